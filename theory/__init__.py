@@ -1,0 +1,1 @@
+"""What the papers derive: symbolic results that give LaTeX and fast numbers."""

@@ -1,0 +1,31 @@
+"""List the models and their equations: ``python -m theory [MODEL]``."""
+
+from __future__ import annotations
+
+from theory import cli, registry
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Command line."""
+    parser = cli.parser("theory", "Models and their equations: reference, status, assumptions, LaTeX.", "json", model=False)
+    parser.add_argument("model", nargs="?", type=registry.find, metavar="MODEL", help="only this model")
+    parser.add_argument("--latex", action="store_true", help="with the LaTeX of every equation")
+    args = parser.parse_args(argv)
+    models = [args.model] if args.model else list(registry.MODELS.values())
+    if args.json:
+        print(cli.to_json({m.name: {"title": m.title, "paper": m.paper, "checks": m.checks, "equations": [
+            {"name": e.name, "reference": e.reference, "status": e.status, "assumptions": e.assumptions,
+             "latex": e.latex()} for e in m.wing("theory").equations().values()]} for m in models}))  # fmt: skip
+        return 0
+    for m in models:
+        print(f"{m.name}: {m.title}\n")
+        for section, equations in m.wing("theory").sections().items():
+            rows = [(e.name, e.status, e.reference, "; ".join(e.assumptions)) for e in equations]
+            print(f"{section}\n{cli.table(('equation', 'status', 'reference', 'assumptions'), rows)}\n")
+            if args.latex:
+                print("\n".join(f"{e.name}:  {e.latex()}" for e in equations) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    cli.run(main)

@@ -1,0 +1,172 @@
+"""What all commands share: flags, printing, and one clear line when the input is wrong."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import difflib
+import json
+import math
+import os
+import signal
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+from theory import registry
+from theory.parameters import BaseParameters, ParameterError
+
+_FLAGS: dict[str, dict[str, Any]] = {
+    "json": {"action": "store_true", "help": "one JSON object on stdout instead of a table"},
+    "out": {"type": Path, "metavar": "PATH", "help": "write the result here"},
+    "plot": {"nargs": "?", "const": "", "metavar": "FILE",
+             "help": "draw the figure: into FILE, or without one into a window (a file if there is no display)"},
+    "latex": {"nargs": "?", "const": "-", "metavar": "FILE", "help": "the equations as LaTeX, to FILE or stdout"},
+    "set": {"action": "append", "default": [], "metavar": "NAME=VALUE", "help": "set a parameter (repeatable)"},
+    "preset": {"default": None, "metavar": "NAME", "help": "named parameters to start from, e.g. table_2"},
+    "seeds": {"type": str, "default": None, "metavar": "SEEDS", "help": "8 (0..7), 0:20 (half-open) or 3,5"},
+    "alpha": {"type": float, "default": None, "metavar": "X", "help": "run length in the model's time"},
+    "device": {"default": None, "metavar": "NAME", "help": "torch device (cpu, cuda, cuda:1, ...)"},
+    "quiet": {"action": "store_true", "help": "no progress on stderr"},
+}  # fmt: skip
+
+
+def parser(prog: str, description: str, *flags: str, model: bool = True) -> argparse.ArgumentParser:
+    """Make a command's parser from the shared flags it understands."""
+    made = argparse.ArgumentParser(prog=f"python -m {prog}", description=description)
+    if model:
+        made.add_argument("model", nargs="?", type=registry.find, default=registry.find("state_tracking"),
+                          metavar="MODEL", help="one of " + ", ".join(registry.MODELS))  # fmt: skip
+    for flag in flags:
+        made.add_argument(f"--{flag}", **_FLAGS[flag])
+    return made
+
+
+def parameters(args: argparse.Namespace, base: BaseParameters | None = None) -> Any:
+    """Parameters from ``--preset`` and ``--set`` (``base`` where no preset is named)."""
+    kind = args.model.wing("theory").Parameters
+    if getattr(args, "preset", None):
+        base = choose("--preset", args.preset, kind.presets())()
+    return (base or kind()).parse(args.set)
+
+
+def seeds(text: str | None, default: str) -> list[int]:
+    """Read ``8`` (0..7), ``0:20`` (half-open) or ``3,5``."""
+    text = default if text is None else text
+    try:
+        if ":" in text:
+            start, stop = text.split(":")
+            found = list(range(int(start), int(stop)))
+        elif "," in text:
+            found = [int(s) for s in text.split(",") if s]
+        else:
+            found = list(range(int(text)))
+    except ValueError:
+        found = []
+    if not found or min(found) < 0 or len(set(found)) < len(found):
+        raise ParameterError(f"--seeds {text}: must be 8 (0..7), 0:20 (half-open) or 3,5, without repeats")
+    return found
+
+
+def positive(field: str, value: float | None) -> float | None:
+    """Pass a positive finite number, or None, through.
+
+    Raises
+    ------
+    ParameterError
+        For anything else.
+    """
+    if value is not None and not 0 < value < math.inf:
+        raise ParameterError(f"{field} {value:g}: must be positive and finite")
+    return value
+
+
+def check_plot(target: str | None) -> None:
+    """Refuse a model name where a file name belongs: ``--plot MODEL`` is a slip for ``MODEL --plot``.
+
+    Raises
+    ------
+    ParameterError
+        If the target is the name of a model.
+    """
+    if target in registry.MODELS:
+        raise ParameterError(f"--plot {target}: is a model, not a file; write '{target} --plot'")
+
+
+def choose(field: str, name: str, table: Mapping[str, Any]) -> Any:
+    """Look up ``name`` in ``table``, naming the nearest entry when it is not there."""
+    if name not in table:
+        near = difflib.get_close_matches(name, table, n=1, cutoff=0.4)
+        hint = f"; did you mean '{near[0]}'?" if near else ""
+        raise ParameterError(f"{field} {name}: must be one of {', '.join(table)}{hint}")
+    return table[name]
+
+
+@contextlib.contextmanager
+def atomic(path: Path) -> Iterator[Path]:
+    """Write to a temporary neighbour of ``path`` that takes its name only when it is complete."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.stem}-", suffix=path.suffix)
+    os.close(handle)
+    temporary = Path(name)
+    try:
+        yield temporary
+        with temporary.open("rb") as file:
+            os.fsync(file.fileno())
+        mask = os.umask(0)
+        os.umask(mask)
+        temporary.chmod(0o666 & ~mask)
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def write_text(path: Path | None, text: str) -> None:
+    """Write text whole to a file, or to stdout when there is no path."""
+    if path is None:
+        print(text)
+        return
+    with atomic(path) as temporary:
+        temporary.write_text(text if text.endswith("\n") else text + "\n")
+    print(path)
+
+
+def to_json(value: Any) -> str:
+    """JSON for machines: NumPy numbers become plain, what is not finite becomes null."""
+
+    def plain(v: Any) -> Any:
+        if hasattr(v, "tolist"):
+            v = v.tolist()
+        if isinstance(v, Mapping):
+            return {str(k): plain(x) for k, x in v.items()}
+        if isinstance(v, (list, tuple)):
+            return [plain(x) for x in v]
+        if isinstance(v, float) and not math.isfinite(v):
+            return None
+        return v
+
+    return json.dumps(plain(value), indent=2)
+
+
+def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Plain text table with aligned columns."""
+    widths = [max(len(str(r[i])) for r in [header, *rows]) for i in range(len(header))]
+    lines = ["  ".join(str(c).ljust(w) for c, w in zip(r, widths, strict=True)).rstrip() for r in [header, *rows]]
+    lines.insert(1, "  ".join("-" * w for w in widths))
+    return "\n".join(lines)
+
+
+def run(main: Callable[[], int]) -> NoReturn:
+    """Run a command: wrong input and a full disk end in one line on stderr and exit code 2."""
+    with contextlib.suppress(AttributeError):  # a reader such as `head` may close the pipe early
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+    try:
+        sys.exit(main())
+    except (ParameterError, OSError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(2)
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        sys.exit(130)

@@ -1,0 +1,82 @@
+"""Equation: a symbolic result that knows where it comes from and when it holds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+import sympy as sp
+
+from theory import latex, numeric
+
+STATUSES = ("exact", "leading order", "closure", "empirical")
+
+
+@dataclass(frozen=True)
+class Equation:
+    """One derived result ``lhs = rhs``.
+
+    Attributes
+    ----------
+    name : str
+        Short name, unique within its model.
+    lhs, rhs : Expr
+        Kept apart, because ``sympy.Eq`` may collapse to a truth value.
+    reference : str
+        For example ``"forner2026, Eq. (11)"``.
+    status : {'exact', 'leading order', 'closure', 'empirical'}
+        Exact under the stated assumptions; leading term of an expansion; rests on an ansatz; fitted.
+    assumptions : tuple of str
+        What was assumed on the way.
+    """
+
+    name: str
+    lhs: sp.Expr
+    rhs: sp.Expr
+    reference: str
+    status: str = "exact"
+    assumptions: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Refuse a status outside the vocabulary."""
+        if self.status not in STATUSES:
+            raise ValueError(f"status = {self.status!r}: must be one of {', '.join(STATUSES)}")
+
+    def latex(self, *, align: bool = False) -> str:
+        """LaTeX of the equation; with ``align``, an alignment mark before the equals sign."""
+        return f"{latex.expression(self.lhs)} {'&' if align else ''}= {latex.expression(self.rhs)}"
+
+    def lambdify(self, *arguments: sp.Basic, modules: str = "numpy") -> Callable:
+        """Compile the right-hand side; see `theory.numeric.function`."""
+        return numeric.function(self.rhs, arguments, modules)
+
+    def evaluate(self, values: Mapping[Any, Any], modules: str = "numpy") -> Any:
+        """Numbers for the right-hand side.
+
+        Parameters
+        ----------
+        values : mapping
+            Numbers or arrays by symbol name, symbol, `IndexedBase` or sub-expression. Names the
+            equation does not use are ignored, so a model's whole ``p.values()`` may be passed.
+
+        Raises
+        ------
+        KeyError
+            If a free symbol has no value.
+        """
+        given = {key: value for key, value in values.items() if not isinstance(key, str)}
+        rest = self.rhs.xreplace({key: sp.Dummy() for key in given if not isinstance(key, sp.IndexedBase)})
+        bases = {base.name: base for base in rest.atoms(sp.IndexedBase)}
+        labels = {base.label for base in bases.values()}
+        for symbol in [*bases.values(), *(s for s in rest.free_symbols if isinstance(s, sp.Symbol))]:
+            if symbol in given or symbol in labels or isinstance(symbol, sp.Dummy):
+                continue
+            if symbol.name not in values:
+                raise KeyError(f"{self.name}: no value for {symbol.name}")
+            given[symbol] = values[symbol.name]
+        return self.lambdify(*given, modules=modules)(*given.values())
+
+    def subs(self, replacements: Mapping[sp.Basic, Any]) -> Self:
+        """Equation with both sides substituted."""
+        return replace(self, lhs=self.lhs.subs(replacements), rhs=self.rhs.subs(replacements))

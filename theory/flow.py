@@ -1,0 +1,198 @@
+"""Flow: an ODE system of order parameters as plain data, with the numbers that follow from it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import scipy.integrate
+import scipy.optimize
+import sympy as sp
+import xarray as xr
+
+from theory import latex, numeric
+from theory.equation import Equation
+from theory.parameters import ParameterError
+
+
+@dataclass(frozen=True)
+class Flow:
+    """A system ``d x / d time = rhs[x]`` for order parameters ``x``.
+
+    Attributes
+    ----------
+    name : str
+        Short name.
+    time : Symbol
+        The training-time symbol; its name is the coordinate of every trajectory.
+    rhs : mapping of Symbol to Expr
+        Right-hand side per order parameter.
+    initial : mapping of Symbol to Expr
+        Initial value per order parameter.
+    where : mapping of Symbol to Expr
+        Abbreviations used in the right-hand sides and observables, outermost first.
+    observables : mapping of str to Expr
+        Further quantities, functions of the order parameters, carried along a solution.
+    reference, status, assumptions
+        As for `theory.equation.Equation`.
+    """
+
+    name: str
+    time: sp.Symbol
+    rhs: Mapping[sp.Symbol, sp.Expr]
+    initial: Mapping[sp.Symbol, sp.Expr]
+    reference: str
+    status: str = "exact"
+    assumptions: tuple[str, ...] = ()
+    where: Mapping[sp.Symbol, sp.Expr] = field(default_factory=dict)
+    observables: Mapping[str, sp.Expr] = field(default_factory=dict)
+
+    @property
+    def expanded(self) -> dict[sp.Symbol, sp.Expr]:
+        """Right-hand sides with every abbreviation spelled out."""
+        return {x: self._spell(rhs) for x, rhs in self.rhs.items()}
+
+    def _spell(self, expr: sp.Expr) -> sp.Expr:
+        for short, meaning in self.where.items():
+            expr = expr.subs(short, meaning)
+        return expr
+
+    @property
+    def state(self) -> tuple[sp.Symbol, ...]:
+        """The order parameters, in order."""
+        return tuple(self.rhs)
+
+    def equations(self) -> dict[str, Equation]:
+        """One Equation per order parameter, named ``d<x>_d<time>``."""
+        return {
+            (name := f"d{x.name}_d{self.time.name}"): Equation(
+                name, sp.Derivative(x, self.time), rhs, self.reference, self.status, self.assumptions)
+            for x, rhs in self.rhs.items()
+        }  # fmt: skip
+
+    def latex(self) -> str:
+        """Aligned block, ready for a write-up: the equations, then what their abbreviations stand for."""
+        where = [Equation(x.name, x, meaning, self.reference) for x, meaning in self.where.items()]
+        return latex.aligned([*self.equations().values(), *where])
+
+    def jacobian(self) -> sp.Matrix:
+        """Jacobian of the right-hand sides with respect to the order parameters."""
+        return sp.Matrix(list(self.expanded.values())).jacobian(self.state)
+
+    def fixed_points(self) -> list[dict[sp.Symbol, sp.Expr]]:
+        """Symbolic solutions of ``rhs = 0``; factors common to all equations that cannot vanish are dropped."""
+        rates = [sp.factor(r) for r in self.expanded.values()]
+        common = [f for f in sp.Mul.make_args(rates[0]) if f.is_nonzero and all(
+            f in sp.Mul.make_args(r) for r in rates)]  # fmt: skip
+        return sp.solve([r / sp.Mul(*common) for r in rates], self.state, dict=True)
+
+    def series(self, order: int, start: Mapping[sp.Symbol, Any] | None = None) -> dict[sp.Symbol, sp.Expr]:
+        """Taylor polynomial in time about the initial values, up to and including ``time**order``.
+
+        ``start`` replaces symbols of the initial values and parameters (``{R_0: 0}``) beforehand.
+        """
+        start = start or {}
+        rhs = {x: expr.subs(start) for x, expr in self.expanded.items()}
+        at_start = {x: sp.sympify(expr).subs(start) for x, expr in self.initial.items()}
+        derivative, result = rhs, dict(at_start)
+        for power in range(1, order + 1):
+            if power > 1:
+                derivative = {x: sum((sp.diff(d, y) * rhs[y] for y in self.state), sp.S.Zero)
+                              for x, d in derivative.items()}  # fmt: skip
+            for x in self.state:
+                result[x] += derivative[x].subs(at_start) * self.time**power / sp.factorial(power)
+        return result
+
+    def solve(self, parameters: Any, *, at: Iterable[float] | None = None,
+              events: Mapping[str, sp.Expr] | None = None,
+              rtol: float = 1e-12, atol: float = 1e-14, **end: float) -> xr.Dataset:  # fmt: skip
+        """Integrate from the initial values (LSODA with the symbolic Jacobian).
+
+        Parameters
+        ----------
+        parameters : Parameters
+            Anything with ``values()``: numbers by symbol name.
+        at : array, optional
+            Times at which to report; 601 equidistant ones by default.
+        events : mapping of str to Expr, optional
+            Expressions in the order parameters; the first time each crosses zero is reported under
+            its name (NaN if it does not), refined until it is as accurate as the integration.
+        rtol, atol : float
+            Integrator tolerances.
+        **end : float
+            Final time, under the flow's own time name: ``flow.solve(p, alpha=12)``.
+
+        Returns
+        -------
+        Dataset
+            Order parameters and observables over time, events as scalars, parameters and provenance
+            as attributes.
+
+        Raises
+        ------
+        ParameterError
+            If the final time is missing, misnamed, or not positive and finite.
+        """
+        name = self.time.name
+        if set(end) != {name} or not 0 < end[name] < np.inf:
+            given = ", ".join(f"{k} = {v}" for k, v in end.items()) or "nothing"
+            raise ParameterError(f"run length: must be {name} = a positive number, got {given}")
+        numbers = parameters.values()
+        rhs, jacobian, start = self._compile(numbers)
+        grid = np.linspace(0, end[name], 601) if at is None else np.asarray(list(at), float)
+
+        def integrate(t0: float, y0: np.ndarray, t1: float, **options: Any) -> Any:
+            solution = scipy.integrate.solve_ivp(rhs, (t0, t1), y0, method="LSODA", jac=jacobian,
+                                                 rtol=rtol, atol=atol, **options)  # fmt: skip
+            if not solution.success:
+                raise ParameterError(f"the integration stopped at {name} = {solution.t[-1]:g}: {solution.message}")
+            return solution
+
+        solution = integrate(0, start, end[name], dense_output=True)
+        states = solution.sol(grid)
+        data = {x.name: (name, states[i]) for i, x in enumerate(self.state)}
+        along = dict(zip([x.name for x in self.state], states, strict=True))
+        for label, expr in self.observables.items():
+            value = Equation(label, sp.Symbol(label), self._spell(expr), self.reference).evaluate({**numbers, **along})
+            data[label] = (name, np.broadcast_to(value, grid.shape))
+        result = xr.Dataset(data, coords={name: grid}, attrs={
+            "kind": "theory", "flow": self.name, "reference": self.reference, "status": self.status,
+            "solver": f"LSODA, rtol {rtol:g}, atol {atol:g}"})  # fmt: skip
+        if hasattr(parameters, "as_json"):
+            result.attrs["parameters"] = parameters.as_json()
+        for label, expr in (events or {}).items():
+            used = {s: numbers[s.name] for s in expr.free_symbols - set(self.state)}
+            crossing = numeric.function(expr.subs(used), self.state)
+            result[label] = self._first_crossing(crossing, solution, integrate)
+        return result
+
+    def _compile(self, numbers: Mapping[str, float]) -> tuple[Any, Any, np.ndarray]:
+        free = set().union(*(e.free_symbols for e in [*self.expanded.values(), *self.initial.values()])) - {*self.state}
+        missing = sorted(s.name for s in free if s.name not in numbers)
+        if missing:
+            raise ParameterError(f"{self.name}: no value for {', '.join(missing)}")
+        fixed = {s: numbers[s.name] for s in free}
+        arguments = [self.time, *self.state]
+        flat = sp.lambdify(arguments, [r.subs(fixed) for r in self.expanded.values()], "numpy", cse=True)
+        jac = sp.lambdify(arguments, self.jacobian().subs(fixed).tolist(), "numpy", cse=True)
+        start = np.array([float(sp.sympify(self.initial[x]).subs(fixed)) for x in self.state])
+        return (lambda t, y: flat(t, *y)), (lambda t, y: np.array(jac(t, *y))), start
+
+    @staticmethod
+    def _first_crossing(crossing: Any, solution: Any, integrate: Any) -> float:
+        """Bracket on the integrator's own steps, then polish by integrating up to the crossing."""
+        values = crossing(*solution.y)
+        if values[0] == 0:
+            return 0.0
+        changed = np.flatnonzero(np.sign(values[1:]) != np.sign(values[0]))
+        if not changed.size:
+            return np.nan
+        k = changed[0]
+        t0, y0 = solution.t[k], solution.y[:, k]
+
+        def at(t: float) -> float:
+            return float(crossing(*(integrate(t0, y0, t).y[:, -1] if t > t0 else y0)))
+
+        return float(scipy.optimize.brentq(at, t0, solution.t[k + 1], xtol=1e-13, rtol=1e-14))

@@ -1,0 +1,112 @@
+"""LaTeX of every equation: the one place with printer settings; ``python -m theory.latex``."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+import sympy as sp
+
+if TYPE_CHECKING:
+    from theory.equation import Equation
+
+_NAMES: dict[sp.Basic, str] = {}
+
+
+def symbol(name: str, latex: str | None = None, **assumptions: Any) -> sp.Symbol:
+    """Make a symbol and, where its printed form differs from its name, say how it prints."""
+    return _named(sp.Symbol(name, **assumptions), latex)
+
+
+def array(name: str, latex: str | None = None) -> sp.IndexedBase:
+    """Make an indexed array, with its printed form."""
+    made = sp.IndexedBase(name, real=True)
+    _named(made.label, latex)
+    return made
+
+
+def _named(made: sp.Symbol, latex: str | None) -> sp.Symbol:
+    if latex and _NAMES.setdefault(made, latex) != latex:
+        raise ValueError(f"{made}: printed as both {_NAMES[made]} and {latex}")
+    return made
+
+
+def expression(expr: sp.Basic) -> str:
+    """LaTeX of a bare expression in the house style."""
+    return sp.latex(
+        expr, symbol_names=_NAMES, mul_symbol=None, fold_short_frac=False, ln_notation=True,
+        parenthesize_super=True, imaginary_unit="i", diff_operator="d",
+    )  # fmt: skip
+
+
+def aligned(equations: Iterable[Equation]) -> str:
+    """One ``aligned`` block of several equations."""
+    lines = " \\\\\n".join("  " + e.latex(align=True) for e in equations)
+    return f"\\begin{{aligned}}\n{lines}\n\\end{{aligned}}"
+
+
+def escape(text: str) -> str:
+    """Plain text made safe for LaTeX; ``$...$`` passes through."""
+    parts = re.split(r"(\$[^$]*\$)", text)
+    table = {"&": r"\&", "%": r"\%", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
+             "~": r"\textasciitilde{}", "^": r"\^{}", "\\": r"\textbackslash{}",
+             "<": r"\textless{}", ">": r"\textgreater{}"}  # fmt: skip
+    return "".join(p if p.startswith("$") else "".join(table.get(c, c) for c in p) for p in parts)
+
+
+PREAMBLE = r"""\documentclass[11pt]{article}
+\usepackage[a4paper,margin=22mm]{geometry}
+\usepackage{amsmath,amssymb,graphicx}
+\newsavebox{\formulabox}
+% A formula wider than the line is scaled down to fit it.
+\newcommand{\fitformula}[1]{\sbox{\formulabox}{$\displaystyle #1$}%
+  \ifdim\wd\formulabox>0.98\linewidth\resizebox{0.98\linewidth}{!}{\usebox{\formulabox}}\else\usebox{\formulabox}\fi}
+\setlength{\parindent}{0pt}
+"""
+
+
+def display(equation: Equation) -> str:
+    """One equation as a display with its name, source, status and assumptions."""
+    notes = [escape(equation.reference), f"\\emph{{{equation.status}}}"]
+    if equation.assumptions:
+        notes.append(escape("; ".join(equation.assumptions)))
+    return (
+        f"\\par\\medskip\\noindent\\textbf{{\\texttt{{{escape(equation.name)}}}}} ({'. '.join(notes)})\n"
+        f"\\begin{{equation}}\n\\fitformula{{{equation.latex()}}}\n\\end{{equation}}\n"
+    )
+
+
+def document(title: str, sections: dict[str, Iterable[Equation]]) -> str:
+    """Complete LaTeX document that compiles with ``pdflatex`` and AMS packages alone."""
+    body = "\n".join(
+        f"\\section{{{escape(name)}}}\n" + "\n".join(display(e) for e in equations)
+        for name, equations in sections.items()
+    )
+    return f"{PREAMBLE}\\begin{{document}}\n\\title{{{escape(title)}}}\\date{{}}\\maketitle\n{body}\\end{{document}}\n"
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Command line: print or write a model's equations as LaTeX."""
+    from theory import cli
+
+    parser = cli.parser("theory.latex", "The equations of a model as a LaTeX document.", "out", model=True)
+    parser.add_argument("--fragment", action="store_true", help="only the aligned block, for \\input")
+    parser.add_argument("--equation", metavar="NAME", help="one equation as a plain string")
+    args = parser.parse_args(argv)
+    theory = args.model.wing("theory")
+    equations = theory.equations()
+    if args.equation:
+        text = cli.choose("equation", args.equation, equations).latex()
+    elif args.fragment:
+        text = aligned(equations.values())
+    else:
+        text = document(args.model.title, theory.sections())
+    cli.write_text(args.out, text)
+    return 0
+
+
+if __name__ == "__main__":
+    from theory import cli
+
+    cli.run(main)

@@ -1,0 +1,110 @@
+"""From an expression to numbers: the one wrapper around ``sympy.lambdify``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import mpmath
+import numpy as np
+import scipy.special
+import sympy as sp
+
+
+class dirichlet(sp.Function):  # noqa: N801  (a SymPy function is written like sin)
+    r"""Normalised Dirichlet kernel ``sin(n x/2) / (n sin(x/2))``, continued to its limit at multiples of 2 pi.
+
+    Written as a function of its own because the ratio of sines is 0/0 exactly where rotary
+    frequencies like to sit.
+    """
+
+    @classmethod
+    def eval(cls, x: sp.Expr, n: sp.Expr) -> sp.Expr | None:
+        """Value at a whole multiple of 2 pi, and for a single term."""
+        if n == 1:
+            return sp.Integer(1)
+        turns = x / (2 * sp.pi)
+        if turns.is_integer:
+            return sp.Integer(-1) ** (turns * (n - 1))
+        return None
+
+    def _eval_rewrite_as_sin(self, x: sp.Expr, n: sp.Expr, **_: Any) -> sp.Expr:
+        return sp.sin(n * x / 2) / (n * sp.sin(x / 2))
+
+    def _latex(self, printer: Any, exp: str | None = None) -> str:
+        x, n = self.args
+        body = printer._print(self.rewrite(sp.sin))
+        return rf"\left({body}\right)^{{{exp}}}" if exp else body
+
+
+def _mpmath_dirichlet(x: Any, n: Any) -> Any:
+    if mpmath.almosteq(mpmath.sin(x / 2), 0, abs_eps=mpmath.mpf(10) ** (10 - mpmath.mp.dps)):
+        return mpmath.cos(n * x / 2) / mpmath.cos(x / 2)
+    return mpmath.sin(n * x / 2) / (n * mpmath.sin(x / 2))
+
+
+_MODULES: dict[str, list] = {
+    "numpy": [{"dirichlet": scipy.special.diric}, "scipy", "numpy"],
+    "mpmath": [{"dirichlet": _mpmath_dirichlet}, "mpmath"],
+}
+
+
+def function(expressions: Any, arguments: Sequence[sp.Basic], modules: str = "numpy") -> Callable:
+    """Compile one expression, or a list of them, into a function of the given arguments.
+
+    Parameters
+    ----------
+    expressions : Expr or sequence of Expr
+        A sequence compiles to a function that returns a list.
+    arguments : sequence of Basic
+        Symbols, or any sub-expressions (an entry ``M[b, r, s]``, a whole sum) that are to be fed
+        numbers. An ``IndexedBase`` ``X`` stands for an array whose last axis runs over the index
+        of the sums in which ``X[n]`` occurs.
+    modules : {'numpy', 'mpmath'}
+        Arrays in double precision, or scalars at the working precision of mpmath.
+
+    Returns
+    -------
+    callable
+        With ``numpy``, every result is broadcast against the arguments, constants included.
+    """
+    many = isinstance(expressions, (list, tuple))
+    results = [_compile(e, arguments, modules) for e in (expressions if many else [expressions])]
+
+    def call(*values: Any) -> Any:
+        out = [r(*values) for r in results]
+        return out if many else out[0]
+
+    return call
+
+
+def _compile(expr: sp.Expr, arguments: Sequence[sp.Basic], modules: str) -> Callable:
+    arrays = [a for a in arguments if isinstance(a, sp.IndexedBase)]
+    plain = [a for a in arguments if not isinstance(a, sp.IndexedBase)]
+    stand_in: dict[sp.Basic, sp.Basic] = {a: sp.Dummy() for a in plain}
+    expr = sp.sympify(expr).xreplace(stand_in)
+    sums = [s for s in expr.atoms(sp.Sum) if len(s.variables) == 1 and any(s.has(x) for x in arrays)]
+    totals = {s: sp.Dummy() for s in sums}
+    summands = []
+    for s in sums:
+        entries = {x[s.variables[0]]: sp.Dummy() for x in arrays}
+        used = [*stand_in.values(), *entries.values()]
+        summands.append(sp.lambdify(used, s.function.xreplace(entries), _MODULES[modules], cse=True))
+    outer = sp.lambdify([*stand_in.values(), *totals.values()], expr.xreplace(totals),
+                        _MODULES[modules], cse=True)  # fmt: skip
+
+    def call(*values: Any) -> Any:
+        by_argument = dict(zip(arguments, values, strict=True))
+        scalars = [by_argument[a] for a in plain]
+        if modules == "mpmath":
+            rows = list(zip(*(by_argument[x] for x in arrays), strict=True))
+            return outer(*scalars, *(mpmath.fsum(f(*scalars, *row) for row in rows) for f in summands))
+        scalars = [np.asarray(v) for v in scalars]
+        vectors = [np.asarray(by_argument[x], dtype=float) for x in arrays]
+        lifted = [v[..., None] for v in scalars]
+        shape = np.broadcast_shapes(*(v.shape for v in lifted), *(v.shape for v in vectors))
+        sums_ = [np.broadcast_to(f(*lifted, *vectors), shape).sum(-1) for f in summands]
+        result = outer(*scalars, *sums_)
+        return np.broadcast_to(result, np.broadcast_shapes(*(np.shape(v) for v in [*scalars, *sums_])))[()]
+
+    return call

@@ -1,0 +1,72 @@
+"""When does the mechanism of a model emerge: ``python -m theory.onset [MODEL] --plot``."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from theory import cli
+
+
+@dataclass(frozen=True)
+class Onset:
+    """A model's answer: numbers, curves, and how to draw them.
+
+    Attributes
+    ----------
+    numbers : dict
+        Results under the theory's own names, NaN or infinite where there is none.
+    labels : dict
+        What each number is, for people.
+    absent : dict
+        What to print when a number is not finite.
+    notes : list of str
+        Remarks, one line each.
+    curves : dict
+        Datasets to draw, by name.
+    plot : callable
+        ``plot(onset, axes)`` draws into two axes.
+    """
+
+    numbers: dict[str, float]
+    labels: dict[str, str]
+    absent: dict[str, str]
+    notes: list[str]
+    curves: dict[str, Any]
+    plot: Callable[[Onset, Any], None] = field(repr=False)
+
+    def table(self) -> str:
+        """Numbers as a table."""
+        rows = [(name, f"{v:.10g}" if math.isfinite(v) else self.absent.get(name, "none"), self.labels[name])
+                for name, v in self.numbers.items()]  # fmt: skip
+        return cli.table(("quantity", "value", "meaning"), rows)
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Command line."""
+    parser = cli.parser("theory.onset", "When does the mechanism of a model emerge?",
+                        "json", "plot", "set", "preset", "alpha", "quiet")  # fmt: skip
+    args = parser.parse_args(argv)
+    cli.check_plot(args.plot)
+    p = cli.parameters(args)
+    result = args.model.wing("theory", "onset").onset(p, cli.positive("--alpha", args.alpha))
+    if args.json:
+        print(cli.to_json({"model": args.model.name, **result.numbers, "notes": result.notes, "parameters": p.as_dict()}))
+    else:
+        print(result.table())
+    for note in result.notes:
+        print(f"note: {note}", file=sys.stderr)
+    if args.plot is not None:
+        from theory import plotting
+
+        figure, axes = plotting.figure(1, 2)
+        result.plot(result, axes)
+        plotting.deliver(figure, args.plot, f"onset_{args.model.name}.png")
+    return 0
+
+
+if __name__ == "__main__":
+    cli.run(main)

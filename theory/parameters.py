@@ -1,0 +1,162 @@
+"""Frozen, validated parameters: the same object feeds theory and simulation."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import json
+import math
+import types
+import typing
+from dataclasses import dataclass
+from typing import Any, Self
+
+
+class ParameterError(ValueError):
+    """A value the user gave cannot be used; the message names field, value and what is allowed."""
+
+
+def parameter(default: Any, doc: str, *, low: float | None = None, above: float | None = None,
+              high: float | None = None, choices: tuple[str, ...] | None = None,
+              multiple_of: int | None = None, theory_only: bool = False) -> Any:  # fmt: skip
+    """Declare a field: its default, what it means, what is allowed.
+
+    ``low`` and ``high`` are inclusive, ``above`` is exclusive. ``theory_only`` fields set where a
+    theory curve starts; they do not identify a training run.
+    """
+    allowed = []
+    if choices:
+        allowed.append("one of " + ", ".join(choices))
+    if low is not None:
+        allowed.append(f">= {low:g}")
+    if above is not None:
+        allowed.append(f"> {above:g}")
+    if high is not None:
+        allowed.append(f"<= {high:g}")
+    if multiple_of:
+        allowed.append(f"a multiple of {multiple_of}")
+    return dataclasses.field(default=default, metadata={
+        "doc": doc, "low": low, "above": above, "high": high, "choices": choices, "multiple_of": multiple_of,
+        "theory_only": theory_only, "allowed": " and ".join(allowed) or "any finite value"})  # fmt: skip
+
+
+@dataclass(frozen=True)
+class BaseParameters:
+    """Validation, copying, parsing and serialisation shared by every model's ``Parameters``.
+
+    Raises
+    ------
+    ParameterError
+        For unknown names and for values out of range.
+    """
+
+    def __new__(cls, *args: Any, **values: Any) -> Self:
+        """Refuse unknown names before the dataclass machinery sees them."""
+        cls._known(values)
+        return super().__new__(cls)
+
+    @classmethod
+    def _known(cls, names: typing.Iterable[str]) -> None:
+        fields = [f.name for f in dataclasses.fields(cls)]
+        for name in names:
+            if name not in fields:
+                near = difflib.get_close_matches(name, fields, n=1, cutoff=0.4) or [
+                    f for f in fields if f.lower() == name.lower()
+                ]
+                hint = f"did you mean '{near[0]}'? " if near else ""
+                raise ParameterError(f"{name}: unknown parameter; {hint}known are {', '.join(fields)}")
+
+    @classmethod
+    def _kinds(cls, name: str) -> tuple[type, ...]:
+        hint = typing.get_type_hints(cls)[name]
+        return typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
+
+    def __post_init__(self) -> None:
+        """Check every field against its declaration."""
+        for field in dataclasses.fields(self):
+            self._check(field, getattr(self, field.name))
+
+    def _check(self, field: dataclasses.Field, value: Any) -> None:
+        m, kinds = field.metadata, self._kinds(field.name)
+        if value is None and type(None) in kinds:
+            return
+        if hasattr(value, "item") and getattr(value, "shape", None) == ():  # NumPy scalar
+            value = value.item()
+            object.__setattr__(self, field.name, value)
+        if float in kinds and isinstance(value, int) and not isinstance(value, bool):
+            value = float(value)
+            object.__setattr__(self, field.name, value)
+
+        def refuse(expected: str) -> ParameterError:
+            return ParameterError(f"{field.name} = {value!r}: must be {expected}")
+
+        kind = next(k for k in kinds if k is not type(None))
+        if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
+            name = {int: "a whole number", float: "a number", bool: "true or false", str: "a word"}[kind]
+            raise refuse(f"{name}, {m['allowed']}")
+        if m["choices"]:
+            if value not in m["choices"]:
+                raise refuse(m["allowed"])
+        elif kind in (int, float):
+            inside = (
+                math.isfinite(value)
+                and (m["low"] is None or value >= m["low"])
+                and (m["above"] is None or value > m["above"])
+                and (m["high"] is None or value <= m["high"])
+                and (not m["multiple_of"] or value % m["multiple_of"] == 0)
+            )
+            if not inside:
+                raise refuse(m["allowed"])
+
+    def replace(self, **changes: Any) -> Self:
+        """Copy with some fields changed."""
+        self._known(changes)
+        return dataclasses.replace(self, **changes)
+
+    def parse(self, assignments: typing.Iterable[str]) -> Self:
+        """Copy with fields set from ``NAME=VALUE`` strings.
+
+        Raises
+        ------
+        ParameterError
+            If an assignment has no ``=``, an unknown name or a value of the wrong kind.
+        """
+        changes: dict[str, Any] = {}
+        for text in assignments:
+            name, sign, raw = text.partition("=")
+            if not sign:
+                raise ParameterError(f"--set {text}: must be NAME=VALUE")
+            self._known([name])
+            changes[name] = self._read(name, raw)
+        return self.replace(**changes)
+
+    @classmethod
+    def _read(cls, name: str, raw: str) -> Any:
+        kinds = cls._kinds(name)
+        if type(None) in kinds and raw.lower() in ("none", "null", ""):
+            return None
+        kind = next(k for k in kinds if k is not type(None))
+        if kind is bool:
+            return {"true": True, "false": False, "1": True, "0": False}.get(raw.lower(), raw)
+        try:
+            return kind(raw)
+        except ValueError:
+            if kind is int:
+                try:  # 1e5 is a fine way to write a whole number
+                    value = float(raw)
+                    return int(value) if value.is_integer() else value
+                except (ValueError, OverflowError):
+                    pass
+            return raw
+
+    def as_dict(self, *, training_only: bool = False) -> dict[str, Any]:
+        """Fields by name; with ``training_only``, those that identify a training run."""
+        return {
+            f.name: getattr(self, f.name)
+            for f in dataclasses.fields(self)
+            if not (training_only and f.metadata["theory_only"])
+        }
+
+    def as_json(self, *, training_only: bool = False) -> str:
+        """Canonical JSON text: equal parameters give equal text."""
+        return json.dumps(self.as_dict(training_only=training_only), sort_keys=True)

@@ -1,0 +1,149 @@
+"""Attention: softmax and rotary derivatives, c(A), its closure and the constant c_omega (Eqs. 5, 14, 62-73)."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import sympy as sp
+
+from theory.algebra import delta_sum, written_as
+from theory.equation import Equation
+from theory.latex import array, symbol
+from theory.numeric import dirichlet
+from theory.state_tracking.symbols import (
+    A,
+    L,
+    N,
+    W_K2,
+    W_Q2,
+    c_A,
+    c_omega as c_omega_symbol,
+    d_g,
+    d_h,
+    i,
+    j,
+    k,
+    n,
+    omega,
+    ref,
+    sigma2,
+)
+
+CLOSURE = "closure c(A) = L c_omega A (1 - A), matched at A = 1/L"
+ANSATZ = "attention A on the right action, uniform elsewhere"
+
+pi, logit = array("pi", r"\pi"), array("l")
+W_Q, W_K = array("W_Q"), array("W_K")
+lambda_ = array("lambda", r"\lambda")
+w, offset = symbol("omega_n", r"\omega_{n}", positive=True), symbol("Delta_ij", r"(j-i)", integer=True)
+q1, q2 = symbol("q_1", r"(W_Q)_{2n-1}", real=True), symbol("q_2", r"(W_Q)_{2n}", real=True)
+k1, k2 = symbol("k_1", r"(W_K)_{2n-1}", real=True), symbol("k_2", r"(W_K)_{2n}", real=True)
+logit_block = symbol("l_block", r"l_{ij}^{(n)}", real=True)
+
+
+def rotation(angle: sp.Expr) -> sp.Matrix:
+    """Rotation of one rotary pair."""
+    return sp.Matrix([[sp.cos(angle), -sp.sin(angle)], [sp.sin(angle), sp.cos(angle)]])
+
+
+def block_logit() -> sp.Expr:
+    """Contribution of one rotary block to the attention logit, W_Q^T Omega(j-i) W_K / sqrt(d_h)."""
+    query, key = sp.Matrix([q1, q2]), sp.Matrix([k1, k2])
+    return sp.expand((query.T * rotation(w * offset) * key)[0] / sp.sqrt(d_h))
+
+
+def softmax_derivative() -> sp.Expr:
+    """d pi_{i} / d l_k of a softmax row, written in attention entries."""
+    weights = sp.Sum(sp.exp(logit[j]), (j, 1, L))
+    row = sp.exp(logit[i]) / weights
+    derivative = sp.diff(row, logit[k])
+    derivative = derivative.replace(lambda e: isinstance(e, sp.Sum) and e.has(sp.KroneckerDelta),
+                                    lambda e: delta_sum(e.function, *e.limits))  # fmt: skip
+    return sp.expand(derivative.subs(sp.exp(logit[i]), pi[i] * weights).subs(sp.exp(logit[k]), pi[k] * weights))
+
+
+def power_of_plane_waves() -> sp.Expr:
+    """|sum_k e^{i omega k}|^2 over k = 1..L, from the geometric sum, for a generic frequency."""
+    total = sp.Sum(sp.exp(sp.I * w * k), (k, 1, L)).doit()
+    generic = next(value for value, condition in total.args if condition == True)  # noqa: E712
+    above, below = (sp.expand((x * sp.conjugate(x)).expand()).rewrite(sp.cos) for x in generic.as_numer_denom())
+    # 2 - 2 cos x = 4 sin^2(x/2), above with x = L omega and below with x = omega.
+    squared = (above / below).expand(complex=True)
+    return written_as(sp.sin(L * w / 2) ** 2 / sp.sin(w / 2) ** 2, sp.trigsimp(squared))
+
+
+def gradient_squared_under_ansatz(lam: sp.Expr) -> sp.Expr:
+    """|grad A|^2 of one rotary block (times d_h) when attention follows the ansatz.
+
+    With pi_ii = A and pi_ik = (1-A)/(L-1), the double sum over positions of
+    pi_ii (delta_ik - pi_ik) Omega(k-i-L) / L is a multiple of the rotation Omega(-L), because
+    the sum of Omega(k-i) over i != k is the real number L (L-1) lambda_n. ``lam`` stands for lambda_n.
+    """
+    off = (1 - A) / (L - 1)
+    diagonal = delta_sum(A * (1 - A), (i, 1, L)) / L
+    rest = -A * off * L * (L - 1) * lam / L
+    key, query = sp.Matrix([k1, k2]), sp.Matrix([q1, q2])
+    turned = (rotation(-w * L) * key, rotation(w * L) * query)
+    norms = sum(sp.trigsimp(sp.expand((v.T * v)[0])) for v in turned)
+    return sp.factor((diagonal + rest) ** 2) * norms
+
+
+@cache
+def equations() -> dict[str, Equation]:
+    """Equations 5, 14 and 62-73."""
+    block = block_logit()
+    wave = power_of_plane_waves()
+    generic_lambda = (wave - L) / (L * (L - 1))  # pairs i != k only, per pair
+    generic_lambda = written_as((wave / L - 1) / (L - 1), generic_lambda)
+    squared = gradient_squared_under_ansatz(lambda_[n])
+    norms = W_K2[n] + W_Q2[n]
+    per_block = written_as(A**2 * (1 - A) ** 2 * (1 - lambda_[n]) ** 2 * (k1**2 + k2**2 + q1**2 + q2**2), squared)
+    per_block = per_block.subs(k1**2 + k2**2 + q1**2 + q2**2, norms)
+    blocks = (n, 1, d_h / 2)
+    c_ansatz = d_g * N / d_h * A**2 * (1 - A) ** 2 * sp.Sum((1 - lambda_[n]) ** 2 * norms, blocks)
+    if sp.simplify(d_g * N / d_h * per_block / c_ansatz.subs(sp.Sum((1 - lambda_[n]) ** 2 * norms, blocks), 1)
+                   - (1 - lambda_[n]) ** 2 * norms) != 0:  # fmt: skip
+        raise ArithmeticError("c(A) is not the sum of its blocks")
+    # Average over the initialisation: each block norm has mean 2 sigma^2.
+    gap = (1 - generic_lambda).subs(wave, (L * dirichlet(w, L)) ** 2)
+    gap = written_as(L / (L - 1) * (1 - dirichlet(w, L) ** 2), gap)
+    spectrum = sp.Sum((1 - dirichlet(omega[n], L) ** 2) ** 2, blocks)
+    mean_ansatz = (d_g * N / d_h * A**2 * (1 - A) ** 2 * (L / (L - 1)) ** 2 * 4 * sigma2) * spectrum
+    mean_ansatz = written_as(mean_ansatz, d_g * N / d_h * A**2 * (1 - A) ** 2 * 4 * sigma2
+                             * (gap / (1 - dirichlet(w, L) ** 2)) ** 2 * spectrum)  # fmt: skip
+    closure = L * c_omega_symbol * A * (1 - A)
+    constant = sp.solve((closure - mean_ansatz).subs(A, 1 / L), c_omega_symbol)[0]
+    constant = written_as(2 * d_g * N / (L * (L - 1)) * sigma2 * (2 / d_h) * spectrum, constant)
+    in_c_omega = sp.solve(constant - c_omega_symbol, spectrum)[0]
+    found = [
+        Equation("attention_logit", logit_block, block, ref("Eq. (5)"), "exact", ("one rotary block",)),
+        Equation("dA_dpi", sp.Derivative(A, pi[i, i]), delta_sum(1 / L * sp.KroneckerDelta(i, j), (j, 1, L)),
+                 ref("Eqs. (8), (65)")),
+        Equation("softmax_derivative", sp.Derivative(pi[i], logit[k]), softmax_derivative(), ref("Eq. (66)")),
+        *(Equation(f"dl_d{x.name}", sp.Derivative(logit_block, x), sp.diff(block, x),
+                   ref("Eq. (67)" if x in (q1, q2) else "Eq. (68)")) for x in (q1, q2, k1, k2)),
+        Equation("lambda", lambda_[n], generic_lambda, ref("Eq. (70)"), "exact",
+                 ("omega_n not a multiple of 2 pi, where lambda_n = 1",)),
+        Equation("c_ansatz", c_A, c_ansatz, ref("Eqs. (63), (69)"), "exact", (ANSATZ,)),
+        Equation("c_ansatz_mean", c_A,
+                 written_as(c_omega_symbol * L**3 / (L - 1) * A**2 * (1 - A) ** 2, mean_ansatz.subs(spectrum, in_c_omega)),
+                 ref("Eqs. (69), (72)-(73)"), "closure", (ANSATZ, "key and query norms stay at their initial mean")),
+        Equation("c_closure", c_A, closure, ref("above Eqs. (14), (71)"), "closure", (CLOSURE,)),
+        Equation("c_omega", c_omega_symbol, constant, ref("Eqs. (14), (71)-(73)"), "exact",
+                 ("mean over independent centred entries of variance sigma^2", "matched at A = 1/L")),
+    ]  # fmt: skip
+    return {e.name: e for e in found}
+
+
+def c_omega(parameters: Any) -> float:
+    """Attention constant c_omega (forner2026, Eq. 14).
+
+    Dimensionless in the time unit ``alpha = epochs/(d_g N)``. For L = 1 there is nothing to
+    attend to but the right action; the expression continues to 0 there.
+    """
+    p = parameters
+    if p.L == 1:
+        return 0.0
+    return float(equations()["c_omega"].evaluate({
+        "N": p.N, "L": p.L, "d_g": p.d_g, "d_h": p.d_h, "sigma2": p.initial_variance, "omega": p.frequencies}))

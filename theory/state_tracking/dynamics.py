@@ -1,0 +1,147 @@
+"""Order-parameter updates and the flow (Eqs. 15, 53-61, 64)."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import sympy as sp
+
+from theory.algebra import delta_sum, written_as
+from theory.equation import Equation
+from theory.flow import Flow
+from theory.latex import symbol
+from theory.state_tracking import attention, logits, loss, micro, overlaps
+from theory.state_tracking.loss import MEAN_FIELD
+from theory.state_tracking.symbols import (
+    A,
+    A_0,
+    N,
+    L,
+    R,
+    R_0,
+    S,
+    S_0,
+    a,
+    alpha,
+    b,
+    c,
+    c_A,
+    c_R,
+    c_S,
+    d_g,
+    eta,
+    g,
+    ref,
+    tau,
+)
+
+delta = sp.KroneckerDelta
+Delta_R, Delta_S = symbol("Delta_R", r"\Delta R", real=True), symbol("Delta_S", r"\Delta S", real=True)
+EPOCH = 1 / (d_g * N)  # training time of one epoch
+
+
+def projected_update(teacher: sp.Symbol, student: sp.Symbol) -> sp.Expr:
+    """Tr[M*_teacher^T Delta M_student]/N from the entry update: entries turn into mean overlaps.
+
+    Products of teacher entries summed over the matrix give Tr[M*_a^T M*_c]; a constant entry gives
+    Tr[M*^T J] = N, as every permutation matrix has N ones.
+    """
+    step = sp.expand(micro.equations()["update_M"].rhs)
+    own, total, constant = step.coeff(micro.OWN), step.coeff(micro.ALL), step
+    constant = sp.expand(step - own * micro.OWN - total * micro.ALL)
+    everyone = delta_sum(overlaps.mean_overlap(teacher, c), (c, 1, d_g))
+    return own * overlaps.mean_overlap(teacher, student) + total * everyone + constant
+
+
+@cache
+def equations() -> dict[str, Equation]:
+    """Updates with finite teacher overlap, their mean over seeds, and the attention equation."""
+    scale = eta * EPOCH * g * N / (N - 1)
+    on = delta_sum(projected_update(a, b).subs(b, a), (a, 1, d_g)) / d_g
+    off = delta_sum((1 - delta(a, b)) * projected_update(a, b), (b, 1, d_g), (a, 1, d_g)) / (d_g * (d_g - 1))
+    on = written_as(scale * (c_R + c_S * tau - 1 / N), on)
+    off = written_as(scale * (c_R * tau + c_S * (d_g - 2) / (d_g - 1) * tau + c_S / (d_g - 1) - 1 / N), off)
+    coefficients = {c_S: 1 - c_R, tau: overlaps.equations()["tau_bar_iid"].rhs}
+    mean_on, mean_off = (x.subs(coefficients).subs(c_R, logits.equations()["c_R"].rhs) for x in (on, off))
+    mean_on = written_as(eta * EPOCH * g * (A + (1 - A) / d_g), mean_on)
+    mean_off = written_as(eta * EPOCH * g * (1 - A) / d_g, mean_off)
+    # One epoch of descent on W moves A by -eta |grad A|^2 dl/dA, and c(A) = d_g N |grad A|^2.
+    of_A = -eta * c_A * loss.equations()["dloss_dA"].rhs
+    seeds = "averaged over independent permutations"
+    found = [
+        Equation("delta_R", Delta_R, on, ref("Eqs. (53)-(54)"), "exact", (MEAN_FIELD,)),
+        Equation("delta_S", Delta_S, off, ref("Eqs. (55)-(56)"), "exact", (MEAN_FIELD, "d_g >= 3")),
+        Equation("delta_R_mean", Delta_R, mean_on, ref("Eq. (59a)"), "exact", (MEAN_FIELD, seeds)),
+        Equation("delta_S_mean", Delta_S, mean_off, ref("Eq. (59b)"), "exact", (MEAN_FIELD, seeds)),
+        Equation("dA_dalpha_chain", sp.Derivative(A, alpha), of_A, ref("Eqs. (60)-(64)"), "exact",
+                 (MEAN_FIELD, "small steps", "A is the only route from the loss to W_Q, W_K")),
+    ]  # fmt: skip
+    return {e.name: e for e in found}
+
+
+@cache
+def flow(teacher_overlap: str = "iid", closure: str = "closure") -> Flow:
+    """Flow (15) of A, R and S in the training time alpha = epochs / (d_g N).
+
+    Parameters
+    ----------
+    teacher_overlap : {'iid', 'distinct', 'tau'}
+        Mean overlap of distinct teachers: independent permutations (1/N), distinct ones (Eq. 77),
+        or left as the symbol ``tau``.
+    closure : {'closure', 'ansatz'}
+        Attention factor c(A): the paper's L c_omega A (1 - A), or Eq. (69) averaged over the
+        initialisation and kept for all times.
+    """
+    eq = equations()
+    spell = {c_S: 1 - c_R}
+    overlap = {"iid": overlaps.equations()["tau_bar_iid"].rhs,
+               "distinct": overlaps.equations()["tau_bar_distinct"].rhs, "tau": tau}[teacher_overlap]  # fmt: skip
+    if teacher_overlap == "iid":
+        dR, dS = eq["delta_R_mean"].rhs / EPOCH, eq["delta_S_mean"].rhs / EPOCH
+    else:
+        dR, dS = ((eq[x].rhs / EPOCH).subs(spell).subs({tau: overlap, c_R: logits.equations()["c_R"].rhs})
+                  for x in ("delta_R", "delta_S"))  # fmt: skip
+    factor = attention.equations()["c_closure" if closure == "closure" else "c_ansatz_mean"].rhs
+    dA = eq["dA_dalpha_chain"].rhs.subs(c_A, factor)
+    mean, field = logits.equations(), loss.equations()
+    return Flow(
+        name="state_tracking",
+        time=alpha,
+        rhs={A: dA, R: dR, S: dS},
+        initial={A: A_0, R: R_0, S: S_0},
+        reference=ref("Eq. (15)"),
+        status="closure",
+        assumptions=(MEAN_FIELD, logits.EXCHANGEABLE, attention.CLOSURE, "gradient flow"),
+        where=loss.abbreviations(),
+        observables={"logit_correct": mean["logit_correct"].rhs, "logit_other": mean["logit_other"].rhs,
+                     "loss": field["loss"].rhs, "c_A": factor},
+    )  # fmt: skip
+
+
+@cache
+def thermodynamic_limit() -> Flow:
+    """Flow for d_g, N, L, d_h -> infinity at fixed ratios and fixed A, R, S.
+
+    The attention equation is of order L; its leading term is kept. Valid while e^m << N, that is
+    until R grows to order ln N.
+    """
+    ratio, length = sp.symbols("gamma ell", positive=True)
+    size = sp.Symbol("N", positive=True)
+    large = {d_g: ratio * size, L: length * size, N: size}
+
+    def leading(expr: sp.Expr, order: sp.Expr) -> sp.Expr:
+        return sp.limit(sp.simplify((expr / order).subs(large)), size, sp.oo) * order
+
+    full = flow()
+    g_limit = sp.limit(loss.equations()["g"].rhs.subs(N, size), size, sp.oo)
+    return Flow(
+        name="state_tracking, thermodynamic limit",
+        time=alpha,
+        rhs={x: leading(expr.subs(g, g_limit), L if x == A else sp.S.One) for x, expr in full.rhs.items()},
+        initial=full.initial,
+        reference=ref("Sec. 4.3, limit of Eq. (15)"),
+        status="leading order",
+        assumptions=(*full.assumptions, "sizes to infinity at fixed ratios, e^m << N"),
+    )
+
+

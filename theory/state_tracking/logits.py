@@ -1,0 +1,72 @@
+"""Mean logits, by the exact average over independent uniform actions and states (App. D)."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import sympy as sp
+
+from theory.algebra import delta_sum, written_as
+from theory.equation import Equation
+from theory.latex import symbol
+from theory.state_tracking.symbols import (
+    A,
+    M,
+    N,
+    R,
+    S,
+    a,
+    b,
+    c_R,
+    c_S,
+    d_g,
+    p,
+    q,
+
+    ref,
+    z_k,
+    z_kbar,
+    zeta,
+)
+
+delta = sp.KroneckerDelta
+pi_i = symbol("pi_i", r"\pi_{i,i-L}", real=True)  # attention on the right action, at position i
+z_k_i = symbol("z_k_i", r"\langle z_{i+1,k}\rangle", real=True)
+pair_weight = sp.Function("w")(a, b)
+UNIFORM = "actions and states independent and uniform"
+EXCHANGEABLE = "no preferred position: attention on the right action is A at every position"
+
+
+def average_pair_weight() -> sp.Expr:
+    """Mean of sum_j pi_ij [g_j = b] [g_{i-L} = a] over independent uniform actions."""
+    g, h = sp.symbols("g h", integer=True, positive=True)
+    same = delta_sum(delta(g, a) * delta(g, b), (g, 1, d_g)) / d_g
+    different = delta_sum(delta(g, a), (g, 1, d_g)) * delta_sum(delta(h, b), (h, 1, d_g)) / d_g**2
+    return pi_i * same + (1 - pi_i) * different  # rows of the attention sum to one
+
+
+def average_correct_logit() -> sp.Expr:
+    """Sum of w(a, b) Tr[M*_a^T M_b]/N over pairs, whose means are R (a = b) and S (a != b)."""
+    overlap = delta(a, b) * R + (1 - delta(a, b)) * S
+    return delta_sum(average_pair_weight() * overlap, (b, 1, d_g), (a, 1, d_g))
+
+
+@cache
+def equations() -> dict[str, Equation]:
+    """Equations 11-12 and 25-41, with the coefficients of 46."""
+    at_i = average_correct_logit()
+    of_R = written_as(A + (1 - A) / d_g, at_i.coeff(R).subs(pi_i, A))
+    of_S = written_as((d_g - 1) / d_g * (1 - A), at_i.coeff(S).subs(pi_i, A))
+    total = sp.Sum(M[a, p, q], (a, 1, d_g), (p, 1, N), (q, 1, N)) / (d_g * N)
+    uniform, conserved = (UNIFORM,), ("conserved by descent on the cross-entropy",)
+    found = [
+        Equation("pair_weight", pair_weight, average_pair_weight(), ref("Eqs. (30)-(33)"), "exact", uniform),
+        Equation("logit_correct_position", z_k_i, (of_R * R + of_S * S).subs(A, pi_i), ref("Eq. (35)"), "exact", uniform),
+        Equation("c_R", c_R, of_R, ref("Eq. (46)")),
+        Equation("c_S", c_S, of_S, ref("Eq. (46)")),
+        Equation("logit_correct", z_k, of_R * R + of_S * S, ref("Eqs. (11), (36)"), "exact", (UNIFORM, EXCHANGEABLE)),
+        Equation("zeta", zeta, total, ref("Eq. (40)"), "exact", conserved),
+        Equation("logit_other", z_kbar, sp.solve(z_k + (N - 1) * z_kbar - zeta, z_kbar)[0], ref("Eqs. (12), (41)"),
+                 "exact", (UNIFORM, "wrong states are alike on average")),
+    ]  # fmt: skip
+    return {e.name: e for e in found}

@@ -1,0 +1,74 @@
+"""Gradients with respect to single entries of the logic matrices, and their update (Eqs. 42-52)."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import sympy as sp
+
+from theory.algebra import delta_gradient, written_as
+from theory.equation import Equation
+from theory.latex import symbol
+from theory.state_tracking import logits, loss
+from theory.state_tracking.loss import MEAN_FIELD
+from theory.state_tracking.symbols import (
+    M,
+    M_star,
+    N,
+    R,
+    S,
+    a,
+    b,
+    c,
+    c_R,
+    c_S,
+    d_g,
+    eta,
+    g,
+    p,
+    q,
+    r,
+    ref,
+    s,
+    z_k,
+    z_kbar,
+    zeta,
+)
+
+ENTRY = M[b, r, s]
+OWN = M_star[b, r, s]  # entry of the matrix' own teacher
+ALL = sp.Sum(M_star[c, r, s], (c, 1, d_g))  # entry of the sum of all teachers
+UPDATE = symbol("Delta_M", r"\Delta [M_{b}]_{rs}")
+
+
+def overlap_definitions() -> dict[sp.Symbol, sp.Expr]:
+    """Definitions (9a) and (9b) of R and S as sums over entries (c numbers teachers, a students)."""
+    entries = ((p, 1, N), (q, 1, N))
+    own = sp.Sum(M_star[a, p, q] * M[a, p, q], *entries, (a, 1, d_g))
+    pairs = sp.Sum(M_star[c, p, q] * M[a, p, q], *entries, (a, 1, d_g), (c, 1, d_g))
+    return {R: own / (d_g * N), S: (pairs - own) / (d_g * (d_g - 1) * N)}
+
+
+@cache
+def equations() -> dict[str, Equation]:
+    """Equations 47-52: from definitions to the step of one entry."""
+    definition = overlap_definitions()
+    dR = delta_gradient(definition[R], ENTRY)
+    dS = written_as((ALL - OWN) / (d_g * (d_g - 1) * N), delta_gradient(definition[S], ENTRY))
+    dzeta = delta_gradient(logits.equations()["zeta"].rhs, ENTRY)
+    dz_k = c_R * dR + c_S * dS  # chain rule with c_R, c_S the derivatives of the mean logit
+    other = logits.equations()["logit_other"].rhs
+    dz_kbar = sp.diff(other, z_k) * dz_k + sp.diff(other, zeta) * dzeta
+    by = loss.equations()
+    step = -eta * (by["dloss_dz_k"].rhs * dz_k + by["dloss_dz_kbar"].rhs * dz_kbar)
+    others = ALL - OWN
+    step = written_as(eta / (d_g * N) * g * N / (N - 1) * (c_R * OWN + c_S / (d_g - 1) * others - 1 / N), step)
+    found = [
+        Equation("dR_dM", sp.Derivative(R, ENTRY), dR, ref("Eq. (47)")),
+        Equation("dS_dM", sp.Derivative(S, ENTRY), dS, ref("Eq. (47)"), "exact", ("d_g >= 2",)),
+        Equation("dz_k_dM", sp.Derivative(z_k, ENTRY), dz_k, ref("Eqs. (44)-(48)")),
+        Equation("dz_kbar_dM", sp.Derivative(z_kbar, ENTRY), dz_kbar, ref("Eq. (49)")),
+        Equation("update_M", UPDATE, step, ref("Eqs. (42), (50)-(52)"), "exact", (MEAN_FIELD,)),
+    ]
+    return {e.name: e for e in found}
+

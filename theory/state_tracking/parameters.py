@@ -1,0 +1,125 @@
+"""Parameters of the state-tracking model; Table 1 by default."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+
+from theory.parameters import BaseParameters, ParameterError, parameter
+
+
+@dataclass(frozen=True)
+class Parameters(BaseParameters):
+    """Sizes, training settings and theory starting values (forner2026, Tables 1 and 2).
+
+    The same object goes to theory and to the students. Time unit: ``alpha = epochs / (d_g N)``.
+
+    Raises
+    ------
+    ParameterError
+        For an unknown name or a value out of range.
+    """
+
+    N: int = parameter(32, "number of states", low=2)
+    L: int = parameter(10, "actions per sequence, and steps to predict", low=1)
+    d_g: int = parameter(32, "number of permutations (actions)", low=1)
+    d_h: int = parameter(128, "key and query dimension", low=2, multiple_of=2)
+    d_model: int = parameter(1, "embedding dimension; above 1 only with a learned embedding", low=1)
+    eta: float = parameter(0.5, "learning rate", above=0)
+    n_train: int = parameter(32768, "training sequences", low=1)
+    n_test: int = parameter(256, "test sequences", low=1)
+    batch_size: int | None = parameter(None, "sequences per step; none is full batch", low=1)
+    weight_decay: float = parameter(0.0, "weight decay", low=0)
+    optimizer: str = parameter("sgd", "optimiser", choices=("sgd", "adam", "adamw"))
+    rope_theta: float = parameter(1e4, "base of the rotary frequencies", above=1)
+    rope: str = parameter("2pi", "family of rotary frequencies", choices=("2pi", "plain", "linear"))
+    permutations: str = parameter("iid", "how teachers are drawn", choices=("iid", "distinct"))
+    fix_embedding: bool = parameter(True, "embeddings held at unity")
+    epochs: int = parameter(20000, "length of a run", low=1)
+    eval_every: int = parameter(50, "epochs between measurements", low=1)
+    zeta: float = parameter(0.0, "conserved mean of the logit sum", theory_only=True)
+    A_0: float | None = parameter(None, "attention at time 0; none is 1/L", above=0, high=1, theory_only=True)
+    R_0: float = parameter(0.0, "teacher overlap at time 0", theory_only=True)
+    S_0: float = parameter(0.0, "off-target overlap at time 0", theory_only=True)
+
+    def __post_init__(self) -> None:
+        """Check single fields, then what must hold between them."""
+        super().__post_init__()
+        if self.permutations == "distinct" and self.N < 20 and self.d_g > math.factorial(self.N):
+            raise ParameterError(
+                f"d_g = {self.d_g}: must be <= N! = {math.factorial(self.N)} for distinct permutations of N = {self.N}"
+            )
+        if self.batch_size is not None and self.batch_size > self.n_train:
+            raise ParameterError(f"batch_size = {self.batch_size}: must be <= n_train = {self.n_train}")
+        if self.fix_embedding and self.d_model != 1:
+            raise ParameterError(f"d_model = {self.d_model}: must be 1 with fix_embedding = True")
+
+    @classmethod
+    def table_1(cls) -> Self:
+        """Main setting of the paper."""
+        return cls()
+
+    @classmethod
+    def table_2(cls) -> Self:
+        """Second setting of the paper (App. J): fewer and slower frequencies."""
+        return cls(N=24, d_g=24, d_h=8, n_test=128, epochs=16000, rope="plain")
+
+    @classmethod
+    def demo(cls) -> Self:
+        """Small setting that trains in seconds on a CPU."""
+        return cls(N=16, L=8, d_g=16, d_h=32, n_train=2048, epochs=12 * 256)
+
+    @classmethod
+    def presets(cls) -> dict[str, Callable[[], Self]]:
+        """Named settings."""
+        return {"table_1": cls.table_1, "table_2": cls.table_2, "demo": cls.demo}
+
+    @property
+    def frequencies(self) -> np.ndarray:
+        """Rotary frequencies ``omega_n`` in radians per position, shape ``(d_h/2,)``.
+
+        ``2pi`` (Table 1) and ``plain`` (Table 2) fall as powers of `rope_theta`; ``linear`` spaces
+        the frequencies evenly from 2 pi down, the alternative App. B mentions.
+        """
+        index = np.arange(self.d_h // 2)
+        if self.rope == "linear":
+            return 2 * np.pi * (1 - index / (self.d_h // 2))
+        power = self.rope_theta ** (-2 * index / self.d_h)
+        return power * (2 * np.pi if self.rope == "2pi" else 1)
+
+    @property
+    def initial_variance(self) -> float:
+        """Variance of every entry of W_Q, W_K and M at time 0: uniform on (-1, 1)."""
+        return 1 / 3
+
+    def alpha(self, epoch: Any) -> Any:
+        """Training time of an epoch."""
+        return epoch / (self.d_g * self.N)
+
+    def run_to(self, alpha: float | None) -> Self:
+        """Copy whose number of epochs reaches the training time ``alpha`` (None: unchanged).
+
+        Raises
+        ------
+        ParameterError
+            Unless ``alpha`` is positive, finite and at least one epoch.
+        """
+        if alpha is None:
+            return self
+        if not math.isfinite(alpha) or alpha <= 0:
+            raise ParameterError(f"alpha = {alpha:g}: must be positive and finite")
+        return self.replace(epochs=max(1, round(alpha * self.d_g * self.N)))
+
+    def values(self) -> dict[str, Any]:
+        """Numbers by symbol name, as the equations want them."""
+        from theory.state_tracking.attention import c_omega
+
+        return {
+            "N": self.N, "L": self.L, "d_g": self.d_g, "d_h": self.d_h, "eta": self.eta, "zeta": self.zeta,
+            "A_0": 1 / self.L if self.A_0 is None else self.A_0, "R_0": self.R_0, "S_0": self.S_0,
+            "sigma2": self.initial_variance, "omega": self.frequencies, "c_omega": c_omega(self),
+        }  # fmt: skip

@@ -1,0 +1,243 @@
+"""Next-token and rollout accuracy (Eqs. 16-18, App. I, Eqs. 82-91)."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+import scipy.special
+import sympy as sp
+import xarray as xr
+
+from theory.algebra import delta_sum, written_as
+from theory.equation import Equation
+from theory.latex import array, symbol
+from theory.numeric import dirichlet
+from theory.parameters import ParameterError
+from theory.state_tracking.dynamics import flow
+from theory.state_tracking.parameters import Parameters
+from theory.state_tracking.symbols import (
+    L,
+    N,
+    accuracy,
+    c,
+    d_g,
+    d_h,
+    i,
+    j,
+    mu_k,
+    mu_kbar,
+    n,
+    omega,
+    recovery,
+    ref,
+    rho,
+    sigma2,
+    sigma_k,
+    sigma_kbar,
+    t,
+)
+
+right, wrong = array("step_accuracy", r"\mathcal{A}"), array("step_recovery", r"\mathcal{B}")
+rho_t = array("rho", r"\varrho")
+pi, logit = array("pi", r"\pi"), array("l")
+participation = symbol("participation", r"\sum_{j}\pi_{ij}^{2}", positive=True)
+variance = symbol("logit_variance", r"\sigma_{z}^{2}", positive=True)
+GAUSSIAN = "logits independent and Gaussian"
+
+
+def closed_form(steps: sp.Expr) -> sp.Expr:
+    """Solution (85) of the recursion after ``steps`` steps, from rho_0 = 1."""
+    gain = right[i] - wrong[i]
+    later = sp.Product(gain, (i, t + 1, steps - 1))
+    return right[0] * sp.Product(gain, (i, 1, steps - 1)) + sp.Sum(wrong[t] * later, (t, 1, steps - 1))
+
+
+def prove_closed_form() -> None:
+    """Induction: rho_1 = A_0, and one more step of (84) turns the form for L into the form for L + 1.
+
+    Raises
+    ------
+    ArithmeticError
+        If either step fails.
+    """
+    gain = right[i] - wrong[i]
+    last = gain.subs(i, L)
+    split_sum = sp.Sum(wrong[t] * sp.Product(gain, (i, t + 1, L - 1)), (t, 1, L - 1))
+    following = right[0] * sp.Product(gain, (i, 1, L - 1)) * last + split_sum * last + wrong[L]
+    step = closed_form(L) * last + wrong[L]
+    if sp.expand(following - step) != 0 or closed_form(sp.Integer(1)).doit() != right[0]:
+        raise ArithmeticError("the closed form does not solve the recursion")
+
+
+def initial_participation() -> sp.Expr:
+    """Mean of sum_j pi_ij^2 at random keys and queries, to second order in the attention logits.
+
+    The third order vanishes, since W_Q and -W_Q are equally likely.
+    """
+    small = sp.Symbol("epsilon", positive=True)
+    mean, square = sp.symbols("lbar l2bar")  # mean of l_j and of l_j^2 along a row
+    # exp(eps l) to second order, summed over a row of L entries.
+    weight = 1 + small * mean + small**2 * square / 2
+    weight2 = 1 + 2 * small * mean + 2 * small**2 * square
+    row = sp.series(weight2 / (L * weight**2), small, 0, 3).removeO().subs(small, 1)
+    # <l_ij l_ij'> = sigma^4 (2/d_h) sum_n cos(omega_n (j - j')), whose mean over j, j' is a Dirichlet kernel squared.
+    blocks = (n, 1, d_h / 2)
+    spread = sigma2**2 * (2 / d_h) * sp.Sum(1 - dirichlet(omega[n], L) ** 2, blocks)
+    difference = sp.expand(row * L - 1)
+    if sp.expand(difference - (square - mean**2)) != 0:
+        raise ArithmeticError("the row variance is not the second-order term")
+    return (1 + spread) / L
+
+
+@cache
+def equations() -> dict[str, Equation]:
+    """Recursion, its solutions, the Gaussian one-step accuracy, and the variance of the logits."""
+    prove_closed_form()
+    uniform = (1 - accuracy) / (N - 1)
+    path = sp.Function("rho")
+    solved = sp.rsolve(path(t + 1) - path(t) * (accuracy - uniform) - uniform, path(t), {path(0): 1}).subs(t, L)
+    averaged = (N - 1) / N * ((N * accuracy - 1) / (N - 1)) ** L + 1 / N
+    averaged = written_as(averaged, solved)
+    u, y = sp.symbols("u y", real=True)
+    normal = sp.exp(-(u**2) / 2) / sp.sqrt(2 * sp.pi)
+    below = sp.Function(r"\Phi")
+    x = sp.Symbol("x", real=True)
+    density = sp.exp(-((x - mu_k) ** 2) / (2 * sigma_k**2)) / (sp.sqrt(2 * sp.pi) * sigma_k)
+    integrand = density * below((x - mu_kbar) / sigma_kbar) ** (N - 1)
+    standard = sp.simplify(integrand.subs(x, mu_k + sigma_k * u) * sigma_k)
+    ratio = sigma_k / sigma_kbar * u + (mu_k - mu_kbar) / sigma_kbar
+    standard = written_as(normal * below(ratio) ** (N - 1), standard.subs(below(standard_argument(standard, below)), below(ratio)))
+    # Var_M of sum_j pi_j M_{g_j}: equal actions share an entry, different ones agree with probability 1/d_g.
+    agree = delta_sum(sp.KroneckerDelta(j, c), (c, 1, d_g)) / d_g
+    spread = sp.expand(participation + (1 - participation) * agree) * sigma2
+    spread = written_as(sigma2 * ((1 - 1 / d_g) * participation + 1 / d_g), spread)
+    line = (-sp.oo, sp.oo)
+    found = [
+        Equation("rollout_recursion", rho_t[t + 1], rho_t[t] * (right[t] - wrong[t]) + wrong[t], ref("Eqs. (16), (82)-(84)")),
+        Equation("rollout_closed", rho_t[L], closed_form(L), ref("Eq. (85)"), "exact", ("proved by induction on L",)),
+        Equation("recovery", recovery, uniform, ref("Eq. (86)"), "closure", ("wrong states lead anywhere alike",)),
+        Equation("rollout_mean", rho, averaged, ref("Eqs. (18), (87)"), "closure",
+                 ("one accuracy for all positions", "wrong states lead anywhere alike")),
+        Equation("normal_below", below(u), sp.Integral(normal.subs(u, y), (y, -sp.oo, u)), ref("Eq. (90)")),
+        Equation("accuracy_density", accuracy, sp.Integral(integrand, (x, *line)), ref("Eqs. (88)-(89)"), "closure", (GAUSSIAN,)),
+        Equation("accuracy", accuracy, sp.Integral(standard, (u, *line)), ref("Eqs. (17), (91)"), "closure", (GAUSSIAN,)),
+        Equation("logit_variance", variance, spread, ref("beyond App. I: variance over the entries of M"), "exact",
+                 ("entries of M independent with variance sigma^2", "actions independent and uniform")),
+        Equation("logit_variance_initial", variance, spread.subs(participation, initial_participation()),
+                 ref("beyond App. I: the value the paper measures"), "leading order",
+                 ("random keys and queries, second order in the attention logits",)),
+    ]  # fmt: skip
+    return {e.name: e for e in found}
+
+
+def standard_argument(expr: sp.Expr, below: Any) -> sp.Expr:
+    """Argument of the normal distribution function in ``expr``."""
+    return next(iter(expr.atoms(below))).args[0]
+
+
+def gaussian_accuracy(gap: Any, sigma_k: Any, sigma_kbar: Any, N: int) -> np.ndarray:
+    """Probability that a Gaussian correct logit exceeds N - 1 Gaussian others (forner2026, Eq. 17).
+
+    Parameters
+    ----------
+    gap : array_like
+        Mean of the correct logit minus mean of the others.
+    sigma_k, sigma_kbar : array_like
+        Standard deviations of the correct and of every other logit, positive.
+    N : int
+        Number of logits.
+
+    Returns
+    -------
+    ndarray
+        Accuracy, broadcast over the inputs; absolute error below 1e-12 for N up to 1e4 and ratios
+        sigma_k/sigma_kbar in [0.1, 10].
+
+    Raises
+    ------
+    ParameterError
+        If a standard deviation is not positive.
+
+    Notes
+    -----
+    Integrating over the narrower of the two distributions keeps the integrand smooth on a scale
+    of 0.2 standard deviations, where the trapezoidal rule on the whole line converges
+    geometrically: step 1/16 leaves nothing above rounding.
+    """
+    gap, s_k, s_o = np.broadcast_arrays(*(np.asarray(v, float)[..., None] for v in (gap, sigma_k, sigma_kbar)))
+    if not (np.all(s_k > 0) and np.all(s_o > 0)):
+        raise ParameterError("sigma_k, sigma_kbar: standard deviations must be > 0")
+    step = 1 / 16
+    u = np.arange(-12, 12 + step / 2, step)
+    normal = np.exp(-(u**2) / 2) / np.sqrt(2 * np.pi)
+    over_correct = normal * np.exp((N - 1) * scipy.special.log_ndtr((s_k * u + gap) / s_o))
+    # By the largest other logit, of density (N-1) phi Phi^(N-2): the correct one must lie above it.
+    largest = (N - 1) * normal * np.exp((N - 2) * scipy.special.log_ndtr(u))
+    over_largest = largest * scipy.special.ndtr((gap - s_o * u) / s_k)
+    return np.where(s_k < s_o, over_correct, over_largest).sum(-1) * step
+
+
+def rollout(accuracies: Any, N: int) -> np.ndarray:
+    """Probability that the state is right after each step of a rollout (forner2026, Eqs. 84-86).
+
+    Parameters
+    ----------
+    accuracies : array_like, shape (..., L)
+        Next-token accuracy on a right state, per position.
+    N : int
+        Number of states.
+
+    Returns
+    -------
+    ndarray, shape (..., L)
+        Last entry: final rollout accuracy.
+    """
+    steps = np.asarray(accuracies, float)
+    reached, out = np.ones(steps.shape[:-1]), []
+    for right_now in np.moveaxis(steps, -1, 0):
+        wrong_now = (1 - right_now) / (N - 1)
+        reached = reached * (right_now - wrong_now) + wrong_now
+        out.append(reached)
+    return np.stack(out, -1)
+
+
+def initial_variance(p: Parameters) -> float:
+    """Variance of the logits at time 0, to leading order (0.0439 at Table 1, 0.0467 at Table 2)."""
+    return float(equations()["logit_variance_initial"].evaluate(p.values()))
+
+
+def with_accuracy(curve: xr.Dataset, p: Parameters, variance_correct: Any = None, variance_other: Any = None) -> xr.Dataset:
+    """Add ``accuracy`` (17) and ``rollout_accuracy`` (18) to a trajectory with logit means.
+
+    Parameters
+    ----------
+    curve : Dataset
+        With ``logit_correct`` and ``logit_other``.
+    p : Parameters
+        Sizes.
+    variance_correct, variance_other : array_like, optional
+        Logit variances along the curve; the constant initial ones by default, as in Fig. 3.
+    """
+    constant = initial_variance(p)
+    spread = [np.sqrt(constant if v is None else v) for v in (variance_correct, variance_other)]
+    gap = curve.logit_correct - curve.logit_other
+    found = gaussian_accuracy(gap, *spread, p.N)
+    final = equations()["rollout_mean"].evaluate({"accuracy": found, "N": p.N, "L": p.L})
+    return curve.assign(accuracy=(gap.dims, found), rollout_accuracy=(gap.dims, final))
+
+
+def trajectory(p: Parameters, alpha: float, **options: Any) -> xr.Dataset:
+    """Everything theory says about a training run, over ``alpha``: flow, logits, loss, accuracies.
+
+    Parameters
+    ----------
+    p : Parameters
+        Model parameters.
+    alpha : float
+        Run length.
+    **options
+        For `theory.flow.Flow.solve` (``at``, ``rtol``, ...).
+    """
+    return with_accuracy(flow(p.permutations).solve(p, alpha=alpha, **options), p)
