@@ -1,0 +1,1 @@
+"""What the papers train: PyTorch students that return labelled datasets."""

@@ -7,8 +7,7 @@ from theory import cli, registry
 
 def main(argv: list[str] | None = None) -> int:
     """Command line."""
-    parser = cli.parser("theory", "Models and their equations: reference, status, assumptions, LaTeX.", "json", model=False)
-    parser.add_argument("model", nargs="?", type=registry.find, metavar="MODEL", help="only this model")
+    parser = cli.parser("theory", "Models and their equations: reference, status, assumptions, LaTeX.", "json", model="all")
     parser.add_argument("--latex", action="store_true", help="with the LaTeX of every equation")
     args = parser.parse_args(argv)
     models = [args.model] if args.model else list(registry.MODELS.values())

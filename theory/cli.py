@@ -33,11 +33,26 @@ _FLAGS: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 
 
-def parser(prog: str, description: str, *flags: str, model: bool = True) -> argparse.ArgumentParser:
-    """Make a command's parser from the shared flags it understands."""
-    made = argparse.ArgumentParser(prog=f"python -m {prog}", description=description)
+class Parser(argparse.ArgumentParser):
+    """Argument parser whose complaints are one line, like all others."""
+
+    def error(self, message: str) -> NoReturn:
+        """Raise instead of printing usage."""
+        raise ParameterError(f"{message} (see {self.prog} --help)")
+
+
+def _model(name: str) -> registry.Model:
+    try:
+        return registry.find(name)
+    except ParameterError as error:  # argparse would replace the message of a ValueError
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def parser(prog: str, description: str, *flags: str, model: bool | str = True) -> argparse.ArgumentParser:
+    """Make a command's parser from the shared flags it understands; ``model="all"`` leaves MODEL open."""
+    made = Parser(prog=f"python -m {prog}", description=description)
     if model:
-        made.add_argument("model", nargs="?", type=registry.find, default=registry.find("state_tracking"),
+        made.add_argument("model", nargs="?", type=_model, default=None if model == "all" else "state_tracking",
                           metavar="MODEL", help="one of " + ", ".join(registry.MODELS))  # fmt: skip
     for flag in flags:
         made.add_argument(f"--{flag}", **_FLAGS[flag])

@@ -1,0 +1,88 @@
+"""Run independent jobs on the cores of this machine, with one progress bar for all."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import joblib
+import numpy as np
+import torch
+from tqdm import tqdm
+
+POLL_SECONDS = 0.25
+
+
+def cores() -> int:
+    """Cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+@contextlib.contextmanager
+def one_thread() -> Iterator[None]:
+    """Keep torch on one thread: seeds in parallel beat threads within a step, and sums keep their order."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def run(jobs: list[Callable[[Callable[[int], None]], Any]], sizes: list[int], workers: int | None = None,
+        progress: bool = True) -> list[Any]:  # fmt: skip
+    """Run the jobs and return their results in order.
+
+    Parameters
+    ----------
+    jobs : list of callable
+        Each takes ``tick(done)``, to be called with the work done so far; picklable.
+    sizes : list of int
+        Work of each job, in the unit of ``tick``.
+    workers : int, optional
+        Processes; by default as many as there are cores and jobs. One runs in this process.
+    progress : bool
+        Progress bar on stderr.
+    """
+    workers = min(workers or cores(), len(jobs))
+    with tempfile.TemporaryDirectory() as folder, _bar(Path(folder) / "done", sizes, progress) as done:
+        if workers <= 1:
+            return [_call(job, done, k) for k, job in enumerate(jobs)]
+        parallel = joblib.Parallel(n_jobs=workers, backend="loky", batch_size=1, pre_dispatch="all")
+        return parallel(joblib.delayed(_call)(job, done, k) for k, job in enumerate(jobs))
+
+
+def _call(job: Callable[[Callable[[int], None]], Any], done: Path, k: int) -> Any:
+    counter = np.memmap(done, dtype=np.int64, mode="r+")
+
+    def tick(n: int) -> None:
+        counter[k] = n
+
+    with one_thread():
+        return job(tick)
+
+
+@contextlib.contextmanager
+def _bar(path: Path, sizes: list[int], progress: bool) -> Iterator[Path]:
+    """Progress bar fed from a file of counters that all processes share."""
+    counters = np.memmap(path, dtype=np.int64, mode="w+", shape=(max(1, len(sizes)),))
+    finished = threading.Event()
+    with tqdm(total=sum(sizes), unit="epoch", desc="training", disable=not progress, smoothing=0.02) as bar:
+
+        def watch() -> None:
+            while not finished.wait(POLL_SECONDS):
+                bar.update(int(counters.sum()) - bar.n)
+
+        watcher = threading.Thread(target=watch, daemon=True)
+        watcher.start()
+        try:
+            yield path
+        finally:
+            finished.set()
+            watcher.join()
+            bar.update(int(counters.sum()) - bar.n)

@@ -1,0 +1,145 @@
+"""Store of finished runs: one netCDF file per (configuration, seed); a file that exists is complete."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.metadata
+import json
+import os
+import sys
+import warnings
+from collections.abc import Iterable
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import xarray as xr
+
+from theory.cli import atomic
+from theory.parameters import BaseParameters, ParameterError
+
+FORMAT = 1  # raise when the meaning of a stored run changes
+KIND = "solvable-transformers run"
+
+
+def default_store() -> Path:
+    """``$SOLVABLE_TRANSFORMERS_RUNS``, or ``output/runs`` in the working directory."""
+    return Path(os.environ.get("SOLVABLE_TRANSFORMERS_RUNS", "output/runs"))
+
+
+def configuration(model: str, p: BaseParameters, **more: Any) -> str:
+    """Canonical text that identifies a configuration: equal text, equal runs."""
+    return json.dumps({"format": FORMAT, "model": model, **p.as_dict(training_only=True), **more}, sort_keys=True)
+
+
+def place(store: Path, config: str, seed: int) -> Path:
+    """File of a run."""
+    return store / hashlib.sha256(config.encode()).hexdigest()[:16] / f"seed-{seed:05d}.nc"
+
+
+def provenance(model: str, config: str, p: BaseParameters) -> dict[str, str]:
+    """Attributes every stored run carries."""
+    versions = {name: importlib.metadata.version(name) for name in ("solvable-transformers", "torch", "numpy")}
+    return {"kind": KIND, "model": model, "parameters": p.as_json(), "configuration": config,
+            "versions": json.dumps(versions), "command": " ".join(Path(a).name if i == 0 else a
+                                                                  for i, a in enumerate(sys.argv))}  # fmt: skip
+
+
+def write(dataset: xr.Dataset, path: Path) -> None:
+    """Write a dataset as netCDF, whole or not at all.
+
+    Raises
+    ------
+    OSError
+        If the disk does not take it; nothing is left behind.
+    """
+    buffer = BytesIO()
+    packed = {name: {"zlib": True, "complevel": 4} for name, v in dataset.variables.items() if v.size > 64}
+    dataset.to_netcdf(buffer, engine="h5netcdf", encoding=packed)
+    with atomic(path) as temporary, temporary.open("wb") as file:
+        file.write(buffer.getvalue())
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def read(path: Path) -> xr.Dataset:
+    """Read a run or an ensemble.
+
+    Raises
+    ------
+    ParameterError
+        If the file is missing, unreadable, or not written by this toolkit.
+    """
+    if not path.is_file():
+        raise ParameterError(f"{path}: no such file")
+    try:
+        with xr.open_dataset(path, engine="h5netcdf") as lazy:
+            dataset = lazy.load()
+    except Exception as error:  # h5py has no common error for a damaged file
+        raise ParameterError(f"{path}: not a readable netCDF file ({type(error).__name__})") from None
+    if dataset.attrs.get("kind") != KIND:
+        raise ParameterError(f"{path}: a netCDF file, but not a run of this toolkit")
+    return dataset
+
+
+def finished(path: Path, config: str) -> xr.Dataset | None:
+    """Return the stored run if it is there and is the one asked for; a damaged file is named and set aside."""
+    if not path.exists():
+        return None
+    try:
+        dataset = read(path)
+        if dataset.attrs["configuration"] != config:
+            raise ParameterError(f"{path}: holds another configuration")
+    except ParameterError as error:
+        aside = path.with_suffix(".damaged")
+        path.replace(aside)
+        warnings.warn(f"{error}; set aside as {aside.name}, training again", stacklevel=2)
+        return None
+    return dataset
+
+
+def save_checkpoint(path: Path, state: dict[str, Any]) -> None:
+    """Write a checkpoint next to the run it belongs to."""
+    with atomic(path.with_suffix(".checkpoint")) as temporary:
+        torch.save(state, temporary)
+
+
+def load_checkpoint(path: Path) -> dict[str, Any] | None:
+    """Checkpoint of an interrupted run, or None; a damaged one counts as none."""
+    checkpoint = path.with_suffix(".checkpoint")
+    if not checkpoint.exists():
+        return None
+    try:
+        return torch.load(checkpoint, weights_only=True, map_location="cpu")
+    except Exception as error:
+        warnings.warn(f"{checkpoint}: unreadable ({type(error).__name__}); starting over", stacklevel=2)
+        return None
+
+
+def drop_checkpoint(path: Path) -> None:
+    """Remove the checkpoint of a run that is finished."""
+    path.with_suffix(".checkpoint").unlink(missing_ok=True)
+
+
+def combine(datasets: Iterable[xr.Dataset], seeds: Iterable[int]) -> xr.Dataset:
+    """Join runs of one configuration along ``seed``."""
+    joined = xr.concat(list(datasets), dim="seed", combine_attrs="drop_conflicts", join="exact")
+    return joined.assign_coords(seed=("seed", np.asarray(list(seeds))))
+
+
+def open_store(store: Path) -> xr.Dataset:
+    """All finished runs of a store that holds one configuration, over ``seed``.
+
+    Raises
+    ------
+    ParameterError
+        If there are none, or several configurations.
+    """
+    files = sorted(store.glob("**/seed-*.nc"))
+    if not files:
+        raise ParameterError(f"{store}: no finished runs")
+    if len({f.parent for f in files}) > 1:
+        raise ParameterError(f"{store}: holds several configurations; name one of its folders")
+    return combine([read(f) for f in files], [int(f.stem.removeprefix("seed-")) for f in files])

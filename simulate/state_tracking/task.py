@@ -1,0 +1,103 @@
+"""The permutation-chain task: teachers, sequences, and the seed's independent random streams (Sec. 3.1, App. B)."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from theory.parameters import ParameterError
+from theory.state_tracking import Parameters
+
+STREAMS = ("task", "train", "test", "initialisation", "batches")
+
+
+def streams(seed: int) -> dict[str, np.random.Generator]:
+    """Independent generators of one seed: changing n_train moves neither teachers nor weights."""
+    children = np.random.SeedSequence(seed).spawn(len(STREAMS))
+    return {name: np.random.default_rng(child) for name, child in zip(STREAMS, children, strict=True)}
+
+
+@dataclass(frozen=True)
+class Sequences:
+    """Actions ``(n, L)`` in 0..d_g-1 and the states ``(n, L+1)`` in 0..N-1 they lead through (Eqs. 1-2)."""
+
+    actions: np.ndarray
+    states: np.ndarray
+
+    def tokens(self, d_g: int) -> np.ndarray:
+        """Token sequences ``(n, 2L+1)``: actions 0..d_g-1, then states d_g..d_g+N-1."""
+        return np.concatenate([self.actions, self.states + d_g], axis=1)
+
+
+def draw_permutations(p: Parameters, rng: np.random.Generator) -> np.ndarray:
+    """Teachers, shape ``(d_g, N)``: ``perms[a, s]`` is the state that action a leads to from s."""
+    if p.permutations == "iid":
+        return np.stack([rng.permutation(p.N) for _ in range(p.d_g)])
+    if p.N <= 7:  # few enough to list, so that no vocabulary is out of reach
+        every = np.array(list(itertools.permutations(range(p.N))))
+        return every[rng.permutation(len(every))[: p.d_g]]
+    found: dict[bytes, np.ndarray] = {}
+    while len(found) < p.d_g:  # a repeat has probability below d_g/8! per draw
+        sigma = rng.permutation(p.N)
+        found.setdefault(sigma.tobytes(), sigma)
+    return np.stack(list(found.values()))
+
+
+def check_permutations(perms: np.ndarray, p: Parameters) -> np.ndarray:
+    """Refuse an array that is not d_g permutations of N states.
+
+    Raises
+    ------
+    ParameterError
+        Naming what does not fit.
+    """
+    perms = np.asarray(perms)
+    if perms.shape != (p.d_g, p.N):
+        raise ParameterError(f"permutations: shape {perms.shape}, must be (d_g, N) = ({p.d_g}, {p.N})")
+    if not (np.sort(perms, axis=1) == np.arange(p.N)).all():
+        raise ParameterError(f"permutations: every row must be a permutation of 0..{p.N - 1}")
+    return perms.astype(np.int64)
+
+
+def cyclic_group(N: int) -> np.ndarray:
+    """Z_N acting on itself, shape ``(N, N)``."""
+    return (np.arange(N)[:, None] + np.arange(N)) % N
+
+
+def symmetric_group(n: int) -> np.ndarray:
+    """S_n acting on itself from the left, shape ``(n!, n!)``."""
+    elements = list(itertools.permutations(range(n)))
+    number = {g: i for i, g in enumerate(elements)}
+    table = [[number[tuple(g[x] for x in h)] for h in elements] for g in elements]
+    return np.array(table).reshape(math.factorial(n), math.factorial(n))
+
+
+def draw_sequences(perms: np.ndarray, n: int, L: int, rng: np.random.Generator) -> Sequences:
+    """Draw ``n`` sequences: actions and first state uniform, later states by applying the actions."""
+    d_g, N = perms.shape
+    actions = rng.integers(d_g, size=(n, L))
+    states = np.empty((n, L + 1), dtype=np.int64)
+    states[:, 0] = rng.integers(N, size=n)
+    for t in range(L):
+        states[:, t + 1] = perms[actions[:, t], states[:, t]]
+    return Sequences(actions, states)
+
+
+def teacher_matrices(perms: np.ndarray) -> np.ndarray:
+    """Permutation matrices ``(d_g, N, N)``: ``M*[a, sigma_a(s), s] = 1``."""
+    d_g, N = perms.shape
+    matrices = np.zeros((d_g, N, N))
+    matrices[np.arange(d_g)[:, None], perms, np.arange(N)] = 1
+    return matrices
+
+
+def teacher_overlap(perms: np.ndarray) -> float:
+    """Mean normalised overlap tau of distinct teachers (Eq. 57); NaN for a single teacher."""
+    d_g, N = perms.shape
+    if d_g == 1:
+        return math.nan
+    agree = (perms[:, None, :] == perms[None, :, :]).sum()
+    return float((agree - d_g * N) / (d_g * (d_g - 1) * N))
