@@ -98,6 +98,19 @@ def positive(field: str, value: float | None) -> float | None:
     return value
 
 
+def offers(model: registry.Model, command: str) -> None:
+    """Refuse a verify command that has no meaning for a model, naming those that have.
+
+    Raises
+    ------
+    ParameterError
+        If the model does not list the command among its checks.
+    """
+    if command not in model.checks:
+        there = ", ".join(f"verify.{c}" for c in model.checks)
+        raise ParameterError(f"verify.{command}: not for {model.name}, which has {there}")
+
+
 def check_plot(target: str | None) -> None:
     """Refuse a model name where a file name belongs: ``--plot MODEL`` is a slip for ``MODEL --plot``.
 

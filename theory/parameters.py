@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import functools
 import json
 import math
 import types
@@ -67,6 +68,7 @@ class BaseParameters:
                 raise ParameterError(f"{name}: unknown parameter; {hint}known are {', '.join(fields)}")
 
     @classmethod
+    @functools.cache
     def _kinds(cls, name: str) -> tuple[type, ...]:
         hint = typing.get_type_hints(cls)[name]
         return typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
