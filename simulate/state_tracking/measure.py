@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -10,8 +13,9 @@ from simulate.state_tracking.gradients import Attention, Grouped, Plain
 from simulate.state_tracking.student import Student
 from simulate.state_tracking.task import Sequences
 from theory.numeric import dirichlet, function
-from theory.state_tracking import Parameters
-from theory.state_tracking.attention import equations as attention_equations
+from theory.state_tracking import Parameters, attention
+from theory.state_tracking.symbols import A as A_
+from theory.state_tracking.symbols import L, N, W_K2, W_Q2, d_g, d_h
 
 MEANING = {
     "A": "mean attention on the right action (8)",
@@ -68,9 +72,9 @@ def attention_factor(student: Student) -> tuple[float, float]:
     p = student.p
     if student.W_Q.shape[1] != 1:
         return np.nan, np.nan
-    attention = Attention(student)
-    found = sum(float(g.double().square().sum()) for g in attention.gradient_of_A(student))
-    A = float(attention.forward(student).diagonal().double().mean())
+    head = Attention(student)
+    found = sum(float(g.double().square().sum()) for g in head.gradient_of_A(student))
+    A = float(head.forward(student).diagonal().double().mean())
     return p.d_g * p.N * found, ansatz_factor(p, A, student.W_Q.double(), student.W_K.double())
 
 
@@ -78,19 +82,20 @@ def ansatz_factor(p: Parameters, A: float, W_Q: Tensor, W_K: Tensor) -> float:
     """Attention factor c(A) of Eq. (69) for given weights; 0 for L = 1, where A does not move."""
     if p.L == 1:
         return 0.0
-    norms = {name: w.square().reshape(-1, 2).sum(1).cpu().numpy() for name, w in (("W_Q2", W_Q), ("W_K2", W_K))}
-    lam = lambda_of_frequencies(p)
-    values = {"A": A, "N": p.N, "d_g": p.d_g, "d_h": p.d_h, "lambda": lam, **norms}
-    return float(attention_equations()["c_ansatz"].evaluate(values))
+    norms = (w.square().reshape(-1, 2).sum(1).cpu().numpy() for w in (W_Q, W_K))
+    return float(_compiled_ansatz()(A, p.N, p.d_g, p.d_h, lambda_of_frequencies(p), *norms))
 
 
+@functools.cache
+def _compiled_ansatz() -> Callable:
+    return attention.equations()["c_ansatz"].lambdify(A_, N, d_g, d_h, attention.lambda_, W_Q2, W_K2)
+
+
+@functools.cache
 def lambda_of_frequencies(p: Parameters) -> np.ndarray:
     """Eigenvalues lambda_n of Eq. (70), shape ``(d_h/2,)``, 1 at multiples of 2 pi."""
-    from theory.state_tracking import attention
-    from theory.state_tracking.symbols import L
-
     power = (L * dirichlet(attention.w, L)) ** 2
-    form = attention_equations()["lambda"].rhs.subs(attention.power_of_plane_waves(), power)
+    form = attention.equations()["lambda"].rhs.subs(attention.power_of_plane_waves(), power)
     return function(form, [attention.w, L])(p.frequencies, p.L)
 
 

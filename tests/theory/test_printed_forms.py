@@ -13,10 +13,48 @@ import sympy as sp
 
 from theory import state_tracking
 from theory.numeric import dirichlet
-from theory.state_tracking import attention as att, logits, overlaps, rollout
+from theory.state_tracking import attention as att
+from theory.state_tracking import logits, overlaps, rollout
 from theory.state_tracking.symbols import (
-    A, A_0, L, M, M_star, N, R, S, W_K2, W_Q2, a, accuracy, alpha, b, c, c_A, c_R, c_S, c_omega, d_g, d_h, eta, g,
-    m, mu_k, mu_kbar, n, omega, p, q, r, s, sigma2, sigma_k, sigma_kbar, t, tau, z_k, z_kbar, zeta,
+    A_0,
+    W_K2,
+    W_Q2,
+    A,
+    L,
+    M,
+    M_star,
+    N,
+    R,
+    S,
+    a,
+    accuracy,
+    alpha,
+    b,
+    c_A,
+    c_omega,
+    c_R,
+    c_S,
+    d_g,
+    d_h,
+    eta,
+    g,
+    m,
+    mu_k,
+    mu_kbar,
+    n,
+    omega,
+    p,
+    q,
+    r,
+    s,
+    sigma2,
+    sigma_k,
+    sigma_kbar,
+    t,
+    tau,
+    z_k,
+    z_kbar,
+    zeta,
 )  # fmt: skip
 
 delta = sp.KroneckerDelta
@@ -37,7 +75,8 @@ def same(left: sp.Expr, right: sp.Expr) -> bool:
 PRINTED = {
     # name of the equation: printed form
     "pair_weight": logits.pi_i * (delta(a, b) / d_g - 1 / d_g**2) + 1 / d_g**2,  # (33)
-    "logit_correct_position": (logits.pi_i + (1 - logits.pi_i) / d_g) * R + (d_g - 1) / d_g * (1 - logits.pi_i) * S,  # (35)
+    "logit_correct_position": (logits.pi_i + (1 - logits.pi_i) / d_g) * R
+    + (d_g - 1) / d_g * (1 - logits.pi_i) * S,  # (35)
     "logit_correct": (A + (1 - A) / d_g) * R + (d_g - 1) / d_g * (1 - A) * S,  # (11), (36)
     "logit_other": (zeta - z_k) / (N - 1),  # (41)
     "loss": -z_k + sp.log(sp.exp(z_k) + (N - 1) * sp.exp(z_kbar)),  # (10), one position
@@ -166,10 +205,11 @@ def test_rope_identity_5():
 
 def test_gradient_factor_69():
     """(69) for d_h = 4, with the diagonal matrix Lambda written out."""
-    lam = [att.lambda_[1], att.lambda_[1], att.lambda_[2], att.lambda_[2]]
-    gap = (sp.eye(4) - sp.diag(*lam)) ** 2
+    first, second = sp.symbols("lambda_1 lambda_2")  # stand-ins: a matrix wants scalars
+    gap = (sp.eye(4) - sp.diag(first, first, second, second)) ** 2
     key, query = sp.Matrix(sp.symbols("k1:5")), sp.Matrix(sp.symbols("q1:5"))
     printed = d_g * N * A**2 * (1 - A) ** 2 * (key.T * gap * key + query.T * gap * query)[0] / 4
+    printed = printed.subs({first: att.lambda_[1], second: att.lambda_[2]})
     norms = {array[block]: sum(v[2 * block - 2 + x] ** 2 for x in (0, 1))
              for array, v in ((W_K2, key), (W_Q2, query)) for block in (1, 2)}  # fmt: skip
     assert same(derived("c_ansatz").subs(d_h, 4).doit().subs(norms), printed)
@@ -199,7 +239,7 @@ def test_attention_constant_73():
 
 
 def test_averaged_gradient_factor():
-    """(69) averaged over the initialisation is c_omega L^3/(L-1) A^2 (1-A)^2, and meets the closure at 1/L."""
+    """(69) averaged over the start is c_omega L^3/(L-1) A^2 (1-A)^2, and meets the closure at 1/L."""
     averaged = derived("c_ansatz").subs(d_h, 4).doit()
     lam = {att.lambda_[x]: derived("lambda").subs(att.w, omega[x]) for x in (1, 2)}
     norms = {array[x]: 2 * sigma2 for array in (W_K2, W_Q2) for x in (1, 2)}

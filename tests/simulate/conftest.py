@@ -1,0 +1,44 @@
+"""What the student tests share: tiny sizes, a store of their own, and a student with its data."""
+
+from collections.abc import Callable, Iterator
+
+import pytest
+import torch
+
+from simulate.state_tracking import Parameters, Student, task
+from simulate.state_tracking.student import draw_weights
+
+
+@pytest.fixture(autouse=True)
+def _own_store(tmp_path, monkeypatch) -> None:
+    """No test writes into the user's store."""
+    monkeypatch.setenv("SOLVABLE_TRANSFORMERS_RUNS", str(tmp_path / "default-store"))
+
+
+@pytest.fixture(autouse=True)
+def _one_thread() -> Iterator[None]:
+    """Sums keep their order, and the suite stays on one core."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture
+def tiny() -> Parameters:
+    """Sizes at which a run takes a tenth of a second; all of them differ from one another."""
+    return Parameters(N=6, L=4, d_g=5, d_h=8, n_train=64, n_test=32, epochs=40, eval_every=20)
+
+
+@pytest.fixture
+def make() -> Callable:
+    """Student in double precision, with training data and permutations, as a run of this seed would start."""
+
+    def made(p: Parameters, seed: int = 0, dtype: torch.dtype = torch.float64):
+        stream = task.streams(seed)
+        perms = task.draw_permutations(p, stream["task"])
+        data = task.draw_sequences(perms, p.n_train, p.L, stream["train"])
+        student = Student(p, draw_weights(p, stream["initialisation"]), dtype, learn_embedding=not p.fix_embedding)
+        return student, data, perms
+
+    return made

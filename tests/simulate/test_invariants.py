@@ -1,0 +1,72 @@
+"""What descent conserves: column sums of every M_a exactly, |W_Q|^2 - |W_K|^2 per rotary block in continuous time."""
+
+import numpy as np
+import pytest
+import torch
+
+from simulate.state_tracking import Parameters, train
+from simulate.state_tracking.gradients import Grouped
+
+
+def descend(student, data, epochs: int, weight_decay: float = 0.0) -> None:
+    grouped = Grouped(student, data)
+    optimizer = torch.optim.SGD(student.parameters(), lr=student.p.eta, weight_decay=weight_decay)
+    for _ in range(epochs):
+        grouped.gradients(student)
+        optimizer.step()
+
+
+def column_sums(student) -> torch.Tensor:
+    return student.M.detach().sum(1).clone()
+
+
+def test_column_sums_are_conserved(tiny, make):
+    student, data, _ = make(tiny)
+    before, M = column_sums(student), student.M.detach().clone()
+    descend(student, data, 200)
+    # 200 additions to entries of order one round by 2e-16 each; the entries themselves move by order one.
+    assert (column_sums(student) - before).abs().max() < 1e-12
+    assert (student.M - M).abs().max() > 0.1
+
+
+def test_row_sums_are_not(tiny, make):
+    student, data, _ = make(tiny)
+    before = student.M.detach().sum(2)
+    descend(student, data, 200)
+    assert (student.M.detach().sum(2) - before).abs().max() > 1e-2
+
+
+def test_weight_decay_breaks_the_law_as_it_must(tiny, make):
+    student, data, _ = make(tiny)
+    before = column_sums(student)
+    descend(student, data, 200, weight_decay=1e-2)
+    # Decay multiplies column sums by (1 - eta w) a step; rounding as above.
+    assert (column_sums(student) - before * (1 - tiny.eta * 1e-2) ** 200).abs().max() < 1e-12
+
+
+@pytest.mark.parametrize("batch_size", [None, 20])
+def test_zeta_is_constant_along_a_run(tiny, batch_size):
+    p = tiny.replace(epochs=100, batch_size=batch_size)
+    zeta = train(p, dtype="float64", progress=False, workers=1).zeta.values
+    assert np.ptp(zeta) < 1e-13  # a mean of sums of 180 entries of order one
+    assert abs(zeta).min() > 1e-3  # not conserved because it is zero
+
+
+def block_balance(student) -> np.ndarray:
+    squares = [w.detach().square().reshape(-1, 2).sum(1) for w in (student.W_Q, student.W_K)]
+    return (squares[0] - squares[1]).numpy()
+
+
+def test_block_norms_drift_in_proportion_to_eta(tiny: Parameters, make):
+    """At a fixed training time eta * epochs, half the rate leaves half the drift: the flow conserves."""
+    drifts, moved = [], []
+    for eta, epochs in ((0.5, 200), (0.25, 400)):
+        student, data, _ = make(tiny.replace(eta=eta, d_h=6, rope="plain"))
+        before, W_Q = block_balance(student), student.W_Q.detach().clone()
+        descend(student, data, epochs)
+        drifts.append(block_balance(student) - before)
+        moved.append((student.W_Q - W_Q).abs().max().item())
+    assert min(moved) > 0.1  # the weights do move
+    ratio = np.linalg.norm(drifts[1]) / np.linalg.norm(drifts[0])
+    assert ratio == pytest.approx(0.5, rel=0.1)  # the next order is eta times the drift itself
+    assert np.abs(drifts[0]).max() < 0.02 * min(moved)

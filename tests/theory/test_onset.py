@@ -1,0 +1,56 @@
+"""Onset: numbers, curves, the separatrix below which the mechanism never emerges."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from theory.state_tracking import Parameters
+from theory.state_tracking.onset import onset
+
+TABLE_1 = Parameters()
+
+
+def test_separatrix():
+    """Below D_0 = -sqrt(2 ln(1/(1-A_0))/kappa) attention dies and A = 1/2 is never reached; above, it is."""
+    p = TABLE_1
+    kappa = p.values()["c_omega"] * p.L * (1 - 1 / p.d_g) / (1 - 1 / p.N)
+    edge = -np.sqrt(2 * np.log(1 / (1 - 1 / p.L)) / kappa)
+    assert edge == pytest.approx(-0.09606, abs=5e-6)  # five digits are on record
+    lost = onset(p.replace(R_0=edge * 1.05))
+    assert np.isnan(lost.numbers["alpha_half"]) and lost.notes
+    assert 3 < onset(p.replace(R_0=edge * 0.95)).numbers["alpha_half"] < 60
+
+
+def test_half_time_scales_with_the_learning_rate():
+    """Eta alpha_{1/2} does not depend on eta."""
+    times = [onset(TABLE_1.replace(eta=rate)).numbers["alpha_half"] * rate for rate in (0.01, 0.5, 4.0)]
+    np.testing.assert_allclose(times, times[1], rtol=1e-9)  # integrator tolerance
+
+
+def test_onset_numbers_and_curves():
+    """Numbers under the theory's names, three families of curves on one time axis."""
+    p = Parameters.demo()
+    result = onset(p)
+    v = p.values()
+    assert result.numbers["c_omega"] == v["c_omega"]
+    scale, half = result.numbers["T_alpha"], result.numbers["alpha_half"]
+    assert scale == pytest.approx(np.sqrt(2 / v["c_omega"]) / p.eta, rel=1e-14)  # rounding
+    curve, early, grown = (result.curves[q] for q in ("flow (15)", "early time", "onset"))
+    assert curve.alpha[-1] == pytest.approx(2.5 * half, rel=1e-12)  # rounding
+    # The nearest of 601 times is within 2.1e-3 of alpha_half, where A rises by 0.7 per unit.
+    assert curve.A.sel(alpha=half, method="nearest").item() == pytest.approx(0.5, abs=5e-3)
+    mass = p.eta * (1 - 1 / p.N) * curve.alpha
+    growth = np.exp(v["c_omega"] * (p.eta * curve.alpha) ** 2 / 2)
+    # (78) and (81), up to rounding.
+    np.testing.assert_allclose(early.R, mass * (1 / p.L + (1 - 1 / p.L) / p.d_g), rtol=1e-13)
+    np.testing.assert_allclose(early.S, mass * (1 - 1 / p.L) / p.d_g, rtol=1e-13)
+    np.testing.assert_allclose(grown.A, growth / p.L, rtol=1e-13)
+    assert onset(p, alpha_end=1.5).curves["flow (15)"].alpha[-1] == 1.5
+
+
+def test_onset_when_attention_starts_high():
+    """A_0 at or above 1/2 has emerged at time 0; the curves still exist."""
+    result = onset(TABLE_1.replace(A_0=0.5))
+    assert result.numbers["alpha_half"] == 0 and result.notes
+    assert result.curves["flow (15)"].A[-1] > 0.9

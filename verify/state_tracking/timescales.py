@@ -1,0 +1,110 @@
+"""Emergence times of the state-tracking model: of attention, of rollouts, and how they scale."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from simulate.state_tracking import train
+from theory import plotting
+from theory import state_tracking as st
+from theory.state_tracking import Parameters, onset
+from verify.check import Check, identity, sampled
+from verify.emergence import first_crossing
+
+SMALL = Parameters(N=8, L=5, d_g=8, d_h=16, n_train=1024, n_test=256, eval_every=5)
+SEEDS = range(16)
+SWEEPS: dict[str, tuple[tuple[float, ...], Callable[[Any], Parameters]]] = {
+    "eta": ((0.25, 0.5, 1.0), lambda v: SMALL.replace(eta=v)),
+    "L": ((3, 5, 8), lambda v: SMALL.replace(L=v)),
+    "N": ((6, 8, 12), lambda v: SMALL.replace(N=v, d_g=v)),
+    "d_h": ((8, 16, 32), lambda v: SMALL.replace(d_h=v)),
+}
+ONE_CURVE = "one curve for all seeds"
+WINDOW = 0.4  # of the onset time scale: the quadratic law's own quartic term stays below the noise
+
+
+def onset_fit(alpha: np.ndarray, values: np.ndarray, window: float, degree: int = 2) -> np.ndarray:
+    """Coefficients of alpha, alpha^2, ... of ln(A/A_0) on ``alpha <= window``."""
+    inside = (alpha <= window) & (alpha > 0)
+    powers = alpha[inside, None] ** np.arange(1, degree + 1)
+    return np.linalg.lstsq(powers, np.log(values[inside] / values[0]), rcond=None)[0]
+
+
+def emergence(p: Parameters, runs: xr.Dataset) -> tuple[list[Check], list[str]]:
+    """Times of A = 1/2 and rollout = 1/2, and the onset rate, against theory."""
+    exact = onset.equations()["onset_coefficient"].evaluate(p.values())
+    scale = float(onset.equations()["onset_time_scale"].evaluate(p.values()))
+    fine = np.linspace(0, 0.1 * scale, 41)
+    flow = st.flow(p.permutations).solve(p, at=fine, alpha=float(fine[-1]))
+    from_flow = onset_fit(flow.alpha.values, flow.A.values, float(fine[-1]), degree=5)[1]
+    checks = [identity("onset rate of the flow", "onset_coefficient", exact, from_flow, 1e-5,
+                       "sixth-order term on alpha <= 0.1 T_alpha")]  # fmt: skip
+    window = WINDOW * scale
+    rates = [onset_fit(runs.alpha.values, runs.A.sel(seed=s).values, window)[1] for s in runs.seed.values]
+    checks.append(sampled("onset rate of students", "onset_coefficient", exact, rates,
+                          f"{ONE_CURVE}: keys and queries of a seed scatter c_omega"))  # fmt: skip
+    notes = ["", f"onset rate fitted as linear + quadratic in alpha on alpha <= {window:.3g} (0.4 T_alpha)"]
+    curve = st.trajectory(p, float(runs.alpha[-1]))
+    for name, variable, limit in (("time of A = 1/2", "A", ONE_CURVE),
+                                  ("time of rollout = 1/2", "rollout_accuracy", "logit variance held at its initial value")):  # fmt: skip
+        times = first_crossing(runs[variable], 0.5)
+        predicted = first_crossing(curve[variable].expand_dims("seed"), 0.5).values[0]
+        notes.append(times.summary(name))
+        if times.seen.size > 1:
+            checks.append(sampled(name, "flow (15)" if variable == "A" else "rollout_mean", predicted, times.seen, limit))
+            rms = np.sqrt(np.mean((predicted / times.seen - 1) ** 2))
+            notes.append(f"  theory {predicted:.4f}: rms relative error over single seeds {rms:.1%}")
+    half = [float(st.flow().solve(p.replace(eta=e), at=[0.0], events=onset.HALF, alpha=40 * scale * p.eta / e).alpha_half) * e
+            for e in (p.eta / 2, p.eta)]  # fmt: skip
+    checks.append(identity("eta x time of A = 1/2 does not depend on eta", "flow (15)", half[0], half[1], 1e-9,
+                           "event times of the integrator"))  # fmt: skip
+    return checks, notes
+
+
+def scaling(args: Any) -> tuple[list[Check], list[str], dict[str, Any]]:
+    """Exponents of the time of A = 1/2 in eta, L, N = d_g and d_h: students against the flow on the same grid."""
+    checks, sweeps = [], {}
+    notes = ["", "time of A = 1/2, students (mean over seeds) and flow:"]
+    for name, (grid, make) in SWEEPS.items():
+        theory, students = [], []
+        for value in grid:
+            p = make(value)
+            scale = float(onset.equations()["onset_time_scale"].evaluate(p.values()))
+            half = float(st.flow().solve(p, at=[0.0], events=onset.HALF, alpha=40 * scale).alpha_half)
+            runs = train(p, 2.5 * half, SEEDS, device=args.device, progress=not args.quiet)
+            theory.append(half)
+            times = first_crossing(runs.A, 0.5)
+            students.append(times.values)
+            notes.append("  " + times.summary(f"{name} = {value:g} (flow {half:.3f})"))
+        x, per_seed = np.log(grid), np.log(np.array(students))
+        weights = (x - x.mean()) / ((x - x.mean()) ** 2).sum()
+        slopes = weights @ per_seed  # NaN for a seed that is censored anywhere on the grid
+        predicted = float(weights @ np.log(theory))
+        kept = slopes[np.isfinite(slopes)]
+        if kept.size > 1:
+            label = "N = d_g" if name == "N" else name
+            checks.append(sampled(f"exponent of the time of A = 1/2 in {label}", "flow (15)", predicted, kept,
+                                  "" if name == "eta" else ONE_CURVE))  # fmt: skip
+        sweeps[name] = (grid, theory, students)
+    return checks, notes, sweeps
+
+
+def draw(sweeps: dict[str, Any]) -> Any:
+    """Time of A = 1/2 over each swept parameter: flow as line, students as mean and scatter."""
+    figure, axes = plotting.figure(1, len(sweeps), width=2.9, height=2.7)
+    for axis, (name, (grid, theory, students)) in zip(axes, sweeps.items(), strict=True):
+        axis.loglog(grid, theory, "k--", label="flow (15)")
+        for value, times in zip(grid, students, strict=True):
+            axis.plot(np.full(len(times), value), times, ".", color="C0", alpha=0.35, ms=4)
+        axis.plot(grid, [np.nanmean(t) for t in students], "o-", color="C0", ms=4, label="students, mean")
+        label = {"eta": r"learning rate $\eta$", "N": "$N = d_g$", "L": "$L$", "d_h": "$d_h$"}[name]
+        axis.set(xlabel=label, ylabel=r"time of $A = 1/2$, in $\alpha$", xticks=grid, xticklabels=[f"{g:g}" for g in grid])
+        axis.minorticks_off()
+    axes[0].legend()
+    return figure
+
+

@@ -1,0 +1,113 @@
+"""Order-parameter curves of the state-tracking model: flow (15) against students, and where mean field ends."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from theory import plotting
+from theory import state_tracking as st
+from theory.state_tracking import Parameters, attention, rollout
+from verify.check import Check, identity, sampled
+from verify.trajectories import Comparison, compare
+
+ONE_CURVE = "one curve for all seeds, started from the mean initial values"
+KNOWN_LIMITS = {
+    "A": f"{ONE_CURVE}; closure c(A)",
+    "R": ONE_CURVE,
+    "S": f"{ONE_CURVE}; logit variance neglected",
+    "loss": "logits replaced by their means: the logit variance is neglected",
+    "logit_correct": ONE_CURVE,
+    "logit_other": ONE_CURVE,
+    "accuracy": "Gaussian logits with the variance of time 0",
+    "rollout_accuracy": "Gaussian logits with the variance of time 0, one accuracy for all steps",
+    "c_A": "closure c(A) = L c_omega A (1 - A), matched at A = 1/L only",
+}
+
+
+def theory_curve(p: Parameters, runs: xr.Dataset) -> xr.Dataset:
+    """Theory at the evaluation times of an ensemble."""
+    return st.trajectory(p, float(runs.alpha[-1]), at=runs.alpha.values)
+
+
+def closure_curves(p: Parameters, runs: xr.Dataset) -> dict[str, xr.DataArray]:
+    """The attention factor of every run as measured (63), under the ansatz (69), and under the closure."""
+    eq = attention.equations()["c_closure"]
+    closed = eq.evaluate({**p.values(), "A": runs.A.values})
+    return {"measured (63)": runs.c_A, "ansatz (69), current weights": runs.c_ansatz,
+            "closure $L c_\\omega A(1-A)$": runs.A.copy(data=closed)}  # fmt: skip
+
+
+def with_empirical_logits(p: Parameters, runs: xr.Dataset) -> xr.Dataset:
+    """Eqs. (17)-(18) fed with the measured logit means and variances of every run (Figs. 6b, 9)."""
+    return rollout.with_accuracy(runs, p, runs.variance_correct, runs.variance_other)
+
+
+def position_dependent_rollout(p: Parameters, runs: xr.Dataset) -> xr.DataArray:
+    """Eq. (85) fed with the measured accuracy of every step."""
+    final = rollout.rollout(runs.step_accuracy.transpose(..., "step").values, p.N)[..., -1]
+    return runs.rollout_accuracy.copy(data=final)
+
+
+def verify(p: Parameters, runs: xr.Dataset) -> tuple[Comparison, list[Check], list[str]]:
+    """Compare the ensemble with theory; check what must hold; say how far the uncontrolled steps are off."""
+    comparison = compare(theory_curve(p, runs), runs, KNOWN_LIMITS)
+    start = runs.isel(alpha=0)
+    drift = np.abs(runs.zeta - start.zeta).max()
+    rounding = np.finfo("float32").eps * float(runs.epoch[-1]) ** 0.5 * 100
+    checks = [
+        sampled("R at time 0", "initialisation", 0.0, start.R),
+        sampled("zeta at time 0", "zeta", 0.0, start.zeta),
+        identity("zeta along training", "zeta", float(start.zeta[0]), float(start.zeta[0] + drift), rounding,
+                 "conserved; float32 rounding grows as the square root of steps"),
+        sampled("variance of the correct logit at time 0", "logit_variance_initial", st.initial_variance(p),
+                start.variance_correct),
+        sampled("variance of the other logits at time 0", "logit_variance_initial", st.initial_variance(p),
+                start.variance_other),
+    ]  # fmt: skip
+    if p.d_g > 1:
+        checks.insert(1, sampled("S at time 0", "initialisation", 0.0, start.S))
+    closures = closure_curves(p, runs)
+    measured = closures["measured (63)"]
+    notes = ["", "attention factor d_g N |grad A|^2, rms deviation over seeds and times relative to its rms:"]
+    for name, curve in list(closures.items())[1:]:
+        notes.append(f"  {name.replace('$', '')}: {float(np.sqrt(((curve - measured) ** 2).mean() / (measured**2).mean())):.1%}")
+    empirical = with_empirical_logits(p, runs)
+    final = runs.rollout_accuracy
+    for name, curve in (("(17)-(18) with measured logit means and variances", empirical.rollout_accuracy),
+                        ("(85) with the measured accuracy of every step", position_dependent_rollout(p, runs)),
+                        ("(17)-(18) with theory means, initial variance", comparison_curve(p, runs))):  # fmt: skip
+        gap = np.abs((curve - final).mean("seed"))
+        notes.append(f"rollout accuracy by {name}: largest deviation of the mean {float(gap.max()):.3f}")
+    return comparison, checks, notes
+
+
+def comparison_curve(p: Parameters, runs: xr.Dataset) -> xr.DataArray:
+    """Rollout accuracy of the mean-field theory at the ensemble's times."""
+    return theory_curve(p, runs).rollout_accuracy
+
+
+def draw(p: Parameters, runs: xr.Dataset) -> Any:
+    """Six panels: order parameters, loss, attention factor, accuracies."""
+    figure, axes = plotting.figure(2, 3, width=3.6, height=2.9)
+    curve = st.trajectory(p, float(runs.alpha[-1]))
+    panels = [(("A",), "attention $A$"), (("R",), "teacher overlap $R$"), (("S",), "off-target overlap $S$"),
+              (("loss",), "loss"), (("accuracy", "rollout_accuracy"), "accuracy")]  # fmt: skip
+    for axis, (names, label) in zip(axes.flat, panels, strict=False):
+        for k, name in enumerate(names):
+            kind = {"accuracy": "next token", "rollout_accuracy": "rollout"}.get(name)
+            plotting.band(axis, runs[name], f"C{k}", kind or "students: mean, s.d.")
+            axis.plot(curve.alpha, curve[name], color="k" if not kind else f"C{k}", ls="--", label=None if kind else "theory")
+        axis.set(xlabel=r"$\alpha$", ylabel=label)
+        if names[0] in ("A", "accuracy"):
+            axis.set_ylim(0, 1.05)
+        axis.legend(fontsize=7)
+    axis = axes.flat[5]
+    for k, (name, values) in enumerate(closure_curves(p, runs).items()):
+        axis.plot(runs.alpha, values.mean("seed"), color=f"C{k}", ls=("-", "--", ":")[k], label=name)
+    axis.set(xlabel=r"$\alpha$", ylabel=r"attention factor $d_g N\,|\nabla A|^2$")
+    axis.legend(fontsize=7)
+    figure.suptitle(rf"$N={p.N}$, $d_g={p.d_g}$, $L={p.L}$, $d_h={p.d_h}$, {runs.sizes['seed']} seeds", fontsize=9)
+    return figure
