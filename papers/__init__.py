@@ -1,0 +1,1 @@
+"""What the papers printed: figures, claims and write-ups, remade from theory and students."""

@@ -1,0 +1,196 @@
+"""Every figure of the paper, remade: which setting it needs and how it is drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from papers.forner2026 import robustness
+from papers.source import Source
+from simulate.state_tracking import train
+from theory import plotting
+from theory import state_tracking as st
+from theory.state_tracking import Parameters, onset, rollout
+from verify.state_tracking.trajectories import closure_curves, position_dependent_rollout, with_empirical_logits
+
+TIME = r"training time $\alpha$ = epochs / $(d_g N)$"
+# Small settings keep the frequency families and learning rate of the tables.
+SETTINGS: dict[tuple[str, str], Parameters] = {
+    ("small", "table_1"): Parameters.demo(),
+    ("small", "table_2"): Parameters.table_2().replace(N=16, d_g=16, L=8, n_train=2048, n_test=256, epochs=14 * 256),
+    ("paper", "table_1"): Parameters.table_1(),
+    ("paper", "table_2"): Parameters.table_2(),
+}
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One figure of the paper.
+
+    Attributes
+    ----------
+    name : str
+        Number in the paper, or a word for figures of our own.
+    caption : str
+        What is shown.
+    setting : str
+        ``table_1`` or ``table_2``.
+    draw : callable
+        ``draw(p, runs)`` returns a matplotlib figure.
+    """
+
+    name: str
+    caption: str
+    setting: str
+    draw: Callable[[Parameters, xr.Dataset], Any]
+
+    def write(self, source: Source, out: Path) -> Path:
+        """Train what is missing, draw, write; return the file."""
+        path = out / f"figure_{self.name}.png"
+        p = SETTINGS[source.scale, self.setting]
+        runs = source.train(train, p)
+        plotting.save(self.draw(p, runs), path, announce=False)
+        return path
+
+
+@dataclass(frozen=True)
+class Robustness(Figure):
+    """The sweeps of App. B; trains ensembles of its own."""
+
+    def write(self, source: Source, out: Path) -> Path:
+        """Sweep, draw, write."""
+        path = out / f"figure_{self.name}.png"
+        plotting.save(robustness.draw(robustness.sweep(source)), path, announce=False)
+        return path
+
+
+def theory(p: Parameters, runs: xr.Dataset) -> xr.Dataset:
+    """Theory curve over the length of the runs."""
+    return st.trajectory(p, float(runs.alpha[-1]))
+
+
+def panels(runs: xr.Dataset, groups: list[tuple[str, list[tuple[str, xr.DataArray, xr.DataArray | None]]]]) -> Any:
+    """One panel per group: students as mean and band, theory dashed in the same colour."""
+    figure, axes = plotting.figure(1, len(groups), width=3.7, height=2.9)
+    for axis, (label, curves) in zip(np.atleast_1d(axes), groups, strict=True):
+        for k, (name, measured, predicted) in enumerate(curves):
+            plotting.band(axis, measured, f"C{k}", f"{name}, students" if name else "students: mean, s.d.")
+            if predicted is not None:
+                mean = predicted.mean("seed") if "seed" in predicted.dims else predicted
+                axis.plot(mean.alpha, mean, color=f"C{k}" if name else "k", ls="--", label=f"{name}, theory" if name else "theory")
+        axis.set(xlabel=TIME, ylabel=label, xlim=(0, float(runs.alpha[-1])))
+        if "accuracy" in label or "attention" in label:
+            axis.set_ylim(-0.02, 1.05)
+        axis.legend()
+    return figure
+
+
+def order_parameters(p: Parameters, runs: xr.Dataset) -> Any:
+    """Figs. 2 and 7."""
+    curve = theory(p, runs)
+    labels = {"A": "attention $A$", "R": "teacher overlap $R$", "S": "off-target overlap $S$"}
+    return panels(runs, [(label, [("", runs[x], curve[x])]) for x, label in labels.items()])
+
+
+def rollout_constant(p: Parameters, runs: xr.Dataset) -> Any:
+    """Fig. 3."""
+    return panels(runs, [("final rollout accuracy", [("", runs.rollout_accuracy, theory(p, runs).rollout_accuracy)])])
+
+
+def accuracies_constant(p: Parameters, runs: xr.Dataset) -> Any:
+    """Fig. 8: variances held at their measured initial values."""
+    start = runs.isel(alpha=0).mean("seed")
+    curve = rollout.with_accuracy(theory(p, runs), p, start.variance_correct, start.variance_other)
+    return panels(runs, [("next-token accuracy", [("", runs.accuracy, curve.accuracy)]),
+                         ("final rollout accuracy", [("", runs.rollout_accuracy, curve.rollout_accuracy)])])  # fmt: skip
+
+
+def logits_and_loss(p: Parameters, runs: xr.Dataset) -> Any:
+    """Figs. 4 and 10."""
+    curve = theory(p, runs)
+    logits = [("correct", runs.logit_correct, curve.logit_correct), ("other", runs.logit_other, curve.logit_other)]
+    return panels(runs, [("mean logit", logits), ("loss", [("", runs.loss, curve.loss)])])
+
+
+def variances(runs: xr.Dataset) -> tuple[str, list]:
+    """Panel of logit variances."""
+    return ("logit variance", [("correct", runs.variance_correct, None), ("other", runs.variance_other, None)])
+
+
+def empirical_rollout(p: Parameters, runs: xr.Dataset) -> Any:
+    """Fig. 6."""
+    fed = with_empirical_logits(p, runs)
+    return panels(runs, [variances(runs), ("final rollout accuracy", [("", runs.rollout_accuracy, fed.rollout_accuracy)])])
+
+
+def empirical_accuracies(p: Parameters, runs: xr.Dataset) -> Any:
+    """Fig. 9."""
+    fed = with_empirical_logits(p, runs)
+    return panels(runs, [variances(runs), ("next-token accuracy", [("", runs.accuracy, fed.accuracy)]),
+                         ("final rollout accuracy", [("", runs.rollout_accuracy, fed.rollout_accuracy)])])  # fmt: skip
+
+
+def attention_entries(p: Parameters, runs: xr.Dataset) -> Any:
+    """Fig. 5: every entry of the attention matrix, mean over seeds; diagonal in colour."""
+    figure, axis = plotting.figure(1, 1, width=4.8)
+    entries = runs.attention.mean("seed").transpose("step", "action", "alpha").values
+    for i in range(p.L):
+        for j in range(p.L):
+            right = i == j
+            label = {(0, 0): "right action, one line per step", (0, 1): "other actions"}.get((i, j))
+            axis.plot(runs.alpha, entries[i, j], color="C1" if right else "0.6", lw=1.2 if right else 0.5,
+                      zorder=2 if right else 1, label=label)  # fmt: skip
+    axis.plot(theory(p, runs).alpha, theory(p, runs).A, "k--", label="$A$, theory")
+    axis.set(xlabel=TIME, ylabel="attention entry, mean over seeds", ylim=(-0.02, 1.05), xlim=(0, float(runs.alpha[-1])))
+    axis.legend()
+    return figure
+
+
+def closure(p: Parameters, runs: xr.Dataset) -> Any:
+    """Ours: the one uncontrolled step of the derivation, along training and against A."""
+    figure, (left, right) = plotting.figure(1, 2)
+    for k, (name, values) in enumerate(closure_curves(p, runs).items()):
+        plotting.band(left, values, f"C{k}", name, alpha=0.15)
+        right.plot(runs.A.values.ravel(), values.values.ravel(), ".", ms=2.5, color=f"C{k}", label=name)
+    left.set(xlabel=TIME, ylabel=r"attention factor $d_g N\,|\nabla_W A|^2$", xlim=(0, float(runs.alpha[-1])), ylim=(0, None))
+    right.set(xlabel="attention $A$", ylabel=r"attention factor $d_g N\,|\nabla_W A|^2$", xlim=(0, 1))
+    left.legend()
+    right.legend(markerscale=3)
+    return figure
+
+
+def onset_forms(p: Parameters, runs: xr.Dataset) -> Any:
+    """Apps. G and H: early-time and onset solution beside the flow."""
+    figure, axes = plotting.figure(1, 2)
+    result = onset.onset(p)
+    result.plot(result, axes)
+    return figure
+
+
+def rollout_recursion(p: Parameters, runs: xr.Dataset) -> Any:
+    """Ours: the recursion (85) fed with the measured accuracy of every step."""
+    fed = position_dependent_rollout(p, runs)
+    return panels(runs, [("final rollout accuracy", [("", runs.rollout_accuracy, fed)])])
+
+
+FIGURES = {f.name: f for f in (
+    Figure("2", "Order parameters: students against the flow (15).", "table_1", order_parameters),
+    Figure("3", "Final rollout accuracy, logit variances held at their initial value.", "table_1", rollout_constant),
+    Figure("4", "Mean logits, and the training loss against the mean-field loss (10).", "table_1", logits_and_loss),
+    Figure("5", "Entries of the attention matrix along training.", "table_1", attention_entries),
+    Figure("6", "Logit variances, and rollout accuracy from measured means and variances.", "table_1", empirical_rollout),
+    Figure("7", "Order parameters for the second setting.", "table_2", order_parameters),
+    Figure("8", "Accuracies for the second setting, variances held at their initial values.", "table_2", accuracies_constant),
+    Figure("9", "Logit variances, and accuracies from them, for the second setting.", "table_2", empirical_accuracies),
+    Figure("10", "Mean logits and loss for the second setting.", "table_2", logits_and_loss),
+    Figure("onset", "Early-time (78) and onset (81) solutions beside the flow.", "table_1", onset_forms),
+    Figure("closure", "Attention factor: measured, Eq. (69), and the closure of the paper.", "table_1", closure),
+    Figure("recursion", "Rollout accuracy by the recursion (85) from the measured accuracy of every step.", "table_1",
+           rollout_recursion),
+    Robustness("robustness", "Sweeps of App. B around a small setting.", "table_1", closure),
+)}  # fmt: skip

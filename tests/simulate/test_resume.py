@@ -1,0 +1,367 @@
+"""Interrupted, killed and damaged runs: the next one ends as the uninterrupted one would, bit for bit."""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+import warnings
+from pathlib import Path
+
+import pytest
+import torch
+import xarray as xr
+
+from simulate import runs
+from simulate.state_tracking import Parameters, train, trainer
+from simulate.state_tracking.measure import lambda_of_frequencies
+from simulate.state_tracking.trainer import Run
+from theory.parameters import ParameterError
+
+ALONE = dict(progress=False, workers=1)
+OPTIONS = {
+    "sgd": dict(),
+    "adam": dict(optimizer="adam", eta=0.02),
+    "minibatch": dict(batch_size=20),
+    "adamw_minibatch": dict(optimizer="adamw", eta=0.02, weight_decay=0.1, batch_size=20),
+    "learned": dict(fix_embedding=False, d_model=3, batch_size=20, optimizer="adam", eta=0.02),
+}
+
+
+def bits(dataset: xr.Dataset) -> dict[str, bytes]:
+    return {name: v.values.tobytes() for name, v in dataset.variables.items()}
+
+
+def place(p: Parameters, store: Path, seed: int = 0) -> Path:
+    return runs.place(store, runs.configuration("state_tracking", p, dtype="float32"), seed)
+
+
+def stop_at(monkeypatch, epoch: int, error: BaseException) -> None:
+    """Make the run raise when it comes to an epoch."""
+    one_epoch = Run._one_epoch
+
+    def stopping(self):
+        if self.epoch == epoch:
+            raise error
+        one_epoch(self)
+
+    monkeypatch.setattr(Run, "_one_epoch", stopping)
+
+
+def trained_epochs(monkeypatch) -> list[int]:
+    """Record every epoch that is trained."""
+    found, one_epoch = [], Run._one_epoch
+
+    def recording(self):
+        found.append(self.epoch)
+        one_epoch(self)
+
+    monkeypatch.setattr(Run, "_one_epoch", recording)
+    return found
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_an_interrupted_run_goes_on_where_it_stopped(tiny, tmp_path, monkeypatch, name):
+    p = tiny.replace(**OPTIONS[name])
+    expected = train(p, store=tmp_path / "whole", **ALONE)
+    with monkeypatch.context() as patch:
+        stop_at(patch, 25, KeyboardInterrupt())
+        with pytest.raises(KeyboardInterrupt):
+            train(p, store=tmp_path / "cut", **ALONE)
+    assert not place(p, tmp_path / "cut").exists()
+    epochs = trained_epochs(monkeypatch)
+    result = train(p, store=tmp_path / "cut", **ALONE)
+    assert epochs == list(range(25, 40))
+    assert bits(result) == bits(expected)
+    assert result.identical(expected)
+    assert [f.name for f in place(p, tmp_path / "cut").parent.iterdir()] == ["seed-00000.nc"]  # checkpoint gone
+
+
+@pytest.mark.parametrize("batch_size", [None, 20])
+@pytest.mark.parametrize("step", [1, 26, 50])
+def test_an_interrupt_may_come_at_any_step(tiny, tmp_path, monkeypatch, batch_size, step):
+    """Ctrl-C arrives anywhere: also after weights moved and before the epoch was counted."""
+    p = tiny.replace(batch_size=batch_size, epochs=50)
+    expected = train(p, store=tmp_path / "whole", **ALONE)
+    sgd_step, steps = torch.optim.SGD.step, [0]
+
+    def stopping(self, *args):
+        sgd_step(self, *args)
+        steps[0] += 1
+        if steps[0] == step:
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(torch.optim.SGD, "step", stopping)
+        with pytest.raises(KeyboardInterrupt):
+            train(p, store=tmp_path / "cut", **ALONE)
+    assert bits(train(p, store=tmp_path / "cut", **ALONE)) == bits(expected)
+
+
+def test_an_interrupt_may_come_while_measuring(tiny, tmp_path, monkeypatch):
+    expected = train(tiny, store=tmp_path / "whole", **ALONE)
+    measure, calls = trainer.measure, [0]
+
+    def stopping(*args):
+        calls[0] += 1
+        if calls[0] == 2:
+            raise KeyboardInterrupt
+        return measure(*args)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(trainer, "measure", stopping)
+        with pytest.raises(KeyboardInterrupt):
+            train(tiny, store=tmp_path / "cut", **ALONE)
+    assert bits(train(tiny, store=tmp_path / "cut", **ALONE)) == bits(expected)
+
+
+@pytest.mark.parametrize("name", ["sgd", "adamw_minibatch"])
+def test_a_run_that_dies_goes_on_from_its_last_checkpoint(tiny, tmp_path, monkeypatch, name):
+    p = tiny.replace(eval_every=10, **OPTIONS[name])
+    expected = train(p, store=tmp_path / "whole", **ALONE)
+    monkeypatch.setattr(trainer, "CHECKPOINT_SECONDS", 0.0)
+    with monkeypatch.context() as patch:
+        stop_at(patch, 35, MemoryError())  # unlike an interrupt, leaves no time to save
+        with pytest.raises(MemoryError):
+            train(p, store=tmp_path / "cut", **ALONE)
+    epochs = trained_epochs(monkeypatch)
+    result = train(p, store=tmp_path / "cut", **ALONE)
+    assert epochs == list(range(30, 40))
+    assert bits(result) == bits(expected)
+
+
+def test_interrupted_again_and_again(tiny, tmp_path, monkeypatch):
+    expected = train(tiny, store=tmp_path / "whole", **ALONE)
+    for epoch in (0, 3, 20, 21, 39):
+        with monkeypatch.context() as patch:
+            stop_at(patch, epoch, KeyboardInterrupt())
+            with pytest.raises(KeyboardInterrupt):
+                train(tiny, store=tmp_path / "cut", **ALONE)
+    assert bits(train(tiny, store=tmp_path / "cut", **ALONE)) == bits(expected)
+
+
+def test_an_interrupt_keeps_the_seeds_already_finished(tiny, tmp_path, monkeypatch):
+    one_epoch = Run._one_epoch
+
+    def stopping(self):
+        if self.seed == 1 and self.epoch == 5:
+            raise KeyboardInterrupt
+        one_epoch(self)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Run, "_one_epoch", stopping)
+        with pytest.raises(KeyboardInterrupt):
+            train(tiny, seeds=[0, 1], store=tmp_path, **ALONE)
+    assert runs.open_store(tmp_path).seed.values.tolist() == [0]
+
+
+def test_finished_seeds_are_not_trained_again(tiny, tmp_path, monkeypatch):
+    first = train(tiny, seeds=[0, 1], store=tmp_path, **ALONE)
+    stamps = [place(tiny, tmp_path, seed).stat().st_mtime_ns for seed in (0, 1)]
+
+    def never(self, tick):
+        raise AssertionError("a finished seed is trained again")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Run, "finish", never)
+        again = train(tiny, seeds=[1, 0], store=tmp_path, **ALONE)
+    assert bits(again) == bits(first.sel(seed=[1, 0]))
+    more = train(tiny, seeds=[0, 1, 2], store=tmp_path, **ALONE)
+    assert [place(tiny, tmp_path, seed).stat().st_mtime_ns for seed in (0, 1)] == stamps
+    assert bits(more.sel(seed=[0, 1])) == bits(first)
+
+
+def test_a_changed_setting_is_another_run(tiny, tmp_path):
+    slow, fast = (train(tiny.replace(eta=eta), store=tmp_path, **ALONE) for eta in (0.1, 0.5))
+    assert slow.loss[0, -1] > fast.loss[0, -1]
+    assert len(list(tmp_path.glob("*/seed-00000.nc"))) == 2
+
+
+# A command as the user types it, but with a checkpoint at every measurement.
+PROGRAM = """
+import os, runpy, sys
+from simulate.state_tracking import trainer
+trainer.CHECKPOINT_SECONDS = 0.0
+if sys.argv.pop(1) == "die":  # the moment the finished run is on its way to the disk
+    os.fsync = lambda handle: os.kill(os.getpid(), 9)
+runpy.run_module("simulate.state_tracking", run_name="__main__", alter_sys=True)
+"""
+
+
+def command(store: Path, p: Parameters, die: str = "no") -> list[str]:
+    sets = [f"--set={name}={getattr(p, name)}" for name in ("N", "L", "d_g", "d_h", "n_train", "n_test", "epochs", "eval_every")]
+    return [sys.executable, "-c", PROGRAM, die, "--quiet", "--workers=1", f"--out={store}", *sets]
+
+
+def wait_for(condition, seconds: float = 60) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "nothing happened"
+        time.sleep(0.01)
+
+
+def test_killed_runs_leave_nothing_that_is_trusted(tiny, tmp_path):
+    p, store, rng = tiny.replace(epochs=1_000_000, eval_every=50), tmp_path / "killed", random.Random(0)
+    file = place(p, store)
+    checkpoint = file.with_suffix(".checkpoint")
+    for _ in range(2):  # killed with SIGKILL at a random moment after a checkpoint of its own
+        stamp = checkpoint.stat().st_mtime_ns if checkpoint.exists() else None
+        process = subprocess.Popen(command(store, p), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        wait_for(lambda stamp=stamp: checkpoint.exists() and checkpoint.stat().st_mtime_ns != stamp)
+        time.sleep(rng.uniform(0, 0.3))
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        with pytest.raises(ParameterError, match="no finished runs"):
+            runs.open_store(store)
+        assert not file.exists()
+    # What they left behind continues as an uninterrupted run would: compare 100 epochs past the last checkpoint.
+    epoch = runs.load_checkpoint(file)["epoch"]
+    assert epoch >= 50
+    short = p.replace(epochs=epoch + 100)
+    resumed = place(short, store)
+    resumed.parent.mkdir(parents=True)
+    checkpoint.rename(resumed.with_suffix(".checkpoint"))
+    result = train(short, store=store, **ALONE)
+    assert bits(result) == bits(train(short, store=tmp_path / "whole", **ALONE))
+
+
+def test_killed_while_writing_the_result(tiny, tmp_path):
+    store = tmp_path / "killed"
+    done = subprocess.run(command(store, tiny, "die"), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=120)
+    assert done.returncode == -signal.SIGKILL
+    assert any(store.rglob("*")), "it died before it wrote anything"
+    assert not place(tiny, store).exists()
+    with pytest.raises(ParameterError, match="no finished runs"):
+        runs.open_store(store)
+    assert bits(train(tiny, store=store, **ALONE)) == bits(train(tiny, store=tmp_path / "whole", **ALONE))
+    assert runs.open_store(store).seed.values.tolist() == [0]
+
+
+def truncated(path: Path) -> None:
+    os.truncate(path, path.stat().st_size * 2 // 3)
+
+
+def emptied(path: Path) -> None:
+    os.truncate(path, 0)
+
+
+def text(path: Path) -> None:
+    path.write_text("not a run\n")
+
+
+def foreign(path: Path) -> None:
+    xr.Dataset({"A": ("x", [1.0, 2.0])}).to_netcdf(path, engine="h5netcdf")
+
+
+def other_seed(path: Path) -> None:
+    path.write_bytes(path.with_name("seed-00001.nc").read_bytes())
+
+
+def other_configuration(path: Path) -> None:
+    dataset = runs.read(path)
+    dataset.attrs["configuration"] = dataset.attrs["configuration"].replace('"eta": 0.5', '"eta": 0.25')
+    runs.write(dataset, path)
+
+
+def no_configuration(path: Path) -> None:
+    dataset = runs.read(path)
+    del dataset.attrs["configuration"]
+    runs.write(dataset, path)
+
+
+@pytest.mark.parametrize("damage", [truncated, emptied, text, foreign, other_seed, other_configuration, no_configuration])
+def test_a_file_that_is_not_the_run_is_named_set_aside_and_replaced(tiny, tmp_path, damage):
+    p = tiny.replace(epochs=2, eval_every=1)
+    expected = train(p, seeds=[0, 1], store=tmp_path, **ALONE)
+    path = place(p, tmp_path)
+    damage(path)
+    broken = path.read_bytes()
+    with pytest.warns(UserWarning, match=path.name) as caught:
+        result = train(p, seeds=[0, 1], store=tmp_path, **ALONE)
+    assert len(caught) == 1
+    assert "\n" not in str(caught[0].message)
+    assert bits(result) == bits(expected)
+    assert [f.read_bytes() for f in path.parent.glob("*.damaged")] == [broken]
+    assert bits(runs.read(path)) == bits(expected.sel(seed=0).drop_vars("seed"))
+    assert runs.open_store(tmp_path).seed.values.tolist() == [0, 1]
+
+
+FLIP = """
+import random, sys
+from pathlib import Path
+from simulate import runs
+path, rng = Path(sys.argv[1]), random.Random(0)
+raw, good = path.read_bytes(), runs.read(path)
+trusted = []
+for k in range(150):  # one flipped bit in each of 150 equal parts of the file
+    flipped = bytearray(raw)
+    position = rng.randrange(k * len(raw) // 150, (k + 1) * len(raw) // 150)
+    flipped[position] ^= 1 << rng.randrange(8)
+    path.write_bytes(flipped)
+    try:
+        if not runs.read(path).identical(good):
+            trusted.append(position)
+    except runs.ParameterError:
+        pass
+print(*trusted)
+"""
+
+
+def test_flipped_bits_are_noticed(tiny, tmp_path):
+    """Reading a file with a flipped bit refuses or returns what was written; in a process, as it may also hang."""
+    p = tiny.replace(epochs=2, eval_every=1)
+    train(p, store=tmp_path, **ALONE)
+    found = subprocess.run([sys.executable, "-c", FLIP, place(p, tmp_path)], capture_output=True, text=True, timeout=60)
+    assert found.returncode == 0, found.stderr[-300:]
+    assert found.stdout.split() == []
+
+
+def interrupted(p: Parameters, store: Path, monkeypatch) -> Path:
+    with monkeypatch.context() as patch:
+        stop_at(patch, 15, KeyboardInterrupt())
+        with pytest.raises(KeyboardInterrupt):
+            train(p, store=store, **ALONE)
+    return place(p, store).with_suffix(".checkpoint")
+
+
+def foreign_checkpoint(path: Path) -> None:
+    torch.save({"weights": torch.zeros(3)}, path)
+
+
+def checkpoint_of_other_sizes(path: Path) -> None:
+    state = torch.load(path, weights_only=True)
+    state["student"]["M"] = torch.zeros(2, 3, 3)
+    torch.save(state, path)
+
+
+@pytest.mark.parametrize("damage", [truncated, emptied, text, foreign_checkpoint, checkpoint_of_other_sizes])
+def test_a_damaged_checkpoint_is_named_and_the_run_starts_over(tiny, tmp_path, monkeypatch, damage):
+    p = tiny.replace(epochs=20)
+    expected = train(p, store=tmp_path / "whole", **ALONE)
+    damage(interrupted(p, tmp_path / "cut", monkeypatch))
+    epochs = trained_epochs(monkeypatch)
+    with pytest.warns(UserWarning, match="seed-00000.checkpoint"):
+        result = train(p, store=tmp_path / "cut", **ALONE)
+    assert epochs == list(range(20))
+    assert bits(result) == bits(expected)
+
+
+def test_flipped_bits_in_a_checkpoint_are_noticed(tiny, tmp_path, monkeypatch):
+    eigenvalues = lambda_of_frequencies(tiny)  # the slow part of a measurement, once for all 40 runs
+    monkeypatch.setattr("simulate.state_tracking.measure.lambda_of_frequencies", lambda p: eigenvalues)
+    p, rng = tiny.replace(epochs=20), random.Random(0)
+    expected = bits(train(p, store=tmp_path / "whole", **ALONE))
+    checkpoint, trusted = interrupted(p, tmp_path / "cut", monkeypatch), []
+    raw = checkpoint.read_bytes()
+    for k in range(40):  # one flipped bit in each of 40 equal parts of the file
+        flipped = bytearray(raw)
+        position = rng.randrange(k * len(raw) // 40, (k + 1) * len(raw) // 40)
+        flipped[position] ^= 1 << rng.randrange(8)
+        place(p, tmp_path / "cut").unlink(missing_ok=True)
+        checkpoint.write_bytes(flipped)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            if bits(train(p, store=tmp_path / "cut", **ALONE)) != expected:
+                trusted.append(position)
+    assert trusted == []

@@ -1,0 +1,86 @@
+"""Equation, the compiler to numbers behind it, and the algebra that derivations share."""
+
+from __future__ import annotations
+
+import mpmath
+import numpy as np
+import pytest
+import sympy as sp
+
+from theory import numeric
+from theory.algebra import delta_gradient, delta_sum, written_as
+from theory.equation import STATUSES, Equation
+
+x, y, size = sp.symbols("x y size", positive=True)
+n, i, j, k = sp.symbols("n i j k", integer=True, positive=True)
+v, w, M = sp.IndexedBase("v"), sp.IndexedBase("w"), sp.IndexedBase("M")
+TOTAL = Equation("total", x, y * sp.Sum(sp.exp(v[n]) * w[n], (n, 1, size)) + 1, "nowhere, Eq. (1)")
+
+
+def test_status_outside_the_vocabulary_is_refused():
+    """Four words, no others."""
+    for status in STATUSES:
+        assert Equation("e", x, y, "nowhere", status).status == status
+    with pytest.raises(ValueError, match="status = 'nearly'.*exact"):
+        Equation("e", x, y, "nowhere", "nearly")
+
+
+def test_evaluate_by_name_symbol_and_entry():
+    """Names the equation does not use are ignored; a missing one is named."""
+    form = Equation("form", x, y**2 + M[i, j], "nowhere")
+    assert form.evaluate({"y": 3, "unused": 0, M[i, j]: 2}) == 11
+    assert form.evaluate({y: 3, M[i, j]: 2}) == 11
+    with pytest.raises(KeyError, match="form: no value for y"):
+        form.evaluate({"unused": 0, M[i, j]: 2})
+
+
+def test_evaluate_sums_over_arrays():
+    """An indexed array takes the last axis of what it is given; everything else broadcasts."""
+    values, weights = np.array([0.1, 0.2, 0.3]), np.array([1.0, -1.0, 2.0])
+    expected = (np.exp(values) * weights).sum()
+    found = TOTAL.evaluate({"y": np.array([[1.0], [2.0]]), "v": values, "w": weights, "size": 3})
+    np.testing.assert_allclose(found, 1 + np.array([[1.0], [2.0]]) * expected, rtol=1e-15)  # rounding
+    rows = TOTAL.evaluate({"y": 1.0, "v": np.stack([values, values + 1]), "w": weights, "size": 3})
+    np.testing.assert_allclose(rows, 1 + expected * np.array([1.0, np.e]), rtol=1e-15)
+    with mpmath.workdps(40):
+        exact = TOTAL.evaluate({"y": 1, "v": [mpmath.mpf(1) / 3] * 2, "w": [1, 1], "size": 2}, modules="mpmath")
+        assert abs(exact - 1 - 2 * mpmath.exp(mpmath.mpf(1) / 3)) < mpmath.mpf(10) ** -38
+
+
+def test_constants_are_broadcast():
+    """A result that does not depend on an argument still has its shape."""
+    constant, product = numeric.function([sp.Integer(2), x * y], [x, y])(np.ones(3), np.ones((2, 1)))
+    assert constant.shape == product.shape == (2, 3) and (constant == 2).all()
+
+
+def test_latex_and_substitution():
+    """Both sides follow; lhs and rhs stay apart even when they are equal."""
+    same = Equation("same", x, x + 0 * y, "nowhere")
+    assert same.latex() == "x = x" and same.latex(align=True) == "x &= x"
+    moved = Equation("e", x, y, "nowhere", "closure", ("assumed",)).subs({x: 2 * y, y: sp.Integer(3)})
+    assert (moved.lhs, moved.rhs, moved.status, moved.assumptions) == (6, 3, "closure", ("assumed",))
+
+
+def test_written_as_proves_what_it_prints():
+    """The form asked for is returned, but only if it equals the derived one."""
+    assert written_as((x + y) ** 2, x**2 + 2 * x * y + y**2) == (x + y) ** 2
+    with pytest.raises(ArithmeticError, match="is not the derived"):
+        written_as((x + y) ** 2, x**2 + y**2)
+
+
+def test_delta_sum():
+    """Free indices lie in range; two limits resolve one after the other."""
+    delta = sp.KroneckerDelta
+    assert delta_sum(delta(i, j) * v[j] + 1, (j, 1, size)) == v[i] + size
+    assert sp.expand(delta_sum((1 - delta(i, j)) * x, (i, 1, size), (j, 1, size)) - x * size * (size - 1)) == 0
+
+
+def test_delta_gradient():
+    """Derivative of a quadratic form with respect to one entry, against the unrolled sum."""
+    form = 3 * sp.Sum(M[i, j] * v[i] * w[j], (i, 1, size), (j, 1, size)) / size
+    a, b = sp.symbols("a b", integer=True, positive=True)
+    assert delta_gradient(form, M[a, b]) == 3 * v[a] * w[b] / size
+    unrolled = form.subs(size, 3).doit()
+    assert sp.diff(unrolled, M[2, 3]) == delta_gradient(form, M[a, b]).subs({size: 3, a: 2, b: 3})
+    with pytest.raises(TypeError, match="one sum"):
+        delta_gradient(x, M[a, b])

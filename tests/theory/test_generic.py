@@ -1,0 +1,183 @@
+"""What every model of the registry must offer, and which wing may import which."""
+
+from __future__ import annotations
+
+import ast
+import json
+import math
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import sympy as sp
+
+from theory import cli, registry
+from theory.equation import STATUSES
+from theory.parameters import BaseParameters, ParameterError
+
+ROOT = Path(__file__).parents[2]
+MODELS = [pytest.param(m, id=m.name) for m in registry.MODELS.values()]
+EQUATIONS = [pytest.param(m, e, id=f"{m.name}-{e.name}") for m in registry.MODELS.values()
+             for e in m.wing("theory").equations().values()]  # fmt: skip
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_model_is_complete(model):
+    """Parameters with presets, equations in sections, flows, an onset, a paper."""
+    wing = model.wing("theory")
+    assert model.title and (ROOT / "papers" / model.paper).is_dir()
+    assert issubclass(wing.Parameters, BaseParameters)
+    presets = wing.Parameters.presets()
+    assert presets and all(isinstance(make(), wing.Parameters) for make in presets.values())
+    assert callable(model.wing("theory", "onset").onset) and wing.flows()
+    assert registry.find(model.name) is model
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_names_are_unique(model):
+    """No equation hides another one of its name, and the sections hold exactly the equations."""
+    wing = model.wing("theory")
+    names = [e.name for section in wing.sections().values() for e in section]
+    assert names and len(set(names)) == len(names)
+    assert set(names) == set(wing.equations())
+    assert all(key == e.name for key, e in wing.equations().items())
+
+
+@pytest.mark.parametrize(("model", "equation"), EQUATIONS)
+def test_equation_says_where_it_comes_from(model, equation):
+    """Reference into the model's paper, a status of the vocabulary, assumptions as one-line texts."""
+    assert equation.reference.startswith(f"{model.paper}, ") and len(equation.reference) > len(model.paper) + 4
+    assert equation.status in STATUSES
+    assert all(text and "\n" not in text for text in equation.assumptions)
+    assert equation.latex().strip("= ")
+    if equation.status == "closure":
+        assert equation.assumptions  # a closure is one
+
+
+def is_number(expr):
+    """Whether an expression compiles: no open integral, product or unknown function, no sum but over arrays."""
+    if expr.has(sp.Integral, sp.Product) or expr.atoms(sp.core.function.AppliedUndef):
+        return False
+    return all(len(s.variables) == 1 and all(len(x.indices) == 1 for x in s.function.atoms(sp.Indexed))
+               and s.function.has(sp.Indexed) for s in expr.atoms(sp.Sum))  # fmt: skip
+
+
+def sample(expr, draw):
+    """Random numbers for everything in an expression: (arguments, exact values), arrays of two entries."""
+    summed = {x.base for s in expr.atoms(sp.Sum) for x in s.function.atoms(sp.Indexed)}
+    entries = {x for x in expr.atoms(sp.Indexed) if x.base not in summed}
+    hidden = {b.label for b in expr.atoms(sp.IndexedBase)} | {s.variables[0] for s in expr.atoms(sp.Sum)}
+    hidden |= {q for x in entries for q in x.free_symbols} - expr.xreplace({x: sp.S.One for x in entries}).free_symbols
+    ends = {q for s in expr.atoms(sp.Sum) for q in s.limits[0][2].free_symbols}
+    values = {}
+    for q in sorted(expr.free_symbols - hidden - set(summed) - entries, key=str):
+        if isinstance(q, sp.Symbol):
+            values[q] = sp.Integer(4 if q in ends else draw.randint(3, 6)) if q.is_integer else fraction(draw)
+    values |= {x: fraction(draw) for x in sorted(entries, key=str)}
+    return values, {base: [fraction(draw), fraction(draw)] for base in sorted(summed, key=str)}
+
+
+def fraction(draw):
+    """Rational between 0 and 1."""
+    return sp.Rational(draw.randint(1, 19), 20)
+
+
+@pytest.mark.parametrize(("model", "equation"), [q for q in EQUATIONS if is_number(q.values[1].rhs)])
+def test_equation_compiles_to_its_value(model, equation):
+    """NumPy numbers against SymPy's own evaluation to 30 digits at a random rational point."""
+    draw = random.Random(equation.name)
+    values, arrays = sample(equation.rhs, draw)
+    numbers = {q: float(x) for q, x in values.items()} | {b: np.array(x, float) for b, x in arrays.items()}
+    found = equation.evaluate(numbers)
+    unrolled = equation.rhs.xreplace({q: x for q, x in values.items() if q.is_Symbol}).doit()
+    entries = {base[q + 1]: x for base, xs in arrays.items() for q, x in enumerate(xs)}
+    exact = unrolled.xreplace(entries | {q: x for q, x in values.items() if not q.is_Symbol})
+    assert found.shape == ()
+    # Rounding of at most some tens of operations, absolute where terms cancel.
+    assert float(found) == pytest.approx(float(exact.evalf(30)), rel=1e-12, abs=1e-14)
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_most_equations_compile(model):
+    """The criterion above must not quietly exempt a model's equations; what is exempt has no number by itself."""
+    equations = model.wing("theory").equations().values()
+    open_ = [e for e in equations if not is_number(e.rhs)]
+    assert len(open_) < len(equations) / 4
+    assert all(e.rhs.has(sp.Integral, sp.Product, sp.Sum) for e in open_)
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_flows_solve(model):
+    """At the defaults and at every preset: finite, starting at the initial values, with provenance."""
+    wing = model.wing("theory")
+    for name, flow in wing.flows().items():
+        assert flow.name == name
+        for make in wing.Parameters.presets().values():
+            p = make()
+            curve = flow.solve(p, **{flow.time.name: 2.0})
+            assert all(np.isfinite(curve[q]).all() for q in curve.data_vars)
+            for q in flow.state:
+                assert curve[q.name][0] == pytest.approx(float(sp.sympify(flow.initial[q]).subs(
+                    {s: p.values()[s.name] for s in sp.sympify(flow.initial[q]).free_symbols})), abs=1e-15)  # fmt: skip
+            assert json.loads(curve.attrs["parameters"]) == p.as_dict()
+            assert curve.attrs["reference"].startswith(model.paper) and curve.attrs["status"] in STATUSES
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_onset_answers(model):
+    """Finite numbers with a meaning at the defaults, curves to draw, and a table for people."""
+    result = model.wing("theory", "onset").onset(model.wing("theory").Parameters())
+    assert result.numbers and all(isinstance(v, float) and math.isfinite(v) for v in result.numbers.values())
+    assert set(result.labels) == set(result.numbers) and set(result.absent) <= set(result.numbers)
+    assert result.curves and all(name in result.table() for name in result.numbers)
+    assert json.loads(cli.to_json(result.numbers)) == result.numbers
+
+
+def test_unknown_model_names_the_nearest():
+    """One line."""
+    with pytest.raises(ParameterError, match="no model named 'state_trakcing'.*did you mean 'state_tracking'") as caught:
+        registry.find("state_trakcing")
+    assert "\n" not in str(caught.value)
+
+
+def test_theory_does_not_load_torch():
+    """Every module of the theory wing imports without torch and without the other wings."""
+    code = (
+        "import importlib, pkgutil, sys, theory\n"
+        "names = [m.name for m in pkgutil.walk_packages(theory.__path__, 'theory.')]\n"
+        "assert 'theory.state_tracking.dynamics' in names\n"
+        "[importlib.import_module(n) for n in names]\n"
+        "print(sorted({n.split('.')[0] for n in sys.modules} & {'torch', 'simulate', 'verify', 'papers'}))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == "[]"
+
+
+FORBIDDEN = {
+    "theory": {"simulate", "verify", "papers", "tests"},
+    "simulate": {"verify", "papers", "tests"},
+    "verify": {"papers", "tests"},
+    "papers": {"tests"},
+}
+
+
+def imported(path):
+    """Top-level packages a file imports, wherever in the file, relative imports resolved."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name.split(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield path.relative_to(ROOT).parts[0] if node.level else node.module.split(".")[0]
+
+
+@pytest.mark.parametrize("wing", FORBIDDEN)
+def test_imports_point_one_way(wing):
+    """Theory <- simulate <- verify <- papers, never back."""
+    files = list((ROOT / wing).rglob("*.py"))
+    assert files
+    wrong = {str(f.relative_to(ROOT)): names for f in files if (names := FORBIDDEN[wing] & set(imported(f)))}
+    assert not wrong

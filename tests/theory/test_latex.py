@@ -1,0 +1,167 @@
+"""LaTeX: a golden document per model, its compilation by pdflatex, fragments, single equations, wrong names.
+
+The golden files are written by::
+
+    python -m theory.latex state_tracking --out tests/golden/state_tracking.tex
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import sympy as sp
+
+from theory import cli, latex, registry
+from theory.equation import Equation
+from theory.parameters import ParameterError
+
+ROOT = Path(__file__).parents[2]
+GOLDEN = ROOT / "tests" / "golden"
+MODELS = pytest.mark.parametrize("model", registry.MODELS)
+pdflatex = pytest.mark.skipif(shutil.which("pdflatex") is None, reason="pdflatex is not installed")
+
+
+@MODELS
+def test_golden_document(model, tmp_path):
+    """Every equation prints as it did; see the top of this file for how to accept a change."""
+    target = tmp_path / "document.tex"
+    assert latex.main([model, "--out", str(target)]) == 0
+    assert target.read_text() == (GOLDEN / f"{model}.tex").read_text()
+
+
+@pytest.mark.parametrize("hash_seed", ["0", "4711"])
+def test_document_does_not_depend_on_hashing(hash_seed, tmp_path):
+    """SymPy orders by hash here and there; the document must not."""
+    target = tmp_path / "document.tex"
+    subprocess.run([sys.executable, "-m", "theory.latex", "state_tracking", "--out", str(target)], cwd=ROOT,
+                   env={**os.environ, "PYTHONHASHSEED": hash_seed}, check=True, timeout=120)  # fmt: skip
+    assert target.read_text() == (GOLDEN / "state_tracking.tex").read_text()
+
+
+def compile_(text, folder):
+    """Run pdflatex twice, stop at the first error; returns its log."""
+    (folder / "main.tex").write_text(text)
+    for _ in range(2):
+        done = subprocess.run(["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "main.tex"],
+                              cwd=folder, capture_output=True, timeout=120)  # fmt: skip
+        assert done.returncode == 0, done.stdout[-2000:]
+    return (folder / "main.log").read_text(errors="replace")
+
+
+@pdflatex
+@MODELS
+def test_document_compiles(model, tmp_path):
+    """No error, nothing undefined, nothing that sticks out of the page by more than 20 pt."""
+    log = compile_((GOLDEN / f"{model}.tex").read_text(), tmp_path)
+    assert (tmp_path / "main.pdf").stat().st_size > 10_000
+    assert "undefined" not in log.lower()
+    over = [float(x) for x in re.findall(r"Overfull \\[hv]box \(([\d.]+)pt", log)]
+    assert max(over, default=0) <= 20
+
+
+@pdflatex
+@MODELS
+def test_fragment_compiles(model, tmp_path):
+    """The aligned block fits an equation environment after \\input, with AMS packages alone."""
+    assert latex.main([model, "--fragment", "--out", str(tmp_path / "fragment.tex")]) == 0
+    text = (tmp_path / "fragment.tex").read_text()
+    assert text.startswith(r"\begin{aligned}") and text.endswith("\\end{aligned}\n")
+    log = compile_("\\documentclass{article}\\usepackage{amsmath,amssymb}\\begin{document}\n"
+                   "\\begin{equation}\n\\input{fragment}\n\\end{equation}\n\\end{document}\n", tmp_path)  # fmt: skip
+    assert "undefined" not in log.lower()
+
+
+@MODELS
+def test_single_equations(model, capsys):
+    """One line each, with the equals sign and balanced braces."""
+    for name, equation in registry.find(model).wing("theory").equations().items():
+        text = equation.latex()
+        assert " = " in text and "\n" not in text
+        assert text.count("{") == text.count("}"), name
+        assert text.count(r"\left") == text.count(r"\right"), name
+    assert latex.main([model, "--equation", name]) == 0
+    assert capsys.readouterr().out == text + "\n"
+
+
+def test_house_style(capsys):
+    """Derivatives with d, ln, the symbols of the paper."""
+    assert latex.main(["state_tracking", "--equation", "dR_dalpha"]) == 0
+    assert capsys.readouterr().out.startswith(r"\frac{d}{d \alpha} R = \eta g")
+    latex.main(["state_tracking", "--equation", "loss"])
+    assert r"\ln" in capsys.readouterr().out
+    latex.main(["state_tracking", "--equation", "c_omega"])
+    out = capsys.readouterr().out
+    assert out.startswith(r"c_{\omega} = ") and "dirichlet" not in out
+    assert r"\sigma^{2}" in out and r"\sin" in out
+
+
+WRONG = [
+    (["--equation", "c_omgea"], "error: equation c_omgea: must be one of .*; did you mean 'c_omega'?"),
+    (["state_trackin"], "error: .*no model named 'state_trackin'.*did you mean 'state_tracking'?"),
+    (["--fragmet"], "error: unrecognized arguments: --fragmet"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "message"), WRONG, ids=["equation", "model", "flag"])
+def test_wrong_names(arguments, message, tmp_path):
+    """Exit code 2, one line that names the nearest, no file left behind."""
+    target = tmp_path / "deeper" / "out.tex"
+    done = subprocess.run([sys.executable, "-m", "theory.latex", *arguments, "--out", str(target)],
+                          cwd=ROOT, capture_output=True, text=True, timeout=120)  # fmt: skip
+    assert done.returncode == 2 and done.stdout == ""
+    assert re.match(message, done.stderr) and done.stderr.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_wrong_name_in_process():
+    """The same without a subprocess."""
+    with pytest.raises(ParameterError, match="did you mean 'rollout_mean'"):
+        latex.main(["--equation", "rollout_men"])
+
+
+def test_one_symbol_one_printed_form():
+    """A name may not print in two ways, whatever is assumed about it: readers only see the print."""
+    assert latex.symbol("test_only", r"\xi", real=True) == latex.symbol("test_only", r"\xi", real=True)
+    with pytest.raises(ValueError, match="test_only"):
+        latex.symbol("test_only", r"\chi", real=True)
+    with pytest.raises(ValueError, match="test_only"):
+        latex.symbol("test_only", r"\chi", positive=True)
+    with pytest.raises(ValueError, match="test_only"):
+        latex.array("test_only", r"\chi")
+
+
+def test_escape():
+    """Plain text becomes printable; mathematics between dollars passes."""
+    assert latex.escape("50% of A_0 & #1 {x} ~^\\ <>") == (
+        r"50\% of A\_0 \& \#1 \{x\} \textasciitilde{}\^{}\textbackslash{} \textless{}\textgreater{}")
+    assert latex.escape("mass $e^{m}_k$ below_it") == r"mass $e^{m}_k$ below\_it"
+
+
+def test_escape_of_a_lone_dollar():
+    """One dollar opens no formula, so it is a character like any other."""
+    assert latex.escape("$5 & up") == r"\$5 \& up"
+
+
+@pdflatex
+def test_anything_written_about_an_equation_compiles(tmp_path):
+    """Names, references, assumptions and titles are plain text, whatever characters they hold."""
+    strange = Equation("a_b", sp.Symbol("a"), sp.Symbol("b"), "x_1 & 50% ~ {#} ^ \\ <ref> | \"q\"", "exact",
+                       ("100% _sure_", "$x_1 < 2$ and y_2 > 3"))  # fmt: skip
+    log = compile_(latex.document("100% _title_", {"A & B_1": [strange]}), tmp_path)
+    assert "undefined" not in log.lower()
+
+
+def test_interrupted_write_leaves_nothing(tmp_path):
+    """A file appears whole or not at all; an existing one survives."""
+    target = tmp_path / "out.tex"
+    target.write_text("old")
+    with pytest.raises(RuntimeError, match="stop"), cli.atomic(target) as temporary:
+        temporary.write_text("half")
+        raise RuntimeError("stop")
+    assert target.read_text() == "old" and list(tmp_path.iterdir()) == [target]
