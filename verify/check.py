@@ -56,12 +56,17 @@ class Check:
     @property
     def passed(self) -> bool:
         """Whether this check lets a command succeed."""
-        return self.within or bool(self.known_limit)
+        return self.within or bool(self.known_limit and not np.isnan(self.error))
 
     @property
     def verdict(self) -> str:
-        """One word (or the known limit) for the table."""
-        return "pass" if self.within else f"known limit: {self.known_limit}" if self.known_limit else "FAIL"
+        """Word for the table."""
+        return "pass" if self.within else "known limit" if self.passed else "FAIL"
+
+    @property
+    def why(self) -> str:
+        """Reason of the tolerance, or what is known to break it."""
+        return self.known_limit if self.verdict == "known limit" else self.reason
 
     def as_dict(self) -> dict[str, Any]:
         """For machines."""
@@ -99,11 +104,11 @@ def table(checks: Sequence[Check]) -> str:
     for c in checks:
         spread = f" +- {c.standard_error:.1e}" if c.standard_error is not None else ""
         rows.append((c.name, c.equation, f"{c.predicted:.6g}", f"{c.measured:.6g}{spread}", f"{c.error:.1e}",
-                     f"{c.tolerance:g}", c.reason, c.verdict))  # fmt: skip
+                     f"{c.tolerance:.2g}", c.verdict, c.why))  # fmt: skip
     failed = sum(not c.passed for c in checks)
     limits = sum(not c.within for c in checks) - failed
     summary = f"{len(checks) - failed - limits} pass, {limits} known limits, {failed} fail"
-    header = ("check", "equation", "predicted", "measured", "error", "tolerance", "why this tolerance", "verdict")
+    header = ("check", "equation", "predicted", "measured", "error", "tolerance", "verdict", "why this tolerance, or what limits the theory")
     return f"{cli.table(header, rows)}\n{summary}"
 
 

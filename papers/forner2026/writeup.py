@@ -30,8 +30,8 @@ def tabular(header: Sequence[str], rows: Sequence[Sequence[str]], columns: str) 
 
 def check_table(checks: list[Check]) -> str:
     """Checks as a table."""
-    rows = [(c.name, f"{c.predicted:.5g}", f"{c.measured:.5g}", f"{c.error:.1e}", f"{c.tolerance:g}", c.verdict) for c in checks]
-    return tabular(("check", "predicted", "measured", "error", "tolerance", "verdict"), rows, "p{56mm}rrrrp{32mm}")
+    rows = [(c.name, f"{c.predicted:.5g}", f"{c.measured:.5g}", f"{c.error:.1e}", f"{c.tolerance:.2g}", c.verdict) for c in checks]
+    return tabular(("check", "predicted", "measured", "error", "tolerance", "verdict"), rows, "p{62mm}rrrrl")
 
 
 def numbers(source: Source) -> str:
@@ -62,7 +62,7 @@ def generate(source: Source) -> str:
         "figure": lambda name: (f"\\begin{{center}}\\includegraphics[width=\\linewidth]{{figure_{name}.png}}\\\\\n"
                                 f"{latex.escape(FIGURES[name].caption)}\\end{{center}}"),
         "comparison": lambda _: check_table([*comparison.checks, *more]) + "\n" + r"\par ".join(
-            latex.escape(n.replace("$", "").replace("\\omega", "omega")) for n in notes if n),
+            latex.escape(n) for n in notes if n),
         "gradients": lambda _: check_table(gradients.checks()),
         "claims": lambda _: tabular(("where", "verdict", "says", "note"), [(c.id, c.verdict, c.says, c.note) for c in ledger],
                                     "p{28mm}p{18mm}p{58mm}p{52mm}"),

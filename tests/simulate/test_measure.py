@@ -9,13 +9,13 @@ from simulate.state_tracking import Parameters, task
 from simulate.state_tracking.gradients import Grouped
 from simulate.state_tracking.measure import (
     MEANING,
-    ansatz_factor,
     attention_factor,
     lambda_of_frequencies,
     measure,
     overlaps,
     predictions,
 )
+from theory.state_tracking import attention, symbols
 
 EXACT = 1e-12  # double precision, sums of at most 1e3 terms of order one
 
@@ -97,17 +97,22 @@ def test_ansatz_is_exact_at_uniform_attention(tiny, make, zeroed):
     assert ansatz == pytest.approx(real, rel=1e-11)  # rounding of lambda_n, see above
 
 
-def test_measurements_do_not_depend_on_what_ran_before(tiny, make, monkeypatch):
-    """SymPy numbers nameless dummies and sorts them by name: Dummy_10000 comes before Dummy_9999."""
+def test_compiled_equations_do_not_depend_on_what_ran_before(tiny, make, monkeypatch):
+    """A resumed run must measure, in another process, what this one would have, to the last bit.
+
+    SymPy numbers nameless dummies and sorts factors by name: Dummy_10000 comes before Dummy_9999.
+    """
     student, _, _ = make(tiny)
-    eigenvalues = lambda_of_frequencies(tiny)
-    monkeypatch.setattr("simulate.state_tracking.measure.lambda_of_frequencies", lambda p: eigenvalues)
-    for A in np.linspace(0.05, 0.95, 10):  # not every number shows the order of its factors in the last bit
-        found = set()
-        for count in range(9_980, 10_000):
-            monkeypatch.setattr(sympy.Dummy, "_count", count)
-            found.add(ansatz_factor(tiny, A, student.W_Q.detach(), student.W_K.detach()))
-        assert len(found) == 1
+    blocks = [w.detach().numpy().reshape(-1, 2) for w in (student.W_Q, student.W_K)]
+    norms = [(b**2).sum(1) for b in blocks]
+    arguments = [symbols.A, symbols.N, symbols.d_g, symbols.d_h, attention.lambda_, symbols.W_Q2, symbols.W_K2]
+    form, A = attention.equations()["c_ansatz"], np.linspace(0.01, 0.99, 99)
+    found = set()
+    for count in range(9_980, 10_001):
+        monkeypatch.setattr(sympy.Dummy, "_count", count)
+        compiled = form.lambdify(*arguments)
+        found.add(compiled(A, tiny.N, tiny.d_g, tiny.d_h, lambda_of_frequencies(tiny), *norms).tobytes())
+    assert len(found) == 1
 
 
 def test_attention_does_not_move_for_a_single_action(tiny, make):

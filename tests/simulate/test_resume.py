@@ -15,7 +15,6 @@ import xarray as xr
 
 from simulate import runs
 from simulate.state_tracking import Parameters, train, trainer
-from simulate.state_tracking.measure import lambda_of_frequencies
 from simulate.state_tracking.trainer import Run
 from theory.parameters import ParameterError
 
@@ -202,28 +201,23 @@ def wait_for(condition, seconds: float = 60) -> None:
 
 
 def test_killed_runs_leave_nothing_that_is_trusted(tiny, tmp_path):
-    p, store, rng = tiny.replace(epochs=1_000_000, eval_every=50), tmp_path / "killed", random.Random(0)
-    file = place(p, store)
+    p, store, rng = tiny.replace(epochs=6000, eval_every=50), tmp_path / "killed", random.Random(0)
+    file, killed = place(p, store), 0
     checkpoint = file.with_suffix(".checkpoint")
-    for _ in range(2):  # killed with SIGKILL at a random moment after a checkpoint of its own
+    for _ in range(2):  # SIGKILL at a random moment after a checkpoint of its own
         stamp = checkpoint.stat().st_mtime_ns if checkpoint.exists() else None
         process = subprocess.Popen(command(store, p), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         wait_for(lambda stamp=stamp: checkpoint.exists() and checkpoint.stat().st_mtime_ns != stamp)
         time.sleep(rng.uniform(0, 0.3))
         process.send_signal(signal.SIGKILL)
-        process.wait()
-        with pytest.raises(ParameterError, match="no finished runs"):
-            runs.open_store(store)
-        assert not file.exists()
-    # What they left behind continues as an uninterrupted run would: compare 100 epochs past the last checkpoint.
-    epoch = runs.load_checkpoint(file)["epoch"]
-    assert epoch >= 50
-    short = p.replace(epochs=epoch + 100)
-    resumed = place(short, store)
-    resumed.parent.mkdir(parents=True)
-    checkpoint.rename(resumed.with_suffix(".checkpoint"))
-    result = train(short, store=store, **ALONE)
-    assert bits(result) == bits(train(short, store=tmp_path / "whole", **ALONE))
+        killed += process.wait() == -signal.SIGKILL
+        if not file.exists():
+            with pytest.raises(ParameterError, match="no finished runs"):
+                runs.open_store(store)
+    assert killed, "the runs were over before they could be killed"
+    expected = train(p, store=tmp_path / "whole", **ALONE)
+    assert bits(train(p, store=store, **ALONE)) == bits(expected)
+    assert bits(runs.open_store(store)) == bits(expected)
 
 
 def test_killed_while_writing_the_result(tiny, tmp_path):
@@ -348,8 +342,6 @@ def test_a_damaged_checkpoint_is_named_and_the_run_starts_over(tiny, tmp_path, m
 
 
 def test_flipped_bits_in_a_checkpoint_are_noticed(tiny, tmp_path, monkeypatch):
-    eigenvalues = lambda_of_frequencies(tiny)  # the slow part of a measurement, once for all 40 runs
-    monkeypatch.setattr("simulate.state_tracking.measure.lambda_of_frequencies", lambda p: eigenvalues)
     p, rng = tiny.replace(epochs=20), random.Random(0)
     expected = bits(train(p, store=tmp_path / "whole", **ALONE))
     checkpoint, trusted = interrupted(p, tmp_path / "cut", monkeypatch), []
@@ -362,6 +354,9 @@ def test_flipped_bits_in_a_checkpoint_are_noticed(tiny, tmp_path, monkeypatch):
         checkpoint.write_bytes(flipped)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            if bits(train(p, store=tmp_path / "cut", **ALONE)) != expected:
-                trusted.append(position)
+            try:
+                if bits(train(p, store=tmp_path / "cut", **ALONE)) != expected:
+                    trusted.append(position)
+            except Exception as error:
+                trusted.append((position, repr(error)))
     assert trusted == []

@@ -143,6 +143,14 @@ def test_kernel_stays_symbolic_elsewhere():
     assert r"\frac{\sin" in sp.latex(kernel) and sp.latex(kernel**2).endswith("^{2}")
 
 
+def test_kernel_to_any_number_of_digits():
+    """SymPy's own evaluation (evalf), which must not mistake the kernel for mpmath's function of that name."""
+    with mpmath.workdps(50):
+        exact = kernel_by_sum(mpmath.mpf(3) / 5, 7)
+        found = dirichlet(sp.Rational(3, 5), 7).evalf(40)
+        assert abs(mpmath.mpf(str(found)) - exact) < mpmath.mpf(10) ** -38  # 40 digits asked for
+
+
 def kernel_by_sum(x, terms):
     """Mean of the phases e^{i x k} about their centre: no division by a small sine."""
     return mpmath.fsum(mpmath.cos(x * (k - mpmath.mpf(terms - 1) / 2)) for k in range(terms)) / terms

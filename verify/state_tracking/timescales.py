@@ -56,7 +56,9 @@ def emergence(p: Parameters, runs: xr.Dataset) -> tuple[list[Check], list[str]]:
         times = first_crossing(runs[variable], 0.5)
         predicted = first_crossing(curve[variable].expand_dims("seed"), 0.5).values[0]
         notes.append(times.summary(name))
-        if times.seen.size > 1:
+        if np.isnan(predicted):
+            notes.append(f"  theory: not before {times.end:.4g}")
+        elif times.seen.size > 1:
             checks.append(sampled(name, "flow (15)" if variable == "A" else "rollout_mean", predicted, times.seen, limit))
             rms = np.sqrt(np.mean((predicted / times.seen - 1) ** 2))
             notes.append(f"  theory {predicted:.4f}: rms relative error over single seeds {rms:.1%}")
@@ -98,6 +100,7 @@ def scaling(args: Any) -> tuple[list[Check], list[str], dict[str, Any]]:
 def draw(sweeps: dict[str, Any]) -> Any:
     """Time of A = 1/2 over each swept parameter: flow as line, students as mean and scatter."""
     figure, axes = plotting.figure(1, len(sweeps), width=2.9, height=2.7)
+    axes = np.atleast_1d(axes)
     for axis, (name, (grid, theory, students)) in zip(axes, sweeps.items(), strict=True):
         axis.loglog(grid, theory, "k--", label="flow (15)")
         for value, times in zip(grid, students, strict=True):
@@ -106,6 +109,11 @@ def draw(sweeps: dict[str, Any]) -> Any:
         label = {"eta": r"learning rate $\eta$", "N": "$N = d_g$", "L": "$L$", "d_h": "$d_h$"}[name]
         axis.set(xlabel=label, ylabel=r"time of $A = 1/2$, in $\alpha$", xticks=grid, xticklabels=[f"{g:g}" for g in grid])
         axis.minorticks_off()
+    every = np.concatenate([np.ravel(v) for _, theory, students in sweeps.values() for v in (theory, *students)])
+    ticks = np.array([1, 2, 3, 5, 7, 10, 15, 20, 30])
+    for axis in axes:
+        axis.set(yticks=ticks, yticklabels=[f"{t}" for t in ticks])
+        axis.set_ylim(0.9 * np.nanmin(every), 1.1 * np.nanmax(every))
     axes[0].legend()
     return figure
 

@@ -1,0 +1,36 @@
+# Two commands: `make demo` runs the main job, `make test` runs all tests. Each sets everything up by itself.
+PYTHON ?= python3
+VENV := .venv
+RUN := $(VENV)/bin/python
+READY := $(VENV)/.ready
+DEMO := output/demo
+
+.PHONY: demo test check setup clean
+
+setup: $(READY)
+
+$(READY): pyproject.toml constraints.txt
+	@command -v $(PYTHON) >/dev/null || { echo "error: $(PYTHON) not found; install Python 3.11 or newer, or say make PYTHON=/path/to/python" >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "error: $(PYTHON) is older than 3.11; say make PYTHON=/path/to/python3.11" >&2; exit 1; }
+	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || { echo "error: $(PYTHON) has no venv module (Debian, Ubuntu: apt install python3-venv)" >&2; exit 1; }
+	@echo "setting up $(VENV) (first time: a few minutes)"
+	@test -x $(RUN) || $(PYTHON) -m venv --clear $(VENV)
+	@$(RUN) -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[test]"
+	@touch $@
+
+demo: $(READY)
+	$(RUN) -m theory.latex state_tracking --out $(DEMO)/equations.tex
+	$(RUN) -m theory.onset state_tracking --preset demo --plot $(DEMO)/onset.png
+	$(RUN) -m verify.gradients state_tracking
+	$(RUN) -m simulate.state_tracking --preset demo --seeds 8 --alpha 12 --out $(DEMO)/students.nc
+	$(RUN) -m verify.trajectories state_tracking --runs $(DEMO)/students.nc --plot $(DEMO)/students.png
+
+test: $(READY)
+	$(RUN) -m pytest
+
+check: $(READY)
+	$(RUN) -m ruff check .
+	$(RUN) -m mypy
+
+clean:
+	rm -rf $(VENV) output *.egg-info

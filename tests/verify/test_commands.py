@@ -1,0 +1,78 @@
+"""The verify commands as a user meets them: tables, JSON, exit codes, one-line errors."""
+
+import json
+import subprocess
+import sys
+
+import matplotlib as mpl
+import pytest
+
+from simulate.state_tracking import train
+from theory.parameters import ParameterError
+from theory.state_tracking import Parameters
+from verify import gradients, timescales, trajectories
+from verify.check import identity
+from verify.state_tracking import gradients as model_gradients
+from verify.state_tracking import timescales as model_timescales
+
+mpl.use("Agg")
+TINY = Parameters(N=5, L=3, d_g=5, d_h=8, n_train=256, n_test=64, epochs=500, eval_every=25)
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("runs")
+    train(TINY, seeds=range(3), store=folder, workers=1, progress=False)
+    return folder
+
+
+def test_failed_check_exits_1(monkeypatch, capsys):
+    monkeypatch.setattr(model_gradients, "checks", lambda: [identity("a", "e", 1, 2, 1e-9, "why")])
+    assert gradients.main([]) == 1
+    assert "FAIL" in capsys.readouterr().out
+
+
+def test_trajectories_of_a_given_ensemble(store, tmp_path, capsys):
+    picture = tmp_path / "curves.png"
+    code = trajectories.main(["--runs", str(store), "--json", "--plot", str(picture)])
+    out, err = capsys.readouterr()
+    found = json.loads(out[: out.rindex("}") + 1])
+    assert code == (0 if found["passed"] else 1)
+    assert {"inside_two_sd", "checks", "passed", "model"} <= set(found)
+    assert picture.stat().st_size > 10_000
+    assert "attention factor" in err
+
+
+def test_timescales_of_a_given_ensemble(store, tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("SOLVABLE_TRANSFORMERS_RUNS", str(tmp_path))
+    sweep = {"eta": ((0.5, 1.0), lambda v: TINY.replace(eta=v, eval_every=5))}
+    monkeypatch.setattr(model_timescales, "SWEEPS", sweep)
+    monkeypatch.setattr(model_timescales, "SEEDS", range(3))
+    timescales.main(["--runs", str(store), "--quiet", "--plot", str(tmp_path / "t.png")])
+    out = capsys.readouterr().out
+    for text in ("onset rate of the flow", "onset rate of students", "time of A = 1/2", "exponent of the time", "eta = 0.5"):
+        assert text in out
+    assert (tmp_path / "t.png").stat().st_size > 10_000
+
+
+def test_censored_seeds_are_reported(store, capsys):
+    short = train(TINY, alpha=1.0, seeds=range(3), store=store, workers=1, progress=False)
+    _, notes = model_timescales.emergence(TINY.run_to(1.0), short)
+    assert any("no seed emerged before" in n for n in notes)
+
+
+def test_parameters_beside_runs_are_refused(store):
+    with pytest.raises(ParameterError, match="not together with --runs"):
+        trajectories.main(["--runs", str(store), "--set", "N=7"])
+
+
+@pytest.mark.parametrize("content", [b"", b"not a netCDF file"])
+def test_foreign_file_is_one_line_and_exit_2(tmp_path, content):
+    path = tmp_path / "foreign.nc"
+    path.write_bytes(content)
+    done = subprocess.run([sys.executable, "-m", "verify.trajectories", "--runs", str(path)],
+                          capture_output=True, text=True, check=False)  # fmt: skip
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert done.stderr.count("\n") == 1
+    assert str(path) in done.stderr
