@@ -25,19 +25,29 @@ def main(argv: list[str] | None = None) -> int:
     cli.choose("paper", args.paper, keys)
     paper = importlib.import_module(f"papers.{args.paper}")
     if args.claims:
-        ledger = claims.load(Path(paper.__file__).with_name("claims.toml"))
+        ledger = claims.load(Path(str(paper.__file__)).with_name("claims.toml"))
         if args.json:
-            print(cli.to_json({"paper": args.paper, "claims": [vars(c) for c in ledger], "coverage": claims.coverage(ledger)}))
+            print(
+                cli.to_json(
+                    {"paper": args.paper, "claims": [vars(c) for c in ledger], "coverage": claims.coverage(ledger)}
+                )
+            )
         else:
             print(claims.report(ledger))
         return 0
     out = args.out or Path("output") / args.paper
-    source = Source(args.scale, cli.seeds(args.seeds, "8" if args.scale == "small" else "100"), args.device, not args.quiet)
+    source = Source(
+        args.scale, cli.seeds(args.seeds, "8" if args.scale == "small" else "100"), args.device, not args.quiet
+    )
     if args.figure:
         written = [cli.choose("--figure", args.figure, paper.FIGURES).write(source, out)]
     else:
         written = paper.write_all(source, out)
-    print(cli.to_json({"paper": args.paper, "written": [str(w) for w in written]}) if args.json else "\n".join(map(str, written)))
+    print(
+        cli.to_json({"paper": args.paper, "written": [str(w) for w in written]})
+        if args.json
+        else "\n".join(map(str, written))
+    )
     return 0
 
 

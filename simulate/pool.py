@@ -6,7 +6,7 @@ import contextlib
 import os
 import tempfile
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +34,7 @@ def one_thread() -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def run(jobs: list[Callable[[Callable[[int], None]], Any]], sizes: list[int], workers: int | None = None,
+def run(jobs: Sequence[Callable[[Callable[[int], None]], Any]], sizes: list[int], workers: int | None = None,
         progress: bool = True) -> list[Any]:  # fmt: skip
     """Run the jobs and return their results in order.
 

@@ -7,7 +7,9 @@ from theory import cli, registry
 
 def main(argv: list[str] | None = None) -> int:
     """Command line."""
-    parser = cli.parser("theory", "Models and their equations: reference, status, assumptions, LaTeX.", "json", model="all")
+    parser = cli.parser(
+        "theory", "Models and their equations: reference, status, assumptions, LaTeX.", "json", model="all"
+    )
     parser.add_argument("--latex", action="store_true", help="with the LaTeX of every equation")
     args = parser.parse_args(argv)
     models = [args.model] if args.model else list(registry.MODELS.values())

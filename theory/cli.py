@@ -111,6 +111,19 @@ def offers(model: registry.Model, command: str) -> None:
         raise ParameterError(f"verify.{command}: not for {model.name}, which has {there}")
 
 
+def count(text: str) -> int:
+    """Read a positive whole number (an argparse type).
+
+    Raises
+    ------
+    argparse.ArgumentTypeError
+        For anything else.
+    """
+    if not text.isdigit() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text}: must be a whole number >= 1")
+    return int(text)
+
+
 def check_plot(target: str | None) -> None:
     """Refuse a model name where a file name belongs: ``--plot MODEL`` is a slip for ``MODEL --plot``.
 

@@ -11,7 +11,7 @@ import scipy.special
 import sympy as sp
 
 
-class dirichlet(sp.Function):  # noqa: N801  (a SymPy function is written like sin)
+class dirichlet(sp.Function):
     r"""Normalised Dirichlet kernel ``sin(n x/2) / (n sin(x/2))``, continued to its limit at multiples of 2 pi.
 
     Written as a function of its own because the ratio of sines is 0/0 exactly where rotary

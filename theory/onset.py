@@ -54,7 +54,9 @@ def main(argv: list[str] | None = None) -> int:
     p = cli.parameters(args)
     result = args.model.wing("theory", "onset").onset(p, cli.positive("--alpha", args.alpha))
     if args.json:
-        print(cli.to_json({"model": args.model.name, **result.numbers, "notes": result.notes, "parameters": p.as_dict()}))
+        print(
+            cli.to_json({"model": args.model.name, **result.numbers, "notes": result.notes, "parameters": p.as_dict()})
+        )
     else:
         print(result.table())
     for note in result.notes:

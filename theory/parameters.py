@@ -101,7 +101,7 @@ class BaseParameters:
                 raise refuse(m["allowed"])
         elif kind in (int, float):
             inside = (
-                math.isfinite(value)
+                math.isfinite(float(value))
                 and (m["low"] is None or value >= m["low"])
                 and (m["above"] is None or value > m["above"])
                 and (m["high"] is None or value <= m["high"])

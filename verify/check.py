@@ -108,7 +108,16 @@ def table(checks: Sequence[Check]) -> str:
     failed = sum(not c.passed for c in checks)
     limits = sum(not c.within for c in checks) - failed
     summary = f"{len(checks) - failed - limits} pass, {limits} known limits, {failed} fail"
-    header = ("check", "equation", "predicted", "measured", "error", "tolerance", "verdict", "why this tolerance, or what limits the theory")
+    header = (
+        "check",
+        "equation",
+        "predicted",
+        "measured",
+        "error",
+        "tolerance",
+        "verdict",
+        "why this tolerance, or what limits the theory",
+    )
     return f"{cli.table(header, rows)}\n{summary}"
 
 

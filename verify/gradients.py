@@ -8,7 +8,9 @@ from verify import check
 
 def main(argv: list[str] | None = None) -> int:
     """Command line."""
-    args = cli.parser("verify.gradients", "Every derived derivative against autograd.", "json", "quiet").parse_args(argv)
+    args = cli.parser("verify.gradients", "Every derived derivative against autograd.", "json", "quiet").parse_args(
+        argv
+    )
     cli.offers(args.model, "gradients")
     return check.report(args.model.name, args.model.wing("verify", "gradients").checks(), args.json)
 

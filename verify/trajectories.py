@@ -65,7 +65,9 @@ def compare(curve: xr.Dataset, runs: xr.Dataset, known_limits: Mapping[str, str]
 
         known_limits = find(runs.attrs["model"]).wing("verify", "trajectories").KNOWN_LIMITS
     time = next(d for d in curve.dims if d in runs.dims)
-    shared = [n for n, v in curve.data_vars.items() if v.dims == (time,) and n in runs and set(runs[n].dims) == {"seed", time}]
+    shared = [
+        n for n, v in curve.data_vars.items() if v.dims == (time,) and n in runs and set(runs[n].dims) == {"seed", time}
+    ]
     at = runs[time].sel({time: slice(float(curve[time][0]) - 1e-12, float(curve[time][-1]) + 1e-9)})
     theory = curve[shared].interp({time: at}, method="cubic", kwargs={"fill_value": "extrapolate"})
     size = runs.sizes["seed"]

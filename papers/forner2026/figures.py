@@ -82,7 +82,13 @@ def panels(runs: xr.Dataset, groups: list[tuple[str, list[tuple[str, xr.DataArra
             plotting.band(axis, measured, f"C{k}", f"{name}, students" if name else "students: mean, s.d.")
             if predicted is not None:
                 mean = predicted.mean("seed") if "seed" in predicted.dims else predicted
-                axis.plot(mean.alpha, mean, color=f"C{k}" if name else "k", ls="--", label=f"{name}, theory" if name else "theory")
+                axis.plot(
+                    mean.alpha,
+                    mean,
+                    color=f"C{k}" if name else "k",
+                    ls="--",
+                    label=f"{name}, theory" if name else "theory",
+                )
         axis.set(xlabel=TIME, ylabel=label, xlim=(0, float(runs.alpha[-1])))
         if "accuracy" in label or "attention" in label:
             axis.set_ylim(-0.02, 1.05)
@@ -125,7 +131,9 @@ def variances(runs: xr.Dataset) -> tuple[str, list]:
 def empirical_rollout(p: Parameters, runs: xr.Dataset) -> Any:
     """Fig. 6."""
     fed = with_empirical_logits(p, runs)
-    return panels(runs, [variances(runs), ("final rollout accuracy", [("", runs.rollout_accuracy, fed.rollout_accuracy)])])
+    return panels(
+        runs, [variances(runs), ("final rollout accuracy", [("", runs.rollout_accuracy, fed.rollout_accuracy)])]
+    )
 
 
 def empirical_accuracies(p: Parameters, runs: xr.Dataset) -> Any:
@@ -146,7 +154,9 @@ def attention_entries(p: Parameters, runs: xr.Dataset) -> Any:
             axis.plot(runs.alpha, entries[i, j], color="C1" if right else "0.6", lw=1.2 if right else 0.5,
                       zorder=2 if right else 1, label=label)  # fmt: skip
     axis.plot(theory(p, runs).alpha, theory(p, runs).A, "k--", label="$A$, theory")
-    axis.set(xlabel=TIME, ylabel="attention entry, mean over seeds", ylim=(-0.02, 1.05), xlim=(0, float(runs.alpha[-1])))
+    axis.set(
+        xlabel=TIME, ylabel="attention entry, mean over seeds", ylim=(-0.02, 1.05), xlim=(0, float(runs.alpha[-1]))
+    )
     axis.legend()
     return figure
 
@@ -157,7 +167,9 @@ def closure(p: Parameters, runs: xr.Dataset) -> Any:
     for k, (name, values) in enumerate(closure_curves(p, runs).items()):
         plotting.band(left, values, f"C{k}", name, alpha=0.15)
         right.plot(runs.A.values.ravel(), values.values.ravel(), ".", ms=2.5, color=f"C{k}", label=name)
-    left.set(xlabel=TIME, ylabel=r"attention factor $d_g N\,|\nabla_W A|^2$", xlim=(0, float(runs.alpha[-1])), ylim=(0, None))
+    left.set(
+        xlabel=TIME, ylabel=r"attention factor $d_g N\,|\nabla_W A|^2$", xlim=(0, float(runs.alpha[-1])), ylim=(0, None)
+    )
     right.set(xlabel="attention $A$", ylabel=r"attention factor $d_g N\,|\nabla_W A|^2$", xlim=(0, 1))
     left.legend()
     right.legend(markerscale=3)

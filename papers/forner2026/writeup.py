@@ -30,7 +30,10 @@ def tabular(header: Sequence[str], rows: Sequence[Sequence[str]], columns: str) 
 
 def check_table(checks: list[Check]) -> str:
     """Checks as a table."""
-    rows = [(c.name, f"{c.predicted:.5g}", f"{c.measured:.5g}", f"{c.error:.1e}", f"{c.tolerance:.2g}", c.verdict) for c in checks]
+    rows = [
+        (c.name, f"{c.predicted:.5g}", f"{c.measured:.5g}", f"{c.error:.1e}", f"{c.tolerance:.2g}", c.verdict)
+        for c in checks
+    ]
     return tabular(("check", "predicted", "measured", "error", "tolerance", "verdict"), rows, "p{62mm}rrrrl")
 
 

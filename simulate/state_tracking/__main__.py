@@ -17,7 +17,9 @@ def main(argv: list[str] | None = None) -> int:
     parser = cli.parser("simulate.state_tracking", "Train one student per seed; finished seeds are not trained again.",
                         "json", "out", "set", "preset", "seeds", "alpha", "device", "quiet", model=False)  # fmt: skip
     parser.add_argument("--dtype", default="float32", choices=("float32", "float64"), help="precision of the student")
-    parser.add_argument("--workers", type=int, default=None, metavar="N", help="seeds trained at once (default: one per core)")
+    parser.add_argument(
+        "--workers", type=cli.count, default=None, metavar="N", help="seeds trained at once (default: one per core)"
+    )
     args = parser.parse_args(argv)
     args.model = MODELS["state_tracking"]
     p, seeds = cli.parameters(args), cli.seeds(args.seeds, "1")
@@ -25,7 +27,7 @@ def main(argv: list[str] | None = None) -> int:
     single = args.out if args.out is not None and args.out.suffix == ".nc" else None
     store = Path(args.out) if args.out is not None and single is None else runs.default_store()
     result = train(p, args.alpha, seeds, store=store, device=args.device, dtype=args.dtype,
-                   workers=cli.positive("--workers", args.workers), progress=not args.quiet)  # fmt: skip
+                   workers=args.workers, progress=not args.quiet)  # fmt: skip
     if single:
         runs.write(result, single)
     last = result.isel(alpha=-1)

@@ -14,8 +14,8 @@ from simulate.state_tracking.student import Student
 from simulate.state_tracking.task import Sequences
 from theory.numeric import dirichlet, function
 from theory.state_tracking import Parameters, attention
+from theory.state_tracking.symbols import W_K2, W_Q2, L, N, d_g, d_h
 from theory.state_tracking.symbols import A as A_
-from theory.state_tracking.symbols import L, N, W_K2, W_Q2, d_g, d_h
 
 MEANING = {
     "A": "mean attention on the right action (8)",

@@ -45,6 +45,12 @@ class Student(nn.Module):
         Whether a given embedding is trained.
     """
 
+    W_Q: nn.Parameter
+    W_K: nn.Parameter
+    M: nn.Parameter
+    embedding: Tensor
+    omega: Tensor
+
     def __init__(self, p: Parameters, weights: dict[str, np.ndarray], dtype: torch.dtype = torch.float32,
                  learn_embedding: bool = False) -> None:  # fmt: skip
         super().__init__()
@@ -118,6 +124,9 @@ class Student(nn.Module):
 class GLUStudent(Student):
     """The same student with its logic module as a gated MLP with fixed up and gate projections (Eqs. 19-22)."""
 
+    W_up: Tensor
+    W_gate: Tensor
+
     def __init__(self, *args, **options) -> None:
         super().__init__(*args, **options)
         d_g, N = self.p.d_g, self.p.N
@@ -157,7 +166,9 @@ def teacher_weights(p: Parameters, perms: np.ndarray, gap: float = 40.0) -> dict
     lags = np.arange(1, p.L)
     lead = (1 - np.cos(np.outer(lags, omega))).sum(1).min(initial=np.inf)
     if lead < 1e-9:
-        raise ParameterError(f"rope = {p.rope!r}, d_h = {p.d_h}: these frequencies cannot single out one of L = {p.L} actions")
+        raise ParameterError(
+            f"rope = {p.rope!r}, d_h = {p.d_h}: these frequencies cannot single out one of L = {p.L} actions"
+        )
     scale = np.sqrt(gap * np.sqrt(p.d_h) / lead) if p.L > 1 else 0.0
     key = np.tile([1.0, 0.0], p.d_h // 2) * scale
     query = rotate(torch.tensor(key), torch.tensor(-p.L * omega)).numpy()

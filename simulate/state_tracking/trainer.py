@@ -76,8 +76,9 @@ def train(p: Parameters, alpha: float | None = None, seeds: Iterable[int] = (0,)
     more = {} if given is None else {"given_permutations": given.tolist()}
     config = runs.configuration(MODEL, p, dtype=name, **more)
     paths = [runs.place(Path(store or runs.default_store()), config, seed) for seed in seeds]
-    done = {seed: runs.finished(path, config) for seed, path in zip(seeds, paths, strict=True)}
-    missing = [(seed, path) for seed, path in zip(seeds, paths, strict=True) if done[seed] is None]
+    stored = {seed: runs.finished(path, config) for seed, path in zip(seeds, paths, strict=True)}
+    done = {seed: run for seed, run in stored.items() if run is not None}
+    missing = [(seed, path) for seed, path in zip(seeds, paths, strict=True) if seed not in done]
     jobs = [functools.partial(_train_one, p, seed, where, name, given, path, config) for seed, path in missing]
     results = pool.run(jobs, [p.epochs] * len(jobs), workers if where.type == "cpu" else 1, progress) if jobs else []
     done |= {seed: result for (seed, _), result in zip(missing, results, strict=True)}
@@ -145,7 +146,9 @@ class Run:
         if size == self.p.n_train:
             return [self.full]
         # A generator of (seed, epoch), so that a resumed run shuffles as the uninterrupted one would.
-        order = np.random.default_rng([self.seed, task.STREAMS.index("batches"), self.epoch]).permutation(self.p.n_train)
+        order = np.random.default_rng([self.seed, task.STREAMS.index("batches"), self.epoch]).permutation(
+            self.p.n_train
+        )
         parts = np.split(order, range(size, self.p.n_train, size))
         data = self.train_data
         return [self.engine(self.student, task.Sequences(data.actions[i], data.states[i])) for i in parts]

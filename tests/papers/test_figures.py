@@ -37,7 +37,12 @@ def test_all_figures_and_the_write_up(tiny, tmp_path):
 
 
 def test_one_figure_from_the_command(tiny, tmp_path, capsys):
-    assert command.main(["forner2026", "--figure", "3", "--seeds", "2", "--out", str(tmp_path), "--quiet", "--device", "cpu"]) == 0
+    assert (
+        command.main(
+            ["forner2026", "--figure", "3", "--seeds", "2", "--out", str(tmp_path), "--quiet", "--device", "cpu"]
+        )
+        == 0
+    )
     assert capsys.readouterr().out.strip() == str(tmp_path / "figure_3.png")
 
 

@@ -193,21 +193,26 @@ def command(store: Path, p: Parameters, die: str = "no") -> list[str]:
     return [sys.executable, "-c", PROGRAM, die, "--quiet", "--workers=1", f"--out={store}", *sets]
 
 
-def wait_for(condition, seconds: float = 60) -> None:
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "nothing happened"
+def wait_for_checkpoint(process: subprocess.Popen, path: Path, after: int) -> None:
+    """Until there is a checkpoint newer than ``after``, or the process is over."""
+    end = time.monotonic() + 60
+    while process.poll() is None and stamp(path) == after:
+        assert time.monotonic() < end, "no checkpoint"
         time.sleep(0.01)
 
 
+def stamp(path: Path) -> int:
+    return path.stat().st_mtime_ns if path.exists() else 0
+
+
 def test_killed_runs_leave_nothing_that_is_trusted(tiny, tmp_path):
-    p, store, rng = tiny.replace(epochs=6000, eval_every=50), tmp_path / "killed", random.Random(0)
+    p, store, rng = tiny.replace(epochs=4000, eval_every=50), tmp_path / "killed", random.Random(0)
     file, killed = place(p, store), 0
     checkpoint = file.with_suffix(".checkpoint")
     for _ in range(2):  # SIGKILL at a random moment after a checkpoint of its own
-        stamp = checkpoint.stat().st_mtime_ns if checkpoint.exists() else None
+        before = stamp(checkpoint)
         process = subprocess.Popen(command(store, p), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        wait_for(lambda stamp=stamp: checkpoint.exists() and checkpoint.stat().st_mtime_ns != stamp)
+        wait_for_checkpoint(process, checkpoint, before)
         time.sleep(rng.uniform(0, 0.3))
         process.send_signal(signal.SIGKILL)
         killed += process.wait() == -signal.SIGKILL

@@ -144,7 +144,7 @@ def test_kernel_stays_symbolic_elsewhere():
 
 
 def test_kernel_to_any_number_of_digits():
-    """SymPy's own evaluation (evalf), which must not mistake the kernel for mpmath's function of that name."""
+    """SymPy's own evaluation, which must not mistake the kernel for mpmath's function of that name."""
     with mpmath.workdps(50):
         exact = kernel_by_sum(mpmath.mpf(3) / 5, 7)
         found = dirichlet(sp.Rational(3, 5), 7).evalf(40)

@@ -73,7 +73,8 @@ def test_delta_sum():
     """Free indices lie in range; two limits resolve one after the other."""
     delta = sp.KroneckerDelta
     assert delta_sum(delta(i, j) * v[j] + 1, (j, 1, size)) == v[i] + size
-    assert sp.expand(delta_sum((1 - delta(i, j)) * x, (i, 1, size), (j, 1, size)) - x * size * (size - 1)) == 0
+    pairs = delta_sum((1 - delta(i, j)) * x, (i, 1, size), (j, 1, size))
+    assert sp.expand(pairs - x * size * (size - 1)) == 0
 
 
 def test_delta_gradient():

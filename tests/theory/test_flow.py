@@ -61,6 +61,14 @@ def test_event_against_the_exact_time(level):
     assert logistic(found) == pytest.approx(level, abs=2e-11)
 
 
+@pytest.mark.parametrize("rate", [1e-9, 1e9])
+def test_event_times_are_relative(rate):
+    """A fast or slow clock does not cost digits."""
+    fast = given(r=rate, x_0=VALUES["x_0"])
+    found = LOGISTIC.solve(fast, at=[0.0], events={"hit": x - sp.Rational(1, 2)}, t=6 / rate).hit.item()
+    assert found * rate == pytest.approx(np.log(1 / VALUES["x_0"] - 1), rel=1e-10)  # as above
+
+
 def test_events_that_never_or_at_once_happen():
     """NaN where there is no crossing; 0 where the start is on it; parameters may appear."""
     late = x - sp.Rational(999, 1000)

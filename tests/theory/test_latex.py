@@ -72,8 +72,9 @@ def test_fragment_compiles(model, tmp_path):
     assert latex.main([model, "--fragment", "--out", str(tmp_path / "fragment.tex")]) == 0
     text = (tmp_path / "fragment.tex").read_text()
     assert text.startswith(r"\begin{aligned}") and text.endswith("\\end{aligned}\n")
-    log = compile_("\\documentclass{article}\\usepackage{amsmath,amssymb}\\begin{document}\n"
-                   "\\begin{equation}\n\\input{fragment}\n\\end{equation}\n\\end{document}\n", tmp_path)  # fmt: skip
+    head = "\\documentclass{article}\\usepackage{amsmath,amssymb}\\begin{document}\n"
+    body = "\\begin{equation}\n\\input{fragment}\n\\end{equation}\n\\end{document}\n"
+    log = compile_(head + body, tmp_path)
     assert "undefined" not in log.lower()
 
 

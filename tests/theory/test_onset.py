@@ -54,3 +54,11 @@ def test_onset_when_attention_starts_high():
     result = onset(TABLE_1.replace(A_0=0.5))
     assert result.numbers["alpha_half"] == 0 and result.notes
     assert result.curves["flow (15)"].A[-1] > 0.9
+
+
+def test_late_is_not_never():
+    """From D_0 = R_0 - S_0 = 0 attention always locks in the end: here after 287 time scales."""
+    p = Parameters(N=4, d_g=4, L=20, d_h=8)
+    half = onset(p).numbers["alpha_half"]
+    # By quadrature over D = R - S, and by integrating the flow to alpha = 10^5; the latter is good to 1e-9.
+    assert half == pytest.approx(9605.91553324265, rel=1e-9)

@@ -49,7 +49,16 @@ def test_report_exit_code_and_json(capsys):
     assert check.report("m", [good], as_json=True) == 0
     out = json.loads(capsys.readouterr().out)
     assert out["passed"] is True
-    assert set(out["checks"][0]) >= {"name", "equation", "predicted", "measured", "error", "tolerance", "reason", "passed"}
+    assert set(out["checks"][0]) >= {
+        "name",
+        "equation",
+        "predicted",
+        "measured",
+        "error",
+        "tolerance",
+        "reason",
+        "passed",
+    }
     assert check.report("m", [good, bad], as_json=False) == 1
     assert "1 pass, 0 known limits, 1 fail" in capsys.readouterr().out
 

@@ -50,7 +50,13 @@ def test_timescales_of_a_given_ensemble(store, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(model_timescales, "SEEDS", range(3))
     timescales.main(["--runs", str(store), "--quiet", "--plot", str(tmp_path / "t.png")])
     out = capsys.readouterr().out
-    for text in ("onset rate of the flow", "onset rate of students", "time of A = 1/2", "exponent of the time", "eta = 0.5"):
+    for text in (
+        "onset rate of the flow",
+        "onset rate of students",
+        "time of A = 1/2",
+        "exponent of the time",
+        "eta = 0.5",
+    ):
         assert text in out
     assert (tmp_path / "t.png").stat().st_size > 10_000
 

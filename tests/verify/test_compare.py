@@ -57,7 +57,9 @@ def test_one_seed_has_no_standard_error_and_does_not_pass_as_agreement():
     assert not np.isnan([c.predicted for c in found.checks]).any()
 
 
-@pytest.mark.parametrize("name", ["A", "R", "S", "loss", "logit_correct", "logit_other", "accuracy", "rollout_accuracy"])
+@pytest.mark.parametrize(
+    "name", ["A", "R", "S", "loss", "logit_correct", "logit_other", "accuracy", "rollout_accuracy"]
+)
 def test_theory_and_students_use_the_same_names(name):
     from simulate.state_tracking.measure import MEANING
 

@@ -41,5 +41,7 @@ def test_onset_fit_recovers_the_flow_coefficient():
     curve = flow().solve(p, at=alpha, alpha=0.3)
     exact = equations()["onset_coefficient"].evaluate(p.values())
     assert onset_fit(alpha, curve.A.values, 0.3, degree=5)[1] == pytest.approx(exact, rel=1e-5)
-    assert onset_fit(alpha, 1.05 * curve.A.values, 0.3, degree=5)[1] == pytest.approx(exact, rel=1e-5)  # scale drops out
+    assert onset_fit(alpha, 1.05 * curve.A.values, 0.3, degree=5)[1] == pytest.approx(
+        exact, rel=1e-5
+    )  # scale drops out
     assert onset_fit(alpha, curve.A.values**1.05, 0.3, degree=5)[1] == pytest.approx(1.05 * exact, rel=1e-5)

@@ -29,5 +29,7 @@ def test_all_checks_pass_on_the_derived_equations():
 def test_every_derivative_of_the_model_is_covered():
     """What descends, is a derivative or a rate must be held against autograd."""
     covered = {name for names in gradients.COVERS.values() for name in names}
-    derivatives = {name for name in equations() if name.startswith(("d", "update", "delta", "softmax")) and name != "d_g"}
+    derivatives = {
+        name for name in equations() if name.startswith(("d", "update", "delta", "softmax")) and name != "d_g"
+    }
     assert derivatives <= covered

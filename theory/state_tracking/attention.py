@@ -12,13 +12,12 @@ from theory.equation import Equation
 from theory.latex import array, symbol
 from theory.numeric import dirichlet
 from theory.state_tracking.symbols import (
+    W_K2,
+    W_Q2,
     A,
     L,
     N,
-    W_K2,
-    W_Q2,
     c_A,
-    c_omega as c_omega_symbol,
     d_g,
     d_h,
     i,
@@ -28,6 +27,9 @@ from theory.state_tracking.symbols import (
     omega,
     ref,
     sigma2,
+)
+from theory.state_tracking.symbols import (
+    c_omega as c_omega_symbol,
 )
 
 CLOSURE = "closure c(A) = L c_omega A (1 - A), matched at A = 1/L"
@@ -145,5 +147,8 @@ def c_omega(parameters: Any) -> float:
     p = parameters
     if p.L == 1:
         return 0.0
-    return float(equations()["c_omega"].evaluate({
-        "N": p.N, "L": p.L, "d_g": p.d_g, "d_h": p.d_h, "sigma2": p.initial_variance, "omega": p.frequencies}))
+    return float(
+        equations()["c_omega"].evaluate(
+            {"N": p.N, "L": p.L, "d_g": p.d_g, "d_h": p.d_h, "sigma2": p.initial_variance, "omega": p.frequencies}
+        )
+    )

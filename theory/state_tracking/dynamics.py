@@ -13,14 +13,14 @@ from theory.latex import symbol
 from theory.state_tracking import attention, logits, loss, micro, overlaps
 from theory.state_tracking.loss import MEAN_FIELD
 from theory.state_tracking.symbols import (
-    A,
     A_0,
-    N,
-    L,
-    R,
     R_0,
-    S,
     S_0,
+    A,
+    L,
+    N,
+    R,
+    S,
     a,
     alpha,
     b,
@@ -143,5 +143,3 @@ def thermodynamic_limit() -> Flow:
         status="leading order",
         assumptions=(*full.assumptions, "sizes to infinity at fixed ratios, e^m << N"),
     )
-
-

@@ -8,7 +8,7 @@ import sympy as sp
 
 from theory.equation import Equation
 from theory.state_tracking.dynamics import flow
-from theory.state_tracking.symbols import A, A_0, R, S, alpha, ref, zeta
+from theory.state_tracking.symbols import A_0, A, R, S, alpha, ref, zeta
 
 ASSUMED = ("loss linear in the logits", "A = A_0", "R(0) = S(0) = zeta = 0")
 

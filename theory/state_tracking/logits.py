@@ -22,7 +22,6 @@ from theory.state_tracking.symbols import (
     d_g,
     p,
     q,
-
     ref,
     z_k,
     z_kbar,

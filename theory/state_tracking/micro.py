@@ -71,4 +71,3 @@ def equations() -> dict[str, Equation]:
         Equation("update_M", UPDATE, step, ref("Eqs. (42), (50)-(52)"), "exact", (MEAN_FIELD,)),
     ]
     return {e.name: e for e in found}
-

@@ -16,7 +16,7 @@ from theory.onset import Onset
 from theory.state_tracking.dynamics import flow
 from theory.state_tracking.early_time import equations as early_equations
 from theory.state_tracking.parameters import Parameters
-from theory.state_tracking.symbols import A, A_0, L, N, R, R_0, S, S_0, alpha, c_omega, d_g, eta, g, ref, zeta
+from theory.state_tracking.symbols import A_0, R_0, S_0, A, L, N, R, S, alpha, c_omega, d_g, eta, g, ref, zeta
 
 T_alpha = symbol("T_alpha", r"T_{\alpha}", positive=True)
 gain = symbol("onset_coefficient", r"[\alpha^{2}]\ln(A/A_{0})")
@@ -124,5 +124,7 @@ def draw(result: Onset, axes: Any) -> None:
         left.axvline(half, color="0.6", lw=0.8)
         left.annotate(rf"$\alpha_{{1/2}} = {half:.3f}$", (half, 0.03), xytext=(4, 0), textcoords="offset points")
     for axis in axes:
-        axis.set(xlabel=r"training time $\alpha$ = epochs / $(d_g N)$", xlim=(0, float(result.curves["flow (15)"].alpha[-1])))
+        axis.set(
+            xlabel=r"training time $\alpha$ = epochs / $(d_g N)$", xlim=(0, float(result.curves["flow (15)"].alpha[-1]))
+        )
         axis.legend(loc="upper left")

@@ -108,7 +108,9 @@ def equations() -> dict[str, Equation]:
     integrand = density * below((x - mu_kbar) / sigma_kbar) ** (N - 1)
     standard = sp.simplify(integrand.subs(x, mu_k + sigma_k * u) * sigma_k)
     ratio = sigma_k / sigma_kbar * u + (mu_k - mu_kbar) / sigma_kbar
-    standard = written_as(normal * below(ratio) ** (N - 1), standard.subs(below(standard_argument(standard, below)), below(ratio)))
+    standard = written_as(
+        normal * below(ratio) ** (N - 1), standard.subs(below(standard_argument(standard, below)), below(ratio))
+    )
     # Var_M of sum_j pi_j M_{g_j}: equal actions share an entry, different ones agree with probability 1/d_g.
     agree = delta_sum(sp.KroneckerDelta(j, c), (c, 1, d_g)) / d_g
     spread = sp.expand(participation + (1 - participation) * agree) * sigma2
@@ -208,7 +210,9 @@ def initial_variance(p: Parameters) -> float:
     return float(equations()["logit_variance_initial"].evaluate(p.values()))
 
 
-def with_accuracy(curve: xr.Dataset, p: Parameters, variance_correct: Any = None, variance_other: Any = None) -> xr.Dataset:
+def with_accuracy(
+    curve: xr.Dataset, p: Parameters, variance_correct: Any = None, variance_other: Any = None
+) -> xr.Dataset:
     """Add ``accuracy`` (17) and ``rollout_accuracy`` (18) to a trajectory with logit means.
 
     Parameters
@@ -221,9 +225,9 @@ def with_accuracy(curve: xr.Dataset, p: Parameters, variance_correct: Any = None
         Logit variances along the curve; the constant initial ones by default, as in Fig. 3.
     """
     constant = initial_variance(p)
-    spread = [np.sqrt(constant if v is None else v) for v in (variance_correct, variance_other)]
+    s_k, s_o = (np.sqrt(constant if v is None else v) for v in (variance_correct, variance_other))
     gap = curve.logit_correct - curve.logit_other
-    found = gaussian_accuracy(gap, *spread, p.N)
+    found = gaussian_accuracy(gap, s_k, s_o, p.N)
     final = equations()["rollout_mean"].evaluate({"accuracy": found, "N": p.N, "L": p.L})
     return curve.assign(accuracy=(gap.dims, found), rollout_accuracy=(gap.dims, final))
 

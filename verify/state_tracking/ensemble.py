@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import json
+from typing import Any
 
 import xarray as xr
 
@@ -28,7 +27,9 @@ def get(args: Any) -> tuple[Parameters, xr.Dataset]:
     if args.runs is None:
         p = cli.parameters(args, Parameters.demo())
         alpha = cli.positive("--alpha", args.alpha) or (ALPHA if not args.set and not args.preset else None)
-        return p.run_to(alpha), train(p, alpha, cli.seeds(args.seeds, SEEDS), device=args.device, progress=not args.quiet)
+        return p.run_to(alpha), train(
+            p, alpha, cli.seeds(args.seeds, SEEDS), device=args.device, progress=not args.quiet
+        )
     given = [f"--{name}" for name in ("set", "preset", "seeds", "alpha", "device") if getattr(args, name)]
     if given:
         raise ParameterError(f"{given[0]}: not together with --runs, whose file says with what it was trained")

@@ -117,7 +117,7 @@ def loss_derivatives(eq: Table) -> list[Check]:
     x = Inputs()
     values = x.values()
     z = [torch.tensor(values[k], dtype=torch.float64, requires_grad=True) for k in ("z_k", "z_kbar")]
-    loss = cross_entropy(*z, x.p.N)
+    loss = cross_entropy(z[0], z[1], x.p.N)
     pairs = [("mean-field loss", "loss", float(loss.detach())), ("margin", "margin", values["z_k"] - values["z_kbar"]),
              ("mass on wrong states", "g", values["g"]), ("dl/dz_k", "dloss_dz_k", grad(loss, z[0])),
              ("dl/dz_kbar", "dloss_dz_kbar", grad(loss, z[1])),
@@ -179,7 +179,7 @@ def seed_means(eq: Table) -> list[Check]:
     M = torch.zeros(DRAWS, p.d_g, p.N, p.N, dtype=torch.float64, requires_grad=True)
     o = x.student.retrieve(x.attention()[None], x.actions).detach()
     current = x.states[None, :, 0].expand(DRAWS, -1)
-    correct, total = 0.0, 0.0
+    correct = total = torch.zeros(DRAWS, dtype=torch.float64)
     for t in range(p.L):
         following = perms[torch.arange(DRAWS)[:, None], x.actions[:, t], current]
         state = torch.nn.functional.one_hot(current, p.N).double()
@@ -354,7 +354,9 @@ def flow_at_paper_overlap(eq: Table) -> list[Check]:
         for short, meaning in spelled.items():
             rhs = rhs.subs(short, meaning)
         flow_value = Equation(name, rhs, rhs, "").evaluate(values)
-        out.append(identity(f"flow (15) of {name} from its pieces", f"d{name}_dalpha", flow_value, piece, EXACT, EXACT_WHY))
+        out.append(
+            identity(f"flow (15) of {name} from its pieces", f"d{name}_dalpha", flow_value, piece, EXACT, EXACT_WHY)
+        )
     return out
 
 
@@ -367,7 +369,7 @@ def engine(eq: Table) -> list[Check]:
     losses, grads = [], []
     for kind in (Grouped, Plain):
         losses.append(float(kind(student, data).gradients(student)))
-        grads.append({name: w.grad.clone().numpy() for name, w in student.named_parameters()})
+        grads.append({name: w.grad.numpy().copy() for name, w in student.named_parameters() if w.grad is not None})
     out = [identity("training loss", "engine", losses[0], losses[1], EXACT, EXACT_WHY)]
     return out + [identity(f"training gradient of {name}", "engine", grads[0][name], grads[1][name], EXACT, EXACT_WHY)
                   for name in grads[0]]  # fmt: skip
@@ -393,5 +395,3 @@ def checks(table: Table | None = None) -> list[Check]:
     eq = table or equations()
     with one_thread():
         return [c for group in COVERS for c in group(eq)]
-
-

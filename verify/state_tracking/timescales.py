@@ -59,7 +59,9 @@ def emergence(p: Parameters, runs: xr.Dataset) -> tuple[list[Check], list[str]]:
         if np.isnan(predicted):
             notes.append(f"  theory: not before {times.end:.4g}")
         elif times.seen.size > 1:
-            checks.append(sampled(name, "flow (15)" if variable == "A" else "rollout_mean", predicted, times.seen, limit))
+            checks.append(
+                sampled(name, "flow (15)" if variable == "A" else "rollout_mean", predicted, times.seen, limit)
+            )
             rms = np.sqrt(np.mean((predicted / times.seen - 1) ** 2))
             notes.append(f"  theory {predicted:.4f}: rms relative error over single seeds {rms:.1%}")
     half = [float(st.flow().solve(p.replace(eta=e), at=[0.0], events=onset.HALF, alpha=40 * scale * p.eta / e).alpha_half) * e
@@ -107,7 +109,9 @@ def draw(sweeps: dict[str, Any]) -> Any:
             axis.plot(np.full(len(times), value), times, ".", color="C0", alpha=0.35, ms=4)
         axis.plot(grid, [np.nanmean(t) for t in students], "o-", color="C0", ms=4, label="students, mean")
         label = {"eta": r"learning rate $\eta$", "N": "$N = d_g$", "L": "$L$", "d_h": "$d_h$"}[name]
-        axis.set(xlabel=label, ylabel=r"time of $A = 1/2$, in $\alpha$", xticks=grid, xticklabels=[f"{g:g}" for g in grid])
+        axis.set(
+            xlabel=label, ylabel=r"time of $A = 1/2$, in $\alpha$", xticks=grid, xticklabels=[f"{g:g}" for g in grid]
+        )
         axis.minorticks_off()
     every = np.concatenate([np.ravel(v) for _, theory, students in sweeps.values() for v in (theory, *students)])
     ticks = np.array([1, 2, 3, 5, 7, 10, 15, 20, 30])
@@ -116,5 +120,3 @@ def draw(sweeps: dict[str, Any]) -> Any:
         axis.set_ylim(0.9 * np.nanmin(every), 1.1 * np.nanmax(every))
     axes[0].legend()
     return figure
-
-

@@ -100,7 +100,9 @@ def draw(p: Parameters, runs: xr.Dataset) -> Any:
         for k, name in enumerate(names):
             kind = {"accuracy": "next token", "rollout_accuracy": "rollout"}.get(name)
             plotting.band(axis, runs[name], f"C{k}", kind or "students: mean, s.d.")
-            axis.plot(curve.alpha, curve[name], color="k" if not kind else f"C{k}", ls="--", label=None if kind else "theory")
+            axis.plot(
+                curve.alpha, curve[name], color="k" if not kind else f"C{k}", ls="--", label=None if kind else "theory"
+            )
         axis.set(xlabel=r"$\alpha$", ylabel=label)
         if names[0] in ("A", "accuracy"):
             axis.set_ylim(0, 1.05)

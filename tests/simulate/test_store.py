@@ -1,0 +1,201 @@
+"""The store of runs: what identifies a run, what is refused, and that a full disk leaves nothing half-written."""
+
+import contextlib
+import errno
+import json
+import os
+import resource
+import stat
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+import torch
+import xarray as xr
+
+from simulate import runs
+from simulate.state_tracking import Parameters, train
+from theory.parameters import ParameterError
+
+ALONE = dict(progress=False, workers=1)
+
+
+def dataset(seed: int = 0, **attrs: str) -> xr.Dataset:
+    """Something to store that does not compress."""
+    values = np.random.default_rng(seed).random((3, 4000))
+    return xr.Dataset({"A": (("alpha", "x"), values)}, coords={"alpha": [0.0, 0.5, 1.0]},
+                      attrs={"kind": runs.KIND, **attrs})  # fmt: skip
+
+
+@contextlib.contextmanager
+def full_disk(free: int = 4096) -> Iterator[None]:
+    """The kernel refuses files above ``free`` bytes: writes end half-way, as on a full disk."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (free, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def test_configuration_does_not_depend_on_the_order_of_fields():
+    one = runs.configuration("m", Parameters(N=6, L=4), dtype="float32", extra=1)
+    other = runs.configuration("m", Parameters(L=4, N=6), extra=1, dtype="float32")
+    assert one == other
+
+
+def test_configuration_ignores_what_only_theory_uses(tiny):
+    plain = runs.configuration("m", tiny)
+    assert plain == runs.configuration("m", tiny.replace(zeta=0.3, A_0=0.2, R_0=0.1, S_0=0.1))
+
+
+def test_equal_numbers_are_equal_configurations(tiny):
+    assert runs.configuration("m", tiny.replace(eta=1)) == runs.configuration("m", tiny.replace(eta=1.0))
+    assert runs.configuration("m", tiny.replace(N=np.int64(7))) == runs.configuration("m", tiny.replace(N=7))
+    assert runs.configuration("m", tiny.parse(["n_train=1e2"])) == runs.configuration("m", tiny.replace(n_train=100))
+
+
+@pytest.mark.parametrize("change", [dict(N=7), dict(eta=0.25), dict(n_test=33), dict(eval_every=10), dict(epochs=41),
+                                    dict(optimizer="adam"), dict(batch_size=8), dict(permutations="distinct")], ids=str)  # fmt: skip
+def test_every_training_setting_makes_another_run(tiny, tmp_path, change):
+    before, after = (runs.configuration("m", p) for p in (tiny, tiny.replace(**change)))
+    assert runs.place(tmp_path, before, 0) != runs.place(tmp_path, after, 0)
+
+
+def test_model_precision_and_seed_make_another_run(tiny, tmp_path):
+    places = {runs.place(tmp_path, runs.configuration(model, tiny, dtype=dtype), seed)
+              for model in ("m", "n") for dtype in ("float32", "float64") for seed in (0, 1)}  # fmt: skip
+    assert len(places) == 8
+
+
+def test_configuration_is_readable(tiny):
+    found = json.loads(runs.configuration("m", tiny, dtype="float32"))
+    assert found["N"] == 6
+    assert found["model"] == "m"
+    assert found["dtype"] == "float32"
+
+
+def test_default_store_is_where_the_user_says(monkeypatch, tmp_path):
+    monkeypatch.setenv("SOLVABLE_TRANSFORMERS_RUNS", str(tmp_path))
+    assert runs.default_store() == tmp_path
+    monkeypatch.delenv("SOLVABLE_TRANSFORMERS_RUNS")
+    assert runs.default_store().as_posix() == "output/runs"
+
+
+def test_what_is_written_is_read(tmp_path):
+    path = tmp_path / "deep" / "down" / "a.nc"
+    runs.write(dataset(), path)
+    assert runs.read(path).identical(dataset())
+
+
+def test_a_run_survives_the_disk(tiny, tmp_path):
+    result = train(tiny, seeds=[0, 1], store=tmp_path, **ALONE)
+    assert train(tiny, seeds=[0, 1], store=tmp_path, **ALONE).identical(result)
+    assert runs.open_store(tmp_path).identical(result)
+
+
+def test_a_written_file_has_ordinary_permissions(tmp_path):
+    before = os.umask(0o022)
+    try:
+        runs.write(dataset(), tmp_path / "a.nc")
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE((tmp_path / "a.nc").stat().st_mode) == 0o644
+
+
+def foreign(path):
+    xr.Dataset({"A": ("x", [1.0])}).to_netcdf(path, engine="h5netcdf")
+
+
+def half(path):
+    runs.write(dataset(), path)
+    os.truncate(path, path.stat().st_size // 2)
+
+
+@pytest.mark.parametrize("make_file", [lambda path: None, lambda path: path.write_bytes(b""), lambda path: path.write_text("text"),
+                                       lambda path: path.mkdir(), foreign, half],
+                         ids=["missing", "empty", "text", "folder", "foreign", "half"])  # fmt: skip
+def test_what_is_not_a_run_is_refused(tmp_path, make_file):
+    path = tmp_path / "a.nc"
+    make_file(path)
+    with pytest.raises(ParameterError, match=r"a\.nc") as caught:
+        runs.read(path)
+    assert "\n" not in str(caught.value)
+
+
+def failing_fsync(monkeypatch):
+    def fsync(handle):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    return contextlib.nullcontext()
+
+
+@pytest.mark.parametrize("fill", [failing_fsync, lambda monkeypatch: full_disk()], ids=["fsync", "write"])
+@pytest.mark.parametrize("before", [None, 7], ids=["new", "replace"])
+def test_a_full_disk_leaves_what_was_there(tmp_path, monkeypatch, fill, before):
+    path = tmp_path / "a.nc"
+    if before is not None:
+        runs.write(dataset(before), path)
+    with monkeypatch.context() as patch, fill(patch), pytest.raises(OSError, match=r"No space|too large"):
+        runs.write(dataset(), path)
+    if before is None:
+        assert list(tmp_path.iterdir()) == []
+    else:
+        assert list(tmp_path.iterdir()) == [path]
+        assert runs.read(path).identical(dataset(before))
+
+
+@pytest.mark.parametrize("fill", [failing_fsync, lambda monkeypatch: full_disk()], ids=["fsync", "write"])
+def test_a_full_disk_leaves_the_last_checkpoint(tmp_path, monkeypatch, fill):
+    """An OSError, so that the command line can say it in one line."""
+    path = tmp_path / "seed-00000.nc"
+    runs.save_checkpoint(path, {"epoch": 1})
+    with monkeypatch.context() as patch, fill(patch), pytest.raises(OSError, match=r"No space|too large"):
+        runs.save_checkpoint(path, {"epoch": 2, "student": {"M": torch.zeros(5000)}})
+    assert len(list(tmp_path.iterdir())) == 1
+    assert runs.load_checkpoint(path) == {"epoch": 1}
+
+
+def test_a_run_that_cannot_be_stored_fails_and_can_be_repeated(tiny, tmp_path):
+    with full_disk(), pytest.raises(OSError, match="too large"):
+        train(tiny, store=tmp_path, **ALONE)
+    assert not list(tmp_path.rglob("*.nc"))
+    assert train(tiny, store=tmp_path, **ALONE).identical(runs.open_store(tmp_path))
+
+
+def test_checkpoints_come_back(tmp_path):
+    path = tmp_path / "seed-00000.nc"
+    assert runs.load_checkpoint(path) is None
+    runs.save_checkpoint(path, {"epoch": 3, "student": {"M": torch.arange(4.0)}})
+    found = runs.load_checkpoint(path)
+    assert found["epoch"] == 3
+    assert torch.equal(found["student"]["M"], torch.arange(4.0))
+    runs.drop_checkpoint(path)
+    runs.drop_checkpoint(path)  # nothing there is no mistake
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_store_needs_runs(tmp_path):
+    for store in (tmp_path, tmp_path / "nowhere"):
+        with pytest.raises(ParameterError, match="no finished runs"):
+            runs.open_store(store)
+
+
+def test_a_store_of_several_configurations_is_ambiguous(tiny, tmp_path):
+    short = tiny.replace(epochs=1)
+    result = train(short, seeds=[2, 0], store=tmp_path, **ALONE)
+    train(short.replace(eta=0.1), store=tmp_path, **ALONE)
+    with pytest.raises(ParameterError, match="several configurations") as caught:
+        runs.open_store(tmp_path)
+    assert "\n" not in str(caught.value)
+    folder = runs.place(tmp_path, result.attrs["configuration"], 0).parent
+    assert runs.open_store(folder).identical(result.sel(seed=[0, 2]))
+
+
+def test_a_damaged_run_in_a_store_is_named(tiny, tmp_path):
+    result = train(tiny.replace(epochs=1), seeds=[0, 1], store=tmp_path, **ALONE)
+    damaged = runs.place(tmp_path, result.attrs["configuration"], 1)
+    os.truncate(damaged, 1000)
+    with pytest.raises(ParameterError, match=damaged.name):
+        runs.open_store(tmp_path)

@@ -1,0 +1,243 @@
+"""The commands of the theory wing: what they print and write, and one clear line for wrong input."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+
+import matplotlib
+import numpy as np
+import pytest
+
+from theory import __main__ as listing
+from theory import cli, onset, registry
+from theory.parameters import ParameterError
+
+matplotlib.use("Agg")
+ROOT = Path(__file__).parents[2]
+PNG = b"\x89PNG\r\n\x1a\n"
+
+
+@pytest.fixture
+def call(capsys, tmp_path, monkeypatch):
+    """Run a command's main as the shell would, in an empty working directory: (exit code, stdout, stderr).
+
+    Warnings would appear on stderr, so they are errors here.
+    """
+    monkeypatch.chdir(tmp_path)
+    before = signal.getsignal(signal.SIGPIPE)
+
+    def command(main, *arguments):
+        with pytest.raises(SystemExit) as caught, warnings.catch_warnings():
+            warnings.simplefilter("error")
+            cli.run(lambda: main(list(arguments)))
+        out = capsys.readouterr()
+        return caught.value.code, out.out, out.err
+
+    yield command
+    signal.signal(signal.SIGPIPE, before)
+
+
+def shell(*arguments):
+    """A real subprocess."""
+    command = [sys.executable, "-m", *arguments]
+    return subprocess.run(command, cwd=ROOT, text=True, timeout=120, capture_output=True)
+
+
+def test_onset_table(call):
+    """Quantity, value, meaning; nothing on stderr."""
+    code, out, err = call(onset.main)
+    assert (code, err) == (0, "")
+    values = dict(re.findall(r"^(\w+)  +(\S+)", out, re.MULTILINE))
+    assert float(values["c_omega"]) == pytest.approx(2.28348746823, rel=1e-9)  # printed to ten digits
+    assert float(values["alpha_half"]) == pytest.approx(2.452067489993, rel=1e-9)
+    assert float(values["T_alpha"]) == pytest.approx(np.sqrt(2 / 2.28348746823) / 0.5, rel=1e-9)
+
+
+def test_onset_json(call):
+    """One object with the numbers at the top level and the parameters they belong to."""
+    code, out, err = call(onset.main, "state_tracking", "--json", "--preset", "table_2", "--set", "eta=0.25")
+    found = json.loads(out)
+    assert (code, err, found["model"]) == (0, "", "state_tracking")
+    assert found["c_omega"] == pytest.approx(0.98982727567, rel=1e-10)  # digits on record
+    assert found["T_alpha"] == pytest.approx(np.sqrt(2 / found["c_omega"]) / 0.25, rel=1e-14)  # rounding
+    assert 0 < found["alpha_half"] < 100 and found["notes"] == []
+    kind = registry.find("state_tracking").wing("theory").Parameters
+    assert kind(**found["parameters"]) == kind.table_2().replace(eta=0.25)
+
+
+@pytest.mark.parametrize("settings", [["S_0=1"], ["d_g=1"], ["d_h=2"], ["zeta=-1e6"], ["R_0=1e4"]], ids=str)
+def test_never_emerges(call, settings):
+    """JSON null, words in the table, and one line on stderr that says so."""
+    assigned = [a for s in settings for a in ("--set", s)]
+    code, out, err = call(onset.main, "--json", *assigned)
+    assert code == 0 and json.loads(out)["alpha_half"] is None
+    assert err.startswith("note: ") and err.count("\n") == 1
+    code, out, err = call(onset.main, *assigned)
+    assert code == 0 and re.search(r"^alpha_half +never emerges", out, re.MULTILINE)
+    assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize("end", ["0.5", "100", "1e6"])
+def test_run_length(call, end):
+    """--alpha sets the length of the curves, however long; the numbers do not depend on it."""
+    code, out, err = call(onset.main, "--alpha", end, "--plot", "figure.png")
+    assert (code, err) == (0, "")
+    assert re.search(r"^alpha_half +2\.45206749 ", out, re.MULTILINE)
+
+
+def test_json_with_a_plot(call, tmp_path):
+    """Whatever else is asked for, --json leaves one JSON object on stdout."""
+    code, out, _ = call(onset.main, "--json", "--plot", "figure.png")
+    assert code == 0 and (tmp_path / "figure.png").exists()
+    assert json.loads(out)["model"] == "state_tracking"
+
+
+def test_plot_into_a_file(call, tmp_path):
+    """A PNG, its path on stdout after the table, nothing else left behind."""
+    code, out, err = call(onset.main, "--plot", "deep/er/figure.png", "--set", "N=8", "--set", "d_g=8")
+    assert (code, err) == (0, "") and out.splitlines()[-1] == "deep/er/figure.png"
+    target = tmp_path / "deep" / "er" / "figure.png"
+    assert target.read_bytes()[:8] == PNG and target.stat().st_size > 10_000
+    assert [f for f in tmp_path.rglob("*") if f.is_file()] == [target]
+
+
+@pytest.mark.parametrize("settings", [[], ["d_g=1"], ["A_0=0.6"]], ids=str)
+def test_plot_without_a_display(call, tmp_path, settings):
+    """Without a file name and a display, a file of a fixed name in the working directory."""
+    code, out, _ = call(onset.main, "state_tracking", "--plot", *(a for s in settings for a in ("--set", s)))
+    assert code == 0 and out.splitlines()[-1] == "onset_state_tracking.png"
+    assert (tmp_path / "onset_state_tracking.png").read_bytes()[:8] == PNG
+
+
+WRONG = {
+    "a model after --plot": (["--plot", "state_tracking"], "--plot state_tracking: is a model, not a file"),
+    "an unknown picture format": (["--plot", "figure.xyz"], "--plot figure.xyz: must end in one of"),
+    "an unknown model": (["state_trackin"], "no model named 'state_trackin'"),
+    "an unknown preset": (["--preset", "tabel_2"], "--preset tabel_2: must be one of table_1, table_2, demo; did"),
+    "an unknown parameter": (["--set", "etta=1"], "etta: unknown parameter; did you mean 'eta'"),
+    "a value out of range": (["--set", "N=1"], "N = 1: must be >= 2"),
+    "a value of the wrong kind": (["--set", "N=many"], "N = 'many': must be a whole number"),
+    "a very long number": (["--set", "N=" + "9" * 400], "N = 999"),
+    "no value": (["--set", "N"], "--set N: must be NAME=VALUE"),
+    "a missing argument": (["--set"], "--set: expected one argument"),
+    "too many actions": (["--set", "permutations=distinct", "--set", "N=3"], "d_g = 32: must be <= N! = 6"),
+    "a run of no length": (["--alpha", "0"], "--alpha 0: must be positive and finite"),
+    "a run of no number": (["--alpha", "nan"], "--alpha nan: must be positive and finite"),
+    "a run of no sense": (["--alpha", "long"], "invalid float value: 'long'"),
+    "an unknown flag": (["--jsno"], "unrecognized arguments: --jsno"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("arguments", WRONG.values(), ids=WRONG)
+def test_wrong_input(call, tmp_path, arguments):
+    """Exit code 2, exactly one line on stderr, no file and no half answer."""
+    given, message = arguments
+    code, out, err = call(onset.main, *given)
+    assert code == 2 and out == ""
+    assert err.startswith("error: ") and message in err and err.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_unwritable_target(call, tmp_path):
+    """A folder in the place of the file: one line, nothing left in it."""
+    (tmp_path / "figure.png").mkdir()
+    code, _, err = call(onset.main, "--plot", "figure.png")
+    assert code == 2 and err.startswith("error: ") and err.count("\n") == 1
+    assert [f for f in tmp_path.rglob("*") if f.is_file()] == []
+
+
+def test_listing(call):
+    """All models with all equations, with and without LaTeX."""
+    code, out, err = call(listing.main)
+    assert (code, err) == (0, "")
+    for model in registry.MODELS.values():
+        assert f"{model.name}: {model.title}" in out
+        for e in model.wing("theory").equations().values():
+            assert re.search(rf"^{e.name} +{e.status} +{re.escape(e.reference)}", out, re.MULTILINE)
+    assert max(len(line.rstrip()) - len(line) for line in out.splitlines()) == 0  # no trailing blanks
+    code, out, _ = call(listing.main, "state_tracking", "--latex")
+    assert code == 0 and r"dR_dalpha:  \frac{d}{d \alpha} R = " in out
+
+
+def test_listing_as_json(call):
+    """What the table shows, and the LaTeX."""
+    code, out, err = call(listing.main, "--json")
+    found = json.loads(out)
+    assert (code, err) == (0, "") and set(found) == set(registry.MODELS)
+    for name, model in found.items():
+        equations = registry.find(name).wing("theory").equations()
+        assert [e["name"] for e in model["equations"]] == list(equations)
+        assert all(e["latex"] == equations[e["name"]].latex() for e in model["equations"])
+    assert call(listing.main, "nosuch")[0] == 2
+
+
+def test_real_processes():
+    """The commands as typed, with clean stderr; wrong input ends in exit code 2 and one line."""
+    done = shell("theory.onset", "--json", "--set", "R_0=1e4")
+    assert done.returncode == 0 and json.loads(done.stdout)["alpha_half"] is None
+    assert done.stderr.startswith("note: ") and done.stderr.count("\n") == 1
+    done = shell("theory.onset", "--set", "L=0")
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", "error: L = 0: must be >= 1\n")
+
+
+def test_reader_that_stops_early():
+    """A closed pipe ends the command quietly."""
+    line = f"{sys.executable} -m theory --latex | head -n 1"
+    done = subprocess.run(["bash", "-c", line], cwd=ROOT, capture_output=True, text=True, timeout=120)
+    assert done.stdout.startswith("state_tracking: ") and done.stderr == ""
+
+
+SEEDS = {"3": [0, 1, 2], "1": [0], "2:5": [2, 3, 4], "3,5": [3, 5], "7,": [7], "0,2,1": [0, 2, 1], None: [0, 1]}
+NO_SEEDS = ["0", "-3", "5:5", "5:2", "-1:3", "1,1", "1,-2", "1:2:3", "1.5", "a", ",", "", ":", "3:"]
+
+
+@pytest.mark.parametrize(("text", "expected"), SEEDS.items())
+def test_seeds(text, expected):
+    """A number, a half-open range or a list; the default where nothing is given."""
+    assert cli.seeds(text, "2") == expected
+
+
+@pytest.mark.parametrize("text", NO_SEEDS)
+def test_wrong_seeds(text):
+    """One line with what was given and what is allowed."""
+    with pytest.raises(ParameterError) as caught:
+        cli.seeds(text, "8")
+    assert str(caught.value) == f"--seeds {text}: must be 8 (0..7), 0:20 (half-open) or 3,5, without repeats"
+
+
+def test_json_for_machines():
+    """NumPy becomes plain, what is not finite becomes null, at every depth."""
+    value = {"a": np.float64(1.5), 2: (np.arange(2), [np.nan, np.inf]),
+             "c": {"d": np.int64(3), "e": None, "f": "x"}}  # fmt: skip
+    assert json.loads(cli.to_json(value)) == {
+        "a": 1.5, "2": [[0, 1], [None, None]], "c": {"d": 3, "e": None, "f": "x"}}  # fmt: skip
+
+
+def test_table():
+    """Columns as wide as their widest cell, no trailing blanks."""
+    assert cli.table(("a", "long name"), [("1", "2"), ("three", "")]) == (
+        "a      long name\n-----  ---------\n1      2\nthree")
+
+
+@pytest.mark.parametrize("value", [0.0, -1.0, np.nan, np.inf])
+def test_positive(value):
+    """Positive and finite, or not given."""
+    assert cli.positive("--x", None) is None and cli.positive("--x", 2.0) == 2.0
+    with pytest.raises(ParameterError, match=r"^--x \S+: must be positive and finite$"):
+        cli.positive("--x", value)
+
+
+def test_choose():
+    """The entry, or the nearest name; without one near, only the list."""
+    table = {"alpha": 1, "beta": 2}
+    assert cli.choose("--what", "beta", table) == 2
+    with pytest.raises(ParameterError, match="^--what alpah: must be one of alpha, beta; did you mean 'alpha'\\?$"):
+        cli.choose("--what", "alpah", table)
+    with pytest.raises(ParameterError, match="^--what zzz: must be one of alpha, beta$"):
+        cli.choose("--what", "zzz", table)
