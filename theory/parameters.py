@@ -99,9 +99,9 @@ class BaseParameters:
         if m["choices"]:
             if value not in m["choices"]:
                 raise refuse(m["allowed"])
-        elif kind in (int, float):
+        elif isinstance(value, int | float):
             inside = (
-                math.isfinite(float(value))
+                math.isfinite(value)
                 and (m["low"] is None or value >= m["low"])
                 and (m["above"] is None or value > m["above"])
                 and (m["high"] is None or value <= m["high"])

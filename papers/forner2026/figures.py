@@ -18,6 +18,7 @@ from theory import state_tracking as st
 from theory.state_tracking import Parameters, onset, rollout
 from verify.state_tracking.trajectories import closure_curves, position_dependent_rollout, with_empirical_logits
 
+MEASURED_LOGITS = "(17)-(18), measured logits"
 TIME = r"training time $\alpha$ = epochs / $(d_g N)$"
 # Small settings keep the frequency families and learning rate of the tables.
 SETTINGS: dict[tuple[str, str], Parameters] = {
@@ -74,21 +75,19 @@ def theory(p: Parameters, runs: xr.Dataset) -> xr.Dataset:
     return st.trajectory(p, float(runs.alpha[-1]))
 
 
-def panels(runs: xr.Dataset, groups: list[tuple[str, list[tuple[str, xr.DataArray, xr.DataArray | None]]]]) -> Any:
-    """One panel per group: students as mean and band, theory dashed in the same colour."""
+Curves = list[tuple[str, xr.DataArray, xr.DataArray | None]]
+
+
+def panels(runs: xr.Dataset, groups: list[tuple[str, Curves]], predicted_by: str = "theory") -> Any:
+    """One panel per group of (name, students, prediction): students as mean and band, prediction dashed."""
     figure, axes = plotting.figure(1, len(groups), width=3.7, height=2.9)
     for axis, (label, curves) in zip(np.atleast_1d(axes), groups, strict=True):
         for k, (name, measured, predicted) in enumerate(curves):
-            plotting.band(axis, measured, f"C{k}", f"{name}, students" if name else "students: mean, s.d.")
+            prefix = f"{name}, " if name else ""
+            plotting.band(axis, measured, f"C{k}", f"{prefix}students" if name else "students: mean, s.d.")
             if predicted is not None:
                 mean = predicted.mean("seed") if "seed" in predicted.dims else predicted
-                axis.plot(
-                    mean.alpha,
-                    mean,
-                    color=f"C{k}" if name else "k",
-                    ls="--",
-                    label=f"{name}, theory" if name else "theory",
-                )
+                axis.plot(mean.alpha, mean, color=f"C{k}" if name else "k", ls="--", label=prefix + predicted_by)
         axis.set(xlabel=TIME, ylabel=label, xlim=(0, float(runs.alpha[-1])))
         if "accuracy" in label or "attention" in label:
             axis.set_ylim(-0.02, 1.05)
@@ -130,17 +129,17 @@ def variances(runs: xr.Dataset) -> tuple[str, list]:
 
 def empirical_rollout(p: Parameters, runs: xr.Dataset) -> Any:
     """Fig. 6."""
-    fed = with_empirical_logits(p, runs)
-    return panels(
-        runs, [variances(runs), ("final rollout accuracy", [("", runs.rollout_accuracy, fed.rollout_accuracy)])]
-    )
+    rolled = [("", runs.rollout_accuracy, with_empirical_logits(p, runs).rollout_accuracy)]
+    return panels(runs, [variances(runs), ("final rollout accuracy", rolled)], MEASURED_LOGITS)
 
 
 def empirical_accuracies(p: Parameters, runs: xr.Dataset) -> Any:
     """Fig. 9."""
     fed = with_empirical_logits(p, runs)
-    return panels(runs, [variances(runs), ("next-token accuracy", [("", runs.accuracy, fed.accuracy)]),
-                         ("final rollout accuracy", [("", runs.rollout_accuracy, fed.rollout_accuracy)])])  # fmt: skip
+    next_token = [("", runs.accuracy, fed.accuracy)]
+    rolled = [("", runs.rollout_accuracy, fed.rollout_accuracy)]
+    groups = [variances(runs), ("next-token accuracy", next_token), ("final rollout accuracy", rolled)]
+    return panels(runs, groups, MEASURED_LOGITS)
 
 
 def attention_entries(p: Parameters, runs: xr.Dataset) -> Any:
@@ -187,7 +186,7 @@ def onset_forms(p: Parameters, runs: xr.Dataset) -> Any:
 def rollout_recursion(p: Parameters, runs: xr.Dataset) -> Any:
     """Ours: the recursion (85) fed with the measured accuracy of every step."""
     fed = position_dependent_rollout(p, runs)
-    return panels(runs, [("final rollout accuracy", [("", runs.rollout_accuracy, fed)])])
+    return panels(runs, [("final rollout accuracy", [("", runs.rollout_accuracy, fed)])], "(85), measured steps")
 
 
 FIGURES = {f.name: f for f in (

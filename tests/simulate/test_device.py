@@ -6,7 +6,11 @@ import torch
 from simulate import device
 from theory.parameters import ParameterError
 
-ABSENT = [name for name, there in (("cuda", torch.cuda.is_available()), ("mps", torch.backends.mps.is_available())) if not there]
+ABSENT = [
+    name
+    for name, there in (("cuda", torch.cuda.is_available()), ("mps", torch.backends.mps.is_available()))
+    if not there
+]
 
 
 def test_the_cpu_is_here():

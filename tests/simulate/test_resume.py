@@ -189,7 +189,10 @@ runpy.run_module("simulate.state_tracking", run_name="__main__", alter_sys=True)
 
 
 def command(store: Path, p: Parameters, die: str = "no") -> list[str]:
-    sets = [f"--set={name}={getattr(p, name)}" for name in ("N", "L", "d_g", "d_h", "n_train", "n_test", "epochs", "eval_every")]
+    sets = [
+        f"--set={name}={getattr(p, name)}"
+        for name in ("N", "L", "d_g", "d_h", "n_train", "n_test", "epochs", "eval_every")
+    ]
     return [sys.executable, "-c", PROGRAM, die, "--quiet", "--workers=1", f"--out={store}", *sets]
 
 
@@ -227,7 +230,9 @@ def test_killed_runs_leave_nothing_that_is_trusted(tiny, tmp_path):
 
 def test_killed_while_writing_the_result(tiny, tmp_path):
     store = tmp_path / "killed"
-    done = subprocess.run(command(store, tiny, "die"), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=120)
+    done = subprocess.run(
+        command(store, tiny, "die"), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=120
+    )
     assert done.returncode == -signal.SIGKILL
     assert any(store.rglob("*")), "it died before it wrote anything"
     assert not place(tiny, store).exists()
@@ -269,7 +274,9 @@ def no_configuration(path: Path) -> None:
     runs.write(dataset, path)
 
 
-@pytest.mark.parametrize("damage", [truncated, emptied, text, foreign, other_seed, other_configuration, no_configuration])
+@pytest.mark.parametrize(
+    "damage", [truncated, emptied, text, foreign, other_seed, other_configuration, no_configuration]
+)
 def test_a_file_that_is_not_the_run_is_named_set_aside_and_replaced(tiny, tmp_path, damage):
     p = tiny.replace(epochs=2, eval_every=1)
     expected = train(p, seeds=[0, 1], store=tmp_path, **ALONE)

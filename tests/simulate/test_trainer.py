@@ -186,13 +186,17 @@ def test_options_are_not_ignored(tiny):
 
 
 def test_a_learned_embedding_moves(tiny, tmp_path):
-    run = Run(tiny.replace(fix_embedding=False, d_model=4), 0, torch.device("cpu"), torch.float64, None, tmp_path / "run.nc")
+    run = Run(
+        tiny.replace(fix_embedding=False, d_model=4), 0, torch.device("cpu"), torch.float64, None, tmp_path / "run.nc"
+    )
     before = run.student.embedding.detach().clone()
     run._one_epoch()
     assert (run.student.embedding - before).abs().max() > 1e-6
 
 
-@pytest.mark.parametrize("sizes", [dict(d_g=1), dict(L=1), dict(d_g=1, L=1, N=2, d_h=2), dict(n_train=1, n_test=1)], ids=str)
+@pytest.mark.parametrize(
+    "sizes", [dict(d_g=1), dict(L=1), dict(d_g=1, L=1, N=2, d_h=2), dict(n_train=1, n_test=1)], ids=str
+)
 def test_extreme_sizes_are_legal(tiny, sizes):
     p = tiny.replace(**sizes)
     result = train(p, **ALONE).isel(seed=0)

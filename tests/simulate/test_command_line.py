@@ -81,7 +81,9 @@ def test_json_has_null_where_there_is_no_number(program):
 def test_out_as_a_file_holds_the_ensemble(program, tmp_path, small):
     code, _, _ = program(*SMALL, "--seeds=2", f"--out={tmp_path / 'all.nc'}")
     assert code == 0
-    assert runs.read(tmp_path / "all.nc").equals(train(small, seeds=[0, 1], store=tmp_path / "own", progress=False, workers=1))
+    assert runs.read(tmp_path / "all.nc").equals(
+        train(small, seeds=[0, 1], store=tmp_path / "own", progress=False, workers=1)
+    )
     assert len(list(runs.default_store().rglob("seed-*.nc"))) == 2  # the runs themselves stay in the store
 
 
@@ -104,7 +106,9 @@ def test_a_second_call_trains_nothing(program, monkeypatch):
     assert program(*SMALL, "--seeds=2")[1] == first
 
 
-@pytest.mark.parametrize(("text", "expected"), [(None, [0]), ("2", [0, 1]), ("2:4", [2, 3]), ("5,3", [5, 3]), ("7,", [7])])
+@pytest.mark.parametrize(
+    ("text", "expected"), [(None, [0]), ("2", [0, 1]), ("2:4", [2, 3]), ("5,3", [5, 3]), ("7,", [7])]
+)
 def test_seeds(program, text, expected):
     code, out, _ = program(*SMALL, "--set=epochs=1", "--json", *([] if text is None else [f"--seeds={text}"]))
     assert code == 0
@@ -184,7 +188,9 @@ def test_a_store_that_cannot_be_is_one_line(program, tmp_path):
 def test_help(program, name):
     code, out, _ = program(name)
     assert code == 0
-    assert all(flag in out for flag in ("--seeds", "--alpha", "--set", "--preset", "--out", "--json", "--device", "--quiet"))
+    assert all(
+        flag in out for flag in ("--seeds", "--alpha", "--set", "--preset", "--out", "--json", "--device", "--quiet")
+    )
 
 
 def test_main_returns_to_a_program(capsys):
@@ -199,7 +205,9 @@ def shell(limit: int | None, *arguments: str) -> subprocess.CompletedProcess:
     line = [sys.executable, "-m", "simulate.state_tracking", *arguments]
     if limit:
         line = ["bash", "-c", f'ulimit -f {limit} && exec "$@"', "bash", *line]
-    return subprocess.run(line, capture_output=True, text=True, timeout=120, cwd=Path(__file__).parents[2], env={**os.environ})
+    return subprocess.run(
+        line, capture_output=True, text=True, timeout=120, cwd=Path(__file__).parents[2], env={**os.environ}
+    )
 
 
 def test_as_a_process_wrong_input_is_one_line():
