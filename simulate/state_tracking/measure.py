@@ -9,8 +9,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from simulate.state_tracking import task
 from simulate.state_tracking.gradients import Attention, Grouped, Plain
-from simulate.state_tracking.student import Student
+from simulate.state_tracking.student import Student, draw_weights
 from simulate.state_tracking.task import Sequences
 from theory.numeric import dirichlet, function
 from theory.state_tracking import Parameters, attention
@@ -97,6 +98,16 @@ def lambda_of_frequencies(p: Parameters) -> np.ndarray:
     power = (L * dirichlet(attention.w, L)) ** 2
     form = attention.equations()["lambda"].rhs.subs(attention.power_of_plane_waves(), power)
     return function(form, [attention.w, L])(p.frequencies, p.L)
+
+
+def untrained_statistics(p: Parameters, seed: int) -> dict[str, float]:
+    """Loss and logit moments of a seed's student before training."""
+    stream = task.streams(seed)
+    perms = task.draw_permutations(p, stream["task"])
+    data = task.draw_sequences(perms, p.n_train, p.L, stream["train"])
+    student = Student(p, draw_weights(p, stream["initialisation"]))
+    found = Grouped(student, data).statistics(student)
+    return {name: float(v) for name, v in found.items() if v.ndim == 0}
 
 
 def measure(student: Student, train: Grouped | Plain, test: Sequences, teachers: Tensor) -> dict[str, np.ndarray]:

@@ -4,7 +4,18 @@ from __future__ import annotations
 
 from theory.equation import Equation
 from theory.flow import Flow
-from theory.state_tracking import attention, dynamics, early_time, logits, loss, micro, onset, overlaps, rollout
+from theory.state_tracking import (
+    attention,
+    definitions,
+    dynamics,
+    early_time,
+    logits,
+    loss,
+    micro,
+    onset,
+    overlaps,
+    rollout,
+)
 from theory.state_tracking.attention import c_omega
 from theory.state_tracking.dynamics import flow, thermodynamic_limit
 from theory.state_tracking.parameters import Parameters
@@ -24,6 +35,7 @@ def flows() -> dict[str, Flow]:
 def sections() -> dict[str, list[Equation]]:
     """All equations, grouped as a write-up would."""
     return {
+        "Definitions": [*definitions.equations().values()],
         "Mean logits": [*logits.equations().values()],
         "Mean-field loss": [*loss.equations().values()],
         "Gradients of single entries": [*micro.equations().values()],

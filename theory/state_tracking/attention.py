@@ -7,10 +7,12 @@ from typing import Any
 
 import sympy as sp
 
-from theory.algebra import delta_sum, written_as
+from theory.algebra import delta_gradient, delta_sum, written_as
 from theory.equation import Equation
 from theory.latex import array, symbol
 from theory.numeric import dirichlet
+from theory.state_tracking import definitions
+from theory.state_tracking.definitions import logit, pi, softmax_row
 from theory.state_tracking.symbols import (
     W_K2,
     W_Q2,
@@ -35,7 +37,6 @@ from theory.state_tracking.symbols import (
 CLOSURE = "closure c(A) = L c_omega A (1 - A), matched at A = 1/L"
 ANSATZ = "attention A on the right action, uniform elsewhere"
 
-pi, logit = array("pi", r"\pi"), array("l")
 W_Q, W_K = array("W_Q"), array("W_K")
 lambda_ = array("lambda", r"\lambda")
 w, offset = symbol("omega_n", r"\omega_{n}", positive=True), symbol("Delta_ij", r"(j-i)", integer=True)
@@ -58,8 +59,7 @@ def block_logit() -> sp.Expr:
 def softmax_derivative() -> sp.Expr:
     """d pi_{i} / d l_k of a softmax row, written in attention entries."""
     weights = sp.Sum(sp.exp(logit[j]), (j, 1, L))
-    row = sp.exp(logit[i]) / weights
-    derivative = sp.diff(row, logit[k])
+    derivative = sp.diff(softmax_row(), logit[k])
     derivative = derivative.replace(lambda e: isinstance(e, sp.Sum) and e.has(sp.KroneckerDelta),
                                     lambda e: delta_sum(e.function, *e.limits))  # fmt: skip
     return sp.expand(derivative.subs(sp.exp(logit[i]), pi[i] * weights).subs(sp.exp(logit[k]), pi[k] * weights))
@@ -95,6 +95,7 @@ def gradient_squared_under_ansatz(lam: sp.Expr) -> sp.Expr:
 def equations() -> dict[str, Equation]:
     """Equations 5, 14 and 62-73."""
     block = block_logit()
+    by_entry = delta_gradient(definitions.equations()["A"].rhs, pi[j + L, j]).subs(sp.KroneckerDelta(j, j), 1)
     wave = power_of_plane_waves()
     generic_lambda = (wave - L) / (L * (L - 1))  # pairs i != k only, per pair
     generic_lambda = written_as((wave / L - 1) / (L - 1), generic_lambda)
@@ -120,11 +121,13 @@ def equations() -> dict[str, Equation]:
     in_c_omega = sp.solve(constant - c_omega_symbol, spectrum)[0]
     found = [
         Equation("attention_logit", logit_block, block, ref("Eq. (5)"), "exact", ("one rotary block",)),
-        Equation("dA_dpi", sp.Derivative(A, pi[i, i]), delta_sum(1 / L * sp.KroneckerDelta(i, j), (j, 1, L)),
+        Equation("dA_dpi", sp.Derivative(A, pi[j + L, j]), by_entry,
                  ref("Eqs. (8), (65)")),
         Equation("softmax_derivative", sp.Derivative(pi[i], logit[k]), softmax_derivative(), ref("Eq. (66)")),
         *(Equation(f"dl_d{x.name}", sp.Derivative(logit_block, x), sp.diff(block, x),
                    ref("Eq. (67)" if x in (q1, q2) else "Eq. (68)")) for x in (q1, q2, k1, k2)),
+        Equation("lambda_2pi", sp.Limit(lambda_[n], w, 2 * sp.pi), sp.limit(generic_lambda, w, 2 * sp.pi), ref("below Eq. (69)"),
+                 "exact", ("the same at every multiple of 2 pi, by periodicity",)),
         Equation("lambda", lambda_[n], generic_lambda, ref("Eq. (70)"), "exact",
                  ("omega_n not a multiple of 2 pi, where lambda_n = 1",)),
         Equation("c_ansatz", c_A, c_ansatz, ref("Eqs. (63), (69)"), "exact", (ANSATZ,)),

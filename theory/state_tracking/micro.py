@@ -9,7 +9,7 @@ import sympy as sp
 from theory.algebra import delta_gradient, written_as
 from theory.equation import Equation
 from theory.latex import symbol
-from theory.state_tracking import logits, loss
+from theory.state_tracking import definitions, logits, loss
 from theory.state_tracking.loss import MEAN_FIELD
 from theory.state_tracking.symbols import (
     M,
@@ -17,7 +17,6 @@ from theory.state_tracking.symbols import (
     N,
     R,
     S,
-    a,
     b,
     c,
     c_R,
@@ -25,8 +24,6 @@ from theory.state_tracking.symbols import (
     d_g,
     eta,
     g,
-    p,
-    q,
     r,
     ref,
     s,
@@ -41,20 +38,12 @@ ALL = sp.Sum(M_star[c, r, s], (c, 1, d_g))  # entry of the sum of all teachers
 UPDATE = symbol("Delta_M", r"\Delta [M_{b}]_{rs}")
 
 
-def overlap_definitions() -> dict[sp.Symbol, sp.Expr]:
-    """Definitions (9a) and (9b) of R and S as sums over entries (c numbers teachers, a students)."""
-    entries = ((p, 1, N), (q, 1, N))
-    own = sp.Sum(M_star[a, p, q] * M[a, p, q], *entries, (a, 1, d_g))
-    pairs = sp.Sum(M_star[c, p, q] * M[a, p, q], *entries, (a, 1, d_g), (c, 1, d_g))
-    return {R: own / (d_g * N), S: (pairs - own) / (d_g * (d_g - 1) * N)}
-
-
 @cache
 def equations() -> dict[str, Equation]:
     """Equations 47-52: from definitions to the step of one entry."""
-    definition = overlap_definitions()
-    dR = delta_gradient(definition[R], ENTRY)
-    dS = written_as((ALL - OWN) / (d_g * (d_g - 1) * N), delta_gradient(definition[S], ENTRY))
+    definition = definitions.equations()
+    dR = delta_gradient(definition["R"].rhs, ENTRY)
+    dS = written_as((ALL - OWN) / (d_g * (d_g - 1) * N), delta_gradient(definition["S"].rhs, ENTRY))
     dzeta = delta_gradient(logits.equations()["zeta"].rhs, ENTRY)
     dz_k = c_R * dR + c_S * dS  # chain rule with c_R, c_S the derivatives of the mean logit
     other = logits.equations()["logit_other"].rhs

@@ -41,7 +41,6 @@ from theory.state_tracking.symbols import (
 
 right, wrong = array("step_accuracy", r"\mathcal{A}"), array("step_recovery", r"\mathcal{B}")
 rho_t = array("rho", r"\varrho")
-pi, logit = array("pi", r"\pi"), array("l")
 participation = symbol("participation", r"\sum_{j}\pi_{ij}^{2}", positive=True)
 variance = symbol("logit_variance", r"\sigma_{z}^{2}", positive=True)
 GAUSSIAN = "logits independent and Gaussian"

@@ -18,7 +18,7 @@ from simulate.state_tracking import task
 from simulate.state_tracking.gradients import Grouped, Plain
 from simulate.state_tracking.student import Student, draw_weights
 from theory.equation import Equation
-from theory.state_tracking import Parameters, attention, dynamics, equations
+from theory.state_tracking import Parameters, definitions, dynamics, equations
 from theory.state_tracking.micro import ALL, OWN
 from theory.state_tracking.symbols import i as i_symbol
 from theory.state_tracking.symbols import k as k_symbol
@@ -214,7 +214,7 @@ def chain(eq: Table, x: Inputs, pi: np.ndarray) -> dict[str, np.ndarray]:
     at = {"q_1": q[0], "q_2": q[1], "k_1": k[0], "k_2": k[1], "omega_n": p.frequencies, "d_h": p.d_h,
           "Delta_ij": (j - i - p.L)[..., None]}  # fmt: skip
     softmax = eq["softmax_derivative"]
-    pi_i, pi_k, same = attention.pi[i_symbol], attention.pi[k_symbol], KroneckerDelta(i_symbol, k_symbol)
+    pi_i, pi_k, same = definitions.pi[i_symbol], definitions.pi[k_symbol], KroneckerDelta(i_symbol, k_symbol)
     right = pi.diagonal()[:, None]
     d_softmax = softmax.evaluate({same: np.eye(p.L), pi_i: right, pi_k: pi})
     d_A = eq["dA_dpi"].evaluate({"L": p.L})

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
+from simulate.state_tracking.measure import untrained_statistics
 from theory import plotting
 from theory import state_tracking as st
 from theory.state_tracking import Parameters, attention, rollout
@@ -30,6 +31,20 @@ KNOWN_LIMITS = {
 def theory_curve(p: Parameters, runs: xr.Dataset) -> xr.Dataset:
     """Theory at the evaluation times of an ensemble."""
     return st.trajectory(p, float(runs.alpha[-1]), at=runs.alpha.values)
+
+
+def initial_variances() -> list[Check]:
+    """Variance of the correct logit of untrained students at both tables of the paper, mean over 20 seeds.
+
+    The paper prints 0.044 and 0.0466 and takes them from simulation; here they follow from the
+    sizes and frequencies. 4096 sequences per seed leave a scatter of 2% between seeds.
+    """
+    checks = []
+    for name, p in (("Table 1", Parameters.table_1()), ("Table 2", Parameters.table_2())):
+        start = [untrained_statistics(p.replace(n_train=4096), seed)["variance_correct"] for seed in range(20)]
+        checks.append(sampled(f"initial logit variance at {name}, 20 seeds", "logit_variance_initial",
+                              st.initial_variance(p), start))  # fmt: skip
+    return checks
 
 
 def closure_curves(p: Parameters, runs: xr.Dataset) -> dict[str, xr.DataArray]:
@@ -69,6 +84,7 @@ def verify(p: Parameters, runs: xr.Dataset) -> tuple[Comparison, list[Check], li
     ]  # fmt: skip
     if p.d_g > 1:
         checks.insert(1, sampled("S at time 0", "initialisation", 0.0, start.S))
+    checks += initial_variances()
     closures = closure_curves(p, runs)
     measured = closures["measured (63)"]
     notes = ["", "attention factor d_g N |grad A|^2, rms deviation over seeds and times relative to its rms:"]
