@@ -125,15 +125,22 @@ def count(text: str) -> int:
 
 
 def check_plot(target: str | None) -> None:
-    """Refuse a model name where a file name belongs: ``--plot MODEL`` is a slip for ``MODEL --plot``.
+    """Refuse a ``--plot`` target before any work is done.
 
     Raises
     ------
     ParameterError
-        If the target is the name of a model.
+        If it is the name of a model (``--plot MODEL`` is a slip for ``MODEL --plot``) or ends in no
+        known picture format.
     """
     if target in registry.MODELS:
         raise ParameterError(f"--plot {target}: is a model, not a file; write '{target} --plot'")
+    if target:
+        from matplotlib.backend_bases import FigureCanvasBase
+
+        endings = sorted(FigureCanvasBase.get_supported_filetypes())
+        if Path(target).suffix.lstrip(".").lower() not in endings:
+            raise ParameterError(f"--plot {target}: must end in one of {', '.join(endings)}")
 
 
 def choose(field: str, name: str, table: Mapping[str, Any]) -> Any:

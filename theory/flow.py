@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -133,19 +134,23 @@ class Flow:
         Raises
         ------
         ParameterError
-            If the final time is missing, misnamed, or not positive and finite.
+            If the final time is missing, misnamed, or not positive and finite, if a time to report at
+            lies outside the run, or if a symbol has no number.
         """
         name = self.time.name
         if set(end) != {name} or not 0 < end[name] < np.inf:
             given = ", ".join(f"{k} = {v}" for k, v in end.items()) or "nothing"
             raise ParameterError(f"run length: must be {name} = a positive number, got {given}")
         numbers = parameters.values()
-        rhs, jacobian, start = self._compile(numbers)
+        rhs, jacobian, start = self._functions(numbers)
         grid = np.linspace(0, end[name], 601) if at is None else np.asarray(list(at), float)
+        if not ((grid >= 0) & (grid <= end[name])).all():
+            raise ParameterError(f"at: times must lie between 0 and {name} = {end[name]:g}")
 
         def integrate(t0: float, y0: np.ndarray, t1: float, **options: Any) -> Any:
-            solution = scipy.integrate.solve_ivp(rhs, (t0, t1), y0, method="LSODA", jac=jacobian,
-                                                 rtol=rtol, atol=atol, **options)  # fmt: skip
+            with np.errstate(over="ignore"):  # e^m beyond double precision: its rate is zero, as it should be
+                solution = scipy.integrate.solve_ivp(rhs, (t0, t1), y0, method="LSODA", jac=jacobian,
+                                                     rtol=rtol, atol=atol, **options)  # fmt: skip
             if not solution.success:
                 raise ParameterError(f"the integration stopped at {name} = {solution.t[-1]:g}: {solution.message}")
             return solution
@@ -168,17 +173,27 @@ class Flow:
             result[label] = self._first_crossing(crossing, solution, integrate)
         return result
 
-    def _compile(self, numbers: Mapping[str, float]) -> tuple[Any, Any, np.ndarray]:
-        free = set().union(*(e.free_symbols for e in [*self.expanded.values(), *self.initial.values()])) - {*self.state}
+    @functools.cached_property
+    def _compiled(self) -> tuple[list[sp.Symbol], Any, Any, Any]:
+        """Parameters, and right-hand sides, Jacobian and initial values as functions of them."""
+        used = [*self.expanded.values(), *self.initial.values()]
+        free = sorted(set().union(*(sp.sympify(e).free_symbols for e in used)) - {*self.state, self.time}, key=str)
+        arguments, modules = [self.time, *self.state, *free], ["scipy", "numpy"]
+        rhs = sp.lambdify(arguments, list(self.expanded.values()), modules, cse=True)
+        jac = sp.lambdify(arguments, self.jacobian().tolist(), modules, cse=True)
+        return free, rhs, jac, sp.lambdify(free, [self.initial[x] for x in self.state], modules)
+
+    def _functions(self, numbers: Mapping[str, float]) -> tuple[Any, Any, np.ndarray]:
+        free, rhs, jac, initial = self._compiled
         missing = sorted(s.name for s in free if s.name not in numbers)
         if missing:
             raise ParameterError(f"{self.name}: no value for {', '.join(missing)}")
-        fixed = {s: numbers[s.name] for s in free}
-        arguments = [self.time, *self.state]
-        flat = sp.lambdify(arguments, [r.subs(fixed) for r in self.expanded.values()], "numpy", cse=True)
-        jac = sp.lambdify(arguments, self.jacobian().subs(fixed).tolist(), "numpy", cse=True)
-        start = np.array([float(sp.sympify(self.initial[x]).subs(fixed)) for x in self.state])
-        return (lambda t, y: flat(t, *y)), (lambda t, y: np.array(jac(t, *y))), start
+        fixed = [float(numbers[s.name]) for s in free]
+        return (
+            (lambda t, y: rhs(t, *y, *fixed)),
+            (lambda t, y: np.array(jac(t, *y, *fixed))),
+            np.array(initial(*fixed), float),
+        )
 
     @staticmethod
     def _first_crossing(crossing: Any, solution: Any, integrate: Any) -> float:
@@ -195,4 +210,5 @@ class Flow:
         def at(t: float) -> float:
             return float(crossing(*(integrate(t0, y0, t).y[:, -1] if t > t0 else y0)))
 
-        return float(scipy.optimize.brentq(at, t0, solution.t[k + 1], xtol=1e-13, rtol=1e-14))
+        t1 = solution.t[k + 1]
+        return float(scipy.optimize.brentq(at, t0, t1, xtol=1e-15 * t1, rtol=1e-14))

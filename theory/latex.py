@@ -11,7 +11,7 @@ import sympy as sp
 if TYPE_CHECKING:
     from theory.equation import Equation
 
-_NAMES: dict[sp.Basic, str] = {}
+_NAMES: dict[sp.Symbol, str] = {}
 
 
 def symbol(name: str, latex: str | None = None, **assumptions: Any) -> sp.Symbol:
@@ -27,8 +27,11 @@ def array(name: str, latex: str | None = None) -> sp.IndexedBase:
 
 
 def _named(made: sp.Symbol, latex: str | None) -> sp.Symbol:
-    if latex and _NAMES.setdefault(made, latex) != latex:
-        raise ValueError(f"{made}: printed as both {_NAMES[made]} and {latex}")
+    for other, printed in _NAMES.items():
+        if latex and other.name == made.name and printed != latex:
+            raise ValueError(f"{made}: printed as both {printed} and {latex}")
+    if latex:
+        _NAMES[made] = latex
     return made
 
 
@@ -49,10 +52,13 @@ def aligned(equations: Iterable[Equation]) -> str:
 def escape(text: str) -> str:
     """Plain text made safe for LaTeX; ``$...$`` passes through."""
     parts = re.split(r"(\$[^$]*\$)", text)
-    table = {"&": r"\&", "%": r"\%", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
+    table = {"$": r"\$", "&": r"\&", "%": r"\%", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
              "~": r"\textasciitilde{}", "^": r"\^{}", "\\": r"\textbackslash{}",
              "<": r"\textless{}", ">": r"\textgreater{}"}  # fmt: skip
-    return "".join(p if p.startswith("$") else "".join(table.get(c, c) for c in p) for p in parts)
+    return "".join(
+        p if len(p) > 1 and p.startswith("$") and p.endswith("$") else "".join(table.get(c, c) for c in p)
+        for p in parts
+    )
 
 
 PREAMBLE = r"""\documentclass[11pt]{article}

@@ -11,7 +11,7 @@ import scipy.special
 import sympy as sp
 
 
-class dirichlet(sp.Function):
+class dirichlet_kernel(sp.Function):
     r"""Normalised Dirichlet kernel ``sin(n x/2) / (n sin(x/2))``, continued to its limit at multiples of 2 pi.
 
     Written as a function of its own because the ratio of sines is 0/0 exactly where rotary
@@ -31,6 +31,9 @@ class dirichlet(sp.Function):
     def _eval_rewrite_as_sin(self, x: sp.Expr, n: sp.Expr, **_: Any) -> sp.Expr:
         return sp.sin(n * x / 2) / (n * sp.sin(x / 2))
 
+    def _eval_evalf(self, prec: int) -> sp.Expr:
+        return self.rewrite(sp.sin)._eval_evalf(prec)
+
     def _latex(self, printer: Any, exp: str | None = None) -> str:
         x, n = self.args
         body = printer._print(self.rewrite(sp.sin))
@@ -38,14 +41,15 @@ class dirichlet(sp.Function):
 
 
 def _mpmath_dirichlet(x: Any, n: Any) -> Any:
-    if mpmath.almosteq(mpmath.sin(x / 2), 0, abs_eps=mpmath.mpf(10) ** (10 - mpmath.mp.dps)):
-        return mpmath.cos(n * x / 2) / mpmath.cos(x / 2)
-    return mpmath.sin(n * x / 2) / (n * mpmath.sin(x / 2))
+    with mpmath.workprec(2 * mpmath.mp.prec + 20):  # n x / 2 must not lose x's distance from a multiple of 2 pi
+        below = n * mpmath.sin(mpmath.mpf(x) / 2)  # zero only at x = 0: no other multiple of 2 pi is a binary number
+        value = mpmath.sin(n * mpmath.mpf(x) / 2) / below if below else mpmath.mpf(1)
+    return +value
 
 
 _MODULES: dict[str, list] = {
-    "numpy": [{"dirichlet": scipy.special.diric}, "scipy", "numpy"],
-    "mpmath": [{"dirichlet": _mpmath_dirichlet}, "mpmath"],
+    "numpy": [{"dirichlet_kernel": scipy.special.diric}, "scipy", "numpy"],
+    "mpmath": [{"dirichlet_kernel": _mpmath_dirichlet}, "mpmath"],
 }
 
 
@@ -99,6 +103,10 @@ def _compile(expr: sp.Expr, arguments: Sequence[sp.Basic], modules: str) -> Call
         if modules == "mpmath":
             rows = list(zip(*(by_argument[x] for x in arrays), strict=True))
             return outer(*scalars, *(mpmath.fsum(f(*scalars, *row) for row in rows) for f in summands))
+        with np.errstate(over="ignore"):  # e^m beyond double precision is infinite, as its limit
+            return evaluate(scalars, by_argument)
+
+    def evaluate(scalars: list[Any], by_argument: dict[sp.Basic, Any]) -> Any:
         scalars = [np.asarray(v) for v in scalars]
         vectors = [np.asarray(by_argument[x], dtype=float) for x in arrays]
         lifted = [v[..., None] for v in scalars]

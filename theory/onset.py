@@ -66,7 +66,7 @@ def main(argv: list[str] | None = None) -> int:
 
         figure, axes = plotting.figure(1, 2)
         result.plot(result, axes)
-        plotting.deliver(figure, args.plot, f"onset_{args.model.name}.png")
+        plotting.deliver(figure, args.plot, f"onset_{args.model.name}.png", stream=sys.stderr if args.json else None)
     return 0
 
 

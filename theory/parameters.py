@@ -85,12 +85,15 @@ class BaseParameters:
         if hasattr(value, "item") and getattr(value, "shape", None) == ():  # NumPy scalar
             value = value.item()
             object.__setattr__(self, field.name, value)
-        if float in kinds and isinstance(value, int) and not isinstance(value, bool):
-            value = float(value)
-            object.__setattr__(self, field.name, value)
 
         def refuse(expected: str) -> ParameterError:
             return ParameterError(f"{field.name} = {value!r}: must be {expected}")
+
+        if isinstance(value, int) and abs(value) >= 2**63:
+            raise refuse(f"below 2^63 in size, {m['allowed']}")
+        if float in kinds and isinstance(value, int | float) and not isinstance(value, bool):
+            value = float(value) + 0.0  # adding 0 makes -0 the same as 0
+            object.__setattr__(self, field.name, value)
 
         kind = next(k for k in kinds if k is not type(None))
         if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):

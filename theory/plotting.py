@@ -28,30 +28,24 @@ def has_display() -> bool:
     return matplotlib.get_backend().lower() not in ("agg", "pdf", "svg", "ps", "cairo", "template")
 
 
-def deliver(fig: Any, target: str, default: str) -> None:
-    """Show the figure in a window, or write it to ``target`` (``default`` in the working directory)."""
+def deliver(fig: Any, target: str, default: str, *, stream: Any = None) -> None:
+    """Show the figure in a window, or write it to ``target`` (``default`` in the working directory).
+
+    The path written is printed to ``stream`` (stdout by default).
+    """
     if not target and has_display():
         plt.show()
         return
-    save(fig, Path(target or default))
+    path = Path(target or default)
+    save(fig, path)
+    print(path, file=stream)
 
 
-def save(fig: Any, path: Path, *, announce: bool = True) -> None:
-    """Write a figure whole or not at all, and print its path.
-
-    Raises
-    ------
-    ParameterError
-        If the ending names no known picture format.
-    """
-    endings = fig.canvas.get_supported_filetypes()
-    if path.suffix.lstrip(".").lower() not in endings:
-        raise cli.ParameterError(f"--plot {path}: must end in one of {', '.join(sorted(endings))}")
+def save(fig: Any, path: Path) -> None:
+    """Write a figure whole or not at all."""
     with cli.atomic(path) as temporary:
         fig.savefig(temporary)
     plt.close(fig)
-    if announce:
-        print(path)
 
 
 def band(axis: Any, runs: xr.DataArray, colour: str, label: str | None = None, alpha: float = 0.25) -> None:

@@ -25,7 +25,12 @@ def main(argv: list[str] | None = None) -> int:
     if args.plot is not None:
         from theory import plotting
 
-        plotting.deliver(module.draw(sweeps), args.plot, f"timescales_{args.model.name}.png")
+        plotting.deliver(
+            module.draw(sweeps),
+            args.plot,
+            f"timescales_{args.model.name}.png",
+            stream=sys.stderr if args.json else None,
+        )
     return code
 
 

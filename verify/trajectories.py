@@ -113,7 +113,12 @@ def main(argv: list[str] | None = None) -> int:
     if args.plot is not None:
         from theory import plotting
 
-        plotting.deliver(module.draw(p, runs), args.plot, f"trajectories_{args.model.name}.png")
+        plotting.deliver(
+            module.draw(p, runs),
+            args.plot,
+            f"trajectories_{args.model.name}.png",
+            stream=sys.stderr if args.json else None,
+        )
     return 0 if check.passed(checks) else 1
 
 

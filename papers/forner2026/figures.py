@@ -55,7 +55,7 @@ class Figure:
         path = out / f"figure_{self.name}.png"
         p = SETTINGS[source.scale, self.setting]
         runs = source.train(train, p)
-        plotting.save(self.draw(p, runs), path, announce=False)
+        plotting.save(self.draw(p, runs), path)
         return path
 
 
@@ -66,7 +66,7 @@ class Robustness(Figure):
     def write(self, source: Source, out: Path) -> Path:
         """Sweep, draw, write."""
         path = out / f"figure_{self.name}.png"
-        plotting.save(robustness.draw(robustness.sweep(source)), path, announce=False)
+        plotting.save(robustness.draw(robustness.sweep(source)), path)
         return path
 
 

@@ -48,7 +48,7 @@ def draw(found: dict[str, list[dict[str, Any]]]) -> Any:
     for (upper, lower), (name, rows) in zip(axes.T, found.items(), strict=True):
         at = np.arange(len(rows))
         for k, (key, label) in enumerate((("accuracy", "next token"), ("rollout_accuracy", "rollout"))):
-            upper.plot(at, [r[key].mean() for r in rows], "os"[k], color=f"C{k}", label=label)
+            upper.plot(at + 0.16 * k - 0.08, [r[key].mean() for r in rows], "os"[k], color=f"C{k}", ms=5, label=label)
         for x, r in zip(at, rows, strict=True):
             lower.plot(np.full(len(r["students"]), x), r["students"], ".", color="C0", alpha=0.5)
         lower.plot(at, [r["flow"] for r in rows], "k_", ms=14, mew=1.6, label="flow (15)")

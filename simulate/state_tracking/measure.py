@@ -13,7 +13,7 @@ from simulate.state_tracking import task
 from simulate.state_tracking.gradients import Attention, Grouped, Plain
 from simulate.state_tracking.student import Student, draw_weights
 from simulate.state_tracking.task import Sequences
-from theory.numeric import dirichlet, function
+from theory.numeric import dirichlet_kernel, function
 from theory.state_tracking import Parameters, attention
 from theory.state_tracking.symbols import W_K2, W_Q2, L, N, d_g, d_h
 from theory.state_tracking.symbols import A as A_
@@ -95,7 +95,7 @@ def _compiled_ansatz() -> Callable:
 @functools.cache
 def lambda_of_frequencies(p: Parameters) -> np.ndarray:
     """Eigenvalues lambda_n of Eq. (70), shape ``(d_h/2,)``, 1 at multiples of 2 pi."""
-    power = (L * dirichlet(attention.w, L)) ** 2
+    power = (L * dirichlet_kernel(attention.w, L)) ** 2
     form = attention.equations()["lambda"].rhs.subs(attention.power_of_plane_waves(), power)
     return function(form, [attention.w, L])(p.frequencies, p.L)
 

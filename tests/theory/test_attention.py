@@ -10,7 +10,7 @@ import pytest
 import sympy as sp
 
 from theory import numeric, state_tracking
-from theory.numeric import dirichlet
+from theory.numeric import dirichlet_kernel
 from theory.state_tracking import Parameters, attention
 from theory.state_tracking.symbols import W_K2, W_Q2, A, L
 
@@ -20,7 +20,7 @@ N_SYMBOL, X_SYMBOL = sp.Symbol("n", integer=True, positive=True), sp.Symbol("x",
 @cache
 def compiled(modules: str):
     """The kernel as a function of (x, n)."""
-    return numeric.function(dirichlet(X_SYMBOL, N_SYMBOL), [X_SYMBOL, N_SYMBOL], modules)
+    return numeric.function(dirichlet_kernel(X_SYMBOL, N_SYMBOL), [X_SYMBOL, N_SYMBOL], modules)
 
 
 def explicit_lambda(omega, length):
@@ -54,7 +54,7 @@ def test_lambda_tends_to_one_at_whole_turns(length, turns):
         slope = mpmath.mpf(length * (length + 1)) / 12
         for exponent, gap in zip((3, 6, 9), gaps, strict=True):
             assert abs(gap / slope - 1) < length**2 * mpmath.mpf(10) ** (-2 * exponent)  # next order
-    whole = (L * dirichlet(2 * sp.pi * turns, L)) ** 2
+    whole = (L * dirichlet_kernel(2 * sp.pi * turns, L)) ** 2
     assert sp.simplify(((whole / L - 1) / (L - 1)).subs(L, length)) == 1
 
 
@@ -118,9 +118,9 @@ def test_single_action():
     """L = 1: the constant is 0, and so is the limit of every term of (14)."""
     assert state_tracking.c_omega(Parameters(L=1)) == 0.0
     x, w = sp.Symbol("x", positive=True), sp.Rational(7, 5)
-    term = (1 - dirichlet(w, x).rewrite(sp.sin) ** 2) ** 2 / (x * (x - 1))
+    term = (1 - dirichlet_kernel(w, x).rewrite(sp.sin) ** 2) ** 2 / (x * (x - 1))
     assert sp.limit(term, x, 1) == 0
-    assert dirichlet(X_SYMBOL, 1) == 1
+    assert dirichlet_kernel(X_SYMBOL, 1) == 1
 
 
 @pytest.mark.parametrize("terms", [2, 3, 4, 9, 10])
@@ -128,8 +128,8 @@ def test_single_action():
 def test_kernel_at_whole_turns(terms, turns):
     """Exact value, limit of the ratio of sines, NumPy and mpmath agree at 2 pi m: sign (-1)^(m (n-1))."""
     expected = (-1) ** abs(turns * (terms - 1))
-    assert dirichlet(2 * sp.pi * turns, sp.Integer(terms)) == expected
-    assert sp.limit(dirichlet(X_SYMBOL, terms).rewrite(sp.sin), X_SYMBOL, 2 * sp.pi * turns) == expected
+    assert dirichlet_kernel(2 * sp.pi * turns, sp.Integer(terms)) == expected
+    assert sp.limit(dirichlet_kernel(X_SYMBOL, terms).rewrite(sp.sin), X_SYMBOL, 2 * sp.pi * turns) == expected
     assert compiled("numpy")(2 * np.pi * turns, terms) == expected
     # mpmath: the argument is 2 pi m rounded to 15 digits, where the kernel is flat.
     assert abs(compiled("mpmath")(2 * mpmath.pi * turns, terms) - expected) < 1e-14
@@ -137,8 +137,8 @@ def test_kernel_at_whole_turns(terms, turns):
 
 def test_kernel_stays_symbolic_elsewhere():
     """No value is made up for a generic argument; it prints as the ratio of sines."""
-    kernel = dirichlet(X_SYMBOL, N_SYMBOL)
-    assert kernel.func is dirichlet
+    kernel = dirichlet_kernel(X_SYMBOL, N_SYMBOL)
+    assert kernel.func is dirichlet_kernel
     assert kernel.rewrite(sp.sin) == sp.sin(N_SYMBOL * X_SYMBOL / 2) / (N_SYMBOL * sp.sin(X_SYMBOL / 2))
     assert r"\frac{\sin" in sp.latex(kernel) and sp.latex(kernel**2).endswith("^{2}")
 
@@ -147,7 +147,7 @@ def test_kernel_to_any_number_of_digits():
     """SymPy's own evaluation, which must not mistake the kernel for mpmath's function of that name."""
     with mpmath.workdps(50):
         exact = kernel_by_sum(mpmath.mpf(3) / 5, 7)
-        found = dirichlet(sp.Rational(3, 5), 7).evalf(40)
+        found = dirichlet_kernel(sp.Rational(3, 5), 7).evalf(40)
         assert abs(mpmath.mpf(str(found)) - exact) < mpmath.mpf(10) ** -38  # 40 digits asked for
 
 

@@ -62,24 +62,25 @@ def is_number(expr):
     """Whether an expression has a number: no integral, product or unknown function, sums over arrays only."""
     if expr.has(sp.Integral, sp.Product) or expr.atoms(sp.core.function.AppliedUndef):
         return False
-    return all(len(s.variables) == 1 and all(len(x.indices) == 1 for x in s.function.atoms(sp.Indexed))
+    return all(len(s.variables) == 1 and all(x.indices == tuple(s.variables) for x in s.function.atoms(sp.Indexed))
                and s.function.has(sp.Indexed) for s in expr.atoms(sp.Sum))  # fmt: skip
 
 
 def sample(expr, draw):
-    """Random numbers for everything in an expression: (arguments, exact values), arrays of two entries."""
-    summed = {x.base for s in expr.atoms(sp.Sum) for x in s.function.atoms(sp.Indexed)}
-    entries = {x for x in expr.atoms(sp.Indexed) if x.base not in summed}
-    hidden = {b.label for b in expr.atoms(sp.IndexedBase)} | {s.variables[0] for s in expr.atoms(sp.Sum)}
-    bare = expr.xreplace({x: sp.S.One for x in entries})
-    hidden |= {q for x in entries for q in x.free_symbols} - bare.free_symbols
-    ends = {q for s in expr.atoms(sp.Sum) for q in s.limits[0][2].free_symbols}
-    values = {}
-    for q in sorted(expr.free_symbols - hidden - set(summed) - entries, key=str):
-        if isinstance(q, sp.Symbol):
-            values[q] = sp.Integer(4 if q in ends else draw.randint(3, 6)) if q.is_integer else fraction(draw)
-    values |= {x: fraction(draw) for x in sorted(entries, key=str)}
-    return values, {base: [fraction(draw), fraction(draw)] for base in sorted(summed, key=str)}
+    """Random rationals for everything in an expression: symbols, single entries, whole arrays under a sum."""
+    sums = expr.atoms(sp.Sum)
+    bound = {s.variables[0] for s in sums}
+    entries = {x for x in expr.atoms(sp.Indexed) if not bound & x.free_symbols}
+    symbols = {q for q in expr.xreplace({x: sp.S.One for x in entries}).free_symbols if q.is_Symbol} - bound
+    symbols -= {base.label for base in expr.atoms(sp.IndexedBase)}
+    ends = {q for s in sums for q in s.limits[0][2].free_symbols}
+    values = {q: sp.Integer(4 if q in ends else draw.randint(3, 6)) if q.is_integer else fraction(draw)
+              for q in sorted(symbols, key=str)}  # fmt: skip
+    arrays = {}
+    for s in sorted(sums, key=str):
+        for x in sorted(s.function.atoms(sp.Indexed), key=str):
+            arrays[x.base] = [fraction(draw) for _ in range(s.limits[0][2].subs(values))]
+    return values, {x: fraction(draw) for x in sorted(entries, key=str)}, arrays
 
 
 def fraction(draw):
@@ -91,11 +92,10 @@ def fraction(draw):
 def test_equation_compiles_to_its_value(model, equation):
     """NumPy numbers against SymPy's own evaluation to 30 digits at a random rational point."""
     draw = random.Random(equation.name)
-    values, arrays = sample(equation.rhs, draw)
-    numbers = {q: float(x) for q, x in values.items()} | {b: np.array(x, float) for b, x in arrays.items()}
-    found = equation.evaluate(numbers)
-    exact = equation.rhs.xreplace({q: x for q, x in values.items() if not q.is_Symbol})
-    exact = exact.xreplace({q: x for q, x in values.items() if q.is_Symbol}).doit()
+    values, entries, arrays = sample(equation.rhs, draw)
+    numbers = {q: float(x) for q, x in {**values, **entries}.items()}
+    found = equation.evaluate(numbers | {base: np.array(x, float) for base, x in arrays.items()})
+    exact = equation.rhs.xreplace(entries).xreplace(values).doit()
     exact = exact.xreplace({base[q + 1]: x for base, xs in arrays.items() for q, x in enumerate(xs)})
     # Rounding of at most some tens of operations, absolute where terms cancel.
     assert float(found) == pytest.approx(float(exact.evalf(30)), rel=1e-12, abs=1e-14)
@@ -106,8 +106,10 @@ def test_most_equations_compile(model):
     """The criterion above exempts few of a model's equations, and those for what they contain."""
     equations = model.wing("theory").equations().values()
     open_ = [e for e in equations if not is_number(e.rhs)]
-    assert len(open_) < len(equations) / 4
-    assert all(e.rhs.has(sp.Integral, sp.Product, sp.Sum) for e in open_)
+    assert len(open_) < len(equations) / 3
+    for e in open_:
+        unknown = e.rhs.atoms(sp.core.function.AppliedUndef)
+        assert unknown or e.rhs.has(sp.Integral, sp.Product, sp.Sum), e.name
 
 
 @pytest.mark.parametrize("model", MODELS)

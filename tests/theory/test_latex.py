@@ -98,7 +98,7 @@ def test_house_style(capsys):
     assert r"\ln" in capsys.readouterr().out
     latex.main(["state_tracking", "--equation", "c_omega"])
     out = capsys.readouterr().out
-    assert out.startswith(r"c_{\omega} = ") and "dirichlet" not in out
+    assert out.startswith(r"c_{\omega} = ") and "dirichlet_kernel" not in out
     assert r"\sigma^{2}" in out and r"\sin" in out
 
 

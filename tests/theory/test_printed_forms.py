@@ -12,7 +12,7 @@ import pytest
 import sympy as sp
 
 from theory import state_tracking
-from theory.numeric import dirichlet
+from theory.numeric import dirichlet_kernel
 from theory.state_tracking import attention as att
 from theory.state_tracking import logits, overlaps, rollout
 from theory.state_tracking.symbols import (
@@ -227,7 +227,7 @@ def test_attention_constant_14():
     assert spectrum.limits == ((n, 1, d_h / 2),)
     assert same(form / spectrum, 2 * d_g * N / (L * (L - 1)) * sigma2 * 2 / d_h)
     assert same(spectrum.function.rewrite(sp.sin), (1 - ratio_squared(omega[n]) / L**2) ** 2)
-    assert spectrum.function.has(dirichlet)  # not the bare 0/0 at multiples of 2 pi
+    assert spectrum.function.has(dirichlet_kernel)  # not the bare 0/0 at multiples of 2 pi
 
 
 def test_attention_constant_73():

@@ -10,7 +10,7 @@ import sympy as sp
 from theory.algebra import delta_gradient, delta_sum, written_as
 from theory.equation import Equation
 from theory.latex import array, symbol
-from theory.numeric import dirichlet
+from theory.numeric import dirichlet_kernel
 from theory.state_tracking import definitions
 from theory.state_tracking.definitions import logit, pi, softmax_row
 from theory.state_tracking.symbols import (
@@ -109,12 +109,12 @@ def equations() -> dict[str, Equation]:
                    - (1 - lambda_[n]) ** 2 * norms) != 0:  # fmt: skip
         raise ArithmeticError("c(A) is not the sum of its blocks")
     # Average over the initialisation: each block norm has mean 2 sigma^2.
-    gap = (1 - generic_lambda).subs(wave, (L * dirichlet(w, L)) ** 2)
-    gap = written_as(L / (L - 1) * (1 - dirichlet(w, L) ** 2), gap)
-    spectrum = sp.Sum((1 - dirichlet(omega[n], L) ** 2) ** 2, blocks)
+    gap = (1 - generic_lambda).subs(wave, (L * dirichlet_kernel(w, L)) ** 2)
+    gap = written_as(L / (L - 1) * (1 - dirichlet_kernel(w, L) ** 2), gap)
+    spectrum = sp.Sum((1 - dirichlet_kernel(omega[n], L) ** 2) ** 2, blocks)
     mean_ansatz = (d_g * N / d_h * A**2 * (1 - A) ** 2 * (L / (L - 1)) ** 2 * 4 * sigma2) * spectrum
     mean_ansatz = written_as(mean_ansatz, d_g * N / d_h * A**2 * (1 - A) ** 2 * 4 * sigma2
-                             * (gap / (1 - dirichlet(w, L) ** 2)) ** 2 * spectrum)  # fmt: skip
+                             * (gap / (1 - dirichlet_kernel(w, L) ** 2)) ** 2 * spectrum)  # fmt: skip
     closure = L * c_omega_symbol * A * (1 - A)
     constant = sp.solve((closure - mean_ansatz).subs(A, 1 / L), c_omega_symbol)[0]
     constant = written_as(2 * d_g * N / (L * (L - 1)) * sigma2 * (2 / d_h) * spectrum, constant)

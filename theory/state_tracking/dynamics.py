@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cache
+from typing import Any
 
 import sympy as sp
 
@@ -10,6 +12,7 @@ from theory.algebra import delta_sum, written_as
 from theory.equation import Equation
 from theory.flow import Flow
 from theory.latex import symbol
+from theory.parameters import ParameterError
 from theory.state_tracking import attention, logits, loss, micro, overlaps
 from theory.state_tracking.loss import MEAN_FIELD
 from theory.state_tracking.symbols import (
@@ -79,6 +82,12 @@ def equations() -> dict[str, Equation]:
     return {e.name: e for e in found}
 
 
+def _option(field: str, value: str, table: Mapping[str, Any]) -> Any:
+    if value not in table:
+        raise ParameterError(f"{field} = {value!r}: must be one of {', '.join(table)}")
+    return table[value]
+
+
 @cache
 def flow(teacher_overlap: str = "iid", closure: str = "closure") -> Flow:
     """Flow (15) of A, R and S in the training time alpha = epochs / (d_g N).
@@ -91,19 +100,24 @@ def flow(teacher_overlap: str = "iid", closure: str = "closure") -> Flow:
     closure : {'closure', 'ansatz'}
         Attention factor c(A): the paper's L c_omega A (1 - A), or Eq. (69) averaged over the
         initialisation and kept for all times.
+
+    Raises
+    ------
+    ParameterError
+        For any other word.
     """
     eq = equations()
-    spell = {c_S: 1 - c_R}
-    overlap = {"iid": overlaps.equations()["tau_bar_iid"].rhs,
-               "distinct": overlaps.equations()["tau_bar_distinct"].rhs, "tau": tau}[teacher_overlap]  # fmt: skip
-    if teacher_overlap == "iid":
+    mean = logits.equations()
+    spell = {c_S: mean["c_S"].rhs, c_R: mean["c_R"].rhs}
+    overlap = _option("teacher_overlap", teacher_overlap, {"iid": None, "tau": tau,
+                      "distinct": overlaps.equations()["tau_bar_distinct"].rhs})  # fmt: skip
+    factor = _option("closure", closure, {"closure": "c_closure", "ansatz": "c_ansatz_mean"})
+    if overlap is None:
         dR, dS = eq["delta_R_mean"].rhs / EPOCH, eq["delta_S_mean"].rhs / EPOCH
     else:
-        dR, dS = ((eq[x].rhs / EPOCH).subs(spell).subs({tau: overlap, c_R: logits.equations()["c_R"].rhs})
-                  for x in ("delta_R", "delta_S"))  # fmt: skip
-    factor = attention.equations()["c_closure" if closure == "closure" else "c_ansatz_mean"].rhs
-    dA = eq["dA_dalpha_chain"].rhs.subs(c_A, factor)
-    mean, field = logits.equations(), loss.equations()
+        dR, dS = ((eq[x].rhs / EPOCH).subs(spell).subs(tau, overlap) for x in ("delta_R", "delta_S"))
+    c_of_A = attention.equations()[factor].rhs
+    dA = eq["dA_dalpha_chain"].rhs.subs(c_A, c_of_A)
     return Flow(
         name="state_tracking",
         time=alpha,
@@ -114,7 +128,7 @@ def flow(teacher_overlap: str = "iid", closure: str = "closure") -> Flow:
         assumptions=(MEAN_FIELD, logits.EXCHANGEABLE, attention.CLOSURE, "gradient flow"),
         where=loss.abbreviations(),
         observables={"logit_correct": mean["logit_correct"].rhs, "logit_other": mean["logit_other"].rhs,
-                     "loss": field["loss"].rhs, "c_A": factor},
+                     "loss": loss.equations()["loss_of_margin"].rhs, "c_A": c_of_A},
     )  # fmt: skip
 
 

@@ -27,9 +27,11 @@ def equations() -> dict[str, Equation]:
     through_correct = sp.diff(correct, A)
     through_other = sp.diff(other, z_k) * through_correct
     by_A = written_as(-g * N / (N - 1) * (d_g - 1) / d_g * (R - S), opposite * g * through_correct + g * through_other)
+    of_margin = written_as(1 + (N - 1) * sp.exp(-m), sp.expand(sp.exp(value.subs(z_k, z_kbar + m))))
     assumed = (MEAN_FIELD,)
     found = [
         Equation("loss", loss, value, ref("Eq. (10)"), "closure", assumed),
+        Equation("loss_of_margin", loss, sp.log(of_margin), ref("Eq. (10), by the margin"), "closure", assumed),
         Equation("margin", m, sp.factor(z_k - other), ref("below Eq. (15)"), "exact"),
         Equation("g", g, wrong_mass, ref("Eqs. (15), (59)"), "exact", ("softmax of the mean logits",)),
         Equation("dloss_dz_k", sp.Derivative(loss, z_k), opposite * g, ref("Eq. (43)"), "exact", assumed),

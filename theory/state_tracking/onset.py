@@ -22,7 +22,7 @@ T_alpha = symbol("T_alpha", r"T_{\alpha}", positive=True)
 gain = symbol("onset_coefficient", r"[\alpha^{2}]\ln(A/A_{0})")
 LARGE = ("N, d_g, L large", "A small", "R - S linear in time")
 HALF = {"alpha_half": A - sp.Rational(1, 2)}
-HORIZON = 100  # time scales that the search for A = 1/2 covers
+HORIZONS = (10, 1e3, 1e6)  # time scales that the search for A = 1/2 covers, one after the other
 
 
 @cache
@@ -80,9 +80,12 @@ def onset(p: Parameters, alpha_end: float | None = None) -> Onset:
         half = 0.0
         notes.append("A is at or above 1/2 from the start")
     elif moves:
-        half = float(flow(p.permutations).solve(p, at=[0.0], events=HALF, alpha=HORIZON * scale).alpha_half)
+        for horizon in HORIZONS:
+            half = float(flow(p.permutations).solve(p, at=[0.0], events=HALF, alpha=horizon * scale).alpha_half)
+            if np.isfinite(half):
+                break
         if np.isnan(half):
-            notes.append(f"A stays below 1/2 up to alpha = {HORIZON * scale:.4g}")
+            notes.append(f"A stays below 1/2 up to alpha = {HORIZONS[-1] * scale:.4g}")
     else:
         why = "d_g = 1: one action, nothing to tell apart" if p.d_g == 1 else "c_omega = 0: no positional information"
         notes.append(f"attention does not move ({why})")

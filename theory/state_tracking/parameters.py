@@ -117,9 +117,11 @@ class Parameters(BaseParameters):
     def values(self) -> dict[str, Any]:
         """Numbers by symbol name, as the equations want them."""
         from theory.state_tracking.attention import c_omega
+        from theory.state_tracking.overlaps import equations
 
         return {
             "N": self.N, "L": self.L, "d_g": self.d_g, "d_h": self.d_h, "eta": self.eta, "zeta": self.zeta,
             "A_0": 1 / self.L if self.A_0 is None else self.A_0, "R_0": self.R_0, "S_0": self.S_0,
             "sigma2": self.initial_variance, "omega": self.frequencies, "c_omega": c_omega(self),
+            "tau": equations()[f"tau_bar_{self.permutations}"].evaluate({"N": self.N}),
         }  # fmt: skip

@@ -13,7 +13,7 @@ import xarray as xr
 from theory.algebra import delta_sum, written_as
 from theory.equation import Equation
 from theory.latex import array, symbol
-from theory.numeric import dirichlet
+from theory.numeric import dirichlet_kernel
 from theory.parameters import ParameterError
 from theory.state_tracking.dynamics import flow
 from theory.state_tracking.parameters import Parameters
@@ -83,7 +83,7 @@ def initial_participation() -> sp.Expr:
     row = sp.series(weight2 / (L * weight**2), small, 0, 3).removeO().subs(small, 1)
     # <l_ij l_ij'> = sigma^4 (2/d_h) sum_n cos(omega_n (j - j')), whose mean over j, j' is a Dirichlet kernel squared.
     blocks = (n, 1, d_h / 2)
-    spread = sigma2**2 * (2 / d_h) * sp.Sum(1 - dirichlet(omega[n], L) ** 2, blocks)
+    spread = sigma2**2 * (2 / d_h) * sp.Sum(1 - dirichlet_kernel(omega[n], L) ** 2, blocks)
     difference = sp.expand(row * L - 1)
     if sp.expand(difference - (square - mean**2)) != 0:
         raise ArithmeticError("the row variance is not the second-order term")
@@ -177,7 +177,7 @@ def gaussian_accuracy(gap: Any, sigma_k: Any, sigma_kbar: Any, N: int) -> np.nda
     # By the largest other logit, of density (N-1) phi Phi^(N-2): the correct one must lie above it.
     largest = (N - 1) * normal * np.exp((N - 2) * scipy.special.log_ndtr(u))
     over_largest = largest * scipy.special.ndtr((gap - s_o * u) / s_k)
-    return np.where(s_k < s_o, over_correct, over_largest).sum(-1) * step
+    return np.clip(np.where(s_k < s_o, over_correct, over_largest).sum(-1) * step, 0, 1)  # rounding aside
 
 
 def rollout(accuracies: Any, N: int) -> np.ndarray:

@@ -118,7 +118,9 @@ def loss_derivatives(eq: Table) -> list[Check]:
     values = x.values()
     z = [torch.tensor(values[k], dtype=torch.float64, requires_grad=True) for k in ("z_k", "z_kbar")]
     loss = cross_entropy(z[0], z[1], x.p.N)
-    pairs = [("mean-field loss", "loss", float(loss.detach())), ("margin", "margin", values["z_k"] - values["z_kbar"]),
+    pairs = [("mean-field loss", "loss", float(loss.detach())),
+             ("mean-field loss by the margin", "loss_of_margin", float(loss.detach())),
+             ("margin", "margin", values["z_k"] - values["z_kbar"]),
              ("mass on wrong states", "g", values["g"]), ("dl/dz_k", "dloss_dz_k", grad(loss, z[0])),
              ("dl/dz_kbar", "dloss_dz_kbar", grad(loss, z[1])),
              ("dl/dA through all inputs", "dloss_dA", grad(x.loss(), x.A))]  # fmt: skip
@@ -377,7 +379,7 @@ def engine(eq: Table) -> list[Check]:
 
 COVERS: dict[Callable[[Table], list[Check]], tuple[str, ...]] = {
     mean_logits: ("logit_correct", "logit_correct_position", "logit_other"),
-    loss_derivatives: ("loss", "margin", "g", "dloss_dz_k", "dloss_dz_kbar", "dloss_dA"),
+    loss_derivatives: ("loss", "loss_of_margin", "margin", "g", "dloss_dz_k", "dloss_dz_kbar", "dloss_dA"),
     entry_derivatives: ("dR_dM", "dS_dM", "dz_k_dM", "dz_kbar_dM", "update_M"),
     overlap_updates: ("delta_R", "delta_S", "sigma_overlap"),
     seed_means: ("delta_R_mean", "delta_S_mean", "tau_bar_iid", "tau_bar_distinct"),
