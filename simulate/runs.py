@@ -22,6 +22,8 @@ from theory.parameters import BaseParameters, ParameterError
 
 FORMAT = 1  # raise when the meaning of a stored run changes
 KIND = "solvable-transformers run"
+MARK = b"sha256:"
+TRAILER = len(MARK) + 32
 
 
 def default_store() -> Path:
@@ -39,12 +41,39 @@ def place(store: Path, config: str, seed: int) -> Path:
     return store / hashlib.sha256(config.encode()).hexdigest()[:16] / f"seed-{seed:05d}.nc"
 
 
-def provenance(model: str, config: str, p: BaseParameters) -> dict[str, str]:
+def provenance(model: str, config: str, p: BaseParameters, seed: int) -> dict[str, Any]:
     """Attributes every stored run carries."""
     versions = {name: importlib.metadata.version(name) for name in ("solvable-transformers", "torch", "numpy")}
-    return {"kind": KIND, "model": model, "parameters": p.as_json(), "configuration": config,
-            "versions": json.dumps(versions), "command": " ".join(Path(a).name if i == 0 else a
-                                                                  for i, a in enumerate(sys.argv))}  # fmt: skip
+    command = " ".join([Path(sys.argv[0]).name, *sys.argv[1:]])
+    return {
+        "kind": KIND, "model": model, "parameters": p.as_json(), "configuration": config, "seed": seed,
+        "versions": json.dumps(versions), "command": command,
+    }  # fmt: skip
+
+
+def _seal(path: Path, content: bytes) -> None:
+    """Write bytes with their digest behind them, whole or not at all; HDF5 readers ignore what follows the data."""
+    with atomic(path) as temporary:
+        temporary.write_bytes(content + MARK + hashlib.sha256(content).digest())
+
+
+def _unseal(path: Path) -> bytes:
+    """Read the bytes back.
+
+    Raises
+    ------
+    ParameterError
+        If the file is missing, carries no digest, or differs from what was written in any bit.
+    """
+    if not path.is_file():
+        raise ParameterError(f"{path}: no such file")
+    sealed = path.read_bytes()
+    content, mark, digest = sealed[:-TRAILER], sealed[-TRAILER:-32], sealed[-32:]
+    if mark != MARK:
+        raise ParameterError(f"{path}: not a result of this toolkit, or cut short")
+    if hashlib.sha256(content).digest() != digest:
+        raise ParameterError(f"{path}: damaged (its checksum does not match)")
+    return content
 
 
 def write(dataset: xr.Dataset, path: Path) -> None:
@@ -58,10 +87,7 @@ def write(dataset: xr.Dataset, path: Path) -> None:
     buffer = BytesIO()
     packed = {name: {"zlib": True, "complevel": 4} for name, v in dataset.variables.items() if v.size > 64}
     dataset.to_netcdf(buffer, engine="h5netcdf", encoding=packed)
-    with atomic(path) as temporary, temporary.open("wb") as file:
-        file.write(buffer.getvalue())
-        file.flush()
-        os.fsync(file.fileno())
+    _seal(path, buffer.getvalue())
 
 
 def read(path: Path) -> xr.Dataset:
@@ -70,28 +96,27 @@ def read(path: Path) -> xr.Dataset:
     Raises
     ------
     ParameterError
-        If the file is missing, unreadable, or not written by this toolkit.
+        If the file is missing, damaged, or not written by this toolkit.
     """
-    if not path.is_file():
-        raise ParameterError(f"{path}: no such file")
+    content = _unseal(path)
     try:
-        with xr.open_dataset(path, engine="h5netcdf") as lazy:
+        with xr.open_dataset(BytesIO(content), engine="h5netcdf") as lazy:
             dataset = lazy.load()
-    except Exception as error:  # h5py has no common error for a damaged file
+    except Exception as error:  # h5py has no common error for what it cannot read
         raise ParameterError(f"{path}: not a readable netCDF file ({type(error).__name__})") from None
     if dataset.attrs.get("kind") != KIND:
         raise ParameterError(f"{path}: a netCDF file, but not a run of this toolkit")
     return dataset
 
 
-def finished(path: Path, config: str) -> xr.Dataset | None:
-    """Return the stored run if it is there and is the one asked for; a damaged file is named and set aside."""
+def finished(path: Path, config: str, seed: int) -> xr.Dataset | None:
+    """Return the stored run if it is there and is the one asked for; any other file is named and set aside."""
     if not path.exists():
         return None
     try:
         dataset = read(path)
-        if dataset.attrs["configuration"] != config:
-            raise ParameterError(f"{path}: holds another configuration")
+        if (dataset.attrs.get("configuration"), dataset.attrs.get("seed")) != (config, seed):
+            raise ParameterError(f"{path}: holds another configuration or seed")
     except ParameterError as error:
         aside = path.with_suffix(".damaged")
         path.replace(aside)
@@ -100,22 +125,26 @@ def finished(path: Path, config: str) -> xr.Dataset | None:
     return dataset
 
 
-def save_checkpoint(path: Path, state: dict[str, Any]) -> None:
+def save_checkpoint(path: Path, config: str, seed: int, state: dict[str, Any]) -> None:
     """Write a checkpoint next to the run it belongs to."""
-    with atomic(path.with_suffix(".checkpoint")) as temporary:
-        torch.save(state, temporary)
+    buffer = BytesIO()
+    torch.save({"configuration": config, "seed": seed, **state}, buffer)
+    _seal(path.with_suffix(".checkpoint"), buffer.getvalue())
 
 
-def load_checkpoint(path: Path) -> dict[str, Any] | None:
-    """Checkpoint of an interrupted run, or None; a damaged one counts as none."""
+def load_checkpoint(path: Path, config: str, seed: int) -> dict[str, Any] | None:
+    """Checkpoint of an interrupted run, or None; one that is damaged or of another run is named and ignored."""
     checkpoint = path.with_suffix(".checkpoint")
     if not checkpoint.exists():
         return None
     try:
-        return torch.load(checkpoint, weights_only=True, map_location="cpu")
-    except Exception as error:
-        warnings.warn(f"{checkpoint}: unreadable ({type(error).__name__}); starting over", stacklevel=2)
+        state = torch.load(BytesIO(_unseal(checkpoint)), weights_only=True, map_location="cpu")
+        if (state["configuration"], state["seed"]) != (config, seed):
+            raise ParameterError(f"{checkpoint}: of another configuration or seed")
+    except Exception as error:  # torch.load has no common error for what it cannot read
+        warnings.warn(f"{error}; starting over", stacklevel=2)
         return None
+    return state
 
 
 def drop_checkpoint(path: Path) -> None:

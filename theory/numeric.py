@@ -85,13 +85,14 @@ def function(expressions: Any, arguments: Sequence[sp.Basic], modules: str = "nu
 def _compile(expr: sp.Expr, arguments: Sequence[sp.Basic], modules: str) -> Callable:
     arrays = [a for a in arguments if isinstance(a, sp.IndexedBase)]
     plain = [a for a in arguments if not isinstance(a, sp.IndexedBase)]
-    stand_in: dict[sp.Basic, sp.Basic] = {a: sp.Dummy() for a in plain}
+    # Numbered symbols, not Dummy: the order of operations, hence the last bit, must not depend on history.
+    stand_in: dict[sp.Basic, sp.Basic] = {a: sp.Symbol(f"_argument{k}") for k, a in enumerate(plain)}
     expr = sp.sympify(expr).xreplace(stand_in)
-    sums = [s for s in expr.atoms(sp.Sum) if len(s.variables) == 1 and any(s.has(x) for x in arrays)]
-    totals = {s: sp.Dummy() for s in sums}
+    sums = [s for s in sorted(expr.atoms(sp.Sum), key=str) if len(s.variables) == 1 and any(s.has(x) for x in arrays)]
+    totals = {s: sp.Symbol(f"_total{k}") for k, s in enumerate(sums)}
     summands = []
     for s in sums:
-        entries = {x[s.variables[0]]: sp.Dummy() for x in arrays}
+        entries = {x[s.variables[0]]: sp.Symbol(f"_entry{k}") for k, x in enumerate(arrays)}
         used = [*stand_in.values(), *entries.values()]
         summands.append(sp.lambdify(used, s.function.xreplace(entries), _MODULES[modules], cse=True))
     outer = sp.lambdify([*stand_in.values(), *totals.values()], expr.xreplace(totals),

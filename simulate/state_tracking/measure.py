@@ -71,7 +71,7 @@ def predictions(student: Student, data: Sequences) -> tuple[np.ndarray, float]:
 def attention_factor(student: Student) -> tuple[float, float]:
     """d_g N |grad_W A|^2 as it is, and as Eq. (69) gives it from the current weights; NaN if the embedding is learned."""
     p = student.p
-    if student.W_Q.shape[1] != 1:
+    if not p.fix_embedding:
         return np.nan, np.nan
     head = Attention(student)
     found = sum(float(g.double().square().sum()) for g in head.gradient_of_A(student))

@@ -54,12 +54,15 @@ def check_permutations(perms: np.ndarray, p: Parameters) -> np.ndarray:
     ParameterError
         Naming what does not fit.
     """
-    perms = np.asarray(perms)
-    if perms.shape != (p.d_g, p.N):
-        raise ParameterError(f"permutations: shape {perms.shape}, must be (d_g, N) = ({p.d_g}, {p.N})")
-    if not (np.sort(perms, axis=1) == np.arange(p.N)).all():
+    try:
+        array = np.asarray(perms, dtype=float)
+    except (TypeError, ValueError):
+        raise ParameterError("permutations: must be an array of whole numbers") from None
+    if array.shape != (p.d_g, p.N):
+        raise ParameterError(f"permutations: shape {array.shape}, must be (d_g, N) = ({p.d_g}, {p.N})")
+    if not (np.sort(array, axis=1) == np.arange(p.N)).all():
         raise ParameterError(f"permutations: every row must be a permutation of 0..{p.N - 1}")
-    return perms.astype(np.int64)
+    return array.astype(np.int64)
 
 
 def cyclic_group(N: int) -> np.ndarray:

@@ -23,7 +23,7 @@ from theory.state_tracking import Parameters
 
 MODEL = "state_tracking"
 DIMENSIONS = {"step_accuracy": ("step",), "attention": ("step", "action")}
-CHECKPOINT_SECONDS = 20.0
+CHECKPOINT_SECONDS = 10.0
 
 
 def train(p: Parameters, alpha: float | None = None, seeds: Iterable[int] = (0,), *, store: Path | str | None = None,
@@ -65,9 +65,12 @@ def train(p: Parameters, alpha: float | None = None, seeds: Iterable[int] = (0,)
     Raises
     ------
     ParameterError
-        For unusable parameters, permutations or device.
+        For unusable parameters, seeds, permutations or device.
     """
     p, seeds = p.run_to(alpha), list(seeds)
+    whole = all(isinstance(s, int | np.integer) and s >= 0 for s in seeds)
+    if not seeds or not whole or len(set(seeds)) < len(seeds):
+        raise ParameterError(f"seeds = {seeds}: must be distinct whole numbers >= 0, at least one")
     where = devices.find(device)
     name = str(dtype).removeprefix("torch.")
     if name not in ("float32", "float64"):
@@ -76,7 +79,7 @@ def train(p: Parameters, alpha: float | None = None, seeds: Iterable[int] = (0,)
     more = {} if given is None else {"given_permutations": given.tolist()}
     config = runs.configuration(MODEL, p, dtype=name, **more)
     paths = [runs.place(Path(store or runs.default_store()), config, seed) for seed in seeds]
-    stored = {seed: runs.finished(path, config) for seed, path in zip(seeds, paths, strict=True)}
+    stored = {seed: runs.finished(path, config, seed) for seed, path in zip(seeds, paths, strict=True)}
     done = {seed: run for seed, run in stored.items() if run is not None}
     missing = [(seed, path) for seed, path in zip(seeds, paths, strict=True) if seed not in done]
     jobs = [functools.partial(_train_one, p, seed, where, name, given, path, config) for seed, path in missing]
@@ -87,8 +90,8 @@ def train(p: Parameters, alpha: float | None = None, seeds: Iterable[int] = (0,)
 
 def _train_one(p: Parameters, seed: int, device: torch.device, dtype: str, permutations: np.ndarray | None,
                path: Path, config: str, tick: Callable[[int], None]) -> xr.Dataset:  # fmt: skip
-    result = Run(p, seed, device, getattr(torch, dtype), permutations, path).finish(tick)
-    result.attrs = runs.provenance(MODEL, config, p)
+    result = Run(p, seed, device, getattr(torch, dtype), permutations, path, config).finish(tick)
+    result.attrs = runs.provenance(MODEL, config, p, seed)
     runs.write(result, path)
     runs.drop_checkpoint(path)
     return result
@@ -98,8 +101,8 @@ class Run:
     """One student on its way: data, weights, optimiser, records; can be checkpointed at every measurement."""
 
     def __init__(self, p: Parameters, seed: int, device: torch.device, dtype: torch.dtype,
-                 permutations: np.ndarray | None, path: Path) -> None:  # fmt: skip
-        self.p, self.seed, self.path, self.device = p, seed, path, device
+                 permutations: np.ndarray | None, path: Path, config: str = "") -> None:  # fmt: skip
+        self.p, self.seed, self.path, self.config, self.device = p, seed, path, config, device
         stream = task.streams(seed)
         drawn = task.draw_permutations(p, stream["task"])
         self.permutations = drawn if permutations is None else permutations
@@ -112,7 +115,7 @@ class Run:
         self.engine = Grouped if p.fix_embedding else Plain
         self.full = self.engine(self.student, self.train_data)
         self.optimizer = _optimizer(p, self.student)
-        self.epoch = 0
+        self.epoch, self.updating = 0, False
         self.records: dict[int, dict[str, np.ndarray]] = {}
 
     def finish(self, tick: Callable[[int], None]) -> xr.Dataset:
@@ -131,14 +134,17 @@ class Run:
                     return self._dataset()
                 self._one_epoch()
                 self.epoch += 1
+                self.updating = False
                 tick(self.epoch)
         except KeyboardInterrupt:
-            self._save()
+            if not self.updating:
+                self._save()
             raise
 
     def _one_epoch(self) -> None:
         for batch in self._batches():
             batch.gradients(self.student)
+            self.updating = True  # from here to the next epoch's start, weights and epoch do not belong together
             self.optimizer.step()
 
     def _batches(self) -> list[Grouped | Plain]:
@@ -155,11 +161,11 @@ class Run:
 
     def _save(self) -> None:
         records = {str(e): {k: torch.as_tensor(v) for k, v in r.items()} for e, r in self.records.items()}
-        runs.save_checkpoint(self.path, {"epoch": self.epoch, "student": self.student.state_dict(),
+        runs.save_checkpoint(self.path, self.config, self.seed, {"epoch": self.epoch, "student": self.student.state_dict(),
                                          "optimizer": self.optimizer.state_dict(), "records": records})  # fmt: skip
 
     def _resume(self) -> None:
-        state = runs.load_checkpoint(self.path)
+        state = runs.load_checkpoint(self.path, self.config, self.seed)
         if state is None:
             return
         self.student.load_state_dict(state["student"])

@@ -150,11 +150,11 @@ def test_a_full_disk_leaves_what_was_there(tmp_path, monkeypatch, fill, before):
 def test_a_full_disk_leaves_the_last_checkpoint(tmp_path, monkeypatch, fill):
     """An OSError, so that the command line can say it in one line."""
     path = tmp_path / "seed-00000.nc"
-    runs.save_checkpoint(path, {"epoch": 1})
+    runs.save_checkpoint(path, "c", 0, {"epoch": 1})
     with monkeypatch.context() as patch, fill(patch), pytest.raises(OSError, match=r"No space|too large"):
-        runs.save_checkpoint(path, {"epoch": 2, "student": {"M": torch.zeros(5000)}})
+        runs.save_checkpoint(path, "c", 0, {"epoch": 2, "student": {"M": torch.zeros(5000)}})
     assert len(list(tmp_path.iterdir())) == 1
-    assert runs.load_checkpoint(path) == {"epoch": 1}
+    assert runs.load_checkpoint(path, "c", 0)["epoch"] == 1
 
 
 def test_a_run_that_cannot_be_stored_fails_and_can_be_repeated(tiny, tmp_path):
@@ -166,11 +166,14 @@ def test_a_run_that_cannot_be_stored_fails_and_can_be_repeated(tiny, tmp_path):
 
 def test_checkpoints_come_back(tmp_path):
     path = tmp_path / "seed-00000.nc"
-    assert runs.load_checkpoint(path) is None
-    runs.save_checkpoint(path, {"epoch": 3, "student": {"M": torch.arange(4.0)}})
-    found = runs.load_checkpoint(path)
+    assert runs.load_checkpoint(path, "c", 0) is None
+    runs.save_checkpoint(path, "c", 0, {"epoch": 3, "student": {"M": torch.arange(4.0)}})
+    found = runs.load_checkpoint(path, "c", 0)
     assert found["epoch"] == 3
     assert torch.equal(found["student"]["M"], torch.arange(4.0))
+    for config, seed in (("other", 0), ("c", 1)):
+        with pytest.warns(UserWarning, match="another configuration or seed"):
+            assert runs.load_checkpoint(path, config, seed) is None
     runs.drop_checkpoint(path)
     runs.drop_checkpoint(path)  # nothing there is no mistake
     assert list(tmp_path.iterdir()) == []

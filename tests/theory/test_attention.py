@@ -165,7 +165,7 @@ def test_kernel_numpy_against_mpmath():
         exact = kernel_by_sum(mpmath.mpf(x), int(n))
         # n x/2 is rounded to 1e-16 * 400 and divided by n sin(x/2): 5e-13 at the closest of these points.
         assert abs(value - exact) < 5e-13
-        assert abs(compiled("mpmath")(mpmath.mpf(x), int(n)) - exact) < 5e-13
+        assert abs(compiled("mpmath")(mpmath.mpf(x), int(n)) - exact) < 5e-13  # as above
 
 
 @pytest.mark.parametrize("digits", [15, 30])

@@ -91,6 +91,7 @@ PRINTED = {
     "dA_dpi": 1 / L,  # (65)
     "softmax_derivative": att.pi[att.i] * (delta(att.i, att.k) - att.pi[att.k]),  # (66)
     "lambda": ((sp.sin(att.w * L / 2) / sp.sin(att.w / 2)) ** 2 / L - 1) / (L - 1),  # (70)
+    "lambda_2pi": sp.S.One,  # below (69)
     "c_closure": L * c_omega * A * (1 - A),  # above (14), above (71)
     "sigma_overlap": tau,  # below (58)
     "tau_bar_distinct": 1 / N - (N - 1) / (N * (sp.factorial(N) - 1)),  # (77), second form
@@ -131,6 +132,13 @@ def test_mean_total_logit_39_to_41_and_12():
     assert same(derived("zeta"), sp.Sum(M[a, p, q], *sums) / (d_g * N))
     eq_12 = -z_k / (N - 1) + sp.Sum(M[a, p, q], *sums) / (d_g * N * (N - 1))
     assert same(derived("logit_other").subs(zeta, derived("zeta")), eq_12)
+
+
+def test_loss_by_the_margin():
+    """(10) depends on the difference of the two mean logits only."""
+    loss = -z_k + sp.log(sp.exp(z_k) + (N - 1) * sp.exp(z_kbar))
+    margin = sp.exp(derived("loss_of_margin")).subs(m, z_k - z_kbar)
+    assert same(sp.expand(margin), sp.expand(sp.exp(loss)))
 
 
 def test_loss_derivatives_43():

@@ -137,7 +137,7 @@ def test_single_distinct_action():
     """d_g = 1 is also a legal number of distinct permutations: nothing is undefined that has a value."""
     p = Parameters(N=4, d_g=1, L=3)
     curves = [state_tracking.flow(q).solve(p, alpha=3.0) for q in ("iid", "distinct")]
-    # tau drops out of (54) when there is no other teacher: c_S = 0.
+    # tau drops out of (54) when there is no other teacher: c_S = 0. Integrator tolerance.
     np.testing.assert_allclose(curves[0].R, curves[1].R, rtol=1e-10)
     np.testing.assert_allclose(curves[0].loss, curves[1].loss, rtol=1e-10)
 
@@ -211,7 +211,7 @@ def limit_ratio(size):
 
 def test_thermodynamic_limit():
     """The rates approach the limit like 1/N."""
-    assert limit_ratio(10**6) < 1e-5
+    assert limit_ratio(10**6) < 1e-5  # (e^m + const)/N with e^m below 4
     # Leading correction (e^m + const)/N: 100 times the size, 1/100 of the distance, up to order 1/N.
     assert limit_ratio(10**4) / limit_ratio(10**6) == pytest.approx(100, rel=0.01)
 
@@ -237,7 +237,7 @@ def test_distinct_teachers():
     """Distinct permutations overlap less: visible at N = 3, gone with growing N (a gap of order 1/N!)."""
     assert distinct_gap(3) > 0.01
     assert distinct_gap(3) > 2 * distinct_gap(4) > 4 * distinct_gap(5) > 8 * distinct_gap(6)
-    assert distinct_gap(12) < 1e-8
+    assert distinct_gap(12) < 1e-8  # 1/12! = 2e-9, and the integrator
 
 
 @pytest.mark.parametrize("size", [20, 200, 3000])
