@@ -22,7 +22,7 @@ T_alpha = symbol("T_alpha", r"T_{\alpha}", positive=True)
 gain = symbol("onset_coefficient", r"[\alpha^{2}]\ln(A/A_{0})")
 LARGE = ("N, d_g, L large", "A small", "R - S linear in time")
 HALF = {"alpha_half": A - sp.Rational(1, 2)}
-HORIZONS = (10, 1e3, 1e6)  # time scales that the search for A = 1/2 covers, one after the other
+HORIZONS = (10, 1e3, 1e6, 1e12)  # time scales that the search for A = 1/2 covers, one after the other
 
 
 @cache
