@@ -18,6 +18,7 @@ from typing import Any, NoReturn
 from theory import registry
 from theory.parameters import BaseParameters, ParameterError
 
+MOST_SEEDS = 10**6
 _FLAGS: dict[str, dict[str, Any]] = {
     "json": {"action": "store_true", "help": "one JSON object on stdout instead of a table"},
     "out": {"type": Path, "metavar": "PATH", "help": "write the result here"},
@@ -70,19 +71,20 @@ def parameters(args: argparse.Namespace, base: BaseParameters | None = None) -> 
 def seeds(text: str | None, default: str) -> list[int]:
     """Read ``8`` (0..7), ``0:20`` (half-open) or ``3,5``."""
     text = default if text is None else text
-    try:
+    found: Sequence[int] = []
+    with contextlib.suppress(ValueError):
         if ":" in text:
             start, stop = text.split(":")
-            found = list(range(int(start), int(stop)))
+            found = range(int(start), int(stop))
         elif "," in text:
             found = [int(s) for s in text.split(",") if s]
         else:
-            found = list(range(int(text)))
-    except ValueError:
-        found = []
+            found = range(int(text))
+    if len(found) > MOST_SEEDS:
+        raise ParameterError(f"--seeds {text}: must be at most {MOST_SEEDS} seeds")
     if not found or min(found) < 0 or len(set(found)) < len(found):
         raise ParameterError(f"--seeds {text}: must be 8 (0..7), 0:20 (half-open) or 3,5, without repeats")
-    return found
+    return list(found)
 
 
 def positive(field: str, value: float | None) -> float | None:
@@ -174,7 +176,7 @@ def atomic(path: Path) -> Iterator[Path]:
 def write_text(path: Path | None, text: str) -> None:
     """Write text whole to a file, or to stdout when there is no path."""
     if path is None:
-        print(text)
+        print(text.removesuffix("\n"))
         return
     with atomic(path) as temporary:
         temporary.write_text(text if text.endswith("\n") else text + "\n")

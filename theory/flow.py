@@ -142,21 +142,25 @@ class Flow:
             given = ", ".join(f"{k} = {v}" for k, v in end.items()) or "nothing"
             raise ParameterError(f"run length: must be {name} = a positive number, got {given}")
         numbers = parameters.values()
-        rhs, jacobian, start = self._functions(numbers)
+        rhs, jacobian, start = self._functions(numbers, end[name])
         grid = np.linspace(0, end[name], 601) if at is None else np.asarray(list(at), float)
         if not ((grid >= 0) & (grid <= end[name])).all():
             raise ParameterError(f"at: times must lie between 0 and {name} = {end[name]:g}")
+
+        unit = end[name]  # the integrator's time runs from 0 to 1, whatever the clock
 
         def integrate(t0: float, y0: np.ndarray, t1: float, **options: Any) -> Any:
             with np.errstate(over="ignore"):  # e^m beyond double precision: its rate is zero, as it should be
                 solution = scipy.integrate.solve_ivp(rhs, (t0, t1), y0, method="LSODA", jac=jacobian,
                                                      rtol=rtol, atol=atol, **options)  # fmt: skip
             if not solution.success:
-                raise ParameterError(f"the integration stopped at {name} = {solution.t[-1]:g}: {solution.message}")
+                raise ParameterError(
+                    f"the integration stopped at {name} = {unit * solution.t[-1]:g}: {solution.message}"
+                )
             return solution
 
-        solution = integrate(0, start, end[name], dense_output=True)
-        states = solution.sol(grid)
+        solution = integrate(0, start, 1, dense_output=True)
+        states = solution.sol(grid / unit)
         data = {x.name: (name, states[i]) for i, x in enumerate(self.state)}
         along = dict(zip([x.name for x in self.state], states, strict=True))
         for label, expr in self.observables.items():
@@ -170,7 +174,7 @@ class Flow:
         for label, expr in (events or {}).items():
             used = {s: numbers[s.name] for s in expr.free_symbols - set(self.state)}
             crossing = numeric.function(expr.subs(used), self.state)
-            result[label] = self._first_crossing(crossing, solution, integrate)
+            result[label] = unit * self._first_crossing(crossing, solution, integrate)
         return result
 
     @functools.cached_property
@@ -183,15 +187,16 @@ class Flow:
         jac = sp.lambdify(arguments, self.jacobian().tolist(), modules, cse=True)
         return free, rhs, jac, sp.lambdify(free, [self.initial[x] for x in self.state], modules)
 
-    def _functions(self, numbers: Mapping[str, float]) -> tuple[Any, Any, np.ndarray]:
+    def _functions(self, numbers: Mapping[str, float], unit: float) -> tuple[Any, Any, np.ndarray]:
+        """Right-hand side and Jacobian in time divided by ``unit``, and the initial state."""
         free, rhs, jac, initial = self._compiled
         missing = sorted(s.name for s in free if s.name not in numbers)
         if missing:
             raise ParameterError(f"{self.name}: no value for {', '.join(missing)}")
         fixed = [float(numbers[s.name]) for s in free]
         return (
-            (lambda t, y: rhs(t, *y, *fixed)),
-            (lambda t, y: np.array(jac(t, *y, *fixed))),
+            lambda t, y: unit * np.array(rhs(unit * t, *y, *fixed)),
+            lambda t, y: unit * np.array(jac(unit * t, *y, *fixed)),
             np.array(initial(*fixed), float),
         )
 

@@ -217,7 +217,7 @@ def stamp(path: Path) -> int:
 
 
 def test_killed_runs_leave_nothing_that_is_trusted(tiny, tmp_path):
-    p, store, rng = tiny.replace(epochs=4000, eval_every=50), tmp_path / "killed", random.Random(0)
+    p, store, rng = tiny.replace(epochs=3000, eval_every=50), tmp_path / "killed", random.Random(0)
     file, killed = place(p, store), 0
     checkpoint = file.with_suffix(".checkpoint")
     for _ in range(2):  # SIGKILL at a random moment after a checkpoint of its own

@@ -107,14 +107,18 @@ def foreign(path):
     xr.Dataset({"A": ("x", [1.0])}).to_netcdf(path, engine="h5netcdf")
 
 
+def other_kind(path):
+    runs.write(xr.Dataset({"A": ("x", [1.0])}), path)
+
+
 def half(path):
     runs.write(dataset(), path)
     os.truncate(path, path.stat().st_size // 2)
 
 
 @pytest.mark.parametrize("make_file", [lambda path: None, lambda path: path.write_bytes(b""), lambda path: path.write_text("text"),
-                                       lambda path: path.mkdir(), foreign, half],
-                         ids=["missing", "empty", "text", "folder", "foreign", "half"])  # fmt: skip
+                                       lambda path: path.mkdir(), foreign, other_kind, half],
+                         ids=["missing", "empty", "text", "folder", "foreign", "other_kind", "half"])  # fmt: skip
 def test_what_is_not_a_run_is_refused(tmp_path, make_file):
     path = tmp_path / "a.nc"
     make_file(path)

@@ -115,6 +115,22 @@ def test_weights_start_uniform(tiny):
         assert abs(z_square) < 4
 
 
+def test_learned_embeddings_start_normal_and_weights_as_a_linear_layer(tiny):
+    # At least 3e4 entries each: standard error of the variance at most 0.8%, so a 5% error is 6 of them.
+    p = tiny.replace(N=2000, d_g=500, d_h=2500, d_model=16, fix_embedding=False)
+    rng = np.random.default_rng(1)
+    weights = draw_weights(p.replace(N=60, d_g=50), rng) | {
+        "embedding": draw_weights(p.replace(d_g=1), rng)["embedding"]
+    }
+    linear = 1 / 4  # torch.nn.Linear(16, .) draws from (-1/sqrt(16), 1/sqrt(16))
+    for name, variance, fourth in (("W_Q", linear**2 / 3, linear**4 / 5), ("W_K", linear**2 / 3, linear**4 / 5),
+                                   ("embedding", 1, 3)):  # fmt: skip
+        w = weights[name]
+        assert abs(w.mean()) < 4 * np.sqrt(variance / w.size), name
+        assert abs((w**2).mean() - variance) < 4 * np.sqrt((fourth - variance**2) / w.size), name
+    assert np.abs(weights["W_Q"]).max() < linear
+
+
 @pytest.mark.parametrize("sizes", SIZES, ids=str)
 def test_glu_equals_the_student_in_outputs_and_gradients(tiny, make, sizes):
     p = tiny.replace(**sizes)

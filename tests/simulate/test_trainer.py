@@ -112,6 +112,17 @@ def test_minibatches_are_a_partition_shuffled_anew_every_epoch(tiny, tmp_path):
     assert (first != every).any()
 
 
+def test_minibatches_of_different_seeds_differ(tiny, tmp_path):
+    """The same positions in the data, were the shuffle not the seed's own."""
+    orders = []
+    for seed in (0, 1):
+        run = Run(tiny.replace(batch_size=20), seed, torch.device("cpu"), torch.float64, None, tmp_path / "run.nc")
+        every = np.hstack([run.train_data.actions, run.train_data.states]).tolist()
+        run.engine = lambda student, data: np.hstack([data.actions, data.states]).tolist()
+        orders.append([every.index(row) for part in run._batches() for row in part])
+    assert sum(a == b for a, b in zip(*orders, strict=True)) < 16  # a quarter; one in 64 agrees by chance
+
+
 def test_minibatch_descent_is_the_hand_written_loop(tiny, make, tmp_path):
     p = tiny.replace(epochs=6, eval_every=3, batch_size=20)
     run = Run(p, 7, torch.device("cpu"), torch.float64, None, tmp_path / "run.nc")

@@ -205,7 +205,7 @@ def rollout(accuracies: Any, N: int) -> np.ndarray:
 
 
 def initial_variance(p: Parameters) -> float:
-    """Variance of the logits at time 0, to leading order (0.0439 at Table 1, 0.0467 at Table 2)."""
+    """Variance of the logits at time 0, to leading order (0.0439 at Table 1, 0.0468 at Table 2)."""
     return float(equations()["logit_variance_initial"].evaluate(p.values()))
 
 
