@@ -67,11 +67,11 @@ class Equation:
         """
         given = {key: value for key, value in values.items() if not isinstance(key, str)}
         rest = self.rhs.xreplace({key: sp.Dummy() for key in given if not isinstance(key, sp.IndexedBase)})
-        bases = {base.name: base for base in rest.atoms(sp.IndexedBase)}
-        labels = {base.label for base in bases.values()}
-        for symbol in [*bases.values(), *(s for s in rest.free_symbols if isinstance(s, sp.Symbol))]:
-            if symbol in given or symbol in labels or isinstance(symbol, sp.Dummy):
-                continue
+        bases = rest.atoms(sp.IndexedBase)
+        labels = {base.label for base in bases}
+        symbols = {s for s in rest.free_symbols if isinstance(s, sp.Symbol) and not isinstance(s, sp.Dummy)} - labels
+        # By name, as the order of arguments decides the order of operations and so the last bit.
+        for symbol in sorted((bases | symbols) - set(given), key=lambda s: s.name):
             if symbol.name not in values:
                 raise KeyError(f"{self.name}: no value for {symbol.name}")
             given[symbol] = values[symbol.name]

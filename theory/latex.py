@@ -68,6 +68,9 @@ PREAMBLE = r"""\documentclass[11pt]{article}
 % A formula wider than the line is scaled down to fit it.
 \newcommand{\fitformula}[1]{\sbox{\formulabox}{$\displaystyle #1$}%
   \ifdim\wd\formulabox>0.98\linewidth\resizebox{0.98\linewidth}{!}{\usebox{\formulabox}}\else\usebox{\formulabox}\fi}
+% A picture keeps its own size unless it is wider than the line.
+\newcommand{\fitpicture}[1]{\sbox{\formulabox}{\includegraphics{#1}}%
+  \ifdim\wd\formulabox>\linewidth\resizebox{\linewidth}{!}{\usebox{\formulabox}}\else\usebox{\formulabox}\fi}
 \setlength{\parindent}{0pt}
 """
 

@@ -62,7 +62,7 @@ def generate(source: Source) -> str:
         "numbers": lambda _: numbers(source),
         "equations": lambda name: "\n".join(latex.display(e) for e in st.sections()[name]),
         "flow": lambda _: f"\\begin{{equation}}\n{st.flow().latex()}\n\\end{{equation}}",
-        "figure": lambda name: (f"\\begin{{center}}\\includegraphics[width=\\linewidth]{{figure_{name}.png}}\\\\\n"
+        "figure": lambda name: (f"\\begin{{center}}\\fitpicture{{figure_{name}.png}}\\\\\n"
                                 f"{latex.escape(FIGURES[name].caption)}\\end{{center}}"),
         "comparison": lambda _: check_table([*comparison.checks, *more]) + "\n" + r"\par ".join(
             latex.escape(n) for n in notes if n),
