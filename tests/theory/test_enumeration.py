@@ -16,7 +16,6 @@ import sympy as sp
 
 from theory import state_tracking
 from theory.state_tracking.logits import pi_i
-from theory.state_tracking.rollout import participation
 from theory.state_tracking.symbols import (
     A,
     M,
@@ -38,6 +37,7 @@ from theory.state_tracking.symbols import (
     z_k,
     zeta,
 )  # fmt: skip
+from theory.state_tracking.variance import participation
 
 EQUATIONS = state_tracking.equations()
 SIZES = [(2, 2, 2), (3, 2, 2), (2, 3, 2), (3, 2, 3), (2, 1, 2), (2, 2, 1), (3, 3, 3), (4, 2, 2)]

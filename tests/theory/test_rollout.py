@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from theory import state_tracking
 from theory.parameters import ParameterError
 from theory.state_tracking import Parameters, gaussian_accuracy
-from theory.state_tracking.rollout import participation, rollout
+from theory.state_tracking.rollout import rollout
+from theory.state_tracking.variance import participation
 
 SIZES, RATIOS, GAPS = (2, 3, 16, 32, 1000, 10000), (0.1, 0.5, 1.0, 3.0, 10.0), (-1.0, 0.0, 0.5, 2.0, 6.0)
 

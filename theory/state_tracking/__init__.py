@@ -15,11 +15,13 @@ from theory.state_tracking import (
     onset,
     overlaps,
     rollout,
+    variance,
 )
 from theory.state_tracking.attention import c_omega
 from theory.state_tracking.dynamics import flow, thermodynamic_limit
 from theory.state_tracking.parameters import Parameters
-from theory.state_tracking.rollout import gaussian_accuracy, initial_variance, trajectory, with_accuracy
+from theory.state_tracking.rollout import gaussian_accuracy, trajectory, with_accuracy
+from theory.state_tracking.variance import initial_variance
 
 __all__ = [
     "Parameters", "c_omega", "equations", "flow", "flows", "gaussian_accuracy", "initial_variance", "onset",
@@ -44,6 +46,7 @@ def sections() -> dict[str, list[Equation]]:
         "Order-parameter dynamics": [*dynamics.equations().values(), *flow().equations().values()],
         "Early time": [*early_time.equations().values()],
         "Onset": [*onset.equations().values()],
+        "Variance of the logits": [*variance.equations().values()],
         "Rollout accuracy": [*rollout.equations().values()],
     }
 

@@ -13,10 +13,11 @@ from theory.algebra import written_as
 from theory.equation import Equation
 from theory.latex import symbol
 from theory.onset import Onset
+from theory.state_tracking import loss
 from theory.state_tracking.dynamics import flow
 from theory.state_tracking.early_time import equations as early_equations
 from theory.state_tracking.parameters import Parameters
-from theory.state_tracking.symbols import A_0, R_0, S_0, A, L, N, R, S, alpha, c_omega, d_g, eta, g, ref, zeta
+from theory.state_tracking.symbols import A_0, R_0, S_0, A, L, N, R, S, alpha, c_omega, d_g, eta, g, m, ref, zeta
 
 T_alpha = symbol("T_alpha", r"T_{\alpha}", positive=True)
 gain = symbol("onset_coefficient", r"[\alpha^{2}]\ln(A/A_{0})")
@@ -31,12 +32,14 @@ def equations() -> dict[str, Equation]:
     random_start = {A_0: 1 / L, R_0: 0, S_0: 0, zeta: 0}
     rate = flow().rhs
     difference = sp.factor(rate[R] - rate[S])  # eta g A: holds at all times
-    early_g = flow().expanded[R].subs({A: A_0, R: 0, S: 0, zeta: 0}) / rate[R].subs({g: 1, A: A_0})
-    early = sp.simplify(difference.subs({g: early_g, A: A_0}).subs(A_0, 1 / L))
-    large_N = sp.limit(early.subs(N, sp.Symbol("x", positive=True)), sp.Symbol("x", positive=True), sp.oo)
-    # (15a) with g -> 1, (N, d_g factors) -> 1, 1 - A -> 1 and R - S from (79).
-    growth = rate[A].subs(g, 1).subs(R, S + large_N * alpha) / (N / (N - 1) * (d_g - 1) / d_g) / (1 - A)
-    growth = written_as(eta**2 * c_omega * alpha * A, growth)
+    early_g = sp.simplify(loss.equations()["g"].rhs.subs(m, 0))
+    early = difference.subs({g: early_g, A: 1 / L})
+    # (15a) with R - S from (79), at large N and d_g, where g -> 1, and to first order in A.
+    growth = rate[A].subs(g, early_g).subs(R, S + early * alpha)
+    for size in (N, d_g):
+        large = sp.Symbol("size", positive=True)
+        growth = sp.limit(growth.subs(size, large), large, sp.oo)
+    growth = written_as(eta**2 * c_omega * alpha * A, sp.series(growth, A, 0, 2).removeO())
     path = sp.Function("A")(alpha)
     solution = sp.dsolve(sp.Eq(path.diff(alpha), growth.subs(A, path)), path, ics={path.subs(alpha, 0): 1 / L})
     exponent = sp.simplify(sp.log(solution.rhs * L)).expand().coeff(alpha, 2)

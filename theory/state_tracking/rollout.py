@@ -10,30 +10,23 @@ import scipy.special
 import sympy as sp
 import xarray as xr
 
-from theory.algebra import delta_sum, written_as
+from theory.algebra import written_as
 from theory.equation import Equation
-from theory.latex import array, symbol
-from theory.numeric import dirichlet_kernel
+from theory.latex import array
 from theory.parameters import ParameterError
+from theory.state_tracking import variance
 from theory.state_tracking.dynamics import flow
 from theory.state_tracking.parameters import Parameters
 from theory.state_tracking.symbols import (
     L,
     N,
     accuracy,
-    c,
-    d_g,
-    d_h,
     i,
-    j,
     mu_k,
     mu_kbar,
-    n,
-    omega,
     recovery,
     ref,
     rho,
-    sigma2,
     sigma_k,
     sigma_kbar,
     t,
@@ -41,8 +34,6 @@ from theory.state_tracking.symbols import (
 
 right, wrong = array("step_accuracy", r"\mathcal{A}"), array("step_recovery", r"\mathcal{B}")
 rho_t = array("rho", r"\varrho")
-participation = symbol("participation", r"\sum_{j}\pi_{ij}^{2}", positive=True)
-variance = symbol("logit_variance", r"\sigma_{z}^{2}", positive=True)
 GAUSSIAN = "logits independent and Gaussian"
 
 
@@ -61,38 +52,26 @@ def prove_closed_form() -> None:
     ArithmeticError
         If either step fails.
     """
-    gain = right[i] - wrong[i]
-    last = gain.subs(i, L)
-    split_sum = sp.Sum(wrong[t] * sp.Product(gain, (i, t + 1, L - 1)), (t, 1, L - 1))
-    following = right[0] * sp.Product(gain, (i, 1, L - 1)) * last + split_sum * last + wrong[L]
+    last = (right[i] - wrong[i]).subs(i, L)
+
+    def split(product: sp.Product) -> sp.Expr:
+        """Take the factor L out of a product that ends there."""
+        ((index, low, high),) = product.limits
+        return sp.Product(product.function, (index, low, high - 1)) * product.function.subs(index, high)
+
+    following = closed_form(L + 1)
+    (total,) = following.atoms(sp.Sum)
+    at_end = total.function.subs(t, L).doit()  # its product is empty
+    following = following.subs(total, sp.Sum(total.function, (t, 1, L - 1)) + at_end)
+    following = following.replace(lambda e: isinstance(e, sp.Product), split)
     step = closed_form(L) * last + wrong[L]
-    if sp.expand(following - step) != 0 or closed_form(sp.Integer(1)).doit() != right[0]:
+    if sp.simplify(sp.expand(following - step)) != 0 or closed_form(sp.Integer(1)).doit() != right[0]:
         raise ArithmeticError("the closed form does not solve the recursion")
-
-
-def initial_participation() -> sp.Expr:
-    """Mean of sum_j pi_ij^2 at random keys and queries, to second order in the attention logits.
-
-    The third order vanishes, since W_Q and -W_Q are equally likely.
-    """
-    small = sp.Symbol("epsilon", positive=True)
-    mean, square = sp.symbols("lbar l2bar")  # mean of l_j and of l_j^2 along a row
-    # exp(eps l) to second order, summed over a row of L entries.
-    weight = 1 + small * mean + small**2 * square / 2
-    weight2 = 1 + 2 * small * mean + 2 * small**2 * square
-    row = sp.series(weight2 / (L * weight**2), small, 0, 3).removeO().subs(small, 1)
-    # <l_ij l_ij'> = sigma^4 (2/d_h) sum_n cos(omega_n (j - j')), whose mean over j, j' is a Dirichlet kernel squared.
-    blocks = (n, 1, d_h / 2)
-    spread = sigma2**2 * (2 / d_h) * sp.Sum(1 - dirichlet_kernel(omega[n], L) ** 2, blocks)
-    difference = sp.expand(row * L - 1)
-    if sp.expand(difference - (square - mean**2)) != 0:
-        raise ArithmeticError("the row variance is not the second-order term")
-    return (1 + spread) / L
 
 
 @cache
 def equations() -> dict[str, Equation]:
-    """Recursion, its solutions, the Gaussian one-step accuracy, and the variance of the logits."""
+    """Recursion, its solutions, and the Gaussian one-step accuracy."""
     prove_closed_form()
     uniform = (1 - accuracy) / (N - 1)
     path = sp.Function("rho")
@@ -105,15 +84,10 @@ def equations() -> dict[str, Equation]:
     x = sp.Symbol("x", real=True)
     density = sp.exp(-((x - mu_k) ** 2) / (2 * sigma_k**2)) / (sp.sqrt(2 * sp.pi) * sigma_k)
     integrand = density * below((x - mu_kbar) / sigma_kbar) ** (N - 1)
-    standard = sp.simplify(integrand.subs(x, mu_k + sigma_k * u) * sigma_k)
+    standard = sp.simplify(integrand.subs(x, mu_k + sigma_k * u) * sigma_k)  # dx = sigma_k du
     ratio = sigma_k / sigma_kbar * u + (mu_k - mu_kbar) / sigma_kbar
-    standard = written_as(
-        normal * below(ratio) ** (N - 1), standard.subs(below(standard_argument(standard, below)), below(ratio))
-    )
-    # Var_M of sum_j pi_j M_{g_j}: equal actions share an entry, different ones agree with probability 1/d_g.
-    agree = delta_sum(sp.KroneckerDelta(j, c), (c, 1, d_g)) / d_g
-    spread = sp.expand(participation + (1 - participation) * agree) * sigma2
-    spread = written_as(sigma2 * ((1 - 1 / d_g) * participation + 1 / d_g), spread)
+    (argument,) = (phi.args[0] for phi in standard.atoms(below))
+    standard = normal * below(written_as(ratio, argument)) ** (N - 1)
     line = (-sp.oo, sp.oo)
     found = [
         Equation("rollout_recursion", rho_t[t + 1], rho_t[t] * (right[t] - wrong[t]) + wrong[t], ref("Eqs. (16), (82)-(84)")),
@@ -124,18 +98,8 @@ def equations() -> dict[str, Equation]:
         Equation("normal_below", below(u), sp.Integral(normal.subs(u, y), (y, -sp.oo, u)), ref("Eq. (90)")),
         Equation("accuracy_density", accuracy, sp.Integral(integrand, (x, *line)), ref("Eqs. (88)-(89)"), "closure", (GAUSSIAN,)),
         Equation("accuracy", accuracy, sp.Integral(standard, (u, *line)), ref("Eqs. (17), (91)"), "closure", (GAUSSIAN,)),
-        Equation("logit_variance", variance, spread, ref("beyond App. I: variance over the entries of M"), "exact",
-                 ("entries of M independent with variance sigma^2", "actions independent and uniform")),
-        Equation("logit_variance_initial", variance, spread.subs(participation, initial_participation()),
-                 ref("beyond App. I: the value the paper measures"), "leading order",
-                 ("random keys and queries, second order in the attention logits",)),
     ]  # fmt: skip
     return {e.name: e for e in found}
-
-
-def standard_argument(expr: sp.Expr, below: Any) -> sp.Expr:
-    """Argument of the normal distribution function in ``expr``."""
-    return next(iter(expr.atoms(below))).args[0]
 
 
 def gaussian_accuracy(gap: Any, sigma_k: Any, sigma_kbar: Any, N: int) -> np.ndarray:
@@ -204,11 +168,6 @@ def rollout(accuracies: Any, N: int) -> np.ndarray:
     return np.stack(out, -1)
 
 
-def initial_variance(p: Parameters) -> float:
-    """Variance of the logits at time 0, to leading order (0.0439 at Table 1, 0.0468 at Table 2)."""
-    return float(equations()["logit_variance_initial"].evaluate(p.values()))
-
-
 def with_accuracy(
     curve: xr.Dataset, p: Parameters, variance_correct: Any = None, variance_other: Any = None
 ) -> xr.Dataset:
@@ -223,7 +182,7 @@ def with_accuracy(
     variance_correct, variance_other : array_like, optional
         Logit variances along the curve; the constant initial ones by default, as in Fig. 3.
     """
-    constant = initial_variance(p)
+    constant = variance.initial_variance(p)
     s_k, s_o = (np.sqrt(constant if v is None else v) for v in (variance_correct, variance_other))
     gap = curve.logit_correct - curve.logit_other
     found = gaussian_accuracy(gap, s_k, s_o, p.N)
