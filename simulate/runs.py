@@ -20,7 +20,7 @@ import xarray as xr
 from theory.cli import atomic
 from theory.parameters import BaseParameters, ParameterError
 
-FORMAT = 1  # raise when the meaning of a stored run changes
+FORMAT = 2  # raise when the meaning of a stored run changes
 KIND = "solvable-transformers run"
 MARK = b"sha256:"
 TRAILER = len(MARK) + 32

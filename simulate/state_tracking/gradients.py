@@ -102,7 +102,7 @@ class Grouped:
 
     @torch.no_grad()
     def statistics(self, student: Student) -> dict[str, Tensor]:
-        """Loss, mean and variance of correct and other logits, and attention (see `measure.measure`)."""
+        """Loss, moments of correct and other logits, and attention (see `measure.measure`)."""
         pi = self.attention.forward(student)
         columns = student.M.permute(2, 0, 1)
         moments = Moments()
@@ -145,26 +145,30 @@ class Plain:
 
 
 class Moments:
-    """First two moments of correct and other logits, and the loss, gathered group by group in double precision."""
+    """First four moments of correct and other logits, and the loss, gathered group by group in double precision."""
 
     def __init__(self) -> None:
-        self.parts: list[Tensor] = []
-        self.rows, self.others = 0, 0
+        self.loss: list[Tensor] = []
+        self.correct: list[Tensor] = []
+        self.every: list[Tensor] = []
+        self.rows, self.states = 0, 0
 
     def add(self, logits: Tensor, target: Tensor) -> None:
         """Add rows of logits ``(rows, N)`` with their correct entries."""
-        loss = torch.nn.functional.cross_entropy(logits, target, reduction="sum").double()
+        self.loss.append(torch.nn.functional.cross_entropy(logits, target, reduction="sum").double())
         logits = logits.double()
-        correct = logits.gather(1, target[:, None])
-        first, second = logits.sum(), logits.square().sum()
-        k1, k2 = correct.sum(), correct.square().sum()
-        self.parts.append(torch.stack([loss, k1, k2, first - k1, second - k2]))
+        for sums, values in ((self.correct, logits.gather(1, target[:, None])), (self.every, logits)):
+            sums.append(torch.stack([values.pow(k).sum() for k in range(1, 5)]))
         self.rows += len(logits)
-        self.others += len(logits) * (logits.shape[1] - 1)
+        self.states = logits.shape[1]
 
     def result(self) -> dict[str, Tensor]:
-        """Loss, means and variances."""
-        loss, k1, k2, o1, o2 = torch.stack(self.parts).sum(0)
-        k1, k2, o1, o2 = k1 / self.rows, k2 / self.rows, o1 / self.others, o2 / self.others
-        return {"loss": loss / self.rows, "logit_correct": k1, "logit_other": o1,
-                "variance_correct": k2 - k1**2, "variance_other": o2 - o1**2}  # fmt: skip
+        """Loss, and mean, variance and excess kurtosis of both kinds of logits."""
+        correct = torch.stack(self.correct).sum(0)
+        other = (torch.stack(self.every).sum(0) - correct) / (self.rows * (self.states - 1))
+        found = {"loss": torch.stack(self.loss).sum() / self.rows}
+        for name, (m1, m2, m3, m4) in (("correct", correct / self.rows), ("other", other)):
+            variance = m2 - m1**2
+            fourth = m4 - 4 * m3 * m1 + 6 * m2 * m1**2 - 3 * m1**4
+            found |= {f"logit_{name}": m1, f"variance_{name}": variance, f"kurtosis_{name}": fourth / variance**2 - 3}
+        return found

@@ -28,6 +28,8 @@ MEANING = {
     "logit_other": "mean logit of the other states, training set",
     "variance_correct": "variance of the correct logit, training set",
     "variance_other": "variance of the other logits, training set",
+    "kurtosis_correct": "excess kurtosis of the correct logit: 0 if normal, -1.2 if uniform",
+    "kurtosis_other": "excess kurtosis of the other logits",
     "accuracy": "next-token accuracy under teacher forcing, test set",
     "step_accuracy": "next-token accuracy per step, test set",
     "rollout_accuracy": "final accuracy of greedy rollouts, test set",

@@ -14,6 +14,7 @@ from theory.state_tracking import Parameters, attention, rollout
 from verify.check import Check, sampled
 from verify.trajectories import Comparison, compare
 
+LOCKED = 0.95  # attention from which on a logit is, nearly, one entry of M
 ONE_CURVE = "one curve for all seeds, started from the mean initial values"
 KNOWN_LIMITS = {
     "A": f"{ONE_CURVE}; closure c(A)",
@@ -73,6 +74,7 @@ def verify(p: Parameters, runs: xr.Dataset) -> tuple[Comparison, list[Check], li
     drift = float(np.abs(runs.zeta - start.zeta).max())
     rounding = 10 * np.finfo("float32").eps * float(runs.epoch[-1]) ** 0.5
     checks = [
+        sampled("A at time 0", "initialisation", 1 / p.L, start.A),
         sampled("R at time 0", "initialisation", 0.0, start.R),
         sampled("zeta at time 0", "zeta", 0.0, start.zeta),
         Check("drift of zeta along training", "zeta", 0.0, drift, drift, rounding,
@@ -83,7 +85,7 @@ def verify(p: Parameters, runs: xr.Dataset) -> tuple[Comparison, list[Check], li
                 start.variance_other),
     ]  # fmt: skip
     if p.d_g > 1:
-        checks.insert(1, sampled("S at time 0", "initialisation", 0.0, start.S))
+        checks.insert(2, sampled("S at time 0", "initialisation", 0.0, start.S))
     checks += initial_variances()
     closures = closure_curves(p, runs)
     measured = closures["measured (63)"]
@@ -91,6 +93,12 @@ def verify(p: Parameters, runs: xr.Dataset) -> tuple[Comparison, list[Check], li
     for name, curve in list(closures.items())[1:]:
         off = float(np.sqrt(((curve - measured) ** 2).mean() / (measured**2).mean()))
         notes.append(f"  {name.replace('$', '').replace(chr(92), '')}: {off:.1%}")
+    notes.append("excess kurtosis of the logits, mean over seeds (normal 0, uniform -1.2), correct and other:")
+    locked = (runs.A > LOCKED).argmax("alpha")  # per seed; 0 if never, and then left out
+    moments = {"at time 0": start, f"when A first exceeds {LOCKED}": runs.isel(alpha=locked).where(locked > 0),
+               "at the end": runs.isel(alpha=-1)}  # fmt: skip
+    for when, at in moments.items():
+        notes.append(f"  {when}: {float(at.kurtosis_correct.mean()):.2f}, {float(at.kurtosis_other.mean()):.2f}")
     empirical = with_empirical_logits(p, runs)
     final = runs.rollout_accuracy
     for name, curve in (("(17)-(18) with measured logit means and variances", empirical.rollout_accuracy),
