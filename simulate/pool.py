@@ -6,6 +6,7 @@ import contextlib
 import os
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ import torch
 from tqdm import tqdm
 
 POLL_SECONDS = 0.25
+WATCH = "parent watch"
 
 
 def cores() -> int:
@@ -50,11 +52,25 @@ def run(jobs: Sequence[Callable[[Callable[[int], None]], Any]], sizes: list[int]
         Progress bar on stderr.
     """
     workers = min(workers or cores(), len(jobs))
+    parent = os.getpid()
     with tempfile.TemporaryDirectory() as folder, _bar(Path(folder) / "done", sizes, progress) as done:
         if workers <= 1:
             return [_call(job, done, k) for k, job in enumerate(jobs)]
         parallel = joblib.Parallel(n_jobs=workers, backend="loky", batch_size=1, pre_dispatch="all")
-        return parallel(joblib.delayed(_call)(job, done, k) for k, job in enumerate(jobs))
+        return parallel(joblib.delayed(_in_worker)(parent, job, done, k) for k, job in enumerate(jobs))
+
+
+def _in_worker(parent: int, job: Callable[[Callable[[int], None]], Any], done: Path, k: int) -> Any:
+    """Run a job in a worker that does not outlive its parent, however that one ends."""
+    if not any(thread.name == WATCH for thread in threading.enumerate()):
+
+        def watch() -> None:
+            while os.getppid() == parent:
+                time.sleep(POLL_SECONDS)
+            os._exit(1)
+
+        threading.Thread(target=watch, name=WATCH, daemon=True).start()
+    return _call(job, done, k)
 
 
 def _call(job: Callable[[Callable[[int], None]], Any], done: Path, k: int) -> Any:

@@ -1,5 +1,10 @@
 """Independent jobs: order of results, one thread each, errors and progress."""
 
+import os
+import subprocess
+import sys
+import time
+
 import pytest
 import torch
 
@@ -42,3 +47,35 @@ def test_progress_adds_up_over_jobs(capsys):
 
 def test_there_is_at_least_one_core():
     assert pool.cores() >= 1
+
+
+def sleeper(folder: Path, k: int, tick) -> None:
+    """Say who is at work, and stay there."""
+    (folder / str(k)).write_text(str(os.getpid()))
+    time.sleep(120)
+
+
+def alive(pid: int) -> bool:
+    try:
+        return "Z" not in Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+    except FileNotFoundError:
+        return False
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks processes up in /proc")
+def test_workers_do_not_outlive_a_killed_parent(tmp_path):
+    program = (f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r})\n"
+               "import functools, test_pool\nfrom pathlib import Path\nfrom simulate import pool\n"
+               f"jobs = [functools.partial(test_pool.sleeper, Path({str(tmp_path)!r}), k) for k in range(2)]\n"
+               "pool.run(jobs, [1, 1], workers=2, progress=False)")  # fmt: skip
+    parent = subprocess.Popen([sys.executable, "-c", program], stderr=subprocess.DEVNULL)
+    deadline = time.monotonic() + 60
+    while len(names := [p for p in tmp_path.iterdir() if p.read_text()]) < 2 and time.monotonic() < deadline:
+        time.sleep(0.1)
+    workers = [int(p.read_text()) for p in names]
+    assert len(workers) == 2 and all(map(alive, workers))
+    parent.kill()
+    parent.wait()
+    while any(map(alive, workers)) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert not any(map(alive, workers))

@@ -95,7 +95,7 @@ def verify(p: Parameters, runs: xr.Dataset) -> tuple[Comparison, list[Check], li
         notes.append(f"  {name.replace('$', '').replace(chr(92), '')}: {off:.1%}")
     notes.append("excess kurtosis of the logits, mean over seeds (normal 0, uniform -1.2), correct and other:")
     locked = (runs.A > LOCKED).argmax("alpha")  # per seed; 0 if never, and then left out
-    moments = {"at time 0": start, f"when A first exceeds {LOCKED}": runs.isel(alpha=locked).where(locked > 0),
+    moments = {"before training": start, f"when A first exceeds {LOCKED}": runs.isel(alpha=locked).where(locked > 0),
                "at the end": runs.isel(alpha=-1)}  # fmt: skip
     for when, at in moments.items():
         notes.append(f"  {when}: {float(at.kurtosis_correct.mean()):.2f}, {float(at.kurtosis_other.mean()):.2f}")
