@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from theory import cli, registry
 
 
 def main(argv: list[str] | None = None) -> int:
     """Command line."""
-    parser = cli.parser(
-        "theory", "Models and their equations: reference, status, assumptions, LaTeX.", "json", model="all"
-    )
-    parser.add_argument("--latex", action="store_true", help="with the LaTeX of every equation")
+    parser = cli.parser("theory", "Models and their equations: reference, status, assumptions, LaTeX.", "json", "latex",
+                        model="all")  # fmt: skip
     args = parser.parse_args(argv)
     models = [args.model] if args.model else list(registry.MODELS.values())
     if args.json:
@@ -18,13 +18,15 @@ def main(argv: list[str] | None = None) -> int:
             {"name": e.name, "reference": e.reference, "status": e.status, "assumptions": e.assumptions,
              "latex": e.latex()} for e in m.wing("theory").equations().values()]} for m in models}))  # fmt: skip
         return 0
+    lines = []
     for m in models:
-        print(f"{m.name}: {m.title}\n")
+        lines.append(f"{m.name}: {m.title}\n")
         for section, equations in m.wing("theory").sections().items():
             rows = [(e.name, e.status, e.reference, "; ".join(e.assumptions)) for e in equations]
-            print(f"{section}\n{cli.table(('equation', 'status', 'reference', 'assumptions'), rows)}\n")
-            if args.latex:
-                print("\n".join(f"{e.name}:  {e.latex()}" for e in equations) + "\n")
+            lines.append(f"{section}\n{cli.table(('equation', 'status', 'reference', 'assumptions'), rows)}\n")
+            if args.latex is not None:
+                lines.append("\n".join(f"{e.name}:  {e.latex()}" for e in equations) + "\n")
+    cli.write_text(Path(args.latex) if args.latex not in (None, "-") else None, "\n".join(lines))
     return 0
 
 

@@ -173,14 +173,14 @@ def atomic(path: Path) -> Iterator[Path]:
         temporary.unlink(missing_ok=True)
 
 
-def write_text(path: Path | None, text: str) -> None:
-    """Write text whole to a file, or to stdout when there is no path."""
+def write_text(path: Path | None, text: str, *, stream: Any = None) -> None:
+    """Write text whole to a file, whose path is printed, or to stdout when there is no path."""
     if path is None:
         print(text.removesuffix("\n"))
         return
     with atomic(path) as temporary:
         temporary.write_text(text if text.endswith("\n") else text + "\n")
-    print(path)
+    print(path, file=stream)
 
 
 def to_json(value: Any) -> str:

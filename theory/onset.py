@@ -6,9 +6,11 @@ import math
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
-from theory import cli
+from theory import cli, latex
+from theory.equation import Equation
 
 
 @dataclass(frozen=True)
@@ -27,6 +29,8 @@ class Onset:
         Remarks, one line each.
     curves : dict
         Datasets to draw, by name.
+    equations : list of Equation
+        What the numbers and curves were evaluated from.
     plot : callable
         ``plot(onset, axes)`` draws into two axes.
     """
@@ -36,6 +40,7 @@ class Onset:
     absent: dict[str, str]
     notes: list[str]
     curves: dict[str, Any]
+    equations: list[Equation]
     plot: Callable[[Onset, Any], None] = field(repr=False)
 
     def table(self) -> str:
@@ -48,25 +53,28 @@ class Onset:
 def main(argv: list[str] | None = None) -> int:
     """Command line."""
     parser = cli.parser("theory.onset", "When does the mechanism of a model emerge?",
-                        "json", "plot", "set", "preset", "alpha", "quiet")  # fmt: skip
+                        "json", "plot", "latex", "set", "preset", "alpha", "quiet")  # fmt: skip
     args = parser.parse_args(argv)
     cli.check_plot(args.plot)
     p = cli.parameters(args)
     result = args.model.wing("theory", "onset").onset(p, cli.positive("--alpha", args.alpha))
+    remarks = sys.stderr if args.json else None  # with --json, stdout holds one JSON object and nothing else
+    formulas = latex.aligned(result.equations)
     if args.json:
-        print(
-            cli.to_json({"model": args.model.name, **result.numbers, "notes": result.notes, "parameters": p.as_dict()})
-        )
+        found = {"model": args.model.name, **result.numbers, "notes": result.notes, "parameters": p.as_dict()}
+        print(cli.to_json(found | ({"latex": formulas} if args.latex == "-" else {})))
     else:
         print(result.table())
-    for note in result.notes:
+    if args.latex not in (None, "-") or (args.latex and not args.json):
+        cli.write_text(None if args.latex == "-" else Path(args.latex), formulas, stream=remarks)
+    for note in () if args.quiet else result.notes:
         print(f"note: {note}", file=sys.stderr)
     if args.plot is not None:
         from theory import plotting
 
         figure, axes = plotting.figure(1, 2)
         result.plot(result, axes)
-        plotting.deliver(figure, args.plot, f"onset_{args.model.name}.png", stream=sys.stderr if args.json else None)
+        plotting.deliver(figure, args.plot, f"onset_{args.model.name}.png", stream=remarks)
     return 0
 
 

@@ -110,6 +110,7 @@ def onset(p: Parameters, alpha_end: float | None = None) -> Onset:
         absent={"alpha_half": "never emerges", "T_alpha": "infinite"},
         notes=notes,
         curves=curves,
+        equations=[*flow(p.permutations).equations().values(), *early_equations().values(), *equations().values()],
         plot=draw,
     )  # fmt: skip
 
