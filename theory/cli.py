@@ -156,7 +156,13 @@ def choose(field: str, name: str, table: Mapping[str, Any]) -> Any:
 
 @contextlib.contextmanager
 def atomic(path: Path) -> Iterator[Path]:
-    """Write to a temporary neighbour of ``path`` that takes its name only when it is complete."""
+    """Write to a temporary neighbour of ``path`` that takes its name only when it is complete.
+
+    What may not be replaced (a link, a device, a pipe) is written directly.
+    """
+    if path.is_symlink() or (path.exists() and not path.is_file()):
+        yield path
+        return
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.stem}-", suffix=path.suffix)
     os.close(handle)

@@ -111,7 +111,7 @@ class BaseParameters:
                 and (not m["multiple_of"] or value % m["multiple_of"] == 0)
             )
             if not inside:
-                raise refuse(m["allowed"])
+                raise refuse(m["allowed"] if math.isfinite(value) else f"finite, {m['allowed']}")
 
     def replace(self, **changes: Any) -> Self:
         """Copy with some fields changed."""

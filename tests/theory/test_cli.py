@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import signal
+import stat
 import subprocess
 import sys
 import warnings
@@ -241,3 +243,17 @@ def test_choose():
         cli.choose("--what", "alpah", table)
     with pytest.raises(ParameterError, match="^--what zzz: must be one of alpha, beta$"):
         cli.choose("--what", "zzz", table)
+
+
+def test_what_may_not_be_replaced_is_written_directly(tmp_path):
+    """A link stays a link, and its target receives the text; a device stays a device."""
+    target, link = tmp_path / "target.tex", tmp_path / "link.tex"
+    target.write_text("old")
+    link.symlink_to(target)
+    cli.write_text(link, "new")
+    assert link.is_symlink()
+    assert target.read_text() == "new\n"
+    if os.path.exists("/dev/full"):
+        with pytest.raises(OSError, match="No space"):
+            cli.write_text(Path("/dev/full"), "text")
+        assert stat.S_ISCHR(os.stat("/dev/full").st_mode)
