@@ -127,14 +127,14 @@ def draw(p: Parameters, runs: xr.Dataset) -> Any:
             axis.plot(
                 curve.alpha, curve[name], color="k" if not kind else f"C{k}", ls="--", label=None if kind else "theory"
             )
-        axis.set(xlabel=r"$\alpha$", ylabel=label)
+        axis.set(xlabel=r"$\alpha$ = epochs / $(d_g N)$", ylabel=label)
         if names[0] in ("A", "accuracy"):
             axis.set_ylim(0, 1.05)
         axis.legend(fontsize=7)
     axis = axes.flat[5]
     for k, (name, values) in enumerate(closure_curves(p, runs).items()):
         axis.plot(runs.alpha, values.mean("seed"), color=f"C{k}", ls=("-", "--", ":")[k], label=name)
-    axis.set(xlabel=r"$\alpha$", ylabel=r"attention factor $d_g N\,|\nabla A|^2$")
+    axis.set(xlabel=r"$\alpha$ = epochs / $(d_g N)$", ylabel=r"attention factor $d_g N\,|\nabla A|^2$")
     axis.legend(fontsize=7)
     figure.suptitle(rf"$N={p.N}$, $d_g={p.d_g}$, $L={p.L}$, $d_h={p.d_h}$, {runs.sizes['seed']} seeds", fontsize=9)
     return figure
