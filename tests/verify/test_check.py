@@ -36,8 +36,15 @@ def test_sampled_accepts_truth_and_refuses_five_per_cent():
     assert not sampled("x", "e", 1.05, x).passed
 
 
+def test_few_samples_are_judged_by_student_t():
+    """t = 6 from two values is nothing unusual (p = 0.1), from a thousand it is."""
+    assert check.normal_z(6.0, 2) == pytest.approx(1.62, abs=0.01)  # isf of atan tail 1/2 - atan(6)/pi, by hand
+    assert check.normal_z(6.0, 1000) > 5.5
+    assert np.isnan(check.normal_z(6.0, 1))
+
+
 def test_known_limit_is_reported_not_failed():
-    c = sampled("x", "e", 2.0, [1.0, 1.1, 0.9], known_limit="mean field")
+    c = sampled("x", "e", 2.0, [1.0, 1.1, 0.9] * 5, known_limit="mean field")
     assert c.passed
     assert c.verdict == "known limit"
     assert not c.within

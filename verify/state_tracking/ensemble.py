@@ -25,10 +25,13 @@ def get(args: Any) -> tuple[Parameters, xr.Dataset]:
         If the given file is not an ensemble of this model, or parameters are given beside it.
     """
     if args.runs is None:
+        seeds = cli.seeds(args.seeds, SEEDS)
+        if len(seeds) < 2:
+            raise ParameterError(f"--seeds {args.seeds}: a comparison needs at least 2 seeds")
         p = cli.parameters(args, Parameters.demo())
         alpha = cli.positive("--alpha", args.alpha) or (ALPHA if not args.set and not args.preset else None)
         return p.run_to(alpha), train(
-            p, alpha, cli.seeds(args.seeds, SEEDS), device=args.device, progress=not args.quiet
+            p, alpha, seeds, device=args.device, progress=not args.quiet
         )
     given = [f"--{name}" for name in ("set", "preset", "seeds", "alpha", "device") if getattr(args, name)]
     if given:
@@ -41,6 +44,6 @@ def read(path: Any) -> tuple[Parameters, xr.Dataset]:
     runs = store.open_store(path) if path.is_dir() else store.read(path)
     if runs.attrs.get("model") != "state_tracking":
         raise ParameterError(f"{path}: an ensemble of {runs.attrs.get('model')}, not of state_tracking")
-    if "seed" not in runs.dims:
-        runs = runs.expand_dims("seed")
+    if runs.sizes.get("seed", 1) < 2:
+        raise ParameterError(f"{path}: holds one seed; a comparison needs at least 2")
     return Parameters(**json.loads(runs.attrs["parameters"])), runs
