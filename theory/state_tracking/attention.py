@@ -37,7 +37,6 @@ from theory.state_tracking.symbols import (
 CLOSURE = "closure c(A) = L c_omega A (1 - A), matched at A = 1/L"
 ANSATZ = "attention A on the right action, uniform elsewhere"
 
-W_Q, W_K = array("W_Q"), array("W_K")
 lambda_ = array("lambda", r"\lambda")
 w, offset = symbol("omega_n", r"\omega_{n}", positive=True), symbol("Delta_ij", r"(j-i)", integer=True)
 q1, q2 = symbol("q_1", r"(W_Q)_{2n-1}", real=True), symbol("q_2", r"(W_Q)_{2n}", real=True)
