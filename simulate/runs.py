@@ -16,11 +16,12 @@ from typing import Any
 import numpy as np
 import torch
 import xarray as xr
+from filelock import FileLock
 
 from theory.cli import atomic
 from theory.parameters import BaseParameters, ParameterError
 
-FORMAT = 2  # raise when the meaning of a stored run changes
+FORMAT = 3  # raise when the meaning of a stored run changes
 KIND = "solvable-transformers run"
 MARK = b"sha256:"
 TRAILER = len(MARK) + 32
@@ -123,6 +124,15 @@ def finished(path: Path, config: str, seed: int) -> xr.Dataset | None:
         warnings.warn(f"{error}; set aside as {aside.name}, training again", stacklevel=2)
         return None
     return dataset
+
+
+def lock(path: Path) -> FileLock:
+    """Lock to hold while training the run of this file; the system opens it when its holder dies.
+
+    The lock's own file stays behind: to remove it while others may be about to lock it is a race.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return FileLock(path.with_name(f".{path.stem}.lock"))
 
 
 def save_checkpoint(path: Path, config: str, seed: int, state: dict[str, Any]) -> None:

@@ -1,8 +1,8 @@
 """Loss, gradients and logit statistics without building the mixed matrices.
 
-Under teacher forcing the current states never change, so the (sequence, position) rows are grouped
-by state once. Rows of one state share the columns ``M[:, :, s]``, and the logic module becomes N
-products of a (rows x d_g) with a (d_g x N) matrix. Derivatives are written by hand.
+Under teacher forcing the current states never change, so the (sequence, step) rows are grouped by
+state once. Rows of one state share the columns ``M[:, :, s]``, and the logic module becomes N
+independent tables. Derivatives are written by hand; the logic module's run in a kernel per device.
 """
 
 from __future__ import annotations
@@ -10,165 +10,152 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from simulate.state_tracking.student import Student
-from simulate.state_tracking.task import Sequences
+from simulate.state_tracking import cpu, gpu
+from simulate.state_tracking.student import Students
+from simulate.state_tracking.task import Groups, Sequences
+from theory.state_tracking import Parameters
 
 
 class Attention:
-    """Attention of a student whose tokens are all embedded alike, and its derivative."""
+    """Attention of students whose tokens are all embedded alike, and its derivative; weights ``(B, d_h, 1)``."""
 
-    def __init__(self, student: Student) -> None:
-        p = student.p
+    def __init__(self, p: Parameters, dtype: torch.dtype, device: torch.device) -> None:
         steps = torch.arange(p.L, dtype=torch.float64)
         offset = steps[None, :] - steps[:, None] - p.L  # j - i with i = L + 1 + step, j = 1 + column
-        angle = (offset[..., None] * student.omega.cpu()).to(student.W_Q.device)
-        dtype, norm = student.W_Q.dtype, p.d_h**0.5
-        self.cos, self.sin = (angle.cos() / norm).to(dtype), (angle.sin() / norm).to(dtype)
+        angle, norm = offset[..., None] * torch.as_tensor(p.frequencies), p.d_h**0.5
+        self.cos, self.sin = ((f / norm).to(device, dtype) for f in (angle.cos(), angle.sin()))
         self.L = p.L
 
-    def forward(self, student: Student) -> Tensor:
-        """Attention matrix, shape ``(L, L)``."""
-        (q1, q2), (k1, k2) = _pairs(student.W_Q), _pairs(student.W_K)
-        logits = self.cos @ (q1 * k1 + q2 * k2) + self.sin @ (q2 * k1 - q1 * k2)
-        return torch.softmax(logits, dim=1)
+    def forward(self, W_Q: Tensor, W_K: Tensor) -> Tensor:
+        """Attention matrices, shape ``(B, L, L)``."""
+        (q1, q2), (k1, k2) = _pairs(W_Q), _pairs(W_K)
+        logits = torch.einsum("ijn,bn->bij", self.cos, q1 * k1 + q2 * k2)
+        logits += torch.einsum("ijn,bn->bij", self.sin, q2 * k1 - q1 * k2)
+        return torch.softmax(logits, dim=2)
 
-    def backward(self, student: Student, pi: Tensor, d_pi: Tensor) -> tuple[Tensor, Tensor]:
-        """Gradients of W_Q and W_K from that of the attention matrix."""
-        d_l = pi * (d_pi - (pi * d_pi).sum(1, keepdim=True))
-        even, odd = (torch.einsum("ij,ijn->n", d_l, table) for table in (self.cos, self.sin))
-        (q1, q2), (k1, k2) = _pairs(student.W_Q), _pairs(student.W_K)
-        d_q = torch.stack([even * k1 - odd * k2, even * k2 + odd * k1], dim=1)
-        d_k = torch.stack([even * q1 + odd * q2, even * q2 - odd * q1], dim=1)
-        return d_q.reshape(-1, 1), d_k.reshape(-1, 1)
+    def backward(self, W_Q: Tensor, W_K: Tensor, pi: Tensor, d_pi: Tensor) -> tuple[Tensor, Tensor]:
+        """Gradients of W_Q and W_K from that of the attention matrices."""
+        d_l = pi * (d_pi - (pi * d_pi).sum(2, keepdim=True))
+        even, odd = (torch.einsum("bij,ijn->bn", d_l, table) for table in (self.cos, self.sin))
+        (q1, q2), (k1, k2) = _pairs(W_Q), _pairs(W_K)
+        d_q = torch.stack([even * k1 - odd * k2, even * k2 + odd * k1], dim=2)
+        d_k = torch.stack([even * q1 + odd * q2, even * q2 - odd * q1], dim=2)
+        return d_q.reshape(W_Q.shape), d_k.reshape(W_K.shape)
 
-    def gradient_of_A(self, student: Student) -> tuple[Tensor, Tensor]:
+    def gradient_of_A(self, W_Q: Tensor, W_K: Tensor) -> tuple[Tensor, Tensor]:
         """Gradients of A = mean of the attention diagonal (Eqs. 62-68)."""
-        pi = self.forward(student)
-        return self.backward(student, pi, torch.eye(self.L, dtype=pi.dtype, device=pi.device) / self.L)
+        pi = self.forward(W_Q, W_K)
+        return self.backward(W_Q, W_K, pi, (torch.eye(self.L).to(pi) / self.L).expand_as(pi))
 
 
 def _pairs(w: Tensor) -> tuple[Tensor, Tensor]:
-    return w[0::2, 0], w[1::2, 0]
+    return w[:, 0::2, 0], w[:, 1::2, 0]
 
 
 class Grouped:
-    """Training data grouped by current state, for a student with a fixed embedding.
+    """Hand-written gradients of students with a fixed embedding.
 
     Parameters
     ----------
-    student : Student
-        Gives sizes, device and precision.
-    data : Sequences
-        Training sequences.
+    students : Students
+        Give sizes, device and precision.
+    data : list of Sequences
+        Training sequences of each student, equally many.
+    threads : int
+        CPU threads; results do not depend on it.
     """
 
-    def __init__(self, student: Student, data: Sequences) -> None:
-        p, device = student.p, student.M.device
-        actions, states = (torch.as_tensor(x, device=device) for x in (data.actions, data.states))
-        values = torch.nn.functional.one_hot(actions, p.d_g).to(student.M.dtype)
-        self.values = values.permute(1, 0, 2).reshape(p.L, -1)  # (L, n d_g)
-        current, target = states[:, :-1].T.reshape(-1), states[:, 1:].T.reshape(-1)
-        self.order = torch.argsort(current, stable=True)
-        self.groups = torch.bincount(current, minlength=p.N).tolist()
-        self.targets = target[self.order].split(self.groups)
-        self.attention = Attention(student)
-        self.rows = current.numel()
-
-    def _retrieve(self, student: Student, pi: Tensor) -> tuple[Tensor, ...]:
-        return (pi @ self.values).reshape(self.rows, student.p.d_g)[self.order].split(self.groups)
+    def __init__(self, students: Students, data: list[Sequences], threads: int = 1) -> None:
+        groups, device = Groups.of(data, students.p.N), students.M.device
+        self.attention = Attention(students.p, students.M.dtype, device)
+        self.logic = cpu.Logic(groups, threads) if device.type == "cpu" else gpu.Logic(groups, device)
+        self.rows = groups.targets.shape[1]
 
     @torch.no_grad()
-    def gradients(self, student: Student) -> Tensor:
-        """Set ``.grad`` of W_Q, W_K and M; return the loss."""
-        pi = self.attention.forward(student)
-        columns = student.M.permute(2, 0, 1).contiguous()  # (state, action, next state)
-        d_columns = torch.empty_like(columns)
-        d_o, total = [], []
-        for s, (o, target) in enumerate(zip(self._retrieve(student, pi), self.targets, strict=True)):
-            logits = o @ columns[s]
-            top = torch.logsumexp(logits, dim=1, keepdim=True)
-            hit = target[:, None]
-            total.append((top - logits.gather(1, hit)).sum())
-            error = (logits - top).exp_()
-            error.scatter_add_(1, hit, torch.full_like(top, -1))
-            torch.matmul(o.T, error, out=d_columns[s])
-            d_o.append(error @ columns[s].T)
-        back = torch.empty(self.rows, student.p.d_g, dtype=pi.dtype, device=pi.device)
-        back[self.order] = torch.cat(d_o)
-        d_pi = back.reshape(self.attention.L, -1) @ self.values.T / self.rows
-        student.W_Q.grad, student.W_K.grad = self.attention.backward(student, pi, d_pi)
-        student.M.grad = d_columns.permute(1, 2, 0).contiguous() / self.rows
-        return torch.stack(total).sum() / self.rows
+    def gradients(self, students: Students) -> None:
+        """Set ``.grad`` of W_Q, W_K and M."""
+        W_Q, W_K, M = students.W_Q, students.W_K, students.M
+        pi = self.attention.forward(W_Q, W_K)
+        d_pi, d_columns = self.logic.gradients(pi, _columns(M))
+        W_Q.grad, W_K.grad = self.attention.backward(W_Q, W_K, pi, d_pi / self.rows)
+        M.grad = (d_columns / self.rows).permute(0, 2, 3, 1).contiguous()
 
     @torch.no_grad()
-    def statistics(self, student: Student) -> dict[str, Tensor]:
-        """Loss, moments of correct and other logits, and attention (see `measure.measure`)."""
-        pi = self.attention.forward(student)
-        columns = student.M.permute(2, 0, 1)
-        moments = Moments()
-        for s, (o, target) in enumerate(zip(self._retrieve(student, pi), self.targets, strict=True)):
-            moments.add(o @ columns[s], target)
-        return {**moments.result(), "attention": pi}
+    def statistics(self, students: Students) -> dict[str, Tensor]:
+        """Loss, moments of correct and other logits, and attention (see `measure.measure`), per student."""
+        pi = self.attention.forward(students.W_Q, students.W_K)
+        loss, powers = self.logic.moments(pi, _columns(students.M))
+        return {**_describe(loss, powers, self.rows, students.p.N), "attention": pi}
+
+    def attend(self, students: Students, actions: Tensor, current: Tensor, step: int) -> Tensor:
+        """Attention at one step, the same for all sequences, shape ``(B, 1, L)``."""
+        return self.attention.forward(students.W_Q, students.W_K)[:, step, None]
+
+
+def _columns(M: Tensor) -> Tensor:
+    """Logic matrices as ``(B, current state, action, next state)``."""
+    return M.detach().permute(0, 3, 1, 2).contiguous()
 
 
 class Plain:
-    """The same quantities by autograd of the plain module, in slices; needed when the embedding is learned."""
+    """The same by autograd of the plain module, in slices: for learned embeddings, and where there is no kernel."""
 
-    def __init__(self, student: Student, data: Sequences, slice_size: int = 1024) -> None:
-        device = student.M.device
-        self.actions, self.states = (torch.as_tensor(x, device=device) for x in (data.actions, data.states))
+    def __init__(self, students: Students, data: list[Sequences], threads: int = 1, slice_size: int = 1024) -> None:
+        device = students.M.device
+        self.data = [
+            (torch.as_tensor(d.actions, device=device), torch.as_tensor(d.states, device=device)) for d in data
+        ]
         self.size = slice_size
 
-    def _slices(self) -> list[tuple[Tensor, Tensor]]:
-        return list(zip(self.actions.split(self.size), self.states.split(self.size), strict=True))
+    def _slices(self, b: int) -> list[tuple[Tensor, Tensor]]:
+        return list(zip(*(x.split(self.size) for x in self.data[b]), strict=True))
 
-    def gradients(self, student: Student) -> Tensor:
-        """Set ``.grad`` of all parameters; return the loss."""
-        student.zero_grad()
-        total = torch.zeros((), device=self.actions.device)
-        for actions, states in self._slices():
-            part = student.loss(actions, states) * (len(actions) / len(self.actions))
-            part.backward()
-            total = total + part.detach()
-        return total
+    def gradients(self, students: Students) -> None:
+        """Set ``.grad`` of all parameters."""
+        for b, student in enumerate(students.members):
+            student.zero_grad()
+            for actions, states in self._slices(b):
+                (student.loss(actions, states) * (len(actions) / len(self.data[b][0]))).backward()
+        for name, stacked in students.named_parameters():
+            stacked.grad = torch.stack([member.get_parameter(name).grad for member in students.members])  # type: ignore[misc]
 
     @torch.no_grad()
-    def statistics(self, student: Student) -> dict[str, Tensor]:
+    def statistics(self, students: Students) -> dict[str, Tensor]:
         """As `Grouped.statistics`, with the attention averaged over the data."""
-        moments, attention = Moments(), []
-        for actions, states in self._slices():
-            pi = student.attention(actions, states[:, :-1])
-            logits = student.logic(student.retrieve(pi, actions), states[:, :-1])
-            moments.add(logits.flatten(0, 1), states[:, 1:].flatten())
-            attention.append(pi.sum(0))
-        return {**moments.result(), "attention": torch.stack(attention).sum(0) / len(self.actions)}
+        losses, powers, attentions = [], [], []
+        for b, student in enumerate(students.members):
+            loss, sums, attention = 0.0, 0.0, 0.0
+            for actions, states in self._slices(b):
+                pi, target = student.attention(actions, states[:, :-1]), states[:, 1:].flatten()
+                logits = student.logic(student.retrieve(pi, actions), states[:, :-1]).flatten(0, 1).double()
+                loss = loss + torch.nn.functional.cross_entropy(logits, target, reduction="sum")
+                kinds = (logits.gather(1, target[:, None]), logits)
+                sums = sums + torch.stack([torch.stack([x.pow(k).sum() for k in range(1, 5)]) for x in kinds])
+                attention = attention + pi.sum(0) / len(self.data[b][0])
+            losses.append(loss), powers.append(sums), attentions.append(attention)  # type: ignore[func-returns-value]
+        rows = self.data[0][1][:, 1:].numel()
+        found = _describe(torch.stack(losses), torch.stack(powers), rows, students.p.N)  # type: ignore[arg-type]
+        return {**found, "attention": torch.stack(attentions)}  # type: ignore[arg-type]
+
+    def attend(self, students: Students, actions: Tensor, current: Tensor, step: int) -> Tensor:
+        """Attention at one step of every sequence, shape ``(B, n, L)``."""
+        pairs = zip(students.members, actions, current, strict=True)
+        return torch.stack([student.attention(a, c[:, None], step)[:, 0] for student, a, c in pairs])
 
 
-class Moments:
-    """First four moments of correct and other logits, and the loss, gathered group by group in double precision."""
+def engine(students: Students) -> type[Grouped] | type[Plain]:
+    """Fastest way to the gradients of these students."""
+    on_cpu = students.M.device.type == "cpu"
+    return Grouped if students.p.fix_embedding and (on_cpu or gpu.serves(students)) else Plain
 
-    def __init__(self) -> None:
-        self.loss: list[Tensor] = []
-        self.correct: list[Tensor] = []
-        self.every: list[Tensor] = []
-        self.rows, self.states = 0, 0
 
-    def add(self, logits: Tensor, target: Tensor) -> None:
-        """Add rows of logits ``(rows, N)`` with their correct entries."""
-        self.loss.append(torch.nn.functional.cross_entropy(logits, target, reduction="sum").double())
-        logits = logits.double()
-        for sums, values in ((self.correct, logits.gather(1, target[:, None])), (self.every, logits)):
-            sums.append(torch.stack([values.pow(k).sum() for k in range(1, 5)]))
-        self.rows += len(logits)
-        self.states = logits.shape[1]
-
-    def result(self) -> dict[str, Tensor]:
-        """Loss, and mean, variance and excess kurtosis of both kinds of logits."""
-        correct = torch.stack(self.correct).sum(0)
-        other = (torch.stack(self.every).sum(0) - correct) / (self.rows * (self.states - 1))
-        found = {"loss": torch.stack(self.loss).sum() / self.rows}
-        for name, (m1, m2, m3, m4) in (("correct", correct / self.rows), ("other", other)):
-            variance = m2 - m1**2
-            fourth = m4 - 4 * m3 * m1 + 6 * m2 * m1**2 - 3 * m1**4
-            found |= {f"logit_{name}": m1, f"variance_{name}": variance, f"kurtosis_{name}": fourth / variance**2 - 3}
-        return found
+def _describe(loss: Tensor, powers: Tensor, rows: int, N: int) -> dict[str, Tensor]:
+    """Mean loss, and mean, variance and excess kurtosis of correct and other logits from summed powers."""
+    correct, every = powers[:, 0], powers[:, 1]
+    found = {"loss": loss / rows}
+    for name, mean in (("correct", correct / rows), ("other", (every - correct) / (rows * (N - 1)))):
+        m1, m2, m3, m4 = mean.T
+        variance = m2 - m1**2
+        fourth = m4 - 4 * m3 * m1 + 6 * m2 * m1**2 - 3 * m1**4
+        found |= {f"logit_{name}": m1, f"variance_{name}": variance, f"kurtosis_{name}": fourth / variance**2 - 3}
+    return found

@@ -11,8 +11,7 @@ from torch import Tensor
 
 from simulate.state_tracking import task
 from simulate.state_tracking.gradients import Attention, Grouped, Plain
-from simulate.state_tracking.student import Student, draw_weights
-from simulate.state_tracking.task import Sequences
+from simulate.state_tracking.student import Student, Students, draw_weights
 from theory.numeric import dirichlet_kernel, function
 from theory.state_tracking import Parameters, attention
 from theory.state_tracking.symbols import W_K2, W_Q2, L, N, d_g, d_h
@@ -34,59 +33,76 @@ MEANING = {
     "step_accuracy": "next-token accuracy per step, test set",
     "rollout_accuracy": "final accuracy of greedy rollouts, test set",
     "attention": "attention of each step (row) on each action (column)",
+    "M_variance_correct": "variance of the teachers' entries of M",
+    "M_variance_other": "variance of the other entries of M",
     "c_A": "d_g N |grad_W A|^2, the attention factor as it is (63)",
     "c_ansatz": "the attention factor under the uniform ansatz, current norms (69)",
 }
 
 
 @torch.no_grad()
-def overlaps(M: Tensor, teachers: Tensor) -> tuple[float, float, float]:
-    """R, S and zeta (Eqs. 9, 40); S is NaN when there is one action only."""
-    d_g, N = M.shape[:2]
+def overlaps(M: Tensor, teachers: Tensor) -> dict[str, Tensor]:
+    """R, S and zeta (Eqs. 9, 40) and the spread of M, for students ``(B, d_g, N, N)``; S is NaN for one action."""
+    d_g, N = M.shape[1:3]
     M, teachers = M.double(), teachers.double()
-    own = (teachers * M).sum()
-    every = (teachers.sum(0) * M.sum(0)).sum()
-    R = own / (d_g * N)
-    S = (every - own) / (d_g * (d_g - 1) * N) if d_g > 1 else torch.tensor(torch.nan)
-    return float(R), float(S), float(M.sum() / (d_g * N))
+    own, every = (teachers * M).sum((1, 2, 3)), (teachers.sum(1) * M.sum(1)).sum((1, 2))
+    squares, own_squares = M.square().sum((1, 2, 3)), (teachers * M.square()).sum((1, 2, 3))
+    total, right, wrong = M.sum((1, 2, 3)), d_g * N, d_g * N * (N - 1)
+    return {"R": own / right, "S": (every - own) / (d_g * (d_g - 1) * N) if d_g > 1 else own * torch.nan,
+            "zeta": total / right, "M_variance_correct": own_squares / right - (own / right) ** 2,
+            "M_variance_other": (squares - own_squares) / wrong - ((total - own) / wrong) ** 2}  # fmt: skip
 
 
 @torch.no_grad()
-def predictions(student: Student, data: Sequences) -> tuple[np.ndarray, float]:
-    """Accuracy per step under teacher forcing ``(L,)``, and of the last state of greedy rollouts."""
-    device, L = student.M.device, student.p.L
-    actions, states = (torch.as_tensor(x, device=device) for x in (data.actions, data.states))
-    columns = student.M.permute(2, 0, 1)
-    rolled, hits = states[:, 0], []
+def predictions(students: Students, engine: Grouped | Plain, actions: Tensor, states: Tensor) -> tuple[Tensor, Tensor]:
+    """Accuracy per step under teacher forcing ``(B, L)``, and of the last state of greedy rollouts ``(B,)``.
+
+    Parameters
+    ----------
+    students : Students
+        B students.
+    engine : Grouped or Plain
+        Gives their attention.
+    actions, states : Tensor, shapes (B, n, L) and (B, n, L + 1)
+        Test sequences.
+    """
+    B, n, L = actions.shape
+    columns = students.M.permute(0, 3, 1, 2).contiguous()
+    which = torch.arange(B, device=actions.device)[:, None]
+    rolled, hits = states[..., 0], []
     for t in range(L):
-        for current, forced in ((states[:, t], True), (rolled, False)):
-            o = student.retrieve(student.attention(actions, current[:, None], t), actions)[:, 0]
-            guess = torch.einsum("na,nar->nr", o, columns[current]).argmax(1)
+        for current, forced in ((states[..., t], True), (rolled, False)):
+            pi = engine.attend(students, actions, current, t)
+            logits = torch.zeros(B, n, students.p.N, dtype=columns.dtype, device=columns.device)
+            for j in range(L):
+                logits += pi[..., j, None] * columns[which, current, actions[..., j]]
+            guess = logits.argmax(-1)
             if forced:
-                hits.append((guess == states[:, t + 1]).double().mean())
+                hits.append((guess == states[..., t + 1]).double().mean(1))
             else:
                 rolled = guess
-    return torch.stack(hits).cpu().numpy(), float((rolled == states[:, L]).double().mean())
+    return torch.stack(hits, 1), (rolled == states[..., L]).double().mean(1)
 
 
 @torch.no_grad()
-def attention_factor(student: Student) -> tuple[float, float]:
+def attention_factor(students: Students) -> tuple[np.ndarray, np.ndarray]:
     """d_g N |grad_W A|^2 as it is, and as Eq. (69) gives it from the current weights; NaN if the embedding is learned."""
-    p = student.p
+    p, W_Q, W_K = students.p, students.W_Q, students.W_K
     if not p.fix_embedding:
-        return np.nan, np.nan
-    head = Attention(student)
-    found = sum(float(g.double().square().sum()) for g in head.gradient_of_A(student))
-    A = float(head.forward(student).diagonal().double().mean())
-    return p.d_g * p.N * found, ansatz_factor(p, A, student.W_Q.double(), student.W_K.double())
+        return np.full(len(W_Q), np.nan), np.full(len(W_Q), np.nan)
+    head = Attention(p, W_Q.dtype, W_Q.device)
+    found = sum(g.double().square().sum((1, 2)) for g in head.gradient_of_A(W_Q, W_K))
+    A = head.forward(W_Q, W_K).diagonal(dim1=1, dim2=2).double().mean(1).cpu().numpy()
+    return p.d_g * p.N * found.cpu().numpy(), ansatz_factor(p, A, W_Q.double(), W_K.double())  # type: ignore[union-attr]
 
 
-def ansatz_factor(p: Parameters, A: float, W_Q: Tensor, W_K: Tensor) -> float:
+def ansatz_factor(p: Parameters, A: np.ndarray, W_Q: Tensor, W_K: Tensor) -> np.ndarray:
     """Attention factor c(A) of Eq. (69) for given weights; 0 for L = 1, where A does not move."""
     if p.L == 1:
-        return 0.0
-    norms = (w.square().reshape(-1, 2).sum(1).cpu().numpy() for w in (W_Q, W_K))
-    return float(_compiled_ansatz()(A, p.N, p.d_g, p.d_h, lambda_of_frequencies(p), *norms))
+        return np.zeros(len(A))
+    compiled, gap = _compiled_ansatz(), lambda_of_frequencies(p)
+    norms = (w.square().reshape(len(A), -1, 2).sum(2).cpu().numpy() for w in (W_Q, W_K))
+    return np.array([compiled(a, p.N, p.d_g, p.d_h, gap, q, k) for a, q, k in zip(A, *norms, strict=True)])
 
 
 @functools.cache
@@ -104,22 +120,32 @@ def lambda_of_frequencies(p: Parameters) -> np.ndarray:
 
 def untrained_statistics(p: Parameters, seed: int) -> dict[str, float]:
     """Loss and logit moments of a seed's student before training."""
-    stream = task.streams(seed)
+    stream = task.streams(seed, p.data_draw)
     perms = task.draw_permutations(p, stream["task"])
     data = task.draw_sequences(perms, p.n_train, p.L, stream["train"])
-    student = Student(p, draw_weights(p, stream["initialisation"]))
-    found = Grouped(student, data).statistics(student)
-    return {name: float(v) for name, v in found.items() if v.ndim == 0}
+    students = Students([Student(p, draw_weights(p, stream["initialisation"]))])
+    found = Grouped(students, [data]).statistics(students)
+    return {name: float(v) for name, v in found.items() if v.ndim == 1}
 
 
-def measure(student: Student, train: Grouped | Plain, test: Sequences, teachers: Tensor) -> dict[str, np.ndarray]:
-    """All quantities of `MEANING` at one time."""
-    found: dict[str, object] = dict(train.statistics(student))
-    R, S, zeta = overlaps(student.M, teachers)
-    steps, final = predictions(student, test)
-    real, ansatz = attention_factor(student)
-    found |= {"A": found["attention"].diagonal().double().mean(), "R": R, "S": S, "zeta": zeta,  # type: ignore[attr-defined]
-              "accuracy": steps.mean(), "step_accuracy": steps, "rollout_accuracy": final,
-              "c_A": real, "c_ansatz": ansatz}  # fmt: skip
-    return {name: (v.detach().cpu().double().numpy() if isinstance(v, Tensor) else np.asarray(v, float))
-            for name, v in found.items()}  # fmt: skip
+def measure(students: Students, engine: Grouped | Plain, test: tuple[Tensor, Tensor], teachers: Tensor
+            ) -> dict[str, np.ndarray]:  # fmt: skip
+    """All quantities of `MEANING` at one time, each with a first axis over students.
+
+    Parameters
+    ----------
+    students : Students
+        B students.
+    engine : Grouped or Plain
+        With their training data.
+    test : tuple of Tensor
+        Actions ``(B, n, L)`` and states ``(B, n, L + 1)``.
+    teachers : Tensor, shape (B, d_g, N, N)
+        Permutation matrices.
+    """
+    found: dict[str, Tensor | np.ndarray] = {**engine.statistics(students), **overlaps(students.M, teachers)}
+    found["A"] = found["attention"].diagonal(dim1=1, dim2=2).double().mean(1)  # type: ignore[union-attr, call-arg, call-overload]
+    steps, found["rollout_accuracy"] = predictions(students, engine, *test)
+    found |= {"step_accuracy": steps, "accuracy": steps.mean(1)}
+    found["c_A"], found["c_ansatz"] = attention_factor(students)
+    return {name: (v.detach().cpu().double().numpy() if isinstance(v, Tensor) else v) for name, v in found.items()}

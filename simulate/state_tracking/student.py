@@ -121,6 +121,30 @@ class Student(nn.Module):
         return nn.functional.cross_entropy(logits.flatten(0, 1), states[:, 1:].flatten())
 
 
+class Students(nn.Module):
+    """Several students of one shape, stacked along a first axis; they share nothing but the arithmetic.
+
+    Parameters
+    ----------
+    members : list of Student
+        From here on their weights are slices of the stacked ones.
+    """
+
+    W_Q: nn.Parameter
+    W_K: nn.Parameter
+    M: nn.Parameter
+
+    def __init__(self, members: list[Student]) -> None:
+        super().__init__()
+        self.p = members[0].p
+        self.__dict__["members"] = members  # not registered: their weights are ours
+        for name, _ in members[0].named_parameters():
+            stacked = nn.Parameter(torch.stack([member.get_parameter(name).detach() for member in members]))
+            self.register_parameter(name, stacked)
+            for member, own in zip(members, stacked.detach(), strict=True):
+                member.get_parameter(name).data = own
+
+
 class GLUStudent(Student):
     """The same student with its logic module as a gated MLP with fixed up and gate projections (Eqs. 19-22)."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 
@@ -14,10 +15,12 @@ from theory.state_tracking import Parameters
 STREAMS = ("task", "train", "test", "initialisation", "batches")
 
 
-def streams(seed: int) -> dict[str, np.random.Generator]:
-    """Independent generators of one seed: changing n_train moves neither teachers nor weights."""
-    children = np.random.SeedSequence(seed).spawn(len(STREAMS))
-    return {name: np.random.default_rng(child) for name, child in zip(STREAMS, children, strict=True)}
+def streams(seed: int, data_draw: int = 0) -> dict[str, np.random.Generator]:
+    """Independent generators of one seed: neither n_train nor data_draw moves teachers, weights or test data."""
+    keys: dict[str, tuple[int, ...]] = {name: (k,) for k, name in enumerate(STREAMS)}
+    if data_draw:
+        keys["train"] += (data_draw,)
+    return {name: np.random.default_rng(np.random.SeedSequence(seed, spawn_key=key)) for name, key in keys.items()}
 
 
 @dataclass(frozen=True)
@@ -30,6 +33,41 @@ class Sequences:
     def tokens(self, d_g: int) -> np.ndarray:
         """Token sequences ``(n, 2L+1)``: actions 0..d_g-1, then states d_g..d_g+N-1."""
         return np.concatenate([self.actions, self.states + d_g], axis=1)
+
+
+@dataclass(frozen=True)
+class Groups:
+    """Training rows (sequence, step) of B students, sorted by current state, then step.
+
+    Attributes
+    ----------
+    actions : ndarray, shape (B, n L, L)
+        All actions of the row's sequence.
+    targets : ndarray, shape (B, n L)
+        Next states.
+    bounds : ndarray, shape (B, N L + 1)
+        Rows ``bounds[s L + t]`` up to ``bounds[s L + t + 1]`` are at state s and step t.
+    N : int
+        Number of states.
+    """
+
+    actions: np.ndarray
+    targets: np.ndarray
+    bounds: np.ndarray
+    N: int
+
+    @classmethod
+    def of(cls, data: list[Sequences], N: int) -> Self:
+        """Group sequences; under teacher forcing the current states never change, so once is enough."""
+        actions, targets, bounds = [], [], []
+        for d in data:
+            n, L = d.actions.shape
+            key = (d.states[:, :-1] * L + np.arange(L)).ravel()
+            order = np.argsort(key, kind="stable")
+            actions.append(d.actions[order // L].astype(np.uint16))
+            targets.append(d.states[:, 1:].ravel()[order].astype(np.uint16))
+            bounds.append(np.searchsorted(key[order], np.arange(N * L + 1)))
+        return cls(np.stack(actions), np.stack(targets), np.stack(bounds), N)
 
 
 def draw_permutations(p: Parameters, rng: np.random.Generator) -> np.ndarray:

@@ -2,28 +2,31 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 import xarray as xr
+from filelock import Timeout
 
 from simulate import device as devices
-from simulate import pool, runs
+from simulate import jobs, pool, runs
 from simulate.state_tracking import task
-from simulate.state_tracking.gradients import Grouped, Plain
+from simulate.state_tracking.gradients import Grouped, Plain, engine
 from simulate.state_tracking.measure import MEANING, measure
-from simulate.state_tracking.student import Student, draw_weights
+from simulate.state_tracking.student import Student, Students, draw_weights
 from theory.parameters import ParameterError
 from theory.state_tracking import Parameters
 
 MODEL = "state_tracking"
 DIMENSIONS = {"step_accuracy": ("step",), "attention": ("step", "action")}
 CHECKPOINT_SECONDS = 10.0
+GPU_BATCH = 128  # seeds trained together; Table 1 takes about 50 MB each
 
 
 def train(p: Parameters, alpha: float | None = None, seeds: Iterable[int] = (0,), *, store: Path | str | None = None,
@@ -68,6 +71,31 @@ def train(p: Parameters, alpha: float | None = None, seeds: Iterable[int] = (0,)
         For unusable parameters, seeds, permutations or device.
     """
     p, seeds = p.run_to(alpha), list(seeds)
+    store = Path(store or runs.default_store())
+    planned = plan(p, seeds, store=store, device=device, dtype=dtype, permutations=permutations, workers=workers)
+    workers = workers if devices.find(device).type == "cpu" else 1
+    for _, error in jobs.carry_out(planned, workers, progress):
+        raise error
+    config = configuration(p, dtype, permutations)
+    return runs.combine([runs.read(runs.place(store, config, seed)) for seed in seeds], seeds)
+
+
+def configuration(
+    p: Parameters, dtype: torch.dtype | str = torch.float32, permutations: np.ndarray | None = None
+) -> str:
+    """Canonical text of what fixes a run but for its seed."""
+    more = {} if permutations is None else {"given_permutations": task.check_permutations(permutations, p).tolist()}
+    return runs.configuration(MODEL, p, dtype=str(dtype).removeprefix("torch."), **more)
+
+
+def plan(p: Parameters, seeds: Iterable[int], *, store: Path, device: str | None = None,
+         dtype: torch.dtype | str = torch.float32, permutations: np.ndarray | None = None,
+         workers: int | None = None) -> list[jobs.Job]:  # fmt: skip
+    """Jobs for the runs that are not finished yet: one per seed on the CPU, large batches on a GPU.
+
+    Parameters and errors as in `train`; ``p.epochs`` is the run length.
+    """
+    seeds = list(seeds)
     whole = all(isinstance(s, int | np.integer) and s >= 0 for s in seeds)
     if not seeds or not whole or len(set(seeds)) < len(seeds):
         raise ParameterError(f"seeds = {seeds}: must be distinct whole numbers >= 0, at least one")
@@ -75,118 +103,151 @@ def train(p: Parameters, alpha: float | None = None, seeds: Iterable[int] = (0,)
     name = str(dtype).removeprefix("torch.")
     if name not in ("float32", "float64"):
         raise ParameterError(f"dtype = {name}: must be float32 or float64")
-    given = None if permutations is None else task.check_permutations(permutations, p)
-    more = {} if given is None else {"given_permutations": given.tolist()}
-    config = runs.configuration(MODEL, p, dtype=name, **more)
-    paths = [runs.place(Path(store or runs.default_store()), config, seed) for seed in seeds]
-    stored = {seed: runs.finished(path, config, seed) for seed, path in zip(seeds, paths, strict=True)}
-    done = {seed: run for seed, run in stored.items() if run is not None}
-    missing = [(seed, path) for seed, path in zip(seeds, paths, strict=True) if seed not in done]
-    jobs = [functools.partial(_train_one, p, seed, where, name, given, path, config) for seed, path in missing]
-    results = pool.run(jobs, [p.epochs] * len(jobs), workers if where.type == "cpu" else 1, progress) if jobs else []
-    done |= {seed: result for (seed, _), result in zip(missing, results, strict=True)}
-    return runs.combine([done[s] for s in seeds], seeds)
+    config = configuration(p, name, permutations)
+    missing = [s for s in seeds if runs.finished(runs.place(store, config, s), config, s) is None]
+    if not missing:
+        return []
+    size = 1 if where.type == "cpu" else GPU_BATCH
+    batches = [missing[i : i + size] for i in range(0, len(missing), size)]
+    threads = max(1, pool.cores() // min(workers or pool.cores(), len(batches)))
+    return [jobs.Job(f"seed {','.join(map(str, batch))}", p.epochs,
+                     functools.partial(_train, p, batch, where, name, permutations, store, config, threads))
+            for batch in batches]  # fmt: skip
 
 
-def _train_one(p: Parameters, seed: int, device: torch.device, dtype: str, permutations: np.ndarray | None,
-               path: Path, config: str, tick: Callable[[int], None]) -> xr.Dataset:  # fmt: skip
-    result = Run(p, seed, device, getattr(torch, dtype), permutations, path, config).finish(tick)
-    result.attrs = runs.provenance(MODEL, config, p, seed)
-    runs.write(result, path)
-    runs.drop_checkpoint(path)
-    return result
+def _train(p: Parameters, seeds: list[int], device: torch.device, dtype: str, permutations: np.ndarray | None,
+           store: Path, config: str, threads: int, tick: Callable[[int], None], wait: bool) -> bool:  # fmt: skip
+    """Train the runs of one job that nobody else is training; whether all are finished then."""
+    with contextlib.ExitStack() as held:
+        mine: dict[int, dict | None] = {}
+        for seed in seeds:
+            path = runs.place(store, config, seed)
+            try:
+                held.enter_context(runs.lock(path).acquire(blocking=wait))
+            except Timeout:
+                continue
+            if runs.finished(path, config, seed) is None:
+                mine[seed] = runs.load_checkpoint(path, config, seed)
+        # Students step together, so those that resume at different epochs go one after the other.
+        for start in sorted({state["epoch"] if state else 0 for state in mine.values()}):
+            states = {s: state for s, state in mine.items() if (state["epoch"] if state else 0) == start}
+            run = Run(p, list(states), device, getattr(torch, dtype), permutations, store, config, threads)
+            if start:
+                run.resume([state for state in states.values() if state])
+            for seed, result in zip(run.seeds, run.finish(tick), strict=True):
+                result.attrs = runs.provenance(MODEL, config, p, seed)
+                runs.write(result, runs.place(store, config, seed))
+                runs.drop_checkpoint(runs.place(store, config, seed))
+        finished = all(runs.place(store, config, seed).exists() for seed in seeds)
+    if finished:
+        tick(p.epochs)
+    return finished
 
 
 class Run:
-    """One student on its way: data, weights, optimiser, records; can be checkpointed at every measurement."""
+    """Students on their way together: data, weights, optimiser, records; can be checkpointed at every measurement."""
 
-    def __init__(self, p: Parameters, seed: int, device: torch.device, dtype: torch.dtype,
-                 permutations: np.ndarray | None, path: Path, config: str = "") -> None:  # fmt: skip
-        self.p, self.seed, self.path, self.config, self.device = p, seed, path, config, device
-        stream = task.streams(seed)
-        drawn = task.draw_permutations(p, stream["task"])
-        self.permutations = drawn if permutations is None else permutations
-        self.train_data = task.draw_sequences(self.permutations, p.n_train, p.L, stream["train"])
-        self.test_data = task.draw_sequences(self.permutations, p.n_test, p.L, stream["test"])
-        weights = draw_weights(p, stream["initialisation"])
-        self.student = Student(p, weights, dtype, learn_embedding=not p.fix_embedding).to(device)
-        self.start = {name: weights[name][:, 0] for name in ("W_Q", "W_K")}
-        self.teachers = torch.as_tensor(task.teacher_matrices(self.permutations), device=device)
-        self.engine = Grouped if p.fix_embedding else Plain
-        self.full = self.engine(self.student, self.train_data)
-        self.optimizer = _optimizer(p, self.student)
+    def __init__(self, p: Parameters, seeds: list[int], device: torch.device, dtype: torch.dtype,
+                 permutations: np.ndarray | None, store: Path, config: str = "", threads: int = 1) -> None:  # fmt: skip
+        self.p, self.seeds, self.store, self.config, self.threads = p, seeds, store, config, threads
+        self.permutations, self.train_data, test, start = [], [], [], []
+        for seed in seeds:
+            stream = task.streams(seed, p.data_draw)
+            drawn = task.draw_permutations(p, stream["task"])
+            self.permutations.append(drawn if permutations is None else np.asarray(permutations))
+            self.train_data.append(task.draw_sequences(self.permutations[-1], p.n_train, p.L, stream["train"]))
+            test.append(task.draw_sequences(self.permutations[-1], p.n_test, p.L, stream["test"]))
+            start.append(draw_weights(p, stream["initialisation"]))
+        self.students = Students([Student(p, w, dtype, learn_embedding=not p.fix_embedding).to(device) for w in start])
+        self.start = [{name: w[name][:, 0] for name in ("W_Q", "W_K")} for w in start]
+        self.test_data = tuple(torch.as_tensor(np.stack([getattr(t, name) for t in test]), device=device)
+                               for name in ("actions", "states"))  # fmt: skip
+        self.teachers = torch.as_tensor(np.stack([task.teacher_matrices(x) for x in self.permutations]), device=device)
+        self.engine = engine(self.students)
+        self.full = self.engine(self.students, self.train_data, threads)
+        self.optimizer = _optimizer(p, self.students)
         self.epoch, self.updating = 0, False
         self.records: dict[int, dict[str, np.ndarray]] = {}
 
-    def finish(self, tick: Callable[[int], None]) -> xr.Dataset:
-        """Train to the end, from the checkpoint if there is one; ``tick`` hears of every epoch."""
-        self._resume()
+    def finish(self, tick: Callable[[int], None]) -> list[xr.Dataset]:
+        """Train to the end; ``tick`` hears of every epoch."""
         saved = time.monotonic()
         try:
             while True:
                 if self.epoch % self.p.eval_every == 0 or self.epoch == self.p.epochs:
                     if self.epoch not in self.records:
-                        self.records[self.epoch] = measure(self.student, self.full, self.test_data, self.teachers)
+                        self.records[self.epoch] = measure(self.students, self.full, self.test_data, self.teachers)
                     if time.monotonic() - saved > CHECKPOINT_SECONDS:
-                        self._save()
+                        self.save()
                         saved = time.monotonic()
                 if self.epoch == self.p.epochs:
-                    return self._dataset()
+                    return [self._dataset(b) for b in range(len(self.seeds))]
                 self._one_epoch()
                 self.epoch += 1
                 self.updating = False
                 tick(self.epoch)
         except KeyboardInterrupt:
             if not self.updating:
-                self._save()
+                self.save()
             raise
 
     def _one_epoch(self) -> None:
         for batch in self._batches():
-            batch.gradients(self.student)
+            batch.gradients(self.students)
             self.updating = True  # from here to the next epoch's start, weights and epoch do not belong together
             self.optimizer.step()
 
-    def _batches(self) -> list[Grouped | Plain]:
-        size = self.p.batch_size or self.p.n_train
-        if size == self.p.n_train:
-            return [self.full]
-        # A generator of (seed, epoch), so that a resumed run shuffles as the uninterrupted one would.
-        order = np.random.default_rng([self.seed, task.STREAMS.index("batches"), self.epoch]).permutation(
-            self.p.n_train
-        )
-        parts = np.split(order, range(size, self.p.n_train, size))
-        data = self.train_data
-        return [self.engine(self.student, task.Sequences(data.actions[i], data.states[i])) for i in parts]
-
-    def _save(self) -> None:
-        records = {str(e): {k: torch.as_tensor(v) for k, v in r.items()} for e, r in self.records.items()}
-        runs.save_checkpoint(self.path, self.config, self.seed, {"epoch": self.epoch, "student": self.student.state_dict(),
-                                         "optimizer": self.optimizer.state_dict(), "records": records})  # fmt: skip
-
-    def _resume(self) -> None:
-        state = runs.load_checkpoint(self.path, self.config, self.seed)
-        if state is None:
+    def _batches(self) -> Iterator[Grouped | Plain]:
+        size, n = self.p.batch_size or self.p.n_train, self.p.n_train
+        if size == n:
+            yield self.full
             return
-        self.student.load_state_dict(state["student"])
-        self.optimizer.load_state_dict(state["optimizer"])
-        self.epoch = state["epoch"]
-        self.records = {int(e): {k: v.numpy() for k, v in r.items()} for e, r in state["records"].items()}
+        # A generator of (seed, epoch), so that a resumed run shuffles as the uninterrupted one would.
+        orders = [np.random.default_rng([seed, task.STREAMS.index("batches"), self.epoch]).permutation(n)
+                  for seed in self.seeds]  # fmt: skip
+        for start in range(0, n, size):
+            part = [task.Sequences(d.actions[order[start : start + size]], d.states[order[start : start + size]])
+                    for d, order in zip(self.train_data, orders, strict=True)]  # fmt: skip
+            yield self.engine(self.students, part, self.threads)
 
-    def _dataset(self) -> xr.Dataset:
+    def save(self) -> None:
+        """Write one checkpoint per seed."""
+        optimizer = self.optimizer.state_dict()["state"]
+        for b, seed in enumerate(self.seeds):
+            own = {i: {k: v[b] if v.ndim else v for k, v in state.items() if isinstance(v, torch.Tensor)}
+                   for i, state in optimizer.items()}  # fmt: skip
+            records = {str(e): {k: torch.as_tensor(v[b]) for k, v in r.items()} for e, r in self.records.items()}
+            weights = {name: w[b] for name, w in self.students.state_dict().items()}
+            runs.save_checkpoint(runs.place(self.store, self.config, seed), self.config, seed,
+                                 {"epoch": self.epoch, "weights": weights, "optimizer": own, "records": records})  # fmt: skip
+
+    def resume(self, states: list[dict[str, Any]]) -> None:
+        """Go on from the checkpoints of all seeds, which are of the same epoch."""
+        with torch.no_grad():
+            for name, w in self.students.named_parameters():
+                w.copy_(torch.stack([state["weights"][name] for state in states]))
+        found = [state["optimizer"] for state in states]
+        stacked = {i: {k: torch.stack([f[i][k] for f in found]) if v.ndim else v for k, v in kept.items()}
+                   for i, kept in found[0].items()}  # fmt: skip
+        self.optimizer.load_state_dict({**self.optimizer.state_dict(), "state": stacked})
+        self.epoch = states[0]["epoch"]
+        self.records = {int(e): {k: np.stack([s["records"][e][k].numpy() for s in states]) for k in r}
+                        for e, r in states[0]["records"].items()}  # fmt: skip
+
+    def _dataset(self, b: int) -> xr.Dataset:
         epochs = sorted(self.records)
         data = {}
         for name, meaning in MEANING.items():
-            stacked = np.stack([self.records[e][name] for e in epochs])
+            stacked = np.stack([self.records[e][name][b] for e in epochs])
             data[name] = xr.Variable(("alpha", *DIMENSIONS.get(name, ())), stacked, {"long_name": meaning})
         result = xr.Dataset(data, coords={"alpha": self.p.alpha(np.array(epochs)), "epoch": ("alpha", epochs)})
-        result["tau"] = task.teacher_overlap(self.permutations)
+        result["tau"] = task.teacher_overlap(self.permutations[b])
         if self.p.fix_embedding:
-            for name, value in self.start.items():
+            for name, value in self.start[b].items():
                 result[f"{name}_start"] = ("head", value)
         return result
 
 
-def _optimizer(p: Parameters, student: Student) -> torch.optim.Optimizer:
+def _optimizer(p: Parameters, students: Students) -> torch.optim.Optimizer:
     kind: Any = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[p.optimizer]
-    return kind(student.parameters(), lr=p.eta, weight_decay=p.weight_decay)
+    return kind(students.parameters(), lr=p.eta, weight_decay=p.weight_decay)

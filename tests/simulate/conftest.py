@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from simulate.state_tracking import Parameters, Student, task
-from simulate.state_tracking.student import draw_weights
+from simulate.state_tracking.gradients import engine
+from simulate.state_tracking.student import Students, draw_weights
 
 
 @pytest.fixture(autouse=True)
@@ -40,5 +41,17 @@ def make() -> Callable:
         data = task.draw_sequences(perms, p.n_train, p.L, stream["train"])
         student = Student(p, draw_weights(p, stream["initialisation"]), dtype, learn_embedding=not p.fix_embedding)
         return student, data, perms
+
+    return made
+
+
+@pytest.fixture
+def alone() -> Callable:
+    """Arguments of `measure` for a single student: stack of one, engine, test sequences, teachers."""
+
+    def made(student: Student, data: task.Sequences, perms):
+        students = Students([student])
+        test = torch.as_tensor(data.actions)[None], torch.as_tensor(data.states)[None]
+        return students, engine(students)(students, [data]), test, torch.as_tensor(task.teacher_matrices(perms))[None]
 
     return made

@@ -7,6 +7,7 @@ import torch
 
 from simulate.state_tracking import Parameters, Student, task, teacher_weights
 from simulate.state_tracking.gradients import Attention, Grouped, Plain
+from simulate.state_tracking.student import Students
 
 # Double precision: both sides sum at most 1e3 rows of order one.
 EXACT = 1e-12
@@ -41,9 +42,11 @@ def autograd(student: Student, data: task.Sequences) -> dict[str, torch.Tensor]:
 
 
 def engine(student: Student, data: task.Sequences, kind: type = Grouped) -> dict[str, torch.Tensor]:
-    student.zero_grad()
-    loss = kind(student, data).gradients(student)
-    return {"loss": loss, **{name: w.grad.clone() for name, w in student.named_parameters()}}
+    students = Students([student])
+    found = kind(students, [data])
+    found.gradients(students)
+    gradients = {name: w.grad[0].clone() for name, w in students.named_parameters()}
+    return {"loss": found.statistics(students)["loss"][0], **gradients}
 
 
 def disagreement(found: dict, expected: dict) -> float:
@@ -94,8 +97,8 @@ def test_huge_logits_do_not_overflow(tiny, make):
 def test_plain_does_not_depend_on_its_slices(tiny, make):
     student, data, _ = make(tiny)
 
-    def in_sevens(student, data):
-        return Plain(student, data, slice_size=7)
+    def in_sevens(students, data):
+        return Plain(students, data, slice_size=7)
 
     assert disagreement(engine(student, data, in_sevens), autograd(student, data)) < EXACT
 
@@ -103,16 +106,17 @@ def test_plain_does_not_depend_on_its_slices(tiny, make):
 @pytest.mark.parametrize("name", ["W_Q", "W_K", "M"])
 def test_gradients_equal_finite_differences(tiny, make, name):
     student, data, _ = make(tiny)
-    grouped = Grouped(student, data)
-    grouped.gradients(student)
-    gradient = getattr(student, name).grad.flatten()
-    weight = getattr(student, name).data.view(-1)
+    students = Students([student])
+    grouped = Grouped(students, [data])
+    grouped.gradients(students)
+    gradient = getattr(students, name).grad.flatten()
+    weight = getattr(students, name).data.view(-1)
     h = 1e-4
     for k in np.random.default_rng(0).choice(weight.numel(), 4, replace=False):
         start, loss = weight[k].item(), []
         for shift in (h, -h):
             weight[k] = start + shift
-            loss.append(grouped.gradients(student).item())
+            loss.append(grouped.statistics(students)["loss"].item())
         weight[k] = start
         # Central differences: truncation h^2 = 1e-8, rounding 1e-16/h = 1e-12; gradients are of order 1e-3.
         assert (loss[0] - loss[1]) / (2 * h) == pytest.approx(gradient[k].item(), rel=1e-4, abs=1e-8)
@@ -145,7 +149,8 @@ def numpy_statistics(student: Student, data: task.Sequences) -> dict[str, float]
 def test_statistics_equal_numpy(tiny, make, case, kind):
     p = tiny.replace(**CASES[case])
     student, data, _ = make(p)
-    found = kind(student, data).statistics(student)
+    students = Students([student])
+    found = {name: v[0] for name, v in kind(students, [data]).statistics(students).items()}
     for name, value in numpy_statistics(student, data).items():
         # Central moments as differences of moments of order 0.1: rounding only, amplified by up to 1/variance^2.
         rel = 1e-9 if name.startswith("kurtosis") else 1e-11
@@ -161,7 +166,8 @@ def test_statistics_of_a_learned_embedding_average_the_attention(tiny, make):
     student, data, _ = make(p)
     actions, states = tensors(data)
     attention = student.attention(actions, states[:, :-1]).mean(0)
-    found = Plain(student, data, slice_size=7).statistics(student)["attention"]
+    students = Students([student])
+    found = Plain(students, [data], slice_size=7).statistics(students)["attention"][0]
     assert (found - attention).abs().max() < EXACT
 
 
@@ -172,7 +178,9 @@ def test_gradient_of_A_equals_autograd(tiny, make, rope, L):
     actions, states = tensors(data)
     A = student.attention(actions[:1], states[:1, :-1])[0].diagonal().mean()
     A.backward()
-    for found, w in zip(Attention(student).gradient_of_A(student), (student.W_Q, student.W_K), strict=True):
+    weights = student.W_Q, student.W_K
+    head = Attention(student.p, torch.float64, torch.device("cpu"))
+    for (found,), w in zip(head.gradient_of_A(*(w.detach()[None] for w in weights)), weights, strict=True):
         assert (found - w.grad).abs().max() <= EXACT * w.grad.abs().max() + ROUNDING
 
 
@@ -189,8 +197,8 @@ def wrong_query_sign(monkeypatch):
 def wrong_rotation(monkeypatch):
     right = Attention.__init__
 
-    def init(self, student):
-        right(self, student)
+    def init(self, *args):
+        right(self, *args)
         self.sin = -self.sin
 
     monkeypatch.setattr(Attention, "__init__", init)
@@ -199,30 +207,30 @@ def wrong_rotation(monkeypatch):
 def wrong_lag(monkeypatch):
     right = Attention.__init__
 
-    def init(self, student):
-        right(self, student)
+    def init(self, *args):
+        right(self, *args)
         self.cos, self.sin = self.cos.roll(1, 1), self.sin.roll(1, 1)
 
     monkeypatch.setattr(Attention, "__init__", init)
 
 
 def wrong_order(monkeypatch):
-    right = Grouped.__init__
+    right = task.Groups.of
 
-    def init(self, *args):
-        right(self, *args)
-        self.order = self.order.flip(0)
+    def of(data, N):
+        groups = right(data, N)
+        groups.targets[:] = groups.targets[:, ::-1]
+        return groups
 
-    monkeypatch.setattr(Grouped, "__init__", init)
+    monkeypatch.setattr(task.Groups, "of", of)
 
 
 def transposed_logic(monkeypatch):
     right = Grouped.gradients
 
-    def gradients(self, student):
-        loss = right(self, student)
-        student.M.grad = student.M.grad.transpose(1, 2).contiguous()
-        return loss
+    def gradients(self, students):
+        right(self, students)
+        students.M.grad = students.M.grad.transpose(2, 3).contiguous()
 
     monkeypatch.setattr(Grouped, "gradients", gradients)
 

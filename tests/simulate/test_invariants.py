@@ -6,13 +6,15 @@ import torch
 
 from simulate.state_tracking import Parameters, train
 from simulate.state_tracking.gradients import Grouped
+from simulate.state_tracking.student import Students
 
 
 def descend(student, data, epochs: int, weight_decay: float = 0.0) -> None:
-    grouped = Grouped(student, data)
-    optimizer = torch.optim.SGD(student.parameters(), lr=student.p.eta, weight_decay=weight_decay)
+    students = Students([student])
+    grouped = Grouped(students, [data])
+    optimizer = torch.optim.SGD(students.parameters(), lr=student.p.eta, weight_decay=weight_decay)
     for _ in range(epochs):
-        grouped.gradients(student)
+        grouped.gradients(students)
         optimizer.step()
 
 

@@ -21,35 +21,35 @@ def chi_square(counts: np.ndarray) -> float:
 
 
 def start(p: Parameters, seed: int, tmp_path) -> Run:
-    return Run(p, seed, torch.device("cpu"), torch.float64, None, tmp_path / "run.nc")
+    return Run(p, [seed], torch.device("cpu"), torch.float64, None, tmp_path)
 
 
 def weights(run: Run) -> np.ndarray:
-    return np.concatenate([w.detach().numpy().ravel() for w in run.student.parameters()])
+    return np.concatenate([w.detach().numpy().ravel() for w in run.students.parameters()])
 
 
 def test_number_of_training_sequences_moves_nothing_else(tiny, tmp_path):
     few, many = (start(tiny.replace(n_train=n), 3, tmp_path) for n in (64, 65))
-    assert len(few.train_data.actions) + 1 == len(many.train_data.actions)
-    assert (few.permutations == many.permutations).all()
-    assert (few.test_data.actions == many.test_data.actions).all()
-    assert (few.test_data.states == many.test_data.states).all()
+    assert len(few.train_data[0].actions) + 1 == len(many.train_data[0].actions)
+    assert (few.permutations[0] == many.permutations[0]).all()
+    assert (few.test_data[0] == many.test_data[0]).all()
+    assert (few.test_data[1] == many.test_data[1]).all()
     assert (weights(few) == weights(many)).all()
 
 
 def test_number_of_test_sequences_moves_nothing_else(tiny, tmp_path):
     few, many = (start(tiny.replace(n_test=n), 3, tmp_path) for n in (32, 33))
-    assert (few.train_data.actions == many.train_data.actions).all()
-    assert (few.train_data.states == many.train_data.states).all()
+    assert (few.train_data[0].actions == many.train_data[0].actions).all()
+    assert (few.train_data[0].states == many.train_data[0].states).all()
     assert (weights(few) == weights(many)).all()
 
 
 def test_seeds_and_streams_differ(tiny, tmp_path):
     one, other = start(tiny, 0, tmp_path), start(tiny, 1, tmp_path)
-    assert (one.permutations != other.permutations).any()
-    assert (one.train_data.actions != other.train_data.actions).any()
+    assert (one.permutations[0] != other.permutations[0]).any()
+    assert (one.train_data[0].actions != other.train_data[0].actions).any()
     assert (weights(one) != weights(other)).any()
-    assert (one.train_data.actions[:32] != one.test_data.actions).any()
+    assert (one.train_data[0].actions[:32] != one.test_data[0][0].numpy()).any()
     first = [rng.random() for rng in task.streams(0).values()]
     assert len(set(first)) == len(task.STREAMS)
 

@@ -8,7 +8,6 @@ import torch
 import xarray as xr
 
 from simulate.state_tracking import Parameters, Student, task, train
-from simulate.state_tracking.gradients import Grouped
 from simulate.state_tracking.measure import MEANING, predictions
 from simulate.state_tracking.student import draw_weights
 from simulate.state_tracking.trainer import Run
@@ -17,6 +16,10 @@ from theory.state_tracking import initial_variance
 
 ALONE = dict(progress=False, workers=1)
 LIMIT = 4  # standard errors; seeds are fixed
+
+
+def start(p: Parameters, seed: int, tmp_path) -> Run:
+    return Run(p, [seed], torch.device("cpu"), torch.float64, None, tmp_path)
 
 
 def bits(dataset: xr.Dataset) -> dict[str, bytes]:
@@ -98,14 +101,14 @@ def test_descent_is_the_hand_written_loop(tiny, make, options):
 
 def test_minibatches_are_a_partition_shuffled_anew_every_epoch(tiny, tmp_path):
     p = tiny.replace(batch_size=20)
-    run = Run(p, 0, torch.device("cpu"), torch.float64, None, tmp_path / "run.nc")
+    run = start(p, 0, tmp_path)
     taken: list[list[np.ndarray]] = []
-    run.engine = lambda student, data: taken[-1].append(np.hstack([data.actions, data.states]))
+    run.engine = lambda students, data, threads: taken[-1].append(np.hstack([data[0].actions, data[0].states]))
     for run.epoch in (0, 1):
         taken.append([])
-        run._batches()
+        list(run._batches())
         assert [len(part) for part in taken[-1]] == [20, 20, 20, 4]
-    every = np.hstack([run.train_data.actions, run.train_data.states])
+    every = np.hstack([run.train_data[0].actions, run.train_data[0].states])
     first, second = (np.vstack(parts) for parts in taken)
     assert sorted(map(tuple, first)) == sorted(map(tuple, second)) == sorted(map(tuple, every))
     assert (first != second).any()
@@ -116,18 +119,18 @@ def test_minibatches_of_different_seeds_differ(tiny, tmp_path):
     """The same positions in the data, were the shuffle not the seed's own."""
     orders = []
     for seed in (0, 1):
-        run = Run(tiny.replace(batch_size=20), seed, torch.device("cpu"), torch.float64, None, tmp_path / "run.nc")
-        every = np.hstack([run.train_data.actions, run.train_data.states]).tolist()
-        run.engine = lambda student, data: np.hstack([data.actions, data.states]).tolist()
+        run = start(tiny.replace(batch_size=20), seed, tmp_path)
+        every = np.hstack([run.train_data[0].actions, run.train_data[0].states]).tolist()
+        run.engine = lambda students, data, threads: np.hstack([data[0].actions, data[0].states]).tolist()
         orders.append([every.index(row) for part in run._batches() for row in part])
     assert sum(a == b for a, b in zip(*orders, strict=True)) < 16  # a quarter; one in 64 agrees by chance
 
 
 def test_minibatch_descent_is_the_hand_written_loop(tiny, make, tmp_path):
     p = tiny.replace(epochs=6, eval_every=3, batch_size=20)
-    run = Run(p, 7, torch.device("cpu"), torch.float64, None, tmp_path / "run.nc")
-    run.engine = lambda student, data: data
-    rows = [tuple(r) for r in np.hstack([run.train_data.actions, run.train_data.states])]
+    run = start(p, 7, tmp_path)
+    run.engine = lambda students, data, threads: data[0]
+    rows = [tuple(r) for r in np.hstack([run.train_data[0].actions, run.train_data[0].states])]
 
     def batches(epoch):
         run.epoch = epoch
@@ -197,12 +200,10 @@ def test_options_are_not_ignored(tiny):
 
 
 def test_a_learned_embedding_moves(tiny, tmp_path):
-    run = Run(
-        tiny.replace(fix_embedding=False, d_model=4), 0, torch.device("cpu"), torch.float64, None, tmp_path / "run.nc"
-    )
-    before = run.student.embedding.detach().clone()
+    run = start(tiny.replace(fix_embedding=False, d_model=4), 0, tmp_path)
+    before = run.students.embedding.detach().clone()
     run._one_epoch()
-    assert (run.student.embedding - before).abs().max() > 1e-6
+    assert (run.students.embedding - before).abs().max() > 1e-6
 
 
 @pytest.mark.parametrize(
@@ -217,22 +218,22 @@ def test_extreme_sizes_are_legal(tiny, sizes):
         assert (result.A == 1).all()
 
 
-def test_initial_variances_are_the_theorys(make):
+def test_initial_variances_are_the_theorys(make, alone):
     """Mean over seeds of the measured variance against the closed form at time 0."""
     # 300 seeds: the standard error is 0.2-0.35%, so a 5% error is 14 of them. What the closed form drops (fourth
     # order in the attention logits, one over the d_g N columns) is below half a per cent: 1.5 standard errors.
     p = Parameters(N=16, L=8, d_g=16, d_h=32, n_train=200)
     found = []
     for seed in range(300):
-        student, data, _ = make(p, seed)
-        statistics = Grouped(student, data).statistics(student)
+        students, engine, *_ = alone(*make(p, seed))
+        statistics = engine.statistics(students)
         found.append([float(statistics["variance_correct"]), float(statistics["variance_other"])])
     mean, error = np.mean(found, 0), np.std(found, 0) / math.sqrt(len(found))
     assert (error < 0.005 * mean).all()
     assert (np.abs(mean - initial_variance(p)) < LIMIT * error).all()
 
 
-def test_untrained_rollouts_are_at_chance():
+def test_untrained_rollouts_are_at_chance(alone):
     # 250 seeds of 500 rollouts: standard error 0.9% of 1/N, so a 5% error is more than 5 of them. Exact up to the
     # sequences that repeat one action throughout, 1/256 of them.
     p = Parameters(N=6, L=3, d_g=16, d_h=8, n_test=500)
@@ -241,8 +242,10 @@ def test_untrained_rollouts_are_at_chance():
         stream = task.streams(seed)
         perms = task.draw_permutations(p, stream["task"])
         student = Student(p, draw_weights(p, stream["initialisation"]))
-        steps, final = predictions(student, task.draw_sequences(perms, p.n_test, p.L, stream["test"]))
-        found.append([steps.mean(), final])
+        data = task.draw_sequences(perms, p.n_test, p.L, stream["test"])
+        students, engine, test, _ = alone(student, data, perms)
+        steps, final = predictions(students, engine, *test)
+        found.append([float(steps.mean()), float(final)])
     mean, error = np.mean(found, 0), np.std(found, 0) / math.sqrt(len(found))
     assert (error < 0.05 / 5 / p.N).all()
     assert (np.abs(mean - 1 / p.N) < LIMIT * error).all()

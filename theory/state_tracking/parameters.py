@@ -32,6 +32,7 @@ class Parameters(BaseParameters):
     eta: float = parameter(0.5, "learning rate", above=0)
     n_train: int = parameter(32768, "training sequences", low=1)
     n_test: int = parameter(256, "test sequences", low=1)
+    data_draw: int = parameter(0, "which of a seed's training sets; all else of the seed stays", low=0)
     batch_size: int | None = parameter(None, "sequences per step; none is full batch", low=1)
     weight_decay: float = parameter(0.0, "weight decay", low=0)
     optimizer: str = parameter("sgd", "optimiser", choices=("sgd", "adam", "adamw"))

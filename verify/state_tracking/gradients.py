@@ -16,7 +16,7 @@ from sympy import KroneckerDelta
 from simulate.pool import one_thread
 from simulate.state_tracking import task
 from simulate.state_tracking.gradients import Grouped, Plain
-from simulate.state_tracking.student import Student, draw_weights
+from simulate.state_tracking.student import Student, Students, draw_weights
 from theory.equation import Equation
 from theory.state_tracking import Parameters, definitions, dynamics, equations
 from theory.state_tracking.micro import ALL, OWN
@@ -368,10 +368,13 @@ def engine(eq: Table) -> list[Check]:
     rng = np.random.default_rng(GENERATOR)
     data = task.draw_sequences(task.draw_permutations(p, rng), p.n_train, p.L, rng)
     student = Student(p, draw_weights(p, rng), torch.float64)
+    students = Students([student])
     losses, grads = [], []
     for kind in (Grouped, Plain):
-        losses.append(float(kind(student, data).gradients(student)))
-        grads.append({name: w.grad.numpy().copy() for name, w in student.named_parameters() if w.grad is not None})
+        way = kind(students, [data])
+        way.gradients(students)
+        losses.append(float(way.statistics(students)["loss"]))
+        grads.append({name: w.grad.numpy().copy() for name, w in students.named_parameters() if w.grad is not None})
     out = [identity("training loss", "engine", losses[0], losses[1], EXACT, EXACT_WHY)]
     return out + [identity(f"training gradient of {name}", "engine", grads[0][name], grads[1][name], EXACT, EXACT_WHY)
                   for name in grads[0]]  # fmt: skip

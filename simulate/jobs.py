@@ -1,0 +1,102 @@
+"""Carry out many runs: on the cores of this machine, or on a dask cluster."""
+
+from __future__ import annotations
+
+import functools
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from joblib.externals.loky.process_executor import TerminatedWorkerError
+from tqdm import tqdm
+
+from simulate import pool
+from theory.parameters import ParameterError
+
+Tick = Callable[[int], None]
+ATTEMPTS = 3  # times a job is begun before the death of its worker counts as its failure
+
+
+@dataclass(frozen=True)
+class Job:
+    """Runs that belong together; picklable, and free to be done twice: what is finished is skipped.
+
+    Attributes
+    ----------
+    name : str
+        What it is, for the list of failures.
+    epochs : int
+        Its length.
+    work : callable
+        ``work(tick, wait)`` writes finished runs to their store and calls ``tick(epochs done)``. It
+        returns False if another process is at some of them; with ``wait`` it waits for that one.
+    """
+
+    name: str
+    epochs: int
+    work: Callable[[Tick, bool], bool]
+
+
+Failures = list[tuple[Job, Exception]]
+
+
+def carry_out(jobs: Sequence[Job], workers: int | None = None, progress: bool = True) -> Failures:
+    """Do the jobs in a process pool; return those that failed, each with its error.
+
+    A worker that dies takes no other job with it: what it left is begun again.
+    """
+    failures: Failures = []
+    waiting = list(jobs)
+    for attempt in range(ATTEMPTS):
+        if not waiting:
+            break
+        calls = [functools.partial(_attempt, job, attempt > 0) for job in waiting]
+        try:
+            outcomes = pool.run(calls, [job.epochs for job in waiting], workers, progress)
+        except TerminatedWorkerError as death:  # which of the jobs did it, joblib does not say
+            last = attempt == ATTEMPTS - 1
+            if not last:
+                warnings.warn("a worker process died; what it left is begun again", stacklevel=2)
+            outcomes = [RuntimeError(str(death).splitlines()[0]) if last else False] * len(waiting)
+        failures += [(job, e) for job, e in zip(waiting, outcomes, strict=True) if isinstance(e, Exception)]
+        waiting = [job for job, done in zip(waiting, outcomes, strict=True) if done is False]
+    return failures
+
+
+def _attempt(job: Job, wait: bool, tick: Tick) -> bool | Exception:
+    try:
+        return job.work(tick, wait)
+    except Exception as error:
+        return error
+
+
+def on_cluster(jobs: Sequence[Job], address: str, progress: bool = True) -> Failures:
+    """Hand the jobs to a dask scheduler, whose workers must see the same store; as `carry_out`.
+
+    Raises
+    ------
+    ParameterError
+        If dask is not installed or no scheduler answers.
+    """
+    try:
+        from distributed import Client, as_completed
+    except ImportError:
+        raise ParameterError("--scheduler: needs dask; pip install 'solvable-transformers[cluster]'") from None
+    try:
+        client = Client(address, timeout="10s")
+    except (OSError, ValueError) as error:
+        raise ParameterError(f"--scheduler {address}: no scheduler answers ({error})") from None
+    failures: Failures = []
+    with client, tqdm(total=len(jobs), unit="job", desc="training", disable=not progress) as bar:
+        futures = {client.submit(_on_worker, job, key=f"{job.name}-{k}", pure=False): job for k, job in enumerate(jobs)}
+        for future in as_completed(futures):
+            error = future.exception()
+            if error is not None:
+                failures.append((futures[future], error))
+            bar.update()
+    return failures
+
+
+def _on_worker(job: Job) -> None:
+    with pool.one_thread():
+        job.work(lambda epochs: None, True)
