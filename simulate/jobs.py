@@ -14,7 +14,6 @@ from simulate import pool
 from theory.parameters import ParameterError
 
 Tick = Callable[[int], None]
-ATTEMPTS = 3  # times a job is begun before the death of its worker counts as its failure
 
 
 @dataclass(frozen=True)
@@ -43,23 +42,27 @@ Failures = list[tuple[Job, Exception]]
 def carry_out(jobs: Sequence[Job], workers: int | None = None, progress: bool = True) -> Failures:
     """Do the jobs in a process pool; return those that failed, each with its error.
 
-    A worker that dies takes no other job with it: what it left is begun again.
+    A worker that dies takes no other job with it: what it left is begun again, and after a second
+    death one job at a time, which shows whose it is.
     """
     failures: Failures = []
     waiting = list(jobs)
-    for attempt in range(ATTEMPTS):
-        if not waiting:
-            break
-        calls = [functools.partial(_attempt, job, attempt > 0) for job in waiting]
+    for wait in (False, True):  # first what is free, then what other processes were at
+        calls = [functools.partial(_attempt, job, wait) for job in waiting]
         try:
-            outcomes = pool.run(calls, [job.epochs for job in waiting], workers, progress)
-        except TerminatedWorkerError as death:  # which of the jobs did it, joblib does not say
-            last = attempt == ATTEMPTS - 1
-            if not last:
-                warnings.warn("a worker process died; what it left is begun again", stacklevel=2)
-            outcomes = [RuntimeError(str(death).splitlines()[0]) if last else False] * len(waiting)
+            outcomes = pool.run(calls, [job.epochs for job in waiting], workers, progress) if calls else []
+        except TerminatedWorkerError:
+            warnings.warn("a worker process died; what it left is begun again", stacklevel=2)
+            continue
         failures += [(job, e) for job, e in zip(waiting, outcomes, strict=True) if isinstance(e, Exception)]
         waiting = [job for job, done in zip(waiting, outcomes, strict=True) if done is False]
+    for job in waiting:
+        try:
+            (outcome,) = pool.run([functools.partial(_attempt, job, True)], [job.epochs], 1, progress, alone=True)
+        except TerminatedWorkerError:
+            outcome = RuntimeError("its worker process died again")
+        if isinstance(outcome, Exception):
+            failures.append((job, outcome))
     return failures
 
 
@@ -98,5 +101,8 @@ def on_cluster(jobs: Sequence[Job], address: str, progress: bool = True) -> Fail
 
 
 def _on_worker(job: Job) -> None:
-    with pool.one_thread():
+    import dask
+
+    # Files are ours alone: without this xarray would ask the cluster for a lock to write them.
+    with pool.one_thread(), dask.config.set(scheduler="synchronous"):
         job.work(lambda epochs: None, True)

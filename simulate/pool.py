@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from tqdm import tqdm
 
+_share = 1
 POLL_SECONDS = 0.25
 WATCH = "parent watch"
 
@@ -23,6 +24,11 @@ WATCH = "parent watch"
 def cores() -> int:
     """Cores this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def share() -> int:
+    """Threads the running job may use: its part of the cores. Results must not depend on it."""
+    return _share
 
 
 @contextlib.contextmanager
@@ -37,7 +43,7 @@ def one_thread() -> Iterator[None]:
 
 
 def run(jobs: Sequence[Callable[[Callable[[int], None]], Any]], sizes: list[int], workers: int | None = None,
-        progress: bool = True) -> list[Any]:  # fmt: skip
+        progress: bool = True, alone: bool = False) -> list[Any]:  # fmt: skip
     """Run the jobs and return their results in order.
 
     Parameters
@@ -50,17 +56,25 @@ def run(jobs: Sequence[Callable[[Callable[[int], None]], Any]], sizes: list[int]
         Processes; by default as many as there are cores and jobs. One runs in this process.
     progress : bool
         Progress bar on stderr.
+    alone : bool
+        Use a process even for a single job.
+
+    Raises
+    ------
+    joblib.externals.loky.process_executor.TerminatedWorkerError
+        If a worker process dies.
     """
     workers = min(workers or cores(), len(jobs))
     parent = os.getpid()
     with tempfile.TemporaryDirectory() as folder, _bar(Path(folder) / "done", sizes, progress) as done:
-        if workers <= 1:
-            return [_call(job, done, k) for k, job in enumerate(jobs)]
-        parallel = joblib.Parallel(n_jobs=workers, backend="loky", batch_size=1, pre_dispatch="all")
-        return parallel(joblib.delayed(_in_worker)(parent, job, done, k) for k, job in enumerate(jobs))
+        if workers <= 1 and not alone:
+            return [_call(job, done, k, cores()) for k, job in enumerate(jobs)]
+        parallel = joblib.Parallel(n_jobs=max(2, workers), backend="loky", batch_size=1, pre_dispatch="all")
+        threads = max(1, cores() // workers)
+        return parallel(joblib.delayed(_in_worker)(parent, job, done, k, threads) for k, job in enumerate(jobs))
 
 
-def _in_worker(parent: int, job: Callable[[Callable[[int], None]], Any], done: Path, k: int) -> Any:
+def _in_worker(parent: int, job: Callable[[Callable[[int], None]], Any], done: Path, k: int, threads: int) -> Any:
     """Run a job in a worker that does not outlive its parent, however that one ends."""
     if not any(thread.name == WATCH for thread in threading.enumerate()):
 
@@ -70,11 +84,12 @@ def _in_worker(parent: int, job: Callable[[Callable[[int], None]], Any], done: P
             os._exit(1)
 
         threading.Thread(target=watch, name=WATCH, daemon=True).start()
-    return _call(job, done, k)
+    return _call(job, done, k, threads)
 
 
-def _call(job: Callable[[Callable[[int], None]], Any], done: Path, k: int) -> Any:
-    counter = np.memmap(done, dtype=np.int64, mode="r+")
+def _call(job: Callable[[Callable[[int], None]], Any], done: Path, k: int, threads: int) -> Any:
+    global _share
+    counter, _share = np.memmap(done, dtype=np.int64, mode="r+"), threads
 
     def tick(n: int) -> None:
         counter[k] = n

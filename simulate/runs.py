@@ -168,17 +168,70 @@ def combine(datasets: Iterable[xr.Dataset], seeds: Iterable[int]) -> xr.Dataset:
     return joined.assign_coords(seed=("seed", np.asarray(list(seeds))))
 
 
-def open_store(store: Path) -> xr.Dataset:
-    """All finished runs of a store that holds one configuration, over ``seed``.
+def open(store: Path | str) -> xr.Dataset:
+    """All finished runs of a store as one dataset.
+
+    Damaged and foreign files are named in a warning and left out.
+
+    Parameters
+    ----------
+    store : path
+        Folder of runs, of one or of several configurations.
+
+    Returns
+    -------
+    Dataset
+        Over ``seed``, a dimension for every parameter the configurations differ in, and the model's time;
+        NaN where there is no run or no measurement. Where ``epochs`` follows from the other
+        parameters (a sweep at fixed ``--alpha``), it is no dimension.
 
     Raises
     ------
     ParameterError
-        If there are none, or several configurations.
+        If there are no runs, or runs of several models.
     """
-    files = sorted(store.glob("**/seed-*.nc"))
-    if not files:
+    found: dict[str, dict[int, xr.Dataset]] = {}
+    for file in sorted(Path(store).glob("**/seed-*.nc")):
+        try:
+            run = read(file)
+            if json.loads(run.attrs["configuration"])["format"] != FORMAT:
+                raise ParameterError(f"{file}: written by another version of this toolkit")
+            found.setdefault(run.attrs["configuration"], {})[int(run.attrs["seed"])] = run
+        except ParameterError as error:
+            warnings.warn(f"{error}; left out", stacklevel=2)
+    if not found:
         raise ParameterError(f"{store}: no finished runs")
-    if len({f.parent for f in files}) > 1:
-        raise ParameterError(f"{store}: holds several configurations; name one of its folders")
-    return combine([read(f) for f in files], [int(f.stem.removeprefix("seed-")) for f in files])
+    settings = {config: json.loads(config) for config in found}
+    models = sorted({s["model"] for s in settings.values()})
+    if len(models) > 1:
+        raise ParameterError(f"{store}: holds runs of {', '.join(models)}; name one of its folders")
+    pieces = [(settings[config], combine([of[s] for s in sorted(of)], sorted(of))) for config, of in found.items()]
+    return _join(pieces, _swept(list(settings.values())))
+
+
+def _swept(settings: list[dict[str, Any]]) -> list[str]:
+    """Names of the parameters that tell the configurations apart."""
+
+    def distinct(names: Iterable[str]) -> int:
+        return len({json.dumps([s.get(n) for n in names]) for s in settings})
+
+    names = [n for n in sorted({n for s in settings for n in s}) if distinct([n]) > 1]
+    without = [n for n in names if n != "epochs"]
+    return without if distinct(without) == len(settings) else names
+
+
+def _join(pieces: list[tuple[dict[str, Any], xr.Dataset]], names: list[str]) -> xr.Dataset:
+    """Join ensembles along the swept parameters, one after the other."""
+    if not names:
+        return pieces[0][1]
+    name, groups = names[0], {}
+    for setting, dataset in pieces:
+        value = setting.get(name)
+        groups.setdefault(value if isinstance(value, int | float) else str(value), []).append((setting, dataset))
+    values = sorted(groups)
+    joined = [_join(groups[v], names[1:]) for v in values]
+    numbered = [d.assign_coords({n: np.arange(1, size + 1) for n, size in d.sizes.items() if n not in d.coords})
+                for d in joined]  # fmt: skip
+    along = xr.DataArray(values, dims=name, name=name)
+    return xr.concat(numbered, dim=along, join="outer", data_vars="all", coords="different", compat="equals",
+                     combine_attrs="drop_conflicts")  # fmt: skip

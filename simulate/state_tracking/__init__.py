@@ -2,8 +2,8 @@
 
 from simulate.state_tracking.student import GLUStudent, Student, teacher_weights, with_full_embedding
 from simulate.state_tracking.task import cyclic_group, symmetric_group
-from simulate.state_tracking.trainer import train
+from simulate.state_tracking.trainer import plan, train
 from theory.state_tracking import Parameters
 
-__all__ = ["GLUStudent", "Parameters", "Student", "cyclic_group", "symmetric_group", "teacher_weights", "train",
+__all__ = ["GLUStudent", "Parameters", "Student", "cyclic_group", "plan", "symmetric_group", "teacher_weights", "train",
            "with_full_embedding"]  # fmt: skip

@@ -71,8 +71,10 @@ def train(p: Parameters, alpha: float | None = None, seeds: Iterable[int] = (0,)
         For unusable parameters, seeds, permutations or device.
     """
     p, seeds = p.run_to(alpha), list(seeds)
+    if not seeds:
+        raise ParameterError("seeds = []: must be at least one")
     store = Path(store or runs.default_store())
-    planned = plan(p, seeds, store=store, device=device, dtype=dtype, permutations=permutations, workers=workers)
+    planned = plan(p, seeds, store=store, device=device, dtype=dtype, permutations=permutations)
     workers = workers if devices.find(device).type == "cpu" else 1
     for _, error in jobs.carry_out(planned, workers, progress):
         raise error
@@ -89,16 +91,15 @@ def configuration(
 
 
 def plan(p: Parameters, seeds: Iterable[int], *, store: Path, device: str | None = None,
-         dtype: torch.dtype | str = torch.float32, permutations: np.ndarray | None = None,
-         workers: int | None = None) -> list[jobs.Job]:  # fmt: skip
+         dtype: torch.dtype | str = torch.float32, permutations: np.ndarray | None = None) -> list[jobs.Job]:  # fmt: skip
     """Jobs for the runs that are not finished yet: one per seed on the CPU, large batches on a GPU.
 
     Parameters and errors as in `train`; ``p.epochs`` is the run length.
     """
     seeds = list(seeds)
     whole = all(isinstance(s, int | np.integer) and s >= 0 for s in seeds)
-    if not seeds or not whole or len(set(seeds)) < len(seeds):
-        raise ParameterError(f"seeds = {seeds}: must be distinct whole numbers >= 0, at least one")
+    if not whole or len(set(seeds)) < len(seeds):
+        raise ParameterError(f"seeds = {seeds}: must be distinct whole numbers >= 0")
     where = devices.find(device)
     name = str(dtype).removeprefix("torch.")
     if name not in ("float32", "float64"):
@@ -109,14 +110,13 @@ def plan(p: Parameters, seeds: Iterable[int], *, store: Path, device: str | None
         return []
     size = 1 if where.type == "cpu" else GPU_BATCH
     batches = [missing[i : i + size] for i in range(0, len(missing), size)]
-    threads = max(1, pool.cores() // min(workers or pool.cores(), len(batches)))
     return [jobs.Job(f"seed {','.join(map(str, batch))}", p.epochs,
-                     functools.partial(_train, p, batch, where, name, permutations, store, config, threads))
+                     functools.partial(_train, p, batch, where, name, permutations, store, config))
             for batch in batches]  # fmt: skip
 
 
 def _train(p: Parameters, seeds: list[int], device: torch.device, dtype: str, permutations: np.ndarray | None,
-           store: Path, config: str, threads: int, tick: Callable[[int], None], wait: bool) -> bool:  # fmt: skip
+           store: Path, config: str, tick: Callable[[int], None], wait: bool) -> bool:  # fmt: skip
     """Train the runs of one job that nobody else is training; whether all are finished then."""
     with contextlib.ExitStack() as held:
         mine: dict[int, dict | None] = {}
@@ -131,7 +131,7 @@ def _train(p: Parameters, seeds: list[int], device: torch.device, dtype: str, pe
         # Students step together, so those that resume at different epochs go one after the other.
         for start in sorted({state["epoch"] if state else 0 for state in mine.values()}):
             states = {s: state for s, state in mine.items() if (state["epoch"] if state else 0) == start}
-            run = Run(p, list(states), device, getattr(torch, dtype), permutations, store, config, threads)
+            run = Run(p, list(states), device, getattr(torch, dtype), permutations, store, config)
             if start:
                 run.resume([state for state in states.values() if state])
             for seed, result in zip(run.seeds, run.finish(tick), strict=True):
@@ -148,8 +148,8 @@ class Run:
     """Students on their way together: data, weights, optimiser, records; can be checkpointed at every measurement."""
 
     def __init__(self, p: Parameters, seeds: list[int], device: torch.device, dtype: torch.dtype,
-                 permutations: np.ndarray | None, store: Path, config: str = "", threads: int = 1) -> None:  # fmt: skip
-        self.p, self.seeds, self.store, self.config, self.threads = p, seeds, store, config, threads
+                 permutations: np.ndarray | None, store: Path, config: str = "") -> None:  # fmt: skip
+        self.p, self.seeds, self.store, self.config = p, seeds, store, config
         self.permutations, self.train_data, test, start = [], [], [], []
         for seed in seeds:
             stream = task.streams(seed, p.data_draw)
@@ -164,7 +164,7 @@ class Run:
                                for name in ("actions", "states"))  # fmt: skip
         self.teachers = torch.as_tensor(np.stack([task.teacher_matrices(x) for x in self.permutations]), device=device)
         self.engine = engine(self.students)
-        self.full = self.engine(self.students, self.train_data, threads)
+        self.full = self.engine(self.students, self.train_data, pool.share())
         self.optimizer = _optimizer(p, self.students)
         self.epoch, self.updating = 0, False
         self.records: dict[int, dict[str, np.ndarray]] = {}
@@ -208,7 +208,7 @@ class Run:
         for start in range(0, n, size):
             part = [task.Sequences(d.actions[order[start : start + size]], d.states[order[start : start + size]])
                     for d, order in zip(self.train_data, orders, strict=True)]  # fmt: skip
-            yield self.engine(self.students, part, self.threads)
+            yield self.engine(self.students, part, pool.share())
 
     def save(self) -> None:
         """Write one checkpoint per seed."""

@@ -52,7 +52,7 @@ def test_table(program, tmp_path):
     assert "alpha = 0.1333" in first  # 4/30
     assert header.split() == ["seed", "A", "R", "S", "loss", "accuracy", "rollout_accuracy"]
     assert [row.split()[0] for row in rows] == ["3", "1"]
-    stored = runs.open_store(tmp_path / "runs").isel(alpha=-1)
+    stored = runs.open(tmp_path / "runs").isel(alpha=-1)
     for row in rows:
         seed, *values = row.split()
         for name, value in zip(header.split()[1:], values, strict=True):
@@ -67,7 +67,7 @@ def test_json(program, tmp_path, small):
     assert found["seeds"] == [0, 1]
     assert found["alpha"] == 4 / 30
     assert found["parameters"] == small.as_dict(training_only=True)
-    stored = runs.open_store(tmp_path / "runs").isel(alpha=-1)
+    stored = runs.open(tmp_path / "runs").isel(alpha=-1)
     assert {name: stored[name].values.tolist() for name in found["final"]} == found["final"]
 
 
@@ -89,7 +89,7 @@ def test_out_as_a_file_holds_the_ensemble(program, tmp_path, small):
 
 def test_out_as_a_folder_is_the_store(program, tmp_path, small):
     assert program(*SMALL, f"--out={tmp_path / 'runs'}")[0] == 0
-    assert runs.open_store(tmp_path / "runs").equals(train(small, store=tmp_path / "own", progress=False, workers=1))
+    assert runs.open(tmp_path / "runs").equals(train(small, store=tmp_path / "own", progress=False, workers=1))
     assert not runs.default_store().exists()
 
 
@@ -97,7 +97,7 @@ def test_without_out_the_default_store_is_used(program):
     code, out, _ = program(*SMALL)
     assert code == 0
     assert str(runs.default_store()) in out
-    assert runs.open_store(runs.default_store()).sizes["seed"] == 1
+    assert runs.open(runs.default_store()).sizes["seed"] == 1
 
 
 def test_a_second_call_trains_nothing(program, monkeypatch):

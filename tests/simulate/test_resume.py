@@ -161,7 +161,7 @@ def test_an_interrupt_keeps_the_seeds_already_finished(tiny, tmp_path, monkeypat
         patch.setattr(Run, "_one_epoch", stopping)
         with pytest.raises(KeyboardInterrupt):
             train(tiny, seeds=[0, 1], store=tmp_path, **ALONE)
-    assert runs.open_store(tmp_path).seed.values.tolist() == [0]
+    assert runs.open(tmp_path).seed.values.tolist() == [0]
 
 
 def test_finished_seeds_are_not_trained_again(tiny, tmp_path, monkeypatch):
@@ -230,11 +230,11 @@ def test_killed_runs_leave_nothing_that_is_trusted(tiny, tmp_path):
         killed += process.wait() == -signal.SIGKILL
         if not file.exists():
             with pytest.raises(ParameterError, match="no finished runs"):
-                runs.open_store(store)
+                runs.open(store)
     assert killed, "the runs were over before they could be killed"
     expected = train(p, store=tmp_path / "whole", **ALONE)
     assert bits(train(p, store=store, **ALONE)) == bits(expected)
-    assert bits(runs.open_store(store)) == bits(expected)
+    assert bits(runs.open(store)) == bits(expected)
 
 
 def test_killed_while_writing_the_result(tiny, tmp_path):
@@ -246,9 +246,9 @@ def test_killed_while_writing_the_result(tiny, tmp_path):
     assert any(store.rglob("*")), "it died before it wrote anything"
     assert not place(tiny, store).exists()
     with pytest.raises(ParameterError, match="no finished runs"):
-        runs.open_store(store)
+        runs.open(store)
     assert bits(train(tiny, store=store, **ALONE)) == bits(train(tiny, store=tmp_path / "whole", **ALONE))
-    assert runs.open_store(store).seed.values.tolist() == [0]
+    assert runs.open(store).seed.values.tolist() == [0]
 
 
 def truncated(path: Path) -> None:
@@ -299,7 +299,7 @@ def test_a_file_that_is_not_the_run_is_named_set_aside_and_replaced(tiny, tmp_pa
     assert bits(result) == bits(expected)
     assert [f.read_bytes() for f in path.parent.glob("*.damaged")] == [broken]
     assert bits(runs.read(path)) == bits(expected.sel(seed=0).drop_vars("seed"))
-    assert runs.open_store(tmp_path).seed.values.tolist() == [0, 1]
+    assert runs.open(tmp_path).seed.values.tolist() == [0, 1]
 
 
 FLIP = """

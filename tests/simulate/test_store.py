@@ -91,7 +91,7 @@ def test_what_is_written_is_read(tmp_path):
 def test_a_run_survives_the_disk(tiny, tmp_path):
     result = train(tiny, seeds=[0, 1], store=tmp_path, **ALONE)
     assert train(tiny, seeds=[0, 1], store=tmp_path, **ALONE).identical(result)
-    assert runs.open_store(tmp_path).identical(result)
+    assert runs.open(tmp_path).identical(result)
 
 
 def test_a_written_file_has_ordinary_permissions(tmp_path):
@@ -165,7 +165,7 @@ def test_a_run_that_cannot_be_stored_fails_and_can_be_repeated(tiny, tmp_path):
     with full_disk(), pytest.raises(OSError, match="too large"):
         train(tiny, store=tmp_path, **ALONE)
     assert not list(tmp_path.rglob("*.nc"))
-    assert train(tiny, store=tmp_path, **ALONE).identical(runs.open_store(tmp_path))
+    assert train(tiny, store=tmp_path, **ALONE).identical(runs.open(tmp_path))
 
 
 def test_checkpoints_come_back(tmp_path):
@@ -186,7 +186,7 @@ def test_checkpoints_come_back(tmp_path):
 def test_a_store_needs_runs(tmp_path):
     for store in (tmp_path, tmp_path / "nowhere"):
         with pytest.raises(ParameterError, match="no finished runs"):
-            runs.open_store(store)
+            runs.open(store)
 
 
 def test_a_store_of_several_configurations_is_ambiguous(tiny, tmp_path):
@@ -194,10 +194,10 @@ def test_a_store_of_several_configurations_is_ambiguous(tiny, tmp_path):
     result = train(short, seeds=[2, 0], store=tmp_path, **ALONE)
     train(short.replace(eta=0.1), store=tmp_path, **ALONE)
     with pytest.raises(ParameterError, match="several configurations") as caught:
-        runs.open_store(tmp_path)
+        runs.open(tmp_path)
     assert "\n" not in str(caught.value)
     folder = runs.place(tmp_path, result.attrs["configuration"], 0).parent
-    assert runs.open_store(folder).identical(result.sel(seed=[0, 2]))
+    assert runs.open(folder).identical(result.sel(seed=[0, 2]))
 
 
 def test_a_damaged_run_in_a_store_is_named(tiny, tmp_path):
@@ -205,4 +205,4 @@ def test_a_damaged_run_in_a_store_is_named(tiny, tmp_path):
     damaged = runs.place(tmp_path, result.attrs["configuration"], 1)
     os.truncate(damaged, 1000)
     with pytest.raises(ParameterError, match=damaged.name):
-        runs.open_store(tmp_path)
+        runs.open(tmp_path)

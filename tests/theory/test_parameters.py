@@ -30,6 +30,7 @@ REFUSED = [
     ("eta", 0.0, "> 0"), ("eta", -0.5, "> 0"), ("eta", None, "a number"), ("rope_theta", 1.0, "> 1"),
     ("weight_decay", -1e-9, ">= 0"), ("A_0", 0.0, "> 0 and <= 1"), ("A_0", 1.0001, "> 0 and <= 1"),
     ("zeta", None, "a number"),
+    ("data_draw", -1, ">= 0"), ("data_draw", 0.5, "a whole number"),
     ("optimizer", "lbfgs", "one of sgd, adam, adamw"), ("optimizer", 1, "one of sgd, adam, adamw"),
     ("rope", "3pi", "one of 2pi, plain, linear"), ("permutations", "none", "one of iid, distinct"),
     ("fix_embedding", 1, "true or false"), ("fix_embedding", "yes", "true or false"),

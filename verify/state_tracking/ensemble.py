@@ -39,7 +39,7 @@ def get(args: Any) -> tuple[Parameters, xr.Dataset]:
 
 def read(path: Any) -> tuple[Parameters, xr.Dataset]:
     """Parameters and ensemble of a stored file or folder."""
-    runs = store.open_store(path) if path.is_dir() else store.read(path)
+    runs = store.open(path) if path.is_dir() else store.read(path)
     if runs.attrs.get("model") != "state_tracking":
         raise ParameterError(f"{path}: an ensemble of {runs.attrs.get('model')}, not of state_tracking")
     if runs.sizes.get("seed", 1) < 2:

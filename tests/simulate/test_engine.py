@@ -1,0 +1,157 @@
+"""The kernels: nothing depends on how the work is shared out, and single precision follows double."""
+
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+
+from simulate.state_tracking import Parameters, train
+from simulate.state_tracking.gradients import Grouped, Plain
+from simulate.state_tracking.student import Students
+
+
+def found(
+    make, p: Parameters, seeds: list[int], threads: int = 1, dtype: torch.dtype = torch.float32
+) -> list[list[bytes]]:
+    """Bits of gradients and statistics of every seed's student, computed in one stack."""
+    made = [make(p, seed, dtype) for seed in seeds]
+    students = Students([student for student, _, _ in made])
+    engine = Grouped(students, [data for _, data, _ in made], threads)
+    engine.gradients(students)
+    results = [w.grad for w in students.parameters()] + list(engine.statistics(students).values())
+    return [[r[b].numpy().tobytes() for r in results] for b in range(len(seeds))]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_results_do_not_depend_on_the_stack(tiny, make, dtype):
+    together = found(make, tiny, [0, 1, 2], dtype=dtype)
+    assert together == [found(make, tiny, [seed], dtype=dtype)[0] for seed in (0, 1, 2)]
+    assert len({tuple(bits) for bits in together}) == 3
+
+
+@pytest.mark.parametrize("threads", [2, 3, 100])
+def test_results_do_not_depend_on_the_threads(tiny, make, threads):
+    assert found(make, tiny, [0, 1], threads) == found(make, tiny, [0, 1])
+
+
+def test_rows_of_a_group_may_fill_several_blocks(tiny, make):
+    """One state takes all rows of a step when N is small: hundreds, where a block holds 64."""
+    p = tiny.replace(N=2, n_train=300)
+    student, data, _ = make(p)
+    students, gradients = Students([student]), []
+    for kind in (Grouped, Plain):
+        kind(students, [data]).gradients(students)
+        gradients.append([w.grad.clone() for w in students.parameters()])
+    for one, other in zip(*gradients, strict=True):
+        assert (one - other).abs().max() < 1e-12 * other.abs().max()  # double precision, 1200 rows
+
+
+def test_what_is_not_a_number_stays_so(tiny, make):
+    """A run that diverges must not look healthy."""
+    for dtype in (torch.float32, torch.float64):
+        student, data, _ = make(tiny, dtype=dtype)
+        students = Students([student])
+        engine = Grouped(students, [data])
+        with torch.no_grad():
+            students.M[0, :, :, :] = torch.nan
+        engine.gradients(students)
+        assert torch.isnan(students.M.grad).all() and torch.isnan(students.W_Q.grad).all()
+        assert torch.isnan(engine.statistics(students)["loss"]).all()
+
+
+def test_the_exponential_is_exact_to_single_precision(tiny, make):
+    """Softmax of one row after another against double precision, over the whole range of logits."""
+    p = tiny.replace(L=1, d_g=1, n_train=2000)
+    student, data, _ = make(p, dtype=torch.float32)
+    students = Students([student])
+    engine = Grouped(students, [data])
+    for scale in (1e-3, 1.0, 30.0, 300.0):
+        with torch.no_grad():
+            students.M.copy_(scale * torch.randn(students.M.shape, generator=torch.Generator().manual_seed(0)))
+        engine.gradients(students)
+        columns = torch.softmax(students.M[0, 0].double(), dim=0)  # (next state, current state)
+        _, counts = np.unique(data.states[:, 0], return_counts=True)
+        hits = np.zeros((p.N, p.N))
+        np.add.at(hits, (data.states[:, 1], data.states[:, 0]), 1)
+        expected = (columns * torch.as_tensor(counts) - torch.as_tensor(hits)) / p.n_train
+        # Sums of some 300 single-precision terms of order one: a few units of 6e-8 each.
+        assert (students.M.grad[0, 0] - expected).abs().max() < 3e-6
+
+
+def test_single_precision_follows_double(tiny):
+    """Students of 8 seeds at both precisions: differences are far below what tells the seeds apart."""
+    p = Parameters(N=8, L=4, d_g=8, d_h=16, n_train=512, n_test=128, eval_every=120)
+    options = dict(alpha=10, seeds=range(8), progress=False, workers=1)
+    single, double = (train(p, dtype=dtype, **options) for dtype in ("float32", "float64"))
+    for name in ("A", "R", "S", "loss", "variance_other", "rollout_accuracy"):
+        spread = double[name].std("seed", ddof=1)
+        difference = (single[name] - double[name]).isel(alpha=slice(1, None))
+        # A shift of one hundredth of a standard deviation would take 160,000 seeds to see at z = 4.
+        assert (np.abs(difference.mean("seed")) < 0.01 * spread.isel(alpha=slice(1, None)) + 1e-7).all(), name
+
+
+GPU = """
+import torch
+from simulate.state_tracking import Parameters, Student, gpu, task
+from simulate.state_tracking.gradients import Grouped
+from simulate.state_tracking.student import Students, draw_weights
+
+for sizes in (dict(N=6, L=3, d_g=5, n_train=64), dict(N=2, L=1, d_g=1, n_train=100), dict(N=20, L=2, d_g=17, n_train=300)):
+    p, members, data = Parameters(d_h=8, **sizes), [], []
+    for seed in (0, 1):
+        stream = task.streams(seed)
+        data.append(task.draw_sequences(task.draw_permutations(p, stream["task"]), p.n_train, p.L, stream["train"]))
+        members.append(Student(p, draw_weights(p, stream["initialisation"])))
+    students = Students(members)
+    assert gpu.serves(students)
+    found = []
+    for on_gpu in (False, True):
+        engine = Grouped(students, data)
+        if on_gpu:
+            engine.logic = gpu.Logic(task.Groups.of(data, p.N), torch.device("cpu"))
+        engine.gradients(students)
+        found.append([w.grad.clone() for w in students.parameters()] + list(engine.statistics(students).values()))
+    for one, other in zip(*found, strict=True):
+        worst = ((one - other).abs().max() / other.abs().max().clamp(min=1e-3)).item()
+        assert worst < 2e-5, (sizes, worst)  # single precision, sums of hundreds of terms that cancel
+print("same")
+"""
+
+
+def test_the_gpu_kernels_agree_in_triton_s_interpreter():
+    """Without a GPU: Triton runs its kernels as NumPy, on stacks of two students and sizes that need padding."""
+    pytest.importorskip("triton", reason="Triton has no wheel for this platform")
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", GPU], capture_output=True, text=True, timeout=300,
+                          env=os.environ | {"TRITON_INTERPRET": "1"})  # fmt: skip
+    assert done.stdout.strip() == "same", done.stderr[-800:]
+
+
+COMPILE = """
+import triton
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+from simulate.state_tracking import gpu
+
+tables = {"pi": "*fp32", "columns": "*fp32", "actions": "*i16", "targets": "*i16", "bounds": "*i32"}
+for kernel, results, sizes in (
+    (gpu._gradients, {"d_pi": "*fp32", "d_columns": "*fp32"}, {"L": 10, "PL": 16, "PN": 32, "PG": 32, "BLOCK": gpu.BLOCK}),
+    (gpu._moments, {"sums": "*fp64"}, {"L": 10, "PN": 32, "PG": 32, "BLOCK": gpu.BLOCK}),
+):
+    names = kernel.arg_names
+    signature = {n: {**tables, **results}.get(n, "constexpr" if n in sizes else "i32") for n in names}
+    source = ASTSource(fn=kernel, signature=signature, constexprs={(names.index(n),): v for n, v in sizes.items()})
+    code = triton.compile(source, target=GPUTarget("cuda", 90, 32)).asm["ptx"]
+    assert "mma" in code, "the products are not on the matrix units"
+print("compiled")
+"""
+
+
+def test_the_gpu_kernels_compile_for_hopper(tmp_path):
+    """Triton needs no GPU to compile for one."""
+    pytest.importorskip("triton", reason="Triton has no wheel for this platform")
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", COMPILE], capture_output=True, text=True, timeout=300,
+                          env=os.environ | {"TRITON_CACHE_DIR": str(tmp_path), "TRITON_INTERPRET": "0"})  # fmt: skip
+    assert done.stdout.strip() == "compiled", done.stderr[-800:]

@@ -1,0 +1,309 @@
+"""Sweeps: the grid, its dataset, shards, failures; and kills of every kind that lose nothing."""
+
+import json
+import os
+import random
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import xarray as xr
+
+from simulate import jobs, runs, sweep
+from simulate.state_tracking import Parameters, train
+from theory.parameters import ParameterError
+
+SMALL = ["--set=N=6", "--set=d_g=5", "--set=d_h=8", "--set=n_train=64", "--set=n_test=32", "--set=eval_every=10"]
+GRID = ["--grid=L=2,4", "--grid=eta=0.25,0.5"]
+LENGTH = ["--alpha=2"]  # 60 epochs
+
+
+def bits(dataset: xr.Dataset) -> dict[str, tuple[tuple[str, ...], bytes]]:
+    return {name: (v.dims, v.values.tobytes()) for name, v in dataset.variables.items()}
+
+
+def run(store: Path, *more: str) -> int:
+    return sweep.main([*SMALL, *GRID, *LENGTH, "--quiet", "--workers=1", f"--out={store}", *more])
+
+
+def test_a_sweep_is_one_dataset_over_seed_and_grid(tmp_path, tiny, capsys):
+    assert run(tmp_path, "--seeds=3,1") == 0
+    assert capsys.readouterr().out.startswith("8 runs, 8 jobs, 0 failed")
+    found = runs.open(tmp_path)
+    assert {k: found[k].values.tolist() for k in ("L", "eta", "seed")} == {
+        "L": [2, 4],
+        "eta": [0.25, 0.5],
+        "seed": [1, 3],
+    }
+    assert found.A.dims == ("L", "eta", "seed", "alpha")
+    assert found.attention.dims == ("L", "eta", "seed", "alpha", "step", "action")
+    assert np.isnan(found.attention.sel(L=2, step=3)).all()
+    p = tiny.replace(L=2, eta=0.5, eval_every=10)
+    alone = train(p, 2, [3], store=tmp_path / "alone", progress=False, workers=1)
+    assert (found.loss.sel(L=2, eta=0.5, seed=3).values == alone.loss.values[0]).all()
+
+
+def test_a_finished_sweep_trains_nothing(tmp_path, capsys):
+    run(tmp_path)
+    run(tmp_path)
+    assert capsys.readouterr().out.splitlines()[1].startswith("4 runs, 0 jobs, 0 failed")
+
+
+def test_lengths_that_follow_from_the_sizes_are_no_dimension(tmp_path):
+    sweep.main([*SMALL, "--grid=N=4,6", *LENGTH, "--quiet", "--workers=1", f"--out={tmp_path}"])
+    found = runs.open(tmp_path)
+    assert found.A.dims == ("N", "seed", "alpha")
+    assert found.alpha[-1] == 2 and np.isfinite(found.A.sel(alpha=2)).all()
+
+
+def test_lengths_that_are_swept_are_a_dimension(tmp_path):
+    sweep.main([*SMALL, "--grid=epochs=10,20", "--quiet", "--workers=1", f"--out={tmp_path}"])
+    assert runs.open(tmp_path).A.dims == ("epochs", "seed", "alpha")
+
+
+def test_a_point_that_is_missing_is_not_a_number(tmp_path):
+    run(tmp_path)
+    sweep.main(
+        [*SMALL, "--set=L=2", "--set=eta=0.25", *LENGTH, "--seeds=5,", "--quiet", "--workers=1", f"--out={tmp_path}"]
+    )
+    found = runs.open(tmp_path).A.isel(alpha=0)
+    assert np.isfinite(found.sel(L=2, eta=0.25, seed=5)) and np.isnan(found.sel(L=4, eta=0.25, seed=5))
+
+
+def test_shards_are_a_partition(tmp_path):
+    for k in range(3):
+        assert run(tmp_path / "parts", "--seeds=2", f"--shard={k}/3") == 0
+        assert len(list((tmp_path / "parts").rglob("seed-*.nc"))) == [3, 6, 8][k]
+    run(tmp_path / "whole", "--seeds=2")
+    assert bits(runs.open(tmp_path / "parts")) == bits(runs.open(tmp_path / "whole"))
+
+
+WRONG = [("--grid=L", "NAME=V1,V2"), ("--grid=L=2,2", "repeated"), ("--grid=L=2,zero", "L = 'zero'"), ("--grid=M=2", "M: unknown"),
+         ("--shard=3/3", "0 <= i < n"), ("--shard=1", "i/n"), ("--shard=-1/3", "i/n"), ("--shard=a/b", "i/n"),
+         ("--scheduler=nowhere", "no scheduler answers")]  # fmt: skip
+
+
+@pytest.mark.parametrize(("flag", "message"), WRONG, ids=str)
+def test_wrong_input_is_refused_in_one_line(tmp_path, flag, message):
+    with pytest.raises(ParameterError, match=re.escape(message)) as caught:
+        sweep.main([*SMALL, *LENGTH, "--quiet", f"--out={tmp_path}", flag])
+    assert "\n" not in str(caught.value)
+    assert not list(tmp_path.rglob("*.nc"))
+
+
+def test_failures_are_listed_and_the_rest_is_done(tmp_path, monkeypatch, capsys):
+    from simulate.state_tracking.trainer import Run
+
+    one_epoch = Run._one_epoch
+
+    def failing(self):
+        if self.p.L == 4 and self.p.eta == 0.25 and self.epoch == 5:
+            raise MemoryError("no room")
+        one_epoch(self)
+
+    monkeypatch.setattr(Run, "_one_epoch", failing)
+    assert run(tmp_path, "--json") == 1
+    output = capsys.readouterr()
+    assert output.err == "failed: L=4 eta=0.25 seed 0: MemoryError: no room\n"
+    report = json.loads(output.out)
+    assert (report["passed"], report["runs"], report["trained"]) == (False, 4, 3)
+    assert report["failed"] == [{"job": "L=4 eta=0.25 seed 0", "error": "MemoryError: no room"}]
+    assert len(list(tmp_path.rglob("*.nc"))) == 3
+
+
+def test_damaged_and_foreign_files_are_named_and_left_out(tmp_path):
+    run(tmp_path, "--seeds=2")
+    whole = runs.open(tmp_path)
+    files = sorted(tmp_path.rglob("seed-00001.nc"))
+    os.truncate(files[0], 1000)
+    raw = bytearray(files[1].read_bytes())
+    raw[len(raw) // 2] ^= 1
+    files[1].write_bytes(raw)
+    (files[2].parent / "seed-00007.nc").write_text("not ours")
+    with pytest.warns(UserWarning) as caught:
+        found = runs.open(tmp_path)
+    named = {word for w in caught for word in str(w.message).split(":") if word.endswith(".nc")}
+    assert named == {str(files[0]), str(files[1]), str(files[2].parent / "seed-00007.nc")}
+    assert np.isnan(found.A.sel(seed=1).isel(alpha=0)).sum() == 2
+    assert (found.A.sel(seed=0).values == whole.A.sel(seed=0).values).all()
+
+
+def test_a_run_that_another_process_trains_is_waited_for(tmp_path, tiny):
+    """Two sweeps on one store at the same time: each run is trained once, both see them all."""
+    one = [sys.executable, "-c", TRAINING, str(tmp_path / "store"), str(tmp_path / "log")]
+    both = [subprocess.Popen(one, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) for _ in range(2)]
+    errors = [process.communicate(timeout=120)[1] for process in both]
+    assert [process.returncode for process in both] == [0, 0], errors
+    assert sorted((tmp_path / "log").read_text().split()) == ["0", "1", "2", "3"]
+    assert runs.open(tmp_path / "store").sizes["seed"] == 4
+
+
+TRAINING = """
+import sys, time
+from simulate.state_tracking import Parameters, train, trainer
+first = trainer.Run._one_epoch
+
+def slow(self):
+    if self.epoch == 0:
+        with open(sys.argv[2], "a") as log:
+            log.write(f"{self.seeds[0]} ")
+        time.sleep(0.3)
+    first(self)
+
+trainer.Run._one_epoch = slow
+p = Parameters(N=6, L=4, d_g=5, d_h=8, n_train=64, n_test=32, epochs=40, eval_every=20)
+assert train(p, seeds=range(4), store=sys.argv[1], progress=False, workers=1).sizes["seed"] == 4
+"""
+
+# The sweep of the kill tests, with a checkpoint at every measurement so that writing is never far away. `HOST` imports
+# once and forks a sweep per kill: what is tested is the moment of the kill, not the start of Python.
+KILLED = ["--set=N=6", "--set=d_g=5", "--set=d_h=8", "--set=n_train=512", "--set=n_test=256", "--set=eval_every=5",
+          "--grid=L=3,5", "--seeds=2", "--alpha=12"]  # fmt: skip
+HOST = """
+import os, random, signal, sys, time
+from simulate import sweep
+from simulate.state_tracking import trainer
+trainer.CHECKPOINT_SECONDS = 0.0
+store, kills, *options = sys.argv[1:]
+random.seed(int(kills))
+killed = 0
+for k in range(int(kills)):
+    child = os.fork()
+    if child == 0:
+        os._exit(sweep.main([*options, "--quiet", "--workers=1", f"--out={store}"]))
+    time.sleep(random.uniform(0.02, 0.6))
+    os.kill(child, signal.SIGKILL)
+    killed += os.WIFSIGNALED(os.waitpid(child, 0)[1])
+print(killed)
+"""
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(tmp_path_factory) -> xr.Dataset:
+    store = tmp_path_factory.mktemp("whole")
+    assert sweep.main([*KILLED, "--quiet", "--workers=1", f"--out={store}"]) == 0
+    return runs.open(store)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_twenty_kills_lose_nothing(tmp_path, uninterrupted):
+    """SIGKILL at 20 random moments of a sweep; what stands then is continued to the same bits."""
+    store = tmp_path / "killed"
+    host = subprocess.run(
+        [sys.executable, "-c", HOST, store, "20", *KILLED], capture_output=True, text=True, timeout=300
+    )
+    assert host.returncode == 0, host.stderr[-500:]
+    assert int(host.stdout.splitlines()[-1]) >= 10, "the sweep was over before it could be killed"
+    assert sweep.main([*KILLED, "--quiet", "--workers=1", f"--out={store}"]) == 0
+    assert bits(runs.open(store)) == bits(uninterrupted)
+
+
+def children(pid: int) -> list[int]:
+    return [int(c) for c in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def at_work(pid: int) -> bool:
+    return (
+        "loky" in Path(f"/proc/{pid}/cmdline").read_text()
+        and "resource_tracker" not in Path(f"/proc/{pid}/cmdline").read_text()
+    )
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="looks processes up in /proc")
+def test_a_killed_worker_loses_nothing(tmp_path, uninterrupted):
+    """The sweep goes on by itself, says so, and ends well."""
+    store = tmp_path / "killed"
+    parent = subprocess.Popen([sys.executable, "-m", "simulate.sweep", *KILLED, "--quiet", "--workers=2", f"--out={store}"],
+                              stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)  # fmt: skip
+    deadline, workers = time.monotonic() + 100, []
+    while not (workers and any(store.rglob("*.lock"))) and parent.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.05)
+        workers = [c for c in children(parent.pid) if at_work(c)] if parent.poll() is None else []
+    time.sleep(random.Random(1).uniform(0, 0.3))
+    os.kill(workers[0], signal.SIGKILL)
+    _, errors = parent.communicate(timeout=200)
+    assert parent.returncode == 0, errors[-500:]
+    assert "a worker process died" in errors
+    assert bits(runs.open(store)) == bits(uninterrupted)
+
+
+def free_port() -> int:
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+def test_a_killed_dask_worker_loses_nothing(tmp_path, uninterrupted):
+    pytest.importorskip("distributed", reason="dask is an optional extra")
+    store, address = tmp_path / "killed", f"tcp://127.0.0.1:{free_port()}"
+    quiet = dict(stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=tmp_path)
+    scheduler = subprocess.Popen([sys.executable, "-m", "distributed.cli.dask_scheduler", "--host", "127.0.0.1", "--port",
+                                  address.rsplit(":", 1)[1], "--no-dashboard"], **quiet)  # fmt: skip
+    workers = [subprocess.Popen([sys.executable, "-m", "distributed.cli.dask_worker", address, "--nthreads", "1", "--no-nanny",
+                                 "--no-dashboard"], **quiet) for _ in range(2)]  # fmt: skip
+    try:
+        user = subprocess.Popen([sys.executable, "-m", "simulate.sweep", *KILLED, "--quiet", f"--out={store}",
+                                 f"--scheduler={address}"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)  # fmt: skip
+        deadline = time.monotonic() + 150
+        while not any(store.rglob("*.lock")) and user.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.05)
+        time.sleep(0.2)
+        workers[0].send_signal(signal.SIGKILL)  # whichever of its runs was under way goes to the other
+        output, _ = user.communicate(timeout=200)
+        assert user.returncode == 0, output[-500:]
+        assert bits(runs.open(store)) == bits(uninterrupted)
+    finally:
+        for process in (*workers, scheduler):
+            process.kill()
+            process.wait()
+
+
+def test_a_job_whose_worker_dies_every_time_fails(tmp_path):
+    """It is tried three times; the others are done."""
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", DYING, tmp_path], capture_output=True, text=True, timeout=120
+    )
+    assert done.stdout.split() == ["dies"], done.stderr[-500:]
+    assert (tmp_path / "lives").exists()
+
+
+DYING = f"""
+import sys; sys.path.insert(0, {str(Path(__file__).parent)!r})
+import functools, test_sweep
+from pathlib import Path
+from simulate import jobs
+both = [jobs.Job(name, 1, functools.partial(getattr(test_sweep, name), Path(sys.argv[1]))) for name in ("lives", "dies")]
+print(*(job.name for job, _ in jobs.carry_out(both, 2, False)))
+"""
+
+
+def lives(folder: Path, tick, wait: bool) -> bool:
+    (folder / "lives").touch()
+    return True
+
+
+def dies(folder: Path, tick, wait: bool) -> bool:
+    os._exit(9)
+
+
+def test_an_error_is_not_tried_again():
+    tried = []
+
+    def fail(tick, wait):
+        tried.append(wait)
+        raise ValueError("wrong")
+
+    ((job, error),) = jobs.carry_out([jobs.Job("one", 1, fail)], 1, False)
+    assert (job.name, str(error), tried) == ("one", "wrong", [False])
+
+
+def test_parameters_of_the_grid_are_those_of_the_user():
+    points = dict(sweep.grid(Parameters.demo(), ["L=3,5", "rope=2pi,plain"]))
+    assert list(points) == ["L=3 rope=2pi", "L=3 rope=plain", "L=5 rope=2pi", "L=5 rope=plain"]
+    assert points["L=5 rope=plain"] == Parameters.demo().replace(L=5, rope="plain")
