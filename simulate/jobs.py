@@ -93,9 +93,9 @@ def on_cluster(jobs: Sequence[Job], address: str, progress: bool = True) -> Fail
     with client, tqdm(total=len(jobs), unit="job", desc="training", disable=not progress) as bar:
         futures = {client.submit(_on_worker, job, key=f"{job.name}-{k}", pure=False): job for k, job in enumerate(jobs)}
         for future in as_completed(futures):
-            error = future.exception()
-            if error is not None:
-                failures.append((futures[future], error))
+            failed = future.exception()
+            if failed is not None:
+                failures.append((futures[future], failed))
             bar.update()
     return failures
 

@@ -224,7 +224,8 @@ def _join(pieces: list[tuple[dict[str, Any], xr.Dataset]], names: list[str]) -> 
     """Join ensembles along the swept parameters, one after the other."""
     if not names:
         return pieces[0][1]
-    name, groups = names[0], {}
+    name = names[0]
+    groups: dict[Any, list] = {}
     for setting, dataset in pieces:
         value = setting.get(name)
         groups.setdefault(value if isinstance(value, int | float) else str(value), []).append((setting, dataset))

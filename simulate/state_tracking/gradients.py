@@ -117,14 +117,14 @@ class Plain:
             for actions, states in self._slices(b):
                 (student.loss(actions, states) * (len(actions) / len(self.data[b][0]))).backward()
         for name, stacked in students.named_parameters():
-            stacked.grad = torch.stack([member.get_parameter(name).grad for member in students.members])  # type: ignore[misc]
+            stacked.grad = torch.stack([_gradient(member.get_parameter(name)) for member in students.members])
 
     @torch.no_grad()
     def statistics(self, students: Students) -> dict[str, Tensor]:
         """As `Grouped.statistics`, with the attention averaged over the data."""
         losses, powers, attentions = [], [], []
         for b, student in enumerate(students.members):
-            loss, sums, attention = 0.0, 0.0, 0.0
+            loss, sums, attention = (torch.zeros(()) for _ in range(3))
             for actions, states in self._slices(b):
                 pi, target = student.attention(actions, states[:, :-1]), states[:, 1:].flatten()
                 logits = student.logic(student.retrieve(pi, actions), states[:, :-1]).flatten(0, 1).double()
@@ -132,15 +132,21 @@ class Plain:
                 kinds = (logits.gather(1, target[:, None]), logits)
                 sums = sums + torch.stack([torch.stack([x.pow(k).sum() for k in range(1, 5)]) for x in kinds])
                 attention = attention + pi.sum(0) / len(self.data[b][0])
-            losses.append(loss), powers.append(sums), attentions.append(attention)  # type: ignore[func-returns-value]
+            losses.append(loss)
+            powers.append(sums)
+            attentions.append(attention)
         rows = self.data[0][1][:, 1:].numel()
-        found = _describe(torch.stack(losses), torch.stack(powers), rows, students.p.N)  # type: ignore[arg-type]
-        return {**found, "attention": torch.stack(attentions)}  # type: ignore[arg-type]
+        found = _describe(torch.stack(losses), torch.stack(powers), rows, students.p.N)
+        return {**found, "attention": torch.stack(attentions)}
 
     def attend(self, students: Students, actions: Tensor, current: Tensor, step: int) -> Tensor:
         """Attention at one step of every sequence, shape ``(B, n, L)``."""
         pairs = zip(students.members, actions, current, strict=True)
         return torch.stack([student.attention(a, c[:, None], step)[:, 0] for student, a, c in pairs])
+
+
+def _gradient(w: torch.nn.Parameter) -> Tensor:
+    return torch.zeros_like(w) if w.grad is None else w.grad
 
 
 def engine(students: Students) -> type[Grouped] | type[Plain]:

@@ -133,11 +133,11 @@ class Students(nn.Module):
     W_Q: nn.Parameter
     W_K: nn.Parameter
     M: nn.Parameter
+    members: tuple[Student, ...]  # a tuple is not registered: their weights are ours
 
     def __init__(self, members: list[Student]) -> None:
         super().__init__()
-        self.p = members[0].p
-        self.__dict__["members"] = members  # not registered: their weights are ours
+        self.p, self.members = members[0].p, tuple(members)
         for name, _ in members[0].named_parameters():
             stacked = nn.Parameter(torch.stack([member.get_parameter(name).detach() for member in members]))
             self.register_parameter(name, stacked)

@@ -160,8 +160,8 @@ class Run:
             start.append(draw_weights(p, stream["initialisation"]))
         self.students = Students([Student(p, w, dtype, learn_embedding=not p.fix_embedding).to(device) for w in start])
         self.start = [{name: w[name][:, 0] for name in ("W_Q", "W_K")} for w in start]
-        self.test_data = tuple(torch.as_tensor(np.stack([getattr(t, name) for t in test]), device=device)
-                               for name in ("actions", "states"))  # fmt: skip
+        self.test_data = (torch.as_tensor(np.stack([t.actions for t in test]), device=device),
+                          torch.as_tensor(np.stack([t.states for t in test]), device=device))  # fmt: skip
         self.teachers = torch.as_tensor(np.stack([task.teacher_matrices(x) for x in self.permutations]), device=device)
         self.engine = engine(self.students)
         self.full = self.engine(self.students, self.train_data, pool.share())
