@@ -13,7 +13,7 @@ from theory.equation import Equation
 from theory.parameters import ParameterError
 from theory.state_tracking import exact
 from theory.state_tracking.dynamics import flow
-from theory.state_tracking.quadrature import CHUNK, LOCKED, NAMES, NODES, TO_INTEGRAL, TO_LEGENDRE, Points
+from theory.state_tracking.quadrature import CHUNK, NAMES, NODES, TO_INTEGRAL, TO_LEGENDRE, Points
 
 
 def states(values: Mapping[str, Any], alpha: Any) -> dict[str, np.ndarray]:
@@ -41,8 +41,10 @@ def states(values: Mapping[str, Any], alpha: Any) -> dict[str, np.ndarray]:
         raise ParameterError("alpha: must be a list of times >= 0, all finite")
     points = Points.of(values)
     found = np.empty((3, points.N.size, times.size))
-    batch = max(1, 16 * CHUNK // (times.size * NODES))
-    for which, road in ((points.moving, _moving), (~points.moving, _still)):
+    # Where 1/g starts beyond double precision, nothing moves before that time.
+    moving = points.moving & (points.margin(points.A_0, points.D_0, points.S_0) < 700)
+    batch = max(1, 32 * CHUNK // (times.size * NODES))
+    for which, road in ((moving, _moving), (~moving, _still)):
         chosen = np.flatnonzero(which)
         for k in range(0, chosen.size, batch):
             found[:, chosen[k : k + batch]] = road(points[chosen[k : k + batch]], times)
@@ -52,7 +54,7 @@ def states(values: Mapping[str, Any], alpha: Any) -> dict[str, np.ndarray]:
 
 
 def _still(points: Points, times: np.ndarray) -> tuple[np.ndarray, ...]:
-    """A, D and S where attention does not move."""
+    """A, D and S where attention does not move, or nothing does."""
     c = points[:, None]
     return np.broadcast_arrays(c.A_0, *_coast(c, c.A_0, c.D_0, c.S_0, times))
 
@@ -73,14 +75,10 @@ def _coast(c: Points, A: np.ndarray, D: np.ndarray, S: np.ndarray, after: np.nda
 def _reach(points: Points, end: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Where to integrate from and to in s so as to cover the times up to ``end``, and where A locks."""
     start = points.s_of(points.D_0, points.E_0)
-    size = np.abs(points.epsilon)
+    locked = points.locked()
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-        locked = np.where(
-            points.side == 0, np.arccosh(np.sqrt(np.maximum(LOCKED / size, 1))), np.log(LOCKED / size) / 2
-        )
-        locked = np.where(points.side < 0, np.inf, np.maximum(locked, start))
         # A dying point waits at least the integral of dD/E: eta pace alpha >= its growth.
-        waited = points.eta * points.pace * end * size / points.delta + np.arcsinh(np.exp(start))
+        waited = points.eta * points.pace * end * np.abs(points.epsilon) / points.delta + np.arcsinh(np.exp(start))
         stop = np.where(points.side < 0, waited + np.log(-np.expm1(-2 * waited)) - np.log(2), locked)
     for _ in range(40):  # e^m may bring the end much nearer: look with few panels, then again
         if points.panels(start, stop).max() <= 64:
@@ -152,8 +150,6 @@ def solve(p: Any, at: Any) -> xr.Dataset:
         A, R, S and the observables of the flow over ``alpha``.
     """
     numbers = p.values()
-    if p.permutations == "iid":
-        numbers["tau"] = 1 / p.N
     times = np.asarray(at, float)
     along = states(numbers, times)
     system = flow(p.permutations)

@@ -19,7 +19,7 @@ import numpy as np
 from theory import numeric
 from theory.parameters import ParameterError
 from theory.state_tracking import exact
-from theory.state_tracking.symbols import A, N, S, d_g, zeta
+from theory.state_tracking.symbols import A, L, N, S, c_omega, d_g, tau, zeta
 
 NODES = 20
 X, WEIGHTS = np.polynomial.legendre.leggauss(NODES)
@@ -28,10 +28,11 @@ TO_LEGENDRE = (np.polynomial.legendre.legvander(X, NODES - 1) * WEIGHTS[:, None]
 # Legendre coefficients of its integral from -1, and that integral at the nodes.
 TO_INTEGRAL = np.polynomial.legendre.legint(TO_LEGENDRE, lbnd=-1)
 AT_NODES = np.polynomial.legendre.legvander(X, NODES) @ TO_INTEGRAL
-WIDTH = 0.8  # of a panel in s: Bernstein ellipse of the strip has radius 4.2, and 4.2^-20 = 4e-13
+WIDTH = 0.8  # of a panel in s: its ellipse in the strip has radius 4.2; interpolants inside err by 4.2^-20 = 4e-13
+EVENT_WIDTH = 1.6  # where ends of panels alone count: radius 2.4, and 2.4^-40 = 1e-15 (order 2 NODES at the ends)
 GROWTH = 16.0  # of the margin that one such panel may hold on average: exp(16 t) on it to 1e-13
 LOCKED = 40.0  # E at which 1 - A = e^-40 is below rounding
-CHUNK = 2**16  # nodes evaluated at a time: arrays that stay in the cache
+CHUNK = 2**15  # nodes evaluated at a time: arrays that stay in the cache
 NAMES = ("N", "L", "d_g", "eta", "c_omega", "tau", "zeta", "A_0", "R_0", "S_0")
 
 
@@ -48,6 +49,11 @@ class Panels(NamedTuple):
 @cache
 def _margin() -> Any:
     return numeric.function(exact.equations()["margin_of_D"].rhs, (A, exact.D, S, N, d_g, zeta))
+
+
+@cache
+def _constants() -> Any:
+    return numeric.function([exact.equations()[q].rhs for q in ("kappa", "pace", "drift")], (N, L, d_g, c_omega, tau))
 
 
 @dataclass(frozen=True)
@@ -84,7 +90,7 @@ class Points:
             raise ParameterError("A_0: must be > 0 and <= 1")
         v["D_0"] = v["R_0"] - v["S_0"]
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-            kappa, pace, drift = (exact.equations()[n].evaluate(v) for n in ("kappa", "pace", "drift"))
+            kappa, pace, drift = _constants()(*(v[n] for n in ("N", "L", "d_g", "c_omega", "tau")))
             started = -np.log1p(-v["A_0"])
             epsilon = started - kappa * v["D_0"] ** 2 / 2
             epsilon = np.where(epsilon == 0, -np.finfo(float).tiny, epsilon)  # the separatrix itself: A dies, too
@@ -128,6 +134,14 @@ class Points:
                 self.side == 0, np.arcsinh(D / self.delta), self.side * np.log(E / np.abs(self.epsilon)) / 2
             )
 
+    def locked(self) -> np.ndarray:
+        """Chart coordinate from which A = 1 to double precision; infinite where attention dies."""
+        size = np.abs(self.epsilon)
+        with np.errstate(divide="ignore", over="ignore"):
+            bent = np.arccosh(np.sqrt(np.maximum(LOCKED / size, 1)))
+            at = np.where(self.side == 0, bent, np.log(LOCKED / size) / 2)
+        return np.where(self.side < 0, np.inf, np.maximum(at, self.s_of(self.D_0, self.E_0)))
+
     def plateau(self, s: np.ndarray) -> np.ndarray:
         """Integral of dD/E up to a constant, in closed form: T exceeds D by at most this, and is at least this."""
         with np.errstate(over="ignore"):
@@ -143,12 +157,12 @@ class Points:
         """Logit margin."""
         return _margin()(A, D, S, self.N, self.d_g, self.zeta)
 
-    def panels(self, start: np.ndarray, stop: np.ndarray, most: int = 2**14) -> np.ndarray:
+    def panels(self, start: np.ndarray, stop: np.ndarray, width: float = WIDTH, most: int = 2**14) -> np.ndarray:
         """Number of panels each point needs between two values of s."""
         D, E, _ = self.chart(np.stack([start, stop]))
         waiting = self.plateau(stop) - self.plateau(start) + D[1] - D[0]
         swing = np.abs(D).sum(0) + np.abs(1 / self.d_g + self.drift) * waiting  # bounds the variation of S + c_R D
-        wanted = (stop - start) / WIDTH * (1 + self.N / (self.N - 1) * swing / GROWTH)
+        wanted = (stop - start) / width * (1 + self.N / (self.N - 1) * swing / GROWTH)
         return np.clip(np.ceil(np.nan_to_num(wanted, nan=most, posinf=most)), 1, most).astype(int)
 
     def integrate(self, start: np.ndarray, stop: np.ndarray, panels: int) -> Panels:
@@ -208,7 +222,7 @@ def emergence_time(values: Mapping[str, Any], level: Any = 0.5) -> np.ndarray:
     last = -np.log1p(-target)
     to = np.sqrt(points.D_0**2 + 2 * (last - points.E_0) / points.kappa)
     start, stop = points.s_of(points.D_0, points.E_0), points.s_of(to, last)
-    panels = points.panels(start, stop)
+    panels = points.panels(start, stop, EVENT_WIDTH)
     order = np.argsort(panels)
     while order.size:
         # As many points as fill a chunk, with the panels of the most demanding among them.
