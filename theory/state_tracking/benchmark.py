@@ -128,7 +128,7 @@ def benchmark() -> dict[str, Any]:
 
     apart = float(np.max(np.abs(looped / found[:LOOPED] - 1)))
 
-    rows = []
+    rows: list[dict[str, Any]] = []
     for way, count, spent, times in (("exact solution, quadrature", POINTS, sorted(seconds)[1], found),
                                      ("LSODA loop, terminal event", LOOPED, loop_seconds, looped)):  # fmt: skip
         rows.append({"way": way, "points": count, "seconds": spent, "microseconds_per_point": 1e6 * spent / count,

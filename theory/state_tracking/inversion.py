@@ -109,7 +109,7 @@ def _moving(points: Points, times: np.ndarray) -> tuple[np.ndarray, ...]:
     T = run.T[row, k] + half * legendre(inside, (run.T_rate @ TO_INTEGRAL.T)[row, k])
     S = c.off_target(D, T)
     over = (times > run.alpha[:, -1:]) & (stop == locked)[:, None]
-    D_late, S_late = _coast(c, 1.0, D, S, times - run.alpha[:, -1:])
+    D_late, S_late = _coast(c, np.ones_like(D), D, S, times - run.alpha[:, -1:])
     return np.where(over, 1.0, -np.expm1(-E)), np.where(over, D_late, D), np.where(over, S_late, S)
 
 

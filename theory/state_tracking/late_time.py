@@ -13,7 +13,7 @@ from theory.algebra import written_as
 from theory.equation import Equation
 from theory.latex import symbol
 from theory.numeric import wright_omega
-from theory.state_tracking import exact, logits
+from theory.state_tracking import exact, logits, quadrature
 from theory.state_tracking import loss as mean_field
 from theory.state_tracking.dynamics import flow
 from theory.state_tracking.exact import BEYOND, D_0, D, T, drift, kappa, pace, x
@@ -42,7 +42,6 @@ lift = symbol("lift", r"\ell_{A}", positive=True)  # rate of the correct logit p
 X = symbol("X", real=True)  # clock of the margin
 C = symbol("C", real=True)  # what the time before locking leaves behind
 S_inf = symbol("S_inf", r"S_{\infty}", real=True)
-z_rate = sp.Function("z'")
 
 FROZEN = "attention constant"
 LOCKED = ("A = 1: exact up to e^(-kappa (D^2 - D_0^2)/2)",)
@@ -61,9 +60,11 @@ def clock() -> tuple[sp.Expr, sp.Expr, sp.Expr, sp.Expr]:
     left = m + sp.exp(m) / (N - 1)
     written_as(1 / mean_field.equations()["g"].rhs, left.diff(m))
     of_alpha = left.subs(m, m_0) + N / (N - 1) * lift * eta * alpha
-    (of_X,) = sp.solve(left - X, m)
-    form = X - wright_omega(X - sp.log(N - 1))
-    written_as(form.rewrite(sp.LambertW), of_X)
+    W, shifted = sp.symbols("W shifted", positive=True)
+    in_W = sp.expand_log(left.subs(m, sp.log((N - 1) * W)), force=True)
+    (solved,) = sp.solve(sp.simplify(in_W - sp.log(N - 1)) - shifted, W)
+    written_as(wright_omega(shifted).rewrite(sp.LambertW), solved)
+    form = sp.log((N - 1) * wright_omega(X - sp.log(N - 1)))  # X minus the Lambert function, without its cancellation
     return speed, left, of_alpha, form
 
 
@@ -79,13 +80,16 @@ def off_target() -> sp.Sum:
 
 def constant() -> sp.Expr:
     """C = lim (R + e^m/N - eta alpha), as the integral over D of the derivative."""
-    a, z = sp.Function("A")(D), z_rate(D)
+    a = sp.Function("A")(D)
     off = exact.equations()["S_of_D"].rhs.subs({exact.drift: 0, sp.Function("T")(D): T})
-    R_rate = 1 + off.diff(T) / a + off.diff(D)  # dT/dD = 1/A
-    margin, inverse_g = sp.Function("m")(D), 1 / mean_field.equations()["g"].rhs.subs(m, sp.Function("m")(D))
-    derivative = R_rate + sp.exp(margin) / N * N / (N - 1) * z - inverse_g / a
-    form = (1 - 1 / d_g) * (1 - 1 / a) - sp.exp(margin) / (N - 1) * (1 / a - z)
-    form = written_as(form, derivative)
+    S_rate = off.diff(T) / a + off.diff(D)  # dT/dD = 1/A
+    z_rate = S_rate + ((a + (1 - a) / d_g) * D).diff(D).subs(a.diff(D), kappa * (1 - a) * D)  # <z_k> = S + c_R D
+    written_as(kappa * (1 - A) * D, exact.equations()["A_of_D"].rhs.diff(D).subs(
+        sp.exp(-kappa * (D**2 - D_0**2) / 2), (1 - A) / (1 - A_0)))  # fmt: skip
+    weight = sp.exp(sp.Function("m")(D)) / (N - 1)
+    inverse_g = 1 / mean_field.equations()["g"].rhs.subs(m, sp.Function("m")(D))
+    form = -(1 - 1 / d_g) * (1 - a) * (1 / a + weight * (1 + 1 / a - kappa * D**2))
+    form = written_as(form, 1 + S_rate + weight * z_rate - inverse_g / a)  # R' = 1 + S', m' = N/(N-1) z'
     return R_0 + sp.exp(m_0) / N + sp.Integral(form.subs(D, x), (x, D_0, sp.oo))
 
 
@@ -98,8 +102,7 @@ def equations() -> dict[str, Equation]:
     when = eta * alpha + C
     at_one = sp.expand((N - 1) / N * X + zeta / N)  # <z_k> by the margin, and R = <z_k>
     X_late = (N * when - zeta) / (N - 1)
-    of_R = written_as(when - (N - 1) / N * wright_omega(X_late - sp.log(N - 1)),
-                      (at_one.subs(X, of_X)).subs(X, X_late))  # fmt: skip
+    of_R = at_one.subs(X, of_X).subs(X, X_late)
     in_R = sp.expand(((N - 1) * of_m.subs(m, (N * R - zeta) / (N - 1)) + zeta) / N)  # the clock, in units of R
     exponential = sp.exp((N * R - zeta) / (N - 1)) / N
     in_R = written_as(R + exponential, in_R)
@@ -118,7 +121,7 @@ def equations() -> dict[str, Equation]:
         Equation("coasting_margin", m, of_X, ref(BEYOND), "exact", (FROZEN,)),
         Equation("late_integral", in_R, when, ref(BEYOND), "exact", LOCKED),
         Equation("late_R", R, of_R, ref(BEYOND), "exact", LOCKED),
-        Equation("late_constant", C, constant(), ref(BEYOND), "exact", (INDEPENDENT, "z' = d<z_k>/dD")),
+        Equation("late_constant", C, constant(), ref(BEYOND), "exact", (INDEPENDENT,)),
         Equation("late_loss", loss, falling, ref(BEYOND), "exact", (*LOCKED, "mean-field loss (10)")),
         Equation("late_growth", R, logarithm, ref(BEYOND), "leading order", (*LOCKED, "alpha to infinity")),
         Equation("late_decay", loss, decay, ref(BEYOND), "leading order", (*LOCKED, "alpha to infinity")),
@@ -145,12 +148,23 @@ def late_constant(values: Mapping[str, Any]) -> np.ndarray:
     shape = np.broadcast_shapes(*(np.shape(values[q]) for q in NAMES))
     found = np.full(points.N.size, np.nan)
     for k in np.flatnonzero(points.moving & ~points.dying):
-        one = points[k : k + 1]
-        start, stop = one.s_of(one.D_0, one.E_0), one.locked()
-        run = one.integrate(start, stop, one.panels(start, stop).max())
-        D, _, _ = one.chart(stop)
-        R_late = D + one.off_target(D, run.T[:, -1])
+        one, depth = points[k : k + 1], quadrature.LOCKED
+        start = one.s_of(one.D_0, one.E_0)
+        while True:  # the integrand falls like e^(m - E)
+            stop = one.locked(depth)
+            run = one.integrate(start, stop, int(one.panels(start, stop).max()))
+            with np.errstate(invalid="ignore"):
+                mass = run.alpha_rate / run.T_rate * one.eta * one.pace - 1  # e^m/(N-1)
+            if not mass[0, -1, -1] * np.exp(-depth) > np.exp(-quadrature.LOCKED) or depth > 1e4:
+                break
+            depth *= 1.5
+        half = np.diff(run.edge)[..., None] / 2
+        D, E, stretch = one.chart(run.edge[:, :-1, None] + half * (1 + quadrature.X))
+        A_now = -np.expm1(-E)
         with np.errstate(over="ignore", invalid="ignore"):
-            clock = R_late + np.exp((one.N * R_late - one.zeta) / (one.N - 1)) / one.N - one.eta * run.alpha[:, -1]
+            left = np.exp(-E) * (1 / A_now + mass * (1 + 1 / A_now - one.kappa * D**2)) * stretch * E
+            rest = (1 - 1 / one.d_g) * (half * left * quadrature.WEIGHTS).sum()
+            begun = np.exp(one.margin(one.A_0, one.D_0, one.S_0)) / one.N
+            clock = one.D_0 + one.S_0 + begun - rest
         found[k] = np.where(np.isfinite(clock), clock, np.nan)[0]
     return found.reshape(shape)[()]

@@ -30,6 +30,7 @@ LARGE = ("N, d_g, L large", "A small", "R - S linear in time")
 HALF = {"alpha_half": A - sp.Rational(1, 2)}
 
 
+@cache
 def before_lock() -> tuple[sp.Expr, sp.Expr]:
     """A(T) and T(D) while A is small: 1 - e^-E is E = epsilon + kappa D^2/2, and dD/dT = A is a Riccati equation."""
     height = epsilon + kappa * D**2 / 2
@@ -151,6 +152,9 @@ def onset(p: Parameters, alpha_end: float | None = None) -> Onset:
     for name, eqs in forms.items():
         curves[name] = xr.Dataset({x: ("alpha", np.broadcast_to(e.evaluate(numbers), curve.alpha.shape))
                                    for x, e in eqs.items()}, coords={"alpha": curve.alpha})  # fmt: skip
+    rising = curve.alpha < star
+    sharp = equations()["onset_sharp"].evaluate({**numbers, "alpha": curve.alpha.where(rising, 0).values})
+    curves["sharp onset"] = xr.Dataset({"A": ("alpha", np.where(rising, sharp, np.nan))}, coords={"alpha": curve.alpha})
     return Onset(
         numbers={"c_omega": numbers["c_omega"], "T_alpha": scale,
                  "onset_coefficient": float(equations()["onset_coefficient"].evaluate(numbers)),
@@ -172,7 +176,7 @@ def draw(result: Onset, axes: Any) -> None:
     """Attention on the left, teacher overlaps on the right; flow solid, approximations broken."""
     left, right = axes
     half = result.numbers["alpha_half"]
-    styles = {"flow (15)": "-", "early time": ":", "onset": "--"}
+    styles = {"flow (15)": "-", "early time": ":", "onset": "--", "sharp onset": "-."}
     for name, curve in result.curves.items():
         for q, axis, colour in (("A", left, "C0"), ("R", right, "C1"), ("S", right, "C2")):
             if q in curve:

@@ -113,19 +113,19 @@ class Points:
         return self.moving & (self.side < 0)
 
     def chart(self, s: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """D, E = -ln(1-A) and dD/ds."""
+        """D, E = -ln(1-A) and (dD/ds)/E."""
         size = np.abs(self.epsilon)
         if not self.side.any():
             up = np.exp(s)
             cosh = (up + 1 / up) / 2
-            return self.delta * (up - 1 / up) / 2, size * cosh**2, self.delta * cosh
+            return self.delta * (up - 1 / up) / 2, size * cosh**2, self.delta / size / cosh
         with np.errstate(over="ignore", invalid="ignore"):
             q = np.exp(2 * self.side * s)
-            root = np.sqrt(1 + q)
-            bent = self.side == 0
-            return (np.where(bent, self.delta * np.sinh(s), self.side * self.delta * root),
-                    size * np.where(bent, np.cosh(s) ** 2, q),
-                    self.delta * np.where(bent, np.cosh(s), q / root))  # fmt: skip
+            root, cosh, bent = np.sqrt(1 + q), np.cosh(s), self.side == 0
+            D = self.delta * np.where(bent, np.sinh(s), self.side * root)
+            E = size * np.where(bent, cosh**2, q)
+            # A dying E falls below the smallest number; only E/A -> 1 still matters there.
+            return D, np.maximum(E, np.finfo(float).tiny), self.delta / size / np.where(bent, cosh, root)
 
     def s_of(self, D: np.ndarray, E: np.ndarray) -> np.ndarray:
         """Chart coordinate of a point of the solution."""
@@ -134,12 +134,12 @@ class Points:
                 self.side == 0, np.arcsinh(D / self.delta), self.side * np.log(E / np.abs(self.epsilon)) / 2
             )
 
-    def locked(self) -> np.ndarray:
-        """Chart coordinate from which A = 1 to double precision; infinite where attention dies."""
+    def locked(self, depth: float = LOCKED) -> np.ndarray:
+        """Chart coordinate at which 1 - A = e^-depth; infinite where attention dies."""
         size = np.abs(self.epsilon)
         with np.errstate(divide="ignore", over="ignore"):
-            bent = np.arccosh(np.sqrt(np.maximum(LOCKED / size, 1)))
-            at = np.where(self.side == 0, bent, np.log(LOCKED / size) / 2)
+            bent = np.arccosh(np.sqrt(np.maximum(depth / size, 1)))
+            at = np.where(self.side == 0, bent, np.log(depth / size) / 2)
         return np.where(self.side < 0, np.inf, np.maximum(at, self.s_of(self.D_0, self.E_0)))
 
     def plateau(self, s: np.ndarray) -> np.ndarray:
@@ -173,7 +173,7 @@ class Points:
         D, E, stretch = c.chart((edge[:, :-1, None] + half) + half * X)
         A = -np.expm1(-E)
         with np.errstate(over="ignore", invalid="ignore"):  # beyond double precision, time is infinite or NaN
-            T_rate = stretch / A
+            T_rate = stretch * (E / A)
             T = cumulate((half * (T_rate @ WEIGHTS[:, None]))[..., 0])
             inside = T[:, :-1, None] + half * (T_rate @ AT_NODES.T)
             weight = 1 + np.exp(c.margin(A, D, c.off_target(D, inside))) / (c.N - 1)  # 1/g
