@@ -79,7 +79,9 @@ def test_integrands_are_the_rates():
     speed = constants[exact.pace] * values[eta] * values[g] * values[A]
     assert rate[R] - rate[S] == speed
     off = EQUATIONS["S_of_D"].rhs
-    slope = off.diff(exact.D).subs(sp.Derivative(sp.Function("T")(exact.D), exact.D), 1 / A).subs(constants).subs(values)
+    slope = (
+        off.diff(exact.D).subs(sp.Derivative(sp.Function("T")(exact.D), exact.D), 1 / A).subs(constants).subs(values)
+    )
     assert sp.simplify(rate[S] / speed - slope) == 0
     of_alpha = EQUATIONS["alpha_of_D"].rhs.diff(exact.D).subs(sp.Function("A")(exact.D), A)
     margin = sp.log((values[N] - 1) * (1 / values[g] - 1))  # where g has that value

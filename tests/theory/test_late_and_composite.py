@@ -67,10 +67,17 @@ def test_late_time_of_table_1():
     assert v["C"] == pytest.approx(-1.023958350, abs=5e-10)  # on record to ten digits
     times = np.array([10.0, 1e3, 1e6, 1e12])
     curve = inversion.solve(TABLE_1, times)
-    np.testing.assert_allclose(LATE["late_R"].evaluate({**v, "alpha": times}), curve.R, rtol=1e-11)  # 1e-11 at alpha = 10
-    np.testing.assert_allclose(LATE["late_loss"].evaluate({**v, "alpha": times}), curve.loss, rtol=1e-10,
-                               atol=1e-15)  # ln(1 + 1/W) rounds
-    left = LATE["late_integral"].lhs.subs({"N": 32}).subs({s: 0 for s in LATE["late_integral"].lhs.free_symbols if "zeta" in s.name})
+    np.testing.assert_allclose(
+        LATE["late_R"].evaluate({**v, "alpha": times}), curve.R, rtol=1e-11
+    )  # 1e-11 at alpha = 10
+    np.testing.assert_allclose(
+        LATE["late_loss"].evaluate({**v, "alpha": times}), curve.loss, rtol=1e-10, atol=1e-15
+    )  # ln(1 + 1/W) rounds
+    left = (
+        LATE["late_integral"]
+        .lhs.subs({"N": 32})
+        .subs({s: 0 for s in LATE["late_integral"].lhs.free_symbols if "zeta" in s.name})
+    )
     assert left.free_symbols  # R and N only
     clock = curve.R.values + np.exp(curve.R.values * 32 / 31) / 32
     np.testing.assert_allclose(clock, 0.5 * times + v["C"], rtol=1e-9)
@@ -166,7 +173,9 @@ def test_large_L_expansion_of_the_onset():
     """eta sqrt(kappa/L) alpha_half over L^-1/2: limit and two corrections by Richardson, at N = d_g = 1e15."""
     lengths = 4.0 ** np.arange(6, 15)
     ratio = [1e15 / q for q in lengths]
-    scaled = np.array([float(emergence_time(sized(q, r))) * 0.5 * np.sqrt(2.0) for q, r in zip(lengths, ratio, strict=True)])
+    scaled = np.array(
+        [float(emergence_time(sized(q, r))) * 0.5 * np.sqrt(2.0) for q, r in zip(lengths, ratio, strict=True)]
+    )
     small = lengths**-0.5
     limit = np.pi / np.sqrt(2)
     first = composite.lock_function(np.sqrt(2 * np.log(2))) - np.sqrt(2 / np.log(2))
@@ -174,9 +183,16 @@ def test_large_L_expansion_of_the_onset():
     assert richardson(scaled, (1, 2, 3, 4, 5), 2) == pytest.approx(limit, abs=1e-10)
     assert richardson((scaled - limit) / small, (1, 2, 3, 4), 2) == pytest.approx(first, abs=1e-7)
     # Two divisions by 5e-4: 1e-15 becomes 4e-9, and Richardson multiplies it by some ten.
-    assert richardson((((scaled - limit) / small - first) / small)[:6], (1, 2, 3, 4), 2) == pytest.approx(second, abs=1e-6)
+    assert richardson((((scaled - limit) / small - first) / small)[:6], (1, 2, 3, 4), 2) == pytest.approx(
+        second, abs=1e-6
+    )
     for q, r in zip(lengths[:3], ratio, strict=False):
-        v = {**sized(q, r), "a": 0.5, "kappa_L": kappa(sized(q, r)) / q, HALF: composite.lock_function(np.sqrt(2 * np.log(2)))}
+        v = {
+            **sized(q, r),
+            "a": 0.5,
+            "kappa_L": kappa(sized(q, r)) / q,
+            HALF: composite.lock_function(np.sqrt(2 * np.log(2))),
+        }
         assert abs(LARGE["alpha_level_large_L"].evaluate(v) - emergence_time(sized(q, r))) < 2 * q**-1.5
 
 
