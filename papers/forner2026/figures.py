@@ -207,7 +207,7 @@ def composite_forms(p: Parameters, runs: xr.Dataset) -> Any:
         axis.axvline(star, color="C1", lw=0.6)
         axis.annotate(r"$\alpha^\star$", (star, 0.5), xytext=(4, 0), textcoords="offset points", color="C1")
         axis.set(xlabel=TIME, ylabel="attention $A$", title=title, ylim=(0, 1.05), xlim=(0, end))
-    axes[0].legend(loc="lower right")
+    axes[0].legend(loc="lower right", frameon=True, framealpha=1, edgecolor="none")
     axes[1].set(yscale="log", ylim=(2e-5, 2))
     axes[1].legend(loc="upper left")
     late = axes[2]

@@ -42,8 +42,8 @@ CASES = {  # what is run, and to which alpha
 
 def test_constants_of_independent_teachers():
     """At tau = 1/N: kappa = N/(N-1) (d_g-1)/d_g c_omega L, and D moves at eta g A."""
-    found = {q: EQUATIONS[q].rhs.subs(tau, 1 / N) for q in ("kappa", "pace", "drift")}
-    expected = {"kappa": N / (N - 1) * (d_g - 1) / d_g * c_omega * L, "pace": 1, "drift": 0}
+    found = {q: EQUATIONS[q].rhs.subs(tau, 1 / N) for q in ("kappa", "pace", "off_target_drift")}
+    expected = {"kappa": N / (N - 1) * (d_g - 1) / d_g * c_omega * L, "pace": 1, "off_target_drift": 0}
     assert all(sp.simplify(found[q] - expected[q]) == 0 for q in expected)
     difference = state_tracking.flow().rhs[R] - state_tracking.flow().rhs[S]
     assert sp.simplify(difference - eta * g * A) == 0
@@ -74,7 +74,7 @@ def test_integrands_are_the_rates():
         set().union(*(e.free_symbols for e in RATE.values())) | {exact.D_0, A_0}, key=str))}  # fmt: skip
     values |= {N: 5, d_g: 4, L: 3, A: sp.Rational(2, 5), tau: sp.Rational(1, 6), g: sp.Rational(1, 3)}
     rate = {q: e.subs(values) for q, e in RATE.items()}
-    constants = {exact.kappa: "kappa", exact.pace: "pace", exact.drift: "drift"}
+    constants = {exact.kappa: "kappa", exact.pace: "pace", exact.drift: "off_target_drift"}
     constants = {q: EQUATIONS[name].rhs.subs(values) for q, name in constants.items()}
     speed = constants[exact.pace] * values[eta] * values[g] * values[A]
     assert rate[R] - rate[S] == speed
@@ -148,7 +148,7 @@ def test_separatrix():
     # Below, D comes to rest at its dead end and A falls to 0.
     dead = Parameters(R_0=2 * edge)
     epsilon = EQUATIONS["epsilon"].evaluate({**dead.values(), "D_0": 2 * edge, "kappa": kappa})
-    at_rest = -np.sqrt(EQUATIONS["dead_end"].evaluate({"epsilon": epsilon, "kappa": kappa}))
+    at_rest = -np.sqrt(EQUATIONS["resting_place"].evaluate({"epsilon": epsilon, "kappa": kappa}))
     last = inversion.solve(dead, [200.0])
     assert float(last.A[0]) < 1e-12
     assert float((last.R - last.S)[0]) == pytest.approx(at_rest, rel=1e-12)  # rounding

@@ -8,7 +8,8 @@ import pytest
 import scipy.integrate
 import sympy as sp
 
-from theory import state_tracking
+from theory import numeric, state_tracking
+from theory.numeric import wright_omega
 from theory.parameters import ParameterError
 from theory.state_tracking import Parameters, composite, emergence_time, exact, inversion, late_time, onset
 from theory.state_tracking.symbols import N, alpha, c_omega, d_g, eta, tau
@@ -36,6 +37,23 @@ def richardson(values, powers, factor):
         weight = factor**power
         values = [(weight * b - a) / (weight - 1) for a, b in zip(values, values[1:], strict=False)]
     return values[-1]
+
+
+def test_special_functions():
+    """W_0(e^x): its equation, derivative, mpmath and huge arguments; the polylogarithm over arrays."""
+    z = sp.Symbol("z", real=True)
+    omega = wright_omega(z)
+    f = numeric.function([omega, omega.diff(z)], [z])
+    value, slope = f(np.array([-50.0, 0.0, 1.0, 1e4]))
+    np.testing.assert_allclose(value + np.log(value), [-50, 0, 1, 1e4], rtol=1e-14, atol=1e-15)  # rounding
+    np.testing.assert_allclose(slope, value / (1 + value), rtol=1e-15)
+    with mpmath.workdps(30):
+        high = numeric.function(omega, [z], "mpmath")(mpmath.mpf(2))
+        assert abs(high + mpmath.log(high) - 2) < mpmath.mpf("1e-28")
+    assert float(omega.subs(z, 1).evalf()) == pytest.approx(1, rel=1e-15)
+    assert r"W_{0}^{2}\left(e^{z}\right)" in sp.latex(omega**2)
+    order = sp.polylog(2, z)
+    np.testing.assert_allclose(numeric.function(order, [z])(np.array([0.0, 1.0])), [0, np.pi**2 / 6], rtol=1e-14)
 
 
 def test_margin_at_constant_attention():

@@ -75,7 +75,7 @@ def reference(values: Mapping[str, float], level: Any = "0.5", digits: int = DIG
             v["tau"] = 1 / v["N"]
         v["D_0"] = v["R_0"] - v["S_0"]
         v["a"] = mpmath.mpf(level)
-        for q in ("kappa", "pace", "drift"):
+        for q in ("kappa", "pace", "off_target_drift"):
             v[q] = eq[q].evaluate(v, "mpmath")
         end = mpmath.sqrt(eq["D_of_level"].evaluate(v, "mpmath"))
         width = mpmath.sqrt(2 * v["A_0"] / v["kappa"])
@@ -90,7 +90,7 @@ def reference(values: Mapping[str, float], level: Any = "0.5", digits: int = DIG
         def slowness(s: mpmath.mpf) -> mpmath.mpf:
             D, attention, stretch = speed(s)
             T = mpmath.quad(lambda u: speed(u)[2], [first, s], method="gauss-legendre")
-            off = v["S_0"] + (1 / v["d_g"] + v["drift"]) * T - (D - v["D_0"]) / v["d_g"]
+            off = v["S_0"] + (1 / v["d_g"] + v["off_target_drift"]) * T - (D - v["D_0"]) / v["d_g"]
             m = of_margin(attention, D, off, v["N"], v["d_g"], v["zeta"])
             return (1 + mpmath.exp(m) / (v["N"] - 1)) * stretch
 

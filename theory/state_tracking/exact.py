@@ -34,7 +34,7 @@ from theory.state_tracking.symbols import (
 D, D_0, x = (symbol(q, real=True) for q in ("D", "D_0", "x"))  # D = R - S, at time 0, under an integral
 kappa = symbol("kappa", positive=True)  # steepness of attention in D
 pace = symbol("pace", r"\vartheta", positive=True)  # dD/dalpha = pace eta g A; 1 for independent teachers
-drift = symbol("drift", r"\nu", real=True)  # dS/dD at A = 1; 0 for independent teachers
+drift = symbol("off_target_drift", r"\nu", real=True)  # dS/dD at A = 1; 0 for independent teachers
 T = symbol("T", nonnegative=True)  # proper time: dT = pace eta g dalpha
 epsilon = symbol("epsilon", r"\varepsilon", real=True)  # -ln(1 - A) at D = 0; negative beyond the separatrix
 level = symbol("a", positive=True)  # a value of A
@@ -125,7 +125,7 @@ def equations() -> dict[str, Equation]:
     found = [
         Equation("kappa", kappa, steepness, ref(BEYOND), status, ANY),
         Equation("pace", pace, speed, ref(BEYOND), status, (*ANY, "dD/dalpha = pace eta g A")),
-        Equation("drift", drift, rest, ref(BEYOND), status, (*ANY, "dS/dalpha = pace eta g ((1-A)/d_g + drift)")),
+        Equation("off_target_drift", drift, rest, ref(BEYOND), status, (*ANY, "dS/dalpha = pace eta g ((1-A)/d_g + drift)")),
         Equation("first_integral", invariant, motion, ref(BEYOND), status, (*ANY, "constant along the flow")),
         Equation("A_of_D", of_A, attention, ref(BEYOND), status, ANY),
         Equation("proper_time", of_T, along(D, 1 / of_A), ref(BEYOND), status, (*ANY, "dT = pace eta g dalpha")),
@@ -135,6 +135,6 @@ def equations() -> dict[str, Equation]:
         Equation("D_of_level", D_level2, to_level, ref(BEYOND), status, (*moving, "A = a, reached at the positive root")),
         Equation("epsilon", epsilon, at_zero, ref(BEYOND), status, (*moving, "the value of -ln(1-A) at D = 0")),
         Equation("separatrix", D_sep, edge, ref(BEYOND), status, (*moving, "for D_0 at or below, A falls to 0 for good")),
-        Equation("dead_end", D_dead2, dead, ref(BEYOND), status, (*moving, "below the separatrix: D rises to the negative root, A to 0")),
+        Equation("resting_place", D_dead2, dead, ref(BEYOND), status, (*moving, "below the separatrix: D rises to the negative root, A to 0")),
     ]  # fmt: skip
     return {e.name: e for e in found}

@@ -53,7 +53,9 @@ def _margin() -> Any:
 
 @cache
 def _constants() -> Any:
-    return numeric.function([exact.equations()[q].rhs for q in ("kappa", "pace", "drift")], (N, L, d_g, c_omega, tau))
+    return numeric.function(
+        [exact.equations()[q].rhs for q in ("kappa", "pace", "off_target_drift")], (N, L, d_g, c_omega, tau)
+    )
 
 
 @dataclass(frozen=True)

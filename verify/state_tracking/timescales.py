@@ -105,8 +105,7 @@ def scaling(args: Any) -> tuple[list[Check], list[str], dict[str, Any]]:
         theory, students = [], []
         for value in grid:
             p = make(value)
-            scale = float(onset.equations()["onset_time_scale"].evaluate(p.values()))
-            half = float(st.flow().solve(p, at=[0.0], events=onset.HALF, alpha=40 * scale).alpha_half)
+            half = float(st.emergence_time(p.values()))
             runs = train(p, 2.5 * half, SEEDS, device=args.device, progress=not args.quiet)
             theory.append(half)
             times = first_crossing(runs.A, 0.5)
