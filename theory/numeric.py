@@ -40,6 +40,31 @@ class dirichlet_kernel(sp.Function):
         return rf"\left({body}\right)^{{{exp}}}" if exp else body
 
 
+class wright_omega(sp.Function):
+    """``W_0(e^x)``, the principal Lambert W of an exponential that may be too large for a number."""
+
+    def fdiff(self, argindex: int = 1) -> sp.Expr:
+        """Derivative."""
+        return self / (1 + self)
+
+    def _eval_is_positive(self) -> bool | None:
+        return self.args[0].is_real
+
+    def _eval_rewrite_as_LambertW(self, x: sp.Expr, **_: Any) -> sp.Expr:
+        return sp.LambertW(sp.exp(x))
+
+    def _eval_evalf(self, prec: int) -> sp.Expr:
+        return self.rewrite(sp.LambertW)._eval_evalf(prec)
+
+    def _latex(self, printer: Any, exp: str | None = None) -> str:
+        power = rf"^{{{exp}}}" if exp else ""
+        return rf"W_{{0}}{power}\left(e^{{{printer._print(self.args[0])}}}\right)"
+
+
+def _polylog(order: Any, x: Any) -> Any:
+    return np.vectorize(lambda s, y: float(mpmath.polylog(s, y)), otypes=[float])(order, x)
+
+
 def _mpmath_dirichlet(x: Any, n: Any) -> Any:
     with mpmath.workprec(2 * mpmath.mp.prec + 20):  # n x / 2 must not lose x's distance from a multiple of 2 pi
         below = n * mpmath.sin(mpmath.mpf(x) / 2)  # zero only at x = 0: no other multiple of 2 pi is a binary number
@@ -48,9 +73,11 @@ def _mpmath_dirichlet(x: Any, n: Any) -> Any:
 
 
 _MODULES: dict[str, list] = {
-    "numpy": [{"dirichlet_kernel": scipy.special.diric}, "scipy", "numpy"],
-    "mpmath": [{"dirichlet_kernel": _mpmath_dirichlet}, "mpmath"],
-}
+    "numpy": [{"dirichlet_kernel": scipy.special.diric, "wright_omega": scipy.special.wrightomega, "polylog": _polylog},
+              "scipy", "numpy"],
+    "mpmath": [{"dirichlet_kernel": _mpmath_dirichlet,
+                "wright_omega": lambda x: mpmath.lambertw(mpmath.exp(x)).real}, "mpmath"],
+}  # fmt: skip
 
 
 def function(expressions: Any, arguments: Sequence[sp.Basic], modules: str = "numpy") -> Callable:

@@ -15,7 +15,7 @@ from papers.source import Source
 from simulate.state_tracking import train
 from theory import plotting
 from theory import state_tracking as st
-from theory.state_tracking import Parameters, onset, rollout
+from theory.state_tracking import Parameters, early_time, late_time, onset, rollout
 from verify.state_tracking.trajectories import closure_curves, position_dependent_rollout, with_empirical_logits
 
 MEASURED_LOGITS = "(17)-(18), measured logits"
@@ -183,6 +183,57 @@ def onset_forms(p: Parameters, runs: xr.Dataset) -> Any:
     return figure
 
 
+def composite_forms(p: Parameters, runs: xr.Dataset) -> Any:
+    """Ours: early, onset, late and composite forms beside the exact solution, here and for a large system."""
+    size, length = 1e5, 3e4
+    large = {**p.values(), "N": size, "d_g": size, "L": length, "tau": 1 / size, "A_0": 1 / length, "c_omega": 2.0}
+    figure, axes = plotting.figure(1, 3, width=3.7, height=3.0)
+    for axis, numbers, title in ((axes[0], p.values(), f"$L = {p.L}$, $N = d_g = {p.N}$"),
+                                 (axes[1], large, r"$L = 3\times10^4$, $N = d_g = 10^5$")):  # fmt: skip
+        star = float(onset.equations()["alpha_star"].evaluate(numbers))
+        end = 1.6 * star
+        at = {**numbers, "alpha": np.linspace(0, end, 801)}
+        axis.plot(at["alpha"], st.inversion.states(numbers, at["alpha"])["A"], color="0.75", lw=4, label="exact")
+        axis.plot(at["alpha"], onset.equations()["onset_A"].evaluate(at), "C0:", label="(81)")
+        before = {**at, "alpha": at["alpha"][at["alpha"] < star]}
+        axis.plot(
+            before["alpha"],
+            onset.equations()["onset_sharp"].evaluate(before),
+            "C1-.",
+            label=r"$\cos^{-2}$, sharp onset",
+        )
+        curve = composite_curve(numbers, end)
+        axis.plot(curve["alpha"], curve["A"], "k--", lw=1.2, label="composite")
+        axis.axvline(star, color="C1", lw=0.6)
+        axis.annotate(r"$\alpha^\star$", (star, 0.5), xytext=(4, 0), textcoords="offset points", color="C1")
+        axis.set(xlabel=TIME, ylabel="attention $A$", title=title, ylim=(0, 1.05), xlim=(0, end))
+    axes[0].legend(loc="lower right", frameon=True, framealpha=1, edgecolor="none")
+    axes[1].set(yscale="log", ylim=(2e-5, 2))
+    axes[1].legend(loc="upper left")
+    late = axes[2]
+    numbers, times = {**p.values(), "C": late_time.late_constant(p.values())}, np.geomspace(0.05, 1e5, 400)
+    late.plot(times, st.inversion.states(numbers, times)["R"], color="0.75", lw=4, label="exact")
+    late.plot(times, early_time.equations()["early_R"].evaluate({**numbers, "alpha": times}), "C0:", label="(78)")
+    after = {**numbers, "alpha": times[p.eta * times + numbers["C"] > 0.05]}
+    late.plot(after["alpha"], late_time.equations()["late_R"].evaluate(after), "C2-.", label=r"$A = 1$, Lambert $W$")
+    late.plot(
+        after["alpha"], late_time.equations()["late_growth"].evaluate(after), "C3:", label=r"$\frac{N-1}{N}\ln$ growth"
+    )
+    curve = composite_curve(p.values(), 1e5)
+    late.plot(curve["alpha"][1:], curve["R"][1:], "k--", lw=1.2, label="composite")
+    late.set(xscale="log", yscale="log", xlabel=TIME, ylabel="teacher overlap $R$", xlim=(0.05, 1e5), ylim=(2e-3, 30),
+             title=f"$L = {p.L}$, $N = d_g = {p.N}$")  # fmt: skip
+    late.legend(loc="lower right")
+    return figure
+
+
+def composite_curve(numbers: Any, end: float) -> dict[str, np.ndarray]:
+    """Composite up to the time ``end``, dense where attention locks."""
+    last = float((st.inversion.states(numbers, [end])["R"] - st.inversion.states(numbers, [end])["S"])[0])
+    start = numbers["R_0"] - numbers["S_0"]
+    return st.composite.composite(numbers, start + (last - start) * np.linspace(0, 1, 3001) ** 4)
+
+
 def rollout_recursion(p: Parameters, runs: xr.Dataset) -> Any:
     """Ours: the recursion (85) fed with the measured accuracy of every step."""
     fed = position_dependent_rollout(p, runs)
@@ -200,6 +251,8 @@ FIGURES = {f.name: f for f in (
     Figure("9", "Logit variances, and accuracies from them, for the second setting.", "table_2", empirical_accuracies),
     Figure("10", "Mean logits and loss for the second setting.", "table_2", logits_and_loss),
     Figure("onset", "Early-time (78) and onset (81) solutions beside the flow.", "table_1", onset_forms),
+    Figure("composite", "Early (78), onset (81), sharp onset, late and composite forms beside the exact solution.", "table_1",
+           composite_forms),
     Figure("closure", "Attention factor: measured, Eq. (69), and the closure of the paper.", "table_1", closure),
     Figure("recursion", "Rollout accuracy by the recursion (85) from the measured accuracy of every step.", "table_1",
            rollout_recursion),

@@ -6,9 +6,13 @@ from theory.equation import Equation
 from theory.flow import Flow
 from theory.state_tracking import (
     attention,
+    composite,
     definitions,
     dynamics,
     early_time,
+    exact,
+    inversion,
+    late_time,
     logits,
     loss,
     micro,
@@ -20,12 +24,13 @@ from theory.state_tracking import (
 from theory.state_tracking.attention import c_omega
 from theory.state_tracking.dynamics import flow, thermodynamic_limit
 from theory.state_tracking.parameters import Parameters
+from theory.state_tracking.quadrature import emergence_time
 from theory.state_tracking.rollout import gaussian_accuracy, trajectory, with_accuracy
 from theory.state_tracking.variance import initial_variance
 
 __all__ = [
-    "Parameters", "c_omega", "equations", "flow", "flows", "gaussian_accuracy", "initial_variance", "onset",
-    "sections", "thermodynamic_limit", "trajectory", "with_accuracy",
+    "Parameters", "c_omega", "composite", "emergence_time", "equations", "flow", "flows", "gaussian_accuracy",
+    "initial_variance", "inversion", "onset", "sections", "thermodynamic_limit", "trajectory", "with_accuracy",
 ]  # fmt: skip
 
 
@@ -46,6 +51,9 @@ def sections() -> dict[str, list[Equation]]:
         "Order-parameter dynamics": [*dynamics.equations().values(), *flow().equations().values()],
         "Early time": [*early_time.equations().values()],
         "Onset": [*onset.equations().values()],
+        "Exact solution": [*exact.equations().values()],
+        "Constant attention and late time": [*late_time.equations().values()],
+        "Composite for all times": [*composite.equations().values()],
         "Variance of the logits": [*variance.equations().values()],
         "Rollout accuracy": [*rollout.equations().values()],
     }

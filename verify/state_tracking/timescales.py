@@ -36,6 +36,30 @@ def onset_fit(alpha: np.ndarray, values: np.ndarray, window: float, degree: int 
     return np.linalg.lstsq(powers, np.log(values[inside] / values[0]), rcond=None)[0]
 
 
+def exact_solution(p: Parameters) -> tuple[list[Check], list[str]]:
+    """Exact solution against the integrated flow, and where (81) departs from the flow of a large system."""
+    half = st.emergence_time(p.values())
+    found = st.flow(p.permutations).solve(p, at=[0.0], events=onset.HALF, alpha=1.5 * float(half))
+    checks = [identity("time of A = 1/2 by the exact solution", "alpha_of_D", half, found.alpha_half.item(), 1e-9,
+                       "event times of the integrator")]  # fmt: skip
+    size = 1e8
+    v = {**p.values(), "N": size, "d_g": size, "L": size, "tau": 1 / size, "A_0": 1 / size}
+    v |= {"R_0": 0.0, "S_0": 0.0, "zeta": 0.0}
+    star = float(onset.equations()["alpha_star"].evaluate(v))
+    times = star * np.array([0.05, 0.9])
+    grown = st.inversion.states(v, times)["A"]
+    sharp, printed = (onset.equations()[q].evaluate({**v, "alpha": times}) for q in ("onset_sharp", "onset_A"))
+    departure = onset.equations()["onset_departure"].evaluate({**v, "alpha": times[0]})
+    checks += [
+        identity("A L at 0.9 alpha_star, L = 1e8", "onset_sharp", size * sharp[1], size * grown[1], 1e-5,
+                 "1/L over the distance to the pole, squared"),
+        identity("ln(A/A_(81)) at 0.05 alpha_star, L = 1e8", "onset_departure", departure, np.log(grown[0] / printed[0]),
+                 5e-3, "next term: 4/15 of (eta alpha)^2 c_omega/2"),
+    ]  # fmt: skip
+    return checks, [f"L = 1e8, alpha = 0.9 alpha_star: A L = {size * grown[1]:.5g} by the flow, {size * sharp[1]:.5g} by "
+                    f"1/cos^2, {size * printed[1]:.5g} by (81)"]  # fmt: skip
+
+
 def emergence(p: Parameters, runs: xr.Dataset) -> tuple[list[Check], list[str]]:
     """Times of A = 1/2 and rollout = 1/2, and the onset rate, against theory."""
     exact = onset.equations()["onset_coefficient"].evaluate(p.values())
@@ -64,6 +88,8 @@ def emergence(p: Parameters, runs: xr.Dataset) -> tuple[list[Check], list[str]]:
             )
             rms = np.sqrt(np.mean((predicted / times.seen - 1) ** 2))
             notes.append(f"  theory {predicted:.4f}: rms relative error over single seeds {rms:.1%}")
+    more, remarks = exact_solution(p)
+    checks, notes = checks + more, notes + remarks
     half = [float(st.flow().solve(p.replace(eta=e), at=[0.0], events=onset.HALF, alpha=40 * scale * p.eta / e).alpha_half) * e
             for e in (p.eta / 2, p.eta)]  # fmt: skip
     checks.append(identity("eta x time of A = 1/2 does not depend on eta", "flow (15)", half[0], half[1], 1e-9,
@@ -79,8 +105,7 @@ def scaling(args: Any) -> tuple[list[Check], list[str], dict[str, Any]]:
         theory, students = [], []
         for value in grid:
             p = make(value)
-            scale = float(onset.equations()["onset_time_scale"].evaluate(p.values()))
-            half = float(st.flow().solve(p, at=[0.0], events=onset.HALF, alpha=40 * scale).alpha_half)
+            half = float(st.emergence_time(p.values()))
             runs = train(p, 2.5 * half, SEEDS, device=args.device, progress=not args.quiet)
             theory.append(half)
             times = first_crossing(runs.A, 0.5)

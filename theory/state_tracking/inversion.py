@@ -1,0 +1,163 @@
+"""A, R and S of the exact solution at given times: monotone inversion of alpha(D), then the Lambert form."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import scipy.special
+import xarray as xr
+
+from theory.equation import Equation
+from theory.parameters import ParameterError
+from theory.state_tracking import exact
+from theory.state_tracking.dynamics import flow
+from theory.state_tracking.quadrature import CHUNK, NAMES, NODES, TO_INTEGRAL, TO_LEGENDRE, Points
+
+
+def states(values: Mapping[str, Any], alpha: Any) -> dict[str, np.ndarray]:
+    """A, R and S of the exact solution at given times, for many parameter points.
+
+    Parameters
+    ----------
+    values : mapping of str to array_like
+        As for `emergence_time`.
+    alpha : array_like, shape (times,)
+        Training times, >= 0, in any order.
+
+    Returns
+    -------
+    dict of str to ndarray
+        Arrays of the broadcast shape of the values, followed by the times.
+
+    Raises
+    ------
+    ParameterError
+        If a time is negative or not finite.
+    """
+    times = np.asarray(alpha, float)
+    if times.ndim != 1 or not times.size or not np.all((times >= 0) & np.isfinite(times)):
+        raise ParameterError("alpha: must be a list of times >= 0, all finite")
+    points = Points.of(values)
+    found = np.empty((3, points.N.size, times.size))
+    # Where 1/g starts beyond double precision, nothing moves before that time.
+    moving = points.moving & (points.margin(points.A_0, points.D_0, points.S_0) < 700)
+    batch = max(1, 32 * CHUNK // (times.size * NODES))
+    for which, road in ((moving, _moving), (~moving, _still)):
+        chosen = np.flatnonzero(which)
+        for k in range(0, chosen.size, batch):
+            found[:, chosen[k : k + batch]] = road(points[chosen[k : k + batch]], times)
+    shape = (*np.broadcast_shapes(*(np.shape(values[n]) for n in NAMES)), times.size)
+    A, D, S = (q.reshape(shape) for q in found)
+    return {"A": A, "R": S + D, "S": S}
+
+
+def _still(points: Points, times: np.ndarray) -> tuple[np.ndarray, ...]:
+    """A, D and S where attention does not move, or nothing does."""
+    c = points[:, None]
+    return np.broadcast_arrays(c.A_0, *_coast(c, c.A_0, c.D_0, c.S_0, times))
+
+
+def _coast(c: Points, A: np.ndarray, D: np.ndarray, S: np.ndarray, after: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """D and S a time ``after`` the given state, attention being constant (`late_time`, ``coasting_margin``)."""
+    start = c.margin(A, D, S)
+    rate = c.pace * ((1 - A) / c.d_g + c.drift)  # of S per eta g; that of D is pace A
+    lift = rate + (A + (1 - A) / c.d_g) * c.pace * A
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        X = start + np.exp(start) / (c.N - 1) + c.N / (c.N - 1) * lift * c.eta * after
+        W = scipy.special.wrightomega(X - np.log(c.N - 1))
+        now = np.where(W < 1, X - W, np.log((c.N - 1) * W))  # the same; the stable one
+    mass = np.where(np.isfinite(X), now - start, 0) * (c.N - 1) / c.N / lift  # integral of eta g
+    return D + c.pace * A * mass, S + rate * mass
+
+
+def _reach(points: Points, end: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Where to integrate from and to in s so as to cover the times up to ``end``, and where A locks."""
+    start = points.s_of(points.D_0, points.E_0)
+    locked = points.locked()
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        # A dying point waits at least the integral of dD/E: eta pace alpha >= its growth.
+        waited = points.eta * points.pace * end * np.abs(points.epsilon) / points.delta + np.arcsinh(np.exp(start))
+        stop = np.where(points.side < 0, waited + np.log(-np.expm1(-2 * waited)) - np.log(2), locked)
+    for _ in range(40):  # e^m may bring the end much nearer: look with few panels, then again
+        if points.panels(start, stop).max() <= 64:
+            break
+        seen = points.integrate(start, stop, 64)
+        late = np.argmax(~(seen.alpha <= end), 1)
+        late = np.where(late == 0, 64, np.minimum(late + 1, 64))
+        nearer = seen.edge[np.arange(late.size), late]
+        if np.all(nearer == stop):
+            break
+        stop = nearer
+    return start, stop, locked
+
+
+def _moving(points: Points, times: np.ndarray) -> tuple[np.ndarray, ...]:
+    """A, D and S where attention moves: monotone inversion of alpha(s), then constant attention once A = 1."""
+    start, stop, locked = _reach(points, times.max())
+    run = points.integrate(start, stop, points.panels(start, stop).max())
+    row = np.arange(start.size)[:, None]
+    k = np.clip((run.alpha[:, None, :] <= times[:, None]).sum(-1) - 1, 0, run.alpha.shape[1] - 2)
+    half = np.diff(run.edge)[row, k] / 2
+    grown, rate = (half[..., None] * (run.alpha_rate @ to.T)[row, k] for to in (TO_INTEGRAL, TO_LEGENDRE))
+    wanted = times - run.alpha[row, k]
+    inside = solve_monotone(lambda t: legendre(t, grown), lambda t: legendre(t, rate), wanted)
+    s = run.edge[row, k] + half * (1 + inside)
+    c = points[:, None]
+    D, E, _ = c.chart(s)
+    T = run.T[row, k] + half * legendre(inside, (run.T_rate @ TO_INTEGRAL.T)[row, k])
+    S = c.off_target(D, T)
+    over = (times > run.alpha[:, -1:]) & (stop == locked)[:, None]
+    D_late, S_late = _coast(c, np.ones_like(D), D, S, times - run.alpha[:, -1:])
+    return np.where(over, 1.0, -np.expm1(-E)), np.where(over, D_late, D), np.where(over, S_late, S)
+
+
+def legendre(t: np.ndarray, coefficients: np.ndarray) -> np.ndarray:
+    """Series with its own coefficients for every t."""
+    return np.einsum("...j,...j", np.polynomial.legendre.legvander(t, coefficients.shape[-1] - 1), coefficients)
+
+
+def solve_monotone(value: Any, slope: Any, wanted: np.ndarray) -> np.ndarray:
+    """Solve ``value(t) = wanted`` for an increasing function on [-1, 1], by Newton kept inside a bracket."""
+    low, high, t = np.full(wanted.shape, -1.0), np.full(wanted.shape, 1.0), np.zeros(wanted.shape)
+    for _ in range(100):
+        gap = value(t) - wanted
+        low, high = np.where(gap < 0, t, low), np.where(gap < 0, high, t)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            step = t - gap / slope(t)
+        step = np.where((step >= low) & (step <= high), step, (low + high) / 2)
+        done = np.all(np.abs(step - t) <= 4e-16)
+        t = step
+        if done:
+            break
+    return t
+
+
+def solve(p: Any, at: Any) -> xr.Dataset:
+    """Trajectory of one parameter point, with the variables of ``flow(...).solve``.
+
+    Parameters
+    ----------
+    p : Parameters
+        Model parameters.
+    at : array_like
+        Training times in alpha, >= 0.
+
+    Returns
+    -------
+    Dataset
+        A, R, S and the observables of the flow over ``alpha``.
+    """
+    numbers = p.values()
+    times = np.asarray(at, float)
+    along = states(numbers, times)
+    system = flow(p.permutations)
+    for label, expr in system.observables.items():
+        for short, meaning in system.where.items():
+            expr = expr.subs(short, meaning)
+        value = Equation(label, exact.D, expr, system.reference).evaluate({**numbers, **along})
+        along[label] = np.broadcast_to(value, times.shape)
+    return xr.Dataset({q: ("alpha", v) for q, v in along.items()}, coords={"alpha": times}, attrs={
+        "kind": "theory", "flow": system.name, "reference": system.reference, "status": system.status,
+        "solver": "exact solution by quadrature", "parameters": p.as_json()})  # fmt: skip

@@ -1,0 +1,170 @@
+"""Constant attention, the late time A = 1, and where the off-target overlap S comes to rest."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+
+import numpy as np
+import sympy as sp
+
+from theory.algebra import written_as
+from theory.equation import Equation
+from theory.latex import symbol
+from theory.numeric import wright_omega
+from theory.state_tracking import exact, logits, quadrature
+from theory.state_tracking import loss as mean_field
+from theory.state_tracking.dynamics import flow
+from theory.state_tracking.exact import BEYOND, D_0, D, T, drift, kappa, pace, x
+from theory.state_tracking.quadrature import NAMES, Points
+from theory.state_tracking.symbols import (
+    A_0,
+    R_0,
+    S_0,
+    A,
+    N,
+    R,
+    S,
+    alpha,
+    d_g,
+    eta,
+    g,
+    loss,
+    m,
+    n,
+    ref,
+    zeta,
+)
+
+m_0 = symbol("m_0", real=True)  # margin at alpha = 0
+lift = symbol("lift", r"\ell_{A}", positive=True)  # rate of the correct logit per eta g; 1 at A = 1
+X = symbol("X", real=True)  # clock of the margin
+C = symbol("C", real=True)  # what the time before locking leaves behind
+S_inf = symbol("S_inf", r"S_{\infty}", real=True)
+
+FROZEN = "attention constant"
+LOCKED = ("A = 1: exact up to e^(-kappa (D^2 - D_0^2)/2)",)
+INDEPENDENT = "independent teachers (tau = 1/N)"
+
+
+def clock() -> tuple[sp.Expr, sp.Expr, sp.Expr, sp.Expr]:
+    """Rate of the correct logit per eta g, the clock X as a function of the margin and of alpha, and the margin.
+
+    At constant A the margin obeys dm/dalpha = N/(N-1) eta g(m) times a constant; dm/g is integrated.
+    """
+    rate, mean = flow("tau").rhs, logits.equations()
+    speed = pace * (A * (A + (1 - A) / d_g) + (1 - A) / d_g + drift)
+    in_tau = {q: exact.equations()[q.name].rhs for q in (pace, drift)}
+    written_as(speed.subs(in_tau), sum(mean[c].rhs * rate[q] for c, q in (("c_R", R), ("c_S", S))) / (eta * g))
+    left = m + sp.exp(m) / (N - 1)
+    written_as(1 / mean_field.equations()["g"].rhs, left.diff(m))
+    of_alpha = left.subs(m, m_0) + N / (N - 1) * lift * eta * alpha
+    W, shifted = sp.symbols("W shifted", positive=True)
+    in_W = sp.expand_log(left.subs(m, sp.log((N - 1) * W)), force=True)
+    (solved,) = sp.solve(sp.simplify(in_W - sp.log(N - 1)) - shifted, W)
+    written_as(wright_omega(shifted).rewrite(sp.LambertW), solved)
+    form = sp.log((N - 1) * wright_omega(X - sp.log(N - 1)))  # X minus the Lambert function, without its cancellation
+    return speed, left, of_alpha, form
+
+
+def off_target() -> sp.Sum:
+    """S at D = infinity: (1/A - 1)/d_g integrated term by term as a geometric series in 1 - A."""
+    attention = exact.equations()["A_of_D"].rhs
+    ratio = (1 - A_0) * sp.exp(kappa * D_0**2 / 2)
+    written_as(ratio * sp.exp(-kappa * D**2 / 2), 1 - attention)
+    term = sp.integrate(sp.exp(-n * kappa * x**2 / 2), (x, D_0, sp.oo)).rewrite(sp.erfc)
+    term = written_as(sp.sqrt(sp.pi / (2 * n * kappa)) * sp.erfc(D_0 * sp.sqrt(n * kappa / 2)), term)
+    return S_0 + sp.Sum(ratio**n * term, (n, 1, sp.oo)) / d_g
+
+
+def constant() -> sp.Expr:
+    """C = lim (R + e^m/N - eta alpha), as the integral over D of the derivative."""
+    a = sp.Function("A")(D)
+    off = exact.equations()["S_of_D"].rhs.subs({exact.drift: 0, sp.Function("T")(D): T})
+    S_rate = off.diff(T) / a + off.diff(D)  # dT/dD = 1/A
+    z_rate = S_rate + ((a + (1 - a) / d_g) * D).diff(D).subs(a.diff(D), kappa * (1 - a) * D)  # <z_k> = S + c_R D
+    written_as(kappa * (1 - A) * D, exact.equations()["A_of_D"].rhs.diff(D).subs(
+        sp.exp(-kappa * (D**2 - D_0**2) / 2), (1 - A) / (1 - A_0)))  # fmt: skip
+    weight = sp.exp(sp.Function("m")(D)) / (N - 1)
+    inverse_g = 1 / mean_field.equations()["g"].rhs.subs(m, sp.Function("m")(D))
+    form = -(1 - 1 / d_g) * (1 - a) * (1 / a + weight * (1 + 1 / a - kappa * D**2))
+    form = written_as(form, 1 + S_rate + weight * z_rate - inverse_g / a)  # R' = 1 + S', m' = N/(N-1) z'
+    return R_0 + sp.exp(m_0) / N + sp.Integral(form.subs(D, x), (x, D_0, sp.oo))
+
+
+@cache
+def equations() -> dict[str, Equation]:
+    """Margin at constant attention; R, loss and their growth once A = 1; saturation of S."""
+    speed, of_m, of_alpha, of_X = clock()
+    in_tau = {q: exact.equations()[q.name].rhs for q in (pace, drift)}
+    written_as(sp.S.One, speed.subs(A, 1).subs(in_tau))
+    when = eta * alpha + C
+    at_one = sp.expand((N - 1) / N * X + zeta / N)  # <z_k> by the margin, and R = <z_k>
+    X_late = (N * when - zeta) / (N - 1)
+    of_R = at_one.subs(X, of_X).subs(X, X_late)
+    in_R = sp.expand(((N - 1) * of_m.subs(m, (N * R - zeta) / (N - 1)) + zeta) / N)  # the clock, in units of R
+    exponential = sp.exp((N * R - zeta) / (N - 1)) / N
+    in_R = written_as(R + exponential, in_R)
+    W = sp.Symbol("W", positive=True)
+    falling = sp.log(1 + 1 / wright_omega(X_late - sp.log(N - 1)))
+    (logarithm,) = sp.solve(sp.log(exponential).expand(force=True) - sp.log(when), R)
+    logarithm = written_as((N - 1) / N * sp.log(N * when) + zeta / N, sp.expand_log(logarithm, force=True))
+    decay = sp.limit(sp.log(1 + 1 / W) * W, W, sp.oo) / (sp.limit(X_late / alpha, alpha, sp.oo) * alpha)
+    series = off_target()
+    (total,) = series.atoms(sp.Sum)
+    centred = sp.simplify(total.function.subs(D_0, 0) / (1 - A_0) ** n * sp.sqrt(n))
+    saturated = S_0 + centred * sp.polylog(sp.Rational(1, 2), 1 - A_0) / d_g  # Li_s(y) = sum of y^n/n^s
+    found = [
+        Equation("coasting_lift", lift, speed, ref(BEYOND), "exact", (FROZEN, "rate of the correct logit per eta g")),
+        Equation("coasting_clock", X, of_alpha, ref(BEYOND), "exact", (FROZEN,)),
+        Equation("coasting_margin", m, of_X, ref(BEYOND), "exact", (FROZEN,)),
+        Equation("late_integral", in_R, when, ref(BEYOND), "exact", LOCKED),
+        Equation("late_R", R, of_R, ref(BEYOND), "exact", LOCKED),
+        Equation("late_constant", C, constant(), ref(BEYOND), "exact", (INDEPENDENT,)),
+        Equation("late_loss", loss, falling, ref(BEYOND), "exact", (*LOCKED, "mean-field loss (10)")),
+        Equation("late_growth", R, logarithm, ref(BEYOND), "leading order", (*LOCKED, "alpha to infinity")),
+        Equation("late_decay", loss, decay, ref(BEYOND), "leading order", (*LOCKED, "alpha to infinity")),
+        Equation("off_target_limit", S_inf, series, ref(BEYOND), "exact", (INDEPENDENT, "D_0 above the separatrix")),
+        Equation("off_target_limit_centred", S_inf, saturated, ref(BEYOND), "exact", (INDEPENDENT, "D_0 = 0")),
+    ]  # fmt: skip
+    return {e.name: e for e in found}
+
+
+def late_constant(values: Mapping[str, Any]) -> np.ndarray:
+    """Constant C of the late-time solution R + e^{(N R - zeta)/(N-1)}/N = eta alpha + C.
+
+    Parameters
+    ----------
+    values : mapping of str to array_like
+        As for `theory.state_tracking.quadrature.emergence_time`.
+
+    Returns
+    -------
+    ndarray
+        In units of eta alpha; NaN where attention dies or does not move, or where e^m overflows on the way.
+    """
+    points = Points.of(values)
+    shape = np.broadcast_shapes(*(np.shape(values[q]) for q in NAMES))
+    found = np.full(points.N.size, np.nan)
+    for k in np.flatnonzero(points.moving & ~points.dying):
+        one, depth = points[k : k + 1], quadrature.LOCKED
+        start = one.s_of(one.D_0, one.E_0)
+        while True:  # the integrand falls like e^(m - E)
+            stop = one.locked(depth)
+            run = one.integrate(start, stop, int(one.panels(start, stop).max()))
+            with np.errstate(invalid="ignore"):
+                mass = run.alpha_rate / run.T_rate * one.eta * one.pace - 1  # e^m/(N-1)
+            if not mass[0, -1, -1] * np.exp(-depth) > np.exp(-quadrature.LOCKED) or depth > 1e4:
+                break
+            depth *= 1.5
+        half = np.diff(run.edge)[..., None] / 2
+        D, E, stretch = one.chart(run.edge[:, :-1, None] + half * (1 + quadrature.X))
+        A_now = -np.expm1(-E)
+        with np.errstate(over="ignore", invalid="ignore"):
+            left = np.exp(-E) * (1 / A_now + mass * (1 + 1 / A_now - one.kappa * D**2)) * stretch * E
+            rest = (1 - 1 / one.d_g) * (half * left * quadrature.WEIGHTS).sum()
+            begun = np.exp(one.margin(one.A_0, one.D_0, one.S_0)) / one.N
+            clock = one.D_0 + one.S_0 + begun - rest
+        found[k] = np.where(np.isfinite(clock), clock, np.nan)[0]
+    return found.reshape(shape)[()]

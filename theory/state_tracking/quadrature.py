@@ -1,0 +1,234 @@
+r"""Numbers of the exact solution, for many parameter points at once: charts, panels and event times.
+
+With :math:`E = -\ln(1-A) = \varepsilon + \kappa D^2/2`, both integrals of the solution run over dD/A.
+A chart D(s) makes the integrand analytic in a strip of half-width pi/4 about the real axis, however
+sharp the onset: D = delta sinh(s), E = epsilon cosh(s)^2 with delta = sqrt(2 |epsilon|/kappa); where
+epsilon < 0, D = +-delta sqrt(1 + q), E = |epsilon| q with q = exp(+-2s). Gauss-Legendre panels of
+bounded width in s then give digits at a fixed rate per node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from theory import numeric
+from theory.parameters import ParameterError
+from theory.state_tracking import exact
+from theory.state_tracking.symbols import A, L, N, S, c_omega, d_g, tau, zeta
+
+NODES = 20
+X, WEIGHTS = np.polynomial.legendre.leggauss(NODES)
+# Rows: Legendre coefficients of the interpolant through the nodes.
+TO_LEGENDRE = (np.polynomial.legendre.legvander(X, NODES - 1) * WEIGHTS[:, None]).T * (np.arange(NODES)[:, None] + 0.5)
+# Legendre coefficients of its integral from -1, and that integral at the nodes.
+TO_INTEGRAL = np.polynomial.legendre.legint(TO_LEGENDRE, lbnd=-1)
+AT_NODES = np.polynomial.legendre.legvander(X, NODES) @ TO_INTEGRAL
+WIDTH = 0.8  # of a panel in s: its ellipse in the strip has radius 4.2; interpolants inside err by 4.2^-20 = 4e-13
+EVENT_WIDTH = 1.6  # where ends of panels alone count: radius 2.4, and 2.4^-40 = 1e-15 (order 2 NODES at the ends)
+GROWTH = 16.0  # of the margin that one such panel may hold on average: exp(16 t) on it to 1e-13
+LOCKED = 40.0  # E at which 1 - A = e^-40 is below rounding
+CHUNK = 2**15  # nodes evaluated at a time: arrays that stay in the cache
+NAMES = ("N", "L", "d_g", "eta", "c_omega", "tau", "zeta", "A_0", "R_0", "S_0")
+
+
+class Panels(NamedTuple):
+    """Cumulative integrals on the panels of some points; times in alpha."""
+
+    edge: np.ndarray  # s, shape (points, panels + 1)
+    alpha: np.ndarray  # at the edges
+    T: np.ndarray  # proper time at the edges
+    alpha_rate: np.ndarray  # d alpha/ds and dT/ds at the nodes, shape (points, panels, NODES)
+    T_rate: np.ndarray
+
+
+@cache
+def _margin() -> Any:
+    return numeric.function(exact.equations()["margin_of_D"].rhs, (A, exact.D, S, N, d_g, zeta))
+
+
+@cache
+def _constants() -> Any:
+    return numeric.function(
+        [exact.equations()[q].rhs for q in ("kappa", "pace", "off_target_drift")], (N, L, d_g, c_omega, tau)
+    )
+
+
+@dataclass(frozen=True)
+class Points:
+    """Constants of the solution, one array entry per parameter point (see `theory.state_tracking.exact`)."""
+
+    N: np.ndarray
+    d_g: np.ndarray
+    eta: np.ndarray
+    zeta: np.ndarray
+    A_0: np.ndarray
+    S_0: np.ndarray
+    D_0: np.ndarray
+    kappa: np.ndarray
+    pace: np.ndarray
+    drift: np.ndarray
+    E_0: np.ndarray
+    epsilon: np.ndarray
+    delta: np.ndarray
+    side: np.ndarray  # chart: 0 where epsilon > 0, else the sign of D
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any]) -> Points:
+        """From numbers by symbol name, broadcast to one dimension.
+
+        Raises
+        ------
+        KeyError
+            If a name is missing.
+        """
+        v = dict(zip(NAMES, (np.ravel(a) for a in np.broadcast_arrays(*(np.asarray(values[n], float) for n in NAMES))),
+                     strict=True))  # fmt: skip
+        if not np.all((v["A_0"] > 0) & (v["A_0"] <= 1)):
+            raise ParameterError("A_0: must be > 0 and <= 1")
+        v["D_0"] = v["R_0"] - v["S_0"]
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            kappa, pace, drift = _constants()(*(v[n] for n in ("N", "L", "d_g", "c_omega", "tau")))
+            started = -np.log1p(-v["A_0"])
+            epsilon = started - kappa * v["D_0"] ** 2 / 2
+            epsilon = np.where(epsilon == 0, -np.finfo(float).tiny, epsilon)  # the separatrix itself: A dies, too
+            delta = np.sqrt(2 * np.abs(epsilon) / kappa)
+        return cls(v["N"], v["d_g"], v["eta"], v["zeta"], v["A_0"], v["S_0"], v["D_0"], kappa, pace, drift,
+                   started, epsilon, delta, np.where(epsilon > 0, 0.0, np.sign(v["D_0"])))  # fmt: skip
+
+    def __getitem__(self, which: Any) -> Points:
+        """Some of the points, or all with axes appended (``points[:, None]``)."""
+        return Points(**{name: getattr(self, name)[which] for name in self.__dataclass_fields__})
+
+    @property
+    def moving(self) -> np.ndarray:
+        """Where attention moves at all."""
+        return (self.kappa > 0) & (self.A_0 < 1)
+
+    @property
+    def dying(self) -> np.ndarray:
+        """Where D_0 lies at or below the separatrix."""
+        return self.moving & (self.side < 0)
+
+    def chart(self, s: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """D, E = -ln(1-A) and (dD/ds)/E."""
+        size = np.abs(self.epsilon)
+        if not self.side.any():
+            up = np.exp(s)
+            cosh = (up + 1 / up) / 2
+            return self.delta * (up - 1 / up) / 2, size * cosh**2, self.delta / size / cosh
+        with np.errstate(over="ignore", invalid="ignore"):
+            q = np.exp(2 * self.side * s)
+            root, cosh, bent = np.sqrt(1 + q), np.cosh(s), self.side == 0
+            D = self.delta * np.where(bent, np.sinh(s), self.side * root)
+            E = size * np.where(bent, cosh**2, q)
+            # A dying E falls below the smallest number; only E/A -> 1 still matters there.
+            return D, np.maximum(E, np.finfo(float).tiny), self.delta / size / np.where(bent, cosh, root)
+
+    def s_of(self, D: np.ndarray, E: np.ndarray) -> np.ndarray:
+        """Chart coordinate of a point of the solution."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return np.where(
+                self.side == 0, np.arcsinh(D / self.delta), self.side * np.log(E / np.abs(self.epsilon)) / 2
+            )
+
+    def locked(self, depth: float = LOCKED) -> np.ndarray:
+        """Chart coordinate at which 1 - A = e^-depth; infinite where attention dies."""
+        size = np.abs(self.epsilon)
+        with np.errstate(divide="ignore", over="ignore"):
+            bent = np.arccosh(np.sqrt(np.maximum(depth / size, 1)))
+            at = np.where(self.side == 0, bent, np.log(depth / size) / 2)
+        return np.where(self.side < 0, np.inf, np.maximum(at, self.s_of(self.D_0, self.E_0)))
+
+    def plateau(self, s: np.ndarray) -> np.ndarray:
+        """Integral of dD/E up to a constant, in closed form: T exceeds D by at most this, and is at least this."""
+        with np.errstate(over="ignore"):
+            bent = np.arctan(np.sinh(np.clip(s, -700, 700)))
+            shape = np.where(self.side == 0, bent, -self.side * np.arcsinh(np.exp(np.clip(-self.side * s, None, 700))))
+        return self.delta / np.abs(self.epsilon) * shape
+
+    def off_target(self, D: np.ndarray, T: np.ndarray) -> np.ndarray:
+        """S."""
+        return self.S_0 + (1 / self.d_g + self.drift) * T - (D - self.D_0) / self.d_g
+
+    def margin(self, A: np.ndarray, D: np.ndarray, S: np.ndarray) -> np.ndarray:
+        """Logit margin."""
+        return _margin()(A, D, S, self.N, self.d_g, self.zeta)
+
+    def panels(self, start: np.ndarray, stop: np.ndarray, width: float = WIDTH, most: int = 2**14) -> np.ndarray:
+        """Number of panels each point needs between two values of s."""
+        D, E, _ = self.chart(np.stack([start, stop]))
+        waiting = self.plateau(stop) - self.plateau(start) + D[1] - D[0]
+        swing = np.abs(D).sum(0) + np.abs(1 / self.d_g + self.drift) * waiting  # bounds the variation of S + c_R D
+        wanted = (stop - start) / width * (1 + self.N / (self.N - 1) * swing / GROWTH)
+        return np.clip(np.ceil(np.nan_to_num(wanted, nan=most, posinf=most)), 1, most).astype(int)
+
+    def integrate(self, start: np.ndarray, stop: np.ndarray, panels: int) -> Panels:
+        """Proper time and training time from ``start`` on, in panels of equal width in s."""
+        edge = start[:, None] + (stop - start)[:, None] * np.linspace(0, 1, panels + 1)
+        half = np.diff(edge)[..., None] / 2
+        c = self[:, None, None]
+        D, E, stretch = c.chart((edge[:, :-1, None] + half) + half * X)
+        A = -np.expm1(-E)
+        with np.errstate(over="ignore", invalid="ignore"):  # beyond double precision, time is infinite or NaN
+            T_rate = stretch * (E / A)
+            T = cumulate((half * (T_rate @ WEIGHTS[:, None]))[..., 0])
+            inside = T[:, :-1, None] + half * (T_rate @ AT_NODES.T)
+            weight = 1 + np.exp(c.margin(A, D, c.off_target(D, inside))) / (c.N - 1)  # 1/g
+            alpha_rate = T_rate * weight / (c.eta * c.pace)
+            return Panels(edge, cumulate((half * (alpha_rate @ WEIGHTS[:, None]))[..., 0]), T, alpha_rate, T_rate)
+
+
+def cumulate(parts: np.ndarray) -> np.ndarray:
+    """Running sum along the last axis, from 0."""
+    return np.concatenate([np.zeros_like(parts[..., :1]), np.cumsum(parts, -1)], -1)
+
+
+def emergence_time(values: Mapping[str, Any], level: Any = 0.5) -> np.ndarray:
+    """Training time at which attention reaches ``A = level``, by quadrature of the exact solution.
+
+    Parameters
+    ----------
+    values : mapping of str to array_like
+        N, L, d_g, eta, c_omega, tau, zeta, A_0, R_0, S_0: numbers or arrays that broadcast
+        (``p.values()`` is one such mapping).
+    level : array_like
+        Value of A, inside (0, 1); broadcast with the rest.
+
+    Returns
+    -------
+    ndarray
+        Time in alpha; 0 where A starts at or above the level, NaN where it never gets there (beyond
+        the separatrix, or attention does not move), infinite beyond the largest double.
+
+    Raises
+    ------
+    ParameterError
+        If a level lies outside (0, 1), or an A_0 outside (0, 1].
+    KeyError
+        If a name is missing.
+    """
+    level = np.asarray(level, float)
+    if not np.all((level > 0) & (level < 1)):
+        raise ParameterError("level: must lie between 0 and 1, both excluded")
+    shape = np.broadcast_shapes(level.shape, *(np.shape(values[n]) for n in NAMES))
+    target = np.broadcast_to(level, shape).ravel()
+    points = Points.of({n: np.broadcast_to(values[n], shape) for n in NAMES})
+    found = np.where(points.A_0 >= target, 0.0, np.nan)
+    open_ = np.flatnonzero((points.A_0 < target) & points.moving & ~points.dying)
+    points, target = points[open_], target[open_]
+    last = -np.log1p(-target)
+    to = np.sqrt(points.D_0**2 + 2 * (last - points.E_0) / points.kappa)
+    start, stop = points.s_of(points.D_0, points.E_0), points.s_of(to, last)
+    panels = points.panels(start, stop, EVENT_WIDTH)
+    order = np.argsort(panels)
+    while order.size:
+        # As many points as fill a chunk, with the panels of the most demanding among them.
+        some = order[: np.searchsorted(panels[order] * np.arange(1, order.size + 1) * NODES, CHUNK) + 1]
+        order = order[some.size :]
+        found[open_[some]] = points[some].integrate(start[some], stop[some], panels[some[-1]]).alpha[:, -1]
+    return found.reshape(shape)[()]
