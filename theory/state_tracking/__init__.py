@@ -6,8 +6,10 @@ from theory.equation import Equation
 from theory.flow import Flow
 from theory.state_tracking import (
     attention,
+    columns,
     composite,
     definitions,
+    dressed,
     dynamics,
     early_time,
     exact,
@@ -18,6 +20,7 @@ from theory.state_tracking import (
     micro,
     onset,
     overlaps,
+    per_seed,
     rollout,
     variance,
 )
@@ -30,7 +33,7 @@ from theory.state_tracking.variance import initial_variance
 
 __all__ = [
     "Parameters", "c_omega", "composite", "emergence_time", "equations", "flow", "flows", "gaussian_accuracy",
-    "initial_variance", "inversion", "onset", "sections", "thermodynamic_limit", "trajectory", "with_accuracy",
+    "initial_variance", "inversion", "onset", "per_seed", "sections", "thermodynamic_limit", "trajectory", "with_accuracy",
 ]  # fmt: skip
 
 
@@ -55,6 +58,8 @@ def sections() -> dict[str, list[Equation]]:
         "Constant attention and late time": [*late_time.equations().values()],
         "Composite for all times": [*composite.equations().values()],
         "Variance of the logits": [*variance.equations().values()],
+        "Dressed theory": [*dressed.equations().values()],
+        "Column statistics": [*columns.equations().values()],
         "Rollout accuracy": [*rollout.equations().values()],
     }
 
