@@ -40,7 +40,7 @@ MODELS = {
     m.name: m
     for m in (
         Model("state_tracking", "Chain-of-thought state tracking: RoPE retrieval + logic module (Forner et al.)",
-              "forner2026", ("gradients", "timescales", "trajectories")),
+              "forner2026", ("gradients", "timescales", "trajectories", "fidelity")),
     )
 }  # fmt: skip
 

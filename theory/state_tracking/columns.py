@@ -18,7 +18,7 @@ from theory.equation import Equation
 from theory.latex import array, symbol
 from theory.state_tracking import dressed, logits
 from theory.state_tracking.logits import pi_i
-from theory.state_tracking.symbols import A, L, N, R, S, alpha, c, d_g, eta, i, ref, zeta
+from theory.state_tracking.symbols import A, L, N, R, S, alpha, c, d_g, eta, i, n_train, ref, zeta
 
 BEYOND = "beyond the paper: column statistics"
 CAVITY = "other columns of the state act as independent Gaussian noise"
@@ -26,7 +26,6 @@ SELF_AVERAGING = "sums over the wrong entries self-average"
 
 v_k, v_w = symbol("v_k", real=True), symbol("v_w", r"v_{\bar k}", real=True)  # entries of one column
 epsilon = symbol("share", r"\varepsilon", real=True)  # relative excess of the column's share of the training set
-n_train = symbol("n_train", r"n_{\mathrm{train}}", positive=True)
 V_k, V_w = (
     symbol("V_k", positive=True),
     symbol("V_w", r"V_{\bar k}", positive=True),

@@ -17,7 +17,7 @@ from theory.latex import array, symbol
 from theory.state_tracking import logits, loss, variance
 from theory.state_tracking.definitions import pi
 from theory.state_tracking.logits import pi_i
-from theory.state_tracking.symbols import L, N, R, S, alpha, c, d_g, eta, g, i, j, m, ref, sigma2, z_k, z_kbar
+from theory.state_tracking.symbols import L, N, R, S, alpha, c, d_g, eta, g, i, j, m, n_train, ref, sigma2, z_k, z_kbar
 
 BEYOND = "beyond the paper: dressed theory"
 SECOND_ORDER = "second order in the noise of M"
@@ -27,6 +27,7 @@ V = symbol("V_M", r"V_{M}", positive=True)  # variance of the entries of M about
 v = symbol("v_i", r"v_{i}", positive=True)  # variance of a logit at position i
 h = symbol("h_i", r"h_{i}", nonnegative=True)  # what a unit of that variance costs
 loss_i = symbol("loss_i", r"\ell_{i}", real=True)  # dressed loss at position i
+force_noise = symbol("force_noise", r"\langle(\delta f_{ij})^{2}\rangle", nonnegative=True)  # of one training set
 spread, curvature = array("spread", r"s^{2}"), array("curvature", r"q")
 
 
@@ -57,6 +58,12 @@ def response() -> sp.Expr:
     there = pi[i, j] + (1 - pi[i, j]) * delta_sum(sp.KroneckerDelta(c, 1), (c, 1, d_g)) / d_g
     total = sp.expand(pi[i, j] * there)
     return total.coeff(pi[i, j], 2) * variance.participation + total.coeff(pi[i, j], 1)  # rows sum to one
+
+
+def sampled_force() -> sp.Expr:
+    """Variance over sequences of sum_r (p_r - y_r) M_r, the force of one sequence on one attention entry, at p = 1/N."""
+    at_target, elsewhere = (1 / N - 1) ** 2, 1 / N**2
+    return written_as(V * (1 - 1 / N), V * (at_target + (N - 1) * elsewhere))
 
 
 @cache
@@ -93,5 +100,7 @@ def equations() -> dict[str, Equation]:
         Equation("spread", spread[i], one_position, ref(f"{BEYOND}, response")),
         Equation("curvature", curvature[i], p_w * (1 - p_w), ref(f"{BEYOND}, response"), "exact", ("softmax of the mean logits",)),
         Equation("dV_dalpha", sp.Derivative(V, alpha), decay, ref(f"{BEYOND}, variance of M"), "closure", (RESPONSE,)),
+        Equation("force_noise", force_noise, sampled_force() / n_train, ref(f"{BEYOND}, one draw of the training set"),
+                 "leading order", ("before anything is learned", "sequences independent")),
     ]  # fmt: skip
     return {e.name: e for e in found}

@@ -24,7 +24,7 @@ from theory.state_tracking.rollout import gaussian_accuracy, rollout
 from theory.state_tracking.symbols import N, R, S, d_g, g, m, z_k, zeta
 
 NODES, SHARES, NOISE = 10, 5, 5  # quadrature nodes in v_0, epsilon and xi: more change no time by 1e-4
-FINE = 129  # points between which distributions of entries are interpolated
+FINE = 65  # points between which distributions of entries are interpolated
 
 
 @dataclass(frozen=True)
@@ -137,10 +137,12 @@ class Dressed:
         Where the seeds start.
     annealed : bool
         Price the noise at ln <Z> instead of <ln Z>.
+    pull : ndarray, shape (B, L, L), optional
+        Constant force on the attention entries of every position: what one training set adds to the mean one.
     """
 
-    def __init__(self, p: Parameters, start: Start, annealed: bool = False) -> None:
-        self.p, self.annealed, self.attention = p, annealed, Attention(p)
+    def __init__(self, p: Parameters, start: Start, annealed: bool = False, pull: np.ndarray | float = 0.0) -> None:
+        self.p, self.annealed, self.attention, self.pull = p, annealed, Attention(p), pull
         pooled = (start.variance_right + (p.N - 1) * start.variance_wrong) / p.N
         self.state = [x.astype(float).copy() for x in (start.W_Q, start.W_K, start.R, start.S, pooled)]
         self.zeta = start.zeta[:, None]
@@ -165,7 +167,7 @@ class Dressed:
             on = -wrong * p.N / (p.N - 1) * (1 - 1 / p.d_g) * (R - S)[:, None]
         else:
             force, on = _force(p, at, wrong, V, R, S)
-        d_q, d_k = self.attention.backward(W_Q, W_K, at, (force + on[..., None] * np.eye(p.L)) / p.L)
+        d_q, d_k = self.attention.backward(W_Q, W_K, at, (force + self.pull + on[..., None] * np.eye(p.L)) / p.L)
         q = f["curvature"](wrong, p.N)
         by_alpha = [p.eta * (wrong * f["weight"](own, p.d_g)).mean(1), p.eta * (wrong * (1 - own)).mean(1) / p.d_g,
                     -2 * p.eta * (q * spread).mean(1) * V]  # fmt: skip
@@ -219,7 +221,7 @@ class Columns:
         self.of_v = weight / 2
         e, weight = np.polynomial.hermite_e.hermegauss(SHARES if finite_data else 1)
         self.of_share = weight / weight.sum()
-        self.share = 1 + e * np.sqrt(_forms()["share"](p.d_g, p.N, p.n_train, p.L))
+        self.e, self.share = e, 1 + e * np.sqrt(_forms()["share"](p.d_g, p.N, p.n_train, p.L))
         self.xi, weight = np.polynomial.hermite_e.hermegauss(NOISE)
         self.of_xi = weight / weight.sum()
         spread = np.ones((1, len(e), 1)) * self.v_0
@@ -287,13 +289,20 @@ class Columns:
         """Probability that the right logit is the largest, per seed and position.
 
         The N - 1 wrong logits are independent draws of a column's wrong entries and noise. Their
-        distribution function has corners once the noise is gone, so it is interpolated, not expanded.
+        distribution function has corners once the noise is gone, and a column is learned at a sharp
+        time: logits, smooth in v_0 and epsilon, are interpolated to many of both.
         """
         fine = np.linspace(-1, 1, FINE)
         middle = (fine[1:] + fine[:-1]) / 2
-        between = BarycentricInterpolator(self.v_0, np.eye(NODES))
+        between = BarycentricInterpolator(self.v_0, np.eye(len(self.v_0)))
         z_w, z_k = x["z_w"] @ between(fine).T, x["z_k"] @ between(middle).T
-        noise, weight = np.polynomial.hermite_e.hermegauss(9)
+        of_share = self.of_share
+        if len(self.e) > 1:
+            shares = np.linspace(-3, 3, 13)  # the trapezoidal rule on a Gaussian
+            of_share = np.exp(-(shares**2) / 2) / np.exp(-(shares**2) / 2).sum()
+            to_shares = BarycentricInterpolator(self.e, np.eye(len(self.e)))(shares)
+            z_w, z_k = (np.einsum("se,blem->blsm", to_shares, z) for z in (z_w, z_k))
+        noise, weight = np.polynomial.hermite_e.hermegauss(7)
         weight = weight / weight.sum()
         out = np.zeros(z_k.shape[:3])
         for at in np.ndindex(out.shape):
@@ -302,7 +311,7 @@ class Columns:
             grid = np.linspace(min(z_k[at][0], z_w[at][0]) - edge, max(z_k[at][-1], z_w[at][-1]) + edge, 2 * FINE)
             below = np.interp(grid[:, None] - s_w * noise, z_w[at], (fine + 1) / 2) @ weight
             out[at] = (np.interp(z_k[at][:, None] + s_k * noise, grid, below ** (self.p.N - 1)) @ weight).mean()
-        return out @ self.of_share
+        return out @ of_share
 
 
 def solve(system: Dressed | Columns, epochs: Any) -> xr.Dataset:
@@ -316,3 +325,45 @@ def solve(system: Dressed | Columns, epochs: Any) -> xr.Dataset:
             system.state = [x + rate for x, rate in zip(system.state, system.rates(), strict=True)]
     data = {name: (("seed", "alpha"), np.stack([f[name] for f in found], 1)) for name in found[0]}
     return xr.Dataset(data, coords={"alpha": system.p.alpha(epochs), "epoch": ("alpha", epochs)})
+
+
+def half_times(system: Dressed | Columns, epochs: int) -> np.ndarray:
+    """Time of A = 1/2 per seed, in alpha; NaN where it is not reached within the given epochs."""
+    found = []
+    for _ in range(epochs + 1):
+        W_Q, W_K = system.state[:2]
+        found.append(np.einsum("bii->b", system.attention.forward(W_Q, W_K)) / system.p.L)
+        if len(found) > 1 and (found[-1] > 0.5).all():
+            break
+        system.state = [x + rate for x, rate in zip(system.state, system.rates(), strict=True)]
+    A = np.array(found)
+    after = (A >= 0.5).argmax(0)
+    before, k = np.maximum(after - 1, 0), np.arange(A.shape[1])
+    share = (0.5 - A[before, k]) / np.where(after > 0, A[after, k] - A[before, k], 1)
+    return np.where((A >= 0.5).any(0), system.p.alpha(before + np.where(after > 0, share, 0)), np.nan)
+
+
+def data_scatter(p: Parameters, start: Start, draws: int, rng: np.random.Generator, alpha: float) -> np.ndarray:
+    """Relative standard deviation of the time of A = 1/2 over draws of the training set alone, per seed.
+
+    A training set of n sequences adds a constant Gaussian force to every attention entry, of the
+    variance ``force_noise``; its effect on the time is found by running the dressed theory ``draws`` times.
+
+    Parameters
+    ----------
+    p : Parameters
+        With ``n_train``.
+    start : Start
+        Seeds.
+    draws : int
+        Training sets per seed.
+    rng : Generator
+        For the forces.
+    alpha : float
+        When to give up.
+    """
+    many = Start(*(np.repeat(x, draws, axis=0) for x in vars(start).values()))
+    size = dressed.equations()["force_noise"].evaluate({"V_M": p.initial_variance, "N": p.N, "n_train": p.n_train})
+    pull = rng.normal(scale=np.sqrt(size), size=(len(many.R), p.L, p.L))
+    times = half_times(Dressed(p, many, pull=pull), p.run_to(alpha).epochs).reshape(-1, draws)
+    return times.std(1, ddof=1) / times.mean(1)

@@ -7,6 +7,7 @@ N = symbol("N", integer=True, positive=True)  # states
 L = symbol("L", integer=True, positive=True)  # actions per sequence
 d_g = symbol("d_g", integer=True, positive=True)  # permutations in the vocabulary
 d_h = symbol("d_h", integer=True, positive=True)  # rotary head dimension, even
+n_train = symbol("n_train", r"n_{\mathrm{train}}", integer=True, positive=True)  # training sequences
 
 # Training
 eta = symbol("eta", positive=True)  # learning rate
