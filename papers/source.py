@@ -15,8 +15,8 @@ class Source:
 
     Attributes
     ----------
-    scale : {'small', 'paper'}
-        Sizes for a CPU in minutes, or those of the paper.
+    scale : {'shipped', 'small', 'paper'}
+        Ensembles that come with the code, sizes for a CPU in minutes, or those of the paper.
     seeds : list of int
         Seeds of every ensemble.
     device : str or None

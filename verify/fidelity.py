@@ -31,7 +31,10 @@ def main(argv: list[str] | None = None) -> int:
         from theory import plotting
 
         plotting.deliver(
-            module.draw(found), args.plot, f"fidelity_{args.model.name}.png", stream=sys.stderr if args.json else None
+            module.draw(*module.ensemble.shipped(module.LADDER[0])),
+            args.plot,
+            f"fidelity_{args.model.name}.png",
+            stream=sys.stderr if args.json else None,
         )
     return code
 

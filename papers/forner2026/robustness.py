@@ -26,10 +26,11 @@ LABELS = {"N": "$N$", "d_g": "$d_g$", "L": "$L$", "d_h": "$d_h$", "eta": r"$\eta
 
 def sweep(source: Source) -> dict[str, list[dict[str, Any]]]:
     """Train around one setting; per parameter and value, times of A = 1/2 and final accuracies."""
-    base = SMALL if source.scale == "small" else Parameters.table_1()
-    seeds = source.seeds[: 4 if source.scale == "small" else 10]
+    large = source.scale == "paper"
+    base = Parameters.table_1() if large else SMALL
+    seeds = source.seeds[: 10 if large else 4]
     out: dict[str, list[dict[str, Any]]] = {}
-    for name, grid in RANGES[source.scale].items():
+    for name, grid in RANGES["paper" if large else "small"].items():
         out[name] = []
         for value in grid:
             p = base.replace(**{name: value})

@@ -8,9 +8,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from papers import claims
-from papers.forner2026.figures import FIGURES, SETTINGS
+from papers.forner2026.figures import FIGURES, students
 from papers.source import Source
-from simulate.state_tracking import train
 from theory import cli, latex
 from theory import state_tracking as st
 from theory.state_tracking import onset
@@ -41,7 +40,7 @@ def numbers(source: Source) -> str:
     """Settings and the constants that follow from them."""
     rows = []
     for table in ("table_1", "table_2"):
-        p = SETTINGS[source.scale, table]
+        p = students(source, table)[0]
         found = onset.onset(p).numbers
         rows.append((table.replace("_", " "), f"N = {p.N}, d_g = {p.d_g}, L = {p.L}, d_h = {p.d_h}, eta = {p.eta:g}, n = {p.n_train}",
                      f"{found['c_omega']:.8g}", f"{found['T_alpha']:.5g}", f"{found['alpha_half']:.8g}",
@@ -52,8 +51,7 @@ def numbers(source: Source) -> str:
 
 def generate(source: Source) -> str:
     """Whole document."""
-    p = SETTINGS[source.scale, "table_1"]
-    runs = source.train(train, p)
+    p, runs = students(source, "table_1")
     comparison, more, notes = trajectories.verify(p, runs)
     ledger = claims.load(HERE / "claims.toml")
     preamble = latex.PREAMBLE.replace("\\usepackage{amsmath", "\\usepackage{longtable}\n\\usepackage{amsmath")

@@ -205,9 +205,8 @@ def checks(found: dict[str, dict[str, Fidelity]]) -> list[Check]:
     return out
 
 
-def draw(found: dict[str, dict[str, Fidelity]]) -> Any:
-    """Rollout accuracy of single seeds at Table 1: students, the paper's curve, and ours."""
-    p, runs = ensemble.shipped("table_1")
+def draw(p: Parameters, runs: xr.Dataset) -> Any:
+    """Attention and rollout accuracy of single seeds: students, the paper's curve, and ours."""
     ours, theirs = finite_data(p, runs), paper(p, runs)
     figure, axes = plotting.figure(1, 2, width=3.9, height=3.0)
     for axis, name, label in zip(
@@ -236,8 +235,6 @@ def draw(found: dict[str, dict[str, Fidelity]]) -> Any:
             xlim=(0, float(runs.alpha[-1])),
             ylim=(-0.02, 1.05),
         )
-        axis.legend(fontsize=7, loc="lower right" if name == "A" else "upper left")
-    figure.suptitle(
-        rf"Table 1: $N={p.N}$, $d_g={p.d_g}$, $L={p.L}$, $d_h={p.d_h}$, $n_{{\rm train}}={p.n_train}$", fontsize=9
-    )
+    axes[0].legend(fontsize=7, loc="lower right")
+    figure.suptitle(rf"$N={p.N}$, $d_g={p.d_g}$, $L={p.L}$, $d_h={p.d_h}$, $n_{{\rm train}}={p.n_train}$", fontsize=9)
     return figure
