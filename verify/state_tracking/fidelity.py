@@ -184,6 +184,7 @@ def as_dict(found: dict[str, dict[str, Fidelity]]) -> dict[str, Any]:
 # Aims of the theory at Table 1, set before it was built; nothing is fitted.
 AIMS = {"half_time": 0.02, "rollout_half_time": 0.01, "A": 0.04, "rollout_accuracy": 0.08, "variance_other": 0.01,
         "variance_correct": 0.05, "at_equal_A": 0.05}  # fmt: skip
+AT_CHANCE = "before it rises the s.e. of 5 seeds is that of the test sets, beyond which a true mean lies one time in three"
 DATA_NOISE = "the draw of the training set moves single seeds: theory predicts its mean over draws"
 
 
@@ -196,7 +197,7 @@ def checks(found: dict[str, dict[str, Fidelity]]) -> list[Check]:
         out.append(Check(f"Table 1, {MEASURES[name]}", "column statistics", 0.0, value, value, aim, "aim set beforehand",
                          DATA_NOISE, error))  # fmt: skip
     out.append(Check("Table 1, mean rollout beyond one s.e., share of evaluations", "column statistics", 0.0, 1 - best.inside,
-                     1 - best.inside, 0.1, "aim set beforehand", DATA_NOISE))  # fmt: skip
+                     1 - best.inside, 0.1, "aim set beforehand", AT_CHANCE))  # fmt: skip
     for setting, levels in found.items():
         for name in ("half_time", "rollout_half_time"):
             (ours, error), (theirs, _) = levels[FULL].summary(name), levels["paper, Eq. (15)"].summary(name)
