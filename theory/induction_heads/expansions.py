@@ -37,21 +37,80 @@ from theory.latex import symbol
 
 LARGE = "large N"
 HALF = sp.Rational(1, 2)
-I_beta = symbol("I_beta", "I", positive=True)
+theta = symbol("theta", positive=True)  # threshold
+T_beta_theta = symbol("T_beta_theta", r"T_{\beta}(\theta)", positive=True)
+T_alpha_theta = symbol("T_alpha_theta", r"T_{\alpha}(\theta)", positive=True)
 slow_rate = symbol("slow_rate", r"2N^{2}\dot\beta", positive=True)
 in_x = 1 / (2 * x)  # N
+MARGIN = 4  # orders that leading powers of x may cancel on the way
 
 
 def truncated(expr: sp.Expr, order: int, small: sp.Symbol = x) -> sp.Expr:
-    """Taylor polynomial in a small quantity."""
-    return sp.expand(sp.series(expr, small, 0, order + 1).removeO())
+    """Taylor polynomial of an expression built from sums, products, powers and functions.
+
+    The same as ``sympy.series`` but by arithmetic on coefficients, several times faster.
+    """
+    size = order + MARGIN
+    first, coefficients = _laurent(sp.sympify(expr), size, small)
+    return sp.expand(sum((c * small ** (first + k) for k, c in enumerate(coefficients) if first + k <= order), sp.S.Zero))
+
+
+def _laurent(expr: sp.Expr, size: int, small: sp.Symbol) -> tuple[int, list[sp.Expr]]:
+    """Lowest power and the coefficients from there on, the first of them not zero."""
+    if not expr.has(small):
+        return 0, [expr] + [sp.S.Zero] * (size - 1)
+    if expr == small:
+        return 1, [sp.S.One] + [sp.S.Zero] * (size - 1)
+    if expr.is_Add:
+        parts = [_laurent(a, size, small) for a in expr.args]
+        low = min(v for v, _ in parts)
+        total = [sp.Add(*(c[k - v + low] for v, c in parts if 0 <= k - v + low < size)) for k in range(size)]
+        return _leading(low, [sp.expand(c) for c in total])
+    if expr.is_Mul:
+        low, product = 0, [sp.S.One] + [sp.S.Zero] * (size - 1)
+        for v, c in (_laurent(a, size, small) for a in expr.args):
+            low += v
+            product = [sp.expand(sp.Add(*(product[i] * c[k - i] for i in range(k + 1)))) for k in range(size)]
+        return low, product
+    if isinstance(expr, sp.exp):
+        v, c = _laurent(expr.exp, size, small)
+        if v < 0:
+            raise ValueError(f"{expr}: no Taylor series")
+        shifted = ([sp.S.Zero] * v + c)[:size]
+        found = [sp.exp(shifted[0])]
+        for k in range(1, size):  # f' = g' f
+            found.append(sp.expand(sp.Add(*(i * shifted[i] * found[k - i] for i in range(1, k + 1))) / k))
+        return 0, found
+    if expr.is_Pow and not expr.exp.has(small):
+        v, c = _laurent(expr.base, size, small)
+        power = expr.exp
+        found = [c[0] ** power]
+        for k in range(1, size):  # g f' = power g' f
+            terms = ((power * i - (k - i)) * c[i] * found[k - i] for i in range(1, k + 1))
+            found.append(sp.expand(sp.Add(*terms) / (k * c[0])))
+        return int(v * power), found
+    if isinstance(expr, sp.Function) and len(expr.args) == 1:
+        v, c = _laurent(expr.args[0], size, small)
+        if v < 0:
+            raise ValueError(f"{expr}: no Taylor series")
+        centre = c[0] if v == 0 else sp.S.Zero
+        z, step = sp.Dummy("z"), expr.args[0] - centre
+        taylor = (sp.diff(expr.func(z), z, k).subs(z, centre) / sp.factorial(k) * step**k for k in range(size))
+        return _laurent(sp.Add(*taylor), size, small)
+    raise ValueError(f"{expr}: not a sum, product, power or function")
+
+
+def _leading(low: int, coefficients: list[sp.Expr]) -> tuple[int, list[sp.Expr]]:
+    """Drop leading zeros."""
+    zeros = next((k for k, c in enumerate(coefficients) if c != 0), 0)
+    return low + zeros, coefficients[zeros:] + [sp.S.Zero] * zeros
 
 
 def scaled_rates(first: dict[sp.Symbol, sp.Expr], order: int) -> tuple[sp.Expr, sp.Expr]:
     """N d beta/dt and N d gamma/dt to the given order in x, after the given quantities are substituted."""
     short = dynamics.abbreviations()
     rates = dynamics.flow().rhs
-    of_p = truncated(short[p].subs(G, short[G]).subs(first).subs(N, in_x).together(), order)
+    of_p = truncated(short[p].subs(G, short[G]).subs(first).subs(N, in_x), order)
     of_s = truncated(sp.exp(beta * p).subs(first).subs(p, of_p), order)
     rest = {r: s + F, F: short[F].subs(N, in_x)}
     found = []
@@ -59,7 +118,7 @@ def scaled_rates(first: dict[sp.Symbol, sp.Expr], order: int) -> tuple[sp.Expr, 
         expr = (in_x * rate).subs(first)
         for old, new in rest.items():
             expr = expr.subs(old, new)
-        found.append(truncated(expr.together().subs({s: of_s, p: of_p}), order))
+        found.append(truncated(expr.subs({s: of_s, p: of_p}), order))
     return found[0], found[1]
 
 
@@ -149,24 +208,40 @@ def slow_time() -> list[sp.Expr]:
 
 def time_of_beta(level: sp.Expr) -> sp.Expr:
     """T_beta for a level, to O(1)."""
-    c = [sp.simplify(term.subs(beta, level)) for term in slow_time()]
-    return c[0] * N**2 + c[1] * N + c[2]
+    return sum((sp.simplify(c.subs(beta, level)) * N ** (2 - k) for k, c in enumerate(slow_time())), sp.S.Zero)
 
 
 def time_of_alpha(level: sp.Expr) -> sp.Expr:
     """T_alpha for a level, to O(1): the time of the beta that the invariant assigns to it."""
     of_level = dynamics.equations()["beta_of_alpha"].rhs.subs(alpha, level).subs(N, in_x)
-    point = truncated(of_level, 2)
-    total = sum(c.subs(N, in_x) for c in (term * N ** (2 - k) for k, term in enumerate(slow_time())))
-    expanded = truncated((total * x**2).expand().subs(beta, point), 2)
-    return sum((sp.simplify(expanded.coeff(x, k) / 2 ** (k - 2)) / 4 * 4 * N ** (2 - k) / 2**0 for k in range(3)), sp.S.Zero)
+    scaled = sum(c * x**k / 2 ** (2 - k) for k, c in enumerate(slow_time()))  # t x^2
+    expanded = truncated(scaled.subs(beta, truncated(of_level, 2)), 2)
+    return sum((sp.simplify(expanded.coeff(x, k)) * (2 * N) ** (2 - k) for k in range(3)), sp.S.Zero)
 
 
 @cache
 def equations() -> dict[str, Equation]:
     """Curves and emergence times, each to the order where its next term vanishes as N grows."""
-    status = "leading order"
-    given = (*dynamics.GIVEN, LARGE)
-    found = []
     of_beta, of_gamma = layer()
-    return {e.name: e for e in found}
+    shift, slow_gamma, speed = (part.subs(E, sp.exp(beta**2 / 2)) for part in manifold())
+    given, new = (*dynamics.GIVEN, LARGE), dynamics.NEW
+    early, late = "t of order N", "t >> N, beta of order 1"
+    half_gamma = sp.expand(N * crossing(of_gamma, HALF).subs(x, 1 / (2 * N)))
+    total = sum(c * N ** (2 - k) for k, c in enumerate(slow_time()))
+    leading = 2 * N**2 * integral(theta)
+    rows = [
+        ("gamma_layer", gamma, sp.collect(of_gamma, x), "Theorem 2, B.6", early),
+        ("beta_layer", beta, sp.collect(of_beta, x), "Theorem 2, B.6", early),
+        ("alpha_slow", alpha, beta**2 / 2 + sp.collect(truncated(shift, 2), x), new, late),
+        ("gamma_slow", gamma, sp.collect(slow_gamma, x), new, late),
+        ("slow_rate", slow_rate, sp.collect(speed, x), new, late),
+        ("slow_time", t, sp.collect(total, N), new, late),
+        ("T_gamma", T_gamma, half_gamma, f"Theorem 2, Eq. (10), {new}", "next term O(1/N^2)"),
+        ("T_beta", T_beta, time_of_beta(HALF), f"Theorem 2, Eq. (10), {new}", "next term O(1/N)"),
+        ("T_alpha", T_alpha, time_of_alpha(HALF), f"Theorem 2, Eqs. (10)-(11), {new}", "next term O(1/N)"),
+        ("T_beta_theta", T_beta_theta, leading, f"{new}: threshold theta for beta", "next term O(N)"),
+        ("T_alpha_theta", T_alpha_theta, leading.subs(theta, sp.sqrt(2 * theta)), f"{new}: threshold theta for alpha",
+         "next term O(N)"),
+    ]  # fmt: skip
+    return {name: Equation(name, lhs, rhs, ref(place), "leading order", (*given, when))
+            for name, lhs, rhs, place, when in rows}  # fmt: skip

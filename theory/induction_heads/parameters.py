@@ -7,6 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Self
 
+import numpy as np
+
 from theory.parameters import BaseParameters, ParameterError, parameter
 
 LARGEST_N = 10**7  # beyond it, double precision no longer resolves the O(1) terms of the emergence times
@@ -104,4 +106,4 @@ class Parameters(BaseParameters):
 
     def values(self) -> dict[str, Any]:
         """Numbers by symbol name, as the equations want them."""
-        return {"N": self.N, "D": self.dimension, "F": 2 * self.N - 1, "x": 1 / (2 * self.N)}
+        return {"N": self.N, "D": self.dimension, "x": 1 / (2 * self.N), "gamma_E": float(np.euler_gamma)}
