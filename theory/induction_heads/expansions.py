@@ -93,10 +93,14 @@ def _laurent(expr: sp.Expr, size: int, small: sp.Symbol) -> tuple[int, list[sp.E
         v, c = _laurent(expr.args[0], size, small)
         if v < 0:
             raise ValueError(f"{expr}: no Taylor series")
-        centre = c[0] if v == 0 else sp.S.Zero
-        z, step = sp.Dummy("z"), expr.args[0] - centre
-        taylor = (sp.diff(expr.func(z), z, k).subs(z, centre) / sp.factorial(k) * step**k for k in range(size))
-        return _laurent(sp.Add(*taylor), size, small)
+        shifted = ([sp.S.Zero] * v + c)[:size]
+        z = sp.Dummy("z")
+        low, rate = _laurent(sp.diff(expr.func(z), z).subs(z, expr.args[0]), size, small)
+        rate = ([sp.S.Zero] * low + rate)[:size]
+        found = [expr.func(shifted[0])]
+        for k in range(1, size):  # h' = f'(g) g'
+            found.append(sp.expand(sp.Add(*(i * shifted[i] * rate[k - i] for i in range(1, k + 1))) / k))
+        return _leading(0, found)
     raise ValueError(f"{expr}: not a sum, product, power or function")
 
 
