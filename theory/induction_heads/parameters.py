@@ -30,7 +30,8 @@ class Parameters(BaseParameters):
 
     N: int = parameter(16, "item-label pairs in the context", low=1, high=LARGEST_N)
     D: int | None = parameter(None, "dimension of items, labels and positions; none is 2 N", low=2, multiple_of=2)
-    trained: str = parameter("all", "what moves: all weights, or alpha_3, beta_2, gamma_3", choices=("all", "three"))
+    trained: str = parameter("all", "what moves: all weights, their part along alpha_3, beta_2, gamma_3, or these three numbers",
+                            choices=("all", "projected", "three"))  # fmt: skip
     data: str = parameter("gaussian", "law of items, labels and positions", choices=("gaussian", "orthonormal"))
     query: str = parameter("uniform", "which pair is queried", choices=("uniform", "last"))
     mask: str = parameter("strict", "causal mask: without or with the position itself", choices=("strict", "inclusive"))
@@ -83,11 +84,11 @@ class Parameters(BaseParameters):
     def time_per_step(self) -> float:
         """Time ``t`` of the three-parameter flow in one training step.
 
-        ``eta * D^(-[all weights] - [mean loss])``: a pseudo-parameter multiplies a matrix of squared
-        norm D, so a step of all weights moves it D times less than a step of the parameter itself;
-        a mean over the D coordinates divides the gradient by D once more.
+        ``eta * D^(-[matrices are trained] - [mean loss])``: a pseudo-parameter multiplies a matrix of
+        squared norm D, so a step of the matrices moves it D times less than a step of the parameter
+        itself; a mean over the D coordinates divides the gradient by D once more.
         """
-        powers = (self.trained == "all") + (self.loss == "mean")
+        powers = (self.trained != "three") + (self.loss == "mean")
         return self.eta / self.dimension**powers
 
     def run_to(self, t: float | None) -> Self:
