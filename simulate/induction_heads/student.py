@@ -78,6 +78,40 @@ class Constrained(nn.Module):
         return assemble(dict(zip(THREE, self.theta, strict=True)), self.D, self.theta.dtype)
 
 
+class Nineteen(nn.Module):
+    """The same network with all weights in the 19 directions of Theorem 1.
+
+    On orthonormal data every inner product is fixed, so that its loss does not depend on the draw: with
+    every pair queried once, its descent is the population descent of all weights.
+    """
+
+    def __init__(self, D: int, mask: str = "strict", dtype: torch.dtype = torch.float32) -> None:
+        super().__init__()
+        self.D, self.mask = D, mask
+        self.theta = nn.Parameter(torch.zeros(len(PSEUDO), dtype=dtype))
+
+    def forward(self, X: torch.Tensor) -> torch.Tensor:
+        """Prediction z at the query for sequences (batch, 2N+1, 2D)."""
+        value = dict(zip(NAMES, self.theta, strict=True))
+        token, position = X[..., : self.D], X[..., self.D :]
+        first = attention(self._bilinear("W1", [token, position], [token, position], value), self.mask)
+        U = [token, position, first @ token, first @ position]
+        last = [u[:, -1:] for u in U]
+        second = attention(self._bilinear("W2", last, U, value), self.mask)
+        V = [*last, *(second @ u for u in U)]
+        return torch.stack([value[p.name] * V[p.row] for p in PSEUDO if p.matrix == "W3"]).sum(0)[:, 0]
+
+    @staticmethod
+    def _bilinear(matrix: str, left: list[torch.Tensor], right: list[torch.Tensor], value: Mapping[str, torch.Tensor]) -> torch.Tensor:
+        terms = (value[p.name] * left[p.row] @ (swap(right[p.column]) if p.kernel == "M" else right[p.column]).transpose(1, 2)
+                 for p in PSEUDO if p.matrix == matrix)  # fmt: skip
+        return torch.stack(list(terms)).sum(0)
+
+    def weights(self) -> dict[str, torch.Tensor]:
+        """The three matrices by name."""
+        return assemble(dict(zip(NAMES, self.theta, strict=True)), self.D, self.theta.dtype)
+
+
 def squared_error(z: torch.Tensor, y: torch.Tensor, reduction: str) -> torch.Tensor:
     """Loss averaged over the batch; over the D coordinates the ``mean`` or the ``sum``."""
     each = (z - y).square()

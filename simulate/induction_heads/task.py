@@ -66,7 +66,8 @@ def draw(p: Parameters, random: torch.Generator, size: int | None = None, dtype:
         items, labels, codes = orthonormal(p, size, random, dtype)
     else:
         items, labels, codes = torch.randn(3, size, p.N, p.dimension, generator=random, dtype=dtype)
-    q = torch.randint(p.N, (size,), generator=random) if p.query == "uniform" else torch.full((size,), p.N - 1)
+    q = {"uniform": lambda: torch.randint(p.N, (size,), generator=random), "last": lambda: torch.full((size,), p.N - 1),
+         "each": lambda: torch.arange(size) % p.N}[p.query]()  # fmt: skip
     return assemble(items, labels, codes, q)
 
 

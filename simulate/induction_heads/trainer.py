@@ -11,7 +11,7 @@ import xarray as xr
 
 from simulate.induction_heads import task
 from simulate.induction_heads.run import Run, ensemble
-from simulate.induction_heads.student import NAMES, THREE, Constrained, Student, project, residual, squared_error
+from simulate.induction_heads.student import NAMES, THREE, Constrained, Nineteen, Student, project, residual, squared_error
 from theory.induction_heads import Parameters
 from theory.parameters import ParameterError
 
@@ -20,6 +20,7 @@ MEANING = {
     "residual": "norm of the weights outside the 19 directions, relative to all weights",
     "pseudo": "the 19 pseudo-parameters",
 }
+KINDS: dict[str, type[torch.nn.Module]] = {"all": Student, "nineteen": Nineteen, "projected": Constrained, "three": Constrained}
 SHORT = dict(zip(("alpha", "beta", "gamma"), THREE, strict=True))  # names of the flow
 
 
@@ -72,10 +73,9 @@ class Training(Run):
     def __init__(self, p: Parameters, seed: int, device: torch.device, dtype: str = "float32", keep_weights: bool = False) -> None:
         super().__init__(p, seed, device)
         self.dtype, self.keep_weights = getattr(torch, dtype), keep_weights
-        kind = Student if p.trained == "all" else Constrained
-        self.student = kind(p.dimension, p.mask, self.dtype).to(device)
-        # The gradient of a matrix along its kernel, over D, is what a projected step leaves of it.
-        rate = p.eta / p.dimension if p.trained == "projected" else p.eta
+        self.student = KINDS[p.trained](p.dimension, p.mask, self.dtype).to(device)
+        # The gradient of a matrix along its kernel, over D, is what a step of the matrices leaves of it.
+        rate = p.eta / p.dimension if p.trained in ("nineteen", "projected") else p.eta
         self.optimizer = torch.optim.SGD(self.student.parameters(), lr=rate)
         self.test = self._to_device(task.draw(p, task.generator(seed, "test"), dtype=self.dtype))
 

@@ -30,10 +30,10 @@ class Parameters(BaseParameters):
 
     N: int = parameter(16, "item-label pairs in the context", low=1, high=LARGEST_N)
     D: int | None = parameter(None, "dimension of items, labels and positions; none is 2 N", low=2, multiple_of=2)
-    trained: str = parameter("all", "what moves: all weights, their part along alpha_3, beta_2, gamma_3, or these three numbers",
-                            choices=("all", "projected", "three"))  # fmt: skip
+    trained: str = parameter("all", "what moves: all weights; their part in the 19 directions; along alpha_3, beta_2, gamma_3; "
+                             "or these three as numbers", choices=("all", "nineteen", "projected", "three"))  # fmt: skip
     data: str = parameter("gaussian", "law of items, labels and positions", choices=("gaussian", "orthonormal"))
-    query: str = parameter("uniform", "which pair is queried", choices=("uniform", "last"))
+    query: str = parameter("uniform", "which pair is queried: drawn, the last, each in turn", choices=("uniform", "last", "each"))
     mask: str = parameter("strict", "causal mask: without or with the position itself", choices=("strict", "inclusive"))
     loss: str = parameter("mean", "squared error over the D coordinates", choices=("mean", "sum"))
     eta: float = parameter(1.0, "learning rate", above=0)
