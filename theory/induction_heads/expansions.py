@@ -10,7 +10,6 @@ from functools import cache
 
 import sympy as sp
 
-from theory.algebra import written_as
 from theory.equation import Equation
 from theory.induction_heads import dynamics
 from theory.induction_heads.symbols import (

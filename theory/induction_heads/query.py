@@ -101,8 +101,7 @@ def loss_and_gradient(state: Any, size: int) -> tuple[float, np.ndarray]:
 
     def later(terms: np.ndarray) -> np.ndarray:
         """Sum over pairs after each q."""
-        total = np.cumsum(np.append(terms[1:], 0.0)[::-1])[::-1]
-        return total
+        return np.cumsum(np.append(terms[1:], 0.0)[::-1])[::-1]
 
     e_own, e_item, e_label = np.exp(b * own), np.exp(b * np.append(0.0, item[1:])), np.exp(b * label)
     item = np.append(0.0, item[1:])
@@ -134,16 +133,16 @@ def times(size: int, level: float = 0.5) -> dict[str, float]:
     losses = np.array([loss_and_gradient(y, size)[0] for y in run.y.T])
     levels = {"T_gamma": (run.y[2], 0.5), "T_beta": (run.y[1], level), "T_alpha": (run.y[0], level), "T_drop": (-losses, -0.5)}
     found = {}
-    for k, (name, (values, at)) in enumerate(levels.items()):
+    for index, (name, (values, at)) in enumerate(levels.items()):
         above = np.flatnonzero(values >= at)
         if not above.size:
             found[name] = np.inf
             continue
         j = above[0]
 
-        def gap(t: float, k: int = k, at: float = at) -> float:
+        def gap(t: float, index: int = index, at: float = at) -> float:
             state = run.sol(t)
-            return (-loss_and_gradient(state, size)[0] if k == 3 else state[2 - k]) - at
+            return (-loss_and_gradient(state, size)[0] if index == 3 else state[2 - index]) - at
 
         found[name] = float(scipy.optimize.brentq(gap, run.t[j - 1], run.t[j], xtol=1e-9 * run.t[j]))
     return found
