@@ -25,7 +25,7 @@ STEPS = "training step"
 # Apps. C and D train in minutes on a CPU as printed, so that both scales share them.
 STRUCTURE = {4: (100, 200, 400), 8: (200, 400, 800), 16: (250, 500, 1000)}
 ABLATION = {"4": (16, 32), "15": (32, 16), "16": (8, 32)}  # N, D
-ABLATION_STEPS = {"4": 1200, "15": 2400, "16": 600}
+ABLATION_STEPS = {"4": 300, "15": 600, "16": 200}
 ABLATION_SEEDS = 2
 EMERGENCE = {"small": (2, 4, 6, 8, 12, 16, 24), "paper": (2, 4, 8, 16, 32, 64, 128)}
 RATE = 100 / 256  # step in t of App. F: rate 100, mean over D = 256
@@ -113,7 +113,7 @@ def pseudo_panel(axis: Any, runs: xr.Dataset) -> None:
 def ablation(source: Source, name: str) -> Any:
     """Figs. 4, 15, 16: 19 pseudo-parameters and loss, all weights (top) and three directions only (bottom)."""
     N, D = ABLATION[name]
-    base = Parameters.ablation().replace(N=N, D=D, steps=ABLATION_STEPS[name], eval_every=10)
+    base = Parameters.ablation().replace(N=N, D=D, steps=ABLATION_STEPS[name], eval_every=2)
     figure, axes = plotting.figure(2, 2, height=2.8)
     for row, (trained, label) in enumerate((("all", "all weights"), ("projected", "three directions only"))):
         runs = source.train(train, base.replace(trained=trained), source.seeds[:ABLATION_SEEDS])

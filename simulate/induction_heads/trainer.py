@@ -17,6 +17,8 @@ from theory.parameters import ParameterError
 
 MEANING = {
     "loss": "squared error summed over D, relative to predicting zero, on test sequences of the seed",
+    "loss_three": "the same loss with only alpha_3, beta_2, gamma_3 kept",
+    "loss_others": "the same loss with alpha_3, beta_2, gamma_3 and what lies outside the 19 directions set to zero",
     "residual": "norm of the weights outside the 19 directions, relative to all weights",
     "pseudo": "the 19 pseudo-parameters",
 }
@@ -53,8 +55,8 @@ def train(p: Parameters, t: float | None = None, seeds: Iterable[int] = (0,), *,
     Returns
     -------
     Dataset
-        ``alpha``, ``beta``, ``gamma`` (that is alpha_3, beta_2, gamma_3), ``pseudo`` over all 19, ``residual`` and
-        ``loss`` over ``(seed, t)``, with the coordinate ``step``.
+        ``alpha``, ``beta``, ``gamma`` (that is alpha_3, beta_2, gamma_3), ``pseudo`` over all 19, and the
+        quantities of `MEANING` over ``(seed, t)``, with the coordinate ``step``.
 
     Raises
     ------
@@ -94,10 +96,19 @@ class Training(Run):
         """Pseudo-parameters, what they leave out, and the loss."""
         weights = {k: w.detach().cpu() for k, w in self.student.weights().items()}
         loss = squared_error(self.student(self.test.X), self.test.y, "sum") / task.scale(self.p)
-        found = {"pseudo": project(weights), "residual": residual(weights), "loss": loss.cpu()}
+        values = project(weights)
+        kept = torch.tensor([name in THREE for name in NAMES])
+        found = {"pseudo": values, "residual": residual(weights), "loss": loss.cpu(),
+                 "loss_three": self._loss_of(values * kept), "loss_others": self._loss_of(values * ~kept)}  # fmt: skip
         if self.keep_weights:
             found |= weights
         return {k: v.double().numpy() for k, v in found.items()}
+
+    def _loss_of(self, values: torch.Tensor) -> torch.Tensor:
+        """Loss of the network made of some pseudo-parameters."""
+        cut = Nineteen(self.p.dimension, self.p.mask, self.dtype).to(self.device)
+        cut.theta.copy_(values)
+        return (squared_error(cut(self.test.X), self.test.y, "sum") / task.scale(self.p)).cpu()
 
     def dataset(self, steps: np.ndarray, records: dict[str, np.ndarray]) -> xr.Dataset:
         """Label what was recorded."""

@@ -36,21 +36,27 @@ def coefficients(name: str) -> np.ndarray:
     return np.array([float(expr.coeff(N_symbol, k)) for k in (2, 1, 0)])
 
 
-def constants() -> list[Check]:
-    """Fitted constants of T_gamma, T_beta, T_alpha, T_drop against the derived ones."""
+def fitted() -> list[Check]:
+    """Coefficients of T_beta and T_alpha from a fit of a N^2 + b N + c + d/N through four sizes."""
     checks = []
     sizes = np.array(FIT, float)
-    for name in ("T_beta", "T_alpha"):
-        derived = coefficients(name)
-        # The derived N^2 term is taken off before the fit: what is fitted for it is its deviation.
-        beta = [0.5 if name == "T_beta" else emergence.beta_of(0.5, n) for n in FIT]
-        values = np.array([2 * n * (emergence.gaussian(b) - emergence.gaussian(beta_0)) * n + n * emergence.Path(n).excess(b)
-                           for n, b in zip(FIT, beta, strict=True) for beta_0 in (0.5 if name == "T_beta" else 1.0,)])  # fmt: skip
-        fitted = np.linalg.solve(np.stack([sizes**2, sizes, np.ones(4), 1 / sizes], 1), values)
-        fitted[0] += derived[0]
+    for name, limit in (("T_beta", 0.5), ("T_alpha", 1.0)):
+        betas = [0.5 if name == "T_beta" else emergence.beta_of(0.5, n) for n in FIT]
+        # Times over the law 2 N^2 I(limit), so that the O(1) term is not lost in the digits of N^2.
+        law = 2 * float(emergence.gaussian(limit))
+        beyond = [2 * n**2 * float(emergence.gaussian(b) - emergence.gaussian(limit)) + n * emergence.Path(n).excess(b)
+                  for n, b in zip(FIT, betas, strict=True)]  # fmt: skip
+        found = np.linalg.solve(np.stack([sizes**2, sizes, np.ones(4), 1 / sizes], 1), beyond)
+        found[0] += law
         for k, term in enumerate(("N^2", "N", "1")):
-            checks.append(identity(f"fitted coefficient of {term} in {name}", name, derived[k], fitted[k], 1e-4,
+            checks.append(identity(f"fitted coefficient of {term} in {name}", name, coefficients(name)[k], found[k], 1e-4,
                                    "terms of order 1/N^2, left out of the fit, at N = 256"))  # fmt: skip
+    return checks
+
+
+def constants() -> list[Check]:
+    """Fitted constants of T_gamma, T_beta, T_alpha, T_drop against the derived ones."""
+    checks = fitted()
     gamma = [times(n)["T_gamma"] for n in (64, 128)]
     layer = ih.equations()["T_gamma"].evaluate({"N": np.array([64.0, 128.0])})
     checks.append(identity("T_gamma at N = 64, 128", "T_gamma", layer, gamma, 1e-6, "next term O(1/N^2), here 1e-8 of N ln 2"))
