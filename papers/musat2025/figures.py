@@ -102,7 +102,13 @@ def pseudo_panel(axis: Any, runs: xr.Dataset) -> None:
     """All pseudo-parameters: the three in colour, the others grey, mean over seeds and band."""
     rest = [str(n) for n in runs.parameter.values if str(n) not in THREE]
     for k, name in enumerate(rest):
-        axis.plot(runs.step, runs.pseudo.sel(parameter=name).mean("seed"), color="0.6", lw=0.7, label="other 16" if k == 0 else None)
+        axis.plot(
+            runs.step,
+            runs.pseudo.sel(parameter=name).mean("seed"),
+            color="0.6",
+            lw=0.7,
+            label="other 16" if k == 0 else None,
+        )
     for k, (name, letter) in enumerate(THREE.items()):
         values = runs.pseudo.sel(parameter=name).swap_dims(t="step")
         plotting.band(axis, values, f"C{k}", f"${letter}$")
@@ -119,7 +125,9 @@ def ablation(source: Source, name: str) -> Any:
         runs = source.train(train, base.replace(trained=trained), source.seeds[:ABLATION_SEEDS])
         pseudo_panel(axes[row, 0], runs)
         axes[row, 0].set_title(f"{label}, $N = {N}$, $D = {D}$")
-        plotting.band(axes[row, 1], runs.loss.swap_dims(t="step"), "C3", f"loss, mean and s.d. of {runs.sizes['seed']} seeds")
+        plotting.band(
+            axes[row, 1], runs.loss.swap_dims(t="step"), "C3", f"loss, mean and s.d. of {runs.sizes['seed']} seeds"
+        )
         drop = first_crossing(-runs.loss, -0.5).values
         head = np.max(np.stack([first_crossing(runs[x], 0.5).values for x in ("alpha", "beta", "gamma")]), 0)
         for values, colour, text in ((head, "C0", "all three $\\geq 1/2$"), (drop, "k", "loss $< 1/2$")):
@@ -137,7 +145,12 @@ def emergence_runs(source: Source, N: int) -> dict[str, float]:
     if source.scale == "small":  # the loss does not depend on D >= 2N nor on the draw
         p = p.replace(D=2 * N, eta=RATE * 2 * N, batch_size=1)
     runs = source.train(partial(train, dtype="float64"), p, source.seeds[:1])
-    levels = {"T_gamma": ("gamma", 0.5), "T_beta": ("beta", THRESHOLD), "T_alpha": ("alpha", THRESHOLD), "t_ICL": ("alpha", 0.5)}
+    levels = {
+        "T_gamma": ("gamma", 0.5),
+        "T_beta": ("beta", THRESHOLD),
+        "T_alpha": ("alpha", THRESHOLD),
+        "t_ICL": ("alpha", 0.5),
+    }
     return {name: float(first_crossing(runs[x], level).values[0]) for name, (x, level) in levels.items()}
 
 
@@ -157,11 +170,15 @@ def emergence_times(source: Source) -> Any:
     left.legend()
     expansion = ih.equations()["T_alpha"]
     fine = np.geomspace(sizes[0], sizes[-1], 100)
-    right.loglog(sizes, [found[int(N)]["t_ICL"] for N in sizes], "o", color="C0", ms=5, label="network, all three $\\geq 1/2$")
+    right.loglog(
+        sizes, [found[int(N)]["t_ICL"] for N in sizes], "o", color="C0", ms=5, label="network, all three $\\geq 1/2$"
+    )
     right.loglog(fine, expansion.evaluate({"N": fine}), "-", color="C0", lw=1, label="expansion to $O(1)$")
     leading = float(expansion.rhs.expand().coeff(N_symbol, 2))
     right.loglog(fine, leading * fine**2, "--", color="0.4", label=rf"${leading:.4f}\,N^2$")
-    right.set(xlabel="item-label pairs $N$", ylabel=r"$t_{\mathrm{ICL}}$", xticks=sizes, xticklabels=[str(N) for N in sizes])
+    right.set(
+        xlabel="item-label pairs $N$", ylabel=r"$t_{\mathrm{ICL}}$", xticks=sizes, xticklabels=[str(N) for N in sizes]
+    )
     right.minorticks_off()
     right.legend()
     return figure
@@ -186,7 +203,10 @@ def interpretation(source: Source) -> Any:
         heat(figure, axis, matrix, title, float(np.quantile(np.abs(matrix), 0.999)))
         label_blocks(axis, marks, matrix.shape[1], "x")
         label_blocks(axis, marks if name != "readout" else {"token": p.vocabulary}, matrix.shape[0], "y")
-        axis.set(xlabel="key" if name != "readout" else "direction", ylabel="query" if name != "readout" else "predicted token")
+        axis.set(
+            xlabel="key" if name != "readout" else "direction",
+            ylabel="query" if name != "readout" else "predicted token",
+        )
     return figure
 
 
@@ -207,7 +227,13 @@ def standard_loss(source: Source) -> Any:
     runs = standard_runs(source)
     figure, axis = plotting.figure(1, 1)
     plotting.band(axis, runs.loss, "C0", f"mean and s.d. of {runs.sizes['seed']} seeds")
-    axis.axhline(np.log(STANDARD[source.scale].pairs * 2), color="0.5", ls="--", lw=1, label="guessing among the tokens of the context")
+    axis.axhline(
+        np.log(STANDARD[source.scale].pairs * 2),
+        color="0.5",
+        ls="--",
+        lw=1,
+        label="guessing among the tokens of the context",
+    )
     axis.set(xlabel=STEPS, ylabel="negative log-likelihood (nats)", xlim=(0, int(runs.step[-1])), ylim=(0, None))
     axis.legend()
     return figure
@@ -227,7 +253,9 @@ def uniform(source: Source) -> Any:
     sizes = np.array(UNIFORM_SIZES)
     averaged = [query.times(int(N)) for N in sizes]
     alone = [emergence.times(int(N)) for N in sizes]
-    for k, (name, label) in enumerate({"T_alpha": r"T_\alpha", "T_beta": r"T_\beta", "T_drop": r"T_\mathrm{drop}"}.items()):
+    for k, (name, label) in enumerate(
+        {"T_alpha": r"T_\alpha", "T_beta": r"T_\beta", "T_drop": r"T_\mathrm{drop}"}.items()
+    ):
         left.semilogx(sizes, [x[name] / N**2 for x, N in zip(alone, sizes, strict=True)], "--", color=f"C{k}",
                       label=f"${label} / N^2$, $q = N$")  # fmt: skip
         left.semilogx(sizes, [x[name] * np.log(N) / N**2 for x, N in zip(averaged, sizes, strict=True)], "o-", ms=4, color=f"C{k}",

@@ -58,7 +58,9 @@ class Run:
                 if (self.step % self.p.eval_every == 0 or self.step == self.p.steps) and self.step not in self.records:
                     self.records[self.step] = self.measure()
                     if not np.isfinite(self.records[self.step]["loss"]):
-                        raise ParameterError(f"eta = {self.p.eta:g}: the loss is not finite at step {self.step}; take it smaller")
+                        raise ParameterError(
+                            f"eta = {self.p.eta:g}: the loss is not finite at step {self.step}; take it smaller"
+                        )
                 if time.monotonic() - saved > CHECKPOINT_SECONDS:
                     self._save(path, config)
                     saved = time.monotonic()
@@ -74,7 +76,9 @@ class Run:
                 self._save(path, config)
             raise
         steps = np.array(sorted(self.records))
-        return self.dataset(steps, {k: np.stack([self.records[s][k] for s in steps]) for k in self.records[int(steps[0])]})
+        return self.dataset(
+            steps, {k: np.stack([self.records[s][k] for s in steps]) for k in self.records[int(steps[0])]}
+        )
 
     def _save(self, path: Path, config: str) -> None:
         records = {str(s): {k: torch.as_tensor(v) for k, v in r.items()} for s, r in self.records.items()}

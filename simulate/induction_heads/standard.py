@@ -43,7 +43,9 @@ class StandardParameters(BaseParameters):
         """Check single fields, then what must hold between them."""
         super().__post_init__()
         if 2 * self.pairs > self.vocabulary:
-            raise ParameterError(f"pairs = {self.pairs}: must be <= vocabulary / 2 = {self.vocabulary // 2}, tokens are distinct")
+            raise ParameterError(
+                f"pairs = {self.pairs}: must be <= vocabulary / 2 = {self.vocabulary // 2}, tokens are distinct"
+            )
         if 2 * self.pairs + 1 > self.block:
             raise ParameterError(f"pairs = {self.pairs}: 2 pairs + 1 positions must fit into block = {self.block}")
 
@@ -139,7 +141,10 @@ class StandardTraining(Run):
         """Loss and accuracy; the whole behaviour at the end."""
         tokens, offset, label = self.test
         logits = self.student(tokens, offset)
-        found = {"loss": nn.functional.cross_entropy(logits, label), "accuracy": (logits.argmax(1) == label).float().mean()}
+        found = {
+            "loss": nn.functional.cross_entropy(logits, label),
+            "accuracy": (logits.argmax(1) == label).float().mean(),
+        }
         return {k: v.double().cpu().numpy() for k, v in found.items()}
 
     def dataset(self, steps: np.ndarray, records: dict[str, np.ndarray]) -> xr.Dataset:

@@ -102,7 +102,9 @@ class Nineteen(nn.Module):
         return torch.stack([value[p.name] * V[p.row] for p in PSEUDO if p.matrix == "W3"]).sum(0)[:, 0]
 
     @staticmethod
-    def _bilinear(matrix: str, left: list[torch.Tensor], right: list[torch.Tensor], value: Mapping[str, torch.Tensor]) -> torch.Tensor:
+    def _bilinear(
+        matrix: str, left: list[torch.Tensor], right: list[torch.Tensor], value: Mapping[str, torch.Tensor]
+    ) -> torch.Tensor:
         terms = (value[p.name] * left[p.row] @ (swap(right[p.column]) if p.kernel == "M" else right[p.column]).transpose(1, 2)
                  for p in PSEUDO if p.matrix == matrix)  # fmt: skip
         return torch.stack(list(terms)).sum(0)
@@ -124,7 +126,9 @@ def kernel(kind: str, D: int, dtype: torch.dtype = torch.float64) -> torch.Tenso
     return eye if kind == "I" else swap(eye)
 
 
-def assemble(values: Mapping[str, torch.Tensor | float], D: int, dtype: torch.dtype = torch.float64) -> dict[str, torch.Tensor]:
+def assemble(
+    values: Mapping[str, torch.Tensor | float], D: int, dtype: torch.dtype = torch.float64
+) -> dict[str, torch.Tensor]:
     """Matrices W1, W2, W3 of the given pseudo-parameters, all others zero (Eqs. (6)-(8))."""
     matrices = {}
     for name, (rows, columns) in structure.BLOCKS.items():
@@ -142,7 +146,9 @@ def project(weights: Mapping[str, torch.Tensor]) -> torch.Tensor:
     D = weights["W3"].shape[1]
     found = []
     for pseudo in PSEUDO:
-        block = weights[pseudo.matrix][pseudo.row * D : (pseudo.row + 1) * D, pseudo.column * D : (pseudo.column + 1) * D]
+        block = weights[pseudo.matrix][
+            pseudo.row * D : (pseudo.row + 1) * D, pseudo.column * D : (pseudo.column + 1) * D
+        ]
         if pseudo.kernel == "M":
             block = swap(block)  # <B, M> = tr(B M)
         found.append(block.diagonal().sum() / D)

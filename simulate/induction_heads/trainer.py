@@ -11,7 +11,16 @@ import xarray as xr
 
 from simulate.induction_heads import task
 from simulate.induction_heads.run import Run, ensemble
-from simulate.induction_heads.student import NAMES, THREE, Constrained, Nineteen, Student, project, residual, squared_error
+from simulate.induction_heads.student import (
+    NAMES,
+    THREE,
+    Constrained,
+    Nineteen,
+    Student,
+    project,
+    residual,
+    squared_error,
+)
 from theory.induction_heads import Parameters
 from theory.parameters import ParameterError
 
@@ -22,7 +31,12 @@ MEANING = {
     "residual": "norm of the weights outside the 19 directions, relative to all weights",
     "pseudo": "the 19 pseudo-parameters",
 }
-KINDS: dict[str, type[torch.nn.Module]] = {"all": Student, "nineteen": Nineteen, "projected": Constrained, "three": Constrained}
+KINDS: dict[str, type[torch.nn.Module]] = {
+    "all": Student,
+    "nineteen": Nineteen,
+    "projected": Constrained,
+    "three": Constrained,
+}
 SHORT = dict(zip(("alpha", "beta", "gamma"), THREE, strict=True))  # names of the flow
 
 
@@ -72,7 +86,9 @@ def train(p: Parameters, t: float | None = None, seeds: Iterable[int] = (0,), *,
 class Training(Run):
     """One disentangled student."""
 
-    def __init__(self, p: Parameters, seed: int, device: torch.device, dtype: str = "float32", keep_weights: bool = False) -> None:
+    def __init__(
+        self, p: Parameters, seed: int, device: torch.device, dtype: str = "float32", keep_weights: bool = False
+    ) -> None:
         super().__init__(p, seed, device)
         self.dtype, self.keep_weights = getattr(torch, dtype), keep_weights
         self.student = KINDS[p.trained](p.dimension, p.mask, self.dtype).to(device)
@@ -115,7 +131,9 @@ class Training(Run):
         axes = {"pseudo": ("t", "parameter"), "W1": ("t", "row_1", "column_1"), "W2": ("t", "row_2", "column_2"),
                 "W3": ("t", "row_3", "column_3")}  # fmt: skip
         data = {k: xr.Variable(axes.get(k, ("t",)), v, {"long_name": MEANING.get(k, k)}) for k, v in records.items()}
-        result = xr.Dataset(data, coords={"t": steps * self.p.time_per_step, "step": ("t", steps), "parameter": list(NAMES)})
+        result = xr.Dataset(
+            data, coords={"t": steps * self.p.time_per_step, "step": ("t", steps), "parameter": list(NAMES)}
+        )
         for short, name in SHORT.items():
             result[short] = result.pseudo.sel(parameter=name, drop=True)
         return result

@@ -61,7 +61,14 @@ def test_complete():
                 numbers.update(range(int(first), int(last or first) + 1))
     assert numbers == Counter(range(1, 16))
     assert {f"Fig. {k}" for k in range(1, 18)} == {c["id"] for c in CLAIMS if c["kind"] == "figure"}
-    named = ["Theorem 1", "Theorem 2", "Corollary 1", *(f"Proposition {k}" for k in range(1, 5)), "Hypothesis 1", "Hypothesis 2"]
+    named = [
+        "Theorem 1",
+        "Theorem 2",
+        "Corollary 1",
+        *(f"Proposition {k}" for k in range(1, 5)),
+        "Hypothesis 1",
+        "Hypothesis 2",
+    ]
     assert set(named) <= set(ids) and {f"Erratum {k}" for k in range(1, 21)} <= set(ids)
     for claim in CLAIMS:
         if claim["kind"] == "figure" and claim["id"] != SCHEMATIC:
@@ -86,7 +93,9 @@ def test_checks():
                 for text in re.findall(r'f?"((?:exponent of|T_drop of|Hypothesis|Definition|constrained|\{name\} (?:of all|extrapolated))[^"]*)"', source)]  # fmt: skip
 
     def exists(name):
-        return name in printed or any(re.fullmatch(p, name) or re.match(p.removesuffix(", .+") + "$", name) for p in patterns)
+        return name in printed or any(
+            re.fullmatch(p, name) or re.match(p.removesuffix(r",\ .+") + "$", name) for p in patterns
+        )
 
     assert [name for name in references("check") if not exists(name)] == []
     assert not exists("exponent of nothing") and not exists("Hypothesis 3: anything")

@@ -14,7 +14,12 @@ TINY = ["--quiet", "--workers=1", "--device=cpu", "--set=N=2", "--set=D=4", "--s
 def test_table(capsys, tmp_path):
     assert command.main([*TINY, "--seeds=2", f"--out={tmp_path / 'e.nc'}"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0].startswith("students at step 4, t = 0.25") and lines[1].split()[:4] == ["seed", "alpha", "beta", "gamma"]
+    assert lines[0].startswith("students at step 4, t = 0.25") and lines[1].split()[:4] == [
+        "seed",
+        "alpha",
+        "beta",
+        "gamma",
+    ]
     assert runs.read(tmp_path / "e.nc").sizes["seed"] == 2
 
 

@@ -6,7 +6,17 @@ import numpy as np
 import pytest
 import torch
 
-from simulate.induction_heads import Constrained, Parameters, Student, assemble, project, residual, standard, task, train
+from simulate.induction_heads import (
+    Constrained,
+    Parameters,
+    Student,
+    assemble,
+    project,
+    residual,
+    standard,
+    task,
+    train,
+)
 from simulate.induction_heads.student import NAMES, PSEUDO, THREE, Nineteen, attention, kernel, squared_error
 from simulate.induction_heads.trainer import Training
 from theory.parameters import ParameterError

@@ -96,7 +96,9 @@ def test_order(N):
 def test_one_pair():
     """N = 1: alpha has no gradient and never emerges."""
     found = emergence.times(1)
-    np.testing.assert_allclose([found[n] for n in ("T_gamma", "T_beta", "T_drop")], [0.6750563, 1.9351749, 1.0033618], atol=5.1e-8)
+    np.testing.assert_allclose(
+        [found[n] for n in ("T_gamma", "T_beta", "T_drop")], [0.6750563, 1.9351749, 1.0033618], atol=5.1e-8
+    )
     assert found["T_alpha"] == np.inf
     result = onset(ih.Parameters(N=1))
     assert len(result.notes) == 1 and "never" in result.notes[0]
@@ -132,14 +134,18 @@ def test_command_never():
     found = json.loads(out)
     assert code == 0 and found["N"] == 1 and found["T_alpha"] is None and "Infinity" not in out
     assert err.count("\n") == 1 and err.startswith("note: ")
-    assert [found[n] for n in ("T_gamma", "T_beta", "T_drop")] == pytest.approx([0.6750563, 1.9351749, 1.0033618], abs=5.1e-8)
+    assert [found[n] for n in ("T_gamma", "T_beta", "T_drop")] == pytest.approx(
+        [0.6750563, 1.9351749, 1.0033618], abs=5.1e-8
+    )
 
 
 def test_command_in_process(capsys):
     """N = 64 on record, N = 16 by default, words in the table."""
     assert command.main(["induction_heads", "--set", "N=64", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
-    assert [found[n] for n in ("N", *NAMES)] == pytest.approx([64, 44.361109, 3982.571895, 7054.634284, 10101.11138], abs=5.1e-6)
+    assert [found[n] for n in ("N", *NAMES)] == pytest.approx(
+        [64, 44.361109, 3982.571895, 7054.634284, 10101.11138], abs=5.1e-6
+    )
     assert command.main(["induction_heads"]) == 0
     assert "258.7957" in capsys.readouterr().out
     assert command.main(["induction_heads", "--set", "N=1", "--quiet"]) == 0

@@ -109,7 +109,9 @@ def test_kappa():
     """Kappa and gamma at the blow-up, on record."""
     found = drop.blow_up()
     assert found["kappa"] == pytest.approx(0.9811115, abs=5e-8)
-    assert found["gamma_blow_up"] == pytest.approx(1.9806298, abs=1e-7)  # 1.98062975, one unit of the last digit on record
+    assert found["gamma_blow_up"] == pytest.approx(
+        1.9806298, abs=1e-7
+    )  # 1.98062975, one unit of the last digit on record
 
 
 def test_matching():

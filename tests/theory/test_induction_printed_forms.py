@@ -65,7 +65,10 @@ def test_loss_in_the_parameters():
     e = sp.exp(beta * E_ALPHA / (2 * N - 2 + E_ALPHA))
     printed = gamma**2 * (e**2 + 2 * N - 1) / (e + 2 * N - 1) ** 2 - 2 * gamma * e / (e + 2 * N - 1) + 1
     S = sp.Symbol("S")
-    assert same(dynamics.spelled(derived("loss").subs(r, s + F)).subs(e, S).subs(e**2, S**2), printed.subs(e, S).subs(e**2, S**2))
+    assert same(
+        dynamics.spelled(derived("loss").subs(r, s + F)).subs(e, S).subs(e**2, S**2),
+        printed.subs(e, S).subs(e**2, S**2),
+    )
 
 
 def test_first_layer_attention():
@@ -120,4 +123,6 @@ def test_score_between_item_and_label():
     """Erratum of B.3: the score of an item on its own label is alpha as well, not 0; only the mask hides it."""
     assert attention.position_score(("item", k), ("label", k)) == alpha
     assert attention.position_score(("label", k), ("item", k)) == alpha
-    assert attention.position_score(("item", k), ("item", k)) == attention.position_score(("label", k), ("label", k)) == 0
+    assert (
+        attention.position_score(("item", k), ("item", k)) == attention.position_score(("label", k), ("label", k)) == 0
+    )

@@ -56,7 +56,9 @@ def test_larger_group_is_no_control():
 def test_reachable():
     """15 names; the equations of the other blocks say zero."""
     assert len(structure.reachable()) == 15
-    assert {p.name for p in structure.pseudo_parameters()} - set(structure.reachable()) == {f"beta_{k}" for k in (3, 4, 5, 6)}
+    assert {p.name for p in structure.pseudo_parameters()} - set(structure.reachable()) == {
+        f"beta_{k}" for k in (3, 4, 5, 6)
+    }
     assert equations()["W2_22"].rhs == equations()["W2_24"].rhs == 0
     assert "stays zero" in equations()["W2_22"].reference
 
@@ -70,10 +72,16 @@ def test_forward_pass_of_rotated_data():
     kernels = {"I": np.eye(D), "M": structure.swap(D)}
     W = {name: np.zeros((len(rows) * D, len(columns) * D)) for name, (rows, columns) in structure.BLOCKS.items()}
     for p in structure.pseudo_parameters():
-        W[p.matrix][p.row * D : (p.row + 1) * D, p.column * D : (p.column + 1) * D] += rng.normal() / 2 * kernels[p.kernel]
+        W[p.matrix][p.row * D : (p.row + 1) * D, p.column * D : (p.column + 1) * D] += (
+            rng.normal() / 2 * kernels[p.kernel]
+        )
 
     def forward(items, labels, codes):
-        rows = [np.append(x, p) for a, b, c in zip(items, labels, codes, strict=True) for x, p in ((a, c), (b, c @ kernels["M"]))]
+        rows = [
+            np.append(x, p)
+            for a, b, c in zip(items, labels, codes, strict=True)
+            for x, p in ((a, c), (b, c @ kernels["M"]))
+        ]
         h = np.array([*rows, np.append(items[1], np.zeros(D))])
         scores = []
         for name in ("W1", "W2"):

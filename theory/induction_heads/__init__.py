@@ -19,7 +19,19 @@ from theory.induction_heads.dynamics import flow
 from theory.induction_heads.emergence import times
 from theory.induction_heads.parameters import Parameters
 
-__all__ = ["Parameters", "drop", "emergence", "equations", "flow", "flows", "onset", "query", "sections", "structure", "times"]
+__all__ = [
+    "Parameters",
+    "drop",
+    "emergence",
+    "equations",
+    "flow",
+    "flows",
+    "onset",
+    "query",
+    "sections",
+    "structure",
+    "times",
+]
 
 
 def flows() -> dict[str, Flow]:

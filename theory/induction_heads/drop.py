@@ -99,7 +99,9 @@ def blow_up() -> dict[str, float]:
     regular = sp.series((1 / (inner_series(8) * sp.exp(w)) - 1 + 2 * w) / w**2, w, 0, 6).removeO()
     begin = float(sp.integrate(regular, (w, 0, SERIES_FROM)))
     end = 60.0  # e^-60 is below rounding
-    solved = scipy.integrate.solve_ivp(rates, (SERIES_FROM, end), [start, begin], method="Radau", rtol=1e-12, atol=1e-14)
+    solved = scipy.integrate.solve_ivp(
+        rates, (SERIES_FROM, end), [start, begin], method="Radau", rtol=1e-12, atol=1e-14
+    )
     last, total = solved.y[:, -1]
     # Undo the subtraction at the upper end; from there to infinity nothing is left.
     return {"kappa": float(total - 1 / end - 2 * np.log(end)), "gamma_blow_up": float(np.sqrt(last**2 + 2 / end))}

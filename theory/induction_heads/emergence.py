@@ -91,7 +91,9 @@ class Path:
 
     def layer(self, tau: float) -> np.ndarray:
         """Beta and gamma at t = tau N inside the layer."""
-        return scipy.integrate.solve_ivp(self._early, (0, tau), [0.0, 0.0], method="DOP853", rtol=1e-13, atol=1e-18).y[:, -1]
+        return scipy.integrate.solve_ivp(self._early, (0, tau), [0.0, 0.0], method="DOP853", rtol=1e-13, atol=1e-18).y[
+            :, -1
+        ]
 
     @cached_property
     def handover(self) -> tuple[float, np.ndarray]:
@@ -123,7 +125,9 @@ class Path:
         if not math.isfinite(level):
             return math.inf
         if level <= self.handover[0]:
-            return self.N * float(scipy.optimize.brentq(lambda tau: self.layer(tau)[0] - level, 1e-9, LAYER, xtol=1e-15))
+            return self.N * float(
+                scipy.optimize.brentq(lambda tau: self.layer(tau)[0] - level, 1e-9, LAYER, xtol=1e-15)
+            )
         return float(self.time(level, self.excess(level)))
 
     def of_alpha(self, level: float = HALF) -> float:
@@ -166,7 +170,9 @@ class Path:
             arrived.terminal = True  # type: ignore[attr-defined]
             run = self.integrate(self.handover, FARTHEST, events=arrived, dense_output=True)
             # Even in time, in its logarithm and in beta together: smooth on the plateau, in the drop and behind the layer.
-            grid = np.unique(np.append(np.geomspace(run.t[0], run.t[-1], 10 * points), np.linspace(*run.t[[0, -1]], 10 * points)))
+            grid = np.unique(
+                np.append(np.geomspace(run.t[0], run.t[-1], 10 * points), np.linspace(*run.t[[0, -1]], 10 * points))
+            )
             times = self.time(grid, run.sol(grid)[0])
             spread = sum((v - v[0]) / (v[-1] - v[0]) for v in (grid, times, np.log(times)))
             grid = np.interp(np.linspace(0, 3, points), spread, grid)[1:]

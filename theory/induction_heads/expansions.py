@@ -51,7 +51,9 @@ def truncated(expr: sp.Expr, order: int, small: sp.Symbol = x) -> sp.Expr:
     """
     size = order + MARGIN
     first, coefficients = _laurent(sp.sympify(expr), size, small)
-    return sp.expand(sum((c * small ** (first + k) for k, c in enumerate(coefficients) if first + k <= order), sp.S.Zero))
+    return sp.expand(
+        sum((c * small ** (first + k) for k, c in enumerate(coefficients) if first + k <= order), sp.S.Zero)
+    )
 
 
 def _laurent(expr: sp.Expr, size: int, small: sp.Symbol) -> tuple[int, list[sp.Expr]]:

@@ -33,7 +33,9 @@ class Parameters(BaseParameters):
     trained: str = parameter("all", "what moves: all weights; their part in the 19 directions; along alpha_3, beta_2, gamma_3; "
                              "or these three as numbers", choices=("all", "nineteen", "projected", "three"))  # fmt: skip
     data: str = parameter("gaussian", "law of items, labels and positions", choices=("gaussian", "orthonormal"))
-    query: str = parameter("uniform", "which pair is queried: drawn, the last, each in turn", choices=("uniform", "last", "each"))
+    query: str = parameter(
+        "uniform", "which pair is queried: drawn, the last, each in turn", choices=("uniform", "last", "each")
+    )
     mask: str = parameter("strict", "causal mask: without or with the position itself", choices=("strict", "inclusive"))
     loss: str = parameter("mean", "squared error over the D coordinates", choices=("mean", "sum"))
     eta: float = parameter(1.0, "learning rate", above=0)

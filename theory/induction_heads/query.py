@@ -73,7 +73,9 @@ def equations() -> dict[str, Equation]:
     found = [
         Equation("initial_slope", slope, initial_slope(), place, "exact", given),
         Equation("mean_initial_slope", slope, mean_initial_slope(), place, "exact", (*given, UNIFORM)),
-        Equation("large_initial_slope", slope, large_initial_slope(), place, "leading order", (*given, UNIFORM, "large N")),
+        Equation(
+            "large_initial_slope", slope, large_initial_slope(), place, "leading order", (*given, UNIFORM, "large N")
+        ),
     ]
     return {e.name: e for e in found}
 
@@ -131,7 +133,12 @@ def times(size: int, level: float = 0.5) -> dict[str, float]:
     run = scipy.integrate.solve_ivp(rate, (0, end), np.zeros(3), method="LSODA", rtol=1e-9, atol=1e-12, dense_output=True,
                                     events=_until(size))  # fmt: skip
     losses = np.array([loss_and_gradient(y, size)[0] for y in run.y.T])
-    levels = {"T_gamma": (run.y[2], 0.5), "T_beta": (run.y[1], level), "T_alpha": (run.y[0], level), "T_drop": (-losses, -0.5)}
+    levels = {
+        "T_gamma": (run.y[2], 0.5),
+        "T_beta": (run.y[1], level),
+        "T_alpha": (run.y[0], level),
+        "T_drop": (-losses, -0.5),
+    }
     found = {}
     for index, (name, (values, at)) in enumerate(levels.items()):
         above = np.flatnonzero(values >= at)
@@ -156,4 +163,3 @@ def _until(size: int) -> Any:
 
     emerged.terminal = True  # type: ignore[attr-defined]
     return emerged
-

@@ -148,5 +148,9 @@ def equations() -> dict[str, Equation]:
         block = ARRAYS[matrix][i + 1, m, n] if matrix == "W3" else ARRAYS[matrix][i + 1, j + 1, m, n]
         rest = entry.subs(dict.fromkeys(still, 0))
         note = "" if rest == entry else ", sharpened: stays zero for all time"
-        found.append(Equation(place, block, rest if note else entry, ref(f"Theorem 1, {EQUATION[matrix]}{note}"), "exact", ASSUMED))
+        found.append(
+            Equation(
+                place, block, rest if note else entry, ref(f"Theorem 1, {EQUATION[matrix]}{note}"), "exact", ASSUMED
+            )
+        )
     return {e.name: e for e in found}

@@ -138,7 +138,9 @@ def any_query(eq: Table) -> list[Check]:
                 x = Point(N, pair, mask, pair)
                 sides.append((x.number(loss), float(x.loss.detach())))
                 gradient = x.theta.grad.tolist()
-                slopes += [(x.number(sp.diff(loss, by)), g) for by, g in zip((alpha, beta, gamma), gradient, strict=True)]
+                slopes += [
+                    (x.number(sp.diff(loss, by)), g) for by, g in zip((alpha, beta, gamma), gradient, strict=True)
+                ]
         checks += [
             identity(f"loss for every q, {mask} mask", f"loss_query{end}", *zip(*sides, strict=True), AUTOGRAD, AUTOGRAD_WHY),
             identity(f"its gradient for every q, {mask} mask", f"loss_query{end}", *zip(*slopes, strict=True), AUTOGRAD,
@@ -159,11 +161,17 @@ def scores(eq: Table) -> list[Check]:
         U = torch.cat([X, torch.tensor(first) @ X], -1)
         second = (U[:, -1:] @ x.weights["W2"] @ U.transpose(1, 2)).detach()[0, 0]
         weight = attention(second[None], mask)[0].numpy()
-        on = eq["score_label_item"].evaluate({**v, sp.KroneckerDelta(k, sp.Symbol("l", integer=True, positive=True)): 1.0})
+        on = eq["score_label_item"].evaluate(
+            {**v, sp.KroneckerDelta(k, sp.Symbol("l", integer=True, positive=True)): 1.0}
+        )
         if mask == "strict":
             checks.append(identity("score of a label on its item", "score_label_item", on, raw[3, 2], EXACT, EXACT_WHY))
-            off = eq["score_item_label"].evaluate({**v, sp.KroneckerDelta(k, sp.Symbol("l", integer=True, positive=True)): 1.0})
-            checks.append(identity("score of an item on its label", "score_item_label", off, raw[2, 3], EXACT, EXACT_WHY))
+            off = eq["score_item_label"].evaluate(
+                {**v, sp.KroneckerDelta(k, sp.Symbol("l", integer=True, positive=True)): 1.0}
+            )
+            checks.append(
+                identity("score of an item on its label", "score_item_label", off, raw[2, 3], EXACT, EXACT_WHY)
+            )
         rows = [("attention_own_item", 2 * 4 - 1, 2 * 4 - 2), ("attention_other_label", 2 * 4 - 1, 2 * 2 - 1),
                 ("attention_of_item", 2 * 4 - 2, 2 * 2 - 1)]  # fmt: skip
         checks += [identity(f"{name.replace('_', ' ')}, {mask} mask", name + end, eq[name + end].evaluate({**v, "k": 4}),
@@ -175,7 +183,9 @@ def scores(eq: Table) -> list[Check]:
         if mask == "inclusive":
             predicted.append(x.number(eq[f"key_query{end}"].rhs))
             measured.append(float(second[-1]))
-        checks.append(identity(f"scores of the query, {mask} mask", f"key_*{end}", predicted, measured, EXACT, EXACT_WHY))
+        checks.append(
+            identity(f"scores of the query, {mask} mask", f"key_*{end}", predicted, measured, EXACT, EXACT_WHY)
+        )
         of_Z = eq[f"query_attention{end}"].rhs.subs(eq[f"query_normaliser{end}"].lhs, eq[f"query_normaliser{end}"].rhs)
         checks.append(identity(f"attention on the right label, {mask} mask", f"query_attention{end}", x.number(of_Z),
                                weight[2 * pair - 1], EXACT, EXACT_WHY))  # fmt: skip
@@ -249,20 +259,28 @@ def theorem_1(_: Table) -> list[Check]:
     why = "sum over the group in float64"
     for D, mask in ((2, "strict"), (2, "inclusive"), (4, "strict")):
         average = symmetry.Sample(3, D, 1, mask).gradient(symmetry.whole_group(D))
-        checks.append(vanishing(f"gradient outside the 19, D = {D}, {mask} mask", "Theorem 1", symmetry.outside(average), EXACT, why))
+        checks.append(
+            vanishing(
+                f"gradient outside the 19, D = {D}, {mask} mask", "Theorem 1", symmetry.outside(average), EXACT, why
+            )
+        )
         values = dict(zip(NAMES, project(average).tolist(), strict=True))
         still = [values[name] for name in NAMES if name not in structure.reachable()]
         checks.append(vanishing(f"gradient along beta_3..beta_6, D = {D}, {mask} mask", "W2_22, W2_24", still, 0.0,
                                 "exactly zero: the query has no position"))  # fmt: skip
         smallest = min(abs(values[name]) for name in structure.reachable())
-        checks.append(control(f"smallest of the other 15, D = {D}, {mask} mask", smallest, 1e-6, "the other 15 do move"))
+        checks.append(
+            control(f"smallest of the other 15, D = {D}, {mask} mask", smallest, 1e-6, "the other 15 do move")
+        )
     lone = symmetry.Sample(3, 2, 1)
     checks.append(control("single sample", symmetry.outside(lone.gradient(symmetry.whole_group(2)[:1])), FLOOR))
     for name, subgroup in symmetry.CONTROLS.items():
         worst = [symmetry.outside(symmetry.Sample(3, 2, 1, seed=s).gradient(subgroup(2))) for s in range(10)]
         checks.append(control(name, float(np.median(worst)), FLOOR))
     lone.student.W1.data[0, 2] += 0.3
-    checks.append(control("0.3 in one forbidden entry of W1", symmetry.outside(lone.gradient(symmetry.whole_group(2))), FLOOR))
+    checks.append(
+        control("0.3 in one forbidden entry of W1", symmetry.outside(lone.gradient(symmetry.whole_group(2))), FLOOR)
+    )
     return checks
 
 
@@ -272,7 +290,9 @@ def vanishing(name: str, equation: str, measured: object, tolerance: float, why:
     return Check(name, equation, 0.0, size, size, tolerance, why)
 
 
-def control(name: str, measured: float, floor: float, why: str = "control: the average must leave the 19 directions") -> Check:
+def control(
+    name: str, measured: float, floor: float, why: str = "control: the average must leave the 19 directions"
+) -> Check:
     """Something that must NOT vanish: the error is how far it falls short of a floor."""
     return Check(f"control: {name}", "Theorem 1", floor, measured, floor / measured if measured else np.inf, 1.0,
                  f"{why}; must exceed {floor:g}")  # fmt: skip

@@ -7,7 +7,6 @@ the 19 pseudo-parameters and does not obey Theorem 2.
 
 from __future__ import annotations
 
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -18,7 +17,7 @@ from simulate.induction_heads import train
 from simulate.induction_heads.student import THREE
 from theory import induction_heads as ih
 from theory import plotting
-from theory.induction_heads import Parameters, query
+from theory.induction_heads import Parameters
 from theory.numeric import function
 from verify.check import Check, identity, sampled
 from verify.emergence import first_crossing
@@ -34,7 +33,8 @@ BATCH = 32
 NOISE_SIZE, NOISE_BATCHES = 6, (BATCH, 4 * BATCH)
 HEADLESS = 0.5
 PAPER = Parameters.structure().replace(batch_size=128, steps=200, eval_every=2)  # App. C with smaller batches
-ROUNDING_RATES = (0.4, 0.2, 0.1, 0.05)
+NETWORK_SIZE = 4
+RATES = (0.4, 0.2, 0.1, 0.05)
 FINITE_BATCH = "population descent is the limit of large batches; noise of 32 sequences shifts times by some percent"
 OTHERS_HELP = "Theorem 2 is about three parameters; here the other weights move too"
 
@@ -66,20 +66,21 @@ def constrained(N: int, rate: float, length: float, **more: Any) -> xr.Dataset:
 
 def network(**more: Any) -> tuple[list[Check], list[str]]:
     """The constrained network against Euler, and its times against the flow as the rate falls."""
-    N, rate = 4, 0.2
-    runs = constrained(N, rate, 60.0, **more)
+    N, rate = NETWORK_SIZE, 0.2
+    exact = laws.times(N)
+    length = 1.4 * max(exact.values())
+    runs = constrained(N, rate, length, **more)
     path = euler(N, rate, runs.sizes["t"] - 1)
     measured = np.stack([runs[x][0].values for x in ("alpha", "beta", "gamma")], 1)
     checks = [identity("constrained network, every step", "flow (B.5), Euler", path, measured, 1e-11,
                        f"rounding of {len(path)} steps, float64")]  # fmt: skip
-    exact = laws.times(N)
-    found = {r: {k: v[0] for k, v in crossings(constrained(N, r, 60.0, **more)).items()} for r in ROUNDING_RATES}
+    found = {r: {k: v[0] for k, v in crossings(constrained(N, r, length, **more)).items()} for r in RATES}
     notes = ["", f"constrained network at N = {N}, step in t -> times (flow in the last row):"]
-    notes += [f"  {r:<6g}" + "  ".join(f"{name} {found[r][name]:.5f}" for name in NAMES) for r in ROUNDING_RATES]
+    notes += [f"  {r:<6g}" + "  ".join(f"{name} {found[r][name]:.5f}" for name in NAMES) for r in RATES]
     notes.append("  flow  " + "  ".join(f"{name} {exact[name]:.5f}" for name in NAMES))
-    rates = np.array(ROUNDING_RATES)
+    rates = np.array(RATES)
     for name in NAMES:
-        error = np.array([found[r][name] for r in ROUNDING_RATES]) - exact[name]
+        error = np.array([found[r][name] for r in RATES]) - exact[name]
         slope = np.polyfit(np.log(rates), np.log(np.abs(error)), 1)[0]
         checks.append(Check(f"order of convergence of {name} in the rate", "flow (B.5)", 1.0, float(slope), abs(float(slope) - 1),
                             0.15, "Euler is of order 1; second-order terms at rate 0.4"))  # fmt: skip
@@ -96,7 +97,7 @@ def population(N: int, which: str, **more: Any) -> dict[str, float]:
 
 def train_all(N: int, which: str, trained: str, seeds: Any, batch: int = BATCH, **more: Any) -> xr.Dataset:
     """Train all weights (or their 19 directions) on Haar-random orthonormal data, long enough for the loss to drop."""
-    length = 1.3 * (laws.times(N)["T_drop"] if which == "last" else 1.5 * uniform(N)["T_drop"])
+    length = 1.3 * (laws.times(N)["T_drop"] if which == "last" else 1.5 * laws.uniform_times(N)["T_drop"])
     steps = int(length / RATE)
     D = 2 * N
     p = Parameters(N=N, D=D, trained=trained, data="orthonormal", query=which, eta=RATE * D**2, batch_size=batch, steps=steps,
@@ -104,12 +105,6 @@ def train_all(N: int, which: str, trained: str, seeds: Any, batch: int = BATCH, 
     if trained == "nineteen":
         p = p.replace(batch_size=1) if which == "last" else p.replace(query="each", batch_size=N)
     return train(p, seeds=seeds, dtype="float64" if trained == "nineteen" else "float32", **more)
-
-
-@cache
-def uniform(N: int) -> dict[str, float]:
-    """Times of the three-parameter flow under a uniform query."""
-    return query.times(N)
 
 
 def emergence(p: Parameters, runs: xr.Dataset, **more: Any) -> tuple[list[Check], list[str]]:
@@ -132,7 +127,7 @@ def emergence(p: Parameters, runs: xr.Dataset, **more: Any) -> tuple[list[Check]
     checks += _ratio(f"Hypothesis 1: T_drop with the head alone over T_drop, {label}", "Hypothesis 1", 1.0,
                      first_crossing(-runs.loss_three, -0.5).values, times["T_drop"])  # fmt: skip
     if p.data == "orthonormal":  # thresholds of 1/2 mean something where vectors have norm 1
-        flow = laws.times(p.N) if p.query == "last" else uniform(p.N)
+        flow = laws.times(p.N) if p.query == "last" else laws.uniform_times(p.N)
         head = np.max(np.stack([times[name] for name in LEVELS]), 0)
         checks += _ratio(f"Definition 3: T_drop over t_ICL, {label}", "T_drop", flow["T_drop"] / max(flow[x] for x in LEVELS),
                          times["T_drop"], head)  # fmt: skip
@@ -154,7 +149,7 @@ def _enough(p: Parameters) -> int:
     """Steps that let three directions alone drop the loss on orthonormal data; elsewhere as many as all weights get."""
     if p.data != "orthonormal":
         return p.steps
-    flow = laws.times(p.N) if p.query == "last" else uniform(p.N)
+    flow = laws.times(p.N) if p.query == "last" else laws.uniform_times(p.N)
     return max(p.steps, int(1.2 * flow["T_drop"] / p.time_per_step))
 
 
@@ -173,8 +168,11 @@ def all_weights(**more: Any) -> tuple[list[Check], list[str], dict[str, Any]]:
     for which, label in QUERIES.items():
         ensembles = {N: crossings(train_all(N, which, "all", SEEDS, **more)) for N in SIZES}
         limit = {N: population(N, which, **more) for N in SIZES}
-        flow = {N: laws.times(N) if which == "last" else uniform(N) for N in SIZES}
-        notes += ["", f"all weights, {label}, N = {', '.join(map(str, SIZES))}, {len(SEEDS)} seeds: exponents with 95% intervals"]
+        flow = {N: laws.times(N) if which == "last" else laws.uniform_times(N) for N in SIZES}
+        notes += [
+            "",
+            f"all weights, {label}, N = {', '.join(map(str, SIZES))}, {len(SEEDS)} seeds: exponents with 95% intervals",
+        ]
         x = np.log(SIZES)
         weights = (x - x.mean()) / ((x - x.mean()) ** 2).sum()
         for name in NAMES:
@@ -183,7 +181,11 @@ def all_weights(**more: Any) -> tuple[list[Check], list[str], dict[str, Any]]:
             of_limit = float(weights @ np.log([limit[N][name] for N in SIZES]))
             of_flow = float(weights @ np.log([flow[N][name] for N in SIZES]))
             if seen.size > 1:
-                checks.append(sampled(f"exponent of {name}, all weights, {label}", "descent of the 19", of_limit, seen, FINITE_BATCH))
+                checks.append(
+                    sampled(
+                        f"exponent of {name}, all weights, {label}", "descent of the 19", of_limit, seen, FINITE_BATCH
+                    )
+                )
                 half = checks[-1].standard_error or np.nan
                 t95 = float(scipy.stats.t.ppf(0.975, seen.size - 1))
                 notes.append(f"  {name} ~ N^{seen.mean():.4f} [{seen.mean() - t95 * half:.4f}, {seen.mean() + t95 * half:.4f}]; "
@@ -192,7 +194,9 @@ def all_weights(**more: Any) -> tuple[list[Check], list[str], dict[str, Any]]:
                 notes.append(f"  {name}: fewer than two seeds reach it at every N")
         checks += batches(which, **more)
         sweeps[label] = {"flow": flow, "population": limit, "seeds": ensembles}
-    order = [N for N in SIZES if sweeps["q = N"]["population"][N]["T_alpha"] < sweeps["q = N"]["population"][N]["T_beta"]]
+    order = [
+        N for N in SIZES if sweeps["q = N"]["population"][N]["T_alpha"] < sweeps["q = N"]["population"][N]["T_beta"]
+    ]
     notes.append("")
     notes.append(f"all weights, q = N: alpha emerges before beta at N = {', '.join(map(str, order)) or 'none of these'}; "
                  "the order of Theorem 2 belongs to three parameters")  # fmt: skip
@@ -221,7 +225,9 @@ def draw(sweeps: dict[str, Any]) -> Any:
         sizes = sorted(found["flow"])
         for k, name in enumerate(NAMES):
             axis.loglog(sizes, [found["flow"][N][name] for N in sizes], "--", color=f"C{k}", lw=1)
-            axis.loglog(sizes, [found["population"][N][name] for N in sizes], "-", color=f"C{k}", label=f"${letters[name]}$")
+            axis.loglog(
+                sizes, [found["population"][N][name] for N in sizes], "-", color=f"C{k}", label=f"${letters[name]}$"
+            )
             for N in sizes:
                 values = found["seeds"][N][name]
                 axis.plot(np.full(values.size, N), values, ".", color=f"C{k}", ms=6, alpha=0.6)
@@ -233,4 +239,3 @@ def draw(sweeps: dict[str, Any]) -> Any:
         axis.minorticks_off()
     np.atleast_1d(axes)[0].legend(ncols=2, fontsize=7)
     return figure
-
