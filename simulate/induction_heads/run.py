@@ -28,9 +28,8 @@ class Run:
     run goes on as the uninterrupted one would.
     """
 
-    kind: str
     optimizer: torch.optim.Optimizer
-    student: torch.nn.Module
+    student: Any  # a module
 
     def __init__(self, p: Any, seed: int, device: torch.device) -> None:
         self.p, self.seed, self.device = p, seed, device

@@ -159,6 +159,6 @@ def residual(weights: Mapping[str, torch.Tensor]) -> torch.Tensor:
     """Norm of what the 19 pseudo-parameters leave out, over the norm of all weights (0 for zero weights)."""
     D, dtype = weights["W3"].shape[1], weights["W3"].dtype
     inside = assemble(dict(zip(NAMES, project(weights), strict=True)), D, dtype)
-    out = sum((weights[k] - inside[k].to(weights[k].device)).square().sum() for k in weights)
-    whole = sum(w.square().sum() for w in weights.values())
+    out = torch.stack([(weights[k] - inside[k].to(weights[k].device)).square().sum() for k in weights]).sum()
+    whole = torch.stack([w.square().sum() for w in weights.values()]).sum()
     return torch.sqrt(out / whole) if whole > 0 else torch.zeros((), dtype=dtype)

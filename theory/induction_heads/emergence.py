@@ -171,7 +171,7 @@ class Path:
             run = self.integrate(self.handover, FARTHEST, events=arrived, dense_output=True)
             # Even in time, in its logarithm and in beta together: smooth on the plateau, in the drop and behind the layer.
             grid = np.unique(
-                np.append(np.geomspace(run.t[0], run.t[-1], 10 * points), np.linspace(*run.t[[0, -1]], 10 * points))
+                np.append(np.geomspace(run.t[0], run.t[-1], 10 * points), np.linspace(run.t[0], run.t[-1], 10 * points))
             )
             times = self.time(grid, run.sol(grid)[0])
             spread = sum((v - v[0]) / (v[-1] - v[0]) for v in (grid, times, np.log(times)))

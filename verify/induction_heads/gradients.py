@@ -7,6 +7,7 @@ caught; `COVERS` says which equations a group stands for.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 import sympy as sp
@@ -42,6 +43,18 @@ SHORT = ("alpha", "beta", "gamma")
 FLOOR = 1e-3  # a control must leave at least this much outside
 
 
+def _grad(x: torch.Tensor) -> torch.Tensor:
+    """Gradient that ``backward`` left."""
+    if x.grad is None:
+        raise ValueError("no gradient: call backward first")
+    return x.grad
+
+
+def both(pairs: list[tuple[float, float]]) -> tuple[list[float], list[float]]:
+    """Predicted and measured apart."""
+    return [p for p, _ in pairs], [m for _, m in pairs]
+
+
 class Point:
     """The full network at some alpha, beta, gamma on random orthonormal data."""
 
@@ -61,6 +74,7 @@ class Point:
         self.z = torch.func.functional_call(student, self.weights, (self.batch.X,))
         self.loss = squared_error(self.z, self.batch.y, "sum")
         self.loss.backward()
+        self.gradient: torch.Tensor = _grad(self.theta)
 
     def values(self) -> dict[str, float]:
         """Numbers by symbol name, abbreviations included."""
@@ -82,7 +96,7 @@ def three_parameters(eq: Table) -> list[Check]:
     predicted: dict[str, list[float]] = {}
     measured: dict[str, list[float]] = {}
 
-    def note(name: str, left: float, right: float) -> None:
+    def note(name: str, left: Any, right: Any) -> None:
         predicted.setdefault(name, []).append(float(left))
         measured.setdefault(name, []).append(float(right))
 
@@ -91,8 +105,8 @@ def three_parameters(eq: Table) -> list[Check]:
             x = Point(N, N, "strict", seed)
             v = x.values()
             note("loss", eq["loss"].evaluate(v), x.loss.detach())
-            gradient = x.theta.grad
-            inside = project({k: w.grad for k, w in x.weights.items()})
+            gradient = x.gradient
+            inside = project({k: _grad(w) for k, w in x.weights.items()})
             for j, name in enumerate(SHORT):
                 by = eq[f"dloss_d{name}"].evaluate(v)
                 note(f"dloss_d{name}", by, gradient[j])
@@ -137,13 +151,13 @@ def any_query(eq: Table) -> list[Check]:
             for pair in range(1, N + 1):
                 x = Point(N, pair, mask, pair)
                 sides.append((x.number(loss), float(x.loss.detach())))
-                gradient = x.theta.grad.tolist()
+                gradient = x.gradient.tolist()
                 slopes += [
                     (x.number(sp.diff(loss, by)), g) for by, g in zip((alpha, beta, gamma), gradient, strict=True)
                 ]
         checks += [
-            identity(f"loss for every q, {mask} mask", f"loss_query{end}", *zip(*sides, strict=True), AUTOGRAD, AUTOGRAD_WHY),
-            identity(f"its gradient for every q, {mask} mask", f"loss_query{end}", *zip(*slopes, strict=True), AUTOGRAD,
+            identity(f"loss for every q, {mask} mask", f"loss_query{end}", *both(sides), AUTOGRAD, AUTOGRAD_WHY),
+            identity(f"its gradient for every q, {mask} mask", f"loss_query{end}", *both(slopes), AUTOGRAD,
                      AUTOGRAD_WHY),
         ]  # fmt: skip
     return checks
@@ -200,7 +214,7 @@ def conserved(eq: Table) -> list[Check]:
         v = x.values()
         C = eq["invariant"].rhs.subs(N_symbol, 6)
         by = [float(sp.diff(C, s).subs({alpha: v["alpha"], beta: v["beta"]})) for s in (alpha, beta)]
-        moved.append(by[0] * float(x.theta.grad[0]) + by[1] * float(x.theta.grad[1]))
+        moved.append(by[0] * float(x.gradient[0]) + by[1] * float(x.gradient[1]))
         c = torch.tensor(float(eq["gamma_star"].evaluate(v)), dtype=torch.float64, requires_grad=True)
         loss = c**2 * (v["s"] ** 2 + v["F"]) / v["r"] ** 2 - 2 * c * v["s"] / v["r"] + 1
         best.append(float(torch.autograd.grad(loss, c)[0]))
@@ -221,7 +235,7 @@ def conserved(eq: Table) -> list[Check]:
         identity("alpha(beta) along the flow", "alpha_of_beta", eq["alpha_of_beta"].evaluate(at), at["alpha"], 1e-9, drift),
         identity("beta(alpha) along the flow", "beta_of_alpha", eq["beta_of_alpha"].evaluate(at), at["beta"], 1e-9, drift),
         vanishing("dL/dgamma at gamma_star", "gamma_star", best, AUTOGRAD, AUTOGRAD_WHY),
-        identity("loss at gamma_star", "loss_star", *zip(*least, strict=True), AUTOGRAD, AUTOGRAD_WHY),
+        identity("loss at gamma_star", "loss_star", *both(least), AUTOGRAD, AUTOGRAD_WHY),
         identity("plateau: gamma = 1, alpha = beta = 0", "plateau", eq["plateau"].evaluate(zero), float(plateau), AUTOGRAD,
                  AUTOGRAD_WHY),
     ]  # fmt: skip
@@ -238,13 +252,13 @@ def uniform_query(eq: Table) -> list[Check]:
         z = torch.func.functional_call(student, weights, (x.batch.X,))
         squared_error(z, x.batch.y, "sum").backward()
         slope = eq["initial_slope"].rhs.subs({N_symbol: N, q: pair}).doit()
-        slopes.append((float(slope.subs(gamma, 0.8)), -float(start.grad[1])))
+        slopes.append((float(slope.subs(gamma, 0.8)), -float(_grad(start)[1])))
         losses.append(float(x.loss.detach()))
-        gradients.append(x.theta.grad.numpy())
+        gradients.append(x.gradient.numpy())
     loss, gradient = query.loss_and_gradient(x.theta.detach().numpy(), N)
     mean = eq["mean_initial_slope"].rhs.subs(N_symbol, N).doit().subs(gamma, 0.8)
     return [
-        identity("slope of beta at the start, every q", "initial_slope", *zip(*slopes, strict=True), AUTOGRAD, AUTOGRAD_WHY),
+        identity("slope of beta at the start, every q", "initial_slope", *both(slopes), AUTOGRAD, AUTOGRAD_WHY),
         identity("  mean over q", "mean_initial_slope", float(mean), np.mean([m for _, m in slopes]), AUTOGRAD, AUTOGRAD_WHY),
         identity("loss averaged over q", "loss_query", loss, np.mean(losses), AUTOGRAD, AUTOGRAD_WHY),
         identity("  its gradient", "loss_query", gradient, np.mean(gradients, 0), AUTOGRAD, AUTOGRAD_WHY),

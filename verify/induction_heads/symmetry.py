@@ -65,9 +65,9 @@ class Sample:
         self.student.zero_grad()
         for k in range(0, len(rotations), CHUNK):
             part = rotations[k : k + CHUNK]
-            turned = (x @ torch.tensor(np.stack([r[j] for r in part]), dtype=torch.float64)
+            items, labels, codes = (x @ torch.tensor(np.stack([r[j] for r in part]), dtype=torch.float64)
                       for j, x in enumerate((self.items, self.labels, self.codes)))  # fmt: skip
-            batch = task.assemble(*turned, torch.full((len(part),), self.q))
+            batch = task.assemble(items, labels, codes, torch.full((len(part),), self.q))
             (squared_error(self.student(batch.X), batch.y, "sum") * len(part) / len(rotations)).backward()
         return {k: w.grad for k, w in self.student.weights().items() if w.grad is not None}
 

@@ -164,7 +164,9 @@ def batches(which: str, **more: Any) -> list[Check]:
 
 def all_weights(**more: Any) -> tuple[list[Check], list[str], dict[str, Any]]:
     """Training of all weights: seeds against the population descent, exponents with intervals, for q = N and uniform q."""
-    checks, notes, sweeps = [], [], {}
+    checks: list[Check] = []
+    notes: list[str] = []
+    sweeps: dict[str, Any] = {}
     for which, label in QUERIES.items():
         ensembles = {N: crossings(train_all(N, which, "all", SEEDS, **more)) for N in SIZES}
         limit = {N: population(N, which, **more) for N in SIZES}
@@ -194,9 +196,8 @@ def all_weights(**more: Any) -> tuple[list[Check], list[str], dict[str, Any]]:
                 notes.append(f"  {name}: fewer than two seeds reach it at every N")
         checks += batches(which, **more)
         sweeps[label] = {"flow": flow, "population": limit, "seeds": ensembles}
-    order = [
-        N for N in SIZES if sweeps["q = N"]["population"][N]["T_alpha"] < sweeps["q = N"]["population"][N]["T_beta"]
-    ]
+    last = sweeps["q = N"]["population"]
+    order = [N for N in SIZES if last[N]["T_alpha"] < last[N]["T_beta"]]
     notes.append("")
     notes.append(f"all weights, q = N: alpha emerges before beta at N = {', '.join(map(str, order)) or 'none of these'}; "
                  "the order of Theorem 2 belongs to three parameters")  # fmt: skip
