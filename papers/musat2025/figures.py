@@ -21,6 +21,7 @@ from verify.emergence import first_crossing
 from verify.induction_heads import timescales
 
 THREE = {"alpha_3": r"\alpha_3", "beta_2": r"\beta_2", "gamma_3": r"\gamma_3"}
+CORNER = {"I": (0.8, 0.2), "M": (0.9, 0.65)}  # of a block, clear of the diagonals of I and M
 STEPS = "training step"
 # Apps. C and D train in minutes on a CPU as printed, so that both scales share them.
 STRUCTURE = {4: (100, 200, 400), 8: (200, 400, 800), 16: (250, 500, 1000)}
@@ -92,8 +93,10 @@ def weights(source: Source, N: int, step: int) -> Any:
             axis.axvline(k * D - 0.5, color="0.5", lw=0.5)
         for block in structure.pseudo_parameters():
             if block.matrix == name and block.name in THREE:
-                axis.text((block.column + 0.5) * D, (block.row + 0.5) * D, f"${THREE[block.name]}$", ha="center", va="center",
-                          fontsize=8, bbox={"fc": "w", "ec": "none", "alpha": 0.7, "pad": 1})  # fmt: skip
+                x, y = CORNER[block.kernel]
+                axis.text(
+                    (block.column + x) * D, (block.row + y) * D, f"${THREE[block.name]}$", ha="center", va="center"
+                )
         axis.set(xlabel="column", ylabel="row")
     return figure
 
@@ -158,15 +161,20 @@ def emergence_times(source: Source) -> Any:
     """Fig. 5: emergence times of the constrained network over N; t_ICL with its expansion."""
     sizes = np.array(EMERGENCE[source.scale])
     found = {int(N): emergence_runs(source, int(N)) for N in sizes}
-    paths = {int(N): emergence.Path(int(N)) for N in sizes}
-    flow = {"T_gamma": [q.of_gamma() for q in paths.values()], "T_beta": [q.of_beta(THRESHOLD) for q in paths.values()],
-            "T_alpha": [q.of_alpha(THRESHOLD) for q in paths.values()], "t_ICL": [q.of_alpha() for q in paths.values()]}  # fmt: skip
+    smooth = np.unique(np.linspace(sizes[0], sizes[-1], 16).astype(int))
+    paths = [emergence.Path(int(N)) for N in smooth]
+    flow = {
+        "T_alpha": [path.of_alpha(THRESHOLD) for path in paths],
+        "T_beta": [path.of_beta(THRESHOLD) for path in paths],
+        "T_gamma": [path.of_gamma() for path in paths],
+    }
     figure, (left, right) = plotting.figure(1, 2)
     labels = {"T_alpha": r"$\alpha_3 \geq 0.1$", "T_beta": r"$\beta_2 \geq 0.1$", "T_gamma": r"$\gamma_3 \geq 0.5$"}
     for k, (name, label) in enumerate(labels.items()):
         left.plot(sizes, [found[int(N)][name] for N in sizes], "o", color=f"C{k}", ms=5, label=f"{label}, network")
-        left.plot(sizes, flow[name], "-", color=f"C{k}", lw=1, label="flow")
-    left.set(xlabel="item-label pairs $N$", ylabel="emergence time $t$")
+        left.plot(smooth, flow[name], "-", color=f"C{k}", lw=1)
+    left.plot([], [], "k-", lw=1, label="flow")
+    left.set(xlabel="item-label pairs $N$", ylabel="emergence time $t$", ylim=(0, None))
     left.legend()
     expansion = ih.equations()["T_alpha"]
     fine = np.geomspace(sizes[0], sizes[-1], 100)
