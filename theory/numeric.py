@@ -72,8 +72,14 @@ def _mpmath_dirichlet(x: Any, n: Any) -> Any:
     return +value
 
 
+def _real_lambert(z: Any, branch: Any = 0) -> Any:
+    """Real branches of the Lambert function; SciPy's own returns complex numbers."""
+    return scipy.special.lambertw(z, branch).real
+
+
 _MODULES: dict[str, list] = {
-    "numpy": [{"dirichlet_kernel": scipy.special.diric, "wright_omega": scipy.special.wrightomega, "polylog": _polylog},
+    "numpy": [{"dirichlet_kernel": scipy.special.diric, "wright_omega": scipy.special.wrightomega, "polylog": _polylog,
+               "LambertW": _real_lambert},
               "scipy", "numpy"],
     "mpmath": [{"dirichlet_kernel": _mpmath_dirichlet,
                 "wright_omega": lambda x: mpmath.lambertw(mpmath.exp(x)).real}, "mpmath"],

@@ -41,6 +41,8 @@ MODELS = {
     for m in (
         Model("state_tracking", "Chain-of-thought state tracking: RoPE retrieval + logic module (Forner et al.)",
               "forner2026", ("gradients", "timescales", "trajectories", "fidelity")),
+        Model("induction_heads", "Induction heads in a disentangled two-layer transformer (Musat et al.)",
+              "musat2025", ("gradients", "timescales")),
     )
 }  # fmt: skip
 

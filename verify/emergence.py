@@ -33,8 +33,8 @@ class Times:
         """Confidence interval of the mean over seeds that emerged (Student t)."""
         if self.seen.size < 2:
             return np.nan, np.nan
-        low, high = scipy.stats.t.interval(level, self.seen.size - 1, self.seen.mean(), scipy.stats.sem(self.seen))
-        return float(low), float(high)
+        half = scipy.stats.t.ppf((1 + level) / 2, self.seen.size - 1) * scipy.stats.sem(self.seen)
+        return float(self.seen.mean() - half), float(self.seen.mean() + half)
 
     def summary(self, name: str) -> str:
         """One line: mean, interval, censored seeds."""

@@ -13,8 +13,7 @@ import sympy as sp
 import torch
 import xarray as xr
 
-from theory import state_tracking
-from theory.state_tracking import Parameters, dressed
+from theory.state_tracking import Parameters, dressed, dynamics
 from theory.state_tracking.definitions import pi
 from theory.state_tracking.per_seed import Columns, Dressed, Start, data_scatter, half_times, solve
 from theory.state_tracking.symbols import A, N, R, S, d_g, eta, g, n_train, z_k, zeta
@@ -55,7 +54,9 @@ def test_response_is_the_curvature_of_the_true_loss(actions, length, size):
     perms = [draw.sample(range(size), size) for _ in range(actions)]
     rows = [attention_row(length, k) for k in range(length)]
     x = sp.Symbol("x")
-    values = [{participation: sum(w**2 for w in row), d_g: actions, g: sp.Rational(size - 1, size), N: size} for row in rows]
+    values = [
+        {participation: sum(w**2 for w in row), d_g: actions, g: sp.Rational(size - 1, size), N: size} for row in rows
+    ]
     form = sum((EQUATIONS["curvature"].rhs * EQUATIONS["spread"].rhs).subs(v) for v in values) / length
     cost = {}  # second derivative of ln(sum_r e^z_r) - z_y by x, where one logit is w x
     for action, state in itertools.product(range(actions), range(size)):
@@ -135,7 +136,7 @@ def test_force_on_attention_by_differentiation(size, actions, R_, S_, zeta_, V_)
     def vector(weights):
         right = (weights[0] + (1 - weights[0]) / mpmath.mpf(actions)) * (mpmath.mpf(R_) - S_) + S_
         other = (zeta_ - right) / (size - 1)
-        return [right] + [other] * (size - 1)
+        return [right] + [other] * int(size - 1)
 
     def loss(*weights):
         z = vector(weights)
@@ -145,7 +146,8 @@ def test_force_on_attention_by_differentiation(size, actions, R_, S_, zeta_, V_)
         return mpmath.log(Z) - z[0] + noise / 2 * (1 - mpmath.fsum((mpmath.exp(x) / Z) ** 2 for x in z))
 
     with mpmath.workdps(40):
-        row = [mpmath.mpf(w) for w in row]
+        row, (R_, S_, zeta_, V_) = [mpmath.mpf(w) for w in row], map(mpmath.mpf, (R_, S_, zeta_, V_))
+        size, actions = mpmath.mpf(size), mpmath.mpf(actions)
         z = vector(row)
         left = 1 - mpmath.exp(z[0]) / mpmath.fsum(map(mpmath.exp, z))
         at = {N: size, d_g: actions, R: R_, S: S_, zeta: zeta_, dressed.V: V_, g: left, dressed.pi_i: row[0], z_k: z[0],
@@ -180,7 +182,9 @@ def rotary_attention(p: Parameters, W_Q: torch.Tensor, W_K: torch.Tensor) -> tor
     return torch.softmax((q[:, :, None] * k[:, None].conj()).real.sum(3) / p.d_h**0.5, 2)
 
 
-def dressed_loss(p: Parameters, at: torch.Tensor, start: Start, V_: torch.Tensor, annealed: bool) -> tuple[torch.Tensor, ...]:
+def dressed_loss(
+    p: Parameters, at: torch.Tensor, start: Start, V_: torch.Tensor, annealed: bool
+) -> tuple[torch.Tensor, ...]:
     """Loss per seed and position and the softmax of the mean logits, from vectors of N logits."""
     R_, S_, zeta_ = (torch.tensor(x)[:, None] for x in (start.R, start.S, start.zeta))
     own, q = at.diagonal(dim1=1, dim2=2), 1 / p.d_g
@@ -239,15 +243,16 @@ def test_rates_against_a_symbolic_loss(annealed):
         Z = sp.exp(right) + 2 * sp.exp(wrong)
         cost = 1 if annealed else 1 - (sp.exp(2 * right) + 2 * sp.exp(2 * wrong)) / Z**2
         total += (sp.log(Z) - right + V_ / 2 * ((row[1] ** 2 + row[2] ** 2) / 2 + sp.Rational(1, 2)) * cost) / 2
-    here = dict(zip(weights, [*start.W_Q[0], *start.W_K[0]], strict=True))
-    expected = [-p.eta * float(sp.diff(total, w).subs(here).evalf(20)) for w in weights]
+    slopes = sp.lambdify(weights, [sp.diff(total, w) for w in weights], "mpmath", cse=True)
+    with mpmath.workdps(30):
+        expected = [-p.eta * float(x) for x in slopes(*map(mpmath.mpf, [*start.W_Q[0], *start.W_K[0]]))]
     found = Dressed(p, start, annealed).rates()
     np.testing.assert_allclose(np.concatenate(found[:2], 1)[0], expected, rtol=1e-12)  # rounding
 
 
 def test_rates_against_the_equations():
     """R and S follow (15b, c) with the attention and g of every position, V its own equation."""
-    p, paper = P.replace(N=5, d_g=4), state_tracking.equations()
+    p, paper = P.replace(N=5, d_g=4), dynamics.flow().equations()
     start = start_of(p, 3)
     system = Dressed(p, start)
     at = rotary_attention(p, torch.tensor(start.W_Q), torch.tensor(start.W_K))
@@ -261,7 +266,9 @@ def test_rates_against_the_equations():
         np.testing.assert_allclose(found[k] * p.d_g * p.N, rate, rtol=1e-13)  # rounding
     spread = EQUATIONS["spread"].evaluate({participation: (at**2).sum(2).numpy(), d_g: p.d_g})
     curvature = EQUATIONS["curvature"].evaluate(values)
-    rate = EQUATIONS["dV_dalpha"].evaluate({**p.values(), "spread": spread, "curvature": curvature, dressed.V: V_.numpy()})
+    rate = EQUATIONS["dV_dalpha"].evaluate(
+        {**p.values(), "spread": spread, "curvature": curvature, dressed.V: V_.numpy()}
+    )
     np.testing.assert_allclose(found[4] * p.d_g * p.N, rate, rtol=1e-13)
 
 
@@ -319,8 +326,12 @@ def test_half_time_is_where_the_curve_crosses():
     assert np.isnan(early).all()
     k = [int(np.nanargmin(times))]
     one = Start(*(x[k] for x in vars(start).values()))
-    few, many = (data_scatter(p.replace(n_train=n), one, 16, np.random.default_rng(1), 10.0)[0] for n in (10**6, 4 * 10**6))
-    assert few / many == pytest.approx(2, rel=0.02)  # same forces, halved; the time is linear in them up to the scatter, < 1%
+    few, many = (
+        data_scatter(p.replace(n_train=n), one, 16, np.random.default_rng(1), 10.0)[0] for n in (10**6, 4 * 10**6)
+    )
+    assert few / many == pytest.approx(
+        2, rel=0.02
+    )  # same forces, halved; the time is linear in them up to the scatter, < 1%
     assert 0 < few < 0.01
 
 
@@ -333,7 +344,9 @@ def test_drawn_starts_have_the_moments_of_random_students():
     teachers = (perms[:, :, None, :] == np.arange(p.N)[:, None]).astype(float)
     trace = np.einsum("xars,xbrs->xab", teachers, M) / p.N
     own = np.trace(trace, axis1=1, axis2=2)
-    direct = np.stack([own / p.d_g, (trace.sum((1, 2)) - own) / (p.d_g * (p.d_g - 1)), M.sum((1, 2, 3)) / (p.d_g * p.N)])
+    direct = np.stack(
+        [own / p.d_g, (trace.sum((1, 2)) - own) / (p.d_g * (p.d_g - 1)), M.sum((1, 2, 3)) / (p.d_g * p.N)]
+    )
     start = Start.drawn(p, n, rng)
     drawn = np.stack([start.R, start.S, start.zeta])
     for x, y in [(drawn[k], direct[k]) for k in range(3)]:
@@ -345,7 +358,6 @@ def test_drawn_starts_have_the_moments_of_random_students():
         assert abs(x.mean() - y.mean()) <= 4 * error, (i, j)
     weights = np.concatenate([start.W_Q.ravel(), start.W_K.ravel()])
     assert scipy.stats.kstest(weights, "uniform", (-1, 2)).pvalue > 6e-5  # 4 sigma
-    assert abs(np.corrcoef(np.concatenate([start.W_Q, start.W_K, drawn.T], 1).T)[:4, :]).min() >= 0
     correlation = np.corrcoef(np.concatenate([start.W_Q, start.W_K, drawn.T], 1).T)
     assert np.abs(correlation[:4] - np.eye(4, 7)).max() * n**0.5 < 4.5  # the largest of 18 normal numbers
     assert (start.variance_right == 1 / 3).all() and (start.variance_wrong == 1 / 3).all()
@@ -359,7 +371,9 @@ def test_measured_starts_are_those_of_the_data_set():
     start = Start.measured(data)
     np.testing.assert_array_equal(start.W_Q, data.W_Q_start.values.T)
     np.testing.assert_array_equal(start.W_K, data.W_K_start.values.T)
-    for mine, name in zip((start.R, start.S, start.zeta, start.variance_right, start.variance_wrong), names, strict=True):
+    for mine, name in zip(
+        (start.R, start.S, start.zeta, start.variance_right, start.variance_wrong), names, strict=True
+    ):
         np.testing.assert_array_equal(mine, data[name].values[0])
     pooled = (start.variance_right + (P.N - 1) * start.variance_wrong) / P.N
     np.testing.assert_allclose(Dressed(P, start).state[4], pooled, rtol=1e-15)
@@ -383,6 +397,7 @@ def test_seeds_do_not_depend_on_their_company(kind):
             np.testing.assert_allclose(alone[name][0], together[name][k], rtol=1e-12, atol=1e-14)
     finer = solve(kind(p, start), np.arange(41))
     for name in together:
-        np.testing.assert_array_equal(finer[name][:, epochs], together[name])  # looking does not disturb
+        # Looking does not disturb; how memory is aligned may change the last bit.
+        np.testing.assert_allclose(finer[name][:, epochs], together[name], rtol=1e-12, atol=1e-14)
     for mine, other in zip(vars(start).values(), before, strict=True):
         np.testing.assert_array_equal(mine, other)  # nor does running change the start

@@ -87,7 +87,9 @@ def test_every_step_of_the_ladder_is_worth_it():
     found = {level: fidelity.judge(theory(p, runs), runs) for level, theory in fidelity.LEVELS.items()}
     half = [found[level].summary("half_time")[0] for level in ("paper, Eq. (15)", "exact, own start", "dressed")]
     assert half[0] > half[1] > 2 * half[2]
-    rollout = [found[level].summary("rollout_half_time")[0] for level in ("exact, own start", "dressed", "+ column statistics")]
+    rollout = [
+        found[level].summary("rollout_half_time")[0] for level in ("exact, own start", "dressed", "+ column statistics")
+    ]
     assert rollout[0] > 1.5 * rollout[1] > 3 * rollout[2]
     right = [found[level].summary("variance_correct")[0] for level in ("dressed", "+ column statistics", fidelity.FULL)]
     assert right[0] > 3 * right[1] > 3 * right[2] * 1.2

@@ -184,7 +184,9 @@ def as_dict(found: dict[str, dict[str, Fidelity]]) -> dict[str, Any]:
 # Aims of the theory at Table 1, set before it was built; nothing is fitted.
 AIMS = {"half_time": 0.02, "rollout_half_time": 0.01, "A": 0.04, "rollout_accuracy": 0.08, "variance_other": 0.01,
         "variance_correct": 0.05, "at_equal_A": 0.05}  # fmt: skip
-AT_CHANCE = "before it rises the s.e. of 5 seeds is that of the test sets, beyond which a true mean lies one time in three"
+AT_CHANCE = (
+    "before it rises the s.e. of 5 seeds is that of the test sets, beyond which a true mean lies one time in three"
+)
 DATA_NOISE = "the draw of the training set moves single seeds: theory predicts its mean over draws"
 
 

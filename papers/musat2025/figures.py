@@ -1,0 +1,311 @@
+"""Every figure of the paper but the schematics, remade: which setting it needs and how it is drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from papers.source import Source
+from simulate.induction_heads import standard, train
+from theory import induction_heads as ih
+from theory import plotting
+from theory.induction_heads import Parameters, emergence, onset, query, structure
+from theory.induction_heads.symbols import N as N_symbol
+from verify.emergence import first_crossing
+from verify.induction_heads import timescales
+
+THREE = {"alpha_3": r"\alpha_3", "beta_2": r"\beta_2", "gamma_3": r"\gamma_3"}
+CORNER = {"I": (0.8, 0.2), "M": (0.9, 0.65)}  # of a block, clear of the diagonals of I and M
+STEPS = "training step"
+# Apps. C and D train in minutes on a CPU as printed, so that both scales share them.
+STRUCTURE = {4: (100, 200, 400), 8: (200, 400, 800), 16: (250, 500, 1000)}
+ABLATION = {"4": (16, 32), "15": (32, 16), "16": (8, 32)}  # N, D
+ABLATION_STEPS = {"4": 300, "15": 600, "16": 200}
+ABLATION_SEEDS = 2
+EMERGENCE = {"small": (2, 4, 6, 8, 12, 16, 24), "paper": (2, 4, 8, 16, 32, 64, 128)}
+RATE = 100 / 256  # step in t of App. F: rate 100, mean over D = 256
+THRESHOLD = 0.1  # of alpha and beta in Fig. 5; 1/2 for gamma
+STANDARD = {"small": standard.StandardParameters(), "paper": standard.StandardParameters.paper()}
+UNIFORM_SIZES = (4, 8, 16, 32, 64, 128, 256, 512, 1024)
+DROP_SIZES = (4, 8, 16, 32, 64, 256, 1024, 10**4, 10**5, 10**6, 10**7)
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One figure of the paper.
+
+    Attributes
+    ----------
+    name : str
+        Number in the paper, or a word for figures of our own.
+    caption : str
+        What is shown.
+    draw : callable
+        ``draw(source)`` trains what is missing and returns a matplotlib figure.
+    """
+
+    name: str
+    caption: str
+    draw: Callable[[Source], Any]
+
+    def write(self, source: Source, out: Path) -> Path:
+        """Draw and write; return the file."""
+        path = out / f"figure_{self.name}.png"
+        plotting.save(self.draw(source), path)
+        return path
+
+
+def structure_runs(source: Source, N: int) -> xr.Dataset:
+    """App. C: all weights, D = 16, recorded at the printed steps."""
+    shown = STRUCTURE[N]
+    p = Parameters.structure().replace(N=N, steps=shown[-1], eval_every=shown[0])
+    return source.train(partial(train, keep_weights=True), p, source.seeds[:1])
+
+
+def heat(figure: Any, axis: Any, matrix: np.ndarray, title: str, limit: float | None = None) -> None:
+    """Matrix as an image, zero white, with its own colour bar."""
+    limit = limit or float(np.abs(matrix).max()) or 1.0
+    image = axis.imshow(matrix, cmap="RdBu_r", vmin=-limit, vmax=limit, interpolation="nearest", aspect="auto")
+    axis.set_title(title)
+    axis.grid(False)
+    figure.colorbar(image, ax=axis, fraction=0.046, pad=0.02)
+
+
+def weights(source: Source, N: int, step: int) -> Any:
+    """Figs. 3 and 6-14: the three matrices after a number of steps, block borders drawn."""
+    runs = structure_runs(source, N).isel(seed=0)
+    at = runs.isel(t=int(np.flatnonzero(runs.step.values == step)[0]))
+    D = at.sizes["column_3"]
+    figure, axes = plotting.figure(1, 3, width=3.6, height=3.2)
+    for axis, name in zip(axes, ("W1", "W2", "W3"), strict=True):
+        matrix = at[name].values
+        heat(figure, axis, matrix, f"$W^{{({name[1]})}}$, $N = {N}$, step {step}")
+        rows, columns = structure.BLOCKS[name]
+        for k in range(1, len(rows)):
+            axis.axhline(k * D - 0.5, color="0.5", lw=0.5)
+        for k in range(1, len(columns)):
+            axis.axvline(k * D - 0.5, color="0.5", lw=0.5)
+        for block in structure.pseudo_parameters():
+            if block.matrix == name and block.name in THREE:
+                x, y = CORNER[block.kernel]
+                axis.text(
+                    (block.column + x) * D, (block.row + y) * D, f"${THREE[block.name]}$", ha="center", va="center"
+                )
+        axis.set(xlabel="column", ylabel="row")
+    return figure
+
+
+def pseudo_panel(axis: Any, runs: xr.Dataset) -> None:
+    """All pseudo-parameters: the three in colour, the others grey, mean over seeds and band."""
+    rest = [str(n) for n in runs.parameter.values if str(n) not in THREE]
+    for k, name in enumerate(rest):
+        axis.plot(
+            runs.step,
+            runs.pseudo.sel(parameter=name).mean("seed"),
+            color="0.6",
+            lw=0.7,
+            label="other 16" if k == 0 else None,
+        )
+    for k, (name, letter) in enumerate(THREE.items()):
+        values = runs.pseudo.sel(parameter=name).swap_dims(t="step")
+        plotting.band(axis, values, f"C{k}", f"${letter}$")
+    axis.set(xlabel=STEPS, ylabel="pseudo-parameter", xlim=(0, int(runs.step[-1])))
+    axis.legend()
+
+
+def ablation(source: Source, name: str) -> Any:
+    """Figs. 4, 15, 16: 19 pseudo-parameters and loss, all weights (top) and three directions only (bottom)."""
+    N, D = ABLATION[name]
+    base = Parameters.ablation().replace(N=N, D=D, steps=ABLATION_STEPS[name], eval_every=2)
+    figure, axes = plotting.figure(2, 2, height=2.8)
+    for row, (trained, label) in enumerate((("all", "all weights"), ("projected", "three directions only"))):
+        runs = source.train(train, base.replace(trained=trained), source.seeds[:ABLATION_SEEDS])
+        pseudo_panel(axes[row, 0], runs)
+        axes[row, 0].set_title(f"{label}, $N = {N}$, $D = {D}$")
+        plotting.band(
+            axes[row, 1], runs.loss.swap_dims(t="step"), "C3", f"loss, mean and s.d. of {runs.sizes['seed']} seeds"
+        )
+        drop = first_crossing(-runs.loss, -0.5).values
+        head = np.max(np.stack([first_crossing(runs[x], 0.5).values for x in ("alpha", "beta", "gamma")]), 0)
+        for values, colour, text in ((head, "C0", "all three $\\geq 1/2$"), (drop, "k", "loss $< 1/2$")):
+            if np.isfinite(values).any():
+                axes[row, 1].axvline(np.nanmean(values) / base.time_per_step, color=colour, ls="--", lw=1, label=text)
+        axes[row, 1].set(xlabel=STEPS, ylabel="loss relative to predicting zero", ylim=(0, 1.1), xlim=(0, base.steps))
+        axes[row, 1].legend()
+    return figure
+
+
+def emergence_runs(source: Source, N: int) -> dict[str, float]:
+    """Times of the constrained network at Fig. 5's rate: thresholds 0.1 and 1/2 for alpha and beta, 1/2 for gamma."""
+    last = emergence.Path(N).of_alpha() if N > 1 else 10.0
+    p = Parameters.emergence().replace(N=N, steps=int(1.1 * last / RATE) + 5, eval_every=1)
+    if source.scale == "small":  # the loss does not depend on D >= 2N nor on the draw
+        p = p.replace(D=2 * N, eta=RATE * 2 * N, batch_size=1)
+    runs = source.train(partial(train, dtype="float64"), p, source.seeds[:1])
+    levels = {
+        "T_gamma": ("gamma", 0.5),
+        "T_beta": ("beta", THRESHOLD),
+        "T_alpha": ("alpha", THRESHOLD),
+        "t_ICL": ("alpha", 0.5),
+    }
+    return {name: float(first_crossing(runs[x], level).values[0]) for name, (x, level) in levels.items()}
+
+
+def emergence_times(source: Source) -> Any:
+    """Fig. 5: emergence times of the constrained network over N; t_ICL with its expansion."""
+    sizes = np.array(EMERGENCE[source.scale])
+    found = {int(N): emergence_runs(source, int(N)) for N in sizes}
+    smooth = np.unique(np.linspace(sizes[0], sizes[-1], 16).astype(int))
+    paths = [emergence.Path(int(N)) for N in smooth]
+    flow = {
+        "T_alpha": [path.of_alpha(THRESHOLD) for path in paths],
+        "T_beta": [path.of_beta(THRESHOLD) for path in paths],
+        "T_gamma": [path.of_gamma() for path in paths],
+    }
+    figure, (left, right) = plotting.figure(1, 2)
+    labels = {"T_alpha": r"$\alpha_3 \geq 0.1$", "T_beta": r"$\beta_2 \geq 0.1$", "T_gamma": r"$\gamma_3 \geq 0.5$"}
+    for k, (name, label) in enumerate(labels.items()):
+        left.plot(sizes, [found[int(N)][name] for N in sizes], "o", color=f"C{k}", ms=5, label=f"{label}, network")
+        left.plot(smooth, flow[name], "-", color=f"C{k}", lw=1)
+    left.plot([], [], "k-", lw=1, label="flow")
+    left.set(xlabel="item-label pairs $N$", ylabel="emergence time $t$", ylim=(0, None))
+    left.legend()
+    expansion = ih.equations()["T_alpha"]
+    fine = np.geomspace(sizes[0], sizes[-1], 100)
+    right.loglog(
+        sizes, [found[int(N)]["t_ICL"] for N in sizes], "o", color="C0", ms=5, label="network, all three $\\geq 1/2$"
+    )
+    right.loglog(fine, expansion.evaluate({"N": fine}), "-", color="C0", lw=1, label="expansion to $O(1)$")
+    leading = float(expansion.rhs.expand().coeff(N_symbol, 2))
+    right.loglog(fine, leading * fine**2, "--", color="0.4", label=rf"${leading:.4f}\,N^2$")
+    right.set(
+        xlabel="item-label pairs $N$", ylabel=r"$t_{\mathrm{ICL}}$", xticks=sizes, xticklabels=[str(N) for N in sizes]
+    )
+    right.minorticks_off()
+    right.legend()
+    return figure
+
+
+def standard_runs(source: Source) -> xr.Dataset:
+    """Sec. 2: the standard transformer."""
+    return source.train(standard.train, STANDARD[source.scale], source.seeds[:ABLATION_SEEDS])
+
+
+def interpretation(source: Source) -> Any:
+    """Fig. 2: key-query products and output matrix in the basis of embeddings and of what the heads write."""
+    runs = standard_runs(source).isel(seed=0)
+    p = STANDARD[source.scale]
+    figure, axes = plotting.figure(1, 3, width=4.2, height=3.6)
+    marks = {"e": p.vocabulary, "p": p.block, "OV1 e": p.vocabulary, "OV1 p": p.block, "OV2 e": p.vocabulary, "OV2 p": p.block,
+             "OV2 OV1 e": p.vocabulary, "OV2 OV1 p": p.block}  # fmt: skip
+    for axis, (name, title) in zip(axes, {"scores_1": "scores, layer 1", "scores_2": "scores, layer 2", "readout": "output"}.items(),
+                                   strict=True):  # fmt: skip
+        matrix = runs[name].values
+        # A few entries are large by the random start; the colour scale leaves out the top thousandth.
+        heat(figure, axis, matrix, title, float(np.quantile(np.abs(matrix), 0.999)))
+        label_blocks(axis, marks, matrix.shape[1], "x")
+        label_blocks(axis, marks if name != "readout" else {"token": p.vocabulary}, matrix.shape[0], "y")
+        axis.set(
+            xlabel="key" if name != "readout" else "direction",
+            ylabel="query" if name != "readout" else "predicted token",
+        )
+    return figure
+
+
+def label_blocks(axis: Any, blocks: dict[str, int], total: int, which: str) -> None:
+    """Borders and names of the blocks along one axis."""
+    ends = np.cumsum(list(blocks.values()))
+    count = int(np.searchsorted(ends, total)) + 1
+    edges = np.append(0, ends[:count])
+    for edge in edges[1:-1]:
+        (axis.axvline if which == "x" else axis.axhline)(edge - 0.5, color="0.5", lw=0.5)
+    ticks = {f"{which}ticks": (edges[:-1] + edges[1:]) / 2 - 0.5, f"{which}ticklabels": list(blocks)[:count]}
+    axis.set(**ticks)
+    axis.tick_params(axis=which, length=0, labelsize=7, rotation=30 if which == "x" else 0)
+
+
+def standard_loss(source: Source) -> Any:
+    """Fig. 17: loss of the standard transformer on fresh sequences."""
+    runs = standard_runs(source)
+    figure, axis = plotting.figure(1, 1)
+    plotting.band(axis, runs.loss, "C0", f"mean and s.d. of {runs.sizes['seed']} seeds")
+    axis.axhline(
+        np.log(STANDARD[source.scale].pairs * 2),
+        color="0.5",
+        ls="--",
+        lw=1,
+        label="guessing among the tokens of the context",
+    )
+    axis.set(xlabel=STEPS, ylabel="negative log-likelihood (nats)", xlim=(0, int(runs.step[-1])), ylim=(0, None))
+    axis.legend()
+    return figure
+
+
+def onset_curves(source: Source) -> Any:
+    """Ours: the flow, its slow manifold and its four times."""
+    figure, axes = plotting.figure(1, 2)
+    result = onset.onset(Parameters(N=64))
+    result.plot(result, axes)
+    return figure
+
+
+def uniform(source: Source) -> Any:
+    """Ours: averaging over the queried pair speeds emergence up by ln N; the time of the drop against its formula."""
+    figure, (left, right) = plotting.figure(1, 2)
+    sizes = np.array(UNIFORM_SIZES)
+    averaged = [query.times(int(N)) for N in sizes]
+    alone = [emergence.times(int(N)) for N in sizes]
+    for k, (name, label) in enumerate(
+        {"T_alpha": r"T_\alpha", "T_beta": r"T_\beta", "T_drop": r"T_\mathrm{drop}"}.items()
+    ):
+        left.semilogx(sizes, [x[name] / N**2 for x, N in zip(alone, sizes, strict=True)], "--", color=f"C{k}",
+                      label=f"${label} / N^2$, $q = N$")  # fmt: skip
+        left.semilogx(sizes, [x[name] * np.log(N) / N**2 for x, N in zip(averaged, sizes, strict=True)], "o-", ms=4, color=f"C{k}",
+                      label=f"${label} \\ln N / N^2$, uniform $q$")  # fmt: skip
+    left.set(xlabel="item-label pairs $N$", ylabel="scaled emergence time", ylim=(0, 4.2))
+    left.legend(ncols=2, fontsize=7)
+    large = np.array(DROP_SIZES, float)
+    measured = np.array([emergence.Path(int(N)).of_loss() for N in large])
+    law, kappa = ih.equations()["T_drop"], ih.drop.blow_up()["kappa"]
+    predicted = np.array([law.evaluate({"N": N, "kappa": kappa, "beta_c": float(ih.equations()["beta_c"].evaluate({"N": N}))})
+                          for N in large])  # fmt: skip
+    square = np.sqrt(2 * np.pi) * large**2
+    right.semilogx(large, (measured - square) / large, "o", ms=5, color="C0", label="flow")
+    right.semilogx(large, (predicted - square) / large, "-", color="C0", lw=1, label="matched expansion")
+    right.set(xlabel="item-label pairs $N$", ylabel=r"$(T_\mathrm{drop} - \sqrt{2\pi}\,N^2)\,/\,N$")
+    right.legend()
+    return figure
+
+
+def all_weights(source: Source) -> Any:
+    """Ours: emergence times when all weights move, seeds and population, against the three-parameter flow."""
+    _, _, sweeps = timescales.all_weights(device=source.device, progress=source.progress)
+    return timescales.draw(sweeps)
+
+
+def _structure_figures() -> list[Figure]:
+    numbers = iter(range(6, 15))
+    return [Figure(str(next(numbers)), f"Weights after {step} steps, D = 16, N = {N}.", partial(weights, N=N, step=step))
+            for N, shown in STRUCTURE.items() for step in shown]  # fmt: skip
+
+
+FIGURES = {f.name: f for f in (
+    Figure("2", "A standard attention-only transformer in the basis of its embeddings.", interpretation),
+    Figure("3", "Weights of the disentangled transformer at the end of training (N = 4, D = 16, step 400).",
+           partial(weights, N=4, step=400)),
+    Figure("4", "Pseudo-parameters and loss, all weights and three directions only; N = 16, D = 32.", partial(ablation, name="4")),
+    Figure("5", "Emergence times of the constrained network against the flow and its expansion.", emergence_times),
+    *_structure_figures(),
+    Figure("15", "As Fig. 4 for N = 32, D = 16.", partial(ablation, name="15")),
+    Figure("16", "As Fig. 4 for N = 8, D = 32.", partial(ablation, name="16")),
+    Figure("17", "Loss of the standard transformer; every batch is new, so training loss is test loss.", standard_loss),
+    Figure("onset", "The three-parameter flow at N = 64 with its slow manifold.", onset_curves),
+    Figure("uniform", "Uniform query (left) and the time of the drop (right) against the derived laws.", uniform),
+    Figure("all_weights", "Emergence times when all weights move.", all_weights),
+)}  # fmt: skip

@@ -1,0 +1,10 @@
+"""Students of the induction-head task (Musat et al., arXiv:2511.01033)."""
+
+from simulate.induction_heads import standard, task
+from simulate.induction_heads.standard import StandardParameters, Transformer
+from simulate.induction_heads.student import Constrained, Student, assemble, project, residual
+from simulate.induction_heads.trainer import train
+from theory.induction_heads import Parameters
+
+__all__ = ["Constrained", "Parameters", "StandardParameters", "Student", "Transformer", "assemble", "project", "residual",
+           "standard", "task", "train"]  # fmt: skip

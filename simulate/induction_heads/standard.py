@@ -1,0 +1,176 @@
+"""The standard attention-only transformer that the disentangled one imitates (Sec. 2, App. E, Figs. 1, 2, 17)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+import numpy as np
+import torch
+import xarray as xr
+from torch import nn
+
+from simulate.induction_heads.run import Run, ensemble
+from simulate.induction_heads.student import attention
+from simulate.induction_heads.task import generator
+from theory.parameters import BaseParameters, ParameterError, parameter
+
+
+@dataclass(frozen=True)
+class StandardParameters(BaseParameters):
+    """Sizes and training of the standard transformer; App. E by default except where a CPU needs it smaller.
+
+    Raises
+    ------
+    ParameterError
+        For an unknown name or a value out of range.
+    """
+
+    D: int = parameter(128, "embedding and head dimension (paper: 2048)", low=2)
+    vocabulary: int = parameter(32, "tokens", low=2)
+    block: int = parameter(32, "positions", low=3)
+    pairs: int = parameter(8, "item-label pairs per sequence", low=1)
+    eta: float = parameter(1e-3, "learning rate of AdamW", above=0)
+    weight_decay: float = parameter(0.01, "weight decay of AdamW", low=0)
+    batch_size: int = parameter(128, "sequences per step (paper: 512)", low=1)
+    steps: int = parameter(300, "length of a run", low=1)
+    eval_every: int = parameter(2, "steps between measurements", low=1)
+
+    def __post_init__(self) -> None:
+        """Check single fields, then what must hold between them."""
+        super().__post_init__()
+        if 2 * self.pairs > self.vocabulary:
+            raise ParameterError(
+                f"pairs = {self.pairs}: must be <= vocabulary / 2 = {self.vocabulary // 2}, tokens are distinct"
+            )
+        if 2 * self.pairs + 1 > self.block:
+            raise ParameterError(f"pairs = {self.pairs}: 2 pairs + 1 positions must fit into block = {self.block}")
+
+    @classmethod
+    def paper(cls) -> Self:
+        """Sizes of App. E; for a GPU."""
+        return cls(D=2048, batch_size=512)
+
+    @classmethod
+    def presets(cls) -> dict[str, Callable[[], Self]]:
+        """Named settings."""
+        return {"small": cls, "paper": cls.paper}
+
+
+class Transformer(nn.Module):
+    """Two attention-only layers of one head on a residual stream, learned token and position embeddings, linear output.
+
+    No normalisation, no biases, no tied weights. Columns of the stream are rows here.
+    """
+
+    def __init__(self, p: StandardParameters, random: torch.Generator) -> None:
+        super().__init__()
+        self.p = p
+        self.E = nn.Parameter(torch.randn(p.vocabulary, p.D, generator=random))
+        self.P = nn.Parameter(torch.randn(p.block, p.D, generator=random))
+
+        def dense(rows: int) -> nn.Parameter:  # torch's default for a linear layer
+            return nn.Parameter((2 * torch.rand(rows, p.D, generator=random) - 1) / math.sqrt(p.D))
+
+        self.Q, self.K, self.V, self.O = (nn.ParameterList(dense(p.D) for _ in range(2)) for _ in range(4))
+        self.out = dense(p.vocabulary)
+
+    def forward(self, tokens: torch.Tensor, offset: torch.Tensor) -> torch.Tensor:
+        """Logits after the last token; ``offset`` is the first position of each sequence."""
+        places = offset[:, None] + torch.arange(tokens.shape[1], device=tokens.device)
+        h = self.E[tokens] + self.P[places]
+        for Q, K, V, O in zip(self.Q, self.K, self.V, self.O, strict=True):
+            scores = (h @ Q.T) @ (h @ K.T).transpose(1, 2) / math.sqrt(self.p.D)
+            h = h + attention(scores, "inclusive") @ h @ V.T @ O.T
+        return h[:, -1] @ self.out.T
+
+    @torch.no_grad()
+    def interpret(self) -> dict[str, torch.Tensor]:
+        """Key-query products and output matrix in the basis of embeddings and of what the heads write (Fig. 2).
+
+        Returns
+        -------
+        dict
+            ``scores_1`` and ``scores_2`` (query, key), divided by sqrt(D) as in the softmax, and
+            ``readout`` (token, direction). Directions: tokens, positions; the same written by head 1; both
+            written by head 2 (readout only).
+        """
+        base = torch.cat([self.E, self.P])
+        first = torch.cat([base, base @ self.V[0].T @ self.O[0].T])
+        second = torch.cat([first, first @ self.V[1].T @ self.O[1].T])
+
+        def scores(stream: torch.Tensor, k: int) -> torch.Tensor:
+            return (stream @ self.Q[k].T) @ (stream @ self.K[k].T).T / math.sqrt(self.p.D)
+
+        return {"scores_1": scores(base, 0), "scores_2": scores(first, 1), "readout": self.out @ second.T}
+
+
+def draw(p: StandardParameters, random: torch.Generator) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Sequences of distinct tokens with a repeated item, their offsets in the block, and the labels to predict."""
+    size = 2 * p.pairs
+    tokens = torch.rand(p.batch_size, p.vocabulary, generator=random).argsort(1)[:, :size]
+    q = torch.randint(p.pairs, (p.batch_size, 1), generator=random)
+    offset = torch.randint(p.block - size, (p.batch_size,), generator=random)
+    return torch.cat([tokens, tokens.gather(1, 2 * q)], 1), offset, tokens.gather(1, 2 * q + 1)[:, 0]
+
+
+class StandardTraining(Run):
+    """One standard transformer."""
+
+    def __init__(self, p: StandardParameters, seed: int, device: torch.device) -> None:
+        super().__init__(p, seed, device)
+        self.student = Transformer(p, generator(seed, "initialisation")).to(device)
+        self.optimizer = torch.optim.AdamW(self.student.parameters(), lr=p.eta, weight_decay=p.weight_decay)
+        self.test = self._draw("test", 0)
+
+    def _draw(self, stream: str, step: int) -> list[torch.Tensor]:
+        return [x.to(self.device) for x in draw(self.p, generator(self.seed, stream, step))]
+
+    def advance(self) -> None:
+        """One step on fresh sequences."""
+        tokens, offset, label = self._draw("train", self.step)
+        self.optimizer.zero_grad()
+        nn.functional.cross_entropy(self.student(tokens, offset), label).backward()
+        self.optimizer.step()
+
+    @torch.no_grad()
+    def measure(self) -> dict[str, np.ndarray]:
+        """Loss and accuracy; the whole behaviour at the end."""
+        tokens, offset, label = self.test
+        logits = self.student(tokens, offset)
+        found = {
+            "loss": nn.functional.cross_entropy(logits, label),
+            "accuracy": (logits.argmax(1) == label).float().mean(),
+        }
+        return {k: v.double().cpu().numpy() for k, v in found.items()}
+
+    def dataset(self, steps: np.ndarray, records: dict[str, np.ndarray]) -> xr.Dataset:
+        """Label what was recorded."""
+        result = xr.Dataset({k: ("step", v) for k, v in records.items()}, coords={"step": steps})
+        for name, matrix in self.student.interpret().items():
+            result[name] = ((f"{name}_to", f"{name}_from"), matrix.cpu().numpy())
+        return result
+
+
+def train(p: StandardParameters, seeds: Iterable[int] = (0,), *, store: Path | str | None = None, device: str | None = None,
+          workers: int | None = None, progress: bool = True) -> xr.Dataset:  # fmt: skip
+    """Train standard transformers on the negative log-likelihood of the right label.
+
+    Returns
+    -------
+    Dataset
+        ``loss`` (nats) and ``accuracy`` over ``(seed, step)`` and the matrices of `Transformer.interpret` at the end.
+
+    Raises
+    ------
+    ParameterError
+        For unusable parameters, seeds or device.
+    """
+    return ensemble(_make, p, seeds, store=store, device=device, workers=workers, progress=progress, kind="standard")
+
+
+def _make(p: StandardParameters, seed: int, device: torch.device, kind: str) -> StandardTraining:
+    return StandardTraining(p, seed, device)

@@ -1,0 +1,164 @@
+"""Students: the disentangled transformer with all its weights, and with alpha_3, beta_2, gamma_3 alone (Sec. 3.1)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from torch import nn
+
+from simulate.induction_heads.task import swap
+from theory.induction_heads import structure
+
+PSEUDO = structure.pseudo_parameters()
+NAMES = tuple(p.name for p in PSEUDO)
+THREE = ("alpha_3", "beta_2", "gamma_3")
+
+
+def attention(scores: torch.Tensor, mask: str) -> torch.Tensor:
+    """Row softmax over earlier positions (and the own one if ``mask`` is inclusive).
+
+    The strict mask leaves the first row nothing to see: it is zero, not 0/0. ``scores`` holds the last
+    rows of the square matrix of scores.
+    """
+    rows, columns = scores.shape[-2:]
+    row = torch.arange(columns - rows, columns, device=scores.device)[:, None]
+    column = torch.arange(columns, device=scores.device)
+    seen = column <= row if mask == "inclusive" else column < row
+    return torch.softmax(scores.masked_fill(~seen, torch.finfo(scores.dtype).min), -1) * seen
+
+
+class Student(nn.Module):
+    """Disentangled transformer (1): two attention layers that append what they retrieve, one linear layer.
+
+    The loss reads the query's row alone, so the second layer is evaluated for that row.
+    """
+
+    def __init__(self, D: int, mask: str = "strict", dtype: torch.dtype = torch.float32) -> None:
+        super().__init__()
+        self.D, self.mask = D, mask
+        self.W1 = nn.Parameter(torch.zeros(2 * D, 2 * D, dtype=dtype))
+        self.W2 = nn.Parameter(torch.zeros(4 * D, 4 * D, dtype=dtype))
+        self.W3 = nn.Parameter(torch.zeros(8 * D, D, dtype=dtype))
+
+    def forward(self, X: torch.Tensor) -> torch.Tensor:
+        """Prediction z at the query for sequences (batch, 2N+1, 2D)."""
+        first = attention(X @ self.W1 @ X.transpose(1, 2), self.mask)
+        U = torch.cat([X, first @ X], -1)
+        last = U[:, -1:]
+        second = attention(last @ self.W2 @ U.transpose(1, 2), self.mask)
+        return (torch.cat([last, second @ U], -1) @ self.W3)[:, 0]
+
+    def weights(self) -> dict[str, torch.Tensor]:
+        """The three matrices by name."""
+        return {"W1": self.W1, "W2": self.W2, "W3": self.W3}
+
+
+class Constrained(nn.Module):
+    """The same network with all weights zero but alpha M, beta I and gamma I in their blocks.
+
+    Only the blocks that are not zero are multiplied out.
+    """
+
+    def __init__(self, D: int, mask: str = "strict", dtype: torch.dtype = torch.float32) -> None:
+        super().__init__()
+        self.D, self.mask = D, mask
+        self.theta = nn.Parameter(torch.zeros(3, dtype=dtype))  # alpha, beta, gamma
+
+    def forward(self, X: torch.Tensor) -> torch.Tensor:
+        """Prediction z at the query for sequences (batch, 2N+1, 2D)."""
+        alpha, beta, gamma = self.theta
+        token, position = X[..., : self.D], X[..., self.D :]
+        first = attention(alpha * swap(position) @ position.transpose(1, 2), self.mask)
+        scores = beta * token[:, -1:] @ (first @ token).transpose(1, 2)
+        return gamma * (attention(scores, self.mask) @ token)[:, 0]
+
+    def weights(self) -> dict[str, torch.Tensor]:
+        """The three matrices by name."""
+        return assemble(dict(zip(THREE, self.theta, strict=True)), self.D, self.theta.dtype)
+
+
+class Nineteen(nn.Module):
+    """The same network with all weights in the 19 directions of Theorem 1.
+
+    On orthonormal data every inner product is fixed, so that its loss does not depend on the draw: with
+    every pair queried once, its descent is the population descent of all weights.
+    """
+
+    def __init__(self, D: int, mask: str = "strict", dtype: torch.dtype = torch.float32) -> None:
+        super().__init__()
+        self.D, self.mask = D, mask
+        self.theta = nn.Parameter(torch.zeros(len(PSEUDO), dtype=dtype))
+
+    def forward(self, X: torch.Tensor) -> torch.Tensor:
+        """Prediction z at the query for sequences (batch, 2N+1, 2D)."""
+        value = dict(zip(NAMES, self.theta, strict=True))
+        token, position = X[..., : self.D], X[..., self.D :]
+        first = attention(self._bilinear("W1", [token, position], [token, position], value), self.mask)
+        U = [token, position, first @ token, first @ position]
+        last = [u[:, -1:] for u in U]
+        second = attention(self._bilinear("W2", last, U, value), self.mask)
+        V = [*last, *(second @ u for u in U)]
+        return torch.stack([value[p.name] * V[p.row] for p in PSEUDO if p.matrix == "W3"]).sum(0)[:, 0]
+
+    @staticmethod
+    def _bilinear(
+        matrix: str, left: list[torch.Tensor], right: list[torch.Tensor], value: Mapping[str, torch.Tensor]
+    ) -> torch.Tensor:
+        terms = (value[p.name] * left[p.row] @ (swap(right[p.column]) if p.kernel == "M" else right[p.column]).transpose(1, 2)
+                 for p in PSEUDO if p.matrix == matrix)  # fmt: skip
+        return torch.stack(list(terms)).sum(0)
+
+    def weights(self) -> dict[str, torch.Tensor]:
+        """The three matrices by name."""
+        return assemble(dict(zip(NAMES, self.theta, strict=True)), self.D, self.theta.dtype)
+
+
+def squared_error(z: torch.Tensor, y: torch.Tensor, reduction: str) -> torch.Tensor:
+    """Loss averaged over the batch; over the D coordinates the ``mean`` or the ``sum``."""
+    each = (z - y).square()
+    return each.mean() if reduction == "mean" else each.sum(-1).mean()
+
+
+def kernel(kind: str, D: int, dtype: torch.dtype = torch.float64) -> torch.Tensor:
+    """The matrix I or M that a pseudo-parameter multiplies."""
+    eye = torch.eye(D, dtype=dtype)
+    return eye if kind == "I" else swap(eye)
+
+
+def assemble(
+    values: Mapping[str, torch.Tensor | float], D: int, dtype: torch.dtype = torch.float64
+) -> dict[str, torch.Tensor]:
+    """Matrices W1, W2, W3 of the given pseudo-parameters, all others zero (Eqs. (6)-(8))."""
+    matrices = {}
+    for name, (rows, columns) in structure.BLOCKS.items():
+        blocks = [[torch.zeros(D, D, dtype=dtype) for _ in columns] for _ in rows]
+        for pseudo in PSEUDO:
+            if pseudo.matrix == name and pseudo.name in values:
+                add = values[pseudo.name] * kernel(pseudo.kernel, D, dtype)
+                blocks[pseudo.row][pseudo.column] = blocks[pseudo.row][pseudo.column] + add
+        matrices[name] = torch.cat([torch.cat(row, 1) for row in blocks], 0)
+    return matrices
+
+
+def project(weights: Mapping[str, torch.Tensor]) -> torch.Tensor:
+    """The 19 pseudo-parameters of three matrices: inner products with I or M per block, over D."""
+    D = weights["W3"].shape[1]
+    found = []
+    for pseudo in PSEUDO:
+        block = weights[pseudo.matrix][
+            pseudo.row * D : (pseudo.row + 1) * D, pseudo.column * D : (pseudo.column + 1) * D
+        ]
+        if pseudo.kernel == "M":
+            block = swap(block)  # <B, M> = tr(B M)
+        found.append(block.diagonal().sum() / D)
+    return torch.stack(found)
+
+
+def residual(weights: Mapping[str, torch.Tensor]) -> torch.Tensor:
+    """Norm of what the 19 pseudo-parameters leave out, over the norm of all weights (0 for zero weights)."""
+    D, dtype = weights["W3"].shape[1], weights["W3"].dtype
+    inside = assemble(dict(zip(NAMES, project(weights), strict=True)), D, dtype)
+    out = torch.stack([(weights[k] - inside[k].to(weights[k].device)).square().sum() for k in weights]).sum()
+    whole = torch.stack([w.square().sum() for w in weights.values()]).sum()
+    return torch.sqrt(out / whole) if whole > 0 else torch.zeros((), dtype=dtype)

@@ -1,0 +1,278 @@
+"""Students of the induction-head task: data laws, masks, the three realisations, projections, the time trap."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from simulate.induction_heads import (
+    Constrained,
+    Parameters,
+    Student,
+    assemble,
+    project,
+    residual,
+    standard,
+    task,
+    train,
+)
+from simulate.induction_heads.student import NAMES, PSEUDO, THREE, Nineteen, attention, kernel, squared_error
+from simulate.induction_heads.trainer import Training
+from theory.parameters import ParameterError
+
+DOUBLE = torch.float64
+ALONE = {"progress": False, "workers": 1, "device": "cpu"}
+ROUNDING = 1e-13  # some hundred operations in float64
+
+
+def random(seed: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def gap(a, b) -> float:
+    return float((a - b).abs().max().detach())
+
+
+def test_orthonormal_data():
+    """All tokens, and codes with swapped codes, are orthonormal; also where D > 2N."""
+    for D in (6, 10):
+        items, labels, codes = task.orthonormal(Parameters(N=3, D=D, data="orthonormal"), 4, random(), DOUBLE)
+        for rows in (torch.cat([items, labels], 1), torch.cat([codes, task.swap(codes)], 1)):
+            assert gap(rows @ rows.transpose(1, 2), torch.eye(6, dtype=DOUBLE)) < ROUNDING
+
+
+def test_haar_frames_are_isotropic():
+    """Mean of one entry and mean square over many frames: 0 and 1/D, |z| <= 4."""
+    frames = task.haar((4000, 2, 4), random(3), DOUBLE)
+    entries = frames[:, 0, 0].numpy()
+    assert abs(entries.mean()) / (entries.std() / np.sqrt(4000)) < 4
+    squares = frames[:, 1, 2].square().numpy()
+    assert abs(squares.mean() - 0.25) / (squares.std() / np.sqrt(4000)) < 4
+
+
+def test_sequence():
+    """Eqs. (3)-(4): rows, query and target."""
+    p = Parameters(N=3, D=4)
+    items, labels, codes = torch.randn(3, 2, 3, 4, generator=random())
+    batch = task.assemble(items, labels, codes, torch.tensor([2, 0]))
+    assert batch.X.shape == (2, 7, 8)
+    M = torch.zeros(4, 4)
+    M[:2, 2:] = M[2:, :2] = torch.eye(2)
+    for k in range(3):
+        assert torch.equal(batch.X[:, 2 * k], torch.cat([items[:, k], codes[:, k]], -1))
+        assert torch.equal(batch.X[:, 2 * k + 1], torch.cat([labels[:, k], codes[:, k] @ M], -1))
+    assert torch.equal(batch.X[0, -1], torch.cat([items[0, 2], torch.zeros(4)]))
+    assert torch.equal(batch.y[1], labels[1, 0])
+    for query, allowed in (("last", {2}), ("uniform", {0, 1, 2}), ("each", {0, 1, 2})):
+        assert set(task.draw(p.replace(query=query), random(), 64).q.tolist()) == allowed
+    assert task.draw(p.replace(query="each"), random(), 6).q.tolist() == [0, 1, 2, 0, 1, 2]
+
+
+def test_gaussian_data():
+    """Unit variance per coordinate, |z| <= 4."""
+    batch = task.draw(Parameters(N=4, D=8), random(1), 512)
+    squares = batch.y.square().flatten().numpy()
+    assert abs(squares.mean() - 1) / (squares.std() / np.sqrt(squares.size)) < 4
+
+
+def test_masks():
+    """Strict: the first row is zero, not 0/0, also in its gradient; inclusive: rows see themselves."""
+    scores = torch.randn(1, 4, 4, dtype=DOUBLE, generator=random(), requires_grad=True)
+    strict, inclusive = attention(scores, "strict"), attention(scores, "inclusive")
+    assert torch.equal(strict[0].triu(), torch.zeros(4, 4, dtype=DOUBLE))
+    assert torch.equal(inclusive[0].triu(1), torch.zeros(4, 4, dtype=DOUBLE))
+    assert gap(strict[0, 1:].sum(1), torch.ones(3, dtype=DOUBLE)) < ROUNDING and strict[0, 0].sum() == 0
+    strict.square().sum().backward()
+    assert torch.isfinite(scores.grad).all()
+    assert gap(attention(scores[:, -1:], "strict"), strict[:, -1:]) == 0
+
+
+@pytest.mark.parametrize("mask", ["strict", "inclusive"])
+def test_three_realisations_agree(mask):
+    """All weights, 19 directions, three numbers: the same function where they overlap."""
+    D = 6
+    batch = task.draw(Parameters(N=4, D=D), random(2), 5, DOUBLE)
+    full, nineteen, three = Student(D, mask, DOUBLE), Nineteen(D, mask, DOUBLE), Constrained(D, mask, DOUBLE)
+    nineteen.theta.data = torch.randn(19, generator=random(4), dtype=DOUBLE)
+    full.load_state_dict({k: v.detach() for k, v in nineteen.weights().items()})
+    assert gap(full(batch.X), nineteen(batch.X)) < ROUNDING
+    three.theta.data = torch.tensor([0.3, 0.7, 0.9], dtype=DOUBLE)
+    full.load_state_dict({k: v.detach() for k, v in three.weights().items()})
+    assert gap(full(batch.X), three(batch.X)) < ROUNDING
+
+
+def test_plain_forward():
+    """The definition (1) written out with loops, all rows, for arbitrary weights."""
+    D, N = 4, 3
+    student = Student(D, "strict", DOUBLE)
+    for w in student.parameters():
+        w.data = torch.randn(w.shape, generator=random(w.shape[0]), dtype=DOUBLE) / 4
+    X = task.draw(Parameters(N=N, D=D), random(5), 1, DOUBLE).X[0]
+
+    def layer(h, W):
+        retrieved = torch.zeros_like(h)
+        for i in range(1, len(h)):
+            weight = torch.exp(torch.stack([h[i] @ W @ h[j] for j in range(i)]))
+            retrieved[i] = sum(weight[j] * h[j] for j in range(i)) / weight.sum()
+        return torch.cat([h, retrieved], 1)
+
+    with torch.no_grad():
+        expected = layer(layer(X, student.W1), student.W2)[-1] @ student.W3
+        assert gap(student(X[None])[0], expected) < ROUNDING
+
+
+def test_projection():
+    """Reads back what was assembled, sees nothing else, and the kernels are orthogonal with squared norm D."""
+    values = dict(zip(NAMES, torch.randn(19, generator=random(), dtype=DOUBLE), strict=True))
+    weights = assemble(values, 4)
+    assert gap(project(weights), torch.stack(list(values.values()))) < ROUNDING
+    assert float(residual(weights)) < ROUNDING
+    weights["W1"][0, 1] += 1.0
+    assert gap(project(weights), torch.stack(list(values.values()))) < ROUNDING
+    norm = np.sqrt(sum(float(w.square().sum()) for w in weights.values()))
+    assert float(residual(weights)) == pytest.approx(1 / norm, rel=1e-12)
+    eye, M = kernel("I", 4), kernel("M", 4)
+    assert float((eye * M).sum()) == 0 and float(eye.square().sum()) == float(M.square().sum()) == 4
+    assert torch.equal(M @ M, eye) and torch.equal(M, M.T)
+    assert float(residual({k: 0 * w for k, w in weights.items()})) == 0
+    assert len(PSEUDO) == 19
+
+
+@pytest.mark.parametrize("mask", ["strict", "inclusive"])
+def test_four_directions_never_move(mask):
+    """beta_3..beta_6 stay exactly zero in SGD on all weights; the other 15 all move."""
+    p = Parameters(N=3, D=4, mask=mask, batch_size=16, steps=30, eval_every=30, eta=0.2)
+    last = train(p, store=None, dtype="float64", **ALONE).isel(t=-1, seed=0)
+    moved = {str(n) for n, v in zip(last.parameter.values, last.pseudo.values, strict=True) if v != 0}
+    assert set(NAMES) - moved == {"beta_3", "beta_4", "beta_5", "beta_6"}
+
+
+def first_steps(**options):
+    """Change of (alpha, beta, gamma) and of t in the third step, from one shared state."""
+    p = Parameters(N=3, D=8, data="orthonormal", query="last", batch_size=1, eta=0.1, **options)
+    run = Training(p, 0, torch.device("cpu"), "float64")
+    start = dict(zip(THREE, (0.3, 0.7, 0.6), strict=True))
+    with torch.no_grad():
+        if p.trained == "all":
+            run.student.load_state_dict(assemble(start, 8))
+        elif p.trained == "nineteen":
+            run.student.theta.copy_(torch.tensor([start.get(n, 0.0) for n in NAMES], dtype=DOUBLE))
+        else:
+            run.student.theta.copy_(torch.tensor(list(start.values()), dtype=DOUBLE))
+    before = project(run.student.weights()).detach().clone()
+    run.advance()
+    moved = (project(run.student.weights()).detach() - before)[[NAMES.index(n) for n in THREE]]
+    return moved.numpy(), p.time_per_step
+
+
+def test_time_normalisation():
+    """The trap: a step of matrices is D times slower than one of the three numbers, a mean loss D times slower again.
+
+    Divided by `Parameters.time_per_step` all six are the same velocity, that of the flow.
+    """
+    reference, step = first_steps(trained="three", loss="sum")
+    assert step == 0.1
+    for trained, loss, slower in [("three", "mean", 8), ("projected", "sum", 8), ("projected", "mean", 64), ("all", "sum", 8),
+                                  ("all", "mean", 64), ("nineteen", "mean", 64)]:  # fmt: skip
+        moved, per_step = first_steps(trained=trained, loss=loss)
+        np.testing.assert_allclose(moved * slower, reference, rtol=1e-9)  # steps of 1e-5 read off numbers of order 1
+        assert per_step == pytest.approx(0.1 / slower, rel=1e-15)
+
+
+def test_population_descent_is_noiseless():
+    """On orthonormal data inside the 19 directions the loss does not depend on the draw; outside it does."""
+    D, N = 8, 4
+    p = Parameters(N=N, D=D, data="orthonormal", query="each")
+    student = Nineteen(D, "strict", DOUBLE)
+    student.theta.data = torch.randn(19, generator=random(4), dtype=DOUBLE) / 2
+    batches = [task.draw(p, random(k), N, DOUBLE) for k in range(3)]
+    losses = [squared_error(student(b.X), b.y, "sum").item() for b in batches]
+    np.testing.assert_allclose(losses, losses[0], rtol=1e-12)
+    full = Student(D, "strict", DOUBLE)
+    full.load_state_dict({k: v.detach() for k, v in student.weights().items()})
+    full.W1.data[0, 1] += 1.0
+    losses = [squared_error(full(b.X), b.y, "sum").item() for b in batches]
+    assert np.ptp(losses) > 1e-4
+
+
+def test_divergence_is_one_line():
+    """App. C's learning rate with the SUM over D diverges within 32 steps, and is refused in one line; the mean trains."""
+    p = Parameters.structure().replace(loss="sum", steps=64, eval_every=4, batch_size=64)
+    with pytest.raises(ParameterError, match=r"^eta = 1: the loss is not finite at step \d+"):
+        train(p, store=None, **ALONE)
+    runs = train(p.replace(loss="mean"), store=None, **ALONE)
+    assert float(runs.loss.isel(t=-1)[0]) < 1 - 1 / 8  # below the plateau 1 - 1/(2N): the head has begun to work
+
+
+def test_resume(tmp_path, monkeypatch):
+    """A run that is interrupted ends as the uninterrupted one, bit for bit; a finished one is not trained again."""
+    p = Parameters(N=3, D=6, batch_size=8, steps=20, eval_every=5)
+    whole = train(p, store=tmp_path / "whole", **ALONE)
+    advance, stop = Training.advance, {"at": 13}
+
+    def stopping(self):
+        if self.step == stop["at"]:
+            self.updating = False  # the step has not begun
+            raise KeyboardInterrupt
+        advance(self)
+
+    monkeypatch.setattr(Training, "advance", stopping)
+    with pytest.raises(KeyboardInterrupt):
+        train(p, store=tmp_path / "cut", **ALONE)
+    assert list((tmp_path / "cut").glob("*/*.checkpoint")) and not list((tmp_path / "cut").glob("*/*.nc"))
+    stop["at"] = -1
+    assert train(p, store=tmp_path / "cut", **ALONE).identical(whole)
+    stop["at"] = 0
+    assert train(p, store=tmp_path / "cut", **ALONE).identical(whole)
+
+
+def test_dataset():
+    """Names of the flow, coordinates t and step, loss relative to predicting zero."""
+    p = Parameters(N=2, D=4, batch_size=4, steps=7, eval_every=3)
+    runs = train(p, store=None, seeds=[0, 2], keep_weights=True, **ALONE)
+    assert runs.step.values.tolist() == [0, 3, 6, 7] and runs.seed.values.tolist() == [0, 2]
+    np.testing.assert_allclose(runs.t, runs.step * p.time_per_step)
+    np.testing.assert_array_equal(runs.alpha, runs.pseudo.sel(parameter="alpha_3"))
+    assert runs.W2.sizes == {"seed": 2, "t": 4, "row_2": 16, "column_2": 16}
+    y = task.draw(p, task.generator(2, "test")).y
+    assert float(runs.loss.sel(seed=2)[0]) == pytest.approx(float(y.square().sum(1).mean()) / 4, rel=1e-6)
+
+
+SMALL = standard.StandardParameters(D=16, vocabulary=8, block=10, pairs=2, batch_size=16, steps=6)
+
+
+def test_standard_transformer():
+    """Sequences repeat one item and ask for its label; the interpretation reproduces the scores of the forward pass."""
+    tokens, offset, label = standard.draw(SMALL, random())
+    assert tokens.shape == (16, 5) and int(offset.max()) + 5 <= 10
+    for row, target in zip(tokens, label, strict=True):
+        assert len(set(row[:4].tolist())) == 4
+        place = row[:4].tolist().index(int(row[4]))
+        assert place % 2 == 0 and row[place + 1] == target
+    model = standard.Transformer(SMALL, random(7))
+    with torch.no_grad():
+        parts = model.interpret()
+        h = model.E[tokens[:1]] + model.P[offset[:1, None] + torch.arange(5)]
+        scores = (h @ model.Q[0].T) @ (h @ model.K[0].T).transpose(1, 2) / 4
+        places = 8 + offset[0] + torch.arange(5)
+        S = parts["scores_1"]
+        sums = sum(S[a][:, b] for a in (tokens[0], places) for b in (tokens[0], places))
+        assert gap(scores[0], sums) < 1e-4  # float32, numbers of order ten
+    assert parts["scores_2"].shape == (36, 36) and parts["readout"].shape == (8, 72)
+
+
+def test_standard_training(tmp_path):
+    """Learns the task at a small size; loss in nats starts above that of guessing, ln of the vocabulary."""
+    p = standard.StandardParameters(D=64, vocabulary=8, block=8, pairs=2, batch_size=64, steps=125, eval_every=25)
+    runs = standard.train(p, store=tmp_path, **ALONE)
+    assert runs.loss.values[0, 0] > np.log(8) and runs.accuracy.values[0, -1] > 0.9
+    assert {"scores_1", "scores_2", "readout"} <= set(runs)
+
+
+@pytest.mark.parametrize(("change", "message"), [({"pairs": 20}, "pairs = 20: must be <= vocabulary / 2 = 16"),
+                                                 ({"block": 16}, "must fit into block = 16"), ({"D": 1}, "D = 1")])  # fmt: skip
+def test_standard_parameters(change, message):
+    """One line with what is allowed."""
+    with pytest.raises(ParameterError, match=message):
+        standard.StandardParameters(**change)

@@ -1,0 +1,395 @@
+"""Column statistics by independent roads: enumeration in rationals, random matrices, explicit descent, fine quadrature."""
+
+from __future__ import annotations
+
+import itertools
+from fractions import Fraction
+
+import numpy as np
+import pytest
+import scipy.integrate
+import scipy.special
+import sympy as sp
+import torch
+
+from theory.state_tracking import Parameters, columns, dressed, per_seed
+from theory.state_tracking.columns import V_all, V_k, V_w, mean_w
+from theory.state_tracking.per_seed import Columns, Start, solve
+from theory.state_tracking.symbols import N, R, S, d_g, eta
+
+EQUATIONS = columns.equations()
+ROWS = [[Fraction(1, 2), Fraction(1, 3), Fraction(1, 6)], [Fraction(1, 7), Fraction(4, 7), Fraction(2, 7)],
+        [Fraction(2, 9), Fraction(3, 9), Fraction(0), Fraction(4, 9)], [Fraction(1)]]  # fmt: skip
+
+
+def rational(x: Fraction) -> sp.Rational:
+    """SymPy number of a fraction."""
+    return sp.Rational(x.numerator, x.denominator)
+
+
+def counted(row: list[Fraction], actions: int) -> tuple[Fraction, Fraction, Fraction]:
+    """Mean and variance of the attention on the own action, standing first, and mean of the squared ones on others, summed."""
+    own, others = [], []
+    for rest in itertools.product(range(actions), repeat=len(row) - 1):
+        weight = [Fraction(0)] * actions
+        for w, action in zip(row, (0, *rest), strict=True):
+            weight[action] += w
+        own.append(weight[0])
+        others.append(sum((w**2 for w in weight[1:]), Fraction(0)))
+    mean = sum(own, Fraction(0)) / len(own)
+    return mean, sum((w**2 for w in own), Fraction(0)) / len(own) - mean**2, sum(others, Fraction(0)) / len(others)
+
+
+@pytest.mark.parametrize("actions", [1, 2, 3, 4])
+@pytest.mark.parametrize("row", ROWS, ids=range(len(ROWS)))
+def test_weight_and_noise_by_enumeration(row, actions):
+    """Law of total variance over all sequences whose right action is the column's own."""
+    mean, own, others = (rational(x) for x in counted(row, actions))
+    at = {columns.pi_i: rational(row[0]), columns.T: sum(rational(w) ** 2 for w in row[1:]), d_g: actions}
+    assert EQUATIONS["own_weight"].rhs.subs(at) == mean
+    exact = others * V_all + own * (V_k + (R - S) ** 2)  # entries of other columns average S in the right logit
+    assert sp.expand(EQUATIONS["noise_right"].rhs.subs(at) - exact) == 0
+    # In a wrong logit they average (zeta - S)/(N - 1), the own ones (zeta - R)/(N - 1): a term of order 1/N^2, which
+    # the theory may leave out but not overdo.
+    exact = others * V_all + own * V_w
+    left_out = sp.expand(EQUATIONS["noise_wrong"].rhs.subs(at) - exact)
+    assert left_out == 0 or sp.expand(left_out - own * ((R - S) / (N - 1)) ** 2) == 0
+
+
+def test_noise_and_signal_add_up():
+    """Own weight squared and the two coefficients of noise make up the spread of a logit over M."""
+    others, own = (sp.expand(EQUATIONS["noise_right"].rhs).coeff(x) for x in (V_all, V_k))
+    weight = EQUATIONS["own_weight"].rhs
+    whole = dressed.equations()["spread"].rhs.subs(dressed.variance.participation, columns.pi_i**2 + columns.T)
+    assert sp.expand(weight**2 + others + own - whole) == 0
+    # What a column feels of its own deviation elsewhere: all of the spread but the part of order 1/d_g that it shares
+    # with every other column of the state.
+    pull = -sp.diff(EQUATIONS["rate_wrong"].rhs, columns.v_w).subs(columns.dressed.L, 1).doit() / eta
+    share = columns.left[1] / (N - 1)
+    one = sp.cancel(pull / (columns.gamma[1] * share * (1 - share)))
+    shared = (1 - 1 / d_g) * (1 - columns.pi_i) ** 2 / d_g
+    assert sp.expand(weight**2 + one * columns.T + shared - whole) == 0
+
+
+def test_entry_variance_by_enumeration():
+    """Variance over a whole column of N entries of which one, equally likely any, is the right one."""
+    right, wrong, size = (
+        [Fraction(3), Fraction(5, 2), Fraction(1, 3)],
+        [Fraction(-1), Fraction(1, 2), Fraction(0), Fraction(2)],
+        5,
+    )
+
+    def moments(x):
+        mean = sum(x, Fraction(0)) / len(x)
+        return mean, sum((y**2 for y in x), Fraction(0)) / len(x) - mean**2
+
+    entries = []  # every right value as often as it should be, against N - 1 wrong ones
+    for k, v in itertools.product(range(size), itertools.product(right, wrong)):
+        entries += [v[0] if r == k else v[1] for r in range(size)]
+    (R_, V_right), (mean, V_wrong) = moments(right), moments(wrong)
+    values = {N: size, R: rational(R_), V_k: rational(V_right), mean_w: rational(mean), V_w: rational(V_wrong)}
+    assert EQUATIONS["entry_variance"].rhs.subs(values) == rational(moments(entries)[1])
+
+
+def test_noise_of_random_matrices():
+    """Logits of 4e5 random states of random matrices around the column's own logit: mean 0, variance as stated."""
+    n, size, actions, row = 400_000, 4, 3, np.array([0.5, 0.3, 0.2])
+    rng = np.random.default_rng(8)
+    R_, V_right, V_wrong, mean = 1.2, 0.2, 0.1, -0.3
+    zeta_ = R_ + (size - 1) * mean
+    S_ = zeta_ / size  # what independent permutations give
+    right = rng.integers(size, size=(n, actions))
+    M = mean + np.sqrt(3 * V_wrong) * rng.uniform(-1, 1, (n, actions, size))
+    at = (np.arange(n)[:, None], np.arange(actions), right)
+    M[at] = R_ + np.sqrt(3 * V_right) * rng.uniform(-1, 1, (n, actions))
+    g = rng.integers(actions, size=(n, len(row)))
+    z = np.einsum("j,njr->nr", row, M[np.arange(n)[:, None], g])
+    every, own, target = np.arange(n), g[:, 0], right[np.arange(n), g[:, 0]]
+    wrong = (target + rng.integers(1, size, size=n)) % size
+    values = {"N": size, "d_g": actions, "pi_i": row[0], "T_i": (row[1:] ** 2).sum(), "R": R_, "S": S_, "zeta": zeta_,
+              "V_k": V_right, "V_w": V_wrong, "mean_w": mean}  # fmt: skip
+    values["b_i"] = EQUATIONS["own_weight"].evaluate(values)
+    values["V_all"] = EQUATIONS["entry_variance"].evaluate(values)
+    # The difference of means that a wrong logit's noise may leave out, see above.
+    more = values["T_i"] / actions * (1 - 1 / actions) * ((R_ - S_) / (size - 1)) ** 2
+    for which, logit, noise, slack in (
+        (target, "column_right", "noise_right", 0),
+        (wrong, "column_wrong", "noise_wrong", more),
+    ):
+        v = M[every, own, which]
+        residual = z[every, which] - EQUATIONS[logit].evaluate({**values, "v_k": v, "v_w": v})
+        assert abs(residual.mean()) <= 4 * residual.std() / n**0.5
+        form, square = EQUATIONS[noise].evaluate(values), residual**2
+        error = square.std() / n**0.5
+        assert error < 0.0125 * form  # a mistake of 5% would show at 4 standard errors
+        assert -4 * error <= square.mean() - form <= slack + 4 * error
+        assert abs(np.corrcoef(residual, v)[0, 1]) <= 4 / n**0.5  # noise, not signal
+
+
+def student(p: Parameters, rng: np.random.Generator, n: int | None) -> tuple[Start, np.ndarray, np.ndarray]:
+    """A random student's start, and its right and all logits on n sequences or on all inputs: (n, L), (n, L, N)."""
+    perms = rng.permuted(np.broadcast_to(np.arange(p.N), (p.d_g, p.N)), axis=1)
+    M = rng.uniform(-1, 1, (p.d_g, p.N, p.N))
+    W = rng.uniform(-1, 1, (2, 1, p.d_h))
+    if n is None:
+        every = np.array(list(itertools.product(*[range(p.d_g)] * p.L, range(p.N))))
+        g, s = every[:, :-1], every[:, -1]
+    else:
+        g, s = rng.integers(p.d_g, size=(n, p.L)), rng.integers(p.N, size=n)
+    at = per_seed.Attention(p).forward(*W)[0]
+    right, logits = [], []
+    for t in range(p.L):
+        z = sum(at[t, j] * M[g[:, j], :, s] for j in range(p.L))
+        s = perms[g[:, t], s]
+        right.append(z[np.arange(len(s)), s])
+        logits.append(z)
+    teachers = (perms[:, None, :] == np.arange(p.N)[:, None]).astype(bool)
+    trace = np.einsum("ars,brs->ab", teachers, M) / p.N
+    R_, S_ = np.trace(trace) / p.d_g, (trace.sum() - np.trace(trace)) / (p.d_g * (p.d_g - 1))
+    numbers = (R_, S_, M.sum() / (p.d_g * p.N), M[teachers].var(), M[~teachers].var())
+    return Start(*W, *(np.array([x]) for x in numbers)), np.stack(right, 1), np.stack(logits, 1)
+
+
+@pytest.mark.parametrize("size", [(3, 2, 3), (4, 3, 2), (2, 4, 3)], ids=str)
+def test_mean_logits_at_the_start_are_exact(size):
+    """Over all inputs of one random student, whatever its matrices."""
+    p = Parameters(N=size[0], d_g=size[1], L=size[2], d_h=4, rope="plain", rope_theta=10.0)
+    start, right, every = student(p, np.random.default_rng(size), None)
+    found = Columns(p, start).observe()
+    other = (every.sum(2) - right) / (p.N - 1)
+    assert found["logit_correct"][0] == pytest.approx(right.mean(), abs=1e-13)  # rounding
+    assert found["logit_other"][0] == pytest.approx(other.mean(), abs=1e-13)
+    assert [found[x][0] for x in "RS"] == pytest.approx([start.R[0], start.S[0]], abs=1e-13)
+
+
+def test_logits_at_the_start_against_random_students():
+    """Variances and loss of sampled logits, seed by seed: z-scores of the mean difference over 80 students."""
+    p, rng = Parameters(N=16, d_g=16, L=4, d_h=16, rope_theta=10.0), np.random.default_rng(21)
+    gaps = {"variance_correct": [], "variance_other": [], "loss": []}
+    scale = {}
+    for _ in range(80):
+        start, right, every = student(p, rng, 1000)
+        theory = Columns(p, start).observe()
+        others = (every**2).sum(2) - right**2, every.sum(2) - right
+        mean = others[1].mean() / (p.N - 1)
+        loss = np.log(np.exp(every).sum(2)) - right
+        measured = {
+            "variance_correct": right.var(),
+            "variance_other": others[0].mean() / (p.N - 1) - mean**2,
+            "loss": loss.mean(),
+        }
+        for name, x in measured.items():
+            gaps[name].append(x - theory[name][0])
+            scale[name] = x
+    for name, x in gaps.items():
+        error = np.std(x, ddof=1) / len(x) ** 0.5
+        assert error < 0.0125 * scale[name]  # a mistake of 5% would show at 4 standard errors
+        # Sampling a student's logits leaves out the scatter of its mean, a share 1/(d_g N) = 0.4% of the variance. The
+        # mean over wrong entries in place of their sum prices noise v at v (N-1)/(2 N^2) too much when all logits are alike.
+        known = -scale["variance_other"] * (p.N - 1) / (2 * p.N**2) if name == "loss" else 0.0
+        assert abs(np.mean(x) - known) <= 4 * error, name
+
+
+def test_rates_at_the_start_against_fine_quadrature():
+    """Softmax weights by adaptive integrals of the Equations, entry by entry; attention by autograd at given forces."""
+    p = Parameters(N=8, L=3, d_g=5, d_h=4, rope="plain", rope_theta=10.0, n_train=300)
+    start = Start.drawn(p, 1, np.random.default_rng(3))
+    start.S[:], start.R[:] = 0.15, 0.7
+    system = Columns(p, start)
+    R_, S_, zeta_, V_ = (float(x[0]) for x in (start.R, start.S, start.zeta, start.variance_right))
+    W_Q, W_K = (torch.tensor(w, requires_grad=True) for w in (start.W_Q, start.W_K))
+    place, omega = torch.arange(1, 2 * p.L + 1, dtype=torch.float64), torch.tensor(p.frequencies)
+    turn = torch.exp(1j * place[:, None] * omega)
+    q, k = (torch.view_as_complex(w.reshape(-1, 2)) * turn for w in (W_Q, W_K))
+    at = torch.softmax((q[p.L :, None] * k[None, : p.L].conj()).real.sum(2) / p.d_h**0.5, 1)
+    pi = at.detach().numpy()
+    mean = (zeta_ - R_) / (p.N - 1)
+    size, edge = (
+        {"N": p.N, "d_g": p.d_g, "R": R_, "S": S_, "zeta": zeta_, "V_k": V_, "V_w": V_, "mean_w": mean},
+        np.sqrt(3 * V_),
+    )
+    right, wrong, left = np.zeros((p.L, len(system.v_0))), np.zeros((p.L, len(system.v_0))), np.zeros(p.L)
+    size["V_all"] = EQUATIONS["entry_variance"].evaluate(size)
+    weights = []
+    for i in range(p.L):
+        x = {**size, "pi_i": pi[i, i], "T_i": (pi[i] ** 2).sum() - pi[i, i] ** 2}
+        x["b_i"] = EQUATIONS["own_weight"].evaluate(x)
+        u_k, u_w = (EQUATIONS[f"noise_{name}"].evaluate(x) for name in ("right", "wrong"))
+        z_k, z_w = (EQUATIONS[f"column_{name}"].evaluate({**x, "v_k": R_ + edge * system.v_0, "v_w": mean + edge * system.v_0})
+                    for name in ("right", "wrong"))  # fmt: skip
+        centre = EQUATIONS["column_wrong"].evaluate({**x, "v_w": mean})
+        half = x["b_i"] * edge
+        W = np.exp(centre + u_w / 2) * np.sinh(half) / half  # wrong_mean in closed form
+
+        def integral(f, z, u=u_k, W=W):
+            def integrand(xi):
+                e = np.exp(z + np.sqrt(u) * xi)
+                return np.exp(-(xi**2) / 2) / np.sqrt(2 * np.pi) * f(e) / (e + (p.N - 1) * W)
+
+            return scipy.integrate.quad(integrand, -12, 12, epsabs=1e-12)[0]
+
+        right[i] = [integral(lambda e: e, z) for z in z_k]
+        middle = np.polynomial.legendre.leggauss(20)
+        of_k = EQUATIONS["column_right"].evaluate({**x, "v_k": R_ + edge * middle[0]})
+        inverse = sum(w / 2 * integral(lambda e: 1, z) for z, w in zip(of_k, middle[1], strict=True))
+        left[i] = 1 - sum(w / 2 * integral(lambda e: e, z) for z, w in zip(of_k, middle[1], strict=True))
+        wrong[i] = np.exp(z_w + u_w / 2) * inverse
+        weights.append(x)
+    b = np.array([x["b_i"] for x in weights])
+    T = np.array([x["T_i"] for x in weights])
+    found = system.rates()
+    for k, name, mass, v, v_mean in (
+        (2, "rate_right", right, R_ + edge * system.v_0, R_),
+        (3, "rate_wrong", wrong, mean + edge * system.v_0, mean),
+    ):
+        for s, share in enumerate(system.share):
+            for node in range(len(system.v_0)):
+                form = EQUATIONS[name].evaluate({"eta": p.eta, "L": p.L, "share": share - 1, "beta": b, "p_k": mass[:, node], "p_w": mass[:, node],
+                                                 "d_g": p.d_g, "N": p.N, "T": T, "g": left, "v_k": v[node], "v_w": v[node], "R": R_,
+                                                 "mean_w": v_mean})  # fmt: skip
+                # Five nodes in xi leave u^5 5!/10! times a derivative of order ten of a softmax weight: below 1e-9 here.
+                assert found[k][0, s, node] * p.d_g * p.N == pytest.approx(form, rel=1e-8)
+    form = EQUATIONS["rate_S"].evaluate({"eta": p.eta, "L": p.L, "d_g": p.d_g, "beta": b, "g": left})
+    assert found[4][0] * p.d_g * p.N == pytest.approx(form, rel=1e-8)
+    values = {"g": left[:, None], "V_M": V_, "N": p.N, "d_g": p.d_g, "R": R_, "S": S_}
+    eq = dressed.equations()
+    values["h_i"] = eq["noise_cost"].evaluate(values)
+    values["v_i"] = eq["noise"].evaluate({**values, dressed.variance.participation: (pi**2).sum(1)[:, None]})
+    force = eq["dloss_dpi_noise"].evaluate({**values, dressed.pi[dressed.i, dressed.j]: pi})
+    force = force + np.diag(eq["dloss_dpi_margin"].evaluate(values)[:, 0])
+    for mine, slope in zip(
+        found[:2], torch.autograd.grad((torch.tensor(force) * at).sum() / p.L, [W_Q, W_K]), strict=True
+    ):
+        np.testing.assert_allclose(mine, -p.eta * slope, rtol=1e-7)
+    assert system.share @ system.of_share == pytest.approx(1, rel=1e-14)
+    spread = EQUATIONS["share_variance"].evaluate({**p.values(), "n_train": p.n_train})
+    assert (system.share - 1) ** 2 @ system.of_share == pytest.approx(spread, rel=1e-12)
+
+
+FAST = Parameters(N=16, L=4, d_g=16, d_h=16, eta=2.0, n_train=2048, rope_theta=100.0)
+
+
+def test_column_sums_are_conserved():
+    """R + (N - 1) <v_w> = zeta on the way to learned, for every share of the training set."""
+    start = Start.drawn(FAST, 3, np.random.default_rng(0))
+    system = Columns(FAST, start)
+    for _ in range(1200):
+        system.state = [x + rate for x, rate in zip(system.state, system.rates(), strict=True)]
+        _, _, v_k, v_w, _ = system.state
+        total = (v_k + (FAST.N - 1) * v_w) @ system.of_v
+        # Exact but for rounding: 1200 steps of 1e-16 times entries of order 10.
+        np.testing.assert_allclose(total, start.zeta[:, None].repeat(len(system.share), 1), atol=1e-11)
+    assert (system.observe()["accuracy"] > 0.5).any()  # something was learned on the way
+
+
+def test_unlimited_data_is_the_limit_of_a_large_training_set():
+    """What a training set of n sequences changes falls as 1/n, to nothing."""
+    start = Start.drawn(FAST, 1, np.random.default_rng(0))
+    epochs = [0, 250, 400, 600]
+    limit = solve(Columns(FAST, start, finite_data=False), epochs)
+    gaps = []
+    for n in (10**5, 10**6, 10**12):
+        found = solve(Columns(FAST.replace(n_train=n), start), epochs)
+        gaps.append(
+            {x: (found[x] - limit[x]).values[0] for x in ("A", "R", "S", "logit_other", "variance_other", "loss")}
+        )
+    for name in gaps[0]:
+        # The variance of the share is 6e-4 at n = 1e5, which is the relative size of what is left of 10.
+        np.testing.assert_allclose(gaps[0][name][1:], 10 * gaps[1][name][1:], rtol=0.02, atol=1e-9)
+        assert np.abs(gaps[2][name]).max() < 1e-9  # 1e-6 smaller than the last, which was below 1e-3
+        assert np.abs(gaps[1][name]).max() < 1e-3
+    assert max(np.abs(x).max() for x in gaps[1].values()) > 1e-7  # the comparison has something to see
+
+
+def crossing(curve, name: str) -> np.ndarray:
+    """Times at which a curve first passes 1/2, by linear interpolation."""
+    y = curve[name].values
+    k = (y > 0.5).argmax(1)
+    assert (k > 0).all()
+    low, high = (y[np.arange(len(y)), j] for j in (k - 1, k))
+    t = curve.alpha.values
+    return t[k - 1] + (0.5 - low) / (high - low) * (t[k] - t[k - 1])
+
+
+def test_quadrature_has_converged(monkeypatch):
+    """Twice the nodes in everything moves no time by the 1e-4 that `per_seed` claims."""
+    start = Start.drawn(FAST, 2, np.random.default_rng(0))
+    epochs = np.arange(0, 1000, 20)
+    usual = solve(Columns(FAST, start), epochs)
+    for name, value in (("NODES", 16), ("SHARES", 8), ("NOISE", 9), ("FINE", 129)):
+        monkeypatch.setattr(per_seed, name, value)
+    finer = solve(Columns(FAST, start), epochs)
+    for name in ("A", "rollout_accuracy"):
+        np.testing.assert_allclose(crossing(usual, name), crossing(finer, name), rtol=1e-4)
+
+
+def test_locked_attention_against_descent_of_columns():
+    """L = 1, one action: softmax regression of 300 random columns of 500 entries each, step by step."""
+    p = Parameters(N=500, L=1, d_g=1, d_h=2, eta=50.0)  # entries move by at most 0.1 per step
+    draws, rng = 300, np.random.default_rng(1)
+    zero, third = np.zeros(1), np.full(1, 1 / 3)
+    system = Columns(p, Start(np.ones((1, 2)), np.ones((1, 2)), zero, zero, zero, third, third), finite_data=False)
+    v = rng.uniform(-1, 1, (draws, p.N))
+    for epoch in range(151):
+        if epoch in (20, 60, 100, 150):
+            theory = system.observe()
+            wrong = v[:, 1:]
+            seen = {"R": v[:, 0], "variance_other": (wrong**2).mean(1) - wrong.mean() ** 2,
+                    "variance_correct": (v[:, 0] - v[:, 0].mean()) ** 2, "loss": np.log(np.exp(v).sum(1)) - v[:, 0],
+                    "logit_other": wrong.mean(1), "accuracy": (v[:, 0] > wrong.max(1)).astype(float)}  # fmt: skip
+            for name, x in seen.items():
+                error = x.std(ddof=1) / draws**0.5
+                assert error > 0 or name == "accuracy"
+                # Averages over N entries stand for sums over one column's: a bias of 1/N, below one standard error.
+                assert abs(x.mean() - theory[name][0]) <= 4 * max(error, 1 / draws), (epoch, name)
+        e = np.exp(v)
+        step = -e / e.sum(1, keepdims=True)
+        step[:, 0] += 1
+        v = v + p.eta / p.N * step
+        system.state = [x + rate for x, rate in zip(system.state, system.rates(), strict=True)]
+    assert seen["accuracy"].mean() > 0.9
+
+
+def by_quadrature(x: dict, at: tuple[int, int], system: Columns) -> float:
+    """Accuracy of one seed and position by brute force: smooth distribution functions of entries plus noise."""
+    v_0, share = np.linspace(-1, 1, 401), np.linspace(-5, 5, 21) if len(system.e) > 1 else np.zeros(1)
+    middle = (v_0[1:] + v_0[:-1]) / 2
+    s_k, s_w = np.sqrt(x["u_k"][at]), np.sqrt(x["u_w"][at])
+    total = 0.0
+    density = np.exp(-(share**2) / 2) / np.exp(-(share**2) / 2).sum()
+    basis = np.linalg.inv(np.polynomial.hermite_e.hermevander(system.e, len(system.e) - 1))
+    lift = np.polynomial.hermite_e.hermevander(share, len(system.e) - 1) @ basis
+    spread = np.polynomial.legendre.legvander(middle, len(system.v_0) - 1) @ np.linalg.inv(
+        np.polynomial.legendre.legvander(system.v_0, len(system.v_0) - 1))  # fmt: skip
+    for weight, of_k, of_w in zip(density, *(lift @ x[name][at] @ spread.T for name in ("z_k", "z_w")), strict=True):
+        grid = np.linspace(of_k[0] - 6 * s_k, of_k[-1] + 6 * s_k, 250)
+        below = scipy.special.ndtr((grid[:, None] - of_w) / s_w).mean(1)
+        mass = scipy.special.ndtr((grid[:, None] - of_k) / s_k).mean(1)
+        power = below ** (system.p.N - 1)
+        total += weight * ((power[1:] + power[:-1]) / 2 * np.diff(mass)).sum()
+    return total
+
+
+@pytest.mark.parametrize("finite_data", [False, True])
+def test_accuracy_along_a_run(finite_data):
+    """Against brute-force distribution functions, and by sampled logits."""
+    system = Columns(FAST, Start.drawn(FAST, 1, np.random.default_rng(0)), finite_data)
+    rng = np.random.default_rng(2)
+    for _ in range(3):
+        x = system._logits()
+        found = system._accuracy(x)[0]
+        # Seven nodes for the noise and 64 cells for the entries: 3e-3 where the noise is as wide as the entries.
+        np.testing.assert_allclose(found, [by_quadrature(x, (0, i), system) for i in range(FAST.L)], atol=3e-3)
+        if not finite_data:
+            n = 60_000
+            between = [
+                np.polynomial.Legendre.fit(system.v_0, x[name][0, 1, 0], len(system.v_0) - 1, [-1, 1])
+                for name in ("z_k", "z_w")
+            ]
+            right = between[0](rng.uniform(-1, 1, n)) + rng.normal(size=n) * np.sqrt(x["u_k"][0, 1])
+            wrong = between[1](rng.uniform(-1, 1, (n, FAST.N - 1)))
+            wrong += rng.normal(size=wrong.shape) * np.sqrt(x["u_w"][0, 1])
+            hits = right > wrong.max(1)
+            assert abs(hits.mean() - found[1]) <= 4 * (hits.var() / n) ** 0.5 + 3e-3  # as above
+        for _ in range(250):
+            system.state = [y + rate for y, rate in zip(system.state, system.rates(), strict=True)]

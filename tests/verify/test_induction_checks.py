@@ -1,0 +1,116 @@
+"""Checks of the induction-head model: all pass, each notices a fault, and the commands answer."""
+
+from dataclasses import replace
+
+import matplotlib as mpl
+import numpy as np
+import pytest
+
+from simulate.induction_heads import Parameters
+from simulate.pool import one_thread
+from theory.induction_heads import equations
+from theory.parameters import ParameterError
+from theory.registry import find
+from verify import timescales as command
+from verify.induction_heads import gradients, laws, symmetry, timescales
+
+mpl.use("Agg")
+CASES = [(group, name) for group, names in gradients.COVERS.items() for name in names]
+ALONE = {"progress": False, "workers": 1, "device": "cpu"}
+
+
+@pytest.mark.parametrize("factor", [-1, 1.05])
+@pytest.mark.parametrize(("group", "name"), CASES, ids=[name for _, name in CASES])
+def test_injected_fault_is_caught(group, name, factor, monkeypatch):
+    """A wrong sign, or 5%, in any formula is caught by the checks that cover it, already at few points."""
+    monkeypatch.setattr(gradients, "SIZES", (2, 3))
+    monkeypatch.setattr(gradients, "POINTS", 2)
+    table = equations()
+    faulty = {**table, name: replace(table[name], rhs=factor * table[name].rhs)}
+    with one_thread():
+        assert not all(check.passed for check in group(faulty)), f"{name} times {factor} went unnoticed"
+
+
+def test_all_checks_pass_on_the_derived_equations():
+    """And their names are unique enough to be cited."""
+    found = gradients.checks()
+    assert [c.name for c in found if not c.passed] == []
+    assert len(found) > 50
+
+
+def test_every_derivative_is_covered():
+    """What descends or is a rate must be held against autograd; the inner problem is a limit, tested symbolically."""
+    covered = {name for names in gradients.COVERS.values() for name in names}
+    assert {
+        n for n in equations() if n.startswith(("d", "loss")) and not n.startswith(("drop", "loss_tail"))
+    } <= covered
+
+
+def test_laws():
+    """Constants and exponents of the flow."""
+    found = [*laws.constants(), *laws.exponents()[0]]
+    assert [c.name for c in found if not c.within] == []
+
+
+def test_a_wrong_constant_is_caught(monkeypatch):
+    """0.1% in any coefficient of T_beta or T_alpha shows in the fit."""
+    right = laws.coefficients
+    for k in range(3):
+        monkeypatch.setattr(laws, "coefficients", lambda name, k=k: right(name) * (1 + 0.001 * (np.arange(3) == k)))
+        wrong = [c.name for c in laws.fitted() if not c.within]
+        assert wrong == [f"fitted coefficient of {('N^2', 'N', '1')[k]} in {name}" for name in ("T_beta", "T_alpha")]
+
+
+def test_network_is_euler(tmp_path, monkeypatch):
+    """Constrained network against Euler; order of convergence."""
+    monkeypatch.setattr(timescales, "NETWORK_SIZE", 2)
+    checks, notes = timescales.network(store=tmp_path, **ALONE)
+    assert [c.name for c in checks if not c.within] == [] and any("flow" in n for n in notes)
+
+
+@pytest.fixture
+def small(monkeypatch):
+    """Sweeps of seconds."""
+    monkeypatch.setattr(timescales, "SIZES", (2, 3))
+    monkeypatch.setattr(timescales, "SEEDS", range(2))
+    monkeypatch.setattr(timescales, "NOISE_SIZE", 2)
+    monkeypatch.setattr(timescales, "RATE", 0.4)
+
+
+def test_all_weights(small, tmp_path):
+    """Exponents with intervals, for both queries, and a figure."""
+    checks, notes, sweeps = timescales.all_weights(store=tmp_path, **ALONE)
+    for label in ("q = N", "uniform q"):
+        assert any(c.name == f"exponent of T_drop, all weights, {label}" for c in checks)
+        assert any(f"all weights, {label}" in n for n in notes) and label in sweeps
+    figure = timescales.draw(sweeps)
+    assert len(figure.axes) == 2
+
+
+def test_hypotheses(tmp_path):
+    """No drop without the head, a drop with the head alone."""
+    p = Parameters(N=2, D=4, data="orthonormal", query="last", eta=4.0, batch_size=32, steps=120, eval_every=2)
+    runs = timescales.train(p, seeds=range(2), store=tmp_path, **ALONE)
+    checks, notes = timescales.emergence(p, runs, store=tmp_path, **ALONE)
+    names = [c.name for c in checks]
+    assert names[0].startswith("Hypothesis 1: smallest loss without the head") and checks[0].within
+    assert any(n.startswith("Hypothesis 2: T_drop") for n in names) and any("T_alpha" in n for n in notes)
+
+
+def test_controls_name_what_fails():
+    """Every control leaves the 19 directions at D = 2; the whole group does not."""
+    sample = symmetry.Sample(3, 2, 1, seed=5)
+    for subgroup in symmetry.CONTROLS.values():
+        assert symmetry.outside(sample.gradient(subgroup(2))) > 1e-4
+    assert symmetry.outside(sample.gradient(symmetry.whole_group(2))) < 1e-14
+
+
+def test_commands_that_do_not_apply():
+    """The registry says which commands there are."""
+    assert find("induction_heads").checks == ("gradients", "timescales")
+    from verify import trajectories
+
+    with pytest.raises(ParameterError, match="verify.trajectories: not for induction_heads"):
+        trajectories.main(["induction_heads"])
+    with pytest.raises(ParameterError, match="needs at least 2 seeds"):
+        command.main(["induction_heads", "--seeds", "1"])

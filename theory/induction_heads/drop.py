@@ -1,0 +1,164 @@
+"""When the loss drops: a blow-up with a universal inner problem, its matching, and the tail after it (beyond Theorem 2)."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+import scipy.integrate
+import sympy as sp
+
+from theory import numeric
+from theory.algebra import written_as
+from theory.equation import Equation
+from theory.induction_heads import dynamics, expansions
+from theory.induction_heads.symbols import (
+    F,
+    G,
+    N,
+    T_drop,
+    alpha,
+    beta,
+    beta_c,
+    gamma,
+    kappa,
+    p,
+    r,
+    ref,
+    s,
+    squared_error,
+    t,
+    tau,
+    w,
+)
+
+INNER = "e^alpha of order N / beta, w = beta p of order 1, N -> infinity"
+SERIES_ORDER = 24  # of gamma(w), an asymptotic series
+SERIES_FROM = 0.01  # where its terms still fall below rounding
+
+
+@cache
+def inner_rates() -> tuple[sp.Expr, sp.Expr]:
+    """Universal d w/d tau and d gamma/d tau, tau = t/N: N to infinity at fixed w, then beta to infinity."""
+    rates = dynamics.flow().rhs
+    short = dynamics.abbreviations()
+    size = sp.Symbol("N", positive=True)
+    slope = p * (2 * N - 2) / G  # dp/dalpha
+    of_w = p * rates[beta] + beta * slope * rates[alpha]
+    # e^alpha = p G and G = e^alpha + 2N - 2 give G = (2N - 2) / (1 - p).
+    of_p = {G: (2 * N - 2) / (1 - p)}
+    found = []
+    for rate in (of_w, rates[gamma]):
+        expr = (N * rate).subs(of_p).subs(r, s + F).subs(F, short[F]).subs(N, size)
+        expr = sp.limit(sp.together(expr), size, sp.oo).subs(s, sp.exp(w)).subs(p, w / beta)
+        found.append(sp.factor(sp.limit(sp.expand(expr), beta, sp.oo)))
+    return found[0], found[1]
+
+
+@cache
+def inner_series(order: int) -> sp.Expr:
+    """Gamma as a power series in w on the solution that leaves gamma = 1, w = 0.
+
+    From d gamma/dw = (e^w - gamma) / (gamma w^2 e^w), that is gamma = e^w (1 - w^2 gamma d gamma/dw): the
+    right side is known to one order more than gamma itself.
+    """
+    of_w, of_gamma = inner_rates()
+    written_as(sp.exp(w) - gamma, of_gamma)
+    growth = sp.simplify(of_w / (gamma * sp.exp(w)))  # w^2
+    exponential = [sp.Rational(1, sp.factorial(k)) for k in range(order + 1)]
+    shift = sp.degree(growth, w)
+    g = [sp.S.One]
+    for n in range(1, order + 1):
+        # Coefficients of gamma gamma' w^2, up to w^n, from those of gamma below n.
+        product = [sp.S.Zero] * (n + 1)
+        for a, first in enumerate(g):
+            for b, second in enumerate(g):
+                if b and a + b - 1 + shift <= n:
+                    product[a + b - 1 + shift] += first * b * second
+        g.append(sum((exponential[n - k] * (int(k == 0) - product[k]) for k in range(n + 1)), sp.S.Zero))
+    return sum((c * w**k for k, c in enumerate(g)), sp.S.Zero)
+
+
+@cache
+def blow_up() -> dict[str, float]:
+    """Constants of the inner problem: ``kappa`` and ``gamma_blow_up``.
+
+    With tau = C - 1/w - 2 ln w + o(1) as w -> 0, the solution blows up at tau = C + kappa. The
+    integral of d tau/dw is taken along w with what diverges at w = 0 subtracted; gamma at the
+    blow-up follows from gamma^2 + 2/w, which tends to it up to e^-w.
+    """
+    of_w, of_gamma = inner_rates()
+    time = numeric.function(1 / of_w, [w, gamma])
+    slope = numeric.function(of_gamma / of_w, [w, gamma])
+    start = float(inner_series(SERIES_ORDER).subs(w, SERIES_FROM))
+
+    def rates(v: float, state: np.ndarray) -> list[float]:
+        return [slope(v, state[0]), time(v, state[0]) - 1 / v**2 + 2 / v]
+
+    # Below the start the integrand is its series: 1 / (gamma w^2 e^w) - 1/w^2 + 2/w.
+    regular = sp.series((1 / (inner_series(8) * sp.exp(w)) - 1 + 2 * w) / w**2, w, 0, 6).removeO()
+    begin = float(sp.integrate(regular, (w, 0, SERIES_FROM)))
+    end = 60.0  # e^-60 is below rounding
+    solved = scipy.integrate.solve_ivp(
+        rates, (SERIES_FROM, end), [start, begin], method="Radau", rtol=1e-12, atol=1e-14
+    )
+    last, total = solved.y[:, -1]
+    # Undo the subtraction at the upper end; from there to infinity nothing is left.
+    return {"kappa": float(total - 1 / end - 2 * np.log(end)), "gamma_blow_up": float(np.sqrt(last**2 + 2 / end))}
+
+
+@cache
+def matched_time() -> sp.Expr:
+    """T_drop: the slow time written in w where w = O(1), joined to the inner problem.
+
+    Where w = O(1), ln w = ln(beta/beta_c) + (beta^2 - beta_c^2)/2 with 2N = beta_c exp(beta_c^2/2), so that
+    beta^2 = beta_c^2 + 2 ln w up to 1/beta_c^2 and N exp(-beta^2/2) = beta / (2w).
+    """
+    of_square, of_line = expansions.slow_time()[:2]
+    log_w = sp.Symbol("log_w", real=True)
+    end = sp.limit(of_square, beta, sp.oo)
+    # N^2 of_square = N^2 end - (N / w) share, where the part of I beyond beta falls as exp(-beta^2/2)/beta.
+    share = sp.limit((end - of_square).rewrite(sp.erfc) * sp.exp(beta**2 / 2) * beta / 2, beta, sp.oo)
+    near = sp.sqrt(beta_c**2 + 2 * log_w)
+    rest = of_line.subs(sp.erf(sp.sqrt(2) * beta / 2), 1).subs(beta, near) - of_line.subs(
+        sp.erf(sp.sqrt(2) * beta / 2), 1).subs(beta, beta_c)  # fmt: skip
+    logs = sp.limit(rest, beta_c, sp.oo)
+    # tau = C - 1/w - 2 ln w is how the inner solution starts, so C + kappa is where it ends.
+    if share != 1 or logs != -2 * log_w:
+        raise ArithmeticError("slow manifold and inner problem do not match")
+    square = -((beta_c - 1) ** 2)
+    constant = sp.expand(of_line.subs(sp.erf(sp.sqrt(2) * beta / 2), 1).subs(beta, beta_c) - square)
+    return end * N**2 + N * square + N * (constant + kappa)
+
+
+@cache
+def tail() -> sp.Expr:
+    """Loss long after the drop: gamma on gamma_star, first layer saturated (p = 1), s large."""
+    least = dynamics.equations()["loss_star"].rhs
+    # d s/dt = s d beta/dt = -s (ds/dbeta) dL*/ds with ds/dbeta = s.
+    growth = -(s**2) * sp.diff(least, s)
+    growth = sp.limit(growth * s, s, sp.oo) / s
+    path = sp.Function("s")(t)
+    solved = sp.dsolve(sp.Eq(path.diff(t), growth.subs(s, path)), path, ics={path.subs(t, 0): 0})
+    square = max((branch.rhs**2 for branch in (solved if isinstance(solved, list) else [solved])), key=str)
+    return sp.limit(least * s**2, s, sp.oo) / square
+
+
+@cache
+def equations() -> dict[str, Equation]:
+    """Inner problem, time of the drop, and the tail."""
+    of_w, of_gamma = inner_rates()
+    given, new = dynamics.GIVEN, dynamics.NEW
+    found = [
+        Equation("drop_dw_dtau", sp.Derivative(w, tau), of_w, ref(f"{new}: loss drop"), "leading order", (*given, INNER)),
+        Equation("drop_dgamma_dtau", sp.Derivative(gamma, tau), of_gamma, ref(f"{new}: loss drop"), "leading order",
+                 (*given, INNER)),
+        Equation("drop_gamma_series", gamma, inner_series(4), ref(f"{new}: loss drop"), "leading order",
+                 (*given, INNER, "w -> 0")),
+        Equation("beta_c", beta_c, sp.sqrt(sp.LambertW(4 * N**2)), ref(f"{new}: 2N = beta_c exp(beta_c^2/2)"), "exact"),
+        Equation("T_drop", T_drop, matched_time(), ref(f"{new}: time of loss = 1/2"), "leading order",
+                 (*given, "next term o(N)", "kappa = 0.9811115 from the inner problem")),
+        Equation("loss_tail", squared_error, tail(), ref(f"{new}: loss long after the drop"), "leading order",
+                 (*given, "gamma = gamma_star, p = 1, s >> N^(1/2)")),
+    ]  # fmt: skip
+    return {e.name: e for e in found}

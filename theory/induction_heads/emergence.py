@@ -1,0 +1,209 @@
+"""Emergence times of the flow, N = 1 to 10^7 in a second: beta as the independent variable, nothing cancels.
+
+Plain time is of order N^2 while the flow is stiff on the scale N, and the O(1) terms of the emergence
+times would drown. So alpha is eliminated by the invariant, gamma is carried as gamma - 1, and time as
+its excess over the leading law, ``excess = (t - 2 N^2 I(beta)) / N``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import scipy.integrate
+import scipy.optimize
+import scipy.special
+import xarray as xr
+
+TIGHT: dict[str, Any] = {"rtol": 1e-12, "atol": 1e-16}  # gamma - 1 is of order 1/N
+LAYER = 1.0  # length of the initial layer in t / N; gamma passes 1/2 near ln 2
+NEWTON = 3  # steps that make alpha exact to rounding
+FARTHEST = 60.0  # beta; the loss drops before beta = 15 for every N allowed
+HALF = 0.5
+
+
+def gaussian(beta: Any) -> Any:
+    """I(beta), the integral of exp(-u^2/2) from 0 to beta."""
+    return math.sqrt(math.pi / 2) * scipy.special.erf(np.asarray(beta) / math.sqrt(2))
+
+
+def alpha_of(beta: Any, N: int) -> Any:
+    """Alpha from beta by the invariant (equation ``alpha_of_beta``, with a Lambert function that cannot overflow)."""
+    if N == 1:
+        return np.zeros_like(np.asarray(beta, float))
+    n = 2 * N - 2
+    start = np.square(beta) / 2 + 1 / n
+    alpha = start - scipy.special.wrightomega(start - math.log(n))
+    for _ in range(NEWTON):  # the difference above loses relative accuracy where beta is small
+        alpha = alpha - (alpha + np.expm1(alpha) / n - np.square(beta) / 2) / (1 + np.exp(alpha) / n)
+    return alpha
+
+
+def beta_of(alpha: float, N: int) -> float:
+    """Beta from alpha by the invariant; infinite at N = 1, where alpha stays 0."""
+    return math.sqrt(2 * alpha + math.expm1(alpha) / (N - 1)) if N > 1 else math.inf
+
+
+def rates(beta: Any, g: Any, N: int) -> tuple[Any, Any, Any]:
+    """Flow on the invariant at beta and gamma = 1 + g, arranged so that nothing cancels.
+
+    Returns
+    -------
+    tuple
+        ``ln(2 N^2 dbeta/dt exp(-beta^2/2))``, ``dgamma/dt`` and the loss.
+    """
+    x, F = 1 / (2 * N), 2 * N - 1
+    alpha = alpha_of(beta, N)
+    rise = np.expm1(alpha)
+    in_G = np.log1p(x * (rise - 1))  # ln(G / 2N)
+    exponent = beta * np.exp(alpha - math.log(2 * N) - in_G)  # beta p
+    sigma = np.expm1(exponent)  # s - 1
+    r = 2 * N + sigma
+    square = 2 * N + sigma * (2 + sigma)  # s^2 + F
+    shift = -rise / (2 * N - 2) if N > 1 else -np.square(beta) / 2  # alpha - beta^2 / 2
+    with np.errstate(divide="ignore"):  # gamma = 0 at the start: the rate of beta is zero
+        log_rate = (math.log1p(-x) + shift - in_G - 2 * np.log1p(x * sigma) + exponent + np.log1p(g)
+                    + np.log1p(-(1 + g) * sigma / r))  # fmt: skip
+    dgamma_dt = 2 * (F * sigma - g * square) / r**2
+    loss = 1 - 2 * (1 + g) * (1 + sigma) / r + (1 + g) ** 2 * square / r**2
+    return log_rate, dgamma_dt, loss
+
+
+@dataclass(frozen=True)
+class Path:
+    """The flow at one N: a layer in t/N, then excess and gamma - 1 over beta."""
+
+    N: int
+
+    def _early(self, tau: float, state: np.ndarray) -> list[float]:
+        log_rate, dgamma_dt, _ = rates(state[0], state[1] - 1, self.N)
+        return [math.exp(log_rate + state[0] ** 2 / 2) / (2 * self.N), self.N * float(dgamma_dt)]
+
+    def _late(self, beta: float, state: np.ndarray) -> list[float]:
+        log_rate, dgamma_dt, _ = rates(beta, state[1], self.N)
+        gauss = math.exp(-beta * beta / 2)
+        slowness = 2.0 * self.N**2 * gauss * math.exp(-log_rate)  # dt/dbeta
+        return [2.0 * self.N * gauss * math.expm1(-log_rate), float(dgamma_dt) * slowness]
+
+    def layer(self, tau: float) -> np.ndarray:
+        """Beta and gamma at t = tau N inside the layer."""
+        return scipy.integrate.solve_ivp(self._early, (0, tau), [0.0, 0.0], method="DOP853", rtol=1e-13, atol=1e-18).y[
+            :, -1
+        ]
+
+    @cached_property
+    def handover(self) -> tuple[float, np.ndarray]:
+        """Beta at the end of the layer, and (excess, gamma - 1) there."""
+        beta, gamma = self.layer(LAYER)
+        return float(beta), np.array([LAYER - 2.0 * self.N * float(gaussian(beta)), gamma - 1])
+
+    def integrate(self, start: tuple[float, np.ndarray], end: float, **options: Any) -> Any:
+        """Continue from (beta, state) to a larger beta."""
+        found = scipy.integrate.solve_ivp(self._late, (start[0], end), start[1], method="LSODA", **TIGHT, **options)
+        if not found.success:
+            raise ArithmeticError(f"N = {self.N}: the integration stopped at beta = {found.t[-1]:g}: {found.message}")
+        return found
+
+    def excess(self, beta: float) -> float:
+        """(t - 2 N^2 I(beta)) / N at the time when beta is reached, behind the layer."""
+        return float(self.integrate(self.handover, beta).y[0, -1])
+
+    def time(self, beta: Any, excess: Any) -> Any:
+        """Time from beta and excess."""
+        return 2.0 * self.N**2 * gaussian(beta) + self.N * np.asarray(excess)
+
+    def of_gamma(self, level: float = HALF) -> float:
+        """First time at which gamma reaches a level below its value at the end of the layer."""
+        return self.N * float(scipy.optimize.brentq(lambda tau: self.layer(tau)[1] - level, 1e-9, LAYER, xtol=1e-15))
+
+    def of_beta(self, level: float = HALF) -> float:
+        """First time at which beta reaches a level."""
+        if not math.isfinite(level):
+            return math.inf
+        if level <= self.handover[0]:
+            return self.N * float(
+                scipy.optimize.brentq(lambda tau: self.layer(tau)[0] - level, 1e-9, LAYER, xtol=1e-15)
+            )
+        return float(self.time(level, self.excess(level)))
+
+    def of_alpha(self, level: float = HALF) -> float:
+        """First time at which alpha reaches a level; infinite at N = 1."""
+        return self.of_beta(beta_of(level, self.N))
+
+    def of_loss(self, level: float = HALF) -> float:
+        """First time at which the loss falls below a level."""
+
+        def above(beta: float, state: np.ndarray) -> float:
+            return float(rates(beta, state[1], self.N)[2]) - level
+
+        above.terminal = True  # type: ignore[attr-defined]
+        run = self.integrate(self.handover, FARTHEST, events=above)
+        before = (run.t[-2], run.y[:, -2])  # the last step of the integrator above the level
+
+        def at(beta: float) -> np.ndarray:
+            return self.integrate(before, beta).y[:, -1] if beta > before[0] else before[1]
+
+        beta = float(scipy.optimize.brentq(lambda b: above(b, at(b)), before[0], run.t[-1] * (1 + 1e-9), xtol=1e-14))
+        return float(self.time(beta, at(beta)[0]))
+
+    def curve(self, end: float, points: int = 600) -> xr.Dataset:
+        """Alpha, beta, gamma and loss over t, up to t = ``end``; the points crowd where things happen.
+
+        Returns
+        -------
+        Dataset
+            Over ``t`` in three-parameter flow time.
+        """
+        tau = np.linspace(0, min(LAYER, end / self.N), 60)
+        early = scipy.integrate.solve_ivp(self._early, (0, tau[-1]), [0.0, 0.0], method="DOP853", rtol=1e-10, atol=1e-14,
+                                          t_eval=tau)  # fmt: skip
+        t, beta, g = self.N * tau, early.y[0], early.y[1] - 1
+        if end > LAYER * self.N:
+
+            def arrived(b: float, state: np.ndarray) -> float:
+                return float(self.time(b, state[0])) - end
+
+            arrived.terminal = True  # type: ignore[attr-defined]
+            run = self.integrate(self.handover, FARTHEST, events=arrived, dense_output=True)
+            # Even in time, in its logarithm and in beta together: smooth on the plateau, in the drop and behind the layer.
+            grid = np.unique(
+                np.append(np.geomspace(run.t[0], run.t[-1], 10 * points), np.linspace(run.t[0], run.t[-1], 10 * points))
+            )
+            times = self.time(grid, run.sol(grid)[0])
+            spread = sum((v - v[0]) / (v[-1] - v[0]) for v in (grid, times, np.log(times)))
+            grid = np.interp(np.linspace(0, 3, points), spread, grid)[1:]
+            excess, slow = run.sol(grid)
+            t, beta, g = np.append(t, self.time(grid, excess)), np.append(beta, grid), np.append(g, slow)
+        loss = rates(beta, g, self.N)[2]
+        return xr.Dataset({"alpha": ("t", alpha_of(beta, self.N)), "beta": ("t", beta), "gamma": ("t", 1 + g),
+                           "loss": ("t", loss)}, coords={"t": t}, attrs={"kind": "theory", "N": self.N})  # fmt: skip
+
+
+def times(N: int, level: float = HALF, level_gamma: float = HALF) -> dict[str, float]:
+    """Emergence times in three-parameter flow time (unit rate, loss summed over D).
+
+    Parameters
+    ----------
+    N : int
+        Item-label pairs.
+    level : float
+        Threshold of alpha and beta (Definition 1: 1/2; Fig. 5: 0.1).
+    level_gamma : float
+        Threshold of gamma.
+
+    Returns
+    -------
+    dict
+        ``T_gamma``, ``T_beta``, ``T_alpha`` and ``T_drop``, the first time of loss < 1/2; infinite for
+        what never comes.
+    """
+    path = Path(N)
+    find: dict[str, Callable[[], float]] = {
+        "T_gamma": lambda: path.of_gamma(level_gamma), "T_beta": lambda: path.of_beta(level),
+        "T_alpha": lambda: path.of_alpha(level), "T_drop": path.of_loss,
+    }  # fmt: skip
+    return {name: found() for name, found in find.items()}

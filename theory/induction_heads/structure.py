@@ -1,0 +1,156 @@
+"""Theorem 1 as a computation: which weights can leave zero (Sec. 4, App. A).
+
+Items and labels may be rotated together by any orthogonal E, codes by any F = diag(e, e) or
+antidiag(e, e) with e orthogonal, for such F keep M. A population gradient commutes with both, so each of
+its blocks lies in a commutant. Signed permutations are enough, and they are finite in number, so that
+everything here is exact.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable
+from fractions import Fraction
+from functools import cache
+from typing import NamedTuple
+
+import numpy as np
+import sympy as sp
+
+from theory.equation import Equation
+from theory.induction_heads import definitions
+from theory.induction_heads.symbols import W1, W2, W3, M, m, n, ref
+from theory.latex import symbol
+
+TOKEN, POSITION = "token", "position"
+BLOCKS = {"W1": ((TOKEN, POSITION), (TOKEN, POSITION)), "W2": ((TOKEN, POSITION) * 2, (TOKEN, POSITION) * 2),
+          "W3": ((TOKEN, POSITION) * 4, (TOKEN,))}  # fmt: skip
+NAMES = {"W1": "alpha", "W2": "beta", "W3": "gamma"}
+ARRAYS = {"W1": W1, "W2": W2, "W3": W3}
+EQUATION = {"W1": "Eq. (6)", "W2": "Eq. (7)", "W3": "Eq. (8)"}
+ASSUMED = ("zero start", "population gradient", "law of the data invariant under E and F")
+
+
+class Pseudo(NamedTuple):
+    """One pseudo-parameter: block (row, column), counted from 0, of a weight matrix, and the matrix it multiplies."""
+
+    name: str
+    matrix: str
+    row: int
+    column: int
+    kernel: str  # "I" or "M"
+
+
+@cache
+def pseudo_parameters() -> tuple[Pseudo, ...]:
+    """The pseudo-parameters alpha_1.., beta_1.., gamma_1.. in the paper's order, from the commutants of the blocks."""
+    kernels = {kinds: commutant(*kinds) for kinds in itertools.product((TOKEN, POSITION), repeat=2)}
+    found = []
+    for matrix, (rows, columns) in BLOCKS.items():
+        number = itertools.count(1)
+        for (i, row), (j, column) in itertools.product(enumerate(rows), enumerate(columns)):
+            found += [Pseudo(f"{NAMES[matrix]}_{next(number)}", matrix, i, j, k) for k in kernels[row, column]]
+    return tuple(found)
+
+
+def reachable() -> tuple[str, ...]:
+    """Names of the pseudo-parameters that can ever leave zero.
+
+    The loss reads one row of scores of the second layer, that of the query; row block i of W2
+    multiplies block i of the query's row, and its second block is the query's position, zero.
+    """
+    dead = {1} if definitions.equations()["query_position"].rhs == 0 else set()
+    return tuple(p.name for p in pseudo_parameters() if not (p.matrix == "W2" and p.row in dead))
+
+
+def signed_permutations(size: int) -> Iterable[np.ndarray]:
+    """All 2^n n! signed permutation matrices."""
+    for order in itertools.permutations(range(size)):
+        for signs in itertools.product((1, -1), repeat=size):
+            matrix = np.zeros((size, size), int)
+            matrix[range(size), order] = signs
+            yield matrix
+
+
+def swap(D: int) -> np.ndarray:
+    """M of the given even dimension."""
+    return np.kron(np.array([[0, 1], [1, 0]]), np.eye(D // 2, dtype=int))
+
+
+@cache
+def group(kind: str, D: int) -> tuple[np.ndarray, ...]:
+    """Signed permutations that tokens, or positions, may be rotated by."""
+    if kind == TOKEN:
+        return tuple(signed_permutations(D))
+    corners = (np.eye(2, dtype=int), np.array([[0, 1], [1, 0]]))
+    return tuple(np.kron(corner, e) for corner in corners for e in signed_permutations(D // 2))
+
+
+def averages(left: str, right: str, D: int) -> np.ndarray:
+    """Average of E^T A F over the group for every matrix unit A, times the size of the group; exact integers.
+
+    Rows are the averages, flattened. Rotations of the two sides are the same element where both are of
+    one kind, and independent where they are not.
+    """
+    pairs = ((g, g) for g in group(left, D)) if left == right else itertools.product(group(left, D), group(right, D))
+    return sum(np.kron(a, b) for a, b in pairs)  # type: ignore[return-value]
+
+
+@cache
+def commutant(left: str, right: str, D: int = 4) -> tuple[str, ...]:
+    """Matrices that a block between two kinds of rows must be a combination of (Propositions 1-3).
+
+    Returns
+    -------
+    tuple of str
+        ``("I",)``, ``("I", "M")`` or ``()``.
+
+    Raises
+    ------
+    ArithmeticError
+        If the averages span anything else.
+    """
+    spanned = averages(left, right, D)
+    candidates = {"I": np.eye(D, dtype=int), "M": swap(D)}
+    rank = sp.Matrix(spanned.tolist()).rank()
+    size = len(group(left, D)) * (1 if left == right else len(group(right, D)))
+    kept = tuple(k for k, matrix in candidates.items() if (spanned @ matrix.ravel() == size * matrix.ravel()).all())
+    if len(kept) != rank:
+        raise ArithmeticError(f"{left}-{right} blocks: {rank} invariant directions, of which I and M are {len(kept)}")
+    return kept
+
+
+def dimension(D: int) -> Fraction:
+    """Dimension of the space of invariant (W1, W2, W3) by characters: an average over the group, exactly a whole number."""
+    trace = {kind: [int(np.trace(g)) for g in group(kind, D)] for kind in (TOKEN, POSITION)}
+    mean = {kind: Fraction(sum(v), len(v)) for kind, v in trace.items()}
+    square = {kind: Fraction(sum(x * x for x in v), len(v)) for kind, v in trace.items()}
+    total = Fraction(0)
+    for rows, columns in BLOCKS.values():
+        for left, right in itertools.product(rows, columns):
+            total += square[left] if left == right else mean[left] * mean[right]
+    return total
+
+
+@cache
+def equations() -> dict[str, Equation]:
+    """Non-zero blocks of the weights, entry by entry."""
+    blocks: dict[tuple[str, int, int], sp.Expr] = {}
+    for name, matrix, i, j, kernel in pseudo_parameters():
+        letter, number = name.split("_")
+        parameter = symbol(name, rf"\{letter}_{{{number}}}", real=True)
+        entry = parameter * (sp.KroneckerDelta(m, n) if kernel == "I" else M[m, n])
+        blocks[matrix, i, j] = blocks.get((matrix, i, j), sp.S.Zero) + entry
+    still = {symbol(p.name, real=True) for p in pseudo_parameters()} - {symbol(x, real=True) for x in reachable()}
+    found = []
+    for (matrix, i, j), entry in blocks.items():
+        place = f"{matrix}_{i + 1}" if matrix == "W3" else f"{matrix}_{i + 1}{j + 1}"
+        block = ARRAYS[matrix][i + 1, m, n] if matrix == "W3" else ARRAYS[matrix][i + 1, j + 1, m, n]
+        rest = entry.subs(dict.fromkeys(still, 0))
+        note = "" if rest == entry else ", sharpened: stays zero for all time"
+        found.append(
+            Equation(
+                place, block, rest if note else entry, ref(f"Theorem 1, {EQUATION[matrix]}{note}"), "exact", ASSUMED
+            )
+        )
+    return {e.name: e for e in found}

@@ -1,0 +1,1 @@
+"""Checks of the induction-head model."""

@@ -1,0 +1,80 @@
+"""Theorem 1 without Monte Carlo: the gradient of ONE fixed sample averaged over a finite group (A.5-A.7).
+
+The proof uses nothing about orthogonal matrices that signed permutations lack. So the average over all
+signed permutations E of tokens and F of codes, at arbitrary weights inside the 19 directions, lies in
+these directions to rounding; subgroups that are too small, or rotations of the wrong things, do not
+keep it there.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+
+import numpy as np
+import torch
+
+from simulate.induction_heads import task
+from simulate.induction_heads.student import NAMES, Student, assemble, project, squared_error
+from theory.induction_heads import structure
+
+Rotation = tuple[np.ndarray, np.ndarray, np.ndarray]  # of items, labels, codes
+CHUNK = 2048  # group elements per batch
+
+
+def whole_group(D: int) -> list[Rotation]:
+    """E on items and labels alike, F on codes."""
+    return [(e, e, f) for e, f in itertools.product(structure.group("token", D), structure.group("position", D))]
+
+
+def only_diagonal_codes(D: int) -> list[Rotation]:
+    """Control: F = diag(e, e) alone, which leaves codes a larger commutant."""
+    half = D // 2
+    return [(e, e, f) for e, _, f in whole_group(D) if not f[:half, half:].any()]
+
+
+def only_signs(D: int) -> list[Rotation]:
+    """Control: E = diag(+-1) alone, whose commutant holds every diagonal matrix."""
+    return [(e, g, f) for e, g, f in whole_group(D) if (np.abs(e) == np.eye(D)).all()]
+
+
+def labels_left_alone(D: int) -> list[Rotation]:
+    """Control: items rotated, labels not, which is no symmetry of the loss."""
+    return [(e, np.eye(D, dtype=int), f) for e, _, f in whole_group(D)]
+
+
+CONTROLS: dict[str, Callable[[int], list[Rotation]]] = {
+    "only block-diagonal F": only_diagonal_codes, "only sign-diagonal E": only_signs,
+    "items rotated, labels not": labels_left_alone,
+}  # fmt: skip
+
+
+class Sample:
+    """One fixed sample of arbitrary numbers, and arbitrary weights inside the 19 directions."""
+
+    def __init__(self, N: int, D: int, q: int, mask: str = "strict", seed: int = 0) -> None:
+        random = torch.Generator().manual_seed(seed)
+        self.items, self.labels, self.codes = torch.randn(3, 1, N, D, generator=random, dtype=torch.float64)
+        self.q = q
+        values = torch.randn(len(NAMES), generator=random, dtype=torch.float64) / 2
+        self.student = Student(D, mask, torch.float64)
+        self.student.load_state_dict(assemble(dict(zip(NAMES, values, strict=True)), D))
+
+    def gradient(self, rotations: list[Rotation]) -> dict[str, torch.Tensor]:
+        """Gradient of the summed squared error, averaged over rotations of the sample."""
+        self.student.zero_grad()
+        for k in range(0, len(rotations), CHUNK):
+            part = rotations[k : k + CHUNK]
+            items, labels, codes = (x @ torch.tensor(np.stack([r[j] for r in part]), dtype=torch.float64)
+                      for j, x in enumerate((self.items, self.labels, self.codes)))  # fmt: skip
+            batch = task.assemble(items, labels, codes, torch.full((len(part),), self.q))
+            (squared_error(self.student(batch.X), batch.y, "sum") * len(part) / len(rotations)).backward()
+        return {k: w.grad for k, w in self.student.weights().items() if w.grad is not None}
+
+
+def outside(gradient: dict[str, torch.Tensor]) -> float:
+    """Largest entry outside the 19 directions, over the largest entry."""
+    D = gradient["W3"].shape[1]
+    inside = assemble(dict(zip(NAMES, project(gradient), strict=True)), D)
+    largest = max(float(g.abs().max()) for g in gradient.values())
+    return max(float((gradient[k] - inside[k]).abs().max()) for k in gradient) / largest

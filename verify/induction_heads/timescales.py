@@ -1,0 +1,242 @@
+"""Emergence times of the induction head: the flow's own laws, the constrained network, and training of all weights.
+
+Three independent roads: the constants of `laws`; a network with three trainable numbers, which must be
+an Euler integration of the flow; and descent of all weights, whose population version is the descent of
+the 19 pseudo-parameters and does not obey Theorem 2.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import scipy.stats
+import xarray as xr
+
+from simulate.induction_heads import train
+from simulate.induction_heads.student import THREE
+from theory import induction_heads as ih
+from theory import plotting
+from theory.induction_heads import Parameters
+from theory.numeric import function
+from verify.check import Check, identity, sampled
+from verify.emergence import first_crossing
+from verify.induction_heads import laws
+
+NAMES = ("T_gamma", "T_beta", "T_alpha", "T_drop")
+LEVELS = {"T_gamma": "gamma", "T_beta": "beta", "T_alpha": "alpha"}
+QUERIES = {"last": "q = N", "uniform": "uniform q"}
+RATE = 0.1  # step in t
+SIZES = (4, 6, 8, 12)
+SEEDS = range(4)
+BATCH = 32
+NOISE_SIZE, NOISE_BATCHES = 6, (BATCH, 4 * BATCH)
+HEADLESS = 0.5
+PAPER = Parameters.structure().replace(batch_size=128, steps=200, eval_every=2)  # App. C with smaller batches
+NETWORK_SIZE = 4
+RATES = (0.4, 0.2, 0.1, 0.05)
+FINITE_BATCH = "population descent is the limit of large batches; noise of 32 sequences shifts times by some percent"
+OTHERS_HELP = "Theorem 2 is about three parameters; here the other weights move too"
+
+
+def crossings(runs: xr.Dataset) -> dict[str, np.ndarray]:
+    """Emergence times per seed, NaN for what the run does not reach."""
+    found = {name: first_crossing(runs[variable], 0.5).values for name, variable in LEVELS.items()}
+    return found | {"T_drop": first_crossing(-runs.loss, -0.5).values}
+
+
+def euler(N: int, step: float, steps: int) -> np.ndarray:
+    """Euler integration of the derived flow: (steps + 1, 3)."""
+    flow = ih.flow()
+    rates = function([flow.expanded[x] for x in flow.state], [*flow.state, *sorted(flow.expanded[flow.state[0]].free_symbols
+                     - set(flow.state), key=str)])  # fmt: skip
+    path = np.zeros((steps + 1, 3))
+    for k in range(steps):
+        path[k + 1] = path[k] + step * np.array([float(r) for r in rates(*path[k], N)])
+    return path
+
+
+def constrained(N: int, rate: float, length: float, **more: Any) -> xr.Dataset:
+    """Train the three-number network at a given step in ``t`` on Haar-random orthonormal sequences, one per step."""
+    D = 2 * N
+    p = Parameters(N=N, D=D, trained="three", data="orthonormal", query="last", eta=rate * D, batch_size=1,
+                   eval_every=1, steps=int(np.ceil(length / rate)))  # fmt: skip
+    return train(p, seeds=[0], dtype="float64", **more)
+
+
+def network(**more: Any) -> tuple[list[Check], list[str]]:
+    """The constrained network against Euler, and its times against the flow as the rate falls."""
+    N, rate = NETWORK_SIZE, 0.2
+    exact = laws.times(N)
+    length = 1.4 * max(exact.values())
+    runs = constrained(N, rate, length, **more)
+    path = euler(N, rate, runs.sizes["t"] - 1)
+    measured = np.stack([runs[x][0].values for x in ("alpha", "beta", "gamma")], 1)
+    checks = [identity("constrained network, every step", "flow (B.5), Euler", path, measured, 1e-11,
+                       f"rounding of {len(path)} steps, float64")]  # fmt: skip
+    found = {r: {k: v[0] for k, v in crossings(constrained(N, r, length, **more)).items()} for r in RATES}
+    notes = ["", f"constrained network at N = {N}, step in t -> times (flow in the last row):"]
+    notes += [f"  {r:<6g}" + "  ".join(f"{name} {found[r][name]:.5f}" for name in NAMES) for r in RATES]
+    notes.append("  flow  " + "  ".join(f"{name} {exact[name]:.5f}" for name in NAMES))
+    rates = np.array(RATES)
+    for name in NAMES:
+        error = np.array([found[r][name] for r in RATES]) - exact[name]
+        slope = np.polyfit(np.log(rates), np.log(np.abs(error)), 1)[0]
+        checks.append(Check(f"order of convergence of {name} in the rate", "flow (B.5)", 1.0, float(slope), abs(float(slope) - 1),
+                            0.15, "Euler is of order 1; second-order terms at rate 0.4"))  # fmt: skip
+        limit = 2 * found[0.05][name] - found[0.1][name]
+        checks.append(identity(f"{name} extrapolated to rate 0", "flow (B.5)", exact[name], limit, 2e-3,
+                               "second-order term, and linear interpolation between steps"))  # fmt: skip
+    return checks, notes
+
+
+def population(N: int, which: str, **more: Any) -> dict[str, float]:
+    """Times of the population descent of ALL weights: by Theorem 1 the descent of 19 numbers, without noise."""
+    return {k: float(v[0]) for k, v in crossings(train_all(N, which, "nineteen", [0], **more)).items()}
+
+
+def train_all(N: int, which: str, trained: str, seeds: Any, batch: int = BATCH, **more: Any) -> xr.Dataset:
+    """Train all weights (or their 19 directions) on Haar-random orthonormal data, long enough for the loss to drop."""
+    length = 1.3 * (laws.times(N)["T_drop"] if which == "last" else 1.5 * laws.uniform_times(N)["T_drop"])
+    steps = int(length / RATE)
+    D = 2 * N
+    p = Parameters(N=N, D=D, trained=trained, data="orthonormal", query=which, eta=RATE * D**2, batch_size=batch, steps=steps,
+                   eval_every=max(1, steps // 400))  # fmt: skip
+    if trained == "nineteen":
+        p = p.replace(batch_size=1) if which == "last" else p.replace(query="each", batch_size=N)
+    return train(p, seeds=seeds, dtype="float64" if trained == "nineteen" else "float32", **more)
+
+
+def emergence(p: Parameters, runs: xr.Dataset, **more: Any) -> tuple[list[Check], list[str]]:
+    """Hypotheses 1 and 2 on one ensemble of all-weights students, beside one trained in three directions alone."""
+    more = {"progress": False, **more}
+    label = f"{p.data} data, {p.query} q, N = {p.N}, D = {p.dimension}"
+    times, last = crossings(runs), runs.isel(t=-1)
+    notes = ["", f"all weights, {label}:"]
+    notes += [first_crossing(runs[v], 0.5).summary(f"  {name}") for name, v in LEVELS.items()]
+    notes.append(first_crossing(-runs.loss, -0.5).summary("  T_drop"))
+    notes.append(f"  outside the 19 directions: {float(last.residual.mean()):.3f} of the norm of all weights")
+    size = np.abs(last.pseudo)
+    others = size.drop_sel(parameter=list(THREE)).max("parameter").mean()
+    notes.append(f"  smallest of the three {float(size.sel(parameter=list(THREE)).min('parameter').mean()):.3f}, "
+                 f"largest of the other sixteen {float(others):.3f}")  # fmt: skip
+    # Hypothesis 1, by intervention: the drop is there with the head alone, and never without it.
+    without = float(runs.loss_others.min())
+    checks = [Check(f"Hypothesis 1: smallest loss without the head, {label}", "Hypothesis 1", HEADLESS, without, HEADLESS / without,
+                    1.0, f"control: must exceed {HEADLESS:g}, no drop without the three directions")]  # fmt: skip
+    checks += _ratio(f"Hypothesis 1: T_drop with the head alone over T_drop, {label}", "Hypothesis 1", 1.0,
+                     first_crossing(-runs.loss_three, -0.5).values, times["T_drop"])  # fmt: skip
+    if p.data == "orthonormal":  # thresholds of 1/2 mean something where vectors have norm 1
+        flow = laws.times(p.N) if p.query == "last" else laws.uniform_times(p.N)
+        head = np.max(np.stack([times[name] for name in LEVELS]), 0)
+        checks += _ratio(f"Definition 3: T_drop over t_ICL, {label}", "T_drop", flow["T_drop"] / max(flow[x] for x in LEVELS),
+                         times["T_drop"], head)  # fmt: skip
+    ablated = train(p.replace(trained="projected", steps=_enough(p)), seeds=[int(s) for s in runs.seed.values], **more)
+    alone = first_crossing(-ablated.loss, -0.5)
+    notes.append(alone.summary("  T_drop, three directions trained alone"))
+    checks += _ratio(f"Hypothesis 2: T_drop of all weights over three directions, {label}", "Hypothesis 2", 1.0,
+                     times["T_drop"], alone.values)  # fmt: skip
+    return checks, notes
+
+
+def _ratio(name: str, equation: str, predicted: float, above: np.ndarray, below: np.ndarray) -> list[Check]:
+    """Mean ratio over the seeds in which both happened, if there are two."""
+    seen = np.isfinite(above) & np.isfinite(below)
+    return [sampled(name, equation, predicted, above[seen] / below[seen], OTHERS_HELP)] if seen.sum() > 1 else []
+
+
+def _enough(p: Parameters) -> int:
+    """Steps that let three directions alone drop the loss on orthonormal data; elsewhere as many as all weights get."""
+    if p.data != "orthonormal":
+        return p.steps
+    flow = laws.times(p.N) if p.query == "last" else laws.uniform_times(p.N)
+    return max(p.steps, int(1.2 * flow["T_drop"] / p.time_per_step))
+
+
+def batches(which: str, **more: Any) -> list[Check]:
+    """Noise of finite batches shifts times by a term of order 1/batch: extrapolated to infinity, the population descent."""
+    small, large = (crossings(train_all(NOISE_SIZE, which, "all", SEEDS, batch=b, **more)) for b in NOISE_BATCHES)
+    limit = population(NOISE_SIZE, which, **more)
+    factor = NOISE_BATCHES[1] / NOISE_BATCHES[0]
+    return [sampled(f"{name} of all weights, infinite batch, {QUERIES[which]}", "Theorem 1", limit[name],
+                    (factor * large[name] - small[name]) / (factor - 1)) for name in NAMES]  # fmt: skip
+
+
+def all_weights(**more: Any) -> tuple[list[Check], list[str], dict[str, Any]]:
+    """Training of all weights: seeds against the population descent, exponents with intervals, for q = N and uniform q."""
+    checks: list[Check] = []
+    notes: list[str] = []
+    sweeps: dict[str, Any] = {}
+    for which, label in QUERIES.items():
+        ensembles = {N: crossings(train_all(N, which, "all", SEEDS, **more)) for N in SIZES}
+        limit = {N: population(N, which, **more) for N in SIZES}
+        flow = {N: laws.times(N) if which == "last" else laws.uniform_times(N) for N in SIZES}
+        notes += [
+            "",
+            f"all weights, {label}, N = {', '.join(map(str, SIZES))}, {len(SEEDS)} seeds: exponents with 95% intervals",
+        ]
+        x = np.log(SIZES)
+        weights = (x - x.mean()) / ((x - x.mean()) ** 2).sum()
+        for name in NAMES:
+            per_seed = weights @ np.log(np.stack([ensembles[N][name] for N in SIZES]))
+            seen = per_seed[np.isfinite(per_seed)]
+            of_limit = float(weights @ np.log([limit[N][name] for N in SIZES]))
+            of_flow = float(weights @ np.log([flow[N][name] for N in SIZES]))
+            if seen.size > 1:
+                checks.append(
+                    sampled(
+                        f"exponent of {name}, all weights, {label}", "descent of the 19", of_limit, seen, FINITE_BATCH
+                    )
+                )
+                half = checks[-1].standard_error or np.nan
+                t95 = float(scipy.stats.t.ppf(0.975, seen.size - 1))
+                notes.append(f"  {name} ~ N^{seen.mean():.4f} [{seen.mean() - t95 * half:.4f}, {seen.mean() + t95 * half:.4f}]; "
+                             f"19 directions without noise {of_limit:.4f}, three-parameter flow {of_flow:.4f}")  # fmt: skip
+            else:
+                notes.append(f"  {name}: fewer than two seeds reach it at every N")
+        checks += batches(which, **more)
+        sweeps[label] = {"flow": flow, "population": limit, "seeds": ensembles}
+    last = sweeps["q = N"]["population"]
+    order = [N for N in SIZES if last[N]["T_alpha"] < last[N]["T_beta"]]
+    notes.append("")
+    notes.append(f"all weights, q = N: alpha emerges before beta at N = {', '.join(map(str, order)) or 'none of these'}; "
+                 "the order of Theorem 2 belongs to three parameters")  # fmt: skip
+    return checks, notes, sweeps
+
+
+def scaling(args: Any) -> tuple[list[Check], list[str], dict[str, Any]]:
+    """Everything that does not need the given ensemble."""
+    more = {"device": args.device, "progress": not args.quiet}
+    checks = laws.constants()
+    found, notes = laws.exponents()
+    checks += found
+    found, lines = network(**more)
+    checks, notes = checks + found, notes + lines
+    found, lines = emergence(PAPER, train(PAPER, seeds=SEEDS, **more), **more)
+    checks, notes = checks + found, notes + lines
+    found, lines, sweeps = all_weights(**more)
+    return checks + found, notes + lines, sweeps
+
+
+def draw(sweeps: dict[str, Any]) -> Any:
+    """Emergence times over N: the three-parameter flow, the population descent of all weights, and trained seeds."""
+    figure, axes = plotting.figure(1, len(sweeps))
+    letters = {"T_gamma": r"T_\gamma", "T_beta": r"T_\beta", "T_alpha": r"T_\alpha", "T_drop": r"T_\mathrm{drop}"}
+    for axis, (label, found) in zip(np.atleast_1d(axes), sweeps.items(), strict=True):
+        sizes = sorted(found["flow"])
+        for k, name in enumerate(NAMES):
+            axis.loglog(sizes, [found["flow"][N][name] for N in sizes], "--", color=f"C{k}", lw=1)
+            axis.loglog(
+                sizes, [found["population"][N][name] for N in sizes], "-", color=f"C{k}", label=f"${letters[name]}$"
+            )
+            for N in sizes:
+                values = found["seeds"][N][name]
+                axis.plot(np.full(values.size, N), values, ".", color=f"C{k}", ms=6, alpha=0.6)
+        axis.plot([], [], "k--", lw=1, label="three-parameter flow")
+        axis.plot([], [], "k-", label="19 directions, no noise")
+        axis.plot([], [], "k.", label="all weights, seeds")
+        axis.set(xlabel="item-label pairs $N$", ylabel="emergence time $t$", title=label, xticks=sizes,
+                 xticklabels=[str(N) for N in sizes])  # fmt: skip
+        axis.minorticks_off()
+    np.atleast_1d(axes)[0].legend(ncols=2, fontsize=7)
+    return figure
