@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import difflib
 import importlib
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from types import ModuleType
 
 from theory.parameters import ParameterError
@@ -24,16 +25,25 @@ class Model:
         Key of the paper's folder under ``papers``.
     checks : tuple of str
         The ``verify`` commands this model answers to.
+    systems : mapping of str to tuple of str
+        Subpackages that are systems of their own, each with its ``verify`` commands; the first is the
+        headline, whose modules (onset, checks) are the model's.
     """
 
     name: str
     title: str
     paper: str
     checks: tuple[str, ...]
+    systems: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def wing(self, package: str, module: str | None = None) -> ModuleType:
         """Import this model's package in one wing, or one of its modules."""
-        return importlib.import_module(".".join(filter(None, (package, self.name, module))))
+        headline = next(iter(self.systems), None) if module else None
+        return importlib.import_module(".".join(filter(None, (package, self.name, headline, module))))
+
+    def system(self, name: str) -> Model:
+        """One of the systems as a model of its own, addressed as ``model.system``."""
+        return replace(self, name=f"{self.name}.{name}", checks=self.systems[name], systems={})
 
 
 MODELS = {
@@ -41,20 +51,24 @@ MODELS = {
     for m in (
         Model("state_tracking", "Chain-of-thought state tracking: RoPE retrieval + logic module (Forner et al.)",
               "forner2026", ("gradients", "timescales", "trajectories")),
+        Model("associative_memory", "Weights as associative memories: factual recall and six more systems (Bietti et al.)",
+              "bietti2025", ("gradients", "timescales"),
+              {"factual_recall": ("gradients", "timescales")}),
     )
 }  # fmt: skip
 
 
 def find(name: str) -> Model:
-    """Look a model up by name.
+    """Look a model up by name, or one of its systems by ``model.system``.
 
     Raises
     ------
     ParameterError
         If there is none, naming the nearest.
     """
-    if name in MODELS:
-        return MODELS[name]
-    near = difflib.get_close_matches(name, MODELS, n=1)
+    known = {**MODELS, **{f"{m.name}.{s}": m for m in MODELS.values() for s in m.systems}}
+    if name in known:
+        return known[name] if name in MODELS else known[name].system(name.removeprefix(f"{known[name].name}."))
+    near = difflib.get_close_matches(name, known, n=1)
     hint = f"; did you mean '{near[0]}'?" if near else ""
     raise ParameterError(f"model: no model named '{name}'; there are {', '.join(MODELS)}{hint}")
