@@ -41,6 +41,10 @@ class Model:
         headline = next(iter(self.systems), None) if module else None
         return importlib.import_module(".".join(filter(None, (package, self.name, headline, module))))
 
+    def offering(self, command: str) -> list[Model]:
+        """The systems that answer to a ``verify`` command; the model itself where it has no systems."""
+        return [m for m in (map(self.system, self.systems) if self.systems else [self]) if command in m.checks]
+
     def system(self, name: str) -> Model:
         """One of the systems as a model of its own, addressed as ``model.system``."""
         return replace(self, name=f"{self.name}.{name}", checks=self.systems[name], systems={})
@@ -52,8 +56,9 @@ MODELS = {
         Model("state_tracking", "Chain-of-thought state tracking: RoPE retrieval + logic module (Forner et al.)",
               "forner2026", ("gradients", "timescales", "trajectories")),
         Model("associative_memory", "Weights as associative memories: factual recall and six more systems (Bietti et al.)",
-              "bietti2025", ("gradients", "timescales"),
-              {"factual_recall": ("gradients", "timescales")}),
+              "bietti2025", ("gradients", "timescales", "laws"),
+              {"factual_recall": ("gradients", "timescales"), "gradient_memory": ("gradients",),
+               "superposition": ("laws",)}),
     )
 }  # fmt: skip
 
