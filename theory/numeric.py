@@ -47,8 +47,12 @@ def _mpmath_dirichlet(x: Any, n: Any) -> Any:
     return +value
 
 
+_SPECIAL = {
+    "dirichlet_kernel": scipy.special.diric,
+    "LambertW": lambda x: scipy.special.lambertw(x).real,  # of positive arguments; SciPy answers in complex numbers
+}
 _MODULES: dict[str, list] = {
-    "numpy": [{"dirichlet_kernel": scipy.special.diric}, "scipy", "numpy"],
+    "numpy": [_SPECIAL, "scipy", "numpy"],
     "mpmath": [{"dirichlet_kernel": _mpmath_dirichlet}, "mpmath"],
 }
 

@@ -58,7 +58,7 @@ MODELS = {
         Model("associative_memory", "Weights as associative memories: factual recall and six more systems (Bietti et al.)",
               "bietti2025", ("gradients", "timescales", "laws"),
               {"factual_recall": ("gradients", "timescales"), "gradient_memory": ("gradients",),
-               "superposition": ("laws",)}),
+               "superposition": ("laws",), "gradient_steps": ("laws",), "noisy_bigram": ("laws",), "k_hop": ("laws",)}),
     )
 }  # fmt: skip
 
