@@ -6,13 +6,24 @@ system, `factual_recall`, except that ``equations()`` and ``sections()`` hold th
 
 from __future__ import annotations
 
-from theory.associative_memory import factual_recall
+from theory.associative_memory import (
+    factual_recall,
+    gradient_memory,
+    gradient_steps,
+    k_hop,
+    noisy_bigram,
+    superposition,
+    trigger_task,
+)
 from theory.associative_memory.factual_recall import Parameters, flow, flows, onset
 from theory.equation import Equation
 
-SYSTEMS = (factual_recall,)
+SYSTEMS = (factual_recall, gradient_memory, superposition, trigger_task, gradient_steps, noisy_bigram, k_hop)
 
-__all__ = ["SYSTEMS", "Parameters", "equations", "factual_recall", "flow", "flows", "onset", "sections"]
+__all__ = [
+    "SYSTEMS", "Parameters", "equations", "factual_recall", "flow", "flows", "gradient_memory", "gradient_steps", "k_hop",
+    "noisy_bigram", "onset", "sections", "superposition", "trigger_task",
+]  # fmt: skip
 
 
 def sections() -> dict[str, list[Equation]]:

@@ -19,7 +19,7 @@ def feed_forward() -> list[Check]:
     for N in SIZES:
         p = Parameters(N=N, n=8, draws=4000)
         out.append(sampled(f"feed-forward path, n = 8, N = {N}", "feed_forward_success", feed_forward_success(p),
-                           one_step(p)["feed_forward"]))  # fmt: skip
+                           one_step(p, seed=N)["feed_forward"]))  # fmt: skip
     large = Parameters(N=10**6, n=8)
     leading = 1 - float(equations()["bigram_fail"].evaluate(large.values()))
     out.append(identity("  exact against leading order at N = 1e6", "bigram_fail", leading, feed_forward_success(large), 1e-4,

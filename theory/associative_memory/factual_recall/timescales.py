@@ -23,7 +23,7 @@ from theory.latex import symbol
 rate, c = symbol("lambda_recall", r"\lambda", positive=True), dynamics.INVARIANT
 gain = symbol("X_gain", "X", positive=True)
 angle = symbol("theta", positive=True)  # w = epsilon cosh(theta)
-share = symbol("share", r"\varphi", positive=True)  # part of the initial loss that is left
+share = symbol("share_left", r"\varphi", positive=True)  # part of the initial loss that is left
 hitting = symbol("T_hit", "T(X)", positive=True)
 rates = {"relation": symbol("lambda_r", positive=True), "subject": symbol("lambda_s", positive=True)}
 SMALL = "epsilon -> 0"
@@ -138,7 +138,7 @@ def time_of_share(p: Parameters, part: Part, share: float) -> float:
         In units of ``t = eta * steps``, by quadrature of ``hitting_time_exact``.
     """
     numbers = constants(p, part)
-    goal = float(equations()["gain_at_share"].evaluate({"share": share, "K": numbers["K"]}))
+    goal = float(equations()["gain_at_share"].evaluate({"share_left": share, "K": numbers["K"]}))
     end = 0.5 * np.arcsinh(2 * np.sqrt(numbers["c_recall"]) * goal / p.epsilon**2)
     lam, choices = numbers["lambda_recall"], numbers["K"]
     # The integral of e^X over theta, with X = X_end sinh(2 theta)/sinh(2 theta_end), up to the last 40 units where X > 0.
@@ -151,5 +151,5 @@ def time_of_share(p: Parameters, part: Part, share: float) -> float:
 def closed_form(p: Parameters, part: Part, share: float) -> float:
     """The same by the closed form for a small start (`hitting_time`)."""
     numbers: dict[str, Any] = constants(p, part)
-    numbers["X_gain"] = equations()["gain_at_share"].evaluate({"share": share, "K": numbers["K"]})
+    numbers["X_gain"] = equations()["gain_at_share"].evaluate({"share_left": share, "K": numbers["K"]})
     return float(equations()["hitting_time"].evaluate(numbers))

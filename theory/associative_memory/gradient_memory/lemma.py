@@ -16,7 +16,7 @@ SLIDES = ref("slides, lemma 'gradients as memories'")
 sample_loss = symbol("loss_sample", r"\ell", real=True)
 risk = symbol("risk", "L(W)", real=True)
 hidden = array("h_hidden", "h")  # output of an inner matrix
-mean, mean_hat = array("mu", r"\mu"), array("mu_hat", r"\hat{\mu}")  # of inputs of a class; weighted by the prediction
+mean, mean_hat = array("mu_class", r"\mu"), array("mu_class_hat", r"\hat{\mu}")  # of inputs of a class; weighted by the prediction
 prior = array("p_class", "p")
 
 

@@ -13,7 +13,7 @@ from theory.equation import Equation
 from theory.latex import array, symbol
 
 agree = array("a_agree", "a")  # probability of agreement after j hops
-phi = array("phi", r"\phi")  # fixed points of pi_j'^-1 pi_j
+phi = array("phi_fixed", r"\phi")  # fixed points of pi_j'^-1 pi_j
 k = symbol("k", integer=True, positive=True)  # hops
 UNIFORM = "input permutations and starting point uniform"
 agreement = symbol("agreement", r"\Pr[f_{\pi}=f_{\pi'}]", positive=True)

@@ -32,13 +32,13 @@ class Parameters(BaseParameters):
     layers: int = parameter(2, "layers of the transformer; the simplified student has two", low=1, high=4)
     d: int = parameter(128, "embedding dimension", low=4)
     batch_size: int = parameter(64, "sequences per step", low=1)
-    eta: float = parameter(0.2, "learning rate: SGD with momentum 0.9 (simplified) or AdamW (transformer)", above=0)
+    eta: float = parameter(0.03, "learning rate: SGD with momentum 0.9 (simplified) or AdamW (transformer)", above=0)
     schedule: str = parameter("joint", "train the three matrices together or one after the other",
                               choices=("joint", "staged"))  # fmt: skip
     loss_on: str = parameter("repeats", "positions that enter the loss: from a trigger's second occurrence on, or all",
                              choices=("repeats", "all"))  # fmt: skip
-    steps: int = parameter(600, "length of a run", low=1)
-    eval_every: int = parameter(20, "steps between measurements", low=1)
+    steps: int = parameter(200, "length of a run", low=1)
+    eval_every: int = parameter(5, "steps between measurements", low=1)
     n_test: int = parameter(256, "test sequences", low=1)
 
     def __post_init__(self) -> None:
@@ -57,12 +57,12 @@ class Parameters(BaseParameters):
     @classmethod
     def two_layers(cls) -> Self:
         """Full transformer that learns the task."""
-        return cls(student="transformer", layers=2, T=128, batch_size=48, eta=2e-3, loss_on="all", steps=400)
+        return cls(student="transformer", layers=2, batch_size=48, eta=2e-3, loss_on="all", steps=200, eval_every=20)
 
     @classmethod
     def one_layer(cls) -> Self:
         """Full transformer that cannot."""
-        return cls.two_layers().replace(layers=1, steps=600)
+        return cls.two_layers().replace(layers=1, steps=300)
 
     @classmethod
     def presets(cls) -> dict[str, Callable[[], Self]]:
