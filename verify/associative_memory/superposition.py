@@ -61,7 +61,7 @@ def zipf_checks() -> list[Check]:
     lost = np.array([frequency[d // 4 :].sum() for d in sizes])
     wrong_guess = (1 - 1 / 4) * lost  # keys that are not stored are guessed, 1 of 4 outputs by chance
     exact = float(x @ np.log(wrong_guess) / (x**2).sum())
-    law = float(equations()["zipf_exponent"].evaluate({"a_zipf": a}))
+    law = float(equations()["zipf_exponent"].evaluate({"b_zipf": a - 1}))
     everything = zipf_error(64, a, keys, 4, keys, 10).mean()
     return [
         Check("Zipf a = 1.5: exponent of the error in d, d/4 keys stored", "zipf_exponent", law, float(slopes.mean()),

@@ -19,7 +19,7 @@ from theory.flow import Flow
 from theory.latex import array, symbol
 
 m_0 = symbol("m_0", positive=True)
-overlap, trace = array("m_hop", "m"), array("trace_hop", r"\operatorname{tr}\pi^{\top}A")
+overlap, trace = array("m_hop", "m"), symbol("trace_hop", r"\operatorname{tr}\pi_j^{\top}A_j", real=True)
 correct = symbol("p_correct", r"p_{\mathrm{correct}}", positive=True)
 STAGE = 0.9  # a stage of the curriculum ends when its product of overlaps is this
 SPHERE = "every kernel ascends on the sphere of fixed norm: rate of m times 1 - m^2"
@@ -78,7 +78,7 @@ def flow(hops: int, kernels: str = "sphere") -> Flow:
 @cache
 def equations() -> dict[str, Equation]:
     """Expected accuracy of kernels, the flow of equal overlaps, its time, and the conserved ratios."""
-    overlap_of = (trace[j] - 1) / (N - 1)
+    overlap_of = (trace - 1) / (N - 1)
     accuracy = 1 / N + (1 - 1 / N) * sp.Product(overlap[j], (j, 1, k))
     equal = on_sphere(m ** (k - 1))
     # Direct training from equal overlaps: separate variables; small m_0 makes 1 - m^2 = 1.
