@@ -37,9 +37,21 @@ class Model:
     systems: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def wing(self, package: str, module: str | None = None) -> ModuleType:
-        """Import this model's package in one wing, or one of its modules."""
+        """Import this model's package in one wing, or one of its modules.
+
+        Raises
+        ------
+        ParameterError
+            If the model has none, as some systems have no onset.
+        """
         headline = next(iter(self.systems), None) if module else None
-        return importlib.import_module(".".join(filter(None, (package, self.name, headline, module))))
+        path = ".".join(filter(None, (package, self.name, headline, module)))
+        try:
+            return importlib.import_module(path)
+        except ModuleNotFoundError as error:
+            if error.name is None or not f"{path}.".startswith(f"{error.name}."):
+                raise
+            raise ParameterError(f"{self.name}: has no {path}") from None
 
     def offering(self, command: str) -> list[Model]:
         """The systems that answer to a ``verify`` command; the model itself where it has no systems."""
@@ -58,7 +70,7 @@ MODELS = {
         Model("associative_memory", "Weights as associative memories: factual recall and six more systems (Bietti et al.)",
               "bietti2025", ("gradients", "timescales", "laws"),
               {"factual_recall": ("gradients", "timescales"), "gradient_memory": ("gradients",),
-               "superposition": ("laws",), "gradient_steps": ("laws",), "noisy_bigram": ("laws",), "k_hop": ("laws",)}),
+               "superposition": ("laws",), "trigger_task": ("laws",), "gradient_steps": ("laws",), "noisy_bigram": ("laws",), "k_hop": ("laws",)}),
     )
 }  # fmt: skip
 
