@@ -65,7 +65,7 @@ def recall(source: Source) -> Any:
         axes[0].axhline(value, color="0.6", lw=0.8)
         axes[0].annotate(text, (p.steps, value), xytext=(0, 3), textcoords="offset points", ha="right", color="0.35")
     for axis in axes:
-        axis.legend(fontsize=7, loc="center right")
+        axis.legend(fontsize=7, loc="upper left" if axis is axes[2] else "center right")
     return figure
 
 
@@ -156,7 +156,7 @@ def layers(source: Source) -> Any:
     axis.axhline(0.55, color="0.6", lw=0.8, ls=":", label="slides: 55%, 99%")
     axis.axhline(0.99, color="0.6", lw=0.8, ls=":")
     axis.set(xlabel="training step", ylabel="in-context accuracy", ylim=(0, 1.03))
-    axis.legend(loc="center right")
+    axis.legend(loc="lower right")
     return figure
 
 
@@ -169,12 +169,15 @@ def steps(source: Source) -> Any:
     size = p.N
     panels = [(good.weights["W_O"][p.K :, p.K : size], "token", "output", "1. $W_O$, token block"),
               (good.weights["W_2"][size:, : p.K].T, "remapped token of the key", "trigger at the end", "2. $W_2$, remap block"),
-              (good.weights["W_1"], "attended position", "position", "3. $W_1$")]  # fmt: skip
+              (good.weights["W_1"][1:] / np.abs(good.weights["W_1"][1:]).max(1, keepdims=True), "attended position", "position",
+               "3. $W_1$, rows scaled to 1")]  # fmt: skip
     for axis, (weight, x, y, title) in zip(axes, panels, strict=False):
-        top = np.quantile(np.abs(weight), 0.999) if title.startswith("3") else np.abs(weight).max()
+        top = np.abs(weight).max()
         image = axis.imshow(weight, cmap="RdBu_r", vmin=-top, vmax=top, aspect="auto", interpolation="nearest")
         axis.set(xlabel=x, ylabel=y, title=title)
         axis.grid(False)
+        if len(weight) == p.K:
+            axis.set_yticks(range(p.K))
         figure.colorbar(image, ax=axis, fraction=0.05)
     axis = axes[3]
     for k, (word, out) in enumerate((("small first step", good), ("30 times larger", bad))):
@@ -224,13 +227,13 @@ def ablation(source: Source) -> Any:
                                       ("in_context_ablated", "clean answer predicted,\nwithout feed-forward path"))):  # fmt: skip
         plotting.band(left, runs[name], f"C{k}", word)
     left.axhline(p.a, color="0.6", lw=0.8, ls=":")
-    left.set(xlabel="training step", ylabel="probability, share", ylim=(0, 1.03), xlim=(0, 1000))
+    left.set(xlabel="training step", ylabel="probability, share", ylim=(0, 1.03), xlim=(0, 1200))
     found = np.array([learner.predictions(keep) for keep in CUTS])
     right.plot(CUTS, found[:, 1], "o-", label="noise token (distributional)")
     right.plot(CUTS, found[:, 0], "s--", label="answer in the context")
     right.set(xlabel="part of the feed-forward path kept", ylabel="share of predictions", ylim=(-0.02, 1.03), xlim=(1.03, -0.03))
     for axis in (left, right):
-        axis.legend(fontsize=7, loc="center right" if axis is left else "center left")
+        axis.legend(fontsize=7, loc="lower right" if axis is left else "center right")
     return figure
 
 

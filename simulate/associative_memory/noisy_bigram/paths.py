@@ -20,7 +20,7 @@ MEANING = {
     "in_context_ablated": "the same without the feed-forward path",
     "distributional_ablated": "noise token predicted without the feed-forward path",
 }
-CUTS = (1.0, 0.8, 0.6, 0.4, 0.2, 0.0)  # parts of the feed-forward path that are kept
+CUTS = (1.0, 0.98, 0.96, 0.94, 0.92, 0.9, 0.85, 0.8, 0.6, 0.4, 0.2, 0.0)  # parts of the feed-forward path that are kept
 
 
 def draw(p: Parameters, n: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -78,6 +78,14 @@ def equations() -> dict[str, Equation]:
 
 
 def margin(N: int, K: int, t: np.ndarray | float) -> np.ndarray:
-    """Margin of `margin_flow`, also where ``exp`` of it would overflow: Lambert W of an exponential is Wright's omega."""
-    c = (1 + K * np.asarray(t, float) / N) / (K - 1)
-    return c - scipy.special.wrightomega(c - np.log(K - 1))
+    """Margin of `margin_flow`, also where ``exp`` of its argument would overflow.
+
+    Lambert W of an exponential is Wright's omega; late, where its two large terms cancel, Newton steps on
+    ``e^m + (K - 1) m = 1 + K t / N`` restore the digits.
+    """
+    c = 1 + K * np.asarray(t, float) / N
+    start = c / (K - 1) - scipy.special.wrightomega(c / (K - 1) - np.log(K - 1))
+    m_ = np.where(c > 1e8 * (K - 1), np.log(c), start)
+    for _ in range(3):
+        m_ = m_ - (np.exp(m_) + (K - 1) * m_ - c) / (np.exp(m_) + K - 1)
+    return m_
