@@ -8,7 +8,9 @@ from verify import check
 
 def main(argv: list[str] | None = None) -> int:
     """Command line."""
-    parser = cli.parser("verify.laws", "Laws in closed form against sampling, enumeration and students.", "json", "quiet")
+    parser = cli.parser(
+        "verify.laws", "Laws in closed form against sampling, enumeration and students.", "json", "quiet"
+    )
     args = parser.parse_args(argv)
     cli.offers(args.model, "laws")
     found = [c for m in args.model.offering("laws") for c in m.wing("verify").laws()]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -112,11 +113,12 @@ def capacity(source: Source) -> Any:
     left.set(xscale="log", xlabel="load $N/d^2$", ylabel="recall accuracy", ylim=(0, 1.03))
     dims = (8, 16, 32) if source.scale == "small" else (8, 16, 32, 64, 128)
     with one_thread():
-        linear = [memories.capacity(lambda n, d=d: memories.train_linear(n, d, 0), d, d * d // 2, 0.05) for d in dims]
-        widths = [(16, 16), (16, 32)] if source.scale == "small" else [(d, a * d) for d in (16, 32) for a in (1, 2, 4, 8)]
-        mlp = [memories.capacity(lambda n, d=d, w=w: memories.train_mlp(n, d, w, 0), d // 2, w * d, 0.05) for d, w in widths]
-        fixed = [memories.capacity(lambda n, d=d, w=w: memories.train_mlp(n, d, w, 0, outputs=32), 32, 4 * w * d, 0.05)
-                 for d, w in widths]  # fmt: skip
+        linear = [memories.capacity(partial(memories.train_linear, d=d, seed=0), d, d * d // 2, 0.05) for d in dims]
+        widths = (
+            [(16, 16), (16, 32)] if source.scale == "small" else [(d, a * d) for d in (16, 32) for a in (1, 2, 4, 8)]
+        )
+        mlp, fixed = ([memories.capacity(partial(memories.train_mlp, d=d, width=w, seed=0, outputs=outputs), outputs or d // 2,
+                                         (4 if outputs else 1) * w * d, 0.05) for d, w in widths] for outputs in (None, 32))  # fmt: skip
     n = np.geomspace(8, 2000, 50)
     right.loglog(n, 1.3 * n * np.log(n), "C0-", lw=1, label=r"guide $1.3\,N\ln N$")
     right.loglog(linear, np.square(dims), "C0o", label="matrix, $d^2$")
@@ -141,7 +143,12 @@ def probes(source: Source) -> Any:
         runs = source.train_on_cpu(trigger_students.train, p, few(source, most))
         for k, (name, word) in enumerate(words.items()):
             plotting.band(axis, runs[name], "k" if k == 3 else f"C{k}", word)
-        axis.set(xlabel="training step", ylabel="share recalled, accuracy", ylim=(0, 1.03), title=f"{title}, {runs.sizes['seed']} seeds")
+        axis.set(
+            xlabel="training step",
+            ylabel="share recalled, accuracy",
+            ylim=(0, 1.03),
+            title=f"{title}, {runs.sizes['seed']} seeds",
+        )
     axes[0].legend(fontsize=7, loc="lower right")
     return figure
 
@@ -193,7 +200,10 @@ def samples(source: Source) -> Any:
     figure, (left, right) = plotting.figure(1, 2, width=4.6)
     for k, N in enumerate((16, 64, 256)):
         sizes = [2, 4, 8, 12, 16, 24, 32]
-        made = [bigram_students.one_step(noisy_bigram.Parameters(N=N, n=n, draws=400), seed=n)["feed_forward"].mean() for n in sizes]
+        made = [
+            bigram_students.one_step(noisy_bigram.Parameters(N=N, n=n, draws=400), seed=n)["feed_forward"].mean()
+            for n in sizes
+        ]
         left.plot(sizes, made, "o^s"[k], color=f"C{k}", mfc="none", label=f"$N={N}$")
         left.plot(range(2, 33), [noisy_bigram.feed_forward_success(noisy_bigram.Parameters(N=N, n=n)) for n in range(2, 33)],
                   color=f"C{k}", lw=1)  # fmt: skip
@@ -206,9 +216,16 @@ def samples(source: Source) -> Any:
     law = noisy_bigram.equations()["value_recovered"]
     right.plot(fine, law.evaluate({"lambda_labels": fine / 2, "T": 8}), "k--", label=r"$N\to\infty$")
     n = np.arange(2, 33)
-    left.plot(n, 1 - noisy_bigram.equations()["bigram_fail"].evaluate({"a_noise": 0.5, "n_samples": n}), "k--", label=r"$N\to\infty$")
+    left.plot(
+        n,
+        1 - noisy_bigram.equations()["bigram_fail"].evaluate({"a_noise": 0.5, "n_samples": n}),
+        "k--",
+        label=r"$N\to\infty$",
+    )
     left.set(xlabel="samples $n$", ylabel="noise token on top (feed-forward path)", ylim=(0, 1.03))
-    right.set(xscale="log", xlabel="samples per token $n/N$", ylabel="part of the value memory recovered", ylim=(0, 1.03))
+    right.set(
+        xscale="log", xlabel="samples per token $n/N$", ylabel="part of the value memory recovered", ylim=(0, 1.03)
+    )
     for axis in (left, right):
         axis.legend(title="marks: one step, lines: theory", title_fontsize=7)
     return figure
@@ -231,7 +248,12 @@ def ablation(source: Source) -> Any:
     found = np.array([learner.predictions(keep) for keep in CUTS])
     right.plot(CUTS, found[:, 1], "o-", label="noise token (distributional)")
     right.plot(CUTS, found[:, 0], "s--", label="answer in the context")
-    right.set(xlabel="part of the feed-forward path kept", ylabel="share of predictions", ylim=(-0.02, 1.03), xlim=(1.03, -0.03))
+    right.set(
+        xlabel="part of the feed-forward path kept",
+        ylabel="share of predictions",
+        ylim=(-0.02, 1.03),
+        xlim=(1.03, -0.03),
+    )
     for axis in (left, right):
         axis.legend(fontsize=7, loc="lower right" if axis is left else "center right")
     return figure
@@ -241,7 +263,9 @@ def hops(source: Source) -> Any:
     """k hops: training time with and without curriculum, and kernel learners against their flow."""
     figure, (left, right) = plotting.figure(1, 2, width=4.6)
     ks = np.arange(1, 9)
-    left.semilogy(ks, [k_hop.direct_time(k_hop.Parameters(k=int(k))) for k in ks], "o-", label="all hops at once, product 0.5")
+    left.semilogy(
+        ks, [k_hop.direct_time(k_hop.Parameters(k=int(k))) for k in ks], "o-", label="all hops at once, product 0.5"
+    )
     left.semilogy(ks[2:], [0.1 ** (2 - k) / (k - 2) for k in ks[2:].astype(float)], "k:", label=r"$m_0^{2-k}/(k-2)$")
     left.semilogy(ks, k_hop.curriculum_times(k_hop.Parameters(k=8)), "s--", label="curriculum, products 0.9")
     left.set(xlabel="hops $k$", ylabel=r"training time, $m_0=0.1$", xticks=ks)

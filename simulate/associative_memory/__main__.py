@@ -20,7 +20,9 @@ def main(argv: list[str] | None = None) -> int:
                         "json", "out", "set", "preset", "seeds", "quiet", model=False)  # fmt: skip
     parser.add_argument("system", nargs="?", default=TRAINED[0], metavar="SYSTEM", help="one of " + ", ".join(TRAINED))
     parser.add_argument("--workers", type=cli.count, default=None, metavar="N", help="seeds trained at once")
-    parser.add_argument("--text", type=Path, metavar="FILE", help="trigger_task: bigrams of this text, by characters; sets N")
+    parser.add_argument(
+        "--text", type=Path, metavar="FILE", help="trigger_task: bigrams of this text, by characters; sets N"
+    )
     args = parser.parse_args(argv)
     cli.choose("SYSTEM", args.system, dict.fromkeys(TRAINED))
     system = importlib.import_module(f"simulate.associative_memory.{args.system}")

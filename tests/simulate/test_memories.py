@@ -58,7 +58,7 @@ def test_kernel_learner_meets_its_time(tmp_path):
     time = direct_time(p, 0.5, "softmax")
     p = p.replace(eta=time / 200, steps=260, eval_every=4)
     found = k_hop.train(p, [0], store=tmp_path, workers=1, progress=False)
-    at = float(found.t[int((found["product"][0] >= 0.5).argmax())])
+    at = float(found.t[int((found["product"].values[0] >= 0.5).argmax())])
     assert at == pytest.approx(time, rel=0.1)  # 200 steps of 256 samples
     waiting = k_hop.train(p.replace(curriculum=True, steps=40), [0], store=tmp_path, workers=1, progress=False)
     assert float(waiting.hops[0, -1]) == 1 and float(waiting.overlap[0, -1, 1]) == pytest.approx(p.m_0, rel=1e-12)

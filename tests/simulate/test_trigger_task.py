@@ -7,7 +7,15 @@ import pytest
 import torch
 
 from simulate.associative_memory import __main__ as command
-from simulate.associative_memory.trigger_task import Learner, Parameters, Table, draw, synthetic_table, table_of_text, train
+from simulate.associative_memory.trigger_task import (
+    Learner,
+    Parameters,
+    Table,
+    draw,
+    synthetic_table,
+    table_of_text,
+    train,
+)
 from simulate.associative_memory.trigger_task.student import Transformer
 from simulate.associative_memory.trigger_task.task import fixed_triggers
 from theory.parameters import ParameterError
@@ -119,7 +127,20 @@ def test_own_text(tmp_path, capsys):
     source = tmp_path / "input.txt"
     source.write_text("to be, or not to be: that is the question. " * 20)
     store = tmp_path / "runs"
-    words = ["trigger_task", "--text", str(source), "--set", "d=16", "--set", "T=16", "--set", "steps=2", "--quiet", "--workers", "1"]
+    words = [
+        "trigger_task",
+        "--text",
+        str(source),
+        "--set",
+        "d=16",
+        "--set",
+        "T=16",
+        "--set",
+        "steps=2",
+        "--quiet",
+        "--workers",
+        "1",
+    ]
     assert command.main([*words, "--out", str(store)]) == 0
     assert "in_context_accuracy" in capsys.readouterr().out
     table, alphabet = table_of_text(source.read_text())

@@ -120,7 +120,9 @@ def test_command(capsys, tmp_path):
 
 def test_systems_without_an_onset_say_so():
     """One line instead of a traceback; unknown systems name the nearest."""
-    with pytest.raises(ParameterError, match=r"associative_memory.superposition: has no theory.associative_memory.superposition.onset"):
+    with pytest.raises(
+        ParameterError, match=r"associative_memory.superposition: has no theory.associative_memory.superposition.onset"
+    ):
         command.main(["associative_memory.superposition"])
     with pytest.raises(ParameterError, match="did you mean 'associative_memory.k_hop'"):
         command.main(["associative_memory.khop"])

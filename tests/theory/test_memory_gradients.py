@@ -46,7 +46,9 @@ def test_margin_against_mpmath_and_the_integrator(time):
     """Wright's omega against a root at 40 digits; the flow where it can be integrated."""
     with mpmath.workdps(40):
         c = 1 + mpmath.mpf(6) / 9 * mpmath.mpf(time)
-        exact = mpmath.findroot(lambda q: mpmath.exp(q) + 5 * q - c, (0, mpmath.log(c) + 1), solver="anderson", tol=1e-60)
+        exact = mpmath.findroot(
+            lambda q: mpmath.exp(q) + 5 * q - c, (0, mpmath.log(c) + 1), solver="anderson", tol=1e-60
+        )
     assert margin(9, 6, time) == pytest.approx(float(exact), rel=1e-13, abs=1e-15)  # rounding
     if 0 < time < 1e4:
         curve = gradient_memory.flow().solve(Parameters(N=9, K=6), t=time, at=[time])

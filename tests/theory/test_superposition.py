@@ -64,7 +64,9 @@ def test_formulas_on_other_roads():
     N, d = 64, 32
     with mpmath.workdps(16):
         s0, s1 = mpmath.sqrt(N - 1) / d, mpmath.sqrt(mpmath.mpf(N - 2) / d**2 + mpmath.mpf(2) / d)
-        gauss = mpmath.quad(lambda z: mpmath.npdf(z) * mpmath.ncdf((1 + s0 * z) / s1) ** (N - 1), mpmath.linspace(-9, 9, 4))
+        gauss = mpmath.quad(
+            lambda z: mpmath.npdf(z) * mpmath.ncdf((1 + s0 * z) / s1) ** (N - 1), mpmath.linspace(-9, 9, 4)
+        )
     assert gaussian(N, d) == pytest.approx(float(gauss), abs=1e-12)  # stated accuracy
     assert sphere(N, d, 200) == pytest.approx(sphere(N, d, 400), abs=1e-10)
 
@@ -90,7 +92,9 @@ def test_zipf_sums():
     """Lost and unseen mass against sums over a million keys, for a = 2."""
     x = np.arange(1.0, 1e6 + 1)
     law = x**-2 / (np.pi**2 / 6)
-    assert law[500:].sum() == pytest.approx(float(EQ["zipf_lost"].evaluate({"b_zipf": 1.0, "P_stored": 500.0})), rel=3e-3)  # 1/P
+    assert law[500:].sum() == pytest.approx(
+        float(EQ["zipf_lost"].evaluate({"b_zipf": 1.0, "P_stored": 500.0})), rel=3e-3
+    )  # 1/P
     unseen = (law * (1 - law) ** 10_000).sum()
     assert unseen == pytest.approx(float(EQ["zipf_unseen"].evaluate({"b_zipf": 1.0, "T": 10_000})), rel=2e-2)  # T^-1/2
     assert EQ["zipf_exponent"].rhs == -sp.Symbol("b_zipf", positive=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from fractions import Fraction
 from typing import Any
 
@@ -35,7 +36,8 @@ def agreement() -> list[Check]:
         for _ in range(12):
             first, second = rng.permuted(np.tile(np.arange(N), (2, k, 1)), axis=-1)
             counted = Fraction(int((answer(first, given, start) == answer(second, given, start)).sum()), len(start))
-            law = Fraction(1, N) + (1 - Fraction(1, N)) * np.prod([Fraction(int(f) - 1, N - 1) for f in (first == second).sum(1)])
+            product = math.prod((Fraction(int(f) - 1, N - 1) for f in (first == second).sum(1)), start=Fraction(1))
+            law = Fraction(1, N) + (1 - Fraction(1, N)) * product
             worst.append((abs(law - counted), probability((first == second).sum(1), N), float(counted)))
         error, predicted, measured = max(worst)
         out.append(Check(f"agreement, N = {N}, k = {k}, 12 pairs, all inputs", "agreement", predicted, measured, float(error), 0.0,

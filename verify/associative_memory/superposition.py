@@ -40,7 +40,10 @@ def accuracy_checks() -> list[Check]:
     for p in RECALL:
         found = recall(p)["accuracy"]
         mean, s_e = float(found.mean()), float(found.std(ddof=1) / np.sqrt(len(found)))
-        for name, value, limit in (("recall_sphere", sphere(p.N, p.d), SPHERE[p.d]), ("recall_gaussian", gaussian(p.N, p.d), GAUSS[p.d])):
+        for name, value, limit in (
+            ("recall_sphere", sphere(p.N, p.d), SPHERE[p.d]),
+            ("recall_gaussian", gaussian(p.N, p.d), GAUSS[p.d]),
+        ):
             out.append(Check(f"recall at d = {p.d}, N = {p.N}", name, value, mean, abs(mean - value), limit + 4 * s_e,
                              "wrong scores taken as independent: error falling with d; plus 4 standard errors", "", s_e))  # fmt: skip
         errors.append(abs(mean - sphere(p.N, p.d)))

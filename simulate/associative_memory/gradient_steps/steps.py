@@ -29,6 +29,11 @@ class InductionHead(torch.nn.Module):
     ``W_O (N, 2N)``: outputs of layer 2.
     """
 
+    W_O: torch.nn.Parameter
+    W_2: torch.nn.Parameter
+    W_1: torch.nn.Parameter
+    mask: Tensor
+
     def __init__(self, p: Parameters, dtype: torch.dtype = torch.float32) -> None:
         super().__init__()
         self.p = p
@@ -39,7 +44,7 @@ class InductionHead(torch.nn.Module):
     def forward(self, tokens: Tensor) -> tuple[Tensor, Tensor]:
         """Logits ``(n, N)`` at the last position, and its attention ``(n, T)``."""
         one_hot = torch.nn.functional.one_hot(tokens, self.p.N).to(self.W_O.dtype)
-        first = torch.softmax(self.W_1 + self.mask, dim=-1)  # type: ignore[operator]
+        first = torch.softmax(self.W_1 + self.mask, dim=-1)
         features = torch.cat([one_hot, first @ one_hot], dim=-1)
         scores = (features @ self.W_2).gather(2, tokens[:, -1, None, None].expand(-1, self.p.T, 1))[..., 0]
         second = torch.softmax(scores, dim=-1)
@@ -114,7 +119,7 @@ def run(p: Parameters, seed: int = 0) -> Outcome:
         weight = model.get_parameter(name).detach()
         seen = rows(weight)
         if name == "W_1":  # a position attends to itself and those before it
-            seen = seen + model.mask[inner]  # type: ignore[index]
+            seen = seen + model.mask[inner]
         out.probes[name] = float((seen.argmax(1) == wanted).double().mean())
         out.gradients[name], out.weights[name] = slope.numpy(), weight.numpy().copy()
         record()

@@ -88,7 +88,12 @@ class Learner:
         given, start, right = self.sample(4096, self.p.k, np.random.default_rng([self.seed, 2]))
         with torch.no_grad():
             chance = apply(self.kernels(), given, start).gather(1, right[:, None]).mean()
-        return {"product": float(overlap.prod()), "overlap": overlap.numpy(), "hops": self.hops, "accuracy": float(chance)}
+        return {
+            "product": float(overlap.prod()),
+            "overlap": overlap.numpy(),
+            "hops": self.hops,
+            "accuracy": float(chance),
+        }
 
     def state(self) -> dict[str, Any]:
         """Logits and stage."""

@@ -64,7 +64,11 @@ class Learner:
 
     def __init__(self, p: Parameters, seed: int) -> None:
         self.p, self.seed = p, seed
-        self.weights = {"feed_forward": torch.zeros(p.N + 1), "value": torch.zeros(p.N + 1, p.N), "score": torch.zeros(())}
+        self.weights = {
+            "feed_forward": torch.zeros(p.N + 1),
+            "value": torch.zeros(p.N + 1, p.N),
+            "score": torch.zeros(()),
+        }
         for w in self.weights.values():
             w.requires_grad_()
 

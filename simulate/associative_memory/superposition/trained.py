@@ -23,12 +23,17 @@ def train_linear(N: int, d: int, seed: int, steps: int = 4096, eta: float = 1000
     return _descend([W], lambda: e @ W.T @ u.T, torch.arange(N), steps, eta)
 
 
-def train_mlp(N: int, d: int, width: int, seed: int, outputs: int | None = None, steps: int = 2000, eta: float = 0.03) -> float:
+def train_mlp(
+    N: int, d: int, width: int, seed: int, outputs: int | None = None, steps: int = 2000, eta: float = 0.03
+) -> float:
     """Best recall accuracy of ``V^T relu(U e + b)`` trained by full-batch Adam; ``outputs`` classes, one per key without."""
     rng = np.random.default_rng([seed, N, d, width])
     classes = outputs or N
     e, u = (torch.tensor(unit_vectors(n, d, rng), dtype=torch.float32) for n in (N, classes))
-    U, V = (torch.tensor(rng.normal(size=(width, d)) / np.sqrt(s), dtype=torch.float32, requires_grad=True) for s in (d, width))
+    U, V = (
+        torch.tensor(rng.normal(size=(width, d)) / np.sqrt(s), dtype=torch.float32, requires_grad=True)
+        for s in (d, width)
+    )
     b = torch.zeros(width, requires_grad=True)
     return _descend([U, V, b], lambda: torch.relu(e @ U.T + b) @ V @ u.T, torch.arange(N) % classes, steps, eta)
 

@@ -23,7 +23,17 @@ from simulate.associative_memory.trigger_task.training import SYSTEM, Learner
 from theory.associative_memory.trigger_task import Parameters
 from theory.parameters import ParameterError
 
-__all__ = ["Learner", "Parameters", "Simplified", "Table", "Transformer", "draw", "synthetic_table", "table_of_text", "train"]
+__all__ = [
+    "Learner",
+    "Parameters",
+    "Simplified",
+    "Table",
+    "Transformer",
+    "draw",
+    "synthetic_table",
+    "table_of_text",
+    "train",
+]
 
 
 def train(p: Parameters, seeds: Iterable[int] = (0,), *, table: Table | None = None, **options: Any) -> xr.Dataset:

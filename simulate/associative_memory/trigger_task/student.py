@@ -32,6 +32,10 @@ class Simplified(nn.Module):
     unembedding: Tensor
     W_OV1: Tensor
     W_V2: Tensor
+    mask: Tensor
+    W_K1: nn.Parameter
+    W_K2: nn.Parameter
+    W_O2: nn.Parameter
 
     def __init__(self, p: Parameters, rng: np.random.Generator) -> None:
         super().__init__()
@@ -47,7 +51,7 @@ class Simplified(nn.Module):
     def attend(self, x: Tensor, W: Tensor) -> Tensor:
         """Causal attention ``(n, T, T)`` with queries x and keys W x."""
         scores = (x @ W) @ x.transpose(1, 2) / self.p.d**0.5
-        return torch.softmax(scores + self.mask, dim=-1)  # type: ignore[operator]
+        return torch.softmax(scores + self.mask, dim=-1)
 
     def forward(self, tokens: Tensor) -> Tensor:
         """Logits ``(n, T, N)`` of tokens ``(n, T)``."""

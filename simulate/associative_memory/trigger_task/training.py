@@ -56,7 +56,9 @@ class Learner:
         tokens = torch.as_tensor(data.tokens)
         logits = self.student(tokens[:, :-1])
         losses = torch.nn.functional.cross_entropy(logits.flatten(0, 1), tokens[:, 1:].flatten(), reduction="none")
-        kept = torch.as_tensor(data.predictable).flatten() if self.p.loss_on == "repeats" else torch.ones_like(losses) > 0
+        kept = (
+            torch.as_tensor(data.predictable).flatten() if self.p.loss_on == "repeats" else torch.ones_like(losses) > 0
+        )
         self.optimizer.zero_grad()
         (losses * kept).sum().div(kept.sum().clamp(min=1)).backward()
         if self.p.schedule == "staged":  # a third of the run for each, in the order in which they emerge

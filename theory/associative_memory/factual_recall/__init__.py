@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 from theory.associative_memory.factual_recall import dynamics, onset, reduction, timescales
-
-from theory.associative_memory.factual_recall.parameters import Parameters
 from theory.associative_memory.factual_recall.dynamics import PARTS, descend, flow
+from theory.associative_memory.factual_recall.parameters import Parameters
 from theory.associative_memory.factual_recall.timescales import closed_form, time_of_share
 from theory.equation import Equation
 from theory.flow import Flow
 
-__all__ = ["PARTS", "Parameters", "closed_form", "descend", "equations", "flow", "flows", "onset", "sections", "time_of_share"]
+__all__ = [
+    "PARTS",
+    "Parameters",
+    "closed_form",
+    "descend",
+    "equations",
+    "flow",
+    "flows",
+    "onset",
+    "sections",
+    "time_of_share",
+]
 
 
 def flows() -> dict[str, Flow]:

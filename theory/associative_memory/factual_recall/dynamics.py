@@ -14,9 +14,9 @@ from theory import numeric
 from theory.algebra import written_as
 from theory.associative_memory.factual_recall import reduction
 from theory.associative_memory.factual_recall.reduction import (
+    D,
     L_r,
     L_s,
-    D,
     R,
     S,
     X,
@@ -109,7 +109,9 @@ def flow() -> Flow:
     for part in PARTS:
         rates[part.delta], rates[part.w] = descent(part)
     made = equations()
-    shorts = {e.lhs: e.rhs for e in (*(made[f"wrong_{q.name}"] for q in PARTS), *(made[f"gain_{q.name}"] for q in PARTS))}
+    shorts = {
+        e.lhs: e.rhs for e in (*(made[f"wrong_{q.name}"] for q in PARTS), *(made[f"gain_{q.name}"] for q in PARTS))
+    }
     # Losses by the wrong mass in terms of e^-X, which does not overflow.
     gained = {q: sp.log(1 + (n - 1) * sp.exp(-g)) for q, n, g in (("relation", R, X), ("subject", D, Y))}
     for name, form in gained.items():

@@ -85,4 +85,7 @@ def draw(result: Onset, axes: Any) -> None:
     right.set(ylabel="share of the initial value", ylim=(0, 1.05))
     for axis in axes:
         axis.set(xlabel=r"training step = $t/\eta$", xlim=(0, float(curve.step[-1])))
-        axis.legend(loc="center right" if axis is right else "upper right", bbox_to_anchor=(1, 0.62) if axis is right else (1, 0.98))
+        axis.legend(
+            loc="center right" if axis is right else "upper right",
+            bbox_to_anchor=(1, 0.62) if axis is right else (1, 0.98),
+        )

@@ -62,7 +62,9 @@ def equations() -> dict[str, Equation]:
     goal = sp.factor(goal).subs(root, sp.sqrt(K))  # e^m at which the loss is half of ln K
     half = sp.simplify(N / K * travelled.subs(m, sp.log(goal)))
     half = written_as(N / K * (sp.sqrt(K) + (K - 1) * sp.log(sp.sqrt(K) + 1)), half)
-    slides = ref("slides, one gradient step on the population loss; constant 1/K where the slides print 1/N (there K = N)")
+    slides = ref(
+        "slides, one gradient step on the population loss; constant 1/K where the slides print 1/N (there K = N)"
+    )
     one = ("one step from W = 0", *ASSUMED)
     found = [
         Equation("step_right", logit_right, right, slides, "exact", one),

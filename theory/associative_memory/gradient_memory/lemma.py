@@ -7,7 +7,7 @@ from functools import cache
 import sympy as sp
 
 from theory.algebra import delta_gradient, delta_sum
-from theory.associative_memory.symbols import K, N, F, W, d, e, i, j, k, l, p, p_hat, ref, u, v, x, y, z
+from theory.associative_memory.symbols import F, K, N, W, d, e, i, j, k, l, p, p_hat, ref, u, v, x, y, z
 from theory.equation import Equation
 from theory.latex import array, symbol
 
@@ -16,7 +16,10 @@ SLIDES = ref("slides, lemma 'gradients as memories'")
 sample_loss = symbol("loss_sample", r"\ell", real=True)
 risk = symbol("risk", "L(W)", real=True)
 hidden = array("h_hidden", "h")  # output of an inner matrix
-mean, mean_hat = array("mu_class", r"\mu"), array("mu_class_hat", r"\hat{\mu}")  # of inputs of a class; weighted by the prediction
+mean, mean_hat = (
+    array("mu_class", r"\mu"),
+    array("mu_class_hat", r"\hat{\mu}"),
+)  # of inputs of a class; weighted by the prediction
 prior = array("p_class", "p")
 
 

@@ -14,7 +14,7 @@ import sympy as sp
 
 from theory.algebra import written_as
 from theory.associative_memory.gradient_steps.parameters import Parameters
-from theory.associative_memory.symbols import DERIVED, K, N, T, ref
+from theory.associative_memory.symbols import DERIVED, N, T, ref
 from theory.equation import Equation
 from theory.latex import symbol
 
@@ -101,7 +101,9 @@ def second_gradient(p: Parameters) -> float:
     def parts(block: tuple[float, float, float]) -> np.ndarray:
         """Mean of (mean given y - (n/N) overall mean) at the answer, a random plain token, a trigger."""
         overall = (block[0] + (plain - 1) * block[1]) / plain  # a random plain token is the answer once in n
-        return np.array([block[0] - plain / size * overall, (1 - plain / size) * overall, (1 - plain / size) * block[2]])
+        return np.array(
+            [block[0] - plain / size * overall, (1 - plain / size) * overall, (1 - plain / size) * block[2]]
+        )
 
     own = 0.0
     for t0 in starts:

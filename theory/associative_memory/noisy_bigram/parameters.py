@@ -46,4 +46,10 @@ class Parameters(BaseParameters):
 
     def values(self) -> dict[str, Any]:
         """Numbers by symbol name."""
-        return {"N": self.N, "T": self.T, "a_noise": self.a, "n_samples": self.n, "lambda_labels": self.n * (1 - self.a) / self.N}
+        return {
+            "N": self.N,
+            "T": self.T,
+            "a_noise": self.a,
+            "n_samples": self.n,
+            "lambda_labels": self.n * (1 - self.a) / self.N,
+        }

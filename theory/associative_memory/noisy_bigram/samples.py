@@ -22,7 +22,9 @@ others = symbol("Lambda_chance", r"\Lambda", positive=True)  # chance occurrence
 fail = symbol("p_fail", r"P_{\mathrm{fail}}", positive=True)
 recovered = symbol("recovered", r"\varrho", positive=True)
 count = symbol("c_count", "c", integer=True, nonnegative=True)
-STATEMENT = "Chen et al. 2024: feed-forward part after O(1) samples, attention after order N; model and formula derived here"
+STATEMENT = (
+    "Chen et al. 2024: feed-forward part after O(1) samples, attention after order N; model and formula derived here"
+)
 STEP = "one gradient step from zero"
 
 
@@ -73,9 +75,13 @@ def feed_forward_success(p: Parameters) -> float:
             inside = 0.0
         else:  # (n-j)! N^-(n-j) [x^(n-j)] (sum_{i<j} x^i / i!)^N, with x scaled to keep terms near one
             scale = rest / p.N
-            series = np.array([math.exp(i * math.log(scale) - math.lgamma(i + 1) - scale) for i in range(min(j, rest + 1))])
+            series = np.array(
+                [math.exp(i * math.log(scale) - math.lgamma(i + 1) - scale) for i in range(min(j, rest + 1))]
+            )
             coefficient = _power(series, p.N, rest)
-            inside = coefficient * math.exp(math.lgamma(rest + 1) + rest - rest * math.log(rest)) if coefficient > 0 else 0.0
+            inside = (
+                coefficient * math.exp(math.lgamma(rest + 1) + rest - rest * math.log(rest)) if coefficient > 0 else 0.0
+            )
         total += scipy.stats.binom.pmf(j, p.n, p.a) * inside
     return float(total)
 
@@ -102,7 +108,9 @@ def value_recovered(p: Parameters) -> float:
     weight = scipy.stats.binom.pmf(labelled, p.n, (1 - p.a) / p.N)  # samples that carry a given label
     top = int(scipy.stats.binom.isf(1e-14, (p.T - 1) * labelled[-1], 1 / p.N)) + 2
     c = np.arange(labelled[-1] + top)
-    by_chance = scipy.stats.binom.pmf(c[:, None], (p.T - 1) * labelled, 1 / p.N)  # occurrences at the T - 1 random places
+    by_chance = scipy.stats.binom.pmf(
+        c[:, None], (p.T - 1) * labelled, 1 / p.N
+    )  # occurrences at the T - 1 random places
     here = by_chance @ weight
     own = np.zeros(len(c))
     for number, w in zip(labelled, weight, strict=True):  # under its own label each sample holds z once more

@@ -27,7 +27,9 @@ def squared_cosine() -> sp.Expr:
     """Mean squared inner product of two independent unit vectors, from the density (1 - s^2)^((d-3)/2)."""
     half = sp.Symbol("half", positive=True)  # (d - 1)/2
     # With s^2 = v the integrals over (0, 1) are Beta functions B(1/2, half), B(3/2, half).
-    ratio = sp.gammasimp(sp.beta(sp.Rational(3, 2), half).rewrite(sp.gamma) / sp.beta(sp.Rational(1, 2), half).rewrite(sp.gamma))
+    ratio = sp.gammasimp(
+        sp.beta(sp.Rational(3, 2), half).rewrite(sp.gamma) / sp.beta(sp.Rational(1, 2), half).rewrite(sp.gamma)
+    )
     return sp.simplify(ratio.subs(half, (d - 1) / 2))
 
 
@@ -40,7 +42,9 @@ def variance(kinds: list[tuple[sp.Expr, bool, bool]]) -> sp.Expr:
     changes the sign of its term alone.
     """
     square = squared_cosine()
-    return sp.expand(sum(total * square ** (int(outputs) + int(keys)) for total, outputs, keys in kinds if outputs or keys))
+    return sp.expand(
+        sum(total * square ** (int(outputs) + int(keys)) for total, outputs, keys in kinds if outputs or keys)
+    )
 
 
 @cache

@@ -44,5 +44,3 @@ def equations() -> dict[str, Equation]:
         Equation("probe_chance", probe, chance, ref("derived here"), "exact", ("weights that know nothing: mean over draws",)),
     ]  # fmt: skip
     return {q.name: q for q in found}
-
-

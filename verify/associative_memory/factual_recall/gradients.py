@@ -46,14 +46,23 @@ class Symmetric:
             for rows_, letter in ((slice(0, p.S), "s"), (slice(p.S, p.S + p.R), "r")):
                 w[rows_] = self.at[f"w_{letter}"]
                 V[rows_] += self.at[f"delta_{letter}"] * own[rows_]
-        self.losses = torch.nn.functional.cross_entropy(self.student.of_counts(self.counts), self.answer, reduction="none")
+        self.losses = torch.nn.functional.cross_entropy(
+            self.student.of_counts(self.counts), self.answer, reduction="none"
+        )
         self.loss = self.losses.mean()
         self.slopes = torch.autograd.grad(self.loss, [self.student.w, self.student.V], retain_graph=True)
 
     def values(self) -> dict[str, float]:
         """Numbers by symbol name."""
-        v = {**self.p.values(), **self.at, "X": self.at["w_r"] * self.at["delta_r"], "Y": self.at["w_s"] * self.at["delta_s"]}
-        return v | {f"g_{q}": (n - 1) / (np.exp(v[gain]) + n - 1) for q, n, gain in (("r", self.p.R, "X"), ("s", self.p.D, "Y"))}
+        v = {
+            **self.p.values(),
+            **self.at,
+            "X": self.at["w_r"] * self.at["delta_r"],
+            "Y": self.at["w_s"] * self.at["delta_s"],
+        }
+        return v | {
+            f"g_{q}": (n - 1) / (np.exp(v[gain]) + n - 1) for q, n, gain in (("r", self.p.R, "X"), ("s", self.p.D, "Y"))
+        }
 
 
 def losses(eq: Table) -> list[Check]:
@@ -89,7 +98,9 @@ def rates(eq: Table) -> list[Check]:
         ]  # fmt: skip
     frozen = np.append(d_V[p.S + p.R :].ravel(), d_w[p.S + p.R :])
     worst = float(np.abs(frozen).max())
-    out.append(Check("noise and end rows: no gradient", "recall_loss", 0.0, worst, worst, 1e-15, "rounding of sums to zero"))
+    out.append(
+        Check("noise and end rows: no gradient", "recall_loss", 0.0, worst, worst, 1e-15, "rounding of sums to zero")
+    )
     return out
 
 

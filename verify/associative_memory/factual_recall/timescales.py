@@ -33,7 +33,9 @@ SWEEPS: dict[str, tuple[tuple[float, ...], Callable[[Any], Parameters]]] = {
     "D": ((2, 4, 8), lambda v: SMALL.replace(D=v)),
 }
 FINITE_STEPS = "finite learning rate: a step lags behind the flow by about eta lambda / 2, at most 0.4% here"
-BATCH_NOISE = "gradient noise of finite batches: a bias of second order, below 0.01% here and far below the tolerance above"
+BATCH_NOISE = (
+    "gradient noise of finite batches: a bias of second order, below 0.01% here and far below the tolerance above"
+)
 
 
 def crossing(losses: xr.DataArray, share: float) -> np.ndarray:
@@ -48,12 +50,13 @@ def emergence(p: Parameters, runs: xr.Dataset) -> tuple[list[Check], list[str]]:
     euler = dynamics.descend(p, int(runs.step[-1])).isel(t=runs.step.values)  # interpolated between the same steps
     for part in PARTS:
         name = f"loss_{part.name}"
+        goals = {label: _level(part, share) for label, share in SHARES.items()}
+        events = flow().solve(p, at=[0.0], t=1.2 * time_of_share(p, part, min(SHARES.values())), events=goals)
         for label, share in SHARES.items():
             exact, found = time_of_share(p, part, share), crossing(runs[name], share)
-            event = flow().solve(p, at=[0.0], t=1.2 * exact, events={"hit": _level(part, share)})
             what = f"{part.name} loss at {label}%"
             checks += [
-                identity(f"{what}: quadrature against the integrator", "hitting_time_exact", exact, event.hit, 1e-8,
+                identity(f"{what}: quadrature against the integrator", "hitting_time_exact", exact, events[label], 1e-8,
                          "relative tolerance 1e-12 of the integrator, amplified along the exponential growth"),
                 identity(f"{what}: closed form", "hitting_time", closed_form(p, part, share), exact,
                          10 * p.epsilon, "corrections of relative order epsilon"),
@@ -69,7 +72,9 @@ def emergence(p: Parameters, runs: xr.Dataset) -> tuple[list[Check], list[str]]:
                 sampled(f"{what}: full-batch descent against students", "flow", slow / p.eta, found / p.eta, BATCH_NOISE),
             ]  # fmt: skip
             spread = found.std(ddof=1) / p.eta
-            notes.append(f"  {what}: {exact / p.eta:.0f}, {slow / p.eta:.1f}, {found.mean() / p.eta:.1f} (s.d. {spread:.1f})")
+            notes.append(
+                f"  {what}: {exact / p.eta:.0f}, {slow / p.eta:.1f}, {found.mean() / p.eta:.1f} (s.d. {spread:.1f})"
+            )
     half, last = (crossing(runs[f"loss_{q}"], s).mean() for q, s in (("relation", 0.1), ("subject", 0.9)))
     if half < last:
         middle = runs.loss.interp(t=(half + last) / 2)
@@ -121,7 +126,12 @@ def scaling(args: Any) -> tuple[list[Check], list[str], dict[str, Any]]:
 def draw(sweeps: dict[str, Any]) -> Any:
     """Plateau length over each swept parameter: flow as line, full-batch descent and students as marks."""
     figure, axes = plotting.figure(1, len(sweeps), width=2.9, height=2.7)
-    labels = {"epsilon": r"initial weight $\epsilon$", "S": "subjects $S$", "R": "relations $R$", "D": "answers per relation $D$"}
+    labels = {
+        "epsilon": r"initial weight $\epsilon$",
+        "S": "subjects $S$",
+        "R": "relations $R$",
+        "D": "answers per relation $D$",
+    }
     for axis, (name, rows) in zip(np.atleast_1d(axes), sweeps.items(), strict=True):
         at = [r["value"] for r in rows]
         axis.plot(at, [r["flow"] for r in rows], "k--", label="flow")

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 import torch
-from sympy import Indexed
+from sympy import Indexed, Sum
 
 from simulate.pool import one_thread
 from theory.associative_memory.gradient_memory import equations, margin
@@ -62,9 +62,7 @@ def lemma(eq: Table) -> list[Check]:
 
 def _entries(equation: Equation, values: dict[str, np.ndarray]) -> np.ndarray:
     """Evaluate an equation in its indexed entries, sums stripped: they are taken by the caller."""
-    body = equation.rhs
-    while hasattr(body, "function"):
-        body = body.function
+    body = equation.rhs.replace(lambda q: isinstance(q, Sum), lambda q: q.function)
     given = {x: values[x.base.label.name] for x in body.atoms(Indexed)}
     return np.asarray(Equation(equation.name, equation.lhs, body, equation.reference).evaluate(given))
 
@@ -78,7 +76,9 @@ def noisy(eq: Table) -> list[Check]:
     mean_hat = (x.prediction() * x.key) @ x.e / prior[:, None]
     terms = _entries(eq["gradient_noisy"], {"mu_class": mean[:, None, :], "mu_class_hat": mean_hat[:, None, :],
                                             "p_class": prior[:, None, None], "u": x.u[:, :, None]})  # fmt: skip
-    return [identity("gradient for noisy inputs", "gradient_noisy", terms.sum(0), measured.numpy(), AUTOGRAD, AUTOGRAD_WHY)]
+    return [
+        identity("gradient for noisy inputs", "gradient_noisy", terms.sum(0), measured.numpy(), AUTOGRAD, AUTOGRAD_WHY)
+    ]
 
 
 def inner(eq: Table) -> list[Check]:
@@ -89,7 +89,11 @@ def inner(eq: Table) -> list[Check]:
     (v,) = torch.autograd.grad(x.loss(torch.relu(hidden) @ U.T @ torch.tensor(x.u).T), hidden)
     (measured,) = torch.autograd.grad(x.loss(torch.relu(torch.tensor(x.e) @ x.W.T) @ U.T @ torch.tensor(x.u).T), x.W)
     terms = _entries(eq["gradient_inner"], {"v": v.numpy()[:, :, None], "e": x.e[:, None, :]})
-    return [identity("gradient of an inner matrix", "gradient_inner", terms.sum(0), measured.numpy(), AUTOGRAD, AUTOGRAD_WHY)]
+    return [
+        identity(
+            "gradient of an inner matrix", "gradient_inner", terms.sum(0), measured.numpy(), AUTOGRAD, AUTOGRAD_WHY
+        )
+    ]
 
 
 def descend(keys: int, classes: int, eta: float, steps: int) -> tuple[torch.Tensor, torch.Tensor, float]:
