@@ -268,6 +268,12 @@ def hops(source: Source) -> Any:
     )
     left.semilogy(ks[2:], [0.1 ** (2 - k) / (k - 2) for k in ks[2:].astype(float)], "k:", label=r"$m_0^{2-k}/(k-2)$")
     left.semilogy(ks, k_hop.curriculum_times(k_hop.Parameters(k=8)), "s--", label="curriculum, products 0.9")
+    left.semilogy(
+        ks,
+        [k_hop.mixture_time(k_hop.Parameters(k=int(k))) for k in ks],
+        "^-.",
+        label="mixture of 1 .. k hops, product 0.5",
+    )
     left.set(xlabel="hops $k$", ylabel=r"training time, $m_0=0.1$", xticks=ks)
     hops_ = 4
     for found in learner_runs(hops_, source.progress):

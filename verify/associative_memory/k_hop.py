@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from simulate.associative_memory.k_hop import Parameters, answer, train
-from theory.associative_memory.k_hop import curriculum_times, direct_time, equations, probability
+from theory.associative_memory.k_hop import curriculum_times, direct_time, equations, mixture_time, probability
 from theory.associative_memory.k_hop.overlaps import STAGE
 from verify.check import Check, identity
 from verify.emergence import first_crossing
@@ -77,6 +77,11 @@ def times() -> list[Check]:
         law = float(equations()["direct_time"].evaluate(p.values()))
         out.append(identity(f"direct training, k = {k}, m_0 = 1e-3", "direct_time", law, direct_time(p), 6e-3,
                             "m_0 (pi/4 or less) at k = 3, smaller beyond: end point and saturation"))  # fmt: skip
+    mixed = np.diff([mixture_time(Parameters(k=k)) for k in (6, 7, 8, 9)])
+    out.append(
+        Check("mixture of 1 .. k hops: time per hop does not grow with k", "mixture", float(mixed[0]), float(mixed[-1]),
+              float(np.ptp(mixed) / mixed[0]), 1e-4, "hops are learned one after the other, like a front at constant speed")
+    )  # fmt: skip
     p = Parameters(k=8)
     stages = np.diff(curriculum_times(p))
     out += [

@@ -4,12 +4,23 @@ from __future__ import annotations
 
 from theory.associative_memory.k_hop import agreement, overlaps
 from theory.associative_memory.k_hop.agreement import probability
-from theory.associative_memory.k_hop.overlaps import curriculum_times, direct_time, flow
+from theory.associative_memory.k_hop.overlaps import curriculum_times, direct_time, flow, mixture, mixture_time
 from theory.associative_memory.k_hop.parameters import Parameters
 from theory.equation import Equation
 from theory.flow import Flow
 
-__all__ = ["Parameters", "curriculum_times", "direct_time", "equations", "flow", "flows", "probability", "sections"]
+__all__ = [
+    "Parameters",
+    "curriculum_times",
+    "direct_time",
+    "equations",
+    "flow",
+    "flows",
+    "mixture",
+    "mixture_time",
+    "probability",
+    "sections",
+]
 
 
 def flows() -> dict[str, Flow]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -73,6 +74,25 @@ def flow(hops: int, kernels: str = "sphere") -> Flow:
     return Flow(name=f"{name}_{hops}", time=t, rhs=rates, initial=dict(zip(names, starts, strict=True)), reference=ref(DERIVED),
                 status="exact", assumptions=(KERNELS, why, "objective: probability of the right answer"),
                 observables={"product": product})  # fmt: skip
+
+
+@cache
+def mixture(hops: int) -> Flow:
+    """Flow of the overlaps when tasks of 1, 2, .. k hops are mixed evenly, kernels on the sphere.
+
+    The objective is the sum over l of the product of the first l overlaps, in the time unit of `flow` for each task.
+    """
+    whole = flow(hops)
+    names = list(whole.state)
+    total = sum((sp.Mul(*names[:number]) for number in range(1, hops + 1)), sp.S.Zero)
+    return replace(whole, name=f"k_hop_mixture_{hops}", rhs={q: on_sphere(sp.diff(total, q)).subs(m, q) for q in names},
+                   assumptions=(KERNELS, SPHERE, "objective: sum over 1 .. k hops"))  # fmt: skip
+
+
+def mixture_time(p: Parameters, product: float = 0.5) -> float:
+    """Time of training on the mixture until the product of all overlaps reaches a value."""
+    system = mixture(p.k)
+    return float(system.solve(p, at=[0.0], events={"end": sp.Mul(*system.state) - product}, t=200.0).end)
 
 
 @cache
