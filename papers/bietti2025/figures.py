@@ -14,6 +14,7 @@ import numpy as np
 from papers.source import Source
 from simulate.associative_memory import factual_recall as recall_students
 from simulate.associative_memory import gradient_steps as step_students
+from simulate.associative_memory import k_hop as hop_students
 from simulate.associative_memory import noisy_bigram as bigram_students
 from simulate.associative_memory import superposition as memories
 from simulate.associative_memory import trigger_task as trigger_students
@@ -174,9 +175,11 @@ def steps(source: Source) -> Any:
         good, bad = step_students.run(p), step_students.run(p.replace(first_step=30.0, third_gain=500.0))
     figure, axes = plotting.figure(1, 4, width=3.1, height=3.0)
     size = p.N
+    scaled = np.zeros_like(good.weights["W_1"])  # the first position has no choice, the last none that matters
+    scaled[1:-1] = good.weights["W_1"][1:-1] / np.abs(good.weights["W_1"][1:-1]).max(1, keepdims=True)
     panels = [(good.weights["W_O"][p.K :, p.K : size], "token", "output", "1. $W_O$, token block"),
               (good.weights["W_2"][size:, : p.K].T, "remapped token of the key", "trigger at the end", "2. $W_2$, remap block"),
-              (good.weights["W_1"][1:] / np.abs(good.weights["W_1"][1:]).max(1, keepdims=True), "attended position", "position",
+              (scaled, "attended position", "position",
                "3. $W_1$, rows scaled to 1")]  # fmt: skip
     for axis, (weight, x, y, title) in zip(axes, panels, strict=False):
         top = np.abs(weight).max()
@@ -287,6 +290,28 @@ def hops(source: Source) -> Any:
     return figure
 
 
+def pointers(source: Source) -> Any:
+    """Extension: hops 1, 2, 4, 8 learned layer by layer by attention that jumps along a permutation."""
+    figure, axes = plotting.figure(1, 3, width=3.7)
+    for axis, kind, title in zip(
+        axes[:2], ("mixture", "last"), ("1, 2, 4, 8 hops together", "8 hops alone"), strict=True
+    ):
+        p = k_hop.Pointers(hops=kind)
+        runs = source.train_on_cpu(hop_students.train_pointers, p, few(source, 3))
+        for j in range(p.layers + 1):
+            plotting.band(axis, runs.accuracy.isel(task=j), f"C{j}", f"{2**j} hops" if j else "1 hop")
+        axis.set(xlabel="training step", ylabel="accuracy", title=title, ylim=(0, 1.03))
+        if kind == "mixture":
+            for layer in range(p.layers):
+                plotting.band(axes[2], runs.jump.isel(layer=layer), f"C{layer + 1}", f"layer {layer + 1}")
+            axes[2].set(
+                xlabel="training step", ylabel="attention on where the pointer leads", title=title, ylim=(0, 1.03)
+            )
+    axes[0].legend(loc="lower right")
+    axes[2].legend(loc="center right")
+    return figure
+
+
 FIGURES: dict[str, Figure] = {f.name: f for f in (
     Figure("recall", "Factual recall, reference run: students (mean, standard deviation) and the exact flow.", recall),
     Figure("plateau", "Length of the plateau over initial weight, subjects, relations and answers.", plateau),
@@ -297,5 +322,6 @@ FIGURES: dict[str, Figure] = {f.name: f for f in (
     Figure("steps", "Three gradient steps: weights after each, accuracy, and the trap of a large first step.", steps),
     Figure("samples", "Noisy bigrams: samples needed by the feed-forward path and by the value memory.", samples),
     Figure("ablation", "Noisy bigrams with both paths: training, and removal of the feed-forward path.", ablation),
+    Figure("pointers", "Extension, setting of ours: 1, 2, 4, 8 hops learned layer by layer.", pointers),
     Figure("hops", "k hops: training times, and kernel learners against the flow of their overlaps.", hops),
 )}  # fmt: skip

@@ -20,7 +20,7 @@ AFTER = {  # figures behind the last section they belong to
     "Trigger task: sequences, memories, probes": ("probes", "layers"),
     "Three gradient steps: population gradients": ("steps",),
     "Noisy bigrams: samples needed": ("samples", "ablation"),
-    "k hops: overlaps": ("hops",),
+    "k hops: overlaps": ("hops", "pointers"),
 }
 INTRODUCTION = (
     "Systems behind the slides of A. Bietti, 'Some mechanisms in transformers and their emergence' (2025). Every formula "

@@ -10,6 +10,7 @@ from simulate.associative_memory import k_hop, noisy_bigram, superposition
 from simulate.associative_memory.gradient_steps import InductionHead, run
 from simulate.associative_memory.gradient_steps import Parameters as StepParameters
 from simulate.associative_memory.gradient_steps import draw as draw_steps
+from simulate.associative_memory.k_hop.pointers import Learner as Pointing
 from theory.associative_memory.gradient_steps import equations as step_equations
 from theory.associative_memory.k_hop import direct_time
 
@@ -118,3 +119,16 @@ def test_three_steps_small():
     out = run(p)
     assert out.probes == {"W_O": 1.0, "W_2": 1.0, "W_1": 1.0}
     assert out.accuracy[-1] > 0.97 and out.accuracy[2] < 0.6
+
+
+def test_pointers_jump_layer_by_layer(tmp_path):
+    """Identity scores double the hops exactly; trained on a mixture, 2 hops come before 4 (extension)."""
+    p = k_hop.Pointers(N=6, layers=2, steps=260, batch_size=64)
+    learner = Pointing(p, 0)
+    with torch.no_grad():
+        learner.scores[:] = 60 * torch.eye(6)
+        learner.mixture[:] = torch.eye(3)
+    assert learner.measure()["accuracy"].min() == 1 and learner.measure()["jump"].min() > 0.999
+    found = k_hop.train_pointers(p, [0], store=tmp_path, workers=1, progress=False)
+    first = [int((found.accuracy.values[0, :, j] > 0.95).argmax()) for j in range(3)]
+    assert first[0] <= first[1] < first[2] and found.accuracy.values[0, -1].min() > 0.95

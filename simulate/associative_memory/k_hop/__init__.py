@@ -8,12 +8,18 @@ from typing import Any
 import xarray as xr
 
 from simulate.associative_memory import trainer
+from simulate.associative_memory.k_hop import pointers
 from simulate.associative_memory.k_hop.learner import SYSTEM, Learner, answer, apply, draw_permutations
-from theory.associative_memory.k_hop import Parameters
+from theory.associative_memory.k_hop import Parameters, Pointers
 
-__all__ = ["Learner", "Parameters", "answer", "apply", "draw_permutations", "train"]
+__all__ = ["Learner", "Parameters", "Pointers", "answer", "apply", "draw_permutations", "train", "train_pointers"]
 
 
 def train(p: Parameters, seeds: Iterable[int] = (0,), **options: Any) -> xr.Dataset:
     """Train one kernel learner per seed (see `simulate.associative_memory.trainer`)."""
     return trainer.train(SYSTEM, p, seeds, **options)
+
+
+def train_pointers(p: Pointers, seeds: Iterable[int] = (0,), **options: Any) -> xr.Dataset:
+    """Train the attention layers of the extension, one run per seed."""
+    return trainer.train(pointers.SYSTEM, p, seeds, **options)

@@ -5,12 +5,13 @@ from __future__ import annotations
 from theory.associative_memory.k_hop import agreement, overlaps
 from theory.associative_memory.k_hop.agreement import probability
 from theory.associative_memory.k_hop.overlaps import curriculum_times, direct_time, flow, mixture, mixture_time
-from theory.associative_memory.k_hop.parameters import Parameters
+from theory.associative_memory.k_hop.parameters import Parameters, Pointers
 from theory.equation import Equation
 from theory.flow import Flow
 
 __all__ = [
     "Parameters",
+    "Pointers",
     "curriculum_times",
     "direct_time",
     "equations",

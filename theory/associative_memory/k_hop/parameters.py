@@ -46,3 +46,25 @@ class Parameters(BaseParameters):
     def values(self) -> dict[str, Any]:
         """Numbers by symbol name; all overlaps start alike."""
         return {"N": self.N, "k": self.k, "m_0": self.m_0, **{f"m_{j}_0": self.m_0 for j in range(1, self.k + 1)}}
+
+
+@dataclass(frozen=True)
+class Pointers(BaseParameters):
+    """Extension: attention layers that jump along a permutation given in context, 1, 2, 4, .. hops deep.
+
+    Raises
+    ------
+    ParameterError
+        For an unknown name or a value out of range.
+    """
+
+    N: int = parameter(11, "things that are permuted", low=3)
+    layers: int = parameter(3, "attention layers; the deepest answers 2^layers hops", low=1, high=4)
+    hops: str = parameter(
+        "mixture", "train on 1, 2, 4, .. hops together, or on the deepest alone", choices=("mixture", "last")
+    )
+    eta: float = parameter(0.01, "learning rate (Adam)", above=0)
+    spread: float = parameter(0.05, "standard deviation of the initial scores and read-outs", above=0)
+    batch_size: int = parameter(128, "permutations per step", low=1)
+    steps: int = parameter(400, "length of a run", low=1)
+    eval_every: int = parameter(10, "steps between measurements", low=1)
