@@ -322,6 +322,6 @@ FIGURES: dict[str, Figure] = {f.name: f for f in (
     Figure("steps", "Three gradient steps: weights after each, accuracy, and the trap of a large first step.", steps),
     Figure("samples", "Noisy bigrams: samples needed by the feed-forward path and by the value memory.", samples),
     Figure("ablation", "Noisy bigrams with both paths: training, and removal of the feed-forward path.", ablation),
-    Figure("pointers", "Extension, setting of ours: 1, 2, 4, 8 hops learned layer by layer.", pointers),
+    Figure("pointers", "Extension, setting of ours: hops learned layer by layer; layer 3 avoids its target and is read with a minus sign.", pointers),
     Figure("hops", "k hops: training times, and kernel learners against the flow of their overlaps.", hops),
 )}  # fmt: skip

@@ -72,20 +72,18 @@ def draw(result: Onset, axes: Any) -> None:
     """Loss with its plateau on the left, the two parts with their crossings on the right, over steps."""
     left, right = axes
     curve, found = result.curves["flow"], result.numbers
-    left.plot(curve.step, curve.loss, label="flow")
-    for value, text in ((found["initial_loss"], r"$\ln(RD)$: nothing known"),
-                        (found["plateau"], r"$\ln D$: relation known, subject ignored")):  # fmt: skip
-        left.axhline(value, color="0.5", lw=0.9, ls=":" if text.endswith("ignored") else "--", label=text)
-    left.set(ylabel="cross-entropy [nats]", ylim=(0, 1.1 * found["initial_loss"]))
+    left.plot(curve.step, curve.loss, label="loss, flow")
+    for name, style, text in (("initial_loss", "--", r"$\ln(RD)$: nothing known"),
+                              ("plateau", ":", r"$\ln D$: relation known, subject ignored")):  # fmt: skip
+        left.axhline(found[name], color="0.5", lw=0.9, ls=style, label=text)
+    left.set(ylabel="cross-entropy [nats]", ylim=(0, 1.45 * found["initial_loss"]))
     for k, part in enumerate((RELATION, SUBJECT)):
         losses = curve[f"loss_{part.name}"]
-        right.plot(curve.step, losses / losses[0], color=f"C{k}", label=f"{part.name} loss / its start")
+        right.plot(curve.step, losses / losses[0], color=f"C{k}", label=part.name)
         at = [found[f"steps_{part.name}_{label}"] for label in SHARES]
-        right.plot(at, list(SHARES.values()), "o", color=f"C{k}", ms=4, label=f"{part.name}: 90, 50, 10%, quadrature")
-    right.set(ylabel="share of the initial value", ylim=(0, 1.05))
+        right.plot(at, list(SHARES.values()), "o", color=f"C{k}", ms=4)
+    right.plot([], [], "ko", ms=4, label="90, 50, 10%")
+    right.set(ylabel="part of the loss / its start", ylim=(0, 1.05))
     for axis in axes:
         axis.set(xlabel=r"training step = $t/\eta$", xlim=(0, float(curve.step[-1])))
-        axis.legend(
-            loc="center right" if axis is right else "upper right",
-            bbox_to_anchor=(1, 0.62) if axis is right else (1, 0.98),
-        )
+        axis.legend(loc="upper right")
