@@ -68,8 +68,8 @@ MODELS = {
         Model("state_tracking", "Chain-of-thought state tracking: RoPE retrieval + logic module (Forner et al.)",
               "forner2026", ("gradients", "timescales", "trajectories")),
         Model("associative_memory", "Weights as associative memories: factual recall and six more systems (Bietti et al.)",
-              "bietti2025", ("gradients", "timescales", "laws"),
-              {"factual_recall": ("gradients", "timescales"), "gradient_memory": ("gradients",),
+              "bietti2025", ("gradients", "timescales", "trajectories", "laws"),
+              {"factual_recall": ("gradients", "timescales", "trajectories"), "gradient_memory": ("gradients",),
                "superposition": ("laws",), "trigger_task": ("laws",), "gradient_steps": ("laws",), "noisy_bigram": ("laws",), "k_hop": ("laws",)}),
     )
 }  # fmt: skip

@@ -8,12 +8,13 @@ from dataclasses import replace
 import matplotlib as mpl
 import pytest
 
+from simulate.associative_memory.factual_recall import train
 from simulate.pool import one_thread
 from theory import registry
 from theory.associative_memory import factual_recall, gradient_memory
 from theory.associative_memory.factual_recall import Parameters
 from theory.parameters import ParameterError
-from verify import gradients, laws, timescales
+from verify import gradients, laws, timescales, trajectories
 from verify.associative_memory import gradient_steps, k_hop, noisy_bigram, superposition
 from verify.associative_memory.factual_recall import gradients as recall_gradients
 from verify.associative_memory.factual_recall import timescales as recall_timescales
@@ -25,6 +26,7 @@ GROUPS = [(recall_gradients, factual_recall.equations), (lemma_gradients, gradie
 CASES = [(made, group, name) for module, made in GROUPS for group, names in module.COVERS.items() for name in names]
 
 
+@pytest.mark.filterwarnings("ignore:invalid value")  # a negative time
 @pytest.mark.parametrize("factor", [-1, 1.05])
 @pytest.mark.parametrize(("made", "group", "name"), CASES, ids=[name for _, _, name in CASES])
 def test_injected_fault_is_caught(made, group, name, factor):
@@ -82,6 +84,21 @@ def test_timescales_command(tmp_path, monkeypatch, capsys):
                            (["--runs", str(tmp_path / "none.nc")], "no such file")):  # fmt: skip
         with pytest.raises(ParameterError, match=message):
             timescales.main(["associative_memory", *wrong, "--quiet"])
+
+
+def test_trajectories_of_a_given_ensemble(tmp_path, capsys):
+    """Curves within 2% of full-batch descent; the same comparison from Python; a figure."""
+    p = Parameters.small().replace(steps=600, eval_every=25)
+    runs = train(p, seeds=range(3), store=tmp_path / "runs", workers=1, progress=False)
+    picture = tmp_path / "curves.png"
+    trajectories.main(["associative_memory", "--runs", str(tmp_path / "runs"), "--json", "--plot", str(picture)])
+    out = capsys.readouterr().out
+    found = json.loads(out[: out.rindex("}") + 1])
+    rows = [c for c in found["checks"] if "of its range" in c["name"]]
+    assert len(rows) == 8 and all(c["error"] < 0.02 for c in rows)  # batches of 256
+    assert picture.stat().st_size > 10_000
+    curve = factual_recall.descend(p, p.steps).isel(t=runs.step.values).assign_coords(t=runs.t)
+    assert {"loss", "w_r"} <= {c.equation for c in trajectories.compare(curve, runs).checks}
 
 
 def test_laws_that_cost_nothing():
