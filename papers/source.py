@@ -33,3 +33,7 @@ class Source:
     def train(self, train: Callable[..., xr.Dataset], p: Any, seeds: Iterable[int] | None = None) -> xr.Dataset:
         """Train (or fetch) the ensemble of one setting."""
         return train(p, seeds=self.seeds if seeds is None else seeds, device=self.device, progress=self.progress)
+
+    def train_on_cpu(self, train: Callable[..., xr.Dataset], p: Any, seeds: Iterable[int] | None = None) -> xr.Dataset:
+        """Train (or fetch) an ensemble of students so small that they know no device."""
+        return train(p, seeds=self.seeds if seeds is None else seeds, progress=self.progress)

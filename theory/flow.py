@@ -160,21 +160,26 @@ class Flow:
             return solution
 
         solution = integrate(0, start, 1, dense_output=True)
-        states = solution.sol(grid / unit)
-        data = {x.name: (name, states[i]) for i, x in enumerate(self.state)}
-        along = dict(zip([x.name for x in self.state], states, strict=True))
-        for label, expr in self.observables.items():
-            value = Equation(label, sp.Symbol(label), self._spell(expr), self.reference).evaluate({**numbers, **along})
-            data[label] = (name, np.broadcast_to(value, grid.shape))
-        result = xr.Dataset(data, coords={name: grid}, attrs={
-            "kind": "theory", "flow": self.name, "reference": self.reference, "status": self.status,
-            "solver": f"LSODA, rtol {rtol:g}, atol {atol:g}"})  # fmt: skip
-        if hasattr(parameters, "as_json"):
-            result.attrs["parameters"] = parameters.as_json()
+        result = self.observed(parameters, grid, solution.sol(grid / unit))
+        result.attrs["solver"] = f"LSODA, rtol {rtol:g}, atol {atol:g}"
         for label, expr in (events or {}).items():
             used = {s: numbers[s.name] for s in expr.free_symbols - set(self.state)}
             crossing = numeric.function(expr.subs(used), self.state)
             result[label] = unit * self._first_crossing(crossing, solution, integrate)
+        return result
+
+    def observed(self, parameters: Any, times: np.ndarray, states: np.ndarray) -> xr.Dataset:
+        """Label given states ``(state, time)`` and add the observables."""
+        name, numbers = self.time.name, parameters.values()
+        data = {x.name: (name, states[i]) for i, x in enumerate(self.state)}
+        along = dict(zip([x.name for x in self.state], states, strict=True))
+        for label, expr in self.observables.items():
+            value = Equation(label, sp.Symbol(label), self._spell(expr), self.reference).evaluate({**numbers, **along})
+            data[label] = (name, np.broadcast_to(value, times.shape))
+        result = xr.Dataset(data, coords={name: times}, attrs={
+            "kind": "theory", "flow": self.name, "reference": self.reference, "status": self.status})  # fmt: skip
+        if hasattr(parameters, "as_json"):
+            result.attrs["parameters"] = parameters.as_json()
         return result
 
     @functools.cached_property

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import difflib
 import importlib
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from types import ModuleType
 
 from theory.parameters import ParameterError
@@ -24,16 +25,41 @@ class Model:
         Key of the paper's folder under ``papers``.
     checks : tuple of str
         The ``verify`` commands this model answers to.
+    systems : mapping of str to tuple of str
+        Subpackages that are systems of their own, each with its ``verify`` commands; the first is the
+        headline, whose modules (onset, checks) are the model's.
     """
 
     name: str
     title: str
     paper: str
     checks: tuple[str, ...]
+    systems: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def wing(self, package: str, module: str | None = None) -> ModuleType:
-        """Import this model's package in one wing, or one of its modules."""
-        return importlib.import_module(".".join(filter(None, (package, self.name, module))))
+        """Import this model's package in one wing, or one of its modules.
+
+        Raises
+        ------
+        ParameterError
+            If the model has none, as some systems have no onset.
+        """
+        headline = next(iter(self.systems), None) if module else None
+        path = ".".join(filter(None, (package, self.name, headline, module)))
+        try:
+            return importlib.import_module(path)
+        except ModuleNotFoundError as error:
+            if error.name is None or not f"{path}.".startswith(f"{error.name}."):
+                raise
+            raise ParameterError(f"{self.name}: has no {path}") from None
+
+    def offering(self, command: str) -> list[Model]:
+        """The systems that answer to a ``verify`` command; the model itself where it has no systems."""
+        return [m for m in (map(self.system, self.systems) if self.systems else [self]) if command in m.checks]
+
+    def system(self, name: str) -> Model:
+        """One of the systems as a model of its own, addressed as ``model.system``."""
+        return replace(self, name=f"{self.name}.{name}", checks=self.systems[name], systems={})
 
 
 MODELS = {
@@ -43,20 +69,25 @@ MODELS = {
               "forner2026", ("gradients", "timescales", "trajectories", "fidelity")),
         Model("induction_heads", "Induction heads in a disentangled two-layer transformer (Musat et al.)",
               "musat2025", ("gradients", "timescales")),
+        Model("associative_memory", "Weights as associative memories: factual recall and six more systems (Bietti et al.)",
+              "bietti2025", ("gradients", "timescales", "trajectories", "laws"),
+              {"factual_recall": ("gradients", "timescales", "trajectories"), "gradient_memory": ("gradients",),
+               "superposition": ("laws",), "trigger_task": ("laws",), "gradient_steps": ("laws",), "noisy_bigram": ("laws",), "k_hop": ("laws",)}),
     )
 }  # fmt: skip
 
 
 def find(name: str) -> Model:
-    """Look a model up by name.
+    """Look a model up by name, or one of its systems by ``model.system``.
 
     Raises
     ------
     ParameterError
         If there is none, naming the nearest.
     """
-    if name in MODELS:
-        return MODELS[name]
-    near = difflib.get_close_matches(name, MODELS, n=1)
+    known = {**MODELS, **{f"{m.name}.{s}": m for m in MODELS.values() for s in m.systems}}
+    if name in known:
+        return known[name] if name in MODELS else known[name].system(name.removeprefix(f"{known[name].name}."))
+    near = difflib.get_close_matches(name, known, n=1)
     hint = f"; did you mean '{near[0]}'?" if near else ""
     raise ParameterError(f"model: no model named '{name}'; there are {', '.join(MODELS)}{hint}")

@@ -12,7 +12,8 @@ def main(argv: list[str] | None = None) -> int:
         argv
     )
     cli.offers(args.model, "gradients")
-    return check.report(args.model.name, args.model.wing("verify", "gradients").checks(), args.json)
+    checks = [c for m in args.model.offering("gradients") for c in m.wing("verify", "gradients").checks()]
+    return check.report(args.model.name, checks, args.json)
 
 
 if __name__ == "__main__":

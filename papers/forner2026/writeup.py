@@ -85,13 +85,24 @@ def write_all(source: Source, out: Path) -> list[Path]:
     with cli.atomic(tex) as temporary:
         temporary.write_text(generate(source))
     written.append(tex)
-    if shutil.which("pdflatex"):
-        for _ in range(2):  # longtable needs a second pass
-            done = subprocess.run(["pdflatex", "-interaction=nonstopmode", "-halt-on-error", tex.name], cwd=out,
-                                  capture_output=True, text=True, check=False)  # fmt: skip
-        if done.returncode:
-            raise OSError(f"{tex}: pdflatex failed: {done.stdout[-600:]}")
-        for rest in (".aux", ".log"):
-            tex.with_suffix(rest).unlink(missing_ok=True)
-        written.append(tex.with_suffix(".pdf"))
-    return written
+    return [*written, *compile_tex(tex)]
+
+
+def compile_tex(tex: Path) -> list[Path]:
+    """Typeset a document next to it, where a TeX engine is installed; the PDF, if any.
+
+    Raises
+    ------
+    OSError
+        If the engine stops.
+    """
+    if not shutil.which("pdflatex"):
+        return []
+    for _ in range(2):  # longtable needs a second pass
+        done = subprocess.run(["pdflatex", "-interaction=nonstopmode", "-halt-on-error", tex.name], cwd=tex.parent,
+                              capture_output=True, text=True, check=False)  # fmt: skip
+    if done.returncode:
+        raise OSError(f"{tex}: pdflatex failed: {done.stdout[-600:]}")
+    for rest in (".aux", ".log"):
+        tex.with_suffix(rest).unlink(missing_ok=True)
+    return [tex.with_suffix(".pdf")]

@@ -250,7 +250,7 @@ def test_rates_at_the_start_against_fine_quadrature():
                 # Five nodes in xi leave u^5 5!/10! times a derivative of order ten of a softmax weight: below 1e-9 here.
                 assert found[k][0, s, node] * p.d_g * p.N == pytest.approx(form, rel=1e-8)
     form = EQUATIONS["rate_S"].evaluate({"eta": p.eta, "L": p.L, "d_g": p.d_g, "beta": b, "g": left})
-    assert found[4][0] * p.d_g * p.N == pytest.approx(form, rel=1e-8)
+    assert found[4][0] * p.d_g * p.N == pytest.approx(form, abs=1e-8)  # as above
     values = {"g": left[:, None], "V_M": V_, "N": p.N, "d_g": p.d_g, "R": R_, "S": S_}
     eq = dressed.equations()
     values["h_i"] = eq["noise_cost"].evaluate(values)
@@ -260,7 +260,7 @@ def test_rates_at_the_start_against_fine_quadrature():
     for mine, slope in zip(
         found[:2], torch.autograd.grad((torch.tensor(force) * at).sum() / p.L, [W_Q, W_K]), strict=True
     ):
-        np.testing.assert_allclose(mine, -p.eta * slope, rtol=1e-7)
+        np.testing.assert_allclose(mine, -p.eta * slope, rtol=1e-6)  # as above, through g
     assert system.share @ system.of_share == pytest.approx(1, rel=1e-14)
     spread = EQUATIONS["share_variance"].evaluate({**p.values(), "n_train": p.n_train})
     assert (system.share - 1) ** 2 @ system.of_share == pytest.approx(spread, rel=1e-12)
@@ -378,8 +378,8 @@ def test_accuracy_along_a_run(finite_data):
     for _ in range(3):
         x = system._logits()
         found = system._accuracy(x)[0]
-        # Seven nodes for the noise and 64 cells for the entries: 3e-3 where the noise is as wide as the entries.
-        np.testing.assert_allclose(found, [by_quadrature(x, (0, i), system) for i in range(FAST.L)], atol=3e-3)
+        # Seven nodes for the noise and 64 cells for the entries.
+        np.testing.assert_allclose(found, [by_quadrature(x, (0, i), system) for i in range(FAST.L)], atol=1e-3)
         if not finite_data:
             n = 60_000
             between = [
@@ -390,6 +390,18 @@ def test_accuracy_along_a_run(finite_data):
             wrong = between[1](rng.uniform(-1, 1, (n, FAST.N - 1)))
             wrong += rng.normal(size=wrong.shape) * np.sqrt(x["u_w"][0, 1])
             hits = right > wrong.max(1)
-            assert abs(hits.mean() - found[1]) <= 4 * (hits.var() / n) ** 0.5 + 3e-3  # as above
+            assert abs(hits.mean() - found[1]) <= 4 * (hits.var() / n) ** 0.5 + 1e-3  # as above
         for _ in range(250):
             system.state = [y + rate for y, rate in zip(system.state, system.rates(), strict=True)]
+
+
+def test_accuracy_before_locking():
+    """Noise three times as wide as the entries: a coarser number, as seven nodes then make a staircase of the distribution."""
+    p = Parameters.demo().replace(eta=2.0)
+    system = Columns(p, Start.drawn(p, 1, np.random.default_rng(0)), finite_data=False)
+    for _ in range(150):
+        system.state = [y + rate for y, rate in zip(system.state, system.rates(), strict=True)]
+    x = system._logits()
+    assert (x["own"] < 0.2).all()
+    exact = [by_quadrature(x, (0, i), system) for i in range(p.L)]
+    np.testing.assert_allclose(system._accuracy(x)[0], exact, rtol=0.04)  # accuracy 0.12: an error below 0.005

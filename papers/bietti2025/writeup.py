@@ -1,0 +1,53 @@
+"""The write-up: every equation, figure and claim, all generated."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from papers import claims
+from papers.bietti2025.figures import FIGURES
+from papers.forner2026.writeup import check_table, compile_tex, tabular
+from papers.source import Source
+from theory import associative_memory, cli, latex
+from verify.associative_memory.factual_recall import gradients as recall_gradients
+from verify.associative_memory.gradient_memory import gradients as lemma_gradients
+
+HERE = Path(__file__).parent
+AFTER = {  # figures behind the last section they belong to
+    "Factual recall: hitting times": ("recall", "plateau"),
+    "One gradient step, and descent to the end": ("one_step",),
+    "Superposition: recall and capacity": ("capacity",),
+    "Trigger task: sequences, memories, probes": ("probes", "layers"),
+    "Three gradient steps: population gradients": ("steps",),
+    "Noisy bigrams: samples needed": ("samples", "ablation"),
+    "k hops: overlaps": ("hops", "pointers"),
+}
+INTRODUCTION = (
+    "Systems behind the slides of A. Bietti, 'Some mechanisms in transformers and their emergence' (2025). Every formula "
+    "below was derived by computer algebra; where a reference says 'derived here', the result is not in the slides."
+)
+
+
+def generate() -> str:
+    """Whole document."""
+    lines = [latex.PREAMBLE.replace("\\usepackage{amsmath", "\\usepackage{longtable}\n\\usepackage{amsmath"), "\\begin{document}",
+             "\\title{Weights as associative memories}\\date{}\\maketitle", latex.escape(INTRODUCTION)]  # fmt: skip
+    for name, section in associative_memory.sections().items():
+        lines += [f"\\section{{{latex.escape(name)}}}", *(latex.display(e) for e in section)]
+        for figure in AFTER.get(name, ()):
+            caption = latex.escape(FIGURES[figure].caption)
+            lines.append(f"\\begin{{center}}\\fitpicture{{figure_{figure}.png}}\\\\\n{caption}\\end{{center}}")
+    ledger = claims.load(HERE / "claims.toml")
+    lines += ["\\section{Derivatives against autograd}", check_table([*recall_gradients.checks(), *lemma_gradients.checks()]),
+              "\\section{Claims}", tabular(("where", "verdict", "says", "note"), [(c.id, c.verdict, c.says, c.note) for c in ledger],
+                                           "p{28mm}p{18mm}p{58mm}p{52mm}"), "\\end{document}"]  # fmt: skip
+    return "\n".join(lines) + "\n"
+
+
+def write_all(source: Source, out: Path) -> list[Path]:
+    """All figures, the write-up, and its PDF where a TeX engine is installed."""
+    written = [figure.write(source, out) for figure in FIGURES.values()]
+    tex = out / "writeup.tex"
+    with cli.atomic(tex) as temporary:
+        temporary.write_text(generate())
+    return [*written, tex, *compile_tex(tex)]

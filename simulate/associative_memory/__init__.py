@@ -1,0 +1,1 @@
+"""Students of the associative-memory systems; each subpackage is one system."""

@@ -1,0 +1,131 @@
+"""Linear attention from the end token over one-hot tokens: the plain module, and the engine that trains it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from simulate.associative_memory.factual_recall import task
+from simulate.associative_memory.trainer import System
+from theory.associative_memory.factual_recall import Parameters
+
+MEANING = {
+    "loss": "cross-entropy over all facts, noise averaged",
+    "loss_relation": "-ln of the probability of the right relation's answers",
+    "loss_subject": "loss - loss_relation: right answer among those of the relation",
+    "accuracy": "right answer most probable, over all facts",
+    "accuracy_relation": "probability of the right relation's answers",
+    "w_r": "attention on relations, mean", "w_s": "attention on subjects, mean",
+    "delta_r": "value gain of a relation's answers over all others, mean",
+    "delta_s": "value gain of a subject's answers over all others, mean",
+    "noise_spread": "standard deviation of noise and end rows of V over answers: frozen by theory",
+    "conserved_relation": "w_r^2 - c delta_r^2, epsilon^2 by theory",
+    "conserved_subject": "w_s^2 - c delta_s^2",
+}  # fmt: skip
+
+
+class LinearAttention(nn.Module):
+    """``logit_a = sum_t w(z_t) V(z_t, a)``, all weights equal to epsilon at the start.
+
+    Parameters
+    ----------
+    p : Parameters
+        Sizes.
+    dtype : torch.dtype
+        Precision.
+    """
+
+    def __init__(self, p: Parameters, dtype: torch.dtype = torch.float64) -> None:
+        super().__init__()
+        self.p = p
+        self.w = nn.Parameter(torch.full((p.vocabulary,), p.epsilon, dtype=dtype))
+        self.V = nn.Parameter(torch.full((p.vocabulary, p.answers), p.epsilon, dtype=dtype))
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """Logits ``(n, answers)`` of sequences ``(n, T)``."""
+        return (self.w[tokens][..., None] * self.V[tokens]).sum(1)
+
+    def of_counts(self, counts: Tensor) -> Tensor:
+        """Logits from token counts ``(n, vocabulary)``."""
+        return (counts * self.w) @ self.V
+
+
+class Learner:
+    """Stochastic gradient descent by token counts, gradients written by hand (NumPy, single precision).
+
+    Parameters
+    ----------
+    p : Parameters
+        Task and training settings.
+    seed : int
+        Fixes all batches.
+    table : ndarray, optional
+        Answers ``(S, R)``; the balanced table by default.
+    """
+
+    def __init__(self, p: Parameters, seed: int, table: np.ndarray | None = None) -> None:
+        self.p, self.seed = p, seed
+        self.table = task.fact_table(p) if table is None else table
+        self.w = np.full(p.vocabulary, p.epsilon, dtype=np.float32)
+        self.V = np.full((p.vocabulary, p.answers), p.epsilon, dtype=np.float32)
+
+    def step(self, number: int) -> None:
+        """One batch, one descent step."""
+        batch = task.draw(self.p, self.p.batch_size, self.table, np.random.default_rng([self.seed, number]))
+        d_w, d_V = self.gradient(batch.counts(self.p), batch.answer)
+        self.w -= self.p.eta * d_w
+        self.V -= self.p.eta * d_V
+
+    def gradient(self, counts: np.ndarray, answer: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Gradients of w and V of the mean cross-entropy."""
+        weighted = counts * self.w
+        error = _softmax(weighted @ self.V)
+        error[np.arange(len(answer)), answer] -= 1
+        error /= len(answer)
+        summed = counts.T @ error  # (vocabulary, answers)
+        return (summed * self.V).sum(1), summed * self.w[:, None]
+
+    def measure(self) -> dict[str, Any]:
+        """All quantities of `MEANING`; noise tokens enter by their mean count."""
+        p, w, V = self.p, self.w.astype(float), self.V.astype(float)
+        subject, relation = (x.ravel() for x in np.indices((p.S, p.R)))
+        answer = self.table[subject, relation]
+        rows = np.arange(len(answer))
+        noise = w[p.S + p.R : -1] @ V[p.S + p.R : -1] * (p.T - 3) / p.noise_tokens + w[-1] * V[-1]
+        logits = w[subject, None] * V[subject] + w[p.S + relation, None] * V[p.S + relation] + noise
+        probability = _softmax(logits)
+        right = probability[rows, answer]
+        block = probability.reshape(-1, p.R, p.D).sum(2)[rows, relation]
+        loss, of_relation = -np.log(right).mean(), -np.log(block).mean()
+        of_r, of_s = V[p.S : p.S + p.R].reshape(p.R, p.R, p.D), V[: p.S]
+        own = np.eye(p.R, dtype=bool)
+        hit = np.zeros_like(of_s, dtype=bool)
+        hit[np.arange(p.S)[:, None], self.table] = True
+        delta_r = of_r[own].mean() - of_r[~own].mean()
+        delta_s = of_s[hit].mean() - of_s[~hit].mean()
+        w_r, w_s = w[p.S : p.S + p.R].mean(), w[: p.S].mean()
+        c_r, c_s = p.D * (p.R - 1) / p.R, p.R * (p.D - 1) / p.D
+        return {"loss": loss, "loss_relation": of_relation, "loss_subject": loss - of_relation,
+                "accuracy": (logits.argmax(1) == answer).mean(), "accuracy_relation": block.mean(),
+                "w_r": w_r, "w_s": w_s, "delta_r": delta_r, "delta_s": delta_s,
+                "noise_spread": V[p.S + p.R :].std(1).mean(),
+                "conserved_relation": w_r**2 - c_r * delta_r**2, "conserved_subject": w_s**2 - c_s * delta_s**2}  # fmt: skip
+
+    def state(self) -> dict[str, Any]:
+        """Weights."""
+        return {"w": torch.from_numpy(self.w.copy()), "V": torch.from_numpy(self.V.copy())}
+
+    def load(self, state: dict[str, Any]) -> None:
+        """Take up weights."""
+        self.w, self.V = state["w"].numpy().copy(), state["V"].numpy().copy()
+
+
+def _softmax(logits: np.ndarray) -> np.ndarray:
+    shifted = np.exp(logits - logits.max(1, keepdims=True))
+    return shifted / shifted.sum(1, keepdims=True)
+
+
+SYSTEM = System("associative_memory.factual_recall", Learner, MEANING, clock="t")

@@ -1,0 +1,126 @@
+"""An induction head from three descent steps, one per matrix, each on its population gradient."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from theory.associative_memory.gradient_steps import Parameters
+
+CHUNK = 2500  # sequences at a time
+
+
+def draw(p: Parameters, count: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Tokens ``(count, T)``, answers ``(count,)``, 0-based places of the first trigger; triggers are 0..K-1."""
+    tokens = rng.integers(p.K, p.N, size=(count, p.T))
+    trigger, answer = rng.integers(p.K, size=count), rng.integers(p.K, p.N, size=count)
+    place, rows = rng.integers(p.T - 2, size=count), np.arange(count)
+    tokens[rows, place], tokens[rows, place + 1], tokens[:, -1] = trigger, answer, trigger
+    return tokens, answer, place
+
+
+class InductionHead(torch.nn.Module):
+    """Two attention layers on one-hot features in two blocks [token | remapped previous tokens], weights zero.
+
+    ``W_1 (T, T)``: positional scores of layer 1; ``W_2 (2N, N)``: keys against the last token;
+    ``W_O (N, 2N)``: outputs of layer 2.
+    """
+
+    W_O: torch.nn.Parameter
+    W_2: torch.nn.Parameter
+    W_1: torch.nn.Parameter
+    mask: Tensor
+
+    def __init__(self, p: Parameters, dtype: torch.dtype = torch.float32) -> None:
+        super().__init__()
+        self.p = p
+        for name, shape in (("W_O", (p.N, 2 * p.N)), ("W_2", (2 * p.N, p.N)), ("W_1", (p.T, p.T))):
+            self.register_parameter(name, torch.nn.Parameter(torch.zeros(shape, dtype=dtype)))
+        self.register_buffer("mask", torch.triu(torch.full((p.T, p.T), -torch.inf, dtype=dtype), diagonal=1))
+
+    def forward(self, tokens: Tensor) -> tuple[Tensor, Tensor]:
+        """Logits ``(n, N)`` at the last position, and its attention ``(n, T)``."""
+        one_hot = torch.nn.functional.one_hot(tokens, self.p.N).to(self.W_O.dtype)
+        first = torch.softmax(self.W_1 + self.mask, dim=-1)
+        features = torch.cat([one_hot, first @ one_hot], dim=-1)
+        scores = (features @ self.W_2).gather(2, tokens[:, -1, None, None].expand(-1, self.p.T, 1))[..., 0]
+        second = torch.softmax(scores, dim=-1)
+        return (second[:, None] @ features)[:, 0] @ self.W_O.T, second
+
+
+@dataclass
+class Outcome:
+    """What is measured before and after every step."""
+
+    probes: dict[str, float] = field(default_factory=dict)
+    accuracy: list[float] = field(default_factory=list)
+    attention: list[float] = field(default_factory=list)
+    gradients: dict[str, np.ndarray] = field(default_factory=dict)
+    weights: dict[str, np.ndarray] = field(default_factory=dict)
+
+
+def gradient(model: InductionHead, name: str, seed: int, count: int) -> Tensor:
+    """Gradient of one matrix over ``count`` fresh sequences."""
+    weight, rng, done = model.get_parameter(name), np.random.default_rng(seed), 0
+    total = torch.zeros_like(weight)
+    while done < count:
+        size = min(CHUNK, count - done)
+        tokens, answer, _ = draw(model.p, size, rng)
+        logits, _ = model(torch.as_tensor(tokens))
+        loss = torch.nn.functional.cross_entropy(logits, torch.as_tensor(answer), reduction="sum")
+        total += torch.autograd.grad(loss, weight)[0]
+        done += size
+    return total / count
+
+
+@torch.no_grad()
+def test(model: InductionHead, seed: int, count: int = 5000) -> tuple[float, float]:
+    """Accuracy at the last position, and mean attention of layer 2 on the answer's position."""
+    tokens, answer, place = draw(model.p, count, np.random.default_rng(seed))
+    logits, attention = model(torch.as_tensor(tokens))
+    right = float((logits.argmax(1).numpy() == answer).mean())
+    return right, float(attention[torch.arange(count), torch.as_tensor(place + 1)].mean())
+
+
+def run(p: Parameters, seed: int = 0) -> Outcome:
+    """Three steps: W_O at the given learning rate, W_2 and W_1 scaled to their gains.
+
+    Returns
+    -------
+    Outcome
+        ``probes``: part of the wanted associations that are strongest in their column or row, right after the
+        step (plain tokens to themselves; triggers to their remapped selves; positions 2..T-1 to the one before);
+        ``accuracy`` and ``attention`` before and after each step; gradients and weights.
+    """
+    model, out = InductionHead(p), Outcome()
+    plain, triggers = torch.arange(p.K, p.N), torch.arange(p.K)
+    inner = torch.arange(1, p.T - 1)
+
+    def record() -> None:
+        accuracy, attention = test(model, seed + 1000)
+        out.accuracy.append(accuracy)
+        out.attention.append(attention)
+
+    record()
+    for number, name in enumerate(("W_O", "W_2", "W_1")):
+        slope = gradient(model, name, seed + number, p.samples)
+        rows = {"W_O": lambda w: w[:, plain].T, "W_2": lambda w: w[p.N :, triggers].T, "W_1": lambda w: w[inner]}[name]
+        wanted = {"W_O": plain, "W_2": triggers, "W_1": inner - 1}[name]
+        if name == "W_O":
+            scale = p.first_step * p.N * p.T
+        else:
+            gain = p.second_gain if name == "W_2" else p.third_gain
+            scale = gain / float(rows(-slope).gather(1, wanted[:, None]).mean())
+        with torch.no_grad():
+            model.get_parameter(name).sub_(scale * slope)
+        weight = model.get_parameter(name).detach()
+        seen = rows(weight)
+        if name == "W_1":  # a position attends to itself and those before it
+            seen = seen + model.mask[inner]
+        out.probes[name] = float((seen.argmax(1) == wanted).double().mean())
+        out.gradients[name], out.weights[name] = slope.numpy(), weight.numpy().copy()
+        record()
+    return out

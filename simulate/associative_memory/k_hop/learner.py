@@ -1,0 +1,107 @@
+"""The k-hop task and its kernel learner: softmax kernels in place of the hidden permutations."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from simulate.associative_memory.trainer import System
+from theory.associative_memory.k_hop import Parameters
+from theory.associative_memory.k_hop.overlaps import STAGE
+
+MEANING = {
+    "product": "product of the overlaps of all k kernels",
+    "overlap": "overlap of every kernel with its permutation",
+    "hops": "number of hops in training",
+    "accuracy": "probability of the right answer on k hops, 4096 fresh samples",
+}
+
+
+def draw_permutations(shape: tuple[int, ...], N: int, rng: np.random.Generator) -> np.ndarray:
+    """Uniform permutations, shape ``(*shape, N)``."""
+    return rng.permuted(np.broadcast_to(np.arange(N), (*shape, N)), axis=-1)
+
+
+def answer(hidden: np.ndarray, given: np.ndarray, start: np.ndarray) -> np.ndarray:
+    """``sigma_k pi_k ... sigma_1 pi_1 (x)`` for hidden ``(k, N)``, given ``(n, k, N)`` and start ``(n,)``."""
+    at, rows = start, np.arange(len(start))
+    for j in range(len(hidden)):
+        at = given[rows, j, hidden[j, at]]
+    return at
+
+
+def apply(kernels: Tensor, given: Tensor, start: Tensor) -> Tensor:
+    """Distribution over answers ``(n, N)`` of kernels ``(k, N, N)``, columns summing to one."""
+    v = torch.nn.functional.one_hot(start, kernels.shape[1]).to(kernels.dtype)
+    for j, kernel in enumerate(kernels):
+        moved = v @ kernel.T
+        v = torch.zeros_like(moved).scatter(1, given[:, j], moved)
+    return v
+
+
+class Learner:
+    """Online ascent of the probability of the right answer; hop by hop with ``p.curriculum``.
+
+    Kernels start at overlap m_0 with their permutations and are uniform otherwise, as in theory.
+    """
+
+    def __init__(self, p: Parameters, seed: int) -> None:
+        self.p, self.seed = p, seed
+        rng = np.random.default_rng([seed, 0])
+        self.hidden = draw_permutations((p.k,), p.N, rng)
+        self.matrices = torch.tensor(np.eye(p.N)[:, self.hidden].transpose(1, 0, 2))  # [j, pi_j(x), x] = 1
+        start = p.m_0 * self.matrices + (1 - p.m_0) / p.N
+        self.logits = start.log().requires_grad_()
+        self.hops = 1 if p.curriculum else p.k
+
+    def kernels(self) -> Tensor:
+        """Kernels ``(k, N, N)``."""
+        return torch.softmax(self.logits, dim=1)
+
+    def overlaps(self) -> Tensor:
+        """Overlaps ``(tr(pi^T A) - 1)/(N - 1)``, shape ``(k,)``."""
+        return ((self.matrices * self.kernels().detach()).sum((1, 2)) - 1) / (self.p.N - 1)
+
+    def sample(self, n: int, hops: int, rng: np.random.Generator) -> tuple[Tensor, Tensor, Tensor]:
+        """Given permutations, starting points and right answers."""
+        given = draw_permutations((n, hops), self.p.N, rng)
+        start = rng.integers(self.p.N, size=n)
+        right = answer(self.hidden[:hops], given, start)
+        return torch.as_tensor(given), torch.as_tensor(start), torch.as_tensor(right)
+
+    def step(self, number: int) -> None:
+        """One batch, one step; a stage of the curriculum ends when the product of its overlaps reaches `STAGE`."""
+        if self.p.curriculum and self.hops < self.p.k and float(self.overlaps()[: self.hops].prod()) >= STAGE:
+            self.hops += 1
+        given, start, right = self.sample(self.p.batch_size, self.hops, np.random.default_rng([self.seed, 1, number]))
+        chance = apply(self.kernels()[: self.hops], given, start).gather(1, right[:, None]).mean()
+        (slope,) = torch.autograd.grad(chance, self.logits)
+        with torch.no_grad():
+            self.logits += self.p.eta * slope
+
+    def measure(self) -> dict[str, Any]:
+        """All quantities of `MEANING`."""
+        overlap = self.overlaps()
+        given, start, right = self.sample(4096, self.p.k, np.random.default_rng([self.seed, 2]))
+        with torch.no_grad():
+            chance = apply(self.kernels(), given, start).gather(1, right[:, None]).mean()
+        return {
+            "product": float(overlap.prod()),
+            "overlap": overlap.numpy(),
+            "hops": self.hops,
+            "accuracy": float(chance),
+        }
+
+    def state(self) -> dict[str, Any]:
+        """Logits and stage."""
+        return {"logits": self.logits.detach().clone(), "hops": torch.tensor(self.hops)}
+
+    def load(self, state: dict[str, Any]) -> None:
+        """Take up a state."""
+        self.logits, self.hops = state["logits"].requires_grad_(), int(state["hops"])
+
+
+SYSTEM = System("associative_memory.k_hop", Learner, MEANING, clock="t", dimensions={"overlap": ("hop",)})

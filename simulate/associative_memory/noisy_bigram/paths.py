@@ -1,0 +1,119 @@
+"""The noisy bigram task: one gradient step on each path, and a model with both paths that can be ablated."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from simulate.associative_memory.trainer import System
+from theory.associative_memory.noisy_bigram import Parameters
+
+MEANING = {
+    "loss": "cross-entropy, 4096 fresh samples",
+    "p_noise": "mean probability of the noise token",
+    "attention": "attention on the token after the trigger",
+    "in_context": "part of the samples whose prediction is the clean answer",
+    "distributional": "part of the samples whose prediction is the noise token",
+    "in_context_ablated": "the same without the feed-forward path",
+    "distributional_ablated": "noise token predicted without the feed-forward path",
+}
+CUTS = (1.0, 0.98, 0.96, 0.94, 0.92, 0.9, 0.85, 0.8, 0.6, 0.4, 0.2, 0.0)  # parts of the feed-forward path that are kept
+
+
+def draw(p: Parameters, n: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Context ``(n, T)`` with the clean answer at index 0, clean answers ``(n,)``, labels ``(n,)``; noise is N.
+
+    Order does not matter: what tells the answer apart is that the token before it was the trigger.
+    """
+    context = rng.integers(p.N, size=(n, p.T))
+    label = np.where(rng.random(n) < p.a, p.N, context[:, 0])
+    return context, context[:, 0], label
+
+
+def one_step(p: Parameters, seed: int = 0) -> dict[str, np.ndarray]:
+    """One gradient step from zero weights on ``draws`` data sets of n samples, attention uniform.
+
+    Returns
+    -------
+    dict
+        Over draws: ``feed_forward``, whether the noise token has strictly the largest logit; ``value``, part of
+        the tokens z whose largest entry W_V[k, z] over answers k is k = z, ties broken evenly.
+    """
+    found: dict[str, list[float]] = {"feed_forward": [], "value": []}
+    for rng in np.random.default_rng(seed).spawn(p.draws):
+        context, _, label = draw(p, p.n, rng)
+        counts = np.bincount(label, minlength=p.N + 1)
+        found["feed_forward"].append(float(counts[p.N] > counts[: p.N].max()))
+        # W_V = eta (C - column sums / (N + 1)) / (n T), C[k, z] counting tokens z under label k: per column the
+        # order is that of C.
+        index = (label[:, None] * p.N + context).ravel()
+        counted = np.bincount(index, minlength=(p.N + 1) * p.N).reshape(p.N + 1, p.N)[: p.N]
+        best = counted == counted.max(0)
+        found["value"].append(float((best.diagonal() / best.sum(0)).mean()))
+    return {name: np.array(v) for name, v in found.items()}
+
+
+class Learner:
+    """Feed-forward row of the trigger, value matrix, and the score of its attention on 'the token after the trigger'.
+
+    The context's tokens are one-hot; the query is always the trigger, so the feed-forward path is one row.
+    """
+
+    def __init__(self, p: Parameters, seed: int) -> None:
+        self.p, self.seed = p, seed
+        self.weights = {
+            "feed_forward": torch.zeros(p.N + 1),
+            "value": torch.zeros(p.N + 1, p.N),
+            "score": torch.zeros(()),
+        }
+        for w in self.weights.values():
+            w.requires_grad_()
+
+    def logits(self, context: Tensor, keep: float = 1.0) -> Tensor:
+        """Logits ``(n, N + 1)``, a part of the feed-forward path kept."""
+        score = torch.zeros(self.p.T)
+        attention = torch.softmax(torch.cat([self.weights["score"][None], score[1:]]), 0)
+        seen = torch.zeros(len(context), self.p.N).scatter_add(1, context, attention.expand(len(context), -1))
+        return keep * self.weights["feed_forward"] + seen @ self.weights["value"].T
+
+    def step(self, number: int) -> None:
+        """One batch, one descent step."""
+        context, _, label = draw(self.p, self.p.batch_size, np.random.default_rng([self.seed, 1, number]))
+        loss = torch.nn.functional.cross_entropy(self.logits(torch.as_tensor(context)), torch.as_tensor(label))
+        slopes = torch.autograd.grad(loss, list(self.weights.values()))
+        with torch.no_grad():
+            for w, slope in zip(self.weights.values(), slopes, strict=True):
+                w -= self.p.eta * slope
+
+    @torch.no_grad()
+    def predictions(self, keep: float) -> tuple[float, float]:
+        """Parts of the samples predicted as clean answer and as noise token."""
+        context, clean, _ = draw(self.p, 4096, np.random.default_rng([self.seed, 2]))
+        best = self.logits(torch.as_tensor(context), keep).argmax(1).numpy()
+        return float((best == clean).mean()), float((best == self.p.N).mean())
+
+    @torch.no_grad()
+    def measure(self) -> dict[str, Any]:
+        """All quantities of `MEANING`."""
+        context, _, label = (torch.as_tensor(v) for v in draw(self.p, 4096, np.random.default_rng([self.seed, 2])))
+        logits = self.logits(context)
+        score = float(self.weights["score"].exp())
+        whole, cut = self.predictions(1.0), self.predictions(0.0)
+        return {"loss": float(torch.nn.functional.cross_entropy(logits, label)),
+                "p_noise": float(torch.softmax(logits, 1)[:, -1].mean()), "attention": score / (score + self.p.T - 1),
+                "in_context": whole[0], "distributional": whole[1],
+                "in_context_ablated": cut[0], "distributional_ablated": cut[1]}  # fmt: skip
+
+    def state(self) -> dict[str, Any]:
+        """Weights."""
+        return {name: w.detach().clone() for name, w in self.weights.items()}
+
+    def load(self, state: dict[str, Any]) -> None:
+        """Take up weights."""
+        self.weights = {name: w.requires_grad_() for name, w in state.items()}
+
+
+SYSTEM = System("associative_memory.noisy_bigram", Learner, MEANING)

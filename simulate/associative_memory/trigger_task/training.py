@@ -1,0 +1,98 @@
+"""Training of the trigger-task students, measured by in-context accuracy and memory probes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+
+from simulate.associative_memory.trainer import System
+from simulate.associative_memory.trigger_task import task
+from simulate.associative_memory.trigger_task.student import TRAINED, Simplified, Transformer
+from theory.associative_memory.trigger_task.parameters import Parameters
+
+MEANING = {
+    "loss": "cross-entropy at predictable positions, test set",
+    "in_context_accuracy": "accuracy where a trigger recurs, test set",
+    "bigram_loss": "cross-entropy at positions that are no triggers, test set",
+    "probe_W_O2": "recall of every token by the output matrix; NaN for the transformer",
+    "probe_W_K2": "recall of triggers by the second layer's keys, among the K triggers",
+    "probe_W_K1": "recall of the previous position by the first layer's keys",
+    "probe_W_K1_early": "the same for the first half of the positions",
+}
+
+
+class Learner:
+    """Online training: every step has a batch of its own, drawn from (seed, step).
+
+    Parameters
+    ----------
+    p : Parameters
+        Task, student, training.
+    seed : int
+        Fixes frozen parts, initial weights and all batches.
+    table : task.Table, optional
+        Bigram statistics; the shipped synthetic table by default.
+    """
+
+    def __init__(self, p: Parameters, seed: int, table: task.Table | None = None) -> None:
+        self.p, self.seed = p, seed
+        self.table = table or task.synthetic_table(p.N)
+        torch.manual_seed(seed)
+        if p.student == "simplified":
+            self.student: torch.nn.Module = Simplified(p, np.random.default_rng([seed, 0]))
+            self.optimizer: torch.optim.Optimizer = torch.optim.SGD(
+                self.student.parameters(), lr=p.eta, momentum=0.9, weight_decay=1e-4)  # fmt: skip
+        else:
+            self.student = Transformer(p)
+            self.optimizer = torch.optim.AdamW(self.student.parameters(), lr=p.eta, weight_decay=0.01)
+        self.test = task.draw(p, p.n_test, self.table, np.random.default_rng([seed, 1]))
+        self.triggers = torch.as_tensor(task.fixed_triggers(p, self.table))
+
+    def step(self, number: int) -> None:
+        """One batch, one step of the optimiser."""
+        data = task.draw(self.p, self.p.batch_size, self.table, np.random.default_rng([self.seed, 2, number]))
+        tokens = torch.as_tensor(data.tokens)
+        logits = self.student(tokens[:, :-1])
+        losses = torch.nn.functional.cross_entropy(logits.flatten(0, 1), tokens[:, 1:].flatten(), reduction="none")
+        kept = (
+            torch.as_tensor(data.predictable).flatten() if self.p.loss_on == "repeats" else torch.ones_like(losses) > 0
+        )
+        self.optimizer.zero_grad()
+        (losses * kept).sum().div(kept.sum().clamp(min=1)).backward()
+        if self.p.schedule == "staged":  # a third of the run for each, in the order in which they emerge
+            active = TRAINED[min(3 * number // self.p.steps, 2)]
+            for name, weight in self.student.named_parameters():
+                if name in TRAINED and name != active:
+                    weight.grad = None
+        self.optimizer.step()
+
+    @torch.no_grad()
+    def measure(self) -> dict[str, Any]:
+        """All quantities of `MEANING` on the test set."""
+        tokens, known = torch.as_tensor(self.test.tokens), torch.as_tensor(self.test.predictable)
+        logits = torch.cat([self.student(part) for part in tokens[:, :-1].split(128)])
+        losses = torch.nn.functional.cross_entropy(logits.flatten(0, 1), tokens[:, 1:].flatten(), reduction="none")
+        losses = losses.reshape(known.shape)
+        free = ~(tokens[:, :-1, None] == torch.as_tensor(self.test.triggers)[:, None]).any(-1)
+        hits = (logits.argmax(-1) == tokens[:, 1:])[known].double()
+        found = {"loss": float(losses[known].mean()), "in_context_accuracy": float(hits.mean()),
+                 "bigram_loss": float(losses[free].mean())}  # fmt: skip
+        if isinstance(self.student, Simplified) and self.p.triggers == "fixed":
+            return found | self.student.probes(self.triggers)
+        if isinstance(self.student, Simplified):  # every token may be a trigger
+            return found | self.student.probes(torch.arange(self.p.N))
+        return found | dict.fromkeys([name for name in MEANING if name.startswith("probe")], np.nan)
+
+    def state(self) -> dict[str, Any]:
+        """Weights and the state of the optimiser."""
+        return {"student": self.student.state_dict(), "optimizer": self.optimizer.state_dict()}
+
+    def load(self, state: dict[str, Any]) -> None:
+        """Take up a state."""
+        self.student.load_state_dict(state["student"])
+        self.optimizer.load_state_dict(state["optimizer"])
+
+
+SYSTEM = System("associative_memory.trigger_task", Learner, MEANING)

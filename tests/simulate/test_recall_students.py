@@ -1,0 +1,131 @@
+"""Students of factual recall: task, hand-written gradients, exact resumption, and the flow they follow."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from simulate import runs
+from simulate.associative_memory import __main__ as command
+from simulate.associative_memory import factual_recall, trainer
+from simulate.associative_memory.factual_recall import Parameters, task
+from simulate.associative_memory.factual_recall.student import SYSTEM, Learner
+from theory.associative_memory.factual_recall import PARTS, descend, time_of_share
+from theory.parameters import ParameterError
+from verify.emergence import first_crossing
+
+SMALL = Parameters.small().replace(steps=700)
+
+
+def test_facts_are_balanced():
+    """Every answer has S/D subjects, and every relation its own block."""
+    p = Parameters()
+    table = task.fact_table(p)
+    assert (np.bincount(table.ravel(), minlength=p.answers) == p.S // p.D).all()
+    assert (table // p.D == np.arange(p.R)).all()
+    assert table[5, 2] == 2 * p.D + 5 * p.D // p.S
+    assert (task.random_table(p, np.random.default_rng(0)) // p.D == np.arange(p.R)).all()
+
+
+def test_sequences_and_counts_agree_in_law():
+    """Every sequence holds one subject, one relation, T - 3 noise tokens and the end token; counts have the same law."""
+    p = Parameters(S=8, R=2, D=4, noise_tokens=6, T=8)
+    rng = np.random.default_rng(3)
+    table = task.fact_table(p)
+    tokens, answer = task.draw_sequences(p, 4000, table, rng)
+    counted = task.token_counts(p, tokens)
+    drawn = task.draw(p, 4000, table, rng).counts(p)
+    for counts in (counted, drawn):
+        assert (counts[:, : p.S].sum(1) == 1).all() and (counts[:, p.S : p.S + p.R].sum(1) == 1).all()
+        assert (counts.sum(1) == p.T).all() and (counts[:, -1] == 1).all()
+    subject, relation = counted[:, : p.S].argmax(1), counted[:, p.S : p.S + p.R].argmax(1)
+    assert (table[subject, relation] == answer).all() and (tokens[:, -1] == p.vocabulary - 1).all()
+    gap = counted.mean(0) - drawn.mean(0)
+    error = np.sqrt((counted.var(0) + drawn.var(0)) / 4000) + 1e-12
+    assert (np.abs(gap / error) < 4).all()  # 4 standard errors, 17 tokens
+    places = (tokens < p.S).argmax(1)
+    assert np.bincount(places, minlength=p.T)[:-1] == pytest.approx(4000 / 7, abs=4 * np.sqrt(4000 / 7))
+
+
+def test_students_follow_full_batch_descent(tmp_path):
+    """Crossing times of both parts within 1% of the Euler map, and of the flow up to its lag."""
+    found = factual_recall.train(SMALL, seeds=[0, 1], store=tmp_path, workers=1, progress=False)
+    euler = descend(SMALL, SMALL.steps).isel(t=found.step.values)
+    for part in PARTS:
+        times = [first_crossing(-x, -0.5 * float(x.isel(t=0).mean())).values.mean()
+                 for x in (found[f"loss_{part.name}"], euler[f"loss_{part.name}"])]  # fmt: skip
+        assert times[0] == pytest.approx(times[1], rel=0.01)
+        assert time_of_share(SMALL, part, 0.5) == pytest.approx(
+            times[0], rel=0.03
+        )  # eta lambda = 0.035 for the relation
+    assert float(found.noise_spread.max()) < 1e-3  # frozen up to the noise of batches
+    assert float(found.accuracy.isel(t=-1).min()) == 1
+
+
+def test_uneven_facts_have_their_plateau_at_the_conditional_entropy():
+    """Answers drawn at random: on the plateau the subject part of the loss is the entropy of a given r, below ln D."""
+    p = SMALL.replace(S=16)
+    table = task.random_table(p, np.random.default_rng(1))
+    learner = Learner(p, 0, table)
+    for number in range(500):
+        learner.step(number)
+    shares = [np.bincount(table[:, r] - r * p.D, minlength=p.D) / p.S for r in range(p.R)]
+    entropy = np.mean([-(q[q > 0] * np.log(q[q > 0])).sum() for q in shares])
+    found = learner.measure()
+    assert found["loss_relation"] < 0.01 and entropy < np.log(p.D) - 0.05
+    assert found["loss_subject"] == pytest.approx(entropy, abs=0.005)  # the subject has just begun to be learned
+
+
+def test_resumed_run_is_the_same(tmp_path, monkeypatch):
+    """Stopped in the middle and taken up again: every recorded number is equal bit by bit."""
+    p = SMALL.replace(steps=60)
+    whole = factual_recall.train(p, seeds=[4], store=tmp_path / "a", workers=1, progress=False)
+    monkeypatch.setattr(trainer, "CHECKPOINT_SECONDS", 0.0)
+    original, calls = Learner.step, []
+
+    def failing(self, number):
+        calls.append(number)
+        if number == 33:
+            raise KeyboardInterrupt
+        original(self, number)
+
+    monkeypatch.setattr(Learner, "step", failing)
+    with pytest.raises(KeyboardInterrupt):
+        factual_recall.train(p, seeds=[4], store=tmp_path / "b", workers=1, progress=False)
+    monkeypatch.setattr(Learner, "step", lambda self, number: (calls.append(number), original(self, number))[1])
+    calls.clear()
+    again = factual_recall.train(p, seeds=[4], store=tmp_path / "b", workers=1, progress=False)
+    assert calls[0] == 30  # the last measurement before the stop
+    for name in whole.data_vars:
+        np.testing.assert_array_equal(whole[name], again[name])
+    assert not list(tmp_path.rglob("*.checkpoint"))
+    assert runs.finished(
+        runs.place(tmp_path / "b", runs.configuration(SYSTEM.name, p), 4), runs.configuration(SYSTEM.name, p), 4
+    )
+
+
+def test_command(capsys, tmp_path):
+    """Table, file, and one line for wrong input."""
+    words = [
+        "k_hop",
+        "--set",
+        "k=2",
+        "--set",
+        "steps=4",
+        "--seeds",
+        "2",
+        "--quiet",
+        "--workers",
+        "1",
+        "--out",
+        str(tmp_path / "x.nc"),
+    ]
+    assert command.main(words) == 0
+    assert "product" in capsys.readouterr().out
+    assert runs.read(tmp_path / "x.nc").sizes == {"seed": 2, "t": 2, "hop": 2}
+    for wrong, message in ((["k_hops"], "did you mean 'k_hop'"), (["k_hop", "--set", "k=0"], "k = 0: must be >= 1"),
+                           (["k_hop", "--text", "x"], "only for trigger_task"), (["k_hop", "--seeds", "0"], "--seeds 0")):  # fmt: skip
+        with pytest.raises(ParameterError, match=message):
+            command.main([*wrong, "--quiet"])
+    with pytest.raises(ParameterError, match="distinct whole numbers"):
+        factual_recall.train(SMALL, seeds=[1, 1], store=tmp_path, progress=False)

@@ -1,0 +1,154 @@
+"""The trigger task: law of the sequences, tables, probes, students that read the past only."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from simulate.associative_memory import __main__ as command
+from simulate.associative_memory.trigger_task import (
+    Learner,
+    Parameters,
+    Table,
+    draw,
+    synthetic_table,
+    table_of_text,
+    train,
+)
+from simulate.associative_memory.trigger_task.student import Transformer
+from simulate.associative_memory.trigger_task.task import fixed_triggers
+from theory.parameters import ParameterError
+from verify.associative_memory.trigger_task import planted
+
+P = Parameters(N=12, K=3, T=40)
+
+
+@pytest.mark.parametrize("triggers", ["fixed", "drawn"])
+def test_triggers_are_followed_by_their_output(triggers):
+    """After a trigger its output of this sequence, always; predictable from its second occurrence on."""
+    p = P.replace(triggers=triggers)
+    table = synthetic_table(p.N)
+    data = draw(p, 200, table, np.random.default_rng(0))
+    if triggers == "fixed":
+        assert (data.triggers == fixed_triggers(p, table)).all()
+        assert table.unigram[data.triggers[0]].min() >= np.delete(table.unigram, data.triggers[0]).max()
+    for row in range(200):
+        output = dict(zip(data.triggers[row], data.outputs[row], strict=True))
+        assert len(output) == p.K
+        seen = set()
+        for t in range(p.T):
+            now, following = data.tokens[row, t : t + 2]
+            assert data.predictable[row, t] == (now in output and now in seen)
+            if now in output:
+                assert following == output[now]
+            seen.add(now)
+
+
+def test_other_tokens_follow_the_table():
+    """Transitions from tokens that are no triggers: counts within 4 standard errors; outputs uniform, no self-loops on demand."""
+    table = synthetic_table(P.N)
+    data = draw(P.replace(T=200, self_loops=False), 400, table, np.random.default_rng(1))
+    assert (data.outputs != data.triggers).all()
+    counts = np.zeros((P.N, P.N))
+    np.add.at(counts, (data.tokens[:, :-1], data.tokens[:, 1:]), 1)
+    free = np.setdiff1d(np.arange(P.N), data.triggers[0])
+    total = counts[free].sum(1, keepdims=True)
+    expected = table.bigram[free]
+    error = np.sqrt(np.maximum(expected * (1 - expected), 1e-12) / total)
+    z = np.abs(counts[free] / total - expected) / error
+    assert z[expected * total > 20].max() < 4.5  # about a hundred cells
+    uniform = draw(P, 4000, table, np.random.default_rng(2)).outputs.ravel()
+    assert np.bincount(uniform, minlength=P.N) == pytest.approx(1000, abs=4 * np.sqrt(1000))
+    by_table = draw(P.replace(outputs="bigram"), 4000, table, np.random.default_rng(2))
+    q = by_table.triggers[0, 0]
+    share = (by_table.outputs[:, 0] == table.bigram[q].argmax()).mean()
+    assert share == pytest.approx(table.bigram[q].max(), abs=4 * 0.5 / np.sqrt(4000))
+
+
+def test_table_of_text():
+    """Counts of a text by hand; a last character that nothing follows continues with the unigram law."""
+    table, alphabet = table_of_text("abacad")
+    assert alphabet == "abcd"
+    np.testing.assert_allclose(table.unigram, [3 / 6, 1 / 6, 1 / 6, 1 / 6])
+    np.testing.assert_allclose(table.bigram[0], [0, 1 / 3, 1 / 3, 1 / 3])
+    np.testing.assert_allclose(table.bigram[3], table.unigram)
+    with pytest.raises(ParameterError, match="must have at least 3"):
+        table_of_text("abab")
+    with pytest.raises(ParameterError, match="bigram: must be probabilities"):
+        Table(np.ones(3) / 3, np.ones((3, 3)))
+
+
+def test_shipped_table_is_stationary():
+    """The unigram law is the chain's own, to the accuracy of 1000 half steps."""
+    table = synthetic_table(65)
+    np.testing.assert_allclose(table.unigram @ table.bigram, table.unigram, atol=1e-12)
+
+
+@pytest.mark.parametrize("student", ["simplified", "transformer"])
+def test_students_read_the_past_only(student):
+    """Changing the last token changes no earlier logit."""
+    p = Parameters(N=12, K=3, T=12, d=16, student=student)
+    learner = Learner(p, 0)
+    for w in learner.student.parameters():
+        torch.nn.init.normal_(w, std=0.3)
+    tokens = torch.as_tensor(draw(p, 4, synthetic_table(12), np.random.default_rng(0)).tokens[:, :-1])
+    other = tokens.clone()
+    other[:, -1] = (other[:, -1] + 1) % 12
+    before, after = learner.student(tokens), learner.student(other)
+    torch.testing.assert_close(before[:, :-1], after[:, :-1], rtol=0, atol=1e-5)  # single precision
+    assert (before[:, -1] - after[:, -1]).abs().max() > 1e-3
+    assert not isinstance(learner.student, Transformer) or learner.student(tokens).shape == (4, 12, 12)
+
+
+def test_planted_memories_solve_the_task():
+    """Target memories in a simplified student: all probes 1, accuracy near 1; untrained, near chance."""
+    p = Parameters(N=16, K=3, T=24, d=256, n_test=64)
+    found = planted(p).measure()
+    assert found["probe_W_O2"] == found["probe_W_K2"] == found["probe_W_K1"] == 1
+    assert found["in_context_accuracy"] > 0.9
+    assert Learner(p, 0).measure()["in_context_accuracy"] < 0.3
+
+
+def test_training_learns_and_stages_freeze(tmp_path):
+    """A few joint steps lower the loss; in the first stage of staged training only W_O2 moves."""
+    p = Parameters(N=12, K=3, T=24, d=32, n_test=64, batch_size=32, steps=30, eval_every=15)
+    found = train(p, [0], store=tmp_path, workers=1, progress=False)
+    assert float(found.loss[0, -1]) < float(found.loss[0, 0]) - 0.2
+    learner = Learner(p.replace(schedule="staged"), 0)
+    for number in range(5):
+        learner.step(number)
+    moved = {name: float(w.detach().abs().max()) > 0 for name, w in learner.student.named_parameters()}
+    assert moved == {"W_O2": True, "W_K2": False, "W_K1": False}
+
+
+def test_own_text(tmp_path, capsys):
+    """From a file, by the command; stored apart from runs on the shipped table; wrong sizes and files refused."""
+    source = tmp_path / "input.txt"
+    source.write_text("to be, or not to be: that is the question. " * 20)
+    store = tmp_path / "runs"
+    words = [
+        "trigger_task",
+        "--text",
+        str(source),
+        "--set",
+        "d=16",
+        "--set",
+        "T=16",
+        "--set",
+        "steps=2",
+        "--quiet",
+        "--workers",
+        "1",
+    ]
+    assert command.main([*words, "--out", str(store)]) == 0
+    assert "in_context_accuracy" in capsys.readouterr().out
+    table, alphabet = table_of_text(source.read_text())
+    p = Parameters(N=len(alphabet), d=16, T=16, steps=2)
+    train(p, [0], store=store, workers=1, progress=False)
+    assert len(list(store.glob("*/seed-00000.nc"))) == 2
+    with pytest.raises(ParameterError, match=f"N = 5: must be {len(alphabet)}"):
+        train(p.replace(N=5, K=2), [0], table=table, store=store)
+    source.write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(ParameterError, match="must be a text file"):
+        command.main(words)

@@ -1,0 +1,146 @@
+"""Checks of the associative-memory systems: they pass, they catch faults, and their commands answer."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import matplotlib as mpl
+import pytest
+
+from simulate.associative_memory.factual_recall import train
+from simulate.pool import one_thread
+from theory import registry
+from theory.associative_memory import factual_recall, gradient_memory
+from theory.associative_memory.factual_recall import Parameters
+from theory.parameters import ParameterError
+from verify import gradients, laws, timescales, trajectories
+from verify.associative_memory import gradient_steps, k_hop, noisy_bigram, superposition
+from verify.associative_memory.factual_recall import gradients as recall_gradients
+from verify.associative_memory.factual_recall import timescales as recall_timescales
+from verify.associative_memory.gradient_memory import gradients as lemma_gradients
+from verify.check import identity
+
+mpl.use("Agg")
+GROUPS = [(recall_gradients, factual_recall.equations), (lemma_gradients, gradient_memory.equations)]
+CASES = [(made, group, name) for module, made in GROUPS for group, names in module.COVERS.items() for name in names]
+
+
+@pytest.mark.filterwarnings("ignore:invalid value")  # a negative time
+@pytest.mark.parametrize("factor", [-1, 1.05])
+@pytest.mark.parametrize(("made", "group", "name"), CASES, ids=[name for _, _, name in CASES])
+def test_injected_fault_is_caught(made, group, name, factor):
+    """A wrong sign, or a factor off by 5%, in any equation the group covers."""
+    table = made()
+    faulty = {**table, name: replace(table[name], rhs=factor * table[name].rhs)}
+    with one_thread():
+        assert not all(check.passed for check in group(faulty)), f"{name} times {factor} went unnoticed"
+
+
+def test_gradients_of_all_systems(capsys):
+    """The bare model runs the systems that have derivatives; a system runs its own."""
+    assert gradients.main(["associative_memory", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["passed"] and {"gradient lemma", "normalisation, least logit 0"} <= {
+        c["name"] for c in found["checks"]
+    }
+    assert gradients.main(["associative_memory.gradient_memory"]) == 0
+    assert "normalisation" not in capsys.readouterr().out
+    with pytest.raises(
+        ParameterError, match="verify.gradients: not for associative_memory.k_hop, which has verify.laws"
+    ):
+        gradients.main(["associative_memory.k_hop"])
+
+
+def test_timescales_command(tmp_path, monkeypatch, capsys):
+    """A small ensemble, trained and then given as a file; a figure; a run that is too short; wrong input."""
+    monkeypatch.setenv("SOLVABLE_TRANSFORMERS_RUNS", str(tmp_path / "runs"))
+    monkeypatch.setattr("simulate.pool.cores", lambda: 1)
+    small = recall_timescales.SMALL.replace(epsilon=0.02)
+    monkeypatch.setattr(recall_timescales, "SWEEPS", {"epsilon": ((0.02, 0.01), lambda v: small.replace(epsilon=v))})
+    words = [
+        "--preset",
+        "small",
+        "--set",
+        "steps=700",
+        "--seeds",
+        "2",
+        "--quiet",
+        "--json",
+        "--plot",
+        str(tmp_path / "t.png"),
+    ]
+    timescales.main(["associative_memory", *words])
+    found = json.loads(capsys.readouterr().out)
+    rows = {c["name"]: c for c in found["checks"]}
+    assert rows["relation loss at 50%: quadrature against the integrator"]["within"]
+    assert rows["subject loss at 10%: closed form"]["within"]
+    assert rows["plateau length grows by 1/lambda_s - 1/lambda_r per e-fold of 1/epsilon"]["within"]
+    assert all(rows[f"{q} loss at 50%: flow against students"]["error"] < 0.03 for q in ("relation", "subject"))
+    assert (tmp_path / "t.png").stat().st_size > 10_000
+    timescales.main(["associative_memory", "--set", "steps=40", "--set", "batch_size=8", "--seeds", "2", "--quiet"])
+    assert "not reached by all seeds in 40 steps" in capsys.readouterr().out
+    for wrong, message in ((["--seeds", "1"], "at least 2 seeds"), (["--device", "cuda"], "CPU only"),
+                           (["--runs", str(tmp_path / "none.nc")], "no such file")):  # fmt: skip
+        with pytest.raises(ParameterError, match=message):
+            timescales.main(["associative_memory", *wrong, "--quiet"])
+
+
+def test_trajectories_of_a_given_ensemble(tmp_path, capsys):
+    """Curves within 2% of full-batch descent; the same comparison from Python; a figure."""
+    p = Parameters.small().replace(steps=600, eval_every=25)
+    runs = train(p, seeds=range(3), store=tmp_path / "runs", workers=1, progress=False)
+    picture = tmp_path / "curves.png"
+    trajectories.main(["associative_memory", "--runs", str(tmp_path / "runs"), "--json", "--plot", str(picture)])
+    out = capsys.readouterr().out
+    found = json.loads(out[: out.rindex("}") + 1])
+    rows = [c for c in found["checks"] if "of its range" in c["name"]]
+    assert len(rows) == 8 and all(c["error"] < 0.02 for c in rows)  # batches of 256
+    assert picture.stat().st_size > 10_000
+    curve = factual_recall.descend(p, p.steps).isel(t=runs.step.values).assign_coords(t=runs.t)
+    assert {"loss", "w_r"} <= {c.equation for c in trajectories.compare(curve, runs).checks}
+
+
+def test_laws_that_cost_nothing():
+    """Agreement by enumeration, kernels, training times, sample sizes, exact moments (fewer draws)."""
+    found = [*k_hop.agreement(), *k_hop.kernels(), *k_hop.times(), *noisy_bigram.feed_forward()]
+    assert [c.name for c in found if not c.passed] == [] and len(found) > 10
+
+
+def test_sampled_laws_small(monkeypatch):
+    """Moments and recall with fewer draws; gradients of the first two steps from fewer sequences."""
+    monkeypatch.setattr(superposition, "MOMENTS", tuple(p.replace(draws=500) for p in superposition.MOMENTS))
+    monkeypatch.setattr(gradient_steps, "BATCHES", 4)
+    monkeypatch.setattr(gradient_steps, "P", gradient_steps.P.replace(N=10, K=2, T=10))
+    with one_thread():
+        found = [*superposition.moment_checks(), *gradient_steps.gradient_checks()]
+    assert [c.name for c in found if not c.passed] == []
+
+
+def test_laws_command(monkeypatch, capsys):
+    """Table and exit code; a failed law is exit code 1; a model without laws is told so."""
+    monkeypatch.setattr(k_hop, "laws", lambda: [identity("a", "e", 1, 1, 0, "why")])
+    assert laws.main(["associative_memory.k_hop"]) == 0
+    assert "1 pass" in capsys.readouterr().out
+    monkeypatch.setattr(k_hop, "laws", lambda: [identity("a", "e", 1, 2, 0, "why")])
+    assert laws.main(["associative_memory.k_hop", "--json"]) == 1
+    with pytest.raises(ParameterError, match="verify.laws: not for state_tracking"):
+        laws.main(["state_tracking"])
+
+
+def test_every_system_is_whole():
+    """Each system has parameters, equations, presets, and the check modules it promises."""
+    model = registry.find("associative_memory")
+    for name, commands in model.systems.items():
+        system = registry.find(f"associative_memory.{name}")
+        wing = system.wing("theory")
+        assert wing.equations() and all(make() for make in wing.Parameters.presets().values())
+        for flow in wing.flows().values():
+            p = wing.Parameters() if name != "k_hop" else wing.Parameters(k=3)
+            assert flow.solve(p, t=1.0).sizes["t"] == 601
+        for command in commands:
+            if command == "laws":
+                assert callable(system.wing("verify").laws)
+            else:
+                assert system.wing("verify", command)
+    assert model.wing("theory").Parameters is Parameters

@@ -1,0 +1,36 @@
+"""Weights as associative memories (slides of A. Bietti, 2025): seven small systems, headed by factual recall.
+
+Each subpackage is one system with its own ``Parameters``; the names here are those of the headline
+system, `factual_recall`, except that ``equations()`` and ``sections()`` hold those of all systems.
+"""
+
+from __future__ import annotations
+
+from theory.associative_memory import (
+    factual_recall,
+    gradient_memory,
+    gradient_steps,
+    k_hop,
+    noisy_bigram,
+    superposition,
+    trigger_task,
+)
+from theory.associative_memory.factual_recall import Parameters, flow, flows, onset
+from theory.equation import Equation
+
+SYSTEMS = (factual_recall, gradient_memory, superposition, trigger_task, gradient_steps, noisy_bigram, k_hop)
+
+__all__ = [
+    "SYSTEMS", "Parameters", "equations", "factual_recall", "flow", "flows", "gradient_memory", "gradient_steps", "k_hop",
+    "noisy_bigram", "onset", "sections", "superposition", "trigger_task",
+]  # fmt: skip
+
+
+def sections() -> dict[str, list[Equation]]:
+    """Equations of all systems, grouped as a write-up would."""
+    return {name: section for system in SYSTEMS for name, section in system.sections().items()}
+
+
+def equations() -> dict[str, Equation]:
+    """Equations of all systems by name."""
+    return {e.name: e for section in sections().values() for e in section}

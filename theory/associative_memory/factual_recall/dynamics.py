@@ -1,0 +1,157 @@
+"""Gradient flow of the symmetric weights: two independent pairs, each with a conserved quantity."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+import sympy as sp
+import xarray as xr
+
+from theory import numeric
+from theory.algebra import written_as
+from theory.associative_memory.factual_recall import reduction
+from theory.associative_memory.factual_recall.reduction import (
+    D,
+    L_r,
+    L_s,
+    R,
+    S,
+    X,
+    Y,
+    delta_r,
+    delta_s,
+    w_r,
+    w_s,
+)
+from theory.associative_memory.symbols import DERIVED, ref, t
+from theory.equation import Equation
+from theory.flow import Flow
+from theory.latex import symbol
+
+epsilon = symbol("epsilon", positive=True)  # initial value of every weight
+g_r, g_s = symbol("g_r", positive=True), symbol("g_s", positive=True)  # mass on wrong relations, on wrong subjects
+INVARIANT = symbol("c_recall", "c", positive=True)
+
+
+@dataclass(frozen=True)
+class Part:
+    """One of the two independent pairs: attention ``w``, value gain ``delta``, and what they are made of."""
+
+    name: str
+    w: sp.Symbol
+    delta: sp.Symbol
+    gain: sp.Symbol
+    values: tuple[sp.Symbol, sp.Symbol]
+    wrong: sp.Symbol
+    choices: sp.Symbol
+    loss: sp.Symbol
+    letter: str
+
+
+RELATION = Part("relation", w_r, delta_r, X, (reduction.V_r, reduction.V_r_not), g_r, R, L_r, "r")
+SUBJECT = Part("subject", w_s, delta_s, Y, (reduction.V_s, reduction.V_s_not), g_s, D, L_s, "s")
+PARTS = (RELATION, SUBJECT)
+
+
+def wrong_mass(part: Part) -> sp.Expr:
+    """Probability the part leaves on wrong choices, from its loss -ln(1 - g)."""
+    return sp.factor(1 - sp.exp(-reduction.equations()[f"loss_{part.name}"].rhs))
+
+
+def descent(part: Part) -> tuple[sp.Expr, sp.Expr]:
+    """Rates of w and delta: every weight descends by its own share of the derivative of the symmetric loss."""
+    total = reduction.equations()["recall_loss"].rhs
+    other = next(q for q in PARTS if q is not part)
+    spelled = total.subs({q.gain: q.w * (q.values[0] - q.values[1]) for q in (part, other)})
+
+    def rate(weight: sp.Symbol) -> sp.Expr:
+        slope = -sp.diff(spelled, weight) / reduction.SHARED[weight]
+        return slope.subs(part.values[0], part.values[1] + part.delta)
+
+    of_delta = sp.simplify(rate(part.values[0]) - rate(part.values[1]))
+    of_w = sp.simplify(rate(part.w))
+    mass = wrong_mass(part).subs(part.gain, part.w * part.delta)
+    return tuple(sp.factor(sp.simplify(q / mass)) * part.wrong for q in (of_delta, of_w))  # type: ignore[return-value]
+
+
+@cache
+def equations() -> dict[str, Equation]:
+    """Mass on wrong choices, rates, and the conserved quantity of each part."""
+    found = []
+    for part in PARTS:
+        of_delta, of_w = descent(part)
+        ratio = sp.factor(part.w * of_w / (part.delta * of_delta))  # d(w^2) / d(delta^2)
+        constant = written_as({"r": D * (R - 1) / R, "s": R * (D - 1) / D}[part.letter], ratio)
+        assumed = (reduction.SYMMETRIC,)
+        c = symbol(f"c_{part.name}", f"c_{{{part.letter}}}", positive=True)
+        mass = written_as((part.choices - 1) / (sp.exp(part.gain) + part.choices - 1), wrong_mass(part))
+        found += [
+            Equation(f"wrong_{part.name}", part.wrong, mass, ref(DERIVED), "exact", assumed),
+            Equation(f"gain_{part.name}", part.gain, part.w * part.delta, ref(DERIVED), "exact", assumed),
+            Equation(f"ratio_{part.name}", c, constant, ref(DERIVED), "exact", ("w^2 - c delta^2 is conserved",)),
+            Equation(f"conserved_{part.name}", epsilon**2, part.w**2 - constant * part.delta**2, ref(DERIVED), "exact",
+                     (*assumed, "gradient flow from w = epsilon, delta = 0")),
+        ]  # fmt: skip
+    return {e.name: e for e in found}
+
+
+@cache
+def flow() -> Flow:
+    """Flow of attention and value gains in the time t = eta * steps.
+
+    Observables: the losses, the gains, the probability of the right answer and of any answer of the
+    right relation.
+    """
+    rates, eq = {}, reduction.equations()
+    for part in PARTS:
+        rates[part.delta], rates[part.w] = descent(part)
+    made = equations()
+    shorts = {
+        e.lhs: e.rhs for e in (*(made[f"wrong_{q.name}"] for q in PARTS), *(made[f"gain_{q.name}"] for q in PARTS))
+    }
+    # Losses by the wrong mass in terms of e^-X, which does not overflow.
+    gained = {q: sp.log(1 + (n - 1) * sp.exp(-g)) for q, n, g in (("relation", R, X), ("subject", D, Y))}
+    for name, form in gained.items():
+        written_as(sp.exp(form), sp.exp(eq[f"loss_{name}"].rhs))
+    right = {q: 1 / (1 + (n - 1) * sp.exp(-g)) for q, n, g in (("relation", R, X), ("subject", D, Y))}
+    return Flow(
+        name="factual_recall",
+        time=t,
+        rhs={q: rates[q] for q in (w_r, delta_r, w_s, delta_s)},
+        initial={w_r: epsilon, delta_r: sp.S.Zero, w_s: epsilon, delta_s: sp.S.Zero},
+        reference=ref(DERIVED),
+        status="exact",
+        assumptions=(reduction.SYMMETRIC, "gradient flow on the population loss"),
+        where=shorts,
+        observables={"loss": gained["relation"] + gained["subject"], "loss_relation": gained["relation"],
+                     "loss_subject": gained["subject"], "gain_relation": X, "gain_subject": Y,
+                     "accuracy_relation": right["relation"], "accuracy": right["relation"] * right["subject"]},
+    )  # fmt: skip
+
+
+def descend(p: Any, steps: int) -> xr.Dataset:
+    """Full-batch gradient descent with the finite learning rate eta: the Euler map of the flow, also exact.
+
+    Parameters
+    ----------
+    p : Parameters
+        Sizes, start and learning rate.
+    steps : int
+        Number of steps.
+
+    Returns
+    -------
+    Dataset
+        The flow's variables over ``t = eta * step``, every step.
+    """
+    system, numbers = flow(), p.values()
+    rates = numeric.function([system.expanded[q] for q in system.state], [*system.state, S, R, D])
+    path = np.empty((len(system.state), steps + 1))
+    path[:, 0] = [float(sp.sympify(system.initial[q]).subs(epsilon, p.epsilon)) for q in system.state]
+    sizes = [numbers[q.name] for q in (S, R, D)]
+    for n in range(steps):
+        path[:, n + 1] = path[:, n] + p.eta * np.array(rates(*path[:, n], *sizes))
+    return system.observed(p, p.eta * np.arange(steps + 1), path)

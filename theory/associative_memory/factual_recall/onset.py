@@ -1,0 +1,89 @@
+"""When facts are recalled: the step at which the relation is known, the plateau, the step at which the subject is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from theory.associative_memory.factual_recall import dynamics, reduction, timescales
+from theory.associative_memory.factual_recall.dynamics import PARTS, RELATION, SUBJECT
+from theory.associative_memory.factual_recall.parameters import Parameters
+from theory.onset import Onset
+
+SHARES = {"90": 0.9, "50": 0.5, "10": 0.1}  # of the initial value of either loss
+
+
+def onset(p: Parameters, t_end: float | None = None) -> Onset:
+    """Numbers and curves of factual recall.
+
+    Parameters
+    ----------
+    p : Parameters
+        Sizes, start and learning rate.
+    t_end : float, optional
+        Length of the curves in the flow time ``t = eta * steps``; 1.6 times the last crossing by default.
+
+    Returns
+    -------
+    Onset
+        ``steps_relation_90`` ... ``steps_subject_10``: steps (flow time / eta) at which each part of the loss is
+        down to that percentage of its initial value; ``plateau`` = ln D, ``initial_loss`` = ln(R D),
+        ``learning_rate``, ``growth_ratio`` of the two exponential growth rates, ``plateau_steps`` between the halves.
+    """
+    numbers = {f"steps_{part.name}_{label}": timescales.time_of_share(p, part, share) / p.eta
+               for part in PARTS for label, share in SHARES.items()}  # fmt: skip
+    values, notes = p.values(), []
+    numbers |= {
+        "plateau": float(reduction.equations()["plateau"].evaluate(values)),
+        "initial_loss": float(reduction.equations()["initial_loss"].evaluate(values)),
+        "learning_rate": p.eta,
+        "growth_ratio": float(timescales.equations()["growth_ratio"].evaluate(values)),
+        "plateau_steps": numbers["steps_subject_50"] - numbers["steps_relation_50"],
+    }
+    if numbers["growth_ratio"] <= 1:
+        notes.append("the subject is learned no later than the relation: no plateau at ln D")
+    elif numbers["steps_subject_90"] < numbers["steps_relation_10"]:
+        notes.append("the two transitions overlap: the plateau at ln D is not flat")
+    end = t_end or 1.6 * p.eta * max(numbers["steps_subject_10"], numbers["steps_relation_10"])
+    curve = dynamics.flow().solve(p, t=end)
+    curve = curve.assign_coords(step=("t", curve.t.values / p.eta))
+    meaning = {"90": "90%", "50": "half", "10": "10%"}
+    labels = {f"steps_{part.name}_{q}": f"steps until the {part.name} loss is down to {meaning[q]}"
+              for part in PARTS for q in SHARES}  # fmt: skip
+    labels |= {
+        "plateau": "loss while only the relation is known, ln D",
+        "initial_loss": "loss at the start, ln(R D)",
+        "learning_rate": "flow time per step",
+        "growth_ratio": "growth rate of the relation / of the subject",
+        "plateau_steps": "steps from half the relation loss to half the subject loss",
+    }
+    return Onset(
+        numbers=numbers,
+        labels=labels,
+        absent={},
+        notes=notes,
+        curves={"flow": curve},
+        equations=[*reduction.equations().values(), *dynamics.flow().equations().values(),
+                   *dynamics.equations().values(), *timescales.equations().values()],
+        plot=draw,
+    )  # fmt: skip
+
+
+def draw(result: Onset, axes: Any) -> None:
+    """Loss with its plateau on the left, the two parts with their crossings on the right, over steps."""
+    left, right = axes
+    curve, found = result.curves["flow"], result.numbers
+    left.plot(curve.step, curve.loss, label="loss, flow")
+    for name, style, text in (("initial_loss", "--", r"$\ln(RD)$: nothing known"),
+                              ("plateau", ":", r"$\ln D$: relation known, subject ignored")):  # fmt: skip
+        left.axhline(found[name], color="0.5", lw=0.9, ls=style, label=text)
+    left.set(ylabel="cross-entropy [nats]", ylim=(0, 1.45 * found["initial_loss"]))
+    for k, part in enumerate((RELATION, SUBJECT)):
+        losses = curve[f"loss_{part.name}"]
+        right.plot(curve.step, losses / losses[0], color=f"C{k}", label=part.name)
+        at = [found[f"steps_{part.name}_{label}"] for label in SHARES]
+        right.plot(at, list(SHARES.values()), "o", color=f"C{k}", ms=4)
+    right.plot([], [], "ko", ms=4, label="90, 50, 10%")
+    right.set(ylabel="part of the loss / its start", ylim=(0, 1.05))
+    for axis in axes:
+        axis.set(xlabel=r"training step = $t/\eta$", xlim=(0, float(curve.step[-1])))
+        axis.legend(loc="upper right")

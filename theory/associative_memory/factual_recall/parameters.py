@@ -1,0 +1,83 @@
+"""Parameters of factual recall; the reference run by default."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Self
+
+from theory.parameters import BaseParameters, ParameterError, parameter
+
+
+@dataclass(frozen=True)
+class Parameters(BaseParameters):
+    """Sizes and training settings of the fact-lookup task (reference run of Nichani et al. 2024, authors' code).
+
+    Theory and students take the same object. Time unit: gradient-flow time ``t = eta * steps``.
+
+    Raises
+    ------
+    ParameterError
+        For an unknown name, a value out of range, or answers that the subjects cannot share evenly.
+    """
+
+    S: int = parameter(16, "subjects, a multiple of D", low=2)
+    R: int = parameter(4, "relations", low=2)
+    D: int = parameter(8, "possible answers per relation", low=2)
+    noise_tokens: int = parameter(20, "tokens without meaning", low=1)
+    T: int = parameter(32, "sequence length, with subject, relation and end token", low=3)
+    epsilon: float = parameter(1e-5, "initial value of every weight", low=1e-100, high=1)
+    eta: float = parameter(0.1, "learning rate", above=0)
+    batch_size: int = parameter(1024, "sequences per step", low=1)
+    steps: int = parameter(8192, "length of a run", low=1)
+    eval_every: int = parameter(16, "steps between measurements", low=1)
+
+    def __post_init__(self) -> None:
+        """Check single fields, then that every answer has equally many subjects."""
+        super().__post_init__()
+        if self.S % self.D:
+            raise ParameterError(f"S = {self.S}: must be a multiple of D = {self.D}, so that answers are balanced")
+
+    @classmethod
+    def reference(cls) -> Self:
+        """Reference run of the authors' code."""
+        return cls()
+
+    @classmethod
+    def small(cls) -> Self:
+        """Setting that trains in a second: few facts, a larger start."""
+        return cls(S=8, R=2, D=4, noise_tokens=6, T=8, epsilon=1e-3, eta=0.2, batch_size=256, steps=1500, eval_every=5)
+
+    @classmethod
+    def presets(cls) -> dict[str, Callable[[], Self]]:
+        """Named settings."""
+        return {"reference": cls.reference, "small": cls.small}
+
+    @property
+    def answers(self) -> int:
+        """Number of answers, ``R D``."""
+        return self.R * self.D
+
+    @property
+    def vocabulary(self) -> int:
+        """Number of tokens: subjects, relations, noise, end of sequence."""
+        return self.S + self.R + self.noise_tokens + 1
+
+    def run_to(self, t: float | None) -> Self:
+        """Copy whose number of steps reaches the flow time ``t`` (None: unchanged).
+
+        Raises
+        ------
+        ParameterError
+            Unless ``t`` is positive, finite and at least half a step.
+        """
+        if t is None:
+            return self
+        if not math.isfinite(t) or t <= 0:
+            raise ParameterError(f"t = {t:g}: must be positive and finite")
+        return self.replace(steps=max(1, round(t / self.eta)))
+
+    def values(self) -> dict[str, Any]:
+        """Numbers by symbol name, as the equations want them."""
+        return {"S": self.S, "R": self.R, "D": self.D, "epsilon": self.epsilon, "eta": self.eta, "T": self.T}

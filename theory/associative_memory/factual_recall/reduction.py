@@ -1,0 +1,78 @@
+"""From the loss of the linear-attention student to one factor for the relation and one for the subject."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import sympy as sp
+
+from theory.algebra import written_as
+from theory.associative_memory.symbols import DERIVED, L, T, ref
+from theory.equation import Equation
+from theory.latex import array, symbol
+
+S, R, D = (symbol(name, integer=True, positive=True) for name in "SRD")  # subjects, relations, answers per relation
+X, Y = symbol("X", real=True), symbol("Y", real=True)  # logit gained by the right relation, by the right subject
+w_r, w_s = symbol("w_r", real=True), symbol("w_s", real=True)  # attention on the relation, on the subject
+delta_r, delta_s = symbol("delta_r", real=True), symbol("delta_s", real=True)  # value: answers minus the rest
+# Values of the relation's answers and of all others; the same for the subject.
+V_r, V_r_not = symbol("V_r_plus", r"V_{r}^{+}", real=True), symbol("V_r_minus", r"V_{r}^{-}", real=True)
+V_s, V_s_not = symbol("V_s_plus", r"V_{s}^{+}", real=True), symbol("V_s_minus", r"V_{s}^{-}", real=True)
+L_r = symbol("loss_relation", r"\mathcal{L}_{\mathrm{rel}}", real=True)
+L_s = symbol("loss_subject", r"\mathcal{L}_{\mathrm{sub}}", real=True)
+Z = symbol("Z", positive=True)
+background = symbol("b_noise", "b", real=True)  # what noise and end token add to every logit
+a, position = symbol("a", integer=True, positive=True), symbol("n_position", "n", integer=True, positive=True)
+weight, value, token, logit = array("w"), array("V"), array("z_token", "z"), array("logit", r"\ell")
+SYMMETRIC = "weights equal at the start, balanced facts: noise and end rows stay frozen, rows have two values each"
+
+# Answers by (of this relation, of this subject): how many, and their logit.
+KINDS = {
+    (True, True): (sp.Integer(1), w_r * V_r + w_s * V_s),
+    (True, False): (D - 1, w_r * V_r + w_s * V_s_not),
+    (False, True): (R - 1, w_r * V_r_not + w_s * V_s),
+    (False, False): ((R - 1) * (D - 1), w_r * V_r_not + w_s * V_s_not),
+}
+# How many weights share each of the symmetric values.
+SHARED = {V_r: R * D, V_r_not: R * (R - 1) * D, V_s: S * R, V_s_not: S * R * (D - 1), w_r: R, w_s: S}
+
+
+def loss_of_weights() -> sp.Expr:
+    """Cross-entropy of any fact, in the symmetric weights; noise and end token cancel."""
+    right = KINDS[True, True][1]
+    return sp.log(sum(count * sp.exp(value + background) for count, value in KINDS.values())) - right - background
+
+
+def by_gains(expr: sp.Expr) -> sp.Expr:
+    """Spell values by gains: only ``X = w_r delta_r`` and ``Y = w_s delta_s`` are left."""
+    return expr.subs({V_r: V_r_not + X / w_r, V_s: V_s_not + Y / w_s})
+
+
+@cache
+def equations() -> dict[str, Equation]:
+    """Logit, factorised normalisation, the two losses, plateau and start."""
+    raw = by_gains(sum(count * sp.exp(value - KINDS[False, False][1]) for count, value in KINDS.values()))
+    product = sp.factor(sp.expand(sp.expand(raw).replace(sp.exp, lambda q: sp.exp(sp.expand(q))), power_exp=True))
+    product = written_as((sp.exp(X) + R - 1) * (sp.exp(Y) + D - 1), product)
+    relation, subject = ((sp.exp(q) + n - 1) / sp.exp(q) for q, n in ((X, R), (Y, D)))
+    total = sp.log(relation) + sp.log(subject)
+    # exp(L) is free of logarithms, so equality of the losses is an identity of rational functions of e^X, e^Y.
+    written_as(relation * subject, product / sp.exp(X + Y))
+    spelled = by_gains(sp.exp(loss_of_weights() - sp.log(relation * subject)))
+    if sp.simplify(sp.expand(sp.powsimp(sp.expand(spelled)), power_exp=True)) != 1:
+        raise ArithmeticError("the loss does not factorise")
+    assumed = (SYMMETRIC,)
+    found = [
+        Equation("recall_logit", logit[a], sp.Sum(weight[token[position]] * value[token[position], a], (position, 1, T)),
+                 ref("slides, factual recall: linear attention, one-hot embeddings")),
+        Equation("recall_partition", Z, product, ref(DERIVED), "exact", assumed),
+        Equation("loss_relation", L_r, sp.log(relation), ref(DERIVED), "exact", assumed),
+        Equation("loss_subject", L_s, sp.log(subject), ref(DERIVED), "exact", assumed),
+        Equation("recall_loss", L, total, ref(DERIVED), "exact", assumed),
+        Equation("initial_loss", symbol("initial_loss", r"\mathcal{L}(0)"), sp.log(sp.simplify(sp.exp(total.subs({X: 0, Y: 0})))),
+                 ref(DERIVED), "exact", assumed),
+        Equation("plateau", symbol("plateau", r"\mathcal{L}_{\mathrm{plateau}}"), sp.limit(total.subs(Y, 0), X, sp.oo),
+                 ref("slides, factual recall: phase of predicting by p(a|r); height derived here"), "exact",
+                 (*assumed, "relation known, subject not")),
+    ]  # fmt: skip
+    return {e.name: e for e in found}

@@ -1,0 +1,155 @@
+"""When the relation and the subject are learned: growth rates and hitting times."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+import scipy.integrate
+import scipy.optimize
+import scipy.special
+import sympy as sp
+
+from theory.algebra import written_as
+from theory.associative_memory.factual_recall import dynamics, reduction
+from theory.associative_memory.factual_recall.dynamics import PARTS, Part, epsilon
+from theory.associative_memory.factual_recall.parameters import Parameters
+from theory.associative_memory.factual_recall.reduction import D, R, S
+from theory.associative_memory.symbols import DERIVED, K, ref, t
+from theory.equation import Equation
+from theory.latex import symbol
+
+rate, c = symbol("lambda_recall", r"\lambda", positive=True), dynamics.INVARIANT
+gain = symbol("X_gain", "X", positive=True)
+angle = symbol("theta", positive=True)  # w = epsilon cosh(theta)
+share = symbol("share_left", r"\varphi", positive=True)  # part of the initial loss that is left
+hitting = symbol("T_hit", "T(X)", positive=True)
+rates = {"relation": symbol("lambda_r", positive=True), "subject": symbol("lambda_s", positive=True)}
+SMALL = "epsilon -> 0"
+
+
+def growth(part: Part) -> sp.Expr:
+    """Growth rate of the linearised pair: the positive eigenvalue of its Jacobian at the start."""
+    flow = dynamics.flow().expanded
+    at = {part.w: 0, part.delta: 0}
+    jacobian = sp.Matrix([flow[part.w], flow[part.delta]]).jacobian([part.w, part.delta]).subs(at)
+    squared = sp.factor(-jacobian.det())  # off-diagonal: the eigenvalues are plus and minus the root
+    return sp.sqrt(squared)
+
+
+def speed() -> sp.Expr:
+    """Rate of theta along w = epsilon cosh(theta), delta = epsilon sinh(theta)/sqrt(c), for K choices.
+
+    ``w^2 - c delta^2 = epsilon^2`` makes this exact; both parts are of this form.
+    """
+    forms = set()
+    for part in PARTS:
+        expanded = dynamics.flow().rhs[part.delta]
+        constant = dynamics.equations()[f"ratio_{part.name}"].rhs
+        path = epsilon * sp.sinh(angle) / sp.sqrt(constant)
+        moved = expanded.subs(part.w, epsilon * sp.cosh(angle)) / sp.diff(path, angle)
+        mass = dynamics.equations()[f"wrong_{part.name}"].rhs.subs({part.gain: gain, part.choices: K})
+        form = sp.simplify(moved.subs(part.wrong, 1) / growth(part)) * rate
+        linear = sp.simplify(form / rate * (part.choices - 1) / part.choices)  # 1: theta grows at the rate lambda
+        if linear != 1:
+            raise ArithmeticError(f"theta does not start at the growth rate: {linear}")
+        forms.add(sp.factor(rate * K / (K - 1) * mass))
+    (form,) = forms
+    return form
+
+
+@cache
+def equations() -> dict[str, Equation]:
+    """Growth rates, exact and limiting hitting times, late decay, and the length of the plateau."""
+    of_rate = {part.name: growth(part) for part in PARTS}
+    of_rate["relation"] = written_as(sp.sqrt((R - 1) / (R * D)) / R, of_rate["relation"])
+    of_rate["subject"] = written_as(sp.sqrt((D - 1) / (R * D)) / S, of_rate["subject"])
+    ratio = sp.sqrt(sp.factor(of_rate["relation"] ** 2 / of_rate["subject"] ** 2))
+    of_angle = speed()  # K lambda / (e^X + K - 1)
+    exact_gain = epsilon**2 * sp.sinh(2 * angle) / (2 * sp.sqrt(c))
+    written_as(exact_gain, epsilon * sp.cosh(angle) * epsilon * sp.sinh(angle) / sp.sqrt(c))
+    inner = symbol("theta_inner", r"\theta'", positive=True)
+    integrand = sp.expand(1 / of_angle.subs(gain, exact_gain.subs(angle, inner)))
+    exact = sp.Integral(sp.simplify(integrand), (inner, 0, angle))
+    # Small start: e^theta is large wherever X is not small, so X = epsilon^2 e^{2 theta} / (4 sqrt c) and
+    # dX/dt = 2 X d(theta)/dt; up to a gain x -> 0 the growth is exponential.
+    leading = epsilon**2 * sp.exp(2 * angle) / (4 * sp.sqrt(c))
+    slope = 2 * gain * of_angle
+    x = symbol("x_match", "x", positive=True)
+    until = sp.solve(sp.Eq(leading, x), angle)[0] / rate
+    inverse = sp.expand(1 / slope)
+    rest = sp.integrate(inverse, gain)
+    total = sp.expand(until - rest.subs(gain, x) + rest)
+    limit = total.subs(sp.Ei(x), sp.EulerGamma + sp.log(x))  # Ei(x) = gamma + ln x + O(x)
+    limit = sp.simplify(sp.expand_log(sp.expand(limit), force=True))
+    if limit.has(x):
+        raise ArithmeticError("the matching point does not drop out")
+    form = (sp.log(4 * sp.sqrt(c) * gain / epsilon**2) + (sp.Ei(gain) - sp.EulerGamma - sp.log(gain)) / K) / (2 * rate)
+    if sp.simplify(sp.expand_log(sp.expand(form - limit), force=True)) != 0:
+        raise ArithmeticError("the hitting time is not the derived one")
+    level = sp.solve(sp.Eq((sp.exp(gain) + K - 1) * sp.exp(-gain), K**share), sp.exp(gain))[0]
+    late = sp.log(2 * rate * K * t)  # e^X = 2 lambda K X t to leading order, X growing like a logarithm
+    late_loss = (K - 1) / (2 * rate * K * t * late)
+    between = sp.log(1 / epsilon) * (1 / rates["subject"] - 1 / rates["relation"])
+    found = [
+        *(Equation(f"growth_{name}", rates[name], value, ref(DERIVED), "exact", ("linear in the weights",))
+          for name, value in of_rate.items()),
+        Equation("growth_ratio", rates["relation"] / rates["subject"], ratio, ref(DERIVED), "exact",
+                 ("a plateau at ln D where this is well above 1",)),
+        Equation("recall_angle", sp.Derivative(angle, t), of_angle, ref(DERIVED), "exact",
+                 (reduction.SYMMETRIC, "w = epsilon cosh(theta), K = R for the relation and D for the subject")),
+        Equation("gain_of_angle", gain, exact_gain, ref(DERIVED), "exact", (reduction.SYMMETRIC,)),
+        Equation("hitting_time_exact", symbol("T_exact", r"T(\theta)"), exact, ref(DERIVED), "exact", (reduction.SYMMETRIC,)),
+        Equation("gain_at_share", gain, sp.log(level), ref(DERIVED), "exact",
+                 ("gain at which a part of the loss is a given share of its initial ln K",)),
+        Equation("hitting_time", hitting, form, ref(DERIVED), "leading order", (SMALL,)),
+        Equation("late_loss", symbol("loss_late", r"\mathcal{L}_{\mathrm{late}}"), late_loss, ref(DERIVED), "leading order",
+                 ("t large, corrections of order ln ln t / ln t",)),
+        Equation("plateau_length", symbol("T_plateau", r"T_{\mathrm{plateau}}"), between, ref(DERIVED), "leading order",
+                 (SMALL, "leading logarithm")),
+    ]  # fmt: skip
+    return {e.name: e for e in found}
+
+
+def constants(p: Parameters, part: Part) -> dict[str, float]:
+    """Growth rate, ratio c and number of choices of a part, as numbers."""
+    numbers = p.values()
+    return {"lambda_recall": float(equations()[f"growth_{part.name}"].evaluate(numbers)),
+            "c_recall": float(dynamics.equations()[f"ratio_{part.name}"].evaluate(numbers)),
+            "K": numbers[part.choices.name], "epsilon": p.epsilon}  # fmt: skip
+
+
+def time_of_share(p: Parameters, part: Part, share: float) -> float:
+    """Flow time at which a part of the loss has fallen to a share of its initial value, at any epsilon.
+
+    Parameters
+    ----------
+    p : Parameters
+        Sizes and start.
+    part : Part
+        `dynamics.RELATION` or `dynamics.SUBJECT`.
+    share : float
+        Between 0 and 1. The share at time 0 lies below 1 by a term of order epsilon; above it the answer is 0.
+
+    Returns
+    -------
+    float
+        In units of ``t = eta * steps``, by quadrature of ``hitting_time_exact``.
+    """
+    numbers = constants(p, part)
+    goal = float(equations()["gain_at_share"].evaluate({"share_left": share, "K": numbers["K"]}))
+    end = 0.5 * np.arcsinh(2 * np.sqrt(numbers["c_recall"]) * goal / p.epsilon**2)
+    lam, choices = numbers["lambda_recall"], numbers["K"]
+    # The integral of e^X over theta, with X = X_end sinh(2 theta)/sinh(2 theta_end), up to the last 40 units where X > 0.
+    amplitude = p.epsilon**2 / (2 * np.sqrt(numbers["c_recall"]))
+    start = max(0.0, end - 20)
+    area, _ = scipy.integrate.quad(lambda q: np.expm1(amplitude * np.sinh(2 * q)), start, end, epsabs=0, epsrel=1e-12)
+    return float((choices * end + area) / (lam * choices))
+
+
+def closed_form(p: Parameters, part: Part, share: float) -> float:
+    """The same by the closed form for a small start (`hitting_time`)."""
+    numbers: dict[str, Any] = constants(p, part)
+    numbers["X_gain"] = equations()["gain_at_share"].evaluate({"share_left": share, "K": numbers["K"]})
+    return float(equations()["hitting_time"].evaluate(numbers))

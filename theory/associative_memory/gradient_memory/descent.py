@@ -1,0 +1,93 @@
+"""One step from zero, and descent to the end: the margin in closed form (orthonormal embeddings, uniform keys)."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+import scipy.special
+import sympy as sp
+
+from theory.algebra import written_as
+from theory.associative_memory.symbols import DERIVED, K, L, N, eta, m, ref, t
+from theory.equation import Equation
+from theory.flow import Flow
+from theory.latex import symbol
+
+ASSUMED = ("orthonormal embeddings", "uniform keys, one right class each")
+logit_right = symbol("s_right", r"u_{f(z)}^{\top} W_1 e_z", real=True)
+logit_wrong = symbol("s_wrong", r"u_{k}^{\top} W_1 e_z", real=True)
+half_time = symbol("t_half", r"t_{1/2}", positive=True)
+
+
+def rates() -> tuple[sp.Expr, sp.Expr]:
+    """Descent rates of the right logit and of a wrong one at margin m, by the gradient lemma.
+
+    The lemma's residual at key z is the prediction minus the truth; with orthonormal embeddings the
+    logit of (k, z) moves by the residual of (k, z) alone, times the weight 1/N of the key.
+    """
+    right = sp.exp(m) / (sp.exp(m) + K - 1)
+    wrong = 1 / (sp.exp(m) + K - 1)
+    return (1 - right) / N, -wrong / N
+
+
+@cache
+def flow() -> Flow:
+    """Flow of the margin in t = eta * steps."""
+    right, wrong = rates()
+    rate = written_as(K / N / (sp.exp(m) + K - 1), sp.simplify(right - wrong))
+    return Flow(name="gradient_memory", time=t, rhs={m: rate}, initial={m: sp.S.Zero}, reference=ref(DERIVED),
+                status="exact", assumptions=ASSUMED, observables={"loss": sp.log(1 + (K - 1) * sp.exp(-m))})  # fmt: skip
+
+
+@cache
+def equations() -> dict[str, Equation]:
+    """Logits, margin and loss after one step; margin and half-way time of the flow."""
+    step = [sp.simplify(eta * q.subs(m, 0)) for q in rates()]
+    right, wrong = written_as(eta / N * (1 - 1 / K), step[0]), written_as(-eta / (N * K), step[1])
+    margin = sp.simplify(right - wrong)
+    loss = sp.log(1 + (K - 1) * sp.exp(-m))
+    # Separate variables: (e^m + K - 1) dm = K dt / N.
+    travelled = sp.integrate(sp.expand(K / N / flow().rhs[m]), (m, 0, m))
+    clock = sp.expand(travelled - K * t / N)
+    solved = sp.solve(clock, m)
+    if len(solved) != 1:
+        raise ArithmeticError(f"the margin is not unique: {solved}")
+    c = 1 + K * t / N
+    closed = c / (K - 1) - sp.LambertW(sp.exp(c / (K - 1)) / (K - 1))
+    if sp.simplify(closed - solved[0]) != 0:
+        raise ArithmeticError("the margin is not the derived one")
+    root = sp.Symbol("root", positive=True)  # sqrt(K)
+    goal = sp.solve(sp.Eq(1 + (root**2 - 1) / sp.Symbol("E"), root), sp.Symbol("E"))[0]
+    goal = sp.factor(goal).subs(root, sp.sqrt(K))  # e^m at which the loss is half of ln K
+    half = sp.simplify(N / K * travelled.subs(m, sp.log(goal)))
+    half = written_as(N / K * (sp.sqrt(K) + (K - 1) * sp.log(sp.sqrt(K) + 1)), half)
+    slides = ref(
+        "slides, one gradient step on the population loss; constant 1/K where the slides print 1/N (there K = N)"
+    )
+    one = ("one step from W = 0", *ASSUMED)
+    found = [
+        Equation("step_right", logit_right, right, slides, "exact", one),
+        Equation("step_wrong", logit_wrong, wrong, slides, "exact", one),
+        Equation("step_margin", m, margin, ref(DERIVED), "exact", one),
+        Equation("step_loss", L, loss.subs(m, margin), ref(DERIVED), "exact", one),
+        Equation("margin_loss", L, loss, ref(DERIVED), "exact", ASSUMED),
+        Equation("margin_implicit", K * t / N, travelled, ref(DERIVED), "exact", ASSUMED),
+        Equation("margin_flow", m, closed, ref(DERIVED), "exact", ASSUMED),
+        Equation("half_loss_time", half_time, half, ref(DERIVED), "exact", (*ASSUMED, "loss half of its initial ln K")),
+    ]  # fmt: skip
+    return {e.name: e for e in found}
+
+
+def margin(N: int, K: int, t: np.ndarray | float) -> np.ndarray:
+    """Margin of `margin_flow`, also where ``exp`` of its argument would overflow.
+
+    Lambert W of an exponential is Wright's omega; late, where its two large terms cancel, Newton steps on
+    ``e^m + (K - 1) m = 1 + K t / N`` restore the digits.
+    """
+    c = 1 + K * np.asarray(t, float) / N
+    start = c / (K - 1) - scipy.special.wrightomega(c / (K - 1) - np.log(K - 1))
+    m_ = np.where(c > 1e8 * (K - 1), np.log(c), start)
+    for _ in range(3):
+        m_ = m_ - (np.exp(m_) + (K - 1) * m_ - c) / (np.exp(m_) + K - 1)
+    return m_

@@ -1,0 +1,53 @@
+"""Parameters of the three gradient steps that build an induction head."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Self
+
+from theory.parameters import BaseParameters, ParameterError, parameter
+
+
+@dataclass(frozen=True)
+class Parameters(BaseParameters):
+    """Task and step sizes: a trigger, its answer right after it, the trigger again at the end.
+
+    Raises
+    ------
+    ParameterError
+        For an unknown name, a value out of range, or too few tokens that are no triggers.
+    """
+
+    N: int = parameter(30, "tokens, triggers included", low=4)
+    K: int = parameter(3, "triggers", low=1)
+    T: int = parameter(32, "sequence length", low=5)
+    samples: int = parameter(50000, "sequences per gradient", low=100)
+    first_step: float = parameter(1.0, "learning rate of the first step, in units of N T", above=0)
+    second_gain: float = parameter(20.0, "mean weight of trigger associations after the second step", above=0)
+    third_gain: float = parameter(50.0, "mean weight of previous positions after the third step", above=0)
+
+    def __post_init__(self) -> None:
+        """Check single fields, then that answers can differ."""
+        super().__post_init__()
+        if self.N - self.K < 2:
+            raise ParameterError(f"K = {self.K}: must be <= N - 2 = {self.N - 2}")
+
+    @classmethod
+    def unsaturated(cls) -> Self:
+        """First step small enough to leave the softmax in its linear range."""
+        return cls()
+
+    @classmethod
+    def saturated(cls) -> Self:
+        """First step thirty times larger: the softmax saturates and later steps fail."""
+        return cls(first_step=30.0)
+
+    @classmethod
+    def presets(cls) -> dict[str, Callable[[], Self]]:
+        """Named settings."""
+        return {"unsaturated": cls.unsaturated, "saturated": cls.saturated}
+
+    def values(self) -> dict[str, Any]:
+        """Numbers by symbol name."""
+        return {"N": self.N, "K": self.K, "T": self.T, "n_plain": self.N - self.K}

@@ -1,0 +1,55 @@
+"""Parameters of the noisy bigram task."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Self
+
+from theory.parameters import BaseParameters, parameter
+
+
+@dataclass(frozen=True)
+class Parameters(BaseParameters):
+    """A trigger's answer stands in the context, but the label is a fixed noise token with probability a.
+
+    Raises
+    ------
+    ParameterError
+        For an unknown name or a value out of range.
+    """
+
+    N: int = parameter(64, "possible answers; the noise token is one more", low=2)
+    T: int = parameter(8, "context tokens: the answer and T - 1 random ones", low=2)
+    a: float = parameter(0.5, "probability that the label is the noise token", above=0, high=0.99)
+    n: int = parameter(256, "samples of the one gradient step", low=1)
+    draws: int = parameter(200, "independent data sets", low=2)
+    eta: float = parameter(1.0, "learning rate of the ablated model", above=0)
+    batch_size: int = parameter(128, "samples per step of the ablated model", low=1)
+    steps: int = parameter(3000, "length of a run of the ablated model", low=1)
+    eval_every: int = parameter(50, "steps between measurements", low=1)
+
+    @classmethod
+    def one_step(cls) -> Self:
+        """One gradient step from n samples."""
+        return cls()
+
+    @classmethod
+    def ablation(cls) -> Self:
+        """Both paths trained, noise more frequent than the clean answer."""
+        return cls(N=32, T=16, a=0.6)
+
+    @classmethod
+    def presets(cls) -> dict[str, Callable[[], Self]]:
+        """Named settings."""
+        return {"one_step": cls.one_step, "ablation": cls.ablation}
+
+    def values(self) -> dict[str, Any]:
+        """Numbers by symbol name."""
+        return {
+            "N": self.N,
+            "T": self.T,
+            "a_noise": self.a,
+            "n_samples": self.n,
+            "lambda_labels": self.n * (1 - self.a) / self.N,
+        }

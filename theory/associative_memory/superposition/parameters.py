@@ -1,0 +1,55 @@
+"""Parameters of superposed memories: many associations in one matrix of random embeddings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Self
+
+from theory.parameters import BaseParameters, ParameterError, parameter
+
+
+@dataclass(frozen=True)
+class Parameters(BaseParameters):
+    """Keys ``x`` in 1..N, outputs ``f(x) = x mod M``, unit vectors uniform on the sphere.
+
+    Raises
+    ------
+    ParameterError
+        For an unknown name or a value out of range.
+    """
+
+    d: int = parameter(64, "embedding dimension", low=4)
+    N: int = parameter(256, "stored keys", low=2)
+    M: int | None = parameter(None, "outputs; none is one per key", low=2)
+    draws: int = parameter(100, "independent sets of embeddings", low=2)
+
+    def __post_init__(self) -> None:
+        """Check single fields, then that every output has a key."""
+        super().__post_init__()
+        if self.M is not None and self.M > self.N:
+            raise ParameterError(f"M = {self.M}: must be <= N = {self.N}")
+
+    @classmethod
+    def injective(cls) -> Self:
+        """One output per key."""
+        return cls()
+
+    @classmethod
+    def few_classes(cls) -> Self:
+        """Eight outputs."""
+        return cls(M=8)
+
+    @classmethod
+    def presets(cls) -> dict[str, Callable[[], Self]]:
+        """Named settings."""
+        return {"injective": cls.injective, "few_classes": cls.few_classes}
+
+    @property
+    def outputs(self) -> int:
+        """Number of outputs."""
+        return self.N if self.M is None else self.M
+
+    def values(self) -> dict[str, Any]:
+        """Numbers by symbol name."""
+        return {"d": self.d, "N": self.N, "M": self.outputs}

@@ -1,0 +1,105 @@
+"""Recall accuracy of a Hebbian memory, one output per key: Gaussian scores, and wrong scores with sphere tails."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+import scipy.special
+import sympy as sp
+
+from theory.associative_memory.superposition import moments
+from theory.associative_memory.superposition.moments import RANDOM, M
+from theory.associative_memory.symbols import DERIVED, N, d, ref
+from theory.equation import Equation
+from theory.latex import symbol
+from theory.state_tracking.rollout import gaussian_accuracy
+
+accuracy = symbol("accuracy_recall", r"\mathrm{acc}", positive=True)
+z = symbol("z_normal", "z", real=True)
+c_leak = symbol("c_leak", "c", real=True)
+sigma_0 = symbol("sigma_0", positive=True)
+sigma_1 = symbol("sigma_1", positive=True)
+rho2 = symbol("rho2", r"\rho^{2}", positive=True)
+share = symbol("share_capacity", r"\nu", positive=True)  # N/d^2
+INDEPENDENT = "wrong scores independent of one another"
+
+
+def length_of_rest() -> sp.Expr:
+    """Mean squared length of the recalled vector without the asked output's own pair.
+
+    Along u_y it is the right score, 1 + sigma_0 z; each of the N - 1 other pairs adds its output,
+    weighted by the overlap of keys (mean square 1/d), of which the part across u_y is 1 - 1/d.
+    """
+    square = moments.squared_cosine()
+    return (1 + sigma_0 * z) ** 2 + (N - 1) * square * (1 - square)
+
+
+@cache
+def equations() -> dict[str, Equation]:
+    """Both accuracies, and the capacity law."""
+    phi = sp.exp(-(z**2) / 2) / sp.sqrt(2 * sp.pi)
+    below = (1 + sp.erf((1 + sigma_0 * z) / (sigma_1 * sp.sqrt(2)))) / 2
+    gauss = sp.Integral(phi * below ** (N - 1), (z, -sp.oo, sp.oo))
+    density = sp.gamma(d / 2) / (sp.sqrt(sp.pi) * sp.gamma((d - 1) / 2)) * (1 - c_leak**2) ** ((d - 3) / 2)
+    marginal = sp.Function("F_d")
+    wrong = sp.Integral(density * marginal((1 + sigma_0 * z - c_leak) / sp.sqrt(rho2)), (c_leak, -1, 1))
+    sphere = sp.Integral(phi * wrong ** (N - 1), (z, -sp.oo, sp.oo))
+    # Half of the keys are recalled when the largest of N wrong scores, about sigma_1 sqrt(2 ln N), meets the right
+    # score 1; at fixed N/d^2 up to logarithms the leak 2/d vanishes against N/d^2.
+    scaled = moments.equations()["interference_wrong"].rhs.subs(N, share * d**2)
+    needed = 2 * sp.limit(scaled, d, sp.oo) * d**2 / share * sp.log(N) * (N / d**2)  # = d^2 where 2 sigma_1^2 ln N = 1
+    # With few outputs the leading part of the variance is that of order 1/d.
+    few = sp.expand(moments.equations()["classes_wrong"].rhs * d).coeff(d, 0).coeff(N, 1) * N / d
+    found = [
+        Equation("sigma_right", sigma_0, sp.sqrt(moments.equations()["interference_right"].rhs), ref(DERIVED), "exact", (RANDOM,)),
+        Equation("sigma_wrong", sigma_1, sp.sqrt(moments.equations()["interference_wrong"].rhs), ref(DERIVED), "exact", (RANDOM,)),
+        Equation("recall_gaussian", accuracy, gauss, ref(DERIVED), "closure", (RANDOM, "Gaussian scores", INDEPENDENT)),
+        Equation("recalled_length", rho2, length_of_rest(), ref(DERIVED), "exact", (RANDOM, "mean over embeddings, right score given")),
+        Equation("recall_sphere", accuracy, sphere, ref(DERIVED), "closure",
+                 (RANDOM, INDEPENDENT, "squared length of the recalled vector at its mean; right score Gaussian",
+                  "F_d: distribution function of one coordinate of a uniform unit vector")),
+        Equation("capacity_classes", N, sp.solve(sp.Eq(2 * sp.log(M) * few, 1), N)[0], ref(DERIVED), "leading order",
+                 ("M outputs, M well below d: keys of one output interfere at order 1/d", "half of the keys recalled")),
+        Equation("capacity", d**2, sp.simplify(needed), ref("slides: capacity of the order of the parameters; law derived here"),
+                 "leading order", ("half of the keys recalled", "N, d -> infinity: ln ln N neglected")),
+    ]  # fmt: skip
+    return {e.name: e for e in found}
+
+
+def gaussian(N: float, d: float) -> float:
+    """Recall accuracy with Gaussian scores (`recall_gaussian`)."""
+    numbers = {"N": N, "d": d}
+    s_0, s_1 = (float(equations()[name].evaluate(numbers)) for name in ("sigma_right", "sigma_wrong"))
+    return float(gaussian_accuracy(1.0, s_0, s_1, N))  # type: ignore[arg-type]  # N may be beyond whole numbers
+
+
+def marginal_cdf(x: Any, d: int) -> np.ndarray:
+    """Distribution function of one coordinate of a uniform unit vector in d dimensions."""
+    x = np.clip(x, -1, 1)
+    tail = 0.5 * scipy.special.betainc((d - 1) / 2, 0.5, 1 - x**2)
+    return np.where(x < 0, tail, 1 - tail)
+
+
+def sphere(N: int, d: int, nodes: int = 200) -> float:
+    """Recall accuracy with sphere tails (`recall_sphere`).
+
+    Parameters
+    ----------
+    N, d : int
+        Keys and dimension.
+    nodes : int
+        Gauss points per integral; 200 leave nothing above 1e-6 for d from 8 to 256.
+    """
+    s_0 = float(equations()["sigma_right"].evaluate({"N": N, "d": d}))
+    point, weight = np.polynomial.legendre.leggauss(nodes)
+    normal_z = 8 * point  # beyond 8 standard deviations nothing is left
+    normal_w = 8 * weight * np.exp(-(normal_z**2) / 2) / np.sqrt(2 * np.pi)
+    angle = np.pi / 2 * point  # c = sin(angle): density (1 - c^2)^((d-3)/2) dc = cos^(d-2) d(angle)
+    leak_w = np.pi / 2 * weight * np.cos(angle) ** (d - 2)
+    leak_w /= leak_w.sum()
+    rho = np.sqrt(equations()["recalled_length"].evaluate({"N": N, "d": d, "sigma_0": s_0, "z_normal": normal_z}))
+    right = 1 + s_0 * normal_z
+    below = marginal_cdf((right[:, None] - np.sin(angle)) / rho[:, None], d) @ leak_w
+    return float(normal_w @ np.clip(below, 0, 1) ** (N - 1))

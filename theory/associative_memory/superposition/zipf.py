@@ -1,0 +1,46 @@
+"""Keys of Zipf frequencies: which are stored, and what is lost (few outputs; Cabannes et al. 2024)."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import sympy as sp
+
+from theory.associative_memory.symbols import T, ref
+from theory.equation import Equation
+from theory.latex import symbol
+
+b = symbol("b_zipf", "b", positive=True)  # p(x) = x^-a / zeta(a) with a = 1 + b > 1
+P = symbol("P_stored", "P", positive=True)  # number of stored keys, the most frequent ones
+rank = symbol("x_rank", "x", positive=True)
+error = symbol("zipf_error", r"\mathcal{E}", positive=True)
+SCALING = ref("Cabannes et al. 2024, exponents by abstract; derivation here")
+LAW = "frequencies x^-(1 + b) / zeta(1 + b)"
+
+
+def lost_mass() -> sp.Expr:
+    """Mass of the keys beyond rank P, sum replaced by its integral."""
+    return sp.simplify(sp.integrate(rank ** (-b - 1), (rank, P, sp.oo))) / sp.zeta(1 + b)
+
+
+def unseen_mass() -> sp.Expr:
+    """Mass of the keys that T samples miss: mean of (1 - p)^T, by e^(-T p), sum by its integral."""
+    v, c = sp.symbols("v c", positive=True)
+    a = 1 + b
+    # v = T p(x): x = (T/zeta)^(1/a) v^(-1/a), so x^-a dx / zeta = (1/a) T^(1/a - 1) zeta^(-1/a) v^(-1/a) dv.
+    integral = sp.integrate(v ** (c - 1) * sp.exp(-v), (v, 0, sp.oo))
+    return integral.subs(c, b / a) * T ** (-b / a) * sp.zeta(a) ** (-1 / a) / a
+
+
+@cache
+def equations() -> dict[str, Equation]:
+    """Lost mass, unseen mass, and the exponent in d."""
+    lost = lost_mass()
+    exponent = sp.simplify(sp.diff(sp.log(lost), P) * P)
+    found = [
+        Equation("zipf_lost", error, lost, SCALING, "leading order", (LAW, "the P most frequent keys are stored", "P large")),
+        Equation("zipf_exponent", symbol("zipf_slope", r"d\ln\mathcal{E}/d\ln d"), exponent, SCALING, "leading order",
+                 (LAW, "P proportional to d: few outputs, equal weights on the stored keys")),
+        Equation("zipf_unseen", error, unseen_mass(), SCALING, "leading order", (LAW, "T samples, T large")),
+    ]  # fmt: skip
+    return {e.name: e for e in found}

@@ -1,0 +1,74 @@
+"""Parameters of the trigger-token (in-context bigram) task."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Self
+
+from theory.parameters import BaseParameters, ParameterError, parameter
+
+
+@dataclass(frozen=True)
+class Parameters(BaseParameters):
+    """Task, student and training of the in-context bigram task (slides; Bietti et al. 2023).
+
+    Time is counted in steps. The student ``simplified`` has frozen random embeddings and three trained
+    matrices; ``transformer`` is a full pre-norm transformer of ``layers`` layers.
+
+    Raises
+    ------
+    ParameterError
+        For an unknown name, a value out of range, or more triggers than tokens.
+    """
+
+    N: int = parameter(65, "vocabulary", low=3)
+    K: int = parameter(5, "trigger tokens per sequence", low=1)
+    T: int = parameter(64, "sequence length", low=4)
+    triggers: str = parameter("fixed", "the K most frequent tokens, or drawn per sequence", choices=("fixed", "drawn"))
+    outputs: str = parameter("uniform", "law of the tokens that follow triggers", choices=("uniform", "bigram"))
+    self_loops: bool = parameter(True, "whether a trigger's output may be the trigger itself")
+    student: str = parameter("simplified", "kind of student", choices=("simplified", "transformer"))
+    layers: int = parameter(2, "layers of the transformer; the simplified student has two", low=1, high=4)
+    d: int = parameter(128, "embedding dimension", low=4)
+    batch_size: int = parameter(64, "sequences per step", low=1)
+    eta: float = parameter(0.03, "learning rate: SGD with momentum 0.9 (simplified) or AdamW (transformer)", above=0)
+    schedule: str = parameter("joint", "train the three matrices together or one after the other",
+                              choices=("joint", "staged"))  # fmt: skip
+    loss_on: str = parameter("repeats", "positions that enter the loss: from a trigger's second occurrence on, or all",
+                             choices=("repeats", "all"))  # fmt: skip
+    steps: int = parameter(200, "length of a run", low=1)
+    eval_every: int = parameter(5, "steps between measurements", low=1)
+    n_test: int = parameter(256, "test sequences", low=1)
+
+    def __post_init__(self) -> None:
+        """Check single fields, then that there are enough tokens."""
+        super().__post_init__()
+        if self.K >= self.N:
+            raise ParameterError(f"K = {self.K}: must be < N = {self.N}")
+        if self.student == "simplified" and self.layers != 2:
+            raise ParameterError(f"layers = {self.layers}: must be 2 with student = 'simplified'")
+
+    @classmethod
+    def simplified(cls) -> Self:
+        """Three trained matrices, loss on predictable tokens (slides, memory-recall probes)."""
+        return cls()
+
+    @classmethod
+    def two_layers(cls) -> Self:
+        """Full transformer that learns the task."""
+        return cls(student="transformer", layers=2, batch_size=48, eta=2e-3, loss_on="all", steps=200, eval_every=20)
+
+    @classmethod
+    def one_layer(cls) -> Self:
+        """Full transformer that cannot."""
+        return cls.two_layers().replace(layers=1, steps=300)
+
+    @classmethod
+    def presets(cls) -> dict[str, Callable[[], Self]]:
+        """Named settings."""
+        return {"simplified": cls.simplified, "two_layers": cls.two_layers, "one_layer": cls.one_layer}
+
+    def values(self) -> dict[str, Any]:
+        """Numbers by symbol name."""
+        return {"N": self.N, "K": self.K, "T": self.T, "d": self.d, "eta": self.eta}

@@ -1,0 +1,1 @@
+"""Checks of the associative-memory systems."""

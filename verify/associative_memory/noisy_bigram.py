@@ -1,0 +1,73 @@
+"""Noisy bigrams: sample sizes of both paths against formula, collapse on n/N, and the ablation."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from simulate.associative_memory.noisy_bigram import Learner, Parameters, one_step
+from simulate.pool import one_thread
+from theory.associative_memory.noisy_bigram import equations, feed_forward_success, value_recovered
+from verify.check import Check, identity, sampled
+
+SIZES = (64, 256)
+RATIOS = (1, 4, 16)
+
+
+def feed_forward() -> list[Check]:
+    """Noise token on top after one step: exact formula, its leading order, and no dependence on N."""
+    out = []
+    for N in SIZES:
+        p = Parameters(N=N, n=8, draws=4000)
+        out.append(sampled(f"feed-forward path, n = 8, N = {N}", "feed_forward_success", feed_forward_success(p),
+                           one_step(p, seed=N)["feed_forward"]))  # fmt: skip
+    large = Parameters(N=10**6, n=8)
+    leading = 1 - float(equations()["bigram_fail"].evaluate(large.values()))
+    out.append(identity("  exact against leading order at N = 1e6", "bigram_fail", leading, feed_forward_success(large), 1e-4,
+                        "n^2/N = 6e-5"))  # fmt: skip
+    return out
+
+
+def value_memory() -> list[Check]:
+    """Recovered part of the value memory at finite N, and its limit, which knows n and N by their ratio alone."""
+    out = []
+    for N in SIZES:
+        for ratio in RATIOS:
+            p = Parameters(N=N, n=ratio * N, draws=60)
+            found = one_step(p, seed=ratio)["value"]
+            predicted, s_e = value_recovered(p), float(found.std(ddof=1) / np.sqrt(len(found)))
+            out.append(Check(f"value memory, n = {ratio} N, N = {N}", "value_recovered", predicted, float(found.mean()),
+                             abs(predicted - float(found.mean())), 1 / N + 4 * s_e,
+                             "wrong labels share their samples: 1/N; plus 4 standard errors", "", s_e))  # fmt: skip
+    gaps = []
+    for N in (10**3, 10**5, 10**7):
+        p = Parameters(N=N, n=4 * N)
+        limit = float(equations()["value_recovered"].evaluate(p.values()))
+        gaps.append(abs(value_recovered(p) - limit))
+    out.append(Check("collapse: distance to the limit at n = 4 N falls as N grows", "value_recovered", 0.0, gaps[-1],
+                     float(np.max(np.diff(gaps))), 0.0, "N = 1e3, 1e5, 1e7"))  # fmt: skip
+    return out
+
+
+def ablation() -> list[Check]:
+    """Trained with both paths: noise token predicted; clean answer once the feed-forward path is removed."""
+    learner = Learner(Parameters.ablation(), seed=0)
+    for number in range(1200):
+        learner.step(number)
+    found = learner.measure()
+    a = learner.p.a
+    return [
+        Check(f"whole model predicts {kind}", "slides", wanted, found[name], abs(found[name] - wanted), 0.02, why)
+        for kind, wanted, name, why in (
+            ("the noise token", 1.0, "distributional", "noise is the more frequent label"),
+            ("the noise token with its probability a", a, "p_noise", "two standard errors of the last batches, 0.04 each"),
+        )
+    ] + [
+        Check("without the feed-forward path: clean answer", "slides", 1.0, found["in_context_ablated"],
+              1 - found["in_context_ablated"], 0.01, "4096 samples"),
+    ]  # fmt: skip
+
+
+def laws() -> list[Check]:
+    """All checks of this system."""
+    with one_thread():
+        return [*feed_forward(), *value_memory(), *ablation()]

@@ -1,0 +1,95 @@
+"""Superposed memories: exact moments, recall accuracy by two formulas, few outputs, Zipf frequencies."""
+
+from __future__ import annotations
+
+import numpy as np
+import scipy.optimize
+import sympy as sp
+
+from simulate.associative_memory.superposition import recall, zipf_error
+from theory.associative_memory import symbols
+from theory.associative_memory.superposition import Parameters, equations, gaussian, sphere
+from verify.check import Check, sampled
+
+MOMENTS = (Parameters(d=16, N=12, draws=4000), Parameters(d=16, N=40, M=4, draws=4000))
+RECALL = (Parameters(d=32, N=64, draws=200), Parameters(d=64, N=256, draws=100), Parameters(d=128, N=1024, draws=20))
+# Largest systematic error of the two formulas for N >= 2 d, falling with d: they take wrong scores as independent,
+# and the squared length of the recalled vector at its mean.
+SPHERE = {32: 0.06, 64: 0.03, 128: 0.015}
+GAUSS = {32: 0.10, 64: 0.07, 128: 0.04}
+
+
+def moment_checks() -> list[Check]:
+    """Means and variances of one right and one wrong score over independent draws."""
+    out = []
+    for p in MOMENTS:
+        found = recall(p, seed=1)
+        kind = "one output per key" if p.M is None else f"{p.M} outputs"
+        names = ("interference_right", "interference_wrong") if p.M is None else ("classes_right", "classes_wrong")
+        out += [sampled(f"mean right score, {kind}", "score_mean_right", 1.0, found["right"]),
+                sampled(f"mean wrong score, {kind}", "score_mean_wrong", 0.0, found["wrong"])]  # fmt: skip
+        for name, scores, mean in zip(names, (found["right"], found["wrong"]), (1.0, 0.0), strict=True):
+            exact = float(equations()[name].evaluate(p.values()))
+            out.append(sampled(f"variance, {name}", name, exact, (scores - mean) ** 2))
+    return out
+
+
+def accuracy_checks() -> list[Check]:
+    """Recall accuracy against both formulas, and the sphere formula's error falling with d."""
+    out, errors = [], []
+    for p in RECALL:
+        found = recall(p)["accuracy"]
+        mean, s_e = float(found.mean()), float(found.std(ddof=1) / np.sqrt(len(found)))
+        for name, value, limit in (
+            ("recall_sphere", sphere(p.N, p.d), SPHERE[p.d]),
+            ("recall_gaussian", gaussian(p.N, p.d), GAUSS[p.d]),
+        ):
+            out.append(Check(f"recall at d = {p.d}, N = {p.N}", name, value, mean, abs(mean - value), limit + 4 * s_e,
+                             "wrong scores taken as independent: error falling with d; plus 4 standard errors", "", s_e))  # fmt: skip
+        errors.append(abs(mean - sphere(p.N, p.d)))
+    worst = float(np.max(np.diff(errors)))
+    out.append(Check("error of the sphere formula falls with d (recall near 3/4)", "recall_sphere", errors[-1], errors[0],
+                     worst, 0.0, "it is asymptotically exact along N ln N = const d^2"))  # fmt: skip
+    return out
+
+
+def zipf_checks() -> list[Check]:
+    """Exponent of the error in d when d/4 keys of Zipf frequencies are stored; storing all keys alike is worse."""
+    a, sizes, keys = 1.5, (16, 32, 64), 4096
+    found = np.array([zipf_error(d, a, keys, 4, d // 4, 40) for d in sizes])
+    x = np.log(sizes) - np.mean(np.log(sizes))
+    slopes = (x / (x**2).sum()) @ np.log(found)  # one slope per draw
+    # The tail sum from P + 1 to the last key, not the integral to infinity, is what is lost even with perfect recall.
+    frequency = np.arange(1, keys + 1) ** -a / (np.arange(1, keys + 1) ** -a).sum()
+    lost = np.array([frequency[d // 4 :].sum() for d in sizes])
+    wrong_guess = (1 - 1 / 4) * lost  # keys that are not stored are guessed, 1 of 4 outputs by chance
+    exact = float(x @ np.log(wrong_guess) / (x**2).sum())
+    law = float(equations()["zipf_exponent"].evaluate({"b_zipf": a - 1}))
+    everything = zipf_error(64, a, keys, 4, keys, 10).mean()
+    return [
+        Check("Zipf a = 1.5: exponent of the error in d, d/4 keys stored", "zipf_exponent", law, float(slopes.mean()),
+              abs(float(slopes.mean()) - law), 0.15, "finite number of keys and small P bend the power law", "",
+              float(slopes.std(ddof=1) / np.sqrt(len(slopes)))),
+        Check("  the same against the sum over keys that are not stored", "zipf_lost", exact, float(slopes.mean()),
+              abs(float(slopes.mean()) - exact), 0.1, "stored keys are not all recalled at d = 16"),
+        Check("Zipf: equal weights on all keys are worse than on d/4 of them", "zipf_lost", float(found[-1].mean()),
+              float(everything), float(found[-1].mean() / everything), 0.5, "ratio of the errors at d = 64"),
+    ]  # fmt: skip
+
+
+def laws() -> list[Check]:
+    """All checks of this system."""
+    loads = [_half_load(d) for d in (1e3, 1e6, 1e9)]
+    law = float(1 / equations()["capacity"].rhs.coeff(symbols.N * sp.log(symbols.N)))
+    gaps = np.abs(np.array(loads) - law)
+    toward = Check("load N ln N / d^2 at half recall: nearer the capacity law at d = 1e3, 1e6, 1e9", "capacity", law, loads[-1],
+                   float(np.max(gaps[1:] / gaps[:-1])), 1.0, "ratio of successive gaps: ln ln N / ln N dies out slowly")  # fmt: skip
+    near = Check("  at d = 1e9", "capacity", law, loads[-1], float(gaps[-1]), 0.05,
+                 "ln(4 pi ln N) / (4 ln N) of the law: the largest of N Gaussians lies below sqrt(2 ln N)")  # fmt: skip
+    return [*moment_checks(), *accuracy_checks(), *zipf_checks(), toward, near]
+
+
+def _half_load(d: float) -> float:
+    """Load N ln N / d^2 at which the Gaussian formula recalls half."""
+    log_n = scipy.optimize.brentq(lambda x: gaussian(np.exp(x), d) - 0.5, np.log(d), 2 * np.log(d))
+    return float(np.exp(log_n) * log_n / d**2)
