@@ -247,8 +247,8 @@ def test_rates_at_the_start_against_fine_quadrature():
                 form = EQUATIONS[name].evaluate({"eta": p.eta, "L": p.L, "share": share - 1, "beta": b, "p_k": mass[:, node], "p_w": mass[:, node],
                                                  "d_g": p.d_g, "N": p.N, "T": T, "g": left, "v_k": v[node], "v_w": v[node], "R": R_,
                                                  "mean_w": v_mean})  # fmt: skip
-                # Five nodes in xi leave u^5 5!/10! times a derivative of order ten of a softmax weight: below 1e-9 here.
-                assert found[k][0, s, node] * p.d_g * p.N == pytest.approx(form, rel=1e-8)
+                # Five nodes in xi leave u^5 5!/10! = 3e-10 (u = 0.1) times a tenth derivative of a softmax weight, of order ten.
+                assert found[k][0, s, node] * p.d_g * p.N == pytest.approx(form, abs=1e-8)
     form = EQUATIONS["rate_S"].evaluate({"eta": p.eta, "L": p.L, "d_g": p.d_g, "beta": b, "g": left})
     assert found[4][0] * p.d_g * p.N == pytest.approx(form, abs=1e-8)  # as above
     values = {"g": left[:, None], "V_M": V_, "N": p.N, "d_g": p.d_g, "R": R_, "S": S_}

@@ -34,6 +34,7 @@ def test_shipped_ensembles_are_what_their_setting_says(name):
     assert runs.seed.values.tolist() == list(setting.seeds)
     assert runs.alpha[-1] == setting.alpha
     assert runs.attrs["command"] == setting.command
+    assert runs.sizes.get("data_draw", 1) == len(setting.draws)
     assert {"W_Q_start", "W_K_start", "R", "S", "zeta", "M_variance_correct", "M_variance_other"} <= set(runs)
     assert (ensemble.SHIPPED / f"{name}.nc").stat().st_size < 1.5e6
 

@@ -14,13 +14,14 @@ from simulate import pool
 from theory import plotting
 from theory import state_tracking as st
 from theory.state_tracking import Parameters
-from theory.state_tracking.per_seed import Columns, Dressed, Start, solve
-from verify.check import Check
+from theory.state_tracking.per_seed import Columns, Dressed, Start, data_scatter, solve
+from verify.check import Z_MAX, Check
 from verify.emergence import first_crossing
 from verify.state_tracking import ensemble
 
 LADDER = ("table_1", "table_2", "unequal")
 SETTINGS = {name: ensemble.SETTINGS[name] for name in LADDER}
+FORCES = 32  # draws of the training set's force per seed
 EVERY = 2  # evaluations of the students: half of them lose no digit that is printed
 LOCKING, LOCKED = 0.2, 0.9  # attention between which it locks
 MEASURES = {
@@ -205,7 +206,24 @@ def checks(found: dict[str, dict[str, Fidelity]]) -> list[Check]:
             (ours, error), (theirs, _) = levels[FULL].summary(name), levels["paper, Eq. (15)"].summary(name)
             out.append(Check(f"{SETTINGS[setting].title}, {MEASURES[name]}: error over the paper's", "column statistics", 0.0,
                              ours / theirs, ours / theirs, 0.25, "the theory is worth its equations", "", error / theirs))  # fmt: skip
-    return out
+    return out + [scatter(name) for name in ("draws_2048", "draws_8192")]
+
+
+def scatter(name: str) -> Check:
+    """Relative scatter of the time of A = 1/2 over redrawn training sets, pooled over seeds: dressed theory, students."""
+    p, runs = ensemble.shipped(name)
+    times = np.array([first_crossing(runs.A.sel(data_draw=draw), 0.5).values for draw in runs.data_draw])
+    measured = (times.std(0, ddof=1) / times.mean(0), len(times))
+    forces = np.random.default_rng(0)
+    drawn = data_scatter(p, Start.measured(runs.isel(data_draw=0)), FORCES, forces, 1.2 * float(runs.alpha[-1]))
+    pooled, spread = [], 0.0
+    for found, draws in ((drawn, FORCES), measured):
+        pooled.append(float(np.sqrt((found**2).mean())))
+        spread += 1 / (2 * found.size * (draws - 1))  # variance of the log of a pooled standard deviation
+    z = float(abs(np.log(pooled[0] / pooled[1])) / np.sqrt(spread))
+    error = pooled[1] / np.sqrt(2 * times.shape[1] * (len(times) - 1))
+    return Check(f"scatter of the time of A = 1/2 over training sets, n = {p.n_train}", "force_noise", pooled[0], pooled[1], z, Z_MAX,
+                 "|z| <= 4; the students' scatter is known to 9%", "", error)  # fmt: skip
 
 
 def draw(p: Parameters, runs: xr.Dataset) -> Any:
