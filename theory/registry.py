@@ -41,6 +41,8 @@ MODELS = {
     for m in (
         Model("state_tracking", "Chain-of-thought state tracking: RoPE retrieval + logic module (Forner et al.)",
               "forner2026", ("gradients", "timescales", "trajectories")),
+        Model("positional_semantic", "Positional against semantic dot-product attention (Cui et al.)",
+              "cui2024", ("gradients", "thresholds")),
     )
 }  # fmt: skip
 
