@@ -54,7 +54,7 @@ class FixedPoint:
     jacobian : ndarray
         Of the undamped map along the branch in ``log q``, overlap and ``log V``; approximate after continuation.
     error : dict
-        Change of ``q, m, V, theta, train_loss`` from a quadrature with fewer nodes; empty if not asked for.
+        Change of ``q, m, V, theta, train_loss`` from a quadrature with fewer nodes, with sign; empty if not asked for.
     """
 
     p: Parameters
@@ -237,8 +237,8 @@ def solve(p: Parameters, branch: str, near: FixedPoint | None = None, *, error: 
     if error:
         fewer = _Map(p.replace(order=max(4, p.order - 4)), branch)
         other = fewer.point(*_chord(fewer, x, jacobian), jacobian)
-        change = {k: abs(a - b) for k, a, b in zip(State._fields, result.state, other.state, strict=True)}
-        return replace(result, error={**change, "train_loss": abs(result.train_loss - other.train_loss)})
+        change = {k: a - b for k, a, b in zip(State._fields, result.state, other.state, strict=True)}
+        return replace(result, error={**change, "train_loss": result.train_loss - other.train_loss})
     return result
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import xarray as xr
+from scipy.interpolate import PchipInterpolator
 
 from theory.onset import Onset
 from theory.positional_semantic import errors, linear, state_evolution
@@ -46,13 +47,13 @@ def onset(p: Parameters, alpha: float | None = None) -> Onset:
     if found.at_alpha_c:
         points = {k: solve(p.replace(alpha=found.alpha_c), k, near, error=True) for k, near in found.at_alpha_c.items()}
         details["at_alpha_c"] = {k: report(f) for k, f in points.items()}
-        fewer = p.replace(order=max(4, p.order - 4))
-        coarse = {k: solve(fewer.replace(alpha=found.alpha_c), k, f) for k, f in points.items()}
-        gap = coarse["positional"].train_loss - coarse["semantic"].train_loss
-        shift = abs(gap / (points["positional"].slope - points["semantic"].slope))
-        details["errors"] = {"alpha_c": shift, "at_alpha_c": {k: f.error for k, f in points.items()}}
-        worst = max(f.error["train_loss"] for f in points.values())
-        notes.append(f"{p.order} nodes per axis against {fewer.order}: alpha_c moves by {shift:.1e}, training losses by {worst:.1e}")
+        slopes = points["positional"].slope - points["semantic"].slope
+        shift = abs(points["positional"].error["train_loss"] - points["semantic"].error["train_loss"]) / slopes
+        changes = {k: {name: abs(v) for name, v in f.error.items()} for k, f in points.items()}
+        details["errors"] = {"alpha_c": shift, "at_alpha_c": changes}
+        worst = max(c["train_loss"] for c in changes.values())
+        notes.append(f"{p.order} nodes per axis against {max(4, p.order - 4)}: alpha_c moves by {shift:.1e}, "
+                     f"training losses by {worst:.1e}")  # fmt: skip
         jumps = [k for k, f in points.items() if f.jump > 1e-6]
         if jumps:
             notes.append(f"the {p.prox} minimiser of the envelope jumps on the {' and '.join(jumps)} branch: "
@@ -88,7 +89,7 @@ class _Drawn(dict):
         """Thresholds over omega, away from ``p.omega`` on both sides."""
         rows = {self.p.omega: self.found}
         if self.found.at_alpha_c:
-            for grid in (np.arange(self.p.omega - OMEGAS, -1e-9, -OMEGAS), np.arange(self.p.omega + OMEGAS, 0.501, OMEGAS)):
+            for grid in (np.arange(self.p.omega - OMEGAS, -1e-9, -OMEGAS), np.arange(self.p.omega + OMEGAS, 0.451, OMEGAS)):
                 rows |= {r.omega: r for r in line(self.p, grid.clip(0), self.found)}
         order = sorted(rows)
         data = {k: ("omega", [getattr(rows[w], k) for w in order]) for k in ("alpha_c", "alpha_l")}
@@ -97,7 +98,7 @@ class _Drawn(dict):
     def branches(self) -> dict[str, xr.Dataset]:
         """Both branches over alpha at ``p.omega``."""
         centre = self.found.alpha_c if self.found.at_alpha_c else 1.5
-        grid = np.linspace(0.25 * centre, 1.6 * centre, 12)
+        grid = np.linspace(0.25 * centre, 1.6 * centre, 10)
         return {k: curve(self.p, k, grid) for k in BOTH}
 
 
@@ -108,15 +109,22 @@ def draw(result: Onset, axes: Any) -> None:
     p = drawn.p
     lines = drawn.lines().dropna("omega", subset=["alpha_c"])
     top = min(3.0, 1.15 * float(np.nanmax([*lines.alpha_c, *lines.alpha_l.fillna(0), 1.0])))
-    if lines.sizes["omega"]:
-        left.fill_between(lines.omega, 0, lines.alpha_c, color="C0", alpha=0.12, lw=0)
-        left.fill_between(lines.omega, lines.alpha_c, top, color="C1", alpha=0.12, lw=0)
-        left.plot(lines.omega, lines.alpha_c, color="C0", marker="o", ms=3, label=r"$\alpha_c$: semantic is the global minimum above")
-        left.plot(lines.omega, lines.alpha_l, color="C2", marker="o", ms=3, ls="--", label=r"$\alpha_l$: semantic beats the linear layer above")
+    if lines.sizes["omega"] > 1:
+        for k, (name, text) in enumerate((("alpha_c", "semantic is the global minimum above"),
+                                          ("alpha_l", "semantic beats the linear layer above"))):  # fmt: skip
+            known = lines[name].dropna("omega")
+            fine = np.linspace(float(known.omega[0]), float(known.omega[-1]), 200)
+            smooth = np.exp(PchipInterpolator(known.omega, np.log(known))(fine))
+            colour = ("C0", "C2")[k]
+            left.plot(fine, smooth, color=colour, ls=("-", "--")[k], label=rf"$\{name}$: {text}")
+            left.plot(known.omega, known, ".", color=colour, ms=6)
+            if name == "alpha_c":
+                left.fill_between(fine, 0, smooth, color="C0", alpha=0.12, lw=0)
+                left.fill_between(fine, smooth, top, color="C1", alpha=0.12, lw=0)
         left.text(0.97, 0.06, "positional", transform=left.transAxes, color="C0", ha="right")
         left.text(0.03, 0.72, "semantic", transform=left.transAxes, color="C1")
     left.set(xlabel=r"positional fraction $\omega$", ylabel=r"sample complexity $\alpha = n/d$", ylim=(0, top),
-             xlim=(0, 0.5))  # fmt: skip
+             xlim=(0, float(lines.omega.max()) if lines.sizes["omega"] else 1))  # fmt: skip
     for k, (name, data) in enumerate(drawn.branches().items()):
         right.plot(data.alpha, 1e3 * data.test_mse_half, color=f"C{k}", label=f"{name} branch")
     right.axhline(1e3 * linear.baseline(p)["half_test"], color="C2", ls="--", label="linear layer")

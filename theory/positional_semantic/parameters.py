@@ -41,9 +41,12 @@ class Parameters(BaseParameters):
     value: bool = parameter(False, "a full value matrix is trained, from the identity")
     correlation: float = parameter(0.0, "correlation of the second token with the first", low=-1, high=1)
     start: str = parameter("semantic", "initial weights", choices=("semantic", "positional", "mixed", "random"))
-    optimizer: str = parameter("gd", "optimiser", choices=("gd", "adam", "lbfgs"))
+    optimizer: str = parameter("gd", "optimiser", choices=("gd", "adam"))
     eta: float = parameter(0.15, "learning rate", above=0)
-    steps: int = parameter(5000, "full-batch steps", low=1)
+    steps: int = parameter(5000, "full-batch steps", low=0)
+    polish: bool = parameter(True, "quasi-Newton (L-BFGS) steps to the minimum after the descent")
+    teacher: str = parameter("normalised", "normalised: norm sqrt(d), orthogonal to p; gaussian: as drawn",
+                             choices=("normalised", "gaussian"))  # fmt: skip
     n_test: int = parameter(50000, "test sentences", low=1)
 
     def __post_init__(self) -> None:
