@@ -89,6 +89,7 @@ class Data:
 
 def make(p: Parameters, x: np.ndarray, teacher: np.ndarray, dtype: torch.dtype) -> Data:
     """Data of given sentences."""
+    x = x.astype(np.float64 if dtype == torch.float64 else np.float32, copy=False)
     target = target_attention(p, x, teacher)
     shift = positional_encoding(p.d).astype(x.dtype)
     tokens = x + shift
