@@ -105,8 +105,7 @@ def averages(p: Parameters, state: State, near: Averages | None = None) -> Avera
     state : State
         Order parameters; twice as expensive with both ``m`` and ``theta``.
     near : Averages, optional
-        The result at a nearby state with as many nodes, to save Newton steps. Nodes keep their side of the cut,
-        hence their well.
+        The result at a nearby state with as many nodes, to save Newton steps.
     """
     task = Parameters(omega=p.omega, sigma=p.sigma, target=p.target)  # all that the target depends on
     h, weights, Y, z_0 = teacher_nodes(task, p.order, bool(state.m and state.theta))
@@ -122,7 +121,13 @@ def averages(p: Parameters, state: State, near: Averages | None = None) -> Avera
     if p.prox == "local":
         where = lines.end_of_plus_well(cut, plus, minus, lines.centre - REACH * spread)
     along, share, start = _two_sides(p.order, where, lines.centre, spread, plus, minus)
-    z, value, hessian = lines.descend(start if near is None else near.wells, along)
+    if near is not None:
+        # A well remembered from nearby is a start only where it lies on this side of the cut.
+        side = np.where(np.arange(along.shape[1]) < p.order, -1, 1)
+        between = ((plus + minus) * lines.normal).sum(0)[:, None] / 2
+        same = side * ((near.wells * lines.normal[..., None]).sum(0) - between) > 0
+        start = np.where(same, near.wells, start)
+    z, value, hessian = lines.descend(start, along)
     density = np.exp(-(((where - lines.centre) / spread) ** 2) / 2) / np.sqrt(2 * np.pi) / spread
     jump = float((weights * density * ((plus - minus) ** 2).sum(0)).sum())
     total = weights[:, None] * share

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
@@ -22,8 +23,8 @@ BRANCHES = ("positional", "semantic", "agnostic")
 STARTS = {"positional": State(0.05, 0.26, 11.0, 0.0), "semantic": State(0.115, 0.0, 12.5, 0.158),
           "agnostic": State(0.1, 0.0, 15.0, 0.0)}  # fmt: skip
 COARSE = 8  # nodes per axis of the first approach and of the Jacobian
-DAMPING = 0.7  # weight of the old iterate; at one half the positional branch oscillates
-PICARD, CLOSE = 400, 3e-4  # damped steps at most, and the residual at which Newton steps take over
+DAMPING, SHORTEST = 0.7, 0.05  # weight of the old iterate at first; smallest weight of the new one
+PICARD, CLOSE = 600, 1e-3  # damped steps at most, and the relative change at which Newton steps take over
 CHORD, TIGHT, CONVERGED = 25, 1e-8, 1e-6
 VANISHED = 2e-3  # an overlap below this, relative to sqrt(q), is none: the branch has merged with the agnostic one
 MOMENTS = (E_gg, E_g, E_gxi, E_geta)
@@ -139,7 +140,7 @@ def update(p: Parameters, state: State, found: Averages) -> State:
 def input_channel(p: Parameters, hats: dict[str, float]) -> State:
     """Order parameters by the second half of (7)."""
     if p.lam + p.sigma**2 * hats["V_hat"] <= 0:
-        raise ParameterError(f"state evolution left its domain at omega = {p.omega:g}, alpha = {p.alpha:g}: D <= 0")
+        raise NotConverged(f"state evolution left its domain at omega = {p.omega:g}, alpha = {p.alpha:g}: D <= 0")
     new = _compiled()[1](p.lam, p.sigma, p.sigma**2, *(hats[k] for k in ("q_hat", "m_hat", "theta_hat", "V_hat")))
     return State(*map(float, new))
 
@@ -172,6 +173,25 @@ class _Map:
         state = self.unpack(x)
         self.found = averages(self.p, state, self.found)
         return self.pack(update(self.p, state, self.found))
+
+    def settle(self, x: np.ndarray) -> np.ndarray | None:
+        """Damped steps until the relative changes are small; None if the overlap of the branch vanishes on the way."""
+        overlap = [k for k, log in enumerate(self.log) if not log]
+        step, before = 1 - DAMPING, np.inf
+        for _ in range(PICARD):
+            change = self(x) - x
+            size = float(np.abs(change).max())
+            if size > before:  # a step too long for the map's most negative eigenvalue
+                step = max(0.8 * step, SHORTEST)
+            before = size
+            if overlap and abs(x[overlap[0]]) < VANISHED * np.exp(x[0] / 2):
+                return None
+            relative = np.abs(change)
+            relative[overlap] /= np.abs(x[overlap])
+            if relative.max() < CLOSE:
+                break
+            x = x + step * np.clip(change, -1, 1)
+        return x
 
     def point(self, x: np.ndarray, residual: float, jacobian: np.ndarray) -> FixedPoint:
         """Collect the results at ``x``, where the map was called last."""
@@ -222,12 +242,9 @@ def solve(p: Parameters, branch: str, near: FixedPoint | None = None, *, error: 
         x, residual = _chord(fine, x, jacobian)
     if not residual < CONVERGED:  # no neighbour, or too far away
         coarse = _Map(p.replace(order=min(COARSE, p.order)), branch)
-        x = fine.pack(near.state if near is not None else STARTS[branch])
-        for _ in range(PICARD):
-            change = coarse(x) - x
-            if np.abs(change).max() < CLOSE:
-                break
-            x = x + (1 - DAMPING) * np.clip(change, -1, 1)
+        x = coarse.settle(fine.pack(near.state if near is not None else STARTS[branch]))
+        if x is None:  # the overlap decays: what is left is the agnostic solution
+            return replace(solve(p, "agnostic"), branch=branch)
         jacobian = coarse.jacobian(x)
         x, residual = _chord(fine, x, jacobian)
     if not residual < CONVERGED:
@@ -242,7 +259,7 @@ def solve(p: Parameters, branch: str, near: FixedPoint | None = None, *, error: 
     return result
 
 
-def _chord(of: _Map, x: np.ndarray, jacobian: np.ndarray) -> tuple[np.ndarray, float]:
+def _chord(of: Callable[[np.ndarray], np.ndarray], x: np.ndarray, jacobian: np.ndarray) -> tuple[np.ndarray, float]:
     """Solve ``of(x) = x`` by Broyden steps from a given Jacobian of the map; returns also the residual."""
     inverse = np.linalg.inv(np.eye(x.size) - jacobian)
     gap = of(x) - x

@@ -112,6 +112,6 @@ class Parameters(BaseParameters):
     def values(self) -> dict[str, Any]:
         """Numbers by symbol name, as the equations want them."""
         A = self.A
-        return {"omega": self.omega, "sigma": self.sigma, "lam": self.lam, "rho": self.sigma**2, "L": self.L,
+        return {"omega": self.omega, "sigma": self.sigma, "lam": self.lam, "rho_star": self.sigma**2, "L": self.L,
                 "d": self.d, "A_12": float(A[0, 1]), "A_21": float(A[1, 0]),
                 "alpha": math.nan if self.alpha is None else self.alpha}  # fmt: skip

@@ -62,8 +62,8 @@ def input_channel(p: Parameters, hats: dict[str, float], regulariser: Regularise
     spread = p.sigma * np.sqrt(hats["q_hat"] + rho * hats["theta_hat"] ** 2)
     Q = regulariser.minimise(D, hats["m_hat"] + spread * POINTS)
     slope = float(WEIGHTS @ (Q * POINTS)) / spread  # E dQ/db by parts: no derivative at the kinks
-    return State(p.sigma**2 * float(WEIGHTS @ Q**2), float(WEIGHTS @ Q), p.sigma**2 * slope,
-                 p.sigma**2 * rho * hats["theta_hat"] * slope), Q  # fmt: skip
+    found = (p.sigma**2 * WEIGHTS @ Q**2, WEIGHTS @ Q, p.sigma**2 * slope, p.sigma**2 * rho * hats["theta_hat"] * slope)
+    return State(*map(float, found)), Q
 
 
 def solve(p: Parameters, branch: str, regulariser: Regulariser, start: State | None = None) -> Solution:
@@ -85,6 +85,6 @@ def solve(p: Parameters, branch: str, regulariser: Regulariser, start: State | N
         if max(abs(a - b) for a, b in zip(new, state, strict=True)) < TOLERANCE * max(1.0, state.V):
             penalty = float(WEIGHTS @ regulariser.value(Q))
             loss = p.alpha * found.numbers["E_M"] - hats["q_hat"] * state.V / 2 + penalty
-            return Solution(state, loss, float(WEIGHTS[Q == 0].sum()))
+            return Solution(state, float(loss), float(WEIGHTS[Q == 0].sum()))
         state = State(*(DAMPING * a + (1 - DAMPING) * b for a, b in zip(state, new, strict=True)))
     raise ParameterError(f"no fixed point at omega = {p.omega:g}, alpha = {p.alpha:g}, {branch} in {ITERATIONS} steps")

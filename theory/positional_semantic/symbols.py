@@ -12,7 +12,7 @@ alpha = symbol("alpha", r"\alpha", positive=True)
 lam = symbol("lam", r"\lambda", positive=True)
 sigma = symbol("sigma", r"\sigma", positive=True)
 omega = symbol("omega", r"\omega", nonnegative=True)
-rho = symbol("rho", r"\rho", positive=True)
+rho = symbol("rho_star", r"\rho", positive=True)
 A_12, A_21 = symbol("A_12", "A_{12}", real=True), symbol("A_21", "A_{21}", real=True)
 
 # Order parameters (6) and their conjugates, hats summed over the two tokens.

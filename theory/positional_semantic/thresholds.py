@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from theory.parameters import ParameterError
-from theory.positional_semantic.fixed_point import FixedPoint, solve
+from theory.positional_semantic.fixed_point import FixedPoint, NotConverged, solve
 from theory.positional_semantic.linear import baseline
 from theory.positional_semantic.parameters import Parameters
 
 FIRST = 2.0  # where the search starts without a neighbour; both branches exist there in all settings of the paper
-LARGEST = 16.0  # no crossing is looked for beyond
+SMALLEST, LARGEST = 0.02, 16.0  # no crossing is looked for beyond
 CLOSE = 1e-4  # Newton stops when its step in alpha is below; the step is taken, and leaves its square
 STEPS = 25
 
@@ -65,15 +66,22 @@ def _critical(p: Parameters, near: Thresholds | None) -> tuple[float, dict[str, 
     points: dict[str, FixedPoint] = {}
     for _ in range(STEPS):
         at = p.replace(alpha=alpha)
-        points = {k: solve(at, k, starts.get(k)) for k in ("positional", "semantic")}
-        if not points["semantic"].exists:
+        points = {}
+        with contextlib.suppress(NotConverged):
+            points["semantic"] = solve(at, "semantic", starts.get("semantic"))
+        if not points or not points["semantic"].exists:
             # The semantic branch starts at larger alpha, if at all.
             alpha, starts = 1.5 * alpha, {}
             if alpha > LARGEST:
                 raise _Missing(f"no semantic branch up to alpha = {LARGEST:g}")
             continue
+        points["positional"] = solve(at, "positional", starts.get("positional"))
         if not points["positional"].exists:
-            raise _Missing(f"no positional branch at alpha = {alpha:g}")
+            # For small omega the positional branch ends at large alpha, well above the crossing.
+            alpha, starts = 0.6 * alpha, {}
+            if alpha < SMALLEST:
+                raise _Missing(f"no positional branch down to alpha = {SMALLEST:g}")
+            continue
         starts = points
         gap = points["positional"].train_loss - points["semantic"].train_loss
         slope = points["positional"].slope - points["semantic"].slope
