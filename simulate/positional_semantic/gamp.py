@@ -83,7 +83,8 @@ def gamp(p: Parameters, data: Data, start: np.ndarray, *, damping: float = 0.7, 
         determinant = a * c - b * b
         slope = np.stack([c / determinant - 1, a / determinant - 1]) / variance
         found = -np.einsum("nld,ln->d", X**2, slope, optimize=True)
-        curvature = damping * curvature + (1 - damping) * found
+        # On its way the estimate may pass where the risk is concave; variances stay positive.
+        curvature = np.maximum(damping * curvature + (1 - damping) * found, -0.5 * p.lam)
         new = (np.einsum("nld,ln->d", X, g, optimize=True) + curvature * weights) / (p.lam + curvature)
         new = damping * weights + (1 - damping) * new
         spread = 1 / (p.lam + curvature)
