@@ -64,7 +64,13 @@ def main(argv: list[str] | None = None) -> int:
     remarks = sys.stderr if args.json else None  # with --json, stdout holds one JSON object and nothing else
     formulas = latex.aligned(result.equations)
     if args.json:
-        found = {"model": args.model.name, **result.numbers, **result.details, "notes": result.notes, "parameters": p.as_dict()}
+        found = {
+            "model": args.model.name,
+            **result.numbers,
+            **result.details,
+            "notes": result.notes,
+            "parameters": p.as_dict(),
+        }
         print(cli.to_json(found | ({"latex": formulas} if args.latex == "-" else {})))
     else:
         print(result.table())

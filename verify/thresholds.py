@@ -18,7 +18,9 @@ def main(argv: list[str] | None = None) -> int:
     module = args.model.wing("verify", "thresholds")
     result = module.verify(args)
     remarks = sys.stderr if args.json else None
-    code = check.report(args.model.name, result.checks, args.json, **({"thresholds": result.numbers} if args.json else {}))
+    code = check.report(
+        args.model.name, result.checks, args.json, **({"thresholds": result.numbers} if args.json else {})
+    )
     for note in result.notes:
         print(note, file=remarks)
     if args.plot is not None:

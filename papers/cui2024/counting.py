@@ -99,7 +99,9 @@ def unfrozen(kind: str, source: Source) -> Any:
     found = of(source)[kind]
     figure, axes = plotting.figure(2, 2, width=2.8, height=2.6)
     for k in (0, 1):
-        for axis, (when, name) in zip(axes[k], (("frozen", "attention"), ("unfrozen", "attention_unfrozen")), strict=True):
+        for axis, (when, name) in zip(
+            axes[k], (("frozen", "attention"), ("unfrozen", "attention_unfrozen")), strict=True
+        ):
             image = show(axis, found[name][k], found["sequences"][k], f"{kind}, {when}, sequence {k + 1}")
     figure.colorbar(image, ax=axes, label="attention", shrink=0.6)
     return figure

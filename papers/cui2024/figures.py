@@ -42,7 +42,7 @@ class Setting:
 GRID = tuple(np.linspace(0.01, 2, 25).round(6))
 SETTINGS = {
     "small": Setting(Parameters(d=150, steps=200, n_test=2000), (0.3, 0.6, 0.9, 1.2, 1.6, 2.0), (30, 60, 120, 240),
-                     (0.1, 0.3, 0.5), (0.4, 0.8, 1.2, 1.6, 2.0), 3, 8, (0.0, 0.1, 0.2, 0.3, 0.4),
+                     (0.1, 0.2, 0.3, 0.4, 0.5), (0.4, 0.8, 1.2, 1.6, 2.0), 3, 8, (0.0, 0.1, 0.2, 0.3, 0.4),
                      Parameters(d=100, alpha=2.0, start="random", optimizer="adam", eta=0.01, steps=1000, n_test=500), 30),
     "paper": Setting(Parameters(polish=False, teacher="gaussian"), GRID, (10, 15, 23, 36, 56, 87, 135, 209, 323, 500),
                      tuple(np.arange(0.02, 0.51, 0.02).round(2)), GRID, 24, 16, tuple(np.arange(0, 0.46, 0.025).round(3)),
@@ -85,7 +85,9 @@ def branches(p: Parameters, setting: Setting, points: int = 14) -> dict[str, xr.
 def gap_panel(axis: Any, runs: dict[str, xr.Dataset], theory: dict[str, xr.Dataset] | None, colour: str = "C2",
               label: str = "") -> None:  # fmt: skip
     """Training loss, semantic minus positional, times 10^4."""
-    plotting.band(axis, 1e4 * (runs["semantic"].train_loss - runs["positional"].train_loss), colour, label or "students")
+    plotting.band(
+        axis, 1e4 * (runs["semantic"].train_loss - runs["positional"].train_loss), colour, label or "students"
+    )
     if theory:
         gap = theory["semantic"].train_loss - theory["positional"].train_loss
         axis.plot(gap.alpha, 1e4 * gap, color=colour, ls="--", label="theory" if not label else None)
@@ -103,19 +105,23 @@ def transition(source: Source, s: Setting) -> Any:
     for name, kind, label in (("m", "positional", r"$m$"), ("theta", "semantic", r"$\theta$")):
         scale = 1 / p.sigma**2
         plotting.band(middle, scale * runs[kind][name], COLOURS[kind], rf"{label}, {kind} start")
-        middle.plot(theory[kind].alpha, scale * theory[kind][name], color=COLOURS[kind], ls="--", label=f"{label}, theory")
+        middle.plot(
+            theory[kind].alpha, scale * theory[kind][name], color=COLOURS[kind], ls="--", label=f"{label}, theory"
+        )
     middle.set(xlabel=ALPHA, ylabel=r"overlap divided by $\sigma^2$")
     for kind in STARTS:
         plotting.band(right, 1e3 * runs[kind].test_mse_half, COLOURS[kind], f"{kind} start")
         right.plot(theory[kind].alpha, 1e3 * theory[kind].test_mse_half, color=COLOURS[kind], ls="--")
     right.axhline(1e3 * baseline(p)["half_test"], color="C2", label="linear layer (theory)")
-    right.set(xlabel=ALPHA, ylabel=r"test error $E|y-f|^2/(2d)\ [10^{-3}]$", ylim=(1, 5))
+    right.set(xlabel=ALPHA, ylabel=r"test error $E|y-f|^2/(2d)\ [10^{-3}]$", ylim=(1, 6))
     for axis in (left, right):
         axis.axvline(found.alpha_c, color="0.4", lw=0.8, label=rf"$\alpha_c = {found.alpha_c:.3f}$")
     right.axvline(found.alpha_l, color="0.4", lw=0.8, ls=":", label=rf"$\alpha_l = {found.alpha_l:.3f}$")
-    for axis in (left, middle, right):
-        axis.legend(fontsize=6.5)
-    figure.suptitle(rf"$\omega = {p.omega:g}$, $d = {p.d}$, {p.prox} prox; students: mean and s.d., theory dashed", fontsize=9)
+    for axis, place in ((left, "upper right"), (middle, "lower right"), (right, "upper right")):
+        axis.legend(fontsize=6.5, loc=place)
+    figure.suptitle(
+        rf"$\omega = {p.omega:g}$, $d = {p.d}$, {p.prox} prox; students: mean and s.d., theory dashed", fontsize=9
+    )
     return figure
 
 
@@ -137,10 +143,15 @@ def scaling_panel(axis: Any, source: Source, s: Setting, names: tuple[str, ...],
                       label=f"${tex}$, students" if tex else "students")  # fmt: skip
         axis.axhline(unit * point[name], color=f"C{k}", ls="--", label=f"${tex}$, theory" if tex else "theory")
     axis.set(xlabel="dimension $d$", ylabel=label, xscale="log", title=r"semantic, $\alpha = 1.5$: mean and s.d.")
+    shown = s.sizes[:: max(1, len(s.sizes) // 5)]
+    axis.set_xticks(shown, [f"{d}" for d in shown])
+    axis.minorticks_off()
     axis.legend(fontsize=7)
 
 
-def experiment_map(source: Source, s: Setting, p: Parameters, starts: tuple[str, ...] = STARTS) -> dict[str, xr.Dataset]:
+def experiment_map(
+    source: Source, s: Setting, p: Parameters, starts: tuple[str, ...] = STARTS
+) -> dict[str, xr.Dataset]:
     """Students of every start over (omega, alpha): means over seeds."""
     seeds = range(s.map_seeds)
     return {k: xr.concat([students(source, p.replace(start=k, omega=w), s.map_alphas, seeds).mean("seed")
@@ -163,7 +174,7 @@ def theory_lines(axes: tuple[Any, Any], p: Parameters, s: Setting) -> None:
     for axis, name in zip(axes, ("alpha_c", "alpha_l"), strict=True):
         known = sorted((r.omega, getattr(r, name)) for r in rows if np.isfinite(getattr(r, name)))
         axis.plot(*zip(*known, strict=True), "k.-", ms=4, label=rf"$\{name.replace('_', '_{')}}}$, theory")
-        axis.set(xlim=(min(s.map_omegas) - 0.1, max(s.map_omegas) + 0.1), ylim=(0.2, 2.2))
+        axis.set(ylim=(0.2, 2.2))
         axis.legend(loc="lower right", fontsize=7)
 
 
@@ -200,7 +211,9 @@ def slices(source: Source, s: Setting) -> Any:
                                                ("lam", r"\lambda", (0.1, 0.01, 0.001))), strict=True):  # fmt: skip
         for k, value in enumerate(values):
             p = s.p.replace(**{name: value})
-            gap_panel(axis, both(source, p, s.alphas, range(s.map_seeds)), branches(p, s, 8), f"C{k}", rf"${tex} = {value:g}$")
+            gap_panel(
+                axis, both(source, p, s.alphas, range(s.map_seeds)), branches(p, s, 8), f"C{k}", rf"${tex} = {value:g}$"
+            )
         axis.legend(fontsize=7, title="students; theory dashed", title_fontsize=7)
     return figure
 
@@ -252,15 +265,33 @@ def uninformed(source: Source, s: Setting) -> Any:
     runs = students(source, s.adam, [s.adam.alpha], seeds).isel(alpha=0)
     informed = both(source, s.p.replace(d=s.adam.d, n_test=s.adam.n_test), [s.adam.alpha], seeds)
     figure, (left, right) = plotting.figure(1, 2)
-    left.plot(runs.m, runs.theta / s.adam.sigma**2, ".", color="C3", ms=4, label="Adam, random start")
+    left.plot(runs.m, runs.theta / s.adam.sigma**2, "o", color="C3", ms=7, mfc="none", label="Adam, random start")
     for kind, r in informed.items():
-        left.plot(r.m.isel(alpha=0), r.theta.isel(alpha=0) / s.p.sigma**2, "x", ms=3, color=COLOURS[kind], label=f"{kind} start")
+        left.plot(
+            r.m.isel(alpha=0),
+            r.theta.isel(alpha=0) / s.p.sigma**2,
+            "x",
+            ms=3,
+            color=COLOURS[kind],
+            label=f"{kind} start",
+        )
     left.set(xlabel=r"$|m|$", ylabel=r"$|\theta|/\sigma^2$")
     every = [1e3 * runs.train_loss, *(1e3 * r.train_loss.isel(alpha=0) for r in informed.values())]
     bins = np.linspace(min(float(v.min()) for v in every), max(float(v.max()) for v in every), 25)
     for values, kind in zip(every, ("random", *STARTS), strict=True):
-        right.hist(values, bins, histtype="step", color=COLOURS[kind], label=f"{kind} start")
-    right.set(xlabel=r"training loss $\epsilon_t\ [10^{-3}]$", ylabel="runs", title=rf"$d = {s.adam.d}$, $\alpha = {s.adam.alpha:g}$")
+        right.hist(
+            values,
+            bins,
+            histtype="step",
+            ls=("--", "-", "-")[("random", *STARTS).index(kind)],
+            color=COLOURS[kind],
+            label=f"{kind} start",
+        )
+    right.set(
+        xlabel=r"training loss $\epsilon_t\ [10^{-3}]$",
+        ylabel="runs",
+        title=rf"$d = {s.adam.d}$, $\alpha = {s.adam.alpha:g}$",
+    )
     left.legend(fontsize=7)
     right.legend(fontsize=7)
     return figure

@@ -19,7 +19,9 @@ def main(argv: list[str] | None = None) -> int:
                         "are not trained again.", "json", "out", "set", "preset", "seeds", "alpha", "device", "quiet",
                         model=False)  # fmt: skip
     parser.add_argument("--dtype", default="float32", choices=("float32", "float64"), help="precision of the descent")
-    parser.add_argument("--workers", type=cli.count, default=None, metavar="N", help="students trained at once on the CPU")
+    parser.add_argument(
+        "--workers", type=cli.count, default=None, metavar="N", help="students trained at once on the CPU"
+    )
     args = parser.parse_args(argv)
     args.model = MODELS["positional_semantic"]
     p, seeds = cli.parameters(args), cli.seeds(args.seeds, "1")

@@ -160,7 +160,7 @@ def solutions(p: HistogramParameters, seed: int, *, device: str | None = None,
             with torch.no_grad():
                 for name, value in model.named_parameters():
                     if name in model.masks:
-                        value += p.noise * torch.randn(value.shape, generator=rng).to(value)
+                        value.add_(p.noise * torch.randn(value.shape, generator=rng).to(value))
             fit(model, torch.optim.SGD(model.parameters(), lr=p.eta), train, p, p.unfrozen_epochs, rng, False, bar)
             after = snapshot(model)
             zero = {k: ~model.masks[k].to(where) for k in model.masks}

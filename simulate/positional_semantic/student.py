@@ -27,7 +27,7 @@ class Student(torch.nn.Module):
     def forward(self, tokens: torch.Tensor) -> torch.Tensor:
         """Outputs for ``tokens = x + p`` of shape ``(n, 2, d)``."""
         Q = self.weights["Q"]
-        K = self.weights["K"] if "K" in self.weights else Q
+        K = self.weights["K" if "K" in self.weights else "Q"]
         attention = torch.softmax(tokens @ Q @ K.T @ tokens.transpose(1, 2) / tokens.shape[-1], dim=2)
         values = tokens @ self.weights["W"] if "W" in self.weights else tokens
         return attention @ values

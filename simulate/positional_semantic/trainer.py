@@ -90,8 +90,10 @@ def train(p: Parameters, alpha: float | Sequence[float] | None = None, seeds: It
     if jobs:
         many = workers if where.type == "cpu" else 1
         results = pool.run(jobs, [max(1, p.steps)] * len(jobs), many, progress)
-        done |= {item: run for g, found in zip(groups, results, strict=True) for item, run in zip(g, found, strict=True)}
-    rows = [runs.combine([done[i] for i in items if i.p is s], seeds) for s in settings]
+        done |= {
+            item: run for g, found in zip(groups, results, strict=True) for item, run in zip(g, found, strict=True)
+        }
+    rows = [runs.combine([run for i, run in done.items() if i.p is s and run is not None], seeds) for s in settings]
     joined = xr.concat(rows, dim="alpha", combine_attrs="drop_conflicts", join="exact")
     return joined.assign_coords(alpha=("alpha", [s.alpha for s in settings])).transpose("seed", "alpha")
 
@@ -170,9 +172,9 @@ class Group:
         rows = []
         for state in states:
             value, gradient = exact.gradient(state)
-            size = float(torch.sqrt(sum(g.square().sum() for g in gradient.values())))
+            size = float(sum(float(g.square().sum()) for g in gradient.values())) ** 0.5
             rows.append(measure(item.p, {name: w[0] for name, w in state.items()}, teacher, float(value), size))
-        found = {name: np.mean([r[name] for r in rows]) for name in rows[0]}
+        found = {name: float(np.mean([r[name] for r in rows])) for name in rows[0]}
         last = {name: w[0] for name, w in states[-1].items()}
         found["test_mse_half"] = test_error(item.p, last, teacher, task.streams(item.seed)["test"])
         return xr.Dataset({name: ((), found[name], {"long_name": text}) for name, text in MEANING.items()})
@@ -186,15 +188,16 @@ class Group:
             runs.save_checkpoint(item.path, item.config, item.seed, state)
 
     def _resume(self) -> None:
-        states = [runs.load_checkpoint(i.path, i.config, i.seed) for i in self.items]
-        if any(s is None for s in states) or len({s["step"] for s in states if s}) > 1:
+        loaded = [runs.load_checkpoint(i.path, i.config, i.seed) for i in self.items]
+        states = [s for s in loaded if s is not None]
+        if len(states) < len(loaded) or len({s["step"] for s in states}) > 1:
             return
         self.step = states[0]["step"]
         for name, value in self.weights.items():
-            value.copy_(torch.stack([s["weights"][name] for s in states if s]))
+            value.copy_(torch.stack([s["weights"][name] for s in states]))
         if self.adam is not None:
             for j, value in enumerate(self.weights.values()):
-                moments = {n: torch.stack([s["adam"][j][n] for s in states if s]).to(value) for n in states[0]["adam"][j]}
+                moments = {n: torch.stack([s["adam"][j][n] for s in states]).to(value) for n in states[0]["adam"][j]}
                 self.adam.state[value] = {"step": torch.tensor(float(self.step)), **moments}
 
 

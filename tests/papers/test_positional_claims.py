@@ -56,7 +56,10 @@ def test_every_equation_once():
 
 def test_every_figure_and_table_once():
     """Figures 1 to 15 and Table 1, those covered by their own drawing."""
-    assert {c["id"] for c in CLAIMS if c["kind"] in ("figure", "table")} == {*(f"Fig. {n}" for n in range(1, 16)), "Table 1"}
+    assert {c["id"] for c in CLAIMS if c["kind"] in ("figure", "table")} == {
+        *(f"Fig. {n}" for n in range(1, 16)),
+        "Table 1",
+    }
     assert set(references("figure")) <= set(FIGURES)
     assert {str(n) for n in range(2, 16)} <= set(references("figure"))
 

@@ -105,7 +105,9 @@ def test_theory_only_fields_do_not_identify_a_run(tmp_path):
 
 def test_minimum_is_a_minimum(tmp_path):
     """After the polish the gradient vanishes, and the semantic minimum is near theory: 15 % at d = 40."""
-    found = train(TINY.replace(d=100), alpha=[2.0], seeds=range(4), store=tmp_path, device="cpu", workers=1, progress=False)
+    found = train(
+        TINY.replace(d=100), alpha=[2.0], seeds=range(4), store=tmp_path, device="cpu", workers=1, progress=False
+    )
     assert float(found.gradient.max()) < 1e-5
     point = solve(Parameters(alpha=2.0, order=8), "semantic").summary()
     mean, error = float(found.q.mean()), float(found.q.std(ddof=1)) / 2
@@ -131,7 +133,9 @@ def test_message_passing_converges_on_both_branches():
         assert message.gradient < 1e-6
         problem = Problem([data.idealised(p.sigma)], p.lam)
         _, gradient = problem.gradient({"Q": torch.as_tensor(message.weights)[None, :, None]})
-        assert float(torch.linalg.norm(gradient["Q"])) / 200**0.5 == pytest.approx(message.gradient, rel=1e-3, abs=1e-12)
+        assert float(torch.linalg.norm(gradient["Q"])) / 200**0.5 == pytest.approx(
+            message.gradient, rel=1e-3, abs=1e-12
+        )
 
 
 def test_command_line(tmp_path, capsys):

@@ -84,7 +84,12 @@ def test_general_input_channel(tokens, rank, teacher):
     for k in range(tokens):
         expected = {"V_hat": g[k] * spread / 2, "q_hat": g[k] * D.inv() / 2, "m_hat": p_[k] * D.inv() * b,
                     "theta_hat": g[k] * D.inv() * b * t.T}  # fmt: skip
-        own = {"V_hat": at["q"][k].T / 2, "q_hat": -at["V"][k].T / 2, "m_hat": -at["m"][k], "theta_hat": -at["theta"][k]}
+        own = {
+            "V_hat": at["q"][k].T / 2,
+            "q_hat": -at["V"][k].T / 2,
+            "m_hat": -at["m"][k],
+            "theta_hat": -at["theta"][k],
+        }
         sign = {"V_hat": -1, "q_hat": 1, "m_hat": 1, "theta_hat": 1}
         for name, form in expected.items():
             matrix = x[name][k]

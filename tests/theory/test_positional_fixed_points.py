@@ -34,8 +34,10 @@ def test_table_of_fixed_points(omega, alpha, branch, expected, tolerance):
     assert point.exists and point.residual < 1e-6
 
 
-@pytest.mark.parametrize(("branch", "alpha", "values"), [
-    ("semantic", 2.0, {"q": 0.0685, "theta": 0.0993}), ("positional", 1.0, {"q": 0.0421, "m": 0.2534})])
+@pytest.mark.parametrize(
+    ("branch", "alpha", "values"),
+    [("semantic", 2.0, {"q": 0.0685, "theta": 0.0993}), ("positional", 1.0, {"q": 0.0421, "m": 0.2534})],
+)
 def test_local_selection(branch, alpha, values):
     """The well of the informed start; one percent, the spread of the reference over its orders."""
     at = 1.0
@@ -128,9 +130,15 @@ def test_onset_json(capsys):
     assert both["positional"]["train_loss"] == pytest.approx(both["semantic"]["train_loss"], rel=1e-6)
 
 
-@pytest.mark.parametrize(("words", "message"), [
-    ({"rank": 2}, "rank = 2: must be 1"), ({"tied": False}, "tied = False: must be True"),
-    ({"correlation": 0.5}, "correlation = 0.5: must be 0"), ({}, "alpha = None")])
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ({"rank": 2}, "rank = 2: must be 1"),
+        ({"tied": False}, "tied = False: must be True"),
+        ({"correlation": 0.5}, "correlation = 0.5: must be 0"),
+        ({}, "alpha = None"),
+    ],
+)
 def test_theory_refuses_what_it_does_not_cover(words, message):
     """One line, naming field and value."""
     with pytest.raises(ParameterError, match=message):

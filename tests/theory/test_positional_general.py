@@ -43,7 +43,9 @@ def test_equal_clusters_are_one():
     share = np.array([[0.5, 0.5], [0.6, 0.4]])
     for name, value in hats.items():
         assert split[name].sum(1) == pytest.approx(value[:, 0], rel=1e-10, abs=1e-14)
-        assert split[name][:, 0].ravel() == pytest.approx((share[:, [0]] * value[:, 0].reshape(2, -1)).ravel(), rel=1e-10, abs=1e-14)
+        assert split[name][:, 0].ravel() == pytest.approx(
+            (share[:, [0]] * value[:, 0].reshape(2, -1)).ravel(), rel=1e-10, abs=1e-14
+        )
     a, b = g.input_channel(system, hats), g.input_channel(both, split)
     assert b[1] == pytest.approx(a[1], rel=1e-10) and b[0].q[:, 1] == pytest.approx(a[0].q[:, 0], rel=1e-10)
 

@@ -116,7 +116,7 @@ def averages(p: Parameters, state: State, near: Averages | None = None) -> Avera
     lines = Lines.through(p, state.V, Y, z_0, mean, spread * across)
     h, mean = np.repeat(h, across.size, 1), np.repeat(mean, across.size, 1)
     weights = np.outer(weights, across_weight).ravel()
-    cut, plus, minus = lines.jump(near and near.cut)
+    cut, plus, minus = lines.jump(None if near is None else near.cut)
     where = cut
     if p.prox == "local":
         where = lines.end_of_plus_well(cut, plus, minus, lines.centre - REACH * spread)
@@ -215,8 +215,8 @@ class Lines:
 
     def _of(self, active: np.ndarray) -> Lines:
         """Some of the lines."""
-        return Lines(self.p, self.variance, *(v[:, active] for v in (self.Y, self.normal, self.far, self.base)),
-                     self.centre[active])  # fmt: skip
+        Y, normal, far, base = (v[:, active] for v in (self.Y, self.normal, self.far, self.base))
+        return Lines(self.p, self.variance, Y, normal, far, base, self.centre[active])
 
     def _both(self, at: np.ndarray, active: np.ndarray) -> tuple[np.ndarray, ...]:
         """Wells reached from far on the + side and from far on the - side; their values; Hessian of the first."""

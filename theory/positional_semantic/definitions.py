@@ -9,7 +9,20 @@ import sympy as sp
 from theory.equation import Equation
 from theory.latex import array, symbol
 from theory.positional_semantic.symbols import (
-    A_12, A_21, V, Y_12, Y_21, h_1, h_2, omega, ref, sigma, w_1, w_2, z_1, z_2,
+    A_12,
+    A_21,
+    Y_12,
+    Y_21,
+    V,
+    h_1,
+    h_2,
+    omega,
+    ref,
+    sigma,
+    w_1,
+    w_2,
+    z_1,
+    z_2,
 )  # fmt: skip
 
 S_12, S_21 = symbol("S_12", "S_{12}", real=True), symbol("S_21", "S_{21}", real=True)
@@ -57,7 +70,7 @@ def equations() -> dict[str, Equation]:
     student = sp.Matrix([[1 - P, P], [R, 1 - R]])
     target = sp.Matrix([[1 - Y_12, Y_12], [Y_21, 1 - Y_21]])
     gap = target - student
-    loss = sp.factor_terms(sp.expand((sigma**2 * (gap * gap.T).trace() / 2)))  # Gram matrix sigma^2 I (40)
+    loss = sp.factor_terms(sp.expand(sigma**2 * (gap * gap.T).trace() / 2))  # Gram matrix sigma^2 I (40)
     loss = sigma**2 * ((Y_12 - P) ** 2 + (Y_21 - R) ** 2) if sp.simplify(
         loss - sigma**2 * ((Y_12 - P) ** 2 + (Y_21 - R) ** 2)) == 0 else loss  # fmt: skip
     quadratic = ((z_1 - w_1) ** 2 + (z_2 - w_2) ** 2) / (2 * V)

@@ -9,14 +9,25 @@ import sympy as sp
 
 from theory.equation import Equation
 from theory.latex import symbol
+from theory.parameters import ParameterError
 from theory.positional_semantic import free_entropy, state_evolution
 from theory.positional_semantic.channel import State, gauss_hermite, student_attention, target
 from theory.positional_semantic.free_entropy import RS, TWO
 from theory.positional_semantic.parameters import Parameters
 from theory.positional_semantic.symbols import (
-    E_M, ORDER, E_gg, E_loss, V, alpha, epsilon_t, lam, q, q_hat, ref, sigma,
+    E_M,
+    ORDER,
+    E_gg,
+    E_loss,
+    V,
+    alpha,
+    epsilon_t,
+    lam,
+    q,
+    q_hat,
+    ref,
+    sigma,
 )  # fmt: skip
-from theory.parameters import ParameterError
 
 NORMALISATIONS = {"half": 0.5, "full": 1.0, "entry": 0.5}  # of |y - f|^2/d; per entry is 1/(d L) with L = 2
 epsilon_full = symbol("epsilon_full", r"\epsilon_{\mathrm{full}}", nonnegative=True)

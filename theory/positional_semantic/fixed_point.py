@@ -15,7 +15,22 @@ from theory.positional_semantic import errors, free_entropy, state_evolution
 from theory.positional_semantic.channel import Averages, State, averages
 from theory.positional_semantic.parameters import Parameters
 from theory.positional_semantic.symbols import (
-    CONJUGATE, ORDER, E_g, E_geta, E_gg, E_gxi, V_hat, alpha, lam, m_hat, q, q_hat, rho, sigma, theta, theta_hat,
+    CONJUGATE,
+    ORDER,
+    E_g,
+    E_geta,
+    E_gg,
+    E_gxi,
+    V_hat,
+    alpha,
+    lam,
+    m_hat,
+    q,
+    q_hat,
+    rho,
+    sigma,
+    theta,
+    theta_hat,
 )  # fmt: skip
 
 BRANCHES = ("positional", "semantic", "agnostic")
@@ -100,12 +115,12 @@ class FixedPoint:
     @property
     def replicon(self) -> float:
         """``alpha V^2 E|dg/dw|^2`` without jumps: below one, message passing is stable where nothing jumps."""
-        return self.p.alpha * self.averages.replicon
+        return self.p.complexity * self.averages.replicon
 
     @property
     def jump(self) -> float:
         """Weight of the jumps of the minimiser (`Averages.jump`): above zero the replicon condition is violated."""
-        return self.p.alpha * self.averages.jump
+        return self.p.complexity * self.averages.jump
 
     def summary(self) -> dict[str, float]:
         """Numbers for people and machines."""
@@ -156,7 +171,7 @@ class _Map:
     def __init__(self, p: Parameters, branch: str) -> None:
         self.p, self.branch, self.index = p, branch, _free(branch)
         self.log = [i in (0, 2) for i in self.index]
-        self.found: Averages | None = None
+        self.last: Averages | None = None
 
     def pack(self, state: State) -> np.ndarray:
         return np.array([np.log(state[i]) if log else state[i] for i, log in zip(self.index, self.log, strict=True)])
@@ -171,8 +186,15 @@ class _Map:
 
     def __call__(self, x: np.ndarray) -> np.ndarray:
         state = self.unpack(x)
-        self.found = averages(self.p, state, self.found)
-        return self.pack(update(self.p, state, self.found))
+        self.last = averages(self.p, state, self.last)
+        return self.pack(update(self.p, state, self.last))
+
+    @property
+    def found(self) -> Averages:
+        """Averages at the point where the map was called last."""
+        if self.last is None:
+            raise RuntimeError("the map was not called yet")
+        return self.last
 
     def settle(self, x: np.ndarray) -> np.ndarray | None:
         """Damped steps until the relative changes are small; None if the overlap of the branch vanishes on the way."""
@@ -196,7 +218,9 @@ class _Map:
     def point(self, x: np.ndarray, residual: float, jacobian: np.ndarray) -> FixedPoint:
         """Collect the results at ``x``, where the map was called last."""
         state = self.unpack(x)
-        return FixedPoint(self.p, self.branch, state, conjugates(self.p, state, self.found), self.found, residual, jacobian)
+        return FixedPoint(
+            self.p, self.branch, state, conjugates(self.p, state, self.found), self.found, residual, jacobian
+        )
 
     def jacobian(self, x: np.ndarray) -> np.ndarray:
         """Central differences; 1e-3 is far above what moving quadrature nodes leave, and below the curvature."""
@@ -233,8 +257,7 @@ def solve(p: Parameters, branch: str, near: FixedPoint | None = None, *, error: 
     p.solvable()
     if branch not in BRANCHES:
         raise ParameterError(f"branch = {branch!r}: must be one of {', '.join(BRANCHES)}")
-    if p.alpha is None:
-        raise ParameterError("alpha = None: must be > 0 for a fixed point")
+    p.complexity  # noqa: B018 - refuses a missing alpha
     fine = _Map(p, branch)
     x, residual, jacobian = fine.pack(STARTS[branch]), np.inf, np.empty((0, 0))
     if near is not None:
@@ -242,11 +265,11 @@ def solve(p: Parameters, branch: str, near: FixedPoint | None = None, *, error: 
         x, residual = _chord(fine, x, jacobian)
     if not residual < CONVERGED:  # no neighbour, or too far away
         coarse = _Map(p.replace(order=min(COARSE, p.order)), branch)
-        x = coarse.settle(fine.pack(near.state if near is not None else STARTS[branch]))
-        if x is None:  # the overlap decays: what is left is the agnostic solution
+        settled = coarse.settle(fine.pack(near.state if near is not None else STARTS[branch]))
+        if settled is None:  # the overlap decays: what is left is the agnostic solution
             return replace(solve(p, "agnostic"), branch=branch)
-        jacobian = coarse.jacobian(x)
-        x, residual = _chord(fine, x, jacobian)
+        jacobian = coarse.jacobian(settled)
+        x, residual = _chord(fine, settled, jacobian)
     if not residual < CONVERGED:
         raise NotConverged(f"state evolution did not converge at omega = {p.omega:g}, alpha = {p.alpha:g}, "
                              f"{branch} (residual {residual:.1e})")  # fmt: skip
@@ -300,4 +323,3 @@ def transverse(point: FixedPoint, size: float = 1e-3) -> float:
         return update(coarse, state, averages(coarse, state)).theta / state.theta
     state = point.state._replace(m=size)
     return update(coarse, state, averages(coarse, state)).m / size
-

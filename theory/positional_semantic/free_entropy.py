@@ -13,7 +13,25 @@ import sympy as sp
 from theory.equation import Equation
 from theory.latex import array, symbol
 from theory.positional_semantic.symbols import (
-    CONJUGATE, E_M, ORDER, D, L, Phi, V, V_hat, alpha, lam, m, m_hat, q, q_hat, ref, rho, sigma, theta, theta_hat,
+    CONJUGATE,
+    E_M,
+    ORDER,
+    D,
+    L,
+    Phi,
+    V,
+    V_hat,
+    alpha,
+    lam,
+    m,
+    m_hat,
+    q,
+    q_hat,
+    ref,
+    rho,
+    sigma,
+    theta,
+    theta_hat,
 )  # fmt: skip
 
 Psi = symbol("Psi_w", r"\Psi_{w}", real=True)

@@ -96,7 +96,9 @@ class System:
     def __post_init__(self) -> None:
         """Check what must fit together."""
         if self.gamma.shape != self.pi.shape or self.gamma.ndim != 3 or len(self.weight) != len(self.gamma):
-            raise ParameterError(f"gamma {self.gamma.shape}, pi {self.pi.shape}: must both be (atoms, tokens, clusters)")
+            raise ParameterError(
+                f"gamma {self.gamma.shape}, pi {self.pi.shape}: must both be (atoms, tokens, clusters)"
+            )
         if self.untied and self.rank % 2:
             raise ParameterError(f"rank = {self.rank}: must be even for queries and keys")
         if self.points & (self.points - 1) or self.points < 2:
@@ -165,7 +167,9 @@ class Order:
 
     def mixed(self, other: Order, share: float) -> Order:
         """``share`` of self and the rest of the other."""
-        return Order(*(share * a + (1 - share) * b for a, b in zip(vars(self).values(), vars(other).values(), strict=True)))
+        return Order(
+            *(share * a + (1 - share) * b for a, b in zip(vars(self).values(), vars(other).values(), strict=True))
+        )
 
     def distance(self, other: Order) -> float:
         """Largest change of q, m and theta."""
@@ -274,7 +278,9 @@ def input_channel(system: System, hats: dict[str, np.ndarray]) -> tuple[Order, f
         inverse = np.linalg.inv(D)
         fixed = np.einsum("lc,lca->a", pi, hats["m"])
         linear = np.einsum("lc,lcat->at", gamma, hats["theta"])
-        second = np.einsum("lc,lcab->ab", gamma, hats["q"]) + np.outer(fixed, fixed) + linear @ system.teacher @ linear.T
+        second = (
+            np.einsum("lc,lcab->ab", gamma, hats["q"]) + np.outer(fixed, fixed) + linear @ system.teacher @ linear.T
+        )
         spread = inverse @ second @ inverse
         along = inverse @ linear @ system.teacher
         q += share * gamma[..., None, None] * spread

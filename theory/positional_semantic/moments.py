@@ -10,7 +10,24 @@ from theory.equation import Equation
 from theory.latex import symbol
 from theory.positional_semantic import definitions, errors
 from theory.positional_semantic.symbols import (
-    E_M, E_g, E_geta, E_gg, E_gxi, E_loss, Y_12, Y_21, h_1, h_2, m, q, ref, theta, w_1, w_2, z_1, z_2,
+    E_M,
+    Y_12,
+    Y_21,
+    E_g,
+    E_geta,
+    E_gg,
+    E_gxi,
+    E_loss,
+    h_1,
+    h_2,
+    m,
+    q,
+    ref,
+    theta,
+    w_1,
+    w_2,
+    z_1,
+    z_2,
 )  # fmt: skip
 
 xi_1, xi_2 = symbol("xi_1", r"\xi_{1}", real=True), symbol("xi_2", r"\xi_{2}", real=True)
@@ -20,11 +37,13 @@ best = {x: sp.Function(f"{x.name[0]}^{{\\ast}}_{x.name[2]}")(w_1, w_2, Y_12, Y_2
 envelope = symbol("envelope", r"\bar{\mathcal{M}}", nonnegative=True)
 g_1, g_2 = symbol("g_1", real=True), symbol("g_2", real=True)
 
+
 def average(expr: sp.Expr) -> sp.Expr:
     """Integral over the four independent standard normals."""
     normals = (xi_1, xi_2, eta_1, eta_2)
     density = sp.exp(-sum(x**2 for x in normals) / 2) / (2 * sp.pi) ** 2
     return sp.Integral(expr * density, *((x, -sp.oo, sp.oo) for x in normals))
+
 
 @cache
 def equations() -> dict[str, Equation]:

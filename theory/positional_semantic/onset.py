@@ -89,7 +89,10 @@ class _Drawn(dict):
         """Thresholds over omega, away from ``p.omega`` on both sides."""
         rows = {self.p.omega: self.found}
         if self.found.at_alpha_c:
-            for grid in (np.arange(self.p.omega - OMEGAS, -1e-9, -OMEGAS), np.arange(self.p.omega + OMEGAS, 0.451, OMEGAS)):
+            for grid in (
+                np.arange(self.p.omega - OMEGAS, -1e-9, -OMEGAS),
+                np.arange(self.p.omega + OMEGAS, 0.451, OMEGAS),
+            ):
                 rows |= {r.omega: r for r in line(self.p, grid.clip(0), self.found)}
         order = sorted(rows)
         data = {k: ("omega", [getattr(rows[w], k) for w in order]) for k in ("alpha_c", "alpha_l")}

@@ -83,17 +83,22 @@ class Parameters(BaseParameters):
         return np.array(TARGETS[self.target])
 
     @property
-    def n(self) -> int:
-        """Training sentences.
+    def complexity(self) -> float:
+        """The sample complexity ``alpha``.
 
         Raises
         ------
         ParameterError
-            If ``alpha`` is not set.
+            If it is not set.
         """
         if self.alpha is None:
-            raise ParameterError("alpha = None: must be > 0 to draw training sentences")
-        return max(1, round(self.alpha * self.d))
+            raise ParameterError("alpha = None: must be > 0 here, n/d")
+        return self.alpha
+
+    @property
+    def n(self) -> int:
+        """Training sentences."""
+        return max(1, round(self.complexity * self.d))
 
     def solvable(self) -> Self:
         """Return self where the state evolution of the headline system describes the student.

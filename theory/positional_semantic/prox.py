@@ -15,7 +15,7 @@ import numpy as np
 import sympy as sp
 
 from theory.positional_semantic import definitions
-from theory.positional_semantic.symbols import V, Y_12, Y_21, sigma, w_1, w_2, z_1, z_2
+from theory.positional_semantic.symbols import Y_12, Y_21, V, sigma, w_1, w_2, z_1, z_2
 
 BLOCK = 8192  # nodes worked on at once: their temporaries stay in the cache of a core
 SMALLEST_CURVATURE = 1e-4  # of the shifted Hessian, in units of 1/V: below it a Newton step would run away
@@ -78,12 +78,16 @@ def descend(start: np.ndarray, w: np.ndarray, Y: np.ndarray, variance: float,
     return z, value, hessian
 
 
+def _split(found: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+    """Value, and derivatives as one array ``(5, n)``."""
+    return found[0], np.array(found[1:])
+
+
 def _descend(z: np.ndarray, w: np.ndarray, Y: np.ndarray, variance: float,
              scale: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:  # fmt: skip
     result = z.copy(), np.empty(z.shape[1]), np.empty((3, z.shape[1]))
     where = np.arange(z.shape[1])
-    f, *rest = objective(z, w, Y, variance, scale)
-    rest = np.array(rest)
+    f, rest = _split(objective(z, w, Y, variance, scale))
     shrink = np.ones(z.shape[1])  # of the step; halved on every refusal
     for _ in range(STEPS):
         done = np.abs(rest[0]) + np.abs(rest[1]) < GRADIENT
@@ -105,10 +109,10 @@ def _descend(z: np.ndarray, w: np.ndarray, Y: np.ndarray, variance: float,
         step = np.array([b * g2 - c * g1, b * g1 - a * g2]) / determinant
         step *= shrink * np.minimum(1, FARTHEST / np.maximum(np.hypot(*step), 1e-300))
         there = z + step
-        f_there, *rest_there = objective(there, w, Y, variance, scale)
+        f_there, rest_there = _split(objective(there, w, Y, variance, scale))
         better = f_there <= f + ROUNDING
         z = np.where(better, there, z)
         f = np.where(better, f_there, f)
-        rest = np.where(better, np.array(rest_there), rest)
+        rest = np.where(better, rest_there, rest)
         shrink = np.where(better, np.minimum(1, 4 * shrink), shrink / 4)
     raise ArithmeticError(f"{where.size} proximal points did not settle in {STEPS} Newton steps")

@@ -84,7 +84,7 @@ def solve(p: Parameters, branch: str, regulariser: Regulariser, start: State | N
         new = new._replace(m=new.m if branch == "positional" else 0.0, theta=new.theta if branch == "semantic" else 0.0)
         if max(abs(a - b) for a, b in zip(new, state, strict=True)) < TOLERANCE * max(1.0, state.V):
             penalty = float(WEIGHTS @ regulariser.value(Q))
-            loss = p.alpha * found.numbers["E_M"] - hats["q_hat"] * state.V / 2 + penalty
+            loss = p.complexity * found.numbers["E_M"] - hats["q_hat"] * state.V / 2 + penalty
             return Solution(state, float(loss), float(WEIGHTS[Q == 0].sum()))
         state = State(*(DAMPING * a + (1 - DAMPING) * b for a, b in zip(state, new, strict=True)))
     raise ParameterError(f"no fixed point at omega = {p.omega:g}, alpha = {p.alpha:g}, {branch} in {ITERATIONS} steps")

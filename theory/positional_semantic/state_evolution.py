@@ -17,7 +17,24 @@ from theory.latex import symbol
 from theory.positional_semantic import free_entropy
 from theory.positional_semantic.free_entropy import RS, TWO
 from theory.positional_semantic.symbols import (
-    CONJUGATE, ORDER, E_g, E_geta, E_gg, E_gxi, E_M, V, V_hat, alpha, lam, m, q, q_hat, ref, rho, sigma, theta,
+    CONJUGATE,
+    E_M,
+    ORDER,
+    E_g,
+    E_geta,
+    E_gg,
+    E_gxi,
+    V,
+    V_hat,
+    alpha,
+    lam,
+    m,
+    q,
+    q_hat,
+    ref,
+    rho,
+    sigma,
+    theta,
 )  # fmt: skip
 
 nu = symbol("nu", r"\nu", positive=True)  # variance of the teacher field given the student's

@@ -102,16 +102,16 @@ def _linear(p: Parameters, first: FixedPoint, guess: float | None) -> tuple[floa
     if level <= 0:
         raise _Missing("the linear layer is exact")
     here, gap = first, first.test_mse_half - level
-    step = guess - first.p.alpha if guess else 0.15 * first.p.alpha * (1 if gap > 0 else -1)
+    step = guess - first.p.complexity if guess else 0.15 * first.p.complexity * (1 if gap > 0 else -1)
     for _ in range(STEPS):
-        alpha = here.p.alpha + max(-here.p.alpha / 2, min(step, here.p.alpha))
+        alpha = here.p.complexity + max(-here.p.complexity / 2, min(step, here.p.complexity))
         if alpha > LARGEST:
             raise _Missing(f"the linear layer is better up to alpha = {LARGEST:g}")
         there = solve(p.replace(alpha=alpha), "semantic", here)
         if not there.exists:
             raise _Missing(f"no semantic branch at alpha = {alpha:g}")
         gap_there = there.test_mse_half - level
-        step = -gap_there * (there.p.alpha - here.p.alpha) / (gap_there - gap)
+        step = -gap_there * (there.p.complexity - here.p.complexity) / (gap_there - gap)
         if abs(step) < CLOSE:
             return alpha + step, there
         here, gap = there, gap_there

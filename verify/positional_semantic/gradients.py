@@ -94,7 +94,7 @@ def stationarity() -> list[Check]:
         if prox_ == "global":  # the local selection may fall off its well, and the envelope then has a step
             checks += by_differences(point, where)
         step = 1e-2
-        near = [solve(point.p.replace(alpha=point.p.alpha + s * step), branch, point).train_loss for s in (1, -1)]
+        near = [solve(point.p.replace(alpha=point.p.complexity + s * step), branch, point).train_loss for s in (1, -1)]
         if prox_ == "global":
             checks.append(identity(f"d(training loss)/d(alpha), {where}", "training_loss_slope", point.slope,
                                    (near[0] - near[1]) / (2 * step), 1e-3,

@@ -78,7 +78,9 @@ def verify(args: Any) -> Result:
     inside = {k: [n for n in SELECTIONS if numbers[k]["interval_95"][0] <= numbers[k][n] <= numbers[k]["interval_95"][1]]
               for k in numbers}  # fmt: skip
     for name, found_in in inside.items():
-        notes.append(f"{name}: the 95% interval contains {' and '.join(found_in) or 'neither'} of {', '.join(SELECTIONS)}")
+        notes.append(
+            f"{name}: the 95% interval contains {' and '.join(found_in) or 'neither'} of {', '.join(SELECTIONS)}"
+        )
     more, remarks = order_parameters(p, seeds, options)
     scaling, remarks_2 = concentration(p, seeds, options)
     passing, remarks_3 = message_passing(p, seeds)
@@ -146,7 +148,9 @@ def message_passing(p: Parameters, seeds: list[int]) -> tuple[list[Check], list[
             start = initial_weights(q, teacher, np.random.default_rng(seed))["Q"][:, 0]
             message = gamp(q, data, start, damping=0.7 if branch == "semantic" else 0.85, iterations=400)
             Q = message.weights
-            rows.append({"q": q.sigma**2 * (Q @ Q) / q.d, "m": abs(Q.mean()), "theta": q.sigma**2 * abs(Q @ teacher) / q.d})
+            rows.append(
+                {"q": q.sigma**2 * (Q @ Q) / q.d, "m": abs(Q.mean()), "theta": q.sigma**2 * abs(Q @ teacher) / q.d}
+            )
             last.append(message.steps[-1])
             gradients.append(message.gradient)
         point = solve(q, branch).summary()
@@ -177,5 +181,3 @@ def draw(result: Result) -> Any:
         axis.set(xlabel=r"sample complexity $\alpha = n/d$", ylabel=labels[name])
         axis.legend(fontsize=7)
     return figure
-
-
