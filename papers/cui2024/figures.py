@@ -173,9 +173,11 @@ def theory_lines(axes: tuple[Any, Any], p: Parameters, s: Setting) -> None:
     rows = line(p.replace(order=s.theory_order), sorted(s.lines, reverse=True))
     for axis, name in zip(axes, ("alpha_c", "alpha_l"), strict=True):
         known = sorted((r.omega, getattr(r, name)) for r in rows if np.isfinite(getattr(r, name)))
-        axis.plot(*zip(*known, strict=True), "k.-", ms=4, label=rf"$\{name.replace('_', '_{')}}}$, theory")
+        if known:  # without a positional branch there is no crossing to draw
+            axis.plot(*zip(*known, strict=True), "k.-", ms=4, label=rf"$\{name.replace('_', '_{')}}}$, theory")
         axis.set(ylim=(0.2, 2.2))
-        axis.legend(loc="lower right", fontsize=7)
+        if known:
+            axis.legend(loc="lower right", fontsize=7)
 
 
 def phase_maps(source: Source, s: Setting, p: Parameters, axes: tuple[Any, Any]) -> None:

@@ -224,8 +224,7 @@ def test_json_for_machines():
 def test_table():
     """Columns as wide as their widest cell, no trailing blanks."""
     assert cli.table(("a", "long name"), [("1", "2"), ("three", "")]) == (
-        "a      long name\n-----  ---------\n1      2\nthree"
-    )
+        "a      long name\n-----  ---------\n1      2\nthree")
 
 
 @pytest.mark.parametrize("value", [0.0, -1.0, np.nan, np.inf])

@@ -140,8 +140,7 @@ def test_one_symbol_one_printed_form():
 def test_escape():
     """Plain text becomes printable; mathematics between dollars passes."""
     assert latex.escape("50% of A_0 & #1 {x} ~^\\ <>") == (
-        r"50\% of A\_0 \& \#1 \{x\} \textasciitilde{}\^{}\textbackslash{} \textless{}\textgreater{}"
-    )
+        r"50\% of A\_0 \& \#1 \{x\} \textasciitilde{}\^{}\textbackslash{} \textless{}\textgreater{}")
     assert latex.escape("mass $e^{m}_k$ below_it") == r"mass $e^{m}_k$ below\_it"
 
 

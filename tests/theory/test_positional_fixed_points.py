@@ -150,3 +150,10 @@ def test_bad_parameters():
     for words in ({"omega": 1.2}, {"order": 7}, {"prox": "best"}, {"lam": 0.0}, {"start": "mixed"}):
         with pytest.raises(ParameterError):
             Parameters(**words)
+
+
+def test_asymmetric_target_has_no_positional_branch():
+    """Entries beyond one half cannot be had from p_1 = -p_2: m vanishes, and alpha_c says so."""
+    p = Parameters(target="alternative", omega=0.1, order=8)
+    assert not solve(p.replace(alpha=1.0), "positional").exists and solve(p.replace(alpha=1.0), "semantic").exists
+    assert "no alpha at which both branches exist" in thresholds(p).reasons["alpha_c"]

@@ -64,12 +64,17 @@ def _critical(p: Parameters, near: Thresholds | None) -> tuple[float, dict[str, 
     alpha = near.alpha_c if near and near.at_alpha_c else FIRST
     starts = dict(near.at_alpha_c) if near else {}
     points: dict[str, FixedPoint] = {}
+    lowered = False
     for _ in range(STEPS):
         at = p.replace(alpha=alpha)
         points = {}
         with contextlib.suppress(NotConverged):
             points["semantic"] = solve(at, "semantic", starts.get("semantic"))
         if not points or not points["semantic"].exists:
+            if lowered:
+                raise _Missing(
+                    f"no alpha at which both branches exist (no semantic one at {alpha:g}, no positional one above)"
+                )
             # The semantic branch starts at larger alpha, if at all.
             alpha, starts = 1.5 * alpha, {}
             if alpha > LARGEST:
@@ -78,7 +83,7 @@ def _critical(p: Parameters, near: Thresholds | None) -> tuple[float, dict[str, 
         points["positional"] = solve(at, "positional", starts.get("positional"))
         if not points["positional"].exists:
             # For small omega the positional branch ends at large alpha, well above the crossing.
-            alpha, starts = 0.6 * alpha, {}
+            alpha, starts, lowered = 0.6 * alpha, {}, True
             if alpha < SMALLEST:
                 raise _Missing(f"no positional branch down to alpha = {SMALLEST:g}")
             continue

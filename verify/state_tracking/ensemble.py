@@ -30,7 +30,9 @@ def get(args: Any) -> tuple[Parameters, xr.Dataset]:
             raise ParameterError(f"--seeds {args.seeds}: a comparison needs at least 2 seeds")
         p = cli.parameters(args, Parameters.demo())
         alpha = cli.positive("--alpha", args.alpha) or (ALPHA if not args.set and not args.preset else None)
-        return p.run_to(alpha), train(p, alpha, seeds, device=args.device, progress=not args.quiet)
+        return p.run_to(alpha), train(
+            p, alpha, seeds, device=args.device, progress=not args.quiet
+        )
     given = [f"--{name}" for name in ("set", "preset", "seeds", "alpha", "device") if getattr(args, name)]
     if given:
         raise ParameterError(f"{given[0]}: not together with --runs, whose file says with what it was trained")
