@@ -101,7 +101,7 @@ class _Drawn(dict):
     def branches(self) -> dict[str, xr.Dataset]:
         """Both branches over alpha at ``p.omega``."""
         centre = self.found.alpha_c if self.found.at_alpha_c else 1.5
-        grid = np.linspace(0.25 * centre, 1.6 * centre, 10)
+        grid = np.linspace(0.6 * centre, 1.6 * centre, 8)
         return {k: curve(self.p, k, grid) for k in BOTH}
 
 
