@@ -50,11 +50,15 @@ def _model(name: str) -> registry.Model:
 
 
 def parser(prog: str, description: str, *flags: str, model: bool | str = True) -> argparse.ArgumentParser:
-    """Make a command's parser from the shared flags it understands; ``model="all"`` leaves MODEL open."""
+    """Make a command's parser from the shared flags it understands.
+
+    ``model`` says whether there is a MODEL and which is the default (True: state_tracking); ``"all"`` leaves it open.
+    """
     made = Parser(prog=f"python -m {prog}", description=description)
     if model:
-        made.add_argument("model", nargs="?", type=_model, default=None if model == "all" else "state_tracking",
-                          metavar="MODEL", help="one of " + ", ".join(registry.MODELS))  # fmt: skip
+        default = {"all": None, True: "state_tracking"}.get(model, model)
+        made.add_argument("model", nargs="?", type=_model, default=default, metavar="MODEL",
+                          help="one of " + ", ".join(registry.MODELS))  # fmt: skip
     for flag in flags:
         made.add_argument(f"--{flag}", **_FLAGS[flag])
     return made

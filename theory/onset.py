@@ -33,6 +33,8 @@ class Onset:
         What the numbers and curves were evaluated from.
     plot : callable
         ``plot(onset, axes)`` draws into two axes.
+    details : dict
+        Further results for machines, nested where they belong together.
     """
 
     numbers: dict[str, float]
@@ -42,6 +44,7 @@ class Onset:
     curves: dict[str, Any]
     equations: list[Equation]
     plot: Callable[[Onset, Any], None] = field(repr=False)
+    details: dict[str, Any] = field(default_factory=dict)
 
     def table(self) -> str:
         """Numbers as a table."""
@@ -61,7 +64,13 @@ def main(argv: list[str] | None = None) -> int:
     remarks = sys.stderr if args.json else None  # with --json, stdout holds one JSON object and nothing else
     formulas = latex.aligned(result.equations)
     if args.json:
-        found = {"model": args.model.name, **result.numbers, "notes": result.notes, "parameters": p.as_dict()}
+        found = {
+            "model": args.model.name,
+            **result.numbers,
+            **result.details,
+            "notes": result.notes,
+            "parameters": p.as_dict(),
+        }
         print(cli.to_json(found | ({"latex": formulas} if args.latex == "-" else {})))
     else:
         print(result.table())

@@ -69,6 +69,8 @@ MODELS = {
               "forner2026", ("gradients", "timescales", "trajectories", "fidelity")),
         Model("induction_heads", "Induction heads in a disentangled two-layer transformer (Musat et al.)",
               "musat2025", ("gradients", "timescales")),
+        Model("positional_semantic", "Positional against semantic dot-product attention (Cui et al.)",
+              "cui2024", ("gradients", "thresholds")),
         Model("associative_memory", "Weights as associative memories: factual recall and six more systems (Bietti et al.)",
               "bietti2025", ("gradients", "timescales", "trajectories", "laws"),
               {"factual_recall": ("gradients", "timescales", "trajectories"), "gradient_memory": ("gradients",),

@@ -26,13 +26,13 @@ EQUATIONS = [pytest.param(m, e, id=f"{m.name}-{e.name}") for m in registry.MODEL
 
 @pytest.mark.parametrize("model", MODELS)
 def test_model_is_complete(model):
-    """Parameters with presets, equations in sections, flows, an onset, a paper."""
+    """Parameters with presets, equations in sections, a table of flows (empty without a training time), an onset, a paper."""
     wing = model.wing("theory")
     assert model.title and (ROOT / "papers" / model.paper).is_dir()
     assert issubclass(wing.Parameters, BaseParameters)
     presets = wing.Parameters.presets()
     assert presets and all(isinstance(make(), wing.Parameters) for make in presets.values())
-    assert callable(model.wing("theory", "onset").onset) and wing.flows()
+    assert callable(model.wing("theory", "onset").onset) and isinstance(wing.flows(), dict)
     assert registry.find(model.name) is model
 
 

@@ -1,0 +1,106 @@
+"""Generalised approximate message passing for the attention layer (Algorithm 1 of App. B), rank one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from simulate.positional_semantic.task import Data
+from theory.positional_semantic import Parameters, prox
+from theory.positional_semantic.prox import target_solution
+
+TOLERANCE = 1e-10  # step of the weights per sqrt(d)
+
+
+@dataclass(frozen=True)
+class Message:
+    """Where message passing ended.
+
+    Attributes
+    ----------
+    weights : ndarray, shape (d,)
+        Estimate of Q.
+    steps : ndarray
+        Step of the weights per sqrt(d), iteration by iteration.
+    gradient : float
+        Norm per sqrt(d) of the gradient of the risk with Gram matrices at their limit.
+    variance : float
+        Mean variance, to compare with V/sigma^2.
+    """
+
+    weights: np.ndarray
+    steps: np.ndarray
+    gradient: float
+    variance: float
+
+    @property
+    def converged(self) -> bool:
+        """Whether the last step was below the tolerance."""
+        return bool(self.steps[-1] < TOLERANCE)
+
+
+def gamp(p: Parameters, data: Data, start: np.ndarray, *, damping: float = 0.7, iterations: int = 300) -> Message:
+    """Iterate from given weights.
+
+    Parameters
+    ----------
+    p : Parameters
+        Model; ``prox`` selects the minimiser: ``global`` tries both wells of every sentence, ``local`` descends from
+        the estimate of the field itself.
+    data : Data
+        Training sentences.
+    start : ndarray, shape (d,)
+        Initial weights.
+    damping : float
+        Weight of the old iterate.
+    iterations : int
+        At most.
+    """
+    p.solvable()
+    X = data.tokens.double().numpy() / np.sqrt(p.d)  # (n, 2, d)
+    Y = np.stack([data.target[:, 0, 1].double().numpy(), data.target[:, 1, 0].double().numpy()])
+    squares = (X**2).mean((0, 1))  # concentrates; kept per entry
+    far = target_solution(Y)
+    weights, g = start.astype(float).copy(), np.zeros((2, len(X)))
+    spread = np.full(p.d, 1 / p.lam)
+    curvature = np.full(p.d, p.d * squares * p.n / p.d)
+    z = X @ weights
+    z = z.T
+    steps = []
+    for _ in range(iterations):
+        variance = float(squares @ spread)
+        w = (X @ weights).T - variance * g
+        if p.prox == "global":
+            z, value, hessian = prox.descend(far, w, Y, variance, p.sigma)
+            other, lower, bent = prox.descend(-far, w, Y, variance, p.sigma)
+            better = lower < value
+            z, hessian = np.where(better, other, z), np.where(better, bent, hessian)
+        else:
+            z, _, hessian = prox.descend(z, w, Y, variance, p.sigma)
+        g = damping * g + (1 - damping) * (z - w) / variance
+        a, b, c = variance * hessian
+        determinant = a * c - b * b
+        slope = np.stack([c / determinant - 1, a / determinant - 1]) / variance
+        found = -np.einsum("nld,ln->d", X**2, slope, optimize=True)
+        # On its way the estimate may pass where the risk is concave; variances stay positive.
+        curvature = np.maximum(damping * curvature + (1 - damping) * found, -0.5 * p.lam)
+        new = (np.einsum("nld,ln->d", X, g, optimize=True) + curvature * weights) / (p.lam + curvature)
+        new = damping * weights + (1 - damping) * new
+        spread = 1 / (p.lam + curvature)
+        steps.append(float(np.linalg.norm(new - weights) / np.sqrt(p.d)))
+        weights = new
+        if steps[-1] < TOLERANCE:
+            break
+    return Message(weights, np.array(steps), risk_gradient(p, data, weights), float(spread.mean()))
+
+
+def risk_gradient(p: Parameters, data: Data, weights: np.ndarray) -> float:
+    """Norm per sqrt(d) of the gradient of the idealised risk (Gram matrices sigma^2 times the identity)."""
+    X = data.tokens.double().numpy() / np.sqrt(p.d)
+    Y = np.stack([data.target[:, 0, 1].double().numpy(), data.target[:, 1, 0].double().numpy()])
+    fields = (X @ weights).T
+    # At w = z the quadratic term of the objective has no gradient: what is left is that of the loss.
+    _, first, second, *_ = prox.objective(fields, fields, Y, 1.0, p.sigma)
+    gradient = np.einsum("nld,ln->d", X, np.stack([first, second]), optimize=True) + p.lam * weights
+    return float(np.linalg.norm(gradient) / np.sqrt(p.d))

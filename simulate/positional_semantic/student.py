@@ -1,0 +1,127 @@
+"""The attention layer, its empirical risk, and where descent starts (Eqs. 2, 3, 15)."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+
+from simulate.positional_semantic.task import Data, positional_encoding
+from theory.positional_semantic import Parameters
+
+Weights = dict[str, torch.Tensor]
+
+
+class Student(torch.nn.Module):
+    """Plain reference module: ``softmax((x+p) Q K^T (x+p)^T / d) (x+p) W`` with ``K = Q`` and ``W = 1`` by default.
+
+    Parameters
+    ----------
+    weights : dict of Tensor
+        ``Q`` of shape ``(d, rank)``, and ``K`` (untied) or ``W`` (value matrix) where they are trained.
+    """
+
+    def __init__(self, weights: Weights) -> None:
+        super().__init__()
+        self.weights = torch.nn.ParameterDict({k: torch.nn.Parameter(v.clone()) for k, v in weights.items()})
+
+    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+        """Outputs for ``tokens = x + p`` of shape ``(n, 2, d)``."""
+        Q = self.weights["Q"]
+        K = self.weights["K" if "K" in self.weights else "Q"]
+        attention = torch.softmax(tokens @ Q @ K.T @ tokens.transpose(1, 2) / tokens.shape[-1], dim=2)
+        values = tokens @ self.weights["W"] if "W" in self.weights else tokens
+        return attention @ values
+
+    def objective(self, tokens: torch.Tensor, y: torch.Tensor, lam: float) -> torch.Tensor:
+        """Empirical risk (3): sum over sentences of ``|y - f|^2/(2d)``, plus ``lambda/2`` times all squared weights."""
+        ridge = sum(w.square().sum() for w in self.weights.values())
+        return (y - self(tokens)).square().sum() / (2 * tokens.shape[-1]) + lam / 2 * ridge
+
+
+class Problem:
+    """Empirical risks of a batch of runs, as fast as matrix products allow.
+
+    Runs may differ in their number of sentences; shorter ones are padded with sentences of weight zero. Without
+    a value matrix the error is a function of the fields ``(x+p) Q/sqrt(d)`` and of Gram matrices, so that a step
+    costs two products with the tokens.
+    """
+
+    def __init__(self, data: list[Data], lam: float) -> None:
+        self.lam = lam
+        self.d = data[0].tokens.shape[-1]
+        longest = max(len(d.target) for d in data)
+
+        def stack(name: str) -> torch.Tensor:
+            parts = [getattr(d, name) for d in data]
+            if len(parts) == 1:
+                return parts[0][None]
+            out = parts[0].new_zeros(len(parts), longest, *parts[0].shape[1:])
+            for k, part in enumerate(parts):
+                out[k, : len(part)] = part
+            return out
+
+        self.tokens, self.target = stack("tokens"), stack("target")
+        self.tt, self.ts, self.ss = stack("gram_tt"), stack("gram_ts"), stack("gram_ss")
+        self.constant = torch.einsum("rnab,rnbc,rnac->r", self.target, self.tt, self.target) / 2
+        self.cross = self.target @ self.ts
+        # Kept for the value matrix only, which needs the outputs themselves.
+        self.rows = self.tokens.flatten(1, 2)
+
+    def fields(self, Q: torch.Tensor) -> torch.Tensor:
+        """``(x+p) Q/sqrt(d)`` for weights of shape ``(run, d, rank)``; shape ``(run, n, 2, rank)``."""
+        return torch.bmm(self.rows, Q).unflatten(1, (-1, 2)) / np.sqrt(self.d)
+
+    def attention(self, weights: Weights) -> torch.Tensor:
+        """Attention matrices, shape ``(run, n, 2, 2)``."""
+        h = self.fields(weights["Q"])
+        k = self.fields(weights["K"]) if "K" in weights else h
+        return torch.softmax(h @ k.transpose(2, 3), dim=3)
+
+    def errors(self, weights: Weights) -> torch.Tensor:
+        """Sum over sentences of ``|y - f|^2/(2d)`` of every run."""
+        S = self.attention(weights)
+        if "W" not in weights:
+            # Padded sentences have zero Gram matrices and targets.
+            return self.constant + ((S @ self.ss / 2 - self.cross) * S).sum((1, 2, 3))
+        shift = torch.as_tensor(positional_encoding(self.d)).to(self.tokens)
+        real = (self.target.sum((2, 3)) > 0)[:, :, None, None]
+        y = self.target @ (self.tokens - shift)
+        out = S @ torch.bmm(self.rows, weights["W"]).unflatten(1, (-1, 2))
+        return ((y - out) * real).square().sum((1, 2, 3)) / (2 * self.d)
+
+    def objective(self, weights: Weights) -> torch.Tensor:
+        """Empirical risk (3) of every run, shape ``(run,)``."""
+        ridge = sum(w.square().sum((1, 2)) for w in weights.values())
+        return self.errors(weights) + self.lam / 2 * ridge
+
+    def gradient(self, weights: Weights) -> tuple[torch.Tensor, Weights]:
+        """Objective and its gradient in every weight."""
+        leaves = {k: v.detach().requires_grad_() for k, v in weights.items()}
+        value = self.objective(leaves)
+        found = torch.autograd.grad(value.sum(), list(leaves.values()))
+        return value.detach(), dict(zip(leaves, found, strict=True))
+
+
+def initial_weights(p: Parameters, teacher: np.ndarray, rng: np.random.Generator) -> dict[str, np.ndarray]:
+    """Weights at the start, ``Q`` of shape ``(d, rank)`` and what else is trained.
+
+    Semantic: the teacher, norm sqrt(d). Positional: ``1/sqrt(d)`` in every entry, norm one, which is nearly
+    the origin. Random: 0.1 times normal. The paper's code leaves the extensions open; here an untied K starts like Q
+    and a value matrix at the identity.
+    """
+    semantic, positional = teacher, np.full(p.d, p.d**-0.5)
+    columns = {"semantic": [semantic] * p.rank, "positional": [positional] * p.rank, "mixed": [semantic, positional],
+               "random": None}[p.start]  # fmt: skip
+    if columns is None:
+        Q = 0.1 * rng.standard_normal((p.d, p.rank))
+    else:
+        Q = np.stack(columns, 1)
+        if p.rank > 1 and p.start != "mixed":
+            # Equal columns would stay equal for ever.
+            Q = Q + 0.01 * np.linalg.norm(Q[:, 0]) / np.sqrt(p.d) * rng.standard_normal(Q.shape)
+    out = {"Q": Q}
+    if not p.tied:
+        out["K"] = 0.1 * rng.standard_normal((p.d, p.rank)) if p.start == "random" else Q.copy()
+    if p.value:
+        out["W"] = np.eye(p.d)
+    return out

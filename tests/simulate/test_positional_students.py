@@ -1,0 +1,147 @@
+"""Data, students, optimisers, message passing and the store of the positional-semantic model."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from simulate.positional_semantic import __main__ as command
+from simulate.positional_semantic import task, trainer
+from simulate.positional_semantic.gamp import gamp
+from simulate.positional_semantic.linear import fit_linear
+from simulate.positional_semantic.student import Problem, Student, initial_weights
+from simulate.positional_semantic.trainer import train
+from theory.parameters import ParameterError
+from theory.positional_semantic import Parameters, baseline, solve
+
+TINY = Parameters(d=40, alpha=1.5, steps=30, n_test=200)
+
+
+def test_data():
+    """Norms, overlaps, target rows that sum to one, the teacher's blindness to p, correlation of the tokens."""
+    teacher, data = task.draw(TINY, 0)
+    assert np.linalg.norm(teacher) == pytest.approx(40**0.5) and abs(teacher.sum()) < 1e-10
+    assert data.tokens.shape == (60, 2, 40) and torch.allclose(data.target.sum(2), torch.ones(60, 2).double())
+    p = task.positional_encoding(40)
+    x = data.tokens.numpy() - p
+    assert data.target.numpy() == pytest.approx(task.target_attention(TINY, x, teacher), abs=1e-12)
+    assert data.y.numpy() == pytest.approx(data.target.numpy() @ x, abs=1e-12)
+    both = task.draw_sentences(TINY.replace(correlation=0.5), 4000, np.random.default_rng(0))
+    measured = (both[:, 0] * both[:, 1]).mean() / 0.25
+    assert measured == pytest.approx(0.5, abs=4 / np.sqrt(4000 * 40))  # four standard errors
+    assert both.std() == pytest.approx(0.5, rel=4 / np.sqrt(2 * 4000 * 80))
+
+
+def test_starts():
+    """Semantic at the teacher, positional of norm one along p, and K, W where they are trained."""
+    teacher, _ = task.draw(TINY, 0)
+    rng = np.random.default_rng(0)
+    assert initial_weights(TINY, teacher, rng)["Q"][:, 0] == pytest.approx(teacher)
+    small = initial_weights(TINY.replace(start="positional"), teacher, rng)["Q"]
+    assert np.linalg.norm(small) == pytest.approx(1) and small.sum() == pytest.approx(40**0.5)
+    assert set(initial_weights(TINY.replace(tied=False), teacher, rng)) == {"Q", "K"}
+    assert initial_weights(TINY.replace(value=True), teacher, rng)["W"] == pytest.approx(np.eye(40))
+    two = initial_weights(TINY.replace(rank=2), teacher, rng)["Q"]
+    assert two.shape == (40, 2) and not np.allclose(two[:, 0], two[:, 1])
+
+
+def test_batches_do_not_mix(tmp_path):
+    """Runs of different lengths trained as one batch end where they end alone."""
+    items = [(TINY.replace(alpha=a, polish=False), s) for a, s in ((1.0, 0), (1.5, 1))]
+    alone = [train(p, seeds=[s], store=tmp_path / "a", dtype="float64", device="cpu", progress=False) for p, s in items]
+    made = [trainer.Item(p, s, f"c{s}", tmp_path / f"{s}.nc") for p, s in items]
+    together = trainer.Group(made, torch.device("cpu"), torch.float64).finish(lambda _: None)
+    for a, b in zip(alone, together, strict=True):
+        for name in ("q", "m", "theta", "train_loss", "test_mse_half"):
+            assert float(a[name].squeeze()) == pytest.approx(float(b[name]), rel=1e-10)
+
+
+def test_descent_is_gradient_descent():
+    """Five steps against autograd of the plain module."""
+    p = TINY.replace(steps=5, polish=False)
+    teacher, data = task.draw(p, 0)
+    student = Student({"Q": torch.as_tensor(initial_weights(p, teacher, np.random.default_rng(0))["Q"])})
+    optimizer = torch.optim.SGD(student.parameters(), lr=p.eta)
+    for _ in range(5):
+        optimizer.zero_grad()
+        student.objective(data.tokens, data.y, p.lam).backward()
+        optimizer.step()
+    group = trainer.Group([trainer.Item(p, 0, "c", None)], torch.device("cpu"), torch.float64)
+    for _ in range(5):
+        group._one_step()
+    assert group.weights["Q"][0].numpy() == pytest.approx(student.weights["Q"].detach().numpy(), rel=1e-10, abs=1e-12)
+
+
+@pytest.mark.parametrize("optimizer", ["gd", "adam"])
+def test_interrupted_run_goes_on(optimizer, tmp_path, monkeypatch):
+    """Stopped after a checkpoint and started again: the same end, bit for bit."""
+    p = TINY.replace(optimizer=optimizer, polish=False, eta=0.02)
+    whole = train(p, seeds=[3], store=tmp_path / "a", device="cpu", progress=False)
+    monkeypatch.setattr(trainer, "CHECKPOINT_SECONDS", -1.0)
+    normal = trainer.Group._one_step
+
+    def stop(self):
+        if self.step == 12:
+            raise KeyboardInterrupt
+        normal(self)
+
+    monkeypatch.setattr(trainer.Group, "_one_step", stop)
+    with pytest.raises(KeyboardInterrupt):
+        train(p, seeds=[3], store=tmp_path / "b", device="cpu", workers=1, progress=False)
+    monkeypatch.setattr(trainer.Group, "_one_step", normal)
+    assert list((tmp_path / "b").glob("*/*.checkpoint"))
+    again = train(p, seeds=[3], store=tmp_path / "b", device="cpu", workers=1, progress=False)
+    assert all(float(whole[n].squeeze()) == float(again[n].squeeze()) for n in whole.data_vars)
+    assert not list((tmp_path / "b").glob("*/*.checkpoint"))
+
+
+def test_theory_only_fields_do_not_identify_a_run(tmp_path):
+    """Another selection of the minimiser or another quadrature finds the same stored run."""
+    train(TINY, seeds=[0], store=tmp_path, device="cpu", progress=False)
+    train(TINY.replace(prox="local", order=8), seeds=[0], store=tmp_path, device="cpu", progress=False)
+    assert len(list(tmp_path.glob("*/seed-*.nc"))) == 1
+
+
+def test_minimum_is_a_minimum(tmp_path):
+    """After the polish the gradient vanishes, and the semantic minimum is near theory: 15 % at d = 40."""
+    found = train(
+        TINY.replace(d=100), alpha=[2.0], seeds=range(4), store=tmp_path, device="cpu", workers=1, progress=False
+    )
+    assert float(found.gradient.max()) < 1e-5
+    point = solve(Parameters(alpha=2.0, order=8), "semantic").summary()
+    mean, error = float(found.q.mean()), float(found.q.std(ddof=1)) / 2
+    assert abs(mean - point["q"]) < 4 * error + 0.1 * point["q"]  # scatter, and corrections of order 1/d with c = 12
+
+
+def test_linear_layer():
+    """Normal equations and the paper's Adam agree; the population's weights and error within sampling error."""
+    p = Parameters(d=100, alpha=40.0, n_test=4000)
+    exact, adam, theory = fit_linear(p, 0), fit_linear(p, 0, "adam"), baseline(p)
+    assert adam["W_12"] == pytest.approx(exact["W_12"], abs=1e-4)
+    assert exact["W_12"] == pytest.approx(theory["W_12"], abs=0.005)
+    assert exact["half_test"] == pytest.approx(theory["half_test"], rel=0.1)
+
+
+def test_message_passing_converges_on_both_branches():
+    """Semantic with the global, positional with the local minimiser: the gradient of the risk vanishes."""
+    for start, alpha, prox, damping in (("semantic", 2.0, "global", 0.7), ("positional", 1.0, "local", 0.85)):
+        p = Parameters(d=200, alpha=alpha, start=start, prox=prox)
+        teacher, data = task.draw(p, 0)
+        message = gamp(p, data, initial_weights(p, teacher, np.random.default_rng(0))["Q"][:, 0], damping=damping,
+                       iterations=400)  # fmt: skip
+        assert message.gradient < 1e-6
+        problem = Problem([data.idealised(p.sigma)], p.lam)
+        _, gradient = problem.gradient({"Q": torch.as_tensor(message.weights)[None, :, None]})
+        assert float(torch.linalg.norm(gradient["Q"])) / 200**0.5 == pytest.approx(
+            message.gradient, rel=1e-3, abs=1e-12
+        )
+
+
+def test_command_line(tmp_path, capsys):
+    """Table and JSON; a missing alpha is one line."""
+    words = ["--preset", "demo", "--set", "d=40", "--set", "steps=5", "--set", "n_test=50", "--seeds", "1", "--quiet"]
+    assert command.main([*words, "--out", str(tmp_path / "x.nc"), "--json"]) == 0
+    assert '"theta"' in capsys.readouterr().out and (tmp_path / "x.nc").exists()
+    with pytest.raises(ParameterError, match="--alpha"):
+        command.main(["--seeds", "1"])

@@ -1,0 +1,107 @@
+"""Prox, quadrature and averages of the positional-semantic model against brute force."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.optimize
+
+from theory.positional_semantic import Parameters, State, degree_seven, prox
+from theory.positional_semantic.channel import averages, target, teacher_nodes
+
+SIGMA = 0.5
+SEMANTIC, POSITIONAL = State(0.115, 0.0, 12.7, 0.158), State(0.063, 0.171, 21.4, 0.0)
+
+
+def fields(n, omega=0.3, target_name="standard"):
+    rng = np.random.default_rng(7)
+    h, w = 0.5 * rng.standard_normal((2, n)), 0.3 * rng.standard_normal((2, n))
+    return target(Parameters(omega=omega, target=target_name), h), w
+
+
+@pytest.mark.parametrize("name", ["standard", "alternative"])
+def test_global_minimum_is_found(name):
+    """Best of the wells that the two exact solutions lead to, against a grid search with polishing."""
+    Y, w = fields(25, target_name=name)
+    far = prox.target_solution(Y)
+    both = [prox.descend(sign * far, w, Y, 15.0, SIGMA)[1] for sign in (1, -1)]
+    grid = np.array(np.meshgrid(*[np.linspace(-1.6, 1.6, 81)] * 2)).reshape(2, -1)
+    for k in range(25):
+        many = [np.repeat(v[:, [k]], grid.shape[1], 1) for v in (w, Y)]
+        start = grid[:, prox.objective(grid, *many, 15.0, SIGMA)[0].argmin()]
+        best = scipy.optimize.minimize(lambda z, k=k: prox.objective(z, w[:, k], Y[:, k], 15.0, SIGMA)[0], start,
+                                       method="Nelder-Mead", options={"xatol": 1e-9, "fatol": 1e-15})  # fmt: skip
+        assert min(v[k] for v in both) <= best.fun + 1e-12
+
+
+def test_descent_stays_in_its_well():
+    """Two wells, mirror images at w = 0: each start keeps its own."""
+    Y = np.array([[0.15], [0.15]])
+    zero = np.zeros((2, 1))
+    far = prox.target_solution(Y)
+    up, down = (prox.descend(s * far, zero, Y, 15.0, SIGMA)[0] for s in (1, -1))
+    assert np.allclose(up, -down, atol=1e-10) and np.hypot(*up) > 0.3
+
+
+def test_target_solution_solves():
+    """S(z_0) = Y wherever the entries add up to less than one."""
+    from theory.positional_semantic.channel import student_attention
+
+    Y, _ = fields(200)
+    assert (Y.sum(0) < 1).all()
+    assert np.abs(student_attention(prox.target_solution(Y)) - Y).max() < 1e-12
+
+
+def monte_carlo(p, state, n):
+    """Averages by independent sampling, best of three starts, with standard errors."""
+    rng = np.random.default_rng(11)
+    xi, eta = rng.standard_normal((2, 2, n))
+    w = np.array([[state.m], [-state.m]]) + np.sqrt(state.q) * xi
+    h = state.theta / np.sqrt(state.q) * xi + np.sqrt(p.sigma**2 - state.theta**2 / state.q) * eta
+    Y = target(p, h)
+    far = prox.target_solution(Y)
+    found = [prox.descend(s, w, Y, state.V, p.sigma) for s in (w, far, -far)]
+    best = np.argmin([f[1] for f in found], axis=0)
+    z = np.stack([f[0] for f in found])[best, :, np.arange(n)].T
+    g = (z - w) / state.V
+    rows = {"E_gg": (g * g).sum(0), "E_g": g[0] - g[1], "E_gxi": (g * xi).sum(0), "E_geta": (g * eta).sum(0),
+            "E_M": np.min([f[1] for f in found], axis=0)}  # fmt: skip
+    return {k: (v.mean(), v.std(ddof=1) / np.sqrt(n)) for k, v in rows.items()}
+
+
+@pytest.mark.parametrize(("state", "omega"), [(SEMANTIC, 0.3), (POSITIONAL, 0.1), (State(0.08, 0.1, 18.0, 0.06), 0.2)])
+def test_averages_against_sampling(state, omega):
+    """Split quadrature of both branches, and of a state on neither, against 60 000 samples: |z| <= 4."""
+    p = Parameters(omega=omega)
+    found = averages(p, state)
+    for name, (mean, error) in monte_carlo(p, state, 60_000).items():
+        assert abs(found.numbers[name] - mean) <= 4 * error, name
+
+
+@pytest.mark.parametrize(("state", "omega"), [(SEMANTIC, 0.3), (POSITIONAL, 0.1)])
+def test_quadrature_converges(state, omega):
+    """16 nodes agree with 28 to 2e-3 in every average and 1e-4 in the envelope; 16 are better than 8."""
+    p = Parameters(omega=omega)
+    fine = averages(p.replace(order=28), state).numbers
+    gaps = {n: {k: abs(v / fine[k] - 1) for k, v in averages(p.replace(order=n), state).numbers.items() if fine[k]}
+            for n in (8, 16)}  # fmt: skip
+    assert max(gaps[16].values()) < 2e-3 and gaps[16]["E_M"] < 1e-4
+    assert sum(gaps[16].values()) < sum(gaps[8].values())
+
+
+def test_nodes_are_shared_between_solver_settings():
+    """Targets depend on the task alone."""
+    a = teacher_nodes(Parameters(), 8, False)
+    assert a[1].sum() == pytest.approx(1, abs=1e-14) and (a[0][0] > 0).all()
+
+
+def test_degree_seven_rule():
+    """All moments of two normals up to degree seven, and not the eighth."""
+    nodes, weights = degree_seven.rule()
+    exact = {0: 1, 2: 1, 4: 3, 6: 15, 8: 105}
+    for i in range(0, 8):
+        for j in range(0, 8 - i):
+            value = float(weights @ (nodes[0] ** i * nodes[1] ** j))
+            expected = 0 if i % 2 or j % 2 else exact[i] * exact[j]
+            assert value == pytest.approx(expected, abs=1e-12)
+    assert float(weights @ nodes[0] ** 8) != pytest.approx(105, rel=1e-3)

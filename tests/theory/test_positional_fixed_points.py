@@ -1,0 +1,159 @@
+"""Fixed points, thresholds and limits of the positional-semantic state evolution."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import numpy as np
+import pytest
+
+from theory import onset as onset_command
+from theory.parameters import ParameterError
+from theory.positional_semantic import Parameters, State, curve, degree_seven, fixed_point, onset, regulariser, solve
+from theory.positional_semantic.channel import averages
+from theory.positional_semantic.thresholds import critical, thresholds
+
+# Converged values of an independent solver: q, own overlap, V, training loss, half test error; then how well it knows them.
+TABLE = [
+    (0.3, 2.0, "semantic", (0.114817, 0.15816, 12.668, 0.0035906, 0.001404), (0.005, 0.005, 0.01)),
+    (0.3, 2.0, "positional", (0.05105, 0.2583, 11.36, 0.0045127, 0.003473), (0.01, 0.005, 0.01)),
+    (0.3, 1.0, "semantic", (0.06811, 0.0946, 21.61, 0.0023288, 0.002855), (0.005, 0.005, 0.01)),
+    (0.1, 1.0, "positional", (0.0626, 0.174, 21.18, 0.0026677, 0.004629), (0.01, 0.02, 0.012)),
+]
+
+
+@pytest.mark.parametrize(("omega", "alpha", "branch", "expected", "tolerance"), TABLE)
+def test_table_of_fixed_points(omega, alpha, branch, expected, tolerance):
+    """Order parameters within the reference's own uncertainty, 0.1 % in the loss, 0.5 % in the test error."""
+    point = solve(Parameters(omega=omega, alpha=alpha, order=12), branch)
+    own = point.state.m if branch == "positional" else point.state.theta
+    found = (point.state.q, abs(own), point.state.V, point.train_loss, point.test_mse_half)
+    for value, reference, allowed in zip(found, expected, (*tolerance, 1e-3, 5e-3), strict=True):
+        assert value == pytest.approx(reference, rel=allowed)
+    assert point.exists and point.residual < 1e-6
+
+
+@pytest.mark.parametrize(
+    ("branch", "alpha", "values"),
+    [("semantic", 2.0, {"q": 0.0685, "theta": 0.0993}), ("positional", 1.0, {"q": 0.0421, "m": 0.2534})],
+)
+def test_local_selection(branch, alpha, values):
+    """The well of the informed start; one percent, the spread of the reference over its orders."""
+    at = 1.0
+    point = solve(Parameters(alpha=at, prox="local", order=12), branch)
+    for name, reference in values.items():
+        assert abs(getattr(point.state, name)) == pytest.approx(reference, rel=0.015)
+
+
+def test_degree_seven_reproduces_the_published_fixed_points():
+    """All digits of the fixed points that the authors' notebook iterates to."""
+    p = Parameters(alpha=2.0)
+    semantic, positional = degree_seven.solve(p, "semantic").state, degree_seven.solve(p, "positional").state
+    assert (semantic.q, semantic.V, semantic.theta) == pytest.approx((0.114141, 12.3114, 0.158673), rel=1e-5)
+    assert (positional.q, positional.m, positional.V) == pytest.approx((0.0500912, 0.258427, 11.0383), rel=1e-5)
+
+
+@pytest.mark.parametrize(("omega", "alpha_c", "alpha_l"), [(0.3, 1.2515, 1.492), (0.1, 0.7510, 0.892)])
+def test_thresholds(omega, alpha_c, alpha_l):
+    """Converged thresholds to 0.5 % and 1 %; at alpha_c both branches have the same loss."""
+    found = thresholds(Parameters(omega=omega, order=12))
+    assert found.alpha_c == pytest.approx(alpha_c, rel=5e-3)
+    assert found.alpha_l == pytest.approx(alpha_l, rel=1e-2)
+    assert found.alpha_l > found.alpha_c and not found.reasons
+
+
+def test_no_crossing_says_why():
+    """A purely positional target has no semantic branch."""
+    found = thresholds(Parameters(omega=1.0, order=8))
+    assert math.isnan(found.alpha_c) and "no semantic branch" in found.reasons["alpha_c"]
+    with pytest.raises(ParameterError, match="alpha_c: no semantic branch"):
+        critical(Parameters(omega=1.0, order=8))
+    result = onset.onset(Parameters(omega=1.0, order=8))
+    assert result.details["at_alpha_c"] is None and "none" not in result.table()
+
+
+def test_small_alpha():
+    """Without data: no weights, V = sigma^2/lambda, and the error of uniform attention."""
+    point = solve(Parameters(alpha=1e-4, order=8), "agnostic")
+    assert point.state.V == pytest.approx(25, rel=0.01) and point.state.q < 1e-3
+    zero = Parameters(alpha=1e-3)
+    from theory.positional_semantic import test_error as error
+
+    assert error(zero, State(1e-12, 0.0, 25.0, 0.0)) == pytest.approx(0.0044146, abs=5e-8)
+
+
+def test_semantic_branch_ends():
+    """With the global minimiser, theta vanishes between alpha = 0.65 and 0.8 at omega = 0.3; the local one goes on."""
+    p = Parameters(order=8)
+    assert solve(p.replace(alpha=0.8), "semantic").exists
+    assert solve(p.replace(alpha=0.6, prox="local"), "semantic").exists
+    data = curve(p, "semantic", [0.6, 1.0, 1.5])
+    assert np.isnan(data.theta[0]) and (data.theta[1:] > 0.05).all()
+
+
+def test_signs_are_free():
+    """m -> -m and theta -> -theta change nothing else."""
+    p = Parameters(alpha=1.3, order=8)
+    state = solve(p, "positional").state
+    a, b = averages(p, state), averages(p, state._replace(m=-state.m))
+    assert b.numbers["E_g"] == pytest.approx(-a.numbers["E_g"], rel=1e-6)
+    assert b.numbers["E_M"] == pytest.approx(a.numbers["E_M"], rel=1e-9)
+
+
+def test_transverse_stability_is_finite():
+    """On the positional branch the teacher overlap does not grow at alpha = 1; at alpha = 1 it is attractive."""
+    assert abs(fixed_point.transverse(solve(Parameters(omega=0.1, alpha=1.0, order=8), "positional"))) < 1
+
+
+def test_ridge_is_a_case_of_the_general_regulariser():
+    """Prox of the ridge, averaged numerically, against the closed form; a lasso sets weights to zero."""
+    p = Parameters(alpha=2.0, order=8)
+    closed = solve(p, "semantic")
+    ridge = regulariser.solve(p, "semantic", regulariser.elastic_net(p.lam, 0.0), closed.state)
+    assert ridge.state == pytest.approx(closed.state, rel=1e-6, abs=1e-12)
+    assert ridge.train_loss == pytest.approx(closed.train_loss, rel=1e-7)
+    sparse = regulariser.solve(p, "semantic", regulariser.elastic_net(p.lam, 0.005), closed.state)
+    assert 0.1 < sparse.zeros < 0.6 and sparse.train_loss > closed.train_loss
+
+
+def test_onset_json(capsys):
+    """Top-level numbers, nested fixed points, and alpha from the command line."""
+    assert onset_command.main(["positional_semantic", "--set", "order=8", "--set", "omega=0.3", "--alpha", "2", "--json",
+                               "--quiet"]) == 0  # fmt: skip
+    found = json.loads(capsys.readouterr().out)
+    assert found["omega"] == 0.3 and found["prox"] == "global" and found["alpha_c"] == pytest.approx(1.25, rel=0.02)
+    for place in ("at_alpha_c", "at_alpha"):
+        for branch in ("positional", "semantic"):
+            assert {"q", "m", "V", "theta", "train_loss", "test_mse_half"} <= set(found[place][branch])
+    both = found["at_alpha_c"]
+    assert both["positional"]["train_loss"] == pytest.approx(both["semantic"]["train_loss"], rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ({"rank": 2}, "rank = 2: must be 1"),
+        ({"tied": False}, "tied = False: must be True"),
+        ({"correlation": 0.5}, "correlation = 0.5: must be 0"),
+        ({}, "alpha = None"),
+    ],
+)
+def test_theory_refuses_what_it_does_not_cover(words, message):
+    """One line, naming field and value."""
+    with pytest.raises(ParameterError, match=message):
+        solve(Parameters(**words), "semantic")
+
+
+def test_bad_parameters():
+    """Ranges and combinations."""
+    for words in ({"omega": 1.2}, {"order": 7}, {"prox": "best"}, {"lam": 0.0}, {"start": "mixed"}):
+        with pytest.raises(ParameterError):
+            Parameters(**words)
+
+
+def test_asymmetric_target_has_no_positional_branch():
+    """Entries beyond one half cannot be had from p_1 = -p_2: m vanishes, and alpha_c says so."""
+    p = Parameters(target="alternative", omega=0.1, order=8)
+    assert not solve(p.replace(alpha=1.0), "positional").exists and solve(p.replace(alpha=1.0), "semantic").exists
+    assert "no alpha at which both branches exist" in thresholds(p).reasons["alpha_c"]

@@ -1,0 +1,84 @@
+"""The checks of the positional-semantic model pass, notice faults, and answer as commands."""
+
+from __future__ import annotations
+
+import json
+
+import matplotlib as mpl
+import numpy as np
+import pytest
+import sympy as sp
+import xarray as xr
+
+from theory.parameters import ParameterError
+from theory.positional_semantic import Parameters, definitions, prox
+from verify import gradients as gradients_command
+from verify import thresholds as thresholds_command
+from verify import timescales as timescales_command
+from verify.check import passed
+from verify.positional_semantic import gradients, thresholds
+
+mpl.use("Agg")
+
+
+def test_all_pass():
+    """Every row of verify.gradients."""
+    rows = gradients.checks()
+    assert passed(rows), [c.name for c in rows if not c.passed]
+    assert len({c.name for c in rows}) == len(rows) > 30
+
+
+def test_a_wrong_hessian_is_noticed(monkeypatch):
+    """One derivative off by five percent fails its row and no other of the envelope but those that use it."""
+    right = definitions.derivatives()
+    monkeypatch.setattr(definitions, "derivatives", lambda: [*right[:-1], right[-1] * sp.Rational(21, 20)])
+    prox._compiled.cache_clear()
+    try:
+        failed = [c.name for c in gradients.envelope() if not c.passed]
+    finally:
+        prox._compiled.cache_clear()
+    assert failed == ["its gradient and Hessian"]
+
+
+def test_commands_name_each_other():
+    """timescales has no meaning here, thresholds none for state tracking."""
+    with pytest.raises(ParameterError, match=r"verify.timescales: not for positional_semantic.*verify.thresholds"):
+        timescales_command.main(["positional_semantic"])
+    with pytest.raises(ParameterError, match="not for state_tracking"):
+        thresholds_command.main(["state_tracking"])
+    assert callable(gradients_command.main)
+
+
+def test_crossing_and_its_error():
+    """Root of the mean by interpolation; the jackknife of a linear gap is the standard error of its offset."""
+    offsets = np.random.default_rng(0).normal(0, 0.1, 40)
+    alpha = np.linspace(0.5, 1.5, 11)
+    gap = xr.DataArray(alpha - 1 - offsets[:, None], dims=("seed", "alpha"), coords={"alpha": alpha})
+    root, error = thresholds.crossing(gap)
+    assert root == pytest.approx(1 + offsets.mean(), abs=1e-12)
+    assert error == pytest.approx(offsets.std(ddof=1) / np.sqrt(40), rel=1e-9)
+
+
+def test_thresholds_command(tmp_path, monkeypatch, capsys):
+    """A tiny ensemble: rows for both selections, intervals, figure."""
+    monkeypatch.setenv("SOLVABLE_TRANSFORMERS_RUNS", str(tmp_path / "runs"))
+    monkeypatch.setattr("simulate.pool.cores", lambda: 1)
+    monkeypatch.setattr(thresholds, "DEMO", Parameters(d=40, steps=10, n_test=200, order=8))
+    monkeypatch.setattr(thresholds, "SIZES", (10, 20))
+    monkeypatch.setattr(thresholds, "message_passing", lambda p, seeds: ([], []))  # tested with the students
+    monkeypatch.setattr(thresholds, "FACTORS", {"alpha_c": (0.5, 1.0, 1.8), "alpha_l": (0.7, 1.3, 2.2)})
+    picture = tmp_path / "t.png"
+    thresholds_command.main(["--seeds", "3", "--json", "--quiet", "--plot", str(picture)])
+    out, err = capsys.readouterr()
+    found = json.loads(out)
+    assert {"alpha_c", "alpha_l"} == set(found["thresholds"]) and picture.stat().st_size > 10_000
+    assert found["thresholds"]["alpha_c"]["local"] < found["thresholds"]["alpha_c"]["global"]
+    assert any("local prox" in c["name"] for c in found["checks"]) and "95% interval" in err
+
+
+@pytest.mark.parametrize(("words", "message"), [(["--seeds", "2"], "at least 3 seeds"), (["--set", "alpha=1"], "must be unset"),
+                                                (["--set", "rank=2"], "rank = 2")])  # fmt: skip
+def test_bad_input(words, message):
+    """One line each."""
+    with pytest.raises(ParameterError, match=message):
+        thresholds_command.main(words)

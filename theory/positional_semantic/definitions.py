@@ -1,0 +1,95 @@
+"""The layer, its target and the two-token objects everything is built from (Eqs. 1-6, 15-16)."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import sympy as sp
+
+from theory.equation import Equation
+from theory.latex import array, symbol
+from theory.positional_semantic.symbols import (
+    A_12,
+    A_21,
+    Y_12,
+    Y_21,
+    V,
+    h_1,
+    h_2,
+    omega,
+    ref,
+    sigma,
+    w_1,
+    w_2,
+    z_1,
+    z_2,
+)  # fmt: skip
+
+S_12, S_21 = symbol("S_12", "S_{12}", real=True), symbol("S_21", "S_{21}", real=True)
+loss_symbol, objective_symbol = symbol("ell", r"\ell"), symbol("objective", r"\mathcal{O}")
+k, j, c = sp.symbols("k j c", integer=True, positive=True)
+score = array("s", "s")
+Q, p, x, teacher = array("Q"), array("p"), array("x"), array("Qs", r"Q^{\star}")
+
+
+def logistic(u: sp.Expr) -> sp.Expr:
+    """``1/(1 + exp(-u))``, written so that it and its derivatives stay finite for every ``u``."""
+    return (1 + sp.tanh(u / 2)) / 2
+
+
+def softmax(scores: sp.Matrix) -> sp.Matrix:
+    """Row-wise softmax."""
+    weights = scores.applyfunc(sp.exp)
+    return sp.Matrix(*scores.shape, lambda a, b: weights[a, b] / sum(weights[a, :]))
+
+
+def tied_attention(fields: sp.Matrix) -> sp.Matrix:
+    """Attention matrix ``softmax(h h^T)`` of (15) from the fields ``h``, one row per token."""
+    return softmax(fields * fields.T)
+
+
+def off_diagonal(first: sp.Expr, second: sp.Expr) -> tuple[sp.Expr, sp.Expr]:
+    """Entries (1,2) and (2,1) of the two-token attention matrix, from the softmax, as logistic functions.
+
+    A softmax over two entries is the logistic function of their difference; that this is so here is
+    proved, not assumed.
+    """
+    S = tied_attention(sp.Matrix([first, second]))
+    forms = logistic(first * (second - first)), logistic(second * (first - second))
+    for form, entry in zip(forms, (S[0, 1], S[1, 0]), strict=True):
+        if sp.simplify(form.rewrite(sp.exp) - entry) != 0:
+            raise ArithmeticError(f"{form} is not the softmax entry {entry}")
+    return forms
+
+
+@cache
+def equations() -> dict[str, Equation]:
+    """Student and target attention on two tokens, the loss of a sentence and the objective of its envelope."""
+    P, R = off_diagonal(z_1, z_2)
+    P_h, R_h = off_diagonal(h_1, h_2)
+    student = sp.Matrix([[1 - P, P], [R, 1 - R]])
+    target = sp.Matrix([[1 - Y_12, Y_12], [Y_21, 1 - Y_21]])
+    gap = target - student
+    loss = sp.factor_terms(sp.expand(sigma**2 * (gap * gap.T).trace() / 2))  # Gram matrix sigma^2 I (40)
+    loss = sigma**2 * ((Y_12 - P) ** 2 + (Y_21 - R) ** 2) if sp.simplify(
+        loss - sigma**2 * ((Y_12 - P) ** 2 + (Y_21 - R) ** 2)) == 0 else loss  # fmt: skip
+    quadratic = ((z_1 - w_1) ** 2 + (z_2 - w_2) ** 2) / (2 * V)
+    two = ("two tokens", "tied rank-one weights")
+    found = [
+        Equation("S_12", S_12, P, ref("Eq. (15)"), "exact", two),
+        Equation("S_21", S_21, R, ref("Eq. (15)"), "exact", two),
+        Equation("Y_12", Y_12, (1 - omega) * P_h + omega * A_12, ref("Eq. (16)"), "exact", two),
+        Equation("Y_21", Y_21, (1 - omega) * R_h + omega * A_21, ref("Eq. (16)"), "exact", two),
+        Equation("sentence_loss", loss_symbol, loss, ref("Eqs. (39), (40)"), "exact",
+                 (*two, "d to infinity: x x^T / d is sigma^2 times the identity", "rows of A sum to one")),
+        Equation("objective", objective_symbol, quadratic + loss, ref("Eqs. (42), (103)"), "exact",
+                 (*two, "the constant in Y alone is kept")),
+    ]  # fmt: skip
+    return {e.name: e for e in found}
+
+
+def derivatives() -> list[sp.Expr]:
+    """Objective, its gradient and its Hessian (11, 12, 22) in the student's fields."""
+    f = equations()["objective"].rhs
+    return [f, *(sp.diff(f, a) for a in (z_1, z_2)),
+            sp.diff(f, z_1, 2), sp.diff(f, z_1, z_2), sp.diff(f, z_2, 2)]  # fmt: skip

@@ -1,0 +1,98 @@
+"""Training loss in its equal forms (14, 120, 121), its derivative in alpha, and the test error (10)."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+import sympy as sp
+
+from theory.equation import Equation
+from theory.latex import symbol
+from theory.parameters import ParameterError
+from theory.positional_semantic import free_entropy, state_evolution
+from theory.positional_semantic.channel import State, gauss_hermite, student_attention, target
+from theory.positional_semantic.free_entropy import RS, TWO
+from theory.positional_semantic.parameters import Parameters
+from theory.positional_semantic.symbols import (
+    E_M,
+    ORDER,
+    E_gg,
+    E_loss,
+    V,
+    alpha,
+    epsilon_t,
+    lam,
+    q,
+    q_hat,
+    ref,
+    sigma,
+)  # fmt: skip
+
+NORMALISATIONS = {"half": 0.5, "full": 1.0, "entry": 0.5}  # of |y - f|^2/d; per entry is 1/(d L) with L = 2
+epsilon_full = symbol("epsilon_full", r"\epsilon_{\mathrm{full}}", nonnegative=True)
+S_gap, R_gap = symbol("E_S_12", r"\mathbb{E}[(Y_{12}-S_{12})^{2}]", nonnegative=True), symbol(
+    "E_S_21", r"\mathbb{E}[(Y_{21}-S_{21})^{2}]", nonnegative=True)  # fmt: skip
+
+
+@cache
+def equations() -> dict[str, Equation]:
+    """Training loss three ways, proved equal at the fixed point; envelope identity; test error."""
+    phi = free_entropy.equations()["free_entropy"].rhs
+    fixed = {x: state_evolution.equations()[x.name].rhs for x in ORDER}
+    by_envelope = alpha * E_M - q_hat * V / 2 + lam * q / (2 * sigma**2)
+    if sp.simplify((-phi - by_envelope).subs(fixed, simultaneous=True)) != 0:
+        raise ArithmeticError("the training loss is not minus the free entropy")
+    # The envelope is its quadratic term, V g^2/2 per token, and the loss.
+    by_loss = by_envelope.subs({E_M: E_loss + V * E_gg / 2, q_hat: state_evolution.equations()["q_hat"].rhs})
+    by_loss = sp.expand(by_loss)
+    slope = -sp.diff(phi, alpha)  # all other variables are stationary
+    gap = sp.Matrix([[S_gap, 0], [0, R_gap]])  # squared gaps of the rows; both entries of a row differ by the same
+    found = [
+        Equation("training_loss", epsilon_t, by_envelope, ref("Eqs. (14), (120)"), "closure", (*RS, *TWO)),
+        Equation("training_loss_data", epsilon_t, by_loss, ref("Eqs. (14), (117)"), "closure",
+                 (*RS, *TWO, "q_hat at its fixed point")),
+        Equation("training_loss_slope", sp.Derivative(epsilon_t, alpha), slope, ref("beyond Eq. (121)"), "closure",
+                 (*RS, "along a branch, where the free entropy is stationary")),
+        Equation("test_error", epsilon_full, 2 * sigma**2 * gap.trace(), ref("Eqs. (10), (111)"), "exact", TWO),
+    ]  # fmt: skip
+    return {e.name: e for e in found}
+
+
+def test_error(p: Parameters, state: State, normalise: str = "half", order: int = 24) -> float:
+    """Test error (10) of a student with given order parameters.
+
+    Parameters
+    ----------
+    p : Parameters
+        Model.
+    state : State
+        Order parameters (6).
+    normalise : {'half', 'full', 'entry'}
+        ``full`` is ``E|y - f|^2/d``; the figures of the paper show ``half`` of it, which for two
+        tokens is also the error per entry.
+    order : int
+        Gauss-Hermite nodes per axis; the integrand is smooth.
+
+    Raises
+    ------
+    ParameterError
+        For an unknown normalisation.
+    """
+    if normalise not in NORMALISATIONS:
+        raise ParameterError(f"normalise = {normalise!r}: must be one of {', '.join(NORMALISATIONS)}")
+    x, weight = gauss_hermite(order)
+    rho = p.sigma**2
+    half = x > 0
+    grids = [x[half], x, x, x]  # even under a common change of sign, up to the sign of m
+    factors = [2 * weight[half], weight, weight, weight]
+    h = p.sigma * np.array(np.meshgrid(*grids[:2], indexing="ij"))[..., None, None]
+    zeta = np.array(np.meshgrid(*grids[2:], indexing="ij"))[:, None, None]
+    spread = np.sqrt(max(state.q - state.theta**2 / rho, 0.0))
+    mean = np.array([state.m, -state.m]).reshape(2, 1, 1, 1, 1)
+    Y = target(p, h)
+    total = np.einsum("i,j,k,l->ijkl", *factors)
+    gaps = (Y - student_attention(mean + state.theta / rho * h + spread * zeta)) ** 2
+    first, second = (float((total * gap).sum()) for gap in gaps)
+    values = {"sigma": p.sigma, "E_S_12": first, "E_S_21": second}
+    return NORMALISATIONS[normalise] * float(equations()["test_error"].evaluate(values))

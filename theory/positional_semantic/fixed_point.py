@@ -1,0 +1,325 @@
+"""Fixed points of the state evolution: branches, their stability, and how well they are converged."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from theory import numeric
+from theory.parameters import ParameterError
+from theory.positional_semantic import errors, free_entropy, state_evolution
+from theory.positional_semantic.channel import Averages, State, averages
+from theory.positional_semantic.parameters import Parameters
+from theory.positional_semantic.symbols import (
+    CONJUGATE,
+    ORDER,
+    E_g,
+    E_geta,
+    E_gg,
+    E_gxi,
+    V_hat,
+    alpha,
+    lam,
+    m_hat,
+    q,
+    q_hat,
+    rho,
+    sigma,
+    theta,
+    theta_hat,
+)  # fmt: skip
+
+BRANCHES = ("positional", "semantic", "agnostic")
+# Where to start without a neighbour: near the solutions at omega = 0.3, alpha = 2, sigma = 0.5; scaled with sigma.
+STARTS = {"positional": State(0.05, 0.26, 11.0, 0.0), "semantic": State(0.115, 0.0, 12.5, 0.158),
+          "agnostic": State(0.1, 0.0, 15.0, 0.0)}  # fmt: skip
+COARSE = 8  # nodes per axis of the first approach and of the Jacobian
+DAMPING, SHORTEST = 0.7, 0.05  # weight of the old iterate at first; smallest weight of the new one
+PICARD, CLOSE = 600, 1e-3  # damped steps at most, and the relative change at which Newton steps take over
+CHORD, TIGHT, CONVERGED = 25, 1e-8, 1e-6
+VANISHED = 2e-3  # an overlap below this, relative to sqrt(q), is none: the branch has merged with the agnostic one
+MOMENTS = (E_gg, E_g, E_gxi, E_geta)
+
+
+class NotConverged(ParameterError):
+    """The state evolution has no fixed point on the branch that damped and quasi-Newton steps can find."""
+
+
+@dataclass(frozen=True)
+class FixedPoint:
+    """A solution of the state evolution.
+
+    Attributes
+    ----------
+    p : Parameters
+        Model, with ``alpha``.
+    branch : {'positional', 'semantic', 'agnostic'}
+        What it was started as; see `exists`.
+    state : State
+        Order parameters (6).
+    hats : dict
+        Conjugates by symbol name.
+    averages : Averages
+        Of the output channel, at the state.
+    residual : float
+        Largest relative change under one undamped step.
+    jacobian : ndarray
+        Of the undamped map along the branch in ``log q``, overlap and ``log V``; approximate after continuation.
+    error : dict
+        Change of ``q, m, V, theta, train_loss`` from a quadrature with fewer nodes, with sign; empty if not asked for.
+    """
+
+    p: Parameters
+    branch: str
+    state: State
+    hats: dict[str, float]
+    averages: Averages = field(repr=False)
+    residual: float
+    jacobian: np.ndarray = field(repr=False)
+    error: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def exists(self) -> bool:
+        """Whether the branch's own overlap has not vanished."""
+        own = {"positional": abs(self.state.m), "semantic": abs(self.state.theta) / self.p.sigma, "agnostic": np.inf}
+        return bool(own[self.branch] > VANISHED * np.sqrt(self.state.q))
+
+    def eigenvalues(self) -> np.ndarray:
+        """Eigenvalues of the undamped map along the branch: damped steps converge where all real parts are below one."""
+        coarse = _Map(self.p.replace(order=COARSE), self.branch)
+        return np.linalg.eigvals(coarse.jacobian(coarse.pack(self.state)))
+
+    def values(self) -> dict[str, Any]:
+        """Everything by symbol name."""
+        return {**self.p.values(), **self.state._asdict(), **self.hats, **self.averages.numbers}
+
+    @property
+    def train_loss(self) -> float:
+        """Training loss per dimension (120)."""
+        return float(errors.equations()["training_loss"].evaluate(self.values()))
+
+    @property
+    def test_mse_half(self) -> float:
+        """Half of ``E|y - f|^2/d``, what the figures of the paper show."""
+        return errors.test_error(self.p, self.state)
+
+    @property
+    def slope(self) -> float:
+        """Derivative of the training loss in alpha along the branch."""
+        return float(errors.equations()["training_loss_slope"].evaluate(self.values()))
+
+    @property
+    def replicon(self) -> float:
+        """``alpha V^2 E|dg/dw|^2`` without jumps: below one, message passing is stable where nothing jumps."""
+        return self.p.complexity * self.averages.replicon
+
+    @property
+    def jump(self) -> float:
+        """Weight of the jumps of the minimiser (`Averages.jump`): above zero the replicon condition is violated."""
+        return self.p.complexity * self.averages.jump
+
+    def summary(self) -> dict[str, float]:
+        """Numbers for people and machines."""
+        return {**{k: float(abs(v)) for k, v in self.state._asdict().items()}, "train_loss": self.train_loss,
+                "test_mse_half": self.test_mse_half}  # fmt: skip
+
+
+@cache
+def _compiled() -> tuple[Any, Any]:
+    """Conjugates from averages, and order parameters from conjugates: the derived equations, compiled."""
+    eq = state_evolution.equations()
+    nu = {state_evolution.nu: eq["nu"].rhs}
+    hats = [eq[x.name].rhs.subs(nu) for x in (q_hat, m_hat, theta_hat)]
+    hats.append(eq["V_hat"].rhs.subs(theta_hat, hats[2]))
+    out = numeric.function(hats, (alpha, rho, q, theta, *MOMENTS))
+    into = numeric.function([eq[x.name].rhs for x in ORDER], (lam, sigma, rho, q_hat, m_hat, theta_hat, V_hat))
+    return out, into
+
+
+def conjugates(p: Parameters, state: State, found: Averages) -> dict[str, float]:
+    """Conjugates by the first half of (7)."""
+    moments = [found.numbers[x.name] for x in MOMENTS]
+    hats = _compiled()[0](p.alpha, p.sigma**2, state.q, state.theta, *moments)
+    return dict(zip(("q_hat", "m_hat", "theta_hat", "V_hat"), map(float, hats), strict=True))
+
+
+def update(p: Parameters, state: State, found: Averages) -> State:
+    """One undamped step of (7) from averages taken at ``state``."""
+    return input_channel(p, conjugates(p, state, found))
+
+
+def input_channel(p: Parameters, hats: dict[str, float]) -> State:
+    """Order parameters by the second half of (7)."""
+    if p.lam + p.sigma**2 * hats["V_hat"] <= 0:
+        raise NotConverged(f"state evolution left its domain at omega = {p.omega:g}, alpha = {p.alpha:g}: D <= 0")
+    new = _compiled()[1](p.lam, p.sigma, p.sigma**2, *(hats[k] for k in ("q_hat", "m_hat", "theta_hat", "V_hat")))
+    return State(*map(float, new))
+
+
+def _free(branch: str) -> list[int]:
+    """Which entries of a State move on a branch."""
+    return {"positional": [0, 1, 2], "semantic": [0, 2, 3], "agnostic": [0, 2]}[branch]
+
+
+class _Map:
+    """Undamped map on the free variables of a branch: log q, log V and the overlap."""
+
+    def __init__(self, p: Parameters, branch: str) -> None:
+        self.p, self.branch, self.index = p, branch, _free(branch)
+        self.log = [i in (0, 2) for i in self.index]
+        self.last: Averages | None = None
+
+    def pack(self, state: State) -> np.ndarray:
+        return np.array([np.log(state[i]) if log else state[i] for i, log in zip(self.index, self.log, strict=True)])
+
+    def unpack(self, x: np.ndarray) -> State:
+        full = [0.0] * 4
+        for i, log, value in zip(self.index, self.log, x, strict=True):
+            full[i] = float(np.exp(value)) if log else float(value)
+        limit = 0.999 * np.sqrt(full[0]) * self.p.sigma  # theta^2 < q rho
+        full[3] = float(np.clip(full[3], -limit, limit))
+        return State(*full)
+
+    def __call__(self, x: np.ndarray) -> np.ndarray:
+        state = self.unpack(x)
+        self.last = averages(self.p, state, self.last)
+        return self.pack(update(self.p, state, self.last))
+
+    @property
+    def found(self) -> Averages:
+        """Averages at the point where the map was called last."""
+        if self.last is None:
+            raise RuntimeError("the map was not called yet")
+        return self.last
+
+    def settle(self, x: np.ndarray) -> np.ndarray | None:
+        """Damped steps until the relative changes are small; None if the overlap of the branch vanishes on the way."""
+        overlap = [k for k, log in enumerate(self.log) if not log]
+        step, before = 1 - DAMPING, np.inf
+        for _ in range(PICARD):
+            change = self(x) - x
+            size = float(np.abs(change).max())
+            if size > before:  # a step too long for the map's most negative eigenvalue
+                step = max(0.8 * step, SHORTEST)
+            before = size
+            if overlap and abs(x[overlap[0]]) < VANISHED * np.exp(x[0] / 2):
+                return None
+            relative = np.abs(change)
+            relative[overlap] /= np.abs(x[overlap])
+            if relative.max() < CLOSE:
+                break
+            x = x + step * np.clip(change, -1, 1)
+        return x
+
+    def point(self, x: np.ndarray, residual: float, jacobian: np.ndarray) -> FixedPoint:
+        """Collect the results at ``x``, where the map was called last."""
+        state = self.unpack(x)
+        return FixedPoint(
+            self.p, self.branch, state, conjugates(self.p, state, self.found), self.found, residual, jacobian
+        )
+
+    def jacobian(self, x: np.ndarray) -> np.ndarray:
+        """Central differences; 1e-3 is far above what moving quadrature nodes leave, and below the curvature."""
+        columns = []
+        for k in range(x.size):
+            shift = np.zeros(x.size)
+            shift[k] = 1e-3 if self.log[k] else 1e-3 * max(abs(x[k]), 0.02)
+            columns.append((self(x + shift) - self(x - shift)) / (2 * shift[k]))
+        return np.array(columns).T
+
+
+def solve(p: Parameters, branch: str, near: FixedPoint | None = None, *, error: bool = False) -> FixedPoint:
+    """Fixed point of the state evolution on a branch.
+
+    Damped steps on a coarse quadrature, then quasi-Newton steps on the full one. Newton alone would also
+    converge to unstable points, so it starts where damped steps have settled, or at a solution nearby.
+
+    Parameters
+    ----------
+    p : Parameters
+        Model with ``alpha``.
+    branch : {'positional', 'semantic', 'agnostic'}
+        Which of the invariant subspaces: ``theta = 0``, ``m = 0``, both zero.
+    near : FixedPoint, optional
+        A solution of the same branch nearby, as in continuation.
+    error : bool
+        Also solve with fewer nodes and report the change.
+
+    Raises
+    ------
+    ParameterError
+        For an unknown branch, a missing alpha, an extension the theory does not cover, or no convergence.
+    """
+    p.solvable()
+    if branch not in BRANCHES:
+        raise ParameterError(f"branch = {branch!r}: must be one of {', '.join(BRANCHES)}")
+    p.complexity  # noqa: B018 - refuses a missing alpha
+    fine = _Map(p, branch)
+    x, residual, jacobian = fine.pack(STARTS[branch]), np.inf, np.empty((0, 0))
+    if near is not None:
+        x, jacobian = fine.pack(near.state), near.jacobian
+        x, residual = _chord(fine, x, jacobian)
+    if not residual < CONVERGED:  # no neighbour, or too far away
+        coarse = _Map(p.replace(order=min(COARSE, p.order)), branch)
+        settled = coarse.settle(fine.pack(near.state if near is not None else STARTS[branch]))
+        if settled is None:  # the overlap decays: what is left is the agnostic solution
+            return replace(solve(p, "agnostic"), branch=branch)
+        jacobian = coarse.jacobian(settled)
+        x, residual = _chord(fine, settled, jacobian)
+    if not residual < CONVERGED:
+        raise NotConverged(f"state evolution did not converge at omega = {p.omega:g}, alpha = {p.alpha:g}, "
+                             f"{branch} (residual {residual:.1e})")  # fmt: skip
+    result = fine.point(x, residual, jacobian)
+    if error:
+        fewer = _Map(p.replace(order=max(4, p.order - 4)), branch)
+        other = fewer.point(*_chord(fewer, x, jacobian), jacobian)
+        change = {k: a - b for k, a, b in zip(State._fields, result.state, other.state, strict=True)}
+        return replace(result, error={**change, "train_loss": result.train_loss - other.train_loss})
+    return result
+
+
+def _chord(of: Callable[[np.ndarray], np.ndarray], x: np.ndarray, jacobian: np.ndarray) -> tuple[np.ndarray, float]:
+    """Solve ``of(x) = x`` by Broyden steps from a given Jacobian of the map; returns also the residual."""
+    inverse = np.linalg.inv(np.eye(x.size) - jacobian)
+    gap = of(x) - x
+    for _ in range(CHORD):
+        size = float(np.abs(gap).max())
+        if size < TIGHT:
+            return x, size
+        step = np.clip(inverse @ gap, -0.3, 0.3)
+        new = x + step
+        gap_new = of(new) - new
+        difference = gap_new - gap
+        along = step @ inverse
+        inverse = inverse + np.outer(-step - inverse @ difference, along) / (along @ difference)
+        x, gap = new, gap_new
+    return x, float(np.abs(gap).max())
+
+
+def gradient(point: FixedPoint) -> dict[str, float]:
+    """Derivatives of the free entropy in all eight variables at a fixed point, by the derived formulas."""
+    formulas = free_entropy.gradient(state_evolution.envelope_gradient())
+    nu = float(state_evolution.equations()["nu"].evaluate(point.values()))
+    values = {**point.values(), "nu": nu}
+    out = {}
+    for x in (*ORDER, *CONJUGATE):
+        needed = {s: values[s.name] for s in formulas[x].free_symbols}
+        out[x.name] = float(formulas[x].subs(needed))
+    return out
+
+
+def transverse(point: FixedPoint, size: float = 1e-3) -> float:
+    """Growth per undamped step of the overlap that the branch does not have: above one it would leave the branch.
+
+    The overlap is set to ``size`` (m, or theta/sigma) and one step is taken on the whole plane of h.
+    """
+    coarse = point.p.replace(order=COARSE)
+    if point.branch == "positional":
+        state = point.state._replace(theta=size * point.p.sigma)
+        return update(coarse, state, averages(coarse, state)).theta / state.theta
+    state = point.state._replace(m=size)
+    return update(coarse, state, averages(coarse, state)).m / size

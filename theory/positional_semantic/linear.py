@@ -1,0 +1,66 @@
+"""Result 5.1: the purely positional baseline, a dense linear layer, in closed form (19-20)."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+import sympy as sp
+
+from theory.algebra import written_as
+from theory.equation import Equation
+from theory.latex import symbol
+from theory.positional_semantic.channel import gauss_hermite, student_attention
+from theory.positional_semantic.parameters import Parameters
+from theory.positional_semantic.symbols import A_12, A_21, omega, ref, sigma
+
+P_mean = symbol("P_mean", r"\mathbb{E}[P]", positive=True)
+P_var = symbol("P_var", r"\mathrm{Var}[P]", nonnegative=True)
+W_12, W_21 = symbol("W_12", r"\hat{W}_{12}", real=True), symbol("W_21", r"\hat{W}_{21}", real=True)
+epsilon_lin = symbol("epsilon_lin", r"\epsilon_{\mathrm{lin}}", nonnegative=True)
+ASSUMED = ("d to infinity: the empirical risk of L^2 parameters is the population risk", "two tokens")
+
+
+@cache
+def equations() -> dict[str, Equation]:
+    """Best linear layer for the target (16), its error, and that of a purely positional target."""
+    P, R, W1, W2 = sp.symbols("P R W1 W2", real=True)  # entries of softmax(h h^T) and of the layer
+    T = sp.Matrix([[0, (1 - omega) * P + omega * A_12], [(1 - omega) * R + omega * A_21, 0]])
+    T[0, 0], T[1, 1] = 1 - T[0, 1], 1 - T[1, 0]
+    W = sp.Matrix([[1 - W1, W1], [W2, 1 - W2]])
+    risk = sp.expand(sigma**2 * ((T - W) * (T - W).T).trace())
+
+    def average(expr: sp.Expr) -> sp.Expr:
+        # P and R have one law: the tokens are exchangeable.
+        expr = sp.expand(expr).subs({P**2: P_var + P_mean**2, R**2: P_var + P_mean**2})
+        return expr.subs({P: P_mean, R: P_mean})
+
+    risk = average(risk)
+    best = sp.solve([sp.diff(risk, x) for x in (W1, W2)], (W1, W2), dict=True)[0]
+    error = written_as(4 * sigma**2 * (1 - omega) ** 2 * P_var, sp.factor(risk.subs(best)))
+    found = [
+        Equation("W_12", W_12, sp.collect(sp.expand(best[W1]), omega), ref("Eqs. (19), (140)"), "exact", ASSUMED),
+        Equation("W_21", W_21, sp.collect(sp.expand(best[W2]), omega), ref("Eqs. (19), (140)"), "exact", ASSUMED),
+        Equation("linear_error", epsilon_lin, error, ref("Eqs. (20), (142)"), "exact", ASSUMED),
+        Equation("linear_positional", W_12, best[W1].subs(omega, 1), ref("App. D.1, Eq. (142)"), "exact",
+                 (*ASSUMED, "omega = 1")),
+    ]  # fmt: skip
+    return {e.name: e for e in found}
+
+
+@cache
+def moments(sigma_: float, order: int = 96) -> tuple[float, float]:
+    """Mean and variance of an off-diagonal entry of ``softmax(h h^T)``, ``h ~ N(0, sigma^2)``."""
+    x, weight = gauss_hermite(order)
+    P = student_attention(sigma_ * np.array(np.meshgrid(x, x, indexing="ij")))[0]
+    mean = float(weight @ P @ weight)
+    return mean, float(weight @ (P - mean) ** 2 @ weight)
+
+
+def baseline(p: Parameters) -> dict[str, float]:
+    """Numbers of the baseline: ``W_12``, ``W_21``, ``epsilon_lin`` (full) and ``half_test`` as figures show it."""
+    mean, variance = moments(p.sigma)
+    values = {**p.values(), "P_mean": mean, "P_var": variance}
+    found = {x: float(equations()[x].evaluate(values)) for x in ("W_12", "W_21")}
+    error = float(equations()["linear_error"].evaluate(values))
+    return {**found, "epsilon_lin": error, "half_test": error / 2}

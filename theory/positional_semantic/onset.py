@@ -1,0 +1,142 @@
+"""When does semantic attention emerge: alpha_c, alpha_l, and the phase diagram over omega."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import xarray as xr
+from scipy.interpolate import PchipInterpolator
+
+from theory.onset import Onset
+from theory.positional_semantic import errors, linear, state_evolution
+from theory.positional_semantic.branches import curve
+from theory.positional_semantic.fixed_point import FixedPoint, solve
+from theory.positional_semantic.parameters import Parameters
+from theory.positional_semantic.thresholds import Thresholds, line, thresholds
+
+SHOWN = ("q", "m", "V", "theta", "train_loss", "test_mse_half")
+DRAWN_ORDER = 8  # nodes per axis of what is only drawn: alpha_c to half a percent
+OMEGAS = 0.1  # spacing of the drawn lines
+BOTH = ("positional", "semantic")
+LABELS = {"omega": "positional fraction of the target", "alpha_c": "sample complexity n/d above which semantic is the global minimum",
+          "alpha_l": "sample complexity n/d above which semantic beats the linear layer"}  # fmt: skip
+
+
+def onset(p: Parameters, alpha: float | None = None) -> Onset:
+    """Thresholds at ``p.omega``, both fixed points there, and what is needed to draw the phase diagram.
+
+    Parameters
+    ----------
+    p : Parameters
+        Model. With ``p.alpha`` the fixed points at that sample complexity are reported as well.
+    alpha : float, optional
+        Overrides ``p.alpha``.
+
+    Returns
+    -------
+    Onset
+        With numbers ``omega``, ``alpha_c``, ``alpha_l`` (NaN where there is no crossing, see ``notes``) and
+        details ``prox``, ``at_alpha_c``, ``at_alpha``, ``errors`` and ``reasons``.
+    """
+    p = p.solvable()
+    p = p if alpha is None else p.replace(alpha=alpha)
+    found = thresholds(p)
+    notes = [f"{name}: {why}" for name, why in found.reasons.items()]
+    details: dict[str, Any] = {"prox": p.prox, "at_alpha_c": None, "reasons": found.reasons}
+    if found.at_alpha_c:
+        points = {k: solve(p.replace(alpha=found.alpha_c), k, near, error=True) for k, near in found.at_alpha_c.items()}
+        details["at_alpha_c"] = {k: report(f) for k, f in points.items()}
+        slopes = points["positional"].slope - points["semantic"].slope
+        shift = abs(points["positional"].error["train_loss"] - points["semantic"].error["train_loss"]) / slopes
+        changes = {k: {name: abs(v) for name, v in f.error.items()} for k, f in points.items()}
+        details["errors"] = {"alpha_c": shift, "at_alpha_c": changes}
+        worst = max(c["train_loss"] for c in changes.values())
+        notes.append(f"{p.order} nodes per axis against {max(4, p.order - 4)}: alpha_c moves by {shift:.1e}, "
+                     f"training losses by {worst:.1e}")  # fmt: skip
+        jumps = [k for k, f in points.items() if f.jump > 1e-6]
+        if jumps:
+            notes.append(f"the {p.prox} minimiser of the envelope jumps on the {' and '.join(jumps)} branch: "
+                         "the replicon condition is formally violated (see replicon, jump)")  # fmt: skip
+    if p.alpha is not None:
+        details["at_alpha"] = {k: report(solve(p, k)) for k in BOTH}
+        for k, values in details["at_alpha"].items():
+            if values is None:
+                notes.append(f"at alpha = {p.alpha:g}: no {k} branch, its overlap has vanished")
+    used = [*state_evolution.equations().values(), *errors.equations().values(), *linear.equations().values()]
+    return Onset(
+        numbers={"omega": p.omega, "alpha_c": found.alpha_c, "alpha_l": found.alpha_l},
+        labels=LABELS, absent={"alpha_c": "no crossing", "alpha_l": "no crossing"}, notes=notes,
+        curves=_Drawn(p, found), equations=used, plot=draw, details=details,
+    )  # fmt: skip
+
+
+def report(point: FixedPoint) -> dict[str, float] | None:
+    """Numbers of a fixed point, or None where the branch does not exist."""
+    if not point.exists:
+        return None
+    return {**point.summary(), "replicon": point.replicon, "jump": point.jump}
+
+
+class _Drawn(dict):
+    """Curves of the figure, computed when the figure is drawn: the numbers do not need them."""
+
+    def __init__(self, p: Parameters, found: Thresholds) -> None:
+        super().__init__({"at_alpha_c": xr.Dataset({"alpha_c": found.alpha_c, "alpha_l": found.alpha_l})})
+        self.p, self.found = p.replace(order=min(p.order, DRAWN_ORDER)), found
+
+    def lines(self) -> xr.Dataset:
+        """Thresholds over omega, away from ``p.omega`` on both sides."""
+        rows = {self.p.omega: self.found}
+        if self.found.at_alpha_c:
+            for grid in (
+                np.arange(self.p.omega - OMEGAS, -1e-9, -OMEGAS),
+                np.arange(self.p.omega + OMEGAS, 0.451, OMEGAS),
+            ):
+                rows |= {r.omega: r for r in line(self.p, grid.clip(0), self.found)}
+        order = sorted(rows)
+        data = {k: ("omega", [getattr(rows[w], k) for w in order]) for k in ("alpha_c", "alpha_l")}
+        return xr.Dataset(data, coords={"omega": order})
+
+    def branches(self) -> dict[str, xr.Dataset]:
+        """Both branches over alpha at ``p.omega``."""
+        centre = self.found.alpha_c if self.found.at_alpha_c else 1.5
+        grid = np.linspace(0.6 * centre, 1.6 * centre, 8)
+        return {k: curve(self.p, k, grid) for k in BOTH}
+
+
+def draw(result: Onset, axes: Any) -> None:
+    """Phase diagram on the left; test error of both branches and of the linear layer on the right."""
+    left, right = axes
+    drawn: Any = result.curves
+    p = drawn.p
+    lines = drawn.lines().dropna("omega", subset=["alpha_c"])
+    top = min(3.0, 1.15 * float(np.nanmax([*lines.alpha_c, *lines.alpha_l.fillna(0), 1.0])))
+    if lines.sizes["omega"] > 1:
+        for k, (name, text) in enumerate((("alpha_c", "semantic is the global minimum above"),
+                                          ("alpha_l", "semantic beats the linear layer above"))):  # fmt: skip
+            known = lines[name].dropna("omega")
+            fine = np.linspace(float(known.omega[0]), float(known.omega[-1]), 200)
+            smooth = np.exp(PchipInterpolator(known.omega, np.log(known))(fine))
+            colour = ("C0", "C2")[k]
+            left.plot(fine, smooth, color=colour, ls=("-", "--")[k], label=rf"$\{name}$: {text}")
+            left.plot(known.omega, known, ".", color=colour, ms=6)
+            if name == "alpha_c":
+                left.fill_between(fine, 0, smooth, color="C0", alpha=0.12, lw=0)
+                left.fill_between(fine, smooth, top, color="C1", alpha=0.12, lw=0)
+        left.text(0.97, 0.06, "positional", transform=left.transAxes, color="C0", ha="right")
+        left.text(0.03, 0.72, "semantic", transform=left.transAxes, color="C1")
+    left.set(xlabel=r"positional fraction $\omega$", ylabel=r"sample complexity $\alpha = n/d$", ylim=(0, top),
+             xlim=(0, float(lines.omega.max()) if lines.sizes["omega"] else 1))  # fmt: skip
+    for k, (name, data) in enumerate(drawn.branches().items()):
+        right.plot(data.alpha, 1e3 * data.test_mse_half, color=f"C{k}", label=f"{name} branch")
+    right.axhline(1e3 * linear.baseline(p)["half_test"], color="C2", ls="--", label="linear layer")
+    for name, style in (("alpha_c", "-"), ("alpha_l", ":")):
+        value = result.numbers[name]
+        if np.isfinite(value):
+            left.plot([p.omega], [value], "k.", ms=5)
+            right.axvline(value, color="0.6", lw=0.8, ls=style, label=rf"$\{name.replace('_', '_{')}}} = {value:.3f}$")
+    right.set(xlabel=r"sample complexity $\alpha = n/d$",
+              ylabel=r"test error $\mathbb{E}|y-f|^2/(2d)\ [10^{-3}]$", title=rf"$\omega = {p.omega:g}$, {p.prox} prox")  # fmt: skip
+    left.legend(loc="upper left", fontsize=7)
+    right.legend(fontsize=7)

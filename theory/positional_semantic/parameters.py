@@ -1,0 +1,122 @@
+"""Parameters of the positional-semantic model; the setting of all figures by default."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+
+from theory.parameters import BaseParameters, ParameterError, parameter
+
+TARGETS = {"standard": ((0.6, 0.4), (0.4, 0.6)), "alternative": ((0.3, 0.7), (0.8, 0.2))}
+
+
+@dataclass(frozen=True)
+class Parameters(BaseParameters):
+    """Task, student and training settings (cui2024, Secs. 5 and E).
+
+    The same object goes to theory and to the students. There is no training time in the theory:
+    the control variable is the sample complexity ``alpha = n / d``.
+
+    Raises
+    ------
+    ParameterError
+        For an unknown name or a value out of range.
+    """
+
+    omega: float = parameter(0.3, "positional fraction of the target (16)", low=0, high=1)
+    alpha: float | None = parameter(None, "sample complexity n / d; none where it is swept", above=0)
+    sigma: float = parameter(0.5, "standard deviation of a token's entries", above=0)
+    lam: float = parameter(0.01, "ridge strength lambda", above=0)
+    L: int = parameter(2, "tokens per sentence", low=2, high=2)
+    target: str = parameter("standard", "the matrix A of (16)", choices=tuple(TARGETS))
+    prox: str = parameter("global", "which minimiser of the envelope", choices=("global", "local"), theory_only=True)
+    order: int = parameter(16, "nodes per axis of the quadrature", low=4, high=64, multiple_of=2, theory_only=True)
+    d: int = parameter(1000, "embedding dimension of the students", low=2)
+    rank: int = parameter(1, "columns of Q", low=1, high=2)
+    tied: bool = parameter(True, "keys share the weights of queries")
+    value: bool = parameter(False, "a full value matrix is trained, from the identity")
+    correlation: float = parameter(0.0, "correlation of the second token with the first", low=-1, high=1)
+    start: str = parameter("semantic", "initial weights", choices=("semantic", "positional", "mixed", "random"))
+    optimizer: str = parameter("gd", "optimiser", choices=("gd", "adam"))
+    eta: float = parameter(0.15, "learning rate", above=0)
+    steps: int = parameter(5000, "full-batch steps", low=0)
+    polish: bool = parameter(True, "quasi-Newton (L-BFGS) steps to the minimum after the descent")
+    teacher: str = parameter("normalised", "normalised: norm sqrt(d), orthogonal to p; gaussian: as drawn",
+                             choices=("normalised", "gaussian"))  # fmt: skip
+    n_test: int = parameter(50000, "test sentences", low=1)
+
+    def __post_init__(self) -> None:
+        """Check single fields, then what must hold between them."""
+        super().__post_init__()
+        if self.start == "mixed" and self.rank != 2:
+            raise ParameterError(f"start = 'mixed': needs rank = 2, got rank = {self.rank}")
+        if not self.tied and self.rank != 1:
+            raise ParameterError(f"tied = False: needs rank = 1, got rank = {self.rank}")
+
+    @classmethod
+    def figures(cls) -> Self:
+        """Setting of Figs. 2 and 3 of the paper."""
+        return cls()
+
+    @classmethod
+    def alternative(cls) -> Self:
+        """The asymmetric target matrix (144) of Fig. 9."""
+        return cls(target="alternative")
+
+    @classmethod
+    def demo(cls) -> Self:
+        """Small setting that trains in seconds on a CPU."""
+        return cls(d=200, alpha=2.0, steps=2000, n_test=5000)
+
+    @classmethod
+    def presets(cls) -> dict[str, Callable[[], Self]]:
+        """Named settings."""
+        return {"figures": cls.figures, "alternative": cls.alternative, "demo": cls.demo}
+
+    @property
+    def A(self) -> np.ndarray:
+        """Fixed matrix of the target, shape (2, 2)."""
+        return np.array(TARGETS[self.target])
+
+    @property
+    def complexity(self) -> float:
+        """The sample complexity ``alpha``.
+
+        Raises
+        ------
+        ParameterError
+            If it is not set.
+        """
+        if self.alpha is None:
+            raise ParameterError("alpha = None: must be > 0 here, n/d")
+        return self.alpha
+
+    @property
+    def n(self) -> int:
+        """Training sentences."""
+        return max(1, round(self.complexity * self.d))
+
+    def solvable(self) -> Self:
+        """Return self where the state evolution of the headline system describes the student.
+
+        Raises
+        ------
+        ParameterError
+            For the extensions of App. E.3, which the paper treats by experiment only.
+        """
+        for name, plain in (("rank", 1), ("tied", True), ("value", False), ("correlation", 0.0)):
+            if getattr(self, name) != plain:
+                raise ParameterError(f"{name} = {getattr(self, name)}: must be {plain} for the theory (App. E.3 is "
+                                     "by experiment)")  # fmt: skip
+        return self
+
+    def values(self) -> dict[str, Any]:
+        """Numbers by symbol name, as the equations want them."""
+        A = self.A
+        return {"omega": self.omega, "sigma": self.sigma, "lam": self.lam, "rho_star": self.sigma**2, "L": self.L,
+                "d": self.d, "A_12": float(A[0, 1]), "A_21": float(A[1, 0]),
+                "alpha": math.nan if self.alpha is None else self.alpha}  # fmt: skip

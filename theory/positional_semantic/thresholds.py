@@ -1,0 +1,150 @@
+"""Where the global minimum changes (alpha_c), and where the semantic layer beats the linear one (alpha_l)."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+
+from theory.parameters import ParameterError
+from theory.positional_semantic.fixed_point import FixedPoint, NotConverged, solve
+from theory.positional_semantic.linear import baseline
+from theory.positional_semantic.parameters import Parameters
+
+FIRST = 2.0  # where the search starts without a neighbour; both branches exist there in all settings of the paper
+SMALLEST, LARGEST = 0.02, 16.0  # no crossing is looked for beyond
+CLOSE = 1e-4  # Newton stops when its step in alpha is below; the step is taken, and leaves its square
+STEPS = 25
+
+
+@dataclass(frozen=True)
+class Thresholds:
+    """Critical sample complexities at one omega.
+
+    Attributes
+    ----------
+    omega, alpha_c, alpha_l : float
+        NaN where there is no crossing.
+    reasons : dict
+        Why not, by name.
+    at_alpha_c : dict
+        Fixed points of both branches at alpha_c.
+    at_alpha_l : FixedPoint or None
+        Semantic fixed point at alpha_l.
+    """
+
+    omega: float
+    alpha_c: float
+    alpha_l: float
+    reasons: dict[str, str] = field(default_factory=dict)
+    at_alpha_c: dict[str, FixedPoint] = field(default_factory=dict, repr=False)
+    at_alpha_l: FixedPoint | None = field(default=None, repr=False)
+
+
+class _Missing(Exception):
+    """There is no crossing; the message says why."""
+
+
+def critical(p: Parameters, near: Thresholds | None = None) -> tuple[float, dict[str, FixedPoint]]:
+    """alpha_c by Newton: the derivative of the loss gap is the gap of the mean envelopes.
+
+    Raises
+    ------
+    ParameterError
+        If there is no crossing, saying why.
+    """
+    try:
+        return _critical(p, near)
+    except _Missing as error:
+        raise ParameterError(f"alpha_c: {error}") from None
+
+
+def _critical(p: Parameters, near: Thresholds | None) -> tuple[float, dict[str, FixedPoint]]:
+    alpha = near.alpha_c if near and near.at_alpha_c else FIRST
+    starts = dict(near.at_alpha_c) if near else {}
+    points: dict[str, FixedPoint] = {}
+    lowered = False
+    for _ in range(STEPS):
+        at = p.replace(alpha=alpha)
+        points = {}
+        with contextlib.suppress(NotConverged):
+            points["semantic"] = solve(at, "semantic", starts.get("semantic"))
+        if not points or not points["semantic"].exists:
+            if lowered:
+                raise _Missing(
+                    f"no alpha at which both branches exist (no semantic one at {alpha:g}, no positional one above)"
+                )
+            # The semantic branch starts at larger alpha, if at all.
+            alpha, starts = 1.5 * alpha, {}
+            if alpha > LARGEST:
+                raise _Missing(f"no semantic branch up to alpha = {LARGEST:g}")
+            continue
+        points["positional"] = solve(at, "positional", starts.get("positional"))
+        if not points["positional"].exists:
+            # For small omega the positional branch ends at large alpha, well above the crossing.
+            alpha, starts, lowered = 0.6 * alpha, {}, True
+            if alpha < SMALLEST:
+                raise _Missing(f"no positional branch down to alpha = {SMALLEST:g}")
+            continue
+        starts = points
+        gap = points["positional"].train_loss - points["semantic"].train_loss
+        slope = points["positional"].slope - points["semantic"].slope
+        if slope <= 0:
+            raise _Missing(f"the losses of the two branches do not cross near alpha = {alpha:g}")
+        step = -gap / slope
+        if abs(step) < CLOSE:
+            return alpha + step, points
+        if alpha >= LARGEST and step > 0:
+            raise _Missing(f"positional below semantic up to alpha = {LARGEST:g}")
+        alpha = min(LARGEST, max(alpha / 2, alpha + min(step, alpha)))
+    raise _Missing(f"Newton did not settle in {STEPS} steps, last alpha = {alpha:g}")
+
+
+def _linear(p: Parameters, first: FixedPoint, guess: float | None) -> tuple[float, FixedPoint]:
+    """alpha_l by the secant method on the semantic branch."""
+    level = baseline(p)["half_test"]
+    if level <= 0:
+        raise _Missing("the linear layer is exact")
+    here, gap = first, first.test_mse_half - level
+    step = guess - first.p.complexity if guess else 0.15 * first.p.complexity * (1 if gap > 0 else -1)
+    for _ in range(STEPS):
+        alpha = here.p.complexity + max(-here.p.complexity / 2, min(step, here.p.complexity))
+        if alpha > LARGEST:
+            raise _Missing(f"the linear layer is better up to alpha = {LARGEST:g}")
+        there = solve(p.replace(alpha=alpha), "semantic", here)
+        if not there.exists:
+            raise _Missing(f"no semantic branch at alpha = {alpha:g}")
+        gap_there = there.test_mse_half - level
+        step = -gap_there * (there.p.complexity - here.p.complexity) / (gap_there - gap)
+        if abs(step) < CLOSE:
+            return alpha + step, there
+        here, gap = there, gap_there
+    raise _Missing(f"the secant method did not settle in {STEPS} steps")
+
+
+def thresholds(p: Parameters, near: Thresholds | None = None) -> Thresholds:
+    """Both thresholds at ``p.omega``; ``near`` is the result at a neighbouring omega, to start from."""
+    result = Thresholds(p.omega, math.nan, math.nan)
+    try:
+        alpha, points = _critical(p, near)
+        result = replace(result, alpha_c=alpha, at_alpha_c=points)
+    except _Missing as error:
+        return replace(result, reasons={"alpha_c": str(error), "alpha_l": "not looked for without alpha_c"})
+    try:
+        ratio = near.alpha_l / near.alpha_c if near and near.at_alpha_l else None
+        alpha, point = _linear(p, points["semantic"], ratio and ratio * alpha)
+        result = replace(result, alpha_l=alpha, at_alpha_l=point)
+    except _Missing as error:
+        result = replace(result, reasons={"alpha_l": str(error)})
+    return result
+
+
+def line(p: Parameters, omegas: Iterable[float], near: Thresholds | None = None) -> list[Thresholds]:
+    """Thresholds over omega, each started from the one before."""
+    found = []
+    for omega in omegas:
+        result = thresholds(p.replace(omega=float(omega)), near)
+        near = result if result.at_alpha_c else near
+        found.append(result)
+    return found

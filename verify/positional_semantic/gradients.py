@@ -1,0 +1,174 @@
+"""Derivatives of the positional-semantic theory and its students against autograd, differences and each other."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+
+from simulate.pool import one_thread
+from simulate.positional_semantic import task
+from simulate.positional_semantic.gamp import gamp, risk_gradient
+from simulate.positional_semantic.student import Problem, Student, initial_weights
+from simulate.positional_semantic.trainer import polish
+from theory.positional_semantic import Parameters, definitions, errors, fixed_point, free_entropy, prox
+from theory.positional_semantic.channel import averages
+from theory.positional_semantic.fixed_point import FixedPoint, conjugates, solve
+from verify.check import Check, identity
+
+AUTOGRAD, AUTOGRAD_WHY = 1e-9, "autograd in float64"
+SEED = 20240204
+TINY = Parameters(d=12, alpha=1.5, correlation=0.3)
+MESSAGE = Parameters(d=300, alpha=2.0)
+DIFFERENCE, DIFFERENCE_WHY = 1e-5, "central difference, step 1e-3: its square times the third derivative"
+
+
+def students() -> list[Check]:
+    """Risk and gradient of the batched engine against the plain module, for every architecture."""
+    checks = []
+    for name, p in (("tied", TINY), ("rank 2", TINY.replace(rank=2, start="mixed")), ("untied", TINY.replace(tied=False)),
+                    ("value matrix", TINY.replace(value=True))):  # fmt: skip
+        rng = np.random.default_rng(SEED)
+        teacher, data = task.draw(p, 3)
+        _, longer = task.draw(p.replace(alpha=2.5), 4)  # a second run of another length: padding must not matter
+        weights = {k: torch.as_tensor(v + 0.3 * rng.standard_normal(v.shape)) for k, v in
+                   initial_weights(p, teacher, rng).items()}  # fmt: skip
+        student = Student(weights)
+        risk = student.objective(data.tokens, data.y, p.lam)
+        found = torch.autograd.grad(risk, list(student.weights.values()))
+        batch = {k: torch.stack([v, v]) for k, v in weights.items()}
+        value, gradient = Problem([data, longer], p.lam).gradient(batch)
+        pairs = zip(student.weights, found, strict=True)
+        checks += [identity(f"risk, {name}", "(3)", float(risk.detach()), float(value[0]), 1e-12, "both float64"),
+                   *(identity(f"gradient of the risk in {k}, {name}", "(3)", g.numpy(), gradient[k][0].numpy(), AUTOGRAD,
+                              AUTOGRAD_WHY) for k, g in pairs)]  # fmt: skip
+    return checks
+
+
+def random_fields(n: int = 500) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Student fields, centres and targets as they occur."""
+    rng = np.random.default_rng(SEED)
+    z, w, h = 0.6 * rng.standard_normal((3, 2, n))
+    S = 1 / (1 + np.exp(-np.stack([h[0] * (h[1] - h[0]), h[1] * (h[0] - h[1])])))
+    return z, w, 0.7 * S + 0.3 * 0.4
+
+
+def envelope() -> list[Check]:
+    """Objective of the envelope against autograd; its minimisers; the envelope theorem."""
+    z, w, Y = random_fields()
+    V, sigma = 15.0, 0.5
+    leaf = torch.tensor(z, requires_grad=True)
+    P, R = torch.sigmoid(leaf[0] * (leaf[1] - leaf[0])), torch.sigmoid(leaf[1] * (leaf[0] - leaf[1]))
+    student = torch.stack([torch.stack([1 - P, P]), torch.stack([R, 1 - R])])
+    target = torch.tensor(np.array([[1 - Y[0], Y[0]], [Y[1], 1 - Y[1]]]))
+    value = (leaf - torch.tensor(w)).square().sum(0) / (2 * V) + sigma**2 / 2 * (target - student).square().sum((0, 1))
+    first = torch.autograd.grad(value.sum(), leaf, create_graph=True)[0]
+    second = [torch.autograd.grad(first[k].sum(), leaf, retain_graph=True)[0] for k in (0, 1)]
+    f, *rest = prox.objective(z, w, Y, V, sigma)
+    expected = np.stack([first[0].detach(), first[1].detach(), second[0][0], second[0][1], second[1][1]])
+    best, least, _ = prox.descend(w, w, Y, V, sigma)
+    _, *at_best = prox.objective(best, w, Y, V, sigma)
+    step = 1e-5
+    shifted = [prox.descend(best, w + np.array([[s * step], [0.0]]), Y, V, sigma)[1] for s in (1, -1)]
+    slope = (shifted[0] - shifted[1]) / (2 * step)
+    return [
+        identity("objective of the envelope", "objective", f, value.detach().numpy(), 1e-12, "both float64"),
+        identity("its gradient and Hessian", "objective", np.array(rest), expected, AUTOGRAD, AUTOGRAD_WHY),
+        Check("gradient at the minimisers", "envelope", 0.0, float(np.abs(at_best[:2]).max()),
+              float(np.abs(at_best[:2]).max()), 1e-11, "where Newton steps stop"),
+        identity("dM/dw = -g", "g_1", -(best[0] - w[0]) / V, slope, 1e-6, "rounding of M over the step 1e-5"),
+    ]  # fmt: skip
+
+
+def stationarity() -> list[Check]:
+    """The free entropy is stationary at every fixed point: derived formulas, and differences of its value."""
+    checks = []
+    for branch, prox_ in (("semantic", "global"), ("positional", "global"), ("positional", "local")):
+        point = solve(Parameters(alpha=1.3, prox=prox_), branch)
+        where = f"{branch}, {prox_}"
+        largest = max(abs(v) for v in fixed_point.gradient(point).values())
+        checks.append(Check(f"gradient of the free entropy, {where}", "free_entropy", 0.0, largest, largest, 1e-6,
+                            "residual of the fixed point"))  # fmt: skip
+        checks.append(identity(f"training loss by envelope and by data term, {where}", "training_loss_data",
+                               errors.equations()["training_loss_data"].evaluate(point.values()), point.train_loss, 1e-9,
+                               "the same averages"))  # fmt: skip
+        if prox_ == "global":  # the local selection may fall off its well, and the envelope then has a step
+            checks += by_differences(point, where)
+        step = 1e-2
+        near = [solve(point.p.replace(alpha=point.p.complexity + s * step), branch, point).train_loss for s in (1, -1)]
+        if prox_ == "global":
+            checks.append(identity(f"d(training loss)/d(alpha), {where}", "training_loss_slope", point.slope,
+                                   (near[0] - near[1]) / (2 * step), 1e-3,
+                                   "quadrature: 1e-5 of the loss, over the step"))  # fmt: skip
+    return checks
+
+
+def by_differences(point: FixedPoint, where: str) -> list[Check]:
+    """Numerical derivative of the free entropy in the order parameters, conjugates held, in units of one term of it."""
+    phi = free_entropy.equations()["free_entropy"]
+    out = []
+    for x in {"positional": ("q", "m", "V"), "semantic": ("q", "V", "theta")}[point.branch]:
+        size = 1e-2 * getattr(point.state, x)
+        values = []
+        for s in (1, -1):
+            state = point.state._replace(**{x: getattr(point.state, x) + s * size})
+            moved = averages(point.p, state)
+            values.append(float(phi.evaluate({**point.values(), **state._asdict(), "E_M": moved.numbers["E_M"]})))
+        derivative = (values[0] - values[1]) / (2 * size)
+        conjugate = {"q": point.hats["V_hat"] / 2, "V": point.hats["q_hat"] / 2, "m": point.hats["m_hat"],
+                     "theta": point.hats["theta_hat"]}[x]  # fmt: skip
+        out.append(Check(f"d(free entropy)/d({x}) by differences, {where}", "free_entropy", 0.0, derivative,
+                         abs(derivative / conjugate), 5e-3, "quadrature error of the envelope over a step of 1%"))  # fmt: skip
+    return out
+
+
+def message_passing() -> list[Check]:
+    """Where GAMP converges, the gradient of the risk vanishes; distance to the minimum that L-BFGS finds."""
+    p = MESSAGE
+    teacher, data = task.draw(p, 1)
+    message = gamp(p, data, teacher, iterations=400)
+    risk = Problem([data.idealised(p.sigma)], p.lam)
+    best = polish(risk, {"Q": torch.as_tensor(teacher)[None, :, None]})["Q"][0, :, 0].numpy()
+    away = float(np.linalg.norm(best - message.weights) / np.sqrt(p.d))
+    _, gradient = risk.gradient({"Q": torch.as_tensor(message.weights)[None, :, None]})
+    by_autograd = float(torch.linalg.norm(gradient["Q"]) / np.sqrt(p.d))
+    start = teacher * 0.7
+    _, at_start = risk.gradient({"Q": torch.as_tensor(start)[None, :, None]})
+    return [
+        Check("last step of message passing, semantic", "Algorithm 1", 0.0, message.steps[-1], message.steps[-1], 1e-10,
+              "its stopping rule"),
+        Check("gradient of the risk at its fixed point", "(75)-(78)", 0.0, by_autograd, by_autograd, 1e-8,
+              "last step times the largest curvature, about 1"),
+        Check("distance of the fixed point from the minimum", "(75)-(78)", 0.0, away, away, 1e-5,
+              "L-BFGS stops at a gradient of 1e-7"),
+        identity("gradient of the idealised risk", "sentence_loss", risk_gradient(p, data, start),
+                 float(torch.linalg.norm(at_start["Q"]) / np.sqrt(p.d)), AUTOGRAD, AUTOGRAD_WHY),
+    ]  # fmt: skip
+
+
+def symmetries() -> list[Check]:
+    """Exact symmetries of loss and state evolution."""
+    z, _, Y = random_fields()
+    V, sigma = 10.0, 0.5
+    f = prox.objective(z, 0 * z, Y, V, sigma)[0]
+    swapped = prox.objective(-z[::-1], 0 * z, Y[::-1], V, sigma)[0]
+    even = prox.objective(-z, 0 * z, Y, V, sigma)[0]
+    loss = definitions.equations()["sentence_loss"].evaluate({"z_1": z[0], "z_2": z[1], "Y_12": Y[0], "Y_21": Y[1],
+                                                               "sigma": sigma})  # fmt: skip
+    point = solve(Parameters(alpha=1.3), "semantic")
+    mirrored = point.state._replace(theta=-point.state.theta)
+    hats = conjugates(point.p, mirrored, averages(point.p, mirrored))
+    return [
+        identity("loss is even in the fields", "sentence_loss", even, f, 1e-14, "the same numbers"),
+        identity("swapping tokens with a sign swaps the entries", "sentence_loss", swapped, f, 1e-12, "both float64"),
+        identity("loss from the objective at w = z", "sentence_loss", loss,
+                 prox.objective(z, z, Y, V, sigma)[0], 1e-12, "both float64"),
+        identity("theta -> -theta reverses its conjugate alone", "theta_hat",
+                 [hats["q_hat"], -hats["theta_hat"], hats["V_hat"]],
+                 [point.hats["q_hat"], point.hats["theta_hat"], point.hats["V_hat"]], 1e-6, "nodes are mirrored"),
+    ]  # fmt: skip
+
+
+def checks() -> list[Check]:
+    """All checks."""
+    with one_thread():
+        return [*students(), *envelope(), *symmetries(), *stationarity(), *message_passing()]
