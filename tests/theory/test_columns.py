@@ -405,3 +405,21 @@ def test_accuracy_before_locking():
     assert (x["own"] < 0.2).all()
     exact = [by_quadrature(x, (0, i), system) for i in range(p.L)]
     np.testing.assert_allclose(system._accuracy(x)[0], exact, rtol=0.04)  # accuracy 0.12: an error below 0.005
+
+
+def test_share_of_columns_in_a_training_set():
+    """Scatter of how often (action, state) occurs among n sequences, counted."""
+    p, rng, repeats = Parameters(N=8, d_g=8, L=4, n_train=500), np.random.default_rng(6), 400
+    squares = []
+    for _ in range(repeats):
+        perms = rng.permuted(np.broadcast_to(np.arange(p.N), (p.d_g, p.N)), axis=1)
+        s, count = rng.integers(p.N, size=p.n_train), np.zeros(p.d_g * p.N)
+        for g in rng.integers(p.d_g, size=(p.L, p.n_train)):
+            count += np.bincount(g * p.N + s, minlength=p.d_g * p.N)
+            s = perms[g, s]
+        squares.append(((count / count.mean() - 1) ** 2).mean())
+    form = EQUATIONS["share_variance"].evaluate({**p.values(), "n_train": p.n_train})
+    form *= 1 - 1 / (p.d_g * p.N)  # counts add up to n L: binomial, not Poisson
+    error = np.std(squares, ddof=1) / repeats**0.5
+    assert error < 0.0125 * form  # a mistake of 5% would show at 4 standard errors
+    assert abs(np.mean(squares) - form) <= 4 * error
