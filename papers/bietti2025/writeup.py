@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from papers import claims
+from papers import document
 from papers.bietti2025.figures import FIGURES
-from papers.forner2026.writeup import check_table, compile_tex, tabular
+from papers.document import check_table
 from papers.source import Source
-from theory import associative_memory, cli, latex
+from theory import associative_memory, latex
 from verify.associative_memory.factual_recall import gradients as recall_gradients
 from verify.associative_memory.gradient_memory import gradients as lemma_gradients
 
@@ -30,24 +30,16 @@ INTRODUCTION = (
 
 def generate() -> str:
     """Whole document."""
-    lines = [latex.PREAMBLE.replace("\\usepackage{amsmath", "\\usepackage{longtable}\n\\usepackage{amsmath"), "\\begin{document}",
+    lines = [document.PREAMBLE, "\\begin{document}",
              "\\title{Weights as associative memories}\\date{}\\maketitle", latex.escape(INTRODUCTION)]  # fmt: skip
     for name, section in associative_memory.sections().items():
         lines += [f"\\section{{{latex.escape(name)}}}", *(latex.display(e) for e in section)]
-        for figure in AFTER.get(name, ()):
-            caption = latex.escape(FIGURES[figure].caption)
-            lines.append(f"\\begin{{center}}\\fitpicture{{figure_{figure}.png}}\\\\\n{caption}\\end{{center}}")
-    ledger = claims.load(HERE / "claims.toml")
+        lines += [document.picture(figure, FIGURES[figure].caption) for figure in AFTER.get(name, ())]
     lines += ["\\section{Derivatives against autograd}", check_table([*recall_gradients.checks(), *lemma_gradients.checks()]),
-              "\\section{Claims}", tabular(("where", "verdict", "says", "note"), [(c.id, c.verdict, c.says, c.note) for c in ledger],
-                                           "p{28mm}p{18mm}p{58mm}p{52mm}"), "\\end{document}"]  # fmt: skip
+              "\\section{Claims}", document.claims_table(HERE), "\\end{document}"]  # fmt: skip
     return "\n".join(lines) + "\n"
 
 
 def write_all(source: Source, out: Path) -> list[Path]:
-    """All figures, the write-up, and its PDF where a TeX engine is installed."""
-    written = [figure.write(source, out) for figure in FIGURES.values()]
-    tex = out / "writeup.tex"
-    with cli.atomic(tex) as temporary:
-        temporary.write_text(generate())
-    return [*written, tex, *compile_tex(tex)]
+    """All figures and the write-up."""
+    return document.write_all(source, out, FIGURES, generate)

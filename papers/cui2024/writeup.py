@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import shutil
-import subprocess
-from collections.abc import Callable
 from pathlib import Path
 
-from papers import claims
+from papers import document
 from papers.cui2024.figures import FIGURES, SETTINGS
-from papers.forner2026.writeup import check_table, tabular
+from papers.document import check_table, tabular
 from papers.source import Source
-from theory import cli, latex
 from theory import positional_semantic as ps
 from theory.positional_semantic.thresholds import line
 from verify.positional_semantic import gradients
@@ -32,42 +28,12 @@ def thresholds(source: Source) -> str:
 
 def generate(source: Source) -> str:
     """Whole document."""
-    ledger = claims.load(HERE / "claims.toml")
-    preamble = latex.PREAMBLE.replace("\\usepackage{amsmath", "\\usepackage{longtable}\n\\usepackage{amsmath")
-    make: dict[str, Callable[[str], str]] = {
-        "preamble": lambda _: preamble,
-        "equations": lambda name: "\n".join(latex.display(e) for e in ps.sections()[name]),
-        "figure": lambda name: (f"\\begin{{center}}\\fitpicture{{figure_{name}.png}}\\\\\n"
-                                f"{latex.escape(FIGURES[name].caption)}\\end{{center}}"),
+    return document.fill(HERE, document.makers(HERE, FIGURES, ps.sections) | {
         "thresholds": lambda _: thresholds(source),
         "gradients": lambda _: check_table(gradients.checks()),
-        "claims": lambda _: tabular(("where", "verdict", "says", "note"), [(c.id, c.verdict, c.says, c.note) for c in ledger],
-                                    "p{28mm}p{18mm}p{58mm}p{52mm}"),
-    }  # fmt: skip
-    lines = []
-    for text in (HERE / "template.tex").read_text().splitlines():
-        if text.startswith("%!"):
-            kind, _, rest = text[2:].partition(" ")
-            lines += [f"% begin generated: {text[2:]}", make[kind](rest), f"% end generated: {text[2:]}"]
-        else:
-            lines.append(text)
-    return "\n".join(lines) + "\n"
+    })  # fmt: skip
 
 
 def write_all(source: Source, out: Path) -> list[Path]:
-    """All figures, the write-up, and its PDF where a TeX engine is installed."""
-    written = [figure.write(source, out) for figure in FIGURES.values()]
-    tex = out / "writeup.tex"
-    with cli.atomic(tex) as temporary:
-        temporary.write_text(generate(source))
-    written.append(tex)
-    if shutil.which("pdflatex"):
-        for _ in range(2):  # longtable needs a second pass
-            done = subprocess.run(["pdflatex", "-interaction=nonstopmode", "-halt-on-error", tex.name], cwd=out,
-                                  capture_output=True, text=True, check=False)  # fmt: skip
-        if done.returncode:
-            raise OSError(f"{tex}: pdflatex failed: {done.stdout[-600:]}")
-        for rest in (".aux", ".log"):
-            tex.with_suffix(rest).unlink(missing_ok=True)
-        written.append(tex.with_suffix(".pdf"))
-    return written
+    """All figures and the write-up."""
+    return document.write_all(source, out, FIGURES, lambda: generate(source))

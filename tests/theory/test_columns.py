@@ -49,11 +49,9 @@ def test_weight_and_noise_by_enumeration(row, actions):
     assert EQUATIONS["own_weight"].rhs.subs(at) == mean
     exact = others * V_all + own * (V_k + (R - S) ** 2)  # entries of other columns average S in the right logit
     assert sp.expand(EQUATIONS["noise_right"].rhs.subs(at) - exact) == 0
-    # In a wrong logit they average (zeta - S)/(N - 1), the own ones (zeta - R)/(N - 1): a term of order 1/N^2, which
-    # the theory may leave out but not overdo.
-    exact = others * V_all + own * V_w
-    left_out = sp.expand(EQUATIONS["noise_wrong"].rhs.subs(at) - exact)
-    assert left_out == 0 or sp.expand(left_out - own * ((R - S) / (N - 1)) ** 2) == 0
+    # In a wrong logit they average (zeta - S)/(N - 1), the own ones (zeta - R)/(N - 1).
+    exact = others * V_all + own * (V_w + ((R - S) / (N - 1)) ** 2)
+    assert sp.expand(EQUATIONS["noise_wrong"].rhs.subs(at) - exact) == 0
 
 
 def test_noise_and_signal_add_up():
@@ -62,13 +60,11 @@ def test_noise_and_signal_add_up():
     weight = EQUATIONS["own_weight"].rhs
     whole = dressed.equations()["spread"].rhs.subs(dressed.variance.participation, columns.pi_i**2 + columns.T)
     assert sp.expand(weight**2 + others + own - whole) == 0
-    # What a column feels of its own deviation elsewhere: all of the spread but the part of order 1/d_g that it shares
-    # with every other column of the state.
+    # What a column feels of its own deviation elsewhere is the rest of the spread.
     pull = -sp.diff(EQUATIONS["rate_wrong"].rhs, columns.v_w).subs(columns.dressed.L, 1).doit() / eta
     share = columns.left[1] / (N - 1)
-    one = sp.cancel(pull / (columns.gamma[1] * share * (1 - share)))
-    shared = (1 - 1 / d_g) * (1 - columns.pi_i) ** 2 / d_g
-    assert sp.expand(weight**2 + one * columns.T + shared - whole) == 0
+    elsewhere = sp.cancel(pull / (share * (1 - share)))
+    assert sp.expand(elsewhere - (dressed.spread[1] - columns.beta[1] ** 2)) == 0
 
 
 def test_entry_variance_by_enumeration():
@@ -236,7 +232,7 @@ def test_rates_at_the_start_against_fine_quadrature():
         wrong[i] = np.exp(z_w + u_w / 2) * inverse
         weights.append(x)
     b = np.array([x["b_i"] for x in weights])
-    T = np.array([x["T_i"] for x in weights])
+    spread = dressed.equations()["spread"].evaluate({"participation": (pi**2).sum(1), "d_g": p.d_g})
     found = system.rates()
     for k, name, mass, v, v_mean in (
         (2, "rate_right", right, R_ + edge * system.v_0, R_),
@@ -244,12 +240,12 @@ def test_rates_at_the_start_against_fine_quadrature():
     ):
         for s, share in enumerate(system.share):
             for node in range(len(system.v_0)):
-                form = EQUATIONS[name].evaluate({"eta": p.eta, "L": p.L, "share": share - 1, "beta": b, "p_k": mass[:, node], "p_w": mass[:, node],
-                                                 "d_g": p.d_g, "N": p.N, "T": T, "g": left, "v_k": v[node], "v_w": v[node], "R": R_,
+                form = EQUATIONS[name].evaluate({"eta": p.eta, "L": p.L, "share": share - 1, "column_weight": b, "p_k": mass[:, node], "p_w": mass[:, node],
+                                                 "d_g": p.d_g, "N": p.N, "spread": spread, "g": left, "v_k": v[node], "v_w": v[node], "R": R_,
                                                  "mean_w": v_mean})  # fmt: skip
                 # Five nodes in xi leave u^5 5!/10! = 3e-10 (u = 0.1) times a tenth derivative of a softmax weight, of order ten.
                 assert found[k][0, s, node] * p.d_g * p.N == pytest.approx(form, abs=1e-8)
-    form = EQUATIONS["rate_S"].evaluate({"eta": p.eta, "L": p.L, "d_g": p.d_g, "beta": b, "g": left})
+    form = EQUATIONS["rate_S"].evaluate({"eta": p.eta, "L": p.L, "d_g": p.d_g, "column_weight": b, "g": left})
     assert found[4][0] * p.d_g * p.N == pytest.approx(form, abs=1e-8)  # as above
     values = {"g": left[:, None], "V_M": V_, "N": p.N, "d_g": p.d_g, "R": R_, "S": S_}
     eq = dressed.equations()

@@ -38,7 +38,7 @@ u_k, u_w = symbol("u_k", positive=True), symbol("u_w", r"u_{\bar k}", positive=T
 xi = symbol("xi", r"\xi", real=True)
 W, p_k, p_w = symbol("W_i", positive=True), symbol("p_k", positive=True), symbol("p_w", r"p_{\bar k}", positive=True)
 mean_w = symbol("mean_w", r"\langle v_{\bar k}\rangle", real=True)
-beta, gamma = array("beta", r"b"), array("T")  # per position
+beta = array("column_weight", r"b")  # per position
 right_mass, wrong_mass, left = array("p_k"), array("p_w", r"p_{\bar k}"), array("g")
 
 
@@ -82,7 +82,8 @@ def equations() -> dict[str, Equation]:
     noisy = sp.exp(z_v + sp.sqrt(u_k) * xi)
     v_0 = sp.Symbol("v_0", real=True)
     of_start = sp.Function("z_w")(v_0)
-    stir = eta * (1 - 1 / d_g) / L * sp.Sum(gamma[i] * left[i] / (N - 1) * (1 - left[i] / (N - 1)), (i, 1, L))
+    # What remains of the response of a wrong entry once its own sequences, weight b_i and slope b_i, are taken out.
+    stir = eta / L * sp.Sum((dressed.spread[i] - beta[i] ** 2) * left[i] / (N - 1) * (1 - left[i] / (N - 1)), (i, 1, L))
     share = (1 + epsilon) * eta / L
     found = [
         Equation("own_weight", b_i, written_as(logits.equations()["c_R"].rhs.subs(A, pi_i), own_weight()), ref(f"{BEYOND}, weight of the own column")),
@@ -93,7 +94,7 @@ def equations() -> dict[str, Equation]:
                  ("independent permutations",)),
         Equation("noise_right", u_k, by_others * V_all + by_own * (V_k + (R - S) ** 2), ref(f"{BEYOND}, noise of the right logit"),
                  "closure", (CAVITY,)),
-        Equation("noise_wrong", u_w, by_others * V_all + by_own * V_w, ref(f"{BEYOND}, noise of a wrong logit"), "closure", (CAVITY,)),
+        Equation("noise_wrong", u_w, by_others * V_all + by_own * (V_w + ((R - S) / (N - 1)) ** 2), ref(f"{BEYOND}, noise of a wrong logit"), "closure", (CAVITY,)),
         Equation("wrong_mean", W, sp.Integral(sp.exp(of_start + u_w / 2), (v_0, -1, 1)) / 2, ref(f"{BEYOND}, mean exponential"),
                  "closure", (CAVITY, SELF_AVERAGING)),
         Equation("right_probability", p_k, sp.Integral(normal * noisy / (noisy + (N - 1) * W), line),

@@ -15,7 +15,9 @@ from typing import Any, Self
 import numpy as np
 import xarray as xr
 from scipy.interpolate import BarycentricInterpolator
+from scipy.special import ndtr
 
+from theory.parameters import ParameterError
 from theory.state_tracking import columns, dressed, logits, loss, variance
 from theory.state_tracking.definitions import pi
 from theory.state_tracking.logits import pi_i
@@ -53,7 +55,8 @@ class Start:
     def measured(cls, runs: xr.Dataset) -> Self:
         """Starts of the seeds of an ensemble."""
         at = runs.isel(alpha=0).transpose("seed", ...)
-        return cls(at.W_Q_start.values, at.W_K_start.values, at.R.values, at.S.values, at.zeta.values,
+        S = np.nan_to_num(at.S.values)  # with a single action there is none
+        return cls(at.W_Q_start.values, at.W_K_start.values, at.R.values, S, at.zeta.values,
                    at.M_variance_correct.values, at.M_variance_other.values)  # fmt: skip
 
     @classmethod
@@ -119,7 +122,7 @@ def _forms() -> dict[str, Callable]:
         "weight": k["own_weight"].lambdify(pi_i, d_g),
         "entry_variance": k["entry_variance"].lambdify(columns.V_k, columns.V_w, R, columns.mean_w, N),
         "noise_right": k["noise_right"].lambdify(pi_i, columns.T, columns.V_all, columns.V_k, R, S, d_g),
-        "noise_wrong": k["noise_wrong"].lambdify(pi_i, columns.T, columns.V_all, columns.V_w, d_g),
+        "noise_wrong": k["noise_wrong"].lambdify(pi_i, columns.T, columns.V_all, columns.V_w, R, S, N, d_g),
         "right": k["column_right"].lambdify(columns.b_i, columns.v_k, S),
         "wrong": k["column_wrong"].lambdify(columns.b_i, columns.v_w, S, zeta, N),
         "share": k["share_variance"].lambdify(d_g, N, columns.n_train, dressed.L),
@@ -221,7 +224,7 @@ class Columns:
         self.of_v = weight / 2
         e, weight = np.polynomial.hermite_e.hermegauss(SHARES if finite_data else 1)
         self.of_share = weight / weight.sum()
-        self.e, self.share = e, 1 + e * np.sqrt(_forms()["share"](p.d_g, p.N, p.n_train, p.L))
+        self.e, self.share = e, np.maximum(1 + e * np.sqrt(_forms()["share"](p.d_g, p.N, p.n_train, p.L)), 0)
         self.xi, weight = np.polynomial.hermite_e.hermegauss(NOISE)
         self.of_xi = weight / weight.sum()
         spread = np.ones((1, len(e), 1)) * self.v_0
@@ -248,7 +251,7 @@ class Columns:
         b, rest = weight[..., None, None], S[:, None, None, None]
         return {"at": at, "own": own, "elsewhere": elsewhere, "weight": weight, "R": R, "V_w": V_w, "mean": mean,
                 "u_k": f["noise_right"](own, elsewhere, V_all, V_k[:, None], R[:, None], S[:, None], p.d_g),
-                "u_w": f["noise_wrong"](own, elsewhere, V_all, V_w[:, None], p.d_g),
+                "u_w": f["noise_wrong"](own, elsewhere, V_all, V_w[:, None], R[:, None], S[:, None], p.N, p.d_g),
                 "z_k": f["right"](b, v_k[:, None], rest), "z_w": f["wrong"](b, v_w[:, None], rest, self.zeta[..., None, None], p.N)}  # fmt: skip
 
     def rates(self) -> list[np.ndarray]:
@@ -264,7 +267,8 @@ class Columns:
         p_w = e_w * ((inverse @ self.of_xi) @ self.of_v)[..., None]
         wrong = 1 - self._mean(p_k)
         gain = self.share[:, None] * x["weight"][..., None, None]
-        stir = ((1 - 1 / p.d_g) * x["elsewhere"] * f["curvature"](wrong, p.N)).mean(1)[:, None, None]
+        rest = f["spread"](x["elsewhere"] + x["own"] ** 2, p.d_g) - x["weight"] ** 2
+        stir = (rest * f["curvature"](wrong, p.N)).mean(1)[:, None, None]
         by_alpha = [(gain * (1 - p_k)).mean(1) - stir * (v_k - x["R"][:, None, None]),
                     -(gain * p_w).mean(1) - stir * (v_w - x["mean"][:, None, None]),
                     (wrong * (1 - x["own"])).mean(1) / p.d_g]  # fmt: skip
@@ -285,7 +289,7 @@ class Columns:
             p, x["own"], x["R"], self.state[4], right, right_variance, other, other_variance, loss_, self._accuracy(x)
         )
 
-    def _accuracy(self, x: dict[str, Any]) -> np.ndarray:
+    def _accuracy(self, found: dict[str, Any]) -> np.ndarray:
         """Probability that the right logit is the largest, per seed and position.
 
         The N - 1 wrong logits are independent draws of a column's wrong entries and noise. Their
@@ -295,7 +299,7 @@ class Columns:
         fine = np.linspace(-1, 1, FINE)
         middle = (fine[1:] + fine[:-1]) / 2
         between = BarycentricInterpolator(self.v_0, np.eye(len(self.v_0)))
-        z_w, z_k = x["z_w"] @ between(fine).T, x["z_k"] @ between(middle).T
+        z_w, z_k = found["z_w"] @ between(fine).T, found["z_k"] @ between(middle).T
         of_share = self.of_share
         if len(self.e) > 1:
             shares = np.linspace(-3, 3, 13)  # the trapezoidal rule on a Gaussian
@@ -306,17 +310,34 @@ class Columns:
         weight = weight / weight.sum()
         out = np.zeros(z_k.shape[:3])
         for at in np.ndindex(out.shape):
-            s_k, s_w = np.sqrt(x["u_k"][at[:2]]), np.sqrt(x["u_w"][at[:2]])
+            s_k, s_w = np.sqrt(found["u_k"][at[:2]]), np.sqrt(found["u_w"][at[:2]])
             edge = 5 * max(s_k, s_w)
             grid = np.linspace(min(z_k[at][0], z_w[at][0]) - edge, max(z_k[at][-1], z_w[at][-1]) + edge, 2 * FINE)
-            below = np.interp(grid[:, None] - s_w * noise, z_w[at], (fine + 1) / 2) @ weight
+            # Entries uniform between neighbours, noise Gaussian: the integral of Phi is x Phi + phi.
+            x = (grid[:, None] - z_w[at]) / max(s_w, 1e-9)
+            integral = max(s_w, 1e-9) * (x * ndtr(x) + np.exp(-(x**2) / 2) / np.sqrt(2 * np.pi))
+            below = np.maximum((-np.diff(integral) / np.diff(z_w[at])).mean(1), 0)
             out[at] = (np.interp(z_k[at][:, None] + s_k * noise, grid, below ** (self.p.N - 1)) @ weight).mean()
         return out @ of_share
 
 
 def solve(system: Dressed | Columns, epochs: Any) -> xr.Dataset:
-    """Run a system to the last of the given epochs; observables over ``(seed, alpha)`` at each of them."""
+    """Run a system, once, to the last of the given epochs; observables over ``(seed, alpha)`` at each of them.
+
+    Raises
+    ------
+    ParameterError
+        Unless the epochs are whole, increasing and not negative.
+    """
     epochs = np.asarray(epochs)
+    if (
+        epochs.ndim != 1
+        or not epochs.size
+        or (epochs != epochs.astype(int)).any()
+        or epochs[0] < 0
+        or (np.diff(epochs) <= 0).any()
+    ):
+        raise ParameterError(f"epochs = {epochs}: must be whole numbers >= 0, increasing")
     found = []
     for epoch in range(int(epochs[-1]) + 1):
         if epoch in epochs:
