@@ -95,7 +95,8 @@ def panels(runs: xr.Dataset, groups: list[tuple[str, Curves]], predicted_by: str
             plotting.band(axis, measured, f"C{k}", f"{prefix}students" if name else "students: mean, s.d.")
             if predicted is not None:
                 mean = predicted.mean("seed") if "seed" in predicted.dims else predicted
-                axis.plot(mean.alpha, mean, color=f"C{k}" if name else "k", ls="--", label=prefix + predicted_by)
+                by = predicted.attrs.get("by", predicted_by)
+                axis.plot(mean.alpha, mean, color=f"C{k}" if name else "k", ls="--", label=prefix + by)
         axis.set(xlabel=TIME, ylabel=label, xlim=(0, float(runs.alpha[-1])))
         if "accuracy" in label or "attention" in label:
             axis.set_ylim(-0.02, 1.05)
@@ -130,15 +131,17 @@ def logits_and_loss(p: Parameters, runs: xr.Dataset) -> Any:
     return panels(runs, [("mean logit", logits), ("loss", [("", runs.loss, curve.loss)])])
 
 
-def variances(runs: xr.Dataset) -> tuple[str, list]:
-    """Panel of logit variances."""
-    return ("logit variance", [("correct", runs.variance_correct, None), ("other", runs.variance_other, None)])
+def variances(p: Parameters, runs: xr.Dataset) -> tuple[str, list]:
+    """Panel of logit variances: students, and our column statistics from the same seeds' starts."""
+    ours = fidelity.finite_data(p, runs)
+    return ("logit variance", [(name, runs[f"variance_{name}"], ours[f"variance_{name}"].assign_attrs(by="column statistics"))
+                               for name in ("correct", "other")])  # fmt: skip
 
 
 def empirical_rollout(p: Parameters, runs: xr.Dataset) -> Any:
     """Fig. 6."""
     rolled = [("", runs.rollout_accuracy, with_empirical_logits(p, runs).rollout_accuracy)]
-    return panels(runs, [variances(runs), ("final rollout accuracy", rolled)], MEASURED_LOGITS)
+    return panels(runs, [variances(p, runs), ("final rollout accuracy", rolled)], MEASURED_LOGITS)
 
 
 def empirical_accuracies(p: Parameters, runs: xr.Dataset) -> Any:
@@ -146,7 +149,7 @@ def empirical_accuracies(p: Parameters, runs: xr.Dataset) -> Any:
     fed = with_empirical_logits(p, runs)
     next_token = [("", runs.accuracy, fed.accuracy)]
     rolled = [("", runs.rollout_accuracy, fed.rollout_accuracy)]
-    groups = [variances(runs), ("next-token accuracy", next_token), ("final rollout accuracy", rolled)]
+    groups = [variances(p, runs), ("next-token accuracy", next_token), ("final rollout accuracy", rolled)]
     return panels(runs, groups, MEASURED_LOGITS)
 
 
