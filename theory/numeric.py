@@ -131,6 +131,17 @@ def _compile(expr: sp.Expr, arguments: Sequence[sp.Basic], modules: str) -> Call
     outer = sp.lambdify([*stand_in.values(), *totals.values()], expr.xreplace(totals),
                         _MODULES[modules], cse=True)  # fmt: skip
 
+    def elementwise(*values: Any) -> Any:
+        """What integrators call thousands of times: nothing to sum over, and nothing to broadcast as a rule."""
+        scalars = [np.asarray(v) for v in values]
+        with np.errstate(over="ignore"):
+            result = outer(*scalars)
+        shape = np.broadcast(*scalars).shape
+        return result if np.shape(result) == shape else np.broadcast_to(result, shape)[()]
+
+    if modules == "numpy" and not arrays and 0 < len(arguments) <= 32:
+        return elementwise
+
     def call(*values: Any) -> Any:
         by_argument = dict(zip(arguments, values, strict=True))
         scalars = [by_argument[a] for a in plain]
