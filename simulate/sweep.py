@@ -11,6 +11,7 @@ from typing import Any
 from simulate import device, jobs, runs
 from theory import cli
 from theory.parameters import BaseParameters, ParameterError
+from theory.registry import MODELS
 
 
 def grid(base: BaseParameters, axes: list[str]) -> Iterator[tuple[str, Any]]:
@@ -63,13 +64,16 @@ def main(argv: list[str] | None = None) -> int:
     where.add_argument("--scheduler", metavar="ADDRESS", help="hand the jobs to a dask scheduler, e.g. tcp://host:8786")
     where.add_argument("--shard", metavar="i/n", help="do only part i = 0..n-1 of the jobs, for job arrays")
     args = parser.parse_args(argv)
+    plan = getattr(args.model.wing("simulate"), "plan", None)
+    if plan is None:
+        able = [m.name for m in MODELS.values() if hasattr(m.wing("simulate"), "plan")]
+        raise ParameterError(f"simulate.sweep: not for {args.model.name}; there are {', '.join(able)}")
     points = [(label, p.run_to(args.alpha)) for label, p in grid(cli.parameters(args), args.grid)]
     seeds = cli.seeds(args.seeds, "1")
     store = (args.out or runs.default_store()).resolve()
     # The runs are dealt out before looking at which are finished: a shard is the same whenever it starts.
     tasks = [(label, p, seed) for label, p in points for seed in seeds]
     mine = tasks[shard(args.shard, len(tasks))]
-    plan = args.model.wing("simulate").plan
     todo = [dataclasses.replace(job, name=f"{label} {job.name}".strip())
             for label, p in points
             for job in plan(p, [s for name, _, s in mine if name == label], store=store, device=args.device, dtype=args.dtype)]  # fmt: skip

@@ -89,6 +89,11 @@ WRONG = [("--grid=L", "NAME=V1,V2"), ("--grid=L=2,2", "repeated"), ("--grid=L=2,
          ("--scheduler=nowhere", "no scheduler answers")]  # fmt: skip
 
 
+def test_models_without_jobs_are_refused_by_name():
+    with pytest.raises(ParameterError, match="simulate.sweep: not for induction_heads; there are state_tracking"):
+        sweep.main(["induction_heads", "--quiet"])
+
+
 @pytest.mark.parametrize(("flag", "message"), WRONG, ids=str)
 def test_wrong_input_is_refused_in_one_line(tmp_path, flag, message):
     with pytest.raises(ParameterError, match=re.escape(message)) as caught:
