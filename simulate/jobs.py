@@ -86,13 +86,13 @@ def on_cluster(jobs: Sequence[Job], address: str, progress: bool = True) -> Fail
     except ImportError:
         raise ParameterError("--scheduler: needs dask; pip install 'solvable-transformers[cluster]'") from None
     try:
-        client = Client(address, timeout="10s")
+        client = Client(address, timeout="10s", set_as_default=False)  # one that fails must not stay behind as the default
     except (OSError, ValueError) as error:
         raise ParameterError(f"--scheduler {address}: no scheduler answers ({error})") from None
     failures: Failures = []
     with client, tqdm(total=len(jobs), unit="job", desc="training", disable=not progress) as bar:
         futures = {client.submit(_on_worker, job, key=f"{job.name}-{k}", pure=False): job for k, job in enumerate(jobs)}
-        for future in as_completed(futures):
+        for future in as_completed(futures, loop=client.loop):
             failed = future.exception()
             if failed is not None:
                 failures.append((futures[future], failed))

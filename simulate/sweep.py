@@ -71,6 +71,7 @@ def main(argv: list[str] | None = None) -> int:
     points = [(label, p.run_to(args.alpha)) for label, p in grid(cli.parameters(args), args.grid)]
     seeds = cli.seeds(args.seeds, "1")
     store = (args.out or runs.default_store()).resolve()
+    store.mkdir(parents=True, exist_ok=True)  # what cannot be written is found before anything is trained
     # The runs are dealt out before looking at which are finished: a shard is the same whenever it starts.
     tasks = [(label, p, seed) for label, p in points for seed in seeds]
     mine = tasks[shard(args.shard, len(tasks))]

@@ -37,6 +37,21 @@ _FLAGS: dict[str, dict[str, Any]] = {
 class Parser(argparse.ArgumentParser):
     """Argument parser whose complaints are one line, like all others."""
 
+    def parse_args(self, args: Sequence[str] | None = None, namespace: Any = None) -> Any:  # type: ignore[override]
+        """Refuse unknown flags first: argparse would take what follows one for a MODEL."""
+        for word in sys.argv[1:] if args is None else args:
+            flag = word.partition("=")[0]
+            if (
+                flag.startswith("--")
+                and len(flag) > 2
+                and not any(f.startswith(flag) for f in self._option_string_actions)
+            ):
+                hint = (
+                    f"; parameters are set by --set {flag[2:]}=VALUE" if "--set" in self._option_string_actions else ""
+                )
+                raise ParameterError(f"unknown flag {flag}{hint} (see {self.prog} --help)")
+        return super().parse_args(args, namespace)
+
     def error(self, message: str) -> NoReturn:
         """Raise instead of printing usage."""
         raise ParameterError(f"{message} (see {self.prog} --help)")

@@ -132,7 +132,7 @@ WRONG = {
     "a run of no length": (["--alpha", "0"], "--alpha 0: must be positive and finite"),
     "a run of no number": (["--alpha", "nan"], "--alpha nan: must be positive and finite"),
     "a run of no sense": (["--alpha", "long"], "invalid float value: 'long'"),
-    "an unknown flag": (["--jsno"], "unrecognized arguments: --jsno"),
+    "an unknown flag": (["--jsno"], "unknown flag --jsno"),
 }  # fmt: skip
 
 
