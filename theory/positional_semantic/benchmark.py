@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -68,11 +69,14 @@ def benchmark(omegas: Iterable[float] = OMEGAS, alphas: Iterable[float] = ALPHAS
         there = p.replace(alpha=AT)
         reference = solve(there.replace(order=FINE), branch)
         beside = solve(p.replace(alpha=BESIDE), branch)
-        for way, found in ((f"{branch}, alone", lambda b=branch: solve(there, b)),
-                           (f"{branch}, from a neighbour", lambda b=branch, n=beside: solve(there, b, n)),
-                           (f"{branch}, 12-node rule, damped", lambda b=branch: degree_seven.solve(there, b))):  # fmt: skip
+        ways: dict[str, Callable[[], FixedPoint]] = {
+            "alone": functools.partial(solve, there, branch),
+            "from a neighbour": functools.partial(solve, there, branch, beside),
+            "12-node rule, damped": functools.partial(degree_seven.solve, there, branch),
+        }
+        for way, found in ways.items():
             spent, point = timed(found)
-            add(way, 1, spent, distance(point.state._asdict(), reference))
+            add(f"{branch}, {way}", 1, spent, distance(point.state._asdict(), reference))
     return {
         "ratio": rows[3]["seconds"] / rows[1]["seconds"],
         "agree": all(r["within"] for r in rows if "12-node" not in r["way"]),
