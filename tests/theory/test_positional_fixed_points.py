@@ -76,7 +76,7 @@ def test_thresholds(omega, alpha_c, alpha_l, order):
 def test_phase_diagram():
     """A small grid: the same fixed points as alone, loss gap on both sides of alpha_c, and ends of the positional branch."""
     p = Parameters(order=8)
-    data = phase_diagram(p, [0.1, 0.3], [0.6, 1.0, 2.0], jobs=1)
+    data = phase_diagram(p, [0.1, 0.3], [1.0, 2.0], jobs=1)
     gap = data.train_loss.sel(branch="positional") - data.train_loss.sel(branch="semantic")
     assert float(gap.sel(omega=0.3, alpha=1.0)) < 0 < float(gap.sel(omega=0.3, alpha=2.0))
     # At omega = 0.1 the positional branch lives below alpha = 1.3 only, and the semantic one wins from 0.75 on.
