@@ -246,7 +246,7 @@ def extension(name: str, source: Source, s: Setting) -> Any:
     for kind, r in runs.items():
         plotting.band(right, 1e3 * r.test_mse_half, COLOURS[kind], f"{kind} start")
     right.set(xlabel=ALPHA, ylabel=r"test error $E|y-f|^2/(2d)\ [10^{-3}]$", title=title)
-    left.legend(fontsize=7)
+    left.legend(fontsize=7, title="students; theory dashed", title_fontsize=7)
     right.legend(fontsize=7)
     return figure
 

@@ -10,7 +10,17 @@ import pytest
 
 from theory import onset as onset_command
 from theory.parameters import ParameterError
-from theory.positional_semantic import Parameters, State, curve, degree_seven, fixed_point, onset, regulariser, solve
+from theory.positional_semantic import (
+    Parameters,
+    State,
+    curve,
+    degree_seven,
+    fixed_point,
+    onset,
+    phase_diagram,
+    regulariser,
+    solve,
+)
 from theory.positional_semantic.channel import averages
 from theory.positional_semantic.thresholds import critical, thresholds
 
@@ -54,13 +64,39 @@ def test_degree_seven_reproduces_the_published_fixed_points():
     assert (positional.q, positional.m, positional.V) == pytest.approx((0.0500912, 0.258427, 11.0383), rel=1e-5)
 
 
-@pytest.mark.parametrize(("omega", "alpha_c", "alpha_l"), [(0.3, 1.2515, 1.492), (0.1, 0.7510, 0.892)])
-def test_thresholds(omega, alpha_c, alpha_l):
+@pytest.mark.parametrize(("omega", "alpha_c", "alpha_l", "order"), [(0.3, 1.2515, 1.492, 12), (0.1, 0.7510, 0.892, 8)])
+def test_thresholds(omega, alpha_c, alpha_l, order):
     """Converged thresholds to 0.5 % and 1 %; at alpha_c both branches have the same loss."""
-    found = thresholds(Parameters(omega=omega, order=12))
+    found = thresholds(Parameters(omega=omega, order=order))
     assert found.alpha_c == pytest.approx(alpha_c, rel=5e-3)
     assert found.alpha_l == pytest.approx(alpha_l, rel=1e-2)
     assert found.alpha_l > found.alpha_c and not found.reasons
+
+
+def test_phase_diagram():
+    """A small grid: the same fixed points as alone, loss gap on both sides of alpha_c, and ends of the positional branch."""
+    p = Parameters(order=8)
+    data = phase_diagram(p, [0.1, 0.3], [1.0, 2.0], jobs=1)
+    gap = data.train_loss.sel(branch="positional") - data.train_loss.sel(branch="semantic")
+    assert float(gap.sel(omega=0.3, alpha=1.0)) < 0 < float(gap.sel(omega=0.3, alpha=2.0))
+    # At omega = 0.1 the positional branch lives below alpha = 1.3 only, and the semantic one wins from 0.75 on.
+    positional = data.sel(branch="positional", omega=0.1)
+    assert np.isnan(positional.q.sel(alpha=2.0)) and float(gap.sel(omega=0.1, alpha=1.0)) > 0
+    for branch, omega, alpha in (("positional", 0.1, 1.0), ("semantic", 0.3, 1.0), ("positional", 0.3, 2.0)):
+        alone, found = (
+            solve(p.replace(omega=omega, alpha=alpha), branch),
+            data.sel(branch=branch, omega=omega, alpha=alpha),
+        )
+        for name, value in alone.summary().items():
+            # Both stop at a relative residual of 1e-6, and flat directions magnify it.
+            assert float(found[name]) == pytest.approx(value, rel=1e-4), (branch, name)
+
+
+def test_crossing_at_large_omega():
+    """At omega = 0.6 the gap falls with alpha at first, and the crossing lies beyond."""
+    p = Parameters(omega=0.6, order=8)
+    alpha, points = critical(p)
+    assert 6 < alpha < 8 and points["positional"].train_loss == pytest.approx(points["semantic"].train_loss, rel=1e-3)
 
 
 def test_no_crossing_says_why():
@@ -88,7 +124,7 @@ def test_semantic_branch_ends():
     p = Parameters(order=8)
     assert solve(p.replace(alpha=0.8), "semantic").exists
     assert solve(p.replace(alpha=0.6, prox="local"), "semantic").exists
-    data = curve(p, "semantic", [0.6, 1.0, 1.5])
+    data = curve(p, "semantic", [0.6, 1.0])
     assert np.isnan(data.theta[0]) and (data.theta[1:] > 0.05).all()
 
 

@@ -11,7 +11,7 @@ import sympy as sp
 import xarray as xr
 
 from theory.parameters import ParameterError
-from theory.positional_semantic import Parameters, definitions, prox
+from theory.positional_semantic import Parameters, Thresholds, definitions, prox
 from verify import gradients as gradients_command
 from verify import thresholds as thresholds_command
 from verify import timescales as timescales_command
@@ -65,6 +65,8 @@ def test_thresholds_command(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("simulate.pool.cores", lambda: 1)
     monkeypatch.setattr(thresholds, "DEMO", Parameters(d=40, steps=10, n_test=200, order=8))
     monkeypatch.setattr(thresholds, "SIZES", (10, 20))
+    predicted = {"global": Thresholds(0.3, 1.25, 1.49), "local": Thresholds(0.3, 1.24, 1.48)}  # tested with the theory
+    monkeypatch.setattr(thresholds, "thresholds", lambda p: predicted[p.prox])
     monkeypatch.setattr(thresholds, "message_passing", lambda p, seeds: ([], []))  # tested with the students
     monkeypatch.setattr(thresholds, "FACTORS", {"alpha_c": (0.5, 1.0, 1.8), "alpha_l": (0.7, 1.3, 2.2)})
     picture = tmp_path / "t.png"
@@ -72,7 +74,12 @@ def test_thresholds_command(tmp_path, monkeypatch, capsys):
     out, err = capsys.readouterr()
     found = json.loads(out)
     assert {"alpha_c", "alpha_l"} == set(found["thresholds"]) and picture.stat().st_size > 10_000
-    assert found["thresholds"]["alpha_c"]["local"] < found["thresholds"]["alpha_c"]["global"]
+    assert [found["thresholds"][k][s] for k in ("alpha_c", "alpha_l") for s in ("global", "local")] == [
+        1.25,
+        1.24,
+        1.49,
+        1.48,
+    ]
     assert any("local prox" in c["name"] for c in found["checks"]) and "95% interval" in err
 
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
+import joblib
 import numpy as np
 import xarray as xr
 
-from theory.positional_semantic.fixed_point import FixedPoint, NotConverged, solve
+from theory.positional_semantic.channel import State
+from theory.positional_semantic.fixed_point import COARSE, FixedPoint, NotConverged, solve
 from theory.positional_semantic.parameters import Parameters
 
 MEANING = {
@@ -21,20 +24,41 @@ MEANING = {
 
 def continue_branch(p: Parameters, branch: str, alphas: Iterable[float],
                     near: FixedPoint | None = None) -> list[FixedPoint | None]:  # fmt: skip
-    """Fixed points of one branch at every alpha, each started from its neighbour, from the largest alpha down.
+    """Fixed points of one branch at every alpha, each started from its neighbours, from the largest alpha down.
 
     Where the overlap of the branch has vanished, or its fixed point is lost, the branch ends: None there and below.
+    The positional branch may end towards large alpha as well (small omega): it is looked for at every alpha until found.
     """
     points: dict[float, FixedPoint] = {}
     for alpha in sorted({float(a) for a in alphas}, reverse=True):
+        here = p.replace(alpha=alpha)
         try:
-            point = solve(p.replace(alpha=alpha), branch, near)
+            if branch == "positional" and not points:  # a coarse look is ten times cheaper
+                near = solve(here.replace(order=min(COARSE, p.order)), branch, near)
+                if not near.exists:
+                    near = None
+                    continue
+            point = solve(here, branch, _predicted(alpha, points, near))
         except NotConverged:
+            point = None
+        if point is not None and point.exists:
+            points[alpha] = point
+        elif points or branch != "positional":
             break
-        if not point.exists:
-            break
-        points[alpha] = near = point
     return [points.get(float(a)) for a in alphas]
+
+
+def _predicted(alpha: float, points: dict[float, FixedPoint], near: FixedPoint | None) -> FixedPoint | None:
+    """Where to start at ``alpha``: on the line through the last two points, if it keeps q and V positive."""
+    last = list(points.values())[-2:]
+    if len(last) < 2:
+        return last[0] if last else near
+    before, here = last
+    ahead = (alpha - here.p.complexity) / (here.p.complexity - before.p.complexity)
+    state = State(*(b + ahead * (b - a) for a, b in zip(before.state, here.state, strict=True)))
+    # Near its end an overlap falls like a square root, which a line overshoots.
+    safe = all(s * b > 0.25 * b * b for s, b in zip(state, here.state, strict=True) if b)
+    return replace(here, state=state) if safe else here
 
 
 def curve(p: Parameters, branch: str, alphas: Iterable[float], near: FixedPoint | None = None) -> xr.Dataset:
@@ -66,10 +90,26 @@ def curve(p: Parameters, branch: str, alphas: Iterable[float], near: FixedPoint 
         "status": "closure"})  # fmt: skip
 
 
-def phase_diagram(p: Parameters, omegas: Iterable[float], alphas: Iterable[float]) -> xr.Dataset:
-    """Both branches over (omega, alpha): the variables of `curve` over ``(branch, omega, alpha)``."""
+def phase_diagram(p: Parameters, omegas: Iterable[float], alphas: Iterable[float], jobs: int = -1) -> xr.Dataset:
+    """Both branches over (omega, alpha), by default on all cores.
+
+    Parameters
+    ----------
+    p : Parameters
+        Model; its omega and alpha are ignored.
+    omegas, alphas : iterable of float
+        Positional fractions and sample complexities n/d.
+    jobs : int
+        Processes; -1 is one per core.
+
+    Returns
+    -------
+    Dataset
+        Variables of `MEANING` over ``(branch, omega, alpha)``; NaN where a branch does not exist.
+    """
     omegas, alphas = [float(w) for w in omegas], [float(a) for a in alphas]
     both = ("positional", "semantic")
-    rows = [xr.concat([curve(p.replace(omega=w), branch, alphas) for w in omegas], "omega", combine_attrs="drop")
-            for branch in both]  # fmt: skip
+    tasks = [joblib.delayed(curve)(p.replace(omega=w), branch, alphas) for branch in both for w in omegas]
+    found = joblib.Parallel(n_jobs=min(jobs, len(tasks)), batch_size=1)(tasks)
+    rows = [xr.concat(found[k * len(omegas) :][: len(omegas)], "omega", combine_attrs="drop") for k in range(2)]
     return xr.concat(rows, "branch").assign_coords(omega=omegas, branch=list(both))

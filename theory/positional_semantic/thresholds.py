@@ -91,7 +91,11 @@ def _critical(p: Parameters, near: Thresholds | None) -> tuple[float, dict[str, 
         gap = points["positional"].train_loss - points["semantic"].train_loss
         slope = points["positional"].slope - points["semantic"].slope
         if slope <= 0:
-            raise _Missing(f"the losses of the two branches do not cross near alpha = {alpha:g}")
+            # The gap rises with alpha only beyond the first appearance of the semantic branch, if at all.
+            if alpha >= LARGEST:
+                raise _Missing(f"positional below semantic up to alpha = {LARGEST:g}")
+            alpha, starts = min(LARGEST, 1.5 * alpha), {}
+            continue
         step = -gap / slope
         if abs(step) < CLOSE:
             return alpha + step, points

@@ -78,9 +78,12 @@ def verify(args: Any) -> Result:
     inside = {k: [n for n in SELECTIONS if numbers[k]["interval_95"][0] <= numbers[k][n] <= numbers[k]["interval_95"][1]]
               for k in numbers}  # fmt: skip
     for name, found_in in inside.items():
-        notes.append(
-            f"{name}: the 95% interval contains {' and '.join(found_in) or 'neither'} of {', '.join(SELECTIONS)}"
-        )
+        which = {
+            2: "both predictions",
+            1: f"the {found_in[0]} prediction only" if found_in else "",
+            0: "neither prediction",
+        }
+        notes.append(f"{name}: the 95% interval contains {which[len(found_in)]} ({' and '.join(SELECTIONS)} prox)")
     more, remarks = order_parameters(p, seeds, options)
     scaling, remarks_2 = concentration(p, seeds, options)
     passing, remarks_3 = message_passing(p, seeds)

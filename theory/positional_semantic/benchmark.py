@@ -1,0 +1,93 @@
+"""The phase diagram and single fixed points: how long they take, and how far they are from a finer quadrature."""
+
+from __future__ import annotations
+
+import functools
+import time
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+
+from theory.positional_semantic import degree_seven
+from theory.positional_semantic.branches import phase_diagram
+from theory.positional_semantic.fixed_point import FixedPoint, solve
+from theory.positional_semantic.parameters import Parameters
+
+OMEGAS, ALPHAS = np.linspace(0.05, 0.5, 10), np.linspace(0.01, 2, 25)  # alphas of the paper's figures
+AT, BESIDE = 1.3, 1.25
+BRANCHES = ("positional", "semantic")
+DIAGRAM = 12  # nodes per axis of the phase diagram: a permille in the overlaps
+FINE = 24  # nodes per axis of the reference
+AGREE = 5e-3  # relative in q and the overlap: the jumps leave a few permille at 16 nodes, more for small omega
+REPEATS = 3
+CHECKED = ((0.3, 1.25375), (0.3, 2.0), (0.5, 2.0))  # points of the diagram held against the reference
+
+
+def distance(point: Any, reference: FixedPoint) -> float:
+    """Largest relative difference in q and in the overlap of the branch."""
+    own = "m" if reference.branch == "positional" else "theta"
+    return max(abs(abs(float(point[k])) / abs(getattr(reference.state, k)) - 1) for k in ("q", own))
+
+
+def timed(way: Callable[[], Any]) -> tuple[float, Any]:
+    """Median of a few runs, and the last result."""
+    seconds = []
+    for _ in range(REPEATS):
+        started = time.perf_counter()
+        found = way()
+        seconds.append(time.perf_counter() - started)
+    return sorted(seconds)[len(seconds) // 2], found
+
+
+def benchmark(omegas: Iterable[float] = OMEGAS, alphas: Iterable[float] = ALPHAS) -> dict[str, Any]:
+    """Run it.
+
+    Returns
+    -------
+    dict
+        ``rows`` (way, points, seconds, microseconds per point, largest relative error in q and the overlap, ``within``),
+        ``ratio`` of the times of one fixed point, 12-node rule over ours, ``agree`` (ours within 5e-3), ``note``.
+    """
+    p = Parameters()
+    omegas, alphas = list(omegas), list(alphas)
+    solve(p.replace(alpha=AT), "semantic")  # derives and compiles
+    rows: list[dict[str, Any]] = []
+
+    def add(way: str, points: int, seconds: float, error: float) -> None:
+        rows.append({"way": way, "points": points, "seconds": seconds, "microseconds_per_point": 1e6 * seconds / points,
+                     "error": error, "within": error <= AGREE})  # fmt: skip
+
+    started = time.perf_counter()
+    diagram = phase_diagram(p.replace(order=DIAGRAM), omegas, alphas)
+    seconds = time.perf_counter() - started
+    errors = [distance(diagram.sel(branch=k, omega=w, alpha=a),
+                       solve(p.replace(omega=w, alpha=a, order=FINE), k))
+              for w, a in nearest(omegas, alphas) for k in BRANCHES]  # fmt: skip
+    add(f"phase diagram, {len(alphas)} alpha x {len(omegas)} omega, both branches, all cores",
+        2 * len(omegas) * len(alphas), seconds, max(errors))  # fmt: skip
+    for branch in BRANCHES:
+        there = p.replace(alpha=AT)
+        reference = solve(there.replace(order=FINE), branch)
+        beside = solve(p.replace(alpha=BESIDE), branch)
+        ways: dict[str, Callable[[], FixedPoint]] = {
+            "alone": functools.partial(solve, there, branch),
+            "from a neighbour": functools.partial(solve, there, branch, beside),
+            "12-node rule, damped": functools.partial(degree_seven.solve, there, branch),
+        }
+        for way, found in ways.items():
+            spent, point = timed(found)
+            add(f"{branch}, {way}", 1, spent, distance(point.state._asdict(), reference))
+    return {
+        "ratio": rows[3]["seconds"] / rows[1]["seconds"],
+        "agree": all(r["within"] for r in rows if "12-node" not in r["way"]),
+        "rows": rows,
+        "note": f"fixed points at omega = {p.omega:g}, alpha = {AT:g}, {p.order} nodes per axis ({DIAGRAM} in the diagram), median of {REPEATS}, one process; "
+                f"error: largest relative one in q and the overlap against {FINE} nodes per axis; ratio: 12-node rule, which "
+                "jumps of the minimiser spoil, over ours, positional branch",
+    }  # fmt: skip
+
+
+def nearest(omegas: list[float], alphas: list[float]) -> list[tuple[float, float]]:
+    """Points of the grid next to those that are checked: both branches exist there."""
+    return sorted({(min(omegas, key=lambda w: abs(w - x)), min(alphas, key=lambda a: abs(a - y))) for x, y in CHECKED})
