@@ -86,7 +86,9 @@ def on_cluster(jobs: Sequence[Job], address: str, progress: bool = True) -> Fail
     except ImportError:
         raise ParameterError("--scheduler: needs dask; pip install 'solvable-transformers[cluster]'") from None
     try:
-        client = Client(address, timeout="10s", set_as_default=False)  # one that fails must not stay behind as the default
+        client = Client(
+            address, timeout="10s", set_as_default=False
+        )  # one that fails must not stay behind as the default
     except (OSError, ValueError) as error:
         raise ParameterError(f"--scheduler {address}: no scheduler answers ({error})") from None
     failures: Failures = []
