@@ -45,9 +45,7 @@ def place(store: Path, config: str, seed: int) -> Path:
 def provenance(model: str, config: str, p: BaseParameters, seed: int) -> dict[str, Any]:
     """Attributes every stored run carries."""
     versions = {name: importlib.metadata.version(name) for name in ("solvable-transformers", "torch", "numpy")}
-    module = getattr(sys.modules["__main__"], "__spec__", None)
-    program = f"python -m {module.name.removesuffix('.__main__')}" if module else Path(sys.argv[0]).name
-    command = " ".join([program, *sys.argv[1:]])
+    command = " ".join([Path(sys.argv[0]).name, *sys.argv[1:]])
     return {
         "kind": KIND, "model": model, "parameters": p.as_json(), "configuration": config, "seed": seed,
         "versions": json.dumps(versions), "command": command,

@@ -105,7 +105,7 @@ def test_house_style(capsys):
 WRONG = [
     (["--equation", "c_omgea"], "error: equation c_omgea: must be one of .*; did you mean 'c_omega'?"),
     (["state_trackin"], "error: .*no model named 'state_trackin'.*did you mean 'state_tracking'?"),
-    (["--fragmet"], "error: unrecognized arguments: --fragmet"),
+    (["--fragmet"], "error: unknown flag --fragmet"),
 ]
 
 
