@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
-from papers.source import Source
+from papers.source import Figure, Source
 from simulate.associative_memory import factual_recall as recall_students
 from simulate.associative_memory import gradient_steps as step_students
 from simulate.associative_memory import k_hop as hop_students
@@ -25,21 +22,6 @@ from theory.associative_memory import factual_recall, gradient_memory, k_hop, no
 from verify.associative_memory.factual_recall import timescales
 from verify.associative_memory.k_hop import learner_runs
 from verify.associative_memory.trigger_task import EARLY
-
-
-@dataclass(frozen=True)
-class Figure:
-    """One figure: ``draw(source)`` trains what is missing and returns a matplotlib figure."""
-
-    name: str
-    caption: str
-    draw: Callable[[Source], Any]
-
-    def write(self, source: Source, out: Path) -> Path:
-        """Draw and write; return the file."""
-        path = out / f"figure_{self.name}.png"
-        plotting.save(self.draw(source), path)
-        return path
 
 
 def few(source: Source, most: int) -> list[int]:

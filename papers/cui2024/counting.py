@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -31,21 +30,6 @@ def trained(p: HistogramParameters, seed: int, device: str | None, progress: boo
 def of(source: Source, seed: int = 0) -> dict[str, dict[str, Any]]:
     """Solutions at the scale of a source."""
     return trained(SETTINGS[source.scale], seed, source.device, source.progress)
-
-
-@dataclass(frozen=True)
-class Figure:
-    """A figure of App. A; ``draw(source)``."""
-
-    name: str
-    caption: str
-    draw: Callable[[Source], Any]
-
-    def write(self, source: Source, out: Path) -> Path:
-        """Train, draw, write; return the file."""
-        path = out / f"figure_{self.name}.png"
-        plotting.save(self.draw(source), path)
-        return path
 
 
 @dataclass(frozen=True)

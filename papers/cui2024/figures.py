@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
+import papers.source
 from papers.cui2024 import counting
 from papers.source import Source
 from simulate.positional_semantic import train
@@ -317,9 +318,9 @@ def selections(source: Source, s: Setting) -> Any:
 FIGURES: dict[str, Any] = {f.name: f for f in (
     Figure("2", "Training loss gap, overlaps and test error over the sample complexity.", transition),
     Figure("3", "Concentration with d; phase diagrams of training loss and of test error against the linear layer.", phase_diagram),
-    counting.Figure("4", "Histogram task: attention matrices of the positional and the semantic solution.", counting.frozen),
-    counting.Figure("5", "Histogram task, positional solution: before and after unfreezing.", functools.partial(counting.unfrozen, "positional")),
-    counting.Figure("6", "Histogram task, semantic solution: before and after unfreezing.", functools.partial(counting.unfrozen, "semantic")),
+    papers.source.Figure("4", "Histogram task: attention matrices of the positional and the semantic solution.", counting.frozen),
+    papers.source.Figure("5", "Histogram task, positional solution: before and after unfreezing.", functools.partial(counting.unfrozen, "positional")),
+    papers.source.Figure("6", "Histogram task, semantic solution: before and after unfreezing.", functools.partial(counting.unfrozen, "semantic")),
     Figure("7", "Test error over the dimension at fixed sample complexity.", test_scaling),
     Figure("8", "Loss gap for other positional fractions, variances and ridge strengths.", slices),
     Figure("9", "Phase diagrams for the asymmetric target matrix (144).", alternative),

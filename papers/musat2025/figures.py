@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import xarray as xr
 
-from papers.source import Source
+from papers.source import Figure, Source
 from simulate.induction_heads import standard, train
 from theory import induction_heads as ih
 from theory import plotting
@@ -34,31 +31,6 @@ THRESHOLD = 0.1  # of alpha and beta in Fig. 5; 1/2 for gamma
 STANDARD = {"small": standard.StandardParameters(), "paper": standard.StandardParameters.paper()}
 UNIFORM_SIZES = (4, 8, 16, 32, 64, 128, 256, 512, 1024)
 DROP_SIZES = (4, 8, 16, 32, 64, 256, 1024, 10**4, 10**5, 10**6, 10**7)
-
-
-@dataclass(frozen=True)
-class Figure:
-    """One figure of the paper.
-
-    Attributes
-    ----------
-    name : str
-        Number in the paper, or a word for figures of our own.
-    caption : str
-        What is shown.
-    draw : callable
-        ``draw(source)`` trains what is missing and returns a matplotlib figure.
-    """
-
-    name: str
-    caption: str
-    draw: Callable[[Source], Any]
-
-    def write(self, source: Source, out: Path) -> Path:
-        """Draw and write; return the file."""
-        path = out / f"figure_{self.name}.png"
-        plotting.save(self.draw(source), path)
-        return path
 
 
 def structure_runs(source: Source, N: int) -> xr.Dataset:

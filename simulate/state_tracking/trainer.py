@@ -26,7 +26,7 @@ from theory.state_tracking import Parameters
 MODEL = "state_tracking"
 DIMENSIONS = {"step_accuracy": ("step",), "attention": ("step", "action")}
 CHECKPOINT_SECONDS = 10.0
-GPU_BATCH = 128  # seeds trained together; Table 1 takes about 50 MB each
+GPU_BATCH = 128  # seeds trained together; at Table 1 each needs some 10 MB of training rows and partial sums
 
 
 def train(p: Parameters, alpha: float | None = None, seeds: Iterable[int] = (0,), *, store: Path | str | None = None,

@@ -1,8 +1,7 @@
 """Numbers of the dressed theory and of the column statistics, from a seed's own start: one curve per seed.
 
 Array code for the index forms of `dressed` and `columns`; the elementary functions are compiled
-from those equations. One step per epoch, as descent takes it: the steps' size shows in emergence
-times (0.4% at eta = 1/2).
+from those equations. One step per epoch, as descent takes it: the steps' size shows in emergence times.
 """
 
 from __future__ import annotations
