@@ -8,6 +8,7 @@ other for ``w = 0``. This module descends to the well a start lies in; which wel
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
 from typing import Any
 
@@ -17,18 +18,19 @@ import sympy as sp
 from theory.positional_semantic import definitions
 from theory.positional_semantic.symbols import Y_12, Y_21, V, sigma, w_1, w_2, z_1, z_2
 
-BLOCK = 8192  # nodes worked on at once: their temporaries stay in the cache of a core
 SMALLEST_CURVATURE = 1e-4  # of the shifted Hessian, in units of 1/V: below it a Newton step would run away
 FARTHEST = 0.7  # longest step; wells are about 1 apart
 STEPS = 200
 ROUNDING = 1e-15  # a step may raise the objective by its rounding
 GRADIENT = 1e-12  # of the objective, whose scale is sigma^2; V times this bounds the error of z
+SHORTEST = 1e-6  # share of a step: below it no improvement can be seen in the objective, its rounding is reached
+ARGUMENTS = (z_1, z_2, w_1, w_2, Y_12, Y_21, V, sigma)
 
 
 @cache
 def _compiled() -> Any:
     """Objective, gradient and Hessian as one NumPy function with shared sub-expressions."""
-    return sp.lambdify((z_1, z_2, w_1, w_2, Y_12, Y_21, V, sigma), definitions.derivatives(), "numpy", cse=True)
+    return sp.lambdify(ARGUMENTS, definitions.derivatives(), "numpy", cse=True)
 
 
 def objective(z: np.ndarray, w: np.ndarray, Y: np.ndarray, variance: float, scale: float) -> list[np.ndarray]:
@@ -50,6 +52,49 @@ def target_solution(Y: np.ndarray, least: float = 0.05) -> np.ndarray:
     return np.stack([total + gap, total - gap]) / 2
 
 
+@cache
+def _newton() -> Callable[..., int]:
+    """Machine code that descends from every column of ``z`` in place; the derivatives are the derived ones.
+
+    Compiled on first use: importing Numba takes longer than most of what the model is asked.
+    """
+    import numba  # noqa: PLC0415
+
+    tanh = numba.njit(lambda x: 1 - 2 / (1 + np.exp(2 * x)), error_model="numpy")  # twice as fast as the library's
+    at = numba.njit(sp.lambdify(ARGUMENTS, tuple(definitions.derivatives()), [{"tanh": tanh}, "math"], cse=True),
+                    error_model="numpy")  # fmt: skip
+
+    @numba.njit("i8(f8[:,::1], f8[:,::1], f8[:,::1], f8, f8, f8[::1], f8[:,::1])", nogil=True, error_model="numpy")
+    def newton(z, w, Y, variance, scale, value, hessian):  # type: ignore[no-untyped-def]
+        unsettled = 0
+        for i in range(z.shape[1]):
+            x, y = z[0, i], z[1, i]
+            f, g_1, g_2, a, b, c = at(x, y, w[0, i], w[1, i], Y[0, i], Y[1, i], variance, scale)
+            shrink, steps = 1.0, 0  # the step is cut to a quarter on every refusal
+            while np.abs(g_1) + np.abs(g_2) >= GRADIENT and shrink >= SHORTEST and steps < STEPS:
+                steps += 1
+                lowest = (a + c) / 2 - np.hypot((a - c) / 2, b)
+                shift = max(0.0, SMALLEST_CURVATURE / variance - lowest) + max(0.0, -lowest)
+                determinant = (a + shift) * (c + shift) - b * b
+                step_x = (b * g_2 - (c + shift) * g_1) / determinant
+                step_y = (b * g_1 - (a + shift) * g_2) / determinant
+                length = shrink * min(1.0, FARTHEST / max(np.hypot(step_x, step_y), 1e-300))
+                x_new, y_new = x + length * step_x, y + length * step_y
+                new = at(x_new, y_new, w[0, i], w[1, i], Y[0, i], Y[1, i], variance, scale)
+                if new[0] <= f + ROUNDING:
+                    x, y = x_new, y_new
+                    f, g_1, g_2, a, b, c = new
+                    shrink = min(1.0, 4 * shrink)
+                else:
+                    shrink /= 4
+            unsettled += steps == STEPS
+            z[0, i], z[1, i], value[i] = x, y, f
+            hessian[0, i], hessian[1, i], hessian[2, i] = a, b, c
+        return unsettled
+
+    return newton
+
+
 def descend(start: np.ndarray, w: np.ndarray, Y: np.ndarray, variance: float,
             scale: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:  # fmt: skip
     """Minimiser of the well that ``start`` lies in, by Newton steps with a shifted Hessian.
@@ -69,50 +114,16 @@ def descend(start: np.ndarray, w: np.ndarray, Y: np.ndarray, variance: float,
         Objective there: the Moreau envelope.
     hessian : ndarray, shape (3, n)
         Entries (11, 12, 22) of the objective's Hessian.
+
+    Raises
+    ------
+    ArithmeticError
+        If a point does not settle.
     """
-    z = np.array(start, float)
+    z = np.array(start, float, order="C")
     value, hessian = np.empty(z.shape[1]), np.empty((3, z.shape[1]))
-    for begin in range(0, z.shape[1], BLOCK):
-        part = slice(begin, begin + BLOCK)
-        z[:, part], value[part], hessian[:, part] = _descend(z[:, part], w[:, part], Y[:, part], variance, scale)
+    unsettled = _newton()(z, np.ascontiguousarray(w, float), np.ascontiguousarray(Y, float), variance, scale, value,
+                          hessian)  # fmt: skip
+    if unsettled:
+        raise ArithmeticError(f"{unsettled} proximal points did not settle in {STEPS} Newton steps")
     return z, value, hessian
-
-
-def _split(found: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-    """Value, and derivatives as one array ``(5, n)``."""
-    return found[0], np.array(found[1:])
-
-
-def _descend(z: np.ndarray, w: np.ndarray, Y: np.ndarray, variance: float,
-             scale: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:  # fmt: skip
-    result = z.copy(), np.empty(z.shape[1]), np.empty((3, z.shape[1]))
-    where = np.arange(z.shape[1])
-    f, rest = _split(objective(z, w, Y, variance, scale))
-    shrink = np.ones(z.shape[1])  # of the step; halved on every refusal
-    for _ in range(STEPS):
-        done = np.abs(rest[0]) + np.abs(rest[1]) < GRADIENT
-        # Below this a node's step is its rounding: no further improvement can be seen in the objective.
-        done |= shrink < 1e-6
-        if done.mean() > 0.25 or done.all():
-            finished = where[done]
-            result[0][:, finished], result[1][finished], result[2][:, finished] = z[:, done], f[done], rest[2:, done]
-            keep = ~done
-            if not keep.any():
-                return result
-            where, z, w, Y, f, rest, shrink = (where[keep], z[:, keep], w[:, keep], Y[:, keep], f[keep],
-                                               rest[:, keep], shrink[keep])  # fmt: skip
-        g1, g2, a, b, c = rest
-        lowest = (a + c) / 2 - np.hypot((a - c) / 2, b)
-        shift = np.maximum(0, SMALLEST_CURVATURE / variance - lowest) + np.maximum(0, -lowest)
-        a, c = a + shift, c + shift
-        determinant = a * c - b * b
-        step = np.array([b * g2 - c * g1, b * g1 - a * g2]) / determinant
-        step *= shrink * np.minimum(1, FARTHEST / np.maximum(np.hypot(*step), 1e-300))
-        there = z + step
-        f_there, rest_there = _split(objective(there, w, Y, variance, scale))
-        better = f_there <= f + ROUNDING
-        z = np.where(better, there, z)
-        f = np.where(better, f_there, f)
-        rest = np.where(better, rest_there, rest)
-        shrink = np.where(better, np.minimum(1, 4 * shrink), shrink / 4)
-    raise ArithmeticError(f"{where.size} proximal points did not settle in {STEPS} Newton steps")
