@@ -40,7 +40,10 @@ STARTS = {"positional": State(0.05, 0.26, 11.0, 0.0), "semantic": State(0.115, 0
 COARSE = 8  # nodes per axis of the first approach and of the Jacobian
 DAMPING, SHORTEST = 0.7, 0.05  # weight of the old iterate at first; smallest weight of the new one
 PICARD, CLOSE = 600, 1e-3  # damped steps at most, and the relative change at which Newton steps take over
-CHORD, TIGHT, CONVERGED = 25, 1e-8, 1e-6
+CHORD, TIGHT = 25, 1e-8
+CONVERGED = (
+    5e-5  # a node beside the end of a local well may fall either way, steps of 1e-5; the quadrature is off by more
+)
 VANISHED = 2e-3  # an overlap below this, relative to sqrt(q), is none: the branch has merged with the agnostic one
 MOMENTS = (E_gg, E_g, E_gxi, E_geta)
 
@@ -286,8 +289,11 @@ def _chord(of: Callable[[np.ndarray], np.ndarray], x: np.ndarray, jacobian: np.n
     """Solve ``of(x) = x`` by Broyden steps from a given Jacobian of the map; returns also the residual."""
     inverse = np.linalg.inv(np.eye(x.size) - jacobian)
     gap = of(x) - x
+    best, least = x, np.inf
     for _ in range(CHORD):
         size = float(np.abs(gap).max())
+        if size < least:
+            best, least = x, size
         if size < TIGHT:
             return x, size
         step = np.clip(inverse @ gap, -0.3, 0.3)
@@ -297,7 +303,7 @@ def _chord(of: Callable[[np.ndarray], np.ndarray], x: np.ndarray, jacobian: np.n
         along = step @ inverse
         inverse = inverse + np.outer(-step - inverse @ difference, along) / (along @ difference)
         x, gap = new, gap_new
-    return x, float(np.abs(gap).max())
+    return best, float(np.abs(of(best) - best).max())  # the last call is the one whose averages are kept
 
 
 def gradient(point: FixedPoint) -> dict[str, float]:

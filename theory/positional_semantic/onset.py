@@ -17,7 +17,7 @@ from theory.positional_semantic.thresholds import Thresholds, line, thresholds
 
 SHOWN = ("q", "m", "V", "theta", "train_loss", "test_mse_half")
 DRAWN_ORDER = 8  # nodes per axis of what is only drawn: alpha_c to half a percent
-OMEGAS = 0.1  # spacing of the drawn lines
+OMEGAS, START = 0.1, 0.3  # spacing of the drawn lines, and where to start without a crossing at the given omega
 BOTH = ("positional", "semantic")
 LABELS = {"omega": "positional fraction of the target", "alpha_c": "sample complexity n/d above which semantic is the global minimum",
           "alpha_l": "sample complexity n/d above which semantic beats the linear layer"}  # fmt: skip
@@ -86,14 +86,15 @@ class _Drawn(dict):
         self.p, self.found = p.replace(order=min(p.order, DRAWN_ORDER)), found
 
     def lines(self) -> xr.Dataset:
-        """Thresholds over omega, away from ``p.omega`` on both sides."""
-        rows = {self.p.omega: self.found}
-        if self.found.at_alpha_c:
+        """Thresholds over omega, away from ``p.omega`` on both sides, or from 0.3 if there is no crossing there."""
+        found = self.found if self.found.at_alpha_c else thresholds(self.p.replace(omega=START))
+        rows = {found.omega: found}
+        if found.at_alpha_c:
             for grid in (
-                np.arange(self.p.omega - OMEGAS, -1e-9, -OMEGAS),
-                np.arange(self.p.omega + OMEGAS, 0.451, OMEGAS),
+                np.arange(found.omega - OMEGAS, -1e-9, -OMEGAS),
+                np.arange(found.omega + OMEGAS, 0.451, OMEGAS),
             ):
-                rows |= {r.omega: r for r in line(self.p, grid.clip(0), self.found)}
+                rows |= {r.omega: r for r in line(self.p, grid.clip(0), found)}
         order = sorted(rows)
         data = {k: ("omega", [getattr(rows[w], k) for w in order]) for k in ("alpha_c", "alpha_l")}
         return xr.Dataset(data, coords={"omega": order})
@@ -126,6 +127,8 @@ def draw(result: Onset, axes: Any) -> None:
                 left.fill_between(fine, smooth, top, color="C1", alpha=0.12, lw=0)
         left.text(0.97, 0.06, "positional", transform=left.transAxes, color="C0", ha="right")
         left.text(0.03, 0.72, "semantic", transform=left.transAxes, color="C1")
+    else:
+        left.text(0.5, 0.5, "no crossing", transform=left.transAxes, ha="center")
     left.set(xlabel=r"positional fraction $\omega$", ylabel=r"sample complexity $\alpha = n/d$", ylim=(0, top),
              xlim=(0, float(lines.omega.max()) if lines.sizes["omega"] else 1))  # fmt: skip
     for k, (name, data) in enumerate(drawn.branches().items()):
@@ -138,5 +141,6 @@ def draw(result: Onset, axes: Any) -> None:
             right.axvline(value, color="0.6", lw=0.8, ls=style, label=rf"$\{name.replace('_', '_{')}}} = {value:.3f}$")
     right.set(xlabel=r"sample complexity $\alpha = n/d$",
               ylabel=r"test error $\mathbb{E}|y-f|^2/(2d)\ [10^{-3}]$", title=rf"$\omega = {p.omega:g}$, {p.prox} prox")  # fmt: skip
-    left.legend(loc="upper left", fontsize=7)
+    if left.get_legend_handles_labels()[0]:
+        left.legend(loc="upper left", fontsize=7)
     right.legend(fontsize=7)

@@ -58,7 +58,7 @@ def _newton() -> Callable[..., int]:
 
     Compiled on first use: importing Numba takes longer than most of what the model is asked.
     """
-    import numba  # noqa: PLC0415
+    import numba
 
     tanh = numba.njit(lambda x: 1 - 2 / (1 + np.exp(2 * x)), error_model="numpy")  # twice as fast as the library's
     at = numba.njit(sp.lambdify(ARGUMENTS, tuple(definitions.derivatives()), [{"tanh": tanh}, "math"], cse=True),

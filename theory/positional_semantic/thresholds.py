@@ -13,9 +13,10 @@ from theory.positional_semantic.linear import baseline
 from theory.positional_semantic.parameters import Parameters
 
 FIRST = 2.0  # where the search starts without a neighbour; both branches exist there in all settings of the paper
-SMALLEST, LARGEST = 0.02, 16.0  # no crossing is looked for beyond
+SMALLEST, LARGEST = 0.05, 16.0  # no crossing is looked for beyond
 CLOSE = 1e-4  # Newton stops when its step in alpha is below; the step is taken, and leaves its square
 STEPS = 25
+NARROW = 1.02  # ratio of alphas between which no common range of both branches is looked for
 
 
 @dataclass(frozen=True)
@@ -64,26 +65,24 @@ def _critical(p: Parameters, near: Thresholds | None) -> tuple[float, dict[str, 
     alpha = near.alpha_c if near and near.at_alpha_c else FIRST
     starts = dict(near.at_alpha_c) if near else {}
     points: dict[str, FixedPoint] = {}
-    lowered = False
+    low, high = 0.0, math.inf  # alphas at which there is no semantic, and no positional branch
     for _ in range(STEPS):
         at = p.replace(alpha=alpha)
         points = {}
         with contextlib.suppress(NotConverged):
             points["semantic"] = solve(at, "semantic", starts.get("semantic"))
         if not points or not points["semantic"].exists:
-            if lowered:
-                raise _Missing(
-                    f"no alpha at which both branches exist (no semantic one at {alpha:g}, no positional one above)"
-                )
             # The semantic branch starts at larger alpha, if at all.
-            alpha, starts = 1.5 * alpha, {}
+            low, starts = max(low, alpha), {}
+            alpha = _between(low, high, 1.5 * alpha)
             if alpha > LARGEST:
                 raise _Missing(f"no semantic branch up to alpha = {LARGEST:g}")
             continue
         points["positional"] = solve(at, "positional", starts.get("positional"))
         if not points["positional"].exists:
             # For small omega the positional branch ends at large alpha, well above the crossing.
-            alpha, starts, lowered = 0.6 * alpha, {}, True
+            high, starts = min(high, alpha), {}
+            alpha = _between(low, high, 0.6 * alpha)
             if alpha < SMALLEST:
                 raise _Missing(f"no positional branch down to alpha = {SMALLEST:g}")
             continue
@@ -102,7 +101,20 @@ def _critical(p: Parameters, near: Thresholds | None) -> tuple[float, dict[str, 
         if alpha >= LARGEST and step > 0:
             raise _Missing(f"positional below semantic up to alpha = {LARGEST:g}")
         alpha = min(LARGEST, max(alpha / 2, alpha + min(step, alpha)))
+        if alpha < SMALLEST:
+            raise _Missing(f"semantic below positional down to alpha = {SMALLEST:g}")
     raise _Missing(f"Newton did not settle in {STEPS} steps, last alpha = {alpha:g}")
+
+
+def _between(low: float, high: float, free: float) -> float:
+    """The next alpha to look at: between the two, ``free`` as long as one of them is unknown."""
+    if not low or math.isinf(high):
+        return free
+    if high < NARROW * low:
+        raise _Missing(
+            f"no alpha at which both branches exist (no semantic one at {low:.4g}, no positional one at {high:.4g})"
+        )
+    return math.sqrt(low * high)
 
 
 def _linear(p: Parameters, first: FixedPoint, guess: float | None) -> tuple[float, FixedPoint]:
@@ -120,7 +132,9 @@ def _linear(p: Parameters, first: FixedPoint, guess: float | None) -> tuple[floa
         if not there.exists:
             raise _Missing(f"no semantic branch at alpha = {alpha:g}")
         gap_there = there.test_mse_half - level
-        step = -gap_there * (there.p.complexity - here.p.complexity) / (gap_there - gap)
+        slope = (gap_there - gap) / (there.p.complexity - here.p.complexity)
+        # Where the error still rises, at small alpha, the crossing lies far above.
+        step = -gap_there / slope if slope < 0 else math.copysign(0.5 * alpha, gap_there)
         if abs(step) < CLOSE:
             return alpha + step, there
         here, gap = there, gap_there
