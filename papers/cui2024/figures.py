@@ -43,7 +43,8 @@ class Setting:
 GRID = tuple(np.linspace(0.01, 2, 25).round(6))
 SETTINGS = {
     "small": Setting(Parameters(d=150, steps=200, n_test=2000), (0.3, 0.6, 0.9, 1.2, 1.6, 2.0), (30, 60, 120, 240),
-                     (0.1, 0.2, 0.3, 0.4, 0.5), (0.4, 0.8, 1.2, 1.6, 2.0), 3, 8, (0.0, 0.1, 0.2, 0.3, 0.4),
+                     (0.02, 0.1, 0.2, 0.3, 0.4, 0.5), tuple(np.arange(0.2, 2.1, 0.2).round(1)), 3, 8,
+                     (0.0, 0.05, 0.1, 0.2, 0.3, 0.4),
                      Parameters(d=100, alpha=2.0, start="random", optimizer="adam", eta=0.01, steps=1000, n_test=500), 30),
     "paper": Setting(Parameters(polish=False, teacher="gaussian"), GRID, (10, 15, 23, 36, 56, 87, 135, 209, 323, 500),
                      tuple(np.arange(0.02, 0.51, 0.02).round(2)), GRID, 24, 16, tuple(np.arange(0, 0.46, 0.025).round(3)),
@@ -170,15 +171,17 @@ def map_panel(axis: Any, data: xr.DataArray, title: str, label: str) -> None:
 
 
 def theory_lines(axes: tuple[Any, Any], p: Parameters, s: Setting) -> None:
-    """alpha_c and alpha_l over omega into two panels."""
-    rows = line(p.replace(order=s.theory_order), sorted(s.lines, reverse=True))
-    for axis, name in zip(axes, ("alpha_c", "alpha_l"), strict=True):
-        known = sorted((r.omega, getattr(r, name)) for r in rows if np.isfinite(getattr(r, name)))
-        if known:  # without a positional branch there is no crossing to draw
-            axis.plot(*zip(*known, strict=True), "k.-", ms=4, label=rf"$\{name.replace('_', '_{')}}}$, theory")
+    """alpha_c and alpha_l over omega into two panels, for both selections of the minimiser."""
+    for prox, style in (("global", "k.-"), ("local", "kx--")):
+        rows = line(p.replace(order=s.theory_order, prox=prox), sorted(s.lines, reverse=True))
+        for axis, name in zip(axes, ("alpha_c", "alpha_l"), strict=True):
+            known = sorted((r.omega, getattr(r, name)) for r in rows if np.isfinite(getattr(r, name)))
+            if known:  # without a positional branch there is no crossing to draw
+                axis.plot(*zip(*known, strict=True), style, ms=4, lw=1, label=rf"$\{name.replace('_', '_{')}}}$, {prox} prox")
+    for axis in axes:
         axis.set(ylim=(0.2, 2.2))
-        if known:
-            axis.legend(loc="lower right", fontsize=7)
+        if axis.get_legend_handles_labels()[0]:
+            axis.legend(loc="lower right", fontsize=7, frameon=True, framealpha=0.8)
 
 
 def phase_maps(source: Source, s: Setting, p: Parameters, axes: tuple[Any, Any]) -> None:

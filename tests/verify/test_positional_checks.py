@@ -32,11 +32,13 @@ def test_a_wrong_hessian_is_noticed(monkeypatch):
     """One derivative off by five percent fails its row and no other of the envelope but those that use it."""
     right = definitions.derivatives()
     monkeypatch.setattr(definitions, "derivatives", lambda: [*right[:-1], right[-1] * sp.Rational(21, 20)])
-    prox._compiled.cache_clear()
+    for compiled in (prox._compiled, prox._newton):
+        compiled.cache_clear()
     try:
         failed = [c.name for c in gradients.envelope() if not c.passed]
     finally:
-        prox._compiled.cache_clear()
+        for compiled in (prox._compiled, prox._newton):
+            compiled.cache_clear()
     assert failed == ["its gradient and Hessian"]
 
 
@@ -59,12 +61,24 @@ def test_crossing_and_its_error():
     assert error == pytest.approx(offsets.std(ddof=1) / np.sqrt(40), rel=1e-9)
 
 
+def test_extrapolation_in_d():
+    """The mean of v + c/d is v with the standard error it claims: over many repetitions z scatters by one."""
+    rng = np.random.default_rng(1)
+    z = []
+    for _ in range(400):
+        value, error = thresholds.at_infinity({d: rng.normal(0.3 - 5 / d, 0.1 + 2 / d, 40) for d in (100, 200, 400)})
+        z.append((value - 0.3) / error)
+    # 400 repetitions: the mean scatters by 0.05, the deviation by 0.035; four of them.
+    assert abs(np.mean(z)) < 0.2 and abs(np.std(z) - 1) < 0.14
+
+
 def test_thresholds_command(tmp_path, monkeypatch, capsys):
     """A tiny ensemble: rows for both selections, intervals, figure."""
     monkeypatch.setenv("SOLVABLE_TRANSFORMERS_RUNS", str(tmp_path / "runs"))
     monkeypatch.setattr("simulate.pool.cores", lambda: 1)
     monkeypatch.setattr(thresholds, "DEMO", Parameters(d=40, steps=10, n_test=200, order=8))
     monkeypatch.setattr(thresholds, "SIZES", (10, 20))
+    monkeypatch.setattr(thresholds, "MORE", 1)
     predicted = {"global": Thresholds(0.3, 1.25, 1.49), "local": Thresholds(0.3, 1.24, 1.48)}  # tested with the theory
     monkeypatch.setattr(thresholds, "thresholds", lambda p: predicted[p.prox])
     monkeypatch.setattr(thresholds, "message_passing", lambda p, seeds: ([], []))  # tested with the students
