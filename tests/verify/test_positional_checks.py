@@ -62,12 +62,13 @@ def test_crossing_and_its_error():
 
 
 def test_extrapolation_in_d():
-    """The mean of v + c/d is v with the standard error it claims: over many repetitions z scatters by one."""
+    """The mean of v + c/d is v with the standard error of the extrapolated samples: z scatters by one."""
     rng = np.random.default_rng(1)
     z = []
     for _ in range(400):
-        value, error = thresholds.at_infinity({d: rng.normal(0.3 - 5 / d, 0.1 + 2 / d, 40) for d in (100, 200, 400)})
-        z.append((value - 0.3) / error)
+        samples = np.stack([rng.normal(0.3 - 5 / d, 2 / np.sqrt(d), 40) for d in (100, 200, 400)])
+        found = thresholds.at_infinity(xr.DataArray(samples, dims=("d", "seed"), coords={"d": [100, 200, 400]}))
+        z.append((found.mean() - 0.3) / (found.std(ddof=1) / np.sqrt(40)))
     # 400 repetitions: the mean scatters by 0.05, the deviation by 0.035; four of them.
     assert abs(np.mean(z)) < 0.2 and abs(np.std(z) - 1) < 0.14
 
@@ -77,11 +78,9 @@ def test_thresholds_command(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("SOLVABLE_TRANSFORMERS_RUNS", str(tmp_path / "runs"))
     monkeypatch.setattr("simulate.pool.cores", lambda: 1)
     monkeypatch.setattr(thresholds, "DEMO", Parameters(d=40, steps=10, n_test=200, order=8))
-    monkeypatch.setattr(thresholds, "SIZES", (10, 20))
-    monkeypatch.setattr(thresholds, "MORE", 1)
     predicted = {"global": Thresholds(0.3, 1.25, 1.49), "local": Thresholds(0.3, 1.24, 1.48)}  # tested with the theory
     monkeypatch.setattr(thresholds, "thresholds", lambda p: predicted[p.prox])
-    monkeypatch.setattr(thresholds, "message_passing", lambda p, seeds: ([], []))  # tested with the students
+    monkeypatch.setattr(thresholds, "message_passing", lambda p, sizes, seeds: ([], []))  # tested with the students
     monkeypatch.setattr(thresholds, "FACTORS", {"alpha_c": (0.5, 1.0, 1.8), "alpha_l": (0.7, 1.3, 2.2)})
     picture = tmp_path / "t.png"
     thresholds_command.main(["--seeds", "3", "--json", "--quiet", "--plot", str(picture)])
