@@ -34,20 +34,22 @@ class Setting:
     map_omegas: tuple[float, ...]
     map_alphas: tuple[float, ...]
     map_seeds: int
+    extension_alphas: tuple[float, ...]
     theory_order: int
     lines: tuple[float, ...]
     adam: Parameters
     adam_seeds: int
 
 
+# Theory curves beside students are of the selection that informed descent follows (selections.md).
 GRID = tuple(np.linspace(0.01, 2, 25).round(6))
 SETTINGS = {
-    "small": Setting(Parameters(d=150, steps=200, n_test=2000), (0.3, 0.6, 0.9, 1.2, 1.6, 2.0), (30, 60, 120, 240),
-                     (0.02, 0.1, 0.2, 0.3, 0.4, 0.5), tuple(np.arange(0.2, 2.1, 0.2).round(1)), 3, 8,
-                     (0.0, 0.05, 0.1, 0.2, 0.3, 0.4),
+    "small": Setting(Parameters(d=150, steps=200, n_test=2000, prox="local"), (0.3, 0.6, 0.9, 1.2, 1.6, 2.0), (30, 60, 120, 240),
+                     (0.02, 0.1, 0.2, 0.3, 0.4, 0.5), tuple(np.arange(0.2, 2.1, 0.2).round(1)), 3,
+                     (0.6, 1.0, 1.4, 1.8, 2.2, 2.6, 3.2), 8, (0.0, 0.05, 0.1, 0.2, 0.3, 0.4),
                      Parameters(d=100, alpha=2.0, start="random", optimizer="adam", eta=0.01, steps=1000, n_test=500), 30),
-    "paper": Setting(Parameters(polish=False, teacher="gaussian"), GRID, (10, 15, 23, 36, 56, 87, 135, 209, 323, 500),
-                     tuple(np.arange(0.02, 0.51, 0.02).round(2)), GRID, 24, 16, tuple(np.arange(0, 0.46, 0.025).round(3)),
+    "paper": Setting(Parameters(polish=False, teacher="gaussian", prox="local"), GRID, (10, 15, 23, 36, 56, 87, 135, 209, 323, 500),
+                     tuple(np.arange(0.02, 0.51, 0.02).round(2)), GRID, 24, GRID + tuple(np.linspace(2, 4, 25).round(6)[1:]), 16, tuple(np.arange(0, 0.46, 0.025).round(3)),
                      Parameters(d=100, alpha=2.0, start="random", optimizer="adam", eta=0.01, steps=2500, polish=False,
                                 teacher="gaussian"), 140),
 }  # fmt: skip
@@ -78,9 +80,12 @@ def both(source: Source, p: Parameters, alphas: Any, seeds: Any = None) -> dict[
     return {k: students(source, p.replace(start=k), alphas, seeds) for k in STARTS}
 
 
-def branches(p: Parameters, setting: Setting, points: int = 14) -> dict[str, xr.Dataset]:
-    """Theory curves of both branches."""
-    grid = np.linspace(min(setting.alphas), max(setting.alphas), points)
+def branches(
+    p: Parameters, setting: Setting, points: int = 14, alphas: tuple[float, ...] = ()
+) -> dict[str, xr.Dataset]:
+    """Theory curves of both branches, over the range of ``alphas``."""
+    alphas = alphas or setting.alphas
+    grid = np.linspace(min(alphas), max(alphas), points)
     return {k: curve(p.replace(order=setting.theory_order, alpha=None), k, grid) for k in STARTS}
 
 
@@ -151,13 +156,11 @@ def scaling_panel(axis: Any, source: Source, s: Setting, names: tuple[str, ...],
     axis.legend(fontsize=7)
 
 
-def experiment_map(
-    source: Source, s: Setting, p: Parameters, starts: tuple[str, ...] = STARTS
-) -> dict[str, xr.Dataset]:
-    """Students of every start over (omega, alpha): means over seeds."""
+def experiment_map(source: Source, s: Setting, p: Parameters, alphas: tuple[float, ...]) -> dict[str, xr.Dataset]:
+    """Students of both starts over (omega, alpha): means over seeds."""
     seeds = range(s.map_seeds)
-    return {k: xr.concat([students(source, p.replace(start=k, omega=w), s.map_alphas, seeds).mean("seed")
-                          for w in s.map_omegas], "omega").assign_coords(omega=list(s.map_omegas)) for k in starts}  # fmt: skip
+    return {k: xr.concat([students(source, p.replace(start=k, omega=w), alphas, seeds).mean("seed")
+                          for w in s.map_omegas], "omega").assign_coords(omega=list(s.map_omegas)) for k in STARTS}  # fmt: skip
 
 
 def map_panel(axis: Any, data: xr.DataArray, title: str, label: str) -> None:
@@ -177,7 +180,9 @@ def theory_lines(axes: tuple[Any, Any], p: Parameters, s: Setting) -> None:
         for axis, name in zip(axes, ("alpha_c", "alpha_l"), strict=True):
             known = sorted((r.omega, getattr(r, name)) for r in rows if np.isfinite(getattr(r, name)))
             if known:  # without a positional branch there is no crossing to draw
-                axis.plot(*zip(*known, strict=True), style, ms=4, lw=1, label=rf"$\{name.replace('_', '_{')}}}$, {prox} prox")
+                axis.plot(
+                    *zip(*known, strict=True), style, ms=4, lw=1, label=rf"$\{name.replace('_', '_{')}}}$, {prox} prox"
+                )
     for axis in axes:
         axis.set(ylim=(0.2, 2.2))
         if axis.get_legend_handles_labels()[0]:
@@ -186,7 +191,7 @@ def theory_lines(axes: tuple[Any, Any], p: Parameters, s: Setting) -> None:
 
 def phase_maps(source: Source, s: Setting, p: Parameters, axes: tuple[Any, Any]) -> None:
     """Centre and right of Fig. 3, and Fig. 9."""
-    runs = experiment_map(source, s, p)
+    runs = experiment_map(source, s, p, s.map_alphas)
     loss = runs["semantic"].train_loss - runs["positional"].train_loss
     winner = runs["semantic"].test_mse_half.where(loss < 0, runs["positional"].test_mse_half)
     linear = xr.DataArray([baseline(p.replace(omega=w))["half_test"] for w in s.map_omegas], dims="omega")
@@ -220,7 +225,7 @@ def slices(source: Source, s: Setting) -> Any:
             gap_panel(
                 axis, both(source, p, s.alphas, range(s.map_seeds)), branches(p, s, 8), f"C{k}", rf"${tex} = {value:g}$"
             )
-        axis.legend(fontsize=7, title="students; theory dashed", title_fontsize=7)
+        axis.legend(fontsize=7, title="students; theory (local prox) dashed", title_fontsize=7)
     return figure
 
 
@@ -232,7 +237,7 @@ def alternative(source: Source, s: Setting) -> Any:
 
 
 EXTENSIONS: dict[str, tuple[str, dict[str, Any]]] = {
-    "correlated": ("correlated tokens, $c = 0.5$", {"correlation": 0.5}), "rank2": ("rank 2", {"rank": 2}),
+    "correlated": ("correlated tokens, $c = 0.2$", {"correlation": 0.2}), "rank2": ("rank 2, 1000 steps", {"rank": 2, "polish": False, "steps": 1000}),
     "untied": ("untied keys", {"tied": False}), "value": ("value matrix", {"value": True}),
 }  # fmt: skip
 
@@ -242,15 +247,15 @@ def extension(name: str, source: Source, s: Setting) -> Any:
     title, change = EXTENSIONS[name]
     plain, changed = s.p, s.p.replace(**change)
     figure, (left, right) = plotting.figure(1, 2)
-    seeds = range(s.map_seeds)
     starts = (*STARTS, "mixed") if name == "rank2" else STARTS
-    runs = {k: students(source, changed.replace(start=k), s.alphas, seeds) for k in starts}
-    gap_panel(left, both(source, plain, s.alphas, seeds), branches(plain, s, 8), "0.5", "main text")
+    alphas = s.extension_alphas
+    runs = {k: students(source, changed.replace(start=k), alphas) for k in starts}
+    gap_panel(left, both(source, plain, alphas), branches(plain, s, 10, alphas), "0.5", "main text")
     gap_panel(left, runs, None, "C2", title)
     for kind, r in runs.items():
         plotting.band(right, 1e3 * r.test_mse_half, COLOURS[kind], f"{kind} start")
     right.set(xlabel=ALPHA, ylabel=r"test error $E|y-f|^2/(2d)\ [10^{-3}]$", title=title)
-    left.legend(fontsize=7, title="students; theory dashed", title_fontsize=7)
+    left.legend(fontsize=7, title="students; theory (local prox) dashed", title_fontsize=7)
     right.legend(fontsize=7)
     return figure
 
@@ -259,7 +264,7 @@ def extension_maps(source: Source, s: Setting) -> Any:
     """Fig. 14."""
     figure, axes = plotting.figure(2, 2, width=3.9, height=3.0)
     for axis, (title, change) in zip(axes.flat, EXTENSIONS.values(), strict=True):
-        runs = experiment_map(source, s, s.p.replace(**change))
+        runs = experiment_map(source, s, s.p.replace(**change), s.extension_alphas)
         map_panel(axis, 1e4 * (runs["semantic"].train_loss - runs["positional"].train_loss), title,
                   r"semantic $-$ positional $[10^{-4}]$")  # fmt: skip
     return figure

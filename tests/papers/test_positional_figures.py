@@ -10,7 +10,7 @@ from theory.positional_semantic import Parameters
 
 mpl.use("Agg")
 P = Parameters(d=20, steps=5, n_test=40, polish=False)
-TINY = figures.Setting(P, (0.9, 1.5), (10, 20), (0.1, 0.3), (0.8, 1.6), 2, 4, (0.3,),
+TINY = figures.Setting(P, (0.9, 1.5), (10, 20), (0.1, 0.3), (0.8, 1.6), 2, (0.9, 1.5), 4, (0.3,),
                        Parameters(d=20, alpha=2.0, start="random", optimizer="adam", steps=5, n_test=40, polish=False), 2)  # fmt: skip
 
 

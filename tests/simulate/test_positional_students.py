@@ -14,6 +14,7 @@ from simulate.positional_semantic.student import Problem, Student, initial_weigh
 from simulate.positional_semantic.trainer import train
 from theory.parameters import ParameterError
 from theory.positional_semantic import Parameters, baseline, solve
+from theory.positional_semantic.fixed_point import transverse
 
 TINY = Parameters(d=40, alpha=1.5, steps=30, n_test=200)
 
@@ -145,3 +146,16 @@ def test_command_line(tmp_path, capsys):
     assert '"theta"' in capsys.readouterr().out and (tmp_path / "x.nc").exists()
     with pytest.raises(ParameterError, match="--alpha"):
         command.main(["--seeds", "1"])
+
+
+@pytest.mark.parametrize(("omega", "stable"), [(0.3, True), (0.7, False)])
+def test_students_leave_the_semantic_branch_where_it_is_unstable(omega, stable, tmp_path):
+    """Growth of m per step above one: every student from the semantic start ends on the positional branch."""
+    p = Parameters(omega=omega, alpha=2.0, d=150, steps=200, n_test=10, prox="local", order=8)
+    point = solve(p, "semantic")
+    assert point.exists and (transverse(point) < 1) == stable
+    students = train(p, seeds=range(4), store=tmp_path, progress=False)
+    own, other = ("theta", "m") if stable else ("m", "theta")
+    expected = solve(p, "semantic" if stable else "positional").summary()[own]
+    # Single students at d = 150 scatter by 10 % (verify.thresholds: d^(-1/2)); a branch left behind is at a fifth or less.
+    assert (abs(students[own] / expected - 1) < 0.4).all() and (students[other] < 0.2 * students[own]).all()

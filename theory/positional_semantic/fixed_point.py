@@ -45,6 +45,7 @@ CONVERGED = (
     5e-5  # a node beside the end of a local well may fall either way, steps of 1e-5; the quadrature is off by more
 )
 VANISHED = 2e-3  # an overlap below this, relative to sqrt(q), is none: the branch has merged with the agnostic one
+NO_WEIGHTS = 1e-8  # q below this falls for ever: the branch has merged with zero weights
 MOMENTS = (E_gg, E_g, E_gxi, E_geta)
 
 
@@ -200,7 +201,13 @@ class _Map:
         return self.last
 
     def settle(self, x: np.ndarray) -> np.ndarray | None:
-        """Damped steps until the relative changes are small; None if the overlap of the branch vanishes on the way."""
+        """Damped steps until the relative changes are small; None if the overlap of the branch vanishes on the way.
+
+        Raises
+        ------
+        NotConverged
+            If all weights vanish.
+        """
         overlap = [k for k, log in enumerate(self.log) if not log]
         step, before = 1 - DAMPING, np.inf
         for _ in range(PICARD):
@@ -209,6 +216,9 @@ class _Map:
             if size > before:  # a step too long for the map's most negative eigenvalue
                 step = max(0.8 * step, SHORTEST)
             before = size
+            if x[0] < np.log(NO_WEIGHTS):
+                raise NotConverged(f"the weights vanish (q -> 0) at omega = {self.p.omega:g}, alpha = {self.p.alpha:g}, "
+                                   f"lam = {self.p.lam:g}, {self.branch}: the ridge is too strong")  # fmt: skip
             if overlap and abs(x[overlap[0]]) < VANISHED * np.exp(x[0] / 2):
                 return None
             relative = np.abs(change)

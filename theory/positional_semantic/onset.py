@@ -11,7 +11,7 @@ from scipy.interpolate import PchipInterpolator
 from theory.onset import Onset
 from theory.positional_semantic import errors, linear, state_evolution
 from theory.positional_semantic.branches import curve
-from theory.positional_semantic.fixed_point import FixedPoint, solve
+from theory.positional_semantic.fixed_point import FixedPoint, solve, transverse
 from theory.positional_semantic.parameters import Parameters
 from theory.positional_semantic.thresholds import Thresholds, line, thresholds
 
@@ -63,6 +63,10 @@ def onset(p: Parameters, alpha: float | None = None) -> Onset:
         for k, values in details["at_alpha"].items():
             if values is None:
                 notes.append(f"at alpha = {p.alpha:g}: no {k} branch, its overlap has vanished")
+    for place in ("at_alpha_c", "at_alpha"):
+        unstable = [k for k, values in (details.get(place) or {}).items() if values and values["transverse"] > 1]
+        notes += [f"{place}: the {k} branch is unstable towards the other overlap (transverse > 1), descent leaves it"
+                  for k in unstable]  # fmt: skip
     used = [*state_evolution.equations().values(), *errors.equations().values(), *linear.equations().values()]
     return Onset(
         numbers={"omega": p.omega, "alpha_c": found.alpha_c, "alpha_l": found.alpha_l},
@@ -75,7 +79,7 @@ def report(point: FixedPoint) -> dict[str, float] | None:
     """Numbers of a fixed point, or None where the branch does not exist."""
     if not point.exists:
         return None
-    return {**point.summary(), "replicon": point.replicon, "jump": point.jump}
+    return {**point.summary(), "replicon": point.replicon, "jump": point.jump, "transverse": transverse(point)}
 
 
 class _Drawn(dict):

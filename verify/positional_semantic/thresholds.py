@@ -85,6 +85,9 @@ def verify(args: Any) -> Result:
             z = normal_z(abs(measured - value) / error, len(seeds))
             checks.append(Check(f"{name}, {selection} prox", "training_loss" if name == "alpha_c" else "test_error", value,
                                 measured, z, Z_MAX, Z_REASON, "", error))  # fmt: skip
+        if not np.isfinite(error):
+            notes.append(f"  not resolved: with single seeds left out it leaves [{gaps[name].alpha.values[0]:.3g}, "
+                         f"{gaps[name].alpha.values[-1]:.3g}] or the gap is not monotonic; more --seeds help")  # fmt: skip
         inside = [k for k in predicted if low <= numbers[name][k] <= high]
         notes.append(f"  the interval contains the prediction of: {', '.join(inside) or 'no selection'}")
     checks += order_parameters(p, sizes, seeds, options)
