@@ -47,7 +47,7 @@ def gamp(p: Parameters, data: Data, start: np.ndarray, *, damping: float = 0.7, 
     ----------
     p : Parameters
         Model; ``prox`` selects the minimiser: ``global`` tries both wells of every sentence, ``local`` descends from
-        the estimate of the field itself.
+        the last minimiser.
     data : Data
         Training sentences.
     start : ndarray, shape (d,)
@@ -64,9 +64,8 @@ def gamp(p: Parameters, data: Data, start: np.ndarray, *, damping: float = 0.7, 
     far = target_solution(Y)
     weights, g = start.astype(float).copy(), np.zeros((2, len(X)))
     spread = np.full(p.d, 1 / p.lam)
-    curvature = np.full(p.d, p.d * squares * p.n / p.d)
-    z = X @ weights
-    z = z.T
+    curvature = p.n * squares
+    z = (X @ weights).T
     steps = []
     for _ in range(iterations):
         variance = float(squares @ spread)

@@ -24,7 +24,9 @@ def tiny(monkeypatch, tmp_path):
     return Source("small", [0, 1], "cpu", progress=False)
 
 
-@pytest.mark.parametrize("name", ["4", "7", "15", "table_1"])
+@pytest.mark.parametrize(
+    "name", sorted(set(FIGURES) - {"3", "8", "9"})
+)  # these three take half a minute and reuse the others
 def test_figure(name, tiny, tmp_path):
     """Written, and not empty."""
     assert FIGURES[name].write(tiny, tmp_path).stat().st_size > (100 if name.startswith("table") else 10_000)

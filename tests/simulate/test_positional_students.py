@@ -105,7 +105,7 @@ def test_theory_only_fields_do_not_identify_a_run(tmp_path):
 
 
 def test_minimum_is_a_minimum(tmp_path):
-    """After the polish the gradient vanishes, and the semantic minimum is near theory: 15 % at d = 40."""
+    """After the polish the gradient vanishes, and the semantic minimum is near theory at d = 100."""
     found = train(
         TINY.replace(d=100), alpha=[2.0], seeds=range(4), store=tmp_path, device="cpu", workers=1, progress=False
     )

@@ -139,7 +139,7 @@ def averages(p: Parameters, state: State, near: Averages | None = None) -> Avera
     def mean_of(values: np.ndarray) -> float:
         return float((total * values).sum())
 
-    data = value - ((z - w) ** 2).sum(0) / (2 * state.V)
+    data = prox.loss(z, lines.Y[:, :, None], p.sigma)
     a, b, c = state.V * hessian  # dz/dw is the inverse of V times the Hessian
     determinant = a * c - b * b
     slope = (c / determinant - 1) ** 2 + (a / determinant - 1) ** 2 + 2 * (b / determinant) ** 2

@@ -6,8 +6,9 @@ from functools import cache
 
 import sympy as sp
 
+from theory.algebra import written_as
 from theory.equation import Equation
-from theory.latex import array, symbol
+from theory.latex import symbol
 from theory.positional_semantic.symbols import (
     A_12,
     A_21,
@@ -27,9 +28,6 @@ from theory.positional_semantic.symbols import (
 
 S_12, S_21 = symbol("S_12", "S_{12}", real=True), symbol("S_21", "S_{21}", real=True)
 loss_symbol, objective_symbol = symbol("ell", r"\ell"), symbol("objective", r"\mathcal{O}")
-k, j, c = sp.symbols("k j c", integer=True, positive=True)
-score = array("s", "s")
-Q, p, x, teacher = array("Q"), array("p"), array("x"), array("Qs", r"Q^{\star}")
 
 
 def logistic(u: sp.Expr) -> sp.Expr:
@@ -70,9 +68,8 @@ def equations() -> dict[str, Equation]:
     student = sp.Matrix([[1 - P, P], [R, 1 - R]])
     target = sp.Matrix([[1 - Y_12, Y_12], [Y_21, 1 - Y_21]])
     gap = target - student
-    loss = sp.factor_terms(sp.expand(sigma**2 * (gap * gap.T).trace() / 2))  # Gram matrix sigma^2 I (40)
-    loss = sigma**2 * ((Y_12 - P) ** 2 + (Y_21 - R) ** 2) if sp.simplify(
-        loss - sigma**2 * ((Y_12 - P) ** 2 + (Y_21 - R) ** 2)) == 0 else loss  # fmt: skip
+    # Gram matrix sigma^2 I (40)
+    loss = written_as(sigma**2 * ((Y_12 - P) ** 2 + (Y_21 - R) ** 2), sigma**2 * (gap * gap.T).trace() / 2)
     quadratic = ((z_1 - w_1) ** 2 + (z_2 - w_2) ** 2) / (2 * V)
     two = ("two tokens", "tied rank-one weights")
     found = [

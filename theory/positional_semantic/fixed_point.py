@@ -74,7 +74,7 @@ class FixedPoint:
     jacobian : ndarray
         Of the undamped map along the branch in ``log q``, overlap and ``log V``; approximate after continuation.
     error : dict
-        Change of ``q, m, V, theta, train_loss`` from a quadrature with fewer nodes, with sign; empty if not asked for.
+        Difference of ``q, m, V, theta, train_loss`` from a finer quadrature, with sign; empty if not asked for.
     """
 
     p: Parameters
@@ -260,7 +260,7 @@ def solve(p: Parameters, branch: str, near: FixedPoint | None = None, *, error: 
     near : FixedPoint, optional
         A solution of the same branch nearby, as in continuation.
     error : bool
-        Also solve with fewer nodes and report the change.
+        Also solve with half as many nodes again, and report the difference.
 
     Raises
     ------
@@ -288,8 +288,8 @@ def solve(p: Parameters, branch: str, near: FixedPoint | None = None, *, error: 
                              f"{branch} (residual {residual:.1e})")  # fmt: skip
     result = fine.point(x, residual, jacobian)
     if error:
-        fewer = _Map(p.replace(order=max(4, p.order - 4)), branch)
-        other = fewer.point(*_chord(fewer, x, jacobian), jacobian)
+        finer = _Map(p.replace(order=p.finer), branch)
+        other = finer.point(*_chord(finer, x, jacobian), jacobian)
         change = {k: a - b for k, a, b in zip(State._fields, result.state, other.state, strict=True)}
         return replace(result, error={**change, "train_loss": result.train_loss - other.train_loss})
     return result

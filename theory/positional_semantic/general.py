@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -118,11 +118,14 @@ class System:
 
     @cached_property
     def normals(self) -> np.ndarray:
-        """Standard normal points and their mirror images, shape ``(2 points, L, R + t)``."""
+        """Standard normal points and their mirror images, shape ``(4 points, L, R + t)``."""
         t = len(self.teacher)
         sobol = scipy.stats.qmc.Sobol(self.tokens * (self.rank + t), seed=self.seed)
         x = scipy.stats.norm.ppf(sobol.random(self.points).clip(1e-12, 1 - 1e-12))
-        return np.concatenate([x, -x]).reshape(-1, self.tokens, self.rank + t)
+        x = x.reshape(-1, self.tokens, self.rank + t)
+        other = np.concatenate([x[..., : self.rank], -x[..., self.rank :]], 2)
+        # All four images: m = 0 and theta = 0 stay zero to the last bit.
+        return np.concatenate([x, -x, other, -other])
 
     @cached_property
     def loss(self) -> Callable[..., tuple[np.ndarray, np.ndarray, np.ndarray]]:
@@ -328,8 +331,3 @@ def starting_order(system: System, norm: float, overlap: float, m: np.ndarray, s
         raise ParameterError(f"overlap = {overlap:g}: must be below sqrt(norm / (R t)) = {np.sqrt(norm / (R * t)):g}")
     m = np.broadcast_to(np.asarray(m, float)[:, None, None], (L, C, R)).copy()
     return Order(norm * scale * np.eye(R), m, spread * scale * np.eye(R), overlap * scale * np.ones((R, t)))
-
-
-def refined(system: System, points: int) -> System:
-    """Copy with another number of points, to see the error of the sums."""
-    return replace(system, points=points)

@@ -52,7 +52,7 @@ def onset(p: Parameters, alpha: float | None = None) -> Onset:
         changes = {k: {name: abs(v) for name, v in f.error.items()} for k, f in points.items()}
         details["errors"] = {"alpha_c": shift, "at_alpha_c": changes}
         worst = max(c["train_loss"] for c in changes.values())
-        notes.append(f"{p.order} nodes per axis against {max(4, p.order - 4)}: alpha_c moves by {shift:.1e}, "
+        notes.append(f"{p.order} nodes per axis against {p.finer}: alpha_c moves by {shift:.1e}, "
                      f"training losses by {worst:.1e}")  # fmt: skip
         jumps = [k for k, f in points.items() if f.jump > 1e-6]
         if jumps:
@@ -62,7 +62,12 @@ def onset(p: Parameters, alpha: float | None = None) -> Onset:
         details["at_alpha"] = {k: report(solve(p, k)) for k in BOTH}
         for k, values in details["at_alpha"].items():
             if values is None:
-                notes.append(f"at alpha = {p.alpha:g}: no {k} branch, its overlap has vanished")
+                details["reasons"][f"at_alpha.{k}"] = f"no {k} branch at alpha = {p.alpha:g}, its overlap has vanished"
+                notes.append(details["reasons"][f"at_alpha.{k}"])
+            else:
+                own = "m" if k == "positional" else "theta"
+                shown = ", ".join(f"{x} = {values[x]:.5g}" for x in ("q", own, "V", "train_loss", "test_mse_half"))
+                notes.append(f"at alpha = {p.alpha:g}, {k} branch, {p.prox} prox: {shown}")
     for place in ("at_alpha_c", "at_alpha"):
         unstable = [k for k, values in (details.get(place) or {}).items() if values and values["transverse"] > 1]
         notes += [f"{place}: the {k} branch is unstable towards the other overlap (transverse > 1), descent leaves it"
@@ -96,7 +101,7 @@ class _Drawn(dict):
         if found.at_alpha_c:
             for grid in (
                 np.arange(found.omega - OMEGAS, -1e-9, -OMEGAS),
-                np.arange(found.omega + OMEGAS, 0.451, OMEGAS),
+                np.arange(found.omega + OMEGAS, 0.501, OMEGAS),
             ):
                 rows |= {r.omega: r for r in line(self.p, grid.clip(0), found)}
         order = sorted(rows)

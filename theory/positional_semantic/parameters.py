@@ -96,6 +96,11 @@ class Parameters(BaseParameters):
         return self.alpha
 
     @property
+    def finer(self) -> int:
+        """Nodes per axis of the quadrature that this one is held against: half as many again."""
+        return min(64, 2 * (3 * self.order // 4))
+
+    @property
     def n(self) -> int:
         """Training sentences."""
         return max(1, round(self.complexity * self.d))

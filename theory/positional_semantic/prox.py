@@ -38,6 +38,17 @@ def objective(z: np.ndarray, w: np.ndarray, Y: np.ndarray, variance: float, scal
     return _compiled()(z[0], z[1], w[0], w[1], Y[0], Y[1], variance, scale)
 
 
+@cache
+def _compiled_loss() -> Any:
+    """The sentence loss alone."""
+    return sp.lambdify((z_1, z_2, Y_12, Y_21, sigma), definitions.equations()["sentence_loss"].rhs, "numpy", cse=True)
+
+
+def loss(z: np.ndarray, Y: np.ndarray, scale: float) -> np.ndarray:
+    """Loss of a sentence at ``z``; arrays of shape ``(2, ...)``, ``scale`` = sigma."""
+    return _compiled_loss()(z[0], z[1], Y[0], Y[1], scale)
+
+
 def target_solution(Y: np.ndarray, least: float = 0.05) -> np.ndarray:
     """Fields ``z_0`` with ``S(z_0) = Y``, one of the pair ``+-z_0``; shape ``(2, ...)``.
 

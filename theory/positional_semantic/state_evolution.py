@@ -18,7 +18,6 @@ from theory.positional_semantic import free_entropy
 from theory.positional_semantic.free_entropy import RS, TWO
 from theory.positional_semantic.symbols import (
     CONJUGATE,
-    E_M,
     ORDER,
     E_g,
     E_geta,
@@ -26,8 +25,6 @@ from theory.positional_semantic.symbols import (
     E_gxi,
     V,
     V_hat,
-    alpha,
-    lam,
     m,
     q,
     q_hat,
@@ -119,4 +116,3 @@ def equations() -> dict[str, Equation]:
 
 NORM = symbol("norm", r"\lVert\hat{Q}\rVert^{2}/d", nonnegative=True)
 NORM_EQUATION = Equation("norm", NORM, q / sigma**2, ref("Eq. (6)"), "exact", TWO)
-MEAN_LOSS = (E_M, lam, alpha)

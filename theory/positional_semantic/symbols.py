@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sympy as sp
-
 from theory.latex import symbol
 
 L = symbol("L", integer=True, positive=True)
@@ -26,7 +24,6 @@ z_1, z_2 = symbol("z_1", real=True), symbol("z_2", real=True)
 w_1, w_2 = symbol("w_1", real=True), symbol("w_2", real=True)
 h_1, h_2 = symbol("h_1", r"h^{\star}_{1}", real=True), symbol("h_2", r"h^{\star}_{2}", real=True)
 Y_12, Y_21 = symbol("Y_12", "Y_{12}", real=True), symbol("Y_21", "Y_{21}", real=True)
-Y_11, Y_22 = symbol("Y_11", "Y_{11}", real=True), symbol("Y_22", "Y_{22}", real=True)
 
 # Gaussian averages over the output channel; `theory.positional_semantic.channel` gives their numbers.
 E_gg = symbol("E_gg", r"\mathbb{E}[g_{1}^{2}+g_{2}^{2}]", nonnegative=True)
@@ -48,4 +45,3 @@ def ref(place: str) -> str:
 
 ORDER = (q, m, V, theta)
 CONJUGATE = (q_hat, m_hat, V_hat, theta_hat)
-REAL = sp.Symbol("x", real=True)
