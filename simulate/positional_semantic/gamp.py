@@ -34,11 +34,6 @@ class Message:
     gradient: float
     variance: float
 
-    @property
-    def converged(self) -> bool:
-        """Whether the last step was below the tolerance."""
-        return bool(self.steps[-1] < TOLERANCE)
-
 
 def gamp(p: Parameters, data: Data, start: np.ndarray, *, damping: float = 0.7, iterations: int = 300) -> Message:
     """Iterate from given weights.

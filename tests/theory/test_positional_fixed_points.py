@@ -213,6 +213,7 @@ def test_onset_json(capsys):
     for place in ("at_alpha_c", "at_alpha"):
         for branch in ("positional", "semantic"):
             assert {"q", "m", "V", "theta", "train_loss", "test_mse_half"} <= set(found[place][branch])
+            assert found[place][branch]["along"] < 1 and found[place][branch]["transverse"] < 1
     both = found["at_alpha_c"]
     assert both["positional"]["train_loss"] == pytest.approx(both["semantic"]["train_loss"], rel=1e-6)
 

@@ -69,22 +69,3 @@ def solve(p: Parameters, branch: str, start: State | None = None) -> FixedPoint:
             return FixedPoint(p, branch, state, conjugates(p, state, found), found, residual, np.empty(0))
         state = State(*(DAMPING * a + (1 - DAMPING) * b for a, b in zip(state, new, strict=True)))
     raise ParameterError(f"the degree-seven rule did not settle at omega = {p.omega:g}, alpha = {p.alpha:g}, {branch}")
-
-
-def critical(p: Parameters, first: float = 1.3) -> float:
-    """alpha_c on this rule, by the secant method on the loss gap."""
-    alphas, gaps = [first, 0.95 * first], []
-    for alpha in alphas:
-        gaps.append(_gap(p, alpha))
-    for _ in range(20):
-        step = -gaps[-1] * (alphas[-1] - alphas[-2]) / (gaps[-1] - gaps[-2])
-        alphas.append(alphas[-1] + step)
-        if abs(step) < 1e-7:
-            break
-        gaps.append(_gap(p, alphas[-1]))
-    return alphas[-1]
-
-
-def _gap(p: Parameters, alpha: float) -> float:
-    at = p.replace(alpha=alpha)
-    return solve(at, "positional").train_loss - solve(at, "semantic").train_loss

@@ -92,10 +92,11 @@ class FixedPoint:
         own = {"positional": abs(self.state.m), "semantic": abs(self.state.theta) / self.p.sigma, "agnostic": np.inf}
         return bool(own[self.branch] > VANISHED * np.sqrt(self.state.q))
 
-    def eigenvalues(self) -> np.ndarray:
-        """Eigenvalues of the undamped map along the branch: damped steps converge where all real parts are below one."""
+    @property
+    def along(self) -> float:
+        """Largest real part of the eigenvalues of the undamped map along the branch: below one, damped steps converge."""
         coarse = _Map(self.p.replace(order=COARSE), self.branch)
-        return np.linalg.eigvals(coarse.jacobian(coarse.pack(self.state)))
+        return float(np.linalg.eigvals(coarse.jacobian(coarse.pack(self.state))).real.max())
 
     def values(self) -> dict[str, Any]:
         """Everything by symbol name."""

@@ -84,7 +84,8 @@ def report(point: FixedPoint) -> dict[str, float] | None:
     """Numbers of a fixed point, or None where the branch does not exist."""
     if not point.exists:
         return None
-    return {**point.summary(), "replicon": point.replicon, "jump": point.jump, "transverse": transverse(point)}
+    return {**point.summary(), "replicon": point.replicon, "jump": point.jump, "along": point.along,
+            "transverse": transverse(point)}  # fmt: skip
 
 
 class _Drawn(dict):
