@@ -80,6 +80,7 @@ def test_thresholds_command(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(thresholds, "DEMO", Parameters(d=40, steps=10, n_test=200, order=8))
     predicted = {"global": Thresholds(0.3, 1.25, 1.49), "local": Thresholds(0.3, 1.24, 1.48)}  # tested with the theory
     monkeypatch.setattr(thresholds, "thresholds", lambda p: predicted[p.prox])
+    monkeypatch.setattr(thresholds, "SOBOL", 64)
     monkeypatch.setattr(thresholds, "message_passing", lambda p, sizes, seeds: ([], []))  # tested with the students
     monkeypatch.setattr(thresholds, "FACTORS", {"alpha_c": (0.5, 1.0, 1.8), "alpha_l": (0.7, 1.3, 2.2)})
     picture = tmp_path / "t.png"
