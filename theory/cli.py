@@ -28,7 +28,7 @@ _FLAGS: dict[str, dict[str, Any]] = {
     "set": {"action": "append", "default": [], "metavar": "NAME=VALUE", "help": "set a parameter (repeatable)"},
     "preset": {"default": None, "metavar": "NAME", "help": "named parameters to start from, e.g. table_2"},
     "seeds": {"type": str, "default": None, "metavar": "SEEDS", "help": "8 (0..7), 0:20 (half-open) or 3,5"},
-    "alpha": {"type": float, "default": None, "metavar": "X", "help": "run length in the model's time"},
+    "alpha": {"type": float, "default": None, "metavar": "X", "help": "run length in the model's time, or sample complexity n/d"},
     "device": {"default": None, "metavar": "NAME", "help": "torch device (cpu, cuda, cuda:1, ...)"},
     "quiet": {"action": "store_true", "help": "no progress on stderr"},
 }  # fmt: skip

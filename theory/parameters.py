@@ -28,12 +28,11 @@ def parameter(default: Any, doc: str, *, low: float | None = None, above: float 
     allowed = []
     if choices:
         allowed.append("one of " + ", ".join(choices))
-    if low is not None:
-        allowed.append(f">= {low:g}")
-    if above is not None:
-        allowed.append(f"> {above:g}")
-    if high is not None:
-        allowed.append(f"<= {high:g}")
+    if low is not None and low == high:
+        allowed.append(f"{low:g}")
+    else:
+        bounds = ((">=", low), (">", above), ("<=", high))
+        allowed += [f"{sign} {value:g}" for sign, value in bounds if value is not None]
     if multiple_of:
         allowed.append(f"a multiple of {multiple_of}")
     return dataclasses.field(default=default, metadata={
