@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[2]
 CLAIMS = tomllib.loads((ROOT / "papers/cui2024/claims.toml").read_text())["claim"]
 CHECKS = [(ROOT / f"verify/positional_semantic/{name}.py").read_text() for name in ("gradients", "thresholds")]
 # Rows whose names are put together at run time, by their parts.
-PARTS = ("risk, ", "{x} of untied keys, semantic at alpha = {UNTIED:g}", "{x} of message passing, {branch} at alpha = {alpha:g}", "{name}, {selection} prox",
+PARTS = ("risk, ", "{x} of untied queries, semantic at alpha = {UNTIED:g}", "{x} of message passing, {branch} at alpha = {alpha:g}", "{name}, {selection} prox",
          "{x}, {branch} at alpha = {alpha:g}, {k} prox", "training loss by envelope and by data term, {where}")  # fmt: skip
 
 
