@@ -5,15 +5,13 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import xarray as xr
 
-import papers.source
 from papers.cui2024 import counting
-from papers.source import Source
+from papers.source import Figure, Source
 from simulate.positional_semantic import train
 from theory import plotting
 from theory.positional_semantic import Parameters, baseline, curve, solve
@@ -55,19 +53,9 @@ SETTINGS = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Figure:
-    """One figure: number in the paper or a word, what is shown, and ``draw(source, setting)``."""
-
-    name: str
-    caption: str
-    draw: Callable[[Source, Setting], Any]
-
-    def write(self, source: Source, out: Path) -> Path:
-        """Train what is missing, draw, write; return the file."""
-        path = out / f"figure_{self.name}.png"
-        plotting.save(self.draw(source, SETTINGS[source.scale]), path)
-        return path
+def sized(draw: Callable[[Source, Setting], Any]) -> Callable[[Source], Any]:
+    """Drawing at the sizes of the source's scale."""
+    return lambda source: draw(source, SETTINGS[source.scale])
 
 
 def students(source: Source, p: Parameters, alphas: Any, seeds: Any = None) -> xr.Dataset:
@@ -324,20 +312,20 @@ def selections(source: Source, s: Setting) -> Any:
 
 
 FIGURES: dict[str, Any] = {f.name: f for f in (
-    Figure("2", "Training loss gap, overlaps and test error over the sample complexity.", transition),
-    Figure("3", "Concentration with d; phase diagrams of training loss and of test error against the linear layer.", phase_diagram),
-    papers.source.Figure("4", "Histogram task: attention matrices of the positional and the semantic solution.", counting.frozen),
-    papers.source.Figure("5", "Histogram task, positional solution: before and after unfreezing.", functools.partial(counting.unfrozen, "positional")),
-    papers.source.Figure("6", "Histogram task, semantic solution: before and after unfreezing.", functools.partial(counting.unfrozen, "semantic")),
-    Figure("7", "Test error over the dimension at fixed sample complexity.", test_scaling),
-    Figure("8", "Loss gap for other positional fractions, variances and ridge strengths.", slices),
-    Figure("9", "Phase diagrams for the asymmetric target matrix (144).", alternative),
-    Figure("10", "Correlated tokens.", functools.partial(extension, "correlated")),
-    Figure("11", "A student of rank 2, three starts.", functools.partial(extension, "rank2")),
-    Figure("12", "Untied queries and keys.", functools.partial(extension, "untied")),
-    Figure("13", "A trained value matrix.", functools.partial(extension, "value")),
-    Figure("14", "Phase diagrams of the four extensions.", extension_maps),
-    Figure("15", "Adam from random weights.", uninformed),
+    Figure("2", "Training loss gap, overlaps and test error over the sample complexity.", sized(transition)),
+    Figure("3", "Concentration with d; phase diagrams of training loss and of test error against the linear layer.", sized(phase_diagram)),
+    Figure("4", "Histogram task: attention matrices of the positional and the semantic solution.", counting.frozen),
+    Figure("5", "Histogram task, positional solution: before and after unfreezing.", functools.partial(counting.unfrozen, "positional")),
+    Figure("6", "Histogram task, semantic solution: before and after unfreezing.", functools.partial(counting.unfrozen, "semantic")),
+    Figure("7", "Test error over the dimension at fixed sample complexity.", sized(test_scaling)),
+    Figure("8", "Loss gap for other positional fractions, variances and ridge strengths.", sized(slices)),
+    Figure("9", "Phase diagrams for the asymmetric target matrix (144).", sized(alternative)),
+    Figure("10", "Correlated tokens.", sized(functools.partial(extension, "correlated"))),
+    Figure("11", "A student of rank 2, three starts.", sized(functools.partial(extension, "rank2"))),
+    Figure("12", "Untied queries and keys.", sized(functools.partial(extension, "untied"))),
+    Figure("13", "A trained value matrix.", sized(functools.partial(extension, "value"))),
+    Figure("14", "Phase diagrams of the four extensions.", sized(extension_maps)),
+    Figure("15", "Adam from random weights.", sized(uninformed)),
     counting.Table("table_1", "Histogram task: accuracies and distances (Table 1)."),
-    Figure("selections", "Both selections of the minimiser against students.", selections),
+    Figure("selections", "Both selections of the minimiser against students.", sized(selections)),
 )}  # fmt: skip

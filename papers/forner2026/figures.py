@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import xarray as xr
 
 from papers.forner2026 import robustness
-from papers.source import Source
+from papers.source import Figure, Source
 from simulate.state_tracking import train
 from theory import plotting
 from theory import state_tracking as st
@@ -39,43 +37,9 @@ def students(source: Source, setting: str) -> tuple[Parameters, xr.Dataset]:
     return p, source.train(train, p)
 
 
-@dataclass(frozen=True)
-class Figure:
-    """One figure of the paper.
-
-    Attributes
-    ----------
-    name : str
-        Number in the paper, or a word for figures of our own.
-    caption : str
-        What is shown.
-    setting : str
-        ``table_1`` or ``table_2``.
-    draw : callable
-        ``draw(p, runs)`` returns a matplotlib figure.
-    """
-
-    name: str
-    caption: str
-    setting: str
-    draw: Callable[[Parameters, xr.Dataset], Any]
-
-    def write(self, source: Source, out: Path) -> Path:
-        """Train what is missing, draw, write; return the file."""
-        path = out / f"figure_{self.name}.png"
-        plotting.save(self.draw(*students(source, self.setting)), path)
-        return path
-
-
-@dataclass(frozen=True)
-class Robustness(Figure):
-    """The sweeps of App. B; trains ensembles of its own."""
-
-    def write(self, source: Source, out: Path) -> Path:
-        """Sweep, draw, write."""
-        path = out / f"figure_{self.name}.png"
-        plotting.save(robustness.draw(robustness.sweep(source)), path)
-        return path
+def of(setting: str, draw: Callable[[Parameters, xr.Dataset], Any]) -> Callable[[Source], Any]:
+    """Drawing from the ensemble of ``table_1`` or ``table_2``, which is trained if it is missing."""
+    return lambda source: draw(*students(source, setting))
 
 
 def theory(p: Parameters, runs: xr.Dataset) -> xr.Dataset:
@@ -252,22 +216,20 @@ def rollout_recursion(p: Parameters, runs: xr.Dataset) -> Any:
 
 
 FIGURES = {f.name: f for f in (
-    Figure("2", "Order parameters: students against the flow (15).", "table_1", order_parameters),
-    Figure("3", "Final rollout accuracy, logit variances held at their initial value.", "table_1", rollout_constant),
-    Figure("4", "Mean logits, and the training loss against the mean-field loss (10).", "table_1", logits_and_loss),
-    Figure("5", "Entries of the attention matrix along training.", "table_1", attention_entries),
-    Figure("6", "Logit variances, and rollout accuracy from measured means and variances.", "table_1", empirical_rollout),
-    Figure("7", "Order parameters for the second setting.", "table_2", order_parameters),
-    Figure("8", "Accuracies for the second setting, variances held at their initial values.", "table_2", accuracies_constant),
-    Figure("9", "Logit variances, and accuracies from them, for the second setting.", "table_2", empirical_accuracies),
-    Figure("10", "Mean logits and loss for the second setting.", "table_2", logits_and_loss),
-    Figure("onset", "Early-time (78) and onset (81) solutions beside the flow.", "table_1", onset_forms),
-    Figure("composite", "Early (78), onset (81), sharp onset, late and composite forms beside the exact solution.", "table_1",
-           composite_forms),
-    Figure("closure", "Attention factor: measured, Eq. (69), and the closure of the paper.", "table_1", closure),
-    Figure("recursion", "Rollout accuracy by the recursion (85) from the measured accuracy of every step.", "table_1",
-           rollout_recursion),
-    Figure("fidelity", "Single seeds at Table 1: students, the paper's theory, and column statistics.", "table_1",
-           lambda p, runs: fidelity.draw(p, runs)),
-    Robustness("robustness", "Sweeps of App. B around a small setting.", "table_1", closure),
+    Figure("2", "Order parameters: students against the flow (15).", of("table_1", order_parameters)),
+    Figure("3", "Final rollout accuracy, logit variances held at their initial value.", of("table_1", rollout_constant)),
+    Figure("4", "Mean logits, and the training loss against the mean-field loss (10).", of("table_1", logits_and_loss)),
+    Figure("5", "Entries of the attention matrix along training.", of("table_1", attention_entries)),
+    Figure("6", "Logit variances, and rollout accuracy from measured means and variances.", of("table_1", empirical_rollout)),
+    Figure("7", "Order parameters for the second setting.", of("table_2", order_parameters)),
+    Figure("8", "Accuracies for the second setting, variances held at their initial values.", of("table_2", accuracies_constant)),
+    Figure("9", "Logit variances, and accuracies from them, for the second setting.", of("table_2", empirical_accuracies)),
+    Figure("10", "Mean logits and loss for the second setting.", of("table_2", logits_and_loss)),
+    Figure("onset", "Early-time (78) and onset (81) solutions beside the flow.", of("table_1", onset_forms)),
+    Figure("composite", "Early (78), onset (81), sharp onset, late and composite forms beside the exact solution.", of("table_1", composite_forms)),
+    Figure("closure", "Attention factor: measured, Eq. (69), and the closure of the paper.", of("table_1", closure)),
+    Figure("recursion", "Rollout accuracy by the recursion (85) from the measured accuracy of every step.", of("table_1", rollout_recursion)),
+    Figure("fidelity", "Single seeds at Table 1: students, the paper's theory, and column statistics.", of("table_1", fidelity.draw)),
+    Figure("robustness", "Sweeps of App. B around a small setting.",
+           lambda source: robustness.draw(robustness.sweep(source))),
 )}  # fmt: skip

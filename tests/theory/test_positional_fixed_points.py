@@ -178,7 +178,7 @@ def test_a_strong_ridge_leaves_no_semantic_branch():
     p = Parameters(lam=0.1, alpha=2.0, order=8)
     with pytest.raises(ParameterError, match=r"the weights vanish .* lam = 0.1, semantic"):
         solve(p, "semantic")
-    # Six students at d = 800, both starts: q = 0.00956, m = 0.1800.
+    # Students: simulate.positional_semantic --alpha 2 --seeds 6 --set lam=0.1 --set d=800 --set steps=300, either start.
     state = solve(p, "positional").state
     assert state.q == pytest.approx(0.00956, rel=0.02) and abs(state.m) == pytest.approx(0.18, rel=0.02)
 
