@@ -9,8 +9,33 @@ from sympy.concrete.delta import deltasummation
 def delta_sum(expr: sp.Expr, *limits: tuple[sp.Symbol, sp.Expr, sp.Expr]) -> sp.Expr:
     """Sum over the given indices, resolving deltas; every free index is taken to lie in its range."""
     for limit in limits:
-        expr = deltasummation(sp.expand(expr), limit, no_piecewise=True)
+        expr = sp.Add(*(_term_sum(term, *limit) for term in sp.Add.make_args(sp.expand(expr))))
     return sp.expand(expr)
+
+
+def _term_sum(term: sp.Expr, index: sp.Symbol, low: sp.Expr, high: sp.Expr) -> sp.Expr:
+    """Sum of one product over one index: constant, picked by a delta, or left to SymPy."""
+    if not term.has(index):
+        return term * (high - low + 1)
+    for delta in sorted(term.atoms(sp.KroneckerDelta), key=str):
+        if index in delta.args:
+            (other,) = set(delta.args) - {index}
+            return (term / delta).subs(index, other)
+    return deltasummation(term, (index, low, high), no_piecewise=True)
+
+
+def linear_root(expr: sp.Expr, unknown: sp.Symbol) -> sp.Expr:
+    """Root of an expression linear in ``unknown``.
+
+    Raises
+    ------
+    ArithmeticError
+        If it is not linear.
+    """
+    slope = sp.diff(expr, unknown)
+    if slope == 0 or slope.has(unknown):
+        raise ArithmeticError(f"{expr} is not linear in {unknown}")
+    return -expr.subs(unknown, 0) / slope
 
 
 def delta_gradient(total: sp.Expr, entry: sp.Expr) -> sp.Expr:
@@ -29,6 +54,17 @@ def delta_gradient(total: sp.Expr, entry: sp.Expr) -> sp.Expr:
     return result
 
 
+def vanishes(expr: sp.Expr) -> bool:
+    """Whether SymPy can show that an expression is identically zero.
+
+    A numerator over one denominator, multiplied out, is seen to be zero; trigonometric functions are
+    written as exponentials first. What that leaves open goes to `sympy.simplify`, which is slow.
+    """
+    expr = sp.sympify(expr)
+    forms = (lambda: expr, lambda: expr.rewrite(sp.exp))
+    return any(sp.expand(sp.numer(sp.together(form()))) == 0 for form in forms) or sp.simplify(expr) == 0
+
+
 def written_as(form: sp.Expr, derived: sp.Expr) -> sp.Expr:
     """Give a derived result the grouping a reader expects, having proved that the two are equal.
 
@@ -37,6 +73,6 @@ def written_as(form: sp.Expr, derived: sp.Expr) -> sp.Expr:
     ArithmeticError
         If SymPy cannot show that ``form`` equals ``derived``.
     """
-    if sp.simplify(form - derived) != 0:
+    if not vanishes(form - derived):
         raise ArithmeticError(f"{form} is not the derived {derived}")
     return form

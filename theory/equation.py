@@ -13,6 +13,19 @@ from theory import latex, numeric
 STATUSES = ("exact", "leading order", "closure", "empirical")
 
 
+class _WhenRead:
+    """A right-hand side, or the function that derives it: derived once, when somebody reads it."""
+
+    def __get__(self, equation: Equation, _: Any = None) -> sp.Expr:
+        stored = vars(equation)
+        if not isinstance(stored["rhs"], sp.Basic | sp.MatrixBase) and callable(stored["rhs"]):
+            stored["rhs"] = stored["rhs"]()
+        return stored["rhs"]
+
+    def __set__(self, equation: Equation, value: sp.Expr | Callable[[], sp.Expr]) -> None:
+        vars(equation)["rhs"] = value
+
+
 @dataclass(frozen=True)
 class Equation:
     """One derived result ``lhs = rhs``.
@@ -22,7 +35,8 @@ class Equation:
     name : str
         Short name, unique within its model.
     lhs, rhs : Expr
-        Kept apart, because ``sympy.Eq`` may collapse to a truth value.
+        Kept apart, because ``sympy.Eq`` may collapse to a truth value. ``rhs`` may be given as the
+        function that derives it, which runs when the right-hand side is first read.
     reference : str
         For example ``"forner2026, Eq. (11)"``.
     status : {'exact', 'leading order', 'closure', 'empirical'}
@@ -42,6 +56,10 @@ class Equation:
         """Refuse a status outside the vocabulary."""
         if self.status not in STATUSES:
             raise ValueError(f"status = {self.status!r}: must be one of {', '.join(STATUSES)}")
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What travels to another process: the derived result, not the function that derives it."""
+        return {**vars(self), "rhs": self.rhs}
 
     def latex(self, *, align: bool = False) -> str:
         """LaTeX of the equation; with ``align``, an alignment mark before the equals sign."""
@@ -80,3 +98,6 @@ class Equation:
     def subs(self, replacements: Mapping[sp.Basic, Any]) -> Self:
         """Equation with both sides substituted."""
         return replace(self, lhs=self.lhs.subs(replacements), rhs=self.rhs.subs(replacements))
+
+
+Equation.rhs = _WhenRead()  # after the class is made, so that the field has no default

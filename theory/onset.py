@@ -15,7 +15,7 @@ from theory.equation import Equation
 
 @dataclass(frozen=True)
 class Onset:
-    """A model's answer: numbers, curves, and how to draw them.
+    """A model's answer: numbers, and what is computed only for whom asks: curves, equations, the figure.
 
     Attributes
     ----------
@@ -27,10 +27,10 @@ class Onset:
         What to print when a number is not finite.
     notes : list of str
         Remarks, one line each.
-    curves : dict
-        Datasets to draw, by name.
-    equations : list of Equation
-        What the numbers and curves were evaluated from.
+    curves : callable
+        ``curves()`` gives the datasets to draw, by name.
+    equations : callable
+        ``equations()`` gives what the numbers and curves are evaluated from.
     plot : callable
         ``plot(onset, axes)`` draws into two axes.
     details : dict
@@ -41,8 +41,8 @@ class Onset:
     labels: dict[str, str]
     absent: dict[str, str]
     notes: list[str]
-    curves: dict[str, Any]
-    equations: list[Equation]
+    curves: Callable[[], dict[str, Any]] = field(repr=False)
+    equations: Callable[[], list[Equation]] = field(repr=False)
     plot: Callable[[Onset, Any], None] = field(repr=False)
     details: dict[str, Any] = field(default_factory=dict)
 
@@ -62,7 +62,7 @@ def main(argv: list[str] | None = None) -> int:
     p = cli.parameters(args)
     result = args.model.wing("theory", "onset").onset(p, cli.positive("--alpha", args.alpha))
     remarks = sys.stderr if args.json else None  # with --json, stdout holds one JSON object and nothing else
-    formulas = latex.aligned(result.equations)
+    formulas = latex.aligned(result.equations()) if args.latex else ""
     if args.json:
         found = {
             "model": args.model.name,

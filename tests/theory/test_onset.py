@@ -36,7 +36,7 @@ def test_onset_numbers_and_curves():
     assert result.numbers["c_omega"] == v["c_omega"]
     scale, half = result.numbers["T_alpha"], result.numbers["alpha_half"]
     assert scale == pytest.approx(np.sqrt(2 / v["c_omega"]) / p.eta, rel=1e-14)  # rounding
-    curve, early, grown = (result.curves[q] for q in ("flow (15)", "early time", "onset"))
+    curve, early, grown = (result.curves()[q] for q in ("flow (15)", "early time", "onset"))
     assert curve.alpha[-1] == pytest.approx(2.5 * half, rel=1e-12)  # rounding
     # The nearest of 601 times is within 2.1e-3 of alpha_half, where A rises by 0.7 per unit.
     assert curve.A.sel(alpha=half, method="nearest").item() == pytest.approx(0.5, abs=5e-3)
@@ -46,14 +46,14 @@ def test_onset_numbers_and_curves():
     np.testing.assert_allclose(early.R, mass * (1 / p.L + (1 - 1 / p.L) / p.d_g), rtol=1e-13)
     np.testing.assert_allclose(early.S, mass * (1 - 1 / p.L) / p.d_g, rtol=1e-13)
     np.testing.assert_allclose(grown.A, growth / p.L, rtol=1e-13)
-    assert onset(p, alpha_end=1.5).curves["flow (15)"].alpha[-1] == 1.5
+    assert onset(p, alpha_end=1.5).curves()["flow (15)"].alpha[-1] == 1.5
 
 
 def test_onset_when_attention_starts_high():
     """A_0 at or above 1/2 has emerged at time 0; the curves still exist."""
     result = onset(TABLE_1.replace(A_0=0.5))
     assert result.numbers["alpha_half"] == 0 and result.notes
-    assert result.curves["flow (15)"].A[-1] > 0.9
+    assert result.curves()["flow (15)"].A[-1] > 0.9
 
 
 LATE = [(Parameters(N=4, d_g=4, L=20, d_h=8), 9605.91553324265), (Parameters(N=2, d_g=2, L=10), 1486135674.32132)]

@@ -137,28 +137,24 @@ def tail() -> sp.Expr:
     least = dynamics.equations()["loss_star"].rhs
     # d s/dt = s d beta/dt = -s (ds/dbeta) dL*/ds with ds/dbeta = s.
     growth = -(s**2) * sp.diff(least, s)
-    growth = sp.limit(growth * s, s, sp.oo) / s
-    path = sp.Function("s")(t)
-    solved = sp.dsolve(sp.Eq(path.diff(t), growth.subs(s, path)), path, ics={path.subs(t, 0): 0})
-    square = max((branch.rhs**2 for branch in (solved if isinstance(solved, list) else [solved])), key=str)
-    return sp.limit(least * s**2, s, sp.oo) / square
+    pace = sp.limit(growth * s, s, sp.oo)  # of s^2/2
+    return sp.limit(least * s**2, s, sp.oo) / (2 * pace * t)
 
 
 @cache
 def equations() -> dict[str, Equation]:
     """Inner problem, time of the drop, and the tail."""
-    of_w, of_gamma = inner_rates()
     given, new = dynamics.GIVEN, dynamics.NEW
     found = [
-        Equation("drop_dw_dtau", sp.Derivative(w, tau), of_w, ref(f"{new}: loss drop"), "leading order", (*given, INNER)),
-        Equation("drop_dgamma_dtau", sp.Derivative(gamma, tau), of_gamma, ref(f"{new}: loss drop"), "leading order",
+        Equation("drop_dw_dtau", sp.Derivative(w, tau), lambda: inner_rates()[0], ref(f"{new}: loss drop"), "leading order", (*given, INNER)),
+        Equation("drop_dgamma_dtau", sp.Derivative(gamma, tau), lambda: inner_rates()[1], ref(f"{new}: loss drop"), "leading order",
                  (*given, INNER)),
-        Equation("drop_gamma_series", gamma, inner_series(4), ref(f"{new}: loss drop"), "leading order",
+        Equation("drop_gamma_series", gamma, lambda: inner_series(4), ref(f"{new}: loss drop"), "leading order",
                  (*given, INNER, "w -> 0")),
         Equation("beta_c", beta_c, sp.sqrt(sp.LambertW(4 * N**2)), ref(f"{new}: 2N = beta_c exp(beta_c^2/2)"), "exact"),
-        Equation("T_drop", T_drop, matched_time(), ref(f"{new}: time of loss = 1/2"), "leading order",
+        Equation("T_drop", T_drop, matched_time, ref(f"{new}: time of loss = 1/2"), "leading order",
                  (*given, "next term o(N)", "kappa = 0.9811115 from the inner problem")),
-        Equation("loss_tail", squared_error, tail(), ref(f"{new}: loss long after the drop"), "leading order",
+        Equation("loss_tail", squared_error, tail, ref(f"{new}: loss long after the drop"), "leading order",
                  (*given, "gamma = gamma_star, p = 1, s >> N^(1/2)")),
     ]  # fmt: skip
     return {e.name: e for e in found}

@@ -6,7 +6,7 @@ from functools import cache
 
 import sympy as sp
 
-from theory.algebra import written_as
+from theory.algebra import vanishes, written_as
 from theory.equation import Equation
 from theory.flow import Flow
 from theory.induction_heads import attention
@@ -67,7 +67,7 @@ def equations() -> dict[str, Equation]:
     # W(z) e^W(z) = z turns the exponential of the solution into W itself.
     W = sp.Dummy("W")
     solved = invariant.subs(alpha, start - W).expand().subs(sp.exp(-W), W * (2 * N - 2) * sp.exp(-start))
-    if sp.simplify(sp.expand(solved.subs(sp.exp(start - W), W * (2 * N - 2)))) != 0:
+    if not vanishes(solved.subs(sp.exp(start - W), W * (2 * N - 2))):
         raise ArithmeticError("alpha(beta) does not solve the invariant")
     best = written_as(s * (s + F) / (s**2 + F), sp.solve(by_gamma.subs(r, s + F), gamma)[0])
     least = written_as(F / (s**2 + F), inner.subs(gamma, best))
@@ -105,7 +105,7 @@ def flow() -> Flow:
     ratio = beta * (2 * N - 2) / G
     rates = {alpha: ratio * of_beta, beta: of_beta, gamma: 2 * s / r - 2 * gamma * (s**2 + F) / r**2}
     for x, rate in rates.items():
-        if sp.simplify(sp.expand(rate + eq[f"dloss_d{x.name}"].rhs)) != 0:
+        if not vanishes(rate + eq[f"dloss_d{x.name}"].rhs):
             raise ArithmeticError(f"the rate of {x} is not minus its gradient")
     return Flow(
         name="induction_heads",

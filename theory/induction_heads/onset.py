@@ -41,28 +41,36 @@ def onset(p: Parameters, t_end: float | None = None) -> Onset:
         notes.append("N = 1: T_alpha never comes; a label's only predecessor is its own item, so alpha has no gradient")
     elif times["T_drop"] < times["T_alpha"]:
         notes.append(f"N = {p.N}: the loss falls below 1/2 before alpha reaches 1/2")
-    end = t_end or 1.25 * max(v for v in times.values() if math.isfinite(v))
-    curve = emergence.Path(p.N).curve(end)
-    beta = np.linspace(0, 1.5, 200)
-    slow = {name: expansions.equations()[name].evaluate({"N": p.N, "x": 1 / (2 * p.N), "beta": beta})
-            for name in ("slow_time", "alpha_slow", "gamma_slow")}  # fmt: skip
-    approximate = xr.Dataset({"alpha": ("t", slow["alpha_slow"]), "beta": ("t", beta), "gamma": ("t", slow["gamma_slow"])},
-                             coords={"t": slow["slow_time"]})  # fmt: skip
     return Onset(
         numbers={"N": float(p.N), **times},
         labels=LABELS,
         absent={"T_alpha": "never emerges"},
         notes=notes,
-        curves={FLOW: curve, **({SLOW: approximate} if p.N > 1 else {})},
-        equations=[*dynamics.flow().equations().values(), *expansions.equations().values(), *drop.equations().values()],
+        curves=lambda: curves(p.N, t_end or 1.25 * max(v for v in times.values() if math.isfinite(v))),
+        equations=lambda: [
+            *dynamics.flow().equations().values(), *expansions.equations().values(), *drop.equations().values()],
         plot=draw,
-    )
+    )  # fmt: skip
+
+
+def curves(N: int, end: float) -> dict[str, xr.Dataset]:
+    """Parameters and loss over ``t`` up to ``end``, and the slow manifold where there is one."""
+    curve = emergence.Path(N).curve(end)
+    if N == 1:
+        return {FLOW: curve}
+    beta = np.linspace(0, 1.5, 200)
+    slow = {name: expansions.equations()[name].evaluate({"N": N, "x": 1 / (2 * N), "beta": beta})
+            for name in ("slow_time", "alpha_slow", "gamma_slow")}  # fmt: skip
+    approximate = xr.Dataset({"alpha": ("t", slow["alpha_slow"]), "beta": ("t", beta), "gamma": ("t", slow["gamma_slow"])},
+                             coords={"t": slow["slow_time"]})  # fmt: skip
+    return {FLOW: curve, SLOW: approximate}
 
 
 def draw(result: Onset, axes: Any) -> None:
     """Parameters over the logarithm of time on the left, loss over time in N^2 on the right."""
     left, right = axes
-    numbers, curve = result.numbers, result.curves[FLOW]
+    numbers, drawn = result.numbers, result.curves()
+    curve = drawn[FLOW]
     N, end = numbers["N"], float(curve.t[-1])
     first = min(0.02 * N, 0.1 * end)
     for k, (name, letter) in enumerate(SYMBOLS.items()):
@@ -71,8 +79,8 @@ def draw(result: Onset, axes: Any) -> None:
         if time <= end:
             left.plot([time], [0.5], "o", ms=4, color=f"C{k}")
             right.axvline(time / N**2, color=f"C{k}", lw=0.9, ls=":", label=f"$T_{letter}$")
-    if SLOW in result.curves:
-        slow = result.curves[SLOW]
+    if SLOW in drawn:
+        slow = drawn[SLOW]
         slow = slow.sel(t=(slow.t > 5 * N) & (slow.t < end) & (abs(slow.gamma - 1) < 1))
         for k, name in enumerate(SYMBOLS):
             left.plot(slow.t, slow[name], "--", color="0.3", lw=0.9, label=SLOW if k == 0 else None)

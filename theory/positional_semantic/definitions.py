@@ -6,7 +6,7 @@ from functools import cache
 
 import sympy as sp
 
-from theory.algebra import written_as
+from theory.algebra import vanishes, written_as
 from theory.equation import Equation
 from theory.latex import symbol
 from theory.positional_semantic.symbols import (
@@ -55,7 +55,7 @@ def off_diagonal(first: sp.Expr, second: sp.Expr) -> tuple[sp.Expr, sp.Expr]:
     S = tied_attention(sp.Matrix([first, second]))
     forms = logistic(first * (second - first)), logistic(second * (first - second))
     for form, entry in zip(forms, (S[0, 1], S[1, 0]), strict=True):
-        if sp.simplify(form.rewrite(sp.exp) - entry) != 0:
+        if not vanishes(form.rewrite(sp.exp) - entry):
             raise ArithmeticError(f"{form} is not the softmax entry {entry}")
     return forms
 
@@ -85,6 +85,7 @@ def equations() -> dict[str, Equation]:
     return {e.name: e for e in found}
 
 
+@cache
 def derivatives() -> list[sp.Expr]:
     """Objective, its gradient and its Hessian (11, 12, 22) in the student's fields."""
     f = equations()["objective"].rhs

@@ -7,6 +7,7 @@ from functools import cache
 import numpy as np
 import sympy as sp
 
+from theory.algebra import vanishes
 from theory.equation import Equation
 from theory.latex import symbol
 from theory.parameters import ParameterError
@@ -41,7 +42,7 @@ def equations() -> dict[str, Equation]:
     phi = free_entropy.equations()["free_entropy"].rhs
     fixed = {x: state_evolution.equations()[x.name].rhs for x in ORDER}
     by_envelope = alpha * E_M - q_hat * V / 2 + lam * q / (2 * sigma**2)
-    if sp.simplify((-phi - by_envelope).subs(fixed, simultaneous=True)) != 0:
+    if not vanishes((-phi - by_envelope).subs(fixed, simultaneous=True)):
         raise ArithmeticError("the training loss is not minus the free entropy")
     # The envelope is its quadratic term, V g^2/2 per token, and the loss.
     by_loss = by_envelope.subs({E_M: E_loss + V * E_gg / 2, q_hat: state_evolution.equations()["q_hat"].rhs})

@@ -10,6 +10,7 @@ from functools import cache
 
 import sympy as sp
 
+from theory.algebra import linear_root
 from theory.equation import Equation
 from theory.latex import array, symbol
 from theory.positional_semantic.symbols import (
@@ -43,7 +44,7 @@ weight, field, noise, tau, pi = sp.symbols("Q_i b xi tau pi", real=True)
 def entropic_potential() -> sp.Expr:
     """Gaussian average of the best single weight: ``max_Q [b Q - (lambda + sigma^2 V_hat) Q^2/2]`` (101), (107)."""
     gain = field * weight - (lam + sigma**2 * V_hat) * weight**2 / 2
-    best = sp.solve(sp.diff(gain, weight), weight)[0]
+    best = linear_root(sp.diff(gain, weight), weight)
     value = gain.subs(weight, best)
     b = pi * m_hat + sigma**2 * theta_hat * tau + sigma * sp.sqrt(q_hat) * noise
     return gaussian_moments(sp.expand(value.subs(field, b)), {noise: 1, tau: rho / sigma**2, pi: 1})

@@ -7,7 +7,7 @@ from functools import cache
 import numpy as np
 import sympy as sp
 
-from theory.algebra import written_as
+from theory.algebra import linear_root, written_as
 from theory.equation import Equation
 from theory.latex import symbol
 from theory.positional_semantic.channel import gauss_hermite, student_attention
@@ -36,7 +36,7 @@ def equations() -> dict[str, Equation]:
         return expr.subs({P: P_mean, R: P_mean})
 
     risk = average(risk)
-    best = sp.solve([sp.diff(risk, x) for x in (W1, W2)], (W1, W2), dict=True)[0]
+    best = {x: linear_root(sp.diff(risk, x), x) for x in (W1, W2)}  # neither enters the other's condition
     error = written_as(4 * sigma**2 * (1 - omega) ** 2 * P_var, sp.factor(risk.subs(best)))
     found = [
         Equation("W_12", W_12, sp.collect(sp.expand(best[W1]), omega), ref("Eqs. (19), (140)"), "exact", ASSUMED),

@@ -72,11 +72,11 @@ def onset(p: Parameters, alpha: float | None = None) -> Onset:
         unstable = [k for k, values in (details.get(place) or {}).items() if values and values["transverse"] > 1]
         notes += [f"{place}: the {k} branch is unstable towards the other overlap (transverse > 1), descent leaves it"
                   for k in unstable]  # fmt: skip
-    used = [*state_evolution.equations().values(), *errors.equations().values(), *linear.equations().values()]
     return Onset(
         numbers={"omega": p.omega, "alpha_c": found.alpha_c, "alpha_l": found.alpha_l},
         labels=LABELS, absent={"alpha_c": "no crossing", "alpha_l": "no crossing"}, notes=notes,
-        curves=_Drawn(p, found), equations=used, plot=draw, details=details,
+        curves=lambda: curves(p, found), plot=lambda result, axes: draw(p, result, axes), details=details,
+        equations=lambda: [e for part in (state_evolution, errors, linear) for e in part.equations().values()],
     )  # fmt: skip
 
 
@@ -88,40 +88,34 @@ def report(point: FixedPoint) -> dict[str, float] | None:
             "transverse": transverse(point)}  # fmt: skip
 
 
-class _Drawn(dict):
-    """Curves of the figure, computed when the figure is drawn: the numbers do not need them."""
-
-    def __init__(self, p: Parameters, found: Thresholds) -> None:
-        super().__init__({"at_alpha_c": xr.Dataset({"alpha_c": found.alpha_c, "alpha_l": found.alpha_l})})
-        self.p, self.found = p.replace(order=min(p.order, DRAWN_ORDER)), found
-
-    def lines(self) -> xr.Dataset:
-        """Thresholds over omega, away from ``p.omega`` on both sides, or from 0.3 if there is no crossing there."""
-        found = self.found if self.found.at_alpha_c else thresholds(self.p.replace(omega=START))
-        rows = {found.omega: found}
-        if found.at_alpha_c:
-            for grid in (
-                np.arange(found.omega - OMEGAS, -1e-9, -OMEGAS),
-                np.arange(found.omega + OMEGAS, 0.501, OMEGAS),
-            ):
-                rows |= {r.omega: r for r in line(self.p, grid.clip(0), found)}
-        order = sorted(rows)
-        data = {k: ("omega", [getattr(rows[w], k) for w in order]) for k in ("alpha_c", "alpha_l")}
-        return xr.Dataset(data, coords={"omega": order})
-
-    def branches(self) -> dict[str, xr.Dataset]:
-        """Both branches over alpha at ``p.omega``."""
-        centre = self.found.alpha_c if self.found.at_alpha_c else 1.5
-        grid = np.linspace(0.6 * centre, 1.6 * centre, 8)
-        return {k: curve(self.p, k, grid) for k in BOTH}
+def curves(p: Parameters, found: Thresholds) -> dict[str, xr.Dataset]:
+    """Thresholds over omega (``lines``), and both branches over alpha at ``p.omega``, on a coarse quadrature."""
+    p = p.replace(order=min(p.order, DRAWN_ORDER))
+    centre = found.alpha_c if found.at_alpha_c else 1.5
+    grid = np.linspace(0.6 * centre, 1.6 * centre, 8)
+    return {"lines": lines(p, found), **{k: curve(p, k, grid) for k in BOTH}}
 
 
-def draw(result: Onset, axes: Any) -> None:
+def lines(p: Parameters, found: Thresholds) -> xr.Dataset:
+    """Thresholds over omega, away from ``p.omega`` on both sides, or from 0.3 if there is no crossing there."""
+    found = found if found.at_alpha_c else thresholds(p.replace(omega=START))
+    rows = {found.omega: found}
+    if found.at_alpha_c:
+        for grid in (
+            np.arange(found.omega - OMEGAS, -1e-9, -OMEGAS),
+            np.arange(found.omega + OMEGAS, 0.501, OMEGAS),
+        ):
+            rows |= {r.omega: r for r in line(p, grid.clip(0), found)}
+    order = sorted(rows)
+    data = {k: ("omega", [getattr(rows[w], k) for w in order]) for k in ("alpha_c", "alpha_l")}
+    return xr.Dataset(data, coords={"omega": order})
+
+
+def draw(p: Parameters, result: Onset, axes: Any) -> None:
     """Phase diagram on the left; test error of both branches and of the linear layer on the right."""
     left, right = axes
-    drawn: Any = result.curves
-    p = drawn.p
-    lines = drawn.lines().dropna("omega", subset=["alpha_c"])
+    drawn = result.curves()
+    lines = drawn["lines"].dropna("omega", subset=["alpha_c"])
     top = min(3.0, 1.15 * float(np.nanmax([*lines.alpha_c, *lines.alpha_l.fillna(0), 1.0])))
     if lines.sizes["omega"] > 1:
         for k, (name, text) in enumerate((("alpha_c", "semantic is the global minimum above"),
@@ -141,7 +135,8 @@ def draw(result: Onset, axes: Any) -> None:
         left.text(0.5, 0.5, "no crossing", transform=left.transAxes, ha="center")
     left.set(xlabel=r"positional fraction $\omega$", ylabel=r"sample complexity $\alpha = n/d$", ylim=(0, top),
              xlim=(0, float(lines.omega.max()) if lines.sizes["omega"] else 1))  # fmt: skip
-    for k, (name, data) in enumerate(drawn.branches().items()):
+    for k, name in enumerate(BOTH):
+        data = drawn[name]
         right.plot(data.alpha, 1e3 * data.test_mse_half, color=f"C{k}", label=f"{name} branch")
     right.axhline(1e3 * linear.baseline(p)["half_test"], color="C2", ls="--", label="linear layer")
     for name, style in (("alpha_c", "-"), ("alpha_l", ":")):

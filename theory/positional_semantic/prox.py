@@ -8,6 +8,7 @@ other for ``w = 0``. This module descends to the well a start lies in; which wel
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from functools import cache
 from typing import Any
@@ -15,6 +16,7 @@ from typing import Any
 import numpy as np
 import sympy as sp
 
+from theory import compiled
 from theory.positional_semantic import definitions
 from theory.positional_semantic.symbols import Y_12, Y_21, V, sigma, w_1, w_2, z_1, z_2
 
@@ -63,47 +65,59 @@ def target_solution(Y: np.ndarray, least: float = 0.05) -> np.ndarray:
     return np.stack([total + gap, total - gap]) / 2
 
 
+def newton(z, w, Y, variance, scale, value, hessian):  # type: ignore[no-untyped-def]
+    """Descend from every column of ``z`` in place; how many do not settle. Runs as machine code, see `_newton`."""
+    unsettled = 0
+    for i in range(z.shape[1]):
+        x, y = z[0, i], z[1, i]
+        f, g_1, g_2, a, b, c = at(x, y, w[0, i], w[1, i], Y[0, i], Y[1, i], variance, scale)  # noqa: F821
+        shrink, steps = 1.0, 0  # the step is cut to a quarter on every refusal
+        while np.abs(g_1) + np.abs(g_2) >= GRADIENT and shrink >= SHORTEST and steps < STEPS:
+            steps += 1
+            lowest = (a + c) / 2 - np.hypot((a - c) / 2, b)
+            shift = max(0.0, SMALLEST_CURVATURE / variance - lowest) + max(0.0, -lowest)
+            determinant = (a + shift) * (c + shift) - b * b
+            step_x = (b * g_2 - (c + shift) * g_1) / determinant
+            step_y = (b * g_1 - (a + shift) * g_2) / determinant
+            length = shrink * min(1.0, FARTHEST / max(np.hypot(step_x, step_y), 1e-300))
+            x_new, y_new = x + length * step_x, y + length * step_y
+            new = at(x_new, y_new, w[0, i], w[1, i], Y[0, i], Y[1, i], variance, scale)  # noqa: F821
+            if new[0] <= f + ROUNDING:
+                x, y = x_new, y_new
+                f, g_1, g_2, a, b, c = new
+                shrink = min(1.0, 4 * shrink)
+            else:
+                shrink /= 4
+        unsettled += steps == STEPS
+        z[0, i], z[1, i], value[i] = x, y, f
+        hessian[0, i], hessian[1, i], hessian[2, i] = a, b, c
+    return unsettled
+
+
 @cache
 def _newton() -> Callable[..., int]:
-    """Machine code that descends from every column of ``z`` in place; the derivatives are the derived ones.
+    """`newton` as machine code, ``at`` being the derived objective, gradient and Hessian.
 
-    Compiled on first use: importing Numba takes longer than most of what the model is asked.
+    Made on first use: importing Numba takes longer than most of what the model is asked.
     """
-    import numba
+    derived = sp.lambdify(ARGUMENTS, tuple(definitions.derivatives()), "math", cse=True)
+    constants = "".join(f"{name} = {globals()[name]!r}\n" for name in (
+        "SMALLEST_CURVATURE", "FARTHEST", "STEPS", "ROUNDING", "GRADIENT", "SHORTEST"))  # fmt: skip
+    source = f'''"""Generated from the derivatives of the objective."""
+import numba
+import numpy as np
 
-    tanh = numba.njit(lambda x: 1 - 2 / (1 + np.exp(2 * x)), error_model="numpy")  # twice as fast as the library's
-    at = numba.njit(sp.lambdify(ARGUMENTS, tuple(definitions.derivatives()), [{"tanh": tanh}, "math"], cse=True),
-                    error_model="numpy")  # fmt: skip
+{constants}
+tanh = numba.njit(lambda x: 1 - 2 / (1 + np.exp(2 * x)), error_model="numpy")  # twice as fast as the library's
 
-    @numba.njit("i8(f8[:,::1], f8[:,::1], f8[:,::1], f8, f8, f8[::1], f8[:,::1])", nogil=True, error_model="numpy")
-    def newton(z, w, Y, variance, scale, value, hessian):  # type: ignore[no-untyped-def]
-        unsettled = 0
-        for i in range(z.shape[1]):
-            x, y = z[0, i], z[1, i]
-            f, g_1, g_2, a, b, c = at(x, y, w[0, i], w[1, i], Y[0, i], Y[1, i], variance, scale)
-            shrink, steps = 1.0, 0  # the step is cut to a quarter on every refusal
-            while np.abs(g_1) + np.abs(g_2) >= GRADIENT and shrink >= SHORTEST and steps < STEPS:
-                steps += 1
-                lowest = (a + c) / 2 - np.hypot((a - c) / 2, b)
-                shift = max(0.0, SMALLEST_CURVATURE / variance - lowest) + max(0.0, -lowest)
-                determinant = (a + shift) * (c + shift) - b * b
-                step_x = (b * g_2 - (c + shift) * g_1) / determinant
-                step_y = (b * g_1 - (a + shift) * g_2) / determinant
-                length = shrink * min(1.0, FARTHEST / max(np.hypot(step_x, step_y), 1e-300))
-                x_new, y_new = x + length * step_x, y + length * step_y
-                new = at(x_new, y_new, w[0, i], w[1, i], Y[0, i], Y[1, i], variance, scale)
-                if new[0] <= f + ROUNDING:
-                    x, y = x_new, y_new
-                    f, g_1, g_2, a, b, c = new
-                    shrink = min(1.0, 4 * shrink)
-                else:
-                    shrink /= 4
-            unsettled += steps == STEPS
-            z[0, i], z[1, i], value[i] = x, y, f
-            hessian[0, i], hessian[1, i], hessian[2, i] = a, b, c
-        return unsettled
+{inspect.getsource(derived)}
+at = numba.njit(_lambdifygenerated, error_model="numpy")
 
-    return newton
+{inspect.getsource(newton)}
+newton = numba.njit("i8(f8[:,::1], f8[:,::1], f8[:,::1], f8, f8, f8[::1], f8[:,::1])", nogil=True, error_model="numpy",
+                    cache=KEPT)(newton)
+'''
+    return compiled.module(source).newton
 
 
 def descend(start: np.ndarray, w: np.ndarray, Y: np.ndarray, variance: float,

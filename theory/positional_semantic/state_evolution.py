@@ -12,6 +12,7 @@ from functools import cache
 
 import sympy as sp
 
+from theory.algebra import linear_root, vanishes
 from theory.equation import Equation
 from theory.latex import symbol
 from theory.positional_semantic import free_entropy
@@ -45,7 +46,7 @@ def by_envelope_theorem() -> dict[sp.Symbol, sp.Expr]:
     """Derivatives of the envelope in ``w`` and ``V`` as functions of ``g``: those of its objective at the minimiser."""
     g = sp.Symbol("g", real=True)
     objective = (z - w) ** 2 / (2 * V) + sp.Function("l")(z, h)
-    return {x: sp.simplify(sp.diff(objective, x).subs(z, w + V * g)) for x in (w, V)}
+    return {x: sp.expand(sp.diff(objective, x).subs(z, w + V * g)) for x in (w, V)}
 
 
 def stein(expr: sp.Expr) -> sp.Expr:
@@ -83,7 +84,7 @@ def envelope_gradient() -> dict[sp.Symbol, sp.Expr]:
     for x, (form, meaning) in claimed.items():
         of_nu = sp.diff(NU, x)
         derivative = sum(sp.diff(envelope, y) * (sp.diff(f, x) + sp.diff(f, nu) * of_nu) for y, f in FIELDS.items())
-        if sp.simplify(stein(derivative) - stein(form.subs(meaning))) != 0:
+        if not vanishes(stein(derivative) - stein(form.subs(meaning))):
             raise ArithmeticError(f"{form} is not the derivative in {x}")
         result[x] = form
     result[V] = by_envelope_theorem()[V].subs(sp.Symbol("g", real=True) ** 2, E_gg)
@@ -99,17 +100,17 @@ def equations() -> dict[str, Equation]:
     partner = {q: V_hat, V: q_hat, m: CONJUGATE[1], theta: CONJUGATE[3]}
     for x in ORDER:
         y = partner[x]
-        (solution,) = sp.solve(conditions[x], y)
+        solution = linear_root(conditions[x], y)
         if x is q:
-            (theta_hat_form,) = sp.solve(conditions[theta], CONJUGATE[3])
+            theta_hat_form = linear_root(conditions[theta], CONJUGATE[3])
             solution = sp.expand(solution)
             # E_geta enters through theta_hat alone.
-            (moment,) = sp.solve(CONJUGATE[3] - theta_hat_form, E_geta)
+            moment = linear_root(CONJUGATE[3] - theta_hat_form, E_geta)
             solution = sp.expand(solution.subs(E_geta, moment))
         found.append(Equation(y.name, y, solution, ref("Eqs. (7), (109)"), "closure", (*RS, *TWO)))
     inverse = {V_hat: q, q_hat: V, CONJUGATE[1]: m, CONJUGATE[3]: theta}
     for y, x in inverse.items():
-        (solution,) = sp.solve(conditions[y], x)
+        solution = linear_root(conditions[y], x)
         found.append(Equation(x.name, x, sp.factor(solution), ref("Eqs. (7), (109)"), "closure", (*RS, *TWO)))
     return {e.name: e for e in found}
 

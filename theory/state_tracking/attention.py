@@ -7,7 +7,7 @@ from typing import Any
 
 import sympy as sp
 
-from theory.algebra import delta_gradient, delta_sum, written_as
+from theory.algebra import delta_gradient, delta_sum, vanishes, written_as
 from theory.equation import Equation
 from theory.latex import array, symbol
 from theory.numeric import dirichlet_kernel
@@ -64,14 +64,72 @@ def softmax_derivative() -> sp.Expr:
     return sp.expand(derivative.subs(sp.exp(logit[i]), pi[i] * weights).subs(sp.exp(logit[k]), pi[k] * weights))
 
 
+@cache
 def power_of_plane_waves() -> sp.Expr:
     """|sum_k e^{i omega k}|^2 over k = 1..L, from the geometric sum, for a generic frequency."""
-    total = sp.Sum(sp.exp(sp.I * w * k), (k, 1, L)).doit()
+    z = sp.Symbol("z")
+    total = sp.Sum(z**k, (k, 1, L)).doit()
     generic = next(value for value, condition in total.args if condition == True)  # noqa: E712
-    above, below = (sp.expand((x * sp.conjugate(x)).expand()).rewrite(sp.cos) for x in generic.as_numer_denom())
-    # 2 - 2 cos x = 4 sin^2(x/2), above with x = L omega and below with x = omega.
-    squared = (above / below).expand(complex=True)
-    return written_as(sp.sin(L * w / 2) ** 2 / sp.sin(w / 2) ** 2, sp.trigsimp(squared))
+    squared = generic * generic.subs(z, 1 / z)  # |z| = 1
+    form = sp.sin(L * w / 2) ** 2 / sp.sin(w / 2) ** 2
+    written_as(form.rewrite(sp.exp), squared.subs(z, sp.exp(sp.I * w)))
+    return form
+
+
+@cache
+def generic_lambda() -> sp.Expr:
+    """lambda_n of a frequency that is no multiple of 2 pi: mean rotation over pairs of different positions."""
+    wave = power_of_plane_waves()
+    return written_as((wave / L - 1) / (L - 1), (wave - L) / (L * (L - 1)))
+
+
+def sum_over_blocks(summand: sp.Expr) -> sp.Sum:
+    """Sum over the rotary blocks."""
+    return sp.Sum(summand, (n, 1, d_h / 2))
+
+
+SPECTRUM = sum_over_blocks((1 - dirichlet_kernel(omega[n], L) ** 2) ** 2)
+
+
+@cache
+def mean_ansatz() -> sp.Expr:
+    """c(A) under the ansatz, averaged over the initialisation: each block norm has mean 2 sigma^2."""
+    gap = (1 - generic_lambda()).subs(power_of_plane_waves(), (L * dirichlet_kernel(w, L)) ** 2)
+    gap = written_as(L / (L - 1) * (1 - dirichlet_kernel(w, L) ** 2), gap)
+    mean = (d_g * N / d_h * A**2 * (1 - A) ** 2 * (L / (L - 1)) ** 2 * 4 * sigma2) * SPECTRUM
+    return written_as(mean, d_g * N / d_h * A**2 * (1 - A) ** 2 * 4 * sigma2
+                      * (gap / (1 - dirichlet_kernel(w, L) ** 2)) ** 2 * SPECTRUM)  # fmt: skip
+
+
+@cache
+def matched_constant() -> sp.Expr:
+    """c_omega: closure L c_omega A (1 - A) equal to the averaged ansatz at A = 1/L."""
+    constant = (mean_ansatz() / (closure() / c_omega_symbol)).subs(A, 1 / L)
+    return written_as(2 * d_g * N / (L * (L - 1)) * sigma2 * (2 / d_h) * SPECTRUM, constant)
+
+
+def closure() -> sp.Expr:
+    """c(A) of the paper."""
+    return L * c_omega_symbol * A * (1 - A)
+
+
+@cache
+def ansatz() -> sp.Expr:
+    """c(A) under the ansatz: the sum of the blocks' squared gradients.
+
+    Raises
+    ------
+    ArithmeticError
+        If the sum is not that of its blocks.
+    """
+    entries = k1**2 + k2**2 + q1**2 + q2**2
+    per_block = written_as(A**2 * (1 - A) ** 2 * (1 - lambda_[n]) ** 2 * entries, gradient_squared_under_ansatz(lambda_[n]))
+    per_block = per_block.subs(entries, W_K2[n] + W_Q2[n])
+    blocks = sum_over_blocks((1 - lambda_[n]) ** 2 * (W_K2[n] + W_Q2[n]))
+    total = d_g * N / d_h * A**2 * (1 - A) ** 2 * blocks
+    if not vanishes(d_g * N / d_h * per_block / total.subs(blocks, 1) - blocks.function):
+        raise ArithmeticError("c(A) is not the sum of its blocks")
+    return total
 
 
 def gradient_squared_under_ansatz(lam: sp.Expr) -> sp.Expr:
@@ -86,7 +144,7 @@ def gradient_squared_under_ansatz(lam: sp.Expr) -> sp.Expr:
     rest = -A * off * L * (L - 1) * lam / L
     key, query = sp.Matrix([k1, k2]), sp.Matrix([q1, q2])
     turned = (rotation(-w * L) * key, rotation(w * L) * query)
-    norms = sum(sp.trigsimp(sp.expand((v.T * v)[0])) for v in turned)
+    norms = sum(sp.expand(sp.expand((v.T * v)[0]).subs(sp.sin(w * L) ** 2, 1 - sp.cos(w * L) ** 2)) for v in turned)
     return sp.factor((diagonal + rest) ** 2) * norms
 
 
@@ -94,47 +152,29 @@ def gradient_squared_under_ansatz(lam: sp.Expr) -> sp.Expr:
 def equations() -> dict[str, Equation]:
     """Equations 5, 14 and 62-73."""
     block = block_logit()
-    by_entry = delta_gradient(definitions.equations()["A"].rhs, pi[j + L, j]).subs(sp.KroneckerDelta(j, j), 1)
-    wave = power_of_plane_waves()
-    generic_lambda = (wave - L) / (L * (L - 1))  # pairs i != k only, per pair
-    generic_lambda = written_as((wave / L - 1) / (L - 1), generic_lambda)
-    squared = gradient_squared_under_ansatz(lambda_[n])
-    norms = W_K2[n] + W_Q2[n]
-    per_block = written_as(A**2 * (1 - A) ** 2 * (1 - lambda_[n]) ** 2 * (k1**2 + k2**2 + q1**2 + q2**2), squared)
-    per_block = per_block.subs(k1**2 + k2**2 + q1**2 + q2**2, norms)
-    blocks = (n, 1, d_h / 2)
-    c_ansatz = d_g * N / d_h * A**2 * (1 - A) ** 2 * sp.Sum((1 - lambda_[n]) ** 2 * norms, blocks)
-    if sp.simplify(d_g * N / d_h * per_block / c_ansatz.subs(sp.Sum((1 - lambda_[n]) ** 2 * norms, blocks), 1)
-                   - (1 - lambda_[n]) ** 2 * norms) != 0:  # fmt: skip
-        raise ArithmeticError("c(A) is not the sum of its blocks")
-    # Average over the initialisation: each block norm has mean 2 sigma^2.
-    gap = (1 - generic_lambda).subs(wave, (L * dirichlet_kernel(w, L)) ** 2)
-    gap = written_as(L / (L - 1) * (1 - dirichlet_kernel(w, L) ** 2), gap)
-    spectrum = sp.Sum((1 - dirichlet_kernel(omega[n], L) ** 2) ** 2, blocks)
-    mean_ansatz = (d_g * N / d_h * A**2 * (1 - A) ** 2 * (L / (L - 1)) ** 2 * 4 * sigma2) * spectrum
-    mean_ansatz = written_as(mean_ansatz, d_g * N / d_h * A**2 * (1 - A) ** 2 * 4 * sigma2
-                             * (gap / (1 - dirichlet_kernel(w, L) ** 2)) ** 2 * spectrum)  # fmt: skip
-    closure = L * c_omega_symbol * A * (1 - A)
-    constant = sp.solve((closure - mean_ansatz).subs(A, 1 / L), c_omega_symbol)[0]
-    constant = written_as(2 * d_g * N / (L * (L - 1)) * sigma2 * (2 / d_h) * spectrum, constant)
-    in_c_omega = sp.solve(constant - c_omega_symbol, spectrum)[0]
+
+    def by_constant() -> sp.Expr:
+        spectrum = c_omega_symbol * (SPECTRUM / matched_constant())
+        return written_as(c_omega_symbol * L**3 / (L - 1) * A**2 * (1 - A) ** 2, mean_ansatz().subs(SPECTRUM, spectrum))
+
+    def by_entry() -> sp.Expr:
+        slope = delta_gradient(definitions.equations()["A"].rhs, pi[j + L, j])
+        return slope.subs(sp.KroneckerDelta(j, j), 1)
+
     found = [
         Equation("attention_logit", logit_block, block, ref("Eq. (5)"), "exact", ("one rotary block",)),
-        Equation("dA_dpi", sp.Derivative(A, pi[j + L, j]), by_entry,
-                 ref("Eqs. (8), (65)")),
-        Equation("softmax_derivative", sp.Derivative(pi[i], logit[k]), softmax_derivative(), ref("Eq. (66)")),
+        Equation("dA_dpi", sp.Derivative(A, pi[j + L, j]), by_entry, ref("Eqs. (8), (65)")),
+        Equation("softmax_derivative", sp.Derivative(pi[i], logit[k]), softmax_derivative, ref("Eq. (66)")),
         *(Equation(f"dl_d{x.name}", sp.Derivative(logit_block, x), sp.diff(block, x),
                    ref("Eq. (67)" if x in (q1, q2) else "Eq. (68)")) for x in (q1, q2, k1, k2)),
-        Equation("lambda_2pi", sp.Limit(lambda_[n], w, 2 * sp.pi), sp.limit(generic_lambda, w, 2 * sp.pi), ref("below Eq. (69)"),
+        Equation("lambda_2pi", sp.Limit(lambda_[n], w, 2 * sp.pi), lambda: sp.limit(generic_lambda(), w, 2 * sp.pi), ref("below Eq. (69)"),
                  "exact", ("the same at every multiple of 2 pi, by periodicity",)),
         Equation("lambda", lambda_[n], generic_lambda, ref("Eq. (70)"), "exact",
                  ("omega_n not a multiple of 2 pi, where lambda_n = 1",)),
-        Equation("c_ansatz", c_A, c_ansatz, ref("Eqs. (63), (69)"), "exact", (ANSATZ,)),
-        Equation("c_ansatz_mean", c_A,
-                 written_as(c_omega_symbol * L**3 / (L - 1) * A**2 * (1 - A) ** 2, mean_ansatz.subs(spectrum, in_c_omega)),
-                 ref("Eqs. (69), (72)-(73)"), "closure", (ANSATZ, "key and query norms stay at their initial mean")),
-        Equation("c_closure", c_A, closure, ref("above Eqs. (14), (71)"), "closure", (CLOSURE,)),
-        Equation("c_omega", c_omega_symbol, constant, ref("Eqs. (14), (71)-(73)"), "exact",
+        Equation("c_ansatz", c_A, ansatz, ref("Eqs. (63), (69)"), "exact", (ANSATZ,)),
+        Equation("c_ansatz_mean", c_A, by_constant, ref("Eqs. (69), (72)-(73)"), "closure", (ANSATZ, "key and query norms stay at their initial mean")),
+        Equation("c_closure", c_A, closure(), ref("above Eqs. (14), (71)"), "closure", (CLOSURE,)),
+        Equation("c_omega", c_omega_symbol, matched_constant, ref("Eqs. (14), (71)-(73)"), "exact",
                  ("mean over independent centred entries of variance sigma^2", "matched at A = 1/L")),
     ]  # fmt: skip
     return {e.name: e for e in found}

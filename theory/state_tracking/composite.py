@@ -13,10 +13,11 @@ from theory.algebra import written_as
 from theory.equation import Equation
 from theory.latex import symbol
 from theory.parameters import ParameterError
+from theory.series import truncated
 from theory.state_tracking import exact
 from theory.state_tracking.exact import BEYOND, D_0, D, epsilon, kappa, level, x
 from theory.state_tracking.late_time import INDEPENDENT, S_inf, m_0
-from theory.state_tracking.onset import before_lock
+from theory.state_tracking.onset import waited
 from theory.state_tracking.quadrature import Points
 from theory.state_tracking.symbols import A_0, A, L, N, S, eta, ref
 
@@ -46,9 +47,9 @@ def large_L() -> sp.Expr:
         {D_0: 0, A_0: e**2, level: 1 - sp.exp(-depth), kappa: steep / e**2}
     )
     written_as(up**2, target)
-    _, waited = before_lock()
-    onset_part = waited.subs({D_0: 0, D: up}).subs({kappa: steep / e**2, epsilon: rise})
-    series = sp.series(sp.simplify(onset_part), e, 0, 3).removeO()
+    onset_part = waited().subs({D_0: 0, D: up}).subs({kappa: steep / e**2, epsilon: rise})
+    onset_part = onset_part.replace(sp.atan, lambda y: sp.pi / 2 - sp.atan(1 / y))  # y > 0 is large
+    series = truncated(onset_part, 2, e)
     argument = up * sp.sqrt(steep) / e
     if sp.limit(sp.diff(argument, e), e, 0) != 0:
         raise ArithmeticError("the lock has a term of order 1/L")
@@ -61,27 +62,36 @@ def large_L() -> sp.Expr:
 
 
 @cache
-def equations() -> dict[str, Equation]:
-    """The lock, the composite, and the time of A = a at large L."""
-    _, waited = before_lock()
-    of_T = sp.Function("T")(D)
-    both = waited + (H(sp.sqrt(kappa) * D) - H(sp.sqrt(kappa) * D_0)) / sp.sqrt(kappa)
-    # 1/A = 1/E + (1/A - 1/E); in the bracket epsilon is dropped beside kappa D^2/2.
+def proper_time() -> sp.Expr:
+    """T(D): 1/A = 1/E + (1/A - 1/E), where epsilon is dropped beside kappa D^2/2 in the bracket."""
+    both = waited() + (H(sp.sqrt(kappa) * D) - H(sp.sqrt(kappa) * D_0)) / sp.sqrt(kappa)
     split = 1 / (epsilon + kappa * D**2 / 2) + lock(sp.sqrt(kappa) * D)
     derivative = both.diff(D).subs(sp.Subs(sp.Derivative(H(t), t), t, sp.sqrt(kappa) * D), lock(sp.sqrt(kappa) * D))
     derivative = derivative.doit().replace(sp.Subs, lambda f, v, p: lock(p[0]))
     rise = sp.Symbol("rise", positive=True)
     written_as(split.subs(epsilon, rise), derivative.subs(epsilon, rise))
+    return both
+
+
+def training_time() -> sp.Expr:
+    """alpha(D): the margin is m_0 until D is of order 1, and that of A = 1, S = S_inf from there on."""
+    of_T = sp.Function("T")(D)
     settled = exact.equations()["margin_of_D"].rhs.subs({A: 1, S: S_inf})
     late = sp.exp(settled) / N
     written_as(sp.exp(settled) / (N - 1), late.diff(D))  # the integral of e^m/(N-1) over D once A = 1
-    time = (of_T + sp.exp(m_0) / (N - 1) * (of_T - D + D_0) + late - late.subs(D, D_0)) / eta
+    return (of_T + sp.exp(m_0) / (N - 1) * (of_T - D + D_0) + late - late.subs(D, D_0)) / eta
+
+
+@cache
+def equations() -> dict[str, Equation]:
+    """The lock, the composite, and the time of A = a at large L."""
     found = [
         Equation("lock", H(x), sp.Integral(lock(t), (t, 0, x)), ref(BEYOND), "exact"),
-        Equation("proper_time_composite", of_T, both, ref(BEYOND), "leading order", ("epsilon > 0", ERROR)),
-        Equation("alpha_composite", sp.Function("alpha")(D), time, ref(BEYOND), "leading order",
+        Equation("proper_time_composite", sp.Function("T")(D), proper_time, ref(BEYOND), "leading order",
+                 ("epsilon > 0", ERROR)),
+        Equation("alpha_composite", sp.Function("alpha")(D), training_time, ref(BEYOND), "leading order",
                  (INDEPENDENT, "epsilon > 0", "m_0 is the margin at alpha = 0", ERROR)),
-        Equation("alpha_level_large_L", alpha_level, large_L(), ref("beyond Eq. (81): finite sizes"), "leading order",
+        Equation("alpha_level_large_L", alpha_level, large_L, ref("beyond Eq. (81): finite sizes"), "leading order",
                  ("A_0 = 1/L, R_0 = S_0 = zeta = 0", INDEPENDENT, "kappa_L = kappa/L", "error O(L^(-3/2))")),
     ]  # fmt: skip
     return {e.name: e for e in found}

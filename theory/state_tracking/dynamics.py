@@ -56,27 +56,44 @@ def projected_update(teacher: sp.Symbol, student: sp.Symbol) -> sp.Expr:
     return own * overlaps.mean_overlap(teacher, student) + total * everyone + constant
 
 
+SCALE = eta * EPOCH * g * N / (N - 1)  # of every update
+
+
+@cache
+def update_on_target() -> sp.Expr:
+    """Step of R: mean of the projected update over matrices and their own teachers."""
+    on = delta_sum(projected_update(a, b).subs(b, a), (a, 1, d_g)) / d_g
+    return written_as(SCALE * (c_R + c_S * tau - 1 / N), on)
+
+
+@cache
+def update_off_target() -> sp.Expr:
+    """Step of S: mean over matrices and the teachers of others."""
+    off = delta_sum((1 - delta(a, b)) * projected_update(a, b), (b, 1, d_g), (a, 1, d_g)) / (d_g * (d_g - 1))
+    return written_as(SCALE * (c_R * tau + c_S * (d_g - 2) / (d_g - 1) * tau + c_S / (d_g - 1) - 1 / N), off)
+
+
+def over_seeds(update: sp.Expr, form: sp.Expr) -> sp.Expr:
+    """Update averaged over independent permutations, by attention; ``form`` is its grouping."""
+    coefficients = {c_S: 1 - c_R, tau: overlaps.equations()["tau_bar_iid"].rhs}
+    mean = update.subs(coefficients).subs(c_R, logits.equations()["c_R"].rhs)
+    return written_as(eta * EPOCH * g * form, mean)
+
+
 @cache
 def equations() -> dict[str, Equation]:
     """Updates with finite teacher overlap, their mean over seeds, and the attention equation."""
-    scale = eta * EPOCH * g * N / (N - 1)
-    on = delta_sum(projected_update(a, b).subs(b, a), (a, 1, d_g)) / d_g
-    off = delta_sum((1 - delta(a, b)) * projected_update(a, b), (b, 1, d_g), (a, 1, d_g)) / (d_g * (d_g - 1))
-    on = written_as(scale * (c_R + c_S * tau - 1 / N), on)
-    off = written_as(scale * (c_R * tau + c_S * (d_g - 2) / (d_g - 1) * tau + c_S / (d_g - 1) - 1 / N), off)
-    coefficients = {c_S: 1 - c_R, tau: overlaps.equations()["tau_bar_iid"].rhs}
-    mean_on, mean_off = (x.subs(coefficients).subs(c_R, logits.equations()["c_R"].rhs) for x in (on, off))
-    mean_on = written_as(eta * EPOCH * g * (A + (1 - A) / d_g), mean_on)
-    mean_off = written_as(eta * EPOCH * g * (1 - A) / d_g, mean_off)
-    # One epoch of descent on W moves A by -eta |grad A|^2 dl/dA, and c(A) = d_g N |grad A|^2.
-    of_A = -eta * c_A * loss.equations()["dloss_dA"].rhs
     seeds = "averaged over independent permutations"
     found = [
-        Equation("delta_R", Delta_R, on, ref("Eqs. (53)-(54)"), "exact", (MEAN_FIELD,)),
-        Equation("delta_S", Delta_S, off, ref("Eqs. (55)-(56)"), "exact", (MEAN_FIELD, "d_g >= 3")),
-        Equation("delta_R_mean", Delta_R, mean_on, ref("Eq. (59a)"), "exact", (MEAN_FIELD, seeds)),
-        Equation("delta_S_mean", Delta_S, mean_off, ref("Eq. (59b)"), "exact", (MEAN_FIELD, seeds)),
-        Equation("dA_dalpha_chain", sp.Derivative(A, alpha), of_A, ref("Eqs. (60)-(64)"), "exact",
+        Equation("delta_R", Delta_R, update_on_target, ref("Eqs. (53)-(54)"), "exact", (MEAN_FIELD,)),
+        Equation("delta_S", Delta_S, update_off_target, ref("Eqs. (55)-(56)"), "exact", (MEAN_FIELD, "d_g >= 3")),
+        Equation("delta_R_mean", Delta_R, lambda: over_seeds(update_on_target(), A + (1 - A) / d_g), ref("Eq. (59a)"),
+                 "exact", (MEAN_FIELD, seeds)),
+        Equation("delta_S_mean", Delta_S, lambda: over_seeds(update_off_target(), (1 - A) / d_g), ref("Eq. (59b)"),
+                 "exact", (MEAN_FIELD, seeds)),
+        # One epoch of descent on W moves A by -eta |grad A|^2 dl/dA, and c(A) = d_g N |grad A|^2.
+        Equation("dA_dalpha_chain", sp.Derivative(A, alpha), lambda: -eta * c_A * loss.equations()["dloss_dA"].rhs,
+                 ref("Eqs. (60)-(64)"), "exact",
                  (MEAN_FIELD, "small steps", "A is the only route from the loss to W_Q, W_K")),
     ]  # fmt: skip
     return {e.name: e for e in found}

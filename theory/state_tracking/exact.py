@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from functools import cache
+from typing import Any
 
 import sympy as sp
 
-from theory.algebra import written_as
+from theory.algebra import vanishes, written_as
 from theory.equation import Equation
 from theory.latex import symbol
 from theory.state_tracking import logits, loss
@@ -47,38 +48,79 @@ ANY = ("flow (15), any A_0 < 1, R_0, S_0, zeta and mean teacher overlap tau",)
 BEYOND = "beyond the paper: exact solution of Eq. (15)"
 
 
-def first_integral() -> tuple[sp.Expr, sp.Expr, sp.Expr]:
-    """kappa, the constant of motion ln(1-A) + kappa (R-S)^2/2, and A as a function of R - S.
+@cache
+def steepness() -> sp.Expr:
+    """kappa: the rate of A over the rate of R - S is free of g, eta and the training time, and separates."""
+    rate = flow("tau").rhs
+    slope = rate[A] / (rate[R] - rate[S]) / ((1 - A) * (R - S))
+    return written_as(c_omega * L * (d_g - 1) / (d_g * (1 - tau)), slope)
 
-    The rate of A over the rate of R - S is free of g, eta and the training time, and separates.
+
+@cache
+def first_integral() -> sp.Expr:
+    """Constant of motion ln(1-A) + kappa (R-S)^2/2, by integrating dA/(1-A) = kappa D dD.
 
     Raises
     ------
     ArithmeticError
-        If the derivative of the constant along the flow is not zero.
+        If its derivative along the flow is not zero.
     """
     rate = flow("tau").rhs
-    slope = rate[A] / sp.factor(sp.simplify(rate[R] - rate[S])) / ((1 - A) * (R - S))
-    steepness = written_as(c_omega * L * (d_g - 1) / (d_g * (1 - tau)), sp.simplify(slope))
-    path, constant = sp.Function("A")(D), sp.Symbol("C1")
-    solution = sp.dsolve(sp.Eq(path.diff(D), kappa * D * (1 - path)), path)
-    (of_state,) = sp.solve(solution.subs(path, A), constant)
-    motion = sp.log(1 - A) + kappa * (R - S) ** 2 / 2
-    written_as(sp.exp(motion), -of_state.subs(D, R - S))
-    if sp.simplify(sum(sp.diff(motion, q) * rate[q] for q in (A, R, S)).subs(kappa, steepness)) != 0:
+    motion = sp.integrate(1 / level, level).subs(level, 1 - A) + sp.integrate(kappa * x, x).subs(x, R - S)
+    if not vanishes(sum(sp.diff(motion, q) * rate[q] for q in (A, R, S)).subs(kappa, steepness())):
         raise ArithmeticError("the first integral is not constant along the flow")
-    (of_D,) = sp.solve(motion.subs(R, S + D) - motion.subs({A: A_0, R: S + D_0}), A)
-    return steepness, motion, written_as(1 - (1 - A_0) * sp.exp(-kappa * (D**2 - D_0**2) / 2), of_D)
+    return motion
 
 
+@cache
+def attention_of_difference() -> sp.Expr:
+    """A as a function of D = R - S, from the constant of motion."""
+    at_start = first_integral().subs({A: A_0, R: S + D_0})
+    left = sp.exp(at_start - first_integral().subs(R, S + D) + sp.log(1 - A))  # 1 - A
+    return written_as(1 - (1 - A_0) * sp.exp(-kappa * (D**2 - D_0**2) / 2), 1 - left)
+
+
+@cache
+def square_at(value: sp.Expr) -> sp.Expr:
+    """D^2 where A has a given value: the constant of motion is linear in it."""
+    square = D_0**2 + 2 / kappa * sp.log((1 - A_0) / (1 - value))
+    written_as(value, attention_of_difference().subs(D, sp.sqrt(square)))
+    return square
+
+
+@cache
+def height() -> sp.Expr:
+    """epsilon: the value of E = -ln(1-A) at D = 0."""
+    at_zero = -sp.log(1 - A_0) - kappa * D_0**2 / 2
+    written_as(1 - sp.exp(-at_zero), attention_of_difference().subs(D, 0))
+    return at_zero
+
+
+@cache
+def off_target() -> sp.Expr:
+    """S as a function of T and D: dT = pace eta g dalpha gives dD/dT = A and dS/dT = (1-A)/d_g + drift.
+
+    Raises
+    ------
+    ArithmeticError
+        If it does not solve the flow.
+    """
+    found = S_0 + (1 / d_g + drift) * T - (D - D_0) / d_g
+    attention = attention_of_difference()
+    if not vanishes(found.diff(T) / attention + found.diff(D) - ((1 - attention) / d_g + drift) / attention):
+        raise ArithmeticError("S(D) does not solve the flow")
+    return found
+
+
+@cache
 def growth() -> tuple[sp.Expr, sp.Expr]:
     """Pace and drift: dD/dalpha = pace eta g A, dS/dalpha = pace eta g ((1-A)/d_g + drift).
 
     For independent teachers (tau = 1/N) the pace is 1 and the drift 0.
     """
     rate = flow("tau").rhs
-    speed = written_as(N * (1 - tau) / (N - 1), sp.simplify((rate[R] - rate[S]) / (eta * g * A)))
-    rest = sp.simplify(rate[S] / (eta * g * speed) - (1 - A) / d_g)
+    speed = written_as(N * (1 - tau) / (N - 1), (rate[R] - rate[S]) / (eta * g * A))
+    rest = rate[S] / (eta * g * speed) - (1 - A) / d_g
     return speed, written_as((N * tau - 1) / (N * (1 - tau)), rest)
 
 
@@ -98,43 +140,34 @@ def along(upper: sp.Expr, integrand: sp.Expr) -> sp.Integral:
 @cache
 def equations() -> dict[str, Equation]:
     """First integral, solution by quadratures, times of A = a, separatrix."""
-    steepness, motion, attention = first_integral()
-    speed, rest = growth()
     of_A, of_T, of_S = sp.Function("A")(D), sp.Function("T")(D), sp.Function("S")(D)
-    # dT = pace eta g dalpha gives dD/dT = A and dS/dT = (1-A)/d_g + drift.
-    off_target = S_0 + sp.expand(sp.integrate(1 / d_g + drift, (x, 0, T)) - (D - D_0) / d_g)
-    off_target = written_as(S_0 + (1 / d_g + drift) * T - (D - D_0) / d_g, off_target)
-    by_flow = ((1 - attention) / d_g + drift) / attention
-    if sp.simplify(off_target.subs(T, along(D, 1 / attention)).diff(D) - by_flow) != 0:
-        raise ArithmeticError("S(D) does not solve the flow")
-    inverse_g = sp.simplify(1 / loss.equations()["g"].rhs)
-    time = along(D, inverse_g.subs(m, sp.Function("m")(D)) / of_A) / (eta * pace)
-    root = sp.Symbol("root", positive=True)
-    square = {
-        e: sp.solve(sp.log((1 - A_0) / (1 - e)) - kappa * (root - D_0**2) / 2, root)[0] for e in (level, sp.S.Zero)
-    }
-    for value, at in square.items():
-        written_as(value, attention.subs(D, sp.sqrt(at)))
-    at_zero = -sp.log(1 - A_0) - kappa * D_0**2 / 2
-    written_as(1 - sp.exp(-at_zero), attention.subs(D, 0))
-    dead = written_as(-2 * epsilon / kappa, square[sp.S.Zero].subs(D_0**2, -2 * (sp.log(1 - A_0) + epsilon) / kappa))
-    # The edge: A falls to 0 just where D has come up to 0.
-    edge = -sp.sqrt(sp.solve(at_zero.subs(D_0**2, root), root)[0])
-    to_level = square[level]
-    status, moving = "exact", (*ANY, "kappa > 0")
-    found = [
-        Equation("kappa", kappa, steepness, ref(BEYOND), status, ANY),
-        Equation("pace", pace, speed, ref(BEYOND), status, (*ANY, "dD/dalpha = pace eta g A")),
-        Equation("off_target_drift", drift, rest, ref(BEYOND), status, (*ANY, "dS/dalpha = pace eta g ((1-A)/d_g + drift)")),
-        Equation("first_integral", invariant, motion, ref(BEYOND), status, (*ANY, "constant along the flow")),
-        Equation("A_of_D", of_A, attention, ref(BEYOND), status, ANY),
-        Equation("proper_time", of_T, along(D, 1 / of_A), ref(BEYOND), status, (*ANY, "dT = pace eta g dalpha")),
-        Equation("S_of_D", of_S, off_target.subs(T, of_T), ref(BEYOND), status, ANY),
-        Equation("margin_of_D", m, margin(), ref(BEYOND), status, (*ANY, "R = S + D")),
-        Equation("alpha_of_D", sp.Function("alpha")(D), time, ref(BEYOND), status, ANY),
-        Equation("D_of_level", D_level2, to_level, ref(BEYOND), status, (*moving, "A = a, reached at the positive root")),
-        Equation("epsilon", epsilon, at_zero, ref(BEYOND), status, (*moving, "the value of -ln(1-A) at D = 0")),
-        Equation("separatrix", D_sep, edge, ref(BEYOND), status, (*moving, "for D_0 at or below, A falls to 0 for good")),
-        Equation("resting_place", D_dead2, dead, ref(BEYOND), status, (*moving, "below the separatrix: D rises to the negative root, A to 0")),
-    ]  # fmt: skip
-    return {e.name: e for e in found}
+
+    def time() -> sp.Expr:
+        inverse_g = sp.together(1 / loss.equations()["g"].rhs)
+        return along(D, inverse_g.subs(m, sp.Function("m")(D)) / of_A) / (eta * pace)
+
+    def dead() -> sp.Expr:
+        square = square_at(sp.S.Zero).subs(D_0**2, -2 * (sp.log(1 - A_0) + epsilon) / kappa)
+        return written_as(-2 * epsilon / kappa, square)
+
+    def edge() -> sp.Expr:
+        """Start at height 0: A falls to 0 just where D has come up to 0."""
+        return -sp.sqrt(-height().subs(D_0, 0) / height().coeff(D_0**2))
+
+    moving = (*ANY, "kappa > 0")
+    rows: list[tuple[str, sp.Expr, Any, tuple[str, ...]]] = [
+        ("kappa", kappa, steepness, ANY),
+        ("pace", pace, lambda: growth()[0], (*ANY, "dD/dalpha = pace eta g A")),
+        ("off_target_drift", drift, lambda: growth()[1], (*ANY, "dS/dalpha = pace eta g ((1-A)/d_g + drift)")),
+        ("first_integral", invariant, first_integral, (*ANY, "constant along the flow")),
+        ("A_of_D", of_A, attention_of_difference, ANY),
+        ("proper_time", of_T, along(D, 1 / of_A), (*ANY, "dT = pace eta g dalpha")),
+        ("S_of_D", of_S, lambda: off_target().subs(T, of_T), ANY),
+        ("margin_of_D", m, margin, (*ANY, "R = S + D")),
+        ("alpha_of_D", sp.Function("alpha")(D), time, ANY),
+        ("D_of_level", D_level2, lambda: square_at(level), (*moving, "A = a, reached at the positive root")),
+        ("epsilon", epsilon, height, (*moving, "the value of -ln(1-A) at D = 0")),
+        ("separatrix", D_sep, edge, (*moving, "for D_0 at or below, A falls to 0 for good")),
+        ("resting_place", D_dead2, dead, (*moving, "below the separatrix: D rises to the negative root, A to 0")),
+    ]
+    return {name: Equation(name, lhs, rhs, ref(BEYOND), "exact", given) for name, lhs, rhs, given in rows}

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import sympy as sp
 
-from theory.algebra import written_as
+from theory.algebra import linear_root, written_as
 from theory.equation import Equation
 from theory.latex import symbol
 from theory.numeric import wright_omega
@@ -48,6 +48,7 @@ LOCKED = ("A = 1: exact up to e^(-kappa (D^2 - D_0^2)/2)",)
 INDEPENDENT = "independent teachers (tau = 1/N)"
 
 
+@cache
 def clock() -> tuple[sp.Expr, sp.Expr, sp.Expr, sp.Expr]:
     """Rate of the correct logit per eta g, the clock X as a function of the margin and of alpha, and the margin.
 
@@ -62,19 +63,21 @@ def clock() -> tuple[sp.Expr, sp.Expr, sp.Expr, sp.Expr]:
     of_alpha = left.subs(m, m_0) + N / (N - 1) * lift * eta * alpha
     W, shifted = sp.symbols("W shifted", positive=True)
     in_W = sp.expand_log(left.subs(m, sp.log((N - 1) * W)), force=True)
-    (solved,) = sp.solve(sp.simplify(in_W - sp.log(N - 1)) - shifted, W)
+    (solved,) = sp.solve(sp.expand(in_W - sp.log(N - 1)) - shifted, W)
     written_as(wright_omega(shifted).rewrite(sp.LambertW), solved)
     form = sp.log((N - 1) * wright_omega(X - sp.log(N - 1)))  # X minus the Lambert function, without its cancellation
     return speed, left, of_alpha, form
 
 
+@cache
 def off_target() -> sp.Sum:
     """S at D = infinity: (1/A - 1)/d_g integrated term by term as a geometric series in 1 - A."""
     attention = exact.equations()["A_of_D"].rhs
     ratio = (1 - A_0) * sp.exp(kappa * D_0**2 / 2)
     written_as(ratio * sp.exp(-kappa * D**2 / 2), 1 - attention)
-    term = sp.integrate(sp.exp(-n * kappa * x**2 / 2), (x, D_0, sp.oo)).rewrite(sp.erfc)
-    term = written_as(sp.sqrt(sp.pi / (2 * n * kappa)) * sp.erfc(D_0 * sp.sqrt(n * kappa / 2)), term)
+    term = sp.sqrt(sp.pi / (2 * n * kappa)) * sp.erfc(D_0 * sp.sqrt(n * kappa / 2))  # Gaussian integral from D_0 on
+    written_as(-sp.exp(-n * kappa * D_0**2 / 2), term.diff(D_0))
+    written_as(sp.S.Zero, term.subs(D_0, sp.oo))
     return S_0 + sp.Sum(ratio**n * term, (n, 1, sp.oo)) / d_g
 
 
@@ -93,39 +96,62 @@ def constant() -> sp.Expr:
     return R_0 + sp.exp(m_0) / N + sp.Integral(form.subs(D, x), (x, D_0, sp.oo))
 
 
+WHEN = eta * alpha + C
+X_LATE = (N * WHEN - zeta) / (N - 1)  # the clock of the margin once A = 1
+
+
+@cache
+def locked_clock() -> tuple[sp.Expr, sp.Expr]:
+    """R and the clock once A = 1: the mean logit <z_k> is R there, and grows at the rate eta g."""
+    speed, of_m, _, of_X = clock()
+    written_as(sp.S.One, speed.subs(A, 1).subs({q: exact.equations()[q.name].rhs for q in (pace, drift)}))
+    at_one = sp.expand((N - 1) / N * X + zeta / N)  # <z_k> by the margin
+    of_R = at_one.subs(X, of_X).subs(X, X_LATE)
+    in_R = sp.expand(((N - 1) * of_m.subs(m, (N * R - zeta) / (N - 1)) + zeta) / N)  # the clock, in units of R
+    return of_R, written_as(R + sp.exp((N * R - zeta) / (N - 1)) / N, in_R)
+
+
+def late_integral() -> sp.Expr:
+    """What R + e^((N R - zeta)/(N-1))/N equals once A = 1: the clock, in units of R."""
+    written_as(R + sp.exp((N * R - zeta) / (N - 1)) / N, locked_clock()[1])
+    return WHEN
+
+
+def late_growth() -> sp.Expr:
+    """R where its exponential is all of the clock."""
+    exponential = locked_clock()[1] - R
+    logarithm = linear_root(sp.expand_log(sp.log(exponential), force=True) - sp.log(WHEN), R)
+    return written_as((N - 1) / N * sp.log(N * WHEN) + zeta / N, sp.expand_log(logarithm, force=True))
+
+
+def late_decay() -> sp.Expr:
+    """Loss ln(1 + 1/W) where the Lambert function W is large and linear in the clock."""
+    W = sp.Symbol("W", positive=True)
+    return sp.limit(sp.log(1 + 1 / W) * W, W, sp.oo) / (sp.diff(X_LATE, alpha) * alpha)
+
+
+def saturated() -> sp.Expr:
+    """S at D = infinity from D_0 = 0, where the sum of y^n/n^s is the polylogarithm Li_s(y)."""
+    (total,) = off_target().atoms(sp.Sum)
+    centred = sp.simplify(total.function.subs(D_0, 0) / (1 - A_0) ** n * sp.sqrt(n))
+    return S_0 + centred * sp.polylog(sp.Rational(1, 2), 1 - A_0) / d_g
+
+
 @cache
 def equations() -> dict[str, Equation]:
     """Margin at constant attention; R, loss and their growth once A = 1; saturation of S."""
-    speed, of_m, of_alpha, of_X = clock()
-    in_tau = {q: exact.equations()[q.name].rhs for q in (pace, drift)}
-    written_as(sp.S.One, speed.subs(A, 1).subs(in_tau))
-    when = eta * alpha + C
-    at_one = sp.expand((N - 1) / N * X + zeta / N)  # <z_k> by the margin, and R = <z_k>
-    X_late = (N * when - zeta) / (N - 1)
-    of_R = at_one.subs(X, of_X).subs(X, X_late)
-    in_R = sp.expand(((N - 1) * of_m.subs(m, (N * R - zeta) / (N - 1)) + zeta) / N)  # the clock, in units of R
-    exponential = sp.exp((N * R - zeta) / (N - 1)) / N
-    in_R = written_as(R + exponential, in_R)
-    W = sp.Symbol("W", positive=True)
-    falling = sp.log(1 + 1 / wright_omega(X_late - sp.log(N - 1)))
-    (logarithm,) = sp.solve(sp.log(exponential).expand(force=True) - sp.log(when), R)
-    logarithm = written_as((N - 1) / N * sp.log(N * when) + zeta / N, sp.expand_log(logarithm, force=True))
-    decay = sp.limit(sp.log(1 + 1 / W) * W, W, sp.oo) / (sp.limit(X_late / alpha, alpha, sp.oo) * alpha)
-    series = off_target()
-    (total,) = series.atoms(sp.Sum)
-    centred = sp.simplify(total.function.subs(D_0, 0) / (1 - A_0) ** n * sp.sqrt(n))
-    saturated = S_0 + centred * sp.polylog(sp.Rational(1, 2), 1 - A_0) / d_g  # Li_s(y) = sum of y^n/n^s
+    falling = sp.log(1 + 1 / wright_omega(X_LATE - sp.log(N - 1)))
     found = [
-        Equation("coasting_lift", lift, speed, ref(BEYOND), "exact", (FROZEN, "rate of the correct logit per eta g")),
-        Equation("coasting_clock", X, of_alpha, ref(BEYOND), "exact", (FROZEN,)),
-        Equation("coasting_margin", m, of_X, ref(BEYOND), "exact", (FROZEN,)),
-        Equation("late_integral", in_R, when, ref(BEYOND), "exact", LOCKED),
-        Equation("late_R", R, of_R, ref(BEYOND), "exact", LOCKED),
-        Equation("late_constant", C, constant(), ref(BEYOND), "exact", (INDEPENDENT,)),
+        Equation("coasting_lift", lift, lambda: clock()[0], ref(BEYOND), "exact", (FROZEN, "rate of the correct logit per eta g")),
+        Equation("coasting_clock", X, lambda: clock()[2], ref(BEYOND), "exact", (FROZEN,)),
+        Equation("coasting_margin", m, lambda: clock()[3], ref(BEYOND), "exact", (FROZEN,)),
+        Equation("late_integral", R + sp.exp((N * R - zeta) / (N - 1)) / N, late_integral, ref(BEYOND), "exact", LOCKED),
+        Equation("late_R", R, lambda: locked_clock()[0], ref(BEYOND), "exact", LOCKED),
+        Equation("late_constant", C, constant, ref(BEYOND), "exact", (INDEPENDENT,)),
         Equation("late_loss", loss, falling, ref(BEYOND), "exact", (*LOCKED, "mean-field loss (10)")),
-        Equation("late_growth", R, logarithm, ref(BEYOND), "leading order", (*LOCKED, "alpha to infinity")),
-        Equation("late_decay", loss, decay, ref(BEYOND), "leading order", (*LOCKED, "alpha to infinity")),
-        Equation("off_target_limit", S_inf, series, ref(BEYOND), "exact", (INDEPENDENT, "D_0 above the separatrix")),
+        Equation("late_growth", R, late_growth, ref(BEYOND), "leading order", (*LOCKED, "alpha to infinity")),
+        Equation("late_decay", loss, late_decay, ref(BEYOND), "leading order", (*LOCKED, "alpha to infinity")),
+        Equation("off_target_limit", S_inf, off_target, ref(BEYOND), "exact", (INDEPENDENT, "D_0 above the separatrix")),
         Equation("off_target_limit_centred", S_inf, saturated, ref(BEYOND), "exact", (INDEPENDENT, "D_0 = 0")),
     ]  # fmt: skip
     return {e.name: e for e in found}

@@ -6,7 +6,7 @@ from functools import cache
 
 import sympy as sp
 
-from theory.algebra import delta_sum, written_as
+from theory.algebra import delta_sum, linear_root, written_as
 from theory.equation import Equation
 from theory.latex import symbol
 from theory.state_tracking.symbols import (
@@ -65,7 +65,7 @@ def equations() -> dict[str, Equation]:
         Equation("c_S", c_S, of_S, ref("Eq. (46)")),
         Equation("logit_correct", z_k, of_R * R + of_S * S, ref("Eqs. (11), (36)"), "exact", (UNIFORM, EXCHANGEABLE)),
         Equation("zeta", zeta, total, ref("Eq. (40)"), "exact", conserved),
-        Equation("logit_other", z_kbar, sp.solve(z_k + (N - 1) * z_kbar - zeta, z_kbar)[0], ref("Eqs. (12), (41)"),
+        Equation("logit_other", z_kbar, linear_root(z_k + (N - 1) * z_kbar - zeta, z_kbar), ref("Eqs. (12), (41)"),
                  "exact", (UNIFORM, "wrong states are alike on average")),
     ]  # fmt: skip
     return {e.name: e for e in found}

@@ -22,7 +22,7 @@ def equations() -> dict[str, Equation]:
     value = -z_k + sp.log(sp.exp(z_k) + (N - 1) * sp.exp(z_kbar))
     by_correct, by_other = (sp.diff(value, z).subs(z_k, z_kbar + m) for z in (z_k, z_kbar))
     wrong_mass = written_as(1 / (1 + sp.exp(m) / (N - 1)), by_other)
-    opposite = sp.simplify(by_correct / by_other)  # -1: descent moves the two logits against each other
+    opposite = written_as(-sp.S.One, by_correct / by_other)  # descent moves the two logits against each other
     # Chain rule through both mean logits, of which the second depends on A through the first.
     through_correct = sp.diff(correct, A)
     through_other = sp.diff(other, z_k) * through_correct

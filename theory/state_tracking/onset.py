@@ -9,7 +9,7 @@ import numpy as np
 import sympy as sp
 import xarray as xr
 
-from theory.algebra import written_as
+from theory.algebra import linear_root, vanishes, written_as
 from theory.equation import Equation
 from theory.latex import symbol
 from theory.onset import Onset
@@ -31,78 +31,143 @@ HALF = {"alpha_half": A - sp.Rational(1, 2)}
 
 
 @cache
-def before_lock() -> tuple[sp.Expr, sp.Expr]:
-    """A(T) and T(D) while A is small: 1 - e^-E is E = epsilon + kappa D^2/2, and dD/dT = A is a Riccati equation."""
+def rise() -> sp.Expr:
+    """E = -ln(1-A) over D = R - S, which is A while A is small: 1 - e^-E is E = epsilon + kappa D^2/2."""
     height = epsilon + kappa * D**2 / 2
     written_as(1 - sp.exp(-height), exact.equations()["A_of_D"].rhs.subs(
         A_0, 1 - sp.exp(-epsilon - kappa * D_0**2 / 2)))  # fmt: skip
     small = sp.Symbol("e", positive=True)
-    height = written_as(height, sp.limit((1 - sp.exp(-small * height)) / small, small, 0))
-    rise = sp.Symbol("rise", positive=True)  # epsilon above the separatrix
-    waited = sp.integrate(1 / height.subs({epsilon: rise, D: x}), x)
-    waited = (waited.subs(x, D) - waited.subs(x, D_0)).subs(rise, epsilon)
+    return written_as(height, sp.diff(1 - sp.exp(-small * height), small).subs(small, 0))
+
+
+@cache
+def secant() -> sp.Expr:
+    """A(T) while A is small: dD/dT = A is a Riccati equation, solved by a tangent.
+
+    Raises
+    ------
+    ArithmeticError
+        If it is not.
+    """
     phase = sp.sqrt(kappa * epsilon / 2) * T + sp.atan(D_0 * sp.sqrt(kappa / (2 * epsilon)))
     path = sp.sqrt(2 * epsilon / kappa) * sp.tan(phase)
-    if sp.simplify((path.diff(T) - height.subs(D, path)).subs(epsilon, rise)) != 0:
+    up = sp.Symbol("rise", positive=True)  # epsilon above the separatrix
+    if not vanishes((path.diff(T) - rise().subs(D, path)).subs(epsilon, up)):
         raise ArithmeticError("the tangent does not solve the Riccati equation")
-    written_as(D_0, path.subs(T, 0).subs(epsilon, rise))
+    written_as(D_0, path.subs(T, 0).subs(epsilon, up))
     angle = sp.Symbol("angle", real=True)
-    secant = written_as(epsilon * sp.sec(angle) ** 2, sp.trigsimp(height.subs(D, path.subs(phase, angle))))
-    return secant.subs(angle, phase), waited
+    square = written_as(epsilon * sp.sec(angle) ** 2, rise().subs(D, path.subs(phase, angle)))
+    return square.subs(angle, phase)
 
 
+@cache
+def waited() -> sp.Expr:
+    """T(D) while A is small: an arc tangent, the integral of 1/A over D."""
+    up = sp.Symbol("rise", positive=True)
+    inverse = sp.sqrt(2) * sp.atan(sp.sqrt(2) * x * sp.sqrt(kappa) / (2 * sp.sqrt(up))) / (sp.sqrt(kappa) * sp.sqrt(up))
+    written_as(1 / rise().subs({epsilon: up, D: x}), inverse.diff(x))
+    return (inverse.subs(x, D) - inverse.subs(x, D_0)).subs(up, epsilon)
+
+
+@cache
 def sharp() -> sp.Expr:
     """The onset form to leading order in 1/L: epsilon L -> 1, kappa/L -> c_omega, T -> eta alpha."""
     size = sp.Symbol("size", positive=True)
     centred = exact.equations()["epsilon"].rhs.subs({D_0: 0, A_0: 1 / size})
     coefficient = sp.limit(centred * size, size, sp.oo)
-    rise = exact.equations()["kappa"].rhs.subs(tau, 1 / N) / L
-    for q in (N, d_g):
-        rise = sp.limit(rise.subs(q, size), size, sp.oo)
-    secant, _ = before_lock()
-    at_start = secant.subs(D_0, 0).subs(epsilon, coefficient / L).subs(kappa, rise * L).subs(T, eta * alpha)
+    steep = at_large_sizes(exact.equations()["kappa"].rhs.subs(tau, 1 / N) / L)
+    at_start = secant().subs(D_0, 0).subs(epsilon, coefficient / L).subs(kappa, steep * L).subs(T, eta * alpha)
     return written_as(sp.sec(eta * sp.sqrt(c_omega / 2) * alpha) ** 2 / L, at_start)
+
+
+def at_large_sizes(expr: sp.Expr) -> sp.Expr:
+    """Limit of an expression rational in N and d_g as both grow."""
+    small = sp.Symbol("small", positive=True)
+    for size in (N, d_g):
+        expr = sp.cancel(expr.subs(size, 1 / small)).subs(small, 0)
+    return expr
+
+
+@cache
+def growth() -> sp.Expr:
+    """dA/dalpha from (15a) with R - S from (79), at large N and d_g, where g -> 1, and to first order in A."""
+    rate = flow().rhs
+    rising = rate[A].subs(g, early_mass()).subs(R, S + early_difference() * alpha)
+    first = sp.diff(at_large_sizes(rising), A).subs(A, 0) * A
+    return written_as(eta**2 * c_omega * alpha * A, first)
+
+
+def early_mass() -> sp.Expr:
+    """g while the logits are small."""
+    return sp.cancel(loss.equations()["g"].rhs.subs(m, 0))
+
+
+def early_difference() -> sp.Expr:
+    """Rate of R - S while A = 1/L and the logits are small; eta g A at all times."""
+    rate = flow().rhs
+    return written_as(eta * g * A, rate[R] - rate[S]).subs({g: early_mass(), A: 1 / L})
+
+
+@cache
+def exponent() -> sp.Expr:
+    """Coefficient of alpha^2 in ln(A L), the antiderivative of d ln A/dalpha."""
+    return sp.Poly(growth() / A, alpha).integrate().coeff_monomial(alpha**2)
+
+
+@cache
+def onset_A() -> sp.Expr:
+    """A from 1/L on."""
+    return sp.exp(exponent() * alpha**2) / L
+
+
+@cache
+def gain_of_flow() -> sp.Expr:
+    """Exact coefficient of alpha^2 in ln A at the random start, where the rate of A itself vanishes.
+
+    Raises
+    ------
+    ArithmeticError
+        If it does not vanish: then ln A would have a term linear in alpha.
+    """
+    start = {A: A_0, R: R_0, S: S_0}
+    random_start = {A_0: 1 / L, R_0: 0, S_0: 0, zeta: 0}
+    rate = flow().rhs
+    first = rate[A].subs(start).subs(random_start)
+    if first != 0:
+        raise ArithmeticError(f"A moves at the start: {first}")
+    # Only R and S move at first, and g need not be differentiated: it multiplies R - S = 0.
+    second = sum(sp.diff(rate[A], q) * rate[q] for q in (R, S)).subs(start).subs(random_start)
+    second = second.subs(g, early_mass()) * L / 2
+    return written_as(eta**2 * c_omega / 2 * (1 - 1 / N) * (1 - 1 / d_g) * (1 - 1 / L), second)
+
+
+def departure_of_sharp() -> sp.Expr:
+    """What Eq. (81) lacks of the sharp onset, to the first order that differs."""
+    phase = sp.Symbol("phase", positive=True)
+    small = sp.series(-2 * sp.log(sp.cos(phase)), phase, 0, 6).removeO()  # ln sec^2
+    small = small.subs(phase, eta * sp.sqrt(c_omega / 2) * alpha)
+    written_as(sp.sec(eta * sp.sqrt(c_omega / 2) * alpha) ** 2, sharp() * L)
+    return written_as(eta**4 * c_omega**2 * alpha**4 / 24, small - sp.log(sp.exp(exponent() * alpha**2)))
 
 
 @cache
 def equations() -> dict[str, Equation]:
     """Growth of R - S, of A, and the exact small-time coefficient of ln A."""
-    random_start = {A_0: 1 / L, R_0: 0, S_0: 0, zeta: 0}
-    rate = flow().rhs
-    difference = sp.factor(rate[R] - rate[S])  # eta g A: holds at all times
-    early_g = sp.simplify(loss.equations()["g"].rhs.subs(m, 0))
-    early = difference.subs({g: early_g, A: 1 / L})
-    # (15a) with R - S from (79), at large N and d_g, where g -> 1, and to first order in A.
-    growth = rate[A].subs(g, early_g).subs(R, S + early * alpha)
-    for size in (N, d_g):
-        large = sp.Symbol("size", positive=True)
-        growth = sp.limit(growth.subs(size, large), large, sp.oo)
-    growth = written_as(eta**2 * c_omega * alpha * A, sp.series(growth, A, 0, 2).removeO())
-    path = sp.Function("A")(alpha)
-    solution = sp.dsolve(sp.Eq(path.diff(alpha), growth.subs(A, path)), path, ics={path.subs(alpha, 0): 1 / L})
-    exponent = sp.simplify(sp.log(solution.rhs * L)).expand().coeff(alpha, 2)
-    second = flow().series(2, random_start)[A]
-    coefficient = written_as(eta**2 * c_omega / 2 * (1 - 1 / N) * (1 - 1 / d_g) * (1 - 1 / L),
-                             sp.expand(second * L).coeff(alpha, 2))  # fmt: skip
-    secant, _ = before_lock()
-    limit = sharp()
-    apart = sp.series(sp.log(limit * L) - sp.log(solution.rhs * L), alpha, 0, 6).removeO()
-    apart = written_as(eta**4 * c_omega**2 * alpha**4 / 24, sp.expand_log(apart, force=True))
-    (pole,) = sp.solve(sp.pi / 2 - eta * sp.sqrt(c_omega / 2) * alpha, alpha)
     found = [
-        Equation("onset_difference", sp.Derivative(R - S, alpha), early, ref("Eq. (79)"), "leading order",
+        Equation("onset_difference", sp.Derivative(R - S, alpha), early_difference, ref("Eq. (79)"), "leading order",
                  ("A = 1/L", "logits small")),
         Equation("onset_rate", sp.Derivative(A, alpha), growth, ref("Eq. (80)"), "leading order", LARGE),
-        Equation("onset_A", A, solution.rhs, ref("Eq. (81)"), "leading order", LARGE),
-        Equation("onset_time_scale", T_alpha, sp.simplify(1 / sp.sqrt(exponent)),
+        Equation("onset_A", A, onset_A, ref("Eq. (81)"), "leading order", LARGE),
+        Equation("onset_time_scale", T_alpha, lambda: 1 / sp.sqrt(exponent()),
                  ref("below Eq. (81), corrected: printed as sqrt(2/(c_omega eta))"), "leading order", LARGE),
-        Equation("onset_coefficient", gain, coefficient, ref("beyond Eq. (81): finite sizes"), "exact",
+        Equation("onset_coefficient", gain, gain_of_flow, ref("beyond Eq. (81): finite sizes"), "exact",
                  ("coefficient of alpha^2 along the flow (15) from A = 1/L, R = S = zeta = 0",)),
         Equation("onset_secant", A, secant, ref(BEYOND), "leading order", ("A small", "epsilon > 0")),
-        Equation("onset_sharp", A, limit, ref("beyond Eq. (81): leading order in 1/L"), "leading order", SHARP),
-        Equation("onset_departure", departure, apart, ref("beyond Eq. (81): what it lacks"), "leading order",
+        Equation("onset_sharp", A, sharp, ref("beyond Eq. (81): leading order in 1/L"), "leading order", SHARP),
+        Equation("onset_departure", departure, departure_of_sharp, ref("beyond Eq. (81): what it lacks"), "leading order",
                  (*SHARP, "eta alpha sqrt(c_omega) small")),
-        Equation("alpha_star", alpha_star, pole, ref("beyond Eq. (81): sharp onset"), "leading order", SHARP),
+        Equation("alpha_star", alpha_star, lambda: linear_root(sp.pi / 2 - eta * sp.sqrt(c_omega / 2) * alpha, alpha),
+                 ref("beyond Eq. (81): sharp onset"), "leading order", SHARP),
     ]  # fmt: skip
     return {e.name: e for e in found}
 
@@ -144,17 +209,6 @@ def onset(p: Parameters, alpha_end: float | None = None) -> Onset:
     elif np.isinf(half):
         never = "never emerges below 1.8e308"
         notes.append("A reaches 1/2 at a time beyond the largest number, 1.8e308")
-    end = alpha_end or (2.5 * half if 0 < half < np.inf else min(5 * scale, 12.0))
-    curve = inversion.solve(p, np.linspace(0, end, 601))
-    numbers |= {"alpha": curve.alpha.values}
-    forms = {"early time": {x: early_equations()[f"early_{x}"] for x in "ARS"}, "onset": {"A": equations()["onset_A"]}}
-    curves = {"flow (15)": curve}
-    for name, eqs in forms.items():
-        curves[name] = xr.Dataset({x: ("alpha", np.broadcast_to(e.evaluate(numbers), curve.alpha.shape))
-                                   for x, e in eqs.items()}, coords={"alpha": curve.alpha})  # fmt: skip
-    rising = curve.alpha < star
-    sharp = equations()["onset_sharp"].evaluate({**numbers, "alpha": curve.alpha.where(rising, 0).values})
-    curves["sharp onset"] = xr.Dataset({"A": ("alpha", np.where(rising, sharp, np.nan))}, coords={"alpha": curve.alpha})
     return Onset(
         numbers={"c_omega": numbers["c_omega"], "T_alpha": scale,
                  "onset_coefficient": float(equations()["onset_coefficient"].evaluate(numbers)),
@@ -166,29 +220,45 @@ def onset(p: Parameters, alpha_end: float | None = None) -> Onset:
                 "D_separatrix": "R_0 - S_0 at or below which attention dies"},
         absent={"alpha_half": never, "T_alpha": "infinite", "alpha_star": "infinite", "D_separatrix": "none"},
         notes=notes,
-        curves=curves,
-        equations=[*flow(p.permutations).equations().values(), *early_equations().values(), *equations().values()],
+        curves=lambda: curves(p, alpha_end or (2.5 * half if 0 < half < np.inf else min(5 * scale, 12.0))),
+        equations=lambda: [*flow(p.permutations).equations().values(), *early_equations().values(), *equations().values()],
         plot=draw,
     )  # fmt: skip
+
+
+def curves(p: Parameters, end: float) -> dict[str, xr.Dataset]:
+    """Order parameters over alpha up to ``end``: the flow, solved exactly, and the approximations to it."""
+    curve = inversion.solve(p, np.linspace(0, end, 601))
+    numbers = p.values() | {"alpha": curve.alpha.values}
+    forms = {"early time": {x: early_equations()[f"early_{x}"] for x in "ARS"}, "onset": {"A": equations()["onset_A"]}}
+    found = {"flow (15)": curve}
+    for name, eqs in forms.items():
+        found[name] = xr.Dataset({x: ("alpha", np.broadcast_to(e.evaluate(numbers), curve.alpha.shape))
+                                  for x, e in eqs.items()}, coords={"alpha": curve.alpha})  # fmt: skip
+    star = float(equations()["alpha_star"].evaluate(numbers)) if numbers["c_omega"] > 0 else np.inf
+    rising = curve.alpha < star
+    sharp = equations()["onset_sharp"].evaluate({**numbers, "alpha": curve.alpha.where(rising, 0).values})
+    found["sharp onset"] = xr.Dataset({"A": ("alpha", np.where(rising, sharp, np.nan))}, coords={"alpha": curve.alpha})
+    return found
 
 
 def draw(result: Onset, axes: Any) -> None:
     """Attention on the left, teacher overlaps on the right; flow solid, approximations broken."""
     left, right = axes
-    half = result.numbers["alpha_half"]
+    half, drawn = result.numbers["alpha_half"], result.curves()
     styles = {"flow (15)": "-", "early time": ":", "onset": "--", "sharp onset": "-."}
-    for name, curve in result.curves.items():
+    for name, curve in drawn.items():
         for q, axis, colour in (("A", left, "C0"), ("R", right, "C1"), ("S", right, "C2")):
             if q in curve:
                 label = name if axis is left else f"${q}$, {name}"
                 axis.plot(curve.alpha, curve[q], styles[name], color=colour, label=label)
     left.set(ylim=(0, 1.05), ylabel="attention $A$")
-    right.set(ylabel="teacher overlap", ylim=(0, 1.1 * float(result.curves["flow (15)"].R.max())))
+    right.set(ylabel="teacher overlap", ylim=(0, 1.1 * float(drawn["flow (15)"].R.max())))
     if half > 0:
         left.axvline(half, color="0.6", lw=0.8)
         left.annotate(rf"$\alpha_{{1/2}} = {half:.3f}$", (half, 0.03), xytext=(4, 0), textcoords="offset points")
     for axis in axes:
         axis.set(
-            xlabel=r"training time $\alpha$ = epochs / $(d_g N)$", xlim=(0, float(result.curves["flow (15)"].alpha[-1]))
+            xlabel=r"training time $\alpha$ = epochs / $(d_g N)$", xlim=(0, float(drawn["flow (15)"].alpha[-1]))
         )
         axis.legend(loc="upper left")

@@ -21,27 +21,37 @@ def mean_overlap(first: sp.Symbol, second: sp.Symbol) -> sp.Expr:
     return delta(first, second) + (1 - delta(first, second)) * tau
 
 
+def mean_of_triples() -> sp.Expr:
+    """(58): the pair (a, c) counts once for every b that is neither, d_g - 2 times."""
+    triples = delta_sum((1 - delta(a, b)) * (1 - delta(a, c)) * (1 - delta(b, c)) * tau,
+                        (b, 1, d_g), (c, 1, d_g), (a, 1, d_g))  # fmt: skip
+    return sp.cancel(triples / (d_g * (d_g - 1) * (d_g - 2)))
+
+
+@cache
+def all_fixed_points() -> sp.Expr:
+    """Traces of all of S_N added up, in units of N!: (N-1)! permutations leave a given state fixed."""
+    return sp.combsimp(sp.Sum(sp.factorial(N - 1), (r, 1, N)).doit() / sp.factorial(N))
+
+
+def distinct_overlap() -> sp.Expr:
+    """The identity cannot be drawn against itself: its N fixed points and its one place are taken out."""
+    size = sp.factorial(N)
+    found = (all_fixed_points() * size - N) / (size - 1) / N
+    return written_as(1 / N - (N - 1) / (N * (size - 1)), found)
+
+
 @cache
 def equations() -> dict[str, Equation]:
     """Equations 57-58 and 74-77, with the value for independent draws."""
     trace = sp.Sum(M_star[a, p, q] * M_star[c, p, q], (p, 1, N), (q, 1, N))
     pairs = sp.Sum((1 - delta(a, c)) * trace, (a, 1, d_g), (c, 1, d_g)) / (d_g * (d_g - 1) * N)
-    # (58) counts the pair (a, c) once for every b that is neither: d_g - 2 times.
-    triples = delta_sum((1 - delta(a, b)) * (1 - delta(a, c)) * (1 - delta(b, c)) * tau,
-                        (b, 1, d_g), (c, 1, d_g), (a, 1, d_g))  # fmt: skip
-    sigma = sp.simplify(triples / (d_g * (d_g - 1) * (d_g - 2)))
-    # (N-1)! permutations leave a given state fixed, so the traces of all of S_N add up to N (N-1)!.
-    fixed_points = sp.gammasimp(sp.Sum(sp.factorial(N - 1), (r, 1, N)).doit())
-    distinct = (fixed_points - N) / (sp.factorial(N) - 1) / N
-    distinct = written_as(1 / N - (N - 1) / (N * (sp.factorial(N) - 1)),
-                          sp.simplify(distinct.subs(sp.gamma(N + 1), sp.factorial(N))))  # fmt: skip
-    independent = sp.simplify(fixed_points.subs(sp.gamma(N + 1), sp.factorial(N)) / sp.factorial(N) / N)
     found = [
         Equation("tau", tau, pairs, ref("Eq. (57)"), "exact", ("d_g >= 2",)),
-        Equation("sigma_overlap", sigma_overlap, sigma, ref("Eq. (58)"), "exact", ("d_g >= 3",)),
-        Equation("tau_bar_distinct", tau_bar, distinct, ref("Eqs. (74)-(77)"), "exact",
+        Equation("sigma_overlap", sigma_overlap, mean_of_triples, ref("Eq. (58)"), "exact", ("d_g >= 3",)),
+        Equation("tau_bar_distinct", tau_bar, distinct_overlap, ref("Eqs. (74)-(77)"), "exact",
                  ("permutations uniform and distinct",)),
-        Equation("tau_bar_iid", tau_bar, independent, ref("App. B, replacing Eq. (77)"), "exact",
+        Equation("tau_bar_iid", tau_bar, lambda: all_fixed_points() / N, ref("App. B, replacing Eq. (77)"), "exact",
                  ("permutations uniform and independent, duplicates allowed",)),
     ]  # fmt: skip
     return {e.name: e for e in found}

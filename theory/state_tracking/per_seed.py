@@ -13,7 +13,6 @@ from typing import Any, Self
 
 import numpy as np
 import xarray as xr
-from scipy.interpolate import BarycentricInterpolator
 from scipy.special import ndtr
 
 from theory.parameters import ParameterError
@@ -295,6 +294,8 @@ class Columns:
         distribution function has corners once the noise is gone, and a column is learned at a sharp
         time: logits, smooth in v_0 and epsilon, are interpolated to many of both.
         """
+        from scipy.interpolate import BarycentricInterpolator  # half the import time of this model
+
         fine = np.linspace(-1, 1, FINE)
         middle = (fine[1:] + fine[:-1]) / 2
         between = BarycentricInterpolator(self.v_0, np.eye(len(self.v_0)))

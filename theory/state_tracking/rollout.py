@@ -10,7 +10,7 @@ import scipy.special
 import sympy as sp
 import xarray as xr
 
-from theory.algebra import written_as
+from theory.algebra import vanishes, written_as
 from theory.equation import Equation
 from theory.latex import array
 from theory.parameters import ParameterError
@@ -64,40 +64,61 @@ def prove_closed_form() -> None:
     at_end = total.function.subs(t, L).doit()  # its product is empty
     following = following.subs(total, sp.Sum(total.function, (t, 1, L - 1)) + at_end)
     following = following.replace(lambda e: isinstance(e, sp.Product), split)
+    following = following.replace(lambda e: isinstance(e, sp.Sum), lambda e: sp.Sum(e.function / last, *e.limits) * last)
     step = closed_form(L) * last + wrong[L]
-    if sp.simplify(sp.expand(following - step)) != 0 or closed_form(sp.Integer(1)).doit() != right[0]:
+    if not vanishes(following - step) or closed_form(sp.Integer(1)).doit() != right[0]:
         raise ArithmeticError("the closed form does not solve the recursion")
+
+
+UNIFORM = (1 - accuracy) / (N - 1)  # recovery where wrong states lead anywhere alike
+u, x = sp.Symbol("u", real=True), sp.Symbol("x", real=True)
+NORMAL = sp.exp(-(u**2) / 2) / sp.sqrt(2 * sp.pi)
+BELOW = sp.Function(r"\Phi")
+LINE = (-sp.oo, sp.oo)
+
+
+def constant_gain() -> sp.Expr:
+    """Solution of the recursion with one accuracy for all positions."""
+    path = sp.Function("rho")
+    solved = sp.rsolve(path(t + 1) - path(t) * (accuracy - UNIFORM) - UNIFORM, path(t), {path(0): 1}).subs(t, L)
+    return written_as((N - 1) / N * ((N * accuracy - 1) / (N - 1)) ** L + 1 / N, solved)
+
+
+def density_of_right() -> sp.Expr:
+    """Density of the right logit times the probability that all wrong ones lie below."""
+    density = sp.exp(-((x - mu_k) ** 2) / (2 * sigma_k**2)) / (sp.sqrt(2 * sp.pi) * sigma_k)
+    return density * BELOW((x - mu_kbar) / sigma_kbar) ** (N - 1)
+
+
+def standardised() -> sp.Expr:
+    """The same in the standard variable u, dx = sigma_k du."""
+    standard = density_of_right().subs(x, mu_k + sigma_k * u) * sigma_k
+    ratio = sigma_k / sigma_kbar * u + (mu_k - mu_kbar) / sigma_kbar
+    (below,) = standard.atoms(BELOW)
+    written_as(NORMAL, standard.subs(below, 1))
+    return NORMAL * BELOW(written_as(ratio, below.args[0])) ** (N - 1)
 
 
 @cache
 def equations() -> dict[str, Equation]:
     """Recursion, its solutions, and the Gaussian one-step accuracy."""
-    prove_closed_form()
-    uniform = (1 - accuracy) / (N - 1)
-    path = sp.Function("rho")
-    solved = sp.rsolve(path(t + 1) - path(t) * (accuracy - uniform) - uniform, path(t), {path(0): 1}).subs(t, L)
-    averaged = (N - 1) / N * ((N * accuracy - 1) / (N - 1)) ** L + 1 / N
-    averaged = written_as(averaged, solved)
-    u, y = sp.symbols("u y", real=True)
-    normal = sp.exp(-(u**2) / 2) / sp.sqrt(2 * sp.pi)
-    below = sp.Function(r"\Phi")
-    x = sp.Symbol("x", real=True)
-    density = sp.exp(-((x - mu_k) ** 2) / (2 * sigma_k**2)) / (sp.sqrt(2 * sp.pi) * sigma_k)
-    integrand = density * below((x - mu_kbar) / sigma_kbar) ** (N - 1)
-    standard = sp.simplify(integrand.subs(x, mu_k + sigma_k * u) * sigma_k)  # dx = sigma_k du
-    ratio = sigma_k / sigma_kbar * u + (mu_k - mu_kbar) / sigma_kbar
-    (argument,) = (phi.args[0] for phi in standard.atoms(below))
-    standard = normal * below(written_as(ratio, argument)) ** (N - 1)
-    line = (-sp.oo, sp.oo)
+    y = sp.Symbol("y", real=True)
+
+    def closed() -> sp.Expr:
+        prove_closed_form()
+        return closed_form(L)
+
     found = [
         Equation("rollout_recursion", rho_t[t + 1], rho_t[t] * (right[t] - wrong[t]) + wrong[t], ref("Eqs. (16), (82)-(84)")),
-        Equation("rollout_closed", rho_t[L], closed_form(L), ref("Eq. (85)"), "exact", ("proved by induction on L",)),
-        Equation("recovery", recovery, uniform, ref("Eq. (86)"), "closure", ("wrong states lead anywhere alike",)),
-        Equation("rollout_mean", rho, averaged, ref("Eqs. (18), (87)"), "closure",
+        Equation("rollout_closed", rho_t[L], closed, ref("Eq. (85)"), "exact", ("proved by induction on L",)),
+        Equation("recovery", recovery, UNIFORM, ref("Eq. (86)"), "closure", ("wrong states lead anywhere alike",)),
+        Equation("rollout_mean", rho, constant_gain, ref("Eqs. (18), (87)"), "closure",
                  ("one accuracy for all positions", "wrong states lead anywhere alike")),
-        Equation("normal_below", below(u), sp.Integral(normal.subs(u, y), (y, -sp.oo, u)), ref("Eq. (90)")),
-        Equation("accuracy_density", accuracy, sp.Integral(integrand, (x, *line)), ref("Eqs. (88)-(89)"), "closure", (GAUSSIAN,)),
-        Equation("accuracy", accuracy, sp.Integral(standard, (u, *line)), ref("Eqs. (17), (91)"), "closure", (GAUSSIAN,)),
+        Equation("normal_below", BELOW(u), sp.Integral(NORMAL.subs(u, y), (y, -sp.oo, u)), ref("Eq. (90)")),
+        Equation("accuracy_density", accuracy, sp.Integral(density_of_right(), (x, *LINE)), ref("Eqs. (88)-(89)"), "closure",
+                 (GAUSSIAN,)),
+        Equation("accuracy", accuracy, lambda: sp.Integral(standardised(), (u, *LINE)), ref("Eqs. (17), (91)"), "closure",
+                 (GAUSSIAN,)),
     ]  # fmt: skip
     return {e.name: e for e in found}
 

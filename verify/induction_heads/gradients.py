@@ -7,6 +7,7 @@ caught; `COVERS` says which equations a group stands for.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -85,10 +86,15 @@ class Point:
                 "r": s + F}  # fmt: skip
 
     def number(self, expr: sp.Expr) -> float:
-        """Value of an expression in alpha, beta, gamma, N and q, sums over rows written out."""
+        """Value of an expression in alpha, beta, gamma, N and q."""
         v = self.values()
-        spelled = expr.subs({N_symbol: self.N, q: self.pair}).doit()
-        return float(sp.N(spelled.subs({alpha: v["alpha"], beta: v["beta"], gamma: v["gamma"]}), 17))
+        return float(_compiled(expr)(v["alpha"], v["beta"], v["gamma"], self.N, self.pair))
+
+
+@cache
+def _compiled(expr: sp.Expr) -> Callable[..., float]:
+    """Plain Python: its sums run over rows, of which there are few."""
+    return sp.lambdify((alpha, beta, gamma, N_symbol, q), expr, "math")
 
 
 def three_parameters(eq: Table) -> list[Check]:
@@ -147,14 +153,12 @@ def any_query(eq: Table) -> list[Check]:
         loss = eq[f"loss_query{end}"].rhs.subs(eq[f"query_normaliser{end}"].lhs, eq[f"query_normaliser{end}"].rhs)
         sides: list[tuple[float, float]] = []
         slopes: list[tuple[float, float]] = []
+        derivatives = [sp.diff(loss, by) for by in (alpha, beta, gamma)]
         for N in SIZES[:3]:
             for pair in range(1, N + 1):
                 x = Point(N, pair, mask, pair)
                 sides.append((x.number(loss), float(x.loss.detach())))
-                gradient = x.gradient.tolist()
-                slopes += [
-                    (x.number(sp.diff(loss, by)), g) for by, g in zip((alpha, beta, gamma), gradient, strict=True)
-                ]
+                slopes += [(x.number(slope), g) for slope, g in zip(derivatives, x.gradient.tolist(), strict=True)]
         checks += [
             identity(f"loss for every q, {mask} mask", f"loss_query{end}", *both(sides), AUTOGRAD, AUTOGRAD_WHY),
             identity(f"its gradient for every q, {mask} mask", f"loss_query{end}", *both(slopes), AUTOGRAD,

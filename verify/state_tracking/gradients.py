@@ -175,8 +175,8 @@ def seed_means(eq: Table) -> list[Check]:
     """
     p = P.replace(L=2)
     x, rng = Inputs(p), np.random.default_rng(GENERATOR)
-    drawn = {kind: np.stack([task.draw_permutations(p.replace(permutations=kind), rng) for _ in range(DRAWS)])
-             for kind in ("iid", "distinct")}  # fmt: skip
+    kinds = {kind: p.replace(permutations=kind) for kind in ("iid", "distinct")}
+    drawn = {kind: np.stack([task.draw_permutations(q, rng) for _ in range(DRAWS)]) for kind, q in kinds.items()}
     perms = torch.tensor(drawn["iid"])
     M = torch.zeros(DRAWS, p.d_g, p.N, p.N, dtype=torch.float64, requires_grad=True)
     o = x.student.retrieve(x.attention()[None], x.actions).detach()

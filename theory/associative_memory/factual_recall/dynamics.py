@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -61,20 +61,27 @@ def wrong_mass(part: Part) -> sp.Expr:
     return sp.factor(1 - sp.exp(-reduction.equations()[f"loss_{part.name}"].rhs))
 
 
+@cache
 def descent(part: Part) -> tuple[sp.Expr, sp.Expr]:
-    """Rates of w and delta: every weight descends by its own share of the derivative of the symmetric loss."""
+    """Rates of delta and w: every weight descends by its own share of the derivative of the symmetric loss."""
     total = reduction.equations()["recall_loss"].rhs
-    other = next(q for q in PARTS if q is not part)
-    spelled = total.subs({q.gain: q.w * (q.values[0] - q.values[1]) for q in (part, other)})
+    gain = part.w * (part.values[0] - part.values[1])  # the other part does not depend on these weights
 
     def rate(weight: sp.Symbol) -> sp.Expr:
-        slope = -sp.diff(spelled, weight) / reduction.SHARED[weight]
+        slope = -sp.diff(total.subs(part.gain, gain), weight) / reduction.SHARED[weight]
         return slope.subs(part.values[0], part.values[1] + part.delta)
 
-    of_delta = sp.simplify(rate(part.values[0]) - rate(part.values[1]))
-    of_w = sp.simplify(rate(part.w))
     mass = wrong_mass(part).subs(part.gain, part.w * part.delta)
-    return tuple(sp.factor(sp.simplify(q / mass)) * part.wrong for q in (of_delta, of_w))  # type: ignore[return-value]
+    rates = (rate(part.values[0]) - rate(part.values[1]), rate(part.w))
+    return tuple(sp.factor(q / mass) * part.wrong for q in rates)  # type: ignore[return-value]
+
+
+@cache
+def ratio(part: Part) -> sp.Expr:
+    """c = d(w^2)/d(delta^2), which makes w^2 - c delta^2 conserved."""
+    of_delta, of_w = descent(part)
+    form = {"r": D * (R - 1) / R, "s": R * (D - 1) / D}[part.letter]
+    return written_as(form, part.w * of_w / (part.delta * of_delta))
 
 
 @cache
@@ -82,20 +89,26 @@ def equations() -> dict[str, Equation]:
     """Mass on wrong choices, rates, and the conserved quantity of each part."""
     found = []
     for part in PARTS:
-        of_delta, of_w = descent(part)
-        ratio = sp.factor(part.w * of_w / (part.delta * of_delta))  # d(w^2) / d(delta^2)
-        constant = written_as({"r": D * (R - 1) / R, "s": R * (D - 1) / D}[part.letter], ratio)
         assumed = (reduction.SYMMETRIC,)
         c = symbol(f"c_{part.name}", f"c_{{{part.letter}}}", positive=True)
-        mass = written_as((part.choices - 1) / (sp.exp(part.gain) + part.choices - 1), wrong_mass(part))
+        mass = (part.choices - 1) / (sp.exp(part.gain) + part.choices - 1)
         found += [
-            Equation(f"wrong_{part.name}", part.wrong, mass, ref(DERIVED), "exact", assumed),
+            Equation(f"wrong_{part.name}", part.wrong, partial(_proved, mass, part), ref(DERIVED), "exact", assumed),
             Equation(f"gain_{part.name}", part.gain, part.w * part.delta, ref(DERIVED), "exact", assumed),
-            Equation(f"ratio_{part.name}", c, constant, ref(DERIVED), "exact", ("w^2 - c delta^2 is conserved",)),
-            Equation(f"conserved_{part.name}", epsilon**2, part.w**2 - constant * part.delta**2, ref(DERIVED), "exact",
+            Equation(f"ratio_{part.name}", c, partial(ratio, part), ref(DERIVED), "exact", ("w^2 - c delta^2 is conserved",)),
+            Equation(f"conserved_{part.name}", epsilon**2, partial(conserved, part), ref(DERIVED), "exact",
                      (*assumed, "gradient flow from w = epsilon, delta = 0")),
         ]  # fmt: skip
     return {e.name: e for e in found}
+
+
+def _proved(mass: sp.Expr, part: Part) -> sp.Expr:
+    return written_as(mass, wrong_mass(part))
+
+
+def conserved(part: Part) -> sp.Expr:
+    """What the flow of a part conserves."""
+    return part.w**2 - ratio(part) * part.delta**2
 
 
 @cache

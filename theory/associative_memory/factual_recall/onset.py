@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import xarray as xr
+
 from theory.associative_memory.factual_recall import dynamics, reduction, timescales
 from theory.associative_memory.factual_recall.dynamics import PARTS, RELATION, SUBJECT
 from theory.associative_memory.factual_recall.parameters import Parameters
@@ -43,9 +45,6 @@ def onset(p: Parameters, t_end: float | None = None) -> Onset:
         notes.append("the subject is learned no later than the relation: no plateau at ln D")
     elif numbers["steps_subject_90"] < numbers["steps_relation_10"]:
         notes.append("the two transitions overlap: the plateau at ln D is not flat")
-    end = t_end or 1.6 * p.eta * max(numbers["steps_subject_10"], numbers["steps_relation_10"])
-    curve = dynamics.flow().solve(p, t=end)
-    curve = curve.assign_coords(step=("t", curve.t.values / p.eta))
     meaning = {"90": "90%", "50": "half", "10": "10%"}
     labels = {f"steps_{part.name}_{q}": f"steps until the {part.name} loss is down to {meaning[q]}"
               for part in PARTS for q in SHARES}  # fmt: skip
@@ -61,17 +60,23 @@ def onset(p: Parameters, t_end: float | None = None) -> Onset:
         labels=labels,
         absent={},
         notes=notes,
-        curves={"flow": curve},
-        equations=[*reduction.equations().values(), *dynamics.flow().equations().values(),
+        curves=lambda: {"flow": curve(p, t_end or 1.6 * p.eta * max(numbers[f"steps_{q.name}_10"] for q in PARTS))},
+        equations=lambda: [*reduction.equations().values(), *dynamics.flow().equations().values(),
                    *dynamics.equations().values(), *timescales.equations().values()],
         plot=draw,
     )  # fmt: skip
 
 
+def curve(p: Parameters, end: float) -> xr.Dataset:
+    """The flow up to the time ``end``, with steps beside the time."""
+    found = dynamics.flow().solve(p, t=end)
+    return found.assign_coords(step=("t", found.t.values / p.eta))
+
+
 def draw(result: Onset, axes: Any) -> None:
     """Loss with its plateau on the left, the two parts with their crossings on the right, over steps."""
     left, right = axes
-    curve, found = result.curves["flow"], result.numbers
+    curve, found = result.curves()["flow"], result.numbers
     left.plot(curve.step, curve.loss, label="loss, flow")
     for name, style, text in (("initial_loss", "--", r"$\ln(RD)$: nothing known"),
                               ("plateau", ":", r"$\ln D$: relation known, subject ignored")):  # fmt: skip

@@ -6,7 +6,7 @@ from functools import cache
 
 import sympy as sp
 
-from theory.algebra import written_as
+from theory.algebra import vanishes, written_as
 from theory.associative_memory.symbols import DERIVED, L, T, ref
 from theory.equation import Equation
 from theory.latex import array, symbol
@@ -48,30 +48,52 @@ def by_gains(expr: sp.Expr) -> sp.Expr:
     return expr.subs({V_r: V_r_not + X / w_r, V_s: V_s_not + Y / w_s})
 
 
+RELATION, SUBJECT = ((sp.exp(q) + n - 1) / sp.exp(q) for q, n in ((X, R), (Y, D)))  # exp of the two losses
+
+
+def partition() -> sp.Expr:
+    """Normalisation in units of the weight of an answer that is wrong in both."""
+    raw = by_gains(sum(count * sp.exp(value - KINDS[False, False][1]) for count, value in KINDS.values()))
+    return written_as((sp.exp(X) + R - 1) * (sp.exp(Y) + D - 1), sp.expand(raw).replace(sp.exp, lambda q: sp.exp(sp.expand(q))))
+
+
+@cache
+def total_loss() -> sp.Expr:
+    """Cross-entropy as the sum of a loss of the relation and one of the subject.
+
+    Raises
+    ------
+    ArithmeticError
+        If the loss of the symmetric weights does not factorise so.
+    """
+    # exp(L) is free of logarithms, so equality of the losses is an identity of rational functions of e^X, e^Y.
+    written_as(RELATION * SUBJECT, partition() / sp.exp(X + Y))
+    spelled = sp.exp(loss_of_weights()).expand()
+    if not vanishes(by_gains(spelled).replace(sp.exp, lambda q: sp.exp(sp.expand(q))) - RELATION * SUBJECT):
+        raise ArithmeticError("the loss does not factorise")
+    return sp.log(RELATION) + sp.log(SUBJECT)
+
+
+def plateau() -> sp.Expr:
+    """Loss with the relation known for sure, X to infinity, and nothing of the subject."""
+    small = sp.Symbol("small", positive=True)  # e^-X
+    return sp.log(sp.cancel(RELATION.subs(sp.exp(X), 1 / small)).subs(small, 0) * SUBJECT.subs(Y, 0))
+
+
 @cache
 def equations() -> dict[str, Equation]:
     """Logit, factorised normalisation, the two losses, plateau and start."""
-    raw = by_gains(sum(count * sp.exp(value - KINDS[False, False][1]) for count, value in KINDS.values()))
-    product = sp.factor(sp.expand(sp.expand(raw).replace(sp.exp, lambda q: sp.exp(sp.expand(q))), power_exp=True))
-    product = written_as((sp.exp(X) + R - 1) * (sp.exp(Y) + D - 1), product)
-    relation, subject = ((sp.exp(q) + n - 1) / sp.exp(q) for q, n in ((X, R), (Y, D)))
-    total = sp.log(relation) + sp.log(subject)
-    # exp(L) is free of logarithms, so equality of the losses is an identity of rational functions of e^X, e^Y.
-    written_as(relation * subject, product / sp.exp(X + Y))
-    spelled = by_gains(sp.exp(loss_of_weights() - sp.log(relation * subject)))
-    if sp.simplify(sp.expand(sp.powsimp(sp.expand(spelled)), power_exp=True)) != 1:
-        raise ArithmeticError("the loss does not factorise")
     assumed = (SYMMETRIC,)
     found = [
         Equation("recall_logit", logit[a], sp.Sum(weight[token[position]] * value[token[position], a], (position, 1, T)),
                  ref("slides, factual recall: linear attention, one-hot embeddings")),
-        Equation("recall_partition", Z, product, ref(DERIVED), "exact", assumed),
-        Equation("loss_relation", L_r, sp.log(relation), ref(DERIVED), "exact", assumed),
-        Equation("loss_subject", L_s, sp.log(subject), ref(DERIVED), "exact", assumed),
-        Equation("recall_loss", L, total, ref(DERIVED), "exact", assumed),
-        Equation("initial_loss", symbol("initial_loss", r"\mathcal{L}(0)"), sp.log(sp.simplify(sp.exp(total.subs({X: 0, Y: 0})))),
+        Equation("recall_partition", Z, partition, ref(DERIVED), "exact", assumed),
+        Equation("loss_relation", L_r, sp.log(RELATION), ref(DERIVED), "exact", assumed),
+        Equation("loss_subject", L_s, sp.log(SUBJECT), ref(DERIVED), "exact", assumed),
+        Equation("recall_loss", L, total_loss, ref(DERIVED), "exact", assumed),
+        Equation("initial_loss", symbol("initial_loss", r"\mathcal{L}(0)"), lambda: sp.log(sp.exp(total_loss().subs({X: 0, Y: 0}))),
                  ref(DERIVED), "exact", assumed),
-        Equation("plateau", symbol("plateau", r"\mathcal{L}_{\mathrm{plateau}}"), sp.limit(total.subs(Y, 0), X, sp.oo),
+        Equation("plateau", symbol("plateau", r"\mathcal{L}_{\mathrm{plateau}}"), plateau,
                  ref("slides, factual recall: phase of predicting by p(a|r); height derived here"), "exact",
                  (*assumed, "relation known, subject not")),
     ]  # fmt: skip

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ import scipy.optimize
 import scipy.special
 import sympy as sp
 
-from theory.algebra import written_as
+from theory.algebra import linear_root, vanishes, written_as
 from theory.associative_memory.factual_recall import dynamics, reduction
 from theory.associative_memory.factual_recall.dynamics import PARTS, Part, epsilon
 from theory.associative_memory.factual_recall.parameters import Parameters
@@ -38,6 +38,7 @@ def growth(part: Part) -> sp.Expr:
     return sp.sqrt(squared)
 
 
+@cache
 def speed() -> sp.Expr:
     """Rate of theta along w = epsilon cosh(theta), delta = epsilon sinh(theta)/sqrt(c), for K choices.
 
@@ -60,50 +61,84 @@ def speed() -> sp.Expr:
 
 
 @cache
-def equations() -> dict[str, Equation]:
-    """Growth rates, exact and limiting hitting times, late decay, and the length of the plateau."""
-    of_rate = {part.name: growth(part) for part in PARTS}
-    of_rate["relation"] = written_as(sp.sqrt((R - 1) / (R * D)) / R, of_rate["relation"])
-    of_rate["subject"] = written_as(sp.sqrt((D - 1) / (R * D)) / S, of_rate["subject"])
-    ratio = sp.sqrt(sp.factor(of_rate["relation"] ** 2 / of_rate["subject"] ** 2))
-    of_angle = speed()  # K lambda / (e^X + K - 1)
-    exact_gain = epsilon**2 * sp.sinh(2 * angle) / (2 * sp.sqrt(c))
-    written_as(exact_gain, epsilon * sp.cosh(angle) * epsilon * sp.sinh(angle) / sp.sqrt(c))
+def growth_rate(name: str) -> sp.Expr:
+    """Growth rate of a part, in the printed grouping."""
+    part = next(q for q in PARTS if q.name == name)
+    form = {"relation": sp.sqrt((R - 1) / (R * D)) / R, "subject": sp.sqrt((D - 1) / (R * D)) / S}[name]
+    return written_as(form, growth(part))
+
+
+def ratio_of_rates() -> sp.Expr:
+    """Growth rate of the relation over that of the subject."""
+    return sp.sqrt(sp.factor(growth_rate("relation") ** 2 / growth_rate("subject") ** 2))
+
+
+@cache
+def exact_gain() -> sp.Expr:
+    """Gain X = w delta over theta."""
+    form = epsilon**2 * sp.sinh(2 * angle) / (2 * sp.sqrt(c))
+    return written_as(form, epsilon * sp.cosh(angle) * epsilon * sp.sinh(angle) / sp.sqrt(c))
+
+
+def exact_hitting() -> sp.Expr:
+    """Time of theta as an integral."""
     inner = symbol("theta_inner", r"\theta'", positive=True)
-    integrand = sp.expand(1 / of_angle.subs(gain, exact_gain.subs(angle, inner)))
-    exact = sp.Integral(sp.simplify(integrand), (inner, 0, angle))
-    # Small start: e^theta is large wherever X is not small, so X = epsilon^2 e^{2 theta} / (4 sqrt c) and
-    # dX/dt = 2 X d(theta)/dt; up to a gain x -> 0 the growth is exponential.
+    integrand = sp.expand(1 / speed().subs(gain, exact_gain().subs(angle, inner)))
+    return sp.Integral(sp.simplify(integrand), (inner, 0, angle))
+
+
+def hitting_time() -> sp.Expr:
+    """Time of a gain for a small start.
+
+    e^theta is large wherever X is not small, so X = epsilon^2 e^{2 theta} / (4 sqrt c) and
+    dX/dt = 2 X d(theta)/dt; up to a gain x -> 0 the growth is exponential.
+
+    Raises
+    ------
+    ArithmeticError
+        If the matching point does not drop out, or the form is not the derived one.
+    """
     leading = epsilon**2 * sp.exp(2 * angle) / (4 * sp.sqrt(c))
-    slope = 2 * gain * of_angle
+    slope = 2 * gain * speed()
     x = symbol("x_match", "x", positive=True)
     until = sp.solve(sp.Eq(leading, x), angle)[0] / rate
-    inverse = sp.expand(1 / slope)
-    rest = sp.integrate(inverse, gain)
+    rest = sp.integrate(sp.expand(1 / slope), gain)
     total = sp.expand(until - rest.subs(gain, x) + rest)
     limit = total.subs(sp.Ei(x), sp.EulerGamma + sp.log(x))  # Ei(x) = gamma + ln x + O(x)
     limit = sp.simplify(sp.expand_log(sp.expand(limit), force=True))
     if limit.has(x):
         raise ArithmeticError("the matching point does not drop out")
     form = (sp.log(4 * sp.sqrt(c) * gain / epsilon**2) + (sp.Ei(gain) - sp.EulerGamma - sp.log(gain)) / K) / (2 * rate)
-    if sp.simplify(sp.expand_log(sp.expand(form - limit), force=True)) != 0:
+    if not vanishes(sp.expand_log(sp.expand(form - limit), force=True)):
         raise ArithmeticError("the hitting time is not the derived one")
-    level = sp.solve(sp.Eq((sp.exp(gain) + K - 1) * sp.exp(-gain), K**share), sp.exp(gain))[0]
+    return form
+
+
+def gain_at_share() -> sp.Expr:
+    """Gain at which a part of the loss is a given share of its initial ln K: (e^X + K - 1) e^-X = K^share."""
+    grown = symbol("grown", positive=True)  # e^X
+    root = linear_root(grown + K - 1 - K**share * grown, grown)
+    return sp.log(written_as((K - 1) / (K**share - 1), root))
+
+
+@cache
+def equations() -> dict[str, Equation]:
+    """Growth rates, exact and limiting hitting times, late decay, and the length of the plateau."""
     late = sp.log(2 * rate * K * t)  # e^X = 2 lambda K X t to leading order, X growing like a logarithm
     late_loss = (K - 1) / (2 * rate * K * t * late)
     between = sp.log(1 / epsilon) * (1 / rates["subject"] - 1 / rates["relation"])
     found = [
-        *(Equation(f"growth_{name}", rates[name], value, ref(DERIVED), "exact", ("linear in the weights",))
-          for name, value in of_rate.items()),
-        Equation("growth_ratio", rates["relation"] / rates["subject"], ratio, ref(DERIVED), "exact",
+        *(Equation(f"growth_{name}", rates[name], partial(growth_rate, name), ref(DERIVED), "exact", ("linear in the weights",))
+          for name in rates),
+        Equation("growth_ratio", rates["relation"] / rates["subject"], ratio_of_rates, ref(DERIVED), "exact",
                  ("a plateau at ln D where this is well above 1",)),
-        Equation("recall_angle", sp.Derivative(angle, t), of_angle, ref(DERIVED), "exact",
+        Equation("recall_angle", sp.Derivative(angle, t), speed, ref(DERIVED), "exact",
                  (reduction.SYMMETRIC, "w = epsilon cosh(theta), K = R for the relation and D for the subject")),
         Equation("gain_of_angle", gain, exact_gain, ref(DERIVED), "exact", (reduction.SYMMETRIC,)),
-        Equation("hitting_time_exact", symbol("T_exact", r"T(\theta)"), exact, ref(DERIVED), "exact", (reduction.SYMMETRIC,)),
-        Equation("gain_at_share", gain, sp.log(level), ref(DERIVED), "exact",
+        Equation("hitting_time_exact", symbol("T_exact", r"T(\theta)"), exact_hitting, ref(DERIVED), "exact", (reduction.SYMMETRIC,)),
+        Equation("gain_at_share", gain, gain_at_share, ref(DERIVED), "exact",
                  ("gain at which a part of the loss is a given share of its initial ln K",)),
-        Equation("hitting_time", hitting, form, ref(DERIVED), "leading order", (SMALL,)),
+        Equation("hitting_time", hitting, hitting_time, ref(DERIVED), "leading order", (SMALL,)),
         Equation("late_loss", symbol("loss_late", r"\mathcal{L}_{\mathrm{late}}"), late_loss, ref(DERIVED), "leading order",
                  ("t large, corrections of order ln ln t / ln t",)),
         Equation("plateau_length", symbol("T_plateau", r"T_{\mathrm{plateau}}"), between, ref(DERIVED), "leading order",

@@ -8,7 +8,7 @@ import numpy as np
 import scipy.special
 import sympy as sp
 
-from theory.algebra import written_as
+from theory.algebra import vanishes, written_as
 from theory.associative_memory.symbols import DERIVED, K, L, N, eta, m, ref, t
 from theory.equation import Equation
 from theory.flow import Flow
@@ -49,14 +49,12 @@ def equations() -> dict[str, Equation]:
     loss = sp.log(1 + (K - 1) * sp.exp(-m))
     # Separate variables: (e^m + K - 1) dm = K dt / N.
     travelled = sp.integrate(sp.expand(K / N / flow().rhs[m]), (m, 0, m))
-    clock = sp.expand(travelled - K * t / N)
-    solved = sp.solve(clock, m)
-    if len(solved) != 1:
-        raise ArithmeticError(f"the margin is not unique: {solved}")
-    c = 1 + K * t / N
-    closed = c / (K - 1) - sp.LambertW(sp.exp(c / (K - 1)) / (K - 1))
-    if sp.simplify(closed - solved[0]) != 0:
-        raise ArithmeticError("the margin is not the derived one")
+    clock = sp.expand(travelled - K * t / N)  # grows with m: one root
+    start = (1 + K * t / N) / (K - 1)
+    closed = start - sp.LambertW(sp.exp(start) / (K - 1))
+    W = sp.Dummy("W")  # W e^W = e^start / (K - 1)
+    if not vanishes(clock.subs(sp.exp(m), (K - 1) * W).subs(m, start - W)):
+        raise ArithmeticError("the margin does not solve the separated equation")
     root = sp.Symbol("root", positive=True)  # sqrt(K)
     goal = sp.solve(sp.Eq(1 + (root**2 - 1) / sp.Symbol("E"), root), sp.Symbol("E"))[0]
     goal = sp.factor(goal).subs(root, sp.sqrt(K))  # e^m at which the loss is half of ln K

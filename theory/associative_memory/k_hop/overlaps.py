@@ -11,7 +11,7 @@ import scipy.integrate
 import sympy as sp
 
 from theory import numeric
-from theory.algebra import written_as
+from theory.algebra import vanishes, written_as
 from theory.associative_memory.k_hop.agreement import k
 from theory.associative_memory.k_hop.parameters import Parameters
 from theory.associative_memory.symbols import DERIVED, N, i, j, m, ref, t
@@ -110,7 +110,7 @@ def equations() -> dict[str, Equation]:
     first, second = two.state
     invariant = sp.log(1 - first**2) - sp.log(1 - second**2)
     drift = sum(sp.diff(invariant, q) * rate for q, rate in two.rhs.items())
-    if sp.simplify(drift) != 0:
+    if not vanishes(drift):
         raise ArithmeticError("the ratio of 1 - m^2 is not conserved")
     found = [
         Equation("hop_overlap", overlap[j], overlap_of, ref(DERIVED), "exact", ("0 for a constant kernel, 1 for the permutation",)),
