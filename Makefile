@@ -1,11 +1,12 @@
-# Two commands: `make demo` runs the main job, `make test` runs all tests. Each sets everything up by itself.
+# Two commands: `make demo` runs the main job, `make test` runs the tests. Each sets everything up by itself.
+# `make test-all` adds the long forms: many kills, every parameter, whole ensembles.
 PYTHON ?= python3
 VENV := .venv
 RUN := $(VENV)/bin/python
 READY := $(VENV)/.ready
 DEMO := output/demo
 
-.PHONY: demo test check setup clean
+.PHONY: demo test test-all check setup clean
 
 setup: $(READY)
 
@@ -27,6 +28,9 @@ demo: $(READY)
 
 test: $(READY)
 	$(RUN) -m pytest
+
+test-all: $(READY)
+	$(RUN) -m pytest -m 'slow or not slow'
 
 check: $(READY)
 	$(RUN) -m ruff check .

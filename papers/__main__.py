@@ -41,7 +41,7 @@ def main(argv: list[str] | None = None) -> int:
     scale = args.scale or scales[-2 if args.seeds or args.device else 0]  # who names seeds wants them trained
     cli.choose("--scale", scale, dict.fromkeys(scales))
     source = Source(scale, cli.seeds(args.seeds, "100" if scale == "paper" else "8"), args.device, not args.quiet)
-    if args.figure:
+    if args.figure is not None:
         written = [cli.choose("--figure", args.figure, paper.FIGURES).write(source, out)]
     else:
         written = paper.write_all(source, out)

@@ -81,6 +81,8 @@ def on_cluster(jobs: Sequence[Job], address: str, progress: bool = True) -> Fail
     ParameterError
         If dask is not installed or no scheduler answers.
     """
+    if "://" in address and not address.startswith("tcp://"):
+        raise ParameterError(f"--scheduler {address}: must be tcp://HOST:PORT")
     try:
         from distributed import Client, as_completed
     except ImportError:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import argparse
 import contextlib
 import difflib
+import gc
 import json
 import math
 import os
+import re
 import signal
 import sys
 import tempfile
@@ -19,6 +21,7 @@ from theory import registry
 from theory.parameters import BaseParameters, ParameterError
 
 MOST_SEEDS = 10**6
+LONGEST_ECHO = 80  # characters of a typed word that an error repeats
 _FLAGS: dict[str, dict[str, Any]] = {
     "json": {"action": "store_true", "help": "one JSON object on stdout instead of a table"},
     "out": {"type": Path, "metavar": "PATH", "help": "write the result here"},
@@ -82,7 +85,7 @@ def parser(prog: str, description: str, *flags: str, model: bool | str = True) -
 def parameters(args: argparse.Namespace, base: BaseParameters | None = None) -> Any:
     """Parameters from ``--preset`` and ``--set`` (``base`` where no preset is named)."""
     kind = args.model.wing("theory").Parameters
-    if getattr(args, "preset", None):
+    if getattr(args, "preset", None) is not None:
         base = choose("--preset", args.preset, kind.presets())()
     return (base or kind()).parse(args.set)
 
@@ -91,6 +94,8 @@ def seeds(text: str | None, default: str) -> list[int]:
     """Read ``8`` (0..7), ``0:20`` (half-open) or ``3,5``."""
     text = default if text is None else text
     found: Sequence[int] = []
+    if re.search(r"\d{19}", text):
+        raise ParameterError(f"--seeds {text}: must be below 10^18")
     with contextlib.suppress(ValueError):
         if ":" in text:
             start, stop = text.split(":")
@@ -233,14 +238,25 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "\n".join(lines)
 
 
+def _shortened(message: str) -> str:
+    """Message without the whole of what was typed, where that is long."""
+    typed = {part for word in sys.argv[1:] for part in (word, *word.split("=", 1)[1:], *word.split("=", 2)[2:])}
+    for part in sorted((p for p in typed if len(p) > LONGEST_ECHO), key=len, reverse=True):
+        message = message.replace(part, f"{part[:LONGEST_ECHO]}...")
+    return re.sub(rf"(\S{{{LONGEST_ECHO}}})\S+", r"\1...", message)
+
+
 def run(main: Callable[[], int]) -> NoReturn:
     """Run a command: wrong input and a full disk end in one line on stderr and exit code 2."""
+    # A process that ends soon: what is imported stays, and SymPy's small objects are rarely cyclic garbage.
+    gc.freeze()
+    gc.set_threshold(100_000)
     with contextlib.suppress(AttributeError):  # a reader such as `head` may close the pipe early
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     try:
         sys.exit(main())
     except (ParameterError, OSError) as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(f"error: {_shortened(str(error))}", file=sys.stderr)
         sys.exit(2)
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)

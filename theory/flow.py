@@ -18,6 +18,9 @@ from theory.equation import Equation
 from theory.parameters import ParameterError
 
 
+END_ROUNDING = 16 * np.finfo(float).eps
+
+
 @dataclass(frozen=True)
 class Flow:
     """A system ``d x / d time = rhs[x]`` for order parameters ``x``.
@@ -144,6 +147,8 @@ class Flow:
         numbers = parameters.values()
         rhs, jacobian, start = self._functions(numbers, end[name])
         grid = np.linspace(0, end[name], 601) if at is None else np.asarray(list(at), float)
+        # A last time that was computed may lie a few roundings beyond the end that it means.
+        grid = np.where((grid > end[name]) & (grid <= end[name] * (1 + END_ROUNDING)), end[name], grid)
         if not ((grid >= 0) & (grid <= end[name])).all():
             raise ParameterError(f"at: times must lie between 0 and {name} = {end[name]:g}")
 

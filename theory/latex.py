@@ -105,7 +105,7 @@ def main(argv: list[str] | None = None) -> int:
     args = parser.parse_args(argv)
     theory = args.model.wing("theory")
     equations = theory.equations()
-    if args.equation:
+    if args.equation is not None:
         text = cli.choose("equation", args.equation, equations).latex()
     elif args.fragment:
         text = aligned(equations.values())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 
+from simulate import device
 from theory import cli
 from verify import check
 
@@ -16,6 +17,7 @@ def main(argv: list[str] | None = None) -> int:
     args = parser.parse_args(argv)
     cli.offers(args.model, "fidelity")
     cli.check_plot(args.plot)
+    device.find(args.device)
     module = args.model.wing("verify", "fidelity")
     if args.train:
         args.model.wing("verify", "ensemble").renew(args.device, not args.quiet)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 
+from simulate import device
 from theory import cli
 from verify import check
 
@@ -15,6 +16,7 @@ def main(argv: list[str] | None = None) -> int:
     args = parser.parse_args(argv)
     cli.offers(args.model, "thresholds")
     cli.check_plot(args.plot)
+    device.find(args.device)
     module = args.model.wing("verify", "thresholds")
     result = module.verify(args)
     remarks = sys.stderr if args.json else None

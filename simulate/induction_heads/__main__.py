@@ -35,7 +35,7 @@ def main(argv: list[str] | None = None) -> int:
         if args.alpha is not None:
             raise ParameterError("--alpha: the standard transformer has no flow time; set steps=... instead")
         kind = standard.StandardParameters
-        p: Any = (cli.choose("--preset", args.preset, kind.presets())() if args.preset else kind()).parse(args.set)
+        p: Any = (cli.choose("--preset", args.preset, kind.presets())() if args.preset is not None else kind()).parse(args.set)
         result = standard.train(p, seeds, **shared)
     else:
         p = cli.parameters(args).run_to(cli.positive("--alpha", args.alpha))

@@ -7,13 +7,18 @@ independent tables. Derivatives are written by hand; the logic module's run in a
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import torch
 from torch import Tensor
 
-from simulate.state_tracking import cpu, gpu
+from simulate.state_tracking import cpu
 from simulate.state_tracking.student import Students
 from simulate.state_tracking.task import Groups, Sequences
 from theory.state_tracking import Parameters
+
+if TYPE_CHECKING:
+    from simulate.state_tracking import gpu
 
 
 class Attention:
@@ -68,7 +73,13 @@ class Grouped:
     def __init__(self, students: Students, data: list[Sequences], threads: int = 1) -> None:
         groups, device = Groups.of(data, students.p.N), students.M.device
         self.attention = Attention(students.p, students.M.dtype, device)
-        self.logic = cpu.Logic(groups, threads) if device.type == "cpu" else gpu.Logic(groups, device)
+        self.logic: cpu.Logic | gpu.Logic
+        if device.type == "cpu":
+            self.logic = cpu.Logic(groups, threads)
+        else:
+            from simulate.state_tracking import gpu  # Triton takes a third of a second to import
+
+            self.logic = gpu.Logic(groups, device)
         self.rows = groups.targets.shape[1]
 
     @torch.no_grad()
@@ -151,8 +162,13 @@ def _gradient(w: torch.nn.Parameter) -> Tensor:
 
 def engine(students: Students) -> type[Grouped] | type[Plain]:
     """Fastest way to the gradients of these students."""
-    on_cpu = students.M.device.type == "cpu"
-    return Grouped if students.p.fix_embedding and (on_cpu or gpu.serves(students)) else Plain
+    if not students.p.fix_embedding:
+        return Plain
+    if students.M.device.type == "cpu":
+        return Grouped
+    from simulate.state_tracking import gpu
+
+    return Grouped if gpu.serves(students) else Plain
 
 
 def _describe(loss: Tensor, powers: Tensor, rows: int, N: int) -> dict[str, Tensor]:

@@ -24,6 +24,7 @@ def tiny(monkeypatch, tmp_path):
     return Source("small", [0, 1], "cpu", progress=False)
 
 
+@pytest.mark.slow
 def test_all_figures_and_the_write_up(tiny, tmp_path):
     written = writeup.write_all(tiny, tmp_path / "out")
     names = {w.name for w in written}

@@ -74,6 +74,7 @@ def _short_structure(source, N):
     return runs.assign_coords(step=("t", list({4: (100, 200, 400), 8: (200, 400, 800), 16: (250, 500, 1000)}[N])))
 
 
+@pytest.mark.slow
 def test_all_figures_and_the_write_up(tiny, tmp_path):
     written = writeup.write_all(tiny, tmp_path / "out")
     assert {f"figure_{name}.png" for name in FIGURES} <= {w.name for w in written}

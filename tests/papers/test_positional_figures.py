@@ -24,9 +24,10 @@ def tiny(monkeypatch, tmp_path):
     return Source("small", [0, 1], "cpu", progress=False)
 
 
-@pytest.mark.parametrize(
-    "name", sorted(set(FIGURES) - {"3", "8", "9"})
-)  # these three take half a minute and reuse the others
+QUICK = {"4", "5", "6", "7", "table_1"}
+
+
+@pytest.mark.parametrize("name", [n if n in QUICK else pytest.param(n, marks=pytest.mark.slow) for n in sorted(FIGURES)])
 def test_figure(name, tiny, tmp_path):
     """Written, and not empty."""
     assert FIGURES[name].write(tiny, tmp_path).stat().st_size > (100 if name.startswith("table") else 10_000)

@@ -82,7 +82,8 @@ def test_the_exponential_is_exact_to_single_precision(tiny, make):
         assert (students.M.grad[0, 0] - expected).abs().max() < 3e-6
 
 
-def test_single_precision_follows_double(tiny):
+@pytest.mark.slow
+def test_single_precision_follows_double():
     """Students of 8 seeds at both precisions: differences are far below what tells the seeds apart."""
     p = Parameters(N=8, L=4, d_g=8, d_h=16, n_train=512, n_test=128, eval_every=120)
     options = dict(alpha=10, seeds=range(8), progress=False, workers=1)
@@ -150,6 +151,7 @@ print("compiled")
 """
 
 
+@pytest.mark.slow
 def test_the_gpu_kernels_compile_for_hopper(tmp_path):
     """Triton needs no GPU to compile for one."""
     pytest.importorskip("triton", reason="Triton has no wheel for this platform")

@@ -148,7 +148,7 @@ def test_command_line(tmp_path, capsys):
         command.main(["--seeds", "1"])
 
 
-@pytest.mark.parametrize(("omega", "stable"), [(0.3, True), (0.7, False)])
+@pytest.mark.parametrize(("omega", "stable"), [pytest.param(0.3, True, marks=pytest.mark.slow), (0.7, False)])
 def test_students_leave_the_semantic_branch_where_it_is_unstable(omega, stable, tmp_path):
     """Growth of m per step above one: every student from the semantic start ends on the positional branch."""
     p = Parameters(omega=omega, alpha=2.0, d=150, steps=200, n_test=10, prox="local", order=8)

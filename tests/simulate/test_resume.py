@@ -79,7 +79,7 @@ def test_an_interrupted_run_goes_on_where_it_stopped(tiny, tmp_path, monkeypatch
 
 
 @pytest.mark.parametrize("batch_size", [None, 20])
-@pytest.mark.parametrize("step", [1, 26, 50])
+@pytest.mark.parametrize("step", [26, *(pytest.param(k, marks=pytest.mark.slow) for k in (1, 50))])
 def test_ctrl_c_may_come_at_any_step(tiny, tmp_path, monkeypatch, batch_size, step):
     """Also after weights have moved and before the epoch is counted, and between two minibatches."""
     p = tiny.replace(batch_size=batch_size, epochs=50)
@@ -217,11 +217,12 @@ def stamp(path: Path) -> int:
     return path.stat().st_mtime_ns if path.exists() else 0
 
 
-def test_killed_runs_leave_nothing_that_is_trusted(tiny, tmp_path):
+@pytest.mark.parametrize("kills", [1, pytest.param(4, marks=pytest.mark.slow)])
+def test_killed_runs_leave_nothing_that_is_trusted(tiny, tmp_path, kills):
     p, store, rng = tiny.replace(epochs=3000, eval_every=50), tmp_path / "killed", random.Random(0)
     file, killed = place(p, store), 0
     checkpoint = file.with_suffix(".checkpoint")
-    for _ in range(2):  # SIGKILL at a random moment after a checkpoint of its own
+    for _ in range(kills):  # SIGKILL at a random moment after a checkpoint of its own
         before = stamp(checkpoint)
         process = subprocess.Popen(command(store, p), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         wait_for_checkpoint(process, checkpoint, before)
@@ -284,7 +285,8 @@ def no_configuration(path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "damage", [truncated, emptied, text, foreign, other_seed, other_configuration, no_configuration]
+    "damage", [truncated, foreign, other_configuration,
+               *(pytest.param(f, marks=pytest.mark.slow) for f in (emptied, text, other_seed, no_configuration))]
 )
 def test_a_file_that_is_not_the_run_is_named_set_aside_and_replaced(tiny, tmp_path, damage):
     p = tiny.replace(epochs=2, eval_every=1)
@@ -350,7 +352,8 @@ def checkpoint_of_other_sizes(path: Path) -> None:
     torch.save(state, path)
 
 
-@pytest.mark.parametrize("damage", [truncated, emptied, text, foreign_checkpoint, checkpoint_of_other_sizes])
+@pytest.mark.parametrize("damage", [truncated, checkpoint_of_other_sizes,
+                                    *(pytest.param(f, marks=pytest.mark.slow) for f in (emptied, text, foreign_checkpoint))])
 def test_a_damaged_checkpoint_is_named_and_the_run_starts_over(tiny, tmp_path, monkeypatch, damage):
     p = tiny.replace(epochs=20)
     expected = train(p, store=tmp_path / "whole", **ALONE)
@@ -362,14 +365,15 @@ def test_a_damaged_checkpoint_is_named_and_the_run_starts_over(tiny, tmp_path, m
     assert bits(result) == bits(expected)
 
 
-def test_flipped_bits_in_a_checkpoint_are_noticed(tiny, tmp_path, monkeypatch):
+@pytest.mark.parametrize("flips", [5, pytest.param(40, marks=pytest.mark.slow)])
+def test_flipped_bits_in_a_checkpoint_are_noticed(tiny, tmp_path, monkeypatch, flips):
     p, rng = tiny.replace(epochs=20), random.Random(0)
     expected = bits(train(p, store=tmp_path / "whole", **ALONE))
     checkpoint, trusted = interrupted(p, tmp_path / "cut", monkeypatch), []
     raw = checkpoint.read_bytes()
-    for k in range(40):  # one flipped bit in each of 40 equal parts of the file
+    for k in range(flips):  # one flipped bit in each of as many equal parts of the file
         flipped = bytearray(raw)
-        position = rng.randrange(k * len(raw) // 40, (k + 1) * len(raw) // 40)
+        position = rng.randrange(k * len(raw) // flips, (k + 1) * len(raw) // flips)
         flipped[position] ^= 1 << rng.randrange(8)
         place(p, tmp_path / "cut").unlink(missing_ok=True)
         checkpoint.write_bytes(flipped)

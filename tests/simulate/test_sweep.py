@@ -86,7 +86,8 @@ def test_shards_are_a_partition(tmp_path):
 
 WRONG = [("--grid=L", "NAME=V1,V2"), ("--grid=L=2,2", "repeated"), ("--grid=L=2,zero", "L = 'zero'"), ("--grid=M=2", "M: unknown"),
          ("--shard=3/3", "0 <= i < n"), ("--shard=1", "i/n"), ("--shard=-1/3", "i/n"), ("--shard=a/b", "i/n"),
-         ("--scheduler=nowhere", "no scheduler answers")]  # fmt: skip
+         ("--scheduler=nowhere", "no scheduler answers"), ("--scheduler=tls://127.0.0.1:1", "must be tcp://HOST:PORT"),
+         ("--scheduler=ucx://127.0.0.1:1", "must be tcp://HOST:PORT"), ("--seeds=999999999999999999999999", "below 10^18")]  # fmt: skip
 
 
 def test_models_without_jobs_are_refused_by_name():
@@ -197,14 +198,15 @@ def uninterrupted(tmp_path_factory) -> xr.Dataset:
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-def test_twenty_kills_lose_nothing(tmp_path, uninterrupted):
-    """SIGKILL at 20 random moments of a sweep; what stands then is continued to the same bits."""
+@pytest.mark.parametrize("kills", [3, pytest.param(20, marks=pytest.mark.slow)])
+def test_kills_lose_nothing(tmp_path, uninterrupted, kills):
+    """SIGKILL at random moments of a sweep; what stands then is continued to the same bits."""
     store = tmp_path / "killed"
     host = subprocess.run(
-        [sys.executable, "-c", HOST, store, "20", *KILLED], capture_output=True, text=True, timeout=300
+        [sys.executable, "-c", HOST, store, str(kills), *KILLED], capture_output=True, text=True, timeout=300
     )
     assert host.returncode == 0, host.stderr[-500:]
-    assert int(host.stdout.splitlines()[-1]) >= 10, "the sweep was over before it could be killed"
+    assert int(host.stdout.splitlines()[-1]) >= kills / 2, "the sweep was over before it could be killed"
     assert sweep.main([*KILLED, "--quiet", "--workers=1", f"--out={store}"]) == 0
     assert bits(runs.open(store)) == bits(uninterrupted)
 
@@ -220,6 +222,7 @@ def at_work(pid: int) -> bool:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="looks processes up in /proc")
 def test_a_killed_worker_loses_nothing(tmp_path, uninterrupted):
     """The sweep goes on by itself, says so, and ends well."""
@@ -244,6 +247,7 @@ def free_port() -> int:
         return s.getsockname()[1]
 
 
+@pytest.mark.slow
 def test_a_killed_dask_worker_loses_nothing(tmp_path, uninterrupted):
     pytest.importorskip("distributed", reason="dask is an optional extra")
     store, address = tmp_path / "killed", f"tcp://127.0.0.1:{free_port()}"

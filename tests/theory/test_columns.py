@@ -307,6 +307,7 @@ def crossing(curve, name: str) -> np.ndarray:
     return t[k - 1] + (0.5 - low) / (high - low) * (t[k] - t[k - 1])
 
 
+@pytest.mark.slow
 def test_quadrature_has_converged(monkeypatch):
     """Twice the nodes in everything moves no time by the 1e-4 that `per_seed` claims."""
     start = Start.drawn(FAST, 2, np.random.default_rng(0))

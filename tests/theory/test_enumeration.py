@@ -180,7 +180,7 @@ def test_definitions_of_zeta_and_tau(task):
 
 
 @pytest.mark.parametrize("size", [(3, 3, 1), (2, 4, 1), (4, 3, 1), (3, 5, 1)], ids=str)
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", [0, *(pytest.param(k, marks=pytest.mark.slow) for k in (1, 2))])
 def test_order_parameter_updates(size, seed):
     """(54), (56): project the entry update (52) onto the teachers by the definitions of R and S."""
     task = Task(*size, seed)

@@ -89,6 +89,7 @@ def test_integrands_are_the_rates():
     assert sp.simplify(of_alpha - 1 / speed) == 0
 
 
+@pytest.mark.slow
 def test_table_1_at_30_digits():
     """mpmath quadrature, and from it mpmath's Taylor integration of the flow: A = 1/2 there to 28 digits."""
     v = TABLE_1.values()
@@ -105,7 +106,7 @@ def test_table_1_at_30_digits():
     assert emergence_time(v) == pytest.approx(float(half), rel=1e-14)  # rounding
 
 
-@pytest.mark.parametrize(("p", "level"), [(GENERAL, "0.9"), (Parameters(R_0=-0.09, zeta=1.0), "0.3"), (DISTINCT, "0.5"),
+@pytest.mark.parametrize(("p", "level"), [(GENERAL, "0.9"), pytest.param(Parameters(R_0=-0.09, zeta=1.0), "0.3", marks=pytest.mark.slow), (DISTINCT, "0.5"),
                                           (Parameters(R_0=0.03), "0.999"), (Parameters(N=2, d_g=2, L=10), "0.5")])  # fmt: skip
 def test_event_times(p, level):
     """Against nested mpmath quadrature with 30 digits: rounding of some hundred operations."""

@@ -35,7 +35,7 @@ def test_golden_document(model, tmp_path):
     assert target.read_text() == (GOLDEN / f"{model}.tex").read_text()
 
 
-@pytest.mark.parametrize("hash_seed", ["0", "4711"])
+@pytest.mark.parametrize("hash_seed", ["4711", pytest.param("0", marks=pytest.mark.slow)])
 def test_document_does_not_depend_on_hashing(hash_seed, tmp_path):
     """SymPy orders by hash here and there; the document must not."""
     target = tmp_path / "document.tex"
@@ -109,7 +109,8 @@ WRONG = [
 ]
 
 
-@pytest.mark.parametrize(("arguments", "message"), WRONG, ids=["equation", "model", "flag"])
+@pytest.mark.parametrize(("arguments", "message"), [
+    WRONG[0], *(pytest.param(*w, marks=pytest.mark.slow) for w in WRONG[1:])], ids=["equation", "model", "flag"])
 def test_wrong_names(arguments, message, tmp_path):
     """Exit code 2, one line that names the nearest, no file left behind."""
     target = tmp_path / "deeper" / "out.tex"

@@ -62,7 +62,7 @@ def test_local_selection(omega, alpha, branch, values):
         assert point[name] == pytest.approx(reference, rel=0.015)
 
 
-@pytest.mark.parametrize(("omega", "alpha", "branch"), [(0.1, 1.0, "positional"), (0.3, 2.0, "semantic")])
+@pytest.mark.parametrize(("omega", "alpha", "branch"), [(0.1, 1.0, "positional"), pytest.param(0.3, 2.0, "semantic", marks=pytest.mark.slow)])
 def test_error_estimate(omega, alpha, branch):
     """What is printed as the error of the quadrature covers the distance from forty nodes, within a factor of two."""
     point = solve(Parameters(omega=omega, alpha=alpha), branch, error=True)
@@ -88,7 +88,8 @@ THRESHOLDS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("prox", "omega", "alpha_c", "alpha_l"), THRESHOLDS)
+@pytest.mark.parametrize(("prox", "omega", "alpha_c", "alpha_l"),
+                         [r if r[1] == 0.3 else pytest.param(*r, marks=pytest.mark.slow) for r in THRESHOLDS])
 def test_thresholds(prox, omega, alpha_c, alpha_l):
     """Both thresholds over omega, both selections; at alpha_c both branches have the same loss."""
     found = thresholds(Parameters(prox=prox, omega=omega, order=12))
@@ -99,6 +100,7 @@ def test_thresholds(prox, omega, alpha_c, alpha_l):
     assert found.at_alpha_c["positional"].train_loss == pytest.approx(found.at_alpha_c["semantic"].train_loss, rel=1e-3)
 
 
+@pytest.mark.slow
 def test_narrow_range_of_both_branches():
     """Asymmetric target at omega = 0.05: both branches exist for alpha in 0.5 to 0.6 only, and the search finds the crossing."""
     p = Parameters(target="alternative", omega=0.05, order=8)
@@ -109,7 +111,8 @@ def test_narrow_range_of_both_branches():
         assert min(losses, key=losses.get) == first
 
 
-@pytest.mark.parametrize(("branch", "omega", "alpha"), [("positional", 0.15, 1.25375), ("semantic", 0.5, 1.08791667)])
+@pytest.mark.parametrize(("branch", "omega", "alpha"), [
+    ("positional", 0.15, 1.25375), pytest.param("semantic", 0.5, 1.08791667, marks=pytest.mark.slow)])
 def test_a_node_at_the_end_of_a_local_well(branch, omega, alpha):
     """Here one node falls out of its well every other step: the residual stays at 1e-5 and the branch goes on."""
     point = solve(Parameters(omega=omega, alpha=alpha, prox="local"), branch)
@@ -164,6 +167,7 @@ def test_small_alpha():
     assert error(zero, State(1e-12, 0.0, 25.0, 0.0)) == pytest.approx(0.0044146, abs=5e-8)
 
 
+@pytest.mark.slow
 def test_semantic_branch_ends():
     """With the global minimiser, theta vanishes between alpha = 0.70 and 0.75 at omega = 0.3; the local one goes on."""
     p = Parameters()

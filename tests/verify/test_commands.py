@@ -45,7 +45,7 @@ def test_trajectories_of_a_given_ensemble(store, tmp_path, capsys):
 
 def test_timescales_of_a_given_ensemble(store, tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("SOLVABLE_TRANSFORMERS_RUNS", str(tmp_path))
-    sweep = {"eta": ((0.5, 1.0), lambda v: TINY.replace(eta=v, eval_every=5))}
+    sweep = {"eta": ((0.5, 1.0), lambda v: TINY.replace(eta=v, eval_every=20))}
     monkeypatch.setattr(model_timescales, "SWEEPS", sweep)
     monkeypatch.setattr(model_timescales, "SEEDS", range(3))
     timescales.main(["--runs", str(store), "--quiet", "--plot", str(tmp_path / "t.png")])
@@ -72,7 +72,7 @@ def test_parameters_beside_runs_are_refused(store):
         trajectories.main(["--runs", str(store), "--set", "N=7"])
 
 
-@pytest.mark.parametrize("content", [b"", b"not a netCDF file"])
+@pytest.mark.parametrize("content", [b"not a netCDF file", pytest.param(b"", marks=pytest.mark.slow)])
 def test_foreign_file_is_one_line_and_exit_2(tmp_path, content):
     path = tmp_path / "foreign.nc"
     path.write_bytes(content)

@@ -77,6 +77,7 @@ def small(monkeypatch):
     monkeypatch.setattr(timescales, "RATE", 0.4)
 
 
+@pytest.mark.slow
 def test_all_weights(small, tmp_path):
     """Exponents with intervals, for both queries, and a figure."""
     checks, notes, sweeps = timescales.all_weights(store=tmp_path, **ALONE)

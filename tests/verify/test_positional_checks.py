@@ -73,6 +73,7 @@ def test_extrapolation_in_d():
     assert abs(np.mean(z)) < 0.2 and abs(np.std(z) - 1) < 0.14
 
 
+@pytest.mark.slow
 def test_thresholds_command(tmp_path, monkeypatch, capsys):
     """A tiny ensemble: rows for both selections, intervals, figure."""
     monkeypatch.setenv("SOLVABLE_TRANSFORMERS_RUNS", str(tmp_path / "runs"))

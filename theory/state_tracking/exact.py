@@ -58,7 +58,7 @@ def steepness() -> sp.Expr:
 
 @cache
 def first_integral() -> sp.Expr:
-    """Constant of motion ln(1-A) + kappa (R-S)^2/2, by integrating dA/(1-A) = kappa D dD.
+    """Constant of motion ln(1-A) + kappa (R-S)^2/2: what dA/(1-A) = kappa D dD integrates to.
 
     Raises
     ------
@@ -66,7 +66,7 @@ def first_integral() -> sp.Expr:
         If its derivative along the flow is not zero.
     """
     rate = flow("tau").rhs
-    motion = sp.integrate(1 / level, level).subs(level, 1 - A) + sp.integrate(kappa * x, x).subs(x, R - S)
+    motion = sp.log(1 - A) + kappa * (R - S) ** 2 / 2
     if not vanishes(sum(sp.diff(motion, q) * rate[q] for q in (A, R, S)).subs(kappa, steepness())):
         raise ArithmeticError("the first integral is not constant along the flow")
     return motion

@@ -13,7 +13,7 @@ from theory.algebra import linear_root, vanishes, written_as
 from theory.equation import Equation
 from theory.latex import symbol
 from theory.onset import Onset
-from theory.state_tracking import exact, inversion, loss
+from theory.state_tracking import exact, inversion, loss, overlaps
 from theory.state_tracking.dynamics import flow
 from theory.state_tracking.early_time import equations as early_equations
 from theory.state_tracking.exact import BEYOND, D_0, D, T, epsilon, kappa, x
@@ -89,10 +89,15 @@ def at_large_sizes(expr: sp.Expr) -> sp.Expr:
 
 
 @cache
+def rates() -> dict[sp.Symbol, sp.Expr]:
+    """Right-hand sides of the flow (15) for independent teachers."""
+    return {q: rate.subs(tau, overlaps.equations()["tau_bar_iid"].rhs) for q, rate in flow("tau").rhs.items()}
+
+
+@cache
 def growth() -> sp.Expr:
     """dA/dalpha from (15a) with R - S from (79), at large N and d_g, where g -> 1, and to first order in A."""
-    rate = flow().rhs
-    rising = rate[A].subs(g, early_mass()).subs(R, S + early_difference() * alpha)
+    rising = rates()[A].subs(g, early_mass()).subs(R, S + early_difference() * alpha)
     first = sp.diff(at_large_sizes(rising), A).subs(A, 0) * A
     return written_as(eta**2 * c_omega * alpha * A, first)
 
@@ -104,8 +109,7 @@ def early_mass() -> sp.Expr:
 
 def early_difference() -> sp.Expr:
     """Rate of R - S while A = 1/L and the logits are small; eta g A at all times."""
-    rate = flow().rhs
-    return written_as(eta * g * A, rate[R] - rate[S]).subs({g: early_mass(), A: 1 / L})
+    return written_as(eta * g * A, rates()[R] - rates()[S]).subs({g: early_mass(), A: 1 / L})
 
 
 @cache
@@ -131,7 +135,7 @@ def gain_of_flow() -> sp.Expr:
     """
     start = {A: A_0, R: R_0, S: S_0}
     random_start = {A_0: 1 / L, R_0: 0, S_0: 0, zeta: 0}
-    rate = flow().rhs
+    rate = rates()
     first = rate[A].subs(start).subs(random_start)
     if first != 0:
         raise ArithmeticError(f"A moves at the start: {first}")

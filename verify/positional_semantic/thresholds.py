@@ -58,7 +58,7 @@ def verify(args: Any) -> Result:
     if len(seeds) < 3:
         raise ParameterError(f"--seeds {args.seeds}: a confidence interval needs at least 3 seeds")
     p = cli.parameters(args, DEMO).solvable()
-    if p.alpha is not None and not args.preset:
+    if p.alpha is not None and args.preset is None:
         raise ParameterError("alpha: must be unset, the command sweeps it")
     p = p.replace(alpha=None)
     options = {"device": args.device, "progress": not args.quiet}

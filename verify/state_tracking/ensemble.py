@@ -101,7 +101,7 @@ def get(args: Any) -> tuple[Parameters, xr.Dataset]:
         if len(seeds) < 2:
             raise ParameterError(f"--seeds {args.seeds}: a comparison needs at least 2 seeds")
         p = cli.parameters(args, Parameters.demo())
-        alpha = cli.positive("--alpha", args.alpha) or (ALPHA if not args.set and not args.preset else None)
+        alpha = cli.positive("--alpha", args.alpha) or (ALPHA if not args.set and args.preset is None else None)
         return p.run_to(alpha), train(p, alpha, seeds, device=args.device, progress=not args.quiet)
     given = [f"--{name}" for name in ("set", "preset", "seeds", "alpha", "device") if getattr(args, name)]
     if given:
