@@ -101,7 +101,7 @@ from simulate.state_tracking import Parameters, Student, gpu, task
 from simulate.state_tracking.gradients import Grouped
 from simulate.state_tracking.student import Students, draw_weights
 
-for sizes in (dict(N=6, L=3, d_g=5, n_train=64), dict(N=2, L=1, d_g=1, n_train=100), dict(N=20, L=2, d_g=17, n_train=300)):
+for sizes in (dict(N=6, L=3, d_g=5, n_train=64), dict(N=2, L=1, d_g=1, n_train=100), dict(N=18, L=2, d_g=17, n_train=60)):
     p, members, data = Parameters(d_h=8, **sizes), [], []
     for seed in (0, 1):
         stream = task.streams(seed)
@@ -160,7 +160,7 @@ def test_the_gpu_kernels_compile_for_hopper(tmp_path):
     assert done.stdout.strip() == "compiled", done.stderr[-800:]
 
 
-@pytest.mark.parametrize("options", [dict(), dict(optimizer="adam", eta=0.02, batch_size=20)], ids=str)
+@pytest.mark.parametrize("options", [pytest.param(dict(), marks=pytest.mark.slow), dict(optimizer="adam", eta=0.02, batch_size=20)], ids=str)
 def test_seeds_trained_in_one_stack_are_those_trained_alone(tiny, tmp_path, monkeypatch, options):
     """As on a GPU: one job for several seeds, two of which go on from checkpoints of different epochs."""
     p = tiny.replace(**options)

@@ -63,6 +63,7 @@ def alive(pid: int) -> bool:
         return False
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks processes up in /proc")
 def test_workers_do_not_outlive_a_killed_parent(tmp_path):
     program = (f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r})\n"

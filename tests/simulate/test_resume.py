@@ -219,7 +219,7 @@ def stamp(path: Path) -> int:
 
 @pytest.mark.parametrize("kills", [1, pytest.param(4, marks=pytest.mark.slow)])
 def test_killed_runs_leave_nothing_that_is_trusted(tiny, tmp_path, kills):
-    p, store, rng = tiny.replace(epochs=3000, eval_every=50), tmp_path / "killed", random.Random(0)
+    p, store, rng = tiny.replace(epochs=1500, eval_every=50), tmp_path / "killed", random.Random(0)
     file, killed = place(p, store), 0
     checkpoint = file.with_suffix(".checkpoint")
     for _ in range(kills):  # SIGKILL at a random moment after a checkpoint of its own

@@ -1,5 +1,6 @@
 """Sweeps: the grid, its dataset, shards, failures; and kills of every kind that lose nothing."""
 
+import functools
 import json
 import os
 import random
@@ -14,6 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import xarray as xr
+from joblib.externals.loky.process_executor import TerminatedWorkerError
 
 from simulate import jobs, runs, sweep
 from simulate.state_tracking import Parameters, train
@@ -140,18 +142,18 @@ def test_damaged_and_foreign_files_are_named_and_left_out(tmp_path):
     assert (found.A.sel(seed=0).values == whole.A.sel(seed=0).values).all()
 
 
-def test_a_run_that_another_process_trains_is_waited_for(tmp_path, tiny):
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_run_that_another_process_trains_is_waited_for(tmp_path):
     """Two sweeps on one store at the same time: each run is trained once, both see them all."""
-    one = [sys.executable, "-c", TRAINING, str(tmp_path / "store"), str(tmp_path / "log")]
-    both = [subprocess.Popen(one, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) for _ in range(2)]
-    errors = [process.communicate(timeout=120)[1] for process in both]
-    assert [process.returncode for process in both] == [0, 0], errors
-    assert sorted((tmp_path / "log").read_text().split()) == ["0", "1", "2", "3"]
-    assert runs.open(tmp_path / "store").sizes["seed"] == 4
+    both = subprocess.run([sys.executable, "-c", TRAINING, str(tmp_path / "store"), str(tmp_path / "log")],
+                          capture_output=True, text=True, timeout=240)  # fmt: skip
+    assert both.returncode == 0, both.stderr
+    assert sorted((tmp_path / "log").read_text().split()) == ["0", "1"]
+    assert runs.open(tmp_path / "store").sizes["seed"] == 2
 
 
 TRAINING = """
-import sys, time
+import os, sys, time
 from simulate.state_tracking import Parameters, train, trainer
 first = trainer.Run._one_epoch
 
@@ -164,7 +166,10 @@ def slow(self):
 
 trainer.Run._one_epoch = slow
 p = Parameters(N=6, L=4, d_g=5, d_h=8, n_train=64, n_test=32, epochs=40, eval_every=20)
-assert train(p, seeds=range(4), store=sys.argv[1], progress=False, workers=1).sizes["seed"] == 4
+child = os.fork()  # imported once; from here on two processes
+assert train(p, seeds=range(2), store=sys.argv[1], progress=False, workers=1).sizes["seed"] == 2
+if child:
+    sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 """
 
 # The sweep of the kill tests, with a checkpoint at every measurement so that writing is never far away. `HOST` imports
@@ -273,6 +278,31 @@ def test_a_killed_dask_worker_loses_nothing(tmp_path, uninterrupted):
             process.wait()
 
 
+def test_jobs_whose_workers_die_are_tried_alone(monkeypatch):
+    """Without real processes: all at once breaks the pool, then one by one; the one that breaks it again has failed."""
+    calls = []
+
+    def breaking(work, sizes, workers, progress, alone=False):
+        calls.append((len(work), alone))
+        if len(work) > 1 or "dies" in repr(work):
+            raise TerminatedWorkerError("a worker died")
+        return [job(lambda done: None) for job in work]
+
+    monkeypatch.setattr("simulate.jobs.pool.run", breaking)
+    done = []
+    both = [jobs.Job(name, 1, functools.partial(noted, done, name)) for name in ("lives", "dies")]
+    with pytest.warns(UserWarning, match="a worker process died"):
+        ((job, error),) = jobs.carry_out(both, 2, False)
+    assert (job.name, str(error), done) == ("dies", "its worker process died again", ["lives"])
+    assert calls == [(2, False), (2, False), (1, True), (1, True)]
+
+
+def noted(done: list[str], name: str, tick, wait: bool) -> bool:
+    done.append(name)
+    return True
+
+
+@pytest.mark.slow
 def test_a_job_whose_worker_dies_every_time_fails(tmp_path):
     """It is tried three times; the others are done."""
     done = subprocess.run(

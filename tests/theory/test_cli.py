@@ -190,9 +190,9 @@ def test_real_processes():
 
 def test_reader_that_stops_early():
     """A closed pipe ends the command quietly."""
-    line = f"{sys.executable} -m theory induction_heads --latex | head -n 1"
+    line = f"{sys.executable} -m theory associative_memory.noisy_bigram --latex | head -n 1"
     done = subprocess.run(["bash", "-c", line], cwd=ROOT, capture_output=True, text=True, timeout=120)
-    assert done.stdout.startswith("induction_heads: ") and done.stderr == ""
+    assert done.stdout.startswith("associative_memory.noisy_bigram: ") and done.stderr == ""
 
 
 SEEDS = {"3": [0, 1, 2], "1": [0], "2:5": [2, 3, 4], "3,5": [3, 5], "7,": [7], "0,2,1": [0, 2, 1], None: [0, 1]}

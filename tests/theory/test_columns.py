@@ -278,6 +278,7 @@ def test_column_sums_are_conserved():
     assert (system.observe()["accuracy"] > 0.5).any()  # something was learned on the way
 
 
+@pytest.mark.slow
 def test_unlimited_data_is_the_limit_of_a_large_training_set():
     """What a training set of n sequences changes falls as 1/n, to nothing."""
     start = Start.drawn(FAST, 1, np.random.default_rng(0))

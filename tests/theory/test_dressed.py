@@ -272,7 +272,7 @@ def test_rates_against_the_equations():
     np.testing.assert_allclose(found[4] * p.d_g * p.N, rate, rtol=1e-13)
 
 
-@pytest.mark.parametrize("kind", [Dressed, Columns])
+@pytest.mark.parametrize("kind", [Dressed, pytest.param(Columns, marks=pytest.mark.slow)])
 def test_keys_and_queries_move_alike(kind):
     """The loss does not change when a block of W_Q grows as that of W_K shrinks: |W_Q|^2 - |W_K|^2 has rate zero."""
     start = start_of(P, 3)

@@ -198,6 +198,7 @@ def test_missing_name():
             emergence_time({q: x for q, x in TABLE_1.values().items() if q != name})
 
 
+@pytest.mark.slow
 def test_benchmark(monkeypatch, capsys):
     """The committed command at a small size: both ways within 1e-9 of mpmath, keys for machines."""
     for name, count in (("POINTS", 50), ("LOOPED", 4), ("REFERENCES", 3)):

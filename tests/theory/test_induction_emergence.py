@@ -104,7 +104,7 @@ def test_one_pair():
     assert len(result.notes) == 1 and "never" in result.notes[0]
 
 
-@pytest.mark.parametrize("N", [10**3, 10**5, 10**7])
+@pytest.mark.parametrize("N", [pytest.param(10**3, marks=pytest.mark.slow), 10**5, 10**7])
 def test_drop_formula(N):
     """|T_drop - formula| / N < 0.02; its correction is of order N ln N, so that powers of 1/N would miss it."""
     eq = ih.equations()

@@ -62,7 +62,8 @@ def test_local_selection(omega, alpha, branch, values):
         assert point[name] == pytest.approx(reference, rel=0.015)
 
 
-@pytest.mark.parametrize(("omega", "alpha", "branch"), [(0.1, 1.0, "positional"), pytest.param(0.3, 2.0, "semantic", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize(("omega", "alpha", "branch"), [(0.1, 1.0, "positional"), (0.3, 2.0, "semantic")])
 def test_error_estimate(omega, alpha, branch):
     """What is printed as the error of the quadrature covers the distance from forty nodes, within a factor of two."""
     point = solve(Parameters(omega=omega, alpha=alpha), branch, error=True)
@@ -72,6 +73,7 @@ def test_error_estimate(omega, alpha, branch):
         assert abs(getattr(point.state, name) - getattr(best.state, name)) <= 2 * abs(point.error[name]) + 1e-5
 
 
+@pytest.mark.slow
 def test_degree_seven_reproduces_the_published_fixed_points():
     """All digits of the fixed points that the authors' notebook iterates to."""
     p = Parameters(alpha=2.0)
@@ -89,7 +91,7 @@ THRESHOLDS = [
 
 
 @pytest.mark.parametrize(("prox", "omega", "alpha_c", "alpha_l"),
-                         [r if r[1] == 0.3 else pytest.param(*r, marks=pytest.mark.slow) for r in THRESHOLDS])
+                         [r if r[:2] == ("global", 0.3) else pytest.param(*r, marks=pytest.mark.slow) for r in THRESHOLDS])
 def test_thresholds(prox, omega, alpha_c, alpha_l):
     """Both thresholds over omega, both selections; at alpha_c both branches have the same loss."""
     found = thresholds(Parameters(prox=prox, omega=omega, order=12))
@@ -111,8 +113,8 @@ def test_narrow_range_of_both_branches():
         assert min(losses, key=losses.get) == first
 
 
-@pytest.mark.parametrize(("branch", "omega", "alpha"), [
-    ("positional", 0.15, 1.25375), pytest.param("semantic", 0.5, 1.08791667, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize(("branch", "omega", "alpha"), [("positional", 0.15, 1.25375), ("semantic", 0.5, 1.08791667)])
 def test_a_node_at_the_end_of_a_local_well(branch, omega, alpha):
     """Here one node falls out of its well every other step: the residual stays at 1e-5 and the branch goes on."""
     point = solve(Parameters(omega=omega, alpha=alpha, prox="local"), branch)

@@ -26,6 +26,7 @@ def test_two_tokens_are_the_headline_system():
     assert found.test_full / 2 == pytest.approx(exact.test_mse_half, rel=0.01)
 
 
+@pytest.mark.slow
 def test_positional_branch_of_the_headline_system():
     """With m_1 = -m_2 and theta = 0, which mirror images keep exactly: 1.5 %, the error of 2048 points."""
     p = Parameters(alpha=1.0, prox="local")
@@ -86,6 +87,7 @@ def test_untied_keys_equal_to_queries_attend_like_tied_ones():
     assert b[1].reshape(20, 2, 2).sum(2).ravel() == pytest.approx(a[1].ravel(), rel=1e-9, abs=1e-12)
 
 
+@pytest.mark.slow
 def test_three_tokens():
     """L = 3 with its own variances: norm, overlap and loss of the empirical minimum at d = 800 (two seeds, 1.5 %)."""
     gamma = np.array([0.5, 0.6, 0.4])[None, :, None] ** 2

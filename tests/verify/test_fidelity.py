@@ -101,6 +101,8 @@ def test_the_command_prints_the_ladder_and_exits_0(monkeypatch, capsys, tmp_path
     monkeypatch.setattr(fidelity, "LEVELS", {k: fidelity.LEVELS[k] for k in ("paper, Eq. (15)", "exact, own start")}
                         | {fidelity.FULL: lambda p, runs: runs})  # fmt: skip
     monkeypatch.setattr("simulate.pool.cores", lambda: 1)
+    once = fidelity.ladder()
+    monkeypatch.setattr(fidelity, "ladder", lambda: once)  # the command is run twice below
     assert command.main(["--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["passed"] and found["model"] == "state_tracking"
