@@ -68,7 +68,7 @@ class Grouped:
     def __init__(self, students: Students, data: list[Sequences], threads: int = 1) -> None:
         groups, device = Groups.of(data, students.p.N), students.M.device
         self.attention = Attention(students.p, students.M.dtype, device)
-        self.logic = cpu.Logic(groups, threads) if device.type == "cpu" else gpu.Logic(groups, device)
+        self.logic = gpu.Logic(groups, device) if gpu.serves(students) else cpu.Logic(groups, threads)
         self.rows = groups.targets.shape[1]
 
     @torch.no_grad()
