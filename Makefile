@@ -1,11 +1,14 @@
 # Two commands: `make demo` runs the main job, `make test` runs all tests. Each sets everything up by itself.
+# On a machine with a CUDA GPU, `make gpu` measures everything there with PYTHON as it is: nothing is installed.
 PYTHON ?= python3
 VENV := .venv
 RUN := $(VENV)/bin/python
 READY := $(VENV)/.ready
 DEMO := output/demo
+OUT ?= output/device
+SECONDS_LEFT ?= 1800
 
-.PHONY: demo test check setup clean
+.PHONY: demo test check setup clean test-all gpu gpu-dry-run
 
 setup: $(READY)
 
@@ -27,6 +30,15 @@ demo: $(READY)
 
 test: $(READY)
 	$(RUN) -m pytest
+
+test-all: $(READY)
+	$(RUN) -m pytest -m "slow or not slow"
+
+gpu:
+	$(PYTHON) -m verify.device --device cuda --out $(OUT) --seconds $(SECONDS_LEFT)
+
+gpu-dry-run: $(READY)
+	$(RUN) -m verify.device --dry-run
 
 check: $(READY)
 	$(RUN) -m ruff check .

@@ -120,8 +120,8 @@ def shift(name: str, quantity: str, there: xr.DataArray, here: xr.DataArray) -> 
     rounding = 1e-6 * np.abs(there).max()
     error = (gap / (spread + rounding)).values.ravel()
     k = int(np.argmax(np.where(np.isnan(error), np.inf, error)))
-    means = [float(x.mean("seed").values.ravel()[k]) for x in (there, here)]
-    return Check(name, quantity, *means, float(error[k]), SHIFT, SHIFT_WHY)
+    on_cpu, on_device = (float(x.mean("seed").values.ravel()[k]) for x in (there, here))
+    return Check(name, quantity, on_cpu, on_device, float(error[k]), SHIFT, SHIFT_WHY)
 
 
 def interrupted(ensemble: Ensemble, run: Callable[[], xr.Dataset], store: Path) -> tuple[xr.Dataset, bool]:
@@ -165,7 +165,7 @@ def stacks(p: st.Parameters, sizes: tuple[int, ...], device: torch.device, dtype
         step = benchmark.step(stack, [data[k] for k in which])
         for _ in range(STEPS):
             step()
-        found = {n: np.array(w.detach().double().cpu()) for n, w in stack.named_parameters()}  # copies
+        found = {n: w.detach().double().cpu().numpy().copy() for n, w in stack.named_parameters()}
         return [{n: w[i] for n, w in found.items()} for i in range(len(which))]
 
     alone = [descend(range(k, k + 1))[0] for k in range(max(sizes))]
