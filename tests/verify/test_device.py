@@ -197,6 +197,19 @@ def test_missing_packages_are_named(monkeypatch):
     assert line.startswith("numba (")
 
 
+def test_a_checkout_needs_no_installation(monkeypatch):
+    """A stored run names versions; that of a package which is not installed must not be an error."""
+
+    def version(name):
+        if name == "solvable-transformers":
+            raise scale.runs.importlib.metadata.PackageNotFoundError(name)
+        return "1"
+
+    monkeypatch.setattr(scale.runs.importlib.metadata, "version", version)
+    kept = json.loads(scale.runs.provenance("m", "{}", scale.setting("table_1", True), 0)["versions"])
+    assert kept == {"solvable-transformers": "not installed", "torch": "1", "numpy": "1"}
+
+
 def finish(*words, **environment):
     return subprocess.run([sys.executable, *words], capture_output=True, text=True, timeout=900, cwd=ROOT,
                           env=os.environ | environment)  # fmt: skip

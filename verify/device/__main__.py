@@ -61,6 +61,8 @@ def main(argv: list[str] | None = None) -> int:
     device = devices.find("cpu" if args.dry_run and args.device is None else args.device)
     out = args.out or Path("output") / ("device-dry-run" if args.dry_run else "device")
     out.mkdir(parents=True, exist_ok=True)
+    if args.dry_run and args.out is None:
+        (out / "report.json").unlink(missing_ok=True)  # a rehearsal begins anew
 
     def say(line: str) -> None:
         if not args.quiet:

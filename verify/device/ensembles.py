@@ -7,7 +7,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 from unittest.mock import patch
 
@@ -16,14 +15,11 @@ import torch
 import xarray as xr
 
 from simulate import pool
-from simulate.induction_heads import run as induction_run
 from simulate.induction_heads import standard
 from simulate.induction_heads import train as train_induction
 from simulate.positional_semantic import train as train_positional
-from simulate.positional_semantic import trainer as positional_trainer
 from simulate.state_tracking import benchmark
 from simulate.state_tracking import train as train_tracking
-from simulate.state_tracking import trainer as tracking_trainer
 from simulate.state_tracking.gradients import engine
 from simulate.state_tracking.student import Students
 from theory import induction_heads as ih
@@ -59,8 +55,6 @@ class Ensemble:
         Work (epochs, steps) after which a run is interrupted.
     names : tuple of str
         Quantities to compare.
-    trainer : module
-        Whose ``CHECKPOINT_SECONDS`` it is.
     """
 
     name: str
@@ -69,7 +63,6 @@ class Ensemble:
     seeds: range
     half: int
     names: tuple[str, ...]
-    trainer: ModuleType
 
 
 def ensembles(tiny: bool) -> list[Ensemble]:
@@ -86,12 +79,10 @@ def ensembles(tiny: bool) -> list[Ensemble]:
         layer, seeds = ps.Parameters.demo(), range(8)
     order, losses = ("A", "R", "S", "loss", "variance_other", "rollout_accuracy"), ("loss", "accuracy")
     return [
-        Ensemble("state tracking", train_tracking, tracking, seeds, tracking.epochs // 2, order, tracking_trainer),
-        Ensemble("induction heads", train_induction, pairs, seeds, pairs.steps // 2, ("alpha", "beta", "gamma", "loss"),
-                 induction_run),
-        Ensemble("standard transformer", standard.train, plain, seeds, plain.steps // 2, losses, induction_run),
-        Ensemble("attention layer", train_positional, layer, seeds, layer.steps // 2, ("q", "m", "theta", "test_mse_half"),
-                 positional_trainer),
+        Ensemble("state tracking", train_tracking, tracking, seeds, tracking.epochs // 2, order),
+        Ensemble("induction heads", train_induction, pairs, seeds, pairs.steps // 2, ("alpha", "beta", "gamma", "loss")),
+        Ensemble("standard transformer", standard.train, plain, seeds, plain.steps // 2, losses),
+        Ensemble("attention layer", train_positional, layer, seeds, layer.steps // 2, ("q", "m", "theta", "test_mse_half")),
     ]  # fmt: skip
 
 
@@ -128,13 +119,15 @@ def interrupted(ensemble: Ensemble, run: Callable[[], xr.Dataset], store: Path) 
     """Result of a run that was interrupted whenever it got half way, and whether that left a checkpoint."""
     seen = False
     for _ in ensemble.seeds:  # where seeds go one after the other, each is interrupted; the rest of the loop is idle
-        begun: list[int] = []
+        done, first = [-1], [0]
 
-        def halfway(done: int, begun: list[int] = begun) -> bool:
-            begun.append(done)
-            return done >= ensemble.half > begun[0]
+        def halfway(now: int, done: list[int] = done, first: list[int] = first) -> bool:
+            if now <= done[0] or done[0] < 0:  # another run begins, or goes on from its checkpoint
+                first[0] = now
+            done[0] = now
+            return now >= ensemble.half > first[0]
 
-        with patch.object(ensemble.trainer, "CHECKPOINT_SECONDS", -1.0), pool.stopping(halfway):
+        with pool.stopping(halfway):
             try:
                 run()
             except KeyboardInterrupt:
