@@ -1,12 +1,15 @@
 # Two commands: `make demo` runs the main job, `make test` runs the tests. Each sets everything up by itself.
 # `make test-all` adds the long forms: many kills, every parameter, whole ensembles.
+# On a machine with a CUDA GPU, `make gpu` measures everything there with PYTHON as it is: nothing is installed.
 PYTHON ?= python3
 VENV := .venv
 RUN := $(VENV)/bin/python
 READY := $(VENV)/.ready
 DEMO := output/demo
+OUT ?= output/device
+SECONDS_LEFT ?= 1800
 
-.PHONY: demo test test-all check setup clean
+.PHONY: demo test test-all check setup clean gpu gpu-dry-run
 
 setup: $(READY)
 
@@ -30,7 +33,13 @@ test: $(READY)
 	$(RUN) -m pytest
 
 test-all: $(READY)
-	$(RUN) -m pytest -m 'slow or not slow'
+	$(RUN) -m pytest -m "slow or not slow"
+
+gpu:
+	$(PYTHON) -m verify.device --device cuda --out $(OUT) --seconds $(SECONDS_LEFT)
+
+gpu-dry-run: $(READY)
+	$(RUN) -m verify.device --dry-run
 
 check: $(READY)
 	$(RUN) -m ruff check .

@@ -17,6 +17,7 @@ import torch
 from tqdm import tqdm
 
 _share = 1
+_stop: Callable[[int], bool] | None = None
 POLL_SECONDS = 0.25
 WATCH = "parent watch"
 
@@ -40,6 +41,17 @@ def one_thread() -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
+
+
+@contextlib.contextmanager
+def stopping(when: Callable[[int], bool]) -> Iterator[None]:
+    """Interrupt a job that runs in this process, as ctrl-C would, once ``when(work done)``; its checkpoint stays."""
+    global _stop
+    before, _stop = _stop, when
+    try:
+        yield
+    finally:
+        _stop = before
 
 
 def run(jobs: Sequence[Callable[[Callable[[int], None]], Any]], sizes: list[int], workers: int | None = None,
@@ -93,6 +105,8 @@ def _call(job: Callable[[Callable[[int], None]], Any], done: Path, k: int, threa
 
     def tick(n: int) -> None:
         counter[k] = n
+        if _stop is not None and _stop(n):
+            raise KeyboardInterrupt
 
     with one_thread():
         return job(tick)

@@ -44,12 +44,20 @@ def place(store: Path, config: str, seed: int) -> Path:
 
 def provenance(model: str, config: str, p: BaseParameters, seed: int) -> dict[str, Any]:
     """Attributes every stored run carries."""
-    versions = {name: importlib.metadata.version(name) for name in ("solvable-transformers", "torch", "numpy")}
+    versions = {name: _version(name) for name in ("solvable-transformers", "torch", "numpy")}
     command = " ".join([Path(sys.argv[0]).name, *sys.argv[1:]])
     return {
         "kind": KIND, "model": model, "parameters": p.as_json(), "configuration": config, "seed": seed,
         "versions": json.dumps(versions), "command": command,
     }  # fmt: skip
+
+
+def _version(package: str) -> str:
+    """Version of a package; a checkout may be used without being installed."""
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return "not installed"
 
 
 def _seal(path: Path, content: bytes) -> None:

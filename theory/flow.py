@@ -17,7 +17,6 @@ from theory import latex, numeric
 from theory.equation import Equation
 from theory.parameters import ParameterError
 
-
 END_ROUNDING = 16 * np.finfo(float).eps
 
 

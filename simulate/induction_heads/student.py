@@ -129,13 +129,14 @@ def kernel(kind: str, D: int, dtype: torch.dtype = torch.float64) -> torch.Tenso
 def assemble(
     values: Mapping[str, torch.Tensor | float], D: int, dtype: torch.dtype = torch.float64
 ) -> dict[str, torch.Tensor]:
-    """Matrices W1, W2, W3 of the given pseudo-parameters, all others zero (Eqs. (6)-(8))."""
+    """Matrices W1, W2, W3 of the given pseudo-parameters, all others zero (Eqs. (6)-(8)), on their device."""
+    device = next((v.device for v in values.values() if isinstance(v, torch.Tensor)), None)
     matrices = {}
     for name, (rows, columns) in structure.BLOCKS.items():
-        blocks = [[torch.zeros(D, D, dtype=dtype) for _ in columns] for _ in rows]
+        blocks = [[torch.zeros(D, D, dtype=dtype, device=device) for _ in columns] for _ in rows]
         for pseudo in PSEUDO:
             if pseudo.matrix == name and pseudo.name in values:
-                add = values[pseudo.name] * kernel(pseudo.kernel, D, dtype)
+                add = values[pseudo.name] * kernel(pseudo.kernel, D, dtype).to(device)
                 blocks[pseudo.row][pseudo.column] = blocks[pseudo.row][pseudo.column] + add
         matrices[name] = torch.cat([torch.cat(row, 1) for row in blocks], 0)
     return matrices

@@ -134,16 +134,23 @@ class Group:
     def finish(self, tick: Callable[[int], None]) -> list[xr.Dataset]:
         """Descend, polish, measure; ``tick`` hears of every step."""
         self._resume()
-        saved = time.monotonic()
-        while self.step < self.p.steps:
-            self._one_step()
-            self.step += 1
-            if self.p.steps - self.step < AVERAGED:
-                self.tail.append({k: v.clone() for k, v in self.weights.items()})
-            tick(self.step)
-            if time.monotonic() - saved > CHECKPOINT_SECONDS and self.p.steps - self.step > AVERAGED:
+        saved, updating = time.monotonic(), False
+        try:
+            while self.step < self.p.steps:
+                updating = True  # from here to the end of the step, weights and step do not belong together
+                self._one_step()
+                self.step += 1
+                if self.p.steps - self.step < AVERAGED:
+                    self.tail.append({k: v.clone() for k, v in self.weights.items()})
+                updating = False
+                tick(self.step)
+                if time.monotonic() - saved > CHECKPOINT_SECONDS and self.p.steps - self.step > AVERAGED:
+                    self._save()
+                    saved = time.monotonic()
+        except KeyboardInterrupt:
+            if not updating and self.p.steps - self.step > AVERAGED:
                 self._save()
-                saved = time.monotonic()
+            raise
         return [self._result(k) for k in range(len(self.items))]
 
     def _one_step(self) -> None:

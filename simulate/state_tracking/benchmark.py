@@ -34,16 +34,16 @@ def measure(p: Parameters, device: str | None = None, quiet: bool = True) -> dic
     where = devices.find(device)
     threads = pool.cores()
     on_cpu = where.type == "cpu"
-    tried = [("plain module", _plain, threads, 1)]
+    tried: list[tuple[str, Callable, int, int]] = [("plain module", _plain, threads, 1)]
     if on_cpu:
         tried += [("engine", _engine, n, 1) for n in sorted({1, threads}, reverse=True)]
     else:
         tried += [("engine", _engine, 1, seeds) for seeds in GPU_SEEDS]
     rows: list[dict[str, Any]] = []
-    for name, step, n, seeds in tried:
+    for name, work, n, seeds in tried:
         if not quiet:
             print(f"timing: {name}, {n} threads, {seeds} seeds", file=sys.stderr)
-        rows.append({"name": name, "threads": n, "seeds": seeds, **_alone(step, p, str(where), n, seeds)})
+        rows.append({"name": name, "threads": n, "seeds": seeds, **_alone(work, p, str(where), n, seeds)})
         rows[-1]["ratio"] = rows[0]["ms"] / rows[-1]["ms"]
     best = max(rows[1:], key=lambda r: r["ratio"])
     peak = _alone(_peak, p, str(where), best["threads"], 1)["gflops"]
@@ -68,31 +68,46 @@ def _alone(work: Callable, *args: Any) -> dict[str, float]:
         return process.submit(work, *args).result()
 
 
-def _students(p: Parameters, device: torch.device, seeds: int) -> tuple[Students, list[task.Sequences]]:
+def students(
+    p: Parameters, device: torch.device, seeds: int, dtype: torch.dtype = torch.float32
+) -> tuple[Students, list[task.Sequences]]:
+    """Untrained students of the first seeds on a device, with their training data."""
     members, data = [], []
     for seed in range(seeds):
         stream = task.streams(seed)
         perms = task.draw_permutations(p, stream["task"])
         data.append(task.draw_sequences(perms, p.n_train, p.L, stream["train"]))
-        members.append(Student(p, draw_weights(p, stream["initialisation"])).to(device))
+        members.append(Student(p, draw_weights(p, stream["initialisation"]), dtype).to(device))
     return Students(members), data
 
 
+def step(stack: Students, data: list[task.Sequences], threads: int = 1) -> Callable[[], None]:
+    """One step of full-batch descent by the engine that training would take."""
+    way = engine(stack)(stack, data, threads)
+    optimizer = torch.optim.SGD(stack.parameters(), lr=stack.p.eta)
+
+    def advance() -> None:
+        way.gradients(stack)
+        optimizer.step()
+
+    return advance
+
+
 def _timed(
-    step: Callable[[], Any], steps: int, seeds: int, device: torch.device, warm: bool = False
+    work: Callable[[], Any], steps: int, seeds: int, device: torch.device, warm: bool = False
 ) -> dict[str, float]:
     def wait() -> None:
         if device.type == "cuda":
             torch.cuda.synchronize(device)
 
     if not warm:
-        step()  # compiles, fills caches
+        work()  # compiles, fills caches
     found: list[float] = []
     begin = time.perf_counter()
     while len(found) < steps and (not found or time.perf_counter() - begin < BUDGET):
         wait()
         start = time.perf_counter()
-        step()
+        work()
         wait()
         found.append(time.perf_counter() - start)
     if device.type == "cuda":
@@ -105,32 +120,24 @@ def _timed(
 def _plain(p: Parameters, where: str, threads: int, seeds: int) -> dict[str, float]:
     torch.set_num_threads(threads)
     device = torch.device(where)
-    students, (data,) = _students(p, device, 1)
-    (student,) = students.members
+    stack, (data,) = students(p, device, 1)
+    (student,) = stack.members
     optimizer = torch.optim.SGD(student.parameters(), lr=p.eta)
     actions, states = (torch.as_tensor(x, device=device) for x in (data.actions, data.states))
 
-    def step(n: int = p.n_train) -> None:
+    def plain(n: int = p.n_train) -> None:
         optimizer.zero_grad()
         student.loss(actions[:n], states[:n]).backward()
         optimizer.step()
 
-    step(64)
-    return _timed(step, PLAIN_STEPS, 1, device, warm=True)
+    plain(64)
+    return _timed(plain, PLAIN_STEPS, 1, device, warm=True)
 
 
 def _engine(p: Parameters, where: str, threads: int, seeds: int) -> dict[str, float]:
     torch.set_num_threads(1)
     device = torch.device(where)
-    students, data = _students(p, device, seeds)
-    way = engine(students)(students, data, threads)
-    optimizer = torch.optim.SGD(students.parameters(), lr=p.eta)
-
-    def step() -> None:
-        way.gradients(students)
-        optimizer.step()
-
-    return _timed(step, ENGINE_STEPS, seeds, device)
+    return _timed(step(*students(p, device, seeds), threads), ENGINE_STEPS, seeds, device)
 
 
 def _peak(p: Parameters, where: str, threads: int, seeds: int) -> dict[str, float]:

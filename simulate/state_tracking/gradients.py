@@ -7,6 +7,7 @@ independent tables. Derivatives are written by hand; the logic module's run in a
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 import torch
@@ -74,12 +75,12 @@ class Grouped:
         groups, device = Groups.of(data, students.p.N), students.M.device
         self.attention = Attention(students.p, students.M.dtype, device)
         self.logic: cpu.Logic | gpu.Logic
-        if device.type == "cpu":
-            self.logic = cpu.Logic(groups, threads)
-        else:
-            from simulate.state_tracking import gpu  # Triton takes a third of a second to import
+        if _served_by_triton(students):
+            from simulate.state_tracking import gpu
 
             self.logic = gpu.Logic(groups, device)
+        else:
+            self.logic = cpu.Logic(groups, threads)
         self.rows = groups.targets.shape[1]
 
     @torch.no_grad()
@@ -162,13 +163,17 @@ def _gradient(w: torch.nn.Parameter) -> Tensor:
 
 def engine(students: Students) -> type[Grouped] | type[Plain]:
     """Fastest way to the gradients of these students."""
-    if not students.p.fix_embedding:
-        return Plain
-    if students.M.device.type == "cpu":
-        return Grouped
+    grouped = students.M.device.type == "cpu" or _served_by_triton(students)
+    return Grouped if students.p.fix_embedding and grouped else Plain
+
+
+def _served_by_triton(students: Students) -> bool:
+    """Whether the GPU's kernels train these students; asked without importing Triton where it cannot be so."""
+    if students.M.device.type == "cpu" and os.environ.get("TRITON_INTERPRET") != "1":
+        return False
     from simulate.state_tracking import gpu
 
-    return Grouped if gpu.serves(students) else Plain
+    return gpu.serves(students)
 
 
 def _describe(loss: Tensor, powers: Tensor, rows: int, N: int) -> dict[str, Tensor]:

@@ -97,7 +97,7 @@ def test_single_precision_follows_double():
 
 GPU = """
 import torch
-from simulate.state_tracking import Parameters, Student, gpu, task
+from simulate.state_tracking import Parameters, Student, cpu, gpu, task
 from simulate.state_tracking.gradients import Grouped
 from simulate.state_tracking.student import Students, draw_weights
 
@@ -111,9 +111,10 @@ for sizes in (dict(N=6, L=3, d_g=5, n_train=64), dict(N=2, L=1, d_g=1, n_train=1
     assert gpu.serves(students)
     found = []
     for on_gpu in (False, True):
-        engine = Grouped(students, data)
-        if on_gpu:
-            engine.logic = gpu.Logic(task.Groups.of(data, p.N), torch.device("cpu"))
+        engine = Grouped(students, data)  # with Triton's interpreter on, its kernels; replaced by Numba's once
+        assert isinstance(engine.logic, gpu.Logic)
+        if not on_gpu:
+            engine.logic = cpu.Logic(task.Groups.of(data, p.N))
         engine.gradients(students)
         found.append([w.grad.clone() for w in students.parameters()] + list(engine.statistics(students).values()))
     for one, other in zip(*found, strict=True):

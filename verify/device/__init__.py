@@ -1,0 +1,1 @@
+"""Everything that is measured of the students on a device: ``python -m verify.device``."""
