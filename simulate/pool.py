@@ -16,6 +16,8 @@ import numpy as np
 import torch
 from tqdm import tqdm
 
+from theory.memory import UNASKED, available
+
 _share = 1
 POLL_SECONDS = 0.25
 WATCH = "parent watch"
@@ -43,7 +45,7 @@ def one_thread() -> Iterator[None]:
 
 
 def run(jobs: Sequence[Callable[[Callable[[int], None]], Any]], sizes: list[int], workers: int | None = None,
-        progress: bool = True, alone: bool = False) -> list[Any]:  # fmt: skip
+        progress: bool = True, alone: bool = False, memory: float = 0) -> list[Any]:  # fmt: skip
     """Run the jobs and return their results in order.
 
     Parameters
@@ -58,6 +60,8 @@ def run(jobs: Sequence[Callable[[Callable[[int], None]], Any]], sizes: list[int]
         Progress bar on stderr.
     alone : bool
         Use a process even for a single job.
+    memory : float
+        Bytes a job needs at its peak: there are no more processes than fit side by side.
 
     Raises
     ------
@@ -65,6 +69,8 @@ def run(jobs: Sequence[Callable[[Callable[[int], None]], Any]], sizes: list[int]
         If a worker process dies.
     """
     workers = min(workers or cores(), len(jobs))
+    if memory * workers > UNASKED:
+        workers = max(1, min(workers, int(available() / memory)))
     parent = os.getpid()
     with tempfile.TemporaryDirectory() as folder, _bar(Path(folder) / "done", sizes, progress) as done:
         if workers <= 1 and not alone:
