@@ -208,6 +208,26 @@ def write_text(path: Path | None, text: str, *, stream: Any = None) -> None:
     print(path, file=stream)
 
 
+def read_text(flag: str, path: Path, most: int = 2**28) -> str:
+    """Text of a regular file of at most ``most`` bytes; a device or a pipe may have no end.
+
+    Raises
+    ------
+    ParameterError
+        If it is none.
+    """
+    if path.exists() and not path.is_file():
+        raise ParameterError(f"{flag} {path}: must be a regular file")
+    with path.open("rb") as file:
+        content = file.read(most + 1)
+    if len(content) > most:
+        raise ParameterError(f"{flag} {path}: must have at most {most} bytes")
+    try:
+        return content.decode()
+    except UnicodeDecodeError:
+        raise ParameterError(f"{flag} {path}: must be a text file in UTF-8") from None
+
+
 def to_json(value: Any) -> str:
     """JSON for machines: NumPy numbers become plain, what is not finite becomes null."""
 

@@ -103,6 +103,7 @@ def train(system: System, p: BaseParameters, seeds: Iterable[int] = (0,), *, sto
     missing = [seed for seed in seeds if seed not in done]
     if missing:
         devices.require(functools.partial(_memory, system), p, torch.device("cpu"))
+        runs.writable(paths[seed] for seed in missing)
     jobs = [functools.partial(_train_one, system, p, seed, paths[seed], config) for seed in missing]
     results = pool.run(jobs, [p.steps] * len(jobs), workers, progress, memory=_memory(system, p)) if jobs else []  # type: ignore[attr-defined]
     done |= dict(zip(missing, results, strict=True))

@@ -117,6 +117,7 @@ def ensemble(make: Callable[..., Run], p: BaseParameters, seeds: Iterable[int], 
     missing = [seed for seed in seeds if seed not in done]
     if missing:
         devices.require(memory, p, where)
+        runs.writable(paths[seed] for seed in missing)
     jobs = [functools.partial(_train_one, make, p, seed, where, more, paths[seed], config) for seed in missing]
     steps: int = p.steps  # type: ignore[attr-defined]
     results = pool.run(jobs, [steps] * len(jobs), workers if where.type == "cpu" else 1, progress, memory=memory(p)) if jobs else []

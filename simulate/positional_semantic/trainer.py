@@ -89,6 +89,7 @@ def train(p: Parameters, alpha: float | Sequence[float] | None = None, seeds: It
     needed = functools.partial(memory, itemsize=4 if name == "float32" else 8)
     for s in {item.p: None for item in missing}:
         devices.require(needed, s, where, min(size, len(missing)))
+    runs.writable(item.path for item in missing)
     jobs = [functools.partial(_train_group, g, where, name) for g in groups]
     if jobs:
         many = workers if where.type == "cpu" else 1

@@ -111,6 +111,7 @@ def plan(p: Parameters, seeds: Iterable[int], *, store: Path, device: str | None
     size = 1 if where.type == "cpu" else GPU_BATCH
     needed = functools.partial(memory, itemsize=4 if name == "float32" else 8)
     devices.require(needed, p, where, min(size, len(missing)))
+    runs.writable(runs.place(store, config, s) for s in missing)
     batches = [missing[i : i + size] for i in range(0, len(missing), size)]
     return [jobs.Job(f"seed {','.join(map(str, batch))}", p.epochs,
                      functools.partial(_train, p, batch, where, name, permutations, store, config),
