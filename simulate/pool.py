@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from tqdm import tqdm
 
+from theory.cli import heed_termination
 from theory.memory import UNASKED, available
 
 _share = 1
@@ -75,7 +76,7 @@ def run(jobs: Sequence[Callable[[Callable[[int], None]], Any]], sizes: list[int]
     with tempfile.TemporaryDirectory() as folder, _bar(Path(folder) / "done", sizes, progress) as done:
         if workers <= 1 and not alone:
             return [_call(job, done, k, cores()) for k, job in enumerate(jobs)]
-        parallel = joblib.Parallel(n_jobs=max(2, workers), backend="loky", batch_size=1, pre_dispatch="all")
+        parallel = joblib.Parallel(n_jobs=max(2, workers), backend="loky", max_nbytes=None, batch_size=1, pre_dispatch="all")
         threads = max(1, cores() // workers)
         return parallel(joblib.delayed(_in_worker)(parent, job, done, k, threads) for k, job in enumerate(jobs))
 
@@ -90,6 +91,7 @@ def _in_worker(parent: int, job: Callable[[Callable[[int], None]], Any], done: P
             os._exit(1)
 
         threading.Thread(target=watch, name=WATCH, daemon=True).start()
+        heed_termination()
     return _call(job, done, k, threads)
 
 

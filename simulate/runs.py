@@ -287,8 +287,12 @@ def load_checkpoint(path: Path, config: str, seed: int) -> dict[str, Any] | None
         state = torch.load(BytesIO(_unseal(checkpoint)), weights_only=True, map_location="cpu")
         if (state["configuration"], state["seed"]) != (config, seed):
             raise ParameterError(f"{checkpoint}: of another configuration or seed")
-    except Exception as error:  # torch.load has no common error for what it cannot read
+    except ParameterError as error:
         warnings.warn(f"{error}; starting over", stacklevel=2)
+        return None
+    except Exception as error:  # torch.load has no common error for what it cannot read
+        why = f"{type(error).__name__}: {error}".partition("\n")[0]
+        warnings.warn(f"{checkpoint}: cannot be read ({why}); starting over", stacklevel=2)
         return None
     return state
 
