@@ -72,13 +72,17 @@ def carry_out(jobs: Sequence[Job], workers: int | None = None, progress: bool = 
 
 def _attempt(job: Job, wait: bool, tick: Tick) -> bool | Exception:
     try:
-        return job.work(tick, wait)
+        with pool.one_line():
+            return job.work(tick, wait)
     except Exception as error:
         return error
 
 
 def on_cluster(jobs: Sequence[Job], address: str, progress: bool = True) -> Failures:
     """Hand the jobs to a dask scheduler, whose workers must see the same store; as `carry_out`.
+
+    Dask's messages are pickles: whoever reaches the scheduler can run any code here and on the workers. Trusted
+    networks only.
 
     Raises
     ------

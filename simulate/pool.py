@@ -18,6 +18,7 @@ from tqdm import tqdm
 
 from theory.cli import heed_termination
 from theory.memory import UNASKED, available
+from theory.parameters import ParameterError
 
 _share = 1
 POLL_SECONDS = 0.25
@@ -76,9 +77,11 @@ def run(jobs: Sequence[Callable[[Callable[[int], None]], Any]], sizes: list[int]
     with tempfile.TemporaryDirectory() as folder, _bar(Path(folder) / "done", sizes, progress) as done:
         if workers <= 1 and not alone:
             return [_call(job, done, k, cores()) for k, job in enumerate(jobs)]
+        # Nothing is shared through files in folders, which would outlive a pool that is killed.
         parallel = joblib.Parallel(n_jobs=max(2, workers), backend="loky", max_nbytes=None, batch_size=1, pre_dispatch="all")
         threads = max(1, cores() // workers)
-        return parallel(joblib.delayed(_in_worker)(parent, job, done, k, threads) for k, job in enumerate(jobs))
+        with _quiet_tracker():
+            return parallel(joblib.delayed(_in_worker)(parent, job, done, k, threads) for k, job in enumerate(jobs))
 
 
 def _in_worker(parent: int, job: Callable[[Callable[[int], None]], Any], done: Path, k: int, threads: int) -> Any:
@@ -102,8 +105,33 @@ def _call(job: Callable[[Callable[[int], None]], Any], done: Path, k: int, threa
     def tick(n: int) -> None:
         counter[k] = n
 
-    with one_thread():
+    with one_thread(), one_line():
         return job(tick)
+
+
+@contextlib.contextmanager
+def one_line() -> Iterator[None]:
+    """Say in one line that a learning rate is beyond the students' precision; torch has a traceback for it."""
+    try:
+        yield
+    except RuntimeError as error:
+        if "without overflow" not in str(error):
+            raise
+        raise ParameterError("eta: beyond the students' precision, weights and loss would not be finite; take it smaller") from None
+
+
+@contextlib.contextmanager
+def _quiet_tracker() -> Iterator[None]:
+    """Let the process that cleans up behind the pool not warn of what it cleans up; it reads the environment when started."""
+    before = os.environ.get("PYTHONWARNINGS")
+    os.environ["PYTHONWARNINGS"] = ",".join(filter(None, (before, "ignore:resource_tracker")))
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ["PYTHONWARNINGS"]
+        else:
+            os.environ["PYTHONWARNINGS"] = before
 
 
 @contextlib.contextmanager

@@ -100,7 +100,7 @@ class Flow:
         """
         start = start or {}
         rhs = {x: expr.subs(start) for x, expr in self.expanded.items()}
-        at_start = {x: sp.sympify(expr).subs(start) for x, expr in self.initial.items()}
+        at_start = {x: sp.sympify(expr, strict=True).subs(start) for x, expr in self.initial.items()}
         derivative, result = rhs, dict(at_start)
         for power in range(1, order + 1):
             if power > 1:
@@ -197,7 +197,7 @@ class Flow:
     def _compiled(self) -> tuple[list[sp.Symbol], Any, Any, Any]:
         """Parameters, and right-hand sides, Jacobian and initial values as functions of them."""
         used = [*self.expanded.values(), *self.initial.values()]
-        free = sorted(set().union(*(sp.sympify(e).free_symbols for e in used)) - {*self.state, self.time}, key=str)
+        free = sorted(set().union(*(sp.sympify(e, strict=True).free_symbols for e in used)) - {*self.state, self.time}, key=str)
         arguments, modules = [self.time, *self.state, *free], ["scipy", "numpy"]
         rhs = sp.lambdify(arguments, list(self.expanded.values()), modules, cse=True)
         jac = sp.lambdify(arguments, self.jacobian().tolist(), modules, cse=True)

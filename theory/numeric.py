@@ -166,7 +166,7 @@ def _compile(expr: sp.Expr, arguments: Sequence[sp.Basic], modules: str) -> Call
     plain = [a for a in arguments if not isinstance(a, sp.IndexedBase)]
     # Numbered symbols, not Dummy: the order of operations, hence the last bit, must not depend on history.
     stand_in: dict[sp.Basic, sp.Basic] = {a: sp.Symbol(f"_argument{k}") for k, a in enumerate(plain)}
-    expr = sp.sympify(expr).xreplace(stand_in)
+    expr = sp.sympify(expr, strict=True).xreplace(stand_in)
     sums = [s for s in sorted(expr.atoms(sp.Sum), key=str) if len(s.variables) == 1 and any(s.has(x) for x in arrays)]
     totals = {s: sp.Symbol(f"_total{k}") for k, s in enumerate(sums)}
     summands, left = [], set()
