@@ -147,8 +147,8 @@ def _check_attributes(path: Path, dataset: xr.Dataset) -> None:
     for name in ("parameters", "configuration"):
         if name in dataset.attrs and not isinstance(_object(dataset.attrs[name]), dict):
             raise ParameterError(f"{path}: attribute {name} is not a JSON object")
-    if not isinstance(dataset.attrs.get("model"), str):
-        raise ParameterError(f"{path}: attribute model is {'not a word' if 'model' in dataset.attrs else 'missing'}")
+    if not isinstance(dataset.attrs.get("model", ""), str):
+        raise ParameterError(f"{path}: attribute model is not a word")
     if "seed" in dataset.attrs and not isinstance(dataset.attrs["seed"], int | np.integer):
         raise ParameterError(f"{path}: attribute seed is not a whole number")
 
@@ -187,6 +187,8 @@ def ensemble(path: Path, model: str, kind: type[P], needed: Mapping[str, tuple[s
         Naming the file and what is missing or wrong in it.
     """
     found = open(path) if path.is_dir() else read(path)
+    if "model" not in found.attrs:
+        raise ParameterError(f"{path}: attribute model is missing")
     if found.attrs["model"] != model:
         raise ParameterError(f"{path}: an ensemble of {found.attrs['model']}, not of {model}")
     if "parameters" not in found.attrs:

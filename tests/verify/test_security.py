@@ -9,6 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import sympy as sp
+import torch
+import xarray as xr
 
 from simulate import runs, sweep
 from simulate.state_tracking import Parameters
@@ -63,7 +65,7 @@ def test_it_would_be_seen(line):
 
 
 HOSTILE = "__import__('os').makedirs({!r})"
-FLAGS = [(listing, ["{}"]), (listing, ["state_tracking", "--equation={}"]), (latex, ["--equation={}"]), (onset, ["--set=N={}"]), (onset, ["--set={}=1"]),
+FLAGS = [(listing, ["{}"]), (listing, ["state_tracking", "--equation={}"]), (latex, ["state_tracking", "--equation={}"]), (onset, ["--set=N={}"]), (onset, ["--set={}=1"]),
          (onset, ["--preset={}"]), (onset, ["--alpha={}"]), (students, ["--seeds={}"]), (students, ["--device={}"]), (students, ["--dtype={}"]),
          (sweep, ["--grid=N={}"]), (sweep, ["--grid={}"]), (sweep, ["--shard={}"]), (timescales, ["--runs={}"])]  # fmt: skip
 
@@ -97,8 +99,6 @@ class Bomb:
 
 def test_a_hostile_checkpoint_is_not_unpickled(tmp_path):
     """Sealed as ours are, so that only the way it is read stands between it and us."""
-    import torch
-
     place = tmp_path / "seed-00000.nc"
     for k, content in enumerate((pickle.dumps(Bomb(tmp_path / "done")), None)):
         if content is None:
@@ -112,10 +112,9 @@ def test_a_hostile_checkpoint_is_not_unpickled(tmp_path):
         pickle.loads(pickle.dumps(Bomb(tmp_path / "no" / "parent")))
 
 
-def test_a_hostile_file_is_only_text(tmp_path):
-    import xarray as xr
-
-    text = HOSTILE.format(str(tmp_path / "done"))
+def test_a_hostile_file_is_only_text(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    text = HOSTILE.format("done")  # names of variables have no slash
     for attrs in ({"parameters": text}, {"parameters": json.dumps({"optimizer": text})}, {"parameters": json.dumps({text: 1})}, {"model": text}):
         data = xr.Dataset({text: ("seed", np.zeros(2))}, {"seed": [0, 1]}, {"kind": runs.KIND, "model": "state_tracking",
                           "parameters": Parameters().as_json(), **attrs})  # fmt: skip
