@@ -2,9 +2,37 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import torch
 
-from theory.parameters import ParameterError
+from theory import memory
+from theory.parameters import BaseParameters, ParameterError
+
+
+def require(needed: Callable[[Any], float], p: BaseParameters, device: torch.device, times: int = 1) -> None:
+    """Refuse a training whose students do not fit into the memory of the device, or of this machine.
+
+    Parameters
+    ----------
+    needed : callable
+        Parameters to bytes at the peak of one run.
+    p : Parameters
+        Those of the run.
+    device : torch.device
+        Where it is trained.
+    times : int
+        Runs that step together.
+
+    Raises
+    ------
+    ParameterError
+        In one line: what is needed, what there is, which parameter to change.
+    """
+    memory.require(needed, p, "training", times=times)
+    if device.type == "cuda":
+        memory.require(needed, p, f"training on {device}", times=times, there=torch.cuda.mem_get_info(device)[0])
 
 
 def find(name: str | None) -> torch.device:

@@ -29,11 +29,14 @@ class Job:
     work : callable
         ``work(tick, wait)`` writes finished runs to their store and calls ``tick(epochs done)``. It
         returns False if another process is at some of them; with ``wait`` it waits for that one.
+    memory : float
+        Bytes it needs at its peak.
     """
 
     name: str
     epochs: int
     work: Callable[[Tick, bool], bool]
+    memory: float = 0
 
 
 Failures = list[tuple[Job, Exception]]
@@ -47,10 +50,11 @@ def carry_out(jobs: Sequence[Job], workers: int | None = None, progress: bool = 
     """
     failures: Failures = []
     waiting = list(jobs)
+    memory = max((job.memory for job in jobs), default=0)
     for wait in (False, True):  # first what is free, then what other processes were at
         calls = [functools.partial(_attempt, job, wait) for job in waiting]
         try:
-            outcomes = pool.run(calls, [job.epochs for job in waiting], workers, progress) if calls else []
+            outcomes = pool.run(calls, [job.epochs for job in waiting], workers, progress, memory=memory) if calls else []
         except TerminatedWorkerError:
             warnings.warn("a worker process died; what it left is begun again", stacklevel=2)
             continue
@@ -68,13 +72,17 @@ def carry_out(jobs: Sequence[Job], workers: int | None = None, progress: bool = 
 
 def _attempt(job: Job, wait: bool, tick: Tick) -> bool | Exception:
     try:
-        return job.work(tick, wait)
+        with pool.one_line():
+            return job.work(tick, wait)
     except Exception as error:
         return error
 
 
 def on_cluster(jobs: Sequence[Job], address: str, progress: bool = True) -> Failures:
     """Hand the jobs to a dask scheduler, whose workers must see the same store; as `carry_out`.
+
+    Dask's messages are pickles: whoever reaches the scheduler can run any code here and on the workers. Trusted
+    networks only.
 
     Raises
     ------

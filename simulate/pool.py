@@ -16,6 +16,10 @@ import numpy as np
 import torch
 from tqdm import tqdm
 
+from theory.cli import heed_termination
+from theory.memory import UNASKED, available
+from theory.parameters import ParameterError
+
 _share = 1
 _stop: Callable[[int], bool] | None = None
 POLL_SECONDS = 0.25
@@ -55,7 +59,7 @@ def stopping(when: Callable[[int], bool]) -> Iterator[None]:
 
 
 def run(jobs: Sequence[Callable[[Callable[[int], None]], Any]], sizes: list[int], workers: int | None = None,
-        progress: bool = True, alone: bool = False) -> list[Any]:  # fmt: skip
+        progress: bool = True, alone: bool = False, memory: float = 0) -> list[Any]:  # fmt: skip
     """Run the jobs and return their results in order.
 
     Parameters
@@ -70,6 +74,8 @@ def run(jobs: Sequence[Callable[[Callable[[int], None]], Any]], sizes: list[int]
         Progress bar on stderr.
     alone : bool
         Use a process even for a single job.
+    memory : float
+        Bytes a job needs at its peak: there are no more processes than fit side by side.
 
     Raises
     ------
@@ -77,13 +83,17 @@ def run(jobs: Sequence[Callable[[Callable[[int], None]], Any]], sizes: list[int]
         If a worker process dies.
     """
     workers = min(workers or cores(), len(jobs))
+    if memory * workers > UNASKED:
+        workers = max(1, min(workers, int(available() / memory)))
     parent = os.getpid()
     with tempfile.TemporaryDirectory() as folder, _bar(Path(folder) / "done", sizes, progress) as done:
         if workers <= 1 and not alone:
             return [_call(job, done, k, cores()) for k, job in enumerate(jobs)]
-        parallel = joblib.Parallel(n_jobs=max(2, workers), backend="loky", batch_size=1, pre_dispatch="all")
+        # Nothing is shared through files in folders, which would outlive a pool that is killed.
+        parallel = joblib.Parallel(n_jobs=max(2, workers), backend="loky", max_nbytes=None, batch_size=1, pre_dispatch="all")
         threads = max(1, cores() // workers)
-        return parallel(joblib.delayed(_in_worker)(parent, job, done, k, threads) for k, job in enumerate(jobs))
+        with _quiet_tracker():
+            return parallel(joblib.delayed(_in_worker)(parent, job, done, k, threads) for k, job in enumerate(jobs))
 
 
 def _in_worker(parent: int, job: Callable[[Callable[[int], None]], Any], done: Path, k: int, threads: int) -> Any:
@@ -96,6 +106,7 @@ def _in_worker(parent: int, job: Callable[[Callable[[int], None]], Any], done: P
             os._exit(1)
 
         threading.Thread(target=watch, name=WATCH, daemon=True).start()
+        heed_termination()
     return _call(job, done, k, threads)
 
 
@@ -108,8 +119,33 @@ def _call(job: Callable[[Callable[[int], None]], Any], done: Path, k: int, threa
         if _stop is not None and _stop(n):
             raise KeyboardInterrupt
 
-    with one_thread():
+    with one_thread(), one_line():
         return job(tick)
+
+
+@contextlib.contextmanager
+def one_line() -> Iterator[None]:
+    """Say in one line that a learning rate is beyond the students' precision; torch has a traceback for it."""
+    try:
+        yield
+    except RuntimeError as error:
+        if "without overflow" not in str(error):
+            raise
+        raise ParameterError("eta: beyond the students' precision, weights and loss would not be finite; take it smaller") from None
+
+
+@contextlib.contextmanager
+def _quiet_tracker() -> Iterator[None]:
+    """Let the process that cleans up behind the pool not warn of what it cleans up; it reads the environment when started."""
+    before = os.environ.get("PYTHONWARNINGS")
+    os.environ["PYTHONWARNINGS"] = ",".join(filter(None, (before, "ignore:resource_tracker")))
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ["PYTHONWARNINGS"]
+        else:
+            os.environ["PYTHONWARNINGS"] = before
 
 
 @contextlib.contextmanager

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import importlib.metadata
+import importlib.util
 import json
+import math
 import os
 import sys
+import tempfile
 import warnings
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from io import BytesIO
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
 import xarray as xr
 from filelock import FileLock
 
+from theory import memory
 from theory.cli import atomic
 from theory.parameters import BaseParameters, ParameterError
 
@@ -66,16 +71,30 @@ def _seal(path: Path, content: bytes) -> None:
         temporary.write_bytes(content + MARK + hashlib.sha256(content).digest())
 
 
+def _sizable(path: Path) -> None:
+    """Refuse what is no regular file, or would not fit into memory twice: sealed, and as arrays.
+
+    Raises
+    ------
+    ParameterError
+        Naming the file.
+    """
+    if not path.is_file():
+        raise ParameterError(f"{path}: {'is not a regular file' if path.exists() else 'no such file'}")
+    size, there = path.stat().st_size, memory.available()
+    if 2 * size > max(there, memory.UNASKED):
+        raise ParameterError(f"{path}: reading it takes twice its {memory.amount(size)}, there are {memory.amount(there)}")
+
+
 def _unseal(path: Path) -> bytes:
     """Read the bytes back.
 
     Raises
     ------
     ParameterError
-        If the file is missing, carries no digest, or differs from what was written in any bit.
+        If the file is missing, too large, carries no digest, or differs from what was written in any bit.
     """
-    if not path.is_file():
-        raise ParameterError(f"{path}: no such file")
+    _sizable(path)
     sealed = path.read_bytes()
     content, mark, digest = sealed[:-TRAILER], sealed[-TRAILER:-32], sealed[-32:]
     if mark != MARK:
@@ -99,23 +118,142 @@ def write(dataset: xr.Dataset, path: Path) -> None:
     _seal(path, buffer.getvalue())
 
 
-def read(path: Path) -> xr.Dataset:
+def read(path: Path, lazy: bool = False) -> xr.Dataset:
     """Read a run or an ensemble.
+
+    Parameters
+    ----------
+    path : path
+        The file.
+    lazy : bool
+        Leave the values on the disk until they are asked for.
 
     Raises
     ------
     ParameterError
-        If the file is missing, damaged, or not written by this toolkit.
+        If the file is missing, damaged, not written by this toolkit, or does not fit into memory.
     """
     content = _unseal(path)
     try:
-        with xr.open_dataset(BytesIO(content), engine="h5netcdf") as lazy:
-            dataset = lazy.load()
+        with xr.open_dataset(BytesIO(content), engine="h5netcdf") as closed:
+            if not lazy and closed.nbytes > max(memory.available(), memory.UNASKED):
+                raise ParameterError(f"{path}: needs {memory.amount(closed.nbytes)} of memory, there are "
+                                     f"{memory.amount(memory.available())}")  # fmt: skip
+            dataset = xr.open_dataset(path, engine="h5netcdf") if lazy else closed.load()
+    except ParameterError:
+        raise
     except Exception as error:  # h5py has no common error for what it cannot read
         raise ParameterError(f"{path}: not a readable netCDF file ({type(error).__name__})") from None
     if dataset.attrs.get("kind") != KIND:
         raise ParameterError(f"{path}: a netCDF file, but not a run of this toolkit")
+    _check_attributes(path, dataset)
     return dataset
+
+
+def _check_attributes(path: Path, dataset: xr.Dataset) -> None:
+    """Refuse attributes of another kind than `provenance` gives; runs joined over a sweep may lack some."""
+    for name in ("parameters", "configuration"):
+        if name in dataset.attrs and not isinstance(_object(dataset.attrs[name]), dict):
+            raise ParameterError(f"{path}: attribute {name} is not a JSON object")
+    if not isinstance(dataset.attrs.get("model", ""), str):
+        raise ParameterError(f"{path}: attribute model is not a word")
+    if "seed" in dataset.attrs and not isinstance(dataset.attrs["seed"], int | np.integer):
+        raise ParameterError(f"{path}: attribute seed is not a whole number")
+
+
+def _object(text: Any) -> Any:
+    """What a JSON text says; None if it is none."""
+    try:
+        return json.loads(text) if isinstance(text, str) else None
+    except ValueError:
+        return None
+
+
+P = TypeVar("P", bound=BaseParameters)
+
+
+def ensemble(path: Path, model: str, kind: type[P], needed: Mapping[str, tuple[str, ...]],
+             sizes: Callable[[P], Mapping[str, int]] = lambda p: {}) -> tuple[P, xr.Dataset]:  # fmt: skip
+    """Parameters and runs of a stored file or folder, held against what a command will ask of it.
+
+    Parameters
+    ----------
+    path : path
+        A netCDF file, or a folder of runs.
+    model : str
+        Whose runs they must be.
+    kind : type
+        That model's ``Parameters``.
+    needed : mapping of str to tuple of str
+        Numeric variables and coordinates that must be there, and their dimensions.
+    sizes : callable
+        Lengths of dimensions that follow from the parameters.
+
+    Raises
+    ------
+    ParameterError
+        Naming the file and what is missing or wrong in it.
+    """
+    found = open(path) if path.is_dir() else read(path)
+    if "model" not in found.attrs:
+        raise ParameterError(f"{path}: attribute model is missing")
+    if found.attrs["model"] != model:
+        raise ParameterError(f"{path}: an ensemble of {found.attrs['model']}, not of {model}")
+    if "parameters" not in found.attrs:
+        raise ParameterError(f"{path}: attribute parameters is missing, or runs of several settings; name one of its folders")
+    try:
+        p = kind(**json.loads(found.attrs["parameters"]))
+    except (ParameterError, TypeError) as error:  # a name such as self
+        raise ParameterError(f"{path}: attribute parameters: {error}") from None
+    if found.sizes.get("seed", 1) < 2:
+        raise ParameterError(f"{path}: holds one seed; a comparison needs at least 2")
+    for name, dimensions in needed.items():
+        if name not in found.variables:
+            raise ParameterError(f"{path}: variable {name} is missing")
+        if set(found[name].dims) != set(dimensions):
+            raise ParameterError(f"{path}: variable {name} has dimensions ({', '.join(map(str, found[name].dims))}), "
+                                 f"must be ({', '.join(dimensions)})")  # fmt: skip
+        if found[name].dtype.kind not in "biuf":
+            raise ParameterError(f"{path}: variable {name} holds no numbers")
+        if name in dimensions and not (np.diff(found[name].values) > 0).all():
+            raise ParameterError(f"{path}: coordinate {name} does not increase")
+    for dimension, length in sizes(p).items():
+        if found.sizes.get(dimension, length) != length:
+            raise ParameterError(f"{path}: dimension {dimension} has length {found.sizes[dimension]}, must be {length}")
+    return p, found
+
+
+def writable(places: Iterable[Path]) -> None:
+    """Find out before any work whether runs can be written, by writing next to each.
+
+    Raises
+    ------
+    OSError
+        Naming what stands in the way.
+    """
+    for folder in dict.fromkeys(place.parent for place in places):
+        folder.mkdir(parents=True, exist_ok=True)
+        try:
+            with tempfile.TemporaryFile(dir=folder) as file:
+                file.write(b"1")
+        except OSError as error:
+            raise type(error)(error.errno, os.strerror(error.errno or 0), str(folder)) from None
+
+
+def destination(out: Path | None) -> tuple[Path, Path | None]:
+    """Store and, for a path that ends in .nc, the single file an ensemble goes to; any other path is the store.
+
+    Raises
+    ------
+    OSError
+        If that file could not be written.
+    """
+    if out is None or out.suffix != ".nc":
+        return out or default_store(), None
+    if out.is_dir():
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(out))
+    writable([out])
+    return default_store(), out
 
 
 def finished(path: Path, config: str, seed: int) -> xr.Dataset | None:
@@ -159,8 +297,12 @@ def load_checkpoint(path: Path, config: str, seed: int) -> dict[str, Any] | None
         state = torch.load(BytesIO(_unseal(checkpoint)), weights_only=True, map_location="cpu")
         if (state["configuration"], state["seed"]) != (config, seed):
             raise ParameterError(f"{checkpoint}: of another configuration or seed")
-    except Exception as error:  # torch.load has no common error for what it cannot read
+    except ParameterError as error:
         warnings.warn(f"{error}; starting over", stacklevel=2)
+        return None
+    except Exception as error:  # torch.load has no common error for what it cannot read
+        why = f"{type(error).__name__}: {error}".partition("\n")[0]
+        warnings.warn(f"{checkpoint}: cannot be read ({why}); starting over", stacklevel=2)
         return None
     return state
 
@@ -191,30 +333,55 @@ def open(store: Path | str) -> xr.Dataset:
     Dataset
         Over ``seed``, a dimension for every parameter the configurations differ in, and the model's time;
         NaN where there is no run or no measurement. Where ``epochs`` follows from the other
-        parameters (a sweep at fixed ``--alpha``), it is no dimension.
+        parameters (a sweep at fixed ``--alpha``), it is no dimension. What would not fit into memory stays on
+        the disk until it is asked for (dask arrays).
 
     Raises
     ------
     ParameterError
-        If there are no runs, or runs of several models.
+        If there are no runs, runs of several models, or more than memory holds and no dask.
     """
     found: dict[str, dict[int, xr.Dataset]] = {}
-    for file in sorted(Path(store).glob("**/seed-*.nc")):
+    # A store has one level of folders: no other tree is walked.
+    for file in sorted([*Path(store).glob("seed-*.nc"), *Path(store).glob("*/seed-*.nc")]):
         try:
-            run = read(file)
-            if json.loads(run.attrs["configuration"])["format"] != FORMAT:
+            run = read(file, lazy=True)
+            setting = _object(run.attrs.get("configuration"))
+            if setting is None or "seed" not in run.attrs:
+                raise ParameterError(f"{file}: attribute {'seed' if setting else 'configuration'} is missing")
+            if setting.get("format") != FORMAT or not isinstance(setting.get("model"), str):
                 raise ParameterError(f"{file}: written by another version of this toolkit")
             found.setdefault(run.attrs["configuration"], {})[int(run.attrs["seed"])] = run
-        except ParameterError as error:
+        except (ParameterError, OSError) as error:
             warnings.warn(f"{error}; left out", stacklevel=2)
     if not found:
-        raise ParameterError(f"{store}: no finished runs")
+        raise ParameterError(f"{store}: no finished runs (seed-*.nc) in it or in its folders")
     settings = {config: json.loads(config) for config in found}
     models = sorted({s["model"] for s in settings.values()})
     if len(models) > 1:
         raise ParameterError(f"{store}: holds runs of {', '.join(models)}; name one of its folders")
-    pieces = [(settings[config], combine([of[s] for s in sorted(of)], sorted(of))) for config, of in found.items()]
-    return _join(pieces, _swept(list(settings.values())))
+    swept = _swept(list(settings.values()))
+    ready = _loader(store, found, math.prod(len({json.dumps(s.get(n)) for s in settings.values()}) for n in swept))
+    pieces = [(settings[config], combine([ready(of[s]) for s in sorted(of)], sorted(of))) for config, of in found.items()]
+    return _join(pieces, swept)
+
+
+def _loader(store: Path | str, found: Mapping[str, Mapping[int, xr.Dataset]], points: int) -> Callable[[xr.Dataset], xr.Dataset]:
+    """How to take up the runs of a store: into memory, or piece by piece where all of them would not fit."""
+    largest = max(run.nbytes for of in found.values() for run in of.values())
+    needed = 3 * points * max(len(of) for of in found.values()) * largest  # runs, joined along the seeds, joined
+    if needed <= max(memory.available(), memory.UNASKED):
+        return _whole
+    if importlib.util.find_spec("dask") is None:
+        raise ParameterError(f"{store}: needs {memory.amount(needed)} of memory, there are {memory.amount(memory.available())}; "
+                             "name one of its folders, or install dask to open it piece by piece")  # fmt: skip
+    return lambda run: run.chunk()
+
+
+def _whole(run: xr.Dataset) -> xr.Dataset:
+    """Values in memory, file closed."""
+    with run:
+        return run.load()
 
 
 def _swept(settings: list[dict[str, Any]]) -> list[str]:

@@ -60,7 +60,7 @@ def vanishes(expr: sp.Expr) -> bool:
     A numerator over one denominator, multiplied out, is seen to be zero; trigonometric functions are
     written as exponentials first. What that leaves open goes to `sympy.simplify`, which is slow.
     """
-    expr = sp.sympify(expr)
+    expr = sp.sympify(expr, strict=True)
     forms = (lambda: expr, lambda: expr.rewrite(sp.exp))
     return any(sp.expand(sp.numer(sp.together(form()))) == 0 for form in forms) or sp.simplify(expr) == 0
 

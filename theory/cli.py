@@ -213,6 +213,26 @@ def write_text(path: Path | None, text: str, *, stream: Any = None) -> None:
     print(path, file=stream)
 
 
+def read_text(flag: str, path: Path, most: int = 2**28) -> str:
+    """Text of a regular file of at most ``most`` bytes; a device or a pipe may have no end.
+
+    Raises
+    ------
+    ParameterError
+        If it is none.
+    """
+    if path.exists() and not path.is_file():
+        raise ParameterError(f"{flag} {path}: must be a regular file")
+    with path.open("rb") as file:
+        content = file.read(most + 1)
+    if len(content) > most:
+        raise ParameterError(f"{flag} {path}: must have at most {most} bytes")
+    try:
+        return content.decode()
+    except UnicodeDecodeError:
+        raise ParameterError(f"{flag} {path}: must be a text file in UTF-8") from None
+
+
 def to_json(value: Any) -> str:
     """JSON for machines: NumPy numbers become plain, what is not finite becomes null."""
 
@@ -246,18 +266,48 @@ def _shortened(message: str) -> str:
     return re.sub(rf"(\S{{{LONGEST_ECHO}}})\S+", r"\1...", message)
 
 
+class Terminated(KeyboardInterrupt):
+    """SIGTERM, to be dealt with like an interrupt: what can be saved is saved."""
+
+
+def heed_termination() -> None:
+    """Let SIGTERM interrupt the work of this process, as a batch system sends it before it kills."""
+
+    def terminate(*_: Any) -> NoReturn:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # a second one must not cut short the saving
+        raise Terminated
+
+    with contextlib.suppress(ValueError):  # not in the main thread
+        if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:  # who ignores it, or has plans of his own, keeps them
+            signal.signal(signal.SIGTERM, terminate)
+
+
 def run(main: Callable[[], int]) -> NoReturn:
-    """Run a command: wrong input and a full disk end in one line on stderr and exit code 2."""
+    """Run a command: wrong input, a full disk and too little memory end in one line on stderr and exit code 2."""
     # A process that ends soon: what is imported stays, and SymPy's small objects are rarely cyclic garbage.
     gc.freeze()
     gc.set_threshold(100_000)
-    with contextlib.suppress(AttributeError):  # a reader such as `head` may close the pipe early
-        signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+    heed_termination()
     try:
-        sys.exit(main())
+        code = main()
+        sys.stdout.flush()
+        sys.exit(code)
+    except BrokenPipeError:  # a reader such as `head` closed the pipe early
+        with contextlib.suppress(OSError, ValueError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # nothing is left to flush at exit
+        sys.exit(141)
     except (ParameterError, OSError) as error:
         print(f"error: {_shortened(str(error))}", file=sys.stderr)
         sys.exit(2)
+    except Terminated:
+        print("terminated", file=sys.stderr)
+        sys.exit(143)
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         sys.exit(130)
+    except (MemoryError, RuntimeError) as error:  # torch has no error of its own for memory it cannot get
+        said = str(error).partition("\n")[0]
+        if not isinstance(error, MemoryError) and "memory" not in said:
+            raise
+        print(f"error: not enough memory: {said or 'no more to be had'}", file=sys.stderr)
+        sys.exit(2)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,6 +19,8 @@ from theory.equation import Equation
 from theory.parameters import ParameterError
 
 END_ROUNDING = 16 * np.finfo(float).eps
+BEYOND = "leaves double precision (1.8e308)"
+MOST_CALLS = 300_000  # of the right-hand side: hundreds of times what a flow of any preset needs
 
 
 @dataclass(frozen=True)
@@ -98,7 +101,7 @@ class Flow:
         """
         start = start or {}
         rhs = {x: expr.subs(start) for x, expr in self.expanded.items()}
-        at_start = {x: sp.sympify(expr).subs(start) for x, expr in self.initial.items()}
+        at_start = {x: sp.sympify(expr, strict=True).subs(start) for x, expr in self.initial.items()}
         derivative, result = rhs, dict(at_start)
         for power in range(1, order + 1):
             if power > 1:
@@ -137,7 +140,7 @@ class Flow:
         ------
         ParameterError
             If the final time is missing, misnamed, or not positive and finite, if a time to report at
-            lies outside the run, or if a symbol has no number.
+            lies outside the run, if a symbol has no number, or if the solution leaves double precision.
         """
         name = self.time.name
         if set(end) != {name} or not 0 < end[name] < np.inf:
@@ -163,7 +166,14 @@ class Flow:
                 )
             return solution
 
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            moving = np.append(start, rhs(0, start))
+        if not np.isfinite(moving).all():
+            raise ParameterError(self._beyond(BEYOND, 0, numbers))
         solution = integrate(0, start, 1, dense_output=True)
+        if not np.isfinite(solution.y).all():
+            first = solution.t[~np.isfinite(solution.y).all(0)][0]
+            raise ParameterError(self._beyond(BEYOND, unit * first, numbers))
         result = self.observed(parameters, grid, solution.sol(grid / unit))
         result.attrs["solver"] = f"LSODA, rtol {rtol:g}, atol {atol:g}"
         for label, expr in (events or {}).items():
@@ -190,7 +200,7 @@ class Flow:
     def _compiled(self) -> tuple[list[sp.Symbol], Any, Any, Any]:
         """Parameters, and right-hand sides, Jacobian and initial values as functions of them."""
         used = [*self.expanded.values(), *self.initial.values()]
-        free = sorted(set().union(*(sp.sympify(e).free_symbols for e in used)) - {*self.state, self.time}, key=str)
+        free = sorted(set().union(*(sp.sympify(e, strict=True).free_symbols for e in used)) - {*self.state, self.time}, key=str)
         arguments, modules = [self.time, *self.state, *free], ["scipy", "numpy"]
         rhs = sp.lambdify(arguments, list(self.expanded.values()), modules, cse=True)
         jac = sp.lambdify(arguments, self.jacobian().tolist(), modules, cse=True)
@@ -203,11 +213,26 @@ class Flow:
         if missing:
             raise ParameterError(f"{self.name}: no value for {', '.join(missing)}")
         fixed = [float(numbers[s.name]) for s in free]
+        calls = itertools.count()
+
+        def counted(t: float, y: np.ndarray) -> np.ndarray:
+            if next(calls) > MOST_CALLS:
+                raise ParameterError(self._beyond(f"needs more than {MOST_CALLS:.0e} evaluations", unit * t, numbers))
+            return unit * np.array(rhs(unit * t, *y, *fixed))
+
         return (
-            lambda t, y: unit * np.array(rhs(unit * t, *y, *fixed)),
+            counted,
             lambda t, y: unit * np.array(jac(unit * t, *y, *fixed)),
             np.array(initial(*fixed), float),
         )
+
+    def _beyond(self, what: str, time: float, numbers: Mapping[str, float]) -> str:
+        """One line on a solution that cannot be had, with the parameter that is most extreme."""
+        free = self._compiled[0]
+        scale = {s.name: abs(np.log10(abs(float(numbers[s.name])) or 1)) for s in free}
+        most = max(scale, key=scale.__getitem__)
+        return (f"{most} = {float(numbers[most]):g}: {self.name} {what} at "
+                f"{self.time.name} = {time:g}; take it less extreme")  # fmt: skip
 
     @staticmethod
     def _first_crossing(crossing: Any, solution: Any, integrate: Any) -> float:

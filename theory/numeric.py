@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import mpmath
 import numpy as np
 import scipy.special
 import sympy as sp
+
+from theory.parameters import ParameterError
+
+MOST_TERMS = 10**6  # of a sum that is added up term by term: a second in double precision
 
 
 class dirichlet_kernel(sp.Function):
@@ -103,7 +107,13 @@ def function(expressions: Any, arguments: Sequence[sp.Basic], modules: str = "nu
     Returns
     -------
     callable
-        With ``numpy``, every result is broadcast against the arguments, constants included.
+        With ``numpy``, every result is broadcast against the arguments, constants included. Whole numbers
+        enter as floating-point numbers, as 64-bit integers would overflow without a word.
+
+    Raises
+    ------
+    ParameterError
+        If an entry of an array has no argument; when called, if a sum has ends that are not whole numbers, or more than `MOST_TERMS` terms.
     """
     many = isinstance(expressions, (list, tuple))
     results = [_compile(e, arguments, modules) for e in (expressions if many else [expressions])]
@@ -115,25 +125,78 @@ def function(expressions: Any, arguments: Sequence[sp.Basic], modules: str = "nu
     return call
 
 
+def _number(value: Any) -> np.ndarray:
+    """Array whose whole numbers are floating-point: 3e9 times 3e9 is negative in 64-bit integers."""
+    array = np.asarray(value)
+    return array.astype(float) if array.dtype.kind in "iubO" else array
+
+
+def _exact_number(value: Any) -> Any:
+    """Number for mpmath: quotients of Python's own numbers would be rounded to double precision."""
+    return mpmath.mpmathify(value.item() if isinstance(value, np.generic | np.ndarray) else value)
+
+
+def _terms(sums: Sequence[sp.Sum], stand_in: Mapping[sp.Basic, sp.Basic]) -> Callable:
+    """Check of the numbers of terms of sums that are added up term by term."""
+    ends = [limit[1:] for s in sums for limit in s.limits]
+    lengths = sp.lambdify([*stand_in.values()], [last - first + 1 for first, last in ends], "math")
+    named = {q: name for name, q in stand_in.items()}
+
+    def check(*values: Any) -> None:
+        for length, end in zip(lengths(*values), ends, strict=True):
+            if not length <= MOST_TERMS:
+                first, last = (q.xreplace(named) for q in end)
+                raise ParameterError(
+                    f"sum from {first} to {last}: has {float(length):.3g} terms, must be at most {MOST_TERMS:.0e}"
+                )
+
+    return check
+
+
+def _whole(symbol: sp.Basic, value: Any) -> int:
+    """End of a sum."""
+    number = np.asarray(value)
+    if number.size != 1 or not np.isfinite(float(number)) or float(number) != int(number):
+        raise ParameterError(f"{symbol} = {value}: must be one whole number, as it is the end of a sum")
+    return int(number)
+
+
 def _compile(expr: sp.Expr, arguments: Sequence[sp.Basic], modules: str) -> Callable:
     arrays = [a for a in arguments if isinstance(a, sp.IndexedBase)]
     plain = [a for a in arguments if not isinstance(a, sp.IndexedBase)]
     # Numbered symbols, not Dummy: the order of operations, hence the last bit, must not depend on history.
     stand_in: dict[sp.Basic, sp.Basic] = {a: sp.Symbol(f"_argument{k}") for k, a in enumerate(plain)}
-    expr = sp.sympify(expr).xreplace(stand_in)
+    expr = sp.sympify(expr, strict=True).xreplace(stand_in)
     sums = [s for s in sorted(expr.atoms(sp.Sum), key=str) if len(s.variables) == 1 and any(s.has(x) for x in arrays)]
     totals = {s: sp.Symbol(f"_total{k}") for k, s in enumerate(sums)}
-    summands = []
+    summands, left = [], set()
     for s in sums:
         entries = {x[s.variables[0]]: sp.Symbol(f"_entry{k}") for k, x in enumerate(arrays)}
-        used = [*stand_in.values(), *entries.values()]
-        summands.append(sp.lambdify(used, s.function.xreplace(entries), _MODULES[modules], cse=True))
-    outer = sp.lambdify([*stand_in.values(), *totals.values()], expr.xreplace(totals),
-                        _MODULES[modules], cse=True)  # fmt: skip
+        used, summand = [*stand_in.values(), *entries.values()], s.function.xreplace(entries)
+        left |= summand.atoms(sp.Indexed)
+        summands.append(sp.lambdify(used, summand, _MODULES[modules], cse=True))
+    rest = expr.xreplace(totals)
+    if open_entries := sorted(left | rest.atoms(sp.Indexed), key=str):
+        raise ParameterError(f"{open_entries[0]}: has no number; give the entry itself, or an array that is summed over")
+    # What is left of sums is added up term by term, to an end that has to be a Python integer. What such a sum
+    # shares with others must not be taken out of it, as it may hold the index.
+    loops = sorted(rest.atoms(sp.Sum), key=str)
+    outer = sp.lambdify([*stand_in.values(), *totals.values()], rest, _MODULES[modules], cse=not loops)
+    ends = {q for s in loops for limit in s.limits for end in limit[1:] for q in end.free_symbols}
+    whole = [k for k, q in enumerate(stand_in.values()) if q in ends]
+    check = _terms(loops, stand_in) if loops else None
+
+    def ready(values: Sequence[Any]) -> list[Any]:
+        out = [(_exact_number if modules == "mpmath" else _number)(v) for v in values]
+        for k in whole:
+            out[k] = _whole(plain[k], values[k])
+        if check is not None:
+            check(*out)
+        return out
 
     def elementwise(*values: Any) -> Any:
         """What integrators call thousands of times: nothing to sum over, and nothing to broadcast as a rule."""
-        scalars = [np.asarray(v) for v in values]
+        scalars = ready(values)
         with np.errstate(over="ignore"):
             result = outer(*scalars)
         shape = np.broadcast(*scalars).shape
@@ -144,9 +207,9 @@ def _compile(expr: sp.Expr, arguments: Sequence[sp.Basic], modules: str) -> Call
 
     def call(*values: Any) -> Any:
         by_argument = dict(zip(arguments, values, strict=True))
-        scalars = [by_argument[a] for a in plain]
+        scalars = ready([by_argument[a] for a in plain])
         if modules == "mpmath":
-            rows = list(zip(*(by_argument[x] for x in arrays), strict=True))
+            rows = [[_exact_number(v) for v in row] for row in zip(*(by_argument[x] for x in arrays), strict=True)]
             return outer(*scalars, *(mpmath.fsum(f(*scalars, *row) for row in rows) for f in summands))
         with np.errstate(over="ignore"):  # e^m beyond double precision is infinite, as its limit
             return evaluate(scalars, by_argument)

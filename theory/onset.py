@@ -11,6 +11,7 @@ from typing import Any
 
 from theory import cli, latex
 from theory.equation import Equation
+from theory.parameters import ParameterError
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,20 @@ class Onset:
     equations: Callable[[], list[Equation]] = field(repr=False)
     plot: Callable[[Onset, Any], None] = field(repr=False)
     details: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Refuse a number that is not finite where the model does not say what that means.
+
+        Raises
+        ------
+        ParameterError
+            Naming the number.
+        """
+        for name, value in self.numbers.items():
+            if not math.isfinite(value) and name not in self.absent:
+                raise ParameterError(
+                    f"{name} = {value}: at these parameters it lies beyond double precision (1.8e308); take them less extreme"
+                )
 
     def table(self) -> str:
         """Numbers as a table."""

@@ -13,7 +13,7 @@ def truncated(expr: sp.Expr, order: int, small: sp.Symbol) -> sp.Expr:
     The same as ``sympy.series`` but by arithmetic on coefficients, several times faster.
     """
     size = order + MARGIN
-    first, coefficients = _laurent(sp.sympify(expr), size, small)
+    first, coefficients = _laurent(sp.sympify(expr, strict=True), size, small)
     return sp.expand(
         sum((c * small ** (first + k) for k, c in enumerate(coefficients) if first + k <= order), sp.S.Zero)
     )

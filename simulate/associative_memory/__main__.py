@@ -31,13 +31,9 @@ def main(argv: list[str] | None = None) -> int:
     if args.text:
         if args.system != "trigger_task":
             raise ParameterError(f"--text {args.text}: only for trigger_task")
-        try:
-            table, alphabet = system.table_of_text(args.text.read_text())
-        except UnicodeDecodeError:
-            raise ParameterError(f"--text {args.text}: must be a text file") from None
+        table, alphabet = system.table_of_text(cli.read_text("--text", args.text))
         p, more = p.replace(N=len(alphabet)), {"table": table}
-    single = args.out if args.out is not None and args.out.suffix == ".nc" else None
-    store = Path(args.out) if args.out is not None and single is None else runs.default_store()
+    store, single = runs.destination(args.out)
     result = system.train(p, seeds=seeds, store=store, workers=args.workers, progress=not args.quiet, **more)
     if single:
         runs.write(result, single)

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 import xarray as xr
 
+from simulate import device as devices
 from simulate import pool, runs
 from theory.parameters import BaseParameters, ParameterError
 
@@ -51,11 +52,14 @@ class System:
         ``"t"`` where time is ``eta * step``; without it, time is the step.
     dimensions : mapping
         Extra dimensions of a measured quantity.
+    memory : callable
+        ``memory(p)``: bytes at the peak of one run, records aside.
     """
 
     name: str
     make: Callable[[Any, int], Learner]
     meaning: Mapping[str, str]
+    memory: Callable[[Any], float]
     clock: str | None = None
     dimensions: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
@@ -97,10 +101,18 @@ def train(system: System, p: BaseParameters, seeds: Iterable[int] = (0,), *, sto
     paths = {seed: runs.place(Path(store or runs.default_store()), config, seed) for seed in seeds}
     done = {seed: run for seed, path in paths.items() if (run := runs.finished(path, config, seed)) is not None}
     missing = [seed for seed in seeds if seed not in done]
+    if missing:
+        devices.require(functools.partial(_memory, system), p, torch.device("cpu"))
+        runs.writable(paths[seed] for seed in missing)
     jobs = [functools.partial(_train_one, system, p, seed, paths[seed], config) for seed in missing]
-    results = pool.run(jobs, [p.steps] * len(jobs), workers, progress) if jobs else []  # type: ignore[attr-defined]
+    results = pool.run(jobs, [p.steps] * len(jobs), workers, progress, memory=_memory(system, p)) if jobs else []  # type: ignore[attr-defined]
     done |= dict(zip(missing, results, strict=True))
     return runs.combine([done[s] for s in seeds], seeds)
+
+
+def _memory(system: System, p: Any) -> float:
+    """Bytes of one run and its records."""
+    return system.memory(p) + (p.steps // p.eval_every + 2) * 4 * 16 * len(system.meaning)
 
 
 def _train_one(system: System, p: Any, seed: int, path: Path, config: str, tick: Callable[[int], None]) -> xr.Dataset:

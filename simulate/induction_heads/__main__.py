@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 from simulate import runs
@@ -27,9 +26,7 @@ def main(argv: list[str] | None = None) -> int:
     args = parser.parse_args(argv)
     args.model = MODELS["induction_heads"]
     seeds = cli.seeds(args.seeds, "1")
-    # A path that ends in .nc is the ensemble's file; any other is the folder of its runs.
-    single = args.out if args.out is not None and args.out.suffix == ".nc" else None
-    store = Path(args.out) if args.out is not None and single is None else runs.default_store()
+    store, single = runs.destination(args.out)
     shared = {"store": store, "device": args.device, "workers": args.workers, "progress": not args.quiet}
     if args.system == "standard":
         if args.alpha is not None:

@@ -94,11 +94,12 @@ class Run:
         self.records = {int(s): {k: v.numpy() for k, v in r.items()} for s, r in state["records"].items()}
 
 
-def ensemble(make: Callable[..., Run], p: BaseParameters, seeds: Iterable[int], *, store: Path | str | None,
+def ensemble(make: Callable[..., Run], p: BaseParameters, seeds: Iterable[int], *, memory: Callable[[Any], float], store: Path | str | None,
              device: str | None, workers: int | None, progress: bool, **more: Any) -> xr.Dataset:  # fmt: skip
     """Train what is not in the store, one process per seed, and join the runs along ``seed``.
 
-    ``make(p, seed, device, **more)`` makes a run; ``more`` identifies it together with ``p``.
+    ``make(p, seed, device, **more)`` makes a run; ``more`` identifies it together with ``p``; ``memory(p)`` gives the
+    bytes at its peak.
 
     Raises
     ------
@@ -114,9 +115,12 @@ def ensemble(make: Callable[..., Run], p: BaseParameters, seeds: Iterable[int], 
     paths = {seed: runs.place(Path(store or runs.default_store()), config, seed) for seed in seeds}
     done = {seed: run for seed in seeds if (run := runs.finished(paths[seed], config, seed)) is not None}
     missing = [seed for seed in seeds if seed not in done]
+    if missing:
+        devices.require(memory, p, where)
+        runs.writable(paths[seed] for seed in missing)
     jobs = [functools.partial(_train_one, make, p, seed, where, more, paths[seed], config) for seed in missing]
     steps: int = p.steps  # type: ignore[attr-defined]
-    results = pool.run(jobs, [steps] * len(jobs), workers if where.type == "cpu" else 1, progress) if jobs else []
+    results = pool.run(jobs, [steps] * len(jobs), workers if where.type == "cpu" else 1, progress, memory=memory(p)) if jobs else []
     done |= dict(zip(missing, results, strict=True))
     return runs.combine([done[s] for s in seeds], seeds)
 

@@ -169,7 +169,18 @@ def train(p: StandardParameters, seeds: Iterable[int] = (0,), *, store: Path | s
     ParameterError
         For unusable parameters, seeds or device.
     """
-    return ensemble(_make, p, seeds, store=store, device=device, workers=workers, progress=progress, kind="standard")
+    return ensemble(_make, p, seeds, memory=memory, store=store, device=device, workers=workers, progress=progress, kind="standard")
+
+
+def memory(p: StandardParameters) -> float:
+    """Bytes at the peak of one run, from the shapes it makes, in single precision."""
+    places, tokens = 2 * p.pairs + 1, p.vocabulary + p.block
+    stream, scores = p.batch_size * places * p.D, p.batch_size * places**2
+    weights = tokens * p.D + 8 * p.D**2 + p.vocabulary * p.D
+    draws = 6 * p.batch_size * p.vocabulary  # random numbers, their order in 8 bytes
+    shown = 8 * tokens * p.D + 3 * 5 * tokens**2 + 3 * 4 * p.vocabulary * tokens  # `interpret`
+    records = (p.steps // p.eval_every + 2) * 64
+    return 4 * (30 * stream + 20 * scores + 6 * weights + draws + shown) + records
 
 
 def _make(p: StandardParameters, seed: int, device: torch.device, kind: str) -> StandardTraining:

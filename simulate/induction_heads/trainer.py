@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -79,8 +80,22 @@ def train(p: Parameters, t: float | None = None, seeds: Iterable[int] = (0,), *,
     """
     if dtype not in ("float32", "float64"):
         raise ParameterError(f"dtype = {dtype}: must be float32 or float64")
-    return ensemble(Training, p.run_to(t), seeds, store=store, device=device, workers=workers, progress=progress,
+    needed = functools.partial(memory, itemsize=4 if dtype == "float32" else 8, keep_weights=keep_weights)
+    return ensemble(Training, p.run_to(t), seeds, memory=needed, store=store, device=device, workers=workers, progress=progress,
                     dtype=dtype, keep_weights=keep_weights)  # fmt: skip
+
+
+def memory(p: Parameters, itemsize: int = 4, keep_weights: bool = False) -> float:
+    """Bytes at the peak of one run, from the shapes it makes; `itemsize` bytes per number."""
+    places, D = 2 * p.N + 1, p.dimension
+    sequences = p.batch_size * places * 2 * D * itemsize
+    scores = p.batch_size * places**2 * itemsize
+    frames = 8 * p.batch_size * p.N * D * itemsize if p.data == "orthonormal" else 0  # QR
+    weights = 28 * D**2 * itemsize
+    # Sequences of test and step, the parts they are put together from, both layers and their gradients. The 19 directions
+    # have up to a score each; measuring builds all matrices several times over.
+    records = (p.steps // p.eval_every + 2) * 4 * 8 * (24 + (28 * D**2 if keep_weights else 0))
+    return 14 * sequences + 20 * scores + frames + 8 * weights + records
 
 
 class Training(Run):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from simulate import runs
 from simulate.positional_semantic.trainer import train
 from theory import cli
@@ -28,8 +26,7 @@ def main(argv: list[str] | None = None) -> int:
     alpha = cli.positive("--alpha", args.alpha) or p.alpha
     if alpha is None:
         raise ParameterError("--alpha: must be given (sentences per dimension, n/d)")
-    single = args.out if args.out is not None and args.out.suffix == ".nc" else None
-    store = Path(args.out) if args.out is not None and single is None else runs.default_store()
+    store, single = runs.destination(args.out)
     result = train(p, alpha, seeds, store=store, device=args.device, dtype=args.dtype, workers=args.workers,
                    progress=not args.quiet)  # fmt: skip
     if single:

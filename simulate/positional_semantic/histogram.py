@@ -131,6 +131,14 @@ def fit(model: Counter, optimizer: torch.optim.Optimizer, data: torch.Tensor, p:
         bar.update()
 
 
+def memory(p: HistogramParameters) -> float:
+    """Bytes at the peak of one solution, from the shapes it makes: all test sequences are evaluated at once."""
+    n = max(p.batch, p.samples)
+    sequences = p.samples * p.length * (8 * 5 + p.length)
+    layers = n * p.length * (8 * p.width + 3 * p.hidden + 4 * p.length) * 4
+    return sequences + layers + 4 * 6 * (3 * p.width**2 + (p.alphabet + p.length + 2 * p.hidden) * p.width + p.hidden * p.length)
+
+
 def solutions(p: HistogramParameters, seed: int, *, device: str | None = None,
               progress: bool = True) -> dict[str, dict[str, Any]]:  # fmt: skip
     """Both solutions of one seed: accuracies, distances of Table 1, and attention matrices before and after unfreezing.
@@ -144,6 +152,7 @@ def solutions(p: HistogramParameters, seed: int, *, device: str | None = None,
         ``attention_unfrozen`` for two test sequences, ``sequences``.
     """
     where = devices.find(device)
+    devices.require(memory, p, where)
     train, test = (v.to(where) for v in draw(p))
     found = {}
     with tqdm(total=2 * (p.epochs + p.unfrozen_epochs), desc="histogram", unit="epoch", disable=not progress) as bar:

@@ -16,7 +16,7 @@ import xarray as xr
 from simulate import device as devices
 from simulate import pool, runs
 from simulate.positional_semantic import task
-from simulate.positional_semantic.measure import MEANING, measure, test_error
+from simulate.positional_semantic.measure import MEANING, TEST_BLOCK, measure, test_error
 from simulate.positional_semantic.student import Problem, Weights, initial_weights
 from theory.parameters import ParameterError
 from theory.positional_semantic import Parameters
@@ -86,16 +86,35 @@ def train(p: Parameters, alpha: float | Sequence[float] | None = None, seeds: It
     missing = [item for item, run in done.items() if run is None]
     size = group or (GPU_GROUP if where.type != "cpu" else 1)
     groups = [missing[k : k + size] for k in range(0, len(missing), size)]
+    needed = functools.partial(memory, itemsize=4 if name == "float32" else 8)
+    for s in {item.p: None for item in missing}:
+        devices.require(needed, s, where, min(size, len(missing)))
+    runs.writable(item.path for item in missing)
     jobs = [functools.partial(_train_group, g, where, name) for g in groups]
     if jobs:
         many = workers if where.type == "cpu" else 1
-        results = pool.run(jobs, [max(1, p.steps)] * len(jobs), many, progress)
+        heaviest = size * max(needed(item.p) for item in missing)
+        results = pool.run(jobs, [max(1, p.steps)] * len(jobs), many, progress, memory=heaviest)
         done |= {
             item: run for g, found in zip(groups, results, strict=True) for item, run in zip(g, found, strict=True)
         }
     rows = [runs.combine([run for i, run in done.items() if i.p is s and run is not None], seeds) for s in settings]
     joined = xr.concat(rows, dim="alpha", combine_attrs="drop_conflicts", join="exact")
     return joined.assign_coords(alpha=("alpha", [s.alpha for s in settings])).transpose("seed", "alpha")
+
+
+def memory(p: Parameters, itemsize: int = 4) -> float:
+    """Bytes at the peak of one run, from the shapes it makes; `itemsize` bytes per number of the descent."""
+    tokens = 2 * p.n * p.d
+    # Drawn, shifted, Gram matrices by way of double precision; a copy in double precision for the polish.
+    sentences = tokens * (8 + itemsize + 16 + (8 if p.polish else 0)) + 40 * 8 * p.n
+    tested = 2 * min(p.n_test, TEST_BLOCK) * p.d * 40
+    weights = (2 if not p.tied else 1) * p.d * p.rank
+    if p.value:  # outputs and their gradient, and a matrix
+        sentences += tokens * 8 * (8 if p.polish else itemsize)
+        weights += p.d**2
+    kept = 6 * itemsize + (8 * (2 * POLISH["maxcor"] + 12) if p.polish else 0)  # L-BFGS remembers pairs of vectors
+    return sentences + tested + weights * kept
 
 
 class Item:

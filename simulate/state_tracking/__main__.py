@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from simulate import runs
 from simulate.state_tracking import train
 from theory import cli
@@ -23,9 +21,7 @@ def main(argv: list[str] | None = None) -> int:
     args = parser.parse_args(argv)
     args.model = MODELS["state_tracking"]
     p, seeds = cli.parameters(args), cli.seeds(args.seeds, "1")
-    # A path that ends in .nc is the ensemble's file; any other is the folder of its runs.
-    single = args.out if args.out is not None and args.out.suffix == ".nc" else None
-    store = Path(args.out) if args.out is not None and single is None else runs.default_store()
+    store, single = runs.destination(args.out)
     result = train(p, args.alpha, seeds, store=store, device=args.device, dtype=args.dtype,
                    workers=args.workers, progress=not args.quiet)  # fmt: skip
     if single:

@@ -109,10 +109,37 @@ def plan(p: Parameters, seeds: Iterable[int], *, store: Path, device: str | None
     if not missing:
         return []
     size = 1 if where.type == "cpu" else GPU_BATCH
+    needed = functools.partial(memory, itemsize=4 if name == "float32" else 8)
+    devices.require(needed, p, where, min(size, len(missing)))
+    runs.writable(runs.place(store, config, s) for s in missing)
     batches = [missing[i : i + size] for i in range(0, len(missing), size)]
     return [jobs.Job(f"seed {','.join(map(str, batch))}", p.epochs,
-                     functools.partial(_train, p, batch, where, name, permutations, store, config))
+                     functools.partial(_train, p, batch, where, name, permutations, store, config),
+                     len(batch) * needed(p))
             for batch in batches]  # fmt: skip
+
+
+def memory(p: Parameters, itemsize: int = 4) -> float:
+    """Bytes at the peak of one run, from the shapes it makes; `itemsize` bytes per weight."""
+    rows = p.n_train * p.L
+    data = 8 * (p.n_train + p.n_test) * (2 * p.L + 1) + 8 * p.n_test * (2 * p.L + 1)
+    entries, head = p.d_g * p.N**2, p.d_h * p.d_model
+    # Drawn, stacked and transposed weights, gradients, moments of the optimiser; teachers and overlaps in double precision.
+    weights = entries * (48 + 8 * itemsize) + (2 * head + (p.d_g + p.N) * p.d_model) * (16 + 4 * itemsize)
+    drawn = 16 * p.d_g * p.N + p.d_g**2 * p.N  # permutations, and all pairs of them for their overlap
+    if p.fix_embedding:
+        part = p.batch_size if p.batch_size and p.batch_size < p.n_train else 0
+        grouped = (p.n_train + part) * p.L * (10 * p.L + 40)  # rows sorted by state: 8-byte actions, then 2-byte ones
+        tables = p.L**2 * (p.d_h // 2) * (32 + 4 * itemsize)  # cosines and sines, in double precision first
+        sums = 8 * p.N * p.L**2 + p.L * p.d_g * p.N * itemsize
+    else:
+        some = min(1024, p.n_train) * p.L  # rows of a slice, by autograd
+        grouped = rows * 8
+        tables = some * (3 * p.N**2 + 8 * p.d_h + 4 * p.d_g + 4 * p.L) * itemsize
+        sums = p.n_test * p.L * (6 * p.d_h) * itemsize
+    tested = p.n_test * (4 * p.N * itemsize + 8 * p.L)
+    records = (p.epochs // p.eval_every + 2) * 8 * (p.L**2 + p.L + 24) * 4  # kept, stacked, packed, written
+    return data + weights + drawn + grouped + tables + sums + tested + records
 
 
 def _train(p: Parameters, seeds: list[int], device: torch.device, dtype: str, permutations: np.ndarray | None,

@@ -19,6 +19,8 @@ import scipy.optimize
 import scipy.special
 import xarray as xr
 
+from theory.parameters import ParameterError
+
 TIGHT: dict[str, Any] = {"rtol": 1e-12, "atol": 1e-16}  # gamma - 1 is of order 1/N
 LAYER = 1.0  # length of the initial layer in t / N; gamma passes 1/2 near ln 2
 NEWTON = 3  # steps that make alpha exact to rounding
@@ -157,7 +159,14 @@ class Path:
         -------
         Dataset
             Over ``t`` in three-parameter flow time.
+
+        Raises
+        ------
+        ParameterError
+            If ``end`` is not above 1e-290.
         """
+        if not end > 1e-290:  # subnormal numbers have no digits left to integrate with
+            raise ParameterError(f"t = {end:g}: must be above 1e-290")
         tau = np.linspace(0, min(LAYER, end / self.N), 60)
         early = scipy.integrate.solve_ivp(self._early, (0, tau[-1]), [0.0, 0.0], method="DOP853", rtol=1e-10, atol=1e-14,
                                           t_eval=tau)  # fmt: skip

@@ -93,6 +93,7 @@ def _reach(points: Points, end: float) -> tuple[np.ndarray, np.ndarray, np.ndarr
     return start, stop, locked
 
 
+@np.errstate(over="ignore", invalid="ignore")  # times beyond the largest number
 def _moving(points: Points, times: np.ndarray) -> tuple[np.ndarray, ...]:
     """A, D and S where attention moves: monotone inversion of alpha(s), then constant attention once A = 1."""
     start, stop, locked = _reach(points, times.max())

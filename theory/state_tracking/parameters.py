@@ -9,7 +9,13 @@ from typing import Any, Self
 
 import numpy as np
 
+from theory import memory
 from theory.parameters import BaseParameters, ParameterError, parameter
+
+
+def frequencies_memory(p: Parameters) -> float:
+    """Bytes of the frequencies and of what `attention.c_omega` makes of them, all double precision."""
+    return 8 * (p.d_h // 2) * 9
 
 
 @dataclass(frozen=True)
@@ -85,7 +91,13 @@ class Parameters(BaseParameters):
 
         ``2pi`` (Table 1) and ``plain`` (Table 2) fall as powers of `rope_theta`; ``linear`` spaces
         the frequencies evenly from 2 pi down, the alternative App. B mentions.
+
+        Raises
+        ------
+        ParameterError
+            If they, and what is evaluated from them, do not fit into memory.
         """
+        memory.require(frequencies_memory, self, "a table of frequencies")
         index = np.arange(self.d_h // 2)
         if self.rope == "linear":
             return 2 * np.pi * (1 - index / (self.d_h // 2))

@@ -85,6 +85,8 @@ class Points:
         ------
         KeyError
             If a name is missing.
+        ParameterError
+            If an A_0 lies outside (0, 1], or the square of a teacher overlap beyond the largest number.
         """
         v = dict(zip(NAMES, (np.ravel(a) for a in np.broadcast_arrays(*(np.asarray(values[n], float) for n in NAMES))),
                      strict=True))  # fmt: skip
@@ -95,6 +97,8 @@ class Points:
             kappa, pace, drift = _constants()(*(v[n] for n in ("N", "L", "d_g", "c_omega", "tau")))
             started = -np.log1p(-v["A_0"])
             epsilon = started - kappa * v["D_0"] ** 2 / 2
+            if (beyond := ~np.isfinite(epsilon) & (kappa > 0)).any():
+                raise ParameterError(f"R_0 - S_0 = {v['D_0'][beyond][0]:g}: its square is beyond the largest number, 1.8e308")
             epsilon = np.where(epsilon == 0, -np.finfo(float).tiny, epsilon)  # the separatrix itself: A dies, too
             delta = np.sqrt(2 * np.abs(epsilon) / kappa)
         return cls(v["N"], v["d_g"], v["eta"], v["zeta"], v["A_0"], v["S_0"], v["D_0"], kappa, pace, drift,
@@ -188,6 +192,7 @@ def cumulate(parts: np.ndarray) -> np.ndarray:
     return np.concatenate([np.zeros_like(parts[..., :1]), np.cumsum(parts, -1)], -1)
 
 
+@np.errstate(over="ignore", invalid="ignore")  # what is lost is refused at the end
 def emergence_time(values: Mapping[str, Any], level: Any = 0.5) -> np.ndarray:
     """Training time at which attention reaches ``A = level``, by quadrature of the exact solution.
 
@@ -208,7 +213,8 @@ def emergence_time(values: Mapping[str, Any], level: Any = 0.5) -> np.ndarray:
     Raises
     ------
     ParameterError
-        If a level lies outside (0, 1), or an A_0 outside (0, 1].
+        If a level lies outside (0, 1), or an A_0 outside (0, 1], or numbers are too large or too small for
+        double precision.
     KeyError
         If a name is missing.
     """
@@ -231,4 +237,8 @@ def emergence_time(values: Mapping[str, Any], level: Any = 0.5) -> np.ndarray:
         some = order[: np.searchsorted(panels[order] * np.arange(1, order.size + 1) * NODES, CHUNK) + 1]
         order = order[some.size :]
         found[open_[some]] = points[some].integrate(start[some], stop[some], panels[some[-1]]).alpha[:, -1]
+    if (lost := np.isnan(found[open_])).any():
+        at = np.flatnonzero(lost)[0]
+        raise ParameterError(f"A_0 = {points.A_0[at]:g}, R_0 - S_0 = {points.D_0[at]:g}: the time of A = {target[at]:g} is lost "
+                             "in double precision")  # fmt: skip
     return found.reshape(shape)[()]

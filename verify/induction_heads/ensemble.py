@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import xarray as xr
 
 from simulate import runs as store
 from simulate.induction_heads import train
+from simulate.induction_heads.trainer import MEANING, SHORT
 from theory import cli
 from theory.induction_heads import Parameters
 from theory.parameters import ParameterError
 
 SEEDS = "4"
+NEEDED = {"t": ("t",), "step": ("t",), "pseudo": ("seed", "t", "parameter"),
+          **{x: ("seed", "t") for x in (*MEANING, *SHORT) if x != "pseudo"}}  # fmt: skip
 
 
 def get(args: Any) -> tuple[Parameters, xr.Dataset]:
@@ -33,9 +35,4 @@ def get(args: Any) -> tuple[Parameters, xr.Dataset]:
     given = [f"--{name}" for name in ("set", "preset", "seeds", "alpha", "device") if getattr(args, name)]
     if given:
         raise ParameterError(f"{given[0]}: not together with --runs, whose file says with what it was trained")
-    runs = store.open(args.runs) if args.runs.is_dir() else store.read(args.runs)
-    if runs.attrs.get("model") != "induction_heads" or "alpha" not in runs:
-        raise ParameterError(f"{args.runs}: not an ensemble of disentangled induction-head students")
-    if runs.sizes.get("seed", 1) < 2:
-        raise ParameterError(f"{args.runs}: holds one seed; a comparison needs at least 2")
-    return Parameters(**json.loads(runs.attrs["parameters"])), runs
+    return store.ensemble(args.runs, "induction_heads", Parameters, NEEDED)

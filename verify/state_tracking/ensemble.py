@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,8 @@ import xarray as xr
 
 from simulate import runs as store
 from simulate.state_tracking import train
+from simulate.state_tracking.measure import MEANING
+from simulate.state_tracking.trainer import DIMENSIONS
 from theory import cli
 from theory.parameters import ParameterError
 from theory.state_tracking import Parameters
@@ -67,12 +69,14 @@ SETTINGS = {
 }  # fmt: skip
 
 
+# What a trained ensemble holds, and the dimensions that have names.
+NEEDED = {"alpha": ("alpha",), "epoch": ("alpha",), **{x: ("seed", "alpha", *DIMENSIONS.get(x, ())) for x in MEANING}}
 AT_START = ("R", "S", "zeta", "M_variance_correct", "M_variance_other")
 
 
 def shipped(name: str) -> tuple[Parameters, xr.Dataset]:
     """Parameters and ensemble that come with the code."""
-    return read(SHIPPED / f"{name}.nc")
+    return read(SHIPPED / f"{name}.nc", {})
 
 
 def renew(device: str | None = None, progress: bool = True) -> None:
@@ -106,14 +110,9 @@ def get(args: Any) -> tuple[Parameters, xr.Dataset]:
     given = [f"--{name}" for name in ("set", "preset", "seeds", "alpha", "device") if getattr(args, name)]
     if given:
         raise ParameterError(f"{given[0]}: not together with --runs, whose file says with what it was trained")
-    return read(args.runs)
+    return read(args.runs, NEEDED)
 
 
-def read(path: Any) -> tuple[Parameters, xr.Dataset]:
-    """Parameters and ensemble of a stored file or folder."""
-    runs = store.open(path) if path.is_dir() else store.read(path)
-    if runs.attrs.get("model") != "state_tracking":
-        raise ParameterError(f"{path}: an ensemble of {runs.attrs.get('model')}, not of state_tracking")
-    if runs.sizes.get("seed", 1) < 2:
-        raise ParameterError(f"{path}: holds one seed; a comparison needs at least 2")
-    return Parameters(**json.loads(runs.attrs["parameters"])), runs
+def read(path: Path, needed: Mapping[str, tuple[str, ...]]) -> tuple[Parameters, xr.Dataset]:
+    """Parameters and ensemble of a stored file or folder, with the variables it must have."""
+    return store.ensemble(path, "state_tracking", Parameters, needed, lambda p: {"step": p.L, "action": p.L})

@@ -27,6 +27,14 @@ MEANING = {
 }  # fmt: skip
 
 
+def memory(p: Parameters) -> float:
+    """Bytes at the peak of one run, from the shapes it makes."""
+    table = 8 * p.vocabulary * p.answers  # values: kept, gradient, in double precision to measure
+    batch = p.batch_size * (16 * p.noise_tokens + 12 * p.vocabulary + 16 * p.answers + 64)
+    facts = p.S * p.R * p.answers * 8 * 6  # logits of all facts, measured at once
+    return 4 * table + batch + facts
+
+
 class LinearAttention(nn.Module):
     """``logit_a = sum_t w(z_t) V(z_t, a)``, all weights equal to epsilon at the start.
 
@@ -128,4 +136,4 @@ def _softmax(logits: np.ndarray) -> np.ndarray:
     return shifted / shifted.sum(1, keepdims=True)
 
 
-SYSTEM = System("associative_memory.factual_recall", Learner, MEANING, clock="t")
+SYSTEM = System("associative_memory.factual_recall", Learner, MEANING, memory, clock="t")

@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from theory import memory
 from theory.associative_memory.gradient_steps import Parameters
 
 CHUNK = 2500  # sequences at a time
@@ -85,6 +86,12 @@ def test(model: InductionHead, seed: int, count: int = 5000) -> tuple[float, flo
     return right, float(attention[torch.arange(count), torch.as_tensor(place + 1)].mean())
 
 
+def needed(p: Parameters) -> float:
+    """Bytes at the peak of `run`, from the shapes it makes: one-hot tokens of a chunk, or of the 5000 test sequences."""
+    activations = 5000 * p.T * p.N * (8 + 4 * 5) + CHUNK * p.T * p.N * 4 * 4
+    return activations + 8 * 5000 * p.T * 3 + 4 * 6 * (4 * p.N**2 + 2 * p.T**2)
+
+
 def run(p: Parameters, seed: int = 0) -> Outcome:
     """Three steps: W_O at the given learning rate, W_2 and W_1 scaled to their gains.
 
@@ -95,6 +102,7 @@ def run(p: Parameters, seed: int = 0) -> Outcome:
         step (plain tokens to themselves; triggers to their remapped selves; positions 2..T-1 to the one before);
         ``accuracy`` and ``attention`` before and after each step; gradients and weights.
     """
+    memory.require(needed, p, "a gradient step")
     model, out = InductionHead(p), Outcome()
     plain, triggers = torch.arange(p.K, p.N), torch.arange(p.K)
     inner = torch.arange(1, p.T - 1)

@@ -42,6 +42,12 @@ def apply(kernels: Tensor, given: Tensor, start: Tensor) -> Tensor:
     return v
 
 
+def memory(p: Parameters) -> float:
+    """Bytes at the peak of one run, from the shapes it makes."""
+    n = max(p.batch_size, 4096)
+    return 8 * (6 * p.k * p.N**2 + n * p.k * p.N * 4 + n * p.N * 4 * (p.k + 1))
+
+
 class Learner:
     """Online ascent of the probability of the right answer; hop by hop with ``p.curriculum``.
 
@@ -104,4 +110,4 @@ class Learner:
         self.logits, self.hops = state["logits"].requires_grad_(), int(state["hops"])
 
 
-SYSTEM = System("associative_memory.k_hop", Learner, MEANING, clock="t", dimensions={"overlap": ("hop",)})
+SYSTEM = System("associative_memory.k_hop", Learner, MEANING, memory, clock="t", dimensions={"overlap": ("hop",)})

@@ -23,6 +23,12 @@ MEANING = {
 }
 
 
+def memory(p: Pointers) -> float:
+    """Bytes at the peak of one run, from the shapes it makes."""
+    n = max(p.batch_size, 512)
+    return n * p.N**2 * (8 + 4 * (12 * p.layers + 14)) + 4 * 6 * p.layers * p.N**2 + 8 * 3 * n * p.N
+
+
 class Learner:
     """Adam on the cross-entropy of the chosen hops, fresh permutations at every step."""
 
@@ -87,5 +93,5 @@ class Learner:
 
 
 SYSTEM = System(
-    "associative_memory.k_hop, pointers", Learner, MEANING, dimensions={"accuracy": ("task",), "jump": ("layer",)}
+    "associative_memory.k_hop, pointers", Learner, MEANING, memory, dimensions={"accuracy": ("task",), "jump": ("layer",)}
 )

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from simulate.associative_memory.trainer import System
+from theory import memory as memory_module
 from theory.associative_memory.noisy_bigram import Parameters
 
 MEANING = {
@@ -42,6 +43,7 @@ def one_step(p: Parameters, seed: int = 0) -> dict[str, np.ndarray]:
         Over draws: ``feed_forward``, whether the noise token has strictly the largest logit; ``value``, part of
         the tokens z whose largest entry W_V[k, z] over answers k is k = z, ties broken evenly.
     """
+    memory_module.require(memory_of_one_step, p, "one gradient step")
     found: dict[str, list[float]] = {"feed_forward": [], "value": []}
     for rng in np.random.default_rng(seed).spawn(p.draws):
         context, _, label = draw(p, p.n, rng)
@@ -54,6 +56,17 @@ def one_step(p: Parameters, seed: int = 0) -> dict[str, np.ndarray]:
         best = counted == counted.max(0)
         found["value"].append(float((best.diagonal() / best.sum(0)).mean()))
     return {name: np.array(v) for name, v in found.items()}
+
+
+def memory(p: Parameters) -> float:
+    """Bytes at the peak of one run of the ablated model, from the shapes it makes."""
+    n = max(p.batch_size, 4096)
+    return 4 * 4 * (p.N + 1) * p.N + n * (8 * 3 * p.T + 4 * 8 * (p.N + 1))
+
+
+def memory_of_one_step(p: Parameters) -> float:
+    """Bytes at the peak of `one_step`: contexts and their counts under every label, one data set at a time."""
+    return 8 * p.n * (3 * p.T + 4) + 8 * 3 * (p.N + 1) * p.N + 16 * p.draws
 
 
 class Learner:
@@ -116,4 +129,4 @@ class Learner:
         self.weights = {name: w.requires_grad_() for name, w in state.items()}
 
 
-SYSTEM = System("associative_memory.noisy_bigram", Learner, MEANING)
+SYSTEM = System("associative_memory.noisy_bigram", Learner, MEANING, memory)

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from theory import memory
 from theory.associative_memory.superposition import Parameters
 
 
@@ -27,6 +28,11 @@ def scores(p: Parameters, rng: np.random.Generator, weights: np.ndarray | float 
     return e @ hebbian(e, u, answer, weights).T @ u.T, answer
 
 
+def needed(p: Parameters) -> float:
+    """Bytes at the peak of `recall`: embeddings and matrix of a draw, its scores and the last one's, hits of all."""
+    return 8 * (3 * (p.N + p.outputs) * p.d + 2 * p.N * p.d + 2 * p.d**2 + 2 * p.N * p.outputs) + p.draws * (2 * p.N + 64)
+
+
 def recall(p: Parameters, seed: int = 0, weights: np.ndarray | float = 1.0) -> dict[str, np.ndarray]:
     """Recall of many draws.
 
@@ -46,6 +52,7 @@ def recall(p: Parameters, seed: int = 0, weights: np.ndarray | float = 1.0) -> d
         and one wrong one (independent between draws, so their moments have plain standard errors); ``hits``
         ``(draws, N)``.
     """
+    memory.require(needed, p, "recall")
     out: dict[str, list[Any]] = {"accuracy": [], "right": [], "wrong": [], "hits": []}
     for rng in np.random.default_rng(seed).spawn(p.draws):
         s, answer = scores(p, rng, weights)

@@ -23,6 +23,19 @@ MEANING = {
 }
 
 
+def memory(p: Parameters) -> float:
+    """Bytes at the peak of one run, from the shapes it makes."""
+    drawn = max(p.batch_size, p.n_test)
+    table = 8 * 4 * p.N**2
+    laws = drawn * p.N * (8 * (3 * p.K + 4) + 4)
+    stream, scores = p.batch_size * p.T * p.d, p.batch_size * p.T**2
+    layers = 2 if p.student == "simplified" else 3 * p.layers
+    logits = 4 * p.T * p.N * (4 * p.batch_size + 3 * p.n_test)
+    weights = 4 * (6 * (2 * p.N + p.T) * p.d + 40 * layers * p.d**2)
+    probes = 4 * 3 * (p.N**2 + p.T**2)
+    return table + laws + 4 * layers * (8 * stream + 5 * scores) + logits + weights + probes + drawn * p.T * (8 * 3 + p.K)
+
+
 class Learner:
     """Online training: every step has a batch of its own, drawn from (seed, step).
 
@@ -95,4 +108,4 @@ class Learner:
         self.optimizer.load_state_dict(state["optimizer"])
 
 
-SYSTEM = System("associative_memory.trigger_task", Learner, MEANING)
+SYSTEM = System("associative_memory.trigger_task", Learner, MEANING, memory)

@@ -163,7 +163,7 @@ def descend(p: Any, steps: int) -> xr.Dataset:
     system, numbers = flow(), p.values()
     rates = numeric.function([system.expanded[q] for q in system.state], [*system.state, S, R, D])
     path = np.empty((len(system.state), steps + 1))
-    path[:, 0] = [float(sp.sympify(system.initial[q]).subs(epsilon, p.epsilon)) for q in system.state]
+    path[:, 0] = [float(sp.sympify(system.initial[q], strict=True).subs(epsilon, p.epsilon)) for q in system.state]
     sizes = [numbers[q.name] for q in (S, R, D)]
     for n in range(steps):
         path[:, n + 1] = path[:, n] + p.eta * np.array(rates(*path[:, n], *sizes))

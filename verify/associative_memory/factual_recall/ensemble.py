@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import xarray as xr
@@ -15,6 +14,7 @@ from theory.associative_memory.factual_recall import Parameters
 from theory.parameters import ParameterError
 
 SEEDS = "4"
+NEEDED = {"t": ("t",), "step": ("t",), **{x: ("seed", "t") for x in SYSTEM.meaning}}
 
 
 def get(args: Any) -> tuple[Parameters, xr.Dataset]:
@@ -36,9 +36,4 @@ def get(args: Any) -> tuple[Parameters, xr.Dataset]:
     given = [f"--{name}" for name in ("set", "preset", "seeds", "alpha") if getattr(args, name)]
     if given:
         raise ParameterError(f"{given[0]}: not together with --runs, whose file says with what it was trained")
-    runs = store.open(args.runs) if args.runs.is_dir() else store.read(args.runs)
-    if runs.attrs.get("model") != SYSTEM.name:
-        raise ParameterError(f"{args.runs}: an ensemble of {runs.attrs.get('model')}, not of {SYSTEM.name}")
-    if runs.sizes.get("seed", 1) < 2:
-        raise ParameterError(f"{args.runs}: holds one seed; a comparison needs at least 2")
-    return Parameters(**json.loads(runs.attrs["parameters"])), runs
+    return store.ensemble(args.runs, SYSTEM.name, Parameters, NEEDED)

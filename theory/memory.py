@@ -1,0 +1,136 @@
+"""Memory: what there is, and one line where an estimate exceeds it before anything is allocated."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from theory.parameters import BaseParameters, ParameterError
+
+UNASKED = 2**26  # estimates below 64 MiB are not held against anything
+TRIED = 1024  # by how much a parameter is lowered to see what it brings
+UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
+
+
+def _number(path: str) -> float:
+    """Number in a file of the kernel; infinite if there is none."""
+    try:
+        return float(Path(path).read_text())
+    except (OSError, ValueError):  # cgroups without a limit say "max"
+        return float("inf")
+
+
+def _fields(path: str) -> dict[str, float]:
+    """Table of names and numbers in a file of the kernel."""
+    try:
+        lines = [line.replace(":", " ").split() for line in Path(path).read_text().splitlines()]
+        return {words[0]: float(words[1]) for words in lines if len(words) > 1}
+    except (OSError, ValueError):
+        return {}
+
+
+def available() -> float:
+    """Bytes this process may still take: free memory, limit of its control group, limit of its address space."""
+    found = [1024 * _fields("/proc/meminfo").get("MemAvailable", float("inf"))]
+    for limit, used in (("memory.max", "memory.current"), ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes")):
+        group = Path("/sys/fs/cgroup")
+        taken = _number(str(group / used)) - _fields(str(group / Path(used).with_name("memory.stat"))).get("inactive_file", 0)
+        most = _number(str(group / limit))
+        found.append(most - taken if most < float("inf") and taken < float("inf") else most)
+    with contextlib.suppress(ImportError):  # not on every system
+        import resource
+
+        pages = _number_of_pages()
+        for kind, now in ((resource.RLIMIT_AS, pages[0]), (resource.RLIMIT_DATA, pages[1])):
+            soft, _ = resource.getrlimit(kind)
+            if soft != resource.RLIM_INFINITY:
+                found.append(soft - now)
+    if min(found) == float("inf"):
+        with contextlib.suppress(AttributeError, ValueError, OSError):
+            found.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+    return max(min(found), 0.0)
+
+
+def _number_of_pages() -> tuple[int, int]:
+    """Bytes of address space and of data this process has now."""
+    try:
+        words = Path("/proc/self/statm").read_text().split()
+        size = os.sysconf("SC_PAGE_SIZE")
+        return int(words[0]) * size, int(words[5]) * size
+    except (OSError, ValueError, IndexError):
+        return 0, 0
+
+
+def amount(size: float) -> str:
+    """Bytes for people."""
+    unit = 0
+    while size >= 1024 and unit + 1 < len(UNITS):
+        size, unit = size / 1024, unit + 1
+    return f"{size:.4g} {UNITS[unit]}"
+
+
+def require(needed: Callable[[Any], float], p: BaseParameters, what: str, *, times: int = 1, there: float | None = None) -> None:
+    """Refuse parameters whose arrays do not fit, before they are allocated.
+
+    Parameters
+    ----------
+    needed : callable
+        Parameters to bytes, an estimate from shapes; monotone in every size.
+    p : Parameters
+        Those asked for.
+    what : str
+        What needs the memory.
+    times : int
+        How many of it are held at a time.
+    there : float, optional
+        Bytes there are; `available` by default.
+
+    Raises
+    ------
+    ParameterError
+        Naming the parameter that brings most when lowered, what is needed and what there is.
+    """
+    size = times * needed(p)
+    if size <= UNASKED:
+        return
+    there = available() if there is None else there
+    if size <= there:
+        return
+    name, value, direction = _heaviest(needed, p)
+    many = f" ({times} at a time)" if times > 1 else ""
+    where, how = (f"{name} = {value}: ", f"; take {name} {direction}") if name else ("", "")
+    raise ParameterError(f"{where}{what} needs about {amount(size)} of memory{many}, there are {amount(there)}{how}")
+
+
+def _heaviest(needed: Callable[[Any], float], p: BaseParameters) -> tuple[str, Any, str]:
+    """Parameter to change, its value and the direction: of those above their default the one that brings most, else of all."""
+    best, least = ("", None, "smaller"), (True, float("inf"))
+    for name, value in p.as_dict().items():
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            continue
+        default = p.__dataclass_fields__[name].default
+        changes = {"smaller": _lowered(p, name, value), "larger": value * TRIED if name == "eval_every" else None}
+        for direction, changed in changes.items():
+            if changed is None:
+                continue
+            unusual = default is None or (value > default if direction == "smaller" else value < default)
+            try:
+                size = needed(p.replace(**{name: changed}))
+            except ParameterError:  # excluded by another parameter
+                continue
+            if size < 0.9 * needed(p) and (not unusual, size) < least:
+                best, least = (name, value, direction), (not unusual, size)
+    return best
+
+
+def _lowered(p: BaseParameters, name: str, value: Any) -> Any:
+    """A value lowered by `TRIED`, within what its declaration allows; None if it is as low as can be."""
+    rules = p.__dataclass_fields__[name].metadata
+    low, step = rules["low"], rules["multiple_of"] or 1
+    if isinstance(value, float):
+        return value / TRIED
+    lower = max(value // TRIED // step * step, int(low) if low is not None else step)
+    return lower if lower < value else None
