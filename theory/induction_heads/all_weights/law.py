@@ -25,6 +25,8 @@ from theory.induction_heads.all_weights.scores import PLACE, THETA
 from theory.induction_heads.symbols import N, T_alpha, T_drop, T_gamma, q, ref, tau, u
 from theory.latex import symbol
 
+EXPLICIT, NODES = 2048, 64
+FAR = 18.0  # of alpha_3: e^-18 of the time is left; polygammas of larger arguments cancel in phi
 LARGE = (*LEADING[:1], "N to infinity: the next term is smaller by 1 / ln N", *LEADING[2:])
 mean_phi, variance_phi = symbol("mean_phi", r"\langle\varphi\rangle", real=True), symbol("variance_phi", r"\mathrm{Var}\,\varphi", positive=True)
 beta_2, gamma_3, alpha_3 = (THETA[n] for n in ("beta_2", "gamma_3", "alpha_3"))
@@ -43,12 +45,29 @@ def _compiled(query: str) -> tuple[Callable, Callable]:
     return with_gradient(common, N), with_gradient(one, N, q)
 
 
+@cache
+def nodes(size: int) -> tuple[np.ndarray, np.ndarray]:
+    """Pairs and weights for means over all pairs: each of the first `EXPLICIT`, then Gauss-Legendre in ln q.
+
+    What is averaged depends on q through e/(e + 2q - 2) alone, smooth in ln q; the sum as an integral from half a step
+    before the first pair is off by a 1/(24 q^2)-th of it.
+    """
+    pairs = np.arange(1.0, min(size, EXPLICIT) + 1)
+    weights = np.ones_like(pairs)
+    if size > EXPLICIT:
+        x, w = np.polynomial.legendre.leggauss(NODES)
+        low, high = np.log(EXPLICIT + 0.5), np.log(size + 0.5)
+        far = np.exp(low + (high - low) * (x + 1) / 2)
+        pairs, weights = np.append(pairs, far), np.append(weights, w * far * (high - low) / 2)
+    return pairs, weights / size
+
+
 def loss_and_gradient(theta: np.ndarray, size: int, query: str = "last") -> tuple[float, np.ndarray]:
     """Loss of the five numbers and its gradient, in the layout of all nineteen (equation ``plateau_loss``)."""
     common, one = _compiled(query)
     state = [float(theta[NAMES.index(n)]) for n in FIVE]
-    pairs = np.arange(1.0, size + 1) if query == "uniform" else np.array([float(size)])
-    total = np.array(common(*state, size), float) + [np.mean(x) for x in one(*state, size, pairs)]
+    pairs, weights = (np.array([float(size)]), np.ones(1)) if query == "last" else nodes(size)
+    total = np.array(common(*state, size), float) + [float(np.sum(weights * x)) for x in one(*state, size, pairs)]
     gradient = np.zeros(len(NAMES))
     gradient[[NAMES.index(n) for n in FIVE]] = total[1:]
     return float(total[0]), gradient
@@ -57,9 +76,26 @@ def loss_and_gradient(theta: np.ndarray, size: int, query: str = "last") -> tupl
 def predicted(size: int, query: str = "last", **options: Any) -> dict[str, float]:
     """Emergence times by the flow of five numbers, strict mask; relative error of order 1/N, nothing fitted.
 
-    O(1) per step for the last pair, O(N) for a uniform query. Units and names as in `times.times`.
+    O(1) per step for either query. Units and names as in `times.times`.
     """
     return times.crossings(times.descend(lambda x: loss_and_gradient(x, size, query), size, FIVE, **options), size)
+
+
+def slow_drop(log_size: float) -> float:
+    """T_drop / N^2 for the last pair when 1/N is zero and ln N is kept: one ODE for alpha_3 over beta_2."""
+    of_e = numeric.function(plateau.sums()[phi], [e])
+
+    def rates(beta: float, state: np.ndarray) -> list[float]:
+        drop = float(np.exp(-state[0]))  # e^-alpha
+        third = np.sqrt(1 + beta**2 / 2)
+        return [beta + (log_size + float(of_e(1 / drop))) / 2 / third, 2 * drop / third]
+
+    def gone(_: float, state: np.ndarray) -> float:
+        return float(state[0]) - FAR
+
+    gone.terminal = True  # type: ignore[attr-defined]
+    run = scipy.integrate.solve_ivp(rates, (0, FAR), [0.0, 0.0], method="LSODA", rtol=1e-10, atol=1e-14, events=gone)
+    return float(run.y[1, -1])
 
 
 @cache

@@ -156,3 +156,11 @@ def curve(size: int, query: str = "last", mask: str = "strict", points: int = 40
     losses = [loss_and_gradient(x, size, size if query == "last" else query, mask)[0] for x in theta.T]
     data = {name: ("t", values) for name, values in zip(NAMES, theta, strict=True)}
     return xr.Dataset(data | {"loss": ("t", losses)}, coords={"t": size * at})
+
+
+def euler(size: int, query: str, mask: str, step: float, steps: int) -> np.ndarray:
+    """Gradient descent with a finite step in t, every pair queried once per step for a uniform query: (steps + 1, 19)."""
+    path = np.zeros((steps + 1, len(NAMES)))
+    for i in range(steps):
+        path[i + 1] = path[i] - step * loss_and_gradient(path[i], size, size if query == "last" else query, mask)[1]
+    return path
