@@ -13,7 +13,16 @@ from simulate.induction_heads.student import NAMES, Student, assemble, squared_e
 from theory.equation import Equation
 from theory.induction_heads import Parameters
 from theory.induction_heads.all_weights import plateau
-from theory.induction_heads.all_weights.loss import c_item, c_label, loss_and_gradient, r_item, r_label, w_item, w_label, w_query
+from theory.induction_heads.all_weights.loss import (
+    c_item,
+    c_label,
+    loss_and_gradient,
+    r_item,
+    r_label,
+    w_item,
+    w_label,
+    w_query,
+)
 from theory.induction_heads.all_weights.plateau import FIVE
 from theory.induction_heads.all_weights.scores import THETA
 from theory.induction_heads.attention import MASKS

@@ -17,7 +17,19 @@ import sympy as sp
 
 from theory.equation import Equation
 from theory.induction_heads.all_weights import scores
-from theory.induction_heads.all_weights.scores import THETA, E, H, b_item, b_label, e, g, h, x_first, x_item, x_label, x_self
+from theory.induction_heads.all_weights.scores import (
+    THETA,
+    E,
+    H,
+    b_item,
+    b_label,
+    e,
+    g,
+    x_first,
+    x_item,
+    x_label,
+    x_self,
+)
 from theory.induction_heads.attention import MASKS, ORTHONORMAL
 from theory.induction_heads.symbols import N, d, k, q, ref, squared_error
 from theory.latex import array, symbol
