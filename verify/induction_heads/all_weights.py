@@ -34,7 +34,7 @@ SHIFT = "noise of finite batches shifts times by order 1/batch; two batches remo
 GAUSSIAN_SIZE, GAUSSIAN_DIMENSIONS, GAUSSIAN_BATCH = 8, (16, 32, 64, 128), 128
 GAUSSIAN_PACE = 16.0  # eta D: step of alpha and beta, in their own scale
 GAUSSIAN_WHY = "inner products of Gaussian vectors fluctuate by 1/sqrt(D): N/D is not small"
-STANDARD_PAIRS, STANDARD_SEEDS, STANDARD_STEPS = (2, 4, 8, 16), range(3), 600
+STANDARD_PAIRS, STANDARD_SEEDS, STANDARD_STEPS = (2, 4, 8), range(3), 400
 
 
 class Network:
@@ -209,3 +209,15 @@ def standard_transformer(**more: Any) -> list[str]:
         half = float(scipy.stats.t.ppf(0.975, each.size - 2) * fit.stderr)
         notes.append(f"  standard transformer: steps ~ pairs^{fit.slope:.2f} [{fit.slope - half:.2f}, {fit.slope + half:.2f}], AdamW")
     return notes
+
+
+def everything(**more: Any) -> tuple[list[Check], list[str]]:
+    """All of the above: rows and notes of ``verify.timescales``."""
+    checks = [*against_network(), *descent(**more)]
+    found, notes = against_law()
+    checks += found
+    notes += helped()
+    for part in (students, gaussian):
+        found, lines = part(**more)
+        checks, notes = checks + found, notes + lines
+    return checks, ["", "every weight moves:", *notes, *standard_transformer(**more)]
