@@ -100,6 +100,7 @@ def test_law():
     assert all(c.passed for c in all_weights.against_law()[0])
 
 
+@pytest.mark.slow
 def test_law_quickly():
     """The same at sizes of seconds."""
     checks, notes = all_weights.against_law((16, 32), 64)

@@ -42,9 +42,10 @@ class Network:
 
     def __init__(self, size: int, query: str, mask: str) -> None:
         p = Parameters(N=size, data="orthonormal", query="last", mask=mask)
-        frame = task.orthonormal(p, 1, torch.Generator().manual_seed(7), torch.float64)
+        one = task.orthonormal(p, 1, torch.Generator().manual_seed(7), torch.float64)
         asked = [size - 1] if query == "last" else range(size)
-        self.batch = task.assemble(*(x.expand(len(asked), -1, -1) for x in frame), torch.tensor(list(asked)))
+        items, labels, codes = (x.expand(len(asked), -1, -1) for x in one)
+        self.batch = task.assemble(items, labels, codes, torch.tensor(list(asked)))
         self.student = Student(p.dimension, mask, torch.float64)
 
     def __call__(self, theta: np.ndarray) -> tuple[float, np.ndarray]:

@@ -40,8 +40,8 @@ LARGE = (1000, 4000)  # where the five numbers are held against all, their diffe
 def network(theta: torch.Tensor, size: int, pair: int, mask: str) -> torch.Tensor:
     """Loss of the full network with these nineteen numbers on one orthonormal frame."""
     p = Parameters(N=size, data="orthonormal", query="last", mask=mask)
-    frame = task.orthonormal(p, 1, torch.Generator().manual_seed(pair), torch.float64)
-    batch = task.assemble(*frame, torch.tensor([pair - 1]))
+    items, labels, codes = task.orthonormal(p, 1, torch.Generator().manual_seed(pair), torch.float64)
+    batch = task.assemble(items, labels, codes, torch.tensor([pair - 1]))
     weights = assemble(dict(zip(NAMES, theta, strict=True)), p.dimension)
     return squared_error(torch.func.functional_call(Student(p.dimension, mask, torch.float64), weights, (batch.X,)), batch.y, "sum")
 
@@ -103,7 +103,8 @@ def running_sums(_: Table) -> list[Check]:
         for size in SIZES:
             theta = torch.tensor(point(size), requires_grad=True)
             each = [network(theta, size, pair, mask) for pair in range(1, size + 1)]
-            for query, loss in [*enumerate(each, 1), ("uniform", sum(each) / size)]:
+            asked: list[int | str] = [*range(1, size + 1), "uniform"]
+            for query, loss in zip(asked, [*each, torch.stack(each).mean()], strict=True):
                 (gradient,) = torch.autograd.grad(loss, theta, retain_graph=True)
                 found = loss_and_gradient(theta.detach().numpy(), size, query, mask)
                 losses.append((found[0], float(loss.detach())))

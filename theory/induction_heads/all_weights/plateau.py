@@ -123,7 +123,7 @@ def loss_uniform() -> tuple[sp.Expr, sp.Expr]:
 @cache
 def layer() -> dict[str, sp.Expr]:
     """Gamma and gamma_4 over tau = t/N from zero, for the last pair and for a uniform query: N to infinity."""
-    found = {}
+    found: dict[str, sp.Expr] = {}
     for name, target in (("last", sp.S.Zero), ("uniform", moments()[0])):
         form = quadratic(target)
         # gamma_2 and gamma_3 both descend, each by half the form's derivative.
