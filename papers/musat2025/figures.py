@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
+from papers.musat2025 import all_weights_figure
 from papers.source import Figure, Source
 from simulate.induction_heads import standard, train
 from theory import induction_heads as ih
@@ -280,4 +281,5 @@ FIGURES = {f.name: f for f in (
     Figure("onset", "The three-parameter flow at N = 64 with its slow manifold.", onset_curves),
     Figure("uniform", "Uniform query (left) and the time of the drop (right) against the derived laws.", uniform),
     Figure("all_weights", "Emergence times when all weights move.", all_weights),
+    Figure("law", "Emergence times of the flow of all weights against their law.", all_weights_figure.draw),
 )}  # fmt: skip

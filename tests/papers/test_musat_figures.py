@@ -7,7 +7,7 @@ import matplotlib as mpl
 import pytest
 
 from papers import __main__ as command
-from papers.musat2025 import FIGURES, figures, writeup
+from papers.musat2025 import FIGURES, all_weights_figure, figures, writeup
 from papers.source import Source
 from simulate.induction_heads import Parameters, StandardParameters
 from theory import plotting
@@ -37,6 +37,8 @@ def tiny(monkeypatch, tmp_path):
     )
     monkeypatch.setattr(figures, "UNIFORM_SIZES", (4, 8))
     monkeypatch.setattr(figures, "DROP_SIZES", (4, 64))
+    for name, value in {"SIZES": (4, 8), "LAW_SIZES": (8, 16), "PATH_SIZE": 8}.items():
+        monkeypatch.setattr(all_weights_figure, name, value)
     for name, value in {"SIZES": (2, 3), "SEEDS": range(2), "NOISE_SIZE": 2, "RATE": 0.4}.items():
         monkeypatch.setattr(timescales, name, value)
     monkeypatch.setattr(figures.Figure, "write", _once(figures.Figure.write))

@@ -15,6 +15,7 @@ from theory.induction_heads import (
     query,
     structure,
 )
+from theory.induction_heads.all_weights import law, loss, plateau, scores
 from theory.induction_heads.dynamics import flow
 from theory.induction_heads.emergence import times
 from theory.induction_heads.parameters import Parameters
@@ -36,7 +37,7 @@ __all__ = [
 
 def flows() -> dict[str, Flow]:
     """The model's ODE systems by name."""
-    return {flow().name: flow()}
+    return {f.name: f for f in (flow(), plateau.flow())}
 
 
 def sections() -> dict[str, list[Equation]]:
@@ -50,6 +51,8 @@ def sections() -> dict[str, list[Equation]]:
         "Emergence times": [*expansions.equations().values()],
         "Drop of the loss": [*drop.equations().values()],
         "Uniform query": [*query.equations().values()],
+        "All weights": [*scores.equations().values(), *loss.equations().values()],
+        "All weights: plateau and law": [*plateau.equations().values(), *law.equations().values()],
     }
 
 

@@ -21,6 +21,7 @@ from theory.induction_heads import Parameters
 from theory.numeric import function
 from verify.check import Check, identity, sampled
 from verify.emergence import first_crossing
+from verify.induction_heads import all_weights as every_weight
 from verify.induction_heads import laws
 
 NAMES = ("T_gamma", "T_beta", "T_alpha", "T_drop")
@@ -215,6 +216,8 @@ def scaling(args: Any) -> tuple[list[Check], list[str], dict[str, Any]]:
     found, lines = emergence(PAPER, train(PAPER, seeds=SEEDS, **more), **more)
     checks, notes = checks + found, notes + lines
     found, lines, sweeps = all_weights(**more)
+    checks, notes = checks + found, notes + lines
+    found, lines = every_weight.everything(**more)
     return checks + found, notes + lines, sweeps
 
 

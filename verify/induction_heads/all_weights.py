@@ -1,0 +1,224 @@
+"""Emergence when every weight moves: the closed flow against the network, its law against the flow, students against both."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable
+from functools import cache
+from typing import Any
+
+import numpy as np
+import scipy.stats
+import torch
+import xarray as xr
+
+from simulate.induction_heads import standard, task, train
+from simulate.induction_heads.student import NAMES, Student, assemble, project, squared_error
+from simulate.pool import one_thread
+from theory.induction_heads import Parameters
+from theory.induction_heads.all_weights import law, times
+from theory.induction_heads.all_weights.loss import loss_and_gradient
+from verify.check import Check, identity, sampled
+from verify.emergence import first_crossing
+from verify.induction_heads import laws
+
+QUERIES = {"last": "q = N", "uniform": "uniform q"}
+MASKS = ("strict", "inclusive")
+NETWORK_SIZE = 8
+FLOW, FLOW_WHY = 1e-6, "two integrations at rtol 1e-9 over some 500 steps each"
+LAW_SIZES, LAW_LARGEST = (64, 128, 256, 512), 2048
+LAW_WHY = "terms of order N in the time; the law keeps N^2 at all orders of 1 / ln N and N ln N"
+RATE = 0.2  # step of students in t
+STUDENT_SIZES, SEEDS, BATCHES = (8, 16), range(4), (32, 128)
+SHIFT = "noise of finite batches shifts times by order 1/batch; two batches remove its first order only"
+GAUSSIAN_SIZE, GAUSSIAN_DIMENSIONS, GAUSSIAN_BATCH = 8, (16, 32, 64, 128), 128
+GAUSSIAN_PACE = 16.0  # eta D: step of alpha and beta, in their own scale
+GAUSSIAN_WHY = "inner products of Gaussian vectors fluctuate by 1/sqrt(D): N/D is not small"
+STANDARD_PAIRS, STANDARD_SEEDS, STANDARD_STEPS = (2, 4, 8), range(3), 400
+
+
+class Network:
+    """The full network on one orthonormal frame: loss and gradient on the nineteen, by autograd, every pair it needs."""
+
+    def __init__(self, size: int, query: str, mask: str) -> None:
+        p = Parameters(N=size, data="orthonormal", query="last", mask=mask)
+        one = task.orthonormal(p, 1, torch.Generator().manual_seed(7), torch.float64)
+        asked = [size - 1] if query == "last" else range(size)
+        items, labels, codes = (x.expand(len(asked), -1, -1) for x in one)
+        self.batch = task.assemble(items, labels, codes, torch.tensor(list(asked)))
+        self.student = Student(p.dimension, mask, torch.float64)
+
+    def __call__(self, theta: np.ndarray) -> tuple[float, np.ndarray]:
+        D = self.student.D
+        weights = assemble(dict(zip(NAMES, theta.tolist(), strict=True)), D)
+        for name, w in weights.items():
+            getattr(self.student, name).data = w
+        self.student.zero_grad()
+        loss = squared_error(self.student(self.batch.X), self.batch.y, "sum")
+        loss.backward()
+        gradient = {k: torch.as_tensor(w.grad) for k, w in self.student.weights().items()}
+        return float(loss.detach()), D * project(gradient).numpy()  # a number multiplies a matrix of squared norm D
+
+
+def against_network(size: int = NETWORK_SIZE) -> list[Check]:
+    """Drop and emergence times of the full network's own gradient flow against the closed flow's."""
+    checks = []
+    with one_thread():
+        for query, label in QUERIES.items():
+            for mask in MASKS:
+                closed = times.times(size, query, mask)
+                run = times.descend(Network(size, query, mask), size, times.moving(mask))
+                found = times.crossings(run, size)
+                seen = [name for name in closed if np.isfinite(closed[name])]
+                checks.append(identity(f"all weights, times of the network's own flow, {label}, {mask} mask", "all_loss",
+                                       [closed[n] for n in seen], [found[n] for n in seen], FLOW, FLOW_WHY))  # fmt: skip
+    return checks
+
+
+def descent(size: int = 6, steps: int = 300, **more: Any) -> list[Check]:
+    """Training in the nineteen directions against the Euler map of the closed gradient, every step."""
+    checks = []
+    for query, label in QUERIES.items():
+        p = student_parameters(size, query, "nineteen", steps=steps).replace(eval_every=1)
+        runs = train(p, seeds=[0], dtype="float64", **more)
+        path = times.euler(size, query, p.mask, p.time_per_step, steps)
+        checks.append(identity(f"all weights, descent step by step, {label}", "all_loss", path, runs.pseudo.values[0], 1e-11,
+                               f"rounding of {steps} steps, float64"))  # fmt: skip
+    return checks
+
+
+@cache
+def flow_times(size: int, query: str) -> dict[str, float]:
+    """Times of the flow of all weights, strict mask, once per size."""
+    return times.times(size, query)
+
+
+def against_law(sizes: Iterable[int] = LAW_SIZES, largest: int = LAW_LARGEST) -> tuple[list[Check], list[str]]:
+    """The law with nothing fitted at the largest size, and with its term of order N taken from smaller sizes."""
+    checks: list[Check] = []
+    notes: list[str] = []
+    for query, label in QUERIES.items():
+        table = {N: (flow_times(N, query), law.predicted(N, query)) for N in (*sizes, largest)}
+        for name in (*times.LEVELS, "T_drop"):
+            flow, predicted = table[largest][0][name], table[largest][1][name]
+            checks.append(identity(f"all weights, law of {name}, {label}, N = {largest}", "plateau_loss", predicted, flow,
+                                   2 * np.log(largest) / largest, "2 ln N / N: " + LAW_WHY))  # fmt: skip
+            x = np.log(list(sizes))
+            excess = [(table[N][0][name] - table[N][1][name]) / N for N in sizes]
+            line = np.polyval(np.polyfit(x, excess, 1), np.log(largest))
+            checks.append(identity(f"all weights, law of {name} corrected from N <= {max(sizes)}, {label}, N = {largest}",
+                                   "plateau_loss", predicted + largest * line, flow, 5e-3,
+                                   "a straight line in ln N for a slowly varying term of order N"))  # fmt: skip
+            drift = [np.log(table[b][0][name] / table[a][0][name]) / np.log(b / a) for a, b in itertools.pairwise([*sizes, largest])]
+            notes.append(f"  all weights, {label}: {name} local exponents " + ", ".join(f"{v:.3f}" for v in drift))
+    return checks, notes
+
+
+def helped(sizes: Iterable[int] = (4, 16, 64, 256)) -> list[str]:
+    """Hypothesis 2 as numbers: T_drop of all weights over that of three, and what happens when some numbers are held at zero."""
+    notes = []
+    for query, label in QUERIES.items():
+        three = {N: (laws.times(N) if query == "last" else laws.uniform_times(N))["T_drop"] for N in sizes}
+        notes.append(f"  all weights, {label}: T_drop over that of three numbers: "
+                     + ", ".join(f"{flow_times(N, query)['T_drop'] / three[N]:.3f} (N = {N})" for N in sizes))  # fmt: skip
+    return notes
+
+
+def student_parameters(size: int, query: str, trained: str = "all", batch: int = 1, steps: int | None = None) -> Parameters:
+    """Students on orthonormal data, long enough for the loss to drop."""
+    D = 2 * size
+    steps = steps or int(1.4 * flow_times(size, query)["T_drop"] / RATE)
+    p = Parameters(N=size, D=D, trained=trained, data="orthonormal", query=query, eta=RATE * D**2, batch_size=batch,
+                   steps=steps, eval_every=max(1, steps // 400))  # fmt: skip
+    return p.replace(query="each", batch_size=size) if trained == "nineteen" and query == "uniform" else p
+
+
+def drop_of(runs: xr.Dataset) -> np.ndarray:
+    """Time of loss 1/2 per seed."""
+    return first_crossing(-runs.loss, -times.HALF).values
+
+
+def students(**more: Any) -> tuple[list[Check], list[str]]:
+    """Drop of students trained with all weights and finite batches, extrapolated in the batch, against descent with the same step."""
+    checks, notes = [], []
+    for query, label in QUERIES.items():
+        for N in STUDENT_SIZES:
+            p = student_parameters(N, query)
+            path = times.euler(N, query, p.mask, p.time_per_step, p.steps)
+            losses = np.array([loss_and_gradient(x, N, N if query == "last" else query)[0] for x in path[:: p.eval_every]])
+            after = int(np.flatnonzero(losses < times.HALF)[0])
+            between = (losses[after - 1] - times.HALF) / (losses[after - 1] - losses[after])
+            limit = p.time_per_step * p.eval_every * (after - 1 + between)
+            small, large = (drop_of(train(student_parameters(N, query, batch=b), seeds=SEEDS, **more)) for b in BATCHES)
+            ratio = BATCHES[1] / BATCHES[0]
+            checks.append(sampled(f"all weights, students: T_drop at infinite batch, {label}, N = {N}", "all_loss", limit,
+                                  (ratio * large - small) / (ratio - 1), SHIFT))  # fmt: skip
+            checks.append(sampled(f"all weights, students: T_drop at batch {BATCHES[1]}, {label}, N = {N}", "all_loss", limit, large,
+                                  SHIFT))  # fmt: skip
+            notes.append(f"  students, {label}, N = {N}: T_drop {small.mean():.2f} (batch {BATCHES[0]}), {large.mean():.2f} "
+                         f"(batch {BATCHES[1]}), descent {limit:.2f}")  # fmt: skip
+    return checks, notes
+
+
+def gaussian_parameters(D: int, seeds: int = 4) -> tuple[Parameters, float]:
+    """Students on Gaussian data of unit variance, and the drop of the flow at D = infinity, in steps.
+
+    Vectors have squared norm D: with alpha and beta times D the loss is that of normalised vectors, and these numbers
+    move D^2 times as fast as the gammas.
+    """
+    N = GAUSSIAN_SIZE
+    speed = {n: float(D) ** 2 for n in NAMES if not n.startswith("gamma")}
+    eta = GAUSSIAN_PACE / D
+    steps = times.times(N, "uniform", speed=speed)["T_drop"] * D / eta
+    p = Parameters(N=N, D=D, query="uniform", eta=eta, batch_size=GAUSSIAN_BATCH, steps=int(4 * steps),
+                   eval_every=max(1, int(steps) // 100))  # fmt: skip
+    return p, steps
+
+
+def gaussian(**more: Any) -> tuple[list[Check], list[str]]:
+    """Drop on Gaussian data over that of the flow at D = infinity, against N/D."""
+    notes, ratios, checks = [], {}, []
+    for D in GAUSSIAN_DIMENSIONS:
+        p, limit = gaussian_parameters(D)
+        found = first_crossing(-train(p, seeds=SEEDS, **more).loss, -times.HALF).values / p.time_per_step
+        ratios[D] = found / limit
+        notes.append(f"  Gaussian data, uniform q, N = {p.N}, D = {D}: T_drop / flow at D = infinity ({limit:.0f} steps): "
+                     f"{np.nanmean(ratios[D]):.3f} +- {np.nanstd(ratios[D], ddof=1) / np.sqrt(len(SEEDS)):.3f}")  # fmt: skip
+    seen = [D for D in GAUSSIAN_DIMENSIONS if np.isfinite(ratios[D]).all()]
+    if len(seen) > 2:
+        x = 1 / np.array(seen, float)
+        each = np.stack([ratios[D] for D in seen])
+        lines = np.polyfit(x, each, 2 if len(seen) > 3 else 1)
+        checks.append(sampled(f"all weights, Gaussian data: T_drop over the flow, D to infinity, N = {GAUSSIAN_SIZE}", "all_loss", 1.0,
+                              lines[-1], GAUSSIAN_WHY))  # fmt: skip
+        notes.append(f"  slope in N/D at D = infinity {lines[-2].mean() / GAUSSIAN_SIZE:.2f}")
+    return checks, notes
+
+
+def standard_transformer(**more: Any) -> list[str]:
+    """Exponent of the drop in the number of pairs for the standard transformer (Sec. 2), with a 95% interval."""
+    drops = {}
+    for pairs in STANDARD_PAIRS:
+        p = standard.StandardParameters(pairs=pairs, block=40, steps=STANDARD_STEPS)
+        runs = standard.train(p, seeds=STANDARD_SEEDS, **more)
+        drops[pairs] = first_crossing(-runs.loss.rename(step="t"), -np.log(pairs) / 2).values
+    notes = [f"  standard transformer, {pairs} pairs: half of ln(pairs) after " + ", ".join(f"{v:.0f}" for v in d) + " steps"
+             for pairs, d in drops.items()]  # fmt: skip
+    each = np.stack([drops[n] for n in STANDARD_PAIRS])
+    if np.isfinite(each).all():
+        fit = scipy.stats.linregress(np.log(np.repeat(STANDARD_PAIRS, each.shape[1])), np.log(each.ravel()))
+        half = float(scipy.stats.t.ppf(0.975, each.size - 2) * fit.stderr)
+        notes.append(f"  standard transformer: steps ~ pairs^{fit.slope:.2f} [{fit.slope - half:.2f}, {fit.slope + half:.2f}], AdamW")
+    return notes
+
+
+def everything(**more: Any) -> tuple[list[Check], list[str]]:
+    """All of the above: rows and notes of ``verify.timescales``."""
+    checks = [*against_network(), *descent(**more)]
+    found, notes = against_law()
+    checks += found
+    notes += helped()
+    for part in (students, gaussian):
+        found, lines = part(**more)
+        checks, notes = checks + found, notes + lines
+    return checks, ["", "every weight moves:", *notes, *standard_transformer(**more)]
