@@ -259,11 +259,12 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def _shortened(message: str) -> str:
-    """Message without the whole of what was typed, where that is long."""
+    """Message without the whole of what was typed, where that is long and no path."""
     typed = {part for word in sys.argv[1:] for part in (word, *word.split("=", 1)[1:], *word.split("=", 2)[2:])}
     for part in sorted((p for p in typed if len(p) > LONGEST_ECHO), key=len, reverse=True):
-        message = message.replace(part, f"{part[:LONGEST_ECHO]}...")
-    return re.sub(rf"(\S{{{LONGEST_ECHO}}})\S+", r"\1...", message)
+        if not os.path.exists(part):
+            message = message.replace(part, f"{part[:LONGEST_ECHO]}...")
+    return message
 
 
 class Terminated(KeyboardInterrupt):

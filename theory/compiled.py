@@ -6,6 +6,7 @@ import hashlib
 import importlib.util
 import os
 import sys
+import tempfile
 from pathlib import Path
 from types import ModuleType
 
@@ -23,28 +24,32 @@ def folder() -> Path:
 def module(source: str) -> ModuleType:
     """Import generated Python source from a file named by its SHA-256 and the versions that compile it.
 
-    ``KEPT`` is defined in it: whether there is a file, hence whether ``numba.njit(cache=KEPT)`` can keep its
-    machine code. Where no file can be written the source runs all the same, and is compiled every time.
+    What a file of that name holds is compared with the source before it is trusted. ``KEPT`` is defined in
+    the module: whether ``numba.njit(cache=KEPT)`` can keep its machine code. Where the user's cache folder
+    cannot be written, the file lies in a temporary one, and is compiled every time.
     """
     import numba
 
     versions = f"# Python {sys.version.split()[0]}, numba {numba.__version__}, numpy {np.__version__}\n"
     text = versions + source
     name = "generated_" + hashlib.sha256(text.encode()).hexdigest()
-    made = ModuleType(name)
-    made.__dict__["KEPT"] = False
     try:
-        path = folder() / f"{name}.py"
-        if not path.is_file() or path.read_text() != text:
-            with cli.atomic(path) as temporary:
-                temporary.write_text(text)
-        spec = importlib.util.spec_from_file_location(name, path)
-        if spec is None or spec.loader is None:
-            raise ImportError(f"{path}: cannot be imported")
-        made = importlib.util.module_from_spec(spec)
-        made.__dict__["KEPT"] = os.access(path.parent, os.W_OK)
-        sys.modules[name] = made
-        spec.loader.exec_module(made)
+        return _imported(name, text, folder(), kept=True)
     except (OSError, RuntimeError):  # no place to write, or no home folder
-        exec(compile(text, name, "exec"), made.__dict__)
+        with tempfile.TemporaryDirectory() as place:
+            return _imported(name, text, Path(place), kept=False)
+
+
+def _imported(name: str, text: str, place: Path, kept: bool) -> ModuleType:
+    path = place / f"{name}.py"
+    if not path.is_file() or path.read_text() != text:
+        with cli.atomic(path) as temporary:
+            temporary.write_text(text)
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise ImportError(f"{path}: cannot be imported")
+    made = importlib.util.module_from_spec(spec)
+    made.__dict__["KEPT"] = kept and os.access(place, os.W_OK)
+    sys.modules[name] = made
+    spec.loader.exec_module(made)
     return made

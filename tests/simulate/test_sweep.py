@@ -282,7 +282,7 @@ def test_jobs_whose_workers_die_are_tried_alone(monkeypatch):
     """Without real processes: all at once breaks the pool, then one by one; the one that breaks it again has failed."""
     calls = []
 
-    def breaking(work, sizes, workers, progress, alone=False):
+    def breaking(work, sizes, workers, progress, alone=False, memory=0):
         calls.append((len(work), alone))
         if len(work) > 1 or "dies" in repr(work):
             raise TerminatedWorkerError("a worker died")

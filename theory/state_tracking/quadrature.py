@@ -96,8 +96,9 @@ class Points:
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             kappa, pace, drift = _constants()(*(v[n] for n in ("N", "L", "d_g", "c_omega", "tau")))
             started = -np.log1p(-v["A_0"])
-            epsilon = started - kappa * v["D_0"] ** 2 / 2
-            if (beyond := ~np.isfinite(epsilon) & (kappa > 0)).any():
+            depth = kappa * v["D_0"] ** 2 / 2
+            epsilon = started - depth  # infinite at A_0 = 1
+            if (beyond := ~np.isfinite(depth) & (kappa > 0)).any():
                 raise ParameterError(f"R_0 - S_0 = {v['D_0'][beyond][0]:g}: its square is beyond the largest number, 1.8e308")
             epsilon = np.where(epsilon == 0, -np.finfo(float).tiny, epsilon)  # the separatrix itself: A dies, too
             delta = np.sqrt(2 * np.abs(epsilon) / kappa)
