@@ -11,8 +11,8 @@ from theory import plotting
 from theory.induction_heads.all_weights import law, times
 from verify.induction_heads import laws
 
-SIZES = (4, 8, 16, 32, 64, 128, 256, 512)
-LAW_SIZES = (16, 64, 512, 10**4, 10**6)
+SIZES = (4, 8, 16, 32, 64, 128, 256)
+LAW_SIZES = (16, 64, 512, 2048, 10**4)
 PATH_SIZE = 256
 LETTERS = {"T_alpha": r"T_\alpha", "T_beta": r"T_\beta", "T_drop": r"T_\mathrm{drop}"}
 LABELS = {"last": "$q = N$", "uniform": "uniform $q$"}

@@ -76,7 +76,7 @@ def loss_and_gradient(theta: np.ndarray, size: int, query: str = "last") -> tupl
 def predicted(size: int, query: str = "last", **options: Any) -> dict[str, float]:
     """Emergence times by the flow of five numbers, strict mask; relative error of order 1/N, nothing fitted.
 
-    O(1) per step for either query. Units and names as in `times.times`.
+    O(1) per step for either query; to N = 10^4: at 10^6 rounding of the gammas stops the integrator, see `slow_drop`. Units and names as in `times.times`.
     """
     return times.crossings(times.descend(lambda x: loss_and_gradient(x, size, query), size, FIVE, **options), size)
 
