@@ -107,11 +107,12 @@ def require(needed: Callable[[Any], float], p: BaseParameters, what: str, *, tim
 
 def _heaviest(needed: Callable[[Any], float], p: BaseParameters) -> tuple[str, Any, str]:
     """Parameter to change, its value and the direction: of those above their default the one that brings most, else of all."""
-    best, least = ("", None, "smaller"), (True, float("inf"))
+    best: tuple[str, Any, str] = ("", None, "smaller")
+    least = (True, float("inf"))
     for name, value in p.as_dict().items():
         if isinstance(value, bool) or not isinstance(value, int | float):
             continue
-        default = p.__dataclass_fields__[name].default
+        default: Any = p.__dataclass_fields__[name].default
         changes = {"smaller": _lowered(p, name, value), "larger": value * TRIED if name == "eval_every" else None}
         for direction, changed in changes.items():
             if changed is None:
