@@ -138,15 +138,14 @@ def layer() -> dict[str, sp.Expr]:
 @cache
 def equations() -> dict[str, Equation]:
     """Gain of a row, its sums, the loss of five numbers, and the first layer in time."""
-    short = sums()
     found = [
-        Equation("plateau_Phi", Phi, short[Phi], ref(f"{PLACE}: drive of alpha_3"), "exact", LEADING[:1]),
-        Equation("plateau_delta", delta, short[delta], ref(f"{PLACE}: integral of Phi over e, over N"), "exact", LEADING[:1]),
-        Equation("plateau_phi", phi, short[phi], ref(f"{PLACE}: 2 Phi = ln N + phi + O(e/N)"), "leading order", LEADING),
-        Equation("plateau_loss", squared_error, loss_last(), ref(f"{PLACE}: five numbers, q = N"), "leading order", LEADING),
-        Equation("plateau_Gamma", Gamma, layer()["last_Gamma"], ref(f"{PLACE}: t of order N, q = N"), "leading order", LEADING),
-        Equation("plateau_gamma_4", gamma_4, layer()["last_gamma_4"], ref(f"{PLACE}: t of order N, q = N"), "leading order", LEADING),
-        Equation("plateau_Gamma_uniform", Gamma, layer()["uniform_Gamma"], ref(f"{PLACE}: t of order N, uniform q"), "leading order",
+        Equation("plateau_Phi", Phi, lambda: sums()[Phi], ref(f"{PLACE}: drive of alpha_3"), "exact", LEADING[:1]),
+        Equation("plateau_delta", delta, lambda: sums()[delta], ref(f"{PLACE}: integral of Phi over e, over N"), "exact", LEADING[:1]),
+        Equation("plateau_phi", phi, lambda: sums()[phi], ref(f"{PLACE}: 2 Phi = ln N + phi + O(e/N)"), "leading order", LEADING),
+        Equation("plateau_loss", squared_error, loss_last, ref(f"{PLACE}: five numbers, q = N"), "leading order", LEADING),
+        Equation("plateau_Gamma", Gamma, lambda: layer()["last_Gamma"], ref(f"{PLACE}: t of order N, q = N"), "leading order", LEADING),
+        Equation("plateau_gamma_4", gamma_4, lambda: layer()["last_gamma_4"], ref(f"{PLACE}: t of order N, q = N"), "leading order", LEADING),
+        Equation("plateau_Gamma_uniform", Gamma, lambda: layer()["uniform_Gamma"], ref(f"{PLACE}: t of order N, uniform q"), "leading order",
                  LEADING),
     ]  # fmt: skip
     return {x.name: x for x in found}

@@ -7,10 +7,11 @@ one pair number. With the strict mask the first row is a kind of its own, as it 
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, partial
 
 import sympy as sp
 
+from theory.algebra import vanishes, written_as
 from theory.equation import Equation
 from theory.induction_heads import structure
 from theory.induction_heads.attention import MASKS, ORTHONORMAL, Row, over_visible
@@ -160,11 +161,6 @@ def abbreviations(mask: str = "strict") -> dict[sp.Symbol, sp.Expr]:
     }
 
 
-def vanishes(expr: sp.Expr) -> bool:
-    """Whether a rational function of numbers and exponentials is zero: quicker than simplification."""
-    return sp.expand(sp.fraction(sp.together(expr))[0]) == 0
-
-
 def spelled(expr: sp.Expr, mask: str) -> sp.Expr:
     """Expression in the pseudo-parameters alone."""
     for short, meaning in abbreviations(mask).items():
@@ -217,6 +213,16 @@ def redundant(mask: str = "strict") -> tuple[tuple[str, ...], tuple[tuple[str, s
     return still, tuple(same)
 
 
+def attention_of(form: sp.Expr, row: Row, column: Row, mask: str) -> sp.Expr:
+    """Attention of the first layer, its form by context proved equal to the softmax."""
+    return written_as(spelled(form, mask), normalised(first_weight(row, column), row, MASKS[mask]))
+
+
+def relative_score(name: str, mask: str) -> sp.Expr:
+    """Score of a kind of row relative to a row before the queried pair, in the pseudo-parameters alone."""
+    return spelled(grouped_scores(mask)[name], mask)
+
+
 @cache
 def equations() -> dict[str, Equation]:
     """Attention of the first layer, and scores of the second layer relative to a row before the queried pair."""
@@ -234,14 +240,13 @@ def equations() -> dict[str, Equation]:
         for name, form in context_weights().items():
             if not own and name.endswith("self"):
                 continue
-            weight = spelled(form, mask)
-            if not vanishes(weight - normalised(first_weight(*rows[name]), rows[name][0], own)):
-                raise ArithmeticError(f"{form} is not the attention of {name}")
-            found.append(Equation(f"all_attention_{name}{end}", T[row_of[name]], weight, ref(PLACE), "exact", given))
+            found.append(Equation(f"all_attention_{name}{end}", T[row_of[name]], partial(attention_of, form, *rows[name], mask),
+                                  ref(PLACE), "exact", given))  # fmt: skip
         query = {"item": (2 * q - 1, h), "other": (2 * l, g)}
         found += [Equation(f"all_attention_query_{name}{end}", T[2 * N + 1, column], spelled(weight, mask), ref(PLACE), "exact", given)
                   for name, (column, weight) in query.items()]  # fmt: skip
         relative = P[2 * N + 1, 2 * (q - d)]
-        found += [Equation(f"all_key_{name}{end}", P[2 * N + 1, key_of[name]] - relative, spelled(form, mask), ref(PLACE), "exact", given)
-                  for name, form in grouped_scores(mask).items() if name in key_of]  # fmt: skip
+        found += [Equation(f"all_key_{name}{end}", P[2 * N + 1, key_of[name]] - relative, partial(relative_score, name, mask),
+                           ref(PLACE), "exact", given)
+                  for name in ("own_item", "own_label", "later_item", "later_label", "query" if own else "first")]  # fmt: skip
     return {x.name: x for x in found}
