@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from theory import __main__ as listing
-from theory import cli, onset, registry
+from theory import cli, latex, onset, registry
 from theory.parameters import ParameterError
 
 matplotlib.use("Agg")
@@ -258,3 +258,16 @@ def test_what_may_not_be_replaced_is_written_directly(tmp_path):
         with pytest.raises(OSError, match="No space"):
             cli.write_text(Path("/dev/full"), "text")
         assert stat.S_ISCHR(os.stat("/dev/full").st_mode)
+
+
+def test_an_empty_word_is_no_missing_flag(call):
+    """``--preset ''`` and ``--equation ''`` name nothing."""
+    assert "--preset : must be one of" in call(onset.main, "--preset=")[2]
+    assert "equation : must be one of" in call(latex.main, "--equation=")[2]
+
+
+def test_nonsense_is_not_repeated_whole(call, monkeypatch):
+    """Eighty characters of what was typed are enough; a path that exists is left as it is."""
+    monkeypatch.setattr(sys, "argv", ["theory.onset", "--set", "x" * 10_000])
+    code, _, err = call(onset.main, "--set", "x" * 10_000)
+    assert code == 2 and err == f"error: --set {'x' * cli.LONGEST_ECHO}...: must be NAME=VALUE\n"

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import pickle
+
 import mpmath
 import numpy as np
 import pytest
 import sympy as sp
 
 from theory import numeric
-from theory.algebra import delta_gradient, delta_sum, written_as
+from theory.algebra import delta_gradient, delta_sum, linear_root, vanishes, written_as
 from theory.equation import STATUSES, Equation
 
 x, y, size = sp.symbols("x y size", positive=True)
@@ -86,3 +88,30 @@ def test_delta_gradient():
     assert sp.diff(unrolled, M[2, 3]) == delta_gradient(form, M[a, b]).subs({size: 3, a: 2, b: 3})
     with pytest.raises(TypeError, match="one sum"):
         delta_gradient(x, M[a, b])
+
+
+def test_right_hand_side_is_derived_when_read():
+    """Once, by whoever reads first; what is sent to another process is the result."""
+    derived = []
+    form = Equation("form", x, lambda: derived.append(1) or y**2, "nowhere")
+    assert not derived and form.name == "form"
+    assert form.rhs == form.rhs == y**2 and derived == [1]
+    assert pickle.loads(pickle.dumps(Equation("form", x, y**2, "nowhere"))) == form
+
+
+@pytest.mark.parametrize("zero", [
+    1 / (x * (x + 1)) - 1 / x + 1 / (x + 1), (sp.exp(x) + 1) * sp.exp(-x) - 1 - sp.exp(-x), sp.sin(2 * x) - 2 * sp.sin(x) * sp.cos(x),
+    sp.sec(x) ** 2 - 1 / sp.cos(x) ** 2, (1 - sp.exp(-x)) / (1 - sp.exp(x)) + sp.exp(-x)], ids=str)  # fmt: skip
+def test_what_vanishes(zero):
+    """Identities on every road; five per cent, or a sign, off and they do not."""
+    assert vanishes(zero)
+    first = sp.Add.make_args(zero)[0]
+    assert not vanishes(zero + first / 20) and not vanishes(zero - 2 * first)
+
+
+def test_root_of_what_is_linear():
+    """And of nothing else."""
+    assert linear_root(2 * x * y - 6, y) == 3 / x
+    for wrong in (y**2 - 1, x):
+        with pytest.raises(ArithmeticError, match="is not linear in y"):
+            linear_root(wrong, y)

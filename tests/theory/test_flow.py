@@ -149,3 +149,11 @@ def test_equations_carry_the_reference():
     (equation,) = LOGISTIC.equations().values()
     assert (equation.name, equation.reference) == ("dx_dt", "textbook")
     assert equation.lhs == sp.Derivative(x, T) and equation.rhs == RATE * x * (1 - x)
+
+
+def test_a_last_time_may_carry_roundings():
+    """An end that was computed is the end; a time that is really later is refused."""
+    found = LOGISTIC.solve(given(**VALUES), at=[0.0, 2.0 * (1 + 8 * np.finfo(float).eps)], t=2.0)
+    assert found.t[-1] == 2.0 and found.x[-1] == LOGISTIC.solve(given(**VALUES), at=[2.0], t=2.0).x[0]
+    with pytest.raises(ParameterError, match="times must lie between"):
+        LOGISTIC.solve(given(**VALUES), at=[2.0 * (1 + 1e-13)], t=2.0)

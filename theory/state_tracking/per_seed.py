@@ -294,7 +294,7 @@ class Columns:
         distribution function has corners once the noise is gone, and a column is learned at a sharp
         time: logits, smooth in v_0 and epsilon, are interpolated to many of both.
         """
-        from scipy.interpolate import BarycentricInterpolator  # half the import time of this model
+        from scipy.interpolate import BarycentricInterpolator  # here, as few of those who import the model need it
 
         fine = np.linspace(-1, 1, FINE)
         middle = (fine[1:] + fine[:-1]) / 2
