@@ -112,10 +112,8 @@ def write(dataset: xr.Dataset, path: Path) -> None:
     OSError
         If the disk does not take it; nothing is left behind.
     """
-    buffer = BytesIO()
     packed = {name: {"zlib": True, "complevel": 4} for name, v in dataset.variables.items() if v.size > 64}
-    dataset.to_netcdf(buffer, engine="h5netcdf", encoding=packed)
-    _seal(path, buffer.getvalue())
+    _seal(path, bytes(dataset.to_netcdf(engine="netcdf4", encoding=packed)))
 
 
 def read(path: Path, lazy: bool = False) -> xr.Dataset:
@@ -135,14 +133,14 @@ def read(path: Path, lazy: bool = False) -> xr.Dataset:
     """
     content = _unseal(path)
     try:
-        with xr.open_dataset(BytesIO(content), engine="h5netcdf") as closed:
+        with xr.open_dataset(content, engine="netcdf4") as closed:
             if not lazy and closed.nbytes > max(memory.available(), memory.UNASKED):
                 raise ParameterError(f"{path}: needs {memory.amount(closed.nbytes)} of memory, there are "
                                      f"{memory.amount(memory.available())}")  # fmt: skip
-            dataset = xr.open_dataset(path, engine="h5netcdf") if lazy else closed.load()
+            dataset = xr.open_dataset(path, engine="netcdf4") if lazy else closed.load()
     except ParameterError:
         raise
-    except Exception as error:  # h5py has no common error for what it cannot read
+    except Exception as error:  # netCDF4 has no common error for what it cannot read
         raise ParameterError(f"{path}: not a readable netCDF file ({type(error).__name__})") from None
     if dataset.attrs.get("kind") != KIND:
         raise ParameterError(f"{path}: a netCDF file, but not a run of this toolkit")

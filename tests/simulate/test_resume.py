@@ -265,7 +265,7 @@ def text(path: Path) -> None:
 
 
 def foreign(path: Path) -> None:
-    xr.Dataset({"A": ("x", [1.0, 2.0])}).to_netcdf(path, engine="h5netcdf")
+    xr.Dataset({"A": ("x", [1.0, 2.0])}).to_netcdf(path, engine="netcdf4")
 
 
 def other_seed(path: Path) -> None:

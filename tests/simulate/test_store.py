@@ -104,7 +104,7 @@ def test_a_written_file_has_ordinary_permissions(tmp_path):
 
 
 def foreign(path):
-    xr.Dataset({"A": ("x", [1.0])}).to_netcdf(path, engine="h5netcdf")
+    xr.Dataset({"A": ("x", [1.0])}).to_netcdf(path, engine="netcdf4")
 
 
 def other_kind(path):
