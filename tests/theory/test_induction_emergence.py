@@ -83,7 +83,10 @@ def test_flow_agrees_with_the_special_solver():
         np.testing.assert_allclose(special[name], same[name], atol=1e-6, err_msg=name)
 
 
-@pytest.mark.parametrize("N", range(2, 65))
+QUICK = (2, 3, 4, 5, 8, 12, 33, 64)
+
+
+@pytest.mark.parametrize("N", [n if n in QUICK else pytest.param(n, marks=pytest.mark.slow) for n in range(2, 65)])
 def test_order(N):
     """T_gamma < T_beta < T_alpha for every N >= 2; the loss drops last from N = 3 on."""
     path = emergence.Path(N)
