@@ -26,7 +26,7 @@ def tabular(header: Sequence[str], rows: Sequence[Sequence[str]], columns: str) 
     return f"{{\\small\n\\begin{{longtable}}{{{columns}}}\n{body}\n\\end{{longtable}}}}"
 
 
-def check_table(checks: list[Check]) -> str:
+def check_table(checks: Sequence[Check]) -> str:
     """Checks as a table."""
     rows = [
         (c.name, f"{c.predicted:.5g}", f"{c.measured:.5g}", f"{c.error:.1e}", f"{c.tolerance:.2g}", c.verdict)

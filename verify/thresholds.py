@@ -2,34 +2,14 @@
 
 from __future__ import annotations
 
-import sys
-
-from simulate import device
 from theory import cli
-from verify import check
+from verify import report
 
 
 def main(argv: list[str] | None = None) -> int:
     """Command line."""
-    parser = cli.parser("verify.thresholds", "Thresholds measured on ensembles, with confidence intervals.", "json", "plot",
-                        "set", "preset", "seeds", "device", "quiet", model="positional_semantic")  # fmt: skip
-    args = parser.parse_args(argv)
-    cli.offers(args.model, "thresholds")
-    cli.check_plot(args.plot)
-    device.find(args.device)
-    module = args.model.wing("verify", "thresholds")
-    result = module.verify(args)
-    remarks = sys.stderr if args.json else None
-    code = check.report(
-        args.model.name, result.checks, args.json, **({"thresholds": result.numbers} if args.json else {})
-    )
-    for note in result.notes:
-        print(note, file=remarks)
-    if args.plot is not None:
-        from theory import plotting
-
-        plotting.deliver(module.draw(result), args.plot, f"thresholds_{args.model.name}.png", stream=remarks)
-    return code
+    return report.main("thresholds", "Thresholds measured on ensembles, with confidence intervals.",
+                       ("plot", "set", "preset", "seeds", "device", "quiet"), argv, model="positional_semantic")  # fmt: skip
 
 
 if __name__ == "__main__":

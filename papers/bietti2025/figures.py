@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import partial
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -55,7 +54,7 @@ def recall(source: Source) -> Any:
 
 def plateau(source: Source) -> Any:
     """Length of the plateau over epsilon, S, R and D."""
-    return timescales.draw(timescales.scaling(SimpleNamespace(quiet=not source.progress))[2])
+    return timescales.draw(timescales.scaling(progress=source.progress)[2])
 
 
 def one_step(source: Source) -> Any:

@@ -32,12 +32,12 @@ def numbers(source: Source) -> str:
 def generate(source: Source) -> str:
     """Whole document."""
     p, runs = students(source, "table_1")
-    comparison, more, notes = trajectories.verify(p, runs)
-    spoken = r"\par ".join(latex.escape(n) for n in notes if n)
+    found = trajectories.against(p, runs)
+    spoken = r"\par ".join(latex.escape(n) for n in found.notes if n)
     return document.fill(HERE, document.makers(HERE, FIGURES, st.sections) | {
         "numbers": lambda _: numbers(source),
         "flow": lambda _: f"\\begin{{equation}}\n{st.flow().latex()}\n\\end{{equation}}",
-        "comparison": lambda _: f"{check_table([*comparison.checks, *more])}\n{spoken}",
+        "comparison": lambda _: f"{check_table(found.checks)}\n{spoken}",
         "gradients": lambda _: check_table(gradients.checks()),
     })  # fmt: skip
 

@@ -7,7 +7,8 @@ import numpy as np
 from simulate.associative_memory.gradient_steps import Parameters, run
 from simulate.pool import one_thread
 from theory.associative_memory.gradient_steps import equations, second_gradient
-from verify.check import Check, sampled
+from verify.check import Check, at_least, at_most, sampled
+from verify.report import Report, Request
 
 P = Parameters(samples=20000)
 BATCHES = 6  # independent gradients, for standard errors
@@ -35,24 +36,24 @@ def gradient_checks() -> list[Check]:
     ]  # fmt: skip
 
 
-def at_least(name: str, wanted: float, measured: float, why: str) -> Check:
-    """A value that must not fall below another."""
-    return Check(name, "slides", wanted, measured, max(0.0, wanted - measured), 0.0, why)
-
-
 def laws() -> list[Check]:
     """All checks of this system."""
     with one_thread():
         out = run(P)
         checks = gradient_checks()
         large = run(P.replace(first_step=30.0, third_gain=10 * P.third_gain))
-    checks += [at_least(f"probe of {name} right after its step", 1.0, value, "every association is the strongest")
+    checks += [at_least(f"probe of {name} right after its step", "slides", 1.0, value, "every association is the strongest")
                for name, value in out.probes.items()]  # fmt: skip
     checks += [
-        at_least("accuracy after three steps", 0.999, out.accuracy[-1], "5000 test sequences"),
-        at_least("attention on the answer after three steps", 0.99, out.attention[-1], "5000 test sequences"),
-        Check("accuracy after two steps only", "slides", 0.5, out.accuracy[2], out.accuracy[2], 0.5, "the third step is needed"),
-        Check("saturation: accuracy after a first step 30 times larger", "first_gain", 0.5, large.accuracy[-1],
-              large.accuracy[-1], 0.5, "softmax outside its linear range spoils the later gradients"),
+        at_least("accuracy after three steps", "slides", 0.999, out.accuracy[-1], "5000 test sequences"),
+        at_least("attention on the answer after three steps", "slides", 0.99, out.attention[-1], "5000 test sequences"),
+        at_most("accuracy after two steps only", "slides", 0.5, out.accuracy[2], "the third step is needed"),
+        at_most("accuracy after a first step 30 times larger", "first_gain", 0.5, large.accuracy[-1],
+                "softmax outside its linear range spoils the later gradients"),
     ]  # fmt: skip
     return checks
+
+
+def report(request: Request) -> Report:
+    """All checks of this system."""
+    return Report(laws())

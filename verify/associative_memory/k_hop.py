@@ -14,6 +14,7 @@ from theory.associative_memory.k_hop import curriculum_times, direct_time, equat
 from theory.associative_memory.k_hop.overlaps import STAGE
 from verify.check import Check, identity
 from verify.emergence import first_crossing
+from verify.report import Report, Request
 
 SIZES = ((3, 2), (3, 3), (4, 2))
 STUDENTS = Parameters(N=4, batch_size=256)
@@ -123,3 +124,8 @@ def learners() -> list[Check]:
 def laws() -> list[Check]:
     """All checks of this system."""
     return [*agreement(), *kernels(), *times(), *learners()]
+
+
+def report(request: Request) -> Report:
+    """All checks of this system."""
+    return Report(laws())

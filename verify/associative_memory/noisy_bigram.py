@@ -7,7 +7,8 @@ import numpy as np
 from simulate.associative_memory.noisy_bigram import Learner, Parameters, one_step
 from simulate.pool import one_thread
 from theory.associative_memory.noisy_bigram import equations, feed_forward_success, value_recovered
-from verify.check import Check, identity, sampled
+from verify.check import Band, Check, at_most, identity, near, sampled
+from verify.report import Report, Request
 
 SIZES = (64, 256)
 RATIOS = (1, 4, 16)
@@ -33,18 +34,16 @@ def value_memory() -> list[Check]:
     for N in SIZES:
         for ratio in RATIOS:
             p = Parameters(N=N, n=ratio * N, draws=60)
-            found = one_step(p, seed=ratio)["value"]
-            predicted, s_e = value_recovered(p), float(found.std(ddof=1) / np.sqrt(len(found)))
-            out.append(Check(f"value memory, n = {ratio} N, N = {N}", "value_recovered", predicted, float(found.mean()),
-                             abs(predicted - float(found.mean())), 1 / N + 4 * s_e,
-                             "wrong labels share their samples: 1/N; plus 4 standard errors", "", s_e))  # fmt: skip
+            found, predicted = one_step(p, seed=ratio)["value"], value_recovered(p)
+            shared = Band(-1 / N / predicted, 1 / N / predicted, "wrong labels share their samples: 1/N")
+            out.append(sampled(f"value memory, n = {ratio} N, N = {N}", "value_recovered", predicted, found, band=shared))
     gaps = []
     for N in (10**3, 10**5, 10**7):
         p = Parameters(N=N, n=4 * N)
         limit = float(equations()["value_recovered"].evaluate(p.values()))
         gaps.append(abs(value_recovered(p) - limit))
-    out.append(Check("collapse: distance to the limit at n = 4 N falls as N grows", "value_recovered", 0.0, gaps[-1],
-                     float(np.max(np.diff(gaps))), 0.0, "N = 1e3, 1e5, 1e7"))  # fmt: skip
+    out.append(at_most("growth of the distance to the limit with N, n = 4 N", "value_recovered", 0.0, float(np.max(np.diff(gaps))),
+                       "collapse on n/N: N = 1e3, 1e5, 1e7"))  # fmt: skip
     return out
 
 
@@ -56,14 +55,13 @@ def ablation() -> list[Check]:
     found = learner.measure()
     a = learner.p.a
     return [
-        Check(f"whole model predicts {kind}", "slides", wanted, found[name], abs(found[name] - wanted), 0.02, why)
+        near(f"whole model predicts {kind}", "slides", wanted, found[name], 0.02 / wanted, why)
         for kind, wanted, name, why in (
             ("the noise token", 1.0, "distributional", "noise is the more frequent label"),
             ("the noise token with its probability a", a, "p_noise", "two standard errors of the last batches, 0.04 each"),
         )
     ] + [
-        Check("without the feed-forward path: clean answer", "slides", 1.0, found["in_context_ablated"],
-              1 - found["in_context_ablated"], 0.01, "4096 samples"),
+        near("clean answer without the feed-forward path", "slides", 1.0, found["in_context_ablated"], 0.01, "4096 samples"),
     ]  # fmt: skip
 
 
@@ -71,3 +69,8 @@ def laws() -> list[Check]:
     """All checks of this system."""
     with one_thread():
         return [*feed_forward(), *value_memory(), *ablation()]
+
+
+def report(request: Request) -> Report:
+    """All checks of this system."""
+    return Report(laws())

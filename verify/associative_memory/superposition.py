@@ -9,7 +9,8 @@ import sympy as sp
 from simulate.associative_memory.superposition import recall, zipf_error
 from theory.associative_memory import symbols
 from theory.associative_memory.superposition import Parameters, equations, gaussian, sphere
-from verify.check import Check, sampled
+from verify.check import Band, Check, at_most, near, sampled
+from verify.report import Report, Request
 
 MOMENTS = (Parameters(d=16, N=12, draws=4000), Parameters(d=16, N=40, M=4, draws=4000))
 RECALL = (Parameters(d=32, N=64, draws=200), Parameters(d=64, N=256, draws=100), Parameters(d=128, N=1024, draws=20))
@@ -27,7 +28,7 @@ def moment_checks() -> list[Check]:
         kind = "one output per key" if p.M is None else f"{p.M} outputs"
         names = ("interference_right", "interference_wrong") if p.M is None else ("classes_right", "classes_wrong")
         out += [sampled(f"mean right score, {kind}", "score_mean_right", 1.0, found["right"]),
-                sampled(f"mean wrong score, {kind}", "score_mean_wrong", 0.0, found["wrong"])]  # fmt: skip
+                sampled(f"mean wrong score, {kind}", "score_mean_wrong", 0.0, found["wrong"], scale=1.0)]  # fmt: skip
         for name, scores, mean in zip(names, (found["right"], found["wrong"]), (1.0, 0.0), strict=True):
             exact = float(equations()[name].evaluate(p.values()))
             out.append(sampled(f"variance, {name}", name, exact, (scores - mean) ** 2))
@@ -39,17 +40,15 @@ def accuracy_checks() -> list[Check]:
     out, errors = [], []
     for p in RECALL:
         found = recall(p)["accuracy"]
-        mean, s_e = float(found.mean()), float(found.std(ddof=1) / np.sqrt(len(found)))
         for name, value, limit in (
             ("recall_sphere", sphere(p.N, p.d), SPHERE[p.d]),
             ("recall_gaussian", gaussian(p.N, p.d), GAUSS[p.d]),
         ):
-            out.append(Check(f"recall at d = {p.d}, N = {p.N}", name, value, mean, abs(mean - value), limit + 4 * s_e,
-                             "wrong scores taken as independent: error falling with d; plus 4 standard errors", "", s_e))  # fmt: skip
-        errors.append(abs(mean - sphere(p.N, p.d)))
-    worst = float(np.max(np.diff(errors)))
-    out.append(Check("error of the sphere formula falls with d (recall near 3/4)", "recall_sphere", errors[-1], errors[0],
-                     worst, 0.0, "it is asymptotically exact along N ln N = const d^2"))  # fmt: skip
+            off = Band(-limit / value, limit / value, "wrong scores taken as independent: an error that falls with d")
+            out.append(sampled(f"{name.replace('_', ' by ')} formula, d = {p.d}, N = {p.N}", name, value, found, band=off))
+        errors.append(abs(float(found.mean()) - sphere(p.N, p.d)))
+    out.append(at_most("growth of the sphere formula's error with d, recall near 3/4", "recall_sphere", 0.0,
+                       float(np.max(np.diff(errors))), "asymptotically exact along N ln N = const d^2"))  # fmt: skip
     return out
 
 
@@ -67,13 +66,12 @@ def zipf_checks() -> list[Check]:
     law = float(equations()["zipf_exponent"].evaluate({"b_zipf": a - 1}))
     everything = zipf_error(64, a, keys, 4, keys, 10).mean()
     return [
-        Check("Zipf a = 1.5: exponent of the error in d, d/4 keys stored", "zipf_exponent", law, float(slopes.mean()),
-              abs(float(slopes.mean()) - law), 0.15, "finite number of keys and small P bend the power law", "",
-              float(slopes.std(ddof=1) / np.sqrt(len(slopes)))),
-        Check("  the same against the sum over keys that are not stored", "zipf_lost", exact, float(slopes.mean()),
-              abs(float(slopes.mean()) - exact), 0.1, "stored keys are not all recalled at d = 16"),
-        Check("Zipf: equal weights on all keys are worse than on d/4 of them", "zipf_lost", float(found[-1].mean()),
-              float(everything), float(found[-1].mean() / everything), 0.5, "ratio of the errors at d = 64"),
+        sampled("exponent of the error under Zipf frequencies in d, d/4 keys stored", "zipf_exponent", law, slopes,
+                band=Band(-0.15 / abs(law), 0.15 / abs(law), "finite number of keys and small P bend the power law")),
+        sampled("exponent of the error under Zipf frequencies against the sum over keys that are not stored", "zipf_lost", exact, slopes,
+                band=Band(-0.1 / abs(exact), 0.1 / abs(exact), "stored keys are not all recalled at d = 16")),
+        at_most("error with d/4 keys stored over that with equal weights on all", "zipf_lost", 0.5,
+                float(found[-1].mean() / everything), "d = 64"),
     ]  # fmt: skip
 
 
@@ -82,14 +80,19 @@ def laws() -> list[Check]:
     loads = [_half_load(d) for d in (1e3, 1e6, 1e9)]
     law = float(1 / equations()["capacity"].rhs.coeff(symbols.N * sp.log(symbols.N)))
     gaps = np.abs(np.array(loads) - law)
-    toward = Check("load N ln N / d^2 at half recall: nearer the capacity law at d = 1e3, 1e6, 1e9", "capacity", law, loads[-1],
-                   float(np.max(gaps[1:] / gaps[:-1])), 1.0, "ratio of successive gaps: ln ln N / ln N dies out slowly")  # fmt: skip
-    near = Check("  at d = 1e9", "capacity", law, loads[-1], float(gaps[-1]), 0.05,
+    toward = at_most("ratio of successive gaps between half load and capacity law, d = 1e3, 1e6, 1e9", "capacity", 1.0,
+                     float(np.max(gaps[1:] / gaps[:-1])), "ln ln N / ln N dies out slowly")  # fmt: skip
+    close = near("load N ln N / d^2 of half recall, d = 1e9", "capacity", law, loads[-1], 0.05 / law,
                  "ln(4 pi ln N) / (4 ln N) of the law: the largest of N Gaussians lies below sqrt(2 ln N)")  # fmt: skip
-    return [*moment_checks(), *accuracy_checks(), *zipf_checks(), toward, near]
+    return [*moment_checks(), *accuracy_checks(), *zipf_checks(), toward, close]
 
 
 def _half_load(d: float) -> float:
     """Load N ln N / d^2 at which the Gaussian formula recalls half."""
     log_n = scipy.optimize.brentq(lambda x: gaussian(np.exp(x), d) - 0.5, np.log(d), 2 * np.log(d))
     return float(np.exp(log_n) * log_n / d**2)
+
+
+def report(request: Request) -> Report:
+    """All checks of this system."""
+    return Report(laws())

@@ -190,7 +190,7 @@ def rows(report: dict[str, Any]) -> list[Check]:
 def succeeded(report: dict[str, Any], names: Sequence[str]) -> bool:
     """Whether the named stages are done and no check failed."""
     done = all(report["stages"].get(name, {}).get("status") == "done" for name in names)
-    return done and all(check.passed for check in rows(report))
+    return done and all(check.within for check in rows(report))
 
 
 def text(report: dict[str, Any]) -> str:

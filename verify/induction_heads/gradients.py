@@ -31,8 +31,9 @@ from theory.induction_heads import Parameters, query, structure
 from theory.induction_heads.attention import MASKS
 from theory.induction_heads.symbols import N as N_symbol
 from theory.induction_heads.symbols import alpha, beta, d, gamma, k, q
-from verify.check import Check, identity
+from verify.check import Check, at_least, identity, vanishing
 from verify.induction_heads import all_weights_equations, symmetry
+from verify.report import Report, Request, with_device
 
 Table = Mapping[str, Equation]
 EXACT, EXACT_WHY = 1e-12, "both sides float64, few operations"
@@ -302,18 +303,11 @@ def theorem_1(_: Table) -> list[Check]:
     return checks
 
 
-def vanishing(name: str, equation: str, measured: object, tolerance: float, why: str) -> Check:
-    """Something that must be zero: the error is its largest size."""
-    size = float(np.abs(np.asarray(measured, float)).max())
-    return Check(name, equation, 0.0, size, size, tolerance, why)
-
-
 def control(
     name: str, measured: float, floor: float, why: str = "control: the average must leave the 19 directions"
 ) -> Check:
-    """Something that must NOT vanish: the error is how far it falls short of a floor."""
-    return Check(f"control: {name}", "Theorem 1", floor, measured, floor / measured if measured else np.inf, 1.0,
-                 f"{why}; must exceed {floor:g}")  # fmt: skip
+    """Something that must NOT vanish."""
+    return at_least(f"control, {name}", "Theorem 1", floor, measured, why)
 
 
 COVERS: dict[Callable[[Table], list[Check]], tuple[str, ...]] = {
@@ -337,3 +331,8 @@ def checks() -> list[Check]:
     with one_thread():
         table = ih.equations()
         return [c for group in COVERS for c in group(table)]
+
+
+def report(request: Request) -> Report:
+    """All checks; on another device also the students' gradients."""
+    return with_device(request, checks())

@@ -10,7 +10,7 @@ import scipy.stats
 from theory import induction_heads as ih
 from theory.induction_heads import drop, emergence, query
 from theory.induction_heads.symbols import N as N_symbol
-from verify.check import Check, identity
+from verify.check import Check, identity, near, vanishing
 
 FIT = (256, 512, 1024, 2048)  # four sizes for the four terms a N^2 + b N + c + d/N
 EXPONENT_SIZES = (64, 128, 256, 512, 1024, 2048)
@@ -73,8 +73,8 @@ def constants() -> list[Check]:
     for n in DROP_SIZES:
         at = {"N": float(n), "kappa": kappa, "beta_c": float(ih.equations()["beta_c"].evaluate({"N": float(n)}))}
         gap = abs(times(n)["T_drop"] - law.evaluate(at)) / n
-        checks.append(Check(f"T_drop at N = {n:.0e}, gap over N", "T_drop", 0.0, float(gap), float(gap), 0.02,
-                            "next term o(N): falls only like 1/beta_c = 1/sqrt(2 ln N)"))  # fmt: skip
+        checks.append(vanishing(f"T_drop at N = {n:.0e}, gap over N", "T_drop", gap, 0.02,
+                                "next term o(N): falls only like 1/beta_c = 1/sqrt(2 ln N)"))  # fmt: skip
     curve = ih.flow().solve(ih.Parameters(N=4), at=[1e6], t=1e6)
     checks.append(
         identity(
@@ -96,16 +96,12 @@ def exponents() -> tuple[list[Check], list[str]]:
         notes.append(f"  {name} ~ N^{slope:.4f} [{low:.4f}, {high:.4f}]")
         allowed, why = (0.05, "correction -2 ln N / N: of order 1/N on this grid") if name == "T_drop" else (
             0.01, "corrections of order 1/N on this grid")  # fmt: skip
-        checks.append(
-            Check(
-                f"exponent of {name} in N, flow", f"Theorem 2, {name}", power, slope, abs(slope - power), allowed, why
-            )
-        )
+        checks.append(near(f"exponent of {name} in N, flow", f"Theorem 2, {name}", power, slope, allowed, why))
     uniform = {n: uniform_times(n) for n in EXPONENT_SIZES}
     for name in ("T_beta", "T_alpha", "T_drop"):
         plain, *_ = log_fit(EXPONENT_SIZES, [uniform[n][name] for n in EXPONENT_SIZES])
         scaled, low, high = log_fit(EXPONENT_SIZES, [uniform[n][name] * np.log(n) for n in EXPONENT_SIZES])
         notes.append(f"  uniform q: {name} ~ N^{plain:.4f}; {name} ln N ~ N^{scaled:.4f} [{low:.4f}, {high:.4f}]")
-        checks.append(Check(f"exponent of {name} ln N in N, uniform q", "large_initial_slope", 2, scaled, abs(scaled - 2), 0.05,
-                            "corrections of order 1/ln N on this grid"))  # fmt: skip
+        checks.append(near(f"exponent of {name} ln N in N, uniform q", "large_initial_slope", 2, scaled, 0.05,
+                           "corrections of order 1/ln N on this grid"))  # fmt: skip
     return checks, notes

@@ -10,7 +10,7 @@ cross outside the grid.)
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -22,16 +22,19 @@ from simulate.positional_semantic import task, train
 from simulate.positional_semantic.gamp import gamp
 from simulate.positional_semantic.linear import fit_linear
 from simulate.positional_semantic.student import initial_weights
-from theory import cli, plotting
+from theory import plotting
 from theory.parameters import ParameterError
 from theory.positional_semantic import Parameters, general, solve
 from theory.positional_semantic.thresholds import thresholds
-from verify.check import Z_MAX, Z_REASON, Check, normal_z, sampled
+from verify.check import Band, Check, estimated, sampled
+from verify.report import Report, Request
 
 SEEDS = "64"
 DEMO = Parameters(d=400, steps=300, n_test=4000)
 FACTORS = {"alpha_c": (0.85, 1.0, 1.15), "alpha_l": (0.9, 1.0, 1.1)}  # of the predicted threshold
-NOT_REACHED = "the paper's selection; informed descent follows the local one (see the claims ledger)"
+SELECTION = "the paper's selection; informed descent follows the local one (see the claims ledger)"
+# The paper's selection where the two differ, at omega = 0.3: (students - predicted) / predicted.
+NOT_REACHED: dict[str, tuple[float, float]] = {}
 SAME = 1e-3  # relative; two selections this close are one prediction, at the accuracy of the quadrature
 UNTIED, SOBOL = 3.2, 2048  # sample complexity, and points: the theory's numbers scatter by 0.2 % over scramblings
 GAMP_SEEDS = 16  # message passing is run on the first few seeds, at half the sizes
@@ -42,26 +45,14 @@ WHERE_SELECTIONS_DIFFER = ("semantic", 0.57, ("q", "theta", "train_loss", "test_
 SELECTIONS = ("global", "local")
 
 
-@dataclass(frozen=True)
-class Result:
-    """Checks, remarks, numbers for machines, and what the figure shows."""
-
-    checks: list[Check]
-    notes: list[str]
-    numbers: dict[str, Any]
-    gaps: dict[str, xr.DataArray]
-
-
-def verify(args: Any) -> Result:
+def report(request: Request) -> Report:
     """All checks of the command."""
-    seeds = cli.seeds(args.seeds, SEEDS)
-    if len(seeds) < 3:
-        raise ParameterError(f"--seeds {args.seeds}: a confidence interval needs at least 3 seeds")
-    p = cli.parameters(args, DEMO).solvable()
-    if p.alpha is not None and args.preset is None:
+    seeds = request.seed_list(SEEDS, least=3)
+    p = request.parameters(DEMO).solvable()
+    if p.alpha is not None and request.preset is None:
         raise ParameterError("alpha: must be unset, the command sweeps it")
     p = p.replace(alpha=None)
-    options = {"device": args.device, "progress": not args.quiet}
+    options = request.training
     predicted = {k: t for k in SELECTIONS if not (t := thresholds(p.replace(prox=k))).reasons}
     if not predicted:
         raise ParameterError(f"omega = {p.omega:g}, target = {p.target!r}: no crossing for either selection; "
@@ -84,10 +75,9 @@ def verify(args: Any) -> Result:
         for selection, found in predicted.items():
             value = getattr(found, name)
             numbers[name][selection] = value
-            z = normal_z(abs(measured - value) / error, len(seeds))
             apart = "local" in predicted and not np.isclose(value, getattr(predicted["local"], name), rtol=SAME)
-            checks.append(Check(f"{name}, {selection} prox", "training_loss" if name == "alpha_c" else "test_error", value,
-                                measured, z, Z_MAX, Z_REASON, NOT_REACHED if apart else "", error))  # fmt: skip
+            checks.append(estimated(f"{name} by the {selection} prox", "training_loss" if name == "alpha_c" else "test_error", value,
+                                    measured, error, len(seeds), band=_apart(p, name) if apart else None))  # fmt: skip
         if not np.isfinite(error):
             notes.append(f"  not resolved: with single seeds left out it leaves [{gaps[name].alpha.values[0]:.3g}, "
                          f"{gaps[name].alpha.values[-1]:.3g}] or the gap is not monotonic; more --seeds help")  # fmt: skip
@@ -96,7 +86,13 @@ def verify(args: Any) -> Result:
     checks += [*order_parameters(p, sizes, seeds, options), *untied_keys(p, sizes, seeds, options)]
     scaling, remarks = concentration(p, sizes, seeds, options)
     passing, more = message_passing(p, [d // 2 for d in sizes], seeds[:GAMP_SEEDS])
-    return Result([*checks, *scaling, *passing], [*notes, *remarks, *more], numbers, gaps)
+    return Report([*checks, *scaling, *passing], [*notes, *remarks, *more], numbers={"thresholds": numbers},
+                  draw=lambda: draw(gaps, numbers))  # fmt: skip
+
+
+def _apart(p: Parameters, name: str) -> Band | None:
+    """Where the paper's selection of the minimiser is known to be off; measured at omega = 0.3 alone."""
+    return Band(*NOT_REACHED[name], SELECTION) if p.omega == DEMO.omega else None
 
 
 def _gap(name: str, p: Parameters, centre: float, seeds: list[int], options: dict[str, Any]) -> xr.DataArray:
@@ -152,8 +148,9 @@ def order_parameters(p: Parameters, sizes: Sequence[int], seeds: list[int], opti
             predicted = {k: f.summary()[x] for k, f in points.items()}
             if np.isclose(predicted["global"], predicted["local"], rtol=SAME):
                 predicted = {"either": predicted["local"]}
-            checks += [sampled(f"{x}, {branch} at alpha = {alpha:g}, {k} prox", x, v, runs.sel(name=x).values,
-                               NOT_REACHED if k == "global" else "") for k, v in predicted.items()]  # fmt: skip
+            checks += [sampled(f"{x} of the {branch} branch by {k} prox, alpha = {alpha:g}", x, v, runs.sel(name=x).values,
+                               band=_apart(p, f"{x}, {branch}") if k == "global" else None)
+                       for k, v in predicted.items()]  # fmt: skip
     return checks
 
 
@@ -188,9 +185,8 @@ def concentration(p: Parameters, sizes: Sequence[int], seeds: list[int],
     slope = float(x @ np.log(spreads) / (x @ x))
     # ln of a standard deviation from k samples scatters by 1/sqrt(2 (k - 1)).
     error = float(1 / np.sqrt((x @ x) * 2 * (len(seeds) - 1)))
-    z = abs(slope + 0.5) / error
-    return [Check("exponent of the scatter of theta in d", "Sec. 4: concentration", -0.5, slope, z, 4.0,
-                  "|z| <= 4, from the scatter of a standard deviation", standard_error=error)], notes  # fmt: skip
+    return [estimated("exponent of the scatter of theta in d", "Sec. 4: concentration", -0.5, slope, error,
+                      reason="|z| <= 4, from the scatter of a standard deviation")], notes  # fmt: skip
 
 
 def message_passing(p: Parameters, sizes: Sequence[int], seeds: list[int]) -> tuple[list[Check], list[str]]:
@@ -225,12 +221,12 @@ def _overlaps(p: Parameters, seed: int) -> dict[str, float]:
             "step": message.steps[-1], "gradient": message.gradient}  # fmt: skip
 
 
-def draw(result: Result) -> Any:
+def draw(gaps: dict[str, xr.DataArray], numbers: dict[str, Any]) -> Any:
     """Mean gap over alpha for every d and extrapolated, the interval of the crossing, and both predictions."""
     figure, axes = plotting.figure(1, 2)
     labels = {"alpha_c": r"training loss, positional $-$ semantic $[10^{-4}]$",
               "alpha_l": r"test error, linear $-$ semantic $[10^{-4}]$"}  # fmt: skip
-    for axis, (name, gap) in zip(axes, result.gaps.items(), strict=True):
+    for axis, (name, gap) in zip(axes, gaps.items(), strict=True):
         tex = name.replace("_", "_{") + "}"
         for k, d in enumerate(gap.d.values):
             axis.plot(
@@ -240,12 +236,12 @@ def draw(result: Result) -> Any:
         error = limit.std("seed", ddof=1) / np.sqrt(limit.sizes["seed"])
         axis.errorbar(gap.alpha, limit.mean("seed"), error, fmt="ko-", ms=3, capsize=2,
                       label=r"students, $d \to \infty$, standard error")  # fmt: skip
-        low, high = result.numbers[name]["interval_95"]
+        low, high = numbers[name]["interval_95"]
         if np.isfinite(low):
             axis.axvspan(low, high, color="0.5", alpha=0.25, lw=0, label="95% interval of the crossing")
-        for k, selection in enumerate(s for s in SELECTIONS if s in result.numbers[name]):
-            axis.axvline(result.numbers[name][selection], color=f"C{k}", ls=("-", "--")[k],
-                         label=rf"$\{tex}$, {selection} prox: {result.numbers[name][selection]:.3f}")  # fmt: skip
+        for k, selection in enumerate(s for s in SELECTIONS if s in numbers[name]):
+            axis.axvline(numbers[name][selection], color=f"C{k}", ls=("-", "--")[k],
+                         label=rf"$\{tex}$, {selection} prox: {numbers[name][selection]:.3f}")  # fmt: skip
         axis.axhline(0, color="0.4", lw=0.6)
         axis.set(xlabel=r"sample complexity $\alpha = n/d$", ylabel=labels[name])
         axis.legend(fontsize=7, loc="lower right", frameon=True, framealpha=0.85)

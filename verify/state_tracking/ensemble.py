@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,11 +12,10 @@ from simulate import runs as store
 from simulate.state_tracking import train
 from simulate.state_tracking.measure import MEANING
 from simulate.state_tracking.trainer import DIMENSIONS
-from theory import cli
-from theory.parameters import ParameterError
 from theory.state_tracking import Parameters
+from verify.ensemble import Source
 
-SEEDS, ALPHA = "8", 12.0
+ALPHA = 12.0
 SHIPPED = Path(__file__).with_name("ensembles")
 
 
@@ -76,7 +74,7 @@ AT_START = ("R", "S", "zeta", "M_variance_correct", "M_variance_other")
 
 def shipped(name: str) -> tuple[Parameters, xr.Dataset]:
     """Parameters and ensemble that come with the code."""
-    return read(SHIPPED / f"{name}.nc", {})
+    return store.ensemble(SHIPPED / f"{name}.nc", "state_tracking", Parameters, {})
 
 
 def renew(device: str | None = None, progress: bool = True) -> None:
@@ -92,27 +90,11 @@ def renew(device: str | None = None, progress: bool = True) -> None:
         store.write(runs.astype("float32", keep_attrs=True), SHIPPED / f"{name}.nc")
 
 
-def get(args: Any) -> tuple[Parameters, xr.Dataset]:
-    """Parameters and ensemble from ``--runs``, or trained with the demo preset by default.
-
-    Raises
-    ------
-    ParameterError
-        If the given file is not an ensemble of this model, or parameters are given beside it.
-    """
-    if args.runs is None:
-        seeds = cli.seeds(args.seeds, SEEDS)
-        if len(seeds) < 2:
-            raise ParameterError(f"--seeds {args.seeds}: a comparison needs at least 2 seeds")
-        p = cli.parameters(args, Parameters.demo())
-        alpha = cli.positive("--alpha", args.alpha) or (ALPHA if not args.set and args.preset is None else None)
-        return p.run_to(alpha), train(p, alpha, seeds, device=args.device, progress=not args.quiet)
-    given = [f"--{name}" for name in ("set", "preset", "seeds", "alpha", "device") if getattr(args, name)]
-    if given:
-        raise ParameterError(f"{given[0]}: not together with --runs, whose file says with what it was trained")
-    return read(args.runs, NEEDED)
+def trained(p: Parameters, until: float | None, seeds: list[int], device: str | None, progress: bool) -> tuple[Any, xr.Dataset]:
+    """Students of some length over seeds; of the demo's length where nothing else was asked for."""
+    p = p.run_to(until or (ALPHA if p == Parameters.demo() else None))
+    return p, train(p, seeds=seeds, device=device, progress=progress)
 
 
-def read(path: Path, needed: Mapping[str, tuple[str, ...]]) -> tuple[Parameters, xr.Dataset]:
-    """Parameters and ensemble of a stored file or folder, with the variables it must have."""
-    return store.ensemble(path, "state_tracking", Parameters, needed, lambda p: {"step": p.L, "action": p.L})
+SOURCE = Source("state_tracking", Parameters.demo(), "8", NEEDED, trained, lambda p: {"step": p.L, "action": p.L},
+                lambda: shipped("demo"))  # fmt: skip

@@ -23,6 +23,7 @@ from theory.state_tracking.micro import ALL, OWN
 from theory.state_tracking.symbols import i as i_symbol
 from theory.state_tracking.symbols import k as k_symbol
 from verify.check import Check, identity, sampled
+from verify.report import Report, Request, with_device
 
 Table = Mapping[str, Equation]
 P = Parameters(N=4, L=3, d_g=4, d_h=6, rope_theta=10.0)  # frequencies that tell three positions apart
@@ -454,3 +455,8 @@ def checks(table: Table | None = None) -> list[Check]:
     eq = table or equations()
     with one_thread():
         return [c for group in COVERS for c in group(eq)]
+
+
+def report(request: Request) -> Report:
+    """All checks; on another device also the students' gradients."""
+    return with_device(request, checks())

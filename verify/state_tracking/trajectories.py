@@ -10,23 +10,14 @@ import xarray as xr
 from simulate.state_tracking.measure import untrained_statistics
 from theory import plotting
 from theory import state_tracking as st
-from theory.state_tracking import Parameters, attention, rollout
-from verify.check import Check, sampled
-from verify.trajectories import Comparison, compare
+from theory.state_tracking import Parameters, attention, per_seed, rollout
+from verify import ensemble
+from verify.check import Check, sampled, vanishing
+from verify.report import Report, Request
+from verify.state_tracking.bands import OURS, PAPER, bands
+from verify.trajectories import compare
 
 LOCKED = 0.95  # attention from which on a logit is, nearly, one entry of M
-ONE_CURVE = "one curve for all seeds, started from the mean initial values"
-KNOWN_LIMITS = {
-    "A": f"{ONE_CURVE}; closure c(A)",
-    "R": ONE_CURVE,
-    "S": f"{ONE_CURVE}; logit variance neglected",
-    "loss": "logits replaced by their means: the logit variance is neglected",
-    "logit_correct": ONE_CURVE,
-    "logit_other": ONE_CURVE,
-    "accuracy": "Gaussian logits with the variance of time 0",
-    "rollout_accuracy": "Gaussian logits with the variance of time 0, one accuracy for all steps",
-    "c_A": "closure c(A) = L c_omega A (1 - A), matched at A = 1/L only",
-}
 
 
 def theory_curve(p: Parameters, runs: xr.Dataset) -> xr.Dataset:
@@ -67,51 +58,78 @@ def position_dependent_rollout(p: Parameters, runs: xr.Dataset) -> xr.DataArray:
     return runs.rollout_accuracy.copy(data=final)
 
 
-def verify(p: Parameters, runs: xr.Dataset) -> tuple[Comparison, list[Check], list[str]]:
-    """Compare the ensemble with theory; check what must hold; say how far the uncontrolled steps are off."""
-    comparison = compare(theory_curve(p, runs), runs, KNOWN_LIMITS)
-    start = runs.isel(alpha=0)
-    drift = float(np.abs(runs.zeta - start.zeta).max())
+def report(request: Request) -> Report:
+    """The ensemble that is asked for, against theory."""
+    return against(*ensemble.get(request))
+
+
+def against(p: Parameters, runs: xr.Dataset) -> Report:
+    """Compare two levels of theory with every seed; check what must hold; say how far the uncontrolled steps are off."""
+    paper, ours = own_start(p, runs), per_seed.solve(per_seed.Dressed(p, per_seed.Start.measured(runs)), runs.epoch.values)
+    held = compare(paper, runs, bands(PAPER, p), " by Eq. (15)")
+    checks = [*held.checks, *compare(ours[list(OURS)], runs, bands(OURS, p), " with noise of M").checks,
+              *start(p, runs), *initial_variances()]  # fmt: skip
+    notes = [held.spoken(), "", *closures(p, runs), *kurtoses(runs), *rollouts(p, runs, theory_curve(p, runs))]
+    return Report(checks, notes, numbers={"inside_two_sd": held.inside()}, draw=lambda: draw(p, runs))
+
+
+def own_start(p: Parameters, runs: xr.Dataset) -> xr.Dataset:
+    """Exact solution of Eq. (15) from every seed's own A, R, S and zeta, with the paper's logits and accuracies."""
+    curves = []
+    for seed in runs.seed:
+        first = runs.sel(seed=seed).isel(alpha=0)
+        own = p.replace(A_0=float(first.A), R_0=float(first.R), S_0=float(first.S), zeta=float(first.zeta))
+        curves.append(st.with_accuracy(st.inversion.solve(own, runs.alpha.values), own))
+    return xr.concat(curves, dim=runs.seed)
+
+
+def start(p: Parameters, runs: xr.Dataset) -> list[Check]:
+    """What must hold before training, and along it."""
+    first = runs.isel(alpha=0)
+    drift = float(np.abs(runs.zeta - first.zeta).max())
     rounding = 10 * np.finfo("float32").eps * float(runs.epoch[-1]) ** 0.5
-    checks = [
-        sampled("A at time 0", "initialisation", 1 / p.L, start.A),
-        sampled("R at time 0", "initialisation", 0.0, start.R),
-        sampled("zeta at time 0", "zeta", 0.0, start.zeta),
-        Check("drift of zeta along training", "zeta", 0.0, drift, drift, rounding,
-              "conserved: ten times a random walk of float32 rounding"),
-        sampled("variance of the correct logit at time 0", "logit_variance_initial", st.initial_variance(p),
-                start.variance_correct),
-        sampled("variance of the other logits at time 0", "logit_variance_initial", st.initial_variance(p),
-                start.variance_other),
+    variance = st.initial_variance(p)
+    names = ("A", "R", "S") if p.d_g > 1 else ("A", "R")
+    # The zeros are held against what they become: attention 1, overlaps as at the end.
+    means = [sampled(f"{x} at time 0", "initialisation", 1 / p.L if x == "A" else 0.0, first[x],
+                     scale=1 / p.L if x == "A" else float(np.abs(runs[x].isel(alpha=-1)).mean())) for x in names]  # fmt: skip
+    return [
+        *means,
+        sampled("zeta at time 0", "zeta", 0.0, first.zeta, scale=float(np.abs(runs.R.isel(alpha=-1)).mean())),
+        vanishing("drift of zeta along training", "zeta", drift, rounding, "conserved: ten times a random walk of float32 rounding"),
+        sampled("variance of the correct logit at time 0", "logit_variance_initial", variance, first.variance_correct),
+        sampled("variance of the other logits at time 0", "logit_variance_initial", variance, first.variance_other),
     ]  # fmt: skip
-    if p.d_g > 1:
-        checks.insert(2, sampled("S at time 0", "initialisation", 0.0, start.S))
-    checks += initial_variances()
-    closures = closure_curves(p, runs)
-    measured = closures["measured (63)"]
-    notes = ["", "attention factor d_g N |grad A|^2, rms deviation over seeds and times relative to its rms:"]
-    for name, curve in list(closures.items())[1:]:
+
+
+def closures(p: Parameters, runs: xr.Dataset) -> list[str]:
+    """How far ansatz and closure are from the measured attention factor."""
+    curves = closure_curves(p, runs)
+    measured = curves["measured (63)"]
+    notes = ["attention factor d_g N |grad A|^2, rms deviation over seeds and times relative to its rms:"]
+    for name, curve in list(curves.items())[1:]:
         off = float(np.sqrt(((curve - measured) ** 2).mean() / (measured**2).mean()))
         notes.append(f"  {name.replace('$', '').replace(chr(92), '')}: {off:.1%}")
-    notes.append("excess kurtosis of the logits, mean over seeds (normal 0, uniform -1.2), correct and other:")
+    return notes
+
+
+def kurtoses(runs: xr.Dataset) -> list[str]:
+    """How far logits are from Gaussian."""
     locked = (runs.A > LOCKED).argmax("alpha")  # per seed; 0 if never, and then left out
-    moments = {"before training": start, f"when A first exceeds {LOCKED}": runs.isel(alpha=locked).where(locked > 0),
+    moments = {"before training": runs.isel(alpha=0), f"when A first exceeds {LOCKED}": runs.isel(alpha=locked).where(locked > 0),
                "at the end": runs.isel(alpha=-1)}  # fmt: skip
-    for when, at in moments.items():
-        notes.append(f"  {when}: {float(at.kurtosis_correct.mean()):.2f}, {float(at.kurtosis_other.mean()):.2f}")
-    empirical = with_empirical_logits(p, runs)
-    final = runs.rollout_accuracy
-    for name, curve in (("(17)-(18) with measured logit means and variances", empirical.rollout_accuracy),
-                        ("(85) with the measured accuracy of every step", position_dependent_rollout(p, runs)),
-                        ("(17)-(18) with theory means, initial variance", comparison_curve(p, runs))):  # fmt: skip
-        gap = np.abs((curve - final).mean("seed"))
-        notes.append(f"rollout accuracy by {name}: largest deviation of the mean {float(gap.max()):.3f}")
-    return comparison, checks, notes
+    return ["excess kurtosis of the logits, mean over seeds (normal 0, uniform -1.2), correct and other:",
+            *(f"  {when}: {float(at.kurtosis_correct.mean()):.2f}, {float(at.kurtosis_other.mean()):.2f}"
+              for when, at in moments.items())]  # fmt: skip
 
 
-def comparison_curve(p: Parameters, runs: xr.Dataset) -> xr.DataArray:
-    """Rollout accuracy of the mean-field theory at the ensemble's times."""
-    return theory_curve(p, runs).rollout_accuracy
+def rollouts(p: Parameters, runs: xr.Dataset, curve: xr.Dataset) -> list[str]:
+    """How far each step of the rollout theory is from the students' rollouts."""
+    levels = {"(17)-(18) with measured logit means and variances": with_empirical_logits(p, runs).rollout_accuracy,
+              "(85) with the measured accuracy of every step": position_dependent_rollout(p, runs),
+              "(17)-(18) with theory means, initial variance": curve.rollout_accuracy}  # fmt: skip
+    gaps = {name: float(np.abs((level - runs.rollout_accuracy).mean("seed")).max()) for name, level in levels.items()}
+    return [f"rollout accuracy by {name}: largest deviation of the mean {gap:.3f}" for name, gap in gaps.items()]
 
 
 def draw(p: Parameters, runs: xr.Dataset) -> Any:

@@ -13,6 +13,7 @@ from simulate.pool import one_thread
 from theory.associative_memory.factual_recall import Parameters, equations
 from theory.equation import Equation
 from verify.check import Check, identity
+from verify.report import Report, Request, with_device
 
 Table = Mapping[str, Equation]
 AUTOGRAD, AUTOGRAD_WHY = 1e-12, "autograd in float64"
@@ -132,3 +133,8 @@ def checks(table: Table | None = None) -> list[Check]:
     eq = table or equations()
     with one_thread():
         return [c for group in COVERS for c in group(eq)]
+
+
+def report(request: Request) -> Report:
+    """All checks; on another device also the students' gradients."""
+    return with_device(request, checks())

@@ -21,8 +21,10 @@ from theory.associative_memory.factual_recall import (
 )
 from theory.associative_memory.factual_recall.dynamics import PARTS, Part
 from theory.associative_memory.factual_recall.onset import SHARES
-from verify.check import Check, identity, sampled
+from verify import ensemble
+from verify.check import Band, Check, identity, sampled
 from verify.emergence import first_crossing
+from verify.report import Report, Request
 
 SMALL = Parameters.small()
 SEEDS = range(2)
@@ -33,14 +35,19 @@ SWEEPS: dict[str, tuple[tuple[float, ...], Callable[[Any], Parameters]]] = {
     "D": ((2, 4, 8), lambda v: SMALL.replace(D=v)),
 }
 FINITE_STEPS = "finite learning rate: a step lags behind the flow by about eta lambda / 2, at most 0.4% here"
-BATCH_NOISE = (
-    "gradient noise of finite batches: a bias of second order, below 0.01% here and far below the tolerance above"
-)
+BATCH_NOISE = Band(-0.001, 0.001, "gradient noise of finite batches: a bias of second order")
 
 
 def crossing(losses: xr.DataArray, share: float) -> np.ndarray:
     """Flow time at which losses fall to a share of their initial value, per seed."""
     return first_crossing(-losses, -share * float(losses.isel(t=0).mean())).values
+
+
+def report(request: Request) -> Report:
+    """One ensemble, then sweeps."""
+    checks, notes = emergence(*ensemble.get(request))
+    scaled, more, sweeps = scaling(progress=request.progress)
+    return Report(checks + scaled, notes + more, draw=lambda: draw(sweeps))
 
 
 def emergence(p: Parameters, runs: xr.Dataset) -> tuple[list[Check], list[str]]:
@@ -54,11 +61,11 @@ def emergence(p: Parameters, runs: xr.Dataset) -> tuple[list[Check], list[str]]:
         events = flow().solve(p, at=[0.0], t=1.2 * time_of_share(p, part, min(SHARES.values())), events=goals)
         for label, share in SHARES.items():
             exact, found = time_of_share(p, part, share), crossing(runs[name], share)
-            what = f"{part.name} loss at {label}%"
+            what = f"time of {label}% of the {part.name} loss"
             checks += [
-                identity(f"{what}: quadrature against the integrator", "hitting_time_exact", exact, events[label], 1e-8,
+                identity(f"{what} by quadrature, against the integrator", "hitting_time_exact", exact, events[label], 1e-8,
                          "relative tolerance 1e-12 of the integrator, amplified along the exponential growth"),
-                identity(f"{what}: closed form", "hitting_time", closed_form(p, part, share), exact,
+                identity(f"{what} in closed form", "hitting_time", closed_form(p, part, share), exact,
                          10 * p.epsilon, "corrections of relative order epsilon"),
             ]  # fmt: skip
             if np.isnan(found).any():
@@ -67,9 +74,9 @@ def emergence(p: Parameters, runs: xr.Dataset) -> tuple[list[Check], list[str]]:
             slow = float(crossing(euler[name].expand_dims("seed"), share)[0])
             lag = p.eta * timescales.constants(p, part)["lambda_recall"]
             checks += [
-                identity(f"{what}: flow against students", "hitting_time_exact", exact, found.mean(),
+                identity(f"{what} by the flow, students", "hitting_time_exact", exact, found.mean(),
                          max(0.01, lag), FINITE_STEPS if lag < 0.01 else "finite learning rate: eta lambda"),
-                sampled(f"{what}: full-batch descent against students", "flow", slow / p.eta, found / p.eta, BATCH_NOISE),
+                sampled(f"{what} by full-batch descent, students", "flow", slow / p.eta, found / p.eta, band=BATCH_NOISE),
             ]  # fmt: skip
             spread = found.std(ddof=1) / p.eta
             notes.append(
@@ -94,7 +101,7 @@ def _level(part: Part, share: float) -> Any:
     return part.w * part.delta - goal
 
 
-def scaling(args: Any) -> tuple[list[Check], list[str], dict[str, Any]]:
+def scaling(progress: bool = False) -> tuple[list[Check], list[str], dict[str, Any]]:
     """Length of the plateau over epsilon, S, R and D: students against full-batch descent and the flow."""
     checks, sweeps = [], {}
     notes = ["", "plateau length in steps (relation half known to subject half known): flow, students"]
@@ -104,7 +111,7 @@ def scaling(args: Any) -> tuple[list[Check], list[str], dict[str, Any]]:
             p = make(value)
             times = [time_of_share(p, part, 0.5) for part in PARTS]
             p = p.run_to(1.3 * max(times) + 60 * p.eta)
-            runs = train(p, seeds=SEEDS, progress=not args.quiet)
+            runs = train(p, seeds=SEEDS, progress=progress)
             euler = dynamics.descend(p, p.steps)
             relation, subject = (crossing(runs[f"loss_{q.name}"], 0.5) for q in PARTS)
             slow = [float(crossing(euler[f"loss_{q.name}"].expand_dims("seed"), 0.5)[0]) for q in PARTS]

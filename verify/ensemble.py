@@ -1,0 +1,77 @@
+"""The ensemble a command looks at: a given file, one that comes with the code, or students trained (once) for it."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import xarray as xr
+
+from simulate import runs as store
+from theory.parameters import BaseParameters, ParameterError
+from verify.report import Request
+
+FLAGS = ("plot", "set", "preset", "seeds", "alpha", "device", "quiet")
+
+
+def flag(parser: argparse.ArgumentParser) -> None:
+    """The flag of commands that hold theory against an ensemble."""
+    parser.add_argument("--runs", type=Path, metavar="PATH",
+                        help="ensemble to use: a netCDF file or a folder of runs (default: the one that comes with the code, or the demo's)")  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where a model's ensembles come from.
+
+    Attributes
+    ----------
+    name : str
+        Model as stored with runs.
+    base : Parameters
+        What is trained where nothing is asked for.
+    seeds : str
+        Which seeds then.
+    needed : mapping of str to tuple of str
+        Variables of a stored ensemble, with their dimensions.
+    train : callable
+        ``(p, until, seeds, device, progress) -> (p, runs)``.
+    sizes : callable
+        Lengths of dimensions that follow from parameters.
+    shipped : callable, optional
+        The ensemble that comes with the code.
+    """
+
+    name: str
+    base: BaseParameters
+    seeds: str
+    needed: Mapping[str, tuple[str, ...]]
+    train: Callable[..., tuple[Any, xr.Dataset]]
+    sizes: Callable[[Any], Mapping[str, int]] = lambda p: {}
+    shipped: Callable[[], tuple[Any, xr.Dataset]] | None = None
+
+    def read(self, path: Path) -> tuple[Any, xr.Dataset]:
+        """Parameters and ensemble of a stored file or folder."""
+        return store.ensemble(path, self.name, type(self.base), self.needed, self.sizes)
+
+
+def get(request: Request) -> tuple[Any, xr.Dataset]:
+    """Parameters and ensemble that a request asks for.
+
+    Raises
+    ------
+    ParameterError
+        If the given file is not an ensemble of this model, or parameters are given beside it.
+    """
+    source: Source = request.model.wing("verify", "ensemble").SOURCE
+    if request.runs is not None:
+        if request.given:
+            raise ParameterError(f"{request.given[0]}: not together with --runs, whose file says with what it was trained")
+        return source.read(request.runs)
+    if source.shipped is not None and not request.given:
+        return source.shipped()
+    seeds = request.seed_list(source.seeds)
+    return source.train(request.parameters(source.base), request.until, seeds, request.device, request.progress)

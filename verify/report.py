@@ -1,0 +1,203 @@
+"""Report: what a command found; Request: what it was asked; and the one main behind all ``verify`` commands."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from theory import cli
+from theory.parameters import ParameterError
+from theory.registry import Model
+from verify import check
+from verify.check import Check
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a command line (or a figure, or a test) asks of a check module.
+
+    Attributes
+    ----------
+    model : Model
+        Whose checks.
+    preset, assignments : str or None, tuple of str
+        Of ``--preset`` and ``--set``.
+    seeds : str or None
+        Of ``--seeds``.
+    until : float or None
+        Length of the runs in the model's time unit, of ``--alpha``.
+    runs : Path or None
+        Ensemble to use instead of training one.
+    device : str or None
+        Where students train.
+    progress : bool
+        Whether to show it.
+    renew : bool
+        Train the ensembles that come with the code again first.
+    """
+
+    model: Model
+    preset: str | None = None
+    assignments: tuple[str, ...] = ()
+    seeds: str | None = None
+    until: float | None = None
+    runs: Path | None = None
+    device: str | None = None
+    progress: bool = False
+    renew: bool = False
+
+    @property
+    def training(self) -> dict[str, Any]:
+        """Options that every ``train`` takes."""
+        return {"device": self.device, "progress": self.progress}
+
+    @property
+    def given(self) -> list[str]:
+        """Flags that say what to train."""
+        named = {"--set": self.assignments, "--preset": self.preset, "--seeds": self.seeds, "--alpha": self.until,
+                 "--device": self.device}  # fmt: skip
+        return [flag for flag, value in named.items() if value]
+
+    def parameters(self, base: Any = None) -> Any:
+        """Parameters that were asked for (``base`` where no preset is named)."""
+        kind = self.model.wing("theory").Parameters
+        if self.preset is not None:
+            base = cli.choose("--preset", self.preset, kind.presets())()
+        return (base or kind()).parse(list(self.assignments))
+
+    def seed_list(self, default: str, least: int = 2) -> list[int]:
+        """Seeds that were asked for.
+
+        Raises
+        ------
+        ParameterError
+            If there are fewer than a comparison needs.
+        """
+        found = cli.seeds(self.seeds, default)
+        if len(found) < least:
+            raise ParameterError(f"--seeds {self.seeds}: a comparison needs at least {least} seeds")
+        return found
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a command found.
+
+    Attributes
+    ----------
+    checks : sequence of Check
+        Verdicts.
+    notes : sequence of str
+        Lines for people.
+    tables : mapping of str to (header, rows)
+        Printed before the checks, under their titles.
+    numbers : mapping
+        For machines.
+    draw : callable, optional
+        Makes the figure.
+    """
+
+    checks: Sequence[Check]
+    notes: Sequence[str] = ()
+    tables: Mapping[str, tuple[Sequence[str], Sequence[Sequence[str]]]] = field(default_factory=dict)
+    numbers: Mapping[str, Any] = field(default_factory=dict)
+    draw: Callable[[], Any] | None = None
+
+    def __str__(self) -> str:
+        """Tables, checks, notes."""
+        tables = [f"{title}\n{cli.table(header, rows)}\n" for title, (header, rows) in self.tables.items()]
+        return "\n".join([*tables, check.table(self.checks), *self.notes])
+
+    def as_dict(self) -> dict[str, Any]:
+        """For machines."""
+        return {**self.numbers, "checks": [c.as_dict() for c in self.checks], "notes": list(self.notes),
+                "failed": check.failed(self.checks)}  # fmt: skip
+
+    @property
+    def exit_code(self) -> int:
+        """1 where a check failed."""
+        return int(check.failed(self.checks))
+
+
+def merged(reports: Sequence[Report]) -> Report:
+    """Several reports as one; the first figure."""
+    return Report([c for r in reports for c in r.checks], [n for r in reports for n in r.notes],
+                  {k: v for r in reports for k, v in r.tables.items()}, {k: v for r in reports for k, v in r.numbers.items()},
+                  next((r.draw for r in reports if r.draw), None))  # fmt: skip
+
+
+def collect(request: Request, command: str) -> Report:
+    """Everything a ``verify`` command finds for a model: the reports of its modules of that name.
+
+    Raises
+    ------
+    ParameterError
+        If the model does not answer to the command.
+    """
+    cli.offers(request.model, command)
+    found = []
+    for model in request.model.offering(command):
+        own = model.wing("verify")  # a system of one file answers itself
+        module = own if hasattr(own, "report") else model.wing("verify", command)
+        found.append(module.report(replace(request, model=model)))
+    return merged(found)
+
+
+def with_device(request: Request, checks: list[Check]) -> Report:
+    """Checks of a model's derivations; where a device is named or there is a GPU, its students' gradients there too."""
+    from simulate import device
+
+    where = device.find(request.device)
+    if request.device or where.type != "cpu":
+        from verify.device import paths  # every student there is: not for nothing
+
+        checks = [*checks, *paths.checks(request.model.name.partition(".")[0], where)]
+    return Report(checks)
+
+
+def request(args: argparse.Namespace) -> Request:
+    """What a command line asks."""
+    given = vars(args)
+    return Request(args.model, given.get("preset"), tuple(given.get("set") or ()), given.get("seeds"),
+                   cli.positive("--alpha", given.get("alpha")), given.get("runs"), given.get("device"),
+                   not given.get("quiet", False), given.get("train", False))  # fmt: skip
+
+
+def main(command: str, description: str, flags: Sequence[str], argv: list[str] | None = None, *,
+         more: Callable[[argparse.ArgumentParser], Any] | None = None, model: bool | str = True) -> int:  # fmt: skip
+    """Any ``verify`` command: parse, collect, print, draw.
+
+    Parameters
+    ----------
+    command : str
+        Name of the command and of the modules that answer to it.
+    flags : sequence of str
+        Shared flags it understands.
+    more : callable, optional
+        Adds flags of its own.
+    """
+    parser = cli.parser(f"verify.{command}", description, "json", *flags, model=model)
+    if more:
+        more(parser)
+    args = parser.parse_args(argv)
+    cli.offers(args.model, command)
+    if "plot" in flags:
+        cli.check_plot(args.plot)
+    if getattr(args, "device", None) is not None:
+        from simulate import device  # loads torch: not before the arguments are known to be good
+
+        device.find(args.device)
+    found = collect(request(args), command)
+    if args.json:
+        print(cli.to_json({"model": args.model.name, **found.as_dict()}))
+    else:
+        print(found)
+    if getattr(args, "plot", None) is not None and found.draw is not None:
+        from theory import plotting
+
+        plotting.deliver(found.draw(), args.plot, f"{command}_{args.model.name}.png", stream=sys.stderr if args.json else None)
+    return found.exit_code
