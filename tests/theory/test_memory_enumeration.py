@@ -14,7 +14,7 @@ import sympy as sp
 from theory.associative_memory import gradient_steps, k_hop, noisy_bigram, superposition, symbols, trigger_task
 from theory.associative_memory.k_hop import agreement, overlaps
 from theory.associative_memory.superposition import moments, recall
-from theory.associative_memory.symbols import K, N, T, d, e, i, j, k, p, u
+from theory.associative_memory.symbols import K, N, T, d, e, i, j, p, u
 from theory.associative_memory.trigger_task import memories
 
 R = sp.Rational
@@ -287,7 +287,7 @@ def test_equal_overlaps_are_the_flow_at_equal_overlaps():
                 assert sp.simplify(rate.subs(dict.fromkeys(system.state, m)) - eq[name].rhs.subs(overlaps.k, hops)) == 0
     # On the unit circle: the vector at angle phi ascends f(cos phi) by dphi/dt = -f' sin phi, so m = cos phi by f' sin^2 phi.
     phi = sp.Symbol("phi", positive=True)
-    assert sp.simplify((eq["equal_overlaps"].rhs.subs({overlaps.k: 3, m: sp.cos(phi)}) - sp.cos(phi) ** 2 * sp.sin(phi) ** 2)) == 0
+    assert sp.simplify(eq["equal_overlaps"].rhs.subs({overlaps.k: 3, m: sp.cos(phi)}) - sp.cos(phi) ** 2 * sp.sin(phi) ** 2) == 0
 
 
 def test_direct_time_is_the_integral():
