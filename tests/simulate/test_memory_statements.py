@@ -94,8 +94,9 @@ def test_readout_of_nearly_orthonormal_embeddings():
     rng = np.random.default_rng(0)
     errors = []
     for d in (64, 1024):
-        e, u = (q / np.linalg.norm(q, axis=1, keepdims=True) for q in rng.normal(size=(2, 6, d)))
-        weights = rng.uniform(1, 2, size=6)
-        scores = u @ superposition.hebbian(e, u, np.arange(6), weights) @ e.T
-        errors.append(np.abs(scores - np.diag(weights)).max())
-    assert errors[1] < errors[0] / 2 and errors[1] < 0.2  # d^-1/2 would be a quarter
+        e, u = (q / np.linalg.norm(q, axis=1, keepdims=True) for q in rng.normal(size=(2, 30, d)))
+        weights = rng.uniform(1, 2, size=30)
+        scores = u @ superposition.hebbian(e, u, np.arange(30), weights) @ e.T
+        errors.append(np.sqrt(((scores - np.diag(weights)) ** 2).mean()))
+    # 870 wrong scores of variance 2/d and more: a few percent of scatter, and N/d^2 beside 2/d at d = 64.
+    assert errors[0] / errors[1] == pytest.approx(4, rel=0.2) and errors[1] < 0.1
