@@ -12,6 +12,7 @@ import pytest
 import sympy as sp
 
 from theory.associative_memory import gradient_steps, k_hop, noisy_bigram, superposition, symbols, trigger_task
+from theory.associative_memory.gradient_steps import population
 from theory.associative_memory.k_hop import agreement, overlaps
 from theory.associative_memory.superposition import moments, recall
 from theory.associative_memory.symbols import K, N, T, d, e, i, j, p, u
@@ -390,3 +391,6 @@ def test_mean_inputs_by_enumeration(size, triggers, length):
     assert eq["token_mean_given"].rhs.subs(at).subs(delta, 1) == given[True] * len(plain) / number
     assert eq["token_mean_given"].rhs.subs(at).subs(delta, 0) == given[False] * len(plain) / number / (len(plain) - 1)
     assert sp.simplify(sp.expand_func(eq["answer_reach"].rhs.subs(at)) - reach / number) == 0
+    for place in range(1, length + 1):  # every position's weight, of which the reach is a mean
+        weight = sum(R(1, t) for t in range(place, length + 1)) / length
+        assert population.weight_of_position().subs({T: length, population.s: place}) == weight
