@@ -9,6 +9,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from addresses import exists
 
 from papers.claims import VERDICTS
 from papers.cui2024 import FIGURES
@@ -92,7 +93,7 @@ def test_checks_exist():
 def test_tests_and_code_exist():
     """Files with tests, attributes that import."""
     for name in references("test"):
-        assert "\ndef test_" in (ROOT / name).read_text(), name
+        assert exists(name), name
     for path in references("code"):
         parts = path.split(".")
         for n in range(len(parts), 0, -1):

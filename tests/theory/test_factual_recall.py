@@ -75,6 +75,24 @@ def test_reference_run_on_record():
     assert found["growth_ratio"] == pytest.approx(16 / 4 * np.sqrt(3 / 7), rel=1e-14)
 
 
+@pytest.mark.parametrize(("subjects", "relations", "answers", "epsilon", "kind"), [
+    (16, 4, 8, 1e-5, "flat"), (8, 4, 8, 0.3, "overlap"), (2, 8, 2, 1e-5, "none"),
+])  # fmt: skip
+def test_notes_on_the_plateau(subjects, relations, answers, epsilon, kind):
+    """A note where the subject comes first, one where both transitions overlap, none where the plateau is flat."""
+    found = onset(Parameters(S=subjects, R=relations, D=answers, epsilon=epsilon))
+    numbers = found.numbers
+    apart = numbers["steps_subject_90"] >= numbers["steps_relation_10"]
+    assert (numbers["growth_ratio"] > 1) == (kind != "none") and (apart == (kind == "flat") or kind == "none")
+    words = {"flat": [], "overlap": ["the two transitions overlap"], "none": ["no plateau at ln D"]}[kind]
+    assert len(found.notes) == len(words) and all(w in note for w, note in zip(words, found.notes, strict=True))
+    # What overlaps is no plateau: half way between the halves the flow is off ln D, else on it.
+    middle = (numbers["steps_relation_50"] + numbers["steps_subject_50"]) / 2 * numbers["learning_rate"]
+    if kind != "none":
+        curve = flow().solve(Parameters(S=subjects, R=relations, D=answers, epsilon=epsilon), at=[middle], t=middle)
+        assert (abs(float(curve.loss[0]) - np.log(answers)) < 0.05) == (kind == "flat")
+
+
 def test_closed_form_holds_as_the_start_shrinks():
     """Error of the closed form falls as epsilon^2."""
     errors = [abs(closed_form(p, SUBJECT, 0.5) - time_of_share(p, SUBJECT, 0.5))

@@ -151,6 +151,32 @@ def test_off_target_rest():
         assert float(inversion.solve(p, [80.0]).S[0]) == pytest.approx(float(total) / p.d_g, rel=1e-12)
 
 
+def test_rest_of_the_composite(monkeypatch):
+    """S at rest, as the composite puts it into its margin: the polylogarithm of the exact limit, up to the next order, 1/L."""
+    for length in (100.0, 10_000.0):
+        v, put = sized(length), {}
+        table = composite.equations()
+
+        class Watched:
+            """The equation of alpha, which keeps what it is given."""
+
+            def __init__(self, equation, kept):
+                self.equation, self.kept = equation, kept
+
+            def evaluate(self, numbers):
+                self.kept |= {str(q): x for q, x in numbers.items()}
+                return self.equation.evaluate(numbers)
+
+        watched = Watched(table["alpha_composite"], put)
+        with monkeypatch.context() as patch:
+            patch.setattr(composite, "equations", lambda table=table, watched=watched: {**table, "alpha_composite": watched})
+            composite.composite(v, [0.0, 0.1])
+        measured = put["S_inf"] * v["d_g"] * np.sqrt(2 * kappa(v) / np.pi)
+        exact_value = float(mpmath.polylog(mpmath.mpf(1) / 2, 1 - mpmath.mpf(1) / length))
+        # Li_1/2(e^-x) = sqrt(pi/x) + zeta(1/2) - zeta(-1/2) x: the last term is 0.2 x, x = 1/L.
+        assert abs(measured - exact_value) < 0.3 / length
+
+
 def test_lock_function():
     """Against mpmath; odd; at infinity z + sqrt(pi/2) zeta(1/2) + 2/z."""
     for z in (1e-3, 0.7, 3.0, 8.99, 9.01):

@@ -1,8 +1,10 @@
-"""The state evolution on a 12-node rule of degree seven per pair of Gaussians, as the published curves used.
+"""The state evolution on a 12-node rule of degree seven per pair of Gaussians, as the overlaps of the authors' data.
+
+Their losses and errors were integrated with a rule of degree eleven at these overlaps.
 
 The rule (Stroud's E_2^{r^2} 7-1) integrates polynomials up to degree seven; the minimiser of the envelope jumps, so
 that its fixed points are off by a few permille to tens of percent (`fixed_point.solve` converges). It is here to show
-where the published numbers come from.
+where the published overlaps come from.
 """
 
 from __future__ import annotations

@@ -1,0 +1,25 @@
+"""Addresses of tests in the ledgers: a file, or one function of it."""
+
+from __future__ import annotations
+
+import ast
+import re
+from functools import cache
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+ADDRESS = re.compile(r"(?P<file>tests/\w+/test_\w+\.py)(::(?P<name>test_\w+))?")
+
+
+@cache
+def functions(file: str) -> frozenset[str]:
+    """Names of the test functions of a file, read without importing it."""
+    path = ROOT / file
+    tree = ast.parse(path.read_text()) if path.is_file() else ast.Module([], [])
+    return frozenset(q.name for q in tree.body if isinstance(q, ast.FunctionDef) and q.name.startswith("test_"))
+
+
+def exists(address: str) -> bool:
+    """Whether an address is that of a file with tests, or of a test function in it."""
+    match = ADDRESS.fullmatch(address)
+    return bool(match) and bool(functions(match["file"])) and (not match["name"] or match["name"] in functions(match["file"]))

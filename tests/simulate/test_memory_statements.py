@@ -1,0 +1,102 @@
+"""Statements of the slides on the students themselves: residual stream, attention scores, readout, remapped tokens, key ideas."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from simulate.associative_memory import superposition
+from simulate.associative_memory.gradient_steps import InductionHead, Parameters, draw, run
+from simulate.associative_memory.trigger_task import Parameters as Task
+from simulate.associative_memory.trigger_task.student import Block, Simplified
+from theory.associative_memory.gradient_steps import equations
+
+
+def test_block_is_attention_then_mlp_on_a_residual_stream():
+    """x + sum_s beta_s W_O W_V x_s with beta the causal softmax of x_s W_K W_Q x_t, then x + V sigma(U x), position by position."""
+    torch.manual_seed(0)
+    d, length = 6, 5
+    block = Block(d).double()
+    x = torch.randn(1, length, d, dtype=torch.float64)
+    found = block(x)[0]
+    W_Q, W_K, W_V = block.qkv.weight.chunk(3)
+    first, second, last = block.mlp
+    for t in range(length):
+        h = torch.nn.functional.layer_norm(x[0], (d,), block.norm_1.weight, block.norm_1.bias)
+        scores = torch.stack([h[s] @ W_K.T @ W_Q @ h[t] for s in range(t + 1)]) / d**0.5
+        beta = scores.exp() / scores.exp().sum()
+        y = x[0, t] + sum(beta[s] * block.out.weight @ W_V @ h[s] for s in range(t + 1))
+        g = torch.nn.functional.layer_norm(y, (d,), block.norm_2.weight, block.norm_2.bias)
+        hidden = first.weight @ g + first.bias
+        sigma = hidden * (1 + torch.erf(hidden / 2**0.5)) / 2
+        z = y + last.weight @ sigma + last.bias
+        torch.testing.assert_close(z, found[t], rtol=1e-12, atol=1e-12)
+
+
+def test_simplified_student_written_out():
+    """Embedding e + p, layer 1 adds remapped tokens W_OV e~, layer 2 adds W_O W_V of what it attends to, readout u_j x_t."""
+    p = Task(N=7, K=2, T=5, d=8)
+    student = Simplified(p, np.random.default_rng(0)).double()
+    torch.manual_seed(1)
+    for w in student.parameters():
+        torch.nn.init.normal_(w, std=0.2)
+    tokens = torch.tensor([[3, 1, 6, 3, 0]])
+    x = [student.tokens[k] + student.positions[t] for t, k in enumerate(tokens[0])]
+    for W, out in ((student.W_K1, student.W_OV1), (student.W_K2, student.W_O2 @ student.W_V2)):
+        added = []
+        for t in range(p.T):
+            scores = torch.stack([x[t] @ W @ x[s] for s in range(t + 1)]) / p.d**0.5
+            beta = scores.exp() / scores.exp().sum()
+            added.append(sum(beta[s] * out @ x[s] for s in range(t + 1)))
+        x = [a + b for a, b in zip(x, added, strict=True)]
+    logits = torch.stack([torch.stack([student.unembedding[j] @ y for j in range(p.N)]) for y in x])
+    torch.testing.assert_close(student(tokens)[0], logits, rtol=1e-10, atol=1e-10)
+
+
+def test_attention_is_uniform_at_first():
+    """Key idea 1: with zero weights every layer attends to all it sees alike, and its output is the mean of embeddings."""
+    p = Parameters(N=6, K=2, T=6)
+    tokens, _, _ = draw(p, 20, np.random.default_rng(0))
+    model = InductionHead(p, torch.float64)
+    _, seen = model(torch.as_tensor(tokens))
+    assert (seen == 1 / p.T).all()
+    student = Simplified(Task(N=6, K=2, T=6, d=4), np.random.default_rng(0))
+    attention = student.attend(torch.randn(2, 6, 4), student.W_K1)
+    torch.testing.assert_close(attention[0], torch.tril(torch.ones(6, 6)) / torch.arange(1, 7)[:, None], rtol=1e-6, atol=0)
+
+
+def test_the_right_output_is_always_in_the_context():
+    """Key idea 2: the answer occurs for sure, any other plain token by chance; their difference is 1/T in the mean input."""
+    p = Parameters(N=8, K=2, T=7)
+    tokens, answer, _ = draw(p, 20_000, np.random.default_rng(0))
+    own = (tokens == answer[:, None]).sum(1)
+    assert own.min() >= 1
+    other = p.K + (answer - p.K + 1) % (p.N - p.K)
+    counts = (tokens == other[:, None]).sum(1)
+    assert counts.min() == 0
+    for count, same in ((own, 1.0), (counts, 0.0)):
+        exact = equations()["token_mean_given"].evaluate({**p.values(), "delta_kz": same})
+        mean = count / p.T
+        assert abs(mean.mean() - exact) < 4 * mean.std() / np.sqrt(mean.size)
+
+
+def test_attention_focuses_step_by_step():
+    """Key idea 3: each association makes attention on the answer grow: from 1/T, by the second step, to nearly 1 by the third."""
+    p = Parameters(N=10, K=2, T=10, samples=8000)
+    out = run(p)
+    assert out.attention[0] == out.attention[1] == pytest.approx(1 / p.T, rel=1e-6)
+    assert out.attention[2] > 1.5 / p.T and out.attention[3] > 0.9
+
+
+def test_readout_of_nearly_orthonormal_embeddings():
+    """u_y W e_z is the stored weight up to an error that falls as d^-1/2."""
+    rng = np.random.default_rng(0)
+    errors = []
+    for d in (64, 1024):
+        e, u = (q / np.linalg.norm(q, axis=1, keepdims=True) for q in rng.normal(size=(2, 30, d)))
+        weights = rng.uniform(1, 2, size=30)
+        scores = u @ superposition.hebbian(e, u, np.arange(30), weights) @ e.T
+        errors.append(np.sqrt(((scores - np.diag(weights)) ** 2).mean()))
+    # 870 wrong scores of variance 2/d and more: a few percent of scatter, and N/d^2 beside 2/d at d = 64.
+    assert errors[0] / errors[1] == pytest.approx(4, rel=0.2) and errors[1] < 0.1
