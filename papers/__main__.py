@@ -1,14 +1,17 @@
-"""Remake a paper: ``python -m papers forner2026 [--figure 2] [--scale small|paper]``."""
+"""Remake a paper: ``python -m papers forner2026 [--figure 2] [--scale small|paper] [--claims [--run]]``."""
 
 from __future__ import annotations
 
+import argparse
 import importlib
 from pathlib import Path
+from types import ModuleType
 
-from papers import claims
+from papers import claims, evidence
 from papers.source import Source
 from theory import cli
-from theory.registry import MODELS
+from theory.parameters import ParameterError
+from theory.registry import MODELS, Model
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -21,21 +24,16 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--scale", choices=("shipped", "small", "paper"),
                         help="shipped: the ensembles that come with the code, where there are any (default); "
                         "small: trained here in minutes; paper: the printed sizes, for a GPU")  # fmt: skip
-    parser.add_argument("--claims", action="store_true", help="print the claims ledger and its coverage")
+    parser.add_argument("--claims", action="store_true", help="print the claims ledger: verdicts typed and computed")
+    parser.add_argument("--run", nargs="?", const="all", metavar="COMMANDS",
+                        help="with --claims: first run the verify commands again (all, or gradients,laws,...) and store what they find")  # fmt: skip
     args = parser.parse_args(argv)
-    cli.choose("paper", args.paper, keys)
+    model = cli.choose("paper", args.paper, keys)
     paper = importlib.import_module(f"papers.{args.paper}")
+    if args.run is not None and not args.claims:
+        raise ParameterError("--run: only with --claims")
     if args.claims:
-        ledger = claims.load(Path(str(paper.__file__)).with_name("claims.toml"))
-        if args.json:
-            print(
-                cli.to_json(
-                    {"paper": args.paper, "claims": [vars(c) for c in ledger], "coverage": claims.coverage(ledger)}
-                )
-            )
-        else:
-            print(claims.report(ledger))
-        return 0
+        return _claims(model, paper, args)
     out = args.out or Path("output") / args.paper
     scales = getattr(paper, "SCALES", ("small", "paper"))
     scale = args.scale or scales[-2 if args.seeds or args.device else 0]  # who names seeds wants them trained
@@ -51,6 +49,27 @@ def main(argv: list[str] | None = None) -> int:
         else "\n".join(map(str, written))
     )
     return 0
+
+
+def _claims(model: Model, paper: ModuleType, args: argparse.Namespace) -> int:
+    """The ledger; exit code 1 where a typed verdict is not the computed one."""
+    ledger = claims.load(Path(str(paper.__file__)).with_name("claims.toml"))
+    stored = evidence.load(model.paper)
+    if args.run is not None:
+        wanted = model.checks if args.run == "all" else args.run.split(",")
+        for command in wanted:
+            cli.choose("--run", command, dict.fromkeys(model.checks))
+        stored = evidence.renew(model, wanted, not args.quiet)
+    found, state = evidence.verdicts(stored), evidence.state(model, stored)
+    different = claims.different(ledger, found)
+    if args.json:
+        print(cli.to_json({"paper": args.paper, "claims": claims.as_dicts(ledger, found), "coverage": claims.coverage(ledger),
+                           "different": different, "evidence": state}))  # fmt: skip
+    else:
+        print("\n".join([claims.report(ledger, found), *state]))
+        if different:
+            print(f"typed and computed verdicts differ: {', '.join(different)}")
+    return int(bool(different))
 
 
 if __name__ == "__main__":

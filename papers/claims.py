@@ -1,20 +1,38 @@
-"""Claims ledger: what a paper states, what covers it here, and the verdict."""
+"""Claims ledger: what a paper states, what covers it here, and the verdict, typed and computed."""
 
 from __future__ import annotations
 
+import textwrap
 import tomllib
 from collections import Counter
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from theory import cli
 
-VERDICTS = ("proved", "verified", "closure", "erratum", "not covered")
+# From best to worst. The first two are agreement; "drawn" is a picture without a number.
+VERDICTS = ("exact", "agrees", "coarse", "limit", "undecided", "drawn", "erratum", "not covered")
+WIDTH = 46  # of what a row says, in a terminal
 
 
 @dataclass(frozen=True)
 class Claim:
-    """One statement of a paper (see the header of a ``claims.toml``)."""
+    """One statement of a paper.
+
+    Attributes
+    ----------
+    id, kind, says : str
+        Where it stands; what kind of statement; what it says.
+    covered_by : list of str
+        Addresses: ``check:COMMAND.ID`` (a row of a ``verify`` command), ``test:PATH::NAME``; and pointers, which prove
+        nothing by themselves: ``equation:NAME``, ``code:ATTRIBUTE``, ``figure:NAME``.
+    verdict : str
+        One of `VERDICTS`, as typed.
+    note : str
+        What a reader should know.
+    """
 
     id: str
     kind: str
@@ -23,10 +41,38 @@ class Claim:
     verdict: str
     note: str = ""
 
+    def evidence(self, kind: str) -> list[str]:
+        """Addresses of one kind."""
+        return [e.removeprefix(f"{kind}:") for e in self.covered_by if e.startswith(f"{kind}:")]
+
 
 def load(path: Path) -> list[Claim]:
     """Read a ledger."""
     return [Claim(**entry) for entry in tomllib.loads(path.read_text())["claim"]]
+
+
+def computed(claim: Claim, found: Mapping[str, str]) -> str:
+    """Verdict that the evidence of a claim gives.
+
+    The worst of its checks. Where there are none, a test makes it *exact* if the claim is an equation derived here, and
+    *agrees* otherwise; a figure alone is *drawn*; equations and code alone show nothing. What is an erratum says so by
+    its kind, and needs evidence like the rest.
+
+    Parameters
+    ----------
+    found : mapping
+        Verdict per check (see `evidence.verdicts`); a check without a stored result is *undecided*.
+    """
+    checks = [found.get(address, "undecided") for address in claim.evidence("check")]
+    if "FAIL" in checks:
+        return "FAIL"
+    if not checks and not claim.evidence("test"):
+        return "drawn" if claim.evidence("figure") else "not covered"
+    if claim.kind == "erratum":
+        return "erratum"
+    if checks:
+        return max(checks, key=VERDICTS.index)
+    return "exact" if claim.evidence("equation") else "agrees"
 
 
 def coverage(claims: list[Claim]) -> dict[str, int]:
@@ -35,10 +81,24 @@ def coverage(claims: list[Claim]) -> dict[str, int]:
     return {v: counts[v] for v in VERDICTS}
 
 
-def report(claims: list[Claim]) -> str:
-    """Ledger as a table, with its coverage as last line."""
-    rows = [(c.id, c.verdict, c.says, ", ".join(c.covered_by), c.note) for c in claims]
+def different(claims: list[Claim], found: Mapping[str, str]) -> list[str]:
+    """Claims whose typed verdict is not the computed one."""
+    return [c.id for c in claims if c.verdict != computed(c, found)]
+
+
+def report(claims: list[Claim], found: Mapping[str, str]) -> str:
+    """Ledger as a table, typed and computed verdicts side by side, with its coverage as last line."""
+    rows = []
+    for c in claims:
+        own = computed(c, found)
+        rows.append((textwrap.shorten(c.id, 30, placeholder=" ..."), c.verdict, "" if own == c.verdict else own,
+                     textwrap.shorten(c.says, WIDTH, placeholder=" ...")))  # fmt: skip
     counts = ", ".join(f"{n} {v}" for v, n in coverage(claims).items())
-    covered = sum(c.verdict != "not covered" for c in claims)
-    return (f"{cli.table(('where', 'verdict', 'says', 'covered by', 'note'), rows)}\n"
-            f"{len(claims)} claims, {covered} covered ({covered / len(claims):.0%}): {counts}")  # fmt: skip
+    agreed = sum(c.verdict in VERDICTS[:2] for c in claims)
+    return (f"{cli.table(('where', 'typed', 'computed', 'says'), rows)}\n"
+            f"{len(claims)} claims, {agreed} exact or in agreement ({agreed / len(claims):.0%}): {counts}")  # fmt: skip
+
+
+def as_dicts(claims: list[Claim], found: Mapping[str, str]) -> list[dict[str, Any]]:
+    """Everything, for machines."""
+    return [{**asdict(c), "computed": computed(c, found)} for c in claims]

@@ -90,7 +90,7 @@ class Check:
     @property
     def id(self) -> str:
         """Address that ledgers cite: what is checked, without where (rows that differ in that alone share it)."""
-        what = re.split(r",| at | for | = |\(|:", self.name.strip().replace("= 1/2", "half"))[0]
+        what = re.split(r",|:| (?:at|for) [^,:]*=", self.name.strip().replace("= 1/2", "half"))[0]
         return re.sub(r"\W+", "_", what).strip("_")
 
     @property

@@ -80,13 +80,13 @@ def times() -> list[Check]:
                             "m_0 (pi/4 or less) at k = 3, smaller beyond: end point and saturation"))  # fmt: skip
     mixed = np.diff([mixture_time(Parameters(k=k)) for k in (6, 7, 8, 9)])
     out.append(
-        Check("mixture of 1 .. k hops: time per hop does not grow with k", "mixture", float(mixed[0]), float(mixed[-1]),
+        Check("time per hop of the mixture of 1 .. k hops does not grow with k", "mixture", float(mixed[0]), float(mixed[-1]),
               float(np.ptp(mixed) / mixed[0]), 1e-4, "hops are learned one after the other, like a front at constant speed")
     )  # fmt: skip
     p = Parameters(k=8)
     stages = np.diff(curriculum_times(p))
     out += [
-        Check("curriculum: time per hop does not grow with k", "curriculum", float(stages[1]), float(stages[-1]),
+        Check("time per hop of the curriculum does not grow with k", "curriculum", float(stages[1]), float(stages[-1]),
               float(np.ptp(stages[1:]) / stages[1]), 1e-3, "earlier overlaps at 0.9 and above move little in later stages"),
         identity("curriculum at k = 8: 1.372 + 1.543 (k - 1)", "curriculum", 1.372 + 1.543 * 7, curriculum_times(p)[-1], 1e-3,
                  "four digits on record"),

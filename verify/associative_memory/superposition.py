@@ -31,7 +31,7 @@ def moment_checks() -> list[Check]:
                 sampled(f"mean wrong score, {kind}", "score_mean_wrong", 0.0, found["wrong"], scale=1.0)]  # fmt: skip
         for name, scores, mean in zip(names, (found["right"], found["wrong"]), (1.0, 0.0), strict=True):
             exact = float(equations()[name].evaluate(p.values()))
-            out.append(sampled(f"variance, {name}", name, exact, (scores - mean) ** 2))
+            out.append(sampled(f"variance of {name}", name, exact, (scores - mean) ** 2))
     return out
 
 

@@ -68,7 +68,7 @@ def against_network(size: int = NETWORK_SIZE) -> list[Check]:
                 run = times.descend(Network(size, query, mask), size, times.moving(mask))
                 found = times.crossings(run, size)
                 seen = [name for name in closed if np.isfinite(closed[name])]
-                checks.append(identity(f"all weights, times of the network's own flow, {label}, {mask} mask", "all_loss",
+                checks.append(identity(f"all-weights times of the network's own flow, {label}, {mask} mask", "all_loss",
                                        [closed[n] for n in seen], [found[n] for n in seen], FLOW, FLOW_WHY))  # fmt: skip
     return checks
 
@@ -80,7 +80,7 @@ def descent(size: int = 6, steps: int = 300, **more: Any) -> list[Check]:
         p = student_parameters(size, query, "nineteen", steps=steps).replace(eval_every=1)
         runs = train(p, seeds=[0], dtype="float64", **more)
         path = times.euler(size, query, p.mask, p.time_per_step, steps)
-        checks.append(identity(f"all weights, descent step by step, {label}", "all_loss", path, runs.pseudo.values[0], 1e-11,
+        checks.append(identity(f"all-weights descent step by step, {label}", "all_loss", path, runs.pseudo.values[0], 1e-11,
                                f"rounding of {steps} steps, float64"))  # fmt: skip
     return checks
 
@@ -99,12 +99,12 @@ def against_law(sizes: Iterable[int] = LAW_SIZES, largest: int = LAW_LARGEST) ->
         table = {N: (flow_times(N, query), law.predicted(N, query)) for N in (*sizes, largest)}
         for name in (*times.LEVELS, "T_drop"):
             flow, predicted = table[largest][0][name], table[largest][1][name]
-            checks.append(identity(f"all weights, law of {name}, {label}, N = {largest}", "plateau_loss", predicted, flow,
+            checks.append(identity(f"all-weights law of {name}, {label}, N = {largest}", "plateau_loss", predicted, flow,
                                    2 * np.log(largest) / largest, "2 ln N / N: " + LAW_WHY))  # fmt: skip
             x = np.log(list(sizes))
             excess = [(table[N][0][name] - table[N][1][name]) / N for N in sizes]
             line = np.polyval(np.polyfit(x, excess, 1), np.log(largest))
-            checks.append(identity(f"all weights, law of {name} corrected from N <= {max(sizes)}, {label}, N = {largest}",
+            checks.append(identity(f"all-weights law of {name} corrected from N <= {max(sizes)}, {label}, N = {largest}",
                                    "plateau_loss", predicted + largest * line, flow, 5e-3,
                                    "a straight line in ln N for a slowly varying term of order N"))  # fmt: skip
             drift = [np.log(table[b][0][name] / table[a][0][name]) / np.log(b / a) for a, b in itertools.pairwise([*sizes, largest])]
@@ -149,9 +149,9 @@ def students(**more: Any) -> tuple[list[Check], list[str]]:
             limit = p.time_per_step * p.eval_every * (after - 1 + between)
             small, large = (drop_of(train(student_parameters(N, query, batch=b), seeds=SEEDS, **more)) for b in BATCHES)
             ratio = BATCHES[1] / BATCHES[0]
-            checks.append(sampled(f"all weights, students: T_drop at infinite batch, {label}, N = {N}", "all_loss", limit,
+            checks.append(sampled(f"all-weights T_drop of students at infinite batch, {label}, N = {N}", "all_loss", limit,
                                   (ratio * large - small) / (ratio - 1)))  # fmt: skip
-            checks.append(sampled(f"all weights, students: T_drop at batch {BATCHES[1]}, {label}, N = {N}", "all_loss", limit, large))  # fmt: skip
+            checks.append(sampled(f"all-weights T_drop of students at the larger batch, {label}, N = {N}", "all_loss", limit, large))  # fmt: skip
             notes.append(f"  students, {label}, N = {N}: T_drop {small.mean():.2f} (batch {BATCHES[0]}), {large.mean():.2f} "
                          f"(batch {BATCHES[1]}), descent {limit:.2f}")  # fmt: skip
     return checks, notes
@@ -186,7 +186,7 @@ def gaussian(**more: Any) -> tuple[list[Check], list[str]]:
         x = 1 / np.array(seen, float)
         each = np.stack([ratios[D] for D in seen])
         lines = np.polyfit(x, each, 2 if len(seen) > 3 else 1)
-        checks.append(sampled(f"all weights, Gaussian data: T_drop over the flow, D to infinity, N = {GAUSSIAN_SIZE}", "all_loss", 1.0,
+        checks.append(sampled(f"all-weights T_drop on Gaussian data over the flow, D to infinity, N = {GAUSSIAN_SIZE}", "all_loss", 1.0,
                               lines[-1]))  # fmt: skip
         notes.append(f"  slope in N/D at D = infinity {lines[-2].mean() / GAUSSIAN_SIZE:.2f}")
     return checks, notes

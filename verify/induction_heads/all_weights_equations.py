@@ -90,7 +90,7 @@ def row_by_row(eq: Table, masks: tuple[str, ...] = tuple(MASKS)) -> list[Check]:
     for mask in masks:
         theta, size, pair = point(3), 4, 3
         measured = float(network(torch.tensor(theta), size, pair, mask))
-        checks.append(identity(f"all weights, loss by its equations, {mask} mask", "all_loss", by_equations(eq, theta, size, pair, mask),
+        checks.append(identity(f"all-weights loss by its equations, {mask} mask", "all_loss", by_equations(eq, theta, size, pair, mask),
                                measured, EXACT, EXACT_WHY))  # fmt: skip
     return checks
 
@@ -111,7 +111,7 @@ def running_sums(_: Table) -> list[Check]:
                 slopes.append((found[1], gradient.numpy()))
         for name, pairs in (("loss", losses), ("gradient", slopes)):
             predicted, measured = (np.concatenate([np.ravel(p[side]) for p in pairs]) for side in (0, 1))
-            checks.append(identity(f"all weights, {name} in O(N), every q and uniform q, {mask} mask", "all_loss", predicted, measured,
+            checks.append(identity(f"all-weights {name} in O(N), every q and uniform q, {mask} mask", "all_loss", predicted, measured,
                                    EXACT, EXACT_WHY))  # fmt: skip
     return checks
 
@@ -138,10 +138,10 @@ def five_numbers(eq: Table) -> list[Check]:
     j, size, at = np.arange(1, 60), 60, 3.5
     sums = {"plateau_Phi": float((2 * j * (2 * j + 1) / (2 * j + at) ** 3).sum()),
             "plateau_delta": float((j * (2 * j + 1) * (1 / (2 * j) ** 2 - 1 / (2 * j + at) ** 2)).sum()) / size}  # fmt: skip
-    checks += [identity(f"all weights, {name.replace('_', ' ')} by polygammas", name, eq[name].evaluate({"N": size, "e": at}), value,
+    checks += [identity(f"all-weights {name.replace('_', ' ')} by polygammas", name, eq[name].evaluate({"N": size, "e": at}), value,
                         EXACT, EXACT_WHY) for name, value in sums.items()]  # fmt: skip
     far = 10**9
-    checks.append(identity("all weights, plateau phi as a limit", "plateau_phi", eq["plateau_phi"].evaluate({"e": at}),
+    checks.append(identity("all-weights plateau phi as a limit", "plateau_phi", eq["plateau_phi"].evaluate({"e": at}),
                            2 * float(eq["plateau_Phi"].evaluate({"N": far, "e": at})) - np.log(far), 1e-6, "e/N, and rounding of ln N"))  # fmt: skip
     return checks + layer(eq)
 
@@ -157,6 +157,6 @@ def layer(eq: Table) -> list[Check]:
         theta[[NAMES.index(n) for n in ("gamma_2", "gamma_3", "gamma_4")]] = Gamma / 2, Gamma / 2, fourth
         exact = loss_and_gradient(theta, size, size if query == "last" else query)[1]
         rate = -size * float(exact[[NAMES.index("gamma_2"), NAMES.index("gamma_3")]].sum())
-        checks.append(identity(f"all weights, first layer in time, {query}", name, float(sp.diff(eq[name].rhs, t).subs(t, tau)), rate,
+        checks.append(identity(f"all-weights first layer in time, {query}", name, float(sp.diff(eq[name].rhs, t).subs(t, tau)), rate,
                                20 * np.log(size) / size, "ln N / N"))  # fmt: skip
     return checks

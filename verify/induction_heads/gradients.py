@@ -307,7 +307,7 @@ def control(
     name: str, measured: float, floor: float, why: str = "control: the average must leave the 19 directions"
 ) -> Check:
     """Something that must NOT vanish."""
-    return at_least(f"control, {name}", "Theorem 1", floor, measured, why)
+    return at_least(f"control by {name}", "Theorem 1", floor, measured, why)
 
 
 COVERS: dict[Callable[[Table], list[Check]], tuple[str, ...]] = {
