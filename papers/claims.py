@@ -14,7 +14,7 @@ from theory import cli
 
 # From best to worst. The first two are agreement; "drawn" is a picture without a number.
 VERDICTS = ("exact", "agrees", "coarse", "limit", "undecided", "drawn", "erratum", "not covered")
-WIDTH = 46  # of what a row says, in a terminal
+WIDTH = 44  # of what a row says, in a terminal
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,161 @@
+"""Every ledger: legal fields, addresses that exist, typed verdicts that are the computed ones, and faults that show."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import json
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from addresses import exists
+
+from papers import __main__ as command
+from papers import claims, evidence
+from theory.registry import MODELS
+from verify.check import Check, identity
+from verify.report import Report
+
+ROOT = Path(__file__).parents[2]
+KINDS = {"equation", "table", "figure", "theorem", "statement", "setting", "extension", "erratum"}
+POINTERS = {"equation", "check", "test", "code", "figure"}
+models = pytest.mark.parametrize("model", [pytest.param(m, id=m.paper) for m in MODELS.values()])
+
+
+@functools.cache
+def ledger(paper):
+    return claims.load(ROOT / "papers" / paper / "claims.toml")
+
+
+@functools.cache
+def stored(paper):
+    return evidence.load(paper)
+
+
+def cited(paper, kind):
+    """Addresses of one kind in a whole ledger."""
+    return sorted({e for c in ledger(paper) for e in c.evidence(kind)})
+
+
+@models
+def test_fields(model):
+    """Words of the vocabulary, one line each, ids once; what nothing covers says why."""
+    assert [i for i, n in Counter(c.id for c in ledger(model.paper)).items() if n > 1] == []
+    for c in ledger(model.paper):
+        assert c.kind in KINDS and c.verdict in claims.VERDICTS, c.id
+        assert 0 < len(c.says) <= 130 and "\n" not in c.id + c.says + c.note, c.id
+        assert {e.split(":", 1)[0] for e in c.covered_by} <= POINTERS and len(set(c.covered_by)) == len(c.covered_by), c.id
+        assert c.verdict != "not covered" or c.note or c.covered_by, c.id
+
+
+@models
+def test_addresses(model):
+    """Equations, figures, attributes, tests and checks that are cited are there."""
+    paper = importlib.import_module(f"papers.{model.paper}")
+    assert set(cited(model.paper, "equation")) <= set(model.wing("theory").equations())
+    assert set(cited(model.paper, "figure")) <= set(paper.FIGURES)
+    assert [t for t in cited(model.paper, "test") if not exists(t)] == []
+    known = evidence.verdicts(stored(model.paper))
+    for address in cited(model.paper, "check"):
+        what = address.partition(".")[0]
+        assert what in model.checks and (address in known or what not in stored(model.paper)), address
+
+
+@pytest.mark.parametrize("path", sorted({p for m in MODELS.values() for p in cited(m.paper, "code")}))
+def test_code(path):
+    """Every attribute can be imported."""
+    parts = path.split(".")
+    for n in range(len(parts), 0, -1):
+        try:
+            found = importlib.import_module(".".join(parts[:n]))
+        except ModuleNotFoundError:
+            continue
+        for part in parts[n:]:
+            found = getattr(found, part) if hasattr(found, part) else found.__dataclass_fields__[part]
+        return
+    raise ModuleNotFoundError(path)
+
+
+@models
+def test_typed_verdicts_are_the_computed_ones(model):
+    """On the stored evidence."""
+    assert claims.different(ledger(model.paper), evidence.verdicts(stored(model.paper))) == []
+
+
+@models
+@pytest.mark.parametrize("word", [*claims.VERDICTS, "proved"])
+def test_one_word_for_all_shows(model, word):
+    """A ledger in which every verdict reads the same is found out, in most of its rows."""
+    typed = [replace(c, verdict=word) for c in ledger(model.paper)]
+    assert len(claims.different(typed, evidence.verdicts(stored(model.paper)))) > len(typed) / 4
+
+
+@models
+def test_a_check_that_fails_shows(model):
+    """Each cited check, failing, changes the verdict of every claim that rests on it."""
+    found = evidence.verdicts(stored(model.paper))
+    for address in cited(model.paper, "check"):
+        resting = {c.id for c in ledger(model.paper) if address in c.evidence("check")}
+        assert resting <= set(claims.different(ledger(model.paper), {**found, address: "FAIL"}))
+
+
+@models
+def test_equations_and_code_alone_show_nothing(model):
+    """Pointers are no evidence; a figure alone is drawn."""
+    found = evidence.verdicts(stored(model.paper))
+    for c in ledger(model.paper):
+        bare = replace(c, covered_by=[e for e in c.covered_by if e.split(":")[0] in ("equation", "code")])
+        assert claims.computed(bare, found) == "not covered"
+        assert claims.computed(replace(c, covered_by=["figure:1"]), found) == "drawn"
+
+
+def test_no_check_fails_in_stored_evidence():
+    """What is stored was green."""
+    for model in MODELS.values():
+        assert [a for a, v in evidence.verdicts(stored(model.paper)).items() if v == "FAIL"] == []
+
+
+def _gradients_again(model, tmp_path, monkeypatch):
+    monkeypatch.setattr(evidence, "place", lambda paper: tmp_path / f"{paper}.json")
+    again = evidence.renew(model, ["gradients"], False)["gradients"]
+    assert {r["id"]: r["verdict"] for r in again["checks"]} == {
+        r["id"]: r["verdict"] for r in stored(model.paper)["gradients"]["checks"]}  # fmt: skip
+
+
+def test_evidence_run_again(tmp_path, monkeypatch):
+    """The quickest command gives what is stored."""
+    _gradients_again(MODELS["associative_memory"], tmp_path, monkeypatch)
+
+
+@pytest.mark.slow
+@models
+def test_all_gradients_run_again(model, tmp_path, monkeypatch):
+    """The same for every model."""
+    _gradients_again(model, tmp_path, monkeypatch)
+
+
+@models
+def test_the_command_prints_both_verdicts(model, capsys):
+    """Fits 100 columns; exit code 0 where typed and computed agree; JSON carries everything."""
+    assert command.main([model.paper, "--claims"]) == 0
+    printed = capsys.readouterr().out
+    assert max(map(len, printed.splitlines()[: len(ledger(model.paper)) + 2])) <= 100 and "typed" in printed
+    assert command.main([model.paper, "--claims", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert len(found["claims"]) == len(ledger(model.paper)) and {"verdict", "computed", "note", "says"} <= set(found["claims"][0])
+
+
+def test_run_stores_and_a_difference_is_exit_1(tmp_path, monkeypatch, capsys):
+    """A command run again, one of whose checks fails: typed and computed differ."""
+    model = MODELS["associative_memory"]
+    for wrong, code in ((False, 0), (True, 1)):
+        good = [Check(r["name"], r["equation"], 1.0, 1.0, 0.0, 1e-9 if r["verdict"] == "exact" else 0.01, "as stored")
+                for r in stored(model.paper)["gradients"]["checks"]]  # fmt: skip
+        bad = [identity(r["name"], r["equation"], 1.0, 2.0, 1e-9, "fault") for r in stored(model.paper)["gradients"]["checks"]]
+        monkeypatch.setattr(evidence, "collect", lambda request, what, c=bad if wrong else good: Report(c))
+        (tmp_path / "e.json").write_text(json.dumps(stored(model.paper)))
+        monkeypatch.setattr(evidence, "place", lambda paper: tmp_path / "e.json")
+        assert command.main([model.paper, "--claims", "--run", "gradients", "--quiet"]) == code
+        assert ("typed and computed verdicts differ" in capsys.readouterr().out) == wrong
