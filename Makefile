@@ -28,6 +28,7 @@ demo: $(READY)
 	$(RUN) -m verify.gradients state_tracking
 	$(RUN) -m simulate.state_tracking --preset demo --seeds 8 --alpha 12 --out $(DEMO)/students.nc
 	$(RUN) -m verify.trajectories state_tracking --runs $(DEMO)/students.nc --plot $(DEMO)/students.png
+	$(RUN) -m verify.trajectories state_tracking
 
 test: $(READY)
 	$(RUN) -m pytest

@@ -119,13 +119,15 @@ def lambda_of_frequencies(p: Parameters) -> np.ndarray:
 
 
 def untrained_statistics(p: Parameters, seed: int) -> dict[str, float]:
-    """Loss and logit moments of a seed's student before training."""
+    """Loss, logit moments, attention and overlaps of a seed's student before training."""
     stream = task.streams(seed, p.data_draw)
     perms = task.draw_permutations(p, stream["task"])
     data = task.draw_sequences(perms, p.n_train, p.L, stream["train"])
     students = Students([Student(p, draw_weights(p, stream["initialisation"]))])
-    found = Grouped(students, [data]).statistics(students)
-    return {name: float(v) for name, v in found.items() if v.ndim == 1}
+    statistics = Grouped(students, [data]).statistics(students)
+    found = {**statistics, **overlaps(students.M, torch.as_tensor(task.teacher_matrices(perms))[None])}
+    found["A"] = statistics["attention"].diagonal(dim1=1, dim2=2).mean(1)
+    return {name: float(v[0]) for name, v in found.items() if v.ndim == 1}
 
 
 def measure(students: Students, engine: Grouped | Plain, test: tuple[Tensor, Tensor], teachers: Tensor
