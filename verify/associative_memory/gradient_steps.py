@@ -11,7 +11,7 @@ from verify.check import Check, at_least, at_most, sampled
 from verify.report import Report, Request
 
 P = Parameters(samples=20000)
-BATCHES = 6  # independent gradients, for standard errors
+BATCHES = 14  # independent gradients, for standard errors
 
 
 def gradient_checks() -> list[Check]:

@@ -33,7 +33,7 @@ def value_memory() -> list[Check]:
     out = []
     for N in SIZES:
         for ratio in RATIOS:
-            p = Parameters(N=N, n=ratio * N, draws=60)
+            p = Parameters(N=N, n=ratio * N, draws=120)
             found, predicted = one_step(p, seed=ratio)["value"], value_recovered(p)
             shared = Band(-1 / N / predicted, 1 / N / predicted, "wrong labels share their samples: 1/N")
             out.append(sampled(f"value memory, n = {ratio} N, N = {N}", "value_recovered", predicted, found, band=shared))

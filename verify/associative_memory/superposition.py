@@ -12,7 +12,7 @@ from theory.associative_memory.superposition import Parameters, equations, gauss
 from verify.check import Band, Check, at_most, near, sampled
 from verify.report import Report, Request
 
-MOMENTS = (Parameters(d=16, N=12, draws=4000), Parameters(d=16, N=40, M=4, draws=4000))
+MOMENTS = (Parameters(d=16, N=12, draws=30_000), Parameters(d=16, N=40, M=4, draws=30_000))
 RECALL = (Parameters(d=32, N=64, draws=200), Parameters(d=64, N=256, draws=100), Parameters(d=128, N=1024, draws=20))
 # Largest systematic error of the two formulas for N >= 2 d, falling with d: they take wrong scores as independent,
 # and the squared length of the recalled vector at its mean.

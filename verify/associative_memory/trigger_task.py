@@ -14,6 +14,7 @@ from verify.emergence import first_crossing
 from verify.report import Report, Request
 
 SEEDS = range(5)
+RANDOM, DRAWS = 150, 60  # untrained students, and random key matrices for each: one probe of five triggers is 0.2 +- 0.18
 EARLY = Parameters(batch_size=512, self_loops=False, eta=0.01, steps=8, eval_every=1)
 PROBES = {"probe_W_O2": "target_W_O2", "probe_W_K2": "target_W_K2", "probe_W_K1_early": "target_W_K1"}
 
@@ -36,17 +37,20 @@ def planted(p: Parameters, scale: float = 50.0, seed: int = 0) -> Learner:
 def memories() -> list[Check]:
     """Probes and accuracy of planted memories; probes of random matrices at their chance level."""
     p = Parameters(d=256, batch_size=8)
-    found = planted(p).measure()
-    out = [near(f"{probe} of planted memories", target, 1.0, found[probe], 0.05, "superposition of N = 65 outputs and T = 64 "
+    measured = planted(p).measure()
+    out = [near(f"{probe} of planted memories", target, 1.0, measured[probe], 0.05, "superposition of N = 65 outputs and T = 64 "
                 "positions in d = 256 dimensions: a few may be confused") for probe, target in PROBES.items()]  # fmt: skip
-    out.append(near("in-context accuracy of planted memories", "target_W_O2", 1.0, found["in_context_accuracy"], 0.1,
+    out.append(near("in-context accuracy of planted memories", "target_W_O2", 1.0, measured["in_context_accuracy"], 0.1,
                     "residual stream adds its own token to the logits"))  # fmt: skip
     chance: list[float] = []
-    for seed in range(200):
+    for seed in range(RANDOM):
         student = Simplified(Parameters(d=16), np.random.default_rng(seed))
-        with torch.no_grad():
-            student.W_K2.normal_(generator=torch.Generator().manual_seed(seed))
-        chance.append(student.probes(torch.arange(5))["probe_W_K2"])
+        generator, probes = torch.Generator().manual_seed(seed), []
+        for _ in range(DRAWS):
+            with torch.no_grad():
+                student.W_K2.normal_(generator=generator)
+            probes.append(student.probes(torch.arange(5))["probe_W_K2"])
+        chance.append(float(np.mean(probes)))
     return [*out, sampled("probe of 5 triggers by random weights", "probe_chance", 0.2, chance)]
 
 
