@@ -14,7 +14,7 @@ from verify.emergence import first_crossing
 from verify.report import Report, Request
 
 SEEDS = range(5)
-RANDOM, DRAWS = 150, 60  # untrained students, and random key matrices for each: one probe of five triggers is 0.2 +- 0.18
+RANDOM, DRAWS = 200, 60  # untrained students, and random key matrices for each: one probe of five triggers is 0.2 +- 0.18
 EARLY = Parameters(batch_size=512, self_loops=False, eta=0.01, steps=8, eval_every=1)
 PROBES = {"probe_W_O2": "target_W_O2", "probe_W_K2": "target_W_K2", "probe_W_K1_early": "target_W_K1"}
 
