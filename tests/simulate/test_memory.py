@@ -15,7 +15,7 @@ from theory.parameters import ParameterError
 # Every learner at sizes where one shape after the other makes up its memory, some 100 to 500 MB each, one or two steps.
 CASES = """
 from simulate import state_tracking as st, induction_heads as ih, positional_semantic as ps
-from simulate.state_tracking import trainer as st_trainer
+from simulate.state_tracking import learner as st_learner
 from simulate.induction_heads import trainer as ih_trainer, standard
 from simulate.positional_semantic import trainer as ps_trainer, histogram
 from simulate.associative_memory import trainer as am
@@ -31,7 +31,7 @@ SHORT = dict(steps=1, eval_every=1)
 SIZES = dict(d=50, alpha=1.0, steps=1, n_test=100)
 
 def tracking(**more):
-    return st_trainer.memory, st.Parameters(**{**SMALL, **more}), lambda p, o: st.train(p, store=o, **ALONE)
+    return st_learner.memory, st.Parameters(**{**SMALL, **more}), lambda p, o: st.train(p, store=o, **ALONE)
 def heads(**more):
     return ih_trainer.memory, ih.Parameters(**{**SHORT, "N": 4, "batch_size": 8, **more}), lambda p, o: ih.train(p, store=o, **ALONE)
 def plain(**more):

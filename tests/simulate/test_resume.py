@@ -13,9 +13,9 @@ import pytest
 import torch
 import xarray as xr
 
-from simulate import runs
-from simulate.state_tracking import Parameters, train, trainer
-from simulate.state_tracking.trainer import Run
+from simulate import runs, training
+from simulate.state_tracking import Parameters, train
+from simulate.state_tracking.learner import Learner
 from theory.parameters import ParameterError
 
 ALONE = dict(progress=False, workers=1)
@@ -37,26 +37,28 @@ def place(p: Parameters, store: Path, seed: int = 0) -> Path:
 
 
 def stop_at(monkeypatch, epoch: int, error: BaseException) -> None:
-    """Make the run raise when it comes to an epoch."""
-    one_epoch = Run._one_epoch
+    """Make the run stop when it comes to an epoch: an interrupt between two steps, any other error within one."""
+    step = Learner.step
 
-    def stopping(self):
-        if self.epoch == epoch:
+    def stopping(self, number):
+        if number == epoch:
             raise error
-        one_epoch(self)
+        step(self, number)
+        if number + 1 == epoch and isinstance(error, KeyboardInterrupt):
+            os.kill(os.getpid(), signal.SIGINT)
 
-    monkeypatch.setattr(Run, "_one_epoch", stopping)
+    monkeypatch.setattr(Learner, "step", stopping)
 
 
 def trained_epochs(monkeypatch) -> list[int]:
     """Record every epoch that is trained."""
-    found, one_epoch = [], Run._one_epoch
+    found, step = [], Learner.step
 
-    def recording(self):
-        found.append(self.epoch)
-        one_epoch(self)
+    def recording(self, number):
+        found.append(number)
+        step(self, number)
 
-    monkeypatch.setattr(Run, "_one_epoch", recording)
+    monkeypatch.setattr(Learner, "step", recording)
     return found
 
 
@@ -109,16 +111,16 @@ def _ctrl_c_interrupts():
 
 def test_an_interrupt_may_come_while_measuring(tiny, tmp_path, monkeypatch):
     expected = train(tiny, store=tmp_path / "whole", **ALONE)
-    measure, calls = trainer.measure, [0]
+    measure, calls = Learner.measure, [0]
 
-    def stopping(*args):
+    def stopping(self):
         calls[0] += 1
         if calls[0] == 2:
             raise KeyboardInterrupt
-        return measure(*args)
+        return measure(self)
 
     with monkeypatch.context() as patch:
-        patch.setattr(trainer, "measure", stopping)
+        patch.setattr(Learner, "measure", stopping)
         with pytest.raises(KeyboardInterrupt):
             train(tiny, store=tmp_path / "cut", **ALONE)
     assert bits(train(tiny, store=tmp_path / "cut", **ALONE)) == bits(expected)
@@ -128,14 +130,14 @@ def test_an_interrupt_may_come_while_measuring(tiny, tmp_path, monkeypatch):
 def test_a_run_that_dies_goes_on_from_its_last_checkpoint(tiny, tmp_path, monkeypatch, name):
     p = tiny.replace(eval_every=10, **OPTIONS[name])
     expected = train(p, store=tmp_path / "whole", **ALONE)
-    monkeypatch.setattr(trainer, "CHECKPOINT_SECONDS", 0.0)
+    monkeypatch.setattr(training, "CHECKPOINT_SECONDS", 0.0)
     with monkeypatch.context() as patch:
         stop_at(patch, 35, MemoryError())  # unlike an interrupt, leaves no time to save
         with pytest.raises(MemoryError):
             train(p, store=tmp_path / "cut", **ALONE)
     epochs = trained_epochs(monkeypatch)
     result = train(p, store=tmp_path / "cut", **ALONE)
-    assert epochs == list(range(30, 40))
+    assert epochs == list(range(35, 40))
     assert bits(result) == bits(expected)
 
 
@@ -150,15 +152,15 @@ def test_interrupted_again_and_again(tiny, tmp_path, monkeypatch):
 
 
 def test_an_interrupt_keeps_the_seeds_already_finished(tiny, tmp_path, monkeypatch):
-    one_epoch = Run._one_epoch
+    step = Learner.step
 
-    def stopping(self):
-        if self.seeds == [1] and self.epoch == 5:
+    def stopping(self, number):
+        if list(self.seeds) == [1] and number == 5:
             raise KeyboardInterrupt
-        one_epoch(self)
+        step(self, number)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Run, "_one_epoch", stopping)
+        patch.setattr(Learner, "step", stopping)
         with pytest.raises(KeyboardInterrupt):
             train(tiny, seeds=[0, 1], store=tmp_path, **ALONE)
     assert runs.open(tmp_path).seed.values.tolist() == [0]
@@ -168,11 +170,11 @@ def test_finished_seeds_are_not_trained_again(tiny, tmp_path, monkeypatch):
     first = train(tiny, seeds=[0, 1], store=tmp_path, **ALONE)
     stamps = [place(tiny, tmp_path, seed).stat().st_mtime_ns for seed in (0, 1)]
 
-    def never(self, tick):
+    def never(self, number):
         raise AssertionError("a finished seed is trained again")
 
     with monkeypatch.context() as patch:
-        patch.setattr(Run, "finish", never)
+        patch.setattr(Learner, "step", never)
         again = train(tiny, seeds=[1, 0], store=tmp_path, **ALONE)
     assert bits(again) == bits(first.sel(seed=[1, 0]))
     more = train(tiny, seeds=[0, 1, 2], store=tmp_path, **ALONE)
@@ -189,8 +191,8 @@ def test_a_changed_setting_is_another_run(tiny, tmp_path):
 # A command as the user types it, but with a checkpoint at every measurement.
 PROGRAM = """
 import os, runpy, sys
-from simulate.state_tracking import trainer
-trainer.CHECKPOINT_SECONDS = 0.0
+from simulate import training
+training.CHECKPOINT_SECONDS = 0.0
 if sys.argv.pop(1) == "die":  # the moment the finished run is on its way to the disk
     os.fsync = lambda handle: os.kill(os.getpid(), 9)
 runpy.run_module("simulate.state_tracking", run_name="__main__", alter_sys=True)
@@ -348,7 +350,7 @@ def foreign_checkpoint(path: Path) -> None:
 
 def checkpoint_of_other_sizes(path: Path) -> None:
     state = torch.load(path, weights_only=True)
-    state["weights"]["M"] = torch.zeros(2, 3, 3)
+    state["learner"]["weights"]["M"] = torch.zeros(2, 3, 3)
     torch.save(state, path)
 
 

@@ -8,9 +8,9 @@ import torch
 import xarray as xr
 
 from simulate.state_tracking import Parameters, Student, task, train
+from simulate.state_tracking.learner import Learner
 from simulate.state_tracking.measure import MEANING, predictions
 from simulate.state_tracking.student import draw_weights
-from simulate.state_tracking.trainer import Run
 from theory.parameters import ParameterError
 from theory.state_tracking import initial_variance
 
@@ -18,8 +18,8 @@ ALONE = dict(progress=False, workers=1)
 LIMIT = 4  # standard errors; seeds are fixed
 
 
-def start(p: Parameters, seed: int, tmp_path) -> Run:
-    return Run(p, [seed], torch.device("cpu"), torch.float64, None, tmp_path)
+def start(p: Parameters, seed: int) -> Learner:
+    return Learner(p, [seed], torch.device("cpu"), torch.float64)
 
 
 def bits(dataset: xr.Dataset) -> dict[str, bytes]:
@@ -99,14 +99,14 @@ def test_descent_is_the_hand_written_loop(tiny, make, options):
             assert result[name].values[k] == pytest.approx(value, rel=1e-12, abs=1e-14), (name, epoch)
 
 
-def test_minibatches_are_a_partition_shuffled_anew_every_epoch(tiny, tmp_path):
+def test_minibatches_are_a_partition_shuffled_anew_every_epoch(tiny):
     p = tiny.replace(batch_size=20)
-    run = start(p, 0, tmp_path)
+    run = start(p, 0)
     taken: list[list[np.ndarray]] = []
     run.engine = lambda students, data, threads: taken[-1].append(np.hstack([data[0].actions, data[0].states]))
-    for run.epoch in (0, 1):
+    for epoch in (0, 1):
         taken.append([])
-        list(run._batches())
+        list(run.batches(epoch))
         assert [len(part) for part in taken[-1]] == [20, 20, 20, 4]
     every = np.hstack([run.train_data[0].actions, run.train_data[0].states])
     first, second = (np.vstack(parts) for parts in taken)
@@ -115,26 +115,25 @@ def test_minibatches_are_a_partition_shuffled_anew_every_epoch(tiny, tmp_path):
     assert (first != every).any()
 
 
-def test_minibatches_of_different_seeds_differ(tiny, tmp_path):
+def test_minibatches_of_different_seeds_differ(tiny):
     """The same positions in the data, were the shuffle not the seed's own."""
     orders = []
     for seed in (0, 1):
-        run = start(tiny.replace(batch_size=20), seed, tmp_path)
+        run = start(tiny.replace(batch_size=20), seed)
         every = np.hstack([run.train_data[0].actions, run.train_data[0].states]).tolist()
         run.engine = lambda students, data, threads: np.hstack([data[0].actions, data[0].states]).tolist()
-        orders.append([every.index(row) for part in run._batches() for row in part])
+        orders.append([every.index(row) for part in run.batches(0) for row in part])
     assert sum(a == b for a, b in zip(*orders, strict=True)) < 16  # a quarter; one in 64 agrees by chance
 
 
-def test_minibatch_descent_is_the_hand_written_loop(tiny, make, tmp_path):
+def test_minibatch_descent_is_the_hand_written_loop(tiny, make):
     p = tiny.replace(epochs=6, eval_every=3, batch_size=20)
-    run = start(p, 7, tmp_path)
+    run = start(p, 7)
     run.engine = lambda students, data, threads: data[0]
     rows = [tuple(r) for r in np.hstack([run.train_data[0].actions, run.train_data[0].states])]
 
     def batches(epoch):
-        run.epoch = epoch
-        parts = [np.hstack([d.actions, d.states]) for d in run._batches()]
+        parts = [np.hstack([d.actions, d.states]) for d in run.batches(epoch)]
         return [[rows.index(tuple(r)) for r in part] for part in parts]  # equal rows have equal gradients
 
     result = train(p, seeds=[7], dtype="float64", **ALONE).sel(seed=7)
@@ -200,10 +199,10 @@ def test_options_are_not_ignored(tiny):
     assert len(set(losses.values())) == len(losses)
 
 
-def test_a_learned_embedding_moves(tiny, tmp_path):
-    run = start(tiny.replace(fix_embedding=False, d_model=4), 0, tmp_path)
+def test_a_learned_embedding_moves(tiny):
+    run = start(tiny.replace(fix_embedding=False, d_model=4), 0)
     before = run.students.embedding.detach().clone()
-    run._one_epoch()
+    run.step(0)
     assert (run.students.embedding - before).abs().max() > 1e-6
 
 

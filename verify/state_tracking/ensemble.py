@@ -11,8 +11,8 @@ import xarray as xr
 
 from simulate import runs as store
 from simulate.state_tracking import train
+from simulate.state_tracking.learner import SYSTEM
 from simulate.state_tracking.measure import MEANING
-from simulate.state_tracking.trainer import DIMENSIONS
 from theory import cli
 from theory.parameters import ParameterError
 from theory.state_tracking import Parameters
@@ -70,7 +70,7 @@ SETTINGS = {
 
 
 # What a trained ensemble holds, and the dimensions that have names.
-NEEDED = {"alpha": ("alpha",), "epoch": ("alpha",), **{x: ("seed", "alpha", *DIMENSIONS.get(x, ())) for x in MEANING}}
+NEEDED = {"alpha": ("alpha",), "epoch": ("alpha",), **{x: ("seed", "alpha", *SYSTEM.dimensions.get(x, ())) for x in MEANING}}
 AT_START = ("R", "S", "zeta", "M_variance_correct", "M_variance_other")
 
 
@@ -82,7 +82,7 @@ def shipped(name: str) -> tuple[Parameters, xr.Dataset]:
 def renew(device: str | None = None, progress: bool = True) -> None:
     """Train the shipped ensembles again and write them, in single precision."""
     for name, setting in SETTINGS.items():
-        found = [train(setting.p.replace(data_draw=draw), setting.alpha, setting.seeds, device=device, progress=progress)
+        found = [train(setting.p.replace(data_draw=draw), setting.seeds, alpha=setting.alpha, device=device, progress=progress)
                  for draw in setting.draws]  # fmt: skip
         runs = found[0]
         if len(found) > 1:  # of redrawn training sets only attention is of interest, and the start
@@ -106,7 +106,7 @@ def get(args: Any) -> tuple[Parameters, xr.Dataset]:
             raise ParameterError(f"--seeds {args.seeds}: a comparison needs at least 2 seeds")
         p = cli.parameters(args, Parameters.demo())
         alpha = cli.positive("--alpha", args.alpha) or (ALPHA if not args.set and args.preset is None else None)
-        return p.run_to(alpha), train(p, alpha, seeds, device=args.device, progress=not args.quiet)
+        return p.run_to(alpha), train(p, seeds, alpha=alpha, device=args.device, progress=not args.quiet)
     given = [f"--{name}" for name in ("set", "preset", "seeds", "alpha", "device") if getattr(args, name)]
     if given:
         raise ParameterError(f"{given[0]}: not together with --runs, whose file says with what it was trained")

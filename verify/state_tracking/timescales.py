@@ -106,7 +106,7 @@ def scaling(args: Any) -> tuple[list[Check], list[str], dict[str, Any]]:
         for value in grid:
             p = make(value)
             half = float(st.emergence_time(p.values()))
-            runs = train(p, 2.5 * half, SEEDS, device=args.device, progress=not args.quiet)
+            runs = train(p, SEEDS, until=2.5 * half, device=args.device, progress=not args.quiet)
             theory.append(half)
             times = first_crossing(runs.A, 0.5)
             students.append(times.values)
