@@ -57,7 +57,7 @@ class Learner(Protocol):
 
 
 class Each(Learner):
-    """Students that know no stack, side by side: ``kind(p, seed, device, dtype)`` makes one."""
+    """Students that know no stack, side by side: ``kind(p, seed, device, dtype, **own)`` makes one, whose `state` and `load` take one."""
 
     def __init__(self, kind: Callable[..., Any], p: Any, seeds: Sequence[int], device: torch.device, dtype: torch.dtype,
                  **own: Any) -> None:  # fmt: skip
@@ -85,6 +85,22 @@ class Each(Learner):
     def finish(self, b: int) -> Mapping[str, Any]:
         """What one adds, if its kind adds anything."""
         return self.members[b].finish() if hasattr(self.members[b], "finish") else {}
+
+
+class Module:
+    """A student that is a module with an optimiser: together they are its state."""
+
+    student: Any
+    optimizer: torch.optim.Optimizer
+
+    def state(self) -> State:
+        """Weights, and what the optimiser remembers of them."""
+        return {"student": self.student.state_dict(), "optimizer": self.optimizer.state_dict()}
+
+    def load(self, state: State) -> None:
+        """Take up a state."""
+        self.student.load_state_dict(state["student"])
+        self.optimizer.load_state_dict(state["optimizer"])
 
 
 def _nothing(p: Any) -> dict[str, Any]:
@@ -360,7 +376,7 @@ def _learn(system: System, p: Any, learner: Learner, students: int, step: int, f
         try:
             while True:
                 if system.time and (step % p.eval_every == 0 or step == length) and step not in found:
-                    found[step] = {name: np.asarray(v, float) for name, v in learner.measure().items()}
+                    found[step] = {name: np.array(v, float) for name, v in learner.measure().items()}
                     _stay_finite(system, p, step, found[step][system.finite], found[min(found)][system.finite])
                 if time.monotonic() - saved > CHECKPOINT_SECONDS:
                     save(step)

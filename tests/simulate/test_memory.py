@@ -16,7 +16,7 @@ from theory.parameters import ParameterError
 CASES = """
 from simulate import state_tracking as st, induction_heads as ih, positional_semantic as ps
 from simulate.state_tracking import learner as st_learner
-from simulate.induction_heads import trainer as ih_trainer, standard
+from simulate.induction_heads import learner as ih_learner, standard
 from simulate.positional_semantic import trainer as ps_trainer, histogram
 from simulate.associative_memory import trainer as am
 from simulate.associative_memory import factual_recall, trigger_task, noisy_bigram, k_hop, gradient_steps, superposition
@@ -33,7 +33,7 @@ SIZES = dict(d=50, alpha=1.0, steps=1, n_test=100)
 def tracking(**more):
     return st_learner.memory, st.Parameters(**{**SMALL, **more}), lambda p, o: st.train(p, store=o, **ALONE)
 def heads(**more):
-    return ih_trainer.memory, ih.Parameters(**{**SHORT, "N": 4, "batch_size": 8, **more}), lambda p, o: ih.train(p, store=o, **ALONE)
+    return ih_learner.memory, ih.Parameters(**{**SHORT, "N": 4, "batch_size": 8, **more}), lambda p, o: ih.train(p, store=o, **ALONE)
 def plain(**more):
     return standard.memory, ih.StandardParameters(**{**SHORT, "D": 8, "batch_size": 8, **more}), lambda p, o: standard.train(p, store=o, **ALONE)
 def semantic(**more):

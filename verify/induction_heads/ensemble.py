@@ -8,7 +8,7 @@ import xarray as xr
 
 from simulate import runs as store
 from simulate.induction_heads import train
-from simulate.induction_heads.trainer import MEANING, SHORT
+from simulate.induction_heads.learner import MEANING, SHORT
 from theory import cli
 from theory.induction_heads import Parameters
 from theory.parameters import ParameterError
@@ -31,7 +31,7 @@ def get(args: Any) -> tuple[Parameters, xr.Dataset]:
         if len(seeds) < 2:
             raise ParameterError(f"--seeds {args.seeds}: a comparison needs at least 2 seeds")
         p = cli.parameters(args, Parameters.demo()).run_to(cli.positive("--alpha", args.alpha))
-        return p, train(p, None, seeds, device=args.device, progress=not args.quiet)
+        return p, train(p, seeds, device=args.device, progress=not args.quiet)
     given = [f"--{name}" for name in ("set", "preset", "seeds", "alpha", "device") if getattr(args, name)]
     if given:
         raise ParameterError(f"{given[0]}: not together with --runs, whose file says with what it was trained")
