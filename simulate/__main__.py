@@ -69,22 +69,23 @@ def main(argv: list[str] | None = None, model: str | None = None) -> int:
     words = sys.argv[1:] if argv is None else argv
     args = asked.parse_args([model, *words] if model else words)
     short, system = systems.find(".".join(filter(None, (args.model, args.system or args.named))))
-    p, own = base(args, system), dict[str, Any]()
+    p: Any = base(args, system)
+    name = system.name
     if args.text:
         if system.text is None:
             raise ParameterError(f"--text {args.text}: only for trigger_task")
-        p, own = system.text(p, cli.read_text("--text", args.text))
+        p, system = system.text(p, cli.read_text("--text", args.text))
     p, seeds = reaching(args, system, p), cli.seeds(args.seeds, "1")
     store, single = runs.destination(args.out)
     result = system.train(p, seeds, store=store, device=args.device, dtype=args.dtype, workers=args.workers,
-                          progress=not args.quiet, **own)  # fmt: skip
+                          progress=not args.quiet)  # fmt: skip
     if single:
         runs.write(result, single)
     last, where = result.isel({d: -1 for d in result.dims if d in (system.time, system.swept)}), str(single or store)
     shown = system.shown or [n for n, v in last.data_vars.items() if v.dims == ("seed",) and not np.isnan(v).all()]
     at = {name: float(last[name]) for name in (system.counter, system.time, system.swept) if name in last.coords}
     if args.json:
-        print(cli.to_json({"model": system.name, "system": short, "out": where, "seeds": seeds, **at, "steps": system.length(p),
+        print(cli.to_json({"model": name, "system": short, "out": where, "seeds": seeds, **at, "steps": system.length(p),
                            "final": {n: last[n].values for n in shown}, "parameters": p.as_dict(training_only=True)}))  # fmt: skip
         return 0
     when = ", ".join(f"{name} {v:.0f}" if name == system.counter else f"{name} = {v:.4g}" for name, v in at.items())

@@ -156,7 +156,7 @@ class System:
     shown : tuple of str
         Quantities on the command line; all numbers without them.
     text : callable, optional
-        ``text(p, content)``: parameters and own options for a text of the user's.
+        ``text(p, content)``: parameters and system for a text of the user's.
     """
 
     name: str
@@ -177,7 +177,7 @@ class System:
     finite: str = "loss"
     settings: Mapping[str, Any] = field(default_factory=dict)
     shown: tuple[str, ...] = ()
-    text: Callable[[Any, str], tuple[Any, dict[str, Any]]] | None = None
+    text: Callable[[Any, str], tuple[Any, System]] | None = None
 
     def train(self, p: Any, seeds: Iterable[int] = (0,), *, until: float | None = None, store: Path | str | None = None,
               device: str | None = None, dtype: torch.dtype | str | None = None, workers: int | None = None,

@@ -18,7 +18,6 @@ from simulate import state_tracking as st, induction_heads as ih, positional_sem
 from simulate.state_tracking import learner as st_learner
 from simulate.induction_heads import learner as ih_learner, standard
 from simulate.positional_semantic import trainer as ps_trainer, histogram
-from simulate.associative_memory import trainer as am
 from simulate.associative_memory import factual_recall, trigger_task, noisy_bigram, k_hop, gradient_steps, superposition
 from simulate.associative_memory.gradient_steps import steps
 from simulate.associative_memory.superposition import memories
@@ -41,7 +40,7 @@ def semantic(**more):
 def memories_of(package, system, train="train", **more):
     kind = package.Pointers if train == "train_pointers" else package.Parameters
     p = kind(**{**SHORT, **more})
-    return (lambda q: am._memory(system, q)), p, lambda p, o: getattr(package, train)(p, store=o, **ALONE)
+    return system.memory, p, lambda p, o: getattr(package, train)(p, store=o, **ALONE)
 ALONE = dict(progress=False, workers=1)
 
 CASES = {
@@ -64,9 +63,9 @@ CASES = {
                           lambda p, o: histogram.solutions(p, 0, progress=False)),
     "factual_recall batch": lambda: memories_of(factual_recall, factual_recall.student.SYSTEM, batch_size=150_000),
     "factual_recall facts": lambda: memories_of(factual_recall, factual_recall.student.SYSTEM, S=2048, R=8, D=32),
-    "trigger_task simplified": lambda: memories_of(trigger_task, trigger_task.SYSTEM, n_test=6000),
-    "trigger_task N": lambda: memories_of(trigger_task, trigger_task.SYSTEM, N=1500, n_test=100),
-    "trigger_task transformer": lambda: memories_of(trigger_task, trigger_task.SYSTEM, student="transformer", batch_size=400),
+    "trigger_task simplified": lambda: memories_of(trigger_task, trigger_task.learner.SYSTEM, n_test=6000),
+    "trigger_task N": lambda: memories_of(trigger_task, trigger_task.learner.SYSTEM, N=1500, n_test=100),
+    "trigger_task transformer": lambda: memories_of(trigger_task, trigger_task.learner.SYSTEM, student="transformer", batch_size=400),
     "noisy_bigram N": lambda: memories_of(noisy_bigram, paths.SYSTEM, N=1500),
     "noisy_bigram batch": lambda: memories_of(noisy_bigram, paths.SYSTEM, batch_size=100_000),
     "noisy_bigram one_step": lambda: (paths.memory_of_one_step, noisy_bigram.Parameters(n=400_000, T=16, draws=2), lambda p, o: noisy_bigram.one_step(p)),

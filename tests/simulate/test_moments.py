@@ -26,13 +26,13 @@ from theory import cli
 CODE = """
 
 from simulate import induction_heads as ih, positional_semantic as ps, state_tracking as st
-from simulate.associative_memory import factual_recall, k_hop, noisy_bigram, trainer, trigger_task
+from simulate.associative_memory import factual_recall, k_hop, noisy_bigram, trigger_task
 from simulate.induction_heads import standard
 from simulate.positional_semantic import trainer as ps_loop
 from simulate import training
 
 ALONE = dict(progress=False, workers=1)
-LOOPS = (training, ps_loop, trainer)
+LOOPS = (training, ps_loop)
 TRACKING = dict(N=6, L=4, d_g=5, d_h=8, n_train=64, n_test=32, epochs=24, eval_every=4)
 STEPS = dict(steps=24, eval_every=4)
 SENTENCES = dict(d=20, alpha=2.0, steps=24, n_test=50)
