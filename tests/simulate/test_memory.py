@@ -17,14 +17,14 @@ CASES = """
 from simulate import state_tracking as st, induction_heads as ih, positional_semantic as ps
 from simulate.state_tracking import learner as st_learner
 from simulate.induction_heads import learner as ih_learner, standard
-from simulate.positional_semantic import trainer as ps_trainer, histogram
+from simulate.positional_semantic import learner as ps_learner, histogram
 from simulate.associative_memory import factual_recall, trigger_task, noisy_bigram, k_hop, gradient_steps, superposition
 from simulate.associative_memory.gradient_steps import steps
 from simulate.associative_memory.superposition import memories
 from simulate.associative_memory.k_hop import pointers
 from simulate.associative_memory.noisy_bigram import paths
 
-ps_trainer.POLISH["maxiter"] = 1  # its memory is there from the first step on
+ps_learner.POLISH["maxiter"] = 1  # its memory is there from the first step on
 SMALL = dict(N=6, L=4, d_g=5, d_h=8, n_train=64, n_test=32, epochs=1, eval_every=1)
 SHORT = dict(steps=1, eval_every=1)
 SIZES = dict(d=50, alpha=1.0, steps=1, n_test=100)
@@ -36,7 +36,7 @@ def heads(**more):
 def plain(**more):
     return standard.memory, ih.StandardParameters(**{**SHORT, "D": 8, "batch_size": 8, **more}), lambda p, o: standard.train(p, store=o, **ALONE)
 def semantic(**more):
-    return ps_trainer.memory, ps.Parameters(**{**SIZES, **more}), lambda p, o: ps.train(p, store=o, **ALONE)
+    return ps_learner.memory, ps.Parameters(**{**SIZES, **more}), lambda p, o: ps.train(p, store=o, **ALONE)
 def memories_of(package, system, train="train", **more):
     kind = package.Pointers if train == "train_pointers" else package.Parameters
     p = kind(**{**SHORT, **more})

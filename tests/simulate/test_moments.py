@@ -28,11 +28,9 @@ CODE = """
 from simulate import induction_heads as ih, positional_semantic as ps, state_tracking as st
 from simulate.associative_memory import factual_recall, k_hop, noisy_bigram, trigger_task
 from simulate.induction_heads import standard
-from simulate.positional_semantic import trainer as ps_loop
 from simulate import training
 
 ALONE = dict(progress=False, workers=1)
-LOOPS = (training, ps_loop)
 TRACKING = dict(N=6, L=4, d_g=5, d_h=8, n_train=64, n_test=32, epochs=24, eval_every=4)
 STEPS = dict(steps=24, eval_every=4)
 SENTENCES = dict(d=20, alpha=2.0, steps=24, n_test=50)
@@ -77,8 +75,7 @@ def expected(tmp_path_factory):
 
 @pytest.fixture(autouse=True)
 def _checkpoint_whenever_possible(monkeypatch):
-    for loop in LOOPS:  # noqa: F821
-        monkeypatch.setattr(loop, "CHECKPOINT_SECONDS", -1.0)
+    monkeypatch.setattr(training, "CHECKPOINT_SECONDS", -1.0)  # noqa: F821
 
 
 def at_checkpoint(monkeypatch, number, event):
@@ -203,8 +200,7 @@ from simulate import runs
 from theory import cli
 torch.set_num_threads(1)
 warnings.simplefilter("ignore")
-for loop in LOOPS:
-    loop.CHECKPOINT_SECONDS = -1.0
+training.CHECKPOINT_SECONDS = -1.0
 os.fsync = lambda handle: None  # against power cuts; of a killed process the system keeps what was written
 kills, long, draw = int(sys.argv[1]), 2, random.Random(int(sys.argv[2]))
 
