@@ -5,7 +5,6 @@ import random
 import signal
 import subprocess
 import sys
-import time
 import warnings
 from pathlib import Path
 
@@ -205,39 +204,6 @@ def command(store: Path, p: Parameters, die: str = "no") -> list[str]:
         for name in ("N", "L", "d_g", "d_h", "n_train", "n_test", "epochs", "eval_every")
     ]
     return [sys.executable, "-c", PROGRAM, die, "--quiet", "--workers=1", f"--out={store}", *sets]
-
-
-def wait_for_checkpoint(process: subprocess.Popen, path: Path, after: int) -> None:
-    """Until there is a checkpoint newer than ``after``, or the process is over."""
-    end = time.monotonic() + 60
-    while process.poll() is None and stamp(path) == after:
-        assert time.monotonic() < end, "no checkpoint"
-        time.sleep(0.01)
-
-
-def stamp(path: Path) -> int:
-    return path.stat().st_mtime_ns if path.exists() else 0
-
-
-@pytest.mark.parametrize("kills", [1, pytest.param(4, marks=pytest.mark.slow)])
-def test_killed_runs_leave_nothing_that_is_trusted(tiny, tmp_path, kills):
-    p, store, rng = tiny.replace(epochs=1500, eval_every=50), tmp_path / "killed", random.Random(0)
-    file, killed = place(p, store), 0
-    checkpoint = file.with_suffix(".checkpoint")
-    for _ in range(kills):  # SIGKILL at a random moment after a checkpoint of its own
-        before = stamp(checkpoint)
-        process = subprocess.Popen(command(store, p), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        wait_for_checkpoint(process, checkpoint, before)
-        time.sleep(rng.uniform(0, 0.3))
-        process.send_signal(signal.SIGKILL)
-        killed += process.wait() == -signal.SIGKILL
-        if not file.exists():
-            with pytest.raises(ParameterError, match="no finished runs"):
-                runs.open(store)
-    assert killed, "the runs were over before they could be killed"
-    expected = train(p, store=tmp_path / "whole", **ALONE)
-    assert bits(train(p, store=store, **ALONE)) == bits(expected)
-    assert bits(runs.open(store)) == bits(expected)
 
 
 def test_killed_while_writing_the_result(tiny, tmp_path):

@@ -141,37 +141,6 @@ def test_damaged_and_foreign_files_are_named_and_left_out(tmp_path):
     assert (found.A.sel(seed=0).values == whole.A.sel(seed=0).values).all()
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-def test_a_run_that_another_process_trains_is_waited_for(tmp_path):
-    """Two sweeps on one store at the same time: each run is trained once, both see them all."""
-    both = subprocess.run([sys.executable, "-c", TRAINING, str(tmp_path / "store"), str(tmp_path / "log")],
-                          capture_output=True, text=True, timeout=240)  # fmt: skip
-    assert both.returncode == 0, both.stderr
-    assert sorted((tmp_path / "log").read_text().split()) == ["0", "1"]
-    assert runs.open(tmp_path / "store").sizes["seed"] == 2
-
-
-TRAINING = """
-import os, sys, time
-from simulate.state_tracking import Parameters, train
-from simulate.state_tracking.learner import Learner
-first = Learner.step
-
-def slow(self, number):
-    if number == 0:
-        with open(sys.argv[2], "a") as log:
-            log.write(f"{self.seeds[0]} ")
-        time.sleep(0.3)
-    first(self, number)
-
-Learner.step = slow
-p = Parameters(N=6, L=4, d_g=5, d_h=8, n_train=64, n_test=32, epochs=40, eval_every=20)
-child = os.fork()  # imported once; from here on two processes
-assert train(p, seeds=range(2), store=sys.argv[1], progress=False, workers=1).sizes["seed"] == 2
-if child:
-    sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
-"""
-
 # The sweep of the kill tests, with a checkpoint at every measurement so that writing is never far away. `HOST` imports
 # once and forks a sweep per kill: what is tested is the moment of the kill, not the start of Python.
 KILLED = ["--set=N=6", "--set=d_g=5", "--set=d_h=8", "--set=n_train=512", "--set=n_test=256", "--set=eval_every=5",
@@ -202,7 +171,8 @@ def uninterrupted(tmp_path_factory) -> xr.Dataset:
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-@pytest.mark.parametrize("kills", [3, pytest.param(20, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("kills", [20])
 def test_kills_lose_nothing(tmp_path, uninterrupted, kills):
     """SIGKILL at random moments of a sweep; what stands then is continued to the same bits."""
     store = tmp_path / "killed"

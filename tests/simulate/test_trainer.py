@@ -161,15 +161,6 @@ def test_seeds_do_not_depend_on_their_company(tiny, tmp_path):
     assert bits(together.sel(seed=[1]))["loss"] != bits(alone)["loss"]
 
 
-def test_workers_change_nothing(tiny, tmp_path):
-    """Two processes for three seeds, minibatches and Adam included, bit for bit what one process does."""
-    p = tiny.replace(optimizer="adam", eta=0.01, batch_size=20)
-    one = train(p, seeds=[0, 1, 2], store=tmp_path / "a", progress=False, workers=1)
-    two = train(p, seeds=[0, 1, 2], store=tmp_path / "b", progress=False, workers=2)
-    assert bits(one) == bits(two)
-    assert one.attrs == two.attrs
-
-
 OPTIONS = {
     "adam": dict(optimizer="adam", eta=0.02),
     "adamw": dict(optimizer="adamw", eta=0.02, weight_decay=0.1),
