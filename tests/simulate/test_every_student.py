@@ -19,7 +19,7 @@ import torch
 from tiny import ALONE, STUDENTS, bits, student
 
 from simulate import __main__ as command
-from simulate import jobs, runs, sweep, systems, training
+from simulate import jobs, pool, runs, sweep, systems, training
 from theory import cli
 from theory.parameters import ParameterError
 
@@ -152,6 +152,52 @@ def test_a_signal_in_the_middle_of_a_step_leaves_a_checkpoint_after_it(name, num
     assert made[-1] == 6 and runs.load_checkpoint(file.with_suffix(".nc"), config, 0)["step"] == 7
     assert bits(system.train(p, store=tmp_path / "cut", **ALONE)) == bits(expected(name))
     assert not list(tmp_path.rglob("*.checkpoint"))
+
+
+@pytest.mark.parametrize("name", ["state_tracking.student", "associative_memory.noisy_bigram"])
+def test_a_stack_resumes_at_different_steps(name, tmp_path, monkeypatch):
+    """As on a GPU: of three seeds that step together one has a checkpoint, one is finished; each ends as it does alone."""
+    system, p = student(name)
+    whole = system.train(p, [0, 1, 2], store=tmp_path / "whole", **ALONE)
+    system.train(p, [2], store=tmp_path / "cut", **ALONE)
+    with pool.stopping(lambda done: done == 6), pytest.raises(KeyboardInterrupt):
+        system.train(p, [1], store=tmp_path / "cut", **ALONE)
+    config, dtype = system.configuration(p, system.precision(None)), system.precision(None)
+    made = []
+    stacks = dataclasses.replace(system, make=lambda p, seeds, *more: made.append(seeds) or system.make(p, seeds, *more))
+    assert training._train(stacks, p, [0, 1, 2], torch.device("cpu"), dtype, tmp_path / "cut", config, {}, lambda done: None, True)
+    assert made == [[0], [1]]
+    assert bits(system.train(p, [0, 1, 2], store=tmp_path / "cut", **ALONE)) == bits(whole)
+    assert training._train(stacks, p, [0, 1, 2], torch.device("cpu"), dtype, tmp_path / "stack", config, {}, lambda done: None, True)
+    assert made[2:] == [[0, 1, 2]]
+    assert bits(system.train(p, [0, 1, 2], store=tmp_path / "stack", **ALONE)) == bits(whole)
+
+
+ELSEWHERE = """
+import sys
+sys.path[:0] = sys.argv[1:]
+from elsewhere import DEVICE, Elsewhere
+from tiny import STUDENTS, student
+with Elsewhere():
+    for name in STUDENTS:
+        system, p = student(name)
+        if not system.devices:
+            stack = system.make(p, [0, 1], DEVICE, system.precision(None))
+            for number in range(system.length(p)):
+                stack.step(number)
+            stack.measure() if system.time else None
+            stack.finish(1)
+            print(name)
+"""
+
+
+@pytest.mark.slow
+def test_no_tensor_is_left_on_the_cpu():
+    """On a device whose tensors refuse to meet those of the CPU, as a GPU's do."""
+    folders = [str(Path(__file__).parent), str(Path(__file__).parents[1] / "verify")]
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", ELSEWHERE, *folders], capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stderr[-500:]
+    assert len(done.stdout.splitlines()) == sum(not student(name)[0].devices for name in STUDENTS)
 
 
 @pytest.mark.parametrize("name", FIRST)
