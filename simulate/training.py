@@ -5,15 +5,12 @@ from __future__ import annotations
 import contextlib
 import functools
 import operator
-import signal
-import threading
 import time
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import FrameType
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
@@ -22,90 +19,13 @@ from filelock import Timeout
 
 from simulate import device as devices
 from simulate import jobs, runs
+from simulate.learner import Learner, State
+from simulate.patience import Patience
 from theory.parameters import BaseParameters, ParameterError
 
 CHECKPOINT_SECONDS = 10.0
 PRECISIONS = ("float32", "float64")
-State = dict[str, Any]  # tensors, numbers, and lists or dictionaries of them
 Records = dict[int, dict[str, np.ndarray]]  # by step and name, first axis over the students of a stack
-
-
-class Learner(Protocol):
-    """A stack of students on their way, one per seed. It knows nothing of files, time or progress.
-
-    A step may depend on nothing but the state, the seeds and its own number, so that a resumed run goes on as the
-    uninterrupted one would.
-    """
-
-    def step(self, number: int) -> None:
-        """Make training step ``number`` (0, 1, ...) of all students."""
-
-    def measure(self) -> Mapping[str, Any]:
-        """Quantities of the system's ``meaning`` now, each with a first axis over students."""
-        return {}
-
-    def state(self, b: int) -> State:
-        """What determines all later steps of one student."""
-        return {}
-
-    def load(self, states: Sequence[State]) -> None:
-        """Take up the states of all students, which made equally many steps."""
-
-    def finish(self, b: int) -> Mapping[str, Any]:
-        """What one student adds to its records at the end, as ``xarray.Dataset.assign`` takes it."""
-        return {}
-
-
-class Each(Learner):
-    """Students that know no stack, side by side: ``kind(p, seed, device, dtype, **own)`` makes one, whose `state` and `load` take one."""
-
-    def __init__(self, kind: Callable[..., Any], p: Any, seeds: Sequence[int], device: torch.device, dtype: torch.dtype,
-                 **own: Any) -> None:  # fmt: skip
-        self.members = [kind(p, seed, device, dtype, **own) for seed in seeds]
-
-    def step(self, number: int) -> None:
-        """One step of each."""
-        for member in self.members:
-            member.step(number)
-
-    def measure(self) -> Mapping[str, Any]:
-        """Measurements of all, stacked."""
-        found = [member.measure() for member in self.members]
-        return {name: np.stack([np.asarray(f[name]) for f in found]) for name in found[0]}
-
-    def state(self, b: int) -> State:
-        """State of one."""
-        return self.members[b].state()
-
-    def load(self, states: Sequence[State]) -> None:
-        """Take up a state each."""
-        for member, state in zip(self.members, states, strict=True):
-            member.load(state)
-
-    def finish(self, b: int) -> Mapping[str, Any]:
-        """What one adds, if its kind adds anything."""
-        return self.members[b].finish() if hasattr(self.members[b], "finish") else {}
-
-
-class Module:
-    """A student that is a module with an optimiser: together they are its state."""
-
-    student: Any
-    optimizer: torch.optim.Optimizer
-
-    def state(self) -> State:
-        """Weights, and what the optimiser remembers of them."""
-        return {"student": self.student.state_dict(), "optimizer": self.optimizer.state_dict()}
-
-    def load(self, state: State) -> None:
-        """Take up a state."""
-        self.student.load_state_dict(state["student"])
-        self.optimizer.load_state_dict(state["optimizer"])
-
-
-def _nothing(p: Any) -> dict[str, Any]:
-    """Identity of a run that parameters and precision fix."""
-    return {}
 
 
 def records(p: Any, numbers: int) -> float:
@@ -173,7 +93,7 @@ class System:
     stack: int = 1
     implied: str | None = None
     devices: tuple[str, ...] = ()
-    identity: Callable[..., dict[str, Any]] = _nothing
+    identity: Callable[..., dict[str, Any]] = lambda p: {}
     finite: str = "loss"
     settings: Mapping[str, Any] = field(default_factory=dict)
     shown: tuple[str, ...] = ()
@@ -419,53 +339,3 @@ def _dataset(system: System, p: Any, learner: Learner, found: Records, b: int) -
     if system.time is None:
         _stay_finite(system, p, system.length(p), result[system.finite].values)
     return result
-
-
-class Patience:
-    """SIGINT and SIGTERM wait for the end of the step under way, so that a checkpoint can be written; a second SIGINT does not.
-
-    Attributes
-    ----------
-    torn : bool
-        A step was left in the middle: its weights and its number do not belong together.
-    """
-
-    def __init__(self) -> None:
-        self.torn, self.stepping = False, False
-        self.pending: int | None = None
-        self.before: dict[int, Callable[[int, FrameType | None], Any]] = {}
-
-    def __enter__(self) -> Patience:
-        """Take the place of the handlers there are; only the main thread hears of signals."""
-        if threading.current_thread() is threading.main_thread():
-            for number in (signal.SIGINT, signal.SIGTERM):
-                handler = signal.getsignal(number)
-                if callable(handler):
-                    self.before[number] = handler
-                    signal.signal(number, self._hear)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """Give the handlers their place back, unless one of them has given it to another."""
-        for number, handler in self.before.items():
-            if signal.getsignal(number) == self._hear:
-                signal.signal(number, handler)
-
-    def _hear(self, number: int, frame: FrameType | None) -> None:
-        if self.stepping and (self.pending is None or number == signal.SIGTERM):
-            self.pending = number
-        else:
-            self.before[number](number, frame)
-
-    @contextlib.contextmanager
-    def step(self) -> Iterator[None]:
-        """What must be done whole."""
-        self.stepping = self.torn = True
-        try:
-            yield
-            self.torn = False
-        finally:
-            self.stepping = False
-        if self.pending is not None:
-            number, self.pending = self.pending, None
-            self.before[number](number, None)

@@ -21,6 +21,7 @@ from simulate.induction_heads.student import (
     residual,
     squared_error,
 )
+from simulate.learner import Each, Module
 from theory.induction_heads import Parameters
 
 MEANING = {
@@ -52,7 +53,7 @@ def memory(p: Parameters, itemsize: int = 4, keep_weights: bool = False) -> floa
     return 14 * sequences + 20 * scores + frames + 8 * weights + kept
 
 
-class Learner(training.Module):
+class Learner(Module):
     """One disentangled student.
 
     Parameters
@@ -126,7 +127,7 @@ def clock(p: Parameters, steps: np.ndarray) -> np.ndarray:
 
 
 DISENTANGLED = training.System(
-    "induction_heads", Parameters, partial(training.Each, Learner), MEANING, memory, time="t", clock=clock, identity=identity,
+    "induction_heads", Parameters, partial(Each, Learner), MEANING, memory, time="t", clock=clock, identity=identity,
     dimensions={"pseudo": ("parameter",), **{f"W{k}": (f"row_{k}", f"column_{k}") for k in (1, 2, 3)}},
     shown=("alpha", "beta", "gamma", "loss", "residual"),
 )  # fmt: skip

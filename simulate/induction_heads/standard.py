@@ -15,6 +15,7 @@ from torch import nn
 from simulate import training
 from simulate.induction_heads.student import attention
 from simulate.induction_heads.task import generator
+from simulate.learner import Each, Module
 from theory.parameters import BaseParameters, ParameterError, parameter
 
 
@@ -116,7 +117,7 @@ def draw(p: StandardParameters, random: torch.Generator) -> tuple[torch.Tensor, 
     return torch.cat([tokens, tokens.gather(1, 2 * q)], 1), offset, tokens.gather(1, 2 * q + 1)[:, 0]
 
 
-class Learner(training.Module):
+class Learner(Module):
     """One standard transformer, trained on the negative log-likelihood of the right label."""
 
     def __init__(self, p: StandardParameters, seed: int, device: torch.device, dtype: torch.dtype) -> None:
@@ -163,7 +164,7 @@ def identity(p: StandardParameters) -> dict[str, Any]:
     return {"kind": "standard"}
 
 
-SYSTEM = training.System("induction_heads", StandardParameters, partial(training.Each, Learner),
+SYSTEM = training.System("induction_heads", StandardParameters, partial(Each, Learner),
                          {"loss": "negative log-likelihood of the right label (nats)", "accuracy": "label most probable"},
                          memory, implied="float32", identity=identity, shown=("loss", "accuracy"))  # fmt: skip
 train = SYSTEM.train

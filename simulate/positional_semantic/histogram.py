@@ -17,6 +17,7 @@ import torch
 from torch import nn
 
 from simulate import training
+from simulate.learner import Each, State
 from theory.parameters import BaseParameters, ParameterError, parameter
 
 KINDS = ("positional", "semantic")
@@ -189,12 +190,12 @@ class Learner:
                 if name in model.masks:
                     value.add_(self.p.noise * torch.randn(value.shape, generator=self.orders[kind]).to(value))
 
-    def state(self) -> training.State:
+    def state(self) -> State:
         """Weights of both, also as they were when unfrozen, what the optimisers remember, and where the random streams are."""
         return {kind: {"student": model.state_dict(), "frozen": self.frozen.get(kind, {}), "order": self.orders[kind].get_state(),
                        "optimizer": self.optimizers[kind].state_dict()} for kind, model in self.models.items()}  # fmt: skip
 
-    def load(self, state: training.State) -> None:
+    def load(self, state: State) -> None:
         """Take up a state."""
         self.frozen = {kind: {name: w.to(self.device) for name, w in state[kind]["frozen"].items()} for kind in KINDS
                        if state[kind]["frozen"]}  # fmt: skip
@@ -239,7 +240,7 @@ def length(p: HistogramParameters) -> int:
     return p.epochs + p.unfrozen_epochs
 
 
-SYSTEM = training.System("positional_semantic.histogram", HistogramParameters, functools.partial(training.Each, Learner), MEANING,
+SYSTEM = training.System("positional_semantic.histogram", HistogramParameters, functools.partial(Each, Learner), MEANING,
                          memory, time=None, counter="epoch", length=length, finite="frozen_to_unfrozen")  # fmt: skip
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import scipy.optimize
 import torch
 
-from simulate import training
+from simulate import learner, training
 from simulate.positional_semantic import task
 from simulate.positional_semantic.measure import MEANING, TEST_BLOCK, measure, test_error
 from simulate.positional_semantic.student import Problem, Weights, initial_weights
@@ -34,7 +34,7 @@ def memory(p: Parameters, itemsize: int = 4) -> float:
     return sentences + tested + weights * kept
 
 
-class Learner(training.Learner):
+class Learner(learner.Learner):
     """A stack of attention layers with their sentences and optimiser.
 
     Parameters
@@ -76,15 +76,15 @@ class Learner(training.Learner):
         if self.p.steps - self.done < AVERAGED:
             self.tail.append({k: v.clone() for k, v in self.weights.items()})
 
-    def state(self, b: int) -> training.State:
+    def state(self, b: int) -> learner.State:
         """Weights, also of the last steps, and what the optimiser remembers of them."""
-        state: training.State = {"step": self.done, "weights": {n: w[b].clone() for n, w in self.weights.items()},
+        state: learner.State = {"step": self.done, "weights": {n: w[b].clone() for n, w in self.weights.items()},
                                  "tail": [{n: w[b] for n, w in kept.items()} for kept in self.tail]}  # fmt: skip
         if self.adam is not None:
             state["adam"] = [{n: v[b].clone() for n, v in self.adam.state[w].items() if v.ndim} for w in self.weights.values()]
         return state
 
-    def load(self, states: Sequence[training.State]) -> None:
+    def load(self, states: Sequence[learner.State]) -> None:
         """Take up the states of all students."""
         self.done = states[0]["step"]
         for name, value in self.weights.items():

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 
 from simulate import training
+from simulate.learner import Each, State
 from simulate.positional_semantic import task
 from theory.positional_semantic import Parameters
 
@@ -43,11 +44,11 @@ class Learner:
         with torch.no_grad():
             self.weight.copy_(torch.as_tensor(np.linalg.solve(self.square, self.cross.T).T))
 
-    def state(self) -> training.State:
+    def state(self) -> State:
         """Weights, and what the optimiser remembers of them."""
         return {"weight": self.weight.detach(), "optimizer": self.optimizer.state_dict()}
 
-    def load(self, state: training.State) -> None:
+    def load(self, state: State) -> None:
         """Take up a state."""
         with torch.no_grad():
             self.weight.copy_(state["weight"])
@@ -73,7 +74,7 @@ def memory(p: Parameters, itemsize: int = 8) -> float:
     return 2 * max(p.n, p.n_test) * p.d * (4 + 2 * itemsize + 8) + 40 * 8 * (p.n + p.n_test)
 
 
-SYSTEM = training.System("positional_semantic.linear", Parameters, partial(training.Each, Learner), MEANING, memory, time=None,
+SYSTEM = training.System("positional_semantic.linear", Parameters, partial(Each, Learner), MEANING, memory, time=None,
                          swept="alpha", implied="float64", devices=("cpu",), finite="half_test")  # fmt: skip
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from simulate import pool, training
+from simulate import learner, pool, training
 from simulate.state_tracking import task
 from simulate.state_tracking.gradients import Grouped, Plain, engine
 from simulate.state_tracking.measure import MEANING, measure
@@ -48,7 +48,7 @@ def memory(p: Parameters, itemsize: int = 4) -> float:
     return data + weights + drawn + grouped + tables + sums + tested + records
 
 
-class Learner(training.Learner):
+class Learner(learner.Learner):
     """A stack of students with their data and optimiser.
 
     Parameters
@@ -107,13 +107,13 @@ class Learner(training.Learner):
         """Quantities of `measure.MEANING`."""
         return measure(self.students, self.full, self.test_data, self.teachers)
 
-    def state(self, b: int) -> training.State:
+    def state(self, b: int) -> learner.State:
         """Weights, and what the optimiser remembers of them."""
         own = {i: {k: v[b] if v.ndim else v for k, v in kept.items() if isinstance(v, torch.Tensor)}
                for i, kept in self.optimizer.state_dict()["state"].items()}  # fmt: skip
         return {"weights": {name: w[b] for name, w in self.students.state_dict().items()}, "optimizer": own}
 
-    def load(self, states: Sequence[training.State]) -> None:
+    def load(self, states: Sequence[learner.State]) -> None:
         """Take up the states of all students."""
         with torch.no_grad():
             for name, w in self.students.named_parameters():

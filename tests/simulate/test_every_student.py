@@ -109,11 +109,18 @@ def test_a_sweep_in_shards_is_what_training_gives(name, tmp_path, capsys, expect
         assert whole[quantity].squeeze().values.tobytes() == alone[quantity].squeeze().values.tobytes(), quantity
 
 
-def test_workers_change_nothing(tmp_path, expected):
-    """All students at once in two processes, bit for bit what one process does."""
+@pytest.mark.parametrize("way", ["workers", pytest.param("cluster", marks=pytest.mark.slow)])
+def test_where_students_are_trained_changes_nothing(way, tmp_path, expected):
+    """All at once in two processes, or on a dask cluster of two, bit for bit what one process does."""
     made = {name: student(name) for name in FIRST}
     planned = [job for system, p in made.values() for job in system.plan(p, [0], store=tmp_path, device="cpu")]
-    assert jobs.carry_out(planned, 2, progress=False) == []
+    if way == "workers":
+        failures = jobs.carry_out(planned, 2, progress=False)
+    else:
+        distributed = pytest.importorskip("distributed", reason="dask is an optional extra")
+        with distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster:
+            failures = jobs.on_cluster(planned, cluster.scheduler_address, progress=False)
+    assert failures == [] and len(list(tmp_path.rglob("seed-*.nc"))) == len(FIRST)
     for name, (system, p) in made.items():
         assert bits(system.train(p, store=tmp_path, **ALONE)) == bits(expected(name)), name
 
@@ -154,7 +161,7 @@ def test_a_signal_in_the_middle_of_a_step_leaves_a_checkpoint_after_it(name, num
     assert not list(tmp_path.rglob("*.checkpoint"))
 
 
-@pytest.mark.parametrize("name", ["state_tracking.student", "associative_memory.noisy_bigram"])
+@pytest.mark.parametrize("name", ["state_tracking.student, adamw, minibatches", "associative_memory.noisy_bigram"])
 def test_a_stack_resumes_at_different_steps(name, tmp_path, monkeypatch):
     """As on a GPU: of three seeds that step together one has a checkpoint, one is finished; each ends as it does alone."""
     system, p = student(name)

@@ -17,7 +17,7 @@ CASES = """
 from simulate import state_tracking as st, induction_heads as ih, positional_semantic as ps
 from simulate.state_tracking import learner as st_learner
 from simulate.induction_heads import learner as ih_learner, standard
-from simulate.positional_semantic import learner as ps_learner, histogram
+from simulate.positional_semantic import learner as ps_learner, histogram, linear
 from simulate.associative_memory import factual_recall, trigger_task, noisy_bigram, k_hop, gradient_steps, superposition
 from simulate.associative_memory.gradient_steps import steps
 from simulate.associative_memory.superposition import memories
@@ -59,8 +59,10 @@ CASES = {
     "standard D": lambda: plain(D=1000),
     "positional_semantic n": lambda: semantic(d=800, alpha=4.0),
     "positional_semantic value": lambda: semantic(d=400, alpha=8.0, value=True),
+    "linear n": lambda: (linear.memory, ps.Parameters(**{**SIZES, "d": 800, "alpha": 4.0}), lambda p, o: linear.SYSTEM.train(p, store=o, **ALONE)),
+    "linear n_test": lambda: (linear.memory, ps.Parameters(**{**SIZES, "d": 200, "n_test": 20_000}), lambda p, o: linear.SYSTEM.train(p, store=o, **ALONE)),
     "histogram samples": lambda: (histogram.memory, histogram.HistogramParameters(samples=8000, alphabet=30, epochs=1, unfrozen_epochs=0, batch=4000),
-                          lambda p, o: histogram.solutions(p, 0, progress=False)),
+                          lambda p, o: histogram.SYSTEM.train(p, store=o, **ALONE)),
     "factual_recall batch": lambda: memories_of(factual_recall, factual_recall.student.SYSTEM, batch_size=150_000),
     "factual_recall facts": lambda: memories_of(factual_recall, factual_recall.student.SYSTEM, S=2048, R=8, D=32),
     "trigger_task simplified": lambda: memories_of(trigger_task, trigger_task.learner.SYSTEM, n_test=6000),

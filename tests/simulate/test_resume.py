@@ -79,27 +79,6 @@ def test_an_interrupted_run_goes_on_where_it_stopped(tiny, tmp_path, monkeypatch
     assert files == {"seed-00000.nc", ".seed-00000.lock"}  # checkpoint gone
 
 
-@pytest.mark.parametrize("batch_size", [None, 20])
-@pytest.mark.parametrize("step", [26, *(pytest.param(k, marks=pytest.mark.slow) for k in (1, 50))])
-def test_ctrl_c_may_come_at_any_step(tiny, tmp_path, monkeypatch, batch_size, step):
-    """Also after weights have moved and before the epoch is counted, and between two minibatches."""
-    p = tiny.replace(batch_size=batch_size, epochs=50)
-    expected = train(p, store=tmp_path / "whole", **ALONE)
-    sgd_step, steps = torch.optim.SGD.step, [0]
-
-    def interrupted_step(self, *args):
-        sgd_step(self, *args)
-        steps[0] += 1
-        if steps[0] == step:
-            os.kill(os.getpid(), signal.SIGINT)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(torch.optim.SGD, "step", interrupted_step)
-        with pytest.raises(KeyboardInterrupt):
-            train(p, store=tmp_path / "cut", **ALONE)
-    assert bits(train(p, store=tmp_path / "cut", **ALONE)) == bits(expected)
-
-
 @pytest.fixture(autouse=True)
 def _ctrl_c_interrupts():
     """Whoever runs the tests may ignore SIGINT (a shell's background job does); here it must interrupt."""

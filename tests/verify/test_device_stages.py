@@ -12,7 +12,7 @@ import pytest
 import torch
 import xarray as xr
 
-from simulate import training
+from simulate import learner, training
 from simulate.positional_semantic.student import Problem
 from simulate.state_tracking import gradients as tracking
 from theory.parameters import ParameterError
@@ -149,7 +149,7 @@ def test_ensembles_agree_and_resume(tmp_path):
 def test_a_resumed_run_that_goes_another_way_is_seen(tmp_path, monkeypatch):
     """A checkpoint read back with other last digits, and one that is never written."""
     one = ensemble("induction heads")
-    load = training.Module.load
+    load = learner.Module.load
 
     def forgetful(self, state):
         load(self, state)
@@ -157,7 +157,7 @@ def test_a_resumed_run_that_goes_another_way_is_seen(tmp_path, monkeypatch):
             self.student.W3.mul_(1 + 1e-6)
 
     with monkeypatch.context() as patch:
-        patch.setattr(training.Module, "load", forgetful)
+        patch.setattr(learner.Module, "load", forgetful)
         assert verdicts(one, tmp_path / "a")["quantities a resumed run has otherwise"] == "FAIL"
     with monkeypatch.context() as patch:
         patch.setattr(training, "_save", lambda *where: None)

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from simulate import training
 from simulate.associative_memory.factual_recall import task
+from simulate.learner import Each
 from simulate.streams import keyed
 from theory.associative_memory.factual_recall import Parameters
 
@@ -148,5 +149,5 @@ def clock(p: Parameters, steps: np.ndarray) -> np.ndarray:
     return p.eta * steps
 
 
-SYSTEM = training.System("associative_memory.factual_recall", Parameters, partial(training.Each, Learner), MEANING, memory,
+SYSTEM = training.System("associative_memory.factual_recall", Parameters, partial(Each, Learner), MEANING, memory,
                          time="t", clock=clock, implied="float32", devices=("cpu",))  # fmt: skip

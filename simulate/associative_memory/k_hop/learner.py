@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from simulate import training
+from simulate.learner import Each
 from simulate.streams import keyed
 from theory.associative_memory.k_hop import Parameters
 from theory.associative_memory.k_hop.overlaps import STAGE
@@ -117,5 +118,5 @@ def clock(p: Parameters, steps: np.ndarray) -> np.ndarray:
     return p.eta * steps
 
 
-SYSTEM = training.System("associative_memory.k_hop", Parameters, partial(training.Each, Learner), MEANING, memory, time="t",
+SYSTEM = training.System("associative_memory.k_hop", Parameters, partial(Each, Learner), MEANING, memory, time="t",
                          clock=clock, dimensions={"overlap": ("hop",)}, implied="float64", finite="product")  # fmt: skip

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from simulate import training
 from simulate.associative_memory.k_hop.learner import draw_permutations
+from simulate.learner import Each
 from simulate.streams import keyed
 from theory.associative_memory.k_hop.parameters import Pointers
 
@@ -94,5 +95,5 @@ class Learner:
         self.optimizer.load_state_dict(state["optimizer"])
 
 
-SYSTEM = training.System("associative_memory.k_hop, pointers", Pointers, partial(training.Each, Learner), MEANING, memory,
+SYSTEM = training.System("associative_memory.k_hop, pointers", Pointers, partial(Each, Learner), MEANING, memory,
                          dimensions={"accuracy": ("task",), "jump": ("layer",)}, implied="float32", finite="jump")  # fmt: skip

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from simulate import training
+from simulate.learner import Each
 from simulate.streams import keyed
 from theory import memory as memory_module
 from theory.associative_memory.noisy_bigram import Parameters
@@ -130,5 +131,5 @@ class Learner:
         self.weights = {name: w.to(self.device).requires_grad_() for name, w in state.items()}
 
 
-SYSTEM = training.System("associative_memory.noisy_bigram", Parameters, partial(training.Each, Learner), MEANING, memory,
+SYSTEM = training.System("associative_memory.noisy_bigram", Parameters, partial(Each, Learner), MEANING, memory,
                          implied="float32")  # fmt: skip

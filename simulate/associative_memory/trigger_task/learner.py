@@ -13,6 +13,7 @@ import torch
 from simulate import training
 from simulate.associative_memory.trigger_task import task
 from simulate.associative_memory.trigger_task.student import TRAINED, Simplified, Transformer
+from simulate.learner import Each, Module
 from simulate.streams import keyed
 from theory.associative_memory.trigger_task.parameters import Parameters
 
@@ -41,7 +42,7 @@ def memory(p: Parameters, itemsize: int = 4) -> float:
     return table + laws + itemsize * numbers + drawn * p.T * (8 * 3 + p.K) + training.records(p, 2 * len(MEANING))
 
 
-class Learner(training.Module):
+class Learner(Module):
     """Online training: every step has a batch of its own, drawn from (seed, step).
 
     Parameters
@@ -112,7 +113,7 @@ class Learner(training.Module):
 def on(table: task.Table) -> training.System:
     """The same on other bigram statistics; runs are stored under their digest."""
     digest = hashlib.sha256(table.unigram.tobytes() + table.bigram.tobytes()).hexdigest()[:16]
-    return replace(SYSTEM, name=f"{SYSTEM.name}, table {digest}", make=partial(training.Each, Learner, table=table))
+    return replace(SYSTEM, name=f"{SYSTEM.name}, table {digest}", make=partial(Each, Learner, table=table))
 
 
 def on_text(p: Parameters, text: str) -> tuple[Parameters, training.System]:
@@ -121,5 +122,5 @@ def on_text(p: Parameters, text: str) -> tuple[Parameters, training.System]:
     return p.replace(N=len(alphabet)), on(table)
 
 
-SYSTEM = training.System("associative_memory.trigger_task", Parameters, partial(training.Each, Learner), MEANING, memory,
+SYSTEM = training.System("associative_memory.trigger_task", Parameters, partial(Each, Learner), MEANING, memory,
                          implied="float32", text=on_text)  # fmt: skip
