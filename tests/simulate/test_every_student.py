@@ -24,7 +24,7 @@ from theory import cli
 from theory.parameters import ParameterError
 
 FIRST = [name for name in STUDENTS if "," not in name]  # one per system
-FORKED = ["state_tracking.student", "induction_heads.all", "positional_semantic.attention", "associative_memory.noisy_bigram"]
+FORKED = ["induction_heads.all", "associative_memory.noisy_bigram"]  # processes cost seconds; all students in the long form
 NAMES = [pytest.param(name, marks=() if name in FIRST else pytest.mark.slow) for name in STUDENTS]
 
 
