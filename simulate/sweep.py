@@ -1,4 +1,4 @@
-"""Train a grid of ensembles: ``python -m simulate.sweep state_tracking --grid L=5,10,20 --seeds 0:20 --out DIR``."""
+"""Train a grid of ensembles: ``python -m simulate.sweep MODEL[.SYSTEM] --grid L=5,10,20 --seeds 0:20 --out DIR``."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-from simulate import device, jobs, runs
+from simulate import __main__ as command
+from simulate import jobs, runs, systems
 from theory import cli
 from theory.parameters import BaseParameters, ParameterError
-from theory.registry import MODELS
 
 
 def grid(base: BaseParameters, axes: list[str]) -> Iterator[tuple[str, Any]]:
@@ -53,22 +53,16 @@ def shard(text: str | None, count: int) -> slice:
 
 def main(argv: list[str] | None = None) -> int:
     """Command line."""
-    parser = cli.parser("simulate.sweep", "Train an ensemble at every point of a grid; finished runs are not trained again.",
-                        "json", "out", "set", "preset", "seeds", "alpha", "device", "quiet")  # fmt: skip
+    parser = command.parser("simulate.sweep", "Train an ensemble at every point of a grid; finished runs are not trained again.")
     parser.add_argument(
         "--grid", action="append", default=[], metavar="NAME=V1,V2", help="swept parameter (repeatable)"
     )
-    parser.add_argument("--dtype", default="float32", choices=("float32", "float64"), help="precision of the students")
-    parser.add_argument("--workers", type=cli.count, metavar="N", help="jobs at a time (default: one per core)")
     where = parser.add_mutually_exclusive_group()
     where.add_argument("--scheduler", metavar="ADDRESS", help="hand the jobs to a dask scheduler, e.g. tcp://host:8786")
     where.add_argument("--shard", metavar="i/n", help="do only part i = 0..n-1 of the jobs, for job arrays")
     args = parser.parse_args(argv)
-    plan = getattr(args.model.wing("simulate"), "plan", None)
-    if plan is None:
-        able = [m.name for m in MODELS.values() if hasattr(m.wing("simulate"), "plan")]
-        raise ParameterError(f"simulate.sweep: not for {args.model.name}; there are {', '.join(able)}")
-    points = [(label, p.run_to(args.alpha)) for label, p in grid(cli.parameters(args), args.grid)]
+    _, system = systems.find(args.model)
+    points = [(label, command.reaching(args, system, p)) for label, p in grid(command.base(args, system), args.grid)]
     seeds = cli.seeds(args.seeds, "1")
     store = (args.out or runs.default_store()).resolve()
     store.mkdir(parents=True, exist_ok=True)  # what cannot be written is found before anything is trained
@@ -77,15 +71,15 @@ def main(argv: list[str] | None = None) -> int:
     mine = tasks[shard(args.shard, len(tasks))]
     todo = [dataclasses.replace(job, name=f"{label} {job.name}".strip())
             for label, p in points
-            for job in plan(p, [s for name, _, s in mine if name == label], store=store, device=args.device, dtype=args.dtype)]  # fmt: skip
+            for job in system.plan(p, [s for name, _, s in mine if name == label], store=store, device=args.device, dtype=args.dtype)]  # fmt: skip
     if args.scheduler:
         failures = jobs.on_cluster(todo, args.scheduler, not args.quiet)
     else:
-        workers = args.workers if device.find(args.device).type == "cpu" else 1
+        workers = args.workers if system.device(args.device).type == "cpu" else 1
         failures = jobs.carry_out(todo, workers, not args.quiet)
     lost = [{"job": job.name, "error": f"{type(error).__name__}: {error}".splitlines()[0]} for job, error in failures]
     if args.json:
-        print(cli.to_json({"model": args.model.name, "out": str(store), "runs": len(mine), "trained": len(todo) - len(lost),
+        print(cli.to_json({"model": args.model, "out": str(store), "runs": len(mine), "trained": len(todo) - len(lost),
                            "failed": lost, "passed": not lost}))  # fmt: skip
     else:
         print(f"{len(mine)} runs, {len(todo)} jobs, {len(lost)} failed; in {store}")

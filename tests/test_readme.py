@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from simulate.state_tracking import trainer
+from simulate import state_tracking
 from theory import onset
 
 README = (Path(__file__).parents[1] / "README.md").read_text()
@@ -24,10 +24,10 @@ def promised(comment: str) -> list[str]:
 
 def test_python_block(monkeypatch, tmp_path):
     """Every line runs, students at reduced length; every number in a comment is the value of its line, to the last digit."""
-    train = trainer.train
+    train = state_tracking.train
     monkeypatch.setenv("SOLVABLE_TRANSFORMERS_RUNS", str(tmp_path))
     monkeypatch.setattr("simulate.state_tracking.train", lambda p, alpha, seeds: train(
-        p.replace(n_train=256, n_test=32), 1.0, list(seeds)[:2], workers=1, progress=False))  # fmt: skip
+        p.replace(n_train=256, n_test=32), list(seeds)[:2], alpha=1.0, workers=1, progress=False))  # fmt: skip
     names, compared = {}, 0
     lines = BLOCK.splitlines()
     for statement in ast.parse(BLOCK).body:

@@ -11,7 +11,8 @@ from typing import Any
 import xarray as xr
 
 from simulate import runs as store
-from theory.parameters import BaseParameters, ParameterError
+from simulate.training import System
+from theory.parameters import ParameterError
 from verify.report import Request
 
 FLAGS = ("plot", "set", "preset", "seeds", "alpha", "device", "quiet")
@@ -29,33 +30,33 @@ class Source:
 
     Attributes
     ----------
-    name : str
-        Model as stored with runs.
+    system : System
+        Whose students.
     base : Parameters
         What is trained where nothing is asked for.
     seeds : str
         Which seeds then.
     needed : mapping of str to tuple of str
         Variables of a stored ensemble, with their dimensions.
-    train : callable
-        ``(p, until, seeds, device, progress) -> (p, runs)``.
+    until : float, optional
+        Length of the runs of `base`, where it does not say so itself.
     sizes : callable
         Lengths of dimensions that follow from parameters.
     shipped : callable, optional
         The ensemble that comes with the code.
     """
 
-    name: str
-    base: BaseParameters
+    system: System
+    base: Any
     seeds: str
     needed: Mapping[str, tuple[str, ...]]
-    train: Callable[..., tuple[Any, xr.Dataset]]
+    until: float | None = None
     sizes: Callable[[Any], Mapping[str, int]] = lambda p: {}
     shipped: Callable[[], tuple[Any, xr.Dataset]] | None = None
 
     def read(self, path: Path) -> tuple[Any, xr.Dataset]:
         """Parameters and ensemble of a stored file or folder."""
-        return store.ensemble(path, self.name, type(self.base), self.needed, self.sizes)
+        return store.ensemble(path, self.system.name, type(self.base), self.needed, self.sizes)
 
 
 def get(request: Request) -> tuple[Any, xr.Dataset]:
@@ -73,5 +74,6 @@ def get(request: Request) -> tuple[Any, xr.Dataset]:
         return source.read(request.runs)
     if source.shipped is not None and not request.given:
         return source.shipped()
-    seeds = request.seed_list(source.seeds)
-    return source.train(request.parameters(source.base), request.until, seeds, request.device, request.progress)
+    p = request.parameters(source.base)
+    p = p.run_to(request.until or (source.until if p == source.base else None))
+    return p, source.system.train(p, request.seed_list(source.seeds), **request.training)

@@ -1,10 +1,12 @@
 """Students of the induction-head task (Musat et al., arXiv:2511.01033)."""
 
-from simulate.induction_heads import standard, task
+from simulate.induction_heads import learner, standard, task
 from simulate.induction_heads.standard import StandardParameters, Transformer
 from simulate.induction_heads.student import Constrained, Student, assemble, project, residual
-from simulate.induction_heads.trainer import train
 from theory.induction_heads import Parameters
 
-__all__ = ["Constrained", "Parameters", "StandardParameters", "Student", "Transformer", "assemble", "project", "residual",
+__all__ = ["SYSTEMS", "Constrained", "Parameters", "StandardParameters", "Student", "Transformer", "assemble", "project", "residual",
            "standard", "task", "train"]  # fmt: skip
+
+SYSTEMS = {**learner.SYSTEMS, "standard": standard.SYSTEM}
+train = learner.DISENTANGLED.train

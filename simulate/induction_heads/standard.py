@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Self
+from functools import partial
+from typing import Any, Self
 
 import numpy as np
 import torch
-import xarray as xr
 from torch import nn
 
-from simulate.induction_heads.run import Run, ensemble
+from simulate import training
 from simulate.induction_heads.student import attention
 from simulate.induction_heads.task import generator
+from simulate.learner import Each, Module
 from theory.parameters import BaseParameters, ParameterError, parameter
 
 
@@ -117,71 +117,54 @@ def draw(p: StandardParameters, random: torch.Generator) -> tuple[torch.Tensor, 
     return torch.cat([tokens, tokens.gather(1, 2 * q)], 1), offset, tokens.gather(1, 2 * q + 1)[:, 0]
 
 
-class StandardTraining(Run):
-    """One standard transformer."""
+class Learner(Module):
+    """One standard transformer, trained on the negative log-likelihood of the right label."""
 
-    def __init__(self, p: StandardParameters, seed: int, device: torch.device) -> None:
-        super().__init__(p, seed, device)
-        self.student = Transformer(p, generator(seed, "initialisation")).to(device)
+    def __init__(self, p: StandardParameters, seed: int, device: torch.device, dtype: torch.dtype) -> None:
+        self.p, self.seed, self.device = p, seed, device
+        self.student = Transformer(p, generator(seed, "initialisation")).to(device, dtype)
         self.optimizer = torch.optim.AdamW(self.student.parameters(), lr=p.eta, weight_decay=p.weight_decay)
         self.test = self._draw("test", 0)
 
     def _draw(self, stream: str, step: int) -> list[torch.Tensor]:
         return [x.to(self.device) for x in draw(self.p, generator(self.seed, stream, step))]
 
-    def advance(self) -> None:
+    def step(self, number: int) -> None:
         """One step on fresh sequences."""
-        tokens, offset, label = self._draw("train", self.step)
+        tokens, offset, label = self._draw("train", number)
         self.optimizer.zero_grad()
         nn.functional.cross_entropy(self.student(tokens, offset), label).backward()
         self.optimizer.step()
 
     @torch.no_grad()
     def measure(self) -> dict[str, np.ndarray]:
-        """Loss and accuracy; the whole behaviour at the end."""
+        """Loss and accuracy."""
         tokens, offset, label = self.test
         logits = self.student(tokens, offset)
-        found = {
-            "loss": nn.functional.cross_entropy(logits, label),
-            "accuracy": (logits.argmax(1) == label).float().mean(),
-        }
+        found = {"loss": nn.functional.cross_entropy(logits, label), "accuracy": (logits.argmax(1) == label).float().mean()}
         return {k: v.double().cpu().numpy() for k, v in found.items()}
 
-    def dataset(self, steps: np.ndarray, records: dict[str, np.ndarray]) -> xr.Dataset:
-        """Label what was recorded."""
-        result = xr.Dataset({k: ("step", v) for k, v in records.items()}, coords={"step": steps})
-        for name, matrix in self.student.interpret().items():
-            result[name] = ((f"{name}_to", f"{name}_from"), matrix.cpu().numpy())
-        return result
+    def finish(self) -> dict[str, Any]:
+        """The matrices of `Transformer.interpret`."""
+        return {name: ((f"{name}_to", f"{name}_from"), matrix.cpu().numpy()) for name, matrix in self.student.interpret().items()}
 
 
-def train(p: StandardParameters, seeds: Iterable[int] = (0,), *, store: Path | str | None = None, device: str | None = None,
-          workers: int | None = None, progress: bool = True) -> xr.Dataset:  # fmt: skip
-    """Train standard transformers on the negative log-likelihood of the right label.
-
-    Returns
-    -------
-    Dataset
-        ``loss`` (nats) and ``accuracy`` over ``(seed, step)`` and the matrices of `Transformer.interpret` at the end.
-
-    Raises
-    ------
-    ParameterError
-        For unusable parameters, seeds or device.
-    """
-    return ensemble(_make, p, seeds, memory=memory, store=store, device=device, workers=workers, progress=progress, kind="standard")
-
-
-def memory(p: StandardParameters) -> float:
-    """Bytes at the peak of one run, from the shapes it makes, in single precision."""
+def memory(p: StandardParameters, itemsize: int = 4) -> float:
+    """Bytes at the peak of one run, from the shapes it makes; `itemsize` bytes per weight."""
     places, tokens = 2 * p.pairs + 1, p.vocabulary + p.block
     stream, scores = p.batch_size * places * p.D, p.batch_size * places**2
     weights = tokens * p.D + 8 * p.D**2 + p.vocabulary * p.D
     draws = 6 * p.batch_size * p.vocabulary  # random numbers, their order in 8 bytes
     shown = 8 * tokens * p.D + 3 * 5 * tokens**2 + 3 * 4 * p.vocabulary * tokens  # `interpret`
-    records = (p.steps // p.eval_every + 2) * 64
-    return 4 * (30 * stream + 20 * scores + 6 * weights + draws + shown) + records
+    return itemsize * (30 * stream + 20 * scores + 6 * weights + shown) + 4 * draws + training.records(p, 2)
 
 
-def _make(p: StandardParameters, seed: int, device: torch.device, kind: str) -> StandardTraining:
-    return StandardTraining(p, seed, device)
+def identity(p: StandardParameters) -> dict[str, Any]:
+    """Runs of this student are stored beside those of the disentangled one."""
+    return {"kind": "standard"}
+
+
+SYSTEM = training.System("induction_heads", StandardParameters, partial(Each, Learner),
+                         {"loss": "negative log-likelihood of the right label (nats)", "accuracy": "label most probable"},
+                         memory, implied="float32", identity=identity, shown=("loss", "accuracy"))  # fmt: skip
+train = SYSTEM.train

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import numpy as np
 import torch
 
+from simulate.streams import of_torch
 from theory.induction_heads import Parameters
 
 STREAMS = ("train", "test", "initialisation")
@@ -22,8 +22,7 @@ class Batch(NamedTuple):
 
 def generator(seed: int, stream: str, step: int = 0) -> torch.Generator:
     """Random stream of one seed, purpose and step, so that a resumed run draws what the uninterrupted one would."""
-    state = np.random.SeedSequence([seed, STREAMS.index(stream), step]).generate_state(1, np.uint64)[0]
-    return torch.Generator().manual_seed(int(state >> np.uint64(1)))
+    return of_torch(seed, STREAMS.index(stream), step)
 
 
 def swap(x: torch.Tensor) -> torch.Tensor:

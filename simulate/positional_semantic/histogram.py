@@ -7,19 +7,29 @@ rest is frozen at zero. Then everything is unfrozen, perturbed and trained on.
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
 import torch
 from torch import nn
-from tqdm import tqdm
 
-from simulate import device as devices
+from simulate import training
+from simulate.learner import Each, State
 from theory.parameters import BaseParameters, ParameterError, parameter
 
 KINDS = ("positional", "semantic")
 DATA_SEED = 42
+MEANING = {
+    "accuracy": "share of test positions counted right, frozen", "accuracy_unfrozen": "the same after unfreezing",
+    "dependence": "how much attention depends on the tokens, frozen", "dependence_unfrozen": "the same after unfreezing",
+    "attention": "attention in two test sequences, frozen", "attention_unfrozen": "the same after unfreezing",
+    "frozen_to_unfrozen": "distance of the weights before and after unfreezing",
+    "formerly_zero": "the same for entries that were frozen", "start_to_frozen": "distance of the weights from the start",
+}  # fmt: skip
+AXES = {0: (), 3: ("sequence", "query", "key")}
 
 
 @dataclass(frozen=True)
@@ -42,6 +52,11 @@ class HistogramParameters(BaseParameters):
     def paper(cls) -> Self:
         """Published sizes: an hour per seed and solution on a CPU."""
         return cls(length=10, alphabet=15, samples=50000, width=64, epochs=200, unfrozen_epochs=100)
+
+    @classmethod
+    def presets(cls) -> dict[str, Callable[[], Self]]:
+        """Named settings."""
+        return {"small": cls, "paper": cls.paper}
 
 
 def draw(p: HistogramParameters) -> tuple[torch.Tensor, torch.Tensor]:
@@ -116,68 +131,121 @@ def dependence(model: Counter, sequences: torch.Tensor) -> float:
         return float(model.attention(sequences).std(0).mean())
 
 
-def fit(model: Counter, optimizer: torch.optim.Optimizer, data: torch.Tensor, p: HistogramParameters, epochs: int,
-        rng: torch.Generator, frozen: bool, bar: Any) -> None:  # fmt: skip
-    """Train in place; with ``frozen`` the masks are applied after every step."""
-    target = count(data)
-    for _ in range(epochs):
-        for rows in torch.randperm(len(data), generator=rng).split(p.batch):
-            optimizer.zero_grad(set_to_none=True)
-            loss = nn.functional.cross_entropy(model(data[rows]).flatten(0, 1), target[rows].flatten())
-            loss.backward()
-            optimizer.step()
-            if frozen:
-                model.apply_masks()
-        bar.update()
+class Learner:
+    """Both solutions of a seed, trained side by side: frozen by Adam, then all weights, perturbed, by plain descent.
+
+    Parameters
+    ----------
+    p : HistogramParameters
+        Sizes and training.
+    seed : int
+        Fixes initial weights, the order of the sequences and the perturbation.
+    device : torch.device
+        Where the students are.
+    dtype : torch.dtype
+        Their precision.
+    """
+
+    def __init__(self, p: HistogramParameters, seed: int, device: torch.device, dtype: torch.dtype) -> None:
+        self.p, self.device = p, device
+        self.train, self.test = (v.to(device) for v in draw(p))
+        self.target = count(self.train)
+        self.models, self.orders = {}, {}
+        for kind in KINDS:
+            torch.manual_seed(seed)
+            self.orders[kind] = torch.Generator().manual_seed(seed)
+            self.models[kind] = Counter(p, kind).to(device, dtype)
+        self.start = {kind: snapshot(model) for kind, model in self.models.items()}
+        self.frozen: dict[str, dict[str, torch.Tensor]] = {}
+        self._optimize()
+
+    def _optimize(self) -> None:
+        """Make the optimisers of this phase."""
+        self.optimizers: dict[str, torch.optim.Optimizer] = {
+            kind: torch.optim.SGD(model.parameters(), lr=self.p.eta) if self.frozen else
+            torch.optim.Adam(model.parameters(), lr=self.p.eta, betas=(0.9, 0.98), eps=1e-9)
+            for kind, model in self.models.items()
+        }  # fmt: skip
+
+    def step(self, number: int) -> None:
+        """One epoch of both; the last frozen one ends with the unfreezing."""
+        for kind, model in self.models.items():
+            optimizer = self.optimizers[kind]
+            for rows in torch.randperm(len(self.train), generator=self.orders[kind]).split(self.p.batch):
+                optimizer.zero_grad(set_to_none=True)
+                logits = model(self.train[rows]).flatten(0, 1)
+                nn.functional.cross_entropy(logits, self.target[rows].flatten()).backward()
+                optimizer.step()
+                if not self.frozen:
+                    model.apply_masks()
+        if number + 1 == self.p.epochs:
+            self.frozen = {kind: snapshot(model) for kind, model in self.models.items()}
+            self._perturb()
+            self._optimize()
+
+    @torch.no_grad()
+    def _perturb(self) -> None:
+        for kind, model in self.models.items():
+            for name, value in model.named_parameters():
+                if name in model.masks:
+                    value.add_(self.p.noise * torch.randn(value.shape, generator=self.orders[kind]).to(value))
+
+    def state(self) -> State:
+        """Weights of both, also as they were when unfrozen, what the optimisers remember, and where the random streams are."""
+        return {kind: {"student": model.state_dict(), "frozen": self.frozen.get(kind, {}), "order": self.orders[kind].get_state(),
+                       "optimizer": self.optimizers[kind].state_dict()} for kind, model in self.models.items()}  # fmt: skip
+
+    def load(self, state: State) -> None:
+        """Take up a state."""
+        self.frozen = {kind: {name: w.to(self.device) for name, w in state[kind]["frozen"].items()} for kind in KINDS
+                       if state[kind]["frozen"]}  # fmt: skip
+        self._optimize()
+        for kind, model in self.models.items():
+            model.load_state_dict(state[kind]["student"])
+            self.optimizers[kind].load_state_dict(state[kind]["optimizer"])
+            self.orders[kind].set_state(state[kind]["order"])
+
+    def finish(self) -> dict[str, Any]:
+        """Quantities of `MEANING` of both solutions."""
+        rows = {kind: self._compare(kind) for kind in KINDS}
+        found = {name: (("kind", *AXES[np.ndim(rows[KINDS[0]][name])]), np.stack([rows[kind][name] for kind in KINDS]),
+                        {"long_name": text}) for name, text in MEANING.items()}  # fmt: skip
+        return {"kind": list(KINDS), "sequences": (("sequence", "query"), self.test[:2].cpu().numpy()), **found}
+
+    def _compare(self, kind: str) -> dict[str, Any]:
+        model, shown, start, frozen = self.models[kind], self.test[:2], self.start[kind], self.frozen[kind]
+        row: dict[str, Any] = {}
+        after = snapshot(model)
+        for weights, name in ((frozen, ""), (after, "_unfrozen")):
+            model.load_state_dict(weights)
+            row |= {f"accuracy{name}": accuracy(model, self.test), f"dependence{name}": dependence(model, self.test),
+                    f"attention{name}": model.attention(shown).detach().cpu().numpy()}  # fmt: skip
+        zero = {k: ~mask.to(self.device) for k, mask in model.masks.items()}
+        changed = [{k: weights[k] * z for k, z in zero.items()} for weights in (frozen, after)]
+        return row | {"frozen_to_unfrozen": distance(frozen, after), "start_to_frozen": distance(start, frozen),
+                      "formerly_zero": distance(*changed)}  # fmt: skip
 
 
-def memory(p: HistogramParameters) -> float:
-    """Bytes at the peak of one solution, from the shapes it makes: all test sequences are evaluated at once."""
+def memory(p: HistogramParameters, itemsize: int = 4) -> float:
+    """Bytes at the peak of one seed, from the shapes it makes: all test sequences are evaluated at once."""
     n = max(p.batch, p.samples)
     sequences = p.samples * p.length * (8 * 5 + p.length)
-    layers = n * p.length * (8 * p.width + 3 * p.hidden + 4 * p.length) * 4
-    return sequences + layers + 4 * 6 * (3 * p.width**2 + (p.alphabet + p.length + 2 * p.hidden) * p.width + p.hidden * p.length)
+    layers = n * p.length * (8 * p.width + 3 * p.hidden + 4 * p.length)
+    weights = 3 * p.width**2 + (p.alphabet + p.length + 2 * p.hidden) * p.width + p.hidden * p.length
+    return sequences + itemsize * (layers + 2 * 6 * weights)
+
+
+def length(p: HistogramParameters) -> int:
+    """Epochs, frozen and not."""
+    return p.epochs + p.unfrozen_epochs
+
+
+SYSTEM = training.System("positional_semantic.histogram", HistogramParameters, functools.partial(Each, Learner), MEANING,
+                         memory, time=None, counter="epoch", length=length, finite="frozen_to_unfrozen")  # fmt: skip
 
 
 def solutions(p: HistogramParameters, seed: int, *, device: str | None = None,
               progress: bool = True) -> dict[str, dict[str, Any]]:  # fmt: skip
-    """Both solutions of one seed: accuracies, distances of Table 1, and attention matrices before and after unfreezing.
-
-    Returns
-    -------
-    dict
-        Per kind: ``accuracy`` and ``accuracy_unfrozen`` on test sequences, ``frozen_to_unfrozen``,
-        ``formerly_zero`` (the same for entries that were frozen), ``start_to_frozen``, ``dependence`` and
-        ``dependence_unfrozen`` (how much attention depends on the tokens), ``attention`` and
-        ``attention_unfrozen`` for two test sequences, ``sequences``.
-    """
-    where = devices.find(device)
-    devices.require(memory, p, where)
-    train, test = (v.to(where) for v in draw(p))
-    found = {}
-    with tqdm(total=2 * (p.epochs + p.unfrozen_epochs), desc="histogram", unit="epoch", disable=not progress) as bar:
-        for kind in KINDS:
-            torch.manual_seed(seed)
-            rng = torch.Generator().manual_seed(seed)
-            model = Counter(p, kind).to(where)
-            start = snapshot(model)
-            adam = torch.optim.Adam(model.parameters(), lr=p.eta, betas=(0.9, 0.98), eps=1e-9)
-            fit(model, adam, train, p, p.epochs, rng, True, bar)
-            frozen = snapshot(model)
-            row: dict[str, Any] = {"accuracy": accuracy(model, test), "dependence": dependence(model, test),
-                                   "attention": model.attention(test[:2]).detach().cpu().numpy()}  # fmt: skip
-            with torch.no_grad():
-                for name, value in model.named_parameters():
-                    if name in model.masks:
-                        value.add_(p.noise * torch.randn(value.shape, generator=rng).to(value))
-            fit(model, torch.optim.SGD(model.parameters(), lr=p.eta), train, p, p.unfrozen_epochs, rng, False, bar)
-            after = snapshot(model)
-            zero = {k: ~model.masks[k].to(where) for k in model.masks}
-            row |= {"accuracy_unfrozen": accuracy(model, test), "dependence_unfrozen": dependence(model, test),
-                    "attention_unfrozen": model.attention(test[:2]).detach().cpu().numpy(),
-                    "frozen_to_unfrozen": distance(frozen, after), "start_to_frozen": distance(start, frozen),
-                    "formerly_zero": distance({k: frozen[k] * z for k, z in zero.items()},
-                                              {k: after[k] * z for k, z in zero.items()}),
-                    "sequences": test[:2].cpu().numpy()}  # fmt: skip
-            found[kind] = row
-    return found
+    """Both solutions of one seed by kind: quantities of `MEANING` and ``sequences``; trained once, then from the store."""
+    found = SYSTEM.train(p, [seed], device=device, progress=progress).isel(seed=0)
+    return {kind: {str(name): v.values for name, v in found.sel(kind=kind).data_vars.items()} for kind in KINDS}

@@ -2,37 +2,91 @@
 
 from __future__ import annotations
 
+from functools import partial
+from typing import Any
+
 import numpy as np
 import torch
 
+from simulate import training
+from simulate.learner import Each, State
 from simulate.positional_semantic import task
 from theory.positional_semantic import Parameters
 
 RIDGE = 1e-4  # as in the paper's runs; without effect as d grows
-ADAM = {"lr": 0.5, "steps": 200}
+ADAM = {"optimizer": "adam", "eta": 0.5, "steps": 200}  # of the paper
+MEANING = {"W_11": "weight", "W_12": "weight", "W_21": "weight", "W_22": "weight",
+           "half_test": "half of E|y - f|^2/d on fresh sentences"}  # fmt: skip
+
+
+class Learner:
+    """Weights of ``f(x) = W x`` that descend from the identity on the training sentences of a seed, all at once."""
+
+    def __init__(self, p: Parameters, seed: int, device: torch.device | None = None, dtype: torch.dtype = torch.float64) -> None:
+        self.p, self.seed, self.dtype = p, seed, dtype
+        self.teacher, data = task.draw(p, seed, dtype)
+        T, gram = data.target.numpy(), data.gram_tt.numpy()
+        self.cross, self.square = np.einsum("nab,nbc->ac", T, gram), gram.sum(0) + RIDGE * np.eye(2, dtype=gram.dtype)
+        self.weight = torch.eye(2, dtype=dtype, requires_grad=True)
+        kind: Any = {"gd": torch.optim.SGD, "adam": torch.optim.Adam}[p.optimizer]
+        self.optimizer = kind([self.weight], lr=p.eta)
+
+    def step(self, number: int) -> None:
+        """One step on all sentences."""
+        W = self.weight
+        self.optimizer.zero_grad()
+        loss = ((W @ torch.as_tensor(self.square) * W).sum() / 2 - (W * torch.as_tensor(self.cross)).sum()) / self.p.n
+        loss.backward()
+        self.optimizer.step()
+
+    def solve(self) -> None:
+        """The minimum, by the normal equations."""
+        with torch.no_grad():
+            self.weight.copy_(torch.as_tensor(np.linalg.solve(self.square, self.cross.T).T))
+
+    def state(self) -> State:
+        """Weights, and what the optimiser remembers of them."""
+        return {"weight": self.weight.detach(), "optimizer": self.optimizer.state_dict()}
+
+    def load(self, state: State) -> None:
+        """Take up a state."""
+        with torch.no_grad():
+            self.weight.copy_(state["weight"])
+        self.optimizer.load_state_dict(state["optimizer"])
+
+    def measure(self) -> dict[str, float]:
+        """Quantities of `MEANING`."""
+        W = self.weight.detach().numpy()
+        rng = task.streams(self.seed)["test"]
+        test = task.make(self.p, task.draw_sentences(self.p, self.p.n_test, rng), self.teacher, self.dtype)
+        gap = test.target.numpy() - W
+        error = np.einsum("nab,nbc,nac->n", gap, test.gram_tt.numpy(), gap).mean()
+        entries = {f"W_{a + 1}{b + 1}": float(W[a, b]) for a in (0, 1) for b in (0, 1)}
+        return {**entries, "half_test": float(error / 2)}
+
+    def finish(self) -> dict[str, Any]:
+        """The same, labelled."""
+        return {name: ((), value, {"long_name": MEANING[name]}) for name, value in self.measure().items()}
+
+
+def memory(p: Parameters, itemsize: int = 8) -> float:
+    """Bytes at the peak of one run, from the shapes it makes: sentences as drawn, in the precision, shifted; their products."""
+    return 2 * max(p.n, p.n_test) * p.d * (4 + 2 * itemsize + 8) + 40 * 8 * (p.n + p.n_test)
+
+
+SYSTEM = training.System("positional_semantic.linear", Parameters, partial(Each, Learner), MEANING, memory, time=None,
+                         swept="alpha", implied="float64", devices=("cpu",), finite="half_test")  # fmt: skip
 
 
 def fit_linear(p: Parameters, seed: int, method: str = "exact") -> dict[str, float]:
-    """Weights and half test error of ``f(x) = W x`` fitted to the training sentences of a seed.
+    """Weights and half test error of the layer fitted to the training sentences of a seed.
 
     ``exact`` solves the normal equations; ``adam`` descends from the identity as the paper does.
     """
-    teacher, data = task.draw(p, seed)
-    test = task.make(p, task.draw_sentences(p, p.n_test, task.streams(seed)["test"]), teacher, torch.float64)
-    T, gram = data.target.numpy(), data.gram_tt.numpy()
-    cross, square = np.einsum("nab,nbc->ac", T, gram), gram.sum(0) + RIDGE * np.eye(2)
-    W = np.linalg.solve(square, cross.T).T
-    if method == "adam":
-        weight = torch.eye(2, dtype=torch.float64, requires_grad=True)
-        optimizer = torch.optim.Adam([weight], lr=ADAM["lr"])
-        a, b = torch.as_tensor(square), torch.as_tensor(cross)
-        for _ in range(int(ADAM["steps"])):
-            optimizer.zero_grad()
-            loss = ((weight @ a * weight).sum() / 2 - (weight * b).sum()) / p.n
-            loss.backward()
-            optimizer.step()
-        W = weight.detach().numpy()
-    gap = test.target.numpy() - W
-    error = np.einsum("nab,nbc,nac->n", gap, test.gram_tt.numpy(), gap).mean()
-    return {"W_12": float(W[0, 1]), "W_21": float(W[1, 0]), "W_11": float(W[0, 0]), "W_22": float(W[1, 1]),
-            "half_test": float(error / 2)}  # fmt: skip
+    learner = Learner(p.replace(**ADAM), seed)
+    if method == "exact":
+        learner.solve()
+    else:
+        for number in range(learner.p.steps):
+            learner.step(number)
+    return learner.measure()

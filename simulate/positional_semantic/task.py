@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
+from simulate.streams import spawned
 from theory.positional_semantic import Parameters
 
 STREAMS = ("teacher", "train", "test", "initialisation")
@@ -14,8 +15,7 @@ STREAMS = ("teacher", "train", "test", "initialisation")
 
 def streams(seed: int) -> dict[str, np.random.Generator]:
     """Independent random streams of a seed, one per purpose."""
-    children = np.random.SeedSequence(seed).spawn(len(STREAMS))
-    return {name: np.random.default_rng(child) for name, child in zip(STREAMS, children, strict=True)}
+    return spawned(seed, STREAMS)
 
 
 def positional_encoding(d: int) -> np.ndarray:

@@ -9,6 +9,7 @@ from typing import Self
 
 import numpy as np
 
+from simulate.streams import spawned
 from theory.parameters import ParameterError
 from theory.state_tracking import Parameters
 
@@ -17,10 +18,7 @@ STREAMS = ("task", "train", "test", "initialisation", "batches")
 
 def streams(seed: int, data_draw: int = 0) -> dict[str, np.random.Generator]:
     """Independent generators of one seed: neither n_train nor data_draw moves teachers, weights or test data."""
-    keys: dict[str, tuple[int, ...]] = {name: (k,) for k, name in enumerate(STREAMS)}
-    if data_draw:
-        keys["train"] += (data_draw,)
-    return {name: np.random.default_rng(np.random.SeedSequence(seed, spawn_key=key)) for name, key in keys.items()}
+    return spawned(seed, STREAMS, train=data_draw)
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from simulate import runs
-from simulate.state_tracking import Parameters, train, trainer
+from simulate.state_tracking import Parameters, train
 from simulate.state_tracking.gradients import Grouped, Plain
 from simulate.state_tracking.student import Students
 
@@ -159,38 +158,3 @@ def test_the_gpu_kernels_compile_for_hopper(tmp_path):
     done = subprocess.run([sys.executable, "-W", "ignore", "-c", COMPILE], capture_output=True, text=True, timeout=300,
                           env=os.environ | {"TRITON_CACHE_DIR": str(tmp_path), "TRITON_INTERPRET": "0"})  # fmt: skip
     assert done.stdout.strip() == "compiled", done.stderr[-800:]
-
-
-@pytest.mark.parametrize("options", [pytest.param(dict(), marks=pytest.mark.slow), dict(optimizer="adam", eta=0.02, batch_size=20)], ids=str)
-def test_seeds_trained_in_one_stack_are_those_trained_alone(tiny, tmp_path, monkeypatch, options):
-    """As on a GPU: one job for several seeds, two of which go on from checkpoints of different epochs."""
-    p = tiny.replace(**options)
-    alone = train(p, seeds=[0, 1, 2], store=tmp_path / "alone", progress=False, workers=1)
-    store = tmp_path / "stack"
-    one_epoch = trainer.Run._one_epoch
-    for seed, stop in ((1, 20), (2, 30)):
-
-        def stopping(self, stop=stop):
-            if self.epoch == stop:
-                raise KeyboardInterrupt
-            one_epoch(self)
-
-        with monkeypatch.context() as patch:
-            patch.setattr(trainer.Run, "_one_epoch", stopping)
-            with pytest.raises(KeyboardInterrupt):
-                train(p, seeds=[seed], store=store, progress=False, workers=1)
-    begun = []
-    monkeypatch.setattr(
-        trainer.Run, "_one_epoch", lambda self: (begun.append((tuple(self.seeds), self.epoch)), one_epoch(self))
-    )
-    config, ticks = trainer.configuration(p), []
-    assert trainer._train(p, [0, 1, 2], torch.device("cpu"), "float32", None, store, config, ticks.append, False)
-    assert {seeds: epoch for seeds, epoch in reversed(begun)} == {(0,): 0, (1,): 20, (2,): 30}
-    assert ticks[-1] == p.epochs
-    both = trainer._train(
-        p, [0, 1, 2], torch.device("cpu"), "float32", None, tmp_path / "at once", config, ticks.append, False
-    )
-    assert both and begun[-1][0] == (0, 1, 2)
-    for where in (store, tmp_path / "at once"):
-        found = runs.open(where)
-        assert all(found[name].values.tobytes() == alone[name].values.tobytes() for name in alone.data_vars), where

@@ -33,7 +33,7 @@ def test_json_of_the_standard_transformer(capsys, tmp_path):
 @pytest.mark.parametrize(("words", "message"), [
     (["--set", "N=0"], "N = 0: must be >= 1"), (["--set", "data=orthonormal", "--set", "D=8"], "D = 8: must be >= 2 N = 32"),
     (["--preset", "demoo"], "did you mean 'demo'"), (["--system", "standard", "--alpha", "3"], "--alpha"),
-    (["--system", "standard", "--set", "N=3"], "N: unknown parameter"), (["--alpha", "-1"], "--alpha -1: must be positive"),
+    (["--system", "standard", "--set", "N=3"], "N: unknown parameter"), (["--alpha", "-1"], "--alpha -1: must be positive"), (["--system", "stand"], "did you mean 'standard'"),
     (["--device", "nowhere"], "device = 'nowhere': not here"), (["--seeds", "0"], "--seeds 0"),
 ])  # fmt: skip
 def test_wrong_input(words, message, tmp_path):

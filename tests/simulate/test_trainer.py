@@ -8,9 +8,9 @@ import torch
 import xarray as xr
 
 from simulate.state_tracking import Parameters, Student, task, train
+from simulate.state_tracking.learner import Learner
 from simulate.state_tracking.measure import MEANING, predictions
 from simulate.state_tracking.student import draw_weights
-from simulate.state_tracking.trainer import Run
 from theory.parameters import ParameterError
 from theory.state_tracking import initial_variance
 
@@ -18,8 +18,8 @@ ALONE = dict(progress=False, workers=1)
 LIMIT = 4  # standard errors; seeds are fixed
 
 
-def start(p: Parameters, seed: int, tmp_path) -> Run:
-    return Run(p, [seed], torch.device("cpu"), torch.float64, None, tmp_path)
+def start(p: Parameters, seed: int) -> Learner:
+    return Learner(p, [seed], torch.device("cpu"), torch.float64)
 
 
 def bits(dataset: xr.Dataset) -> dict[str, bytes]:
@@ -99,14 +99,14 @@ def test_descent_is_the_hand_written_loop(tiny, make, options):
             assert result[name].values[k] == pytest.approx(value, rel=1e-12, abs=1e-14), (name, epoch)
 
 
-def test_minibatches_are_a_partition_shuffled_anew_every_epoch(tiny, tmp_path):
+def test_minibatches_are_a_partition_shuffled_anew_every_epoch(tiny):
     p = tiny.replace(batch_size=20)
-    run = start(p, 0, tmp_path)
+    run = start(p, 0)
     taken: list[list[np.ndarray]] = []
     run.engine = lambda students, data, threads: taken[-1].append(np.hstack([data[0].actions, data[0].states]))
-    for run.epoch in (0, 1):
+    for epoch in (0, 1):
         taken.append([])
-        list(run._batches())
+        list(run.batches(epoch))
         assert [len(part) for part in taken[-1]] == [20, 20, 20, 4]
     every = np.hstack([run.train_data[0].actions, run.train_data[0].states])
     first, second = (np.vstack(parts) for parts in taken)
@@ -115,26 +115,25 @@ def test_minibatches_are_a_partition_shuffled_anew_every_epoch(tiny, tmp_path):
     assert (first != every).any()
 
 
-def test_minibatches_of_different_seeds_differ(tiny, tmp_path):
+def test_minibatches_of_different_seeds_differ(tiny):
     """The same positions in the data, were the shuffle not the seed's own."""
     orders = []
     for seed in (0, 1):
-        run = start(tiny.replace(batch_size=20), seed, tmp_path)
+        run = start(tiny.replace(batch_size=20), seed)
         every = np.hstack([run.train_data[0].actions, run.train_data[0].states]).tolist()
         run.engine = lambda students, data, threads: np.hstack([data[0].actions, data[0].states]).tolist()
-        orders.append([every.index(row) for part in run._batches() for row in part])
+        orders.append([every.index(row) for part in run.batches(0) for row in part])
     assert sum(a == b for a, b in zip(*orders, strict=True)) < 16  # a quarter; one in 64 agrees by chance
 
 
-def test_minibatch_descent_is_the_hand_written_loop(tiny, make, tmp_path):
+def test_minibatch_descent_is_the_hand_written_loop(tiny, make):
     p = tiny.replace(epochs=6, eval_every=3, batch_size=20)
-    run = start(p, 7, tmp_path)
+    run = start(p, 7)
     run.engine = lambda students, data, threads: data[0]
     rows = [tuple(r) for r in np.hstack([run.train_data[0].actions, run.train_data[0].states])]
 
     def batches(epoch):
-        run.epoch = epoch
-        parts = [np.hstack([d.actions, d.states]) for d in run._batches()]
+        parts = [np.hstack([d.actions, d.states]) for d in run.batches(epoch)]
         return [[rows.index(tuple(r)) for r in part] for part in parts]  # equal rows have equal gradients
 
     result = train(p, seeds=[7], dtype="float64", **ALONE).sel(seed=7)
@@ -160,15 +159,6 @@ def test_seeds_do_not_depend_on_their_company(tiny, tmp_path):
     assert bits(together.sel(seed=[2, 0])) == bits(backwards)
     assert bits(together.sel(seed=[2])) == bits(alone)
     assert bits(together.sel(seed=[1]))["loss"] != bits(alone)["loss"]
-
-
-def test_workers_change_nothing(tiny, tmp_path):
-    """Two processes for three seeds, minibatches and Adam included, bit for bit what one process does."""
-    p = tiny.replace(optimizer="adam", eta=0.01, batch_size=20)
-    one = train(p, seeds=[0, 1, 2], store=tmp_path / "a", progress=False, workers=1)
-    two = train(p, seeds=[0, 1, 2], store=tmp_path / "b", progress=False, workers=2)
-    assert bits(one) == bits(two)
-    assert one.attrs == two.attrs
 
 
 OPTIONS = {
@@ -200,10 +190,10 @@ def test_options_are_not_ignored(tiny):
     assert len(set(losses.values())) == len(losses)
 
 
-def test_a_learned_embedding_moves(tiny, tmp_path):
-    run = start(tiny.replace(fix_embedding=False, d_model=4), 0, tmp_path)
+def test_a_learned_embedding_moves(tiny):
+    run = start(tiny.replace(fix_embedding=False, d_model=4), 0)
     before = run.students.embedding.detach().clone()
-    run._one_epoch()
+    run.step(0)
     assert (run.students.embedding - before).abs().max() > 1e-6
 
 
@@ -260,19 +250,6 @@ def test_a_short_run_learns_the_task():
     assert result.loss[-1] < 0.25 * math.log(p.N)
     assert result.R[-1] > 3 * abs(result.S[-1])
     assert result.rollout_accuracy[-1] > 0.9 > 0.5 > result.rollout_accuracy[0]
-
-
-@pytest.mark.parametrize("seeds", [[], [-1], [0.5], [3, 3]], ids=str)
-def test_unusable_seeds_are_refused(tiny, seeds):
-    with pytest.raises(ParameterError, match="seed") as caught:
-        train(tiny, seeds=seeds, **ALONE)
-    assert "\n" not in str(caught.value)
-
-
-@pytest.mark.parametrize("dtype", ["float16", "int64", torch.bfloat16], ids=str)
-def test_unusable_precision_is_refused(tiny, dtype):
-    with pytest.raises(ParameterError, match="float32 or float64"):
-        train(tiny, dtype=dtype, **ALONE)
 
 
 @pytest.mark.parametrize("alpha", [0, -1, math.nan, math.inf])

@@ -12,7 +12,7 @@ import pytest
 import torch
 import xarray as xr
 
-from simulate.induction_heads import trainer as induction_trainer
+from simulate import learner, training
 from simulate.positional_semantic.student import Problem
 from simulate.state_tracking import gradients as tracking
 from theory.parameters import ParameterError
@@ -149,18 +149,18 @@ def test_ensembles_agree_and_resume(tmp_path):
 def test_a_resumed_run_that_goes_another_way_is_seen(tmp_path, monkeypatch):
     """A checkpoint read back with other last digits, and one that is never written."""
     one = ensemble("induction heads")
-    resume = induction_trainer.Run._resume
+    load = learner.Module.load
 
-    def forgetful(self, *where):
-        resume(self, *where)
+    def forgetful(self, state):
+        load(self, state)
         with torch.no_grad():
             self.student.W3.mul_(1 + 1e-6)
 
     with monkeypatch.context() as patch:
-        patch.setattr(induction_trainer.Run, "_resume", forgetful)
+        patch.setattr(learner.Module, "load", forgetful)
         assert verdicts(one, tmp_path / "a")["quantities a resumed run has otherwise"] == "FAIL"
     with monkeypatch.context() as patch:
-        patch.setattr(induction_trainer.Run, "_save", lambda self, *where: None)
+        patch.setattr(training, "_save", lambda *where: None)
         assert verdicts(one, tmp_path / "b")["checkpoint left by an interruption"] == "FAIL"
 
 

@@ -151,14 +151,13 @@ def test_a_store_larger_than_memory_stays_on_the_disk(tmp_path, monkeypatch):
 
 NOBODY = """
 import os, sys
-from simulate import sweep, state_tracking
+from simulate import sweep, training
 from theory import cli
 from simulate.state_tracking import __main__ as single
 folder, which = sys.argv[1:]
-trained = state_tracking.trainer._train
 def never(*args, **kwargs):
     raise AssertionError("trained before it was found out")
-state_tracking.trainer._train = never
+training._train = never
 os.setuid(65534)
 flags = ["--set=epochs=1", "--set=N=4", "--quiet", "--workers=1"]
 cli.run(lambda: (sweep if which == "sweep" else single).main([*flags, f"--out={folder}"]))

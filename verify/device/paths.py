@@ -11,8 +11,8 @@ from torch import Tensor
 
 from simulate.induction_heads import standard
 from simulate.induction_heads import task as pairs
+from simulate.induction_heads.learner import KINDS
 from simulate.induction_heads.student import squared_error
-from simulate.induction_heads.trainer import KINDS
 from simulate.positional_semantic import histogram
 from simulate.positional_semantic import task as sentences
 from simulate.positional_semantic.student import Problem, initial_weights

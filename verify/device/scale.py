@@ -198,7 +198,7 @@ def attention_layer(job: Job) -> tuple[bool, dict[str, Any], list[str]]:
     for k in order:
         both = []
         with within(job.left):
-            both = [train_positional(p.replace(start=start), float(grid[k]), seeds, store=job.store, device=job.device,
+            both = [train_positional(p.replace(start=start), seeds, alpha=float(grid[k]), store=job.store, device=job.device,
                                      workers=1, progress=False) for start in done]  # fmt: skip
         if not both:
             complete = False

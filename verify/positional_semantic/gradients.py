@@ -8,8 +8,8 @@ import torch
 from simulate.pool import one_thread
 from simulate.positional_semantic import task
 from simulate.positional_semantic.gamp import gamp, risk_gradient
+from simulate.positional_semantic.learner import polish
 from simulate.positional_semantic.student import Problem, Student, initial_weights
-from simulate.positional_semantic.trainer import polish
 from theory.positional_semantic import Parameters, definitions, errors, fixed_point, free_entropy, prox
 from theory.positional_semantic.channel import averages
 from theory.positional_semantic.fixed_point import FixedPoint, conjugates, solve

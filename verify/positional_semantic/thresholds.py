@@ -100,9 +100,9 @@ def _gap(name: str, p: Parameters, centre: float, seeds: list[int], options: dic
     grid = [f * centre for f in FACTORS[name]]
     if name == "alpha_c":
         p = p.replace(n_test=1)  # the test error is not looked at
-        losses = [train(p.replace(start=k), grid, seeds, **options).train_loss for k in ("positional", "semantic")]
+        losses = [train(p.replace(start=k), seeds, alpha=grid, **options).train_loss for k in ("positional", "semantic")]
         return losses[0] - losses[1]
-    semantic = train(p.replace(start="semantic"), grid, seeds, **options).test_mse_half
+    semantic = train(p.replace(start="semantic"), seeds, alpha=grid, **options).test_mse_half
     linear = each(fit_linear, [(p.replace(alpha=a), s) for s in seeds for a in grid])
     return semantic.copy(data=np.reshape([f["half_test"] for f in linear], semantic.shape)) - semantic
 
@@ -142,7 +142,7 @@ def order_parameters(p: Parameters, sizes: Sequence[int], seeds: list[int], opti
         points = {k: solve(p.replace(alpha=alpha, prox=k), branch) for k in SELECTIONS}
         if not points["local"].exists:
             continue
-        runs = at_infinity(_over_d([train(p.replace(d=d, start=branch), alpha, seeds, **options)[[*names]]
+        runs = at_infinity(_over_d([train(p.replace(d=d, start=branch), seeds, alpha=alpha, **options)[[*names]]
                                     .isel(alpha=0) for d in sizes], sizes).to_dataarray("name"))  # fmt: skip
         for x in names:
             predicted = {k: f.summary()[x] for k, f in points.items()}
@@ -167,7 +167,7 @@ def untied_keys(p: Parameters, sizes: Sequence[int], seeds: list[int], options: 
     predicted = {"q": np.sqrt(q[0, 0] * q[1, 1]), "cosine": theta[0] / np.sqrt(q[0, 0]) / p.sigma,
                  "train_loss": found.train_loss, "test_mse_half": found.test_full / 2}  # fmt: skip
     students = p.replace(start="semantic", tied=False)
-    runs = _over_d([train(students.replace(d=d), UNTIED, seeds, **options).isel(alpha=0) for d in sizes], sizes)
+    runs = _over_d([train(students.replace(d=d), seeds, alpha=UNTIED, **options).isel(alpha=0) for d in sizes], sizes)
     limit = at_infinity(runs.assign(cosine=runs.theta / np.sqrt(runs.q) / p.sigma)[[*predicted]].to_dataarray("name"))
     return [sampled(f"{x} of untied queries, semantic at alpha = {UNTIED:g}", "Eqs. (122)-(137)", float(v),
                     limit.sel(name=x).values) for x, v in predicted.items()]  # fmt: skip
@@ -178,7 +178,7 @@ def concentration(p: Parameters, sizes: Sequence[int], seeds: list[int],
     """Scatter between seeds over d: order parameters concentrate as d^(-1/2)."""
     spreads, notes = [], ["", "standard deviation over seeds, semantic at alpha = 2, teacher as drawn:"]
     for d in sizes:
-        values = train(p.replace(d=d, start="semantic", teacher="gaussian"), 2.0, seeds, **options).theta.values
+        values = train(p.replace(d=d, start="semantic", teacher="gaussian"), seeds, alpha=2.0, **options).theta.values
         spreads.append(values.std(ddof=1))
         notes.append(f"  d = {d}: theta {values.mean():.4f} +- {spreads[-1]:.4f}")
     x = np.log(sizes) - np.log(sizes).mean()

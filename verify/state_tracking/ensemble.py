@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import xarray as xr
 
 from simulate import runs as store
 from simulate.state_tracking import train
+from simulate.state_tracking.learner import SYSTEM
 from simulate.state_tracking.measure import MEANING
-from simulate.state_tracking.trainer import DIMENSIONS
 from theory.state_tracking import Parameters
 from verify.ensemble import Source
 
@@ -68,7 +67,7 @@ SETTINGS = {
 
 
 # What a trained ensemble holds, and the dimensions that have names.
-NEEDED = {"alpha": ("alpha",), "epoch": ("alpha",), **{x: ("seed", "alpha", *DIMENSIONS.get(x, ())) for x in MEANING}}
+NEEDED = {"alpha": ("alpha",), "epoch": ("alpha",), **{x: ("seed", "alpha", *SYSTEM.dimensions.get(x, ())) for x in MEANING}}
 AT_START = ("R", "S", "zeta", "M_variance_correct", "M_variance_other")
 
 
@@ -80,7 +79,7 @@ def shipped(name: str) -> tuple[Parameters, xr.Dataset]:
 def renew(device: str | None = None, progress: bool = True) -> None:
     """Train the shipped ensembles again and write them, in single precision."""
     for name, setting in SETTINGS.items():
-        found = [train(setting.p.replace(data_draw=draw), setting.alpha, setting.seeds, device=device, progress=progress)
+        found = [train(setting.p.replace(data_draw=draw), setting.seeds, alpha=setting.alpha, device=device, progress=progress)
                  for draw in setting.draws]  # fmt: skip
         runs = found[0]
         if len(found) > 1:  # of redrawn training sets only attention is of interest, and the start
@@ -90,11 +89,4 @@ def renew(device: str | None = None, progress: bool = True) -> None:
         store.write(runs.astype("float32", keep_attrs=True), SHIPPED / f"{name}.nc")
 
 
-def trained(p: Parameters, until: float | None, seeds: list[int], device: str | None, progress: bool) -> tuple[Any, xr.Dataset]:
-    """Students of some length over seeds; of the demo's length where nothing else was asked for."""
-    p = p.run_to(until or (ALPHA if p == Parameters.demo() else None))
-    return p, train(p, seeds=seeds, device=device, progress=progress)
-
-
-SOURCE = Source("state_tracking", Parameters.demo(), "8", NEEDED, trained, lambda p: {"step": p.L, "action": p.L},
-                lambda: shipped("demo"))  # fmt: skip
+SOURCE = Source(SYSTEM, Parameters.demo(), "8", NEEDED, ALPHA, lambda p: {"step": p.L, "action": p.L}, lambda: shipped("demo"))

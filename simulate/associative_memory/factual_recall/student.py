@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
+from simulate import training
 from simulate.associative_memory.factual_recall import task
-from simulate.associative_memory.trainer import System
+from simulate.learner import Each
+from simulate.streams import keyed
 from theory.associative_memory.factual_recall import Parameters
 
 MEANING = {
@@ -27,12 +30,12 @@ MEANING = {
 }  # fmt: skip
 
 
-def memory(p: Parameters) -> float:
-    """Bytes at the peak of one run, from the shapes it makes."""
+def memory(p: Parameters, itemsize: int = 4) -> float:
+    """Bytes at the peak of one run, from the shapes it makes; `itemsize` bytes per weight."""
     table = 8 * p.vocabulary * p.answers  # values: kept, gradient, in double precision to measure
     batch = p.batch_size * (16 * p.noise_tokens + 12 * p.vocabulary + 16 * p.answers + 64)
     facts = p.S * p.R * p.answers * 8 * 6  # logits of all facts, measured at once
-    return 4 * table + batch + facts
+    return (4 * table + batch + facts) * itemsize / 4 + training.records(p, 2 * len(MEANING))
 
 
 class LinearAttention(nn.Module):
@@ -62,7 +65,7 @@ class LinearAttention(nn.Module):
 
 
 class Learner:
-    """Stochastic gradient descent by token counts, gradients written by hand (NumPy, single precision).
+    """Stochastic gradient descent by token counts, gradients written by hand (NumPy).
 
     Parameters
     ----------
@@ -70,19 +73,24 @@ class Learner:
         Task and training settings.
     seed : int
         Fixes all batches.
+    device : torch.device, optional
+        The CPU.
+    dtype : torch.dtype
+        Precision.
     table : ndarray, optional
         Answers ``(S, R)``; the balanced table by default.
     """
 
-    def __init__(self, p: Parameters, seed: int, table: np.ndarray | None = None) -> None:
+    def __init__(self, p: Parameters, seed: int, device: torch.device | None = None, dtype: torch.dtype = torch.float32,
+                 table: np.ndarray | None = None) -> None:  # fmt: skip
         self.p, self.seed = p, seed
         self.table = task.fact_table(p) if table is None else table
-        self.w = np.full(p.vocabulary, p.epsilon, dtype=np.float32)
-        self.V = np.full((p.vocabulary, p.answers), p.epsilon, dtype=np.float32)
+        self.w, self.V = (np.full(shape, p.epsilon, dtype=str(dtype).removeprefix("torch."))
+                          for shape in (p.vocabulary, (p.vocabulary, p.answers)))  # fmt: skip
 
     def step(self, number: int) -> None:
         """One batch, one descent step."""
-        batch = task.draw(self.p, self.p.batch_size, self.table, np.random.default_rng([self.seed, number]))
+        batch = task.draw(self.p, self.p.batch_size, self.table, keyed(self.seed, number))
         d_w, d_V = self.gradient(batch.counts(self.p), batch.answer)
         self.w -= self.p.eta * d_w
         self.V -= self.p.eta * d_V
@@ -136,4 +144,10 @@ def _softmax(logits: np.ndarray) -> np.ndarray:
     return shifted / shifted.sum(1, keepdims=True)
 
 
-SYSTEM = System("associative_memory.factual_recall", Learner, MEANING, memory, clock="t")
+def clock(p: Parameters, steps: np.ndarray) -> np.ndarray:
+    """Flow time."""
+    return p.eta * steps
+
+
+SYSTEM = training.System("associative_memory.factual_recall", Parameters, partial(Each, Learner), MEANING, memory,
+                         time="t", clock=clock, implied="float32", devices=("cpu",))  # fmt: skip

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from simulate.associative_memory.trainer import System
+from simulate import training
+from simulate.learner import Each
+from simulate.streams import keyed
 from theory.associative_memory.k_hop import Parameters
 from theory.associative_memory.k_hop.overlaps import STAGE
 
@@ -42,10 +45,11 @@ def apply(kernels: Tensor, given: Tensor, start: Tensor) -> Tensor:
     return v
 
 
-def memory(p: Parameters) -> float:
-    """Bytes at the peak of one run, from the shapes it makes."""
+def memory(p: Parameters, itemsize: int = 8) -> float:
+    """Bytes at the peak of one run, from the shapes it makes; `itemsize` bytes per number."""
     n = max(p.batch_size, 4096)
-    return 8 * (6 * p.k * p.N**2 + n * p.k * p.N * 4 + n * p.N * 4 * (p.k + 1))
+    integers = 8 * n * p.k * p.N * 4
+    return integers + itemsize * (6 * p.k * p.N**2 + n * p.N * 4 * (p.k + 1)) + training.records(p, 2 * len(MEANING))
 
 
 class Learner:
@@ -54,11 +58,10 @@ class Learner:
     Kernels start at overlap m_0 with their permutations and are uniform otherwise, as in theory.
     """
 
-    def __init__(self, p: Parameters, seed: int) -> None:
-        self.p, self.seed = p, seed
-        rng = np.random.default_rng([seed, 0])
-        self.hidden = draw_permutations((p.k,), p.N, rng)
-        self.matrices = torch.tensor(np.eye(p.N)[:, self.hidden].transpose(1, 0, 2))  # [j, pi_j(x), x] = 1
+    def __init__(self, p: Parameters, seed: int, device: torch.device | None = None, dtype: torch.dtype = torch.float64) -> None:
+        self.p, self.seed, self.device = p, seed, device
+        self.hidden = draw_permutations((p.k,), p.N, keyed(seed, 0))
+        self.matrices = torch.tensor(np.eye(p.N)[:, self.hidden].transpose(1, 0, 2), dtype=dtype, device=device)  # [j, pi_j(x), x] = 1
         start = p.m_0 * self.matrices + (1 - p.m_0) / p.N
         self.logits = start.log().requires_grad_()
         self.hops = 1 if p.curriculum else p.k
@@ -76,13 +79,13 @@ class Learner:
         given = draw_permutations((n, hops), self.p.N, rng)
         start = rng.integers(self.p.N, size=n)
         right = answer(self.hidden[:hops], given, start)
-        return torch.as_tensor(given), torch.as_tensor(start), torch.as_tensor(right)
+        return tuple(torch.as_tensor(v, device=self.device) for v in (given, start, right))  # type: ignore[return-value]
 
     def step(self, number: int) -> None:
         """One batch, one step; a stage of the curriculum ends when the product of its overlaps reaches `STAGE`."""
         if self.p.curriculum and self.hops < self.p.k and float(self.overlaps()[: self.hops].prod()) >= STAGE:
             self.hops += 1
-        given, start, right = self.sample(self.p.batch_size, self.hops, np.random.default_rng([self.seed, 1, number]))
+        given, start, right = self.sample(self.p.batch_size, self.hops, keyed(self.seed, 1, number))
         chance = apply(self.kernels()[: self.hops], given, start).gather(1, right[:, None]).mean()
         (slope,) = torch.autograd.grad(chance, self.logits)
         with torch.no_grad():
@@ -91,12 +94,12 @@ class Learner:
     def measure(self) -> dict[str, Any]:
         """All quantities of `MEANING`."""
         overlap = self.overlaps()
-        given, start, right = self.sample(4096, self.p.k, np.random.default_rng([self.seed, 2]))
+        given, start, right = self.sample(4096, self.p.k, keyed(self.seed, 2))
         with torch.no_grad():
             chance = apply(self.kernels(), given, start).gather(1, right[:, None]).mean()
         return {
             "product": float(overlap.prod()),
-            "overlap": overlap.numpy(),
+            "overlap": overlap.cpu().numpy(),
             "hops": self.hops,
             "accuracy": float(chance),
         }
@@ -107,7 +110,13 @@ class Learner:
 
     def load(self, state: dict[str, Any]) -> None:
         """Take up a state."""
-        self.logits, self.hops = state["logits"].requires_grad_(), int(state["hops"])
+        self.logits, self.hops = state["logits"].to(self.device).requires_grad_(), int(state["hops"])
 
 
-SYSTEM = System("associative_memory.k_hop", Learner, MEANING, memory, clock="t", dimensions={"overlap": ("hop",)})
+def clock(p: Parameters, steps: np.ndarray) -> np.ndarray:
+    """Flow time."""
+    return p.eta * steps
+
+
+SYSTEM = training.System("associative_memory.k_hop", Parameters, partial(Each, Learner), MEANING, memory, time="t",
+                         clock=clock, dimensions={"overlap": ("hop",)}, implied="float64", finite="product")  # fmt: skip

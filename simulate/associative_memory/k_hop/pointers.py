@@ -7,14 +7,17 @@ m hops into 2 m. Hops 2^j are read from a trained mixture of all layers.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from simulate import training
 from simulate.associative_memory.k_hop.learner import draw_permutations
-from simulate.associative_memory.trainer import System
+from simulate.learner import Each
+from simulate.streams import keyed
 from theory.associative_memory.k_hop.parameters import Pointers
 
 MEANING = {
@@ -23,28 +26,28 @@ MEANING = {
 }
 
 
-def memory(p: Pointers) -> float:
-    """Bytes at the peak of one run, from the shapes it makes."""
+def memory(p: Pointers, itemsize: int = 4) -> float:
+    """Bytes at the peak of one run, from the shapes it makes; `itemsize` bytes per number."""
     n = max(p.batch_size, 512)
-    return n * p.N**2 * (8 + 4 * (12 * p.layers + 14)) + 4 * 6 * p.layers * p.N**2 + 8 * 3 * n * p.N
+    shapes = n * p.N**2 * (12 * p.layers + 14) + 6 * p.layers * p.N**2
+    return itemsize * shapes + 8 * n * p.N**2 + 8 * 3 * n * p.N + training.records(p, 2 * len(MEANING))
 
 
 class Learner:
     """Adam on the cross-entropy of the chosen hops, fresh permutations at every step."""
 
-    def __init__(self, p: Pointers, seed: int) -> None:
-        self.p, self.seed = p, seed
-        rng = np.random.default_rng([seed, 0])
+    def __init__(self, p: Pointers, seed: int, device: torch.device | None = None, dtype: torch.dtype = torch.float32) -> None:
+        self.p, self.seed, self.device, self.dtype = p, seed, device, dtype
+        rng = keyed(seed, 0)
         scores, mixture = rng.normal(size=(p.layers, p.N, p.N)), rng.normal(size=(p.layers + 1, p.layers + 1))
-        self.scores = torch.tensor(p.spread * scores, dtype=torch.float32, requires_grad=True)
-        self.mixture = torch.tensor(1 / (p.layers + 1) + p.spread * mixture, dtype=torch.float32, requires_grad=True)
-        self.sharpness = torch.ones((), requires_grad=True)
-        self.weights = [self.scores, self.mixture, self.sharpness]
+        start = (p.spread * scores, 1 / (p.layers + 1) + p.spread * mixture, np.ones(()))
+        self.weights = [torch.tensor(w, dtype=dtype, device=device, requires_grad=True) for w in start]
+        self.scores, self.mixture, self.sharpness = self.weights
         self.optimizer = torch.optim.Adam(self.weights, lr=p.eta)
 
     def pointers(self, sigma: Tensor) -> tuple[list[Tensor], list[Tensor]]:
         """Pointers ``(n, N, N)`` before and after every layer, and the layers' attention."""
-        now = torch.nn.functional.one_hot(sigma, self.p.N).float()
+        now = torch.nn.functional.one_hot(sigma, self.p.N).to(self.dtype)
         states, attention = [now], []
         for score in self.scores:
             attention.append(torch.softmax(now @ score, dim=-1))
@@ -54,11 +57,11 @@ class Learner:
 
     def loss(self, sigma: np.ndarray) -> tuple[Tensor, Tensor]:
         """Cross-entropies and accuracies of all hops."""
-        states, _ = self.pointers(torch.as_tensor(sigma))
+        states, _ = self.pointers(torch.as_tensor(sigma, device=self.device))
         stacked, losses, right, target = torch.stack(states), [], [], sigma
         for j in range(self.p.layers + 1):
             logits = self.sharpness * torch.einsum("l,lnij->nij", self.mixture[j], stacked)
-            truth = torch.as_tensor(target)
+            truth = torch.as_tensor(target, device=self.device)
             losses.append(torch.nn.functional.cross_entropy(logits.flatten(0, 1), truth.flatten()))
             right.append((logits.argmax(-1) == truth).float().mean())
             target = np.take_along_axis(target, target, axis=1)  # twice as many hops
@@ -66,7 +69,7 @@ class Learner:
 
     def step(self, number: int) -> None:
         """One batch, one step."""
-        sigma = draw_permutations((self.p.batch_size,), self.p.N, np.random.default_rng([self.seed, 1, number]))
+        sigma = draw_permutations((self.p.batch_size,), self.p.N, keyed(self.seed, 1, number))
         losses, _ = self.loss(sigma)
         self.optimizer.zero_grad()
         (losses.sum() if self.p.hops == "mixture" else losses[-1]).backward()
@@ -75,10 +78,10 @@ class Learner:
     @torch.no_grad()
     def measure(self) -> dict[str, Any]:
         """All quantities of `MEANING`."""
-        sigma = draw_permutations((512,), self.p.N, np.random.default_rng([self.seed, 2]))
-        states, attention = self.pointers(torch.as_tensor(sigma))
+        sigma = draw_permutations((512,), self.p.N, keyed(self.seed, 2))
+        states, attention = self.pointers(torch.as_tensor(sigma, device=self.device))
         jump = [float((a * s.detach()).sum(-1).mean()) for a, s in zip(attention, states, strict=False)]
-        return {"accuracy": self.loss(sigma)[1].numpy(), "jump": np.array(jump)}
+        return {"accuracy": self.loss(sigma)[1].cpu().numpy(), "jump": np.array(jump)}
 
     def state(self) -> dict[str, Any]:
         """Weights and the state of the optimiser."""
@@ -92,6 +95,5 @@ class Learner:
         self.optimizer.load_state_dict(state["optimizer"])
 
 
-SYSTEM = System(
-    "associative_memory.k_hop, pointers", Learner, MEANING, memory, dimensions={"accuracy": ("task",), "jump": ("layer",)}
-)
+SYSTEM = training.System("associative_memory.k_hop, pointers", Pointers, partial(Each, Learner), MEANING, memory,
+                         dimensions={"accuracy": ("task",), "jump": ("layer",)}, implied="float32", finite="jump")  # fmt: skip

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from simulate.associative_memory.trainer import System
+from simulate import training
+from simulate.learner import Each
+from simulate.streams import keyed
 from theory import memory as memory_module
 from theory.associative_memory.noisy_bigram import Parameters
 
@@ -58,10 +61,10 @@ def one_step(p: Parameters, seed: int = 0) -> dict[str, np.ndarray]:
     return {name: np.array(v) for name, v in found.items()}
 
 
-def memory(p: Parameters) -> float:
-    """Bytes at the peak of one run of the ablated model, from the shapes it makes."""
+def memory(p: Parameters, itemsize: int = 4) -> float:
+    """Bytes at the peak of one run of the ablated model, from the shapes it makes; `itemsize` bytes per number."""
     n = max(p.batch_size, 4096)
-    return 4 * 4 * (p.N + 1) * p.N + n * (8 * 3 * p.T + 4 * 8 * (p.N + 1))
+    return itemsize * (4 * (p.N + 1) * p.N + n * 8 * (p.N + 1)) + n * 8 * 3 * p.T + training.records(p, 2 * len(MEANING))
 
 
 def memory_of_one_step(p: Parameters) -> float:
@@ -75,27 +78,26 @@ class Learner:
     The context's tokens are one-hot; the query is always the trigger, so the feed-forward path is one row.
     """
 
-    def __init__(self, p: Parameters, seed: int) -> None:
-        self.p, self.seed = p, seed
-        self.weights = {
-            "feed_forward": torch.zeros(p.N + 1),
-            "value": torch.zeros(p.N + 1, p.N),
-            "score": torch.zeros(()),
-        }
-        for w in self.weights.values():
-            w.requires_grad_()
+    def __init__(self, p: Parameters, seed: int, device: torch.device | None = None, dtype: torch.dtype = torch.float32) -> None:
+        self.p, self.seed, self.device, self.dtype = p, seed, device, dtype
+        shapes = {"feed_forward": (p.N + 1,), "value": (p.N + 1, p.N), "score": ()}
+        self.weights = {name: torch.zeros(shape, dtype=dtype, device=device, requires_grad=True) for name, shape in shapes.items()}
 
     def logits(self, context: Tensor, keep: float = 1.0) -> Tensor:
         """Logits ``(n, N + 1)``, a part of the feed-forward path kept."""
-        score = torch.zeros(self.p.T)
-        attention = torch.softmax(torch.cat([self.weights["score"][None], score[1:]]), 0)
-        seen = torch.zeros(len(context), self.p.N).scatter_add(1, context, attention.expand(len(context), -1))
+        others = torch.zeros(self.p.T - 1, dtype=self.dtype, device=self.device)
+        attention = torch.softmax(torch.cat([self.weights["score"][None], others]), 0)
+        seen = torch.zeros(len(context), self.p.N, dtype=self.dtype, device=self.device).scatter_add(1, context, attention.expand(len(context), -1))
         return keep * self.weights["feed_forward"] + seen @ self.weights["value"].T
+
+    def sample(self, n: int, purpose: int, *step: int) -> tuple[Tensor, ...]:
+        """Contexts, clean answers and labels of a stream, on the device."""
+        return tuple(torch.as_tensor(v, device=self.device) for v in draw(self.p, n, keyed(self.seed, purpose, *step)))
 
     def step(self, number: int) -> None:
         """One batch, one descent step."""
-        context, _, label = draw(self.p, self.p.batch_size, np.random.default_rng([self.seed, 1, number]))
-        loss = torch.nn.functional.cross_entropy(self.logits(torch.as_tensor(context)), torch.as_tensor(label))
+        context, _, label = self.sample(self.p.batch_size, 1, number)
+        loss = torch.nn.functional.cross_entropy(self.logits(context), label)
         slopes = torch.autograd.grad(loss, list(self.weights.values()))
         with torch.no_grad():
             for w, slope in zip(self.weights.values(), slopes, strict=True):
@@ -104,14 +106,14 @@ class Learner:
     @torch.no_grad()
     def predictions(self, keep: float) -> tuple[float, float]:
         """Parts of the samples predicted as clean answer and as noise token."""
-        context, clean, _ = draw(self.p, 4096, np.random.default_rng([self.seed, 2]))
-        best = self.logits(torch.as_tensor(context), keep).argmax(1).numpy()
-        return float((best == clean).mean()), float((best == self.p.N).mean())
+        context, clean, _ = self.sample(4096, 2)
+        best = self.logits(context, keep).argmax(1)
+        return float((best == clean).double().mean()), float((best == self.p.N).double().mean())
 
     @torch.no_grad()
     def measure(self) -> dict[str, Any]:
         """All quantities of `MEANING`."""
-        context, _, label = (torch.as_tensor(v) for v in draw(self.p, 4096, np.random.default_rng([self.seed, 2])))
+        context, _, label = self.sample(4096, 2)
         logits = self.logits(context)
         score = float(self.weights["score"].exp())
         whole, cut = self.predictions(1.0), self.predictions(0.0)
@@ -126,7 +128,8 @@ class Learner:
 
     def load(self, state: dict[str, Any]) -> None:
         """Take up weights."""
-        self.weights = {name: w.requires_grad_() for name, w in state.items()}
+        self.weights = {name: w.to(self.device).requires_grad_() for name, w in state.items()}
 
 
-SYSTEM = System("associative_memory.noisy_bigram", Learner, MEANING, memory)
+SYSTEM = training.System("associative_memory.noisy_bigram", Parameters, partial(Each, Learner), MEANING, memory,
+                         implied="float32")  # fmt: skip

@@ -8,18 +8,14 @@ One's own text instead of the shipped table::
 
 from __future__ import annotations
 
-import functools
-import hashlib
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import Any
 
 import xarray as xr
 
-from simulate.associative_memory import trainer
+from simulate.associative_memory.trigger_task.learner import SYSTEM, Learner, on
 from simulate.associative_memory.trigger_task.student import Simplified, Transformer
 from simulate.associative_memory.trigger_task.task import Table, draw, synthetic_table, table_of_text
-from simulate.associative_memory.trigger_task.training import SYSTEM, Learner
 from theory.associative_memory.trigger_task import Parameters
 from theory.parameters import ParameterError
 
@@ -37,7 +33,7 @@ __all__ = [
 
 
 def train(p: Parameters, seeds: Iterable[int] = (0,), *, table: Table | None = None, **options: Any) -> xr.Dataset:
-    """Train one student per seed (see `simulate.associative_memory.trainer`).
+    """Train one student per seed (see `simulate.training.System.train`).
 
     Parameters
     ----------
@@ -53,10 +49,6 @@ def train(p: Parameters, seeds: Iterable[int] = (0,), *, table: Table | None = N
     ParameterError
         If the table is of another size than ``p.N``.
     """
-    if table is None:
-        return trainer.train(SYSTEM, p, seeds, **options)
-    if len(table.unigram) != p.N:
+    if table is not None and len(table.unigram) != p.N:
         raise ParameterError(f"N = {p.N}: must be {len(table.unigram)}, the number of tokens of the given table")
-    digest = hashlib.sha256(table.unigram.tobytes() + table.bigram.tobytes()).hexdigest()[:16]
-    system = replace(SYSTEM, name=f"{SYSTEM.name}, table {digest}", make=functools.partial(Learner, table=table))
-    return trainer.train(system, p, seeds, **options)
+    return (SYSTEM if table is None else on(table)).train(p, seeds, **options)

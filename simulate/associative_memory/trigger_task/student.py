@@ -74,7 +74,7 @@ class Simplified(nn.Module):
         of_positions = (position[1:] @ self.W_K1 @ position.T).argmax(1)
 
         def right(found: Tensor, n: int) -> float:
-            return float((found == torch.arange(n)).double().mean())
+            return float((found == torch.arange(n, device=found.device)).double().mean())
 
         early = self.p.T // 2
         return {"probe_W_O2": right(of_values, self.p.N), "probe_W_K2": right(of_triggers, len(triggers)),

@@ -1,15 +1,20 @@
-"""Training of the trigger-task students, measured by in-context accuracy and memory probes."""
+"""Learning of the trigger-task students, measured by in-context accuracy and memory probes."""
 
 from __future__ import annotations
 
+import hashlib
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
 
-from simulate.associative_memory.trainer import System
+from simulate import training
 from simulate.associative_memory.trigger_task import task
 from simulate.associative_memory.trigger_task.student import TRAINED, Simplified, Transformer
+from simulate.learner import Each, Module
+from simulate.streams import keyed
 from theory.associative_memory.trigger_task.parameters import Parameters
 
 MEANING = {
@@ -23,20 +28,21 @@ MEANING = {
 }
 
 
-def memory(p: Parameters) -> float:
-    """Bytes at the peak of one run, from the shapes it makes."""
+def memory(p: Parameters, itemsize: int = 4) -> float:
+    """Bytes at the peak of one run, from the shapes it makes; `itemsize` bytes per weight."""
     drawn = max(p.batch_size, p.n_test)
     table = 8 * 4 * p.N**2
     laws = drawn * p.N * (8 * (3 * p.K + 4) + 4)
     stream, scores = p.batch_size * p.T * p.d, p.batch_size * p.T**2
     layers = 2 if p.student == "simplified" else 3 * p.layers
-    logits = 4 * p.T * p.N * (4 * p.batch_size + 3 * p.n_test)
-    weights = 4 * (6 * (2 * p.N + p.T) * p.d + 40 * layers * p.d**2)
-    probes = 4 * 3 * (p.N**2 + p.T**2)
-    return table + laws + 4 * layers * (8 * stream + 5 * scores) + logits + weights + probes + drawn * p.T * (8 * 3 + p.K)
+    logits = p.T * p.N * (4 * p.batch_size + 3 * p.n_test)
+    weights = 6 * (2 * p.N + p.T) * p.d + 40 * layers * p.d**2
+    probes = 3 * (p.N**2 + p.T**2)
+    numbers = layers * (8 * stream + 5 * scores) + logits + weights + probes
+    return table + laws + itemsize * numbers + drawn * p.T * (8 * 3 + p.K) + training.records(p, 2 * len(MEANING))
 
 
-class Learner:
+class Learner(Module):
     """Online training: every step has a batch of its own, drawn from (seed, step).
 
     Parameters
@@ -45,33 +51,38 @@ class Learner:
         Task, student, training.
     seed : int
         Fixes frozen parts, initial weights and all batches.
+    device : torch.device, optional
+        Where the student is; the CPU by default.
+    dtype : torch.dtype
+        Its precision.
     table : task.Table, optional
         Bigram statistics; the shipped synthetic table by default.
     """
 
-    def __init__(self, p: Parameters, seed: int, table: task.Table | None = None) -> None:
-        self.p, self.seed = p, seed
+    def __init__(self, p: Parameters, seed: int, device: torch.device | None = None, dtype: torch.dtype = torch.float32,
+                 table: task.Table | None = None) -> None:  # fmt: skip
+        self.p, self.seed, self.device = p, seed, device
         self.table = table or task.synthetic_table(p.N)
         torch.manual_seed(seed)
         if p.student == "simplified":
-            self.student: torch.nn.Module = Simplified(p, np.random.default_rng([seed, 0]))
-            self.optimizer: torch.optim.Optimizer = torch.optim.SGD(
-                self.student.parameters(), lr=p.eta, momentum=0.9, weight_decay=1e-4)  # fmt: skip
+            self.student = Simplified(p, keyed(seed, 0)).to(device, dtype)
+            self.optimizer = torch.optim.SGD(self.student.parameters(), lr=p.eta, momentum=0.9, weight_decay=1e-4)
         else:
-            self.student = Transformer(p)
+            self.student = Transformer(p).to(device, dtype)
             self.optimizer = torch.optim.AdamW(self.student.parameters(), lr=p.eta, weight_decay=0.01)
-        self.test = task.draw(p, p.n_test, self.table, np.random.default_rng([seed, 1]))
-        self.triggers = torch.as_tensor(task.fixed_triggers(p, self.table))
+        self.test = task.draw(p, p.n_test, self.table, keyed(seed, 1))
+        self.triggers = self._put(task.fixed_triggers(p, self.table))
+
+    def _put(self, array: np.ndarray) -> torch.Tensor:
+        return torch.as_tensor(array, device=self.device)
 
     def step(self, number: int) -> None:
         """One batch, one step of the optimiser."""
-        data = task.draw(self.p, self.p.batch_size, self.table, np.random.default_rng([self.seed, 2, number]))
-        tokens = torch.as_tensor(data.tokens)
+        data = task.draw(self.p, self.p.batch_size, self.table, keyed(self.seed, 2, number))
+        tokens = self._put(data.tokens)
         logits = self.student(tokens[:, :-1])
         losses = torch.nn.functional.cross_entropy(logits.flatten(0, 1), tokens[:, 1:].flatten(), reduction="none")
-        kept = (
-            torch.as_tensor(data.predictable).flatten() if self.p.loss_on == "repeats" else torch.ones_like(losses) > 0
-        )
+        kept = self._put(data.predictable).flatten() if self.p.loss_on == "repeats" else torch.ones_like(losses) > 0
         self.optimizer.zero_grad()
         (losses * kept).sum().div(kept.sum().clamp(min=1)).backward()
         if self.p.schedule == "staged":  # a third of the run for each, in the order in which they emerge
@@ -84,28 +95,32 @@ class Learner:
     @torch.no_grad()
     def measure(self) -> dict[str, Any]:
         """All quantities of `MEANING` on the test set."""
-        tokens, known = torch.as_tensor(self.test.tokens), torch.as_tensor(self.test.predictable)
+        tokens, known = self._put(self.test.tokens), self._put(self.test.predictable)
         logits = torch.cat([self.student(part) for part in tokens[:, :-1].split(128)])
         losses = torch.nn.functional.cross_entropy(logits.flatten(0, 1), tokens[:, 1:].flatten(), reduction="none")
         losses = losses.reshape(known.shape)
-        free = ~(tokens[:, :-1, None] == torch.as_tensor(self.test.triggers)[:, None]).any(-1)
+        free = ~(tokens[:, :-1, None] == self._put(self.test.triggers)[:, None]).any(-1)
         hits = (logits.argmax(-1) == tokens[:, 1:])[known].double()
         found = {"loss": float(losses[known].mean()), "in_context_accuracy": float(hits.mean()),
                  "bigram_loss": float(losses[free].mean())}  # fmt: skip
         if isinstance(self.student, Simplified) and self.p.triggers == "fixed":
             return found | self.student.probes(self.triggers)
         if isinstance(self.student, Simplified):  # every token may be a trigger
-            return found | self.student.probes(torch.arange(self.p.N))
+            return found | self.student.probes(torch.arange(self.p.N, device=self.device))
         return found | dict.fromkeys([name for name in MEANING if name.startswith("probe")], np.nan)
 
-    def state(self) -> dict[str, Any]:
-        """Weights and the state of the optimiser."""
-        return {"student": self.student.state_dict(), "optimizer": self.optimizer.state_dict()}
 
-    def load(self, state: dict[str, Any]) -> None:
-        """Take up a state."""
-        self.student.load_state_dict(state["student"])
-        self.optimizer.load_state_dict(state["optimizer"])
+def on(table: task.Table) -> training.System:
+    """The same on other bigram statistics; runs are stored under their digest."""
+    digest = hashlib.sha256(table.unigram.tobytes() + table.bigram.tobytes()).hexdigest()[:16]
+    return replace(SYSTEM, name=f"{SYSTEM.name}, table {digest}", make=partial(Each, Learner, table=table))
 
 
-SYSTEM = System("associative_memory.trigger_task", Learner, MEANING, memory)
+def on_text(p: Parameters, text: str) -> tuple[Parameters, training.System]:
+    """Parameters with the alphabet of a text, by characters, and the system on its bigrams."""
+    table, alphabet = task.table_of_text(text)
+    return p.replace(N=len(alphabet)), on(table)
+
+
+SYSTEM = training.System("associative_memory.trigger_task", Parameters, partial(Each, Learner), MEANING, memory,
+                         implied="float32", text=on_text)  # fmt: skip

@@ -1,0 +1,134 @@
+"""Disentangled students: all weights, 19 directions or three numbers, by stochastic gradient descent from zero."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+
+from simulate import training
+from simulate.induction_heads import task
+from simulate.induction_heads.student import (
+    NAMES,
+    THREE,
+    Constrained,
+    Nineteen,
+    Student,
+    project,
+    residual,
+    squared_error,
+)
+from simulate.learner import Each, Module
+from theory.induction_heads import Parameters
+
+MEANING = {
+    "loss": "squared error summed over D, relative to predicting zero, on test sequences of the seed",
+    "loss_three": "the same loss with only alpha_3, beta_2, gamma_3 kept",
+    "loss_others": "the same loss with alpha_3, beta_2, gamma_3 and what lies outside the 19 directions set to zero",
+    "residual": "norm of the weights outside the 19 directions, relative to all weights",
+    "pseudo": "the 19 pseudo-parameters",
+}
+KINDS: dict[str, type[torch.nn.Module]] = {
+    "all": Student,
+    "nineteen": Nineteen,
+    "projected": Constrained,
+    "three": Constrained,
+}
+SHORT = dict(zip(("alpha", "beta", "gamma"), THREE, strict=True))  # names of the flow
+
+
+def memory(p: Parameters, itemsize: int = 4, keep_weights: bool = False) -> float:
+    """Bytes at the peak of one run, from the shapes it makes; `itemsize` bytes per number."""
+    places, D = 2 * p.N + 1, p.dimension
+    sequences = p.batch_size * places * 2 * D * itemsize
+    scores = p.batch_size * places**2 * itemsize
+    frames = 8 * p.batch_size * p.N * D * itemsize if p.data == "orthonormal" else 0  # QR
+    weights = 28 * D**2 * itemsize
+    # Sequences of test and step, the parts they are put together from, both layers and their gradients. The 19 directions
+    # have up to a score each; measuring builds all matrices several times over.
+    kept = training.records(p, 24 + (28 * D**2 if keep_weights else 0))
+    return 14 * sequences + 20 * scores + frames + 8 * weights + kept
+
+
+class Learner(Module):
+    """One disentangled student.
+
+    Parameters
+    ----------
+    p : Parameters
+        Task, architecture and training settings.
+    seed : int
+        Fixes training and test sequences.
+    device : torch.device
+        Where the student is.
+    dtype : torch.dtype
+        Its precision.
+    keep_weights : bool
+        Record W1, W2, W3 at every measurement (large).
+    """
+
+    def __init__(
+        self, p: Parameters, seed: int, device: torch.device, dtype: torch.dtype, keep_weights: bool = False
+    ) -> None:
+        self.p, self.seed, self.device, self.dtype, self.keep_weights = p, seed, device, dtype, keep_weights
+        self.student = KINDS[p.trained](p.dimension, p.mask, dtype).to(device)
+        # The gradient of a matrix along its kernel, over D, is what a step of the matrices leaves of it.
+        rate = p.eta / p.dimension if p.trained in ("nineteen", "projected") else p.eta
+        self.optimizer = torch.optim.SGD(self.student.parameters(), lr=rate)
+        self.test = self._draw("test")
+
+    def _draw(self, stream: str, step: int = 0) -> task.Batch:
+        batch = task.draw(self.p, task.generator(self.seed, stream, step), dtype=self.dtype)
+        return task.Batch(*(x.to(self.device) for x in batch))
+
+    def step(self, number: int) -> None:
+        """One step on fresh sequences."""
+        batch = self._draw("train", number)
+        self.optimizer.zero_grad()
+        squared_error(self.student(batch.X), batch.y, self.p.loss).backward()
+        self.optimizer.step()
+
+    @torch.no_grad()
+    def measure(self) -> dict[str, np.ndarray]:
+        """Pseudo-parameters, what they leave out, and the loss."""
+        weights = {k: w.detach().cpu() for k, w in self.student.weights().items()}
+        loss = squared_error(self.student(self.test.X), self.test.y, "sum") / task.scale(self.p)
+        values = project(weights)
+        kept = torch.tensor([name in THREE for name in NAMES])
+        found = {"pseudo": values, "residual": residual(weights), "loss": loss.cpu(),
+                 "loss_three": self._loss_of(values * kept), "loss_others": self._loss_of(values * ~kept)}  # fmt: skip
+        found |= {short: values[NAMES.index(name)] for short, name in SHORT.items()}
+        if self.keep_weights:
+            found |= weights
+        return {k: v.double().numpy() for k, v in found.items()}
+
+    def _loss_of(self, values: torch.Tensor) -> torch.Tensor:
+        """Loss of the network made of some pseudo-parameters."""
+        cut = Nineteen(self.p.dimension, self.p.mask, self.dtype).to(self.device)
+        cut.theta.copy_(values)
+        return (squared_error(cut(self.test.X), self.test.y, "sum") / task.scale(self.p)).cpu()
+
+    def finish(self) -> dict[str, Any]:
+        """Names of the pseudo-parameters."""
+        return {"parameter": list(NAMES)}
+
+
+def identity(p: Parameters, keep_weights: bool = False) -> dict[str, Any]:
+    """Kept weights identify a run."""
+    return {"keep_weights": keep_weights}
+
+
+def clock(p: Parameters, steps: np.ndarray) -> np.ndarray:
+    """Flow time of the three numbers."""
+    return steps * p.time_per_step
+
+
+DISENTANGLED = training.System(
+    "induction_heads", Parameters, partial(Each, Learner), MEANING, memory, time="t", clock=clock, identity=identity,
+    dimensions={"pseudo": ("parameter",), **{f"W{k}": (f"row_{k}", f"column_{k}") for k in (1, 2, 3)}},
+    shown=("alpha", "beta", "gamma", "loss", "residual"),
+)  # fmt: skip
+SYSTEMS = {"disentangled": DISENTANGLED, **{k: replace(DISENTANGLED, settings={"trained": k}) for k in ("three", "nineteen", "all")}}

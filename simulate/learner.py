@@ -1,0 +1,84 @@
+"""What a student under training offers, and the two shapes most of them share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+
+State = dict[str, Any]  # tensors, numbers, and lists or dictionaries of them
+
+
+class Learner(Protocol):
+    """A stack of students on their way, one per seed. It knows nothing of files, time or progress.
+
+    A step may depend on nothing but the state, the seeds and its own number, so that a resumed run goes on as the
+    uninterrupted one would.
+    """
+
+    def step(self, number: int) -> None:
+        """Make training step ``number`` (0, 1, ...) of all students."""
+
+    def measure(self) -> Mapping[str, Any]:
+        """Quantities of the system's ``meaning`` now, each with a first axis over students."""
+        return {}
+
+    def state(self, b: int) -> State:
+        """What determines all later steps of one student."""
+        return {}
+
+    def load(self, states: Sequence[State]) -> None:
+        """Take up the states of all students, which made equally many steps."""
+
+    def finish(self, b: int) -> Mapping[str, Any]:
+        """What one student adds to its records at the end, as ``xarray.Dataset.assign`` takes it."""
+        return {}
+
+
+class Each(Learner):
+    """Students that know no stack, side by side: ``kind(p, seed, device, dtype, **own)`` makes one, whose `state` and `load` take one."""
+
+    def __init__(self, kind: Callable[..., Any], p: Any, seeds: Sequence[int], device: torch.device, dtype: torch.dtype,
+                 **own: Any) -> None:  # fmt: skip
+        self.members = [kind(p, seed, device, dtype, **own) for seed in seeds]
+
+    def step(self, number: int) -> None:
+        """One step of each."""
+        for member in self.members:
+            member.step(number)
+
+    def measure(self) -> Mapping[str, Any]:
+        """Measurements of all, stacked."""
+        found = [member.measure() for member in self.members]
+        return {name: np.stack([np.asarray(f[name]) for f in found]) for name in found[0]}
+
+    def state(self, b: int) -> State:
+        """State of one."""
+        return self.members[b].state()
+
+    def load(self, states: Sequence[State]) -> None:
+        """Take up a state each."""
+        for member, state in zip(self.members, states, strict=True):
+            member.load(state)
+
+    def finish(self, b: int) -> Mapping[str, Any]:
+        """What one adds, if its kind adds anything."""
+        return self.members[b].finish() if hasattr(self.members[b], "finish") else {}
+
+
+class Module:
+    """A student that is a module with an optimiser: together they are its state."""
+
+    student: Any
+    optimizer: torch.optim.Optimizer
+
+    def state(self) -> State:
+        """Weights, and what the optimiser remembers of them."""
+        return {"student": self.student.state_dict(), "optimizer": self.optimizer.state_dict()}
+
+    def load(self, state: State) -> None:
+        """Take up a state."""
+        self.student.load_state_dict(state["student"])
+        self.optimizer.load_state_dict(state["optimizer"])

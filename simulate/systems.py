@@ -1,0 +1,38 @@
+"""All students by name: ``MODEL`` for a model's headline, ``MODEL.SYSTEM`` for any other of its kinds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from simulate.training import System
+from theory import cli, registry
+
+
+def of(model: str) -> Mapping[str, System]:
+    """Systems of a model by their short names, headline first.
+
+    Raises
+    ------
+    ParameterError
+        If there is no such model.
+    """
+    return registry.find(model).wing("simulate").SYSTEMS
+
+
+def find(name: str) -> tuple[str, System]:
+    """Short name and system of ``MODEL`` or ``MODEL.SYSTEM``.
+
+    Raises
+    ------
+    ParameterError
+        If there is none, naming the nearest.
+    """
+    model, _, short = name.partition(".")
+    there = of(model)
+    short = short or next(iter(there))
+    return short, cli.choose("SYSTEM", short, there)
+
+
+def every() -> dict[str, System]:
+    """The systems of all models by their full names."""
+    return {f"{model}.{short}": system for model in registry.MODELS for short, system in of(model).items()}

@@ -1,0 +1,341 @@
+"""The one training loop: plan the runs that are missing, carry them out, read the store back."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import operator
+import time
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import xarray as xr
+from filelock import Timeout
+
+from simulate import device as devices
+from simulate import jobs, runs
+from simulate.learner import Learner, State
+from simulate.patience import Patience
+from theory.parameters import BaseParameters, ParameterError
+
+CHECKPOINT_SECONDS = 10.0
+PRECISIONS = ("float32", "float64")
+Records = dict[int, dict[str, np.ndarray]]  # by step and name, first axis over the students of a stack
+
+
+def records(p: Any, numbers: int) -> float:
+    """Bytes of so many recorded numbers per measurement: kept, stacked, packed, written."""
+    return (p.steps // p.eval_every + 2) * 4 * 8 * numbers
+
+
+@dataclass(frozen=True)
+class System:
+    """What training needs to know about a kind of student.
+
+    Attributes
+    ----------
+    name : str
+        Under which its runs are stored.
+    parameters : type
+        Its ``Parameters``.
+    make : callable
+        ``make(p, seeds, device, dtype, **own)`` gives a `Learner`.
+    meaning : mapping
+        Measured quantities and what they are.
+    memory : callable
+        ``memory(p, itemsize)``: bytes at the peak of one run, at so many bytes per weight.
+    dimensions : mapping
+        Extra dimensions of a measured quantity.
+    time : str or None
+        Dimension along which is measured, every ``p.eval_every`` steps; None if only the end counts (`Learner.finish`).
+    clock : callable, optional
+        ``clock(p, steps)``: steps in the unit of ``time``; without it, time is the step.
+    counter : str
+        What a step is called.
+    length : callable
+        ``length(p)``: steps of a run.
+    swept : str
+        Parameter, if any, that a result carries as a dimension; `train` takes several values of it.
+    stack : int
+        Seeds that step together on a GPU; one does on the CPU, where each has a core.
+    implied : str or None
+        Precision that a configuration leaves out, the default then; without it, single precision, always named.
+    devices : tuple of str
+        Kinds of devices it can be trained on; any without them.
+    identity : callable
+        ``identity(p, **own)``: what identifies a run beside parameters and precision; ``own`` are its own options.
+    finite : str
+        Quantity that a learning rate taken too large makes infinite.
+    settings : mapping
+        Parameters that are given by the system.
+    shown : tuple of str
+        Quantities on the command line; all numbers without them.
+    text : callable, optional
+        ``text(p, content)``: parameters and system for a text of the user's.
+    """
+
+    name: str
+    parameters: type[BaseParameters]
+    make: Callable[..., Learner]
+    meaning: Mapping[str, str]
+    memory: Callable[..., float]
+    dimensions: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    time: str | None = "step"
+    clock: Callable[[Any, np.ndarray], Any] | None = None
+    counter: str = "step"
+    length: Callable[[Any], int] = operator.attrgetter("steps")
+    swept: str = ""
+    stack: int = 1
+    implied: str | None = None
+    devices: tuple[str, ...] = ()
+    identity: Callable[..., dict[str, Any]] = lambda p: {}
+    finite: str = "loss"
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    shown: tuple[str, ...] = ()
+    text: Callable[[Any, str], tuple[Any, System]] | None = None
+
+    def train(self, p: Any, seeds: Iterable[int] = (0,), *, until: float | None = None, store: Path | str | None = None,
+              device: str | None = None, dtype: torch.dtype | str | None = None, workers: int | None = None,
+              progress: bool = True, **own: Any) -> xr.Dataset:  # fmt: skip
+        """Train one student per seed.
+
+        Finished seeds are taken from the store; an interrupted one goes on from its last checkpoint (on the
+        CPU bit for bit as if it had not been interrupted).
+
+        Parameters
+        ----------
+        p : Parameters
+            Model and training settings.
+        seeds : iterable of int
+            Seeds; each fixes task, data and initial weights.
+        until : float, optional
+            Run length in the model's time instead of its steps; also under the time's name (``alpha=``, ``t=``).
+        store : path, optional
+            Where runs are kept; ``output/runs`` by default.
+        device : str, optional
+            Torch device; a GPU by default if there is one.
+        dtype : torch.dtype or str, optional
+            ``float32`` or ``float64``; that of `implied`, or single precision, by default.
+        workers : int, optional
+            Seeds trained at once, each in a process of its own; one per core by default on the CPU,
+            one stack at a time on a GPU.
+        progress : bool
+            Progress bar on stderr.
+        **own
+            Options of this kind of student, as `identity` takes them, and several values of what is `swept`.
+
+        Returns
+        -------
+        Dataset
+            Variables of `meaning` over ``seed``, the swept parameter and time; parameters and provenance in the attributes.
+
+        Raises
+        ------
+        ParameterError
+            For unusable parameters, seeds, options, precision or device, and where the loss does not stay finite.
+        """
+        seeds = list(seeds)
+        if not seeds:
+            raise ParameterError("seeds = []: must be at least one")
+        p = self.until(p, until if until is not None or self.time is None else own.pop(self.time, None))
+        values = own.pop(self.swept, None)
+        points = [p] if values is None else [p.replace(**{self.swept: v}) for v in np.atleast_1d(values).tolist()]
+        if len({q.as_json() for q in points}) < len(points):
+            raise ParameterError(f"{self.swept} = {values}: a value is repeated")
+        planned = [job for q in points for job in self.plan(q, seeds, store=store, device=device, dtype=dtype, **own)]
+        for _, error in jobs.carry_out(planned, workers if self.device(device).type == "cpu" else 1, progress):
+            raise error
+        return self.read(points, seeds, Path(store or runs.default_store()), dtype, own)
+
+    def plan(self, p: Any, seeds: Iterable[int], *, store: Path | str | None = None, device: str | None = None,
+             dtype: torch.dtype | str | None = None, **own: Any) -> list[jobs.Job]:  # fmt: skip
+        """Jobs for the runs that are not finished yet; parameters and errors as in `train`."""
+        p, seeds, store = self.until(p), list(seeds), Path(store or runs.default_store())
+        if not all(isinstance(s, int | np.integer) and s >= 0 for s in seeds) or len(set(seeds)) < len(seeds):
+            raise ParameterError(f"seeds = {seeds}: must be distinct whole numbers >= 0")
+        where, precision = self.device(device), self.precision(dtype)
+        config = self.configuration(p, precision, **own)
+        missing = [s for s in seeds if runs.finished(runs.place(store, config, s), config, s) is None]
+        if not missing:
+            return []
+        size = 1 if where.type == "cpu" else self.stack
+        needed = functools.partial(self.memory, itemsize=torch.zeros((), dtype=precision).itemsize)
+        devices.require(needed, p, where, min(size, len(missing)))
+        runs.writable(runs.place(store, config, s) for s in missing)
+        stacks = [missing[i : i + size] for i in range(0, len(missing), size)]
+        return [jobs.Job(f"seed {','.join(map(str, stack))}", self.length(p),
+                         functools.partial(_train, self, p, stack, where, precision, store, config, own),
+                         len(stack) * needed(p))
+                for stack in stacks]  # fmt: skip
+
+    def read(self, points: Sequence[Any], seeds: Sequence[int], store: Path, dtype: Any, own: Mapping[str, Any]) -> xr.Dataset:
+        """Finished runs of one or several settings as one dataset."""
+        found = []
+        for p in points:
+            config = self.configuration(p, self.precision(dtype), **own)
+            found.append(runs.combine([runs.read(runs.place(store, config, seed)) for seed in seeds], seeds))
+        if not self.swept:
+            return found[0]
+        joined = xr.concat(found, dim=self.swept, combine_attrs="drop_conflicts", join="exact")
+        return joined.assign_coords({self.swept: [getattr(p, self.swept) for p in points]}).transpose("seed", self.swept, ...)
+
+    def configuration(self, p: Any, dtype: torch.dtype, **own: Any) -> str:
+        """Canonical text of what fixes a run but for its seed."""
+        named = str(dtype).removeprefix("torch.")
+        precision = {} if named == self.implied else {"dtype": named}
+        return runs.configuration(self.name, self.until(p), **precision, **self.identity(p, **own))
+
+    def until(self, p: Any, until: float | None = None) -> Any:
+        """Parameters with the settings of this system, and with a run that reaches a time.
+
+        Raises
+        ------
+        ParameterError
+            If a setting is another one, or the system has no time of its own.
+        """
+        for name, value in self.settings.items():
+            default = self.parameters.__dataclass_fields__[name].default
+            if getattr(p, name) not in (value, default):
+                raise ParameterError(f"{name} = {getattr(p, name)}: must be {value} for this system")
+        p = p.replace(**self.settings)
+        if until is None:
+            return p
+        if not hasattr(p, "run_to"):
+            raise ParameterError(f"until = {until:g}: {self.name} has no time of its own; set {self.counter}s=... instead")
+        return p.run_to(until)
+
+    def precision(self, dtype: torch.dtype | str | None) -> torch.dtype:
+        """Torch's precision of a name.
+
+        Raises
+        ------
+        ParameterError
+            Unless it is single or double.
+        """
+        name = str(dtype or self.implied or PRECISIONS[0]).removeprefix("torch.")
+        if name not in PRECISIONS:
+            raise ParameterError(f"dtype = {name}: must be {' or '.join(PRECISIONS)}")
+        return getattr(torch, name)
+
+    def device(self, name: str | None) -> torch.device:
+        """Torch's device of a name; without one, a GPU if there is one that can be used.
+
+        Raises
+        ------
+        ParameterError
+            If it is not there, or these students cannot be trained on it.
+        """
+        if name is None and self.devices:
+            name = self.devices[0]
+        found = devices.find(name)
+        if self.devices and found.type not in self.devices:
+            raise ParameterError(f"device = {name!r}: {self.name} is trained on {' or '.join(self.devices)} alone")
+        return found
+
+
+def _train(system: System, p: Any, seeds: Sequence[int], device: torch.device, dtype: torch.dtype, store: Path, config: str,
+           own: Mapping[str, Any], tick: Callable[[int], None], wait: bool) -> bool:  # fmt: skip
+    """Train the runs of one job that nobody else is training; whether all are finished then."""
+    place = functools.partial(runs.place, store, config)
+    with contextlib.ExitStack() as held:
+        mine: dict[int, State] = {}
+        for seed in seeds:
+            try:
+                held.enter_context(runs.lock(place(seed)).acquire(blocking=wait))
+            except Timeout:
+                continue
+            if runs.finished(place(seed), config, seed) is None:
+                mine[seed] = _checkpoint(place(seed), config, seed)
+        # Students step together, so those that resume at different steps go one after the other.
+        for start in sorted({state["step"] for state in mine.values()}):
+            states = {seed: state for seed, state in mine.items() if state["step"] == start}
+            learner = system.make(p, list(states), device, dtype, **own)
+            if start:
+                learner.load([state["learner"] for state in states.values()])
+            found = {int(s): {name: np.stack([state["records"][s][name].numpy() for state in states.values()]) for name in record}
+                     for s, record in next(iter(states.values()))["records"].items()}  # fmt: skip
+            saving = functools.partial(_save, learner, found, config, {seed: place(seed) for seed in states})
+            results = _learn(system, p, learner, len(states), start, found, saving, tick)
+            for seed, result in zip(states, results, strict=True):
+                result.attrs = runs.provenance(system.name, config, p, seed)
+                runs.write(result, place(seed))
+                runs.drop_checkpoint(place(seed))
+        finished = all(place(seed).exists() for seed in seeds)
+    if finished:
+        tick(system.length(p))
+    return finished
+
+
+def _checkpoint(path: Path, config: str, seed: int) -> State:
+    """Where a run goes on: its checkpoint, or the start."""
+    state = runs.load_checkpoint(path, config, seed)
+    if state is not None and not {"step", "learner", "records"} <= set(state):
+        warnings.warn(f"{path.with_suffix('.checkpoint')}: of another version of this toolkit; starting over", stacklevel=2)
+        state = None
+    return state or {"step": 0, "records": {}}
+
+
+def _save(learner: Learner, found: Records, config: str, places: Mapping[int, Path], step: int) -> None:
+    """Write one checkpoint per seed."""
+    for b, (seed, path) in enumerate(places.items()):
+        kept = {str(s): {name: torch.as_tensor(v[b]) for name, v in record.items()} for s, record in found.items()}
+        runs.save_checkpoint(path, config, seed, {"step": step, "learner": learner.state(b), "records": kept})
+
+
+def _learn(system: System, p: Any, learner: Learner, students: int, step: int, found: Records, save: Callable[[int], None],
+           tick: Callable[[int], None]) -> list[xr.Dataset]:  # fmt: skip
+    """Step, measure and save to the end; ``found`` is filled, ``tick`` hears of every step."""
+    length, saved = system.length(p), time.monotonic()
+    # Numbers that overflow are found below, by name.
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"), Patience() as patience:
+        try:
+            while True:
+                if system.time and (step % p.eval_every == 0 or step == length) and step not in found:
+                    found[step] = {name: np.array(v, float) for name, v in learner.measure().items()}
+                    _stay_finite(system, p, step, found[step][system.finite], found[min(found)][system.finite])
+                if time.monotonic() - saved > CHECKPOINT_SECONDS:
+                    save(step)
+                    saved = time.monotonic()
+                if step == length:
+                    return [_dataset(system, p, learner, found, b) for b in range(students)]
+                with patience.step():
+                    learner.step(step)
+                    step += 1
+                tick(step)
+        except KeyboardInterrupt:
+            if not patience.torn:
+                save(step)
+            raise
+
+
+def _stay_finite(system: System, p: Any, step: int, now: Any, before: Any = 0.0) -> None:
+    """Refuse a loss that was finite and is not.
+
+    Raises
+    ------
+    ParameterError
+        Naming the learning rate.
+    """
+    if (np.isfinite(before) & ~np.isfinite(now)).any():
+        raise ParameterError(f"eta = {p.eta:g}: the {system.finite} is not finite at {system.counter} {step}; take it smaller")
+
+
+def _dataset(system: System, p: Any, learner: Learner, found: Records, b: int) -> xr.Dataset:
+    """Records of one student, labelled."""
+    steps = np.array(sorted(found))
+    data, coords = {}, {}
+    if system.time:
+        data = {name: xr.Variable((system.time, *system.dimensions.get(name, ())), np.stack([found[s][name][b] for s in steps]),
+                                  {"long_name": system.meaning.get(name, name)}) for name in found[steps[0]]}  # fmt: skip
+        clock = {} if system.clock is None else {system.time: system.clock(p, steps)}
+        coords = {**clock, system.counter: (system.time, steps)}
+    result = xr.Dataset(data, coords=coords)
+    result = result.assign(learner.finish(b))
+    if system.time is None:
+        _stay_finite(system, p, system.length(p), result[system.finite].values)
+    return result

@@ -1,0 +1,326 @@
+"""One house: every student is swept, sharded, stopped, killed, locked and refused alike.
+
+Could see: a learner whose state leaves something out, that depends on its company or on the process it runs in, that two
+processes train twice, that knows no precision, or whose numbers may overflow unseen.
+"""
+
+import dataclasses
+import functools
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from tiny import ALONE, STUDENTS, bits, student
+
+from simulate import __main__ as command
+from simulate import jobs, pool, runs, sweep, systems, training
+from theory import cli
+from theory.parameters import ParameterError
+
+FIRST = [name for name in STUDENTS if "," not in name]  # one per system
+FORKED = ["induction_heads.all", "associative_memory.noisy_bigram"]  # processes cost seconds; all students in the long form
+NAMES = [pytest.param(name, marks=() if name in FIRST else pytest.mark.slow) for name in STUDENTS]
+
+
+@pytest.fixture(scope="module")
+def expected(tmp_path_factory):
+    """What the first seed of a student comes to undisturbed."""
+
+    @functools.cache
+    def undisturbed(name):
+        system, p = student(name)
+        return system.train(p, store=tmp_path_factory.mktemp("whole"), **ALONE)
+
+    return undisturbed
+
+
+def test_every_system_is_here():
+    assert set(FIRST) == set(systems.every())
+
+
+@pytest.mark.parametrize("name", FIRST)
+def test_wrong_options_are_refused_in_one_line(name, tmp_path):
+    system, p = student(name)
+    wrong = [(dict(seeds=[]), "seeds"), (dict(seeds=[1, 1]), "distinct whole numbers"), (dict(seeds=[0.5]), "whole numbers"),
+             (dict(seeds=[-1]), ">= 0"), (dict(dtype="float16"), "dtype = float16: must be float32 or float64"),
+             (dict(dtype=torch.int64), "dtype = int64"), (dict(device="nowhere"), "device = 'nowhere'"), (dict(device="meta"), "device = 'meta'"),
+             (dict(until=-1.0), "must be positive" if hasattr(p, "run_to") else "has no time of its own")]  # fmt: skip
+    for options, message in wrong:
+        with pytest.raises(ParameterError, match=message) as caught:
+            system.train(p, store=tmp_path, **{**ALONE, **options})
+        assert "\n" not in str(caught.value)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("name", FIRST)
+def test_a_loss_that_overflows_is_refused_and_names_eta(name, tmp_path):
+    system, p = student(name, eta=1e37)
+    dtype = None
+    if name.endswith("k_hop"):  # a probability is learned: in double precision its logits stay finite at any rate
+        p, dtype = p.replace(eta=1e150), "float32"
+    with pytest.raises(ParameterError, match=r"^eta.* finite.*; take it smaller$") as caught:
+        system.train(p, store=tmp_path, dtype=dtype, **ALONE)
+    assert "\n" not in str(caught.value) and not list(tmp_path.rglob("*.nc"))
+
+
+@pytest.mark.parametrize("name", FIRST)
+def test_both_precisions(name):
+    """Another precision is another run with other last digits; the default is what a configuration leaves out, if anything."""
+    system, p = student(name)
+    found, stored = [], []
+    for precision in training.PRECISIONS:
+        dtype = system.precision(precision)
+        learner = system.make(p, [0], torch.device("cpu"), dtype)
+        for number in range(system.length(p) if system.time is None else 2):
+            learner.step(number)
+        found.append(learner.measure() if system.time else {n: v[1] for n, v in learner.finish(0).items() if isinstance(v, tuple)})
+        stored.append(json.loads(system.configuration(p, dtype)).get("dtype", system.implied))
+    assert stored == list(training.PRECISIONS)
+    assert any((np.asarray(found[0][n]) != np.asarray(found[1][n])).any() for n in found[0])
+    one, two = (np.ravel(f[system.finite]) for f in found)
+    assert np.isfinite([one, two]).all()
+    drawn_alike = not name.startswith("induction_heads.") or name.endswith("standard")  # torch draws others in another precision
+    if drawn_alike:
+        np.testing.assert_allclose(one, two, rtol=1e-4, atol=1e-4)  # some hundred roundings of 6e-8, times what they meet
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_sweep_in_shards_is_what_training_gives(name, tmp_path, capsys, expected):
+    """Over a grid, by the command; a finished sweep trains nothing."""
+    system, p = student(name)
+    settings = [f"--set={n}={v}" for n, v in STUDENTS[name].items()]
+    words = [name.partition(",")[0], *settings, f"--grid=eta={p.eta},{p.eta / 2}", "--quiet", "--workers=1", "--device=cpu"]
+    for k in range(2):
+        assert sweep.main([*words, f"--out={tmp_path}", f"--shard={k}/2"]) == 0
+        assert len(list(tmp_path.rglob("seed-*.nc"))) == k + 1
+    capsys.readouterr()
+    assert sweep.main([*words, f"--out={tmp_path}", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["runs"], found["trained"], found["failed"]) == (2, 0, [])
+    alone = expected(name)
+    whole = runs.open(tmp_path).sel(eta=p.eta, **({system.time: alone[system.time]} if system.time else {}))
+    for quantity in alone.data_vars:
+        assert whole[quantity].squeeze().values.tobytes() == alone[quantity].squeeze().values.tobytes(), quantity
+
+
+@pytest.mark.parametrize("way", ["workers", pytest.param("cluster", marks=pytest.mark.slow)])
+def test_where_students_are_trained_changes_nothing(way, tmp_path, expected):
+    """All at once in two processes, or on a dask cluster of two, bit for bit what one process does."""
+    made = {name: student(name) for name in FIRST}
+    planned = [job for system, p in made.values() for job in system.plan(p, [0], store=tmp_path, device="cpu")]
+    if way == "workers":
+        failures = jobs.carry_out(planned, 2, progress=False)
+    else:
+        distributed = pytest.importorskip("distributed", reason="dask is an optional extra")
+        with distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster:
+            failures = jobs.on_cluster(planned, cluster.scheduler_address, progress=False)
+    assert failures == [] and len(list(tmp_path.rglob("seed-*.nc"))) == len(FIRST)
+    for name, (system, p) in made.items():
+        assert bits(system.train(p, store=tmp_path, **ALONE)) == bits(expected(name)), name
+
+
+@pytest.mark.parametrize("number", [pytest.param(signal.SIGINT, marks=pytest.mark.slow), signal.SIGTERM], ids=lambda s: s.name)
+@pytest.mark.parametrize("name", NAMES)
+def test_a_signal_in_the_middle_of_a_step_leaves_a_checkpoint_after_it(name, number, tmp_path, expected):
+    system, p = student(name)
+    handlers = {s: signal.getsignal(s) for s in (signal.SIGINT, signal.SIGTERM)}
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    cli.heed_termination()
+    made = []
+
+    def patient(*arguments, **own):
+        learner = system.make(*arguments, **own)
+        step = learner.step
+
+        def stopping(k):
+            if k == 6:
+                os.kill(os.getpid(), number)
+            made.append(k)
+            step(k)
+
+        learner.step = stopping
+        return learner
+
+    try:
+        with pytest.raises(cli.Terminated if number == signal.SIGTERM else KeyboardInterrupt):
+            dataclasses.replace(system, make=patient).train(p, store=tmp_path / "cut", **ALONE)
+    finally:
+        for s, handler in handlers.items():
+            signal.signal(s, handler)
+    (file,) = tmp_path.rglob("*.checkpoint")
+    config = system.configuration(p, system.precision(None))
+    assert made[-1] == 6 and runs.load_checkpoint(file.with_suffix(".nc"), config, 0)["step"] == 7
+    assert bits(system.train(p, store=tmp_path / "cut", **ALONE)) == bits(expected(name))
+    assert not list(tmp_path.rglob("*.checkpoint"))
+
+
+@pytest.mark.parametrize("name", ["state_tracking.student, adamw, minibatches", "associative_memory.noisy_bigram"])
+def test_a_stack_resumes_at_different_steps(name, tmp_path, monkeypatch):
+    """As on a GPU: of three seeds that step together one has a checkpoint, one is finished; each ends as it does alone."""
+    system, p = student(name)
+    whole = system.train(p, [0, 1, 2], store=tmp_path / "whole", **ALONE)
+    system.train(p, [2], store=tmp_path / "cut", **ALONE)
+    with pool.stopping(lambda done: done == 6), pytest.raises(KeyboardInterrupt):
+        system.train(p, [1], store=tmp_path / "cut", **ALONE)
+    config, dtype = system.configuration(p, system.precision(None)), system.precision(None)
+    made = []
+    stacks = dataclasses.replace(system, make=lambda p, seeds, *more: made.append(seeds) or system.make(p, seeds, *more))
+    assert training._train(stacks, p, [0, 1, 2], torch.device("cpu"), dtype, tmp_path / "cut", config, {}, lambda done: None, True)
+    assert made == [[0], [1]]
+    assert bits(system.train(p, [0, 1, 2], store=tmp_path / "cut", **ALONE)) == bits(whole)
+    assert training._train(stacks, p, [0, 1, 2], torch.device("cpu"), dtype, tmp_path / "stack", config, {}, lambda done: None, True)
+    assert made[2:] == [[0, 1, 2]]
+    assert bits(system.train(p, [0, 1, 2], store=tmp_path / "stack", **ALONE)) == bits(whole)
+
+
+ELSEWHERE = """
+import sys
+sys.path[:0] = sys.argv[1:]
+from elsewhere import DEVICE, Elsewhere
+from tiny import STUDENTS, student
+with Elsewhere():
+    for name in STUDENTS:
+        system, p = student(name)
+        if not system.devices:
+            stack = system.make(p, [0, 1], DEVICE, system.precision(None))
+            for number in range(system.length(p)):
+                stack.step(number)
+            stack.measure() if system.time else None
+            stack.finish(1)
+            print(name)
+"""
+
+
+@pytest.mark.slow
+def test_no_tensor_is_left_on_the_cpu():
+    """On a device whose tensors refuse to meet those of the CPU, as a GPU's do."""
+    folders = [str(Path(__file__).parent), str(Path(__file__).parents[1] / "verify")]
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", ELSEWHERE, *folders], capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stderr[-500:]
+    assert len(done.stdout.splitlines()) == sum(not student(name)[0].devices for name in STUDENTS)
+
+
+@pytest.mark.parametrize("name", FIRST)
+def test_command(name, tmp_path, capsys):
+    """By the model's name and by its own: the same runs, a table and JSON."""
+    model, _, short = name.partition(".")
+    settings = [f"--set={n}={v}" for n, v in STUDENTS[name].items()]
+    shared = ["--quiet", "--workers=1", "--device=cpu", f"--out={tmp_path}"]
+    assert command.main([name, *settings, *shared]) == 0
+    table = capsys.readouterr().out
+    assert table.startswith("students at ") and table.splitlines()[1].startswith("seed")
+    assert command.main([short, *settings, *shared, "--json"], model=model) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["system"] == short and len(list(tmp_path.rglob("seed-*.nc"))) == 1
+    assert all(len(values) == 1 for values in found["final"].values())
+
+
+# One process that has imported everything. Per student: two processes on one store; then a child per run, killed at a random moment.
+PROCESSES = """
+import dataclasses, json, os, random, signal, sys, tempfile, time, warnings
+from pathlib import Path
+sys.path.insert(0, sys.argv[1])
+import torch
+from tiny import ALONE, STUDENTS, bits, student
+from simulate import runs, training
+from theory import cli
+torch.set_num_threads(1)
+training.CHECKPOINT_SECONDS = -1.0
+os.fsync = lambda handle: None  # against power cuts; of a killed process the system keeps what was written
+kills, draw = int(sys.argv[2]), random.Random(0)
+
+def child(work):
+    pid = os.fork()
+    if pid:
+        return pid
+    code = 1
+    try:
+        cli.heed_termination()
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+        work()
+        code = 0
+    except KeyboardInterrupt:
+        code = 143
+    finally:
+        os._exit(code)
+
+def logged(system, log):
+    def make(p, seeds, *more, **own):
+        with open(log, "a") as file:
+            file.write(f"{seeds[0]} ")
+        return system.make(p, seeds, *more, **own)
+    return dataclasses.replace(system, make=make)
+
+found = {}
+for name in sys.argv[3:]:
+    system, p = student(name)
+    with tempfile.TemporaryDirectory() as folder:
+        system.train(p, store=folder + "/warm", **ALONE)  # compiled, imported
+        begun = time.monotonic()
+        expected = bits(system.train(p, store=folder + "/whole", **ALONE))
+        takes = time.monotonic() - begun
+        both = logged(system, folder + "/log")
+        pids = [child(lambda: both.train(p, range(2), store=folder + "/both", **ALONE)) for _ in range(2)]
+        ended = [os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in pids]
+        together = {"ended": ended, "begun": sorted(Path(folder, "log").read_text().split()),
+                    "stored": runs.open(folder + "/both").sizes["seed"]}
+        killed, wrong, resumed, tries = 0, [], 0, 0
+        while killed < kills:
+            store, tries = f"{folder}/{tries}", tries + 1
+            for _ in range(draw.randint(1, 4)):  # the same run, several times
+                pid = child(lambda: system.train(p, store=store, **ALONE))
+                time.sleep(draw.uniform(0, 1.1 * takes))
+                number = draw.choice([signal.SIGKILL, signal.SIGKILL, signal.SIGTERM])
+                try:
+                    os.kill(pid, number)
+                except ProcessLookupError:
+                    pass
+                code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+                killed += code in (-9, 143)
+                if code == 0:
+                    break
+                if code not in (-9, 143):
+                    wrong.append(f"exit code {code} after {number}")
+                for run in Path(store).rglob("seed-*.nc"):
+                    runs.read(run)  # what has its name is whole
+            resumed += bool(list(Path(store).rglob("seed-*.checkpoint")))
+            with warnings.catch_warnings(record=True) as said:
+                warnings.simplefilter("always")
+                if bits(system.train(p, store=store, **ALONE)) != expected:
+                    wrong.append("other bits")
+            wrong += [str(w.message) for w in said if issubclass(w.category, UserWarning)]
+    found[name] = {"killed": killed, "wrong": wrong, "resumed": resumed, **together}
+print(json.dumps(found))
+"""
+
+
+def processes(kills: int, names: list[str]) -> dict[str, dict]:
+    """What came of so many kills per student."""
+    line = [sys.executable, "-c", PROCESSES, str(Path(__file__).parent), str(kills), *names]
+    done = subprocess.run(line, capture_output=True, text=True, timeout=7200)
+    assert done.returncode == 0, done.stderr[-800:]
+    return json.loads(done.stdout)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="children are forked")
+@pytest.mark.parametrize(("kills", "names"), [(2, FORKED), pytest.param(0, list(STUDENTS), marks=pytest.mark.slow)], ids=["some", "many"])
+def test_killed_again_and_again_nothing_is_lost_and_two_processes_share(kills, names):
+    """SIGKILL and SIGTERM at random moments, on to the same bits; of two processes on one store one trains a seed, both see it.
+
+    Twenty kills per student in the long form; SOLVABLE_TRANSFORMERS_KILLS sets how many.
+    """
+    kills = kills or int(os.environ.get("SOLVABLE_TRANSFORMERS_KILLS", "20"))
+    found = processes(kills, names)
+    assert set(found) == set(names)
+    for name, row in found.items():
+        assert row["wrong"] == [] and row["killed"] >= kills, name
+        assert row["ended"] == [0, 0] and row["begun"] == ["0", "1"] and row["stored"] == 2, name
+    resumed = sum(row["resumed"] for row in found.values())
+    assert resumed > 0 and (kills < 20 or all(row["resumed"] for row in found.values()))  # many went on from a checkpoint
