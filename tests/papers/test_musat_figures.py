@@ -93,11 +93,6 @@ def test_one_figure_from_the_command(tiny, tmp_path, capsys):
     assert capsys.readouterr().out.strip() == str(tmp_path / "figure_5.png")
 
 
-def test_claims_from_the_command(capsys):
-    assert command.main(["musat2025", "--claims"]) == 0
-    assert "claims" in capsys.readouterr().out.splitlines()[-1]
-
-
 def test_unknown_figure():
     with pytest.raises(ParameterError, match="must be one of"):
         command.main(["musat2025", "--figure", "1"])
