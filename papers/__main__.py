@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import importlib
 from pathlib import Path
 from types import ModuleType
 
@@ -29,7 +28,7 @@ def main(argv: list[str] | None = None) -> int:
                         help="with --claims: first run the verify commands again (all, or gradients,laws,...) and store what they find")  # fmt: skip
     args = parser.parse_args(argv)
     model = cli.choose("paper", args.paper, keys)
-    paper = importlib.import_module(f"papers.{args.paper}")
+    paper = model.ledger()
     if args.run is not None and not args.claims:
         raise ParameterError("--run: only with --claims")
     if args.claims:
@@ -54,7 +53,7 @@ def main(argv: list[str] | None = None) -> int:
 def _claims(model: Model, paper: ModuleType, args: argparse.Namespace) -> int:
     """The ledger; exit code 1 where a typed verdict is not the computed one."""
     ledger = claims.load(Path(str(paper.__file__)).with_name("claims.toml"))
-    stored = evidence.load(model.paper)
+    stored = evidence.load(model)
     if args.run is not None:
         wanted = model.checks if args.run == "all" else args.run.split(",")
         for command in wanted:

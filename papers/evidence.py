@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import importlib
 import json
 import subprocess
 import time
@@ -19,18 +20,21 @@ ROOT = Path(__file__).parents[1]
 KEPT = ("id", "name", "equation", "predicted", "measured", "standard_error", "verdict", "sees", "why")
 
 
-def place(paper: str) -> Path:
-    """File of a paper's evidence."""
-    return Path(__file__).with_name(paper) / "evidence.json"
+def place(model: Model) -> Path:
+    """File of a model's evidence, beside its ledger."""
+    return Path(str(model.ledger().__file__)).with_name("evidence.json")
 
 
 def sources(model: Model) -> str:
     """Hash of every source that may change a verdict of this model: what all models share, and its own packages."""
     others = {m.name for m in MODELS.values()} - {model.name}
     found = hashlib.sha256()
-    for wing in ("theory", "simulate", "verify"):
-        for path in sorted((ROOT / wing).rglob("*.py")):
-            if path.relative_to(ROOT / wing).parts[0] not in {*others, "device"}:
+    folders = [ROOT / wing for wing in ("theory", "simulate", "verify")]
+    if model.package:
+        folders.append(Path(str(importlib.import_module(model.package).__file__)).parent)
+    for folder in folders:
+        for path in sorted(folder.rglob("*.py")):
+            if path.relative_to(folder).parts[0] not in {*others, "device"}:
                 found.update(path.read_bytes())
     return found.hexdigest()[:16]
 
@@ -41,9 +45,9 @@ def commit() -> str:
     return done.stdout.strip() or "not under version control"
 
 
-def load(paper: str) -> dict[str, Any]:
+def load(model: Model) -> dict[str, Any]:
     """Stored evidence: per command its checks, what they cost and what they were made with."""
-    path = place(paper)
+    path = place(model)
     return json.loads(path.read_text()) if path.is_file() else {}
 
 
@@ -72,13 +76,13 @@ def renew(model: Model, commands: Iterable[str], progress: bool) -> dict[str, An
     dict
         All stored evidence of the model.
     """
-    stored = load(model.paper)
+    stored = load(model)
     for command in commands:
         begun = time.monotonic()
         report = collect(Request(model, progress=progress), command)
         stored[command] = {"commit": commit(), "sources": sources(model), "seconds": round(time.monotonic() - begun),
                            "checks": [{k: v for k, v in c.as_dict().items() if k in KEPT} for c in report.checks]}  # fmt: skip
-        with cli.atomic(place(model.paper)) as temporary:
+        with cli.atomic(place(model)) as temporary:
             temporary.write_text(cli.to_json(dict(sorted(stored.items()))) + "\n")
     return stored
 

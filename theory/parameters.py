@@ -153,6 +153,10 @@ class BaseParameters:
                     pass
             return raw
 
+    def values(self) -> dict[str, Any]:
+        """Numbers by symbol name, as formulas take them; models add what follows from their fields."""
+        return {name: v for name, v in self.as_dict().items() if isinstance(v, int | float) and not isinstance(v, bool)}
+
     def as_dict(self, *, training_only: bool = False) -> dict[str, Any]:
         """Fields by name; with ``training_only``, those that identify a training run."""
         return {

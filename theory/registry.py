@@ -1,10 +1,12 @@
-"""The models of the toolkit: one line each; every generic command and test runs over this table."""
+"""The models of the toolkit, one line each, and those that other packages bring; every generic command runs over this table."""
 
 from __future__ import annotations
 
 import difflib
 import importlib
-from collections.abc import Mapping
+import importlib.metadata
+import warnings
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from types import ModuleType
 
@@ -28,6 +30,9 @@ class Model:
     systems : mapping of str to tuple of str
         Subpackages that are systems of their own, each with its ``verify`` commands; the first is the
         headline, whose modules (onset, checks) are the model's.
+    package : str
+        Package with the rooms ``theory``, ``simulate``, ``verify`` and ``papers`` of a model that lives elsewhere;
+        empty for those of this toolkit, whose rooms are in its wings.
     """
 
     name: str
@@ -35,6 +40,7 @@ class Model:
     paper: str
     checks: tuple[str, ...]
     systems: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    package: str = ""
 
     def wing(self, package: str, module: str | None = None) -> ModuleType:
         """Import this model's package in one wing, or one of its modules.
@@ -45,13 +51,19 @@ class Model:
             If the model has none, as some systems have no onset.
         """
         headline = next(iter(self.systems), None) if module else None
-        path = ".".join(filter(None, (package, self.name, headline, module)))
+        name, _, system = self.name.partition(".")
+        room = (self.package, package) if self.package else (package, name)
+        path = ".".join(filter(None, (*room, system, headline, module)))
         try:
             return importlib.import_module(path)
         except ModuleNotFoundError as error:
             if error.name is None or not f"{path}.".startswith(f"{error.name}."):
                 raise
             raise ParameterError(f"{self.name}: has no {path}") from None
+
+    def ledger(self) -> ModuleType:
+        """Import the folder of its paper: figures, claims, write-up."""
+        return importlib.import_module(f"{self.package}.papers" if self.package else f"papers.{self.paper}")
 
     def offering(self, command: str) -> list[Model]:
         """The systems that answer to a ``verify`` command; the model itself where it has no systems."""
@@ -62,7 +74,20 @@ class Model:
         return replace(self, name=f"{self.name}.{name}", checks=self.systems[name], systems={})
 
 
-MODELS = {
+def _elsewhere() -> Iterator[Model]:
+    """Models that installed packages offer; one that does not load is named and left out."""
+    for entry in importlib.metadata.entry_points(group=GROUP):
+        try:
+            model = entry.load()
+            if not isinstance(model, Model) or not model.package:
+                raise TypeError("not a Model with a package")
+            yield model
+        except Exception as error:  # a stranger's package may do anything
+            warnings.warn(f"model {entry.name} ({entry.value}) left out: {type(error).__name__}: {error}", stacklevel=2)
+
+
+GROUP = "solvable_transformers.models"  # entry points of packages that bring a model
+OWN = {
     m.name: m
     for m in (
         Model("state_tracking", "Chain-of-thought state tracking: RoPE retrieval + logic module (Forner et al.)",
@@ -77,6 +102,9 @@ MODELS = {
                "superposition": ("laws",), "trigger_task": ("laws",), "gradient_steps": ("laws",), "noisy_bigram": ("laws",), "k_hop": ("laws",)}),
     )
 }  # fmt: skip
+
+
+MODELS = {**OWN, **{m.name: m for m in _elsewhere() if m.name not in OWN}}
 
 
 def find(name: str) -> Model:

@@ -31,7 +31,7 @@ def ledger(paper):
 
 @functools.cache
 def stored(paper):
-    return evidence.load(paper)
+    return evidence.load(next(m for m in MODELS.values() if m.paper == paper))
 
 
 def cited(paper, kind):
@@ -53,7 +53,7 @@ def test_fields(model):
 @models
 def test_addresses(model):
     """Equations, figures, attributes, tests and checks that are cited are there."""
-    paper = importlib.import_module(f"papers.{model.paper}")
+    paper = model.ledger()
     assert set(cited(model.paper, "equation")) <= set(model.wing("theory").equations())
     assert set(cited(model.paper, "figure")) <= set(paper.FIGURES)
     assert [t for t in cited(model.paper, "test") if not exists(t)] == []
@@ -118,7 +118,7 @@ def test_no_check_fails_in_stored_evidence():
 
 
 def _gradients_again(model, tmp_path, monkeypatch):
-    monkeypatch.setattr(evidence, "place", lambda paper: tmp_path / f"{paper}.json")
+    monkeypatch.setattr(evidence, "place", lambda model: tmp_path / f"{model.paper}.json")
     again = evidence.renew(model, ["gradients"], False)["gradients"]
     assert {r["id"]: r["verdict"] for r in again["checks"]} == {
         r["id"]: r["verdict"] for r in stored(model.paper)["gradients"]["checks"]}  # fmt: skip
@@ -156,6 +156,6 @@ def test_run_stores_and_a_difference_is_exit_1(tmp_path, monkeypatch, capsys):
         bad = [identity(r["name"], r["equation"], 1.0, 2.0, 1e-9, "fault") for r in stored(model.paper)["gradients"]["checks"]]
         monkeypatch.setattr(evidence, "collect", lambda request, what, c=bad if wrong else good: Report(c))
         (tmp_path / "e.json").write_text(json.dumps(stored(model.paper)))
-        monkeypatch.setattr(evidence, "place", lambda paper: tmp_path / "e.json")
+        monkeypatch.setattr(evidence, "place", lambda model: tmp_path / "e.json")
         assert command.main([model.paper, "--claims", "--run", "gradients", "--quiet"]) == code
         assert ("typed and computed verdicts differ" in capsys.readouterr().out) == wrong
