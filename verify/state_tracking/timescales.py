@@ -11,13 +11,13 @@ import xarray as xr
 from simulate.state_tracking import train
 from theory import plotting
 from theory import state_tracking as st
-from theory.state_tracking import Parameters, onset, per_seed
+from theory.state_tracking import Parameters, onset
 from verify import ensemble
 from verify.check import Band, Check, identity, sampled
 from verify.emergence import first_crossing
 from verify.report import Report, Request
 from verify.state_tracking.bands import CLOSURE, OURS_TIMES, PAPER_TIMES, bands
-from verify.state_tracking.trajectories import own_start
+from verify.state_tracking.trajectories import noisy, own_start
 
 SMALL = Parameters(N=8, L=5, d_g=8, d_h=16, n_train=1024, n_test=256, eval_every=5)
 SEEDS = range(16)
@@ -88,8 +88,7 @@ def emergence(p: Parameters, runs: xr.Dataset) -> tuple[list[Check], list[str]]:
     checks.append(sampled("onset rate of students", "onset_coefficient", exact, rates))
     notes = ["", f"onset rate fitted as linear + quadratic in alpha on alpha <= {window:.3g} (0.4 T_alpha)"]
     levels = {" by Eq. (15)": (own_start(p, runs), PAPER_TIMES),
-              " with noise of M": (per_seed.solve(per_seed.Dressed(p, per_seed.Start.measured(runs)), runs.epoch.values),
-                                   OURS_TIMES)}  # fmt: skip
+              " with noise of M": (noisy(p, runs), OURS_TIMES)}  # fmt: skip
     for name, variable in (("time of A = 1/2", "A"), ("time of rollout = 1/2", "rollout_accuracy")):
         times = first_crossing(runs[variable], 0.5)
         notes.append(times.summary(name))
@@ -122,8 +121,7 @@ def scaling(**training: Any) -> tuple[list[Check], list[str], dict[str, Any]]:
             p = p.run_to(2.5 * flow[-1])
             runs = train(p, seeds=SEEDS, **training)
             times = first_crossing(runs.A, 0.5)
-            noisy = per_seed.solve(per_seed.Dressed(p, per_seed.Start.measured(runs)), runs.epoch.values)
-            for level, curves in zip(found, (runs, own_start(p, runs), noisy), strict=True):
+            for level, curves in zip(found, (runs, own_start(p, runs), noisy(p, runs)), strict=True):
                 found[level].append(first_crossing(curves.A.transpose("seed", ...), 0.5).values)
             notes.append("  " + times.summary(f"{name} = {value:g} (flow {flow[-1]:.3f})"))
         x = np.log(grid)

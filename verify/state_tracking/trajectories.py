@@ -20,6 +20,7 @@ from verify.state_tracking.bands import MOMENTS, OURS, PAPER, bands
 from verify.trajectories import compare
 
 UNTRAINED = 512  # students without training, a few milliseconds each
+FEW = 12  # students whose mean and spread would show a shape that none of them has
 LOCKED = 0.95  # attention from which on a logit is, nearly, one entry of M
 
 
@@ -71,7 +72,7 @@ def report(request: Request) -> Report:
 
 def against(p: Parameters, runs: xr.Dataset) -> Report:
     """Compare two levels of theory with every seed; check what must hold; say how far the uncontrolled steps are off."""
-    paper, ours = own_start(p, runs), per_seed.solve(per_seed.Dressed(p, per_seed.Start.measured(runs)), runs.epoch.values)
+    paper, ours = own_start(p, runs), noisy(p, runs)
     held = compare(paper, runs, bands(PAPER, p), " by Eq. (15)")
     checks = [*held.checks, *compare(ours[list(OURS)], runs, bands(OURS, p), " with noise of M").checks,
               *pictures(p, runs), conserved(runs), *untrained(p)]  # fmt: skip
@@ -87,6 +88,11 @@ def own_start(p: Parameters, runs: xr.Dataset) -> xr.Dataset:
         own = p.replace(A_0=float(first.A), R_0=float(first.R), S_0=float(first.S), zeta=float(first.zeta))
         curves.append(st.with_accuracy(st.inversion.solve(own, runs.alpha.values), own))
     return xr.concat(curves, dim=runs.seed)
+
+
+def noisy(p: Parameters, runs: xr.Dataset) -> xr.Dataset:
+    """Our theory with the noise of M and exact attention, from every seed's own start."""
+    return per_seed.solve(per_seed.Dressed(p, per_seed.Start.measured(runs)), runs.epoch.values)
 
 
 def pictures(p: Parameters, runs: xr.Dataset, where: str = "") -> list[Check]:
@@ -144,22 +150,28 @@ def rollouts(p: Parameters, runs: xr.Dataset, curve: xr.Dataset) -> list[str]:
 
 
 def draw(p: Parameters, runs: xr.Dataset) -> Any:
-    """Six panels: order parameters, loss, attention factor, accuracies."""
+    """Six panels: order parameters, loss, accuracies, attention factor; every seed as a line where there are few."""
     figure, axes = plotting.figure(2, 3, width=3.6, height=2.9)
-    curve = st.trajectory(p, float(runs.alpha[-1]))
+    curve, ours = st.trajectory(p, float(runs.alpha[-1])), noisy(p, runs)
     panels = [(("A",), "attention $A$"), (("R",), "teacher overlap $R$"), (("S",), "off-target overlap $S$"),
               (("loss",), "loss"), (("accuracy", "rollout_accuracy"), "accuracy")]  # fmt: skip
     for axis, (names, label) in zip(axes.flat, panels, strict=False):
         for k, name in enumerate(names):
             kind = {"accuracy": "next token", "rollout_accuracy": "rollout"}.get(name)
-            plotting.band(axis, runs[name], f"C{k}", kind or "students: mean, s.d.")
-            axis.plot(
-                curve.alpha, curve[name], color="k" if not kind else f"C{k}", ls="--", label=None if kind else "theory"
-            )
+            colour = f"C{k}" if kind else "C0"
+            if runs.sizes["seed"] <= FEW:
+                lines = axis.plot(runs.alpha, runs[name].transpose("alpha", "seed"), color=colour, lw=1.8, alpha=0.4)
+                lines[0].set_label(kind or "students, one line each")
+            else:
+                plotting.band(axis, runs[name], colour, kind or "students: mean, s.d.")
+            if not kind:
+                lines = axis.plot(ours.alpha, ours[name].transpose("alpha", "seed"), color="C1", lw=0.8)
+                lines[0].set_label("ours, from each student's start")
+            axis.plot(curve.alpha, curve[name], color=colour if kind else "k", ls="--", label=None if kind else "paper, Eq. (15)")
         axis.set(xlabel=r"$\alpha$ = epochs / $(d_g N)$", ylabel=label)
         if names[0] in ("A", "accuracy"):
             axis.set_ylim(0, 1.05)
-        axis.legend(fontsize=7)
+        axis.legend(fontsize=7, loc="center right" if names[0] == "A" else "best")
     axis = axes.flat[5]
     for k, (name, values) in enumerate(closure_curves(p, runs).items()):
         axis.plot(runs.alpha, values.mean("seed"), color=f"C{k}", ls=("-", "--", ":")[k], label=name)
