@@ -117,7 +117,7 @@ class Check:
             return "undecided"
         if self.band is not None and not -SEEN <= self.band.low <= 0 <= self.band.high <= SEEN:
             return "limit"
-        if self.standard_error is None and self.tolerance <= IDENTITY:
+        if self.standard_error is None and self.sees <= IDENTITY:
             return "exact"
         return "agrees" if self.sees <= SEEN else "coarse"
 
