@@ -1,9 +1,8 @@
-"""Checks of the associative-memory systems: they pass, they catch faults, and their commands answer."""
+"""Checks of the associative-memory systems: they pass, and their commands answer."""
 
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 
 import matplotlib as mpl
 import numpy as np
@@ -12,30 +11,15 @@ import pytest
 from simulate.associative_memory.factual_recall import train
 from simulate.pool import one_thread
 from theory import registry
-from theory.associative_memory import factual_recall, gradient_memory
+from theory.associative_memory import factual_recall
 from theory.associative_memory.factual_recall import Parameters
 from theory.parameters import ParameterError
 from verify import gradients, laws, timescales, trajectories
 from verify.associative_memory import gradient_steps, k_hop, noisy_bigram, superposition
-from verify.associative_memory.factual_recall import gradients as recall_gradients
 from verify.associative_memory.factual_recall import timescales as recall_timescales
-from verify.associative_memory.gradient_memory import gradients as lemma_gradients
 from verify.check import identity
 
 mpl.use("Agg")
-GROUPS = [(recall_gradients, factual_recall.equations), (lemma_gradients, gradient_memory.equations)]
-CASES = [(made, group, name) for module, made in GROUPS for group, names in module.COVERS.items() for name in names]
-
-
-@pytest.mark.filterwarnings("ignore:invalid value")  # a negative time
-@pytest.mark.parametrize("factor", [-1, 1.05])
-@pytest.mark.parametrize(("made", "group", "name"), CASES, ids=[name for _, _, name in CASES])
-def test_injected_fault_is_caught(made, group, name, factor):
-    """A wrong sign, or a factor off by 5%, in any equation the group covers."""
-    table = made()
-    faulty = {**table, name: replace(table[name], rhs=factor * table[name].rhs)}
-    with one_thread():
-        assert not all(check.within for check in group(faulty)), f"{name} times {factor} went unnoticed"
 
 
 def test_gradients_of_all_systems(capsys):
