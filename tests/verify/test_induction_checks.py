@@ -62,8 +62,9 @@ def test_hypotheses(tmp_path):
     runs = timescales.train(p, seeds=range(2), store=tmp_path, **ALONE)
     checks, notes = timescales.emergence(p, runs, store=tmp_path, **ALONE)
     names = [c.name for c in checks]
-    assert names[0].startswith("Hypothesis 1: smallest loss without the head") and checks[0].within
-    assert any(n.startswith("Hypothesis 2: T_drop") for n in names) and any("T_alpha" in n for n in notes)
+    assert names[0].startswith("smallest loss without the head") and checks[0].equation == "Hypothesis 1" and checks[0].within
+    assert any(c.name.startswith("T_drop of all weights") and c.equation == "Hypothesis 2" for c in checks)
+    assert any("T_alpha" in n for n in notes)
 
 
 def test_controls_name_what_fails():
