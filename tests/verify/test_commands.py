@@ -48,6 +48,7 @@ def test_timescales_of_a_given_ensemble(store, tmp_path, monkeypatch, capsys):
     sweep = {"eta": ((0.5, 1.0), lambda v: TINY.replace(eta=v, eval_every=20))}
     monkeypatch.setattr(model_timescales, "SWEEPS", sweep)
     monkeypatch.setattr(model_timescales, "SEEDS", range(3))
+    monkeypatch.setattr("simulate.pool.cores", lambda: 1)  # seconds of training are not worth processes that load torch
     timescales.main(["--runs", str(store), "--quiet", "--plot", str(tmp_path / "t.png")])
     out = capsys.readouterr().out
     for text in (

@@ -8,10 +8,17 @@ from simulate.induction_heads import Parameters
 from theory.parameters import ParameterError
 from theory.registry import find
 from verify import timescales as command
-from verify.induction_heads import laws, symmetry, timescales
+from verify.check import failed
+from verify.induction_heads import gradients, laws, symmetry, timescales
 
 mpl.use("Agg")
 ALONE = {"progress": False, "workers": 1, "device": "cpu"}
+
+
+def test_all_checks_pass_on_the_derived_equations():
+    """Those of Theorem 1, which hold for no equation; the rest in `test_faults`."""
+    found = gradients.theorem_1({})
+    assert not failed(found) and len(found) > 15
 
 
 def test_laws():
