@@ -91,7 +91,7 @@ class Check:
     @property
     def id(self) -> str:
         """Address that ledgers cite: what is checked, without where (rows that differ in that alone share it)."""
-        what = re.split(r",| at | for | = |\(|:", self.name.strip().replace("= 1/2", "half"))[0]
+        what = re.split(r",|:| (?:at|for) [^,:]*=", self.name.strip().replace("= 1/2", "half"))[0]
         return re.sub(r"\W+", "_", what).strip("_")
 
     @property
@@ -118,7 +118,7 @@ class Check:
             return "undecided"
         if self.band is not None and not -SEEN <= self.band.low <= 0 <= self.band.high <= SEEN:
             return "limit"
-        if self.standard_error is None and self.sees <= IDENTITY:
+        if self.standard_error is None and self.resolution is None and self.tolerance <= IDENTITY:
             return "exact"
         return "agrees" if self.sees <= SEEN else "coarse"
 

@@ -112,7 +112,8 @@ def rows(setting="table_1", full=None):
 
 def test_the_papers_levels_lie_in_their_bands():
     found = rows()
-    assert len(found) == 6 and {c.verdict for c in found} == {"limit"}
+    assert len(found) == sum(len(fidelity.OFF["table_1", level]) for level in (fidelity.PAPER, fidelity.OWN)) >= 6
+    assert {c.verdict for c in found} == {"limit"}
 
 
 @pytest.mark.parametrize("factor", [0.95, 1.05])

@@ -163,7 +163,7 @@ def test_leaving_a_band_fails_on_either_side(measured, verdict):
 IDS = {
     "mean correct logit": "mean_correct_logit", "  at one position": "at_one_position", "c_omega, Table 2": "c_omega",
     "time of A = 1/2 by the exact solution": "time_of_A_half_by_the_exact_solution", "closure at A = 1/L, tiny": "closure",
-    "plateau length at epsilon = 0.01": "plateau_length", "initial logit variance at Table 1, 20 seeds": "initial_logit_variance",
+    "plateau length at epsilon = 0.01": "plateau_length", "initial logit variance at Table 1, 20 seeds": "initial_logit_variance_at_Table_1",
     "load N ln N / d^2 of half recall, d = 1e9": "load_N_ln_N_d_2_of_half_recall", "in-context accuracy: two layers": "in_context_accuracy",
 }  # fmt: skip
 

@@ -47,7 +47,7 @@ def test_bands_hold_on_both_sides(factor, verdict):
     runs = ensemble(curve.isel(alpha=slice(0, None, 20)), factor)
     found = trajectories.compare(curve, runs, dict.fromkeys("ARS", Band(0.2, 0.4, "mean field")), " by Eq. (15)")
     assert {c.verdict for c in found.checks} == {verdict}
-    assert {c.id for c in found.checks} == {f"{x}_by_Eq" for x in "ARS"}
+    assert {c.id for c in found.checks} == {f"{x}_by_Eq_15" for x in "ARS"}
     text = str(found)
     assert f"3 {verdict}" in text and "off by +20.0% to +40.0%: mean field" in text
     assert "within two standard deviations of the ensemble: A " in text

@@ -99,11 +99,11 @@ def test_every_derivative_is_covered(name):
     assert wanted and wanted <= covered
 
 
-# Ids that rows of different equations share: the same statement for both masks, laws of drawing or query, or all state variables.
+# Ids that rows of different equations share: the same statement for both masks, several laws of drawing, or queries.
 SHARED = {
-    "state_tracking": {"update_of_R", "update_of_S", "mean_teacher_overlap", "flow"},
+    "state_tracking": {"update_of_R", "update_of_S", "mean_teacher_overlap"},
     "induction_heads": {"attention_own_item", "attention_other_label", "attention_of_item", "scores_of_the_query", "attention_on_the_right_label",
-                        "loss", "its_gradient", "all_weights"},
+                        "loss_for_every_q", "its_gradient_for_every_q", "all_weights"},
 }  # fmt: skip
 
 
