@@ -19,6 +19,7 @@ Z_REASON = "|z| <= 4, z from Student t: a true statement fails once in 16,000"
 IDENTITY = 1e-6  # an identity is held to this or better: what is left is rounding, or the error of a numerical method
 SEEN = 0.05  # relative error of a prediction that an agreement must be able to see
 POWER = 0.9  # how often it would see it
+ROUNDING = 4 * np.finfo(float).eps  # relative: samples without any scatter, against a prediction of a few operations
 MOST = 10**7  # seeds: nobody trains more
 VERDICTS = ("exact", "agrees", "coarse", "limit", "undecided", "FAIL")
 
@@ -224,7 +225,10 @@ def estimated(name: str, equation: str, predicted: float, measured: float, stand
     scale = abs(predicted) if scale is None else scale
     deviation = (measured - predicted) / scale if scale else np.nan
     away = abs(measured - predicted) if band is None else scale * outside(deviation, band)
-    z = normal_z(away / standard_error if standard_error > 0 else np.inf if away > 0 else 0.0, samples)
+    if standard_error == 0:  # nothing scatters: equal up to rounding, or not at all
+        z = 0.0 if away <= ROUNDING * max(abs(predicted), abs(measured)) else np.inf
+    else:
+        z = normal_z(away / standard_error, samples)
     relative = standard_error / scale if scale else np.inf
     width = 0.0 if band is None else band.high - band.low  # a shift by less may stay inside
     see = max(see, 2 * width)
@@ -237,8 +241,10 @@ def sampled(name: str, equation: str, predicted: float, samples: Any, *, band: B
             see: float = SEEN) -> Check:  # fmt: skip
     """A mean over independent samples against its prediction (see `estimated`)."""
     x = np.asarray(samples, dtype=float)
-    error = float(x.std(ddof=1) / np.sqrt(x.size)) if x.size > 1 else np.nan
-    return estimated(name, equation, float(predicted), float(x.mean()), error, x.size, band=band, scale=scale, see=see)
+    same = x.size > 1 and bool((x == x[0]).all())  # their mean and deviation are off by rounding
+    error = 0.0 if same else float(x.std(ddof=1) / np.sqrt(x.size)) if x.size > 1 else np.nan
+    mean = float(x[0] if same else x.mean())
+    return estimated(name, equation, float(predicted), mean, error, x.size, band=band, scale=scale, see=see)
 
 
 def failed(checks: Sequence[Check]) -> bool:

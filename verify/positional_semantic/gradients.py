@@ -1,6 +1,13 @@
-"""Derivatives of the positional-semantic theory and its students against autograd, differences and each other."""
+"""Derivatives of the positional-semantic theory and its students against autograd, differences and each other.
+
+Each group of checks takes the table of Equations, so that a test can hand in a faulty one and see
+it caught; `COVERS` says which equations a group stands for.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import cache
 
 import numpy as np
 import torch
@@ -10,12 +17,14 @@ from simulate.positional_semantic import task
 from simulate.positional_semantic.gamp import gamp, risk_gradient
 from simulate.positional_semantic.learner import polish
 from simulate.positional_semantic.student import Problem, Student, initial_weights
-from theory.positional_semantic import Parameters, definitions, errors, fixed_point, free_entropy, prox
+from theory.equation import Equation
+from theory.positional_semantic import Parameters, equations, fixed_point, free_entropy, prox
 from theory.positional_semantic.channel import averages
 from theory.positional_semantic.fixed_point import FixedPoint, conjugates, solve
 from verify.check import Band, Check, identity, near, vanishing
 from verify.report import Report, Request, with_device
 
+Table = Mapping[str, Equation]
 AUTOGRAD, AUTOGRAD_WHY = 1e-9, "autograd in float64"
 SEED = 20240204
 TINY = Parameters(d=12, alpha=1.5, correlation=0.3)
@@ -27,7 +36,7 @@ OFF_ITS_WELL = {"q": Band(0.024, 0.030, WELL_ENDS), "m": Band(-0.027, -0.022, WE
 DIFFERENCE, DIFFERENCE_WHY = 1e-5, "central difference, step 1e-3: its square times the third derivative"
 
 
-def students() -> list[Check]:
+def students(eq: Table) -> list[Check]:
     """Risk and gradient of the batched engine against the plain module, for every architecture."""
     checks = []
     for name, p in (("tied", TINY), ("rank 2", TINY.replace(rank=2, start="mixed")), ("untied", TINY.replace(tied=False)),
@@ -57,15 +66,22 @@ def random_fields(n: int = 500) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return z, w, 0.7 * S + 0.3 * 0.4
 
 
-def envelope() -> list[Check]:
-    """Objective of the envelope against autograd; its minimisers; the envelope theorem."""
+def envelope(eq: Table) -> list[Check]:
+    """Attention, loss and objective of the envelope against autograd; its minimisers; the envelope theorem."""
     z, w, Y = random_fields()
     V, sigma = 15.0, 0.5
     leaf = torch.tensor(z, requires_grad=True)
     P, R = torch.sigmoid(leaf[0] * (leaf[1] - leaf[0])), torch.sigmoid(leaf[1] * (leaf[0] - leaf[1]))
     student = torch.stack([torch.stack([1 - P, P]), torch.stack([R, 1 - R])])
     target = torch.tensor(np.array([[1 - Y[0], Y[0]], [Y[1], 1 - Y[1]]]))
-    value = (leaf - torch.tensor(w)).square().sum(0) / (2 * V) + sigma**2 / 2 * (target - student).square().sum((0, 1))
+    loss = sigma**2 / 2 * (target - student).square().sum((0, 1))
+    value = (leaf - torch.tensor(w)).square().sum(0) / (2 * V) + loss
+    rows = torch.softmax(leaf[:, None] * leaf[None, :], dim=1).detach().numpy()  # scores of both tokens on both
+    at = {"z_1": z[0], "z_2": z[1], "w_1": w[0], "w_2": w[1], "Y_12": Y[0], "Y_21": Y[1], "sigma": sigma, "V": V}
+    pairs = [("attention of the first token on the second", "S_12", rows[0, 1]),
+             ("attention of the second token on the first", "S_21", rows[1, 0]),
+             ("loss of a sentence", "sentence_loss", loss.detach().numpy()),
+             ("quadratic term and loss", "objective", value.detach().numpy())]  # fmt: skip
     first = torch.autograd.grad(value.sum(), leaf, create_graph=True)[0]
     second = [torch.autograd.grad(first[k].sum(), leaf, retain_graph=True)[0] for k in (0, 1)]
     f, *rest = prox.objective(z, w, Y, V, sigma)
@@ -76,6 +92,7 @@ def envelope() -> list[Check]:
     shifted = [prox.descend(best, w + np.array([[s * step], [0.0]]), Y, V, sigma)[1] for s in (1, -1)]
     slope = (shifted[0] - shifted[1]) / (2 * step)
     return [
+        *(identity(name, e, eq[e].evaluate(at), measured, 1e-12, "both float64") for name, e, measured in pairs),
         identity("objective of the envelope", "objective", f, value.detach().numpy(), 1e-12, "both float64"),
         identity("its gradient and Hessian", "objective", np.array(rest), expected, AUTOGRAD, AUTOGRAD_WHY),
         vanishing("gradient at the minimisers", "envelope", np.array(at_best[:2]), 1e-11, "where Newton steps stop"),
@@ -83,17 +100,30 @@ def envelope() -> list[Check]:
     ]  # fmt: skip
 
 
-def stationarity() -> list[Check]:
+POINTS = (("semantic", "global"), ("positional", "global"), ("positional", "local"))
+
+
+@cache
+def fixed(branch: str, prox_: str) -> FixedPoint:
+    """Fixed point at alpha = 1.3, once."""
+    return solve(Parameters(alpha=1.3, prox=prox_), branch)
+
+
+def training_loss(eq: Table) -> list[Check]:
+    """Training loss by the data term, against that by the envelope."""
+    return [identity(f"training loss by envelope and by data term, {', '.join(at)}", "training_loss_data",
+                     eq["training_loss_data"].evaluate(fixed(*at).values()), fixed(*at).train_loss, 1e-9, "the same averages")
+            for at in POINTS]  # fmt: skip
+
+
+def stationarity(eq: Table) -> list[Check]:
     """The free entropy is stationary at every fixed point: derived formulas, and differences of its value."""
     checks = []
-    for branch, prox_ in (("semantic", "global"), ("positional", "global"), ("positional", "local")):
-        point = solve(Parameters(alpha=1.3, prox=prox_), branch)
+    for branch, prox_ in POINTS:
+        point = fixed(branch, prox_)
         where = f"{branch}, {prox_}"
         checks.append(vanishing(f"gradient of the free entropy, {where}", "free_entropy", list(fixed_point.gradient(point).values()),
                                 1e-6, "residual of the fixed point"))  # fmt: skip
-        checks.append(identity(f"training loss by envelope and by data term, {where}", "training_loss_data",
-                               errors.equations()["training_loss_data"].evaluate(point.values()), point.train_loss, 1e-9,
-                               "the same averages"))  # fmt: skip
         band = OFF_ITS_WELL if prox_ == "local" else None
         checks += by_differences(point, where, band)
         step = 1e-2
@@ -124,7 +154,7 @@ def by_differences(point: FixedPoint, where: str, band: dict[str, Band] | None) 
     return out
 
 
-def message_passing() -> list[Check]:
+def message_passing(eq: Table) -> list[Check]:
     """Where GAMP converges, the gradient of the risk vanishes; distance to the minimum that L-BFGS finds."""
     p = MESSAGE
     teacher, data = task.draw(p, 1)
@@ -147,15 +177,14 @@ def message_passing() -> list[Check]:
     ]  # fmt: skip
 
 
-def symmetries() -> list[Check]:
+def symmetries(eq: Table) -> list[Check]:
     """Exact symmetries of loss and state evolution."""
     z, _, Y = random_fields()
     V, sigma = 10.0, 0.5
     f = prox.objective(z, 0 * z, Y, V, sigma)[0]
     swapped = prox.objective(-z[::-1], 0 * z, Y[::-1], V, sigma)[0]
     even = prox.objective(-z, 0 * z, Y, V, sigma)[0]
-    loss = definitions.equations()["sentence_loss"].evaluate({"z_1": z[0], "z_2": z[1], "Y_12": Y[0], "Y_21": Y[1],
-                                                               "sigma": sigma})  # fmt: skip
+    loss = eq["sentence_loss"].evaluate({"z_1": z[0], "z_2": z[1], "Y_12": Y[0], "Y_21": Y[1], "sigma": sigma})
     point = solve(Parameters(alpha=1.3), "semantic")
     mirrored = point.state._replace(theta=-point.state.theta)
     hats = conjugates(point.p, mirrored, averages(point.p, mirrored))
@@ -170,10 +199,21 @@ def symmetries() -> list[Check]:
     ]  # fmt: skip
 
 
-def checks() -> list[Check]:
-    """All checks."""
+COVERS: dict[Callable[[Table], list[Check]], tuple[str, ...]] = {
+    students: (),
+    envelope: ("S_12", "S_21", "sentence_loss", "objective"),
+    symmetries: ("sentence_loss",),
+    training_loss: ("training_loss_data",),
+    stationarity: (),
+    message_passing: (),
+}
+
+
+def checks(table: Table | None = None) -> list[Check]:
+    """All checks, on the derived equations or on a given table of them."""
+    eq = table or equations()
     with one_thread():
-        return [*students(), *envelope(), *symmetries(), *stationarity(), *message_passing()]
+        return [c for group in COVERS for c in group(eq)]
 
 
 def report(request: Request) -> Report:
