@@ -103,7 +103,7 @@ def test_every_derivative_is_covered(name):
 SHARED = {
     "state_tracking": {"update_of_R", "update_of_S", "mean_teacher_overlap"},
     "induction_heads": {"attention_own_item", "attention_other_label", "attention_of_item", "scores_of_the_query", "attention_on_the_right_label",
-                        "loss_for_every_q", "its_gradient_for_every_q", "all_weights", "all_weights_first_layer_in_time"},
+                        "loss_for_every_q", "its_gradient_for_every_q", "all_weights_first_layer_in_time"},
 }  # fmt: skip
 
 
