@@ -93,7 +93,7 @@ OWN = {
         Model("state_tracking", "Chain-of-thought state tracking: RoPE retrieval + logic module (Forner et al.)",
               "forner2026", ("gradients", "timescales", "trajectories", "fidelity")),
         Model("induction_heads", "Induction heads in a disentangled two-layer transformer (Musat et al.)",
-              "musat2025", ("gradients", "timescales")),
+              "musat2025", ("gradients", "timescales", "trajectories")),
         Model("positional_semantic", "Positional against semantic dot-product attention (Cui et al.)",
               "cui2024", ("gradients", "thresholds")),
         Model("associative_memory", "Weights as associative memories: factual recall and six more systems (Bietti et al.)",

@@ -8,4 +8,4 @@ from verify.ensemble import Source
 
 NEEDED = {"t": ("t",), "step": ("t",), "pseudo": ("seed", "t", "parameter"),
           **{x: ("seed", "t") for x in (*MEANING, *SHORT) if x != "pseudo"}}  # fmt: skip
-SOURCE = Source(DISENTANGLED, Parameters.demo(), "4", NEEDED)
+SOURCE = Source(DISENTANGLED, Parameters.demo(), "8", NEEDED)
