@@ -62,8 +62,8 @@ def test_timescales_of_a_given_ensemble(store, tmp_path, monkeypatch, capsys):
     assert (tmp_path / "t.png").stat().st_size > 10_000
 
 
-def test_censored_seeds_are_reported(store, capsys):
-    short = train(TINY, alpha=1.0, seeds=range(3), store=store, workers=1, progress=False)
+def test_censored_seeds_are_reported(tmp_path, capsys):
+    short = train(TINY, alpha=1.0, seeds=range(3), store=tmp_path, workers=1, progress=False)
     _, notes = model_timescales.emergence(TINY.run_to(1.0), short)
     assert any("no seed emerged before" in n for n in notes)
 
