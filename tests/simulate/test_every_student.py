@@ -322,5 +322,5 @@ def test_killed_again_and_again_nothing_is_lost_and_two_processes_share(kills, n
     for name, row in found.items():
         assert row["wrong"] == [] and row["killed"] >= kills, name
         assert row["ended"] == [0, 0] and row["begun"] == ["0", "1"] and row["stored"] == 2, name
-    resumed = sum(row["resumed"] for row in found.values())
-    assert resumed > 0 and (kills < 20 or all(row["resumed"] for row in found.values()))  # many went on from a checkpoint
+    # Of many, some leave a checkpoint; two may both come too early.
+    assert kills < 20 or all(row["resumed"] for row in found.values())

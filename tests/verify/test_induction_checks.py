@@ -88,11 +88,11 @@ def test_controls_name_what_fails():
 
 def test_commands_that_do_not_apply():
     """The registry says which commands there are."""
-    assert find("induction_heads").checks == ("gradients", "timescales")
-    from verify import trajectories
+    assert find("induction_heads").checks == ("gradients", "timescales", "trajectories")
+    from verify import fidelity
 
-    with pytest.raises(ParameterError, match="verify.trajectories: not for induction_heads"):
-        trajectories.main(["induction_heads"])
+    with pytest.raises(ParameterError, match="verify.fidelity: not for induction_heads"):
+        fidelity.main(["induction_heads"])
     with pytest.raises(ParameterError, match="needs at least 2 seeds"):
         command.main(["induction_heads", "--seeds", "1"])
 
