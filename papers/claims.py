@@ -32,6 +32,8 @@ class Claim:
         One of `VERDICTS`, as typed.
     note : str
         What a reader should know.
+    partly : bool
+        Holds in part, or rests on a closure that nothing here checks: its verdict is never better than *limit*.
     """
 
     id: str
@@ -40,6 +42,7 @@ class Claim:
     covered_by: list[str]
     verdict: str
     note: str = ""
+    partly: bool = False
 
     def evidence(self, kind: str) -> list[str]:
         """Addresses of one kind."""
@@ -70,9 +73,8 @@ def computed(claim: Claim, found: Mapping[str, str]) -> str:
         return "drawn" if claim.evidence("figure") else "not covered"
     if claim.kind == "erratum":
         return "erratum"
-    if checks:
-        return max(checks, key=VERDICTS.index)
-    return "exact" if claim.evidence("equation") else "agrees"
+    own = max(checks, key=VERDICTS.index) if checks else "exact" if claim.evidence("equation") else "agrees"
+    return max(own, "limit", key=VERDICTS.index) if claim.partly else own
 
 
 def coverage(claims: list[Claim]) -> dict[str, int]:

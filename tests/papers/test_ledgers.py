@@ -102,6 +102,16 @@ def test_a_check_that_fails_shows(model):
 
 
 @models
+def test_what_holds_in_part_is_no_agreement(model):
+    """Never better than limit, whatever its tests say; and it says how far."""
+    found = evidence.verdicts(stored(model.paper))
+    for c in ledger(model.paper):
+        capped = claims.computed(replace(c, partly=True), found)
+        assert capped not in claims.VERDICTS[:3], c.id
+        assert not c.partly or c.note, c.id
+
+
+@models
 def test_equations_and_code_alone_show_nothing(model):
     """Pointers are no evidence; a figure alone is drawn."""
     found = evidence.verdicts(stored(model.paper))
