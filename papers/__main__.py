@@ -1,4 +1,6 @@
-"""Remake a paper: ``python -m papers forner2026 [--figure 2] [--scale small|paper] [--claims [--run]]``."""
+"""Remake a paper:
+``python -m papers forner2026 [--figure 2] [--scale small|paper] [--claims [--run]]``.
+"""
 
 from __future__ import annotations
 
@@ -16,16 +18,34 @@ from theory.registry import MODELS, Model
 def main(argv: list[str] | None = None) -> int:
     """Command line."""
     keys = {m.paper: m for m in MODELS.values()}
-    parser = cli.parser("papers", "Figures, claims and write-up of a paper, all from the code.",
-                        "json", "out", "seeds", "device", "quiet", model=False)  # fmt: skip
+    parser = cli.parser(
+        "papers",
+        "Figures, claims and write-up of a paper, all from the code.",
+        "json",
+        "out",
+        "seeds",
+        "device",
+        "quiet",
+        model=False,
+    )
     parser.add_argument("paper", metavar="PAPER", help="one of " + ", ".join(keys))
     parser.add_argument("--figure", metavar="NAME", help="only this figure")
-    parser.add_argument("--scale", choices=("shipped", "small", "paper"),
-                        help="shipped: the ensembles that come with the code, where there are any (default); "
-                        "small: trained here in minutes; paper: the printed sizes, for a GPU")  # fmt: skip
-    parser.add_argument("--claims", action="store_true", help="print the claims ledger: verdicts typed and computed")
-    parser.add_argument("--run", nargs="?", const="all", metavar="COMMANDS",
-                        help="with --claims: first run the verify commands again (all, or gradients,laws,...) and store what they find")  # fmt: skip
+    parser.add_argument(
+        "--scale",
+        choices=("shipped", "small", "paper"),
+        help="shipped: the ensembles that come with the code, where there are any (default); "
+        "small: trained here in minutes; paper: the printed sizes, for a GPU",
+    )
+    parser.add_argument(
+        "--claims", action="store_true", help="print the claims ledger: verdicts typed and computed"
+    )
+    parser.add_argument(
+        "--run",
+        nargs="?",
+        const="all",
+        metavar="COMMANDS",
+        help="with --claims: first run the verify commands again (all, or gradients,laws,...) and store what they find",
+    )
     args = parser.parse_args(argv)
     model = cli.choose("paper", args.paper, keys)
     paper = model.ledger()
@@ -35,9 +55,16 @@ def main(argv: list[str] | None = None) -> int:
         return _claims(model, paper, args)
     out = args.out or Path("output") / args.paper
     scales = getattr(paper, "SCALES", ("small", "paper"))
-    scale = args.scale or scales[-2 if args.seeds or args.device else 0]  # who names seeds wants them trained
+    scale = (
+        args.scale or scales[-2 if args.seeds or args.device else 0]
+    )  # who names seeds wants them trained
     cli.choose("--scale", scale, dict.fromkeys(scales))
-    source = Source(scale, cli.seeds(args.seeds, "100" if scale == "paper" else "8"), args.device, not args.quiet)
+    source = Source(
+        scale,
+        cli.seeds(args.seeds, "100" if scale == "paper" else "8"),
+        args.device,
+        not args.quiet,
+    )
     if args.figure is not None:
         written = [cli.choose("--figure", args.figure, paper.FIGURES).write(source, out)]
     else:
@@ -62,8 +89,17 @@ def _claims(model: Model, paper: ModuleType, args: argparse.Namespace) -> int:
     found, state = evidence.verdicts(stored), evidence.state(model, stored)
     different = claims.different(ledger, found)
     if args.json:
-        print(cli.to_json({"paper": args.paper, "claims": claims.as_dicts(ledger, found), "coverage": claims.coverage(ledger),
-                           "different": different, "evidence": state}))  # fmt: skip
+        print(
+            cli.to_json(
+                {
+                    "paper": args.paper,
+                    "claims": claims.as_dicts(ledger, found),
+                    "coverage": claims.coverage(ledger),
+                    "different": different,
+                    "evidence": state,
+                }
+            )
+        )
     else:
         print("\n".join([claims.report(ledger, found), *state]))
         if different:

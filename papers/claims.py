@@ -26,14 +26,16 @@ class Claim:
     id, kind, says : str
         Where it stands; what kind of statement; what it says.
     covered_by : list of str
-        Addresses: ``check:COMMAND.ID`` (a row of a ``verify`` command), ``test:PATH::NAME``; and pointers, which prove
-        nothing by themselves: ``equation:NAME``, ``code:ATTRIBUTE``, ``figure:NAME``.
+        Addresses: ``check:COMMAND.ID`` (a row of a ``verify`` command), ``test:PATH::NAME``; and
+        pointers, which prove nothing by themselves: ``equation:NAME``, ``code:ATTRIBUTE``,
+        ``figure:NAME``.
     verdict : str
         One of `VERDICTS`, as typed.
     note : str
         What a reader should know.
     partly : bool
-        Holds in part, or rests on a closure that nothing here checks: its verdict is never better than *limit*.
+        Holds in part, or rests on a closure that nothing here checks: its verdict is never better
+        than *limit*.
     """
 
     id: str
@@ -57,9 +59,9 @@ def load(path: Path) -> list[Claim]:
 def computed(claim: Claim, found: Mapping[str, str]) -> str:
     """Verdict that the evidence of a claim gives.
 
-    The worst of its checks. Where there are none, a test makes it *exact* if the claim is an equation derived here, and
-    *agrees* otherwise; a figure alone is *drawn*; equations and code alone show nothing. What is an erratum says so by
-    its kind, and needs evidence like the rest.
+    The worst of its checks. Where there are none, a test makes it *exact* if the claim is an
+    equation derived here, and *agrees* otherwise; a figure alone is *drawn*; equations and code
+    alone show nothing. What is an erratum says so by its kind, and needs evidence like the rest.
 
     Parameters
     ----------
@@ -73,7 +75,13 @@ def computed(claim: Claim, found: Mapping[str, str]) -> str:
         return "drawn" if claim.evidence("figure") else "not covered"
     if claim.kind == "erratum":
         return "erratum"
-    own = max(checks, key=VERDICTS.index) if checks else "exact" if claim.evidence("equation") else "agrees"
+    own = (
+        max(checks, key=VERDICTS.index)
+        if checks
+        else "exact"
+        if claim.evidence("equation")
+        else "agrees"
+    )
     return max(own, "limit", key=VERDICTS.index) if claim.partly else own
 
 
@@ -89,16 +97,26 @@ def different(claims: list[Claim], found: Mapping[str, str]) -> list[str]:
 
 
 def report(claims: list[Claim], found: Mapping[str, str]) -> str:
-    """Ledger as a table, typed and computed verdicts side by side, with its coverage as last line."""
+    """Ledger as a table, typed and computed verdicts side by side, with its coverage as last
+    line.
+    """
     rows = []
     for c in claims:
         own = computed(c, found)
-        rows.append((textwrap.shorten(c.id, 30, placeholder=" ..."), c.verdict, "" if own == c.verdict else own,
-                     textwrap.shorten(c.says, WIDTH, placeholder=" ...")))  # fmt: skip
+        rows.append(
+            (
+                textwrap.shorten(c.id, 30, placeholder=" ..."),
+                c.verdict,
+                "" if own == c.verdict else own,
+                textwrap.shorten(c.says, WIDTH, placeholder=" ..."),
+            )
+        )
     counts = ", ".join(f"{n} {v}" for v, n in coverage(claims).items())
     agreed = sum(c.verdict in VERDICTS[:2] for c in claims)
-    return (f"{cli.table(('where', 'typed', 'computed', 'says'), rows)}\n"
-            f"{len(claims)} claims, {agreed} exact or in agreement ({agreed / len(claims):.0%}): {counts}")  # fmt: skip
+    return (
+        f"{cli.table(('where', 'typed', 'computed', 'says'), rows)}\n"
+        f"{len(claims)} claims, {agreed} exact or in agreement ({agreed / len(claims):.0%}): {counts}"
+    )
 
 
 def as_dicts(claims: list[Claim], found: Mapping[str, str]) -> list[dict[str, Any]]:

@@ -1,4 +1,6 @@
-"""Write-ups: a paper's ``template.tex`` with prose, everything else generated and marked as such."""
+"""Write-ups: a paper's ``template.tex`` with prose, everything else generated and marked as
+such.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ from theory import cli, latex
 from theory.equation import Equation
 from verify.check import Check
 
-PREAMBLE = latex.PREAMBLE.replace("\\usepackage{amsmath", "\\usepackage{longtable}\n\\usepackage{amsmath")
+PREAMBLE = latex.PREAMBLE.replace(
+    "\\usepackage{amsmath", "\\usepackage{longtable}\n\\usepackage{amsmath"
+)
 Makers = Mapping[str, Callable[[str], str]]
 
 
@@ -29,10 +33,19 @@ def tabular(header: Sequence[str], rows: Sequence[Sequence[str]], columns: str) 
 def check_table(checks: Sequence[Check]) -> str:
     """Checks as a table."""
     rows = [
-        (c.name, f"{c.predicted:.5g}", f"{c.measured:.5g}", f"{c.error:.1e}", f"{c.tolerance:.2g}", c.verdict)
+        (
+            c.name,
+            f"{c.predicted:.5g}",
+            f"{c.measured:.5g}",
+            f"{c.error:.1e}",
+            f"{c.tolerance:.2g}",
+            c.verdict,
+        )
         for c in checks
     ]
-    return tabular(("check", "predicted", "measured", "error", "tolerance", "verdict"), rows, "p{62mm}rrrrl")
+    return tabular(
+        ("check", "predicted", "measured", "error", "tolerance", "verdict"), rows, "p{62mm}rrrrl"
+    )
 
 
 def claims_table(folder: Path) -> str:
@@ -59,18 +72,26 @@ def makers(
 
 
 def fill(folder: Path, make: Makers) -> str:
-    """The folder's ``template.tex``, its lines ``%! KIND REST`` replaced by what their maker returns."""
+    """The folder's ``template.tex``, its lines ``%! KIND REST`` replaced by what their maker
+    returns.
+    """
     lines = []
     for line in (folder / "template.tex").read_text().splitlines():
         if line.startswith("%!"):
             kind, _, rest = line[2:].partition(" ")
-            lines += [f"% begin generated: {line[2:]}", make[kind](rest), f"% end generated: {line[2:]}"]
+            lines += [
+                f"% begin generated: {line[2:]}",
+                make[kind](rest),
+                f"% end generated: {line[2:]}",
+            ]
         else:
             lines.append(line)
     return "\n".join(lines) + "\n"
 
 
-def write_all(source: Source, out: Path, figures: Mapping[str, Any], text: Callable[[], str]) -> list[Path]:
+def write_all(
+    source: Source, out: Path, figures: Mapping[str, Any], text: Callable[[], str]
+) -> list[Path]:
     """All figures, the write-up, and its PDF where a TeX engine is installed.
 
     Raises
@@ -86,8 +107,13 @@ def write_all(source: Source, out: Path, figures: Mapping[str, Any], text: Calla
     if not shutil.which("pdflatex"):
         return written
     for _ in range(2):  # longtable needs a second pass
-        done = subprocess.run(["pdflatex", "-interaction=nonstopmode", "-halt-on-error", tex.name], cwd=out,
-                              capture_output=True, text=True, check=False)  # fmt: skip
+        done = subprocess.run(
+            ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", tex.name],
+            cwd=out,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
     if done.returncode:
         raise OSError(f"{tex}: pdflatex failed: {done.stdout[-600:]}")
     for rest in (".aux", ".log"):

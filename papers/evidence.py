@@ -1,4 +1,6 @@
-"""Evidence: what the ``verify`` commands of a model found, stored beside its ledger with commit, cost and a hash of the sources."""
+"""Evidence: what the ``verify`` commands of a model found, stored beside its ledger with commit,
+cost and a hash of the sources.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,17 @@ from verify.check import VERDICTS
 from verify.report import Request, collect
 
 ROOT = Path(__file__).parents[1]
-KEPT = ("id", "name", "equation", "predicted", "measured", "standard_error", "verdict", "sees", "why")
+KEPT = (
+    "id",
+    "name",
+    "equation",
+    "predicted",
+    "measured",
+    "standard_error",
+    "verdict",
+    "sees",
+    "why",
+)
 
 
 def place(model: Model) -> Path:
@@ -26,7 +38,9 @@ def place(model: Model) -> Path:
 
 
 def sources(model: Model) -> str:
-    """Hash of every source that may change a verdict of this model: what all models share, and its own packages."""
+    """Hash of every source that may change a verdict of this model: what all models share, and its
+    own packages.
+    """
     others = {m.name for m in MODELS.values()} - {model.name}
     found = hashlib.sha256()
     folders = [ROOT / wing for wing in ("theory", "simulate", "verify")]
@@ -41,7 +55,13 @@ def sources(model: Model) -> str:
 
 def commit() -> str:
     """Commit that is checked out; a word where there is none."""
-    done = subprocess.run(["git", "rev-parse", "--short=12", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        ["git", "rev-parse", "--short=12", "HEAD"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     return done.stdout.strip() or "not under version control"
 
 
@@ -52,17 +72,22 @@ def load(model: Model) -> dict[str, Any]:
 
 
 def verdicts(stored: Mapping[str, Any]) -> dict[str, str]:
-    """The worst verdict per address ``command.id``: rows that differ in parameters alone share one."""
+    """The worst verdict per address ``command.id``: rows that differ in parameters alone share
+    one.
+    """
     found: dict[str, str] = {}
     for command, record in stored.items():
         for row in record["checks"]:
             address = f"{command}.{row['id']}"
-            found[address] = max(found.get(address, VERDICTS[0]), row["verdict"], key=VERDICTS.index)
+            found[address] = max(
+                found.get(address, VERDICTS[0]), row["verdict"], key=VERDICTS.index
+            )
     return found
 
 
 def renew(model: Model, commands: Iterable[str], progress: bool) -> dict[str, Any]:
-    """Run ``verify`` commands and store what they find, one after the other, each as soon as it is done.
+    """Run ``verify`` commands and store what they find, one after the other, each as soon as it is
+    done.
 
     Parameters
     ----------
@@ -80,8 +105,12 @@ def renew(model: Model, commands: Iterable[str], progress: bool) -> dict[str, An
     for command in commands:
         begun = time.monotonic()
         report = collect(Request(model, progress=progress), command)
-        stored[command] = {"commit": commit(), "sources": sources(model), "seconds": round(time.monotonic() - begun),
-                           "checks": [{k: v for k, v in c.as_dict().items() if k in KEPT} for c in report.checks]}  # fmt: skip
+        stored[command] = {
+            "commit": commit(),
+            "sources": sources(model),
+            "seconds": round(time.monotonic() - begun),
+            "checks": [{k: v for k, v in c.as_dict().items() if k in KEPT} for c in report.checks],
+        }
         with cli.atomic(place(model)) as temporary:
             temporary.write_text(cli.to_json(dict(sorted(stored.items()))) + "\n")
     return stored
@@ -96,5 +125,7 @@ def state(model: Model, stored: Mapping[str, Any]) -> list[str]:
             lines.append(f"verify.{command}: never run")
         else:
             fresh = "" if record["sources"] == now else ", stale: sources have changed since"
-            lines.append(f"verify.{command}: {record['seconds']} s at commit {record['commit']}{fresh}")
+            lines.append(
+                f"verify.{command}: {record['seconds']} s at commit {record['commit']}{fresh}"
+            )
     return lines

@@ -1,4 +1,6 @@
-"""Figures, and where they get their students from: settings per scale, trained once and kept in the run store."""
+"""Figures, and where they get their students from: settings per scale, trained once and kept in the
+run store.
+"""
 
 from __future__ import annotations
 
@@ -33,11 +35,20 @@ class Source:
     device: str | None = None
     progress: bool = True
 
-    def train(self, train: Callable[..., xr.Dataset], p: Any, seeds: Iterable[int] | None = None) -> xr.Dataset:
+    def train(
+        self, train: Callable[..., xr.Dataset], p: Any, seeds: Iterable[int] | None = None
+    ) -> xr.Dataset:
         """Train (or fetch) the ensemble of one setting."""
-        return train(p, seeds=self.seeds if seeds is None else seeds, device=self.device, progress=self.progress)
+        return train(
+            p,
+            seeds=self.seeds if seeds is None else seeds,
+            device=self.device,
+            progress=self.progress,
+        )
 
-    def train_on_cpu(self, train: Callable[..., xr.Dataset], p: Any, seeds: Iterable[int] | None = None) -> xr.Dataset:
+    def train_on_cpu(
+        self, train: Callable[..., xr.Dataset], p: Any, seeds: Iterable[int] | None = None
+    ) -> xr.Dataset:
         """Train (or fetch) an ensemble of students so small that they know no device."""
         return train(p, seeds=self.seeds if seeds is None else seeds, progress=self.progress)
 

@@ -18,19 +18,52 @@ from theory.parameters import BaseParameters, ParameterError
 
 def parser(prog: str, description: str, *more: str) -> argparse.ArgumentParser:
     """Parser of a command that trains."""
-    made = cli.parser(prog, description, "json", "out", "set", "preset", "seeds", "alpha", "device", "quiet", *more, model=False)
-    made.add_argument("model", nargs="?", default="state_tracking", metavar="MODEL[.SYSTEM]",
-                      help="one of " + ", ".join(registry.MODELS))  # fmt: skip
-    made.add_argument("--until", type=float, metavar="X", help="run length in the model's time (also --alpha)")
-    made.add_argument("--dtype", choices=PRECISIONS, help="precision of the students (default: float32, k_hop float64)")
-    made.add_argument("--workers", type=cli.count, metavar="N", help="seeds trained at once (default: one per core)")
+    made = cli.parser(
+        prog,
+        description,
+        "json",
+        "out",
+        "set",
+        "preset",
+        "seeds",
+        "alpha",
+        "device",
+        "quiet",
+        *more,
+        model=False,
+    )
+    made.add_argument(
+        "model",
+        nargs="?",
+        default="state_tracking",
+        metavar="MODEL[.SYSTEM]",
+        help="one of " + ", ".join(registry.MODELS),
+    )
+    made.add_argument(
+        "--until", type=float, metavar="X", help="run length in the model's time (also --alpha)"
+    )
+    made.add_argument(
+        "--dtype",
+        choices=PRECISIONS,
+        help="precision of the students (default: float32, k_hop float64)",
+    )
+    made.add_argument(
+        "--workers",
+        type=cli.count,
+        metavar="N",
+        help="seeds trained at once (default: one per core)",
+    )
     return made
 
 
 def base(args: argparse.Namespace, system: System) -> BaseParameters:
     """Parameters from ``--preset`` and ``--set``; ``--alpha`` where that is a parameter."""
     kind: Any = system.parameters
-    p = kind() if args.preset is None else cli.choose("--preset", args.preset, getattr(kind, "presets", dict)())()
+    p = (
+        kind()
+        if args.preset is None
+        else cli.choose("--preset", args.preset, getattr(kind, "presets", dict)())()
+    )
     alpha = cli.positive("--alpha", args.alpha)
     if alpha is not None and any(f.name == "alpha" for f in dataclasses.fields(kind)):
         p = p.replace(alpha=alpha)
@@ -47,11 +80,15 @@ def reaching(args: argparse.Namespace, system: System, p: BaseParameters) -> Bas
     """
     until, flag = (args.alpha, "--alpha") if args.until is None else (args.until, "--until")
     if system.swept and getattr(p, system.swept) is None:
-        raise ParameterError(f"--{system.swept}: must be given; {p.__dataclass_fields__[system.swept].metadata['doc']}")
+        raise ParameterError(
+            f"--{system.swept}: must be given; {p.__dataclass_fields__[system.swept].metadata['doc']}"
+        )
     if until is None or (flag == "--alpha" and system.swept == "alpha"):
         return system.until(p)
     if not hasattr(p, "run_to"):
-        raise ParameterError(f"{flag} {until:g}: {system.name} has no time but its {system.counter}s; set them instead")
+        raise ParameterError(
+            f"{flag} {until:g}: {system.name} has no time but its {system.counter}s; set them instead"
+        )
     return system.until(p, cli.positive(flag, until))
 
 
@@ -63,9 +100,19 @@ def digits(value: float) -> str:
 def main(argv: list[str] | None = None, model: str | None = None) -> int:
     """Command line, or that of one model."""
     asked = parser("simulate", "Train one student per seed; finished seeds are not trained again.")
-    asked.add_argument("system", nargs="?", metavar="SYSTEM", help="one of the model's systems, if not named with it")
+    asked.add_argument(
+        "system",
+        nargs="?",
+        metavar="SYSTEM",
+        help="one of the model's systems, if not named with it",
+    )
     asked.add_argument("--system", dest="named", metavar="SYSTEM", help=argparse.SUPPRESS)
-    asked.add_argument("--text", type=Path, metavar="FILE", help="trigger_task: bigrams of this text, by characters; sets N")
+    asked.add_argument(
+        "--text",
+        type=Path,
+        metavar="FILE",
+        help="trigger_task: bigrams of this text, by characters; sets N",
+    )
     words = sys.argv[1:] if argv is None else argv
     args = asked.parse_args([model, *words] if model else words)
     short, system = systems.find(".".join(filter(None, (args.model, args.system or args.named))))
@@ -77,20 +124,56 @@ def main(argv: list[str] | None = None, model: str | None = None) -> int:
         p, system = system.text(p, cli.read_text("--text", args.text))
     p, seeds = reaching(args, system, p), cli.seeds(args.seeds, "1")
     store, single = runs.destination(args.out)
-    result = system.train(p, seeds, store=store, device=args.device, dtype=args.dtype, workers=args.workers,
-                          progress=not args.quiet)  # fmt: skip
+    result = system.train(
+        p,
+        seeds,
+        store=store,
+        device=args.device,
+        dtype=args.dtype,
+        workers=args.workers,
+        progress=not args.quiet,
+    )
     if single:
         runs.write(result, single)
-    last, where = result.isel({d: -1 for d in result.dims if d in (system.time, system.swept)}), str(single or store)
-    shown = system.shown or [n for n, v in last.data_vars.items() if v.dims == ("seed",) and not np.isnan(v).all()]
-    at = {name: float(last[name]) for name in (system.counter, system.time, system.swept) if name in last.coords}
+    last, where = (
+        result.isel({d: -1 for d in result.dims if d in (system.time, system.swept)}),
+        str(single or store),
+    )
+    shown = system.shown or [
+        n for n, v in last.data_vars.items() if v.dims == ("seed",) and not np.isnan(v).all()
+    ]
+    at = {
+        name: float(last[name])
+        for name in (system.counter, system.time, system.swept)
+        if name in last.coords
+    }
     if args.json:
-        print(cli.to_json({"model": name, "system": short, "out": where, "seeds": seeds, **at, "steps": system.length(p),
-                           "final": {n: last[n].values for n in shown}, "parameters": p.as_dict(training_only=True)}))  # fmt: skip
+        print(
+            cli.to_json(
+                {
+                    "model": name,
+                    "system": short,
+                    "out": where,
+                    "seeds": seeds,
+                    **at,
+                    "steps": system.length(p),
+                    "final": {n: last[n].values for n in shown},
+                    "parameters": p.as_dict(training_only=True),
+                }
+            )
+        )
         return 0
-    when = ", ".join(f"{name} {v:.0f}" if name == system.counter else f"{name} = {v:.4g}" for name, v in at.items())
+    when = ", ".join(
+        f"{name} {v:.0f}" if name == system.counter else f"{name} = {v:.4g}"
+        for name, v in at.items()
+    )
     print(f"students at {when}, stored in {where}")
-    print(cli.table(("seed", *shown), [[str(s), *(digits(float(last[n].sel(seed=s))) for n in shown)] for s in seeds]))
+    print(
+        cli.table(
+            ("seed", *shown),
+            [[str(s), *(digits(float(last[n].sel(seed=s))) for n in shown)] for s in seeds],
+        )
+    )
     return 0
 
 

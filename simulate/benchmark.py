@@ -1,4 +1,6 @@
-"""Speed of a model's training step: ``python -m simulate.benchmark``; plain module against engine, same run."""
+"""Speed of a model's training step: ``python -m simulate.benchmark``; plain module against engine,
+same run.
+"""
 
 from __future__ import annotations
 
@@ -9,17 +11,41 @@ from theory import cli
 
 def main(argv: list[str] | None = None) -> int:
     """Command line."""
-    parser = cli.parser("simulate.benchmark", "Time a training step: the plain module, the engine, and the floor counted "
-                        "from the arithmetic.", "json", "set", "preset", "device", "quiet")  # fmt: skip
+    parser = cli.parser(
+        "simulate.benchmark",
+        "Time a training step: the plain module, the engine, and the floor counted "
+        "from the arithmetic.",
+        "json",
+        "set",
+        "preset",
+        "device",
+        "quiet",
+    )
     args = parser.parse_args(argv)
-    found = args.model.wing("simulate", "benchmark").measure(cli.parameters(args), args.device, args.quiet)
+    found = args.model.wing("simulate", "benchmark").measure(
+        cli.parameters(args), args.device, args.quiet
+    )
     if args.json:
         print(cli.to_json({"model": args.model.name, **found}))
         return 0
     print(f"one training step of {args.model.name} on {found['device']}")
     head = ("how", "threads", "seeds", "ms per seed-step", "ratio", "peak memory")
-    print(cli.table(head, [[r["name"], str(r["threads"]), str(r["seeds"]), f"{r['ms']:.3g}", f"{r['ratio']:.1f}",
-                            f"{r['peak_MB']:.0f} MB"] for r in found["rows"]]))  # fmt: skip
+    print(
+        cli.table(
+            head,
+            [
+                [
+                    r["name"],
+                    str(r["threads"]),
+                    str(r["seeds"]),
+                    f"{r['ms']:.3g}",
+                    f"{r['ratio']:.1f}",
+                    f"{r['peak_MB']:.0f} MB",
+                ]
+                for r in found["rows"]
+            ],
+        )
+    )
     for line in found["notes"]:
         print(line, file=sys.stdout)
     return 0

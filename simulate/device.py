@@ -11,8 +11,11 @@ from theory import memory
 from theory.parameters import BaseParameters, ParameterError
 
 
-def require(needed: Callable[[Any], float], p: BaseParameters, device: torch.device, times: int = 1) -> None:
-    """Refuse a training whose students do not fit into the memory of the device, or of this machine.
+def require(
+    needed: Callable[[Any], float], p: BaseParameters, device: torch.device, times: int = 1
+) -> None:
+    """Refuse a training whose students do not fit into the memory of the device, or of this
+    machine.
 
     Parameters
     ----------
@@ -32,7 +35,13 @@ def require(needed: Callable[[Any], float], p: BaseParameters, device: torch.dev
     """
     memory.require(needed, p, "training", times=times)
     if device.type == "cuda":
-        memory.require(needed, p, f"training on {device}", times=times, there=torch.cuda.mem_get_info(device)[0])
+        memory.require(
+            needed,
+            p,
+            f"training on {device}",
+            times=times,
+            there=torch.cuda.mem_get_info(device)[0],
+        )
 
 
 def find(name: str | None) -> torch.device:

@@ -54,15 +54,23 @@ def carry_out(jobs: Sequence[Job], workers: int | None = None, progress: bool = 
     for wait in (False, True):  # first what is free, then what other processes were at
         calls = [functools.partial(_attempt, job, wait) for job in waiting]
         try:
-            outcomes = pool.run(calls, [job.epochs for job in waiting], workers, progress, memory=memory) if calls else []
+            outcomes = (
+                pool.run(calls, [job.epochs for job in waiting], workers, progress, memory=memory)
+                if calls
+                else []
+            )
         except TerminatedWorkerError:
             warnings.warn("a worker process died; what it left is begun again", stacklevel=2)
             continue
-        failures += [(job, e) for job, e in zip(waiting, outcomes, strict=True) if isinstance(e, Exception)]
+        failures += [
+            (job, e) for job, e in zip(waiting, outcomes, strict=True) if isinstance(e, Exception)
+        ]
         waiting = [job for job, done in zip(waiting, outcomes, strict=True) if done is False]
     for job in waiting:
         try:
-            (outcome,) = pool.run([functools.partial(_attempt, job, True)], [job.epochs], 1, progress, alone=True)
+            (outcome,) = pool.run(
+                [functools.partial(_attempt, job, True)], [job.epochs], 1, progress, alone=True
+            )
         except TerminatedWorkerError:
             outcome = RuntimeError("its worker process died again")
         if isinstance(outcome, Exception):
@@ -81,8 +89,8 @@ def _attempt(job: Job, wait: bool, tick: Tick) -> bool | Exception:
 def on_cluster(jobs: Sequence[Job], address: str, progress: bool = True) -> Failures:
     """Hand the jobs to a dask scheduler, whose workers must see the same store; as `carry_out`.
 
-    Dask's messages are pickles: whoever reaches the scheduler can run any code here and on the workers. Trusted
-    networks only.
+    Dask's messages are pickles: whoever reaches the scheduler can run any code here and on the
+    workers. Trusted networks only.
 
     Raises
     ------
@@ -94,7 +102,9 @@ def on_cluster(jobs: Sequence[Job], address: str, progress: bool = True) -> Fail
     try:
         from distributed import Client, as_completed
     except ImportError:
-        raise ParameterError("--scheduler: needs dask; pip install 'solvable-transformers[cluster]'") from None
+        raise ParameterError(
+            "--scheduler: needs dask; pip install 'solvable-transformers[cluster]'"
+        ) from None
     try:
         client = Client(
             address, timeout="10s", set_as_default=False
@@ -103,7 +113,10 @@ def on_cluster(jobs: Sequence[Job], address: str, progress: bool = True) -> Fail
         raise ParameterError(f"--scheduler {address}: no scheduler answers ({error})") from None
     failures: Failures = []
     with client, tqdm(total=len(jobs), unit="job", desc="training", disable=not progress) as bar:
-        futures = {client.submit(_on_worker, job, key=f"{job.name}-{k}", pure=False): job for k, job in enumerate(jobs)}
+        futures = {
+            client.submit(_on_worker, job, key=f"{job.name}-{k}", pure=False): job
+            for k, job in enumerate(jobs)
+        }
         for future in as_completed(futures, loop=client.loop):
             failed = future.exception()
             if failed is not None:

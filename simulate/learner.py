@@ -14,8 +14,8 @@ State = dict[str, Any]  # tensors, numbers, and lists or dictionaries of them
 class Learner(Protocol):
     """A stack of students on their way, one per seed. It knows nothing of files, time or progress.
 
-    A step may depend on nothing but the state, the seeds and its own number, so that a resumed run goes on as the
-    uninterrupted one would.
+    A step may depend on nothing but the state, the seeds and its own number, so that a resumed run
+    goes on as the uninterrupted one would.
     """
 
     def step(self, number: int) -> None:
@@ -33,15 +33,26 @@ class Learner(Protocol):
         """Take up the states of all students, which made equally many steps."""
 
     def finish(self, b: int) -> Mapping[str, Any]:
-        """What one student adds to its records at the end, as ``xarray.Dataset.assign`` takes it."""
+        """What one student adds to its records at the end, as ``xarray.Dataset.assign`` takes
+        it.
+        """
         return {}
 
 
 class Each(Learner):
-    """Students that know no stack, side by side: ``kind(p, seed, device, dtype, **own)`` makes one, whose `state` and `load` take one."""
+    """Students that know no stack, side by side: ``kind(p, seed, device, dtype, **own)`` makes one,
+    whose `state` and `load` take one.
+    """
 
-    def __init__(self, kind: Callable[..., Any], p: Any, seeds: Sequence[int], device: torch.device, dtype: torch.dtype,
-                 **own: Any) -> None:  # fmt: skip
+    def __init__(
+        self,
+        kind: Callable[..., Any],
+        p: Any,
+        seeds: Sequence[int],
+        device: torch.device,
+        dtype: torch.dtype,
+        **own: Any,
+    ) -> None:
         self.members = [kind(p, seed, device, dtype, **own) for seed in seeds]
 
     def step(self, number: int) -> None:

@@ -11,7 +11,8 @@ from typing import Any
 
 
 class Patience:
-    """SIGINT and SIGTERM wait for the end of the step under way, so that a checkpoint can be written; a second SIGINT does not.
+    """SIGINT and SIGTERM wait for the end of the step under way, so that a checkpoint can be
+    written; a second SIGINT does not.
 
     Attributes
     ----------

@@ -38,7 +38,9 @@ def share() -> int:
 
 @contextlib.contextmanager
 def one_thread() -> Iterator[None]:
-    """Keep torch on one thread: seeds in parallel beat threads within a step, and sums keep their order."""
+    """Keep torch on one thread: seeds in parallel beat threads within a step, and sums keep their
+    order.
+    """
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -49,7 +51,9 @@ def one_thread() -> Iterator[None]:
 
 @contextlib.contextmanager
 def stopping(when: Callable[[int], bool]) -> Iterator[None]:
-    """Interrupt a job that runs in this process, as ctrl-C would, once ``when(work done)``; its checkpoint stays."""
+    """Interrupt a job that runs in this process, as ctrl-C would, once ``when(work done)``; its
+    checkpoint stays.
+    """
     global _stop
     before, _stop = _stop, when
     try:
@@ -58,8 +62,14 @@ def stopping(when: Callable[[int], bool]) -> Iterator[None]:
         _stop = before
 
 
-def run(jobs: Sequence[Callable[[Callable[[int], None]], Any]], sizes: list[int], workers: int | None = None,
-        progress: bool = True, alone: bool = False, memory: float = 0) -> list[Any]:  # fmt: skip
+def run(
+    jobs: Sequence[Callable[[Callable[[int], None]], Any]],
+    sizes: list[int],
+    workers: int | None = None,
+    progress: bool = True,
+    alone: bool = False,
+    memory: float = 0,
+) -> list[Any]:
     """Run the jobs and return their results in order.
 
     Parameters
@@ -86,17 +96,31 @@ def run(jobs: Sequence[Callable[[Callable[[int], None]], Any]], sizes: list[int]
     if memory * workers > UNASKED:
         workers = max(1, min(workers, int(available() / memory)))
     parent = os.getpid()
-    with tempfile.TemporaryDirectory() as folder, _bar(Path(folder) / "done", sizes, progress) as done:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        _bar(Path(folder) / "done", sizes, progress) as done,
+    ):
         if workers <= 1 and not alone:
             return [_call(job, done, k, cores()) for k, job in enumerate(jobs)]
         # Nothing is shared through files in folders, which would outlive a pool that is killed.
-        parallel = joblib.Parallel(n_jobs=max(2, workers), backend="loky", max_nbytes=None, batch_size=1, pre_dispatch="all")
+        parallel = joblib.Parallel(
+            n_jobs=max(2, workers),
+            backend="loky",
+            max_nbytes=None,
+            batch_size=1,
+            pre_dispatch="all",
+        )
         threads = max(1, cores() // workers)
         with _quiet_tracker():
-            return parallel(joblib.delayed(_in_worker)(parent, job, done, k, threads) for k, job in enumerate(jobs))
+            return parallel(
+                joblib.delayed(_in_worker)(parent, job, done, k, threads)
+                for k, job in enumerate(jobs)
+            )
 
 
-def _in_worker(parent: int, job: Callable[[Callable[[int], None]], Any], done: Path, k: int, threads: int) -> Any:
+def _in_worker(
+    parent: int, job: Callable[[Callable[[int], None]], Any], done: Path, k: int, threads: int
+) -> Any:
     """Run a job in a worker that does not outlive its parent, however that one ends."""
     if not any(thread.name == WATCH for thread in threading.enumerate()):
 
@@ -125,18 +149,24 @@ def _call(job: Callable[[Callable[[int], None]], Any], done: Path, k: int, threa
 
 @contextlib.contextmanager
 def one_line() -> Iterator[None]:
-    """Say in one line that a learning rate is beyond the students' precision; torch has a traceback for it."""
+    """Say in one line that a learning rate is beyond the students' precision; torch has a traceback
+    for it.
+    """
     try:
         yield
     except RuntimeError as error:
         if "without overflow" not in str(error):
             raise
-        raise ParameterError("eta: beyond the students' precision, weights and loss would not be finite; take it smaller") from None
+        raise ParameterError(
+            "eta: beyond the students' precision, weights and loss would not be finite; take it smaller"
+        ) from None
 
 
 @contextlib.contextmanager
 def _quiet_tracker() -> Iterator[None]:
-    """Let the process that cleans up behind the pool not warn of what it cleans up; it reads the environment when started."""
+    """Let the process that cleans up behind the pool not warn of what it cleans up; it reads the
+    environment when started.
+    """
     before = os.environ.get("PYTHONWARNINGS")
     os.environ["PYTHONWARNINGS"] = ",".join(filter(None, (before, "ignore:resource_tracker")))
     try:
@@ -153,7 +183,9 @@ def _bar(path: Path, sizes: list[int], progress: bool) -> Iterator[Path]:
     """Progress bar fed from a file of counters that all processes share."""
     counters = np.memmap(path, dtype=np.int64, mode="w+", shape=(max(1, len(sizes)),))
     finished = threading.Event()
-    with tqdm(total=sum(sizes), unit="epoch", desc="training", disable=not progress, smoothing=0.02) as bar:
+    with tqdm(
+        total=sum(sizes), unit="epoch", desc="training", disable=not progress, smoothing=0.02
+    ) as bar:
 
         def watch() -> None:
             while not finished.wait(POLL_SECONDS):

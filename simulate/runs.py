@@ -1,4 +1,6 @@
-"""Store of finished runs: one netCDF file per (configuration, seed); a file that exists is complete."""
+"""Store of finished runs: one netCDF file per (configuration, seed); a file that exists is
+complete.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,9 @@ def default_store() -> Path:
 
 def configuration(model: str, p: BaseParameters, **more: Any) -> str:
     """Canonical text that identifies a configuration: equal text, equal runs."""
-    return json.dumps({"format": FORMAT, "model": model, **p.as_dict(training_only=True), **more}, sort_keys=True)
+    return json.dumps(
+        {"format": FORMAT, "model": model, **p.as_dict(training_only=True), **more}, sort_keys=True
+    )
 
 
 def place(store: Path, config: str, seed: int) -> Path:
@@ -52,9 +56,14 @@ def provenance(model: str, config: str, p: BaseParameters, seed: int) -> dict[st
     versions = {name: _version(name) for name in ("solvable-transformers", "torch", "numpy")}
     command = " ".join([Path(sys.argv[0]).name, *sys.argv[1:]])
     return {
-        "kind": KIND, "model": model, "parameters": p.as_json(), "configuration": config, "seed": seed,
-        "versions": json.dumps(versions), "command": command,
-    }  # fmt: skip
+        "kind": KIND,
+        "model": model,
+        "parameters": p.as_json(),
+        "configuration": config,
+        "seed": seed,
+        "versions": json.dumps(versions),
+        "command": command,
+    }
 
 
 def _version(package: str) -> str:
@@ -66,7 +75,9 @@ def _version(package: str) -> str:
 
 
 def _seal(path: Path, content: bytes) -> None:
-    """Write bytes with their digest behind them, whole or not at all; HDF5 readers ignore what follows the data."""
+    """Write bytes with their digest behind them, whole or not at all; HDF5 readers ignore what
+    follows the data.
+    """
     with atomic(path) as temporary:
         temporary.write_bytes(content + MARK + hashlib.sha256(content).digest())
 
@@ -80,10 +91,14 @@ def _sizable(path: Path) -> None:
         Naming the file.
     """
     if not path.is_file():
-        raise ParameterError(f"{path}: {'is not a regular file' if path.exists() else 'no such file'}")
+        raise ParameterError(
+            f"{path}: {'is not a regular file' if path.exists() else 'no such file'}"
+        )
     size, there = path.stat().st_size, memory.available()
     if 2 * size > max(there, memory.UNASKED):
-        raise ParameterError(f"{path}: reading it takes twice its {memory.amount(size)}, there are {memory.amount(there)}")
+        raise ParameterError(
+            f"{path}: reading it takes twice its {memory.amount(size)}, there are {memory.amount(there)}"
+        )
 
 
 def _unseal(path: Path) -> bytes:
@@ -92,7 +107,8 @@ def _unseal(path: Path) -> bytes:
     Raises
     ------
     ParameterError
-        If the file is missing, too large, carries no digest, or differs from what was written in any bit.
+        If the file is missing, too large, carries no digest, or differs from what was written in
+        any bit.
     """
     _sizable(path)
     sealed = path.read_bytes()
@@ -112,7 +128,9 @@ def write(dataset: xr.Dataset, path: Path) -> None:
     OSError
         If the disk does not take it; nothing is left behind.
     """
-    packed = {name: {"zlib": True, "complevel": 4} for name, v in dataset.variables.items() if v.size > 64}
+    packed = {
+        name: {"zlib": True, "complevel": 4} for name, v in dataset.variables.items() if v.size > 64
+    }
     _seal(path, bytes(dataset.to_netcdf(engine="netcdf4", encoding=packed)))
 
 
@@ -135,13 +153,17 @@ def read(path: Path, lazy: bool = False) -> xr.Dataset:
     try:
         with xr.open_dataset(content, engine="netcdf4") as closed:
             if not lazy and closed.nbytes > max(memory.available(), memory.UNASKED):
-                raise ParameterError(f"{path}: needs {memory.amount(closed.nbytes)} of memory, there are "
-                                     f"{memory.amount(memory.available())}")  # fmt: skip
+                raise ParameterError(
+                    f"{path}: needs {memory.amount(closed.nbytes)} of memory, there are "
+                    f"{memory.amount(memory.available())}"
+                )
             dataset = xr.open_dataset(path, engine="netcdf4") if lazy else closed.load()
     except ParameterError:
         raise
     except Exception as error:  # netCDF4 has no common error for what it cannot read
-        raise ParameterError(f"{path}: not a readable netCDF file ({type(error).__name__})") from None
+        raise ParameterError(
+            f"{path}: not a readable netCDF file ({type(error).__name__})"
+        ) from None
     if dataset.attrs.get("kind") != KIND:
         raise ParameterError(f"{path}: a netCDF file, but not a run of this toolkit")
     _check_attributes(path, dataset)
@@ -149,7 +171,9 @@ def read(path: Path, lazy: bool = False) -> xr.Dataset:
 
 
 def _check_attributes(path: Path, dataset: xr.Dataset) -> None:
-    """Refuse attributes of another kind than `provenance` gives; runs joined over a sweep may lack some."""
+    """Refuse attributes of another kind than `provenance` gives; runs joined over a sweep may lack
+    some.
+    """
     for name in ("parameters", "configuration"):
         if name in dataset.attrs and not isinstance(_object(dataset.attrs[name]), dict):
             raise ParameterError(f"{path}: attribute {name} is not a JSON object")
@@ -170,8 +194,13 @@ def _object(text: Any) -> Any:
 P = TypeVar("P", bound=BaseParameters)
 
 
-def ensemble(path: Path, model: str, kind: type[P], needed: Mapping[str, tuple[str, ...]],
-             sizes: Callable[[P], Mapping[str, int]] = lambda p: {}) -> tuple[P, xr.Dataset]:  # fmt: skip
+def ensemble(
+    path: Path,
+    model: str,
+    kind: type[P],
+    needed: Mapping[str, tuple[str, ...]],
+    sizes: Callable[[P], Mapping[str, int]] = lambda p: {},
+) -> tuple[P, xr.Dataset]:
     """Parameters and runs of a stored file or folder, held against what a command will ask of it.
 
     Parameters
@@ -198,7 +227,9 @@ def ensemble(path: Path, model: str, kind: type[P], needed: Mapping[str, tuple[s
     if found.attrs["model"] != model:
         raise ParameterError(f"{path}: an ensemble of {found.attrs['model']}, not of {model}")
     if "parameters" not in found.attrs:
-        raise ParameterError(f"{path}: attribute parameters is missing, or runs of several settings; name one of its folders")
+        raise ParameterError(
+            f"{path}: attribute parameters is missing, or runs of several settings; name one of its folders"
+        )
     try:
         p = kind(**json.loads(found.attrs["parameters"]))
     except (ParameterError, TypeError) as error:  # a name such as self
@@ -209,15 +240,19 @@ def ensemble(path: Path, model: str, kind: type[P], needed: Mapping[str, tuple[s
         if name not in found.variables:
             raise ParameterError(f"{path}: variable {name} is missing")
         if set(found[name].dims) != set(dimensions):
-            raise ParameterError(f"{path}: variable {name} has dimensions ({', '.join(map(str, found[name].dims))}), "
-                                 f"must be ({', '.join(dimensions)})")  # fmt: skip
+            raise ParameterError(
+                f"{path}: variable {name} has dimensions ({', '.join(map(str, found[name].dims))}), "
+                f"must be ({', '.join(dimensions)})"
+            )
         if found[name].dtype.kind not in "biuf":
             raise ParameterError(f"{path}: variable {name} holds no numbers")
         if name in dimensions and not (np.diff(found[name].values) > 0).all():
             raise ParameterError(f"{path}: coordinate {name} does not increase")
     for dimension, length in sizes(p).items():
         if found.sizes.get(dimension, length) != length:
-            raise ParameterError(f"{path}: dimension {dimension} has length {found.sizes[dimension]}, must be {length}")
+            raise ParameterError(
+                f"{path}: dimension {dimension} has length {found.sizes[dimension]}, must be {length}"
+            )
     return p, found
 
 
@@ -239,7 +274,8 @@ def writable(places: Iterable[Path]) -> None:
 
 
 def destination(out: Path | None) -> tuple[Path, Path | None]:
-    """Store and, for a path that ends in .nc, the single file an ensemble goes to; any other path is the store.
+    """Store and, for a path that ends in .nc, the single file an ensemble goes to; any other path
+    is the store.
 
     Raises
     ------
@@ -255,7 +291,9 @@ def destination(out: Path | None) -> tuple[Path, Path | None]:
 
 
 def finished(path: Path, config: str, seed: int) -> xr.Dataset | None:
-    """Return the stored run if it is there and is the one asked for; any other file is named and set aside."""
+    """Return the stored run if it is there and is the one asked for; any other file is named and
+    set aside.
+    """
     if not path.exists():
         return None
     try:
@@ -287,7 +325,9 @@ def save_checkpoint(path: Path, config: str, seed: int, state: dict[str, Any]) -
 
 
 def load_checkpoint(path: Path, config: str, seed: int) -> dict[str, Any] | None:
-    """Checkpoint of an interrupted run, or None; one that is damaged or of another run is named and ignored."""
+    """Checkpoint of an interrupted run, or None; one that is damaged or of another run is named and
+    ignored.
+    """
     checkpoint = path.with_suffix(".checkpoint")
     if not checkpoint.exists():
         return None
@@ -329,10 +369,10 @@ def open(store: Path | str) -> xr.Dataset:
     Returns
     -------
     Dataset
-        Over ``seed``, a dimension for every parameter the configurations differ in, and the model's time;
-        NaN where there is no run or no measurement. Where ``epochs`` follows from the other
-        parameters (a sweep at fixed ``--alpha``), it is no dimension. What would not fit into memory stays on
-        the disk until it is asked for (dask arrays).
+        Over ``seed``, a dimension for every parameter the configurations differ in, and the model's
+        time; NaN where there is no run or no measurement. Where ``epochs`` follows from the other
+        parameters (a sweep at fixed ``--alpha``), it is no dimension. What would not fit into
+        memory stays on the disk until it is asked for (dask arrays).
 
     Raises
     ------
@@ -346,7 +386,9 @@ def open(store: Path | str) -> xr.Dataset:
             run = read(file, lazy=True)
             setting = _object(run.attrs.get("configuration"))
             if setting is None or "seed" not in run.attrs:
-                raise ParameterError(f"{file}: attribute {'seed' if setting else 'configuration'} is missing")
+                raise ParameterError(
+                    f"{file}: attribute {'seed' if setting else 'configuration'} is missing"
+                )
             if setting.get("format") != FORMAT or not isinstance(setting.get("model"), str):
                 raise ParameterError(f"{file}: written by another version of this toolkit")
             found.setdefault(run.attrs["configuration"], {})[int(run.attrs["seed"])] = run
@@ -359,20 +401,35 @@ def open(store: Path | str) -> xr.Dataset:
     if len(models) > 1:
         raise ParameterError(f"{store}: holds runs of {', '.join(models)}; name one of its folders")
     swept = _swept(list(settings.values()))
-    ready = _loader(store, found, math.prod(len({json.dumps(s.get(n)) for s in settings.values()}) for n in swept))
-    pieces = [(settings[config], combine([ready(of[s]) for s in sorted(of)], sorted(of))) for config, of in found.items()]
+    ready = _loader(
+        store,
+        found,
+        math.prod(len({json.dumps(s.get(n)) for s in settings.values()}) for n in swept),
+    )
+    pieces = [
+        (settings[config], combine([ready(of[s]) for s in sorted(of)], sorted(of)))
+        for config, of in found.items()
+    ]
     return _join(pieces, swept)
 
 
-def _loader(store: Path | str, found: Mapping[str, Mapping[int, xr.Dataset]], points: int) -> Callable[[xr.Dataset], xr.Dataset]:
-    """How to take up the runs of a store: into memory, or piece by piece where all of them would not fit."""
+def _loader(
+    store: Path | str, found: Mapping[str, Mapping[int, xr.Dataset]], points: int
+) -> Callable[[xr.Dataset], xr.Dataset]:
+    """How to take up the runs of a store: into memory, or piece by piece where all of them would
+    not fit.
+    """
     largest = max(run.nbytes for of in found.values() for run in of.values())
-    needed = 3 * points * max(len(of) for of in found.values()) * largest  # runs, joined along the seeds, joined
+    needed = (
+        3 * points * max(len(of) for of in found.values()) * largest
+    )  # runs, joined along the seeds, joined
     if needed <= max(memory.available(), memory.UNASKED):
         return _whole
     if importlib.util.find_spec("dask") is None:
-        raise ParameterError(f"{store}: needs {memory.amount(needed)} of memory, there are {memory.amount(memory.available())}; "
-                             "name one of its folders, or install dask to open it piece by piece")  # fmt: skip
+        raise ParameterError(
+            f"{store}: needs {memory.amount(needed)} of memory, there are {memory.amount(memory.available())}; "
+            "name one of its folders, or install dask to open it piece by piece"
+        )
     return lambda run: run.chunk()
 
 
@@ -401,11 +458,24 @@ def _join(pieces: list[tuple[dict[str, Any], xr.Dataset]], names: list[str]) -> 
     groups: dict[Any, list] = {}
     for setting, dataset in pieces:
         value = setting.get(name)
-        groups.setdefault(value if isinstance(value, int | float) else str(value), []).append((setting, dataset))
+        groups.setdefault(value if isinstance(value, int | float) else str(value), []).append(
+            (setting, dataset)
+        )
     values = sorted(groups)
     joined = [_join(groups[v], names[1:]) for v in values]
-    numbered = [d.assign_coords({n: np.arange(1, size + 1) for n, size in d.sizes.items() if n not in d.coords})
-                for d in joined]  # fmt: skip
+    numbered = [
+        d.assign_coords(
+            {n: np.arange(1, size + 1) for n, size in d.sizes.items() if n not in d.coords}
+        )
+        for d in joined
+    ]
     along = xr.DataArray(values, dims=name, name=name)
-    return xr.concat(numbered, dim=along, join="outer", data_vars="all", coords="different", compat="equals",
-                     combine_attrs="drop_conflicts")  # fmt: skip
+    return xr.concat(
+        numbered,
+        dim=along,
+        join="outer",
+        data_vars="all",
+        coords="different",
+        compat="equals",
+        combine_attrs="drop_conflicts",
+    )

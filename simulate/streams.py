@@ -1,7 +1,9 @@
-"""Random streams: what is drawn depends on the seed, the purpose and the step, never on what was drawn before.
+"""Random streams: what is drawn depends on the seed, the purpose and the step, never on what was
+drawn before.
 
-So a resumed run draws what the uninterrupted one would, and seeds do not depend on their company. New students take `keyed`;
-those that came before it keep their rule, and with it the bits of every stored run.
+So a resumed run draws what the uninterrupted one would, and seeds do not depend on their company.
+New students take `keyed`; those that came before it keep their rule, and with it the bits of every
+stored run.
 """
 
 from __future__ import annotations
@@ -18,10 +20,14 @@ def keyed(seed: int, purpose: int, *step: int) -> np.random.Generator:
 
 
 def spawned(seed: int, purposes: Sequence[str], **more: int) -> dict[str, np.random.Generator]:
-    """One stream per purpose, children of the seed's sequence; ``more`` redraws some of them and leaves the others."""
+    """One stream per purpose, children of the seed's sequence; ``more`` redraws some of them and
+    leaves the others.
+    """
     keys = [(k, more[name]) if more.get(name) else (k,) for k, name in enumerate(purposes)]
-    return {name: np.random.default_rng(np.random.SeedSequence(seed, spawn_key=key))
-            for name, key in zip(purposes, keys, strict=True)}  # fmt: skip
+    return {
+        name: np.random.default_rng(np.random.SeedSequence(seed, spawn_key=key))
+        for name, key in zip(purposes, keys, strict=True)
+    }
 
 
 def of_torch(seed: int, purpose: int, step: int = 0) -> torch.Generator:

@@ -1,4 +1,6 @@
-"""Train a grid of ensembles: ``python -m simulate.sweep MODEL[.SYSTEM] --grid L=5,10,20 --seeds 0:20 --out DIR``."""
+"""Train a grid of ensembles:
+``python -m simulate.sweep MODEL[.SYSTEM] --grid L=5,10,20 --seeds 0:20 --out DIR``.
+"""
 
 from __future__ import annotations
 
@@ -53,34 +55,74 @@ def shard(text: str | None, count: int) -> slice:
 
 def main(argv: list[str] | None = None) -> int:
     """Command line."""
-    parser = command.parser("simulate.sweep", "Train an ensemble at every point of a grid; finished runs are not trained again.")
+    parser = command.parser(
+        "simulate.sweep",
+        "Train an ensemble at every point of a grid; finished runs are not trained again.",
+    )
     parser.add_argument(
-        "--grid", action="append", default=[], metavar="NAME=V1,V2", help="swept parameter (repeatable)"
+        "--grid",
+        action="append",
+        default=[],
+        metavar="NAME=V1,V2",
+        help="swept parameter (repeatable)",
     )
     where = parser.add_mutually_exclusive_group()
-    where.add_argument("--scheduler", metavar="ADDRESS", help="hand the jobs to a dask scheduler, e.g. tcp://host:8786")
-    where.add_argument("--shard", metavar="i/n", help="do only part i = 0..n-1 of the jobs, for job arrays")
+    where.add_argument(
+        "--scheduler",
+        metavar="ADDRESS",
+        help="hand the jobs to a dask scheduler, e.g. tcp://host:8786",
+    )
+    where.add_argument(
+        "--shard", metavar="i/n", help="do only part i = 0..n-1 of the jobs, for job arrays"
+    )
     args = parser.parse_args(argv)
     _, system = systems.find(args.model)
-    points = [(label, command.reaching(args, system, p)) for label, p in grid(command.base(args, system), args.grid)]
+    points = [
+        (label, command.reaching(args, system, p))
+        for label, p in grid(command.base(args, system), args.grid)
+    ]
     seeds = cli.seeds(args.seeds, "1")
     store = (args.out or runs.default_store()).resolve()
-    store.mkdir(parents=True, exist_ok=True)  # what cannot be written is found before anything is trained
-    # The runs are dealt out before looking at which are finished: a shard is the same whenever it starts.
+    store.mkdir(
+        parents=True, exist_ok=True
+    )  # what cannot be written is found before anything is trained
+    # The runs are dealt out before looking at which are finished: a shard is the same whenever it
+    # starts.
     tasks = [(label, p, seed) for label, p in points for seed in seeds]
     mine = tasks[shard(args.shard, len(tasks))]
-    todo = [dataclasses.replace(job, name=f"{label} {job.name}".strip())
-            for label, p in points
-            for job in system.plan(p, [s for name, _, s in mine if name == label], store=store, device=args.device, dtype=args.dtype)]  # fmt: skip
+    todo = [
+        dataclasses.replace(job, name=f"{label} {job.name}".strip())
+        for label, p in points
+        for job in system.plan(
+            p,
+            [s for name, _, s in mine if name == label],
+            store=store,
+            device=args.device,
+            dtype=args.dtype,
+        )
+    ]
     if args.scheduler:
         failures = jobs.on_cluster(todo, args.scheduler, not args.quiet)
     else:
         workers = args.workers if system.device(args.device).type == "cpu" else 1
         failures = jobs.carry_out(todo, workers, not args.quiet)
-    lost = [{"job": job.name, "error": f"{type(error).__name__}: {error}".splitlines()[0]} for job, error in failures]
+    lost = [
+        {"job": job.name, "error": f"{type(error).__name__}: {error}".splitlines()[0]}
+        for job, error in failures
+    ]
     if args.json:
-        print(cli.to_json({"model": args.model, "out": str(store), "runs": len(mine), "trained": len(todo) - len(lost),
-                           "failed": lost, "passed": not lost}))  # fmt: skip
+        print(
+            cli.to_json(
+                {
+                    "model": args.model,
+                    "out": str(store),
+                    "runs": len(mine),
+                    "trained": len(todo) - len(lost),
+                    "failed": lost,
+                    "passed": not lost,
+                }
+            )
+        )
     else:
         print(f"{len(mine)} runs, {len(todo)} jobs, {len(lost)} failed; in {store}")
     for failure in lost:

@@ -1,4 +1,6 @@
-"""All students by name: ``MODEL`` for a model's headline, ``MODEL.SYSTEM`` for any other of its kinds."""
+"""All students by name: ``MODEL`` for a model's headline, ``MODEL.SYSTEM`` for any other of its
+kinds.
+"""
 
 from __future__ import annotations
 
@@ -35,4 +37,8 @@ def find(name: str) -> tuple[str, System]:
 
 def every() -> dict[str, System]:
     """The systems of all models by their full names."""
-    return {f"{model}.{short}": system for model in registry.MODELS for short, system in of(model).items()}
+    return {
+        f"{model}.{short}": system
+        for model in registry.MODELS
+        for short, system in of(model).items()
+    }

@@ -25,7 +25,9 @@ from theory.parameters import BaseParameters, ParameterError
 
 CHECKPOINT_SECONDS = 10.0
 PRECISIONS = ("float32", "float64")
-Records = dict[int, dict[str, np.ndarray]]  # by step and name, first axis over the students of a stack
+Records = dict[
+    int, dict[str, np.ndarray]
+]  # by step and name, first axis over the students of a stack
 
 
 def records(p: Any, numbers: int) -> float:
@@ -52,7 +54,8 @@ class System:
     dimensions : mapping
         Extra dimensions of a measured quantity.
     time : str or None
-        Dimension along which is measured, every ``p.eval_every`` steps; None if only the end counts (`Learner.finish`).
+        Dimension along which is measured, every ``p.eval_every`` steps; None if only the end counts
+        (`Learner.finish`).
     clock : callable, optional
         ``clock(p, steps)``: steps in the unit of ``time``; without it, time is the step.
     counter : str
@@ -64,11 +67,13 @@ class System:
     stack : int
         Seeds that step together on a GPU; one does on the CPU, where each has a core.
     implied : str or None
-        Precision that a configuration leaves out, the default then; without it, single precision, always named.
+        Precision that a configuration leaves out, the default then; without it, single precision,
+        always named.
     devices : tuple of str
         Kinds of devices it can be trained on; any without them.
     identity : callable
-        ``identity(p, **own)``: what identifies a run beside parameters and precision; ``own`` are its own options.
+        ``identity(p, **own)``: what identifies a run beside parameters and precision; ``own`` are
+        its own options.
     finite : str
         Quantity that a learning rate taken too large makes infinite.
     settings : mapping
@@ -99,13 +104,23 @@ class System:
     shown: tuple[str, ...] = ()
     text: Callable[[Any, str], tuple[Any, System]] | None = None
 
-    def train(self, p: Any, seeds: Iterable[int] = (0,), *, until: float | None = None, store: Path | str | None = None,
-              device: str | None = None, dtype: torch.dtype | str | None = None, workers: int | None = None,
-              progress: bool = True, **own: Any) -> xr.Dataset:  # fmt: skip
+    def train(
+        self,
+        p: Any,
+        seeds: Iterable[int] = (0,),
+        *,
+        until: float | None = None,
+        store: Path | str | None = None,
+        device: str | None = None,
+        dtype: torch.dtype | str | None = None,
+        workers: int | None = None,
+        progress: bool = True,
+        **own: Any,
+    ) -> xr.Dataset:
         """Train one student per seed.
 
-        Finished seeds are taken from the store; an interrupted one goes on from its last checkpoint (on the
-        CPU bit for bit as if it had not been interrupted).
+        Finished seeds are taken from the store; an interrupted one goes on from its last checkpoint
+        (on the CPU bit for bit as if it had not been interrupted).
 
         Parameters
         ----------
@@ -114,7 +129,8 @@ class System:
         seeds : iterable of int
             Seeds; each fixes task, data and initial weights.
         until : float, optional
-            Run length in the model's time instead of its steps; also under the time's name (``alpha=``, ``t=``).
+            Run length in the model's time instead of its steps; also under the time's name
+            (``alpha=``, ``t=``).
         store : path, optional
             Where runs are kept; ``output/runs`` by default.
         device : str, optional
@@ -127,40 +143,67 @@ class System:
         progress : bool
             Progress bar on stderr.
         **own
-            Options of this kind of student, as `identity` takes them, and several values of what is `swept`.
+            Options of this kind of student, as `identity` takes them, and several values of what is
+            `swept`.
 
         Returns
         -------
         Dataset
-            Variables of `meaning` over ``seed``, the swept parameter and time; parameters and provenance in the attributes.
+            Variables of `meaning` over ``seed``, the swept parameter and time; parameters and
+            provenance in the attributes.
 
         Raises
         ------
         ParameterError
-            For unusable parameters, seeds, options, precision or device, and where the loss does not stay finite.
+            For unusable parameters, seeds, options, precision or device, and where the loss does
+            not stay finite.
         """
         seeds = list(seeds)
         if not seeds:
             raise ParameterError("seeds = []: must be at least one")
-        p = self.until(p, until if until is not None or self.time is None else own.pop(self.time, None))
+        p = self.until(
+            p, until if until is not None or self.time is None else own.pop(self.time, None)
+        )
         values = own.pop(self.swept, None)
-        points = [p] if values is None else [p.replace(**{self.swept: v}) for v in np.atleast_1d(values).tolist()]
+        points = (
+            [p]
+            if values is None
+            else [p.replace(**{self.swept: v}) for v in np.atleast_1d(values).tolist()]
+        )
         if len({q.as_json() for q in points}) < len(points):
             raise ParameterError(f"{self.swept} = {values}: a value is repeated")
-        planned = [job for q in points for job in self.plan(q, seeds, store=store, device=device, dtype=dtype, **own)]
-        for _, error in jobs.carry_out(planned, workers if self.device(device).type == "cpu" else 1, progress):
+        planned = [
+            job
+            for q in points
+            for job in self.plan(q, seeds, store=store, device=device, dtype=dtype, **own)
+        ]
+        for _, error in jobs.carry_out(
+            planned, workers if self.device(device).type == "cpu" else 1, progress
+        ):
             raise error
         return self.read(points, seeds, Path(store or runs.default_store()), dtype, own)
 
-    def plan(self, p: Any, seeds: Iterable[int], *, store: Path | str | None = None, device: str | None = None,
-             dtype: torch.dtype | str | None = None, **own: Any) -> list[jobs.Job]:  # fmt: skip
+    def plan(
+        self,
+        p: Any,
+        seeds: Iterable[int],
+        *,
+        store: Path | str | None = None,
+        device: str | None = None,
+        dtype: torch.dtype | str | None = None,
+        **own: Any,
+    ) -> list[jobs.Job]:
         """Jobs for the runs that are not finished yet; parameters and errors as in `train`."""
         p, seeds, store = self.until(p), list(seeds), Path(store or runs.default_store())
-        if not all(isinstance(s, int | np.integer) and s >= 0 for s in seeds) or len(set(seeds)) < len(seeds):
+        if not all(isinstance(s, int | np.integer) and s >= 0 for s in seeds) or len(
+            set(seeds)
+        ) < len(seeds):
             raise ParameterError(f"seeds = {seeds}: must be distinct whole numbers >= 0")
         where, precision = self.device(device), self.precision(dtype)
         config = self.configuration(p, precision, **own)
-        missing = [s for s in seeds if runs.finished(runs.place(store, config, s), config, s) is None]
+        missing = [
+            s for s in seeds if runs.finished(runs.place(store, config, s), config, s) is None
+        ]
         if not missing:
             return []
         size = 1 if where.type == "cpu" else self.stack
@@ -168,21 +211,37 @@ class System:
         devices.require(needed, p, where, min(size, len(missing)))
         runs.writable(runs.place(store, config, s) for s in missing)
         stacks = [missing[i : i + size] for i in range(0, len(missing), size)]
-        return [jobs.Job(f"seed {','.join(map(str, stack))}", self.length(p),
-                         functools.partial(_train, self, p, stack, where, precision, store, config, own),
-                         len(stack) * needed(p))
-                for stack in stacks]  # fmt: skip
+        return [
+            jobs.Job(
+                f"seed {','.join(map(str, stack))}",
+                self.length(p),
+                functools.partial(_train, self, p, stack, where, precision, store, config, own),
+                len(stack) * needed(p),
+            )
+            for stack in stacks
+        ]
 
-    def read(self, points: Sequence[Any], seeds: Sequence[int], store: Path, dtype: Any, own: Mapping[str, Any]) -> xr.Dataset:
+    def read(
+        self,
+        points: Sequence[Any],
+        seeds: Sequence[int],
+        store: Path,
+        dtype: Any,
+        own: Mapping[str, Any],
+    ) -> xr.Dataset:
         """Finished runs of one or several settings as one dataset."""
         found = []
         for p in points:
             config = self.configuration(p, self.precision(dtype), **own)
-            found.append(runs.combine([runs.read(runs.place(store, config, seed)) for seed in seeds], seeds))
+            found.append(
+                runs.combine([runs.read(runs.place(store, config, seed)) for seed in seeds], seeds)
+            )
         if not self.swept:
             return found[0]
         joined = xr.concat(found, dim=self.swept, combine_attrs="drop_conflicts", join="exact")
-        return joined.assign_coords({self.swept: [getattr(p, self.swept) for p in points]}).transpose("seed", self.swept, ...)
+        return joined.assign_coords(
+            {self.swept: [getattr(p, self.swept) for p in points]}
+        ).transpose("seed", self.swept, ...)
 
     def configuration(self, p: Any, dtype: torch.dtype, **own: Any) -> str:
         """Canonical text of what fixes a run but for its seed."""
@@ -201,12 +260,16 @@ class System:
         for name, value in self.settings.items():
             default = self.parameters.__dataclass_fields__[name].default
             if getattr(p, name) not in (value, default):
-                raise ParameterError(f"{name} = {getattr(p, name)}: must be {value} for this system")
+                raise ParameterError(
+                    f"{name} = {getattr(p, name)}: must be {value} for this system"
+                )
         p = p.replace(**self.settings)
         if until is None:
             return p
         if not hasattr(p, "run_to"):
-            raise ParameterError(f"until = {until:g}: {self.name} has no time of its own; set {self.counter}s=... instead")
+            raise ParameterError(
+                f"until = {until:g}: {self.name} has no time of its own; set {self.counter}s=... instead"
+            )
         return p.run_to(until)
 
     def precision(self, dtype: torch.dtype | str | None) -> torch.dtype:
@@ -234,12 +297,24 @@ class System:
             name = self.devices[0]
         found = devices.find(name)
         if self.devices and found.type not in self.devices:
-            raise ParameterError(f"device = {name!r}: {self.name} is trained on {' or '.join(self.devices)} alone")
+            raise ParameterError(
+                f"device = {name!r}: {self.name} is trained on {' or '.join(self.devices)} alone"
+            )
         return found
 
 
-def _train(system: System, p: Any, seeds: Sequence[int], device: torch.device, dtype: torch.dtype, store: Path, config: str,
-           own: Mapping[str, Any], tick: Callable[[int], None], wait: bool) -> bool:  # fmt: skip
+def _train(
+    system: System,
+    p: Any,
+    seeds: Sequence[int],
+    device: torch.device,
+    dtype: torch.dtype,
+    store: Path,
+    config: str,
+    own: Mapping[str, Any],
+    tick: Callable[[int], None],
+    wait: bool,
+) -> bool:
     """Train the runs of one job that nobody else is training; whether all are finished then."""
     place = functools.partial(runs.place, store, config)
     with contextlib.ExitStack() as held:
@@ -257,9 +332,16 @@ def _train(system: System, p: Any, seeds: Sequence[int], device: torch.device, d
             learner = system.make(p, list(states), device, dtype, **own)
             if start:
                 learner.load([state["learner"] for state in states.values()])
-            found = {int(s): {name: np.stack([state["records"][s][name].numpy() for state in states.values()]) for name in record}
-                     for s, record in next(iter(states.values()))["records"].items()}  # fmt: skip
-            saving = functools.partial(_save, learner, found, config, {seed: place(seed) for seed in states})
+            found = {
+                int(s): {
+                    name: np.stack([state["records"][s][name].numpy() for state in states.values()])
+                    for name in record
+                }
+                for s, record in next(iter(states.values()))["records"].items()
+            }
+            saving = functools.partial(
+                _save, learner, found, config, {seed: place(seed) for seed in states}
+            )
             results = _learn(system, p, learner, len(states), start, found, saving, tick)
             for seed, result in zip(states, results, strict=True):
                 result.attrs = runs.provenance(system.name, config, p, seed)
@@ -275,29 +357,59 @@ def _checkpoint(path: Path, config: str, seed: int) -> State:
     """Where a run goes on: its checkpoint, or the start."""
     state = runs.load_checkpoint(path, config, seed)
     if state is not None and not {"step", "learner", "records"} <= set(state):
-        warnings.warn(f"{path.with_suffix('.checkpoint')}: of another version of this toolkit; starting over", stacklevel=2)
+        warnings.warn(
+            f"{path.with_suffix('.checkpoint')}: of another version of this toolkit; starting over",
+            stacklevel=2,
+        )
         state = None
     return state or {"step": 0, "records": {}}
 
 
-def _save(learner: Learner, found: Records, config: str, places: Mapping[int, Path], step: int) -> None:
+def _save(
+    learner: Learner, found: Records, config: str, places: Mapping[int, Path], step: int
+) -> None:
     """Write one checkpoint per seed."""
     for b, (seed, path) in enumerate(places.items()):
-        kept = {str(s): {name: torch.as_tensor(v[b]) for name, v in record.items()} for s, record in found.items()}
-        runs.save_checkpoint(path, config, seed, {"step": step, "learner": learner.state(b), "records": kept})
+        kept = {
+            str(s): {name: torch.as_tensor(v[b]) for name, v in record.items()}
+            for s, record in found.items()
+        }
+        runs.save_checkpoint(
+            path, config, seed, {"step": step, "learner": learner.state(b), "records": kept}
+        )
 
 
-def _learn(system: System, p: Any, learner: Learner, students: int, step: int, found: Records, save: Callable[[int], None],
-           tick: Callable[[int], None]) -> list[xr.Dataset]:  # fmt: skip
+def _learn(
+    system: System,
+    p: Any,
+    learner: Learner,
+    students: int,
+    step: int,
+    found: Records,
+    save: Callable[[int], None],
+    tick: Callable[[int], None],
+) -> list[xr.Dataset]:
     """Step, measure and save to the end; ``found`` is filled, ``tick`` hears of every step."""
     length, saved = system.length(p), time.monotonic()
     # Numbers that overflow are found below, by name.
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"), Patience() as patience:
         try:
             while True:
-                if system.time and (step % p.eval_every == 0 or step == length) and step not in found:
-                    found[step] = {name: np.array(v, float) for name, v in learner.measure().items()}
-                    _stay_finite(system, p, step, found[step][system.finite], found[min(found)][system.finite])
+                if (
+                    system.time
+                    and (step % p.eval_every == 0 or step == length)
+                    and step not in found
+                ):
+                    found[step] = {
+                        name: np.array(v, float) for name, v in learner.measure().items()
+                    }
+                    _stay_finite(
+                        system,
+                        p,
+                        step,
+                        found[step][system.finite],
+                        found[min(found)][system.finite],
+                    )
                 if time.monotonic() - saved > CHECKPOINT_SECONDS:
                     save(step)
                     saved = time.monotonic()
@@ -322,7 +434,9 @@ def _stay_finite(system: System, p: Any, step: int, now: Any, before: Any = 0.0)
         Naming the learning rate.
     """
     if (np.isfinite(before) & ~np.isfinite(now)).any():
-        raise ParameterError(f"eta = {p.eta:g}: the {system.finite} is not finite at {system.counter} {step}; take it smaller")
+        raise ParameterError(
+            f"eta = {p.eta:g}: the {system.finite} is not finite at {system.counter} {step}; take it smaller"
+        )
 
 
 def _dataset(system: System, p: Any, learner: Learner, found: Records, b: int) -> xr.Dataset:
@@ -330,8 +444,14 @@ def _dataset(system: System, p: Any, learner: Learner, found: Records, b: int) -
     steps = np.array(sorted(found))
     data, coords = {}, {}
     if system.time:
-        data = {name: xr.Variable((system.time, *system.dimensions.get(name, ())), np.stack([found[s][name][b] for s in steps]),
-                                  {"long_name": system.meaning.get(name, name)}) for name in found[steps[0]]}  # fmt: skip
+        data = {
+            name: xr.Variable(
+                (system.time, *system.dimensions.get(name, ())),
+                np.stack([found[s][name][b] for s in steps]),
+                {"long_name": system.meaning.get(name, name)},
+            )
+            for name in found[steps[0]]
+        }
         clock = {} if system.clock is None else {system.time: system.clock(p, steps)}
         coords = {**clock, system.counter: (system.time, steps)}
     result = xr.Dataset(data, coords=coords)

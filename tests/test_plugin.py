@@ -1,4 +1,6 @@
-"""A model from another package: written into a temporary folder with its entry point, then served by every command."""
+"""A model from another package: written into a temporary folder with its entry point, then served
+by every command.
+"""
 
 import os
 import subprocess
@@ -55,14 +57,14 @@ FILES = {
         def sections():
             return {"Toy": list(equations().values())}
     ''',
-    "toy_product/theory/onset.py": '''
+    "toy_product/theory/onset.py": """
         from theory.onset import Onset
         from toy_product import theory
         def onset(p, until=None):
             found = float(theory.equations()["t_half"].evaluate(p.values()))
             return Onset({"t_half": found}, {"t_half": "time of a = 1/2"}, {}, [], dict, lambda: list(theory.equations().values()),
                          lambda result, axes: None)
-    ''',
+    """,
     "toy_product/simulate/__init__.py": '''
         from functools import partial
         import torch
@@ -90,7 +92,7 @@ FILES = {
         SYSTEMS, train = {"student": SYSTEM}, SYSTEM.train
     ''',
     "toy_product/verify/__init__.py": "",
-    "toy_product/verify/gradients.py": '''
+    "toy_product/verify/gradients.py": """
         import torch
         from toy_product import theory
         from verify.check import identity
@@ -101,14 +103,14 @@ FILES = {
             moved = -float(slope[0] * u[1] + slope[1] * u[0])
             rate = theory.equations()["da_dt"].evaluate({"a": 0.3})
             return with_device(request, [identity("rate of the product", "da_dt", rate, moved, 1e-12, "autograd in float64")])
-    ''',
-    "toy_product/verify/ensemble.py": '''
+    """,
+    "toy_product/verify/ensemble.py": """
         from toy_product.simulate import SYSTEM
         from toy_product.theory import Parameters
         from verify.ensemble import Source
         SOURCE = Source(SYSTEM, Parameters(), "2", {"t": ("t",), "a": ("seed", "t")})
-    ''',
-    "toy_product/verify/trajectories.py": '''
+    """,
+    "toy_product/verify/trajectories.py": """
         import numpy as np
         from toy_product import theory
         from verify import ensemble
@@ -118,9 +120,9 @@ FILES = {
             p, runs = ensemble.get(request)
             curve = theory.flow().solve(p, at=runs.t.values, t=float(runs.t[-1]))
             return Report([identity("product along training", "da_dt", curve.a.values, runs.a.values[0], 2 * p.eta, "Euler steps")])
-    ''',
+    """,
     "toy_product/papers/__init__.py": "FIGURES = {}",
-    "toy_product/papers/claims.toml": '''
+    "toy_product/papers/claims.toml": """
         [[claim]]
         id = "Eq. (1)"
         kind = "equation"
@@ -128,10 +130,10 @@ FILES = {
         covered_by = ["equation:da_dt", "check:gradients.rate_of_the_product"]
         verdict = "exact"
         note = ""
-    ''',
+    """,
     "toy_product-1.dist-info/METADATA": "Metadata-Version: 2.1\nName: toy-product\nVersion: 1",
     "toy_product-1.dist-info/entry_points.txt": "[solvable_transformers.models]\ntoy_product = toy_product:MODEL\nbroken = toy_nothing:MODEL",
-}  # fmt: skip
+}
 RUN = """
 import warnings
 with warnings.catch_warnings(record=True) as caught:
@@ -151,13 +153,23 @@ print("all served")
 
 
 def test_a_model_of_another_package(tmp_path):
-    """Derivation, onset, LaTeX, students, a sweep, checks and a ledger, without an edit here; a broken package is named and left out."""
+    """Derivation, onset, LaTeX, students, a sweep, checks and a ledger, without an edit here; a
+    broken package is named and left out.
+    """
     for name, text in FILES.items():
         path = tmp_path / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(textwrap.dedent(text))
-    done = subprocess.run([sys.executable, "-c", RUN], cwd=tmp_path, capture_output=True, text=True, timeout=300,
-                          env=os.environ | {"PYTHONPATH": os.pathsep.join((str(tmp_path), str(ROOT)))})  # fmt: skip
+    done = subprocess.run(
+        [sys.executable, "-c", RUN],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join((str(tmp_path), str(ROOT)))},
+    )
     assert done.returncode == 0, done.stderr[-1500:]
     assert done.stdout.rstrip().endswith("all served") and "1 exact, 0 FAIL" in done.stdout
-    assert (tmp_path / "toy_product/papers/evidence.json").is_file() and list((tmp_path / "sweep").rglob("*.nc"))
+    assert (tmp_path / "toy_product/papers/evidence.json").is_file() and list(
+        (tmp_path / "sweep").rglob("*.nc")
+    )

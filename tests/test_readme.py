@@ -1,4 +1,6 @@
-"""README keeps its word: its Python block runs, its numbers are found, its commands and flags exist."""
+"""README keeps its word: its Python block runs, its numbers are found, its commands and flags
+exist.
+"""
 
 import ast
 import importlib
@@ -23,11 +25,17 @@ def promised(comment: str) -> list[str]:
 
 
 def test_python_block(monkeypatch, tmp_path):
-    """Every line runs, students at reduced length; every number in a comment is the value of its line, to the last digit."""
+    """Every line runs, students at reduced length; every number in a comment is the value of its
+    line, to the last digit.
+    """
     train = state_tracking.train
     monkeypatch.setenv("SOLVABLE_TRANSFORMERS_RUNS", str(tmp_path))
-    monkeypatch.setattr("simulate.state_tracking.train", lambda p, alpha, seeds: train(
-        p.replace(n_train=256, n_test=32), list(seeds)[:2], alpha=1.0, workers=1, progress=False))  # fmt: skip
+    monkeypatch.setattr(
+        "simulate.state_tracking.train",
+        lambda p, alpha, seeds: train(
+            p.replace(n_train=256, n_test=32), list(seeds)[:2], alpha=1.0, workers=1, progress=False
+        ),
+    )
     names, compared = {}, 0
     lines = BLOCK.splitlines()
     for statement in ast.parse(BLOCK).body:
@@ -49,7 +57,11 @@ def test_numbers_of_the_demo(capsys):
     """The table README shows is printed by the command of `make demo`."""
     assert onset.main(["state_tracking", "--preset", "demo", "--quiet"]) == 0
     printed = dict(re.findall(rf"^(\w+)\s+({NUMBER})\s", capsys.readouterr().out, re.MULTILINE))
-    shown = dict(re.findall(rf"^(c_omega|T_alpha|onset_coefficient|alpha_half)\s+({NUMBER})\s", README, re.MULTILINE))
+    shown = dict(
+        re.findall(
+            rf"^(c_omega|T_alpha|onset_coefficient|alpha_half)\s+({NUMBER})\s", README, re.MULTILINE
+        )
+    )
     assert len(shown) == 4 and shown == {name: printed[name] for name in shown}
 
 
@@ -58,7 +70,11 @@ def test_commands(row, capsys):
     """Every command of the table answers --help, and knows the flags its row names."""
     command = row.split("`")[0]
     module = importlib.import_module(command.split()[2])
-    main = module.main if hasattr(module, "main") else importlib.import_module(f"{module.__name__}.__main__").main
+    main = (
+        module.main
+        if hasattr(module, "main")
+        else importlib.import_module(f"{module.__name__}.__main__").main
+    )
     with pytest.raises(SystemExit) as done:
         main(["--help"])
     shown = capsys.readouterr().out

@@ -1,4 +1,6 @@
-"""Algebra the derivations share: sums that meet Kronecker deltas, and choosing a result's printed form."""
+"""Algebra the derivations share: sums that meet Kronecker deltas, and choosing a result's printed
+form.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,9 @@ from sympy.concrete.delta import deltasummation
 
 
 def delta_sum(expr: sp.Expr, *limits: tuple[sp.Symbol, sp.Expr, sp.Expr]) -> sp.Expr:
-    """Sum over the given indices, resolving deltas; every free index is taken to lie in its range."""
+    """Sum over the given indices, resolving deltas; every free index is taken to lie in its
+    range.
+    """
     for limit in limits:
         expr = sp.Add(*(_term_sum(term, *limit) for term in sp.Add.make_args(sp.expand(expr))))
     return sp.expand(expr)
@@ -57,12 +61,16 @@ def delta_gradient(total: sp.Expr, entry: sp.Expr) -> sp.Expr:
 def vanishes(expr: sp.Expr) -> bool:
     """Whether SymPy can show that an expression is identically zero.
 
-    A numerator over one denominator, multiplied out, is seen to be zero; trigonometric functions are
-    written as exponentials first. What that leaves open goes to `sympy.simplify`, which is slow.
+    A numerator over one denominator, multiplied out, is seen to be zero; trigonometric functions
+    are written as exponentials first. What that leaves open goes to `sympy.simplify`, which is
+    slow.
     """
     expr = sp.sympify(expr, strict=True)
     forms = (lambda: expr, lambda: expr.rewrite(sp.exp))
-    return any(sp.expand(sp.numer(sp.together(form()))) == 0 for form in forms) or sp.simplify(expr) == 0
+    return (
+        any(sp.expand(sp.numer(sp.together(form()))) == 0 for form in forms)
+        or sp.simplify(expr) == 0
+    )
 
 
 def written_as(form: sp.Expr, derived: sp.Expr) -> sp.Expr:

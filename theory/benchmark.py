@@ -10,15 +10,25 @@ from theory.parameters import ParameterError
 
 def main(argv: list[str] | None = None) -> int:
     """Command line: exit code 1 where the model's own way, the first row, misses its reference."""
-    args = cli.parser("theory.benchmark", "Speed of a model's numbers, against the plain way.", "json").parse_args(argv)
+    args = cli.parser(
+        "theory.benchmark", "Speed of a model's numbers, against the plain way.", "json"
+    ).parse_args(argv)
     if importlib.util.find_spec(f"theory.{args.model.name}.benchmark") is None:
         raise ParameterError(f"theory.benchmark: not for {args.model.name}, which has none")
     found = args.model.wing("theory", "benchmark").benchmark()
     if args.json:
         print(cli.to_json({"model": args.model.name, **found}))
     else:
-        rows = [(r["way"], f"{r['points']}", f"{r['seconds']:.3g}", f"{r['microseconds_per_point']:.4g}", f"{r['error']:.1e}")
-                for r in found["rows"]]  # fmt: skip
+        rows = [
+            (
+                r["way"],
+                f"{r['points']}",
+                f"{r['seconds']:.3g}",
+                f"{r['microseconds_per_point']:.4g}",
+                f"{r['error']:.1e}",
+            )
+            for r in found["rows"]
+        ]
         print(cli.table(("way", "points", "seconds", "us per point", "error"), rows))
         print(
             f"ratio {found['ratio']:.0f}; {'within' if found['agree'] else 'NOT within'} the tolerance\n{found['note']}"

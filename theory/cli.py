@@ -25,16 +25,44 @@ LONGEST_ECHO = 80  # characters of a typed word that an error repeats
 _FLAGS: dict[str, dict[str, Any]] = {
     "json": {"action": "store_true", "help": "one JSON object on stdout instead of a table"},
     "out": {"type": Path, "metavar": "PATH", "help": "write the result here"},
-    "plot": {"nargs": "?", "const": "", "metavar": "FILE",
-             "help": "draw the figure: into FILE, or without one into a window (a file if there is no display)"},
-    "latex": {"nargs": "?", "const": "-", "metavar": "FILE", "help": "the equations as LaTeX, to FILE or stdout"},
-    "set": {"action": "append", "default": [], "metavar": "NAME=VALUE", "help": "set a parameter (repeatable)"},
-    "preset": {"default": None, "metavar": "NAME", "help": "named parameters to start from, e.g. table_2"},
-    "seeds": {"type": str, "default": None, "metavar": "SEEDS", "help": "8 (0..7), 0:20 (half-open) or 3,5"},
-    "alpha": {"type": float, "default": None, "metavar": "X", "help": "run length in the model's time, or sample complexity n/d"},
+    "plot": {
+        "nargs": "?",
+        "const": "",
+        "metavar": "FILE",
+        "help": "draw the figure: into FILE, or without one into a window (a file if there is no display)",
+    },
+    "latex": {
+        "nargs": "?",
+        "const": "-",
+        "metavar": "FILE",
+        "help": "the equations as LaTeX, to FILE or stdout",
+    },
+    "set": {
+        "action": "append",
+        "default": [],
+        "metavar": "NAME=VALUE",
+        "help": "set a parameter (repeatable)",
+    },
+    "preset": {
+        "default": None,
+        "metavar": "NAME",
+        "help": "named parameters to start from, e.g. table_2",
+    },
+    "seeds": {
+        "type": str,
+        "default": None,
+        "metavar": "SEEDS",
+        "help": "8 (0..7), 0:20 (half-open) or 3,5",
+    },
+    "alpha": {
+        "type": float,
+        "default": None,
+        "metavar": "X",
+        "help": "run length in the model's time, or sample complexity n/d",
+    },
     "device": {"default": None, "metavar": "NAME", "help": "torch device (cpu, cuda, cuda:1, ...)"},
     "quiet": {"action": "store_true", "help": "no progress on stderr"},
-}  # fmt: skip
+}
 
 
 class Parser(argparse.ArgumentParser):
@@ -50,7 +78,9 @@ class Parser(argparse.ArgumentParser):
                 and not any(f.startswith(flag) for f in self._option_string_actions)
             ):
                 hint = (
-                    f"; parameters are set by --set {flag[2:]}=VALUE" if "--set" in self._option_string_actions else ""
+                    f"; parameters are set by --set {flag[2:]}=VALUE"
+                    if "--set" in self._option_string_actions
+                    else ""
                 )
                 raise ParameterError(f"unknown flag {flag}{hint} (see {self.prog} --help)")
         return super().parse_args(args, namespace)
@@ -67,16 +97,25 @@ def _model(name: str) -> registry.Model:
         raise argparse.ArgumentTypeError(str(error)) from None
 
 
-def parser(prog: str, description: str, *flags: str, model: bool | str = True) -> argparse.ArgumentParser:
+def parser(
+    prog: str, description: str, *flags: str, model: bool | str = True
+) -> argparse.ArgumentParser:
     """Make a command's parser from the shared flags it understands.
 
-    ``model`` says whether there is a MODEL and which is the default (True: state_tracking); ``"all"`` leaves it open.
+    ``model`` says whether there is a MODEL and which is the default (True: state_tracking);
+    ``"all"`` leaves it open.
     """
     made = Parser(prog=f"python -m {prog}", description=description)
     if model:
         default = {"all": None, True: "state_tracking"}.get(model, model)
-        made.add_argument("model", nargs="?", type=_model, default=default, metavar="MODEL",
-                          help="one of " + ", ".join(registry.MODELS))  # fmt: skip
+        made.add_argument(
+            "model",
+            nargs="?",
+            type=_model,
+            default=default,
+            metavar="MODEL",
+            help="one of " + ", ".join(registry.MODELS),
+        )
     for flag in flags:
         made.add_argument(f"--{flag}", **_FLAGS[flag])
     return made
@@ -107,7 +146,9 @@ def seeds(text: str | None, default: str) -> list[int]:
     if len(found) > MOST_SEEDS:
         raise ParameterError(f"--seeds {text}: must be at most {MOST_SEEDS} seeds")
     if not found or min(found) < 0 or len(set(found)) < len(found):
-        raise ParameterError(f"--seeds {text}: must be 8 (0..7), 0:20 (half-open) or 3,5, without repeats")
+        raise ParameterError(
+            f"--seeds {text}: must be 8 (0..7), 0:20 (half-open) or 3,5, without repeats"
+        )
     return list(found)
 
 
@@ -253,14 +294,21 @@ def to_json(value: Any) -> str:
 def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Plain text table with aligned columns."""
     widths = [max(len(str(r[i])) for r in [header, *rows]) for i in range(len(header))]
-    lines = ["  ".join(str(c).ljust(w) for c, w in zip(r, widths, strict=True)).rstrip() for r in [header, *rows]]
+    lines = [
+        "  ".join(str(c).ljust(w) for c, w in zip(r, widths, strict=True)).rstrip()
+        for r in [header, *rows]
+    ]
     lines.insert(1, "  ".join("-" * w for w in widths))
     return "\n".join(lines)
 
 
 def _shortened(message: str) -> str:
     """Message without the whole of what was typed, where that is long and no path."""
-    typed = {part for word in sys.argv[1:] for part in (word, *word.split("=", 1)[1:], *word.split("=", 2)[2:])}
+    typed = {
+        part
+        for word in sys.argv[1:]
+        for part in (word, *word.split("=", 1)[1:], *word.split("=", 2)[2:])
+    }
     for part in sorted((p for p in typed if len(p) > LONGEST_ECHO), key=len, reverse=True):
         if not os.path.exists(part):
             message = message.replace(part, f"{part[:LONGEST_ECHO]}...")
@@ -272,20 +320,27 @@ class Terminated(KeyboardInterrupt):
 
 
 def heed_termination() -> None:
-    """Let SIGTERM interrupt the work of this process, as a batch system sends it before it kills."""
+    """Let SIGTERM interrupt the work of this process, as a batch system sends it before it
+    kills.
+    """
 
     def terminate(*_: Any) -> NoReturn:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)  # a second one must not cut short the saving
         raise Terminated
 
     with contextlib.suppress(ValueError):  # not in the main thread
-        if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:  # who ignores it, or has plans of his own, keeps them
+        if (
+            signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+        ):  # who ignores it, or has plans of his own, keeps them
             signal.signal(signal.SIGTERM, terminate)
 
 
 def run(main: Callable[[], int]) -> NoReturn:
-    """Run a command: wrong input, a full disk and too little memory end in one line on stderr and exit code 2."""
-    # A process that ends soon: what is imported stays, and SymPy's small objects are rarely cyclic garbage.
+    """Run a command: wrong input, a full disk and too little memory end in one line on stderr and
+    exit code 2.
+    """
+    # A process that ends soon: what is imported stays, and SymPy's small objects are rarely cyclic
+    # garbage.
     gc.freeze()
     gc.set_threshold(100_000)
     heed_termination()
@@ -295,7 +350,9 @@ def run(main: Callable[[], int]) -> NoReturn:
         sys.exit(code)
     except BrokenPipeError:  # a reader such as `head` closed the pipe early
         with contextlib.suppress(OSError, ValueError):
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # nothing is left to flush at exit
+            os.dup2(
+                os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno()
+            )  # nothing is left to flush at exit
         sys.exit(141)
     except (ParameterError, OSError) as error:
         print(f"error: {_shortened(str(error))}", file=sys.stderr)
@@ -306,7 +363,10 @@ def run(main: Callable[[], int]) -> NoReturn:
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         sys.exit(130)
-    except (MemoryError, RuntimeError) as error:  # torch has no error of its own for memory it cannot get
+    except (
+        MemoryError,
+        RuntimeError,
+    ) as error:  # torch has no error of its own for memory it cannot get
         said = str(error).partition("\n")[0]
         if not isinstance(error, MemoryError) and "memory" not in said:
             raise

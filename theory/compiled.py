@@ -1,4 +1,6 @@
-"""Machine code of derived expressions, kept between runs: Numba caches by file, so generated source becomes one."""
+"""Machine code of derived expressions, kept between runs: Numba caches by file, so generated source
+becomes one.
+"""
 
 from __future__ import annotations
 
@@ -18,19 +20,26 @@ from theory import cli
 def folder() -> Path:
     """``$SOLVABLE_TRANSFORMERS_CACHE``, or ``solvable-transformers`` in the user's cache folder."""
     chosen = os.environ.get("SOLVABLE_TRANSFORMERS_CACHE")
-    return Path(chosen or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "solvable-transformers"))
+    return Path(
+        chosen
+        or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "solvable-transformers")
+    )
 
 
 def module(source: str) -> ModuleType:
-    """Import generated Python source from a file named by its SHA-256 and the versions that compile it.
+    """Import generated Python source from a file named by its SHA-256 and the versions that compile
+    it.
 
-    What a file of that name holds is compared with the source before it is trusted. ``KEPT`` is defined in
-    the module: whether ``numba.njit(cache=KEPT)`` can keep its machine code. Where the user's cache folder
-    cannot be written, the file lies in a temporary one, and is compiled every time.
+    What a file of that name holds is compared with the source before it is trusted. ``KEPT`` is
+    defined in the module: whether ``numba.njit(cache=KEPT)`` can keep its machine code. Where the
+    user's cache folder cannot be written, the file lies in a temporary one, and is compiled every
+    time.
     """
     import numba
 
-    versions = f"# Python {sys.version.split()[0]}, numba {numba.__version__}, numpy {np.__version__}\n"
+    versions = (
+        f"# Python {sys.version.split()[0]}, numba {numba.__version__}, numpy {np.__version__}\n"
+    )
     text = versions + source
     name = "generated_" + hashlib.sha256(text.encode()).hexdigest()
     try:

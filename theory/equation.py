@@ -40,7 +40,8 @@ class Equation:
     reference : str
         For example ``"forner2026, Eq. (11)"``.
     status : {'exact', 'leading order', 'closure', 'empirical'}
-        Exact under the stated assumptions; leading term of an expansion; rests on an ansatz; fitted.
+        Exact under the stated assumptions; leading term of an expansion; rests on an ansatz;
+        fitted.
     assumptions : tuple of str
         What was assumed on the way.
     """
@@ -84,10 +85,14 @@ class Equation:
             If a free symbol has no value.
         """
         given = {key: value for key, value in values.items() if not isinstance(key, str)}
-        rest = self.rhs.xreplace({key: sp.Dummy() for key in given if not isinstance(key, sp.IndexedBase)})
+        rest = self.rhs.xreplace(
+            {key: sp.Dummy() for key in given if not isinstance(key, sp.IndexedBase)}
+        )
         bases = rest.atoms(sp.IndexedBase)
         labels = {base.label for base in bases}
-        symbols = {s for s in rest.free_symbols if isinstance(s, sp.Symbol) and not isinstance(s, sp.Dummy)} - labels
+        symbols = {
+            s for s in rest.free_symbols if isinstance(s, sp.Symbol) and not isinstance(s, sp.Dummy)
+        } - labels
         # By name, as the order of arguments decides the order of operations and so the last bit.
         for symbol in sorted((bases | symbols) - set(given), key=lambda s: s.name):
             if symbol.name not in values:

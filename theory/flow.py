@@ -74,12 +74,20 @@ class Flow:
         """One Equation per order parameter, named ``d<x>_d<time>``."""
         return {
             (name := f"d{x.name}_d{self.time.name}"): Equation(
-                name, sp.Derivative(x, self.time), rhs, self.reference, self.status, self.assumptions)
+                name,
+                sp.Derivative(x, self.time),
+                rhs,
+                self.reference,
+                self.status,
+                self.assumptions,
+            )
             for x, rhs in self.rhs.items()
-        }  # fmt: skip
+        }
 
     def latex(self) -> str:
-        """Aligned block, ready for a write-up: the equations, then what their abbreviations stand for."""
+        """Aligned block, ready for a write-up: the equations, then what their abbreviations stand
+        for.
+        """
         where = [Equation(x.name, x, meaning, self.reference) for x, meaning in self.where.items()]
         return latex.aligned([*self.equations().values(), *where])
 
@@ -88,32 +96,50 @@ class Flow:
         return sp.Matrix(list(self.expanded.values())).jacobian(self.state)
 
     def fixed_points(self) -> list[dict[sp.Symbol, sp.Expr]]:
-        """Symbolic solutions of ``rhs = 0``; factors common to all equations that cannot vanish are dropped."""
+        """Symbolic solutions of ``rhs = 0``; factors common to all equations that cannot vanish are
+        dropped.
+        """
         rates = [sp.factor(r) for r in self.expanded.values()]
-        common = [f for f in sp.Mul.make_args(rates[0]) if f.is_nonzero and all(
-            f in sp.Mul.make_args(r) for r in rates)]  # fmt: skip
+        common = [
+            f
+            for f in sp.Mul.make_args(rates[0])
+            if f.is_nonzero and all(f in sp.Mul.make_args(r) for r in rates)
+        ]
         return sp.solve([r / sp.Mul(*common) for r in rates], self.state, dict=True)
 
-    def series(self, order: int, start: Mapping[sp.Symbol, Any] | None = None) -> dict[sp.Symbol, sp.Expr]:
+    def series(
+        self, order: int, start: Mapping[sp.Symbol, Any] | None = None
+    ) -> dict[sp.Symbol, sp.Expr]:
         """Taylor polynomial in time about the initial values, up to and including ``time**order``.
 
         ``start`` replaces symbols of the initial values and parameters (``{R_0: 0}``) beforehand.
         """
         start = start or {}
         rhs = {x: expr.subs(start) for x, expr in self.expanded.items()}
-        at_start = {x: sp.sympify(expr, strict=True).subs(start) for x, expr in self.initial.items()}
+        at_start = {
+            x: sp.sympify(expr, strict=True).subs(start) for x, expr in self.initial.items()
+        }
         derivative, result = rhs, dict(at_start)
         for power in range(1, order + 1):
             if power > 1:
-                derivative = {x: sum((sp.diff(d, y) * rhs[y] for y in self.state), sp.S.Zero)
-                              for x, d in derivative.items()}  # fmt: skip
+                derivative = {
+                    x: sum((sp.diff(d, y) * rhs[y] for y in self.state), sp.S.Zero)
+                    for x, d in derivative.items()
+                }
             for x in self.state:
                 result[x] += derivative[x].subs(at_start) * self.time**power / sp.factorial(power)
         return result
 
-    def solve(self, parameters: Any, *, at: Iterable[float] | None = None,
-              events: Mapping[str, sp.Expr] | None = None,
-              rtol: float = 1e-12, atol: float = 1e-14, **end: float) -> xr.Dataset:  # fmt: skip
+    def solve(
+        self,
+        parameters: Any,
+        *,
+        at: Iterable[float] | None = None,
+        events: Mapping[str, sp.Expr] | None = None,
+        rtol: float = 1e-12,
+        atol: float = 1e-14,
+        **end: float,
+    ) -> xr.Dataset:
         """Integrate from the initial values (LSODA with the symbolic Jacobian).
 
         Parameters
@@ -139,8 +165,9 @@ class Flow:
         Raises
         ------
         ParameterError
-            If the final time is missing, misnamed, or not positive and finite, if a time to report at
-            lies outside the run, if a symbol has no number, or if the solution leaves double precision.
+            If the final time is missing, misnamed, or not positive and finite, if a time to report
+            at lies outside the run, if a symbol has no number, or if the solution leaves double
+            precision.
         """
         name = self.time.name
         if set(end) != {name} or not 0 < end[name] < np.inf:
@@ -150,16 +177,21 @@ class Flow:
         rhs, jacobian, start = self._functions(numbers, end[name])
         grid = np.linspace(0, end[name], 601) if at is None else np.asarray(list(at), float)
         # A last time that was computed may lie a few roundings beyond the end that it means.
-        grid = np.where((grid > end[name]) & (grid <= end[name] * (1 + END_ROUNDING)), end[name], grid)
+        grid = np.where(
+            (grid > end[name]) & (grid <= end[name] * (1 + END_ROUNDING)), end[name], grid
+        )
         if not ((grid >= 0) & (grid <= end[name])).all():
             raise ParameterError(f"at: times must lie between 0 and {name} = {end[name]:g}")
 
         unit = end[name]  # the integrator's time runs from 0 to 1, whatever the clock
 
         def integrate(t0: float, y0: np.ndarray, t1: float, **options: Any) -> Any:
-            with np.errstate(over="ignore"):  # e^m beyond double precision: its rate is zero, as it should be
-                solution = scipy.integrate.solve_ivp(rhs, (t0, t1), y0, method="LSODA", jac=jacobian,
-                                                     rtol=rtol, atol=atol, **options)  # fmt: skip
+            with np.errstate(
+                over="ignore"
+            ):  # e^m beyond double precision: its rate is zero, as it should be
+                solution = scipy.integrate.solve_ivp(
+                    rhs, (t0, t1), y0, method="LSODA", jac=jacobian, rtol=rtol, atol=atol, **options
+                )
             if not solution.success:
                 raise ParameterError(
                     f"the integration stopped at {name} = {unit * solution.t[-1]:g}: {solution.message}"
@@ -188,10 +220,20 @@ class Flow:
         data = {x.name: (name, states[i]) for i, x in enumerate(self.state)}
         along = dict(zip([x.name for x in self.state], states, strict=True))
         for label, expr in self.observables.items():
-            value = Equation(label, sp.Symbol(label), self._spell(expr), self.reference).evaluate({**numbers, **along})
+            value = Equation(label, sp.Symbol(label), self._spell(expr), self.reference).evaluate(
+                {**numbers, **along}
+            )
             data[label] = (name, np.broadcast_to(value, times.shape))
-        result = xr.Dataset(data, coords={name: times}, attrs={
-            "kind": "theory", "flow": self.name, "reference": self.reference, "status": self.status})  # fmt: skip
+        result = xr.Dataset(
+            data,
+            coords={name: times},
+            attrs={
+                "kind": "theory",
+                "flow": self.name,
+                "reference": self.reference,
+                "status": self.status,
+            },
+        )
         if hasattr(parameters, "as_json"):
             result.attrs["parameters"] = parameters.as_json()
         return result
@@ -200,7 +242,11 @@ class Flow:
     def _compiled(self) -> tuple[list[sp.Symbol], Any, Any, Any]:
         """Parameters, and right-hand sides, Jacobian and initial values as functions of them."""
         used = [*self.expanded.values(), *self.initial.values()]
-        free = sorted(set().union(*(sp.sympify(e, strict=True).free_symbols for e in used)) - {*self.state, self.time}, key=str)
+        free = sorted(
+            set().union(*(sp.sympify(e, strict=True).free_symbols for e in used))
+            - {*self.state, self.time},
+            key=str,
+        )
         arguments, modules = [self.time, *self.state, *free], ["scipy", "numpy"]
         rhs = sp.lambdify(arguments, list(self.expanded.values()), modules, cse=True)
         jac = sp.lambdify(arguments, self.jacobian().tolist(), modules, cse=True)
@@ -217,7 +263,9 @@ class Flow:
 
         def counted(t: float, y: np.ndarray) -> np.ndarray:
             if next(calls) > MOST_CALLS:
-                raise ParameterError(self._beyond(f"needs more than {MOST_CALLS:.0e} evaluations", unit * t, numbers))
+                raise ParameterError(
+                    self._beyond(f"needs more than {MOST_CALLS:.0e} evaluations", unit * t, numbers)
+                )
             return unit * np.array(rhs(unit * t, *y, *fixed))
 
         return (
@@ -231,8 +279,10 @@ class Flow:
         free = self._compiled[0]
         scale = {s.name: abs(np.log10(abs(float(numbers[s.name])) or 1)) for s in free}
         most = max(scale, key=scale.__getitem__)
-        return (f"{most} = {float(numbers[most]):g}: {self.name} {what} at "
-                f"{self.time.name} = {time:g}; take it less extreme")  # fmt: skip
+        return (
+            f"{most} = {float(numbers[most]):g}: {self.name} {what} at "
+            f"{self.time.name} = {time:g}; take it less extreme"
+        )
 
     @staticmethod
     def _first_crossing(crossing: Any, solution: Any, integrate: Any) -> float:

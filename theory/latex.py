@@ -38,9 +38,15 @@ def _named(made: sp.Symbol, latex: str | None) -> sp.Symbol:
 def expression(expr: sp.Basic) -> str:
     """LaTeX of a bare expression in the house style."""
     return sp.latex(
-        expr, symbol_names=_NAMES, mul_symbol=None, fold_short_frac=False, ln_notation=True,
-        parenthesize_super=True, imaginary_unit="i", diff_operator="d",
-    )  # fmt: skip
+        expr,
+        symbol_names=_NAMES,
+        mul_symbol=None,
+        fold_short_frac=False,
+        ln_notation=True,
+        parenthesize_super=True,
+        imaginary_unit="i",
+        diff_operator="d",
+    )
 
 
 def aligned(equations: Iterable[Equation]) -> str:
@@ -52,11 +58,24 @@ def aligned(equations: Iterable[Equation]) -> str:
 def escape(text: str) -> str:
     """Plain text made safe for LaTeX; ``$...$`` passes through."""
     parts = re.split(r"(\$[^$]*\$)", text)
-    table = {"$": r"\$", "&": r"\&", "%": r"\%", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
-             "~": r"\textasciitilde{}", "^": r"\^{}", "\\": r"\textbackslash{}",
-             "<": r"\textless{}", ">": r"\textgreater{}"}  # fmt: skip
+    table = {
+        "$": r"\$",
+        "&": r"\&",
+        "%": r"\%",
+        "#": r"\#",
+        "_": r"\_",
+        "{": r"\{",
+        "}": r"\}",
+        "~": r"\textasciitilde{}",
+        "^": r"\^{}",
+        "\\": r"\textbackslash{}",
+        "<": r"\textless{}",
+        ">": r"\textgreater{}",
+    }
     return "".join(
-        p if len(p) > 1 and p.startswith("$") and p.endswith("$") else "".join(table.get(c, c) for c in p)
+        p
+        if len(p) > 1 and p.startswith("$") and p.endswith("$")
+        else "".join(table.get(c, c) for c in p)
         for p in parts
     )
 
@@ -99,8 +118,12 @@ def main(argv: list[str] | None = None) -> int:
     """Command line: print or write a model's equations as LaTeX."""
     from theory import cli
 
-    parser = cli.parser("theory.latex", "The equations of a model as a LaTeX document.", "out", model=True)
-    parser.add_argument("--fragment", action="store_true", help="only the aligned block, for \\input")
+    parser = cli.parser(
+        "theory.latex", "The equations of a model as a LaTeX document.", "out", model=True
+    )
+    parser.add_argument(
+        "--fragment", action="store_true", help="only the aligned block, for \\input"
+    )
     parser.add_argument("--equation", metavar="NAME", help="one equation as a plain string")
     args = parser.parse_args(argv)
     theory = args.model.wing("theory")

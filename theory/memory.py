@@ -33,11 +33,18 @@ def _fields(path: str) -> dict[str, float]:
 
 
 def available() -> float:
-    """Bytes this process may still take: free memory, limit of its control group, limit of its address space."""
+    """Bytes this process may still take: free memory, limit of its control group, limit of its
+    address space.
+    """
     found = [1024 * _fields("/proc/meminfo").get("MemAvailable", float("inf"))]
-    for limit, used in (("memory.max", "memory.current"), ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes")):
+    for limit, used in (
+        ("memory.max", "memory.current"),
+        ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes"),
+    ):
         group = Path("/sys/fs/cgroup")
-        taken = _number(str(group / used)) - _fields(str(group / Path(used).with_name("memory.stat"))).get("inactive_file", 0)
+        taken = _number(str(group / used)) - _fields(
+            str(group / Path(used).with_name("memory.stat"))
+        ).get("inactive_file", 0)
         most = _number(str(group / limit))
         found.append(most - taken if most < float("inf") and taken < float("inf") else most)
     with contextlib.suppress(ImportError):  # not on every system
@@ -72,7 +79,14 @@ def amount(size: float) -> str:
     return f"{size:.4g} {UNITS[unit]}"
 
 
-def require(needed: Callable[[Any], float], p: BaseParameters, what: str, *, times: int = 1, there: float | None = None) -> None:
+def require(
+    needed: Callable[[Any], float],
+    p: BaseParameters,
+    what: str,
+    *,
+    times: int = 1,
+    there: float | None = None,
+) -> None:
     """Refuse parameters whose arrays do not fit, before they are allocated.
 
     Parameters
@@ -102,22 +116,31 @@ def require(needed: Callable[[Any], float], p: BaseParameters, what: str, *, tim
     name, value, direction = _heaviest(needed, p)
     many = f" ({times} at a time)" if times > 1 else ""
     where, how = (f"{name} = {value}: ", f"; take {name} {direction}") if name else ("", "")
-    raise ParameterError(f"{where}{what} needs about {amount(size)} of memory{many}, there are {amount(there)}{how}")
+    raise ParameterError(
+        f"{where}{what} needs about {amount(size)} of memory{many}, there are {amount(there)}{how}"
+    )
 
 
 def _heaviest(needed: Callable[[Any], float], p: BaseParameters) -> tuple[str, Any, str]:
-    """Parameter to change, its value and the direction: of those above their default the one that brings most, else of all."""
+    """Parameter to change, its value and the direction: of those above their default the one that
+    brings most, else of all.
+    """
     best: tuple[str, Any, str] = ("", None, "smaller")
     least = (True, float("inf"))
     for name, value in p.as_dict().items():
         if isinstance(value, bool) or not isinstance(value, int | float):
             continue
         default: Any = p.__dataclass_fields__[name].default
-        changes = {"smaller": _lowered(p, name, value), "larger": value * TRIED if name == "eval_every" else None}
+        changes = {
+            "smaller": _lowered(p, name, value),
+            "larger": value * TRIED if name == "eval_every" else None,
+        }
         for direction, changed in changes.items():
             if changed is None:
                 continue
-            unusual = default is None or (value > default if direction == "smaller" else value < default)
+            unusual = default is None or (
+                value > default if direction == "smaller" else value < default
+            )
             try:
                 size = needed(p.replace(**{name: changed}))
             except ParameterError:  # excluded by another parameter
@@ -128,7 +151,9 @@ def _heaviest(needed: Callable[[Any], float], p: BaseParameters) -> tuple[str, A
 
 
 def _lowered(p: BaseParameters, name: str, value: Any) -> Any:
-    """A value lowered by `TRIED`, within what its declaration allows; None if it is as low as can be."""
+    """A value lowered by `TRIED`, within what its declaration allows; None if it is as low as can
+    be.
+    """
     rules = p.__dataclass_fields__[name].metadata
     low, step = rules["low"], rules["multiple_of"] or 1
     if isinstance(value, float):

@@ -16,7 +16,8 @@ MOST_TERMS = 10**6  # of a sum that is added up term by term: a second in double
 
 
 class dirichlet_kernel(sp.Function):
-    r"""Normalised Dirichlet kernel ``sin(n x/2) / (n sin(x/2))``, continued to its limit at multiples of 2 pi.
+    r"""Normalised Dirichlet kernel ``sin(n x/2) / (n sin(x/2))``, continued to its limit at
+    multiples of 2 pi.
 
     Written as a function of its own because the ratio of sines is 0/0 exactly where rotary
     frequencies like to sit.
@@ -45,7 +46,9 @@ class dirichlet_kernel(sp.Function):
 
 
 class wright_omega(sp.Function):
-    """``W_0(e^x)``, the principal Lambert W of an exponential that may be too large for a number."""
+    """``W_0(e^x)``, the principal Lambert W of an exponential that may be too large for a
+    number.
+    """
 
     def fdiff(self, argindex: int = 1) -> sp.Expr:
         """Derivative."""
@@ -70,8 +73,12 @@ def _polylog(order: Any, x: Any) -> Any:
 
 
 def _mpmath_dirichlet(x: Any, n: Any) -> Any:
-    with mpmath.workprec(2 * mpmath.mp.prec + 20):  # n x / 2 must not lose x's distance from a multiple of 2 pi
-        below = n * mpmath.sin(mpmath.mpf(x) / 2)  # zero only at x = 0: no other multiple of 2 pi is a binary number
+    with mpmath.workprec(
+        2 * mpmath.mp.prec + 20
+    ):  # n x / 2 must not lose x's distance from a multiple of 2 pi
+        below = n * mpmath.sin(
+            mpmath.mpf(x) / 2
+        )  # zero only at x = 0: no other multiple of 2 pi is a binary number
         value = mpmath.sin(n * mpmath.mpf(x) / 2) / below if below else mpmath.mpf(1)
     return +value
 
@@ -82,12 +89,24 @@ def _real_lambert(z: Any, branch: Any = 0) -> Any:
 
 
 _MODULES: dict[str, list] = {
-    "numpy": [{"dirichlet_kernel": scipy.special.diric, "wright_omega": scipy.special.wrightomega, "polylog": _polylog,
-               "LambertW": _real_lambert},
-              "scipy", "numpy"],
-    "mpmath": [{"dirichlet_kernel": _mpmath_dirichlet,
-                "wright_omega": lambda x: mpmath.lambertw(mpmath.exp(x)).real}, "mpmath"],
-}  # fmt: skip
+    "numpy": [
+        {
+            "dirichlet_kernel": scipy.special.diric,
+            "wright_omega": scipy.special.wrightomega,
+            "polylog": _polylog,
+            "LambertW": _real_lambert,
+        },
+        "scipy",
+        "numpy",
+    ],
+    "mpmath": [
+        {
+            "dirichlet_kernel": _mpmath_dirichlet,
+            "wright_omega": lambda x: mpmath.lambertw(mpmath.exp(x)).real,
+        },
+        "mpmath",
+    ],
+}
 
 
 def function(expressions: Any, arguments: Sequence[sp.Basic], modules: str = "numpy") -> Callable:
@@ -107,13 +126,14 @@ def function(expressions: Any, arguments: Sequence[sp.Basic], modules: str = "nu
     Returns
     -------
     callable
-        With ``numpy``, every result is broadcast against the arguments, constants included. Whole numbers
-        enter as floating-point numbers, as 64-bit integers would overflow without a word.
+        With ``numpy``, every result is broadcast against the arguments, constants included. Whole
+        numbers enter as floating-point numbers, as 64-bit integers would overflow without a word.
 
     Raises
     ------
     ParameterError
-        If an entry of an array has no argument; when called, if a sum has ends that are not whole numbers, or more than `MOST_TERMS` terms.
+        If an entry of an array has no argument; when called, if a sum has ends that are not whole
+        numbers, or more than `MOST_TERMS` terms.
     """
     many = isinstance(expressions, (list, tuple))
     results = [_compile(e, arguments, modules) for e in (expressions if many else [expressions])]
@@ -126,7 +146,9 @@ def function(expressions: Any, arguments: Sequence[sp.Basic], modules: str = "nu
 
 
 def _number(value: Any) -> np.ndarray:
-    """Array whose whole numbers are floating-point: 3e9 times 3e9 is negative in 64-bit integers."""
+    """Array whose whole numbers are floating-point: 3e9 times 3e9 is negative in 64-bit
+    integers.
+    """
     array = np.asarray(value)
     return array.astype(float) if array.dtype.kind in "iubO" else array
 
@@ -157,17 +179,26 @@ def _whole(symbol: sp.Basic, value: Any) -> int:
     """End of a sum."""
     number = np.asarray(value)
     if number.size != 1 or not np.isfinite(float(number)) or float(number) != int(number):
-        raise ParameterError(f"{symbol} = {value}: must be one whole number, as it is the end of a sum")
+        raise ParameterError(
+            f"{symbol} = {value}: must be one whole number, as it is the end of a sum"
+        )
     return int(number)
 
 
 def _compile(expr: sp.Expr, arguments: Sequence[sp.Basic], modules: str) -> Callable:
     arrays = [a for a in arguments if isinstance(a, sp.IndexedBase)]
     plain = [a for a in arguments if not isinstance(a, sp.IndexedBase)]
-    # Numbered symbols, not Dummy: the order of operations, hence the last bit, must not depend on history.
-    stand_in: dict[sp.Basic, sp.Basic] = {a: sp.Symbol(f"_argument{k}") for k, a in enumerate(plain)}
+    # Numbered symbols, not Dummy: the order of operations, hence the last bit, must not depend on
+    # history.
+    stand_in: dict[sp.Basic, sp.Basic] = {
+        a: sp.Symbol(f"_argument{k}") for k, a in enumerate(plain)
+    }
     expr = sp.sympify(expr, strict=True).xreplace(stand_in)
-    sums = [s for s in sorted(expr.atoms(sp.Sum), key=str) if len(s.variables) == 1 and any(s.has(x) for x in arrays)]
+    sums = [
+        s
+        for s in sorted(expr.atoms(sp.Sum), key=str)
+        if len(s.variables) == 1 and any(s.has(x) for x in arrays)
+    ]
     totals = {s: sp.Symbol(f"_total{k}") for k, s in enumerate(sums)}
     summands, left = [], set()
     for s in sums:
@@ -177,11 +208,15 @@ def _compile(expr: sp.Expr, arguments: Sequence[sp.Basic], modules: str) -> Call
         summands.append(sp.lambdify(used, summand, _MODULES[modules], cse=True))
     rest = expr.xreplace(totals)
     if open_entries := sorted(left | rest.atoms(sp.Indexed), key=str):
-        raise ParameterError(f"{open_entries[0]}: has no number; give the entry itself, or an array that is summed over")
-    # What is left of sums is added up term by term, to an end that has to be a Python integer. What such a sum
-    # shares with others must not be taken out of it, as it may hold the index.
+        raise ParameterError(
+            f"{open_entries[0]}: has no number; give the entry itself, or an array that is summed over"
+        )
+    # What is left of sums is added up term by term, to an end that has to be a Python integer. What
+    # such a sum shares with others must not be taken out of it, as it may hold the index.
     loops = sorted(rest.atoms(sp.Sum), key=str)
-    outer = sp.lambdify([*stand_in.values(), *totals.values()], rest, _MODULES[modules], cse=not loops)
+    outer = sp.lambdify(
+        [*stand_in.values(), *totals.values()], rest, _MODULES[modules], cse=not loops
+    )
     ends = {q for s in loops for limit in s.limits for end in limit[1:] for q in end.free_symbols}
     whole = [k for k, q in enumerate(stand_in.values()) if q in ends]
     check = _terms(loops, stand_in) if loops else None
@@ -195,7 +230,9 @@ def _compile(expr: sp.Expr, arguments: Sequence[sp.Basic], modules: str) -> Call
         return out
 
     def elementwise(*values: Any) -> Any:
-        """What integrators call thousands of times: nothing to sum over, and nothing to broadcast as a rule."""
+        """What integrators call thousands of times: nothing to sum over, and nothing to broadcast
+        as a rule.
+        """
         scalars = ready(values)
         with np.errstate(over="ignore"):
             result = outer(*scalars)
@@ -209,8 +246,13 @@ def _compile(expr: sp.Expr, arguments: Sequence[sp.Basic], modules: str) -> Call
         by_argument = dict(zip(arguments, values, strict=True))
         scalars = ready([by_argument[a] for a in plain])
         if modules == "mpmath":
-            rows = [[_exact_number(v) for v in row] for row in zip(*(by_argument[x] for x in arrays), strict=True)]
-            return outer(*scalars, *(mpmath.fsum(f(*scalars, *row) for row in rows) for f in summands))
+            rows = [
+                [_exact_number(v) for v in row]
+                for row in zip(*(by_argument[x] for x in arrays), strict=True)
+            ]
+            return outer(
+                *scalars, *(mpmath.fsum(f(*scalars, *row) for row in rows) for f in summands)
+            )
         with np.errstate(over="ignore"):  # e^m beyond double precision is infinite, as its limit
             return evaluate(scalars, by_argument)
 
@@ -221,6 +263,8 @@ def _compile(expr: sp.Expr, arguments: Sequence[sp.Basic], modules: str) -> Call
         shape = np.broadcast_shapes(*(v.shape for v in lifted), *(v.shape for v in vectors))
         sums_ = [np.broadcast_to(f(*lifted, *vectors), shape).sum(-1) for f in summands]
         result = outer(*scalars, *sums_)
-        return np.broadcast_to(result, np.broadcast_shapes(*(np.shape(v) for v in [*scalars, *sums_])))[()]
+        return np.broadcast_to(
+            result, np.broadcast_shapes(*(np.shape(v) for v in [*scalars, *sums_]))
+        )[()]
 
     return call

@@ -16,7 +16,8 @@ from theory.parameters import ParameterError
 
 @dataclass(frozen=True)
 class Onset:
-    """A model's answer: numbers, and what is computed only for whom asks: curves, equations, the figure.
+    """A model's answer: numbers, and what is computed only for whom asks: curves, equations, the
+    figure.
 
     Attributes
     ----------
@@ -63,20 +64,37 @@ class Onset:
 
     def table(self) -> str:
         """Numbers as a table."""
-        rows = [(name, f"{v:.10g}" if math.isfinite(v) else self.absent.get(name, "none"), self.labels[name])
-                for name, v in self.numbers.items()]  # fmt: skip
+        rows = [
+            (
+                name,
+                f"{v:.10g}" if math.isfinite(v) else self.absent.get(name, "none"),
+                self.labels[name],
+            )
+            for name, v in self.numbers.items()
+        ]
         return cli.table(("quantity", "value", "meaning"), rows)
 
 
 def main(argv: list[str] | None = None) -> int:
     """Command line."""
-    parser = cli.parser("theory.onset", "When does the mechanism of a model emerge?",
-                        "json", "plot", "latex", "set", "preset", "alpha", "quiet")  # fmt: skip
+    parser = cli.parser(
+        "theory.onset",
+        "When does the mechanism of a model emerge?",
+        "json",
+        "plot",
+        "latex",
+        "set",
+        "preset",
+        "alpha",
+        "quiet",
+    )
     args = parser.parse_args(argv)
     cli.check_plot(args.plot)
     p = cli.parameters(args)
     result = args.model.wing("theory", "onset").onset(p, cli.positive("--alpha", args.alpha))
-    remarks = sys.stderr if args.json else None  # with --json, stdout holds one JSON object and nothing else
+    remarks = (
+        sys.stderr if args.json else None
+    )  # with --json, stdout holds one JSON object and nothing else
     formulas = latex.aligned(result.equations()) if args.latex else ""
     if args.json:
         found = {

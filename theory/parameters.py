@@ -17,9 +17,17 @@ class ParameterError(ValueError):
     """A value the user gave cannot be used; the message names field, value and what is allowed."""
 
 
-def parameter(default: Any, doc: str, *, low: float | None = None, above: float | None = None,
-              high: float | None = None, choices: tuple[str, ...] | None = None,
-              multiple_of: int | None = None, theory_only: bool = False) -> Any:  # fmt: skip
+def parameter(
+    default: Any,
+    doc: str,
+    *,
+    low: float | None = None,
+    above: float | None = None,
+    high: float | None = None,
+    choices: tuple[str, ...] | None = None,
+    multiple_of: int | None = None,
+    theory_only: bool = False,
+) -> Any:
     """Declare a field: its default, what it means, what is allowed.
 
     ``low`` and ``high`` are inclusive, ``above`` is exclusive. ``theory_only`` fields set where a
@@ -35,9 +43,19 @@ def parameter(default: Any, doc: str, *, low: float | None = None, above: float 
         allowed += [f"{sign} {value:g}" for sign, value in bounds if value is not None]
     if multiple_of:
         allowed.append(f"a multiple of {multiple_of}")
-    return dataclasses.field(default=default, metadata={
-        "doc": doc, "low": low, "above": above, "high": high, "choices": choices, "multiple_of": multiple_of,
-        "theory_only": theory_only, "allowed": " and ".join(allowed) or "any finite value"})  # fmt: skip
+    return dataclasses.field(
+        default=default,
+        metadata={
+            "doc": doc,
+            "low": low,
+            "above": above,
+            "high": high,
+            "choices": choices,
+            "multiple_of": multiple_of,
+            "theory_only": theory_only,
+            "allowed": " and ".join(allowed) or "any finite value",
+        },
+    )
 
 
 @dataclass(frozen=True)
@@ -64,7 +82,9 @@ class BaseParameters:
                     f for f in fields if f.lower() == name.lower()
                 ]
                 hint = f"did you mean '{near[0]}'? " if near else ""
-                raise ParameterError(f"{name}: unknown parameter; {hint}known are {', '.join(fields)}")
+                raise ParameterError(
+                    f"{name}: unknown parameter; {hint}known are {', '.join(fields)}"
+                )
 
     @classmethod
     @functools.cache
@@ -96,7 +116,9 @@ class BaseParameters:
 
         kind = next(k for k in kinds if k is not type(None))
         if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
-            name = {int: "a whole number", float: "a number", bool: "true or false", str: "a word"}[kind]
+            name = {int: "a whole number", float: "a number", bool: "true or false", str: "a word"}[
+                kind
+            ]
             raise refuse(f"{name}, {m['allowed']}")
         if m["choices"]:
             if value not in m["choices"]:
@@ -154,8 +176,14 @@ class BaseParameters:
             return raw
 
     def values(self) -> dict[str, Any]:
-        """Numbers by symbol name, as formulas take them; models add what follows from their fields."""
-        return {name: v for name, v in self.as_dict().items() if isinstance(v, int | float) and not isinstance(v, bool)}
+        """Numbers by symbol name, as formulas take them; models add what follows from their
+        fields.
+        """
+        return {
+            name: v
+            for name, v in self.as_dict().items()
+            if isinstance(v, int | float) and not isinstance(v, bool)
+        }
 
     def as_dict(self, *, training_only: bool = False) -> dict[str, Any]:
         """Fields by name; with ``training_only``, those that identify a training run."""

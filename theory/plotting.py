@@ -1,4 +1,6 @@
-"""Figures in the house style: theory as lines, simulation as mean and band, colours safe for colour-blind readers."""
+"""Figures in the house style: theory as lines, simulation as mean and band, colours safe for
+colour-blind readers.
+"""
 
 from __future__ import annotations
 
@@ -15,10 +17,14 @@ from theory import cli
 STYLE = Path(__file__).with_name("project.mplstyle")
 
 
-def figure(rows: int = 1, columns: int = 1, width: float = 4.4, height: float = 3.2) -> tuple[Any, Any]:
+def figure(
+    rows: int = 1, columns: int = 1, width: float = 4.4, height: float = 3.2
+) -> tuple[Any, Any]:
     """Figure and axes; sizes in inches per panel."""
     plt.style.use(STYLE)
-    return plt.subplots(rows, columns, figsize=(width * columns, height * rows), layout="constrained")
+    return plt.subplots(
+        rows, columns, figsize=(width * columns, height * rows), layout="constrained"
+    )
 
 
 def has_display() -> bool:
@@ -29,7 +35,8 @@ def has_display() -> bool:
 
 
 def deliver(fig: Any, target: str, default: str, *, stream: Any = None) -> None:
-    """Show the figure in a window, or write it to ``target`` (``default`` in the working directory).
+    """Show the figure in a window, or write it to ``target`` (``default`` in the working
+    directory).
 
     The path written is printed to ``stream`` (stdout by default).
     """
@@ -48,9 +55,22 @@ def save(fig: Any, path: Path) -> None:
     plt.close(fig)
 
 
-def band(axis: Any, runs: xr.DataArray, colour: str, label: str | None = None, alpha: float = 0.25) -> None:
-    """Draw an ensemble over ``seed``: its mean as dots on a thin line, one standard deviation as a band."""
+def band(
+    axis: Any, runs: xr.DataArray, colour: str, label: str | None = None, alpha: float = 0.25
+) -> None:
+    """Draw an ensemble over ``seed``: its mean as dots on a thin line, one standard deviation as a
+    band.
+    """
     time = next(d for d in runs.dims if d != "seed")
     mean, spread = runs.mean("seed"), runs.std("seed", ddof=1) if runs.sizes["seed"] > 1 else 0
     axis.fill_between(runs[time], mean - spread, mean + spread, color=colour, alpha=alpha, lw=0)
-    axis.plot(runs[time], mean, color=colour, lw=0.8, marker=".", ms=3, markevery=max(1, mean.size // 30), label=label)
+    axis.plot(
+        runs[time],
+        mean,
+        color=colour,
+        lw=0.8,
+        marker=".",
+        ms=3,
+        markevery=max(1, mean.size // 30),
+        label=label,
+    )

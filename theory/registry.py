@@ -1,4 +1,6 @@
-"""The models of the toolkit, one line each, and those that other packages bring; every generic command runs over this table."""
+"""The models of the toolkit, one line each, and those that other packages bring; every generic
+command runs over this table.
+"""
 
 from __future__ import annotations
 
@@ -28,11 +30,11 @@ class Model:
     checks : tuple of str
         The ``verify`` commands this model answers to.
     systems : mapping of str to tuple of str
-        Subpackages that are systems of their own, each with its ``verify`` commands; the first is the
-        headline, whose modules (onset, checks) are the model's.
+        Subpackages that are systems of their own, each with its ``verify`` commands; the first is
+        the headline, whose modules (onset, checks) are the model's.
     package : str
-        Package with the rooms ``theory``, ``simulate``, ``verify`` and ``papers`` of a model that lives elsewhere;
-        empty for those of this toolkit, whose rooms are in its wings.
+        Package with the rooms ``theory``, ``simulate``, ``verify`` and ``papers`` of a model that
+        lives elsewhere; empty for those of this toolkit, whose rooms are in its wings.
     """
 
     name: str
@@ -63,11 +65,19 @@ class Model:
 
     def ledger(self) -> ModuleType:
         """Import the folder of its paper: figures, claims, write-up."""
-        return importlib.import_module(f"{self.package}.papers" if self.package else f"papers.{self.paper}")
+        return importlib.import_module(
+            f"{self.package}.papers" if self.package else f"papers.{self.paper}"
+        )
 
     def offering(self, command: str) -> list[Model]:
-        """The systems that answer to a ``verify`` command; the model itself where it has no systems."""
-        return [m for m in (map(self.system, self.systems) if self.systems else [self]) if command in m.checks]
+        """The systems that answer to a ``verify`` command; the model itself where it has no
+        systems.
+        """
+        return [
+            m
+            for m in (map(self.system, self.systems) if self.systems else [self])
+            if command in m.checks
+        ]
 
     def system(self, name: str) -> Model:
         """One of the systems as a model of its own, addressed as ``model.system``."""
@@ -83,25 +93,51 @@ def _elsewhere() -> Iterator[Model]:
                 raise TypeError("not a Model with a package")
             yield model
         except Exception as error:  # a stranger's package may do anything
-            warnings.warn(f"model {entry.name} ({entry.value}) left out: {type(error).__name__}: {error}", stacklevel=2)
+            warnings.warn(
+                f"model {entry.name} ({entry.value}) left out: {type(error).__name__}: {error}",
+                stacklevel=2,
+            )
 
 
 GROUP = "solvable_transformers.models"  # entry points of packages that bring a model
 OWN = {
     m.name: m
     for m in (
-        Model("state_tracking", "Chain-of-thought state tracking: RoPE retrieval + logic module (Forner et al.)",
-              "forner2026", ("gradients", "timescales", "trajectories", "fidelity")),
-        Model("induction_heads", "Induction heads in a disentangled two-layer transformer (Musat et al.)",
-              "musat2025", ("gradients", "timescales", "trajectories")),
-        Model("positional_semantic", "Positional against semantic dot-product attention (Cui et al.)",
-              "cui2024", ("gradients", "thresholds")),
-        Model("associative_memory", "Weights as associative memories: factual recall and six more systems (Bietti et al.)",
-              "bietti2025", ("gradients", "timescales", "trajectories", "laws"),
-              {"factual_recall": ("gradients", "timescales", "trajectories"), "gradient_memory": ("gradients",),
-               "superposition": ("laws",), "trigger_task": ("laws",), "gradient_steps": ("laws",), "noisy_bigram": ("laws",), "k_hop": ("laws",)}),
+        Model(
+            "state_tracking",
+            "Chain-of-thought state tracking: RoPE retrieval + logic module (Forner et al.)",
+            "forner2026",
+            ("gradients", "timescales", "trajectories", "fidelity"),
+        ),
+        Model(
+            "induction_heads",
+            "Induction heads in a disentangled two-layer transformer (Musat et al.)",
+            "musat2025",
+            ("gradients", "timescales", "trajectories"),
+        ),
+        Model(
+            "positional_semantic",
+            "Positional against semantic dot-product attention (Cui et al.)",
+            "cui2024",
+            ("gradients", "thresholds"),
+        ),
+        Model(
+            "associative_memory",
+            "Weights as associative memories: factual recall and six more systems (Bietti et al.)",
+            "bietti2025",
+            ("gradients", "timescales", "trajectories", "laws"),
+            {
+                "factual_recall": ("gradients", "timescales", "trajectories"),
+                "gradient_memory": ("gradients",),
+                "superposition": ("laws",),
+                "trigger_task": ("laws",),
+                "gradient_steps": ("laws",),
+                "noisy_bigram": ("laws",),
+                "k_hop": ("laws",),
+            },
+        ),
     )
-}  # fmt: skip
+}
 
 
 MODELS = {**OWN, **{m.name: m for m in _elsewhere() if m.name not in OWN}}
@@ -117,7 +153,11 @@ def find(name: str) -> Model:
     """
     known = {**MODELS, **{f"{m.name}.{s}": m for m in MODELS.values() for s in m.systems}}
     if name in known:
-        return known[name] if name in MODELS else known[name].system(name.removeprefix(f"{known[name].name}."))
+        return (
+            known[name]
+            if name in MODELS
+            else known[name].system(name.removeprefix(f"{known[name].name}."))
+        )
     near = difflib.get_close_matches(name, known, n=1)
     hint = f"; did you mean '{near[0]}'?" if near else ""
     raise ParameterError(f"model: no model named '{name}'; there are {', '.join(MODELS)}{hint}")

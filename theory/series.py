@@ -15,7 +15,10 @@ def truncated(expr: sp.Expr, order: int, small: sp.Symbol) -> sp.Expr:
     size = order + MARGIN
     first, coefficients = _laurent(sp.sympify(expr, strict=True), size, small)
     return sp.expand(
-        sum((c * small ** (first + k) for k, c in enumerate(coefficients) if first + k <= order), sp.S.Zero)
+        sum(
+            (c * small ** (first + k) for k, c in enumerate(coefficients) if first + k <= order),
+            sp.S.Zero,
+        )
     )
 
 
@@ -28,7 +31,10 @@ def _laurent(expr: sp.Expr, size: int, small: sp.Symbol) -> tuple[int, list[sp.E
     if expr.is_Add:
         parts = [_laurent(a, size, small) for a in expr.args]
         low = min(v for v, _ in parts)
-        total = [sp.Add(*(c[k - v + low] for v, c in parts if 0 <= k - v + low < size)) for k in range(size)]
+        total = [
+            sp.Add(*(c[k - v + low] for v, c in parts if 0 <= k - v + low < size))
+            for k in range(size)
+        ]
         return _leading(low, [sp.expand(c) for c in total])
     if expr.is_Mul:
         low, product = 0, [sp.S.One] + [sp.S.Zero] * (size - 1)
@@ -43,7 +49,9 @@ def _laurent(expr: sp.Expr, size: int, small: sp.Symbol) -> tuple[int, list[sp.E
         shifted = ([sp.S.Zero] * v + c)[:size]
         found = [sp.exp(shifted[0])]
         for k in range(1, size):  # f' = g' f
-            found.append(sp.expand(sp.Add(*(i * shifted[i] * found[k - i] for i in range(1, k + 1))) / k))
+            found.append(
+                sp.expand(sp.Add(*(i * shifted[i] * found[k - i] for i in range(1, k + 1))) / k)
+            )
         return 0, found
     if expr.is_Pow and not expr.exp.has(small):
         v, c = _laurent(expr.base, size, small)
@@ -63,7 +71,9 @@ def _laurent(expr: sp.Expr, size: int, small: sp.Symbol) -> tuple[int, list[sp.E
         rate = ([sp.S.Zero] * low + rate)[:size]
         found = [expr.func(shifted[0])]
         for k in range(1, size):  # h' = f'(g) g'
-            found.append(sp.expand(sp.Add(*(i * shifted[i] * rate[k - i] for i in range(1, k + 1))) / k))
+            found.append(
+                sp.expand(sp.Add(*(i * shifted[i] * rate[k - i] for i in range(1, k + 1))) / k)
+            )
         return _leading(0, found)
     raise ValueError(f"{expr}: not a sum, product, power or function")
 
@@ -71,7 +81,9 @@ def _laurent(expr: sp.Expr, size: int, small: sp.Symbol) -> tuple[int, list[sp.E
 def _product(a: list[sp.Expr], b: list[sp.Expr]) -> list[sp.Expr]:
     """Coefficients of a product of two series."""
     pairs = ([(a[i], b[k - i]) for i in range(k + 1) if a[i] and b[k - i]] for k in range(len(a)))
-    return [sp.expand(sp.Add(*(x * y for x, y in found))) if found else sp.S.Zero for found in pairs]
+    return [
+        sp.expand(sp.Add(*(x * y for x, y in found))) if found else sp.S.Zero for found in pairs
+    ]
 
 
 def _leading(low: int, coefficients: list[sp.Expr]) -> tuple[int, list[sp.Expr]]:

@@ -1,4 +1,6 @@
-"""Check: both sides of a claim, what the check could have seen, and the verdict that follows; a row, a JSON object, an exit code."""
+"""Check: both sides of a claim, what the check could have seen, and the verdict that follows; a
+row, a JSON object, an exit code.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ Z_REASON = "|z| <= 4, z from Student t: a true statement fails once in 16,000"
 IDENTITY = 1e-6  # an identity is held to this or better: what is left is rounding, or the error of a numerical method
 SEEN = 0.05  # relative error of a prediction that an agreement must be able to see
 POWER = 0.9  # how often it would see it
-ROUNDING = 4 * np.finfo(float).eps  # relative: samples without any scatter, against a prediction of a few operations
+ROUNDING = (
+    4 * np.finfo(float).eps
+)  # relative: samples without any scatter, against a prediction of a few operations
 MOST = 10**7  # seeds: nobody trains more
 VERDICTS = ("exact", "agrees", "coarse", "limit", "undecided", "FAIL")
 
@@ -31,7 +35,8 @@ class Band:
     Attributes
     ----------
     low, high : float
-        Of measured / predicted - 1 (where a check states a scale: of the deviation over that scale).
+        Of measured / predicted - 1 (where a check states a scale: of the deviation over that
+        scale).
     why : str
         What the theory leaves out.
     """
@@ -68,7 +73,8 @@ class Check:
     standard_error : float, optional
         Of `measured`, where it is sampled.
     resolution : float, optional
-        Relative error of the prediction that the check would have flagged nine times in ten (by default its tolerance).
+        Relative error of the prediction that the check would have flagged nine times in ten (by
+        default its tolerance).
     see : float
         What `resolution` must reach for a verdict.
     needed : int, optional
@@ -90,7 +96,9 @@ class Check:
 
     @property
     def id(self) -> str:
-        """Address that ledgers cite: what is checked, without where (rows that differ in that alone share it)."""
+        """Address that ledgers cite: what is checked, without where (rows that differ in that alone
+        share it).
+        """
         what = re.split(r",|:| (?:at|for) [^,:]*=", self.name.strip().replace("= 1/2", "half"))[0]
         return re.sub(r"\W+", "_", what).strip("_")
 
@@ -108,9 +116,10 @@ class Check:
     def verdict(self) -> str:
         """One of `VERDICTS`.
 
-        *exact*: an identity. *agrees*: inside, and 5% would have been seen. *coarse*: inside, but 5% would not have been
-        flagged by design (see `sees`). *limit*: inside the band in which the theory is known to be off. *undecided*:
-        inside, but the samples could not have seen what the check must see. *FAIL*: outside.
+        *exact*: an identity. *agrees*: inside, and 5% would have been seen. *coarse*: inside, but
+        5% would not have been flagged by design (see `sees`). *limit*: inside the band in which the
+        theory is known to be off. *undecided*: inside, but the samples could not have seen what the
+        check must see. *FAIL*: outside.
         """
         if not self.within:
             return "FAIL"
@@ -132,10 +141,18 @@ class Check:
 
     def as_dict(self) -> dict[str, Any]:
         """For machines."""
-        return {"id": self.id, **asdict(self), "sees": self.sees, "within": self.within, "verdict": self.verdict}
+        return {
+            "id": self.id,
+            **asdict(self),
+            "sees": self.sees,
+            "within": self.within,
+            "verdict": self.verdict,
+        }
 
 
-def identity(name: str, equation: str, predicted: Any, measured: Any, tolerance: float, reason: str) -> Check:
+def identity(
+    name: str, equation: str, predicted: Any, measured: Any, tolerance: float, reason: str
+) -> Check:
     """Two sides that must be equal: error relative to the largest measured entry."""
     both = [np.asarray(v, dtype=float) for v in (predicted, measured)]
     left, right = (v.ravel() for v in np.broadcast_arrays(*both))
@@ -147,14 +164,33 @@ def identity(name: str, equation: str, predicted: Any, measured: Any, tolerance:
     return Check(name, equation, float(left[worst]), float(right[worst]), error, tolerance, reason)
 
 
-def near(name: str, equation: str, predicted: float, measured: float, tolerance: float, reason: str,
-         scale: float | None = None, band: Band | None = None) -> Check:  # fmt: skip
-    """A number that is known (not sampled) against its prediction, in units of ``scale`` (default: of the prediction)."""
+def near(
+    name: str,
+    equation: str,
+    predicted: float,
+    measured: float,
+    tolerance: float,
+    reason: str,
+    scale: float | None = None,
+    band: Band | None = None,
+) -> Check:
+    """A number that is known (not sampled) against its prediction, in units of ``scale`` (default:
+    of the prediction).
+    """
     scale = abs(predicted) if scale is None else scale
     deviation = (measured - predicted) / scale
     error = abs(deviation) if band is None else outside(deviation, band)
-    return Check(name, equation, float(predicted), float(measured), float(error), 0.0 if band else tolerance, reason, band,
-                 resolution=band.high - band.low if band else tolerance)  # fmt: skip
+    return Check(
+        name,
+        equation,
+        float(predicted),
+        float(measured),
+        float(error),
+        0.0 if band else tolerance,
+        reason,
+        band,
+        resolution=band.high - band.low if band else tolerance,
+    )
 
 
 def vanishing(name: str, equation: str, measured: Any, tolerance: float, reason: str) -> Check:
@@ -165,29 +201,53 @@ def vanishing(name: str, equation: str, measured: Any, tolerance: float, reason:
 
 def at_least(name: str, equation: str, bound: float, measured: float, reason: str) -> Check:
     """A value that must not fall below a bound: any violation is seen."""
-    return Check(name, equation, float(bound), float(measured), max(0.0, float(bound) - float(measured))
-                 if np.isfinite(measured) else np.nan, 0.0, reason, resolution=SEEN)  # fmt: skip
+    return Check(
+        name,
+        equation,
+        float(bound),
+        float(measured),
+        max(0.0, float(bound) - float(measured)) if np.isfinite(measured) else np.nan,
+        0.0,
+        reason,
+        resolution=SEEN,
+    )
 
 
 def at_most(name: str, equation: str, bound: float, measured: float, reason: str) -> Check:
     """A value that must not exceed a bound: any violation is seen."""
-    return Check(name, equation, float(bound), float(measured), max(0.0, float(measured) - float(bound))
-                 if np.isfinite(measured) else np.nan, 0.0, reason, resolution=SEEN)  # fmt: skip
+    return Check(
+        name,
+        equation,
+        float(bound),
+        float(measured),
+        max(0.0, float(measured) - float(bound)) if np.isfinite(measured) else np.nan,
+        0.0,
+        reason,
+        resolution=SEEN,
+    )
 
 
 def outside(deviation: float, band: Band) -> float:
     """Distance from a band, zero inside."""
-    return float(max(band.low - deviation, deviation - band.high, 0.0)) if np.isfinite(deviation) else np.nan
+    return (
+        float(max(band.low - deviation, deviation - band.high, 0.0))
+        if np.isfinite(deviation)
+        else np.nan
+    )
 
 
 def normal_z(t: float, samples: float) -> float:
-    """Normal z as unlikely as a Student t of ``samples`` values: few seeds do not look significant by themselves."""
+    """Normal z as unlikely as a Student t of ``samples`` values: few seeds do not look significant
+    by themselves.
+    """
     return float(scipy.stats.norm.isf(scipy.stats.t.sf(t, samples - 1))) if samples > 1 else np.nan
 
 
 @functools.cache
 def reach(samples: float, z_max: float = Z_MAX) -> float:
-    """Standard errors by which a mean of ``samples`` values must be off to be flagged nine times in ten."""
+    """Standard errors by which a mean of ``samples`` values must be off to be flagged nine times in
+    ten.
+    """
     if samples <= 1:
         return np.inf
     critical = scipy.stats.t.isf(scipy.stats.norm.sf(z_max), samples - 1)
@@ -195,7 +255,9 @@ def reach(samples: float, z_max: float = Z_MAX) -> float:
 
 
 def needed(spread: float, see: float) -> int | None:
-    """Samples of standard deviation ``spread`` whose mean would show ``see``; None beyond any reason."""
+    """Samples of standard deviation ``spread`` whose mean would show ``see``; None beyond any
+    reason.
+    """
     low, high = 1, 2
     while not reach(high) * spread / np.sqrt(high) <= see:
         low, high = high, 2 * high
@@ -203,13 +265,27 @@ def needed(spread: float, see: float) -> int | None:
             return None
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (low, middle) if reach(middle) * spread / np.sqrt(middle) <= see else (middle, high)
+        low, high = (
+            (low, middle) if reach(middle) * spread / np.sqrt(middle) <= see else (middle, high)
+        )
     return high
 
 
-def estimated(name: str, equation: str, predicted: float, measured: float, standard_error: float, samples: float = np.inf, *,
-              band: Band | None = None, scale: float | None = None, see: float = SEEN, reason: str = Z_REASON) -> Check:  # fmt: skip
-    """An estimate with a standard error against its prediction, or against the band around it: error is |z|.
+def estimated(
+    name: str,
+    equation: str,
+    predicted: float,
+    measured: float,
+    standard_error: float,
+    samples: float = np.inf,
+    *,
+    band: Band | None = None,
+    scale: float | None = None,
+    see: float = SEEN,
+    reason: str = Z_REASON,
+) -> Check:
+    """An estimate with a standard error against its prediction, or against the band around it:
+    error is |z|.
 
     Parameters
     ----------
@@ -218,7 +294,8 @@ def estimated(name: str, equation: str, predicted: float, measured: float, stand
     band : Band, optional
         Where the theory is known to be off.
     scale : float, optional
-        What relative errors are relative to; by default ``|predicted|``. A prediction of zero needs one to be decided.
+        What relative errors are relative to; by default ``|predicted|``. A prediction of zero needs
+        one to be decided.
     see : float
         Relative error that the check must be able to see (with a band: at least twice its width).
     """
@@ -233,18 +310,40 @@ def estimated(name: str, equation: str, predicted: float, measured: float, stand
     width = 0.0 if band is None else band.high - band.low  # a shift by less may stay inside
     see = max(see, 2 * width)
     wanted = needed(relative * np.sqrt(samples), see - width) if np.isfinite(samples) else None
-    return Check(name, equation, float(predicted), float(measured), z, Z_MAX, reason, band, float(standard_error),
-                 float(width + reach(samples) * relative), see, wanted)  # fmt: skip
+    return Check(
+        name,
+        equation,
+        float(predicted),
+        float(measured),
+        z,
+        Z_MAX,
+        reason,
+        band,
+        float(standard_error),
+        float(width + reach(samples) * relative),
+        see,
+        wanted,
+    )
 
 
-def sampled(name: str, equation: str, predicted: float, samples: Any, *, band: Band | None = None, scale: float | None = None,
-            see: float = SEEN) -> Check:  # fmt: skip
+def sampled(
+    name: str,
+    equation: str,
+    predicted: float,
+    samples: Any,
+    *,
+    band: Band | None = None,
+    scale: float | None = None,
+    see: float = SEEN,
+) -> Check:
     """A mean over independent samples against its prediction (see `estimated`)."""
     x = np.asarray(samples, dtype=float)
     same = x.size > 1 and bool((x == x[0]).all())  # their mean and deviation are off by rounding
     error = 0.0 if same else float(x.std(ddof=1) / np.sqrt(x.size)) if x.size > 1 else np.nan
     mean = float(x[0] if same else x.mean())
-    return estimated(name, equation, float(predicted), mean, error, x.size, band=band, scale=scale, see=see)
+    return estimated(
+        name, equation, float(predicted), mean, error, x.size, band=band, scale=scale, see=see
+    )
 
 
 def failed(checks: Sequence[Check]) -> bool:
@@ -264,7 +363,28 @@ def table(checks: Sequence[Check]) -> str:
     for c in checks:
         spread = f" +- {c.standard_error:.1e}" if c.standard_error is not None else ""
         sees = "" if c.verdict == "exact" else f"{c.sees:.1%}" if c.sees < 10 else "nothing"
-        rows.append((c.name, c.equation, f"{c.predicted:.6g}", f"{c.measured:.6g}{spread}", f"{c.error:.1e}",
-                     f"{c.tolerance:.2g}", c.verdict, sees, c.why))  # fmt: skip
-    header = ("check", "equation", "predicted", "measured", "error", "tolerance", "verdict", "sees", "why")
+        rows.append(
+            (
+                c.name,
+                c.equation,
+                f"{c.predicted:.6g}",
+                f"{c.measured:.6g}{spread}",
+                f"{c.error:.1e}",
+                f"{c.tolerance:.2g}",
+                c.verdict,
+                sees,
+                c.why,
+            )
+        )
+    header = (
+        "check",
+        "equation",
+        "predicted",
+        "measured",
+        "error",
+        "tolerance",
+        "verdict",
+        "sees",
+        "why",
+    )
     return f"{cli.table(header, rows)}\n{summary(checks)}"

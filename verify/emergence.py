@@ -1,4 +1,6 @@
-"""When a trajectory first crosses a level, seed by seed; a run that ends before is censored, not dropped silently."""
+"""When a trajectory first crosses a level, seed by seed; a run that ends before is censored, not
+dropped silently.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,11 @@ class Times:
     def summary(self, name: str) -> str:
         """One line: mean, interval, censored seeds."""
         censored = self.values.size - self.seen.size
-        note = f"; {censored} of {self.values.size} seeds censored: not before {self.end:.3g}" if censored else ""
+        note = (
+            f"; {censored} of {self.values.size} seeds censored: not before {self.end:.3g}"
+            if censored
+            else ""
+        )
         if not self.seen.size:
             return f"{name}: no seed emerged before {self.end:.3g}"
         low, high = self.interval()
@@ -47,7 +53,9 @@ class Times:
 
 
 def first_crossing(trajectory: xr.DataArray, level: float) -> Times:
-    """First upward crossing of ``level`` along time, by linear interpolation between evaluations."""
+    """First upward crossing of ``level`` along time, by linear interpolation between
+    evaluations.
+    """
     time = next(d for d in trajectory.dims if d != "seed")
     at = trajectory[time].values
     rows = trajectory.transpose(..., time).values.reshape(-1, at.size)
@@ -56,5 +64,9 @@ def first_crossing(trajectory: xr.DataArray, level: float) -> Times:
         above = np.flatnonzero(row >= level)
         if above.size:
             j = above[0]
-            out[k] = at[0] if j == 0 else at[j - 1] + (level - row[j - 1]) / (row[j] - row[j - 1]) * (at[j] - at[j - 1])
+            out[k] = (
+                at[0]
+                if j == 0
+                else at[j - 1] + (level - row[j - 1]) / (row[j] - row[j - 1]) * (at[j] - at[j - 1])
+            )
     return Times(out, float(at[-1]))

@@ -1,4 +1,6 @@
-"""The ensemble a command looks at: a given file, one that comes with the code, or students trained (once) for it."""
+"""The ensemble a command looks at: a given file, one that comes with the code, or students trained
+(once) for it.
+"""
 
 from __future__ import annotations
 
@@ -20,8 +22,12 @@ FLAGS = ("plot", "set", "preset", "seeds", "alpha", "device", "quiet")
 
 def flag(parser: argparse.ArgumentParser) -> None:
     """The flag of commands that hold theory against an ensemble."""
-    parser.add_argument("--runs", type=Path, metavar="PATH",
-                        help="ensemble to use: a netCDF file or a folder of runs (default: the one that comes with the code, or the demo's)")  # fmt: skip
+    parser.add_argument(
+        "--runs",
+        type=Path,
+        metavar="PATH",
+        help="ensemble to use: a netCDF file or a folder of runs (default: the one that comes with the code, or the demo's)",
+    )
 
 
 @dataclass(frozen=True)
@@ -70,7 +76,9 @@ def get(request: Request) -> tuple[Any, xr.Dataset]:
     source: Source = request.model.wing("verify", "ensemble").SOURCE
     if request.runs is not None:
         if request.given:
-            raise ParameterError(f"{request.given[0]}: not together with --runs, whose file says with what it was trained")
+            raise ParameterError(
+                f"{request.given[0]}: not together with --runs, whose file says with what it was trained"
+            )
         return source.read(request.runs)
     if source.shipped is not None and not request.given:
         return source.shipped()

@@ -10,13 +10,20 @@ from verify import report
 
 def renew(parser: argparse.ArgumentParser) -> None:
     """Flag of this command alone."""
-    parser.add_argument("--train", action="store_true", help="train the ensembles again first (hours on a CPU)")
+    parser.add_argument(
+        "--train", action="store_true", help="train the ensembles again first (hours on a CPU)"
+    )
 
 
 def main(argv: list[str] | None = None) -> int:
     """Command line."""
-    return report.main("fidelity", "A ladder of theories, held against every seed of the shipped ensembles.",
-                       ("plot", "device", "quiet"), argv, more=renew)  # fmt: skip
+    return report.main(
+        "fidelity",
+        "A ladder of theories, held against every seed of the shipped ensembles.",
+        ("plot", "device", "quiet"),
+        argv,
+        more=renew,
+    )
 
 
 if __name__ == "__main__":

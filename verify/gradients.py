@@ -1,4 +1,6 @@
-"""Derived gradients and flows against autograd: ``python -m verify.gradients [MODEL] [--device NAME]``."""
+"""Derived gradients and flows against autograd:
+``python -m verify.gradients [MODEL] [--device NAME]``.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +10,13 @@ from verify import report
 
 def main(argv: list[str] | None = None) -> int:
     """Command line."""
-    return report.main("gradients", "Every derived derivative against autograd; with a device (or where there is a GPU), the "
-                       "students' gradients on it too.", ("device", "quiet"), argv)  # fmt: skip
+    return report.main(
+        "gradients",
+        "Every derived derivative against autograd; with a device (or where there is a GPU), the "
+        "students' gradients on it too.",
+        ("device", "quiet"),
+        argv,
+    )
 
 
 if __name__ == "__main__":

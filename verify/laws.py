@@ -1,4 +1,6 @@
-"""Laws in closed form against sampling, enumeration and students: ``python -m verify.laws [MODEL]``."""
+"""Laws in closed form against sampling, enumeration and students:
+``python -m verify.laws [MODEL]``.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,9 @@ from verify import report
 
 def main(argv: list[str] | None = None) -> int:
     """Command line."""
-    return report.main("laws", "Laws in closed form against sampling, enumeration and students.", ("quiet",), argv)
+    return report.main(
+        "laws", "Laws in closed form against sampling, enumeration and students.", ("quiet",), argv
+    )
 
 
 if __name__ == "__main__":

@@ -1,4 +1,6 @@
-"""Report: what a command found; Request: what it was asked; and the one main behind all ``verify`` commands."""
+"""Report: what a command found; Request: what it was asked; and the one main behind all ``verify``
+commands.
+"""
 
 from __future__ import annotations
 
@@ -58,8 +60,13 @@ class Request:
     @property
     def given(self) -> list[str]:
         """Flags that say what to train."""
-        named = {"--set": self.assignments, "--preset": self.preset, "--seeds": self.seeds, "--alpha": self.until,
-                 "--device": self.device}  # fmt: skip
+        named = {
+            "--set": self.assignments,
+            "--preset": self.preset,
+            "--seeds": self.seeds,
+            "--alpha": self.until,
+            "--device": self.device,
+        }
         return [flag for flag, value in named.items() if value]
 
     def parameters(self, base: Any = None) -> Any:
@@ -103,19 +110,27 @@ class Report:
 
     checks: Sequence[Check]
     notes: Sequence[str] = ()
-    tables: Mapping[str, tuple[Sequence[str], Sequence[Sequence[str]]]] = field(default_factory=dict)
+    tables: Mapping[str, tuple[Sequence[str], Sequence[Sequence[str]]]] = field(
+        default_factory=dict
+    )
     numbers: Mapping[str, Any] = field(default_factory=dict)
     draw: Callable[[], Any] | None = None
 
     def __str__(self) -> str:
         """Tables, checks, notes."""
-        tables = [f"{title}\n{cli.table(header, rows)}\n" for title, (header, rows) in self.tables.items()]
+        tables = [
+            f"{title}\n{cli.table(header, rows)}\n" for title, (header, rows) in self.tables.items()
+        ]
         return "\n".join([*tables, check.table(self.checks), *self.notes])
 
     def as_dict(self) -> dict[str, Any]:
         """For machines."""
-        return {**self.numbers, "checks": [c.as_dict() for c in self.checks], "notes": list(self.notes),
-                "failed": check.failed(self.checks)}  # fmt: skip
+        return {
+            **self.numbers,
+            "checks": [c.as_dict() for c in self.checks],
+            "notes": list(self.notes),
+            "failed": check.failed(self.checks),
+        }
 
     @property
     def exit_code(self) -> int:
@@ -125,9 +140,13 @@ class Report:
 
 def merged(reports: Sequence[Report]) -> Report:
     """Several reports as one; the first figure."""
-    return Report([c for r in reports for c in r.checks], [n for r in reports for n in r.notes],
-                  {k: v for r in reports for k, v in r.tables.items()}, {k: v for r in reports for k, v in r.numbers.items()},
-                  next((r.draw for r in reports if r.draw), None))  # fmt: skip
+    return Report(
+        [c for r in reports for c in r.checks],
+        [n for r in reports for n in r.notes],
+        {k: v for r in reports for k, v in r.tables.items()},
+        {k: v for r in reports for k, v in r.numbers.items()},
+        next((r.draw for r in reports if r.draw), None),
+    )
 
 
 def collect(request: Request, command: str) -> Report:
@@ -148,7 +167,9 @@ def collect(request: Request, command: str) -> Report:
 
 
 def with_device(request: Request, checks: list[Check]) -> Report:
-    """Checks of a model's derivations; where a device is named or there is a GPU, its students' gradients there too."""
+    """Checks of a model's derivations; where a device is named or there is a GPU, its students'
+    gradients there too.
+    """
     from simulate import device
 
     where = device.find(request.device)
@@ -162,13 +183,28 @@ def with_device(request: Request, checks: list[Check]) -> Report:
 def request(args: argparse.Namespace) -> Request:
     """What a command line asks."""
     given = vars(args)
-    return Request(args.model, given.get("preset"), tuple(given.get("set") or ()), given.get("seeds"),
-                   cli.positive("--alpha", given.get("alpha")), given.get("runs"), given.get("device"),
-                   not given.get("quiet", False), given.get("train", False))  # fmt: skip
+    return Request(
+        args.model,
+        given.get("preset"),
+        tuple(given.get("set") or ()),
+        given.get("seeds"),
+        cli.positive("--alpha", given.get("alpha")),
+        given.get("runs"),
+        given.get("device"),
+        not given.get("quiet", False),
+        given.get("train", False),
+    )
 
 
-def main(command: str, description: str, flags: Sequence[str], argv: list[str] | None = None, *,
-         more: Callable[[argparse.ArgumentParser], Any] | None = None, model: bool | str = True) -> int:  # fmt: skip
+def main(
+    command: str,
+    description: str,
+    flags: Sequence[str],
+    argv: list[str] | None = None,
+    *,
+    more: Callable[[argparse.ArgumentParser], Any] | None = None,
+    model: bool | str = True,
+) -> int:
     """Any ``verify`` command: parse, collect, print, draw.
 
     Parameters
@@ -199,5 +235,10 @@ def main(command: str, description: str, flags: Sequence[str], argv: list[str] |
     if getattr(args, "plot", None) is not None and found.draw is not None:
         from theory import plotting
 
-        plotting.deliver(found.draw(), args.plot, f"{command}_{args.model.name}.png", stream=sys.stderr if args.json else None)
+        plotting.deliver(
+            found.draw(),
+            args.plot,
+            f"{command}_{args.model.name}.png",
+            stream=sys.stderr if args.json else None,
+        )
     return found.exit_code

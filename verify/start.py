@@ -1,4 +1,6 @@
-"""What a first answer costs: ``python -m verify.start`` times every command in a fresh process against its libraries' import."""
+"""What a first answer costs: ``python -m verify.start`` times every command in a fresh process
+against its libraries' import.
+"""
 
 from __future__ import annotations
 
@@ -14,9 +16,11 @@ from theory import cli, registry
 
 LIBRARIES = "import sympy, scipy.integrate, scipy.optimize, xarray"
 # The same numbers a second time in one process: derivations, machine code and imports are there.
-AGAIN = ("import time\nfrom theory import registry\nwing = registry.find('{0}').wing('theory', 'onset')\n"
-         "p = registry.find('{0}').wing('theory').Parameters()\nwing.onset(p)\nstart = time.process_time()\n"
-         "wing.onset(p)\nprint(time.process_time() - start)")  # fmt: skip
+AGAIN = (
+    "import time\nfrom theory import registry\nwing = registry.find('{0}').wing('theory', 'onset')\n"
+    "p = registry.find('{0}').wing('theory').Parameters()\nwing.onset(p)\nstart = time.process_time()\n"
+    "wing.onset(p)\nprint(time.process_time() - start)"
+)
 WITH_NUMBERS = ("positional_semantic",)  # whose numbers, fixed points, cost more than a start
 
 
@@ -31,17 +35,22 @@ def commands(model: str) -> dict[str, tuple[list[str], float]]:
 
 
 def seconds(arguments: list[str]) -> tuple[float, str]:
-    """CPU time (user and system) of a Python process, its children included, and what it printed."""
+    """CPU time (user and system) of a Python process, its children included, and what it
+    printed.
+    """
     before = os.times()
     done = subprocess.run([sys.executable, *arguments], capture_output=True, text=True, check=False)
     after = os.times()
     if done.returncode:
-        raise OSError(f"python {' '.join(arguments)}: exit code {done.returncode}: {done.stderr.strip()[-200:]}")
+        raise OSError(
+            f"python {' '.join(arguments)}: exit code {done.returncode}: {done.stderr.strip()[-200:]}"
+        )
     return sum(after[2:4]) - sum(before[2:4]), done.stdout
 
 
 def measure(models: list[str], rounds: int) -> list[dict]:
-    """Medians over rounds, in each of which everything runs once, so that a slow minute slows all alike.
+    """Medians over rounds, in each of which everything runs once, so that a slow minute slows all
+    alike.
 
     Parameters
     ----------
@@ -53,15 +62,19 @@ def measure(models: list[str], rounds: int) -> list[dict]:
     Returns
     -------
     list of dict
-        Per command: CPU ``seconds``, ``ratio`` to the import of the libraries, ``allowed`` ratio and
-        whether it is ``within``. What ``verify.gradients`` pays for torch, and a model of `WITH_NUMBERS`
-        for its numbers themselves, is taken off before the ratio, and said in ``without``.
+        Per command: CPU ``seconds``, ``ratio`` to the import of the libraries, ``allowed`` ratio
+        and whether it is ``within``. What ``verify.gradients`` pays for torch, and a model of
+        `WITH_NUMBERS` for its numbers themselves, is taken off before the ratio, and said in
+        ``without``.
     """
     tasks = {name: task for model in models for name, task in commands(model).items()}
     spent: dict[str, list[float]] = {name: [] for name in (LIBRARIES, "torch", *tasks)}
     numbers: dict[str, list[float]] = {model: [] for model in models if model in WITH_NUMBERS}
     for _ in tqdm(range(rounds), unit="round", leave=False):
-        for name, arguments in ((LIBRARIES, ["-c", LIBRARIES]), ("torch", ["-c", f"{LIBRARIES}, torch"])):
+        for name, arguments in (
+            (LIBRARIES, ["-c", LIBRARIES]),
+            ("torch", ["-c", f"{LIBRARIES}, torch"]),
+        ):
             spent[name].append(seconds(arguments)[0])
         for name, (arguments, _) in tasks.items():
             spent[name].append(seconds(arguments)[0])
@@ -76,28 +89,66 @@ def measure(models: list[str], rounds: int) -> list[dict]:
             off, without = torch, "import torch"
         elif name.startswith("theory.onset") and name.split()[1] in numbers:
             off, without = numbers[name.split()[1]], "its numbers themselves"
-        ratio = statistics.median((s - o) / b for s, o, b in zip(spent[name], off, base, strict=True))
-        rows.append({"command": name, "seconds": statistics.median(spent[name]), "ratio": ratio, "allowed": allowed,
-                     "within": ratio <= allowed, "without": without})  # fmt: skip
-    return [{"command": LIBRARIES, "seconds": statistics.median(base), "ratio": 1.0, "allowed": 1.0, "within": True,
-             "without": ""}, *rows]  # fmt: skip
+        ratio = statistics.median(
+            (s - o) / b for s, o, b in zip(spent[name], off, base, strict=True)
+        )
+        rows.append(
+            {
+                "command": name,
+                "seconds": statistics.median(spent[name]),
+                "ratio": ratio,
+                "allowed": allowed,
+                "within": ratio <= allowed,
+                "without": without,
+            }
+        )
+    return [
+        {
+            "command": LIBRARIES,
+            "seconds": statistics.median(base),
+            "ratio": 1.0,
+            "allowed": 1.0,
+            "within": True,
+            "without": "",
+        },
+        *rows,
+    ]
 
 
 def main(argv: list[str] | None = None) -> int:
     """Command line: exit code 1 where a command costs more than it may."""
-    parser = cli.parser("verify.start", "CPU time of first answers, as a multiple of importing the libraries.", "json",
-                        model="all")  # fmt: skip
-    parser.add_argument("--rounds", type=cli.count, default=5, metavar="N", help="how often each command runs (5)")
+    parser = cli.parser(
+        "verify.start",
+        "CPU time of first answers, as a multiple of importing the libraries.",
+        "json",
+        model="all",
+    )
+    parser.add_argument(
+        "--rounds", type=cli.count, default=5, metavar="N", help="how often each command runs (5)"
+    )
     args = parser.parse_args(argv)
     begun = time.monotonic()
     rows = measure([args.model.name] if args.model else list(registry.MODELS), args.rounds)
     if args.json:
         print(cli.to_json({"rounds": args.rounds, "rows": rows}))
     else:
-        table = [(r["command"], f"{r['seconds']:.2f}", f"{r['ratio']:.2f}", f"{r['allowed']:.1f}",
-                  "yes" if r["within"] else "NO", r["without"]) for r in rows]  # fmt: skip
-        print(cli.table(("command", "CPU s", "ratio", "allowed", "within", "ratio leaves out"), table))
-        print(f"medians of {args.rounds} fresh processes each, {time.monotonic() - begun:.0f} s in all")
+        table = [
+            (
+                r["command"],
+                f"{r['seconds']:.2f}",
+                f"{r['ratio']:.2f}",
+                f"{r['allowed']:.1f}",
+                "yes" if r["within"] else "NO",
+                r["without"],
+            )
+            for r in rows
+        ]
+        print(
+            cli.table(("command", "CPU s", "ratio", "allowed", "within", "ratio leaves out"), table)
+        )
+        print(
+            f"medians of {args.rounds} fresh processes each, {time.monotonic() - begun:.0f} s in all"
+        )
     return 0 if all(r["within"] for r in rows) else 1
 
 

@@ -1,4 +1,6 @@
-"""Critical sample complexities from simulations against theory: ``python -m verify.thresholds [MODEL]``."""
+"""Critical sample complexities from simulations against theory:
+``python -m verify.thresholds [MODEL]``.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +10,13 @@ from verify import report
 
 def main(argv: list[str] | None = None) -> int:
     """Command line."""
-    return report.main("thresholds", "Thresholds measured on ensembles, with confidence intervals.",
-                       ("plot", "set", "preset", "seeds", "device", "quiet"), argv, model="positional_semantic")  # fmt: skip
+    return report.main(
+        "thresholds",
+        "Thresholds measured on ensembles, with confidence intervals.",
+        ("plot", "set", "preset", "seeds", "device", "quiet"),
+        argv,
+        model="positional_semantic",
+    )
 
 
 if __name__ == "__main__":

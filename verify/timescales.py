@@ -8,8 +8,13 @@ from verify import ensemble, report
 
 def main(argv: list[str] | None = None) -> int:
     """Command line."""
-    return report.main("timescales", "Emergence times of ensembles and their scaling.", ensemble.FLAGS, argv,
-                       more=ensemble.flag)  # fmt: skip
+    return report.main(
+        "timescales",
+        "Emergence times of ensembles and their scaling.",
+        ensemble.FLAGS,
+        argv,
+        more=ensemble.flag,
+    )
 
 
 if __name__ == "__main__":

@@ -34,28 +34,38 @@ class Comparison:
         return f"{check.table(self.checks)}\n{self.spoken()}"
 
     def inside(self) -> dict[str, float]:
-        """Share of evaluation times at which theory lies within two standard deviations of the ensemble mean."""
-        return {str(name).removesuffix("_sd"): float((np.abs(v.dropna(v.dims[0])) <= 2).mean())
-                for name, v in self.deviations.items() if str(name).endswith("_sd")}  # fmt: skip
+        """Share of evaluation times at which theory lies within two standard deviations of the
+        ensemble mean.
+        """
+        return {
+            str(name).removesuffix("_sd"): float((np.abs(v.dropna(v.dims[0])) <= 2).mean())
+            for name, v in self.deviations.items()
+            if str(name).endswith("_sd")
+        }
 
     def spoken(self) -> str:
         """The same as a line."""
         inside = "; ".join(f"{name} {share:.0%}" for name, share in self.inside().items())
-        return f"times at which theory lies within two standard deviations of the ensemble: {inside}"
+        return (
+            f"times at which theory lies within two standard deviations of the ensemble: {inside}"
+        )
 
 
-def compare(curve: xr.Dataset, runs: xr.Dataset, bands: Mapping[str, Band] | None = None, label: str = "") -> Comparison:
+def compare(
+    curve: xr.Dataset, runs: xr.Dataset, bands: Mapping[str, Band] | None = None, label: str = ""
+) -> Comparison:
     """Compare every variable that a theory curve and an ensemble share.
 
     Parameters
     ----------
     curve : Dataset
-        Theory over time, or over ``(seed, time)`` where it follows every seed, which is then compared seed by seed;
-        interpolated to the ensemble's evaluation times (cubic).
+        Theory over time, or over ``(seed, time)`` where it follows every seed, which is then
+        compared seed by seed; interpolated to the ensemble's evaluation times (cubic).
     runs : Dataset
         Students over ``(seed, time)``.
     bands : mapping, optional
-        Per variable, where the theory is known to be off: (measured - predicted) over the largest predicted size.
+        Per variable, where the theory is known to be off: (measured - predicted) over the largest
+        predicted size.
     label : str
         Behind the names of the variables.
 
@@ -64,11 +74,18 @@ def compare(curve: xr.Dataset, runs: xr.Dataset, bands: Mapping[str, Band] | Non
     Comparison
     """
     time = next(d for d in curve.dims if d in runs.dims and d != "seed")
-    shared = [n for n, v in curve.data_vars.items()
-              if {time} <= set(v.dims) <= {"seed", time} and n in runs and set(runs[n].dims) == {"seed", time}]  # fmt: skip
+    shared = [
+        n
+        for n, v in curve.data_vars.items()
+        if {time} <= set(v.dims) <= {"seed", time}
+        and n in runs
+        and set(runs[n].dims) == {"seed", time}
+    ]
     at = runs[time].sel({time: slice(float(curve[time][0]) - 1e-12, float(curve[time][-1]) + 1e-9)})
     theory = curve[shared].interp(
-        {time: at}, method="cubic" if curve.sizes[time] > 3 else "linear", kwargs={"fill_value": "extrapolate"}
+        {time: at},
+        method="cubic" if curve.sizes[time] > 3 else "linear",
+        kwargs={"fill_value": "extrapolate"},
     )
     size = runs.sizes["seed"]
     checks, deviations = [], {}
@@ -79,16 +96,30 @@ def compare(curve: xr.Dataset, runs: xr.Dataset, bands: Mapping[str, Band] | Non
         deviations[f"{name}_sd"] = gap / spread.where(spread > 0)
         deviations[f"{name}_se"] = deviations[f"{name}_sd"] * np.sqrt(size)
         k = int(np.abs(gap.values).argmax())
-        checks.append(check.estimated(
-            f"{name}{label}, largest deviation, at {time} = {float(at[k]):.3g}", name, float(mean[k] + gap[k]), float(mean[k]),
-            float(spread[k] / np.sqrt(size)), size, band=(bands or {}).get(name), scale=float(np.abs(theory[name]).max())))  # fmt: skip
+        checks.append(
+            check.estimated(
+                f"{name}{label}, largest deviation, at {time} = {float(at[k]):.3g}",
+                name,
+                float(mean[k] + gap[k]),
+                float(mean[k]),
+                float(spread[k] / np.sqrt(size)),
+                size,
+                band=(bands or {}).get(name),
+                scale=float(np.abs(theory[name]).max()),
+            )
+        )
     return Comparison(checks, xr.Dataset(deviations))
 
 
 def main(argv: list[str] | None = None) -> int:
     """Command line."""
-    return report.main("trajectories", "Order-parameter curves, theory against students.", ensemble.FLAGS, argv,
-                       more=ensemble.flag)  # fmt: skip
+    return report.main(
+        "trajectories",
+        "Order-parameter curves, theory against students.",
+        ensemble.FLAGS,
+        argv,
+        more=ensemble.flag,
+    )
 
 
 if __name__ == "__main__":

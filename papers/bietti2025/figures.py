@@ -17,7 +17,13 @@ from simulate.associative_memory import trigger_task as trigger_students
 from simulate.associative_memory.noisy_bigram.paths import CUTS
 from simulate.pool import one_thread
 from theory import plotting
-from theory.associative_memory import factual_recall, gradient_memory, k_hop, noisy_bigram, superposition
+from theory.associative_memory import (
+    factual_recall,
+    gradient_memory,
+    k_hop,
+    noisy_bigram,
+    superposition,
+)
 from verify.associative_memory.factual_recall import timescales
 from verify.associative_memory.k_hop import learner_runs
 from verify.associative_memory.trigger_task import EARLY
@@ -29,24 +35,41 @@ def few(source: Source, most: int) -> list[int]:
 
 
 def recall(source: Source) -> Any:
-    """Factual recall: loss, its two parts, and attention and value gains, students against the flow."""
+    """Factual recall: loss, its two parts, and attention and value gains, students against the
+    flow.
+    """
     p = factual_recall.Parameters()
     runs = source.train_on_cpu(recall_students.train, p, few(source, 4))
     curve = factual_recall.flow().solve(p, t=float(runs.t[-1]))
     steps = lambda data: data.t / p.eta  # noqa: E731
     figure, axes = plotting.figure(1, 3, width=3.7, height=2.9)
-    groups = [("cross-entropy [nats]", ("loss",), ("loss",)),
-              ("part of the loss [nats]", ("loss_relation", "loss_subject"), ("relation", "subject")),
-              ("attention weight", ("w_r", "w_s"), ("relation $w_r$", "subject $w_s$"))]  # fmt: skip
+    groups = [
+        ("cross-entropy [nats]", ("loss",), ("loss",)),
+        ("part of the loss [nats]", ("loss_relation", "loss_subject"), ("relation", "subject")),
+        ("attention weight", ("w_r", "w_s"), ("relation $w_r$", "subject $w_s$")),
+    ]
     for axis, (label, names, words) in zip(axes, groups, strict=True):
         for k, (name, word) in enumerate(zip(names, words, strict=True)):
             shown = runs[name].assign_coords(t=steps(runs))
             plotting.band(axis, shown, f"C{k}", f"{word}, students")
-            axis.plot(steps(curve), curve[name], "k" if len(names) == 1 else f"C{k}", ls="--", label=f"{word}, flow")
+            axis.plot(
+                steps(curve),
+                curve[name],
+                "k" if len(names) == 1 else f"C{k}",
+                ls="--",
+                label=f"{word}, flow",
+            )
         axis.set(xlabel=r"training step = $t/\eta$", ylabel=label, ylim=(0, None))
     for value, text in ((np.log(p.answers), r"$\ln(RD)$"), (np.log(p.D), r"$\ln D$")):
         axes[0].axhline(value, color="0.6", lw=0.8)
-        axes[0].annotate(text, (p.steps, value), xytext=(0, 3), textcoords="offset points", ha="right", color="0.35")
+        axes[0].annotate(
+            text,
+            (p.steps, value),
+            xytext=(0, 3),
+            textcoords="offset points",
+            ha="right",
+            color="0.35",
+        )
     for axis in axes:
         axis.legend(fontsize=7, loc="upper left" if axis is axes[2] else "center right")
     return figure
@@ -82,11 +105,22 @@ def capacity(source: Source) -> Any:
     figure, (left, right) = plotting.figure(1, 2, width=4.8, height=3.4)
     for k, d in enumerate((32, 64, 128)):
         sizes = np.unique(np.geomspace(d / 2, min(d * d / 4, 4096), 9).astype(int))
-        measured = [memories.recall(superposition.Parameters(d=d, N=int(n), draws=max(4, 4096 // int(n))))["accuracy"]
-                    for n in sizes]  # fmt: skip
+        measured = [
+            memories.recall(superposition.Parameters(d=d, N=int(n), draws=max(4, 4096 // int(n))))[
+                "accuracy"
+            ]
+            for n in sizes
+        ]
         mean = [a.mean() for a in measured]
-        left.errorbar(sizes / d**2, mean, [a.std(ddof=1) / np.sqrt(len(a)) for a in measured], fmt="o", ms=4, color=f"C{k}",
-                      label=f"$d={d}$, Hebbian")  # fmt: skip
+        left.errorbar(
+            sizes / d**2,
+            mean,
+            [a.std(ddof=1) / np.sqrt(len(a)) for a in measured],
+            fmt="o",
+            ms=4,
+            color=f"C{k}",
+            label=f"$d={d}$, Hebbian",
+        )
         fine = np.geomspace(sizes[0], sizes[-1], 60)
         left.plot(fine / d**2, [superposition.sphere(n, d) for n in fine], color=f"C{k}")
         left.plot(fine / d**2, [superposition.gaussian(n, d) for n in fine], color=f"C{k}", ls=":")
@@ -95,12 +129,27 @@ def capacity(source: Source) -> Any:
     left.set(xscale="log", xlabel="load $N/d^2$", ylabel="recall accuracy", ylim=(0, 1.03))
     dims = (8, 16, 32) if source.scale == "small" else (8, 16, 32, 64, 128)
     with one_thread():
-        linear = [memories.capacity(partial(memories.train_linear, d=d, seed=0), d, d * d // 2, 0.05) for d in dims]
+        linear = [
+            memories.capacity(partial(memories.train_linear, d=d, seed=0), d, d * d // 2, 0.05)
+            for d in dims
+        ]
         widths = (
-            [(16, 16), (16, 32)] if source.scale == "small" else [(d, a * d) for d in (16, 32) for a in (1, 2, 4, 8)]
+            [(16, 16), (16, 32)]
+            if source.scale == "small"
+            else [(d, a * d) for d in (16, 32) for a in (1, 2, 4, 8)]
         )
-        mlp, fixed = ([memories.capacity(partial(memories.train_mlp, d=d, width=w, seed=0, outputs=outputs), outputs or d // 2,
-                                         (4 if outputs else 1) * w * d, 0.05) for d, w in widths] for outputs in (None, 32))  # fmt: skip
+        mlp, fixed = (
+            [
+                memories.capacity(
+                    partial(memories.train_mlp, d=d, width=w, seed=0, outputs=outputs),
+                    outputs or d // 2,
+                    (4 if outputs else 1) * w * d,
+                    0.05,
+                )
+                for d, w in widths
+            ]
+            for outputs in (None, 32)
+        )
     n = np.geomspace(8, 2000, 50)
     right.loglog(n, 1.3 * n * np.log(n), "C0-", lw=1, label=r"guide $1.3\,N\ln N$")
     right.loglog(linear, np.square(dims), "C0o", label="matrix, $d^2$")
@@ -115,12 +164,21 @@ def capacity(source: Source) -> Any:
 
 
 def probes(source: Source) -> Any:
-    """Trigger task: probes and in-context accuracy, matrices trained jointly and one after the other."""
+    """Trigger task: probes and in-context accuracy, matrices trained jointly and one after the
+    other.
+    """
     figure, axes = plotting.figure(1, 3, width=3.9)
-    words = {"probe_W_O2": "$W_O^2$ (65 tokens)", "probe_W_K2": "$W_K^2$ (5 triggers)",
-             "probe_W_K1_early": "$W_K^1$ (positions 2-33)", "in_context_accuracy": "in-context accuracy"}  # fmt: skip
-    settings = (("joint", trigger_students.Parameters(), 5), ("staged", trigger_students.Parameters(schedule="staged"), 2),
-                ("first steps: batch 512, no self-loops", EARLY, 3))  # fmt: skip
+    words = {
+        "probe_W_O2": "$W_O^2$ (65 tokens)",
+        "probe_W_K2": "$W_K^2$ (5 triggers)",
+        "probe_W_K1_early": "$W_K^1$ (positions 2-33)",
+        "in_context_accuracy": "in-context accuracy",
+    }
+    settings = (
+        ("joint", trigger_students.Parameters(), 5),
+        ("staged", trigger_students.Parameters(schedule="staged"), 2),
+        ("first steps: batch 512, no self-loops", EARLY, 3),
+    )
     for axis, (title, p, most) in zip(axes, settings, strict=True):
         runs = source.train_on_cpu(trigger_students.train, p, few(source, most))
         for k, (name, word) in enumerate(words.items()):
@@ -138,8 +196,12 @@ def probes(source: Source) -> Any:
 def layers(source: Source) -> Any:
     """Trigger task: in-context accuracy of full transformers of one and two layers."""
     figure, axis = plotting.figure()
-    for k, (word, p) in enumerate((("one layer", trigger_students.Parameters.one_layer()),
-                                   ("two layers", trigger_students.Parameters.two_layers()))):  # fmt: skip
+    for k, (word, p) in enumerate(
+        (
+            ("one layer", trigger_students.Parameters.one_layer()),
+            ("two layers", trigger_students.Parameters.two_layers()),
+        )
+    ):
         runs = source.train_on_cpu(trigger_students.train, p, few(source, 1))
         plotting.band(axis, runs.in_context_accuracy, f"C{k}", word)
     axis.axhline(0.55, color="0.6", lw=0.8, ls=":", label="slides: 55%, 99%")
@@ -153,18 +215,33 @@ def steps(source: Source) -> Any:
     """Three gradient steps: the weights right after each step, and accuracy along the way."""
     p = step_students.Parameters(samples=20000 if source.scale == "small" else 50000)
     with one_thread():
-        good, bad = step_students.run(p), step_students.run(p.replace(first_step=30.0, third_gain=500.0))
+        good, bad = (
+            step_students.run(p),
+            step_students.run(p.replace(first_step=30.0, third_gain=500.0)),
+        )
     figure, axes = plotting.figure(1, 4, width=3.1, height=3.0)
     size = p.N
-    scaled = np.zeros_like(good.weights["W_1"])  # the first position has no choice, the last none that matters
-    scaled[1:-1] = good.weights["W_1"][1:-1] / np.abs(good.weights["W_1"][1:-1]).max(1, keepdims=True)
-    panels = [(good.weights["W_O"][p.K :, p.K : size], "token", "output", "1. $W_O$, token block"),
-              (good.weights["W_2"][size:, : p.K].T, "remapped token of the key", "trigger at the end", "2. $W_2$, remap block"),
-              (scaled, "attended position", "position",
-               "3. $W_1$, rows scaled to 1")]  # fmt: skip
+    scaled = np.zeros_like(
+        good.weights["W_1"]
+    )  # the first position has no choice, the last none that matters
+    scaled[1:-1] = good.weights["W_1"][1:-1] / np.abs(good.weights["W_1"][1:-1]).max(
+        1, keepdims=True
+    )
+    panels = [
+        (good.weights["W_O"][p.K :, p.K : size], "token", "output", "1. $W_O$, token block"),
+        (
+            good.weights["W_2"][size:, : p.K].T,
+            "remapped token of the key",
+            "trigger at the end",
+            "2. $W_2$, remap block",
+        ),
+        (scaled, "attended position", "position", "3. $W_1$, rows scaled to 1"),
+    ]
     for axis, (weight, x, y, title) in zip(axes, panels, strict=False):
         top = np.abs(weight).max()
-        image = axis.imshow(weight, cmap="RdBu_r", vmin=-top, vmax=top, aspect="auto", interpolation="nearest")
+        image = axis.imshow(
+            weight, cmap="RdBu_r", vmin=-top, vmax=top, aspect="auto", interpolation="nearest"
+        )
         axis.set(xlabel=x, ylabel=y, title=title)
         axis.grid(False)
         if len(weight) == p.K:
@@ -173,8 +250,18 @@ def steps(source: Source) -> Any:
     axis = axes[3]
     for k, (word, out) in enumerate((("small first step", good), ("30 times larger", bad))):
         axis.plot(range(4), out.accuracy, "o-", color=f"C{k}", label=f"accuracy, {word}")
-        axis.plot(range(4), out.attention, "s--", color=f"C{k}", mfc="none", lw=1, label="  attention on the answer")
-    axis.set(xlabel="gradient steps taken", ylabel="accuracy, attention", xticks=range(4), ylim=(0, 1.05))
+        axis.plot(
+            range(4),
+            out.attention,
+            "s--",
+            color=f"C{k}",
+            mfc="none",
+            lw=1,
+            label="  attention on the answer",
+        )
+    axis.set(
+        xlabel="gradient steps taken", ylabel="accuracy, attention", xticks=range(4), ylim=(0, 1.05)
+    )
     axis.legend(fontsize=7, loc="upper left")
     return figure
 
@@ -185,20 +272,39 @@ def samples(source: Source) -> Any:
     for k, N in enumerate((16, 64, 256)):
         sizes = [2, 4, 8, 12, 16, 24, 32]
         made = [
-            bigram_students.one_step(noisy_bigram.Parameters(N=N, n=n, draws=400), seed=n)["feed_forward"].mean()
+            bigram_students.one_step(noisy_bigram.Parameters(N=N, n=n, draws=400), seed=n)[
+                "feed_forward"
+            ].mean()
             for n in sizes
         ]
         left.plot(sizes, made, "o^s"[k], color=f"C{k}", mfc="none", label=f"$N={N}$")
-        left.plot(range(2, 33), [noisy_bigram.feed_forward_success(noisy_bigram.Parameters(N=N, n=n)) for n in range(2, 33)],
-                  color=f"C{k}", lw=1)  # fmt: skip
+        left.plot(
+            range(2, 33),
+            [
+                noisy_bigram.feed_forward_success(noisy_bigram.Parameters(N=N, n=n))
+                for n in range(2, 33)
+            ],
+            color=f"C{k}",
+            lw=1,
+        )
         ratios = np.array([0.125, 0.25, 0.5, 1, 2, 4, 8, 16])
-        settings = [noisy_bigram.Parameters(N=N, n=int(r * N), draws=max(10, 4000 // N)) for r in ratios]
-        right.plot(ratios, [bigram_students.one_step(p, seed=k)["value"].mean() for p in settings], "o^s"[k], color=f"C{k}",
-                   mfc="none", label=f"$N={N}$")  # fmt: skip
+        settings = [
+            noisy_bigram.Parameters(N=N, n=int(r * N), draws=max(10, 4000 // N)) for r in ratios
+        ]
+        right.plot(
+            ratios,
+            [bigram_students.one_step(p, seed=k)["value"].mean() for p in settings],
+            "o^s"[k],
+            color=f"C{k}",
+            mfc="none",
+            label=f"$N={N}$",
+        )
         right.plot(ratios, [noisy_bigram.value_recovered(p) for p in settings], color=f"C{k}", lw=1)
     fine = np.geomspace(0.125, 16, 80)
     law = noisy_bigram.equations()["value_recovered"]
-    right.plot(fine, law.evaluate({"lambda_labels": fine / 2, "T": 8}), "k--", label=r"$N\to\infty$")
+    right.plot(
+        fine, law.evaluate({"lambda_labels": fine / 2, "T": 8}), "k--", label=r"$N\to\infty$"
+    )
     n = np.arange(2, 33)
     left.plot(
         n,
@@ -208,7 +314,10 @@ def samples(source: Source) -> Any:
     )
     left.set(xlabel="samples $n$", ylabel="noise token on top (feed-forward path)", ylim=(0, 1.03))
     right.set(
-        xscale="log", xlabel="samples per token $n/N$", ylabel="part of the value memory recovered", ylim=(0, 1.03)
+        xscale="log",
+        xlabel="samples per token $n/N$",
+        ylabel="part of the value memory recovered",
+        ylim=(0, 1.03),
     )
     for axis in (left, right):
         axis.legend(title="marks: one step, lines: theory", title_fontsize=7)
@@ -224,8 +333,13 @@ def ablation(source: Source) -> Any:
         for number in range(p.steps):
             learner.step(number)
     figure, (left, right) = plotting.figure(1, 2, width=4.6)
-    for k, (name, word) in enumerate((("p_noise", "probability of the noise token"), ("attention", "attention on the answer"),
-                                      ("in_context_ablated", "clean answer predicted,\nwithout feed-forward path"))):  # fmt: skip
+    for k, (name, word) in enumerate(
+        (
+            ("p_noise", "probability of the noise token"),
+            ("attention", "attention on the answer"),
+            ("in_context_ablated", "clean answer predicted,\nwithout feed-forward path"),
+        )
+    ):
         plotting.band(left, runs[name], f"C{k}", word)
     left.axhline(p.a, color="0.6", lw=0.8, ls=":")
     left.set(xlabel="training step", ylabel="probability, share", ylim=(0, 1.03), xlim=(0, 1200))
@@ -248,10 +362,20 @@ def hops(source: Source) -> Any:
     figure, (left, right) = plotting.figure(1, 2, width=4.6)
     ks = np.arange(1, 9)
     left.semilogy(
-        ks, [k_hop.direct_time(k_hop.Parameters(k=int(k))) for k in ks], "o-", label="all hops at once, product 0.5"
+        ks,
+        [k_hop.direct_time(k_hop.Parameters(k=int(k))) for k in ks],
+        "o-",
+        label="all hops at once, product 0.5",
     )
-    left.semilogy(ks[2:], [0.1 ** (2 - k) / (k - 2) for k in ks[2:].astype(float)], "k:", label=r"$m_0^{2-k}/(k-2)$")
-    left.semilogy(ks, k_hop.curriculum_times(k_hop.Parameters(k=8)), "s--", label="curriculum, products 0.9")
+    left.semilogy(
+        ks[2:],
+        [0.1 ** (2 - k) / (k - 2) for k in ks[2:].astype(float)],
+        "k:",
+        label=r"$m_0^{2-k}/(k-2)$",
+    )
+    left.semilogy(
+        ks, k_hop.curriculum_times(k_hop.Parameters(k=8)), "s--", label="curriculum, products 0.9"
+    )
     left.semilogy(
         ks,
         [k_hop.mixture_time(k_hop.Parameters(k=int(k))) for k in ks],
@@ -264,15 +388,26 @@ def hops(source: Source) -> Any:
         k = int(found["curriculum"])
         word = "curriculum" if k else "all at once"
         plotting.band(right, found["runs"]["product"], f"C{k}", f"{word}, students")
-        right.axvline(found["predicted"], color=f"C{k}", ls="--", label=f"{word}, predicted {('0.5', '0.9')[k]}")
-    right.set(xlabel=r"flow time $t=\eta\,\times$ steps", ylabel=f"product of {hops_} overlaps, $N=4$", ylim=(0, 1.03))
+        right.axvline(
+            found["predicted"],
+            color=f"C{k}",
+            ls="--",
+            label=f"{word}, predicted {('0.5', '0.9')[k]}",
+        )
+    right.set(
+        xlabel=r"flow time $t=\eta\,\times$ steps",
+        ylabel=f"product of {hops_} overlaps, $N=4$",
+        ylim=(0, 1.03),
+    )
     left.legend(fontsize=7)
     right.legend(fontsize=7, loc="center", bbox_to_anchor=(0.42, 0.5))
     return figure
 
 
 def pointers(source: Source) -> Any:
-    """Extension: hops 1, 2, 4, 8 learned layer by layer by attention that jumps along a permutation."""
+    """Extension: hops 1, 2, 4, 8 learned layer by layer by attention that jumps along a
+    permutation.
+    """
     figure, axes = plotting.figure(1, 3, width=3.7)
     for axis, kind, title in zip(
         axes[:2], ("mixture", "last"), ("1, 2, 4, 8 hops together", "8 hops alone"), strict=True
@@ -280,29 +415,83 @@ def pointers(source: Source) -> Any:
         p = k_hop.Pointers(hops=kind)
         runs = source.train_on_cpu(hop_students.train_pointers, p, few(source, 3))
         for j in range(p.layers + 1):
-            plotting.band(axis, runs.accuracy.isel(task=j), f"C{j}", f"{2**j} hops" if j else "1 hop")
+            plotting.band(
+                axis, runs.accuracy.isel(task=j), f"C{j}", f"{2**j} hops" if j else "1 hop"
+            )
         axis.set(xlabel="training step", ylabel="accuracy", title=title, ylim=(0, 1.03))
         if kind == "mixture":
             for layer in range(p.layers):
-                plotting.band(axes[2], runs.jump.isel(layer=layer), f"C{layer + 1}", f"layer {layer + 1}")
+                plotting.band(
+                    axes[2], runs.jump.isel(layer=layer), f"C{layer + 1}", f"layer {layer + 1}"
+                )
             axes[2].set(
-                xlabel="training step", ylabel="attention on where the pointer leads", title=title, ylim=(0, 1.03)
+                xlabel="training step",
+                ylabel="attention on where the pointer leads",
+                title=title,
+                ylim=(0, 1.03),
             )
     axes[0].legend(loc="lower right")
     axes[2].legend(loc="center right")
     return figure
 
 
-FIGURES: dict[str, Figure] = {f.name: f for f in (
-    Figure("recall", "Factual recall, reference run: students (mean, standard deviation) and the exact flow.", recall),
-    Figure("plateau", "Length of the plateau over initial weight, subjects, relations and answers.", plateau),
-    Figure("one_step", "Descent from zero on orthonormal embeddings: margin by the Lambert function, and loss.", one_step),
-    Figure("capacity", "Hebbian recall over the load, and capacities of trained memories with the authors' guide lines.", capacity),
-    Figure("probes", "Memory recall probes of the trigger task, matrices trained jointly and in stages.", probes),
-    Figure("layers", "In-context accuracy of one and two layers on the shipped bigram table.", layers),
-    Figure("steps", "Three gradient steps: weights after each, accuracy, and the trap of a large first step.", steps),
-    Figure("samples", "Noisy bigrams: samples needed by the feed-forward path and by the value memory.", samples),
-    Figure("ablation", "Noisy bigrams with both paths: training, and removal of the feed-forward path.", ablation),
-    Figure("pointers", "Extension, setting of ours: hops learned layer by layer; layer 3 avoids its target and is read with a minus sign.", pointers),
-    Figure("hops", "k hops: training times, and kernel learners against the flow of their overlaps.", hops),
-)}  # fmt: skip
+FIGURES: dict[str, Figure] = {
+    f.name: f
+    for f in (
+        Figure(
+            "recall",
+            "Factual recall, reference run: students (mean, standard deviation) and the exact flow.",
+            recall,
+        ),
+        Figure(
+            "plateau",
+            "Length of the plateau over initial weight, subjects, relations and answers.",
+            plateau,
+        ),
+        Figure(
+            "one_step",
+            "Descent from zero on orthonormal embeddings: margin by the Lambert function, and loss.",
+            one_step,
+        ),
+        Figure(
+            "capacity",
+            "Hebbian recall over the load, and capacities of trained memories with the authors' guide lines.",
+            capacity,
+        ),
+        Figure(
+            "probes",
+            "Memory recall probes of the trigger task, matrices trained jointly and in stages.",
+            probes,
+        ),
+        Figure(
+            "layers",
+            "In-context accuracy of one and two layers on the shipped bigram table.",
+            layers,
+        ),
+        Figure(
+            "steps",
+            "Three gradient steps: weights after each, accuracy, and the trap of a large first step.",
+            steps,
+        ),
+        Figure(
+            "samples",
+            "Noisy bigrams: samples needed by the feed-forward path and by the value memory.",
+            samples,
+        ),
+        Figure(
+            "ablation",
+            "Noisy bigrams with both paths: training, and removal of the feed-forward path.",
+            ablation,
+        ),
+        Figure(
+            "pointers",
+            "Extension, setting of ours: hops learned layer by layer; layer 3 avoids its target and is read with a minus sign.",
+            pointers,
+        ),
+        Figure(
+            "hops",
+            "k hops: training times, and kernel learners against the flow of their overlaps.",
+            hops,
+        ),
+    )
+}

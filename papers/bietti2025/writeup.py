@@ -30,13 +30,24 @@ INTRODUCTION = (
 
 def generate() -> str:
     """Whole document."""
-    lines = [document.PREAMBLE, "\\begin{document}",
-             "\\title{Weights as associative memories}\\date{}\\maketitle", latex.escape(INTRODUCTION)]  # fmt: skip
+    lines = [
+        document.PREAMBLE,
+        "\\begin{document}",
+        "\\title{Weights as associative memories}\\date{}\\maketitle",
+        latex.escape(INTRODUCTION),
+    ]
     for name, section in associative_memory.sections().items():
         lines += [f"\\section{{{latex.escape(name)}}}", *(latex.display(e) for e in section)]
-        lines += [document.picture(figure, FIGURES[figure].caption) for figure in AFTER.get(name, ())]
-    lines += ["\\section{Derivatives against autograd}", check_table([*recall_gradients.checks(), *lemma_gradients.checks()]),
-              "\\section{Claims}", document.claims_table(HERE), "\\end{document}"]  # fmt: skip
+        lines += [
+            document.picture(figure, FIGURES[figure].caption) for figure in AFTER.get(name, ())
+        ]
+    lines += [
+        "\\section{Derivatives against autograd}",
+        check_table([*recall_gradients.checks(), *lemma_gradients.checks()]),
+        "\\section{Claims}",
+        document.claims_table(HERE),
+        "\\end{document}",
+    ]
     return "\n".join(lines) + "\n"
 
 

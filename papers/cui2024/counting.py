@@ -15,14 +15,21 @@ from theory import cli, plotting
 
 SETTINGS = {"small": HistogramParameters(), "paper": HistogramParameters.paper()}
 SEEDS = {"small": 2, "paper": 10}
-COLUMNS = {"accuracy": "accuracy, frozen", "accuracy_unfrozen": "accuracy, unfrozen",
-           "frozen_to_unfrozen": "distance frozen to unfrozen", "formerly_zero": "of it, formerly zero",
-           "start_to_frozen": "distance start to frozen", "dependence": "attention s.d. over sequences, frozen",
-           "dependence_unfrozen": "the same, unfrozen"}  # fmt: skip
+COLUMNS = {
+    "accuracy": "accuracy, frozen",
+    "accuracy_unfrozen": "accuracy, unfrozen",
+    "frozen_to_unfrozen": "distance frozen to unfrozen",
+    "formerly_zero": "of it, formerly zero",
+    "start_to_frozen": "distance start to frozen",
+    "dependence": "attention s.d. over sequences, frozen",
+    "dependence_unfrozen": "the same, unfrozen",
+}
 
 
 @cache
-def trained(p: HistogramParameters, seed: int, device: str | None, progress: bool) -> dict[str, dict[str, Any]]:
+def trained(
+    p: HistogramParameters, seed: int, device: str | None, progress: bool
+) -> dict[str, dict[str, Any]]:
     """Both solutions of a seed, trained once per process."""
     return solutions(p, seed, device=device, progress=progress)
 
@@ -46,7 +53,9 @@ class Table:
         rows = []
         for kind in KINDS:
             values = {k: np.array([m[kind][k] for m in many]) for k in COLUMNS}
-            rows.append([kind, *(f"{v.mean():.5g} +- {v.std(ddof=1):.2g}" for v in values.values())])
+            rows.append(
+                [kind, *(f"{v.mean():.5g} +- {v.std(ddof=1):.2g}" for v in values.values())]
+            )
         with cli.atomic(path) as temporary:
             temporary.write_text(cli.table(("solution", *COLUMNS.values()), rows) + "\n")
         return path
@@ -73,7 +82,12 @@ def frozen(source: Source) -> Any:
     figure, axes = plotting.figure(2, 2, width=2.8, height=2.6)
     for row, kind in zip(axes, KINDS, strict=True):
         for k, axis in enumerate(row):
-            image = show(axis, found[kind]["attention"][k], found[kind]["sequences"][k], f"{kind}, sequence {k + 1}")
+            image = show(
+                axis,
+                found[kind]["attention"][k],
+                found[kind]["sequences"][k],
+                f"{kind}, sequence {k + 1}",
+            )
     figure.colorbar(image, ax=axes, label="attention", shrink=0.6)
     return figure
 
@@ -86,6 +100,8 @@ def unfrozen(kind: str, source: Source) -> Any:
         for axis, (when, name) in zip(
             axes[k], (("frozen", "attention"), ("unfrozen", "attention_unfrozen")), strict=True
         ):
-            image = show(axis, found[name][k], found["sequences"][k], f"{kind}, {when}, sequence {k + 1}")
+            image = show(
+                axis, found[name][k], found["sequences"][k], f"{kind}, {when}, sequence {k + 1}"
+            )
     figure.colorbar(image, ax=axes, label="attention", shrink=0.6)
     return figure

@@ -42,15 +42,44 @@ class Setting:
 # Theory curves beside students are of the selection that informed descent follows (selections.md).
 GRID = tuple(np.linspace(0.01, 2, 25).round(6))
 SETTINGS = {
-    "small": Setting(Parameters(d=150, steps=200, n_test=2000, prox="local"), (0.3, 0.6, 0.9, 1.2, 1.6, 2.0), (30, 60, 120, 240),
-                     (0.02, 0.1, 0.2, 0.3, 0.4, 0.5), tuple(np.arange(0.2, 2.1, 0.2).round(1)), 3,
-                     (0.6, 1.0, 1.4, 1.8, 2.2, 2.6, 3.2), 8, (0.0, 0.05, 0.1, 0.2, 0.3, 0.4),
-                     Parameters(d=100, alpha=2.0, start="random", optimizer="adam", eta=0.01, steps=1000, n_test=500), 30),
-    "paper": Setting(Parameters(polish=False, teacher="gaussian", prox="local"), GRID, (10, 15, 23, 36, 56, 87, 135, 209, 323, 500),
-                     tuple(np.arange(0.02, 0.51, 0.02).round(2)), GRID, 24, GRID + tuple(np.linspace(2, 4, 25).round(6)[1:]), 16, tuple(np.arange(0, 0.46, 0.025).round(3)),
-                     Parameters(d=100, alpha=2.0, start="random", optimizer="adam", eta=0.01, steps=2500, polish=False,
-                                teacher="gaussian"), 140),
-}  # fmt: skip
+    "small": Setting(
+        Parameters(d=150, steps=200, n_test=2000, prox="local"),
+        (0.3, 0.6, 0.9, 1.2, 1.6, 2.0),
+        (30, 60, 120, 240),
+        (0.02, 0.1, 0.2, 0.3, 0.4, 0.5),
+        tuple(np.arange(0.2, 2.1, 0.2).round(1)),
+        3,
+        (0.6, 1.0, 1.4, 1.8, 2.2, 2.6, 3.2),
+        8,
+        (0.0, 0.05, 0.1, 0.2, 0.3, 0.4),
+        Parameters(
+            d=100, alpha=2.0, start="random", optimizer="adam", eta=0.01, steps=1000, n_test=500
+        ),
+        30,
+    ),
+    "paper": Setting(
+        Parameters(polish=False, teacher="gaussian", prox="local"),
+        GRID,
+        (10, 15, 23, 36, 56, 87, 135, 209, 323, 500),
+        tuple(np.arange(0.02, 0.51, 0.02).round(2)),
+        GRID,
+        24,
+        GRID + tuple(np.linspace(2, 4, 25).round(6)[1:]),
+        16,
+        tuple(np.arange(0, 0.46, 0.025).round(3)),
+        Parameters(
+            d=100,
+            alpha=2.0,
+            start="random",
+            optimizer="adam",
+            eta=0.01,
+            steps=2500,
+            polish=False,
+            teacher="gaussian",
+        ),
+        140,
+    ),
+}
 
 
 def sized(draw: Callable[[Source, Setting], Any]) -> Callable[[Source], Any]:
@@ -60,7 +89,9 @@ def sized(draw: Callable[[Source, Setting], Any]) -> Callable[[Source], Any]:
 
 def students(source: Source, p: Parameters, alphas: Any, seeds: Any = None) -> xr.Dataset:
     """Ensemble over (seed, alpha)."""
-    return source.train(functools.partial(train, alpha=list(np.atleast_1d(alphas))), p.replace(alpha=None), seeds)
+    return source.train(
+        functools.partial(train, alpha=list(np.atleast_1d(alphas))), p.replace(alpha=None), seeds
+    )
 
 
 def both(source: Source, p: Parameters, alphas: Any, seeds: Any = None) -> dict[str, xr.Dataset]:
@@ -77,15 +108,25 @@ def branches(
     return {k: curve(p.replace(order=setting.theory_order, alpha=None), k, grid) for k in STARTS}
 
 
-def gap_panel(axis: Any, runs: dict[str, xr.Dataset], theory: dict[str, xr.Dataset] | None, colour: str = "C2",
-              label: str = "") -> None:  # fmt: skip
+def gap_panel(
+    axis: Any,
+    runs: dict[str, xr.Dataset],
+    theory: dict[str, xr.Dataset] | None,
+    colour: str = "C2",
+    label: str = "",
+) -> None:
     """Training loss, semantic minus positional, times 10^4."""
     plotting.band(
-        axis, 1e4 * (runs["semantic"].train_loss - runs["positional"].train_loss), colour, label or "students"
+        axis,
+        1e4 * (runs["semantic"].train_loss - runs["positional"].train_loss),
+        colour,
+        label or "students",
     )
     if theory:
         gap = theory["semantic"].train_loss - theory["positional"].train_loss
-        axis.plot(gap.alpha, 1e4 * gap, color=colour, ls="--", label="theory" if not label else None)
+        axis.plot(
+            gap.alpha, 1e4 * gap, color=colour, ls="--", label="theory" if not label else None
+        )
     axis.axhline(0, color="0.5", lw=0.6)
     axis.set(xlabel=ALPHA, ylabel=r"$\epsilon_t$, semantic $-$ positional $[10^{-4}]$")
 
@@ -101,21 +142,30 @@ def transition(source: Source, s: Setting) -> Any:
         scale = 1 / p.sigma**2
         plotting.band(middle, scale * runs[kind][name], COLOURS[kind], rf"{label}, {kind} start")
         middle.plot(
-            theory[kind].alpha, scale * theory[kind][name], color=COLOURS[kind], ls="--", label=f"{label}, theory"
+            theory[kind].alpha,
+            scale * theory[kind][name],
+            color=COLOURS[kind],
+            ls="--",
+            label=f"{label}, theory",
         )
     middle.set(xlabel=ALPHA, ylabel=r"overlap divided by $\sigma^2$")
     for kind in STARTS:
         plotting.band(right, 1e3 * runs[kind].test_mse_half, COLOURS[kind], f"{kind} start")
-        right.plot(theory[kind].alpha, 1e3 * theory[kind].test_mse_half, color=COLOURS[kind], ls="--")
+        right.plot(
+            theory[kind].alpha, 1e3 * theory[kind].test_mse_half, color=COLOURS[kind], ls="--"
+        )
     right.axhline(1e3 * baseline(p)["half_test"], color="C2", label="linear layer (theory)")
     right.set(xlabel=ALPHA, ylabel=r"test error $E|y-f|^2/(2d)\ [10^{-3}]$", ylim=(1, 6))
     for axis in (left, right):
         axis.axvline(found.alpha_c, color="0.4", lw=0.8, label=rf"$\alpha_c = {found.alpha_c:.3f}$")
-    right.axvline(found.alpha_l, color="0.4", lw=0.8, ls=":", label=rf"$\alpha_l = {found.alpha_l:.3f}$")
+    right.axvline(
+        found.alpha_l, color="0.4", lw=0.8, ls=":", label=rf"$\alpha_l = {found.alpha_l:.3f}$"
+    )
     for axis, place in ((left, "upper right"), (middle, "lower right"), (right, "upper right")):
         axis.legend(fontsize=6.5, loc=place)
     figure.suptitle(
-        rf"$\omega = {p.omega:g}$, $d = {p.d}$, {p.prox} prox; students: mean and s.d., theory dashed", fontsize=9
+        rf"$\omega = {p.omega:g}$, $d = {p.d}$, {p.prox} prox; students: mean and s.d., theory dashed",
+        fontsize=9,
     )
     return figure
 
@@ -126,36 +176,75 @@ def scaling(source: Source, s: Setting) -> dict[int, xr.Dataset]:
     return {d: students(source, p.replace(d=d), [1.5]).isel(alpha=0) for d in s.sizes}
 
 
-def scaling_panel(axis: Any, source: Source, s: Setting, names: tuple[str, ...], label: str) -> None:
+def scaling_panel(
+    axis: Any, source: Source, s: Setting, names: tuple[str, ...], label: str
+) -> None:
     """Mean and standard deviation over d, with the theory's value."""
     runs = scaling(source, s)
     point = solve(s.p.replace(alpha=1.5, order=max(12, s.theory_order)), "semantic").summary()
     for k, name in enumerate(names):
         unit = 1e3 if name == "test_mse_half" else 1 / s.p.sigma**2
-        mean, spread = (np.array([float(getattr(r[name], f)()) for r in runs.values()]) for f in ("mean", "std"))
+        mean, spread = (
+            np.array([float(getattr(r[name], f)()) for r in runs.values()]) for f in ("mean", "std")
+        )
         tex = {"theta": r"\theta", "test_mse_half": "", "m": "m"}[name]
-        axis.errorbar(s.sizes, unit * mean, unit * spread, fmt="o", ms=3, color=f"C{k}", capsize=2,
-                      label=f"${tex}$, students" if tex else "students")  # fmt: skip
-        axis.axhline(unit * point[name], color=f"C{k}", ls="--", label=f"${tex}$, theory" if tex else "theory")
-    axis.set(xlabel="dimension $d$", ylabel=label, xscale="log", title=r"semantic, $\alpha = 1.5$: mean and s.d.")
+        axis.errorbar(
+            s.sizes,
+            unit * mean,
+            unit * spread,
+            fmt="o",
+            ms=3,
+            color=f"C{k}",
+            capsize=2,
+            label=f"${tex}$, students" if tex else "students",
+        )
+        axis.axhline(
+            unit * point[name],
+            color=f"C{k}",
+            ls="--",
+            label=f"${tex}$, theory" if tex else "theory",
+        )
+    axis.set(
+        xlabel="dimension $d$",
+        ylabel=label,
+        xscale="log",
+        title=r"semantic, $\alpha = 1.5$: mean and s.d.",
+    )
     shown = s.sizes[:: max(1, len(s.sizes) // 5)]
     axis.set_xticks(shown, [f"{d}" for d in shown])
     axis.minorticks_off()
     axis.legend(fontsize=7)
 
 
-def experiment_map(source: Source, s: Setting, p: Parameters, alphas: tuple[float, ...]) -> dict[str, xr.Dataset]:
+def experiment_map(
+    source: Source, s: Setting, p: Parameters, alphas: tuple[float, ...]
+) -> dict[str, xr.Dataset]:
     """Students of both starts over (omega, alpha): means over seeds."""
     seeds = range(s.map_seeds)
-    return {k: xr.concat([students(source, p.replace(start=k, omega=w), alphas, seeds).mean("seed")
-                          for w in s.map_omegas], "omega").assign_coords(omega=list(s.map_omegas)) for k in STARTS}  # fmt: skip
+    return {
+        k: xr.concat(
+            [
+                students(source, p.replace(start=k, omega=w), alphas, seeds).mean("seed")
+                for w in s.map_omegas
+            ],
+            "omega",
+        ).assign_coords(omega=list(s.map_omegas))
+        for k in STARTS
+    }
 
 
 def map_panel(axis: Any, data: xr.DataArray, title: str, label: str) -> None:
     """Heat map over (omega, alpha), zero in the middle of the colours."""
     top = float(np.abs(data).max())
-    image = axis.pcolormesh(data.omega, data.alpha, data.transpose("alpha", "omega"), cmap="PuOr", vmin=-top, vmax=top,
-                            shading="nearest")  # fmt: skip
+    image = axis.pcolormesh(
+        data.omega,
+        data.alpha,
+        data.transpose("alpha", "omega"),
+        cmap="PuOr",
+        vmin=-top,
+        vmax=top,
+        shading="nearest",
+    )
     axis.figure.colorbar(image, ax=axis, label=label, shrink=0.9)
     axis.grid(False)
     axis.set(xlabel=r"positional fraction $\omega$", ylabel=ALPHA, title=title)
@@ -166,10 +255,16 @@ def theory_lines(axes: tuple[Any, Any], p: Parameters, s: Setting) -> None:
     for prox, style in (("global", "k.-"), ("local", "kx--")):
         rows = line(p.replace(order=s.theory_order, prox=prox), sorted(s.lines, reverse=True))
         for axis, name in zip(axes, ("alpha_c", "alpha_l"), strict=True):
-            known = sorted((r.omega, getattr(r, name)) for r in rows if np.isfinite(getattr(r, name)))
+            known = sorted(
+                (r.omega, getattr(r, name)) for r in rows if np.isfinite(getattr(r, name))
+            )
             if known:  # without a positional branch there is no crossing to draw
                 axis.plot(
-                    *zip(*known, strict=True), style, ms=4, lw=1, label=rf"$\{name.replace('_', '_{')}}}$, {prox} prox"
+                    *zip(*known, strict=True),
+                    style,
+                    ms=4,
+                    lw=1,
+                    label=rf"$\{name.replace('_', '_{')}}}$, {prox} prox",
                 )
     for axis in axes:
         axis.set(ylim=(0.2, 2.2))
@@ -182,9 +277,18 @@ def phase_maps(source: Source, s: Setting, p: Parameters, axes: tuple[Any, Any])
     runs = experiment_map(source, s, p, s.map_alphas)
     loss = runs["semantic"].train_loss - runs["positional"].train_loss
     winner = runs["semantic"].test_mse_half.where(loss < 0, runs["positional"].test_mse_half)
-    linear = xr.DataArray([baseline(p.replace(omega=w))["half_test"] for w in s.map_omegas], dims="omega")
-    map_panel(axes[0], 1e4 * loss, "students: training loss", r"semantic $-$ positional $[10^{-4}]$")
-    map_panel(axes[1], 1e4 * (linear - winner), "students: test error", r"linear $-$ attention $[10^{-4}]$")
+    linear = xr.DataArray(
+        [baseline(p.replace(omega=w))["half_test"] for w in s.map_omegas], dims="omega"
+    )
+    map_panel(
+        axes[0], 1e4 * loss, "students: training loss", r"semantic $-$ positional $[10^{-4}]$"
+    )
+    map_panel(
+        axes[1],
+        1e4 * (linear - winner),
+        "students: test error",
+        r"linear $-$ attention $[10^{-4}]$",
+    )
     theory_lines(axes, p, s)
 
 
@@ -206,12 +310,23 @@ def test_scaling(source: Source, s: Setting) -> Any:
 def slices(source: Source, s: Setting) -> Any:
     """Fig. 8."""
     figure, axes = plotting.figure(1, 3, width=3.7, height=3.0)
-    for axis, (name, tex, values) in zip(axes, (("omega", r"\omega", (0.2, 0.3, 0.7)), ("sigma", r"\sigma", (0.3, 0.5, 0.7)),
-                                               ("lam", r"\lambda", (0.1, 0.01, 0.001))), strict=True):  # fmt: skip
+    for axis, (name, tex, values) in zip(
+        axes,
+        (
+            ("omega", r"\omega", (0.2, 0.3, 0.7)),
+            ("sigma", r"\sigma", (0.3, 0.5, 0.7)),
+            ("lam", r"\lambda", (0.1, 0.01, 0.001)),
+        ),
+        strict=True,
+    ):
         for k, value in enumerate(values):
             p = s.p.replace(**{name: value})
             gap_panel(
-                axis, both(source, p, s.alphas, range(s.map_seeds)), branches(p, s, 8), f"C{k}", rf"${tex} = {value:g}$"
+                axis,
+                both(source, p, s.alphas, range(s.map_seeds)),
+                branches(p, s, 8),
+                f"C{k}",
+                rf"${tex} = {value:g}$",
             )
         axis.legend(fontsize=7, title="students; theory (local prox) dashed", title_fontsize=7)
     return figure
@@ -225,9 +340,11 @@ def alternative(source: Source, s: Setting) -> Any:
 
 
 EXTENSIONS: dict[str, tuple[str, dict[str, Any]]] = {
-    "correlated": ("correlated tokens, $c = 0.2$", {"correlation": 0.2}), "rank2": ("rank 2, 1000 steps", {"rank": 2, "polish": False, "steps": 1000}),
-    "untied": ("untied keys", {"tied": False}), "value": ("value matrix", {"value": True}),
-}  # fmt: skip
+    "correlated": ("correlated tokens, $c = 0.2$", {"correlation": 0.2}),
+    "rank2": ("rank 2, 1000 steps", {"rank": 2, "polish": False, "steps": 1000}),
+    "untied": ("untied keys", {"tied": False}),
+    "value": ("value matrix", {"value": True}),
+}
 
 
 def extension(name: str, source: Source, s: Setting) -> Any:
@@ -253,8 +370,12 @@ def extension_maps(source: Source, s: Setting) -> Any:
     figure, axes = plotting.figure(2, 2, width=3.9, height=3.0)
     for axis, (title, change) in zip(axes.flat, EXTENSIONS.values(), strict=True):
         runs = experiment_map(source, s, s.p.replace(**change), s.extension_alphas)
-        map_panel(axis, 1e4 * (runs["semantic"].train_loss - runs["positional"].train_loss), title,
-                  r"semantic $-$ positional $[10^{-4}]$")  # fmt: skip
+        map_panel(
+            axis,
+            1e4 * (runs["semantic"].train_loss - runs["positional"].train_loss),
+            title,
+            r"semantic $-$ positional $[10^{-4}]$",
+        )
     return figure
 
 
@@ -264,7 +385,15 @@ def uninformed(source: Source, s: Setting) -> Any:
     runs = students(source, s.adam, [s.adam.alpha], seeds).isel(alpha=0)
     informed = both(source, s.p.replace(d=s.adam.d, n_test=s.adam.n_test), [s.adam.alpha], seeds)
     figure, (left, right) = plotting.figure(1, 2)
-    left.plot(runs.m, runs.theta / s.adam.sigma**2, "o", color="C3", ms=7, mfc="none", label="Adam, random start")
+    left.plot(
+        runs.m,
+        runs.theta / s.adam.sigma**2,
+        "o",
+        color="C3",
+        ms=7,
+        mfc="none",
+        label="Adam, random start",
+    )
     for kind, r in informed.items():
         left.plot(
             r.m.isel(alpha=0),
@@ -299,7 +428,9 @@ def uninformed(source: Source, s: Setting) -> Any:
 def selections(source: Source, s: Setting) -> Any:
     """Ours: both selections of the envelope's minimiser against students, both branches."""
     figure, axes = plotting.figure(1, 2)
-    for axis, (kind, name, tex) in zip(axes, (("positional", "m", "m"), ("semantic", "theta", r"\theta")), strict=True):
+    for axis, (kind, name, tex) in zip(
+        axes, (("positional", "m", "m"), ("semantic", "theta", r"\theta")), strict=True
+    ):
         runs = students(source, s.p.replace(start=kind), s.alphas)
         plotting.band(axis, runs[name], COLOURS[kind], f"students, $d = {s.p.d}$: mean, s.d.")
         grid = np.linspace(min(s.alphas), max(s.alphas), 10)
@@ -311,21 +442,54 @@ def selections(source: Source, s: Setting) -> Any:
     return figure
 
 
-FIGURES: dict[str, Any] = {f.name: f for f in (
-    Figure("2", "Training loss gap, overlaps and test error over the sample complexity.", sized(transition)),
-    Figure("3", "Concentration with d; phase diagrams of training loss and of test error against the linear layer.", sized(phase_diagram)),
-    Figure("4", "Histogram task: attention matrices of the positional and the semantic solution.", counting.frozen),
-    Figure("5", "Histogram task, positional solution: before and after unfreezing.", functools.partial(counting.unfrozen, "positional")),
-    Figure("6", "Histogram task, semantic solution: before and after unfreezing.", functools.partial(counting.unfrozen, "semantic")),
-    Figure("7", "Test error over the dimension at fixed sample complexity.", sized(test_scaling)),
-    Figure("8", "Loss gap for other positional fractions, variances and ridge strengths.", sized(slices)),
-    Figure("9", "Phase diagrams for the asymmetric target matrix (144).", sized(alternative)),
-    Figure("10", "Correlated tokens.", sized(functools.partial(extension, "correlated"))),
-    Figure("11", "A student of rank 2, three starts.", sized(functools.partial(extension, "rank2"))),
-    Figure("12", "Untied queries and keys.", sized(functools.partial(extension, "untied"))),
-    Figure("13", "A trained value matrix.", sized(functools.partial(extension, "value"))),
-    Figure("14", "Phase diagrams of the four extensions.", sized(extension_maps)),
-    Figure("15", "Adam from random weights.", sized(uninformed)),
-    counting.Table("table_1", "Histogram task: accuracies and distances (Table 1)."),
-    Figure("selections", "Both selections of the minimiser against students.", sized(selections)),
-)}  # fmt: skip
+FIGURES: dict[str, Any] = {
+    f.name: f
+    for f in (
+        Figure(
+            "2",
+            "Training loss gap, overlaps and test error over the sample complexity.",
+            sized(transition),
+        ),
+        Figure(
+            "3",
+            "Concentration with d; phase diagrams of training loss and of test error against the linear layer.",
+            sized(phase_diagram),
+        ),
+        Figure(
+            "4",
+            "Histogram task: attention matrices of the positional and the semantic solution.",
+            counting.frozen,
+        ),
+        Figure(
+            "5",
+            "Histogram task, positional solution: before and after unfreezing.",
+            functools.partial(counting.unfrozen, "positional"),
+        ),
+        Figure(
+            "6",
+            "Histogram task, semantic solution: before and after unfreezing.",
+            functools.partial(counting.unfrozen, "semantic"),
+        ),
+        Figure(
+            "7", "Test error over the dimension at fixed sample complexity.", sized(test_scaling)
+        ),
+        Figure(
+            "8",
+            "Loss gap for other positional fractions, variances and ridge strengths.",
+            sized(slices),
+        ),
+        Figure("9", "Phase diagrams for the asymmetric target matrix (144).", sized(alternative)),
+        Figure("10", "Correlated tokens.", sized(functools.partial(extension, "correlated"))),
+        Figure(
+            "11", "A student of rank 2, three starts.", sized(functools.partial(extension, "rank2"))
+        ),
+        Figure("12", "Untied queries and keys.", sized(functools.partial(extension, "untied"))),
+        Figure("13", "A trained value matrix.", sized(functools.partial(extension, "value"))),
+        Figure("14", "Phase diagrams of the four extensions.", sized(extension_maps)),
+        Figure("15", "Adam from random weights.", sized(uninformed)),
+        counting.Table("table_1", "Histogram task: accuracies and distances (Table 1)."),
+        Figure(
+            "selections", "Both selections of the minimiser against students.", sized(selections)
+        ),
+    )
+}

@@ -19,19 +19,35 @@ def thresholds(source: Source) -> str:
     """Thresholds over omega for both selections."""
     setting = SETTINGS[source.scale]
     omegas = [w for w in sorted(setting.lines, reverse=True) if round(10 * w, 6) % 1 == 0]
-    found = {k: line(setting.p.replace(prox=k, order=setting.theory_order), omegas) for k in ("global", "local")}
-    rows = [[f"{w:g}", *(f"{getattr(found[k][i], name):.4f}" for name in ("alpha_c", "alpha_l") for k in found)]
-            for i, w in reversed(list(enumerate(omegas)))]  # fmt: skip
+    found = {
+        k: line(setting.p.replace(prox=k, order=setting.theory_order), omegas)
+        for k in ("global", "local")
+    }
+    rows = [
+        [
+            f"{w:g}",
+            *(
+                f"{getattr(found[k][i], name):.4f}"
+                for name in ("alpha_c", "alpha_l")
+                for k in found
+            ),
+        ]
+        for i, w in reversed(list(enumerate(omegas)))
+    ]
     header = ("omega", "alpha_c, global", "alpha_c, local", "alpha_l, global", "alpha_l, local")
     return tabular(header, rows, "lllll")
 
 
 def generate(source: Source) -> str:
     """Whole document."""
-    return document.fill(HERE, document.makers(HERE, FIGURES, ps.sections) | {
-        "thresholds": lambda _: thresholds(source),
-        "gradients": lambda _: check_table(gradients.checks()),
-    })  # fmt: skip
+    return document.fill(
+        HERE,
+        document.makers(HERE, FIGURES, ps.sections)
+        | {
+            "thresholds": lambda _: thresholds(source),
+            "gradients": lambda _: check_table(gradients.checks()),
+        },
+    )
 
 
 def write_all(source: Source, out: Path) -> list[Path]:

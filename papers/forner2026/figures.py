@@ -15,7 +15,11 @@ from theory import plotting
 from theory import state_tracking as st
 from theory.state_tracking import Parameters, early_time, late_time, onset, rollout
 from verify.state_tracking import ensemble, fidelity
-from verify.state_tracking.trajectories import closure_curves, position_dependent_rollout, with_empirical_logits
+from verify.state_tracking.trajectories import (
+    closure_curves,
+    position_dependent_rollout,
+    with_empirical_logits,
+)
 
 MEASURED_LOGITS = "(17)-(18), measured logits"
 TIME = r"training time $\alpha$ = epochs / $(d_g N)$"
@@ -23,7 +27,9 @@ SCALES = ("shipped", "small", "paper")
 # Small settings keep the frequency families and learning rate of the tables.
 SETTINGS: dict[tuple[str, str], Parameters] = {
     ("small", "table_1"): Parameters.demo(),
-    ("small", "table_2"): Parameters.table_2().replace(N=16, d_g=16, L=8, n_train=2048, n_test=256, epochs=14 * 256),
+    ("small", "table_2"): Parameters.table_2().replace(
+        N=16, d_g=16, L=8, n_train=2048, n_test=256, epochs=14 * 256
+    ),
     ("paper", "table_1"): Parameters.table_1(),
     ("paper", "table_2"): Parameters.table_2(),
 }
@@ -38,7 +44,9 @@ def students(source: Source, setting: str) -> tuple[Parameters, xr.Dataset]:
 
 
 def of(setting: str, draw: Callable[[Parameters, xr.Dataset], Any]) -> Callable[[Source], Any]:
-    """Drawing from the ensemble of ``table_1`` or ``table_2``, which is trained if it is missing."""
+    """Drawing from the ensemble of ``table_1`` or ``table_2``, which is trained if it is
+    missing.
+    """
     return lambda source: draw(*students(source, setting))
 
 
@@ -51,16 +59,22 @@ Curves = list[tuple[str, xr.DataArray, xr.DataArray | None]]
 
 
 def panels(runs: xr.Dataset, groups: list[tuple[str, Curves]], predicted_by: str = "theory") -> Any:
-    """One panel per group of (name, students, prediction): students as mean and band, prediction dashed."""
+    """One panel per group of (name, students, prediction): students as mean and band, prediction
+    dashed.
+    """
     figure, axes = plotting.figure(1, len(groups), width=3.7, height=2.9)
     for axis, (label, curves) in zip(np.atleast_1d(axes), groups, strict=True):
         for k, (name, measured, predicted) in enumerate(curves):
             prefix = f"{name}, " if name else ""
-            plotting.band(axis, measured, f"C{k}", f"{prefix}students" if name else "students: mean, s.d.")
+            plotting.band(
+                axis, measured, f"C{k}", f"{prefix}students" if name else "students: mean, s.d."
+            )
             if predicted is not None:
                 mean = predicted.mean("seed") if "seed" in predicted.dims else predicted
                 by = predicted.attrs.get("by", predicted_by)
-                axis.plot(mean.alpha, mean, color=f"C{k}" if name else "k", ls="--", label=prefix + by)
+                axis.plot(
+                    mean.alpha, mean, color=f"C{k}" if name else "k", ls="--", label=prefix + by
+                )
         axis.set(xlabel=TIME, ylabel=label, xlim=(0, float(runs.alpha[-1])))
         if "accuracy" in label or "attention" in label:
             axis.set_ylim(-0.02, 1.05)
@@ -77,29 +91,54 @@ def order_parameters(p: Parameters, runs: xr.Dataset) -> Any:
 
 def rollout_constant(p: Parameters, runs: xr.Dataset) -> Any:
     """Fig. 3."""
-    return panels(runs, [("final rollout accuracy", [("", runs.rollout_accuracy, theory(p, runs).rollout_accuracy)])])
+    return panels(
+        runs,
+        [
+            (
+                "final rollout accuracy",
+                [("", runs.rollout_accuracy, theory(p, runs).rollout_accuracy)],
+            )
+        ],
+    )
 
 
 def accuracies_constant(p: Parameters, runs: xr.Dataset) -> Any:
     """Fig. 8: variances held at their measured initial values."""
     start = runs.isel(alpha=0).mean("seed")
     curve = rollout.with_accuracy(theory(p, runs), p, start.variance_correct, start.variance_other)
-    return panels(runs, [("next-token accuracy", [("", runs.accuracy, curve.accuracy)]),
-                         ("final rollout accuracy", [("", runs.rollout_accuracy, curve.rollout_accuracy)])])  # fmt: skip
+    return panels(
+        runs,
+        [
+            ("next-token accuracy", [("", runs.accuracy, curve.accuracy)]),
+            ("final rollout accuracy", [("", runs.rollout_accuracy, curve.rollout_accuracy)]),
+        ],
+    )
 
 
 def logits_and_loss(p: Parameters, runs: xr.Dataset) -> Any:
     """Figs. 4 and 10."""
     curve = theory(p, runs)
-    logits = [("correct", runs.logit_correct, curve.logit_correct), ("other", runs.logit_other, curve.logit_other)]
+    logits = [
+        ("correct", runs.logit_correct, curve.logit_correct),
+        ("other", runs.logit_other, curve.logit_other),
+    ]
     return panels(runs, [("mean logit", logits), ("loss", [("", runs.loss, curve.loss)])])
 
 
 def variances(p: Parameters, runs: xr.Dataset) -> tuple[str, list]:
     """Panel of logit variances: students, and our column statistics from the same seeds' starts."""
     ours = fidelity.finite_data(p, runs)
-    return ("logit variance", [(name, runs[f"variance_{name}"], ours[f"variance_{name}"].assign_attrs(by="column statistics"))
-                               for name in ("correct", "other")])  # fmt: skip
+    return (
+        "logit variance",
+        [
+            (
+                name,
+                runs[f"variance_{name}"],
+                ours[f"variance_{name}"].assign_attrs(by="column statistics"),
+            )
+            for name in ("correct", "other")
+        ],
+    )
 
 
 def empirical_rollout(p: Parameters, runs: xr.Dataset) -> Any:
@@ -113,7 +152,11 @@ def empirical_accuracies(p: Parameters, runs: xr.Dataset) -> Any:
     fed = with_empirical_logits(p, runs)
     next_token = [("", runs.accuracy, fed.accuracy)]
     rolled = [("", runs.rollout_accuracy, fed.rollout_accuracy)]
-    groups = [variances(p, runs), ("next-token accuracy", next_token), ("final rollout accuracy", rolled)]
+    groups = [
+        variances(p, runs),
+        ("next-token accuracy", next_token),
+        ("final rollout accuracy", rolled),
+    ]
     return panels(runs, groups, MEASURED_LOGITS)
 
 
@@ -125,11 +168,20 @@ def attention_entries(p: Parameters, runs: xr.Dataset) -> Any:
         for j in range(p.L):
             right = i == j
             label = {(0, 0): "right action, one line per step", (0, 1): "other actions"}.get((i, j))
-            axis.plot(runs.alpha, entries[i, j], color="C1" if right else "0.6", lw=1.2 if right else 0.5,
-                      zorder=2 if right else 1, label=label)  # fmt: skip
+            axis.plot(
+                runs.alpha,
+                entries[i, j],
+                color="C1" if right else "0.6",
+                lw=1.2 if right else 0.5,
+                zorder=2 if right else 1,
+                label=label,
+            )
     axis.plot(theory(p, runs).alpha, theory(p, runs).A, "k--", label="$A$, theory")
     axis.set(
-        xlabel=TIME, ylabel="attention entry, mean over seeds", ylim=(-0.02, 1.05), xlim=(0, float(runs.alpha[-1]))
+        xlabel=TIME,
+        ylabel="attention entry, mean over seeds",
+        ylim=(-0.02, 1.05),
+        xlim=(0, float(runs.alpha[-1])),
     )
     axis.legend()
     return figure
@@ -140,11 +192,18 @@ def closure(p: Parameters, runs: xr.Dataset) -> Any:
     figure, (left, right) = plotting.figure(1, 2)
     for k, (name, values) in enumerate(closure_curves(p, runs).items()):
         plotting.band(left, values, f"C{k}", name, alpha=0.15)
-        right.plot(runs.A.values.ravel(), values.values.ravel(), ".", ms=2.5, color=f"C{k}", label=name)
+        right.plot(
+            runs.A.values.ravel(), values.values.ravel(), ".", ms=2.5, color=f"C{k}", label=name
+        )
     left.set(
-        xlabel=TIME, ylabel=r"attention factor $d_g N\,|\nabla_W A|^2$", xlim=(0, float(runs.alpha[-1])), ylim=(0, None)
+        xlabel=TIME,
+        ylabel=r"attention factor $d_g N\,|\nabla_W A|^2$",
+        xlim=(0, float(runs.alpha[-1])),
+        ylim=(0, None),
     )
-    right.set(xlabel="attention $A$", ylabel=r"attention factor $d_g N\,|\nabla_W A|^2$", xlim=(0, 1))
+    right.set(
+        xlabel="attention $A$", ylabel=r"attention factor $d_g N\,|\nabla_W A|^2$", xlim=(0, 1)
+    )
     left.legend()
     right.legend(markerscale=3)
     return figure
@@ -159,16 +218,34 @@ def onset_forms(p: Parameters, runs: xr.Dataset) -> Any:
 
 
 def composite_forms(p: Parameters, runs: xr.Dataset) -> Any:
-    """Ours: early, onset, late and composite forms beside the exact solution, here and for a large system."""
+    """Ours: early, onset, late and composite forms beside the exact solution, here and for a large
+    system.
+    """
     size, length = 1e5, 3e4
-    large = {**p.values(), "N": size, "d_g": size, "L": length, "tau": 1 / size, "A_0": 1 / length, "c_omega": 2.0}
+    large = {
+        **p.values(),
+        "N": size,
+        "d_g": size,
+        "L": length,
+        "tau": 1 / size,
+        "A_0": 1 / length,
+        "c_omega": 2.0,
+    }
     figure, axes = plotting.figure(1, 3, width=3.7, height=3.0)
-    for axis, numbers, title in ((axes[0], p.values(), f"$L = {p.L}$, $N = d_g = {p.N}$"),
-                                 (axes[1], large, r"$L = 3\times10^4$, $N = d_g = 10^5$")):  # fmt: skip
+    for axis, numbers, title in (
+        (axes[0], p.values(), f"$L = {p.L}$, $N = d_g = {p.N}$"),
+        (axes[1], large, r"$L = 3\times10^4$, $N = d_g = 10^5$"),
+    ):
         star = float(onset.equations()["alpha_star"].evaluate(numbers))
         end = 1.6 * star
         at = {**numbers, "alpha": np.linspace(0, end, 801)}
-        axis.plot(at["alpha"], st.inversion.states(numbers, at["alpha"])["A"], color="0.75", lw=4, label="exact")
+        axis.plot(
+            at["alpha"],
+            st.inversion.states(numbers, at["alpha"])["A"],
+            color="0.75",
+            lw=4,
+            label="exact",
+        )
         axis.plot(at["alpha"], onset.equations()["onset_A"].evaluate(at), "C0:", label="(81)")
         before = {**at, "alpha": at["alpha"][at["alpha"] < star]}
         axis.plot(
@@ -180,31 +257,58 @@ def composite_forms(p: Parameters, runs: xr.Dataset) -> Any:
         curve = composite_curve(numbers, end)
         axis.plot(curve["alpha"], curve["A"], "k--", lw=1.2, label="composite")
         axis.axvline(star, color="C1", lw=0.6)
-        axis.annotate(r"$\alpha^\star$", (star, 0.5), xytext=(4, 0), textcoords="offset points", color="C1")
+        axis.annotate(
+            r"$\alpha^\star$", (star, 0.5), xytext=(4, 0), textcoords="offset points", color="C1"
+        )
         axis.set(xlabel=TIME, ylabel="attention $A$", title=title, ylim=(0, 1.05), xlim=(0, end))
     axes[0].legend(loc="lower right", frameon=True, framealpha=1, edgecolor="none")
     axes[1].set(yscale="log", ylim=(2e-5, 2))
     axes[1].legend(loc="upper left")
     late = axes[2]
-    numbers, times = {**p.values(), "C": late_time.late_constant(p.values())}, np.geomspace(0.05, 1e5, 400)
+    numbers, times = (
+        {**p.values(), "C": late_time.late_constant(p.values())},
+        np.geomspace(0.05, 1e5, 400),
+    )
     late.plot(times, st.inversion.states(numbers, times)["R"], color="0.75", lw=4, label="exact")
-    late.plot(times, early_time.equations()["early_R"].evaluate({**numbers, "alpha": times}), "C0:", label="(78)")
-    after = {**numbers, "alpha": times[p.eta * times + numbers["C"] > 0.05]}
-    late.plot(after["alpha"], late_time.equations()["late_R"].evaluate(after), "C2-.", label=r"$A = 1$, Lambert $W$")
     late.plot(
-        after["alpha"], late_time.equations()["late_growth"].evaluate(after), "C3:", label=r"$\frac{N-1}{N}\ln$ growth"
+        times,
+        early_time.equations()["early_R"].evaluate({**numbers, "alpha": times}),
+        "C0:",
+        label="(78)",
+    )
+    after = {**numbers, "alpha": times[p.eta * times + numbers["C"] > 0.05]}
+    late.plot(
+        after["alpha"],
+        late_time.equations()["late_R"].evaluate(after),
+        "C2-.",
+        label=r"$A = 1$, Lambert $W$",
+    )
+    late.plot(
+        after["alpha"],
+        late_time.equations()["late_growth"].evaluate(after),
+        "C3:",
+        label=r"$\frac{N-1}{N}\ln$ growth",
     )
     curve = composite_curve(p.values(), 1e5)
     late.plot(curve["alpha"][1:], curve["R"][1:], "k--", lw=1.2, label="composite")
-    late.set(xscale="log", yscale="log", xlabel=TIME, ylabel="teacher overlap $R$", xlim=(0.05, 1e5), ylim=(2e-3, 30),
-             title=f"$L = {p.L}$, $N = d_g = {p.N}$")  # fmt: skip
+    late.set(
+        xscale="log",
+        yscale="log",
+        xlabel=TIME,
+        ylabel="teacher overlap $R$",
+        xlim=(0.05, 1e5),
+        ylim=(2e-3, 30),
+        title=f"$L = {p.L}$, $N = d_g = {p.N}$",
+    )
     late.legend(loc="lower right")
     return figure
 
 
 def composite_curve(numbers: Any, end: float) -> dict[str, np.ndarray]:
     """Composite up to the time ``end``, dense where attention locks."""
-    last = float((st.inversion.states(numbers, [end])["R"] - st.inversion.states(numbers, [end])["S"])[0])
+    last = float(
+        (st.inversion.states(numbers, [end])["R"] - st.inversion.states(numbers, [end])["S"])[0]
+    )
     start = numbers["R_0"] - numbers["S_0"]
     return st.composite.composite(numbers, start + (last - start) * np.linspace(0, 1, 3001) ** 4)
 
@@ -212,24 +316,82 @@ def composite_curve(numbers: Any, end: float) -> dict[str, np.ndarray]:
 def rollout_recursion(p: Parameters, runs: xr.Dataset) -> Any:
     """Ours: the recursion (85) fed with the measured accuracy of every step."""
     fed = position_dependent_rollout(p, runs)
-    return panels(runs, [("final rollout accuracy", [("", runs.rollout_accuracy, fed)])], "(85), measured steps")
+    return panels(
+        runs,
+        [("final rollout accuracy", [("", runs.rollout_accuracy, fed)])],
+        "(85), measured steps",
+    )
 
 
-FIGURES = {f.name: f for f in (
-    Figure("2", "Order parameters: students against the flow (15).", of("table_1", order_parameters)),
-    Figure("3", "Final rollout accuracy, logit variances held at their initial value.", of("table_1", rollout_constant)),
-    Figure("4", "Mean logits, and the training loss against the mean-field loss (10).", of("table_1", logits_and_loss)),
-    Figure("5", "Entries of the attention matrix along training.", of("table_1", attention_entries)),
-    Figure("6", "Logit variances, and rollout accuracy from measured means and variances.", of("table_1", empirical_rollout)),
-    Figure("7", "Order parameters for the second setting.", of("table_2", order_parameters)),
-    Figure("8", "Accuracies for the second setting, variances held at their initial values.", of("table_2", accuracies_constant)),
-    Figure("9", "Logit variances, and accuracies from them, for the second setting.", of("table_2", empirical_accuracies)),
-    Figure("10", "Mean logits and loss for the second setting.", of("table_2", logits_and_loss)),
-    Figure("onset", "Early-time (78) and onset (81) solutions beside the flow.", of("table_1", onset_forms)),
-    Figure("composite", "Early (78), onset (81), sharp onset, late and composite forms beside the exact solution.", of("table_1", composite_forms)),
-    Figure("closure", "Attention factor: measured, Eq. (69), and the closure of the paper.", of("table_1", closure)),
-    Figure("recursion", "Rollout accuracy by the recursion (85) from the measured accuracy of every step.", of("table_1", rollout_recursion)),
-    Figure("fidelity", "Single seeds at Table 1: students, the paper's theory, and column statistics.", of("table_1", fidelity.draw)),
-    Figure("robustness", "Sweeps of App. B around a small setting.",
-           lambda source: robustness.draw(robustness.sweep(source))),
-)}  # fmt: skip
+FIGURES = {
+    f.name: f
+    for f in (
+        Figure(
+            "2",
+            "Order parameters: students against the flow (15).",
+            of("table_1", order_parameters),
+        ),
+        Figure(
+            "3",
+            "Final rollout accuracy, logit variances held at their initial value.",
+            of("table_1", rollout_constant),
+        ),
+        Figure(
+            "4",
+            "Mean logits, and the training loss against the mean-field loss (10).",
+            of("table_1", logits_and_loss),
+        ),
+        Figure(
+            "5", "Entries of the attention matrix along training.", of("table_1", attention_entries)
+        ),
+        Figure(
+            "6",
+            "Logit variances, and rollout accuracy from measured means and variances.",
+            of("table_1", empirical_rollout),
+        ),
+        Figure("7", "Order parameters for the second setting.", of("table_2", order_parameters)),
+        Figure(
+            "8",
+            "Accuracies for the second setting, variances held at their initial values.",
+            of("table_2", accuracies_constant),
+        ),
+        Figure(
+            "9",
+            "Logit variances, and accuracies from them, for the second setting.",
+            of("table_2", empirical_accuracies),
+        ),
+        Figure(
+            "10", "Mean logits and loss for the second setting.", of("table_2", logits_and_loss)
+        ),
+        Figure(
+            "onset",
+            "Early-time (78) and onset (81) solutions beside the flow.",
+            of("table_1", onset_forms),
+        ),
+        Figure(
+            "composite",
+            "Early (78), onset (81), sharp onset, late and composite forms beside the exact solution.",
+            of("table_1", composite_forms),
+        ),
+        Figure(
+            "closure",
+            "Attention factor: measured, Eq. (69), and the closure of the paper.",
+            of("table_1", closure),
+        ),
+        Figure(
+            "recursion",
+            "Rollout accuracy by the recursion (85) from the measured accuracy of every step.",
+            of("table_1", rollout_recursion),
+        ),
+        Figure(
+            "fidelity",
+            "Single seeds at Table 1: students, the paper's theory, and column statistics.",
+            of("table_1", fidelity.draw),
+        ),
+        Figure(
+            "robustness",
+            "Sweeps of App. B around a small setting.",
+            lambda source: robustness.draw(robustness.sweep(source)),
+        ),
+    )
+}

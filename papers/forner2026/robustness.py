@@ -14,14 +14,37 @@ from verify.emergence import first_crossing
 
 SMALL = Parameters(N=8, L=5, d_g=8, d_h=16, n_train=1024, eval_every=16)
 RANGES: dict[str, dict[str, tuple]] = {
-    "small": {"N": (6, 8, 12), "d_g": (4, 8, 16), "L": (3, 5, 8), "d_h": (4, 8, 16, 32), "eta": (0.25, 0.5, 1.0),
-              "rope_theta": (1e2, 1e4, 1e6), "n_train": (256, 1024, 4096), "rope": ("2pi", "plain", "linear")},
-    "paper": {"N": (8, 16, 24, 32), "d_g": (8, 16, 24, 32), "L": (5, 10, 15, 20), "d_h": (8, 32, 64, 128),
-              "eta": (0.25, 0.5, 1.0), "rope_theta": (1e2, 1e4, 1e6), "n_train": (4096, 8192, 32768),
-              "rope": ("2pi", "plain", "linear")},
-}  # fmt: skip
-LABELS = {"N": "$N$", "d_g": "$d_g$", "L": "$L$", "d_h": "$d_h$", "eta": r"$\eta$", "rope_theta": r"$\theta_{\rm RoPE}$",
-          "n_train": r"$n_{\rm train}$", "rope": "frequencies"}  # fmt: skip
+    "small": {
+        "N": (6, 8, 12),
+        "d_g": (4, 8, 16),
+        "L": (3, 5, 8),
+        "d_h": (4, 8, 16, 32),
+        "eta": (0.25, 0.5, 1.0),
+        "rope_theta": (1e2, 1e4, 1e6),
+        "n_train": (256, 1024, 4096),
+        "rope": ("2pi", "plain", "linear"),
+    },
+    "paper": {
+        "N": (8, 16, 24, 32),
+        "d_g": (8, 16, 24, 32),
+        "L": (5, 10, 15, 20),
+        "d_h": (8, 32, 64, 128),
+        "eta": (0.25, 0.5, 1.0),
+        "rope_theta": (1e2, 1e4, 1e6),
+        "n_train": (4096, 8192, 32768),
+        "rope": ("2pi", "plain", "linear"),
+    },
+}
+LABELS = {
+    "N": "$N$",
+    "d_g": "$d_g$",
+    "L": "$L$",
+    "d_h": "$d_h$",
+    "eta": r"$\eta$",
+    "rope_theta": r"$\theta_{\rm RoPE}$",
+    "n_train": r"$n_{\rm train}$",
+    "rope": "frequencies",
+}
 
 
 def sweep(source: Source) -> dict[str, list[dict[str, Any]]]:
@@ -38,18 +61,36 @@ def sweep(source: Source) -> dict[str, list[dict[str, Any]]]:
             length = min(max(16.0, 4 * half), 40.0) if np.isfinite(half) else 30.0
             runs = source.train(train, p.run_to(length), seeds)
             last = runs.isel(alpha=-1)
-            out[name].append({"value": value, "flow": half, "students": first_crossing(runs.A, 0.5).values,
-                              "accuracy": last.accuracy.values, "rollout_accuracy": last.rollout_accuracy.values})  # fmt: skip
+            out[name].append(
+                {
+                    "value": value,
+                    "flow": half,
+                    "students": first_crossing(runs.A, 0.5).values,
+                    "accuracy": last.accuracy.values,
+                    "rollout_accuracy": last.rollout_accuracy.values,
+                }
+            )
     return out
 
 
 def draw(found: dict[str, list[dict[str, Any]]]) -> Any:
-    """Two rows of panels: final accuracies above, time of A = 1/2 below, one column per parameter."""
+    """Two rows of panels: final accuracies above, time of A = 1/2 below, one column per
+    parameter.
+    """
     figure, axes = plotting.figure(2, len(found), width=1.75, height=2.2)
     for (upper, lower), (name, rows) in zip(axes.T, found.items(), strict=True):
         at = np.arange(len(rows))
-        for k, (key, label) in enumerate((("accuracy", "next token"), ("rollout_accuracy", "rollout"))):
-            upper.plot(at + 0.16 * k - 0.08, [r[key].mean() for r in rows], "os"[k], color=f"C{k}", ms=5, label=label)
+        for k, (key, label) in enumerate(
+            (("accuracy", "next token"), ("rollout_accuracy", "rollout"))
+        ):
+            upper.plot(
+                at + 0.16 * k - 0.08,
+                [r[key].mean() for r in rows],
+                "os"[k],
+                color=f"C{k}",
+                ms=5,
+                label=label,
+            )
         for x, r in zip(at, rows, strict=True):
             lower.plot(np.full(len(r["students"]), x), r["students"], ".", color="C0", alpha=0.5)
         lower.plot(at, [r["flow"] for r in rows], "k_", ms=14, mew=1.6, label="flow (15)")

@@ -22,10 +22,24 @@ def numbers(source: Source) -> str:
     for table in ("table_1", "table_2"):
         p = students(source, table)[0]
         found = onset.onset(p).numbers
-        rows.append((table.replace("_", " "), f"N = {p.N}, d_g = {p.d_g}, L = {p.L}, d_h = {p.d_h}, eta = {p.eta:g}, n = {p.n_train}",
-                     f"{found['c_omega']:.8g}", f"{found['T_alpha']:.5g}", f"{found['alpha_half']:.8g}",
-                     f"{st.initial_variance(p):.4f}"))  # fmt: skip
-    header = ("setting", "sizes", "c_omega", "onset time scale", "time of A = 1/2", "initial logit variance")
+        rows.append(
+            (
+                table.replace("_", " "),
+                f"N = {p.N}, d_g = {p.d_g}, L = {p.L}, d_h = {p.d_h}, eta = {p.eta:g}, n = {p.n_train}",
+                f"{found['c_omega']:.8g}",
+                f"{found['T_alpha']:.5g}",
+                f"{found['alpha_half']:.8g}",
+                f"{st.initial_variance(p):.4f}",
+            )
+        )
+    header = (
+        "setting",
+        "sizes",
+        "c_omega",
+        "onset time scale",
+        "time of A = 1/2",
+        "initial logit variance",
+    )
     return document.tabular(header, rows, "lp{52mm}rp{20mm}p{22mm}p{20mm}")
 
 
@@ -34,12 +48,16 @@ def generate(source: Source) -> str:
     p, runs = students(source, "table_1")
     found = trajectories.against(p, runs)
     spoken = r"\par ".join(latex.escape(n) for n in found.notes if n)
-    return document.fill(HERE, document.makers(HERE, FIGURES, st.sections) | {
-        "numbers": lambda _: numbers(source),
-        "flow": lambda _: f"\\begin{{equation}}\n{st.flow().latex()}\n\\end{{equation}}",
-        "comparison": lambda _: f"{check_table(found.checks)}\n{spoken}",
-        "gradients": lambda _: check_table(gradients.checks()),
-    })  # fmt: skip
+    return document.fill(
+        HERE,
+        document.makers(HERE, FIGURES, st.sections)
+        | {
+            "numbers": lambda _: numbers(source),
+            "flow": lambda _: f"\\begin{{equation}}\n{st.flow().latex()}\n\\end{{equation}}",
+            "comparison": lambda _: f"{check_table(found.checks)}\n{spoken}",
+            "gradients": lambda _: check_table(gradients.checks()),
+        },
+    )
 
 
 def write_all(source: Source, out: Path) -> list[Path]:

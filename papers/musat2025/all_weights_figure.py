@@ -1,4 +1,6 @@
-"""Figure of the law of all weights: scaled emergence times, how far the law is off, and which numbers carry a run."""
+"""Figure of the law of all weights: scaled emergence times, how far the law is off, and which
+numbers carry a run.
+"""
 
 from __future__ import annotations
 
@@ -16,44 +18,96 @@ LAW_SIZES = (16, 64, 512, 2048, 10**4)
 PATH_SIZE = 256
 LETTERS = {"T_alpha": r"T_\alpha", "T_beta": r"T_\beta", "T_drop": r"T_\mathrm{drop}"}
 LABELS = {"last": "$q = N$", "uniform": "uniform $q$"}
-SHOWN = {"alpha_3": r"\alpha_3", "beta_2": r"\beta_2", "gamma_2": r"\gamma_2", "gamma_3": r"\gamma_3", "gamma_4": r"\gamma_4",
-         "beta_1": r"\beta_1"}  # fmt: skip
+SHOWN = {
+    "alpha_3": r"\alpha_3",
+    "beta_2": r"\beta_2",
+    "gamma_2": r"\gamma_2",
+    "gamma_3": r"\gamma_3",
+    "gamma_4": r"\gamma_4",
+    "beta_1": r"\beta_1",
+}
 
 
 def draw(_: Source) -> Any:
-    """Times over N for both queries with the law and three numbers alone, the law's error, and a run's numbers over time."""
+    """Times over N for both queries with the law and three numbers alone, the law's error, and a
+    run's numbers over time.
+    """
     figure, axes = plotting.figure(2, 2)
     found = {query: [times.times(N, query) for N in SIZES] for query in LABELS}
     far = {query: [law.predicted(N, query) for N in LAW_SIZES] for query in LABELS}
     x, large = np.array(SIZES, float), np.array(LAW_SIZES, float)
     for axis, (query, label) in zip(axes[0], LABELS.items(), strict=True):
         for c, (name, letter) in enumerate(LETTERS.items()):
-            axis.semilogx(x, [f[name] * np.log(N) / N**2 for f, N in zip(found[query], SIZES, strict=True)], "o", ms=4, color=f"C{c}",
-                          label=f"${letter}$, all weights")  # fmt: skip
-            axis.semilogx(large, [f[name] * np.log(N) / N**2 for f, N in zip(far[query], LAW_SIZES, strict=True)], "-", lw=1,
-                          color=f"C{c}", label="law, nothing fitted" if c == 0 else None)  # fmt: skip
-        alone = [(laws.times(N) if query == "last" else laws.uniform_times(N))["T_drop"] * np.log(N) / N**2 for N in SIZES]
+            axis.semilogx(
+                x,
+                [f[name] * np.log(N) / N**2 for f, N in zip(found[query], SIZES, strict=True)],
+                "o",
+                ms=4,
+                color=f"C{c}",
+                label=f"${letter}$, all weights",
+            )
+            axis.semilogx(
+                large,
+                [f[name] * np.log(N) / N**2 for f, N in zip(far[query], LAW_SIZES, strict=True)],
+                "-",
+                lw=1,
+                color=f"C{c}",
+                label="law, nothing fitted" if c == 0 else None,
+            )
+        alone = [
+            (laws.times(N) if query == "last" else laws.uniform_times(N))["T_drop"]
+            * np.log(N)
+            / N**2
+            for N in SIZES
+        ]
         axis.semilogx(x, alone, "--", color="0.5", lw=1, label=r"$T_\mathrm{drop}$, three numbers")
         limit = 4.0 if query == "last" else 4 * float(law.uniform_integral().evalf())
-        axis.axhline(limit, color="C2", lw=0.8, ls=":", label=rf"limit {limit:.4g} of $T_\mathrm{{drop}}$")
-        axis.set(xlabel="item-label pairs $N$", ylabel=r"time $\times \ln N / N^2$", title=f"strict mask, {label}", ylim=(0, 9 if query == "last" else 5))
+        axis.axhline(
+            limit, color="C2", lw=0.8, ls=":", label=rf"limit {limit:.4g} of $T_\mathrm{{drop}}$"
+        )
+        axis.set(
+            xlabel="item-label pairs $N$",
+            ylabel=r"time $\times \ln N / N^2$",
+            title=f"strict mask, {label}",
+            ylim=(0, 9 if query == "last" else 5),
+        )
         axis.legend(fontsize=7, ncols=2)
     left, right = axes[1]
     known = {N: {query: found[query][SIZES.index(N)] for query in LABELS} for N in SIZES}
     for query, marker in zip(LABELS, "os", strict=True):
         predicted = [law.predicted(N, query) for N in SIZES]
         for c, (name, letter) in enumerate(LETTERS.items()):
-            error = [abs(p[name] / known[N][query][name] - 1) for p, N in zip(predicted, SIZES, strict=True)]
-            left.loglog(x, error, f"{marker}-", ms=4, lw=0.8, color=f"C{c}", mfc="none" if query == "uniform" else None,
-                        label=f"${letter}$, {LABELS[query]}")  # fmt: skip
+            error = [
+                abs(p[name] / known[N][query][name] - 1)
+                for p, N in zip(predicted, SIZES, strict=True)
+            ]
+            left.loglog(
+                x,
+                error,
+                f"{marker}-",
+                ms=4,
+                lw=0.8,
+                color=f"C{c}",
+                mfc="none" if query == "uniform" else None,
+                label=f"${letter}$, {LABELS[query]}",
+            )
     left.loglog(x, np.log(x) / x, "k--", lw=0.8, label=r"$\ln N / N$")
-    left.set(xlabel="item-label pairs $N$", ylabel="relative error of the law", title="five numbers against all weights")
+    left.set(
+        xlabel="item-label pairs $N$",
+        ylabel="relative error of the law",
+        title="five numbers against all weights",
+    )
     left.legend(fontsize=7, ncols=2)
     curve = times.curve(PATH_SIZE, "last")
     for c, (name, letter) in enumerate(SHOWN.items()):
         right.semilogx(curve.t[1:], curve[name][1:], color=f"C{c}", label=f"${letter}$")
     right.semilogx(curve.t[1:], curve.loss[1:], "k", lw=1, label="loss")
     right.axhline(0.5, color="0.7", lw=0.8)
-    right.set(xlabel="time $t$", title=f"$q = N = {PATH_SIZE}$, strict mask", xlim=(1, None), ylim=(-2.2, 8.5))
+    right.set(
+        xlabel="time $t$",
+        title=f"$q = N = {PATH_SIZE}$, strict mask",
+        xlim=(1, None),
+        ylim=(-2.2, 8.5),
+    )
     right.legend(fontsize=7, ncols=2)
     return figure

@@ -1,4 +1,6 @@
-"""Every figure of the paper but the schematics, remade: which setting it needs and how it is drawn."""
+"""Every figure of the paper but the schematics, remade: which setting it needs and how it is
+drawn.
+"""
 
 from __future__ import annotations
 
@@ -41,10 +43,14 @@ def structure_runs(source: Source, N: int) -> xr.Dataset:
     return source.train(partial(train, keep_weights=True), p, source.seeds[:1])
 
 
-def heat(figure: Any, axis: Any, matrix: np.ndarray, title: str, limit: float | None = None) -> None:
+def heat(
+    figure: Any, axis: Any, matrix: np.ndarray, title: str, limit: float | None = None
+) -> None:
     """Matrix as an image, zero white, with its own colour bar."""
     limit = limit or float(np.abs(matrix).max()) or 1.0
-    image = axis.imshow(matrix, cmap="RdBu_r", vmin=-limit, vmax=limit, interpolation="nearest", aspect="auto")
+    image = axis.imshow(
+        matrix, cmap="RdBu_r", vmin=-limit, vmax=limit, interpolation="nearest", aspect="auto"
+    )
     axis.set_title(title)
     axis.grid(False)
     figure.colorbar(image, ax=axis, fraction=0.046, pad=0.02)
@@ -68,7 +74,11 @@ def weights(source: Source, N: int, step: int) -> Any:
             if block.matrix == name and block.name in THREE:
                 x, y = CORNER[block.kernel]
                 axis.text(
-                    (block.column + x) * D, (block.row + y) * D, f"${THREE[block.name]}$", ha="center", va="center"
+                    (block.column + x) * D,
+                    (block.row + y) * D,
+                    f"${THREE[block.name]}$",
+                    ha="center",
+                    va="center",
                 )
         axis.set(xlabel="column", ylabel="row")
     return figure
@@ -93,29 +103,50 @@ def pseudo_panel(axis: Any, runs: xr.Dataset) -> None:
 
 
 def ablation(source: Source, name: str) -> Any:
-    """Figs. 4, 15, 16: 19 pseudo-parameters and loss, all weights (top) and three directions only (bottom)."""
+    """Figs. 4, 15, 16: 19 pseudo-parameters and loss, all weights (top) and three directions only
+    (bottom).
+    """
     N, D = ABLATION[name]
     base = Parameters.ablation().replace(N=N, D=D, steps=ABLATION_STEPS[name], eval_every=2)
     figure, axes = plotting.figure(2, 2, height=2.8)
-    for row, (trained, label) in enumerate((("all", "all weights"), ("projected", "three directions only"))):
+    for row, (trained, label) in enumerate(
+        (("all", "all weights"), ("projected", "three directions only"))
+    ):
         runs = source.train(train, base.replace(trained=trained), source.seeds[:ABLATION_SEEDS])
         pseudo_panel(axes[row, 0], runs)
         axes[row, 0].set_title(f"{label}, $N = {N}$, $D = {D}$")
         plotting.band(
-            axes[row, 1], runs.loss.swap_dims(t="step"), "C3", f"loss, mean and s.d. of {runs.sizes['seed']} seeds"
+            axes[row, 1],
+            runs.loss.swap_dims(t="step"),
+            "C3",
+            f"loss, mean and s.d. of {runs.sizes['seed']} seeds",
         )
         drop = first_crossing(-runs.loss, -0.5).values
-        head = np.max(np.stack([first_crossing(runs[x], 0.5).values for x in ("alpha", "beta", "gamma")]), 0)
-        for values, colour, text in ((head, "C0", "all three $\\geq 1/2$"), (drop, "k", "loss $< 1/2$")):
+        head = np.max(
+            np.stack([first_crossing(runs[x], 0.5).values for x in ("alpha", "beta", "gamma")]), 0
+        )
+        for values, colour, text in (
+            (head, "C0", "all three $\\geq 1/2$"),
+            (drop, "k", "loss $< 1/2$"),
+        ):
             if np.isfinite(values).any():
-                axes[row, 1].axvline(np.nanmean(values) / base.time_per_step, color=colour, ls="--", lw=1, label=text)
-        axes[row, 1].set(xlabel=STEPS, ylabel="loss relative to predicting zero", ylim=(0, 1.1), xlim=(0, base.steps))
+                axes[row, 1].axvline(
+                    np.nanmean(values) / base.time_per_step, color=colour, ls="--", lw=1, label=text
+                )
+        axes[row, 1].set(
+            xlabel=STEPS,
+            ylabel="loss relative to predicting zero",
+            ylim=(0, 1.1),
+            xlim=(0, base.steps),
+        )
         axes[row, 1].legend()
     return figure
 
 
 def emergence_runs(source: Source, N: int) -> dict[str, float]:
-    """Times of the constrained network at Fig. 5's rate: thresholds 0.1 and 1/2 for alpha and beta, 1/2 for gamma."""
+    """Times of the constrained network at Fig. 5's rate: thresholds 0.1 and 1/2 for alpha and beta,
+    1/2 for gamma.
+    """
     last = emergence.Path(N).of_alpha() if N > 1 else 10.0
     p = Parameters.emergence().replace(N=N, steps=int(1.1 * last / RATE) + 5, eval_every=1)
     if source.scale == "small":  # the loss does not depend on D >= 2N nor on the draw
@@ -127,7 +158,9 @@ def emergence_runs(source: Source, N: int) -> dict[str, float]:
         "T_alpha": ("alpha", THRESHOLD),
         "t_ICL": ("alpha", 0.5),
     }
-    return {name: float(first_crossing(runs[x], level).values[0]) for name, (x, level) in levels.items()}
+    return {
+        name: float(first_crossing(runs[x], level).values[0]) for name, (x, level) in levels.items()
+    }
 
 
 def emergence_times(source: Source) -> Any:
@@ -142,9 +175,20 @@ def emergence_times(source: Source) -> Any:
         "T_gamma": [path.of_gamma() for path in paths],
     }
     figure, (left, right) = plotting.figure(1, 2)
-    labels = {"T_alpha": r"$\alpha_3 \geq 0.1$", "T_beta": r"$\beta_2 \geq 0.1$", "T_gamma": r"$\gamma_3 \geq 0.5$"}
+    labels = {
+        "T_alpha": r"$\alpha_3 \geq 0.1$",
+        "T_beta": r"$\beta_2 \geq 0.1$",
+        "T_gamma": r"$\gamma_3 \geq 0.5$",
+    }
     for k, (name, label) in enumerate(labels.items()):
-        left.plot(sizes, [found[int(N)][name] for N in sizes], "o", color=f"C{k}", ms=5, label=f"{label}, network")
+        left.plot(
+            sizes,
+            [found[int(N)][name] for N in sizes],
+            "o",
+            color=f"C{k}",
+            ms=5,
+            label=f"{label}, network",
+        )
         left.plot(smooth, flow[name], "-", color=f"C{k}", lw=1)
     left.plot([], [], "k-", lw=1, label="flow")
     left.set(xlabel="item-label pairs $N$", ylabel="emergence time $t$", ylim=(0, None))
@@ -152,13 +196,23 @@ def emergence_times(source: Source) -> Any:
     expansion = ih.equations()["T_alpha"]
     fine = np.geomspace(sizes[0], sizes[-1], 100)
     right.loglog(
-        sizes, [found[int(N)]["t_ICL"] for N in sizes], "o", color="C0", ms=5, label="network, all three $\\geq 1/2$"
+        sizes,
+        [found[int(N)]["t_ICL"] for N in sizes],
+        "o",
+        color="C0",
+        ms=5,
+        label="network, all three $\\geq 1/2$",
     )
-    right.loglog(fine, expansion.evaluate({"N": fine}), "-", color="C0", lw=1, label="expansion to $O(1)$")
+    right.loglog(
+        fine, expansion.evaluate({"N": fine}), "-", color="C0", lw=1, label="expansion to $O(1)$"
+    )
     leading = float(expansion.rhs.expand().coeff(N_symbol, 2))
     right.loglog(fine, leading * fine**2, "--", color="0.4", label=rf"${leading:.4f}\,N^2$")
     right.set(
-        xlabel="item-label pairs $N$", ylabel=r"$t_{\mathrm{ICL}}$", xticks=sizes, xticklabels=[str(N) for N in sizes]
+        xlabel="item-label pairs $N$",
+        ylabel=r"$t_{\mathrm{ICL}}$",
+        xticks=sizes,
+        xticklabels=[str(N) for N in sizes],
     )
     right.minorticks_off()
     right.legend()
@@ -171,19 +225,35 @@ def standard_runs(source: Source) -> xr.Dataset:
 
 
 def interpretation(source: Source) -> Any:
-    """Fig. 2: key-query products and output matrix in the basis of embeddings and of what the heads write."""
+    """Fig. 2: key-query products and output matrix in the basis of embeddings and of what the heads
+    write.
+    """
     runs = standard_runs(source).isel(seed=0)
     p = STANDARD[source.scale]
     figure, axes = plotting.figure(1, 3, width=4.2, height=3.6)
-    marks = {"e": p.vocabulary, "p": p.block, "OV1 e": p.vocabulary, "OV1 p": p.block, "OV2 e": p.vocabulary, "OV2 p": p.block,
-             "OV2 OV1 e": p.vocabulary, "OV2 OV1 p": p.block}  # fmt: skip
-    for axis, (name, title) in zip(axes, {"scores_1": "scores, layer 1", "scores_2": "scores, layer 2", "readout": "output"}.items(),
-                                   strict=True):  # fmt: skip
+    marks = {
+        "e": p.vocabulary,
+        "p": p.block,
+        "OV1 e": p.vocabulary,
+        "OV1 p": p.block,
+        "OV2 e": p.vocabulary,
+        "OV2 p": p.block,
+        "OV2 OV1 e": p.vocabulary,
+        "OV2 OV1 p": p.block,
+    }
+    for axis, (name, title) in zip(
+        axes,
+        {"scores_1": "scores, layer 1", "scores_2": "scores, layer 2", "readout": "output"}.items(),
+        strict=True,
+    ):
         matrix = runs[name].values
-        # A few entries are large by the random start; the colour scale leaves out the top thousandth.
+        # A few entries are large by the random start; the colour scale leaves out the top
+        # thousandth.
         heat(figure, axis, matrix, title, float(np.quantile(np.abs(matrix), 0.999)))
         label_blocks(axis, marks, matrix.shape[1], "x")
-        label_blocks(axis, marks if name != "readout" else {"token": p.vocabulary}, matrix.shape[0], "y")
+        label_blocks(
+            axis, marks if name != "readout" else {"token": p.vocabulary}, matrix.shape[0], "y"
+        )
         axis.set(
             xlabel="key" if name != "readout" else "direction",
             ylabel="query" if name != "readout" else "predicted token",
@@ -198,7 +268,10 @@ def label_blocks(axis: Any, blocks: dict[str, int], total: int, which: str) -> N
     edges = np.append(0, ends[:count])
     for edge in edges[1:-1]:
         (axis.axvline if which == "x" else axis.axhline)(edge - 0.5, color="0.5", lw=0.5)
-    ticks = {f"{which}ticks": (edges[:-1] + edges[1:]) / 2 - 0.5, f"{which}ticklabels": list(blocks)[:count]}
+    ticks = {
+        f"{which}ticks": (edges[:-1] + edges[1:]) / 2 - 0.5,
+        f"{which}ticklabels": list(blocks)[:count],
+    }
     axis.set(**ticks)
     axis.tick_params(axis=which, length=0, labelsize=7, rotation=30 if which == "x" else 0)
 
@@ -215,7 +288,12 @@ def standard_loss(source: Source) -> Any:
         lw=1,
         label="guessing among the tokens of the context",
     )
-    axis.set(xlabel=STEPS, ylabel="negative log-likelihood (nats)", xlim=(0, int(runs.step[-1])), ylim=(0, None))
+    axis.set(
+        xlabel=STEPS,
+        ylabel="negative log-likelihood (nats)",
+        xlim=(0, int(runs.step[-1])),
+        ylim=(0, None),
+    )
     axis.legend()
     return figure
 
@@ -229,7 +307,9 @@ def onset_curves(source: Source) -> Any:
 
 
 def uniform(source: Source) -> Any:
-    """Ours: averaging over the queried pair speeds emergence up by ln N; the time of the drop against its formula."""
+    """Ours: averaging over the queried pair speeds emergence up by ln N; the time of the drop
+    against its formula.
+    """
     figure, (left, right) = plotting.figure(1, 2)
     sizes = np.array(UNIFORM_SIZES)
     averaged = [query.times(int(N)) for N in sizes]
@@ -237,49 +317,111 @@ def uniform(source: Source) -> Any:
     for k, (name, label) in enumerate(
         {"T_alpha": r"T_\alpha", "T_beta": r"T_\beta", "T_drop": r"T_\mathrm{drop}"}.items()
     ):
-        left.semilogx(sizes, [x[name] / N**2 for x, N in zip(alone, sizes, strict=True)], "--", color=f"C{k}",
-                      label=f"${label} / N^2$, $q = N$")  # fmt: skip
-        left.semilogx(sizes, [x[name] * np.log(N) / N**2 for x, N in zip(averaged, sizes, strict=True)], "o-", ms=4, color=f"C{k}",
-                      label=f"${label} \\ln N / N^2$, uniform $q$")  # fmt: skip
+        left.semilogx(
+            sizes,
+            [x[name] / N**2 for x, N in zip(alone, sizes, strict=True)],
+            "--",
+            color=f"C{k}",
+            label=f"${label} / N^2$, $q = N$",
+        )
+        left.semilogx(
+            sizes,
+            [x[name] * np.log(N) / N**2 for x, N in zip(averaged, sizes, strict=True)],
+            "o-",
+            ms=4,
+            color=f"C{k}",
+            label=f"${label} \\ln N / N^2$, uniform $q$",
+        )
     left.set(xlabel="item-label pairs $N$", ylabel="scaled emergence time", ylim=(0, 4.2))
     left.legend(ncols=2, fontsize=7)
     large = np.array(DROP_SIZES, float)
     measured = np.array([emergence.Path(int(N)).of_loss() for N in large])
     law, kappa = ih.equations()["T_drop"], ih.drop.blow_up()["kappa"]
-    predicted = np.array([law.evaluate({"N": N, "kappa": kappa, "beta_c": float(ih.equations()["beta_c"].evaluate({"N": N}))})
-                          for N in large])  # fmt: skip
+    predicted = np.array(
+        [
+            law.evaluate(
+                {
+                    "N": N,
+                    "kappa": kappa,
+                    "beta_c": float(ih.equations()["beta_c"].evaluate({"N": N})),
+                }
+            )
+            for N in large
+        ]
+    )
     square = np.sqrt(2 * np.pi) * large**2
     right.semilogx(large, (measured - square) / large, "o", ms=5, color="C0", label="flow")
-    right.semilogx(large, (predicted - square) / large, "-", color="C0", lw=1, label="matched expansion")
+    right.semilogx(
+        large, (predicted - square) / large, "-", color="C0", lw=1, label="matched expansion"
+    )
     right.set(xlabel="item-label pairs $N$", ylabel=r"$(T_\mathrm{drop} - \sqrt{2\pi}\,N^2)\,/\,N$")
     right.legend()
     return figure
 
 
 def all_weights(source: Source) -> Any:
-    """Ours: emergence times when all weights move, seeds and population, against the three-parameter flow."""
+    """Ours: emergence times when all weights move, seeds and population, against the
+    three-parameter flow.
+    """
     _, _, sweeps = timescales.all_weights(device=source.device, progress=source.progress)
     return timescales.draw(sweeps)
 
 
 def _structure_figures() -> list[Figure]:
     numbers = iter(range(6, 15))
-    return [Figure(str(next(numbers)), f"Weights after {step} steps, D = 16, N = {N}.", partial(weights, N=N, step=step))
-            for N, shown in STRUCTURE.items() for step in shown]  # fmt: skip
+    return [
+        Figure(
+            str(next(numbers)),
+            f"Weights after {step} steps, D = 16, N = {N}.",
+            partial(weights, N=N, step=step),
+        )
+        for N, shown in STRUCTURE.items()
+        for step in shown
+    ]
 
 
-FIGURES = {f.name: f for f in (
-    Figure("2", "A standard attention-only transformer in the basis of its embeddings.", interpretation),
-    Figure("3", "Weights of the disentangled transformer at the end of training (N = 4, D = 16, step 400).",
-           partial(weights, N=4, step=400)),
-    Figure("4", "Pseudo-parameters and loss, all weights and three directions only; N = 16, D = 32.", partial(ablation, name="4")),
-    Figure("5", "Emergence times of the constrained network against the flow and its expansion.", emergence_times),
-    *_structure_figures(),
-    Figure("15", "As Fig. 4 for N = 32, D = 16.", partial(ablation, name="15")),
-    Figure("16", "As Fig. 4 for N = 8, D = 32.", partial(ablation, name="16")),
-    Figure("17", "Loss of the standard transformer; every batch is new, so training loss is test loss.", standard_loss),
-    Figure("onset", "The three-parameter flow at N = 64 with its slow manifold.", onset_curves),
-    Figure("uniform", "Uniform query (left) and the time of the drop (right) against the derived laws.", uniform),
-    Figure("all_weights", "Emergence times when all weights move.", all_weights),
-    Figure("law", "Emergence times of the flow of all weights against their law.", all_weights_figure.draw),
-)}  # fmt: skip
+FIGURES = {
+    f.name: f
+    for f in (
+        Figure(
+            "2",
+            "A standard attention-only transformer in the basis of its embeddings.",
+            interpretation,
+        ),
+        Figure(
+            "3",
+            "Weights of the disentangled transformer at the end of training (N = 4, D = 16, step 400).",
+            partial(weights, N=4, step=400),
+        ),
+        Figure(
+            "4",
+            "Pseudo-parameters and loss, all weights and three directions only; N = 16, D = 32.",
+            partial(ablation, name="4"),
+        ),
+        Figure(
+            "5",
+            "Emergence times of the constrained network against the flow and its expansion.",
+            emergence_times,
+        ),
+        *_structure_figures(),
+        Figure("15", "As Fig. 4 for N = 32, D = 16.", partial(ablation, name="15")),
+        Figure("16", "As Fig. 4 for N = 8, D = 32.", partial(ablation, name="16")),
+        Figure(
+            "17",
+            "Loss of the standard transformer; every batch is new, so training loss is test loss.",
+            standard_loss,
+        ),
+        Figure("onset", "The three-parameter flow at N = 64 with its slow manifold.", onset_curves),
+        Figure(
+            "uniform",
+            "Uniform query (left) and the time of the drop (right) against the derived laws.",
+            uniform,
+        ),
+        Figure("all_weights", "Emergence times when all weights move.", all_weights),
+        Figure(
+            "law",
+            "Emergence times of the flow of all weights against their law.",
+            all_weights_figure.draw,
+        ),
+    )
+}

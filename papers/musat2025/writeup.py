@@ -21,18 +21,24 @@ def numbers() -> str:
     rows = []
     for N in SIZES:
         found = emergence.times(N)
-        rows.append((f"{N}", *(f"{v:.10g}" if v < float("inf") else "never" for v in found.values())))
+        rows.append(
+            (f"{N}", *(f"{v:.10g}" if v < float("inf") else "never" for v in found.values()))
+        )
     return tabular(("N", "T_gamma", "T_beta", "T_alpha", "T_drop"), rows, "rrrrr")
 
 
 def generate(source: Source) -> str:
     """Whole document."""
-    return document.fill(HERE, document.makers(HERE, FIGURES, ih.sections) | {
-        "numbers": lambda _: numbers(),
-        "flow": lambda _: f"\\begin{{equation}}\n{ih.flow().latex()}\n\\end{{equation}}",
-        "gradients": lambda _: check_table(gradients.checks()),
-        "laws": lambda _: check_table([*laws.constants(), *laws.exponents()[0]]),
-    })  # fmt: skip
+    return document.fill(
+        HERE,
+        document.makers(HERE, FIGURES, ih.sections)
+        | {
+            "numbers": lambda _: numbers(),
+            "flow": lambda _: f"\\begin{{equation}}\n{ih.flow().latex()}\n\\end{{equation}}",
+            "gradients": lambda _: check_table(gradients.checks()),
+            "laws": lambda _: check_table([*laws.constants(), *laws.exponents()[0]]),
+        },
+    )
 
 
 def write_all(source: Source, out: Path) -> list[Path]:

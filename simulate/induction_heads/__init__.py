@@ -5,8 +5,20 @@ from simulate.induction_heads.standard import StandardParameters, Transformer
 from simulate.induction_heads.student import Constrained, Student, assemble, project, residual
 from theory.induction_heads import Parameters
 
-__all__ = ["SYSTEMS", "Constrained", "Parameters", "StandardParameters", "Student", "Transformer", "assemble", "project", "residual",
-           "standard", "task", "train"]  # fmt: skip
+__all__ = [
+    "SYSTEMS",
+    "Constrained",
+    "Parameters",
+    "StandardParameters",
+    "Student",
+    "Transformer",
+    "assemble",
+    "project",
+    "residual",
+    "standard",
+    "task",
+    "train",
+]
 
 SYSTEMS = {**learner.SYSTEMS, "standard": standard.SYSTEM}
 train = learner.DISENTANGLED.train

@@ -1,4 +1,6 @@
-"""Disentangled students: all weights, 19 directions or three numbers, by stochastic gradient descent from zero."""
+"""Disentangled students: all weights, 19 directions or three numbers, by stochastic gradient
+descent from zero.
+"""
 
 from __future__ import annotations
 
@@ -47,8 +49,9 @@ def memory(p: Parameters, itemsize: int = 4, keep_weights: bool = False) -> floa
     scores = p.batch_size * places**2 * itemsize
     frames = 8 * p.batch_size * p.N * D * itemsize if p.data == "orthonormal" else 0  # QR
     weights = 28 * D**2 * itemsize
-    # Sequences of test and step, the parts they are put together from, both layers and their gradients. The 19 directions
-    # have up to a score each; measuring builds all matrices several times over.
+    # Sequences of test and step, the parts they are put together from, both layers and their
+    # gradients. The 19 directions have up to a score each; measuring builds all matrices several
+    # times over.
     kept = training.records(p, 24 + (28 * D**2 if keep_weights else 0))
     return 14 * sequences + 20 * scores + frames + 8 * weights + kept
 
@@ -71,11 +74,23 @@ class Learner(Module):
     """
 
     def __init__(
-        self, p: Parameters, seed: int, device: torch.device, dtype: torch.dtype, keep_weights: bool = False
+        self,
+        p: Parameters,
+        seed: int,
+        device: torch.device,
+        dtype: torch.dtype,
+        keep_weights: bool = False,
     ) -> None:
-        self.p, self.seed, self.device, self.dtype, self.keep_weights = p, seed, device, dtype, keep_weights
+        self.p, self.seed, self.device, self.dtype, self.keep_weights = (
+            p,
+            seed,
+            device,
+            dtype,
+            keep_weights,
+        )
         self.student = KINDS[p.trained](p.dimension, p.mask, dtype).to(device)
-        # The gradient of a matrix along its kernel, over D, is what a step of the matrices leaves of it.
+        # The gradient of a matrix along its kernel, over D, is what a step of the matrices leaves
+        # of it.
         rate = p.eta / p.dimension if p.trained in ("nineteen", "projected") else p.eta
         self.optimizer = torch.optim.SGD(self.student.parameters(), lr=rate)
         self.test = self._draw("test")
@@ -98,8 +113,13 @@ class Learner(Module):
         loss = squared_error(self.student(self.test.X), self.test.y, "sum") / task.scale(self.p)
         values = project(weights)
         kept = torch.tensor([name in THREE for name in NAMES])
-        found = {"pseudo": values, "residual": residual(weights), "loss": loss.cpu(),
-                 "loss_three": self._loss_of(values * kept), "loss_others": self._loss_of(values * ~kept)}  # fmt: skip
+        found = {
+            "pseudo": values,
+            "residual": residual(weights),
+            "loss": loss.cpu(),
+            "loss_three": self._loss_of(values * kept),
+            "loss_others": self._loss_of(values * ~kept),
+        }
         found |= {short: values[NAMES.index(name)] for short, name in SHORT.items()}
         if self.keep_weights:
             found |= weights
@@ -127,8 +147,21 @@ def clock(p: Parameters, steps: np.ndarray) -> np.ndarray:
 
 
 DISENTANGLED = training.System(
-    "induction_heads", Parameters, partial(Each, Learner), MEANING, memory, time="t", clock=clock, identity=identity,
-    dimensions={"pseudo": ("parameter",), **{f"W{k}": (f"row_{k}", f"column_{k}") for k in (1, 2, 3)}},
+    "induction_heads",
+    Parameters,
+    partial(Each, Learner),
+    MEANING,
+    memory,
+    time="t",
+    clock=clock,
+    identity=identity,
+    dimensions={
+        "pseudo": ("parameter",),
+        **{f"W{k}": (f"row_{k}", f"column_{k}") for k in (1, 2, 3)},
+    },
     shown=("alpha", "beta", "gamma", "loss", "residual"),
-)  # fmt: skip
-SYSTEMS = {"disentangled": DISENTANGLED, **{k: replace(DISENTANGLED, settings={"trained": k}) for k in ("three", "nineteen", "all")}}
+)
+SYSTEMS = {
+    "disentangled": DISENTANGLED,
+    **{k: replace(DISENTANGLED, settings={"trained": k}) for k in ("three", "nineteen", "all")},
+}

@@ -1,4 +1,6 @@
-"""The standard attention-only transformer that the disentangled one imitates (Sec. 2, App. E, Figs. 1, 2, 17)."""
+"""The standard attention-only transformer that the disentangled one imitates (Sec. 2, App. E, Figs.
+1, 2, 17).
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,8 @@ from theory.parameters import BaseParameters, ParameterError, parameter
 
 @dataclass(frozen=True)
 class StandardParameters(BaseParameters):
-    """Sizes and training of the standard transformer; App. E by default except where a CPU needs it smaller.
+    """Sizes and training of the standard transformer; App. E by default except where a CPU needs it
+    smaller.
 
     Raises
     ------
@@ -47,7 +50,9 @@ class StandardParameters(BaseParameters):
                 f"pairs = {self.pairs}: must be <= vocabulary / 2 = {self.vocabulary // 2}, tokens are distinct"
             )
         if 2 * self.pairs + 1 > self.block:
-            raise ParameterError(f"pairs = {self.pairs}: 2 pairs + 1 positions must fit into block = {self.block}")
+            raise ParameterError(
+                f"pairs = {self.pairs}: 2 pairs + 1 positions must fit into block = {self.block}"
+            )
 
     @classmethod
     def paper(cls) -> Self:
@@ -61,7 +66,8 @@ class StandardParameters(BaseParameters):
 
 
 class Transformer(nn.Module):
-    """Two attention-only layers of one head on a residual stream, learned token and position embeddings, linear output.
+    """Two attention-only layers of one head on a residual stream, learned token and position
+    embeddings, linear output.
 
     No normalisation, no biases, no tied weights. Columns of the stream are rows here.
     """
@@ -75,7 +81,9 @@ class Transformer(nn.Module):
         def dense(rows: int) -> nn.Parameter:  # torch's default for a linear layer
             return nn.Parameter((2 * torch.rand(rows, p.D, generator=random) - 1) / math.sqrt(p.D))
 
-        self.Q, self.K, self.V, self.O = (nn.ParameterList(dense(p.D) for _ in range(2)) for _ in range(4))
+        self.Q, self.K, self.V, self.O = (
+            nn.ParameterList(dense(p.D) for _ in range(2)) for _ in range(4)
+        )
         self.out = dense(p.vocabulary)
 
     def forward(self, tokens: torch.Tensor, offset: torch.Tensor) -> torch.Tensor:
@@ -89,14 +97,15 @@ class Transformer(nn.Module):
 
     @torch.no_grad()
     def interpret(self) -> dict[str, torch.Tensor]:
-        """Key-query products and output matrix in the basis of embeddings and of what the heads write (Fig. 2).
+        """Key-query products and output matrix in the basis of embeddings and of what the heads
+        write (Fig. 2).
 
         Returns
         -------
         dict
             ``scores_1`` and ``scores_2`` (query, key), divided by sqrt(D) as in the softmax, and
-            ``readout`` (token, direction). Directions: tokens, positions; the same written by head 1; both
-            written by head 2 (readout only).
+            ``readout`` (token, direction). Directions: tokens, positions; the same written by head
+            1; both written by head 2 (readout only).
         """
         base = torch.cat([self.E, self.P])
         first = torch.cat([base, base @ self.V[0].T @ self.O[0].T])
@@ -105,25 +114,41 @@ class Transformer(nn.Module):
         def scores(stream: torch.Tensor, k: int) -> torch.Tensor:
             return (stream @ self.Q[k].T) @ (stream @ self.K[k].T).T / math.sqrt(self.p.D)
 
-        return {"scores_1": scores(base, 0), "scores_2": scores(first, 1), "readout": self.out @ second.T}
+        return {
+            "scores_1": scores(base, 0),
+            "scores_2": scores(first, 1),
+            "readout": self.out @ second.T,
+        }
 
 
-def draw(p: StandardParameters, random: torch.Generator) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Sequences of distinct tokens with a repeated item, their offsets in the block, and the labels to predict."""
+def draw(
+    p: StandardParameters, random: torch.Generator
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Sequences of distinct tokens with a repeated item, their offsets in the block, and the labels
+    to predict.
+    """
     size = 2 * p.pairs
     tokens = torch.rand(p.batch_size, p.vocabulary, generator=random).argsort(1)[:, :size]
     q = torch.randint(p.pairs, (p.batch_size, 1), generator=random)
     offset = torch.randint(p.block - size, (p.batch_size,), generator=random)
-    return torch.cat([tokens, tokens.gather(1, 2 * q)], 1), offset, tokens.gather(1, 2 * q + 1)[:, 0]
+    return (
+        torch.cat([tokens, tokens.gather(1, 2 * q)], 1),
+        offset,
+        tokens.gather(1, 2 * q + 1)[:, 0],
+    )
 
 
 class Learner(Module):
     """One standard transformer, trained on the negative log-likelihood of the right label."""
 
-    def __init__(self, p: StandardParameters, seed: int, device: torch.device, dtype: torch.dtype) -> None:
+    def __init__(
+        self, p: StandardParameters, seed: int, device: torch.device, dtype: torch.dtype
+    ) -> None:
         self.p, self.seed, self.device = p, seed, device
         self.student = Transformer(p, generator(seed, "initialisation")).to(device, dtype)
-        self.optimizer = torch.optim.AdamW(self.student.parameters(), lr=p.eta, weight_decay=p.weight_decay)
+        self.optimizer = torch.optim.AdamW(
+            self.student.parameters(), lr=p.eta, weight_decay=p.weight_decay
+        )
         self.test = self._draw("test", 0)
 
     def _draw(self, stream: str, step: int) -> list[torch.Tensor]:
@@ -141,12 +166,18 @@ class Learner(Module):
         """Loss and accuracy."""
         tokens, offset, label = self.test
         logits = self.student(tokens, offset)
-        found = {"loss": nn.functional.cross_entropy(logits, label), "accuracy": (logits.argmax(1) == label).float().mean()}
+        found = {
+            "loss": nn.functional.cross_entropy(logits, label),
+            "accuracy": (logits.argmax(1) == label).float().mean(),
+        }
         return {k: v.double().cpu().numpy() for k, v in found.items()}
 
     def finish(self) -> dict[str, Any]:
         """The matrices of `Transformer.interpret`."""
-        return {name: ((f"{name}_to", f"{name}_from"), matrix.cpu().numpy()) for name, matrix in self.student.interpret().items()}
+        return {
+            name: ((f"{name}_to", f"{name}_from"), matrix.cpu().numpy())
+            for name, matrix in self.student.interpret().items()
+        }
 
 
 def memory(p: StandardParameters, itemsize: int = 4) -> float:
@@ -156,7 +187,11 @@ def memory(p: StandardParameters, itemsize: int = 4) -> float:
     weights = tokens * p.D + 8 * p.D**2 + p.vocabulary * p.D
     draws = 6 * p.batch_size * p.vocabulary  # random numbers, their order in 8 bytes
     shown = 8 * tokens * p.D + 3 * 5 * tokens**2 + 3 * 4 * p.vocabulary * tokens  # `interpret`
-    return itemsize * (30 * stream + 20 * scores + 6 * weights + shown) + 4 * draws + training.records(p, 2)
+    return (
+        itemsize * (30 * stream + 20 * scores + 6 * weights + shown)
+        + 4 * draws
+        + training.records(p, 2)
+    )
 
 
 def identity(p: StandardParameters) -> dict[str, Any]:
@@ -164,7 +199,17 @@ def identity(p: StandardParameters) -> dict[str, Any]:
     return {"kind": "standard"}
 
 
-SYSTEM = training.System("induction_heads", StandardParameters, partial(Each, Learner),
-                         {"loss": "negative log-likelihood of the right label (nats)", "accuracy": "label most probable"},
-                         memory, implied="float32", identity=identity, shown=("loss", "accuracy"))  # fmt: skip
+SYSTEM = training.System(
+    "induction_heads",
+    StandardParameters,
+    partial(Each, Learner),
+    {
+        "loss": "negative log-likelihood of the right label (nats)",
+        "accuracy": "label most probable",
+    },
+    memory,
+    implied="float32",
+    identity=identity,
+    shown=("loss", "accuracy"),
+)
 train = SYSTEM.train

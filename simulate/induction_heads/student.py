@@ -1,4 +1,6 @@
-"""Students: the disentangled transformer with all its weights, and with alpha_3, beta_2, gamma_3 alone (Sec. 3.1)."""
+"""Students: the disentangled transformer with all its weights, and with alpha_3, beta_2, gamma_3
+alone (Sec. 3.1).
+"""
 
 from __future__ import annotations
 
@@ -18,8 +20,8 @@ THREE = ("alpha_3", "beta_2", "gamma_3")
 def attention(scores: torch.Tensor, mask: str) -> torch.Tensor:
     """Row softmax over earlier positions (and the own one if ``mask`` is inclusive).
 
-    The strict mask leaves the first row nothing to see: it is zero, not 0/0. ``scores`` holds the last
-    rows of the square matrix of scores.
+    The strict mask leaves the first row nothing to see: it is zero, not 0/0. ``scores`` holds the
+    last rows of the square matrix of scores.
     """
     rows, columns = scores.shape[-2:]
     row = torch.arange(columns - rows, columns, device=scores.device)[:, None]
@@ -29,7 +31,8 @@ def attention(scores: torch.Tensor, mask: str) -> torch.Tensor:
 
 
 class Student(nn.Module):
-    """Disentangled transformer (1): two attention layers that append what they retrieve, one linear layer.
+    """Disentangled transformer (1): two attention layers that append what they retrieve, one linear
+    layer.
 
     The loss reads the query's row alone, so the second layer is evaluated for that row.
     """
@@ -81,8 +84,8 @@ class Constrained(nn.Module):
 class Nineteen(nn.Module):
     """The same network with all weights in the 19 directions of Theorem 1.
 
-    On orthonormal data every inner product is fixed, so that its loss does not depend on the draw: with
-    every pair queried once, its descent is the population descent of all weights.
+    On orthonormal data every inner product is fixed, so that its loss does not depend on the draw:
+    with every pair queried once, its descent is the population descent of all weights.
     """
 
     def __init__(self, D: int, mask: str = "strict", dtype: torch.dtype = torch.float32) -> None:
@@ -94,19 +97,31 @@ class Nineteen(nn.Module):
         """Prediction z at the query for sequences (batch, 2N+1, 2D)."""
         value = dict(zip(NAMES, self.theta, strict=True))
         token, position = X[..., : self.D], X[..., self.D :]
-        first = attention(self._bilinear("W1", [token, position], [token, position], value), self.mask)
+        first = attention(
+            self._bilinear("W1", [token, position], [token, position], value), self.mask
+        )
         U = [token, position, first @ token, first @ position]
         last = [u[:, -1:] for u in U]
         second = attention(self._bilinear("W2", last, U, value), self.mask)
         V = [*last, *(second @ u for u in U)]
-        return torch.stack([value[p.name] * V[p.row] for p in PSEUDO if p.matrix == "W3"]).sum(0)[:, 0]
+        return torch.stack([value[p.name] * V[p.row] for p in PSEUDO if p.matrix == "W3"]).sum(0)[
+            :, 0
+        ]
 
     @staticmethod
     def _bilinear(
-        matrix: str, left: list[torch.Tensor], right: list[torch.Tensor], value: Mapping[str, torch.Tensor]
+        matrix: str,
+        left: list[torch.Tensor],
+        right: list[torch.Tensor],
+        value: Mapping[str, torch.Tensor],
     ) -> torch.Tensor:
-        terms = (value[p.name] * left[p.row] @ (swap(right[p.column]) if p.kernel == "M" else right[p.column]).transpose(1, 2)
-                 for p in PSEUDO if p.matrix == matrix)  # fmt: skip
+        terms = (
+            value[p.name]
+            * left[p.row]
+            @ (swap(right[p.column]) if p.kernel == "M" else right[p.column]).transpose(1, 2)
+            for p in PSEUDO
+            if p.matrix == matrix
+        )
         return torch.stack(list(terms)).sum(0)
 
     def weights(self) -> dict[str, torch.Tensor]:
@@ -129,7 +144,9 @@ def kernel(kind: str, D: int, dtype: torch.dtype = torch.float64) -> torch.Tenso
 def assemble(
     values: Mapping[str, torch.Tensor | float], D: int, dtype: torch.dtype = torch.float64
 ) -> dict[str, torch.Tensor]:
-    """Matrices W1, W2, W3 of the given pseudo-parameters, all others zero (Eqs. (6)-(8)), on their device."""
+    """Matrices W1, W2, W3 of the given pseudo-parameters, all others zero (Eqs. (6)-(8)), on their
+    device.
+    """
     device = next((v.device for v in values.values() if isinstance(v, torch.Tensor)), None)
     matrices = {}
     for name, (rows, columns) in structure.BLOCKS.items():
@@ -157,9 +174,13 @@ def project(weights: Mapping[str, torch.Tensor]) -> torch.Tensor:
 
 
 def residual(weights: Mapping[str, torch.Tensor]) -> torch.Tensor:
-    """Norm of what the 19 pseudo-parameters leave out, over the norm of all weights (0 for zero weights)."""
+    """Norm of what the 19 pseudo-parameters leave out, over the norm of all weights (0 for zero
+    weights).
+    """
     D, dtype = weights["W3"].shape[1], weights["W3"].dtype
     inside = assemble(dict(zip(NAMES, project(weights), strict=True)), D, dtype)
-    out = torch.stack([(weights[k] - inside[k].to(weights[k].device)).square().sum() for k in weights]).sum()
+    out = torch.stack(
+        [(weights[k] - inside[k].to(weights[k].device)).square().sum() for k in weights]
+    ).sum()
     whole = torch.stack([w.square().sum() for w in weights.values()]).sum()
     return torch.sqrt(out / whole) if whole > 0 else torch.zeros((), dtype=dtype)

@@ -13,7 +13,9 @@ STREAMS = ("train", "test", "initialisation")
 
 
 class Batch(NamedTuple):
-    """Sequences ``X`` of shape (batch, 2N+1, 2D), targets ``y`` (batch, D), queried pair ``q`` (batch,) from 0."""
+    """Sequences ``X`` of shape (batch, 2N+1, 2D), targets ``y`` (batch, D), queried pair ``q``
+    (batch,) from 0.
+    """
 
     X: torch.Tensor
     y: torch.Tensor
@@ -21,7 +23,9 @@ class Batch(NamedTuple):
 
 
 def generator(seed: int, stream: str, step: int = 0) -> torch.Generator:
-    """Random stream of one seed, purpose and step, so that a resumed run draws what the uninterrupted one would."""
+    """Random stream of one seed, purpose and step, so that a resumed run draws what the
+    uninterrupted one would.
+    """
     return of_torch(seed, STREAMS.index(stream), step)
 
 
@@ -33,14 +37,20 @@ def swap(x: torch.Tensor) -> torch.Tensor:
 def haar(shape: tuple[int, int, int], random: torch.Generator, dtype: torch.dtype) -> torch.Tensor:
     """Orthonormal rows, uniform over all frames: (batch, rows, dimension)."""
     batch, rows, dimension = shape
-    frame, upper = torch.linalg.qr(torch.randn(batch, dimension, rows, generator=random, dtype=dtype))
+    frame, upper = torch.linalg.qr(
+        torch.randn(batch, dimension, rows, generator=random, dtype=dtype)
+    )
     return (frame * upper.diagonal(dim1=1, dim2=2).sign()[:, None]).transpose(1, 2)
 
 
-def orthonormal(p: Parameters, size: int, random: torch.Generator, dtype: torch.dtype) -> tuple[torch.Tensor, ...]:
-    """Items, labels and codes for which all tokens, and all codes with all swapped codes, are orthonormal.
+def orthonormal(
+    p: Parameters, size: int, random: torch.Generator, dtype: torch.dtype
+) -> tuple[torch.Tensor, ...]:
+    """Items, labels and codes for which all tokens, and all codes with all swapped codes, are
+    orthonormal.
 
-    A code is half in the +1 and half in the -1 eigenspace of M, (f + g)/sqrt(2): then p M = (f - g)/sqrt(2).
+    A code is half in the +1 and half in the -1 eigenspace of M, (f + g)/sqrt(2): then p M = (f -
+    g)/sqrt(2).
     """
     D, N = p.dimension, p.N
     tokens = haar((size, 2 * N, D), random, dtype)
@@ -49,24 +59,36 @@ def orthonormal(p: Parameters, size: int, random: torch.Generator, dtype: torch.
     return tokens[:, :N], tokens[:, N:], codes
 
 
-def assemble(items: torch.Tensor, labels: torch.Tensor, codes: torch.Tensor, q: torch.Tensor) -> Batch:
+def assemble(
+    items: torch.Tensor, labels: torch.Tensor, codes: torch.Tensor, q: torch.Tensor
+) -> Batch:
     """Sequence of Eqs. (3)-(4) from items, labels and codes of shape (batch, N, D)."""
     batch, N, D = items.shape
     pairs = torch.stack([torch.cat([items, codes], -1), torch.cat([labels, swap(codes)], -1)], 2)
     each = torch.arange(batch)
     query = torch.cat([items[each, q], torch.zeros_like(items[:, 0])], -1)
-    return Batch(torch.cat([pairs.reshape(batch, 2 * N, 2 * D), query[:, None]], 1), labels[each, q], q)
+    return Batch(
+        torch.cat([pairs.reshape(batch, 2 * N, 2 * D), query[:, None]], 1), labels[each, q], q
+    )
 
 
-def draw(p: Parameters, random: torch.Generator, size: int | None = None, dtype: torch.dtype = torch.float32) -> Batch:
+def draw(
+    p: Parameters,
+    random: torch.Generator,
+    size: int | None = None,
+    dtype: torch.dtype = torch.float32,
+) -> Batch:
     """Draw sequences by the law that ``p`` names (Eq. (5), or Assumptions 7 and 8)."""
     size = size or p.batch_size
     if p.data == "orthonormal":
         items, labels, codes = orthonormal(p, size, random, dtype)
     else:
         items, labels, codes = torch.randn(3, size, p.N, p.dimension, generator=random, dtype=dtype)
-    q = {"uniform": lambda: torch.randint(p.N, (size,), generator=random), "last": lambda: torch.full((size,), p.N - 1),
-         "each": lambda: torch.arange(size) % p.N}[p.query]()  # fmt: skip
+    q = {
+        "uniform": lambda: torch.randint(p.N, (size,), generator=random),
+        "last": lambda: torch.full((size,), p.N - 1),
+        "each": lambda: torch.arange(size) % p.N,
+    }[p.query]()
     return assemble(items, labels, codes, q)
 
 

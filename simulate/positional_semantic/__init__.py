@@ -8,7 +8,17 @@ from simulate.positional_semantic.student import Problem, initial_weights
 from simulate.positional_semantic.task import Data, draw
 from theory.positional_semantic import Parameters
 
-__all__ = ["SYSTEMS", "Data", "Parameters", "Problem", "draw", "fit_linear", "gamp", "initial_weights", "train"]
+__all__ = [
+    "SYSTEMS",
+    "Data",
+    "Parameters",
+    "Problem",
+    "draw",
+    "fit_linear",
+    "gamp",
+    "initial_weights",
+    "train",
+]
 
 SYSTEMS = {"attention": SYSTEM, "linear": linear.SYSTEM, "histogram": histogram.SYSTEM}
 train = SYSTEM.train

@@ -1,4 +1,6 @@
-"""Generalised approximate message passing for the attention layer (Algorithm 1 of App. B), rank one."""
+"""Generalised approximate message passing for the attention layer (Algorithm 1 of App. B), rank
+one.
+"""
 
 from __future__ import annotations
 
@@ -35,14 +37,16 @@ class Message:
     variance: float
 
 
-def gamp(p: Parameters, data: Data, start: np.ndarray, *, damping: float = 0.7, iterations: int = 300) -> Message:
+def gamp(
+    p: Parameters, data: Data, start: np.ndarray, *, damping: float = 0.7, iterations: int = 300
+) -> Message:
     """Iterate from given weights.
 
     Parameters
     ----------
     p : Parameters
-        Model; ``prox`` selects the minimiser: ``global`` tries both wells of every sentence, ``local`` descends from
-        the last minimiser.
+        Model; ``prox`` selects the minimiser: ``global`` tries both wells of every sentence,
+        ``local`` descends from the last minimiser.
     data : Data
         Training sentences.
     start : ndarray, shape (d,)
@@ -79,7 +83,9 @@ def gamp(p: Parameters, data: Data, start: np.ndarray, *, damping: float = 0.7, 
         found = -np.einsum("nld,ln->d", X**2, slope, optimize=True)
         # On its way the estimate may pass where the risk is concave; variances stay positive.
         curvature = np.maximum(damping * curvature + (1 - damping) * found, -0.5 * p.lam)
-        new = (np.einsum("nld,ln->d", X, g, optimize=True) + curvature * weights) / (p.lam + curvature)
+        new = (np.einsum("nld,ln->d", X, g, optimize=True) + curvature * weights) / (
+            p.lam + curvature
+        )
         new = damping * weights + (1 - damping) * new
         spread = 1 / (p.lam + curvature)
         steps.append(float(np.linalg.norm(new - weights) / np.sqrt(p.d)))
@@ -90,11 +96,14 @@ def gamp(p: Parameters, data: Data, start: np.ndarray, *, damping: float = 0.7, 
 
 
 def risk_gradient(p: Parameters, data: Data, weights: np.ndarray) -> float:
-    """Norm per sqrt(d) of the gradient of the idealised risk (Gram matrices sigma^2 times the identity)."""
+    """Norm per sqrt(d) of the gradient of the idealised risk (Gram matrices sigma^2 times the
+    identity).
+    """
     X = data.tokens.double().numpy() / np.sqrt(p.d)
     Y = np.stack([data.target[:, 0, 1].double().numpy(), data.target[:, 1, 0].double().numpy()])
     fields = (X @ weights).T
-    # At w = z the quadratic term of the objective has no gradient: what is left is that of the loss.
+    # At w = z the quadratic term of the objective has no gradient: what is left is that of the
+    # loss.
     _, first, second, *_ = prox.objective(fields, fields, Y, 1.0, p.sigma)
     gradient = np.einsum("nld,ln->d", X, np.stack([first, second]), optimize=True) + p.lam * weights
     return float(np.linalg.norm(gradient) / np.sqrt(p.d))

@@ -1,8 +1,10 @@
-"""The histogram task of App. A: one counting task, a positional and a semantic solution, and whether they last.
+"""The histogram task of App. A: one counting task, a positional and a semantic solution, and
+whether they last.
 
-A transformer with one head (no residual connection) learns how often each token of a sequence occurs in it. With half
-of the embedding reserved for tokens and half for positions, queries and keys read one half only while the
-rest is frozen at zero. Then everything is unfrozen, perturbed and trained on.
+A transformer with one head (no residual connection) learns how often each token of a sequence
+occurs in it. With half of the embedding reserved for tokens and half for positions, queries and
+keys read one half only while the rest is frozen at zero. Then everything is unfrozen, perturbed and
+trained on.
 """
 
 from __future__ import annotations
@@ -23,18 +25,24 @@ from theory.parameters import BaseParameters, ParameterError, parameter
 KINDS = ("positional", "semantic")
 DATA_SEED = 42
 MEANING = {
-    "accuracy": "share of test positions counted right, frozen", "accuracy_unfrozen": "the same after unfreezing",
-    "dependence": "how much attention depends on the tokens, frozen", "dependence_unfrozen": "the same after unfreezing",
-    "attention": "attention in two test sequences, frozen", "attention_unfrozen": "the same after unfreezing",
+    "accuracy": "share of test positions counted right, frozen",
+    "accuracy_unfrozen": "the same after unfreezing",
+    "dependence": "how much attention depends on the tokens, frozen",
+    "dependence_unfrozen": "the same after unfreezing",
+    "attention": "attention in two test sequences, frozen",
+    "attention_unfrozen": "the same after unfreezing",
     "frozen_to_unfrozen": "distance of the weights before and after unfreezing",
-    "formerly_zero": "the same for entries that were frozen", "start_to_frozen": "distance of the weights from the start",
-}  # fmt: skip
+    "formerly_zero": "the same for entries that were frozen",
+    "start_to_frozen": "distance of the weights from the start",
+}
 AXES = {0: (), 3: ("sequence", "query", "key")}
 
 
 @dataclass(frozen=True)
 class HistogramParameters(BaseParameters):
-    """Sizes and training settings of the counting task (cui2024, App. A); `paper` has the published ones."""
+    """Sizes and training settings of the counting task (cui2024, App. A); `paper` has the published
+    ones.
+    """
 
     length: int = parameter(6, "tokens per sequence", low=2)
     alphabet: int = parameter(8, "different tokens", low=2)
@@ -74,21 +82,33 @@ def count(sequences: torch.Tensor) -> torch.Tensor:
 
 
 class Counter(nn.Module):
-    """Embedding, one attention head whose queries and keys read a subspace, LayerNorm, two-layer network (21)-(24)."""
+    """Embedding, one attention head whose queries and keys read a subspace, LayerNorm, two-layer
+    network (21)-(24).
+    """
 
     def __init__(self, p: HistogramParameters, kind: str) -> None:
         super().__init__()
         if kind not in KINDS:
             raise ParameterError(f"kind = {kind!r}: must be one of {', '.join(KINDS)}")
         half, d = p.width // 2, p.width
-        self.tokens, self.positions = nn.Parameter(torch.randn(p.alphabet, d)), nn.Parameter(torch.randn(p.length, d))
+        self.tokens, self.positions = (
+            nn.Parameter(torch.randn(p.alphabet, d)),
+            nn.Parameter(torch.randn(p.length, d)),
+        )
         self.Q, self.K, self.V = (nn.Linear(d, d, bias=False) for _ in range(3))
-        self.read = nn.Sequential(nn.LayerNorm(d), nn.Linear(d, p.hidden), nn.ReLU(), nn.Linear(p.hidden, p.length + 1))
+        self.read = nn.Sequential(
+            nn.LayerNorm(d), nn.Linear(d, p.hidden), nn.ReLU(), nn.Linear(p.hidden, p.length + 1)
+        )
         first = torch.arange(d) < half  # coordinates of the tokens
         seen = first if kind == "semantic" else ~first
-        # Zeros at the start, and masks of what may move: tokens left, positions right, Q and K one of the two.
-        self.masks = {"tokens": first.expand(p.alphabet, d), "positions": (~first).expand(p.length, d),
-                      "Q.weight": seen.expand(d, d), "K.weight": seen.expand(d, d)}  # fmt: skip
+        # Zeros at the start, and masks of what may move: tokens left, positions right, Q and K one
+        # of the two.
+        self.masks = {
+            "tokens": first.expand(p.alphabet, d),
+            "positions": (~first).expand(p.length, d),
+            "Q.weight": seen.expand(d, d),
+            "K.weight": seen.expand(d, d),
+        }
         self.apply_masks()
 
     def apply_masks(self) -> None:
@@ -126,13 +146,16 @@ def accuracy(model: Counter, sequences: torch.Tensor) -> float:
 
 
 def dependence(model: Counter, sequences: torch.Tensor) -> float:
-    """Mean standard deviation of an attention entry over sequences: zero for purely positional attention."""
+    """Mean standard deviation of an attention entry over sequences: zero for purely positional
+    attention.
+    """
     with torch.no_grad():
         return float(model.attention(sequences).std(0).mean())
 
 
 class Learner:
-    """Both solutions of a seed, trained side by side: frozen by Adam, then all weights, perturbed, by plain descent.
+    """Both solutions of a seed, trained side by side: frozen by Adam, then all weights, perturbed,
+    by plain descent.
 
     Parameters
     ----------
@@ -146,7 +169,9 @@ class Learner:
         Their precision.
     """
 
-    def __init__(self, p: HistogramParameters, seed: int, device: torch.device, dtype: torch.dtype) -> None:
+    def __init__(
+        self, p: HistogramParameters, seed: int, device: torch.device, dtype: torch.dtype
+    ) -> None:
         self.p, self.device = p, device
         self.train, self.test = (v.to(device) for v in draw(p))
         self.target = count(self.train)
@@ -162,16 +187,19 @@ class Learner:
     def _optimize(self) -> None:
         """Make the optimisers of this phase."""
         self.optimizers: dict[str, torch.optim.Optimizer] = {
-            kind: torch.optim.SGD(model.parameters(), lr=self.p.eta) if self.frozen else
-            torch.optim.Adam(model.parameters(), lr=self.p.eta, betas=(0.9, 0.98), eps=1e-9)
+            kind: torch.optim.SGD(model.parameters(), lr=self.p.eta)
+            if self.frozen
+            else torch.optim.Adam(model.parameters(), lr=self.p.eta, betas=(0.9, 0.98), eps=1e-9)
             for kind, model in self.models.items()
-        }  # fmt: skip
+        }
 
     def step(self, number: int) -> None:
         """One epoch of both; the last frozen one ends with the unfreezing."""
         for kind, model in self.models.items():
             optimizer = self.optimizers[kind]
-            for rows in torch.randperm(len(self.train), generator=self.orders[kind]).split(self.p.batch):
+            for rows in torch.randperm(len(self.train), generator=self.orders[kind]).split(
+                self.p.batch
+            ):
                 optimizer.zero_grad(set_to_none=True)
                 logits = model(self.train[rows]).flatten(0, 1)
                 nn.functional.cross_entropy(logits, self.target[rows].flatten()).backward()
@@ -188,17 +216,32 @@ class Learner:
         for kind, model in self.models.items():
             for name, value in model.named_parameters():
                 if name in model.masks:
-                    value.add_(self.p.noise * torch.randn(value.shape, generator=self.orders[kind]).to(value))
+                    value.add_(
+                        self.p.noise
+                        * torch.randn(value.shape, generator=self.orders[kind]).to(value)
+                    )
 
     def state(self) -> State:
-        """Weights of both, also as they were when unfrozen, what the optimisers remember, and where the random streams are."""
-        return {kind: {"student": model.state_dict(), "frozen": self.frozen.get(kind, {}), "order": self.orders[kind].get_state(),
-                       "optimizer": self.optimizers[kind].state_dict()} for kind, model in self.models.items()}  # fmt: skip
+        """Weights of both, also as they were when unfrozen, what the optimisers remember, and where
+        the random streams are.
+        """
+        return {
+            kind: {
+                "student": model.state_dict(),
+                "frozen": self.frozen.get(kind, {}),
+                "order": self.orders[kind].get_state(),
+                "optimizer": self.optimizers[kind].state_dict(),
+            }
+            for kind, model in self.models.items()
+        }
 
     def load(self, state: State) -> None:
         """Take up a state."""
-        self.frozen = {kind: {name: w.to(self.device) for name, w in state[kind]["frozen"].items()} for kind in KINDS
-                       if state[kind]["frozen"]}  # fmt: skip
+        self.frozen = {
+            kind: {name: w.to(self.device) for name, w in state[kind]["frozen"].items()}
+            for kind in KINDS
+            if state[kind]["frozen"]
+        }
         self._optimize()
         for kind, model in self.models.items():
             model.load_state_dict(state[kind]["student"])
@@ -208,30 +251,55 @@ class Learner:
     def finish(self) -> dict[str, Any]:
         """Quantities of `MEANING` of both solutions."""
         rows = {kind: self._compare(kind) for kind in KINDS}
-        found = {name: (("kind", *AXES[np.ndim(rows[KINDS[0]][name])]), np.stack([rows[kind][name] for kind in KINDS]),
-                        {"long_name": text}) for name, text in MEANING.items()}  # fmt: skip
-        return {"kind": list(KINDS), "sequences": (("sequence", "query"), self.test[:2].cpu().numpy()), **found}
+        found = {
+            name: (
+                ("kind", *AXES[np.ndim(rows[KINDS[0]][name])]),
+                np.stack([rows[kind][name] for kind in KINDS]),
+                {"long_name": text},
+            )
+            for name, text in MEANING.items()
+        }
+        return {
+            "kind": list(KINDS),
+            "sequences": (("sequence", "query"), self.test[:2].cpu().numpy()),
+            **found,
+        }
 
     def _compare(self, kind: str) -> dict[str, Any]:
-        model, shown, start, frozen = self.models[kind], self.test[:2], self.start[kind], self.frozen[kind]
+        model, shown, start, frozen = (
+            self.models[kind],
+            self.test[:2],
+            self.start[kind],
+            self.frozen[kind],
+        )
         row: dict[str, Any] = {}
         after = snapshot(model)
         for weights, name in ((frozen, ""), (after, "_unfrozen")):
             model.load_state_dict(weights)
-            row |= {f"accuracy{name}": accuracy(model, self.test), f"dependence{name}": dependence(model, self.test),
-                    f"attention{name}": model.attention(shown).detach().cpu().numpy()}  # fmt: skip
+            row |= {
+                f"accuracy{name}": accuracy(model, self.test),
+                f"dependence{name}": dependence(model, self.test),
+                f"attention{name}": model.attention(shown).detach().cpu().numpy(),
+            }
         zero = {k: ~mask.to(self.device) for k, mask in model.masks.items()}
         changed = [{k: weights[k] * z for k, z in zero.items()} for weights in (frozen, after)]
-        return row | {"frozen_to_unfrozen": distance(frozen, after), "start_to_frozen": distance(start, frozen),
-                      "formerly_zero": distance(*changed)}  # fmt: skip
+        return row | {
+            "frozen_to_unfrozen": distance(frozen, after),
+            "start_to_frozen": distance(start, frozen),
+            "formerly_zero": distance(*changed),
+        }
 
 
 def memory(p: HistogramParameters, itemsize: int = 4) -> float:
-    """Bytes at the peak of one seed, from the shapes it makes: all test sequences are evaluated at once."""
+    """Bytes at the peak of one seed, from the shapes it makes: all test sequences are evaluated at
+    once.
+    """
     n = max(p.batch, p.samples)
     sequences = p.samples * p.length * (8 * 5 + p.length)
     layers = n * p.length * (8 * p.width + 3 * p.hidden + 4 * p.length)
-    weights = 3 * p.width**2 + (p.alphabet + p.length + 2 * p.hidden) * p.width + p.hidden * p.length
+    weights = (
+        3 * p.width**2 + (p.alphabet + p.length + 2 * p.hidden) * p.width + p.hidden * p.length
+    )
     return sequences + itemsize * (layers + 2 * 6 * weights)
 
 
@@ -240,12 +308,27 @@ def length(p: HistogramParameters) -> int:
     return p.epochs + p.unfrozen_epochs
 
 
-SYSTEM = training.System("positional_semantic.histogram", HistogramParameters, functools.partial(Each, Learner), MEANING,
-                         memory, time=None, counter="epoch", length=length, finite="frozen_to_unfrozen")  # fmt: skip
+SYSTEM = training.System(
+    "positional_semantic.histogram",
+    HistogramParameters,
+    functools.partial(Each, Learner),
+    MEANING,
+    memory,
+    time=None,
+    counter="epoch",
+    length=length,
+    finite="frozen_to_unfrozen",
+)
 
 
-def solutions(p: HistogramParameters, seed: int, *, device: str | None = None,
-              progress: bool = True) -> dict[str, dict[str, Any]]:  # fmt: skip
-    """Both solutions of one seed by kind: quantities of `MEANING` and ``sequences``; trained once, then from the store."""
+def solutions(
+    p: HistogramParameters, seed: int, *, device: str | None = None, progress: bool = True
+) -> dict[str, dict[str, Any]]:
+    """Both solutions of one seed by kind: quantities of `MEANING` and ``sequences``; trained once,
+    then from the store.
+    """
     found = SYSTEM.train(p, [seed], device=device, progress=progress).isel(seed=0)
-    return {kind: {str(name): v.values for name, v in found.sel(kind=kind).data_vars.items()} for kind in KINDS}
+    return {
+        kind: {str(name): v.values for name, v in found.sel(kind=kind).data_vars.items()}
+        for kind in KINDS
+    }

@@ -1,4 +1,6 @@
-"""Empirical risk minimisation: full-batch descent of a stack, then L-BFGS to the minimum, one student at a time."""
+"""Empirical risk minimisation: full-batch descent of a stack, then L-BFGS to the minimum, one
+student at a time.
+"""
 
 from __future__ import annotations
 
@@ -21,16 +23,21 @@ POLISH = {"maxiter": 2000, "maxfun": 4000, "ftol": 1e-15, "gtol": 1e-7, "maxcor"
 
 
 def memory(p: Parameters, itemsize: int = 4) -> float:
-    """Bytes at the peak of one run, from the shapes it makes; `itemsize` bytes per number of the descent."""
+    """Bytes at the peak of one run, from the shapes it makes; `itemsize` bytes per number of the
+    descent.
+    """
     tokens = 2 * p.n * p.d
-    # Drawn, shifted, Gram matrices by way of double precision; a copy in double precision for the polish.
+    # Drawn, shifted, Gram matrices by way of double precision; a copy in double precision for the
+    # polish.
     sentences = tokens * (8 + itemsize + 16 + (8 if p.polish else 0)) + 40 * 8 * p.n
     tested = 2 * min(p.n_test, TEST_BLOCK) * p.d * 40
     weights = (2 if not p.tied else 1) * p.d * p.rank
     if p.value:  # outputs and their gradient, and a matrix
         sentences += tokens * 8 * (8 if p.polish else itemsize)
         weights += p.d**2
-    kept = 6 * itemsize + (8 * (2 * POLISH["maxcor"] + 12) if p.polish else 0)  # L-BFGS remembers pairs of vectors
+    kept = 6 * itemsize + (
+        8 * (2 * POLISH["maxcor"] + 12) if p.polish else 0
+    )  # L-BFGS remembers pairs of vectors
     return sentences + tested + weights * kept
 
 
@@ -49,15 +56,28 @@ class Learner(learner.Learner):
         Precision of the descent; the polish is in float64.
     """
 
-    def __init__(self, p: Parameters, seeds: Sequence[int], device: torch.device, dtype: torch.dtype) -> None:
+    def __init__(
+        self, p: Parameters, seeds: Sequence[int], device: torch.device, dtype: torch.dtype
+    ) -> None:
         self.p, self.seeds = p, seeds
         drawn = [task.draw(p, seed, dtype) for seed in seeds]
         self.teachers = [teacher for teacher, _ in drawn]
-        self.problem = Problem([task.Data(*(v.to(device) for v in vars(d).values())) for _, d in drawn], p.lam)
-        starts = [initial_weights(p, teacher, task.streams(seed)["initialisation"])
-                  for seed, teacher in zip(seeds, self.teachers, strict=True)]  # fmt: skip
-        self.weights = {k: torch.stack([torch.as_tensor(s[k]) for s in starts]).to(device, dtype) for k in starts[0]}
-        self.adam = torch.optim.Adam(list(self.weights.values()), lr=p.eta) if p.optimizer == "adam" else None
+        self.problem = Problem(
+            [task.Data(*(v.to(device) for v in vars(d).values())) for _, d in drawn], p.lam
+        )
+        starts = [
+            initial_weights(p, teacher, task.streams(seed)["initialisation"])
+            for seed, teacher in zip(seeds, self.teachers, strict=True)
+        ]
+        self.weights = {
+            k: torch.stack([torch.as_tensor(s[k]) for s in starts]).to(device, dtype)
+            for k in starts[0]
+        }
+        self.adam = (
+            torch.optim.Adam(list(self.weights.values()), lr=p.eta)
+            if p.optimizer == "adam"
+            else None
+        )
         self.done = 0
         self.tail: list[Weights] = []
 
@@ -78,10 +98,16 @@ class Learner(learner.Learner):
 
     def state(self, b: int) -> learner.State:
         """Weights, also of the last steps, and what the optimiser remembers of them."""
-        state: learner.State = {"step": self.done, "weights": {n: w[b].clone() for n, w in self.weights.items()},
-                                 "tail": [{n: w[b] for n, w in kept.items()} for kept in self.tail]}  # fmt: skip
+        state: learner.State = {
+            "step": self.done,
+            "weights": {n: w[b].clone() for n, w in self.weights.items()},
+            "tail": [{n: w[b] for n, w in kept.items()} for kept in self.tail],
+        }
         if self.adam is not None:
-            state["adam"] = [{n: v[b].clone() for n, v in self.adam.state[w].items() if v.ndim} for w in self.weights.values()]
+            state["adam"] = [
+                {n: v[b].clone() for n, v in self.adam.state[w].items() if v.ndim}
+                for w in self.weights.values()
+            ]
         return state
 
     def load(self, states: Sequence[learner.State]) -> None:
@@ -89,28 +115,44 @@ class Learner(learner.Learner):
         self.done = states[0]["step"]
         for name, value in self.weights.items():
             value.copy_(torch.stack([s["weights"][name] for s in states]))
-        self.tail = [{name: torch.stack([s["tail"][k][name] for s in states]).to(value) for name, value in self.weights.items()}
-                     for k in range(len(states[0]["tail"]))]  # fmt: skip
+        self.tail = [
+            {
+                name: torch.stack([s["tail"][k][name] for s in states]).to(value)
+                for name, value in self.weights.items()
+            }
+            for k in range(len(states[0]["tail"]))
+        ]
         if self.adam is not None:
             for j, value in enumerate(self.weights.values()):
-                moments = {n: torch.stack([s["adam"][j][n] for s in states]).to(value) for n in states[0]["adam"][j]}
+                moments = {
+                    n: torch.stack([s["adam"][j][n] for s in states]).to(value)
+                    for n in states[0]["adam"][j]
+                }
                 self.adam.state[value] = {"step": torch.tensor(float(self.done)), **moments}
 
     def finish(self, b: int) -> dict[str, Any]:
-        """Overlaps and losses, of the polished weights or on average over the last steps; a problem of its own for each."""
+        """Overlaps and losses, of the polished weights or on average over the last steps; a problem
+        of its own for each.
+        """
         p, teacher, whole = self.p, self.teachers[b], self.problem
         data = task.Data(whole.tokens[b], whole.target[b], whole.tt[b], whole.ts[b], whole.ss[b])
         if p.polish:
             exact = Problem([task.Data(*(v.double() for v in vars(data).values()))], p.lam)
-            states = [polish(exact, {name: w[b : b + 1].double() for name, w in self.weights.items()})]
+            states = [
+                polish(exact, {name: w[b : b + 1].double() for name, w in self.weights.items()})
+            ]
         else:
             exact = Problem([data], p.lam)
-            states = [{name: w[b : b + 1] for name, w in s.items()} for s in self.tail or [self.weights]]
+            states = [
+                {name: w[b : b + 1] for name, w in s.items()} for s in self.tail or [self.weights]
+            ]
         rows = []
         for state in states:
             value, gradient = exact.gradient(state)
             size = float(sum(float(g.square().sum()) for g in gradient.values())) ** 0.5
-            rows.append(measure(p, {name: w[0] for name, w in state.items()}, teacher, float(value), size))
+            rows.append(
+                measure(p, {name: w[0] for name, w in state.items()}, teacher, float(value), size)
+            )
         found = {name: float(np.mean([r[name] for r in rows])) for name in rows[0]}
         last = {name: w[0] for name, w in states[-1].items()}
         found["test_mse_half"] = test_error(p, last, teacher, task.streams(self.seeds[b])["test"])
@@ -124,15 +166,30 @@ def polish(problem: Problem, weights: Weights) -> Weights:
 
     def unpack(x: np.ndarray) -> Weights:
         parts = np.split(x, np.cumsum([int(np.prod(s)) for s in shapes.values()])[:-1])
-        return {k: torch.as_tensor(v).reshape(s).to(like) for (k, s), v in zip(shapes.items(), parts, strict=True)}
+        return {
+            k: torch.as_tensor(v).reshape(s).to(like)
+            for (k, s), v in zip(shapes.items(), parts, strict=True)
+        }
 
     def value(x: np.ndarray) -> tuple[float, np.ndarray]:
         f, g = problem.gradient(unpack(x))
         return float(f[0]), torch.cat([v.reshape(-1) for v in g.values()]).cpu().numpy()
 
     start = torch.cat([v.reshape(-1) for v in weights.values()]).cpu().numpy()
-    return unpack(scipy.optimize.minimize(value, start, jac=True, method="L-BFGS-B", options=POLISH).x)
+    return unpack(
+        scipy.optimize.minimize(value, start, jac=True, method="L-BFGS-B", options=POLISH).x
+    )
 
 
-SYSTEM = training.System("positional_semantic", Parameters, Learner, MEANING, memory, time=None, swept="alpha", stack=GPU_STACK,
-                         finite="train_loss", shown=("q", "m", "theta", "train_loss", "test_mse_half", "gradient"))  # fmt: skip
+SYSTEM = training.System(
+    "positional_semantic",
+    Parameters,
+    Learner,
+    MEANING,
+    memory,
+    time=None,
+    swept="alpha",
+    stack=GPU_STACK,
+    finite="train_loss",
+    shown=("q", "m", "theta", "train_loss", "test_mse_half", "gradient"),
+)

@@ -15,18 +15,34 @@ from theory.positional_semantic import Parameters
 
 RIDGE = 1e-4  # as in the paper's runs; without effect as d grows
 ADAM = {"optimizer": "adam", "eta": 0.5, "steps": 200}  # of the paper
-MEANING = {"W_11": "weight", "W_12": "weight", "W_21": "weight", "W_22": "weight",
-           "half_test": "half of E|y - f|^2/d on fresh sentences"}  # fmt: skip
+MEANING = {
+    "W_11": "weight",
+    "W_12": "weight",
+    "W_21": "weight",
+    "W_22": "weight",
+    "half_test": "half of E|y - f|^2/d on fresh sentences",
+}
 
 
 class Learner:
-    """Weights of ``f(x) = W x`` that descend from the identity on the training sentences of a seed, all at once."""
+    """Weights of ``f(x) = W x`` that descend from the identity on the training sentences of a seed,
+    all at once.
+    """
 
-    def __init__(self, p: Parameters, seed: int, device: torch.device | None = None, dtype: torch.dtype = torch.float64) -> None:
+    def __init__(
+        self,
+        p: Parameters,
+        seed: int,
+        device: torch.device | None = None,
+        dtype: torch.dtype = torch.float64,
+    ) -> None:
         self.p, self.seed, self.dtype = p, seed, dtype
         self.teacher, data = task.draw(p, seed, dtype)
         T, gram = data.target.numpy(), data.gram_tt.numpy()
-        self.cross, self.square = np.einsum("nab,nbc->ac", T, gram), gram.sum(0) + RIDGE * np.eye(2, dtype=gram.dtype)
+        self.cross, self.square = (
+            np.einsum("nab,nbc->ac", T, gram),
+            gram.sum(0) + RIDGE * np.eye(2, dtype=gram.dtype),
+        )
         self.weight = torch.eye(2, dtype=dtype, requires_grad=True)
         kind: Any = {"gd": torch.optim.SGD, "adam": torch.optim.Adam}[p.optimizer]
         self.optimizer = kind([self.weight], lr=p.eta)
@@ -35,7 +51,10 @@ class Learner:
         """One step on all sentences."""
         W = self.weight
         self.optimizer.zero_grad()
-        loss = ((W @ torch.as_tensor(self.square) * W).sum() / 2 - (W * torch.as_tensor(self.cross)).sum()) / self.p.n
+        loss = (
+            (W @ torch.as_tensor(self.square) * W).sum() / 2
+            - (W * torch.as_tensor(self.cross)).sum()
+        ) / self.p.n
         loss.backward()
         self.optimizer.step()
 
@@ -58,7 +77,9 @@ class Learner:
         """Quantities of `MEANING`."""
         W = self.weight.detach().numpy()
         rng = task.streams(self.seed)["test"]
-        test = task.make(self.p, task.draw_sentences(self.p, self.p.n_test, rng), self.teacher, self.dtype)
+        test = task.make(
+            self.p, task.draw_sentences(self.p, self.p.n_test, rng), self.teacher, self.dtype
+        )
         gap = test.target.numpy() - W
         error = np.einsum("nab,nbc,nac->n", gap, test.gram_tt.numpy(), gap).mean()
         entries = {f"W_{a + 1}{b + 1}": float(W[a, b]) for a in (0, 1) for b in (0, 1)}
@@ -66,16 +87,31 @@ class Learner:
 
     def finish(self) -> dict[str, Any]:
         """The same, labelled."""
-        return {name: ((), value, {"long_name": MEANING[name]}) for name, value in self.measure().items()}
+        return {
+            name: ((), value, {"long_name": MEANING[name]})
+            for name, value in self.measure().items()
+        }
 
 
 def memory(p: Parameters, itemsize: int = 8) -> float:
-    """Bytes at the peak of one run, from the shapes it makes: sentences as drawn, in the precision, shifted; their products."""
+    """Bytes at the peak of one run, from the shapes it makes: sentences as drawn, in the precision,
+    shifted; their products.
+    """
     return 2 * max(p.n, p.n_test) * p.d * (4 + 2 * itemsize + 8) + 40 * 8 * (p.n + p.n_test)
 
 
-SYSTEM = training.System("positional_semantic.linear", Parameters, partial(Each, Learner), MEANING, memory, time=None,
-                         swept="alpha", implied="float64", devices=("cpu",), finite="half_test")  # fmt: skip
+SYSTEM = training.System(
+    "positional_semantic.linear",
+    Parameters,
+    partial(Each, Learner),
+    MEANING,
+    memory,
+    time=None,
+    swept="alpha",
+    implied="float64",
+    devices=("cpu",),
+    finite="half_test",
+)
 
 
 def fit_linear(p: Parameters, seed: int, method: str = "exact") -> dict[str, float]:

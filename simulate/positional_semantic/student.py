@@ -12,28 +12,36 @@ Weights = dict[str, torch.Tensor]
 
 
 class Student(torch.nn.Module):
-    """Plain reference module: ``softmax((x+p) Q K^T (x+p)^T / d) (x+p) W`` with ``K = Q`` and ``W = 1`` by default.
+    """Plain reference module: ``softmax((x+p) Q K^T (x+p)^T / d) (x+p) W`` with ``K = Q`` and
+    ``W = 1`` by default.
 
     Parameters
     ----------
     weights : dict of Tensor
-        ``Q`` of shape ``(d, rank)``, and ``K`` (untied) or ``W`` (value matrix) where they are trained.
+        ``Q`` of shape ``(d, rank)``, and ``K`` (untied) or ``W`` (value matrix) where they are
+        trained.
     """
 
     def __init__(self, weights: Weights) -> None:
         super().__init__()
-        self.weights = torch.nn.ParameterDict({k: torch.nn.Parameter(v.clone()) for k, v in weights.items()})
+        self.weights = torch.nn.ParameterDict(
+            {k: torch.nn.Parameter(v.clone()) for k, v in weights.items()}
+        )
 
     def forward(self, tokens: torch.Tensor) -> torch.Tensor:
         """Outputs for ``tokens = x + p`` of shape ``(n, 2, d)``."""
         Q = self.weights["Q"]
         K = self.weights["K" if "K" in self.weights else "Q"]
-        attention = torch.softmax(tokens @ Q @ K.T @ tokens.transpose(1, 2) / tokens.shape[-1], dim=2)
+        attention = torch.softmax(
+            tokens @ Q @ K.T @ tokens.transpose(1, 2) / tokens.shape[-1], dim=2
+        )
         values = tokens @ self.weights["W"] if "W" in self.weights else tokens
         return attention @ values
 
     def objective(self, tokens: torch.Tensor, y: torch.Tensor, lam: float) -> torch.Tensor:
-        """Empirical risk (3): sum over sentences of ``|y - f|^2/(2d)``, plus ``lambda/2`` times all squared weights."""
+        """Empirical risk (3): sum over sentences of ``|y - f|^2/(2d)``, plus ``lambda/2`` times all
+        squared weights.
+        """
         ridge = sum(w.square().sum() for w in self.weights.values())
         return (y - self(tokens)).square().sum() / (2 * tokens.shape[-1]) + lam / 2 * ridge
 
@@ -41,9 +49,9 @@ class Student(torch.nn.Module):
 class Problem:
     """Empirical risks of a batch of runs, as fast as matrix products allow.
 
-    Runs may differ in their number of sentences; shorter ones are padded with sentences of weight zero. Without
-    a value matrix the error is a function of the fields ``(x+p) Q/sqrt(d)`` and of Gram matrices, so that a step
-    costs two products with the tokens.
+    Runs may differ in their number of sentences; shorter ones are padded with sentences of weight
+    zero. Without a value matrix the error is a function of the fields ``(x+p) Q/sqrt(d)`` and of
+    Gram matrices, so that a step costs two products with the tokens.
     """
 
     def __init__(self, data: list[Data], lam: float) -> None:
@@ -68,7 +76,9 @@ class Problem:
         self.rows = self.tokens.flatten(1, 2)
 
     def fields(self, Q: torch.Tensor) -> torch.Tensor:
-        """``(x+p) Q/sqrt(d)`` for weights of shape ``(run, d, rank)``; shape ``(run, n, 2, rank)``."""
+        """``(x+p) Q/sqrt(d)`` for weights of shape ``(run, d, rank)``; shape
+        ``(run, n, 2, rank)``.
+        """
         return torch.bmm(self.rows, Q).unflatten(1, (-1, 2)) / np.sqrt(self.d)
 
     def attention(self, weights: Weights) -> torch.Tensor:
@@ -102,16 +112,22 @@ class Problem:
         return value.detach(), dict(zip(leaves, found, strict=True))
 
 
-def initial_weights(p: Parameters, teacher: np.ndarray, rng: np.random.Generator) -> dict[str, np.ndarray]:
+def initial_weights(
+    p: Parameters, teacher: np.ndarray, rng: np.random.Generator
+) -> dict[str, np.ndarray]:
     """Weights at the start, ``Q`` of shape ``(d, rank)`` and what else is trained.
 
-    Semantic: the teacher, norm sqrt(d). Positional: ``1/sqrt(d)`` in every entry, norm one, which is nearly
-    the origin. Random: 0.1 times normal. The paper's code leaves the extensions open; here an untied K starts like Q
-    and a value matrix at the identity.
+    Semantic: the teacher, norm sqrt(d). Positional: ``1/sqrt(d)`` in every entry, norm one, which
+    is nearly the origin. Random: 0.1 times normal. The paper's code leaves the extensions open;
+    here an untied K starts like Q and a value matrix at the identity.
     """
     semantic, positional = teacher, np.full(p.d, p.d**-0.5)
-    columns = {"semantic": [semantic] * p.rank, "positional": [positional] * p.rank, "mixed": [semantic, positional],
-               "random": None}[p.start]  # fmt: skip
+    columns = {
+        "semantic": [semantic] * p.rank,
+        "positional": [positional] * p.rank,
+        "mixed": [semantic, positional],
+        "random": None,
+    }[p.start]
     if columns is None:
         Q = 0.1 * rng.standard_normal((p.d, p.rank))
     else:

@@ -38,7 +38,9 @@ def draw_teacher(p: Parameters, rng: np.random.Generator) -> np.ndarray:
 
 
 def draw_sentences(p: Parameters, n: int, rng: np.random.Generator) -> np.ndarray:
-    """Tokens ``x``, shape ``(n, 2, d)``, variance sigma^2; the second correlated with the first if asked for."""
+    """Tokens ``x``, shape ``(n, 2, d)``, variance sigma^2; the second correlated with the first if
+    asked for.
+    """
     x = rng.standard_normal((n, 2, p.d), dtype=np.float32)
     if p.correlation:
         x[:, 1] = p.correlation * x[:, 0] + np.sqrt(1 - p.correlation**2) * x[:, 1]
@@ -66,8 +68,8 @@ class Data:
     target : Tensor, shape (n, 2, 2)
         Target attention T.
     gram_tt, gram_ts, gram_ss : Tensor, shape (n, 2, 2)
-        ``x x^T/d``, ``x (x+p)^T/d`` and ``(x+p)(x+p)^T/d``: with these the squared error of a student whose values are
-        the tokens needs no sum over d.
+        ``x x^T/d``, ``x (x+p)^T/d`` and ``(x+p)(x+p)^T/d``: with these the squared error of a
+        student whose values are the tokens needs no sum over d.
     """
 
     tokens: torch.Tensor
@@ -79,7 +81,10 @@ class Data:
     @property
     def y(self) -> torch.Tensor:
         """Target outputs ``T x``, shape ``(n, 2, d)``."""
-        return self.target @ (self.tokens - torch.as_tensor(positional_encoding(self.tokens.shape[-1])).to(self.tokens))
+        return self.target @ (
+            self.tokens
+            - torch.as_tensor(positional_encoding(self.tokens.shape[-1])).to(self.tokens)
+        )
 
     def idealised(self, sigma: float) -> Data:
         """Copy whose Gram matrices are their limit, sigma^2 times the identity (40)."""
@@ -93,8 +98,10 @@ def make(p: Parameters, x: np.ndarray, teacher: np.ndarray, dtype: torch.dtype) 
     target = target_attention(p, x, teacher)
     shift = positional_encoding(p.d).astype(x.dtype)
     tokens = x + shift
-    grams = [np.einsum("nld,nkd->nlk", a, b, dtype=float, optimize=True) / p.d for a, b in
-             ((x, x), (x, tokens), (tokens, tokens))]  # fmt: skip
+    grams = [
+        np.einsum("nld,nkd->nlk", a, b, dtype=float, optimize=True) / p.d
+        for a, b in ((x, x), (x, tokens), (tokens, tokens))
+    ]
     return Data(*(torch.as_tensor(v).to(dtype) for v in (tokens, target, *grams)))
 
 

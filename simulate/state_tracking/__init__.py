@@ -1,12 +1,26 @@
 """Students of the state-tracking task (Forner et al., arXiv:2606.18164)."""
 
 from simulate.state_tracking.learner import SYSTEM
-from simulate.state_tracking.student import GLUStudent, Student, teacher_weights, with_full_embedding
+from simulate.state_tracking.student import (
+    GLUStudent,
+    Student,
+    teacher_weights,
+    with_full_embedding,
+)
 from simulate.state_tracking.task import cyclic_group, symmetric_group
 from theory.state_tracking import Parameters
 
-__all__ = ["SYSTEMS", "GLUStudent", "Parameters", "Student", "cyclic_group", "symmetric_group", "teacher_weights", "train",
-           "with_full_embedding"]  # fmt: skip
+__all__ = [
+    "SYSTEMS",
+    "GLUStudent",
+    "Parameters",
+    "Student",
+    "cyclic_group",
+    "symmetric_group",
+    "teacher_weights",
+    "train",
+    "with_full_embedding",
+]
 
 SYSTEMS = {"student": SYSTEM}
 train = SYSTEM.train

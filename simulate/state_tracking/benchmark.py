@@ -43,7 +43,9 @@ def measure(p: Parameters, device: str | None = None, quiet: bool = True) -> dic
     for name, work, n, seeds in tried:
         if not quiet:
             print(f"timing: {name}, {n} threads, {seeds} seeds", file=sys.stderr)
-        rows.append({"name": name, "threads": n, "seeds": seeds, **_alone(work, p, str(where), n, seeds)})
+        rows.append(
+            {"name": name, "threads": n, "seeds": seeds, **_alone(work, p, str(where), n, seeds)}
+        )
         rows[-1]["ratio"] = rows[0]["ms"] / rows[-1]["ms"]
     best = max(rows[1:], key=lambda r: r["ratio"])
     peak = _alone(_peak, p, str(where), best["threads"], 1)["gflops"]
@@ -59,8 +61,16 @@ def measure(p: Parameters, device: str | None = None, quiet: bool = True) -> dic
     ]
     cpu = platform.processor() or platform.machine()
     name = f"{cpu}, {threads} cores" if on_cpu else torch.cuda.get_device_name(where)
-    return {"device": name, "parameters": p.as_dict(training_only=True), "ratio": best["ratio"], "rows": rows,
-            "gflop_per_step": gather, "gflops_of_matrix_product": peak, "floor_ms": gather / peak * 1e3, "notes": notes}  # fmt: skip
+    return {
+        "device": name,
+        "parameters": p.as_dict(training_only=True),
+        "ratio": best["ratio"],
+        "rows": rows,
+        "gflop_per_step": gather,
+        "gflops_of_matrix_product": peak,
+        "floor_ms": gather / peak * 1e3,
+        "notes": notes,
+    }
 
 
 def _alone(work: Callable, *args: Any) -> dict[str, float]:
@@ -113,7 +123,9 @@ def _timed(
     if device.type == "cuda":
         peak = torch.cuda.max_memory_allocated(device) / 2**20
     else:
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (2**20 if sys.platform == "darwin" else 2**10)
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (
+            2**20 if sys.platform == "darwin" else 2**10
+        )
     return {"ms": statistics.median(found) / seeds * 1e3, "peak_MB": peak, "steps": len(found)}
 
 

@@ -1,9 +1,10 @@
 """Numba kernels of the logic module: one thread per range of states, every sum in a fixed order.
 
 Rows come grouped by (state, step), see `Groups`. For one state the logic matrices are a table of
-d_g columns, small enough for the first cache, and a row's logits are L scaled lookups. Going back, the
-rows' errors are only added up by (place of the action, action): both gradients follow from these sums,
-``dM[a] = sum_j pi_j E[j, a]`` and ``dpi_j = sum_a M[a] . E[j, a]``, once per group instead of once per row.
+d_g columns, small enough for the first cache, and a row's logits are L scaled lookups. Going back,
+the rows' errors are only added up by (place of the action, action): both gradients follow from
+these sums, ``dM[a] = sum_j pi_j E[j, a]`` and ``dpi_j = sum_a M[a] . E[j, a]``, once per group
+instead of once per row.
 """
 
 from __future__ import annotations
@@ -19,7 +20,12 @@ from torch import Tensor, from_numpy
 from simulate.state_tracking.task import Groups
 
 BLOCK = 64  # rows whose logits are held at a time
-SUMS = {"reassoc", "contract", "arcp", "nsz"}  # sums may be reordered once, when compiled; NaN stays NaN
+SUMS = {
+    "reassoc",
+    "contract",
+    "arcp",
+    "nsz",
+}  # sums may be reordered once, when compiled; NaN stays NaN
 
 
 def _exp(x):
@@ -35,7 +41,8 @@ def _exp_of(x):
     c1, one, half, lowest = np.float32(ln2), np.float32(1), np.float32(0.5), np.float32(-126)
 
     def exp(x):
-        # 2^k e^(f ln 2) with |f| <= 1/2: the series to order 6 is exact to 1.2e-7, one unit in the last place.
+        # 2^k e^(f ln 2) with |f| <= 1/2: the series to order 6 is exact to 1.2e-7, one unit in the
+        # last place.
         y = max(x * log2e, lowest)
         k = np.floor(y + half)
         f = y - k
@@ -54,7 +61,12 @@ def _logits(weight, columns, actions, z):
         zi = z[i]
         zi[:] = 0
         for j in range(0, L - 1, 2):
-            u, v, a, b = weight[j], weight[j + 1], columns[actions[i, j]], columns[actions[i, j + 1]]
+            u, v, a, b = (
+                weight[j],
+                weight[j + 1],
+                columns[actions[i, j]],
+                columns[actions[i, j + 1]],
+            )
             for r in range(N):
                 zi[r] += u * a[r] + v * b[r]
         if L % 2:
@@ -160,7 +172,12 @@ def _moments(first, last, pi, columns, actions, target, bounds, loss, powers):
                         powers[s, 0, k] += x ** (k + 1)
                     for r in range(N):
                         x = np.float64(part[i, r])
-                        one, two, three, four = one + x, two + x * x, three + x * x * x, four + x * x * x * x
+                        one, two, three, four = (
+                            one + x,
+                            two + x * x,
+                            three + x * x * x,
+                            four + x * x * x * x,
+                        )
                 for k, total in enumerate((one, two, three, four)):
                     powers[s, 1, k] += total
                 _exponentials(part)
@@ -185,7 +202,9 @@ class Logic:
         self.ranges = list(zip(edges[:-1], edges[1:], strict=True))
         self.pool = ThreadPoolExecutor(len(self.ranges)) if len(self.ranges) > 1 else None
 
-    def _over_states(self, kernel, b: int, pi: Tensor, columns: Tensor, *results: np.ndarray) -> None:
+    def _over_states(
+        self, kernel, b: int, pi: Tensor, columns: Tensor, *results: np.ndarray
+    ) -> None:
         g = self.groups
         given = (pi[b].numpy(), columns[b].numpy(), g.actions[b], g.targets[b], g.bounds[b])
         calls = [(first, last, *given, *results) for first, last in self.ranges]
@@ -195,7 +214,9 @@ class Logic:
             list(self.pool.map(lambda call: kernel(*call), calls))
 
     def gradients(self, pi: Tensor, columns: Tensor) -> tuple[Tensor, Tensor]:
-        """Gradients of the summed loss for attention ``(B, L, L)`` and columns ``(B, N, d_g, N)``."""
+        """Gradients of the summed loss for attention ``(B, L, L)`` and columns
+        ``(B, N, d_g, N)``.
+        """
         B, L = pi.shape[:2]
         d_pi, d_columns = np.empty((B, self.groups.N, L, L)), np.empty_like(columns.numpy())
         for b in range(B):

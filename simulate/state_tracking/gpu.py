@@ -1,8 +1,9 @@
-"""Triton kernels of the logic module: one program per (student, state, step), no atomics, sums in a fixed order.
+"""Triton kernels of the logic module: one program per (student, state, step), no atomics, sums in a
+fixed order.
 
-A program holds the d_g x N table of its state, builds the retrieved mixtures of a block of rows in registers
-by comparing action numbers, and does the three products (logits, and both ways back) on the matrix units
-at single precision. Nothing of the size of the data is ever written.
+A program holds the d_g x N table of its state, builds the retrieved mixtures of a block of rows in
+registers by comparing action numbers, and does the three products (logits, and both ways back) on
+the matrix units at single precision. Nothing of the size of the data is ever written.
 """
 
 from __future__ import annotations
@@ -35,7 +36,9 @@ def serves(students: Students) -> bool:
 if triton is not None:
 
     @triton.jit
-    def _mixture(pi, actions, row, here, g_ids, L: tl.constexpr, BLOCK: tl.constexpr, PG: tl.constexpr):
+    def _mixture(
+        pi, actions, row, here, g_ids, L: tl.constexpr, BLOCK: tl.constexpr, PG: tl.constexpr
+    ):
         """Retrieved weights of a block of rows, ``(BLOCK, PG)``."""
         o = tl.zeros((BLOCK, PG), tl.float32)
         for j in tl.static_range(L):
@@ -44,8 +47,23 @@ if triton is not None:
         return o
 
     @triton.jit
-    def _gradients(pi, columns, actions, targets, bounds, d_pi, d_columns, N, d_g, rows,
-                   L: tl.constexpr, PL: tl.constexpr, PN: tl.constexpr, PG: tl.constexpr, BLOCK: tl.constexpr):  # fmt: skip
+    def _gradients(
+        pi,
+        columns,
+        actions,
+        targets,
+        bounds,
+        d_pi,
+        d_columns,
+        N,
+        d_g,
+        rows,
+        L: tl.constexpr,
+        PL: tl.constexpr,
+        PN: tl.constexpr,
+        PG: tl.constexpr,
+        BLOCK: tl.constexpr,
+    ):
         group, b = tl.program_id(0), tl.program_id(1).to(tl.int64)
         s, t = group // L, group % L
         states, n_ids, g_ids, places = N, tl.arange(0, PN), tl.arange(0, PG), tl.arange(0, PL)
@@ -66,7 +84,9 @@ if triton is not None:
             e = tl.exp(z - tl.max(z, 1)[:, None])
             e = e / tl.sum(e, 1)[:, None]
             target = tl.load(targets + b * rows + row, mask=here, other=0).to(tl.int32)
-            e = tl.where(here[:, None], e - tl.where(target[:, None] == n_ids[None, :], 1.0, 0.0), 0.0)
+            e = tl.where(
+                here[:, None], e - tl.where(target[:, None] == n_ids[None, :], 1.0, 0.0), 0.0
+            )
             d_M += tl.dot(tl.trans(o), e, input_precision="tf32x3")
             d_o = tl.dot(e, tl.trans(M), input_precision="tf32x3")
             for j in tl.static_range(L):
@@ -77,8 +97,21 @@ if triton is not None:
         tl.store(d_pi + ((b * states + s) * L + t) * L + places, slopes, mask=places < L)
 
     @triton.jit
-    def _moments(pi, columns, actions, targets, bounds, sums, N, d_g, rows,
-                 L: tl.constexpr, PN: tl.constexpr, PG: tl.constexpr, BLOCK: tl.constexpr):  # fmt: skip
+    def _moments(
+        pi,
+        columns,
+        actions,
+        targets,
+        bounds,
+        sums,
+        N,
+        d_g,
+        rows,
+        L: tl.constexpr,
+        PN: tl.constexpr,
+        PG: tl.constexpr,
+        BLOCK: tl.constexpr,
+    ):
         group, b = tl.program_id(0), tl.program_id(1).to(tl.int64)
         s, t = group // L, group % L
         n_ids, g_ids, which = tl.arange(0, PN), tl.arange(0, PG), tl.arange(0, 16)
@@ -91,7 +124,9 @@ if triton is not None:
         for start in range(low, high, BLOCK):
             row = start + tl.arange(0, BLOCK)
             here = row < high
-            o = _mixture(pi + (b * L + t) * L, actions + b * rows * L, row, here, g_ids, L, BLOCK, PG)
+            o = _mixture(
+                pi + (b * L + t) * L, actions + b * rows * L, row, here, g_ids, L, BLOCK, PG
+            )
             logits = tl.dot(o, M, input_precision="tf32x3")
             real = (n_ids[None, :] < N) & here[:, None]
             z = tl.where(n_ids[None, :] < N, logits, float("-inf"))
@@ -124,29 +159,57 @@ class Logic:
     def __init__(self, groups: Groups, device: torch.device) -> None:
         self.N, self.rows = groups.N, groups.targets.shape[1]
         self.actions, self.targets = (
-            torch.as_tensor(x.astype("int16"), device=device) for x in (groups.actions, groups.targets)
+            torch.as_tensor(x.astype("int16"), device=device)
+            for x in (groups.actions, groups.targets)
         )
         self.bounds = torch.as_tensor(groups.bounds.astype("int32"), device=device)
 
-    def _sizes(self, pi: Tensor, columns: Tensor) -> tuple[tuple[int, int], tuple[int, int, int], dict[str, int]]:
+    def _sizes(
+        self, pi: Tensor, columns: Tensor
+    ) -> tuple[tuple[int, int], tuple[int, int, int], dict[str, int]]:
         (B, L), d_g = pi.shape[:2], columns.shape[2]
-        padded = {"L": L, "PN": max(16, triton.next_power_of_2(self.N)), "PG": max(16, triton.next_power_of_2(d_g)),
-                  "BLOCK": BLOCK}  # fmt: skip
+        padded = {
+            "L": L,
+            "PN": max(16, triton.next_power_of_2(self.N)),
+            "PG": max(16, triton.next_power_of_2(d_g)),
+            "BLOCK": BLOCK,
+        }
         return (self.N * L, B), (self.N, d_g, self.rows), padded
 
     def gradients(self, pi: Tensor, columns: Tensor) -> tuple[Tensor, Tensor]:
-        """Gradients of the summed loss for attention ``(B, L, L)`` and columns ``(B, N, d_g, N)``."""
+        """Gradients of the summed loss for attention ``(B, L, L)`` and columns
+        ``(B, N, d_g, N)``.
+        """
         grid, sizes, padded = self._sizes(pi, columns)
         (B, L), (N, d_g, _) = pi.shape[:2], sizes
         d_pi, d_columns = pi.new_empty(B, N, L, L), columns.new_empty(B, N, L, d_g, N)
-        _gradients[grid](pi.contiguous(), columns, self.actions, self.targets, self.bounds, d_pi, d_columns, *sizes,
-                         PL=triton.next_power_of_2(L), **padded)  # fmt: skip
+        _gradients[grid](
+            pi.contiguous(),
+            columns,
+            self.actions,
+            self.targets,
+            self.bounds,
+            d_pi,
+            d_columns,
+            *sizes,
+            PL=triton.next_power_of_2(L),
+            **padded,
+        )
         return d_pi.sum(1), d_columns.sum(2)
 
     def moments(self, pi: Tensor, columns: Tensor) -> tuple[Tensor, Tensor]:
         """Summed loss ``(B,)`` and sums of powers of logits ``(B, 2, 4)``: correct, all."""
         grid, sizes, padded = self._sizes(pi, columns)
         sums = pi.new_empty(len(pi), grid[0], 9, dtype=torch.float64)
-        _moments[grid](pi.contiguous(), columns, self.actions, self.targets, self.bounds, sums, *sizes, **padded)
+        _moments[grid](
+            pi.contiguous(),
+            columns,
+            self.actions,
+            self.targets,
+            self.bounds,
+            sums,
+            *sizes,
+            **padded,
+        )
         total = sums.sum(1)
         return total[:, 0], total[:, 1:].reshape(-1, 2, 4)

@@ -23,11 +23,15 @@ if TYPE_CHECKING:
 
 
 class Attention:
-    """Attention of students whose tokens are all embedded alike, and its derivative; weights ``(B, d_h, 1)``."""
+    """Attention of students whose tokens are all embedded alike, and its derivative; weights
+    ``(B, d_h, 1)``.
+    """
 
     def __init__(self, p: Parameters, dtype: torch.dtype, device: torch.device) -> None:
         steps = torch.arange(p.L, dtype=torch.float64)
-        offset = steps[None, :] - steps[:, None] - p.L  # j - i with i = L + 1 + step, j = 1 + column
+        offset = (
+            steps[None, :] - steps[:, None] - p.L
+        )  # j - i with i = L + 1 + step, j = 1 + column
         angle, norm = offset[..., None] * torch.as_tensor(p.frequencies), p.d_h**0.5
         self.cos, self.sin = ((f / norm).to(device, dtype) for f in (angle.cos(), angle.sin()))
         self.L = p.L
@@ -94,7 +98,9 @@ class Grouped:
 
     @torch.no_grad()
     def statistics(self, students: Students) -> dict[str, Tensor]:
-        """Loss, moments of correct and other logits, and attention (see `measure.measure`), per student."""
+        """Loss, moments of correct and other logits, and attention (see `measure.measure`), per
+        student.
+        """
         pi = self.attention.forward(students.W_Q, students.W_K)
         loss, powers = self.logic.moments(pi, _columns(students.M))
         return {**_describe(loss, powers, self.rows, students.p.N), "attention": pi}
@@ -110,12 +116,17 @@ def _columns(M: Tensor) -> Tensor:
 
 
 class Plain:
-    """The same by autograd of the plain module, in slices: for learned embeddings, and where there is no kernel."""
+    """The same by autograd of the plain module, in slices: for learned embeddings, and where there
+    is no kernel.
+    """
 
-    def __init__(self, students: Students, data: list[Sequences], threads: int = 1, slice_size: int = 1024) -> None:
+    def __init__(
+        self, students: Students, data: list[Sequences], threads: int = 1, slice_size: int = 1024
+    ) -> None:
         device = students.M.device
         self.data = [
-            (torch.as_tensor(d.actions, device=device), torch.as_tensor(d.states, device=device)) for d in data
+            (torch.as_tensor(d.actions, device=device), torch.as_tensor(d.states, device=device))
+            for d in data
         ]
         self.size = slice_size
 
@@ -129,7 +140,9 @@ class Plain:
             for actions, states in self._slices(b):
                 (student.loss(actions, states) * (len(actions) / len(self.data[b][0]))).backward()
         for name, stacked in students.named_parameters():
-            stacked.grad = torch.stack([_gradient(member.get_parameter(name)) for member in students.members])
+            stacked.grad = torch.stack(
+                [_gradient(member.get_parameter(name)) for member in students.members]
+            )
 
     @torch.no_grad()
     def statistics(self, students: Students) -> dict[str, Tensor]:
@@ -139,10 +152,16 @@ class Plain:
             loss, sums, attention = (torch.zeros(()) for _ in range(3))
             for actions, states in self._slices(b):
                 pi, target = student.attention(actions, states[:, :-1]), states[:, 1:].flatten()
-                logits = student.logic(student.retrieve(pi, actions), states[:, :-1]).flatten(0, 1).double()
+                logits = (
+                    student.logic(student.retrieve(pi, actions), states[:, :-1])
+                    .flatten(0, 1)
+                    .double()
+                )
                 loss = loss + torch.nn.functional.cross_entropy(logits, target, reduction="sum")
                 kinds = (logits.gather(1, target[:, None]), logits)
-                sums = sums + torch.stack([torch.stack([x.pow(k).sum() for k in range(1, 5)]) for x in kinds])
+                sums = sums + torch.stack(
+                    [torch.stack([x.pow(k).sum() for k in range(1, 5)]) for x in kinds]
+                )
                 attention = attention + pi.sum(0) / len(self.data[b][0])
             losses.append(loss)
             powers.append(sums)
@@ -154,7 +173,9 @@ class Plain:
     def attend(self, students: Students, actions: Tensor, current: Tensor, step: int) -> Tensor:
         """Attention at one step of every sequence, shape ``(B, n, L)``."""
         pairs = zip(students.members, actions, current, strict=True)
-        return torch.stack([student.attention(a, c[:, None], step)[:, 0] for student, a, c in pairs])
+        return torch.stack(
+            [student.attention(a, c[:, None], step)[:, 0] for student, a, c in pairs]
+        )
 
 
 def _gradient(w: torch.nn.Parameter) -> Tensor:
@@ -168,7 +189,9 @@ def engine(students: Students) -> type[Grouped] | type[Plain]:
 
 
 def _served_by_triton(students: Students) -> bool:
-    """Whether the GPU's kernels train these students; asked without importing Triton where it cannot be so."""
+    """Whether the GPU's kernels train these students; asked without importing Triton where it
+    cannot be so.
+    """
     if students.M.device.type == "cpu" and os.environ.get("TRITON_INTERPRET") != "1":
         return False
     from simulate.state_tracking import gpu
@@ -177,12 +200,21 @@ def _served_by_triton(students: Students) -> bool:
 
 
 def _describe(loss: Tensor, powers: Tensor, rows: int, N: int) -> dict[str, Tensor]:
-    """Mean loss, and mean, variance and excess kurtosis of correct and other logits from summed powers."""
+    """Mean loss, and mean, variance and excess kurtosis of correct and other logits from summed
+    powers.
+    """
     correct, every = powers[:, 0], powers[:, 1]
     found = {"loss": loss / rows}
-    for name, mean in (("correct", correct / rows), ("other", (every - correct) / (rows * (N - 1)))):
+    for name, mean in (
+        ("correct", correct / rows),
+        ("other", (every - correct) / (rows * (N - 1))),
+    ):
         m1, m2, m3, m4 = mean.T
         variance = m2 - m1**2
         fourth = m4 - 4 * m3 * m1 + 6 * m2 * m1**2 - 3 * m1**4
-        found |= {f"logit_{name}": m1, f"variance_{name}": variance, f"kurtosis_{name}": fourth / variance**2 - 3}
+        found |= {
+            f"logit_{name}": m1,
+            f"variance_{name}": variance,
+            f"kurtosis_{name}": fourth / variance**2 - 3,
+        }
     return found

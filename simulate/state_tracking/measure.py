@@ -42,20 +42,29 @@ MEANING = {
 
 @torch.no_grad()
 def overlaps(M: Tensor, teachers: Tensor) -> dict[str, Tensor]:
-    """R, S and zeta (Eqs. 9, 40) and the spread of M, for students ``(B, d_g, N, N)``; S is NaN for one action."""
+    """R, S and zeta (Eqs. 9, 40) and the spread of M, for students ``(B, d_g, N, N)``; S is NaN for
+    one action.
+    """
     d_g, N = M.shape[1:3]
     M, teachers = M.double(), teachers.double()
     own, every = (teachers * M).sum((1, 2, 3)), (teachers.sum(1) * M.sum(1)).sum((1, 2))
     squares, own_squares = M.square().sum((1, 2, 3)), (teachers * M.square()).sum((1, 2, 3))
     total, right, wrong = M.sum((1, 2, 3)), d_g * N, d_g * N * (N - 1)
-    return {"R": own / right, "S": (every - own) / (d_g * (d_g - 1) * N) if d_g > 1 else own * torch.nan,
-            "zeta": total / right, "M_variance_correct": own_squares / right - (own / right) ** 2,
-            "M_variance_other": (squares - own_squares) / wrong - ((total - own) / wrong) ** 2}  # fmt: skip
+    return {
+        "R": own / right,
+        "S": (every - own) / (d_g * (d_g - 1) * N) if d_g > 1 else own * torch.nan,
+        "zeta": total / right,
+        "M_variance_correct": own_squares / right - (own / right) ** 2,
+        "M_variance_other": (squares - own_squares) / wrong - ((total - own) / wrong) ** 2,
+    }
 
 
 @torch.no_grad()
-def predictions(students: Students, engine: Grouped | Plain, actions: Tensor, states: Tensor) -> tuple[Tensor, Tensor]:
-    """Accuracy per step under teacher forcing ``(B, L)``, and of the last state of greedy rollouts ``(B,)``.
+def predictions(
+    students: Students, engine: Grouped | Plain, actions: Tensor, states: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Accuracy per step under teacher forcing ``(B, L)``, and of the last state of greedy rollouts
+    ``(B,)``.
 
     Parameters
     ----------
@@ -86,7 +95,9 @@ def predictions(students: Students, engine: Grouped | Plain, actions: Tensor, st
 
 @torch.no_grad()
 def attention_factor(students: Students) -> tuple[np.ndarray, np.ndarray]:
-    """d_g N |grad_W A|^2 as it is, and as Eq. (69) gives it from the current weights; NaN if the embedding is learned."""
+    """d_g N |grad_W A|^2 as it is, and as Eq. (69) gives it from the current weights; NaN if the
+    embedding is learned.
+    """
     p, W_Q, W_K = students.p, students.W_Q, students.W_K
     if not p.fix_embedding:
         return np.full(len(W_Q), np.nan), np.full(len(W_Q), np.nan)
@@ -102,12 +113,16 @@ def ansatz_factor(p: Parameters, A: np.ndarray, W_Q: Tensor, W_K: Tensor) -> np.
         return np.zeros(len(A))
     compiled, gap = _compiled_ansatz(), lambda_of_frequencies(p)
     norms = (w.square().reshape(len(A), -1, 2).sum(2).cpu().numpy() for w in (W_Q, W_K))
-    return np.array([compiled(a, p.N, p.d_g, p.d_h, gap, q, k) for a, q, k in zip(A, *norms, strict=True)])
+    return np.array(
+        [compiled(a, p.N, p.d_g, p.d_h, gap, q, k) for a, q, k in zip(A, *norms, strict=True)]
+    )
 
 
 @functools.cache
 def _compiled_ansatz() -> Callable:
-    return attention.equations()["c_ansatz"].lambdify(A_, N, d_g, d_h, attention.lambda_, W_Q2, W_K2)
+    return attention.equations()["c_ansatz"].lambdify(
+        A_, N, d_g, d_h, attention.lambda_, W_Q2, W_K2
+    )
 
 
 @functools.cache
@@ -125,13 +140,17 @@ def untrained_statistics(p: Parameters, seed: int) -> dict[str, float]:
     data = task.draw_sequences(perms, p.n_train, p.L, stream["train"])
     students = Students([Student(p, draw_weights(p, stream["initialisation"]))])
     statistics = Grouped(students, [data]).statistics(students)
-    found = {**statistics, **overlaps(students.M, torch.as_tensor(task.teacher_matrices(perms))[None])}
+    found = {
+        **statistics,
+        **overlaps(students.M, torch.as_tensor(task.teacher_matrices(perms))[None]),
+    }
     found["A"] = statistics["attention"].diagonal(dim1=1, dim2=2).mean(1)
     return {name: float(v[0]) for name, v in found.items() if v.ndim == 1}
 
 
-def measure(students: Students, engine: Grouped | Plain, test: tuple[Tensor, Tensor], teachers: Tensor
-            ) -> dict[str, np.ndarray]:  # fmt: skip
+def measure(
+    students: Students, engine: Grouped | Plain, test: tuple[Tensor, Tensor], teachers: Tensor
+) -> dict[str, np.ndarray]:
     """All quantities of `MEANING` at one time, each with a first axis over students.
 
     Parameters
@@ -145,9 +164,15 @@ def measure(students: Students, engine: Grouped | Plain, test: tuple[Tensor, Ten
     teachers : Tensor, shape (B, d_g, N, N)
         Permutation matrices.
     """
-    found: dict[str, Tensor | np.ndarray] = {**engine.statistics(students), **overlaps(students.M, teachers)}
+    found: dict[str, Tensor | np.ndarray] = {
+        **engine.statistics(students),
+        **overlaps(students.M, teachers),
+    }
     found["A"] = found["attention"].diagonal(dim1=1, dim2=2).double().mean(1)  # type: ignore[union-attr, call-arg, call-overload]
     steps, found["rollout_accuracy"] = predictions(students, engine, *test)
     found |= {"step_accuracy": steps, "accuracy": steps.mean(1)}
     found["c_A"], found["c_ansatz"] = attention_factor(students)
-    return {name: (v.detach().cpu().double().numpy() if isinstance(v, Tensor) else v) for name, v in found.items()}
+    return {
+        name: (v.detach().cpu().double().numpy() if isinstance(v, Tensor) else v)
+        for name, v in found.items()
+    }

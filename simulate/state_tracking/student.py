@@ -1,4 +1,6 @@
-"""The student as a plain module (App. B), its textbook realisations (App. C), and the teacher (Sec. 3.3)."""
+"""The student as a plain module (App. B), its textbook realisations (App. C), and the teacher (Sec.
+3.3).
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,9 @@ from theory.state_tracking import Parameters
 
 
 def draw_weights(p: Parameters, rng: np.random.Generator) -> dict[str, np.ndarray]:
-    """Initial weights: W_Q, W_K as ``nn.Linear`` would, M uniform on (-1, 1), a learned embedding normal."""
+    """Initial weights: W_Q, W_K as ``nn.Linear`` would, M uniform on (-1, 1), a learned embedding
+    normal.
+    """
     bound = 1 / np.sqrt(p.d_model)
     weights = {name: rng.uniform(-bound, bound, (p.d_h, p.d_model)) for name in ("W_Q", "W_K")}
     weights["M"] = rng.uniform(-1, 1, (p.d_g, p.N, p.N))
@@ -51,14 +55,21 @@ class Student(nn.Module):
     embedding: Tensor
     omega: Tensor
 
-    def __init__(self, p: Parameters, weights: dict[str, np.ndarray], dtype: torch.dtype = torch.float32,
-                 learn_embedding: bool = False) -> None:  # fmt: skip
+    def __init__(
+        self,
+        p: Parameters,
+        weights: dict[str, np.ndarray],
+        dtype: torch.dtype = torch.float32,
+        learn_embedding: bool = False,
+    ) -> None:
         super().__init__()
         self.p = p
         for name in ("W_Q", "W_K", "M"):
             self.register_parameter(name, nn.Parameter(torch.tensor(weights[name], dtype=dtype)))
         fixed = torch.ones(p.d_g + p.N, 1, dtype=dtype)
-        embedding = torch.tensor(weights["embedding"], dtype=dtype) if "embedding" in weights else fixed
+        embedding = (
+            torch.tensor(weights["embedding"], dtype=dtype) if "embedding" in weights else fixed
+        )
         if learn_embedding:
             self.embedding = nn.Parameter(embedding)
         else:
@@ -89,7 +100,9 @@ class Student(nn.Module):
         return torch.softmax(q @ k.transpose(1, 2) / self.p.d_h**0.5, dim=-1)
 
     def retrieve(self, attention: Tensor, actions: Tensor) -> Tensor:
-        """Weight o of every action in the vocabulary, shape ``(n, T, d_g)``: attention on one-hot values."""
+        """Weight o of every action in the vocabulary, shape ``(n, T, d_g)``: attention on one-hot
+        values.
+        """
         values = nn.functional.one_hot(actions, self.p.d_g).to(attention.dtype)
         return attention @ values
 
@@ -122,7 +135,8 @@ class Student(nn.Module):
 
 
 class Students(nn.Module):
-    """Several students of one shape, stacked along a first axis; they share nothing but the arithmetic.
+    """Several students of one shape, stacked along a first axis; they share nothing but the
+    arithmetic.
 
     Parameters
     ----------
@@ -139,14 +153,18 @@ class Students(nn.Module):
         super().__init__()
         self.p, self.members = members[0].p, tuple(members)
         for name, _ in members[0].named_parameters():
-            stacked = nn.Parameter(torch.stack([member.get_parameter(name).detach() for member in members]))
+            stacked = nn.Parameter(
+                torch.stack([member.get_parameter(name).detach() for member in members])
+            )
             self.register_parameter(name, stacked)
             for member, own in zip(members, stacked.detach(), strict=True):
                 member.get_parameter(name).data = own
 
 
 class GLUStudent(Student):
-    """The same student with its logic module as a gated MLP with fixed up and gate projections (Eqs. 19-22)."""
+    """The same student with its logic module as a gated MLP with fixed up and gate projections
+    (Eqs. 19-22).
+    """
 
     W_up: Tensor
     W_gate: Tensor
@@ -158,7 +176,9 @@ class GLUStudent(Student):
         del self.M
         eye, ones = torch.eye(N, dtype=M.dtype), torch.ones(N, 1, dtype=M.dtype)
         self.W_down = nn.Parameter(M.permute(1, 0, 2).reshape(N, d_g * N).clone())
-        self.register_buffer("W_up", torch.cat([torch.zeros(d_g * N, d_g, dtype=M.dtype), eye.repeat(d_g, 1)], 1))
+        self.register_buffer(
+            "W_up", torch.cat([torch.zeros(d_g * N, d_g, dtype=M.dtype), eye.repeat(d_g, 1)], 1)
+        )
         gate = torch.block_diag(*[ones] * d_g)
         self.register_buffer("W_gate", torch.cat([gate, torch.zeros(d_g * N, N, dtype=M.dtype)], 1))
 
@@ -168,8 +188,12 @@ class GLUStudent(Student):
         return ((x @ self.W_up.T) * (x @ self.W_gate.T)) @ self.W_down.T
 
 
-def with_full_embedding(p: Parameters, weights: dict[str, np.ndarray], dtype: torch.dtype = torch.float32) -> Student:
-    """Realise the student with one-hot embeddings and key/query matrices of tied columns (Eqs. 23-24)."""
+def with_full_embedding(
+    p: Parameters, weights: dict[str, np.ndarray], dtype: torch.dtype = torch.float32
+) -> Student:
+    """Realise the student with one-hot embeddings and key/query matrices of tied columns (Eqs.
+    23-24).
+    """
     wide = p.replace(d_model=p.d_g + p.N, fix_embedding=False)
     tied = {name: np.repeat(weights[name], wide.d_model, axis=1) for name in ("W_Q", "W_K")}
     return Student(wide, {**weights, **tied, "embedding": np.eye(wide.d_model)}, dtype)

@@ -1,4 +1,6 @@
-"""The permutation-chain task: teachers, sequences, and the seed's independent random streams (Sec. 3.1, App. B)."""
+"""The permutation-chain task: teachers, sequences, and the seed's independent random streams (Sec.
+3.1, App. B).
+"""
 
 from __future__ import annotations
 
@@ -17,13 +19,17 @@ STREAMS = ("task", "train", "test", "initialisation", "batches")
 
 
 def streams(seed: int, data_draw: int = 0) -> dict[str, np.random.Generator]:
-    """Independent generators of one seed: neither n_train nor data_draw moves teachers, weights or test data."""
+    """Independent generators of one seed: neither n_train nor data_draw moves teachers, weights or
+    test data.
+    """
     return spawned(seed, STREAMS, train=data_draw)
 
 
 @dataclass(frozen=True)
 class Sequences:
-    """Actions ``(n, L)`` in 0..d_g-1 and the states ``(n, L+1)`` in 0..N-1 they lead through (Eqs. 1-2)."""
+    """Actions ``(n, L)`` in 0..d_g-1 and the states ``(n, L+1)`` in 0..N-1 they lead through (Eqs.
+    1-2).
+    """
 
     actions: np.ndarray
     states: np.ndarray
@@ -56,7 +62,9 @@ class Groups:
 
     @classmethod
     def of(cls, data: list[Sequences], N: int) -> Self:
-        """Group sequences; under teacher forcing the current states never change, so once is enough."""
+        """Group sequences; under teacher forcing the current states never change, so once is
+        enough.
+        """
         actions, targets, bounds = [], [], []
         for d in data:
             n, L = d.actions.shape
@@ -95,7 +103,9 @@ def check_permutations(perms: np.ndarray, p: Parameters) -> np.ndarray:
     except (TypeError, ValueError):
         raise ParameterError("permutations: must be an array of whole numbers") from None
     if array.shape != (p.d_g, p.N):
-        raise ParameterError(f"permutations: shape {array.shape}, must be (d_g, N) = ({p.d_g}, {p.N})")
+        raise ParameterError(
+            f"permutations: shape {array.shape}, must be (d_g, N) = ({p.d_g}, {p.N})"
+        )
     if not (np.sort(array, axis=1) == np.arange(p.N)).all():
         raise ParameterError(f"permutations: every row must be a permutation of 0..{p.N - 1}")
     return array.astype(np.int64)
@@ -115,7 +125,9 @@ def symmetric_group(n: int) -> np.ndarray:
 
 
 def draw_sequences(perms: np.ndarray, n: int, L: int, rng: np.random.Generator) -> Sequences:
-    """Draw ``n`` sequences: actions and first state uniform, later states by applying the actions."""
+    """Draw ``n`` sequences: actions and first state uniform, later states by applying the
+    actions.
+    """
     d_g, N = perms.shape
     actions = rng.integers(d_g, size=(n, L))
     states = np.empty((n, L + 1), dtype=np.int64)

@@ -16,10 +16,16 @@ def functions(file: str) -> frozenset[str]:
     """Names of the test functions of a file, read without importing it."""
     path = ROOT / file
     tree = ast.parse(path.read_text()) if path.is_file() else ast.Module([], [])
-    return frozenset(q.name for q in tree.body if isinstance(q, ast.FunctionDef) and q.name.startswith("test_"))
+    return frozenset(
+        q.name for q in tree.body if isinstance(q, ast.FunctionDef) and q.name.startswith("test_")
+    )
 
 
 def exists(address: str) -> bool:
     """Whether an address is that of a file with tests, or of a test function in it."""
     match = ADDRESS.fullmatch(address)
-    return bool(match) and bool(functions(match["file"])) and (not match["name"] or match["name"] in functions(match["file"]))
+    return (
+        bool(match)
+        and bool(functions(match["file"]))
+        and (not match["name"] or match["name"] in functions(match["file"]))
+    )

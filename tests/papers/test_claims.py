@@ -1,4 +1,6 @@
-"""The ledger of forner2026 is complete: every equation, figure and table of the paper, and every equation derived here."""
+"""The ledger of forner2026 is complete: every equation, figure and table of the paper, and every
+equation derived here.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,9 @@ def test_every_equation_of_the_paper_once():
 
 @pytest.mark.parametrize(("kind", "label", "last"), [("figure", "Fig.", 10), ("table", "Table", 2)])
 def test_every_figure_and_table_once(kind, label, last):
-    """Figures 1 to 10 and Tables 1 and 2; a figure that is covered is covered by its own drawing."""
+    """Figures 1 to 10 and Tables 1 and 2; a figure that is covered is covered by its own
+    drawing.
+    """
     assert [c.id for c in CLAIMS if c.kind == kind] == [
         name for name in BY_ID if name in {f"{label} {n}" for n in range(1, last + 1)}
     ]
@@ -53,4 +57,6 @@ def test_no_derived_equation_is_left_out():
         if not (mentioned := set(numbers(equation.reference))) or "beyond" in equation.reference:
             continue
         citing = [c.id for c in CLAIMS if name in c.evidence("equation")]
-        assert any(mentioned & set(numbers(c)) for c in citing), f"{name}: {equation.reference}; cited by {citing}"
+        assert any(mentioned & set(numbers(c)) for c in citing), (
+            f"{name}: {equation.reference}; cited by {citing}"
+        )

@@ -1,4 +1,6 @@
-"""Every figure and the write-up can be made; generated parts are marked and come out the same twice."""
+"""Every figure and the write-up can be made; generated parts are marked and come out the same
+twice.
+"""
 
 import matplotlib as mpl
 import pytest
@@ -17,7 +19,9 @@ TINY = Parameters(N=4, L=3, d_g=4, d_h=8, n_train=128, n_test=32, epochs=160, ev
 def tiny(monkeypatch, tmp_path):
     monkeypatch.setenv("SOLVABLE_TRANSFORMERS_RUNS", str(tmp_path / "runs"))
     for key in figures.SETTINGS:
-        monkeypatch.setitem(figures.SETTINGS, key, TINY.replace(rope="plain") if key[1] == "table_2" else TINY)
+        monkeypatch.setitem(
+            figures.SETTINGS, key, TINY.replace(rope="plain") if key[1] == "table_2" else TINY
+        )
     monkeypatch.setattr(robustness, "SMALL", TINY)
     monkeypatch.setitem(robustness.RANGES, "small", {"eta": (0.5, 1.0), "rope": ("2pi", "linear")})
     monkeypatch.setattr("simulate.pool.cores", lambda: 1)
@@ -32,7 +36,11 @@ def test_all_figures_and_the_write_up(tiny, tmp_path):
     assert all(w.stat().st_size > 5_000 for w in written)
     text = (tmp_path / "out" / "writeup.tex").read_text()
     begins = text.count("% begin generated:")
-    assert begins == text.count("% end generated:") == (writeup.HERE / "template.tex").read_text().count("%!")
+    assert (
+        begins
+        == text.count("% end generated:")
+        == (writeup.HERE / "template.tex").read_text().count("%!")
+    )
     assert "%!" not in text
     assert writeup.generate(tiny) == text
 
@@ -40,7 +48,18 @@ def test_all_figures_and_the_write_up(tiny, tmp_path):
 def test_one_figure_from_the_command(tiny, tmp_path, capsys):
     assert (
         command.main(
-            ["forner2026", "--figure", "3", "--seeds", "2", "--out", str(tmp_path), "--quiet", "--device", "cpu"]
+            [
+                "forner2026",
+                "--figure",
+                "3",
+                "--seeds",
+                "2",
+                "--out",
+                str(tmp_path),
+                "--quiet",
+                "--device",
+                "cpu",
+            ]
         )
         == 0
     )

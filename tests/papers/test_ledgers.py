@@ -1,4 +1,6 @@
-"""Every ledger: legal fields, addresses that exist, typed verdicts that are the computed ones, and faults that show."""
+"""Every ledger: legal fields, addresses that exist, typed verdicts that are the computed ones, and
+faults that show.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,9 @@ def test_fields(model):
     for c in ledger(model.paper):
         assert c.kind in KINDS and c.verdict in claims.VERDICTS, c.id
         assert 0 < len(c.says) <= 130 and "\n" not in c.id + c.says + c.note, c.id
-        assert {e.split(":", 1)[0] for e in c.covered_by} <= POINTERS and len(set(c.covered_by)) == len(c.covered_by), c.id
+        assert {e.split(":", 1)[0] for e in c.covered_by} <= POINTERS and len(
+            set(c.covered_by)
+        ) == len(c.covered_by), c.id
         assert c.verdict != "not covered" or c.note or c.covered_by, c.id
 
 
@@ -60,10 +64,14 @@ def test_addresses(model):
     known = evidence.verdicts(stored(model.paper))
     for address in cited(model.paper, "check"):
         what = address.partition(".")[0]
-        assert what in model.checks and (address in known or what not in stored(model.paper)), address
+        assert what in model.checks and (address in known or what not in stored(model.paper)), (
+            address
+        )
 
 
-@pytest.mark.parametrize("path", sorted({p for m in MODELS.values() for p in cited(m.paper, "code")}))
+@pytest.mark.parametrize(
+    "path", sorted({p for m in MODELS.values() for p in cited(m.paper, "code")})
+)
 def test_code(path):
     """Every attribute can be imported."""
     parts = path.split(".")
@@ -73,7 +81,9 @@ def test_code(path):
         except ModuleNotFoundError:
             continue
         for part in parts[n:]:
-            found = getattr(found, part) if hasattr(found, part) else found.__dataclass_fields__[part]
+            found = (
+                getattr(found, part) if hasattr(found, part) else found.__dataclass_fields__[part]
+            )
         return
     raise ModuleNotFoundError(path)
 
@@ -116,7 +126,9 @@ def test_equations_and_code_alone_show_nothing(model):
     """Pointers are no evidence; a figure alone is drawn."""
     found = evidence.verdicts(stored(model.paper))
     for c in ledger(model.paper):
-        bare = replace(c, covered_by=[e for e in c.covered_by if e.split(":")[0] in ("equation", "code")])
+        bare = replace(
+            c, covered_by=[e for e in c.covered_by if e.split(":")[0] in ("equation", "code")]
+        )
         assert claims.computed(bare, found) == "not covered"
         assert claims.computed(replace(c, covered_by=["figure:1"]), found) == "drawn"
 
@@ -131,7 +143,8 @@ def _gradients_again(model, tmp_path, monkeypatch):
     monkeypatch.setattr(evidence, "place", lambda model: tmp_path / f"{model.paper}.json")
     again = evidence.renew(model, ["gradients"], False)["gradients"]
     assert {r["id"]: r["verdict"] for r in again["checks"]} == {
-        r["id"]: r["verdict"] for r in stored(model.paper)["gradients"]["checks"]}  # fmt: skip
+        r["id"]: r["verdict"] for r in stored(model.paper)["gradients"]["checks"]
+    }
 
 
 def test_evidence_run_again(tmp_path, monkeypatch):
@@ -151,20 +164,43 @@ def test_the_command_prints_both_verdicts(model, capsys):
     """Fits 100 columns; exit code 0 where typed and computed agree; JSON carries everything."""
     assert command.main([model.paper, "--claims"]) == 0
     printed = capsys.readouterr().out
-    assert max(map(len, printed.splitlines()[: len(ledger(model.paper)) + 2])) <= 100 and "typed" in printed
+    assert (
+        max(map(len, printed.splitlines()[: len(ledger(model.paper)) + 2])) <= 100
+        and "typed" in printed
+    )
     assert command.main([model.paper, "--claims", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
-    assert len(found["claims"]) == len(ledger(model.paper)) and {"verdict", "computed", "note", "says"} <= set(found["claims"][0])
+    assert len(found["claims"]) == len(ledger(model.paper)) and {
+        "verdict",
+        "computed",
+        "note",
+        "says",
+    } <= set(found["claims"][0])
 
 
 def test_run_stores_and_a_difference_is_exit_1(tmp_path, monkeypatch, capsys):
     """A command run again, one of whose checks fails: typed and computed differ."""
     model = MODELS["associative_memory"]
     for wrong, code in ((False, 0), (True, 1)):
-        good = [Check(r["name"], r["equation"], 1.0, 1.0, 0.0, 1e-9 if r["verdict"] == "exact" else 0.01, "as stored")
-                for r in stored(model.paper)["gradients"]["checks"]]  # fmt: skip
-        bad = [identity(r["name"], r["equation"], 1.0, 2.0, 1e-9, "fault") for r in stored(model.paper)["gradients"]["checks"]]
-        monkeypatch.setattr(evidence, "collect", lambda request, what, c=bad if wrong else good: Report(c))
+        good = [
+            Check(
+                r["name"],
+                r["equation"],
+                1.0,
+                1.0,
+                0.0,
+                1e-9 if r["verdict"] == "exact" else 0.01,
+                "as stored",
+            )
+            for r in stored(model.paper)["gradients"]["checks"]
+        ]
+        bad = [
+            identity(r["name"], r["equation"], 1.0, 2.0, 1e-9, "fault")
+            for r in stored(model.paper)["gradients"]["checks"]
+        ]
+        monkeypatch.setattr(
+            evidence, "collect", lambda request, what, c=bad if wrong else good: Report(c)
+        )
         (tmp_path / "e.json").write_text(json.dumps(stored(model.paper)))
         monkeypatch.setattr(evidence, "place", lambda model: tmp_path / "e.json")
         assert command.main([model.paper, "--claims", "--run", "gradients", "--quiet"]) == code

@@ -1,4 +1,6 @@
-"""The write-up and figures of the slides: every figure is cited, figures can be drawn, the document is whole."""
+"""The write-up and figures of the slides: every figure is cited, figures can be drawn, the document
+is whole.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ def test_no_figure_is_left_out():
 def test_a_figure_from_the_command(tmp_path, monkeypatch, capsys):
     """A quick figure, drawn whole."""
     monkeypatch.setenv("SOLVABLE_TRANSFORMERS_RUNS", str(tmp_path / "runs"))
-    assert command.main(["bietti2025", "--figure", "one_step", "--out", str(tmp_path), "--quiet"]) == 0
+    assert (
+        command.main(["bietti2025", "--figure", "one_step", "--out", str(tmp_path), "--quiet"]) == 0
+    )
     assert (tmp_path / "figure_one_step.png").stat().st_size > 10_000
     assert capsys.readouterr().out.strip().endswith("figure_one_step.png")
 

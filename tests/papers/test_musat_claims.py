@@ -1,4 +1,6 @@
-"""The ledger of musat2025 is complete: equations, figures, theorems, hypotheses, errata, and every equation derived here."""
+"""The ledger of musat2025 is complete: equations, figures, theorems, hypotheses, errata, and every
+equation derived here.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ SCHEMATIC = "Fig. 1"
 
 
 def test_complete():
-    """Equations (1)-(15), figures 1-17, theorems, propositions, hypotheses and nineteen errata, each once."""
+    """Equations (1)-(15), figures 1-17, theorems, propositions, hypotheses and nineteen errata,
+    each once.
+    """
     ids = [c.id for c in CLAIMS]
     assert [i for i, n in Counter(ids).items() if n > 1] == []
     numbers: Counter[int] = Counter()

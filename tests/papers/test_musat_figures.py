@@ -1,4 +1,6 @@
-"""Every figure of Musat et al. and the write-up can be made, at sizes of seconds; generated parts are marked."""
+"""Every figure of Musat et al. and the write-up can be made, at sizes of seconds; generated parts
+are marked.
+"""
 
 import shutil
 from pathlib import Path
@@ -28,12 +30,18 @@ def tiny(monkeypatch, tmp_path):
         monkeypatch.setitem(figures.ABLATION, name, (2, 4))
         monkeypatch.setitem(figures.ABLATION_STEPS, name, 20)
     for N in figures.STRUCTURE:
-        monkeypatch.setitem(figures.STRUCTURE, N, tuple(k * 4 for k in (1, 2, 4)) if N == 4 else figures.STRUCTURE[N])
+        monkeypatch.setitem(
+            figures.STRUCTURE,
+            N,
+            tuple(k * 4 for k in (1, 2, 4)) if N == 4 else figures.STRUCTURE[N],
+        )
     # Figures 6-14 carry their sizes in their names: all of them at the steps of N = 4 here.
     monkeypatch.setattr(figures, "structure_runs", _short_structure)
     monkeypatch.setitem(figures.EMERGENCE, "small", (2, 3))
     monkeypatch.setitem(
-        figures.STANDARD, "small", StandardParameters(D=8, vocabulary=8, block=8, pairs=2, batch_size=4, steps=4)
+        figures.STANDARD,
+        "small",
+        StandardParameters(D=8, vocabulary=8, block=8, pairs=2, batch_size=4, steps=4),
     )
     monkeypatch.setattr(figures, "UNIFORM_SIZES", (4, 8))
     monkeypatch.setattr(figures, "DROP_SIZES", (4, 64))
@@ -48,7 +56,10 @@ def tiny(monkeypatch, tmp_path):
     return Source("small", [0, 1], "cpu", progress=False)
 
 
-SAME = {"3": range(6, 15), "4": range(15, 17)}  # drawn by one function with other numbers: one of each is enough here
+SAME = {
+    "3": range(6, 15),
+    "4": range(15, 17),
+}  # drawn by one function with other numbers: one of each is enough here
 
 
 def _once(write):
@@ -57,7 +68,9 @@ def _once(write):
     def wrapped(self, source, out):
         for model, numbers in SAME.items():
             if self.name in map(str, numbers) and self.name != "14":
-                return Path(shutil.copy(out / f"figure_{model}.png", out / f"figure_{self.name}.png"))
+                return Path(
+                    shutil.copy(out / f"figure_{model}.png", out / f"figure_{self.name}.png")
+                )
         return write(self, source, out)
 
     return wrapped
@@ -72,8 +85,12 @@ def _coarse(figure, path):
 def _short_structure(source, N):
     """Four steps, called by the step numbers that the figures ask for."""
     p = Parameters(N=2, D=4, batch_size=4, steps=4, eval_every=1)
-    runs = source.train(figures.partial(figures.train, keep_weights=True), p, source.seeds[:1]).isel(t=slice(0, 3))
-    return runs.assign_coords(step=("t", list({4: (100, 200, 400), 8: (200, 400, 800), 16: (250, 500, 1000)}[N])))
+    runs = source.train(
+        figures.partial(figures.train, keep_weights=True), p, source.seeds[:1]
+    ).isel(t=slice(0, 3))
+    return runs.assign_coords(
+        step=("t", list({4: (100, 200, 400), 8: (200, 400, 800), 16: (250, 500, 1000)}[N]))
+    )
 
 
 @pytest.mark.slow
@@ -83,12 +100,27 @@ def test_all_figures_and_the_write_up(tiny, tmp_path):
     assert all(w.stat().st_size > 1_000 for w in written)
     text = (tmp_path / "out" / "writeup.tex").read_text()
     begins = text.count("% begin generated:")
-    assert begins == text.count("% end generated:") == (writeup.HERE / "template.tex").read_text().count("%!")
+    assert (
+        begins
+        == text.count("% end generated:")
+        == (writeup.HERE / "template.tex").read_text().count("%!")
+    )
     assert "%!" not in text
 
 
 def test_one_figure_from_the_command(tiny, tmp_path, capsys):
-    words = ["musat2025", "--figure", "5", "--seeds", "1", "--out", str(tmp_path), "--quiet", "--device", "cpu"]
+    words = [
+        "musat2025",
+        "--figure",
+        "5",
+        "--seeds",
+        "1",
+        "--out",
+        str(tmp_path),
+        "--quiet",
+        "--device",
+        "cpu",
+    ]
     assert command.main(words) == 0
     assert capsys.readouterr().out.strip() == str(tmp_path / "figure_5.png")
 

@@ -1,4 +1,6 @@
-"""The ledger of cui2024 is complete: every equation, figure and table of the paper, and every equation derived here."""
+"""The ledger of cui2024 is complete: every equation, figure and table of the paper, and every
+equation derived here.
+"""
 
 from __future__ import annotations
 
@@ -34,8 +36,12 @@ def test_every_figure_and_table_once():
         "Table 1",
     }
     assert set(cited("cui2024", "figure")) <= set(FIGURES)
-    assert {str(n) for n in range(2, 16)} <= set(FIGURES)  # drawn, whether or not it shows what the paper says
-    assert all(c.note for c in CLAIMS if c.kind == "figure" and f"figure:{c.id[5:]}" not in c.covered_by)
+    assert {str(n) for n in range(2, 16)} <= set(
+        FIGURES
+    )  # drawn, whether or not it shows what the paper says
+    assert all(
+        c.note for c in CLAIMS if c.kind == "figure" and f"figure:{c.id[5:]}" not in c.covered_by
+    )
 
 
 def test_equations_are_cited():
@@ -45,4 +51,6 @@ def test_equations_are_cited():
         mentioned = set(numbers(equation.reference))
         if mentioned and "beyond" not in equation.reference:
             citing = [c.id for c in CLAIMS if f"equation:{name}" in c.covered_by]
-            assert any(mentioned & set(numbers(c)) for c in citing), f"{name}: {equation.reference}; cited by {citing}"
+            assert any(mentioned & set(numbers(c)) for c in citing), (
+                f"{name}: {equation.reference}; cited by {citing}"
+            )

@@ -10,15 +10,28 @@ from theory.positional_semantic import Parameters
 
 mpl.use("Agg")
 P = Parameters(d=20, steps=5, n_test=40, polish=False)
-TINY = figures.Setting(P, (0.9, 1.5), (10, 20), (0.1, 0.3), (0.8, 1.6), 2, (0.9, 1.5), 4, (0.3,),
-                       Parameters(d=20, alpha=2.0, start="random", optimizer="adam", steps=5, n_test=40, polish=False), 2)  # fmt: skip
+TINY = figures.Setting(
+    P,
+    (0.9, 1.5),
+    (10, 20),
+    (0.1, 0.3),
+    (0.8, 1.6),
+    2,
+    (0.9, 1.5),
+    4,
+    (0.3,),
+    Parameters(d=20, alpha=2.0, start="random", optimizer="adam", steps=5, n_test=40, polish=False),
+    2,
+)
 
 
 @pytest.fixture
 def tiny(monkeypatch, tmp_path):
     monkeypatch.setenv("SOLVABLE_TRANSFORMERS_RUNS", str(tmp_path / "runs"))
     monkeypatch.setitem(figures.SETTINGS, "small", TINY)
-    counted = HistogramParameters(length=4, alphabet=4, samples=100, width=8, hidden=8, epochs=1, unfrozen_epochs=1)
+    counted = HistogramParameters(
+        length=4, alphabet=4, samples=100, width=8, hidden=8, epochs=1, unfrozen_epochs=1
+    )
     monkeypatch.setitem(counting.SETTINGS, "small", counted)
     monkeypatch.setattr("simulate.pool.cores", lambda: 1)
     return Source("small", [0, 1], "cpu", progress=False)
@@ -27,10 +40,14 @@ def tiny(monkeypatch, tmp_path):
 QUICK = {"4", "5", "6", "7", "table_1"}
 
 
-@pytest.mark.parametrize("name", [n if n in QUICK else pytest.param(n, marks=pytest.mark.slow) for n in sorted(FIGURES)])
+@pytest.mark.parametrize(
+    "name", [n if n in QUICK else pytest.param(n, marks=pytest.mark.slow) for n in sorted(FIGURES)]
+)
 def test_figure(name, tiny, tmp_path):
     """Written, and not empty."""
-    assert FIGURES[name].write(tiny, tmp_path).stat().st_size > (100 if name.startswith("table") else 10_000)
+    assert FIGURES[name].write(tiny, tmp_path).stat().st_size > (
+        100 if name.startswith("table") else 10_000
+    )
 
 
 def test_all_figures_have_a_caption():
@@ -44,4 +61,6 @@ def test_write_up_marks_what_is_generated(tiny, monkeypatch):
     monkeypatch.setattr(writeup.gradients, "checks", list)
     monkeypatch.setattr(writeup, "thresholds", lambda source: "thresholds")
     text = writeup.generate(tiny)
-    assert text.count("% begin generated:") == text.count("% end generated:") > 20 and "%!" not in text
+    assert (
+        text.count("% begin generated:") == text.count("% end generated:") > 20 and "%!" not in text
+    )

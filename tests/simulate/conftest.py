@@ -33,13 +33,17 @@ def tiny() -> Parameters:
 
 @pytest.fixture
 def make() -> Callable:
-    """Student in double precision, with training data and permutations, as a run of this seed would start."""
+    """Student in double precision, with training data and permutations, as a run of this seed would
+    start.
+    """
 
     def made(p: Parameters, seed: int = 0, dtype: torch.dtype = torch.float64):
         stream = task.streams(seed)
         perms = task.draw_permutations(p, stream["task"])
         data = task.draw_sequences(perms, p.n_train, p.L, stream["train"])
-        student = Student(p, draw_weights(p, stream["initialisation"]), dtype, learn_embedding=not p.fix_embedding)
+        student = Student(
+            p, draw_weights(p, stream["initialisation"]), dtype, learn_embedding=not p.fix_embedding
+        )
         return student, data, perms
 
     return made
@@ -47,11 +51,18 @@ def make() -> Callable:
 
 @pytest.fixture
 def alone() -> Callable:
-    """Arguments of `measure` for a single student: stack of one, engine, test sequences, teachers."""
+    """Arguments of `measure` for a single student: stack of one, engine, test sequences,
+    teachers.
+    """
 
     def made(student: Student, data: task.Sequences, perms):
         students = Students([student])
         test = torch.as_tensor(data.actions)[None], torch.as_tensor(data.states)[None]
-        return students, engine(students)(students, [data]), test, torch.as_tensor(task.teacher_matrices(perms))[None]
+        return (
+            students,
+            engine(students)(students, [data]),
+            test,
+            torch.as_tensor(task.teacher_matrices(perms))[None],
+        )
 
     return made

@@ -17,8 +17,18 @@ from simulate.state_tracking import train
 from theory import cli
 from theory.parameters import ParameterError
 
-SMALL = ["--workers=1", "--quiet", "--set=N=6", "--set=L=4", "--set=d_g=5", "--set=d_h=8", "--set=n_train=64", "--set=n_test=32",
-         "--set=epochs=4", "--set=eval_every=2"]  # fmt: skip
+SMALL = [
+    "--workers=1",
+    "--quiet",
+    "--set=N=6",
+    "--set=L=4",
+    "--set=d_g=5",
+    "--set=d_h=8",
+    "--set=n_train=64",
+    "--set=n_test=32",
+    "--set=epochs=4",
+    "--set=eval_every=2",
+]
 
 
 @pytest.fixture
@@ -56,7 +66,9 @@ def test_table(program, tmp_path):
     for row in rows:
         seed, *values = row.split()
         for name, value in zip(header.split()[1:], values, strict=True):
-            assert float(value) == pytest.approx(stored[name].sel(seed=int(seed)).item(), abs=5e-5)  # four digits shown
+            assert float(value) == pytest.approx(
+                stored[name].sel(seed=int(seed)).item(), abs=5e-5
+            )  # four digits shown
 
 
 def test_json(program, tmp_path, small):
@@ -84,12 +96,16 @@ def test_out_as_a_file_holds_the_ensemble(program, tmp_path, small):
     assert runs.read(tmp_path / "all.nc").equals(
         train(small, seeds=[0, 1], store=tmp_path / "own", progress=False, workers=1)
     )
-    assert len(list(runs.default_store().rglob("seed-*.nc"))) == 2  # the runs themselves stay in the store
+    assert (
+        len(list(runs.default_store().rglob("seed-*.nc"))) == 2
+    )  # the runs themselves stay in the store
 
 
 def test_out_as_a_folder_is_the_store(program, tmp_path, small):
     assert program(*SMALL, f"--out={tmp_path / 'runs'}")[0] == 0
-    assert runs.open(tmp_path / "runs").equals(train(small, store=tmp_path / "own", progress=False, workers=1))
+    assert runs.open(tmp_path / "runs").equals(
+        train(small, store=tmp_path / "own", progress=False, workers=1)
+    )
     assert not runs.default_store().exists()
 
 
@@ -107,10 +123,13 @@ def test_a_second_call_trains_nothing(program, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("text", "expected"), [(None, [0]), ("2", [0, 1]), ("2:4", [2, 3]), ("5,3", [5, 3]), ("7,", [7])]
+    ("text", "expected"),
+    [(None, [0]), ("2", [0, 1]), ("2:4", [2, 3]), ("5,3", [5, 3]), ("7,", [7])],
 )
 def test_seeds(program, text, expected):
-    code, out, _ = program(*SMALL, "--set=epochs=1", "--json", *([] if text is None else [f"--seeds={text}"]))
+    code, out, _ = program(
+        *SMALL, "--set=epochs=1", "--json", *([] if text is None else [f"--seeds={text}"])
+    )
     assert code == 0
     assert json.loads(out)["seeds"] == expected
 
@@ -146,19 +165,44 @@ def test_progress_goes_to_stderr_and_quiet_silences_it(program, tmp_path):
 
 
 WRONG = [
-    (["--seeds=x"], "--seeds"), (["--seeds=0"], "--seeds"), (["--seeds=-1"], "--seeds"), (["--seeds=3:1"], "--seeds"),
-    (["--seeds=1,1"], "--seeds"), (["--seeds="], "--seeds"), (["--seeds=1:2:3"], "--seeds"), (["--seeds=1.5"], "--seeds"),
-    (["--alpha=0"], "alpha"), (["--alpha=-1"], "alpha"), (["--alpha=nan"], "alpha"), (["--alpha=inf"], "alpha"),
-    (["--alpha=x"], "alpha"), (["--set=N=1"], "N = 1"), (["--set=N"], "NAME=VALUE"), (["--set=n_tran=5"], "n_train"),
-    (["--set=N=many"], "whole number"), (["--set=d_h=7"], "multiple of 2"), (["--set=optimizer=sdg"], "sgd, adam"),
-    (["--set=batch_size=65"], "batch_size"), (["--set=permutations=distinct", "--set=N=2"], "d_g = 5"),
-    (["--preset=table_3"], "table_1"), (["--dtype=float16"], "float32"), (["--workers=0"], "--workers"),
-    (["--workers=-2"], "--workers"), (["--workers=two"], "--workers"), (["--device=tpu"], "device"), (["--device="], "device"),
-    (["--device=meta"], "device"), (["--device=hpu"], "device"), (["--nonsense"], "--nonsense"), (["state_tracking"], "state_tracking"),
-]  # fmt: skip
+    (["--seeds=x"], "--seeds"),
+    (["--seeds=0"], "--seeds"),
+    (["--seeds=-1"], "--seeds"),
+    (["--seeds=3:1"], "--seeds"),
+    (["--seeds=1,1"], "--seeds"),
+    (["--seeds="], "--seeds"),
+    (["--seeds=1:2:3"], "--seeds"),
+    (["--seeds=1.5"], "--seeds"),
+    (["--alpha=0"], "alpha"),
+    (["--alpha=-1"], "alpha"),
+    (["--alpha=nan"], "alpha"),
+    (["--alpha=inf"], "alpha"),
+    (["--alpha=x"], "alpha"),
+    (["--set=N=1"], "N = 1"),
+    (["--set=N"], "NAME=VALUE"),
+    (["--set=n_tran=5"], "n_train"),
+    (["--set=N=many"], "whole number"),
+    (["--set=d_h=7"], "multiple of 2"),
+    (["--set=optimizer=sdg"], "sgd, adam"),
+    (["--set=batch_size=65"], "batch_size"),
+    (["--set=permutations=distinct", "--set=N=2"], "d_g = 5"),
+    (["--preset=table_3"], "table_1"),
+    (["--dtype=float16"], "float32"),
+    (["--workers=0"], "--workers"),
+    (["--workers=-2"], "--workers"),
+    (["--workers=two"], "--workers"),
+    (["--device=tpu"], "device"),
+    (["--device="], "device"),
+    (["--device=meta"], "device"),
+    (["--device=hpu"], "device"),
+    (["--nonsense"], "--nonsense"),
+    (["state_tracking"], "state_tracking"),
+]
 
 
-@pytest.mark.parametrize(("arguments", "named"), WRONG, ids=lambda x: " ".join(x) if isinstance(x, list) else "")
+@pytest.mark.parametrize(
+    ("arguments", "named"), WRONG, ids=lambda x: " ".join(x) if isinstance(x, list) else ""
+)
 def test_wrong_input_is_one_line_and_exit_code_2(program, arguments, named):
     code, out, err = program(*SMALL, *arguments)
     assert code == 2
@@ -189,7 +233,17 @@ def test_help(program, name):
     code, out, _ = program(name)
     assert code == 0
     assert all(
-        flag in out for flag in ("--seeds", "--alpha", "--set", "--preset", "--out", "--json", "--device", "--quiet")
+        flag in out
+        for flag in (
+            "--seeds",
+            "--alpha",
+            "--set",
+            "--preset",
+            "--out",
+            "--json",
+            "--device",
+            "--quiet",
+        )
     )
 
 
@@ -201,12 +255,19 @@ def test_main_returns_to_a_program(capsys):
 
 
 def shell(limit: int | None, *arguments: str) -> subprocess.CompletedProcess:
-    """``python -m simulate.state_tracking``, if asked for with at most ``limit`` KiB in any file it writes."""
+    """``python -m simulate.state_tracking``, if asked for with at most ``limit`` KiB in any file it
+    writes.
+    """
     line = [sys.executable, "-m", "simulate.state_tracking", *arguments]
     if limit:
         line = ["bash", "-c", f'ulimit -f {limit} && exec "$@"', "bash", *line]
     return subprocess.run(
-        line, capture_output=True, text=True, timeout=120, cwd=Path(__file__).parents[2], env={**os.environ}
+        line,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        cwd=Path(__file__).parents[2],
+        env={**os.environ},
     )
 
 

@@ -1,4 +1,6 @@
-"""The kernels: nothing depends on how the work is shared out, and single precision follows double."""
+"""The kernels: nothing depends on how the work is shared out, and single precision follows
+double.
+"""
 
 import os
 import subprocess
@@ -70,7 +72,9 @@ def test_the_exponential_is_exact_to_single_precision(tiny, make):
     engine = Grouped(students, [data])
     for scale in (1e-3, 1.0, 30.0, 300.0):
         with torch.no_grad():
-            students.M.copy_(scale * torch.randn(students.M.shape, generator=torch.Generator().manual_seed(0)))
+            students.M.copy_(
+                scale * torch.randn(students.M.shape, generator=torch.Generator().manual_seed(0))
+            )
         engine.gradients(students)
         columns = torch.softmax(students.M[0, 0].double(), dim=0)  # (next state, current state)
         _, counts = np.unique(data.states[:, 0], return_counts=True)
@@ -83,7 +87,9 @@ def test_the_exponential_is_exact_to_single_precision(tiny, make):
 
 @pytest.mark.slow
 def test_single_precision_follows_double():
-    """Students of 8 seeds at both precisions: differences are far below what tells the seeds apart."""
+    """Students of 8 seeds at both precisions: differences are far below what tells the seeds
+    apart.
+    """
     p = Parameters(N=8, L=4, d_g=8, d_h=16, n_train=512, n_test=128, eval_every=120)
     options = dict(alpha=10, seeds=range(8), progress=False, workers=1)
     single, double = (train(p, dtype=dtype, **options) for dtype in ("float32", "float64"))
@@ -91,7 +97,9 @@ def test_single_precision_follows_double():
         spread = double[name].std("seed", ddof=1)
         difference = (single[name] - double[name]).isel(alpha=slice(1, None))
         # A shift of one hundredth of a standard deviation would take 160,000 seeds to see at z = 4.
-        assert (np.abs(difference.mean("seed")) < 0.01 * spread.isel(alpha=slice(1, None)) + 1e-7).all(), name
+        assert (
+            np.abs(difference.mean("seed")) < 0.01 * spread.isel(alpha=slice(1, None)) + 1e-7
+        ).all(), name
 
 
 GPU = """
@@ -124,10 +132,17 @@ print("same")
 
 
 def test_the_gpu_kernels_agree_in_triton_s_interpreter():
-    """Without a GPU: Triton runs its kernels as NumPy, on stacks of two students and sizes that need padding."""
+    """Without a GPU: Triton runs its kernels as NumPy, on stacks of two students and sizes that
+    need padding.
+    """
     pytest.importorskip("triton", reason="Triton has no wheel for this platform")
-    done = subprocess.run([sys.executable, "-W", "ignore", "-c", GPU], capture_output=True, text=True, timeout=300,
-                          env=os.environ | {"TRITON_INTERPRET": "1"})  # fmt: skip
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", GPU],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        env=os.environ | {"TRITON_INTERPRET": "1"},
+    )
     assert done.stdout.strip() == "same", done.stderr[-800:]
 
 
@@ -155,6 +170,11 @@ print("compiled")
 def test_the_gpu_kernels_compile_for_hopper(tmp_path):
     """Triton needs no GPU to compile for one."""
     pytest.importorskip("triton", reason="Triton has no wheel for this platform")
-    done = subprocess.run([sys.executable, "-W", "ignore", "-c", COMPILE], capture_output=True, text=True, timeout=300,
-                          env=os.environ | {"TRITON_CACHE_DIR": str(tmp_path), "TRITON_INTERPRET": "0"})  # fmt: skip
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", COMPILE],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        env=os.environ | {"TRITON_CACHE_DIR": str(tmp_path), "TRITON_INTERPRET": "0"},
+    )
     assert done.stdout.strip() == "compiled", done.stderr[-800:]

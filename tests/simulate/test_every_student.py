@@ -1,7 +1,8 @@
 """One house: every student is swept, sharded, stopped, killed, locked and refused alike.
 
-Could see: a learner whose state leaves something out, that depends on its company or on the process it runs in, that two
-processes train twice, that knows no precision, or whose numbers may overflow unseen.
+Could see: a learner whose state leaves something out, that depends on its company or on the process
+it runs in, that two processes train twice, that knows no precision, or whose numbers may overflow
+unseen.
 """
 
 import dataclasses
@@ -24,7 +25,10 @@ from theory import cli
 from theory.parameters import ParameterError
 
 FIRST = [name for name in STUDENTS if "," not in name]  # one per system
-FORKED = ["induction_heads.all", "associative_memory.noisy_bigram"]  # processes cost seconds; all students in the long form
+FORKED = [
+    "induction_heads.all",
+    "associative_memory.noisy_bigram",
+]  # processes cost seconds; all students in the long form
 NAMES = [pytest.param(name, marks=() if name in FIRST else pytest.mark.slow) for name in STUDENTS]
 
 
@@ -47,10 +51,20 @@ def test_every_system_is_here():
 @pytest.mark.parametrize("name", FIRST)
 def test_wrong_options_are_refused_in_one_line(name, tmp_path):
     system, p = student(name)
-    wrong = [(dict(seeds=[]), "seeds"), (dict(seeds=[1, 1]), "distinct whole numbers"), (dict(seeds=[0.5]), "whole numbers"),
-             (dict(seeds=[-1]), ">= 0"), (dict(dtype="float16"), "dtype = float16: must be float32 or float64"),
-             (dict(dtype=torch.int64), "dtype = int64"), (dict(device="nowhere"), "device = 'nowhere'"), (dict(device="meta"), "device = 'meta'"),
-             (dict(until=-1.0), "must be positive" if hasattr(p, "run_to") else "has no time of its own")]  # fmt: skip
+    wrong = [
+        (dict(seeds=[]), "seeds"),
+        (dict(seeds=[1, 1]), "distinct whole numbers"),
+        (dict(seeds=[0.5]), "whole numbers"),
+        (dict(seeds=[-1]), ">= 0"),
+        (dict(dtype="float16"), "dtype = float16: must be float32 or float64"),
+        (dict(dtype=torch.int64), "dtype = int64"),
+        (dict(device="nowhere"), "device = 'nowhere'"),
+        (dict(device="meta"), "device = 'meta'"),
+        (
+            dict(until=-1.0),
+            "must be positive" if hasattr(p, "run_to") else "has no time of its own",
+        ),
+    ]
     for options, message in wrong:
         with pytest.raises(ParameterError, match=message) as caught:
             system.train(p, store=tmp_path, **{**ALONE, **options})
@@ -62,7 +76,9 @@ def test_wrong_options_are_refused_in_one_line(name, tmp_path):
 def test_a_loss_that_overflows_is_refused_and_names_eta(name, tmp_path):
     system, p = student(name, eta=1e37)
     dtype = None
-    if name.endswith("k_hop"):  # a probability is learned: in double precision its logits stay finite at any rate
+    if name.endswith(
+        "k_hop"
+    ):  # a probability is learned: in double precision its logits stay finite at any rate
         p, dtype = p.replace(eta=1e150), "float32"
     with pytest.raises(ParameterError, match=r"^eta.* finite.*; take it smaller$") as caught:
         system.train(p, store=tmp_path, dtype=dtype, **ALONE)
@@ -71,7 +87,9 @@ def test_a_loss_that_overflows_is_refused_and_names_eta(name, tmp_path):
 
 @pytest.mark.parametrize("name", FIRST)
 def test_both_precisions(name):
-    """Another precision is another run with other last digits; the default is what a configuration leaves out, if anything."""
+    """Another precision is another run with other last digits; the default is what a configuration
+    leaves out, if anything.
+    """
     system, p = student(name)
     found, stored = [], []
     for precision in training.PRECISIONS:
@@ -79,15 +97,23 @@ def test_both_precisions(name):
         learner = system.make(p, [0], torch.device("cpu"), dtype)
         for number in range(system.length(p) if system.time is None else 2):
             learner.step(number)
-        found.append(learner.measure() if system.time else {n: v[1] for n, v in learner.finish(0).items() if isinstance(v, tuple)})
+        found.append(
+            learner.measure()
+            if system.time
+            else {n: v[1] for n, v in learner.finish(0).items() if isinstance(v, tuple)}
+        )
         stored.append(json.loads(system.configuration(p, dtype)).get("dtype", system.implied))
     assert stored == list(training.PRECISIONS)
     assert any((np.asarray(found[0][n]) != np.asarray(found[1][n])).any() for n in found[0])
     one, two = (np.ravel(f[system.finite]) for f in found)
     assert np.isfinite([one, two]).all()
-    drawn_alike = not name.startswith("induction_heads.") or name.endswith("standard")  # torch draws others in another precision
+    drawn_alike = not name.startswith("induction_heads.") or name.endswith(
+        "standard"
+    )  # torch draws others in another precision
     if drawn_alike:
-        np.testing.assert_allclose(one, two, rtol=1e-4, atol=1e-4)  # some hundred roundings of 6e-8, times what they meet
+        np.testing.assert_allclose(
+            one, two, rtol=1e-4, atol=1e-4
+        )  # some hundred roundings of 6e-8, times what they meet
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -95,7 +121,14 @@ def test_a_sweep_in_shards_is_what_training_gives(name, tmp_path, capsys, expect
     """Over a grid, by the command; a finished sweep trains nothing."""
     system, p = student(name)
     settings = [f"--set={n}={v}" for n, v in STUDENTS[name].items()]
-    words = [name.partition(",")[0], *settings, f"--grid=eta={p.eta},{p.eta / 2}", "--quiet", "--workers=1", "--device=cpu"]
+    words = [
+        name.partition(",")[0],
+        *settings,
+        f"--grid=eta={p.eta},{p.eta / 2}",
+        "--quiet",
+        "--workers=1",
+        "--device=cpu",
+    ]
     for k in range(2):
         assert sweep.main([*words, f"--out={tmp_path}", f"--shard={k}/2"]) == 0
         assert len(list(tmp_path.rglob("seed-*.nc"))) == k + 1
@@ -104,30 +137,48 @@ def test_a_sweep_in_shards_is_what_training_gives(name, tmp_path, capsys, expect
     found = json.loads(capsys.readouterr().out)
     assert (found["runs"], found["trained"], found["failed"]) == (2, 0, [])
     alone = expected(name)
-    whole = runs.open(tmp_path).sel(eta=p.eta, **({system.time: alone[system.time]} if system.time else {}))
+    whole = runs.open(tmp_path).sel(
+        eta=p.eta, **({system.time: alone[system.time]} if system.time else {})
+    )
     for quantity in alone.data_vars:
-        assert whole[quantity].squeeze().values.tobytes() == alone[quantity].squeeze().values.tobytes(), quantity
+        assert (
+            whole[quantity].squeeze().values.tobytes() == alone[quantity].squeeze().values.tobytes()
+        ), quantity
 
 
 @pytest.mark.parametrize("way", ["workers", pytest.param("cluster", marks=pytest.mark.slow)])
 def test_where_students_are_trained_changes_nothing(way, tmp_path, expected):
-    """All at once in two processes, or on a dask cluster of two, bit for bit what one process does."""
+    """All at once in two processes, or on a dask cluster of two, bit for bit what one process
+    does.
+    """
     made = {name: student(name) for name in FIRST}
-    planned = [job for system, p in made.values() for job in system.plan(p, [0], store=tmp_path, device="cpu")]
+    planned = [
+        job
+        for system, p in made.values()
+        for job in system.plan(p, [0], store=tmp_path, device="cpu")
+    ]
     if way == "workers":
         failures = jobs.carry_out(planned, 2, progress=False)
     else:
         distributed = pytest.importorskip("distributed", reason="dask is an optional extra")
-        with distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster:
+        with distributed.LocalCluster(
+            n_workers=2, threads_per_worker=1, dashboard_address=None
+        ) as cluster:
             failures = jobs.on_cluster(planned, cluster.scheduler_address, progress=False)
     assert failures == [] and len(list(tmp_path.rglob("seed-*.nc"))) == len(FIRST)
     for name, (system, p) in made.items():
         assert bits(system.train(p, store=tmp_path, **ALONE)) == bits(expected(name)), name
 
 
-@pytest.mark.parametrize("number", [pytest.param(signal.SIGINT, marks=pytest.mark.slow), signal.SIGTERM], ids=lambda s: s.name)
+@pytest.mark.parametrize(
+    "number",
+    [pytest.param(signal.SIGINT, marks=pytest.mark.slow), signal.SIGTERM],
+    ids=lambda s: s.name,
+)
 @pytest.mark.parametrize("name", NAMES)
-def test_a_signal_in_the_middle_of_a_step_leaves_a_checkpoint_after_it(name, number, tmp_path, expected):
+def test_a_signal_in_the_middle_of_a_step_leaves_a_checkpoint_after_it(
+    name, number, tmp_path, expected
+):
     system, p = student(name)
     handlers = {s: signal.getsignal(s) for s in (signal.SIGINT, signal.SIGTERM)}
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -161,9 +212,13 @@ def test_a_signal_in_the_middle_of_a_step_leaves_a_checkpoint_after_it(name, num
     assert not list(tmp_path.rglob("*.checkpoint"))
 
 
-@pytest.mark.parametrize("name", ["state_tracking.student, adamw, minibatches", "associative_memory.noisy_bigram"])
+@pytest.mark.parametrize(
+    "name", ["state_tracking.student, adamw, minibatches", "associative_memory.noisy_bigram"]
+)
 def test_a_stack_resumes_at_different_steps(name, tmp_path, monkeypatch):
-    """As on a GPU: of three seeds that step together one has a checkpoint, one is finished; each ends as it does alone."""
+    """As on a GPU: of three seeds that step together one has a checkpoint, one is finished; each
+    ends as it does alone.
+    """
     system, p = student(name)
     whole = system.train(p, [0, 1, 2], store=tmp_path / "whole", **ALONE)
     system.train(p, [2], store=tmp_path / "cut", **ALONE)
@@ -171,11 +226,35 @@ def test_a_stack_resumes_at_different_steps(name, tmp_path, monkeypatch):
         system.train(p, [1], store=tmp_path / "cut", **ALONE)
     config, dtype = system.configuration(p, system.precision(None)), system.precision(None)
     made = []
-    stacks = dataclasses.replace(system, make=lambda p, seeds, *more: made.append(seeds) or system.make(p, seeds, *more))
-    assert training._train(stacks, p, [0, 1, 2], torch.device("cpu"), dtype, tmp_path / "cut", config, {}, lambda done: None, True)
+    stacks = dataclasses.replace(
+        system, make=lambda p, seeds, *more: made.append(seeds) or system.make(p, seeds, *more)
+    )
+    assert training._train(
+        stacks,
+        p,
+        [0, 1, 2],
+        torch.device("cpu"),
+        dtype,
+        tmp_path / "cut",
+        config,
+        {},
+        lambda done: None,
+        True,
+    )
     assert made == [[0], [1]]
     assert bits(system.train(p, [0, 1, 2], store=tmp_path / "cut", **ALONE)) == bits(whole)
-    assert training._train(stacks, p, [0, 1, 2], torch.device("cpu"), dtype, tmp_path / "stack", config, {}, lambda done: None, True)
+    assert training._train(
+        stacks,
+        p,
+        [0, 1, 2],
+        torch.device("cpu"),
+        dtype,
+        tmp_path / "stack",
+        config,
+        {},
+        lambda done: None,
+        True,
+    )
     assert made[2:] == [[0, 1, 2]]
     assert bits(system.train(p, [0, 1, 2], store=tmp_path / "stack", **ALONE)) == bits(whole)
 
@@ -202,7 +281,12 @@ with Elsewhere():
 def test_no_tensor_is_left_on_the_cpu():
     """On a device whose tensors refuse to meet those of the CPU, as a GPU's do."""
     folders = [str(Path(__file__).parent), str(Path(__file__).parents[1] / "verify")]
-    done = subprocess.run([sys.executable, "-W", "ignore", "-c", ELSEWHERE, *folders], capture_output=True, text=True, timeout=600)
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", ELSEWHERE, *folders],
+        capture_output=True,
+        text=True,
+        timeout=600,
+    )
     assert done.returncode == 0, done.stderr[-500:]
     assert len(done.stdout.splitlines()) == sum(not student(name)[0].devices for name in STUDENTS)
 
@@ -222,7 +306,8 @@ def test_command(name, tmp_path, capsys):
     assert all(len(values) == 1 for values in found["final"].values())
 
 
-# One process that has imported everything. Per student: two processes on one store; then a child per run, killed at a random moment.
+# One process that has imported everything. Per student: two processes on one store; then a child
+# per run, killed at a random moment.
 PROCESSES = """
 import dataclasses, json, os, random, signal, sys, tempfile, time, warnings
 from pathlib import Path
@@ -310,9 +395,14 @@ def processes(kills: int, names: list[str]) -> dict[str, dict]:
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="children are forked")
-@pytest.mark.parametrize(("kills", "names"), [(2, FORKED), pytest.param(0, list(STUDENTS), marks=pytest.mark.slow)], ids=["some", "many"])
+@pytest.mark.parametrize(
+    ("kills", "names"),
+    [(2, FORKED), pytest.param(0, list(STUDENTS), marks=pytest.mark.slow)],
+    ids=["some", "many"],
+)
 def test_killed_again_and_again_nothing_is_lost_and_two_processes_share(kills, names):
-    """SIGKILL and SIGTERM at random moments, on to the same bits; of two processes on one store one trains a seed, both see it.
+    """SIGKILL and SIGTERM at random moments, on to the same bits; of two processes on one store one
+    trains a seed, both see it.
 
     Twenty kills per student in the long form; SOLVABLE_TRANSFORMERS_KILLS sets how many.
     """

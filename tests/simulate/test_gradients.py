@@ -38,7 +38,10 @@ def autograd(student: Student, data: task.Sequences) -> dict[str, torch.Tensor]:
     student.zero_grad()
     loss = student.loss(*tensors(data))
     loss.backward()
-    return {"loss": loss.detach(), **{name: w.grad.clone() for name, w in student.named_parameters()}}
+    return {
+        "loss": loss.detach(),
+        **{name: w.grad.clone() for name, w in student.named_parameters()},
+    }
 
 
 def engine(student: Student, data: task.Sequences, kind: type = Grouped) -> dict[str, torch.Tensor]:
@@ -52,8 +55,12 @@ def engine(student: Student, data: task.Sequences, kind: type = Grouped) -> dict
 def disagreement(found: dict, expected: dict) -> float:
     """Largest difference, relative to the largest entry of each quantity."""
     assert found.keys() == expected.keys()
-    return max(float(((found[k] - v).abs().max() - ROUNDING).clamp(min=0) / v.abs().max().clamp(min=1e-300))
-               for k, v in expected.items())  # fmt: skip
+    return max(
+        float(
+            ((found[k] - v).abs().max() - ROUNDING).clamp(min=0) / v.abs().max().clamp(min=1e-300)
+        )
+        for k, v in expected.items()
+    )
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -88,7 +95,9 @@ def test_gradients_after_training_equal_autograd(tiny, make):
 def test_huge_logits_do_not_overflow(tiny, make):
     student, data, perms = make(tiny)
     with torch.no_grad():
-        student.M.copy_(-1000 * torch.as_tensor(task.teacher_matrices(perms)))  # e^1000 is out of range
+        student.M.copy_(
+            -1000 * torch.as_tensor(task.teacher_matrices(perms))
+        )  # e^1000 is out of range
     found = engine(student, data)
     assert all(torch.isfinite(g).all() for g in found.values())
     assert disagreement(found, autograd(student, data)) < EXACT
@@ -118,8 +127,11 @@ def test_gradients_equal_finite_differences(tiny, make, name):
             weight[k] = start + shift
             loss.append(grouped.statistics(students)["loss"].item())
         weight[k] = start
-        # Central differences: truncation h^2 = 1e-8, rounding 1e-16/h = 1e-12; gradients are of order 1e-3.
-        assert (loss[0] - loss[1]) / (2 * h) == pytest.approx(gradient[k].item(), rel=1e-4, abs=1e-8)
+        # Central differences: truncation h^2 = 1e-8, rounding 1e-16/h = 1e-12; gradients are of
+        # order 1e-3.
+        assert (loss[0] - loss[1]) / (2 * h) == pytest.approx(
+            gradient[k].item(), rel=1e-4, abs=1e-8
+        )
         assert abs(gradient[k]) > 1e-5
 
 
@@ -137,11 +149,15 @@ def numpy_statistics(student: Student, data: task.Sequences) -> dict[str, float]
     target = data.states[:, 1:].reshape(-1)
     hit = np.zeros(logits.shape, bool)
     hit[np.arange(len(target)), target] = True
-    return {"loss": np.mean(np.log(np.exp(logits).sum(1)) - logits[hit]),
-            "logit_correct": logits[hit].mean(), "variance_correct": logits[hit].var(),
-            "logit_other": logits[~hit].mean(), "variance_other": logits[~hit].var(),
-            "kurtosis_correct": scipy.stats.kurtosis(logits[hit]),
-            "kurtosis_other": scipy.stats.kurtosis(logits[~hit])}  # fmt: skip
+    return {
+        "loss": np.mean(np.log(np.exp(logits).sum(1)) - logits[hit]),
+        "logit_correct": logits[hit].mean(),
+        "variance_correct": logits[hit].var(),
+        "logit_other": logits[~hit].mean(),
+        "variance_other": logits[~hit].var(),
+        "kurtosis_correct": scipy.stats.kurtosis(logits[hit]),
+        "kurtosis_other": scipy.stats.kurtosis(logits[~hit]),
+    }
 
 
 @pytest.mark.parametrize("case", [c for c in CASES if c != "one_sequence"])
@@ -152,13 +168,22 @@ def test_statistics_equal_numpy(tiny, make, case, kind):
     students = Students([student])
     found = {name: v[0] for name, v in kind(students, [data]).statistics(students).items()}
     for name, value in numpy_statistics(student, data).items():
-        # Central moments as differences of moments of order 0.1: rounding only, amplified by up to 1/variance^2.
+        # Central moments as differences of moments of order 0.1: rounding only, amplified by up to
+        # 1/variance^2.
         rel = 1e-9 if name.startswith("kurtosis") else 1e-11
         assert float(found[name]) == pytest.approx(value, rel=rel, abs=1e-14, nan_ok=True), name
     attention = student.attention(*(t[:1, : p.L] for t in tensors(data)))[0]
     assert (found["attention"] - attention).abs().max() < EXACT
-    assert set(found) == {"loss", "logit_correct", "logit_other", "variance_correct", "variance_other",
-                          "kurtosis_correct", "kurtosis_other", "attention"}  # fmt: skip
+    assert set(found) == {
+        "loss",
+        "logit_correct",
+        "logit_other",
+        "variance_correct",
+        "variance_other",
+        "kurtosis_correct",
+        "kurtosis_other",
+        "attention",
+    }
 
 
 def test_statistics_of_a_learned_embedding_average_the_attention(tiny, make):
@@ -180,7 +205,9 @@ def test_gradient_of_A_equals_autograd(tiny, make, rope, L):
     A.backward()
     weights = student.W_Q, student.W_K
     head = Attention(student.p, torch.float64, torch.device("cpu"))
-    for (found,), w in zip(head.gradient_of_A(*(w.detach()[None] for w in weights)), weights, strict=True):
+    for (found,), w in zip(
+        head.gradient_of_A(*(w.detach()[None] for w in weights)), weights, strict=True
+    ):
         assert (found - w.grad).abs().max() <= EXACT * w.grad.abs().max() + ROUNDING
 
 
@@ -235,10 +262,14 @@ def transposed_logic(monkeypatch):
     monkeypatch.setattr(Grouped, "gradients", gradients)
 
 
-@pytest.mark.parametrize("mistake", [wrong_query_sign, wrong_rotation, wrong_lag, wrong_order, transposed_logic])
+@pytest.mark.parametrize(
+    "mistake", [wrong_query_sign, wrong_rotation, wrong_lag, wrong_order, transposed_logic]
+)
 def test_a_mistake_in_the_engine_is_seen(tiny: Parameters, make, monkeypatch, mistake):
     student, data, _ = make(tiny)
     expected = autograd(student, data)
     assert disagreement(engine(student, data), expected) < EXACT
     mistake(monkeypatch)
-    assert disagreement(engine(student, data), expected) > 1e-3  # nine orders above the limit of the tests
+    assert (
+        disagreement(engine(student, data), expected) > 1e-3
+    )  # nine orders above the limit of the tests

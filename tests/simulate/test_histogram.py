@@ -37,7 +37,9 @@ def test_attention_reads_one_half(kind):
 
 
 def test_solutions_learn_and_last():
-    """Better than guessing the commonest count; frozen entries stay zero; unfreezing moves little."""
+    """Better than guessing the commonest count; frozen entries stay zero; unfreezing moves
+    little.
+    """
     found = h.solutions(TINY, 0, device="cpu", progress=False)
     _, test = h.draw(TINY)
     guess = h.count(test).flatten().bincount().max().item() / test.numel()

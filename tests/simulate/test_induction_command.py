@@ -8,7 +8,15 @@ from simulate import runs
 from simulate.induction_heads import __main__ as command
 from theory.parameters import ParameterError
 
-TINY = ["--quiet", "--workers=1", "--device=cpu", "--set=N=2", "--set=D=4", "--set=steps=4", "--set=batch_size=4"]
+TINY = [
+    "--quiet",
+    "--workers=1",
+    "--device=cpu",
+    "--set=N=2",
+    "--set=D=4",
+    "--set=steps=4",
+    "--set=batch_size=4",
+]
 
 
 def test_table(capsys, tmp_path):
@@ -24,18 +32,33 @@ def test_table(capsys, tmp_path):
 
 
 def test_json_of_the_standard_transformer(capsys, tmp_path):
-    sizes = ["--set=D=8", "--set=steps=2", "--set=batch_size=4", "--quiet", "--workers=1", "--device=cpu"]
+    sizes = [
+        "--set=D=8",
+        "--set=steps=2",
+        "--set=batch_size=4",
+        "--quiet",
+        "--workers=1",
+        "--device=cpu",
+    ]
     assert command.main(["--system", "standard", *sizes, "--json", "--out", str(tmp_path)]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["system"] == "standard" and set(found["final"]) == {"loss", "accuracy"}
 
 
-@pytest.mark.parametrize(("words", "message"), [
-    (["--set", "N=0"], "N = 0: must be >= 1"), (["--set", "data=orthonormal", "--set", "D=8"], "D = 8: must be >= 2 N = 32"),
-    (["--preset", "demoo"], "did you mean 'demo'"), (["--system", "standard", "--alpha", "3"], "--alpha"),
-    (["--system", "standard", "--set", "N=3"], "N: unknown parameter"), (["--alpha", "-1"], "--alpha -1: must be positive"), (["--system", "stand"], "did you mean 'standard'"),
-    (["--device", "nowhere"], "device = 'nowhere': not here"), (["--seeds", "0"], "--seeds 0"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--set", "N=0"], "N = 0: must be >= 1"),
+        (["--set", "data=orthonormal", "--set", "D=8"], "D = 8: must be >= 2 N = 32"),
+        (["--preset", "demoo"], "did you mean 'demo'"),
+        (["--system", "standard", "--alpha", "3"], "--alpha"),
+        (["--system", "standard", "--set", "N=3"], "N: unknown parameter"),
+        (["--alpha", "-1"], "--alpha -1: must be positive"),
+        (["--system", "stand"], "did you mean 'standard'"),
+        (["--device", "nowhere"], "device = 'nowhere': not here"),
+        (["--seeds", "0"], "--seeds 0"),
+    ],
+)
 def test_wrong_input(words, message, tmp_path):
     with pytest.raises(ParameterError, match=message) as caught:
         command.main([*words, "--quiet", "--out", str(tmp_path)])

@@ -1,4 +1,6 @@
-"""Statements of Musat et al. on the network itself: assumptions, one layer, any orthonormal law, a large residual stream."""
+"""Statements of Musat et al. on the network itself: assumptions, one layer, any orthonormal law, a
+large residual stream.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ def random(seed: int = 0) -> torch.Generator:
 
 
 def test_zero_start():
-    """Assumption 1: all weights are zero, and so is the prediction; the first gradient moves the output alone."""
+    """Assumption 1: all weights are zero, and so is the prediction; the first gradient moves the
+    output alone.
+    """
     p = Parameters(N=3, D=6)
     batch = task.draw(p, random(), 64, DOUBLE)
     student = Student(6, "strict", DOUBLE)
@@ -33,7 +37,9 @@ def test_zero_start():
 
 
 def test_population_and_isotropy_are_both_needed():
-    """Assumptions 2 and 3: the average over rotations of one sample stays inside; one sample, or another law, does not."""
+    """Assumptions 2 and 3: the average over rotations of one sample stays inside; one sample, or
+    another law, does not.
+    """
     D, size = 2, 3
     items, labels, codes = torch.randn(3, 1, size, D, generator=random(1), dtype=DOUBLE)
     values = dict(zip(NAMES, torch.randn(19, generator=random(2), dtype=DOUBLE) / 2, strict=True))
@@ -46,10 +52,23 @@ def test_population_and_isotropy_are_both_needed():
         return {name: w.grad for name, w in student.named_parameters()}
 
     def averaged(tokens, positions):
-        turned = [task.assemble(items @ E, labels @ E, codes @ F, torch.tensor([1])) for E in tokens for F in positions]
-        return gradient(task.Batch(torch.cat([b.X for b in turned]), torch.cat([b.y for b in turned]), torch.cat([b.q for b in turned])))
+        turned = [
+            task.assemble(items @ E, labels @ E, codes @ F, torch.tensor([1]))
+            for E in tokens
+            for F in positions
+        ]
+        return gradient(
+            task.Batch(
+                torch.cat([b.X for b in turned]),
+                torch.cat([b.y for b in turned]),
+                torch.cat([b.q for b in turned]),
+            )
+        )
 
-    tokens, positions = ([torch.tensor(g, dtype=DOUBLE) for g in structure.group(kind, D)] for kind in ("token", "position"))
+    tokens, positions = (
+        [torch.tensor(g, dtype=DOUBLE) for g in structure.group(kind, D)]
+        for kind in ("token", "position")
+    )
     assert residual(averaged(tokens, positions)) < 1e-14  # rounding
     assert residual(gradient(task.assemble(items, labels, codes, torch.tensor([1])))) > 0.05
     assert residual(averaged(tokens[:1], positions)) > 0.05  # codes alone are turned
@@ -57,7 +76,9 @@ def test_population_and_isotropy_are_both_needed():
 
 
 def test_gaussian_data_are_isotropic():
-    """Assumption 3: the density of (5) depends on lengths alone, which rotations keep; a law of signs is no such law."""
+    """Assumption 3: the density of (5) depends on lengths alone, which rotations keep; a law of
+    signs is no such law.
+    """
     E = task.haar((1, 6, 6), random(3), DOUBLE)[0]
     x = torch.randn(50, 6, generator=random(4), dtype=DOUBLE)
     log = torch.distributions.Normal(0.0, 1.0).log_prob
@@ -67,7 +88,9 @@ def test_gaussian_data_are_isotropic():
 
 @pytest.mark.parametrize("draw", range(4))
 def test_any_orthonormal_law_has_the_same_loss(draw):
-    """End of B.3: drawn frames, one frame turned, unit vectors in any order: one loss, that of the equation."""
+    """End of B.3: drawn frames, one frame turned, unit vectors in any order: one loss, that of the
+    equation.
+    """
     p = Parameters(N=3, D=8, data="orthonormal", query="last")
     items, labels, codes = task.orthonormal(p, 5, random(draw), DOUBLE)
     if draw == 3:  # no random frame: unit vectors
@@ -78,14 +101,23 @@ def test_any_orthonormal_law_has_the_same_loss(draw):
     student.theta.data = torch.tensor((0.4, 1.7, 0.8), dtype=DOUBLE)
     each = (student(batch.X) - batch.y).square().sum(1)
     from_equation = ih.dynamics.spelled(ih.equations()["loss"].rhs)
-    exact = float(from_equation.subs({q: {"alpha": 0.4, "beta": 1.7, "gamma": 0.8, "N": 3}[q.name] for q in from_equation.free_symbols}))
+    exact = float(
+        from_equation.subs(
+            {
+                q: {"alpha": 0.4, "beta": 1.7, "gamma": 0.8, "N": 3}[q.name]
+                for q in from_equation.free_symbols
+            }
+        )
+    )
     assert each.detach().numpy() == pytest.approx(np.full(5, exact), rel=1e-13)
 
 
 def test_one_layer_is_not_enough():
-    """Sec. 8 (Sanford et al. 2024): with one attention layer no weights beat 1 - 1/(2N - 1) on the last query.
+    """Sec. 8 (Sanford et al. 2024): with one attention layer no weights beat 1 - 1/(2N - 1) on the
+    last query.
 
-    Labels have no overlap with the query, so that a layer attends to all of them, and to the other items, alike: 1 - 2x + (2N - 1) x^2.
+    Labels have no overlap with the query, so that a layer attends to all of them, and to the other
+    items, alike: 1 - 2x + (2N - 1) x^2.
     """
     p = Parameters(N=4, D=8, data="orthonormal", query="last")
     batch = task.draw(p, random(), 1, DOUBLE)
@@ -99,8 +131,13 @@ def test_one_layer_is_not_enough():
 
     student = Student(8, "strict", DOUBLE)
     student.load_state_dict(assemble(dict.fromkeys(moving, 0.7), 8))
-    assert squared_error(student(batch.X), batch.y, "sum").item() == pytest.approx(loss([0.7] * 5), rel=1e-13)
-    best = min(scipy.optimize.minimize(loss, start, tol=1e-12).fun for start in np.random.default_rng(0).normal(size=(6, 5)))
+    assert squared_error(student(batch.X), batch.y, "sum").item() == pytest.approx(
+        loss([0.7] * 5), rel=1e-13
+    )
+    best = min(
+        scipy.optimize.minimize(loss, start, tol=1e-12).fun
+        for start in np.random.default_rng(0).normal(size=(6, 5))
+    )
     assert best == pytest.approx(1 - 1 / 7, abs=1e-6)  # the minimiser's tolerance
     two = Constrained(8, "strict", DOUBLE)
     two.theta.data = torch.tensor((9.0, 20.0, 1.0), dtype=DOUBLE)
@@ -108,16 +145,24 @@ def test_one_layer_is_not_enough():
 
 
 def test_a_large_residual_stream_is_disentangled():
-    """Sec. 3.1: added up through isometries into d >= 8D dimensions the outputs are those of (1); through random maps, up to d^-1/2."""
+    """Sec. 3.1: added up through isometries into d >= 8D dimensions the outputs are those of (1);
+    through random maps, up to d^-1/2.
+    """
     D = 4
     p = Parameters(N=2, D=D, data="orthonormal", query="last")
     batch = task.draw(p, random(), 3, DOUBLE)
     student = Student(D, "strict", DOUBLE)
-    student.load_state_dict(assemble(dict(zip(NAMES, torch.randn(19, generator=random(1), dtype=DOUBLE), strict=True)), D))
+    student.load_state_dict(
+        assemble(
+            dict(zip(NAMES, torch.randn(19, generator=random(1), dtype=DOUBLE), strict=True)), D
+        )
+    )
     exact = student(batch.X).detach()
 
     def residual_stream(maps):
-        """Two layers that add what they retrieve; maps (8D, d) write each block of V into the stream and read it."""
+        """Two layers that add what they retrieve; maps (8D, d) write each block of V into the
+        stream and read it.
+        """
         write = [maps[: 2 * D], maps[2 * D : 4 * D], maps[4 * D :]]
         X, (W1, W2, W3) = batch.X, (w.detach() for w in student.parameters())
         h = X @ write[0]

@@ -1,4 +1,6 @@
-"""Students of the induction-head task: data laws, masks, the three realisations, projections, the time trap."""
+"""Students of the induction-head task: data laws, masks, the three realisations, projections, the
+time trap.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,15 @@ from simulate.induction_heads import (
     train,
 )
 from simulate.induction_heads.learner import Learner
-from simulate.induction_heads.student import NAMES, PSEUDO, THREE, Nineteen, attention, kernel, squared_error
+from simulate.induction_heads.student import (
+    NAMES,
+    PSEUDO,
+    THREE,
+    Nineteen,
+    attention,
+    kernel,
+    squared_error,
+)
 from theory.parameters import ParameterError
 
 DOUBLE = torch.float64
@@ -37,7 +47,9 @@ def gap(a, b) -> float:
 def test_orthonormal_data():
     """All tokens, and codes with swapped codes, are orthonormal; also where D > 2N."""
     for D in (6, 10):
-        items, labels, codes = task.orthonormal(Parameters(N=3, D=D, data="orthonormal"), 4, random(), DOUBLE)
+        items, labels, codes = task.orthonormal(
+            Parameters(N=3, D=D, data="orthonormal"), 4, random(), DOUBLE
+        )
         for rows in (torch.cat([items, labels], 1), torch.cat([codes, task.swap(codes)], 1)):
             assert gap(rows @ rows.transpose(1, 2), torch.eye(6, dtype=DOUBLE)) < ROUNDING
 
@@ -77,12 +89,17 @@ def test_gaussian_data():
 
 
 def test_masks():
-    """Strict: the first row is zero, not 0/0, also in its gradient; inclusive: rows see themselves."""
+    """Strict: the first row is zero, not 0/0, also in its gradient; inclusive: rows see
+    themselves.
+    """
     scores = torch.randn(1, 4, 4, dtype=DOUBLE, generator=random(), requires_grad=True)
     strict, inclusive = attention(scores, "strict"), attention(scores, "inclusive")
     assert torch.equal(strict[0].triu(), torch.zeros(4, 4, dtype=DOUBLE))
     assert torch.equal(inclusive[0].triu(1), torch.zeros(4, 4, dtype=DOUBLE))
-    assert gap(strict[0, 1:].sum(1), torch.ones(3, dtype=DOUBLE)) < ROUNDING and strict[0, 0].sum() == 0
+    assert (
+        gap(strict[0, 1:].sum(1), torch.ones(3, dtype=DOUBLE)) < ROUNDING
+        and strict[0, 0].sum() == 0
+    )
     strict.square().sum().backward()
     assert torch.isfinite(scores.grad).all()
     assert gap(attention(scores[:, -1:], "strict"), strict[:, -1:]) == 0
@@ -93,7 +110,11 @@ def test_three_realisations_agree(mask):
     """All weights, 19 directions, three numbers: the same function where they overlap."""
     D = 6
     batch = task.draw(Parameters(N=4, D=D), random(2), 5, DOUBLE)
-    full, nineteen, three = Student(D, mask, DOUBLE), Nineteen(D, mask, DOUBLE), Constrained(D, mask, DOUBLE)
+    full, nineteen, three = (
+        Student(D, mask, DOUBLE),
+        Nineteen(D, mask, DOUBLE),
+        Constrained(D, mask, DOUBLE),
+    )
     nineteen.theta.data = torch.randn(19, generator=random(4), dtype=DOUBLE)
     full.load_state_dict({k: v.detach() for k, v in nineteen.weights().items()})
     assert gap(full(batch.X), nineteen(batch.X)) < ROUNDING
@@ -123,7 +144,9 @@ def test_plain_forward():
 
 
 def test_projection():
-    """Reads back what was assembled, sees nothing else, and the kernels are orthogonal with squared norm D."""
+    """Reads back what was assembled, sees nothing else, and the kernels are orthogonal with squared
+    norm D.
+    """
     values = dict(zip(NAMES, torch.randn(19, generator=random(), dtype=DOUBLE), strict=True))
     weights = assemble(values, 4)
     assert gap(project(weights), torch.stack(list(values.values()))) < ROUNDING
@@ -144,7 +167,9 @@ def test_four_directions_never_move(mask):
     """beta_3..beta_6 stay exactly zero in SGD on all weights; the other 15 all move."""
     p = Parameters(N=3, D=4, mask=mask, batch_size=16, steps=30, eval_every=30, eta=0.2)
     last = train(p, store=None, dtype="float64", **ALONE).isel(t=-1, seed=0)
-    moved = {str(n) for n, v in zip(last.parameter.values, last.pseudo.values, strict=True) if v != 0}
+    moved = {
+        str(n) for n, v in zip(last.parameter.values, last.pseudo.values, strict=True) if v != 0
+    }
     assert set(NAMES) - moved == {"beta_3", "beta_4", "beta_5", "beta_6"}
 
 
@@ -167,21 +192,32 @@ def first_steps(**options):
 
 
 def test_time_normalisation():
-    """The trap: a step of matrices is D times slower than one of the three numbers, a mean loss D times slower again.
+    """The trap: a step of matrices is D times slower than one of the three numbers, a mean loss D
+    times slower again.
 
     Divided by `Parameters.time_per_step` all six are the same velocity, that of the flow.
     """
     reference, step = first_steps(trained="three", loss="sum")
     assert step == 0.1
-    for trained, loss, slower in [("three", "mean", 8), ("projected", "sum", 8), ("projected", "mean", 64), ("all", "sum", 8),
-                                  ("all", "mean", 64), ("nineteen", "mean", 64)]:  # fmt: skip
+    for trained, loss, slower in [
+        ("three", "mean", 8),
+        ("projected", "sum", 8),
+        ("projected", "mean", 64),
+        ("all", "sum", 8),
+        ("all", "mean", 64),
+        ("nineteen", "mean", 64),
+    ]:
         moved, per_step = first_steps(trained=trained, loss=loss)
-        np.testing.assert_allclose(moved * slower, reference, rtol=1e-9)  # steps of 1e-5 read off numbers of order 1
+        np.testing.assert_allclose(
+            moved * slower, reference, rtol=1e-9
+        )  # steps of 1e-5 read off numbers of order 1
         assert per_step == pytest.approx(0.1 / slower, rel=1e-15)
 
 
 def test_population_descent_is_noiseless():
-    """On orthonormal data inside the 19 directions the loss does not depend on the draw; outside it does."""
+    """On orthonormal data inside the 19 directions the loss does not depend on the draw; outside it
+    does.
+    """
     D, N = 8, 4
     p = Parameters(N=N, D=D, data="orthonormal", query="each")
     student = Nineteen(D, "strict", DOUBLE)
@@ -197,12 +233,16 @@ def test_population_descent_is_noiseless():
 
 
 def test_divergence_is_one_line():
-    """App. C's learning rate with the SUM over D diverges within 32 steps, and is refused in one line; the mean trains."""
+    """App. C's learning rate with the SUM over D diverges within 32 steps, and is refused in one
+    line; the mean trains.
+    """
     p = Parameters.structure().replace(loss="sum", steps=64, eval_every=4, batch_size=64)
     with pytest.raises(ParameterError, match=r"^eta = 1: the loss is not finite at step \d+"):
         train(p, store=None, **ALONE)
     runs = train(p.replace(loss="mean"), store=None, **ALONE)
-    assert float(runs.loss.isel(t=-1)[0]) < 1 - 1 / 8  # below the plateau 1 - 1/(2N): the head has begun to work
+    assert (
+        float(runs.loss.isel(t=-1)[0]) < 1 - 1 / 8
+    )  # below the plateau 1 - 1/(2N): the head has begun to work
 
 
 def test_dataset():
@@ -218,14 +258,18 @@ def test_dataset():
     for _, then in exact.isel(seed=0).groupby("step"):  # weights of every time, not of the last
         weights = {name: torch.as_tensor(then[name].values[0]) for name in ("W1", "W2", "W3")}
         np.testing.assert_array_equal(project(weights), then.pseudo.values[0])
-    assert float(runs.loss.sel(seed=2)[0]) == pytest.approx(float(y.square().sum(1).mean()) / 4, rel=1e-6)
+    assert float(runs.loss.sel(seed=2)[0]) == pytest.approx(
+        float(y.square().sum(1).mean()) / 4, rel=1e-6
+    )
 
 
 SMALL = standard.StandardParameters(D=16, vocabulary=8, block=10, pairs=2, batch_size=16, steps=6)
 
 
 def test_standard_transformer():
-    """Sequences repeat one item and ask for its label; the interpretation reproduces the scores of the forward pass."""
+    """Sequences repeat one item and ask for its label; the interpretation reproduces the scores of
+    the forward pass.
+    """
     tokens, offset, label = standard.draw(SMALL, random())
     assert tokens.shape == (16, 5) and int(offset.max()) + 5 <= 10
     for row, target in zip(tokens, label, strict=True):
@@ -245,15 +289,25 @@ def test_standard_transformer():
 
 
 def test_standard_training(tmp_path):
-    """Learns the task at a small size; loss in nats starts above that of guessing, ln of the vocabulary."""
-    p = standard.StandardParameters(D=64, vocabulary=8, block=8, pairs=2, batch_size=64, steps=125, eval_every=25)
+    """Learns the task at a small size; loss in nats starts above that of guessing, ln of the
+    vocabulary.
+    """
+    p = standard.StandardParameters(
+        D=64, vocabulary=8, block=8, pairs=2, batch_size=64, steps=125, eval_every=25
+    )
     runs = standard.train(p, store=tmp_path, **ALONE)
     assert runs.loss.values[0, 0] > np.log(8) and runs.accuracy.values[0, -1] > 0.9
     assert {"scores_1", "scores_2", "readout"} <= set(runs)
 
 
-@pytest.mark.parametrize(("change", "message"), [({"pairs": 20}, "pairs = 20: must be <= vocabulary / 2 = 16"),
-                                                 ({"block": 16}, "must fit into block = 16"), ({"D": 1}, "D = 1")])  # fmt: skip
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"pairs": 20}, "pairs = 20: must be <= vocabulary / 2 = 16"),
+        ({"block": 16}, "must fit into block = 16"),
+        ({"D": 1}, "D = 1"),
+    ],
+)
 def test_standard_parameters(change, message):
     """One line with what is allowed."""
     with pytest.raises(ParameterError, match=message):

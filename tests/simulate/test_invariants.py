@@ -1,4 +1,6 @@
-"""What descent conserves: column sums of every M_a exactly, |W_Q|^2 - |W_K|^2 per rotary block in continuous time."""
+"""What descent conserves: column sums of every M_a exactly, |W_Q|^2 - |W_K|^2 per rotary block in
+continuous time.
+"""
 
 import numpy as np
 import pytest
@@ -26,7 +28,8 @@ def test_column_sums_are_conserved(tiny, make):
     student, data, _ = make(tiny)
     before, M = column_sums(student), student.M.detach().clone()
     descend(student, data, 200)
-    # 200 additions to entries of order one round by 2e-16 each; the entries themselves move by order one.
+    # 200 additions to entries of order one round by 2e-16 each; the entries themselves move by
+    # order one.
     assert (column_sums(student) - before).abs().max() < 1e-12
     assert (student.M - M).abs().max() > 0.1
 
@@ -60,7 +63,9 @@ def block_balance(student) -> np.ndarray:
 
 
 def test_block_norms_drift_in_proportion_to_eta(tiny: Parameters, make):
-    """At a fixed training time eta * epochs, half the rate leaves half the drift: the flow conserves."""
+    """At a fixed training time eta * epochs, half the rate leaves half the drift: the flow
+    conserves.
+    """
     drifts, moved = [], []
     for eta, epochs in ((0.5, 200), (0.25, 400)):
         student, data, _ = make(tiny.replace(eta=eta, d_h=6, rope="plain"))

@@ -30,7 +30,9 @@ def test_overlaps_are_the_traces(tiny, make):
     student, _, perms = make(tiny)
     M, teachers = student.M.detach().numpy(), task.teacher_matrices(perms)
     d_g, N = tiny.d_g, tiny.N
-    traces = np.array([[np.trace(teachers[a].T @ M[b]) / N for b in range(d_g)] for a in range(d_g)])
+    traces = np.array(
+        [[np.trace(teachers[a].T @ M[b]) / N for b in range(d_g)] for a in range(d_g)]
+    )
     found = overlaps(student.M[None], torch.as_tensor(teachers)[None])
     R, S, zeta = (float(found[name]) for name in ("R", "S", "zeta"))
     assert R == pytest.approx(np.diag(traces).mean(), rel=EXACT)
@@ -42,12 +44,18 @@ def test_overlaps_are_the_traces(tiny, make):
 
 def test_overlap_with_other_teachers_needs_two(tiny, make):
     student, _, perms = make(tiny.replace(d_g=1))
-    assert overlaps(student.M[None], torch.as_tensor(task.teacher_matrices(perms))[None])["S"].isnan().all()
+    assert (
+        overlaps(student.M[None], torch.as_tensor(task.teacher_matrices(perms))[None])["S"]
+        .isnan()
+        .all()
+    )
 
 
 @pytest.mark.parametrize("embedding", [dict(), dict(fix_embedding=False, d_model=3)], ids=str)
 def test_predictions_are_the_slow_loop(tiny, make, alone, embedding):
-    """A student half taught, so that accuracies are neither 0 nor 1; its own states are fed back."""
+    """A student half taught, so that accuracies are neither 0 nor 1; its own states are fed
+    back.
+    """
     p = tiny.replace(**embedding)
     student, data, perms = make(p)
     with torch.no_grad():
@@ -84,7 +92,9 @@ def test_eigenvalues_are_the_sums_they_stand_for(tiny, rope):
     p = tiny.replace(rope=rope, L=5)
     offsets = np.subtract.outer(np.arange(p.L), np.arange(p.L))
     pairs = [(np.cos(w * offsets).sum() - p.L) / (p.L * (p.L - 1)) for w in p.frequencies]
-    assert lambda_of_frequencies(p) == pytest.approx(pairs, abs=1e-11)  # sin/sin near multiples of 2 pi loses a digit
+    assert lambda_of_frequencies(p) == pytest.approx(
+        pairs, abs=1e-11
+    )  # sin/sin near multiples of 2 pi loses a digit
 
 
 def test_ansatz_factor_is_its_formula(tiny, make):
@@ -116,13 +126,23 @@ def test_compiled_equations_do_not_depend_on_what_ran_before(tiny, make, monkeyp
     student, _, _ = make(tiny)
     blocks = [w.detach().numpy().reshape(-1, 2) for w in (student.W_Q, student.W_K)]
     norms = [(b**2).sum(1) for b in blocks]
-    arguments = [symbols.A, symbols.N, symbols.d_g, symbols.d_h, attention.lambda_, symbols.W_Q2, symbols.W_K2]
+    arguments = [
+        symbols.A,
+        symbols.N,
+        symbols.d_g,
+        symbols.d_h,
+        attention.lambda_,
+        symbols.W_Q2,
+        symbols.W_K2,
+    ]
     form, A = attention.equations()["c_ansatz"], np.linspace(0.01, 0.99, 99)
     found = set()
     for count in range(9_980, 10_001):
         monkeypatch.setattr(sympy.Dummy, "_count", count)
         compiled = form.lambdify(*arguments)
-        found.add(compiled(A, tiny.N, tiny.d_g, tiny.d_h, lambda_of_frequencies(tiny), *norms).tobytes())
+        found.add(
+            compiled(A, tiny.N, tiny.d_g, tiny.d_h, lambda_of_frequencies(tiny), *norms).tobytes()
+        )
     assert len(found) == 1
 
 
@@ -152,6 +172,16 @@ def test_single_precision_measures_what_double_does(tiny, make, alone):
     for dtype in (torch.float32, torch.float64):
         student, data, perms = make(tiny, dtype=dtype)
         found.append(measure(*alone(student, data, perms)))
-    for name in ("A", "R", "S", "zeta", "loss", "logit_correct", "variance_correct", "c_A", "c_ansatz"):
+    for name in (
+        "A",
+        "R",
+        "S",
+        "zeta",
+        "loss",
+        "logit_correct",
+        "variance_correct",
+        "c_A",
+        "c_ansatz",
+    ):
         # Weights rounded to 6e-8; means of 256 rows and differences of moments keep five digits.
         assert found[0][name] == pytest.approx(found[1][name], rel=1e-5, abs=1e-6), name

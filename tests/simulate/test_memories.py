@@ -20,7 +20,9 @@ def test_hebbian_of_orthonormal_vectors():
     answer, weights = np.array([1, 0, 2, 1]), np.array([1.0, 2.0, 0.5, 3.0])
     W = superposition.hebbian(np.eye(4), np.eye(3, 4), answer, weights)
     scores = np.eye(3, 4) @ W
-    np.testing.assert_allclose(scores, np.where(np.arange(3)[:, None] == answer, weights, 0), atol=0)
+    np.testing.assert_allclose(
+        scores, np.where(np.arange(3)[:, None] == answer, weights, 0), atol=0
+    )
 
 
 def test_trained_matrix_holds_more_than_hebbian():
@@ -34,7 +36,10 @@ def test_trained_matrix_holds_more_than_hebbian():
 def test_capacity_by_bisection():
     """The largest number that is good enough, and the ends of the bracket."""
     assert superposition.capacity(lambda n: 1.0 if n <= 77 else 0.5, 10, 100, 0.0) == 77
-    assert superposition.capacity(lambda n: 0.0, 10, 100) == 9 and superposition.capacity(lambda n: 1.0, 10, 100) == 100
+    assert (
+        superposition.capacity(lambda n: 0.0, 10, 100) == 9
+        and superposition.capacity(lambda n: 1.0, 10, 100) == 100
+    )
 
 
 def test_kernels_of_permutations_answer_right():
@@ -54,15 +59,21 @@ def test_kernels_of_permutations_answer_right():
 
 
 def test_kernel_learner_meets_its_time(tmp_path):
-    """Two hops: product 1/2 at the predicted flow time; with the curriculum the second hop waits."""
+    """Two hops: product 1/2 at the predicted flow time; with the curriculum the second hop
+    waits.
+    """
     p = k_hop.Parameters(N=4, k=2)
     time = direct_time(p, 0.5, "softmax")
     p = p.replace(eta=time / 200, steps=260, eval_every=4)
     found = k_hop.train(p, [0], store=tmp_path, workers=1, progress=False)
     at = float(found.t[int((found["product"].values[0] >= 0.5).argmax())])
     assert at == pytest.approx(time, rel=0.1)  # 200 steps of 256 samples
-    waiting = k_hop.train(p.replace(curriculum=True, steps=40), [0], store=tmp_path, workers=1, progress=False)
-    assert float(waiting.hops[0, -1]) == 1 and float(waiting.overlap[0, -1, 1]) == pytest.approx(p.m_0, rel=1e-12)
+    waiting = k_hop.train(
+        p.replace(curriculum=True, steps=40), [0], store=tmp_path, workers=1, progress=False
+    )
+    assert float(waiting.hops[0, -1]) == 1 and float(waiting.overlap[0, -1, 1]) == pytest.approx(
+        p.m_0, rel=1e-12
+    )
 
 
 def test_noisy_labels():
@@ -80,7 +91,9 @@ def test_noisy_labels():
 
 
 def test_one_step_of_one_sample():
-    """A single noiseless sample: the answer's own token is recovered unless a context token ties with it."""
+    """A single noiseless sample: the answer's own token is recovered unless a context token ties
+    with it.
+    """
     found = noisy_bigram.one_step(noisy_bigram.Parameters(N=3, T=2, a=0.01, n=400, draws=20))
     assert found["value"].mean() > 0.95 and found["feed_forward"].mean() == 0
 
@@ -110,11 +123,15 @@ def test_first_gradient_by_exact_enumeration():
 
 
 def test_three_steps_small():
-    """A small task in seconds: probes right after their steps, accuracy near one after the third."""
+    """A small task in seconds: probes right after their steps, accuracy near one after the
+    third.
+    """
     p = StepParameters(N=10, K=2, T=10, samples=8000)
     tokens, answer, place = draw_steps(p, 100, np.random.default_rng(0))
     rows = np.arange(100)
-    assert (tokens[rows, place] == tokens[:, -1]).all() and (tokens[rows, place + 1] == answer).all()
+    assert (tokens[rows, place] == tokens[:, -1]).all() and (
+        tokens[rows, place + 1] == answer
+    ).all()
     assert (tokens[:, -1] < p.K).all() and (answer >= p.K).all()
     out = run(p)
     assert out.probes == {"W_O": 1.0, "W_2": 1.0, "W_1": 1.0}
@@ -122,7 +139,9 @@ def test_three_steps_small():
 
 
 def test_pointers_jump_layer_by_layer(tmp_path):
-    """Identity scores double the hops exactly; trained on a mixture, 2 hops come before 4 (extension)."""
+    """Identity scores double the hops exactly; trained on a mixture, 2 hops come before 4
+    (extension).
+    """
     p = k_hop.Pointers(N=6, layers=2, steps=260, batch_size=64)
     learner = Pointing(p, 0)
     with torch.no_grad():

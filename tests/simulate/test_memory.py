@@ -1,4 +1,6 @@
-"""Memory: estimates against measured peaks, and sizes that cannot fit refused before anything is allocated."""
+"""Memory: estimates against measured peaks, and sizes that cannot fit refused before anything is
+allocated.
+"""
 
 import functools
 import json
@@ -12,7 +14,8 @@ from simulate import pool
 from theory import memory, registry
 from theory.parameters import ParameterError
 
-# Every learner at sizes where one shape after the other makes up its memory, some 100 to 500 MB each, one or two steps.
+# Every learner at sizes where one shape after the other makes up its memory, some 100 to 500 MB
+# each, one or two steps.
 CASES = """
 from simulate import state_tracking as st, induction_heads as ih, positional_semantic as ps
 from simulate.state_tracking import learner as st_learner
@@ -77,7 +80,9 @@ CASES = {
     "superposition": lambda: (memories.needed, superposition.Parameters(N=6000, d=64, draws=2), lambda p, o: superposition.recall(p)),
 }
 """
-MEASURE = CASES + """
+MEASURE = (
+    CASES
+    + """
 import json, os, resource, tempfile, warnings
 import torch
 torch.set_num_threads(1)
@@ -112,27 +117,54 @@ for name, make in CASES.items():
         found[name] = [needed(p), peak(lambda: work(p, folder))]
 print(json.dumps(found))
 """
+)
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="peaks are read from Linux's /proc")
+@pytest.mark.skipif(
+    not Path("/proc/self/clear_refs").exists(), reason="peaks are read from Linux's /proc"
+)
 def test_estimates_against_measured_peaks():
-    """Every learner, one process forked per case. An estimate may not miss a tenth of the peak, nor be three times it."""
-    done = subprocess.run([sys.executable, "-c", MEASURE], capture_output=True, text=True, timeout=900)
+    """Every learner, one process forked per case. An estimate may not miss a tenth of the peak, nor
+    be three times it.
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", MEASURE], capture_output=True, text=True, timeout=900
+    )
     assert done.returncode == 0, done.stderr[-500:]
     found = json.loads(done.stdout)
-    assert all(measured > 50 * 2**20 for _, measured in found.values())  # large against what Python itself takes
-    wrong = {name: pair for name, pair in found.items() if not pair[1] / 1.1 < pair[0] < 3 * pair[1]}
+    assert all(
+        measured > 50 * 2**20 for _, measured in found.values()
+    )  # large against what Python itself takes
+    wrong = {
+        name: pair for name, pair in found.items() if not pair[1] / 1.1 < pair[0] < 3 * pair[1]
+    }
     assert not wrong
 
 
-HUGE = [("state_tracking", {"L": 10**6}), ("state_tracking", {"n_train": 10**12}), ("state_tracking", {"d_h": 10**12}),
-        ("state_tracking", {"N": 10**7}), ("state_tracking", {"n_test": 10**12}), ("state_tracking", {"epochs": 10**15, "eval_every": 1}),
-        ("induction_heads", {"batch_size": 10**12}), ("induction_heads", {"D": 10**12}), ("induction_heads", {"N": 10**7}),
-        ("positional_semantic", {"d": 10**12, "alpha": 1.0}), ("positional_semantic", {"alpha": 1e12}),
-        ("factual_recall", {"batch_size": 10**12}), ("factual_recall", {"R": 10**9}), ("factual_recall", {"noise_tokens": 10**12}),
-        ("trigger_task", {"T": 10**12}), ("trigger_task", {"N": 10**9}), ("trigger_task", {"n_test": 10**12}),
-        ("noisy_bigram", {"N": 10**9}), ("noisy_bigram", {"T": 10**12}), ("k_hop", {"N": 10**9}), ("k_hop", {"batch_size": 10**12})]  # fmt: skip
+HUGE = [
+    ("state_tracking", {"L": 10**6}),
+    ("state_tracking", {"n_train": 10**12}),
+    ("state_tracking", {"d_h": 10**12}),
+    ("state_tracking", {"N": 10**7}),
+    ("state_tracking", {"n_test": 10**12}),
+    ("state_tracking", {"epochs": 10**15, "eval_every": 1}),
+    ("induction_heads", {"batch_size": 10**12}),
+    ("induction_heads", {"D": 10**12}),
+    ("induction_heads", {"N": 10**7}),
+    ("positional_semantic", {"d": 10**12, "alpha": 1.0}),
+    ("positional_semantic", {"alpha": 1e12}),
+    ("factual_recall", {"batch_size": 10**12}),
+    ("factual_recall", {"R": 10**9}),
+    ("factual_recall", {"noise_tokens": 10**12}),
+    ("trigger_task", {"T": 10**12}),
+    ("trigger_task", {"N": 10**9}),
+    ("trigger_task", {"n_test": 10**12}),
+    ("noisy_bigram", {"N": 10**9}),
+    ("noisy_bigram", {"T": 10**12}),
+    ("k_hop", {"N": 10**9}),
+    ("k_hop", {"batch_size": 10**12}),
+]
 
 
 def trained(name):
@@ -144,7 +176,9 @@ def trained(name):
 
 @pytest.mark.parametrize(("name", "sizes"), HUGE, ids=str)
 def test_what_cannot_fit_is_refused_at_once(name, sizes, tmp_path):
-    """In one line: the parameter to change, what is needed, what there is; and nothing is written."""
+    """In one line: the parameter to change, what is needed, what there is; and nothing is
+    written.
+    """
     kind, train = trained(name)
     with pytest.raises(ParameterError) as caught:
         train(kind(**sizes), store=tmp_path / "store", progress=False, workers=1)
@@ -159,7 +193,9 @@ def test_what_cannot_fit_is_refused_at_once(name, sizes, tmp_path):
 def test_theory_asks_too(key):
     """The frequencies are the only array of the theory whose length a parameter sets."""
     kind, _ = trained("state_tracking")
-    with pytest.raises(ParameterError, match=f"{key} = 1000000000000: a table of frequencies needs about"):
+    with pytest.raises(
+        ParameterError, match=f"{key} = 1000000000000: a table of frequencies needs about"
+    ):
         kind(**{key: 10**12}).values()
 
 
@@ -167,7 +203,10 @@ def test_what_fits_is_not_refused_and_the_boundary_is_what_there_is(tiny):
     """The same estimate, a byte less or more of memory."""
     size = 2**30
     memory.require(lambda p: size, tiny, "this", there=size)
-    with pytest.raises(ParameterError, match="N = 6: this needs about 1 GiB of memory, there are 1024 MiB; take N smaller"):
+    with pytest.raises(
+        ParameterError,
+        match="N = 6: this needs about 1 GiB of memory, there are 1024 MiB; take N smaller",
+    ):
         memory.require(lambda p: size * p.N / 6, tiny, "this", there=size - 1)
     with pytest.raises(ParameterError, match=r"2 GiB of memory \(2 at a time\)"):
         memory.require(lambda p: size, tiny, "this", times=2, there=size)
@@ -176,7 +215,9 @@ def test_what_fits_is_not_refused_and_the_boundary_is_what_there_is(tiny):
 def test_a_limit_of_the_process_counts():
     """What `ulimit -v` leaves, not what the machine has."""
     code = "import resource; resource.setrlimit(resource.RLIMIT_AS, (2**33, 2**33)); from theory import memory; print(memory.available())"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
+    )
     assert 0 < float(done.stdout) < 2**33
 
 
@@ -184,6 +225,10 @@ def test_there_are_no_more_processes_than_fit(monkeypatch):
     """Four jobs of 1 GiB each where there are 2.5 GiB: two at a time."""
     asked = []
     monkeypatch.setattr(pool, "available", lambda: 2.5 * 2**30)
-    monkeypatch.setattr(pool.joblib, "Parallel", lambda n_jobs, **_: asked.append(n_jobs) or (lambda calls: [0 for _ in calls]))
+    monkeypatch.setattr(
+        pool.joblib,
+        "Parallel",
+        lambda n_jobs, **_: asked.append(n_jobs) or (lambda calls: [0 for _ in calls]),
+    )
     pool.run([functools.partial(int)] * 4, [1] * 4, workers=4, progress=False, memory=2**30)
     assert asked == [2]

@@ -1,4 +1,6 @@
-"""Statements of the slides on the students themselves: residual stream, attention scores, readout, remapped tokens, key ideas."""
+"""Statements of the slides on the students themselves: residual stream, attention scores, readout,
+remapped tokens, key ideas.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ from theory.associative_memory.gradient_steps import equations
 
 
 def test_block_is_attention_then_mlp_on_a_residual_stream():
-    """x + sum_s beta_s W_O W_V x_s with beta the causal softmax of x_s W_K W_Q x_t, then x + V sigma(U x), position by position."""
+    """x + sum_s beta_s W_O W_V x_s with beta the causal softmax of x_s W_K W_Q x_t, then x + V
+    sigma(U x), position by position.
+    """
     torch.manual_seed(0)
     d, length = 6, 5
     block = Block(d).double()
@@ -35,7 +39,9 @@ def test_block_is_attention_then_mlp_on_a_residual_stream():
 
 
 def test_simplified_student_written_out():
-    """Embedding e + p, layer 1 adds remapped tokens W_OV e~, layer 2 adds W_O W_V of what it attends to, readout u_j x_t."""
+    """Embedding e + p, layer 1 adds remapped tokens W_OV e~, layer 2 adds W_O W_V of what it
+    attends to, readout u_j x_t.
+    """
     p = Task(N=7, K=2, T=5, d=8)
     student = Simplified(p, np.random.default_rng(0)).double()
     torch.manual_seed(1)
@@ -55,7 +61,9 @@ def test_simplified_student_written_out():
 
 
 def test_attention_is_uniform_at_first():
-    """Key idea 1: with zero weights every layer attends to all it sees alike, and its output is the mean of embeddings."""
+    """Key idea 1: with zero weights every layer attends to all it sees alike, and its output is the
+    mean of embeddings.
+    """
     p = Parameters(N=6, K=2, T=6)
     tokens, _, _ = draw(p, 20, np.random.default_rng(0))
     model = InductionHead(p, torch.float64)
@@ -63,11 +71,15 @@ def test_attention_is_uniform_at_first():
     assert (seen == 1 / p.T).all()
     student = Simplified(Task(N=6, K=2, T=6, d=4), np.random.default_rng(0))
     attention = student.attend(torch.randn(2, 6, 4), student.W_K1)
-    torch.testing.assert_close(attention[0], torch.tril(torch.ones(6, 6)) / torch.arange(1, 7)[:, None], rtol=1e-6, atol=0)
+    torch.testing.assert_close(
+        attention[0], torch.tril(torch.ones(6, 6)) / torch.arange(1, 7)[:, None], rtol=1e-6, atol=0
+    )
 
 
 def test_the_right_output_is_always_in_the_context():
-    """Key idea 2: the answer occurs for sure, any other plain token by chance; their difference is 1/T in the mean input."""
+    """Key idea 2: the answer occurs for sure, any other plain token by chance; their difference is
+    1/T in the mean input.
+    """
     p = Parameters(N=8, K=2, T=7)
     tokens, answer, _ = draw(p, 20_000, np.random.default_rng(0))
     own = (tokens == answer[:, None]).sum(1)
@@ -82,7 +94,9 @@ def test_the_right_output_is_always_in_the_context():
 
 
 def test_attention_focuses_step_by_step():
-    """Key idea 3: each association makes attention on the answer grow: from 1/T, by the second step, to nearly 1 by the third."""
+    """Key idea 3: each association makes attention on the answer grow: from 1/T, by the second
+    step, to nearly 1 by the third.
+    """
     p = Parameters(N=10, K=2, T=10, samples=8000)
     out = run(p)
     assert out.attention[0] == out.attention[1] == pytest.approx(1 / p.T, rel=1e-6)
@@ -98,5 +112,6 @@ def test_readout_of_nearly_orthonormal_embeddings():
         weights = rng.uniform(1, 2, size=30)
         scores = u @ superposition.hebbian(e, u, np.arange(30), weights) @ e.T
         errors.append(np.sqrt(((scores - np.diag(weights)) ** 2).mean()))
-    # 870 wrong scores of variance 2/d and more: a few percent of scatter, and N/d^2 beside 2/d at d = 64.
+    # 870 wrong scores of variance 2/d and more: a few percent of scatter, and N/d^2 beside 2/d at d
+    # = 64.
     assert errors[0] / errors[1] == pytest.approx(4, rel=0.2) and errors[1] < 0.1

@@ -66,13 +66,18 @@ def alive(pid: int) -> bool:
 @pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks processes up in /proc")
 def test_workers_do_not_outlive_a_killed_parent(tmp_path):
-    program = (f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r})\n"
-               "import functools, test_pool\nfrom pathlib import Path\nfrom simulate import pool\n"
-               f"jobs = [functools.partial(test_pool.sleeper, Path({str(tmp_path)!r}), k) for k in range(2)]\n"
-               "pool.run(jobs, [1, 1], workers=2, progress=False)")  # fmt: skip
+    program = (
+        f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r})\n"
+        "import functools, test_pool\nfrom pathlib import Path\nfrom simulate import pool\n"
+        f"jobs = [functools.partial(test_pool.sleeper, Path({str(tmp_path)!r}), k) for k in range(2)]\n"
+        "pool.run(jobs, [1, 1], workers=2, progress=False)"
+    )
     parent = subprocess.Popen([sys.executable, "-c", program], stderr=subprocess.DEVNULL)
     deadline = time.monotonic() + 60
-    while len(names := [p for p in tmp_path.iterdir() if p.read_text()]) < 2 and time.monotonic() < deadline:
+    while (
+        len(names := [p for p in tmp_path.iterdir() if p.read_text()]) < 2
+        and time.monotonic() < deadline
+    ):
         time.sleep(0.1)
     workers = [int(p.read_text()) for p in names]
     assert len(workers) == 2 and all(map(alive, workers))

@@ -20,10 +20,14 @@ TINY = Parameters(d=40, alpha=1.5, steps=30, n_test=200)
 
 
 def test_data():
-    """Norms, overlaps, target rows that sum to one, the teacher's blindness to p, correlation of the tokens."""
+    """Norms, overlaps, target rows that sum to one, the teacher's blindness to p, correlation of
+    the tokens.
+    """
     teacher, data = task.draw(TINY, 0)
     assert np.linalg.norm(teacher) == pytest.approx(40**0.5) and abs(teacher.sum()) < 1e-10
-    assert data.tokens.shape == (60, 2, 40) and torch.allclose(data.target.sum(2), torch.ones(60, 2).double())
+    assert data.tokens.shape == (60, 2, 40) and torch.allclose(
+        data.target.sum(2), torch.ones(60, 2).double()
+    )
     p = task.positional_encoding(40)
     x = data.tokens.numpy() - p
     assert data.target.numpy() == pytest.approx(task.target_attention(TINY, x, teacher), abs=1e-12)
@@ -65,7 +69,9 @@ def test_descent_is_gradient_descent():
     """Five steps against autograd of the plain module."""
     p = TINY.replace(steps=5, polish=False)
     teacher, data = task.draw(p, 0)
-    student = Student({"Q": torch.as_tensor(initial_weights(p, teacher, np.random.default_rng(0))["Q"])})
+    student = Student(
+        {"Q": torch.as_tensor(initial_weights(p, teacher, np.random.default_rng(0))["Q"])}
+    )
     optimizer = torch.optim.SGD(student.parameters(), lr=p.eta)
     for _ in range(5):
         optimizer.zero_grad()
@@ -74,29 +80,45 @@ def test_descent_is_gradient_descent():
     group = Learner(p, [0], torch.device("cpu"), torch.float64)
     for number in range(5):
         group.step(number)
-    assert group.weights["Q"][0].numpy() == pytest.approx(student.weights["Q"].detach().numpy(), rel=1e-10, abs=1e-12)
+    assert group.weights["Q"][0].numpy() == pytest.approx(
+        student.weights["Q"].detach().numpy(), rel=1e-10, abs=1e-12
+    )
 
 
 def test_theory_only_fields_do_not_identify_a_run(tmp_path):
     """Another selection of the minimiser or another quadrature finds the same stored run."""
     train(TINY, seeds=[0], store=tmp_path, device="cpu", progress=False)
-    train(TINY.replace(prox="local", order=8), seeds=[0], store=tmp_path, device="cpu", progress=False)
+    train(
+        TINY.replace(prox="local", order=8), seeds=[0], store=tmp_path, device="cpu", progress=False
+    )
     assert len(list(tmp_path.glob("*/seed-*.nc"))) == 1
 
 
 def test_minimum_is_a_minimum(tmp_path):
-    """After the polish the gradient vanishes, and the semantic minimum is near theory at d = 100."""
+    """After the polish the gradient vanishes, and the semantic minimum is near theory at d =
+    100.
+    """
     found = train(
-        TINY.replace(d=100), alpha=[2.0], seeds=range(4), store=tmp_path, device="cpu", workers=1, progress=False
+        TINY.replace(d=100),
+        alpha=[2.0],
+        seeds=range(4),
+        store=tmp_path,
+        device="cpu",
+        workers=1,
+        progress=False,
     )
     assert float(found.gradient.max()) < 1e-5
     point = solve(Parameters(alpha=2.0, order=8), "semantic").summary()
     mean, error = float(found.q.mean()), float(found.q.std(ddof=1)) / 2
-    assert abs(mean - point["q"]) < 4 * error + 0.1 * point["q"]  # scatter, and corrections of order 1/d with c = 12
+    assert (
+        abs(mean - point["q"]) < 4 * error + 0.1 * point["q"]
+    )  # scatter, and corrections of order 1/d with c = 12
 
 
 def test_linear_layer():
-    """Normal equations and the paper's Adam agree; the population's weights and error within sampling error."""
+    """Normal equations and the paper's Adam agree; the population's weights and error within
+    sampling error.
+    """
     p = Parameters(d=100, alpha=40.0, n_test=4000)
     exact, adam, theory = fit_linear(p, 0), fit_linear(p, 0, "adam"), baseline(p)
     assert adam["W_12"] == pytest.approx(exact["W_12"], abs=1e-4)
@@ -105,12 +127,22 @@ def test_linear_layer():
 
 
 def test_message_passing_converges_on_both_branches():
-    """Semantic with the global, positional with the local minimiser: the gradient of the risk vanishes."""
-    for start, alpha, prox, damping in (("semantic", 2.0, "global", 0.7), ("positional", 1.0, "local", 0.85)):
+    """Semantic with the global, positional with the local minimiser: the gradient of the risk
+    vanishes.
+    """
+    for start, alpha, prox, damping in (
+        ("semantic", 2.0, "global", 0.7),
+        ("positional", 1.0, "local", 0.85),
+    ):
         p = Parameters(d=200, alpha=alpha, start=start, prox=prox)
         teacher, data = task.draw(p, 0)
-        message = gamp(p, data, initial_weights(p, teacher, np.random.default_rng(0))["Q"][:, 0], damping=damping,
-                       iterations=400)  # fmt: skip
+        message = gamp(
+            p,
+            data,
+            initial_weights(p, teacher, np.random.default_rng(0))["Q"][:, 0],
+            damping=damping,
+            iterations=400,
+        )
         assert message.gradient < 1e-6
         problem = Problem([data.idealised(p.sigma)], p.lam)
         _, gradient = problem.gradient({"Q": torch.as_tensor(message.weights)[None, :, None]})
@@ -121,21 +153,40 @@ def test_message_passing_converges_on_both_branches():
 
 def test_command_line(tmp_path, capsys):
     """Table and JSON; a missing alpha is one line."""
-    words = ["--preset", "demo", "--set", "d=40", "--set", "steps=5", "--set", "n_test=50", "--seeds", "1", "--quiet"]
+    words = [
+        "--preset",
+        "demo",
+        "--set",
+        "d=40",
+        "--set",
+        "steps=5",
+        "--set",
+        "n_test=50",
+        "--seeds",
+        "1",
+        "--quiet",
+    ]
     assert command.main([*words, "--out", str(tmp_path / "x.nc"), "--json"]) == 0
     assert '"theta"' in capsys.readouterr().out and (tmp_path / "x.nc").exists()
     with pytest.raises(ParameterError, match="--alpha"):
         command.main(["--seeds", "1"])
 
 
-@pytest.mark.parametrize(("omega", "stable"), [pytest.param(0.3, True, marks=pytest.mark.slow), (0.7, False)])
+@pytest.mark.parametrize(
+    ("omega", "stable"), [pytest.param(0.3, True, marks=pytest.mark.slow), (0.7, False)]
+)
 def test_students_leave_the_semantic_branch_where_it_is_unstable(omega, stable, tmp_path):
-    """Growth of m per step above one: every student from the semantic start ends on the positional branch."""
+    """Growth of m per step above one: every student from the semantic start ends on the positional
+    branch.
+    """
     p = Parameters(omega=omega, alpha=2.0, d=150, steps=200, n_test=10, prox="local", order=8)
     point = solve(p, "semantic")
     assert point.exists and (transverse(point) < 1) == stable
     students = train(p, seeds=range(4), store=tmp_path, progress=False)
     own, other = ("theta", "m") if stable else ("m", "theta")
     expected = solve(p, "semantic" if stable else "positional").summary()[own]
-    # Single students at d = 150 scatter by 10 % (verify.thresholds: d^(-1/2)); a branch left behind is at a fifth or less.
-    assert (abs(students[own] / expected - 1) < 0.4).all() and (students[other] < 0.2 * students[own]).all()
+    # Single students at d = 150 scatter by 10 % (verify.thresholds: d^(-1/2)); a branch left behind
+    # is at a fifth or less.
+    assert (abs(students[own] / expected - 1) < 0.4).all() and (
+        students[other] < 0.2 * students[own]
+    ).all()

@@ -1,4 +1,6 @@
-"""Students of factual recall: task, hand-written gradients, exact resumption, and the flow they follow."""
+"""Students of factual recall: task, hand-written gradients, exact resumption, and the flow they
+follow.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,9 @@ def test_facts_are_balanced():
 
 
 def test_sequences_and_counts_agree_in_law():
-    """Every sequence holds one subject, one relation, T - 3 noise tokens and the end token; counts have the same law."""
+    """Every sequence holds one subject, one relation, T - 3 noise tokens and the end token; counts
+    have the same law.
+    """
     p = Parameters(S=8, R=2, D=4, noise_tokens=6, T=8)
     rng = np.random.default_rng(3)
     table = task.fact_table(p)
@@ -36,7 +40,9 @@ def test_sequences_and_counts_agree_in_law():
     counted = task.token_counts(p, tokens)
     drawn = task.draw(p, 4000, table, rng).counts(p)
     for counts in (counted, drawn):
-        assert (counts[:, : p.S].sum(1) == 1).all() and (counts[:, p.S : p.S + p.R].sum(1) == 1).all()
+        assert (counts[:, : p.S].sum(1) == 1).all() and (
+            counts[:, p.S : p.S + p.R].sum(1) == 1
+        ).all()
         assert (counts.sum(1) == p.T).all() and (counts[:, -1] == 1).all()
     subject, relation = counted[:, : p.S].argmax(1), counted[:, p.S : p.S + p.R].argmax(1)
     assert (table[subject, relation] == answer).all() and (tokens[:, -1] == p.vocabulary - 1).all()
@@ -44,7 +50,9 @@ def test_sequences_and_counts_agree_in_law():
     error = np.sqrt((counted.var(0) + drawn.var(0)) / 4000) + 1e-12
     assert (np.abs(gap / error) < 4).all()  # 4 standard errors, 17 tokens
     places = (tokens < p.S).argmax(1)
-    assert np.bincount(places, minlength=p.T)[:-1] == pytest.approx(4000 / 7, abs=4 * np.sqrt(4000 / 7))
+    assert np.bincount(places, minlength=p.T)[:-1] == pytest.approx(
+        4000 / 7, abs=4 * np.sqrt(4000 / 7)
+    )
 
 
 def test_students_follow_full_batch_descent(tmp_path):
@@ -52,8 +60,10 @@ def test_students_follow_full_batch_descent(tmp_path):
     found = factual_recall.train(SMALL, seeds=[0, 1], store=tmp_path, workers=1, progress=False)
     euler = descend(SMALL, SMALL.steps).isel(t=found.step.values)
     for part in PARTS:
-        times = [first_crossing(-x, -0.5 * float(x.isel(t=0).mean())).values.mean()
-                 for x in (found[f"loss_{part.name}"], euler[f"loss_{part.name}"])]  # fmt: skip
+        times = [
+            first_crossing(-x, -0.5 * float(x.isel(t=0).mean())).values.mean()
+            for x in (found[f"loss_{part.name}"], euler[f"loss_{part.name}"])
+        ]
         assert times[0] == pytest.approx(times[1], rel=0.01)
         assert time_of_share(SMALL, part, 0.5) == pytest.approx(
             times[0], rel=0.03
@@ -63,7 +73,9 @@ def test_students_follow_full_batch_descent(tmp_path):
 
 
 def test_uneven_facts_have_their_plateau_at_the_conditional_entropy():
-    """Answers drawn at random: on the plateau the subject part of the loss is the entropy of a given r, below ln D."""
+    """Answers drawn at random: on the plateau the subject part of the loss is the entropy of a
+    given r, below ln D.
+    """
     p = SMALL.replace(S=16)
     table = task.random_table(p, np.random.default_rng(1))
     learner = Learner(p, 0, table=table)
@@ -73,7 +85,9 @@ def test_uneven_facts_have_their_plateau_at_the_conditional_entropy():
     entropy = np.mean([-(q[q > 0] * np.log(q[q > 0])).sum() for q in shares])
     found = learner.measure()
     assert found["loss_relation"] < 0.01 and entropy < np.log(p.D) - 0.05
-    assert found["loss_subject"] == pytest.approx(entropy, abs=0.005)  # the subject has just begun to be learned
+    assert found["loss_subject"] == pytest.approx(
+        entropy, abs=0.005
+    )  # the subject has just begun to be learned
 
 
 def test_command(capsys, tmp_path):
@@ -95,8 +109,12 @@ def test_command(capsys, tmp_path):
     assert command.main(words) == 0
     assert "product" in capsys.readouterr().out
     assert runs.read(tmp_path / "x.nc").sizes == {"seed": 2, "t": 2, "hop": 2}
-    for wrong, message in ((["k_hops"], "did you mean 'k_hop'"), (["k_hop", "--set", "k=0"], "k = 0: must be >= 1"),
-                           (["k_hop", "--text", "x"], "only for trigger_task"), (["k_hop", "--seeds", "0"], "--seeds 0")):  # fmt: skip
+    for wrong, message in (
+        (["k_hops"], "did you mean 'k_hop'"),
+        (["k_hop", "--set", "k=0"], "k = 0: must be >= 1"),
+        (["k_hop", "--text", "x"], "only for trigger_task"),
+        (["k_hop", "--seeds", "0"], "--seeds 0"),
+    ):
         with pytest.raises(ParameterError, match=message):
             command.main([*wrong, "--quiet"])
     with pytest.raises(ParameterError, match="distinct whole numbers"):

@@ -1,4 +1,6 @@
-"""Interrupted, killed and damaged runs: the next one ends as the uninterrupted one would, bit for bit."""
+"""Interrupted, killed and damaged runs: the next one ends as the uninterrupted one would, bit for
+bit.
+"""
 
 import os
 import random
@@ -36,7 +38,9 @@ def place(p: Parameters, store: Path, seed: int = 0) -> Path:
 
 
 def stop_at(monkeypatch, epoch: int, error: BaseException) -> None:
-    """Make the run stop when it comes to an epoch: an interrupt between two steps, any other error within one."""
+    """Make the run stop when it comes to an epoch: an interrupt between two steps, any other error
+    within one.
+    """
     step = Learner.step
 
     def stopping(self, number):
@@ -81,7 +85,9 @@ def test_an_interrupted_run_goes_on_where_it_stopped(tiny, tmp_path, monkeypatch
 
 @pytest.fixture(autouse=True)
 def _ctrl_c_interrupts():
-    """Whoever runs the tests may ignore SIGINT (a shell's background job does); here it must interrupt."""
+    """Whoever runs the tests may ignore SIGINT (a shell's background job does); here it must
+    interrupt.
+    """
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
@@ -188,14 +194,19 @@ def command(store: Path, p: Parameters, die: str = "no") -> list[str]:
 def test_killed_while_writing_the_result(tiny, tmp_path):
     store = tmp_path / "killed"
     done = subprocess.run(
-        command(store, tiny, "die"), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=120
+        command(store, tiny, "die"),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        timeout=120,
     )
     assert done.returncode == -signal.SIGKILL
     assert any(store.rglob("*")), "it died before it wrote anything"
     assert not place(tiny, store).exists()
     with pytest.raises(ParameterError, match="no finished runs"):
         runs.open(store)
-    assert bits(train(tiny, store=store, **ALONE)) == bits(train(tiny, store=tmp_path / "whole", **ALONE))
+    assert bits(train(tiny, store=store, **ALONE)) == bits(
+        train(tiny, store=tmp_path / "whole", **ALONE)
+    )
     assert runs.open(store).seed.values.tolist() == [0]
 
 
@@ -221,7 +232,9 @@ def other_seed(path: Path) -> None:
 
 def other_configuration(path: Path) -> None:
     dataset = runs.read(path)
-    dataset.attrs["configuration"] = dataset.attrs["configuration"].replace('"eta": 0.5', '"eta": 0.25')
+    dataset.attrs["configuration"] = dataset.attrs["configuration"].replace(
+        '"eta": 0.5', '"eta": 0.25'
+    )
     runs.write(dataset, path)
 
 
@@ -232,8 +245,16 @@ def no_configuration(path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "damage", [truncated, foreign, other_configuration,
-               *(pytest.param(f, marks=pytest.mark.slow) for f in (emptied, text, other_seed, no_configuration))]
+    "damage",
+    [
+        truncated,
+        foreign,
+        other_configuration,
+        *(
+            pytest.param(f, marks=pytest.mark.slow)
+            for f in (emptied, text, other_seed, no_configuration)
+        ),
+    ],
 )
 def test_a_file_that_is_not_the_run_is_named_set_aside_and_replaced(tiny, tmp_path, damage):
     p = tiny.replace(epochs=2, eval_every=1)
@@ -273,10 +294,14 @@ print(*trusted)
 
 
 def test_flipped_bits_are_noticed(tiny, tmp_path):
-    """Reading a file with a flipped bit refuses or returns what was written; in a process, as it may also hang."""
+    """Reading a file with a flipped bit refuses or returns what was written; in a process, as it
+    may also hang.
+    """
     p = tiny.replace(epochs=2, eval_every=1)
     train(p, store=tmp_path, **ALONE)
-    found = subprocess.run([sys.executable, "-c", FLIP, place(p, tmp_path)], capture_output=True, text=True, timeout=60)
+    found = subprocess.run(
+        [sys.executable, "-c", FLIP, place(p, tmp_path)], capture_output=True, text=True, timeout=60
+    )
     assert found.returncode == 0, found.stderr[-300:]
     assert found.stdout.split() == []
 
@@ -299,8 +324,14 @@ def checkpoint_of_other_sizes(path: Path) -> None:
     torch.save(state, path)
 
 
-@pytest.mark.parametrize("damage", [truncated, checkpoint_of_other_sizes,
-                                    *(pytest.param(f, marks=pytest.mark.slow) for f in (emptied, text, foreign_checkpoint))])
+@pytest.mark.parametrize(
+    "damage",
+    [
+        truncated,
+        checkpoint_of_other_sizes,
+        *(pytest.param(f, marks=pytest.mark.slow) for f in (emptied, text, foreign_checkpoint)),
+    ],
+)
 def test_a_damaged_checkpoint_is_named_and_the_run_starts_over(tiny, tmp_path, monkeypatch, damage):
     p = tiny.replace(epochs=20)
     expected = train(p, store=tmp_path / "whole", **ALONE)

@@ -1,4 +1,6 @@
-"""What students of the shipped ensembles of state tracking show, in numbers: variances, recovery, sharpness, greedy accuracy."""
+"""What students of the shipped ensembles of state tracking show, in numbers: variances, recovery,
+sharpness, greedy accuracy.
+"""
 
 from __future__ import annotations
 
@@ -19,11 +21,15 @@ def shipped(request):
 
 
 def test_logit_variances_grow_as_attention_locks(shipped):
-    """Caption of Fig. 3: in every seed the variances rise, several-fold; at A = 1 the formula gives that of one entry of M."""
+    """Caption of Fig. 3: in every seed the variances rise, several-fold; at A = 1 the formula gives
+    that of one entry of M.
+    """
     p, runs = shipped
     for kind in ("correct", "other"):
         rise = runs[f"variance_{kind}"].max("alpha") / runs[f"variance_{kind}"].isel(alpha=0)
-        assert 4 < float(rise.min()) and float(rise.mean()) == pytest.approx({8: 4.6, 10: 6.7}[p.L], rel=0.15)
+        assert 4 < float(rise.min()) and float(rise.mean()) == pytest.approx(
+            {8: 4.6, 10: 6.7}[p.L], rel=0.15
+        )
     form = st.equations()["logit_variance"]
     entry = float(form.evaluate({**p.values(), "participation": 1.0}))
     assert entry == pytest.approx(p.initial_variance, rel=1e-14)  # rounding
@@ -32,7 +38,9 @@ def test_logit_variances_grow_as_attention_locks(shipped):
 
 
 def test_recovery_matters_less_and_less(shipped):
-    """Sec. 5: the part of right final states that owes itself to recovery falls from all of them to none."""
+    """Sec. 5: the part of right final states that owes itself to recovery falls from all of them to
+    none.
+    """
     p, runs = shipped
     chain = runs.step_accuracy.prod("step")
     through_errors = (1 - chain / runs.rollout_accuracy).mean("seed").values
@@ -42,20 +50,30 @@ def test_recovery_matters_less_and_less(shipped):
     # Recovery itself, by (86): from 1/N to 0, decreasing.
     accuracy = np.linspace(1 / p.N, 1, 50)
     recovery = st.equations()["recovery"].evaluate({"N": p.N, "accuracy": accuracy})
-    assert recovery[0] == pytest.approx(1 / p.N, rel=1e-13) and recovery[-1] == 0 and (np.diff(recovery) < 0).all()
+    assert (
+        recovery[0] == pytest.approx(1 / p.N, rel=1e-13)
+        and recovery[-1] == 0
+        and (np.diff(recovery) < 0).all()
+    )
 
 
 def test_rollouts_lag_behind_steps_in_every_seed(shipped):
     """App. I: rho_L grows slower than the accuracy of a step."""
     _, runs = shipped
-    step, rollout = (first_crossing(runs[name], 0.5).values for name in ("accuracy", "rollout_accuracy"))
+    step, rollout = (
+        first_crossing(runs[name], 0.5).values for name in ("accuracy", "rollout_accuracy")
+    )
     assert (rollout > step + 0.1).all()  # the grid of times is 0.2 apart, and interpolated
     gap = (runs.rollout_accuracy - runs.accuracy).values
     assert gap.max() < 4 * 0.5 / np.sqrt(ensemble.TESTED)  # sampling noise of the rollouts
 
 
 def test_greedy_students_do_become_perfect(shipped):
-    """App. I says that they cannot: all predictions on all test sequences are right, though the loss is not zero."""
+    """App. I says that they cannot: all predictions on all test sequences are right, though the
+    loss is not zero.
+    """
     _, runs = shipped
-    assert (runs.accuracy.isel(alpha=-1) == 1).all() and (runs.rollout_accuracy.isel(alpha=-1) == 1).all()
+    assert (runs.accuracy.isel(alpha=-1) == 1).all() and (
+        runs.rollout_accuracy.isel(alpha=-1) == 1
+    ).all()
     assert float(runs.loss.isel(alpha=-1).min()) > 0.1 and float(runs.A.max()) < 1

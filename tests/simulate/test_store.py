@@ -1,4 +1,6 @@
-"""The store of runs: what identifies a run, what is refused, and that a full disk leaves nothing half-written."""
+"""The store of runs: what identifies a run, what is refused, and that a full disk leaves nothing
+half-written.
+"""
 
 import contextlib
 import errno
@@ -23,8 +25,11 @@ ALONE = dict(progress=False, workers=1)
 def dataset(seed: int = 0, **attrs: str) -> xr.Dataset:
     """Something to store that does not compress."""
     values = np.random.default_rng(seed).random((3, 4000))
-    return xr.Dataset({"A": (("alpha", "x"), values)}, coords={"alpha": [0.0, 0.5, 1.0]},
-                      attrs={"kind": runs.KIND, **attrs})  # fmt: skip
+    return xr.Dataset(
+        {"A": (("alpha", "x"), values)},
+        coords={"alpha": [0.0, 0.5, 1.0]},
+        attrs={"kind": runs.KIND, **attrs},
+    )
 
 
 @contextlib.contextmanager
@@ -50,21 +55,43 @@ def test_configuration_ignores_what_only_theory_uses(tiny):
 
 
 def test_equal_numbers_are_equal_configurations(tiny):
-    assert runs.configuration("m", tiny.replace(eta=1)) == runs.configuration("m", tiny.replace(eta=1.0))
-    assert runs.configuration("m", tiny.replace(N=np.int64(7))) == runs.configuration("m", tiny.replace(N=7))
-    assert runs.configuration("m", tiny.parse(["n_train=1e2"])) == runs.configuration("m", tiny.replace(n_train=100))
+    assert runs.configuration("m", tiny.replace(eta=1)) == runs.configuration(
+        "m", tiny.replace(eta=1.0)
+    )
+    assert runs.configuration("m", tiny.replace(N=np.int64(7))) == runs.configuration(
+        "m", tiny.replace(N=7)
+    )
+    assert runs.configuration("m", tiny.parse(["n_train=1e2"])) == runs.configuration(
+        "m", tiny.replace(n_train=100)
+    )
 
 
-@pytest.mark.parametrize("change", [dict(N=7), dict(eta=0.25), dict(n_test=33), dict(eval_every=10), dict(epochs=41),
-                                    dict(optimizer="adam"), dict(batch_size=8), dict(permutations="distinct")], ids=str)  # fmt: skip
+@pytest.mark.parametrize(
+    "change",
+    [
+        dict(N=7),
+        dict(eta=0.25),
+        dict(n_test=33),
+        dict(eval_every=10),
+        dict(epochs=41),
+        dict(optimizer="adam"),
+        dict(batch_size=8),
+        dict(permutations="distinct"),
+    ],
+    ids=str,
+)
 def test_every_training_setting_makes_another_run(tiny, tmp_path, change):
     before, after = (runs.configuration("m", p) for p in (tiny, tiny.replace(**change)))
     assert runs.place(tmp_path, before, 0) != runs.place(tmp_path, after, 0)
 
 
 def test_model_precision_and_seed_make_another_run(tiny, tmp_path):
-    places = {runs.place(tmp_path, runs.configuration(model, tiny, dtype=dtype), seed)
-              for model in ("m", "n") for dtype in ("float32", "float64") for seed in (0, 1)}  # fmt: skip
+    places = {
+        runs.place(tmp_path, runs.configuration(model, tiny, dtype=dtype), seed)
+        for model in ("m", "n")
+        for dtype in ("float32", "float64")
+        for seed in (0, 1)
+    }
     assert len(places) == 8
 
 
@@ -116,9 +143,19 @@ def half(path):
     os.truncate(path, path.stat().st_size // 2)
 
 
-@pytest.mark.parametrize("make_file", [lambda path: None, lambda path: path.write_bytes(b""), lambda path: path.write_text("text"),
-                                       lambda path: path.mkdir(), foreign, other_kind, half],
-                         ids=["missing", "empty", "text", "folder", "foreign", "other_kind", "half"])  # fmt: skip
+@pytest.mark.parametrize(
+    "make_file",
+    [
+        lambda path: None,
+        lambda path: path.write_bytes(b""),
+        lambda path: path.write_text("text"),
+        lambda path: path.mkdir(),
+        foreign,
+        other_kind,
+        half,
+    ],
+    ids=["missing", "empty", "text", "folder", "foreign", "other_kind", "half"],
+)
 def test_what_is_not_a_run_is_refused(tmp_path, make_file):
     path = tmp_path / "a.nc"
     make_file(path)
@@ -135,13 +172,19 @@ def failing_fsync(monkeypatch):
     return contextlib.nullcontext()
 
 
-@pytest.mark.parametrize("fill", [failing_fsync, lambda monkeypatch: full_disk()], ids=["fsync", "write"])
+@pytest.mark.parametrize(
+    "fill", [failing_fsync, lambda monkeypatch: full_disk()], ids=["fsync", "write"]
+)
 @pytest.mark.parametrize("before", [None, 7], ids=["new", "replace"])
 def test_a_full_disk_leaves_what_was_there(tmp_path, monkeypatch, fill, before):
     path = tmp_path / "a.nc"
     if before is not None:
         runs.write(dataset(before), path)
-    with monkeypatch.context() as patch, fill(patch), pytest.raises(OSError, match=r"No space|too large"):
+    with (
+        monkeypatch.context() as patch,
+        fill(patch),
+        pytest.raises(OSError, match=r"No space|too large"),
+    ):
         runs.write(dataset(), path)
     if before is None:
         assert list(tmp_path.iterdir()) == []
@@ -150,12 +193,18 @@ def test_a_full_disk_leaves_what_was_there(tmp_path, monkeypatch, fill, before):
         assert runs.read(path).identical(dataset(before))
 
 
-@pytest.mark.parametrize("fill", [failing_fsync, lambda monkeypatch: full_disk()], ids=["fsync", "write"])
+@pytest.mark.parametrize(
+    "fill", [failing_fsync, lambda monkeypatch: full_disk()], ids=["fsync", "write"]
+)
 def test_a_full_disk_leaves_the_last_checkpoint(tmp_path, monkeypatch, fill):
     """An OSError, so that the command line can say it in one line."""
     path = tmp_path / "seed-00000.nc"
     runs.save_checkpoint(path, "c", 0, {"epoch": 1})
-    with monkeypatch.context() as patch, fill(patch), pytest.raises(OSError, match=r"No space|too large"):
+    with (
+        monkeypatch.context() as patch,
+        fill(patch),
+        pytest.raises(OSError, match=r"No space|too large"),
+    ):
         runs.save_checkpoint(path, "c", 0, {"epoch": 2, "student": {"M": torch.zeros(5000)}})
     assert len(list(tmp_path.iterdir())) == 1
     assert runs.load_checkpoint(path, "c", 0)["epoch"] == 1
@@ -202,7 +251,10 @@ def test_a_store_of_several_configurations_is_a_grid(tiny, tmp_path):
 
 def test_a_store_of_several_models_is_ambiguous(tiny, tmp_path):
     run = train(tiny.replace(epochs=1), store=tmp_path, **ALONE).isel(seed=0, drop=True)
-    run.attrs |= {"configuration": run.attrs["configuration"].replace("state_tracking", "other"), "seed": 0}
+    run.attrs |= {
+        "configuration": run.attrs["configuration"].replace("state_tracking", "other"),
+        "seed": 0,
+    }
     runs.write(run, tmp_path / "elsewhere" / "seed-00000.nc")
     with pytest.raises(ParameterError, match="holds runs of other, state_tracking"):
         runs.open(tmp_path)

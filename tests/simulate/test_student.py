@@ -1,4 +1,6 @@
-"""The student against a slow loop over Eqs. (3)-(6), its other realisations (App. C), and the teacher (Sec. 3.3)."""
+"""The student against a slow loop over Eqs. (3)-(6), its other realisations (App. C), and the
+teacher (Sec. 3.3).
+"""
 
 import itertools
 
@@ -6,13 +8,27 @@ import numpy as np
 import pytest
 import torch
 
-from simulate.state_tracking import GLUStudent, Parameters, Student, task, teacher_weights, with_full_embedding
+from simulate.state_tracking import (
+    GLUStudent,
+    Parameters,
+    Student,
+    task,
+    teacher_weights,
+    with_full_embedding,
+)
 from simulate.state_tracking.measure import overlaps, predictions
 from simulate.state_tracking.student import draw_weights
 from theory.parameters import ParameterError
 
 EXACT = 1e-12  # double precision: sums of at most 1e2 terms of order one
-SIZES = [dict(), dict(rope="plain"), dict(rope="linear"), dict(L=1), dict(d_g=1), dict(N=2, d_g=3, d_h=2, L=5)]
+SIZES = [
+    dict(),
+    dict(rope="plain"),
+    dict(rope="linear"),
+    dict(L=1),
+    dict(d_g=1),
+    dict(N=2, d_g=3, d_h=2, L=5),
+]
 
 
 def tensors(data: task.Sequences) -> tuple[torch.Tensor, torch.Tensor]:
@@ -20,12 +36,18 @@ def tensors(data: task.Sequences) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def slow_logits(p: Parameters, W_Q, W_K, M, actions, states) -> tuple[np.ndarray, np.ndarray]:
-    """Attention (L, L) and logits (L, N) of one sequence, token by token with explicit rotation matrices."""
+    """Attention (L, L) and logits (L, N) of one sequence, token by token with explicit rotation
+    matrices.
+    """
 
     def turned(w, position):
         out = np.zeros(p.d_h)
         for n in range(p.d_h // 2):
-            base = 2 * np.pi * (1 - n / (p.d_h // 2)) if p.rope == "linear" else p.rope_theta ** (-2 * n / p.d_h)
+            base = (
+                2 * np.pi * (1 - n / (p.d_h // 2))
+                if p.rope == "linear"
+                else p.rope_theta ** (-2 * n / p.d_h)
+            )
             angle = position * base * (2 * np.pi if p.rope == "2pi" else 1)
             block = np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
             out[2 * n : 2 * n + 2] = block @ w[2 * n : 2 * n + 2]
@@ -33,7 +55,9 @@ def slow_logits(p: Parameters, W_Q, W_K, M, actions, states) -> tuple[np.ndarray
 
     attention, logits = np.zeros((p.L, p.L)), np.zeros((p.L, p.N))
     for step, i in enumerate(range(p.L + 1, 2 * p.L + 1)):
-        scores = [np.exp(turned(W_Q, i) @ turned(W_K, j) / np.sqrt(p.d_h)) for j in range(1, p.L + 1)]
+        scores = [
+            np.exp(turned(W_Q, i) @ turned(W_K, j) / np.sqrt(p.d_h)) for j in range(1, p.L + 1)
+        ]
         attention[step] = np.array(scores) / sum(scores)
         for j in range(p.L):
             logits[step] += attention[step, j] * M[actions[j]][:, states[step]]
@@ -58,8 +82,11 @@ def test_loss_is_the_mean_cross_entropy(tiny, make):
     student, data, _ = make(tiny)
     actions, states = tensors(data)
     logits = student(actions, states[:, :-1]).detach().numpy()
-    terms = [np.log(np.exp(z).sum()) - z[s]
-             for row, path in zip(logits, data.states, strict=True) for z, s in zip(row, path[1:], strict=True)]  # fmt: skip
+    terms = [
+        np.log(np.exp(z).sum()) - z[s]
+        for row, path in zip(logits, data.states, strict=True)
+        for z, s in zip(row, path[1:], strict=True)
+    ]
     assert student.loss(actions, states).item() == pytest.approx(np.mean(terms), rel=EXACT)
 
 
@@ -104,7 +131,8 @@ def test_one_step_at_a_time_is_the_same(tiny, make):
 
 
 def test_weights_start_uniform(tiny):
-    # Variance 1/3 of 1.9e5 entries: standard error 0.2%, so a 5% error is 24 of them; all within (-1, 1).
+    # Variance 1/3 of 1.9e5 entries: standard error 0.2%, so a 5% error is 24 of them; all within
+    # (-1, 1).
     p = tiny.replace(N=60, d_g=50, d_h=5000)
     weights = draw_weights(p, np.random.default_rng(0))
     for w in weights.values():
@@ -116,15 +144,19 @@ def test_weights_start_uniform(tiny):
 
 
 def test_learned_embeddings_start_normal_and_weights_as_a_linear_layer(tiny):
-    # At least 3e4 entries each: standard error of the variance at most 0.8%, so a 5% error is 6 of them.
+    # At least 3e4 entries each: standard error of the variance at most 0.8%, so a 5% error is 6 of
+    # them.
     p = tiny.replace(N=2000, d_g=500, d_h=2500, d_model=16, fix_embedding=False)
     rng = np.random.default_rng(1)
     weights = draw_weights(p.replace(N=60, d_g=50), rng) | {
         "embedding": draw_weights(p.replace(d_g=1), rng)["embedding"]
     }
     linear = 1 / 4  # torch.nn.Linear(16, .) draws from (-1/sqrt(16), 1/sqrt(16))
-    for name, variance, fourth in (("W_Q", linear**2 / 3, linear**4 / 5), ("W_K", linear**2 / 3, linear**4 / 5),
-                                   ("embedding", 1, 3)):  # fmt: skip
+    for name, variance, fourth in (
+        ("W_Q", linear**2 / 3, linear**4 / 5),
+        ("W_K", linear**2 / 3, linear**4 / 5),
+        ("embedding", 1, 3),
+    ):
         w = weights[name]
         assert abs(w.mean()) < 4 * np.sqrt(variance / w.size), name
         assert abs((w**2).mean() - variance) < 4 * np.sqrt((fourth - variance**2) / w.size), name
@@ -146,12 +178,16 @@ def test_glu_equals_the_student_in_outputs_and_gradients(tiny, make, sizes):
     assert (blocks - student.M.grad).abs().max() < EXACT * student.M.grad.abs().max()
     for name in ("W_Q", "W_K"):
         found, expected = getattr(glu, name).grad, getattr(student, name).grad
-        assert (found - expected).abs().max() < EXACT * expected.abs().max() + 1e-16  # they vanish for L = 1, d_g = 1
+        assert (
+            found - expected
+        ).abs().max() < EXACT * expected.abs().max() + 1e-16  # they vanish for L = 1, d_g = 1
 
 
 def test_glu_projections_are_fixed(tiny, make):
     student, _, _ = make(tiny)
-    glu = GLUStudent(tiny, {name: w.detach().numpy() for name, w in student.named_parameters()}, torch.float64)
+    glu = GLUStudent(
+        tiny, {name: w.detach().numpy() for name, w in student.named_parameters()}, torch.float64
+    )
     assert {name for name, _ in glu.named_parameters()} == {"W_Q", "W_K", "W_down"}
 
 
@@ -178,7 +214,9 @@ def test_full_embedding_gradients_sum_to_the_vectors(tiny, make):
         assert (columns.sum(1, keepdim=True) - vector).abs().max() < EXACT * vector.abs().max()
         used = columns[:, own]  # queries come from states, keys from actions
         assert torch.count_nonzero(columns) == torch.count_nonzero(used)
-        assert (used - vector / used.shape[1]).abs().max() > 1e-2 * vector.abs().max()  # single columns differ
+        assert (
+            used - vector / used.shape[1]
+        ).abs().max() > 1e-2 * vector.abs().max()  # single columns differ
 
 
 def test_full_embedding_trains_differently_when_columns_are_free(tiny, make):
@@ -189,12 +227,21 @@ def test_full_embedding_trains_differently_when_columns_are_free(tiny, make):
             for w in module.parameters():
                 w -= 10.0 * w.grad
     narrow_logits, wide_logits = student(actions, states[:, :-1]), wide(actions, states[:, :-1])
-    # A single step moves keys by single columns' gradients: far above the 1e-15 by which the students agreed before.
+    # A single step moves keys by single columns' gradients: far above the 1e-15 by which the
+    # students agreed before.
     assert (narrow_logits - wide_logits).abs().max() > 1e-6
 
 
-TAUGHT = [dict(), dict(rope="plain"), dict(rope="linear"), dict(L=1), dict(d_g=1), dict(L=1, d_g=1), dict(L=20, d_h=64),
-          dict(N=24, d_g=24, L=10, d_h=8, rope="plain")]  # fmt: skip
+TAUGHT = [
+    dict(),
+    dict(rope="plain"),
+    dict(rope="linear"),
+    dict(L=1),
+    dict(d_g=1),
+    dict(L=1, d_g=1),
+    dict(L=20, d_h=64),
+    dict(N=24, d_g=24, L=10, d_h=8, rope="plain"),
+]
 
 
 @pytest.mark.parametrize("sizes", TAUGHT, ids=str)
@@ -216,7 +263,8 @@ def test_the_teacher_solves_the_task(tiny, make, alone, sizes, dtype):
     assert zeta == gap
     if p.d_g > 1:
         assert S == pytest.approx(gap * task.teacher_overlap(perms), rel=EXACT)
-    # Cross-entropy of a gap of 40 is N e^-40 = 1e-16; e^-30 leaves room for single-precision attention.
+    # Cross-entropy of a gap of 40 is N e^-40 = 1e-16; e^-30 leaves room for single-precision
+    # attention.
     assert teacher.loss(actions, states).item() < np.exp(-30)
 
 
@@ -227,10 +275,14 @@ def test_the_teacher_keeps_the_gap_it_is_asked_for(tiny, make, gap):
     actions, states = tensors(data)
     log = teacher.attention(actions[:1], states[:1, :-1])[0].detach().log()
     others = [log[i, i] - log[i, j] for i, j in itertools.permutations(range(tiny.L), 2)]
-    assert min(others) == pytest.approx(gap, rel=1e-9)  # log of numbers down to e^-40, gap times rounding
+    assert min(others) == pytest.approx(
+        gap, rel=1e-9
+    )  # log of numbers down to e^-40, gap times rounding
 
 
-@pytest.mark.parametrize("unusable", [dict(d_h=2, rope="2pi", L=3), dict(d_h=2, rope="linear", L=2)], ids=str)
+@pytest.mark.parametrize(
+    "unusable", [dict(d_h=2, rope="2pi", L=3), dict(d_h=2, rope="linear", L=2)], ids=str
+)
 def test_frequencies_that_cannot_tell_positions_apart_are_refused(tiny, make, unusable):
     p = tiny.replace(**unusable)
     with pytest.raises(ParameterError, match="rope") as caught:

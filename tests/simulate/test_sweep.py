@@ -22,7 +22,14 @@ from simulate.state_tracking import Parameters, train
 from simulate.state_tracking.learner import Learner
 from theory.parameters import ParameterError
 
-SMALL = ["--set=N=6", "--set=d_g=5", "--set=d_h=8", "--set=n_train=64", "--set=n_test=32", "--set=eval_every=10"]
+SMALL = [
+    "--set=N=6",
+    "--set=d_g=5",
+    "--set=d_h=8",
+    "--set=n_train=64",
+    "--set=n_test=32",
+    "--set=eval_every=10",
+]
 GRID = ["--grid=L=2,4", "--grid=eta=0.25,0.5"]
 LENGTH = ["--alpha=2"]  # 60 epochs
 
@@ -73,10 +80,21 @@ def test_lengths_that_are_swept_are_a_dimension(tmp_path):
 def test_a_point_that_is_missing_is_not_a_number(tmp_path):
     run(tmp_path)
     sweep.main(
-        [*SMALL, "--set=L=2", "--set=eta=0.25", *LENGTH, "--seeds=5,", "--quiet", "--workers=1", f"--out={tmp_path}"]
+        [
+            *SMALL,
+            "--set=L=2",
+            "--set=eta=0.25",
+            *LENGTH,
+            "--seeds=5,",
+            "--quiet",
+            "--workers=1",
+            f"--out={tmp_path}",
+        ]
     )
     found = runs.open(tmp_path).A.isel(alpha=0)
-    assert np.isfinite(found.sel(L=2, eta=0.25, seed=5)) and np.isnan(found.sel(L=4, eta=0.25, seed=5))
+    assert np.isfinite(found.sel(L=2, eta=0.25, seed=5)) and np.isnan(
+        found.sel(L=4, eta=0.25, seed=5)
+    )
 
 
 def test_shards_are_a_partition(tmp_path):
@@ -87,10 +105,20 @@ def test_shards_are_a_partition(tmp_path):
     assert bits(runs.open(tmp_path / "parts")) == bits(runs.open(tmp_path / "whole"))
 
 
-WRONG = [("--grid=L", "NAME=V1,V2"), ("--grid=L=2,2", "repeated"), ("--grid=L=2,zero", "L = 'zero'"), ("--grid=M=2", "M: unknown"),
-         ("--shard=3/3", "0 <= i < n"), ("--shard=1", "i/n"), ("--shard=-1/3", "i/n"), ("--shard=a/b", "i/n"),
-         ("--scheduler=nowhere", "no scheduler answers"), ("--scheduler=tls://127.0.0.1:1", "must be tcp://HOST:PORT"),
-         ("--scheduler=ucx://127.0.0.1:1", "must be tcp://HOST:PORT"), ("--seeds=999999999999999999999999", "below 10^18")]  # fmt: skip
+WRONG = [
+    ("--grid=L", "NAME=V1,V2"),
+    ("--grid=L=2,2", "repeated"),
+    ("--grid=L=2,zero", "L = 'zero'"),
+    ("--grid=M=2", "M: unknown"),
+    ("--shard=3/3", "0 <= i < n"),
+    ("--shard=1", "i/n"),
+    ("--shard=-1/3", "i/n"),
+    ("--shard=a/b", "i/n"),
+    ("--scheduler=nowhere", "no scheduler answers"),
+    ("--scheduler=tls://127.0.0.1:1", "must be tcp://HOST:PORT"),
+    ("--scheduler=ucx://127.0.0.1:1", "must be tcp://HOST:PORT"),
+    ("--seeds=999999999999999999999999", "below 10^18"),
+]
 
 
 def test_systems_that_are_not_there_are_refused_by_name():
@@ -142,8 +170,19 @@ def test_damaged_and_foreign_files_are_named_and_left_out(tmp_path):
 
 
 # The sweep whose workers are killed.
-KILLED = ["--set=N=6", "--set=d_g=5", "--set=d_h=8", "--set=n_train=512", "--set=n_test=256", "--set=eval_every=5",
-          "--grid=L=3,5", "--seeds=2", "--alpha=12"]  # fmt: skip
+KILLED = [
+    "--set=N=6",
+    "--set=d_g=5",
+    "--set=d_h=8",
+    "--set=n_train=512",
+    "--set=n_test=256",
+    "--set=eval_every=5",
+    "--grid=L=3,5",
+    "--seeds=2",
+    "--alpha=12",
+]
+
+
 @pytest.fixture(scope="module")
 def uninterrupted(tmp_path_factory) -> xr.Dataset:
     store = tmp_path_factory.mktemp("whole")
@@ -167,10 +206,26 @@ def at_work(pid: int) -> bool:
 def test_a_killed_worker_loses_nothing(tmp_path, uninterrupted):
     """The sweep goes on by itself, says so, and ends well."""
     store = tmp_path / "killed"
-    parent = subprocess.Popen([sys.executable, "-m", "simulate.sweep", *KILLED, "--quiet", "--workers=2", f"--out={store}"],
-                              stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)  # fmt: skip
+    parent = subprocess.Popen(
+        [
+            sys.executable,
+            "-m",
+            "simulate.sweep",
+            *KILLED,
+            "--quiet",
+            "--workers=2",
+            f"--out={store}",
+        ],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
     deadline, workers = time.monotonic() + 100, []
-    while not (workers and any(store.rglob("*.lock"))) and parent.poll() is None and time.monotonic() < deadline:
+    while (
+        not (workers and any(store.rglob("*.lock")))
+        and parent.poll() is None
+        and time.monotonic() < deadline
+    ):
         time.sleep(0.05)
         workers = [c for c in children(parent.pid) if at_work(c)] if parent.poll() is None else []
     time.sleep(random.Random(1).uniform(0, 0.3))
@@ -192,18 +247,59 @@ def test_a_killed_dask_worker_loses_nothing(tmp_path, uninterrupted):
     pytest.importorskip("distributed", reason="dask is an optional extra")
     store, address = tmp_path / "killed", f"tcp://127.0.0.1:{free_port()}"
     quiet = dict(stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=tmp_path)
-    scheduler = subprocess.Popen([sys.executable, "-m", "distributed.cli.dask_scheduler", "--host", "127.0.0.1", "--port",
-                                  address.rsplit(":", 1)[1], "--no-dashboard"], **quiet)  # fmt: skip
-    workers = [subprocess.Popen([sys.executable, "-m", "distributed.cli.dask_worker", address, "--nthreads", "1", "--no-nanny",
-                                 "--no-dashboard"], **quiet) for _ in range(2)]  # fmt: skip
+    scheduler = subprocess.Popen(
+        [
+            sys.executable,
+            "-m",
+            "distributed.cli.dask_scheduler",
+            "--host",
+            "127.0.0.1",
+            "--port",
+            address.rsplit(":", 1)[1],
+            "--no-dashboard",
+        ],
+        **quiet,
+    )
+    workers = [
+        subprocess.Popen(
+            [
+                sys.executable,
+                "-m",
+                "distributed.cli.dask_worker",
+                address,
+                "--nthreads",
+                "1",
+                "--no-nanny",
+                "--no-dashboard",
+            ],
+            **quiet,
+        )
+        for _ in range(2)
+    ]
     try:
-        user = subprocess.Popen([sys.executable, "-m", "simulate.sweep", *KILLED, "--quiet", f"--out={store}",
-                                 f"--scheduler={address}"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)  # fmt: skip
+        user = subprocess.Popen(
+            [
+                sys.executable,
+                "-m",
+                "simulate.sweep",
+                *KILLED,
+                "--quiet",
+                f"--out={store}",
+                f"--scheduler={address}",
+            ],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
         deadline = time.monotonic() + 150
-        while not any(store.rglob("*.lock")) and user.poll() is None and time.monotonic() < deadline:
+        while (
+            not any(store.rglob("*.lock")) and user.poll() is None and time.monotonic() < deadline
+        ):
             time.sleep(0.05)
         time.sleep(0.2)
-        workers[0].send_signal(signal.SIGKILL)  # whichever of its runs was under way goes to the other
+        workers[0].send_signal(
+            signal.SIGKILL
+        )  # whichever of its runs was under way goes to the other
         output, _ = user.communicate(timeout=200)
         assert user.returncode == 0, output[-500:]
         assert bits(runs.open(store)) == bits(uninterrupted)
@@ -214,7 +310,9 @@ def test_a_killed_dask_worker_loses_nothing(tmp_path, uninterrupted):
 
 
 def test_jobs_whose_workers_die_are_tried_alone(monkeypatch):
-    """Without real processes: all at once breaks the pool, then one by one; the one that breaks it again has failed."""
+    """Without real processes: all at once breaks the pool, then one by one; the one that breaks it
+    again has failed.
+    """
     calls = []
 
     def breaking(work, sizes, workers, progress, alone=False, memory=0):
@@ -241,7 +339,10 @@ def noted(done: list[str], name: str, tick, wait: bool) -> bool:
 def test_a_job_whose_worker_dies_every_time_fails(tmp_path):
     """It is tried three times; the others are done."""
     done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", DYING, tmp_path], capture_output=True, text=True, timeout=120
+        [sys.executable, "-W", "ignore", "-c", DYING, tmp_path],
+        capture_output=True,
+        text=True,
+        timeout=120,
     )
     assert done.stdout.split() == ["dies"], done.stderr[-500:]
     assert (tmp_path / "lives").exists()

@@ -1,4 +1,6 @@
-"""The task: permutations, sequences, tokens, groups, and random streams that do not disturb each other."""
+"""The task: permutations, sequences, tokens, groups, and random streams that do not disturb each
+other.
+"""
 
 import itertools
 import math
@@ -11,7 +13,9 @@ from simulate.state_tracking import Parameters, cyclic_group, symmetric_group, t
 from simulate.state_tracking.learner import Learner
 from theory.parameters import ParameterError
 
-LIMIT = 4  # standard errors: a correct program exceeds it once in 16000 seeds, and the seeds are fixed
+LIMIT = (
+    4  # standard errors: a correct program exceeds it once in 16000 seeds, and the seeds are fixed
+)
 
 
 def chi_square(counts: np.ndarray) -> float:
@@ -57,7 +61,9 @@ def test_seeds_and_streams_differ(tiny):
 @pytest.mark.parametrize("kind", ["iid", "distinct"])
 @pytest.mark.parametrize("N", [2, 6, 9])
 def test_permutations_are_permutations(kind, N):
-    perms = task.draw_permutations(Parameters(N=N, d_g=2, permutations=kind), np.random.default_rng(0))
+    perms = task.draw_permutations(
+        Parameters(N=N, d_g=2, permutations=kind), np.random.default_rng(0)
+    )
     assert perms.shape == (2, N)
     assert (np.sort(perms, axis=1) == np.arange(N)).all()
 
@@ -71,7 +77,8 @@ def test_iid_permutations_are_uniform():
 
 
 def test_iid_permutations_are_independent():
-    # Neighbours agree with probability 1/6: standard error 0.9% of it, so a 5% error is 5.5 of them.
+    # Neighbours agree with probability 1/6: standard error 0.9% of it, so a 5% error is 5.5 of
+    # them.
     perms = task.draw_permutations(Parameters(N=3, d_g=60_000), np.random.default_rng(1))
     equal = (perms[1:] == perms[:-1]).all(axis=1)
     z = (equal.mean() - 1 / 6) / math.sqrt(1 / 6 * 5 / 6 / equal.size)
@@ -79,12 +86,16 @@ def test_iid_permutations_are_independent():
 
 
 def test_distinct_permutations_reach_all_of_them():
-    perms = task.draw_permutations(Parameters(N=3, d_g=6, permutations="distinct"), np.random.default_rng(0))
+    perms = task.draw_permutations(
+        Parameters(N=3, d_g=6, permutations="distinct"), np.random.default_rng(0)
+    )
     assert {tuple(sigma) for sigma in perms} == set(itertools.permutations(range(3)))
 
 
 def test_distinct_permutations_differ_where_they_are_too_many_to_list():
-    perms = task.draw_permutations(Parameters(N=8, d_g=400, permutations="distinct"), np.random.default_rng(0))
+    perms = task.draw_permutations(
+        Parameters(N=8, d_g=400, permutations="distinct"), np.random.default_rng(0)
+    )
     assert len({tuple(sigma) for sigma in perms}) == 400
 
 
@@ -109,7 +120,8 @@ def test_a_repeated_permutation_is_drawn_anew():
 
 
 def test_distinct_permutations_are_uniform():
-    # tau of two distinct elements of S_3 has mean 1/3 - (2/3)/5 = 1/5; the standard error is 0.6% of it.
+    # tau of two distinct elements of S_3 has mean 1/3 - (2/3)/5 = 1/5; the standard error is 0.6%
+    # of it.
     p, rng = Parameters(N=3, d_g=2, permutations="distinct"), np.random.default_rng(2)
     draws = np.array([task.draw_permutations(p, rng) for _ in range(20_000)])
     taus = (draws[:, 0] == draws[:, 1]).mean(axis=1)
@@ -159,8 +171,15 @@ def test_actions_are_independent_of_each_other_and_of_the_state():
     assert abs(chi_square(with_state)) < LIMIT
 
 
-@pytest.mark.parametrize("table", [cyclic_group(1), cyclic_group(2), cyclic_group(7),
-                                   *(symmetric_group(n) for n in (1, 2, 3, 4))])  # fmt: skip
+@pytest.mark.parametrize(
+    "table",
+    [
+        cyclic_group(1),
+        cyclic_group(2),
+        cyclic_group(7),
+        *(symmetric_group(n) for n in (1, 2, 3, 4)),
+    ],
+)
 def test_groups_act_on_themselves(table):
     """Composing the permutations of g and h gives that of g h, which the table names itself."""
     order = len(table)
@@ -189,15 +208,33 @@ def test_a_given_action_trains(tiny):
     assert again.identical(result)
 
 
-@pytest.mark.parametrize("bad", [
-    [[0, 1, 2]], [[0, 1, 2]] * 3, [[0, 1], [1, 0]], [[0, 1, 2], [0, 1, 3]], [[0, 1, 2], [0, 0, 2]],
-    [[0, 1, 2], [-1, 0, 1]], [[0.0, 0.5, 1.0], [0.0, 1.0, 2.0]], [[0, 1, np.nan], [0, 1, 2]],
-    [["a", "b", "c"], ["a", "c", "b"]], 3, [], [[[0, 1, 2]], [[0, 1, 2]]], [[0, 1, 2], [0, 1]],
-    [[0, 1, None], [0, 1, 2]],
-], ids=str)  # fmt: skip
+@pytest.mark.parametrize(
+    "bad",
+    [
+        [[0, 1, 2]],
+        [[0, 1, 2]] * 3,
+        [[0, 1], [1, 0]],
+        [[0, 1, 2], [0, 1, 3]],
+        [[0, 1, 2], [0, 0, 2]],
+        [[0, 1, 2], [-1, 0, 1]],
+        [[0.0, 0.5, 1.0], [0.0, 1.0, 2.0]],
+        [[0, 1, np.nan], [0, 1, 2]],
+        [["a", "b", "c"], ["a", "c", "b"]],
+        3,
+        [],
+        [[[0, 1, 2]], [[0, 1, 2]]],
+        [[0, 1, 2], [0, 1]],
+        [[0, 1, None], [0, 1, 2]],
+    ],
+    ids=str,
+)
 def test_malformed_permutations_are_refused(bad):
     with pytest.raises(ParameterError, match="permutations") as caught:
-        train(Parameters(N=3, L=2, d_g=2, d_h=4, n_train=8, n_test=8, epochs=1), permutations=bad, progress=False)
+        train(
+            Parameters(N=3, L=2, d_g=2, d_h=4, n_train=8, n_test=8, epochs=1),
+            permutations=bad,
+            progress=False,
+        )
     assert "\n" not in str(caught.value)
 
 

@@ -1,4 +1,6 @@
-"""Training: the dataset it returns, exact agreement with a hand-written loop, and independence of how seeds are run."""
+"""Training: the dataset it returns, exact agreement with a hand-written loop, and independence of
+how seeds are run.
+"""
 
 import math
 
@@ -68,7 +70,9 @@ def test_accuracy_is_the_mean_over_steps(tiny):
 
 
 def by_hand(p: Parameters, seed: int, epochs: int, make, batches=None):
-    """Yield A, R, S and loss before every epoch of descent with autograd and the update written out."""
+    """Yield A, R, S and loss before every epoch of descent with autograd and the update written
+    out.
+    """
     student, data, perms = make(p, seed)
     teachers = torch.as_tensor(task.teacher_matrices(perms))
     actions, states = torch.as_tensor(data.actions), torch.as_tensor(data.states)
@@ -87,8 +91,11 @@ def by_hand(p: Parameters, seed: int, epochs: int, make, batches=None):
                     w -= p.eta * (g + p.weight_decay * w)
 
 
-@pytest.mark.parametrize("options", [dict(), dict(weight_decay=0.01), dict(rope="plain"), dict(permutations="distinct")],
-                         ids=str)  # fmt: skip
+@pytest.mark.parametrize(
+    "options",
+    [dict(), dict(weight_decay=0.01), dict(rope="plain"), dict(permutations="distinct")],
+    ids=str,
+)
 def test_descent_is_the_hand_written_loop(tiny, make, options):
     p = tiny.replace(epochs=20, eval_every=5, **options)
     result = train(p, seeds=[7], dtype=torch.float64, **ALONE).sel(seed=7)
@@ -96,14 +103,19 @@ def test_descent_is_the_hand_written_loop(tiny, make, options):
     for k, epoch in enumerate(result.epoch.values):
         for name, value in expected[epoch].items():
             # 20 steps, each exact to rounding: errors of order 1e-15.
-            assert result[name].values[k] == pytest.approx(value, rel=1e-12, abs=1e-14), (name, epoch)
+            assert result[name].values[k] == pytest.approx(value, rel=1e-12, abs=1e-14), (
+                name,
+                epoch,
+            )
 
 
 def test_minibatches_are_a_partition_shuffled_anew_every_epoch(tiny):
     p = tiny.replace(batch_size=20)
     run = start(p, 0)
     taken: list[list[np.ndarray]] = []
-    run.engine = lambda students, data, threads: taken[-1].append(np.hstack([data[0].actions, data[0].states]))
+    run.engine = lambda students, data, threads: taken[-1].append(
+        np.hstack([data[0].actions, data[0].states])
+    )
     for epoch in (0, 1):
         taken.append([])
         list(run.batches(epoch))
@@ -121,9 +133,13 @@ def test_minibatches_of_different_seeds_differ(tiny):
     for seed in (0, 1):
         run = start(tiny.replace(batch_size=20), seed)
         every = np.hstack([run.train_data[0].actions, run.train_data[0].states]).tolist()
-        run.engine = lambda students, data, threads: np.hstack([data[0].actions, data[0].states]).tolist()
+        run.engine = lambda students, data, threads: np.hstack(
+            [data[0].actions, data[0].states]
+        ).tolist()
         orders.append([every.index(row) for part in run.batches(0) for row in part])
-    assert sum(a == b for a, b in zip(*orders, strict=True)) < 16  # a quarter; one in 64 agrees by chance
+    assert (
+        sum(a == b for a, b in zip(*orders, strict=True)) < 16
+    )  # a quarter; one in 64 agrees by chance
 
 
 def test_minibatch_descent_is_the_hand_written_loop(tiny, make):
@@ -134,14 +150,19 @@ def test_minibatch_descent_is_the_hand_written_loop(tiny, make):
 
     def batches(epoch):
         parts = [np.hstack([d.actions, d.states]) for d in run.batches(epoch)]
-        return [[rows.index(tuple(r)) for r in part] for part in parts]  # equal rows have equal gradients
+        return [
+            [rows.index(tuple(r)) for r in part] for part in parts
+        ]  # equal rows have equal gradients
 
     result = train(p, seeds=[7], dtype="float64", **ALONE).sel(seed=7)
     expected = list(by_hand(p, 7, 6, make, batches))
     for k, epoch in enumerate(result.epoch.values):
         for name, value in expected[epoch].items():
             # 24 steps, each exact to rounding.
-            assert result[name].values[k] == pytest.approx(value, rel=1e-12, abs=1e-14), (name, epoch)
+            assert result[name].values[k] == pytest.approx(value, rel=1e-12, abs=1e-14), (
+                name,
+                epoch,
+            )
 
 
 def test_single_precision_follows_double(tiny):
@@ -170,7 +191,9 @@ OPTIONS = {
     "adam_minibatch": dict(optimizer="adam", eta=0.02, batch_size=10),
     "learned": dict(fix_embedding=False, d_model=4),
     "learned_scalar": dict(fix_embedding=False),
-    "learned_minibatch": dict(fix_embedding=False, d_model=4, batch_size=10, optimizer="adamw", eta=0.02),
+    "learned_minibatch": dict(
+        fix_embedding=False, d_model=4, batch_size=10, optimizer="adamw", eta=0.02
+    ),
 }
 
 
@@ -185,7 +208,10 @@ def test_every_option_learns(tiny, name):
 
 def test_options_are_not_ignored(tiny):
     tiny = tiny.replace(epochs=4)
-    losses = {name: train(tiny.replace(**options), **ALONE).loss.values[0, -1] for name, options in OPTIONS.items()}
+    losses = {
+        name: train(tiny.replace(**options), **ALONE).loss.values[0, -1]
+        for name, options in OPTIONS.items()
+    }
     losses["plain"] = train(tiny, **ALONE).loss.values[0, -1]
     assert len(set(losses.values())) == len(losses)
 
@@ -198,7 +224,9 @@ def test_a_learned_embedding_moves(tiny):
 
 
 @pytest.mark.parametrize(
-    "sizes", [dict(d_g=1), dict(L=1), dict(d_g=1, L=1, N=2, d_h=2), dict(n_train=1, n_test=1)], ids=str
+    "sizes",
+    [dict(d_g=1), dict(L=1), dict(d_g=1, L=1, N=2, d_h=2), dict(n_train=1, n_test=1)],
+    ids=str,
 )
 def test_extreme_sizes_are_legal(tiny, sizes):
     p = tiny.replace(**sizes)
@@ -211,8 +239,9 @@ def test_extreme_sizes_are_legal(tiny, sizes):
 
 def test_initial_variances_are_the_theorys(make, alone):
     """Mean over seeds of the measured variance against the closed form at time 0."""
-    # 300 seeds: the standard error is 0.2-0.35%, so a 5% error is 14 of them. What the closed form drops (fourth
-    # order in the attention logits, one over the d_g N columns) is below half a per cent: 1.5 standard errors.
+    # 300 seeds: the standard error is 0.2-0.35%, so a 5% error is 14 of them. What the closed form
+    # drops (fourth order in the attention logits, one over the d_g N columns) is below half a per
+    # cent: 1.5 standard errors.
     p = Parameters(N=16, L=8, d_g=16, d_h=32, n_train=200)
     found = []
     for seed in range(300):
@@ -225,8 +254,8 @@ def test_initial_variances_are_the_theorys(make, alone):
 
 
 def test_untrained_rollouts_are_at_chance(alone):
-    # 250 seeds of 500 rollouts: standard error 0.9% of 1/N, so a 5% error is more than 5 of them. Exact up to the
-    # sequences that repeat one action throughout, 1/256 of them.
+    # 250 seeds of 500 rollouts: standard error 0.9% of 1/N, so a 5% error is more than 5 of them.
+    # Exact up to the sequences that repeat one action throughout, 1/256 of them.
     p = Parameters(N=6, L=3, d_g=16, d_h=8, n_test=500)
     found = []
     for seed in range(250):

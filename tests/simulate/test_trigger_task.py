@@ -26,13 +26,18 @@ P = Parameters(N=12, K=3, T=40)
 
 @pytest.mark.parametrize("triggers", ["fixed", "drawn"])
 def test_triggers_are_followed_by_their_output(triggers):
-    """After a trigger its output of this sequence, always; predictable from its second occurrence on."""
+    """After a trigger its output of this sequence, always; predictable from its second occurrence
+    on.
+    """
     p = P.replace(triggers=triggers)
     table = synthetic_table(p.N)
     data = draw(p, 200, table, np.random.default_rng(0))
     if triggers == "fixed":
         assert (data.triggers == fixed_triggers(p, table)).all()
-        assert table.unigram[data.triggers[0]].min() >= np.delete(table.unigram, data.triggers[0]).max()
+        assert (
+            table.unigram[data.triggers[0]].min()
+            >= np.delete(table.unigram, data.triggers[0]).max()
+        )
     for row in range(200):
         output = dict(zip(data.triggers[row], data.outputs[row], strict=True))
         assert len(output) == p.K
@@ -46,7 +51,9 @@ def test_triggers_are_followed_by_their_output(triggers):
 
 
 def test_other_tokens_follow_the_table():
-    """Transitions from tokens that are no triggers: counts within 4 standard errors; outputs uniform, no self-loops on demand."""
+    """Transitions from tokens that are no triggers: counts within 4 standard errors; outputs
+    uniform, no self-loops on demand.
+    """
     table = synthetic_table(P.N)
     data = draw(P.replace(T=200, self_loops=False), 400, table, np.random.default_rng(1))
     assert (data.outputs != data.triggers).all()
@@ -67,7 +74,9 @@ def test_other_tokens_follow_the_table():
 
 
 def test_table_of_text():
-    """Counts of a text by hand; a last character that nothing follows continues with the unigram law."""
+    """Counts of a text by hand; a last character that nothing follows continues with the unigram
+    law.
+    """
     table, alphabet = table_of_text("abacad")
     assert alphabet == "abcd"
     np.testing.assert_allclose(table.unigram, [3 / 6, 1 / 6, 1 / 6, 1 / 6])
@@ -92,17 +101,25 @@ def test_students_read_the_past_only(student):
     learner = Learner(p, 0)
     for w in learner.student.parameters():
         torch.nn.init.normal_(w, std=0.3)
-    tokens = torch.as_tensor(draw(p, 4, synthetic_table(12), np.random.default_rng(0)).tokens[:, :-1])
+    tokens = torch.as_tensor(
+        draw(p, 4, synthetic_table(12), np.random.default_rng(0)).tokens[:, :-1]
+    )
     other = tokens.clone()
     other[:, -1] = (other[:, -1] + 1) % 12
     before, after = learner.student(tokens), learner.student(other)
     torch.testing.assert_close(before[:, :-1], after[:, :-1], rtol=0, atol=1e-5)  # single precision
     assert (before[:, -1] - after[:, -1]).abs().max() > 1e-3
-    assert not isinstance(learner.student, Transformer) or learner.student(tokens).shape == (4, 12, 12)
+    assert not isinstance(learner.student, Transformer) or learner.student(tokens).shape == (
+        4,
+        12,
+        12,
+    )
 
 
 def test_planted_memories_solve_the_task():
-    """Target memories in a simplified student: all probes 1, accuracy near 1; untrained, near chance."""
+    """Target memories in a simplified student: all probes 1, accuracy near 1; untrained, near
+    chance.
+    """
     p = Parameters(N=16, K=3, T=24, d=256, n_test=64)
     found = planted(p).measure()
     assert found["probe_W_O2"] == found["probe_W_K2"] == found["probe_W_K1"] == 1
@@ -118,12 +135,16 @@ def test_training_learns_and_stages_freeze(tmp_path):
     learner = Learner(p.replace(schedule="staged"), 0)
     for number in range(5):
         learner.step(number)
-    moved = {name: float(w.detach().abs().max()) > 0 for name, w in learner.student.named_parameters()}
+    moved = {
+        name: float(w.detach().abs().max()) > 0 for name, w in learner.student.named_parameters()
+    }
     assert moved == {"W_O2": True, "W_K2": False, "W_K1": False}
 
 
 def test_own_text(tmp_path, capsys):
-    """From a file, by the command; stored apart from runs on the shipped table; wrong sizes and files refused."""
+    """From a file, by the command; stored apart from runs on the shipped table; wrong sizes and
+    files refused.
+    """
     source = tmp_path / "input.txt"
     source.write_text("to be, or not to be: that is the question. " * 20)
     store = tmp_path / "runs"

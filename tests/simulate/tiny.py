@@ -11,7 +11,9 @@ COUNTING = dict(length=3, alphabet=3, samples=60, width=4, hidden=8, epochs=14, 
 
 STUDENTS = {
     "state_tracking.student": TRACKING,
-    "state_tracking.student, adamw, minibatches": dict(TRACKING, optimizer="adamw", eta=0.02, batch_size=20),
+    "state_tracking.student, adamw, minibatches": dict(
+        TRACKING, optimizer="adamw", eta=0.02, batch_size=20
+    ),
     "state_tracking.student, embedding": dict(TRACKING, fix_embedding=False, d_model=3),
     "induction_heads.disentangled": dict(HEADS, trained="projected"),
     "induction_heads.three": HEADS,

@@ -1,4 +1,6 @@
-"""The commands of the theory wing: what they print and write, and one clear line for wrong input."""
+"""The commands of the theory wing: what they print and write, and one clear line for wrong
+input.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,8 @@ PNG = b"\x89PNG\r\n\x1a\n"
 
 @pytest.fixture
 def call(capsys, tmp_path, monkeypatch):
-    """Run a command's main as the shell would, in an empty working directory: (exit code, stdout, stderr).
+    """Run a command's main as the shell would, in an empty working directory: (exit code, stdout,
+    stderr).
 
     Warnings would appear on stderr, so they are errors here.
     """
@@ -56,24 +59,32 @@ def test_onset_table(call):
     code, out, err = call(onset.main)
     assert (code, err) == (0, "")
     values = dict(re.findall(r"^(\w+)  +(\S+)", out, re.MULTILINE))
-    assert float(values["c_omega"]) == pytest.approx(2.28348746823, rel=1e-9)  # printed to ten digits
+    assert float(values["c_omega"]) == pytest.approx(
+        2.28348746823, rel=1e-9
+    )  # printed to ten digits
     assert float(values["alpha_half"]) == pytest.approx(2.452067489993, rel=1e-9)
     assert float(values["T_alpha"]) == pytest.approx(np.sqrt(2 / 2.28348746823) / 0.5, rel=1e-9)
 
 
 def test_onset_json(call):
     """One object with the numbers at the top level and the parameters they belong to."""
-    code, out, err = call(onset.main, "state_tracking", "--json", "--preset", "table_2", "--set", "eta=0.25")
+    code, out, err = call(
+        onset.main, "state_tracking", "--json", "--preset", "table_2", "--set", "eta=0.25"
+    )
     found = json.loads(out)
     assert (code, err, found["model"]) == (0, "", "state_tracking")
     assert found["c_omega"] == pytest.approx(0.98982727567, rel=1e-10)  # digits on record
-    assert found["T_alpha"] == pytest.approx(np.sqrt(2 / found["c_omega"]) / 0.25, rel=1e-14)  # rounding
+    assert found["T_alpha"] == pytest.approx(
+        np.sqrt(2 / found["c_omega"]) / 0.25, rel=1e-14
+    )  # rounding
     assert 0 < found["alpha_half"] < 100 and found["notes"] == []
     kind = registry.find("state_tracking").wing("theory").Parameters
     assert kind(**found["parameters"]) == kind.table_2().replace(eta=0.25)
 
 
-@pytest.mark.parametrize("settings", [["S_0=1"], ["d_g=1"], ["d_h=2"], ["zeta=-1e6"], ["R_0=1e4"]], ids=str)
+@pytest.mark.parametrize(
+    "settings", [["S_0=1"], ["d_g=1"], ["d_h=2"], ["zeta=-1e6"], ["R_0=1e4"]], ids=str
+)
 def test_never_emerges(call, settings):
     """JSON null, words in the table, and one line on stderr that says so."""
     assigned = [a for s in settings for a in ("--set", s)]
@@ -102,7 +113,9 @@ def test_json_with_a_plot(call, tmp_path):
 
 def test_plot_into_a_file(call, tmp_path):
     """A PNG, its path on stdout after the table, nothing else left behind."""
-    code, out, err = call(onset.main, "--plot", "deep/er/figure.png", "--set", "N=8", "--set", "d_g=8")
+    code, out, err = call(
+        onset.main, "--plot", "deep/er/figure.png", "--set", "N=8", "--set", "d_g=8"
+    )
     assert (code, err) == (0, "") and out.splitlines()[-1] == "deep/er/figure.png"
     target = tmp_path / "deep" / "er" / "figure.png"
     assert target.read_bytes()[:8] == PNG and target.stat().st_size > 10_000
@@ -112,28 +125,42 @@ def test_plot_into_a_file(call, tmp_path):
 @pytest.mark.parametrize("settings", [[], ["d_g=1"], ["A_0=0.6"]], ids=str)
 def test_plot_without_a_display(call, tmp_path, settings):
     """Without a file name and a display, a file of a fixed name in the working directory."""
-    code, out, _ = call(onset.main, "state_tracking", "--plot", *(a for s in settings for a in ("--set", s)))
+    code, out, _ = call(
+        onset.main, "state_tracking", "--plot", *(a for s in settings for a in ("--set", s))
+    )
     assert code == 0 and out.splitlines()[-1] == "onset_state_tracking.png"
     assert (tmp_path / "onset_state_tracking.png").read_bytes()[:8] == PNG
 
 
 WRONG = {
-    "a model after --plot": (["--plot", "state_tracking"], "--plot state_tracking: is a model, not a file"),
-    "an unknown picture format": (["--plot", "figure.xyz"], "--plot figure.xyz: must end in one of"),
+    "a model after --plot": (
+        ["--plot", "state_tracking"],
+        "--plot state_tracking: is a model, not a file",
+    ),
+    "an unknown picture format": (
+        ["--plot", "figure.xyz"],
+        "--plot figure.xyz: must end in one of",
+    ),
     "an unknown model": (["state_trackin"], "no model named 'state_trackin'"),
-    "an unknown preset": (["--preset", "tabel_2"], "--preset tabel_2: must be one of table_1, table_2, demo; did"),
+    "an unknown preset": (
+        ["--preset", "tabel_2"],
+        "--preset tabel_2: must be one of table_1, table_2, demo; did",
+    ),
     "an unknown parameter": (["--set", "etta=1"], "etta: unknown parameter; did you mean 'eta'"),
     "a value out of range": (["--set", "N=1"], "N = 1: must be >= 2"),
     "a value of the wrong kind": (["--set", "N=many"], "N = 'many': must be a whole number"),
     "a very long number": (["--set", "N=" + "9" * 400], "N = 999"),
     "no value": (["--set", "N"], "--set N: must be NAME=VALUE"),
     "a missing argument": (["--set"], "--set: expected one argument"),
-    "too many actions": (["--set", "permutations=distinct", "--set", "N=3"], "d_g = 32: must be <= N! = 6"),
+    "too many actions": (
+        ["--set", "permutations=distinct", "--set", "N=3"],
+        "d_g = 32: must be <= N! = 6",
+    ),
     "a run of no length": (["--alpha", "0"], "--alpha 0: must be positive and finite"),
     "a run of no number": (["--alpha", "nan"], "--alpha nan: must be positive and finite"),
     "a run of no sense": (["--alpha", "long"], "invalid float value: 'long'"),
     "an unknown flag": (["--jsno"], "unknown flag --jsno"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("arguments", WRONG.values(), ids=WRONG)
@@ -162,7 +189,9 @@ def test_listing(call):
         assert f"{model.name}: {model.title}" in out
         for e in model.wing("theory").equations().values():
             assert re.search(rf"^{e.name} +{e.status} +{re.escape(e.reference)}", out, re.MULTILINE)
-    assert max(len(line.rstrip()) - len(line) for line in out.splitlines()) == 0  # no trailing blanks
+    assert (
+        max(len(line.rstrip()) - len(line) for line in out.splitlines()) == 0
+    )  # no trailing blanks
     code, out, _ = call(listing.main, "state_tracking", "--latex")
     assert code == 0 and r"dR_dalpha:  \frac{d}{d \alpha} R = " in out
 
@@ -191,11 +220,21 @@ def test_real_processes():
 def test_reader_that_stops_early():
     """A closed pipe ends the command quietly."""
     line = f"{sys.executable} -m theory associative_memory.noisy_bigram --latex | head -n 1"
-    done = subprocess.run(["bash", "-c", line], cwd=ROOT, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(
+        ["bash", "-c", line], cwd=ROOT, capture_output=True, text=True, timeout=120
+    )
     assert done.stdout.startswith("associative_memory.noisy_bigram: ") and done.stderr == ""
 
 
-SEEDS = {"3": [0, 1, 2], "1": [0], "2:5": [2, 3, 4], "3,5": [3, 5], "7,": [7], "0,2,1": [0, 2, 1], None: [0, 1]}
+SEEDS = {
+    "3": [0, 1, 2],
+    "1": [0],
+    "2:5": [2, 3, 4],
+    "3,5": [3, 5],
+    "7,": [7],
+    "0,2,1": [0, 2, 1],
+    None: [0, 1],
+}
 NO_SEEDS = ["0", "-3", "5:5", "5:2", "-1:3", "1,1", "1,-2", "1:2:3", "1.5", "a", ",", "", ":", "3:"]
 
 
@@ -210,15 +249,24 @@ def test_wrong_seeds(text):
     """One line with what was given and what is allowed."""
     with pytest.raises(ParameterError) as caught:
         cli.seeds(text, "8")
-    assert str(caught.value) == f"--seeds {text}: must be 8 (0..7), 0:20 (half-open) or 3,5, without repeats"
+    assert (
+        str(caught.value)
+        == f"--seeds {text}: must be 8 (0..7), 0:20 (half-open) or 3,5, without repeats"
+    )
 
 
 def test_json_for_machines():
     """NumPy becomes plain, what is not finite becomes null, at every depth."""
-    value = {"a": np.float64(1.5), 2: (np.arange(2), [np.nan, np.inf]),
-             "c": {"d": np.int64(3), "e": None, "f": "x"}}  # fmt: skip
+    value = {
+        "a": np.float64(1.5),
+        2: (np.arange(2), [np.nan, np.inf]),
+        "c": {"d": np.int64(3), "e": None, "f": "x"},
+    }
     assert json.loads(cli.to_json(value)) == {
-        "a": 1.5, "2": [[0, 1], [None, None]], "c": {"d": 3, "e": None, "f": "x"}}  # fmt: skip
+        "a": 1.5,
+        "2": [[0, 1], [None, None]],
+        "c": {"d": 3, "e": None, "f": "x"},
+    }
 
 
 def test_table():
@@ -240,7 +288,9 @@ def test_choose():
     """The entry, or the nearest name; without one near, only the list."""
     table = {"alpha": 1, "beta": 2}
     assert cli.choose("--what", "beta", table) == 2
-    with pytest.raises(ParameterError, match="^--what alpah: must be one of alpha, beta; did you mean 'alpha'\\?$"):
+    with pytest.raises(
+        ParameterError, match="^--what alpah: must be one of alpha, beta; did you mean 'alpha'\\?$"
+    ):
         cli.choose("--what", "alpah", table)
     with pytest.raises(ParameterError, match="^--what zzz: must be one of alpha, beta$"):
         cli.choose("--what", "zzz", table)

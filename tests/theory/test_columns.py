@@ -1,4 +1,6 @@
-"""Column statistics by independent roads: enumeration in rationals, random matrices, explicit descent, fine quadrature."""
+"""Column statistics by independent roads: enumeration in rationals, random matrices, explicit
+descent, fine quadrature.
+"""
 
 from __future__ import annotations
 
@@ -18,8 +20,12 @@ from theory.state_tracking.per_seed import Columns, Start, solve
 from theory.state_tracking.symbols import N, R, S, d_g, eta
 
 EQUATIONS = columns.equations()
-ROWS = [[Fraction(1, 2), Fraction(1, 3), Fraction(1, 6)], [Fraction(1, 7), Fraction(4, 7), Fraction(2, 7)],
-        [Fraction(2, 9), Fraction(3, 9), Fraction(0), Fraction(4, 9)], [Fraction(1)]]  # fmt: skip
+ROWS = [
+    [Fraction(1, 2), Fraction(1, 3), Fraction(1, 6)],
+    [Fraction(1, 7), Fraction(4, 7), Fraction(2, 7)],
+    [Fraction(2, 9), Fraction(3, 9), Fraction(0), Fraction(4, 9)],
+    [Fraction(1)],
+]
 
 
 def rational(x: Fraction) -> sp.Rational:
@@ -28,7 +34,9 @@ def rational(x: Fraction) -> sp.Rational:
 
 
 def counted(row: list[Fraction], actions: int) -> tuple[Fraction, Fraction, Fraction]:
-    """Mean and variance of the attention on the own action, standing first, and mean of the squared ones on others, summed."""
+    """Mean and variance of the attention on the own action, standing first, and mean of the squared
+    ones on others, summed.
+    """
     own, others = [], []
     for rest in itertools.product(range(actions), repeat=len(row) - 1):
         weight = [Fraction(0)] * actions
@@ -37,7 +45,11 @@ def counted(row: list[Fraction], actions: int) -> tuple[Fraction, Fraction, Frac
         own.append(weight[0])
         others.append(sum((w**2 for w in weight[1:]), Fraction(0)))
     mean = sum(own, Fraction(0)) / len(own)
-    return mean, sum((w**2 for w in own), Fraction(0)) / len(own) - mean**2, sum(others, Fraction(0)) / len(others)
+    return (
+        mean,
+        sum((w**2 for w in own), Fraction(0)) / len(own) - mean**2,
+        sum(others, Fraction(0)) / len(others),
+    )
 
 
 @pytest.mark.parametrize("actions", [1, 2, 3, 4])
@@ -45,9 +57,15 @@ def counted(row: list[Fraction], actions: int) -> tuple[Fraction, Fraction, Frac
 def test_weight_and_noise_by_enumeration(row, actions):
     """Law of total variance over all sequences whose right action is the column's own."""
     mean, own, others = (rational(x) for x in counted(row, actions))
-    at = {columns.pi_i: rational(row[0]), columns.T: sum(rational(w) ** 2 for w in row[1:]), d_g: actions}
+    at = {
+        columns.pi_i: rational(row[0]),
+        columns.T: sum(rational(w) ** 2 for w in row[1:]),
+        d_g: actions,
+    }
     assert EQUATIONS["own_weight"].rhs.subs(at) == mean
-    exact = others * V_all + own * (V_k + (R - S) ** 2)  # entries of other columns average S in the right logit
+    exact = others * V_all + own * (
+        V_k + (R - S) ** 2
+    )  # entries of other columns average S in the right logit
     assert sp.expand(EQUATIONS["noise_right"].rhs.subs(at) - exact) == 0
     # In a wrong logit they average (zeta - S)/(N - 1), the own ones (zeta - R)/(N - 1).
     exact = others * V_all + own * (V_w + ((R - S) / (N - 1)) ** 2)
@@ -58,17 +76,23 @@ def test_noise_and_signal_add_up():
     """Own weight squared and the two coefficients of noise make up the spread of a logit over M."""
     others, own = (sp.expand(EQUATIONS["noise_right"].rhs).coeff(x) for x in (V_all, V_k))
     weight = EQUATIONS["own_weight"].rhs
-    whole = dressed.equations()["spread"].rhs.subs(dressed.variance.participation, columns.pi_i**2 + columns.T)
+    whole = dressed.equations()["spread"].rhs.subs(
+        dressed.variance.participation, columns.pi_i**2 + columns.T
+    )
     assert sp.expand(weight**2 + others + own - whole) == 0
     # What a column feels of its own deviation elsewhere is the rest of the spread.
-    pull = -sp.diff(EQUATIONS["rate_wrong"].rhs, columns.v_w).subs(columns.dressed.L, 1).doit() / eta
+    pull = (
+        -sp.diff(EQUATIONS["rate_wrong"].rhs, columns.v_w).subs(columns.dressed.L, 1).doit() / eta
+    )
     share = columns.left[1] / (N - 1)
     elsewhere = sp.cancel(pull / (share * (1 - share)))
     assert sp.expand(elsewhere - (dressed.spread[1] - columns.beta[1] ** 2)) == 0
 
 
 def test_entry_variance_by_enumeration():
-    """Variance over a whole column of N entries of which one, equally likely any, is the right one."""
+    """Variance over a whole column of N entries of which one, equally likely any, is the right
+    one.
+    """
     right, wrong, size = (
         [Fraction(3), Fraction(5, 2), Fraction(1, 3)],
         [Fraction(-1), Fraction(1, 2), Fraction(0), Fraction(2)],
@@ -83,12 +107,20 @@ def test_entry_variance_by_enumeration():
     for k, v in itertools.product(range(size), itertools.product(right, wrong)):
         entries += [v[0] if r == k else v[1] for r in range(size)]
     (R_, V_right), (mean, V_wrong) = moments(right), moments(wrong)
-    values = {N: size, R: rational(R_), V_k: rational(V_right), mean_w: rational(mean), V_w: rational(V_wrong)}
+    values = {
+        N: size,
+        R: rational(R_),
+        V_k: rational(V_right),
+        mean_w: rational(mean),
+        V_w: rational(V_wrong),
+    }
     assert EQUATIONS["entry_variance"].rhs.subs(values) == rational(moments(entries)[1])
 
 
 def test_noise_of_random_matrices():
-    """Logits of 4e5 random states of random matrices around the column's own logit: mean 0, variance as stated."""
+    """Logits of 4e5 random states of random matrices around the column's own logit: mean 0,
+    variance as stated.
+    """
     n, size, actions, row = 400_000, 4, 3, np.array([0.5, 0.3, 0.2])
     rng = np.random.default_rng(8)
     R_, V_right, V_wrong, mean = 1.2, 0.2, 0.1, -0.3
@@ -102,8 +134,18 @@ def test_noise_of_random_matrices():
     z = np.einsum("j,njr->nr", row, M[np.arange(n)[:, None], g])
     every, own, target = np.arange(n), g[:, 0], right[np.arange(n), g[:, 0]]
     wrong = (target + rng.integers(1, size, size=n)) % size
-    values = {"N": size, "d_g": actions, "pi_i": row[0], "T_i": (row[1:] ** 2).sum(), "R": R_, "S": S_, "zeta": zeta_,
-              "V_k": V_right, "V_w": V_wrong, "mean_w": mean}  # fmt: skip
+    values = {
+        "N": size,
+        "d_g": actions,
+        "pi_i": row[0],
+        "T_i": (row[1:] ** 2).sum(),
+        "R": R_,
+        "S": S_,
+        "zeta": zeta_,
+        "V_k": V_right,
+        "V_w": V_wrong,
+        "mean_w": mean,
+    }
     values["b_i"] = EQUATIONS["own_weight"].evaluate(values)
     values["V_all"] = EQUATIONS["entry_variance"].evaluate(values)
     # The difference of means that a wrong logit's noise may leave out, see above.
@@ -122,8 +164,12 @@ def test_noise_of_random_matrices():
         assert abs(np.corrcoef(residual, v)[0, 1]) <= 4 / n**0.5  # noise, not signal
 
 
-def student(p: Parameters, rng: np.random.Generator, n: int | None) -> tuple[Start, np.ndarray, np.ndarray]:
-    """A random student's start, and its right and all logits on n sequences or on all inputs: (n, L), (n, L, N)."""
+def student(
+    p: Parameters, rng: np.random.Generator, n: int | None
+) -> tuple[Start, np.ndarray, np.ndarray]:
+    """A random student's start, and its right and all logits on n sequences or on all inputs: (n,
+    L), (n, L, N).
+    """
     perms = rng.permuted(np.broadcast_to(np.arange(p.N), (p.d_g, p.N)), axis=1)
     M = rng.uniform(-1, 1, (p.d_g, p.N, p.N))
     W = rng.uniform(-1, 1, (2, 1, p.d_h))
@@ -159,7 +205,9 @@ def test_mean_logits_at_the_start_are_exact(size):
 
 
 def test_logits_at_the_start_against_random_students():
-    """Variances and loss of sampled logits, seed by seed: z-scores of the mean difference over 80 students."""
+    """Variances and loss of sampled logits, seed by seed: z-scores of the mean difference over 80
+    students.
+    """
     p, rng = Parameters(N=16, d_g=16, L=4, d_h=16, rope_theta=10.0), np.random.default_rng(21)
     gaps = {"variance_correct": [], "variance_other": [], "loss": []}
     scale = {}
@@ -180,14 +228,17 @@ def test_logits_at_the_start_against_random_students():
     for name, x in gaps.items():
         error = np.std(x, ddof=1) / len(x) ** 0.5
         assert error < 0.0125 * scale[name]  # a mistake of 5% would show at 4 standard errors
-        # Sampling a student's logits leaves out the scatter of its mean, a share 1/(d_g N) = 0.4% of the variance. The
-        # mean over wrong entries in place of their sum prices noise v at v (N-1)/(2 N^2) too much when all logits are alike.
+        # Sampling a student's logits leaves out the scatter of its mean, a share 1/(d_g N) = 0.4%
+        # of the variance. The mean over wrong entries in place of their sum prices noise v at v
+        # (N-1)/(2 N^2) too much when all logits are alike.
         known = -scale["variance_other"] * (p.N - 1) / (2 * p.N**2) if name == "loss" else 0.0
         assert abs(np.mean(x) - known) <= 4 * error, name
 
 
 def test_rates_at_the_start_against_fine_quadrature():
-    """Softmax weights by adaptive integrals of the Equations, entry by entry; attention by autograd at given forces."""
+    """Softmax weights by adaptive integrals of the Equations, entry by entry; attention by autograd
+    at given forces.
+    """
     p = Parameters(N=8, L=3, d_g=5, d_h=4, rope="plain", rope_theta=10.0, n_train=300)
     start = Start.drawn(p, 1, np.random.default_rng(3))
     start.S[:], start.R[:] = 0.15, 0.7
@@ -201,18 +252,35 @@ def test_rates_at_the_start_against_fine_quadrature():
     pi = at.detach().numpy()
     mean = (zeta_ - R_) / (p.N - 1)
     size, edge = (
-        {"N": p.N, "d_g": p.d_g, "R": R_, "S": S_, "zeta": zeta_, "V_k": V_, "V_w": V_, "mean_w": mean},
+        {
+            "N": p.N,
+            "d_g": p.d_g,
+            "R": R_,
+            "S": S_,
+            "zeta": zeta_,
+            "V_k": V_,
+            "V_w": V_,
+            "mean_w": mean,
+        },
         np.sqrt(3 * V_),
     )
-    right, wrong, left = np.zeros((p.L, len(system.v_0))), np.zeros((p.L, len(system.v_0))), np.zeros(p.L)
+    right, wrong, left = (
+        np.zeros((p.L, len(system.v_0))),
+        np.zeros((p.L, len(system.v_0))),
+        np.zeros(p.L),
+    )
     size["V_all"] = EQUATIONS["entry_variance"].evaluate(size)
     weights = []
     for i in range(p.L):
         x = {**size, "pi_i": pi[i, i], "T_i": (pi[i] ** 2).sum() - pi[i, i] ** 2}
         x["b_i"] = EQUATIONS["own_weight"].evaluate(x)
         u_k, u_w = (EQUATIONS[f"noise_{name}"].evaluate(x) for name in ("right", "wrong"))
-        z_k, z_w = (EQUATIONS[f"column_{name}"].evaluate({**x, "v_k": R_ + edge * system.v_0, "v_w": mean + edge * system.v_0})
-                    for name in ("right", "wrong"))  # fmt: skip
+        z_k, z_w = (
+            EQUATIONS[f"column_{name}"].evaluate(
+                {**x, "v_k": R_ + edge * system.v_0, "v_w": mean + edge * system.v_0}
+            )
+            for name in ("right", "wrong")
+        )
         centre = EQUATIONS["column_wrong"].evaluate({**x, "v_w": mean})
         half = x["b_i"] * edge
         W = np.exp(centre + u_w / 2) * np.sinh(half) / half  # wrong_mean in closed form
@@ -227,8 +295,12 @@ def test_rates_at_the_start_against_fine_quadrature():
         right[i] = [integral(lambda e: e, z) for z in z_k]
         middle = np.polynomial.legendre.leggauss(20)
         of_k = EQUATIONS["column_right"].evaluate({**x, "v_k": R_ + edge * middle[0]})
-        inverse = sum(w / 2 * integral(lambda e: 1, z) for z, w in zip(of_k, middle[1], strict=True))
-        left[i] = 1 - sum(w / 2 * integral(lambda e: e, z) for z, w in zip(of_k, middle[1], strict=True))
+        inverse = sum(
+            w / 2 * integral(lambda e: 1, z) for z, w in zip(of_k, middle[1], strict=True)
+        )
+        left[i] = 1 - sum(
+            w / 2 * integral(lambda e: e, z) for z, w in zip(of_k, middle[1], strict=True)
+        )
         wrong[i] = np.exp(z_w + u_w / 2) * inverse
         weights.append(x)
     b = np.array([x["b_i"] for x in weights])
@@ -240,21 +312,43 @@ def test_rates_at_the_start_against_fine_quadrature():
     ):
         for s, share in enumerate(system.share):
             for node in range(len(system.v_0)):
-                form = EQUATIONS[name].evaluate({"eta": p.eta, "L": p.L, "share": share - 1, "column_weight": b, "p_k": mass[:, node], "p_w": mass[:, node],
-                                                 "d_g": p.d_g, "N": p.N, "spread": spread, "g": left, "v_k": v[node], "v_w": v[node], "R": R_,
-                                                 "mean_w": v_mean})  # fmt: skip
-                # Five nodes in xi leave u^5 5!/10! = 3e-10 (u = 0.1) times a tenth derivative of a softmax weight, of order ten.
+                form = EQUATIONS[name].evaluate(
+                    {
+                        "eta": p.eta,
+                        "L": p.L,
+                        "share": share - 1,
+                        "column_weight": b,
+                        "p_k": mass[:, node],
+                        "p_w": mass[:, node],
+                        "d_g": p.d_g,
+                        "N": p.N,
+                        "spread": spread,
+                        "g": left,
+                        "v_k": v[node],
+                        "v_w": v[node],
+                        "R": R_,
+                        "mean_w": v_mean,
+                    }
+                )
+                # Five nodes in xi leave u^5 5!/10! = 3e-10 (u = 0.1) times a tenth derivative of a
+                # softmax weight, of order ten.
                 assert found[k][0, s, node] * p.d_g * p.N == pytest.approx(form, abs=1e-8)
-    form = EQUATIONS["rate_S"].evaluate({"eta": p.eta, "L": p.L, "d_g": p.d_g, "column_weight": b, "g": left})
+    form = EQUATIONS["rate_S"].evaluate(
+        {"eta": p.eta, "L": p.L, "d_g": p.d_g, "column_weight": b, "g": left}
+    )
     assert found[4][0] * p.d_g * p.N == pytest.approx(form, abs=1e-8)  # as above
     values = {"g": left[:, None], "V_M": V_, "N": p.N, "d_g": p.d_g, "R": R_, "S": S_}
     eq = dressed.equations()
     values["h_i"] = eq["noise_cost"].evaluate(values)
-    values["v_i"] = eq["noise"].evaluate({**values, dressed.variance.participation: (pi**2).sum(1)[:, None]})
+    values["v_i"] = eq["noise"].evaluate(
+        {**values, dressed.variance.participation: (pi**2).sum(1)[:, None]}
+    )
     force = eq["dloss_dpi_noise"].evaluate({**values, dressed.pi[dressed.i, dressed.j]: pi})
     force = force + np.diag(eq["dloss_dpi_margin"].evaluate(values)[:, 0])
     for mine, slope in zip(
-        found[:2], torch.autograd.grad((torch.tensor(force) * at).sum() / p.L, [W_Q, W_K]), strict=True
+        found[:2],
+        torch.autograd.grad((torch.tensor(force) * at).sum() / p.L, [W_Q, W_K]),
+        strict=True,
     ):
         np.testing.assert_allclose(mine, -p.eta * slope, rtol=1e-6)  # as above, through g
     assert system.share @ system.of_share == pytest.approx(1, rel=1e-14)
@@ -274,7 +368,9 @@ def test_column_sums_are_conserved():
         _, _, v_k, v_w, _ = system.state
         total = (v_k + (FAST.N - 1) * v_w) @ system.of_v
         # Exact but for rounding: 1200 steps of 1e-16 times entries of order 10.
-        np.testing.assert_allclose(total, start.zeta[:, None].repeat(len(system.share), 1), atol=1e-11)
+        np.testing.assert_allclose(
+            total, start.zeta[:, None].repeat(len(system.share), 1), atol=1e-11
+        )
     assert (system.observe()["accuracy"] > 0.5).any()  # something was learned on the way
 
 
@@ -288,14 +384,22 @@ def test_unlimited_data_is_the_limit_of_a_large_training_set():
     for n in (10**5, 10**6, 10**12):
         found = solve(Columns(FAST.replace(n_train=n), start), epochs)
         gaps.append(
-            {x: (found[x] - limit[x]).values[0] for x in ("A", "R", "S", "logit_other", "variance_other", "loss")}
+            {
+                x: (found[x] - limit[x]).values[0]
+                for x in ("A", "R", "S", "logit_other", "variance_other", "loss")
+            }
         )
     for name in gaps[0]:
-        # The variance of the share is 6e-4 at n = 1e5, which is the relative size of what is left of 10.
+        # The variance of the share is 6e-4 at n = 1e5, which is the relative size of what is left
+        # of 10.
         np.testing.assert_allclose(gaps[0][name][1:], 10 * gaps[1][name][1:], rtol=0.02, atol=1e-9)
-        assert np.abs(gaps[2][name]).max() < 1e-9  # 1e-6 smaller than the last, which was below 1e-3
+        assert (
+            np.abs(gaps[2][name]).max() < 1e-9
+        )  # 1e-6 smaller than the last, which was below 1e-3
         assert np.abs(gaps[1][name]).max() < 1e-3
-    assert max(np.abs(x).max() for x in gaps[1].values()) > 1e-7  # the comparison has something to see
+    assert (
+        max(np.abs(x).max() for x in gaps[1].values()) > 1e-7
+    )  # the comparison has something to see
 
 
 def crossing(curve, name: str) -> np.ndarray:
@@ -322,23 +426,35 @@ def test_quadrature_has_converged(monkeypatch):
 
 
 def test_locked_attention_against_descent_of_columns():
-    """L = 1, one action: softmax regression of 300 random columns of 500 entries each, step by step."""
+    """L = 1, one action: softmax regression of 300 random columns of 500 entries each, step by
+    step.
+    """
     p = Parameters(N=500, L=1, d_g=1, d_h=2, eta=50.0)  # entries move by at most 0.1 per step
     draws, rng = 300, np.random.default_rng(1)
     zero, third = np.zeros(1), np.full(1, 1 / 3)
-    system = Columns(p, Start(np.ones((1, 2)), np.ones((1, 2)), zero, zero, zero, third, third), finite_data=False)
+    system = Columns(
+        p,
+        Start(np.ones((1, 2)), np.ones((1, 2)), zero, zero, zero, third, third),
+        finite_data=False,
+    )
     v = rng.uniform(-1, 1, (draws, p.N))
     for epoch in range(151):
         if epoch in (20, 60, 100, 150):
             theory = system.observe()
             wrong = v[:, 1:]
-            seen = {"R": v[:, 0], "variance_other": (wrong**2).mean(1) - wrong.mean() ** 2,
-                    "variance_correct": (v[:, 0] - v[:, 0].mean()) ** 2, "loss": np.log(np.exp(v).sum(1)) - v[:, 0],
-                    "logit_other": wrong.mean(1), "accuracy": (v[:, 0] > wrong.max(1)).astype(float)}  # fmt: skip
+            seen = {
+                "R": v[:, 0],
+                "variance_other": (wrong**2).mean(1) - wrong.mean() ** 2,
+                "variance_correct": (v[:, 0] - v[:, 0].mean()) ** 2,
+                "loss": np.log(np.exp(v).sum(1)) - v[:, 0],
+                "logit_other": wrong.mean(1),
+                "accuracy": (v[:, 0] > wrong.max(1)).astype(float),
+            }
             for name, x in seen.items():
                 error = x.std(ddof=1) / draws**0.5
                 assert error > 0 or name == "accuracy"
-                # Averages over N entries stand for sums over one column's: a bias of 1/N, below one standard error.
+                # Averages over N entries stand for sums over one column's: a bias of 1/N, below one
+                # standard error.
                 assert abs(x.mean() - theory[name][0]) <= 4 * max(error, 1 / draws), (epoch, name)
         e = np.exp(v)
         step = -e / e.sum(1, keepdims=True)
@@ -349,8 +465,13 @@ def test_locked_attention_against_descent_of_columns():
 
 
 def by_quadrature(x: dict, at: tuple[int, int], system: Columns) -> float:
-    """Accuracy of one seed and position by brute force: smooth distribution functions of entries plus noise."""
-    v_0, share = np.linspace(-1, 1, 401), np.linspace(-5, 5, 21) if len(system.e) > 1 else np.zeros(1)
+    """Accuracy of one seed and position by brute force: smooth distribution functions of entries
+    plus noise.
+    """
+    v_0, share = (
+        np.linspace(-1, 1, 401),
+        np.linspace(-5, 5, 21) if len(system.e) > 1 else np.zeros(1),
+    )
     middle = (v_0[1:] + v_0[:-1]) / 2
     s_k, s_w = np.sqrt(x["u_k"][at]), np.sqrt(x["u_w"][at])
     total = 0.0
@@ -358,8 +479,11 @@ def by_quadrature(x: dict, at: tuple[int, int], system: Columns) -> float:
     basis = np.linalg.inv(np.polynomial.hermite_e.hermevander(system.e, len(system.e) - 1))
     lift = np.polynomial.hermite_e.hermevander(share, len(system.e) - 1) @ basis
     spread = np.polynomial.legendre.legvander(middle, len(system.v_0) - 1) @ np.linalg.inv(
-        np.polynomial.legendre.legvander(system.v_0, len(system.v_0) - 1))  # fmt: skip
-    for weight, of_k, of_w in zip(density, *(lift @ x[name][at] @ spread.T for name in ("z_k", "z_w")), strict=True):
+        np.polynomial.legendre.legvander(system.v_0, len(system.v_0) - 1)
+    )
+    for weight, of_k, of_w in zip(
+        density, *(lift @ x[name][at] @ spread.T for name in ("z_k", "z_w")), strict=True
+    ):
         grid = np.linspace(of_k[0] - 6 * s_k, of_k[-1] + 6 * s_k, 250)
         below = scipy.special.ndtr((grid[:, None] - of_w) / s_w).mean(1)
         mass = scipy.special.ndtr((grid[:, None] - of_k) / s_k).mean(1)
@@ -377,11 +501,15 @@ def test_accuracy_along_a_run(finite_data):
         x = system._logits()
         found = system._accuracy(x)[0]
         # Seven nodes for the noise and 64 cells for the entries.
-        np.testing.assert_allclose(found, [by_quadrature(x, (0, i), system) for i in range(FAST.L)], atol=1e-3)
+        np.testing.assert_allclose(
+            found, [by_quadrature(x, (0, i), system) for i in range(FAST.L)], atol=1e-3
+        )
         if not finite_data:
             n = 60_000
             between = [
-                np.polynomial.Legendre.fit(system.v_0, x[name][0, 1, 0], len(system.v_0) - 1, [-1, 1])
+                np.polynomial.Legendre.fit(
+                    system.v_0, x[name][0, 1, 0], len(system.v_0) - 1, [-1, 1]
+                )
                 for name in ("z_k", "z_w")
             ]
             right = between[0](rng.uniform(-1, 1, n)) + rng.normal(size=n) * np.sqrt(x["u_k"][0, 1])
@@ -394,7 +522,9 @@ def test_accuracy_along_a_run(finite_data):
 
 
 def test_accuracy_before_locking():
-    """Noise three times as wide as the entries: a coarser number, as seven nodes then make a staircase of the distribution."""
+    """Noise three times as wide as the entries: a coarser number, as seven nodes then make a
+    staircase of the distribution.
+    """
     p = Parameters.demo().replace(eta=2.0)
     system = Columns(p, Start.drawn(p, 1, np.random.default_rng(0)), finite_data=False)
     for _ in range(150):
@@ -402,7 +532,9 @@ def test_accuracy_before_locking():
     x = system._logits()
     assert (x["own"] < 0.2).all()
     exact = [by_quadrature(x, (0, i), system) for i in range(p.L)]
-    np.testing.assert_allclose(system._accuracy(x)[0], exact, rtol=0.04)  # accuracy 0.12: an error below 0.005
+    np.testing.assert_allclose(
+        system._accuracy(x)[0], exact, rtol=0.04
+    )  # accuracy 0.12: an error below 0.005
 
 
 def test_share_of_columns_in_a_training_set():

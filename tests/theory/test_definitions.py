@@ -1,4 +1,6 @@
-"""The statement of the model (Eqs. 1-9) written out for two states, two actions and three positions."""
+"""The statement of the model (Eqs. 1-9) written out for two states, two actions and three
+positions.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,9 @@ def test_attention_row():
 
 
 def test_retrieved_action_and_logit():
-    """(4), (6): attention on the positions of an action adds up; the logit weighs the matrices with it."""
+    """(4), (6): attention on the positions of an action adds up; the logit weighs the matrices with
+    it.
+    """
     seen = unrolled("retrieved", i=5, a=2).subs({action[1]: 2, action[2]: 1, action[3]: 2})
     assert sp.expand(seen.doit() - pi[5, 1] - pi[5, 3]) == 0
     form = unrolled("logit", i=5, r=1, s=2)
@@ -42,7 +46,9 @@ def test_retrieved_action_and_logit():
 
 
 def test_training_loss():
-    """(7): cross-entropy of the states that follow positions L+1..2L; the target at i + 1 is s_{i-L}."""
+    """(7): cross-entropy of the states that follow positions L+1..2L; the target at i + 1 is
+    s_{i-L}.
+    """
     expected = 0
     for position, target in ((4, 1), (5, 2), (6, 3)):
         logits = [z[position + 1, x] for x in (1, 2)]

@@ -1,4 +1,6 @@
-"""Dressed theory by independent roads: enumeration in rationals, Gaussian averages and derivatives at high precision, autograd."""
+"""Dressed theory by independent roads: enumeration in rationals, Gaussian averages and derivatives
+at high precision, autograd.
+"""
 
 from __future__ import annotations
 
@@ -41,23 +43,37 @@ def test_noise_by_enumeration(actions, length):
     """Variance of a logit over independent entries of M, every sequence of actions counted once."""
     row = attention_row(length, 1)
     every = list(itertools.product(range(actions), repeat=length))
-    exact = sum(weight_of(a, row, seq) ** 2 for seq in every for a in range(actions)) / sp.Integer(len(every))
+    exact = sum(weight_of(a, row, seq) ** 2 for seq in every for a in range(actions)) / sp.Integer(
+        len(every)
+    )
     values = {participation: sum(w**2 for w in row), d_g: actions}
     assert EQUATIONS["noise"].rhs.subs(values) == exact * dressed.V
     assert EQUATIONS["spread"].rhs.subs(values) == exact
 
 
-@pytest.mark.parametrize(("actions", "length", "size"), [(2, 2, 2), (3, 2, 2), (2, 2, 3), (1, 2, 3)])
+@pytest.mark.parametrize(
+    ("actions", "length", "size"), [(2, 2, 2), (3, 2, 2), (2, 2, 3), (1, 2, 3)]
+)
 def test_response_is_the_curvature_of_the_true_loss(actions, length, size):
-    """dV/dalpha = -2 eta <q s^2> V: second derivative of the loss over all inputs by one entry at M = 0, for every column."""
+    """dV/dalpha = -2 eta <q s^2> V: second derivative of the loss over all inputs by one entry at M
+    = 0, for every column.
+    """
     draw = random.Random(actions + 10 * size)
     perms = [draw.sample(range(size), size) for _ in range(actions)]
     rows = [attention_row(length, k) for k in range(length)]
     x = sp.Symbol("x")
     values = [
-        {participation: sum(w**2 for w in row), d_g: actions, g: sp.Rational(size - 1, size), N: size} for row in rows
+        {
+            participation: sum(w**2 for w in row),
+            d_g: actions,
+            g: sp.Rational(size - 1, size),
+            N: size,
+        }
+        for row in rows
     ]
-    form = sum((EQUATIONS["curvature"].rhs * EQUATIONS["spread"].rhs).subs(v) for v in values) / length
+    form = (
+        sum((EQUATIONS["curvature"].rhs * EQUATIONS["spread"].rhs).subs(v) for v in values) / length
+    )
     cost = {}  # second derivative of ln(sum_r e^z_r) - z_y by x, where one logit is w x
     for action, state in itertools.product(range(actions), range(size)):
         entry, total, count = 0, 0, 0  # the entry (row `entry`, column `state`) of one matrix
@@ -73,27 +89,43 @@ def test_response_is_the_curvature_of_the_true_loss(actions, length, size):
                     total += cost[w, at == entry]
         # Time alpha is epochs / (d_g N).
         assert sp.nsimplify(total / (count * length) * actions * size) == form
-    rate = EQUATIONS["dV_dalpha"].evaluate({"eta": 0.7, "L": length, "V_M": 0.2, "curvature": [(1 - 1 / size) / size] * length,
-                                            "spread": [float(EQUATIONS["spread"].rhs.subs(v)) for v in values]})  # fmt: skip
+    rate = EQUATIONS["dV_dalpha"].evaluate(
+        {
+            "eta": 0.7,
+            "L": length,
+            "V_M": 0.2,
+            "curvature": [(1 - 1 / size) / size] * length,
+            "spread": [float(EQUATIONS["spread"].rhs.subs(v)) for v in values],
+        }
+    )
     assert rate == pytest.approx(-2 * 0.7 * float(form) * 0.2, rel=1e-14)  # rounding
 
 
 def gaussian_average(f, size: int, variance, order: int):
-    """Mean of f over `size` independent Gaussians, by a product of Gauss-Hermite rules at working precision."""
+    """Mean of f over `size` independent Gaussians, by a product of Gauss-Hermite rules at working
+    precision.
+    """
     he = sp.Poly(sp.hermite_prob(order, sp.Symbol("x")))
-    nodes = [mpmath.mpf(x) for x in mpmath.polyroots([int(c) for c in he.all_coeffs()], maxsteps=200, extraprec=200)]
+    nodes = [
+        mpmath.mpf(x)
+        for x in mpmath.polyroots([int(c) for c in he.all_coeffs()], maxsteps=200, extraprec=200)
+    ]
     below = sp.lambdify(sp.Symbol("x"), sp.hermite_prob(order - 1, sp.Symbol("x")), "mpmath")
     weights = [mpmath.factorial(order - 1) / (order * below(x) ** 2) for x in nodes]
     rule = list(zip(nodes, weights, strict=True))
     scale = mpmath.sqrt(variance)
-    return mpmath.fsum(mpmath.fprod(w for _, w in point) * f([scale * x for x, _ in point])
-                       for point in itertools.product(rule, repeat=size))  # fmt: skip
+    return mpmath.fsum(
+        mpmath.fprod(w for _, w in point) * f([scale * x for x, _ in point])
+        for point in itertools.product(rule, repeat=size)
+    )
 
 
 @pytest.mark.parametrize("size", [2, 3])
 @pytest.mark.parametrize("gap", [-0.7, 0.0, 2.3])
 def test_cost_of_noise_by_gaussian_average(size, gap):
-    """h is the coefficient of v/2 in <ln Z>: what is left falls as v^2, and extrapolation removes it."""
+    """h is the coefficient of v/2 in <ln Z>: what is left falls as v^2, and extrapolation removes
+    it.
+    """
     with mpmath.workdps(30):
         base = [mpmath.mpf(gap)] + [mpmath.mpf(0)] * (size - 1)
 
@@ -102,10 +134,16 @@ def test_cost_of_noise_by_gaussian_average(size, gap):
 
         left = 1 / (1 + mpmath.exp(base[0]) / (size - 1))
         form = EQUATIONS["noise_cost"].lambdify(g, N, modules="mpmath")(left, size)
-        level = [2 * (gaussian_average(log_Z, size, mpmath.mpf(v) / 100, 8) - log_Z([0] * size)) / (mpmath.mpf(v) / 100)
-                 for v in (4, 2, 1)]  # fmt: skip
+        level = [
+            2
+            * (gaussian_average(log_Z, size, mpmath.mpf(v) / 100, 8) - log_Z([0] * size))
+            / (mpmath.mpf(v) / 100)
+            for v in (4, 2, 1)
+        ]
         errors = [x - form for x in level]
-        assert errors[0] / errors[1] == pytest.approx(2, abs=0.1)  # linear in v; the next order is v = 2% of it
+        assert errors[0] / errors[1] == pytest.approx(
+            2, abs=0.1
+        )  # linear in v; the next order is v = 2% of it
         first = [2 * level[1] - level[0], 2 * level[2] - level[1]]
         # Third order is left: v^3/8 = 8e-6 at v = 0.04, times a cumulant of order one or less.
         assert abs((4 * first[1] - first[0]) / 3 - form) < 8e-6
@@ -122,7 +160,10 @@ def test_annealed_cost_is_exact(size):
 
         gain = mpmath.log(gaussian_average(Z, size, variance, 12) / Z([0] * size))
         # Remainder of the rule: v^12 12!/24! = 4e-22.
-        assert abs(gain - variance / 2 * int(EQUATIONS["noise_cost_annealed"].rhs)) < mpmath.mpf(10) ** -20
+        assert (
+            abs(gain - variance / 2 * int(EQUATIONS["noise_cost_annealed"].rhs))
+            < mpmath.mpf(10) ** -20
+        )
 
 
 NUMBERS = [(3, 2, 1.1, 0.2, 0.3, 0.25), (5, 4, -0.3, 0.1, -0.2, 0.1), (2, 3, 4.0, 0.5, 0.0, 0.4)]
@@ -130,7 +171,9 @@ NUMBERS = [(3, 2, 1.1, 0.2, 0.3, 0.25), (5, 4, -0.3, 0.1, -0.2, 0.1), (2, 3, 4.0
 
 @pytest.mark.parametrize(("size", "actions", "R_", "S_", "zeta_", "V_"), NUMBERS)
 def test_force_on_attention_by_differentiation(size, actions, R_, S_, zeta_, V_):
-    """Derivatives of the dressed loss by every entry of a row, the loss built anew from a softmax."""
+    """Derivatives of the dressed loss by every entry of a row, the loss built anew from a
+    softmax.
+    """
     row = [0.5, 0.3, 0.2]
 
     def vector(weights):
@@ -143,22 +186,50 @@ def test_force_on_attention_by_differentiation(size, actions, R_, S_, zeta_, V_)
         Z = mpmath.fsum(map(mpmath.exp, z))
         q = 1 / mpmath.mpf(actions)
         noise = V_ * ((1 - q) * mpmath.fsum(w**2 for w in weights) + q)
-        return mpmath.log(Z) - z[0] + noise / 2 * (1 - mpmath.fsum((mpmath.exp(x) / Z) ** 2 for x in z))
+        return (
+            mpmath.log(Z)
+            - z[0]
+            + noise / 2 * (1 - mpmath.fsum((mpmath.exp(x) / Z) ** 2 for x in z))
+        )
 
     with mpmath.workdps(40):
-        row, (R_, S_, zeta_, V_) = [mpmath.mpf(w) for w in row], map(mpmath.mpf, (R_, S_, zeta_, V_))
+        row, (R_, S_, zeta_, V_) = (
+            [mpmath.mpf(w) for w in row],
+            map(mpmath.mpf, (R_, S_, zeta_, V_)),
+        )
         size, actions = mpmath.mpf(size), mpmath.mpf(actions)
         z = vector(row)
         left = 1 - mpmath.exp(z[0]) / mpmath.fsum(map(mpmath.exp, z))
-        at = {N: size, d_g: actions, R: R_, S: S_, zeta: zeta_, dressed.V: V_, g: left, dressed.pi_i: row[0], z_k: z[0],
-              participation: mpmath.fsum(w**2 for w in row), margin: z[0] - z[1]}  # fmt: skip
-        at |= {x.lhs: x.evaluate(at, "mpmath") for x in (EQUATIONS["noise"], EQUATIONS["noise_cost"])}
+        at = {
+            N: size,
+            d_g: actions,
+            R: R_,
+            S: S_,
+            zeta: zeta_,
+            dressed.V: V_,
+            g: left,
+            dressed.pi_i: row[0],
+            z_k: z[0],
+            participation: mpmath.fsum(w**2 for w in row),
+            margin: z[0] - z[1],
+        }
+        at |= {
+            x.lhs: x.evaluate(at, "mpmath") for x in (EQUATIONS["noise"], EQUATIONS["noise_cost"])
+        }
         # Central differences at 40 digits are good to about half of them.
-        assert abs(EQUATIONS["margin_position"].evaluate(at, "mpmath") - at[margin]) < mpmath.mpf(10) ** -30
-        assert abs(EQUATIONS["loss_dressed"].evaluate(at, "mpmath") - loss(*row)) < mpmath.mpf(10) ** -30
+        assert (
+            abs(EQUATIONS["margin_position"].evaluate(at, "mpmath") - at[margin])
+            < mpmath.mpf(10) ** -30
+        )
+        assert (
+            abs(EQUATIONS["loss_dressed"].evaluate(at, "mpmath") - loss(*row))
+            < mpmath.mpf(10) ** -30
+        )
         for k, w in enumerate(row):
             order = tuple(int(k == x) for x in range(3))
-            form = EQUATIONS["dloss_dpi_noise"].evaluate(at | {pi[dressed.i, dressed.j]: w}, "mpmath")
+            form = EQUATIONS["dloss_dpi_noise"].evaluate(
+                at | {pi[dressed.i, dressed.j]: w}, "mpmath"
+            )
             if k == 0:
                 form += EQUATIONS["dloss_dpi_margin"].evaluate(at, "mpmath")
             assert abs(mpmath.diff(loss, tuple(row), order) - form) < mpmath.mpf(10) ** -18
@@ -169,12 +240,21 @@ def start_of(p: Parameters, seeds: int, **values: float) -> Start:
     rng = np.random.default_rng(5)
     found = Start.drawn(p, seeds, rng)
     R_, S_ = rng.uniform(0.5, 2, seeds), rng.uniform(-0.2, 0.4, seeds)
-    return Start(found.W_Q, found.W_K, R_, S_, rng.normal(size=seeds) / 2, rng.uniform(0.1, 0.4, seeds),
-                 rng.uniform(0.1, 0.4, seeds))  # fmt: skip
+    return Start(
+        found.W_Q,
+        found.W_K,
+        R_,
+        S_,
+        rng.normal(size=seeds) / 2,
+        rng.uniform(0.1, 0.4, seeds),
+        rng.uniform(0.1, 0.4, seeds),
+    )
 
 
 def rotary_attention(p: Parameters, W_Q: torch.Tensor, W_K: torch.Tensor) -> torch.Tensor:
-    """Attention (B, L, L) of query places L+1.. on key places 1..L, each vector turned by its place as complex numbers."""
+    """Attention (B, L, L) of query places L+1.. on key places 1..L, each vector turned by its place
+    as complex numbers.
+    """
     query, key = (torch.view_as_complex(w.reshape(len(w), -1, 2)) for w in (W_Q, W_K))
     omega, place = torch.tensor(p.frequencies), torch.arange(1, 2 * p.L + 1, dtype=torch.float64)
     turn = torch.exp(1j * place[:, None] * omega)
@@ -189,36 +269,55 @@ def dressed_loss(
     R_, S_, zeta_ = (torch.tensor(x)[:, None] for x in (start.R, start.S, start.zeta))
     own, q = at.diagonal(dim1=1, dim2=2), 1 / p.d_g
     right = (own + (1 - own) * q) * R_ + (1 - own) * (1 - q) * S_
-    z = torch.cat([right[..., None], ((zeta_ - right) / (p.N - 1))[..., None].expand(-1, -1, p.N - 1)], 2)
+    z = torch.cat(
+        [right[..., None], ((zeta_ - right) / (p.N - 1))[..., None].expand(-1, -1, p.N - 1)], 2
+    )
     noise = V_[:, None] * ((1 - q) * (at**2).sum(2) + q)
     prob = torch.softmax(z, 2)
     cost = 1.0 if annealed else 1 - (prob**2).sum(2)
     return torch.logsumexp(z, 2) - right + noise * cost / 2, prob
 
 
-SIZES = [P, P.replace(L=2, d_h=2), P.replace(N=5, d_g=4, L=4, rope="2pi"), P.replace(d_g=1), P.replace(N=2)]
+SIZES = [
+    P,
+    P.replace(L=2, d_h=2),
+    P.replace(N=5, d_g=4, L=4, rope="2pi"),
+    P.replace(d_g=1),
+    P.replace(N=2),
+]
 
 
 @pytest.mark.parametrize("annealed", [False, True])
 @pytest.mark.parametrize("p", SIZES, ids=range(len(SIZES)))
 def test_rates_against_autograd(p, annealed):
-    """One step of every variable; keys and queries by autograd of the loss, with a constant pull on attention."""
+    """One step of every variable; keys and queries by autograd of the loss, with a constant pull on
+    attention.
+    """
     start = start_of(p, 3)
     pull = np.random.default_rng(2).normal(size=(3, p.L, p.L))
     V_ = torch.tensor((start.variance_right + (p.N - 1) * start.variance_wrong) / p.N)
     W_Q, W_K = (torch.tensor(w, requires_grad=True) for w in (start.W_Q, start.W_K))
     at = rotary_attention(p, W_Q, W_K)
     loss, prob = dressed_loss(p, at, start, V_, annealed)
-    d_q, d_k = torch.autograd.grad(loss.mean(1).sum() + (torch.tensor(pull) * at).sum() / p.L, [W_Q, W_K])
+    d_q, d_k = torch.autograd.grad(
+        loss.mean(1).sum() + (torch.tensor(pull) * at).sum() / p.L, [W_Q, W_K]
+    )
     at, prob = at.detach(), prob.detach()
     own, wrong, q = at.diagonal(dim1=1, dim2=2), 1 - prob[..., 0], 1 / p.d_g
     slow = p.eta / (p.d_g * p.N)
     spread = (1 - q) * (at**2).sum(2) + q
-    expected = [-p.eta * d_q, -p.eta * d_k, slow * (wrong * (own + (1 - own) * q)).mean(1), slow * (wrong * (1 - own) * q).mean(1),
-                -2 * slow * (prob[..., 1] * (1 - prob[..., 1]) * spread).mean(1) * V_]  # fmt: skip
+    expected = [
+        -p.eta * d_q,
+        -p.eta * d_k,
+        slow * (wrong * (own + (1 - own) * q)).mean(1),
+        slow * (wrong * (1 - own) * q).mean(1),
+        -2 * slow * (prob[..., 1] * (1 - prob[..., 1]) * spread).mean(1) * V_,
+    ]
     system = Dressed(p, start, annealed, pull)
     for mine, other in zip(system.rates(), expected, strict=True):
-        np.testing.assert_allclose(mine, other, rtol=1e-10, atol=1e-13)  # float64, some 1e3 operations
+        np.testing.assert_allclose(
+            mine, other, rtol=1e-10, atol=1e-13
+        )  # float64, some 1e3 operations
     seen = system.observe()
     np.testing.assert_allclose(seen["loss"], loss.detach().mean(1), rtol=1e-12)  # rounding
     np.testing.assert_allclose(seen["A"], own.mean(1), rtol=1e-12)
@@ -242,10 +341,16 @@ def test_rates_against_a_symbolic_loss(annealed):
         wrong = (zeta_ - right) / 2
         Z = sp.exp(right) + 2 * sp.exp(wrong)
         cost = 1 if annealed else 1 - (sp.exp(2 * right) + 2 * sp.exp(2 * wrong)) / Z**2
-        total += (sp.log(Z) - right + V_ / 2 * ((row[1] ** 2 + row[2] ** 2) / 2 + sp.Rational(1, 2)) * cost) / 2
+        total += (
+            sp.log(Z)
+            - right
+            + V_ / 2 * ((row[1] ** 2 + row[2] ** 2) / 2 + sp.Rational(1, 2)) * cost
+        ) / 2
     slopes = sp.lambdify(weights, [sp.diff(total, w) for w in weights], "mpmath", cse=True)
     with mpmath.workdps(30):
-        expected = [-p.eta * float(x) for x in slopes(*map(mpmath.mpf, [*start.W_Q[0], *start.W_K[0]]))]
+        expected = [
+            -p.eta * float(x) for x in slopes(*map(mpmath.mpf, [*start.W_Q[0], *start.W_K[0]]))
+        ]
     found = Dressed(p, start, annealed).rates()
     np.testing.assert_allclose(np.concatenate(found[:2], 1)[0], expected, rtol=1e-12)  # rounding
 
@@ -274,7 +379,9 @@ def test_rates_against_the_equations():
 
 @pytest.mark.parametrize("kind", [Dressed, pytest.param(Columns, marks=pytest.mark.slow)])
 def test_keys_and_queries_move_alike(kind):
-    """The loss does not change when a block of W_Q grows as that of W_K shrinks: |W_Q|^2 - |W_K|^2 has rate zero."""
+    """The loss does not change when a block of W_Q grows as that of W_K shrinks: |W_Q|^2 - |W_K|^2
+    has rate zero.
+    """
     start = start_of(P, 3)
     d_q, d_k = (x.reshape(3, -1, 2) for x in kind(P, start).rates()[:2])
     forces = [(w.reshape(3, -1, 2) * d).sum(2) for w, d in ((start.W_Q, d_q), (start.W_K, d_k))]
@@ -286,13 +393,17 @@ def test_without_noise_both_prices_agree():
     """V = 0: quenched and annealed are the same flow, and V stays zero."""
     start = start_of(P, 3)
     quiet = Start(start.W_Q, start.W_K, start.R, start.S, start.zeta, 0 * start.R, 0 * start.R)
-    for one, other in zip(Dressed(P, quiet).rates(), Dressed(P, quiet, annealed=True).rates(), strict=True):
+    for one, other in zip(
+        Dressed(P, quiet).rates(), Dressed(P, quiet, annealed=True).rates(), strict=True
+    ):
         np.testing.assert_allclose(one, other, rtol=1e-13, atol=1e-18)  # rounding
     assert not Dressed(P, quiet).rates()[4].any()
 
 
 def force_samples(p: Parameters, rng: np.random.Generator, n: int) -> np.ndarray:
-    """Forces of single positions on one attention entry of an untrained student, whose softmax is taken as uniform."""
+    """Forces of single positions on one attention entry of an untrained student, whose softmax is
+    taken as uniform.
+    """
     M = rng.uniform(-1, 1, (n, p.N))  # a column, and the right state, for every sample
     return M.mean(1) - M[np.arange(n), rng.integers(p.N, size=n)]
 
@@ -301,7 +412,10 @@ def test_force_of_one_training_set():
     """Variance of the force of one sequence, over n_train."""
     p = Parameters(N=6, n_train=50)
     x = force_samples(p, np.random.default_rng(3), 40_000) ** 2
-    form = EQUATIONS["force_noise"].evaluate({"V_M": 1 / 3, "N": p.N, "n_train": p.n_train}) * p.n_train
+    form = (
+        EQUATIONS["force_noise"].evaluate({"V_M": 1 / 3, "N": p.N, "n_train": p.n_train})
+        * p.n_train
+    )
     error = x.std() / len(x) ** 0.5
     assert error < 0.0125 * form  # a mistake of 5% would show at 4 standard errors
     assert abs(x.mean() - form) <= 4 * error
@@ -309,14 +423,18 @@ def test_force_of_one_training_set():
 
 
 def test_half_time_is_where_the_curve_crosses():
-    """`half_times` against the curve of `solve`; a seed that needs longer gets NaN; scatter falls as n^-1/2."""
+    """`half_times` against the curve of `solve`; a seed that needs longer gets NaN; scatter falls
+    as n^-1/2.
+    """
     p = Parameters(N=8, L=4, d_g=8, d_h=16, eta=2.0)
     start = Start.drawn(p, 4, np.random.default_rng(0))
     curve = solve(Dressed(p, start), np.arange(601))
     times = half_times(Dressed(p, start), 600)
     for k, time in enumerate(times):
         if np.isfinite(time):
-            assert np.interp(time, curve.alpha, curve.A[k]) == pytest.approx(0.5, abs=1e-12)  # linear in between
+            assert np.interp(time, curve.alpha, curve.A[k]) == pytest.approx(
+                0.5, abs=1e-12
+            )  # linear in between
             assert (curve.A[k].values[curve.alpha.values < time] < 0.5).all()
         else:
             assert (curve.A[k] < 0.5).all()
@@ -327,7 +445,8 @@ def test_half_time_is_where_the_curve_crosses():
     k = [int(np.nanargmin(times))]
     one = Start(*(x[k] for x in vars(start).values()))
     few, many = (
-        data_scatter(p.replace(n_train=n), one, 16, np.random.default_rng(1), 10.0)[0] for n in (10**6, 4 * 10**6)
+        data_scatter(p.replace(n_train=n), one, 16, np.random.default_rng(1), 10.0)[0]
+        for n in (10**6, 4 * 10**6)
     )
     assert few / many == pytest.approx(
         2, rel=0.02
@@ -336,7 +455,9 @@ def test_half_time_is_where_the_curve_crosses():
 
 
 def test_drawn_starts_have_the_moments_of_random_students():
-    """Means and all second moments of (R, S, zeta) against matrices and permutations drawn one by one."""
+    """Means and all second moments of (R, S, zeta) against matrices and permutations drawn one by
+    one.
+    """
     p, n = P.replace(N=3, d_g=3, d_h=2), 200_000
     rng = np.random.default_rng(11)
     M = rng.uniform(-1, 1, (n, p.d_g, p.N, p.N))
@@ -345,7 +466,11 @@ def test_drawn_starts_have_the_moments_of_random_students():
     trace = np.einsum("xars,xbrs->xab", teachers, M) / p.N
     own = np.trace(trace, axis1=1, axis2=2)
     direct = np.stack(
-        [own / p.d_g, (trace.sum((1, 2)) - own) / (p.d_g * (p.d_g - 1)), M.sum((1, 2, 3)) / (p.d_g * p.N)]
+        [
+            own / p.d_g,
+            (trace.sum((1, 2)) - own) / (p.d_g * (p.d_g - 1)),
+            M.sum((1, 2, 3)) / (p.d_g * p.N),
+        ]
     )
     start = Start.drawn(p, n, rng)
     drawn = np.stack([start.R, start.S, start.zeta])
@@ -359,20 +484,31 @@ def test_drawn_starts_have_the_moments_of_random_students():
     weights = np.concatenate([start.W_Q.ravel(), start.W_K.ravel()])
     assert scipy.stats.kstest(weights, "uniform", (-1, 2)).pvalue > 6e-5  # 4 sigma
     correlation = np.corrcoef(np.concatenate([start.W_Q, start.W_K, drawn.T], 1).T)
-    assert np.abs(correlation[:4] - np.eye(4, 7)).max() * n**0.5 < 4.5  # the largest of 18 normal numbers
+    assert (
+        np.abs(correlation[:4] - np.eye(4, 7)).max() * n**0.5 < 4.5
+    )  # the largest of 18 normal numbers
     assert (start.variance_right == 1 / 3).all() and (start.variance_wrong == 1 / 3).all()
 
 
 def test_measured_starts_are_those_of_the_data_set():
-    """Values at time 0, per seed, in whatever order the data set has its axes; later times do not matter."""
-    rng, names = np.random.default_rng(0), ("R", "S", "zeta", "M_variance_correct", "M_variance_other")
+    """Values at time 0, per seed, in whatever order the data set has its axes; later times do not
+    matter.
+    """
+    rng, names = (
+        np.random.default_rng(0),
+        ("R", "S", "zeta", "M_variance_correct", "M_variance_other"),
+    )
     weights = {f"W_{x}_start": (("d_h", "seed"), rng.normal(size=(P.d_h, 4))) for x in "QK"}
-    data = xr.Dataset(weights | {name: (("alpha", "seed"), rng.uniform(0.1, 1, (3, 4))) for name in names})
+    data = xr.Dataset(
+        weights | {name: (("alpha", "seed"), rng.uniform(0.1, 1, (3, 4))) for name in names}
+    )
     start = Start.measured(data)
     np.testing.assert_array_equal(start.W_Q, data.W_Q_start.values.T)
     np.testing.assert_array_equal(start.W_K, data.W_K_start.values.T)
     for mine, name in zip(
-        (start.R, start.S, start.zeta, start.variance_right, start.variance_wrong), names, strict=True
+        (start.R, start.S, start.zeta, start.variance_right, start.variance_wrong),
+        names,
+        strict=True,
     ):
         np.testing.assert_array_equal(mine, data[name].values[0])
     pooled = (start.variance_right + (P.N - 1) * start.variance_wrong) / P.N
@@ -393,7 +529,8 @@ def test_seeds_do_not_depend_on_their_company(kind):
     for k in range(3):
         alone = solve(kind(p, Start(*(x[k : k + 1] for x in vars(start).values()))), epochs)
         for name in together:
-            # The same operations per seed; library sums may be ordered by the shape, so rounding may differ.
+            # The same operations per seed; library sums may be ordered by the shape, so rounding
+            # may differ.
             np.testing.assert_allclose(alone[name][0], together[name][k], rtol=1e-12, atol=1e-14)
     finer = solve(kind(p, start), np.arange(41))
     for name in together:

@@ -1,4 +1,5 @@
-"""Independent road: every input of a tiny task, in exact rational arithmetic, against the averaged formulas.
+"""Independent road: every input of a tiny task, in exact rational arithmetic, against the averaged
+formulas.
 
 Actions and states are enumerated, the attention entries stay symbols (each row sums to one), the
 matrices are random rationals and the permutations are drawn with repetition, so that also equal
@@ -36,7 +37,7 @@ from theory.state_tracking.symbols import (
     tau,
     z_k,
     zeta,
-)  # fmt: skip
+)
 from theory.state_tracking.variance import participation
 
 EQUATIONS = state_tracking.equations()
@@ -61,7 +62,10 @@ class Task:
         self.N, self.d_g, self.L = size, actions, length
         self.sigma = [draw.sample(range(size), size) for _ in range(actions)]
         self.M = [
-            [[Fraction(draw.randint(-9, 9), draw.randint(1, 7)) for _ in range(size)] for _ in range(size)]
+            [
+                [Fraction(draw.randint(-9, 9), draw.randint(1, 7)) for _ in range(size)]
+                for _ in range(size)
+            ]
             for _ in range(actions)
         ]
 
@@ -84,7 +88,9 @@ class Task:
 
     def S(self, matrices):
         """Definition (9b)."""
-        pairs = [self.overlap(x, matrices[y]) for x in range(self.d_g) for y in range(self.d_g) if x != y]
+        pairs = [
+            self.overlap(x, matrices[y]) for x in range(self.d_g) for y in range(self.d_g) if x != y
+        ]
         return sum(pairs, Fraction(0)) / len(pairs)
 
     def zeta(self):
@@ -97,7 +103,9 @@ class Task:
         return [[[Fraction(int(p[y] == x)) for y in size] for x in size] for p in self.sigma]
 
     def attention(self):
-        """Attention rows as symbols; one entry of each is eliminated, a different one from row to row."""
+        """Attention rows as symbols; one entry of each is eliminated, a different one from row to
+        row.
+        """
         rows = []
         for i in range(self.L):
             row = [sp.Symbol(f"pi_{i}_{j}") for j in range(self.L)]
@@ -107,7 +115,9 @@ class Task:
         return rows
 
     def logit_means(self, t):
-        """Mean correct logit and mean of the others at step t, as expressions in the attention row."""
+        """Mean correct logit and mean of the others at step t, as expressions in the attention
+        row.
+        """
         correct, every, count = [Fraction(0)] * self.L, [Fraction(0)] * self.L, 0
         for g_, states in self.inputs():
             count += 1
@@ -128,7 +138,9 @@ def task(request):
 
 
 def numbers(task):
-    """Sizes and order parameters of the task; S is undefined for one action and must then drop out."""
+    """Sizes and order parameters of the task; S is undefined for one action and must then drop
+    out.
+    """
     known = {N: task.N, d_g: task.d_g, R: rational(task.R(task.M)), zeta: rational(task.zeta())}
     if task.d_g > 1:
         known[S] = rational(task.S(task.M))
@@ -146,7 +158,9 @@ def test_mean_logits_at_every_position(task):
 
 
 def test_position_average(task):
-    """Averaged over positions, (11) holds with A = mean of pi_{i,i-L} although the entries differ."""
+    """Averaged over positions, (11) holds with A = mean of pi_{i,i-L} although the entries
+    differ.
+    """
     means = [task.logit_means(t) for t in range(task.L)]
     attention = sum(task.attention()[t][t] for t in range(task.L)) / task.L
     known = {**numbers(task), A: attention}
@@ -170,23 +184,44 @@ def test_pair_weight(task):
 def test_definitions_of_zeta_and_tau(task):
     """(40) and (57) evaluated entry by entry."""
     size = {N: task.N, d_g: task.d_g}
-    entries = {M[x + 1, y + 1, z + 1]: rational(task.M[x][y][z])
-               for x in range(task.d_g) for y in range(task.N) for z in range(task.N)}  # fmt: skip
+    entries = {
+        M[x + 1, y + 1, z + 1]: rational(task.M[x][y][z])
+        for x in range(task.d_g)
+        for y in range(task.N)
+        for z in range(task.N)
+    }
     assert EQUATIONS["zeta"].rhs.subs(size).doit().subs(entries) == rational(task.zeta())
     if task.d_g > 1:
-        ones = {M_star[x + 1, y + 1, z + 1]: rational(v) for x, m in enumerate(task.teachers())
-                for y, row in enumerate(m) for z, v in enumerate(row)}  # fmt: skip
-        assert EQUATIONS["tau"].rhs.subs(size).doit().subs(ones) == rational(task.S(task.teachers()))
+        ones = {
+            M_star[x + 1, y + 1, z + 1]: rational(v)
+            for x, m in enumerate(task.teachers())
+            for y, row in enumerate(m)
+            for z, v in enumerate(row)
+        }
+        assert EQUATIONS["tau"].rhs.subs(size).doit().subs(ones) == rational(
+            task.S(task.teachers())
+        )
 
 
-@pytest.mark.parametrize("size", [(3, 3, 1), (2, 4, 1), *(pytest.param(s, marks=pytest.mark.slow)
-                                                          for s in ((4, 3, 1), (3, 5, 1)))], ids=str)  # fmt: skip
+@pytest.mark.parametrize(
+    "size",
+    [
+        (3, 3, 1),
+        (2, 4, 1),
+        *(pytest.param(s, marks=pytest.mark.slow) for s in ((4, 3, 1), (3, 5, 1))),
+    ],
+    ids=str,
+)
 @pytest.mark.parametrize("seed", [0, *(pytest.param(k, marks=pytest.mark.slow) for k in (1, 2))])
 def test_order_parameter_updates(size, seed):
     """(54), (56): project the entry update (52) onto the teachers by the definitions of R and S."""
     task = Task(*size, seed)
-    ones = {M_star[x + 1, y + 1, z + 1]: rational(v) for x, m in enumerate(task.teachers())
-            for y, row in enumerate(m) for z, v in enumerate(row)}  # fmt: skip
+    ones = {
+        M_star[x + 1, y + 1, z + 1]: rational(v)
+        for x, m in enumerate(task.teachers())
+        for y, row in enumerate(m)
+        for z, v in enumerate(row)
+    }
     entry = EQUATIONS["update_M"].rhs.subs({N: task.N, d_g: task.d_g})
 
     def step(x, y, z):
@@ -195,8 +230,10 @@ def test_order_parameter_updates(size, seed):
     # An update is linear in the symbols c_R, c_S and a constant; fractions carry the rest.
     terms = {1: {c_R: 0, c_S: 0}, c_R: {c_R: 1, c_S: 0}, c_S: {c_R: 0, c_S: 1}}
     known = {g: 1, eta: 1}
-    values = [[[sp.expand(step(x, y, z).subs(known)) for z in range(task.N)] for y in range(task.N)]
-              for x in range(task.d_g)]  # fmt: skip
+    values = [
+        [[sp.expand(step(x, y, z).subs(known)) for z in range(task.N)] for y in range(task.N)]
+        for x in range(task.d_g)
+    ]
     tau_here = rational(task.S(task.teachers()))
     for name, project in (("delta_R", task.R), ("delta_S", task.S)):
         form = EQUATIONS[name].rhs.subs({N: task.N, d_g: task.d_g, tau: tau_here, **known})
@@ -212,8 +249,12 @@ def test_mean_teacher_overlap(size):
     pairs = list(itertools.product(group, repeat=2))
     agree = {pair: sum(x == y for x, y in zip(*pair, strict=True)) for pair in pairs}
     distinct = [v for (x, y), v in agree.items() if x != y]
-    assert sp.Rational(sum(distinct), len(distinct) * size) == EQUATIONS["tau_bar_distinct"].rhs.subs(N, size)
-    assert sp.Rational(sum(agree.values()), len(agree) * size) == EQUATIONS["tau_bar_iid"].rhs.subs(N, size)
+    assert sp.Rational(sum(distinct), len(distinct) * size) == EQUATIONS[
+        "tau_bar_distinct"
+    ].rhs.subs(N, size)
+    assert sp.Rational(sum(agree.values()), len(agree) * size) == EQUATIONS["tau_bar_iid"].rhs.subs(
+        N, size
+    )
 
 
 @pytest.mark.parametrize("actions", [3, 4, 6])
@@ -222,7 +263,9 @@ def test_sigma_is_tau(actions, seed):
     """(58) summed over triples equals (57) for any set of permutations."""
     task = Task(4, actions, 1, seed)
     teachers = task.teachers()
-    triples = [task.overlap(x, teachers[z]) for x, _, z in itertools.permutations(range(actions), 3)]
+    triples = [
+        task.overlap(x, teachers[z]) for x, _, z in itertools.permutations(range(actions), 3)
+    ]
     assert len(triples) == actions * (actions - 1) * (actions - 2)
     mean = sum(triples, Fraction(0)) / len(triples)
     assert mean == task.S(teachers)
@@ -235,7 +278,12 @@ def test_logit_variance(actions, length):
     row = [sp.Symbol(f"pi_{j}") for j in range(length - 1)]
     row.append(1 - sum(row))
     every = list(itertools.product(range(actions), repeat=length))
-    total = sum(sum(w for w, x in zip(row, g_, strict=True) if x == action) ** 2
-                for g_ in every for action in range(actions))  # fmt: skip
-    form = EQUATIONS["logit_variance"].rhs.subs({participation: sum(w**2 for w in row), d_g: actions})
+    total = sum(
+        sum(w for w, x in zip(row, g_, strict=True) if x == action) ** 2
+        for g_ in every
+        for action in range(actions)
+    )
+    form = EQUATIONS["logit_variance"].rhs.subs(
+        {participation: sum(w**2 for w in row), d_g: actions}
+    )
     assert sp.expand(form - sigma2 * total / len(every)) == 0

@@ -41,18 +41,26 @@ def test_evaluate_sums_over_arrays():
     values, weights = np.array([0.1, 0.2, 0.3]), np.array([1.0, -1.0, 2.0])
     expected = (np.exp(values) * weights).sum()
     found = TOTAL.evaluate({"y": np.array([[1.0], [2.0]]), "v": values, "w": weights, "size": 3})
-    np.testing.assert_allclose(found, 1 + np.array([[1.0], [2.0]]) * expected, rtol=1e-14)  # rounding of a short sum
+    np.testing.assert_allclose(
+        found, 1 + np.array([[1.0], [2.0]]) * expected, rtol=1e-14
+    )  # rounding of a short sum
     rows = TOTAL.evaluate({"y": 1.0, "v": np.stack([values, values + 1]), "w": weights, "size": 3})
     np.testing.assert_allclose(rows, 1 + expected * np.array([1.0, np.e]), rtol=1e-14)  # as above
     with mpmath.workdps(40):
         third = mpmath.mpf(1) / 3
-        exact = TOTAL.evaluate({"y": 1, "v": [third, third], "w": [1, 1], "size": 2}, modules="mpmath")
-        assert abs(exact - 1 - 2 * mpmath.exp(third)) < mpmath.mpf(10) ** -38  # rounding at 40 digits
+        exact = TOTAL.evaluate(
+            {"y": 1, "v": [third, third], "w": [1, 1], "size": 2}, modules="mpmath"
+        )
+        assert (
+            abs(exact - 1 - 2 * mpmath.exp(third)) < mpmath.mpf(10) ** -38
+        )  # rounding at 40 digits
 
 
 def test_constants_are_broadcast():
     """A result that does not depend on an argument still has its shape."""
-    constant, product = numeric.function([sp.Integer(2), x * y], [x, y])(np.ones(3), np.ones((2, 1)))
+    constant, product = numeric.function([sp.Integer(2), x * y], [x, y])(
+        np.ones(3), np.ones((2, 1))
+    )
     assert constant.shape == product.shape == (2, 3) and (constant == 2).all()
 
 
@@ -60,8 +68,15 @@ def test_latex_and_substitution():
     """Both sides follow; lhs and rhs stay apart even when they are equal."""
     same = Equation("same", x, x + 0 * y, "nowhere")
     assert same.latex() == "x = x" and same.latex(align=True) == "x &= x"
-    moved = Equation("e", x, y, "nowhere", "closure", ("assumed",)).subs({x: 2 * y, y: sp.Integer(3)})
-    assert (moved.lhs, moved.rhs, moved.status, moved.assumptions) == (6, 3, "closure", ("assumed",))
+    moved = Equation("e", x, y, "nowhere", "closure", ("assumed",)).subs(
+        {x: 2 * y, y: sp.Integer(3)}
+    )
+    assert (moved.lhs, moved.rhs, moved.status, moved.assumptions) == (
+        6,
+        3,
+        "closure",
+        ("assumed",),
+    )
 
 
 def test_written_as_proves_what_it_prints():
@@ -99,9 +114,17 @@ def test_right_hand_side_is_derived_when_read():
     assert pickle.loads(pickle.dumps(Equation("form", x, y**2, "nowhere"))) == form
 
 
-@pytest.mark.parametrize("zero", [
-    1 / (x * (x + 1)) - 1 / x + 1 / (x + 1), (sp.exp(x) + 1) * sp.exp(-x) - 1 - sp.exp(-x), sp.sin(2 * x) - 2 * sp.sin(x) * sp.cos(x),
-    sp.sec(x) ** 2 - 1 / sp.cos(x) ** 2, (1 - sp.exp(-x)) / (1 - sp.exp(x)) + sp.exp(-x)], ids=str)  # fmt: skip
+@pytest.mark.parametrize(
+    "zero",
+    [
+        1 / (x * (x + 1)) - 1 / x + 1 / (x + 1),
+        (sp.exp(x) + 1) * sp.exp(-x) - 1 - sp.exp(-x),
+        sp.sin(2 * x) - 2 * sp.sin(x) * sp.cos(x),
+        sp.sec(x) ** 2 - 1 / sp.cos(x) ** 2,
+        (1 - sp.exp(-x)) / (1 - sp.exp(x)) + sp.exp(-x),
+    ],
+    ids=str,
+)
 def test_what_vanishes(zero):
     """Identities on every road; five per cent, or a sign, off and they do not."""
     assert vanishes(zero)

@@ -1,4 +1,6 @@
-"""Where the paper is wrong, loose or silent: the toolkit holds the corrected statement, and says so."""
+"""Where the paper is wrong, loose or silent: the toolkit holds the corrected statement, and says
+so.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +50,9 @@ def test_linear_growth_carries_the_learning_rate():
 
 
 def test_norms_average_to_a_trace():
-    """(72): the average of X X^T enters, a matrix; summing over all sign vectors (variance 1) shows it."""
+    """(72): the average of X X^T enters, a matrix; summing over all sign vectors (variance 1) shows
+    it.
+    """
     form = EQUATIONS["c_ansatz"].rhs.subs(d_h, 4).doit()
     total, count = sp.S.Zero, 0
     for key in itertools.product((-1, 1), repeat=4):
@@ -73,7 +77,9 @@ def test_rollout_is_regular_at_perfect_accuracy():
 
 
 def test_both_teacher_overlaps():
-    """Independent draws overlap by exactly 1/N, distinct ones by less; with 1/N, (54), (56) give (59)."""
+    """Independent draws overlap by exactly 1/N, distinct ones by less; with 1/N, (54), (56) give
+    (59).
+    """
     iid, distinct = EQUATIONS["tau_bar_iid"].rhs, EQUATIONS["tau_bar_distinct"].rhs
     assert iid == 1 / N
     for size in range(2, 8):
@@ -92,8 +98,17 @@ def test_both_teacher_overlaps():
 def large():
     """Sizes so large that only the limit shows."""
     size, length = 10**5, 3 * 10**4
-    numbers = {"N": size, "d_g": size, "L": length, "eta": 0.5, "c_omega": 2.0, "zeta": 0.0,
-               "A_0": 1 / length, "R_0": 0.0, "S_0": 0.0}  # fmt: skip
+    numbers = {
+        "N": size,
+        "d_g": size,
+        "L": length,
+        "eta": 0.5,
+        "c_omega": 2.0,
+        "zeta": 0.0,
+        "A_0": 1 / length,
+        "R_0": 0.0,
+        "S_0": 0.0,
+    }
     return SimpleNamespace(values=lambda: numbers)
 
 
@@ -103,10 +118,14 @@ def test_onset_formula_is_the_small_time_expansion_only(large):
     curve = state_tracking.flow().solve(large, alpha=2.0, at=times)
     grown = curve.A.values * large.values()["L"]
     limit = 1 / np.cos(0.5 * times) ** 2
-    printed = EQUATIONS["onset_A"].evaluate({**large.values(), "alpha": times}) * large.values()["L"]
-    # The limit is corrected at relative order 1/L (A itself, once it has grown) and 1/N: below 3e-4.
+    printed = (
+        EQUATIONS["onset_A"].evaluate({**large.values(), "alpha": times}) * large.values()["L"]
+    )
+    # The limit is corrected at relative order 1/L (A itself, once it has grown) and 1/N: below
+    # 3e-4.
     np.testing.assert_allclose(grown, limit, rtol=3e-4)
     assert printed[-1] == pytest.approx(np.e, rel=1e-12)  # rounding of exp
     assert grown[-1] / printed[-1] > 1.25
-    # They part at alpha^4, by c_omega^2 eta^4 alpha^4/24 = 1.7e-9 here; the sizes add 3e-5 of alpha^2/4.
+    # They part at alpha^4, by c_omega^2 eta^4 alpha^4/24 = 1.7e-9 here; the sizes add 3e-5 of
+    # alpha^2/4.
     assert abs(grown[0] - printed[0]) < 2e-8

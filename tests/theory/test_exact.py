@@ -1,4 +1,6 @@
-"""The exact solution: derivation, event times and trajectories against mpmath, the ODE and limits."""
+"""The exact solution: derivation, event times and trajectories against mpmath, the ODE and
+limits.
+"""
 
 from __future__ import annotations
 
@@ -36,14 +38,21 @@ CASES = {  # what is run, and to which alpha
     "slow": (Parameters(N=4, d_g=4, L=20, d_h=8), 1e4),
     "one action": (Parameters(N=4, d_g=1, L=3), 3.0),
     "one position": (Parameters(N=4, d_g=4, L=1), 3.0),
-    "locked from the start": (Parameters(N=5, d_g=4, L=6, A_0=1.0, S_0=0.25, R_0=-0.3, zeta=0.7), 30.0),
+    "locked from the start": (
+        Parameters(N=5, d_g=4, L=6, A_0=1.0, S_0=0.25, R_0=-0.3, zeta=0.7),
+        30.0,
+    ),
 }
 
 
 def test_constants_of_independent_teachers():
     """At tau = 1/N: kappa = N/(N-1) (d_g-1)/d_g c_omega L, and D moves at eta g A."""
     found = {q: EQUATIONS[q].rhs.subs(tau, 1 / N) for q in ("kappa", "pace", "off_target_drift")}
-    expected = {"kappa": N / (N - 1) * (d_g - 1) / d_g * c_omega * L, "pace": 1, "off_target_drift": 0}
+    expected = {
+        "kappa": N / (N - 1) * (d_g - 1) / d_g * c_omega * L,
+        "pace": 1,
+        "off_target_drift": 0,
+    }
     assert all(sp.simplify(found[q] - expected[q]) == 0 for q in expected)
     difference = state_tracking.flow().rhs[R] - state_tracking.flow().rhs[S]
     assert sp.simplify(difference - eta * g * A) == 0
@@ -54,7 +63,9 @@ def test_first_integral(form):
     """Derivative along the flow is zero, at any tau; and it is not for another steepness."""
     motion = EQUATIONS["first_integral"].rhs
     if form == "A_of_D":  # the same constant, read off A(D)
-        motion = sp.log((1 - A) / (1 - A_0)) - sp.log((1 - EQUATIONS["A_of_D"].rhs) / (1 - A_0)).subs(exact.D, R - S)
+        motion = sp.log((1 - A) / (1 - A_0)) - sp.log(
+            (1 - EQUATIONS["A_of_D"].rhs) / (1 - A_0)
+        ).subs(exact.D, R - S)
     along = sum(sp.diff(motion, q) * RATE[q] for q in (A, R, S))
     assert sp.simplify(along.subs(exact.kappa, EQUATIONS["kappa"].rhs)) == 0
     assert sp.simplify(along.subs(exact.kappa, 2 * EQUATIONS["kappa"].rhs)) != 0
@@ -64,15 +75,30 @@ def test_first_integral_along_the_integrator():
     """LSODA keeps it to its own accuracy."""
     curve = state_tracking.flow().solve(GENERAL, alpha=8.0)
     kappa = EQUATIONS["kappa"].evaluate(GENERAL.values())
-    kept = EQUATIONS["first_integral"].evaluate({"kappa": kappa, "A": curve.A, "R": curve.R, "S": curve.S})
+    kept = EQUATIONS["first_integral"].evaluate(
+        {"kappa": kappa, "A": curve.A, "R": curve.R, "S": curve.S}
+    )
     np.testing.assert_allclose(kept, kept[0], atol=1e-10)  # rtol 1e-12 per step, some hundred steps
 
 
 def test_integrands_are_the_rates():
     """1/A, S'(D) and the slowness are dT, dS and d alpha over dD of the flow, at 30 digits."""
-    values = {q: sp.Rational(k + 2, 7) for k, q in enumerate(sorted(
-        set().union(*(e.free_symbols for e in RATE.values())) | {exact.D_0, A_0}, key=str))}  # fmt: skip
-    values |= {N: 5, d_g: 4, L: 3, A: sp.Rational(2, 5), tau: sp.Rational(1, 6), g: sp.Rational(1, 3)}
+    values = {
+        q: sp.Rational(k + 2, 7)
+        for k, q in enumerate(
+            sorted(
+                set().union(*(e.free_symbols for e in RATE.values())) | {exact.D_0, A_0}, key=str
+            )
+        )
+    }
+    values |= {
+        N: 5,
+        d_g: 4,
+        L: 3,
+        A: sp.Rational(2, 5),
+        tau: sp.Rational(1, 6),
+        g: sp.Rational(1, 3),
+    }
     rate = {q: e.subs(values) for q, e in RATE.items()}
     constants = {exact.kappa: "kappa", exact.pace: "pace", exact.drift: "off_target_drift"}
     constants = {q: EQUATIONS[name].rhs.subs(values) for q, name in constants.items()}
@@ -80,7 +106,10 @@ def test_integrands_are_the_rates():
     assert rate[R] - rate[S] == speed
     off = EQUATIONS["S_of_D"].rhs
     slope = (
-        off.diff(exact.D).subs(sp.Derivative(sp.Function("T")(exact.D), exact.D), 1 / A).subs(constants).subs(values)
+        off.diff(exact.D)
+        .subs(sp.Derivative(sp.Function("T")(exact.D), exact.D), 1 / A)
+        .subs(constants)
+        .subs(values)
     )
     assert sp.simplify(rate[S] / speed - slope) == 0
     of_alpha = EQUATIONS["alpha_of_D"].rhs.diff(exact.D).subs(sp.Function("A")(exact.D), A)
@@ -91,23 +120,37 @@ def test_integrands_are_the_rates():
 
 @pytest.mark.slow
 def test_table_1_at_30_digits():
-    """mpmath quadrature, and from it mpmath's Taylor integration of the flow: A = 1/2 there to 28 digits."""
+    """mpmath quadrature, and from it mpmath's Taylor integration of the flow: A = 1/2 there to 28
+    digits.
+    """
     v = TABLE_1.values()
     with mpmath.workdps(30):
         half = benchmark.reference(v, digits=30)
         system = state_tracking.flow()
-        free = sorted(set().union(*(e.free_symbols for e in system.expanded.values())) - {A, R, S}, key=str)
+        free = sorted(
+            set().union(*(e.free_symbols for e in system.expanded.values())) - {A, R, S}, key=str
+        )
         rates = numeric.function(list(system.expanded.values()), [A, R, S, *free], "mpmath")
         fixed = [mpmath.mpf(float(v[q.name])) for q in free]
         start = [mpmath.mpf(float(v[q])) for q in ("A_0", "R_0", "S_0")]
         at = mpmath.odefun(lambda _, y: rates(*y, *fixed), 0, start)(half)
         assert abs(at[0] - 0.5) < mpmath.mpf("1e-28")
-        assert abs(half - mpmath.mpf("2.452067489993228")) < mpmath.mpf("1e-15")  # on record to 16 digits
+        assert abs(half - mpmath.mpf("2.452067489993228")) < mpmath.mpf(
+            "1e-15"
+        )  # on record to 16 digits
     assert emergence_time(v) == pytest.approx(float(half), rel=1e-14)  # rounding
 
 
-@pytest.mark.parametrize(("p", "level"), [(GENERAL, "0.9"), pytest.param(Parameters(R_0=-0.09, zeta=1.0), "0.3", marks=pytest.mark.slow), (DISTINCT, "0.5"),
-                                          (Parameters(R_0=0.03), "0.999"), (Parameters(N=2, d_g=2, L=10), "0.5")])  # fmt: skip
+@pytest.mark.parametrize(
+    ("p", "level"),
+    [
+        (GENERAL, "0.9"),
+        pytest.param(Parameters(R_0=-0.09, zeta=1.0), "0.3", marks=pytest.mark.slow),
+        (DISTINCT, "0.5"),
+        (Parameters(R_0=0.03), "0.999"),
+        (Parameters(N=2, d_g=2, L=10), "0.5"),
+    ],
+)
 def test_event_times(p, level):
     """Against nested mpmath quadrature with 30 digits: rounding of some hundred operations."""
     expected = benchmark.reference(p.values(), level, digits=30)
@@ -118,10 +161,15 @@ def test_event_times(p, level):
 def test_trajectory(p, end):
     """All variables of the flow against its integration, at all kinds of starts."""
     at = np.linspace(0, end, 101)
-    found, curve = inversion.solve(p, at), state_tracking.flow(p.permutations).solve(p, at=at, alpha=end)
+    found, curve = (
+        inversion.solve(p, at),
+        state_tracking.flow(p.permutations).solve(p, at=at, alpha=end),
+    )
     assert set(found.data_vars) == set(curve.data_vars) and found.attrs["parameters"] == p.as_json()
     for q in curve.data_vars:
-        np.testing.assert_allclose(found[q], curve[q], rtol=1e-9, atol=1e-9)  # the integrator's: 1e-12 per step
+        np.testing.assert_allclose(
+            found[q], curve[q], rtol=1e-9, atol=1e-9
+        )  # the integrator's: 1e-12 per step
     assert float(found.A[0]) == pytest.approx(p.values()["A_0"], rel=1e-13)
 
 
@@ -132,12 +180,18 @@ def test_trajectory_meets_event_times():
         times = emergence_time(v, level)
         rows = np.flatnonzero(times > 0)[:12]
         some = {q: x[rows] for q, x in v.items()}
-        reached = inversion.states(some, times[rows])["A"][np.arange(rows.size), np.arange(rows.size)]
-        np.testing.assert_allclose(reached, level, rtol=1e-11)  # interpolants inside panels: 4e-13, times the slope
+        reached = inversion.states(some, times[rows])["A"][
+            np.arange(rows.size), np.arange(rows.size)
+        ]
+        np.testing.assert_allclose(
+            reached, level, rtol=1e-11
+        )  # interpolants inside panels: 4e-13, times the slope
 
 
 def test_separatrix():
-    """Just above, A comes back however late; at and below, never; every point gets its own answer."""
+    """Just above, A comes back however late; at and below, never; every point gets its own
+    answer.
+    """
     p = TABLE_1
     kappa = EQUATIONS["kappa"].evaluate(p.values())
     edge = EQUATIONS["separatrix"].evaluate({**p.values(), "kappa": kappa})
@@ -164,20 +218,33 @@ def test_beyond_double_precision():
 
 
 def test_broadcasting():
-    """Levels against points; a point already there answers 0; attention that cannot move answers never."""
-    times = emergence_time({**TABLE_1.values(), "eta": np.array([[0.25], [0.5]])}, np.array([0.05, 0.5, 0.9]))
+    """Levels against points; a point already there answers 0; attention that cannot move answers
+    never.
+    """
+    times = emergence_time(
+        {**TABLE_1.values(), "eta": np.array([[0.25], [0.5]])}, np.array([0.05, 0.5, 0.9])
+    )
     assert times.shape == (2, 3) and (times[:, 0] == 0).all()
-    np.testing.assert_allclose(times[0], 2 * times[1], rtol=1e-14)  # eta alpha does not depend on eta
+    np.testing.assert_allclose(
+        times[0], 2 * times[1], rtol=1e-14
+    )  # eta alpha does not depend on eta
     assert isinstance(float(emergence_time(TABLE_1.values())), float)
     assert np.isnan(emergence_time({**TABLE_1.values(), "c_omega": 0.0}))
-    curves = inversion.states({**TABLE_1.values(), "eta": np.array([[0.25], [0.5]])}, [0.0, 1.0, 2.0])
+    curves = inversion.states(
+        {**TABLE_1.values(), "eta": np.array([[0.25], [0.5]])}, [0.0, 1.0, 2.0]
+    )
     assert curves["A"].shape == (2, 1, 3)
 
 
-@pytest.mark.parametrize(("change", "level", "message"), [
-    ({}, 0.0, "level: must lie between 0 and 1"), ({}, 1.0, "level: must lie"), ({"A_0": 0.0}, 0.5, "A_0: must be > 0"),
-    ({"A_0": 1.5}, 0.5, "A_0: must be > 0 and <= 1"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("change", "level", "message"),
+    [
+        ({}, 0.0, "level: must lie between 0 and 1"),
+        ({}, 1.0, "level: must lie"),
+        ({"A_0": 0.0}, 0.5, "A_0: must be > 0"),
+        ({"A_0": 1.5}, 0.5, "A_0: must be > 0 and <= 1"),
+    ],
+)
 def test_wrong_input(change, level, message):
     """One line."""
     with pytest.raises(ParameterError, match=message):

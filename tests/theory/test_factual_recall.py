@@ -1,4 +1,6 @@
-"""Factual recall: brute force over answers, conserved quantities, hitting times on independent roads, the command."""
+"""Factual recall: brute force over answers, conserved quantities, hitting times on independent
+roads, the command.
+"""
 
 from __future__ import annotations
 
@@ -11,25 +13,49 @@ import sympy as sp
 
 from theory import onset as command
 from theory.associative_memory import factual_recall
-from theory.associative_memory.factual_recall import Parameters, closed_form, equations, flow, time_of_share
+from theory.associative_memory.factual_recall import (
+    Parameters,
+    closed_form,
+    equations,
+    flow,
+    time_of_share,
+)
 from theory.associative_memory.factual_recall.dynamics import PARTS, RELATION, SUBJECT, descend
 from theory.associative_memory.factual_recall.onset import onset
 from theory.associative_memory.factual_recall.timescales import constants
 from theory.parameters import ParameterError
 
 EQ = equations()
-REFERENCE = {"steps_relation_90": 1548, "steps_relation_50": 1684, "steps_relation_10": 1860,
-             "steps_subject_90": 4045, "steps_subject_50": 4375, "steps_subject_10": 4734}  # fmt: skip
+REFERENCE = {
+    "steps_relation_90": 1548,
+    "steps_relation_50": 1684,
+    "steps_relation_10": 1860,
+    "steps_subject_90": 4045,
+    "steps_subject_50": 4375,
+    "steps_subject_10": 4734,
+}
 
 
 @pytest.mark.parametrize(("relations", "answers"), [(2, 2), (3, 4), (5, 3)])
 def test_normalisation_by_counting(relations, answers):
-    """Sum of exponentials over all R D answers, rationally: relation 0, answer 0 right, one subject answer per relation."""
+    """Sum of exponentials over all R D answers, rationally: relation 0, answer 0 right, one subject
+    answer per relation.
+    """
     ex, ey = sp.Rational(7, 3), sp.Rational(5, 4)
-    total = sum((ex if r == 0 else 1) * (ey if a == 0 else 1) for r in range(relations) for a in range(answers))
+    total = sum(
+        (ex if r == 0 else 1) * (ey if a == 0 else 1)
+        for r in range(relations)
+        for a in range(answers)
+    )
     X, Y = sp.symbols("X Y", real=True)
-    form = EQ["recall_partition"].rhs.subs({s: v for s in EQ["recall_partition"].rhs.free_symbols
-                                            for v in [{"R": relations, "D": answers}.get(s.name)] if v})  # fmt: skip
+    form = EQ["recall_partition"].rhs.subs(
+        {
+            s: v
+            for s in EQ["recall_partition"].rhs.free_symbols
+            for v in [{"R": relations, "D": answers}.get(s.name)]
+            if v
+        }
+    )
     assert form.subs({X: sp.log(ex), Y: sp.log(ey)}) == total
 
 
@@ -45,15 +71,24 @@ def test_flow_keeps_its_invariants():
     p = Parameters(epsilon=0.05)
     curve = flow().solve(p, t=400.0)
     for part, letter in zip(PARTS, "rs", strict=True):
-        kept = EQ[f"conserved_{part.name}"].evaluate({**p.values(), f"w_{letter}": curve[f"w_{letter}"].values,
-                                                      f"delta_{letter}": curve[f"delta_{letter}"].values})  # fmt: skip
-        np.testing.assert_allclose(kept, p.epsilon**2, atol=1e-9)  # 1e-12 relative of terms up to 20
+        kept = EQ[f"conserved_{part.name}"].evaluate(
+            {
+                **p.values(),
+                f"w_{letter}": curve[f"w_{letter}"].values,
+                f"delta_{letter}": curve[f"delta_{letter}"].values,
+            }
+        )
+        np.testing.assert_allclose(
+            kept, p.epsilon**2, atol=1e-9
+        )  # 1e-12 relative of terms up to 20
 
 
 @pytest.mark.parametrize("epsilon", [1e-100, 1e-5, 1e-2, 0.3, 1.0])
 @pytest.mark.parametrize("part", PARTS, ids=["relation", "subject"])
 def test_hitting_time_by_mpmath(part, epsilon):
-    """Quadrature in double precision against the defining integral at 30 digits, at any initial weight."""
+    """Quadrature in double precision against the defining integral at 30 digits, at any initial
+    weight.
+    """
     p = Parameters(S=8, R=3, D=4, epsilon=epsilon)
     v = constants(p, part)
     with mpmath.workdps(30):
@@ -63,9 +98,13 @@ def test_hitting_time_by_mpmath(part, epsilon):
         grow = lambda q: mpmath.exp(mpmath.mpf(epsilon) ** 2 / (2 * c) * mpmath.sinh(2 * q)) - 1  # noqa: E731
         area = mpmath.quad(grow, mpmath.linspace(max(0, end - 30), end, 40))
         exact = float((K * end + area) / (lam * K))
-    assert time_of_share(p, part, 0.5) == pytest.approx(exact, rel=1e-11)  # quadrature tolerance 1e-12
+    assert time_of_share(p, part, 0.5) == pytest.approx(
+        exact, rel=1e-11
+    )  # quadrature tolerance 1e-12
     if epsilon < 1e-4:
-        assert closed_form(p, part, 0.5) == pytest.approx(exact, rel=1e-9)  # corrections of order epsilon^2 ln epsilon
+        assert closed_form(p, part, 0.5) == pytest.approx(
+            exact, rel=1e-9
+        )  # corrections of order epsilon^2 ln epsilon
 
 
 def test_reference_run_on_record():
@@ -75,33 +114,52 @@ def test_reference_run_on_record():
     assert found["growth_ratio"] == pytest.approx(16 / 4 * np.sqrt(3 / 7), rel=1e-14)
 
 
-@pytest.mark.parametrize(("subjects", "relations", "answers", "epsilon", "kind"), [
-    (16, 4, 8, 1e-5, "flat"), (8, 4, 8, 0.3, "overlap"), (2, 8, 2, 1e-5, "none"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("subjects", "relations", "answers", "epsilon", "kind"),
+    [(16, 4, 8, 1e-5, "flat"), (8, 4, 8, 0.3, "overlap"), (2, 8, 2, 1e-5, "none")],
+)
 def test_notes_on_the_plateau(subjects, relations, answers, epsilon, kind):
-    """A note where the subject comes first, one where both transitions overlap, none where the plateau is flat."""
+    """A note where the subject comes first, one where both transitions overlap, none where the
+    plateau is flat.
+    """
     found = onset(Parameters(S=subjects, R=relations, D=answers, epsilon=epsilon))
     numbers = found.numbers
     apart = numbers["steps_subject_90"] >= numbers["steps_relation_10"]
-    assert (numbers["growth_ratio"] > 1) == (kind != "none") and (apart == (kind == "flat") or kind == "none")
-    words = {"flat": [], "overlap": ["the two transitions overlap"], "none": ["no plateau at ln D"]}[kind]
-    assert len(found.notes) == len(words) and all(w in note for w, note in zip(words, found.notes, strict=True))
+    assert (numbers["growth_ratio"] > 1) == (kind != "none") and (
+        apart == (kind == "flat") or kind == "none"
+    )
+    words = {
+        "flat": [],
+        "overlap": ["the two transitions overlap"],
+        "none": ["no plateau at ln D"],
+    }[kind]
+    assert len(found.notes) == len(words) and all(
+        w in note for w, note in zip(words, found.notes, strict=True)
+    )
     # What overlaps is no plateau: half way between the halves the flow is off ln D, else on it.
-    middle = (numbers["steps_relation_50"] + numbers["steps_subject_50"]) / 2 * numbers["learning_rate"]
+    middle = (
+        (numbers["steps_relation_50"] + numbers["steps_subject_50"]) / 2 * numbers["learning_rate"]
+    )
     if kind != "none":
-        curve = flow().solve(Parameters(S=subjects, R=relations, D=answers, epsilon=epsilon), at=[middle], t=middle)
+        curve = flow().solve(
+            Parameters(S=subjects, R=relations, D=answers, epsilon=epsilon), at=[middle], t=middle
+        )
         assert (abs(float(curve.loss[0]) - np.log(answers)) < 0.05) == (kind == "flat")
 
 
 def test_closed_form_holds_as_the_start_shrinks():
     """Error of the closed form falls as epsilon^2."""
-    errors = [abs(closed_form(p, SUBJECT, 0.5) - time_of_share(p, SUBJECT, 0.5))
-              for p in (Parameters(epsilon=q) for q in (0.2, 0.1, 0.05))]  # fmt: skip
+    errors = [
+        abs(closed_form(p, SUBJECT, 0.5) - time_of_share(p, SUBJECT, 0.5))
+        for p in (Parameters(epsilon=q) for q in (0.2, 0.1, 0.05))
+    ]
     assert errors[0] > 3 * errors[1] > 9 * errors[2] > 0
 
 
 def test_late_decay():
-    """Loss of one part approaches (K-1)/(2 lambda K t ln(2 lambda K t)), corrections of order ln ln t / ln t."""
+    """Loss of one part approaches (K-1)/(2 lambda K t ln(2 lambda K t)), corrections of order ln ln
+    t / ln t.
+    """
     p = Parameters(epsilon=0.1)
     gaps = []
     for time in (1e5, 1e7):
@@ -117,21 +175,35 @@ def test_descent_tends_to_the_flow():
     for eta in (0.4, 0.2):
         p = Parameters.small().replace(eta=eta)
         steps = round(80 / eta)
-        gaps.append(abs(float(descend(p, steps).loss[-1]) - float(flow().solve(p, t=80.0).loss[-1])))
+        gaps.append(
+            abs(float(descend(p, steps).loss[-1]) - float(flow().solve(p, t=80.0).loss[-1]))
+        )
     assert gaps[0] / gaps[1] == pytest.approx(2, abs=0.2)
 
 
 def test_command(capsys, tmp_path):
-    """Flat keys at the top level, one JSON object; a figure; a note where there is no plateau; wrong input in one line."""
+    """Flat keys at the top level, one JSON object; a figure; a note where there is no plateau;
+    wrong input in one line.
+    """
     assert command.main(["associative_memory", "--json", "--plot", str(tmp_path / "o.png")]) == 0
     found = json.loads(capsys.readouterr().out)
     assert {name: round(found[name]) for name in REFERENCE} == REFERENCE
     assert found["plateau"] == pytest.approx(np.log(8)) and found["learning_rate"] == 0.1
-    assert found["initial_loss"] == pytest.approx(np.log(32)) and (tmp_path / "o.png").stat().st_size > 10_000
-    assert command.main(["associative_memory.factual_recall", "--set", "S=2", "--set", "D=2", "--set", "R=8"]) == 0
+    assert (
+        found["initial_loss"] == pytest.approx(np.log(32))
+        and (tmp_path / "o.png").stat().st_size > 10_000
+    )
+    assert (
+        command.main(
+            ["associative_memory.factual_recall", "--set", "S=2", "--set", "D=2", "--set", "R=8"]
+        )
+        == 0
+    )
     assert "no plateau at ln D" in capsys.readouterr().err
-    for words, message in ((["--set", "S=10"], "S = 10: must be a multiple of D = 8"),
-                           (["--set", "epsilon=0"], "epsilon = 0.0: must be >= 1e-100")):  # fmt: skip
+    for words, message in (
+        (["--set", "S=10"], "S = 10: must be a multiple of D = 8"),
+        (["--set", "epsilon=0"], "epsilon = 0.0: must be >= 1e-100"),
+    ):
         with pytest.raises(ParameterError, match=message):
             command.main(["associative_memory", *words])
 
@@ -139,7 +211,8 @@ def test_command(capsys, tmp_path):
 def test_systems_without_an_onset_say_so():
     """One line instead of a traceback; unknown systems name the nearest."""
     with pytest.raises(
-        ParameterError, match=r"associative_memory.superposition: has no theory.associative_memory.superposition.onset"
+        ParameterError,
+        match=r"associative_memory.superposition: has no theory.associative_memory.superposition.onset",
     ):
         command.main(["associative_memory.superposition"])
     with pytest.raises(ParameterError, match="did you mean 'associative_memory.k_hop'"):

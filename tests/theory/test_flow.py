@@ -21,8 +21,14 @@ def given(**numbers):
     return SimpleNamespace(values=lambda: numbers)
 
 
-LOGISTIC = Flow("logistic", T, {x: RATE * x * (1 - x)}, {x: START}, "textbook",
-                observables={"odds": x / (1 - x), "one": sp.S.One})  # fmt: skip
+LOGISTIC = Flow(
+    "logistic",
+    T,
+    {x: RATE * x * (1 - x)},
+    {x: START},
+    "textbook",
+    observables={"odds": x / (1 - x), "one": sp.S.One},
+)
 VALUES = {"r": 1.7, "x_0": 0.02}
 
 
@@ -57,7 +63,8 @@ def test_event_against_the_exact_time(level):
     """The first crossing, to the accuracy of the integration."""
     event = {"hit": x - sp.nsimplify(level)}
     found = LOGISTIC.solve(given(**VALUES), events=event, t=9.0).hit.item()
-    # In x, since the time is ill-conditioned on the plateau; tolerance 1e-12 per step, some hundred steps.
+    # In x, since the time is ill-conditioned on the plateau; tolerance 1e-12 per step, some hundred
+    # steps.
     assert logistic(found) == pytest.approx(level, abs=2e-11)
 
 
@@ -65,7 +72,9 @@ def test_event_against_the_exact_time(level):
 def test_event_times_are_relative(rate):
     """A fast or slow clock does not cost digits."""
     fast = given(r=rate, x_0=VALUES["x_0"])
-    found = LOGISTIC.solve(fast, at=[0.0], events={"hit": x - sp.Rational(1, 2)}, t=6 / rate).hit.item()
+    found = LOGISTIC.solve(
+        fast, at=[0.0], events={"hit": x - sp.Rational(1, 2)}, t=6 / rate
+    ).hit.item()
     assert found * rate == pytest.approx(np.log(1 / VALUES["x_0"] - 1), rel=1e-10)  # as above
 
 
@@ -87,14 +96,29 @@ def test_first_of_several_crossings():
     curve = turning.solve(given(), events={"quarter": x, "high": y - sp.Rational(1, 2)}, t=40.0)
     assert curve.quarter == pytest.approx(np.pi / 2, abs=1e-10)  # as above
     assert curve.high == pytest.approx(np.pi / 6, abs=1e-10)
-    np.testing.assert_allclose(curve.x, np.cos(curve.t), atol=1e-9)  # 40 time units of accumulated error
+    np.testing.assert_allclose(
+        curve.x, np.cos(curve.t), atol=1e-9
+    )  # 40 time units of accumulated error
 
 
-@pytest.mark.parametrize("end", [{}, {"alpha": 1.0}, {"t": 0.0}, {"t": -1.0}, {"t": np.nan}, {"t": np.inf},
-                                 {"t": 1.0, "alpha": 1.0}], ids=str)  # fmt: skip
+@pytest.mark.parametrize(
+    "end",
+    [
+        {},
+        {"alpha": 1.0},
+        {"t": 0.0},
+        {"t": -1.0},
+        {"t": np.nan},
+        {"t": np.inf},
+        {"t": 1.0, "alpha": 1.0},
+    ],
+    ids=str,
+)
 def test_run_length_must_be_named_and_positive(end):
     """The one-line message names the flow's own time."""
-    with pytest.raises(ParameterError, match=r"^run length: must be t = a positive number, got .+$"):
+    with pytest.raises(
+        ParameterError, match=r"^run length: must be t = a positive number, got .+$"
+    ):
         LOGISTIC.solve(given(**VALUES), **end)
 
 
@@ -112,7 +136,9 @@ def test_times_outside_the_run_are_refused(at):
 
 
 def test_fixed_points():
-    """Both of the logistic flow; a factor common to all rates that cannot vanish does not hinder."""
+    """Both of the logistic flow; a factor common to all rates that cannot vanish does not
+    hinder.
+    """
     assert {s[x] for s in LOGISTIC.fixed_points()} == {0, 1}
     slow = 1 / (1 + sp.exp(x + y))
     rates = {x: slow * RATE * (x - y), y: slow * RATE * (1 - x * y)}
@@ -132,13 +158,19 @@ def test_series_against_the_exact_solution():
 
 
 def test_abbreviations_are_spelled_out():
-    """Outermost first: u in terms of v, v in terms of x; rates, Jacobian and observables use them."""
+    """Outermost first: u in terms of v, v in terms of x; rates, Jacobian and observables use
+    them.
+    """
     u, v = sp.symbols("u v", real=True)
-    short = Flow("short", T, {x: -u}, {x: START}, "textbook", where={u: v**2, v: 3 * x}, observables={"v": v})
+    short = Flow(
+        "short", T, {x: -u}, {x: START}, "textbook", where={u: v**2, v: 3 * x}, observables={"v": v}
+    )
     assert short.expanded == {x: -9 * x**2}
     assert short.jacobian() == sp.Matrix([[-18 * x]])
     curve = short.solve(given(x_0=0.5), t=1.0)
-    np.testing.assert_allclose(curve.x, 0.5 / (1 + 4.5 * curve.t), rtol=1e-10)  # exact solution; integrator
+    np.testing.assert_allclose(
+        curve.x, 0.5 / (1 + 4.5 * curve.t), rtol=1e-10
+    )  # exact solution; integrator
     np.testing.assert_allclose(curve.v, 3 * curve.x, rtol=1e-15)  # the same numbers
     text = short.latex()
     assert text.startswith(r"\begin{aligned}") and "u &= v^{2}" in text and r"v &= 3 x" in text
@@ -154,6 +186,8 @@ def test_equations_carry_the_reference():
 def test_a_last_time_may_carry_roundings():
     """An end that was computed is the end; a time that is really later is refused."""
     found = LOGISTIC.solve(given(**VALUES), at=[0.0, 2.0 * (1 + 8 * np.finfo(float).eps)], t=2.0)
-    assert found.t[-1] == 2.0 and found.x[-1] == LOGISTIC.solve(given(**VALUES), at=[2.0], t=2.0).x[0]
+    assert (
+        found.t[-1] == 2.0 and found.x[-1] == LOGISTIC.solve(given(**VALUES), at=[2.0], t=2.0).x[0]
+    )
     with pytest.raises(ParameterError, match="times must lie between"):
         LOGISTIC.solve(given(**VALUES), at=[2.0 * (1 + 1e-13)], t=2.0)

@@ -20,13 +20,18 @@ from theory.parameters import BaseParameters, ParameterError
 
 ROOT = Path(__file__).parents[2]
 MODELS = [pytest.param(m, id=m.name) for m in registry.MODELS.values()]
-EQUATIONS = [pytest.param(m, e, id=f"{m.name}-{e.name}") for m in registry.MODELS.values()
-             for e in m.wing("theory").equations().values()]  # fmt: skip
+EQUATIONS = [
+    pytest.param(m, e, id=f"{m.name}-{e.name}")
+    for m in registry.MODELS.values()
+    for e in m.wing("theory").equations().values()
+]
 
 
 @pytest.mark.parametrize("model", MODELS)
 def test_model_is_complete(model):
-    """Parameters with presets, equations in sections, a table of flows (empty without a training time), an onset, a paper."""
+    """Parameters with presets, equations in sections, a table of flows (empty without a training
+    time), an onset, a paper.
+    """
     wing = model.wing("theory")
     assert model.title and (ROOT / "papers" / model.paper).is_dir()
     assert issubclass(wing.Parameters, BaseParameters)
@@ -48,7 +53,9 @@ def test_names_are_unique(model):
 
 @pytest.mark.parametrize(("model", "equation"), EQUATIONS)
 def test_equation_says_where_it_comes_from(model, equation):
-    """Reference into the model's paper, a status of the vocabulary, assumptions as one-line texts."""
+    """Reference into the model's paper, a status of the vocabulary, assumptions as one-line
+    texts.
+    """
     key, _, place = equation.reference.partition(", ")
     assert key == model.paper and len(place) > 2
     assert equation.status in STATUSES
@@ -59,23 +66,35 @@ def test_equation_says_where_it_comes_from(model, equation):
 
 
 def is_number(expr):
-    """Whether an expression has a number: no integral, product or unknown function, sums over arrays only."""
+    """Whether an expression has a number: no integral, product or unknown function, sums over
+    arrays only.
+    """
     if expr.has(sp.Integral, sp.Product) or expr.atoms(sp.core.function.AppliedUndef):
         return False
-    return all(len(s.variables) == 1 and all(x.indices == tuple(s.variables) for x in s.function.atoms(sp.Indexed))
-               and s.function.has(sp.Indexed) for s in expr.atoms(sp.Sum))  # fmt: skip
+    return all(
+        len(s.variables) == 1
+        and all(x.indices == tuple(s.variables) for x in s.function.atoms(sp.Indexed))
+        and s.function.has(sp.Indexed)
+        for s in expr.atoms(sp.Sum)
+    )
 
 
 def sample(expr, draw):
-    """Random rationals for everything in an expression: symbols, single entries, whole arrays under a sum."""
+    """Random rationals for everything in an expression: symbols, single entries, whole arrays under
+    a sum.
+    """
     sums = expr.atoms(sp.Sum)
     bound = {s.variables[0] for s in sums}
     entries = {x for x in expr.atoms(sp.Indexed) if not bound & x.free_symbols}
-    symbols = {q for q in expr.xreplace({x: sp.S.One for x in entries}).free_symbols if q.is_Symbol} - bound
+    symbols = {
+        q for q in expr.xreplace({x: sp.S.One for x in entries}).free_symbols if q.is_Symbol
+    } - bound
     symbols -= {base.label for base in expr.atoms(sp.IndexedBase)}
     ends = {q for s in sums for q in s.limits[0][2].free_symbols}
-    values = {q: sp.Integer(4 if q in ends else draw.randint(3, 6)) if q.is_integer else fraction(draw)
-              for q in sorted(symbols, key=str)}  # fmt: skip
+    values = {
+        q: sp.Integer(4 if q in ends else draw.randint(3, 6)) if q.is_integer else fraction(draw)
+        for q in sorted(symbols, key=str)
+    }
     arrays = {}
     for s in sorted(sums, key=str):
         for x in sorted(s.function.atoms(sp.Indexed), key=str):
@@ -90,15 +109,21 @@ def fraction(draw):
 
 @pytest.mark.parametrize(("model", "equation"), EQUATIONS)
 def test_equation_compiles_to_its_value(model, equation):
-    """NumPy numbers against SymPy's own evaluation to 30 digits at a random rational point, where it has one."""
-    if not is_number(equation.rhs):  # not asked at collection, which every worker does; how many, the test below bounds
+    """NumPy numbers against SymPy's own evaluation to 30 digits at a random rational point, where
+    it has one.
+    """
+    if not is_number(
+        equation.rhs
+    ):  # not asked at collection, which every worker does; how many, the test below bounds
         return
     draw = random.Random(equation.name)
     values, entries, arrays = sample(equation.rhs, draw)
     numbers = {q: float(x) for q, x in {**values, **entries}.items()}
     found = equation.evaluate(numbers | {base: np.array(x, float) for base, x in arrays.items()})
     exact = equation.rhs.xreplace(entries).xreplace(values).doit()
-    exact = exact.xreplace({base[q + 1]: x for base, xs in arrays.items() for q, x in enumerate(xs)})
+    exact = exact.xreplace(
+        {base[q + 1]: x for base, xs in arrays.items() for q, x in enumerate(xs)}
+    )
     # Rounding of at most some tens of operations, absolute where terms cancel.
     assert float(found) == pytest.approx(float(exact.evalf(30)), rel=1e-12, abs=1e-14)
 
@@ -116,7 +141,9 @@ def test_most_equations_compile(model):
 
 @pytest.mark.parametrize("model", MODELS)
 def test_flows_solve(model):
-    """At the defaults and at every preset: finite, starting at the initial values, with provenance."""
+    """At the defaults and at every preset: finite, starting at the initial values, with
+    provenance.
+    """
     wing = model.wing("theory")
     for name, flow in wing.flows().items():
         assert flow.name == name
@@ -129,11 +156,19 @@ def test_flows_solve(model):
                 start = start.subs({s: p.values()[s.name] for s in start.free_symbols})
                 assert curve[q.name][0] == pytest.approx(float(start), abs=1e-15)  # one rounding
             assert json.loads(curve.attrs["parameters"]) == p.as_dict()
-            assert curve.attrs["reference"].startswith(model.paper) and curve.attrs["status"] in STATUSES
+            assert (
+                curve.attrs["reference"].startswith(model.paper)
+                and curve.attrs["status"] in STATUSES
+            )
 
 
-@pytest.mark.parametrize("model", [pytest.param(m, id=m.name, marks=[pytest.mark.slow] * (m.name == "positional_semantic"))
-                                   for m in registry.MODELS.values()])  # fmt: skip
+@pytest.mark.parametrize(
+    "model",
+    [
+        pytest.param(m, id=m.name, marks=[pytest.mark.slow] * (m.name == "positional_semantic"))
+        for m in registry.MODELS.values()
+    ],
+)
 def test_onset_answers(model):
     """Finite numbers with a meaning at the defaults, curves to draw, and a table for people."""
     result = model.wing("theory", "onset").onset(model.wing("theory").Parameters())
@@ -162,7 +197,9 @@ def test_theory_does_not_load_torch():
         "[importlib.import_module(n) for n in names]\n"
         "print(sorted({n.split('.')[0] for n in sys.modules} & {'torch', 'simulate', 'verify', 'papers'}))\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=120
+    )
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip() == "[]"
 
@@ -189,5 +226,9 @@ def test_imports_point_one_way(wing):
     """Theory <- simulate <- verify <- papers, never back."""
     files = list((ROOT / wing).rglob("*.py"))
     assert files
-    wrong = {str(f.relative_to(ROOT)): names for f in files if (names := FORBIDDEN[wing] & set(imported(f)))}
+    wrong = {
+        str(f.relative_to(ROOT)): names
+        for f in files
+        if (names := FORBIDDEN[wing] & set(imported(f)))
+    }
     assert not wrong

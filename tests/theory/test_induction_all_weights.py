@@ -1,4 +1,6 @@
-"""All weights: what cannot move, the law against the flow, its limit of large N, and wrong input."""
+"""All weights: what cannot move, the law against the flow, its limit of large N, and wrong
+input.
+"""
 
 from __future__ import annotations
 
@@ -15,40 +17,65 @@ NAMES = loss.NAMES
 
 
 def test_what_the_strict_mask_freezes():
-    """alpha_2 has no gradient, two pairs have equal ones: twelve numbers; the inclusive mask moves fifteen."""
-    assert scores.redundant("strict") == (("alpha_2",), (("beta_7", "beta_9"), ("beta_8", "beta_11")))
+    """alpha_2 has no gradient, two pairs have equal ones: twelve numbers; the inclusive mask moves
+    fifteen.
+    """
+    assert scores.redundant("strict") == (
+        ("alpha_2",),
+        (("beta_7", "beta_9"), ("beta_8", "beta_11")),
+    )
     assert scores.redundant("inclusive") == ((), ())
-    assert len(times.moving("strict")) - 2 == 12 and len(times.moving("inclusive")) == 15 == len(structure.reachable())
+    assert len(times.moving("strict")) - 2 == 12 and len(times.moving("inclusive")) == 15 == len(
+        structure.reachable()
+    )
 
 
 @pytest.mark.parametrize("mask", ["strict", "inclusive"])
 @pytest.mark.parametrize("query", [1, 3, 5, "uniform"])
 def test_gradient_is_the_slope_of_the_loss(mask, query):
-    """Central differences; exact zeros and equalities where they are claimed, and no other zeros."""
+    """Central differences; exact zeros and equalities where they are claimed, and no other
+    zeros.
+    """
     theta = 0.5 * np.random.default_rng(1).standard_normal(19)
     gradient = loss.loss_and_gradient(theta, 5, query, mask)[1]
     step = 1e-5
-    slopes = [(loss.loss_and_gradient(theta + step * x, 5, query, mask)[0] - loss.loss_and_gradient(theta - step * x, 5, query, mask)[0])
-              / (2 * step) for x in np.eye(19)]  # fmt: skip
+    slopes = [
+        (
+            loss.loss_and_gradient(theta + step * x, 5, query, mask)[0]
+            - loss.loss_and_gradient(theta - step * x, 5, query, mask)[0]
+        )
+        / (2 * step)
+        for x in np.eye(19)
+    ]
     np.testing.assert_allclose(gradient, slopes, atol=1e-9)  # step^2, and rounding over the step
     still = [n for n in NAMES if n not in times.moving(mask)]
     assert [n for n, v in zip(NAMES, gradient, strict=True) if v == 0] == still
     for a, b in scores.redundant(mask)[1]:
-        assert gradient[NAMES.index(a)] == pytest.approx(gradient[NAMES.index(b)], rel=1e-12)  # rounding
+        assert gradient[NAMES.index(a)] == pytest.approx(
+            gradient[NAMES.index(b)], rel=1e-12
+        )  # rounding
 
 
 def test_flow_of_five_is_descent_on_its_loss():
-    """The Flow, the O(1) code and the flow of all weights: the same at the start, close to the drop."""
+    """The Flow, the O(1) code and the flow of all weights: the same at the start, close to the
+    drop.
+    """
     N, at = 16, np.array([40.0, 150.0])
-    curve = plateau.flow().solve(type("Point", (), {"values": lambda self: {"N": N}})(), at=at, t=200.0)
+    curve = plateau.flow().solve(
+        type("Point", (), {"values": lambda self: {"N": N}})(), at=at, t=200.0
+    )
     run = times.descend(lambda x: law.loss_and_gradient(x, N), N, plateau.FIVE, horizon=200 / N**2)
     for name in plateau.FIVE:
-        np.testing.assert_allclose(curve[name], [run.sol(t / N)[NAMES.index(name)] for t in at], atol=1e-7)  # two integrators
+        np.testing.assert_allclose(
+            curve[name], [run.sol(t / N)[NAMES.index(name)] for t in at], atol=1e-7
+        )  # two integrators
 
 
 @pytest.mark.parametrize("query", ["last", "uniform"])
 def test_law_without_a_fit(query):
-    """Drop within 2 ln N / N of the flow of all weights, and closer at the larger N; Theorem 2's order only for uniform q."""
+    """Drop within 2 ln N / N of the flow of all weights, and closer at the larger N; Theorem 2's
+    order only for uniform q.
+    """
     error = {}
     for N in (8, 64):
         flow, predicted = times.times(N, query), law.predicted(N, query)
@@ -59,7 +86,9 @@ def test_law_without_a_fit(query):
 
 
 def test_means_over_pairs():
-    """Quadrature beyond the explicit pairs: sums of p and p^2 against all pairs, at two values of e^alpha."""
+    """Quadrature beyond the explicit pairs: sums of p and p^2 against all pairs, at two values of
+    e^alpha.
+    """
     N = 10**5
     pairs, weights = law.nodes(N)
     q = np.arange(1.0, N + 1)
@@ -67,19 +96,31 @@ def test_means_over_pairs():
         for power in (1, 2):
             whole = np.mean((e / (e + 2 * q - 2)) ** power)
             # An integral for a sum from pair 2049 on: 1/(24 q^2) of its terms.
-            assert float(weights @ (e / (e + 2 * pairs - 2)) ** power) == pytest.approx(whole, rel=1e-8)
+            assert float(weights @ (e / (e + 2 * pairs - 2)) ** power) == pytest.approx(
+                whole, rel=1e-8
+            )
 
 
 def test_large_sizes_for_the_last_pair():
-    """4 N^2 / (ln N + c1 + c2 / ln N) is right to (ln N)^-3; with c2 wrong by 20% it would not be."""
+    """4 N^2 / (ln N + c1 + c2 / ln N) is right to (ln N)^-3; with c2 wrong by 20% it would not
+    be.
+    """
     eq, c = law.equations(), law.constants()
     gap = {}
     for L in (40.0, 400.0):
         exact = law.slow_drop(L)
         form = eq["T_drop_all_last"].rhs.subs(sp.log(law.N), L) / law.N**2
-        gap[L] = float(form.subs({law.mean_phi: c["mean_phi"], law.variance_phi: c["variance_phi"]})) / exact - 1
-    assert 5 < gap[40.0] * 40**3 < 25 and 5 < gap[400.0] * 400**3 < 25  # a constant over three decades, near 12
-    wrong = 4 / (400 + c["mean_phi"] + 1.2 * (4 - c["variance_phi"]) / 400) / law.slow_drop(400.0) - 1
+        gap[L] = (
+            float(form.subs({law.mean_phi: c["mean_phi"], law.variance_phi: c["variance_phi"]}))
+            / exact
+            - 1
+        )
+    assert (
+        5 < gap[40.0] * 40**3 < 25 and 5 < gap[400.0] * 400**3 < 25
+    )  # a constant over three decades, near 12
+    wrong = (
+        4 / (400 + c["mean_phi"] + 1.2 * (4 - c["variance_phi"]) / 400) / law.slow_drop(400.0) - 1
+    )
     assert abs(wrong) * 400**3 > 100
 
 
@@ -90,7 +131,9 @@ def test_drop_of_the_last_pair_grows_slower_than_that_of_three_numbers():
 
 
 def test_uniform_integral():
-    """Bessel function against quadrature; sharing the output costs a factor sqrt(2) and a little less over three numbers."""
+    """Bessel function against quadrature; sharing the output costs a factor sqrt(2) and a little
+    less over three numbers.
+    """
     found = float(law.uniform_integral().evalf())
     direct = scipy.integrate.quad(lambda b: np.exp(-(b**2) / 2) / np.sqrt(1 + 2 * b**2), 0, 30)[0]
     assert found == pytest.approx(direct, rel=1e-9)
@@ -100,23 +143,36 @@ def test_uniform_integral():
 def test_time_of_gamma_for_the_last_pair():
     """gamma_3 = 1/2 after 0.93372 N: the closed form of the first layer against the flow of all."""
     found = law.constants()["T_gamma_over_N"]
-    run = times.flow_of(256, until=lambda loss, theta: theta[NAMES.index("gamma_3")] > 0.6)  # long before the drop
-    assert times.crossings(run, 256)["T_gamma"] / 256 == pytest.approx(found, rel=2 * np.log(256) / 256)
+    run = times.flow_of(
+        256, until=lambda loss, theta: theta[NAMES.index("gamma_3")] > 0.6
+    )  # long before the drop
+    assert times.crossings(run, 256)["T_gamma"] / 256 == pytest.approx(
+        found, rel=2 * np.log(256) / 256
+    )
     assert found == pytest.approx(0.9337154855655, abs=1e-12)
 
 
 @pytest.mark.slow
 def test_twin_head_of_the_inclusive_mask():
-    """For q = N and the inclusive mask the head forms through alpha_1 and beta_10 from N = 64 on, not through the paper's three."""
+    """For q = N and the inclusive mask the head forms through alpha_1 and beta_10 from N = 64 on,
+    not through the paper's three.
+    """
     run = times.flow_of(64, "last", "inclusive")
     end = dict(zip(NAMES, run.y[:, -1], strict=True))
     assert min(end[n] for n in times.TWIN) > 4 and max(end["alpha_3"], end["beta_2"]) < 1
-    without = times.times(64, "last", "inclusive", [n for n in times.moving("inclusive") if n not in times.TWIN])
+    without = times.times(
+        64, "last", "inclusive", [n for n in times.moving("inclusive") if n not in times.TWIN]
+    )
     assert without["T_drop"] > 1.2 * 64 * run.t_events[0][0]
 
 
-@pytest.mark.parametrize(("call", "field"), [(lambda: loss.loss_and_gradient(np.zeros(19), 4, 5), "query = 5"),
-                                             (lambda: times.times(4, "first"), "query = first")])  # fmt: skip
+@pytest.mark.parametrize(
+    ("call", "field"),
+    [
+        (lambda: loss.loss_and_gradient(np.zeros(19), 4, 5), "query = 5"),
+        (lambda: times.times(4, "first"), "query = first"),
+    ],
+)
 def test_wrong_input(call, field):
     """One line that names the field."""
     with pytest.raises(ParameterError, match=field):

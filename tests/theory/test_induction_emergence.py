@@ -43,19 +43,31 @@ def test_table(N):
         assert found[name] == pytest.approx(float(text), abs=0.51 * last_digit(text)), name
 
 
-RESIDUALS = {2: (0.1804, 1.9403), 4: (0.3158, 1.6331), 16: (0.4316, 1.6650), 64: (0.4549, 1.6971), 1024: (0.4624, 1.7092),
-             10**4: (0.46282, 1.70996), 10**6: (0.46287, 1.7101)}  # fmt: skip
+RESIDUALS = {
+    2: (0.1804, 1.9403),
+    4: (0.3158, 1.6331),
+    16: (0.4316, 1.6650),
+    64: (0.4549, 1.6971),
+    1024: (0.4624, 1.7092),
+    10**4: (0.46282, 1.70996),
+    10**6: (0.46287, 1.7101),
+}
 
 
 @pytest.mark.parametrize("N", RESIDUALS)
 def test_what_is_left_after_two_terms(N):
     """Residuals of T_beta and T_alpha after their N^2 and N terms, down to the O(1) of 1.7e12."""
     path, eq = emergence.Path(N), ih.equations()
-    terms = {name: [float(eq[name].rhs.expand().coeff(eq[name].rhs.free_symbols.pop(), k)) for k in (2, 1)]
-             for name in ("T_beta", "T_alpha")}  # fmt: skip
+    terms = {
+        name: [
+            float(eq[name].rhs.expand().coeff(eq[name].rhs.free_symbols.pop(), k)) for k in (2, 1)
+        ]
+        for name in ("T_beta", "T_alpha")
+    }
     beta = emergence.beta_of(0.5, N)
     left = [N * (path.excess(0.5) - terms["T_beta"][1])]
-    # 2 N^2 (I(beta) - I(1)) without cancellation: the integrand over a short interval, Gauss-Legendre.
+    # 2 N^2 (I(beta) - I(1)) without cancellation: the integrand over a short interval,
+    # Gauss-Legendre.
     nodes, weights = np.polynomial.legendre.leggauss(20)
     width = beta - 1
     gap = 2 * N**2 * width / 2 * float(weights @ np.exp(-((1 + width * (nodes + 1) / 2) ** 2) / 2))
@@ -79,14 +91,17 @@ def test_flow_agrees_with_the_special_solver():
     special = emergence.Path(16).curve(800.0)
     same = ih.flow().solve(p, at=special.t.values, t=800.0)
     for name in ("alpha", "beta", "gamma", "loss"):
-        # In the drop the curves rise by 1 per unit of time, and dense output is good to 1e-8 in time.
+        # In the drop the curves rise by 1 per unit of time, and dense output is good to 1e-8 in
+        # time.
         np.testing.assert_allclose(special[name], same[name], atol=1e-6, err_msg=name)
 
 
 QUICK = (2, 3, 4, 5, 8, 12, 33, 64)
 
 
-@pytest.mark.parametrize("N", [n if n in QUICK else pytest.param(n, marks=pytest.mark.slow) for n in range(2, 65)])
+@pytest.mark.parametrize(
+    "N", [n if n in QUICK else pytest.param(n, marks=pytest.mark.slow) for n in range(2, 65)]
+)
 def test_order(N):
     """T_gamma < T_beta < T_alpha for every N >= 2; the loss drops last from N = 3 on."""
     path = emergence.Path(N)
@@ -100,7 +115,9 @@ def test_one_pair():
     """N = 1: alpha has no gradient and never emerges."""
     found = emergence.times(1)
     np.testing.assert_allclose(
-        [found[n] for n in ("T_gamma", "T_beta", "T_drop")], [0.6750563, 1.9351749, 1.0033618], atol=5.1e-8
+        [found[n] for n in ("T_gamma", "T_beta", "T_drop")],
+        [0.6750563, 1.9351749, 1.0033618],
+        atol=5.1e-8,
     )
     assert found["T_alpha"] == np.inf
     result = onset(ih.Parameters(N=1))
@@ -109,25 +126,36 @@ def test_one_pair():
 
 @pytest.mark.parametrize("N", [pytest.param(10**3, marks=pytest.mark.slow), 10**5, 10**7])
 def test_drop_formula(N):
-    """|T_drop - formula| / N < 0.02; its correction is of order N ln N, so that powers of 1/N would miss it."""
+    """|T_drop - formula| / N < 0.02; its correction is of order N ln N, so that powers of 1/N would
+    miss it.
+    """
     eq = ih.equations()
     from theory.induction_heads import drop
 
     beta_c = float(eq["beta_c"].evaluate({"N": float(N)}))
-    predicted = eq["T_drop"].evaluate({"N": float(N), "beta_c": beta_c, "kappa": drop.blow_up()["kappa"]})
+    predicted = eq["T_drop"].evaluate(
+        {"N": float(N), "beta_c": beta_c, "kappa": drop.blow_up()["kappa"]}
+    )
     assert abs(emergence.Path(N).of_loss() - predicted) / N < 0.02
 
 
 def test_late_layer_constant():
     """(T_gamma - N ln 2) N -> -0.0198604."""
     for N in (64, 1024):
-        assert (emergence.Path(N).of_gamma() - N * np.log(2)) * N == pytest.approx(-0.0198604, abs=3 / N**2 + 1e-6)
+        assert (emergence.Path(N).of_gamma() - N * np.log(2)) * N == pytest.approx(
+            -0.0198604, abs=3 / N**2 + 1e-6
+        )
 
 
 def run(*arguments):
     """The command as typed."""
-    done = subprocess.run([sys.executable, "-m", "theory.onset", "induction_heads", *arguments], cwd=ROOT,
-                          capture_output=True, text=True, timeout=120)  # fmt: skip
+    done = subprocess.run(
+        [sys.executable, "-m", "theory.onset", "induction_heads", *arguments],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
     return done.returncode, done.stdout, done.stderr
 
 
@@ -170,8 +198,17 @@ def test_orthonormal_data_needs_room():
         ih.Parameters(N=16, D=16, data="orthonormal")
 
 
-@pytest.mark.parametrize(("trained", "loss", "power"), [("all", "mean", 2), ("nineteen", "mean", 2), ("projected", "sum", 1),
-                                                        ("all", "sum", 1), ("three", "mean", 1), ("three", "sum", 0)])  # fmt: skip
+@pytest.mark.parametrize(
+    ("trained", "loss", "power"),
+    [
+        ("all", "mean", 2),
+        ("nineteen", "mean", 2),
+        ("projected", "sum", 1),
+        ("all", "sum", 1),
+        ("three", "mean", 1),
+        ("three", "sum", 0),
+    ],
+)
 def test_time_per_step(trained, loss, power):
     """t = eta steps D^(-[matrices] - [mean loss])."""
     p = ih.Parameters(D=8, eta=0.5, trained=trained, loss=loss)

@@ -1,4 +1,6 @@
-"""Sharp expansions of Theorem 2, the drop of the loss and the uniform query: constants and high-precision evidence."""
+"""Sharp expansions of Theorem 2, the drop of the loss and the uniform query: constants and
+high-precision evidence.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,9 @@ RECORD = {  # digits on record
 @pytest.mark.parametrize("name", RECORD)
 def test_constants(name):
     """Seven digits of every coefficient."""
-    np.testing.assert_allclose(coefficients(name), RECORD[name], atol=5.1e-8)  # half a unit of the last digit
+    np.testing.assert_allclose(
+        coefficients(name), RECORD[name], atol=5.1e-8
+    )  # half a unit of the last digit
 
 
 def test_closed_forms():
@@ -57,8 +61,16 @@ def test_closed_forms():
 def test_slow_manifold():
     """Rate of beta and gamma on the manifold to order x^2, against forms on record."""
     shift, of_gamma, speed = expansions.manifold()
-    recorded = E * (1 + x * (2 + 2 * (beta - 1) * E)
-                    + x**2 * (sp.Rational(11, 2) + (6 * beta - 10) * E + (beta**2 - 8 * beta + sp.Rational(7, 2)) * E**2))  # fmt: skip
+    recorded = E * (
+        1
+        + x * (2 + 2 * (beta - 1) * E)
+        + x**2
+        * (
+            sp.Rational(11, 2)
+            + (6 * beta - 10) * E
+            + (beta**2 - 8 * beta + sp.Rational(7, 2)) * E**2
+        )
+    )
     assert sp.expand(speed - recorded) == 0
     # gamma = gamma_star - x^2 E^2 (1 + beta^2)
     on = sp.symbols("sigma")
@@ -77,8 +89,17 @@ def test_layer():
     assert sp.expand(of_beta.coeff(x, 1) - (tau - 1 + sp.exp(-tau))) == 0
 
 
-@pytest.mark.parametrize("expr", [sp.exp(x + x**2) / (1 - x), sp.sqrt(1 + 3 * x - x**2), sp.erf(1 + x), (1 / x + 2) * x**2,
-                                  1 / (1 / x + sp.exp(x))], ids=str)  # fmt: skip
+@pytest.mark.parametrize(
+    "expr",
+    [
+        sp.exp(x + x**2) / (1 - x),
+        sp.sqrt(1 + 3 * x - x**2),
+        sp.erf(1 + x),
+        (1 / x + 2) * x**2,
+        1 / (1 / x + sp.exp(x)),
+    ],
+    ids=str,
+)
 def test_truncated_is_a_taylor_polynomial(expr):
     """Own arithmetic against SymPy's series."""
     assert sp.simplify(truncated(expr, 3, x) - sp.series(expr, x, 0, 4).removeO()) == 0
@@ -117,42 +138,64 @@ def test_kappa():
 
 def test_matching():
     """T_drop as on record."""
-    recorded = sp.sqrt(2 * sp.pi) * N**2 - N * (beta_c - 1) ** 2 + (2 - sp.sqrt(2 * sp.pi) + kappa) * N
+    recorded = (
+        sp.sqrt(2 * sp.pi) * N**2 - N * (beta_c - 1) ** 2 + (2 - sp.sqrt(2 * sp.pi) + kappa) * N
+    )
     assert sp.expand(eq["T_drop"].rhs - recorded) == 0
-    assert float(2 - sp.sqrt(2 * sp.pi)) + drop.blow_up()["kappa"] == pytest.approx(0.4744832, abs=5e-8)
+    assert float(2 - sp.sqrt(2 * sp.pi)) + drop.blow_up()["kappa"] == pytest.approx(
+        0.4744832, abs=5e-8
+    )
     b = float(eq["beta_c"].evaluate({"N": 1e6}))
     assert b * np.exp(b**2 / 2) == pytest.approx(2e6, rel=1e-12)  # rounding
 
 
 def test_tail():
-    """L t -> 1/4: no exponential convergence. N = 4 on record: 0.2605, 0.2486, 0.2483, 0.2488 at t = 1e3..1e6."""
+    """L t -> 1/4: no exponential convergence. N = 4 on record: 0.2605, 0.2486, 0.2483, 0.2488 at t
+    = 1e3..1e6.
+    """
     assert eq["loss_tail"].evaluate({"t": 2.0}) == 0.125
     curve = ih.flow().solve(ih.Parameters(N=4), at=[1e3, 1e4, 1e5, 1e6], t=1e6)
     np.testing.assert_allclose(curve.loss * curve.t, [0.2605, 0.2486, 0.2483, 0.2488], atol=5.1e-5)
 
 
 def test_uniform_query_slope():
-    """2 N^2 / gamma times the mean slope on record: 3.21, 5.56, 7.87, 10.17; asymptotically ln N + 0.9635."""
+    """2 N^2 / gamma times the mean slope on record: 3.21, 5.56, 7.87, 10.17; asymptotically ln N +
+    0.9635.
+    """
     exact = eq["mean_initial_slope"].rhs
     for size, recorded in {10: 3.21, 100: 5.56, 1000: 7.87, 10**4: 10.17}.items():
         odd = float(np.sum(1 / (2 * np.arange(1, size + 1) - 1)))
         scaled = 2 * (odd - (odd + size - odd / 2 - 0.5) / (2 * size))
         assert scaled == pytest.approx(recorded, abs=5.1e-3)
         if size <= 10:
-            assert float(exact.subs(N, size).doit().subs(gamma, 1)) * 2 * size**2 == pytest.approx(scaled, rel=1e-14)
-    large = eq["large_initial_slope"].evaluate({"N": 10**4, "gamma": 1.0, "gamma_E": np.euler_gamma})
+            assert float(exact.subs(N, size).doit().subs(gamma, 1)) * 2 * size**2 == pytest.approx(
+                scaled, rel=1e-14
+            )
+    large = eq["large_initial_slope"].evaluate(
+        {"N": 10**4, "gamma": 1.0, "gamma_E": np.euler_gamma}
+    )
     assert 2e8 * large == pytest.approx(scaled, abs=1e-3)  # next term ln N / N
     # One pair queried alone, q = N: exactly 1 where the average gives ln N + 0.96.
-    assert sp.simplify(eq["initial_slope"].rhs.subs(sp.Symbol("q", integer=True, positive=True), N).doit()
-                       / gamma * 2 * N**2) == 1  # fmt: skip
+    assert (
+        sp.simplify(
+            eq["initial_slope"].rhs.subs(sp.Symbol("q", integer=True, positive=True), N).doit()
+            / gamma
+            * 2
+            * N**2
+        )
+        == 1
+    )
 
 
 def test_uniform_query_times():
-    """Averaged over q the N^2 law gains a factor ln N: T ln N / N^2 stays of order 1 while T / N^2 falls."""
+    """Averaged over q the N^2 law gains a factor ln N: T ln N / N^2 stays of order 1 while T / N^2
+    falls.
+    """
     times = {n: query.times(n) for n in (16, 64, 256)}
     alone = {n: emergence.times(n) for n in times}
     ratio = [alone[n]["T_beta"] / times[n]["T_beta"] for n in times]
-    # The slopes at the start are in the ratio ln N + 0.96, from which the ratio of times is not far.
+    # The slopes at the start are in the ratio ln N + 0.96, from which the ratio of times is not
+    # far.
     np.testing.assert_allclose(ratio, np.log(list(times)) + 0.96, rtol=0.15)
     scaled = [times[n]["T_beta"] * np.log(n) / n**2 for n in times]
     assert max(scaled) / min(scaled) < 1.1 < ratio[2] / ratio[0]
@@ -169,12 +212,22 @@ def test_rearranged_rates(size, b, g):
         m = mpmath.mpf
         at_b, at_g, n = m(b), m(g), 2 * m(size) - 2
         start = 1 / n + at_b**2 / 2
-        a = start - mpmath.lambertw(mpmath.exp(start) / n).real if size < 10**5 else mpmath.findroot(
-            lambda v: n * v + mpmath.expm1(v) - (m(size) - 1) * at_b**2, at_b**2 / 2)  # fmt: skip
+        a = (
+            start - mpmath.lambertw(mpmath.exp(start) / n).real
+            if size < 10**5
+            else mpmath.findroot(
+                lambda v: n * v + mpmath.expm1(v) - (m(size) - 1) * at_b**2, at_b**2 / 2
+            )
+        )
         flow = ih.flow()
         state = [*flow.state, N]
-        rates = [function(flow.expanded[v], state, "mpmath")(a, at_b, 1 + at_g, m(size)) for v in flow.state]
-        loss = function(flow._spell(flow.observables["loss"]), state, "mpmath")(a, at_b, 1 + at_g, m(size))
+        rates = [
+            function(flow.expanded[v], state, "mpmath")(a, at_b, 1 + at_g, m(size))
+            for v in flow.state
+        ]
+        loss = function(flow._spell(flow.observables["loss"]), state, "mpmath")(
+            a, at_b, 1 + at_g, m(size)
+        )
         log_rate = mpmath.log(2 * m(size) ** 2 * rates[1]) - at_b**2 / 2
     assert emergence.alpha_of(b, size) == pytest.approx(float(a), rel=1e-15)  # rounding
     found = emergence.rates(b, g, size)

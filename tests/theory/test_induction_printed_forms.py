@@ -1,4 +1,6 @@
-"""Every derived equation against the form printed in the paper (arXiv:2511.01033), typed here by hand."""
+"""Every derived equation against the form printed in the paper (arXiv:2511.01033), typed here by
+hand.
+"""
 
 from __future__ import annotations
 
@@ -37,10 +39,20 @@ PRINTED = {
     "dloss_dalpha": 4 * beta * (N - 1) * F * s * p / G * (gamma**2 * (s - 1) / r**3 - gamma / r**2),
     # B.5
     "dgamma_dt": 2 * s / (s + 2 * N - 1) - 2 * gamma * (s**2 + 2 * N - 1) / (s + 2 * N - 1) ** 2,
-    "dbeta_dt": 2 * (2 * N - 1) * s * p * (gamma / (s + 2 * N - 1) ** 2 - gamma**2 * (s - 1) / (s + 2 * N - 1) ** 3),
-    "dalpha_dt": 2 * beta * (2 * N - 2) * (2 * N - 1) * s * p / G
+    "dbeta_dt": 2
+    * (2 * N - 1)
+    * s
+    * p
     * (gamma / (s + 2 * N - 1) ** 2 - gamma**2 * (s - 1) / (s + 2 * N - 1) ** 3),
-}  # fmt: skip
+    "dalpha_dt": 2
+    * beta
+    * (2 * N - 2)
+    * (2 * N - 1)
+    * s
+    * p
+    / G
+    * (gamma / (s + 2 * N - 1) ** 2 - gamma**2 * (s - 1) / (s + 2 * N - 1) ** 3),
+}
 
 
 @pytest.mark.parametrize("name", PRINTED)
@@ -63,7 +75,9 @@ def test_abbreviations():
 def test_loss_in_the_parameters():
     """B.3: the loss at q = N, spelled out."""
     e = sp.exp(beta * E_ALPHA / (2 * N - 2 + E_ALPHA))
-    printed = gamma**2 * (e**2 + 2 * N - 1) / (e + 2 * N - 1) ** 2 - 2 * gamma * e / (e + 2 * N - 1) + 1
+    printed = (
+        gamma**2 * (e**2 + 2 * N - 1) / (e + 2 * N - 1) ** 2 - 2 * gamma * e / (e + 2 * N - 1) + 1
+    )
     S = sp.Symbol("S")
     assert same(
         dynamics.spelled(derived("loss").subs(r, s + F)).subs(e, S).subs(e**2, S**2),
@@ -81,18 +95,29 @@ def test_first_layer_attention():
 def test_second_layer_at_the_last_pair():
     """B.3: the query attends to 2N rows, of which only the right label has a score."""
     assert same(derived("key_own_label").subs(q, N), beta * E_ALPHA / (2 * N - 2 + E_ALPHA))
-    assert derived("key_own_item") == derived("key_earlier_item") == derived("key_earlier_label") == 0
+    assert (
+        derived("key_own_item") == derived("key_earlier_item") == derived("key_earlier_label") == 0
+    )
     Z = derived("query_normaliser").subs(q, N).doit()
     assert same(Z, sp.exp(beta * E_ALPHA / (2 * N - 2 + E_ALPHA)) + 2 * N - 1)
 
 
 THEOREM_1 = {
-    ("W1", 1, 1): ["alpha_1 I"], ("W1", 2, 2): ["alpha_2 I", "alpha_3 M"],
-    ("W2", 1, 1): ["beta_1 I"], ("W2", 1, 3): ["beta_2 I"], ("W2", 2, 2): ["beta_3 I", "beta_4 M"],
-    ("W2", 2, 4): ["beta_5 I", "beta_6 M"], ("W2", 3, 1): ["beta_7 I"], ("W2", 3, 3): ["beta_8 I"],
-    ("W2", 4, 2): ["beta_9 I", "beta_10 M"], ("W2", 4, 4): ["beta_11 I", "beta_12 M"],
-    ("W3", 1, 1): ["gamma_1 I"], ("W3", 3, 1): ["gamma_2 I"], ("W3", 5, 1): ["gamma_3 I"], ("W3", 7, 1): ["gamma_4 I"],
-}  # fmt: skip
+    ("W1", 1, 1): ["alpha_1 I"],
+    ("W1", 2, 2): ["alpha_2 I", "alpha_3 M"],
+    ("W2", 1, 1): ["beta_1 I"],
+    ("W2", 1, 3): ["beta_2 I"],
+    ("W2", 2, 2): ["beta_3 I", "beta_4 M"],
+    ("W2", 2, 4): ["beta_5 I", "beta_6 M"],
+    ("W2", 3, 1): ["beta_7 I"],
+    ("W2", 3, 3): ["beta_8 I"],
+    ("W2", 4, 2): ["beta_9 I", "beta_10 M"],
+    ("W2", 4, 4): ["beta_11 I", "beta_12 M"],
+    ("W3", 1, 1): ["gamma_1 I"],
+    ("W3", 3, 1): ["gamma_2 I"],
+    ("W3", 5, 1): ["gamma_3 I"],
+    ("W3", 7, 1): ["gamma_4 I"],
+}
 
 
 def test_theorem_1_blocks():
@@ -120,9 +145,13 @@ def test_invariant_along_the_flow():
 
 
 def test_score_between_item_and_label():
-    """Erratum of B.3: the score of an item on its own label is alpha as well, not 0; only the mask hides it."""
+    """Erratum of B.3: the score of an item on its own label is alpha as well, not 0; only the mask
+    hides it.
+    """
     assert attention.position_score(("item", k), ("label", k)) == alpha
     assert attention.position_score(("label", k), ("item", k)) == alpha
     assert (
-        attention.position_score(("item", k), ("item", k)) == attention.position_score(("label", k), ("label", k)) == 0
+        attention.position_score(("item", k), ("item", k))
+        == attention.position_score(("label", k), ("label", k))
+        == 0
     )

@@ -1,4 +1,6 @@
-"""Steps of the proofs of Musat et al. that stand beside the main equations: App. A definitions, B.6, B.7, Sec. 7.1."""
+"""Steps of the proofs of Musat et al. that stand beside the main equations: App. A definitions,
+B.6, B.7, Sec. 7.1.
+"""
 
 from __future__ import annotations
 
@@ -24,23 +26,35 @@ def at(expr: sp.Expr, **values) -> sp.Expr:
 
 @pytest.mark.parametrize("D", [2, 4])
 def test_block_orthogonal_is_less_than_orthogonal(D):
-    """Definitions 4-6, Remark 1: F F^T = I and F is block-diagonal or -antidiagonal; fewer elements leave more invariant."""
+    """Definitions 4-6, Remark 1: F F^T = I and F is block-diagonal or -antidiagonal; fewer elements
+    leave more invariant.
+    """
     small = {f.tobytes() for f in structure.group("position", D)}
     large = {e.tobytes() for e in structure.group("token", D)}
     half = D // 2
     for f in structure.group("position", D):
         a, b, c, d = f[:half, :half], f[:half, half:], f[half:, :half], f[half:, half:]
         assert (f @ f.T == np.eye(D)).all()
-        assert ((a == d).all() and not b.any() and not c.any()) or ((b == c).all() and not a.any() and not d.any())
+        assert ((a == d).all() and not b.any() and not c.any()) or (
+            (b == c).all() and not a.any() and not d.any()
+        )
     assert small < large  # Remark 1: not every orthogonal matrix is block-orthogonal
-    assert set(structure.commutant("token", "token", D)) < set(structure.commutant("position", "position", D))
+    assert set(structure.commutant("token", "token", D)) < set(
+        structure.commutant("position", "position", D)
+    )
     M = structure.swap(D)  # Definition 6
-    assert not M[:half, :half].any() and not M[half:, half:].any() and (M[:half, half:] == np.eye(half)).all()
+    assert (
+        not M[:half, :half].any()
+        and not M[half:, half:].any()
+        and (M[:half, half:] == np.eye(half)).all()
+    )
     assert (M @ M == np.eye(D)).all()
 
 
 def test_room_for_orthonormal_pairs():
-    """D >= 2N: 2N orthonormal tokens have a Gram matrix of rank 2N; a dimension less cannot hold them."""
+    """D >= 2N: 2N orthonormal tokens have a Gram matrix of rank 2N; a dimension less cannot hold
+    them.
+    """
     for size in (2, 3):
         assert Parameters(N=size, D=2 * size, data="orthonormal").dimension == 2 * size
         assert np.linalg.matrix_rank(np.eye(2 * size)) == 2 * size
@@ -49,18 +63,35 @@ def test_room_for_orthonormal_pairs():
 
 
 def test_last_query_is_a_case_of_any_query():
-    """Assumption 8: the loss at q = N is that of a general query, put at the end, at rational points."""
-    general = EQ["loss_query"].rhs.subs(next(x for x in EQ["loss_query"].rhs.free_symbols if x.name == "Z_q"), EQ["query_normaliser"].rhs)
+    """Assumption 8: the loss at q = N is that of a general query, put at the end, at rational
+    points.
+    """
+    general = EQ["loss_query"].rhs.subs(
+        next(x for x in EQ["loss_query"].rhs.free_symbols if x.name == "Z_q"),
+        EQ["query_normaliser"].rhs,
+    )
     last = dynamics.spelled(EQ["loss"].rhs)
     (query,) = (x for x in general.free_symbols if x.name == "q")
-    for point in itertools.product((sp.Rational(1, 3), 2), (sp.Rational(1, 2), 3), (sp.Rational(4, 5),), (2, 5)):
+    for point in itertools.product(
+        (sp.Rational(1, 3), 2), (sp.Rational(1, 2), 3), (sp.Rational(4, 5),), (2, 5)
+    ):
         values = dict(zip(("alpha", "beta", "gamma", "N"), point, strict=True))
-        assert abs(at(general.subs(query, N), **values).doit().evalf(30) - at(last, **values).evalf(30)) < 1e-28
-    assert abs(at(general.subs(query, 1), **values).doit().evalf(30) - at(last, **values).evalf(30)) > 1e-3
+        assert (
+            abs(
+                at(general.subs(query, N), **values).doit().evalf(30) - at(last, **values).evalf(30)
+            )
+            < 1e-28
+        )
+    assert (
+        abs(at(general.subs(query, 1), **values).doit().evalf(30) - at(last, **values).evalf(30))
+        > 1e-3
+    )
 
 
 def test_what_the_last_query_needs():
-    """After Assumption 8: nothing without gamma, at best 1 - 1/(2N) without beta; but alpha = 0 solves it as beta grows."""
+    """After Assumption 8: nothing without gamma, at best 1 - 1/(2N) without beta; but alpha = 0
+    solves it as beta grows.
+    """
     loss = dynamics.spelled(EQ["loss"].rhs)
     assert sp.simplify(at(loss, gamma=0)) == 1
     flat = at(loss, beta=0)
@@ -72,28 +103,44 @@ def test_what_the_last_query_needs():
 
 
 def test_gradients_in_the_first_phase():
-    """Sec. 7.1, B.6.2: gamma' = 1/N at the start; beta' = O(1/N^2), alpha' = O(1/N^3) with beta = O(1/N) until T_gamma."""
+    """Sec. 7.1, B.6.2: gamma' = 1/N at the start; beta' = O(1/N^2), alpha' = O(1/N^3) with beta =
+    O(1/N) until T_gamma.
+    """
     assert sp.simplify(at(RATES[gamma], alpha=0, beta=0, gamma=0) - 1 / N) == 0
     loss = dynamics.spelled(EQ["loss"].rhs)
-    assert sp.simplify(at(loss, alpha=0, beta=0, gamma=1) - (1 - 1 / (2 * N))) == 0  # better than predicting zero, less so with N
+    assert (
+        sp.simplify(at(loss, alpha=0, beta=0, gamma=1) - (1 - 1 / (2 * N))) == 0
+    )  # better than predicting zero, less so with N
     assert sp.limit(N**2 * at(RATES[beta], alpha=0, beta=0, gamma=1), N, sp.oo) == sp.Rational(1, 2)
     sizes, scaled = (16, 64, 256), []
     for size in sizes:
-        found = ih.flow().solve(Parameters(N=size), t=float(size), at=[0.0], events={"half": gamma - sp.Rational(1, 2)})
+        found = ih.flow().solve(
+            Parameters(N=size), t=float(size), at=[0.0], events={"half": gamma - sp.Rational(1, 2)}
+        )
         end = ih.flow().solve(Parameters(N=size), t=float(found.half), at=[float(found.half)])
         scaled.append((size * float(end.beta[0]), size**2 * float(end.alpha[0])))
     scaled = np.array(scaled)
-    # Leading law: beta' = gamma/(2 N^2), gamma = 1 - e^-t/N; beta(T_gamma) = (ln 2 - 1/2)/(2N), alpha = beta^2/2.
+    # Leading law: beta' = gamma/(2 N^2), gamma = 1 - e^-t/N; beta(T_gamma) = (ln 2 - 1/2)/(2N),
+    # alpha = beta^2/2.
     expected = (np.log(2) - 0.5) / 2
-    assert scaled[-1] == pytest.approx((expected, expected**2 / 2), rel=0.02)  # corrections of order 1/N
-    assert abs(scaled[-1] - (expected, expected**2 / 2)).max() < abs(scaled[0] - (expected, expected**2 / 2)).max()
+    assert scaled[-1] == pytest.approx(
+        (expected, expected**2 / 2), rel=0.02
+    )  # corrections of order 1/N
+    assert (
+        abs(scaled[-1] - (expected, expected**2 / 2)).max()
+        < abs(scaled[0] - (expected, expected**2 / 2)).max()
+    )
 
 
 def test_parameters_grow():
-    """B.6.3: all rates are non-negative for 0 <= alpha, beta, gamma <= 1/2, N >= 2; gamma turns only above its best value."""
+    """B.6.3: all rates are non-negative for 0 <= alpha, beta, gamma <= 1/2, N >= 2; gamma turns
+    only above its best value.
+    """
     inside = dynamics.flow().rhs[beta]
     bracket = sp.simplify(inside / (2 * F * s * dynamics.p * gamma / r**2))
-    assert sp.simplify(bracket - (1 - gamma * (s - 1) / r)) == 0  # positive: s - 1 < r = s + F and gamma < 1
+    assert (
+        sp.simplify(bracket - (1 - gamma * (s - 1) / r)) == 0
+    )  # positive: s - 1 < r = s + F and gamma < 1
     grid = [0.0, 0.25, 0.5]
     compiled = [sp.lambdify((alpha, beta, gamma, N), RATES[x]) for x in (alpha, beta, gamma)]
     for a, b, g, size in itertools.product(grid, grid, grid, (2, 3, 10, 1000)):
@@ -103,18 +150,33 @@ def test_parameters_grow():
 
 
 def test_beta_outruns_alpha():
-    """B.7.3: alpha' = beta (2N - 2)/(e^alpha + 2N - 2) beta', a factor below one while beta <= 1/2."""
+    """B.7.3: alpha' = beta (2N - 2)/(e^alpha + 2N - 2) beta', a factor below one while beta <=
+    1/2.
+    """
     ratio = sp.simplify(RATES[alpha] / RATES[beta])
     assert sp.simplify(ratio - beta * (2 * N - 2) / (sp.exp(alpha) + 2 * N - 2)) == 0
     # (2N-2)/(e^alpha + 2N - 2) < 1 for all alpha, so the factor is below beta.
-    assert sp.simplify(1 - (2 * N - 2) / (sp.exp(alpha) + 2 * N - 2) - sp.exp(alpha) / (sp.exp(alpha) + 2 * N - 2)) == 0
+    assert (
+        sp.simplify(
+            1
+            - (2 * N - 2) / (sp.exp(alpha) + 2 * N - 2)
+            - sp.exp(alpha) / (sp.exp(alpha) + 2 * N - 2)
+        )
+        == 0
+    )
 
 
 def test_beta_phase_is_of_order_n_squared():
-    """B.7.2: N^2 beta' lies between two constants while 1/2 <= gamma <= 3/2 and alpha, beta <= 1/2, for all N >= 2."""
+    """B.7.2: N^2 beta' lies between two constants while 1/2 <= gamma <= 3/2 and alpha, beta <= 1/2,
+    for all N >= 2.
+    """
     compiled = sp.lambdify((alpha, beta, gamma, N), N**2 * RATES[beta])
-    values = [compiled(a, b, g, size) for a, b, g, size in itertools.product(
-        (0.0, 0.25, 0.5), (0.0, 0.25, 0.5), (0.5, 1.0, 1.5), (2, 5, 50, 5000))]  # fmt: skip
+    values = [
+        compiled(a, b, g, size)
+        for a, b, g, size in itertools.product(
+            (0.0, 0.25, 0.5), (0.0, 0.25, 0.5), (0.5, 1.0, 1.5), (2, 5, 50, 5000)
+        )
+    ]
     assert 0.15 < min(values) and max(values) < 1.5
     assert emergence.Path(512).of_beta(0.5) > emergence.Path(512).of_beta(0.25) > 0
 

@@ -1,4 +1,6 @@
-"""Theorem 1 as a computation: groups, commutants (Propositions 1-4), invariant directions, the 15 that move."""
+"""Theorem 1 as a computation: groups, commutants (Propositions 1-4), invariant directions, the 15
+that move.
+"""
 
 from __future__ import annotations
 
@@ -19,14 +21,18 @@ def test_groups(D):
         elements = structure.group(kind, D)
         found = {g.tobytes() for g in elements}
         assert len(found) == len(elements) == order
-        assert all(((g @ g.T) == np.eye(D)).all() and g.T.copy().tobytes() in found for g in elements)
+        assert all(
+            ((g @ g.T) == np.eye(D)).all() and g.T.copy().tobytes() in found for g in elements
+        )
         some = elements[:: max(1, len(elements) // 12)]
         assert all((a @ b).tobytes() in found for a, b in itertools.product(some, some))
 
 
 @pytest.mark.parametrize("D", SIZES)
 def test_proposition_4(D):
-    """F M F^T = M for every F; no other involution does it: tokens' signed permutations do not keep M."""
+    """F M F^T = M for every F; no other involution does it: tokens' signed permutations do not keep
+    M.
+    """
     M = structure.swap(D)
     assert all((f @ M @ f.T == M).all() for f in structure.group("position", D))
     assert any((e @ M @ e.T != M).any() for e in structure.group("token", D))
@@ -37,7 +43,11 @@ def test_propositions_1_to_3(D):
     """Scalars; I and M; nothing. Nothing already from F = -I."""
     assert structure.commutant("token", "token", D) == ("I",)
     assert structure.commutant("position", "position", D) == ("I", "M")
-    assert structure.commutant("token", "position", D) == structure.commutant("position", "token", D) == ()
+    assert (
+        structure.commutant("token", "position", D)
+        == structure.commutant("position", "token", D)
+        == ()
+    )
     assert any((f == -np.eye(D)).all() for f in structure.group("position", D))
 
 
@@ -64,13 +74,18 @@ def test_reachable():
 
 
 def test_forward_pass_of_rotated_data():
-    """A.6 with a random orthogonal E and F, arbitrary pseudo-parameters: scores stay, the output turns with E."""
+    """A.6 with a random orthogonal E and F, arbitrary pseudo-parameters: scores stay, the output
+    turns with E.
+    """
     rng = np.random.default_rng(5)
     D, N = 4, 3
     E, e = (np.linalg.qr(rng.normal(size=(k, k)))[0] for k in (D, D // 2))
     F = np.kron(np.array([[0, 1], [1, 0]]), e)
     kernels = {"I": np.eye(D), "M": structure.swap(D)}
-    W = {name: np.zeros((len(rows) * D, len(columns) * D)) for name, (rows, columns) in structure.BLOCKS.items()}
+    W = {
+        name: np.zeros((len(rows) * D, len(columns) * D))
+        for name, (rows, columns) in structure.BLOCKS.items()
+    }
     for p in structure.pseudo_parameters():
         W[p.matrix][p.row * D : (p.row + 1) * D, p.column * D : (p.column + 1) * D] += (
             rng.normal() / 2 * kernels[p.kernel]

@@ -1,4 +1,5 @@
-"""LaTeX: a golden document per model, its compilation by pdflatex, fragments, single equations, wrong names.
+"""LaTeX: a golden document per model, its compilation by pdflatex, fragments, single equations,
+wrong names.
 
 The golden files are written by::
 
@@ -35,14 +36,23 @@ def test_golden_document(model, tmp_path):
     assert target.read_text() == (GOLDEN / f"{model}.tex").read_text()
 
 
-@pytest.mark.parametrize(("model", "hash_seed"), [
-    ("positional_semantic", "4711"),
-    *(pytest.param("state_tracking", seed, marks=pytest.mark.slow) for seed in ("0", "4711"))])  # fmt: skip
+@pytest.mark.parametrize(
+    ("model", "hash_seed"),
+    [
+        ("positional_semantic", "4711"),
+        *(pytest.param("state_tracking", seed, marks=pytest.mark.slow) for seed in ("0", "4711")),
+    ],
+)
 def test_document_does_not_depend_on_hashing(model, hash_seed, tmp_path):
     """SymPy orders by hash here and there; the document must not."""
     target = tmp_path / "document.tex"
-    subprocess.run([sys.executable, "-m", "theory.latex", model, "--out", str(target)], cwd=ROOT,
-                   env={**os.environ, "PYTHONHASHSEED": hash_seed}, check=True, timeout=120)  # fmt: skip
+    subprocess.run(
+        [sys.executable, "-m", "theory.latex", model, "--out", str(target)],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONHASHSEED": hash_seed},
+        check=True,
+        timeout=120,
+    )
     assert target.read_text() == (GOLDEN / f"{model}.tex").read_text()
 
 
@@ -50,8 +60,12 @@ def compile_(text, folder):
     """Run pdflatex twice, stop at the first error; returns its log."""
     (folder / "main.tex").write_text(text)
     for _ in range(2):
-        done = subprocess.run(["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "main.tex"],
-                              cwd=folder, capture_output=True, timeout=120)  # fmt: skip
+        done = subprocess.run(
+            ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "main.tex"],
+            cwd=folder,
+            capture_output=True,
+            timeout=120,
+        )
         assert done.returncode == 0, done.stdout[-2000:]
     return (folder / "main.log").read_text(errors="replace")
 
@@ -105,19 +119,30 @@ def test_house_style(capsys):
 
 
 WRONG = [
-    (["--equation", "c_omgea"], "error: equation c_omgea: must be one of .*; did you mean 'c_omega'?"),
+    (
+        ["--equation", "c_omgea"],
+        "error: equation c_omgea: must be one of .*; did you mean 'c_omega'?",
+    ),
     (["state_trackin"], "error: .*no model named 'state_trackin'.*did you mean 'state_tracking'?"),
     (["--fragmet"], "error: unknown flag --fragmet"),
 ]
 
 
-@pytest.mark.parametrize(("arguments", "message"), [
-    *(pytest.param(*w, marks=pytest.mark.slow) for w in WRONG[:2]), WRONG[2]], ids=["equation", "model", "flag"])
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [*(pytest.param(*w, marks=pytest.mark.slow) for w in WRONG[:2]), WRONG[2]],
+    ids=["equation", "model", "flag"],
+)
 def test_wrong_names(arguments, message, tmp_path):
     """Exit code 2, one line that names the nearest, no file left behind."""
     target = tmp_path / "deeper" / "out.tex"
-    done = subprocess.run([sys.executable, "-m", "theory.latex", *arguments, "--out", str(target)],
-                          cwd=ROOT, capture_output=True, text=True, timeout=120)  # fmt: skip
+    done = subprocess.run(
+        [sys.executable, "-m", "theory.latex", *arguments, "--out", str(target)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
     assert done.returncode == 2 and done.stdout == ""
     assert re.match(message, done.stderr) and done.stderr.count("\n") == 1
     assert list(tmp_path.iterdir()) == []
@@ -130,8 +155,12 @@ def test_wrong_name_in_process():
 
 
 def test_one_symbol_one_printed_form():
-    """A name may not print in two ways, whatever is assumed about it: readers only see the print."""
-    assert latex.symbol("test_only", r"\xi", real=True) == latex.symbol("test_only", r"\xi", real=True)
+    """A name may not print in two ways, whatever is assumed about it: readers only see the
+    print.
+    """
+    assert latex.symbol("test_only", r"\xi", real=True) == latex.symbol(
+        "test_only", r"\xi", real=True
+    )
     with pytest.raises(ValueError, match="test_only"):
         latex.symbol("test_only", r"\chi", real=True)
     with pytest.raises(ValueError, match="test_only"):
@@ -156,8 +185,14 @@ def test_escape_of_a_lone_dollar():
 @pdflatex
 def test_anything_written_about_an_equation_compiles(tmp_path):
     """Names, references, assumptions and titles are plain text, whatever characters they hold."""
-    strange = Equation("a_b", sp.Symbol("a"), sp.Symbol("b"), "x_1 & 50% ~ {#} ^ \\ <ref> | \"q\"", "exact",
-                       ("100% _sure_", "$x_1 < 2$ and y_2 > 3"))  # fmt: skip
+    strange = Equation(
+        "a_b",
+        sp.Symbol("a"),
+        sp.Symbol("b"),
+        'x_1 & 50% ~ {#} ^ \\ <ref> | "q"',
+        "exact",
+        ("100% _sure_", "$x_1 < 2$ and y_2 > 3"),
+    )
     log = compile_(latex.document("100% _title_", {"A & B_1": [strange]}), tmp_path)
     assert "undefined" not in log.lower()
 

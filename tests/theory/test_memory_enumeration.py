@@ -1,4 +1,6 @@
-"""Equations of the associative-memory systems against enumeration, in rational arithmetic: nothing is typed again, all is counted."""
+"""Equations of the associative-memory systems against enumeration, in rational arithmetic: nothing
+is typed again, all is counted.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,14 @@ import numpy as np
 import pytest
 import sympy as sp
 
-from theory.associative_memory import gradient_steps, k_hop, noisy_bigram, superposition, symbols, trigger_task
+from theory.associative_memory import (
+    gradient_steps,
+    k_hop,
+    noisy_bigram,
+    superposition,
+    symbols,
+    trigger_task,
+)
 from theory.associative_memory.gradient_steps import population
 from theory.associative_memory.k_hop import agreement, overlaps
 from theory.associative_memory.superposition import moments, recall
@@ -21,30 +30,46 @@ from theory.associative_memory.trigger_task import memories
 R = sp.Rational
 
 
-# ---- Superposition: unit vectors +-e_1 .. +-e_d have the second moments of the sphere, and are finite in number
+# ---- Superposition: unit vectors +-e_1 .. +-e_d have the second moments of the sphere, and are
+# finite in number
 
 
 def enumerated(keys: int, answers: tuple[int, ...], dimension: int) -> dict[str, sp.Rational]:
-    """Exact mean and variance of the right and of one wrong score of key 0, over all signed unit vectors; weights 1."""
+    """Exact mean and variance of the right and of one wrong score of key 0, over all signed unit
+    vectors; weights 1.
+    """
     frame = np.concatenate([np.eye(dimension, dtype=int), -np.eye(dimension, dtype=int)])
     overlap = frame @ frame.T
     outputs = max(answers) + 1
     draws = np.array(list(itertools.product(range(2 * dimension), repeat=keys + outputs)))
     e_, u_ = draws[:, :keys], draws[:, keys:]
     found = {}
-    for name, output in (("right", answers[0]), ("wrong", next(q for q in answers if q != answers[0]))):
-        score = sum(overlap[u_[:, output], u_[:, answers[x]]] * overlap[e_[:, 0], e_[:, x]] for x in range(keys))
+    for name, output in (
+        ("right", answers[0]),
+        ("wrong", next(q for q in answers if q != answers[0])),
+    ):
+        score = sum(
+            overlap[u_[:, output], u_[:, answers[x]]] * overlap[e_[:, 0], e_[:, x]]
+            for x in range(keys)
+        )
         mean = R(int(score.sum()), len(draws))
         found |= {f"mean_{name}": mean, name: R(int((score * score).sum()), len(draws)) - mean**2}
     return found
 
 
-@pytest.mark.parametrize(("dimension", "size", "classes"), [(2, 4, 2), (3, 2, 2), (2, 3, 3), (3, 4, 2)])
+@pytest.mark.parametrize(
+    ("dimension", "size", "classes"), [(2, 4, 2), (3, 2, 2), (2, 3, 3), (3, 4, 2)]
+)
 def test_interference_by_enumeration(dimension, size, classes):
-    """Means and variances of scores with N keys on M outputs, one output per key included, as rational numbers."""
+    """Means and variances of scores with N keys on M outputs, one output per key included, as
+    rational numbers.
+    """
     found = enumerated(size, tuple(x % classes for x in range(size)), dimension)
     eq, at = superposition.equations(), {N: size, d: dimension, moments.M: classes}
-    assert found["mean_right"] == eq["score_mean_right"].rhs.subs(moments.q_x, 1) and found["mean_wrong"] == eq["score_mean_wrong"].rhs
+    assert (
+        found["mean_right"] == eq["score_mean_right"].rhs.subs(moments.q_x, 1)
+        and found["mean_wrong"] == eq["score_mean_wrong"].rhs
+    )
     assert found["right"] == eq["classes_right"].rhs.subs(at)
     assert found["wrong"] == eq["classes_wrong"].rhs.subs(at)
     if size == classes:
@@ -53,15 +78,27 @@ def test_interference_by_enumeration(dimension, size, classes):
 
 
 def test_hebbian_score_as_a_sum():
-    """The score of the definition, put together from its overlaps, for every assignment of two outputs to two keys."""
+    """The score of the definition, put together from its overlaps, for every assignment of two
+    outputs to two keys.
+    """
     form = superposition.equations()["hebbian_score"].rhs.subs(N, 2).doit()
-    uu, ee = {(1, 1): 1, (1, 2): R(1, 3), (2, 1): R(1, 3), (2, 2): 1}, {(1, 1): 1, (1, 2): R(2, 5), (2, 1): R(2, 5), (2, 2): 1}
+    uu, ee = (
+        {(1, 1): 1, (1, 2): R(1, 3), (2, 1): R(1, 3), (2, 2): 1},
+        {(1, 1): 1, (1, 2): R(2, 5), (2, 1): R(2, 5), (2, 2): 1},
+    )
     for answers in itertools.product((1, 2), repeat=2):
         for asked, output in itertools.product((1, 2), repeat=2):
-            spelled = form.subs({symbols.k: output, symbols.x: asked}).subs({moments.answer[x]: answers[x - 1] for x in (1, 2)})
-            value = spelled.subs({moments.q[1]: 3, moments.q[2]: 5} | {moments.output_overlap[q]: v for q, v in uu.items()}
-                                 | {moments.key_overlap[q]: v for q, v in ee.items()})  # fmt: skip
-            assert value == sum(w * uu[output, answers[x - 1]] * ee[asked, x] for x, w in ((1, 3), (2, 5)))
+            spelled = form.subs({symbols.k: output, symbols.x: asked}).subs(
+                {moments.answer[x]: answers[x - 1] for x in (1, 2)}
+            )
+            value = spelled.subs(
+                {moments.q[1]: 3, moments.q[2]: 5}
+                | {moments.output_overlap[q]: v for q, v in uu.items()}
+                | {moments.key_overlap[q]: v for q, v in ee.items()}
+            )
+            assert value == sum(
+                w * uu[output, answers[x - 1]] * ee[asked, x] for x, w in ((1, 3), (2, 5))
+            )
 
 
 def test_capacity_laws_solve_their_condition():
@@ -79,14 +116,19 @@ def test_capacity_laws_solve_their_condition():
 
 
 def test_half_of_the_keys_of_few_outputs():
-    """Gaussian scores with the exact variances: the load N ln M / (M d) at half recall tends to the law's as M grows."""
+    """Gaussian scores with the exact variances: the load N ln M / (M d) at half recall tends to the
+    law's as M grows.
+    """
     eq, gaps = superposition.equations(), []
     for outputs in (10.0**3, 10.0**9, 10.0**27):
         dimension = outputs**3
         law = float(eq["capacity_classes"].lambdify(moments.M, d)(outputs, dimension))
 
         def recalled(size, outputs=outputs, dimension=dimension):
-            s_0, s_1 = (math.sqrt(eq[f"classes_{q}"].lambdify(N, moments.M, d)(size, outputs, dimension)) for q in ("right", "wrong"))
+            s_0, s_1 = (
+                math.sqrt(eq[f"classes_{q}"].lambdify(N, moments.M, d)(size, outputs, dimension))
+                for q in ("right", "wrong")
+            )
             return recall.gaussian_accuracy(1.0, s_0, s_1, outputs)
 
         low, high = 0.2 * law, 5 * law
@@ -98,7 +140,9 @@ def test_half_of_the_keys_of_few_outputs():
 
 
 def test_densities_of_the_recall_integrals():
-    """Without wrong scores both integrals are that of a normal density; the leak has the law of one coordinate on the sphere."""
+    """Without wrong scores both integrals are that of a normal density; the leak has the law of one
+    coordinate on the sphere.
+    """
     eq = superposition.equations()
     for name in ("recall_gaussian", "recall_sphere"):
         alone = eq[name].rhs.function.subs(N, 1)
@@ -109,28 +153,49 @@ def test_densities_of_the_recall_integrals():
     density = inner.function / marginal
     for dimension in (3, 5, 7):
         at = density.subs(d, dimension)
-        assert [sp.integrate(at * recall.c_leak**n, (recall.c_leak, -1, 1)) for n in (0, 2)] == [1, R(1, dimension)]
+        assert [sp.integrate(at * recall.c_leak**n, (recall.c_leak, -1, 1)) for n in (0, 2)] == [
+            1,
+            R(1, dimension),
+        ]
 
 
 def test_recall_integrals_are_what_the_numbers_integrate():
-    """The equations' own integrands by mpmath, at N = 3: Gaussian scores at d = 4, sphere tails at d = 3 (F uniform)."""
+    """The equations' own integrands by mpmath, at N = 3: Gaussian scores at d = 4, sphere tails at
+    d = 3 (F uniform).
+    """
     eq, size = superposition.equations(), 3
     with mpmath.workdps(15):
-        s = {q: float(eq[f"sigma_{n}"].evaluate({"N": size, "d": 4})) for q, n in ((recall.sigma_0, "right"), (recall.sigma_1, "wrong"))}
-        integrand = sp.lambdify(recall.z, eq["recall_gaussian"].rhs.function.subs(s | {N: size}), "mpmath")
-        assert recall.gaussian(size, 4) == pytest.approx(float(mpmath.quad(integrand, mpmath.linspace(-8, 8, 5))), abs=1e-10)
+        s = {
+            q: float(eq[f"sigma_{n}"].evaluate({"N": size, "d": 4}))
+            for q, n in ((recall.sigma_0, "right"), (recall.sigma_1, "wrong"))
+        }
+        integrand = sp.lambdify(
+            recall.z, eq["recall_gaussian"].rhs.function.subs(s | {N: size}), "mpmath"
+        )
+        assert recall.gaussian(size, 4) == pytest.approx(
+            float(mpmath.quad(integrand, mpmath.linspace(-8, 8, 5))), abs=1e-10
+        )
     s_0 = float(eq["sigma_right"].evaluate({"N": size, "d": 3}))
     (inner,) = eq["recall_sphere"].rhs.function.atoms(sp.Integral)
     (marginal,) = (q for q in inner.function.atoms(sp.Function) if q.func.__name__ == "F_d")
     below = inner.function.subs(marginal, sp.Symbol("F")).subs(d, 3)
-    argument = sp.lambdify((recall.z, recall.c_leak), marginal.args[0].subs(recall.rho2, eq["recalled_length"].rhs).subs({recall.sigma_0: s_0, N: size, d: 3}))
+    argument = sp.lambdify(
+        (recall.z, recall.c_leak),
+        marginal.args[0]
+        .subs(recall.rho2, eq["recalled_length"].rhs)
+        .subs({recall.sigma_0: s_0, N: size, d: 3}),
+    )
     weight = sp.lambdify((recall.c_leak, sp.Symbol("F")), below)
     points, weights = np.polynomial.legendre.leggauss(400)
     normal = sp.lambdify(recall.z, eq["recall_sphere"].rhs.function.subs(N, 1))
     total = 0.0
     for x, w in zip(8 * points, 8 * weights, strict=True):
         chance = np.clip((1 + argument(x, points)) / 2, 0, 1)
-        total += w * normal(x) * float(weights @ (weight(points, chance) * np.ones_like(points))) ** (size - 1)
+        total += (
+            w
+            * normal(x)
+            * float(weights @ (weight(points, chance) * np.ones_like(points))) ** (size - 1)
+        )
     # Kinks of the clipped distribution: 400 nodes leave 1e-5.
     assert recall.sphere(size, 3) == pytest.approx(total, abs=1e-4)
 
@@ -139,25 +204,52 @@ def test_recall_integrals_are_what_the_numbers_integrate():
 
 
 def test_transition_law_entry_by_entry():
-    """Two triggers among four tokens: their rows are certain, all others are the bigram table's, and every row sums to 1."""
+    """Two triggers among four tokens: their rows are certain, all others are the bigram table's,
+    and every row sums to 1.
+    """
     form = trigger_task.equations()["trigger_transition"].rhs.subs(K, 2).doit()
-    table = {(a, b): R(a + 2 * b, 20 + 4 * 2 * (b - 0)) for a in range(1, 5) for b in range(1, 5)}  # [next, now]
+    table = {
+        (a, b): R(a + 2 * b, 20 + 4 * 2 * (b - 0)) for a in range(1, 5) for b in range(1, 5)
+    }  # [next, now]
     for b in range(1, 5):
         total = sum(table[a, b] for a in range(1, 5))
         table |= {(a, b): table[a, b] / total for a in range(1, 5)}
-    for (q_1, q_2), (o_1, o_2) in itertools.product(itertools.permutations(range(1, 5), 2), itertools.product(range(1, 5), repeat=2)):
+    for (q_1, q_2), (o_1, o_2) in itertools.product(
+        itertools.permutations(range(1, 5), 2), itertools.product(range(1, 5), repeat=2)
+    ):
         follows = {q_1: o_1, q_2: o_2}
-        given = form.subs({memories.trigger[1]: q_1, memories.trigger[2]: q_2, memories.output[1]: o_1, memories.output[2]: o_2})
+        given = form.subs(
+            {
+                memories.trigger[1]: q_1,
+                memories.trigger[2]: q_2,
+                memories.output[1]: o_1,
+                memories.output[2]: o_2,
+            }
+        )
         for now, following in itertools.product(range(1, 5), repeat=2):
-            value = given.subs({memories.first: now, memories.last: following}).replace(memories.bigram, lambda a, b: table[int(a), int(b)])
-            assert value == (int(following == follows[now]) if now in follows else table[following, now])
+            value = given.subs({memories.first: now, memories.last: following}).replace(
+                memories.bigram, lambda a, b: table[int(a), int(b)]
+            )
+            assert value == (
+                int(following == follows[now]) if now in follows else table[following, now]
+            )
 
 
 def entries(form: sp.Expr, arrays: dict, size: int) -> sp.Matrix:
     """Matrix of an equation in i, j with arrays spelled out."""
     spelled = form.doit()
-    return sp.Matrix(size, size, lambda a, b: spelled.subs({i: a + 1, j: b + 1}).subs(
-        {base[x + 1, y + 1]: row[y] for base, rows in arrays.items() for x, row in enumerate(rows) for y in range(size)}))  # fmt: skip
+    return sp.Matrix(
+        size,
+        size,
+        lambda a, b: spelled.subs({i: a + 1, j: b + 1}).subs(
+            {
+                base[x + 1, y + 1]: row[y]
+                for base, rows in arrays.items()
+                for x, row in enumerate(rows)
+                for y in range(size)
+            }
+        ),
+    )
 
 
 def unit(size: int, shift: int = 0) -> list[list[int]]:
@@ -166,14 +258,21 @@ def unit(size: int, shift: int = 0) -> list[list[int]]:
 
 
 def test_target_memories_do_their_work():
-    """With unit vectors: W_K1 scores each position's predecessor alone, W_K2 a trigger's own remapped token, W_O2 copies."""
+    """With unit vectors: W_K1 scores each position's predecessor alone, W_K2 a trigger's own
+    remapped token, W_O2 copies.
+    """
     eq, size = trigger_task.equations(), 4
     positions = unit(size)
     W = entries(eq["target_W_K1"].rhs.subs(T, size), {p: positions}, size)
     for t, s in itertools.product(range(size), repeat=2):
         assert (sp.Matrix([positions[t]]) * W * sp.Matrix([positions[s]]).T)[0] == int(s == t - 1)
     tokens, moved, triggers = unit(size), unit(size, 1), (3, 1)
-    form = eq["target_W_K2"].rhs.subs(K, 2).doit().subs({memories.trigger[x + 1]: q for x, q in enumerate(triggers)})
+    form = (
+        eq["target_W_K2"]
+        .rhs.subs(K, 2)
+        .doit()
+        .subs({memories.trigger[x + 1]: q for x, q in enumerate(triggers)})
+    )
     W = entries(form, {e: tokens, memories.remapped: moved}, size)
     for a, b in itertools.product(range(size), repeat=2):
         score = (sp.Matrix([tokens[a]]) * W * sp.Matrix([moved[b]]).T)[0]
@@ -185,11 +284,15 @@ def test_target_memories_do_their_work():
 
 @pytest.mark.parametrize("size", [2, 3, 4])
 def test_probe_and_its_chance(size):
-    """All M^M winners of M candidates, equally likely: the mean of the probe is its value at random."""
+    """All M^M winners of M candidates, equally likely: the mean of the probe is its value at
+    random.
+    """
     eq = trigger_task.equations()
     form = eq["probe"].rhs.subs(memories.size, size).doit()
-    values = [form.subs({memories.hit[x + 1]: int(w == x) for x, w in enumerate(winners)})
-              for winners in itertools.product(range(size), repeat=size)]  # fmt: skip
+    values = [
+        form.subs({memories.hit[x + 1]: int(w == x) for x, w in enumerate(winners)})
+        for winners in itertools.product(range(size), repeat=size)
+    ]
     assert max(values) == 1 and min(values) == 0
     assert sum(values) / len(values) == eq["probe_chance"].rhs.subs(memories.size, size)
 
@@ -226,32 +329,64 @@ def test_agreement_by_enumeration(size, hops):
                 pairs = zip(walked(first, given, x), walked(second, given, x), strict=True)
                 alike = [n + (a == b) for n, (a, b) in zip(alike, pairs, strict=True)]
                 total += 1
-        fixed = [sum(a == b for a, b in zip(f, s, strict=True)) for f, s in zip(first, second, strict=True)]
+        fixed = [
+            sum(a == b for a, b in zip(f, s, strict=True))
+            for f, s in zip(first, second, strict=True)
+        ]
         at = {N: size, agreement.k: hops}
-        form = eq["agreement"].rhs.subs(at).doit().subs({agreement.phi[q + 1]: v for q, v in enumerate(fixed)})
+        form = (
+            eq["agreement"]
+            .rhs.subs(at)
+            .doit()
+            .subs({agreement.phi[q + 1]: v for q, v in enumerate(fixed)})
+        )
         assert form == R(alike[-1], total)
         before = sp.Integer(1)
         for q in range(hops):
-            before = eq["agreement_hop"].rhs.subs({N: size, agreement.before: before, agreement.fixed: fixed[q]})
+            before = eq["agreement_hop"].rhs.subs(
+                {N: size, agreement.before: before, agreement.fixed: fixed[q]}
+            )
             assert before == R(alike[q], total)
         if trial:
             assert eq["agreement_derangements"].rhs.subs(at) == R(alike[-1], total)
-        assert k_hop.probability(np.array(fixed), size) == pytest.approx(alike[-1] / total, abs=1e-15)
+        assert k_hop.probability(np.array(fixed), size) == pytest.approx(
+            alike[-1] / total, abs=1e-15
+        )
 
 
 @pytest.mark.parametrize(("size", "hops"), [(2, 1), (3, 1), (3, 2), (4, 2), (5, 1)])
 def test_mean_square_correlation_by_enumeration(size, hops):
-    """Mean square of the product over hops, over all relative permutations; one hop of a set is as good as all pairs."""
-    one = sum(R(sum(a == b for a, b in enumerate(q)) - 1, size - 1) ** 2 for q in group(size)) / math.factorial(size)
-    assert k_hop.equations()["correlation_square"].rhs.subs({N: size, agreement.k: hops}) == one**hops
+    """Mean square of the product over hops, over all relative permutations; one hop of a set is as
+    good as all pairs.
+    """
+    one = sum(
+        R(sum(a == b for a, b in enumerate(q)) - 1, size - 1) ** 2 for q in group(size)
+    ) / math.factorial(size)
+    assert (
+        k_hop.equations()["correlation_square"].rhs.subs({N: size, agreement.k: hops}) == one**hops
+    )
 
 
 def test_accuracy_of_kernels_by_enumeration():
-    """Doubly stochastic kernels with rational entries: mass on the right answer over all inputs, N = 3, two hops."""
+    """Doubly stochastic kernels with rational entries: mass on the right answer over all inputs, N
+    = 3, two hops.
+    """
     size, hops, eq = 3, 2, k_hop.equations()
     hidden = [(1, 2, 0), (0, 2, 1)]
-    weights = [[R(5, 12), R(1, 6), R(1, 12), R(1, 12), R(1, 12), R(1, 6)], [R(1, 10), R(1, 5), R(3, 10), R(1, 10), R(1, 5), R(1, 10)]]
-    kernel = [[[sum(w for w, g in zip(row, group(size), strict=True) if g[x] == y) for x in range(size)] for y in range(size)] for row in weights]
+    weights = [
+        [R(5, 12), R(1, 6), R(1, 12), R(1, 12), R(1, 12), R(1, 6)],
+        [R(1, 10), R(1, 5), R(3, 10), R(1, 10), R(1, 5), R(1, 10)],
+    ]
+    kernel = [
+        [
+            [
+                sum(w for w, g in zip(row, group(size), strict=True) if g[x] == y)
+                for x in range(size)
+            ]
+            for y in range(size)
+        ]
+        for row in weights
+    ]
     mass, total = sp.Integer(0), 0
     for given in itertools.product(group(size), repeat=hops):
         for x in range(size):
@@ -263,13 +398,23 @@ def test_accuracy_of_kernels_by_enumeration():
                 v = moved
             mass += v[walked(hidden, given, x)[-1]]
             total += 1
-    m = [eq["hop_overlap"].rhs.subs({N: size, overlaps.trace: sum(A[h[x]][x] for x in range(size))}) for A, h in zip(kernel, hidden, strict=True)]
-    form = eq["hop_accuracy"].rhs.subs({N: size, overlaps.k: hops}).doit().subs({overlaps.overlap[q + 1]: v for q, v in enumerate(m)})
+    m = [
+        eq["hop_overlap"].rhs.subs({N: size, overlaps.trace: sum(A[h[x]][x] for x in range(size))})
+        for A, h in zip(kernel, hidden, strict=True)
+    ]
+    form = (
+        eq["hop_accuracy"]
+        .rhs.subs({N: size, overlaps.k: hops})
+        .doit()
+        .subs({overlaps.overlap[q + 1]: v for q, v in enumerate(m)})
+    )
     assert form == mass / total
 
 
 def test_conserved_ratio_of_hops():
-    """Along the flow of three hops the ratio keeps its value, which is 1 for equal overlaps and grows with the second."""
+    """Along the flow of three hops the ratio keeps its value, which is 1 for equal overlaps and
+    grows with the second.
+    """
     form = k_hop.equations()["hop_invariant"].rhs
     flow = overlaps.flow(3)
     for a, b in itertools.permutations(flow.state, 2):
@@ -285,19 +430,37 @@ def test_equal_overlaps_are_the_flow_at_equal_overlaps():
         for hops in (2, 3, 4):
             system = overlaps.flow(hops, kind)
             for rate in system.rhs.values():
-                assert sp.simplify(rate.subs(dict.fromkeys(system.state, m)) - eq[name].rhs.subs(overlaps.k, hops)) == 0
-    # On the unit circle: the vector at angle phi ascends f(cos phi) by dphi/dt = -f' sin phi, so m = cos phi by f' sin^2 phi.
+                assert (
+                    sp.simplify(
+                        rate.subs(dict.fromkeys(system.state, m))
+                        - eq[name].rhs.subs(overlaps.k, hops)
+                    )
+                    == 0
+                )
+    # On the unit circle: the vector at angle phi ascends f(cos phi) by dphi/dt = -f' sin phi, so m
+    # = cos phi by f' sin^2 phi.
     phi = sp.Symbol("phi", positive=True)
-    assert sp.simplify(eq["equal_overlaps"].rhs.subs({overlaps.k: 3, m: sp.cos(phi)}) - sp.cos(phi) ** 2 * sp.sin(phi) ** 2) == 0
+    assert (
+        sp.simplify(
+            eq["equal_overlaps"].rhs.subs({overlaps.k: 3, m: sp.cos(phi)})
+            - sp.cos(phi) ** 2 * sp.sin(phi) ** 2
+        )
+        == 0
+    )
 
 
 def test_direct_time_is_the_integral():
-    """k >= 3: time from m_0 by the rate of equal overlaps, whose 1 - m^2 matters at order m_0^2 (a logarithm at k = 4) only."""
+    """k >= 3: time from m_0 by the rate of equal overlaps, whose 1 - m^2 matters at order m_0^2 (a
+    logarithm at k = 4) only.
+    """
     eq = k_hop.equations()
     for hops in (3, 4, 6):
         for start in (mpmath.mpf("1e-3"), mpmath.mpf("1e-5")):
             rate = sp.lambdify(symbols.m, eq["equal_overlaps"].rhs.subs(overlaps.k, hops), "mpmath")
-            time = mpmath.quad(lambda s, rate=rate: mpmath.exp(s) / rate(mpmath.exp(s)), [mpmath.log(start), -3, -0.7])
+            time = mpmath.quad(
+                lambda s, rate=rate: mpmath.exp(s) / rate(mpmath.exp(s)),
+                [mpmath.log(start), -3, -0.7],
+            )
             law = eq["direct_time"].rhs.subs({overlaps.m_0: sp.Float(str(start)), overlaps.k: hops})
             assert abs(float(law) / float(time) - 1) < 3 * float(start)  # pi/4 m_0 at k = 3
 
@@ -305,11 +468,21 @@ def test_direct_time_is_the_integral():
 # ---- Noisy bigrams: all label sequences; all counts
 
 
-@pytest.mark.parametrize(("size", "samples", "noise"), [(2, 3, Fraction(1, 3)), (3, 4, Fraction(1, 2)), (4, 4, Fraction(1, 5)), (3, 5, Fraction(2, 5))])
+@pytest.mark.parametrize(
+    ("size", "samples", "noise"),
+    [
+        (2, 3, Fraction(1, 3)),
+        (3, 4, Fraction(1, 2)),
+        (4, 4, Fraction(1, 5)),
+        (3, 5, Fraction(2, 5)),
+    ],
+)
 def test_feed_forward_success_by_enumeration(size, samples, noise):
     """Every sequence of labels: the noise token has strictly the largest count."""
     exact = Fraction(0)
-    for labels in itertools.product(range(size + 1), repeat=samples):  # label ``size`` is the noise token
+    for labels in itertools.product(
+        range(size + 1), repeat=samples
+    ):  # label ``size`` is the noise token
         counts = [labels.count(x) for x in range(size + 1)]
         if counts[-1] > max(counts[:-1]):
             exact += math.prod(noise if x == size else (1 - noise) / size for x in labels)
@@ -318,26 +491,51 @@ def test_feed_forward_success_by_enumeration(size, samples, noise):
 
 
 def test_failure_of_the_feed_forward_path():
-    """At most one noise label among n, counted; its limit at fixed n a; at a million tokens the exact law is that, up to n^2/N."""
+    """At most one noise label among n, counted; its limit at fixed n a; at a million tokens the
+    exact law is that, up to n^2/N.
+    """
     eq = noisy_bigram.equations()
-    a_, n_ = (next(q for q in eq["bigram_fail"].rhs.free_symbols if q.name == name) for name in ("a_noise", "n_samples"))
+    a_, n_ = (
+        next(q for q in eq["bigram_fail"].rhs.free_symbols if q.name == name)
+        for name in ("a_noise", "n_samples")
+    )
     for samples, noise in itertools.product((1, 3, 5), (R(1, 3), R(1, 2))):
-        counted = sum(math.prod(noise if x else 1 - noise for x in labels) for labels in itertools.product((0, 1), repeat=samples) if sum(labels) <= 1)
+        counted = sum(
+            math.prod(noise if x else 1 - noise for x in labels)
+            for labels in itertools.product((0, 1), repeat=samples)
+            if sum(labels) <= 1
+        )
         assert eq["bigram_fail"].rhs.subs({n_: samples, a_: noise}) == counted
-    whole, scaled = (float(eq[q].lambdify(a_, n_)(1e-6, 2e6)) for q in ("bigram_fail", "bigram_fail_scaled"))
+    whole, scaled = (
+        float(eq[q].lambdify(a_, n_)(1e-6, 2e6)) for q in ("bigram_fail", "bigram_fail_scaled")
+    )
     assert whole == pytest.approx(scaled, rel=1e-5)  # of order a
     p_ = noisy_bigram.Parameters(N=10**6, n=8, a=0.5)
-    assert 1 - noisy_bigram.feed_forward_success(p_) == pytest.approx(float(eq["bigram_fail"].evaluate(p_.values())), abs=8**2 / 10**6)
+    assert 1 - noisy_bigram.feed_forward_success(p_) == pytest.approx(
+        float(eq["bigram_fail"].evaluate(p_.values())), abs=8**2 / 10**6
+    )
 
 
 def binomial(trials: int, chance: Fraction) -> list[Fraction]:
     """Probabilities of 0 .. trials successes."""
-    return [math.comb(trials, c) * chance**c * (1 - chance) ** (trials - c) for c in range(trials + 1)]
+    return [
+        math.comb(trials, c) * chance**c * (1 - chance) ** (trials - c) for c in range(trials + 1)
+    ]
 
 
-@pytest.mark.parametrize(("size", "length", "samples", "noise"), [(2, 2, 2, Fraction(1, 2)), (3, 3, 2, Fraction(1, 3)), (3, 2, 3, Fraction(1, 4)), (4, 3, 2, Fraction(1, 2))])
+@pytest.mark.parametrize(
+    ("size", "length", "samples", "noise"),
+    [
+        (2, 2, 2, Fraction(1, 2)),
+        (3, 3, 2, Fraction(1, 3)),
+        (3, 2, 3, Fraction(1, 4)),
+        (4, 3, 2, Fraction(1, 2)),
+    ],
+)
 def test_value_memory_by_enumeration(size, length, samples, noise):
-    """Count of a token under its own label against N - 1 independent others, every combination, ties drawn evenly."""
+    """Count of a token under its own label against N - 1 independent others, every combination,
+    ties drawn evenly.
+    """
     own, other = {}, {}
     for labelled, w in enumerate(binomial(samples, (1 - noise) / size)):
         for chance, v in enumerate(binomial((length - 1) * labelled, Fraction(1, size))):
@@ -353,7 +551,9 @@ def test_value_memory_by_enumeration(size, length, samples, noise):
 
 
 def test_value_memory_of_many_tokens():
-    """The limit at fixed n/N: a Poisson number of own samples, one of them ties with chance, two win; finite sizes differ by 1/N."""
+    """The limit at fixed n/N: a Poisson number of own samples, one of them ties with chance, two
+    win; finite sizes differ by 1/N.
+    """
     eq, finite = noisy_bigram.equations(), []
     for size in (10**4, 10**5):
         p_ = noisy_bigram.Parameters(N=size, n=4 * size)
@@ -363,7 +563,10 @@ def test_value_memory_of_many_tokens():
         limit = float(eq["value_recovered"].evaluate({**v, "lambda_labels": rate}))
         finite.append(noisy_bigram.value_recovered(p_))
     # Extrapolated from both sizes; what is left is of order 1/N^2.
-    assert finite[1] + (finite[1] - finite[0]) / 9 == pytest.approx(limit, abs=2e-5) and abs(finite[0] - limit) > 1e-3
+    assert (
+        finite[1] + (finite[1] - finite[0]) / 9 == pytest.approx(limit, abs=2e-5)
+        and abs(finite[0] - limit) > 1e-3
+    )
 
 
 # ---- Gradient steps: every sequence of a tiny task
@@ -371,25 +574,43 @@ def test_value_memory_of_many_tokens():
 
 @pytest.mark.parametrize(("size", "triggers", "length"), [(4, 1, 5), (5, 2, 5)])
 def test_mean_inputs_by_enumeration(size, triggers, length):
-    """Mean of the averaged token block, with and without the answer given, and the reach of the answer's position."""
+    """Mean of the averaged token block, with and without the answer given, and the reach of the
+    answer's position.
+    """
     eq, plain = gradient_steps.equations(), range(triggers, size)
-    total, given, reach, number = sp.Integer(0), {True: sp.Integer(0), False: sp.Integer(0)}, sp.Integer(0), 0
+    total, given, reach, number = (
+        sp.Integer(0),
+        {True: sp.Integer(0), False: sp.Integer(0)},
+        sp.Integer(0),
+        0,
+    )
     free = length - 3
     for trigger, place, y in itertools.product(range(triggers), range(length - 2), plain):
-        weight = sum(R(1, t + 1) for t in range(place + 1, length)) / length  # of position place + 1 in the averaged remap block
+        weight = (
+            sum(R(1, t + 1) for t in range(place + 1, length)) / length
+        )  # of position place + 1 in the averaged remap block
         for others in itertools.product(plain, repeat=free):
             rest = list(others)
-            tokens = [trigger if s in (place, length - 1) else y if s == place + 1 else rest.pop() for s in range(length)]
+            tokens = [
+                trigger if s in (place, length - 1) else y if s == place + 1 else rest.pop()
+                for s in range(length)
+            ]
             z = triggers  # a plain token
             total += R(tokens.count(z), length)
             given[y == z] += R(tokens.count(z), length)
             reach += weight
             number += 1
-    at = {N: size, T: length, next(q for q in eq["token_mean"].rhs.free_symbols if q.name == "n_plain"): len(plain)}
+    at = {
+        N: size,
+        T: length,
+        next(q for q in eq["token_mean"].rhs.free_symbols if q.name == "n_plain"): len(plain),
+    }
     delta = next(q for q in eq["token_mean_given"].rhs.free_symbols if q.name == "delta_kz")
     assert eq["token_mean"].rhs.subs(at) == total / number
     assert eq["token_mean_given"].rhs.subs(at).subs(delta, 1) == given[True] * len(plain) / number
-    assert eq["token_mean_given"].rhs.subs(at).subs(delta, 0) == given[False] * len(plain) / number / (len(plain) - 1)
+    assert eq["token_mean_given"].rhs.subs(at).subs(delta, 0) == given[False] * len(
+        plain
+    ) / number / (len(plain) - 1)
     assert sp.simplify(sp.expand_func(eq["answer_reach"].rhs.subs(at)) - reach / number) == 0
     for place in range(1, length + 1):  # every position's weight, of which the reach is a mean
         weight = sum(R(1, t) for t in range(place, length + 1)) / length

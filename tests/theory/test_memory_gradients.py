@@ -1,4 +1,6 @@
-"""Gradients as memories: the forms on the slides, limits, and the printed constant that is off for K < N."""
+"""Gradients as memories: the forms on the slides, limits, and the printed constant that is off for
+K < N.
+"""
 
 from __future__ import annotations
 
@@ -47,21 +49,30 @@ def test_margin_against_mpmath_and_the_integrator(time):
     with mpmath.workdps(40):
         c = 1 + mpmath.mpf(6) / 9 * mpmath.mpf(time)
         exact = mpmath.findroot(
-            lambda q: mpmath.exp(q) + 5 * q - c, (0, mpmath.log(c) + 1), solver="anderson", tol=1e-60
+            lambda q: mpmath.exp(q) + 5 * q - c,
+            (0, mpmath.log(c) + 1),
+            solver="anderson",
+            tol=1e-60,
         )
     assert margin(9, 6, time) == pytest.approx(float(exact), rel=1e-13, abs=1e-15)  # rounding
     if 0 < time < 1e4:
         curve = gradient_memory.flow().solve(Parameters(N=9, K=6), t=time, at=[time])
-        assert float(curve.m[0]) == pytest.approx(float(exact), rel=1e-9, abs=1e-12)  # integrator tolerance
+        assert float(curve.m[0]) == pytest.approx(
+            float(exact), rel=1e-9, abs=1e-12
+        )  # integrator tolerance
 
 
 def test_early_and_late():
     """Margin t/N at first (all K) and ln(K t / N) at last."""
     for size, classes in ((8, 8), (32, 4)):
-        assert margin(size, classes, 1e-4) == pytest.approx(1e-4 / size, rel=1e-4)  # next order: t/N
+        assert margin(size, classes, 1e-4) == pytest.approx(
+            1e-4 / size, rel=1e-4
+        )  # next order: t/N
         late = margin(size, classes, 1e30)
         assert late == pytest.approx(np.log(classes * 1e30 / size), rel=1e-10)  # (K - 1) m e^-m
-    assert float(EQ["margin_flow"].lambdify(N, K, t)(9, 6, 10.0)) == pytest.approx(float(margin(9, 6, 10.0)), rel=1e-14)
+    assert float(EQ["margin_flow"].lambdify(N, K, t)(9, 6, 10.0)) == pytest.approx(
+        float(margin(9, 6, 10.0)), rel=1e-14
+    )
 
 
 def test_bad_sizes_are_refused():

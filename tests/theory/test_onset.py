@@ -12,7 +12,9 @@ TABLE_1 = Parameters()
 
 
 def test_separatrix():
-    """Below D_0 = -sqrt(2 ln(1/(1-A_0))/kappa) attention dies and A = 1/2 is never reached; above, it is."""
+    """Below D_0 = -sqrt(2 ln(1/(1-A_0))/kappa) attention dies and A = 1/2 is never reached; above,
+    it is.
+    """
     p = TABLE_1
     kappa = p.values()["c_omega"] * p.L * (1 - 1 / p.d_g) / (1 - 1 / p.N)
     edge = -np.sqrt(2 * np.log(1 / (1 - 1 / p.L)) / kappa)
@@ -24,7 +26,9 @@ def test_separatrix():
 
 def test_half_time_scales_with_the_learning_rate():
     """Eta alpha_{1/2} does not depend on eta."""
-    times = [onset(TABLE_1.replace(eta=rate)).numbers["alpha_half"] * rate for rate in (0.01, 0.5, 4.0)]
+    times = [
+        onset(TABLE_1.replace(eta=rate)).numbers["alpha_half"] * rate for rate in (0.01, 0.5, 4.0)
+    ]
     np.testing.assert_allclose(times, times[1], rtol=1e-9)  # integrator tolerance
 
 
@@ -56,11 +60,16 @@ def test_onset_when_attention_starts_high():
     assert result.curves()["flow (15)"].A[-1] > 0.9
 
 
-LATE = [(Parameters(N=4, d_g=4, L=20, d_h=8), 9605.91553324265), (Parameters(N=2, d_g=2, L=10), 1486135674.32132)]
+LATE = [
+    (Parameters(N=4, d_g=4, L=20, d_h=8), 9605.91553324265),
+    (Parameters(N=2, d_g=2, L=10), 1486135674.32132),
+]
 
 
 @pytest.mark.parametrize(("p", "expected"), LATE, ids=["287 time scales", "5e7 time scales"])
 def test_late_is_not_never(p, expected):
-    """From D_0 = R_0 - S_0 = 0, above the separatrix, attention always locks in the end, however late."""
+    """From D_0 = R_0 - S_0 = 0, above the separatrix, attention always locks in the end, however
+    late.
+    """
     # By quadrature over D = R - S; integrating the flow that far agrees to 1.2e-10.
     assert onset(p).numbers["alpha_half"] == pytest.approx(expected, rel=1e-9)

@@ -1,4 +1,6 @@
-"""Parameters: every wrong value is refused in one line that names field, value and what is allowed."""
+"""Parameters: every wrong value is refused in one line that names field, value and what is
+allowed.
+"""
 
 from __future__ import annotations
 
@@ -17,24 +19,60 @@ from theory.state_tracking import Parameters
 
 INF, NAN = float("inf"), float("nan")
 FIELDS = {f.name: f for f in dataclasses.fields(Parameters)}
-COUNTS = {"N": 2, "L": 1, "d_g": 1, "d_h": 2, "d_model": 1,
-          "n_train": 1, "n_test": 1, "epochs": 1, "eval_every": 1}  # fmt: skip
-REALS = {"eta": "> 0", "rope_theta": "> 1", "weight_decay": ">= 0", "A_0": "> 0 and <= 1",
-         "zeta": "any finite value", "R_0": "any finite value", "S_0": "any finite value"}  # fmt: skip
+COUNTS = {
+    "N": 2,
+    "L": 1,
+    "d_g": 1,
+    "d_h": 2,
+    "d_model": 1,
+    "n_train": 1,
+    "n_test": 1,
+    "epochs": 1,
+    "eval_every": 1,
+}
+REALS = {
+    "eta": "> 0",
+    "rope_theta": "> 1",
+    "weight_decay": ">= 0",
+    "A_0": "> 0 and <= 1",
+    "zeta": "any finite value",
+    "R_0": "any finite value",
+    "S_0": "any finite value",
+}
 REFUSED = [
     *((name, low - 1, f">= {low}") for name, low in COUNTS.items()),
-    *((name, bad, "a whole number") for name in COUNTS for bad in (2.5, 2.0, NAN, INF, "3", True, None, [2])),
-    ("batch_size", 0, ">= 1"), ("batch_size", 1.5, "a whole number"), ("batch_size", "all", "a whole number"),
-    ("d_h", 3, "a multiple of 2"), ("d_h", 127, "a multiple of 2"),
-    *((name, bad, must) for name, must in REALS.items() for bad in (NAN, INF, -INF, "fast", True, [1.0])),
-    ("eta", 0.0, "> 0"), ("eta", -0.5, "> 0"), ("eta", None, "a number"), ("rope_theta", 1.0, "> 1"),
-    ("weight_decay", -1e-9, ">= 0"), ("A_0", 0.0, "> 0 and <= 1"), ("A_0", 1.0001, "> 0 and <= 1"),
+    *(
+        (name, bad, "a whole number")
+        for name in COUNTS
+        for bad in (2.5, 2.0, NAN, INF, "3", True, None, [2])
+    ),
+    ("batch_size", 0, ">= 1"),
+    ("batch_size", 1.5, "a whole number"),
+    ("batch_size", "all", "a whole number"),
+    ("d_h", 3, "a multiple of 2"),
+    ("d_h", 127, "a multiple of 2"),
+    *(
+        (name, bad, must)
+        for name, must in REALS.items()
+        for bad in (NAN, INF, -INF, "fast", True, [1.0])
+    ),
+    ("eta", 0.0, "> 0"),
+    ("eta", -0.5, "> 0"),
+    ("eta", None, "a number"),
+    ("rope_theta", 1.0, "> 1"),
+    ("weight_decay", -1e-9, ">= 0"),
+    ("A_0", 0.0, "> 0 and <= 1"),
+    ("A_0", 1.0001, "> 0 and <= 1"),
     ("zeta", None, "a number"),
-    ("data_draw", -1, ">= 0"), ("data_draw", 0.5, "a whole number"),
-    ("optimizer", "lbfgs", "one of sgd, adam, adamw"), ("optimizer", 1, "one of sgd, adam, adamw"),
-    ("rope", "3pi", "one of 2pi, plain, linear"), ("permutations", "none", "one of iid, distinct"),
-    ("fix_embedding", 1, "true or false"), ("fix_embedding", "yes", "true or false"),
-]  # fmt: skip
+    ("data_draw", -1, ">= 0"),
+    ("data_draw", 0.5, "a whole number"),
+    ("optimizer", "lbfgs", "one of sgd, adam, adamw"),
+    ("optimizer", 1, "one of sgd, adam, adamw"),
+    ("rope", "3pi", "one of 2pi, plain, linear"),
+    ("permutations", "none", "one of iid, distinct"),
+    ("fix_embedding", 1, "true or false"),
+    ("fix_embedding", "yes", "true or false"),
+]
 
 
 @pytest.mark.parametrize(("name", "value", "allowed"), REFUSED, ids=lambda v: str(v)[:20])
@@ -61,15 +99,24 @@ def test_numbers_beyond_floating_point_are_refused(name):
         Parameters(**{name: 10**400})
 
 
-SLIPS = {"eat": "eta", "n": "N", "n_trian": "n_train", "batchsize": "batch_size",
-         "rope_tehta": "rope_theta", "A0": "A_0"}  # fmt: skip
+SLIPS = {
+    "eat": "eta",
+    "n": "N",
+    "n_trian": "n_train",
+    "batchsize": "batch_size",
+    "rope_tehta": "rope_theta",
+    "A0": "A_0",
+}
 
 
 @pytest.mark.parametrize(("wrong", "near"), SLIPS.items())
 def test_unknown_names_get_the_nearest(wrong, near):
     """Construction, copy and parsing alike."""
-    for attempt in (lambda: Parameters(**{wrong: 1}), lambda: Parameters().replace(**{wrong: 1}),
-                    lambda: Parameters().parse([f"{wrong}=1"])):  # fmt: skip
+    for attempt in (
+        lambda: Parameters(**{wrong: 1}),
+        lambda: Parameters().replace(**{wrong: 1}),
+        lambda: Parameters().parse([f"{wrong}=1"]),
+    ):
         with pytest.raises(ParameterError) as caught:
             attempt()
         message = str(caught.value)
@@ -77,11 +124,14 @@ def test_unknown_names_get_the_nearest(wrong, near):
         assert "\n" not in message
 
 
-@pytest.mark.parametrize(("changes", "message"), [
-    ({"N": 3, "d_g": 7, "permutations": "distinct"}, "d_g = 7: must be <= N! = 6"),
-    ({"batch_size": 4097, "n_train": 4096}, "batch_size = 4097: must be <= n_train = 4096"),
-    ({"d_model": 2}, "d_model = 2: must be 1 with fix_embedding"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"N": 3, "d_g": 7, "permutations": "distinct"}, "d_g = 7: must be <= N! = 6"),
+        ({"batch_size": 4097, "n_train": 4096}, "batch_size = 4097: must be <= n_train = 4096"),
+        ({"d_model": 2}, "d_model = 2: must be 1 with fix_embedding"),
+    ],
+)
 def test_fields_must_fit_together(changes, message):
     """What each field allows alone may not go together; undoing one of them is accepted."""
     with pytest.raises(ParameterError) as caught:
@@ -95,7 +145,14 @@ def test_presets():
     """Tables 1 and 2, and the demonstration."""
     one, two, demo = (Parameters.presets()[name]() for name in ("table_1", "table_2", "demo"))
     assert one == Parameters()
-    assert (one.N, one.L, one.d_g, one.d_h, one.n_train, one.n_test) == (32, 10, 32, 128, 32768, 256)
+    assert (one.N, one.L, one.d_g, one.d_h, one.n_train, one.n_test) == (
+        32,
+        10,
+        32,
+        128,
+        32768,
+        256,
+    )
     assert (one.eta, one.epochs, one.eval_every) == (0.5, 20000, 50)
     assert (one.optimizer, one.rope_theta, one.rope) == ("sgd", 1e4, "2pi")
     assert (two.N, two.L, two.d_g, two.d_h, two.n_train, two.n_test) == (24, 10, 24, 8, 32768, 128)
@@ -106,13 +163,21 @@ def test_presets():
 
 
 READ = [
-    ("N=8", "N", 8), ("n_train=1e5", "n_train", 100000), ("eta=1e-2", "eta", 0.01), ("eta=2", "eta", 2.0),
-    ("batch_size=none", "batch_size", None), ("batch_size=None", "batch_size", None),
-    ("batch_size=9", "batch_size", 9), ("A_0=null", "A_0", None), ("A_0=0.25", "A_0", 0.25),
-    ("fix_embedding=true", "fix_embedding", True), ("fix_embedding=False", "fix_embedding", False),
-    ("fix_embedding=0", "fix_embedding", False), ("rope=linear", "rope", "linear"),
+    ("N=8", "N", 8),
+    ("n_train=1e5", "n_train", 100000),
+    ("eta=1e-2", "eta", 0.01),
+    ("eta=2", "eta", 2.0),
+    ("batch_size=none", "batch_size", None),
+    ("batch_size=None", "batch_size", None),
+    ("batch_size=9", "batch_size", 9),
+    ("A_0=null", "A_0", None),
+    ("A_0=0.25", "A_0", 0.25),
+    ("fix_embedding=true", "fix_embedding", True),
+    ("fix_embedding=False", "fix_embedding", False),
+    ("fix_embedding=0", "fix_embedding", False),
+    ("rope=linear", "rope", "linear"),
     ("zeta=-0.5", "zeta", -0.5),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("text", "field", "value"), READ)
@@ -123,11 +188,18 @@ def test_assignments(text, field, value):
 
 
 UNREADABLE = {
-    "N": "--set N: must be NAME=VALUE", "N=": "N = ''", "N=eight": "N = 'eight'", "N=1e400": "N = inf",
-    "N=nan": "N = nan", "n_train=1.5e0": "n_train = 1.5", "eta=none": "eta = 'none'",
+    "N": "--set N: must be NAME=VALUE",
+    "N=": "N = ''",
+    "N=eight": "N = 'eight'",
+    "N=1e400": "N = inf",
+    "N=nan": "N = nan",
+    "n_train=1.5e0": "n_train = 1.5",
+    "eta=none": "eta = 'none'",
     "eta=1e400": "eta = inf",
-    "fix_embedding=yes": "fix_embedding = 'yes'", "rope=2PI": "rope = '2PI'", "=3": ": unknown",
-}  # fmt: skip
+    "fix_embedding=yes": "fix_embedding = 'yes'",
+    "rope=2PI": "rope = '2PI'",
+    "=3": ": unknown",
+}
 
 
 @pytest.mark.parametrize(("text", "message"), UNREADABLE.items())
@@ -188,12 +260,18 @@ def test_json_of_a_training_run():
 
 
 def test_frequencies():
-    """The three families; in Table 1 the first block turns by 2 pi per position and is blind to it."""
+    """The three families; in Table 1 the first block turns by 2 pi per position and is blind to
+    it.
+    """
     assert Parameters().frequencies[0] == 2 * np.pi
-    one, two, even = (Parameters(d_h=8, rope=rope).frequencies for rope in ("2pi", "plain", "linear"))
+    one, two, even = (
+        Parameters(d_h=8, rope=rope).frequencies for rope in ("2pi", "plain", "linear")
+    )
     np.testing.assert_allclose(two, [1, 0.1, 0.01, 0.001], rtol=1e-14)  # theta = 10^4; rounding
     np.testing.assert_allclose(one, 2 * np.pi * two, rtol=1e-14)  # rounding
-    np.testing.assert_allclose(even, 2 * np.pi * np.array([1, 0.75, 0.5, 0.25]), rtol=1e-14)  # rounding
+    np.testing.assert_allclose(
+        even, 2 * np.pi * np.array([1, 0.75, 0.5, 0.25]), rtol=1e-14
+    )  # rounding
     assert (Parameters(d_h=8, rope="linear", rope_theta=3.0).frequencies == even).all()
     assert Parameters(d_h=2).frequencies.shape == (1,)
 

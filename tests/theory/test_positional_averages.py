@@ -1,4 +1,6 @@
-"""Averages of the output channel against moments known by hand, and numbers derived from fixed points on another road."""
+"""Averages of the output channel against moments known by hand, and numbers derived from fixed
+points on another road.
+"""
 
 from __future__ import annotations
 
@@ -17,21 +19,31 @@ NORMALS = (moments.xi_1, moments.xi_2, moments.eta_1, moments.eta_2)
 def gaussian_mean(expr: sp.Expr) -> sp.Expr:
     """Mean of a polynomial in independent standard normals, moment by moment: 1, 0, 1, 0, 3, ..."""
     poly = sp.Poly(sp.expand(expr), *NORMALS)
-    return sum(c * sp.prod([sp.factorial2(n - 1) if n % 2 == 0 else 0 for n in powers]) for powers, c in poly.terms())
+    return sum(
+        c * sp.prod([sp.factorial2(n - 1) if n % 2 == 0 else 0 for n in powers])
+        for powers, c in poly.terms()
+    )
 
 
 def mean_of(name: str, meaning: dict) -> sp.Expr:
-    """An average of the channel for polynomial fields, its weight checked to be that of four standard normals."""
+    """An average of the channel for polynomial fields, its weight checked to be that of four
+    standard normals.
+    """
     form = EQ[name].rhs
     density = sp.exp(-sum(x**2 for x in NORMALS) / 2) / (2 * sp.pi) ** 2
-    assert {q[0] for q in form.limits} == set(NORMALS) and all(q[1:] == (-sp.oo, sp.oo) for q in form.limits)
+    assert {q[0] for q in form.limits} == set(NORMALS) and all(
+        q[1:] == (-sp.oo, sp.oo) for q in form.limits
+    )
     return gaussian_mean(sp.simplify(form.function / density).subs(meaning))
 
 
 def test_averages_of_linear_fields():
     """g_l = a_l + b_l xi_l + c_l eta_l: the four averages of (7) are sums of its coefficients."""
     a, b, c = sp.symbols("a_1:3"), sp.symbols("b_1:3"), sp.symbols("c_1:3")
-    fields = {g: a[k] + b[k] * NORMALS[k] + c[k] * NORMALS[k + 2] for k, g in enumerate((moments.g_1, moments.g_2))}
+    fields = {
+        g: a[k] + b[k] * NORMALS[k] + c[k] * NORMALS[k + 2]
+        for k, g in enumerate((moments.g_1, moments.g_2))
+    }
     assert sp.expand(mean_of("E_gg", fields) - sum(x**2 for x in (*a, *b, *c))) == 0
     assert sp.expand(mean_of("E_g", fields) - (a[0] - a[1])) == 0
     assert sp.expand(mean_of("E_gxi", fields) - sum(b)) == 0
@@ -40,7 +52,9 @@ def test_averages_of_linear_fields():
 
 
 def test_fields_have_the_law_they_should():
-    """w of mean +-m and variance q, teacher field of variance rho, covariance theta: moments of the equations' right-hand sides."""
+    """w of mean +-m and variance q, teacher field of variance rho, covariance theta: moments of the
+    equations' right-hand sides.
+    """
     nu = EQ["nu"].rhs
     for k, (w, h, sign) in enumerate((("w_1", "h_1", 1), ("w_2", "h_2", -1))):
         student, teacher = EQ[w].rhs, EQ[h].rhs.subs(moments.nu, nu)
@@ -52,7 +66,9 @@ def test_fields_have_the_law_they_should():
 
 
 def test_replicon_by_finite_differences():
-    """alpha V^2 E|dg/dw|^2 on 12^4 Gauss-Hermite nodes with g differenced, on the semantic branch, where nothing jumps."""
+    """alpha V^2 E|dg/dw|^2 on 12^4 Gauss-Hermite nodes with g differenced, on the semantic branch,
+    where nothing jumps.
+    """
     point = solve(Parameters(alpha=2.0, order=12), "semantic")
     p, x = point.p, point.state
     nodes, weights = np.polynomial.hermite_e.hermegauss(12)
@@ -74,28 +90,42 @@ def test_replicon_by_finite_differences():
         by = np.zeros((2, 1))
         by[k] = step
         square += (((best(w + by) - best(w - by)) / (2 * step) - by / step) ** 2).sum(0)
-    smooth = square < 1e3  # a node within the difference of the jump line would count its delta function
+    smooth = (
+        square < 1e3
+    )  # a node within the difference of the jump line would count its delta function
     assert total[~smooth].sum() < 1e-3
-    assert point.replicon == pytest.approx(p.complexity * float(total[smooth] @ square[smooth]), rel=0.03)  # 12 nodes per axis
+    assert point.replicon == pytest.approx(
+        p.complexity * float(total[smooth] @ square[smooth]), rel=0.03
+    )  # 12 nodes per axis
     assert point.replicon < 1 and point.jump < 1e-3
 
 
 def test_norm_and_test_error_from_their_definitions():
-    """|Q|^2/d = q/sigma^2; the error (10) as E tr (T - S)(T - S)^T sigma^2 over draws of both fields."""
-    assert EQ["norm"].evaluate({"q": 0.3, "sigma": 0.5}) == pytest.approx(1.2, rel=1e-15)  # Q of norm^2 d |Q|^2/d, tokens sigma^2
+    """|Q|^2/d = q/sigma^2; the error (10) as E tr (T - S)(T - S)^T sigma^2 over draws of both
+    fields.
+    """
+    assert EQ["norm"].evaluate({"q": 0.3, "sigma": 0.5}) == pytest.approx(
+        1.2, rel=1e-15
+    )  # Q of norm^2 d |Q|^2/d, tokens sigma^2
     point = solve(Parameters(alpha=2.0, order=8), "semantic")
     p, x = point.p, point.state
     rng = np.random.default_rng(0)
-    fields = rng.multivariate_normal([0, 0], [[x.q, x.theta], [x.theta, p.sigma**2]], size=(2, 400_000))
+    fields = rng.multivariate_normal(
+        [0, 0], [[x.q, x.theta], [x.theta, p.sigma**2]], size=(2, 400_000)
+    )
     S, T = student_attention(fields[..., 0]), target(p, fields[..., 1])
     gap = np.array([[T[0] - S[0], S[0] - T[0]], [T[1] - S[1], S[1] - T[1]]])
     draws = p.sigma**2 * (gap**2).sum((0, 1))
     z = (draws.mean() - errors.test_error(p, x, "full")) / (draws.std() / np.sqrt(draws.size))
-    assert abs(z) < 4 and draws.std() / np.sqrt(draws.size) < 0.005 * draws.mean()  # five per cent are ten standard errors
+    assert (
+        abs(z) < 4 and draws.std() / np.sqrt(draws.size) < 0.005 * draws.mean()
+    )  # five per cent are ten standard errors
 
 
 def test_linear_layer_beats_its_neighbours():
-    """W of (19) and its error (20) over 200000 draws of the teacher's field: least squares, its value, and no better neighbour."""
+    """W of (19) and its error (20) over 200000 draws of the teacher's field: least squares, its
+    value, and no better neighbour.
+    """
     p = Parameters()
     rng = np.random.default_rng(1)
     T = target(p, p.sigma * rng.standard_normal((2, 200_000)))

@@ -21,7 +21,9 @@ def fields(n, omega=0.3, target_name="standard"):
 
 @pytest.mark.parametrize("name", ["standard", "alternative"])
 def test_global_minimum_is_found(name):
-    """Best of the wells that the two exact solutions lead to, against a grid search with polishing."""
+    """Best of the wells that the two exact solutions lead to, against a grid search with
+    polishing.
+    """
     Y, w = fields(25, target_name=name)
     far = prox.target_solution(Y)
     both = [prox.descend(sign * far, w, Y, 15.0, SIGMA)[1] for sign in (1, -1)]
@@ -29,8 +31,12 @@ def test_global_minimum_is_found(name):
     for k in range(25):
         many = [np.repeat(v[:, [k]], grid.shape[1], 1) for v in (w, Y)]
         start = grid[:, prox.objective(grid, *many, 15.0, SIGMA)[0].argmin()]
-        best = scipy.optimize.minimize(lambda z, k=k: prox.objective(z, w[:, k], Y[:, k], 15.0, SIGMA)[0], start,
-                                       method="Nelder-Mead", options={"xatol": 1e-9, "fatol": 1e-15})  # fmt: skip
+        best = scipy.optimize.minimize(
+            lambda z, k=k: prox.objective(z, w[:, k], Y[:, k], 15.0, SIGMA)[0],
+            start,
+            method="Nelder-Mead",
+            options={"xatol": 1e-9, "fatol": 1e-15},
+        )
         assert min(v[k] for v in both) <= best.fun + 1e-12
 
 
@@ -64,14 +70,23 @@ def monte_carlo(p, state, n):
     best = np.argmin([f[1] for f in found], axis=0)
     z = np.stack([f[0] for f in found])[best, :, np.arange(n)].T
     g = (z - w) / state.V
-    rows = {"E_gg": (g * g).sum(0), "E_g": g[0] - g[1], "E_gxi": (g * xi).sum(0), "E_geta": (g * eta).sum(0),
-            "E_M": np.min([f[1] for f in found], axis=0)}  # fmt: skip
+    rows = {
+        "E_gg": (g * g).sum(0),
+        "E_g": g[0] - g[1],
+        "E_gxi": (g * xi).sum(0),
+        "E_geta": (g * eta).sum(0),
+        "E_M": np.min([f[1] for f in found], axis=0),
+    }
     return {k: (v.mean(), v.std(ddof=1) / np.sqrt(n)) for k, v in rows.items()}
 
 
-@pytest.mark.parametrize(("state", "omega"), [(SEMANTIC, 0.3), (POSITIONAL, 0.1), (State(0.08, 0.1, 18.0, 0.06), 0.2)])
+@pytest.mark.parametrize(
+    ("state", "omega"), [(SEMANTIC, 0.3), (POSITIONAL, 0.1), (State(0.08, 0.1, 18.0, 0.06), 0.2)]
+)
 def test_averages_against_sampling(state, omega):
-    """Split quadrature of both branches, and of a state on neither, against 60 000 samples: |z| <= 4."""
+    """Split quadrature of both branches, and of a state on neither, against 60 000 samples: |z| <=
+    4.
+    """
     p = Parameters(omega=omega)
     found = averages(p, state)
     for name, (mean, error) in monte_carlo(p, state, 60_000).items():
@@ -80,11 +95,19 @@ def test_averages_against_sampling(state, omega):
 
 @pytest.mark.parametrize(("state", "omega"), [(SEMANTIC, 0.3), (POSITIONAL, 0.1)])
 def test_quadrature_converges(state, omega):
-    """16 nodes agree with 28 to 2e-3 in every average and 1e-4 in the envelope; 16 are better than 8."""
+    """16 nodes agree with 28 to 2e-3 in every average and 1e-4 in the envelope; 16 are better than
+    8.
+    """
     p = Parameters(omega=omega)
     fine = averages(p.replace(order=28), state).numbers
-    gaps = {n: {k: abs(v / fine[k] - 1) for k, v in averages(p.replace(order=n), state).numbers.items() if fine[k]}
-            for n in (8, 16)}  # fmt: skip
+    gaps = {
+        n: {
+            k: abs(v / fine[k] - 1)
+            for k, v in averages(p.replace(order=n), state).numbers.items()
+            if fine[k]
+        }
+        for n in (8, 16)
+    }
     assert max(gaps[16].values()) < 2e-3 and gaps[16]["E_M"] < 1e-4
     assert sum(gaps[16].values()) < sum(gaps[8].values())
 

@@ -1,4 +1,6 @@
-"""Derived equations of the positional-semantic model against their printed forms and against each other."""
+"""Derived equations of the positional-semantic model against their printed forms and against each
+other.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ from theory.positional_semantic import symbols as s
 
 hats = s.lam + s.sigma**2 * s.V_hat
 PRINTED = {
-    "q": s.sigma**2 * (s.sigma**2 * s.q_hat + s.m_hat**2 + s.sigma**2 * s.rho * s.theta_hat**2) / hats**2,
+    "q": s.sigma**2
+    * (s.sigma**2 * s.q_hat + s.m_hat**2 + s.sigma**2 * s.rho * s.theta_hat**2)
+    / hats**2,
     "V": s.sigma**2 / hats,
     "m": s.m_hat / hats,
     "theta": s.sigma**2 * s.rho * s.theta_hat / hats,
@@ -41,7 +45,9 @@ def test_printed_form(name):
 
 
 def test_a_wrong_form_is_rejected(monkeypatch):
-    """The proof by parts can fail: with a wrong law of the teacher field no form is the derivative."""
+    """The proof by parts can fail: with a wrong law of the teacher field no form is the
+    derivative.
+    """
     right = state_evolution.FIELDS[state_evolution.h]
     monkeypatch.setitem(state_evolution.FIELDS, state_evolution.h, right.subs(s.theta, 2 * s.theta))
     state_evolution.envelope_gradient.cache_clear()
@@ -60,9 +66,14 @@ def test_softmax_entries_are_checked():
     assert float((P.subs(at) - S[0, 1]).evalf(30)) == pytest.approx(0, abs=1e-25)
 
 
-@pytest.mark.parametrize(("tokens", "rank", "teacher"), [(2, 1, 1), (3, 1, 1), pytest.param(2, 2, 1, marks=pytest.mark.slow), (1, 2, 2)])
+@pytest.mark.parametrize(
+    ("tokens", "rank", "teacher"),
+    [(2, 1, 1), (3, 1, 1), pytest.param(2, 2, 1, marks=pytest.mark.slow), (1, 2, 2)],
+)
 def test_general_input_channel(tokens, rank, teacher):
-    """Stationarity in the conjugates, entry by entry, is (7) in matrix form, at a random rational point."""
+    """Stationarity in the conjugates, entry by entry, is (7) in matrix form, at a random rational
+    point.
+    """
     phi, x = free_entropy.explicit(tokens, rank, teacher)
     rng = np.random.default_rng(3)
     values = {}
@@ -81,12 +92,25 @@ def test_general_input_channel(tokens, rank, teacher):
     values |= {v: sp.Rational(1, 2 + k) for k, v in enumerate(tau)} | {s.lam: sp.Rational(1, 7)}
     at = {name: [m.subs(values) for m in many] for name, many in x.items()}
     g, p_, t = [v.subs(values) for v in gamma], [v.subs(values) for v in pi], tau.subs(values)
-    D = values[s.lam] * sp.eye(rank) + sum((g[k] * at["V_hat"][k] for k in range(tokens)), sp.zeros(rank))
-    b = sum((p_[k] * at["m_hat"][k] + g[k] * at["theta_hat"][k] * t for k in range(tokens)), sp.zeros(rank, 1))
-    spread = D.inv() * (sum((g[k] * at["q_hat"][k] for k in range(tokens)), sp.zeros(rank)) + b * b.T) * D.inv()
+    D = values[s.lam] * sp.eye(rank) + sum(
+        (g[k] * at["V_hat"][k] for k in range(tokens)), sp.zeros(rank)
+    )
+    b = sum(
+        (p_[k] * at["m_hat"][k] + g[k] * at["theta_hat"][k] * t for k in range(tokens)),
+        sp.zeros(rank, 1),
+    )
+    spread = (
+        D.inv()
+        * (sum((g[k] * at["q_hat"][k] for k in range(tokens)), sp.zeros(rank)) + b * b.T)
+        * D.inv()
+    )
     for k in range(tokens):
-        expected = {"V_hat": g[k] * spread / 2, "q_hat": g[k] * D.inv() / 2, "m_hat": p_[k] * D.inv() * b,
-                    "theta_hat": g[k] * D.inv() * b * t.T}  # fmt: skip
+        expected = {
+            "V_hat": g[k] * spread / 2,
+            "q_hat": g[k] * D.inv() / 2,
+            "m_hat": p_[k] * D.inv() * b,
+            "theta_hat": g[k] * D.inv() * b * t.T,
+        }
         own = {
             "V_hat": at["q"][k].T / 2,
             "q_hat": -at["V"][k].T / 2,
@@ -96,22 +120,34 @@ def test_general_input_channel(tokens, rank, teacher):
         sign = {"V_hat": -1, "q_hat": 1, "m_hat": 1, "theta_hat": 1}
         for name, form in expected.items():
             matrix = x[name][k]
-            found = sp.Matrix(*matrix.shape, lambda i, j, m=matrix: sp.diff(phi, m[i, j]).subs(values))
+            found = sp.Matrix(
+                *matrix.shape, lambda i, j, m=matrix: sp.diff(phi, m[i, j]).subs(values)
+            )
             assert found == (own[name] + sign[name] * form).applyfunc(sp.nsimplify), name
 
 
 def test_rank_one_is_the_general_case():
-    """The general free entropy with two tokens of the same law, hats summed, is the rank-one one."""
+    """The general free entropy with two tokens of the same law, hats summed, is the rank-one
+    one.
+    """
     phi, x = free_entropy.explicit(2, 1, 1)
-    gamma, pi, tau = sp.symbols("gamma:2", positive=True), sp.symbols("pi:2", real=True), sp.symbols("tau:1", real=True)
+    gamma, pi, tau = (
+        sp.symbols("gamma:2", positive=True),
+        sp.symbols("pi:2", real=True),
+        sp.symbols("tau:1", real=True),
+    )
     halves = {x["q"][k][0]: s.q for k in (0, 1)} | {x["V"][k][0]: s.V for k in (0, 1)}
     halves |= {x["theta"][k][0]: s.theta for k in (0, 1)} | {x["m"][0][0]: s.m, x["m"][1][0]: -s.m}
     for name, whole in (("q_hat", s.q_hat), ("V_hat", s.V_hat), ("theta_hat", s.theta_hat)):
         halves |= {x[name][k][0]: whole / 2 for k in (0, 1)}
     halves |= {x["m_hat"][0][0]: s.m_hat / 2, x["m_hat"][1][0]: -s.m_hat / 2}
     sign = sp.Symbol("c", real=True)  # the projection of p_1, of mean square one
-    reduced = phi.subs(halves).subs({gamma[0]: s.sigma**2, gamma[1]: s.sigma**2, pi[0]: sign, pi[1]: -sign})
-    averaged = free_entropy.gaussian_moments(sp.expand(reduced), {sign: 1, tau[0]: s.rho / s.sigma**2})
+    reduced = phi.subs(halves).subs(
+        {gamma[0]: s.sigma**2, gamma[1]: s.sigma**2, pi[0]: sign, pi[1]: -sign}
+    )
+    averaged = free_entropy.gaussian_moments(
+        sp.expand(reduced), {sign: 1, tau[0]: s.rho / s.sigma**2}
+    )
     rank_one = equations()["free_entropy"].rhs.subs(s.E_M, 0)
     assert sp.simplify(averaged - rank_one) == 0
 
@@ -139,6 +175,9 @@ def test_error_normalisations():
 
     state = State(0.1, 0.0, 12.0, 0.15)
     values = {k: errors.test_error(Parameters(), state, k) for k in errors.NORMALISATIONS}
-    assert values["full"] == pytest.approx(2 * values["half"], rel=1e-14) and values["entry"] == values["half"]
+    assert (
+        values["full"] == pytest.approx(2 * values["half"], rel=1e-14)
+        and values["entry"] == values["half"]
+    )
     with pytest.raises(ParameterError, match="normalise"):
         errors.test_error(Parameters(), state, "both")

@@ -23,7 +23,8 @@ from theory.positional_semantic import (
 from theory.positional_semantic.channel import averages
 from theory.positional_semantic.thresholds import critical, thresholds
 
-# Converged values of an independent solver: q, own overlap, V, training loss, half test error; then how well it knows them.
+# Converged values of an independent solver: q, own overlap, V, training loss, half test error; then
+# how well it knows them.
 TABLE = [
     (0.3, 2.0, "semantic", (0.114817, 0.15816, 12.668, 0.0035906, 0.001404), (0.005, 0.005, 0.01)),
     (0.3, 2.0, "positional", (0.05105, 0.2583, 11.36, 0.0045127, 0.003473), (0.01, 0.005, 0.01)),
@@ -34,7 +35,9 @@ TABLE = [
 
 @pytest.mark.parametrize(("omega", "alpha", "branch", "expected", "tolerance"), TABLE)
 def test_table_of_fixed_points(omega, alpha, branch, expected, tolerance):
-    """Order parameters within the reference's own uncertainty, 0.1 % in the loss, 0.5 % in the test error."""
+    """Order parameters within the reference's own uncertainty, 0.1 % in the loss, 0.5 % in the test
+    error.
+    """
     point = solve(Parameters(omega=omega, alpha=alpha), branch)
     own = point.state.m if branch == "positional" else point.state.theta
     found = (point.state.q, abs(own), point.state.V, point.train_loss, point.test_mse_half)
@@ -56,49 +59,76 @@ def test_table_of_fixed_points(omega, alpha, branch, expected, tolerance):
     ],
 )
 def test_local_selection(omega, alpha, branch, values):
-    """The well of the informed start, against an independent solver with ten nodes per axis, good to 1.5 %."""
+    """The well of the informed start, against an independent solver with ten nodes per axis, good
+    to 1.5 %.
+    """
     point = solve(Parameters(omega=omega, alpha=alpha, prox="local"), branch).summary()
     for name, reference in values.items():
         assert point[name] == pytest.approx(reference, rel=0.015)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("omega", "alpha", "branch"), [(0.1, 1.0, "positional"), (0.3, 2.0, "semantic")])
+@pytest.mark.parametrize(
+    ("omega", "alpha", "branch"), [(0.1, 1.0, "positional"), (0.3, 2.0, "semantic")]
+)
 def test_error_estimate(omega, alpha, branch):
-    """What is printed as the error of the quadrature covers the distance from forty nodes, within a factor of two."""
+    """What is printed as the error of the quadrature covers the distance from forty nodes, within a
+    factor of two.
+    """
     point = solve(Parameters(omega=omega, alpha=alpha), branch, error=True)
     best = solve(point.p.replace(order=40), branch, point)
     for name in ("q", "m", "V", "theta"):
         # Below 1e-5 nothing is seen that matters.
-        assert abs(getattr(point.state, name) - getattr(best.state, name)) <= 2 * abs(point.error[name]) + 1e-5
+        assert (
+            abs(getattr(point.state, name) - getattr(best.state, name))
+            <= 2 * abs(point.error[name]) + 1e-5
+        )
 
 
 @pytest.mark.slow
 def test_degree_seven_against_the_authors_data():
-    """Fixed points of the rule, and the authors' rows at omega = 0.3, alpha = 2, iterated until steps are below 1e-4."""
+    """Fixed points of the rule, and the authors' rows at omega = 0.3, alpha = 2, iterated until
+    steps are below 1e-4.
+    """
     p = Parameters(alpha=2.0)
     points = {k: degree_seven.solve(p, k) for k in ("semantic", "positional")}
     semantic, positional = points["semantic"].state, points["positional"].state
-    # Damped by 0.8 a step of 1e-4 leaves five times that, 5e-4, of an overlap, and a percent of theirs.
+    # Damped by 0.8 a step of 1e-4 leaves five times that, 5e-4, of an overlap, and a percent of
+    # theirs.
     assert (semantic.q, semantic.theta) == pytest.approx((0.1141502, 0.1585606), abs=5e-4)
     assert (positional.q, positional.m) == pytest.approx((0.0500123, 0.2585672), abs=5e-4)
     assert (semantic.V, positional.V) == pytest.approx((12.327886, 11.036146), rel=2e-3)
     # Their losses are not this rule's: 2.6% apart on the positional branch (degree eleven there).
     assert points["positional"].train_loss / 0.0045152689 == pytest.approx(0.9743, abs=1e-3)
-    assert (semantic.q, semantic.V, semantic.theta) == pytest.approx((0.114141, 12.3114, 0.158673), rel=1e-5)
-    assert (positional.q, positional.m, positional.V) == pytest.approx((0.0500912, 0.258427, 11.0383), rel=1e-5)
+    assert (semantic.q, semantic.V, semantic.theta) == pytest.approx(
+        (0.114141, 12.3114, 0.158673), rel=1e-5
+    )
+    assert (positional.q, positional.m, positional.V) == pytest.approx(
+        (0.0500912, 0.258427, 11.0383), rel=1e-5
+    )
 
 
-# Converged thresholds of the same solver; alpha_c and alpha_l are known to 0.5 % and 1 %, of the local selection to 1.5 %.
+# Converged thresholds of the same solver; alpha_c and alpha_l are known to 0.5 % and 1 %, of the
+# local selection to 1.5 %.
 THRESHOLDS = [
-    ("global", 0.0, 0.6144, 0.744), ("global", 0.1, 0.7510, 0.892), ("global", 0.2, 0.9481, 1.117),
-    ("global", 0.3, 1.2515, 1.492), ("global", 0.425, 1.9646, None),
-    ("local", 0.1, 0.701, 0.871), ("local", 0.2, 0.916, 1.103), ("local", 0.3, 1.238, 1.492),
-]  # fmt: skip
+    ("global", 0.0, 0.6144, 0.744),
+    ("global", 0.1, 0.7510, 0.892),
+    ("global", 0.2, 0.9481, 1.117),
+    ("global", 0.3, 1.2515, 1.492),
+    ("global", 0.425, 1.9646, None),
+    ("local", 0.1, 0.701, 0.871),
+    ("local", 0.2, 0.916, 1.103),
+    ("local", 0.3, 1.238, 1.492),
+]
 
 
-@pytest.mark.parametrize(("prox", "omega", "alpha_c", "alpha_l"),
-                         [r if r[:2] == ("global", 0.3) else pytest.param(*r, marks=pytest.mark.slow) for r in THRESHOLDS])
+@pytest.mark.parametrize(
+    ("prox", "omega", "alpha_c", "alpha_l"),
+    [
+        r if r[:2] == ("global", 0.3) else pytest.param(*r, marks=pytest.mark.slow)
+        for r in THRESHOLDS
+    ],
+)
 def test_thresholds(prox, omega, alpha_c, alpha_l):
     """Both thresholds over omega, both selections; at alpha_c both branches have the same loss."""
     found = thresholds(Parameters(prox=prox, omega=omega, order=12))
@@ -106,24 +136,35 @@ def test_thresholds(prox, omega, alpha_c, alpha_l):
     if alpha_l is not None:
         assert found.alpha_l == pytest.approx(alpha_l, rel=1e-2 if prox == "global" else 1.5e-2)
     assert found.alpha_l > found.alpha_c and not found.reasons
-    assert found.at_alpha_c["positional"].train_loss == pytest.approx(found.at_alpha_c["semantic"].train_loss, rel=1e-3)
+    assert found.at_alpha_c["positional"].train_loss == pytest.approx(
+        found.at_alpha_c["semantic"].train_loss, rel=1e-3
+    )
 
 
 @pytest.mark.slow
 def test_narrow_range_of_both_branches():
-    """Asymmetric target at omega = 0.05: both branches exist for alpha in 0.5 to 0.6 only, and the search finds the crossing."""
+    """Asymmetric target at omega = 0.05: both branches exist for alpha in 0.5 to 0.6 only, and the
+    search finds the crossing.
+    """
     p = Parameters(target="alternative", omega=0.05, order=8)
     found = thresholds(p)
     assert 0.48 < found.alpha_c < 0.6
     for factor, first in ((0.97, "positional"), (1.03, "semantic")):
-        losses = {k: solve(p.replace(alpha=factor * found.alpha_c), k).train_loss for k in ("positional", "semantic")}
+        losses = {
+            k: solve(p.replace(alpha=factor * found.alpha_c), k).train_loss
+            for k in ("positional", "semantic")
+        }
         assert min(losses, key=losses.get) == first
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("branch", "omega", "alpha"), [("positional", 0.15, 1.25375), ("semantic", 0.5, 1.08791667)])
+@pytest.mark.parametrize(
+    ("branch", "omega", "alpha"), [("positional", 0.15, 1.25375), ("semantic", 0.5, 1.08791667)]
+)
 def test_a_node_at_the_end_of_a_local_well(branch, omega, alpha):
-    """Here one node falls out of its well every other step: the residual stays at 1e-5 and the branch goes on."""
+    """Here one node falls out of its well every other step: the residual stays at 1e-5 and the
+    branch goes on.
+    """
     point = solve(Parameters(omega=omega, alpha=alpha, prox="local"), branch)
     assert point.exists and point.residual < 5e-5
     beside = solve(point.p.replace(alpha=1.01 * alpha), branch)
@@ -131,15 +172,22 @@ def test_a_node_at_the_end_of_a_local_well(branch, omega, alpha):
 
 
 def test_phase_diagram():
-    """A small grid: the same fixed points as alone, loss gap on both sides of alpha_c, and ends of the positional branch."""
+    """A small grid: the same fixed points as alone, loss gap on both sides of alpha_c, and ends of
+    the positional branch.
+    """
     p = Parameters(order=8)
     data = phase_diagram(p, [0.1, 0.3], [1.0, 2.0], jobs=1)
     gap = data.train_loss.sel(branch="positional") - data.train_loss.sel(branch="semantic")
     assert float(gap.sel(omega=0.3, alpha=1.0)) < 0 < float(gap.sel(omega=0.3, alpha=2.0))
-    # At omega = 0.1 the positional branch lives below alpha = 1.3 only, and the semantic one wins from 0.75 on.
+    # At omega = 0.1 the positional branch lives below alpha = 1.3 only, and the semantic one wins
+    # from 0.75 on.
     positional = data.sel(branch="positional", omega=0.1)
     assert np.isnan(positional.q.sel(alpha=2.0)) and float(gap.sel(omega=0.1, alpha=1.0)) > 0
-    for branch, omega, alpha in (("positional", 0.1, 1.0), ("semantic", 0.3, 1.0), ("positional", 0.3, 2.0)):
+    for branch, omega, alpha in (
+        ("positional", 0.1, 1.0),
+        ("semantic", 0.3, 1.0),
+        ("positional", 0.3, 2.0),
+    ):
         alone, found = (
             solve(p.replace(omega=omega, alpha=alpha), branch),
             data.sel(branch=branch, omega=omega, alpha=alpha),
@@ -153,7 +201,9 @@ def test_crossing_at_large_omega():
     """At omega = 0.6 the gap falls with alpha at first, and the crossing lies beyond."""
     p = Parameters(omega=0.6, order=8)
     alpha, points = critical(p)
-    assert 6 < alpha < 8 and points["positional"].train_loss == pytest.approx(points["semantic"].train_loss, rel=1e-3)
+    assert 6 < alpha < 8 and points["positional"].train_loss == pytest.approx(
+        points["semantic"].train_loss, rel=1e-3
+    )
 
 
 def test_no_crossing_says_why():
@@ -178,22 +228,32 @@ def test_small_alpha():
 
 @pytest.mark.slow
 def test_semantic_branch_ends():
-    """With the global minimiser, theta vanishes between alpha = 0.70 and 0.75 at omega = 0.3; the local one goes on."""
+    """With the global minimiser, theta vanishes between alpha = 0.70 and 0.75 at omega = 0.3; the
+    local one goes on.
+    """
     p = Parameters()
-    assert solve(p.replace(alpha=0.75), "semantic").exists and not solve(p.replace(alpha=0.7), "semantic").exists
+    assert (
+        solve(p.replace(alpha=0.75), "semantic").exists
+        and not solve(p.replace(alpha=0.7), "semantic").exists
+    )
     assert solve(p.replace(alpha=0.6, prox="local"), "semantic").exists
     data = curve(p, "semantic", [0.6, 1.0])
     assert np.isnan(data.theta[0]) and (data.theta[1:] > 0.05).all()
 
 
 def test_a_strong_ridge_leaves_no_semantic_branch():
-    """At lambda = 0.1 and alpha = 2 all weights vanish; the positional branch has the overlaps of students."""
+    """At lambda = 0.1 and alpha = 2 all weights vanish; the positional branch has the overlaps of
+    students.
+    """
     p = Parameters(lam=0.1, alpha=2.0, order=8)
     with pytest.raises(ParameterError, match=r"the weights vanish .* lam = 0.1, semantic"):
         solve(p, "semantic")
-    # Students: simulate.positional_semantic --alpha 2 --seeds 6 --set lam=0.1 --set d=800 --set steps=300, either start.
+    # Students: simulate.positional_semantic --alpha 2 --seeds 6 --set lam=0.1 --set d=800 --set
+    # steps=300, either start.
     state = solve(p, "positional").state
-    assert state.q == pytest.approx(0.00956, rel=0.02) and abs(state.m) == pytest.approx(0.18, rel=0.02)
+    assert state.q == pytest.approx(0.00956, rel=0.02) and abs(state.m) == pytest.approx(
+        0.18, rel=0.02
+    )
 
 
 def test_signs_are_free():
@@ -201,13 +261,18 @@ def test_signs_are_free():
     p = Parameters(alpha=1.3, order=8)
     for branch, overlap, moment in (("positional", "m", "E_g"), ("semantic", "theta", "E_geta")):
         state = solve(p, branch).state
-        a, b = averages(p, state), averages(p, state._replace(**{overlap: -getattr(state, overlap)}))
+        a, b = (
+            averages(p, state),
+            averages(p, state._replace(**{overlap: -getattr(state, overlap)})),
+        )
         assert b.numbers[moment] == pytest.approx(-a.numbers[moment], rel=1e-6)
         assert b.numbers["E_M"] == pytest.approx(a.numbers["E_M"], rel=1e-9)
 
 
 def test_ridge_is_a_case_of_the_general_regulariser():
-    """Prox of the ridge, averaged numerically, against the closed form; a lasso sets weights to zero."""
+    """Prox of the ridge, averaged numerically, against the closed form; a lasso sets weights to
+    zero.
+    """
     p = Parameters(alpha=2.0, order=8)
     closed = solve(p, "semantic")
     ridge = regulariser.solve(p, "semantic", regulariser.elastic_net(p.lam, 0.0), closed.state)
@@ -219,16 +284,38 @@ def test_ridge_is_a_case_of_the_general_regulariser():
 
 def test_onset_json(capsys):
     """Top-level numbers, nested fixed points, and alpha from the command line."""
-    assert onset_command.main(["positional_semantic", "--set", "order=8", "--set", "omega=0.3", "--alpha", "2", "--json",
-                               "--quiet"]) == 0  # fmt: skip
+    assert (
+        onset_command.main(
+            [
+                "positional_semantic",
+                "--set",
+                "order=8",
+                "--set",
+                "omega=0.3",
+                "--alpha",
+                "2",
+                "--json",
+                "--quiet",
+            ]
+        )
+        == 0
+    )
     found = json.loads(capsys.readouterr().out)
-    assert found["omega"] == 0.3 and found["prox"] == "global" and found["alpha_c"] == pytest.approx(1.25, rel=0.02)
+    assert (
+        found["omega"] == 0.3
+        and found["prox"] == "global"
+        and found["alpha_c"] == pytest.approx(1.25, rel=0.02)
+    )
     for place in ("at_alpha_c", "at_alpha"):
         for branch in ("positional", "semantic"):
-            assert {"q", "m", "V", "theta", "train_loss", "test_mse_half"} <= set(found[place][branch])
+            assert {"q", "m", "V", "theta", "train_loss", "test_mse_half"} <= set(
+                found[place][branch]
+            )
             assert found[place][branch]["along"] < 1 and found[place][branch]["transverse"] < 1
     both = found["at_alpha_c"]
-    assert both["positional"]["train_loss"] == pytest.approx(both["semantic"]["train_loss"], rel=1e-6)
+    assert both["positional"]["train_loss"] == pytest.approx(
+        both["semantic"]["train_loss"], rel=1e-6
+    )
 
 
 @pytest.mark.parametrize(
@@ -254,6 +341,11 @@ def test_bad_parameters():
 
 
 def test_asymmetric_target_has_no_positional_branch():
-    """Entries beyond one half cannot be had from p_1 = -p_2: m vanishes with the global minimiser."""
+    """Entries beyond one half cannot be had from p_1 = -p_2: m vanishes with the global
+    minimiser.
+    """
     p = Parameters(target="alternative", omega=0.1, order=8)
-    assert not solve(p.replace(alpha=1.0), "positional").exists and solve(p.replace(alpha=1.0), "semantic").exists
+    assert (
+        not solve(p.replace(alpha=1.0), "positional").exists
+        and solve(p.replace(alpha=1.0), "semantic").exists
+    )

@@ -15,7 +15,9 @@ A_3 = ((0.6, 0.3, 0.1), (0.2, 0.6, 0.2), (0.1, 0.3, 0.6))
 
 
 def test_two_tokens_are_the_headline_system():
-    """Sobol sums with the general equations against the split quadrature: 1 %, the error of 1024 points."""
+    """Sobol sums with the general equations against the split quadrature: 1 %, the error of 1024
+    points.
+    """
     p = Parameters(alpha=2.0, prox="local", order=12)
     system = g.headline(p, 1024)
     found = g.solve(system, g.starting_order(system, 0.46, 0.62, np.zeros(2), 50.0), tolerance=1e-5)
@@ -28,7 +30,9 @@ def test_two_tokens_are_the_headline_system():
 
 @pytest.mark.slow
 def test_positional_branch_of_the_headline_system():
-    """With m_1 = -m_2 and theta = 0, which mirror images keep exactly: 1.5 %, the error of 2048 points."""
+    """With m_1 = -m_2 and theta = 0, which mirror images keep exactly: 1.5 %, the error of 2048
+    points.
+    """
     p = Parameters(alpha=1.0, prox="local")
     system = g.headline(p, 2048)
     start = g.starting_order(system, 0.17, 0.0, np.array([0.25, -0.25]), 62.0)
@@ -36,16 +40,26 @@ def test_positional_branch_of_the_headline_system():
     assert found.order.m[:, 0, 0] == pytest.approx([exact.state.m, -exact.state.m], rel=0.015)
     assert found.order.q[:, 0, 0, 0] == pytest.approx([exact.state.q] * 2, rel=0.015)
     assert np.abs(found.order.theta).max() < 1e-12
-    assert (found.train_loss, found.test_full / 2) == pytest.approx((exact.train_loss, exact.test_mse_half), rel=0.015)
+    assert (found.train_loss, found.test_full / 2) == pytest.approx(
+        (exact.train_loss, exact.test_mse_half), rel=0.015
+    )
 
 
 def mixture(system, labels, pi):
     """The same system with every token in one of two clusters of the same covariance."""
-    return replace(system, gamma=np.repeat(system.gamma, 2, 2), pi=pi, labels=labels, teacher_mean=np.zeros((2, 2, 1)))
+    return replace(
+        system,
+        gamma=np.repeat(system.gamma, 2, 2),
+        pi=pi,
+        labels=labels,
+        teacher_mean=np.zeros((2, 2, 1)),
+    )
 
 
 def test_equal_clusters_are_one():
-    """Clusters that do not differ: hats split by their probabilities, everything else as without clusters."""
+    """Clusters that do not differ: hats split by their probabilities, everything else as without
+    clusters.
+    """
     system = g.headline(Parameters(alpha=1.0), 128)
     both = mixture(system, np.array([[0.4, 0.1], [0.2, 0.3]]), np.repeat(system.pi, 2, 2))
     one = g.starting_order(system, 0.18, 0.05, np.array([0.25, -0.25]), 60.0)
@@ -60,7 +74,9 @@ def test_equal_clusters_are_one():
             (share[:, [0]] * value[:, 0].reshape(2, -1)).ravel(), rel=1e-10, abs=1e-14
         )
     a, b = g.input_channel(system, hats), g.input_channel(both, split)
-    assert b[1] == pytest.approx(a[1], rel=1e-10) and b[0].q[:, 1] == pytest.approx(a[0].q[:, 0], rel=1e-10)
+    assert b[1] == pytest.approx(a[1], rel=1e-10) and b[0].q[:, 1] == pytest.approx(
+        a[0].q[:, 0], rel=1e-10
+    )
 
 
 def test_certain_labels_pick_their_cluster():
@@ -76,7 +92,9 @@ def test_certain_labels_pick_their_cluster():
 
 def test_untied_keys_equal_to_queries_attend_like_tied_ones():
     """softmax(h_Q h_K^T) at h_K = h_Q is the tied attention."""
-    tied, untied = (replace(g.headline(Parameters(alpha=1.0), 64), rank=r, untied=r == 2) for r in (1, 2))
+    tied, untied = (
+        replace(g.headline(Parameters(alpha=1.0), 64), rank=r, untied=r == 2) for r in (1, 2)
+    )
     rng = np.random.default_rng(0)
     h, Y = rng.standard_normal((20, 2, 1)), g.softmax(rng.standard_normal((20, 2, 2)))
     rho = np.full(2, 0.25)
@@ -89,9 +107,19 @@ def test_untied_keys_equal_to_queries_attend_like_tied_ones():
 
 @pytest.mark.slow
 def test_three_tokens():
-    """L = 3 with its own variances: norm, overlap and loss of the empirical minimum at d = 800 (two seeds, 1.5 %)."""
+    """L = 3 with its own variances: norm, overlap and loss of the empirical minimum at d = 800 (two
+    seeds, 1.5 %).
+    """
     gamma = np.array([0.5, 0.6, 0.4])[None, :, None] ** 2
-    system = g.System(3.0, 0.02, gamma, np.zeros((1, 3, 1)), np.ones(1), g.dot_product_target(0.2, A_3), points=512)
+    system = g.System(
+        3.0,
+        0.02,
+        gamma,
+        np.zeros((1, 3, 1)),
+        np.ones(1),
+        g.dot_product_target(0.2, A_3),
+        points=512,
+    )
     found = g.solve(system, g.starting_order(system, 0.75, 0.8, np.zeros(3), 30.0), tolerance=1e-4)
     assert found.norm == pytest.approx(0.7165, rel=0.015)
     assert found.overlap[0, 0] == pytest.approx(0.8354, rel=0.015)

@@ -1,4 +1,6 @@
-"""Statements of Cui et al. beside their equations: thresholds over omega, the linear layer, other solutions, the replica average."""
+"""Statements of Cui et al. beside their equations: thresholds over omega, the linear layer, other
+solutions, the replica average.
+"""
 
 from __future__ import annotations
 
@@ -31,26 +33,43 @@ def test_alpha_c_grows_with_omega(found):
 
 
 def test_error_drops_at_alpha_c(found):
-    """Sec. 5: at equal training loss the semantic branch generalises better, by more than a tenth."""
+    """Sec. 5: at equal training loss the semantic branch generalises better, by more than a
+    tenth.
+    """
     for f in found.values():
         positional, semantic = (f.at_alpha_c[k].test_mse_half for k in ("positional", "semantic"))
         assert semantic < 0.9 * positional
 
 
 def test_linear_layer_wins_in_the_positional_regime(found):
-    """Sec. 5.1: below alpha_c both branches, and at alpha_c the semantic one, err more than the dense linear layer."""
+    """Sec. 5.1: below alpha_c both branches, and at alpha_c the semantic one, err more than the
+    dense linear layer.
+    """
     for omega, f in found.items():
         linear = baseline(P.replace(omega=omega))["epsilon_lin"] / 2
         assert min(x.test_mse_half for x in f.at_alpha_c.values()) > linear
-        assert solve(P.replace(omega=omega, alpha=0.6 * f.alpha_c), "positional").test_mse_half > linear
+        assert (
+            solve(P.replace(omega=omega, alpha=0.6 * f.alpha_c), "positional").test_mse_half
+            > linear
+        )
 
 
 SLOW = pytest.mark.slow
 
 
-@pytest.mark.parametrize(("m", "theta"), [(0.2, 0.05), (0.1, 0.15), pytest.param(0.3, 0.1, marks=SLOW), pytest.param(0.05, 0.02, marks=SLOW)])
+@pytest.mark.parametrize(
+    ("m", "theta"),
+    [
+        (0.2, 0.05),
+        (0.1, 0.15),
+        pytest.param(0.3, 0.1, marks=SLOW),
+        pytest.param(0.05, 0.02, marks=SLOW),
+    ],
+)
 def test_no_solution_of_lower_loss_from_mixed_starts(m, theta):
-    """Sec. 5: damped steps from states with both overlaps, at omega = 0.3, alpha = 1.5, end in one of the two branches."""
+    """Sec. 5: damped steps from states with both overlaps, at omega = 0.3, alpha = 1.5, end in one
+    of the two branches.
+    """
     p = P.replace(alpha=1.5, order=6)
     branches = {k: solve(p, k) for k in ("positional", "semantic")}
     state = State(q=0.1, m=m, V=14.0, theta=theta)
@@ -61,57 +80,84 @@ def test_no_solution_of_lower_loss_from_mixed_starts(m, theta):
         if gap < 1e-4:
             break
     own = {"positional": abs(state.m), "semantic": abs(state.theta)}
-    end = max(own, key=lambda k: own[k] / abs(getattr(branches[k].state, {"positional": "m", "semantic": "theta"}[k])))
+    end = max(
+        own,
+        key=lambda k: (
+            own[k] / abs(getattr(branches[k].state, {"positional": "m", "semantic": "theta"}[k]))
+        ),
+    )
     expected = branches[end].state
-    assert (state.q, abs(state.m), abs(state.theta)) == pytest.approx((expected.q, abs(expected.m), abs(expected.theta)), abs=5e-3)
-
+    assert (state.q, abs(state.m), abs(state.theta)) == pytest.approx(
+        (expected.q, abs(expected.m), abs(expected.theta)), abs=5e-3
+    )
 
 
 # ---- The replica average (79)-(100): its moments, and its limit at zero temperature
 
 
 def test_moments_of_replicated_fields():
-    """Fields of two replicas and the teacher, averaged exactly over tokens of independent signs: the overlaps (6), at d = 4."""
+    """Fields of two replicas and the teacher, averaged exactly over tokens of independent signs:
+    the overlaps (6), at d = 4.
+    """
     d, sigma = 4, sp.Rational(1, 2)
     Q = [[1, 2, -1, 3], [0, 1, 1, -2], [2, 0, 1, 1]]  # two replicas, and the teacher
     code = [sp.Rational(1, 2)] * d  # p_1, of norm 1 = sqrt(d) times 1/sqrt(d)
     mean, second, number = [sp.Integer(0)] * 3, sp.zeros(3), 0
     for signs in itertools.product((-1, 1), repeat=d):
         x = [sigma * q for q in signs]
-        fields = [sum((a + c) * b for a, c, b in zip(x, code if k < 2 else [0] * d, Q[k], strict=True)) / sp.sqrt(d) for k in range(3)]
+        fields = [
+            sum((a + c) * b for a, c, b in zip(x, code if k < 2 else [0] * d, Q[k], strict=True))
+            / sp.sqrt(d)
+            for k in range(3)
+        ]
         mean = [a + b for a, b in zip(mean, fields, strict=True)]
         second += sp.Matrix(3, 3, lambda a, b, f=fields: f[a] * f[b])
         number += 1
     mean, second = [q / number for q in mean], second / number
     for a, b in itertools.product(range(3), repeat=2):
-        overlap = sigma**2 * sum(x * y for x, y in zip(Q[a], Q[b], strict=True)) / d  # q_ab, theta_a, rho
+        overlap = (
+            sigma**2 * sum(x * y for x, y in zip(Q[a], Q[b], strict=True)) / d
+        )  # q_ab, theta_a, rho
         assert second[a, b] - mean[a] * mean[b] == overlap
     for k in range(3):
-        assert mean[k] == (sum(c * x for c, x in zip(code, Q[k], strict=True)) / sp.sqrt(d) if k < 2 else 0)  # m_a
+        assert mean[k] == (
+            sum(c * x for c, x in zip(code, Q[k], strict=True)) / sp.sqrt(d) if k < 2 else 0
+        )  # m_a
 
 
 def test_zero_temperature_of_the_entropic_potential():
-    """One weight in n replicas: the Gaussian integral at inverse temperature beta, n -> 0, beta -> infinity with the rescaling (99)."""
+    """One weight in n replicas: the Gaussian integral at inverse temperature beta, n -> 0, beta ->
+    infinity with the rescaling (99).
+    """
     beta, n = sp.symbols("beta n", positive=True)
     tau2, pi2 = s.rho / s.sigma**2, sp.Integer(1)
-    # Replicas share a field of variance sigma^2 q_hat beta^2; their own precision is beta (lambda + sigma^2 V_hat).
+    # Replicas share a field of variance sigma^2 q_hat beta^2; their own precision is beta (lambda +
+    # sigma^2 V_hat).
     precision, shared = beta * (s.lam + s.sigma**2 * s.V_hat), beta**2 * s.sigma**2 * s.q_hat
     drift2 = beta**2 * (s.m_hat**2 * pi2 + s.sigma**4 * s.theta_hat**2 * tau2)
-    # Moment n of Z at given field b + sqrt(shared) xi: (2 pi/precision)^(n/2) E exp(n (b + ..)^2/(2 precision)); b of variance drift2.
+    # Moment n of Z at given field b + sqrt(shared) xi: (2 pi/precision)^(n/2) E exp(n (b + ..)^2/(2
+    # precision)); b of variance drift2.
     of_n = (2 * sp.pi / precision) ** (n / 2) / sp.sqrt(1 - n * (shared + drift2) / precision)
     per_weight = sp.limit(sp.diff(sp.log(of_n), n), n, 0) / beta  # (1/n) ln E Z^n
-    assert sp.simplify(sp.limit(per_weight, beta, sp.oo) - equations()["entropic_potential"].rhs) == 0
+    assert (
+        sp.simplify(sp.limit(per_weight, beta, sp.oo) - equations()["entropic_potential"].rhs) == 0
+    )
 
 
 def test_zero_temperature_of_the_energetic_potential():
-    """A quadratic loss, for which the integral is exact: -(1/beta) ln of it tends to the envelope (103) of that loss."""
+    """A quadratic loss, for which the integral is exact: -(1/beta) ln of it tends to the envelope
+    (103) of that loss.
+    """
     beta, V, a = sp.symbols("beta V a", positive=True)
     z, w, c = sp.symbols("z w c", real=True)
     loss = a * z**2 / 2 - c * z
-    # The integral over z of exp(-A z^2/2 + B z + C) is sqrt(2 pi/A) exp(B^2/(2 A) + C); the measure carries sqrt(beta/(2 pi V)).
+    # The integral over z of exp(-A z^2/2 + B z + C) is sqrt(2 pi/A) exp(B^2/(2 A) + C); the measure
+    # carries sqrt(beta/(2 pi V)).
     A, B, C = sp.Poly(-beta * (z - w) ** 2 / (2 * V) - beta * loss, z).all_coeffs()
     A = -2 * A
-    log_integral = sp.log(2 * sp.pi / A) / 2 + B**2 / (2 * A) + C + sp.log(beta / (2 * sp.pi * V)) / 2
+    log_integral = (
+        sp.log(2 * sp.pi / A) / 2 + B**2 / (2 * A) + C + sp.log(beta / (2 * sp.pi * V)) / 2
+    )
     limit = sp.limit(sp.simplify(-log_integral / beta), beta, sp.oo)
     best = sp.solve(sp.diff((z - w) ** 2 / (2 * V) + loss, z), z)[0]
     envelope = ((z - w) ** 2 / (2 * V) + loss).subs(z, best)

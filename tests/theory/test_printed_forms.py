@@ -1,4 +1,5 @@
-"""Every derived equation against the form printed in the paper (arXiv:2606.18164), typed here by hand.
+"""Every derived equation against the form printed in the paper (arXiv:2606.18164), typed here by
+hand.
 
 The printed forms use the project's symbols, so that a difference can be taken, but none of its
 derivations. Sums over the sizes are unrolled at small whole numbers where SymPy has no normal form.
@@ -55,7 +56,7 @@ from theory.state_tracking.symbols import (
     z_k,
     z_kbar,
     zeta,
-)  # fmt: skip
+)
 
 delta = sp.KroneckerDelta
 WRONG_MASS = 1 / (1 + sp.exp(m) / (N - 1))  # the factor every line of (15) and (59) carries
@@ -150,8 +151,10 @@ def test_loss_derivatives_43():
         assert same(derived(name).subs(g, wrong), sp.diff(loss, z))
 
 
-POINTS = [dict(zip((A, R, S, zeta, d_g, N), map(sp.Rational, x.split()), strict=True)) for x in
-          ("1/10 0 0 0 32 32", "1/3 5/7 -1/5 2/3 2 3", "6/7 4 1/9 -3/2 5 2", "1 2 3 1/2 1 4")]  # fmt: skip
+POINTS = [
+    dict(zip((A, R, S, zeta, d_g, N), map(sp.Rational, x.split()), strict=True))
+    for x in ("1/10 0 0 0 32 32", "1/3 5/7 -1/5 2/3 2 3", "6/7 4 1/9 -3/2 5 2", "1 2 3 1/2 1 4")
+]
 
 
 @pytest.mark.parametrize("point", POINTS)
@@ -218,8 +221,11 @@ def test_gradient_factor_69():
     key, query = sp.Matrix(sp.symbols("k1:5")), sp.Matrix(sp.symbols("q1:5"))
     printed = d_g * N * A**2 * (1 - A) ** 2 * (key.T * gap * key + query.T * gap * query)[0] / 4
     printed = printed.subs({first: att.lambda_[1], second: att.lambda_[2]})
-    norms = {array[block]: sum(v[2 * block - 2 + x] ** 2 for x in (0, 1))
-             for array, v in ((W_K2, key), (W_Q2, query)) for block in (1, 2)}  # fmt: skip
+    norms = {
+        array[block]: sum(v[2 * block - 2 + x] ** 2 for x in (0, 1))
+        for array, v in ((W_K2, key), (W_Q2, query))
+        for block in (1, 2)
+    }
     assert same(derived("c_ansatz").subs(d_h, 4).doit().subs(norms), printed)
 
 
@@ -247,7 +253,9 @@ def test_attention_constant_73():
 
 
 def test_averaged_gradient_factor():
-    """(69) averaged over the start is c_omega L^3/(L-1) A^2 (1-A)^2, and meets the closure at 1/L."""
+    """(69) averaged over the start is c_omega L^3/(L-1) A^2 (1-A)^2, and meets the closure at
+    1/L.
+    """
     averaged = derived("c_ansatz").subs(d_h, 4).doit()
     lam = {att.lambda_[x]: derived("lambda").subs(att.w, omega[x]) for x in (1, 2)}
     norms = {array[x]: 2 * sigma2 for array in (W_K2, W_Q2) for x in (1, 2)}
@@ -264,7 +272,9 @@ def test_teacher_overlap_75_to_77(size):
     value = derived("tau_bar_distinct").subs(N, size)
     trace = (1 - sp.Rational(1, sp.factorial(size - 1))) / (1 - sp.Rational(1, sp.factorial(size)))
     assert value == trace / size
-    assert value == sp.Rational(1, size) - sp.Rational(1, size) * (size - 1) / (sp.factorial(size) - 1)
+    assert value == sp.Rational(1, size) - sp.Rational(1, size) * (size - 1) / (
+        sp.factorial(size) - 1
+    )
 
 
 def test_recursion_16_84():

@@ -1,4 +1,6 @@
-"""Accuracies: the Gaussian maximum integral at high precision, the rollout chain, the initial variance."""
+"""Accuracies: the Gaussian maximum integral at high precision, the rollout chain, the initial
+variance.
+"""
 
 from __future__ import annotations
 
@@ -16,11 +18,17 @@ from theory.state_tracking import Parameters, gaussian_accuracy
 from theory.state_tracking.rollout import rollout
 from theory.state_tracking.variance import participation
 
-SIZES, RATIOS, GAPS = (2, 3, 16, 32, 1000, 10000), (0.1, 0.5, 1.0, 3.0, 10.0), (-1.0, 0.0, 0.5, 2.0, 6.0)
+SIZES, RATIOS, GAPS = (
+    (2, 3, 16, 32, 1000, 10000),
+    (0.1, 0.5, 1.0, 3.0, 10.0),
+    (-1.0, 0.0, 0.5, 2.0, 6.0),
+)
 
 
 def by_quadrature(gap, ratio, size):
-    """(91) with sigma_kbar = 1, in panels fine enough for the density and for the step of Phi^(N-1)."""
+    """(91) with sigma_kbar = 1, in panels fine enough for the density and for the step of
+    Phi^(N-1).
+    """
     density = [mpmath.mpf(v) for v in np.arange(-9, 9.01, 1.0)]
     step = [(mpmath.mpf(v) - gap) / ratio for v in np.arange(-9, 9.01, 0.5)]
     panels = sorted(v for v in {*density, *step} if -9 <= v <= 9)
@@ -31,9 +39,16 @@ def by_quadrature(gap, ratio, size):
     return mpmath.quad(integrand, panels, method="gauss-legendre", maxdegree=3)
 
 
-@pytest.mark.parametrize(("ratio", "size"), [
-    (r, n) if (r, n) in ((1.0, 2), (3.0, 32), (10.0, 10**4)) else pytest.param(r, n, marks=pytest.mark.slow)
-    for r in RATIOS for n in SIZES])
+@pytest.mark.parametrize(
+    ("ratio", "size"),
+    [
+        (r, n)
+        if (r, n) in ((1.0, 2), (3.0, 32), (10.0, 10**4))
+        else pytest.param(r, n, marks=pytest.mark.slow)
+        for r in RATIOS
+        for n in SIZES
+    ],
+)
 def test_gaussian_accuracy_against_quadrature(size, ratio):
     """Every gap, at two scales of sigma_kbar."""
     gaps = np.array(GAPS)
@@ -56,14 +71,22 @@ def test_gaussian_accuracy_on_record(ratio, known):
 @pytest.mark.parametrize("size", SIZES)
 def test_all_logits_alike(size):
     """Gap 0 and equal deviations: every logit is the largest with probability 1/N."""
-    assert gaussian_accuracy(0.0, 0.3, 0.3, size) == pytest.approx(1 / size, rel=1e-12)  # quadrature
+    assert gaussian_accuracy(0.0, 0.3, 0.3, size) == pytest.approx(
+        1 / size, rel=1e-12
+    )  # quadrature
 
 
 def test_two_logits_in_closed_form():
-    """N = 2: the difference is Gaussian, so the accuracy is Phi(gap / sqrt(sigma_k^2 + sigma_kbar^2))."""
+    """N = 2: the difference is Gaussian, so the accuracy is Phi(gap / sqrt(sigma_k^2 +
+    sigma_kbar^2)).
+    """
     gaps, deviations = np.linspace(-3, 3, 13), np.array([[0.2], [1.0], [4.0]])
-    exact = [[float(mpmath.ncdf(gap / mpmath.hypot(s, 0.7))) for gap in gaps] for s in deviations[:, 0]]
-    np.testing.assert_allclose(gaussian_accuracy(gaps, deviations, 0.7, 2), exact, atol=1e-13)  # rounding
+    exact = [
+        [float(mpmath.ncdf(gap / mpmath.hypot(s, 0.7))) for gap in gaps] for s in deviations[:, 0]
+    ]
+    np.testing.assert_allclose(
+        gaussian_accuracy(gaps, deviations, 0.7, 2), exact, atol=1e-13
+    )  # rounding
 
 
 positive = st.floats(0.1, 10)
@@ -77,7 +100,12 @@ def test_accuracy_is_a_probability(gap, s_k, s_o, size):
 
 
 @settings(max_examples=60, deadline=None, derandomize=True)
-@given(gap=st.floats(-10, 20), more=st.floats(1e-3, 5), ratio=st.floats(0.1, 10), size=st.integers(2, 10**4))
+@given(
+    gap=st.floats(-10, 20),
+    more=st.floats(1e-3, 5),
+    ratio=st.floats(0.1, 10),
+    size=st.integers(2, 10**4),
+)
 def test_accuracy_grows_with_the_gap(gap, more, ratio, size):
     """Monotone up to rounding, and strictly where it is not saturated."""
     low, high = gaussian_accuracy([gap, gap + more], ratio, 1.0, size)
@@ -137,13 +165,18 @@ def test_rollout_with_equal_accuracies(size, length):
 
 def test_initial_variance_on_record():
     """Tables 1 and 2: the paper measures 0.044, and 0.0466 (correct) and 0.0467 (others)."""
-    # Half a unit of the last measured digit; for Table 2 that plus the scatter between its two numbers.
+    # Half a unit of the last measured digit; for Table 2 that plus the scatter between its two
+    # numbers.
     assert state_tracking.initial_variance(Parameters.table_1()) == pytest.approx(0.044, abs=5e-4)
-    assert state_tracking.initial_variance(Parameters.table_2()) == pytest.approx(0.0467, abs=1.5e-4)
+    assert state_tracking.initial_variance(Parameters.table_2()) == pytest.approx(
+        0.0467, abs=1.5e-4
+    )
 
 
 def mean_participation(scale, length, omega, position=0):
-    """Mean of sum_j pi_ij^2 over all sign vectors W_Q, W_K of the given scale (variance scale^2), exactly."""
+    """Mean of sum_j pi_ij^2 over all sign vectors W_Q, W_K of the given scale (variance scale^2),
+    exactly.
+    """
     d_h, total, count = 2 * len(omega), 0.0, 0
     signs = np.array(list(itertools.product((-1, 1), repeat=d_h)), float) * scale
     offsets = np.arange(length) - position - length
@@ -162,18 +195,29 @@ def mean_participation(scale, length, omega, position=0):
 
 @pytest.mark.parametrize(("length", "omega"), [(3, [1.1]), (5, [2.3, 0.4]), (4, [6.0, 0.9])])
 def test_initial_variance_by_enumeration(length, omega):
-    """The second order is exact: what is left shrinks with the fourth power of the attention logits."""
+    """The second order is exact: what is left shrinks with the fourth power of the attention
+    logits.
+    """
     form = state_tracking.equations()["logit_variance_initial"]
     whole = state_tracking.equations()["logit_variance"]
     remainders = []
     for scale in (0.1, 0.2):
-        numbers = {"d_g": 6, "L": length, "d_h": 2 * len(omega), "omega": np.array(omega), "sigma2": scale**2}
+        numbers = {
+            "d_g": 6,
+            "L": length,
+            "d_h": 2 * len(omega),
+            "omega": np.array(omega),
+            "sigma2": scale**2,
+        }
         exact = whole.evaluate({**numbers, participation: mean_participation(scale, length, omega)})
         spread = (1 - 1 / 6) * scale**2 / length  # what multiplies the participation
         remainders.append((form.evaluate(numbers) - exact) / spread)
-    # Logits are of order scale^2: second order scale^4 is removed, the next is scale^8, a factor 256.
+    # Logits are of order scale^2: second order scale^4 is removed, the next is scale^8, a factor
+    # 256.
     assert 0 < abs(remainders[1]) < 10 * 0.2**8
-    assert remainders[1] / remainders[0] == pytest.approx(256, rel=0.1)  # next order again: scale^4 relative
+    assert remainders[1] / remainders[0] == pytest.approx(
+        256, rel=0.1
+    )  # next order again: scale^4 relative
 
 
 def test_trajectory_carries_the_accuracies():

@@ -37,11 +37,22 @@ def typed(p):
         mean = (a + (1 - a) / actions) * r + (actions - 1) / actions * (1 - a) * s
         margin = mean - (v["zeta"] - mean) / (n - 1)
         common = eta / (1 + np.exp(margin) / (n - 1))
-        return np.array([
-            common * n / (n - 1) * (actions - 1) / actions * constant * length * a * (1 - a) * (r - s),
-            common * (a + (1 - a) / actions),
-            common * (1 - a) / actions,
-        ])  # fmt: skip
+        return np.array(
+            [
+                common
+                * n
+                / (n - 1)
+                * (actions - 1)
+                / actions
+                * constant
+                * length
+                * a
+                * (1 - a)
+                * (r - s),
+                common * (a + (1 - a) / actions),
+                common * (1 - a) / actions,
+            ]
+        )
 
     return rates, np.array([v["A_0"], v["R_0"], v["S_0"]])
 
@@ -50,8 +61,12 @@ def typed(p):
 def compiled(flow_name="flow"):
     """The symbolic rates as a function of (A, R, S) and the numbers."""
     flow = getattr(state_tracking, flow_name)()
-    free = sorted(set().union(*(e.free_symbols for e in flow.expanded.values())) - {A, R, S}, key=str)
-    return [q.name for q in free], sp.lambdify([(A, R, S), *free], list(flow.expanded.values()), "numpy")
+    free = sorted(
+        set().union(*(e.free_symbols for e in flow.expanded.values())) - {A, R, S}, key=str
+    )
+    return [q.name for q in free], sp.lambdify(
+        [(A, R, S), *free], list(flow.expanded.values()), "numpy"
+    )
 
 
 def rates_of(p, state, flow_name="flow"):
@@ -66,9 +81,12 @@ def test_trajectory_against_hand_typed_rates(name):
     p = STARTS[name]
     curve = state_tracking.flow().solve(p, alpha=6.0, at=np.linspace(0, 6, 25))
     rates, start = typed(p)
-    other = scipy.integrate.solve_ivp(rates, (0, 6), start, "DOP853", curve.alpha, rtol=1e-12, atol=1e-14)
+    other = scipy.integrate.solve_ivp(
+        rates, (0, 6), start, "DOP853", curve.alpha, rtol=1e-12, atol=1e-14
+    )
     for k, q in enumerate("ARS"):
-        # Both integrators allow 1e-12 per step; growth of A amplifies by up to L over some hundred steps.
+        # Both integrators allow 1e-12 per step; growth of A amplifies by up to L over some hundred
+        # steps.
         np.testing.assert_allclose(curve[q], other.y[k], rtol=2e-9, atol=1e-11)
 
 
@@ -81,7 +99,9 @@ def test_half_time_of_table_1():
 
 @pytest.mark.parametrize("name", ["table_1", "table_2", "general"])
 def test_half_time_by_quadrature(name):
-    """Third road: dividing the three equations by each other turns the flow into integrals over D = R - S."""
+    """Third road: dividing the three equations by each other turns the flow into integrals over D =
+    R - S.
+    """
     p = STARTS[name]
     v = p.values()
     n, actions = p.N, p.d_g
@@ -101,7 +121,11 @@ def test_half_time_by_quadrature(name):
 
     d_half = np.sqrt(d_0**2 + 2 * np.log(2 * (1 - v["A_0"])) / kappa)
     expected = scipy.integrate.quad(slowness, d_0, d_half, epsabs=1e-12, epsrel=1e-12)[0] / p.eta
-    found = state_tracking.flow().solve(p, at=[0.0], events=HALF, alpha=1.5 * expected).alpha_half.item()
+    found = (
+        state_tracking.flow()
+        .solve(p, at=[0.0], events=HALF, alpha=1.5 * expected)
+        .alpha_half.item()
+    )
     assert found == pytest.approx(expected, rel=1e-9)  # quadrature 1e-12, integrator 1e-12 per step
     if name == "table_1":
         assert expected == pytest.approx(ALPHA_HALF, rel=1e-11)  # quadrature only
@@ -112,7 +136,9 @@ def test_jacobian(name):
     """Symbolic Jacobian against a complex step through the hand-typed rates (no cancellation)."""
     p = STARTS[name]
     flow = state_tracking.flow()
-    numbers = {q: p.values()[q.name] for e in flow.expanded.values() for q in e.free_symbols - {A, R, S}}
+    numbers = {
+        q: p.values()[q.name] for e in flow.expanded.values() for q in e.free_symbols - {A, R, S}
+    }
     for state in ([0.1, 0.0, 0.0], [0.4, 0.7, 0.03], [0.95, 4.0, -0.2]):
         at = {**numbers, **dict(zip((A, R, S), state, strict=True))}
         exact = np.array(flow.jacobian().subs(at), dtype=float)
@@ -134,7 +160,9 @@ def test_single_action_and_single_position():
 
 
 def test_single_distinct_action():
-    """d_g = 1 is also a legal number of distinct permutations: nothing is undefined that has a value."""
+    """d_g = 1 is also a legal number of distinct permutations: nothing is undefined that has a
+    value.
+    """
     p = Parameters(N=4, d_g=1, L=3)
     curves = [state_tracking.flow(q).solve(p, alpha=3.0) for q in ("iid", "distinct")]
     # tau drops out of (54) when there is no other teacher: c_S = 0. Integrator tolerance.
@@ -152,7 +180,9 @@ def test_perfect_attention_from_the_start():
 
 
 def test_two_states():
-    """N = 2, zeta = 0: the other logit is minus the correct one, and the loss is ln(1 + e^{-2 z})."""
+    """N = 2, zeta = 0: the other logit is minus the correct one, and the loss is ln(1 + e^{-2
+    z}).
+    """
     curve = state_tracking.flow().solve(STARTS["two_states"], alpha=4.0)
     np.testing.assert_array_equal(curve.logit_other, -curve.logit_correct)
     # -z + ln(e^z + e^-z) cancels a little once z is large; absolute rounding.
@@ -168,9 +198,12 @@ def test_observables(name):
     a, r, s = (curve[q].values for q in "ARS")
     correct = (a + (1 - a) / p.d_g) * r + (p.d_g - 1) / p.d_g * (1 - a) * s
     other = (v["zeta"] - correct) / (p.N - 1)
-    direct = {"logit_correct": correct, "logit_other": other,
-              "loss": -correct + np.log(np.exp(correct) + (p.N - 1) * np.exp(other)),
-              "c_A": p.L * v["c_omega"] * a * (1 - a)}  # fmt: skip
+    direct = {
+        "logit_correct": correct,
+        "logit_other": other,
+        "loss": -correct + np.log(np.exp(correct) + (p.N - 1) * np.exp(other)),
+        "c_A": p.L * v["c_omega"] * a * (1 - a),
+    }
     for label, value in direct.items():
         np.testing.assert_allclose(curve[label], value, rtol=1e-12, atol=1e-14)  # rounding
     assert (np.diff(curve.loss) < 0).all()
@@ -179,7 +212,9 @@ def test_observables(name):
 
 
 def test_second_order_is_the_onset_coefficient():
-    """The series of the flow, the equation, and a fit to small times agree on [alpha^2] ln(A/A_0)."""
+    """The series of the flow, the equation, and a fit to small times agree on [alpha^2]
+    ln(A/A_0).
+    """
     start = {A_0: 1 / L, R_0: 0, S_0: 0, zeta: 0}
     quadratic = state_tracking.flow().series(2, start)[A]
     form = state_tracking.equations()["onset_coefficient"].rhs
@@ -190,7 +225,8 @@ def test_second_order_is_the_onset_coefficient():
         step = 0.02 / p.eta
         curve = state_tracking.flow().solve(p, at=step * np.array([0.25, 0.5, 1.0]), alpha=step)
         ratio = np.log(curve.A.values * p.L) / curve.alpha.values**2
-        # Two Richardson steps remove the orders alpha and alpha^2; what is left: alpha^3, and 1e-14/alpha^2.
+        # Two Richardson steps remove the orders alpha and alpha^2; what is left: alpha^3, and
+        # 1e-14/alpha^2.
         halves = 2 * ratio[:2] - ratio[1:]
         fitted = (4 * halves[0] - halves[1]) / 3
         assert fitted == pytest.approx(onset(p).numbers["onset_coefficient"], rel=1e-5)
@@ -198,7 +234,9 @@ def test_second_order_is_the_onset_coefficient():
 
 @cache
 def limit_ratio(size):
-    """Largest relative distance of the rates of A and R from their limit at N = d_g = size, L = size/4."""
+    """Largest relative distance of the rates of A and R from their limit at N = d_g = size, L =
+    size/4.
+    """
     numbers = {"N": size, "d_g": size, "L": size // 4, "eta": 0.5, "c_omega": 2.3, "zeta": 0.4}
     p = SimpleNamespace(values=lambda: numbers)
     gaps = []
@@ -212,7 +250,8 @@ def limit_ratio(size):
 def test_thermodynamic_limit():
     """The rates approach the limit like 1/N."""
     assert limit_ratio(10**6) < 1e-5  # (e^m + const)/N with e^m below 4
-    # Leading correction (e^m + const)/N: 100 times the size, 1/100 of the distance, up to order 1/N.
+    # Leading correction (e^m + const)/N: 100 times the size, 1/100 of the distance, up to order
+    # 1/N.
     assert limit_ratio(10**4) / limit_ratio(10**6) == pytest.approx(100, rel=0.01)
 
 
@@ -234,7 +273,9 @@ def distinct_gap(size):
 
 
 def test_distinct_teachers():
-    """Distinct permutations overlap less: visible at N = 3, gone with growing N (a gap of order 1/N!)."""
+    """Distinct permutations overlap less: visible at N = 3, gone with growing N (a gap of order
+    1/N!).
+    """
     assert distinct_gap(3) > 0.01
     assert distinct_gap(3) > 2 * distinct_gap(4) > 4 * distinct_gap(5) > 8 * distinct_gap(6)
     assert distinct_gap(12) < 1e-8  # 1/12! = 2e-9, and the integrator
@@ -242,7 +283,9 @@ def test_distinct_teachers():
 
 @pytest.mark.parametrize("size", [20, 200, 3000])
 def test_distinct_teachers_at_any_size(size):
-    """N! is huge, the correction to 1/N is not: distinct and independent draws must give the same curve."""
+    """N! is huge, the correction to 1/N is not: distinct and independent draws must give the same
+    curve.
+    """
     p = Parameters(N=size, d_g=8, L=4, permutations="distinct")
     one, other = (state_tracking.flow(q).solve(p, alpha=1.0, at=[1.0]) for q in ("iid", "distinct"))
     # Integrator tolerance; the correction itself is below 1e-18.

@@ -1,4 +1,6 @@
-"""Statements of Forner et al. beside their equations: steps to derivatives, rollouts below steps, no perfect probabilities."""
+"""Statements of Forner et al. beside their equations: steps to derivatives, rollouts below steps,
+no perfect probabilities.
+"""
 
 from __future__ import annotations
 
@@ -14,12 +16,16 @@ EQ = st.equations()
 
 
 def test_difference_quotients_converge_uniformly():
-    """Sec. 4.3: steps of the closed updates against the flow; the largest gap on [0, 6] halves with the step."""
+    """Sec. 4.3: steps of the closed updates against the flow; the largest gap on [0, 6] halves with
+    the step.
+    """
     p = st.Parameters.demo()
     flow = st.flow()
     state = list(flow.state)
     v = p.values()
-    numbers = {s: v[s.name] for q in flow.expanded.values() for s in q.free_symbols if s not in state}
+    numbers = {
+        s: v[s.name] for q in flow.expanded.values() for s in q.free_symbols if s not in state
+    }
     rates = sp.lambdify(state, [q.subs(numbers) for q in flow.expanded.values()])
     gaps = []
     for step in (1 / 128, 1 / 256, 1 / 512):  # the last is half of 1/(d_g N)
@@ -29,13 +35,22 @@ def test_difference_quotients_converge_uniformly():
             path.append(x)
             x = x + step * np.array(rates(*x), float)
         exact = flow.solve(p, alpha=6.0, at=at)
-        gaps.append(max(np.abs(np.array(path)[:, k] - exact[q.name].values).max() for k, q in enumerate(state)))
-    assert gaps[0] / gaps[1] == pytest.approx(2, abs=0.1) and gaps[1] / gaps[2] == pytest.approx(2, abs=0.05)
+        gaps.append(
+            max(
+                np.abs(np.array(path)[:, k] - exact[q.name].values).max()
+                for k, q in enumerate(state)
+            )
+        )
+    assert gaps[0] / gaps[1] == pytest.approx(2, abs=0.1) and gaps[1] / gaps[2] == pytest.approx(
+        2, abs=0.05
+    )
     assert gaps[1] < 0.01
 
 
 def test_rollouts_grow_slower_than_steps():
-    """App. I: (87) less 1/N is (N-1)/N r^L, the accuracy less 1/N is (N-1)/N r, with one r between 0 and 1."""
+    """App. I: (87) less 1/N is (N-1)/N r^L, the accuracy less 1/N is (N-1)/N r, with one r between
+    0 and 1.
+    """
     r = sp.Symbol("r", positive=True)
     of_r = {accuracy: (1 + (N - 1) * r) / N}
     above = sp.simplify((EQ["rollout_mean"].rhs - 1 / N).subs(of_r))
@@ -47,15 +62,25 @@ def test_rollouts_grow_slower_than_steps():
 
 
 def test_gaussian_logits_are_never_perfect():
-    """App. I: the integral (91) stays below 1 for any margin in standard deviations, and tends to 1."""
-    integrand = EQ["accuracy"].rhs.function.replace(rollout.BELOW, lambda x: (1 + sp.erf(x / sp.sqrt(2))) / 2)
-    margin_of = sp.lambdify((rollout.u, rollout.mu_k), integrand.subs({rollout.mu_kbar: 0, rollout.sigma_k: 1, rollout.sigma_kbar: 1, N: 16}), "scipy")
+    """App. I: the integral (91) stays below 1 for any margin in standard deviations, and tends to
+    1.
+    """
+    integrand = EQ["accuracy"].rhs.function.replace(
+        rollout.BELOW, lambda x: (1 + sp.erf(x / sp.sqrt(2))) / 2
+    )
+    margin_of = sp.lambdify(
+        (rollout.u, rollout.mu_k),
+        integrand.subs({rollout.mu_kbar: 0, rollout.sigma_k: 1, rollout.sigma_kbar: 1, N: 16}),
+        "scipy",
+    )
     points = np.linspace(-12, 12, 4001)
     missing = []
     for margin in (2.0, 4.0, 6.0):
         found = float(np.trapezoid(margin_of(points, margin), points))
         missing.append(1 - found)
-        assert st.gaussian_accuracy(margin, 1.0, 1.0, 16) == pytest.approx(found, abs=1e-12)  # both beyond rounding of the sum
+        assert st.gaussian_accuracy(margin, 1.0, 1.0, 16) == pytest.approx(
+            found, abs=1e-12
+        )  # both beyond rounding of the sum
         # Union bound over the 15 others, each wrong with probability Phi(-margin/sqrt 2).
         assert 0 < missing[-1] < 15 * float(sp.erfc(margin / 2).evalf()) / 2
     assert missing[0] > 5 * missing[1] > 25 * missing[2]

@@ -1,4 +1,6 @@
-"""Superposition: exact moments in two dimensions by integration, formulas on independent roads, Zipf sums."""
+"""Superposition: exact moments in two dimensions by integration, formulas on independent roads,
+Zipf sums.
+"""
 
 from __future__ import annotations
 
@@ -19,9 +21,12 @@ EQ = superposition.equations()
 
 @pytest.mark.parametrize(("answers", "asked"), [((0, 1, 2), 0), ((0, 0, 1), 0), ((0, 1, 1), 0)])
 def test_moments_in_the_plane(answers, asked):
-    """Three keys in d = 2: averages over all angles (trigonometric polynomials, summed exactly) against the formulas."""
+    """Three keys in d = 2: averages over all angles (trigonometric polynomials, summed exactly)
+    against the formulas.
+    """
     weights = [sp.Rational(1), sp.Rational(2), sp.Rational(1, 2)]
-    # Mean of cos^2 over a uniform angle, and of products of cosines of angle differences: 5 angles suffice for degree 4.
+    # Mean of cos^2 over a uniform angle, and of products of cosines of angle differences: 5 angles
+    # suffice for degree 4.
     grid = [2 * sp.pi * q / 5 for q in range(5)]
     cosines = [[sp.cos(a - b) for b in grid] for a in grid]
     numeric = np.array(cosines, dtype=float)
@@ -30,8 +35,12 @@ def test_moments_in_the_plane(answers, asked):
     for keys in itertools.product(range(5), repeat=3):
         for outs in itertools.product(range(5), repeat=outputs):
             for k in scores:
-                scores[k].append(sum(float(w) * numeric[outs[k], outs[f]] * numeric[keys[asked], keys[x]]
-                                     for x, (w, f) in enumerate(zip(weights, answers, strict=True))))  # fmt: skip
+                scores[k].append(
+                    sum(
+                        float(w) * numeric[outs[k], outs[f]] * numeric[keys[asked], keys[x]]
+                        for x, (w, f) in enumerate(zip(weights, answers, strict=True))
+                    )
+                )
     q = np.array(weights, dtype=float)
     sums = {k: float((q[np.array(answers) == k] ** 2).sum()) for k in (0, 1)}
     at = {"d": 2, "q_x": q[asked], "Q_all": float((q**2).sum()), "Q_y": sums[0], "Q_k": sums[1]}
@@ -45,7 +54,9 @@ def test_squared_cosine():
     """1/d, also by the integral over the marginal at d = 5."""
     s = sp.Symbol("s")
     density = (1 - s**2) ** sp.Rational(2, 2)
-    assert sp.integrate(s**2 * density, (s, -1, 1)) / sp.integrate(density, (s, -1, 1)) == sp.Rational(1, 5)
+    assert sp.integrate(s**2 * density, (s, -1, 1)) / sp.integrate(
+        density, (s, -1, 1)
+    ) == sp.Rational(1, 5)
     assert moments.squared_cosine() == 1 / sp.Symbol("d", integer=True, positive=True)
 
 
@@ -53,19 +64,24 @@ def test_parts_of_the_sphere_formula():
     """Leak plus rest carry 2/d + (N-1)/d^2: the exact variance up to 1/d^2."""
     N, d = 50, 20
     z = np.polynomial.hermite_e.hermegauss(20)
-    rho2 = EQ["recalled_length"].evaluate({"N": N, "d": d, "sigma_0": np.sqrt(N - 1) / d, "z_normal": z[0]})
+    rho2 = EQ["recalled_length"].evaluate(
+        {"N": N, "d": d, "sigma_0": np.sqrt(N - 1) / d, "z_normal": z[0]}
+    )
     total = 1 / d + (rho2 @ z[1]) / np.sqrt(2 * np.pi) / d
     exact = EQ["interference_wrong"].evaluate({"N": N, "d": d})
     assert total - exact == pytest.approx(1 / d**2, rel=1e-9)
 
 
 def test_formulas_on_other_roads():
-    """The Gaussian integral by adaptive quadrature at 16 digits; the sphere integral with twice the nodes."""
+    """The Gaussian integral by adaptive quadrature at 16 digits; the sphere integral with twice the
+    nodes.
+    """
     N, d = 64, 32
     with mpmath.workdps(16):
         s0, s1 = mpmath.sqrt(N - 1) / d, mpmath.sqrt(mpmath.mpf(N - 2) / d**2 + mpmath.mpf(2) / d)
         gauss = mpmath.quad(
-            lambda z: mpmath.npdf(z) * mpmath.ncdf((1 + s0 * z) / s1) ** (N - 1), mpmath.linspace(-9, 9, 4)
+            lambda z: mpmath.npdf(z) * mpmath.ncdf((1 + s0 * z) / s1) ** (N - 1),
+            mpmath.linspace(-9, 9, 4),
         )
     assert gaussian(N, d) == pytest.approx(float(gauss), abs=1e-12)  # stated accuracy
     assert sphere(N, d, 200) == pytest.approx(sphere(N, d, 400), abs=1e-10)
@@ -78,7 +94,12 @@ def test_marginal_cdf():
     np.testing.assert_allclose(marginal_cdf(x, 32) + marginal_cdf(-x, 32), 1, atol=1e-14)
 
 
-TABLE = [(32, 64, 0.734, 0.783), (64, 256, 0.693, 0.736), (128, 1024, 0.638, 0.669), (128, 4096, 0.0488, 0.0447)]
+TABLE = [
+    (32, 64, 0.734, 0.783),
+    (64, 256, 0.693, 0.736),
+    (128, 1024, 0.638, 0.669),
+    (128, 4096, 0.0488, 0.0447),
+]
 
 
 @pytest.mark.parametrize(("d", "N", "gauss", "tails"), TABLE)
@@ -96,7 +117,9 @@ def test_zipf_sums():
         float(EQ["zipf_lost"].evaluate({"b_zipf": 1.0, "P_stored": 500.0})), rel=3e-3
     )  # 1/P
     unseen = (law * (1 - law) ** 10_000).sum()
-    assert unseen == pytest.approx(float(EQ["zipf_unseen"].evaluate({"b_zipf": 1.0, "T": 10_000})), rel=2e-2)  # T^-1/2
+    assert unseen == pytest.approx(
+        float(EQ["zipf_unseen"].evaluate({"b_zipf": 1.0, "T": 10_000})), rel=2e-2
+    )  # T^-1/2
     assert EQ["zipf_exponent"].rhs == -sp.Symbol("b_zipf", positive=True)
 
 

@@ -1,7 +1,8 @@
-"""A device that is not there: its tensors keep their numbers on the CPU, but meet the CPU's as a GPU's would.
+"""A device that is not there: its tensors keep their numbers on the CPU, but meet the CPU's as a
+GPU's would.
 
-What would end in "Expected all tensors to be on the same device" on a GPU ends in an error here. Importing
-this registers the device with torch for good, so it is done in a process of its own.
+What would end in "Expected all tensors to be on the same device" on a GPU ends in an error here.
+Importing this registers the device with torch for good, so it is done in a process of its own.
 """
 
 from __future__ import annotations
@@ -29,7 +30,12 @@ class There(torch.Tensor):
     @staticmethod
     def __new__(cls, inner: torch.Tensor):
         self = torch.Tensor._make_wrapper_subclass(
-            cls, inner.shape, inner.stride(), inner.storage_offset(), dtype=inner.dtype, device=DEVICE
+            cls,
+            inner.shape,
+            inner.stride(),
+            inner.storage_offset(),
+            dtype=inner.dtype,
+            device=DEVICE,
         )
         self.inner = inner
         return self
@@ -53,7 +59,10 @@ class There(torch.Tensor):
 
 def call(func: Any, args: Any, kwargs: Any) -> Any:
     """Carry out an operator on the numbers, or refuse as a GPU would."""
-    name, tensors = func.overloadpacket.__name__, [x for x in tree_leaves((args, kwargs)) if isinstance(x, torch.Tensor)]
+    name, tensors = (
+        func.overloadpacket.__name__,
+        [x for x in tree_leaves((args, kwargs)) if isinstance(x, torch.Tensor)],
+    )
     there = [x for x in tensors if isinstance(x, There)]
     here = [x for x in tensors if not isinstance(x, There) and (x.ndim > 0 or name in STRICT)]
     fine = name in MOVES or (name in INDEXING and isinstance(args[0], There))
@@ -61,7 +70,13 @@ def call(func: Any, args: Any, kwargs: Any) -> Any:
         raise RuntimeError(f"{name}: tensors both on the CPU and elsewhere")
 
     def inner(x: Any) -> Any:
-        return x.inner if isinstance(x, There) else torch.device("cpu") if isinstance(x, torch.device) else x
+        return (
+            x.inner
+            if isinstance(x, There)
+            else torch.device("cpu")
+            if isinstance(x, torch.device)
+            else x
+        )
 
     wanted = kwargs.get("device")
     found = func(*tree_map(inner, args), **tree_map(inner, kwargs))

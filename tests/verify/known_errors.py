@@ -1,4 +1,6 @@
-"""What the best level of the ladder is off by at Table 1, seed by seed, as `python -m verify.fidelity --json` gives it: running it takes minutes."""
+"""What the best level of the ladder is off by at Table 1, seed by seed, as `python -m
+verify.fidelity --json` gives it: running it takes minutes.
+"""
 
 import numpy as np
 

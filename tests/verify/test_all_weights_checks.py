@@ -12,7 +12,12 @@ from theory.induction_heads.all_weights import loss, plateau, scores, times
 from verify.induction_heads import all_weights, all_weights_equations
 
 NAMES = [*scores.equations(), *loss.equations()]
-QUICK = ("all_key_own_label", "all_key_query_inclusive", "all_retrieved_item", "all_output_label_inclusive")
+QUICK = (
+    "all_key_own_label",
+    "all_key_query_inclusive",
+    "all_retrieved_item",
+    "all_output_label_inclusive",
+)
 
 
 def table():
@@ -24,7 +29,13 @@ def notices(name):
     """Whether 5% more on an equation is seen by the checks that use it."""
     eq = table()
     faulty = {**eq, name: replace(eq[name], rhs=1.05 * eq[name].rhs)}
-    masks = ("strict", "inclusive") if name == "all_loss" else ("inclusive",) if name.endswith("_inclusive") else ("strict",)
+    masks = (
+        ("strict", "inclusive")
+        if name == "all_loss"
+        else ("inclusive",)
+        if name.endswith("_inclusive")
+        else ("strict",)
+    )
     with one_thread():
         return not all(c.within for c in all_weights_equations.row_by_row(faulty, masks))
 
@@ -43,21 +54,42 @@ def test_fault_is_seen_in_every_equation(name):
 
 
 def test_attention_of_the_first_layer():
-    """Rows of the equations sum to one, both masks, with the right number of each kind of column."""
+    """Rows of the equations sum to one, both masks, with the right number of each kind of
+    column.
+    """
     eq, theta = table(), dict(zip(loss.NAMES, all_weights_equations.point(5), strict=True))
     values = {**theta, "N": 6, "k": 4, "q": 2, "l": 3}
     for end, own in (("", 0), ("_inclusive", 1)):
+
         def weight(name, end=end):
             return float(eq[f"all_attention_{name}{end}"].evaluate(values))
 
         others = 2 * 4 - 2
-        assert own * (weight("item_self") if own else 0) + others * weight("item_other") == pytest.approx(1, rel=1e-14)
-        rows = weight("label_item") + (weight("label_self") if own else 0) + others * weight("label_other")
+        assert own * (weight("item_self") if own else 0) + others * weight(
+            "item_other"
+        ) == pytest.approx(1, rel=1e-14)
+        rows = (
+            weight("label_item")
+            + (weight("label_self") if own else 0)
+            + others * weight("label_other")
+        )
         assert rows == pytest.approx(1, rel=1e-14)
-        assert (1 + own) * weight("query_item") + 11 * weight("query_other") == pytest.approx(1, rel=1e-14)
+        assert (1 + own) * weight("query_item") + 11 * weight("query_other") == pytest.approx(
+            1, rel=1e-14
+        )
 
 
-@pytest.mark.parametrize("name", ["plateau_Phi", "plateau_delta", "plateau_phi", "plateau_loss", "plateau_Gamma", "plateau_Gamma_uniform"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "plateau_Phi",
+        "plateau_delta",
+        "plateau_phi",
+        "plateau_loss",
+        "plateau_Gamma",
+        "plateau_Gamma_uniform",
+    ],
+)
 def test_fault_in_the_plateau_is_seen(name):
     """5% more, and the five numbers no longer follow all of them."""
     eq = plateau.equations()
@@ -66,7 +98,9 @@ def test_fault_in_the_plateau_is_seen(name):
 
 
 def test_times_of_the_networks_own_flow(monkeypatch):
-    """Autograd through the whole network under the same integrator; at N = 8 with `make test-all`."""
+    """Autograd through the whole network under the same integrator; at N = 8 with `make
+    test-all`.
+    """
     monkeypatch.setattr(all_weights, "MASKS", ("strict",))
     assert all(c.within for c in all_weights.against_network(2))
 
@@ -91,7 +125,10 @@ def test_a_wrong_gradient_shows_in_the_times():
 
 def test_descent_step_by_step(tmp_path):
     """Training in the nineteen directions is the Euler map of the closed gradient."""
-    assert all(c.within for c in all_weights.descent(4, 40, store=tmp_path, progress=False, workers=1, device="cpu"))
+    assert all(
+        c.within
+        for c in all_weights.descent(4, 40, store=tmp_path, progress=False, workers=1, device="cpu")
+    )
 
 
 @pytest.mark.slow

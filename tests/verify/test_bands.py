@@ -1,4 +1,6 @@
-"""How far theory is off, measured again on the ensembles that come with the code; and a theory that is off otherwise fails."""
+"""How far theory is off, measured again on the ensembles that come with the code; and a theory that
+is off otherwise fails.
+"""
 
 from __future__ import annotations
 
@@ -30,29 +32,44 @@ def curves(level, p, runs):
 
 
 def intervals(level, setting):
-    """(measured - predicted) over the largest predicted size per variable, and of emergence times: mean -+ 3.5 standard errors."""
+    """(measured - predicted) over the largest predicted size per variable, and of emergence times:
+    mean -+ 3.5 standard errors.
+    """
     p, runs = ensemble.shipped(setting)
     theory, (table, times) = curves(level, p, runs), LEVELS[level]
     found, crossed = {}, {}
     for c in compare(theory[list(table)], runs).checks:
         scale = float(np.abs(theory[c.equation]).max())
-        found[c.equation] = [(c.measured - c.predicted + sign * ERRORS * c.standard_error) / scale for sign in (-1, 1)]
+        found[c.equation] = [
+            (c.measured - c.predicted + sign * ERRORS * c.standard_error) / scale
+            for sign in (-1, 1)
+        ]
     for name in times:
-        measured, predicted = (first_crossing(x[name].transpose("seed", ...), 0.5).values for x in (runs, theory))
+        measured, predicted = (
+            first_crossing(x[name].transpose("seed", ...), 0.5).values for x in (runs, theory)
+        )
         off = measured / predicted - 1
         off = off[np.isfinite(off)]
-        crossed[name] = [off.mean() + sign * ERRORS * off.std(ddof=1) / np.sqrt(off.size) for sign in (-1, 1)]
+        crossed[name] = [
+            off.mean() + sign * ERRORS * off.std(ddof=1) / np.sqrt(off.size) for sign in (-1, 1)
+        ]
     return found, crossed
 
 
 def hold(tables, found, column):
-    """A band contains what was measured, and is wider by no more than rounding outwards to about two digits makes it."""
+    """A band contains what was measured, and is wider by no more than rounding outwards to about
+    two digits makes it.
+    """
     for table, measured in zip(tables, found, strict=True):
         assert table.keys() == measured.keys()
         for name, row in table.items():
             (low, high), (least, most) = row[column], measured[name]
-            assert low <= least < most <= high, f"{name}: {least:.4f} to {most:.4f} leaves {low} to {high}"
-            assert high - low <= 1.3 * (most - least) + 0.01, f"{name}: {low} to {high} is wider than {least:.4f} to {most:.4f}"
+            assert low <= least < most <= high, (
+                f"{name}: {least:.4f} to {most:.4f} leaves {low} to {high}"
+            )
+            assert high - low <= 1.3 * (most - least) + 0.01, (
+                f"{name}: {low} to {high} is wider than {least:.4f} to {most:.4f}"
+            )
 
 
 @pytest.mark.parametrize("level", LEVELS)
@@ -66,13 +83,21 @@ def test_bands_of_the_demo(level):
 def test_bands_of_all_settings(level):
     """The hull of four settings, for parameters of a user's own."""
     found = [intervals(level, setting) for setting in ("demo", *fidelity.LADDER)]
-    hull = [{name: [min(f[k][name][0] for f in found), max(f[k][name][1] for f in found)] for name in found[0][k]} for k in (0, 1)]
+    hull = [
+        {
+            name: [min(f[k][name][0] for f in found), max(f[k][name][1] for f in found)]
+            for name in found[0][k]
+        }
+        for k in (0, 1)
+    ]
     hold(LEVELS[level], hull, 1)
 
 
 @pytest.fixture
 def attention_times(monkeypatch):
-    """Multiply dA/dalpha by a factor wherever Eq. (15) is solved: in the flow, and in kappa, its ratio to the rate of R - S."""
+    """Multiply dA/dalpha by a factor wherever Eq. (15) is solved: in the flow, and in kappa, its
+    ratio to the rate of R - S.
+    """
     right_flow, right_exact = st.flow, exact.equations()
 
     @functools.cache
@@ -93,32 +118,47 @@ def attention_times(monkeypatch):
 
 @pytest.mark.parametrize("factor", [0.95, 1.05])
 def test_the_fault_is_the_same_on_both_roads(attention_times, factor):
-    """Flow and exact solution agree with each other under the fault, and not with the right theory."""
+    """Flow and exact solution agree with each other under the fault, and not with the right
+    theory.
+    """
     p, at = Parameters.demo(), np.linspace(0, 12, 13)
     right = inversion.states(p.values(), at)["A"]
     attention_times(factor)
     wrong = st.trajectory(p, 12.0, at=at).A.values
-    assert inversion.states(p.values(), at)["A"] == pytest.approx(wrong, rel=1e-8)  # of the integrator, amplified along the rise
+    assert inversion.states(p.values(), at)["A"] == pytest.approx(
+        wrong, rel=1e-8
+    )  # of the integrator, amplified along the rise
     assert np.abs(wrong - right).max() > 0.02
 
 
 def rows(setting="table_1", full=None):
-    """Rows of `verify.fidelity` on how far the paper's levels are off; the best level's own errors set the widths of their bands."""
+    """Rows of `verify.fidelity` on how far the paper's levels are off; the best level's own errors
+    set the widths of their bands.
+    """
     p, runs = ensemble.shipped(setting)
     runs = runs.isel(alpha=slice(None, None, fidelity.EVERY))
-    levels = {level: fidelity.judge(fidelity.LEVELS[level](p, runs), runs) for level in (fidelity.PAPER, fidelity.OWN)}
+    levels = {
+        level: fidelity.judge(fidelity.LEVELS[level](p, runs), runs)
+        for level in (fidelity.PAPER, fidelity.OWN)
+    }
     return fidelity.off(setting, {**levels, fidelity.FULL: full or best()})
 
 
 def test_the_papers_levels_lie_in_their_bands():
     found = rows()
-    assert len(found) == sum(len(fidelity.OFF["table_1", level]) for level in (fidelity.PAPER, fidelity.OWN)) >= 6
+    assert (
+        len(found)
+        == sum(len(fidelity.OFF["table_1", level]) for level in (fidelity.PAPER, fidelity.OWN))
+        >= 6
+    )
     assert {c.verdict for c in found} == {"limit"}
 
 
 @pytest.mark.parametrize("factor", [0.95, 1.05])
 def test_an_attention_equation_off_by_five_per_cent_fails(attention_times, factor):
-    """Times of A = 1/2 leave their bands at both levels: they scale with the fault, and are known to a per cent."""
+    """Times of A = 1/2 leave their bands at both levels: they scale with the fault, and are known
+    to a per cent.
+    """
     attention_times(factor)
     found = rows()
     assert failed(found)
@@ -134,6 +174,8 @@ def test_bands_and_known_errors_are_those_of_the_full_ladder(setting):
     full = fidelity.judge(fidelity.LEVELS[fidelity.FULL](p, runs), runs)
     assert {c.verdict for c in rows(setting, full)} == {"limit"}
     if setting == "table_1":
-        assert (full.inside, full.paired) == pytest.approx((INSIDE, PAIRED), abs=1e-5)  # five digits are written down
+        assert (full.inside, full.paired) == pytest.approx(
+            (INSIDE, PAIRED), abs=1e-5
+        )  # five digits are written down
         for name, known in BEST.items():
             assert full.errors[name] == pytest.approx(np.array(known), abs=1e-5), name

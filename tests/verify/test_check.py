@@ -7,7 +7,19 @@ import pytest
 import scipy.stats
 
 from verify import check
-from verify.check import Band, Check, at_least, at_most, estimated, identity, near, needed, reach, sampled, vanishing
+from verify.check import (
+    Band,
+    Check,
+    at_least,
+    at_most,
+    estimated,
+    identity,
+    near,
+    needed,
+    reach,
+    sampled,
+    vanishing,
+)
 from verify.report import Report, merged
 
 OFF = Band(0.1, 0.2, "mean field")
@@ -20,21 +32,49 @@ def scattered(n, spread, mean=1.0):
 
 
 VERDICTS = {
-    "exact": [identity("x", "e", 1.0, 1.0 + 1e-10, 1e-9, "why"), vanishing("x", "e", [0.0, -1e-12], 1e-9, "why"),
-              identity("x", "e", 1.0, 1.0 + 0.9e-6, check.IDENTITY, "why")],
-    "agrees": [identity("x", "e", 1.0, 1.01, 0.05, "why"), near("x", "e", -2.0, -2.05, 0.05, "why"), at_least("x", "e", 1.0, 1.5, "why"),
-               at_most("x", "e", 1.0, 1.0, "why"), sampled("x", "e", 1.0, scattered(20, 0.01)),
-               near("x", "e", 1.0, 1.009, 0.0, "", band=Band(-0.01, 0.01, "why")),  # known to be right to a per cent
-               sampled("x", "e", 0.0, scattered(20, 0.01, 0.0), scale=1.0)],
-    "coarse": [identity("x", "e", 1.0, 1.01, 0.06, "why"), near("x", "e", 1.0, 1.01, 0.5, "why"), sampled("x", "e", 1.0, scattered(20, 0.1), see=0.5)],
-    "limit": [near("x", "e", 1.0, 1.15, 0.0, "", band=OFF), sampled("x", "e", 1.0, scattered(20, 0.01, 1.15), band=OFF),
-              near("x", "e", -1.0, -0.85, 0.0, "", band=OFF), near("x", "e", 0.0, 0.3, 0.0, "", 2.0, OFF)],
-    "undecided": [sampled("x", "e", 1.0, scattered(4, 0.05)), sampled("x", "e", 0.0, scattered(20, 0.01, 0.0)),
-                  sampled("x", "e", 1.0, scattered(4, 0.5, 1.15), band=OFF)],
-    "FAIL": [identity("x", "e", 1.0, 1.1, 0.05, "why"), near("x", "e", 1.0, 1.2, 0.1, "why"), vanishing("x", "e", 1e-3, 1e-9, "why"),
-             at_least("x", "e", 1.0, 0.999, "why"), at_most("x", "e", 1.0, 1.001, "why"), sampled("x", "e", 1.05, scattered(20, 0.01)),
-             sampled("x", "e", 3.99, scattered(8, 0.3)), sampled("x", "e", 0.0, scattered(20, 0.01, 0.1), scale=1.0)],
-}  # fmt: skip
+    "exact": [
+        identity("x", "e", 1.0, 1.0 + 1e-10, 1e-9, "why"),
+        vanishing("x", "e", [0.0, -1e-12], 1e-9, "why"),
+        identity("x", "e", 1.0, 1.0 + 0.9e-6, check.IDENTITY, "why"),
+    ],
+    "agrees": [
+        identity("x", "e", 1.0, 1.01, 0.05, "why"),
+        near("x", "e", -2.0, -2.05, 0.05, "why"),
+        at_least("x", "e", 1.0, 1.5, "why"),
+        at_most("x", "e", 1.0, 1.0, "why"),
+        sampled("x", "e", 1.0, scattered(20, 0.01)),
+        near(
+            "x", "e", 1.0, 1.009, 0.0, "", band=Band(-0.01, 0.01, "why")
+        ),  # known to be right to a per cent
+        sampled("x", "e", 0.0, scattered(20, 0.01, 0.0), scale=1.0),
+    ],
+    "coarse": [
+        identity("x", "e", 1.0, 1.01, 0.06, "why"),
+        near("x", "e", 1.0, 1.01, 0.5, "why"),
+        sampled("x", "e", 1.0, scattered(20, 0.1), see=0.5),
+    ],
+    "limit": [
+        near("x", "e", 1.0, 1.15, 0.0, "", band=OFF),
+        sampled("x", "e", 1.0, scattered(20, 0.01, 1.15), band=OFF),
+        near("x", "e", -1.0, -0.85, 0.0, "", band=OFF),
+        near("x", "e", 0.0, 0.3, 0.0, "", 2.0, OFF),
+    ],
+    "undecided": [
+        sampled("x", "e", 1.0, scattered(4, 0.05)),
+        sampled("x", "e", 0.0, scattered(20, 0.01, 0.0)),
+        sampled("x", "e", 1.0, scattered(4, 0.5, 1.15), band=OFF),
+    ],
+    "FAIL": [
+        identity("x", "e", 1.0, 1.1, 0.05, "why"),
+        near("x", "e", 1.0, 1.2, 0.1, "why"),
+        vanishing("x", "e", 1e-3, 1e-9, "why"),
+        at_least("x", "e", 1.0, 0.999, "why"),
+        at_most("x", "e", 1.0, 1.001, "why"),
+        sampled("x", "e", 1.05, scattered(20, 0.01)),
+        sampled("x", "e", 3.99, scattered(8, 0.3)),
+        sampled("x", "e", 0.0, scattered(20, 0.01, 0.1), scale=1.0),
+    ],
+}
 
 
 @pytest.mark.parametrize("verdict", check.VERDICTS)
@@ -57,13 +97,24 @@ def test_identity_shows_the_worst_entry_and_fails():
     assert c.verdict == "FAIL"
 
 
-@pytest.mark.parametrize("c", [
-    identity("x", "e", [1.0, np.nan], [1.0, 1.0], 1e9, "why"), near("x", "e", 1.0, np.nan, 1e9, "why"), vanishing("x", "e", [0.0, np.nan], 1e9, "why"),
-    near("x", "e", 1.0, np.nan, 1e9, "", band=OFF), at_least("x", "e", 0.0, np.nan, "why"), at_most("x", "e", 0.0, np.nan, "why"),
-    at_least("x", "e", 0.0, np.inf, "why"), sampled("x", "e", 0.0, [np.nan, 1.0]), sampled("x", "e", np.nan, [0.9, 1.0, 1.1]),
-    sampled("x", "e", 1.0, [np.nan] * 3, band=OFF), estimated("x", "e", 1.0, 1.0, np.nan, 8),
-    sampled("x", "e", 0.0, [1.0]), sampled("x", "e", 1.0, [1.0]),  # one sample has no standard error
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "c",
+    [
+        identity("x", "e", [1.0, np.nan], [1.0, 1.0], 1e9, "why"),
+        near("x", "e", 1.0, np.nan, 1e9, "why"),
+        vanishing("x", "e", [0.0, np.nan], 1e9, "why"),
+        near("x", "e", 1.0, np.nan, 1e9, "", band=OFF),
+        at_least("x", "e", 0.0, np.nan, "why"),
+        at_most("x", "e", 0.0, np.nan, "why"),
+        at_least("x", "e", 0.0, np.inf, "why"),
+        sampled("x", "e", 0.0, [np.nan, 1.0]),
+        sampled("x", "e", np.nan, [0.9, 1.0, 1.1]),
+        sampled("x", "e", 1.0, [np.nan] * 3, band=OFF),
+        estimated("x", "e", 1.0, 1.0, np.nan, 8),
+        sampled("x", "e", 0.0, [1.0]),
+        sampled("x", "e", 1.0, [1.0]),  # one sample has no standard error
+    ],
+)
 def test_nan_never_passes(c):
     assert c.verdict == "FAIL" and not c.within and check.failed([c])
 
@@ -78,7 +129,9 @@ def test_sampled_accepts_truth_and_refuses_five_per_cent():
 @pytest.mark.parametrize("value", [0.1, 1.0, -7.3])
 @pytest.mark.parametrize("n", [2, 3, 7, 20])
 def test_samples_that_do_not_scatter(value, n):
-    """Equal to the prediction: fine; to anything else: infinitely many standard errors off, however near."""
+    """Equal to the prediction: fine; to anything else: infinitely many standard errors off, however
+    near.
+    """
     same = sampled("x", "e", value, [value] * n)
     assert (same.error, same.standard_error, same.verdict) == (0.0, 0.0, "agrees")
     assert sampled("x", "e", 3 * value / 3, [value] * n).within  # the last bit
@@ -92,11 +145,20 @@ def test_samples_that_do_not_scatter(value, n):
 
 def test_few_samples_are_judged_by_student_t():
     """t = 6 from two values is nothing unusual (p = 0.1), from a thousand it is."""
-    assert check.normal_z(6.0, 2) == pytest.approx(1.62, abs=0.01)  # isf of atan tail 1/2 - atan(6)/pi, by hand
+    assert check.normal_z(6.0, 2) == pytest.approx(
+        1.62, abs=0.01
+    )  # isf of atan tail 1/2 - atan(6)/pi, by hand
     assert check.normal_z(6.0, 1000) > 5.5
     assert np.isnan(check.normal_z(6.0, 1))
-    for n in (2, 4, 8, 20):  # as unlikely as the normal z: the tolerance means the same for any number of seeds
-        assert check.normal_z(scipy.stats.t.isf(3e-5, n - 1), n) == pytest.approx(scipy.stats.norm.isf(3e-5), rel=1e-12)
+    for n in (
+        2,
+        4,
+        8,
+        20,
+    ):  # as unlikely as the normal z: the tolerance means the same for any number of seeds
+        assert check.normal_z(scipy.stats.t.isf(3e-5, n - 1), n) == pytest.approx(
+            scipy.stats.norm.isf(3e-5), rel=1e-12
+        )
 
 
 DRAWN = 1000  # a share of 0.9 scatters by sqrt(0.9 0.1 / 1000) = 0.0095
@@ -105,7 +167,9 @@ DRAWN = 1000  # a share of 0.9 scatters by sqrt(0.9 0.1 / 1000) = 0.0095
 @pytest.mark.parametrize("sign", [1, -1])
 @pytest.mark.parametrize("n", [4, 8, 20])
 def test_resolution_is_flagged_nine_times_in_ten(n, sign):
-    """A prediction off by what the check says it sees, for truths of 2 that scatter by 10%: four binomial deviations about 0.9."""
+    """A prediction off by what the check says it sees, for truths of 2 that scatter by 10%: four
+    binomial deviations about 0.9.
+    """
     rng = np.random.default_rng([n, sign + 1])
     flagged = 0
     for x in rng.normal(2.0, 0.2, (DRAWN, n)):
@@ -115,13 +179,21 @@ def test_resolution_is_flagged_nine_times_in_ten(n, sign):
 
 
 def test_resolution_of_bands_adds_their_width():
-    """Beyond the far edge, nine times in ten: a shift by the width alone may lead from edge to edge."""
-    plain, banded = sampled("x", "e", 1.0, scattered(20, 0.01)), sampled("x", "e", 1.0, scattered(20, 0.01, 1.15), band=OFF)
+    """Beyond the far edge, nine times in ten: a shift by the width alone may lead from edge to
+    edge.
+    """
+    plain, banded = (
+        sampled("x", "e", 1.0, scattered(20, 0.01)),
+        sampled("x", "e", 1.0, scattered(20, 0.01, 1.15), band=OFF),
+    )
     assert banded.sees == pytest.approx(plain.sees + 0.1, rel=1e-9)
     assert near("x", "e", 1.0, 1.15, 0.0, "", band=OFF).sees == pytest.approx(0.1)
 
 
-@pytest.mark.parametrize(("spread", "see"), [(0.01, 0.05), (0.05, 0.05), (0.1, 0.05), (0.3, 0.05), (0.3, 0.5), (1.0, 0.2)])
+@pytest.mark.parametrize(
+    ("spread", "see"),
+    [(0.01, 0.05), (0.05, 0.05), (0.1, 0.05), (0.3, 0.05), (0.3, 0.5), (1.0, 0.2)],
+)
 def test_needed_is_the_smallest_number(spread, see):
     n = needed(spread, see)
     assert reach(n) * spread / np.sqrt(n) <= see
@@ -130,16 +202,26 @@ def test_needed_is_the_smallest_number(spread, see):
 
 def test_nobody_trains_for_ever():
     assert needed(1.0, 0.0) is None and needed(1.0, 1e-9) is None and needed(np.nan, 0.05) is None
-    assert sampled("x", "e", 0.0, [0.1, -0.1]).why == "could not have seen 5%; more samples would not"
+    assert (
+        sampled("x", "e", 0.0, [0.1, -0.1]).why == "could not have seen 5%; more samples would not"
+    )
 
 
 @pytest.mark.parametrize("spread", [0.02, 0.05, 0.3])
 def test_undecided_says_how_many_samples_decide(spread):
-    """With that many of the same scatter it agrees, with one fewer it is undecided still; it never agrees before."""
+    """With that many of the same scatter it agrees, with one fewer it is undecided still; it never
+    agrees before.
+    """
     c = sampled("x", "e", 1.0, scattered(4, spread))
-    assert c.verdict == "undecided" and c.within and c.why == f"could not have seen 5%; {c.needed} samples would"
+    assert (
+        c.verdict == "undecided"
+        and c.within
+        and c.why == f"could not have seen 5%; {c.needed} samples would"
+    )
     assert sampled("x", "e", 1.0, scattered(c.needed, spread)).verdict == "agrees"
-    assert {sampled("x", "e", 1.0, scattered(n, spread)).verdict for n in range(2, min(c.needed, 40))} == {"undecided"}
+    assert {
+        sampled("x", "e", 1.0, scattered(n, spread)).verdict for n in range(2, min(c.needed, 40))
+    } == {"undecided"}
     assert "undecided" in check.table([c]) and "agrees" not in check.table([c])
 
 
@@ -147,25 +229,49 @@ def test_the_same_for_a_band():
     c = sampled("x", "e", 1.0, scattered(8, 0.5, 1.15), band=OFF)
     assert c.verdict == "undecided" and c.see == pytest.approx(0.2)
     assert sampled("x", "e", 1.0, scattered(c.needed, 0.5, 1.15), band=OFF).verdict == "limit"
-    assert sampled("x", "e", 1.0, scattered(c.needed - 1, 0.5, 1.15), band=OFF).verdict == "undecided"
+    assert (
+        sampled("x", "e", 1.0, scattered(c.needed - 1, 0.5, 1.15), band=OFF).verdict == "undecided"
+    )
 
 
-@pytest.mark.parametrize(("measured", "verdict"), [(0.85, "FAIL"), (1.0, "FAIL"), (1.09, "FAIL"), (1.101, "limit"), (1.15, "limit"), (1.199, "limit"),
-                                                   (1.21, "FAIL"), (2.0, "FAIL"), (-1.15, "FAIL")])  # fmt: skip
+@pytest.mark.parametrize(
+    ("measured", "verdict"),
+    [
+        (0.85, "FAIL"),
+        (1.0, "FAIL"),
+        (1.09, "FAIL"),
+        (1.101, "limit"),
+        (1.15, "limit"),
+        (1.199, "limit"),
+        (1.21, "FAIL"),
+        (2.0, "FAIL"),
+        (-1.15, "FAIL"),
+    ],
+)
 def test_leaving_a_band_fails_on_either_side(measured, verdict):
-    """A theory that becomes right has left its band, too: 20 values that scatter by a thousandth are 4 z within 0.0015."""
-    found = [near("x", "e", 1.0, measured, 0.0, "", band=OFF), sampled("x", "e", 1.0, scattered(20, 1e-3, measured), band=OFF),
-             near("x", "e", 0.0, measured - 1, 0.0, "", 1.0, OFF)]  # fmt: skip
+    """A theory that becomes right has left its band, too: 20 values that scatter by a thousandth
+    are 4 z within 0.0015.
+    """
+    found = [
+        near("x", "e", 1.0, measured, 0.0, "", band=OFF),
+        sampled("x", "e", 1.0, scattered(20, 1e-3, measured), band=OFF),
+        near("x", "e", 0.0, measured - 1, 0.0, "", 1.0, OFF),
+    ]
     assert [c.verdict for c in found] == [verdict] * 3
     assert all("off by +10.0% to +20.0%: mean field" in check.table([c]) for c in found)
 
 
 IDS = {
-    "mean correct logit": "mean_correct_logit", "  at one position": "at_one_position", "c_omega, Table 2": "c_omega",
-    "time of A = 1/2 by the exact solution": "time_of_A_half_by_the_exact_solution", "closure at A = 1/L, tiny": "closure",
-    "plateau length at epsilon = 0.01": "plateau_length", "initial logit variance at Table 1, 20 seeds": "initial_logit_variance_at_Table_1",
-    "load N ln N / d^2 of half recall, d = 1e9": "load_N_ln_N_d_2_of_half_recall", "in-context accuracy: two layers": "in_context_accuracy",
-}  # fmt: skip
+    "mean correct logit": "mean_correct_logit",
+    "  at one position": "at_one_position",
+    "c_omega, Table 2": "c_omega",
+    "time of A = 1/2 by the exact solution": "time_of_A_half_by_the_exact_solution",
+    "closure at A = 1/L, tiny": "closure",
+    "plateau length at epsilon = 0.01": "plateau_length",
+    "initial logit variance at Table 1, 20 seeds": "initial_logit_variance_at_Table_1",
+    "load N ln N / d^2 of half recall, d = 1e9": "load_N_ln_N_d_2_of_half_recall",
+    "in-context accuracy: two layers": "in_context_accuracy",
+}
 
 
 def test_ids_say_what_without_where():
@@ -177,7 +283,19 @@ def test_report_exit_code_and_json():
     assert Report([good]).exit_code == 0
     out = json.loads(json.dumps(Report([good], ["note"], numbers={"more": 1}).as_dict()))
     assert out["failed"] is False and out["notes"] == ["note"] and out["more"] == 1
-    assert set(out["checks"][0]) >= {"id", "name", "equation", "predicted", "measured", "error", "tolerance", "reason", "sees", "within", "verdict"}
+    assert set(out["checks"][0]) >= {
+        "id",
+        "name",
+        "equation",
+        "predicted",
+        "measured",
+        "error",
+        "tolerance",
+        "reason",
+        "sees",
+        "within",
+        "verdict",
+    }
     assert (out["checks"][0]["id"], out["checks"][0]["verdict"]) == ("a", "exact")
     both = merged([Report([good], ["first"]), Report([bad], ["second"])])
     assert both.exit_code == 1 and both.as_dict()["failed"] is True

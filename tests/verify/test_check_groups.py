@@ -1,4 +1,6 @@
-"""Faults in checks themselves: what they compare, and that they fail when what they measure is wrong."""
+"""Faults in checks themselves: what they compare, and that they fail when what they measure is
+wrong.
+"""
 
 from __future__ import annotations
 
@@ -23,45 +25,81 @@ def row(checks, name):
 
 
 def test_height_of_the_plateau_is_compared_at_one_time():
-    """Students that are the flow itself, on a plateau that is not flat: equal half way, unequal if either side looks elsewhere."""
+    """Students that are the flow itself, on a plateau that is not flat: equal half way, unequal if
+    either side looks elsewhere.
+    """
     p = Recall(S=8, R=4, D=4, epsilon=1e-3, steps=4000)
     times = [time_of_share(p, part, share) for part, share in zip(PARTS, (0.1, 0.9), strict=True)]
     end = 1.1 * max(time_of_share(p, part, 0.1) for part in PARTS)
     at = np.linspace(0, end, 4001)
     curve = flow().solve(p, at=at, t=end)
     # The second seed is a millionth ahead, for a standard error.
-    runs = xr.Dataset({q: (("seed", "t"), [np.interp(at * ahead, at, curve[q].values) for ahead in (1, 1 + 1e-6)]) for q in ("loss", "loss_relation", "loss_subject")},
-                      coords={"seed": [0, 1], "t": at, "step": ("t", np.round(at / p.eta).astype(int))})  # fmt: skip
+    runs = xr.Dataset(
+        {
+            q: (
+                ("seed", "t"),
+                [np.interp(at * ahead, at, curve[q].values) for ahead in (1, 1 + 1e-6)],
+            )
+            for q in ("loss", "loss_relation", "loss_subject")
+        },
+        coords={"seed": [0, 1], "t": at, "step": ("t", np.round(at / p.eta).astype(int))},
+    )
     found, _ = recall.emergence(p, runs)
     plateau = row(found, "loss half way along the plateau")
     middle = sum(times) / 2
     exact = float(flow().solve(p, at=[middle], t=middle).loss[0])
     # Crossings are interpolated on 4001 times.
-    assert plateau.predicted == pytest.approx(exact, abs=1e-5) and plateau.measured == pytest.approx(exact, abs=1e-5)
+    assert plateau.predicted == pytest.approx(
+        exact, abs=1e-5
+    ) and plateau.measured == pytest.approx(exact, abs=1e-5)
     steep = float(flow().solve(p, at=[times[0]], t=times[0]).loss[0])
     assert abs(steep - exact) > 0.02  # so that another time would show
 
 
 @pytest.mark.parametrize(("exponent", "passes"), [(-0.5, True), (-0.75, False), (-0.25, False)])
 def test_zipf_exponent_is_compared_with_its_law(monkeypatch, exponent, passes):
-    """Errors that fall as d^-1/2 at a = 1.5 agree with the equation's -(a - 1); other powers do not."""
-    monkeypatch.setattr(superposition, "zipf_error", lambda d, a, keys, classes, stored, draws: np.full(draws, (1.0 if stored < keys else 8.0) * d**exponent))
+    """Errors that fall as d^-1/2 at a = 1.5 agree with the equation's -(a - 1); other powers do
+    not.
+    """
+    monkeypatch.setattr(
+        superposition,
+        "zipf_error",
+        lambda d, a, keys, classes, stored, draws: np.full(
+            draws, (1.0 if stored < keys else 8.0) * d**exponent
+        ),
+    )
     found = row(superposition.zipf_checks(), "exponent of the error under Zipf frequencies in d")
-    assert found.predicted == pytest.approx(-0.5, abs=1e-14) and found.measured == pytest.approx(exponent, abs=1e-12)
+    assert found.predicted == pytest.approx(-0.5, abs=1e-14) and found.measured == pytest.approx(
+        exponent, abs=1e-12
+    )
     assert found.within == passes
 
 
-LAYERS = {"in_context_accuracy_of_one_layer": "one layer", "in_context_accuracy_of_two_layers": "two layers",
-          "in_context_accuracy_of_two_layers_over_one": "gap"}  # fmt: skip
+LAYERS = {
+    "in_context_accuracy_of_one_layer": "one layer",
+    "in_context_accuracy_of_two_layers": "two layers",
+    "in_context_accuracy_of_two_layers_over_one": "gap",
+}
 
 
-@pytest.mark.parametrize(("one", "two", "failing"), [
-    (0.55, 0.99, ()), (0.45, 0.80, ("two layers",)), (0.55, 0.80, ("two layers", "gap")), (0.80, 0.99, ("one layer", "gap")), (0.30, 0.99, ("one layer",)),
-    (0.64, 0.93, ("two layers", "gap")),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("one", "two", "failing"),
+    [
+        (0.55, 0.99, ()),
+        (0.45, 0.80, ("two layers",)),
+        (0.55, 0.80, ("two layers", "gap")),
+        (0.80, 0.99, ("one layer", "gap")),
+        (0.30, 0.99, ("one layer",)),
+        (0.64, 0.93, ("two layers", "gap")),
+    ],
+)
 def test_layers_and_their_gap(monkeypatch, one, two, failing):
-    """Each of the three conditions on in-context accuracy fails where it is not met, and only there."""
-    runs = tuple(xr.Dataset({"in_context_accuracy": (("seed", "step"), [[0.1, x]])}) for x in (one, two))
+    """Each of the three conditions on in-context accuracy fails where it is not met, and only
+    there.
+    """
+    runs = tuple(
+        xr.Dataset({"in_context_accuracy": (("seed", "step"), [[0.1, x]])}) for x in (one, two)
+    )
     monkeypatch.setattr(trigger_task, "layers", lambda progress=False: runs)
     failed = {LAYERS[c.id] for c in trigger_task.transformers() if not c.within}
     assert failed == set(failing)
@@ -69,21 +107,29 @@ def test_layers_and_their_gap(monkeypatch, one, two, failing):
 
 @pytest.mark.parametrize("late", [None, 2, 3, 7])
 def test_time_per_hop_must_be_constant(monkeypatch, late):
-    """One hop that takes a hundredth longer, the third, the fourth or the last, is seen (the second still meets fresh overlaps)."""
+    """One hop that takes a hundredth longer, the third, the fourth or the last, is seen (the second
+    still meets fresh overlaps).
+    """
     stages = np.full(8, 1.543)
     stages[0] = 1.372
     if late:
         stages[late] *= 1.01
     monkeypatch.setattr(k_hop, "mixture_time", lambda p: 1.0 * p.k)
-    monkeypatch.setattr(k_hop, "curriculum_times", lambda p, kernels="sphere": list(np.cumsum(stages)))
+    monkeypatch.setattr(
+        k_hop, "curriculum_times", lambda p, kernels="sphere": list(np.cumsum(stages))
+    )
     (slow,) = (c for c in k_hop.times() if c.equation == "curriculum" and "time per hop" in c.name)
     assert slow.within == (late is None)
 
 
 def test_onset_rate_of_the_flow():
-    """The coefficient of alpha^2 fitted to the flow is the equation's, to the sixth order that the fit leaves out."""
+    """The coefficient of alpha^2 fitted to the flow is the equation's, to the sixth order that the
+    fit leaves out.
+    """
     p, runs = ensemble.shipped("demo")
     found, _ = tracking.emergence(p, runs)
     rate = row(found, "onset rate of the flow")
     exact = float(onset.equations()["onset_coefficient"].evaluate(p.values()))
-    assert rate.predicted == exact and rate.measured == pytest.approx(exact, rel=1e-6) and rate.within
+    assert (
+        rate.predicted == exact and rate.measured == pytest.approx(exact, rel=1e-6) and rate.within
+    )

@@ -48,7 +48,9 @@ def test_timescales_of_a_given_ensemble(store, tmp_path, monkeypatch, capsys):
     sweep = {"eta": ((0.5, 1.0), lambda v: TINY.replace(eta=v, eval_every=20))}
     monkeypatch.setattr(model_timescales, "SWEEPS", sweep)
     monkeypatch.setattr(model_timescales, "SEEDS", range(3))
-    monkeypatch.setattr("simulate.pool.cores", lambda: 1)  # seconds of training are not worth processes that load torch
+    monkeypatch.setattr(
+        "simulate.pool.cores", lambda: 1
+    )  # seconds of training are not worth processes that load torch
     timescales.main(["--runs", str(store), "--quiet", "--plot", str(tmp_path / "t.png")])
     out = capsys.readouterr().out
     for text in (
@@ -73,12 +75,18 @@ def test_parameters_beside_runs_are_refused(store):
         trajectories.main(["--runs", str(store), "--set", "N=7"])
 
 
-@pytest.mark.parametrize("content", [b"not a netCDF file", pytest.param(b"", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "content", [b"not a netCDF file", pytest.param(b"", marks=pytest.mark.slow)]
+)
 def test_foreign_file_is_one_line_and_exit_2(tmp_path, content):
     path = tmp_path / "foreign.nc"
     path.write_bytes(content)
-    done = subprocess.run([sys.executable, "-m", "verify.trajectories", "--runs", str(path)],
-                          capture_output=True, text=True, check=False)  # fmt: skip
+    done = subprocess.run(
+        [sys.executable, "-m", "verify.trajectories", "--runs", str(path)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 2
     assert done.stdout == ""
     assert done.stderr.count("\n") == 1

@@ -1,4 +1,6 @@
-"""Theory curve against an ensemble: accepts an ensemble drawn about it, refuses one that is 5% off."""
+"""Theory curve against an ensemble: accepts an ensemble drawn about it, refuses one that is 5%
+off.
+"""
 
 import numpy as np
 import pytest
@@ -16,7 +18,9 @@ P = Parameters.demo()
 def ensemble(curve: xr.Dataset, factor: float, seeds: int = 64, spread: float = 0.02) -> xr.Dataset:
     """Runs that scatter about ``factor`` times the curve by a few per cent, one offset per seed."""
     rng = np.random.default_rng(5)
-    scatter = xr.DataArray(rng.normal(0, spread, seeds), dims="seed", coords={"seed": np.arange(seeds)})
+    scatter = xr.DataArray(
+        rng.normal(0, spread, seeds), dims="seed", coords={"seed": np.arange(seeds)}
+    )
     runs = curve[["A", "R", "S"]] * (factor + scatter)
     runs.attrs["model"] = "state_tracking"
     return runs
@@ -36,16 +40,24 @@ def test_accepts_truth_and_refuses_five_per_cent():
 def test_few_seeds_are_undecided():
     """Four seeds that scatter by 10% could not have seen 5%, and are not said to agree."""
     curve = st.flow().solve(P, alpha=12)
-    found = trajectories.compare(curve, ensemble(curve.isel(alpha=slice(0, None, 20)), 1.0, seeds=4, spread=0.1))
+    found = trajectories.compare(
+        curve, ensemble(curve.isel(alpha=slice(0, None, 20)), 1.0, seeds=4, spread=0.1)
+    )
     assert {c.verdict for c in found.checks} == {"undecided"}
 
 
-@pytest.mark.parametrize(("factor", "verdict"), [(1.3, "limit"), (1.0, "FAIL"), (1.5, "FAIL"), (0.7, "FAIL")])
+@pytest.mark.parametrize(
+    ("factor", "verdict"), [(1.3, "limit"), (1.0, "FAIL"), (1.5, "FAIL"), (0.7, "FAIL")]
+)
 def test_bands_hold_on_both_sides(factor, verdict):
-    """A theory known to be 20 to 40% below: of the largest size of its curve, of which the deviation is a constant share."""
+    """A theory known to be 20 to 40% below: of the largest size of its curve, of which the
+    deviation is a constant share.
+    """
     curve = st.flow().solve(P, alpha=12)
     runs = ensemble(curve.isel(alpha=slice(0, None, 20)), factor)
-    found = trajectories.compare(curve, runs, dict.fromkeys("ARS", Band(0.2, 0.4, "mean field")), " by Eq. (15)")
+    found = trajectories.compare(
+        curve, runs, dict.fromkeys("ARS", Band(0.2, 0.4, "mean field")), " by Eq. (15)"
+    )
     assert {c.verdict for c in found.checks} == {verdict}
     assert {c.id for c in found.checks} == {f"{x}_by_Eq_15" for x in "ARS"}
     text = str(found)
@@ -55,12 +67,16 @@ def test_bands_hold_on_both_sides(factor, verdict):
 
 @pytest.mark.parametrize("p", [P, Parameters()])
 def test_bands_come_from_the_model(p):
-    """Every variable that the command compares has one, narrower at the setting it was measured at."""
+    """Every variable that the command compares has one, narrower at the setting it was measured
+    at.
+    """
     for table in (bands.PAPER, bands.OURS, bands.PAPER_TIMES, bands.OURS_TIMES):
         found = bands.bands(table, p)
         assert found.keys() == table.keys()
         for name, (here, anywhere, why) in table.items():
-            assert (found[name].low, found[name].high) == (here if p == P else anywhere) and found[name].why == why
+            assert (found[name].low, found[name].high) == (here if p == P else anywhere) and found[
+                name
+            ].why == why
             assert anywhere[0] <= here[0] < here[1] <= anywhere[1]
 
 

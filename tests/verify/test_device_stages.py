@@ -1,4 +1,6 @@
-"""verify.device without a GPU: every stage at tiny sizes, faults that its checks must see, and a device that is not there."""
+"""verify.device without a GPU: every stage at tiny sizes, faults that its checks must see, and a
+device that is not there.
+"""
 
 import json
 import os
@@ -33,7 +35,9 @@ def _one_thread():
 
 def run(out, *names, seconds=1800.0):
     said: list[str] = []
-    report = stages.run(names or list(stages.STAGES), CPU, out, out / "store", seconds, True, said.append)
+    report = stages.run(
+        names or list(stages.STAGES), CPU, out, out / "store", seconds, True, said.append
+    )
     return report, said
 
 
@@ -47,9 +51,17 @@ def test_stages_leave_one_report_and_few_small_files(dry):
     out, report, _ = dry
     assert {r["status"] for r in report["stages"].values()} == {"done"}
     files = [f for f in out.iterdir() if f.is_file() and not f.name.startswith(".")]
-    assert {f.name for f in files} == {"report.json", "report.txt", "table_1.nc", "transformer.nc", "attention_layer.nc"}
+    assert {f.name for f in files} == {
+        "report.json",
+        "report.txt",
+        "table_1.nc",
+        "transformer.nc",
+        "attention_layer.nc",
+    }
     speed = json.loads((out / "report.json").read_text())["stages"]["speed"]["numbers"]
-    assert [row["seeds"] for row in speed["steps"]] == [1, 2] and all(row["us_per_seed_step"] > 0 for row in speed["steps"])
+    assert [row["seeds"] for row in speed["steps"]] == [1, 2] and all(
+        row["us_per_seed_step"] > 0 for row in speed["steps"]
+    )
     assert all(row["kernels"] and 0 <= row["share_idle"] <= 1 for row in speed["steps"])
     assert speed["training"]["us_per_seed_epoch"] > 0
     assert "DRY RUN" in (out / "report.txt").read_text()
@@ -60,7 +72,11 @@ def test_what_is_done_is_not_done_again(dry, monkeypatch):
     again, said = run(out, "speed", "table_1")
     assert said == ["speed: done before", "table_1: done before"]
     assert again["seconds"] == pytest.approx(report["seconds"])
-    monkeypatch.setattr(stages.device_time, "describe", lambda device: {"device": "cuda:0", "torch": "x", "cuda": None})
+    monkeypatch.setattr(
+        stages.device_time,
+        "describe",
+        lambda device: {"device": "cuda:0", "torch": "x", "cuda": None},
+    )
     with pytest.raises(ParameterError, match="of another run .*device = cpu there, cuda:0 here"):
         run(out, "speed")
 
@@ -72,7 +88,10 @@ def test_a_failing_stage_takes_no_other_with_it(tmp_path, monkeypatch):
     monkeypatch.setitem(stages.STAGES, "speed", stages.Stage(broken, 10, 0))
     report, said = run(tmp_path, "speed", "emergence")
     assert [report["stages"][n]["status"] for n in ("speed", "emergence")] == ["failed", "done"]
-    assert not stages.succeeded(report, ["speed", "emergence"]) and "no such kernel" in report["stages"]["speed"]["error"]
+    assert (
+        not stages.succeeded(report, ["speed", "emergence"])
+        and "no such kernel" in report["stages"]["speed"]["error"]
+    )
     assert "no such kernel" in (tmp_path / "report.txt").read_text()
     monkeypatch.undo()
     assert run(tmp_path, "speed")[0]["stages"]["speed"]["status"] == "done"  # and is tried again
@@ -86,12 +105,16 @@ def test_a_stage_that_hangs_is_cut_off():
 
 def test_no_stage_begins_without_time(tmp_path):
     report, _ = run(tmp_path, "emergence", seconds=1.0)
-    assert report["stages"]["emergence"]["status"] == "not begun" and not stages.succeeded(report, ["emergence"])
+    assert report["stages"]["emergence"]["status"] == "not begun" and not stages.succeeded(
+        report, ["emergence"]
+    )
 
 
 def test_time_that_is_over_keeps_the_runs(tmp_path):
     """An ensemble that is stopped goes on where it was."""
-    finished, numbers, files = scale.tracking(scale.Job("cpu", True, tmp_path, tmp_path / "store", -1.0), "table_1")
+    finished, numbers, files = scale.tracking(
+        scale.Job("cpu", True, tmp_path, tmp_path / "store", -1.0), "table_1"
+    )
     assert (finished, files) == (False, []) and "over" in numbers["note"]
     assert list((tmp_path / "store").glob("**/*.checkpoint"))
     assert scale.tracking(scale.Job("cpu", True, tmp_path, tmp_path / "store", 100.0), "table_1")[0]
@@ -99,7 +122,9 @@ def test_time_that_is_over_keeps_the_runs(tmp_path):
 
 def test_large_files_are_thinned_out(tmp_path, monkeypatch):
     noise = np.random.default_rng(0).random((4, 10_000))
-    runs = xr.Dataset({"A": (("seed", "alpha"), noise)}, attrs={"kind": "solvable-transformers run"})
+    runs = xr.Dataset(
+        {"A": (("seed", "alpha"), noise)}, attrs={"kind": "solvable-transformers run"}
+    )
     monkeypatch.setattr(scale, "LARGEST", 160_000)
     scale.write(runs, tmp_path / "a.nc", "alpha")
     kept = scale.runs.read(tmp_path / "a.nc")
@@ -137,7 +162,9 @@ def ensemble(name):
 
 
 def verdicts(one, folder):
-    return {row.name.partition(", ")[2]: row.verdict for row in ensembles.checks(one, "cpu", folder, 1)}
+    return {
+        row.name.partition(", ")[2]: row.verdict for row in ensembles.checks(one, "cpu", folder, 1)
+    }
 
 
 def test_ensembles_agree_and_resume(tmp_path):
@@ -180,7 +207,9 @@ def test_students_that_depend_on_their_stack_are_seen(monkeypatch):
     p, right = ensembles.ensembles(True)[0].p, tracking.Grouped.gradients
     check = partial(ensembles.stacks, p, (1, 2), CPU, torch.float32)
     rows, equal = check()
-    assert all(row.within for row in rows) and set(equal.values()) == {1.0}  # bit for bit on the CPU
+    assert all(row.within for row in rows) and set(equal.values()) == {
+        1.0
+    }  # bit for bit on the CPU
 
     def wrong(self, students):
         right(self, students)
@@ -198,7 +227,9 @@ def test_missing_packages_are_named(monkeypatch):
 
 
 def test_a_checkout_needs_no_installation(monkeypatch):
-    """A stored run names versions; that of a package which is not installed must not be an error."""
+    """A stored run names versions; that of a package which is not installed must not be an
+    error.
+    """
 
     def version(name):
         if name == "solvable-transformers":
@@ -206,13 +237,21 @@ def test_a_checkout_needs_no_installation(monkeypatch):
         return "1"
 
     monkeypatch.setattr(scale.runs.importlib.metadata, "version", version)
-    kept = json.loads(scale.runs.provenance("m", "{}", scale.setting("table_1", True), 0)["versions"])
+    kept = json.loads(
+        scale.runs.provenance("m", "{}", scale.setting("table_1", True), 0)["versions"]
+    )
     assert kept == {"solvable-transformers": "not installed", "torch": "1", "numpy": "1"}
 
 
 def finish(*words, **environment):
-    return subprocess.run([sys.executable, *words], capture_output=True, text=True, timeout=900, cwd=ROOT,
-                          env=os.environ | environment)  # fmt: skip
+    return subprocess.run(
+        [sys.executable, *words],
+        capture_output=True,
+        text=True,
+        timeout=900,
+        cwd=ROOT,
+        env=os.environ | environment,
+    )
 
 
 @pytest.mark.slow
@@ -222,7 +261,9 @@ def test_the_whole_dry_run(tmp_path):
     done = finish("-m", "verify.device", "--dry-run", "--out", str(tmp_path))
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
     report = json.loads((tmp_path / "report.json").read_text())
-    assert set(report["stages"]) == set(stages.STAGES) and all(r["status"] == "done" for r in report["stages"].values())
+    assert set(report["stages"]) == set(stages.STAGES) and all(
+        r["status"] == "done" for r in report["stages"].values()
+    )
     files = [f for f in tmp_path.iterdir() if f.is_file()]
     assert len(files) <= 8 and all(f.stat().st_size < 16e6 for f in files)
 
@@ -270,7 +311,9 @@ print("no tensor left behind")
 
 @pytest.mark.slow
 def test_no_tensor_is_left_on_the_cpu():
-    """Every student, trainer and stage on a device whose tensors refuse those of the CPU, as a GPU's do."""
+    """Every student, trainer and stage on a device whose tensors refuse those of the CPU, as a
+    GPU's do.
+    """
     pytest.importorskip("torch.utils.backend_registration")
     if not hasattr(torch.utils.backend_registration, "_setup_privateuseone_for_python_backend"):
         pytest.skip("torch before 2.9 has no devices made in Python")

@@ -11,11 +11,15 @@ from verify.state_tracking.timescales import onset_fit
 
 
 def curves(*rows):
-    return xr.DataArray(np.array(rows, float), dims=("seed", "alpha"), coords={"alpha": [0.0, 1.0, 2.0, 4.0]})
+    return xr.DataArray(
+        np.array(rows, float), dims=("seed", "alpha"), coords={"alpha": [0.0, 1.0, 2.0, 4.0]}
+    )
 
 
 def test_linear_interpolation_and_censoring():
-    found = first_crossing(curves([0, 0.25, 0.75, 1], [0, 0.1, 0.2, 0.3], [0.6, 1, 1, 1], [0, 0.5, 0.4, 1]), 0.5)
+    found = first_crossing(
+        curves([0, 0.25, 0.75, 1], [0, 0.1, 0.2, 0.3], [0.6, 1, 1, 1], [0, 0.5, 0.4, 1]), 0.5
+    )
     assert found.values == pytest.approx([1.5, np.nan, 0.0, 1.0], nan_ok=True)
     assert "1 of 4 seeds censored: not before 4" in found.summary("t")
 
@@ -25,11 +29,17 @@ def test_all_censored_is_said():
 
 
 def test_interval_covers_the_mean_as_often_as_it_says():
-    """95% of 400 intervals from normal times; binomial standard error 1.1%, so 90.6% is four of them below."""
+    """95% of 400 intervals from normal times; binomial standard error 1.1%, so 90.6% is four of
+    them below.
+    """
     rng = np.random.default_rng(1)
     hits = 0
     for _ in range(400):
-        low, high = first_crossing(curves(*[[0, 0, 0, 1]] * 8), 0.5).__class__(rng.normal(3, 1, 8), 9.0).interval()
+        low, high = (
+            first_crossing(curves(*[[0, 0, 0, 1]] * 8), 0.5)
+            .__class__(rng.normal(3, 1, 8), 9.0)
+            .interval()
+        )
         hits += low <= 3 <= high
     assert hits / 400 > 0.906
 
@@ -44,4 +54,6 @@ def test_onset_fit_recovers_the_flow_coefficient():
     assert onset_fit(alpha, 1.05 * curve.A.values, 0.3, degree=5)[1] == pytest.approx(
         exact, rel=1e-5
     )  # scale drops out
-    assert onset_fit(alpha, curve.A.values**1.05, 0.3, degree=5)[1] == pytest.approx(1.05 * exact, rel=1e-5)
+    assert onset_fit(alpha, curve.A.values**1.05, 0.3, degree=5)[1] == pytest.approx(
+        1.05 * exact, rel=1e-5
+    )

@@ -1,4 +1,6 @@
-"""A wrong sign or a wrong factor in any equation is caught by the checks of `verify.gradients` that cite it, for every model."""
+"""A wrong sign or a wrong factor in any equation is caught by the checks of `verify.gradients` that
+cite it, for every model.
+"""
 
 from __future__ import annotations
 
@@ -16,17 +18,35 @@ from verify.check import failed
 from verify.induction_heads import gradients as induction
 
 WITH_GRADIENTS = {m.name: m for model in MODELS.values() for m in model.offering("gradients")}
-COVERING = {name: m for name, m in WITH_GRADIENTS.items() if hasattr(m.wing("verify", "gradients"), "COVERS")}
-CASES = [(name, group, equation) for name, m in COVERING.items() for group, equations in m.wing("verify", "gradients").COVERS.items() for equation in equations]
+COVERING = {
+    name: m
+    for name, m in WITH_GRADIENTS.items()
+    if hasattr(m.wing("verify", "gradients"), "COVERS")
+}
+CASES = [
+    (name, group, equation)
+    for name, m in COVERING.items()
+    for group, equations in m.wing("verify", "gradients").COVERS.items()
+    for equation in equations
+]
 LEAST = 0.05  # relative fault that must be seen
 
 
 def half_of_them():
-    """Every equation by one fault, sign and factor taking turns; by the other with the slow tests."""
+    """Every equation by one fault, sign and factor taking turns; by the other with the slow
+    tests.
+    """
     for k, (name, group, equation) in enumerate(CASES):
         for kind in ("factor", "sign"):
             marks = () if (kind == "sign") == bool(k % 2) else pytest.mark.slow
-            yield pytest.param(name, group, equation, kind, marks=marks, id=f"{name}-{group.__name__}-{equation}-{kind}")
+            yield pytest.param(
+                name,
+                group,
+                equation,
+                kind,
+                marks=marks,
+                id=f"{name}-{group.__name__}-{equation}-{kind}",
+            )
 
 
 @functools.cache
@@ -39,12 +59,18 @@ def found(name):
 
 def cite(rows, equation):
     """The rows that name an equation; where none does, the whole group stands for it."""
-    return [c for c in rows if any(fnmatch.fnmatchcase(equation, cited) for cited in re.split(r",\s*", c.equation))] or rows
+    return [
+        c
+        for c in rows
+        if any(fnmatch.fnmatchcase(equation, cited) for cited in re.split(r",\s*", c.equation))
+    ] or rows
 
 
 @pytest.fixture
 def quick(name, monkeypatch):
-    """Fewer points and sizes than the checks as they are; the descent that no equation enters, once."""
+    """Fewer points and sizes than the checks as they are; the descent that no equation enters,
+    once.
+    """
     found(name)
     monkeypatch.setattr(induction, "SIZES", (2, 3))
     monkeypatch.setattr(induction, "POINTS", 2)
@@ -57,9 +83,15 @@ descend = functools.cache(lemma.descend)
 @pytest.mark.filterwarnings("ignore:invalid value")  # a negative time
 @pytest.mark.parametrize(("name", "group", "equation", "kind"), list(half_of_them()))
 def test_injected_fault_is_caught(name, group, equation, kind, quick):
-    """The factor is beyond the sharpest of the equation's rows by twice its tolerance (sampled: its resolution), at least 5%."""
+    """The factor is beyond the sharpest of the equation's rows by twice its tolerance (sampled: its
+    resolution), at least 5%.
+    """
     table = COVERING[name].wing("theory").equations()
-    factor = -1 if kind == "sign" else 1 + max(LEAST, 2 * min(c.sees for c in cite(found(name)[group], equation)))
+    factor = (
+        -1
+        if kind == "sign"
+        else 1 + max(LEAST, 2 * min(c.sees for c in cite(found(name)[group], equation)))
+    )
     faulty = {**table, equation: replace(table[equation], rhs=factor * table[equation].rhs)}
     with one_thread():
         rows = cite(group(faulty), equation)
@@ -73,17 +105,30 @@ def test_all_checks_pass_on_the_derived_equations(name):
     assert not failed(rows), [c.name for c in rows if not c.within]
     assert [c.name for c in rows if c.verdict == "undecided"] == []
     assert len(rows) > LEAST_ROWS[name]
-    assert len({(c.name, c.equation, c.reason) for c in rows}) == len(rows)  # dimensions of the group are in the reason
+    assert len({(c.name, c.equation, c.reason) for c in rows}) == len(
+        rows
+    )  # dimensions of the group are in the reason
 
 
-LEAST_ROWS = {"state_tracking": 40, "induction_heads": 50, "positional_semantic": 40, "associative_memory.factual_recall": 10, "associative_memory.gradient_memory": 10}
+LEAST_ROWS = {
+    "state_tracking": 40,
+    "induction_heads": 50,
+    "positional_semantic": 40,
+    "associative_memory.factual_recall": 10,
+    "associative_memory.gradient_memory": 10,
+}
 
 
-# What must be held against autograd: what descends, is a derivative or a rate. The inner problem of induction heads is a limit, tested symbolically.
+# What must be held against autograd: what descends, is a derivative or a rate. The inner problem of
+# induction heads is a limit, tested symbolically.
 DERIVATIVES = {
     "state_tracking": lambda n: n.startswith(("d", "update", "delta", "softmax")) and n != "d_g",
-    "induction_heads": lambda n: n.startswith(("d", "loss")) and not n.startswith(("drop", "loss_tail")),
-    "positional_semantic": lambda n: n in ("S_12", "S_21", "sentence_loss", "objective"),  # what students descend on
+    "induction_heads": lambda n: (
+        n.startswith(("d", "loss")) and not n.startswith(("drop", "loss_tail"))
+    ),
+    "positional_semantic": lambda n: (
+        n in ("S_12", "S_21", "sentence_loss", "objective")
+    ),  # what students descend on
     "associative_memory.factual_recall": lambda n: n.startswith(("dw_", "ddelta_", "loss_")),
     "associative_memory.gradient_memory": lambda n: n.startswith(("gradient_", "score_", "step_")),
 }
@@ -92,24 +137,38 @@ DERIVATIVES = {
 @pytest.mark.parametrize("name", COVERING)
 def test_every_derivative_is_covered(name):
     """By a group whose rows notice a fault in it."""
-    module, equations = COVERING[name].wing("verify", "gradients"), COVERING[name].wing("theory").equations()
+    module, equations = (
+        COVERING[name].wing("verify", "gradients"),
+        COVERING[name].wing("theory").equations(),
+    )
     covered = {equation for names in module.COVERS.values() for equation in names}
     assert covered <= equations.keys()
     wanted = {n for n in equations if DERIVATIVES[name](n)}
     assert wanted and wanted <= covered
 
 
-# Ids that rows of different equations share: the same statement for both masks, several laws of drawing, or queries.
+# Ids that rows of different equations share: the same statement for both masks, several laws of
+# drawing, or queries.
 SHARED = {
     "state_tracking": {"update_of_R", "update_of_S", "mean_teacher_overlap"},
-    "induction_heads": {"attention_own_item", "attention_other_label", "attention_of_item", "scores_of_the_query", "attention_on_the_right_label",
-                        "loss_for_every_q", "its_gradient_for_every_q", "all_weights_first_layer_in_time"},
-}  # fmt: skip
+    "induction_heads": {
+        "attention_own_item",
+        "attention_other_label",
+        "attention_of_item",
+        "scores_of_the_query",
+        "attention_on_the_right_label",
+        "loss_for_every_q",
+        "its_gradient_for_every_q",
+        "all_weights_first_layer_in_time",
+    },
+}
 
 
 @pytest.mark.parametrize("name", COVERING)
 def test_ids_tell_equations_apart(name):
-    """A ledger cites a row by its id: rows of one command that share it hold the same equation, but for those listed."""
+    """A ledger cites a row by its id: rows of one command that share it hold the same equation, but
+    for those listed.
+    """
     cited: dict[str, set[str]] = {}
     for group in found(name).values():
         for c in group:

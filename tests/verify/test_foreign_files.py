@@ -1,4 +1,6 @@
-"""Files and streams from elsewhere: whatever is given as ``--runs`` or ``--text``, one line that names it, and an end."""
+"""Files and streams from elsewhere: whatever is given as ``--runs`` or ``--text``, one line that
+names it, and an end.
+"""
 
 import json
 import os
@@ -30,8 +32,12 @@ def ensembles(tmp_path_factory):
     store, made = tmp_path_factory.mktemp("store"), {}
     tracking = Parameters(N=6, L=4, d_g=5, d_h=8, n_train=64, n_test=32, epochs=4, eval_every=2)
     made["state_tracking"] = train(tracking, seeds=[0, 1], store=store, **ALONE)
-    made["induction_heads"] = train_heads(Heads(N=2, D=4, batch_size=8, steps=2, eval_every=1), seeds=[0, 1], store=store, **ALONE)
-    made["associative_memory"] = factual_recall.train(factual_recall.Parameters(steps=2, eval_every=1), seeds=[0, 1], store=store, **ALONE)
+    made["induction_heads"] = train_heads(
+        Heads(N=2, D=4, batch_size=8, steps=2, eval_every=1), seeds=[0, 1], store=store, **ALONE
+    )
+    made["associative_memory"] = factual_recall.train(
+        factual_recall.Parameters(steps=2, eval_every=1), seeds=[0, 1], store=store, **ALONE
+    )
     assert set(made) == set(MODELS)
     return made
 
@@ -56,11 +62,22 @@ def with_(**attrs):
     return lambda found: found.assign_attrs(attrs)
 
 
-ATTRIBUTES = [(without("model"), "model is missing"), (without("parameters"), "parameters"), (with_(parameters="no json"), "parameters"),
-              (with_(parameters="[1, 2]"), "parameters"), (with_(parameters=3), "parameters"), (with_(parameters=[1.0, 2.0]), "parameters"),
-              (with_(parameters='{"self": 1}'), "parameters"), (with_(parameters='{"eta": "fast"}'), "eta"), (with_(parameters='{"eta": [1]}'), "eta"),
-              (with_(model=7), "model"), (with_(model="another"), "an ensemble of another"), (with_(kind="another"), "not a run"),
-              (with_(configuration="{"), "configuration"), (with_(seed="first"), "seed")]  # fmt: skip
+ATTRIBUTES = [
+    (without("model"), "model is missing"),
+    (without("parameters"), "parameters"),
+    (with_(parameters="no json"), "parameters"),
+    (with_(parameters="[1, 2]"), "parameters"),
+    (with_(parameters=3), "parameters"),
+    (with_(parameters=[1.0, 2.0]), "parameters"),
+    (with_(parameters='{"self": 1}'), "parameters"),
+    (with_(parameters='{"eta": "fast"}'), "eta"),
+    (with_(parameters='{"eta": [1]}'), "eta"),
+    (with_(model=7), "model"),
+    (with_(model="another"), "an ensemble of another"),
+    (with_(kind="another"), "not a run"),
+    (with_(configuration="{"), "configuration"),
+    (with_(seed="first"), "seed"),
+]
 
 
 @pytest.mark.parametrize("model", MODELS)
@@ -74,13 +91,20 @@ def test_attributes_of_another_kind(ensembles, tmp_path, model, change, named):
 def test_every_variable_is_asked_for(ensembles, tmp_path, model):
     """Some of them left out, one cut along a dimension, or of text, one after the other."""
     whole = ensembles[model]
-    asked = [str(n) for n in whole.data_vars if whole[n].dims[:1] == ("seed",) and n not in ("W_Q_start", "W_K_start", "tau")]
+    asked = [
+        str(n)
+        for n in whole.data_vars
+        if whole[n].dims[:1] == ("seed",) and n not in ("W_Q_start", "W_K_start", "tau")
+    ]
     assert len(asked) > 5
     for name in asked[:: len(asked) // 3]:
         runs.write(whole.drop_vars(name), tmp_path / "a.nc")
         assert f"variable {name} is missing" in refused(tmp_path / "a.nc", model)
     name = asked[0]
-    for changed, said in ((whole[name].isel(seed=0, drop=True), "dimensions"), (whole[name].astype(str), "no numbers")):
+    for changed, said in (
+        (whole[name].isel(seed=0, drop=True), "dimensions"),
+        (whole[name].astype(str), "no numbers"),
+    ):
         runs.write(whole.assign({name: changed}), tmp_path / "a.nc")
         assert f"variable {name}" in (line := refused(tmp_path / "a.nc", model)) and said in line
     time = "alpha" if model == "state_tracking" else "t"
@@ -91,7 +115,9 @@ def test_every_variable_is_asked_for(ensembles, tmp_path, model):
 def test_lengths_follow_from_the_parameters(ensembles, tmp_path):
     whole = ensembles["state_tracking"]
     runs.write(whole.isel(step=slice(2)), tmp_path / "a.nc")
-    assert "dimension step has length 2, must be 4" in refused(tmp_path / "a.nc", "state_tracking", trajectories)
+    assert "dimension step has length 2, must be 4" in refused(
+        tmp_path / "a.nc", "state_tracking", trajectories
+    )
 
 
 @pytest.mark.parametrize("path", ["/", "/dev/null", "/dev/zero", "/proc", "/nowhere/at/all.nc"])
@@ -165,7 +191,9 @@ cli.run(lambda: (sweep if which == "sweep" else single).main([*flags, f"--out={f
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(os.getuid() != 0, reason="only root can become nobody; others cannot write here anyway")
+@pytest.mark.skipif(
+    os.getuid() != 0, reason="only root can become nobody; others cannot write here anyway"
+)
 @pytest.mark.parametrize(("command", "out"), [("sweep", "store"), ("single", "file.nc")])
 def test_a_store_that_cannot_be_written_is_found_before_the_first_epoch(tmp_path, command, out):
     """As a user without rights, in a folder of another's."""
@@ -173,18 +201,39 @@ def test_a_store_that_cannot_be_written_is_found_before_the_first_epoch(tmp_path
         folder.chmod(0o755)
     (tmp_path / "store").mkdir(mode=0o755)
     place = tmp_path / out
-    done = subprocess.run([sys.executable, "-c", NOBODY, place, command], capture_output=True, text=True, timeout=120,
-                          env={**os.environ, "SOLVABLE_TRANSFORMERS_RUNS": str(tmp_path / "store")})  # fmt: skip
+    done = subprocess.run(
+        [sys.executable, "-c", NOBODY, place, command],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env={**os.environ, "SOLVABLE_TRANSFORMERS_RUNS": str(tmp_path / "store")},
+    )
     assert done.returncode == 2, done.stderr
-    assert done.stderr.startswith("error: [Errno 13] Permission denied: ") and done.stderr.count("\n") == 1
+    assert (
+        done.stderr.startswith("error: [Errno 13] Permission denied: ")
+        and done.stderr.count("\n") == 1
+    )
 
 
 def test_a_run_of_a_store_without_its_attributes_is_named_and_left_out(ensembles, tmp_path):
     one = ensembles["state_tracking"].isel(seed=0, drop=True)
     text = one.attrs["configuration"]
-    for k, attrs in enumerate(({}, {"seed": 1}, {"configuration": json.dumps({"format": runs.FORMAT}), "seed": 2}, {"configuration": text})):
-        runs.write(xr.Dataset(one.data_vars, one.coords, {**{n: one.attrs[n] for n in ("kind", "model", "parameters")}, **attrs}),
-                   tmp_path / f"seed-{k:05d}.nc")  # fmt: skip
+    for k, attrs in enumerate(
+        (
+            {},
+            {"seed": 1},
+            {"configuration": json.dumps({"format": runs.FORMAT}), "seed": 2},
+            {"configuration": text},
+        )
+    ):
+        runs.write(
+            xr.Dataset(
+                one.data_vars,
+                one.coords,
+                {**{n: one.attrs[n] for n in ("kind", "model", "parameters")}, **attrs},
+            ),
+            tmp_path / f"seed-{k:05d}.nc",
+        )
     runs.write(one.assign_attrs(seed=np.int64(4)), tmp_path / "seed-00004.nc")
     with pytest.warns(UserWarning, match="left out") as caught:
         assert runs.open(tmp_path).seed.values.tolist() == [4]

@@ -1,4 +1,6 @@
-"""Checks of the induction-head model: laws, network, hypotheses, controls, and the commands answer."""
+"""Checks of the induction-head model: laws, network, hypotheses, controls, and the commands
+answer.
+"""
 
 import matplotlib as mpl
 import numpy as np
@@ -35,9 +37,14 @@ def test_a_wrong_constant_is_caught(monkeypatch):
     """0.1% in any coefficient of T_beta or T_alpha shows in the fit."""
     right = laws.coefficients
     for k in range(3):
-        monkeypatch.setattr(laws, "coefficients", lambda name, k=k: right(name) * (1 + 0.001 * (np.arange(3) == k)))
+        monkeypatch.setattr(
+            laws, "coefficients", lambda name, k=k: right(name) * (1 + 0.001 * (np.arange(3) == k))
+        )
         wrong = [c.name for c in laws.fitted() if not c.within]
-        assert wrong == [f"fitted coefficient of {('N^2', 'N', '1')[k]} in {name}" for name in ("T_beta", "T_alpha")]
+        assert wrong == [
+            f"fitted coefficient of {('N^2', 'N', '1')[k]} in {name}"
+            for name in ("T_beta", "T_alpha")
+        ]
 
 
 def test_network_is_euler(tmp_path, monkeypatch):
@@ -69,12 +76,20 @@ def test_all_weights(small, tmp_path):
 
 def test_hypotheses(tmp_path):
     """No drop without the head, a drop with the head alone."""
-    p = Parameters(N=2, D=4, data="orthonormal", query="last", eta=4.0, batch_size=32, steps=120, eval_every=2)
+    p = Parameters(
+        N=2, D=4, data="orthonormal", query="last", eta=4.0, batch_size=32, steps=120, eval_every=2
+    )
     runs = timescales.train(p, seeds=range(2), store=tmp_path, **ALONE)
     checks, notes = timescales.emergence(p, runs, store=tmp_path, **ALONE)
     names = [c.name for c in checks]
-    assert names[0].startswith("smallest loss without the head") and checks[0].equation == "Hypothesis 1" and checks[0].within
-    assert any(c.name.startswith("T_drop of all weights") and c.equation == "Hypothesis 2" for c in checks)
+    assert (
+        names[0].startswith("smallest loss without the head")
+        and checks[0].equation == "Hypothesis 1"
+        and checks[0].within
+    )
+    assert any(
+        c.name.startswith("T_drop of all weights") and c.equation == "Hypothesis 2" for c in checks
+    )
     assert any("T_alpha" in n for n in notes)
 
 
@@ -99,7 +114,9 @@ def test_commands_that_do_not_apply():
 
 @pytest.mark.slow
 def test_trajectories_of_all_weights(monkeypatch, tmp_path):
-    """Students against descent of the closed flow: off by what the batches' noise was measured to do; 5% more or less fails."""
+    """Students against descent of the closed flow: off by what the batches' noise was measured to
+    do; 5% more or less fails.
+    """
     monkeypatch.setenv("SOLVABLE_TRANSFORMERS_RUNS", str(tmp_path))
     asked = Request(find("induction_heads"))
     p, runs = ensemble.get(asked)

@@ -32,16 +32,23 @@ def loss_at(mask: str = "strict", overlap: float = 0.0) -> float:
 
 
 def test_second_layer_scores_use_the_first_layer_output():
-    """Eq. (1) writes U on the left of one product and H_1 elsewhere: both are H_1, of 4D columns."""
+    """Eq. (1) writes U on the left of one product and H_1 elsewhere: both are H_1, of 4D
+    columns.
+    """
     scores = definitions.equations()["scores_2"].rhs
     assert {str(limit[2]) for limit in scores.limits} == {"4*D"}
     student = Student(4)
-    assert student.W2.shape == (16, 16) and student.W3.shape == (32, 4)  # A.4 shows W3 as a row of blocks: D x 8D
+    assert student.W2.shape == (16, 16) and student.W3.shape == (
+        32,
+        4,
+    )  # A.4 shows W3 as a row of blocks: D x 8D
     assert sum(w.numel() for w in student.parameters()) == 28 * 4**2
 
 
 def test_gradient_by_W1_is_a_sum_of_outer_products():
-    """A.7.3 writes (X_i)_k (X_j)_l without a transpose: two row vectors, whose gradient needs (X_i)_k^T (X_j)_l."""
+    """A.7.3 writes (X_i)_k (X_j)_l without a transpose: two row vectors, whose gradient needs
+    (X_i)_k^T (X_j)_l.
+    """
     X = torch.randn(3, 4, generator=torch.Generator().manual_seed(0), dtype=DOUBLE)
     W = torch.zeros(4, 4, dtype=DOUBLE, requires_grad=True)
     (X @ W @ X.T)[2, 0].backward()
@@ -51,7 +58,9 @@ def test_gradient_by_W1_is_a_sum_of_outer_products():
 
 
 def test_score_belongs_to_the_query():
-    """Sec. 2.2: p_i W_K^T W_Q p_j is the score of query j on key i, and needs the transpose of W_K."""
+    """Sec. 2.2: p_i W_K^T W_Q p_j is the score of query j on key i, and needs the transpose of
+    W_K.
+    """
     random = torch.Generator().manual_seed(0)
     W_Q, W_K = torch.randn(2, 5, 3, generator=random, dtype=DOUBLE)
     h = torch.randn(4, 3, generator=random, dtype=DOUBLE)
@@ -64,7 +73,9 @@ def test_score_belongs_to_the_query():
 
 
 def test_items_must_be_orthogonal_to_all_labels():
-    """Assumption 7 omits a_i b_j = 0 for i != j: with a_3 b_1 = 0.6 the loss is 0.8166, not 0.7889."""
+    """Assumption 7 omits a_i b_j = 0 for i != j: with a_3 b_1 = 0.6 the loss is 0.8166, not
+    0.7889.
+    """
     assert loss_at() == pytest.approx(0.7889, abs=5e-5)
     assert loss_at(overlap=0.6) == pytest.approx(0.8166, abs=5e-5)
 
@@ -79,14 +90,20 @@ def test_variance_of_normalised_gaussians():
 
 
 def test_fifteen_not_nineteen():
-    """Row-block 2 of W2 multiplies the query's position, zero: beta_3..beta_6 have no gradient on any sample."""
+    """Row-block 2 of W2 multiplies the query's position, zero: beta_3..beta_6 have no gradient on
+    any sample.
+    """
     assert set(NAMES) - set(structure.reachable()) == {"beta_3", "beta_4", "beta_5", "beta_6"}
-    gradient = symmetry.Sample(3, 4, 1).gradient(symmetry.whole_group(4)[:1])  # one sample, no average
+    gradient = symmetry.Sample(3, 4, 1).gradient(
+        symmetry.whole_group(4)[:1]
+    )  # one sample, no average
     assert float(gradient["W2"][4:8].abs().max()) == 0.0
 
 
 def test_last_phase():
-    """T_3 = T_alpha - T_beta is 0.7514 N^2: rate Theta(1/N^2), not o(1/N^2), and 4 N^2 + O(N), not O(1/N)."""
+    """T_3 = T_alpha - T_beta is 0.7514 N^2: rate Theta(1/N^2), not o(1/N^2), and 4 N^2 + O(N), not
+    O(1/N).
+    """
     for N in (10**3, 10**5):
         path = emergence.Path(N)
         last = path.of_alpha() - path.of_beta()
@@ -103,7 +120,9 @@ def test_names_of_the_times():
 
 
 def rotated(kind: str):
-    """One sample, its rotation by a random (E, F), and gradients by V's last row, U and P for both."""
+    """One sample, its rotation by a random (E, F), and gradients by V's last row, U and P for
+    both.
+    """
     D, N = 4, 3
     random = torch.Generator().manual_seed(3)
     items, labels, codes = torch.randn(3, 1, N, D, generator=random, dtype=DOUBLE)
@@ -128,7 +147,9 @@ def rotated(kind: str):
 
 
 def test_gradient_by_V_rotates_with_E():
-    """Eq. (12) prints dL/dV = (dL'/dV') E; the line above it and autograd give dL'/dV' = (dL/dV) E, hence E^T."""
+    """Eq. (12) prints dL/dV = (dL'/dV') E; the line above it and autograd give dL'/dV' = (dL/dV) E,
+    hence E^T.
+    """
     D, E, _, _, ((*_, V), (*_, turned)) = rotated("P")
     block, other = V.grad[-1, :D], turned.grad[-1, :D]
     assert gap(other, block @ E) < 1e-12 and gap(block, other @ E.T) < 1e-12
@@ -136,7 +157,9 @@ def test_gradient_by_V_rotates_with_E():
 
 
 def test_gradient_propagation_through_the_scores():
-    """Eqs. (14)-(15) drop W2 and the key side of P = U W2 U^T; with both, the chain rule is autograd's."""
+    """Eqs. (14)-(15) drop W2 and the key side of P = U W2 U^T; with both, the chain rule is
+    autograd's.
+    """
     D, _, _, W, ((U, *_), _) = rotated("U")
     whole = U.grad
     _, _, _, _, ((fixed, P, Q, V), _) = rotated("P")
@@ -153,7 +176,9 @@ def test_gradient_propagation_through_the_scores():
 
 
 def test_the_mask_must_be_strict():
-    """Stated in B.2 alone; with the ordinary causal mask the loss at the same point is 0.8793, not 0.7889."""
+    """Stated in B.2 alone; with the ordinary causal mask the loss at the same point is 0.8793, not
+    0.7889.
+    """
     assert loss_at("inclusive") == pytest.approx(0.8793, abs=5e-5)
     assert loss_at("strict") == pytest.approx(0.7889, abs=5e-5)
     # The first row of the strict softmax is 1/0 as printed; it must be a row of zeros.
@@ -166,31 +191,43 @@ def test_one_pair_never_emerges():
 
 
 def test_time_until_icl_is_not_the_drop():
-    """The loss falls sqrt(2 pi)/(2 I(1)) = 1.4648 times later than all three parameters reach 1/2; N = 2 is the exception."""
-    ratio = {N: emergence.Path(N).of_loss() / emergence.Path(N).of_alpha() for N in (10**3, 10**5, 10**7)}
+    """The loss falls sqrt(2 pi)/(2 I(1)) = 1.4648 times later than all three parameters reach 1/2;
+    N = 2 is the exception.
+    """
+    ratio = {
+        N: emergence.Path(N).of_loss() / emergence.Path(N).of_alpha() for N in (10**3, 10**5, 10**7)
+    }
     limit = np.sqrt(2 * np.pi) / (2 * emergence.gaussian(1.0))
     assert limit == pytest.approx(1.4648, abs=5e-5)
     assert [abs(r - limit) < 10 * np.log(N) / N for N, r in ratio.items()] == [True] * 3
     at_alpha = emergence.Path(10**4)
     beta = emergence.beta_of(0.5, 10**4)
     loss = emergence.rates(beta, at_alpha.integrate(at_alpha.handover, beta).y[1, -1], 10**4)[2]
-    assert loss == pytest.approx(1 - 1 / (2 * 10**4), abs=1e-7)  # still on the plateau, up to O(1/N^2)
+    assert loss == pytest.approx(
+        1 - 1 / (2 * 10**4), abs=1e-7
+    )  # still on the plateau, up to O(1/N^2)
     assert emergence.Path(2).of_loss() < emergence.Path(2).of_alpha()
 
 
 def test_alpha_is_not_driven_quickly():
-    """Sec. 7.1 expects alpha to follow quickly; it takes another 0.75 N^2 after the 0.96 N^2 of beta."""
+    """Sec. 7.1 expects alpha to follow quickly; it takes another 0.75 N^2 after the 0.96 N^2 of
+    beta.
+    """
     path = emergence.Path(10**4)
     assert (path.of_alpha() - path.of_beta()) / path.of_beta() == pytest.approx(0.7828, abs=1e-3)
 
 
 def test_learning_rate_refers_to_the_mean():
-    """App. F: rate 100 with the literal formula takes gamma past 1/2 in ONE step for N < 200; over D = 256 it resolves N ln 2."""
+    """App. F: rate 100 with the literal formula takes gamma past 1/2 in ONE step for N < 200; over
+    D = 256 it resolves N ln 2.
+    """
     rates = ih.flow().expanded
     zero = dict.fromkeys(ih.flow().state, 0)
     gamma = ih.flow().state[2]
     for N in (2, 50, 199):
-        first = float(rates[gamma].subs(zero).subs({s: N for s in rates[gamma].free_symbols if s.name == "N"}))
+        first = float(
+            rates[gamma].subs(zero).subs({s: N for s in rates[gamma].free_symbols if s.name == "N"})
+        )
         assert first == pytest.approx(1 / N) and 100 * first > 0.5
         assert 100 / 256 * first < 0.5
     p = Parameters.emergence()
@@ -205,11 +242,16 @@ def test_thresholds():
 
 
 def test_bounds_of_the_proof():
-    """B.6-B.8: gamma' between 1/(2N) and 1/N before T_gamma, gamma < 3/2 and beta < 5.45 until T_alpha."""
+    """B.6-B.8: gamma' between 1/(2N) and 1/N before T_gamma, gamma < 3/2 and beta < 5.45 until
+    T_alpha.
+    """
     for N in (32, 512):
         path = emergence.Path(N)
         curve = path.curve(path.of_alpha())
-        assert float(curve.gamma.max()) < 1.5 and float(curve.beta.max()) < 0.5 + 3 * np.sqrt(np.e) < 5.45
+        assert (
+            float(curve.gamma.max()) < 1.5
+            and float(curve.beta.max()) < 0.5 + 3 * np.sqrt(np.e) < 5.45
+        )
         early = curve.sel(t=slice(0, path.of_gamma()))
         slope = np.diff(early.gamma) / np.diff(early.t) * N
         assert slope.max() < 1 + 1 / N and slope.min() > 0.5 - 1 / N
@@ -218,7 +260,9 @@ def test_bounds_of_the_proof():
 
 
 def test_projection_is_blind_to_sign_conventions():
-    """A.5 conjugates as E . E^T, A.7 as E^T . E: harmless, as the group is closed under transposition."""
+    """A.5 conjugates as E . E^T, A.7 as E^T . E: harmless, as the group is closed under
+    transposition.
+    """
     D = 4
     gradient = symmetry.Sample(3, D, 1).gradient(symmetry.whole_group(D))
     transposed = [(e.T, e.T, f.T) for e, _, f in symmetry.whole_group(D)]

@@ -32,17 +32,22 @@ def test_gradients_of_all_systems(capsys):
     assert gradients.main(["associative_memory.gradient_memory"]) == 0
     assert "normalisation" not in capsys.readouterr().out
     with pytest.raises(
-        ParameterError, match="verify.gradients: not for associative_memory.k_hop, which has verify.laws"
+        ParameterError,
+        match="verify.gradients: not for associative_memory.k_hop, which has verify.laws",
     ):
         gradients.main(["associative_memory.k_hop"])
 
 
 def test_timescales_command(tmp_path, monkeypatch, capsys):
-    """A small ensemble, trained and then given as a file; a figure; a run that is too short; wrong input."""
+    """A small ensemble, trained and then given as a file; a figure; a run that is too short; wrong
+    input.
+    """
     monkeypatch.setenv("SOLVABLE_TRANSFORMERS_RUNS", str(tmp_path / "runs"))
     monkeypatch.setattr("simulate.pool.cores", lambda: 1)
     small = recall_timescales.SMALL.replace(epsilon=0.02)
-    monkeypatch.setattr(recall_timescales, "SWEEPS", {"epsilon": ((0.02, 0.01), lambda v: small.replace(epsilon=v))})
+    monkeypatch.setattr(
+        recall_timescales, "SWEEPS", {"epsilon": ((0.02, 0.01), lambda v: small.replace(epsilon=v))}
+    )
     words = [
         "--preset",
         "small",
@@ -61,12 +66,29 @@ def test_timescales_command(tmp_path, monkeypatch, capsys):
     assert rows["time of 50% of the relation loss by quadrature, against the integrator"]["within"]
     assert rows["time of 10% of the subject loss in closed form"]["within"]
     assert rows["plateau length grows by 1/lambda_s - 1/lambda_r per e-fold of 1/epsilon"]["within"]
-    assert all(rows[f"time of 50% of the {q} loss by the flow, students"]["error"] < 0.03 for q in ("relation", "subject"))
+    assert all(
+        rows[f"time of 50% of the {q} loss by the flow, students"]["error"] < 0.03
+        for q in ("relation", "subject")
+    )
     assert (tmp_path / "t.png").stat().st_size > 10_000
-    timescales.main(["associative_memory", "--set", "steps=40", "--set", "batch_size=8", "--seeds", "2", "--quiet"])
+    timescales.main(
+        [
+            "associative_memory",
+            "--set",
+            "steps=40",
+            "--set",
+            "batch_size=8",
+            "--seeds",
+            "2",
+            "--quiet",
+        ]
+    )
     assert "not reached by all seeds in 40 steps" in capsys.readouterr().out
-    for wrong, message in ((["--seeds", "1"], "at least 2 seeds"), (["--device", "cuda"], "CPU only|not here; there are cpu"),
-                           (["--runs", str(tmp_path / "none.nc")], "no such file")):  # fmt: skip
+    for wrong, message in (
+        (["--seeds", "1"], "at least 2 seeds"),
+        (["--device", "cuda"], "CPU only|not here; there are cpu"),
+        (["--runs", str(tmp_path / "none.nc")], "no such file"),
+    ):
         with pytest.raises(ParameterError, match=message):
             timescales.main(["associative_memory", *wrong, "--quiet"])
 
@@ -76,27 +98,37 @@ def test_trajectories_of_a_given_ensemble(tmp_path, capsys):
     p = Parameters.small().replace(steps=600, eval_every=25)
     runs = train(p, seeds=range(3), store=tmp_path / "runs", workers=1, progress=False)
     picture = tmp_path / "curves.png"
-    trajectories.main(["associative_memory", "--runs", str(tmp_path / "runs"), "--json", "--plot", str(picture)])
+    trajectories.main(
+        ["associative_memory", "--runs", str(tmp_path / "runs"), "--json", "--plot", str(picture)]
+    )
     out = capsys.readouterr().out
     found = json.loads(out[: out.rindex("}") + 1])
     curve = factual_recall.descend(p, p.steps).isel(t=runs.step.values).assign_coords(t=runs.t)
     rows = [c for c in found["checks"] if "largest deviation" in c["name"]]
     assert len(rows) == 8 and {"loss", "w_r"} <= {c["equation"] for c in rows}
     for c in rows:  # batches of 256
-        assert abs(c["measured"] - c["predicted"]) < 0.02 * float(np.abs(curve[c["equation"]]).max())
+        assert abs(c["measured"] - c["predicted"]) < 0.02 * float(
+            np.abs(curve[c["equation"]]).max()
+        )
     assert picture.stat().st_size > 10_000
     assert {"loss", "w_r"} <= {c.equation for c in trajectories.compare(curve, runs).checks}
 
 
 def test_laws_that_cost_nothing():
-    """Agreement by enumeration, kernels, training times, sample sizes, exact moments (fewer draws)."""
+    """Agreement by enumeration, kernels, training times, sample sizes, exact moments (fewer
+    draws).
+    """
     found = [*k_hop.agreement(), *k_hop.kernels(), *k_hop.times(), *noisy_bigram.feed_forward()]
     assert [c.name for c in found if not c.within] == [] and len(found) > 10
 
 
 def test_sampled_laws_small(monkeypatch):
-    """Moments and recall with fewer draws; gradients of the first two steps from fewer sequences."""
-    monkeypatch.setattr(superposition, "MOMENTS", tuple(p.replace(draws=500) for p in superposition.MOMENTS))
+    """Moments and recall with fewer draws; gradients of the first two steps from fewer
+    sequences.
+    """
+    monkeypatch.setattr(
+        superposition, "MOMENTS", tuple(p.replace(draws=500) for p in superposition.MOMENTS)
+    )
     monkeypatch.setattr(gradient_steps, "BATCHES", 4)
     monkeypatch.setattr(gradient_steps, "P", gradient_steps.P.replace(N=10, K=2, T=10))
     with one_thread():

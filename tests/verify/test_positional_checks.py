@@ -1,4 +1,6 @@
-"""The checks of the positional-semantic model notice faults, and answer as commands (that they pass: `test_faults`)."""
+"""The checks of the positional-semantic model notice faults, and answer as commands (that they
+pass: `test_faults`).
+"""
 
 from __future__ import annotations
 
@@ -21,9 +23,13 @@ mpl.use("Agg")
 
 
 def test_a_wrong_hessian_is_noticed(monkeypatch):
-    """One derivative off by five percent fails its row and no other of the envelope but those that use it."""
+    """One derivative off by five percent fails its row and no other of the envelope but those that
+    use it.
+    """
     right, table = definitions.derivatives(), equations()
-    monkeypatch.setattr(definitions, "derivatives", lambda: [*right[:-1], right[-1] * sp.Rational(21, 20)])
+    monkeypatch.setattr(
+        definitions, "derivatives", lambda: [*right[:-1], right[-1] * sp.Rational(21, 20)]
+    )
     for compiled in (prox._compiled, prox._newton):
         compiled.cache_clear()
     try:
@@ -36,7 +42,9 @@ def test_a_wrong_hessian_is_noticed(monkeypatch):
 
 def test_commands_name_each_other():
     """timescales has no meaning here, thresholds none for state tracking."""
-    with pytest.raises(ParameterError, match=r"verify.timescales: not for positional_semantic.*verify.thresholds"):
+    with pytest.raises(
+        ParameterError, match=r"verify.timescales: not for positional_semantic.*verify.thresholds"
+    ):
         timescales_command.main(["positional_semantic"])
     with pytest.raises(ParameterError, match="not for state_tracking"):
         thresholds_command.main(["state_tracking"])
@@ -44,22 +52,30 @@ def test_commands_name_each_other():
 
 
 def test_crossing_and_its_error():
-    """Root of the mean by interpolation; the jackknife of a linear gap is the standard error of its offset."""
+    """Root of the mean by interpolation; the jackknife of a linear gap is the standard error of its
+    offset.
+    """
     offsets = np.random.default_rng(0).normal(0, 0.1, 40)
     alpha = np.linspace(0.5, 1.5, 11)
-    gap = xr.DataArray(alpha - 1 - offsets[:, None], dims=("seed", "alpha"), coords={"alpha": alpha})
+    gap = xr.DataArray(
+        alpha - 1 - offsets[:, None], dims=("seed", "alpha"), coords={"alpha": alpha}
+    )
     root, error = thresholds.crossing(gap)
     assert root == pytest.approx(1 + offsets.mean(), abs=1e-12)
     assert error == pytest.approx(offsets.std(ddof=1) / np.sqrt(40), rel=1e-9)
 
 
 def test_extrapolation_in_d():
-    """The mean of v + c/d is v with the standard error of the extrapolated samples: z scatters by one."""
+    """The mean of v + c/d is v with the standard error of the extrapolated samples: z scatters by
+    one.
+    """
     rng = np.random.default_rng(1)
     z = []
     for _ in range(400):
         samples = np.stack([rng.normal(0.3 - 5 / d, 2 / np.sqrt(d), 40) for d in (100, 200, 400)])
-        found = thresholds.at_infinity(xr.DataArray(samples, dims=("d", "seed"), coords={"d": [100, 200, 400]}))
+        found = thresholds.at_infinity(
+            xr.DataArray(samples, dims=("d", "seed"), coords={"d": [100, 200, 400]})
+        )
         z.append((found.mean() - 0.3) / (found.std(ddof=1) / np.sqrt(40)))
     # 400 repetitions: the mean scatters by 0.05, the deviation by 0.035; four of them.
     assert abs(np.mean(z)) < 0.2 and abs(np.std(z) - 1) < 0.14
@@ -71,26 +87,38 @@ def test_thresholds_command(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("SOLVABLE_TRANSFORMERS_RUNS", str(tmp_path / "runs"))
     monkeypatch.setattr("simulate.pool.cores", lambda: 1)
     monkeypatch.setattr(thresholds, "DEMO", Parameters(d=40, steps=10, n_test=200, order=8))
-    predicted = {"global": Thresholds(0.3, 1.25, 1.49), "local": Thresholds(0.3, 1.24, 1.48)}  # tested with the theory
+    predicted = {
+        "global": Thresholds(0.3, 1.25, 1.49),
+        "local": Thresholds(0.3, 1.24, 1.48),
+    }  # tested with the theory
     monkeypatch.setattr(thresholds, "thresholds", lambda p: predicted[p.prox])
     monkeypatch.setattr(thresholds, "SOBOL", 64)
-    monkeypatch.setattr(thresholds, "message_passing", lambda p, sizes, seeds: ([], []))  # tested with the students
-    monkeypatch.setattr(thresholds, "FACTORS", {"alpha_c": (0.5, 1.0, 1.8), "alpha_l": (0.7, 1.3, 2.2)})
+    monkeypatch.setattr(
+        thresholds, "message_passing", lambda p, sizes, seeds: ([], [])
+    )  # tested with the students
+    monkeypatch.setattr(
+        thresholds, "FACTORS", {"alpha_c": (0.5, 1.0, 1.8), "alpha_l": (0.7, 1.3, 2.2)}
+    )
     picture = tmp_path / "t.png"
     thresholds_command.main(["--seeds", "3", "--json", "--quiet", "--plot", str(picture)])
     found = json.loads(capsys.readouterr().out)
     assert {"alpha_c", "alpha_l"} == set(found["thresholds"]) and picture.stat().st_size > 10_000
-    assert [found["thresholds"][k][s] for k in ("alpha_c", "alpha_l") for s in ("global", "local")] == [
-        1.25,
-        1.24,
-        1.49,
-        1.48,
-    ]
-    assert any("local prox" in c["name"] for c in found["checks"]) and any("95% interval" in n for n in found["notes"])
+    assert [
+        found["thresholds"][k][s] for k in ("alpha_c", "alpha_l") for s in ("global", "local")
+    ] == [1.25, 1.24, 1.49, 1.48]
+    assert any("local prox" in c["name"] for c in found["checks"]) and any(
+        "95% interval" in n for n in found["notes"]
+    )
 
 
-@pytest.mark.parametrize(("words", "message"), [(["--seeds", "2"], "at least 3 seeds"), (["--set", "alpha=1"], "must be unset"),
-                                                (["--set", "rank=2"], "rank = 2")])  # fmt: skip
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--seeds", "2"], "at least 3 seeds"),
+        (["--set", "alpha=1"], "must be unset"),
+        (["--set", "rank=2"], "rank = 2"),
+    ],
+)
 def test_bad_input(words, message):
     """One line each."""
     with pytest.raises(ParameterError, match=message):

@@ -1,4 +1,6 @@
-"""No user string reaches an evaluator or a shell, and nothing is unpickled: looked for in the source, and tried."""
+"""No user string reaches an evaluator or a shell, and nothing is unpickled: looked for in the
+source, and tried.
+"""
 
 import ast
 import json
@@ -22,9 +24,29 @@ from verify import timescales
 
 ROOT = Path(__file__).parents[2]
 WINGS = ("theory", "simulate", "verify", "papers")
-FORBIDDEN = {"eval", "exec", "compile", "parse_expr", "parse_latex", "S", "getoutput", "read_pickle"}
-OWNED = {("os", "system"), ("os", "popen"), ("pickle", "load"), ("pickle", "loads"), ("joblib", "load"), ("cloudpickle", "load"), ("cloudpickle", "loads"),
-              ("dill", "load"), ("dill", "loads"), ("yaml", "load"), ("marshal", "loads")}  # fmt: skip
+FORBIDDEN = {
+    "eval",
+    "exec",
+    "compile",
+    "parse_expr",
+    "parse_latex",
+    "S",
+    "getoutput",
+    "read_pickle",
+}
+OWNED = {
+    ("os", "system"),
+    ("os", "popen"),
+    ("pickle", "load"),
+    ("pickle", "loads"),
+    ("joblib", "load"),
+    ("cloudpickle", "load"),
+    ("cloudpickle", "loads"),
+    ("dill", "load"),
+    ("dill", "loads"),
+    ("yaml", "load"),
+    ("marshal", "loads"),
+}
 
 
 def faults(source: str) -> list[str]:
@@ -37,7 +59,11 @@ def faults(source: str) -> list[str]:
         name = node.func.attr if method else getattr(node.func, "id", "")
         owner = getattr(node.func.value, "id", "") if method else ""
         given = {k.arg: getattr(k.value, "value", None) for k in node.keywords}
-        if (name in FORBIDDEN and owner != "re" and not (method and name == "eval" and not node.args)) or (owner, name) in OWNED:
+        if (
+            name in FORBIDDEN
+            and owner != "re"
+            and not (method and name == "eval" and not node.args)
+        ) or (owner, name) in OWNED:
             found.append(name)
         if name in ("sympify", "_sympify") and given.get("strict") is not True:
             found.append("sympify")
@@ -57,20 +83,51 @@ def test_the_source_has_none(wing):
     assert {str(f): bad for f in files if (bad := faults(f.read_text()))} == {}
 
 
-@pytest.mark.parametrize("line", ["eval(x)", "exec(x)", "sp.sympify(x)", "sympify(x, strict=False)", "sp.S(x)", "parse_expr(x)", "os.system(x)",
-                                  "torch.load(f)", "torch.load(f, weights_only=False)", "pickle.loads(b)", "np.load(f, allow_pickle=True)",
-                                  "subprocess.run(x, shell=True)", "subprocess.run('ls ' + x)", "joblib.load(f)"])  # fmt: skip
+@pytest.mark.parametrize(
+    "line",
+    [
+        "eval(x)",
+        "exec(x)",
+        "sp.sympify(x)",
+        "sympify(x, strict=False)",
+        "sp.S(x)",
+        "parse_expr(x)",
+        "os.system(x)",
+        "torch.load(f)",
+        "torch.load(f, weights_only=False)",
+        "pickle.loads(b)",
+        "np.load(f, allow_pickle=True)",
+        "subprocess.run(x, shell=True)",
+        "subprocess.run('ls ' + x)",
+        "joblib.load(f)",
+    ],
+)
 def test_it_would_be_seen(line):
     assert faults(line)
 
 
 HOSTILE = "__import__('os').makedirs({!r})"
-FLAGS = [(listing, ["{}"]), (listing, ["state_tracking", "--equation={}"]), (latex, ["state_tracking", "--equation={}"]), (onset, ["--set=N={}"]), (onset, ["--set={}=1"]),
-         (onset, ["--preset={}"]), (onset, ["--alpha={}"]), (students, ["--seeds={}"]), (students, ["--device={}"]), (students, ["--dtype={}"]),
-         (sweep, ["--grid=N={}"]), (sweep, ["--grid={}"]), (sweep, ["--shard={}"]), (timescales, ["--runs={}"])]  # fmt: skip
+FLAGS = [
+    (listing, ["{}"]),
+    (listing, ["state_tracking", "--equation={}"]),
+    (latex, ["state_tracking", "--equation={}"]),
+    (onset, ["--set=N={}"]),
+    (onset, ["--set={}=1"]),
+    (onset, ["--preset={}"]),
+    (onset, ["--alpha={}"]),
+    (students, ["--seeds={}"]),
+    (students, ["--device={}"]),
+    (students, ["--dtype={}"]),
+    (sweep, ["--grid=N={}"]),
+    (sweep, ["--grid={}"]),
+    (sweep, ["--shard={}"]),
+    (timescales, ["--runs={}"]),
+]
 
 
-@pytest.mark.parametrize(("command", "arguments"), FLAGS, ids=lambda x: x[0] if isinstance(x, list) else x.__name__)
+@pytest.mark.parametrize(
+    ("command", "arguments"), FLAGS, ids=lambda x: x[0] if isinstance(x, list) else x.__name__
+)
 def test_a_hostile_flag_is_only_text(command, arguments, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     text = HOSTILE.format(str(tmp_path / "done"))
@@ -102,7 +159,10 @@ def test_a_hostile_checkpoint_is_not_unpickled(tmp_path):
     place = tmp_path / "seed-00000.nc"
     for k, content in enumerate((pickle.dumps(Bomb(tmp_path / "done")), None)):
         if content is None:
-            torch.save({"configuration": "c", "seed": 0, "epoch": Bomb(tmp_path / "done")}, tmp_path / "raw")
+            torch.save(
+                {"configuration": "c", "seed": 0, "epoch": Bomb(tmp_path / "done")},
+                tmp_path / "raw",
+            )
             content = (tmp_path / "raw").read_bytes()
         runs._seal(place.with_suffix(".checkpoint"), content)
         with pytest.warns(UserWarning, match="seed-00000.checkpoint: cannot be read"):
@@ -115,9 +175,22 @@ def test_a_hostile_checkpoint_is_not_unpickled(tmp_path):
 def test_a_hostile_file_is_only_text(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     text = HOSTILE.format("done")  # names of variables have no slash
-    for attrs in ({"parameters": text}, {"parameters": json.dumps({"optimizer": text})}, {"parameters": json.dumps({text: 1})}, {"model": text}):
-        data = xr.Dataset({text: ("seed", np.zeros(2))}, {"seed": [0, 1]}, {"kind": runs.KIND, "model": "state_tracking",
-                          "parameters": Parameters().as_json(), **attrs})  # fmt: skip
+    for attrs in (
+        {"parameters": text},
+        {"parameters": json.dumps({"optimizer": text})},
+        {"parameters": json.dumps({text: 1})},
+        {"model": text},
+    ):
+        data = xr.Dataset(
+            {text: ("seed", np.zeros(2))},
+            {"seed": [0, 1]},
+            {
+                "kind": runs.KIND,
+                "model": "state_tracking",
+                "parameters": Parameters().as_json(),
+                **attrs,
+            },
+        )
         runs.write(data, tmp_path / "a.nc")
         with warnings.catch_warnings(), pytest.raises(ParameterError):
             timescales.main(["state_tracking", f"--runs={tmp_path / 'a.nc'}"])

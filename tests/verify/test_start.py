@@ -1,4 +1,6 @@
-"""The cost of first answers: ratios, what is taken off, and exit code 1 where one is above what it may be."""
+"""The cost of first answers: ratios, what is taken off, and exit code 1 where one is above what it
+may be.
+"""
 
 import pytest
 
@@ -8,9 +10,18 @@ from verify import start
 @pytest.mark.parametrize(("onset", "code"), [(3.0, 0), (3.2, 1)])
 def test_ratios(monkeypatch, capsys, onset, code):
     """Libraries 2 s, torch 1 s more; 3 s for an onset is 1.5 times and allowed, 3.2 s is not."""
-    spent = {start.LIBRARIES: 2.0, f"{start.LIBRARIES}, torch": 3.0, "theory.onset": onset, "theory.latex": 8.0, "verify.gradients": 9.0}
+    spent = {
+        start.LIBRARIES: 2.0,
+        f"{start.LIBRARIES}, torch": 3.0,
+        "theory.onset": onset,
+        "theory.latex": 8.0,
+        "verify.gradients": 9.0,
+    }
     monkeypatch.setattr(start, "seconds", lambda words: (spent.get(words[1], 2.0), ""))
     assert start.main(["state_tracking", "--rounds", "2"]) == code
     rows = {row.split("  ")[0]: row for row in capsys.readouterr().out.splitlines()}
-    assert "4.00" in rows["verify.gradients state_tracking"] and "import torch" in rows["verify.gradients state_tracking"]
+    assert (
+        "4.00" in rows["verify.gradients state_tracking"]
+        and "import torch" in rows["verify.gradients state_tracking"]
+    )
     assert ("NO" in rows["theory.onset state_tracking --json"]) == bool(code)

@@ -1,4 +1,5 @@
-"""Weights as associative memories (slides of A. Bietti, 2025): seven small systems, headed by factual recall.
+"""Weights as associative memories (slides of A. Bietti, 2025): seven small systems, headed by
+factual recall.
 
 Each subpackage is one system with its own ``Parameters``; the names here are those of the headline
 system, `factual_recall`, except that ``equations()`` and ``sections()`` hold those of all systems.
@@ -18,12 +19,32 @@ from theory.associative_memory import (
 from theory.associative_memory.factual_recall import Parameters, flow, flows, onset
 from theory.equation import Equation
 
-SYSTEMS = (factual_recall, gradient_memory, superposition, trigger_task, gradient_steps, noisy_bigram, k_hop)
+SYSTEMS = (
+    factual_recall,
+    gradient_memory,
+    superposition,
+    trigger_task,
+    gradient_steps,
+    noisy_bigram,
+    k_hop,
+)
 
 __all__ = [
-    "SYSTEMS", "Parameters", "equations", "factual_recall", "flow", "flows", "gradient_memory", "gradient_steps", "k_hop",
-    "noisy_bigram", "onset", "sections", "superposition", "trigger_task",
-]  # fmt: skip
+    "SYSTEMS",
+    "Parameters",
+    "equations",
+    "factual_recall",
+    "flow",
+    "flows",
+    "gradient_memory",
+    "gradient_steps",
+    "k_hop",
+    "noisy_bigram",
+    "onset",
+    "sections",
+    "superposition",
+    "trigger_task",
+]
 
 
 def sections() -> dict[str, list[Equation]]:

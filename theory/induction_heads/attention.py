@@ -1,4 +1,5 @@
-"""From scores to the loss when only alpha, beta and gamma are non-zero (B.3), for any queried pair and both masks.
+"""From scores to the loss when only alpha, beta and gamma are non-zero (B.3), for any queried pair
+and both masks.
 
 Only three facts about the data enter, all from Assumption 7: tokens of the context are orthonormal,
 positional codes are orthonormal, and so are codes and swapped codes. Rows are addressed as
@@ -15,7 +16,23 @@ from sympy.concrete.delta import deltasummation
 
 from theory.algebra import delta_sum
 from theory.equation import Equation
-from theory.induction_heads.symbols import N, P, Q, S, T, Z_q, alpha, beta, d, gamma, k, l, q, ref, squared_error
+from theory.induction_heads.symbols import (
+    N,
+    P,
+    Q,
+    S,
+    T,
+    Z_q,
+    alpha,
+    beta,
+    d,
+    gamma,
+    k,
+    l,
+    q,
+    ref,
+    squared_error,
+)
 
 ORTHONORMAL = "orthonormal items, labels and positions (Assumption 7, and every item orthogonal to every label)"
 THREE = "only alpha_3, beta_2, gamma_3 differ from zero"
@@ -26,9 +43,9 @@ Row = tuple[str, sp.Expr]
 def position_score(row: Row, column: Row) -> sp.Expr:
     """Entry of X (alpha M) X^T in the position block.
 
-    A label carries its pair's code times M. M is an involution, so the score of two codes with an even
-    number of M between them is the inner product of the codes themselves; with an odd number it is that
-    of a code with a swapped code, which vanishes. The query has no position.
+    A label carries its pair's code times M. M is an involution, so the score of two codes with an
+    even number of M between them is the inner product of the codes themselves; with an odd number
+    it is that of a code with a swapped code, which vanishes. The query has no position.
     """
     if "query" in (row[0], column[0]):
         return sp.S.Zero
@@ -38,7 +55,9 @@ def position_score(row: Row, column: Row) -> sp.Expr:
 
 def query_overlap(column: Row) -> sp.Expr:
     """Inner product of the queried item with the token of a row."""
-    return {"item": sp.KroneckerDelta(q, column[1]), "label": sp.S.Zero, "query": sp.S.One}[column[0]]
+    return {"item": sp.KroneckerDelta(q, column[1]), "label": sp.S.Zero, "query": sp.S.One}[
+        column[0]
+    ]
 
 
 def over_visible(row: Row, own: int, entry: Callable[[Row], sp.Expr]) -> sp.Expr:
@@ -62,22 +81,37 @@ def exponential(score: sp.Expr) -> sp.Expr:
 
 def first_attention(row: Row, column: Row, own: int) -> sp.Expr:
     """Softmax weight of the first layer."""
-    generic = (row[0], k)  # a bare symbol, of which SymPy knows that it lies in the range of the sum
+    generic = (
+        row[0],
+        k,
+    )  # a bare symbol, of which SymPy knows that it lies in the range of the sum
     normaliser = over_visible(generic, own, lambda c: exponential(position_score(generic, c)))
     return exponential(position_score(row, column)) / sp.expand(normaliser.subs(k, row[1]))
 
 
 def key_score(row: Row, own: int) -> sp.Expr:
-    """Score of the query on a row in the second layer, divided by beta: the queried item in what that row retrieved."""
-    return sp.simplify(over_visible(row, own, lambda c: first_attention(row, c, own) * query_overlap(c)))
+    """Score of the query on a row in the second layer, divided by beta: the queried item in what
+    that row retrieved.
+    """
+    return sp.simplify(
+        over_visible(row, own, lambda c: first_attention(row, c, own) * query_overlap(c))
+    )
 
 
 @cache
 def key_scores(mask: str = "strict") -> dict[str, sp.Expr]:
-    """Scores over beta of the rows before the queried pair, of its item and label, of those d pairs later, and of the query."""
+    """Scores over beta of the rows before the queried pair, of its item and label, of those d pairs
+    later, and of the query.
+    """
     own = MASKS[mask]
-    places = {"earlier_item": ("item", q - d), "earlier_label": ("label", q - d), "own_item": ("item", q),
-              "own_label": ("label", q), "later_item": ("item", q + d), "later_label": ("label", q + d)}  # fmt: skip
+    places = {
+        "earlier_item": ("item", q - d),
+        "earlier_label": ("label", q - d),
+        "own_item": ("item", q),
+        "own_label": ("label", q),
+        "later_item": ("item", q + d),
+        "later_label": ("label", q + d),
+    }
     if own:
         places["query"] = ("query", q)
     return {name: key_score(row, own) for name, row in places.items()}
@@ -94,7 +128,9 @@ def normaliser_and_loss(mask: str = "strict") -> tuple[sp.Expr, sp.Expr]:
 
     def total(power: int) -> sp.Expr:
         late = sp.exp(power * beta * c["later_item"]) + sp.exp(power * beta * c["later_label"])
-        early = (q - 1) * (sp.exp(power * beta * c["earlier_item"]) + sp.exp(power * beta * c["earlier_label"]))
+        early = (q - 1) * (
+            sp.exp(power * beta * c["earlier_item"]) + sp.exp(power * beta * c["earlier_label"])
+        )
         return early + sp.exp(power * beta * c["own_label"]) + sp.Sum(late, (d, 1, N - q))
 
     same = [sp.exp(beta * c[name]) for name in ("own_item", "query") if name in c]
@@ -114,28 +150,82 @@ def equations() -> dict[str, Equation]:
     """Scores and attention of both layers, and the loss for a general query."""
     given = (ORTHONORMAL, THREE)
     found = [
-        Equation("score_label_item", S[2 * k, 2 * l - 1], position_score(("label", k), ("item", l)), ref("B.3"), "exact", given),
-        Equation("score_item_label", S[2 * k - 1, 2 * l], position_score(("item", k), ("label", l)),
-                 ref("B.3, corrected: printed as 0; masked, as the label comes later"), "exact", given),
-    ]  # fmt: skip
+        Equation(
+            "score_label_item",
+            S[2 * k, 2 * l - 1],
+            position_score(("label", k), ("item", l)),
+            ref("B.3"),
+            "exact",
+            given,
+        ),
+        Equation(
+            "score_item_label",
+            S[2 * k - 1, 2 * l],
+            position_score(("item", k), ("label", l)),
+            ref("B.3, corrected: printed as 0; masked, as the label comes later"),
+            "exact",
+            given,
+        ),
+    ]
     for mask, own in MASKS.items():
         rules = (*given, f"{mask} mask")
         end = "" if mask == "strict" else "_inclusive"
         rows = [
-            ("attention_own_item", T[2 * k, 2 * k - 1], first_attention(("label", k), ("item", k), own)),
-            ("attention_other_label", T[2 * k, 2 * l], first_attention(("label", k), ("label", l), own)),
-            ("attention_of_item", T[2 * k - 1, 2 * l], first_attention(("item", k), ("label", k - d), own)),
+            (
+                "attention_own_item",
+                T[2 * k, 2 * k - 1],
+                first_attention(("label", k), ("item", k), own),
+            ),
+            (
+                "attention_other_label",
+                T[2 * k, 2 * l],
+                first_attention(("label", k), ("label", l), own),
+            ),
+            (
+                "attention_of_item",
+                T[2 * k - 1, 2 * l],
+                first_attention(("item", k), ("label", k - d), own),
+            ),
         ]
-        found += [Equation(name + end, lhs, rhs, ref("B.3"), "exact", rules) for name, lhs, rhs in rows]
-        place = {"earlier_item": 2 * (q - d) - 1, "earlier_label": 2 * (q - d), "own_item": 2 * q - 1, "own_label": 2 * q,
-                 "later_item": 2 * (q + d) - 1, "later_label": 2 * (q + d), "query": 2 * N + 1}  # fmt: skip
-        found += [Equation(f"key_{name}{end}", P[2 * N + 1, place[name]], beta * score, ref("beyond B.3: any q"), "exact", rules)
-                  for name, score in key_scores(mask).items()]  # fmt: skip
+        found += [
+            Equation(name + end, lhs, rhs, ref("B.3"), "exact", rules) for name, lhs, rhs in rows
+        ]
+        place = {
+            "earlier_item": 2 * (q - d) - 1,
+            "earlier_label": 2 * (q - d),
+            "own_item": 2 * q - 1,
+            "own_label": 2 * q,
+            "later_item": 2 * (q + d) - 1,
+            "later_label": 2 * (q + d),
+            "query": 2 * N + 1,
+        }
+        found += [
+            Equation(
+                f"key_{name}{end}",
+                P[2 * N + 1, place[name]],
+                beta * score,
+                ref("beyond B.3: any q"),
+                "exact",
+                rules,
+            )
+            for name, score in key_scores(mask).items()
+        ]
         normaliser, loss = normaliser_and_loss(mask)
         right = sp.exp(beta * key_scores(mask)["own_label"]) / Z_q
         found += [
-            Equation(f"query_normaliser{end}", Z_q, normaliser, ref("beyond B.3: any q"), "exact", rules),
-            Equation(f"query_attention{end}", Q[2 * N + 1, 2 * q], right, ref("beyond B.3: any q"), "exact", rules),
-            Equation(f"loss_query{end}", squared_error, loss, ref("beyond B.3: any q"), "exact", rules),
+            Equation(
+                f"query_normaliser{end}", Z_q, normaliser, ref("beyond B.3: any q"), "exact", rules
+            ),
+            Equation(
+                f"query_attention{end}",
+                Q[2 * N + 1, 2 * q],
+                right,
+                ref("beyond B.3: any q"),
+                "exact",
+                rules,
+            ),
+            Equation(
+                f"loss_query{end}", squared_error, loss, ref("beyond B.3: any q"), "exact", rules
+            ),
         ]
     return {e.name: e for e in found}

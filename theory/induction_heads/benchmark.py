@@ -1,4 +1,6 @@
-"""Seconds per emergence time when every weight moves: the flow of all, O(N) per step, and its law, O(1) per step."""
+"""Seconds per emergence time when every weight moves: the flow of all, O(N) per step, and its law,
+O(1) per step.
+"""
 
 from __future__ import annotations
 
@@ -17,25 +19,39 @@ def benchmark() -> dict[str, Any]:
     Returns
     -------
     dict
-        ``rows`` (way, points, seconds, microseconds per point, relative difference in T_drop from the flow of all weights at
-        rtol 1e-9), ``ratio`` of seconds at the largest size, flow over law, ``agree``, ``note``.
+        ``rows`` (way, points, seconds, microseconds per point, relative difference in T_drop from
+        the flow of all weights at rtol 1e-9), ``ratio`` of seconds at the largest size, flow over
+        law, ``agree``, ``note``.
     """
     rows, spent = [], {}
     law.predicted(4), law.predicted(4, "uniform"), times.times(4)  # compile
     for query in times.QUERIES:
         for size in SIZES:
             loose, seconds = {}, {}
-            for way, run in (("flow", times.times), ("law", law.predicted), ("flow, rtol 1e-7", times.times)):
+            for way, run in (
+                ("flow", times.times),
+                ("law", law.predicted),
+                ("flow, rtol 1e-7", times.times),
+            ):
                 started = time.perf_counter()
-                loose[way] = run(size, query, rtol=1e-7 if way.endswith("7") else times.RTOL)["T_drop"]
+                loose[way] = run(size, query, rtol=1e-7 if way.endswith("7") else times.RTOL)[
+                    "T_drop"
+                ]
                 seconds[way] = time.perf_counter() - started
             spent[query, size] = seconds
             for way, tolerance in (("flow, rtol 1e-7", 1e-5), ("law", AGREE)):
                 error = abs(loose[way] / loose["flow"] - 1)
                 taken = seconds["flow" if way.startswith("flow") else way]
-                rows.append({"way": f"{way.split(',')[0]}, {query} q, N = {size}", "points": 1, "seconds": taken,
-                             "microseconds_per_point": 1e6 * taken, "error": error,
-                             "within": bool(error < tolerance) or (way == "law" and size < SIZES[-1])})  # fmt: skip
+                rows.append(
+                    {
+                        "way": f"{way.split(',')[0]}, {query} q, N = {size}",
+                        "points": 1,
+                        "seconds": taken,
+                        "microseconds_per_point": 1e6 * taken,
+                        "error": error,
+                        "within": bool(error < tolerance) or (way == "law" and size < SIZES[-1]),
+                    }
+                )
     last = spent["last", SIZES[-1]]
     return {
         "ratio": last["flow"] / last["law"],

@@ -1,7 +1,7 @@
 """Statement of the model: task, disentangled transformer and loss (Sec. 3, A.3), entry by entry.
 
-Rows of the sequence: item k is row 2k-1, label k is row 2k, the query is row 2N+1. The first half of
-a row is the token, the second half its positional code. Row vectors throughout.
+Rows of the sequence: item k is row 2k-1, label k is row 2k, the query is row 2N+1. The first half
+of a row is the token, the second half its positional code. Row vectors throughout.
 """
 
 from __future__ import annotations
@@ -43,8 +43,12 @@ from theory.induction_heads.symbols import (
 from theory.latex import array, symbol
 
 X = array("X")  # token and position side by side: 2 D columns
-last = symbol("last", "i_{0}", integer=True, nonnegative=True)  # rows a row may attend to: i - 1 strict, i inclusive
-MASK = "a row attends to itself only under the inclusive mask; a row that sees nothing retrieves zero"
+last = symbol(
+    "last", "i_{0}", integer=True, nonnegative=True
+)  # rows a row may attend to: i - 1 strict, i inclusive
+MASK = (
+    "a row attends to itself only under the inclusive mask; a row that sees nothing retrieves zero"
+)
 
 
 def softmax(score: sp.IndexedBase) -> sp.Expr:
@@ -67,18 +71,41 @@ def equations() -> dict[str, Equation]:
         Equation("item_token", X_token[2 * k - 1, m], a[k, m], ref("Eq. (3)")),
         Equation("item_position", X_position[2 * k - 1, m], code[k, m], ref("Eq. (3)")),
         Equation("label_token", X_token[2 * k, m], b[k, m], ref("Eq. (3)")),
-        Equation("label_position", X_position[2 * k, m], sp.Sum(code[k, n] * M[n, m], (n, 1, D)), ref("Eq. (3)")),
+        Equation(
+            "label_position",
+            X_position[2 * k, m],
+            sp.Sum(code[k, n] * M[n, m], (n, 1, D)),
+            ref("Eq. (3)"),
+        ),
         Equation("query_token", X_token[end, m], a[q, m], ref("Eq. (4)")),
         Equation("query_position", X_position[end, m], sp.S.Zero, ref("Eq. (4)")),
         Equation("target", y[m], b[q, m], ref("Eq. (4)")),
         Equation("scores_1", S[i, j], bilinear(X, W1, 2 * D), ref("Eq. (1), A.4")),
         Equation("attention_1", T[i, j], softmax(S), ref("Eq. (1), A.4"), "exact", (MASK,)),
-        Equation("retrieved_1", U[i, 2 * D + m], sp.Sum(T[i, j] * X[j, m], (j, 1, last)), ref("Eq. (1), A.4")),
+        Equation(
+            "retrieved_1",
+            U[i, 2 * D + m],
+            sp.Sum(T[i, j] * X[j, m], (j, 1, last)),
+            ref("Eq. (1), A.4"),
+        ),
         Equation("scores_2", P[i, j], bilinear(U, W2, 4 * D), ref("Eq. (1), A.4")),
         Equation("attention_2", Q[i, j], softmax(P), ref("Eq. (1), A.4"), "exact", (MASK,)),
-        Equation("retrieved_2", V[i, 4 * D + m], sp.Sum(Q[i, j] * U[j, m], (j, 1, last)), ref("Eq. (1), A.4")),
-        Equation("output", output[m], sp.Sum(V[end, n] * W3[n, m], (n, 1, 8 * D)), ref("Eq. (1), A.3")),
-        Equation("squared_error", squared_error, sp.Sum((y[m] - output[m]) ** 2, (m, 1, D)), ref("Sec. 3.2, A.3"),
-                 "exact", ("summed over the D coordinates",)),
-    ]  # fmt: skip
+        Equation(
+            "retrieved_2",
+            V[i, 4 * D + m],
+            sp.Sum(Q[i, j] * U[j, m], (j, 1, last)),
+            ref("Eq. (1), A.4"),
+        ),
+        Equation(
+            "output", output[m], sp.Sum(V[end, n] * W3[n, m], (n, 1, 8 * D)), ref("Eq. (1), A.3")
+        ),
+        Equation(
+            "squared_error",
+            squared_error,
+            sp.Sum((y[m] - output[m]) ** 2, (m, 1, D)),
+            ref("Sec. 3.2, A.3"),
+            "exact",
+            ("summed over the D coordinates",),
+        ),
+    ]
     return {e.name: e for e in found}

@@ -1,4 +1,6 @@
-"""When the loss drops: a blow-up with a universal inner problem, its matching, and the tail after it (beyond Theorem 2)."""
+"""When the loss drops: a blow-up with a universal inner problem, its matching, and the tail after
+it (beyond Theorem 2).
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,9 @@ SERIES_FROM = 0.01  # where its terms still fall below rounding
 
 @cache
 def inner_rates() -> tuple[sp.Expr, sp.Expr]:
-    """Universal d w/d tau and d gamma/d tau, tau = t/N: N to infinity at fixed w, then beta to infinity."""
+    """Universal d w/d tau and d gamma/d tau, tau = t/N: N to infinity at fixed w, then beta to
+    infinity.
+    """
     rates = dynamics.flow().rhs
     short = dynamics.abbreviations()
     size = sp.Symbol("N", positive=True)
@@ -59,8 +63,8 @@ def inner_rates() -> tuple[sp.Expr, sp.Expr]:
 def inner_series(order: int) -> sp.Expr:
     """Gamma as a power series in w on the solution that leaves gamma = 1, w = 0.
 
-    From d gamma/dw = (e^w - gamma) / (gamma w^2 e^w), that is gamma = e^w (1 - w^2 gamma d gamma/dw): the
-    right side is known to one order more than gamma itself.
+    From d gamma/dw = (e^w - gamma) / (gamma w^2 e^w), that is gamma = e^w (1 - w^2 gamma d
+    gamma/dw): the right side is known to one order more than gamma itself.
     """
     of_w, of_gamma = inner_rates()
     written_as(sp.exp(w) - gamma, of_gamma)
@@ -75,7 +79,9 @@ def inner_series(order: int) -> sp.Expr:
             for b, second in enumerate(g):
                 if b and a + b - 1 + shift <= n:
                     product[a + b - 1 + shift] += first * b * second
-        g.append(sum((exponential[n - k] * (int(k == 0) - product[k]) for k in range(n + 1)), sp.S.Zero))
+        g.append(
+            sum((exponential[n - k] * (int(k == 0) - product[k]) for k in range(n + 1)), sp.S.Zero)
+        )
     return sum((c * w**k for k, c in enumerate(g)), sp.S.Zero)
 
 
@@ -104,24 +110,31 @@ def blow_up() -> dict[str, float]:
     )
     last, total = solved.y[:, -1]
     # Undo the subtraction at the upper end; from there to infinity nothing is left.
-    return {"kappa": float(total - 1 / end - 2 * np.log(end)), "gamma_blow_up": float(np.sqrt(last**2 + 2 / end))}
+    return {
+        "kappa": float(total - 1 / end - 2 * np.log(end)),
+        "gamma_blow_up": float(np.sqrt(last**2 + 2 / end)),
+    }
 
 
 @cache
 def matched_time() -> sp.Expr:
     """T_drop: the slow time written in w where w = O(1), joined to the inner problem.
 
-    Where w = O(1), ln w = ln(beta/beta_c) + (beta^2 - beta_c^2)/2 with 2N = beta_c exp(beta_c^2/2), so that
-    beta^2 = beta_c^2 + 2 ln w up to 1/beta_c^2 and N exp(-beta^2/2) = beta / (2w).
+    Where w = O(1), ln w = ln(beta/beta_c) + (beta^2 - beta_c^2)/2 with 2N = beta_c exp(beta_c^2/2),
+    so that beta^2 = beta_c^2 + 2 ln w up to 1/beta_c^2 and N exp(-beta^2/2) = beta / (2w).
     """
     of_square, of_line = expansions.slow_time()[:2]
     log_w = sp.Symbol("log_w", real=True)
     end = sp.limit(of_square, beta, sp.oo)
-    # N^2 of_square = N^2 end - (N / w) share, where the part of I beyond beta falls as exp(-beta^2/2)/beta.
-    share = sp.limit((end - of_square).rewrite(sp.erfc) * sp.exp(beta**2 / 2) * beta / 2, beta, sp.oo)
+    # N^2 of_square = N^2 end - (N / w) share, where the part of I beyond beta falls as
+    # exp(-beta^2/2)/beta.
+    share = sp.limit(
+        (end - of_square).rewrite(sp.erfc) * sp.exp(beta**2 / 2) * beta / 2, beta, sp.oo
+    )
     near = sp.sqrt(beta_c**2 + 2 * log_w)
     rest = of_line.subs(sp.erf(sp.sqrt(2) * beta / 2), 1).subs(beta, near) - of_line.subs(
-        sp.erf(sp.sqrt(2) * beta / 2), 1).subs(beta, beta_c)  # fmt: skip
+        sp.erf(sp.sqrt(2) * beta / 2), 1
+    ).subs(beta, beta_c)
     logs = sp.limit(rest, beta_c, sp.oo)
     # tau = C - 1/w - 2 ln w is how the inner solution starts, so C + kappa is where it ends.
     if share != 1 or logs != -2 * log_w:
@@ -146,15 +159,52 @@ def equations() -> dict[str, Equation]:
     """Inner problem, time of the drop, and the tail."""
     given, new = dynamics.GIVEN, dynamics.NEW
     found = [
-        Equation("drop_dw_dtau", sp.Derivative(w, tau), lambda: inner_rates()[0], ref(f"{new}: loss drop"), "leading order", (*given, INNER)),
-        Equation("drop_dgamma_dtau", sp.Derivative(gamma, tau), lambda: inner_rates()[1], ref(f"{new}: loss drop"), "leading order",
-                 (*given, INNER)),
-        Equation("drop_gamma_series", gamma, lambda: inner_series(4), ref(f"{new}: loss drop"), "leading order",
-                 (*given, INNER, "w -> 0")),
-        Equation("beta_c", beta_c, sp.sqrt(sp.LambertW(4 * N**2)), ref(f"{new}: 2N = beta_c exp(beta_c^2/2)"), "exact"),
-        Equation("T_drop", T_drop, matched_time, ref(f"{new}: time of loss = 1/2"), "leading order",
-                 (*given, "next term o(N)", "kappa = 0.9811115 from the inner problem")),
-        Equation("loss_tail", squared_error, tail, ref(f"{new}: loss long after the drop"), "leading order",
-                 (*given, "gamma = gamma_star, p = 1, s >> N^(1/2)")),
-    ]  # fmt: skip
+        Equation(
+            "drop_dw_dtau",
+            sp.Derivative(w, tau),
+            lambda: inner_rates()[0],
+            ref(f"{new}: loss drop"),
+            "leading order",
+            (*given, INNER),
+        ),
+        Equation(
+            "drop_dgamma_dtau",
+            sp.Derivative(gamma, tau),
+            lambda: inner_rates()[1],
+            ref(f"{new}: loss drop"),
+            "leading order",
+            (*given, INNER),
+        ),
+        Equation(
+            "drop_gamma_series",
+            gamma,
+            lambda: inner_series(4),
+            ref(f"{new}: loss drop"),
+            "leading order",
+            (*given, INNER, "w -> 0"),
+        ),
+        Equation(
+            "beta_c",
+            beta_c,
+            sp.sqrt(sp.LambertW(4 * N**2)),
+            ref(f"{new}: 2N = beta_c exp(beta_c^2/2)"),
+            "exact",
+        ),
+        Equation(
+            "T_drop",
+            T_drop,
+            matched_time,
+            ref(f"{new}: time of loss = 1/2"),
+            "leading order",
+            (*given, "next term o(N)", "kappa = 0.9811115 from the inner problem"),
+        ),
+        Equation(
+            "loss_tail",
+            squared_error,
+            tail,
+            ref(f"{new}: loss long after the drop"),
+            "leading order",
+            (*given, "gamma = gamma_star, p = 1, s >> N^(1/2)"),
+        ),
+    ]
     return {e.name: e for e in found}

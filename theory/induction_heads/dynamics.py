@@ -1,4 +1,6 @@
-"""Three-parameter loss, its gradient, the flow and what is conserved along it (B.3-B.5, and beyond)."""
+"""Three-parameter loss, its gradient, the flow and what is conserved along it (B.3-B.5, and
+beyond).
+"""
 
 from __future__ import annotations
 
@@ -10,11 +12,31 @@ from theory.algebra import vanishes, written_as
 from theory.equation import Equation
 from theory.flow import Flow
 from theory.induction_heads import attention
-from theory.induction_heads.symbols import F, G, N, alpha, beta, gamma, p, q, r, ref, s, squared_error, t
+from theory.induction_heads.symbols import (
+    F,
+    G,
+    N,
+    alpha,
+    beta,
+    gamma,
+    p,
+    q,
+    r,
+    ref,
+    s,
+    squared_error,
+    t,
+)
 from theory.latex import symbol
 
 LAST = "last pair queried, q = N (Assumption 8)"
-GIVEN = (attention.ORTHONORMAL, attention.THREE, LAST, "strict mask", "summed over the D coordinates")
+GIVEN = (
+    attention.ORTHONORMAL,
+    attention.THREE,
+    LAST,
+    "strict mask",
+    "summed over the D coordinates",
+)
 NEW = "beyond Theorem 2"
 gamma_star = symbol("gamma_star", r"\gamma^{\star}", real=True)
 loss_star = symbol("loss_star", r"\mathcal{L}^{\star}", real=True)
@@ -23,9 +45,17 @@ conserved = symbol("conserved", "C", real=True)
 
 @cache
 def abbreviations() -> dict[sp.Symbol, sp.Expr]:
-    """What r, F, s, p and G stand for, outermost first; p is the score of the right label over beta."""
+    """What r, F, s, p and G stand for, outermost first; p is the score of the right label over
+    beta.
+    """
     own_label = attention.key_scores()["own_label"].subs(q, N)
-    return {r: s + F, F: 2 * N - 1, s: sp.exp(beta * p), p: sp.exp(alpha) / G, G: sp.exp(alpha) / own_label}
+    return {
+        r: s + F,
+        F: 2 * N - 1,
+        s: sp.exp(beta * p),
+        p: sp.exp(alpha) / G,
+        G: sp.exp(alpha) / own_label,
+    }
 
 
 def spelled(expr: sp.Expr) -> sp.Expr:
@@ -45,9 +75,17 @@ def grouped(form: sp.Expr, derived: sp.Expr) -> sp.Expr:
 def equations() -> dict[str, Equation]:
     """Loss at q = N, its gradient by the chain rule, the invariant, and the best gamma."""
     short = abbreviations()
-    # No row comes after the last pair, and its own label has the weight s among 2N - 1 others of weight 1.
+    # No row comes after the last pair, and its own label has the weight s among 2N - 1 others of
+    # weight 1.
     exponent = sp.exp(beta * attention.key_scores()["own_label"].subs(q, N))
-    loss = attention.loss_of_query().subs(q, N).doit().subs(exponent, s).subs(exponent**2, s**2).subs(N, (F + 1) / 2)
+    loss = (
+        attention.loss_of_query()
+        .subs(q, N)
+        .doit()
+        .subs(exponent, s)
+        .subs(exponent**2, s**2)
+        .subs(N, (F + 1) / 2)
+    )
     loss = grouped(1 - 2 * gamma * s / r + gamma**2 * (s**2 + F) / r**2, loss)
     # Beta and alpha act through s = exp(beta p), alpha through p = e^alpha / G.
     inner = loss.subs(r, s + F)
@@ -60,13 +98,17 @@ def equations() -> dict[str, Equation]:
     # d alpha / d beta = beta (2N - 2) / G separates.
     ratio = sp.simplify(s_by_p * p_by_alpha / s_by_beta).subs(G, short[G])
     two_n = sp.numer(ratio) / beta
-    invariant = sp.integrate(sp.denom(ratio), (alpha, 0, alpha)) - sp.integrate(two_n * beta, (beta, 0, beta))
+    invariant = sp.integrate(sp.denom(ratio), (alpha, 0, alpha)) - sp.integrate(
+        two_n * beta, (beta, 0, beta)
+    )
     invariant = written_as((2 * N - 2) * alpha + sp.exp(alpha) - 1 - (N - 1) * beta**2, invariant)
     start = sp.Rational(1, 2) * beta**2 + 1 / (2 * N - 2)
     of_beta = start - sp.LambertW(sp.exp(start) / (2 * N - 2))
     # W(z) e^W(z) = z turns the exponential of the solution into W itself.
     W = sp.Dummy("W")
-    solved = invariant.subs(alpha, start - W).expand().subs(sp.exp(-W), W * (2 * N - 2) * sp.exp(-start))
+    solved = (
+        invariant.subs(alpha, start - W).expand().subs(sp.exp(-W), W * (2 * N - 2) * sp.exp(-start))
+    )
     if not vanishes(solved.subs(sp.exp(start - W), W * (2 * N - 2))):
         raise ArithmeticError("alpha(beta) does not solve the invariant")
     best = written_as(s * (s + F) / (s**2 + F), sp.solve(by_gamma.subs(r, s + F), gamma)[0])
@@ -75,20 +117,72 @@ def equations() -> dict[str, Equation]:
         Equation("loss", squared_error, loss, ref("B.3, B.4.1"), "exact", GIVEN),
         Equation("dloss_ds", sp.Derivative(squared_error, s), by_s, ref("B.4.3"), "exact", GIVEN),
         Equation("ds_dbeta", sp.Derivative(s, beta), s_by_beta, ref("B.4.4"), "exact", GIVEN),
-        Equation("ds_dalpha", sp.Derivative(s, alpha), s_by_p * p_by_alpha, ref("B.4.4"), "exact", GIVEN),
-        Equation("dloss_dgamma", sp.Derivative(squared_error, gamma), by_gamma, ref("B.4.2, B.4.6"), "exact", GIVEN),
-        Equation("dloss_dbeta", sp.Derivative(squared_error, beta), by_s * s_by_beta, ref("B.4.5, B.4.6"), "exact", GIVEN),
-        Equation("dloss_dalpha", sp.Derivative(squared_error, alpha), by_s * s_by_p * p_by_alpha, ref("B.4.5, B.4.6"),
-                 "exact", GIVEN),
-        Equation("invariant", conserved, invariant, ref(f"{NEW}: zero along the flow from zero"), "exact", GIVEN),
-        Equation("alpha_of_beta", alpha, of_beta, ref(f"{NEW}: the invariant solved"), "exact", (*GIVEN, "N >= 2")),
-        Equation("beta_of_alpha", beta, sp.sqrt(2 * alpha + (sp.exp(alpha) - 1) / (N - 1)),
-                 ref(f"{NEW}: the invariant solved"), "exact", (*GIVEN, "N >= 2")),
-        Equation("gamma_star", gamma_star, best, ref(f"{NEW}: best gamma at given s"), "exact", GIVEN),
-        Equation("loss_star", loss_star, least, ref(f"{NEW}: loss at the best gamma"), "exact", GIVEN),
-        Equation("plateau", loss_star, sp.simplify(spelled(least.subs(s, 1))), ref(f"{NEW}: best loss at alpha beta = 0"),
-                 "exact", GIVEN),
-    ]  # fmt: skip
+        Equation(
+            "ds_dalpha", sp.Derivative(s, alpha), s_by_p * p_by_alpha, ref("B.4.4"), "exact", GIVEN
+        ),
+        Equation(
+            "dloss_dgamma",
+            sp.Derivative(squared_error, gamma),
+            by_gamma,
+            ref("B.4.2, B.4.6"),
+            "exact",
+            GIVEN,
+        ),
+        Equation(
+            "dloss_dbeta",
+            sp.Derivative(squared_error, beta),
+            by_s * s_by_beta,
+            ref("B.4.5, B.4.6"),
+            "exact",
+            GIVEN,
+        ),
+        Equation(
+            "dloss_dalpha",
+            sp.Derivative(squared_error, alpha),
+            by_s * s_by_p * p_by_alpha,
+            ref("B.4.5, B.4.6"),
+            "exact",
+            GIVEN,
+        ),
+        Equation(
+            "invariant",
+            conserved,
+            invariant,
+            ref(f"{NEW}: zero along the flow from zero"),
+            "exact",
+            GIVEN,
+        ),
+        Equation(
+            "alpha_of_beta",
+            alpha,
+            of_beta,
+            ref(f"{NEW}: the invariant solved"),
+            "exact",
+            (*GIVEN, "N >= 2"),
+        ),
+        Equation(
+            "beta_of_alpha",
+            beta,
+            sp.sqrt(2 * alpha + (sp.exp(alpha) - 1) / (N - 1)),
+            ref(f"{NEW}: the invariant solved"),
+            "exact",
+            (*GIVEN, "N >= 2"),
+        ),
+        Equation(
+            "gamma_star", gamma_star, best, ref(f"{NEW}: best gamma at given s"), "exact", GIVEN
+        ),
+        Equation(
+            "loss_star", loss_star, least, ref(f"{NEW}: loss at the best gamma"), "exact", GIVEN
+        ),
+        Equation(
+            "plateau",
+            loss_star,
+            sp.simplify(spelled(least.subs(s, 1))),
+            ref(f"{NEW}: best loss at alpha beta = 0"),
+            "exact",
+            GIVEN,
+        ),
+    ]
     return {e.name: e for e in found}
 
 
@@ -103,7 +197,11 @@ def flow() -> Flow:
     short = abbreviations()
     of_beta = 2 * F * s * p * gamma / r**2 * (1 - gamma * (s - 1) / r)
     ratio = beta * (2 * N - 2) / G
-    rates = {alpha: ratio * of_beta, beta: of_beta, gamma: 2 * s / r - 2 * gamma * (s**2 + F) / r**2}
+    rates = {
+        alpha: ratio * of_beta,
+        beta: of_beta,
+        gamma: 2 * s / r - 2 * gamma * (s**2 + F) / r**2,
+    }
     for x, rate in rates.items():
         if not vanishes(rate + eq[f"dloss_d{x.name}"].rhs):
             raise ArithmeticError(f"the rate of {x} is not minus its gradient")
@@ -116,6 +214,10 @@ def flow() -> Flow:
         status="exact",
         assumptions=(*GIVEN, "gradient flow of unit rate in the three parameters", "zero start"),
         where=short,
-        observables={"loss": eq["loss"].rhs, "attention_first": p, "attention_second": s / r,
-                     "conserved": eq["invariant"].rhs},
-    )  # fmt: skip
+        observables={
+            "loss": eq["loss"].rhs,
+            "attention_first": p,
+            "attention_second": s / r,
+            "conserved": eq["invariant"].rhs,
+        },
+    )

@@ -1,8 +1,9 @@
-"""Emergence times of the flow, N = 1 to 10^7 in a second: beta as the independent variable, nothing cancels.
+"""Emergence times of the flow, N = 1 to 10^7 in a second: beta as the independent variable, nothing
+cancels.
 
-Plain time is of order N^2 while the flow is stiff on the scale N, and the O(1) terms of the emergence
-times would drown. So alpha is eliminated by the invariant, gamma is carried as gamma - 1, and time as
-its excess over the leading law, ``excess = (t - 2 N^2 I(beta)) / N``.
+Plain time is of order N^2 while the flow is stiff on the scale N, and the O(1) terms of the
+emergence times would drown. So alpha is eliminated by the invariant, gamma is carried as gamma - 1,
+and time as its excess over the leading law, ``excess = (t - 2 N^2 I(beta)) / N``.
 """
 
 from __future__ import annotations
@@ -34,14 +35,18 @@ def gaussian(beta: Any) -> Any:
 
 
 def alpha_of(beta: Any, N: int) -> Any:
-    """Alpha from beta by the invariant (equation ``alpha_of_beta``, with a Lambert function that cannot overflow)."""
+    """Alpha from beta by the invariant (equation ``alpha_of_beta``, with a Lambert function that
+    cannot overflow).
+    """
     if N == 1:
         return np.zeros_like(np.asarray(beta, float))
     n = 2 * N - 2
     start = np.square(beta) / 2 + 1 / n
     alpha = start - scipy.special.wrightomega(start - math.log(n))
     for _ in range(NEWTON):  # the difference above loses relative accuracy where beta is small
-        alpha = alpha - (alpha + np.expm1(alpha) / n - np.square(beta) / 2) / (1 + np.exp(alpha) / n)
+        alpha = alpha - (alpha + np.expm1(alpha) / n - np.square(beta) / 2) / (
+            1 + np.exp(alpha) / n
+        )
     return alpha
 
 
@@ -68,8 +73,15 @@ def rates(beta: Any, g: Any, N: int) -> tuple[Any, Any, Any]:
     square = 2 * N + sigma * (2 + sigma)  # s^2 + F
     shift = -rise / (2 * N - 2) if N > 1 else -np.square(beta) / 2  # alpha - beta^2 / 2
     with np.errstate(divide="ignore"):  # gamma = 0 at the start: the rate of beta is zero
-        log_rate = (math.log1p(-x) + shift - in_G - 2 * np.log1p(x * sigma) + exponent + np.log1p(g)
-                    + np.log1p(-(1 + g) * sigma / r))  # fmt: skip
+        log_rate = (
+            math.log1p(-x)
+            + shift
+            - in_G
+            - 2 * np.log1p(x * sigma)
+            + exponent
+            + np.log1p(g)
+            + np.log1p(-(1 + g) * sigma / r)
+        )
     dgamma_dt = 2 * (F * sigma - g * square) / r**2
     loss = 1 - 2 * (1 + g) * (1 + sigma) / r + (1 + g) ** 2 * square / r**2
     return log_rate, dgamma_dt, loss
@@ -93,9 +105,9 @@ class Path:
 
     def layer(self, tau: float) -> np.ndarray:
         """Beta and gamma at t = tau N inside the layer."""
-        return scipy.integrate.solve_ivp(self._early, (0, tau), [0.0, 0.0], method="DOP853", rtol=1e-13, atol=1e-18).y[
-            :, -1
-        ]
+        return scipy.integrate.solve_ivp(
+            self._early, (0, tau), [0.0, 0.0], method="DOP853", rtol=1e-13, atol=1e-18
+        ).y[:, -1]
 
     @cached_property
     def handover(self) -> tuple[float, np.ndarray]:
@@ -105,9 +117,13 @@ class Path:
 
     def integrate(self, start: tuple[float, np.ndarray], end: float, **options: Any) -> Any:
         """Continue from (beta, state) to a larger beta."""
-        found = scipy.integrate.solve_ivp(self._late, (start[0], end), start[1], method="LSODA", **TIGHT, **options)
+        found = scipy.integrate.solve_ivp(
+            self._late, (start[0], end), start[1], method="LSODA", **TIGHT, **options
+        )
         if not found.success:
-            raise ArithmeticError(f"N = {self.N}: the integration stopped at beta = {found.t[-1]:g}: {found.message}")
+            raise ArithmeticError(
+                f"N = {self.N}: the integration stopped at beta = {found.t[-1]:g}: {found.message}"
+            )
         return found
 
     def excess(self, beta: float) -> float:
@@ -120,7 +136,9 @@ class Path:
 
     def of_gamma(self, level: float = HALF) -> float:
         """First time at which gamma reaches a level below its value at the end of the layer."""
-        return self.N * float(scipy.optimize.brentq(lambda tau: self.layer(tau)[1] - level, 1e-9, LAYER, xtol=1e-15))
+        return self.N * float(
+            scipy.optimize.brentq(lambda tau: self.layer(tau)[1] - level, 1e-9, LAYER, xtol=1e-15)
+        )
 
     def of_beta(self, level: float = HALF) -> float:
         """First time at which beta reaches a level."""
@@ -128,7 +146,9 @@ class Path:
             return math.inf
         if level <= self.handover[0]:
             return self.N * float(
-                scipy.optimize.brentq(lambda tau: self.layer(tau)[0] - level, 1e-9, LAYER, xtol=1e-15)
+                scipy.optimize.brentq(
+                    lambda tau: self.layer(tau)[0] - level, 1e-9, LAYER, xtol=1e-15
+                )
             )
         return float(self.time(level, self.excess(level)))
 
@@ -149,11 +169,16 @@ class Path:
         def at(beta: float) -> np.ndarray:
             return self.integrate(before, beta).y[:, -1] if beta > before[0] else before[1]
 
-        beta = float(scipy.optimize.brentq(lambda b: above(b, at(b)), before[0], run.t[-1] * (1 + 1e-9), xtol=1e-14))
+        beta = float(
+            scipy.optimize.brentq(
+                lambda b: above(b, at(b)), before[0], run.t[-1] * (1 + 1e-9), xtol=1e-14
+            )
+        )
         return float(self.time(beta, at(beta)[0]))
 
     def curve(self, end: float, points: int = 600) -> xr.Dataset:
-        """Alpha, beta, gamma and loss over t, up to t = ``end``; the points crowd where things happen.
+        """Alpha, beta, gamma and loss over t, up to t = ``end``; the points crowd where things
+        happen.
 
         Returns
         -------
@@ -168,8 +193,15 @@ class Path:
         if not end > 1e-290:  # subnormal numbers have no digits left to integrate with
             raise ParameterError(f"t = {end:g}: must be above 1e-290")
         tau = np.linspace(0, min(LAYER, end / self.N), 60)
-        early = scipy.integrate.solve_ivp(self._early, (0, tau[-1]), [0.0, 0.0], method="DOP853", rtol=1e-10, atol=1e-14,
-                                          t_eval=tau)  # fmt: skip
+        early = scipy.integrate.solve_ivp(
+            self._early,
+            (0, tau[-1]),
+            [0.0, 0.0],
+            method="DOP853",
+            rtol=1e-10,
+            atol=1e-14,
+            t_eval=tau,
+        )
         t, beta, g = self.N * tau, early.y[0], early.y[1] - 1
         if end > LAYER * self.N:
 
@@ -178,18 +210,34 @@ class Path:
 
             arrived.terminal = True  # type: ignore[attr-defined]
             run = self.integrate(self.handover, FARTHEST, events=arrived, dense_output=True)
-            # Even in time, in its logarithm and in beta together: smooth on the plateau, in the drop and behind the layer.
+            # Even in time, in its logarithm and in beta together: smooth on the plateau, in the
+            # drop and behind the layer.
             grid = np.unique(
-                np.append(np.geomspace(run.t[0], run.t[-1], 10 * points), np.linspace(run.t[0], run.t[-1], 10 * points))
+                np.append(
+                    np.geomspace(run.t[0], run.t[-1], 10 * points),
+                    np.linspace(run.t[0], run.t[-1], 10 * points),
+                )
             )
             times = self.time(grid, run.sol(grid)[0])
             spread = sum((v - v[0]) / (v[-1] - v[0]) for v in (grid, times, np.log(times)))
             grid = np.interp(np.linspace(0, 3, points), spread, grid)[1:]
             excess, slow = run.sol(grid)
-            t, beta, g = np.append(t, self.time(grid, excess)), np.append(beta, grid), np.append(g, slow)
+            t, beta, g = (
+                np.append(t, self.time(grid, excess)),
+                np.append(beta, grid),
+                np.append(g, slow),
+            )
         loss = rates(beta, g, self.N)[2]
-        return xr.Dataset({"alpha": ("t", alpha_of(beta, self.N)), "beta": ("t", beta), "gamma": ("t", 1 + g),
-                           "loss": ("t", loss)}, coords={"t": t}, attrs={"kind": "theory", "N": self.N})  # fmt: skip
+        return xr.Dataset(
+            {
+                "alpha": ("t", alpha_of(beta, self.N)),
+                "beta": ("t", beta),
+                "gamma": ("t", 1 + g),
+                "loss": ("t", loss),
+            },
+            coords={"t": t},
+            attrs={"kind": "theory", "N": self.N},
+        )
 
 
 def times(N: int, level: float = HALF, level_gamma: float = HALF) -> dict[str, float]:
@@ -207,12 +255,14 @@ def times(N: int, level: float = HALF, level_gamma: float = HALF) -> dict[str, f
     Returns
     -------
     dict
-        ``T_gamma``, ``T_beta``, ``T_alpha`` and ``T_drop``, the first time of loss < 1/2; infinite for
-        what never comes.
+        ``T_gamma``, ``T_beta``, ``T_alpha`` and ``T_drop``, the first time of loss < 1/2; infinite
+        for what never comes.
     """
     path = Path(N)
     find: dict[str, Callable[[], float]] = {
-        "T_gamma": lambda: path.of_gamma(level_gamma), "T_beta": lambda: path.of_beta(level),
-        "T_alpha": lambda: path.of_alpha(level), "T_drop": path.of_loss,
-    }  # fmt: skip
+        "T_gamma": lambda: path.of_gamma(level_gamma),
+        "T_beta": lambda: path.of_beta(level),
+        "T_alpha": lambda: path.of_alpha(level),
+        "T_drop": path.of_loss,
+    }
     return {name: found() for name, found in find.items()}

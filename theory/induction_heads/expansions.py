@@ -1,7 +1,9 @@
-"""Theorem 2 with its constants: the emergence times expanded in 1/N (Sec. 6, App. B; beyond its orders).
+"""Theorem 2 with its constants: the emergence times expanded in 1/N (Sec. 6, App. B; beyond its
+orders).
 
-With x = 1/(2N) the flow has an initial layer, t ~ N, in which gamma settles while beta = O(x), and a slow
-manifold, t ~ N^2, on which gamma follows beta. E stands for exp(beta^2/2), so that d E = beta E d beta.
+With x = 1/(2N) the flow has an initial layer, t ~ N, in which gamma settles while beta = O(x), and
+a slow manifold, t ~ N^2, on which gamma follows beta. E stands for exp(beta^2/2), so that d E =
+beta E d beta.
 """
 
 from __future__ import annotations
@@ -47,7 +49,9 @@ in_x = 1 / (2 * x)  # N
 
 
 def scaled_rates(first: dict[sp.Symbol, sp.Expr], order: int) -> tuple[sp.Expr, sp.Expr]:
-    """N d beta/dt and N d gamma/dt to the given order in x, after the given quantities are substituted."""
+    """N d beta/dt and N d gamma/dt to the given order in x, after the given quantities are
+    substituted.
+    """
     short = dynamics.abbreviations()
     rates = dynamics.flow().rhs
     of_p = truncated(short[p].subs(G, short[G]).subs(first).subs(N, in_x), order, x)
@@ -64,13 +68,17 @@ def scaled_rates(first: dict[sp.Symbol, sp.Expr], order: int) -> tuple[sp.Expr, 
 
 @cache
 def manifold(order: int = 2) -> tuple[sp.Expr, sp.Expr, sp.Expr]:
-    """Alpha, gamma and 2 N^2 d beta/dt on the slow manifold, polynomials in x with coefficients in beta and E.
+    """Alpha, gamma and 2 N^2 d beta/dt on the slow manifold, polynomials in x with coefficients in
+    beta and E.
 
-    Alpha comes from the invariant by iteration; gamma from d gamma/dt = (d gamma/d beta)(d beta/dt),
-    order by order.
+    Alpha comes from the invariant by iteration; gamma from d gamma/dt = (d gamma/d beta)(d
+    beta/dt), order by order.
     """
     shift = sp.S.Zero  # alpha - beta^2/2
-    step = sp.solve(dynamics.equations()["invariant"].rhs, alpha * (2 * N - 2))[0] / (2 * N - 2) - beta**2 / 2
+    step = (
+        sp.solve(dynamics.equations()["invariant"].rhs, alpha * (2 * N - 2))[0] / (2 * N - 2)
+        - beta**2 / 2
+    )
     step = sp.simplify(step.subs(sp.exp(alpha), E * sp.exp(u)).subs(N, in_x))
     for power in range(1, order + 2):
         shift = truncated(step.subs(u, shift), power, x)
@@ -82,14 +90,18 @@ def manifold(order: int = 2) -> tuple[sp.Expr, sp.Expr, sp.Expr]:
         along = sp.diff(of_gamma, beta) + beta * E * sp.diff(of_gamma, E)
         residual = sp.expand(gamma_rate - along * beta_rate).coeff(x, k)
         value = sp.solve(residual, c)[0]
-        of_gamma, gamma_rate, beta_rate = (e.subs(c, value) for e in (of_gamma, gamma_rate, beta_rate))
+        of_gamma, gamma_rate, beta_rate = (
+            e.subs(c, value) for e in (of_gamma, gamma_rate, beta_rate)
+        )
     speed = truncated(sp.expand(beta_rate / x), order, x)  # 2 N^2 d beta/dt = (N d beta/dt) / x
     return shift, sp.expand(of_gamma), speed
 
 
 @cache
 def layer(order: int = 2) -> tuple[sp.Expr, sp.Expr]:
-    """Beta and gamma in the initial layer as functions of tau = t/N, to the given order in x (alpha is O(x^2))."""
+    """Beta and gamma in the initial layer as functions of tau = t/N, to the given order in x (alpha
+    is O(x^2)).
+    """
     b, g = (sp.symbols(f"{name}_0:{order + 1}", cls=sp.Function) for name in ("b", "g"))
     of_beta = sum(b[k](tau) * x**k for k in range(1, order + 1))
     of_gamma = sum(g[k](tau) * x**k for k in range(order + 1))
@@ -124,7 +136,8 @@ def crossing(curve: sp.Expr, level: sp.Expr, order: int = 2) -> sp.Expr:
 
 
 def integrated(polynomial: sp.Expr) -> sp.Expr:
-    """Integral from 0 to beta of a polynomial in beta and powers of E, in parts down to error functions.
+    """Integral from 0 to beta of a polynomial in beta and powers of E, in parts down to error
+    functions.
 
     Raises
     ------
@@ -159,7 +172,8 @@ def integral(b: sp.Expr) -> sp.Expr:
 
 @cache
 def slow_time() -> list[sp.Expr]:
-    """Coefficients of N^2, N and 1 in the time at which beta is reached on the slow manifold, as functions of beta.
+    """Coefficients of N^2, N and 1 in the time at which beta is reached on the slow manifold, as
+    functions of beta.
 
     The constant of integration is the delay of the layer: beta there grows like gamma instead of 1.
     """
@@ -179,7 +193,10 @@ def slow_time() -> list[sp.Expr]:
 
 def time_of_beta(level: sp.Expr) -> sp.Expr:
     """T_beta for a level, to O(1)."""
-    return sum((sp.simplify(c.subs(beta, level)) * N ** (2 - k) for k, c in enumerate(slow_time())), sp.S.Zero)
+    return sum(
+        (sp.simplify(c.subs(beta, level)) * N ** (2 - k) for k, c in enumerate(slow_time())),
+        sp.S.Zero,
+    )
 
 
 def time_of_alpha(level: sp.Expr) -> sp.Expr:
@@ -187,7 +204,9 @@ def time_of_alpha(level: sp.Expr) -> sp.Expr:
     of_level = dynamics.equations()["beta_of_alpha"].rhs.subs(alpha, level).subs(N, in_x)
     scaled = sum(c * x**k / 2 ** (2 - k) for k, c in enumerate(slow_time()))  # t x^2
     expanded = truncated(scaled.subs(beta, truncated(of_level, 2, x)), 2, x)
-    return sum((sp.simplify(expanded.coeff(x, k)) * (2 * N) ** (2 - k) for k in range(3)), sp.S.Zero)
+    return sum(
+        (sp.simplify(expanded.coeff(x, k)) * (2 * N) ** (2 - k) for k in range(3)), sp.S.Zero
+    )
 
 
 @cache
@@ -205,17 +224,59 @@ def equations() -> dict[str, Equation]:
     rows: list[tuple[str, sp.Symbol, Callable[[], sp.Expr], str, str]] = [
         ("gamma_layer", gamma, lambda: sp.collect(layer()[1], x), "Theorem 2, B.6", early),
         ("beta_layer", beta, lambda: sp.collect(layer()[0], x), "Theorem 2, B.6", early),
-        ("alpha_slow", alpha, lambda: beta**2 / 2 + sp.collect(truncated(spelled(0), 2, x), x), new, late),
+        (
+            "alpha_slow",
+            alpha,
+            lambda: beta**2 / 2 + sp.collect(truncated(spelled(0), 2, x), x),
+            new,
+            late,
+        ),
         ("gamma_slow", gamma, lambda: sp.collect(spelled(1), x), new, late),
         ("slow_rate", slow_rate, lambda: sp.collect(spelled(2), x), new, late),
-        ("slow_time", t, lambda: sp.collect(sum(c * N ** (2 - k) for k, c in enumerate(slow_time())), N), new, late),
-        ("T_gamma", T_gamma, lambda: sp.expand(N * crossing(layer()[1], HALF).subs(x, 1 / (2 * N))),
-         f"Theorem 2, Eq. (10), {new}", "next term O(1/N^2)"),
-        ("T_beta", T_beta, lambda: time_of_beta(HALF), f"Theorem 2, Eq. (10), {new}", "next term O(1/N)"),
-        ("T_alpha", T_alpha, lambda: time_of_alpha(HALF), f"Theorem 2, Eqs. (10)-(11), {new}", "next term O(1/N)"),
-        ("T_beta_theta", T_beta_theta, leading, f"{new}: threshold theta for beta", "next term O(N)"),
-        ("T_alpha_theta", T_alpha_theta, lambda: leading().subs(theta, sp.sqrt(2 * theta)),
-         f"{new}: threshold theta for alpha", "next term O(N)"),
-    ]  # fmt: skip
-    return {name: Equation(name, lhs, rhs, ref(place), "leading order", (*given, when))
-            for name, lhs, rhs, place, when in rows}  # fmt: skip
+        (
+            "slow_time",
+            t,
+            lambda: sp.collect(sum(c * N ** (2 - k) for k, c in enumerate(slow_time())), N),
+            new,
+            late,
+        ),
+        (
+            "T_gamma",
+            T_gamma,
+            lambda: sp.expand(N * crossing(layer()[1], HALF).subs(x, 1 / (2 * N))),
+            f"Theorem 2, Eq. (10), {new}",
+            "next term O(1/N^2)",
+        ),
+        (
+            "T_beta",
+            T_beta,
+            lambda: time_of_beta(HALF),
+            f"Theorem 2, Eq. (10), {new}",
+            "next term O(1/N)",
+        ),
+        (
+            "T_alpha",
+            T_alpha,
+            lambda: time_of_alpha(HALF),
+            f"Theorem 2, Eqs. (10)-(11), {new}",
+            "next term O(1/N)",
+        ),
+        (
+            "T_beta_theta",
+            T_beta_theta,
+            leading,
+            f"{new}: threshold theta for beta",
+            "next term O(N)",
+        ),
+        (
+            "T_alpha_theta",
+            T_alpha_theta,
+            lambda: leading().subs(theta, sp.sqrt(2 * theta)),
+            f"{new}: threshold theta for alpha",
+            "next term O(N)",
+        ),
+    ]
+    return {
+        name: Equation(name, lhs, rhs, ref(place), "leading order", (*given, when))
+        for name, lhs, rhs, place, when in rows
+    }

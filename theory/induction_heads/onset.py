@@ -1,4 +1,6 @@
-"""When the induction head emerges (Definitions 1-3, Theorem 2): times, curves, and how they are drawn."""
+"""When the induction head emerges (Definitions 1-3, Theorem 2): times, curves, and how they are
+drawn.
+"""
 
 from __future__ import annotations
 
@@ -13,9 +15,13 @@ from theory.induction_heads.parameters import Parameters
 from theory.onset import Onset
 
 FLOW, SLOW = "flow (B.5)", "slow manifold"
-LABELS = {"N": "item-label pairs", "T_gamma": "time of gamma = 1/2, flow (B.5)", "T_beta": "time of beta = 1/2",
-          "T_alpha": "time of alpha = 1/2: the induction head is there (t_ICL)",
-          "T_drop": "first time of loss < 1/2"}  # fmt: skip
+LABELS = {
+    "N": "item-label pairs",
+    "T_gamma": "time of gamma = 1/2, flow (B.5)",
+    "T_beta": "time of beta = 1/2",
+    "T_alpha": "time of alpha = 1/2: the induction head is there (t_ICL)",
+    "T_drop": "first time of loss < 1/2",
+}
 SYMBOLS = {"alpha": r"\alpha", "beta": r"\beta", "gamma": r"\gamma"}
 
 
@@ -32,13 +38,15 @@ def onset(p: Parameters, t_end: float | None = None) -> Onset:
     Returns
     -------
     Onset
-        With numbers ``N``, ``T_gamma``, ``T_beta``, ``T_alpha``, ``T_drop`` in three-parameter flow time
-        (unit rate, loss summed over D); infinite for what never comes.
+        With numbers ``N``, ``T_gamma``, ``T_beta``, ``T_alpha``, ``T_drop`` in three-parameter flow
+        time (unit rate, loss summed over D); infinite for what never comes.
     """
     times = emergence.times(p.N)
     notes = []
     if p.N == 1:
-        notes.append("N = 1: T_alpha never comes; a label's only predecessor is its own item, so alpha has no gradient")
+        notes.append(
+            "N = 1: T_alpha never comes; a label's only predecessor is its own item, so alpha has no gradient"
+        )
     elif times["T_drop"] < times["T_alpha"]:
         notes.append(f"N = {p.N}: the loss falls below 1/2 before alpha reaches 1/2")
     return Onset(
@@ -46,11 +54,16 @@ def onset(p: Parameters, t_end: float | None = None) -> Onset:
         labels=LABELS,
         absent={"T_alpha": "never emerges"},
         notes=notes,
-        curves=lambda: curves(p.N, t_end or 1.25 * max(v for v in times.values() if math.isfinite(v))),
+        curves=lambda: curves(
+            p.N, t_end or 1.25 * max(v for v in times.values() if math.isfinite(v))
+        ),
         equations=lambda: [
-            *dynamics.flow().equations().values(), *expansions.equations().values(), *drop.equations().values()],
+            *dynamics.flow().equations().values(),
+            *expansions.equations().values(),
+            *drop.equations().values(),
+        ],
         plot=draw,
-    )  # fmt: skip
+    )
 
 
 def curves(N: int, end: float) -> dict[str, xr.Dataset]:
@@ -59,10 +72,18 @@ def curves(N: int, end: float) -> dict[str, xr.Dataset]:
     if N == 1:
         return {FLOW: curve}
     beta = np.linspace(0, 1.5, 200)
-    slow = {name: expansions.equations()[name].evaluate({"N": N, "x": 1 / (2 * N), "beta": beta})
-            for name in ("slow_time", "alpha_slow", "gamma_slow")}  # fmt: skip
-    approximate = xr.Dataset({"alpha": ("t", slow["alpha_slow"]), "beta": ("t", beta), "gamma": ("t", slow["gamma_slow"])},
-                             coords={"t": slow["slow_time"]})  # fmt: skip
+    slow = {
+        name: expansions.equations()[name].evaluate({"N": N, "x": 1 / (2 * N), "beta": beta})
+        for name in ("slow_time", "alpha_slow", "gamma_slow")
+    }
+    approximate = xr.Dataset(
+        {
+            "alpha": ("t", slow["alpha_slow"]),
+            "beta": ("t", beta),
+            "gamma": ("t", slow["gamma_slow"]),
+        },
+        coords={"t": slow["slow_time"]},
+    )
     return {FLOW: curve, SLOW: approximate}
 
 
@@ -85,11 +106,24 @@ def draw(result: Onset, axes: Any) -> None:
         for k, name in enumerate(SYMBOLS):
             left.plot(slow.t, slow[name], "--", color="0.3", lw=0.9, label=SLOW if k == 0 else None)
     left.axhline(0.5, color="0.6", lw=0.8)
-    left.set(xscale="log", xlim=(first, end), xlabel="training time $t$ (unit rate, summed loss)", ylabel="parameter",
-             ylim=(0, 1.05 * max(1.0, min(4.0, float(curve.gamma.max())))), title=f"{N:,.0f} item-label pairs")  # fmt: skip
+    left.set(
+        xscale="log",
+        xlim=(first, end),
+        xlabel="training time $t$ (unit rate, summed loss)",
+        ylabel="parameter",
+        ylim=(0, 1.05 * max(1.0, min(4.0, float(curve.gamma.max())))),
+        title=f"{N:,.0f} item-label pairs",
+    )
     right.plot(curve.t / N**2, curve.loss, color="C3", label=FLOW)
     if numbers["T_drop"] <= end:
-        right.plot([numbers["T_drop"] / N**2], [0.5], "o", ms=4, color="C3", label=r"$T_{\mathrm{drop}}$")
-    right.set(xlabel="training time $t / N^2$", ylabel=r"loss $\mathcal{L}$", xlim=(0, end / N**2), ylim=(0, 1.05))
+        right.plot(
+            [numbers["T_drop"] / N**2], [0.5], "o", ms=4, color="C3", label=r"$T_{\mathrm{drop}}$"
+        )
+    right.set(
+        xlabel="training time $t / N^2$",
+        ylabel=r"loss $\mathcal{L}$",
+        xlim=(0, end / N**2),
+        ylim=(0, 1.05),
+    )
     for axis in axes:
         axis.legend()

@@ -1,4 +1,6 @@
-"""Parameters of the induction-head model: one object for the theory and for the disentangled students."""
+"""Parameters of the induction-head model: one object for the theory and for the disentangled
+students.
+"""
 
 from __future__ import annotations
 
@@ -11,12 +13,15 @@ import numpy as np
 
 from theory.parameters import BaseParameters, ParameterError, parameter
 
-LARGEST_N = 10**7  # beyond it, double precision no longer resolves the O(1) terms of the emergence times
+LARGEST_N = (
+    10**7
+)  # beyond it, double precision no longer resolves the O(1) terms of the emergence times
 
 
 @dataclass(frozen=True)
 class Parameters(BaseParameters):
-    """Task, architecture and training of the disentangled transformer (musat2025, Secs. 3 and 6, Apps. C, D, F).
+    """Task, architecture and training of the disentangled transformer (musat2025, Secs. 3 and 6,
+    Apps. C, D, F).
 
     The theory uses ``N`` alone. Its time is ``t``: gradient flow with unit rate in the three
     parameters on the loss SUMMED over the D coordinates. Training steps relate to it through
@@ -29,14 +34,28 @@ class Parameters(BaseParameters):
     """
 
     N: int = parameter(16, "item-label pairs in the context", low=1, high=LARGEST_N)
-    D: int | None = parameter(None, "dimension of items, labels and positions; none is 2 N", low=2, multiple_of=2)
-    trained: str = parameter("all", "what moves: all weights; their part in the 19 directions; along alpha_3, beta_2, gamma_3; "
-                             "or these three as numbers", choices=("all", "nineteen", "projected", "three"))  # fmt: skip
-    data: str = parameter("gaussian", "law of items, labels and positions", choices=("gaussian", "orthonormal"))
-    query: str = parameter(
-        "uniform", "which pair is queried: drawn, the last, each in turn", choices=("uniform", "last", "each")
+    D: int | None = parameter(
+        None, "dimension of items, labels and positions; none is 2 N", low=2, multiple_of=2
     )
-    mask: str = parameter("strict", "causal mask: without or with the position itself", choices=("strict", "inclusive"))
+    trained: str = parameter(
+        "all",
+        "what moves: all weights; their part in the 19 directions; along alpha_3, beta_2, gamma_3; "
+        "or these three as numbers",
+        choices=("all", "nineteen", "projected", "three"),
+    )
+    data: str = parameter(
+        "gaussian", "law of items, labels and positions", choices=("gaussian", "orthonormal")
+    )
+    query: str = parameter(
+        "uniform",
+        "which pair is queried: drawn, the last, each in turn",
+        choices=("uniform", "last", "each"),
+    )
+    mask: str = parameter(
+        "strict",
+        "causal mask: without or with the position itself",
+        choices=("strict", "inclusive"),
+    )
     loss: str = parameter("mean", "squared error over the D coordinates", choices=("mean", "sum"))
     eta: float = parameter(1.0, "learning rate", above=0)
     batch_size: int = parameter(512, "fresh sequences per step", low=1)
@@ -47,7 +66,9 @@ class Parameters(BaseParameters):
         """Check single fields, then what must hold between them."""
         super().__post_init__()
         if self.data == "orthonormal" and self.dimension < 2 * self.N:
-            raise ParameterError(f"D = {self.D}: must be >= 2 N = {2 * self.N} for orthonormal data")
+            raise ParameterError(
+                f"D = {self.D}: must be >= 2 N = {2 * self.N} for orthonormal data"
+            )
 
     @classmethod
     def structure(cls) -> Self:
@@ -62,20 +83,37 @@ class Parameters(BaseParameters):
     @classmethod
     def emergence(cls) -> Self:
         """Fig. 5 (App. F): three parameters, orthonormal data, the last pair queried, D = 256."""
-        return cls(N=16, D=256, trained="three", data="orthonormal", query="last", eta=100.0, batch_size=64)
+        return cls(
+            N=16, D=256, trained="three", data="orthonormal", query="last", eta=100.0, batch_size=64
+        )
 
     @classmethod
     def demo(cls) -> Self:
-        """Small setting that trains in seconds on a CPU: orthonormal data, the last pair queried, all weights.
+        """Small setting that trains in seconds on a CPU: orthonormal data, the last pair queried,
+        all weights.
 
         eta = 16 with the mean over D = 8 coordinates is a step of 0.25 in ``t``.
         """
-        return cls(N=4, D=8, data="orthonormal", query="last", eta=16.0, batch_size=32, steps=400, eval_every=2)
+        return cls(
+            N=4,
+            D=8,
+            data="orthonormal",
+            query="last",
+            eta=16.0,
+            batch_size=32,
+            steps=400,
+            eval_every=2,
+        )
 
     @classmethod
     def presets(cls) -> dict[str, Callable[[], Self]]:
         """Named settings."""
-        return {"structure": cls.structure, "ablation": cls.ablation, "emergence": cls.emergence, "demo": cls.demo}
+        return {
+            "structure": cls.structure,
+            "ablation": cls.ablation,
+            "emergence": cls.emergence,
+            "demo": cls.demo,
+        }
 
     @property
     def dimension(self) -> int:
@@ -86,9 +124,9 @@ class Parameters(BaseParameters):
     def time_per_step(self) -> float:
         """Time ``t`` of the three-parameter flow in one training step.
 
-        ``eta * D^(-[matrices are trained] - [mean loss])``: a pseudo-parameter multiplies a matrix of
-        squared norm D, so a step of the matrices moves it D times less than a step of the parameter
-        itself; a mean over the D coordinates divides the gradient by D once more.
+        ``eta * D^(-[matrices are trained] - [mean loss])``: a pseudo-parameter multiplies a matrix
+        of squared norm D, so a step of the matrices moves it D times less than a step of the
+        parameter itself; a mean over the D coordinates divides the gradient by D once more.
         """
         powers = (self.trained != "three") + (self.loss == "mean")
         return self.eta / self.dimension**powers
@@ -109,4 +147,9 @@ class Parameters(BaseParameters):
 
     def values(self) -> dict[str, Any]:
         """Numbers by symbol name, as the equations want them."""
-        return {"N": self.N, "D": self.dimension, "x": 1 / (2 * self.N), "gamma_E": float(np.euler_gamma)}
+        return {
+            "N": self.N,
+            "D": self.dimension,
+            "x": 1 / (2 * self.N),
+            "gamma_E": float(np.euler_gamma),
+        }

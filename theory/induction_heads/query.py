@@ -1,4 +1,6 @@
-"""The queried pair drawn uniformly: averaged loss and flow, and what that does to the N^2 law (beyond Assumption 8)."""
+"""The queried pair drawn uniformly: averaged loss and flow, and what that does to the N^2 law
+(beyond Assumption 8).
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,8 @@ HORIZON = 4.0  # in N^2: the last pair alone takes 1.71 N^2, and no average over
 
 @cache
 def initial_slope() -> sp.Expr:
-    """Rate of beta at alpha = beta = 0 for queried pair q: (gamma/N) (score of the right label - mean score).
+    """Rate of beta at alpha = beta = 0 for queried pair q: (gamma/N) (score of the right label -
+    mean score).
 
     At beta = 0 attention is uniform, so that only the linear term of the loss moves; compared with
     -dL/dbeta of the derived loss for every q up to N = 4, exactly.
@@ -44,7 +47,9 @@ def initial_slope() -> sp.Expr:
 
 @cache
 def mean_initial_slope() -> sp.Expr:
-    """The same averaged over q: pair k is later for k - 1 queries, and its two scores times k - 1 add up simply."""
+    """The same averaged over q: pair k is later for k - 1 queries, and its two scores times k - 1
+    add up simply.
+    """
     c = {name: score.subs(alpha, 0) for name, score in attention.key_scores("strict").items()}
     own = c["own_label"]
     later = sp.expand((c["later_item"] + c["later_label"]).subs(d, k - q))
@@ -56,9 +61,13 @@ def mean_initial_slope() -> sp.Expr:
 
 @cache
 def large_initial_slope() -> sp.Expr:
-    """Its limit for large N: sum of 1/(2q - 1) = H(2N) - H(N)/2, and H(n) = ln n + gamma_E + O(1/n)."""
+    """Its limit for large N: sum of 1/(2q - 1) = H(2N) - H(N)/2, and H(n) = ln n + gamma_E +
+    O(1/n).
+    """
     total = sp.Symbol("total")
-    scaled = sp.expand((mean_initial_slope() * N**2 / gamma).subs(sp.Sum(1 / (2 * q - 1), (q, 1, N)), total))
+    scaled = sp.expand(
+        (mean_initial_slope() * N**2 / gamma).subs(sp.Sum(1 / (2 * q - 1), (q, 1, N)), total)
+    )
     size = sp.Symbol("size", positive=True)
     of_sum, rest = (sp.limit(scaled.coeff(total, k).subs(N, size), size, sp.oo) for k in (1, 0))
     harmonic = sp.log(2) + sp.log(N) + gamma_E - (sp.log(N) + gamma_E) / 2
@@ -72,9 +81,16 @@ def equations() -> dict[str, Equation]:
     place = ref("beyond Assumption 8: any q")
     found = [
         Equation("initial_slope", slope, initial_slope, place, "exact", given),
-        Equation("mean_initial_slope", slope, mean_initial_slope, place, "exact", (*given, UNIFORM)),
         Equation(
-            "large_initial_slope", slope, large_initial_slope, place, "leading order", (*given, UNIFORM, "large N")
+            "mean_initial_slope", slope, mean_initial_slope, place, "exact", (*given, UNIFORM)
+        ),
+        Equation(
+            "large_initial_slope",
+            slope,
+            large_initial_slope,
+            place,
+            "leading order",
+            (*given, UNIFORM, "large N"),
         ),
     ]
     return {e.name: e for e in found}
@@ -82,7 +98,9 @@ def equations() -> dict[str, Equation]:
 
 @cache
 def _scores() -> Any:
-    """Own-label, later-item and later-label score over beta with their derivatives by alpha, compiled."""
+    """Own-label, later-item and later-label score over beta with their derivatives by alpha,
+    compiled.
+    """
     c = attention.key_scores("strict")
     of_pair = [c["own_label"], c["later_item"].subs(q, q - d), c["later_label"].subs(q, q - d)]
     if any(e.has(d) for e in of_pair):
@@ -105,7 +123,11 @@ def loss_and_gradient(state: Any, size: int) -> tuple[float, np.ndarray]:
         """Sum over pairs after each q."""
         return np.cumsum(np.append(terms[1:], 0.0)[::-1])[::-1]
 
-    e_own, e_item, e_label = np.exp(b * own), np.exp(b * np.append(0.0, item[1:])), np.exp(b * label)
+    e_own, e_item, e_label = (
+        np.exp(b * own),
+        np.exp(b * np.append(0.0, item[1:])),
+        np.exp(b * label),
+    )
     item = np.append(0.0, item[1:])
     Z = 2 * pairs - 1 + e_own + later(e_item + e_label)
     Z2 = 2 * pairs - 1 + e_own**2 + later(e_item**2 + e_label**2)
@@ -116,22 +138,38 @@ def loss_and_gradient(state: Any, size: int) -> tuple[float, np.ndarray]:
     loss = 1 - 2 * c * e_own / Z + c**2 * Z2 / Z**2
 
     def along(d_e: np.ndarray, d_Z: np.ndarray, d_Z2: np.ndarray) -> float:
-        return float((-2 * c * (d_e / Z - e_own * d_Z / Z**2) + c**2 * (d_Z2 / Z**2 - 2 * Z2 * d_Z / Z**3)).mean())
+        return float(
+            (
+                -2 * c * (d_e / Z - e_own * d_Z / Z**2) + c**2 * (d_Z2 / Z**2 - 2 * Z2 * d_Z / Z**3)
+            ).mean()
+        )
 
     by_gamma = float((2 * c * Z2 / Z**2 - 2 * e_own / Z).mean())
-    gradient = np.array([along(b * e_own * d_own, Z_a, Z2_a), along(e_own * own, Z_b, Z2_b), by_gamma])
+    gradient = np.array(
+        [along(b * e_own * d_own, Z_a, Z2_a), along(e_own * own, Z_b, Z2_b), by_gamma]
+    )
     return float(loss.mean()), gradient
 
 
 def times(size: int, level: float = 0.5) -> dict[str, float]:
-    """Emergence times under uniform q: ``T_gamma``, ``T_beta``, ``T_alpha``, ``T_drop``; infinite where not before 4 N^2."""
+    """Emergence times under uniform q: ``T_gamma``, ``T_beta``, ``T_alpha``, ``T_drop``; infinite
+    where not before 4 N^2.
+    """
 
     def rate(_: float, state: np.ndarray) -> np.ndarray:
         return -loss_and_gradient(state, size)[1]
 
     end = HORIZON * size**2
-    run = scipy.integrate.solve_ivp(rate, (0, end), np.zeros(3), method="LSODA", rtol=1e-9, atol=1e-12, dense_output=True,
-                                    events=_until(size))  # fmt: skip
+    run = scipy.integrate.solve_ivp(
+        rate,
+        (0, end),
+        np.zeros(3),
+        method="LSODA",
+        rtol=1e-9,
+        atol=1e-12,
+        dense_output=True,
+        events=_until(size),
+    )
     losses = np.array([loss_and_gradient(y, size)[0] for y in run.y.T])
     levels = {
         "T_gamma": (run.y[2], 0.5),
@@ -151,7 +189,9 @@ def times(size: int, level: float = 0.5) -> dict[str, float]:
             state = run.sol(t)
             return (-loss_and_gradient(state, size)[0] if index == 3 else state[2 - index]) - at
 
-        found[name] = float(scipy.optimize.brentq(gap, run.t[j - 1], run.t[j], xtol=1e-9 * run.t[j]))
+        found[name] = float(
+            scipy.optimize.brentq(gap, run.t[j - 1], run.t[j], xtol=1e-9 * run.t[j])
+        )
     return found
 
 

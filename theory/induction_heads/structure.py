@@ -1,9 +1,9 @@
 """Theorem 1 as a computation: which weights can leave zero (Sec. 4, App. A).
 
 Items and labels may be rotated together by any orthogonal E, codes by any F = diag(e, e) or
-antidiag(e, e) with e orthogonal, for such F keep M. A population gradient commutes with both, so each of
-its blocks lies in a commutant. Signed permutations are enough, and they are finite in number, so that
-everything here is exact.
+antidiag(e, e) with e orthogonal, for such F keep M. A population gradient commutes with both, so
+each of its blocks lies in a commutant. Signed permutations are enough, and they are finite in
+number, so that everything here is exact.
 """
 
 from __future__ import annotations
@@ -23,8 +23,11 @@ from theory.induction_heads.symbols import W1, W2, W3, M, m, n, ref
 from theory.latex import symbol
 
 TOKEN, POSITION = "token", "position"
-BLOCKS = {"W1": ((TOKEN, POSITION), (TOKEN, POSITION)), "W2": ((TOKEN, POSITION) * 2, (TOKEN, POSITION) * 2),
-          "W3": ((TOKEN, POSITION) * 4, (TOKEN,))}  # fmt: skip
+BLOCKS = {
+    "W1": ((TOKEN, POSITION), (TOKEN, POSITION)),
+    "W2": ((TOKEN, POSITION) * 2, (TOKEN, POSITION) * 2),
+    "W3": ((TOKEN, POSITION) * 4, (TOKEN,)),
+}
 NAMES = {"W1": "alpha", "W2": "beta", "W3": "gamma"}
 ARRAYS = {"W1": W1, "W2": W2, "W3": W3}
 EQUATION = {"W1": "Eq. (6)", "W2": "Eq. (7)", "W3": "Eq. (8)"}
@@ -32,7 +35,9 @@ ASSUMED = ("zero start", "population gradient", "law of the data invariant under
 
 
 class Pseudo(NamedTuple):
-    """One pseudo-parameter: block (row, column), counted from 0, of a weight matrix, and the matrix it multiplies."""
+    """One pseudo-parameter: block (row, column), counted from 0, of a weight matrix, and the matrix
+    it multiplies.
+    """
 
     name: str
     matrix: str
@@ -43,13 +48,18 @@ class Pseudo(NamedTuple):
 
 @cache
 def pseudo_parameters() -> tuple[Pseudo, ...]:
-    """The pseudo-parameters alpha_1.., beta_1.., gamma_1.. in the paper's order, from the commutants of the blocks."""
+    """The pseudo-parameters alpha_1.., beta_1.., gamma_1.. in the paper's order, from the
+    commutants of the blocks.
+    """
     kernels = {kinds: commutant(*kinds) for kinds in itertools.product((TOKEN, POSITION), repeat=2)}
     found = []
     for matrix, (rows, columns) in BLOCKS.items():
         number = itertools.count(1)
         for (i, row), (j, column) in itertools.product(enumerate(rows), enumerate(columns)):
-            found += [Pseudo(f"{NAMES[matrix]}_{next(number)}", matrix, i, j, k) for k in kernels[row, column]]
+            found += [
+                Pseudo(f"{NAMES[matrix]}_{next(number)}", matrix, i, j, k)
+                for k in kernels[row, column]
+            ]
     return tuple(found)
 
 
@@ -87,12 +97,17 @@ def group(kind: str, D: int) -> tuple[np.ndarray, ...]:
 
 
 def averages(left: str, right: str, D: int) -> np.ndarray:
-    """Average of E^T A F over the group for every matrix unit A, times the size of the group; exact integers.
+    """Average of E^T A F over the group for every matrix unit A, times the size of the group; exact
+    integers.
 
-    Rows are the averages, flattened. Rotations of the two sides are the same element where both are of
-    one kind, and independent where they are not.
+    Rows are the averages, flattened. Rotations of the two sides are the same element where both are
+    of one kind, and independent where they are not.
     """
-    pairs = ((g, g) for g in group(left, D)) if left == right else itertools.product(group(left, D), group(right, D))
+    pairs = (
+        ((g, g) for g in group(left, D))
+        if left == right
+        else itertools.product(group(left, D), group(right, D))
+    )
     return sum(np.kron(a, b) for a, b in pairs)  # type: ignore[return-value]
 
 
@@ -114,14 +129,22 @@ def commutant(left: str, right: str, D: int = 4) -> tuple[str, ...]:
     candidates = {"I": np.eye(D, dtype=int), "M": swap(D)}
     rank = sp.Matrix(spanned.tolist()).rank()
     size = len(group(left, D)) * (1 if left == right else len(group(right, D)))
-    kept = tuple(k for k, matrix in candidates.items() if (spanned @ matrix.ravel() == size * matrix.ravel()).all())
+    kept = tuple(
+        k
+        for k, matrix in candidates.items()
+        if (spanned @ matrix.ravel() == size * matrix.ravel()).all()
+    )
     if len(kept) != rank:
-        raise ArithmeticError(f"{left}-{right} blocks: {rank} invariant directions, of which I and M are {len(kept)}")
+        raise ArithmeticError(
+            f"{left}-{right} blocks: {rank} invariant directions, of which I and M are {len(kept)}"
+        )
     return kept
 
 
 def dimension(D: int) -> Fraction:
-    """Dimension of the space of invariant (W1, W2, W3) by characters: an average over the group, exactly a whole number."""
+    """Dimension of the space of invariant (W1, W2, W3) by characters: an average over the group,
+    exactly a whole number.
+    """
     trace = {kind: [int(np.trace(g)) for g in group(kind, D)] for kind in (TOKEN, POSITION)}
     mean = {kind: Fraction(sum(v), len(v)) for kind, v in trace.items()}
     square = {kind: Fraction(sum(x * x for x in v), len(v)) for kind, v in trace.items()}
@@ -141,16 +164,25 @@ def equations() -> dict[str, Equation]:
         parameter = symbol(name, rf"\{letter}_{{{number}}}", real=True)
         entry = parameter * (sp.KroneckerDelta(m, n) if kernel == "I" else M[m, n])
         blocks[matrix, i, j] = blocks.get((matrix, i, j), sp.S.Zero) + entry
-    still = {symbol(p.name, real=True) for p in pseudo_parameters()} - {symbol(x, real=True) for x in reachable()}
+    still = {symbol(p.name, real=True) for p in pseudo_parameters()} - {
+        symbol(x, real=True) for x in reachable()
+    }
     found = []
     for (matrix, i, j), entry in blocks.items():
         place = f"{matrix}_{i + 1}" if matrix == "W3" else f"{matrix}_{i + 1}{j + 1}"
-        block = ARRAYS[matrix][i + 1, m, n] if matrix == "W3" else ARRAYS[matrix][i + 1, j + 1, m, n]
+        block = (
+            ARRAYS[matrix][i + 1, m, n] if matrix == "W3" else ARRAYS[matrix][i + 1, j + 1, m, n]
+        )
         rest = entry.subs(dict.fromkeys(still, 0))
         note = "" if rest == entry else ", sharpened: stays zero for all time"
         found.append(
             Equation(
-                place, block, rest if note else entry, ref(f"Theorem 1, {EQUATION[matrix]}{note}"), "exact", ASSUMED
+                place,
+                block,
+                rest if note else entry,
+                ref(f"Theorem 1, {EQUATION[matrix]}{note}"),
+                "exact",
+                ASSUMED,
             )
         )
     return {e.name: e for e in found}

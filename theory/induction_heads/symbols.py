@@ -4,14 +4,18 @@ from theory.latex import array, symbol
 
 # Sizes and places
 N = symbol("N", integer=True, positive=True)  # item-label pairs in the context
-D = symbol("D", integer=True, positive=True)  # dimension of items, labels and positional codes, even
+D = symbol(
+    "D", integer=True, positive=True
+)  # dimension of items, labels and positional codes, even
 q = symbol("q", integer=True, positive=True)  # pair that is queried
 k, l, d = (symbol(x, integer=True, positive=True) for x in "kld")  # pairs
 i, j = (symbol(x, integer=True, positive=True) for x in "ij")  # rows of the sequence
 m, n = (symbol(x, integer=True, positive=True) for x in "mn")  # coordinates
 
 # Weights and training
-t = symbol("t", nonnegative=True)  # training time: unit rate on the three parameters, loss summed over D
+t = symbol(
+    "t", nonnegative=True
+)  # training time: unit rate on the three parameters, loss summed over D
 tau = symbol("tau", real=True)  # t / N
 alpha, beta, gamma = (symbol(x, real=True) for x in ("alpha", "beta", "gamma"))
 squared_error = symbol("squared_error", r"\mathcal{L}", real=True)
@@ -20,7 +24,9 @@ squared_error = symbol("squared_error", r"\mathcal{L}", real=True)
 G = symbol("G", positive=True)
 F = symbol("F", positive=True)
 p = symbol("p", positive=True)  # attention of a label on its own item, first layer
-s = symbol("s", positive=True)  # unnormalised attention of the query on the right label, second layer
+s = symbol(
+    "s", positive=True
+)  # unnormalised attention of the query on the right label, second layer
 r = symbol("r", positive=True)
 Z_q = symbol("Z_q", positive=True)  # normaliser of the query's second-layer attention
 

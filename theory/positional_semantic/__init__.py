@@ -1,4 +1,6 @@
-"""Positional against semantic learning in a solvable dot-product attention layer (Cui et al., arXiv:2402.03902)."""
+"""Positional against semantic learning in a solvable dot-product attention layer (Cui et al.,
+arXiv:2402.03902).
+"""
 
 from __future__ import annotations
 
@@ -25,13 +27,29 @@ from theory.positional_semantic.parameters import Parameters
 from theory.positional_semantic.thresholds import Thresholds
 
 __all__ = [
-    "FixedPoint", "Parameters", "State", "Thresholds", "baseline", "branches", "curve", "equations", "fixed_point",
-    "flows", "onset", "phase_diagram", "sections", "solve", "test_error", "thresholds",
-]  # fmt: skip
+    "FixedPoint",
+    "Parameters",
+    "State",
+    "Thresholds",
+    "baseline",
+    "branches",
+    "curve",
+    "equations",
+    "fixed_point",
+    "flows",
+    "onset",
+    "phase_diagram",
+    "sections",
+    "solve",
+    "test_error",
+    "thresholds",
+]
 
 
 def flows() -> dict[str, Flow]:
-    """None: the theory describes minima, with the sample complexity alpha = n/d in the place of a training time."""
+    """None: the theory describes minima, with the sample complexity alpha = n/d in the place of a
+    training time.
+    """
     return {}
 
 

@@ -1,4 +1,6 @@
-"""The phase diagram and single fixed points: how long they take, and how far they are from a finer quadrature."""
+"""The phase diagram and single fixed points: how long they take, and how far they are from a finer
+quadrature.
+"""
 
 from __future__ import annotations
 
@@ -14,14 +16,21 @@ from theory.positional_semantic.branches import phase_diagram
 from theory.positional_semantic.fixed_point import FixedPoint, solve
 from theory.positional_semantic.parameters import Parameters
 
-OMEGAS, ALPHAS = np.linspace(0.05, 0.5, 10), np.linspace(0.01, 2, 25)  # alphas of the paper's figures
+OMEGAS, ALPHAS = (
+    np.linspace(0.05, 0.5, 10),
+    np.linspace(0.01, 2, 25),
+)  # alphas of the paper's figures
 AT, BESIDE = 1.3, 1.25
 BRANCHES = ("positional", "semantic")
 DIAGRAM = 16
 FINE = 24  # nodes per axis of the reference
 AGREE = 5e-3  # relative in q and the overlap: the jumps leave a few permille at 16 nodes, more for small omega
 REPEATS = 3
-CHECKED = ((0.3, 1.25375), (0.3, 2.0), (0.5, 2.0))  # points of the diagram held against the reference
+CHECKED = (
+    (0.3, 1.25375),
+    (0.3, 2.0),
+    (0.5, 2.0),
+)  # points of the diagram held against the reference
 
 
 def distance(point: Any, reference: FixedPoint) -> float:
@@ -46,8 +55,9 @@ def benchmark(omegas: Iterable[float] = OMEGAS, alphas: Iterable[float] = ALPHAS
     Returns
     -------
     dict
-        ``rows`` (way, points, seconds, microseconds per point, largest relative error in q and the overlap, ``within``),
-        ``ratio`` of the times of one fixed point, 12-node rule over ours, ``agree`` (ours within 5e-3), ``note``.
+        ``rows`` (way, points, seconds, microseconds per point, largest relative error in q and the
+        overlap, ``within``), ``ratio`` of the times of one fixed point, 12-node rule over ours,
+        ``agree`` (ours within 5e-3), ``note``.
     """
     p = Parameters()
     omegas, alphas = list(omegas), list(alphas)
@@ -55,17 +65,34 @@ def benchmark(omegas: Iterable[float] = OMEGAS, alphas: Iterable[float] = ALPHAS
     rows: list[dict[str, Any]] = []
 
     def add(way: str, points: int, seconds: float, error: float) -> None:
-        rows.append({"way": way, "points": points, "seconds": seconds, "microseconds_per_point": 1e6 * seconds / points,
-                     "error": error, "within": error <= AGREE})  # fmt: skip
+        rows.append(
+            {
+                "way": way,
+                "points": points,
+                "seconds": seconds,
+                "microseconds_per_point": 1e6 * seconds / points,
+                "error": error,
+                "within": error <= AGREE,
+            }
+        )
 
     started = time.perf_counter()
     diagram = phase_diagram(p, omegas, alphas)
     seconds = time.perf_counter() - started
-    errors = [distance(diagram.sel(branch=k, omega=w, alpha=a),
-                       solve(p.replace(omega=w, alpha=a, order=FINE), k))
-              for w, a in nearest(omegas, alphas) for k in BRANCHES]  # fmt: skip
-    add(f"phase diagram, {len(alphas)} alpha x {len(omegas)} omega, both branches, all cores",
-        2 * len(omegas) * len(alphas), seconds, max(errors))  # fmt: skip
+    errors = [
+        distance(
+            diagram.sel(branch=k, omega=w, alpha=a),
+            solve(p.replace(omega=w, alpha=a, order=FINE), k),
+        )
+        for w, a in nearest(omegas, alphas)
+        for k in BRANCHES
+    ]
+    add(
+        f"phase diagram, {len(alphas)} alpha x {len(omegas)} omega, both branches, all cores",
+        2 * len(omegas) * len(alphas),
+        seconds,
+        max(errors),
+    )
     for branch in BRANCHES:
         there = p.replace(alpha=AT)
         reference = solve(there.replace(order=FINE), branch)
@@ -83,11 +110,16 @@ def benchmark(omegas: Iterable[float] = OMEGAS, alphas: Iterable[float] = ALPHAS
         "agree": all(r["within"] for r in rows if "12-node" not in r["way"]),
         "rows": rows,
         "note": f"fixed points at omega = {p.omega:g}, alpha = {AT:g}, {p.order} nodes per axis, median of {REPEATS}, one process; "
-                f"error: largest relative one in q and the overlap against {FINE} nodes per axis; ratio: 12-node rule, which "
-                "jumps of the minimiser spoil, over ours, positional branch",
-    }  # fmt: skip
+        f"error: largest relative one in q and the overlap against {FINE} nodes per axis; ratio: 12-node rule, which "
+        "jumps of the minimiser spoil, over ours, positional branch",
+    }
 
 
 def nearest(omegas: list[float], alphas: list[float]) -> list[tuple[float, float]]:
     """Points of the grid next to those that are checked: both branches exist there."""
-    return sorted({(min(omegas, key=lambda w: abs(w - x)), min(alphas, key=lambda a: abs(a - y))) for x, y in CHECKED})
+    return sorted(
+        {
+            (min(omegas, key=lambda w: abs(w - x)), min(alphas, key=lambda a: abs(a - y)))
+            for x, y in CHECKED
+        }
+    )

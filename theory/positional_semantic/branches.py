@@ -14,20 +14,27 @@ from theory.positional_semantic.fixed_point import COARSE, FixedPoint, NotConver
 from theory.positional_semantic.parameters import Parameters
 
 MEANING = {
-    "q": "norm of the student sigma^2 |Q|^2/d", "m": "overlap with the positional encoding |p_1.Q|/sqrt(d)",
-    "V": "variance of the student", "theta": "overlap with the teacher sigma^2 |Q.Q*|/d",
-    "train_loss": "training loss per dimension", "test_mse_half": "half of E|y - f|^2/d",
-    "slope": "derivative of the training loss in alpha", "replicon": "replicon without jumps; stable below one",
+    "q": "norm of the student sigma^2 |Q|^2/d",
+    "m": "overlap with the positional encoding |p_1.Q|/sqrt(d)",
+    "V": "variance of the student",
+    "theta": "overlap with the teacher sigma^2 |Q.Q*|/d",
+    "train_loss": "training loss per dimension",
+    "test_mse_half": "half of E|y - f|^2/d",
+    "slope": "derivative of the training loss in alpha",
+    "replicon": "replicon without jumps; stable below one",
     "jump": "weight of the jumps of the minimiser",
-}  # fmt: skip
+}
 
 
-def continue_branch(p: Parameters, branch: str, alphas: Iterable[float],
-                    near: FixedPoint | None = None) -> list[FixedPoint | None]:  # fmt: skip
-    """Fixed points of one branch at every alpha, each started from its neighbours, from the largest alpha down.
+def continue_branch(
+    p: Parameters, branch: str, alphas: Iterable[float], near: FixedPoint | None = None
+) -> list[FixedPoint | None]:
+    """Fixed points of one branch at every alpha, each started from its neighbours, from the largest
+    alpha down.
 
-    Where the overlap of the branch has vanished, or its fixed point is lost, the branch ends: None there and below.
-    The positional branch may end towards large alpha as well (small omega): it is looked for at every alpha until found.
+    Where the overlap of the branch has vanished, or its fixed point is lost, the branch ends: None
+    there and below. The positional branch may end towards large alpha as well (small omega): it is
+    looked for at every alpha until found.
     """
     points: dict[float, FixedPoint] = {}
     for alpha in sorted({float(a) for a in alphas}, reverse=True):
@@ -48,8 +55,12 @@ def continue_branch(p: Parameters, branch: str, alphas: Iterable[float],
     return [points.get(float(a)) for a in alphas]
 
 
-def _predicted(alpha: float, points: dict[float, FixedPoint], near: FixedPoint | None) -> FixedPoint | None:
-    """Where to start at ``alpha``: on the line through the last two points, if it keeps q and V positive."""
+def _predicted(
+    alpha: float, points: dict[float, FixedPoint], near: FixedPoint | None
+) -> FixedPoint | None:
+    """Where to start at ``alpha``: on the line through the last two points, if it keeps q and V
+    positive.
+    """
     last = list(points.values())[-2:]
     if len(last) < 2:
         return last[0] if last else near
@@ -61,8 +72,11 @@ def _predicted(alpha: float, points: dict[float, FixedPoint], near: FixedPoint |
     return replace(here, state=state) if safe else here
 
 
-def curve(p: Parameters, branch: str, alphas: Iterable[float], near: FixedPoint | None = None) -> xr.Dataset:
-    """Order parameters, losses and errors of one branch over alpha; NaN where the branch does not exist.
+def curve(
+    p: Parameters, branch: str, alphas: Iterable[float], near: FixedPoint | None = None
+) -> xr.Dataset:
+    """Order parameters, losses and errors of one branch over alpha; NaN where the branch does not
+    exist.
 
     Parameters
     ----------
@@ -82,15 +96,32 @@ def curve(p: Parameters, branch: str, alphas: Iterable[float], near: FixedPoint 
     """
     alphas = [float(a) for a in alphas]
     points = continue_branch(p, branch, alphas, near)
-    rows = [{**f.summary(), "slope": f.slope, "replicon": f.replicon, "jump": f.jump} if f is not None
-            else dict.fromkeys(MEANING, np.nan) for f in points]  # fmt: skip
-    data = {k: ("alpha", np.array([r[k] for r in rows], float), {"long_name": text}) for k, text in MEANING.items()}
-    return xr.Dataset(data, coords={"alpha": alphas}, attrs={
-        "kind": "theory", "branch": branch, "parameters": p.as_json(), "reference": "cui2024, Eqs. (7)-(14)",
-        "status": "closure"})  # fmt: skip
+    rows = [
+        {**f.summary(), "slope": f.slope, "replicon": f.replicon, "jump": f.jump}
+        if f is not None
+        else dict.fromkeys(MEANING, np.nan)
+        for f in points
+    ]
+    data = {
+        k: ("alpha", np.array([r[k] for r in rows], float), {"long_name": text})
+        for k, text in MEANING.items()
+    }
+    return xr.Dataset(
+        data,
+        coords={"alpha": alphas},
+        attrs={
+            "kind": "theory",
+            "branch": branch,
+            "parameters": p.as_json(),
+            "reference": "cui2024, Eqs. (7)-(14)",
+            "status": "closure",
+        },
+    )
 
 
-def phase_diagram(p: Parameters, omegas: Iterable[float], alphas: Iterable[float], jobs: int = -1) -> xr.Dataset:
+def phase_diagram(
+    p: Parameters, omegas: Iterable[float], alphas: Iterable[float], jobs: int = -1
+) -> xr.Dataset:
     """Both branches over (omega, alpha), by default on all cores.
 
     Parameters
@@ -109,7 +140,12 @@ def phase_diagram(p: Parameters, omegas: Iterable[float], alphas: Iterable[float
     """
     omegas, alphas = [float(w) for w in omegas], [float(a) for a in alphas]
     both = ("positional", "semantic")
-    tasks = [joblib.delayed(curve)(p.replace(omega=w), branch, alphas) for branch in both for w in omegas]
+    tasks = [
+        joblib.delayed(curve)(p.replace(omega=w), branch, alphas) for branch in both for w in omegas
+    ]
     found = joblib.Parallel(n_jobs=min(jobs, len(tasks)), batch_size=1)(tasks)
-    rows = [xr.concat(found[k * len(omegas) :][: len(omegas)], "omega", combine_attrs="drop") for k in range(2)]
+    rows = [
+        xr.concat(found[k * len(omegas) :][: len(omegas)], "omega", combine_attrs="drop")
+        for k in range(2)
+    ]
     return xr.concat(rows, "branch").assign_coords(omega=omegas, branch=list(both))

@@ -1,11 +1,13 @@
-"""Gaussian averages over the output channel, by a quadrature that is split where the minimiser jumps.
+"""Gaussian averages over the output channel, by a quadrature that is split where the minimiser
+jumps.
 
-Given the order parameters, a sentence is a teacher field ``h`` (two independent N(0, rho)) and, given it,
-``w = (m, -m) + theta/rho h + s zeta`` with ``s^2 = q - theta^2/rho``. The target attention Y depends on ``h``
-only. For each ``h``, the plane of ``w`` is cut along the axis ``n`` that joins the two exact solutions of
-S(z) = Y: the global minimiser jumps at one value of ``w.n`` per value of the other coordinate, found by Newton,
-and each side has Gauss-Legendre nodes of its own. The local selection stays in the well on the side of the mean
-field as long as there is one; its axis is cut where that well ends.
+Given the order parameters, a sentence is a teacher field ``h`` (two independent N(0, rho)) and,
+given it, ``w = (m, -m) + theta/rho h + s zeta`` with ``s^2 = q - theta^2/rho``. The target
+attention Y depends on ``h`` only. For each ``h``, the plane of ``w`` is cut along the axis ``n``
+that joins the two exact solutions of S(z) = Y: the global minimiser jumps at one value of ``w.n``
+per value of the other coordinate, found by Newton, and each side has Gauss-Legendre nodes of its
+own. The local selection stays in the well on the side of the mean field as long as there is one;
+its axis is cut where that well ends.
 """
 
 from __future__ import annotations
@@ -46,12 +48,14 @@ class Averages:
     numbers : dict
         ``E_gg, E_g, E_gxi, E_geta, E_M, E_loss`` by symbol name.
     replicon : float
-        ``V^2 E |dg/dw|_F^2`` without its jumps; times alpha it must be below one for message passing to be stable.
+        ``V^2 E |dg/dw|_F^2`` without its jumps; times alpha it must be below one for message
+        passing to be stable.
     jump : float
-        Probability density of ``w`` on the surface where the minimiser jumps, weighted by the squared jump of g
-        times V^2 (zero: the selection is smooth and `replicon` is all there is).
+        Probability density of ``w`` on the surface where the minimiser jumps, weighted by the
+        squared jump of g times V^2 (zero: the selection is smooth and `replicon` is all there is).
     cut, wells : ndarray
-        Where the minimiser jumps, shape (lines,), and what it is at the nodes, to start from at a nearby state.
+        Where the minimiser jumps, shape (lines,), and what it is at the nodes, to start from at a
+        nearby state.
     """
 
     numbers: dict[str, float]
@@ -76,16 +80,22 @@ def gauss_legendre(order: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def target(p: Parameters, h: np.ndarray) -> np.ndarray:
-    """Entries (1,2) and (2,1) of the target attention for teacher fields ``h`` of shape ``(2, ...)``."""
+    """Entries (1,2) and (2,1) of the target attention for teacher fields ``h`` of shape
+    ``(2, ...)``.
+    """
     values = {**p.values(), "h_1": h[0], "h_2": h[1]}
     return np.stack([definitions.equations()[name].evaluate(values) for name in ("Y_12", "Y_21")])
 
 
 @cache
-def teacher_nodes(task: Parameters, order: int, whole: bool) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Fields ``h``, weights, targets ``Y`` and axis ``z_0`` over the plane, or over its half ``h_1 > 0``.
+def teacher_nodes(
+    task: Parameters, order: int, whole: bool
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Fields ``h``, weights, targets ``Y`` and axis ``z_0`` over the plane, or over its half
+    ``h_1 > 0``.
 
-    Everything averaged is even under ``h -> -h`` when ``m = 0`` (with ``w -> -w``) or ``theta = 0``.
+    Everything averaged is even under ``h -> -h`` when ``m = 0`` (with ``w -> -w``) or
+    ``theta = 0``.
     """
     x, weight = gauss_hermite(order)
     half = (x > 0) | whole
@@ -107,7 +117,9 @@ def averages(p: Parameters, state: State, near: Averages | None = None) -> Avera
     near : Averages, optional
         The result at a nearby state with as many nodes, to save Newton steps.
     """
-    task = Parameters(omega=p.omega, sigma=p.sigma, target=p.target)  # all that the target depends on
+    task = Parameters(
+        omega=p.omega, sigma=p.sigma, target=p.target
+    )  # all that the target depends on
     h, weights, Y, z_0 = teacher_nodes(task, p.order, bool(state.m and state.theta))
     rho = p.sigma**2
     mean = state.theta / rho * h + np.array([[state.m], [-state.m]])
@@ -134,7 +146,9 @@ def averages(p: Parameters, state: State, near: Averages | None = None) -> Avera
     w = lines.at(along)
     g = (z - w) / state.V
     xi = (w - np.array([state.m, -state.m])[:, None, None]) / np.sqrt(state.q)
-    eta = (h[:, :, None] - state.theta / np.sqrt(state.q) * xi) / np.sqrt(rho - state.theta**2 / state.q)
+    eta = (h[:, :, None] - state.theta / np.sqrt(state.q) * xi) / np.sqrt(
+        rho - state.theta**2 / state.q
+    )
 
     def mean_of(values: np.ndarray) -> float:
         return float((total * values).sum())
@@ -145,16 +159,32 @@ def averages(p: Parameters, state: State, near: Averages | None = None) -> Avera
     slope = (c / determinant - 1) ** 2 + (a / determinant - 1) ** 2 + 2 * (b / determinant) ** 2
     return Averages(
         # What is odd vanishes by symmetry; the half plane of h does not show it.
-        {"E_gg": mean_of((g * g).sum(0)), "E_g": mean_of(g[0] - g[1]) if state.m else 0.0,
-         "E_gxi": mean_of((g * xi).sum(0)), "E_geta": mean_of((g * eta).sum(0)) if state.theta else 0.0,
-         "E_M": mean_of(value), "E_loss": mean_of(data)},
-        replicon=mean_of(slope), jump=jump, cut=cut, wells=z,
-    )  # fmt: skip
+        {
+            "E_gg": mean_of((g * g).sum(0)),
+            "E_g": mean_of(g[0] - g[1]) if state.m else 0.0,
+            "E_gxi": mean_of((g * xi).sum(0)),
+            "E_geta": mean_of((g * eta).sum(0)) if state.theta else 0.0,
+            "E_M": mean_of(value),
+            "E_loss": mean_of(data),
+        },
+        replicon=mean_of(slope),
+        jump=jump,
+        cut=cut,
+        wells=z,
+    )
 
 
-def _two_sides(order: int, cut: np.ndarray, centre: np.ndarray, spread: float, plus: np.ndarray,
-               minus: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:  # fmt: skip
-    """Nodes ``(line, node)`` and weights along the normal on both sides of ``cut``, and where to start."""
+def _two_sides(
+    order: int,
+    cut: np.ndarray,
+    centre: np.ndarray,
+    spread: float,
+    plus: np.ndarray,
+    minus: np.ndarray,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Nodes ``(line, node)`` and weights along the normal on both sides of ``cut``, and where to
+    start.
+    """
     x, weight = gauss_legendre(order)
     low, high = centre - REACH * spread, centre + REACH * spread
     inside = np.clip(cut, low, high)  # only what carries mass gets nodes
@@ -162,14 +192,21 @@ def _two_sides(order: int, cut: np.ndarray, centre: np.ndarray, spread: float, p
     for begin, end, well in ((low, inside, minus), (inside, high, plus)):
         at = begin[:, None] + (end - begin)[:, None] * x
         density = np.exp(-(((at - centre[:, None]) / spread) ** 2) / 2)
-        sides.append((at, (end - begin)[:, None] * weight * density, np.broadcast_to(well[..., None], (2, *at.shape))))
+        sides.append(
+            (
+                at,
+                (end - begin)[:, None] * weight * density,
+                np.broadcast_to(well[..., None], (2, *at.shape)),
+            )
+        )
     along, weights, start = (np.concatenate(parts, -1) for parts in zip(*sides, strict=True))
     return along, weights / weights.sum(-1, keepdims=True), start
 
 
 @dataclass(frozen=True)
 class Lines:
-    """Lines in the plane of ``w`` parallel to the axis between the two wells, several for every target.
+    """Lines in the plane of ``w`` parallel to the axis between the two wells, several for every
+    target.
 
     Attributes
     ----------
@@ -190,27 +227,52 @@ class Lines:
     centre: np.ndarray
 
     @classmethod
-    def through(cls, p: Parameters, variance: float, Y: np.ndarray, z_0: np.ndarray, mean: np.ndarray,
-                offsets: np.ndarray) -> Self:  # fmt: skip
-        """Lines at the given offsets from the mean, for every target; the + side is that of the mean."""
+    def through(
+        cls,
+        p: Parameters,
+        variance: float,
+        Y: np.ndarray,
+        z_0: np.ndarray,
+        mean: np.ndarray,
+        offsets: np.ndarray,
+    ) -> Self:
+        """Lines at the given offsets from the mean, for every target; the + side is that of the
+        mean.
+        """
         z_0 = z_0 * np.where((z_0 * mean).sum(0) < 0, -1.0, 1.0)
         normal = z_0 / np.hypot(*z_0)
         tangent = np.stack([-normal[1], normal[0]])
         across = (tangent * mean).sum(0)[:, None] + offsets
         many = offsets.size
-        return cls(p, variance, np.repeat(Y, many, 1), np.repeat(normal, many, 1), np.repeat(z_0, many, 1),
-                   (tangent[:, :, None] * across).reshape(2, -1), np.repeat((normal * mean).sum(0), many))  # fmt: skip
+        return cls(
+            p,
+            variance,
+            np.repeat(Y, many, 1),
+            np.repeat(normal, many, 1),
+            np.repeat(z_0, many, 1),
+            (tangent[:, :, None] * across).reshape(2, -1),
+            np.repeat((normal * mean).sum(0), many),
+        )
 
     def at(self, along: np.ndarray) -> np.ndarray:
         """Points ``(2, line, node)`` with coordinates ``along`` of shape ``(line, node)``."""
         return self.base[..., None] + self.normal[..., None] * along
 
-    def descend(self, start: np.ndarray, along: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Minimisers, values and Hessians at coordinates ``along``, started from ``(2, line, node)``."""
+    def descend(
+        self, start: np.ndarray, along: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Minimisers, values and Hessians at coordinates ``along``, started from
+        ``(2, line, node)``.
+        """
         shape = along.shape
         Y = np.repeat(self.Y, shape[1], 1)
         z, value, hessian = prox.descend(
-            np.reshape(start, (2, -1)), self.at(along).reshape(2, -1), Y, self.variance, self.p.sigma)  # fmt: skip
+            np.reshape(start, (2, -1)),
+            self.at(along).reshape(2, -1),
+            Y,
+            self.variance,
+            self.p.sigma,
+        )
         return z.reshape(2, *shape), value.reshape(shape), hessian.reshape(3, *shape)
 
     def _of(self, active: np.ndarray) -> Lines:
@@ -219,18 +281,21 @@ class Lines:
         return Lines(self.p, self.variance, Y, normal, far, base, self.centre[active])
 
     def _both(self, at: np.ndarray, active: np.ndarray) -> tuple[np.ndarray, ...]:
-        """Wells reached from far on the + side and from far on the - side; their values; Hessian of the first."""
+        """Wells reached from far on the + side and from far on the - side; their values; Hessian of
+        the first.
+        """
         lines = self._of(active)
         up, f_up, curvature = (v[..., 0] for v in lines.descend(lines.far[..., None], at[:, None]))
         down, f_down, _ = (v[..., 0] for v in lines.descend(-lines.far[..., None], at[:, None]))
         return up, f_up, down, f_down, curvature
 
     def jump(self, guess: np.ndarray | None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Coordinate at which the global minimiser changes sides, shape (lines,), and the wells there, (2, lines).
+        """Coordinate at which the global minimiser changes sides, shape (lines,), and the wells
+        there, (2, lines).
 
-        Where there are two wells, both are equally deep there and the minimiser jumps. Where there is
-        one, it crosses from one side to the other within a short distance: a good place to cut as well.
-        Newton steps, kept inside a bracket that halves when they leave it.
+        Where there are two wells, both are equally deep there and the minimiser jumps. Where there
+        is one, it crosses from one side to the other within a short distance: a good place to cut
+        as well. Newton steps, kept inside a bracket that halves when they leave it.
         """
         cut = np.zeros(self.centre.size) if guess is None else guess.copy()
         low, high = np.full(cut.size, -FARTHEST_CUT), np.full(cut.size, FARTHEST_CUT)
@@ -242,7 +307,8 @@ class Lines:
             plus[:, active], minus[:, active] = up, down
             apart = ((up - down) * n).sum(0)
             two = apart > SAME_WELL
-            # Two wells: d(f_down - f_up)/d(cut) = apart/V (envelope theorem). One: d(z.n)/d(cut) = n.(V H)^-1 n.
+            # Two wells: d(f_down - f_up)/d(cut) = apart/V (envelope theorem). One: d(z.n)/d(cut) =
+            # n.(V H)^-1 n.
             a, b, c = self.variance * curvature
             slope = (c * n[0] ** 2 - 2 * b * n[0] * n[1] + a * n[1] ** 2) / (a * c - b * b)
             value = np.where(two, f_down - f_up, (up * n).sum(0))
@@ -258,17 +324,25 @@ class Lines:
                 break
         return cut, plus, minus
 
-    def end_of_plus_well(self, cut: np.ndarray, plus: np.ndarray, minus: np.ndarray, lowest: np.ndarray) -> np.ndarray:
-        """Coordinate below which the + well is gone, shape (lines,); ``plus`` and ``minus`` become the wells there.
+    def end_of_plus_well(
+        self, cut: np.ndarray, plus: np.ndarray, minus: np.ndarray, lowest: np.ndarray
+    ) -> np.ndarray:
+        """Coordinate below which the + well is gone, shape (lines,); ``plus`` and ``minus`` become
+        the wells there.
 
         The local selection stays in the + well wherever there is one. Lines without two wells keep
         ``cut``; nothing below ``lowest`` is looked at. The well ends where it meets the saddle: the
         Hessian's determinant falls to zero like a square root, which the last step extrapolates.
         """
-        active = np.flatnonzero((((plus - minus) * self.normal).sum(0) > SAME_WELL) & (cut > lowest))
+        active = np.flatnonzero(
+            (((plus - minus) * self.normal).sum(0) > SAME_WELL) & (cut > lowest)
+        )
         if not active.size:
             return cut
-        n, between = self.normal[:, active], ((plus + minus)[:, active] * self.normal[:, active]).sum(0) / 2
+        n, between = (
+            self.normal[:, active],
+            ((plus + minus)[:, active] * self.normal[:, active]).sum(0) / 2,
+        )
         low, high = np.maximum(cut[active] - FARTHEST_CUT, lowest[active]), cut[active].copy()
         part = self._of(active)
 
@@ -281,7 +355,10 @@ class Lines:
         for _ in range(BISECTIONS):
             middle = (low + high) / 2
             exists, new, z_new = there(middle)
-            before, squared_before = np.where(exists, high, before), np.where(exists, squared, squared_before)
+            before, squared_before = (
+                np.where(exists, high, before),
+                np.where(exists, squared, squared_before),
+            )
             low, high = np.where(exists, low, middle), np.where(exists, middle, high)
             squared, z = np.where(exists, new, squared), np.where(exists, z_new, z)
         fall = np.where(squared_before > squared, squared_before - squared, np.inf)

@@ -24,7 +24,7 @@ from theory.positional_semantic.symbols import (
     w_2,
     z_1,
     z_2,
-)  # fmt: skip
+)
 
 S_12, S_21 = symbol("S_12", "S_{12}", real=True), symbol("S_21", "S_{21}", real=True)
 loss_symbol, objective_symbol = symbol("ell", r"\ell"), symbol("objective", r"\mathcal{O}")
@@ -47,7 +47,8 @@ def tied_attention(fields: sp.Matrix) -> sp.Matrix:
 
 
 def off_diagonal(first: sp.Expr, second: sp.Expr) -> tuple[sp.Expr, sp.Expr]:
-    """Entries (1,2) and (2,1) of the two-token attention matrix, from the softmax, as logistic functions.
+    """Entries (1,2) and (2,1) of the two-token attention matrix, from the softmax, as logistic
+    functions.
 
     A softmax over two entries is the logistic function of their difference; that this is so here is
     proved, not assumed.
@@ -62,14 +63,18 @@ def off_diagonal(first: sp.Expr, second: sp.Expr) -> tuple[sp.Expr, sp.Expr]:
 
 @cache
 def equations() -> dict[str, Equation]:
-    """Student and target attention on two tokens, the loss of a sentence and the objective of its envelope."""
+    """Student and target attention on two tokens, the loss of a sentence and the objective of its
+    envelope.
+    """
     P, R = off_diagonal(z_1, z_2)
     P_h, R_h = off_diagonal(h_1, h_2)
     student = sp.Matrix([[1 - P, P], [R, 1 - R]])
     target = sp.Matrix([[1 - Y_12, Y_12], [Y_21, 1 - Y_21]])
     gap = target - student
     # Gram matrix sigma^2 I (40)
-    loss = written_as(sigma**2 * ((Y_12 - P) ** 2 + (Y_21 - R) ** 2), sigma**2 * (gap * gap.T).trace() / 2)
+    loss = written_as(
+        sigma**2 * ((Y_12 - P) ** 2 + (Y_21 - R) ** 2), sigma**2 * (gap * gap.T).trace() / 2
+    )
     quadratic = ((z_1 - w_1) ** 2 + (z_2 - w_2) ** 2) / (2 * V)
     two = ("two tokens", "tied rank-one weights")
     found = [
@@ -77,11 +82,27 @@ def equations() -> dict[str, Equation]:
         Equation("S_21", S_21, R, ref("Eq. (15)"), "exact", two),
         Equation("Y_12", Y_12, (1 - omega) * P_h + omega * A_12, ref("Eq. (16)"), "exact", two),
         Equation("Y_21", Y_21, (1 - omega) * R_h + omega * A_21, ref("Eq. (16)"), "exact", two),
-        Equation("sentence_loss", loss_symbol, loss, ref("Eqs. (39), (40)"), "exact",
-                 (*two, "d to infinity: x x^T / d is sigma^2 times the identity", "rows of A sum to one")),
-        Equation("objective", objective_symbol, quadratic + loss, ref("Eqs. (42), (103)"), "exact",
-                 (*two, "the constant in Y alone is kept")),
-    ]  # fmt: skip
+        Equation(
+            "sentence_loss",
+            loss_symbol,
+            loss,
+            ref("Eqs. (39), (40)"),
+            "exact",
+            (
+                *two,
+                "d to infinity: x x^T / d is sigma^2 times the identity",
+                "rows of A sum to one",
+            ),
+        ),
+        Equation(
+            "objective",
+            objective_symbol,
+            quadratic + loss,
+            ref("Eqs. (42), (103)"),
+            "exact",
+            (*two, "the constant in Y alone is kept"),
+        ),
+    ]
     return {e.name: e for e in found}
 
 
@@ -89,5 +110,10 @@ def equations() -> dict[str, Equation]:
 def derivatives() -> list[sp.Expr]:
     """Objective, its gradient and its Hessian (11, 12, 22) in the student's fields."""
     f = equations()["objective"].rhs
-    return [f, *(sp.diff(f, a) for a in (z_1, z_2)),
-            sp.diff(f, z_1, 2), sp.diff(f, z_1, z_2), sp.diff(f, z_2, 2)]  # fmt: skip
+    return [
+        f,
+        *(sp.diff(f, a) for a in (z_1, z_2)),
+        sp.diff(f, z_1, 2),
+        sp.diff(f, z_1, z_2),
+        sp.diff(f, z_2, 2),
+    ]

@@ -1,10 +1,11 @@
-"""The state evolution on a 12-node rule of degree seven per pair of Gaussians, as the overlaps of the authors' data.
+"""The state evolution on a 12-node rule of degree seven per pair of Gaussians, as the overlaps of
+the authors' data.
 
 Their losses and errors were integrated with a rule of degree eleven at these overlaps.
 
-The rule (Stroud's E_2^{r^2} 7-1) integrates polynomials up to degree seven; the minimiser of the envelope jumps, so
-that its fixed points are off by a few permille to tens of percent (`fixed_point.solve` converges). It is here to show
-where the published overlaps come from.
+The rule (Stroud's E_2^{r^2} 7-1) integrates polynomials up to degree seven; the minimiser of the
+envelope jumps, so that its fixed points are off by a few permille to tens of percent
+(`fixed_point.solve` converges). It is here to show where the published overlaps come from.
 """
 
 from __future__ import annotations
@@ -45,12 +46,24 @@ def averages(p: Parameters, state: State) -> Averages:
     for start in (far, -far):
         other, lower, bent = prox.descend(start, w, Y, state.V, p.sigma)
         better = lower < value - 1e-14
-        z, value, hessian = np.where(better, other, z), np.where(better, lower, value), np.where(better, bent, hessian)
+        z, value, hessian = (
+            np.where(better, other, z),
+            np.where(better, lower, value),
+            np.where(better, bent, hessian),
+        )
     g = (z - w) / state.V
     data = value - ((z - w) ** 2).sum(0) / (2 * state.V)
-    numbers = {"E_gg": (g * g).sum(0), "E_g": g[0] - g[1], "E_gxi": (g * xi).sum(0), "E_geta": (g * eta).sum(0),
-               "E_M": value, "E_loss": data}  # fmt: skip
-    return Averages({k: float(total @ v) for k, v in numbers.items()}, np.nan, np.nan, np.empty(0), z)
+    numbers = {
+        "E_gg": (g * g).sum(0),
+        "E_g": g[0] - g[1],
+        "E_gxi": (g * xi).sum(0),
+        "E_geta": (g * eta).sum(0),
+        "E_M": value,
+        "E_loss": data,
+    }
+    return Averages(
+        {k: float(total @ v) for k, v in numbers.items()}, np.nan, np.nan, np.empty(0), z
+    )
 
 
 def solve(p: Parameters, branch: str, start: State | None = None) -> FixedPoint:
@@ -68,6 +81,10 @@ def solve(p: Parameters, branch: str, start: State | None = None) -> FixedPoint:
         new = new._replace(**({"theta": 0.0} if branch == "positional" else {"m": 0.0}))
         residual = max(abs(a - b) for a, b in zip(new, state, strict=True))
         if residual < TOLERANCE:
-            return FixedPoint(p, branch, state, conjugates(p, state, found), found, residual, np.empty(0))
+            return FixedPoint(
+                p, branch, state, conjugates(p, state, found), found, residual, np.empty(0)
+            )
         state = State(*(DAMPING * a + (1 - DAMPING) * b for a, b in zip(state, new, strict=True)))
-    raise ParameterError(f"the degree-seven rule did not settle at omega = {p.omega:g}, alpha = {p.alpha:g}, {branch}")
+    raise ParameterError(
+        f"the degree-seven rule did not settle at omega = {p.omega:g}, alpha = {p.alpha:g}, {branch}"
+    )

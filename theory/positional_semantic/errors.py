@@ -1,4 +1,6 @@
-"""Training loss in its equal forms (14, 120, 121), its derivative in alpha, and the test error (10)."""
+"""Training loss in its equal forms (14, 120, 121), its derivative in alpha, and the test error
+(10).
+"""
 
 from __future__ import annotations
 
@@ -28,12 +30,18 @@ from theory.positional_semantic.symbols import (
     q_hat,
     ref,
     sigma,
-)  # fmt: skip
+)
 
-NORMALISATIONS = {"half": 0.5, "full": 1.0, "entry": 0.5}  # of |y - f|^2/d; per entry is 1/(d L) with L = 2
+NORMALISATIONS = {
+    "half": 0.5,
+    "full": 1.0,
+    "entry": 0.5,
+}  # of |y - f|^2/d; per entry is 1/(d L) with L = 2
 epsilon_full = symbol("epsilon_full", r"\epsilon_{\mathrm{full}}", nonnegative=True)
-S_gap, R_gap = symbol("E_S_12", r"\mathbb{E}[(Y_{12}-S_{12})^{2}]", nonnegative=True), symbol(
-    "E_S_21", r"\mathbb{E}[(Y_{21}-S_{21})^{2}]", nonnegative=True)  # fmt: skip
+S_gap, R_gap = (
+    symbol("E_S_12", r"\mathbb{E}[(Y_{12}-S_{12})^{2}]", nonnegative=True),
+    symbol("E_S_21", r"\mathbb{E}[(Y_{21}-S_{21})^{2}]", nonnegative=True),
+)
 
 
 @cache
@@ -45,18 +53,43 @@ def equations() -> dict[str, Equation]:
     if not vanishes((-phi - by_envelope).subs(fixed, simultaneous=True)):
         raise ArithmeticError("the training loss is not minus the free entropy")
     # The envelope is its quadratic term, V g^2/2 per token, and the loss.
-    by_loss = by_envelope.subs({E_M: E_loss + V * E_gg / 2, q_hat: state_evolution.equations()["q_hat"].rhs})
+    by_loss = by_envelope.subs(
+        {E_M: E_loss + V * E_gg / 2, q_hat: state_evolution.equations()["q_hat"].rhs}
+    )
     by_loss = sp.expand(by_loss)
     slope = -sp.diff(phi, alpha)  # all other variables are stationary
-    gap = sp.Matrix([[S_gap, 0], [0, R_gap]])  # squared gaps of the rows; both entries of a row differ by the same
+    gap = sp.Matrix(
+        [[S_gap, 0], [0, R_gap]]
+    )  # squared gaps of the rows; both entries of a row differ by the same
     found = [
-        Equation("training_loss", epsilon_t, by_envelope, ref("Eqs. (14), (120)"), "closure", (*RS, *TWO)),
-        Equation("training_loss_data", epsilon_t, by_loss, ref("Eqs. (14), (117)"), "closure",
-                 (*RS, *TWO, "q_hat at its fixed point")),
-        Equation("training_loss_slope", sp.Derivative(epsilon_t, alpha), slope, ref("beyond Eq. (121)"), "closure",
-                 (*RS, "along a branch, where the free entropy is stationary")),
-        Equation("test_error", epsilon_full, 2 * sigma**2 * gap.trace(), ref("Eqs. (10), (111)"), "exact", TWO),
-    ]  # fmt: skip
+        Equation(
+            "training_loss", epsilon_t, by_envelope, ref("Eqs. (14), (120)"), "closure", (*RS, *TWO)
+        ),
+        Equation(
+            "training_loss_data",
+            epsilon_t,
+            by_loss,
+            ref("Eqs. (14), (117)"),
+            "closure",
+            (*RS, *TWO, "q_hat at its fixed point"),
+        ),
+        Equation(
+            "training_loss_slope",
+            sp.Derivative(epsilon_t, alpha),
+            slope,
+            ref("beyond Eq. (121)"),
+            "closure",
+            (*RS, "along a branch, where the free entropy is stationary"),
+        ),
+        Equation(
+            "test_error",
+            epsilon_full,
+            2 * sigma**2 * gap.trace(),
+            ref("Eqs. (10), (111)"),
+            "exact",
+            TWO,
+        ),
+    ]
     return {e.name: e for e in found}
 
 
@@ -81,7 +114,9 @@ def test_error(p: Parameters, state: State, normalise: str = "half", order: int 
         For an unknown normalisation.
     """
     if normalise not in NORMALISATIONS:
-        raise ParameterError(f"normalise = {normalise!r}: must be one of {', '.join(NORMALISATIONS)}")
+        raise ParameterError(
+            f"normalise = {normalise!r}: must be one of {', '.join(NORMALISATIONS)}"
+        )
     x, weight = gauss_hermite(order)
     rho = p.sigma**2
     half = x > 0

@@ -1,4 +1,6 @@
-"""Fixed points of the state evolution: branches, their stability, and how well they are converged."""
+"""Fixed points of the state evolution: branches, their stability, and how well they are
+converged.
+"""
 
 from __future__ import annotations
 
@@ -31,26 +33,33 @@ from theory.positional_semantic.symbols import (
     sigma,
     theta,
     theta_hat,
-)  # fmt: skip
+)
 
 BRANCHES = ("positional", "semantic", "agnostic")
-# Where to start without a neighbour: near the solutions at omega = 0.3, alpha = 2, sigma = 0.5; scaled with sigma.
-STARTS = {"positional": State(0.05, 0.26, 11.0, 0.0), "semantic": State(0.115, 0.0, 12.5, 0.158),
-          "agnostic": State(0.1, 0.0, 15.0, 0.0)}  # fmt: skip
+# Where to start without a neighbour: near the solutions at omega = 0.3, alpha = 2, sigma = 0.5;
+# scaled with sigma.
+STARTS = {
+    "positional": State(0.05, 0.26, 11.0, 0.0),
+    "semantic": State(0.115, 0.0, 12.5, 0.158),
+    "agnostic": State(0.1, 0.0, 15.0, 0.0),
+}
 COARSE = 8  # nodes per axis of the first approach and of the Jacobian
 DAMPING, SHORTEST = 0.7, 0.05  # weight of the old iterate at first; smallest weight of the new one
-PICARD, CLOSE = 600, 1e-3  # damped steps at most, and the relative change at which Newton steps take over
+PICARD, CLOSE = (
+    600,
+    1e-3,
+)  # damped steps at most, and the relative change at which Newton steps take over
 CHORD, TIGHT = 25, 1e-8
-CONVERGED = (
-    5e-5  # a node beside the end of a local well may fall either way, steps of 1e-5; the quadrature is off by more
-)
+CONVERGED = 5e-5  # a node beside the end of a local well may fall either way, steps of 1e-5; the quadrature is off by more
 VANISHED = 2e-3  # an overlap below this, relative to sqrt(q), is none: the branch has merged with the agnostic one
 NO_WEIGHTS = 1e-8  # q below this falls for ever: the branch has merged with zero weights
 MOMENTS = (E_gg, E_g, E_gxi, E_geta)
 
 
 class NotConverged(ParameterError):
-    """The state evolution has no fixed point on the branch that damped and quasi-Newton steps can find."""
+    """The state evolution has no fixed point on the branch that damped and quasi-Newton steps can
+    find.
+    """
 
 
 @dataclass(frozen=True)
@@ -72,9 +81,11 @@ class FixedPoint:
     residual : float
         Largest relative change under one undamped step.
     jacobian : ndarray
-        Of the undamped map along the branch in ``log q``, overlap and ``log V``; approximate after continuation.
+        Of the undamped map along the branch in ``log q``, overlap and ``log V``; approximate after
+        continuation.
     error : dict
-        Difference of ``q, m, V, theta, train_loss`` from a finer quadrature, with sign; empty if not asked for.
+        Difference of ``q, m, V, theta, train_loss`` from a finer quadrature, with sign; empty if
+        not asked for.
     """
 
     p: Parameters
@@ -89,12 +100,18 @@ class FixedPoint:
     @property
     def exists(self) -> bool:
         """Whether the branch's own overlap has not vanished."""
-        own = {"positional": abs(self.state.m), "semantic": abs(self.state.theta) / self.p.sigma, "agnostic": np.inf}
+        own = {
+            "positional": abs(self.state.m),
+            "semantic": abs(self.state.theta) / self.p.sigma,
+            "agnostic": np.inf,
+        }
         return bool(own[self.branch] > VANISHED * np.sqrt(self.state.q))
 
     @property
     def along(self) -> float:
-        """Largest real part of the eigenvalues of the undamped map along the branch: below one, damped steps converge."""
+        """Largest real part of the eigenvalues of the undamped map along the branch: below one,
+        damped steps converge.
+        """
         coarse = _Map(self.p.replace(order=COARSE), self.branch)
         return float(np.linalg.eigvals(coarse.jacobian(coarse.pack(self.state))).real.max())
 
@@ -119,29 +136,40 @@ class FixedPoint:
 
     @property
     def replicon(self) -> float:
-        """``alpha V^2 E|dg/dw|^2`` without jumps: below one, message passing is stable where nothing jumps."""
+        """``alpha V^2 E|dg/dw|^2`` without jumps: below one, message passing is stable where
+        nothing jumps.
+        """
         return self.p.complexity * self.averages.replicon
 
     @property
     def jump(self) -> float:
-        """Weight of the jumps of the minimiser (`Averages.jump`): above zero the replicon condition is violated."""
+        """Weight of the jumps of the minimiser (`Averages.jump`): above zero the replicon condition
+        is violated.
+        """
         return self.p.complexity * self.averages.jump
 
     def summary(self) -> dict[str, float]:
         """Numbers for people and machines."""
-        return {**{k: float(abs(v)) for k, v in self.state._asdict().items()}, "train_loss": self.train_loss,
-                "test_mse_half": self.test_mse_half}  # fmt: skip
+        return {
+            **{k: float(abs(v)) for k, v in self.state._asdict().items()},
+            "train_loss": self.train_loss,
+            "test_mse_half": self.test_mse_half,
+        }
 
 
 @cache
 def _compiled() -> tuple[Any, Any]:
-    """Conjugates from averages, and order parameters from conjugates: the derived equations, compiled."""
+    """Conjugates from averages, and order parameters from conjugates: the derived equations,
+    compiled.
+    """
     eq = state_evolution.equations()
     nu = {state_evolution.nu: eq["nu"].rhs}
     hats = [eq[x.name].rhs.subs(nu) for x in (q_hat, m_hat, theta_hat)]
     hats.append(eq["V_hat"].rhs.subs(theta_hat, hats[2]))
     out = numeric.function(hats, (alpha, rho, q, theta, *MOMENTS))
-    into = numeric.function([eq[x.name].rhs for x in ORDER], (lam, sigma, rho, q_hat, m_hat, theta_hat, V_hat))
+    into = numeric.function(
+        [eq[x.name].rhs for x in ORDER], (lam, sigma, rho, q_hat, m_hat, theta_hat, V_hat)
+    )
     return out, into
 
 
@@ -160,8 +188,12 @@ def update(p: Parameters, state: State, found: Averages) -> State:
 def input_channel(p: Parameters, hats: dict[str, float]) -> State:
     """Order parameters by the second half of (7)."""
     if p.lam + p.sigma**2 * hats["V_hat"] <= 0:
-        raise NotConverged(f"state evolution left its domain at omega = {p.omega:g}, alpha = {p.alpha:g}: D <= 0")
-    new = _compiled()[1](p.lam, p.sigma, p.sigma**2, *(hats[k] for k in ("q_hat", "m_hat", "theta_hat", "V_hat")))
+        raise NotConverged(
+            f"state evolution left its domain at omega = {p.omega:g}, alpha = {p.alpha:g}: D <= 0"
+        )
+    new = _compiled()[1](
+        p.lam, p.sigma, p.sigma**2, *(hats[k] for k in ("q_hat", "m_hat", "theta_hat", "V_hat"))
+    )
     return State(*map(float, new))
 
 
@@ -179,7 +211,12 @@ class _Map:
         self.last: Averages | None = None
 
     def pack(self, state: State) -> np.ndarray:
-        return np.array([np.log(state[i]) if log else state[i] for i, log in zip(self.index, self.log, strict=True)])
+        return np.array(
+            [
+                np.log(state[i]) if log else state[i]
+                for i, log in zip(self.index, self.log, strict=True)
+            ]
+        )
 
     def unpack(self, x: np.ndarray) -> State:
         full = [0.0] * 4
@@ -202,7 +239,8 @@ class _Map:
         return self.last
 
     def settle(self, x: np.ndarray) -> np.ndarray | None:
-        """Damped steps until the relative changes are small; None if the overlap of the branch vanishes on the way.
+        """Damped steps until the relative changes are small; None if the overlap of the branch
+        vanishes on the way.
 
         Raises
         ------
@@ -218,8 +256,10 @@ class _Map:
                 step = max(0.8 * step, SHORTEST)
             before = size
             if x[0] < np.log(NO_WEIGHTS):
-                raise NotConverged(f"the weights vanish (q -> 0) at omega = {self.p.omega:g}, alpha = {self.p.alpha:g}, "
-                                   f"lam = {self.p.lam:g}, {self.branch}: the ridge is too strong")  # fmt: skip
+                raise NotConverged(
+                    f"the weights vanish (q -> 0) at omega = {self.p.omega:g}, alpha = {self.p.alpha:g}, "
+                    f"lam = {self.p.lam:g}, {self.branch}: the ridge is too strong"
+                )
             if overlap and abs(x[overlap[0]]) < VANISHED * np.exp(x[0] / 2):
                 return None
             relative = np.abs(change)
@@ -233,11 +273,19 @@ class _Map:
         """Collect the results at ``x``, where the map was called last."""
         state = self.unpack(x)
         return FixedPoint(
-            self.p, self.branch, state, conjugates(self.p, state, self.found), self.found, residual, jacobian
+            self.p,
+            self.branch,
+            state,
+            conjugates(self.p, state, self.found),
+            self.found,
+            residual,
+            jacobian,
         )
 
     def jacobian(self, x: np.ndarray) -> np.ndarray:
-        """Central differences; 1e-3 is far above what moving quadrature nodes leave, and below the curvature."""
+        """Central differences; 1e-3 is far above what moving quadrature nodes leave, and below the
+        curvature.
+        """
         columns = []
         for k in range(x.size):
             shift = np.zeros(x.size)
@@ -246,11 +294,14 @@ class _Map:
         return np.array(columns).T
 
 
-def solve(p: Parameters, branch: str, near: FixedPoint | None = None, *, error: bool = False) -> FixedPoint:
+def solve(
+    p: Parameters, branch: str, near: FixedPoint | None = None, *, error: bool = False
+) -> FixedPoint:
     """Fixed point of the state evolution on a branch.
 
-    Damped steps on a coarse quadrature, then quasi-Newton steps on the full one. Newton alone would also
-    converge to unstable points, so it starts where damped steps have settled, or at a solution nearby.
+    Damped steps on a coarse quadrature, then quasi-Newton steps on the full one. Newton alone would
+    also converge to unstable points, so it starts where damped steps have settled, or at a solution
+    nearby.
 
     Parameters
     ----------
@@ -266,7 +317,8 @@ def solve(p: Parameters, branch: str, near: FixedPoint | None = None, *, error: 
     Raises
     ------
     ParameterError
-        For an unknown branch, a missing alpha, an extension the theory does not cover, or no convergence.
+        For an unknown branch, a missing alpha, an extension the theory does not cover, or no
+        convergence.
     """
     p.solvable()
     if branch not in BRANCHES:
@@ -285,19 +337,27 @@ def solve(p: Parameters, branch: str, near: FixedPoint | None = None, *, error: 
         jacobian = coarse.jacobian(settled)
         x, residual = _chord(fine, settled, jacobian)
     if not residual < CONVERGED:
-        raise NotConverged(f"state evolution did not converge at omega = {p.omega:g}, alpha = {p.alpha:g}, "
-                             f"{branch} (residual {residual:.1e})")  # fmt: skip
+        raise NotConverged(
+            f"state evolution did not converge at omega = {p.omega:g}, alpha = {p.alpha:g}, "
+            f"{branch} (residual {residual:.1e})"
+        )
     result = fine.point(x, residual, jacobian)
     if error:
         finer = _Map(p.replace(order=p.finer), branch)
         other = finer.point(*_chord(finer, x, jacobian), jacobian)
-        change = {k: a - b for k, a, b in zip(State._fields, result.state, other.state, strict=True)}
+        change = {
+            k: a - b for k, a, b in zip(State._fields, result.state, other.state, strict=True)
+        }
         return replace(result, error={**change, "train_loss": result.train_loss - other.train_loss})
     return result
 
 
-def _chord(of: Callable[[np.ndarray], np.ndarray], x: np.ndarray, jacobian: np.ndarray) -> tuple[np.ndarray, float]:
-    """Solve ``of(x) = x`` by Broyden steps from a given Jacobian of the map; returns also the residual."""
+def _chord(
+    of: Callable[[np.ndarray], np.ndarray], x: np.ndarray, jacobian: np.ndarray
+) -> tuple[np.ndarray, float]:
+    """Solve ``of(x) = x`` by Broyden steps from a given Jacobian of the map; returns also the
+    residual.
+    """
     inverse = np.linalg.inv(np.eye(x.size) - jacobian)
     gap = of(x) - x
     best, least = x, np.inf
@@ -314,11 +374,15 @@ def _chord(of: Callable[[np.ndarray], np.ndarray], x: np.ndarray, jacobian: np.n
         along = step @ inverse
         inverse = inverse + np.outer(-step - inverse @ difference, along) / (along @ difference)
         x, gap = new, gap_new
-    return best, float(np.abs(of(best) - best).max())  # the last call is the one whose averages are kept
+    return best, float(
+        np.abs(of(best) - best).max()
+    )  # the last call is the one whose averages are kept
 
 
 def gradient(point: FixedPoint) -> dict[str, float]:
-    """Derivatives of the free entropy in all eight variables at a fixed point, by the derived formulas."""
+    """Derivatives of the free entropy in all eight variables at a fixed point, by the derived
+    formulas.
+    """
     formulas = free_entropy.gradient(state_evolution.envelope_gradient())
     nu = float(state_evolution.equations()["nu"].evaluate(point.values()))
     values = {**point.values(), "nu": nu}
@@ -330,9 +394,11 @@ def gradient(point: FixedPoint) -> dict[str, float]:
 
 
 def transverse(point: FixedPoint, size: float = 1e-3) -> float:
-    """Growth per undamped step of the overlap that the branch does not have: above one it would leave the branch.
+    """Growth per undamped step of the overlap that the branch does not have: above one it would
+    leave the branch.
 
-    The overlap is set to ``size`` (m, or theta/sigma) and one step is taken on the whole plane of h.
+    The overlap is set to ``size`` (m, or theta/sigma) and one step is taken on the whole plane of
+    h.
     """
     coarse = point.p.replace(order=COARSE)
     if point.branch == "positional":

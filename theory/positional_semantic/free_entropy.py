@@ -1,7 +1,9 @@
-"""Zero-temperature replica free entropy of the rank-one layer, and in index form for any L, ranks and covariances.
+"""Zero-temperature replica free entropy of the rank-one layer, and in index form for any L, ranks
+and covariances.
 
-Conventions: the free entropy is minus the training loss at its stationary point (121); hats are summed over the
-two tokens. The derivation follows App. C: trace, entropic and energetic potentials after the rescaling (99).
+Conventions: the free entropy is minus the training loss at its stationary point (121); hats are
+summed over the two tokens. The derivation follows App. C: trace, entropic and energetic potentials
+after the rescaling (99).
 """
 
 from __future__ import annotations
@@ -33,16 +35,22 @@ from theory.positional_semantic.symbols import (
     sigma,
     theta,
     theta_hat,
-)  # fmt: skip
+)
 
 Psi = symbol("Psi_w", r"\Psi_{w}", real=True)
 RS = ("replica symmetry", "zero temperature", "d and n to infinity at fixed alpha")
-TWO = ("two tokens of variance sigma^2", "p_1 = -p_2 of norm 1", "teacher with entries of variance rho/sigma^2")
+TWO = (
+    "two tokens of variance sigma^2",
+    "p_1 = -p_2 of norm 1",
+    "teacher with entries of variance rho/sigma^2",
+)
 weight, field, noise, tau, pi = sp.symbols("Q_i b xi tau pi", real=True)
 
 
 def entropic_potential() -> sp.Expr:
-    """Gaussian average of the best single weight: ``max_Q [b Q - (lambda + sigma^2 V_hat) Q^2/2]`` (101), (107)."""
+    """Gaussian average of the best single weight: ``max_Q [b Q - (lambda + sigma^2 V_hat) Q^2/2]``
+    (101), (107).
+    """
     gain = field * weight - (lam + sigma**2 * V_hat) * weight**2 / 2
     best = linear_root(sp.diff(gain, weight), weight)
     value = gain.subs(weight, best)
@@ -58,7 +66,9 @@ def gaussian_moments(expr: sp.Expr, variances: dict[sp.Symbol, sp.Expr]) -> sp.E
         if sum(powers) > 2:
             raise ValueError(f"degree {sum(powers)}: must be at most 2")
         if all(power % 2 == 0 for power in powers):
-            total += coefficient * sp.Mul(*(v for v, power in zip(variances.values(), powers, strict=True) if power))
+            total += coefficient * sp.Mul(
+                *(v for v, power in zip(variances.values(), powers, strict=True) if power)
+            )
     return total
 
 
@@ -69,19 +79,37 @@ def equations() -> dict[str, Equation]:
     trace = (V_hat * q - q_hat * V) / 2 - m_hat * m - theta_hat * theta
     found = [
         Equation("entropic_potential", Psi, psi, ref("Eqs. (101), (107)"), "exact", (*RS, *TWO)),
-        Equation("free_entropy", Phi, trace + psi - alpha * E_M, ref("Eqs. (104), (108)"), "closure", (*RS, *TWO)),
+        Equation(
+            "free_entropy",
+            Phi,
+            trace + psi - alpha * E_M,
+            ref("Eqs. (104), (108)"),
+            "closure",
+            (*RS, *TWO),
+        ),
         general(),
     ]
     return {e.name: e for e in found}
 
 
 def general() -> Equation:
-    """Free entropy for L tokens, student rank r, teacher rank t and jointly diagonal covariances."""
+    """Free entropy for L tokens, student rank r, teacher rank t and jointly diagonal
+    covariances.
+    """
     r, t = sp.symbols("r t", integer=True, positive=True)
     l, a, b, k = sp.symbols("l a b k", integer=True, positive=True)
-    qs, Vs, q_hats, V_hats = array("q"), array("V"), array("q_hat", r"\hat{q}"), array("V_hat", r"\hat{V}")
-    ms, m_hats, thetas, theta_hats = array("m"), array("m_hat", r"\hat{m}"), array("theta", r"\theta"), array(
-        "theta_hat", r"\hat{\theta}")  # fmt: skip
+    qs, Vs, q_hats, V_hats = (
+        array("q"),
+        array("V"),
+        array("q_hat", r"\hat{q}"),
+        array("V_hat", r"\hat{V}"),
+    )
+    ms, m_hats, thetas, theta_hats = (
+        array("m"),
+        array("m_hat", r"\hat{m}"),
+        array("theta", r"\theta"),
+        array("theta_hat", r"\hat{\theta}"),
+    )
     gamma = array("gamma", r"\gamma")
     inverse, outer = array("D_inverse", "(D^{-1})"), array("b")
     over = ((l, 1, L), (a, 1, r), (b, 1, r))
@@ -89,15 +117,29 @@ def general() -> Equation:
     trace -= sp.Sum(m_hats[l, a] * ms[l, a], (l, 1, L), (a, 1, r))
     trace -= sp.Sum(theta_hats[l, a, k] * thetas[l, a, k], (l, 1, L), (a, 1, r), (k, 1, t))
     mean = sp.Function(r"\mathbb{E}_{\nu}")
-    inner = sp.Sum(inverse[a, b] * (outer[b] * outer[a] + sp.Sum(gamma[l] * q_hats[l, b, a], (l, 1, L))),
-                   (a, 1, r), (b, 1, r))  # fmt: skip
-    return Equation("free_entropy_general", Phi, trace + mean(inner) / 2 - alpha * E_M, ref("Eqs. (104), (108)"),
-                    "closure", (*RS, "D = lambda + sum_l gamma_l V_hat_l, b = sum_l (pi_l m_hat_l + gamma_l theta_hat_l tau)",
-                                "nu: joint law (5) of eigenvalues, projections of p and teacher"))  # fmt: skip
+    inner = sp.Sum(
+        inverse[a, b] * (outer[b] * outer[a] + sp.Sum(gamma[l] * q_hats[l, b, a], (l, 1, L))),
+        (a, 1, r),
+        (b, 1, r),
+    )
+    return Equation(
+        "free_entropy_general",
+        Phi,
+        trace + mean(inner) / 2 - alpha * E_M,
+        ref("Eqs. (104), (108)"),
+        "closure",
+        (
+            *RS,
+            "D = lambda + sum_l gamma_l V_hat_l, b = sum_l (pi_l m_hat_l + gamma_l theta_hat_l tau)",
+            "nu: joint law (5) of eigenvalues, projections of p and teacher",
+        ),
+    )
 
 
 def gradient(values: dict[sp.Symbol, sp.Expr]) -> dict[sp.Symbol, sp.Expr]:
-    """Derivatives of the free entropy in all eight variables, with those of ``E_M`` given by ``values``."""
+    """Derivatives of the free entropy in all eight variables, with those of ``E_M`` given by
+    ``values``.
+    """
     phi = equations()["free_entropy"].rhs
     return {x: sp.diff(phi, x) + sp.diff(phi, E_M) * values.get(x, 0) for x in (*ORDER, *CONJUGATE)}
 
@@ -105,26 +147,50 @@ def gradient(values: dict[sp.Symbol, sp.Expr]) -> dict[sp.Symbol, sp.Expr]:
 def matrices(tokens: int, rank: int, teacher: int) -> dict[str, list[sp.Matrix]]:
     """Explicit symbols of every order parameter and conjugate, one matrix per token."""
     shapes = {"q": (rank, rank), "V": (rank, rank), "m": (rank, 1), "theta": (rank, teacher)}
-    return {name + hat: [sp.Matrix(*shape, lambda i, j, n=name + hat, k=k: sp.Symbol(f"{n}_{k}_{i}{j}", real=True))
-                         for k in range(tokens)]
-            for name, shape in shapes.items() for hat in ("", "_hat")}  # fmt: skip
+    return {
+        name + hat: [
+            sp.Matrix(
+                *shape, lambda i, j, n=name + hat, k=k: sp.Symbol(f"{n}_{k}_{i}{j}", real=True)
+            )
+            for k in range(tokens)
+        ]
+        for name, shape in shapes.items()
+        for hat in ("", "_hat")
+    }
 
 
 def explicit(tokens: int, rank: int, teacher: int) -> tuple[sp.Expr, dict[str, list[sp.Matrix]]]:
-    """Free entropy without its energetic part, entry by entry, for one eigen-direction of given gamma, pi, tau.
+    """Free entropy without its energetic part, entry by entry, for one eigen-direction of given
+    gamma, pi, tau.
 
     All entries are independent variables, symmetric matrices included, so that plain partial
     derivatives give the stationarity conditions.
     """
     x = matrices(tokens, rank, teacher)
-    gammas, pis = sp.symbols(f"gamma:{tokens}", positive=True), sp.symbols(f"pi:{tokens}", real=True)
+    gammas, pis = (
+        sp.symbols(f"gamma:{tokens}", positive=True),
+        sp.symbols(f"pi:{tokens}", real=True),
+    )
     teacher_row = sp.Matrix(sp.symbols(f"tau:{teacher}", real=True))
-    total = sum(((x["V_hat"][k] * x["q"][k] - x["q_hat"][k] * x["V"][k]).trace() / 2
-                 - x["m_hat"][k].dot(x["m"][k]) - (x["theta_hat"][k].T * x["theta"][k]).trace()
-                 for k in range(tokens)), sp.S.Zero)  # fmt: skip
-    resolvent = lam * sp.eye(rank) + sum((gammas[k] * x["V_hat"][k] for k in range(tokens)), sp.zeros(rank))
-    b = sum((pis[k] * x["m_hat"][k] + gammas[k] * x["theta_hat"][k] * teacher_row for k in range(tokens)),
-            sp.zeros(rank, 1))  # fmt: skip
+    total = sum(
+        (
+            (x["V_hat"][k] * x["q"][k] - x["q_hat"][k] * x["V"][k]).trace() / 2
+            - x["m_hat"][k].dot(x["m"][k])
+            - (x["theta_hat"][k].T * x["theta"][k]).trace()
+            for k in range(tokens)
+        ),
+        sp.S.Zero,
+    )
+    resolvent = lam * sp.eye(rank) + sum(
+        (gammas[k] * x["V_hat"][k] for k in range(tokens)), sp.zeros(rank)
+    )
+    b = sum(
+        (
+            pis[k] * x["m_hat"][k] + gammas[k] * x["theta_hat"][k] * teacher_row
+            for k in range(tokens)
+        ),
+        sp.zeros(rank, 1),
+    )
     second = sum((gammas[k] * x["q_hat"][k] for k in range(tokens)), sp.zeros(rank)) + b * b.T
     return total + (resolvent.inv() * second).trace() / 2, x
 

@@ -1,11 +1,13 @@
-"""Results 4.2 and C.2 in general: any number of tokens, ranks, covariances, untied keys, Gaussian mixtures.
+"""Results 4.2 and C.2 in general: any number of tokens, ranks, covariances, untied keys, Gaussian
+mixtures.
 
-The state evolution is the stationarity of the general free entropy (`free_entropy.general`). Output averages
-are quasi-Monte Carlo sums over scrambled Sobol points with mirror images; the minimiser is that of the well in which
-the conditional mean of the fields lies (the local selection). For the layer of the figures use the quadrature of
-`fixed_point`, which is exact to many more digits.
+The state evolution is the stationarity of the general free entropy (`free_entropy.general`). Output
+averages are quasi-Monte Carlo sums over scrambled Sobol points with mirror images; the minimiser is
+that of the well in which the conditional mean of the fields lies (the local selection). For the
+layer of the figures use the quadrature of `fixed_point`, which is exact to many more digits.
 
-Shapes: L tokens, C clusters per token, R student columns (queries and keys stacked if untied), t teacher columns.
+Shapes: L tokens, C clusters per token, R student columns (queries and keys stacked if untied), t
+teacher columns.
 """
 
 from __future__ import annotations
@@ -40,7 +42,9 @@ def dot_product_target(omega: float, A: Any) -> Callable[[np.ndarray], np.ndarra
 
 
 def attention(fields: sp.Matrix, untied: bool) -> sp.Matrix:
-    """Attention of the student: ``softmax(h h^T)``, or ``softmax(h_Q h_K^T)`` with columns split in two halves."""
+    """Attention of the student: ``softmax(h h^T)``, or ``softmax(h_Q h_K^T)`` with columns split in
+    two halves.
+    """
     if not untied:
         return definitions.tied_attention(fields)
     half = fields.shape[1] // 2
@@ -95,7 +99,11 @@ class System:
 
     def __post_init__(self) -> None:
         """Check what must fit together."""
-        if self.gamma.shape != self.pi.shape or self.gamma.ndim != 3 or len(self.weight) != len(self.gamma):
+        if (
+            self.gamma.shape != self.pi.shape
+            or self.gamma.ndim != 3
+            or len(self.weight) != len(self.gamma)
+        ):
             raise ParameterError(
                 f"gamma {self.gamma.shape}, pi {self.pi.shape}: must both be (atoms, tokens, clusters)"
             )
@@ -129,7 +137,9 @@ class System:
 
     @cached_property
     def loss(self) -> Callable[..., tuple[np.ndarray, np.ndarray, np.ndarray]]:
-        """Value ``(n,)``, gradient ``(n, LR)`` and Hessian ``(n, LR, LR)`` of ``|(Y - S(z)) rho^(1/2)|^2/2``."""
+        """Value ``(n,)``, gradient ``(n, LR)`` and Hessian ``(n, LR, LR)`` of
+        ``|(Y - S(z)) rho^(1/2)|^2/2``.
+        """
         L, R = self.tokens, self.rank
         z = sp.Matrix(L, R, lambda i, j: sp.Symbol(f"z_{i}{j}", real=True))
         Y = sp.Matrix(L, L, lambda i, j: sp.Symbol(f"Y_{i}{j}", real=True))
@@ -141,8 +151,12 @@ class System:
         compiled = sp.lambdify([*z, *Y, *trace], [value, *first, *second], "numpy", cse=True)
         upper = np.triu_indices(L * R)
 
-        def call(fields: np.ndarray, targets: np.ndarray, rho: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-            out = compiled(*fields.reshape(len(fields), -1).T, *targets.reshape(len(targets), -1).T, *rho)
+        def call(
+            fields: np.ndarray, targets: np.ndarray, rho: np.ndarray
+        ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+            out = compiled(
+                *fields.reshape(len(fields), -1).T, *targets.reshape(len(targets), -1).T, *rho
+            )
             found = np.stack([np.broadcast_to(v, len(fields)) for v in out], 1)
             hessian = np.empty((len(fields), L * R, L * R))
             hessian[:, upper[0], upper[1]] = hessian[:, upper[1], upper[0]] = found[:, 1 + L * R :]
@@ -161,7 +175,9 @@ class System:
 
 @dataclass(frozen=True)
 class Order:
-    """Order parameters (126): ``q``, ``V`` of shape (L, C, R, R), ``m`` (L, C, R), ``theta`` (L, C, R, t)."""
+    """Order parameters (126): ``q``, ``V`` of shape (L, C, R, R), ``m`` (L, C, R), ``theta`` (L, C,
+    R, t).
+    """
 
     q: np.ndarray
     m: np.ndarray
@@ -171,12 +187,17 @@ class Order:
     def mixed(self, other: Order, share: float) -> Order:
         """``share`` of self and the rest of the other."""
         return Order(
-            *(share * a + (1 - share) * b for a, b in zip(vars(self).values(), vars(other).values(), strict=True))
+            *(
+                share * a + (1 - share) * b
+                for a, b in zip(vars(self).values(), vars(other).values(), strict=True)
+            )
         )
 
     def distance(self, other: Order) -> float:
         """Largest change of q, m and theta."""
-        return max(float(np.abs(getattr(self, k) - getattr(other, k)).max()) for k in ("q", "m", "theta"))
+        return max(
+            float(np.abs(getattr(self, k) - getattr(other, k)).max()) for k in ("q", "m", "theta")
+        )
 
 
 @dataclass(frozen=True)
@@ -192,9 +213,12 @@ class Solution:
     residual: float
 
 
-def proximal(system: System, w: np.ndarray, Y: np.ndarray, V: np.ndarray, rho: np.ndarray,
-             start: np.ndarray) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
-    """Minimiser and envelope for fields ``w`` (n, L, R), descended from ``start``; ``V`` is (L, R, R)."""
+def proximal(
+    system: System, w: np.ndarray, Y: np.ndarray, V: np.ndarray, rho: np.ndarray, start: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Minimiser and envelope for fields ``w`` (n, L, R), descended from ``start``; ``V`` is (L, R,
+    R).
+    """
     n, L, R = w.shape
     inverse = np.zeros((L * R, L * R))
     for k in range(L):
@@ -204,7 +228,11 @@ def proximal(system: System, w: np.ndarray, Y: np.ndarray, V: np.ndarray, rho: n
     def objective(at: np.ndarray, rows: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         value, first, second = system.loss(at, Y[rows], rho)
         away = at - centre[rows]
-        return value + np.einsum("ni,ij,nj->n", away, inverse, away) / 2, first + away @ inverse, second + inverse
+        return (
+            value + np.einsum("ni,ij,nj->n", away, inverse, away) / 2,
+            first + away @ inverse,
+            second + inverse,
+        )
 
     f, g, H = objective(z, slice(None))
     rows = np.arange(n)
@@ -215,25 +243,41 @@ def proximal(system: System, w: np.ndarray, Y: np.ndarray, V: np.ndarray, rho: n
             return z.reshape(n, L, R), f
         lowest = np.linalg.eigvalsh(H[rows])[:, 0]
         shift = np.maximum(0, 1e-4 - lowest) + np.maximum(0, -lowest)
-        step = -np.linalg.solve(H[rows] + shift[:, None, None] * np.eye(L * R), g[rows][..., None])[..., 0]
-        step *= (shrink[rows] * np.minimum(1, FARTHEST / np.maximum(np.linalg.norm(step, axis=1), 1e-300)))[:, None]
+        step = -np.linalg.solve(H[rows] + shift[:, None, None] * np.eye(L * R), g[rows][..., None])[
+            ..., 0
+        ]
+        step *= (
+            shrink[rows]
+            * np.minimum(1, FARTHEST / np.maximum(np.linalg.norm(step, axis=1), 1e-300))
+        )[:, None]
         there = z[rows] + step
         f_new, g_new, H_new = objective(there, rows)
         better = f_new <= f[rows] + 1e-15
         good = rows[better]
-        z[good], f[good], g[good], H[good] = there[better], f_new[better], g_new[better], H_new[better]
+        z[good], f[good], g[good], H[good] = (
+            there[better],
+            f_new[better],
+            g_new[better],
+            H_new[better],
+        )
         shrink[rows] = np.where(better, np.minimum(1, 4 * shrink[rows]), shrink[rows] / 4)
     raise ArithmeticError(f"{rows.size} proximal points did not settle in {NEWTON} Newton steps")
 
 
 def output_channel(system: System, x: Order) -> tuple[dict[str, np.ndarray], float, float, float]:
-    """Hats (7), (128) by the covariance form; mean envelope, mean loss at the minimiser, and full test error."""
+    """Hats (7), (128) by the covariance form; mean envelope, mean loss at the minimiser, and full
+    test error.
+    """
     L, C, R, t = *x.q.shape[:2], system.rank, len(system.teacher)
     labels = np.ones((1,) * L) if system.labels is None else system.labels
     rho_all, spectra = system.rho(), system.spectra()
     shift = np.zeros((L, C, t)) if system.teacher_mean is None else system.teacher_mean
-    hats = {"q": np.zeros((L, C, R, R)), "m": np.zeros((L, C, R)), "V": np.zeros((L, C, R, R)),
-            "theta": np.zeros((L, C, R, t))}  # fmt: skip
+    hats = {
+        "q": np.zeros((L, C, R, R)),
+        "m": np.zeros((L, C, R)),
+        "V": np.zeros((L, C, R, R)),
+        "theta": np.zeros((L, C, R, t)),
+    }
     envelope = test = data = 0.0
     for choice in itertools.product(range(C), repeat=L):
         probability = float(labels[choice])
@@ -268,10 +312,17 @@ def output_channel(system: System, x: Order) -> tuple[dict[str, np.ndarray], flo
 
 
 def input_channel(system: System, hats: dict[str, np.ndarray]) -> tuple[Order, float, np.ndarray]:
-    """Order parameters (7), (127) for the ridge; norm ``|W|^2/d`` and plain overlap ``W^T Q*/d``."""
+    """Order parameters (7), (127) for the ridge; norm ``|W|^2/d`` and plain overlap
+    ``W^T Q*/d``.
+    """
     R, t = system.rank, len(system.teacher)
     shape = system.gamma.shape[1:]
-    q, m, V, theta = np.zeros((*shape, R, R)), np.zeros((*shape, R)), np.zeros((*shape, R, R)), np.zeros((*shape, R, t))
+    q, m, V, theta = (
+        np.zeros((*shape, R, R)),
+        np.zeros((*shape, R)),
+        np.zeros((*shape, R, R)),
+        np.zeros((*shape, R, t)),
+    )
     norm, overlap = 0.0, np.zeros((R, t))
     for share, gamma, pi in zip(system.weight, system.gamma, system.pi, strict=True):
         D = system.lam * np.eye(R) + np.einsum("lc,lcab->ab", gamma, hats["V"])
@@ -282,7 +333,9 @@ def input_channel(system: System, hats: dict[str, np.ndarray]) -> tuple[Order, f
         fixed = np.einsum("lc,lca->a", pi, hats["m"])
         linear = np.einsum("lc,lcat->at", gamma, hats["theta"])
         second = (
-            np.einsum("lc,lcab->ab", gamma, hats["q"]) + np.outer(fixed, fixed) + linear @ system.teacher @ linear.T
+            np.einsum("lc,lcab->ab", gamma, hats["q"])
+            + np.outer(fixed, fixed)
+            + linear @ system.teacher @ linear.T
         )
         spread = inverse @ second @ inverse
         along = inverse @ linear @ system.teacher
@@ -295,7 +348,9 @@ def input_channel(system: System, hats: dict[str, np.ndarray]) -> tuple[Order, f
     return Order(q, m, V, theta), norm, overlap
 
 
-def solve(system: System, start: Order, *, damping: float = DAMPING, tolerance: float = TOLERANCE) -> Solution:
+def solve(
+    system: System, start: Order, *, damping: float = DAMPING, tolerance: float = TOLERANCE
+) -> Solution:
     """Damped iteration from ``start``.
 
     Raises
@@ -314,20 +369,37 @@ def solve(system: System, start: Order, *, damping: float = DAMPING, tolerance: 
             loss = system.alpha * envelope - trace / 2 + system.lam / 2 * norm
             return Solution(x, hats, norm, overlap, loss, test, residual)
         x = x.mixed(new, damping)
-    raise ParameterError(f"general state evolution did not settle in {ITERATIONS} steps (residual {residual:.1e})")
+    raise ParameterError(
+        f"general state evolution did not settle in {ITERATIONS} steps (residual {residual:.1e})"
+    )
 
 
 def headline(p: Any, points: int = 4096) -> System:
     """The layer of the figures as a general system: two tokens, one cluster, p_1 = -p_2."""
-    return System(alpha=p.alpha, lam=p.lam, gamma=np.full((1, 2, 1), p.sigma**2), pi=np.array([[[1.0], [-1.0]]]),
-                  weight=np.ones(1), target=dot_product_target(p.omega, p.A), points=points)  # fmt: skip
+    return System(
+        alpha=p.alpha,
+        lam=p.lam,
+        gamma=np.full((1, 2, 1), p.sigma**2),
+        pi=np.array([[[1.0], [-1.0]]]),
+        weight=np.ones(1),
+        target=dot_product_target(p.omega, p.A),
+        points=points,
+    )
 
 
-def starting_order(system: System, norm: float, overlap: float, m: np.ndarray, spread: float) -> Order:
-    """Starting values from ``|column|^2/d``, overlap of every column with every teacher column, ``m`` per token, V/gamma."""
+def starting_order(
+    system: System, norm: float, overlap: float, m: np.ndarray, spread: float
+) -> Order:
+    """Starting values from ``|column|^2/d``, overlap of every column with every teacher column,
+    ``m`` per token, V/gamma.
+    """
     L, C, R, t = system.tokens, system.clusters, system.rank, len(system.teacher)
     scale = system.spectra()[..., None, None]
     if t * R * overlap**2 >= norm:
-        raise ParameterError(f"overlap = {overlap:g}: must be below sqrt(norm / (R t)) = {np.sqrt(norm / (R * t)):g}")
+        raise ParameterError(
+            f"overlap = {overlap:g}: must be below sqrt(norm / (R t)) = {np.sqrt(norm / (R * t)):g}"
+        )
     m = np.broadcast_to(np.asarray(m, float)[:, None, None], (L, C, R)).copy()
-    return Order(norm * scale * np.eye(R), m, spread * scale * np.eye(R), overlap * scale * np.ones((R, t)))
+    return Order(
+        norm * scale * np.eye(R), m, spread * scale * np.eye(R), overlap * scale * np.ones((R, t))
+    )

@@ -18,7 +18,10 @@ P_mean = symbol("P_mean", r"\mathbb{E}[P]", positive=True)
 P_var = symbol("P_var", r"\mathrm{Var}[P]", nonnegative=True)
 W_12, W_21 = symbol("W_12", r"\hat{W}_{12}", real=True), symbol("W_21", r"\hat{W}_{21}", real=True)
 epsilon_lin = symbol("epsilon_lin", r"\epsilon_{\mathrm{lin}}", nonnegative=True)
-ASSUMED = ("d to infinity: the empirical risk of L^2 parameters is the population risk", "two tokens")
+ASSUMED = (
+    "d to infinity: the empirical risk of L^2 parameters is the population risk",
+    "two tokens",
+)
 
 
 @cache
@@ -36,15 +39,37 @@ def equations() -> dict[str, Equation]:
         return expr.subs({P: P_mean, R: P_mean})
 
     risk = average(risk)
-    best = {x: linear_root(sp.diff(risk, x), x) for x in (W1, W2)}  # neither enters the other's condition
+    best = {
+        x: linear_root(sp.diff(risk, x), x) for x in (W1, W2)
+    }  # neither enters the other's condition
     error = written_as(4 * sigma**2 * (1 - omega) ** 2 * P_var, sp.factor(risk.subs(best)))
     found = [
-        Equation("W_12", W_12, sp.collect(sp.expand(best[W1]), omega), ref("Eqs. (19), (140)"), "exact", ASSUMED),
-        Equation("W_21", W_21, sp.collect(sp.expand(best[W2]), omega), ref("Eqs. (19), (140)"), "exact", ASSUMED),
+        Equation(
+            "W_12",
+            W_12,
+            sp.collect(sp.expand(best[W1]), omega),
+            ref("Eqs. (19), (140)"),
+            "exact",
+            ASSUMED,
+        ),
+        Equation(
+            "W_21",
+            W_21,
+            sp.collect(sp.expand(best[W2]), omega),
+            ref("Eqs. (19), (140)"),
+            "exact",
+            ASSUMED,
+        ),
         Equation("linear_error", epsilon_lin, error, ref("Eqs. (20), (142)"), "exact", ASSUMED),
-        Equation("linear_positional", W_12, best[W1].subs(omega, 1), ref("App. D.1, Eq. (142)"), "exact",
-                 (*ASSUMED, "omega = 1")),
-    ]  # fmt: skip
+        Equation(
+            "linear_positional",
+            W_12,
+            best[W1].subs(omega, 1),
+            ref("App. D.1, Eq. (142)"),
+            "exact",
+            (*ASSUMED, "omega = 1"),
+        ),
+    ]
     return {e.name: e for e in found}
 
 
@@ -58,7 +83,9 @@ def moments(sigma_: float, order: int = 96) -> tuple[float, float]:
 
 
 def baseline(p: Parameters) -> dict[str, float]:
-    """Numbers of the baseline: ``W_12``, ``W_21``, ``epsilon_lin`` (full) and ``half_test`` as figures show it."""
+    """Numbers of the baseline: ``W_12``, ``W_21``, ``epsilon_lin`` (full) and ``half_test`` as
+    figures show it.
+    """
     mean, variance = moments(p.sigma)
     values = {**p.values(), "P_mean": mean, "P_var": variance}
     found = {x: float(equations()[x].evaluate(values)) for x in ("W_12", "W_21")}

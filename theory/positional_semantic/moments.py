@@ -1,4 +1,6 @@
-"""Output channel (9), (42), (103): its Gaussian fields, the envelope, and the averages the state evolution needs."""
+"""Output channel (9), (42), (103): its Gaussian fields, the envelope, and the averages the state
+evolution needs.
+"""
 
 from __future__ import annotations
 
@@ -28,12 +30,14 @@ from theory.positional_semantic.symbols import (
     w_2,
     z_1,
     z_2,
-)  # fmt: skip
+)
 
 xi_1, xi_2 = symbol("xi_1", r"\xi_{1}", real=True), symbol("xi_2", r"\xi_{2}", real=True)
 eta_1, eta_2 = symbol("eta_1", r"\eta_{1}", real=True), symbol("eta_2", r"\eta_{2}", real=True)
 nu = symbol("nu", r"\nu", positive=True)
-best = {x: sp.Function(f"{x.name[0]}^{{\\ast}}_{x.name[2]}")(w_1, w_2, Y_12, Y_21) for x in (z_1, z_2)}
+best = {
+    x: sp.Function(f"{x.name[0]}^{{\\ast}}_{x.name[2]}")(w_1, w_2, Y_12, Y_21) for x in (z_1, z_2)
+}
 envelope = symbol("envelope", r"\bar{\mathcal{M}}", nonnegative=True)
 g_1, g_2 = symbol("g_1", real=True), symbol("g_2", real=True)
 
@@ -51,27 +55,66 @@ def equations() -> dict[str, Equation]:
     at_best = {z_1: best[z_1], z_2: best[z_2]}
     objective = definitions.equations()["objective"].rhs
     loss = definitions.equations()["sentence_loss"].rhs
-    gaps = [(Y - S) ** 2 for Y, S in ((Y_12, definitions.equations()["S_12"].rhs),
-                                      (Y_21, definitions.equations()["S_21"].rhs))]  # fmt: skip
+    gaps = [
+        (Y - S) ** 2
+        for Y, S in (
+            (Y_12, definitions.equations()["S_12"].rhs),
+            (Y_21, definitions.equations()["S_21"].rhs),
+        )
+    ]
     at_w = {z_1: w_1, z_2: w_2}
     fields = [
         Equation("w_1", w_1, m + sp.sqrt(q) * xi_1, ref("Eq. (7)")),
         Equation("w_2", w_2, -m + sp.sqrt(q) * xi_2, ref("Eq. (7)")),
-        *(Equation(h.name, h, theta / sp.sqrt(q) * x + sp.sqrt(nu) * e, ref("Eq. (7)"), "exact",
-                   ("nu is the variance of the teacher field given the student's",))
-          for h, x, e in ((h_1, xi_1, eta_1), (h_2, xi_2, eta_2))),
-    ]  # fmt: skip
-    stationary = [Equation(g.name, g, sp.expand(-sp.diff(objective, w)).subs(at_best), ref("Eqs. (42), (103)"), "exact",
-                           ("envelope theorem",)) for g, w in ((g_1, w_1), (g_2, w_2))]  # fmt: skip
+        *(
+            Equation(
+                h.name,
+                h,
+                theta / sp.sqrt(q) * x + sp.sqrt(nu) * e,
+                ref("Eq. (7)"),
+                "exact",
+                ("nu is the variance of the teacher field given the student's",),
+            )
+            for h, x, e in ((h_1, xi_1, eta_1), (h_2, xi_2, eta_2))
+        ),
+    ]
+    stationary = [
+        Equation(
+            g.name,
+            g,
+            sp.expand(-sp.diff(objective, w)).subs(at_best),
+            ref("Eqs. (42), (103)"),
+            "exact",
+            ("envelope theorem",),
+        )
+        for g, w in ((g_1, w_1), (g_2, w_2))
+    ]
     averages = {
-        E_gg: (g_1**2 + g_2**2, "(7)"), E_g: (g_1 - g_2, "(7)"), E_gxi: (g_1 * xi_1 + g_2 * xi_2, "(7)"),
-        E_geta: (g_1 * eta_1 + g_2 * eta_2, "(7)"), E_M: (envelope, "(14)"), E_loss: (loss.subs(at_best), "(14)"),
-        errors.S_gap: (gaps[0].subs(at_w), "(10)"), errors.R_gap: (gaps[1].subs(at_w), "(10)"),
-    }  # fmt: skip
-    return {e.name: e for e in [
-        *fields,
-        Equation("envelope", envelope, objective.subs(at_best), ref("Eqs. (9), (42), (103)"), "exact",
-                 ("z^* minimises the objective over z_1, z_2",)),
-        *stationary,
-        *(Equation(x.name, x, average(form), ref(f"Eq. {place}")) for x, (form, place) in averages.items()),
-    ]}  # fmt: skip
+        E_gg: (g_1**2 + g_2**2, "(7)"),
+        E_g: (g_1 - g_2, "(7)"),
+        E_gxi: (g_1 * xi_1 + g_2 * xi_2, "(7)"),
+        E_geta: (g_1 * eta_1 + g_2 * eta_2, "(7)"),
+        E_M: (envelope, "(14)"),
+        E_loss: (loss.subs(at_best), "(14)"),
+        errors.S_gap: (gaps[0].subs(at_w), "(10)"),
+        errors.R_gap: (gaps[1].subs(at_w), "(10)"),
+    }
+    return {
+        e.name: e
+        for e in [
+            *fields,
+            Equation(
+                "envelope",
+                envelope,
+                objective.subs(at_best),
+                ref("Eqs. (9), (42), (103)"),
+                "exact",
+                ("z^* minimises the objective over z_1, z_2",),
+            ),
+            *stationary,
+            *(
+                Equation(x.name, x, average(form), ref(f"Eq. {place}"))
+                for x, (form, place) in averages.items()
+            ),
+        ]
+    }

@@ -17,14 +17,21 @@ from theory.positional_semantic.thresholds import Thresholds, line, thresholds
 
 SHOWN = ("q", "m", "V", "theta", "train_loss", "test_mse_half")
 DRAWN_ORDER = 8  # nodes per axis of what is only drawn: alpha_c to half a percent
-OMEGAS, START = 0.1, 0.3  # spacing of the drawn lines, and where to start without a crossing at the given omega
+OMEGAS, START = (
+    0.1,
+    0.3,
+)  # spacing of the drawn lines, and where to start without a crossing at the given omega
 BOTH = ("positional", "semantic")
-LABELS = {"omega": "positional fraction of the target", "alpha_c": "sample complexity n/d above which semantic is the global minimum",
-          "alpha_l": "sample complexity n/d above which semantic beats the linear layer"}  # fmt: skip
+LABELS = {
+    "omega": "positional fraction of the target",
+    "alpha_c": "sample complexity n/d above which semantic is the global minimum",
+    "alpha_l": "sample complexity n/d above which semantic beats the linear layer",
+}
 
 
 def onset(p: Parameters, alpha: float | None = None) -> Onset:
-    """Thresholds at ``p.omega``, both fixed points there, and what is needed to draw the phase diagram.
+    """Thresholds at ``p.omega``, both fixed points there, and what is needed to draw the phase
+    diagram.
 
     Parameters
     ----------
@@ -36,8 +43,8 @@ def onset(p: Parameters, alpha: float | None = None) -> Onset:
     Returns
     -------
     Onset
-        With numbers ``omega``, ``alpha_c``, ``alpha_l`` (NaN where there is no crossing, see ``notes``) and
-        details ``prox``, ``at_alpha_c``, ``at_alpha``, ``errors`` and ``reasons``.
+        With numbers ``omega``, ``alpha_c``, ``alpha_l`` (NaN where there is no crossing, see
+        ``notes``) and details ``prox``, ``at_alpha_c``, ``at_alpha``, ``errors`` and ``reasons``.
     """
     p = p.solvable()
     p = p if alpha is None else p.replace(alpha=alpha)
@@ -45,51 +52,84 @@ def onset(p: Parameters, alpha: float | None = None) -> Onset:
     notes = [f"{name}: {why}" for name, why in found.reasons.items()]
     details: dict[str, Any] = {"prox": p.prox, "at_alpha_c": None, "reasons": found.reasons}
     if found.at_alpha_c:
-        points = {k: solve(p.replace(alpha=found.alpha_c), k, near, error=True) for k, near in found.at_alpha_c.items()}
+        points = {
+            k: solve(p.replace(alpha=found.alpha_c), k, near, error=True)
+            for k, near in found.at_alpha_c.items()
+        }
         details["at_alpha_c"] = {k: report(f) for k, f in points.items()}
         slopes = points["positional"].slope - points["semantic"].slope
-        shift = abs(points["positional"].error["train_loss"] - points["semantic"].error["train_loss"]) / slopes
+        shift = (
+            abs(points["positional"].error["train_loss"] - points["semantic"].error["train_loss"])
+            / slopes
+        )
         changes = {k: {name: abs(v) for name, v in f.error.items()} for k, f in points.items()}
         details["errors"] = {"alpha_c": shift, "at_alpha_c": changes}
         worst = max(c["train_loss"] for c in changes.values())
-        notes.append(f"{p.order} nodes per axis against {p.finer}: alpha_c moves by {shift:.1e}, "
-                     f"training losses by {worst:.1e}")  # fmt: skip
+        notes.append(
+            f"{p.order} nodes per axis against {p.finer}: alpha_c moves by {shift:.1e}, "
+            f"training losses by {worst:.1e}"
+        )
         jumps = [k for k, f in points.items() if f.jump > 1e-6]
         if jumps:
-            notes.append(f"the {p.prox} minimiser of the envelope jumps on the {' and '.join(jumps)} branch: "
-                         "the replicon condition is formally violated (see replicon, jump)")  # fmt: skip
+            notes.append(
+                f"the {p.prox} minimiser of the envelope jumps on the {' and '.join(jumps)} branch: "
+                "the replicon condition is formally violated (see replicon, jump)"
+            )
     if p.alpha is not None:
         details["at_alpha"] = {k: report(solve(p, k)) for k in BOTH}
         for k, values in details["at_alpha"].items():
             if values is None:
-                details["reasons"][f"at_alpha.{k}"] = f"no {k} branch at alpha = {p.alpha:g}, its overlap has vanished"
+                details["reasons"][f"at_alpha.{k}"] = (
+                    f"no {k} branch at alpha = {p.alpha:g}, its overlap has vanished"
+                )
                 notes.append(details["reasons"][f"at_alpha.{k}"])
             else:
                 own = "m" if k == "positional" else "theta"
-                shown = ", ".join(f"{x} = {values[x]:.5g}" for x in ("q", own, "V", "train_loss", "test_mse_half"))
+                shown = ", ".join(
+                    f"{x} = {values[x]:.5g}" for x in ("q", own, "V", "train_loss", "test_mse_half")
+                )
                 notes.append(f"at alpha = {p.alpha:g}, {k} branch, {p.prox} prox: {shown}")
     for place in ("at_alpha_c", "at_alpha"):
-        unstable = [k for k, values in (details.get(place) or {}).items() if values and values["transverse"] > 1]
-        notes += [f"{place}: the {k} branch is unstable towards the other overlap (transverse > 1), descent leaves it"
-                  for k in unstable]  # fmt: skip
+        unstable = [
+            k
+            for k, values in (details.get(place) or {}).items()
+            if values and values["transverse"] > 1
+        ]
+        notes += [
+            f"{place}: the {k} branch is unstable towards the other overlap (transverse > 1), descent leaves it"
+            for k in unstable
+        ]
     return Onset(
         numbers={"omega": p.omega, "alpha_c": found.alpha_c, "alpha_l": found.alpha_l},
-        labels=LABELS, absent={"alpha_c": "no crossing", "alpha_l": "no crossing"}, notes=notes,
-        curves=lambda: curves(p, found), plot=lambda result, axes: draw(p, result, axes), details=details,
-        equations=lambda: [e for part in (state_evolution, errors, linear) for e in part.equations().values()],
-    )  # fmt: skip
+        labels=LABELS,
+        absent={"alpha_c": "no crossing", "alpha_l": "no crossing"},
+        notes=notes,
+        curves=lambda: curves(p, found),
+        plot=lambda result, axes: draw(p, result, axes),
+        details=details,
+        equations=lambda: [
+            e for part in (state_evolution, errors, linear) for e in part.equations().values()
+        ],
+    )
 
 
 def report(point: FixedPoint) -> dict[str, float] | None:
     """Numbers of a fixed point, or None where the branch does not exist."""
     if not point.exists:
         return None
-    return {**point.summary(), "replicon": point.replicon, "jump": point.jump, "along": point.along,
-            "transverse": transverse(point)}  # fmt: skip
+    return {
+        **point.summary(),
+        "replicon": point.replicon,
+        "jump": point.jump,
+        "along": point.along,
+        "transverse": transverse(point),
+    }
 
 
 def curves(p: Parameters, found: Thresholds) -> dict[str, xr.Dataset]:
-    """Thresholds over omega (``lines``), and both branches over alpha at ``p.omega``, on a coarse quadrature."""
+    """Thresholds over omega (``lines``), and both branches over alpha at ``p.omega``, on a coarse
+    quadrature.
+    """
     p = p.replace(order=min(p.order, DRAWN_ORDER))
     centre = found.alpha_c if found.at_alpha_c else 1.5
     grid = np.linspace(0.6 * centre, 1.6 * centre, 8)
@@ -97,7 +137,9 @@ def curves(p: Parameters, found: Thresholds) -> dict[str, xr.Dataset]:
 
 
 def lines(p: Parameters, found: Thresholds) -> xr.Dataset:
-    """Thresholds over omega, away from ``p.omega`` on both sides, or from 0.3 if there is no crossing there."""
+    """Thresholds over omega, away from ``p.omega`` on both sides, or from 0.3 if there is no
+    crossing there.
+    """
     found = found if found.at_alpha_c else thresholds(p.replace(omega=START))
     rows = {found.omega: found}
     if found.at_alpha_c:
@@ -112,14 +154,20 @@ def lines(p: Parameters, found: Thresholds) -> xr.Dataset:
 
 
 def draw(p: Parameters, result: Onset, axes: Any) -> None:
-    """Phase diagram on the left; test error of both branches and of the linear layer on the right."""
+    """Phase diagram on the left; test error of both branches and of the linear layer on the
+    right.
+    """
     left, right = axes
     drawn = result.curves()
     lines = drawn["lines"].dropna("omega", subset=["alpha_c"])
     top = min(3.0, 1.15 * float(np.nanmax([*lines.alpha_c, *lines.alpha_l.fillna(0), 1.0])))
     if lines.sizes["omega"] > 1:
-        for k, (name, text) in enumerate((("alpha_c", "semantic is the global minimum above"),
-                                          ("alpha_l", "semantic beats the linear layer above"))):  # fmt: skip
+        for k, (name, text) in enumerate(
+            (
+                ("alpha_c", "semantic is the global minimum above"),
+                ("alpha_l", "semantic beats the linear layer above"),
+            )
+        ):
             known = lines[name].dropna("omega")
             fine = np.linspace(float(known.omega[0]), float(known.omega[-1]), 200)
             smooth = np.exp(PchipInterpolator(known.omega, np.log(known))(fine))
@@ -133,8 +181,12 @@ def draw(p: Parameters, result: Onset, axes: Any) -> None:
         left.text(0.03, 0.72, "semantic", transform=left.transAxes, color="C1")
     else:
         left.text(0.5, 0.5, "no crossing", transform=left.transAxes, ha="center")
-    left.set(xlabel=r"positional fraction $\omega$", ylabel=r"sample complexity $\alpha = n/d$", ylim=(0, top),
-             xlim=(0, float(lines.omega.max()) if lines.sizes["omega"] else 1))  # fmt: skip
+    left.set(
+        xlabel=r"positional fraction $\omega$",
+        ylabel=r"sample complexity $\alpha = n/d$",
+        ylim=(0, top),
+        xlim=(0, float(lines.omega.max()) if lines.sizes["omega"] else 1),
+    )
     for k, name in enumerate(BOTH):
         data = drawn[name]
         right.plot(data.alpha, 1e3 * data.test_mse_half, color=f"C{k}", label=f"{name} branch")
@@ -143,9 +195,18 @@ def draw(p: Parameters, result: Onset, axes: Any) -> None:
         value = result.numbers[name]
         if np.isfinite(value):
             left.plot([p.omega], [value], "k.", ms=5)
-            right.axvline(value, color="0.6", lw=0.8, ls=style, label=rf"$\{name.replace('_', '_{')}}} = {value:.3f}$")
-    right.set(xlabel=r"sample complexity $\alpha = n/d$",
-              ylabel=r"test error $\mathbb{E}|y-f|^2/(2d)\ [10^{-3}]$", title=rf"$\omega = {p.omega:g}$, {p.prox} prox")  # fmt: skip
+            right.axvline(
+                value,
+                color="0.6",
+                lw=0.8,
+                ls=style,
+                label=rf"$\{name.replace('_', '_{')}}} = {value:.3f}$",
+            )
+    right.set(
+        xlabel=r"sample complexity $\alpha = n/d$",
+        ylabel=r"test error $\mathbb{E}|y-f|^2/(2d)\ [10^{-3}]$",
+        title=rf"$\omega = {p.omega:g}$, {p.prox} prox",
+    )
     if left.get_legend_handles_labels()[0]:
         left.legend(loc="upper left", fontsize=7)
     right.legend(fontsize=7)

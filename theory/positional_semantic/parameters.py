@@ -28,25 +28,38 @@ class Parameters(BaseParameters):
     """
 
     omega: float = parameter(0.3, "positional fraction of the target (16)", low=0, high=1)
-    alpha: float | None = parameter(None, "sample complexity n / d; none where it is swept", above=0)
+    alpha: float | None = parameter(
+        None, "sample complexity n / d; none where it is swept", above=0
+    )
     sigma: float = parameter(0.5, "standard deviation of a token's entries", above=0)
     lam: float = parameter(0.01, "ridge strength lambda", above=0)
     L: int = parameter(2, "tokens per sentence", low=2, high=2)
     target: str = parameter("standard", "the matrix A of (16)", choices=tuple(TARGETS))
-    prox: str = parameter("global", "which minimiser of the envelope", choices=("global", "local"), theory_only=True)
-    order: int = parameter(16, "nodes per axis of the quadrature", low=4, high=64, multiple_of=2, theory_only=True)
+    prox: str = parameter(
+        "global", "which minimiser of the envelope", choices=("global", "local"), theory_only=True
+    )
+    order: int = parameter(
+        16, "nodes per axis of the quadrature", low=4, high=64, multiple_of=2, theory_only=True
+    )
     d: int = parameter(1000, "embedding dimension of the students", low=2)
     rank: int = parameter(1, "columns of Q", low=1, high=2)
     tied: bool = parameter(True, "keys share the weights of queries")
     value: bool = parameter(False, "a full value matrix is trained, from the identity")
-    correlation: float = parameter(0.0, "correlation of the second token with the first", low=-1, high=1)
-    start: str = parameter("semantic", "initial weights", choices=("semantic", "positional", "mixed", "random"))
+    correlation: float = parameter(
+        0.0, "correlation of the second token with the first", low=-1, high=1
+    )
+    start: str = parameter(
+        "semantic", "initial weights", choices=("semantic", "positional", "mixed", "random")
+    )
     optimizer: str = parameter("gd", "optimiser", choices=("gd", "adam"))
     eta: float = parameter(0.15, "learning rate", above=0)
     steps: int = parameter(5000, "full-batch steps", low=0)
     polish: bool = parameter(True, "quasi-Newton (L-BFGS) steps to the minimum after the descent")
-    teacher: str = parameter("normalised", "normalised: norm sqrt(d), orthogonal to p; gaussian: as drawn",
-                             choices=("normalised", "gaussian"))  # fmt: skip
+    teacher: str = parameter(
+        "normalised",
+        "normalised: norm sqrt(d), orthogonal to p; gaussian: as drawn",
+        choices=("normalised", "gaussian"),
+    )
     n_test: int = parameter(50000, "test sentences", low=1)
 
     def __post_init__(self) -> None:
@@ -115,13 +128,23 @@ class Parameters(BaseParameters):
         """
         for name, plain in (("rank", 1), ("tied", True), ("value", False), ("correlation", 0.0)):
             if getattr(self, name) != plain:
-                raise ParameterError(f"{name} = {getattr(self, name)}: must be {plain} for the theory (App. E.3 is "
-                                     "by experiment)")  # fmt: skip
+                raise ParameterError(
+                    f"{name} = {getattr(self, name)}: must be {plain} for the theory (App. E.3 is "
+                    "by experiment)"
+                )
         return self
 
     def values(self) -> dict[str, Any]:
         """Numbers by symbol name, as the equations want them."""
         A = self.A
-        return {"omega": self.omega, "sigma": self.sigma, "lam": self.lam, "rho_star": self.sigma**2, "L": self.L,
-                "d": self.d, "A_12": float(A[0, 1]), "A_21": float(A[1, 0]),
-                "alpha": math.nan if self.alpha is None else self.alpha}  # fmt: skip
+        return {
+            "omega": self.omega,
+            "sigma": self.sigma,
+            "lam": self.lam,
+            "rho_star": self.sigma**2,
+            "L": self.L,
+            "d": self.d,
+            "A_12": float(A[0, 1]),
+            "A_21": float(A[1, 0]),
+            "alpha": math.nan if self.alpha is None else self.alpha,
+        }

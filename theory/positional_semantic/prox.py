@@ -1,9 +1,9 @@
 """Proximal operator of the sentence loss: a minimiser of its Moreau envelope, in a chosen well.
 
-The envelope's objective ``|z - w|^2/(2V) + l(z, Y)`` is not convex. The loss is even in ``z``, so where
-``V`` is large there are two wells, near the two exact solutions of ``S(z) = Y`` and mirror images of each
-other for ``w = 0``. This module descends to the well a start lies in; which well counts is decided in
-`theory.positional_semantic.channel`.
+The envelope's objective ``|z - w|^2/(2V) + l(z, Y)`` is not convex. The loss is even in ``z``, so
+where ``V`` is large there are two wells, near the two exact solutions of ``S(z) = Y`` and mirror
+images of each other for ``w = 0``. This module descends to the well a start lies in; which well
+counts is decided in `theory.positional_semantic.channel`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,9 @@ from theory import compiled
 from theory.positional_semantic import definitions
 from theory.positional_semantic.symbols import Y_12, Y_21, V, sigma, w_1, w_2, z_1, z_2
 
-SMALLEST_CURVATURE = 1e-4  # of the shifted Hessian, in units of 1/V: below it a Newton step would run away
+SMALLEST_CURVATURE = (
+    1e-4  # of the shifted Hessian, in units of 1/V: below it a Newton step would run away
+)
 FARTHEST = 0.7  # longest step; wells are about 1 apart
 STEPS = 200
 ROUNDING = 1e-15  # a step may raise the objective by its rounding
@@ -35,15 +37,24 @@ def _compiled() -> Any:
     return sp.lambdify(ARGUMENTS, definitions.derivatives(), "numpy", cse=True)
 
 
-def objective(z: np.ndarray, w: np.ndarray, Y: np.ndarray, variance: float, scale: float) -> list[np.ndarray]:
-    """Objective, two gradient and three Hessian entries at ``z``; arrays of shape ``(2, ...)``, ``scale`` = sigma."""
+def objective(
+    z: np.ndarray, w: np.ndarray, Y: np.ndarray, variance: float, scale: float
+) -> list[np.ndarray]:
+    """Objective, two gradient and three Hessian entries at ``z``; arrays of shape ``(2, ...)``,
+    ``scale`` = sigma.
+    """
     return _compiled()(z[0], z[1], w[0], w[1], Y[0], Y[1], variance, scale)
 
 
 @cache
 def _compiled_loss() -> Any:
     """The sentence loss alone."""
-    return sp.lambdify((z_1, z_2, Y_12, Y_21, sigma), definitions.equations()["sentence_loss"].rhs, "numpy", cse=True)
+    return sp.lambdify(
+        (z_1, z_2, Y_12, Y_21, sigma),
+        definitions.equations()["sentence_loss"].rhs,
+        "numpy",
+        cse=True,
+    )
 
 
 def loss(z: np.ndarray, Y: np.ndarray, scale: float) -> np.ndarray:
@@ -56,8 +67,9 @@ def target_solution(Y: np.ndarray, least: float = 0.05) -> np.ndarray:
 
     With ``u = logit Y_12`` and ``v = logit Y_21``: ``z_1 - z_2 = sqrt(-(u + v))`` and
     ``z_1 + z_2 = (v - u)/(z_1 - z_2)``. Where ``Y_12 + Y_21 >= 1`` there is no solution (the two
-    attention probabilities of a tied layer add up to less than one); there, and where the difference
-    falls below ``least``, the difference is held at ``least``: a starting point and a direction only.
+    attention probabilities of a tied layer add up to less than one); there, and where the
+    difference falls below ``least``, the difference is held at ``least``: a starting point and a
+    direction only.
     """
     u, v = (np.log(y) - np.log1p(-y) for y in np.clip(Y, 1e-12, 1 - 1e-12))
     gap = np.sqrt(np.maximum(-(u + v), least**2))
@@ -66,7 +78,9 @@ def target_solution(Y: np.ndarray, least: float = 0.05) -> np.ndarray:
 
 
 def newton(z, w, Y, variance, scale, value, hessian):  # type: ignore[no-untyped-def]
-    """Descend from every column of ``z`` in place; how many do not settle. Runs as machine code, see `_newton`."""
+    """Descend from every column of ``z`` in place; how many do not settle. Runs as machine code,
+    see `_newton`.
+    """
     unsettled = 0
     for i in range(z.shape[1]):
         x, y = z[0, i], z[1, i]
@@ -101,8 +115,10 @@ def _newton() -> Callable[..., int]:
     Made on first use: importing Numba takes longer than most of what the model is asked.
     """
     derived = sp.lambdify(ARGUMENTS, tuple(definitions.derivatives()), "math", cse=True)
-    constants = "".join(f"{name} = {globals()[name]!r}\n" for name in (
-        "SMALLEST_CURVATURE", "FARTHEST", "STEPS", "ROUNDING", "GRADIENT", "SHORTEST"))  # fmt: skip
+    constants = "".join(
+        f"{name} = {globals()[name]!r}\n"
+        for name in ("SMALLEST_CURVATURE", "FARTHEST", "STEPS", "ROUNDING", "GRADIENT", "SHORTEST")
+    )
     source = f'''"""Generated from the derivatives of the objective."""
 import numba
 import numpy as np
@@ -120,8 +136,9 @@ newton = numba.njit("i8(f8[:,::1], f8[:,::1], f8[:,::1], f8, f8, f8[::1], f8[:,:
     return compiled.module(source).newton
 
 
-def descend(start: np.ndarray, w: np.ndarray, Y: np.ndarray, variance: float,
-            scale: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:  # fmt: skip
+def descend(
+    start: np.ndarray, w: np.ndarray, Y: np.ndarray, variance: float, scale: float
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Minimiser of the well that ``start`` lies in, by Newton steps with a shifted Hessian.
 
     Parameters
@@ -134,7 +151,8 @@ def descend(start: np.ndarray, w: np.ndarray, Y: np.ndarray, variance: float,
     Returns
     -------
     z : ndarray, shape (2, n)
-        Minimisers; every accepted step lowers the objective, so a start is not left for a higher well.
+        Minimisers; every accepted step lowers the objective, so a start is not left for a higher
+        well.
     value : ndarray, shape (n,)
         Objective there: the Moreau envelope.
     hessian : ndarray, shape (3, n)
@@ -147,8 +165,15 @@ def descend(start: np.ndarray, w: np.ndarray, Y: np.ndarray, variance: float,
     """
     z = np.array(start, float, order="C")
     value, hessian = np.empty(z.shape[1]), np.empty((3, z.shape[1]))
-    unsettled = _newton()(z, np.ascontiguousarray(w, float), np.ascontiguousarray(Y, float), variance, scale, value,
-                          hessian)  # fmt: skip
+    unsettled = _newton()(
+        z,
+        np.ascontiguousarray(w, float),
+        np.ascontiguousarray(Y, float),
+        variance,
+        scale,
+        value,
+        hessian,
+    )
     if unsettled:
         raise ArithmeticError(f"{unsettled} proximal points did not settle in {STEPS} Newton steps")
     return z, value, hessian

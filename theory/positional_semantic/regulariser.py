@@ -1,8 +1,10 @@
-"""Any separable convex regulariser in the input channel (App. C.6): one prox of the regulariser per weight.
+"""Any separable convex regulariser in the input channel (App. C.6): one prox of the regulariser per
+weight.
 
-Each weight minimises ``r(Q) + D Q^2/2 - b Q`` with ``D = sigma^2 V_hat`` and a Gaussian ``b`` of mean ``m_hat`` and variance
-``sigma^2 q_hat + sigma^2 rho theta_hat^2`` (p has the same entry everywhere, the teacher is Gaussian). For the ridge the
-average over b is the closed form of `fixed_point.input_channel`.
+Each weight minimises ``r(Q) + D Q^2/2 - b Q`` with ``D = sigma^2 V_hat`` and a Gaussian ``b`` of
+mean ``m_hat`` and variance ``sigma^2 q_hat + sigma^2 rho theta_hat^2`` (p has the same entry
+everywhere, the teacher is Gaussian). For the ridge the average over b is the closed form of
+`fixed_point.input_channel`.
 """
 
 from __future__ import annotations
@@ -43,30 +45,43 @@ def elastic_net(ridge: float, lasso: float) -> Regulariser:
     """``ridge Q^2/2 + lasso |Q|``."""
     if ridge < 0 or lasso < 0:
         raise ParameterError(f"ridge = {ridge:g}, lasso = {lasso:g}: must be >= 0")
-    return Regulariser(lambda Q: ridge / 2 * Q**2 + lasso * np.abs(Q),
-                       lambda D, b: np.sign(b) * np.maximum(np.abs(b) - lasso, 0) / (D + ridge))  # fmt: skip
+    return Regulariser(
+        lambda Q: ridge / 2 * Q**2 + lasso * np.abs(Q),
+        lambda D, b: np.sign(b) * np.maximum(np.abs(b) - lasso, 0) / (D + ridge),
+    )
 
 
 @dataclass(frozen=True)
 class Solution:
-    """Fixed point with a general regulariser: order parameters, training loss, share of weights that are zero."""
+    """Fixed point with a general regulariser: order parameters, training loss, share of weights
+    that are zero.
+    """
 
     state: State
     train_loss: float
     zeros: float
 
 
-def input_channel(p: Parameters, hats: dict[str, float], regulariser: Regulariser) -> tuple[State, np.ndarray]:
+def input_channel(
+    p: Parameters, hats: dict[str, float], regulariser: Regulariser
+) -> tuple[State, np.ndarray]:
     """Order parameters from the conjugates, and the weights at the points of the average."""
     D, rho = p.sigma**2 * hats["V_hat"], p.sigma**2
     spread = p.sigma * np.sqrt(hats["q_hat"] + rho * hats["theta_hat"] ** 2)
     Q = regulariser.minimise(D, hats["m_hat"] + spread * POINTS)
     slope = float(WEIGHTS @ (Q * POINTS)) / spread  # E dQ/db by parts: no derivative at the kinks
-    found = (p.sigma**2 * WEIGHTS @ Q**2, WEIGHTS @ Q, p.sigma**2 * slope, p.sigma**2 * rho * hats["theta_hat"] * slope)
+    found = (
+        p.sigma**2 * WEIGHTS @ Q**2,
+        WEIGHTS @ Q,
+        p.sigma**2 * slope,
+        p.sigma**2 * rho * hats["theta_hat"] * slope,
+    )
     return State(*map(float, found)), Q
 
 
-def solve(p: Parameters, branch: str, regulariser: Regulariser, start: State | None = None) -> Solution:
+def solve(
+    p: Parameters, branch: str, regulariser: Regulariser, start: State | None = None
+) -> Solution:
     """Fixed point on a branch by damped steps.
 
     Raises
@@ -81,10 +96,15 @@ def solve(p: Parameters, branch: str, regulariser: Regulariser, start: State | N
         found = averages(p, state, found)
         hats = conjugates(p, state, found)
         new, Q = input_channel(p, hats, regulariser)
-        new = new._replace(m=new.m if branch == "positional" else 0.0, theta=new.theta if branch == "semantic" else 0.0)
+        new = new._replace(
+            m=new.m if branch == "positional" else 0.0,
+            theta=new.theta if branch == "semantic" else 0.0,
+        )
         if max(abs(a - b) for a, b in zip(new, state, strict=True)) < TOLERANCE * max(1.0, state.V):
             penalty = float(WEIGHTS @ regulariser.value(Q))
             loss = p.complexity * found.numbers["E_M"] - hats["q_hat"] * state.V / 2 + penalty
             return Solution(state, float(loss), float(WEIGHTS[Q == 0].sum()))
         state = State(*(DAMPING * a + (1 - DAMPING) * b for a, b in zip(state, new, strict=True)))
-    raise ParameterError(f"no fixed point at omega = {p.omega:g}, alpha = {p.alpha:g}, {branch} in {ITERATIONS} steps")
+    raise ParameterError(
+        f"no fixed point at omega = {p.omega:g}, alpha = {p.alpha:g}, {branch} in {ITERATIONS} steps"
+    )

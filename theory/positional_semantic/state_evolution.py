@@ -1,9 +1,11 @@
-"""State evolution (7): the stationarity conditions of the free entropy, the energetic part by Gaussian identities.
+"""State evolution (7): the stationarity conditions of the free entropy, the energetic part by
+Gaussian identities.
 
-The average of the envelope depends on the order parameters through the law of its arguments. Differentiating
-under the average gives derivatives of the envelope M(w, h); the envelope theorem turns those in w and V into
-g = (z* - w)/V, and integration by parts (Stein's lemma) removes those in h. The result holds g itself and none of
-its derivatives, so that jumps of g need no separate treatment.
+The average of the envelope depends on the order parameters through the law of its arguments.
+Differentiating under the average gives derivatives of the envelope M(w, h); the envelope theorem
+turns those in w and V into g = (z* - w)/V, and integration by parts (Stein's lemma) removes those
+in h. The result holds g itself and none of its derivatives, so that jumps of g need no separate
+treatment.
 """
 
 from __future__ import annotations
@@ -33,7 +35,7 @@ from theory.positional_semantic.symbols import (
     rho,
     sigma,
     theta,
-)  # fmt: skip
+)
 
 nu = symbol("nu", r"\nu", positive=True)  # variance of the teacher field given the student's
 xi, eta, w, h, z, sign = sp.symbols("xi eta w h z s", real=True)
@@ -43,14 +45,18 @@ NU = rho - theta**2 / q
 
 
 def by_envelope_theorem() -> dict[sp.Symbol, sp.Expr]:
-    """Derivatives of the envelope in ``w`` and ``V`` as functions of ``g``: those of its objective at the minimiser."""
+    """Derivatives of the envelope in ``w`` and ``V`` as functions of ``g``: those of its objective
+    at the minimiser.
+    """
     g = sp.Symbol("g", real=True)
     objective = (z - w) ** 2 / (2 * V) + sp.Function("l")(z, h)
     return {x: sp.expand(sp.diff(objective, x).subs(z, w + V * g)) for x in (w, V)}
 
 
 def stein(expr: sp.Expr) -> sp.Expr:
-    """Remove ``xi`` and ``eta`` from an average by parts: ``E[xi F] = E[dF/dxi]``, through ``w`` and ``h``."""
+    """Remove ``xi`` and ``eta`` from an average by parts: ``E[xi F] = E[dF/dxi]``, through ``w``
+    and ``h``.
+    """
     total = sp.S.Zero
     for (i, j), coefficient in sp.Poly(sp.expand(expr), xi, eta).terms():
         if i + j > 1:
@@ -76,14 +82,20 @@ def envelope_gradient() -> dict[sp.Symbol, sp.Expr]:
     if by_envelope_theorem()[w] != -sp.Symbol("g", real=True):
         raise ArithmeticError("dM/dw is not -g")
     claimed = {
-        q: (theta / (2 * q * sp.sqrt(nu)) * E_geta - E_gxi / (2 * sp.sqrt(q)), {E_geta: g * eta, E_gxi: g * xi}),
+        q: (
+            theta / (2 * q * sp.sqrt(nu)) * E_geta - E_gxi / (2 * sp.sqrt(q)),
+            {E_geta: g * eta, E_gxi: g * xi},
+        ),
         m: (-E_g, {E_g: sign * g}),
         theta: (-E_geta / sp.sqrt(nu), {E_geta: g * eta}),
     }
     result = {}
     for x, (form, meaning) in claimed.items():
         of_nu = sp.diff(NU, x)
-        derivative = sum(sp.diff(envelope, y) * (sp.diff(f, x) + sp.diff(f, nu) * of_nu) for y, f in FIELDS.items())
+        derivative = sum(
+            sp.diff(envelope, y) * (sp.diff(f, x) + sp.diff(f, nu) * of_nu)
+            for y, f in FIELDS.items()
+        )
         if not vanishes(stein(derivative) - stein(form.subs(meaning))):
             raise ArithmeticError(f"{form} is not the derivative in {x}")
         result[x] = form
@@ -93,9 +105,15 @@ def envelope_gradient() -> dict[sp.Symbol, sp.Expr]:
 
 @cache
 def equations() -> dict[str, Equation]:
-    """The eight equations (7)-(8), solved from the stationarity of the free entropy, and their abbreviation."""
+    """The eight equations (7)-(8), solved from the stationarity of the free entropy, and their
+    abbreviation.
+    """
     conditions = free_entropy.gradient(envelope_gradient())
-    found = [Equation("nu", nu, NU, ref("Eq. (7)"), "exact", ("law of the teacher field given the student's",))]
+    found = [
+        Equation(
+            "nu", nu, NU, ref("Eq. (7)"), "exact", ("law of the teacher field given the student's",)
+        )
+    ]
     # The condition in an order parameter fixes its conjugate, and the other way round.
     partner = {q: V_hat, V: q_hat, m: CONJUGATE[1], theta: CONJUGATE[3]}
     for x in ORDER:
@@ -111,7 +129,9 @@ def equations() -> dict[str, Equation]:
     inverse = {V_hat: q, q_hat: V, CONJUGATE[1]: m, CONJUGATE[3]: theta}
     for y, x in inverse.items():
         solution = linear_root(conditions[y], x)
-        found.append(Equation(x.name, x, sp.factor(solution), ref("Eqs. (7), (109)"), "closure", (*RS, *TWO)))
+        found.append(
+            Equation(x.name, x, sp.factor(solution), ref("Eqs. (7), (109)"), "closure", (*RS, *TWO))
+        )
     return {e.name: e for e in found}
 
 

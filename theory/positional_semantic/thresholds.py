@@ -1,4 +1,6 @@
-"""Where the global minimum changes (alpha_c), and where the semantic layer beats the linear one (alpha_l)."""
+"""Where the global minimum changes (alpha_c), and where the semantic layer beats the linear one
+(alpha_l).
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ from theory.positional_semantic.parameters import Parameters
 
 FIRST = 2.0  # where the search starts without a neighbour; both branches exist there in all settings of the paper
 SMALLEST, LARGEST = 0.05, 16.0  # no crossing is looked for beyond
-CLOSE = 1e-4  # Newton stops when its step in alpha is below; the step is taken, and leaves its square
+CLOSE = (
+    1e-4  # Newton stops when its step in alpha is below; the step is taken, and leaves its square
+)
 STEPS = 25
 NARROW = 1.02  # ratio of alphas between which no common range of both branches is looked for
 
@@ -90,7 +94,8 @@ def _critical(p: Parameters, near: Thresholds | None) -> tuple[float, dict[str, 
         gap = points["positional"].train_loss - points["semantic"].train_loss
         slope = points["positional"].slope - points["semantic"].slope
         if slope <= 0:
-            # The gap rises with alpha only beyond the first appearance of the semantic branch, if at all.
+            # The gap rises with alpha only beyond the first appearance of the semantic branch, if
+            # at all.
             if alpha >= LARGEST:
                 raise _Missing(f"positional below semantic up to alpha = {LARGEST:g}")
             alpha, starts = min(LARGEST, 1.5 * alpha), {}
@@ -123,7 +128,9 @@ def _linear(p: Parameters, first: FixedPoint, guess: float | None) -> tuple[floa
     if level <= 0:
         raise _Missing("the linear layer is exact")
     here, gap = first, first.test_mse_half - level
-    step = guess - first.p.complexity if guess else 0.15 * first.p.complexity * (1 if gap > 0 else -1)
+    step = (
+        guess - first.p.complexity if guess else 0.15 * first.p.complexity * (1 if gap > 0 else -1)
+    )
     for _ in range(STEPS):
         alpha = here.p.complexity + max(-here.p.complexity / 2, min(step, here.p.complexity))
         if alpha > LARGEST:
@@ -142,13 +149,17 @@ def _linear(p: Parameters, first: FixedPoint, guess: float | None) -> tuple[floa
 
 
 def thresholds(p: Parameters, near: Thresholds | None = None) -> Thresholds:
-    """Both thresholds at ``p.omega``; ``near`` is the result at a neighbouring omega, to start from."""
+    """Both thresholds at ``p.omega``; ``near`` is the result at a neighbouring omega, to start
+    from.
+    """
     result = Thresholds(p.omega, math.nan, math.nan)
     try:
         alpha, points = _critical(p, near)
         result = replace(result, alpha_c=alpha, at_alpha_c=points)
     except _Missing as error:
-        return replace(result, reasons={"alpha_c": str(error), "alpha_l": "not looked for without alpha_c"})
+        return replace(
+            result, reasons={"alpha_c": str(error), "alpha_l": "not looked for without alpha_c"}
+        )
     try:
         ratio = near.alpha_l / near.alpha_c if near and near.at_alpha_l else None
         alpha, point = _linear(p, points["semantic"], ratio and ratio * alpha)
@@ -158,7 +169,9 @@ def thresholds(p: Parameters, near: Thresholds | None = None) -> Thresholds:
     return result
 
 
-def line(p: Parameters, omegas: Iterable[float], near: Thresholds | None = None) -> list[Thresholds]:
+def line(
+    p: Parameters, omegas: Iterable[float], near: Thresholds | None = None
+) -> list[Thresholds]:
     """Thresholds over omega, each started from the one before."""
     found = []
     for omega in omegas:

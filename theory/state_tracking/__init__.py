@@ -1,4 +1,6 @@
-"""State tracking in a solvable one-block transformer (Forner, Kuehn, Thamm, Rosenow, arXiv:2606.18164)."""
+"""State tracking in a solvable one-block transformer (Forner, Kuehn, Thamm, Rosenow,
+arXiv:2606.18164).
+"""
 
 from __future__ import annotations
 
@@ -32,9 +34,23 @@ from theory.state_tracking.rollout import gaussian_accuracy, trajectory, with_ac
 from theory.state_tracking.variance import initial_variance
 
 __all__ = [
-    "Parameters", "c_omega", "composite", "emergence_time", "equations", "flow", "flows", "gaussian_accuracy",
-    "initial_variance", "inversion", "onset", "per_seed", "sections", "thermodynamic_limit", "trajectory", "with_accuracy",
-]  # fmt: skip
+    "Parameters",
+    "c_omega",
+    "composite",
+    "emergence_time",
+    "equations",
+    "flow",
+    "flows",
+    "gaussian_accuracy",
+    "initial_variance",
+    "inversion",
+    "onset",
+    "per_seed",
+    "sections",
+    "thermodynamic_limit",
+    "trajectory",
+    "with_accuracy",
+]
 
 
 def flows() -> dict[str, Flow]:

@@ -1,4 +1,6 @@
-"""Attention: softmax and rotary derivatives, c(A), its closure and the constant c_omega (Eqs. 5, 14, 62-73)."""
+"""Attention: softmax and rotary derivatives, c(A), its closure and the constant c_omega (Eqs. 5,
+14, 62-73).
+"""
 
 from __future__ import annotations
 
@@ -30,15 +32,16 @@ from theory.state_tracking.symbols import (
     ref,
     sigma2,
 )
-from theory.state_tracking.symbols import (
-    c_omega as c_omega_symbol,
-)
+from theory.state_tracking.symbols import c_omega as c_omega_symbol
 
 CLOSURE = "closure c(A) = L c_omega A (1 - A), matched at A = 1/L"
 ANSATZ = "attention A on the right action, uniform elsewhere"
 
 lambda_ = array("lambda", r"\lambda")
-w, offset = symbol("omega_n", r"\omega_{n}", positive=True), symbol("Delta_ij", r"(j-i)", integer=True)
+w, offset = (
+    symbol("omega_n", r"\omega_{n}", positive=True),
+    symbol("Delta_ij", r"(j-i)", integer=True),
+)
 q1, q2 = symbol("q_1", r"(W_Q)_{2n-1}", real=True), symbol("q_2", r"(W_Q)_{2n}", real=True)
 k1, k2 = symbol("k_1", r"(W_K)_{2n-1}", real=True), symbol("k_2", r"(W_K)_{2n}", real=True)
 logit_block = symbol("l_block", r"l_{ij}^{(n)}", real=True)
@@ -59,9 +62,13 @@ def softmax_derivative() -> sp.Expr:
     """d pi_{i} / d l_k of a softmax row, written in attention entries."""
     weights = sp.Sum(sp.exp(logit[j]), (j, 1, L))
     derivative = sp.diff(softmax_row(), logit[k])
-    derivative = derivative.replace(lambda e: isinstance(e, sp.Sum) and e.has(sp.KroneckerDelta),
-                                    lambda e: delta_sum(e.function, *e.limits))  # fmt: skip
-    return sp.expand(derivative.subs(sp.exp(logit[i]), pi[i] * weights).subs(sp.exp(logit[k]), pi[k] * weights))
+    derivative = derivative.replace(
+        lambda e: isinstance(e, sp.Sum) and e.has(sp.KroneckerDelta),
+        lambda e: delta_sum(e.function, *e.limits),
+    )
+    return sp.expand(
+        derivative.subs(sp.exp(logit[i]), pi[i] * weights).subs(sp.exp(logit[k]), pi[k] * weights)
+    )
 
 
 @cache
@@ -78,7 +85,9 @@ def power_of_plane_waves() -> sp.Expr:
 
 @cache
 def generic_lambda() -> sp.Expr:
-    """lambda_n of a frequency that is no multiple of 2 pi: mean rotation over pairs of different positions."""
+    """lambda_n of a frequency that is no multiple of 2 pi: mean rotation over pairs of different
+    positions.
+    """
     wave = power_of_plane_waves()
     return written_as((wave / L - 1) / (L - 1), (wave - L) / (L * (L - 1)))
 
@@ -93,12 +102,24 @@ SPECTRUM = sum_over_blocks((1 - dirichlet_kernel(omega[n], L) ** 2) ** 2)
 
 @cache
 def mean_ansatz() -> sp.Expr:
-    """c(A) under the ansatz, averaged over the initialisation: each block norm has mean 2 sigma^2."""
+    """c(A) under the ansatz, averaged over the initialisation: each block norm has mean 2
+    sigma^2.
+    """
     gap = (1 - generic_lambda()).subs(power_of_plane_waves(), (L * dirichlet_kernel(w, L)) ** 2)
     gap = written_as(L / (L - 1) * (1 - dirichlet_kernel(w, L) ** 2), gap)
     mean = (d_g * N / d_h * A**2 * (1 - A) ** 2 * (L / (L - 1)) ** 2 * 4 * sigma2) * SPECTRUM
-    return written_as(mean, d_g * N / d_h * A**2 * (1 - A) ** 2 * 4 * sigma2
-                      * (gap / (1 - dirichlet_kernel(w, L) ** 2)) ** 2 * SPECTRUM)  # fmt: skip
+    return written_as(
+        mean,
+        d_g
+        * N
+        / d_h
+        * A**2
+        * (1 - A) ** 2
+        * 4
+        * sigma2
+        * (gap / (1 - dirichlet_kernel(w, L) ** 2)) ** 2
+        * SPECTRUM,
+    )
 
 
 @cache
@@ -123,7 +144,10 @@ def ansatz() -> sp.Expr:
         If the sum is not that of its blocks.
     """
     entries = k1**2 + k2**2 + q1**2 + q2**2
-    per_block = written_as(A**2 * (1 - A) ** 2 * (1 - lambda_[n]) ** 2 * entries, gradient_squared_under_ansatz(lambda_[n]))
+    per_block = written_as(
+        A**2 * (1 - A) ** 2 * (1 - lambda_[n]) ** 2 * entries,
+        gradient_squared_under_ansatz(lambda_[n]),
+    )
     per_block = per_block.subs(entries, W_K2[n] + W_Q2[n])
     blocks = sum_over_blocks((1 - lambda_[n]) ** 2 * (W_K2[n] + W_Q2[n]))
     total = d_g * N / d_h * A**2 * (1 - A) ** 2 * blocks
@@ -137,14 +161,18 @@ def gradient_squared_under_ansatz(lam: sp.Expr) -> sp.Expr:
 
     With pi_ii = A and pi_ik = (1-A)/(L-1), the double sum over positions of
     pi_ii (delta_ik - pi_ik) Omega(k-i-L) / L is a multiple of the rotation Omega(-L), because
-    the sum of Omega(k-i) over i != k is the real number L (L-1) lambda_n. ``lam`` stands for lambda_n.
+    the sum of Omega(k-i) over i != k is the real number L (L-1) lambda_n. ``lam`` stands for
+    lambda_n.
     """
     off = (1 - A) / (L - 1)
     diagonal = delta_sum(A * (1 - A), (i, 1, L)) / L
     rest = -A * off * L * (L - 1) * lam / L
     key, query = sp.Matrix([k1, k2]), sp.Matrix([q1, q2])
     turned = (rotation(-w * L) * key, rotation(w * L) * query)
-    norms = sum(sp.expand(sp.expand((v.T * v)[0]).subs(sp.sin(w * L) ** 2, 1 - sp.cos(w * L) ** 2)) for v in turned)
+    norms = sum(
+        sp.expand(sp.expand((v.T * v)[0]).subs(sp.sin(w * L) ** 2, 1 - sp.cos(w * L) ** 2))
+        for v in turned
+    )
     return sp.factor((diagonal + rest) ** 2) * norms
 
 
@@ -155,28 +183,70 @@ def equations() -> dict[str, Equation]:
 
     def by_constant() -> sp.Expr:
         spectrum = c_omega_symbol * (SPECTRUM / matched_constant())
-        return written_as(c_omega_symbol * L**3 / (L - 1) * A**2 * (1 - A) ** 2, mean_ansatz().subs(SPECTRUM, spectrum))
+        return written_as(
+            c_omega_symbol * L**3 / (L - 1) * A**2 * (1 - A) ** 2,
+            mean_ansatz().subs(SPECTRUM, spectrum),
+        )
 
     def by_entry() -> sp.Expr:
         slope = delta_gradient(definitions.equations()["A"].rhs, pi[j + L, j])
         return slope.subs(sp.KroneckerDelta(j, j), 1)
 
     found = [
-        Equation("attention_logit", logit_block, block, ref("Eq. (5)"), "exact", ("one rotary block",)),
+        Equation(
+            "attention_logit", logit_block, block, ref("Eq. (5)"), "exact", ("one rotary block",)
+        ),
         Equation("dA_dpi", sp.Derivative(A, pi[j + L, j]), by_entry, ref("Eqs. (8), (65)")),
-        Equation("softmax_derivative", sp.Derivative(pi[i], logit[k]), softmax_derivative, ref("Eq. (66)")),
-        *(Equation(f"dl_d{x.name}", sp.Derivative(logit_block, x), sp.diff(block, x),
-                   ref("Eq. (67)" if x in (q1, q2) else "Eq. (68)")) for x in (q1, q2, k1, k2)),
-        Equation("lambda_2pi", sp.Limit(lambda_[n], w, 2 * sp.pi), lambda: sp.limit(generic_lambda(), w, 2 * sp.pi), ref("below Eq. (69)"),
-                 "exact", ("the same at every multiple of 2 pi, by periodicity",)),
-        Equation("lambda", lambda_[n], generic_lambda, ref("Eq. (70)"), "exact",
-                 ("omega_n not a multiple of 2 pi, where lambda_n = 1",)),
+        Equation(
+            "softmax_derivative",
+            sp.Derivative(pi[i], logit[k]),
+            softmax_derivative,
+            ref("Eq. (66)"),
+        ),
+        *(
+            Equation(
+                f"dl_d{x.name}",
+                sp.Derivative(logit_block, x),
+                sp.diff(block, x),
+                ref("Eq. (67)" if x in (q1, q2) else "Eq. (68)"),
+            )
+            for x in (q1, q2, k1, k2)
+        ),
+        Equation(
+            "lambda_2pi",
+            sp.Limit(lambda_[n], w, 2 * sp.pi),
+            lambda: sp.limit(generic_lambda(), w, 2 * sp.pi),
+            ref("below Eq. (69)"),
+            "exact",
+            ("the same at every multiple of 2 pi, by periodicity",),
+        ),
+        Equation(
+            "lambda",
+            lambda_[n],
+            generic_lambda,
+            ref("Eq. (70)"),
+            "exact",
+            ("omega_n not a multiple of 2 pi, where lambda_n = 1",),
+        ),
         Equation("c_ansatz", c_A, ansatz, ref("Eqs. (63), (69)"), "exact", (ANSATZ,)),
-        Equation("c_ansatz_mean", c_A, by_constant, ref("Eqs. (69), (72)-(73)"), "closure", (ANSATZ, "key and query norms stay at their initial mean")),
+        Equation(
+            "c_ansatz_mean",
+            c_A,
+            by_constant,
+            ref("Eqs. (69), (72)-(73)"),
+            "closure",
+            (ANSATZ, "key and query norms stay at their initial mean"),
+        ),
         Equation("c_closure", c_A, closure(), ref("above Eqs. (14), (71)"), "closure", (CLOSURE,)),
-        Equation("c_omega", c_omega_symbol, matched_constant, ref("Eqs. (14), (71)-(73)"), "exact",
-                 ("mean over independent centred entries of variance sigma^2", "matched at A = 1/L")),
-    ]  # fmt: skip
+        Equation(
+            "c_omega",
+            c_omega_symbol,
+            matched_constant,
+            ref("Eqs. (14), (71)-(73)"),
+            "exact",
+            ("mean over independent centred entries of variance sigma^2", "matched at A = 1/L"),
+        ),
+    ]
     return {e.name: e for e in found}
 
 
@@ -191,6 +261,13 @@ def c_omega(parameters: Any) -> float:
         return 0.0
     return float(
         equations()["c_omega"].evaluate(
-            {"N": p.N, "L": p.L, "d_g": p.d_g, "d_h": p.d_h, "sigma2": p.initial_variance, "omega": p.frequencies}
+            {
+                "N": p.N,
+                "L": p.L,
+                "d_g": p.d_g,
+                "d_h": p.d_h,
+                "sigma2": p.initial_variance,
+                "omega": p.frequencies,
+            }
         )
     )

@@ -1,4 +1,6 @@
-"""Event times of many parameter points: exact solution against a loop over an ODE integrator, both against mpmath."""
+"""Event times of many parameter points: exact solution against a loop over an ODE integrator, both
+against mpmath.
+"""
 
 from __future__ import annotations
 
@@ -25,23 +27,38 @@ AGREE = 1e-9  # relative, against mpmath
 
 
 def draw(points: int, seed: int = 0) -> dict[str, np.ndarray]:
-    """Parameter points: sizes of the paper's robustness sweeps, random initial values above the separatrix."""
+    """Parameter points: sizes of the paper's robustness sweeps, random initial values above the
+    separatrix.
+    """
     rng = np.random.default_rng(seed)
     size = {
         q: rng.integers(low, high + 1, points).astype(float)
         for q, low, high in (("N", 8, 64), ("d_g", 8, 64), ("L", 4, 40))
     }
-    v = {**size, "eta": rng.uniform(0.1, 2, points), "c_omega": rng.uniform(0.5, 4, points), "tau": 1 / size["N"],
-         "zeta": rng.normal(0, 0.3, points), "A_0": rng.uniform(0.5, 1.5, points) / size["L"],
-         "S_0": rng.normal(0, 0.02, points)}  # fmt: skip
-    edge = exact.equations()["separatrix"].evaluate({**v, "kappa": exact.equations()["kappa"].evaluate(v)})
+    v = {
+        **size,
+        "eta": rng.uniform(0.1, 2, points),
+        "c_omega": rng.uniform(0.5, 4, points),
+        "tau": 1 / size["N"],
+        "zeta": rng.normal(0, 0.3, points),
+        "A_0": rng.uniform(0.5, 1.5, points) / size["L"],
+        "S_0": rng.normal(0, 0.02, points),
+    }
+    edge = exact.equations()["separatrix"].evaluate(
+        {**v, "kappa": exact.equations()["kappa"].evaluate(v)}
+    )
     return {**v, "R_0": v["S_0"] + rng.uniform(0.5 * edge, 0.1)}
 
 
 def integrator(values: Mapping[str, np.ndarray], level: float = 0.5) -> Callable[[int], float]:
-    """Event time of one point by LSODA with a terminal event; right-hand side compiled for plain floats."""
+    """Event time of one point by LSODA with a terminal event; right-hand side compiled for plain
+    floats.
+    """
     system = flow()
-    free = sorted(set().union(*(e.free_symbols for e in system.expanded.values())) - set(system.state), key=str)
+    free = sorted(
+        set().union(*(e.free_symbols for e in system.expanded.values())) - set(system.state),
+        key=str,
+    )
     rates = sp.lambdify([*system.state, *free], list(system.expanded.values()), "math", cse=True)
 
     def event(_: float, state: np.ndarray) -> float:
@@ -52,21 +69,31 @@ def integrator(values: Mapping[str, np.ndarray], level: float = 0.5) -> Callable
     def solve(k: int) -> float:
         fixed = [float(values[s.name][k]) for s in free]
         start = [float(values[q][k]) for q in ("A_0", "R_0", "S_0")]
-        run = scipy.integrate.solve_ivp(lambda _, y: rates(*y.tolist(), *fixed), (0, HORIZON), start, method="LSODA",
-                                        rtol=RTOL, atol=ATOL, events=event)  # fmt: skip
+        run = scipy.integrate.solve_ivp(
+            lambda _, y: rates(*y.tolist(), *fixed),
+            (0, HORIZON),
+            start,
+            method="LSODA",
+            rtol=RTOL,
+            atol=ATOL,
+            events=event,
+        )
         return float(run.t_events[0][0]) if run.t_events[0].size else math.nan
 
     return solve
 
 
 def reference(values: Mapping[str, float], level: Any = "0.5", digits: int = DIGITS) -> mpmath.mpf:
-    """Event time by mpmath from the symbolic solution: the integral for T nested in the integral for alpha.
+    """Event time by mpmath from the symbolic solution: the integral for T nested in the integral
+    for alpha.
 
     Both run over s in D = width sinh(s), so that the integrand does not peak.
     """
     eq = exact.equations()
     at = numeric.function(
-        eq["A_of_D"].rhs, (exact.D, exact.D_0, sp.Symbol("A_0", positive=True), exact.kappa), "mpmath"
+        eq["A_of_D"].rhs,
+        (exact.D, exact.D_0, sp.Symbol("A_0", positive=True), exact.kappa),
+        "mpmath",
     )
     of_margin = numeric.function(eq["margin_of_D"].rhs, (A, exact.D, S, N, d_g, zeta), "mpmath")
     with mpmath.workdps(digits):
@@ -105,9 +132,9 @@ def benchmark() -> dict[str, Any]:
     Returns
     -------
     dict
-        ``rows`` (way, points, seconds, microseconds per point, largest relative error against mpmath), ``ratio`` of the
-        times per point, ``agree`` (both within 1e-9 of mpmath), ``apart`` (largest relative difference of the two over
-        all points looped over), ``note``.
+        ``rows`` (way, points, seconds, microseconds per point, largest relative error against
+        mpmath), ``ratio`` of the times per point, ``agree`` (both within 1e-9 of mpmath), ``apart``
+        (largest relative difference of the two over all points looped over), ``note``.
     """
     values = draw(POINTS)
     emergence_time({q: x[:10] for q, x in values.items()})  # compiles
@@ -129,16 +156,26 @@ def benchmark() -> dict[str, Any]:
     apart = float(np.max(np.abs(looped / found[:LOOPED] - 1)))
 
     rows: list[dict[str, Any]] = []
-    for way, count, spent, times in (("exact solution, quadrature", POINTS, sorted(seconds)[1], found),
-                                     ("LSODA loop, terminal event", LOOPED, loop_seconds, looped)):  # fmt: skip
-        rows.append({"way": way, "points": count, "seconds": spent, "microseconds_per_point": 1e6 * spent / count,
-                     "error": error(times), "within": error(times) <= AGREE})  # fmt: skip
+    for way, count, spent, times in (
+        ("exact solution, quadrature", POINTS, sorted(seconds)[1], found),
+        ("LSODA loop, terminal event", LOOPED, loop_seconds, looped),
+    ):
+        rows.append(
+            {
+                "way": way,
+                "points": count,
+                "seconds": spent,
+                "microseconds_per_point": 1e6 * spent / count,
+                "error": error(times),
+                "within": error(times) <= AGREE,
+            }
+        )
     return {
         "ratio": rows[1]["microseconds_per_point"] / rows[0]["microseconds_per_point"],
         "agree": all(r["within"] for r in rows),
         "apart": apart,
         "rows": rows,
         "note": f"time of A = 1/2; exact: median of 3 runs over {POINTS} points; LSODA (rtol {RTOL:g}, atol {ATOL:g}) timed on the "
-                f"first {LOOPED} of them; error: largest relative one on the first {REFERENCES}, against mpmath with {DIGITS} digits; "
-                f"over all {LOOPED} the two differ by up to {apart:.1e}, the integrator's own error",
-    }  # fmt: skip
+        f"first {LOOPED} of them; error: largest relative one on the first {REFERENCES}, against mpmath with {DIGITS} digits; "
+        f"over all {LOOPED} the two differ by up to {apart:.1e}, the integrator's own error",
+    }

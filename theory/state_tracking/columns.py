@@ -24,35 +24,49 @@ BEYOND = "beyond the paper: column statistics"
 CAVITY = "other columns of the state act as independent Gaussian noise"
 SELF_AVERAGING = "sums over the wrong entries self-average"
 
-v_k, v_w = symbol("v_k", real=True), symbol("v_w", r"v_{\bar k}", real=True)  # entries of one column
-epsilon = symbol("share", r"\varepsilon", real=True)  # relative excess of the column's share of the training set
+v_k, v_w = (
+    symbol("v_k", real=True),
+    symbol("v_w", r"v_{\bar k}", real=True),
+)  # entries of one column
+epsilon = symbol(
+    "share", r"\varepsilon", real=True
+)  # relative excess of the column's share of the training set
 V_k, V_w = (
     symbol("V_k", positive=True),
     symbol("V_w", r"V_{\bar k}", positive=True),
 )  # variances of right and wrong entries
-V_all = symbol("V_all", r"\bar V", positive=True)  # variance of an entry of another column, right or wrong there
+V_all = symbol(
+    "V_all", r"\bar V", positive=True
+)  # variance of an entry of another column, right or wrong there
 b_i = symbol("b_i", positive=True)  # weight of the column in the logits it is right for
 T = symbol("T_i", r"T_{i}", nonnegative=True)  # sum over j != i - L of pi_ij^2
 z_v, z_w = symbol("z_v", r"z_{i,k}", real=True), symbol("z_w", r"z_{i,\bar k}", real=True)
 u_k, u_w = symbol("u_k", positive=True), symbol("u_w", r"u_{\bar k}", positive=True)
 xi = symbol("xi", r"\xi", real=True)
-W, p_k, p_w = symbol("W_i", positive=True), symbol("p_k", positive=True), symbol("p_w", r"p_{\bar k}", positive=True)
+W, p_k, p_w = (
+    symbol("W_i", positive=True),
+    symbol("p_k", positive=True),
+    symbol("p_w", r"p_{\bar k}", positive=True),
+)
 mean_w = symbol("mean_w", r"\langle v_{\bar k}\rangle", real=True)
 beta = array("column_weight", r"b")  # per position
 right_mass, wrong_mass, left = array("p_k"), array("p_w", r"p_{\bar k}"), array("g")
 
 
 def own_weight() -> sp.Expr:
-    """Mean weight of a column in the logits of its own sequences: found at j = i - L, and by chance elsewhere."""
+    """Mean weight of a column in the logits of its own sequences: found at j = i - L, and by chance
+    elsewhere.
+    """
     chance = delta_sum(sp.KroneckerDelta(c, 1), (c, 1, d_g)) / d_g
     return pi_i + (1 - pi_i) * chance
 
 
 def noise() -> tuple[sp.Expr, sp.Expr]:
-    """Coefficients of the variance of other columns' and of the own column's entries in a logit's noise.
+    """Coefficients of the variance of other columns' and of the own column's entries in a logit's
+    noise.
 
-    Others: variance of sum_j pi_j X_j [g_j is not the own action] with X drawn per action. Own: variance
-    of how often the own action stands at the other places.
+    Others: variance of sum_j pi_j X_j [g_j is not the own action] with X drawn per action. Own:
+    variance of how often the own action stands at the other places.
     """
     a, b = sp.symbols("a b", integer=True, positive=True)
     other = 1 - sp.KroneckerDelta(a, 1)
@@ -61,8 +75,10 @@ def noise() -> tuple[sp.Expr, sp.Expr]:
     by_others = T * alone + ((1 - pi_i) ** 2 - T) * together
     mean = delta_sum(sp.KroneckerDelta(a, 1), (a, 1, d_g)) / d_g
     by_own = T * (mean - mean**2)
-    return (written_as((1 - 1 / d_g) * ((1 - 1 / d_g) * T + (1 - pi_i) ** 2 / d_g), by_others),
-            written_as(T / d_g * (1 - 1 / d_g), by_own))  # fmt: skip
+    return (
+        written_as((1 - 1 / d_g) * ((1 - 1 / d_g) * T + (1 - pi_i) ** 2 / d_g), by_others),
+        written_as(T / d_g * (1 - 1 / d_g), by_own),
+    )
 
 
 def mixture_variance() -> sp.Expr:
@@ -82,33 +98,119 @@ def equations() -> dict[str, Equation]:
     noisy = sp.exp(z_v + sp.sqrt(u_k) * xi)
     v_0 = sp.Symbol("v_0", real=True)
     of_start = sp.Function("z_w")(v_0)
-    # What remains of the response of a wrong entry once its own sequences, weight b_i and slope b_i, are taken out.
-    stir = eta / L * sp.Sum((dressed.spread[i] - beta[i] ** 2) * left[i] / (N - 1) * (1 - left[i] / (N - 1)), (i, 1, L))
+    # What remains of the response of a wrong entry once its own sequences, weight b_i and slope
+    # b_i, are taken out.
+    stir = (
+        eta
+        / L
+        * sp.Sum(
+            (dressed.spread[i] - beta[i] ** 2) * left[i] / (N - 1) * (1 - left[i] / (N - 1)),
+            (i, 1, L),
+        )
+    )
     share = (1 + epsilon) * eta / L
     found = [
-        Equation("own_weight", b_i, written_as(logits.equations()["c_R"].rhs.subs(A, pi_i), own_weight()), ref(f"{BEYOND}, weight of the own column")),
-        Equation("column_right", z_v, b_i * v_k + (1 - b_i) * S, ref(f"{BEYOND}, right logit"), "exact", ("mean over the other columns",)),
-        Equation("column_wrong", z_w, b_i * v_w + (1 - b_i) * (zeta - S) / (N - 1), ref(f"{BEYOND}, wrong logit"), "exact",
-                 ("mean over the other columns, whose entries sum to zeta",)),
-        Equation("entry_variance", V_all, mixture_variance(), ref(f"{BEYOND}, variance of other columns' entries"), "exact",
-                 ("independent permutations",)),
-        Equation("noise_right", u_k, by_others * V_all + by_own * (V_k + (R - S) ** 2), ref(f"{BEYOND}, noise of the right logit"),
-                 "closure", (CAVITY,)),
-        Equation("noise_wrong", u_w, by_others * V_all + by_own * (V_w + ((R - S) / (N - 1)) ** 2), ref(f"{BEYOND}, noise of a wrong logit"), "closure", (CAVITY,)),
-        Equation("wrong_mean", W, sp.Integral(sp.exp(of_start + u_w / 2), (v_0, -1, 1)) / 2, ref(f"{BEYOND}, mean exponential"),
-                 "closure", (CAVITY, SELF_AVERAGING)),
-        Equation("right_probability", p_k, sp.Integral(normal * noisy / (noisy + (N - 1) * W), line),
-                 ref(f"{BEYOND}, weight of the right entry"), "closure", (CAVITY, SELF_AVERAGING)),
-        Equation("wrong_probability", p_w, sp.exp(z_w + u_w / 2) * sp.Integral(normal / (noisy + (N - 1) * W), line),
-                 ref(f"{BEYOND}, weight of a wrong entry"), "closure", (CAVITY, SELF_AVERAGING, "mean over v_k as well")),
-        Equation("rate_right", sp.Derivative(v_k, alpha), share * sp.Sum(beta[i] * (1 - right_mass[i]), (i, 1, L)) - stir * (v_k - R),
-                 ref(f"{BEYOND}, right entry"), "closure", (CAVITY, dressed.RESPONSE)),
-        Equation("rate_wrong", sp.Derivative(v_w, alpha), -share * sp.Sum(beta[i] * wrong_mass[i], (i, 1, L)) - stir * (v_w - mean_w),
-                 ref(f"{BEYOND}, wrong entry"), "closure", (CAVITY, dressed.RESPONSE)),
-        Equation("rate_S", sp.Derivative(S, alpha), eta / L * sp.Sum(left[i] * (1 - beta[i]) / (d_g - 1), (i, 1, L)),
-                 ref(f"{BEYOND}, off-target overlap"), "closure", ("means only",)),
-        Equation("share_variance", symbol("share_variance", r"\langle\varepsilon^{2}\rangle", positive=True),
-                 d_g * N / (n_train * L), ref(f"{BEYOND}, finite training set"), "leading order",
-                 ("occurrences of (action, state) are Poisson with mean n L / (d_g N)",)),
-    ]  # fmt: skip
+        Equation(
+            "own_weight",
+            b_i,
+            written_as(logits.equations()["c_R"].rhs.subs(A, pi_i), own_weight()),
+            ref(f"{BEYOND}, weight of the own column"),
+        ),
+        Equation(
+            "column_right",
+            z_v,
+            b_i * v_k + (1 - b_i) * S,
+            ref(f"{BEYOND}, right logit"),
+            "exact",
+            ("mean over the other columns",),
+        ),
+        Equation(
+            "column_wrong",
+            z_w,
+            b_i * v_w + (1 - b_i) * (zeta - S) / (N - 1),
+            ref(f"{BEYOND}, wrong logit"),
+            "exact",
+            ("mean over the other columns, whose entries sum to zeta",),
+        ),
+        Equation(
+            "entry_variance",
+            V_all,
+            mixture_variance(),
+            ref(f"{BEYOND}, variance of other columns' entries"),
+            "exact",
+            ("independent permutations",),
+        ),
+        Equation(
+            "noise_right",
+            u_k,
+            by_others * V_all + by_own * (V_k + (R - S) ** 2),
+            ref(f"{BEYOND}, noise of the right logit"),
+            "closure",
+            (CAVITY,),
+        ),
+        Equation(
+            "noise_wrong",
+            u_w,
+            by_others * V_all + by_own * (V_w + ((R - S) / (N - 1)) ** 2),
+            ref(f"{BEYOND}, noise of a wrong logit"),
+            "closure",
+            (CAVITY,),
+        ),
+        Equation(
+            "wrong_mean",
+            W,
+            sp.Integral(sp.exp(of_start + u_w / 2), (v_0, -1, 1)) / 2,
+            ref(f"{BEYOND}, mean exponential"),
+            "closure",
+            (CAVITY, SELF_AVERAGING),
+        ),
+        Equation(
+            "right_probability",
+            p_k,
+            sp.Integral(normal * noisy / (noisy + (N - 1) * W), line),
+            ref(f"{BEYOND}, weight of the right entry"),
+            "closure",
+            (CAVITY, SELF_AVERAGING),
+        ),
+        Equation(
+            "wrong_probability",
+            p_w,
+            sp.exp(z_w + u_w / 2) * sp.Integral(normal / (noisy + (N - 1) * W), line),
+            ref(f"{BEYOND}, weight of a wrong entry"),
+            "closure",
+            (CAVITY, SELF_AVERAGING, "mean over v_k as well"),
+        ),
+        Equation(
+            "rate_right",
+            sp.Derivative(v_k, alpha),
+            share * sp.Sum(beta[i] * (1 - right_mass[i]), (i, 1, L)) - stir * (v_k - R),
+            ref(f"{BEYOND}, right entry"),
+            "closure",
+            (CAVITY, dressed.RESPONSE),
+        ),
+        Equation(
+            "rate_wrong",
+            sp.Derivative(v_w, alpha),
+            -share * sp.Sum(beta[i] * wrong_mass[i], (i, 1, L)) - stir * (v_w - mean_w),
+            ref(f"{BEYOND}, wrong entry"),
+            "closure",
+            (CAVITY, dressed.RESPONSE),
+        ),
+        Equation(
+            "rate_S",
+            sp.Derivative(S, alpha),
+            eta / L * sp.Sum(left[i] * (1 - beta[i]) / (d_g - 1), (i, 1, L)),
+            ref(f"{BEYOND}, off-target overlap"),
+            "closure",
+            ("means only",),
+        ),
+        Equation(
+            "share_variance",
+            symbol("share_variance", r"\langle\varepsilon^{2}\rangle", positive=True),
+            d_g * N / (n_train * L),
+            ref(f"{BEYOND}, finite training set"),
+            "leading order",
+            ("occurrences of (action, state) are Poisson with mean n L / (d_g N)",),
+        ),
+    ]
     return {e.name: e for e in found}

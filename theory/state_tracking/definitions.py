@@ -8,7 +8,26 @@ import sympy as sp
 
 from theory.equation import Equation
 from theory.latex import array, symbol
-from theory.state_tracking.symbols import A, L, M, M_star, N, R, S, a, c, d_g, i, j, p, q, r, ref, s, t
+from theory.state_tracking.symbols import (
+    A,
+    L,
+    M,
+    M_star,
+    N,
+    R,
+    S,
+    a,
+    c,
+    d_g,
+    i,
+    j,
+    p,
+    q,
+    r,
+    ref,
+    s,
+    t,
+)
 
 state, action = array("s"), array("g")
 pi, logit = array("pi", r"\pi"), array("l")
@@ -27,20 +46,43 @@ def equations() -> dict[str, Equation]:
     """Definitions everything else is derived from."""
     entries = ((p, 1, N), (q, 1, N))
     own = sp.Sum(M_star[a, p, q] * M[a, p, q], *entries, (a, 1, d_g))
-    pairs = sp.Sum(M_star[c, p, q] * M[a, p, q], *entries, (a, 1, d_g), (c, 1, d_g))  # c numbers teachers, a students
+    pairs = sp.Sum(
+        M_star[c, p, q] * M[a, p, q], *entries, (a, 1, d_g), (c, 1, d_g)
+    )  # c numbers teachers, a students
     step = sp.Function(r"\sigma")
     target = state[i - L]
     cross_entropy = sp.log(sp.Sum(sp.exp(z[i + 1, r]), (r, 1, N))) - z[i + 1, target]
     found = [
         Equation("state", state[t], step(action[t], state[t - 1]), ref("Eq. (1)")),
-        Equation("attention", pi[i], softmax_row(), ref("Eq. (4)"), "exact", ("one row, actions 1..L",)),
-        Equation("retrieved", output[i, a], sp.Sum(pi[i, j] * sp.KroneckerDelta(action[j], a), (j, 1, L)), ref("Eqs. (4), (27)")),
-        Equation("logit", z[i + 1, r], sp.Sum(output[i, a] * M[a, r, s], (a, 1, d_g)), ref("Eqs. (6), (26), (37)"), "exact",
-                 ("s is the current state x_i",)),
-        Equation("training_loss", training_loss, sp.Sum(cross_entropy, (i, L + 1, 2 * L)) / L, ref("Eq. (7)"), "exact",
-                 ("averaged over the training sequences",)),
+        Equation(
+            "attention", pi[i], softmax_row(), ref("Eq. (4)"), "exact", ("one row, actions 1..L",)
+        ),
+        Equation(
+            "retrieved",
+            output[i, a],
+            sp.Sum(pi[i, j] * sp.KroneckerDelta(action[j], a), (j, 1, L)),
+            ref("Eqs. (4), (27)"),
+        ),
+        Equation(
+            "logit",
+            z[i + 1, r],
+            sp.Sum(output[i, a] * M[a, r, s], (a, 1, d_g)),
+            ref("Eqs. (6), (26), (37)"),
+            "exact",
+            ("s is the current state x_i",),
+        ),
+        Equation(
+            "training_loss",
+            training_loss,
+            sp.Sum(cross_entropy, (i, L + 1, 2 * L)) / L,
+            ref("Eq. (7)"),
+            "exact",
+            ("averaged over the training sequences",),
+        ),
         Equation("A", A, sp.Sum(pi[i, i - L], (i, L + 1, 2 * L)) / L, ref("Eq. (8)")),
         Equation("R", R, own / (d_g * N), ref("Eq. (9a)")),
-        Equation("S", S, (pairs - own) / (d_g * (d_g - 1) * N), ref("Eq. (9b)"), "exact", ("d_g >= 2",)),
-    ]  # fmt: skip
+        Equation(
+            "S", S, (pairs - own) / (d_g * (d_g - 1) * N), ref("Eq. (9b)"), "exact", ("d_g >= 2",)
+        ),
+    ]
     return {e.name: e for e in found}

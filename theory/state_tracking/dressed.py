@@ -1,8 +1,10 @@
-"""Fluctuation-dressed theory: the mean-field loss with the noise of M kept, and keys and queries kept exactly.
+"""Fluctuation-dressed theory: the mean-field loss with the noise of M kept, and keys and queries
+kept exactly.
 
 The paper replaces logits by their means, and attention by one number. Here the logits keep their
-variance over the entries of M to second order, which penalises concentrated attention, and attention
-keeps its matrix, driven through the true softmax. `per_seed` integrates it from a seed's own start.
+variance over the entries of M to second order, which penalises concentrated attention, and
+attention keeps its matrix, driven through the true softmax. `per_seed` integrates it from a seed's
+own start.
 """
 
 from __future__ import annotations
@@ -17,7 +19,25 @@ from theory.latex import array, symbol
 from theory.state_tracking import logits, loss, variance
 from theory.state_tracking.definitions import pi
 from theory.state_tracking.logits import pi_i
-from theory.state_tracking.symbols import L, N, R, S, alpha, c, d_g, eta, g, i, j, m, n_train, ref, sigma2, z_k, z_kbar
+from theory.state_tracking.symbols import (
+    L,
+    N,
+    R,
+    S,
+    alpha,
+    c,
+    d_g,
+    eta,
+    g,
+    i,
+    j,
+    m,
+    n_train,
+    ref,
+    sigma2,
+    z_k,
+    z_kbar,
+)
 
 BEYOND = "beyond the paper: dressed theory"
 SECOND_ORDER = "second order in the noise of M"
@@ -27,12 +47,15 @@ V = symbol("V_M", r"V_{M}", positive=True)  # variance of the entries of M about
 v = symbol("v_i", r"v_{i}", positive=True)  # variance of a logit at position i
 h = symbol("h_i", r"h_{i}", nonnegative=True)  # what a unit of that variance costs
 loss_i = symbol("loss_i", r"\ell_{i}", real=True)  # dressed loss at position i
-force_noise = symbol("force_noise", r"\langle(\delta f_{ij})^{2}\rangle", nonnegative=True)  # of one training set
+force_noise = symbol(
+    "force_noise", r"\langle(\delta f_{ij})^{2}\rangle", nonnegative=True
+)  # of one training set
 spread, curvature = array("spread", r"s^{2}"), array("curvature", r"q")
 
 
 def noise_cost() -> tuple[sp.Expr, sp.Expr]:
-    """Coefficient of v/2 in <ln Z> and in ln <Z>, for independent logits of variance v about their means.
+    """Coefficient of v/2 in <ln Z> and in ln <Z>, for independent logits of variance v about their
+    means.
 
     Quenched: half the sum of second derivatives of ln Z. Annealed: every term of Z gains the same
     Gaussian factor.
@@ -42,7 +65,9 @@ def noise_cost() -> tuple[sp.Expr, sp.Expr]:
     of_wrong = sp.log(sp.exp(z_k) + sp.exp(z_kbar + x) + (N - 2) * sp.exp(z_kbar))
     second = [sp.diff(f, x, 2).subs(x, 0) for f in (of_right, of_wrong)]
     margin = sp.log((N - 1) * (1 - g) / g)  # the margin at which g is left on wrong states
-    quenched = written_as(2 * g - g**2 * N / (N - 1), (second[0] + (N - 1) * second[1]).subs(z_k, z_kbar + margin))
+    quenched = written_as(
+        2 * g - g**2 * N / (N - 1), (second[0] + (N - 1) * second[1]).subs(z_k, z_kbar + margin)
+    )
     normal = sp.exp(-(x**2) / (2 * size)) / sp.sqrt(2 * sp.pi * size)
     shifted = (normal * sp.exp(x)).subs(x, x + size)  # the mean of e^x: complete the square
     gain = sp.expand_log(sp.log(sp.simplify(shifted / normal)), force=True)
@@ -50,25 +75,32 @@ def noise_cost() -> tuple[sp.Expr, sp.Expr]:
 
 
 def response() -> sp.Expr:
-    """Decay rate of a deviation of one wrong entry, over eta q: sum_j pi_j E[d z / d M | g_j is its action].
+    """Decay rate of a deviation of one wrong entry, over eta q: sum_j pi_j E[d z / d M | g_j is its
+    action].
 
     The entry enters the logit with the attention on its action: pi_j where it was found, and
     elsewhere wherever the same action happens to stand.
     """
     there = pi[i, j] + (1 - pi[i, j]) * delta_sum(sp.KroneckerDelta(c, 1), (c, 1, d_g)) / d_g
     total = sp.expand(pi[i, j] * there)
-    return total.coeff(pi[i, j], 2) * variance.participation + total.coeff(pi[i, j], 1)  # rows sum to one
+    return total.coeff(pi[i, j], 2) * variance.participation + total.coeff(
+        pi[i, j], 1
+    )  # rows sum to one
 
 
 def sampled_force() -> sp.Expr:
-    """Variance over sequences of sum_r (p_r - y_r) M_r, the force of one sequence on one attention entry, at p = 1/N."""
+    """Variance over sequences of sum_r (p_r - y_r) M_r, the force of one sequence on one attention
+    entry, at p = 1/N.
+    """
     at_target, elsewhere = (1 / N - 1) ** 2, 1 / N**2
     return written_as(V * (1 - 1 / N), V * (at_target + (N - 1) * elsewhere))
 
 
 @cache
 def equations() -> dict[str, Equation]:
-    """Noise, its cost, the dressed loss, its derivatives by attention entries, and the variance of M."""
+    """Noise, its cost, the dressed loss, its derivatives by attention entries, and the variance of
+    M.
+    """
     quenched, annealed = noise_cost()
     of_logits = variance.equations()["logit_variance"].rhs.subs(sigma2, V)
     at_i = logits.equations()["logit_correct_position"].rhs
@@ -81,26 +113,81 @@ def equations() -> dict[str, Equation]:
     m_by_pi = written_as(N / (N - 1) * (1 - 1 / d_g) * (R - S), sp.diff(margin, pi_i))
     noise_by_pi = sp.diff(of_logits, variance.participation) * 2 * pi[i, j]
     through_margin = (loss_by_m + v / 2 * sp.diff(quenched, g) * g_by_m) * m_by_pi
-    through_margin = written_as(-g * N / (N - 1) * (1 - 1 / d_g) * (R - S) * (1 + v * (1 - g) * (1 - g * N / (N - 1))),
-                                through_margin)  # fmt: skip
+    through_margin = written_as(
+        -g * N / (N - 1) * (1 - 1 / d_g) * (R - S) * (1 + v * (1 - g) * (1 - g * N / (N - 1))),
+        through_margin,
+    )
     p_w = g / (N - 1)
     decay = -2 * eta * sp.Sum(curvature[i] * spread[i], (i, 1, L)) / L * V
     one_position = written_as((1 - 1 / d_g) * variance.participation + 1 / d_g, response())
     assumed = (SECOND_ORDER, "noise independent of the means")
     found = [
-        Equation("noise", v, of_logits, ref(f"{BEYOND}, noise"), "exact", ("entries of M independent with variance V_M",)),
+        Equation(
+            "noise",
+            v,
+            of_logits,
+            ref(f"{BEYOND}, noise"),
+            "exact",
+            ("entries of M independent with variance V_M",),
+        ),
         Equation("noise_cost", h, quenched, ref(f"{BEYOND}, quenched"), "leading order", assumed),
-        Equation("noise_cost_annealed", h, annealed, ref(f"{BEYOND}, annealed"), "closure", ("<ln Z> replaced by ln <Z>",)),
-        Equation("loss_dressed", loss_i, mean_loss + v * h / 2, ref(f"{BEYOND}, loss at one position"), "leading order", assumed),
+        Equation(
+            "noise_cost_annealed",
+            h,
+            annealed,
+            ref(f"{BEYOND}, annealed"),
+            "closure",
+            ("<ln Z> replaced by ln <Z>",),
+        ),
+        Equation(
+            "loss_dressed",
+            loss_i,
+            mean_loss + v * h / 2,
+            ref(f"{BEYOND}, loss at one position"),
+            "leading order",
+            assumed,
+        ),
         Equation("margin_position", m, margin, ref(f"{BEYOND}, margin at one position")),
-        Equation("dloss_dpi_margin", sp.Derivative(loss_i, pi_i), through_margin, ref(f"{BEYOND}, force on the right action"),
-                 "leading order", (*assumed, "without the noise's own part")),
-        Equation("dloss_dpi_noise", sp.Derivative(loss_i, pi[i, j]), sp.expand(h / 2 * noise_by_pi),
-                 ref(f"{BEYOND}, force against concentration"), "leading order", assumed),
+        Equation(
+            "dloss_dpi_margin",
+            sp.Derivative(loss_i, pi_i),
+            through_margin,
+            ref(f"{BEYOND}, force on the right action"),
+            "leading order",
+            (*assumed, "without the noise's own part"),
+        ),
+        Equation(
+            "dloss_dpi_noise",
+            sp.Derivative(loss_i, pi[i, j]),
+            sp.expand(h / 2 * noise_by_pi),
+            ref(f"{BEYOND}, force against concentration"),
+            "leading order",
+            assumed,
+        ),
         Equation("spread", spread[i], one_position, ref(f"{BEYOND}, response")),
-        Equation("curvature", curvature[i], p_w * (1 - p_w), ref(f"{BEYOND}, response"), "exact", ("softmax of the mean logits",)),
-        Equation("dV_dalpha", sp.Derivative(V, alpha), decay, ref(f"{BEYOND}, variance of M"), "closure", (RESPONSE,)),
-        Equation("force_noise", force_noise, sampled_force() / n_train, ref(f"{BEYOND}, one draw of the training set"),
-                 "leading order", ("before anything is learned", "sequences independent")),
-    ]  # fmt: skip
+        Equation(
+            "curvature",
+            curvature[i],
+            p_w * (1 - p_w),
+            ref(f"{BEYOND}, response"),
+            "exact",
+            ("softmax of the mean logits",),
+        ),
+        Equation(
+            "dV_dalpha",
+            sp.Derivative(V, alpha),
+            decay,
+            ref(f"{BEYOND}, variance of M"),
+            "closure",
+            (RESPONSE,),
+        ),
+        Equation(
+            "force_noise",
+            force_noise,
+            sampled_force() / n_train,
+            ref(f"{BEYOND}, one draw of the training set"),
+            "leading order",
+            ("before anything is learned", "sequences independent"),
+        ),
+    ]
     return {e.name: e for e in found}

@@ -39,7 +39,10 @@ from theory.state_tracking.symbols import (
 )
 
 delta = sp.KroneckerDelta
-Delta_R, Delta_S = symbol("Delta_R", r"\Delta R", real=True), symbol("Delta_S", r"\Delta S", real=True)
+Delta_R, Delta_S = (
+    symbol("Delta_R", r"\Delta R", real=True),
+    symbol("Delta_S", r"\Delta S", real=True),
+)
 EPOCH = 1 / (d_g * N)  # training time of one epoch
 
 
@@ -69,8 +72,12 @@ def update_on_target() -> sp.Expr:
 @cache
 def update_off_target() -> sp.Expr:
     """Step of S: mean over matrices and the teachers of others."""
-    off = delta_sum((1 - delta(a, b)) * projected_update(a, b), (b, 1, d_g), (a, 1, d_g)) / (d_g * (d_g - 1))
-    return written_as(SCALE * (c_R * tau + c_S * (d_g - 2) / (d_g - 1) * tau + c_S / (d_g - 1) - 1 / N), off)
+    off = delta_sum((1 - delta(a, b)) * projected_update(a, b), (b, 1, d_g), (a, 1, d_g)) / (
+        d_g * (d_g - 1)
+    )
+    return written_as(
+        SCALE * (c_R * tau + c_S * (d_g - 2) / (d_g - 1) * tau + c_S / (d_g - 1) - 1 / N), off
+    )
 
 
 def over_seeds(update: sp.Expr, form: sp.Expr) -> sp.Expr:
@@ -85,17 +92,43 @@ def equations() -> dict[str, Equation]:
     """Updates with finite teacher overlap, their mean over seeds, and the attention equation."""
     seeds = "averaged over independent permutations"
     found = [
-        Equation("delta_R", Delta_R, update_on_target, ref("Eqs. (53)-(54)"), "exact", (MEAN_FIELD,)),
-        Equation("delta_S", Delta_S, update_off_target, ref("Eqs. (55)-(56)"), "exact", (MEAN_FIELD, "d_g >= 3")),
-        Equation("delta_R_mean", Delta_R, lambda: over_seeds(update_on_target(), A + (1 - A) / d_g), ref("Eq. (59a)"),
-                 "exact", (MEAN_FIELD, seeds)),
-        Equation("delta_S_mean", Delta_S, lambda: over_seeds(update_off_target(), (1 - A) / d_g), ref("Eq. (59b)"),
-                 "exact", (MEAN_FIELD, seeds)),
+        Equation(
+            "delta_R", Delta_R, update_on_target, ref("Eqs. (53)-(54)"), "exact", (MEAN_FIELD,)
+        ),
+        Equation(
+            "delta_S",
+            Delta_S,
+            update_off_target,
+            ref("Eqs. (55)-(56)"),
+            "exact",
+            (MEAN_FIELD, "d_g >= 3"),
+        ),
+        Equation(
+            "delta_R_mean",
+            Delta_R,
+            lambda: over_seeds(update_on_target(), A + (1 - A) / d_g),
+            ref("Eq. (59a)"),
+            "exact",
+            (MEAN_FIELD, seeds),
+        ),
+        Equation(
+            "delta_S_mean",
+            Delta_S,
+            lambda: over_seeds(update_off_target(), (1 - A) / d_g),
+            ref("Eq. (59b)"),
+            "exact",
+            (MEAN_FIELD, seeds),
+        ),
         # One epoch of descent on W moves A by -eta |grad A|^2 dl/dA, and c(A) = d_g N |grad A|^2.
-        Equation("dA_dalpha_chain", sp.Derivative(A, alpha), lambda: -eta * c_A * loss.equations()["dloss_dA"].rhs,
-                 ref("Eqs. (60)-(64)"), "exact",
-                 (MEAN_FIELD, "small steps", "A is the only route from the loss to W_Q, W_K")),
-    ]  # fmt: skip
+        Equation(
+            "dA_dalpha_chain",
+            sp.Derivative(A, alpha),
+            lambda: -eta * c_A * loss.equations()["dloss_dA"].rhs,
+            ref("Eqs. (60)-(64)"),
+            "exact",
+            (MEAN_FIELD, "small steps", "A is the only route from the loss to W_Q, W_K"),
+        ),
+    ]
     return {e.name: e for e in found}
 
 
@@ -126,13 +159,18 @@ def flow(teacher_overlap: str = "iid", closure: str = "closure") -> Flow:
     eq = equations()
     mean = logits.equations()
     spell = {c_S: mean["c_S"].rhs, c_R: mean["c_R"].rhs}
-    overlap = _option("teacher_overlap", teacher_overlap, {"iid": None, "tau": tau,
-                      "distinct": overlaps.equations()["tau_bar_distinct"].rhs})  # fmt: skip
+    overlap = _option(
+        "teacher_overlap",
+        teacher_overlap,
+        {"iid": None, "tau": tau, "distinct": overlaps.equations()["tau_bar_distinct"].rhs},
+    )
     factor = _option("closure", closure, {"closure": "c_closure", "ansatz": "c_ansatz_mean"})
     if overlap is None:
         dR, dS = eq["delta_R_mean"].rhs / EPOCH, eq["delta_S_mean"].rhs / EPOCH
     else:
-        dR, dS = ((eq[x].rhs / EPOCH).subs(spell).subs(tau, overlap) for x in ("delta_R", "delta_S"))
+        dR, dS = (
+            (eq[x].rhs / EPOCH).subs(spell).subs(tau, overlap) for x in ("delta_R", "delta_S")
+        )
     c_of_A = attention.equations()[factor].rhs
     dA = eq["dA_dalpha_chain"].rhs.subs(c_A, c_of_A)
     return Flow(
@@ -144,9 +182,13 @@ def flow(teacher_overlap: str = "iid", closure: str = "closure") -> Flow:
         status="closure",
         assumptions=(MEAN_FIELD, logits.EXCHANGEABLE, attention.CLOSURE, "gradient flow"),
         where=loss.abbreviations(),
-        observables={"logit_correct": mean["logit_correct"].rhs, "logit_other": mean["logit_other"].rhs,
-                     "loss": loss.equations()["loss_of_margin"].rhs, "c_A": c_of_A},
-    )  # fmt: skip
+        observables={
+            "logit_correct": mean["logit_correct"].rhs,
+            "logit_other": mean["logit_other"].rhs,
+            "loss": loss.equations()["loss_of_margin"].rhs,
+            "c_A": c_of_A,
+        },
+    )
 
 
 @cache
@@ -168,7 +210,10 @@ def thermodynamic_limit() -> Flow:
     return Flow(
         name="state_tracking, thermodynamic limit",
         time=alpha,
-        rhs={x: leading(expr.subs(g, g_limit), L if x == A else sp.S.One) for x, expr in full.rhs.items()},
+        rhs={
+            x: leading(expr.subs(g, g_limit), L if x == A else sp.S.One)
+            for x, expr in full.rhs.items()
+        },
         initial=full.initial,
         reference=ref("Sec. 4.3, limit of Eq. (15)"),
         status="leading order",

@@ -21,6 +21,9 @@ def equations() -> dict[str, Equation]:
     grown = {x: sp.integrate(rate[x], (alpha, 0, alpha)) for x in (R, S)}
     found = [
         Equation("early_A", A, A_0, ref("Eq. (78)"), "leading order", ASSUMED),
-        *(Equation(f"early_{x.name}", x, grown[x], ref("Eq. (78)"), "leading order", ASSUMED) for x in (R, S)),
+        *(
+            Equation(f"early_{x.name}", x, grown[x], ref("Eq. (78)"), "leading order", ASSUMED)
+            for x in (R, S)
+        ),
     ]
     return {e.name: e for e in found}

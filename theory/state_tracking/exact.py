@@ -1,4 +1,6 @@
-"""Exact solution of the flow (15): a first integral, quadratures over D = R - S, and the separatrix."""
+"""Exact solution of the flow (15): a first integral, quadratures over D = R - S, and the
+separatrix.
+"""
 
 from __future__ import annotations
 
@@ -32,12 +34,18 @@ from theory.state_tracking.symbols import (
     zeta,
 )
 
-D, D_0, x = (symbol(q, real=True) for q in ("D", "D_0", "x"))  # D = R - S, at time 0, under an integral
+D, D_0, x = (
+    symbol(q, real=True) for q in ("D", "D_0", "x")
+)  # D = R - S, at time 0, under an integral
 kappa = symbol("kappa", positive=True)  # steepness of attention in D
-pace = symbol("pace", r"\vartheta", positive=True)  # dD/dalpha = pace eta g A; 1 for independent teachers
+pace = symbol(
+    "pace", r"\vartheta", positive=True
+)  # dD/dalpha = pace eta g A; 1 for independent teachers
 drift = symbol("off_target_drift", r"\nu", real=True)  # dS/dD at A = 1; 0 for independent teachers
 T = symbol("T", nonnegative=True)  # proper time: dT = pace eta g dalpha
-epsilon = symbol("epsilon", r"\varepsilon", real=True)  # -ln(1 - A) at D = 0; negative beyond the separatrix
+epsilon = symbol(
+    "epsilon", r"\varepsilon", real=True
+)  # -ln(1 - A) at D = 0; negative beyond the separatrix
 level = symbol("a", positive=True)  # a value of A
 D_level2 = symbol("D_level2", r"D_{a}^{2}", real=True)
 D_sep = symbol("D_separatrix", r"D_{\mathrm{sep}}", real=True)
@@ -50,7 +58,9 @@ BEYOND = "beyond the paper: exact solution of Eq. (15)"
 
 @cache
 def steepness() -> sp.Expr:
-    """kappa: the rate of A over the rate of R - S is free of g, eta and the training time, and separates."""
+    """kappa: the rate of A over the rate of R - S is free of g, eta and the training time, and
+    separates.
+    """
     rate = flow("tau").rhs
     slope = rate[A] / (rate[R] - rate[S]) / ((1 - A) * (R - S))
     return written_as(c_omega * L * (d_g - 1) / (d_g * (1 - tau)), slope)
@@ -98,7 +108,8 @@ def height() -> sp.Expr:
 
 @cache
 def off_target() -> sp.Expr:
-    """S as a function of T and D: dT = pace eta g dalpha gives dD/dT = A and dS/dT = (1-A)/d_g + drift.
+    """S as a function of T and D: dT = pace eta g dalpha gives dD/dT = A and dS/dT = (1-A)/d_g +
+    drift.
 
     Raises
     ------
@@ -107,7 +118,9 @@ def off_target() -> sp.Expr:
     """
     found = S_0 + (1 / d_g + drift) * T - (D - D_0) / d_g
     attention = attention_of_difference()
-    if not vanishes(found.diff(T) / attention + found.diff(D) - ((1 - attention) / d_g + drift) / attention):
+    if not vanishes(
+        found.diff(T) / attention + found.diff(D) - ((1 - attention) / d_g + drift) / attention
+    ):
         raise ArithmeticError("S(D) does not solve the flow")
     return found
 
@@ -127,7 +140,11 @@ def growth() -> tuple[sp.Expr, sp.Expr]:
 def margin() -> sp.Expr:
     """Logit margin as a function of A, D and S."""
     mean = logits.equations()
-    of_state = loss.equations()["margin"].rhs.subs(z_kbar, mean["logit_other"].rhs).subs(z_k, mean["logit_correct"].rhs)
+    of_state = (
+        loss.equations()["margin"]
+        .rhs.subs(z_kbar, mean["logit_other"].rhs)
+        .subs(z_k, mean["logit_correct"].rhs)
+    )
     lifted = S + (A + (1 - A) / d_g) * D  # c_R + c_S = 1
     return written_as((N * lifted - zeta) / (N - 1), of_state.subs(R, S + D))
 
@@ -158,16 +175,34 @@ def equations() -> dict[str, Equation]:
     rows: list[tuple[str, sp.Expr, Any, tuple[str, ...]]] = [
         ("kappa", kappa, steepness, ANY),
         ("pace", pace, lambda: growth()[0], (*ANY, "dD/dalpha = pace eta g A")),
-        ("off_target_drift", drift, lambda: growth()[1], (*ANY, "dS/dalpha = pace eta g ((1-A)/d_g + drift)")),
+        (
+            "off_target_drift",
+            drift,
+            lambda: growth()[1],
+            (*ANY, "dS/dalpha = pace eta g ((1-A)/d_g + drift)"),
+        ),
         ("first_integral", invariant, first_integral, (*ANY, "constant along the flow")),
         ("A_of_D", of_A, attention_of_difference, ANY),
         ("proper_time", of_T, along(D, 1 / of_A), (*ANY, "dT = pace eta g dalpha")),
         ("S_of_D", of_S, lambda: off_target().subs(T, of_T), ANY),
         ("margin_of_D", m, margin, (*ANY, "R = S + D")),
         ("alpha_of_D", sp.Function("alpha")(D), time, ANY),
-        ("D_of_level", D_level2, lambda: square_at(level), (*moving, "A = a, reached at the positive root")),
+        (
+            "D_of_level",
+            D_level2,
+            lambda: square_at(level),
+            (*moving, "A = a, reached at the positive root"),
+        ),
         ("epsilon", epsilon, height, (*moving, "the value of -ln(1-A) at D = 0")),
         ("separatrix", D_sep, edge, (*moving, "for D_0 at or below, A falls to 0 for good")),
-        ("resting_place", D_dead2, dead, (*moving, "below the separatrix: D rises to the negative root, A to 0")),
+        (
+            "resting_place",
+            D_dead2,
+            dead,
+            (*moving, "below the separatrix: D rises to the negative root, A to 0"),
+        ),
     ]
-    return {name: Equation(name, lhs, rhs, ref(BEYOND), "exact", given) for name, lhs, rhs, given in rows}
+    return {
+        name: Equation(name, lhs, rhs, ref(BEYOND), "exact", given)
+        for name, lhs, rhs, given in rows
+    }

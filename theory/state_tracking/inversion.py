@@ -1,4 +1,6 @@
-"""A, R and S of the exact solution at given times: monotone inversion of alpha(D), then the Lambert form."""
+"""A, R and S of the exact solution at given times: monotone inversion of alpha(D), then the Lambert
+form.
+"""
 
 from __future__ import annotations
 
@@ -59,8 +61,12 @@ def _still(points: Points, times: np.ndarray) -> tuple[np.ndarray, ...]:
     return np.broadcast_arrays(c.A_0, *_coast(c, c.A_0, c.D_0, c.S_0, times))
 
 
-def _coast(c: Points, A: np.ndarray, D: np.ndarray, S: np.ndarray, after: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """D and S a time ``after`` the given state, attention being constant (`late_time`, ``coasting_margin``)."""
+def _coast(
+    c: Points, A: np.ndarray, D: np.ndarray, S: np.ndarray, after: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """D and S a time ``after`` the given state, attention being constant (`late_time`,
+    ``coasting_margin``).
+    """
     start = c.margin(A, D, S)
     rate = c.pace * ((1 - A) / c.d_g + c.drift)  # of S per eta g; that of D is pace A
     lift = rate + (A + (1 - A) / c.d_g) * c.pace * A
@@ -73,13 +79,19 @@ def _coast(c: Points, A: np.ndarray, D: np.ndarray, S: np.ndarray, after: np.nda
 
 
 def _reach(points: Points, end: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Where to integrate from and to in s so as to cover the times up to ``end``, and where A locks."""
+    """Where to integrate from and to in s so as to cover the times up to ``end``, and where A
+    locks.
+    """
     start = points.s_of(points.D_0, points.E_0)
     locked = points.locked()
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         # A dying point waits at least the integral of dD/E: eta pace alpha >= its growth.
-        waited = points.eta * points.pace * end * np.abs(points.epsilon) / points.delta + np.arcsinh(np.exp(start))
-        stop = np.where(points.side < 0, waited + np.log(-np.expm1(-2 * waited)) - np.log(2), locked)
+        waited = points.eta * points.pace * end * np.abs(
+            points.epsilon
+        ) / points.delta + np.arcsinh(np.exp(start))
+        stop = np.where(
+            points.side < 0, waited + np.log(-np.expm1(-2 * waited)) - np.log(2), locked
+        )
     for _ in range(40):  # e^m may bring the end much nearer: look with few panels, then again
         if points.panels(start, stop).max() <= 64:
             break
@@ -95,13 +107,17 @@ def _reach(points: Points, end: float) -> tuple[np.ndarray, np.ndarray, np.ndarr
 
 @np.errstate(over="ignore", invalid="ignore")  # times beyond the largest number
 def _moving(points: Points, times: np.ndarray) -> tuple[np.ndarray, ...]:
-    """A, D and S where attention moves: monotone inversion of alpha(s), then constant attention once A = 1."""
+    """A, D and S where attention moves: monotone inversion of alpha(s), then constant attention
+    once A = 1.
+    """
     start, stop, locked = _reach(points, times.max())
     run = points.integrate(start, stop, points.panels(start, stop).max())
     row = np.arange(start.size)[:, None]
     k = np.clip((run.alpha[:, None, :] <= times[:, None]).sum(-1) - 1, 0, run.alpha.shape[1] - 2)
     half = np.diff(run.edge)[row, k] / 2
-    grown, rate = (half[..., None] * (run.alpha_rate @ to.T)[row, k] for to in (TO_INTEGRAL, TO_LEGENDRE))
+    grown, rate = (
+        half[..., None] * (run.alpha_rate @ to.T)[row, k] for to in (TO_INTEGRAL, TO_LEGENDRE)
+    )
     wanted = times - run.alpha[row, k]
     inside = solve_monotone(lambda t: legendre(t, grown), lambda t: legendre(t, rate), wanted)
     s = run.edge[row, k] + half * (1 + inside)
@@ -116,11 +132,15 @@ def _moving(points: Points, times: np.ndarray) -> tuple[np.ndarray, ...]:
 
 def legendre(t: np.ndarray, coefficients: np.ndarray) -> np.ndarray:
     """Series with its own coefficients for every t."""
-    return np.einsum("...j,...j", np.polynomial.legendre.legvander(t, coefficients.shape[-1] - 1), coefficients)
+    return np.einsum(
+        "...j,...j", np.polynomial.legendre.legvander(t, coefficients.shape[-1] - 1), coefficients
+    )
 
 
 def solve_monotone(value: Any, slope: Any, wanted: np.ndarray) -> np.ndarray:
-    """Solve ``value(t) = wanted`` for an increasing function on [-1, 1], by Newton kept inside a bracket."""
+    """Solve ``value(t) = wanted`` for an increasing function on [-1, 1], by Newton kept inside a
+    bracket.
+    """
     low, high, t = np.full(wanted.shape, -1.0), np.full(wanted.shape, 1.0), np.zeros(wanted.shape)
     for _ in range(100):
         gap = value(t) - wanted
@@ -159,6 +179,15 @@ def solve(p: Any, at: Any) -> xr.Dataset:
             expr = expr.subs(short, meaning)
         value = Equation(label, exact.D, expr, system.reference).evaluate({**numbers, **along})
         along[label] = np.broadcast_to(value, times.shape)
-    return xr.Dataset({q: ("alpha", v) for q, v in along.items()}, coords={"alpha": times}, attrs={
-        "kind": "theory", "flow": system.name, "reference": system.reference, "status": system.status,
-        "solver": "exact solution by quadrature", "parameters": p.as_json()})  # fmt: skip
+    return xr.Dataset(
+        {q: ("alpha", v) for q, v in along.items()},
+        coords={"alpha": times},
+        attrs={
+            "kind": "theory",
+            "flow": system.name,
+            "reference": system.reference,
+            "status": system.status,
+            "solver": "exact solution by quadrature",
+            "parameters": p.as_json(),
+        },
+    )

@@ -50,14 +50,19 @@ INDEPENDENT = "independent teachers (tau = 1/N)"
 
 @cache
 def clock() -> tuple[sp.Expr, sp.Expr, sp.Expr, sp.Expr]:
-    """Rate of the correct logit per eta g, the clock X as a function of the margin and of alpha, and the margin.
+    """Rate of the correct logit per eta g, the clock X as a function of the margin and of alpha,
+    and the margin.
 
-    At constant A the margin obeys dm/dalpha = N/(N-1) eta g(m) times a constant; dm/g is integrated.
+    At constant A the margin obeys dm/dalpha = N/(N-1) eta g(m) times a constant; dm/g is
+    integrated.
     """
     rate, mean = flow("tau").rhs, logits.equations()
     speed = pace * (A * (A + (1 - A) / d_g) + (1 - A) / d_g + drift)
     in_tau = {q: exact.equations()[q.name].rhs for q in (pace, drift)}
-    written_as(speed.subs(in_tau), sum(mean[c].rhs * rate[q] for c, q in (("c_R", R), ("c_S", S))) / (eta * g))
+    written_as(
+        speed.subs(in_tau),
+        sum(mean[c].rhs * rate[q] for c, q in (("c_R", R), ("c_S", S))) / (eta * g),
+    )
     left = m + sp.exp(m) / (N - 1)
     written_as(1 / mean_field.equations()["g"].rhs, left.diff(m))
     of_alpha = left.subs(m, m_0) + N / (N - 1) * lift * eta * alpha
@@ -65,7 +70,9 @@ def clock() -> tuple[sp.Expr, sp.Expr, sp.Expr, sp.Expr]:
     in_W = sp.expand_log(left.subs(m, sp.log((N - 1) * W)), force=True)
     (solved,) = sp.solve(sp.expand(in_W - sp.log(N - 1)) - shifted, W)
     written_as(wright_omega(shifted).rewrite(sp.LambertW), solved)
-    form = sp.log((N - 1) * wright_omega(X - sp.log(N - 1)))  # X minus the Lambert function, without its cancellation
+    form = sp.log(
+        (N - 1) * wright_omega(X - sp.log(N - 1))
+    )  # X minus the Lambert function, without its cancellation
     return speed, left, of_alpha, form
 
 
@@ -75,7 +82,9 @@ def off_target() -> sp.Sum:
     attention = exact.equations()["A_of_D"].rhs
     ratio = (1 - A_0) * sp.exp(kappa * D_0**2 / 2)
     written_as(ratio * sp.exp(-kappa * D**2 / 2), 1 - attention)
-    term = sp.sqrt(sp.pi / (2 * n * kappa)) * sp.erfc(D_0 * sp.sqrt(n * kappa / 2))  # Gaussian integral from D_0 on
+    term = sp.sqrt(sp.pi / (2 * n * kappa)) * sp.erfc(
+        D_0 * sp.sqrt(n * kappa / 2)
+    )  # Gaussian integral from D_0 on
     written_as(-sp.exp(-n * kappa * D_0**2 / 2), term.diff(D_0))
     written_as(sp.S.Zero, term.subs(D_0, sp.oo))
     return S_0 + sp.Sum(ratio**n * term, (n, 1, sp.oo)) / d_g
@@ -86,13 +95,21 @@ def constant() -> sp.Expr:
     a = sp.Function("A")(D)
     off = exact.equations()["S_of_D"].rhs.subs({exact.drift: 0, sp.Function("T")(D): T})
     S_rate = off.diff(T) / a + off.diff(D)  # dT/dD = 1/A
-    z_rate = S_rate + ((a + (1 - a) / d_g) * D).diff(D).subs(a.diff(D), kappa * (1 - a) * D)  # <z_k> = S + c_R D
-    written_as(kappa * (1 - A) * D, exact.equations()["A_of_D"].rhs.diff(D).subs(
-        sp.exp(-kappa * (D**2 - D_0**2) / 2), (1 - A) / (1 - A_0)))  # fmt: skip
+    z_rate = S_rate + ((a + (1 - a) / d_g) * D).diff(D).subs(
+        a.diff(D), kappa * (1 - a) * D
+    )  # <z_k> = S + c_R D
+    written_as(
+        kappa * (1 - A) * D,
+        exact.equations()["A_of_D"]
+        .rhs.diff(D)
+        .subs(sp.exp(-kappa * (D**2 - D_0**2) / 2), (1 - A) / (1 - A_0)),
+    )
     weight = sp.exp(sp.Function("m")(D)) / (N - 1)
     inverse_g = 1 / mean_field.equations()["g"].rhs.subs(m, sp.Function("m")(D))
     form = -(1 - 1 / d_g) * (1 - a) * (1 / a + weight * (1 + 1 / a - kappa * D**2))
-    form = written_as(form, 1 + S_rate + weight * z_rate - inverse_g / a)  # R' = 1 + S', m' = N/(N-1) z'
+    form = written_as(
+        form, 1 + S_rate + weight * z_rate - inverse_g / a
+    )  # R' = 1 + S', m' = N/(N-1) z'
     return R_0 + sp.exp(m_0) / N + sp.Integral(form.subs(D, x), (x, D_0, sp.oo))
 
 
@@ -104,10 +121,14 @@ X_LATE = (N * WHEN - zeta) / (N - 1)  # the clock of the margin once A = 1
 def locked_clock() -> tuple[sp.Expr, sp.Expr]:
     """R and the clock once A = 1: the mean logit <z_k> is R there, and grows at the rate eta g."""
     speed, of_m, _, of_X = clock()
-    written_as(sp.S.One, speed.subs(A, 1).subs({q: exact.equations()[q.name].rhs for q in (pace, drift)}))
+    written_as(
+        sp.S.One, speed.subs(A, 1).subs({q: exact.equations()[q.name].rhs for q in (pace, drift)})
+    )
     at_one = sp.expand((N - 1) / N * X + zeta / N)  # <z_k> by the margin
     of_R = at_one.subs(X, of_X).subs(X, X_LATE)
-    in_R = sp.expand(((N - 1) * of_m.subs(m, (N * R - zeta) / (N - 1)) + zeta) / N)  # the clock, in units of R
+    in_R = sp.expand(
+        ((N - 1) * of_m.subs(m, (N * R - zeta) / (N - 1)) + zeta) / N
+    )  # the clock, in units of R
     return of_R, written_as(R + sp.exp((N * R - zeta) / (N - 1)) / N, in_R)
 
 
@@ -121,7 +142,9 @@ def late_growth() -> sp.Expr:
     """R where its exponential is all of the clock."""
     exponential = locked_clock()[1] - R
     logarithm = linear_root(sp.expand_log(sp.log(exponential), force=True) - sp.log(WHEN), R)
-    return written_as((N - 1) / N * sp.log(N * WHEN) + zeta / N, sp.expand_log(logarithm, force=True))
+    return written_as(
+        (N - 1) / N * sp.log(N * WHEN) + zeta / N, sp.expand_log(logarithm, force=True)
+    )
 
 
 def late_decay() -> sp.Expr:
@@ -142,18 +165,62 @@ def equations() -> dict[str, Equation]:
     """Margin at constant attention; R, loss and their growth once A = 1; saturation of S."""
     falling = sp.log(1 + 1 / wright_omega(X_LATE - sp.log(N - 1)))
     found = [
-        Equation("coasting_lift", lift, lambda: clock()[0], ref(BEYOND), "exact", (FROZEN, "rate of the correct logit per eta g")),
+        Equation(
+            "coasting_lift",
+            lift,
+            lambda: clock()[0],
+            ref(BEYOND),
+            "exact",
+            (FROZEN, "rate of the correct logit per eta g"),
+        ),
         Equation("coasting_clock", X, lambda: clock()[2], ref(BEYOND), "exact", (FROZEN,)),
         Equation("coasting_margin", m, lambda: clock()[3], ref(BEYOND), "exact", (FROZEN,)),
-        Equation("late_integral", R + sp.exp((N * R - zeta) / (N - 1)) / N, late_integral, ref(BEYOND), "exact", LOCKED),
+        Equation(
+            "late_integral",
+            R + sp.exp((N * R - zeta) / (N - 1)) / N,
+            late_integral,
+            ref(BEYOND),
+            "exact",
+            LOCKED,
+        ),
         Equation("late_R", R, lambda: locked_clock()[0], ref(BEYOND), "exact", LOCKED),
         Equation("late_constant", C, constant, ref(BEYOND), "exact", (INDEPENDENT,)),
-        Equation("late_loss", loss, falling, ref(BEYOND), "exact", (*LOCKED, "mean-field loss (10)")),
-        Equation("late_growth", R, late_growth, ref(BEYOND), "leading order", (*LOCKED, "alpha to infinity")),
-        Equation("late_decay", loss, late_decay, ref(BEYOND), "leading order", (*LOCKED, "alpha to infinity")),
-        Equation("off_target_limit", S_inf, off_target, ref(BEYOND), "exact", (INDEPENDENT, "D_0 above the separatrix")),
-        Equation("off_target_limit_centred", S_inf, saturated, ref(BEYOND), "exact", (INDEPENDENT, "D_0 = 0")),
-    ]  # fmt: skip
+        Equation(
+            "late_loss", loss, falling, ref(BEYOND), "exact", (*LOCKED, "mean-field loss (10)")
+        ),
+        Equation(
+            "late_growth",
+            R,
+            late_growth,
+            ref(BEYOND),
+            "leading order",
+            (*LOCKED, "alpha to infinity"),
+        ),
+        Equation(
+            "late_decay",
+            loss,
+            late_decay,
+            ref(BEYOND),
+            "leading order",
+            (*LOCKED, "alpha to infinity"),
+        ),
+        Equation(
+            "off_target_limit",
+            S_inf,
+            off_target,
+            ref(BEYOND),
+            "exact",
+            (INDEPENDENT, "D_0 above the separatrix"),
+        ),
+        Equation(
+            "off_target_limit_centred",
+            S_inf,
+            saturated,
+            ref(BEYOND),
+            "exact",
+            (INDEPENDENT, "D_0 = 0"),
+        ),
+    ]
     return {e.name: e for e in found}
 
 
@@ -168,7 +235,8 @@ def late_constant(values: Mapping[str, Any]) -> np.ndarray:
     Returns
     -------
     ndarray
-        In units of eta alpha; NaN where attention dies or does not move, or where e^m overflows on the way.
+        In units of eta alpha; NaN where attention dies or does not move, or where e^m overflows on
+        the way.
     """
     points = Points.of(values)
     shape = np.broadcast_shapes(*(np.shape(values[q]) for q in NAMES))
@@ -188,7 +256,9 @@ def late_constant(values: Mapping[str, Any]) -> np.ndarray:
         D, E, stretch = one.chart(run.edge[:, :-1, None] + half * (1 + quadrature.X))
         A_now = -np.expm1(-E)
         with np.errstate(over="ignore", invalid="ignore"):
-            left = np.exp(-E) * (1 / A_now + mass * (1 + 1 / A_now - one.kappa * D**2)) * stretch * E
+            left = (
+                np.exp(-E) * (1 / A_now + mass * (1 + 1 / A_now - one.kappa * D**2)) * stretch * E
+            )
             rest = (1 - 1 / one.d_g) * (half * left * quadrature.WEIGHTS).sum()
             begun = np.exp(one.margin(one.A_0, one.D_0, one.S_0)) / one.N
             clock = one.D_0 + one.S_0 + begun - rest

@@ -59,13 +59,40 @@ def equations() -> dict[str, Equation]:
     total = sp.Sum(M[a, p, q], (a, 1, d_g), (p, 1, N), (q, 1, N)) / (d_g * N)
     uniform, conserved = (UNIFORM,), ("conserved by descent on the cross-entropy",)
     found = [
-        Equation("pair_weight", pair_weight, average_pair_weight(), ref("Eqs. (30)-(33)"), "exact", uniform),
-        Equation("logit_correct_position", z_k_i, (of_R * R + of_S * S).subs(A, pi_i), ref("Eq. (35)"), "exact", uniform),
+        Equation(
+            "pair_weight",
+            pair_weight,
+            average_pair_weight(),
+            ref("Eqs. (30)-(33)"),
+            "exact",
+            uniform,
+        ),
+        Equation(
+            "logit_correct_position",
+            z_k_i,
+            (of_R * R + of_S * S).subs(A, pi_i),
+            ref("Eq. (35)"),
+            "exact",
+            uniform,
+        ),
         Equation("c_R", c_R, of_R, ref("Eq. (46)")),
         Equation("c_S", c_S, of_S, ref("Eq. (46)")),
-        Equation("logit_correct", z_k, of_R * R + of_S * S, ref("Eqs. (11), (36)"), "exact", (UNIFORM, EXCHANGEABLE)),
+        Equation(
+            "logit_correct",
+            z_k,
+            of_R * R + of_S * S,
+            ref("Eqs. (11), (36)"),
+            "exact",
+            (UNIFORM, EXCHANGEABLE),
+        ),
         Equation("zeta", zeta, total, ref("Eq. (40)"), "exact", conserved),
-        Equation("logit_other", z_kbar, linear_root(z_k + (N - 1) * z_kbar - zeta, z_kbar), ref("Eqs. (12), (41)"),
-                 "exact", (UNIFORM, "wrong states are alike on average")),
-    ]  # fmt: skip
+        Equation(
+            "logit_other",
+            z_kbar,
+            linear_root(z_k + (N - 1) * z_kbar - zeta, z_kbar),
+            ref("Eqs. (12), (41)"),
+            "exact",
+            (UNIFORM, "wrong states are alike on average"),
+        ),
+    ]
     return {e.name: e for e in found}

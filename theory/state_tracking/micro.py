@@ -51,7 +51,9 @@ def equations() -> dict[str, Equation]:
     by = loss.equations()
     step = -eta * (by["dloss_dz_k"].rhs * dz_k + by["dloss_dz_kbar"].rhs * dz_kbar)
     others = ALL - OWN
-    step = written_as(eta / (d_g * N) * g * N / (N - 1) * (c_R * OWN + c_S / (d_g - 1) * others - 1 / N), step)
+    step = written_as(
+        eta / (d_g * N) * g * N / (N - 1) * (c_R * OWN + c_S / (d_g - 1) * others - 1 / N), step
+    )
     found = [
         Equation("dR_dM", sp.Derivative(R, ENTRY), dR, ref("Eq. (47)")),
         Equation("dS_dM", sp.Derivative(S, ENTRY), dS, ref("Eq. (47)"), "exact", ("d_g >= 2",)),

@@ -19,7 +19,25 @@ from theory.state_tracking.early_time import equations as early_equations
 from theory.state_tracking.exact import BEYOND, D_0, D, T, epsilon, kappa, x
 from theory.state_tracking.parameters import Parameters
 from theory.state_tracking.quadrature import emergence_time
-from theory.state_tracking.symbols import A_0, R_0, S_0, A, L, N, R, S, alpha, c_omega, d_g, eta, g, m, ref, tau, zeta
+from theory.state_tracking.symbols import (
+    A_0,
+    R_0,
+    S_0,
+    A,
+    L,
+    N,
+    R,
+    S,
+    alpha,
+    c_omega,
+    d_g,
+    eta,
+    g,
+    m,
+    ref,
+    tau,
+    zeta,
+)
 
 T_alpha = symbol("T_alpha", r"T_{\alpha}", positive=True)
 gain = symbol("onset_coefficient", r"[\alpha^{2}]\ln(A/A_{0})")
@@ -32,10 +50,14 @@ HALF = {"alpha_half": A - sp.Rational(1, 2)}
 
 @cache
 def rise() -> sp.Expr:
-    """E = -ln(1-A) over D = R - S, which is A while A is small: 1 - e^-E is E = epsilon + kappa D^2/2."""
+    """E = -ln(1-A) over D = R - S, which is A while A is small: 1 - e^-E is E = epsilon + kappa
+    D^2/2.
+    """
     height = epsilon + kappa * D**2 / 2
-    written_as(1 - sp.exp(-height), exact.equations()["A_of_D"].rhs.subs(
-        A_0, 1 - sp.exp(-epsilon - kappa * D_0**2 / 2)))  # fmt: skip
+    written_as(
+        1 - sp.exp(-height),
+        exact.equations()["A_of_D"].rhs.subs(A_0, 1 - sp.exp(-epsilon - kappa * D_0**2 / 2)),
+    )
     small = sp.Symbol("e", positive=True)
     return written_as(height, sp.diff(1 - sp.exp(-small * height), small).subs(small, 0))
 
@@ -64,19 +86,31 @@ def secant() -> sp.Expr:
 def waited() -> sp.Expr:
     """T(D) while A is small: an arc tangent, the integral of 1/A over D."""
     up = sp.Symbol("rise", positive=True)
-    inverse = sp.sqrt(2) * sp.atan(sp.sqrt(2) * x * sp.sqrt(kappa) / (2 * sp.sqrt(up))) / (sp.sqrt(kappa) * sp.sqrt(up))
+    inverse = (
+        sp.sqrt(2)
+        * sp.atan(sp.sqrt(2) * x * sp.sqrt(kappa) / (2 * sp.sqrt(up)))
+        / (sp.sqrt(kappa) * sp.sqrt(up))
+    )
     written_as(1 / rise().subs({epsilon: up, D: x}), inverse.diff(x))
     return (inverse.subs(x, D) - inverse.subs(x, D_0)).subs(up, epsilon)
 
 
 @cache
 def sharp() -> sp.Expr:
-    """The onset form to leading order in 1/L: epsilon L -> 1, kappa/L -> c_omega, T -> eta alpha."""
+    """The onset form to leading order in 1/L: epsilon L -> 1, kappa/L -> c_omega, T -> eta
+    alpha.
+    """
     size = sp.Symbol("size", positive=True)
     centred = exact.equations()["epsilon"].rhs.subs({D_0: 0, A_0: 1 / size})
     coefficient = sp.limit(centred * size, size, sp.oo)
     steep = at_large_sizes(exact.equations()["kappa"].rhs.subs(tau, 1 / N) / L)
-    at_start = secant().subs(D_0, 0).subs(epsilon, coefficient / L).subs(kappa, steep * L).subs(T, eta * alpha)
+    at_start = (
+        secant()
+        .subs(D_0, 0)
+        .subs(epsilon, coefficient / L)
+        .subs(kappa, steep * L)
+        .subs(T, eta * alpha)
+    )
     return written_as(sp.sec(eta * sp.sqrt(c_omega / 2) * alpha) ** 2 / L, at_start)
 
 
@@ -91,12 +125,17 @@ def at_large_sizes(expr: sp.Expr) -> sp.Expr:
 @cache
 def rates() -> dict[sp.Symbol, sp.Expr]:
     """Right-hand sides of the flow (15) for independent teachers."""
-    return {q: rate.subs(tau, overlaps.equations()["tau_bar_iid"].rhs) for q, rate in flow("tau").rhs.items()}
+    return {
+        q: rate.subs(tau, overlaps.equations()["tau_bar_iid"].rhs)
+        for q, rate in flow("tau").rhs.items()
+    }
 
 
 @cache
 def growth() -> sp.Expr:
-    """dA/dalpha from (15a) with R - S from (79), at large N and d_g, where g -> 1, and to first order in A."""
+    """dA/dalpha from (15a) with R - S from (79), at large N and d_g, where g -> 1, and to first
+    order in A.
+    """
     rising = rates()[A].subs(g, early_mass()).subs(R, S + early_difference() * alpha)
     first = sp.diff(at_large_sizes(rising), A).subs(A, 0) * A
     return written_as(eta**2 * c_omega * alpha * A, first)
@@ -126,7 +165,8 @@ def onset_A() -> sp.Expr:
 
 @cache
 def gain_of_flow() -> sp.Expr:
-    """Exact coefficient of alpha^2 in ln A at the random start, where the rate of A itself vanishes.
+    """Exact coefficient of alpha^2 in ln A at the random start, where the rate of A itself
+    vanishes.
 
     Raises
     ------
@@ -151,28 +191,71 @@ def departure_of_sharp() -> sp.Expr:
     small = sp.series(-2 * sp.log(sp.cos(phase)), phase, 0, 6).removeO()  # ln sec^2
     small = small.subs(phase, eta * sp.sqrt(c_omega / 2) * alpha)
     written_as(sp.sec(eta * sp.sqrt(c_omega / 2) * alpha) ** 2, sharp() * L)
-    return written_as(eta**4 * c_omega**2 * alpha**4 / 24, small - sp.log(sp.exp(exponent() * alpha**2)))
+    return written_as(
+        eta**4 * c_omega**2 * alpha**4 / 24, small - sp.log(sp.exp(exponent() * alpha**2))
+    )
 
 
 @cache
 def equations() -> dict[str, Equation]:
     """Growth of R - S, of A, and the exact small-time coefficient of ln A."""
     found = [
-        Equation("onset_difference", sp.Derivative(R - S, alpha), early_difference, ref("Eq. (79)"), "leading order",
-                 ("A = 1/L", "logits small")),
-        Equation("onset_rate", sp.Derivative(A, alpha), growth, ref("Eq. (80)"), "leading order", LARGE),
+        Equation(
+            "onset_difference",
+            sp.Derivative(R - S, alpha),
+            early_difference,
+            ref("Eq. (79)"),
+            "leading order",
+            ("A = 1/L", "logits small"),
+        ),
+        Equation(
+            "onset_rate", sp.Derivative(A, alpha), growth, ref("Eq. (80)"), "leading order", LARGE
+        ),
         Equation("onset_A", A, onset_A, ref("Eq. (81)"), "leading order", LARGE),
-        Equation("onset_time_scale", T_alpha, lambda: 1 / sp.sqrt(exponent()),
-                 ref("below Eq. (81), corrected: printed as sqrt(2/(c_omega eta))"), "leading order", LARGE),
-        Equation("onset_coefficient", gain, gain_of_flow, ref("beyond Eq. (81): finite sizes"), "exact",
-                 ("coefficient of alpha^2 along the flow (15) from A = 1/L, R = S = zeta = 0",)),
-        Equation("onset_secant", A, secant, ref(BEYOND), "leading order", ("A small", "epsilon > 0")),
-        Equation("onset_sharp", A, sharp, ref("beyond Eq. (81): leading order in 1/L"), "leading order", SHARP),
-        Equation("onset_departure", departure, departure_of_sharp, ref("beyond Eq. (81): what it lacks"), "leading order",
-                 (*SHARP, "eta alpha sqrt(c_omega) small")),
-        Equation("alpha_star", alpha_star, lambda: linear_root(sp.pi / 2 - eta * sp.sqrt(c_omega / 2) * alpha, alpha),
-                 ref("beyond Eq. (81): sharp onset"), "leading order", SHARP),
-    ]  # fmt: skip
+        Equation(
+            "onset_time_scale",
+            T_alpha,
+            lambda: 1 / sp.sqrt(exponent()),
+            ref("below Eq. (81), corrected: printed as sqrt(2/(c_omega eta))"),
+            "leading order",
+            LARGE,
+        ),
+        Equation(
+            "onset_coefficient",
+            gain,
+            gain_of_flow,
+            ref("beyond Eq. (81): finite sizes"),
+            "exact",
+            ("coefficient of alpha^2 along the flow (15) from A = 1/L, R = S = zeta = 0",),
+        ),
+        Equation(
+            "onset_secant", A, secant, ref(BEYOND), "leading order", ("A small", "epsilon > 0")
+        ),
+        Equation(
+            "onset_sharp",
+            A,
+            sharp,
+            ref("beyond Eq. (81): leading order in 1/L"),
+            "leading order",
+            SHARP,
+        ),
+        Equation(
+            "onset_departure",
+            departure,
+            departure_of_sharp,
+            ref("beyond Eq. (81): what it lacks"),
+            "leading order",
+            (*SHARP, "eta alpha sqrt(c_omega) small"),
+        ),
+        Equation(
+            "alpha_star",
+            alpha_star,
+            lambda: linear_root(sp.pi / 2 - eta * sp.sqrt(c_omega / 2) * alpha, alpha),
+            ref("beyond Eq. (81): sharp onset"),
+            "leading order",
+            SHARP,
+        ),
+    ]
     return {e.name: e for e in found}
 
 
@@ -189,9 +272,10 @@ def onset(p: Parameters, alpha_end: float | None = None) -> Onset:
     Returns
     -------
     Onset
-        With numbers ``c_omega``, ``T_alpha`` = sqrt(2/c_omega)/eta, ``onset_coefficient``, ``alpha_half``, the
-        time of A = 1/2 by the exact solution (NaN when the mechanism never emerges), ``alpha_star``, the sharp
-        onset of infinite size, and ``D_separatrix``, the value of R_0 - S_0 at or below which attention dies.
+        With numbers ``c_omega``, ``T_alpha`` = sqrt(2/c_omega)/eta, ``onset_coefficient``,
+        ``alpha_half``, the time of A = 1/2 by the exact solution (NaN when the mechanism never
+        emerges), ``alpha_star``, the sharp onset of infinite size, and ``D_separatrix``, the value
+        of R_0 - S_0 at or below which attention dies.
     """
     numbers = p.values()
     moves = numbers["c_omega"] > 0 and p.d_g > 1 and p.L > 1
@@ -206,43 +290,82 @@ def onset(p: Parameters, alpha_end: float | None = None) -> Onset:
     if numbers["A_0"] >= 0.5:
         notes.append("A is at or above 1/2 from the start")
     elif not moves:
-        why = "d_g = 1: one action, nothing to tell apart" if p.d_g == 1 else "c_omega = 0: no positional information"
+        why = (
+            "d_g = 1: one action, nothing to tell apart"
+            if p.d_g == 1
+            else "c_omega = 0: no positional information"
+        )
         notes.append(f"attention does not move ({why})")
     elif np.isnan(half):
-        notes.append(f"R_0 - S_0 = {p.R_0 - p.S_0:.6g} is at or below the separatrix {edge:.6g}: attention dies")
+        notes.append(
+            f"R_0 - S_0 = {p.R_0 - p.S_0:.6g} is at or below the separatrix {edge:.6g}: attention dies"
+        )
     elif np.isinf(half):
         never = "never emerges below 1.8e308"
         notes.append("A reaches 1/2 at a time beyond the largest number, 1.8e308")
     return Onset(
-        numbers={"c_omega": numbers["c_omega"], "T_alpha": scale,
-                 "onset_coefficient": float(equations()["onset_coefficient"].evaluate(numbers)),
-                 "alpha_half": half, "alpha_star": star, "D_separatrix": edge},
-        labels={"c_omega": "attention constant (14)", "T_alpha": "onset time scale sqrt(2/c_omega)/eta",
-                "onset_coefficient": "alpha^2 coefficient of ln(A/A_0), finite sizes",
-                "alpha_half": "time of A = 1/2, flow (15), exact",
-                "alpha_star": "sharp onset pi/(eta sqrt(2 c_omega)) of infinite size",
-                "D_separatrix": "R_0 - S_0 at or below which attention dies"},
-        absent={"alpha_half": never, "T_alpha": "infinite", "alpha_star": "infinite", "D_separatrix": "none"},
+        numbers={
+            "c_omega": numbers["c_omega"],
+            "T_alpha": scale,
+            "onset_coefficient": float(equations()["onset_coefficient"].evaluate(numbers)),
+            "alpha_half": half,
+            "alpha_star": star,
+            "D_separatrix": edge,
+        },
+        labels={
+            "c_omega": "attention constant (14)",
+            "T_alpha": "onset time scale sqrt(2/c_omega)/eta",
+            "onset_coefficient": "alpha^2 coefficient of ln(A/A_0), finite sizes",
+            "alpha_half": "time of A = 1/2, flow (15), exact",
+            "alpha_star": "sharp onset pi/(eta sqrt(2 c_omega)) of infinite size",
+            "D_separatrix": "R_0 - S_0 at or below which attention dies",
+        },
+        absent={
+            "alpha_half": never,
+            "T_alpha": "infinite",
+            "alpha_star": "infinite",
+            "D_separatrix": "none",
+        },
         notes=notes,
-        curves=lambda: curves(p, alpha_end or (2.5 * half if 0 < half < np.inf else min(5 * scale, 12.0))),
-        equations=lambda: [*flow(p.permutations).equations().values(), *early_equations().values(), *equations().values()],
+        curves=lambda: curves(
+            p, alpha_end or (2.5 * half if 0 < half < np.inf else min(5 * scale, 12.0))
+        ),
+        equations=lambda: [
+            *flow(p.permutations).equations().values(),
+            *early_equations().values(),
+            *equations().values(),
+        ],
         plot=draw,
-    )  # fmt: skip
+    )
 
 
 def curves(p: Parameters, end: float) -> dict[str, xr.Dataset]:
-    """Order parameters over alpha up to ``end``: the flow, solved exactly, and the approximations to it."""
+    """Order parameters over alpha up to ``end``: the flow, solved exactly, and the approximations
+    to it.
+    """
     curve = inversion.solve(p, np.linspace(0, end, 601))
     numbers = p.values() | {"alpha": curve.alpha.values}
-    forms = {"early time": {x: early_equations()[f"early_{x}"] for x in "ARS"}, "onset": {"A": equations()["onset_A"]}}
+    forms = {
+        "early time": {x: early_equations()[f"early_{x}"] for x in "ARS"},
+        "onset": {"A": equations()["onset_A"]},
+    }
     found = {"flow (15)": curve}
     for name, eqs in forms.items():
-        found[name] = xr.Dataset({x: ("alpha", np.broadcast_to(e.evaluate(numbers), curve.alpha.shape))
-                                  for x, e in eqs.items()}, coords={"alpha": curve.alpha})  # fmt: skip
+        found[name] = xr.Dataset(
+            {
+                x: ("alpha", np.broadcast_to(e.evaluate(numbers), curve.alpha.shape))
+                for x, e in eqs.items()
+            },
+            coords={"alpha": curve.alpha},
+        )
     star = float(equations()["alpha_star"].evaluate(numbers)) if numbers["c_omega"] > 0 else np.inf
     rising = curve.alpha < star
-    sharp = equations()["onset_sharp"].evaluate({**numbers, "alpha": curve.alpha.where(rising, 0).values})
-    found["sharp onset"] = xr.Dataset({"A": ("alpha", np.where(rising, sharp, np.nan))}, coords={"alpha": curve.alpha})
+    sharp = equations()["onset_sharp"].evaluate(
+        {**numbers, "alpha": curve.alpha.where(rising, 0).values}
+    )
+    found["sharp onset"] = xr.Dataset(
+        {"A": ("alpha", np.where(rising, sharp, np.nan))}, coords={"alpha": curve.alpha}
+    )
     return found
 
 
@@ -260,9 +383,15 @@ def draw(result: Onset, axes: Any) -> None:
     right.set(ylabel="teacher overlap", ylim=(0, 1.1 * float(drawn["flow (15)"].R.max())))
     if half > 0:
         left.axvline(half, color="0.6", lw=0.8)
-        left.annotate(rf"$\alpha_{{1/2}} = {half:.3f}$", (half, 0.03), xytext=(4, 0), textcoords="offset points")
+        left.annotate(
+            rf"$\alpha_{{1/2}} = {half:.3f}$",
+            (half, 0.03),
+            xytext=(4, 0),
+            textcoords="offset points",
+        )
     for axis in axes:
         axis.set(
-            xlabel=r"training time $\alpha$ = epochs / $(d_g N)$", xlim=(0, float(drawn["flow (15)"].alpha[-1]))
+            xlabel=r"training time $\alpha$ = epochs / $(d_g N)$",
+            xlim=(0, float(drawn["flow (15)"].alpha[-1])),
         )
         axis.legend(loc="upper left")

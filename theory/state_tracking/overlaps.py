@@ -1,4 +1,6 @@
-"""Overlap of distinct teachers: definition, the identity sigma = tau, and its mean over seeds (App. F)."""
+"""Overlap of distinct teachers: definition, the identity sigma = tau, and its mean over seeds (App.
+F).
+"""
 
 from __future__ import annotations
 
@@ -17,25 +19,35 @@ tau_bar = symbol("tau_bar", r"\bar{\tau}", real=True)
 
 
 def mean_overlap(first: sp.Symbol, second: sp.Symbol) -> sp.Expr:
-    """Normalised overlap Tr[M*^T M*]/N of two teachers: one for equal indices, tau on average else."""
+    """Normalised overlap Tr[M*^T M*]/N of two teachers: one for equal indices, tau on average
+    else.
+    """
     return delta(first, second) + (1 - delta(first, second)) * tau
 
 
 def mean_of_triples() -> sp.Expr:
     """(58): the pair (a, c) counts once for every b that is neither, d_g - 2 times."""
-    triples = delta_sum((1 - delta(a, b)) * (1 - delta(a, c)) * (1 - delta(b, c)) * tau,
-                        (b, 1, d_g), (c, 1, d_g), (a, 1, d_g))  # fmt: skip
+    triples = delta_sum(
+        (1 - delta(a, b)) * (1 - delta(a, c)) * (1 - delta(b, c)) * tau,
+        (b, 1, d_g),
+        (c, 1, d_g),
+        (a, 1, d_g),
+    )
     return sp.cancel(triples / (d_g * (d_g - 1) * (d_g - 2)))
 
 
 @cache
 def all_fixed_points() -> sp.Expr:
-    """Traces of all of S_N added up, in units of N!: (N-1)! permutations leave a given state fixed."""
+    """Traces of all of S_N added up, in units of N!: (N-1)! permutations leave a given state
+    fixed.
+    """
     return sp.combsimp(sp.Sum(sp.factorial(N - 1), (r, 1, N)).doit() / sp.factorial(N))
 
 
 def distinct_overlap() -> sp.Expr:
-    """The identity cannot be drawn against itself: its N fixed points and its one place are taken out."""
+    """The identity cannot be drawn against itself: its N fixed points and its one place are taken
+    out.
+    """
     size = sp.factorial(N)
     found = (all_fixed_points() * size - N) / (size - 1) / N
     return written_as(1 / N - (N - 1) / (N * (size - 1)), found)
@@ -48,10 +60,24 @@ def equations() -> dict[str, Equation]:
     pairs = sp.Sum((1 - delta(a, c)) * trace, (a, 1, d_g), (c, 1, d_g)) / (d_g * (d_g - 1) * N)
     found = [
         Equation("tau", tau, pairs, ref("Eq. (57)"), "exact", ("d_g >= 2",)),
-        Equation("sigma_overlap", sigma_overlap, mean_of_triples, ref("Eq. (58)"), "exact", ("d_g >= 3",)),
-        Equation("tau_bar_distinct", tau_bar, distinct_overlap, ref("Eqs. (74)-(77)"), "exact",
-                 ("permutations uniform and distinct",)),
-        Equation("tau_bar_iid", tau_bar, lambda: all_fixed_points() / N, ref("App. B, replacing Eq. (77)"), "exact",
-                 ("permutations uniform and independent, duplicates allowed",)),
-    ]  # fmt: skip
+        Equation(
+            "sigma_overlap", sigma_overlap, mean_of_triples, ref("Eq. (58)"), "exact", ("d_g >= 3",)
+        ),
+        Equation(
+            "tau_bar_distinct",
+            tau_bar,
+            distinct_overlap,
+            ref("Eqs. (74)-(77)"),
+            "exact",
+            ("permutations uniform and distinct",),
+        ),
+        Equation(
+            "tau_bar_iid",
+            tau_bar,
+            lambda: all_fixed_points() / N,
+            ref("App. B, replacing Eq. (77)"),
+            "exact",
+            ("permutations uniform and independent, duplicates allowed",),
+        ),
+    ]
     return {e.name: e for e in found}

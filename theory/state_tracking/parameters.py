@@ -14,7 +14,9 @@ from theory.parameters import BaseParameters, ParameterError, parameter
 
 
 def frequencies_memory(p: Parameters) -> float:
-    """Bytes of the frequencies and of what `attention.c_omega` makes of them, all double precision."""
+    """Bytes of the frequencies and of what `attention.c_omega` makes of them, all double
+    precision.
+    """
     return 8 * (p.d_h // 2) * 9
 
 
@@ -38,7 +40,9 @@ class Parameters(BaseParameters):
     eta: float = parameter(0.5, "learning rate", above=0)
     n_train: int = parameter(32768, "training sequences", low=1)
     n_test: int = parameter(256, "test sequences", low=1)
-    data_draw: int = parameter(0, "which of a seed's training sets; all else of the seed stays", low=0)
+    data_draw: int = parameter(
+        0, "which of a seed's training sets; all else of the seed stays", low=0
+    )
     batch_size: int | None = parameter(None, "sequences per step; none is full batch", low=1)
     weight_decay: float = parameter(0.0, "weight decay", low=0)
     optimizer: str = parameter("sgd", "optimiser", choices=("sgd", "adam", "adamw"))
@@ -49,7 +53,9 @@ class Parameters(BaseParameters):
     epochs: int = parameter(20000, "length of a run", low=1)
     eval_every: int = parameter(50, "epochs between measurements", low=1)
     zeta: float = parameter(0.0, "conserved mean of the logit sum", theory_only=True)
-    A_0: float | None = parameter(None, "attention at time 0; none is 1/L", above=0, high=1, theory_only=True)
+    A_0: float | None = parameter(
+        None, "attention at time 0; none is 1/L", above=0, high=1, theory_only=True
+    )
     R_0: float = parameter(0.0, "teacher overlap at time 0", theory_only=True)
     S_0: float = parameter(0.0, "off-target overlap at time 0", theory_only=True)
 
@@ -61,7 +67,9 @@ class Parameters(BaseParameters):
                 f"d_g = {self.d_g}: must be <= N! = {math.factorial(self.N)} for distinct permutations of N = {self.N}"
             )
         if self.batch_size is not None and self.batch_size > self.n_train:
-            raise ParameterError(f"batch_size = {self.batch_size}: must be <= n_train = {self.n_train}")
+            raise ParameterError(
+                f"batch_size = {self.batch_size}: must be <= n_train = {self.n_train}"
+            )
         if self.fix_embedding and self.d_model != 1:
             raise ParameterError(f"d_model = {self.d_model}: must be 1 with fix_embedding = True")
 
@@ -133,8 +141,17 @@ class Parameters(BaseParameters):
         from theory.state_tracking.overlaps import equations
 
         return {
-            "N": self.N, "L": self.L, "d_g": self.d_g, "d_h": self.d_h, "eta": self.eta, "zeta": self.zeta,
-            "A_0": 1 / self.L if self.A_0 is None else self.A_0, "R_0": self.R_0, "S_0": self.S_0,
-            "sigma2": self.initial_variance, "omega": self.frequencies, "c_omega": c_omega(self),
+            "N": self.N,
+            "L": self.L,
+            "d_g": self.d_g,
+            "d_h": self.d_h,
+            "eta": self.eta,
+            "zeta": self.zeta,
+            "A_0": 1 / self.L if self.A_0 is None else self.A_0,
+            "R_0": self.R_0,
+            "S_0": self.S_0,
+            "sigma2": self.initial_variance,
+            "omega": self.frequencies,
+            "c_omega": c_omega(self),
             "tau": equations()[f"tau_bar_{self.permutations}"].evaluate({"N": self.N}),
-        }  # fmt: skip
+        }

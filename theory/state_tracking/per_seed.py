@@ -1,7 +1,9 @@
-"""Numbers of the dressed theory and of the column statistics, from a seed's own start: one curve per seed.
+"""Numbers of the dressed theory and of the column statistics, from a seed's own start: one curve
+per seed.
 
 Array code for the index forms of `dressed` and `columns`; the elementary functions are compiled
-from those equations. One step per epoch, as descent takes it: the steps' size shows in emergence times.
+from those equations. One step per epoch, as descent takes it: the steps' size shows in emergence
+times.
 """
 
 from __future__ import annotations
@@ -23,7 +25,11 @@ from theory.state_tracking.parameters import Parameters
 from theory.state_tracking.rollout import gaussian_accuracy, rollout
 from theory.state_tracking.symbols import N, R, S, d_g, g, m, z_k, zeta
 
-NODES, SHARES, NOISE = 10, 5, 5  # quadrature nodes in v_0, epsilon and xi: more change no time by 1e-4
+NODES, SHARES, NOISE = (
+    10,
+    5,
+    5,
+)  # quadrature nodes in v_0, epsilon and xi: more change no time by 1e-4
 FINE = 65  # points between which distributions of entries are interpolated
 
 
@@ -54,14 +60,22 @@ class Start:
         """Starts of the seeds of an ensemble."""
         at = runs.isel(alpha=0).transpose("seed", ...)
         S = np.nan_to_num(at.S.values)  # with a single action there is none
-        return cls(at.W_Q_start.values, at.W_K_start.values, at.R.values, S, at.zeta.values,
-                   at.M_variance_correct.values, at.M_variance_other.values)  # fmt: skip
+        return cls(
+            at.W_Q_start.values,
+            at.W_K_start.values,
+            at.R.values,
+            S,
+            at.zeta.values,
+            at.M_variance_correct.values,
+            at.M_variance_other.values,
+        )
 
     @classmethod
     def drawn(cls, p: Parameters, seeds: int, rng: np.random.Generator) -> Self:
         """Starts from the distribution of the ensemble: independent uniform weights.
 
-        R, S and zeta are sums of many entries of M, jointly Gaussian; the variances of entries are at their mean.
+        R, S and zeta are sums of many entries of M, jointly Gaussian; the variances of entries are
+        at their mean.
         """
         var = p.initial_variance
         bound = np.sqrt(3 * var)
@@ -79,7 +93,9 @@ class Attention:
     def __init__(self, p: Parameters) -> None:
         steps = np.arange(p.L)
         angle = (steps[None, :] - steps[:, None] - p.L)[..., None] * p.frequencies
-        self.tables = np.stack([np.cos(angle), np.sin(angle)]).reshape(2, p.L**2, -1) / np.sqrt(p.d_h)
+        self.tables = np.stack([np.cos(angle), np.sin(angle)]).reshape(2, p.L**2, -1) / np.sqrt(
+            p.d_h
+        )
         self.L = p.L
 
     def forward(self, W_Q: np.ndarray, W_K: np.ndarray) -> np.ndarray:
@@ -111,20 +127,28 @@ def _forms() -> dict[str, Callable]:
         "curvature": d["curvature"].lambdify(g, N),
         "cost": d["noise_cost"].lambdify(g, N),
         "by_margin": d["dloss_dpi_margin"].lambdify(g, dressed.v, R, S, N, d_g),
-        "by_noise": d["dloss_dpi_noise"].lambdify(dressed.h, pi[dressed.i, dressed.j], dressed.V, d_g),
+        "by_noise": d["dloss_dpi_noise"].lambdify(
+            dressed.h, pi[dressed.i, dressed.j], dressed.V, d_g
+        ),
         "logit": one["logit_correct_position"].lambdify(pi_i, R, S, d_g),
         "other": one["logit_other"].lambdify(z_k, zeta, N),
         "margin": loss.equations()["margin"].lambdify(z_k, zeta, N),
         "g": loss.equations()["g"].lambdify(m, N),
         "loss": loss.equations()["loss_of_margin"].lambdify(m, N),
         "weight": k["own_weight"].lambdify(pi_i, d_g),
-        "entry_variance": k["entry_variance"].lambdify(columns.V_k, columns.V_w, R, columns.mean_w, N),
-        "noise_right": k["noise_right"].lambdify(pi_i, columns.T, columns.V_all, columns.V_k, R, S, d_g),
-        "noise_wrong": k["noise_wrong"].lambdify(pi_i, columns.T, columns.V_all, columns.V_w, R, S, N, d_g),
+        "entry_variance": k["entry_variance"].lambdify(
+            columns.V_k, columns.V_w, R, columns.mean_w, N
+        ),
+        "noise_right": k["noise_right"].lambdify(
+            pi_i, columns.T, columns.V_all, columns.V_k, R, S, d_g
+        ),
+        "noise_wrong": k["noise_wrong"].lambdify(
+            pi_i, columns.T, columns.V_all, columns.V_w, R, S, N, d_g
+        ),
         "right": k["column_right"].lambdify(columns.b_i, columns.v_k, S),
         "wrong": k["column_wrong"].lambdify(columns.b_i, columns.v_w, S, zeta, N),
         "share": k["share_variance"].lambdify(d_g, N, columns.n_train, dressed.L),
-    }  # fmt: skip
+    }
 
 
 class Dressed:
@@ -139,17 +163,24 @@ class Dressed:
     annealed : bool
         Price the noise at ln <Z> instead of <ln Z>.
     pull : ndarray, shape (B, L, L), optional
-        Constant force on the attention entries of every position: what one training set adds to the mean one.
+        Constant force on the attention entries of every position: what one training set adds to the
+        mean one.
     """
 
-    def __init__(self, p: Parameters, start: Start, annealed: bool = False, pull: np.ndarray | float = 0.0) -> None:
+    def __init__(
+        self, p: Parameters, start: Start, annealed: bool = False, pull: np.ndarray | float = 0.0
+    ) -> None:
         self.p, self.annealed, self.attention, self.pull = p, annealed, Attention(p), pull
         pooled = (start.variance_right + (p.N - 1) * start.variance_wrong) / p.N
-        self.state = [x.astype(float).copy() for x in (start.W_Q, start.W_K, start.R, start.S, pooled)]
+        self.state = [
+            x.astype(float).copy() for x in (start.W_Q, start.W_K, start.R, start.S, pooled)
+        ]
         self.zeta = start.zeta[:, None]
 
     def _means(self) -> tuple[np.ndarray, ...]:
-        """Attention, its diagonal, spread of the noise, right logit and margin: per seed and position."""
+        """Attention, its diagonal, spread of the noise, right logit and margin: per seed and
+        position.
+        """
         W_Q, W_K, R, S, _ = self.state
         at = self.attention.forward(W_Q, W_K)
         own = np.einsum("bii->bi", at)
@@ -168,10 +199,15 @@ class Dressed:
             on = -wrong * p.N / (p.N - 1) * (1 - 1 / p.d_g) * (R - S)[:, None]
         else:
             force, on = _force(p, at, wrong, V, R, S)
-        d_q, d_k = self.attention.backward(W_Q, W_K, at, (force + self.pull + on[..., None] * np.eye(p.L)) / p.L)
+        d_q, d_k = self.attention.backward(
+            W_Q, W_K, at, (force + self.pull + on[..., None] * np.eye(p.L)) / p.L
+        )
         q = f["curvature"](wrong, p.N)
-        by_alpha = [p.eta * (wrong * f["weight"](own, p.d_g)).mean(1), p.eta * (wrong * (1 - own)).mean(1) / p.d_g,
-                    -2 * p.eta * (q * spread).mean(1) * V]  # fmt: skip
+        by_alpha = [
+            p.eta * (wrong * f["weight"](own, p.d_g)).mean(1),
+            p.eta * (wrong * (1 - own)).mean(1) / p.d_g,
+            -2 * p.eta * (q * spread).mean(1) * V,
+        ]
         return [-p.eta * d_q, -p.eta * d_k, *(x / (p.d_g * p.N) for x in by_alpha)]
 
     def observe(self) -> dict[str, np.ndarray]:
@@ -183,28 +219,64 @@ class Dressed:
         other = f["other"](correct, self.zeta, p.N)
         cost = 1.0 if self.annealed else f["cost"](f["g"](margin, p.N), p.N)
         steps = gaussian_accuracy(margin, np.sqrt(noise), np.sqrt(noise), p.N)
-        return _summary(p, own, R, S, correct, noise, other, noise, f["loss"](margin, p.N) + noise * cost / 2, steps)
+        return _summary(
+            p,
+            own,
+            R,
+            S,
+            correct,
+            noise,
+            other,
+            noise,
+            f["loss"](margin, p.N) + noise * cost / 2,
+            steps,
+        )
 
 
-def _force(p: Parameters, at: np.ndarray, wrong: np.ndarray, V: np.ndarray, R: np.ndarray, S: np.ndarray
-           ) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
-    """Derivatives of the dressed loss of a position by all attention entries, and the part on the right one only."""
+def _force(
+    p: Parameters, at: np.ndarray, wrong: np.ndarray, V: np.ndarray, R: np.ndarray, S: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Derivatives of the dressed loss of a position by all attention entries, and the part on the
+    right one only.
+    """
     f = _forms()
     noise = f["spread"]((at**2).sum(2), p.d_g) * V[:, None]
     everywhere = f["by_noise"](f["cost"](wrong, p.N)[..., None], at, V[:, None, None], p.d_g)
     return everywhere, f["by_margin"](wrong, noise, R[:, None], S[:, None], p.N, p.d_g)
 
 
-def _summary(p: Parameters, own: np.ndarray, R: np.ndarray, S: np.ndarray, right: np.ndarray, right_variance: np.ndarray,
-             other: np.ndarray, other_variance: np.ndarray, loss_: np.ndarray, steps: np.ndarray) -> dict[str, np.ndarray]:  # fmt: skip
-    """Observables from means and variances per (seed, position): variances over rows include the spread of means."""
-    return {"A": own.mean(1), "R": R.copy(), "S": S.copy(), "logit_correct": right.mean(1), "logit_other": other.mean(1),
-            "variance_correct": right_variance.mean(1) + right.var(1), "variance_other": other_variance.mean(1) + other.var(1),
-            "loss": loss_.mean(1), "accuracy": steps.mean(1), "rollout_accuracy": rollout(steps, p.N)[..., -1]}  # fmt: skip
+def _summary(
+    p: Parameters,
+    own: np.ndarray,
+    R: np.ndarray,
+    S: np.ndarray,
+    right: np.ndarray,
+    right_variance: np.ndarray,
+    other: np.ndarray,
+    other_variance: np.ndarray,
+    loss_: np.ndarray,
+    steps: np.ndarray,
+) -> dict[str, np.ndarray]:
+    """Observables from means and variances per (seed, position): variances over rows include the
+    spread of means.
+    """
+    return {
+        "A": own.mean(1),
+        "R": R.copy(),
+        "S": S.copy(),
+        "logit_correct": right.mean(1),
+        "logit_other": other.mean(1),
+        "variance_correct": right_variance.mean(1) + right.var(1),
+        "variance_other": other_variance.mean(1) + other.var(1),
+        "loss": loss_.mean(1),
+        "accuracy": steps.mean(1),
+        "rollout_accuracy": rollout(steps, p.N)[..., -1],
+    }
 
 
 class Columns:
-    """Entries of M by initial value and share of the training set; state W_Q, W_K, v_k, v_w, S per seed.
+    """Entries of M by initial value and share of the training set; state W_Q, W_K, v_k, v_w, S per
+    seed.
 
     Parameters
     ----------
@@ -222,14 +294,25 @@ class Columns:
         self.of_v = weight / 2
         e, weight = np.polynomial.hermite_e.hermegauss(SHARES if finite_data else 1)
         self.of_share = weight / weight.sum()
-        self.e, self.share = e, np.maximum(1 + e * np.sqrt(_forms()["share"](p.d_g, p.N, p.n_train, p.L)), 0)
+        self.e, self.share = (
+            e,
+            np.maximum(1 + e * np.sqrt(_forms()["share"](p.d_g, p.N, p.n_train, p.L)), 0),
+        )
         self.xi, weight = np.polynomial.hermite_e.hermegauss(NOISE)
         self.of_xi = weight / weight.sum()
         spread = np.ones((1, len(e), 1)) * self.v_0
         centre = [start.R, (start.zeta - start.R) / (p.N - 1)]
-        v_k, v_w = (np.sqrt(3 * var)[:, None, None] * spread + x[:, None, None]
-                    for var, x in zip((start.variance_right, start.variance_wrong), centre, strict=True))  # fmt: skip
-        self.state = [start.W_Q.astype(float), start.W_K.astype(float), v_k, v_w, start.S.astype(float)]
+        v_k, v_w = (
+            np.sqrt(3 * var)[:, None, None] * spread + x[:, None, None]
+            for var, x in zip((start.variance_right, start.variance_wrong), centre, strict=True)
+        )
+        self.state = [
+            start.W_Q.astype(float),
+            start.W_K.astype(float),
+            v_k,
+            v_w,
+            start.S.astype(float),
+        ]
 
     def _mean(self, f: np.ndarray) -> np.ndarray:
         """Average over initial values and shares, the last two axes."""
@@ -247,10 +330,23 @@ class Columns:
         V_all = f["entry_variance"](V_k, V_w, R, mean, p.N)[:, None]
         weight = f["weight"](own, p.d_g)
         b, rest = weight[..., None, None], S[:, None, None, None]
-        return {"at": at, "own": own, "elsewhere": elsewhere, "weight": weight, "R": R, "V_w": V_w, "mean": mean,
-                "u_k": f["noise_right"](own, elsewhere, V_all, V_k[:, None], R[:, None], S[:, None], p.d_g),
-                "u_w": f["noise_wrong"](own, elsewhere, V_all, V_w[:, None], R[:, None], S[:, None], p.N, p.d_g),
-                "z_k": f["right"](b, v_k[:, None], rest), "z_w": f["wrong"](b, v_w[:, None], rest, self.zeta[..., None, None], p.N)}  # fmt: skip
+        return {
+            "at": at,
+            "own": own,
+            "elsewhere": elsewhere,
+            "weight": weight,
+            "R": R,
+            "V_w": V_w,
+            "mean": mean,
+            "u_k": f["noise_right"](
+                own, elsewhere, V_all, V_k[:, None], R[:, None], S[:, None], p.d_g
+            ),
+            "u_w": f["noise_wrong"](
+                own, elsewhere, V_all, V_w[:, None], R[:, None], S[:, None], p.N, p.d_g
+            ),
+            "z_k": f["right"](b, v_k[:, None], rest),
+            "z_w": f["wrong"](b, v_w[:, None], rest, self.zeta[..., None, None], p.N),
+        }
 
     def rates(self) -> list[np.ndarray]:
         """Change of the state per epoch."""
@@ -259,7 +355,9 @@ class Columns:
         x = self._logits()
         e_w = np.exp(x["z_w"] + x["u_w"][..., None, None] / 2)
         others = (p.N - 1) * (e_w @ self.of_v)[..., None]  # of columns of the same share
-        e_k = np.exp(x["z_k"])[..., None] * np.exp(np.sqrt(x["u_k"])[..., None, None, None] * self.xi)
+        e_k = np.exp(x["z_k"])[..., None] * np.exp(
+            np.sqrt(x["u_k"])[..., None, None, None] * self.xi
+        )
         inverse = 1 / (e_k + others[..., None])
         p_k = (e_k * inverse) @ self.of_xi
         p_w = e_w * ((inverse @ self.of_xi) @ self.of_v)[..., None]
@@ -267,11 +365,15 @@ class Columns:
         gain = self.share[:, None] * x["weight"][..., None, None]
         rest = f["spread"](x["elsewhere"] + x["own"] ** 2, p.d_g) - x["weight"] ** 2
         stir = (rest * f["curvature"](wrong, p.N)).mean(1)[:, None, None]
-        by_alpha = [(gain * (1 - p_k)).mean(1) - stir * (v_k - x["R"][:, None, None]),
-                    -(gain * p_w).mean(1) - stir * (v_w - x["mean"][:, None, None]),
-                    (wrong * (1 - x["own"])).mean(1) / p.d_g]  # fmt: skip
+        by_alpha = [
+            (gain * (1 - p_k)).mean(1) - stir * (v_k - x["R"][:, None, None]),
+            -(gain * p_w).mean(1) - stir * (v_w - x["mean"][:, None, None]),
+            (wrong * (1 - x["own"])).mean(1) / p.d_g,
+        ]
         force, on = _force(p, x["at"], wrong, x["V_w"], x["R"], S)
-        d_q, d_k = self.attention.backward(W_Q, W_K, x["at"], (force + on[..., None] * np.eye(p.L)) / p.L)
+        d_q, d_k = self.attention.backward(
+            W_Q, W_K, x["at"], (force + on[..., None] * np.eye(p.L)) / p.L
+        )
         return [-p.eta * d_q, -p.eta * d_k, *(p.eta * r / (p.d_g * p.N) for r in by_alpha)]
 
     def observe(self) -> dict[str, np.ndarray]:
@@ -280,11 +382,22 @@ class Columns:
         right, other = self._mean(x["z_k"]), self._mean(x["z_w"])
         right_variance = self._mean(x["z_k"] ** 2) - right**2 + x["u_k"]
         other_variance = self._mean(x["z_w"] ** 2) - other**2 + x["u_w"]
-        others = (p.N - 1) * (np.exp(x["z_w"] + x["u_w"][..., None, None] / 2) @ self.of_v)[..., None, None]
+        others = (p.N - 1) * (np.exp(x["z_w"] + x["u_w"][..., None, None] / 2) @ self.of_v)[
+            ..., None, None
+        ]
         noisy = x["z_k"][..., None] + np.sqrt(x["u_k"])[..., None, None, None] * self.xi
         loss_ = self._mean((np.log(np.exp(noisy) + others) - noisy) @ self.of_xi)
         return _summary(
-            p, x["own"], x["R"], self.state[4], right, right_variance, other, other_variance, loss_, self._accuracy(x)
+            p,
+            x["own"],
+            x["R"],
+            self.state[4],
+            right,
+            right_variance,
+            other,
+            other_variance,
+            loss_,
+            self._accuracy(x),
         )
 
     def _accuracy(self, found: dict[str, Any]) -> np.ndarray:
@@ -294,7 +407,9 @@ class Columns:
         distribution function has corners once the noise is gone, and a column is learned at a sharp
         time: logits, smooth in v_0 and epsilon, are interpolated to many of both.
         """
-        from scipy.interpolate import BarycentricInterpolator  # here, as few of those who import the model need it
+        from scipy.interpolate import (
+            BarycentricInterpolator,
+        )  # here, as few of those who import the model need it
 
         fine = np.linspace(-1, 1, FINE)
         middle = (fine[1:] + fine[:-1]) / 2
@@ -312,17 +427,23 @@ class Columns:
         for at in np.ndindex(out.shape):
             s_k, s_w = np.sqrt(found["u_k"][at[:2]]), np.sqrt(found["u_w"][at[:2]])
             edge = 5 * max(s_k, s_w)
-            grid = np.linspace(min(z_k[at][0], z_w[at][0]) - edge, max(z_k[at][-1], z_w[at][-1]) + edge, 2 * FINE)
-            # Entries uniform between neighbours, noise Gaussian: the integral of Phi is x Phi + phi.
+            grid = np.linspace(
+                min(z_k[at][0], z_w[at][0]) - edge, max(z_k[at][-1], z_w[at][-1]) + edge, 2 * FINE
+            )
+            # Entries uniform between neighbours, noise Gaussian: the integral of Phi is x Phi +
+            # phi.
             x = (grid[:, None] - z_w[at]) / max(s_w, 1e-9)
             integral = max(s_w, 1e-9) * (x * ndtr(x) + np.exp(-(x**2) / 2) / np.sqrt(2 * np.pi))
             below = np.maximum((-np.diff(integral) / np.diff(z_w[at])).mean(1), 0)
-            out[at] = (np.interp(z_k[at][:, None] + s_k * noise, grid, below ** (self.p.N - 1)) @ weight).mean()
+            out[at] = (
+                np.interp(z_k[at][:, None] + s_k * noise, grid, below ** (self.p.N - 1)) @ weight
+            ).mean()
         return out @ of_share
 
 
 def solve(system: Dressed | Columns, epochs: Any) -> xr.Dataset:
-    """Run a system, once, to the last of the given epochs; observables over ``(seed, alpha)`` at each of them.
+    """Run a system, once, to the last of the given epochs; observables over ``(seed, alpha)`` at
+    each of them.
 
     Raises
     ------
@@ -361,14 +482,20 @@ def half_times(system: Dressed | Columns, epochs: int) -> np.ndarray:
     after = (A >= 0.5).argmax(0)
     before, k = np.maximum(after - 1, 0), np.arange(A.shape[1])
     share = (0.5 - A[before, k]) / np.where(after > 0, A[after, k] - A[before, k], 1)
-    return np.where((A >= 0.5).any(0), system.p.alpha(before + np.where(after > 0, share, 0)), np.nan)
+    return np.where(
+        (A >= 0.5).any(0), system.p.alpha(before + np.where(after > 0, share, 0)), np.nan
+    )
 
 
-def data_scatter(p: Parameters, start: Start, draws: int, rng: np.random.Generator, alpha: float) -> np.ndarray:
-    """Relative standard deviation of the time of A = 1/2 over draws of the training set alone, per seed.
+def data_scatter(
+    p: Parameters, start: Start, draws: int, rng: np.random.Generator, alpha: float
+) -> np.ndarray:
+    """Relative standard deviation of the time of A = 1/2 over draws of the training set alone, per
+    seed.
 
     A training set of n sequences adds a constant Gaussian force to every attention entry, of the
-    variance ``force_noise``; its effect on the time is found by running the dressed theory ``draws`` times.
+    variance ``force_noise``; its effect on the time is found by running the dressed theory
+    ``draws`` times.
 
     Parameters
     ----------
@@ -384,7 +511,9 @@ def data_scatter(p: Parameters, start: Start, draws: int, rng: np.random.Generat
         When to give up.
     """
     many = Start(*(np.repeat(x, draws, axis=0) for x in vars(start).values()))
-    size = dressed.equations()["force_noise"].evaluate({"V_M": p.initial_variance, "N": p.N, "n_train": p.n_train})
+    size = dressed.equations()["force_noise"].evaluate(
+        {"V_M": p.initial_variance, "N": p.N, "n_train": p.n_train}
+    )
     pull = rng.normal(scale=np.sqrt(size), size=(len(many.R), p.L, p.L))
     times = half_times(Dressed(p, many, pull=pull), p.run_to(alpha).epochs).reshape(-1, draws)
     return times.std(1, ddof=1) / times.mean(1)

@@ -1,10 +1,11 @@
-r"""Numbers of the exact solution, for many parameter points at once: charts, panels and event times.
+r"""Numbers of the exact solution, for many parameter points at once: charts, panels and event
+times.
 
-With :math:`E = -\ln(1-A) = \varepsilon + \kappa D^2/2`, both integrals of the solution run over dD/A.
-A chart D(s) makes the integrand analytic in a strip of half-width pi/4 about the real axis, however
-sharp the onset: D = delta sinh(s), E = epsilon cosh(s)^2 with delta = sqrt(2 |epsilon|/kappa); where
-epsilon < 0, D = +-delta sqrt(1 + q), E = |epsilon| q with q = exp(+-2s). Gauss-Legendre panels of
-bounded width in s then give digits at a fixed rate per node.
+With :math:`E = -\ln(1-A) = \varepsilon + \kappa D^2/2`, both integrals of the solution run over
+dD/A. A chart D(s) makes the integrand analytic in a strip of half-width pi/4 about the real axis,
+however sharp the onset: D = delta sinh(s), E = epsilon cosh(s)^2 with delta = sqrt(2
+|epsilon|/kappa); where epsilon < 0, D = +-delta sqrt(1 + q), E = |epsilon| q with q = exp(+-2s).
+Gauss-Legendre panels of bounded width in s then give digits at a fixed rate per node.
 """
 
 from __future__ import annotations
@@ -24,7 +25,9 @@ from theory.state_tracking.symbols import A, L, N, S, c_omega, d_g, tau, zeta
 NODES = 20
 X, WEIGHTS = np.polynomial.legendre.leggauss(NODES)
 # Rows: Legendre coefficients of the interpolant through the nodes.
-TO_LEGENDRE = (np.polynomial.legendre.legvander(X, NODES - 1) * WEIGHTS[:, None]).T * (np.arange(NODES)[:, None] + 0.5)
+TO_LEGENDRE = (np.polynomial.legendre.legvander(X, NODES - 1) * WEIGHTS[:, None]).T * (
+    np.arange(NODES)[:, None] + 0.5
+)
 # Legendre coefficients of its integral from -1, and that integral at the nodes.
 TO_INTEGRAL = np.polynomial.legendre.legint(TO_LEGENDRE, lbnd=-1)
 AT_NODES = np.polynomial.legendre.legvander(X, NODES) @ TO_INTEGRAL
@@ -54,13 +57,16 @@ def _margin() -> Any:
 @cache
 def _constants() -> Any:
     return numeric.function(
-        [exact.equations()[q].rhs for q in ("kappa", "pace", "off_target_drift")], (N, L, d_g, c_omega, tau)
+        [exact.equations()[q].rhs for q in ("kappa", "pace", "off_target_drift")],
+        (N, L, d_g, c_omega, tau),
     )
 
 
 @dataclass(frozen=True)
 class Points:
-    """Constants of the solution, one array entry per parameter point (see `theory.state_tracking.exact`)."""
+    """Constants of the solution, one array entry per parameter point (see
+    `theory.state_tracking.exact`).
+    """
 
     N: np.ndarray
     d_g: np.ndarray
@@ -86,10 +92,19 @@ class Points:
         KeyError
             If a name is missing.
         ParameterError
-            If an A_0 lies outside (0, 1], or the square of a teacher overlap beyond the largest number.
+            If an A_0 lies outside (0, 1], or the square of a teacher overlap beyond the largest
+            number.
         """
-        v = dict(zip(NAMES, (np.ravel(a) for a in np.broadcast_arrays(*(np.asarray(values[n], float) for n in NAMES))),
-                     strict=True))  # fmt: skip
+        v = dict(
+            zip(
+                NAMES,
+                (
+                    np.ravel(a)
+                    for a in np.broadcast_arrays(*(np.asarray(values[n], float) for n in NAMES))
+                ),
+                strict=True,
+            )
+        )
         if not np.all((v["A_0"] > 0) & (v["A_0"] <= 1)):
             raise ParameterError("A_0: must be > 0 and <= 1")
         v["D_0"] = v["R_0"] - v["S_0"]
@@ -99,11 +114,29 @@ class Points:
             depth = kappa * v["D_0"] ** 2 / 2
             epsilon = started - depth  # infinite at A_0 = 1
             if (beyond := ~np.isfinite(depth) & (kappa > 0)).any():
-                raise ParameterError(f"R_0 - S_0 = {v['D_0'][beyond][0]:g}: its square is beyond the largest number, 1.8e308")
-            epsilon = np.where(epsilon == 0, -np.finfo(float).tiny, epsilon)  # the separatrix itself: A dies, too
+                raise ParameterError(
+                    f"R_0 - S_0 = {v['D_0'][beyond][0]:g}: its square is beyond the largest number, 1.8e308"
+                )
+            epsilon = np.where(
+                epsilon == 0, -np.finfo(float).tiny, epsilon
+            )  # the separatrix itself: A dies, too
             delta = np.sqrt(2 * np.abs(epsilon) / kappa)
-        return cls(v["N"], v["d_g"], v["eta"], v["zeta"], v["A_0"], v["S_0"], v["D_0"], kappa, pace, drift,
-                   started, epsilon, delta, np.where(epsilon > 0, 0.0, np.sign(v["D_0"])))  # fmt: skip
+        return cls(
+            v["N"],
+            v["d_g"],
+            v["eta"],
+            v["zeta"],
+            v["A_0"],
+            v["S_0"],
+            v["D_0"],
+            kappa,
+            pace,
+            drift,
+            started,
+            epsilon,
+            delta,
+            np.where(epsilon > 0, 0.0, np.sign(v["D_0"])),
+        )
 
     def __getitem__(self, which: Any) -> Points:
         """Some of the points, or all with axes appended (``points[:, None]``)."""
@@ -132,13 +165,19 @@ class Points:
             D = self.delta * np.where(bent, np.sinh(s), self.side * root)
             E = size * np.where(bent, cosh**2, q)
             # A dying E falls below the smallest number; only E/A -> 1 still matters there.
-            return D, np.maximum(E, np.finfo(float).tiny), self.delta / size / np.where(bent, cosh, root)
+            return (
+                D,
+                np.maximum(E, np.finfo(float).tiny),
+                self.delta / size / np.where(bent, cosh, root),
+            )
 
     def s_of(self, D: np.ndarray, E: np.ndarray) -> np.ndarray:
         """Chart coordinate of a point of the solution."""
         with np.errstate(divide="ignore", invalid="ignore"):
             return np.where(
-                self.side == 0, np.arcsinh(D / self.delta), self.side * np.log(E / np.abs(self.epsilon)) / 2
+                self.side == 0,
+                np.arcsinh(D / self.delta),
+                self.side * np.log(E / np.abs(self.epsilon)) / 2,
             )
 
     def locked(self, depth: float = LOCKED) -> np.ndarray:
@@ -150,10 +189,16 @@ class Points:
         return np.where(self.side < 0, np.inf, np.maximum(at, self.s_of(self.D_0, self.E_0)))
 
     def plateau(self, s: np.ndarray) -> np.ndarray:
-        """Integral of dD/E up to a constant, in closed form: T exceeds D by at most this, and is at least this."""
+        """Integral of dD/E up to a constant, in closed form: T exceeds D by at most this, and is at
+        least this.
+        """
         with np.errstate(over="ignore"):
             bent = np.arctan(np.sinh(np.clip(s, -700, 700)))
-            shape = np.where(self.side == 0, bent, -self.side * np.arcsinh(np.exp(np.clip(-self.side * s, None, 700))))
+            shape = np.where(
+                self.side == 0,
+                bent,
+                -self.side * np.arcsinh(np.exp(np.clip(-self.side * s, None, 700))),
+            )
         return self.delta / np.abs(self.epsilon) * shape
 
     def off_target(self, D: np.ndarray, T: np.ndarray) -> np.ndarray:
@@ -164,11 +209,15 @@ class Points:
         """Logit margin."""
         return _margin()(A, D, S, self.N, self.d_g, self.zeta)
 
-    def panels(self, start: np.ndarray, stop: np.ndarray, width: float = WIDTH, most: int = 2**14) -> np.ndarray:
+    def panels(
+        self, start: np.ndarray, stop: np.ndarray, width: float = WIDTH, most: int = 2**14
+    ) -> np.ndarray:
         """Number of panels each point needs between two values of s."""
         D, E, _ = self.chart(np.stack([start, stop]))
         waiting = self.plateau(stop) - self.plateau(start) + D[1] - D[0]
-        swing = np.abs(D).sum(0) + np.abs(1 / self.d_g + self.drift) * waiting  # bounds the variation of S + c_R D
+        swing = (
+            np.abs(D).sum(0) + np.abs(1 / self.d_g + self.drift) * waiting
+        )  # bounds the variation of S + c_R D
         wanted = (stop - start) / width * (1 + self.N / (self.N - 1) * swing / GROWTH)
         return np.clip(np.ceil(np.nan_to_num(wanted, nan=most, posinf=most)), 1, most).astype(int)
 
@@ -179,13 +228,21 @@ class Points:
         c = self[:, None, None]
         D, E, stretch = c.chart((edge[:, :-1, None] + half) + half * X)
         A = -np.expm1(-E)
-        with np.errstate(over="ignore", invalid="ignore"):  # beyond double precision, time is infinite or NaN
+        with np.errstate(
+            over="ignore", invalid="ignore"
+        ):  # beyond double precision, time is infinite or NaN
             T_rate = stretch * (E / A)
             T = cumulate((half * (T_rate @ WEIGHTS[:, None]))[..., 0])
             inside = T[:, :-1, None] + half * (T_rate @ AT_NODES.T)
             weight = 1 + np.exp(c.margin(A, D, c.off_target(D, inside))) / (c.N - 1)  # 1/g
             alpha_rate = T_rate * weight / (c.eta * c.pace)
-            return Panels(edge, cumulate((half * (alpha_rate @ WEIGHTS[:, None]))[..., 0]), T, alpha_rate, T_rate)
+            return Panels(
+                edge,
+                cumulate((half * (alpha_rate @ WEIGHTS[:, None]))[..., 0]),
+                T,
+                alpha_rate,
+                T_rate,
+            )
 
 
 def cumulate(parts: np.ndarray) -> np.ndarray:
@@ -214,8 +271,8 @@ def emergence_time(values: Mapping[str, Any], level: Any = 0.5) -> np.ndarray:
     Raises
     ------
     ParameterError
-        If a level lies outside (0, 1), or an A_0 outside (0, 1], or numbers are too large or too small for
-        double precision.
+        If a level lies outside (0, 1), or an A_0 outside (0, 1], or numbers are too large or too
+        small for double precision.
     KeyError
         If a name is missing.
     """
@@ -235,11 +292,17 @@ def emergence_time(values: Mapping[str, Any], level: Any = 0.5) -> np.ndarray:
     order = np.argsort(panels)
     while order.size:
         # As many points as fill a chunk, with the panels of the most demanding among them.
-        some = order[: np.searchsorted(panels[order] * np.arange(1, order.size + 1) * NODES, CHUNK) + 1]
+        some = order[
+            : np.searchsorted(panels[order] * np.arange(1, order.size + 1) * NODES, CHUNK) + 1
+        ]
         order = order[some.size :]
-        found[open_[some]] = points[some].integrate(start[some], stop[some], panels[some[-1]]).alpha[:, -1]
+        found[open_[some]] = (
+            points[some].integrate(start[some], stop[some], panels[some[-1]]).alpha[:, -1]
+        )
     if (lost := np.isnan(found[open_])).any():
         at = np.flatnonzero(lost)[0]
-        raise ParameterError(f"A_0 = {points.A_0[at]:g}, R_0 - S_0 = {points.D_0[at]:g}: the time of A = {target[at]:g} is lost "
-                             "in double precision")  # fmt: skip
+        raise ParameterError(
+            f"A_0 = {points.A_0[at]:g}, R_0 - S_0 = {points.D_0[at]:g}: the time of A = {target[at]:g} is lost "
+            "in double precision"
+        )
     return found.reshape(shape)[()]

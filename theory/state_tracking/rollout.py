@@ -41,11 +41,14 @@ def closed_form(steps: sp.Expr) -> sp.Expr:
     """Solution (85) of the recursion after ``steps`` steps, from rho_0 = 1."""
     gain = right[i] - wrong[i]
     later = sp.Product(gain, (i, t + 1, steps - 1))
-    return right[0] * sp.Product(gain, (i, 1, steps - 1)) + sp.Sum(wrong[t] * later, (t, 1, steps - 1))
+    return right[0] * sp.Product(gain, (i, 1, steps - 1)) + sp.Sum(
+        wrong[t] * later, (t, 1, steps - 1)
+    )
 
 
 def prove_closed_form() -> None:
-    """Induction: rho_1 = A_0, and one more step of (84) turns the form for L into the form for L + 1.
+    """Induction: rho_1 = A_0, and one more step of (84) turns the form for L into the form for L +
+    1.
 
     Raises
     ------
@@ -57,14 +60,18 @@ def prove_closed_form() -> None:
     def split(product: sp.Product) -> sp.Expr:
         """Take the factor L out of a product that ends there."""
         ((index, low, high),) = product.limits
-        return sp.Product(product.function, (index, low, high - 1)) * product.function.subs(index, high)
+        return sp.Product(product.function, (index, low, high - 1)) * product.function.subs(
+            index, high
+        )
 
     following = closed_form(L + 1)
     (total,) = following.atoms(sp.Sum)
     at_end = total.function.subs(t, L).doit()  # its product is empty
     following = following.subs(total, sp.Sum(total.function, (t, 1, L - 1)) + at_end)
     following = following.replace(lambda e: isinstance(e, sp.Product), split)
-    following = following.replace(lambda e: isinstance(e, sp.Sum), lambda e: sp.Sum(e.function / last, *e.limits) * last)
+    following = following.replace(
+        lambda e: isinstance(e, sp.Sum), lambda e: sp.Sum(e.function / last, *e.limits) * last
+    )
     step = closed_form(L) * last + wrong[L]
     if not vanishes(following - step) or closed_form(sp.Integer(1)).doit() != right[0]:
         raise ArithmeticError("the closed form does not solve the recursion")
@@ -80,7 +87,9 @@ LINE = (-sp.oo, sp.oo)
 def constant_gain() -> sp.Expr:
     """Solution of the recursion with one accuracy for all positions."""
     path = sp.Function("rho")
-    solved = sp.rsolve(path(t + 1) - path(t) * (accuracy - UNIFORM) - UNIFORM, path(t), {path(0): 1}).subs(t, L)
+    solved = sp.rsolve(
+        path(t + 1) - path(t) * (accuracy - UNIFORM) - UNIFORM, path(t), {path(0): 1}
+    ).subs(t, L)
     return written_as((N - 1) / N * ((N * accuracy - 1) / (N - 1)) ** L + 1 / N, solved)
 
 
@@ -109,17 +118,59 @@ def equations() -> dict[str, Equation]:
         return closed_form(L)
 
     found = [
-        Equation("rollout_recursion", rho_t[t + 1], rho_t[t] * (right[t] - wrong[t]) + wrong[t], ref("Eqs. (16), (82)-(84)")),
-        Equation("rollout_closed", rho_t[L], closed, ref("Eq. (85)"), "exact", ("proved by induction on L",)),
-        Equation("recovery", recovery, UNIFORM, ref("Eq. (86)"), "closure", ("wrong states lead anywhere alike",)),
-        Equation("rollout_mean", rho, constant_gain, ref("Eqs. (18), (87)"), "closure",
-                 ("one accuracy for all positions", "wrong states lead anywhere alike")),
-        Equation("normal_below", BELOW(u), sp.Integral(NORMAL.subs(u, y), (y, -sp.oo, u)), ref("Eq. (90)")),
-        Equation("accuracy_density", accuracy, sp.Integral(density_of_right(), (x, *LINE)), ref("Eqs. (88)-(89)"), "closure",
-                 (GAUSSIAN,)),
-        Equation("accuracy", accuracy, lambda: sp.Integral(standardised(), (u, *LINE)), ref("Eqs. (17), (91)"), "closure",
-                 (GAUSSIAN,)),
-    ]  # fmt: skip
+        Equation(
+            "rollout_recursion",
+            rho_t[t + 1],
+            rho_t[t] * (right[t] - wrong[t]) + wrong[t],
+            ref("Eqs. (16), (82)-(84)"),
+        ),
+        Equation(
+            "rollout_closed",
+            rho_t[L],
+            closed,
+            ref("Eq. (85)"),
+            "exact",
+            ("proved by induction on L",),
+        ),
+        Equation(
+            "recovery",
+            recovery,
+            UNIFORM,
+            ref("Eq. (86)"),
+            "closure",
+            ("wrong states lead anywhere alike",),
+        ),
+        Equation(
+            "rollout_mean",
+            rho,
+            constant_gain,
+            ref("Eqs. (18), (87)"),
+            "closure",
+            ("one accuracy for all positions", "wrong states lead anywhere alike"),
+        ),
+        Equation(
+            "normal_below",
+            BELOW(u),
+            sp.Integral(NORMAL.subs(u, y), (y, -sp.oo, u)),
+            ref("Eq. (90)"),
+        ),
+        Equation(
+            "accuracy_density",
+            accuracy,
+            sp.Integral(density_of_right(), (x, *LINE)),
+            ref("Eqs. (88)-(89)"),
+            "closure",
+            (GAUSSIAN,),
+        ),
+        Equation(
+            "accuracy",
+            accuracy,
+            lambda: sp.Integral(standardised(), (u, *LINE)),
+            ref("Eqs. (17), (91)"),
+            "closure",
+            (GAUSSIAN,),
+        ),
+    ]
     return {e.name: e for e in found}
 
 
@@ -152,7 +203,9 @@ def gaussian_accuracy(gap: Any, sigma_k: Any, sigma_kbar: Any, N: int) -> np.nda
     of 0.2 standard deviations, where the trapezoidal rule on the whole line converges
     geometrically: step 1/16 leaves nothing above rounding.
     """
-    gap, s_k, s_o = np.broadcast_arrays(*(np.asarray(v, float)[..., None] for v in (gap, sigma_k, sigma_kbar)))
+    gap, s_k, s_o = np.broadcast_arrays(
+        *(np.asarray(v, float)[..., None] for v in (gap, sigma_k, sigma_kbar))
+    )
     if not (np.all(s_k > 0) and np.all(s_o > 0)):
         raise ParameterError("sigma_k, sigma_kbar: standard deviations must be > 0")
     step = 1 / 16
@@ -162,7 +215,9 @@ def gaussian_accuracy(gap: Any, sigma_k: Any, sigma_kbar: Any, N: int) -> np.nda
     # By the largest other logit, of density (N-1) phi Phi^(N-2): the correct one must lie above it.
     largest = (N - 1) * normal * np.exp((N - 2) * scipy.special.log_ndtr(u))
     over_largest = largest * scipy.special.ndtr((gap - s_o * u) / s_k)
-    return np.clip(np.where(s_k < s_o, over_correct, over_largest).sum(-1) * step, 0, 1)  # rounding aside
+    return np.clip(
+        np.where(s_k < s_o, over_correct, over_largest).sum(-1) * step, 0, 1
+    )  # rounding aside
 
 
 def rollout(accuracies: Any, N: int) -> np.ndarray:

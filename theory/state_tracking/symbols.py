@@ -7,12 +7,16 @@ N = symbol("N", integer=True, positive=True)  # states
 L = symbol("L", integer=True, positive=True)  # actions per sequence
 d_g = symbol("d_g", integer=True, positive=True)  # permutations in the vocabulary
 d_h = symbol("d_h", integer=True, positive=True)  # rotary head dimension, even
-n_train = symbol("n_train", r"n_{\mathrm{train}}", integer=True, positive=True)  # training sequences
+n_train = symbol(
+    "n_train", r"n_{\mathrm{train}}", integer=True, positive=True
+)  # training sequences
 
 # Training
 eta = symbol("eta", positive=True)  # learning rate
 alpha = symbol("alpha", nonnegative=True)  # training time, epochs / (d_g N)
-sigma2 = symbol("sigma2", r"\sigma^{2}", positive=True)  # variance of the entries of W_Q, W_K at the start
+sigma2 = symbol(
+    "sigma2", r"\sigma^{2}", positive=True
+)  # variance of the entries of W_Q, W_K at the start
 
 # Order parameters and what follows from them
 A, R, S = (symbol(x, real=True) for x in "ARS")
@@ -48,7 +52,9 @@ mu_k, mu_kbar = symbol("mu_k", r"\mu_{k}", real=True), symbol("mu_kbar", r"\mu_{
 sigma_k = symbol("sigma_k", r"\sigma_{k}", positive=True)
 sigma_kbar = symbol("sigma_kbar", r"\sigma_{\bar k}", positive=True)
 rho = symbol("rho", r"\varrho", positive=True)  # probability that a rolled-out state is right
-accuracy = symbol("accuracy", r"\bar{\mathcal{A}}", real=True)  # next-token accuracy on a right state
+accuracy = symbol(
+    "accuracy", r"\bar{\mathcal{A}}", real=True
+)  # next-token accuracy on a right state
 recovery = symbol("recovery", r"\bar{\mathcal{B}}", real=True)  # same, on a wrong state
 
 PAPER = "forner2026"

@@ -1,4 +1,6 @@
-"""Variance of the logits over the entries of M: the value the paper measures at time 0, as a formula."""
+"""Variance of the logits over the entries of M: the value the paper measures at time 0, as a
+formula.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,8 @@ def initial_participation() -> sp.Expr:
     weight = 1 + small * mean + small**2 * square / 2
     weight2 = 1 + 2 * small * mean + 2 * small**2 * square
     row = sp.series(weight2 / (L * weight**2), small, 0, 3).removeO().subs(small, 1)
-    # <l_ij l_ij'> = sigma^4 (2/d_h) sum_n cos(omega_n (j - j')), whose mean over j, j' is a Dirichlet kernel squared.
+    # <l_ij l_ij'> = sigma^4 (2/d_h) sum_n cos(omega_n (j - j')), whose mean over j, j' is a
+    # Dirichlet kernel squared.
     blocks = (n, 1, d_h / 2)
     spread = sigma2**2 * (2 / d_h) * sp.Sum(1 - dirichlet_kernel(omega[n], L) ** 2, blocks)
     difference = sp.expand(row * L - 1)
@@ -40,18 +43,35 @@ def initial_participation() -> sp.Expr:
 @cache
 def equations() -> dict[str, Equation]:
     """Variance for given attention, and at random keys and queries."""
-    # Var_M of sum_j pi_j M_{g_j}: equal actions share an entry, different ones agree with probability 1/d_g.
+    # Var_M of sum_j pi_j M_{g_j}: equal actions share an entry, different ones agree with
+    # probability 1/d_g.
     agree = delta_sum(sp.KroneckerDelta(j, c), (c, 1, d_g)) / d_g
     spread = sp.expand(participation + (1 - participation) * agree) * sigma2
     spread = written_as(sigma2 * ((1 - 1 / d_g) * participation + 1 / d_g), spread)
-    independent = ("entries of M independent with variance sigma^2", "actions independent and uniform")
+    independent = (
+        "entries of M independent with variance sigma^2",
+        "actions independent and uniform",
+    )
     at_start = (*independent, "random keys and queries, second order in the attention logits")
     initial = spread.subs(participation, initial_participation())
     found = [
-        Equation("logit_variance", variance, spread, ref("beyond App. I: variance over the entries of M"), "exact", independent),
-        Equation("logit_variance_initial", variance, initial, ref("beyond App. I: the value the paper measures"),
-                 "leading order", at_start),
-    ]  # fmt: skip
+        Equation(
+            "logit_variance",
+            variance,
+            spread,
+            ref("beyond App. I: variance over the entries of M"),
+            "exact",
+            independent,
+        ),
+        Equation(
+            "logit_variance_initial",
+            variance,
+            initial,
+            ref("beyond App. I: the value the paper measures"),
+            "leading order",
+            at_start,
+        ),
+    ]
     return {e.name: e for e in found}
 
 

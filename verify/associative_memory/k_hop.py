@@ -10,7 +10,13 @@ from typing import Any
 import numpy as np
 
 from simulate.associative_memory.k_hop import Parameters, answer, train
-from theory.associative_memory.k_hop import curriculum_times, direct_time, equations, mixture_time, probability
+from theory.associative_memory.k_hop import (
+    curriculum_times,
+    direct_time,
+    equations,
+    mixture_time,
+    probability,
+)
 from theory.associative_memory.k_hop.overlaps import STAGE
 from verify.check import Check, identity
 from verify.emergence import first_crossing
@@ -36,13 +42,28 @@ def agreement() -> list[Check]:
         rng, worst = np.random.default_rng([N, k]), []
         for _ in range(12):
             first, second = rng.permuted(np.tile(np.arange(N), (2, k, 1)), axis=-1)
-            counted = Fraction(int((answer(first, given, start) == answer(second, given, start)).sum()), len(start))
-            product = math.prod((Fraction(int(f) - 1, N - 1) for f in (first == second).sum(1)), start=Fraction(1))
+            counted = Fraction(
+                int((answer(first, given, start) == answer(second, given, start)).sum()), len(start)
+            )
+            product = math.prod(
+                (Fraction(int(f) - 1, N - 1) for f in (first == second).sum(1)), start=Fraction(1)
+            )
             law = Fraction(1, N) + (1 - Fraction(1, N)) * product
-            worst.append((abs(law - counted), probability((first == second).sum(1), N), float(counted)))
+            worst.append(
+                (abs(law - counted), probability((first == second).sum(1), N), float(counted))
+            )
         error, predicted, measured = max(worst)
-        out.append(Check(f"agreement, N = {N}, k = {k}, 12 pairs, all inputs", "agreement", predicted, measured, float(error), 0.0,
-                         "both sides rational"))  # fmt: skip
+        out.append(
+            Check(
+                f"agreement, N = {N}, k = {k}, 12 pairs, all inputs",
+                "agreement",
+                predicted,
+                measured,
+                float(error),
+                0.0,
+                "both sides rational",
+            )
+        )
     return out
 
 
@@ -66,8 +87,16 @@ def kernels() -> list[Check]:
         total += v[answer(hidden, sigma[None], np.array([x]))[0]]
     m = [(kernel[j][hidden[j], np.arange(N)].sum() - 1) / (N - 1) for j in range(k)]
     law = 1 / N + (1 - 1 / N) * np.prod(m)
-    return [identity("accuracy of doubly stochastic kernels, all inputs", "hop_accuracy", law, total / len(start), 1e-13,
-                     "sums of a few hundred float64 terms")]  # fmt: skip
+    return [
+        identity(
+            "accuracy of doubly stochastic kernels, all inputs",
+            "hop_accuracy",
+            law,
+            total / len(start),
+            1e-13,
+            "sums of a few hundred float64 terms",
+        )
+    ]
 
 
 def times() -> list[Check]:
@@ -76,23 +105,57 @@ def times() -> list[Check]:
     for k in (3, 4, 6):
         p = Parameters(k=k, m_0=1e-3)
         law = float(equations()["direct_time"].evaluate(p.values()))
-        out.append(identity(f"direct training, k = {k}, m_0 = 1e-3", "direct_time", law, direct_time(p), 6e-3,
-                            "m_0 (pi/4 or less) at k = 3, smaller beyond: end point and saturation"))  # fmt: skip
+        out.append(
+            identity(
+                f"direct training, k = {k}, m_0 = 1e-3",
+                "direct_time",
+                law,
+                direct_time(p),
+                6e-3,
+                "m_0 (pi/4 or less) at k = 3, smaller beyond: end point and saturation",
+            )
+        )
     mixed = np.diff([mixture_time(Parameters(k=k)) for k in (6, 7, 8, 9)])
     out.append(
-        Check("time per hop of the mixture of 1 .. k hops does not grow with k", "mixture", float(mixed[0]), float(mixed[-1]),
-              float(np.ptp(mixed) / mixed[0]), 1e-4, "hops are learned one after the other, like a front at constant speed")
-    )  # fmt: skip
+        Check(
+            "time per hop of the mixture of 1 .. k hops does not grow with k",
+            "mixture",
+            float(mixed[0]),
+            float(mixed[-1]),
+            float(np.ptp(mixed) / mixed[0]),
+            1e-4,
+            "hops are learned one after the other, like a front at constant speed",
+        )
+    )
     p = Parameters(k=8)
     stages = np.diff(curriculum_times(p))
     out += [
-        Check("time per hop of the curriculum does not grow with k", "curriculum", float(stages[1]), float(stages[-1]),
-              float(np.ptp(stages[1:]) / stages[1]), 1e-3, "earlier overlaps at 0.9 and above move little in later stages"),
-        identity("curriculum at k = 8: 1.372 + 1.543 (k - 1)", "curriculum", 1.372 + 1.543 * 7, curriculum_times(p)[-1], 1e-3,
-                 "four digits on record"),
-        identity("one hop: atanh(0.9) - atanh(m_0)", "equal_overlaps", np.arctanh(STAGE) - np.arctanh(p.m_0), curriculum_times(p)[0],
-                 1e-9, "event of the integrator"),
-    ]  # fmt: skip
+        Check(
+            "time per hop of the curriculum does not grow with k",
+            "curriculum",
+            float(stages[1]),
+            float(stages[-1]),
+            float(np.ptp(stages[1:]) / stages[1]),
+            1e-3,
+            "earlier overlaps at 0.9 and above move little in later stages",
+        ),
+        identity(
+            "curriculum at k = 8: 1.372 + 1.543 (k - 1)",
+            "curriculum",
+            1.372 + 1.543 * 7,
+            curriculum_times(p)[-1],
+            1e-3,
+            "four digits on record",
+        ),
+        identity(
+            "one hop: atanh(0.9) - atanh(m_0)",
+            "equal_overlaps",
+            np.arctanh(STAGE) - np.arctanh(p.m_0),
+            curriculum_times(p)[0],
+            1e-9,
+            "event of the integrator",
+        ),
+    ]
     return out
 
 
@@ -101,11 +164,20 @@ def learner_runs(k: int, progress: bool = False) -> list[dict[str, Any]]:
     out = []
     for curriculum, level in ((False, 0.5), (True, STAGE)):
         p = STUDENTS.replace(k=k, curriculum=curriculum)
-        predicted = curriculum_times(p, "softmax")[-1] if curriculum else direct_time(p, 0.5, "softmax")
+        predicted = (
+            curriculum_times(p, "softmax")[-1] if curriculum else direct_time(p, 0.5, "softmax")
+        )
         p = p.replace(eta=predicted / 400, steps=600, eval_every=2)
         runs = train(p, SEEDS, progress=progress)
-        out.append({"curriculum": curriculum, "k": k, "predicted": predicted, "runs": runs,
-                    "times": first_crossing(runs["product"], level).values})  # fmt: skip
+        out.append(
+            {
+                "curriculum": curriculum,
+                "k": k,
+                "predicted": predicted,
+                "runs": runs,
+                "times": first_crossing(runs["product"], level).values,
+            }
+        )
     return out
 
 
@@ -115,9 +187,16 @@ def learners() -> list[Check]:
     for k in (2, 3, 4):
         for found in learner_runs(k):
             kind = "curriculum" if found["curriculum"] else "direct"
-            out.append(identity(f"kernel learners, {kind}, k = {k}", "equal_overlaps_softmax", found["predicted"],
-                                found["times"].mean(), 0.08,
-                                "400 steps of 256 samples: gradient noise, growing with 1/signal; 0.5% Euler lag"))  # fmt: skip
+            out.append(
+                identity(
+                    f"kernel learners, {kind}, k = {k}",
+                    "equal_overlaps_softmax",
+                    found["predicted"],
+                    found["times"].mean(),
+                    0.08,
+                    "400 steps of 256 samples: gradient noise, growing with 1/signal; 0.5% Euler lag",
+                )
+            )
     return out
 
 

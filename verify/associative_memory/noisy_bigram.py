@@ -15,40 +15,77 @@ RATIOS = (1, 4, 16)
 
 
 def feed_forward() -> list[Check]:
-    """Noise token on top after one step: exact formula, its leading order, and no dependence on N."""
+    """Noise token on top after one step: exact formula, its leading order, and no dependence on
+    N.
+    """
     out = []
     for N in SIZES:
         p = Parameters(N=N, n=8, draws=4000)
-        out.append(sampled(f"feed-forward path, n = 8, N = {N}", "feed_forward_success", feed_forward_success(p),
-                           one_step(p, seed=N)["feed_forward"]))  # fmt: skip
+        out.append(
+            sampled(
+                f"feed-forward path, n = 8, N = {N}",
+                "feed_forward_success",
+                feed_forward_success(p),
+                one_step(p, seed=N)["feed_forward"],
+            )
+        )
     large = Parameters(N=10**6, n=8)
     leading = 1 - float(equations()["bigram_fail"].evaluate(large.values()))
-    out.append(identity("  exact against leading order at N = 1e6", "bigram_fail", leading, feed_forward_success(large), 1e-4,
-                        "n^2/N = 6e-5"))  # fmt: skip
+    out.append(
+        identity(
+            "  exact against leading order at N = 1e6",
+            "bigram_fail",
+            leading,
+            feed_forward_success(large),
+            1e-4,
+            "n^2/N = 6e-5",
+        )
+    )
     return out
 
 
 def value_memory() -> list[Check]:
-    """Recovered part of the value memory at finite N, and its limit, which knows n and N by their ratio alone."""
+    """Recovered part of the value memory at finite N, and its limit, which knows n and N by their
+    ratio alone.
+    """
     out = []
     for N in SIZES:
         for ratio in RATIOS:
             p = Parameters(N=N, n=ratio * N, draws=120)
             found, predicted = one_step(p, seed=ratio)["value"], value_recovered(p)
-            shared = Band(-1 / N / predicted, 1 / N / predicted, "wrong labels share their samples: 1/N")
-            out.append(sampled(f"value memory, n = {ratio} N, N = {N}", "value_recovered", predicted, found, band=shared))
+            shared = Band(
+                -1 / N / predicted, 1 / N / predicted, "wrong labels share their samples: 1/N"
+            )
+            out.append(
+                sampled(
+                    f"value memory, n = {ratio} N, N = {N}",
+                    "value_recovered",
+                    predicted,
+                    found,
+                    band=shared,
+                )
+            )
     gaps = []
     for N in (10**3, 10**5, 10**7):
         p = Parameters(N=N, n=4 * N)
         limit = float(equations()["value_recovered"].evaluate(p.values()))
         gaps.append(abs(value_recovered(p) - limit))
-    out.append(at_most("growth of the distance to the limit with N, n = 4 N", "value_recovered", 0.0, float(np.max(np.diff(gaps))),
-                       "collapse on n/N: N = 1e3, 1e5, 1e7"))  # fmt: skip
+    out.append(
+        at_most(
+            "growth of the distance to the limit with N, n = 4 N",
+            "value_recovered",
+            0.0,
+            float(np.max(np.diff(gaps))),
+            "collapse on n/N: N = 1e3, 1e5, 1e7",
+        )
+    )
     return out
 
 
 def ablation() -> list[Check]:
-    """Trained with both paths: noise token predicted; clean answer once the feed-forward path is removed."""
+    """Trained with both paths: noise token predicted; clean answer once the feed-forward path is
+    removed.
+    """
     learner = Learner(Parameters.ablation(), seed=0)
     for number in range(1200):
         learner.step(number)
@@ -58,11 +95,23 @@ def ablation() -> list[Check]:
         near(f"whole model predicts {kind}", "slides", wanted, found[name], 0.02 / wanted, why)
         for kind, wanted, name, why in (
             ("the noise token", 1.0, "distributional", "noise is the more frequent label"),
-            ("the noise token with its probability a", a, "p_noise", "two standard errors of the last batches, 0.04 each"),
+            (
+                "the noise token with its probability a",
+                a,
+                "p_noise",
+                "two standard errors of the last batches, 0.04 each",
+            ),
         )
     ] + [
-        near("clean answer without the feed-forward path", "slides", 1.0, found["in_context_ablated"], 0.01, "4096 samples"),
-    ]  # fmt: skip
+        near(
+            "clean answer without the feed-forward path",
+            "slides",
+            1.0,
+            found["in_context_ablated"],
+            0.01,
+            "4096 samples",
+        )
+    ]
 
 
 def laws() -> list[Check]:

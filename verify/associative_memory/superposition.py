@@ -1,4 +1,6 @@
-"""Superposed memories: exact moments, recall accuracy by two formulas, few outputs, Zipf frequencies."""
+"""Superposed memories: exact moments, recall accuracy by two formulas, few outputs, Zipf
+frequencies.
+"""
 
 from __future__ import annotations
 
@@ -13,9 +15,13 @@ from verify.check import Band, Check, at_most, near, sampled
 from verify.report import Report, Request
 
 MOMENTS = (Parameters(d=16, N=12, draws=30_000), Parameters(d=16, N=40, M=4, draws=30_000))
-RECALL = (Parameters(d=32, N=64, draws=200), Parameters(d=64, N=256, draws=100), Parameters(d=128, N=1024, draws=20))
-# Largest systematic error of the two formulas for N >= 2 d, falling with d: they take wrong scores as independent,
-# and the squared length of the recalled vector at its mean.
+RECALL = (
+    Parameters(d=32, N=64, draws=200),
+    Parameters(d=64, N=256, draws=100),
+    Parameters(d=128, N=1024, draws=20),
+)
+# Largest systematic error of the two formulas for N >= 2 d, falling with d: they take wrong scores
+# as independent, and the squared length of the recalled vector at its mean.
 SPHERE = {32: 0.06, 64: 0.03, 128: 0.015}
 GAUSS = {32: 0.10, 64: 0.07, 128: 0.04}
 
@@ -26,10 +32,20 @@ def moment_checks() -> list[Check]:
     for p in MOMENTS:
         found = recall(p, seed=1)
         kind = "one output per key" if p.M is None else f"{p.M} outputs"
-        names = ("interference_right", "interference_wrong") if p.M is None else ("classes_right", "classes_wrong")
-        out += [sampled(f"mean right score, {kind}", "score_mean_right", 1.0, found["right"]),
-                sampled(f"mean wrong score, {kind}", "score_mean_wrong", 0.0, found["wrong"], scale=1.0)]  # fmt: skip
-        for name, scores, mean in zip(names, (found["right"], found["wrong"]), (1.0, 0.0), strict=True):
+        names = (
+            ("interference_right", "interference_wrong")
+            if p.M is None
+            else ("classes_right", "classes_wrong")
+        )
+        out += [
+            sampled(f"mean right score, {kind}", "score_mean_right", 1.0, found["right"]),
+            sampled(
+                f"mean wrong score, {kind}", "score_mean_wrong", 0.0, found["wrong"], scale=1.0
+            ),
+        ]
+        for name, scores, mean in zip(
+            names, (found["right"], found["wrong"]), (1.0, 0.0), strict=True
+        ):
             exact = float(equations()[name].evaluate(p.values()))
             out.append(sampled(f"variance of {name}", name, exact, (scores - mean) ** 2))
     return out
@@ -44,35 +60,80 @@ def accuracy_checks() -> list[Check]:
             ("recall_sphere", sphere(p.N, p.d), SPHERE[p.d]),
             ("recall_gaussian", gaussian(p.N, p.d), GAUSS[p.d]),
         ):
-            off = Band(-limit / value, limit / value, "wrong scores taken as independent: an error that falls with d")
-            out.append(sampled(f"{name.replace('_', ' by ')} formula, d = {p.d}, N = {p.N}", name, value, found, band=off))
+            off = Band(
+                -limit / value,
+                limit / value,
+                "wrong scores taken as independent: an error that falls with d",
+            )
+            out.append(
+                sampled(
+                    f"{name.replace('_', ' by ')} formula, d = {p.d}, N = {p.N}",
+                    name,
+                    value,
+                    found,
+                    band=off,
+                )
+            )
         errors.append(abs(float(found.mean()) - sphere(p.N, p.d)))
-    out.append(at_most("growth of the sphere formula's error with d, recall near 3/4", "recall_sphere", 0.0,
-                       float(np.max(np.diff(errors))), "asymptotically exact along N ln N = const d^2"))  # fmt: skip
+    out.append(
+        at_most(
+            "growth of the sphere formula's error with d, recall near 3/4",
+            "recall_sphere",
+            0.0,
+            float(np.max(np.diff(errors))),
+            "asymptotically exact along N ln N = const d^2",
+        )
+    )
     return out
 
 
 def zipf_checks() -> list[Check]:
-    """Exponent of the error in d when d/4 keys of Zipf frequencies are stored; storing all keys alike is worse."""
+    """Exponent of the error in d when d/4 keys of Zipf frequencies are stored; storing all keys
+    alike is worse.
+    """
     a, sizes, keys = 1.5, (16, 32, 64), 4096
     found = np.array([zipf_error(d, a, keys, 4, d // 4, 40) for d in sizes])
     x = np.log(sizes) - np.mean(np.log(sizes))
     slopes = (x / (x**2).sum()) @ np.log(found)  # one slope per draw
-    # The tail sum from P + 1 to the last key, not the integral to infinity, is what is lost even with perfect recall.
+    # The tail sum from P + 1 to the last key, not the integral to infinity, is what is lost even
+    # with perfect recall.
     frequency = np.arange(1, keys + 1) ** -a / (np.arange(1, keys + 1) ** -a).sum()
     lost = np.array([frequency[d // 4 :].sum() for d in sizes])
-    wrong_guess = (1 - 1 / 4) * lost  # keys that are not stored are guessed, 1 of 4 outputs by chance
+    wrong_guess = (
+        1 - 1 / 4
+    ) * lost  # keys that are not stored are guessed, 1 of 4 outputs by chance
     exact = float(x @ np.log(wrong_guess) / (x**2).sum())
     law = float(equations()["zipf_exponent"].evaluate({"b_zipf": a - 1}))
     everything = zipf_error(64, a, keys, 4, keys, 10).mean()
     return [
-        sampled("exponent of the error under Zipf frequencies in d, d/4 keys stored", "zipf_exponent", law, slopes,
-                band=Band(-0.15 / abs(law), 0.15 / abs(law), "finite number of keys and small P bend the power law")),
-        sampled("exponent of the error under Zipf frequencies against the sum over keys that are not stored", "zipf_lost", exact, slopes,
-                band=Band(-0.1 / abs(exact), 0.1 / abs(exact), "stored keys are not all recalled at d = 16")),
-        at_most("error with d/4 keys stored over that with equal weights on all", "zipf_lost", 0.5,
-                float(found[-1].mean() / everything), "d = 64"),
-    ]  # fmt: skip
+        sampled(
+            "exponent of the error under Zipf frequencies in d, d/4 keys stored",
+            "zipf_exponent",
+            law,
+            slopes,
+            band=Band(
+                -0.15 / abs(law),
+                0.15 / abs(law),
+                "finite number of keys and small P bend the power law",
+            ),
+        ),
+        sampled(
+            "exponent of the error under Zipf frequencies against the sum over keys that are not stored",
+            "zipf_lost",
+            exact,
+            slopes,
+            band=Band(
+                -0.1 / abs(exact), 0.1 / abs(exact), "stored keys are not all recalled at d = 16"
+            ),
+        ),
+        at_most(
+            "error with d/4 keys stored over that with equal weights on all",
+            "zipf_lost",
+            0.5,
+            float(found[-1].mean() / everything),
+            "d = 64",
+        ),
+    ]
 
 
 def laws() -> list[Check]:
@@ -80,10 +141,21 @@ def laws() -> list[Check]:
     loads = [_half_load(d) for d in (1e3, 1e6, 1e9)]
     law = float(1 / equations()["capacity"].rhs.coeff(symbols.N * sp.log(symbols.N)))
     gaps = np.abs(np.array(loads) - law)
-    toward = at_most("ratio of successive gaps between half load and capacity law, d = 1e3, 1e6, 1e9", "capacity", 1.0,
-                     float(np.max(gaps[1:] / gaps[:-1])), "ln ln N / ln N dies out slowly")  # fmt: skip
-    close = near("load N ln N / d^2 of half recall, d = 1e9", "capacity", law, loads[-1], 0.05 / law,
-                 "ln(4 pi ln N) / (4 ln N) of the law: the largest of N Gaussians lies below sqrt(2 ln N)")  # fmt: skip
+    toward = at_most(
+        "ratio of successive gaps between half load and capacity law, d = 1e3, 1e6, 1e9",
+        "capacity",
+        1.0,
+        float(np.max(gaps[1:] / gaps[:-1])),
+        "ln ln N / ln N dies out slowly",
+    )
+    close = near(
+        "load N ln N / d^2 of half recall, d = 1e9",
+        "capacity",
+        law,
+        loads[-1],
+        0.05 / law,
+        "ln(4 pi ln N) / (4 ln N) of the law: the largest of N Gaussians lies below sqrt(2 ln N)",
+    )
     return [*moment_checks(), *accuracy_checks(), *zipf_checks(), toward, close]
 
 

@@ -1,4 +1,6 @@
-"""The trigger task: the three memories suffice, one layer does not, and the order in which memories emerge."""
+"""The trigger task: the three memories suffice, one layer does not, and the order in which memories
+emerge.
+"""
 
 from __future__ import annotations
 
@@ -14,13 +16,22 @@ from verify.emergence import first_crossing
 from verify.report import Report, Request
 
 SEEDS = range(5)
-RANDOM, DRAWS = 200, 60  # untrained students, and random key matrices for each: one probe of five triggers is 0.2 +- 0.18
+RANDOM, DRAWS = (
+    200,
+    60,
+)  # untrained students, and random key matrices for each: one probe of five triggers is 0.2 +- 0.18
 EARLY = Parameters(batch_size=512, self_loops=False, eta=0.01, steps=8, eval_every=1)
-PROBES = {"probe_W_O2": "target_W_O2", "probe_W_K2": "target_W_K2", "probe_W_K1_early": "target_W_K1"}
+PROBES = {
+    "probe_W_O2": "target_W_O2",
+    "probe_W_K2": "target_W_K2",
+    "probe_W_K1_early": "target_W_K1",
+}
 
 
 def planted(p: Parameters, scale: float = 50.0, seed: int = 0) -> Learner:
-    """A simplified student whose trained matrices are the target memories, keys and outputs well separated."""
+    """A simplified student whose trained matrices are the target memories, keys and outputs well
+    separated.
+    """
     learner = Learner(p, seed)
     student = learner.student
     assert isinstance(student, Simplified)
@@ -38,10 +49,28 @@ def memories() -> list[Check]:
     """Probes and accuracy of planted memories; probes of random matrices at their chance level."""
     p = Parameters(d=256, batch_size=8)
     measured = planted(p).measure()
-    out = [near(f"{probe} of planted memories", target, 1.0, measured[probe], 0.05, "superposition of N = 65 outputs and T = 64 "
-                "positions in d = 256 dimensions: a few may be confused") for probe, target in PROBES.items()]  # fmt: skip
-    out.append(near("in-context accuracy of planted memories", "target_W_O2", 1.0, measured["in_context_accuracy"], 0.1,
-                    "residual stream adds its own token to the logits"))  # fmt: skip
+    out = [
+        near(
+            f"{probe} of planted memories",
+            target,
+            1.0,
+            measured[probe],
+            0.05,
+            "superposition of N = 65 outputs and T = 64 "
+            "positions in d = 256 dimensions: a few may be confused",
+        )
+        for probe, target in PROBES.items()
+    ]
+    out.append(
+        near(
+            "in-context accuracy of planted memories",
+            "target_W_O2",
+            1.0,
+            measured["in_context_accuracy"],
+            0.1,
+            "residual stream adds its own token to the logits",
+        )
+    )
     chance: list[float] = []
     for seed in range(RANDOM):
         student = Simplified(Parameters(d=16), np.random.default_rng(seed))
@@ -56,7 +85,9 @@ def memories() -> list[Check]:
 
 def layers(progress: bool = False) -> tuple[xr.Dataset, xr.Dataset]:
     """One run each of the one-layer and the two-layer transformer."""
-    return tuple(train(p, [0], progress=progress) for p in (Parameters.one_layer(), Parameters.two_layers()))  # type: ignore[return-value]
+    return tuple(
+        train(p, [0], progress=progress) for p in (Parameters.one_layer(), Parameters.two_layers())
+    )  # type: ignore[return-value]
 
 
 def transformers() -> list[Check]:
@@ -64,19 +95,33 @@ def transformers() -> list[Check]:
     one, two = (float(r.in_context_accuracy[0, -1]) for r in layers())
     return [
         at_least("in-context accuracy of two layers", "slides", 0.95, two, "slides: 0.99"),
-        Check("in-context accuracy of one layer", "slides", 0.55, one, abs(one - 0.5), 0.15, "between 0.35 and 0.65: depends on the table"),
-        at_least("in-context accuracy of two layers over one", "slides", 0.3, two - one, "slides: 0.44"),
-    ]  # fmt: skip
+        Check(
+            "in-context accuracy of one layer",
+            "slides",
+            0.55,
+            one,
+            abs(one - 0.5),
+            0.15,
+            "between 0.35 and 0.65: depends on the table",
+        ),
+        at_least(
+            "in-context accuracy of two layers over one", "slides", 0.3, two - one, "slides: 0.44"
+        ),
+    ]
 
 
 def emergence(progress: bool = False) -> dict[str, np.ndarray]:
     """Steps at which each probe reaches 0.9, and in-context accuracy 0.9, per seed."""
     runs = train(Parameters.simplified(), SEEDS, progress=progress)
-    return {name: first_crossing(runs[name], 0.9).values for name in (*PROBES, "in_context_accuracy")}
+    return {
+        name: first_crossing(runs[name], 0.9).values for name in (*PROBES, "in_context_accuracy")
+    }
 
 
 def first_steps(progress: bool = False) -> tuple[dict[str, np.ndarray], np.ndarray]:
-    """First steps with large batches, no self-loops: step of half the rise of the W_O2 and W_K2 probes; W_K1 at the end."""
+    """First steps with large batches, no self-loops: step of half the rise of the W_O2 and W_K2
+    probes; W_K1 at the end.
+    """
     runs = train(EARLY, range(3), progress=progress)
     rise = {}
     for name in ("probe_W_O2", "probe_W_K2"):
@@ -86,7 +131,9 @@ def first_steps(progress: bool = False) -> tuple[dict[str, np.ndarray], np.ndarr
 
 
 def order() -> list[Check]:
-    """Order W_O2, W_K2, W_K1 in the first steps; at level 0.9 only 'W_K1 last' holds in every seed; joint beats staged."""
+    """Order W_O2, W_K2, W_K1 in the first steps; at level 0.9 only 'W_K1 last' holds in every seed;
+    joint beats staged.
+    """
     rise, previous = first_steps()
     found = emergence()
     last = found["probe_W_K1_early"] - np.fmax(found["probe_W_O2"], found["probe_W_K2"])
@@ -95,18 +142,41 @@ def order() -> list[Check]:
     joint = found["in_context_accuracy"][:2]
     gap = float((rise["probe_W_K2"] - rise["probe_W_O2"]).min())
     return [
-        at_least("lead of W_O2 over W_K2 in the first 8 steps, least over seeds", "slides", 0.0, gap,
-                 "the gradient of W_K2 vanishes until W_O2 has moved"),
-        at_most("probe of W_K1 in the first 8 steps, largest over seeds", "slides", 0.125, float(previous.max()),
-                "4 of 32 positions, chance 1/64 each"),
-        at_least("lag of W_K1 behind W_O2 and W_K2, least over seeds", "slides", 0.0, float(last.min()), "first step with probe 0.9"),
-        at_most("steps to accuracy 0.9 in joint training against staged, largest over seeds", "slides",
-                float(np.nanmin(np.append(slow, 200.0))), float(joint.max()), "200 steps in all for both"),
-    ]  # fmt: skip
+        at_least(
+            "lead of W_O2 over W_K2 in the first 8 steps, least over seeds",
+            "slides",
+            0.0,
+            gap,
+            "the gradient of W_K2 vanishes until W_O2 has moved",
+        ),
+        at_most(
+            "probe of W_K1 in the first 8 steps, largest over seeds",
+            "slides",
+            0.125,
+            float(previous.max()),
+            "4 of 32 positions, chance 1/64 each",
+        ),
+        at_least(
+            "lag of W_K1 behind W_O2 and W_K2, least over seeds",
+            "slides",
+            0.0,
+            float(last.min()),
+            "first step with probe 0.9",
+        ),
+        at_most(
+            "steps to accuracy 0.9 in joint training against staged, largest over seeds",
+            "slides",
+            float(np.nanmin(np.append(slow, 200.0))),
+            float(joint.max()),
+            "200 steps in all for both",
+        ),
+    ]
 
 
 def laws() -> list[Check]:
-    """All checks of this system; trains seven small students and two transformers once (a few minutes)."""
+    """All checks of this system; trains seven small students and two transformers once (a few
+    minutes).
+    """
     with one_thread():
         return [*memories(), *transformers(), *order()]
 

@@ -1,6 +1,8 @@
-"""Measure everything on a device: ``python -m verify.device --device cuda --out DIR``; see ``--dry-run``.
+"""Measure everything on a device: ``python -m verify.device --device cuda --out DIR``; see
+``--dry-run``.
 
-Runs from a bare checkout: it needs an interpreter with the packages of pyproject.toml (and Triton on a GPU), no installation.
+Runs from a bare checkout: it needs an interpreter with the packages of pyproject.toml (and Triton
+on a GPU), no installation.
 """
 
 from __future__ import annotations
@@ -22,7 +24,8 @@ PROJECT = Path(__file__).parents[2] / "pyproject.toml"
 def missing(triton: bool) -> list[str]:
     """Packages this project depends on that do not import here, each with what Python says.
 
-    A checkout that was never installed has no other way to notice them before the middle of a stage.
+    A checkout that was never installed has no other way to notice them before the middle of a
+    stage.
     """
     wanted = ["triton"] if triton else []
     if PROJECT.exists():
@@ -32,19 +35,45 @@ def missing(triton: bool) -> list[str]:
     for name in wanted:
         try:
             importlib.import_module(name)
-        except Exception as error:  # a package may fail in its own way, for one that is too new for it
-            found.append(f"{name} ({str(error).splitlines()[0] if str(error) else type(error).__name__})")
+        except (
+            Exception
+        ) as error:  # a package may fail in its own way, for one that is too new for it
+            found.append(
+                f"{name} ({str(error).splitlines()[0] if str(error) else type(error).__name__})"
+            )
     return found
 
 
 def main(argv: list[str] | None = None) -> int:
     """Command line."""
-    parser = cli.parser("verify.device", "Gradients, ensembles, speed and the papers' ensembles on a device, in stages: "
-                        "say it again to go on.", "out", "device", "quiet", model=False)  # fmt: skip
-    parser.add_argument("--dry-run", action="store_true", help="every stage at tiny sizes, Triton's kernels in its interpreter")
+    parser = cli.parser(
+        "verify.device",
+        "Gradients, ensembles, speed and the papers' ensembles on a device, in stages: "
+        "say it again to go on.",
+        "out",
+        "device",
+        "quiet",
+        model=False,
+    )
+    parser.add_argument(
+        "--dry-run",
+        action="store_true",
+        help="every stage at tiny sizes, Triton's kernels in its interpreter",
+    )
     parser.add_argument("--stages", metavar="A,B", help="only these")
-    parser.add_argument("--seconds", type=float, default=1800.0, metavar="S", help="this call may take (default 1800)")
-    parser.add_argument("--store", type=Path, metavar="DIR", help="where unfinished runs are kept (default: as for training)")
+    parser.add_argument(
+        "--seconds",
+        type=float,
+        default=1800.0,
+        metavar="S",
+        help="this call may take (default 1800)",
+    )
+    parser.add_argument(
+        "--store",
+        type=Path,
+        metavar="DIR",
+        help="where unfinished runs are kept (default: as for training)",
+    )
     args = parser.parse_args(argv)
     cli.positive("--seconds", args.seconds)
     if args.dry_run:

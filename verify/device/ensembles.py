@@ -1,4 +1,6 @@
-"""Ensembles on a device: as on the CPU within the seeds' spread, resumed bit for bit, the same in stacks of any size."""
+"""Ensembles on a device: as on the CPU within the seeds' spread, resumed bit for bit, the same in
+stacks of any size.
+"""
 
 from __future__ import annotations
 
@@ -68,37 +70,86 @@ class Ensemble:
 def ensembles(tiny: bool) -> list[Ensemble]:
     """One ensemble for every trainer that knows devices; tiny ones only show that the code runs."""
     if tiny:
-        tracking = st.Parameters(N=2, L=2, d_g=2, d_h=4, n_train=16, n_test=8, epochs=4, eval_every=2)
+        tracking = st.Parameters(
+            N=2, L=2, d_g=2, d_h=4, n_train=16, n_test=8, epochs=4, eval_every=2
+        )
         pairs = ih.Parameters.demo().replace(N=2, D=4, batch_size=4, steps=8, eval_every=4)
-        plain = standard.StandardParameters(D=8, vocabulary=8, block=8, pairs=2, batch_size=8, steps=8, eval_every=4)
+        plain = standard.StandardParameters(
+            D=8, vocabulary=8, block=8, pairs=2, batch_size=8, steps=8, eval_every=4
+        )
         layer = ps.Parameters(d=20, alpha=1.0, steps=20, n_test=50)
         seeds = range(2)
     else:
         tracking = st.Parameters.demo().replace(eval_every=64)
         pairs, plain = ih.Parameters.demo(), standard.StandardParameters()
         layer, seeds = ps.Parameters.demo(), range(8)
-    order, losses = ("A", "R", "S", "loss", "variance_other", "rollout_accuracy"), ("loss", "accuracy")
+    order, losses = (
+        ("A", "R", "S", "loss", "variance_other", "rollout_accuracy"),
+        ("loss", "accuracy"),
+    )
     return [
         Ensemble("state tracking", train_tracking, tracking, seeds, tracking.epochs // 2, order),
-        Ensemble("induction heads", train_induction, pairs, seeds, pairs.steps // 2, ("alpha", "beta", "gamma", "loss")),
+        Ensemble(
+            "induction heads",
+            train_induction,
+            pairs,
+            seeds,
+            pairs.steps // 2,
+            ("alpha", "beta", "gamma", "loss"),
+        ),
         Ensemble("standard transformer", standard.train, plain, seeds, plain.steps // 2, losses),
-        Ensemble("attention layer", train_positional, layer, seeds, layer.steps // 2, ("q", "m", "theta", "test_mse_half")),
-    ]  # fmt: skip
+        Ensemble(
+            "attention layer",
+            train_positional,
+            layer,
+            seeds,
+            layer.steps // 2,
+            ("q", "m", "theta", "test_mse_half"),
+        ),
+    ]
 
 
 def checks(ensemble: Ensemble, device: str, folder: Path, workers: int | None) -> list[Check]:
-    """Train on the CPU, on the device, and on the device with an interruption; three stores in ``folder``."""
+    """Train on the CPU, on the device, and on the device with an interruption; three stores in
+    ``folder``.
+    """
     run = partial(ensemble.train, ensemble.p, seeds=ensemble.seeds, progress=False)
-    with patch.dict(os.environ, TRITON_INTERPRET="0"):  # in a dry run the device is the interpreter, the CPU is not
+    with patch.dict(
+        os.environ, TRITON_INTERPRET="0"
+    ):  # in a dry run the device is the interpreter, the CPU is not
         there = run(store=folder / "cpu", device="cpu", workers=workers)
     here = run(store=folder / "device", device=device, workers=1)
-    again, seen = interrupted(ensemble, partial(run, store=folder / "resumed", device=device, workers=1), folder / "resumed")
+    again, seen = interrupted(
+        ensemble,
+        partial(run, store=folder / "resumed", device=device, workers=1),
+        folder / "resumed",
+    )
     differ = [n for n in here.data_vars if here[n].values.tobytes() != again[n].values.tobytes()]
     name = f"{ensemble.name} on {device}"
-    return [*(shift(f"{name}, {quantity}", quantity, there[quantity], here[quantity]) for quantity in ensemble.names),
-            Check(f"{name}, checkpoint left by an interruption", "device", 1, float(seen), float(not seen), 0.0,
-                  "else nothing was resumed"),
-            Check(f"{name}, quantities a resumed run has otherwise", "device", 0, len(differ), len(differ), 0.0, BITS_WHY)]  # fmt: skip
+    return [
+        *(
+            shift(f"{name}, {quantity}", quantity, there[quantity], here[quantity])
+            for quantity in ensemble.names
+        ),
+        Check(
+            f"{name}, checkpoint left by an interruption",
+            "device",
+            1,
+            float(seen),
+            float(not seen),
+            0.0,
+            "else nothing was resumed",
+        ),
+        Check(
+            f"{name}, quantities a resumed run has otherwise",
+            "device",
+            0,
+            len(differ),
+            len(differ),
+            0.0,
+            BITS_WHY,
+        ),
+    ]
 
 
 def shift(name: str, quantity: str, there: xr.DataArray, here: xr.DataArray) -> Check:
@@ -115,10 +166,16 @@ def shift(name: str, quantity: str, there: xr.DataArray, here: xr.DataArray) -> 
     return Check(name, quantity, on_cpu, on_device, float(error[k]), SHIFT, SHIFT_WHY)
 
 
-def interrupted(ensemble: Ensemble, run: Callable[[], xr.Dataset], store: Path) -> tuple[xr.Dataset, bool]:
-    """Result of a run that was interrupted whenever it got half way, and whether that left a checkpoint."""
+def interrupted(
+    ensemble: Ensemble, run: Callable[[], xr.Dataset], store: Path
+) -> tuple[xr.Dataset, bool]:
+    """Result of a run that was interrupted whenever it got half way, and whether that left a
+    checkpoint.
+    """
     seen = False
-    for _ in ensemble.seeds:  # where seeds go one after the other, each is interrupted; the rest of the loop is idle
+    for _ in (
+        ensemble.seeds
+    ):  # where seeds go one after the other, each is interrupted; the rest of the loop is idle
         done, first = [-1], [0]
 
         def halfway(now: int, done: list[int] = done, first: list[int] = first) -> bool:
@@ -135,8 +192,11 @@ def interrupted(ensemble: Ensemble, run: Callable[[], xr.Dataset], store: Path) 
     return run(), seen
 
 
-def stacks(p: st.Parameters, sizes: tuple[int, ...], device: torch.device, dtype: torch.dtype) -> tuple[list[Check], dict[str, float]]:  # fmt: skip
-    """State-tracking students after a few steps in stacks of several sizes, against each of them alone.
+def stacks(
+    p: st.Parameters, sizes: tuple[int, ...], device: torch.device, dtype: torch.dtype
+) -> tuple[list[Check], dict[str, float]]:
+    """State-tracking students after a few steps in stacks of several sizes, against each of them
+    alone.
 
     Returns
     -------
@@ -146,7 +206,9 @@ def stacks(p: st.Parameters, sizes: tuple[int, ...], device: torch.device, dtype
         Share of students whose weights agree bit for bit, by size.
     """
     students, data = benchmark.students(p, device, max(sizes), dtype)
-    start = [{n: w.detach().clone() for n, w in member.named_parameters()} for member in students.members]
+    start = [
+        {n: w.detach().clone() for n, w in member.named_parameters()} for member in students.members
+    ]
     tolerance, why = STACK[dtype]
 
     def descend(which: range) -> list[dict[str, np.ndarray]]:
@@ -166,10 +228,21 @@ def stacks(p: st.Parameters, sizes: tuple[int, ...], device: torch.device, dtype
     precision = str(dtype).removeprefix("torch.")
     for size in sizes:
         found = descend(range(size))
-        gaps = [max(float(np.abs(one[n] - other[n]).max() / np.abs(other[n]).max()) for n in one)
-                for one, other in zip(found, alone, strict=False)]  # fmt: skip
+        gaps = [
+            max(float(np.abs(one[n] - other[n]).max() / np.abs(other[n]).max()) for n in one)
+            for one, other in zip(found, alone, strict=False)
+        ]
         equal[f"{size}, {precision}"] = float(np.mean([gap == 0 for gap in gaps]))
         way = engine(students).__name__
-        rows.append(Check(f"weights in a stack of {size} against alone, {precision} on {device} ({way})", "device", 0.0,
-                          max(gaps), max(gaps), tolerance, why))  # fmt: skip
+        rows.append(
+            Check(
+                f"weights in a stack of {size} against alone, {precision} on {device} ({way})",
+                "device",
+                0.0,
+                max(gaps),
+                max(gaps),
+                tolerance,
+                why,
+            )
+        )
     return rows, equal

@@ -1,4 +1,6 @@
-"""Gradients of every student on a device, at both precisions, against autograd in float64 on the CPU."""
+"""Gradients of every student on a device, at both precisions, against autograd in float64 on the
+CPU.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,13 @@ from simulate.positional_semantic.student import Problem, initial_weights
 from simulate.positional_semantic.student import Student as AttentionLayer
 from simulate.state_tracking import task
 from simulate.state_tracking.gradients import Plain, engine
-from simulate.state_tracking.student import GLUStudent, Student, Students, draw_weights, with_full_embedding
+from simulate.state_tracking.student import (
+    GLUStudent,
+    Student,
+    Students,
+    draw_weights,
+    with_full_embedding,
+)
 from theory import induction_heads as ih
 from theory import positional_semantic as ps
 from theory import state_tracking as st
@@ -30,7 +38,10 @@ CPU = torch.device("cpu")
 SEED = 20260616  # any fixed number
 TOLERANCE = {
     torch.float32: (1e-4, "single precision, sums that cancel; products at tf32 would leave 1e-3"),
-    torch.float64: (1e-10, "double precision; a single operation at single precision would leave 1e-8"),
+    torch.float64: (
+        1e-10,
+        "double precision; a single operation at single precision would leave 1e-8",
+    ),
 }
 
 
@@ -45,8 +56,8 @@ class Path:
     found : callable
         ``found(device, dtype)`` gives loss and gradients by name.
     plain : callable, optional
-        The same by autograd of the plain module; without it the path is that autograd itself, and its
-        reference is its own result in float64 on the CPU.
+        The same by autograd of the plain module; without it the path is that autograd itself, and
+        its reference is its own result in float64 on the CPU.
     """
 
     name: str
@@ -64,8 +75,17 @@ class Path:
             if found.keys() != expected.keys():
                 raise RuntimeError(f"{self.name}: gives {sorted(found)}, not {sorted(expected)}")
             precision = str(dtype).removeprefix("torch.")
-            every = [identity(f"{self.name}, {precision} on {device}", name, expected[name].numpy(),
-                              value.detach().double().cpu().numpy(), tolerance, why) for name, value in found.items()]  # fmt: skip
+            every = [
+                identity(
+                    f"{self.name}, {precision} on {device}",
+                    name,
+                    expected[name].numpy(),
+                    value.detach().double().cpu().numpy(),
+                    tolerance,
+                    why,
+                )
+                for name, value in found.items()
+            ]
             rows.append(max(every, key=lambda row: np.inf if np.isnan(row.error) else row.error))
         return rows
 
@@ -74,7 +94,10 @@ def of_module(module: torch.nn.Module, loss: Tensor) -> Found:
     """Loss and gradients by autograd; what the loss does not depend on has gradient zero."""
     names, weights = zip(*module.named_parameters(), strict=True)
     grads = torch.autograd.grad(loss, weights, materialize_grads=True)
-    return {"loss": loss.detach(), **{f"gradient of {n}": g for n, g in zip(names, grads, strict=True)}}
+    return {
+        "loss": loss.detach(),
+        **{f"gradient of {n}": g for n, g in zip(names, grads, strict=True)},
+    }
 
 
 # State tracking: sizes that need padding to powers of two, and blocks of rows that are not full.
@@ -83,25 +106,44 @@ WIDE = st.Parameters(N=20, L=2, d_g=17, d_h=8, n_train=150)
 LEARNED = SMALL.replace(fix_embedding=False, d_model=4)
 
 
-def _stack(p: st.Parameters, device: torch.device, dtype: torch.dtype) -> tuple[Students, list[task.Sequences]]:
+def _stack(
+    p: st.Parameters, device: torch.device, dtype: torch.dtype
+) -> tuple[Students, list[task.Sequences]]:
     members, data = [], []
     for seed in (0, 1):
         stream = task.streams(seed)
-        data.append(task.draw_sequences(task.draw_permutations(p, stream["task"]), p.n_train, p.L, stream["train"]))
+        data.append(
+            task.draw_sequences(
+                task.draw_permutations(p, stream["task"]), p.n_train, p.L, stream["train"]
+            )
+        )
         weights = draw_weights(p, stream["initialisation"])
         members.append(Student(p, weights, dtype, learn_embedding=not p.fix_embedding).to(device))
     return Students(members), data
 
 
-def _engine(p: st.Parameters, kind: type | None = None) -> Callable[[torch.device, torch.dtype], Found]:
+def _engine(
+    p: st.Parameters, kind: type | None = None
+) -> Callable[[torch.device, torch.dtype], Found]:
     """Gradients and statistics by the engine that training would take, or by a named one."""
 
     def found(device: torch.device, dtype: torch.dtype) -> Found:
         students, data = _stack(p, device, dtype)
         way = (kind or engine(students))(students, data)
         way.gradients(students)
-        grads = {f"gradient of {n}": w.grad.clone() for n, w in students.named_parameters() if w.grad is not None}
-        kept = ("loss", "logit_correct", "logit_other", "variance_correct", "variance_other", "attention")
+        grads = {
+            f"gradient of {n}": w.grad.clone()
+            for n, w in students.named_parameters()
+            if w.grad is not None
+        }
+        kept = (
+            "loss",
+            "logit_correct",
+            "logit_other",
+            "variance_correct",
+            "variance_other",
+            "attention",
+        )
         return {**grads, **{n: v for n, v in way.statistics(students).items() if n in kept}}
 
     return found
@@ -114,7 +156,9 @@ def _form(make: Callable[..., Student]) -> Callable[[torch.device, torch.dtype],
         rng = np.random.default_rng(SEED)
         data = task.draw_sequences(task.draw_permutations(SMALL, rng), SMALL.n_train, SMALL.L, rng)
         student = make(SMALL, draw_weights(SMALL, rng), dtype).to(device)
-        return of_module(student, student.loss(*(torch.as_tensor(x, device=device) for x in vars(data).values())))
+        return of_module(
+            student, student.loss(*(torch.as_tensor(x, device=device) for x in vars(data).values()))
+        )
 
     return found
 
@@ -140,15 +184,23 @@ def _disentangled(trained: str) -> Callable[[torch.device, torch.dtype], Found]:
 
 
 def _standard(device: torch.device, dtype: torch.dtype) -> Found:
-    student = standard.Transformer(STANDARD, pairs.generator(SEED, "initialisation")).to(device, dtype)
-    tokens, offset, label = (x.to(device) for x in standard.draw(STANDARD, pairs.generator(SEED, "train")))
+    student = standard.Transformer(STANDARD, pairs.generator(SEED, "initialisation")).to(
+        device, dtype
+    )
+    tokens, offset, label = (
+        x.to(device) for x in standard.draw(STANDARD, pairs.generator(SEED, "train"))
+    )
     return of_module(student, torch.nn.functional.cross_entropy(student(tokens, offset), label))
 
 
 # Positional against semantic attention.
 LAYER = ps.Parameters(d=12, alpha=1.5, correlation=0.3)
-LAYERS = {"tied": LAYER, "rank 2": LAYER.replace(rank=2, start="mixed"), "untied": LAYER.replace(tied=False),
-          "value matrix": LAYER.replace(value=True)}  # fmt: skip
+LAYERS = {
+    "tied": LAYER,
+    "rank 2": LAYER.replace(rank=2, start="mixed"),
+    "untied": LAYER.replace(tied=False),
+    "value matrix": LAYER.replace(value=True),
+}
 COUNTING = histogram.HistogramParameters(length=4, alphabet=5, samples=200, width=8, hidden=16)
 
 
@@ -156,7 +208,9 @@ def _weights(p: ps.Parameters) -> tuple[sentences.Data, Found]:
     rng = np.random.default_rng(SEED)
     teacher, data = sentences.draw(p, 3)
     start = initial_weights(p, teacher, rng)
-    return data, {k: torch.as_tensor(v + 0.3 * rng.standard_normal(v.shape)) for k, v in start.items()}
+    return data, {
+        k: torch.as_tensor(v + 0.3 * rng.standard_normal(v.shape)) for k, v in start.items()
+    }
 
 
 def _problem(p: ps.Parameters) -> Callable[[torch.device, torch.dtype], Found]:
@@ -164,7 +218,9 @@ def _problem(p: ps.Parameters) -> Callable[[torch.device, torch.dtype], Found]:
 
     def found(device: torch.device, dtype: torch.dtype) -> Found:
         (data, weights), (_, longer) = _weights(p), sentences.draw(p.replace(alpha=2.5), 4)
-        moved = [sentences.Data(*(v.to(device, dtype) for v in vars(d).values())) for d in (data, longer)]
+        moved = [
+            sentences.Data(*(v.to(device, dtype) for v in vars(d).values())) for d in (data, longer)
+        ]
         batch = {k: torch.stack([v, v]).to(device, dtype) for k, v in weights.items()}
         value, gradient = Problem(moved, p.lam).gradient(batch)
         return {"loss": value[0], **{f"gradient of {k}": g[0] for k, g in gradient.items()}}
@@ -177,7 +233,9 @@ def _layer(p: ps.Parameters) -> Callable[[torch.device, torch.dtype], Found]:
         data, weights = _weights(p)
         student = AttentionLayer(weights).to(device, dtype)
         risk = student.objective(data.tokens.to(device, dtype), data.y.to(device, dtype), p.lam)
-        return {name.replace("weights.", ""): value for name, value in of_module(student, risk).items()}
+        return {
+            name.replace("weights.", ""): value for name, value in of_module(student, risk).items()
+        }
 
     return found
 
@@ -189,14 +247,19 @@ def _counter(kind: str) -> Callable[[torch.device, torch.dtype], Found]:
             model = histogram.Counter(COUNTING, kind).to(device, dtype)
         tokens = histogram.draw(COUNTING)[0].to(device)
         target = histogram.count(tokens).flatten()
-        return of_module(model, torch.nn.functional.cross_entropy(model(tokens).flatten(0, 1), target))
+        return of_module(
+            model, torch.nn.functional.cross_entropy(model(tokens).flatten(0, 1), target)
+        )
 
     return found
 
 
 PATHS: dict[str, list[Path]] = {
     "state_tracking": [
-        *(Path(f"engine, {name}", _engine(p), _engine(p, Plain)) for name, p in (("small", SMALL), ("wide", WIDE))),
+        *(
+            Path(f"engine, {name}", _engine(p), _engine(p, Plain))
+            for name, p in (("small", SMALL), ("wide", WIDE))
+        ),
         Path("plain module", _engine(SMALL, Plain)),
         Path("learned embedding", _engine(LEARNED)),
         Path("gated form", _form(GLUStudent)),
@@ -211,9 +274,11 @@ PATHS: dict[str, list[Path]] = {
         *(Path(f"plain layer, {name}", _layer(p)) for name, p in LAYERS.items()),
         *(Path(f"histogram task, {kind}", _counter(kind)) for kind in histogram.KINDS),
     ],
-}  # fmt: skip
+}
 
 
 def checks(model: str, device: torch.device) -> list[Check]:
-    """Rows of every student of a model that knows devices (those of the associative memories do not)."""
+    """Rows of every student of a model that knows devices (those of the associative memories do
+    not).
+    """
     return [row for path in PATHS.get(model, []) for row in path.checks(device)]

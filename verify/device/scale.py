@@ -79,7 +79,9 @@ def within(seconds: float) -> Iterator[list[bool]]:
 
 
 def write(dataset: xr.Dataset, path: Path, along: str) -> None:
-    """Write in single precision, every second evaluation left out until the file is small enough."""
+    """Write in single precision, every second evaluation left out until the file is small
+    enough.
+    """
     kept = dataset.astype("float32", keep_attrs=True)
     runs.write(kept, path)
     while path.stat().st_size > LARGEST and kept.sizes[along] > 2:
@@ -96,7 +98,8 @@ def setting(name: str, tiny: bool) -> Any:
 
 
 def a_minute(job: Job, at_least: float) -> dict[str, Any]:
-    """Time per seed and epoch of real training at Table 1, measurements included, from the first ``at_least`` seconds.
+    """Time per seed and epoch of real training at Table 1, measurements included, from the first
+    ``at_least`` seconds.
 
     The runs stay in the store: the ensemble at Table 1 goes on from them.
     """
@@ -107,24 +110,36 @@ def a_minute(job: Job, at_least: float) -> dict[str, Any]:
         return len(seen) > 1 and seen[-1][1] - seen[0][1] >= at_least
 
     def watch(done: int) -> bool:
-        if done % p.eval_every == 1:  # just after a measurement the device has caught up with Python
+        if (
+            done % p.eval_every == 1
+        ):  # just after a measurement the device has caught up with Python
             seen.append((done, time.monotonic()))
         return enough()
 
     begin = time.monotonic()
     with pool.stopping(watch):
         try:
-            train_tracking(p, seeds=seeds, store=job.store, device=job.device, workers=1, progress=False)
+            train_tracking(
+                p, seeds=seeds, store=job.store, device=job.device, workers=1, progress=False
+            )
         except KeyboardInterrupt:
             if not enough():
                 raise
     if len(seen) < 2:
-        return {"seeds": len(seeds), "note": "finished before: nothing was trained" if not seen else "too short"}
+        return {
+            "seeds": len(seeds),
+            "note": "finished before: nothing was trained" if not seen else "too short",
+        }
     (first, start), (last, end) = seen[0], seen[-1]
     each = (end - start) / (last - first) / len(seeds)
-    return {"seeds": len(seeds), "epochs": last - first, "seconds": end - start, "us_per_seed_epoch": 1e6 * each,
-            "seconds_before_the_first_epoch": start - begin,
-            "minutes_for_100_seeds_of_20000_epochs": each * 100 * 20000 / 60}  # fmt: skip
+    return {
+        "seeds": len(seeds),
+        "epochs": last - first,
+        "seconds": end - start,
+        "us_per_seed_epoch": 1e6 * each,
+        "seconds_before_the_first_epoch": start - begin,
+        "minutes_for_100_seeds_of_20000_epochs": each * 100 * 20000 / 60,
+    }
 
 
 def tracking(job: Job, name: str) -> tuple[bool, dict[str, Any], list[str]]:
@@ -136,14 +151,23 @@ def tracking(job: Job, name: str) -> tuple[bool, dict[str, Any], list[str]]:
         seeds = max(2, min(SEEDS, int(fit)))
     found = None
     with within(job.left) as stopped:
-        found = train_tracking(p, seeds=range(seeds), store=job.store, device=job.device, workers=1, progress=False)
+        found = train_tracking(
+            p, seeds=range(seeds), store=job.store, device=job.device, workers=1, progress=False
+        )
     numbers = {"seeds": seeds, "epochs": p.epochs}
     if found is None:
         return not stopped[0], {**numbers, "note": "time is over; the runs are kept"}, []
     found.attrs["command"] = f"python -m verify.device --device {job.device}"
     write(found, job.out / f"{name}.nc", "alpha")
     last = found.isel(alpha=-1)
-    return True, {**numbers, **{f"final {n}": float(last[n].mean()) for n in ("A", "R", "loss", "rollout_accuracy")}}, [f"{name}.nc"]  # fmt: skip
+    return (
+        True,
+        {
+            **numbers,
+            **{f"final {n}": float(last[n].mean()) for n in ("A", "R", "loss", "rollout_accuracy")},
+        },
+        [f"{name}.nc"],
+    )
 
 
 def transformer(job: Job) -> tuple[bool, dict[str, Any], list[str]]:
@@ -153,17 +177,31 @@ def transformer(job: Job) -> tuple[bool, dict[str, Any], list[str]]:
         p, seeds = p.replace(D=8, batch_size=4, steps=4), range(2)
     found = None
     with within(job.left) as stopped:
-        found = standard.train(p, seeds, store=job.store, device=job.device, workers=1, progress=False)
+        found = standard.train(
+            p, seeds, store=job.store, device=job.device, workers=1, progress=False
+        )
     if found is None:
         return not stopped[0], {"note": "time is over; the runs are kept"}, []
     maps = [n for n in found if n not in ("loss", "accuracy")]
-    kept = found.drop_vars(maps).merge(found[maps].isel(seed=0, drop=True), combine_attrs="override")
+    kept = found.drop_vars(maps).merge(
+        found[maps].isel(seed=0, drop=True), combine_attrs="override"
+    )
     write(kept, job.out / "transformer.nc", "step")
-    return True, {"seeds": len(seeds), "D": p.D, "final accuracy": float(found.accuracy.isel(step=-1).mean())}, ["transformer.nc"]  # fmt: skip
+    return (
+        True,
+        {
+            "seeds": len(seeds),
+            "D": p.D,
+            "final accuracy": float(found.accuracy.isel(step=-1).mean()),
+        },
+        ["transformer.nc"],
+    )
 
 
 def emergence_times(job: Job) -> tuple[bool, dict[str, Any], list[str]]:
-    """Fig. 5 of musat2025 at D = 256: emergence times over N, small N first. Its data are drawn on the CPU."""
+    """Fig. 5 of musat2025 at D = 256: emergence times over N, small N first. Its data are drawn on
+    the CPU.
+    """
     times: dict[str, Any] = {}
     for N in (2,) if job.tiny else (2, 4, 8, 16, 32):
         base = ih.Parameters.emergence().replace(N=N, eval_every=1)
@@ -173,18 +211,37 @@ def emergence_times(job: Job) -> tuple[bool, dict[str, Any], list[str]]:
             p = p.replace(D=8, batch_size=2, steps=4)
         found = None
         with within(job.left):
-            found = train_induction(p, seeds=(0,), store=job.store, device=job.device, dtype="float64", workers=1,
-                                    progress=False)  # fmt: skip
+            found = train_induction(
+                p,
+                seeds=(0,),
+                store=job.store,
+                device=job.device,
+                dtype="float64",
+                workers=1,
+                progress=False,
+            )
         if found is None:
             return False, {**times, "note": f"time is over at N = {N}; the runs are kept"}, []
-        levels = {"T_gamma": ("gamma", 0.5), "T_beta": ("beta", 0.1), "T_alpha": ("alpha", 0.1), "t_ICL": ("alpha", 0.5)}
-        times[f"N = {N}"] = {"flow t_ICL": expected, "steps": p.steps,
-                             **{n: float(first_crossing(found[x], level).values[0]) for n, (x, level) in levels.items()}}  # fmt: skip
+        levels = {
+            "T_gamma": ("gamma", 0.5),
+            "T_beta": ("beta", 0.1),
+            "T_alpha": ("alpha", 0.1),
+            "t_ICL": ("alpha", 0.5),
+        }
+        times[f"N = {N}"] = {
+            "flow t_ICL": expected,
+            "steps": p.steps,
+            **{
+                n: float(first_crossing(found[x], level).values[0])
+                for n, (x, level) in levels.items()
+            },
+        }
     return True, times, []
 
 
 def attention_layer(job: Job) -> tuple[bool, dict[str, Any], list[str]]:
-    """cui2024, Figs. 2 and 3 at d = 1000 with 24 seeds: both starts, sample complexities from coarse to fine.
+    """cui2024, Figs. 2 and 3 at d = 1000 with 24 seeds: both starts, sample complexities from
+    coarse to fine.
 
     The published setting but for 4000 test sentences instead of 50,000, which are drawn on the CPU.
     """
@@ -198,8 +255,18 @@ def attention_layer(job: Job) -> tuple[bool, dict[str, Any], list[str]]:
     for k in order:
         both = []
         with within(job.left):
-            both = [train_positional(p.replace(start=start), seeds, alpha=float(grid[k]), store=job.store, device=job.device,
-                                     workers=1, progress=False) for start in done]  # fmt: skip
+            both = [
+                train_positional(
+                    p.replace(start=start),
+                    seeds,
+                    alpha=float(grid[k]),
+                    store=job.store,
+                    device=job.device,
+                    workers=1,
+                    progress=False,
+                )
+                for start in done
+            ]
         if not both:
             complete = False
             break
@@ -207,11 +274,21 @@ def attention_layer(job: Job) -> tuple[bool, dict[str, Any], list[str]]:
             done[start].append(found)
     if not done["positional"]:
         return False, {"note": "time is over before the first sample complexity"}, []
-    joined = xr.concat([xr.concat(found, dim="alpha", combine_attrs="drop_conflicts").sortby("alpha") for found in done.values()],
-                       dim=xr.DataArray(list(done), dims="start", name="start"), combine_attrs="drop_conflicts")  # fmt: skip
+    joined = xr.concat(
+        [
+            xr.concat(found, dim="alpha", combine_attrs="drop_conflicts").sortby("alpha")
+            for found in done.values()
+        ],
+        dim=xr.DataArray(list(done), dims="start", name="start"),
+        combine_attrs="drop_conflicts",
+    )
     write(joined, job.out / "attention_layer.nc", "alpha")
     at = joined.alpha.values.tolist()
-    return complete, {"d": p.d, "seeds": len(seeds), "n_test": p.n_test, "sample complexities": at}, ["attention_layer.nc"]
+    return (
+        complete,
+        {"d": p.d, "seeds": len(seeds), "n_test": p.n_test, "sample complexities": at},
+        ["attention_layer.nc"],
+    )
 
 
 STAGES: dict[str, Callable[[Job], tuple[bool, dict[str, Any], list[str]]]] = {

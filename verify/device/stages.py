@@ -1,4 +1,6 @@
-"""The stages of ``verify.device``: each limited in time, recorded when it ends, and not repeated when it is done."""
+"""The stages of ``verify.device``: each limited in time, recorded when it ends, and not repeated
+when it is done.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +50,9 @@ def agreement(job: Job) -> Outcome:
     rows: list[Check] = []
     with tempfile.TemporaryDirectory() as folder:
         for one in ensembles.ensembles(job.tiny):
-            rows += ensembles.checks(one, job.device, Path(folder) / one.name, 1 if job.tiny else None)
+            rows += ensembles.checks(
+                one, job.device, Path(folder) / one.name, 1 if job.tiny else None
+            )
     return True, rows, {}, []
 
 
@@ -67,10 +71,17 @@ def speed(job: Job) -> Outcome:
     """Time of a step, its shares of the device's ceilings, and a minute of training."""
     where, p = torch.device(job.device), scale.setting("table_1", job.tiny)
     limits = device_time.ceilings(where, 64 if job.tiny else 8192)
-    rows = [device_time.step_time(p, where, seeds, 2 if job.tiny else 20, limits)
-            for seeds in ((1, 2) if job.tiny else (1, 16, 100))]  # fmt: skip
+    rows = [
+        device_time.step_time(p, where, seeds, 2 if job.tiny else 20, limits)
+        for seeds in ((1, 2) if job.tiny else (1, 16, 100))
+    ]
     training = scale.a_minute(job, 0.0 if job.tiny else 60.0)
-    return True, [], {"floors": device_time.floors(p), "ceilings": limits, "steps": rows, "training": training}, []
+    return (
+        True,
+        [],
+        {"floors": device_time.floors(p), "ceilings": limits, "steps": rows, "training": training},
+        [],
+    )
 
 
 def at_scale(name: str) -> Callable[[Job], Outcome]:
@@ -94,7 +105,9 @@ STAGES: dict[str, Stage] = {
 
 @contextmanager
 def alarm(seconds: float) -> Iterator[None]:
-    """Raise TimeoutError when a stage does not come to its end by itself (where the system has alarms)."""
+    """Raise TimeoutError when a stage does not come to its end by itself (where the system has
+    alarms).
+    """
     if not hasattr(signal, "setitimer"):
         yield
         return
@@ -111,9 +124,17 @@ def alarm(seconds: float) -> Iterator[None]:
         signal.signal(signal.SIGALRM, before)
 
 
-def run(names: Sequence[str], device: torch.device, out: Path, store: Path, seconds: float, tiny: bool,
-        say: Callable[[str], None]) -> dict[str, Any]:  # fmt: skip
-    """Carry out what is not done yet; ``report.json`` and ``report.txt`` are written anew after every stage.
+def run(
+    names: Sequence[str],
+    device: torch.device,
+    out: Path,
+    store: Path,
+    seconds: float,
+    tiny: bool,
+    say: Callable[[str], None],
+) -> dict[str, Any]:
+    """Carry out what is not done yet; ``report.json`` and ``report.txt`` are written anew after
+    every stage.
 
     Raises
     ------
@@ -130,18 +151,37 @@ def run(names: Sequence[str], device: torch.device, out: Path, store: Path, seco
         left = end - time.monotonic() - GRACE
         if left < (0 if tiny else stage.fewest):
             say(f"{name}: not begun, {max(0.0, left):.0f} s left")
-            report["stages"][name] = {"seconds": 0.0, "checks": [], "numbers": {}, "files": [], **record,
-                                      "status": record.get("status", "not begun")}  # fmt: skip
+            report["stages"][name] = {
+                "seconds": 0.0,
+                "checks": [],
+                "numbers": {},
+                "files": [],
+                **record,
+                "status": record.get("status", "not begun"),
+            }
             continue
         say(f"{name}: at most {min(stage.most, left):.0f} s")
         numbers = {n: r["numbers"] for n, r in report["stages"].items()}
-        job, start = Job(str(device), tiny, out, store, min(stage.most, left), numbers), time.monotonic()
-        record = {"status": "failed", "checks": [], "numbers": {}, "files": [], "seconds": record.get("seconds", 0.0)}
+        job, start = (
+            Job(str(device), tiny, out, store, min(stage.most, left), numbers),
+            time.monotonic(),
+        )
+        record = {
+            "status": "failed",
+            "checks": [],
+            "numbers": {},
+            "files": [],
+            "seconds": record.get("seconds", 0.0),
+        }
         try:
             with alarm(job.seconds + GRACE / 2):
                 finished, checks, found, files = stage.work(job)
-            record |= {"status": "done" if finished else "unfinished", "numbers": found, "files": files,
-                       "checks": [asdict(c) for c in checks]}  # fmt: skip
+            record |= {
+                "status": "done" if finished else "unfinished",
+                "numbers": found,
+                "files": files,
+                "checks": [asdict(c) for c in checks],
+            }
         except Exception as error:  # a stage that fails must not take the others with it
             record["error"] = "".join(traceback.format_exception(error))
             say(f"{name}: failed, {type(error).__name__}: {error}")
@@ -173,18 +213,27 @@ def begin(out: Path, device: torch.device, tiny: bool) -> dict[str, Any]:
         if not isinstance(report["stages"], dict):
             raise TypeError
     except (ValueError, KeyError, TypeError):
-        raise ParameterError(f"{path}: not a report of this command; remove it or name another --out") from None
+        raise ParameterError(
+            f"{path}: not a report of this command; remove it or name another --out"
+        ) from None
     if theirs != own:
-        different = ", ".join(f"{n} = {theirs[n]} there, {own[n]} here" for n in own if theirs[n] != own[n])
-        raise ParameterError(f"{path}: of another run ({different}); remove it or name another --out")
+        different = ", ".join(
+            f"{n} = {theirs[n]} there, {own[n]} here" for n in own if theirs[n] != own[n]
+        )
+        raise ParameterError(
+            f"{path}: of another run ({different}); remove it or name another --out"
+        )
     return report
 
 
 def rows(report: dict[str, Any]) -> list[Check]:
     """All checks of a report."""
     numbers = ("predicted", "measured", "error")
-    return [Check(**{**row, **{n: np.nan for n in numbers if row[n] is None}})
-            for record in report["stages"].values() for row in record["checks"]]  # fmt: skip
+    return [
+        Check(**{**row, **{n: np.nan for n in numbers if row[n] is None}})
+        for record in report["stages"].values()
+        for row in record["checks"]
+    ]
 
 
 def succeeded(report: dict[str, Any], names: Sequence[str]) -> bool:
@@ -195,19 +244,59 @@ def succeeded(report: dict[str, Any], names: Sequence[str]) -> bool:
 
 def text(report: dict[str, Any]) -> str:
     """The report as tables."""
-    kind = "DRY RUN at tiny sizes: no number below means anything" if report["dry_run"] else "measured"
-    parts = [f"{report.get('name') or report['device']}, torch {report['torch']}; {kind}; {report['seconds']:.0f} s in all"]
-    stages = [[name, r["status"], f"{r['seconds']:.0f}", ", ".join(r["files"]), _short(r)] for name, r in report["stages"].items()]
+    kind = (
+        "DRY RUN at tiny sizes: no number below means anything" if report["dry_run"] else "measured"
+    )
+    parts = [
+        f"{report.get('name') or report['device']}, torch {report['torch']}; {kind}; {report['seconds']:.0f} s in all"
+    ]
+    stages = [
+        [name, r["status"], f"{r['seconds']:.0f}", ", ".join(r["files"]), _short(r)]
+        for name, r in report["stages"].items()
+    ]
     parts.append(cli.table(("stage", "status", "s", "files", "numbers"), stages))
     found = report["stages"].get("speed", {}).get("numbers", {})
     if found:
-        head = ("seeds", "us per seed-step", "as CUDA graph", "of lookup floor", "of dense floor", "of bandwidth", "idle")
-        parts.append(cli.table(head, [[str(r["seeds"]), f"{r['us_per_seed_step']:.4g}", _graph(r),
-                     *(f"{r[k]:.1%}" for k in ("share_lookup", "share_dense", "share_bandwidth", "share_idle"))]
-                     for r in found["steps"]]))  # fmt: skip
-        kernels = [[str(r["seeds"]), k["name"], f"{k['calls']:.3g}", f"{k['us']:.4g}"] for r in found["steps"] for k in r["kernels"]]
+        head = (
+            "seeds",
+            "us per seed-step",
+            "as CUDA graph",
+            "of lookup floor",
+            "of dense floor",
+            "of bandwidth",
+            "idle",
+        )
+        parts.append(
+            cli.table(
+                head,
+                [
+                    [
+                        str(r["seeds"]),
+                        f"{r['us_per_seed_step']:.4g}",
+                        _graph(r),
+                        *(
+                            f"{r[k]:.1%}"
+                            for k in (
+                                "share_lookup",
+                                "share_dense",
+                                "share_bandwidth",
+                                "share_idle",
+                            )
+                        ),
+                    ]
+                    for r in found["steps"]
+                ],
+            )
+        )
+        kernels = [
+            [str(r["seeds"]), k["name"], f"{k['calls']:.3g}", f"{k['us']:.4g}"]
+            for r in found["steps"]
+            for k in r["kernels"]
+        ]
         parts.append(cli.table(("seeds", "kernel", "calls per step", "us per step"), kernels))
-        parts += [f"{name}: {cli.to_json(found[name])}" for name in ("floors", "ceilings", "training")]
+        parts += [
+            f"{name}: {cli.to_json(found[name])}" for name in ("floors", "ceilings", "training")
+        ]
     checks = rows(report)
     return "\n\n".join([*parts, table(checks)] if checks else parts)
 
@@ -221,4 +310,6 @@ def _short(record: dict[str, Any]) -> str:
     if "error" in record:
         return record["error"].strip().splitlines()[-1]
     plain = {k: v for k, v in record["numbers"].items() if isinstance(v, int | float | str)}
-    return ", ".join(f"{k} {v:.4g}" if isinstance(v, float) else f"{k} {v}" for k, v in plain.items())
+    return ", ".join(
+        f"{k} {v:.4g}" if isinstance(v, float) else f"{k} {v}" for k, v in plain.items()
+    )

@@ -1,4 +1,6 @@
-"""Emergence when every weight moves: the closed flow against the network, its law against the flow, students against both."""
+"""Emergence when every weight moves: the closed flow against the network, its law against the flow,
+students against both.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,9 @@ STANDARD_PAIRS, STANDARD_SEEDS, STANDARD_STEPS = (2, 4, 8), range(3), 400
 
 
 class Network:
-    """The full network on one orthonormal frame: loss and gradient on the nineteen, by autograd, every pair it needs."""
+    """The full network on one orthonormal frame: loss and gradient on the nineteen, by autograd,
+    every pair it needs.
+    """
 
     def __init__(self, size: int, query: str, mask: str) -> None:
         p = Parameters(N=size, data="orthonormal", query="last", mask=mask)
@@ -55,11 +59,15 @@ class Network:
         loss = squared_error(self.student(self.batch.X), self.batch.y, "sum")
         loss.backward()
         gradient = {k: torch.as_tensor(w.grad) for k, w in self.student.weights().items()}
-        return float(loss.detach()), D * project(gradient).numpy()  # a number multiplies a matrix of squared norm D
+        return float(loss.detach()), D * project(
+            gradient
+        ).numpy()  # a number multiplies a matrix of squared norm D
 
 
 def against_network(size: int = NETWORK_SIZE) -> list[Check]:
-    """Drop and emergence times of the full network's own gradient flow against the closed flow's."""
+    """Drop and emergence times of the full network's own gradient flow against the closed
+    flow's.
+    """
     checks = []
     with one_thread():
         for query, label in QUERIES.items():
@@ -68,20 +76,38 @@ def against_network(size: int = NETWORK_SIZE) -> list[Check]:
                 run = times.descend(Network(size, query, mask), size, times.moving(mask))
                 found = times.crossings(run, size)
                 seen = [name for name in closed if np.isfinite(closed[name])]
-                checks.append(identity(f"all-weights times of the network's own flow, {label}, {mask} mask", "all_loss",
-                                       [closed[n] for n in seen], [found[n] for n in seen], FLOW, FLOW_WHY))  # fmt: skip
+                checks.append(
+                    identity(
+                        f"all-weights times of the network's own flow, {label}, {mask} mask",
+                        "all_loss",
+                        [closed[n] for n in seen],
+                        [found[n] for n in seen],
+                        FLOW,
+                        FLOW_WHY,
+                    )
+                )
     return checks
 
 
 def descent(size: int = 6, steps: int = 300, **more: Any) -> list[Check]:
-    """Training in the nineteen directions against the Euler map of the closed gradient, every step."""
+    """Training in the nineteen directions against the Euler map of the closed gradient, every
+    step.
+    """
     checks = []
     for query, label in QUERIES.items():
         p = student_parameters(size, query, "nineteen", steps=steps).replace(eval_every=1)
         runs = train(p, seeds=[0], dtype="float64", **more)
         path = times.euler(size, query, p.mask, p.time_per_step, steps)
-        checks.append(identity(f"all-weights descent step by step, {label}", "all_loss", path, runs.pseudo.values[0], 1e-11,
-                               f"rounding of {steps} steps, float64"))  # fmt: skip
+        checks.append(
+            identity(
+                f"all-weights descent step by step, {label}",
+                "all_loss",
+                path,
+                runs.pseudo.values[0],
+                1e-11,
+                f"rounding of {steps} steps, float64",
+            )
+        )
     return checks
 
 
@@ -91,44 +117,91 @@ def flow_times(size: int, query: str) -> dict[str, float]:
     return times.times(size, query)
 
 
-def against_law(sizes: Iterable[int] = LAW_SIZES, largest: int = LAW_LARGEST) -> tuple[list[Check], list[str]]:
-    """The law with nothing fitted at the largest size, and with its term of order N taken from smaller sizes."""
+def against_law(
+    sizes: Iterable[int] = LAW_SIZES, largest: int = LAW_LARGEST
+) -> tuple[list[Check], list[str]]:
+    """The law with nothing fitted at the largest size, and with its term of order N taken from
+    smaller sizes.
+    """
     checks: list[Check] = []
     notes: list[str] = []
     for query, label in QUERIES.items():
         table = {N: (flow_times(N, query), law.predicted(N, query)) for N in (*sizes, largest)}
         for name in (*times.LEVELS, "T_drop"):
             flow, predicted = table[largest][0][name], table[largest][1][name]
-            checks.append(identity(f"all-weights law of {name}, {label}, N = {largest}", "plateau_loss", predicted, flow,
-                                   2 * np.log(largest) / largest, "2 ln N / N: " + LAW_WHY))  # fmt: skip
+            checks.append(
+                identity(
+                    f"all-weights law of {name}, {label}, N = {largest}",
+                    "plateau_loss",
+                    predicted,
+                    flow,
+                    2 * np.log(largest) / largest,
+                    "2 ln N / N: " + LAW_WHY,
+                )
+            )
             x = np.log(list(sizes))
             excess = [(table[N][0][name] - table[N][1][name]) / N for N in sizes]
             line = np.polyval(np.polyfit(x, excess, 1), np.log(largest))
-            checks.append(identity(f"all-weights law of {name} corrected from N <= {max(sizes)}, {label}, N = {largest}",
-                                   "plateau_loss", predicted + largest * line, flow, 5e-3,
-                                   "a straight line in ln N for a slowly varying term of order N"))  # fmt: skip
-            drift = [np.log(table[b][0][name] / table[a][0][name]) / np.log(b / a) for a, b in itertools.pairwise([*sizes, largest])]
-            notes.append(f"  all weights, {label}: {name} local exponents " + ", ".join(f"{v:.3f}" for v in drift))
+            checks.append(
+                identity(
+                    f"all-weights law of {name} corrected from N <= {max(sizes)}, {label}, N = {largest}",
+                    "plateau_loss",
+                    predicted + largest * line,
+                    flow,
+                    5e-3,
+                    "a straight line in ln N for a slowly varying term of order N",
+                )
+            )
+            drift = [
+                np.log(table[b][0][name] / table[a][0][name]) / np.log(b / a)
+                for a, b in itertools.pairwise([*sizes, largest])
+            ]
+            notes.append(
+                f"  all weights, {label}: {name} local exponents "
+                + ", ".join(f"{v:.3f}" for v in drift)
+            )
     return checks, notes
 
 
 def helped(sizes: Iterable[int] = (4, 16, 64, 256)) -> list[str]:
-    """Hypothesis 2 as numbers: T_drop of all weights over that of three, and what happens when some numbers are held at zero."""
+    """Hypothesis 2 as numbers: T_drop of all weights over that of three, and what happens when some
+    numbers are held at zero.
+    """
     notes = []
     for query, label in QUERIES.items():
-        three = {N: (laws.times(N) if query == "last" else laws.uniform_times(N))["T_drop"] for N in sizes}
-        notes.append(f"  all weights, {label}: T_drop over that of three numbers: "
-                     + ", ".join(f"{flow_times(N, query)['T_drop'] / three[N]:.3f} (N = {N})" for N in sizes))  # fmt: skip
+        three = {
+            N: (laws.times(N) if query == "last" else laws.uniform_times(N))["T_drop"]
+            for N in sizes
+        }
+        notes.append(
+            f"  all weights, {label}: T_drop over that of three numbers: "
+            + ", ".join(f"{flow_times(N, query)['T_drop'] / three[N]:.3f} (N = {N})" for N in sizes)
+        )
     return notes
 
 
-def student_parameters(size: int, query: str, trained: str = "all", batch: int = 1, steps: int | None = None) -> Parameters:
+def student_parameters(
+    size: int, query: str, trained: str = "all", batch: int = 1, steps: int | None = None
+) -> Parameters:
     """Students on orthonormal data, long enough for the loss to drop."""
     D = 2 * size
     steps = steps or int(1.4 * flow_times(size, query)["T_drop"] / RATE)
-    p = Parameters(N=size, D=D, trained=trained, data="orthonormal", query=query, eta=RATE * D**2, batch_size=batch,
-                   steps=steps, eval_every=max(1, steps // 400))  # fmt: skip
-    return p.replace(query="each", batch_size=size) if trained == "nineteen" and query == "uniform" else p
+    p = Parameters(
+        N=size,
+        D=D,
+        trained=trained,
+        data="orthonormal",
+        query=query,
+        eta=RATE * D**2,
+        batch_size=batch,
+        steps=steps,
+        eval_every=max(1, steps // 400),
+    )
+    return (
+        p.replace(query="each", batch_size=size)
+        if trained == "nineteen" and query == "uniform"
+        else p
+    )
 
 
 def drop_of(runs: xr.Dataset) -> np.ndarray:
@@ -137,38 +210,71 @@ def drop_of(runs: xr.Dataset) -> np.ndarray:
 
 
 def students(**more: Any) -> tuple[list[Check], list[str]]:
-    """Drop of students trained with all weights and finite batches, extrapolated in the batch, against descent with the same step."""
+    """Drop of students trained with all weights and finite batches, extrapolated in the batch,
+    against descent with the same step.
+    """
     checks, notes = [], []
     for query, label in QUERIES.items():
         for N in STUDENT_SIZES:
             p = student_parameters(N, query)
             path = times.euler(N, query, p.mask, p.time_per_step, p.steps)
-            losses = np.array([loss_and_gradient(x, N, N if query == "last" else query)[0] for x in path[:: p.eval_every]])
+            losses = np.array(
+                [
+                    loss_and_gradient(x, N, N if query == "last" else query)[0]
+                    for x in path[:: p.eval_every]
+                ]
+            )
             after = int(np.flatnonzero(losses < times.HALF)[0])
             between = (losses[after - 1] - times.HALF) / (losses[after - 1] - losses[after])
             limit = p.time_per_step * p.eval_every * (after - 1 + between)
-            small, large = (drop_of(train(student_parameters(N, query, batch=b), seeds=SEEDS, **more)) for b in BATCHES)
+            small, large = (
+                drop_of(train(student_parameters(N, query, batch=b), seeds=SEEDS, **more))
+                for b in BATCHES
+            )
             ratio = BATCHES[1] / BATCHES[0]
-            checks.append(sampled(f"all-weights T_drop of students at infinite batch, {label}, N = {N}", "all_loss", limit,
-                                  (ratio * large - small) / (ratio - 1)))  # fmt: skip
-            checks.append(sampled(f"all-weights T_drop of students at the larger batch, {label}, N = {N}", "all_loss", limit, large))  # fmt: skip
-            notes.append(f"  students, {label}, N = {N}: T_drop {small.mean():.2f} (batch {BATCHES[0]}), {large.mean():.2f} "
-                         f"(batch {BATCHES[1]}), descent {limit:.2f}")  # fmt: skip
+            checks.append(
+                sampled(
+                    f"all-weights T_drop of students at infinite batch, {label}, N = {N}",
+                    "all_loss",
+                    limit,
+                    (ratio * large - small) / (ratio - 1),
+                )
+            )
+            checks.append(
+                sampled(
+                    f"all-weights T_drop of students at the larger batch, {label}, N = {N}",
+                    "all_loss",
+                    limit,
+                    large,
+                )
+            )
+            notes.append(
+                f"  students, {label}, N = {N}: T_drop {small.mean():.2f} (batch {BATCHES[0]}), {large.mean():.2f} "
+                f"(batch {BATCHES[1]}), descent {limit:.2f}"
+            )
     return checks, notes
 
 
 def gaussian_parameters(D: int, seeds: int = 4) -> tuple[Parameters, float]:
-    """Students on Gaussian data of unit variance, and the drop of the flow at D = infinity, in steps.
+    """Students on Gaussian data of unit variance, and the drop of the flow at D = infinity, in
+    steps.
 
-    Vectors have squared norm D: with alpha and beta times D the loss is that of normalised vectors, and these numbers
-    move D^2 times as fast as the gammas.
+    Vectors have squared norm D: with alpha and beta times D the loss is that of normalised vectors,
+    and these numbers move D^2 times as fast as the gammas.
     """
     N = GAUSSIAN_SIZE
     speed = {n: float(D) ** 2 for n in NAMES if not n.startswith("gamma")}
     eta = GAUSSIAN_PACE / D
     steps = times.times(N, "uniform", speed=speed)["T_drop"] * D / eta
-    p = Parameters(N=N, D=D, query="uniform", eta=eta, batch_size=GAUSSIAN_BATCH, steps=int(4 * steps),
-                   eval_every=max(1, int(steps) // 100))  # fmt: skip
+    p = Parameters(
+        N=N,
+        D=D,
+        query="uniform",
+        eta=eta,
+        batch_size=GAUSSIAN_BATCH,
+        steps=int(4 * steps),
+        eval_every=max(1, int(steps) // 100),
+    )
     return p, steps
 
 
@@ -177,35 +283,56 @@ def gaussian(**more: Any) -> tuple[list[Check], list[str]]:
     notes, ratios, checks = [], {}, []
     for D in GAUSSIAN_DIMENSIONS:
         p, limit = gaussian_parameters(D)
-        found = first_crossing(-train(p, seeds=SEEDS, **more).loss, -times.HALF).values / p.time_per_step
+        found = (
+            first_crossing(-train(p, seeds=SEEDS, **more).loss, -times.HALF).values
+            / p.time_per_step
+        )
         ratios[D] = found / limit
-        notes.append(f"  Gaussian data, uniform q, N = {p.N}, D = {D}: T_drop / flow at D = infinity ({limit:.0f} steps): "
-                     f"{np.nanmean(ratios[D]):.3f} +- {np.nanstd(ratios[D], ddof=1) / np.sqrt(len(SEEDS)):.3f}")  # fmt: skip
+        notes.append(
+            f"  Gaussian data, uniform q, N = {p.N}, D = {D}: T_drop / flow at D = infinity ({limit:.0f} steps): "
+            f"{np.nanmean(ratios[D]):.3f} +- {np.nanstd(ratios[D], ddof=1) / np.sqrt(len(SEEDS)):.3f}"
+        )
     seen = [D for D in GAUSSIAN_DIMENSIONS if np.isfinite(ratios[D]).all()]
     if len(seen) > 2:
         x = 1 / np.array(seen, float)
         each = np.stack([ratios[D] for D in seen])
         lines = np.polyfit(x, each, 2 if len(seen) > 3 else 1)
-        checks.append(sampled(f"all-weights T_drop on Gaussian data over the flow, D to infinity, N = {GAUSSIAN_SIZE}", "all_loss", 1.0,
-                              lines[-1]))  # fmt: skip
+        checks.append(
+            sampled(
+                f"all-weights T_drop on Gaussian data over the flow, D to infinity, N = {GAUSSIAN_SIZE}",
+                "all_loss",
+                1.0,
+                lines[-1],
+            )
+        )
         notes.append(f"  slope in N/D at D = infinity {lines[-2].mean() / GAUSSIAN_SIZE:.2f}")
     return checks, notes
 
 
 def standard_transformer(**more: Any) -> list[str]:
-    """Exponent of the drop in the number of pairs for the standard transformer (Sec. 2), with a 95% interval."""
+    """Exponent of the drop in the number of pairs for the standard transformer (Sec. 2), with a 95%
+    interval.
+    """
     drops = {}
     for pairs in STANDARD_PAIRS:
         p = standard.StandardParameters(pairs=pairs, block=40, steps=STANDARD_STEPS)
         runs = standard.train(p, seeds=STANDARD_SEEDS, **more)
         drops[pairs] = first_crossing(-runs.loss.rename(step="t"), -np.log(pairs) / 2).values
-    notes = [f"  standard transformer, {pairs} pairs: half of ln(pairs) after " + ", ".join(f"{v:.0f}" for v in d) + " steps"
-             for pairs, d in drops.items()]  # fmt: skip
+    notes = [
+        f"  standard transformer, {pairs} pairs: half of ln(pairs) after "
+        + ", ".join(f"{v:.0f}" for v in d)
+        + " steps"
+        for pairs, d in drops.items()
+    ]
     each = np.stack([drops[n] for n in STANDARD_PAIRS])
     if np.isfinite(each).all():
-        fit = scipy.stats.linregress(np.log(np.repeat(STANDARD_PAIRS, each.shape[1])), np.log(each.ravel()))
+        fit = scipy.stats.linregress(
+            np.log(np.repeat(STANDARD_PAIRS, each.shape[1])), np.log(each.ravel())
+        )
         half = float(scipy.stats.t.ppf(0.975, each.size - 2) * fit.stderr)
-        notes.append(f"  standard transformer: steps ~ pairs^{fit.slope:.2f} [{fit.slope - half:.2f}, {fit.slope + half:.2f}], AdamW")
+        notes.append(
+            f"  standard transformer: steps ~ pairs^{fit.slope:.2f} [{fit.slope - half:.2f}, {fit.slope + half:.2f}], AdamW"
+        )
     return notes
 
 

@@ -1,4 +1,6 @@
-"""Equations of all weights, row by row, and the O(N) code, against the whole network and autograd."""
+"""Equations of all weights, row by row, and the O(N) code, against the whole network and
+autograd.
+"""
 
 from __future__ import annotations
 
@@ -40,10 +42,16 @@ LARGE = (1000, 4000)  # where the five numbers are held against all, their diffe
 def network(theta: torch.Tensor, size: int, pair: int, mask: str) -> torch.Tensor:
     """Loss of the full network with these nineteen numbers on one orthonormal frame."""
     p = Parameters(N=size, data="orthonormal", query="last", mask=mask)
-    items, labels, codes = task.orthonormal(p, 1, torch.Generator().manual_seed(pair), torch.float64)
+    items, labels, codes = task.orthonormal(
+        p, 1, torch.Generator().manual_seed(pair), torch.float64
+    )
     batch = task.assemble(items, labels, codes, torch.tensor([pair - 1]))
     weights = assemble(dict(zip(NAMES, theta, strict=True)), p.dimension)
-    return squared_error(torch.func.functional_call(Student(p.dimension, mask, torch.float64), weights, (batch.X,)), batch.y, "sum")
+    return squared_error(
+        torch.func.functional_call(Student(p.dimension, mask, torch.float64), weights, (batch.X,)),
+        batch.y,
+        "sum",
+    )
 
 
 def point(seed: int) -> np.ndarray:
@@ -52,7 +60,9 @@ def point(seed: int) -> np.ndarray:
 
 
 def by_equations(eq: Table, theta: np.ndarray, size: int, pair: int, mask: str) -> float:
-    """Loss from the equations alone: scores of all rows, softmax, what is retrieved, output, sum of squares. Not for pair 1."""
+    """Loss from the equations alone: scores of all rows, softmax, what is retrieved, output, sum of
+    squares. Not for pair 1.
+    """
     end = "" if mask == "strict" else "_inclusive"
     numbers = dict(zip(NAMES, theta.tolist(), strict=True)) | {"N": size, "q": pair}
     scores = np.zeros(2 * size + 1)
@@ -62,14 +72,20 @@ def by_equations(eq: Table, theta: np.ndarray, size: int, pair: int, mask: str) 
 
     scores[2 * pair - 2], scores[2 * pair - 1] = score("own_item"), score("own_label")
     for apart in range(1, size - pair + 1):
-        scores[2 * (pair + apart) - 2 : 2 * (pair + apart)] = score("later_item", d=apart), score("later_label", d=apart)
+        scores[2 * (pair + apart) - 2 : 2 * (pair + apart)] = (
+            score("later_item", d=apart),
+            score("later_label", d=apart),
+        )
     if mask == "strict":
         scores[0], scores[-1] = score("first"), -np.inf
     else:
         scores[-1] = score("query")
     w = np.exp(scores) / np.exp(scores).sum()
-    known = {**{w_item[m]: w[2 * m - 2] for m in range(1, size + 1)}, **{w_label[m]: w[2 * m - 1] for m in range(1, size + 1)},
-             w_query: w[-1]}  # fmt: skip
+    known = {
+        **{w_item[m]: w[2 * m - 2] for m in range(1, size + 1)},
+        **{w_label[m]: w[2 * m - 1] for m in range(1, size + 1)},
+        w_query: w[-1],
+    }
     values = {THETA[n]: v for n, v in zip(NAMES, theta.tolist(), strict=True)}
 
     def entries(name: str, base: sp.IndexedBase) -> None:
@@ -90,13 +106,23 @@ def row_by_row(eq: Table, masks: tuple[str, ...] = tuple(MASKS)) -> list[Check]:
     for mask in masks:
         theta, size, pair = point(3), 4, 3
         measured = float(network(torch.tensor(theta), size, pair, mask))
-        checks.append(identity(f"all-weights loss by its equations, {mask} mask", "all_loss", by_equations(eq, theta, size, pair, mask),
-                               measured, EXACT, EXACT_WHY))  # fmt: skip
+        checks.append(
+            identity(
+                f"all-weights loss by its equations, {mask} mask",
+                "all_loss",
+                by_equations(eq, theta, size, pair, mask),
+                measured,
+                EXACT,
+                EXACT_WHY,
+            )
+        )
     return checks
 
 
 def running_sums(_: Table) -> list[Check]:
-    """Loss and gradient in O(N) against the network for every query, both masks, and averaged over queries."""
+    """Loss and gradient in O(N) against the network for every query, both masks, and averaged over
+    queries.
+    """
     checks = []
     for mask in MASKS:
         losses, slopes = [], []
@@ -110,22 +136,42 @@ def running_sums(_: Table) -> list[Check]:
                 losses.append((found[0], float(loss.detach())))
                 slopes.append((found[1], gradient.numpy()))
         for name, pairs in (("loss", losses), ("gradient", slopes)):
-            predicted, measured = (np.concatenate([np.ravel(p[side]) for p in pairs]) for side in (0, 1))
-            checks.append(identity(f"all-weights {name} in O(N), every q and uniform q, {mask} mask", "all_loss", predicted, measured,
-                                   EXACT, EXACT_WHY))  # fmt: skip
+            predicted, measured = (
+                np.concatenate([np.ravel(p[side]) for p in pairs]) for side in (0, 1)
+            )
+            checks.append(
+                identity(
+                    f"all-weights {name} in O(N), every q and uniform q, {mask} mask",
+                    "all_loss",
+                    predicted,
+                    measured,
+                    EXACT,
+                    EXACT_WHY,
+                )
+            )
     return checks
 
 
 def five_numbers(eq: Table) -> list[Check]:
-    """Gradient of the loss of five numbers against that of all, gamma_1 at its minimum, as N grows; and the sums it rests on."""
-    slope = [sp.lambdify([*(THETA[n] for n in FIVE), N_symbol], sp.diff(eq["plateau_loss"].rhs, THETA[n]), ["scipy", "numpy"])
-             for n in FIVE]  # fmt: skip
+    """Gradient of the loss of five numbers against that of all, gamma_1 at its minimum, as N grows;
+    and the sums it rests on.
+    """
+    slope = [
+        sp.lambdify(
+            [*(THETA[n] for n in FIVE), N_symbol],
+            sp.diff(eq["plateau_loss"].rhs, THETA[n]),
+            ["scipy", "numpy"],
+        )
+        for n in FIVE
+    ]
     state = {"alpha_3": 1.2, "beta_2": 0.8, "gamma_2": 0.9, "gamma_3": 1.3, "gamma_4": -1.1}
     gaps = {n: [] for n in FIVE}  # type: ignore[var-annotated]
     for size in LARGE:
         theta = np.array([state.get(n, 0.0) for n in NAMES])
         for _ in range(2):  # the loss is quadratic in gamma_1, with curvature 2
-            theta[NAMES.index("gamma_1")] -= loss_and_gradient(theta, size, size)[1][NAMES.index("gamma_1")] / 2
+            theta[NAMES.index("gamma_1")] -= (
+                loss_and_gradient(theta, size, size)[1][NAMES.index("gamma_1")] / 2
+            )
         exact = loss_and_gradient(theta, size, size)[1]
         scale = {n: size**2 if n in ("alpha_3", "beta_2") else size for n in FIVE}
         for f, n in zip(slope, FIVE, strict=True):
@@ -133,30 +179,72 @@ def five_numbers(eq: Table) -> list[Check]:
     checks = []
     for n, (small, large) in gaps.items():
         fall = np.log(small / large) / np.log(LARGE[1] / LARGE[0])
-        checks.append(near(f"slope of {n} in the flow of five, order of its error in 1/N", "plateau_loss", 1.0, float(fall), 0.25,
-                           "logarithms of N beside 1/N"))  # fmt: skip
+        checks.append(
+            near(
+                f"slope of {n} in the flow of five, order of its error in 1/N",
+                "plateau_loss",
+                1.0,
+                float(fall),
+                0.25,
+                "logarithms of N beside 1/N",
+            )
+        )
     j, size, at = np.arange(1, 60), 60, 3.5
-    sums = {"plateau_Phi": float((2 * j * (2 * j + 1) / (2 * j + at) ** 3).sum()),
-            "plateau_delta": float((j * (2 * j + 1) * (1 / (2 * j) ** 2 - 1 / (2 * j + at) ** 2)).sum()) / size}  # fmt: skip
-    checks += [identity(f"all-weights {name.replace('_', ' ')} by polygammas", name, eq[name].evaluate({"N": size, "e": at}), value,
-                        EXACT, EXACT_WHY) for name, value in sums.items()]  # fmt: skip
+    sums = {
+        "plateau_Phi": float((2 * j * (2 * j + 1) / (2 * j + at) ** 3).sum()),
+        "plateau_delta": float((j * (2 * j + 1) * (1 / (2 * j) ** 2 - 1 / (2 * j + at) ** 2)).sum())
+        / size,
+    }
+    checks += [
+        identity(
+            f"all-weights {name.replace('_', ' ')} by polygammas",
+            name,
+            eq[name].evaluate({"N": size, "e": at}),
+            value,
+            EXACT,
+            EXACT_WHY,
+        )
+        for name, value in sums.items()
+    ]
     far = 10**9
-    checks.append(identity("all-weights plateau phi as a limit", "plateau_phi", eq["plateau_phi"].evaluate({"e": at}),
-                           2 * float(eq["plateau_Phi"].evaluate({"N": far, "e": at})) - np.log(far), 1e-6, "e/N, and rounding of ln N"))  # fmt: skip
+    checks.append(
+        identity(
+            "all-weights plateau phi as a limit",
+            "plateau_phi",
+            eq["plateau_phi"].evaluate({"e": at}),
+            2 * float(eq["plateau_Phi"].evaluate({"N": far, "e": at})) - np.log(far),
+            1e-6,
+            "e/N, and rounding of ln N",
+        )
+    )
     return checks + layer(eq)
 
 
 def layer(eq: Table) -> list[Check]:
-    """The first layer in time: rates of its closed form against the exact gradient at large N, nothing else having moved."""
+    """The first layer in time: rates of its closed form against the exact gradient at large N,
+    nothing else having moved.
+    """
     checks, size, tau = [], 10**5, 0.9
     t = plateau.tau
     short = plateau.layer()
     for query, name in (("last", "plateau_Gamma"), ("uniform", "plateau_Gamma_uniform")):
         Gamma, fourth = (float(x.subs(t, tau)) for x in (eq[name].rhs, short[f"{query}_gamma_4"]))
         theta = np.zeros(len(NAMES))
-        theta[[NAMES.index(n) for n in ("gamma_2", "gamma_3", "gamma_4")]] = Gamma / 2, Gamma / 2, fourth
+        theta[[NAMES.index(n) for n in ("gamma_2", "gamma_3", "gamma_4")]] = (
+            Gamma / 2,
+            Gamma / 2,
+            fourth,
+        )
         exact = loss_and_gradient(theta, size, size if query == "last" else query)[1]
         rate = -size * float(exact[[NAMES.index("gamma_2"), NAMES.index("gamma_3")]].sum())
-        checks.append(identity(f"all-weights first layer in time, {query}", name, float(sp.diff(eq[name].rhs, t).subs(t, tau)), rate,
-                               20 * np.log(size) / size, "ln N / N"))  # fmt: skip
+        checks.append(
+            identity(
+                f"all-weights first layer in time, {query}",
+                name,
+                float(sp.diff(eq[name].rhs, t).subs(t, tau)),
+                rate,
+                20 * np.log(size) / size,
+                "ln N / N",
+            )
+        )
     return checks

@@ -1,4 +1,6 @@
-"""The ensemble a check looks at: a given file, or students of the demo preset trained (once) for it."""
+"""The ensemble a check looks at: a given file, or students of the demo preset trained (once) for
+it.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +8,10 @@ from simulate.induction_heads.learner import DISENTANGLED, MEANING, SHORT
 from theory.induction_heads import Parameters
 from verify.ensemble import Source
 
-NEEDED = {"t": ("t",), "step": ("t",), "pseudo": ("seed", "t", "parameter"),
-          **{x: ("seed", "t") for x in (*MEANING, *SHORT) if x != "pseudo"}}  # fmt: skip
+NEEDED = {
+    "t": ("t",),
+    "step": ("t",),
+    "pseudo": ("seed", "t", "parameter"),
+    **{x: ("seed", "t") for x in (*MEANING, *SHORT) if x != "pseudo"},
+}
 SOURCE = Source(DISENTANGLED, Parameters.demo(), "8", NEEDED)

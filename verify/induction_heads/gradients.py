@@ -1,7 +1,7 @@
 """Every formula of the induction-head theory against autograd of the whole architecture.
 
-Each group of checks takes the table of Equations, so that a test can hand in a faulty one and see it
-caught; `COVERS` says which equations a group stands for.
+Each group of checks takes the table of Equations, so that a test can hand in a faulty one and see
+it caught; `COVERS` says which equations a group stands for.
 """
 
 from __future__ import annotations
@@ -67,7 +67,9 @@ class Point:
         items, labels, codes = task.orthonormal(p, 3, random, torch.float64)
         self.batch = task.assemble(items, labels, codes, torch.full((3,), pair - 1))
         low, high = torch.tensor([-0.5, -1.0, 0.2]), torch.tensor([2.0, 3.0, 1.8])
-        self.theta = (low + (high - low) * torch.rand(3, generator=random)).double().requires_grad_()
+        self.theta = (
+            (low + (high - low) * torch.rand(3, generator=random)).double().requires_grad_()
+        )
         self.D = p.dimension
         self.weights = assemble(dict(zip(THREE, self.theta, strict=True)), self.D)
         for w in self.weights.values():
@@ -83,8 +85,18 @@ class Point:
         a, b, c = (float(v) for v in self.theta.detach())
         own = np.exp(a) / (2 * self.N - 2 + np.exp(a))
         s, F = np.exp(b * own), 2 * self.N - 1
-        return {"N": self.N, "q": self.pair, "alpha": a, "beta": b, "gamma": c, "p": own, "G": np.exp(a) / own, "s": s, "F": F,
-                "r": s + F}  # fmt: skip
+        return {
+            "N": self.N,
+            "q": self.pair,
+            "alpha": a,
+            "beta": b,
+            "gamma": c,
+            "p": own,
+            "G": np.exp(a) / own,
+            "s": s,
+            "F": F,
+            "r": s + F,
+        }
 
     def number(self, expr: sp.Expr) -> float:
         """Value of an expression in alpha, beta, gamma, N and q."""
@@ -99,7 +111,9 @@ def _compiled(expr: sp.Expr) -> Callable[..., float]:
 
 
 def three_parameters(eq: Table) -> list[Check]:
-    """Loss (B.3), gradients (B.4.6) and rates (B.5) at q = N against the whole network; the factor D of full matrices."""
+    """Loss (B.3), gradients (B.4.6) and rates (B.5) at q = N against the whole network; the factor
+    D of full matrices.
+    """
     predicted: dict[str, list[float]] = {}
     measured: dict[str, list[float]] = {}
 
@@ -119,11 +133,26 @@ def three_parameters(eq: Table) -> list[Check]:
                 note(f"dloss_d{name}", by, gradient[j])
                 note(f"d{name}_dt", eq[f"d{name}_dt"].evaluate(v), -gradient[j])
                 note(f"full {name}", by, x.D * inside[NAMES.index(THREE[j])])
-    label = {"loss": "loss at q = N", **{f"dloss_d{x}": f"dL/d{x} through the whole network" for x in SHORT},
-             **{f"d{x}_dt": f"rate of {x}" for x in SHORT},
-             **{f"full {x}": f"D times the full gradient along {n}" for x, n in zip(SHORT, THREE, strict=True)}}  # fmt: skip
-    return [identity(label[name], name if name in eq else f"dloss_d{name.split()[1]}", predicted[name], measured[name],
-                     AUTOGRAD, AUTOGRAD_WHY) for name in predicted]  # fmt: skip
+    label = {
+        "loss": "loss at q = N",
+        **{f"dloss_d{x}": f"dL/d{x} through the whole network" for x in SHORT},
+        **{f"d{x}_dt": f"rate of {x}" for x in SHORT},
+        **{
+            f"full {x}": f"D times the full gradient along {n}"
+            for x, n in zip(SHORT, THREE, strict=True)
+        },
+    }
+    return [
+        identity(
+            label[name],
+            name if name in eq else f"dloss_d{name.split()[1]}",
+            predicted[name],
+            measured[name],
+            AUTOGRAD,
+            AUTOGRAD_WHY,
+        )
+        for name in predicted
+    ]
 
 
 def chain(eq: Table) -> list[Check]:
@@ -143,15 +172,22 @@ def chain(eq: Table) -> list[Check]:
             left, right = found.setdefault(name, ([], []))
             left.append(float(eq[name].evaluate(v)))
             right.append(float(value))
-    return [identity(name.replace("_", "/"), name, *pair, AUTOGRAD, AUTOGRAD_WHY) for name, pair in found.items()]
+    return [
+        identity(name.replace("_", "/"), name, *pair, AUTOGRAD, AUTOGRAD_WHY)
+        for name, pair in found.items()
+    ]
 
 
 def any_query(eq: Table) -> list[Check]:
-    """Loss for every queried pair and both masks, and its gradient by SymPy, against the whole network."""
+    """Loss for every queried pair and both masks, and its gradient by SymPy, against the whole
+    network.
+    """
     checks = []
     for mask in MASKS:
         end = "" if mask == "strict" else "_inclusive"
-        loss = eq[f"loss_query{end}"].rhs.subs(eq[f"query_normaliser{end}"].lhs, eq[f"query_normaliser{end}"].rhs)
+        loss = eq[f"loss_query{end}"].rhs.subs(
+            eq[f"query_normaliser{end}"].lhs, eq[f"query_normaliser{end}"].rhs
+        )
         sides: list[tuple[float, float]] = []
         slopes: list[tuple[float, float]] = []
         derivatives = [sp.diff(loss, by) for by in (alpha, beta, gamma)]
@@ -159,17 +195,33 @@ def any_query(eq: Table) -> list[Check]:
             for pair in range(1, N + 1):
                 x = Point(N, pair, mask, pair)
                 sides.append((x.number(loss), float(x.loss.detach())))
-                slopes += [(x.number(slope), g) for slope, g in zip(derivatives, x.gradient.tolist(), strict=True)]
+                slopes += [
+                    (x.number(slope), g)
+                    for slope, g in zip(derivatives, x.gradient.tolist(), strict=True)
+                ]
         checks += [
-            identity(f"loss for every q, {mask} mask", f"loss_query{end}", *both(sides), AUTOGRAD, AUTOGRAD_WHY),
-            identity(f"its gradient for every q, {mask} mask", f"loss_query{end}", *both(slopes), AUTOGRAD,
-                     AUTOGRAD_WHY),
-        ]  # fmt: skip
+            identity(
+                f"loss for every q, {mask} mask",
+                f"loss_query{end}",
+                *both(sides),
+                AUTOGRAD,
+                AUTOGRAD_WHY,
+            ),
+            identity(
+                f"its gradient for every q, {mask} mask",
+                f"loss_query{end}",
+                *both(slopes),
+                AUTOGRAD,
+                AUTOGRAD_WHY,
+            ),
+        ]
     return checks
 
 
 def scores(eq: Table) -> list[Check]:
-    """Attention of the first layer and scores of the second, entry by entry, against the network's own."""
+    """Attention of the first layer and scores of the second, entry by entry, against the network's
+    own.
+    """
     N, pair, checks = 5, 3, []
     for mask in MASKS:
         end = "" if mask == "strict" else "_inclusive"
@@ -184,43 +236,103 @@ def scores(eq: Table) -> list[Check]:
             {**v, sp.KroneckerDelta(k, sp.Symbol("l", integer=True, positive=True)): 1.0}
         )
         if mask == "strict":
-            checks.append(identity("score of a label on its item", "score_label_item", on, raw[3, 2], EXACT, EXACT_WHY))
+            checks.append(
+                identity(
+                    "score of a label on its item",
+                    "score_label_item",
+                    on,
+                    raw[3, 2],
+                    EXACT,
+                    EXACT_WHY,
+                )
+            )
             off = eq["score_item_label"].evaluate(
                 {**v, sp.KroneckerDelta(k, sp.Symbol("l", integer=True, positive=True)): 1.0}
             )
             checks.append(
-                identity("score of an item on its label", "score_item_label", off, raw[2, 3], EXACT, EXACT_WHY)
+                identity(
+                    "score of an item on its label",
+                    "score_item_label",
+                    off,
+                    raw[2, 3],
+                    EXACT,
+                    EXACT_WHY,
+                )
             )
-        rows = [("attention_own_item", 2 * 4 - 1, 2 * 4 - 2), ("attention_other_label", 2 * 4 - 1, 2 * 2 - 1),
-                ("attention_of_item", 2 * 4 - 2, 2 * 2 - 1)]  # fmt: skip
-        checks += [identity(f"{name.replace('_', ' ')}, {mask} mask", name + end, eq[name + end].evaluate({**v, "k": 4}),
-                            first[row, column], EXACT, EXACT_WHY) for name, row, column in rows]  # fmt: skip
-        places = {"earlier_item": 2 * (pair - 1) - 2, "earlier_label": 2 * (pair - 1) - 1, "own_item": 2 * pair - 2,
-                  "own_label": 2 * pair - 1, "later_item": 2 * (pair + 2) - 2, "later_label": 2 * (pair + 2) - 1}  # fmt: skip
-        predicted = [x.number(eq[f"key_{name}{end}"].rhs.subs(d, 2 if "later" in name else 1)) for name in places]
+        rows = [
+            ("attention_own_item", 2 * 4 - 1, 2 * 4 - 2),
+            ("attention_other_label", 2 * 4 - 1, 2 * 2 - 1),
+            ("attention_of_item", 2 * 4 - 2, 2 * 2 - 1),
+        ]
+        checks += [
+            identity(
+                f"{name.replace('_', ' ')}, {mask} mask",
+                name + end,
+                eq[name + end].evaluate({**v, "k": 4}),
+                first[row, column],
+                EXACT,
+                EXACT_WHY,
+            )
+            for name, row, column in rows
+        ]
+        places = {
+            "earlier_item": 2 * (pair - 1) - 2,
+            "earlier_label": 2 * (pair - 1) - 1,
+            "own_item": 2 * pair - 2,
+            "own_label": 2 * pair - 1,
+            "later_item": 2 * (pair + 2) - 2,
+            "later_label": 2 * (pair + 2) - 1,
+        }
+        predicted = [
+            x.number(eq[f"key_{name}{end}"].rhs.subs(d, 2 if "later" in name else 1))
+            for name in places
+        ]
         measured = [float(second[row]) for row in places.values()]
         if mask == "inclusive":
             predicted.append(x.number(eq[f"key_query{end}"].rhs))
             measured.append(float(second[-1]))
         checks.append(
-            identity(f"scores of the query, {mask} mask", f"key_*{end}", predicted, measured, EXACT, EXACT_WHY)
+            identity(
+                f"scores of the query, {mask} mask",
+                f"key_*{end}",
+                predicted,
+                measured,
+                EXACT,
+                EXACT_WHY,
+            )
         )
-        of_Z = eq[f"query_attention{end}"].rhs.subs(eq[f"query_normaliser{end}"].lhs, eq[f"query_normaliser{end}"].rhs)
-        checks.append(identity(f"attention on the right label, {mask} mask", f"query_attention{end}", x.number(of_Z),
-                               weight[2 * pair - 1], EXACT, EXACT_WHY))  # fmt: skip
+        of_Z = eq[f"query_attention{end}"].rhs.subs(
+            eq[f"query_normaliser{end}"].lhs, eq[f"query_normaliser{end}"].rhs
+        )
+        checks.append(
+            identity(
+                f"attention on the right label, {mask} mask",
+                f"query_attention{end}",
+                x.number(of_Z),
+                weight[2 * pair - 1],
+                EXACT,
+                EXACT_WHY,
+            )
+        )
     return checks
 
 
 def conserved(eq: Table) -> list[Check]:
-    """The invariant, its two solutions, and the best gamma, against autograd and the integrated flow."""
+    """The invariant, its two solutions, and the best gamma, against autograd and the integrated
+    flow.
+    """
     moved, best, least = [], [], []
     for seed in range(POINTS):
         x = Point(6, 6, "strict", seed)
         v = x.values()
         C = eq["invariant"].rhs.subs(N_symbol, 6)
-        by = [float(sp.diff(C, s).subs({alpha: v["alpha"], beta: v["beta"]})) for s in (alpha, beta)]
+        by = [
+            float(sp.diff(C, s).subs({alpha: v["alpha"], beta: v["beta"]})) for s in (alpha, beta)
+        ]
         moved.append(by[0] * float(x.gradient[0]) + by[1] * float(x.gradient[1]))
-        c = torch.tensor(float(eq["gamma_star"].evaluate(v)), dtype=torch.float64, requires_grad=True)
+        c = torch.tensor(
+            float(eq["gamma_star"].evaluate(v)), dtype=torch.float64, requires_grad=True
+        )
         loss = c**2 * (v["s"] ** 2 + v["F"]) / v["r"] ** 2 - 2 * c * v["s"] / v["r"] + 1
         best.append(float(torch.autograd.grad(loss, c)[0]))
         least.append((float(eq["loss_star"].evaluate(v)), float(loss.detach())))
@@ -237,17 +349,39 @@ def conserved(eq: Table) -> list[Check]:
     return [
         vanishing("dC/dt by autograd", "invariant", moved, AUTOGRAD, AUTOGRAD_WHY),
         vanishing("C along the flow", "invariant", curve.conserved, 1e-9, drift),
-        identity("alpha(beta) along the flow", "alpha_of_beta", eq["alpha_of_beta"].evaluate(at), at["alpha"], 1e-9, drift),
-        identity("beta(alpha) along the flow", "beta_of_alpha", eq["beta_of_alpha"].evaluate(at), at["beta"], 1e-9, drift),
+        identity(
+            "alpha(beta) along the flow",
+            "alpha_of_beta",
+            eq["alpha_of_beta"].evaluate(at),
+            at["alpha"],
+            1e-9,
+            drift,
+        ),
+        identity(
+            "beta(alpha) along the flow",
+            "beta_of_alpha",
+            eq["beta_of_alpha"].evaluate(at),
+            at["beta"],
+            1e-9,
+            drift,
+        ),
         vanishing("dL/dgamma at gamma_star", "gamma_star", best, AUTOGRAD, AUTOGRAD_WHY),
         identity("loss at gamma_star", "loss_star", *both(least), AUTOGRAD, AUTOGRAD_WHY),
-        identity("plateau: gamma = 1, alpha = beta = 0", "plateau", eq["plateau"].evaluate(zero), float(plateau), AUTOGRAD,
-                 AUTOGRAD_WHY),
-    ]  # fmt: skip
+        identity(
+            "plateau: gamma = 1, alpha = beta = 0",
+            "plateau",
+            eq["plateau"].evaluate(zero),
+            float(plateau),
+            AUTOGRAD,
+            AUTOGRAD_WHY,
+        ),
+    ]
 
 
 def uniform_query(eq: Table) -> list[Check]:
-    """Slope of beta at the start for every q, its mean, and the O(N) code of the averaged flow, against the network."""
+    """Slope of beta at the start for every q, its mean, and the O(N) code of the averaged flow,
+    against the network.
+    """
     N, slopes, losses, gradients = 5, [], [], []
     for pair in range(1, N + 1):
         x = Point(N, pair, "strict", 0)  # one theta for all q
@@ -263,57 +397,131 @@ def uniform_query(eq: Table) -> list[Check]:
     loss, gradient = query.loss_and_gradient(x.theta.detach().numpy(), N)
     mean = eq["mean_initial_slope"].rhs.subs(N_symbol, N).doit().subs(gamma, 0.8)
     return [
-        identity("slope of beta at the start, every q", "initial_slope", *both(slopes), AUTOGRAD, AUTOGRAD_WHY),
-        identity("  mean over q", "mean_initial_slope", float(mean), np.mean([m for _, m in slopes]), AUTOGRAD, AUTOGRAD_WHY),
-        identity("loss averaged over q", "loss_query", loss, np.mean(losses), AUTOGRAD, AUTOGRAD_WHY),
-        identity("  its gradient", "loss_query", gradient, np.mean(gradients, 0), AUTOGRAD, AUTOGRAD_WHY),
-    ]  # fmt: skip
+        identity(
+            "slope of beta at the start, every q",
+            "initial_slope",
+            *both(slopes),
+            AUTOGRAD,
+            AUTOGRAD_WHY,
+        ),
+        identity(
+            "  mean over q",
+            "mean_initial_slope",
+            float(mean),
+            np.mean([m for _, m in slopes]),
+            AUTOGRAD,
+            AUTOGRAD_WHY,
+        ),
+        identity(
+            "loss averaged over q", "loss_query", loss, np.mean(losses), AUTOGRAD, AUTOGRAD_WHY
+        ),
+        identity(
+            "  its gradient", "loss_query", gradient, np.mean(gradients, 0), AUTOGRAD, AUTOGRAD_WHY
+        ),
+    ]
 
 
 def theorem_1(_: Table) -> list[Check]:
-    """Nineteen directions by exact group averages, the four that never move, and controls that must fail."""
-    checks = [identity("invariant directions, by characters", "Theorem 1", 19, float(structure.dimension(D)), 0.0,
-                       f"integers; D = {D}, {len(structure.group('token', D)) * len(structure.group('position', D))} elements")
-              for D in (2, 4)]  # fmt: skip
+    """Nineteen directions by exact group averages, the four that never move, and controls that must
+    fail.
+    """
+    checks = [
+        identity(
+            "invariant directions, by characters",
+            "Theorem 1",
+            19,
+            float(structure.dimension(D)),
+            0.0,
+            f"integers; D = {D}, {len(structure.group('token', D)) * len(structure.group('position', D))} elements",
+        )
+        for D in (2, 4)
+    ]
     why = "sum over the group in float64"
     for D, mask in ((2, "strict"), (2, "inclusive"), (4, "strict")):
         average = symmetry.Sample(3, D, 1, mask).gradient(symmetry.whole_group(D))
         checks.append(
             vanishing(
-                f"gradient outside the 19, D = {D}, {mask} mask", "Theorem 1", symmetry.outside(average), EXACT, why
+                f"gradient outside the 19, D = {D}, {mask} mask",
+                "Theorem 1",
+                symmetry.outside(average),
+                EXACT,
+                why,
             )
         )
         values = dict(zip(NAMES, project(average).tolist(), strict=True))
         still = [values[name] for name in NAMES if name not in structure.reachable()]
-        checks.append(vanishing(f"gradient along beta_3..beta_6, D = {D}, {mask} mask", "W2_22, W2_24", still, 0.0,
-                                "exactly zero: the query has no position"))  # fmt: skip
+        checks.append(
+            vanishing(
+                f"gradient along beta_3..beta_6, D = {D}, {mask} mask",
+                "W2_22, W2_24",
+                still,
+                0.0,
+                "exactly zero: the query has no position",
+            )
+        )
         smallest = min(abs(values[name]) for name in structure.reachable())
         checks.append(
-            control(f"smallest of the other 15, D = {D}, {mask} mask", smallest, 1e-6, "the other 15 do move")
+            control(
+                f"smallest of the other 15, D = {D}, {mask} mask",
+                smallest,
+                1e-6,
+                "the other 15 do move",
+            )
         )
     lone = symmetry.Sample(3, 2, 1)
-    checks.append(control("single sample", symmetry.outside(lone.gradient(symmetry.whole_group(2)[:1])), FLOOR))
+    checks.append(
+        control(
+            "single sample", symmetry.outside(lone.gradient(symmetry.whole_group(2)[:1])), FLOOR
+        )
+    )
     for name, subgroup in symmetry.CONTROLS.items():
-        worst = [symmetry.outside(symmetry.Sample(3, 2, 1, seed=s).gradient(subgroup(2))) for s in range(10)]
+        worst = [
+            symmetry.outside(symmetry.Sample(3, 2, 1, seed=s).gradient(subgroup(2)))
+            for s in range(10)
+        ]
         checks.append(control(name, float(np.median(worst)), FLOOR))
     lone.student.W1.data[0, 2] += 0.3
     checks.append(
-        control("0.3 in one forbidden entry of W1", symmetry.outside(lone.gradient(symmetry.whole_group(2))), FLOOR)
+        control(
+            "0.3 in one forbidden entry of W1",
+            symmetry.outside(lone.gradient(symmetry.whole_group(2))),
+            FLOOR,
+        )
     )
     return checks
 
 
 def control(
-    name: str, measured: float, floor: float, why: str = "control: the average must leave the 19 directions"
+    name: str,
+    measured: float,
+    floor: float,
+    why: str = "control: the average must leave the 19 directions",
 ) -> Check:
     """Something that must NOT vanish."""
     return at_least(f"control by {name}", "Theorem 1", floor, measured, why)
 
 
 COVERS: dict[Callable[[Table], list[Check]], tuple[str, ...]] = {
-    scores: ("score_label_item", "score_item_label", *(f"{name}{end}" for end in ("", "_inclusive") for name in (
-        "attention_own_item", "attention_other_label", "attention_of_item", "key_own_label", "key_later_item",
-        "key_later_label", "query_attention", "query_normaliser")), "key_own_item_inclusive", "key_query_inclusive"),
+    scores: (
+        "score_label_item",
+        "score_item_label",
+        *(
+            f"{name}{end}"
+            for end in ("", "_inclusive")
+            for name in (
+                "attention_own_item",
+                "attention_other_label",
+                "attention_of_item",
+                "key_own_label",
+                "key_later_item",
+                "key_later_label",
+                "query_attention",
+                "query_normaliser",
+            )
+        ),
+        "key_own_item_inclusive",
+        "key_query_inclusive",
+    ),
     three_parameters: ("loss", *(f"dloss_d{x}" for x in SHORT), *(f"d{x}_dt" for x in SHORT)),
     chain: ("ds_dalpha", "ds_dbeta", "dloss_ds"),
     any_query: ("loss_query", "loss_query_inclusive"),
@@ -323,7 +531,7 @@ COVERS: dict[Callable[[Table], list[Check]], tuple[str, ...]] = {
     all_weights_equations.row_by_row: (),  # faults in these: tests of all weights
     all_weights_equations.running_sums: (),
     all_weights_equations.five_numbers: (),
-}  # fmt: skip
+}
 
 
 def checks() -> list[Check]:

@@ -1,4 +1,6 @@
-"""Constants and exponents of the emergence times, from the flow itself against the derived expansions."""
+"""Constants and exponents of the emergence times, from the flow itself against the derived
+expansions.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,9 @@ def uniform_times(N: int) -> dict[str, float]:
     return query.times(N)
 
 
-def log_fit(sizes: np.ndarray | tuple[float, ...], values: np.ndarray | list[float]) -> tuple[float, float, float]:
+def log_fit(
+    sizes: np.ndarray | tuple[float, ...], values: np.ndarray | list[float]
+) -> tuple[float, float, float]:
     """Exponent of a power law with its 95% interval (Student t on log-log residuals)."""
     fit = scipy.stats.linregress(np.log(sizes), np.log(values))
     half = float(scipy.stats.t.ppf(0.975, len(values) - 2) * fit.stderr)
@@ -50,13 +54,24 @@ def fitted() -> list[Check]:
         betas = [0.5 if name == "T_beta" else emergence.beta_of(0.5, n) for n in FIT]
         # Times over the law 2 N^2 I(limit), so that the O(1) term is not lost in the digits of N^2.
         law = 2 * float(emergence.gaussian(limit))
-        beyond = [2 * n**2 * float(emergence.gaussian(b) - emergence.gaussian(limit)) + n * emergence.Path(n).excess(b)
-                  for n, b in zip(FIT, betas, strict=True)]  # fmt: skip
+        beyond = [
+            2 * n**2 * float(emergence.gaussian(b) - emergence.gaussian(limit))
+            + n * emergence.Path(n).excess(b)
+            for n, b in zip(FIT, betas, strict=True)
+        ]
         found = np.linalg.solve(np.stack([sizes**2, sizes, np.ones(4), 1 / sizes], 1), beyond)
         found[0] += law
         for k, term in enumerate(("N^2", "N", "1")):
-            checks.append(identity(f"fitted coefficient of {term} in {name}", name, coefficients(name)[k], found[k], 1e-4,
-                                   "terms of order 1/N^2, left out of the fit, at N = 256"))  # fmt: skip
+            checks.append(
+                identity(
+                    f"fitted coefficient of {term} in {name}",
+                    name,
+                    coefficients(name)[k],
+                    found[k],
+                    1e-4,
+                    "terms of order 1/N^2, left out of the fit, at N = 256",
+                )
+            )
     return checks
 
 
@@ -66,19 +81,42 @@ def constants() -> list[Check]:
     gamma = [times(n)["T_gamma"] for n in (64, 128)]
     layer = ih.equations()["T_gamma"].evaluate({"N": np.array([64.0, 128.0])})
     checks.append(
-        identity("T_gamma at N = 64, 128", "T_gamma", layer, gamma, 1e-6, "next term O(1/N^2), here 1e-8 of N ln 2")
+        identity(
+            "T_gamma at N = 64, 128",
+            "T_gamma",
+            layer,
+            gamma,
+            1e-6,
+            "next term O(1/N^2), here 1e-8 of N ln 2",
+        )
     )
     kappa = drop.blow_up()["kappa"]
     law = ih.equations()["T_drop"]
     for n in DROP_SIZES:
-        at = {"N": float(n), "kappa": kappa, "beta_c": float(ih.equations()["beta_c"].evaluate({"N": float(n)}))}
+        at = {
+            "N": float(n),
+            "kappa": kappa,
+            "beta_c": float(ih.equations()["beta_c"].evaluate({"N": float(n)})),
+        }
         gap = abs(times(n)["T_drop"] - law.evaluate(at)) / n
-        checks.append(vanishing(f"T_drop at N = {n:.0e}, gap over N", "T_drop", gap, 0.02,
-                                "next term o(N): falls only like 1/beta_c = 1/sqrt(2 ln N)"))  # fmt: skip
+        checks.append(
+            vanishing(
+                f"T_drop at N = {n:.0e}, gap over N",
+                "T_drop",
+                gap,
+                0.02,
+                "next term o(N): falls only like 1/beta_c = 1/sqrt(2 ln N)",
+            )
+        )
     curve = ih.flow().solve(ih.Parameters(N=4), at=[1e6], t=1e6)
     checks.append(
         identity(
-            "L t at t = 1e6, N = 4", "loss_tail", 0.25, float(curve.loss[0]) * 1e6, 0.01, "corrections ln t / t^(1/2)"
+            "L t at t = 1e6, N = 4",
+            "loss_tail",
+            0.25,
+            float(curve.loss[0]) * 1e6,
+            0.01,
+            "corrections ln t / t^(1/2)",
         )
     )
     return checks
@@ -88,20 +126,40 @@ def exponents() -> tuple[list[Check], list[str]]:
     """Exponents of Theorem 2 from the flow; under a uniform query the factor ln N."""
     checks, notes = (
         [],
-        ["", f"exponents of the flow over N = {EXPONENT_SIZES[0]}..{EXPONENT_SIZES[-1]}, 95% interval of the fit:"],
+        [
+            "",
+            f"exponents of the flow over N = {EXPONENT_SIZES[0]}..{EXPONENT_SIZES[-1]}, 95% interval of the fit:",
+        ],
     )
     laws = {"T_gamma": 1, "T_beta": 2, "T_alpha": 2, "T_drop": 2}
     for name, power in laws.items():
         slope, low, high = log_fit(EXPONENT_SIZES, [times(n)[name] for n in EXPONENT_SIZES])
         notes.append(f"  {name} ~ N^{slope:.4f} [{low:.4f}, {high:.4f}]")
-        allowed, why = (0.05, "correction -2 ln N / N: of order 1/N on this grid") if name == "T_drop" else (
-            0.01, "corrections of order 1/N on this grid")  # fmt: skip
-        checks.append(near(f"exponent of {name} in N, flow", f"Theorem 2, {name}", power, slope, allowed, why))
+        allowed, why = (
+            (0.05, "correction -2 ln N / N: of order 1/N on this grid")
+            if name == "T_drop"
+            else (0.01, "corrections of order 1/N on this grid")
+        )
+        checks.append(
+            near(f"exponent of {name} in N, flow", f"Theorem 2, {name}", power, slope, allowed, why)
+        )
     uniform = {n: uniform_times(n) for n in EXPONENT_SIZES}
     for name in ("T_beta", "T_alpha", "T_drop"):
         plain, *_ = log_fit(EXPONENT_SIZES, [uniform[n][name] for n in EXPONENT_SIZES])
-        scaled, low, high = log_fit(EXPONENT_SIZES, [uniform[n][name] * np.log(n) for n in EXPONENT_SIZES])
-        notes.append(f"  uniform q: {name} ~ N^{plain:.4f}; {name} ln N ~ N^{scaled:.4f} [{low:.4f}, {high:.4f}]")
-        checks.append(near(f"exponent of {name} ln N in N, uniform q", "large_initial_slope", 2, scaled, 0.05,
-                           "corrections of order 1/ln N on this grid"))  # fmt: skip
+        scaled, low, high = log_fit(
+            EXPONENT_SIZES, [uniform[n][name] * np.log(n) for n in EXPONENT_SIZES]
+        )
+        notes.append(
+            f"  uniform q: {name} ~ N^{plain:.4f}; {name} ln N ~ N^{scaled:.4f} [{low:.4f}, {high:.4f}]"
+        )
+        checks.append(
+            near(
+                f"exponent of {name} ln N in N, uniform q",
+                "large_initial_slope",
+                2,
+                scaled,
+                0.05,
+                "corrections of order 1/ln N on this grid",
+            )
+        )
     return checks, notes

@@ -1,9 +1,10 @@
-"""Theorem 1 without Monte Carlo: the gradient of ONE fixed sample averaged over a finite group (A.5-A.7).
+"""Theorem 1 without Monte Carlo: the gradient of ONE fixed sample averaged over a finite group
+(A.5-A.7).
 
-The proof uses nothing about orthogonal matrices that signed permutations lack. So the average over all
-signed permutations E of tokens and F of codes, at arbitrary weights inside the 19 directions, lies in
-these directions to rounding; subgroups that are too small, or rotations of the wrong things, do not
-keep it there.
+The proof uses nothing about orthogonal matrices that signed permutations lack. So the average over
+all signed permutations E of tokens and F of codes, at arbitrary weights inside the 19 directions,
+lies in these directions to rounding; subgroups that are too small, or rotations of the wrong
+things, do not keep it there.
 """
 
 from __future__ import annotations
@@ -24,7 +25,10 @@ CHUNK = 2048  # group elements per batch
 
 def whole_group(D: int) -> list[Rotation]:
     """E on items and labels alike, F on codes."""
-    return [(e, e, f) for e, f in itertools.product(structure.group("token", D), structure.group("position", D))]
+    return [
+        (e, e, f)
+        for e, f in itertools.product(structure.group("token", D), structure.group("position", D))
+    ]
 
 
 def only_diagonal_codes(D: int) -> list[Rotation]:
@@ -44,9 +48,10 @@ def labels_left_alone(D: int) -> list[Rotation]:
 
 
 CONTROLS: dict[str, Callable[[int], list[Rotation]]] = {
-    "only block-diagonal F": only_diagonal_codes, "only sign-diagonal E": only_signs,
+    "only block-diagonal F": only_diagonal_codes,
+    "only sign-diagonal E": only_signs,
     "items rotated, labels not": labels_left_alone,
-}  # fmt: skip
+}
 
 
 class Sample:
@@ -54,7 +59,9 @@ class Sample:
 
     def __init__(self, N: int, D: int, q: int, mask: str = "strict", seed: int = 0) -> None:
         random = torch.Generator().manual_seed(seed)
-        self.items, self.labels, self.codes = torch.randn(3, 1, N, D, generator=random, dtype=torch.float64)
+        self.items, self.labels, self.codes = torch.randn(
+            3, 1, N, D, generator=random, dtype=torch.float64
+        )
         self.q = q
         values = torch.randn(len(NAMES), generator=random, dtype=torch.float64) / 2
         self.student = Student(D, mask, torch.float64)
@@ -65,10 +72,14 @@ class Sample:
         self.student.zero_grad()
         for k in range(0, len(rotations), CHUNK):
             part = rotations[k : k + CHUNK]
-            items, labels, codes = (x @ torch.tensor(np.stack([r[j] for r in part]), dtype=torch.float64)
-                      for j, x in enumerate((self.items, self.labels, self.codes)))  # fmt: skip
+            items, labels, codes = (
+                x @ torch.tensor(np.stack([r[j] for r in part]), dtype=torch.float64)
+                for j, x in enumerate((self.items, self.labels, self.codes))
+            )
             batch = task.assemble(items, labels, codes, torch.full((len(part),), self.q))
-            (squared_error(self.student(batch.X), batch.y, "sum") * len(part) / len(rotations)).backward()
+            (
+                squared_error(self.student(batch.X), batch.y, "sum") * len(part) / len(rotations)
+            ).backward()
         return {k: w.grad for k, w in self.student.weights().items() if w.grad is not None}
 
 

@@ -1,8 +1,9 @@
-"""Emergence times of the induction head: the flow's own laws, the constrained network, and training of all weights.
+"""Emergence times of the induction head: the flow's own laws, the constrained network, and training
+of all weights.
 
-Three independent roads: the constants of `laws`; a network with three trainable numbers, which must be
-an Euler integration of the flow; and descent of all weights, whose population version is the descent of
-the 19 pseudo-parameters and does not obey Theorem 2.
+Three independent roads: the constants of `laws`; a network with three trainable numbers, which must
+be an Euler integration of the flow; and descent of all weights, whose population version is the
+descent of the 19 pseudo-parameters and does not obey Theorem 2.
 """
 
 from __future__ import annotations
@@ -35,7 +36,9 @@ SEEDS = range(4)
 BATCH = 32
 NOISE_SIZE, NOISE_BATCHES = 6, (BATCH, 4 * BATCH)
 HEADLESS = 0.5
-PAPER = Parameters.structure().replace(batch_size=128, steps=200, eval_every=2)  # App. C with smaller batches
+PAPER = Parameters.structure().replace(
+    batch_size=128, steps=200, eval_every=2
+)  # App. C with smaller batches
 OUTSIDE = Band(0.63, 0.70, "gradient noise of batches of 128; it falls as their root: 0.32 at 512")
 NETWORK_SIZE = 4
 RATES = (0.4, 0.2, 0.1, 0.05)
@@ -50,8 +53,13 @@ def crossings(runs: xr.Dataset) -> dict[str, np.ndarray]:
 def euler(N: int, step: float, steps: int) -> np.ndarray:
     """Euler integration of the derived flow: (steps + 1, 3)."""
     flow = ih.flow()
-    rates = function([flow.expanded[x] for x in flow.state], [*flow.state, *sorted(flow.expanded[flow.state[0]].free_symbols
-                     - set(flow.state), key=str)])  # fmt: skip
+    rates = function(
+        [flow.expanded[x] for x in flow.state],
+        [
+            *flow.state,
+            *sorted(flow.expanded[flow.state[0]].free_symbols - set(flow.state), key=str),
+        ],
+    )
     path = np.zeros((steps + 1, 3))
     for k in range(steps):
         path[k + 1] = path[k] + step * np.array([float(r) for r in rates(*path[k], N)])
@@ -59,10 +67,21 @@ def euler(N: int, step: float, steps: int) -> np.ndarray:
 
 
 def constrained(N: int, rate: float, length: float, **more: Any) -> xr.Dataset:
-    """Train the three-number network at a given step in ``t`` on Haar-random orthonormal sequences, one per step."""
+    """Train the three-number network at a given step in ``t`` on Haar-random orthonormal sequences,
+    one per step.
+    """
     D = 2 * N
-    p = Parameters(N=N, D=D, trained="three", data="orthonormal", query="last", eta=rate * D, batch_size=1,
-                   eval_every=1, steps=int(np.ceil(length / rate)))  # fmt: skip
+    p = Parameters(
+        N=N,
+        D=D,
+        trained="three",
+        data="orthonormal",
+        query="last",
+        eta=rate * D,
+        batch_size=1,
+        eval_every=1,
+        steps=int(np.ceil(length / rate)),
+    )
     return train(p, seeds=[0], dtype="float64", **more)
 
 
@@ -74,88 +93,186 @@ def network(**more: Any) -> tuple[list[Check], list[str]]:
     runs = constrained(N, rate, length, **more)
     path = euler(N, rate, runs.sizes["t"] - 1)
     measured = np.stack([runs[x][0].values for x in ("alpha", "beta", "gamma")], 1)
-    checks = [identity("constrained network, every step", "flow (B.5), Euler", path, measured, 1e-11,
-                       f"rounding of {len(path)} steps, float64")]  # fmt: skip
-    found = {r: {k: v[0] for k, v in crossings(constrained(N, r, length, **more)).items()} for r in RATES}
+    checks = [
+        identity(
+            "constrained network, every step",
+            "flow (B.5), Euler",
+            path,
+            measured,
+            1e-11,
+            f"rounding of {len(path)} steps, float64",
+        )
+    ]
+    found = {
+        r: {k: v[0] for k, v in crossings(constrained(N, r, length, **more)).items()} for r in RATES
+    }
     notes = ["", f"constrained network at N = {N}, step in t -> times (flow in the last row):"]
-    notes += [f"  {r:<6g}" + "  ".join(f"{name} {found[r][name]:.5f}" for name in NAMES) for r in RATES]
+    notes += [
+        f"  {r:<6g}" + "  ".join(f"{name} {found[r][name]:.5f}" for name in NAMES) for r in RATES
+    ]
     notes.append("  flow  " + "  ".join(f"{name} {exact[name]:.5f}" for name in NAMES))
     rates = np.array(RATES)
     for name in NAMES:
         error = np.array([found[r][name] for r in RATES]) - exact[name]
         slope = np.polyfit(np.log(rates), np.log(np.abs(error)), 1)[0]
-        checks.append(near(f"order of convergence of {name} in the rate", "flow (B.5)", 1.0, float(slope), 0.15,
-                           "Euler is of order 1; second-order terms at rate 0.4"))  # fmt: skip
+        checks.append(
+            near(
+                f"order of convergence of {name} in the rate",
+                "flow (B.5)",
+                1.0,
+                float(slope),
+                0.15,
+                "Euler is of order 1; second-order terms at rate 0.4",
+            )
+        )
         limit = 2 * found[0.05][name] - found[0.1][name]
-        checks.append(identity(f"{name} extrapolated to rate 0", "flow (B.5)", exact[name], limit, 2e-3,
-                               "second-order term, and linear interpolation between steps"))  # fmt: skip
+        checks.append(
+            identity(
+                f"{name} extrapolated to rate 0",
+                "flow (B.5)",
+                exact[name],
+                limit,
+                2e-3,
+                "second-order term, and linear interpolation between steps",
+            )
+        )
     return checks, notes
 
 
 def population(N: int, which: str, **more: Any) -> dict[str, float]:
-    """Times of the population descent of ALL weights: by Theorem 1 the descent of 19 numbers, without noise."""
-    return {k: float(v[0]) for k, v in crossings(train_all(N, which, "nineteen", [0], **more)).items()}
+    """Times of the population descent of ALL weights: by Theorem 1 the descent of 19 numbers,
+    without noise.
+    """
+    return {
+        k: float(v[0]) for k, v in crossings(train_all(N, which, "nineteen", [0], **more)).items()
+    }
 
 
-def train_all(N: int, which: str, trained: str, seeds: Any, batch: int = BATCH, **more: Any) -> xr.Dataset:
-    """Train all weights (or their 19 directions) on Haar-random orthonormal data, long enough for the loss to drop."""
-    length = 1.3 * (laws.times(N)["T_drop"] if which == "last" else 1.5 * laws.uniform_times(N)["T_drop"])
+def train_all(
+    N: int, which: str, trained: str, seeds: Any, batch: int = BATCH, **more: Any
+) -> xr.Dataset:
+    """Train all weights (or their 19 directions) on Haar-random orthonormal data, long enough for
+    the loss to drop.
+    """
+    length = 1.3 * (
+        laws.times(N)["T_drop"] if which == "last" else 1.5 * laws.uniform_times(N)["T_drop"]
+    )
     steps = int(length / RATE)
     D = 2 * N
-    p = Parameters(N=N, D=D, trained=trained, data="orthonormal", query=which, eta=RATE * D**2, batch_size=batch, steps=steps,
-                   eval_every=max(1, steps // 400))  # fmt: skip
+    p = Parameters(
+        N=N,
+        D=D,
+        trained=trained,
+        data="orthonormal",
+        query=which,
+        eta=RATE * D**2,
+        batch_size=batch,
+        steps=steps,
+        eval_every=max(1, steps // 400),
+    )
     if trained == "nineteen":
         p = p.replace(batch_size=1) if which == "last" else p.replace(query="each", batch_size=N)
     return train(p, seeds=seeds, dtype="float64" if trained == "nineteen" else "float32", **more)
 
 
 def emergence(p: Parameters, runs: xr.Dataset, **more: Any) -> tuple[list[Check], list[str]]:
-    """Hypotheses 1 and 2 on one ensemble of all-weights students, beside one trained in three directions alone."""
+    """Hypotheses 1 and 2 on one ensemble of all-weights students, beside one trained in three
+    directions alone.
+    """
     more = {"progress": False, **more}
     label = f"{p.data} data, {p.query} q, N = {p.N}, D = {p.dimension}"
     times, last = crossings(runs), runs.isel(t=-1)
     notes = ["", f"all weights, {label}:"]
     notes += [first_crossing(runs[v], 0.5).summary(f"  {name}") for name, v in LEVELS.items()]
     notes.append(first_crossing(-runs.loss, -0.5).summary("  T_drop"))
-    notes.append(f"  outside the 19 directions: {float(last.residual.mean()):.3f} of the norm of all weights")
+    notes.append(
+        f"  outside the 19 directions: {float(last.residual.mean()):.3f} of the norm of all weights"
+    )
     size = np.abs(last.pseudo)
     others = size.drop_sel(parameter=list(THREE)).max("parameter").mean()
-    notes.append(f"  smallest of the three {float(size.sel(parameter=list(THREE)).min('parameter').mean()):.3f}, "
-                 f"largest of the other sixteen {float(others):.3f}")  # fmt: skip
+    notes.append(
+        f"  smallest of the three {float(size.sel(parameter=list(THREE)).min('parameter').mean()):.3f}, "
+        f"largest of the other sixteen {float(others):.3f}"
+    )
     checks = []
     if p == PAPER:
-        small = size.sel(parameter=list(THREE)).min("parameter") / size.drop_sel(parameter=list(THREE)).max("parameter")
-        checks = [at_least("smallest of the three over the largest of the other sixteen, end of training", "Sec. 5", 1.0,
-                           float(small.min()), "least over seeds"),
-                  sampled("norm outside the 19 directions over that of all weights, 200 steps", "Theorem 1", 0.0, last.residual,
-                          scale=1.0, band=OUTSIDE)]  # fmt: skip
+        small = size.sel(parameter=list(THREE)).min("parameter") / size.drop_sel(
+            parameter=list(THREE)
+        ).max("parameter")
+        checks = [
+            at_least(
+                "smallest of the three over the largest of the other sixteen, end of training",
+                "Sec. 5",
+                1.0,
+                float(small.min()),
+                "least over seeds",
+            ),
+            sampled(
+                "norm outside the 19 directions over that of all weights, 200 steps",
+                "Theorem 1",
+                0.0,
+                last.residual,
+                scale=1.0,
+                band=OUTSIDE,
+            ),
+        ]
     # Hypothesis 1, by intervention: the drop is there with the head alone, and never without it.
     without = float(runs.loss_others.min())
-    checks += [at_least(f"smallest loss without the head, {label}", "Hypothesis 1", HEADLESS, without,
-                       "no drop without the three directions")]  # fmt: skip
-    checks += _ratio(f"T_drop with the head alone over T_drop, {label}", "Hypothesis 1", 1.0,
-                     first_crossing(-runs.loss_three, -0.5).values, times["T_drop"])  # fmt: skip
+    checks += [
+        at_least(
+            f"smallest loss without the head, {label}",
+            "Hypothesis 1",
+            HEADLESS,
+            without,
+            "no drop without the three directions",
+        )
+    ]
+    checks += _ratio(
+        f"T_drop with the head alone over T_drop, {label}",
+        "Hypothesis 1",
+        1.0,
+        first_crossing(-runs.loss_three, -0.5).values,
+        times["T_drop"],
+    )
     if p.data == "orthonormal":  # thresholds of 1/2 mean something where vectors have norm 1
         flow = laws.times(p.N) if p.query == "last" else laws.uniform_times(p.N)
         head = np.max(np.stack([times[name] for name in LEVELS]), 0)
-        checks += _ratio(f"T_drop over t_ICL, {label}", "T_drop", flow["T_drop"] / max(flow[x] for x in LEVELS),
-                         times["T_drop"], head)  # fmt: skip
-    ablated = train(p.replace(trained="projected", steps=_enough(p)), seeds=[int(s) for s in runs.seed.values], **more)
+        checks += _ratio(
+            f"T_drop over t_ICL, {label}",
+            "T_drop",
+            flow["T_drop"] / max(flow[x] for x in LEVELS),
+            times["T_drop"],
+            head,
+        )
+    ablated = train(
+        p.replace(trained="projected", steps=_enough(p)),
+        seeds=[int(s) for s in runs.seed.values],
+        **more,
+    )
     alone = first_crossing(-ablated.loss, -0.5)
     notes.append(alone.summary("  T_drop, three directions trained alone"))
-    checks += _ratio(f"T_drop of all weights over three directions, {label}", "Hypothesis 2", 1.0,
-                     times["T_drop"], alone.values)  # fmt: skip
+    checks += _ratio(
+        f"T_drop of all weights over three directions, {label}",
+        "Hypothesis 2",
+        1.0,
+        times["T_drop"],
+        alone.values,
+    )
     return checks, notes
 
 
-def _ratio(name: str, equation: str, predicted: float, above: np.ndarray, below: np.ndarray) -> list[Check]:
+def _ratio(
+    name: str, equation: str, predicted: float, above: np.ndarray, below: np.ndarray
+) -> list[Check]:
     """Mean ratio over the seeds in which both happened, if there are two."""
     seen = np.isfinite(above) & np.isfinite(below)
     return [sampled(name, equation, predicted, above[seen] / below[seen])] if seen.sum() > 1 else []
 
 
 def _enough(p: Parameters) -> int:
-    """Steps that let three directions alone drop the loss on orthonormal data; elsewhere as many as all weights get."""
+    """Steps that let three directions alone drop the loss on orthonormal data; elsewhere as many as
+    all weights get.
+    """
     if p.data != "orthonormal":
         return p.steps
     flow = laws.times(p.N) if p.query == "last" else laws.uniform_times(p.N)
@@ -163,16 +280,30 @@ def _enough(p: Parameters) -> int:
 
 
 def batches(which: str, **more: Any) -> list[Check]:
-    """Noise of finite batches shifts times by a term of order 1/batch: extrapolated to infinity, the population descent."""
-    small, large = (crossings(train_all(NOISE_SIZE, which, "all", SEEDS, batch=b, **more)) for b in NOISE_BATCHES)
+    """Noise of finite batches shifts times by a term of order 1/batch: extrapolated to infinity,
+    the population descent.
+    """
+    small, large = (
+        crossings(train_all(NOISE_SIZE, which, "all", SEEDS, batch=b, **more))
+        for b in NOISE_BATCHES
+    )
     limit = population(NOISE_SIZE, which, **more)
     factor = NOISE_BATCHES[1] / NOISE_BATCHES[0]
-    return [sampled(f"{name} of all weights, infinite batch, {QUERIES[which]}", "Theorem 1", limit[name],
-                    (factor * large[name] - small[name]) / (factor - 1)) for name in NAMES]  # fmt: skip
+    return [
+        sampled(
+            f"{name} of all weights, infinite batch, {QUERIES[which]}",
+            "Theorem 1",
+            limit[name],
+            (factor * large[name] - small[name]) / (factor - 1),
+        )
+        for name in NAMES
+    ]
 
 
 def all_weights(**more: Any) -> tuple[list[Check], list[str], dict[str, Any]]:
-    """Training of all weights: seeds against the population descent, exponents with intervals, for q = N and uniform q."""
+    """Training of all weights: seeds against the population descent, exponents with intervals, for
+    q = N and uniform q.
+    """
     checks: list[Check] = []
     notes: list[str] = []
     sweeps: dict[str, Any] = {}
@@ -193,12 +324,19 @@ def all_weights(**more: Any) -> tuple[list[Check], list[str], dict[str, Any]]:
             of_flow = float(weights @ np.log([flow[N][name] for N in SIZES]))
             if seen.size > 1:
                 checks.append(
-                    sampled(f"exponent of {name}, all weights, {label}", "descent of the 19", of_limit, seen)
+                    sampled(
+                        f"exponent of {name}, all weights, {label}",
+                        "descent of the 19",
+                        of_limit,
+                        seen,
+                    )
                 )
                 half = checks[-1].standard_error or np.nan
                 t95 = float(scipy.stats.t.ppf(0.975, seen.size - 1))
-                notes.append(f"  {name} ~ N^{seen.mean():.4f} [{seen.mean() - t95 * half:.4f}, {seen.mean() + t95 * half:.4f}]; "
-                             f"19 directions without noise {of_limit:.4f}, three-parameter flow {of_flow:.4f}")  # fmt: skip
+                notes.append(
+                    f"  {name} ~ N^{seen.mean():.4f} [{seen.mean() - t95 * half:.4f}, {seen.mean() + t95 * half:.4f}]; "
+                    f"19 directions without noise {of_limit:.4f}, three-parameter flow {of_flow:.4f}"
+                )
             else:
                 notes.append(f"  {name}: fewer than two seeds reach it at every N")
         checks += batches(which, **more)
@@ -206,8 +344,10 @@ def all_weights(**more: Any) -> tuple[list[Check], list[str], dict[str, Any]]:
     last = sweeps["q = N"]["population"]
     order = [N for N in SIZES if last[N]["T_alpha"] < last[N]["T_beta"]]
     notes.append("")
-    notes.append(f"all weights, q = N: alpha emerges before beta at N = {', '.join(map(str, order)) or 'none of these'}; "
-                 "the order of Theorem 2 belongs to three parameters")  # fmt: skip
+    notes.append(
+        f"all weights, q = N: alpha emerges before beta at N = {', '.join(map(str, order)) or 'none of these'}; "
+        "the order of Theorem 2 belongs to three parameters"
+    )
     return checks, notes, sweeps
 
 
@@ -234,15 +374,26 @@ def scaling(**more: Any) -> tuple[list[Check], list[str], dict[str, Any]]:
 
 
 def draw(sweeps: dict[str, Any]) -> Any:
-    """Emergence times over N: the three-parameter flow, the population descent of all weights, and trained seeds."""
+    """Emergence times over N: the three-parameter flow, the population descent of all weights, and
+    trained seeds.
+    """
     figure, axes = plotting.figure(1, len(sweeps))
-    letters = {"T_gamma": r"T_\gamma", "T_beta": r"T_\beta", "T_alpha": r"T_\alpha", "T_drop": r"T_\mathrm{drop}"}
+    letters = {
+        "T_gamma": r"T_\gamma",
+        "T_beta": r"T_\beta",
+        "T_alpha": r"T_\alpha",
+        "T_drop": r"T_\mathrm{drop}",
+    }
     for axis, (label, found) in zip(np.atleast_1d(axes), sweeps.items(), strict=True):
         sizes = sorted(found["flow"])
         for k, name in enumerate(NAMES):
             axis.loglog(sizes, [found["flow"][N][name] for N in sizes], "--", color=f"C{k}", lw=1)
             axis.loglog(
-                sizes, [found["population"][N][name] for N in sizes], "-", color=f"C{k}", label=f"${letters[name]}$"
+                sizes,
+                [found["population"][N][name] for N in sizes],
+                "-",
+                color=f"C{k}",
+                label=f"${letters[name]}$",
             )
             for N in sizes:
                 values = found["seeds"][N][name]
@@ -250,8 +401,13 @@ def draw(sweeps: dict[str, Any]) -> Any:
         axis.plot([], [], "k--", lw=1, label="three-parameter flow")
         axis.plot([], [], "k-", label="19 directions, no noise")
         axis.plot([], [], "k.", label="all weights, seeds")
-        axis.set(xlabel="item-label pairs $N$", ylabel="emergence time $t$", title=label, xticks=sizes,
-                 xticklabels=[str(N) for N in sizes])  # fmt: skip
+        axis.set(
+            xlabel="item-label pairs $N$",
+            ylabel="emergence time $t$",
+            title=label,
+            xticks=sizes,
+            xticklabels=[str(N) for N in sizes],
+        )
         axis.minorticks_off()
     np.atleast_1d(axes)[0].legend(ncols=2, fontsize=7)
     return figure

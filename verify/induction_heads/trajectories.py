@@ -1,4 +1,6 @@
-"""Curves of all weights: descent of the closed flow, step by step, against students trained on batches of orthonormal data."""
+"""Curves of all weights: descent of the closed flow, step by step, against students trained on
+batches of orthonormal data.
+"""
 
 from __future__ import annotations
 
@@ -20,9 +22,14 @@ from verify.trajectories import compare
 SHORT = dict(zip(("alpha", "beta", "gamma"), THREE, strict=True))
 NOISE = "noise of batches of 32, of order 1/batch"
 OUTSIDE = "noise of batches of 32, outside the 19 directions too"
-# (students - descent) over the largest predicted size, on eight students of the demo preset: 3.5 standard errors to either side.
-BANDS = {"alpha": Band(0.030, 0.059, NOISE), "beta": Band(0.018, 0.038, NOISE), "gamma": Band(-0.0235, -0.0205, NOISE),
-         "loss": Band(0.12, 0.21, OUTSIDE)}  # fmt: skip
+# (students - descent) over the largest predicted size, on eight students of the demo preset: 3.5
+# standard errors to either side.
+BANDS = {
+    "alpha": Band(0.030, 0.059, NOISE),
+    "beta": Band(0.018, 0.038, NOISE),
+    "gamma": Band(-0.0235, -0.0205, NOISE),
+    "loss": Band(0.12, 0.21, OUTSIDE),
+}
 
 
 def descent(p: Parameters, runs: xr.Dataset) -> xr.Dataset:
@@ -31,35 +38,61 @@ def descent(p: Parameters, runs: xr.Dataset) -> xr.Dataset:
     Raises
     ------
     ParameterError
-        Where the closed flow does not hold: other data than orthonormal, a query that is drawn, fewer weights.
+        Where the closed flow does not hold: other data than orthonormal, a query that is drawn,
+        fewer weights.
     """
     if p.data != "orthonormal" or p.query not in ("last", "uniform") or p.trained != "all":
-        raise ParameterError(f"verify.trajectories: data = {p.data!r}, query = {p.query!r}, trained = {p.trained!r}: the flow of all weights needs "
-                             "orthonormal data, query last or uniform, and all weights")  # fmt: skip
+        raise ParameterError(
+            f"verify.trajectories: data = {p.data!r}, query = {p.query!r}, trained = {p.trained!r}: the flow of all weights needs "
+            "orthonormal data, query last or uniform, and all weights"
+        )
     steps = runs.step.values
     path = times.euler(p.N, p.query, p.mask, p.time_per_step, int(steps[-1]))[steps]
-    losses = [loss_and_gradient(x, p.N, p.N if p.query == "last" else p.query, p.mask)[0] for x in path]
-    return xr.Dataset({name: ("t", path[:, NAMES.index(full)]) for name, full in SHORT.items()} | {"loss": ("t", losses)},
-                      coords={"t": runs.t.values})  # fmt: skip
+    losses = [
+        loss_and_gradient(x, p.N, p.N if p.query == "last" else p.query, p.mask)[0] for x in path
+    ]
+    return xr.Dataset(
+        {name: ("t", path[:, NAMES.index(full)]) for name, full in SHORT.items()}
+        | {"loss": ("t", losses)},
+        coords={"t": runs.t.values},
+    )
 
 
 def report(request: Request) -> Report:
     """The three numbers and the loss, students against noiseless descent."""
     p, runs = ensemble.get(request)
     comparison = compare(descent(p, runs), runs, BANDS if p == Parameters.demo() else None)
-    return Report(comparison.checks, [comparison.spoken()], numbers={"inside_two_sd": comparison.inside()}, draw=lambda: draw(p, runs))
+    return Report(
+        comparison.checks,
+        [comparison.spoken()],
+        numbers={"inside_two_sd": comparison.inside()},
+        draw=lambda: draw(p, runs),
+    )
 
 
 def draw(p: Parameters, runs: xr.Dataset) -> Any:
     """Loss and the three numbers over time, one line per student."""
     figure, axes = plotting.figure(1, 2, width=3.9, height=3.0)
     curve = descent(p, runs)
-    for axis, names, label in zip(axes, (("loss",), tuple(SHORT)), ("loss", "pseudo-parameter"), strict=True):
+    for axis, names, label in zip(
+        axes, (("loss",), tuple(SHORT)), ("loss", "pseudo-parameter"), strict=True
+    ):
         for k, name in enumerate(names):
-            lines = axis.plot(runs.t, runs[name].transpose("t", "seed"), color=f"C{k}", lw=1.8, alpha=0.4)
+            lines = axis.plot(
+                runs.t, runs[name].transpose("t", "seed"), color=f"C{k}", lw=1.8, alpha=0.4
+            )
             lines[0].set_label("students" if name == "loss" else rf"$\{name}$, students")
-            axis.plot(curve.t, curve[name], color=f"C{k}", ls="--", label="descent without noise" if k == 0 else None)
+            axis.plot(
+                curve.t,
+                curve[name],
+                color=f"C{k}",
+                ls="--",
+                label="descent without noise" if k == 0 else None,
+            )
         axis.set(xlabel="$t$ = steps times step in $t$", ylabel=label)
         axis.legend(fontsize=7)
-    figure.suptitle(f"all weights, $N={p.N}$, $D={p.dimension}$, {p.query} query, batches of {p.batch_size}, {runs.sizes['seed']} seeds", fontsize=9)
+    figure.suptitle(
+        f"all weights, $N={p.N}$, $D={p.dimension}$, {p.query} query, batches of {p.batch_size}, {runs.sizes['seed']} seeds",
+        fontsize=9,
+    )
     return figure

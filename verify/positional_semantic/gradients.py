@@ -1,4 +1,5 @@
-"""Derivatives of the positional-semantic theory and its students against autograd, differences and each other.
+"""Derivatives of the positional-semantic theory and its students against autograd, differences and
+each other.
 
 Each group of checks takes the table of Equations, so that a test can hand in a faulty one and see
 it caught; `COVERS` says which equations a group stands for.
@@ -31,30 +32,58 @@ TINY = Parameters(d=12, alpha=1.5, correlation=0.3)
 MESSAGE = Parameters(d=300, alpha=2.0)
 WELL_ENDS = "where its well ends the local selection falls, the envelope has a step, and the state evolution is not its gradient"
 # Measured at alpha = 1.3, a tenth to either side; nothing here is random.
-OFF_ITS_WELL = {"q": Band(0.024, 0.030, WELL_ENDS), "m": Band(-0.027, -0.022, WELL_ENDS), "V": Band(-0.036, -0.029, WELL_ENDS),
-                "slope": Band(-0.0076, -0.0062, WELL_ENDS)}  # fmt: skip
-DIFFERENCE, DIFFERENCE_WHY = 1e-5, "central difference, step 1e-3: its square times the third derivative"
+OFF_ITS_WELL = {
+    "q": Band(0.024, 0.030, WELL_ENDS),
+    "m": Band(-0.027, -0.022, WELL_ENDS),
+    "V": Band(-0.036, -0.029, WELL_ENDS),
+    "slope": Band(-0.0076, -0.0062, WELL_ENDS),
+}
+DIFFERENCE, DIFFERENCE_WHY = (
+    1e-5,
+    "central difference, step 1e-3: its square times the third derivative",
+)
 
 
 def students(eq: Table) -> list[Check]:
     """Risk and gradient of the batched engine against the plain module, for every architecture."""
     checks = []
-    for name, p in (("tied", TINY), ("rank 2", TINY.replace(rank=2, start="mixed")), ("untied", TINY.replace(tied=False)),
-                    ("value matrix", TINY.replace(value=True))):  # fmt: skip
+    for name, p in (
+        ("tied", TINY),
+        ("rank 2", TINY.replace(rank=2, start="mixed")),
+        ("untied", TINY.replace(tied=False)),
+        ("value matrix", TINY.replace(value=True)),
+    ):
         rng = np.random.default_rng(SEED)
         teacher, data = task.draw(p, 3)
-        _, longer = task.draw(p.replace(alpha=2.5), 4)  # a second run of another length: padding must not matter
-        weights = {k: torch.as_tensor(v + 0.3 * rng.standard_normal(v.shape)) for k, v in
-                   initial_weights(p, teacher, rng).items()}  # fmt: skip
+        _, longer = task.draw(
+            p.replace(alpha=2.5), 4
+        )  # a second run of another length: padding must not matter
+        weights = {
+            k: torch.as_tensor(v + 0.3 * rng.standard_normal(v.shape))
+            for k, v in initial_weights(p, teacher, rng).items()
+        }
         student = Student(weights)
         risk = student.objective(data.tokens, data.y, p.lam)
         found = torch.autograd.grad(risk, list(student.weights.values()))
         batch = {k: torch.stack([v, v]) for k, v in weights.items()}
         value, gradient = Problem([data, longer], p.lam).gradient(batch)
         pairs = zip(student.weights, found, strict=True)
-        checks += [identity(f"risk, {name}", "(3)", float(risk.detach()), float(value[0]), 1e-12, "both float64"),
-                   *(identity(f"gradient of the risk in {k}, {name}", "(3)", g.numpy(), gradient[k][0].numpy(), AUTOGRAD,
-                              AUTOGRAD_WHY) for k, g in pairs)]  # fmt: skip
+        checks += [
+            identity(
+                f"risk, {name}", "(3)", float(risk.detach()), float(value[0]), 1e-12, "both float64"
+            ),
+            *(
+                identity(
+                    f"gradient of the risk in {k}, {name}",
+                    "(3)",
+                    g.numpy(),
+                    gradient[k][0].numpy(),
+                    AUTOGRAD,
+                    AUTOGRAD_WHY,
+                )
+                for k, g in pairs
+            ),
+        ]
     return checks
 
 
@@ -67,37 +96,89 @@ def random_fields(n: int = 500) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def envelope(eq: Table) -> list[Check]:
-    """Attention, loss and objective of the envelope against autograd; its minimisers; the envelope theorem."""
+    """Attention, loss and objective of the envelope against autograd; its minimisers; the envelope
+    theorem.
+    """
     z, w, Y = random_fields()
     V, sigma = 15.0, 0.5
     leaf = torch.tensor(z, requires_grad=True)
-    P, R = torch.sigmoid(leaf[0] * (leaf[1] - leaf[0])), torch.sigmoid(leaf[1] * (leaf[0] - leaf[1]))
+    P, R = (
+        torch.sigmoid(leaf[0] * (leaf[1] - leaf[0])),
+        torch.sigmoid(leaf[1] * (leaf[0] - leaf[1])),
+    )
     student = torch.stack([torch.stack([1 - P, P]), torch.stack([R, 1 - R])])
     target = torch.tensor(np.array([[1 - Y[0], Y[0]], [Y[1], 1 - Y[1]]]))
     loss = sigma**2 / 2 * (target - student).square().sum((0, 1))
     value = (leaf - torch.tensor(w)).square().sum(0) / (2 * V) + loss
-    rows = torch.softmax(leaf[:, None] * leaf[None, :], dim=1).detach().numpy()  # scores of both tokens on both
-    at = {"z_1": z[0], "z_2": z[1], "w_1": w[0], "w_2": w[1], "Y_12": Y[0], "Y_21": Y[1], "sigma": sigma, "V": V}
-    pairs = [("attention of the first token on the second", "S_12", rows[0, 1]),
-             ("attention of the second token on the first", "S_21", rows[1, 0]),
-             ("loss of a sentence", "sentence_loss", loss.detach().numpy()),
-             ("quadratic term and loss", "objective", value.detach().numpy())]  # fmt: skip
+    rows = (
+        torch.softmax(leaf[:, None] * leaf[None, :], dim=1).detach().numpy()
+    )  # scores of both tokens on both
+    at = {
+        "z_1": z[0],
+        "z_2": z[1],
+        "w_1": w[0],
+        "w_2": w[1],
+        "Y_12": Y[0],
+        "Y_21": Y[1],
+        "sigma": sigma,
+        "V": V,
+    }
+    pairs = [
+        ("attention of the first token on the second", "S_12", rows[0, 1]),
+        ("attention of the second token on the first", "S_21", rows[1, 0]),
+        ("loss of a sentence", "sentence_loss", loss.detach().numpy()),
+        ("quadratic term and loss", "objective", value.detach().numpy()),
+    ]
     first = torch.autograd.grad(value.sum(), leaf, create_graph=True)[0]
     second = [torch.autograd.grad(first[k].sum(), leaf, retain_graph=True)[0] for k in (0, 1)]
     f, *rest = prox.objective(z, w, Y, V, sigma)
-    expected = np.stack([first[0].detach(), first[1].detach(), second[0][0], second[0][1], second[1][1]])
+    expected = np.stack(
+        [first[0].detach(), first[1].detach(), second[0][0], second[0][1], second[1][1]]
+    )
     best, least, _ = prox.descend(w, w, Y, V, sigma)
     _, *at_best = prox.objective(best, w, Y, V, sigma)
     step = 1e-5
-    shifted = [prox.descend(best, w + np.array([[s * step], [0.0]]), Y, V, sigma)[1] for s in (1, -1)]
+    shifted = [
+        prox.descend(best, w + np.array([[s * step], [0.0]]), Y, V, sigma)[1] for s in (1, -1)
+    ]
     slope = (shifted[0] - shifted[1]) / (2 * step)
     return [
-        *(identity(name, e, eq[e].evaluate(at), measured, 1e-12, "both float64") for name, e, measured in pairs),
-        identity("objective of the envelope", "objective", f, value.detach().numpy(), 1e-12, "both float64"),
-        identity("its gradient and Hessian", "objective", np.array(rest), expected, AUTOGRAD, AUTOGRAD_WHY),
-        vanishing("gradient at the minimisers", "envelope", np.array(at_best[:2]), 1e-11, "where Newton steps stop"),
-        identity("dM/dw = -g", "g_1", -(best[0] - w[0]) / V, slope, 1e-6, "rounding of M over the step 1e-5"),
-    ]  # fmt: skip
+        *(
+            identity(name, e, eq[e].evaluate(at), measured, 1e-12, "both float64")
+            for name, e, measured in pairs
+        ),
+        identity(
+            "objective of the envelope",
+            "objective",
+            f,
+            value.detach().numpy(),
+            1e-12,
+            "both float64",
+        ),
+        identity(
+            "its gradient and Hessian",
+            "objective",
+            np.array(rest),
+            expected,
+            AUTOGRAD,
+            AUTOGRAD_WHY,
+        ),
+        vanishing(
+            "gradient at the minimisers",
+            "envelope",
+            np.array(at_best[:2]),
+            1e-11,
+            "where Newton steps stop",
+        ),
+        identity(
+            "dM/dw = -g",
+            "g_1",
+            -(best[0] - w[0]) / V,
+            slope,
+            1e-6,
+            "rounding of M over the step 1e-5",
+        ),
+    ]
 
 
 POINTS = (("semantic", "global"), ("positional", "global"), ("positional", "local"))
@@ -111,31 +192,62 @@ def fixed(branch: str, prox_: str) -> FixedPoint:
 
 def training_loss(eq: Table) -> list[Check]:
     """Training loss by the data term, against that by the envelope."""
-    return [identity(f"training loss by envelope and by data term, {', '.join(at)}", "training_loss_data",
-                     eq["training_loss_data"].evaluate(fixed(*at).values()), fixed(*at).train_loss, 1e-9, "the same averages")
-            for at in POINTS]  # fmt: skip
+    return [
+        identity(
+            f"training loss by envelope and by data term, {', '.join(at)}",
+            "training_loss_data",
+            eq["training_loss_data"].evaluate(fixed(*at).values()),
+            fixed(*at).train_loss,
+            1e-9,
+            "the same averages",
+        )
+        for at in POINTS
+    ]
 
 
 def stationarity(eq: Table) -> list[Check]:
-    """The free entropy is stationary at every fixed point: derived formulas, and differences of its value."""
+    """The free entropy is stationary at every fixed point: derived formulas, and differences of its
+    value.
+    """
     checks = []
     for branch, prox_ in POINTS:
         point = fixed(branch, prox_)
         where = f"{branch}, {prox_}"
-        checks.append(vanishing(f"gradient of the free entropy, {where}", "free_entropy", list(fixed_point.gradient(point).values()),
-                                1e-6, "residual of the fixed point"))  # fmt: skip
+        checks.append(
+            vanishing(
+                f"gradient of the free entropy, {where}",
+                "free_entropy",
+                list(fixed_point.gradient(point).values()),
+                1e-6,
+                "residual of the fixed point",
+            )
+        )
         band = OFF_ITS_WELL if prox_ == "local" else None
         checks += by_differences(point, where, band)
         step = 1e-2
-        around = [solve(point.p.replace(alpha=point.p.complexity + s * step), branch, point).train_loss for s in (1, -1)]
+        around = [
+            solve(point.p.replace(alpha=point.p.complexity + s * step), branch, point).train_loss
+            for s in (1, -1)
+        ]
         slope = (around[0] - around[1]) / (2 * step)
-        checks.append(near(f"slope of the training loss in alpha, {where}", "training_loss_slope", point.slope, slope, 1e-3,
-                           "quadrature: 1e-5 of the loss, over the step", band=None if band is None else band["slope"]))  # fmt: skip
+        checks.append(
+            near(
+                f"slope of the training loss in alpha, {where}",
+                "training_loss_slope",
+                point.slope,
+                slope,
+                1e-3,
+                "quadrature: 1e-5 of the loss, over the step",
+                band=None if band is None else band["slope"],
+            )
+        )
     return checks
 
 
 def by_differences(point: FixedPoint, where: str, band: dict[str, Band] | None) -> list[Check]:
-    """Numerical derivative of the free entropy in the order parameters, conjugates held, in units of one term of it."""
+    """Numerical derivative of the free entropy in the order parameters, conjugates held, in units
+    of one term of it.
+    """
     phi = free_entropy.equations()["free_entropy"]
     out = []
     for x in {"positional": ("q", "m", "V"), "semantic": ("q", "V", "theta")}[point.branch]:
@@ -144,18 +256,37 @@ def by_differences(point: FixedPoint, where: str, band: dict[str, Band] | None) 
         for s in (1, -1):
             state = point.state._replace(**{x: getattr(point.state, x) + s * size})
             moved = averages(point.p, state)
-            values.append(float(phi.evaluate({**point.values(), **state._asdict(), "E_M": moved.numbers["E_M"]})))
+            values.append(
+                float(
+                    phi.evaluate({**point.values(), **state._asdict(), "E_M": moved.numbers["E_M"]})
+                )
+            )
         derivative = (values[0] - values[1]) / (2 * size)
-        conjugate = {"q": point.hats["V_hat"] / 2, "V": point.hats["q_hat"] / 2, "m": point.hats["m_hat"],
-                     "theta": point.hats["theta_hat"]}[x]  # fmt: skip
-        out.append(near(f"derivative of the free entropy in {x} by differences, {where}", "free_entropy", 0.0, derivative, 5e-3,
-                        "quadrature error of the envelope over a step of 1%", abs(conjugate),
-                        None if band is None else band[x]))  # fmt: skip
+        conjugate = {
+            "q": point.hats["V_hat"] / 2,
+            "V": point.hats["q_hat"] / 2,
+            "m": point.hats["m_hat"],
+            "theta": point.hats["theta_hat"],
+        }[x]
+        out.append(
+            near(
+                f"derivative of the free entropy in {x} by differences, {where}",
+                "free_entropy",
+                0.0,
+                derivative,
+                5e-3,
+                "quadrature error of the envelope over a step of 1%",
+                abs(conjugate),
+                None if band is None else band[x],
+            )
+        )
     return out
 
 
 def message_passing(eq: Table) -> list[Check]:
-    """Where GAMP converges, the gradient of the risk vanishes; distance to the minimum that L-BFGS finds."""
+    """Where GAMP converges, the gradient of the risk vanishes; distance to the minimum that L-BFGS
+    finds.
+    """
     p = MESSAGE
     teacher, data = task.draw(p, 1)
     message = gamp(p, data, teacher, iterations=400)
@@ -167,14 +298,36 @@ def message_passing(eq: Table) -> list[Check]:
     start = teacher * 0.7
     _, at_start = risk.gradient({"Q": torch.as_tensor(start)[None, :, None]})
     return [
-        vanishing("last step of message passing, semantic", "Algorithm 1", message.steps[-1], 1e-10, "its stopping rule"),
-        vanishing("gradient of the risk where message passing ends", "(75)-(78)", by_autograd, 1e-8,
-                  "last step times the largest curvature, about 1"),
-        vanishing("distance from the minimum where message passing ends", "(75)-(78)", away, 1e-5,
-                  "L-BFGS stops at a gradient of 1e-7"),
-        identity("gradient of the idealised risk", "sentence_loss", risk_gradient(p, data, start),
-                 float(torch.linalg.norm(at_start["Q"]) / np.sqrt(p.d)), AUTOGRAD, AUTOGRAD_WHY),
-    ]  # fmt: skip
+        vanishing(
+            "last step of message passing, semantic",
+            "Algorithm 1",
+            message.steps[-1],
+            1e-10,
+            "its stopping rule",
+        ),
+        vanishing(
+            "gradient of the risk where message passing ends",
+            "(75)-(78)",
+            by_autograd,
+            1e-8,
+            "last step times the largest curvature, about 1",
+        ),
+        vanishing(
+            "distance from the minimum where message passing ends",
+            "(75)-(78)",
+            away,
+            1e-5,
+            "L-BFGS stops at a gradient of 1e-7",
+        ),
+        identity(
+            "gradient of the idealised risk",
+            "sentence_loss",
+            risk_gradient(p, data, start),
+            float(torch.linalg.norm(at_start["Q"]) / np.sqrt(p.d)),
+            AUTOGRAD,
+            AUTOGRAD_WHY,
+        ),
+    ]
 
 
 def symmetries(eq: Table) -> list[Check]:
@@ -184,19 +337,39 @@ def symmetries(eq: Table) -> list[Check]:
     f = prox.objective(z, 0 * z, Y, V, sigma)[0]
     swapped = prox.objective(-z[::-1], 0 * z, Y[::-1], V, sigma)[0]
     even = prox.objective(-z, 0 * z, Y, V, sigma)[0]
-    loss = eq["sentence_loss"].evaluate({"z_1": z[0], "z_2": z[1], "Y_12": Y[0], "Y_21": Y[1], "sigma": sigma})
+    loss = eq["sentence_loss"].evaluate(
+        {"z_1": z[0], "z_2": z[1], "Y_12": Y[0], "Y_21": Y[1], "sigma": sigma}
+    )
     point = solve(Parameters(alpha=1.3), "semantic")
     mirrored = point.state._replace(theta=-point.state.theta)
     hats = conjugates(point.p, mirrored, averages(point.p, mirrored))
     return [
         identity("loss is even in the fields", "sentence_loss", even, f, 1e-14, "the same numbers"),
-        identity("swapping tokens with a sign swaps the entries", "sentence_loss", swapped, f, 1e-12, "both float64"),
-        identity("loss from the objective at w = z", "sentence_loss", loss,
-                 prox.objective(z, z, Y, V, sigma)[0], 1e-12, "both float64"),
-        identity("theta -> -theta reverses its conjugate alone", "theta_hat",
-                 [hats["q_hat"], -hats["theta_hat"], hats["V_hat"]],
-                 [point.hats["q_hat"], point.hats["theta_hat"], point.hats["V_hat"]], 1e-6, "nodes are mirrored"),
-    ]  # fmt: skip
+        identity(
+            "swapping tokens with a sign swaps the entries",
+            "sentence_loss",
+            swapped,
+            f,
+            1e-12,
+            "both float64",
+        ),
+        identity(
+            "loss from the objective at w = z",
+            "sentence_loss",
+            loss,
+            prox.objective(z, z, Y, V, sigma)[0],
+            1e-12,
+            "both float64",
+        ),
+        identity(
+            "theta -> -theta reverses its conjugate alone",
+            "theta_hat",
+            [hats["q_hat"], -hats["theta_hat"], hats["V_hat"]],
+            [point.hats["q_hat"], point.hats["theta_hat"], point.hats["V_hat"]],
+            1e-6,
+            "nodes are mirrored",
+        ),
+    ]
 
 
 COVERS: dict[Callable[[Table], list[Check]], tuple[str, ...]] = {

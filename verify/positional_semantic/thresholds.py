@@ -1,10 +1,11 @@
-"""alpha_c and alpha_l from trained students, with confidence intervals, against both selections of the minimiser.
+"""alpha_c and alpha_l from trained students, with confidence intervals, against both selections of
+the minimiser.
 
-A seed fixes teacher and sentences; both minima are found on the same sentences, so that what the losses have in
-common cancels. Everything is extrapolated to d = infinity seed by seed. alpha_c is where the mean gap of the training
-losses changes sign and alpha_l where the mean semantic test error meets that of the linear layer, both by linear
-interpolation over alpha; intervals are by the jackknife. (A mean of crossings seed by seed would lose the seeds that
-cross outside the grid.)
+A seed fixes teacher and sentences; both minima are found on the same sentences, so that what the
+losses have in common cancels. Everything is extrapolated to d = infinity seed by seed. alpha_c is
+where the mean gap of the training losses changes sign and alpha_l where the mean semantic test
+error meets that of the linear layer, both by linear interpolation over alpha; intervals are by the
+jackknife. (A mean of crossings seed by seed would lose the seeds that cross outside the grid.)
 """
 
 from __future__ import annotations
@@ -33,15 +34,21 @@ SEEDS = "64"
 DEMO = Parameters(d=400, steps=300, n_test=4000)
 FACTORS = {"alpha_c": (0.85, 1.0, 1.15), "alpha_l": (0.9, 1.0, 1.1)}  # of the predicted threshold
 SELECTION = "the paper's selection; informed descent follows the local one (see the claims ledger)"
-# The paper's selection where the two are far apart, semantic branch at omega = 0.3 and alpha = 0.57: (students - predicted) over
-# the local prediction, 3.5 standard errors to either side (64 seeds; papers/cui2024/selections.md).
+# The paper's selection where the two are far apart, semantic branch at omega = 0.3 and alpha =
+# 0.57: (students - predicted) over the local prediction, 3.5 standard errors to either side (64
+# seeds; papers/cui2024/selections.md).
 NOT_REACHED = {"theta, semantic": (0.88, 1.083), "test_mse_half, semantic": (-0.135, -0.088)}
 SAME = 1e-3  # relative; two selections this close are one prediction, at the accuracy of the quadrature
-UNTIED, SOBOL = 3.2, 2048  # sample complexity, and points: the theory's numbers scatter by 0.2 % over scramblings
+UNTIED, SOBOL = (
+    3.2,
+    2048,
+)  # sample complexity, and points: the theory's numbers scatter by 0.2 % over scramblings
 GAMP_SEEDS = 16  # message passing is run on the first few seeds, at half the sizes
 DAMPING = {"semantic": 0.7, "positional": 0.85}  # of message passing: enough for it to converge
-POINTS = (("semantic", 2.0, ("q", "theta", "train_loss", "test_mse_half")),
-          ("positional", 1.0, ("q", "m", "train_loss", "test_mse_half")))  # fmt: skip
+POINTS = (
+    ("semantic", 2.0, ("q", "theta", "train_loss", "test_mse_half")),
+    ("positional", 1.0, ("q", "m", "train_loss", "test_mse_half")),
+)
 WHERE_SELECTIONS_DIFFER = ("semantic", 0.57, ("q", "theta", "train_loss", "test_mse_half"))
 SELECTIONS = ("global", "local")
 
@@ -56,8 +63,10 @@ def report(request: Request) -> Report:
     options = request.training
     predicted = {k: t for k in SELECTIONS if not (t := thresholds(p.replace(prox=k))).reasons}
     if not predicted:
-        raise ParameterError(f"omega = {p.omega:g}, target = {p.target!r}: no crossing for either selection; "
-                             "see theory.onset")  # fmt: skip
+        raise ParameterError(
+            f"omega = {p.omega:g}, target = {p.target!r}: no crossing for either selection; "
+            "see theory.onset"
+        )
     sizes = (p.d // 2, p.d, 2 * p.d)
     checks, gaps = [], {}
     notes = [
@@ -67,7 +76,9 @@ def report(request: Request) -> Report:
     numbers: dict[str, Any] = {}
     for name in ("alpha_c", "alpha_l"):
         centre = getattr(next(iter(predicted.values())), name)
-        gaps[name] = _over_d([_gap(name, p.replace(d=d), centre, seeds, options) for d in sizes], sizes)
+        gaps[name] = _over_d(
+            [_gap(name, p.replace(d=d), centre, seeds, options) for d in sizes], sizes
+        )
         measured, error = crossing(at_infinity(gaps[name]))
         width = float(scipy.stats.t.ppf(0.975, len(seeds) - 1)) * error
         low, high = measured - width, measured + width
@@ -76,37 +87,65 @@ def report(request: Request) -> Report:
         for selection, found in predicted.items():
             value = getattr(found, name)
             numbers[name][selection] = value
-            apart = "local" in predicted and not np.isclose(value, getattr(predicted["local"], name), rtol=SAME)
-            checks.append(estimated(f"{name} by the {selection} prox", "training_loss" if name == "alpha_c" else "test_error", value,
-                                    measured, error, len(seeds), band=_apart(p, name) if apart else None))  # fmt: skip
+            apart = "local" in predicted and not np.isclose(
+                value, getattr(predicted["local"], name), rtol=SAME
+            )
+            checks.append(
+                estimated(
+                    f"{name} by the {selection} prox",
+                    "training_loss" if name == "alpha_c" else "test_error",
+                    value,
+                    measured,
+                    error,
+                    len(seeds),
+                    band=_apart(p, name) if apart else None,
+                )
+            )
         if not np.isfinite(error):
-            notes.append(f"  not resolved: with single seeds left out it leaves [{gaps[name].alpha.values[0]:.3g}, "
-                         f"{gaps[name].alpha.values[-1]:.3g}] or the gap is not monotonic; more --seeds help")  # fmt: skip
+            notes.append(
+                f"  not resolved: with single seeds left out it leaves [{gaps[name].alpha.values[0]:.3g}, "
+                f"{gaps[name].alpha.values[-1]:.3g}] or the gap is not monotonic; more --seeds help"
+            )
         inside = [k for k in predicted if low <= numbers[name][k] <= high]
-        notes.append(f"  the interval contains the prediction of: {', '.join(inside) or 'no selection'}")
+        notes.append(
+            f"  the interval contains the prediction of: {', '.join(inside) or 'no selection'}"
+        )
     checks += [*order_parameters(p, sizes, seeds, options), *untied_keys(p, sizes, seeds, options)]
     scaling, remarks = concentration(p, sizes, seeds, options)
     passing, more = message_passing(p, [d // 2 for d in sizes], seeds[:GAMP_SEEDS])
-    return Report([*checks, *scaling, *passing], [*notes, *remarks, *more], numbers={"thresholds": numbers},
-                  draw=lambda: draw(gaps, numbers))  # fmt: skip
+    return Report(
+        [*checks, *scaling, *passing],
+        [*notes, *remarks, *more],
+        numbers={"thresholds": numbers},
+        draw=lambda: draw(gaps, numbers),
+    )
 
 
 def _apart(p: Parameters, name: str) -> Band | None:
-    """Where the paper's selection of the minimiser is known to be off; measured at omega = 0.3 alone."""
+    """Where the paper's selection of the minimiser is known to be off; measured at omega = 0.3
+    alone.
+    """
     measured = NOT_REACHED.get(name) if p.omega == DEMO.omega else None
     return None if measured is None else Band(*measured, SELECTION)
 
 
-def _gap(name: str, p: Parameters, centre: float, seeds: list[int], options: dict[str, Any]) -> xr.DataArray:
+def _gap(
+    name: str, p: Parameters, centre: float, seeds: list[int], options: dict[str, Any]
+) -> xr.DataArray:
     """What changes sign at the threshold, over (seed, alpha), rising."""
     grid = [f * centre for f in FACTORS[name]]
     if name == "alpha_c":
         p = p.replace(n_test=1)  # the test error is not looked at
-        losses = [train(p.replace(start=k), seeds, alpha=grid, **options).train_loss for k in ("positional", "semantic")]
+        losses = [
+            train(p.replace(start=k), seeds, alpha=grid, **options).train_loss
+            for k in ("positional", "semantic")
+        ]
         return losses[0] - losses[1]
     semantic = train(p.replace(start="semantic"), seeds, alpha=grid, **options).test_mse_half
     linear = each(fit_linear, [(p.replace(alpha=a), s) for s in seeds for a in grid])
-    return semantic.copy(data=np.reshape([f["half_test"] for f in linear], semantic.shape)) - semantic
+    return (
+        semantic.copy(data=np.reshape([f["half_test"] for f in linear], semantic.shape)) - semantic
+    )
 
 
 def each(function: Callable[..., Any], arguments: Iterable[tuple[Any, ...]]) -> list[Any]:
@@ -117,11 +156,19 @@ def each(function: Callable[..., Any], arguments: Iterable[tuple[Any, ...]]) -> 
 
 def _over_d(runs: Sequence[Any], sizes: Sequence[int]) -> Any:
     """Ensembles of several sizes as one, with a dimension ``d``."""
-    return xr.concat(runs, xr.Variable("d", list(sizes)), combine_attrs="drop", coords="minimal", compat="override")
+    return xr.concat(
+        runs,
+        xr.Variable("d", list(sizes)),
+        combine_attrs="drop",
+        coords="minimal",
+        compat="override",
+    )
 
 
 def at_infinity(samples: xr.DataArray) -> xr.DataArray:
-    """Samples extrapolated to d = infinity seed by seed, linearly in 1/d; their scatter falls as d^(-1/2)."""
+    """Samples extrapolated to d = infinity seed by seed, linearly in 1/d; their scatter falls as
+    d^(-1/2).
+    """
     d = samples.d.values
     weight = np.sqrt(d)
     value_and_slope = np.linalg.pinv(np.stack([weight, weight / d], 1)) * weight
@@ -129,69 +176,134 @@ def at_infinity(samples: xr.DataArray) -> xr.DataArray:
 
 
 def crossing(gap: xr.DataArray) -> tuple[float, float]:
-    """Where the mean over seeds rises through zero, and its standard error by the jackknife; NaN if it does not."""
+    """Where the mean over seeds rises through zero, and its standard error by the jackknife; NaN if
+    it does not.
+    """
     rows = gap.transpose("seed", "alpha").values
     means = [rows.mean(0), *(np.delete(rows, k, 0).mean(0) for k in range(len(rows)))]
-    found = [np.interp(0, m, gap.alpha, np.nan, np.nan) if (np.diff(m) > 0).all() else np.nan for m in means]
+    found = [
+        np.interp(0, m, gap.alpha, np.nan, np.nan) if (np.diff(m) > 0).all() else np.nan
+        for m in means
+    ]
     left_out = np.array(found[1:])
     return float(found[0]), float(np.sqrt((left_out.size - 1) * left_out.var()))
 
 
-def order_parameters(p: Parameters, sizes: Sequence[int], seeds: list[int], options: dict[str, Any]) -> list[Check]:
+def order_parameters(
+    p: Parameters, sizes: Sequence[int], seeds: list[int], options: dict[str, Any]
+) -> list[Check]:
     """Overlaps and losses of both minima against both selections."""
     checks = []
     for branch, alpha, names in (*POINTS, WHERE_SELECTIONS_DIFFER):
         points = {k: solve(p.replace(alpha=alpha, prox=k), branch) for k in SELECTIONS}
         if not points["local"].exists:
             continue
-        runs = at_infinity(_over_d([train(p.replace(d=d, start=branch), seeds, alpha=alpha, **options)[[*names]]
-                                    .isel(alpha=0) for d in sizes], sizes).to_dataarray("name"))  # fmt: skip
+        runs = at_infinity(
+            _over_d(
+                [
+                    train(p.replace(d=d, start=branch), seeds, alpha=alpha, **options)[
+                        [*names]
+                    ].isel(alpha=0)
+                    for d in sizes
+                ],
+                sizes,
+            ).to_dataarray("name")
+        )
         for x in names:
             predicted = {k: f.summary()[x] for k, f in points.items()}
             if np.isclose(predicted["global"], predicted["local"], rtol=SAME):
                 predicted = {"either": predicted["local"]}
-            checks += [sampled(f"{x} of the {branch} branch by {k} prox, alpha = {alpha:g}", x, v, runs.sel(name=x).values,
-                               scale=abs(points["local"].summary()[x]), band=_apart(p, f"{x}, {branch}") if k == "global" else None)
-                       for k, v in predicted.items()]  # fmt: skip
+            checks += [
+                sampled(
+                    f"{x} of the {branch} branch by {k} prox, alpha = {alpha:g}",
+                    x,
+                    v,
+                    runs.sel(name=x).values,
+                    scale=abs(points["local"].summary()[x]),
+                    band=_apart(p, f"{x}, {branch}") if k == "global" else None,
+                )
+                for k, v in predicted.items()
+            ]
     return checks
 
 
-def untied_keys(p: Parameters, sizes: Sequence[int], seeds: list[int], options: dict[str, Any]) -> list[Check]:
-    """Result C.2: students with keys of their own, semantic start, against the general state evolution."""
+def untied_keys(
+    p: Parameters, sizes: Sequence[int], seeds: list[int], options: dict[str, Any]
+) -> list[Check]:
+    """Result C.2: students with keys of their own, semantic start, against the general state
+    evolution.
+    """
     p = p.replace(alpha=UNTIED, prox="local")
     near = solve(p, "semantic").state
     system = replace(general.headline(p, SOBOL), rank=2, untied=True)
     norm = near.q / p.sigma**2
-    start = general.starting_order(system, norm, 0.9 * np.sqrt(norm / 2), np.zeros(2), near.V / p.sigma**2)
+    start = general.starting_order(
+        system, norm, 0.9 * np.sqrt(norm / 2), np.zeros(2), near.V / p.sigma**2
+    )
     found = general.solve(system, start, damping=0.8, tolerance=1e-5)
     q, theta = found.order.q.mean((0, 1)), found.order.theta.mean((0, 1))[:, 0]
-    # Q -> c Q, K -> K/c moves the ridge alone, and that little: sums over points fix c badly, so nothing here depends on it.
-    predicted = {"q": np.sqrt(q[0, 0] * q[1, 1]), "cosine": theta[0] / np.sqrt(q[0, 0]) / p.sigma,
-                 "train_loss": found.train_loss, "test_mse_half": found.test_full / 2}  # fmt: skip
+    # Q -> c Q, K -> K/c moves the ridge alone, and that little: sums over points fix c badly, so
+    # nothing here depends on it.
+    predicted = {
+        "q": np.sqrt(q[0, 0] * q[1, 1]),
+        "cosine": theta[0] / np.sqrt(q[0, 0]) / p.sigma,
+        "train_loss": found.train_loss,
+        "test_mse_half": found.test_full / 2,
+    }
     students = p.replace(start="semantic", tied=False)
-    runs = _over_d([train(students.replace(d=d), seeds, alpha=UNTIED, **options).isel(alpha=0) for d in sizes], sizes)
-    limit = at_infinity(runs.assign(cosine=runs.theta / np.sqrt(runs.q) / p.sigma)[[*predicted]].to_dataarray("name"))
-    return [sampled(f"{x} of untied queries, semantic at alpha = {UNTIED:g}", "Eqs. (122)-(137)", float(v),
-                    limit.sel(name=x).values) for x, v in predicted.items()]  # fmt: skip
+    runs = _over_d(
+        [train(students.replace(d=d), seeds, alpha=UNTIED, **options).isel(alpha=0) for d in sizes],
+        sizes,
+    )
+    limit = at_infinity(
+        runs.assign(cosine=runs.theta / np.sqrt(runs.q) / p.sigma)[[*predicted]].to_dataarray(
+            "name"
+        )
+    )
+    return [
+        sampled(
+            f"{x} of untied queries, semantic at alpha = {UNTIED:g}",
+            "Eqs. (122)-(137)",
+            float(v),
+            limit.sel(name=x).values,
+        )
+        for x, v in predicted.items()
+    ]
 
 
-def concentration(p: Parameters, sizes: Sequence[int], seeds: list[int],
-                  options: dict[str, Any]) -> tuple[list[Check], list[str]]:  # fmt: skip
+def concentration(
+    p: Parameters, sizes: Sequence[int], seeds: list[int], options: dict[str, Any]
+) -> tuple[list[Check], list[str]]:
     """Scatter between seeds over d: order parameters concentrate as d^(-1/2)."""
-    spreads, notes = [], ["", "standard deviation over seeds, semantic at alpha = 2, teacher as drawn:"]
+    spreads, notes = (
+        [],
+        ["", "standard deviation over seeds, semantic at alpha = 2, teacher as drawn:"],
+    )
     for d in sizes:
-        values = train(p.replace(d=d, start="semantic", teacher="gaussian"), seeds, alpha=2.0, **options).theta.values
+        values = train(
+            p.replace(d=d, start="semantic", teacher="gaussian"), seeds, alpha=2.0, **options
+        ).theta.values
         spreads.append(values.std(ddof=1))
         notes.append(f"  d = {d}: theta {values.mean():.4f} +- {spreads[-1]:.4f}")
     x = np.log(sizes) - np.log(sizes).mean()
     slope = float(x @ np.log(spreads) / (x @ x))
     # ln of a standard deviation from k samples scatters by 1/sqrt(2 (k - 1)).
     error = float(1 / np.sqrt((x @ x) * 2 * (len(seeds) - 1)))
-    return [estimated("exponent of the scatter of theta in d", "Sec. 4: concentration", -0.5, slope, error,
-                      reason="|z| <= 4, from the scatter of a standard deviation")], notes  # fmt: skip
+    return [
+        estimated(
+            "exponent of the scatter of theta in d",
+            "Sec. 4: concentration",
+            -0.5,
+            slope,
+            error,
+            reason="|z| <= 4, from the scatter of a standard deviation",
+        )
+    ], notes
 
 
-def message_passing(p: Parameters, sizes: Sequence[int], seeds: list[int]) -> tuple[list[Check], list[str]]:
+def message_passing(
+    p: Parameters, sizes: Sequence[int], seeds: list[int]
+) -> tuple[list[Check], list[str]]:
     """GAMP against state evolution, both branches."""
     checks, notes = [], [""]
     for branch, alpha, names in POINTS:
@@ -202,14 +314,27 @@ def message_passing(p: Parameters, sizes: Sequence[int], seeds: list[int]) -> tu
         found = {d: each(_overlaps, [(q.replace(d=d), seed) for seed in seeds]) for d in sizes}
         for x in (x for x in names if x in found[sizes[0]][0]):
             values = xr.DataArray(
-                [[r[x] for r in found[d]] for d in sizes], dims=("d", "seed"), coords={"d": list(sizes)}
+                [[r[x] for r in found[d]] for d in sizes],
+                dims=("d", "seed"),
+                coords={"d": list(sizes)},
             )
-            checks.append(sampled(f"{x} of message passing, {branch} at alpha = {alpha:g}", "Algorithm 1",
-                                  point.summary()[x], at_infinity(values).values))  # fmt: skip
-        last = {k: np.median([r[k] for rows in found.values() for r in rows]) for k in ("step", "gradient")}
-        notes.append(f"message passing, {branch} ({q.prox} prox), d = infinity from {', '.join(map(str, sizes))}, "
-                     f"{len(seeds)} seeds: last step {last['step']:.1e}, gradient of the risk {last['gradient']:.1e} "
-                     "(medians, per sqrt(d))")  # fmt: skip
+            checks.append(
+                sampled(
+                    f"{x} of message passing, {branch} at alpha = {alpha:g}",
+                    "Algorithm 1",
+                    point.summary()[x],
+                    at_infinity(values).values,
+                )
+            )
+        last = {
+            k: np.median([r[k] for rows in found.values() for r in rows])
+            for k in ("step", "gradient")
+        }
+        notes.append(
+            f"message passing, {branch} ({q.prox} prox), d = infinity from {', '.join(map(str, sizes))}, "
+            f"{len(seeds)} seeds: last step {last['step']:.1e}, gradient of the risk {last['gradient']:.1e} "
+            "(medians, per sqrt(d))"
+        )
     return checks, notes
 
 
@@ -219,31 +344,57 @@ def _overlaps(p: Parameters, seed: int) -> dict[str, float]:
     start = initial_weights(p, teacher, np.random.default_rng(seed))["Q"][:, 0]
     message = gamp(p, data, start, damping=DAMPING[p.start], iterations=400)
     Q = message.weights
-    return {"q": p.sigma**2 * (Q @ Q) / p.d, "m": abs(Q.mean()), "theta": p.sigma**2 * abs(Q @ teacher) / p.d,
-            "step": message.steps[-1], "gradient": message.gradient}  # fmt: skip
+    return {
+        "q": p.sigma**2 * (Q @ Q) / p.d,
+        "m": abs(Q.mean()),
+        "theta": p.sigma**2 * abs(Q @ teacher) / p.d,
+        "step": message.steps[-1],
+        "gradient": message.gradient,
+    }
 
 
 def draw(gaps: dict[str, xr.DataArray], numbers: dict[str, Any]) -> Any:
-    """Mean gap over alpha for every d and extrapolated, the interval of the crossing, and both predictions."""
+    """Mean gap over alpha for every d and extrapolated, the interval of the crossing, and both
+    predictions.
+    """
     figure, axes = plotting.figure(1, 2)
-    labels = {"alpha_c": r"training loss, positional $-$ semantic $[10^{-4}]$",
-              "alpha_l": r"test error, linear $-$ semantic $[10^{-4}]$"}  # fmt: skip
+    labels = {
+        "alpha_c": r"training loss, positional $-$ semantic $[10^{-4}]$",
+        "alpha_l": r"test error, linear $-$ semantic $[10^{-4}]$",
+    }
     for axis, (name, gap) in zip(axes, gaps.items(), strict=True):
         tex = name.replace("_", "_{") + "}"
         for k, d in enumerate(gap.d.values):
             axis.plot(
-                gap.alpha, 1e4 * gap.sel(d=d).mean("seed"), color=str(0.8 - 0.2 * k), lw=1, label=f"students, $d = {d}$"
+                gap.alpha,
+                1e4 * gap.sel(d=d).mean("seed"),
+                color=str(0.8 - 0.2 * k),
+                lw=1,
+                label=f"students, $d = {d}$",
             )
         limit = 1e4 * at_infinity(gap)
         error = limit.std("seed", ddof=1) / np.sqrt(limit.sizes["seed"])
-        axis.errorbar(gap.alpha, limit.mean("seed"), error, fmt="ko-", ms=3, capsize=2,
-                      label=r"students, $d \to \infty$, standard error")  # fmt: skip
+        axis.errorbar(
+            gap.alpha,
+            limit.mean("seed"),
+            error,
+            fmt="ko-",
+            ms=3,
+            capsize=2,
+            label=r"students, $d \to \infty$, standard error",
+        )
         low, high = numbers[name]["interval_95"]
         if np.isfinite(low):
-            axis.axvspan(low, high, color="0.5", alpha=0.25, lw=0, label="95% interval of the crossing")
+            axis.axvspan(
+                low, high, color="0.5", alpha=0.25, lw=0, label="95% interval of the crossing"
+            )
         for k, selection in enumerate(s for s in SELECTIONS if s in numbers[name]):
-            axis.axvline(numbers[name][selection], color=f"C{k}", ls=("-", "--")[k],
-                         label=rf"$\{tex}$, {selection} prox: {numbers[name][selection]:.3f}")  # fmt: skip
+            axis.axvline(
+                numbers[name][selection],
+                color=f"C{k}",
+                ls=("-", "--")[k],
+                label=rf"$\{tex}$, {selection} prox: {numbers[name][selection]:.3f}",
+            )
         axis.axhline(0, color="0.4", lw=0.6)
         axis.set(xlabel=r"sample complexity $\alpha = n/d$", ylabel=labels[name])
         axis.legend(fontsize=7, loc="lower right", frameon=True, framealpha=0.85)

@@ -1,8 +1,8 @@
 """How far each level of theory is off, as measured on the ensembles that come with the code.
 
-Numbers are (measured - predicted) over the largest predicted size, seed by seed from each seed's own start: mean over
-the 20 seeds of the demo's setting with 3.5 standard errors to either side, and the hull of the same over all four
-settings (``tests/verify/test_bands.py`` measures them again).
+Numbers are (measured - predicted) over the largest predicted size, seed by seed from each seed's
+own start: mean over the 20 seeds of the demo's setting with 3.5 standard errors to either side, and
+the hull of the same over all four settings (``tests/verify/test_bands.py`` measures them again).
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ OURS = {
     "accuracy": ((0.036, 0.074), (0.036, 0.17), GAUSSIAN),
     "rollout_accuracy": ((0.10, 0.29), (0.10, 0.78), GAUSSIAN),
 }
-# Largest deviation of the rollout accuracy of a seed from Eqs. (17)-(18) with its own measured means and variances.
+# Largest deviation of the rollout accuracy of a seed from Eqs. (17)-(18) with its own measured
+# means and variances.
 MOMENTS = {"rollout": ((0.21, 0.30), (0.21, 0.60), "Gaussian logits, one accuracy for all steps")}
 # Emergence times, measured / predicted - 1.
 PAPER_TIMES = {
@@ -51,6 +52,12 @@ OURS_TIMES = {
 
 
 def bands(table: dict[str, tuple], p: Parameters) -> dict[str, Band]:
-    """The bands of one level of theory for some parameters: the demo's own, or the hull over all settings."""
+    """The bands of one level of theory for some parameters: the demo's own, or the hull over all
+    settings.
+    """
     demo = Parameters.demo().replace(epochs=p.epochs, eval_every=p.eval_every, n_test=p.n_test)
-    return {name: Band(low, high, why) for name, (here, anywhere, why) in table.items() for low, high in [here if p == demo else anywhere]}
+    return {
+        name: Band(low, high, why)
+        for name, (here, anywhere, why) in table.items()
+        for low, high in [here if p == demo else anywhere]
+    }

@@ -1,4 +1,6 @@
-"""The ensembles checks look at: shipped with the code, a given file, or students trained (once) for it."""
+"""The ensembles checks look at: shipped with the code, a given file, or students trained (once) for
+it.
+"""
 
 from __future__ import annotations
 
@@ -46,28 +48,50 @@ class Setting:
     def command(self) -> str:
         """Command that trains it."""
         default = Parameters().as_dict()
-        given = " ".join(f"--set {k}={v}" for k, v in self.p.as_dict().items() if v != default[k] and k != "epochs")
-        draws = f" --grid data_draw={','.join(map(str, self.draws))}" if len(self.draws) > 1 else ""
-        return (
-            f"python -m simulate.sweep state_tracking {given} --alpha {self.alpha:g} --seeds {len(self.seeds)}{draws}"
+        given = " ".join(
+            f"--set {k}={v}"
+            for k, v in self.p.as_dict().items()
+            if v != default[k] and k != "epochs"
         )
+        draws = f" --grid data_draw={','.join(map(str, self.draws))}" if len(self.draws) > 1 else ""
+        return f"python -m simulate.sweep state_tracking {given} --alpha {self.alpha:g} --seeds {len(self.seeds)}{draws}"
 
 
 DRAWS = Parameters.demo().replace(n_test=16, eval_every=16)
 TESTED = 4096  # test sequences: a rollout accuracy of 1/2 is known to 0.8%
 SETTINGS = {
     "table_1": Setting("Table 1 of the paper", Parameters(n_test=TESTED), 8.0, range(5)),
-    "table_2": Setting("Table 2 of the paper", Parameters.table_2().replace(n_test=TESTED), 16.0, range(5)),
-    "unequal": Setting("N = 20 states, 12 actions, L = 5", Parameters(N=20, L=5, d_g=12, d_h=64, n_train=16384, n_test=TESTED),
-                       10.0, range(8)),
-    "draws_2048": Setting("small, 8 training sets of 2048 per seed", DRAWS, 6.0, range(8), range(8)),
-    "draws_8192": Setting("small, 8 training sets of 8192 per seed", DRAWS.replace(n_train=8192), 6.0, range(8), range(8)),
-    "demo": Setting("small: N = d_g = 16, L = 8", Parameters.demo().replace(n_test=TESTED), 12.0, range(20)),
-}  # fmt: skip
+    "table_2": Setting(
+        "Table 2 of the paper", Parameters.table_2().replace(n_test=TESTED), 16.0, range(5)
+    ),
+    "unequal": Setting(
+        "N = 20 states, 12 actions, L = 5",
+        Parameters(N=20, L=5, d_g=12, d_h=64, n_train=16384, n_test=TESTED),
+        10.0,
+        range(8),
+    ),
+    "draws_2048": Setting(
+        "small, 8 training sets of 2048 per seed", DRAWS, 6.0, range(8), range(8)
+    ),
+    "draws_8192": Setting(
+        "small, 8 training sets of 8192 per seed",
+        DRAWS.replace(n_train=8192),
+        6.0,
+        range(8),
+        range(8),
+    ),
+    "demo": Setting(
+        "small: N = d_g = 16, L = 8", Parameters.demo().replace(n_test=TESTED), 12.0, range(20)
+    ),
+}
 
 
 # What a trained ensemble holds, and the dimensions that have names.
-NEEDED = {"alpha": ("alpha",), "epoch": ("alpha",), **{x: ("seed", "alpha", *SYSTEM.dimensions.get(x, ())) for x in MEANING}}
+NEEDED = {
+    "alpha": ("alpha",),
+    "epoch": ("alpha",),
+    **{x: ("seed", "alpha", *SYSTEM.dimensions.get(x, ())) for x in MEANING},
+}
 AT_START = ("R", "S", "zeta", "M_variance_correct", "M_variance_other")
 
 
@@ -79,14 +103,32 @@ def shipped(name: str) -> tuple[Parameters, xr.Dataset]:
 def renew(device: str | None = None, progress: bool = True) -> None:
     """Train the shipped ensembles again and write them, in single precision."""
     for name, setting in SETTINGS.items():
-        found = [train(setting.p.replace(data_draw=draw), setting.seeds, alpha=setting.alpha, device=device, progress=progress)
-                 for draw in setting.draws]  # fmt: skip
+        found = [
+            train(
+                setting.p.replace(data_draw=draw),
+                setting.seeds,
+                alpha=setting.alpha,
+                device=device,
+                progress=progress,
+            )
+            for draw in setting.draws
+        ]
         runs = found[0]
         if len(found) > 1:  # of redrawn training sets only attention is of interest, and the start
             kept = [run[["A", "W_Q_start", "W_K_start", *AT_START]] for run in found]
-            runs = xr.concat(kept, dim="data_draw", combine_attrs="drop_conflicts").assign_attrs(found[0].attrs)
+            runs = xr.concat(kept, dim="data_draw", combine_attrs="drop_conflicts").assign_attrs(
+                found[0].attrs
+            )
         runs.attrs["command"] = setting.command
         store.write(runs.astype("float32", keep_attrs=True), SHIPPED / f"{name}.nc")
 
 
-SOURCE = Source(SYSTEM, Parameters.demo(), "8", NEEDED, ALPHA, lambda p: {"step": p.L, "action": p.L}, lambda: shipped("demo"))
+SOURCE = Source(
+    SYSTEM,
+    Parameters.demo(),
+    "8",
+    NEEDED,
+    ALPHA,
+    lambda p: {"step": p.L, "action": p.L},
+    lambda: shipped("demo"),
+)

@@ -26,7 +26,9 @@ from verify.check import Check, identity, sampled
 from verify.report import Report, Request, with_device
 
 Table = Mapping[str, Equation]
-P = Parameters(N=4, L=3, d_g=4, d_h=6, rope_theta=10.0)  # frequencies that tell three positions apart
+P = Parameters(
+    N=4, L=3, d_g=4, d_h=6, rope_theta=10.0
+)  # frequencies that tell three positions apart
 DRAWS = 8000  # standard errors below 1%: an error of 5% shows at 5 sigma or more
 EXACT, EXACT_WHY = 1e-12, "both sides float64, few operations"
 AUTOGRAD, AUTOGRAD_WHY = 1e-9, "autograd in float64"
@@ -34,7 +36,9 @@ GENERATOR = 20260616  # any fixed number; the checks hold for all
 
 
 class Inputs:
-    """All d_g^L N inputs of a tiny task, random matrices, and mean logits as autograd functions of M and A."""
+    """All d_g^L N inputs of a tiny task, random matrices, and mean logits as autograd functions of
+    M and A.
+    """
 
     def __init__(self, p: Parameters = P, seed: int = GENERATOR) -> None:
         rng = np.random.default_rng(seed)
@@ -57,9 +61,13 @@ class Inputs:
         return self.A * eye + (1 - self.A) / (self.p.L - 1) * (1 - eye)
 
     def mean_logits(self) -> tuple[torch.Tensor, torch.Tensor]:
-        """Mean correct and mean other logit over all inputs, through the student's own logic module."""
+        """Mean correct and mean other logit over all inputs, through the student's own logic
+        module.
+        """
         current = self.states[:, :-1]
-        logits = self.student.logic(self.student.retrieve(self.attention()[None], self.actions), current)
+        logits = self.student.logic(
+            self.student.retrieve(self.attention()[None], self.actions), current
+        )
         correct = logits.gather(2, self.states[:, 1:, None])
         other = (logits.sum(2, keepdim=True) - correct) / (self.p.N - 1)
         return correct.mean(), other.mean()
@@ -67,7 +75,12 @@ class Inputs:
     def overlaps(self) -> tuple[torch.Tensor, torch.Tensor]:
         """R and S by definition (9): traces, pair by pair."""
         p = self.p
-        trace = torch.stack([torch.stack([torch.trace(t.T @ m) for m in self.M]) for t in self.teachers]) / p.N
+        trace = (
+            torch.stack(
+                [torch.stack([torch.trace(t.T @ m) for m in self.M]) for t in self.teachers]
+            )
+            / p.N
+        )
         R = trace.diagonal().mean()
         return R, (trace.sum() - trace.diagonal().sum()) / (p.d_g * (p.d_g - 1))
 
@@ -81,9 +94,24 @@ class Inputs:
         correct, other = (v.detach() for v in self.mean_logits())
         p, A = self.p, float(self.A.detach())
         c_R = A + (1 - A) / p.d_g
-        at = {"N": p.N, "L": p.L, "d_g": p.d_g, "d_h": p.d_h, "eta": p.eta, "A": A, "R": float(R), "S": float(S),
-              "z_k": float(correct), "z_kbar": float(other), "m": float(correct - other), "c_R": c_R, "c_S": 1 - c_R,
-              "tau": self.tau, "zeta": float(self.M.detach().sum() / (p.d_g * p.N)), "pi_i": A}  # fmt: skip
+        at = {
+            "N": p.N,
+            "L": p.L,
+            "d_g": p.d_g,
+            "d_h": p.d_h,
+            "eta": p.eta,
+            "A": A,
+            "R": float(R),
+            "S": float(S),
+            "z_k": float(correct),
+            "z_kbar": float(other),
+            "m": float(correct - other),
+            "c_R": c_R,
+            "c_S": 1 - c_R,
+            "tau": self.tau,
+            "zeta": float(self.M.detach().sum() / (p.d_g * p.N)),
+            "pi_i": A,
+        }
         # Softmax of the mean logits: mass on wrong states.
         vector = torch.tensor([at["z_k"]] + [at["z_kbar"]] * (p.N - 1), dtype=torch.float64)
         return at | {"g": float(1 - torch.softmax(vector, 0)[0])}
@@ -106,26 +134,54 @@ def mean_logits(eq: Table) -> list[Check]:
     values, (correct, other) = x.values(), (v.detach() for v in x.mean_logits())
     why = "exact average over all inputs, float64"
     return [
-        identity("mean correct logit", "logit_correct", eq["logit_correct"].evaluate(values), float(correct), EXACT, why),
-        identity("  at one position", "logit_correct_position", eq["logit_correct_position"].evaluate(values),
-                 float(correct), EXACT, why),
-        identity("mean other logit", "logit_other", eq["logit_other"].evaluate(values), float(other), EXACT, why),
-    ]  # fmt: skip
+        identity(
+            "mean correct logit",
+            "logit_correct",
+            eq["logit_correct"].evaluate(values),
+            float(correct),
+            EXACT,
+            why,
+        ),
+        identity(
+            "  at one position",
+            "logit_correct_position",
+            eq["logit_correct_position"].evaluate(values),
+            float(correct),
+            EXACT,
+            why,
+        ),
+        identity(
+            "mean other logit",
+            "logit_other",
+            eq["logit_other"].evaluate(values),
+            float(other),
+            EXACT,
+            why,
+        ),
+    ]
 
 
 def loss_derivatives(eq: Table) -> list[Check]:
     """Loss (10) and its derivatives by the logits (43) and by A (61)."""
     x = Inputs()
     values = x.values()
-    z = [torch.tensor(values[k], dtype=torch.float64, requires_grad=True) for k in ("z_k", "z_kbar")]
+    z = [
+        torch.tensor(values[k], dtype=torch.float64, requires_grad=True) for k in ("z_k", "z_kbar")
+    ]
     loss = cross_entropy(z[0], z[1], x.p.N)
-    pairs = [("mean-field loss", "loss", float(loss.detach())),
-             ("mean-field loss by the margin", "loss_of_margin", float(loss.detach())),
-             ("margin", "margin", values["z_k"] - values["z_kbar"]),
-             ("mass on wrong states", "g", values["g"]), ("dl/dz_k", "dloss_dz_k", grad(loss, z[0])),
-             ("dl/dz_kbar", "dloss_dz_kbar", grad(loss, z[1])),
-             ("dl/dA through all inputs", "dloss_dA", grad(x.loss(), x.A))]  # fmt: skip
-    return [identity(name, e, eq[e].evaluate(values), measured, AUTOGRAD, AUTOGRAD_WHY) for name, e, measured in pairs]
+    pairs = [
+        ("mean-field loss", "loss", float(loss.detach())),
+        ("mean-field loss by the margin", "loss_of_margin", float(loss.detach())),
+        ("margin", "margin", values["z_k"] - values["z_kbar"]),
+        ("mass on wrong states", "g", values["g"]),
+        ("dl/dz_k", "dloss_dz_k", grad(loss, z[0])),
+        ("dl/dz_kbar", "dloss_dz_kbar", grad(loss, z[1])),
+        ("dl/dA through all inputs", "dloss_dA", grad(x.loss(), x.A)),
+    ]
+    return [
+        identity(name, e, eq[e].evaluate(values), measured, AUTOGRAD, AUTOGRAD_WHY)
+        for name, e, measured in pairs
+    ]
 
 
 def of_entries(equation: Equation, x: Inputs) -> np.ndarray:
@@ -140,11 +196,17 @@ def entry_derivatives(eq: Table) -> list[Check]:
     R, S = x.overlaps()
     correct, other = x.mean_logits()
     step = -x.p.eta * grad(x.loss(), x.M)
-    pairs = [("dR/dM", "dR_dM", grad(R, x.M)), ("dS/dM", "dS_dM", grad(S, x.M)),
-             ("dz_k/dM through all inputs", "dz_k_dM", grad(correct, x.M)),
-             ("dz_kbar/dM through all inputs", "dz_kbar_dM", grad(other, x.M)),
-             ("update of M through all inputs", "update_M", step)]  # fmt: skip
-    return [identity(name, e, of_entries(eq[e], x), measured, AUTOGRAD, AUTOGRAD_WHY) for name, e, measured in pairs]
+    pairs = [
+        ("dR/dM", "dR_dM", grad(R, x.M)),
+        ("dS/dM", "dS_dM", grad(S, x.M)),
+        ("dz_k/dM through all inputs", "dz_k_dM", grad(correct, x.M)),
+        ("dz_kbar/dM through all inputs", "dz_kbar_dM", grad(other, x.M)),
+        ("update of M through all inputs", "update_M", step),
+    ]
+    return [
+        identity(name, e, of_entries(eq[e], x), measured, AUTOGRAD, AUTOGRAD_WHY)
+        for name, e, measured in pairs
+    ]
 
 
 def projected(x: Inputs) -> tuple[float, float]:
@@ -161,15 +223,26 @@ def overlap_updates(eq: Table) -> list[Check]:
     own = x.teachers.numpy()
     triples = [np.trace(own[a].T @ own[c]) for a, b, c in itertools.permutations(range(x.p.d_g), 3)]
     return [
-        identity("update of R", "delta_R", eq["delta_R"].evaluate(values), dR, AUTOGRAD, AUTOGRAD_WHY),
-        identity("update of S", "delta_S", eq["delta_S"].evaluate(values), dS, AUTOGRAD, AUTOGRAD_WHY),
-        identity("sigma = tau", "sigma_overlap", eq["sigma_overlap"].evaluate(values), np.mean(triples) / x.p.N, EXACT,
-                 EXACT_WHY),
-    ]  # fmt: skip
+        identity(
+            "update of R", "delta_R", eq["delta_R"].evaluate(values), dR, AUTOGRAD, AUTOGRAD_WHY
+        ),
+        identity(
+            "update of S", "delta_S", eq["delta_S"].evaluate(values), dS, AUTOGRAD, AUTOGRAD_WHY
+        ),
+        identity(
+            "sigma = tau",
+            "sigma_overlap",
+            eq["sigma_overlap"].evaluate(values),
+            np.mean(triples) / x.p.N,
+            EXACT,
+            EXACT_WHY,
+        ),
+    ]
 
 
 def seed_means(eq: Table) -> list[Check]:
-    """Updates averaged over drawn teachers (59), and the mean overlaps (77 and for independent draws).
+    """Updates averaged over drawn teachers (59), and the mean overlaps (77 and for independent
+    draws).
 
     All draws start from M = 0, where they share the same logits and hence the same g; one autograd
     call gives the descent step of every draw.
@@ -177,7 +250,10 @@ def seed_means(eq: Table) -> list[Check]:
     p = P.replace(L=2)
     x, rng = Inputs(p), np.random.default_rng(GENERATOR)
     kinds = {kind: p.replace(permutations=kind) for kind in ("iid", "distinct")}
-    drawn = {kind: np.stack([task.draw_permutations(q, rng) for _ in range(DRAWS)]) for kind, q in kinds.items()}
+    drawn = {
+        kind: np.stack([task.draw_permutations(q, rng) for _ in range(DRAWS)])
+        for kind, q in kinds.items()
+    }
     perms = torch.tensor(drawn["iid"])
     M = torch.zeros(DRAWS, p.d_g, p.N, p.N, dtype=torch.float64, requires_grad=True)
     o = x.student.retrieve(x.attention()[None], x.actions).detach()
@@ -186,27 +262,50 @@ def seed_means(eq: Table) -> list[Check]:
     for t in range(p.L):
         following = perms[torch.arange(DRAWS)[:, None], x.actions[:, t], current]
         state = torch.nn.functional.one_hot(current, p.N).double()
-        weight = (o[None, :, t, :, None] * state[:, :, None, :]).flatten(2)  # (draw, input, action and state)
+        weight = (o[None, :, t, :, None] * state[:, :, None, :]).flatten(
+            2
+        )  # (draw, input, action and state)
         logits = weight @ M.permute(0, 1, 3, 2).flatten(1, 2)
         correct = correct + logits.gather(2, following[..., None]).mean(1)[:, 0] / p.L
         total = total + logits.sum(2).mean(1) / p.L
         current = following
     other = (total - correct) / (p.N - 1)
     wide = torch.cat([correct[:, None], other[:, None].expand(-1, p.N - 1)], 1)
-    loss = torch.nn.functional.cross_entropy(wide, torch.zeros(DRAWS, dtype=torch.long), reduction="sum")
+    loss = torch.nn.functional.cross_entropy(
+        wide, torch.zeros(DRAWS, dtype=torch.long), reduction="sum"
+    )
     step = -p.eta * torch.autograd.grad(loss, M)[0]
     teachers = torch.nn.functional.one_hot(perms, p.N).transpose(2, 3).double()
     own = (teachers * step).sum((1, 2, 3)) / (p.d_g * p.N)
     every = (teachers.sum(1) * step.sum(1)).sum((1, 2))
     off = (every / p.N - own * p.d_g) / (p.d_g * (p.d_g - 1))
     values = x.values() | {"g": 1 - 1 / p.N}
-    overlaps = {kind: [task.teacher_overlap(perm) for perm in perms] for kind, perms in drawn.items()}
+    overlaps = {
+        kind: [task.teacher_overlap(perm) for perm in perms] for kind, perms in drawn.items()
+    }
     return [
-        sampled("update of R, mean over teachers", "delta_R_mean", eq["delta_R_mean"].evaluate(values), own),
-        sampled("update of S, mean over teachers", "delta_S_mean", eq["delta_S_mean"].evaluate(values), off),
-        *(sampled(f"mean teacher overlap, {kind}", f"tau_bar_{kind}", eq[f"tau_bar_{kind}"].evaluate({"N": P.N}), found)
-          for kind, found in overlaps.items()),
-    ]  # fmt: skip
+        sampled(
+            "update of R, mean over teachers",
+            "delta_R_mean",
+            eq["delta_R_mean"].evaluate(values),
+            own,
+        ),
+        sampled(
+            "update of S, mean over teachers",
+            "delta_S_mean",
+            eq["delta_S_mean"].evaluate(values),
+            off,
+        ),
+        *(
+            sampled(
+                f"mean teacher overlap, {kind}",
+                f"tau_bar_{kind}",
+                eq[f"tau_bar_{kind}"].evaluate({"N": P.N}),
+                found,
+            )
+            for kind, found in overlaps.items()
+        ),
+    ]
 
 
 def chain(eq: Table, x: Inputs, pi: np.ndarray) -> dict[str, np.ndarray]:
@@ -214,29 +313,50 @@ def chain(eq: Table, x: Inputs, pi: np.ndarray) -> dict[str, np.ndarray]:
     p = x.p
     q, k = (w.detach().numpy().reshape(-1, 2).T for w in (x.student.W_Q, x.student.W_K))
     i, j = np.indices((p.L, p.L))
-    at = {"q_1": q[0], "q_2": q[1], "k_1": k[0], "k_2": k[1], "omega_n": p.frequencies, "d_h": p.d_h,
-          "Delta_ij": (j - i - p.L)[..., None]}  # fmt: skip
+    at = {
+        "q_1": q[0],
+        "q_2": q[1],
+        "k_1": k[0],
+        "k_2": k[1],
+        "omega_n": p.frequencies,
+        "d_h": p.d_h,
+        "Delta_ij": (j - i - p.L)[..., None],
+    }
     softmax = eq["softmax_derivative"]
-    pi_i, pi_k, same = definitions.pi[i_symbol], definitions.pi[k_symbol], KroneckerDelta(i_symbol, k_symbol)
+    pi_i, pi_k, same = (
+        definitions.pi[i_symbol],
+        definitions.pi[k_symbol],
+        KroneckerDelta(i_symbol, k_symbol),
+    )
     right = pi.diagonal()[:, None]
     d_softmax = softmax.evaluate({same: np.eye(p.L), pi_i: right, pi_k: pi})
     d_A = eq["dA_dpi"].evaluate({"L": p.L})
     out = {}
     for w in "qk":
-        parts = [np.einsum("ij,ijn->n", d_A * d_softmax, np.broadcast_to(
-            eq[f"dl_d{w}_{c}"].evaluate(at), (p.L, p.L, p.d_h // 2))) for c in (1, 2)]  # fmt: skip
+        parts = [
+            np.einsum(
+                "ij,ijn->n",
+                d_A * d_softmax,
+                np.broadcast_to(eq[f"dl_d{w}_{c}"].evaluate(at), (p.L, p.L, p.d_h // 2)),
+            )
+            for c in (1, 2)
+        ]
         out[w] = np.stack(parts, 1).ravel()
     return out
 
 
 class Pinned(torch.nn.Module):
-    """A of a student whose attention is pinned to the ansatz, while its derivatives stay those of the real logits."""
+    """A of a student whose attention is pinned to the ansatz, while its derivatives stay those of
+    the real logits.
+    """
 
     def __init__(self, student: Student, A: float) -> None:
         super().__init__()
         self.student, eye = student, torch.eye(student.p.L, dtype=torch.float64)
         self.target = A * eye + (1 - A) / (student.p.L - 1) * (1 - eye)
-        self.tokens = torch.zeros(1, student.p.L, dtype=torch.long)  # what they are does not matter here
+        self.tokens = torch.zeros(
+            1, student.p.L, dtype=torch.long
+        )  # what they are does not matter here
 
     def forward(self) -> torch.Tensor:
         """Mean attention on the right action."""
@@ -245,7 +365,9 @@ class Pinned(torch.nn.Module):
 
 
 def ansatz_factor(student: Student, A: float, W_Q: torch.Tensor, W_K: torch.Tensor) -> np.ndarray:
-    """d_g N |grad_W A|^2 under the ansatz, by autograd, for a batch of keys and queries ``(draws, d_h, 1)``."""
+    """d_g N |grad_W A|^2 under the ansatz, by autograd, for a batch of keys and queries
+    ``(draws, d_h, 1)``.
+    """
     module = Pinned(student, A)
 
     def value(q: torch.Tensor, k: torch.Tensor) -> torch.Tensor:
@@ -256,16 +378,35 @@ def ansatz_factor(student: Student, A: float, W_Q: torch.Tensor, W_K: torch.Tens
 
 
 def attention_derivatives(eq: Table) -> list[Check]:
-    """Attention logit (5), grad A by the chain (62)-(68) through the real attention, Lambda (70), c(A) (69)."""
+    """Attention logit (5), grad A by the chain (62)-(68) through the real attention, Lambda (70),
+    c(A) (69).
+    """
     x = Inputs()
     p, student = x.p, x.student
     pi = student.attention(x.actions[:1], x.states[:1, :-1])[0]
-    found = dict(zip("qk", torch.autograd.grad(pi.diagonal().mean(), [student.W_Q, student.W_K]), strict=True))
+    found = dict(
+        zip(
+            "qk", torch.autograd.grad(pi.diagonal().mean(), [student.W_Q, student.W_K]), strict=True
+        )
+    )
     pieces = chain(eq, x, pi.detach().numpy())
     q, k = (w.detach().numpy().reshape(-1, 2).T for w in (student.W_Q, student.W_K))
     offset = np.arange(p.L)[None, :] - np.arange(p.L)[:, None] - p.L
-    logits = eq["attention_logit"].evaluate({"q_1": q[0], "q_2": q[1], "k_1": k[0], "k_2": k[1], "d_h": p.d_h,
-                                             "omega_n": p.frequencies, "Delta_ij": offset[..., None]}).sum(-1)  # fmt: skip
+    logits = (
+        eq["attention_logit"]
+        .evaluate(
+            {
+                "q_1": q[0],
+                "q_2": q[1],
+                "k_1": k[0],
+                "k_2": k[1],
+                "d_h": p.d_h,
+                "omega_n": p.frequencies,
+                "Delta_ij": offset[..., None],
+            }
+        )
+        .sum(-1)
+    )
     rows = np.exp(logits) / np.exp(logits).sum(1, keepdims=True)
     omega = p.frequencies[1:]
     i, j = np.indices((p.L, p.L))
@@ -275,31 +416,59 @@ def attention_derivatives(eq: Table) -> list[Check]:
     values = {"A": 0.37, "N": p.N, "d_g": p.d_g, "d_h": p.d_h, "lambda": lam, **norms}
     return [
         identity("attention", "attention_logit", rows, pi.detach().numpy(), EXACT, EXACT_WHY),
-        identity("grad A by W_Q", "dl_dq_1, dl_dq_2, softmax_derivative, dA_dpi", pieces["q"], found["q"][:, 0].numpy(),
-                 AUTOGRAD, AUTOGRAD_WHY),
-        identity("grad A by W_K", "dl_dk_1, dl_dk_2, softmax_derivative, dA_dpi", pieces["k"], found["k"][:, 0].numpy(),
-                 AUTOGRAD, AUTOGRAD_WHY),
-        identity("lambda_n, mean over pairs i != k", "lambda", lam[1:], double_sum, EXACT, EXACT_WHY),
-        identity("c(A) with attention pinned to the ansatz", "c_ansatz", eq["c_ansatz"].evaluate(values),
-                 ansatz_factor(student, 0.37, student.W_Q[None], student.W_K[None])[0], AUTOGRAD, AUTOGRAD_WHY),
-    ]  # fmt: skip
+        identity(
+            "grad A by W_Q",
+            "dl_dq_1, dl_dq_2, softmax_derivative, dA_dpi",
+            pieces["q"],
+            found["q"][:, 0].numpy(),
+            AUTOGRAD,
+            AUTOGRAD_WHY,
+        ),
+        identity(
+            "grad A by W_K",
+            "dl_dk_1, dl_dk_2, softmax_derivative, dA_dpi",
+            pieces["k"],
+            found["k"][:, 0].numpy(),
+            AUTOGRAD,
+            AUTOGRAD_WHY,
+        ),
+        identity(
+            "lambda_n, mean over pairs i != k", "lambda", lam[1:], double_sum, EXACT, EXACT_WHY
+        ),
+        identity(
+            "c(A) with attention pinned to the ansatz",
+            "c_ansatz",
+            eq["c_ansatz"].evaluate(values),
+            ansatz_factor(student, 0.37, student.W_Q[None], student.W_K[None])[0],
+            AUTOGRAD,
+            AUTOGRAD_WHY,
+        ),
+    ]
 
 
 def attention_constant(eq: Table) -> list[Check]:
-    """c_omega (14) and the averaged c(A) against the mean over drawn keys and queries, at two settings."""
+    """c_omega (14) and the averaged c(A) against the mean over drawn keys and queries, at two
+    settings.
+    """
     out = []
     for name, p in (("tiny", P), ("Table 2", Parameters.table_2())):
         rng = np.random.default_rng(GENERATOR)
-        student = Student(p.replace(N=2, d_g=2), draw_weights(p.replace(N=2, d_g=2), rng), torch.float64)
-        scale = p.d_g * p.N / 4  # the factor d_g N of the full size; attention does not depend on N and d_g
+        student = Student(
+            p.replace(N=2, d_g=2), draw_weights(p.replace(N=2, d_g=2), rng), torch.float64
+        )
+        scale = (
+            p.d_g * p.N / 4
+        )  # the factor d_g N of the full size; attention does not depend on N and d_g
         W_Q, W_K = (torch.tensor(rng.uniform(-1, 1, (DRAWS, p.d_h, 1))) for _ in "QK")
         start, later = (scale * ansatz_factor(student, A, W_Q, W_K) for A in (1 / p.L, 0.6))
         values = p.values() | {"c_omega": eq["c_omega"].evaluate(p.values())}
         ansatz = eq["c_ansatz_mean"].evaluate({**values, "A": 0.6})
         closure = eq["c_closure"].evaluate({**values, "A": 1 / p.L})
-        out += [sampled(f"c_omega, {name}", "c_omega", values["c_omega"], start / (1 - 1 / p.L)),
-                sampled(f"mean c(A) at A = 0.6, {name}", "c_ansatz_mean", ansatz, later),
-                sampled(f"closure at A = 1/L, {name}", "c_closure", closure, start)]  # fmt: skip
+        out += [
+            sampled(f"c_omega, {name}", "c_omega", values["c_omega"], start / (1 - 1 / p.L)),
+            sampled(f"mean c(A) at A = 0.6, {name}", "c_ansatz_mean", ansatz, later),
+            sampled(f"closure at A = 1/L, {name}", "c_closure", closure, start),
+        ]
     return out
 
 
@@ -320,7 +489,11 @@ def flow_increments(eq: Table) -> list[Check]:
     before = state()
     weights = [student.W_Q, student.W_K, student.M]
     steps = torch.autograd.grad(x.loss(), weights, retain_graph=True)
-    factor = p.d_g * p.N * sum(float(g.square().sum()) for g in torch.autograd.grad(before[0], weights[:2]))
+    factor = (
+        p.d_g
+        * p.N
+        * sum(float(g.square().sum()) for g in torch.autograd.grad(before[0], weights[:2]))
+    )
     values = x.values()
     values["c_omega"] = factor / (p.L * values["A"] * (1 - values["A"]))
     start = [w.detach().clone() for w in weights]
@@ -334,22 +507,32 @@ def flow_increments(eq: Table) -> list[Check]:
     measured = 2 * slope(h / 2) - slope(h)
     system = dynamics.flow("tau")
     chained = eq["dA_dalpha_chain"].evaluate({**values, "c_A": factor})
-    predicted = {s.name: Equation(s.name, s, rhs, "").evaluate(values) for s, rhs in system.expanded.items()}
+    predicted = {
+        s.name: Equation(s.name, s, rhs, "").evaluate(values) for s, rhs in system.expanded.items()
+    }
     why = "third-order term of the extrapolation, step 1e-4"
     names = ["dA_dalpha", "dR_dalpha", "dS_dalpha"]
-    return [identity("dA/dalpha by the chain rule", "dA_dalpha_chain", chained, measured[0], 1e-6, why),
-            *(identity(f"d{s}/dalpha of the flow", e, predicted[s], v, 1e-6, why)
-              for s, e, v in zip("ARS", names, measured, strict=True))]  # fmt: skip
+    return [
+        identity("dA/dalpha by the chain rule", "dA_dalpha_chain", chained, measured[0], 1e-6, why),
+        *(
+            identity(f"d{s}/dalpha of the flow", e, predicted[s], v, 1e-6, why)
+            for s, e, v in zip("ARS", names, measured, strict=True)
+        ),
+    ]
 
 
 def flow_at_paper_overlap(eq: Table) -> list[Check]:
-    """The flow (15) at tau = 1/N against its pieces: mean updates per epoch and the closed attention equation."""
+    """The flow (15) at tau = 1/N against its pieces: mean updates per epoch and the closed
+    attention equation.
+    """
     x = Inputs()
     values = x.values() | {"c_omega": 0.83}
     c_A = eq["c_closure"].evaluate(values)
-    pieces = {"A": eq["dA_dalpha_chain"].evaluate({**values, "c_A": c_A}),
-              "R": eq["delta_R"].evaluate({**values, "tau": 1 / x.p.N}) * x.p.d_g * x.p.N,
-              "S": eq["delta_S"].evaluate({**values, "tau": 1 / x.p.N}) * x.p.d_g * x.p.N}  # fmt: skip
+    pieces = {
+        "A": eq["dA_dalpha_chain"].evaluate({**values, "c_A": c_A}),
+        "R": eq["delta_R"].evaluate({**values, "tau": 1 / x.p.N}) * x.p.d_g * x.p.N,
+        "S": eq["delta_S"].evaluate({**values, "tau": 1 / x.p.N}) * x.p.d_g * x.p.N,
+    }
     spelled = dynamics.flow().where
     out = []
     for name, piece in pieces.items():
@@ -358,15 +541,26 @@ def flow_at_paper_overlap(eq: Table) -> list[Check]:
             rhs = rhs.subs(short, meaning)
         flow_value = Equation(name, rhs, rhs, "").evaluate(values)
         out.append(
-            identity(f"flow (15) of {name} from its pieces", f"d{name}_dalpha", flow_value, piece, EXACT, EXACT_WHY)
+            identity(
+                f"flow (15) of {name} from its pieces",
+                f"d{name}_dalpha",
+                flow_value,
+                piece,
+                EXACT,
+                EXACT_WHY,
+            )
         )
     return out
 
 
 def dressed_derivatives(eq: Table) -> list[Check]:
-    """Forces of the dressed loss by autograd of its definition, and the decay of M's variance by an exact Hessian."""
+    """Forces of the dressed loss by autograd of its definition, and the decay of M's variance by an
+    exact Hessian.
+    """
     N, d_g, V, R, S, zeta = 6, 5, 0.3, 0.7, 0.1, 0.2
-    row = torch.tensor([0.4, 0.1, 0.2, 0.3], dtype=torch.float64, requires_grad=True)  # the first is the right action
+    row = torch.tensor(
+        [0.4, 0.1, 0.2, 0.3], dtype=torch.float64, requires_grad=True
+    )  # the first is the right action
 
     def loss(detach: bool) -> torch.Tensor:
         c_R = row[0] + (1 - row[0]) / d_g
@@ -378,16 +572,41 @@ def dressed_derivatives(eq: Table) -> list[Check]:
         return torch.logsumexp(z, 0) - right + (noise.detach() if detach else noise) * cost / 2
 
     (whole,), (part,) = (torch.autograd.grad(loss(detach), row) for detach in (False, True))
-    margin = eq["margin_position"].evaluate({"pi_i": 0.4, "N": N, "d_g": d_g, "R": R, "S": S, "zeta": zeta})
-    values = {"N": N, "d_g": d_g, "R": R, "S": S, "g": eq["g"].evaluate({"N": N, "m": margin}), "V_M": V,
-              "v_i": V * ((1 - 1 / d_g) * 0.3 + 1 / d_g)}  # fmt: skip
+    margin = eq["margin_position"].evaluate(
+        {"pi_i": 0.4, "N": N, "d_g": d_g, "R": R, "S": S, "zeta": zeta}
+    )
+    values = {
+        "N": N,
+        "d_g": d_g,
+        "R": R,
+        "S": S,
+        "g": eq["g"].evaluate({"N": N, "m": margin}),
+        "V_M": V,
+        "v_i": V * ((1 - 1 / d_g) * 0.3 + 1 / d_g),
+    }
     values["h_i"] = eq["noise_cost"].evaluate(values)
     entry = dressed.pi[dressed.i, dressed.j]
     against = [eq["dloss_dpi_noise"].evaluate({**values, entry: x}) for x in row.tolist()]
-    out = [identity("force on the right action", "dloss_dpi_margin", eq["dloss_dpi_margin"].evaluate(values), part[0].item(),
-                    AUTOGRAD, AUTOGRAD_WHY),
-           identity("force against concentration", "dloss_dpi_noise", against, (whole - part).numpy(), AUTOGRAD, AUTOGRAD_WHY)]  # fmt: skip
-    # Every sequence of a small task at M = 0, where all logits are equal: curvature of the loss along single entries.
+    out = [
+        identity(
+            "force on the right action",
+            "dloss_dpi_margin",
+            eq["dloss_dpi_margin"].evaluate(values),
+            part[0].item(),
+            AUTOGRAD,
+            AUTOGRAD_WHY,
+        ),
+        identity(
+            "force against concentration",
+            "dloss_dpi_noise",
+            against,
+            (whole - part).numpy(),
+            AUTOGRAD,
+            AUTOGRAD_WHY,
+        ),
+    ]
+    # Every sequence of a small task at M = 0, where all logits are equal: curvature of the loss
+    # along single entries.
     p = Parameters(N=3, L=2, d_g=3, d_h=4, eta=0.7)
     rng = np.random.default_rng(GENERATOR)
     student = Student(p, {**draw_weights(p, rng), "M": np.zeros((p.d_g, p.N, p.N))}, torch.float64)
@@ -405,14 +624,27 @@ def dressed_derivatives(eq: Table) -> list[Check]:
         )
         return torch.nn.functional.cross_entropy(logits.flatten(0, 1), path[:, 1:].flatten())
 
-    hessian = torch.autograd.functional.hessian(of_M, torch.zeros(student.M.numel(), dtype=torch.float64))
+    hessian = torch.autograd.functional.hessian(
+        of_M, torch.zeros(student.M.numel(), dtype=torch.float64)
+    )
     bend = torch.as_tensor(hessian).diagonal().mean().item()
     at = student.attention(actions[:1], path[:1, :-1])[0].detach().numpy()
     spread = eq["spread"].evaluate({"participation": (at**2).sum(1), "d_g": p.d_g})
     curvature = np.full(p.L, eq["curvature"].evaluate({"g": 1 - 1 / p.N, "N": p.N}))
-    rate = eq["dV_dalpha"].evaluate({"spread": spread, "curvature": curvature, "eta": p.eta, "V_M": V, "L": p.L})
-    return [*out, identity("decay of the variance of M at M = 0", "dV_dalpha", rate, -2 * p.eta * p.d_g * p.N * bend * V,
-                           AUTOGRAD, AUTOGRAD_WHY)]  # fmt: skip
+    rate = eq["dV_dalpha"].evaluate(
+        {"spread": spread, "curvature": curvature, "eta": p.eta, "V_M": V, "L": p.L}
+    )
+    return [
+        *out,
+        identity(
+            "decay of the variance of M at M = 0",
+            "dV_dalpha",
+            rate,
+            -2 * p.eta * p.d_g * p.N * bend * V,
+            AUTOGRAD,
+            AUTOGRAD_WHY,
+        ),
+    ]
 
 
 def engine(eq: Table) -> list[Check]:
@@ -427,27 +659,59 @@ def engine(eq: Table) -> list[Check]:
         way = kind(students, [data])
         way.gradients(students)
         losses.append(float(way.statistics(students)["loss"]))
-        grads.append({name: w.grad.numpy().copy() for name, w in students.named_parameters() if w.grad is not None})
+        grads.append(
+            {
+                name: w.grad.numpy().copy()
+                for name, w in students.named_parameters()
+                if w.grad is not None
+            }
+        )
     out = [identity("training loss", "engine", losses[0], losses[1], EXACT, EXACT_WHY)]
-    out += [identity(f"training gradient of {name}", "engine", grads[0][name], grads[1][name], EXACT, EXACT_WHY)
-            for name in grads[0]]  # fmt: skip
+    out += [
+        identity(
+            f"training gradient of {name}",
+            "engine",
+            grads[0][name],
+            grads[1][name],
+            EXACT,
+            EXACT_WHY,
+        )
+        for name in grads[0]
+    ]
     return out
 
 
 COVERS: dict[Callable[[Table], list[Check]], tuple[str, ...]] = {
     mean_logits: ("logit_correct", "logit_correct_position", "logit_other"),
-    loss_derivatives: ("loss", "loss_of_margin", "margin", "g", "dloss_dz_k", "dloss_dz_kbar", "dloss_dA"),
+    loss_derivatives: (
+        "loss",
+        "loss_of_margin",
+        "margin",
+        "g",
+        "dloss_dz_k",
+        "dloss_dz_kbar",
+        "dloss_dA",
+    ),
     entry_derivatives: ("dR_dM", "dS_dM", "dz_k_dM", "dz_kbar_dM", "update_M"),
     overlap_updates: ("delta_R", "delta_S", "sigma_overlap"),
     seed_means: ("delta_R_mean", "delta_S_mean", "tau_bar_iid", "tau_bar_distinct"),
-    attention_derivatives: ("attention_logit", "dA_dpi", "softmax_derivative", "dl_dq_1", "dl_dq_2", "dl_dk_1", "dl_dk_2",
-                            "lambda", "c_ansatz"),
+    attention_derivatives: (
+        "attention_logit",
+        "dA_dpi",
+        "softmax_derivative",
+        "dl_dq_1",
+        "dl_dq_2",
+        "dl_dk_1",
+        "dl_dk_2",
+        "lambda",
+        "c_ansatz",
+    ),
     attention_constant: ("c_omega", "c_ansatz_mean", "c_closure"),
     flow_increments: ("dA_dalpha_chain",),
     flow_at_paper_overlap: ("dA_dalpha", "dR_dalpha", "dS_dalpha"),
     dressed_derivatives: ("dloss_dpi_margin", "dloss_dpi_noise", "dV_dalpha"),
     engine: (),
-}  # fmt: skip
+}
 
 
 def checks(table: Table | None = None) -> list[Check]:

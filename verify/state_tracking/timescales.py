@@ -27,12 +27,15 @@ SWEEPS: dict[str, tuple[tuple[float, ...], Callable[[Any], Parameters]]] = {
     "N": ((6, 8, 12), lambda v: SMALL.replace(N=v, d_g=v)),
     "d_h": ((8, 16, 32), lambda v: SMALL.replace(d_h=v)),
 }
-# Exponents by Eq. (15) from every seed's own start: (students' - predicted) / |predicted| on these 16 seeds, 3.5 standard
-# errors to either side. Seeds share everything but eta, so that one is known to 1e-4 and shows the O(eta) of Euler steps.
+# Exponents by Eq. (15) from every seed's own start: (students' - predicted) / |predicted| on these
+# 16 seeds, 3.5 standard errors to either side. Seeds share everything but eta, so that one is known
+# to 1e-4 and shows the O(eta) of Euler steps.
 EXPONENTS = {
     "eta": Band(0.0033, 0.0042, "exact as eta -> 0; students take finite steps"),
-    "L": Band(-0.36, -0.06, CLOSURE), "N": Band(0.075, 0.2, CLOSURE), "d_h": Band(-0.02, 0.42, CLOSURE),
-}  # fmt: skip
+    "L": Band(-0.36, -0.06, CLOSURE),
+    "N": Band(0.075, 0.2, CLOSURE),
+    "d_h": Band(-0.02, 0.42, CLOSURE),
+}
 WINDOW = 0.4  # of the onset time scale: the quadratic law's own quartic term stays below the noise
 
 
@@ -44,27 +47,53 @@ def onset_fit(alpha: np.ndarray, values: np.ndarray, window: float, degree: int 
 
 
 def exact_solution(p: Parameters) -> tuple[list[Check], list[str]]:
-    """Exact solution against the integrated flow, and where (81) departs from the flow of a large system."""
+    """Exact solution against the integrated flow, and where (81) departs from the flow of a large
+    system.
+    """
     half = st.emergence_time(p.values())
     found = st.flow(p.permutations).solve(p, at=[0.0], events=onset.HALF, alpha=1.5 * float(half))
-    checks = [identity("time of A = 1/2 by the exact solution", "alpha_of_D", half, found.alpha_half.item(), 1e-9,
-                       "event times of the integrator")]  # fmt: skip
+    checks = [
+        identity(
+            "time of A = 1/2 by the exact solution",
+            "alpha_of_D",
+            half,
+            found.alpha_half.item(),
+            1e-9,
+            "event times of the integrator",
+        )
+    ]
     size = 1e8
     v = {**p.values(), "N": size, "d_g": size, "L": size, "tau": 1 / size, "A_0": 1 / size}
     v |= {"R_0": 0.0, "S_0": 0.0, "zeta": 0.0}
     star = float(onset.equations()["alpha_star"].evaluate(v))
     times = star * np.array([0.05, 0.9])
     grown = st.inversion.states(v, times)["A"]
-    sharp, printed = (onset.equations()[q].evaluate({**v, "alpha": times}) for q in ("onset_sharp", "onset_A"))
+    sharp, printed = (
+        onset.equations()[q].evaluate({**v, "alpha": times}) for q in ("onset_sharp", "onset_A")
+    )
     departure = onset.equations()["onset_departure"].evaluate({**v, "alpha": times[0]})
     checks += [
-        identity("A L at 0.9 alpha_star, L = 1e8", "onset_sharp", size * sharp[1], size * grown[1], 1e-5,
-                 "1/L over the distance to the pole, squared"),
-        identity("ln(A/A_(81)) at 0.05 alpha_star, L = 1e8", "onset_departure", departure, np.log(grown[0] / printed[0]),
-                 5e-3, "next term: 4/15 of (eta alpha)^2 c_omega/2"),
-    ]  # fmt: skip
-    return checks, [f"L = 1e8, alpha = 0.9 alpha_star: A L = {size * grown[1]:.5g} by the flow, {size * sharp[1]:.5g} by "
-                    f"1/cos^2, {size * printed[1]:.5g} by (81)"]  # fmt: skip
+        identity(
+            "A L at 0.9 alpha_star, L = 1e8",
+            "onset_sharp",
+            size * sharp[1],
+            size * grown[1],
+            1e-5,
+            "1/L over the distance to the pole, squared",
+        ),
+        identity(
+            "ln(A/A_(81)) at 0.05 alpha_star, L = 1e8",
+            "onset_departure",
+            departure,
+            np.log(grown[0] / printed[0]),
+            5e-3,
+            "next term: 4/15 of (eta alpha)^2 c_omega/2",
+        ),
+    ]
+    return checks, [
+        f"L = 1e8, alpha = 0.9 alpha_star: A L = {size * grown[1]:.5g} by the flow, {size * sharp[1]:.5g} by "
+        f"1/cos^2, {size * printed[1]:.5g} by (81)"
+    ]
 
 
 def report(request: Request) -> Report:
@@ -81,14 +110,29 @@ def emergence(p: Parameters, runs: xr.Dataset) -> tuple[list[Check], list[str]]:
     fine = np.linspace(0, 0.1 * scale, 41)
     flow = st.flow(p.permutations).solve(p, at=fine, alpha=float(fine[-1]))
     from_flow = onset_fit(flow.alpha.values, flow.A.values, float(fine[-1]), degree=5)[1]
-    checks = [identity("onset rate of the flow", "onset_coefficient", exact, from_flow, 1e-5,
-                       "sixth-order term on alpha <= 0.1 T_alpha")]  # fmt: skip
+    checks = [
+        identity(
+            "onset rate of the flow",
+            "onset_coefficient",
+            exact,
+            from_flow,
+            1e-5,
+            "sixth-order term on alpha <= 0.1 T_alpha",
+        )
+    ]
     window = WINDOW * scale
-    rates = [onset_fit(runs.alpha.values, runs.A.sel(seed=s).values, window)[1] for s in runs.seed.values]
+    rates = [
+        onset_fit(runs.alpha.values, runs.A.sel(seed=s).values, window)[1] for s in runs.seed.values
+    ]
     checks.append(sampled("onset rate of students", "onset_coefficient", exact, rates))
-    notes = ["", f"onset rate fitted as linear + quadratic in alpha on alpha <= {window:.3g} (0.4 T_alpha)"]
-    levels = {" by Eq. (15)": (own_start(p, runs), PAPER_TIMES),
-              " with noise of M": (noisy(p, runs), OURS_TIMES)}  # fmt: skip
+    notes = [
+        "",
+        f"onset rate fitted as linear + quadratic in alpha on alpha <= {window:.3g} (0.4 T_alpha)",
+    ]
+    levels = {
+        " by Eq. (15)": (own_start(p, runs), PAPER_TIMES),
+        " with noise of M": (noisy(p, runs), OURS_TIMES),
+    }
     for name, variable in (("time of A = 1/2", "A"), ("time of rollout = 1/2", "rollout_accuracy")):
         times = first_crossing(runs[variable], 0.5)
         notes.append(times.summary(name))
@@ -96,24 +140,54 @@ def emergence(p: Parameters, runs: xr.Dataset) -> tuple[list[Check], list[str]]:
             predicted = first_crossing(curves[variable].transpose("seed", ...), 0.5).values
             ratio = (times.values / predicted)[np.isfinite(times.values) & np.isfinite(predicted)]
             if ratio.size > 1:
-                checks.append(sampled(f"{name}{level}, measured / predicted", "flow (15)" if variable == "A" else "rollout_mean",
-                                      1.0, ratio, band=bands(table, p)[variable]))  # fmt: skip
-                notes.append(f" {level}: rms relative error over single seeds {np.sqrt(np.mean((1 / ratio - 1) ** 2)):.1%}")
+                checks.append(
+                    sampled(
+                        f"{name}{level}, measured / predicted",
+                        "flow (15)" if variable == "A" else "rollout_mean",
+                        1.0,
+                        ratio,
+                        band=bands(table, p)[variable],
+                    )
+                )
+                notes.append(
+                    f" {level}: rms relative error over single seeds {np.sqrt(np.mean((1 / ratio - 1) ** 2)):.1%}"
+                )
     more, remarks = exact_solution(p)
     checks, notes = checks + more, notes + remarks
-    half = [float(st.flow().solve(p.replace(eta=e), at=[0.0], events=onset.HALF, alpha=40 * scale * p.eta / e).alpha_half) * e
-            for e in (p.eta / 2, p.eta)]  # fmt: skip
-    checks.append(identity("eta x time of A = 1/2 does not depend on eta", "flow (15)", half[0], half[1], 1e-9,
-                           "event times of the integrator"))  # fmt: skip
+    half = [
+        float(
+            st.flow()
+            .solve(p.replace(eta=e), at=[0.0], events=onset.HALF, alpha=40 * scale * p.eta / e)
+            .alpha_half
+        )
+        * e
+        for e in (p.eta / 2, p.eta)
+    ]
+    checks.append(
+        identity(
+            "eta x time of A = 1/2 does not depend on eta",
+            "flow (15)",
+            half[0],
+            half[1],
+            1e-9,
+            "event times of the integrator",
+        )
+    )
     return checks, notes
 
 
 def scaling(**training: Any) -> tuple[list[Check], list[str], dict[str, Any]]:
-    """Exponents of the time of A = 1/2 in eta, L, N = d_g and d_h, seed by seed: students against two levels of theory."""
+    """Exponents of the time of A = 1/2 in eta, L, N = d_g and d_h, seed by seed: students against
+    two levels of theory.
+    """
     checks, sweeps = [], {}
     notes = ["", "time of A = 1/2, students (mean over seeds) and flow:"]
     for name, (grid, make) in SWEEPS.items():
-        found: dict[str, list[np.ndarray]] = {"students": [], "by Eq. (15)": [], "with noise of M": []}
+        found: dict[str, list[np.ndarray]] = {
+            "students": [],
+            "by Eq. (15)": [],
+            "with noise of M": [],
+        }
         flow = []
         for value in grid:
             p = make(value)
@@ -121,19 +195,33 @@ def scaling(**training: Any) -> tuple[list[Check], list[str], dict[str, Any]]:
             p = p.run_to(2.5 * flow[-1])
             runs = train(p, seeds=SEEDS, **training)
             times = first_crossing(runs.A, 0.5)
-            for level, curves in zip(found, (runs, own_start(p, runs), noisy(p, runs)), strict=True):
+            for level, curves in zip(
+                found, (runs, own_start(p, runs), noisy(p, runs)), strict=True
+            ):
                 found[level].append(first_crossing(curves.A.transpose("seed", ...), 0.5).values)
             notes.append("  " + times.summary(f"{name} = {value:g} (flow {flow[-1]:.3f})"))
         x = np.log(grid)
         weights = (x - x.mean()) / ((x - x.mean()) ** 2).sum()
-        slopes = {level: weights @ np.log(np.array(v)) for level, v in found.items()}  # NaN for a seed censored anywhere
+        slopes = {
+            level: weights @ np.log(np.array(v)) for level, v in found.items()
+        }  # NaN for a seed censored anywhere
         for level in ("by Eq. (15)", "with noise of M"):
             gap = slopes["students"] - slopes[level]
             gap = gap[np.isfinite(gap)]
             if gap.size > 1:
-                label, predicted = "N = d_g" if name == "N" else name, float(np.nanmean(slopes[level]))
-                checks.append(sampled(f"exponent of the time of A = 1/2 in {label} {level}, students", "flow (15)", predicted,
-                                      predicted + gap, band=EXPONENTS[name] if level == "by Eq. (15)" else None))  # fmt: skip
+                label, predicted = (
+                    "N = d_g" if name == "N" else name,
+                    float(np.nanmean(slopes[level])),
+                )
+                checks.append(
+                    sampled(
+                        f"exponent of the time of A = 1/2 in {label} {level}, students",
+                        "flow (15)",
+                        predicted,
+                        predicted + gap,
+                        band=EXPONENTS[name] if level == "by Eq. (15)" else None,
+                    )
+                )
         sweeps[name] = (grid, flow, found["students"])
     return checks, notes, sweeps
 
@@ -146,13 +234,20 @@ def draw(sweeps: dict[str, Any]) -> Any:
         axis.loglog(grid, theory, "k--", label="flow (15)")
         for value, times in zip(grid, students, strict=True):
             axis.plot(np.full(len(times), value), times, ".", color="C0", alpha=0.35, ms=4)
-        axis.plot(grid, [np.nanmean(t) for t in students], "o-", color="C0", ms=4, label="students, mean")
+        axis.plot(
+            grid, [np.nanmean(t) for t in students], "o-", color="C0", ms=4, label="students, mean"
+        )
         label = {"eta": r"learning rate $\eta$", "N": "$N = d_g$", "L": "$L$", "d_h": "$d_h$"}[name]
         axis.set(
-            xlabel=label, ylabel=r"time of $A = 1/2$, in $\alpha$", xticks=grid, xticklabels=[f"{g:g}" for g in grid]
+            xlabel=label,
+            ylabel=r"time of $A = 1/2$, in $\alpha$",
+            xticks=grid,
+            xticklabels=[f"{g:g}" for g in grid],
         )
         axis.minorticks_off()
-    every = np.concatenate([np.ravel(v) for _, theory, students in sweeps.values() for v in (theory, *students)])
+    every = np.concatenate(
+        [np.ravel(v) for _, theory, students in sweeps.values() for v in (theory, *students)]
+    )
     ticks = np.array([1, 2, 3, 5, 7, 10, 15, 20, 30])
     for axis in axes:
         axis.set(yticks=ticks, yticklabels=[f"{t}" for t in ticks])

@@ -1,4 +1,6 @@
-"""Order-parameter curves of the state-tracking model: flow (15) against students, and where mean field ends."""
+"""Order-parameter curves of the state-tracking model: flow (15) against students, and where mean
+field ends.
+"""
 
 from __future__ import annotations
 
@@ -30,25 +32,54 @@ def theory_curve(p: Parameters, runs: xr.Dataset) -> xr.Dataset:
 
 
 def untrained(p: Parameters) -> list[Check]:
-    """Attention, overlaps and logit variance of untrained students; the zeros over what they become when the task is known."""
+    """Attention, overlaps and logit variance of untrained students; the zeros over what they become
+    when the task is known.
+    """
     found = [untrained_statistics(p.replace(n_train=64), seed) for seed in range(UNTRAINED)]
-    checks = [sampled(f"{x} at time 0, {UNTRAINED} seeds", "initialisation" if x != "zeta" else "zeta", 1 / p.L if x == "A" else 0.0,
-                      [f[x] for f in found], scale=1 / p.L if x == "A" else 1.0) for x in ("A", "R", "S", "zeta")
-              if x != "S" or p.d_g > 1]  # fmt: skip
-    for name, at, seeds in (("Table 1", Parameters.table_1(), 24), ("Table 2", Parameters.table_2(), 24), ("these sizes", p, 64)):
-        # The paper prints 0.044 and 0.0466 and takes them from simulation. 4096 sequences leave a scatter of 2% between seeds.
-        start = [untrained_statistics(at.replace(n_train=4096), seed)["variance_correct"] for seed in range(seeds)]
-        checks.append(sampled(f"initial logit variance at {name}, {seeds} seeds", "logit_variance_initial",
-                              st.initial_variance(at), start))  # fmt: skip
+    checks = [
+        sampled(
+            f"{x} at time 0, {UNTRAINED} seeds",
+            "initialisation" if x != "zeta" else "zeta",
+            1 / p.L if x == "A" else 0.0,
+            [f[x] for f in found],
+            scale=1 / p.L if x == "A" else 1.0,
+        )
+        for x in ("A", "R", "S", "zeta")
+        if x != "S" or p.d_g > 1
+    ]
+    for name, at, seeds in (
+        ("Table 1", Parameters.table_1(), 24),
+        ("Table 2", Parameters.table_2(), 24),
+        ("these sizes", p, 64),
+    ):
+        # The paper prints 0.044 and 0.0466 and takes them from simulation. 4096 sequences leave a
+        # scatter of 2% between seeds.
+        start = [
+            untrained_statistics(at.replace(n_train=4096), seed)["variance_correct"]
+            for seed in range(seeds)
+        ]
+        checks.append(
+            sampled(
+                f"initial logit variance at {name}, {seeds} seeds",
+                "logit_variance_initial",
+                st.initial_variance(at),
+                start,
+            )
+        )
     return checks
 
 
 def closure_curves(p: Parameters, runs: xr.Dataset) -> dict[str, xr.DataArray]:
-    """The attention factor of every run as measured (63), under the ansatz (69), and under the closure."""
+    """The attention factor of every run as measured (63), under the ansatz (69), and under the
+    closure.
+    """
     eq = attention.equations()["c_closure"]
     closed = eq.evaluate({**p.values(), "A": runs.A.values})
-    return {"measured (63)": runs.c_A, "ansatz (69), current weights": runs.c_ansatz,
-            r"closure $L c_\omega A(1-A)$": runs.A.copy(data=closed)}  # fmt: skip
+    return {
+        "measured (63)": runs.c_A,
+        "ansatz (69), current weights": runs.c_ansatz,
+        r"closure $L c_\omega A(1-A)$": runs.A.copy(data=closed),
+    }
 
 
 def with_empirical_logits(p: Parameters, runs: xr.Dataset) -> xr.Dataset:
@@ -63,29 +94,52 @@ def position_dependent_rollout(p: Parameters, runs: xr.Dataset) -> xr.DataArray:
 
 
 def report(request: Request) -> Report:
-    """The ensemble that is asked for, against theory; beside the one that comes with the code, Table 2's."""
+    """The ensemble that is asked for, against theory; beside the one that comes with the code,
+    Table 2's.
+    """
     found = against(*ensemble.get(request))
     if request.runs is None and not request.given:
-        return replace(found, checks=[*found.checks, *pictures(*tracking.shipped("table_2"), " at Table 2")])
+        return replace(
+            found, checks=[*found.checks, *pictures(*tracking.shipped("table_2"), " at Table 2")]
+        )
     return found
 
 
 def against(p: Parameters, runs: xr.Dataset) -> Report:
-    """Compare two levels of theory with every seed; check what must hold; say how far the uncontrolled steps are off."""
+    """Compare two levels of theory with every seed; check what must hold; say how far the
+    uncontrolled steps are off.
+    """
     paper, ours = own_start(p, runs), noisy(p, runs)
     held = compare(paper, runs, bands(PAPER, p), " by Eq. (15)")
-    checks = [*held.checks, *compare(ours[list(OURS)], runs, bands(OURS, p), " with noise of M").checks,
-              *pictures(p, runs), conserved(runs), *untrained(p)]  # fmt: skip
-    notes = [held.spoken(), "", *closures(p, runs), *kurtoses(runs), *rollouts(p, runs, theory_curve(p, runs))]
-    return Report(checks, notes, numbers={"inside_two_sd": held.inside()}, draw=lambda: draw(p, runs))
+    checks = [
+        *held.checks,
+        *compare(ours[list(OURS)], runs, bands(OURS, p), " with noise of M").checks,
+        *pictures(p, runs),
+        conserved(runs),
+        *untrained(p),
+    ]
+    notes = [
+        held.spoken(),
+        "",
+        *closures(p, runs),
+        *kurtoses(runs),
+        *rollouts(p, runs, theory_curve(p, runs)),
+    ]
+    return Report(
+        checks, notes, numbers={"inside_two_sd": held.inside()}, draw=lambda: draw(p, runs)
+    )
 
 
 def own_start(p: Parameters, runs: xr.Dataset) -> xr.Dataset:
-    """Exact solution of Eq. (15) from every seed's own A, R, S and zeta, with the paper's logits and accuracies."""
+    """Exact solution of Eq. (15) from every seed's own A, R, S and zeta, with the paper's logits
+    and accuracies.
+    """
     curves = []
     for seed in runs.seed:
         first = runs.sel(seed=seed).isel(alpha=0)
-        own = p.replace(A_0=float(first.A), R_0=float(first.R), S_0=float(first.S), zeta=float(first.zeta))
+        own = p.replace(
+            A_0=float(first.A), R_0=float(first.R), S_0=float(first.S), zeta=float(first.zeta)
+        )
         curves.append(st.with_accuracy(st.inversion.solve(own, runs.alpha.values), own))
     return xr.concat(curves, dim=runs.seed)
 
@@ -97,33 +151,67 @@ def noisy(p: Parameters, runs: xr.Dataset) -> xr.Dataset:
 
 def pictures(p: Parameters, runs: xr.Dataset, where: str = "") -> list[Check]:
     """What the figures of attention and rollout show, as numbers."""
-    half = runs.attention.isel(alpha=np.abs(runs.A - 0.5).argmin("alpha")).transpose("seed", "step", "action").values
+    half = (
+        runs.attention.isel(alpha=np.abs(runs.A - 0.5).argmin("alpha"))
+        .transpose("seed", "step", "action")
+        .values
+    )
     diagonal, others = np.diagonal(half, axis1=1, axis2=2), half[:, ~np.eye(p.L, dtype=bool)]
     uneven = [x.std(1) / x.mean(1) for x in (diagonal, others)]
-    moments = np.abs(with_empirical_logits(p, runs).rollout_accuracy - runs.rollout_accuracy).max("alpha").values
-    steps = np.abs((position_dependent_rollout(p, runs) - runs.rollout_accuracy).mean("seed")).max("alpha")
+    moments = (
+        np.abs(with_empirical_logits(p, runs).rollout_accuracy - runs.rollout_accuracy)
+        .max("alpha")
+        .values
+    )
+    steps = np.abs((position_dependent_rollout(p, runs) - runs.rollout_accuracy).mean("seed")).max(
+        "alpha"
+    )
     return [
-        at_least(f"unevenness of attention off the diagonal over on it{where}, A = 1/2", "attention_logit", 2.0,
-                 float((uneven[1] / uneven[0]).min()), "relative spread over positions, least over seeds"),
-        sampled(f"rollout accuracy from measured moments{where}, largest deviation", "rollout_mean", 0.0, moments, scale=1.0,
-                band=bands(MOMENTS, p)["rollout"]),
-        at_most(f"rollout accuracy from the measured accuracy of every step{where}, largest deviation", "rollout_closed", 0.03,
-                float(steps), "of the mean over seeds: errors of consecutive steps are nearly independent"),
-    ]  # fmt: skip
+        at_least(
+            f"unevenness of attention off the diagonal over on it{where}, A = 1/2",
+            "attention_logit",
+            2.0,
+            float((uneven[1] / uneven[0]).min()),
+            "relative spread over positions, least over seeds",
+        ),
+        sampled(
+            f"rollout accuracy from measured moments{where}, largest deviation",
+            "rollout_mean",
+            0.0,
+            moments,
+            scale=1.0,
+            band=bands(MOMENTS, p)["rollout"],
+        ),
+        at_most(
+            f"rollout accuracy from the measured accuracy of every step{where}, largest deviation",
+            "rollout_closed",
+            0.03,
+            float(steps),
+            "of the mean over seeds: errors of consecutive steps are nearly independent",
+        ),
+    ]
 
 
 def conserved(runs: xr.Dataset) -> Check:
     """The overlap that no student moves."""
     drift = float(np.abs(runs.zeta - runs.zeta.isel(alpha=0)).max())
     rounding = 10 * np.finfo("float32").eps * float(runs.epoch[-1]) ** 0.5
-    return vanishing("drift of zeta along training", "zeta", drift, rounding, "conserved: ten times a random walk of float32 rounding")
+    return vanishing(
+        "drift of zeta along training",
+        "zeta",
+        drift,
+        rounding,
+        "conserved: ten times a random walk of float32 rounding",
+    )
 
 
 def closures(p: Parameters, runs: xr.Dataset) -> list[str]:
     """How far ansatz and closure are from the measured attention factor."""
     curves = closure_curves(p, runs)
     measured = curves["measured (63)"]
-    notes = ["attention factor d_g N |grad A|^2, rms deviation over seeds and times relative to its rms:"]
+    notes = [
+        "attention factor d_g N |grad A|^2, rms deviation over seeds and times relative to its rms:"
+    ]
     for name, curve in list(curves.items())[1:]:
         off = float(np.sqrt(((curve - measured) ** 2).mean() / (measured**2).mean()))
         notes.append(f"  {name.replace('$', '').replace(chr(92), '')}: {off:.1%}")
@@ -133,49 +221,94 @@ def closures(p: Parameters, runs: xr.Dataset) -> list[str]:
 def kurtoses(runs: xr.Dataset) -> list[str]:
     """How far logits are from Gaussian."""
     locked = (runs.A > LOCKED).argmax("alpha")  # per seed; 0 if never, and then left out
-    moments = {"before training": runs.isel(alpha=0), f"when A first exceeds {LOCKED}": runs.isel(alpha=locked).where(locked > 0),
-               "at the end": runs.isel(alpha=-1)}  # fmt: skip
-    return ["excess kurtosis of the logits, mean over seeds (normal 0, uniform -1.2), correct and other:",
-            *(f"  {when}: {float(at.kurtosis_correct.mean()):.2f}, {float(at.kurtosis_other.mean()):.2f}"
-              for when, at in moments.items())]  # fmt: skip
+    moments = {
+        "before training": runs.isel(alpha=0),
+        f"when A first exceeds {LOCKED}": runs.isel(alpha=locked).where(locked > 0),
+        "at the end": runs.isel(alpha=-1),
+    }
+    return [
+        "excess kurtosis of the logits, mean over seeds (normal 0, uniform -1.2), correct and other:",
+        *(
+            f"  {when}: {float(at.kurtosis_correct.mean()):.2f}, {float(at.kurtosis_other.mean()):.2f}"
+            for when, at in moments.items()
+        ),
+    ]
 
 
 def rollouts(p: Parameters, runs: xr.Dataset, curve: xr.Dataset) -> list[str]:
     """How far each step of the rollout theory is from the students' rollouts."""
-    levels = {"(17)-(18) with measured logit means and variances": with_empirical_logits(p, runs).rollout_accuracy,
-              "(85) with the measured accuracy of every step": position_dependent_rollout(p, runs),
-              "(17)-(18) with theory means, initial variance": curve.rollout_accuracy}  # fmt: skip
-    gaps = {name: float(np.abs((level - runs.rollout_accuracy).mean("seed")).max()) for name, level in levels.items()}
-    return [f"rollout accuracy by {name}: largest deviation of the mean {gap:.3f}" for name, gap in gaps.items()]
+    levels = {
+        "(17)-(18) with measured logit means and variances": with_empirical_logits(
+            p, runs
+        ).rollout_accuracy,
+        "(85) with the measured accuracy of every step": position_dependent_rollout(p, runs),
+        "(17)-(18) with theory means, initial variance": curve.rollout_accuracy,
+    }
+    gaps = {
+        name: float(np.abs((level - runs.rollout_accuracy).mean("seed")).max())
+        for name, level in levels.items()
+    }
+    return [
+        f"rollout accuracy by {name}: largest deviation of the mean {gap:.3f}"
+        for name, gap in gaps.items()
+    ]
 
 
 def draw(p: Parameters, runs: xr.Dataset) -> Any:
-    """Six panels: order parameters, loss, accuracies, attention factor; every seed as a line where there are few."""
+    """Six panels: order parameters, loss, accuracies, attention factor; every seed as a line where
+    there are few.
+    """
     figure, axes = plotting.figure(2, 3, width=3.6, height=2.9)
     curve, ours = st.trajectory(p, float(runs.alpha[-1])), noisy(p, runs)
-    panels = [(("A",), "attention $A$"), (("R",), "teacher overlap $R$"), (("S",), "off-target overlap $S$"),
-              (("loss",), "loss"), (("accuracy", "rollout_accuracy"), "accuracy")]  # fmt: skip
+    panels = [
+        (("A",), "attention $A$"),
+        (("R",), "teacher overlap $R$"),
+        (("S",), "off-target overlap $S$"),
+        (("loss",), "loss"),
+        (("accuracy", "rollout_accuracy"), "accuracy"),
+    ]
     for axis, (names, label) in zip(axes.flat, panels, strict=False):
         for k, name in enumerate(names):
             kind = {"accuracy": "next token", "rollout_accuracy": "rollout"}.get(name)
             colour = f"C{k}" if kind else "C0"
             if runs.sizes["seed"] <= FEW:
-                lines = axis.plot(runs.alpha, runs[name].transpose("alpha", "seed"), color=colour, lw=1.8, alpha=0.4)
+                lines = axis.plot(
+                    runs.alpha,
+                    runs[name].transpose("alpha", "seed"),
+                    color=colour,
+                    lw=1.8,
+                    alpha=0.4,
+                )
                 lines[0].set_label(kind or "students, one line each")
             else:
                 plotting.band(axis, runs[name], colour, kind or "students: mean, s.d.")
             if not kind:
-                lines = axis.plot(ours.alpha, ours[name].transpose("alpha", "seed"), color="C1", lw=0.8)
+                lines = axis.plot(
+                    ours.alpha, ours[name].transpose("alpha", "seed"), color="C1", lw=0.8
+                )
                 lines[0].set_label("ours, from each student's start")
-            axis.plot(curve.alpha, curve[name], color=colour if kind else "k", ls="--", label=None if kind else "paper, Eq. (15)")
+            axis.plot(
+                curve.alpha,
+                curve[name],
+                color=colour if kind else "k",
+                ls="--",
+                label=None if kind else "paper, Eq. (15)",
+            )
         axis.set(xlabel=r"$\alpha$ = epochs / $(d_g N)$", ylabel=label)
         if names[0] in ("A", "accuracy"):
             axis.set_ylim(0, 1.05)
         axis.legend(fontsize=7, loc="center right" if names[0] == "A" else "best")
     axis = axes.flat[5]
     for k, (name, values) in enumerate(closure_curves(p, runs).items()):
-        axis.plot(runs.alpha, values.mean("seed"), color=f"C{k}", ls=("-", "--", ":")[k], label=name)
-    axis.set(xlabel=r"$\alpha$ = epochs / $(d_g N)$", ylabel=r"attention factor $d_g N\,|\nabla A|^2$")
+        axis.plot(
+            runs.alpha, values.mean("seed"), color=f"C{k}", ls=("-", "--", ":")[k], label=name
+        )
+    axis.set(
+        xlabel=r"$\alpha$ = epochs / $(d_g N)$", ylabel=r"attention factor $d_g N\,|\nabla A|^2$"
+    )
     axis.legend(fontsize=7)
-    figure.suptitle(rf"$N={p.N}$, $d_g={p.d_g}$, $L={p.L}$, $d_h={p.d_h}$, {runs.sizes['seed']} seeds", fontsize=9)
+    figure.suptitle(
+        rf"$N={p.N}$, $d_g={p.d_g}$, $L={p.L}$, $d_h={p.d_h}$, {runs.sizes['seed']} seeds",
+        fontsize=9,
+    )
     return figure

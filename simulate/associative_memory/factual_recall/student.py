@@ -1,4 +1,6 @@
-"""Linear attention from the end token over one-hot tokens: the plain module, and the engine that trains it."""
+"""Linear attention from the end token over one-hot tokens: the plain module, and the engine that
+trains it.
+"""
 
 from __future__ import annotations
 
@@ -21,13 +23,14 @@ MEANING = {
     "loss_subject": "loss - loss_relation: right answer among those of the relation",
     "accuracy": "right answer most probable, over all facts",
     "accuracy_relation": "probability of the right relation's answers",
-    "w_r": "attention on relations, mean", "w_s": "attention on subjects, mean",
+    "w_r": "attention on relations, mean",
+    "w_s": "attention on subjects, mean",
     "delta_r": "value gain of a relation's answers over all others, mean",
     "delta_s": "value gain of a subject's answers over all others, mean",
     "noise_spread": "standard deviation of noise and end rows of V over answers: frozen by theory",
     "conserved_relation": "w_r^2 - c delta_r^2, epsilon^2 by theory",
     "conserved_subject": "w_s^2 - c delta_s^2",
-}  # fmt: skip
+}
 
 
 def memory(p: Parameters, itemsize: int = 4) -> float:
@@ -81,12 +84,20 @@ class Learner:
         Answers ``(S, R)``; the balanced table by default.
     """
 
-    def __init__(self, p: Parameters, seed: int, device: torch.device | None = None, dtype: torch.dtype = torch.float32,
-                 table: np.ndarray | None = None) -> None:  # fmt: skip
+    def __init__(
+        self,
+        p: Parameters,
+        seed: int,
+        device: torch.device | None = None,
+        dtype: torch.dtype = torch.float32,
+        table: np.ndarray | None = None,
+    ) -> None:
         self.p, self.seed = p, seed
         self.table = task.fact_table(p) if table is None else table
-        self.w, self.V = (np.full(shape, p.epsilon, dtype=str(dtype).removeprefix("torch."))
-                          for shape in (p.vocabulary, (p.vocabulary, p.answers)))  # fmt: skip
+        self.w, self.V = (
+            np.full(shape, p.epsilon, dtype=str(dtype).removeprefix("torch."))
+            for shape in (p.vocabulary, (p.vocabulary, p.answers))
+        )
 
     def step(self, number: int) -> None:
         """One batch, one descent step."""
@@ -124,11 +135,20 @@ class Learner:
         delta_s = of_s[hit].mean() - of_s[~hit].mean()
         w_r, w_s = w[p.S : p.S + p.R].mean(), w[: p.S].mean()
         c_r, c_s = p.D * (p.R - 1) / p.R, p.R * (p.D - 1) / p.D
-        return {"loss": loss, "loss_relation": of_relation, "loss_subject": loss - of_relation,
-                "accuracy": (logits.argmax(1) == answer).mean(), "accuracy_relation": block.mean(),
-                "w_r": w_r, "w_s": w_s, "delta_r": delta_r, "delta_s": delta_s,
-                "noise_spread": V[p.S + p.R :].std(1).mean(),
-                "conserved_relation": w_r**2 - c_r * delta_r**2, "conserved_subject": w_s**2 - c_s * delta_s**2}  # fmt: skip
+        return {
+            "loss": loss,
+            "loss_relation": of_relation,
+            "loss_subject": loss - of_relation,
+            "accuracy": (logits.argmax(1) == answer).mean(),
+            "accuracy_relation": block.mean(),
+            "w_r": w_r,
+            "w_s": w_s,
+            "delta_r": delta_r,
+            "delta_s": delta_s,
+            "noise_spread": V[p.S + p.R :].std(1).mean(),
+            "conserved_relation": w_r**2 - c_r * delta_r**2,
+            "conserved_subject": w_s**2 - c_s * delta_s**2,
+        }
 
     def state(self) -> dict[str, Any]:
         """Weights."""
@@ -149,5 +169,14 @@ def clock(p: Parameters, steps: np.ndarray) -> np.ndarray:
     return p.eta * steps
 
 
-SYSTEM = training.System("associative_memory.factual_recall", Parameters, partial(Each, Learner), MEANING, memory,
-                         time="t", clock=clock, implied="float32", devices=("cpu",))  # fmt: skip
+SYSTEM = training.System(
+    "associative_memory.factual_recall",
+    Parameters,
+    partial(Each, Learner),
+    MEANING,
+    memory,
+    time="t",
+    clock=clock,
+    implied="float32",
+    devices=("cpu",),
+)

@@ -10,18 +10,24 @@ from theory.associative_memory.factual_recall import Parameters
 
 
 def fact_table(p: Parameters) -> np.ndarray:
-    """Answers ``a*(s, r) = r D + floor(s D / S)``, shape ``(S, R)``: every answer has S/D subjects."""
+    """Answers ``a*(s, r) = r D + floor(s D / S)``, shape ``(S, R)``: every answer has S/D
+    subjects.
+    """
     return np.arange(p.R) * p.D + (np.arange(p.S)[:, None] * p.D) // p.S
 
 
 def random_table(p: Parameters, rng: np.random.Generator) -> np.ndarray:
-    """Answers drawn at random within their relation: unbalanced, the symmetric theory is then approximate."""
+    """Answers drawn at random within their relation: unbalanced, the symmetric theory is then
+    approximate.
+    """
     return np.arange(p.R) * p.D + rng.integers(p.D, size=(p.S, p.R))
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Sequences by subject, relation, answer (each ``(n,)``) and how often each noise token occurs ``(n, noise)``."""
+    """Sequences by subject, relation, answer (each ``(n,)``) and how often each noise token occurs
+    ``(n, noise)``.
+    """
 
     subject: np.ndarray
     relation: np.ndarray
@@ -29,7 +35,9 @@ class Batch:
     noise: np.ndarray
 
     def counts(self, p: Parameters) -> np.ndarray:
-        """Occurrences of every token, shape ``(n, vocabulary)``: subjects, relations, noise, end."""
+        """Occurrences of every token, shape ``(n, vocabulary)``: subjects, relations, noise,
+        end.
+        """
         out = np.zeros((len(self.subject), p.vocabulary), dtype=np.float32)
         rows = np.arange(len(out))
         out[rows, self.subject] = 1
@@ -40,16 +48,21 @@ class Batch:
 
 
 def draw(p: Parameters, n: int, table: np.ndarray, rng: np.random.Generator) -> Batch:
-    """Draw ``n`` sequences by their counts: the order of tokens does not reach a linear student without positions."""
+    """Draw ``n`` sequences by their counts: the order of tokens does not reach a linear student
+    without positions.
+    """
     subject, relation = rng.integers(p.S, size=n), rng.integers(p.R, size=n)
     noise = rng.multinomial(p.T - 3, np.full(p.noise_tokens, 1 / p.noise_tokens), size=n)
     return Batch(subject, relation, table[subject, relation], noise)
 
 
-def draw_sequences(p: Parameters, n: int, table: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+def draw_sequences(
+    p: Parameters, n: int, table: np.ndarray, rng: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray]:
     """Token sequences ``(n, T)`` and answers ``(n,)``.
 
-    Subject at a uniform place among the first T-1, relation at another, noise elsewhere, end token last.
+    Subject at a uniform place among the first T-1, relation at another, noise elsewhere, end token
+    last.
     """
     tokens = rng.integers(p.noise_tokens, size=(n, p.T)) + p.S + p.R
     subject, relation = rng.integers(p.S, size=n), rng.integers(p.R, size=n)

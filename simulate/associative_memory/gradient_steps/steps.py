@@ -14,8 +14,12 @@ from theory.associative_memory.gradient_steps import Parameters
 CHUNK = 2500  # sequences at a time
 
 
-def draw(p: Parameters, count: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Tokens ``(count, T)``, answers ``(count,)``, 0-based places of the first trigger; triggers are 0..K-1."""
+def draw(
+    p: Parameters, count: int, rng: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Tokens ``(count, T)``, answers ``(count,)``, 0-based places of the first trigger; triggers
+    are 0..K-1.
+    """
     tokens = rng.integers(p.K, p.N, size=(count, p.T))
     trigger, answer = rng.integers(p.K, size=count), rng.integers(p.K, p.N, size=count)
     place, rows = rng.integers(p.T - 2, size=count), np.arange(count)
@@ -24,7 +28,8 @@ def draw(p: Parameters, count: int, rng: np.random.Generator) -> tuple[np.ndarra
 
 
 class InductionHead(torch.nn.Module):
-    """Two attention layers on one-hot features in two blocks [token | remapped previous tokens], weights zero.
+    """Two attention layers on one-hot features in two blocks [token | remapped previous tokens],
+    weights zero.
 
     ``W_1 (T, T)``: positional scores of layer 1; ``W_2 (2N, N)``: keys against the last token;
     ``W_O (N, 2N)``: outputs of layer 2.
@@ -40,14 +45,18 @@ class InductionHead(torch.nn.Module):
         self.p = p
         for name, shape in (("W_O", (p.N, 2 * p.N)), ("W_2", (2 * p.N, p.N)), ("W_1", (p.T, p.T))):
             self.register_parameter(name, torch.nn.Parameter(torch.zeros(shape, dtype=dtype)))
-        self.register_buffer("mask", torch.triu(torch.full((p.T, p.T), -torch.inf, dtype=dtype), diagonal=1))
+        self.register_buffer(
+            "mask", torch.triu(torch.full((p.T, p.T), -torch.inf, dtype=dtype), diagonal=1)
+        )
 
     def forward(self, tokens: Tensor) -> tuple[Tensor, Tensor]:
         """Logits ``(n, N)`` at the last position, and its attention ``(n, T)``."""
         one_hot = torch.nn.functional.one_hot(tokens, self.p.N).to(self.W_O.dtype)
         first = torch.softmax(self.W_1 + self.mask, dim=-1)
         features = torch.cat([one_hot, first @ one_hot], dim=-1)
-        scores = (features @ self.W_2).gather(2, tokens[:, -1, None, None].expand(-1, self.p.T, 1))[..., 0]
+        scores = (features @ self.W_2).gather(2, tokens[:, -1, None, None].expand(-1, self.p.T, 1))[
+            ..., 0
+        ]
         second = torch.softmax(scores, dim=-1)
         return (second[:, None] @ features)[:, 0] @ self.W_O.T, second
 
@@ -87,7 +96,9 @@ def test(model: InductionHead, seed: int, count: int = 5000) -> tuple[float, flo
 
 
 def needed(p: Parameters) -> float:
-    """Bytes at the peak of `run`, from the shapes it makes: one-hot tokens of a chunk, or of the 5000 test sequences."""
+    """Bytes at the peak of `run`, from the shapes it makes: one-hot tokens of a chunk, or of the
+    5000 test sequences.
+    """
     activations = 5000 * p.T * p.N * (8 + 4 * 5) + CHUNK * p.T * p.N * 4 * 4
     return activations + 8 * 5000 * p.T * 3 + 4 * 6 * (4 * p.N**2 + 2 * p.T**2)
 
@@ -98,9 +109,10 @@ def run(p: Parameters, seed: int = 0) -> Outcome:
     Returns
     -------
     Outcome
-        ``probes``: part of the wanted associations that are strongest in their column or row, right after the
-        step (plain tokens to themselves; triggers to their remapped selves; positions 2..T-1 to the one before);
-        ``accuracy`` and ``attention`` before and after each step; gradients and weights.
+        ``probes``: part of the wanted associations that are strongest in their column or row, right
+        after the step (plain tokens to themselves; triggers to their remapped selves; positions
+        2..T-1 to the one before); ``accuracy`` and ``attention`` before and after each step;
+        gradients and weights.
     """
     memory.require(needed, p, "a gradient step")
     model, out = InductionHead(p), Outcome()
@@ -115,7 +127,11 @@ def run(p: Parameters, seed: int = 0) -> Outcome:
     record()
     for number, name in enumerate(("W_O", "W_2", "W_1")):
         slope = gradient(model, name, seed + number, p.samples)
-        rows = {"W_O": lambda w: w[:, plain].T, "W_2": lambda w: w[p.N :, triggers].T, "W_1": lambda w: w[inner]}[name]
+        rows = {
+            "W_O": lambda w: w[:, plain].T,
+            "W_2": lambda w: w[p.N :, triggers].T,
+            "W_1": lambda w: w[inner],
+        }[name]
         wanted = {"W_O": plain, "W_2": triggers, "W_1": inner - 1}[name]
         if name == "W_O":
             scale = p.first_step * p.N * p.T

@@ -29,7 +29,9 @@ def draw_permutations(shape: tuple[int, ...], N: int, rng: np.random.Generator) 
 
 
 def answer(hidden: np.ndarray, given: np.ndarray, start: np.ndarray) -> np.ndarray:
-    """``sigma_k pi_k ... sigma_1 pi_1 (x)`` for hidden ``(k, N)``, given ``(n, k, N)`` and start ``(n,)``."""
+    """``sigma_k pi_k ... sigma_1 pi_1 (x)`` for hidden ``(k, N)``, given ``(n, k, N)`` and start
+    ``(n,)``.
+    """
     at, rows = start, np.arange(len(start))
     for j in range(len(hidden)):
         at = given[rows, j, hidden[j, at]]
@@ -49,7 +51,11 @@ def memory(p: Parameters, itemsize: int = 8) -> float:
     """Bytes at the peak of one run, from the shapes it makes; `itemsize` bytes per number."""
     n = max(p.batch_size, 4096)
     integers = 8 * n * p.k * p.N * 4
-    return integers + itemsize * (6 * p.k * p.N**2 + n * p.N * 4 * (p.k + 1)) + training.records(p, 2 * len(MEANING))
+    return (
+        integers
+        + itemsize * (6 * p.k * p.N**2 + n * p.N * 4 * (p.k + 1))
+        + training.records(p, 2 * len(MEANING))
+    )
 
 
 class Learner:
@@ -58,10 +64,18 @@ class Learner:
     Kernels start at overlap m_0 with their permutations and are uniform otherwise, as in theory.
     """
 
-    def __init__(self, p: Parameters, seed: int, device: torch.device | None = None, dtype: torch.dtype = torch.float64) -> None:
+    def __init__(
+        self,
+        p: Parameters,
+        seed: int,
+        device: torch.device | None = None,
+        dtype: torch.dtype = torch.float64,
+    ) -> None:
         self.p, self.seed, self.device = p, seed, device
         self.hidden = draw_permutations((p.k,), p.N, keyed(seed, 0))
-        self.matrices = torch.tensor(np.eye(p.N)[:, self.hidden].transpose(1, 0, 2), dtype=dtype, device=device)  # [j, pi_j(x), x] = 1
+        self.matrices = torch.tensor(
+            np.eye(p.N)[:, self.hidden].transpose(1, 0, 2), dtype=dtype, device=device
+        )  # [j, pi_j(x), x] = 1
         start = p.m_0 * self.matrices + (1 - p.m_0) / p.N
         self.logits = start.log().requires_grad_()
         self.hops = 1 if p.curriculum else p.k
@@ -82,8 +96,14 @@ class Learner:
         return tuple(torch.as_tensor(v, device=self.device) for v in (given, start, right))  # type: ignore[return-value]
 
     def step(self, number: int) -> None:
-        """One batch, one step; a stage of the curriculum ends when the product of its overlaps reaches `STAGE`."""
-        if self.p.curriculum and self.hops < self.p.k and float(self.overlaps()[: self.hops].prod()) >= STAGE:
+        """One batch, one step; a stage of the curriculum ends when the product of its overlaps
+        reaches `STAGE`.
+        """
+        if (
+            self.p.curriculum
+            and self.hops < self.p.k
+            and float(self.overlaps()[: self.hops].prod()) >= STAGE
+        ):
             self.hops += 1
         given, start, right = self.sample(self.p.batch_size, self.hops, keyed(self.seed, 1, number))
         chance = apply(self.kernels()[: self.hops], given, start).gather(1, right[:, None]).mean()
@@ -110,7 +130,10 @@ class Learner:
 
     def load(self, state: dict[str, Any]) -> None:
         """Take up a state."""
-        self.logits, self.hops = state["logits"].to(self.device).requires_grad_(), int(state["hops"])
+        self.logits, self.hops = (
+            state["logits"].to(self.device).requires_grad_(),
+            int(state["hops"]),
+        )
 
 
 def clock(p: Parameters, steps: np.ndarray) -> np.ndarray:
@@ -118,5 +141,15 @@ def clock(p: Parameters, steps: np.ndarray) -> np.ndarray:
     return p.eta * steps
 
 
-SYSTEM = training.System("associative_memory.k_hop", Parameters, partial(Each, Learner), MEANING, memory, time="t",
-                         clock=clock, dimensions={"overlap": ("hop",)}, implied="float64", finite="product")  # fmt: skip
+SYSTEM = training.System(
+    "associative_memory.k_hop",
+    Parameters,
+    partial(Each, Learner),
+    MEANING,
+    memory,
+    time="t",
+    clock=clock,
+    dimensions={"overlap": ("hop",)},
+    implied="float64",
+    finite="product",
+)

@@ -1,8 +1,10 @@
-"""Extension: layer-by-layer learning of 1, 2, 4, .. hops by attention that jumps along a permutation in the context.
+"""Extension: layer-by-layer learning of 1, 2, 4, .. hops by attention that jumps along a
+permutation in the context.
 
-A setting of ours, as the slides give none. Position i of the context holds sigma(i), one-hot. Layer l attends from
-the thing that position i points to, by trained scores on positions, and takes over its pointer: identity scores turn
-m hops into 2 m. Hops 2^j are read from a trained mixture of all layers.
+A setting of ours, as the slides give none. Position i of the context holds sigma(i), one-hot. Layer
+l attends from the thing that position i points to, by trained scores on positions, and takes over
+its pointer: identity scores turn m hops into 2 m. Hops 2^j are read from a trained mixture of all
+layers.
 """
 
 from __future__ import annotations
@@ -30,18 +32,31 @@ def memory(p: Pointers, itemsize: int = 4) -> float:
     """Bytes at the peak of one run, from the shapes it makes; `itemsize` bytes per number."""
     n = max(p.batch_size, 512)
     shapes = n * p.N**2 * (12 * p.layers + 14) + 6 * p.layers * p.N**2
-    return itemsize * shapes + 8 * n * p.N**2 + 8 * 3 * n * p.N + training.records(p, 2 * len(MEANING))
+    return (
+        itemsize * shapes + 8 * n * p.N**2 + 8 * 3 * n * p.N + training.records(p, 2 * len(MEANING))
+    )
 
 
 class Learner:
     """Adam on the cross-entropy of the chosen hops, fresh permutations at every step."""
 
-    def __init__(self, p: Pointers, seed: int, device: torch.device | None = None, dtype: torch.dtype = torch.float32) -> None:
+    def __init__(
+        self,
+        p: Pointers,
+        seed: int,
+        device: torch.device | None = None,
+        dtype: torch.dtype = torch.float32,
+    ) -> None:
         self.p, self.seed, self.device, self.dtype = p, seed, device, dtype
         rng = keyed(seed, 0)
-        scores, mixture = rng.normal(size=(p.layers, p.N, p.N)), rng.normal(size=(p.layers + 1, p.layers + 1))
+        scores, mixture = (
+            rng.normal(size=(p.layers, p.N, p.N)),
+            rng.normal(size=(p.layers + 1, p.layers + 1)),
+        )
         start = (p.spread * scores, 1 / (p.layers + 1) + p.spread * mixture, np.ones(()))
-        self.weights = [torch.tensor(w, dtype=dtype, device=device, requires_grad=True) for w in start]
+        self.weights = [
+            torch.tensor(w, dtype=dtype, device=device, requires_grad=True) for w in start
+        ]
         self.scores, self.mixture, self.sharpness = self.weights
         self.optimizer = torch.optim.Adam(self.weights, lr=p.eta)
 
@@ -80,12 +95,17 @@ class Learner:
         """All quantities of `MEANING`."""
         sigma = draw_permutations((512,), self.p.N, keyed(self.seed, 2))
         states, attention = self.pointers(torch.as_tensor(sigma, device=self.device))
-        jump = [float((a * s.detach()).sum(-1).mean()) for a, s in zip(attention, states, strict=False)]
+        jump = [
+            float((a * s.detach()).sum(-1).mean()) for a, s in zip(attention, states, strict=False)
+        ]
         return {"accuracy": self.loss(sigma)[1].cpu().numpy(), "jump": np.array(jump)}
 
     def state(self) -> dict[str, Any]:
         """Weights and the state of the optimiser."""
-        return {"weights": [w.detach().clone() for w in self.weights], "optimizer": self.optimizer.state_dict()}
+        return {
+            "weights": [w.detach().clone() for w in self.weights],
+            "optimizer": self.optimizer.state_dict(),
+        }
 
     def load(self, state: dict[str, Any]) -> None:
         """Take up a state."""
@@ -95,5 +115,13 @@ class Learner:
         self.optimizer.load_state_dict(state["optimizer"])
 
 
-SYSTEM = training.System("associative_memory.k_hop, pointers", Pointers, partial(Each, Learner), MEANING, memory,
-                         dimensions={"accuracy": ("task",), "jump": ("layer",)}, implied="float32", finite="jump")  # fmt: skip
+SYSTEM = training.System(
+    "associative_memory.k_hop, pointers",
+    Pointers,
+    partial(Each, Learner),
+    MEANING,
+    memory,
+    dimensions={"accuracy": ("task",), "jump": ("layer",)},
+    implied="float32",
+    finite="jump",
+)

@@ -1,4 +1,6 @@
-"""The noisy bigram task: one gradient step on each path, and a model with both paths that can be ablated."""
+"""The noisy bigram task: one gradient step on each path, and a model with both paths that can be
+ablated.
+"""
 
 from __future__ import annotations
 
@@ -24,11 +26,27 @@ MEANING = {
     "in_context_ablated": "the same without the feed-forward path",
     "distributional_ablated": "noise token predicted without the feed-forward path",
 }
-CUTS = (1.0, 0.98, 0.96, 0.94, 0.92, 0.9, 0.85, 0.8, 0.6, 0.4, 0.2, 0.0)  # parts of the feed-forward path that are kept
+CUTS = (
+    1.0,
+    0.98,
+    0.96,
+    0.94,
+    0.92,
+    0.9,
+    0.85,
+    0.8,
+    0.6,
+    0.4,
+    0.2,
+    0.0,
+)  # parts of the feed-forward path that are kept
 
 
-def draw(p: Parameters, n: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Context ``(n, T)`` with the clean answer at index 0, clean answers ``(n,)``, labels ``(n,)``; noise is N.
+def draw(
+    p: Parameters, n: int, rng: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Context ``(n, T)`` with the clean answer at index 0, clean answers ``(n,)``, labels ``(n,)``;
+    noise is N.
 
     Order does not matter: what tells the answer apart is that the token before it was the trigger.
     """
@@ -43,8 +61,9 @@ def one_step(p: Parameters, seed: int = 0) -> dict[str, np.ndarray]:
     Returns
     -------
     dict
-        Over draws: ``feed_forward``, whether the noise token has strictly the largest logit; ``value``, part of
-        the tokens z whose largest entry W_V[k, z] over answers k is k = z, ties broken evenly.
+        Over draws: ``feed_forward``, whether the noise token has strictly the largest logit;
+        ``value``, part of the tokens z whose largest entry W_V[k, z] over answers k is k = z, ties
+        broken evenly.
     """
     memory_module.require(memory_of_one_step, p, "one gradient step")
     found: dict[str, list[float]] = {"feed_forward": [], "value": []}
@@ -52,8 +71,8 @@ def one_step(p: Parameters, seed: int = 0) -> dict[str, np.ndarray]:
         context, _, label = draw(p, p.n, rng)
         counts = np.bincount(label, minlength=p.N + 1)
         found["feed_forward"].append(float(counts[p.N] > counts[: p.N].max()))
-        # W_V = eta (C - column sums / (N + 1)) / (n T), C[k, z] counting tokens z under label k: per column the
-        # order is that of C.
+        # W_V = eta (C - column sums / (N + 1)) / (n T), C[k, z] counting tokens z under label k:
+        # per column the order is that of C.
         index = (label[:, None] * p.N + context).ravel()
         counted = np.bincount(index, minlength=(p.N + 1) * p.N).reshape(p.N + 1, p.N)[: p.N]
         best = counted == counted.max(0)
@@ -62,37 +81,61 @@ def one_step(p: Parameters, seed: int = 0) -> dict[str, np.ndarray]:
 
 
 def memory(p: Parameters, itemsize: int = 4) -> float:
-    """Bytes at the peak of one run of the ablated model, from the shapes it makes; `itemsize` bytes per number."""
+    """Bytes at the peak of one run of the ablated model, from the shapes it makes; `itemsize` bytes
+    per number.
+    """
     n = max(p.batch_size, 4096)
-    return itemsize * (4 * (p.N + 1) * p.N + n * 8 * (p.N + 1)) + n * 8 * 3 * p.T + training.records(p, 2 * len(MEANING))
+    return (
+        itemsize * (4 * (p.N + 1) * p.N + n * 8 * (p.N + 1))
+        + n * 8 * 3 * p.T
+        + training.records(p, 2 * len(MEANING))
+    )
 
 
 def memory_of_one_step(p: Parameters) -> float:
-    """Bytes at the peak of `one_step`: contexts and their counts under every label, one data set at a time."""
+    """Bytes at the peak of `one_step`: contexts and their counts under every label, one data set at
+    a time.
+    """
     return 8 * p.n * (3 * p.T + 4) + 8 * 3 * (p.N + 1) * p.N + 16 * p.draws
 
 
 class Learner:
-    """Feed-forward row of the trigger, value matrix, and the score of its attention on 'the token after the trigger'.
+    """Feed-forward row of the trigger, value matrix, and the score of its attention on 'the token
+    after the trigger'.
 
-    The context's tokens are one-hot; the query is always the trigger, so the feed-forward path is one row.
+    The context's tokens are one-hot; the query is always the trigger, so the feed-forward path is
+    one row.
     """
 
-    def __init__(self, p: Parameters, seed: int, device: torch.device | None = None, dtype: torch.dtype = torch.float32) -> None:
+    def __init__(
+        self,
+        p: Parameters,
+        seed: int,
+        device: torch.device | None = None,
+        dtype: torch.dtype = torch.float32,
+    ) -> None:
         self.p, self.seed, self.device, self.dtype = p, seed, device, dtype
         shapes = {"feed_forward": (p.N + 1,), "value": (p.N + 1, p.N), "score": ()}
-        self.weights = {name: torch.zeros(shape, dtype=dtype, device=device, requires_grad=True) for name, shape in shapes.items()}
+        self.weights = {
+            name: torch.zeros(shape, dtype=dtype, device=device, requires_grad=True)
+            for name, shape in shapes.items()
+        }
 
     def logits(self, context: Tensor, keep: float = 1.0) -> Tensor:
         """Logits ``(n, N + 1)``, a part of the feed-forward path kept."""
         others = torch.zeros(self.p.T - 1, dtype=self.dtype, device=self.device)
         attention = torch.softmax(torch.cat([self.weights["score"][None], others]), 0)
-        seen = torch.zeros(len(context), self.p.N, dtype=self.dtype, device=self.device).scatter_add(1, context, attention.expand(len(context), -1))
+        seen = torch.zeros(
+            len(context), self.p.N, dtype=self.dtype, device=self.device
+        ).scatter_add(1, context, attention.expand(len(context), -1))
         return keep * self.weights["feed_forward"] + seen @ self.weights["value"].T
 
     def sample(self, n: int, purpose: int, *step: int) -> tuple[Tensor, ...]:
         """Contexts, clean answers and labels of a stream, on the device."""
-        return tuple(torch.as_tensor(v, device=self.device) for v in draw(self.p, n, keyed(self.seed, purpose, *step)))
+        return tuple(
+            torch.as_tensor(v, device=self.device)
+            for v in draw(self.p, n, keyed(self.seed, purpose, *step))
+        )
 
     def step(self, number: int) -> None:
         """One batch, one descent step."""
@@ -117,10 +160,15 @@ class Learner:
         logits = self.logits(context)
         score = float(self.weights["score"].exp())
         whole, cut = self.predictions(1.0), self.predictions(0.0)
-        return {"loss": float(torch.nn.functional.cross_entropy(logits, label)),
-                "p_noise": float(torch.softmax(logits, 1)[:, -1].mean()), "attention": score / (score + self.p.T - 1),
-                "in_context": whole[0], "distributional": whole[1],
-                "in_context_ablated": cut[0], "distributional_ablated": cut[1]}  # fmt: skip
+        return {
+            "loss": float(torch.nn.functional.cross_entropy(logits, label)),
+            "p_noise": float(torch.softmax(logits, 1)[:, -1].mean()),
+            "attention": score / (score + self.p.T - 1),
+            "in_context": whole[0],
+            "distributional": whole[1],
+            "in_context_ablated": cut[0],
+            "distributional_ablated": cut[1],
+        }
 
     def state(self) -> dict[str, Any]:
         """Weights."""
@@ -131,5 +179,11 @@ class Learner:
         self.weights = {name: w.to(self.device).requires_grad_() for name, w in state.items()}
 
 
-SYSTEM = training.System("associative_memory.noisy_bigram", Parameters, partial(Each, Learner), MEANING, memory,
-                         implied="float32")  # fmt: skip
+SYSTEM = training.System(
+    "associative_memory.noisy_bigram",
+    Parameters,
+    partial(Each, Learner),
+    MEANING,
+    memory,
+    implied="float32",
+)

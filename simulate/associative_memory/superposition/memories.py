@@ -16,12 +16,16 @@ def unit_vectors(n: int, d: int, rng: np.random.Generator) -> np.ndarray:
     return x / np.linalg.norm(x, axis=1, keepdims=True)
 
 
-def hebbian(e: np.ndarray, u: np.ndarray, answer: np.ndarray, weights: np.ndarray | float = 1.0) -> np.ndarray:
+def hebbian(
+    e: np.ndarray, u: np.ndarray, answer: np.ndarray, weights: np.ndarray | float = 1.0
+) -> np.ndarray:
     """Matrix ``sum_x q(x) u_f(x) e_x^T``, shape ``(d, d)``."""
     return (u[answer] * np.broadcast_to(weights, len(e))[:, None]).T @ e
 
 
-def scores(p: Parameters, rng: np.random.Generator, weights: np.ndarray | float = 1.0) -> tuple[np.ndarray, np.ndarray]:
+def scores(
+    p: Parameters, rng: np.random.Generator, weights: np.ndarray | float = 1.0
+) -> tuple[np.ndarray, np.ndarray]:
     """Scores ``(N, outputs)`` of one draw of embeddings, and the right outputs ``(N,)``."""
     answer = np.arange(p.N) % p.outputs
     e, u = unit_vectors(p.N, p.d, rng), unit_vectors(p.outputs, p.d, rng)
@@ -29,11 +33,17 @@ def scores(p: Parameters, rng: np.random.Generator, weights: np.ndarray | float 
 
 
 def needed(p: Parameters) -> float:
-    """Bytes at the peak of `recall`: embeddings and matrix of a draw, its scores and the last one's, hits of all."""
-    return 8 * (3 * (p.N + p.outputs) * p.d + 2 * p.N * p.d + 2 * p.d**2 + 2 * p.N * p.outputs) + p.draws * (2 * p.N + 64)
+    """Bytes at the peak of `recall`: embeddings and matrix of a draw, its scores and the last
+    one's, hits of all.
+    """
+    return 8 * (
+        3 * (p.N + p.outputs) * p.d + 2 * p.N * p.d + 2 * p.d**2 + 2 * p.N * p.outputs
+    ) + p.draws * (2 * p.N + 64)
 
 
-def recall(p: Parameters, seed: int = 0, weights: np.ndarray | float = 1.0) -> dict[str, np.ndarray]:
+def recall(
+    p: Parameters, seed: int = 0, weights: np.ndarray | float = 1.0
+) -> dict[str, np.ndarray]:
     """Recall of many draws.
 
     Parameters
@@ -48,9 +58,9 @@ def recall(p: Parameters, seed: int = 0, weights: np.ndarray | float = 1.0) -> d
     Returns
     -------
     dict
-        Arrays over draws: ``accuracy``; ``right`` and ``wrong``, scores of the first key for its right output
-        and one wrong one (independent between draws, so their moments have plain standard errors); ``hits``
-        ``(draws, N)``.
+        Arrays over draws: ``accuracy``; ``right`` and ``wrong``, scores of the first key for its
+        right output and one wrong one (independent between draws, so their moments have plain
+        standard errors); ``hits`` ``(draws, N)``.
     """
     memory.require(needed, p, "recall")
     out: dict[str, list[Any]] = {"accuracy": [], "right": [], "wrong": [], "hits": []}
@@ -64,8 +74,12 @@ def recall(p: Parameters, seed: int = 0, weights: np.ndarray | float = 1.0) -> d
     return {name: np.array(values) for name, values in out.items()}
 
 
-def zipf_error(d: int, a: float, keys: int, M: int, stored: int, draws: int, seed: int = 0) -> np.ndarray:
-    """Error on Zipf data when the ``stored`` most frequent keys are stored with weight 1, per draw."""
+def zipf_error(
+    d: int, a: float, keys: int, M: int, stored: int, draws: int, seed: int = 0
+) -> np.ndarray:
+    """Error on Zipf data when the ``stored`` most frequent keys are stored with weight 1, per
+    draw.
+    """
     p = Parameters(d=d, N=keys, M=M, draws=draws)
     weights = (np.arange(keys) < stored).astype(float)
     frequency = np.arange(1, keys + 1) ** -a

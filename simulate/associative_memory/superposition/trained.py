@@ -1,4 +1,6 @@
-"""Trained memories: a matrix, or an MLP, between fixed random embeddings; how many keys they can be made to hold."""
+"""Trained memories: a matrix, or an MLP, between fixed random embeddings; how many keys they can be
+made to hold.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,8 @@ GOAL = 0.99  # accuracy that counts as stored
 
 
 def train_linear(N: int, d: int, seed: int, steps: int = 4096, eta: float = 1000.0) -> float:
-    """Best recall accuracy of a matrix trained by full-batch Adam on the cross-entropy, f = identity.
+    """Best recall accuracy of a matrix trained by full-batch Adam on the cross-entropy, f =
+    identity.
 
     The learning rate is the authors': scores of unit vectors are O(1) only for weights far above 1.
     """
@@ -24,22 +27,39 @@ def train_linear(N: int, d: int, seed: int, steps: int = 4096, eta: float = 1000
 
 
 def train_mlp(
-    N: int, d: int, width: int, seed: int, outputs: int | None = None, steps: int = 2000, eta: float = 0.03
+    N: int,
+    d: int,
+    width: int,
+    seed: int,
+    outputs: int | None = None,
+    steps: int = 2000,
+    eta: float = 0.03,
 ) -> float:
-    """Best recall accuracy of ``V^T relu(U e + b)`` trained by full-batch Adam; ``outputs`` classes, one per key without."""
+    """Best recall accuracy of ``V^T relu(U e + b)`` trained by full-batch Adam; ``outputs``
+    classes, one per key without.
+    """
     rng = np.random.default_rng([seed, N, d, width])
     classes = outputs or N
     e, u = (torch.tensor(unit_vectors(n, d, rng), dtype=torch.float32) for n in (N, classes))
     U, V = (
-        torch.tensor(rng.normal(size=(width, d)) / np.sqrt(s), dtype=torch.float32, requires_grad=True)
+        torch.tensor(
+            rng.normal(size=(width, d)) / np.sqrt(s), dtype=torch.float32, requires_grad=True
+        )
         for s in (d, width)
     )
     b = torch.zeros(width, requires_grad=True)
-    return _descend([U, V, b], lambda: torch.relu(e @ U.T + b) @ V @ u.T, torch.arange(N) % classes, steps, eta)
+    return _descend(
+        [U, V, b], lambda: torch.relu(e @ U.T + b) @ V @ u.T, torch.arange(N) % classes, steps, eta
+    )
 
 
-def _descend(weights: list[torch.Tensor], logits: Callable[[], torch.Tensor], answer: torch.Tensor, steps: int,
-             eta: float) -> float:  # fmt: skip
+def _descend(
+    weights: list[torch.Tensor],
+    logits: Callable[[], torch.Tensor],
+    answer: torch.Tensor,
+    steps: int,
+    eta: float,
+) -> float:
     optimizer, best = torch.optim.Adam(weights, lr=eta), 0.0
     for _ in range(steps):
         found = logits()
@@ -53,7 +73,8 @@ def _descend(weights: list[torch.Tensor], logits: Callable[[], torch.Tensor], an
 
 
 def capacity(accuracy: Callable[[int], float], low: int, high: int, tolerance: float = 0.02) -> int:
-    """Largest number of keys with accuracy of at least `GOAL`, by bisection to a relative tolerance.
+    """Largest number of keys with accuracy of at least `GOAL`, by bisection to a relative
+    tolerance.
 
     Returns ``low - 1`` or ``high`` where the answer lies outside the bracket.
     """

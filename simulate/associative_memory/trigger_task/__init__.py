@@ -15,7 +15,12 @@ import xarray as xr
 
 from simulate.associative_memory.trigger_task.learner import SYSTEM, Learner, on
 from simulate.associative_memory.trigger_task.student import Simplified, Transformer
-from simulate.associative_memory.trigger_task.task import Table, draw, synthetic_table, table_of_text
+from simulate.associative_memory.trigger_task.task import (
+    Table,
+    draw,
+    synthetic_table,
+    table_of_text,
+)
 from theory.associative_memory.trigger_task import Parameters
 from theory.parameters import ParameterError
 
@@ -32,7 +37,9 @@ __all__ = [
 ]
 
 
-def train(p: Parameters, seeds: Iterable[int] = (0,), *, table: Table | None = None, **options: Any) -> xr.Dataset:
+def train(
+    p: Parameters, seeds: Iterable[int] = (0,), *, table: Table | None = None, **options: Any
+) -> xr.Dataset:
     """Train one student per seed (see `simulate.training.System.train`).
 
     Parameters
@@ -42,7 +49,8 @@ def train(p: Parameters, seeds: Iterable[int] = (0,), *, table: Table | None = N
     seeds : iterable of int
         Seeds.
     table : Table, optional
-        Bigram statistics of N tokens; the shipped synthetic table by default. Runs are stored under its digest.
+        Bigram statistics of N tokens; the shipped synthetic table by default. Runs are stored under
+        its digest.
 
     Raises
     ------
@@ -50,5 +58,7 @@ def train(p: Parameters, seeds: Iterable[int] = (0,), *, table: Table | None = N
         If the table is of another size than ``p.N``.
     """
     if table is not None and len(table.unigram) != p.N:
-        raise ParameterError(f"N = {p.N}: must be {len(table.unigram)}, the number of tokens of the given table")
+        raise ParameterError(
+            f"N = {p.N}: must be {len(table.unigram)}, the number of tokens of the given table"
+        )
     return (SYSTEM if table is None else on(table)).train(p, seeds, **options)

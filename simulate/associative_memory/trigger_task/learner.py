@@ -39,7 +39,13 @@ def memory(p: Parameters, itemsize: int = 4) -> float:
     weights = 6 * (2 * p.N + p.T) * p.d + 40 * layers * p.d**2
     probes = 3 * (p.N**2 + p.T**2)
     numbers = layers * (8 * stream + 5 * scores) + logits + weights + probes
-    return table + laws + itemsize * numbers + drawn * p.T * (8 * 3 + p.K) + training.records(p, 2 * len(MEANING))
+    return (
+        table
+        + laws
+        + itemsize * numbers
+        + drawn * p.T * (8 * 3 + p.K)
+        + training.records(p, 2 * len(MEANING))
+    )
 
 
 class Learner(Module):
@@ -59,17 +65,27 @@ class Learner(Module):
         Bigram statistics; the shipped synthetic table by default.
     """
 
-    def __init__(self, p: Parameters, seed: int, device: torch.device | None = None, dtype: torch.dtype = torch.float32,
-                 table: task.Table | None = None) -> None:  # fmt: skip
+    def __init__(
+        self,
+        p: Parameters,
+        seed: int,
+        device: torch.device | None = None,
+        dtype: torch.dtype = torch.float32,
+        table: task.Table | None = None,
+    ) -> None:
         self.p, self.seed, self.device = p, seed, device
         self.table = table or task.synthetic_table(p.N)
         torch.manual_seed(seed)
         if p.student == "simplified":
             self.student = Simplified(p, keyed(seed, 0)).to(device, dtype)
-            self.optimizer = torch.optim.SGD(self.student.parameters(), lr=p.eta, momentum=0.9, weight_decay=1e-4)
+            self.optimizer = torch.optim.SGD(
+                self.student.parameters(), lr=p.eta, momentum=0.9, weight_decay=1e-4
+            )
         else:
             self.student = Transformer(p).to(device, dtype)
-            self.optimizer = torch.optim.AdamW(self.student.parameters(), lr=p.eta, weight_decay=0.01)
+            self.optimizer = torch.optim.AdamW(
+                self.student.parameters(), lr=p.eta, weight_decay=0.01
+            )
         self.test = task.draw(p, p.n_test, self.table, keyed(seed, 1))
         self.triggers = self._put(task.fixed_triggers(p, self.table))
 
@@ -81,11 +97,19 @@ class Learner(Module):
         data = task.draw(self.p, self.p.batch_size, self.table, keyed(self.seed, 2, number))
         tokens = self._put(data.tokens)
         logits = self.student(tokens[:, :-1])
-        losses = torch.nn.functional.cross_entropy(logits.flatten(0, 1), tokens[:, 1:].flatten(), reduction="none")
-        kept = self._put(data.predictable).flatten() if self.p.loss_on == "repeats" else torch.ones_like(losses) > 0
+        losses = torch.nn.functional.cross_entropy(
+            logits.flatten(0, 1), tokens[:, 1:].flatten(), reduction="none"
+        )
+        kept = (
+            self._put(data.predictable).flatten()
+            if self.p.loss_on == "repeats"
+            else torch.ones_like(losses) > 0
+        )
         self.optimizer.zero_grad()
         (losses * kept).sum().div(kept.sum().clamp(min=1)).backward()
-        if self.p.schedule == "staged":  # a third of the run for each, in the order in which they emerge
+        if (
+            self.p.schedule == "staged"
+        ):  # a third of the run for each, in the order in which they emerge
             active = TRAINED[min(3 * number // self.p.steps, 2)]
             for name, weight in self.student.named_parameters():
                 if name in TRAINED and name != active:
@@ -97,12 +121,17 @@ class Learner(Module):
         """All quantities of `MEANING` on the test set."""
         tokens, known = self._put(self.test.tokens), self._put(self.test.predictable)
         logits = torch.cat([self.student(part) for part in tokens[:, :-1].split(128)])
-        losses = torch.nn.functional.cross_entropy(logits.flatten(0, 1), tokens[:, 1:].flatten(), reduction="none")
+        losses = torch.nn.functional.cross_entropy(
+            logits.flatten(0, 1), tokens[:, 1:].flatten(), reduction="none"
+        )
         losses = losses.reshape(known.shape)
         free = ~(tokens[:, :-1, None] == self._put(self.test.triggers)[:, None]).any(-1)
         hits = (logits.argmax(-1) == tokens[:, 1:])[known].double()
-        found = {"loss": float(losses[known].mean()), "in_context_accuracy": float(hits.mean()),
-                 "bigram_loss": float(losses[free].mean())}  # fmt: skip
+        found = {
+            "loss": float(losses[known].mean()),
+            "in_context_accuracy": float(hits.mean()),
+            "bigram_loss": float(losses[free].mean()),
+        }
         if isinstance(self.student, Simplified) and self.p.triggers == "fixed":
             return found | self.student.probes(self.triggers)
         if isinstance(self.student, Simplified):  # every token may be a trigger
@@ -113,7 +142,9 @@ class Learner(Module):
 def on(table: task.Table) -> training.System:
     """The same on other bigram statistics; runs are stored under their digest."""
     digest = hashlib.sha256(table.unigram.tobytes() + table.bigram.tobytes()).hexdigest()[:16]
-    return replace(SYSTEM, name=f"{SYSTEM.name}, table {digest}", make=partial(Each, Learner, table=table))
+    return replace(
+        SYSTEM, name=f"{SYSTEM.name}, table {digest}", make=partial(Each, Learner, table=table)
+    )
 
 
 def on_text(p: Parameters, text: str) -> tuple[Parameters, training.System]:
@@ -122,5 +153,12 @@ def on_text(p: Parameters, text: str) -> tuple[Parameters, training.System]:
     return p.replace(N=len(alphabet)), on(table)
 
 
-SYSTEM = training.System("associative_memory.trigger_task", Parameters, partial(Each, Learner), MEANING, memory,
-                         implied="float32", text=on_text)  # fmt: skip
+SYSTEM = training.System(
+    "associative_memory.trigger_task",
+    Parameters,
+    partial(Each, Learner),
+    MEANING,
+    memory,
+    implied="float32",
+    text=on_text,
+)

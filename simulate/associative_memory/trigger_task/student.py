@@ -1,4 +1,6 @@
-"""Students of the trigger task: three trained matrices on frozen embeddings, and a full transformer."""
+"""Students of the trigger task: three trained matrices on frozen embeddings, and a full
+transformer.
+"""
 
 from __future__ import annotations
 
@@ -13,11 +15,12 @@ TRAINED = ("W_O2", "W_K2", "W_K1")
 
 
 class Simplified(nn.Module):
-    """Two attention layers on frozen random embeddings; only ``W_K1``, ``W_K2`` and ``W_O2`` are trained.
+    """Two attention layers on frozen random embeddings; only ``W_K1``, ``W_K2`` and ``W_O2`` are
+    trained.
 
-    ``W_Q = 1``, no normalisation, no feed-forward part. Embeddings are standard normal, frozen maps have
-    entries of variance 1/d, attention scores are divided by sqrt(d); trained matrices start at zero, so
-    attention starts uniform.
+    ``W_Q = 1``, no normalisation, no feed-forward part. Embeddings are standard normal, frozen maps
+    have entries of variance 1/d, attention scores are divided by sqrt(d); trained matrices start at
+    zero, so attention starts uniform.
 
     Parameters
     ----------
@@ -41,9 +44,16 @@ class Simplified(nn.Module):
         super().__init__()
         d = p.d
         self.p = p
-        for name, shape, scale in (("tokens", (p.N, d), 1), ("positions", (p.T, d), 1), ("unembedding", (p.N, d), d**-0.5),
-                                   ("W_OV1", (d, d), d**-0.5), ("W_V2", (d, d), d**-0.5)):  # fmt: skip
-            self.register_buffer(name, torch.tensor(scale * rng.normal(size=shape), dtype=torch.float32))
+        for name, shape, scale in (
+            ("tokens", (p.N, d), 1),
+            ("positions", (p.T, d), 1),
+            ("unembedding", (p.N, d), d**-0.5),
+            ("W_OV1", (d, d), d**-0.5),
+            ("W_V2", (d, d), d**-0.5),
+        ):
+            self.register_buffer(
+                name, torch.tensor(scale * rng.normal(size=shape), dtype=torch.float32)
+            )
         for name in TRAINED:
             self.register_parameter(name, nn.Parameter(torch.zeros(d, d)))
         self.register_buffer("mask", torch.triu(torch.full((p.T, p.T), -torch.inf), diagonal=1))
@@ -64,8 +74,9 @@ class Simplified(nn.Module):
     def probes(self, triggers: Tensor) -> dict[str, float]:
         """Share of right recalls of the three target memories.
 
-        ``W_O2``: every token's value back to its output vector; ``W_K2``: every fixed trigger to its remapped
-        self, among the triggers; ``W_K1``: every position to the one before, among all positions.
+        ``W_O2``: every token's value back to its output vector; ``W_K2``: every fixed trigger to
+        its remapped self, among the triggers; ``W_K1``: every position to the one before, among all
+        positions.
         """
         e, position = self.tokens, self.positions
         of_values = (self.unembedding @ self.W_O2 @ self.W_V2 @ e.T).argmax(0)
@@ -77,8 +88,12 @@ class Simplified(nn.Module):
             return float((found == torch.arange(n, device=found.device)).double().mean())
 
         early = self.p.T // 2
-        return {"probe_W_O2": right(of_values, self.p.N), "probe_W_K2": right(of_triggers, len(triggers)),
-                "probe_W_K1": right(of_positions, self.p.T - 1), "probe_W_K1_early": right(of_positions[:early], early)}  # fmt: skip
+        return {
+            "probe_W_O2": right(of_values, self.p.N),
+            "probe_W_K2": right(of_triggers, len(triggers)),
+            "probe_W_K1": right(of_positions, self.p.T - 1),
+            "probe_W_K1_early": right(of_positions[:early], early),
+        }
 
 
 class Transformer(nn.Module):

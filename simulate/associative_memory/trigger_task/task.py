@@ -14,7 +14,9 @@ TABLE_SEED = 2025  # the shipped table is this draw
 
 @dataclass(frozen=True)
 class Table:
-    """Bigram statistics: ``unigram`` of shape ``(N,)``, ``bigram[i, j] = p(j | i)`` of shape ``(N, N)``."""
+    """Bigram statistics: ``unigram`` of shape ``(N,)``, ``bigram[i, j] = p(j | i)`` of shape
+    ``(N, N)``.
+    """
 
     unigram: np.ndarray
     bigram: np.ndarray
@@ -28,9 +30,14 @@ class Table:
             Naming the part.
         """
         n = len(self.unigram)
-        for name, array, shape in (("unigram", self.unigram, (n,)), ("bigram", self.bigram, (n, n))):
+        for name, array, shape in (
+            ("unigram", self.unigram, (n,)),
+            ("bigram", self.bigram, (n, n)),
+        ):
             if array.shape != shape or not np.allclose(array.sum(-1), 1) or (array < 0).any():
-                raise ParameterError(f"{name}: must be probabilities of shape {shape}, rows summing to 1")
+                raise ParameterError(
+                    f"{name}: must be probabilities of shape {shape}, rows summing to 1"
+                )
 
 
 def synthetic_table(N: int) -> Table:
@@ -50,7 +57,8 @@ def synthetic_table(N: int) -> Table:
 def table_of_text(text: str) -> tuple[Table, str]:
     """Bigram table of one's own text, by characters, and the characters in the order of the tokens.
 
-    Characters are numbered by first appearance; a character nothing follows continues with the unigram law.
+    Characters are numbered by first appearance; a character nothing follows continues with the
+    unigram law.
 
     Raises
     ------
@@ -59,7 +67,9 @@ def table_of_text(text: str) -> tuple[Table, str]:
     """
     alphabet = "".join(dict.fromkeys(text))
     if len(alphabet) < 3:
-        raise ParameterError(f"text: has {len(alphabet)} different characters, must have at least 3")
+        raise ParameterError(
+            f"text: has {len(alphabet)} different characters, must have at least 3"
+        )
     number = {c: k for k, c in enumerate(alphabet)}
     tokens = np.array([number[c] for c in text])
     unigram = np.bincount(tokens, minlength=len(alphabet)) / len(tokens)
@@ -71,10 +81,11 @@ def table_of_text(text: str) -> tuple[Table, str]:
 
 @dataclass(frozen=True)
 class Sequences:
-    """Tokens ``(n, T + 1)``, triggers ``(n, K)`` with their outputs ``(n, K)``, and which positions can be known.
+    """Tokens ``(n, T + 1)``, triggers ``(n, K)`` with their outputs ``(n, K)``, and which positions
+    can be known.
 
-    ``predictable[:, t]`` is true where ``tokens[:, t]`` is a trigger that occurred before: ``tokens[:, t+1]`` is
-    then in the context.
+    ``predictable[:, t]`` is true where ``tokens[:, t]`` is a trigger that occurred before:
+    ``tokens[:, t+1]`` is then in the context.
     """
 
     tokens: np.ndarray
@@ -94,7 +105,9 @@ def draw(p: Parameters, n: int, table: Table, rng: np.random.Generator) -> Seque
     if p.triggers == "fixed":
         triggers = np.tile(fixed_triggers(p, table), (n, 1))
     else:  # without replacement, by unigram weights: the K largest of exponential races
-        triggers = np.argsort(rng.exponential(size=(n, N)) / np.maximum(table.unigram, 1e-300), axis=1)[:, : p.K]
+        triggers = np.argsort(
+            rng.exponential(size=(n, N)) / np.maximum(table.unigram, 1e-300), axis=1
+        )[:, : p.K]
     if p.outputs == "uniform":
         law = np.full((n, p.K, N), 1 / N)
     else:
@@ -124,4 +137,7 @@ def draw(p: Parameters, n: int, table: Table, rng: np.random.Generator) -> Seque
 def _sample(law: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """One token per row of the last axis."""
     cumulative = np.cumsum(law, axis=-1)
-    return np.minimum((rng.random((*law.shape[:-1], 1)) * cumulative[..., -1:] > cumulative).sum(-1), law.shape[-1] - 1)
+    return np.minimum(
+        (rng.random((*law.shape[:-1], 1)) * cumulative[..., -1:] > cumulative).sum(-1),
+        law.shape[-1] - 1,
+    )

@@ -1,4 +1,6 @@
-"""Factual recall by linear attention, with its plateau of ignoring the subject (slides; Nichani et al. 2024)."""
+"""Factual recall by linear attention, with its plateau of ignoring the subject (slides; Nichani et
+al. 2024).
+"""
 
 from __future__ import annotations
 

@@ -32,13 +32,18 @@ from theory.flow import Flow
 from theory.latex import symbol
 
 epsilon = symbol("epsilon", positive=True)  # initial value of every weight
-g_r, g_s = symbol("g_r", positive=True), symbol("g_s", positive=True)  # mass on wrong relations, on wrong subjects
+g_r, g_s = (
+    symbol("g_r", positive=True),
+    symbol("g_s", positive=True),
+)  # mass on wrong relations, on wrong subjects
 INVARIANT = symbol("c_recall", "c", positive=True)
 
 
 @dataclass(frozen=True)
 class Part:
-    """One of the two independent pairs: attention ``w``, value gain ``delta``, and what they are made of."""
+    """One of the two independent pairs: attention ``w``, value gain ``delta``, and what they are
+    made of.
+    """
 
     name: str
     w: sp.Symbol
@@ -63,9 +68,13 @@ def wrong_mass(part: Part) -> sp.Expr:
 
 @cache
 def descent(part: Part) -> tuple[sp.Expr, sp.Expr]:
-    """Rates of delta and w: every weight descends by its own share of the derivative of the symmetric loss."""
+    """Rates of delta and w: every weight descends by its own share of the derivative of the
+    symmetric loss.
+    """
     total = reduction.equations()["recall_loss"].rhs
-    gain = part.w * (part.values[0] - part.values[1])  # the other part does not depend on these weights
+    gain = part.w * (
+        part.values[0] - part.values[1]
+    )  # the other part does not depend on these weights
 
     def rate(weight: sp.Symbol) -> sp.Expr:
         slope = -sp.diff(total.subs(part.gain, gain), weight) / reduction.SHARED[weight]
@@ -93,12 +102,34 @@ def equations() -> dict[str, Equation]:
         c = symbol(f"c_{part.name}", f"c_{{{part.letter}}}", positive=True)
         mass = (part.choices - 1) / (sp.exp(part.gain) + part.choices - 1)
         found += [
-            Equation(f"wrong_{part.name}", part.wrong, partial(_proved, mass, part), ref(DERIVED), "exact", assumed),
-            Equation(f"gain_{part.name}", part.gain, part.w * part.delta, ref(DERIVED), "exact", assumed),
-            Equation(f"ratio_{part.name}", c, partial(ratio, part), ref(DERIVED), "exact", ("w^2 - c delta^2 is conserved",)),
-            Equation(f"conserved_{part.name}", epsilon**2, partial(conserved, part), ref(DERIVED), "exact",
-                     (*assumed, "gradient flow from w = epsilon, delta = 0")),
-        ]  # fmt: skip
+            Equation(
+                f"wrong_{part.name}",
+                part.wrong,
+                partial(_proved, mass, part),
+                ref(DERIVED),
+                "exact",
+                assumed,
+            ),
+            Equation(
+                f"gain_{part.name}", part.gain, part.w * part.delta, ref(DERIVED), "exact", assumed
+            ),
+            Equation(
+                f"ratio_{part.name}",
+                c,
+                partial(ratio, part),
+                ref(DERIVED),
+                "exact",
+                ("w^2 - c delta^2 is conserved",),
+            ),
+            Equation(
+                f"conserved_{part.name}",
+                epsilon**2,
+                partial(conserved, part),
+                ref(DERIVED),
+                "exact",
+                (*assumed, "gradient flow from w = epsilon, delta = 0"),
+            ),
+        ]
     return {e.name: e for e in found}
 
 
@@ -123,13 +154,21 @@ def flow() -> Flow:
         rates[part.delta], rates[part.w] = descent(part)
     made = equations()
     shorts = {
-        e.lhs: e.rhs for e in (*(made[f"wrong_{q.name}"] for q in PARTS), *(made[f"gain_{q.name}"] for q in PARTS))
+        e.lhs: e.rhs
+        for e in (
+            *(made[f"wrong_{q.name}"] for q in PARTS),
+            *(made[f"gain_{q.name}"] for q in PARTS),
+        )
     }
     # Losses by the wrong mass in terms of e^-X, which does not overflow.
-    gained = {q: sp.log(1 + (n - 1) * sp.exp(-g)) for q, n, g in (("relation", R, X), ("subject", D, Y))}
+    gained = {
+        q: sp.log(1 + (n - 1) * sp.exp(-g)) for q, n, g in (("relation", R, X), ("subject", D, Y))
+    }
     for name, form in gained.items():
         written_as(sp.exp(form), sp.exp(eq[f"loss_{name}"].rhs))
-    right = {q: 1 / (1 + (n - 1) * sp.exp(-g)) for q, n, g in (("relation", R, X), ("subject", D, Y))}
+    right = {
+        q: 1 / (1 + (n - 1) * sp.exp(-g)) for q, n, g in (("relation", R, X), ("subject", D, Y))
+    }
     return Flow(
         name="factual_recall",
         time=t,
@@ -139,14 +178,21 @@ def flow() -> Flow:
         status="exact",
         assumptions=(reduction.SYMMETRIC, "gradient flow on the population loss"),
         where=shorts,
-        observables={"loss": gained["relation"] + gained["subject"], "loss_relation": gained["relation"],
-                     "loss_subject": gained["subject"], "gain_relation": X, "gain_subject": Y,
-                     "accuracy_relation": right["relation"], "accuracy": right["relation"] * right["subject"]},
-    )  # fmt: skip
+        observables={
+            "loss": gained["relation"] + gained["subject"],
+            "loss_relation": gained["relation"],
+            "loss_subject": gained["subject"],
+            "gain_relation": X,
+            "gain_subject": Y,
+            "accuracy_relation": right["relation"],
+            "accuracy": right["relation"] * right["subject"],
+        },
+    )
 
 
 def descend(p: Any, steps: int) -> xr.Dataset:
-    """Full-batch gradient descent with the finite learning rate eta: the Euler map of the flow, also exact.
+    """Full-batch gradient descent with the finite learning rate eta: the Euler map of the flow,
+    also exact.
 
     Parameters
     ----------
@@ -163,7 +209,10 @@ def descend(p: Any, steps: int) -> xr.Dataset:
     system, numbers = flow(), p.values()
     rates = numeric.function([system.expanded[q] for q in system.state], [*system.state, S, R, D])
     path = np.empty((len(system.state), steps + 1))
-    path[:, 0] = [float(sp.sympify(system.initial[q], strict=True).subs(epsilon, p.epsilon)) for q in system.state]
+    path[:, 0] = [
+        float(sp.sympify(system.initial[q], strict=True).subs(epsilon, p.epsilon))
+        for q in system.state
+    ]
     sizes = [numbers[q.name] for q in (S, R, D)]
     for n in range(steps):
         path[:, n + 1] = path[:, n] + p.eta * np.array(rates(*path[:, n], *sizes))

@@ -1,4 +1,6 @@
-"""When facts are recalled: the step at which the relation is known, the plateau, the step at which the subject is."""
+"""When facts are recalled: the step at which the relation is known, the plateau, the step at which
+the subject is.
+"""
 
 from __future__ import annotations
 
@@ -22,17 +24,22 @@ def onset(p: Parameters, t_end: float | None = None) -> Onset:
     p : Parameters
         Sizes, start and learning rate.
     t_end : float, optional
-        Length of the curves in the flow time ``t = eta * steps``; 1.6 times the last crossing by default.
+        Length of the curves in the flow time ``t = eta * steps``; 1.6 times the last crossing by
+        default.
 
     Returns
     -------
     Onset
-        ``steps_relation_90`` ... ``steps_subject_10``: steps (flow time / eta) at which each part of the loss is
-        down to that percentage of its initial value; ``plateau`` = ln D, ``initial_loss`` = ln(R D),
-        ``learning_rate``, ``growth_ratio`` of the two exponential growth rates, ``plateau_steps`` between the halves.
+        ``steps_relation_90`` ... ``steps_subject_10``: steps (flow time / eta) at which each part
+        of the loss is down to that percentage of its initial value; ``plateau`` = ln D,
+        ``initial_loss`` = ln(R D), ``learning_rate``, ``growth_ratio`` of the two exponential
+        growth rates, ``plateau_steps`` between the halves.
     """
-    numbers = {f"steps_{part.name}_{label}": timescales.time_of_share(p, part, share) / p.eta
-               for part in PARTS for label, share in SHARES.items()}  # fmt: skip
+    numbers = {
+        f"steps_{part.name}_{label}": timescales.time_of_share(p, part, share) / p.eta
+        for part in PARTS
+        for label, share in SHARES.items()
+    }
     values, notes = p.values(), []
     numbers |= {
         "plateau": float(reduction.equations()["plateau"].evaluate(values)),
@@ -46,8 +53,11 @@ def onset(p: Parameters, t_end: float | None = None) -> Onset:
     elif numbers["steps_subject_90"] < numbers["steps_relation_10"]:
         notes.append("the two transitions overlap: the plateau at ln D is not flat")
     meaning = {"90": "90%", "50": "half", "10": "10%"}
-    labels = {f"steps_{part.name}_{q}": f"steps until the {part.name} loss is down to {meaning[q]}"
-              for part in PARTS for q in SHARES}  # fmt: skip
+    labels = {
+        f"steps_{part.name}_{q}": f"steps until the {part.name} loss is down to {meaning[q]}"
+        for part in PARTS
+        for q in SHARES
+    }
     labels |= {
         "plateau": "loss while only the relation is known, ln D",
         "initial_loss": "loss at the start, ln(R D)",
@@ -60,11 +70,19 @@ def onset(p: Parameters, t_end: float | None = None) -> Onset:
         labels=labels,
         absent={},
         notes=notes,
-        curves=lambda: {"flow": curve(p, t_end or 1.6 * p.eta * max(numbers[f"steps_{q.name}_10"] for q in PARTS))},
-        equations=lambda: [*reduction.equations().values(), *dynamics.flow().equations().values(),
-                   *dynamics.equations().values(), *timescales.equations().values()],
+        curves=lambda: {
+            "flow": curve(
+                p, t_end or 1.6 * p.eta * max(numbers[f"steps_{q.name}_10"] for q in PARTS)
+            )
+        },
+        equations=lambda: [
+            *reduction.equations().values(),
+            *dynamics.flow().equations().values(),
+            *dynamics.equations().values(),
+            *timescales.equations().values(),
+        ],
         plot=draw,
-    )  # fmt: skip
+    )
 
 
 def curve(p: Parameters, end: float) -> xr.Dataset:
@@ -74,12 +92,16 @@ def curve(p: Parameters, end: float) -> xr.Dataset:
 
 
 def draw(result: Onset, axes: Any) -> None:
-    """Loss with its plateau on the left, the two parts with their crossings on the right, over steps."""
+    """Loss with its plateau on the left, the two parts with their crossings on the right, over
+    steps.
+    """
     left, right = axes
     curve, found = result.curves()["flow"], result.numbers
     left.plot(curve.step, curve.loss, label="loss, flow")
-    for name, style, text in (("initial_loss", "--", r"$\ln(RD)$: nothing known"),
-                              ("plateau", ":", r"$\ln D$: relation known, subject ignored")):  # fmt: skip
+    for name, style, text in (
+        ("initial_loss", "--", r"$\ln(RD)$: nothing known"),
+        ("plateau", ":", r"$\ln D$: relation known, subject ignored"),
+    ):
         left.axhline(found[name], color="0.5", lw=0.9, ls=style, label=text)
     left.set(ylabel="cross-entropy [nats]", ylim=(0, 1.45 * found["initial_loss"]))
     for k, part in enumerate((RELATION, SUBJECT)):

@@ -12,7 +12,8 @@ from theory.parameters import BaseParameters, ParameterError, parameter
 
 @dataclass(frozen=True)
 class Parameters(BaseParameters):
-    """Sizes and training settings of the fact-lookup task (reference run of Nichani et al. 2024, authors' code).
+    """Sizes and training settings of the fact-lookup task (reference run of Nichani et al. 2024,
+    authors' code).
 
     Theory and students take the same object. Time unit: gradient-flow time ``t = eta * steps``.
 
@@ -37,7 +38,9 @@ class Parameters(BaseParameters):
         """Check single fields, then that every answer has equally many subjects."""
         super().__post_init__()
         if self.S % self.D:
-            raise ParameterError(f"S = {self.S}: must be a multiple of D = {self.D}, so that answers are balanced")
+            raise ParameterError(
+                f"S = {self.S}: must be a multiple of D = {self.D}, so that answers are balanced"
+            )
 
     @classmethod
     def reference(cls) -> Self:
@@ -47,7 +50,18 @@ class Parameters(BaseParameters):
     @classmethod
     def small(cls) -> Self:
         """Setting that trains in a second: few facts, a larger start."""
-        return cls(S=8, R=2, D=4, noise_tokens=6, T=8, epsilon=1e-3, eta=0.2, batch_size=256, steps=1500, eval_every=5)
+        return cls(
+            S=8,
+            R=2,
+            D=4,
+            noise_tokens=6,
+            T=8,
+            epsilon=1e-3,
+            eta=0.2,
+            batch_size=256,
+            steps=1500,
+            eval_every=5,
+        )
 
     @classmethod
     def presets(cls) -> dict[str, Callable[[], Self]]:
@@ -80,4 +94,11 @@ class Parameters(BaseParameters):
 
     def values(self) -> dict[str, Any]:
         """Numbers by symbol name, as the equations want them."""
-        return {"S": self.S, "R": self.R, "D": self.D, "epsilon": self.epsilon, "eta": self.eta, "T": self.T}
+        return {
+            "S": self.S,
+            "R": self.R,
+            "D": self.D,
+            "epsilon": self.epsilon,
+            "eta": self.eta,
+            "T": self.T,
+        }

@@ -1,4 +1,6 @@
-"""From the loss of the linear-attention student to one factor for the relation and one for the subject."""
+"""From the loss of the linear-attention student to one factor for the relation and one for the
+subject.
+"""
 
 from __future__ import annotations
 
@@ -11,18 +13,38 @@ from theory.associative_memory.symbols import DERIVED, L, T, ref
 from theory.equation import Equation
 from theory.latex import array, symbol
 
-S, R, D = (symbol(name, integer=True, positive=True) for name in "SRD")  # subjects, relations, answers per relation
-X, Y = symbol("X", real=True), symbol("Y", real=True)  # logit gained by the right relation, by the right subject
-w_r, w_s = symbol("w_r", real=True), symbol("w_s", real=True)  # attention on the relation, on the subject
-delta_r, delta_s = symbol("delta_r", real=True), symbol("delta_s", real=True)  # value: answers minus the rest
+S, R, D = (
+    symbol(name, integer=True, positive=True) for name in "SRD"
+)  # subjects, relations, answers per relation
+X, Y = (
+    symbol("X", real=True),
+    symbol("Y", real=True),
+)  # logit gained by the right relation, by the right subject
+w_r, w_s = (
+    symbol("w_r", real=True),
+    symbol("w_s", real=True),
+)  # attention on the relation, on the subject
+delta_r, delta_s = (
+    symbol("delta_r", real=True),
+    symbol("delta_s", real=True),
+)  # value: answers minus the rest
 # Values of the relation's answers and of all others; the same for the subject.
-V_r, V_r_not = symbol("V_r_plus", r"V_{r}^{+}", real=True), symbol("V_r_minus", r"V_{r}^{-}", real=True)
-V_s, V_s_not = symbol("V_s_plus", r"V_{s}^{+}", real=True), symbol("V_s_minus", r"V_{s}^{-}", real=True)
+V_r, V_r_not = (
+    symbol("V_r_plus", r"V_{r}^{+}", real=True),
+    symbol("V_r_minus", r"V_{r}^{-}", real=True),
+)
+V_s, V_s_not = (
+    symbol("V_s_plus", r"V_{s}^{+}", real=True),
+    symbol("V_s_minus", r"V_{s}^{-}", real=True),
+)
 L_r = symbol("loss_relation", r"\mathcal{L}_{\mathrm{rel}}", real=True)
 L_s = symbol("loss_subject", r"\mathcal{L}_{\mathrm{sub}}", real=True)
 Z = symbol("Z", positive=True)
 background = symbol("b_noise", "b", real=True)  # what noise and end token add to every logit
-a, position = symbol("a", integer=True, positive=True), symbol("n_position", "n", integer=True, positive=True)
+a, position = (
+    symbol("a", integer=True, positive=True),
+    symbol("n_position", "n", integer=True, positive=True),
+)
 weight, value, token, logit = array("w"), array("V"), array("z_token", "z"), array("logit", r"\ell")
 SYMMETRIC = "weights equal at the start, balanced facts: noise and end rows stay frozen, rows have two values each"
 
@@ -34,13 +56,24 @@ KINDS = {
     (False, False): ((R - 1) * (D - 1), w_r * V_r_not + w_s * V_s_not),
 }
 # How many weights share each of the symmetric values.
-SHARED = {V_r: R * D, V_r_not: R * (R - 1) * D, V_s: S * R, V_s_not: S * R * (D - 1), w_r: R, w_s: S}
+SHARED = {
+    V_r: R * D,
+    V_r_not: R * (R - 1) * D,
+    V_s: S * R,
+    V_s_not: S * R * (D - 1),
+    w_r: R,
+    w_s: S,
+}
 
 
 def loss_of_weights() -> sp.Expr:
     """Cross-entropy of any fact, in the symmetric weights; noise and end token cancel."""
     right = KINDS[True, True][1]
-    return sp.log(sum(count * sp.exp(value + background) for count, value in KINDS.values())) - right - background
+    return (
+        sp.log(sum(count * sp.exp(value + background) for count, value in KINDS.values()))
+        - right
+        - background
+    )
 
 
 def by_gains(expr: sp.Expr) -> sp.Expr:
@@ -48,13 +81,20 @@ def by_gains(expr: sp.Expr) -> sp.Expr:
     return expr.subs({V_r: V_r_not + X / w_r, V_s: V_s_not + Y / w_s})
 
 
-RELATION, SUBJECT = ((sp.exp(q) + n - 1) / sp.exp(q) for q, n in ((X, R), (Y, D)))  # exp of the two losses
+RELATION, SUBJECT = (
+    (sp.exp(q) + n - 1) / sp.exp(q) for q, n in ((X, R), (Y, D))
+)  # exp of the two losses
 
 
 def partition() -> sp.Expr:
     """Normalisation in units of the weight of an answer that is wrong in both."""
-    raw = by_gains(sum(count * sp.exp(value - KINDS[False, False][1]) for count, value in KINDS.values()))
-    return written_as((sp.exp(X) + R - 1) * (sp.exp(Y) + D - 1), sp.expand(raw).replace(sp.exp, lambda q: sp.exp(sp.expand(q))))
+    raw = by_gains(
+        sum(count * sp.exp(value - KINDS[False, False][1]) for count, value in KINDS.values())
+    )
+    return written_as(
+        (sp.exp(X) + R - 1) * (sp.exp(Y) + D - 1),
+        sp.expand(raw).replace(sp.exp, lambda q: sp.exp(sp.expand(q))),
+    )
 
 
 @cache
@@ -66,10 +106,13 @@ def total_loss() -> sp.Expr:
     ArithmeticError
         If the loss of the symmetric weights does not factorise so.
     """
-    # exp(L) is free of logarithms, so equality of the losses is an identity of rational functions of e^X, e^Y.
+    # exp(L) is free of logarithms, so equality of the losses is an identity of rational functions
+    # of e^X, e^Y.
     written_as(RELATION * SUBJECT, partition() / sp.exp(X + Y))
     spelled = sp.exp(loss_of_weights()).expand()
-    if not vanishes(by_gains(spelled).replace(sp.exp, lambda q: sp.exp(sp.expand(q))) - RELATION * SUBJECT):
+    if not vanishes(
+        by_gains(spelled).replace(sp.exp, lambda q: sp.exp(sp.expand(q))) - RELATION * SUBJECT
+    ):
         raise ArithmeticError("the loss does not factorise")
     return sp.log(RELATION) + sp.log(SUBJECT)
 
@@ -77,7 +120,9 @@ def total_loss() -> sp.Expr:
 def plateau() -> sp.Expr:
     """Loss with the relation known for sure, X to infinity, and nothing of the subject."""
     small = sp.Symbol("small", positive=True)  # e^-X
-    return sp.log(sp.cancel(RELATION.subs(sp.exp(X), 1 / small)).subs(small, 0) * SUBJECT.subs(Y, 0))
+    return sp.log(
+        sp.cancel(RELATION.subs(sp.exp(X), 1 / small)).subs(small, 0) * SUBJECT.subs(Y, 0)
+    )
 
 
 @cache
@@ -85,16 +130,31 @@ def equations() -> dict[str, Equation]:
     """Logit, factorised normalisation, the two losses, plateau and start."""
     assumed = (SYMMETRIC,)
     found = [
-        Equation("recall_logit", logit[a], sp.Sum(weight[token[position]] * value[token[position], a], (position, 1, T)),
-                 ref("slides, factual recall: linear attention, one-hot embeddings")),
+        Equation(
+            "recall_logit",
+            logit[a],
+            sp.Sum(weight[token[position]] * value[token[position], a], (position, 1, T)),
+            ref("slides, factual recall: linear attention, one-hot embeddings"),
+        ),
         Equation("recall_partition", Z, partition, ref(DERIVED), "exact", assumed),
         Equation("loss_relation", L_r, sp.log(RELATION), ref(DERIVED), "exact", assumed),
         Equation("loss_subject", L_s, sp.log(SUBJECT), ref(DERIVED), "exact", assumed),
         Equation("recall_loss", L, total_loss, ref(DERIVED), "exact", assumed),
-        Equation("initial_loss", symbol("initial_loss", r"\mathcal{L}(0)"), lambda: sp.log(sp.exp(total_loss().subs({X: 0, Y: 0}))),
-                 ref(DERIVED), "exact", assumed),
-        Equation("plateau", symbol("plateau", r"\mathcal{L}_{\mathrm{plateau}}"), plateau,
-                 ref("slides, factual recall: phase of predicting by p(a|r); height derived here"), "exact",
-                 (*assumed, "relation known, subject not")),
-    ]  # fmt: skip
+        Equation(
+            "initial_loss",
+            symbol("initial_loss", r"\mathcal{L}(0)"),
+            lambda: sp.log(sp.exp(total_loss().subs({X: 0, Y: 0}))),
+            ref(DERIVED),
+            "exact",
+            assumed,
+        ),
+        Equation(
+            "plateau",
+            symbol("plateau", r"\mathcal{L}_{\mathrm{plateau}}"),
+            plateau,
+            ref("slides, factual recall: phase of predicting by p(a|r); height derived here"),
+            "exact",
+            (*assumed, "relation known, subject not"),
+        ),
+    ]
     return {e.name: e for e in found}

@@ -25,7 +25,10 @@ gain = symbol("X_gain", "X", positive=True)
 angle = symbol("theta", positive=True)  # w = epsilon cosh(theta)
 share = symbol("share_left", r"\varphi", positive=True)  # part of the initial loss that is left
 hitting = symbol("T_hit", "T(X)", positive=True)
-rates = {"relation": symbol("lambda_r", positive=True), "subject": symbol("lambda_s", positive=True)}
+rates = {
+    "relation": symbol("lambda_r", positive=True),
+    "subject": symbol("lambda_s", positive=True),
+}
 SMALL = "epsilon -> 0"
 
 
@@ -34,13 +37,16 @@ def growth(part: Part) -> sp.Expr:
     flow = dynamics.flow().expanded
     at = {part.w: 0, part.delta: 0}
     jacobian = sp.Matrix([flow[part.w], flow[part.delta]]).jacobian([part.w, part.delta]).subs(at)
-    squared = sp.factor(-jacobian.det())  # off-diagonal: the eigenvalues are plus and minus the root
+    squared = sp.factor(
+        -jacobian.det()
+    )  # off-diagonal: the eigenvalues are plus and minus the root
     return sp.sqrt(squared)
 
 
 @cache
 def speed() -> sp.Expr:
-    """Rate of theta along w = epsilon cosh(theta), delta = epsilon sinh(theta)/sqrt(c), for K choices.
+    """Rate of theta along w = epsilon cosh(theta), delta = epsilon sinh(theta)/sqrt(c), for K
+    choices.
 
     ``w^2 - c delta^2 = epsilon^2`` makes this exact; both parts are of this form.
     """
@@ -50,9 +56,13 @@ def speed() -> sp.Expr:
         constant = dynamics.equations()[f"ratio_{part.name}"].rhs
         path = epsilon * sp.sinh(angle) / sp.sqrt(constant)
         moved = expanded.subs(part.w, epsilon * sp.cosh(angle)) / sp.diff(path, angle)
-        mass = dynamics.equations()[f"wrong_{part.name}"].rhs.subs({part.gain: gain, part.choices: K})
+        mass = dynamics.equations()[f"wrong_{part.name}"].rhs.subs(
+            {part.gain: gain, part.choices: K}
+        )
         form = sp.simplify(moved.subs(part.wrong, 1) / growth(part)) * rate
-        linear = sp.simplify(form / rate * (part.choices - 1) / part.choices)  # 1: theta grows at the rate lambda
+        linear = sp.simplify(
+            form / rate * (part.choices - 1) / part.choices
+        )  # 1: theta grows at the rate lambda
         if linear != 1:
             raise ArithmeticError(f"theta does not start at the growth rate: {linear}")
         forms.add(sp.factor(rate * K / (K - 1) * mass))
@@ -64,7 +74,9 @@ def speed() -> sp.Expr:
 def growth_rate(name: str) -> sp.Expr:
     """Growth rate of a part, in the printed grouping."""
     part = next(q for q in PARTS if q.name == name)
-    form = {"relation": sp.sqrt((R - 1) / (R * D)) / R, "subject": sp.sqrt((D - 1) / (R * D)) / S}[name]
+    form = {"relation": sp.sqrt((R - 1) / (R * D)) / R, "subject": sp.sqrt((D - 1) / (R * D)) / S}[
+        name
+    ]
     return written_as(form, growth(part))
 
 
@@ -108,14 +120,19 @@ def hitting_time() -> sp.Expr:
     limit = sp.simplify(sp.expand_log(sp.expand(limit), force=True))
     if limit.has(x):
         raise ArithmeticError("the matching point does not drop out")
-    form = (sp.log(4 * sp.sqrt(c) * gain / epsilon**2) + (sp.Ei(gain) - sp.EulerGamma - sp.log(gain)) / K) / (2 * rate)
+    form = (
+        sp.log(4 * sp.sqrt(c) * gain / epsilon**2)
+        + (sp.Ei(gain) - sp.EulerGamma - sp.log(gain)) / K
+    ) / (2 * rate)
     if not vanishes(sp.expand_log(sp.expand(form - limit), force=True)):
         raise ArithmeticError("the hitting time is not the derived one")
     return form
 
 
 def gain_at_share() -> sp.Expr:
-    """Gain at which a part of the loss is a given share of its initial ln K: (e^X + K - 1) e^-X = K^share."""
+    """Gain at which a part of the loss is a given share of its initial ln K: (e^X + K - 1) e^-X =
+    K^share.
+    """
     grown = symbol("grown", positive=True)  # e^X
     root = linear_root(grown + K - 1 - K**share * grown, grown)
     return sp.log(written_as((K - 1) / (K**share - 1), root))
@@ -124,39 +141,94 @@ def gain_at_share() -> sp.Expr:
 @cache
 def equations() -> dict[str, Equation]:
     """Growth rates, exact and limiting hitting times, late decay, and the length of the plateau."""
-    late = sp.log(2 * rate * K * t)  # e^X = 2 lambda K X t to leading order, X growing like a logarithm
+    late = sp.log(
+        2 * rate * K * t
+    )  # e^X = 2 lambda K X t to leading order, X growing like a logarithm
     late_loss = (K - 1) / (2 * rate * K * t * late)
     between = sp.log(1 / epsilon) * (1 / rates["subject"] - 1 / rates["relation"])
     found = [
-        *(Equation(f"growth_{name}", rates[name], partial(growth_rate, name), ref(DERIVED), "exact", ("linear in the weights",))
-          for name in rates),
-        Equation("growth_ratio", rates["relation"] / rates["subject"], ratio_of_rates, ref(DERIVED), "exact",
-                 ("a plateau at ln D where this is well above 1",)),
-        Equation("recall_angle", sp.Derivative(angle, t), speed, ref(DERIVED), "exact",
-                 (reduction.SYMMETRIC, "w = epsilon cosh(theta), K = R for the relation and D for the subject")),
+        *(
+            Equation(
+                f"growth_{name}",
+                rates[name],
+                partial(growth_rate, name),
+                ref(DERIVED),
+                "exact",
+                ("linear in the weights",),
+            )
+            for name in rates
+        ),
+        Equation(
+            "growth_ratio",
+            rates["relation"] / rates["subject"],
+            ratio_of_rates,
+            ref(DERIVED),
+            "exact",
+            ("a plateau at ln D where this is well above 1",),
+        ),
+        Equation(
+            "recall_angle",
+            sp.Derivative(angle, t),
+            speed,
+            ref(DERIVED),
+            "exact",
+            (
+                reduction.SYMMETRIC,
+                "w = epsilon cosh(theta), K = R for the relation and D for the subject",
+            ),
+        ),
         Equation("gain_of_angle", gain, exact_gain, ref(DERIVED), "exact", (reduction.SYMMETRIC,)),
-        Equation("hitting_time_exact", symbol("T_exact", r"T(\theta)"), exact_hitting, ref(DERIVED), "exact", (reduction.SYMMETRIC,)),
-        Equation("gain_at_share", gain, gain_at_share, ref(DERIVED), "exact",
-                 ("gain at which a part of the loss is a given share of its initial ln K",)),
+        Equation(
+            "hitting_time_exact",
+            symbol("T_exact", r"T(\theta)"),
+            exact_hitting,
+            ref(DERIVED),
+            "exact",
+            (reduction.SYMMETRIC,),
+        ),
+        Equation(
+            "gain_at_share",
+            gain,
+            gain_at_share,
+            ref(DERIVED),
+            "exact",
+            ("gain at which a part of the loss is a given share of its initial ln K",),
+        ),
         Equation("hitting_time", hitting, hitting_time, ref(DERIVED), "leading order", (SMALL,)),
-        Equation("late_loss", symbol("loss_late", r"\mathcal{L}_{\mathrm{late}}"), late_loss, ref(DERIVED), "leading order",
-                 ("t large, corrections of order ln ln t / ln t",)),
-        Equation("plateau_length", symbol("T_plateau", r"T_{\mathrm{plateau}}"), between, ref(DERIVED), "leading order",
-                 (SMALL, "leading logarithm")),
-    ]  # fmt: skip
+        Equation(
+            "late_loss",
+            symbol("loss_late", r"\mathcal{L}_{\mathrm{late}}"),
+            late_loss,
+            ref(DERIVED),
+            "leading order",
+            ("t large, corrections of order ln ln t / ln t",),
+        ),
+        Equation(
+            "plateau_length",
+            symbol("T_plateau", r"T_{\mathrm{plateau}}"),
+            between,
+            ref(DERIVED),
+            "leading order",
+            (SMALL, "leading logarithm"),
+        ),
+    ]
     return {e.name: e for e in found}
 
 
 def constants(p: Parameters, part: Part) -> dict[str, float]:
     """Growth rate, ratio c and number of choices of a part, as numbers."""
     numbers = p.values()
-    return {"lambda_recall": float(equations()[f"growth_{part.name}"].evaluate(numbers)),
-            "c_recall": float(dynamics.equations()[f"ratio_{part.name}"].evaluate(numbers)),
-            "K": numbers[part.choices.name], "epsilon": p.epsilon}  # fmt: skip
+    return {
+        "lambda_recall": float(equations()[f"growth_{part.name}"].evaluate(numbers)),
+        "c_recall": float(dynamics.equations()[f"ratio_{part.name}"].evaluate(numbers)),
+        "K": numbers[part.choices.name],
+        "epsilon": p.epsilon,
+    }
 
 
 def time_of_share(p: Parameters, part: Part, share: float) -> float:
-    """Flow time at which a part of the loss has fallen to a share of its initial value, at any epsilon.
+    """Flow time at which a part of the loss has fallen to a share of its initial value, at any
+    epsilon.
 
     Parameters
     ----------
@@ -165,7 +237,8 @@ def time_of_share(p: Parameters, part: Part, share: float) -> float:
     part : Part
         `dynamics.RELATION` or `dynamics.SUBJECT`.
     share : float
-        Between 0 and 1. The share at time 0 lies below 1 by a term of order epsilon; above it the answer is 0.
+        Between 0 and 1. The share at time 0 lies below 1 by a term of order epsilon; above it the
+        answer is 0.
 
     Returns
     -------
@@ -176,15 +249,20 @@ def time_of_share(p: Parameters, part: Part, share: float) -> float:
     goal = float(equations()["gain_at_share"].evaluate({"share_left": share, "K": numbers["K"]}))
     end = 0.5 * np.arcsinh(2 * np.sqrt(numbers["c_recall"]) * goal / p.epsilon**2)
     lam, choices = numbers["lambda_recall"], numbers["K"]
-    # The integral of e^X over theta, with X = X_end sinh(2 theta)/sinh(2 theta_end), up to the last 40 units where X > 0.
+    # The integral of e^X over theta, with X = X_end sinh(2 theta)/sinh(2 theta_end), up to the last
+    # 40 units where X > 0.
     amplitude = p.epsilon**2 / (2 * np.sqrt(numbers["c_recall"]))
     start = max(0.0, end - 20)
-    area, _ = scipy.integrate.quad(lambda q: np.expm1(amplitude * np.sinh(2 * q)), start, end, epsabs=0, epsrel=1e-12)
+    area, _ = scipy.integrate.quad(
+        lambda q: np.expm1(amplitude * np.sinh(2 * q)), start, end, epsabs=0, epsrel=1e-12
+    )
     return float((choices * end + area) / (lam * choices))
 
 
 def closed_form(p: Parameters, part: Part, share: float) -> float:
     """The same by the closed form for a small start (`hitting_time`)."""
     numbers: dict[str, Any] = constants(p, part)
-    numbers["X_gain"] = equations()["gain_at_share"].evaluate({"share_left": share, "K": numbers["K"]})
+    numbers["X_gain"] = equations()["gain_at_share"].evaluate(
+        {"share_left": share, "K": numbers["K"]}
+    )
     return float(equations()["hitting_time"].evaluate(numbers))

@@ -1,4 +1,6 @@
-"""Gradients as memories: the lemma, one step, and descent to the end (slides; Bietti et al. 2023)."""
+"""Gradients as memories: the lemma, one step, and descent to the end (slides; Bietti et al.
+2023).
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,10 @@ def sections() -> dict[str, list[Equation]]:
     """All equations, grouped as a write-up would."""
     return {
         "Gradients as memories": [*lemma.equations().values()],
-        "One gradient step, and descent to the end": [*descent.equations().values(), *flow().equations().values()],
+        "One gradient step, and descent to the end": [
+            *descent.equations().values(),
+            *flow().equations().values(),
+        ],
     }
 
 

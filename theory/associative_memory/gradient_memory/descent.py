@@ -1,4 +1,6 @@
-"""One step from zero, and descent to the end: the margin in closed form (orthonormal embeddings, uniform keys)."""
+"""One step from zero, and descent to the end: the margin in closed form (orthonormal embeddings,
+uniform keys).
+"""
 
 from __future__ import annotations
 
@@ -36,8 +38,16 @@ def flow() -> Flow:
     """Flow of the margin in t = eta * steps."""
     right, wrong = rates()
     rate = written_as(K / N / (sp.exp(m) + K - 1), sp.simplify(right - wrong))
-    return Flow(name="gradient_memory", time=t, rhs={m: rate}, initial={m: sp.S.Zero}, reference=ref(DERIVED),
-                status="exact", assumptions=ASSUMED, observables={"loss": sp.log(1 + (K - 1) * sp.exp(-m))})  # fmt: skip
+    return Flow(
+        name="gradient_memory",
+        time=t,
+        rhs={m: rate},
+        initial={m: sp.S.Zero},
+        reference=ref(DERIVED),
+        status="exact",
+        assumptions=ASSUMED,
+        observables={"loss": sp.log(1 + (K - 1) * sp.exp(-m))},
+    )
 
 
 @cache
@@ -72,16 +82,23 @@ def equations() -> dict[str, Equation]:
         Equation("margin_loss", L, loss, ref(DERIVED), "exact", ASSUMED),
         Equation("margin_implicit", K * t / N, travelled, ref(DERIVED), "exact", ASSUMED),
         Equation("margin_flow", m, closed, ref(DERIVED), "exact", ASSUMED),
-        Equation("half_loss_time", half_time, half, ref(DERIVED), "exact", (*ASSUMED, "loss half of its initial ln K")),
-    ]  # fmt: skip
+        Equation(
+            "half_loss_time",
+            half_time,
+            half,
+            ref(DERIVED),
+            "exact",
+            (*ASSUMED, "loss half of its initial ln K"),
+        ),
+    ]
     return {e.name: e for e in found}
 
 
 def margin(N: int, K: int, t: np.ndarray | float) -> np.ndarray:
     """Margin of `margin_flow`, also where ``exp`` of its argument would overflow.
 
-    Lambert W of an exponential is Wright's omega; late, where its two large terms cancel, Newton steps on
-    ``e^m + (K - 1) m = 1 + K t / N`` restore the digits.
+    Lambert W of an exponential is Wright's omega; late, where its two large terms cancel, Newton
+    steps on ``e^m + (K - 1) m = 1 + K t / N`` restore the digits.
     """
     c = 1 + K * np.asarray(t, float) / N
     start = c / (K - 1) - scipy.special.wrightomega(c / (K - 1) - np.log(K - 1))

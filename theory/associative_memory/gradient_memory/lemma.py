@@ -1,4 +1,6 @@
-"""The gradient of the cross-entropy is an associative memory: outer products of outputs and inputs."""
+"""The gradient of the cross-entropy is an associative memory: outer products of outputs and
+inputs.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,26 @@ from functools import cache
 import sympy as sp
 
 from theory.algebra import delta_gradient, delta_sum
-from theory.associative_memory.symbols import F, K, N, W, d, e, i, j, k, l, p, p_hat, ref, u, v, x, y, z
+from theory.associative_memory.symbols import (
+    F,
+    K,
+    N,
+    W,
+    d,
+    e,
+    i,
+    j,
+    k,
+    l,
+    p,
+    p_hat,
+    ref,
+    u,
+    v,
+    x,
+    y,
+    z,
+)
 from theory.equation import Equation
 from theory.latex import array, symbol
 
@@ -37,8 +58,9 @@ def backward() -> sp.Expr:
     """Derivative of ``ln sum_l exp F_l - F_y`` by the score F_k, written in the prediction."""
     partition = sp.Sum(sp.exp(F[l]), (l, 1, K))
     derivative = sp.diff(sp.log(partition) - F[y], F[k])
-    resolved = derivative.replace(lambda q: isinstance(q, sp.Sum) and q.has(delta),
-                                  lambda q: delta_sum(q.function, *q.limits))  # fmt: skip
+    resolved = derivative.replace(
+        lambda q: isinstance(q, sp.Sum) and q.has(delta), lambda q: delta_sum(q.function, *q.limits)
+    )
     return sp.expand(resolved.subs(sp.exp(F[k]), p_hat[k] * partition))
 
 
@@ -46,21 +68,26 @@ def averaged() -> sp.Expr:
     """Mean of (p_hat_k - delta_yk) over the answers y of one key, of probabilities p(y|z)."""
     residual = backward().subs(p_hat[k], p_hat[k, z])
     total = delta_sum(residual.coeff(delta(k, y)) * delta(k, y) * p[y, z], (y, 1, K))
-    rest = residual - residual.coeff(delta(k, y)) * delta(k, y)  # does not depend on y, and sum_y p(y|z) = 1
+    rest = residual - residual.coeff(delta(k, y)) * delta(
+        k, y
+    )  # does not depend on y, and sum_y p(y|z) = 1
     return sp.expand(total + rest)
 
 
 @cache
 def equations() -> dict[str, Equation]:
-    """Score, its gradient, the backward factor, the lemma, its forms for noisy inputs and inner matrices."""
+    """Score, its gradient, the backward factor, the lemma, its forms for noisy inputs and inner
+    matrices.
+    """
     outer = score_gradient()
     residual = averaged()
     weight = array("p_key", "p")  # probability of a key
     entry = sp.Sum(weight[z] * residual * outer, (k, 1, K), (z, 1, N))
     # Noisy inputs: samples x with vectors e_x; gather the inputs of every class.
     back = backward()
-    per_class = back.coeff(delta(k, y)) * prior[k] * mean[k, j] + (back - back.coeff(delta(k, y)) * delta(k, y)).subs(
-        p_hat[k], prior[k] * mean_hat[k, j])  # fmt: skip
+    per_class = back.coeff(delta(k, y)) * prior[k] * mean[k, j] + (
+        back - back.coeff(delta(k, y)) * delta(k, y)
+    ).subs(p_hat[k], prior[k] * mean_hat[k, j])
     noisy = sp.Sum(sp.factor(per_class) * u[k, i], (k, 1, K))
     inner = sp.Sum(W[l, x] * e[z, x], (x, 1, d))
     chain = delta_sum(v[l] * delta_sum(delta(l, i) * delta(x, j) * e[z, x], (x, 1, d)), (l, 1, d))
@@ -69,13 +96,45 @@ def equations() -> dict[str, Equation]:
     found = [
         Equation("score", F[k], score(), SLIDES),
         Equation("score_gradient", sp.Derivative(F[k], W[i, j]), outer, SLIDES),
-        Equation("backward", sp.Derivative(sample_loss, F[k]), back, SLIDES, "exact", ("cross-entropy of one sample",)),
-        Equation("gradient_lemma", sp.Derivative(risk, W[i, j]), entry, SLIDES, "exact", ("any law of (z, y)",)),
-        Equation("gradient_noisy", sp.Derivative(risk, W[i, j]), noisy, ref("derived here, for inputs that are not embeddings"),
-                 "exact", ("mu_k: mean input of class k; mu_hat_k: mean of input times prediction of k, over p(k)",)),
-        Equation("hidden", hidden[l], inner, ref("slides, 'more generally, replace u_k by a backward vector'")),
-        Equation("gradient_inner", sp.Derivative(sample_loss, W[i, j]), chain,
-                 ref("slides, 'more generally, replace u_k by a backward vector'"), "exact",
-                 ("v is the derivative of the loss by the output W e_z of the matrix",)),
-    ]  # fmt: skip
+        Equation(
+            "backward",
+            sp.Derivative(sample_loss, F[k]),
+            back,
+            SLIDES,
+            "exact",
+            ("cross-entropy of one sample",),
+        ),
+        Equation(
+            "gradient_lemma",
+            sp.Derivative(risk, W[i, j]),
+            entry,
+            SLIDES,
+            "exact",
+            ("any law of (z, y)",),
+        ),
+        Equation(
+            "gradient_noisy",
+            sp.Derivative(risk, W[i, j]),
+            noisy,
+            ref("derived here, for inputs that are not embeddings"),
+            "exact",
+            (
+                "mu_k: mean input of class k; mu_hat_k: mean of input times prediction of k, over p(k)",
+            ),
+        ),
+        Equation(
+            "hidden",
+            hidden[l],
+            inner,
+            ref("slides, 'more generally, replace u_k by a backward vector'"),
+        ),
+        Equation(
+            "gradient_inner",
+            sp.Derivative(sample_loss, W[i, j]),
+            chain,
+            ref("slides, 'more generally, replace u_k by a backward vector'"),
+            "exact",
+            ("v is the derivative of the loss by the output W e_z of the matrix",),
+        ),
+    ]
     return {q.name: q for q in found}

@@ -11,7 +11,8 @@ from theory.parameters import BaseParameters, ParameterError, parameter
 
 @dataclass(frozen=True)
 class Parameters(BaseParameters):
-    """Uniform keys ``z`` with one right class each, orthonormal embeddings, weights zero at the start.
+    """Uniform keys ``z`` with one right class each, orthonormal embeddings, weights zero at the
+    start.
 
     Raises
     ------

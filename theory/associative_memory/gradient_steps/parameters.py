@@ -24,8 +24,12 @@ class Parameters(BaseParameters):
     T: int = parameter(32, "sequence length", low=5)
     samples: int = parameter(50000, "sequences per gradient", low=100)
     first_step: float = parameter(1.0, "learning rate of the first step, in units of N T", above=0)
-    second_gain: float = parameter(20.0, "mean weight of trigger associations after the second step", above=0)
-    third_gain: float = parameter(50.0, "mean weight of previous positions after the third step", above=0)
+    second_gain: float = parameter(
+        20.0, "mean weight of trigger associations after the second step", above=0
+    )
+    third_gain: float = parameter(
+        50.0, "mean weight of previous positions after the third step", above=0
+    )
 
     def __post_init__(self) -> None:
         """Check single fields, then that answers can differ."""

@@ -1,8 +1,10 @@
-"""Population gradients of the first two steps: what the output matrix and the trigger associations receive.
+"""Population gradients of the first two steps: what the output matrix and the trigger associations
+receive.
 
-Setting: a trigger q (uniform among K) at position t0 (uniform in 1..T-2), its answer y (uniform among the
-n = N - K other tokens) at t0 + 1, q again at T, all other positions uniform among the n plain tokens; loss at
-position T. Features are one-hot in two blocks: the token, and the average of the tokens that layer 1 attends to.
+Setting: a trigger q (uniform among K) at position t0 (uniform in 1..T-2), its answer y (uniform
+among the n = N - K other tokens) at t0 + 1, q again at T, all other positions uniform among the n
+plain tokens; loss at position T. Features are one-hot in two blocks: the token, and the average of
+the tokens that layer 1 attends to.
 """
 
 from __future__ import annotations
@@ -31,9 +33,11 @@ s = symbol("s_position", "s", integer=True, positive=True)
 
 
 def token_mean(known: bool) -> sp.Expr:
-    """Mean of the averaged token block at a plain token z; with ``known``, given that the answer is k.
+    """Mean of the averaged token block at a plain token z; with ``known``, given that the answer is
+    k.
 
-    Of T positions T - 3 are uniform on the plain tokens; the answer is z for sure if k = z, uniform otherwise.
+    Of T positions T - 3 are uniform on the plain tokens; the answer is z for sure if k = z, uniform
+    otherwise.
     """
     random = (T - 3) / n
     return sp.simplify((random + (delta if known else 1 / n)) / T)
@@ -48,8 +52,16 @@ def mean_reach() -> sp.Expr:
     """Mean weight of the answer's position t0 + 1, uniform in 2..T-1."""
     summed = (T - 1) * sp.harmonic(T - 2) - (T - 2)  # sum of H_1 .. H_{T-2}, by parts
     step = sp.Symbol("step", integer=True, positive=True)
-    if sp.simplify(sp.expand_func((summed.subs(T, step + 1) - summed.subs(T, step)).rewrite(sp.harmonic)
-                                  - sp.harmonic(step - 1))) != 0 or summed.subs(T, 2) != 0:  # fmt: skip
+    if (
+        sp.simplify(
+            sp.expand_func(
+                (summed.subs(T, step + 1) - summed.subs(T, step)).rewrite(sp.harmonic)
+                - sp.harmonic(step - 1)
+            )
+        )
+        != 0
+        or summed.subs(T, 2) != 0
+    ):
         raise ArithmeticError("the sum of harmonic numbers is wrong")
     # By the digamma function: the NumPy printer drops the brackets around a harmonic number.
     return (sp.harmonic(T) / T - summed / (T * (T - 2))).rewrite(sp.digamma)
@@ -58,51 +70,111 @@ def mean_reach() -> sp.Expr:
 @cache
 def equations() -> dict[str, Equation]:
     """Gradient of the output matrix at zero weights, token block and remap block."""
-    # The lemma for averaged inputs: (1/N) E x - p(k) E[x | y = k], with p(k) = 1/n for plain outputs.
+    # The lemma for averaged inputs: (1/N) E x - p(k) E[x | y = k], with p(k) = 1/n for plain
+    # outputs.
     slope = sp.expand(token_mean(known=False) / N - token_mean(known=True) / n)
     diagonal, other = slope.subs(delta, 1), slope.subs(delta, 0)
     gain = sp.simplify(other - diagonal)
     position = mean_reach()
     found = [
-        Equation("token_mean", mean_plain, token_mean(known=False), ref(DERIVED), "exact", (UNIFORM, "z plain")),
-        Equation("token_mean_given", mean_given, token_mean(known=True), ref(DERIVED), "exact", (UNIFORM, "z, k plain")),
-        Equation("first_gradient", slope_token, sp.factor(slope), ref(STATEMENT), "exact", (UNIFORM, "z, k plain")),
-        Equation("first_gain", slope_token - symbol("slope_diagonal", r"\partial L/\partial (W_O)_{zz}", real=True),
-                 written_as(1 / (n * T), gain), ref(STATEMENT), "exact", (UNIFORM, "lead of z -> z after a unit step")),
-        Equation("answer_reach", reach, position, ref(DERIVED), "exact", (UNIFORM, "first layer: inclusive causal mask")),
-        Equation("first_gain_remap", slope_remap - symbol("slope_remap_diagonal", r"\partial L/\partial (W_O)_{z\tilde{z}}", real=True),
-                 position / n, ref(DERIVED), "exact", (UNIFORM, "the same in the remap block")),
-    ]  # fmt: skip
+        Equation(
+            "token_mean",
+            mean_plain,
+            token_mean(known=False),
+            ref(DERIVED),
+            "exact",
+            (UNIFORM, "z plain"),
+        ),
+        Equation(
+            "token_mean_given",
+            mean_given,
+            token_mean(known=True),
+            ref(DERIVED),
+            "exact",
+            (UNIFORM, "z, k plain"),
+        ),
+        Equation(
+            "first_gradient",
+            slope_token,
+            sp.factor(slope),
+            ref(STATEMENT),
+            "exact",
+            (UNIFORM, "z, k plain"),
+        ),
+        Equation(
+            "first_gain",
+            slope_token - symbol("slope_diagonal", r"\partial L/\partial (W_O)_{zz}", real=True),
+            written_as(1 / (n * T), gain),
+            ref(STATEMENT),
+            "exact",
+            (UNIFORM, "lead of z -> z after a unit step"),
+        ),
+        Equation(
+            "answer_reach",
+            reach,
+            position,
+            ref(DERIVED),
+            "exact",
+            (UNIFORM, "first layer: inclusive causal mask"),
+        ),
+        Equation(
+            "first_gain_remap",
+            slope_remap
+            - symbol("slope_remap_diagonal", r"\partial L/\partial (W_O)_{z\tilde{z}}", real=True),
+            position / n,
+            ref(DERIVED),
+            "exact",
+            (UNIFORM, "the same in the remap block"),
+        ),
+    ]
     return {e.name: e for e in found}
 
 
 def second_gradient(p: Parameters) -> float:
-    """Descent direction of a trigger's own association in the second step, per unit learning rate of the first.
+    """Descent direction of a trigger's own association in the second step, per unit learning rate
+    of the first.
 
-    Leading order in the first step (softmax still linear), exact otherwise: the value of position s is right in
-    so far as the first step's matrix maps it to y; given t0 all expectations are sums over positions.
+    Leading order in the first step (softmax still linear), exact otherwise: the value of position s
+    is right in so far as the first step's matrix maps it to y; given t0 all expectations are sums
+    over positions.
 
     Returns
     -------
     float
-        Entry of a trigger's own remapped token in that trigger's column of W^2; of another trigger it is 0.
+        Entry of a trigger's own remapped token in that trigger's column of W^2; of another trigger
+        it is 0.
     """
     size, plain, length = p.N, p.N - p.K, p.T
     at = np.arange(1, length + 1)
     harmonic = np.cumsum(1 / at)
-    weight = (harmonic[-1] - np.append(0.0, harmonic[:-1])) / length  # of every position in the averaged remap block
+    weight = (
+        harmonic[-1] - np.append(0.0, harmonic[:-1])
+    ) / length  # of every position in the averaged remap block
     starts = np.arange(1, length - 1)
-    # Mean input given the answer: (own answer, another plain token, a trigger), token and remap block.
-    token = ((length - 3) / (plain * length) + 1 / length, (length - 3) / (plain * length), 2 / (p.K * length))
+    # Mean input given the answer: (own answer, another plain token, a trigger), token and remap
+    # block.
+    token = (
+        (length - 3) / (plain * length) + 1 / length,
+        (length - 3) / (plain * length),
+        2 / (p.K * length),
+    )
     answer, trigger = weight[starts].mean(), (weight[starts - 1] + weight[-1]).mean()
     random = weight.sum() - answer - trigger
     remap = (random / plain + answer, random / plain, trigger / p.K)
 
     def parts(block: tuple[float, float, float]) -> np.ndarray:
-        """Mean of (mean given y - (n/N) overall mean) at the answer, a random plain token, a trigger."""
-        overall = (block[0] + (plain - 1) * block[1]) / plain  # a random plain token is the answer once in n
+        """Mean of (mean given y - (n/N) overall mean) at the answer, a random plain token, a
+        trigger.
+        """
+        overall = (
+            block[0] + (plain - 1) * block[1]
+        ) / plain  # a random plain token is the answer once in n
         return np.array(
-            [block[0] - plain / size * overall, (1 - plain / size) * overall, (1 - plain / size) * block[2]]
+            [
+                block[0] - plain / size * overall,
+                (1 - plain / size) * overall,
+                (1 - plain / size) * block[2],
+            ]
         )
 
     own = 0.0

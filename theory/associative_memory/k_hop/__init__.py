@@ -1,10 +1,18 @@
-"""k-fold composition: the agreement identity and learning by curriculum (slides; Wang et al. 2025)."""
+"""k-fold composition: the agreement identity and learning by curriculum (slides; Wang et al.
+2025).
+"""
 
 from __future__ import annotations
 
 from theory.associative_memory.k_hop import agreement, overlaps
 from theory.associative_memory.k_hop.agreement import probability
-from theory.associative_memory.k_hop.overlaps import curriculum_times, direct_time, flow, mixture, mixture_time
+from theory.associative_memory.k_hop.overlaps import (
+    curriculum_times,
+    direct_time,
+    flow,
+    mixture,
+    mixture_time,
+)
 from theory.associative_memory.k_hop.parameters import Parameters, Pointers
 from theory.equation import Equation
 from theory.flow import Flow
@@ -26,7 +34,9 @@ __all__ = [
 
 def flows() -> dict[str, Flow]:
     """Flows of one to three hops by name, for both kinds of kernels."""
-    return {f.name: f for kind in overlaps.LEARNERS for f in (flow(hops, kind) for hops in (1, 2, 3))}
+    return {
+        f.name: f for kind in overlaps.LEARNERS for f in (flow(hops, kind) for hops in (1, 2, 3))
+    }
 
 
 def sections() -> dict[str, list[Equation]]:

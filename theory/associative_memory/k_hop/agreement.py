@@ -1,4 +1,6 @@
-"""How often two sets of hidden permutations give the same answer: exact, as a two-state Markov chain."""
+"""How often two sets of hidden permutations give the same answer: exact, as a two-state Markov
+chain.
+"""
 
 from __future__ import annotations
 
@@ -17,16 +19,19 @@ phi = array("phi_fixed", r"\phi")  # fixed points of pi_j'^-1 pi_j
 k = symbol("k", integer=True, positive=True)  # hops
 UNIFORM = "input permutations and starting point uniform"
 agreement = symbol("agreement", r"\Pr[f_{\pi}=f_{\pi'}]", positive=True)
-before, fixed = symbol("a_before", r"a_{j-1}", positive=True), symbol("phi_j", r"\phi_{j}", nonnegative=True)
+before, fixed = (
+    symbol("a_before", r"a_{j-1}", positive=True),
+    symbol("phi_j", r"\phi_{j}", nonnegative=True),
+)
 
 
 def one_hop() -> sp.Expr:
     """Agreement after a hop from that before it.
 
-    The input permutation leaves an agreeing pair at a uniform point, and sends a pair that differs to a uniform
-    pair of distinct points. In agreement, the hidden maps send the point alike with probability phi/N. From a
-    pair (x, x') of distinct points they meet if x' is the image of x under pi'^-1 pi, which x moves with
-    probability 1 - phi/N, and x' is any of N - 1 points.
+    The input permutation leaves an agreeing pair at a uniform point, and sends a pair that differs
+    to a uniform pair of distinct points. In agreement, the hidden maps send the point alike with
+    probability phi/N. From a pair (x, x') of distinct points they meet if x' is the image of x
+    under pi'^-1 pi, which x moves with probability 1 - phi/N, and x' is any of N - 1 points.
     """
     return before * fixed / N + (1 - before) * (1 - fixed / N) / (N - 1)
 
@@ -42,18 +47,38 @@ def equations() -> dict[str, Equation]:
     ratio = written_as((fixed - 1) / (N - 1), deviation_ratio())
     product = 1 / N + (1 - 1 / N) * sp.Product(ratio.subs(fixed, phi[j]), (j, 1, k))
     derangements = 1 / N + (1 - 1 / N) * ratio.subs(fixed, 0) ** k
-    # phi of a random permutation: mean 1; mean of phi (phi - 1): ordered pairs of points, each fixed w.p. 1/(N(N-1)).
+    # phi of a random permutation: mean 1; mean of phi (phi - 1): ordered pairs of points, each
+    # fixed w.p. 1/(N(N-1)).
     falling = N * (N - 1) / (N * (N - 1))
     square = sp.simplify(falling + 1 - 2 + 1)  # E phi(phi-1) + E phi - 2 E phi + 1
     typical = sp.simplify((square / (N - 1) ** 2) ** k)
     found = [
         Equation("agreement_hop", agree[j], one_hop(), ref(DERIVED), "exact", (UNIFORM,)),
-        Equation("agreement", agreement, product, ref("Wang et al. 2025, correlation behind the lower bound; identity derived here"),
-                 "exact", (UNIFORM,)),
-        Equation("agreement_derangements", agreement, derangements, ref(DERIVED), "exact", (UNIFORM, "no hop alike anywhere")),
-        Equation("correlation_square", symbol("corr2", r"\mathbb{E}\,\mathrm{corr}^{2}"), typical, ref(DERIVED), "exact",
-                 ("hidden permutations independent and uniform", "corr: product of (phi_j - 1)/(N - 1)")),
-    ]  # fmt: skip
+        Equation(
+            "agreement",
+            agreement,
+            product,
+            ref("Wang et al. 2025, correlation behind the lower bound; identity derived here"),
+            "exact",
+            (UNIFORM,),
+        ),
+        Equation(
+            "agreement_derangements",
+            agreement,
+            derangements,
+            ref(DERIVED),
+            "exact",
+            (UNIFORM, "no hop alike anywhere"),
+        ),
+        Equation(
+            "correlation_square",
+            symbol("corr2", r"\mathbb{E}\,\mathrm{corr}^{2}"),
+            typical,
+            ref(DERIVED),
+            "exact",
+            ("hidden permutations independent and uniform", "corr: product of (phi_j - 1)/(N - 1)"),
+        ),
+    ]
     return {e.name: e for e in found}
 
 

@@ -1,4 +1,6 @@
-"""Learning the hidden permutations by kernels: the flow of overlaps, all hops at once or by curriculum."""
+"""Learning the hidden permutations by kernels: the flow of overlaps, all hops at once or by
+curriculum.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,10 @@ from theory.flow import Flow
 from theory.latex import array, symbol
 
 m_0 = symbol("m_0", positive=True)
-overlap, trace = array("m_hop", "m"), symbol("trace_hop", r"\operatorname{tr}\pi_j^{\top}A_j", real=True)
+overlap, trace = (
+    array("m_hop", "m"),
+    symbol("trace_hop", r"\operatorname{tr}\pi_j^{\top}A_j", real=True),
+)
 correct = symbol("p_correct", r"p_{\mathrm{correct}}", positive=True)
 STAGE = 0.9  # a stage of the curriculum ends when its product of overlaps is this
 SPHERE = "every kernel ascends on the sphere of fixed norm: rate of m times 1 - m^2"
@@ -37,13 +42,17 @@ def on_sphere(slope: sp.Expr) -> sp.Expr:
 
 
 def by_softmax(slope: sp.Expr) -> sp.Expr:
-    """Rate of the overlap when the N columns of a kernel are softmaxes of logits that ascend a function of it.
+    """Rate of the overlap when the N columns of a kernel are softmaxes of logits that ascend a
+    function of it.
 
-    A column with mass a on the right entry has m = (N a - 1)/(N - 1); each column carries 1/N of the slope.
+    A column with mass a on the right entry has m = (N a - 1)/(N - 1); each column carries 1/N of
+    the slope.
     """
     a, gap = sp.symbols("a gap", positive=True)
     mass = sp.exp(gap) / (sp.exp(gap) + N - 1)
-    of_mass = sp.diff((N * a - 1) / (N - 1), a) * slope * (1 - 1 / N) / N  # objective 1/N + (1 - 1/N) prod m
+    of_mass = (
+        sp.diff((N * a - 1) / (N - 1), a) * slope * (1 - 1 / N) / N
+    )  # objective 1/N + (1 - 1/N) prod m
     right = of_mass * a * (1 - a)  # softmax derivative of its own logit
     wrong = -right / (N - 1)  # the N - 1 other logits of the column share the opposite
     of_gap = sp.simplify(sp.diff(mass, gap) / (mass * (1 - mass))) * a * (1 - a) * (right - wrong)
@@ -51,7 +60,10 @@ def by_softmax(slope: sp.Expr) -> sp.Expr:
     return sp.factor(rate.subs(a, (1 + (N - 1) * m) / N))
 
 
-LEARNERS = {"sphere": (on_sphere, SPHERE, "k_hop"), "softmax": (by_softmax, SOFTMAX, "k_hop_softmax")}
+LEARNERS = {
+    "sphere": (on_sphere, SPHERE, "k_hop"),
+    "softmax": (by_softmax, SOFTMAX, "k_hop_softmax"),
+}
 
 
 @cache
@@ -63,41 +75,57 @@ def flow(hops: int, kernels: str = "sphere") -> Flow:
     hops : int
         Number of hops k.
     kernels : {'sphere', 'softmax'}
-        Kernels of fixed norm, time in units of 1/(learning rate (1 - 1/N)); or softmax columns, as the students
-        have, time ``t = eta * steps``.
+        Kernels of fixed norm, time in units of 1/(learning rate (1 - 1/N)); or softmax columns, as
+        the students have, time ``t = eta * steps``.
     """
     names = [symbol(f"m_{q}", real=True) for q in range(1, hops + 1)]
     starts = [symbol(f"m_{q}_0", rf"m_{{{q}}}(0)", positive=True) for q in range(1, hops + 1)]
     product = sp.Mul(*names)
     rate, why, name = LEARNERS[kernels]
     rates = {q: rate(sp.diff(product, q)).subs(m, q) for q in names}
-    return Flow(name=f"{name}_{hops}", time=t, rhs=rates, initial=dict(zip(names, starts, strict=True)), reference=ref(DERIVED),
-                status="exact", assumptions=(KERNELS, why, "objective: probability of the right answer"),
-                observables={"product": product})  # fmt: skip
+    return Flow(
+        name=f"{name}_{hops}",
+        time=t,
+        rhs=rates,
+        initial=dict(zip(names, starts, strict=True)),
+        reference=ref(DERIVED),
+        status="exact",
+        assumptions=(KERNELS, why, "objective: probability of the right answer"),
+        observables={"product": product},
+    )
 
 
 @cache
 def mixture(hops: int) -> Flow:
     """Flow of the overlaps when tasks of 1, 2, .. k hops are mixed evenly, kernels on the sphere.
 
-    The objective is the sum over l of the product of the first l overlaps, in the time unit of `flow` for each task.
+    The objective is the sum over l of the product of the first l overlaps, in the time unit of
+    `flow` for each task.
     """
     whole = flow(hops)
     names = list(whole.state)
     total = sum((sp.Mul(*names[:number]) for number in range(1, hops + 1)), sp.S.Zero)
-    return replace(whole, name=f"k_hop_mixture_{hops}", rhs={q: on_sphere(sp.diff(total, q)).subs(m, q) for q in names},
-                   assumptions=(KERNELS, SPHERE, "objective: sum over 1 .. k hops"))  # fmt: skip
+    return replace(
+        whole,
+        name=f"k_hop_mixture_{hops}",
+        rhs={q: on_sphere(sp.diff(total, q)).subs(m, q) for q in names},
+        assumptions=(KERNELS, SPHERE, "objective: sum over 1 .. k hops"),
+    )
 
 
 def mixture_time(p: Parameters, product: float = 0.5) -> float:
     """Time of training on the mixture until the product of all overlaps reaches a value."""
     system = mixture(p.k)
-    return float(system.solve(p, at=[0.0], events={"end": sp.Mul(*system.state) - product}, t=200.0).end)
+    return float(
+        system.solve(p, at=[0.0], events={"end": sp.Mul(*system.state) - product}, t=200.0).end
+    )
 
 
 @cache
 def equations() -> dict[str, Equation]:
-    """Expected accuracy of kernels, the flow of equal overlaps, its time, and the conserved ratios."""
+    """Expected accuracy of kernels, the flow of equal overlaps, its time, and the conserved
+    ratios.
+    """
     overlap_of = (trace - 1) / (N - 1)
     accuracy = 1 / N + (1 - 1 / N) * sp.Product(overlap[j], (j, 1, k))
     equal = on_sphere(m ** (k - 1))
@@ -113,30 +141,77 @@ def equations() -> dict[str, Equation]:
     if not vanishes(drift):
         raise ArithmeticError("the ratio of 1 - m^2 is not conserved")
     found = [
-        Equation("hop_overlap", overlap[j], overlap_of, ref(DERIVED), "exact", ("0 for a constant kernel, 1 for the permutation",)),
-        Equation("hop_accuracy", correct, accuracy, ref(DERIVED), "exact", (KERNELS, "input permutations uniform")),
-        Equation("equal_overlaps", sp.Derivative(m, t), equal, ref(DERIVED), "exact", (SPHERE, "all overlaps equal")),
-        Equation("equal_overlaps_softmax", sp.Derivative(m, t), by_softmax(m ** (k - 1)), ref(DERIVED), "exact",
-                 (SOFTMAX, "all overlaps equal")),
-        Equation("direct_time", symbol("T_direct", r"T_{\mathrm{direct}}"), direct, ref(DERIVED), "leading order",
-                 ("k >= 3", "m_0 -> 0", SPHERE)),
-        Equation("hop_invariant", symbol("C_ij", positive=True), (1 - overlap[i] ** 2) / (1 - overlap[j] ** 2), ref(DERIVED),
-                 "exact", (SPHERE, "conserved for every pair of hops in training")),
-    ]  # fmt: skip
+        Equation(
+            "hop_overlap",
+            overlap[j],
+            overlap_of,
+            ref(DERIVED),
+            "exact",
+            ("0 for a constant kernel, 1 for the permutation",),
+        ),
+        Equation(
+            "hop_accuracy",
+            correct,
+            accuracy,
+            ref(DERIVED),
+            "exact",
+            (KERNELS, "input permutations uniform"),
+        ),
+        Equation(
+            "equal_overlaps",
+            sp.Derivative(m, t),
+            equal,
+            ref(DERIVED),
+            "exact",
+            (SPHERE, "all overlaps equal"),
+        ),
+        Equation(
+            "equal_overlaps_softmax",
+            sp.Derivative(m, t),
+            by_softmax(m ** (k - 1)),
+            ref(DERIVED),
+            "exact",
+            (SOFTMAX, "all overlaps equal"),
+        ),
+        Equation(
+            "direct_time",
+            symbol("T_direct", r"T_{\mathrm{direct}}"),
+            direct,
+            ref(DERIVED),
+            "leading order",
+            ("k >= 3", "m_0 -> 0", SPHERE),
+        ),
+        Equation(
+            "hop_invariant",
+            symbol("C_ij", positive=True),
+            (1 - overlap[i] ** 2) / (1 - overlap[j] ** 2),
+            ref(DERIVED),
+            "exact",
+            (SPHERE, "conserved for every pair of hops in training"),
+        ),
+    ]
     return {e.name: e for e in found}
 
 
 def direct_time(p: Parameters, product: float = 0.5, kernels: str = "sphere") -> float:
-    """Time of direct training from equal overlaps until their product reaches a value, by quadrature.
+    """Time of direct training from equal overlaps until their product reaches a value, by
+    quadrature.
 
-    In units of the `flow` of those kernels; with ``s = ln m`` the integrand is smooth on all scales.
+    In units of the `flow` of those kernels; with ``s = ln m`` the integrand is smooth on all
+    scales.
     """
     end = product ** (1 / p.k)
     if end <= p.m_0:
         return 0.0
     rate = numeric.function(LEARNERS[kernels][0](m ** (k - 1)), [m, k, N])
-    value, _ = scipy.integrate.quad(lambda s: np.exp(s) / rate(np.exp(s), p.k, p.N), np.log(p.m_0), np.log(end),
-                                    epsabs=0, epsrel=1e-11, limit=400)  # fmt: skip
+    value, _ = scipy.integrate.quad(
+        lambda s: np.exp(s) / rate(np.exp(s), p.k, p.N),
+        np.log(p.m_0),
+        np.log(end),
+        epsabs=0,
+        epsrel=1e-11,
+        limit=400,
+    )
     return float(value)
 
 

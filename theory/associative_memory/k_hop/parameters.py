@@ -11,7 +11,8 @@ from theory.parameters import BaseParameters, parameter
 
 @dataclass(frozen=True)
 class Parameters(BaseParameters):
-    """k hidden permutations of N things, k permutations given in context; kernel learner of the hidden ones.
+    """k hidden permutations of N things, k permutations given in context; kernel learner of the
+    hidden ones.
 
     Raises
     ------
@@ -21,8 +22,12 @@ class Parameters(BaseParameters):
 
     N: int = parameter(5, "things that are permuted", low=2)
     k: int = parameter(3, "hops", low=1, high=16)
-    m_0: float = parameter(0.1, "overlap of every kernel with its permutation at the start", above=0, high=0.9)
-    curriculum: bool = parameter(False, "train one hop, then two, ..., each until its product of overlaps is 0.9")
+    m_0: float = parameter(
+        0.1, "overlap of every kernel with its permutation at the start", above=0, high=0.9
+    )
+    curriculum: bool = parameter(
+        False, "train one hop, then two, ..., each until its product of overlaps is 0.9"
+    )
     eta: float = parameter(0.5, "learning rate of the kernel learner", above=0)
     batch_size: int = parameter(256, "samples per step of the kernel learner", low=1)
     steps: int = parameter(4000, "length of a run", low=1)
@@ -45,12 +50,18 @@ class Parameters(BaseParameters):
 
     def values(self) -> dict[str, Any]:
         """Numbers by symbol name; all overlaps start alike."""
-        return {"N": self.N, "k": self.k, "m_0": self.m_0, **{f"m_{j}_0": self.m_0 for j in range(1, self.k + 1)}}
+        return {
+            "N": self.N,
+            "k": self.k,
+            "m_0": self.m_0,
+            **{f"m_{j}_0": self.m_0 for j in range(1, self.k + 1)},
+        }
 
 
 @dataclass(frozen=True)
 class Pointers(BaseParameters):
-    """Extension: attention layers that jump along a permutation given in context, 1, 2, 4, .. hops deep.
+    """Extension: attention layers that jump along a permutation given in context, 1, 2, 4, .. hops
+    deep.
 
     Raises
     ------
@@ -61,10 +72,14 @@ class Pointers(BaseParameters):
     N: int = parameter(11, "things that are permuted", low=3)
     layers: int = parameter(3, "attention layers; the deepest answers 2^layers hops", low=1, high=4)
     hops: str = parameter(
-        "mixture", "train on 1, 2, 4, .. hops together, or on the deepest alone", choices=("mixture", "last")
+        "mixture",
+        "train on 1, 2, 4, .. hops together, or on the deepest alone",
+        choices=("mixture", "last"),
     )
     eta: float = parameter(0.01, "learning rate (Adam)", above=0)
-    spread: float = parameter(0.05, "standard deviation of the initial scores and read-outs", above=0)
+    spread: float = parameter(
+        0.05, "standard deviation of the initial scores and read-outs", above=0
+    )
     batch_size: int = parameter(128, "permutations per step", low=1)
     steps: int = parameter(400, "length of a run", low=1)
     eval_every: int = parameter(10, "steps between measurements", low=1)

@@ -1,4 +1,6 @@
-"""Noisy bigrams: the global association is learned long before the one in context (slides; Chen et al. 2024)."""
+"""Noisy bigrams: the global association is learned long before the one in context (slides; Chen et
+al. 2024).
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,14 @@ from theory.associative_memory.noisy_bigram.samples import feed_forward_success,
 from theory.equation import Equation
 from theory.flow import Flow
 
-__all__ = ["Parameters", "equations", "feed_forward_success", "flows", "sections", "value_recovered"]
+__all__ = [
+    "Parameters",
+    "equations",
+    "feed_forward_success",
+    "flows",
+    "sections",
+    "value_recovered",
+]
 
 
 def flows() -> dict[str, Flow]:

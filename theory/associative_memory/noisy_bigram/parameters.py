@@ -11,7 +11,8 @@ from theory.parameters import BaseParameters, parameter
 
 @dataclass(frozen=True)
 class Parameters(BaseParameters):
-    """A trigger's answer stands in the context, but the label is a fixed noise token with probability a.
+    """A trigger's answer stands in the context, but the label is a fixed noise token with
+    probability a.
 
     Raises
     ------

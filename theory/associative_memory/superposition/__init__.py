@@ -1,4 +1,6 @@
-"""Superposition: interference and capacity of Hebbian memories with random embeddings (slides; Cabannes et al. 2024)."""
+"""Superposition: interference and capacity of Hebbian memories with random embeddings (slides;
+Cabannes et al. 2024).
+"""
 
 from __future__ import annotations
 

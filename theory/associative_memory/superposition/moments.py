@@ -13,22 +13,35 @@ from theory.latex import array, symbol
 
 q_x = symbol("q_x", positive=True)  # weight of the key that is asked for
 Q = symbol("Q_all", "Q", positive=True)  # sum of q^2 over all keys
-Q_k, Q_y = symbol("Q_k", positive=True), symbol("Q_y", positive=True)  # over keys of output k, of the right output y
+Q_k, Q_y = (
+    symbol("Q_k", positive=True),
+    symbol("Q_y", positive=True),
+)  # over keys of output k, of the right output y
 M = symbol("M", integer=True, positive=True)  # outputs
-score, output_overlap, key_overlap = array("s"), array("uu", r"u^{\top}u"), array("ee", r"e^{\top}e")
+score, output_overlap, key_overlap = (
+    array("s"),
+    array("uu", r"u^{\top}u"),
+    array("ee", r"e^{\top}e"),
+)
 q, answer, stored = array("q"), array("f"), symbol("x_stored", r"x'", integer=True, positive=True)
 RANDOM = "unit embeddings independent and uniform on the sphere"
-mean_right, mean_wrong = symbol("mean_right", r"\mathbb{E} s_y"), symbol("mean_wrong", r"\mathbb{E} s_k")
+mean_right, mean_wrong = (
+    symbol("mean_right", r"\mathbb{E} s_y"),
+    symbol("mean_wrong", r"\mathbb{E} s_k"),
+)
 var_right = symbol("var_right", r"\operatorname{Var} s_y", positive=True)
 var_wrong = symbol("var_wrong", r"\operatorname{Var} s_k", positive=True)
 
 
 def squared_cosine() -> sp.Expr:
-    """Mean squared inner product of two independent unit vectors, from the density (1 - s^2)^((d-3)/2)."""
+    """Mean squared inner product of two independent unit vectors, from the density (1 -
+    s^2)^((d-3)/2).
+    """
     half = sp.Symbol("half", positive=True)  # (d - 1)/2
     # With s^2 = v the integrals over (0, 1) are Beta functions B(1/2, half), B(3/2, half).
     ratio = sp.gammasimp(
-        sp.beta(sp.Rational(3, 2), half).rewrite(sp.gamma) / sp.beta(sp.Rational(1, 2), half).rewrite(sp.gamma)
+        sp.beta(sp.Rational(3, 2), half).rewrite(sp.gamma)
+        / sp.beta(sp.Rational(1, 2), half).rewrite(sp.gamma)
     )
     return sp.simplify(ratio.subs(half, (d - 1) / 2))
 
@@ -36,14 +49,18 @@ def squared_cosine() -> sp.Expr:
 def variance(kinds: list[tuple[sp.Expr, bool, bool]]) -> sp.Expr:
     """Sum of the variances of uncorrelated terms.
 
-    Each kind is (sum of q^2 of its keys, whether the outputs are different vectors, whether the keys are).
-    A term is a product of inner products; one of different vectors has mean 0 and mean square 1/d, one of a
-    vector with itself is 1. Terms of different keys are uncorrelated: turning one key's embedding around
-    changes the sign of its term alone.
+    Each kind is (sum of q^2 of its keys, whether the outputs are different vectors, whether the
+    keys are). A term is a product of inner products; one of different vectors has mean 0 and mean
+    square 1/d, one of a vector with itself is 1. Terms of different keys are uncorrelated: turning
+    one key's embedding around changes the sign of its term alone.
     """
     square = squared_cosine()
     return sp.expand(
-        sum(total * square ** (int(outputs) + int(keys)) for total, outputs, keys in kinds if outputs or keys)
+        sum(
+            total * square ** (int(outputs) + int(keys))
+            for total, outputs, keys in kinds
+            if outputs or keys
+        )
     )
 
 
@@ -58,21 +75,77 @@ def equations() -> dict[str, Equation]:
     of_right = written_as((N - 1) / d**2, right.subs(injective))
     of_wrong = written_as((N - 2) / d**2 + 2 / d, wrong.subs(injective))
     balanced = {q_x: 1, Q_y: N / M, Q_k: N / M, Q: N}
-    summed = sp.Sum(q[stored] * output_overlap[k, answer[stored]] * key_overlap[x, stored], (stored, 1, N))
+    summed = sp.Sum(
+        q[stored] * output_overlap[k, answer[stored]] * key_overlap[x, stored], (stored, 1, N)
+    )
     found = [
-        Equation("hebbian_score", score[k, x], summed, ref("slides, weighted sum of outer products with random embeddings")),
-        Equation("squared_cosine", symbol("mean_square", r"\mathbb{E}\langle u,u'\rangle^{2}"), squared_cosine(), ref(DERIVED),
-                 "exact", (RANDOM,)),
+        Equation(
+            "hebbian_score",
+            score[k, x],
+            summed,
+            ref("slides, weighted sum of outer products with random embeddings"),
+        ),
+        Equation(
+            "squared_cosine",
+            symbol("mean_square", r"\mathbb{E}\langle u,u'\rangle^{2}"),
+            squared_cosine(),
+            ref(DERIVED),
+            "exact",
+            (RANDOM,),
+        ),
         Equation("score_mean_right", mean_right, q_x, ref(DERIVED), "exact", (RANDOM,)),
         Equation("score_mean_wrong", mean_wrong, sp.S.Zero, ref(DERIVED), "exact", (RANDOM,)),
-        Equation("score_variance_right", var_right, right, ref(DERIVED), "exact", (RANDOM, "any map and weights")),
-        Equation("score_variance_wrong", var_wrong, wrong, ref(DERIVED), "exact", (RANDOM, "any map and weights")),
-        Equation("interference_right", var_right, of_right, ref(DERIVED), "exact", (RANDOM, "one output per key, q = 1")),
-        Equation("interference_wrong", var_wrong, of_wrong, ref(DERIVED), "exact",
-                 (RANDOM, "one output per key, q = 1", "2/d: the key's own output and the output's own key leak")),
-        Equation("classes_right", var_right, sp.expand(right.subs(balanced)), ref(DERIVED), "exact",
-                 (RANDOM, "M outputs with N/M keys each, q = 1")),
-        Equation("classes_wrong", var_wrong, sp.expand(wrong.subs(balanced)), ref(DERIVED), "exact",
-                 (RANDOM, "M outputs with N/M keys each, q = 1")),
-    ]  # fmt: skip
+        Equation(
+            "score_variance_right",
+            var_right,
+            right,
+            ref(DERIVED),
+            "exact",
+            (RANDOM, "any map and weights"),
+        ),
+        Equation(
+            "score_variance_wrong",
+            var_wrong,
+            wrong,
+            ref(DERIVED),
+            "exact",
+            (RANDOM, "any map and weights"),
+        ),
+        Equation(
+            "interference_right",
+            var_right,
+            of_right,
+            ref(DERIVED),
+            "exact",
+            (RANDOM, "one output per key, q = 1"),
+        ),
+        Equation(
+            "interference_wrong",
+            var_wrong,
+            of_wrong,
+            ref(DERIVED),
+            "exact",
+            (
+                RANDOM,
+                "one output per key, q = 1",
+                "2/d: the key's own output and the output's own key leak",
+            ),
+        ),
+        Equation(
+            "classes_right",
+            var_right,
+            sp.expand(right.subs(balanced)),
+            ref(DERIVED),
+            "exact",
+            (RANDOM, "M outputs with N/M keys each, q = 1"),
+        ),
+        Equation(
+            "classes_wrong",
+            var_wrong,
+            sp.expand(wrong.subs(balanced)),
+            ref(DERIVED),
+            "exact",
+            (RANDOM, "M outputs with N/M keys each, q = 1"),
+        ),
+    ]
     return {e.name: e for e in found}

@@ -1,4 +1,6 @@
-"""Recall accuracy of a Hebbian memory, one output per key: Gaussian scores, and wrong scores with sphere tails."""
+"""Recall accuracy of a Hebbian memory, one output per key: Gaussian scores, and wrong scores with
+sphere tails.
+"""
 
 from __future__ import annotations
 
@@ -42,36 +44,99 @@ def equations() -> dict[str, Equation]:
     phi = sp.exp(-(z**2) / 2) / sp.sqrt(2 * sp.pi)
     below = (1 + sp.erf((1 + sigma_0 * z) / (sigma_1 * sp.sqrt(2)))) / 2
     gauss = sp.Integral(phi * below ** (N - 1), (z, -sp.oo, sp.oo))
-    density = sp.gamma(d / 2) / (sp.sqrt(sp.pi) * sp.gamma((d - 1) / 2)) * (1 - c_leak**2) ** ((d - 3) / 2)
+    density = (
+        sp.gamma(d / 2)
+        / (sp.sqrt(sp.pi) * sp.gamma((d - 1) / 2))
+        * (1 - c_leak**2) ** ((d - 3) / 2)
+    )
     marginal = sp.Function("F_d")
-    wrong = sp.Integral(density * marginal((1 + sigma_0 * z - c_leak) / sp.sqrt(rho2)), (c_leak, -1, 1))
+    wrong = sp.Integral(
+        density * marginal((1 + sigma_0 * z - c_leak) / sp.sqrt(rho2)), (c_leak, -1, 1)
+    )
     sphere = sp.Integral(phi * wrong ** (N - 1), (z, -sp.oo, sp.oo))
-    # Half of the keys are recalled when the largest of N wrong scores, about sigma_1 sqrt(2 ln N), meets the right
-    # score 1; at fixed N/d^2 up to logarithms the leak 2/d vanishes against N/d^2.
+    # Half of the keys are recalled when the largest of N wrong scores, about sigma_1 sqrt(2 ln N),
+    # meets the right score 1; at fixed N/d^2 up to logarithms the leak 2/d vanishes against N/d^2.
     scaled = moments.equations()["interference_wrong"].rhs.subs(N, share * d**2)
-    needed = 2 * sp.limit(scaled, d, sp.oo) * d**2 / share * sp.log(N) * (N / d**2)  # = d^2 where 2 sigma_1^2 ln N = 1
+    needed = (
+        2 * sp.limit(scaled, d, sp.oo) * d**2 / share * sp.log(N) * (N / d**2)
+    )  # = d^2 where 2 sigma_1^2 ln N = 1
     # With few outputs the leading part of the variance is that of order 1/d.
     few = sp.expand(moments.equations()["classes_wrong"].rhs * d).coeff(d, 0).coeff(N, 1) * N / d
     found = [
-        Equation("sigma_right", sigma_0, sp.sqrt(moments.equations()["interference_right"].rhs), ref(DERIVED), "exact", (RANDOM,)),
-        Equation("sigma_wrong", sigma_1, sp.sqrt(moments.equations()["interference_wrong"].rhs), ref(DERIVED), "exact", (RANDOM,)),
-        Equation("recall_gaussian", accuracy, gauss, ref(DERIVED), "closure", (RANDOM, "Gaussian scores", INDEPENDENT)),
-        Equation("recalled_length", rho2, length_of_rest(), ref(DERIVED), "exact", (RANDOM, "mean over embeddings, right score given")),
-        Equation("recall_sphere", accuracy, sphere, ref(DERIVED), "closure",
-                 (RANDOM, INDEPENDENT, "squared length of the recalled vector at its mean; right score Gaussian",
-                  "F_d: distribution function of one coordinate of a uniform unit vector")),
-        Equation("capacity_classes", N, sp.solve(sp.Eq(2 * sp.log(M) * few, 1), N)[0], ref(DERIVED), "leading order",
-                 ("M outputs, M well below d: keys of one output interfere at order 1/d", "half of the keys recalled")),
-        Equation("capacity", d**2, sp.simplify(needed), ref("slides: capacity of the order of the parameters; law derived here"),
-                 "leading order", ("half of the keys recalled", "N, d -> infinity: ln ln N neglected")),
-    ]  # fmt: skip
+        Equation(
+            "sigma_right",
+            sigma_0,
+            sp.sqrt(moments.equations()["interference_right"].rhs),
+            ref(DERIVED),
+            "exact",
+            (RANDOM,),
+        ),
+        Equation(
+            "sigma_wrong",
+            sigma_1,
+            sp.sqrt(moments.equations()["interference_wrong"].rhs),
+            ref(DERIVED),
+            "exact",
+            (RANDOM,),
+        ),
+        Equation(
+            "recall_gaussian",
+            accuracy,
+            gauss,
+            ref(DERIVED),
+            "closure",
+            (RANDOM, "Gaussian scores", INDEPENDENT),
+        ),
+        Equation(
+            "recalled_length",
+            rho2,
+            length_of_rest(),
+            ref(DERIVED),
+            "exact",
+            (RANDOM, "mean over embeddings, right score given"),
+        ),
+        Equation(
+            "recall_sphere",
+            accuracy,
+            sphere,
+            ref(DERIVED),
+            "closure",
+            (
+                RANDOM,
+                INDEPENDENT,
+                "squared length of the recalled vector at its mean; right score Gaussian",
+                "F_d: distribution function of one coordinate of a uniform unit vector",
+            ),
+        ),
+        Equation(
+            "capacity_classes",
+            N,
+            sp.solve(sp.Eq(2 * sp.log(M) * few, 1), N)[0],
+            ref(DERIVED),
+            "leading order",
+            (
+                "M outputs, M well below d: keys of one output interfere at order 1/d",
+                "half of the keys recalled",
+            ),
+        ),
+        Equation(
+            "capacity",
+            d**2,
+            sp.simplify(needed),
+            ref("slides: capacity of the order of the parameters; law derived here"),
+            "leading order",
+            ("half of the keys recalled", "N, d -> infinity: ln ln N neglected"),
+        ),
+    ]
     return {e.name: e for e in found}
 
 
 def gaussian(N: float, d: float) -> float:
     """Recall accuracy with Gaussian scores (`recall_gaussian`)."""
     numbers = {"N": N, "d": d}
-    s_0, s_1 = (float(equations()[name].evaluate(numbers)) for name in ("sigma_right", "sigma_wrong"))
+    s_0, s_1 = (
+        float(equations()[name].evaluate(numbers)) for name in ("sigma_right", "sigma_wrong")
+    )
     return float(gaussian_accuracy(1.0, s_0, s_1, N))  # type: ignore[arg-type]  # N may be beyond whole numbers
 
 
@@ -99,7 +164,11 @@ def sphere(N: int, d: int, nodes: int = 200) -> float:
     angle = np.pi / 2 * point  # c = sin(angle): density (1 - c^2)^((d-3)/2) dc = cos^(d-2) d(angle)
     leak_w = np.pi / 2 * weight * np.cos(angle) ** (d - 2)
     leak_w /= leak_w.sum()
-    rho = np.sqrt(equations()["recalled_length"].evaluate({"N": N, "d": d, "sigma_0": s_0, "z_normal": normal_z}))
+    rho = np.sqrt(
+        equations()["recalled_length"].evaluate(
+            {"N": N, "d": d, "sigma_0": s_0, "z_normal": normal_z}
+        )
+    )
     right = 1 + s_0 * normal_z
     below = marginal_cdf((right[:, None] - np.sin(angle)) / rho[:, None], d) @ leak_w
     return float(normal_w @ np.clip(below, 0, 1) ** (N - 1))

@@ -1,4 +1,6 @@
-"""Keys of Zipf frequencies: which are stored, and what is lost (few outputs; Cabannes et al. 2024)."""
+"""Keys of Zipf frequencies: which are stored, and what is lost (few outputs; Cabannes et al.
+2024).
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,8 @@ def unseen_mass() -> sp.Expr:
     """Mass of the keys that T samples miss: mean of (1 - p)^T, by e^(-T p), sum by its integral."""
     v, c = sp.symbols("v c", positive=True)
     a = 1 + b
-    # v = T p(x): x = (T/zeta)^(1/a) v^(-1/a), so x^-a dx / zeta = (1/a) T^(1/a - 1) zeta^(-1/a) v^(-1/a) dv.
+    # v = T p(x): x = (T/zeta)^(1/a) v^(-1/a), so x^-a dx / zeta = (1/a) T^(1/a - 1) zeta^(-1/a)
+    # v^(-1/a) dv.
     integral = sp.integrate(v ** (c - 1) * sp.exp(-v), (v, 0, sp.oo))
     return integral.subs(c, b / a) * T ** (-b / a) * sp.zeta(a) ** (-1 / a) / a
 
@@ -38,9 +41,29 @@ def equations() -> dict[str, Equation]:
     lost = lost_mass()
     exponent = sp.simplify(sp.diff(sp.log(lost), P) * P)
     found = [
-        Equation("zipf_lost", error, lost, SCALING, "leading order", (LAW, "the P most frequent keys are stored", "P large")),
-        Equation("zipf_exponent", symbol("zipf_slope", r"d\ln\mathcal{E}/d\ln d"), exponent, SCALING, "leading order",
-                 (LAW, "P proportional to d: few outputs, equal weights on the stored keys")),
-        Equation("zipf_unseen", error, unseen_mass(), SCALING, "leading order", (LAW, "T samples, T large")),
-    ]  # fmt: skip
+        Equation(
+            "zipf_lost",
+            error,
+            lost,
+            SCALING,
+            "leading order",
+            (LAW, "the P most frequent keys are stored", "P large"),
+        ),
+        Equation(
+            "zipf_exponent",
+            symbol("zipf_slope", r"d\ln\mathcal{E}/d\ln d"),
+            exponent,
+            SCALING,
+            "leading order",
+            (LAW, "P proportional to d: few outputs, equal weights on the stored keys"),
+        ),
+        Equation(
+            "zipf_unseen",
+            error,
+            unseen_mass(),
+            SCALING,
+            "leading order",
+            (LAW, "T samples, T large"),
+        ),
+    ]
     return {e.name: e for e in found}

@@ -1,4 +1,6 @@
-"""The trigger-token (in-context bigram) task and its induction head (slides; Bietti et al. 2023)."""
+"""The trigger-token (in-context bigram) task and its induction head (slides; Bietti et al.
+2023).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The in-context bigram task, the three memories that solve it, and the probe that looks for them."""
+"""The in-context bigram task, the three memories that solve it, and the probe that looks for
+them.
+"""
 
 from __future__ import annotations
 
@@ -16,14 +18,22 @@ bigram = sp.Function(r"\pi_b")
 trigger, output = array("q_trigger", "q"), array("o_output", "o")
 remapped, value = array("e_remapped", r"\tilde{e}"), array("v_value", r"v")  # W_OV^1 e_k, W_V^2 e_k
 W_K1, W_K2, W_O2 = (array(f"target_{x}", f"W_{x[0]}^{x[1]}") for x in ("K1", "K2", "O2"))
-probe, size = symbol("R_probe", "R", positive=True), symbol("M_probe", "M", integer=True, positive=True)
+probe, size = (
+    symbol("R_probe", "R", positive=True),
+    symbol("M_probe", "M", integer=True, positive=True),
+)
 hit = array("hit_probe", r"\mathbf{1}\{i=\arg\max_j u_j^{\top}\hat{W}e_i\}")
-first, last = symbol("i_state", "i", integer=True, positive=True), symbol("j_state", "j", integer=True, positive=True)
+first, last = (
+    symbol("i_state", "i", integer=True, positive=True),
+    symbol("j_state", "j", integer=True, positive=True),
+)
 
 
 def transition_law() -> sp.Expr:
     """Next token of a sequence whose triggers q_1 .. q_K are followed by o_1 .. o_K."""
-    follows = sp.Sum(sp.KroneckerDelta(first, trigger[k]) * sp.KroneckerDelta(last, output[k]), (k, 1, K))
+    follows = sp.Sum(
+        sp.KroneckerDelta(first, trigger[k]) * sp.KroneckerDelta(last, output[k]), (k, 1, K)
+    )
     free = 1 - sp.Sum(sp.KroneckerDelta(first, trigger[k]), (k, 1, K))
     return follows + free * bigram(last, first)
 
@@ -36,11 +46,33 @@ def equations() -> dict[str, Equation]:
     # A random winner is uniform on M candidates.
     chance = sp.simplify(size * (1 / size) / size)
     found = [
-        Equation("trigger_transition", transition[last, first], transition_law(), ref("slides, p(j|i) of the bigram task")),
-        Equation("target_W_K1", W_K1[i, j], sp.Sum(p[position, i] * p[position - 1, j], (position, 2, T)), ref(slides)),
-        Equation("target_W_K2", W_K2[i, j], sp.Sum(e[trigger[k], i] * remapped[trigger[k], j], (k, 1, K)), ref(slides)),
+        Equation(
+            "trigger_transition",
+            transition[last, first],
+            transition_law(),
+            ref("slides, p(j|i) of the bigram task"),
+        ),
+        Equation(
+            "target_W_K1",
+            W_K1[i, j],
+            sp.Sum(p[position, i] * p[position - 1, j], (position, 2, T)),
+            ref(slides),
+        ),
+        Equation(
+            "target_W_K2",
+            W_K2[i, j],
+            sp.Sum(e[trigger[k], i] * remapped[trigger[k], j], (k, 1, K)),
+            ref(slides),
+        ),
         Equation("target_W_O2", W_O2[i, j], sp.Sum(u[k, i] * value[k, j], (k, 1, N)), ref(slides)),
         Equation("probe", probe, recall, ref("slides, memory recall probes")),
-        Equation("probe_chance", probe, chance, ref("derived here"), "exact", ("weights that know nothing: mean over draws",)),
-    ]  # fmt: skip
+        Equation(
+            "probe_chance",
+            probe,
+            chance,
+            ref("derived here"),
+            "exact",
+            ("weights that know nothing: mean over draws",),
+        ),
+    ]
     return {q.name: q for q in found}

@@ -13,8 +13,8 @@ from theory.parameters import BaseParameters, ParameterError, parameter
 class Parameters(BaseParameters):
     """Task, student and training of the in-context bigram task (slides; Bietti et al. 2023).
 
-    Time is counted in steps. The student ``simplified`` has frozen random embeddings and three trained
-    matrices; ``transformer`` is a full pre-norm transformer of ``layers`` layers.
+    Time is counted in steps. The student ``simplified`` has frozen random embeddings and three
+    trained matrices; ``transformer`` is a full pre-norm transformer of ``layers`` layers.
 
     Raises
     ------
@@ -25,18 +25,32 @@ class Parameters(BaseParameters):
     N: int = parameter(65, "vocabulary", low=3)
     K: int = parameter(5, "trigger tokens per sequence", low=1)
     T: int = parameter(64, "sequence length", low=4)
-    triggers: str = parameter("fixed", "the K most frequent tokens, or drawn per sequence", choices=("fixed", "drawn"))
-    outputs: str = parameter("uniform", "law of the tokens that follow triggers", choices=("uniform", "bigram"))
+    triggers: str = parameter(
+        "fixed", "the K most frequent tokens, or drawn per sequence", choices=("fixed", "drawn")
+    )
+    outputs: str = parameter(
+        "uniform", "law of the tokens that follow triggers", choices=("uniform", "bigram")
+    )
     self_loops: bool = parameter(True, "whether a trigger's output may be the trigger itself")
     student: str = parameter("simplified", "kind of student", choices=("simplified", "transformer"))
-    layers: int = parameter(2, "layers of the transformer; the simplified student has two", low=1, high=4)
+    layers: int = parameter(
+        2, "layers of the transformer; the simplified student has two", low=1, high=4
+    )
     d: int = parameter(128, "embedding dimension", low=4)
     batch_size: int = parameter(64, "sequences per step", low=1)
-    eta: float = parameter(0.03, "learning rate: SGD with momentum 0.9 (simplified) or AdamW (transformer)", above=0)
-    schedule: str = parameter("joint", "train the three matrices together or one after the other",
-                              choices=("joint", "staged"))  # fmt: skip
-    loss_on: str = parameter("repeats", "positions that enter the loss: from a trigger's second occurrence on, or all",
-                             choices=("repeats", "all"))  # fmt: skip
+    eta: float = parameter(
+        0.03, "learning rate: SGD with momentum 0.9 (simplified) or AdamW (transformer)", above=0
+    )
+    schedule: str = parameter(
+        "joint",
+        "train the three matrices together or one after the other",
+        choices=("joint", "staged"),
+    )
+    loss_on: str = parameter(
+        "repeats",
+        "positions that enter the loss: from a trigger's second occurrence on, or all",
+        choices=("repeats", "all"),
+    )
     steps: int = parameter(200, "length of a run", low=1)
     eval_every: int = parameter(5, "steps between measurements", low=1)
     n_test: int = parameter(256, "test sequences", low=1)
@@ -57,7 +71,15 @@ class Parameters(BaseParameters):
     @classmethod
     def two_layers(cls) -> Self:
         """Full transformer that learns the task."""
-        return cls(student="transformer", layers=2, batch_size=48, eta=2e-3, loss_on="all", steps=200, eval_every=20)
+        return cls(
+            student="transformer",
+            layers=2,
+            batch_size=48,
+            eta=2e-3,
+            loss_on="all",
+            steps=200,
+            eval_every=20,
+        )
 
     @classmethod
     def one_layer(cls) -> Self:
@@ -67,7 +89,11 @@ class Parameters(BaseParameters):
     @classmethod
     def presets(cls) -> dict[str, Callable[[], Self]]:
         """Named settings."""
-        return {"simplified": cls.simplified, "two_layers": cls.two_layers, "one_layer": cls.one_layer}
+        return {
+            "simplified": cls.simplified,
+            "two_layers": cls.two_layers,
+            "one_layer": cls.one_layer,
+        }
 
     def values(self) -> dict[str, Any]:
         """Numbers by symbol name."""

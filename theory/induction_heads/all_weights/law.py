@@ -1,8 +1,10 @@
-"""The law of the emergence times when every weight moves: flow of five numbers, and its limit of large N.
+"""The law of the emergence times when every weight moves: flow of five numbers, and its limit of
+large N.
 
-Both queries give N^2 / ln N. For the last pair alpha_3 does not wait for beta_2: negative gamma_4 makes retrieved tokens
-of no use, and attention of labels on their own items collects them; its drive is e^alpha_3 ln N / (4 N^2). For a uniform
-query gamma_4 is idle and the mean over positions gives the ln N, but gamma_2 and gamma_3 share the output.
+Both queries give N^2 / ln N. For the last pair alpha_3 does not wait for beta_2: negative gamma_4
+makes retrieved tokens of no use, and attention of labels on their own items collects them; its
+drive is e^alpha_3 ln N / (4 N^2). For a uniform query gamma_4 is idle and the mean over positions
+gives the ln N, but gamma_2 and gamma_3 share the output.
 """
 
 from __future__ import annotations
@@ -28,7 +30,10 @@ from theory.latex import symbol
 EXPLICIT, NODES = 2048, 64
 FAR = 18.0  # of alpha_3: e^-18 of the time is left; polygammas of larger arguments cancel in phi
 LARGE = (*LEADING[:1], "N to infinity: the next term is smaller by 1 / ln N", *LEADING[2:])
-mean_phi, variance_phi = symbol("mean_phi", r"\langle\varphi\rangle", real=True), symbol("variance_phi", r"\mathrm{Var}\,\varphi", positive=True)
+mean_phi, variance_phi = (
+    symbol("mean_phi", r"\langle\varphi\rangle", real=True),
+    symbol("variance_phi", r"\mathrm{Var}\,\varphi", positive=True),
+)
 beta_2, gamma_3, alpha_3 = (THETA[n] for n in ("beta_2", "gamma_3", "alpha_3"))
 
 
@@ -36,21 +41,30 @@ beta_2, gamma_3, alpha_3 = (THETA[n] for n in ("beta_2", "gamma_3", "alpha_3"))
 def _compiled(query: str) -> tuple[Callable, Callable]:
     """Part of the loss common to all pairs and its gradient by `FIVE`; then that of one pair."""
     state = [THETA[n] for n in FIVE]
-    common, one = plateau.loss_uniform() if query == "uniform" else (plateau.loss_last() - plateau.right_label().subs(q, N),
-                                                                     plateau.right_label())  # fmt: skip
+    common, one = (
+        plateau.loss_uniform()
+        if query == "uniform"
+        else (plateau.loss_last() - plateau.right_label().subs(q, N), plateau.right_label())
+    )
 
     def with_gradient(expr: sp.Expr, *more: sp.Symbol) -> Callable:
-        return sp.lambdify([*state, *more], [expr, *(sp.diff(expr, x) for x in state)], ["scipy", "numpy"], cse=True)
+        return sp.lambdify(
+            [*state, *more],
+            [expr, *(sp.diff(expr, x) for x in state)],
+            ["scipy", "numpy"],
+            cse=True,
+        )
 
     return with_gradient(common, N), with_gradient(one, N, q)
 
 
 @cache
 def nodes(size: int) -> tuple[np.ndarray, np.ndarray]:
-    """Pairs and weights for means over all pairs: each of the first `EXPLICIT`, then Gauss-Legendre in ln q.
+    """Pairs and weights for means over all pairs: each of the first `EXPLICIT`, then Gauss-Legendre
+    in ln q.
 
-    What is averaged depends on q through e/(e + 2q - 2) alone, smooth in ln q; the sum as an integral from half a step
-    before the first pair is off by a 1/(24 q^2)-th of it.
+    What is averaged depends on q through e/(e + 2q - 2) alone, smooth in ln q; the sum as an
+    integral from half a step before the first pair is off by a 1/(24 q^2)-th of it.
     """
     pairs = np.arange(1.0, min(size, EXPLICIT) + 1)
     weights = np.ones_like(pairs)
@@ -62,27 +76,39 @@ def nodes(size: int) -> tuple[np.ndarray, np.ndarray]:
     return pairs, weights / size
 
 
-def loss_and_gradient(theta: np.ndarray, size: int, query: str = "last") -> tuple[float, np.ndarray]:
-    """Loss of the five numbers and its gradient, in the layout of all nineteen (equation ``plateau_loss``)."""
+def loss_and_gradient(
+    theta: np.ndarray, size: int, query: str = "last"
+) -> tuple[float, np.ndarray]:
+    """Loss of the five numbers and its gradient, in the layout of all nineteen (equation
+    ``plateau_loss``).
+    """
     common, one = _compiled(query)
     state = [float(theta[NAMES.index(n)]) for n in FIVE]
     pairs, weights = (np.array([float(size)]), np.ones(1)) if query == "last" else nodes(size)
-    total = np.array(common(*state, size), float) + [float(np.sum(weights * x)) for x in one(*state, size, pairs)]
+    total = np.array(common(*state, size), float) + [
+        float(np.sum(weights * x)) for x in one(*state, size, pairs)
+    ]
     gradient = np.zeros(len(NAMES))
     gradient[[NAMES.index(n) for n in FIVE]] = total[1:]
     return float(total[0]), gradient
 
 
 def predicted(size: int, query: str = "last", **options: Any) -> dict[str, float]:
-    """Emergence times by the flow of five numbers, strict mask; relative error of order 1/N, nothing fitted.
+    """Emergence times by the flow of five numbers, strict mask; relative error of order 1/N,
+    nothing fitted.
 
-    O(1) per step for either query; to N = 10^4: at 10^6 rounding of the gammas stops the integrator, see `slow_drop`. Units and names as in `times.times`.
+    O(1) per step for either query; to N = 10^4: at 10^6 rounding of the gammas stops the
+    integrator, see `slow_drop`. Units and names as in `times.times`.
     """
-    return times.crossings(times.descend(lambda x: loss_and_gradient(x, size, query), size, FIVE, **options), size)
+    return times.crossings(
+        times.descend(lambda x: loss_and_gradient(x, size, query), size, FIVE, **options), size
+    )
 
 
 def slow_drop(log_size: float) -> float:
-    """T_drop / N^2 for the last pair when 1/N is zero and ln N is kept: one ODE for alpha_3 over beta_2."""
+    """T_drop / N^2 for the last pair when 1/N is zero and ln N is kept: one ODE for alpha_3 over
+    beta_2.
+    """
     of_e = numeric.function(plateau.sums()[phi], [e])
 
     def rates(beta: float, state: np.ndarray) -> list[float]:
@@ -94,29 +120,50 @@ def slow_drop(log_size: float) -> float:
         return float(state[0]) - FAR
 
     gone.terminal = True  # type: ignore[attr-defined]
-    run = scipy.integrate.solve_ivp(rates, (0, FAR), [0.0, 0.0], method="LSODA", rtol=1e-10, atol=1e-14, events=gone)
+    run = scipy.integrate.solve_ivp(
+        rates, (0, FAR), [0.0, 0.0], method="LSODA", rtol=1e-10, atol=1e-14, events=gone
+    )
     return float(run.y[1, -1])
 
 
 @cache
 def constants() -> dict[str, float]:
-    """Mean and variance of phi(1/u) over u in (0, 1), and the time of gamma_3 = 1/2 over N for the last pair."""
+    """Mean and variance of phi(1/u) over u in (0, 1), and the time of gamma_3 = 1/2 over N for the
+    last pair.
+    """
     of_e = numeric.function(plateau.sums()[phi], [e])
-    moments = [scipy.integrate.quad(lambda v, n=n: float(of_e(1 / v)) ** n, 0, 1, epsabs=1e-12, epsrel=1e-12)[0] for n in (1, 2)]
-    path = numeric.function(plateau.layer()["last_Gamma"] / 2, [tau])  # gamma_3 is half of Gamma until t = O(N^2 / ln N)
+    moments = [
+        scipy.integrate.quad(
+            lambda v, n=n: float(of_e(1 / v)) ** n, 0, 1, epsabs=1e-12, epsrel=1e-12
+        )[0]
+        for n in (1, 2)
+    ]
+    path = numeric.function(
+        plateau.layer()["last_Gamma"] / 2, [tau]
+    )  # gamma_3 is half of Gamma until t = O(N^2 / ln N)
     first = scipy.optimize.brentq(lambda v: float(path(v)) - times.HALF, 0.1, 10, xtol=1e-14)
-    return {"mean_phi": moments[0], "variance_phi": moments[1] - moments[0] ** 2, "T_gamma_over_N": float(first)}
+    return {
+        "mean_phi": moments[0],
+        "variance_phi": moments[1] - moments[0] ** 2,
+        "T_gamma_over_N": float(first),
+    }
 
 
 @cache
 def uniform_integral() -> sp.Expr:
-    """Integral of exp(-b^2/2) / sqrt(1 + 2 b^2) over b > 0: T_drop ln N / (4 N^2) for a uniform query.
+    """Integral of exp(-b^2/2) / sqrt(1 + 2 b^2) over b > 0: T_drop ln N / (4 N^2) for a uniform
+    query.
 
-    With b = sinh(v) / sqrt(2) it is that of exp((1 - cosh 2v) / 8) / sqrt(2), and K_0(z) that of exp(-z cosh w) over w > 0.
+    With b = sinh(v) / sqrt(2) it is that of exp((1 - cosh 2v) / 8) / sqrt(2), and K_0(z) that of
+    exp(-z cosh w) over w > 0.
     """
     v = sp.Symbol("v", positive=True)
     b = sp.sinh(v) / sp.sqrt(2)
-    gaps = (1 + 2 * b**2 - sp.cosh(v) ** 2, b**2 / 2 - (sp.cosh(2 * v) - 1) / 8, sp.diff(b, v) - sp.cosh(v) / sp.sqrt(2))
+    gaps = (
+        1 + 2 * b**2 - sp.cosh(v) ** 2,
+        b**2 / 2 - (sp.cosh(2 * v) - 1) / 8,
+        sp.diff(b, v) - sp.cosh(v) / sp.sqrt(2),
+    )
     if any(sp.expand(gap.rewrite(sp.exp)) != 0 for gap in gaps):
         raise ArithmeticError("the substitution does not lead to a Bessel function")
     z = sp.Rational(1, 8)
@@ -127,19 +174,70 @@ def uniform_integral() -> sp.Expr:
 def equations() -> dict[str, Equation]:
     """Limits of large N, with the first corrections for the last pair."""
     new, log = f"{PLACE}: law", sp.log(N)
-    # Last pair: e^-alpha falls at the rate (ln N + phi(e) + 4 alpha / ln N) / (4 N^2), as beta_2 = 2 alpha / ln N follows.
+    # Last pair: e^-alpha falls at the rate (ln N + phi(e) + 4 alpha / ln N) / (4 N^2), as beta_2 =
+    # 2 alpha / ln N follows.
     mean_alpha = sp.integrate(-sp.log(u), (u, 0, 1))
     corrected = 4 * N**2 / (log + mean_phi + (4 * mean_alpha - variance_phi) / log)
-    two_gamma = sp.Rational(1, 2)  # uniform q: gamma_3 at the start; gamma_3 - gamma_2 grows with beta_2
+    two_gamma = sp.Rational(
+        1, 2
+    )  # uniform q: gamma_3 at the start; gamma_3 - gamma_2 grows with beta_2
     rest = sp.sqrt(two_gamma**2 + beta_2**2 / 2)
     found = [
-        Equation("all_gamma_last", gamma_3, sp.sqrt(1 + beta_2**2 / 2), ref(f"{new}: behind the layer, q = N"), "leading order", LARGE),
-        Equation("all_gamma_uniform", gamma_3, rest, ref(f"{new}: behind the layer, uniform q"), "leading order", LARGE),
-        Equation("all_alpha_uniform", alpha_3, beta_2**2 / 2, ref(f"{new}: behind the layer, uniform q"), "leading order", LARGE),
-        Equation("T_drop_all_last", T_drop, corrected, ref(f"{new}: q = N, to relative order 1 / (ln N)^2"), "leading order", LARGE),
-        Equation("T_alpha_all_last", T_alpha, 4 * (1 - sp.exp(-sp.Rational(1, 2))) * N**2 / log, ref(f"{new}: q = N"), "leading order",
-                 LARGE),
-        Equation("T_drop_all_uniform", T_drop, 4 * uniform_integral() * N**2 / log, ref(f"{new}: uniform q"), "leading order", LARGE),
-        Equation("T_gamma_all_uniform", T_gamma, N * log / (2 - sp.sqrt(2)), ref(f"{new}: uniform q"), "leading order", LARGE),
-    ]  # fmt: skip
+        Equation(
+            "all_gamma_last",
+            gamma_3,
+            sp.sqrt(1 + beta_2**2 / 2),
+            ref(f"{new}: behind the layer, q = N"),
+            "leading order",
+            LARGE,
+        ),
+        Equation(
+            "all_gamma_uniform",
+            gamma_3,
+            rest,
+            ref(f"{new}: behind the layer, uniform q"),
+            "leading order",
+            LARGE,
+        ),
+        Equation(
+            "all_alpha_uniform",
+            alpha_3,
+            beta_2**2 / 2,
+            ref(f"{new}: behind the layer, uniform q"),
+            "leading order",
+            LARGE,
+        ),
+        Equation(
+            "T_drop_all_last",
+            T_drop,
+            corrected,
+            ref(f"{new}: q = N, to relative order 1 / (ln N)^2"),
+            "leading order",
+            LARGE,
+        ),
+        Equation(
+            "T_alpha_all_last",
+            T_alpha,
+            4 * (1 - sp.exp(-sp.Rational(1, 2))) * N**2 / log,
+            ref(f"{new}: q = N"),
+            "leading order",
+            LARGE,
+        ),
+        Equation(
+            "T_drop_all_uniform",
+            T_drop,
+            4 * uniform_integral() * N**2 / log,
+            ref(f"{new}: uniform q"),
+            "leading order",
+            LARGE,
+        ),
+        Equation(
+            "T_gamma_all_uniform",
+            T_gamma,
+            N * log / (2 - sp.sqrt(2)),
+            ref(f"{new}: uniform q"),
+            "leading order",
+            LARGE,
+        ),
+    ]
     return {x.name: x for x in found}

@@ -1,9 +1,11 @@
-"""Loss of all nineteen pseudo-parameters: exact equations, and the same in O(N) by running sums, gradient included.
+"""Loss of all nineteen pseudo-parameters: exact equations, and the same in O(N) by running sums,
+gradient included.
 
-The output is a sum over the tokens of the context, so that the loss is a sum of squares of its coefficients. Summed
-over rows they need, for every queried pair, sums over later pairs of what depends on the later pair alone, and sums over
-earlier pairs of what does not depend on the query. The function of these sums is differentiated by SymPy; the gradient of
-a running sum is the running sum from the other end.
+The output is a sum over the tokens of the context, so that the loss is a sum of squares of its
+coefficients. Summed over rows they need, for every queried pair, sums over later pairs of what
+depends on the later pair alone, and sums over earlier pairs of what does not depend on the query.
+The function of these sums is differentiated by SymPy; the gradient of a running sum is the running
+sum from the other end.
 """
 
 from __future__ import annotations
@@ -38,14 +40,21 @@ from theory.parameters import ParameterError
 NAMES = tuple(THETA)
 TINY = 1e-30  # an imaginary step this small differentiates without cancellation
 w_item, w_label, r_item, r_label, c_item, c_label = (
-    array(f"{x}_{y}", rf"{x}^{{\mathrm{{{y}}}}}") for x in ("w", "r", "c") for y in ("item", "label"))  # fmt: skip
-w_query = symbol("w_query", r"w^{\mathrm{query}}", real=True)  # attention of the query on itself, inclusive mask
+    array(f"{x}_{y}", rf"{x}^{{\mathrm{{{y}}}}}")
+    for x in ("w", "r", "c")
+    for y in ("item", "label")
+)
+w_query = symbol(
+    "w_query", r"w^{\mathrm{query}}", real=True
+)  # attention of the query on itself, inclusive mask
 gamma = [THETA[f"gamma_{i}"] for i in range(1, 5)]
 
 
 @cache
 def equations() -> dict[str, Equation]:
-    """What the second layer retrieves of what the first retrieved, the output token by token, and the loss."""
+    """What the second layer retrieves of what the first retrieved, the output token by token, and
+    the loss.
+    """
     found = []
     for mask, own in MASKS.items():
         given = (ORTHONORMAL, scores.ALL_WEIGHTS, f"{mask} mask")
@@ -54,31 +63,55 @@ def equations() -> dict[str, Equation]:
         def weight(row: scores.Row, column: scores.Row, own: int = own) -> sp.Expr:
             return scores.normalised(scores.first_weight(row, column), row, own)
 
-        for name, r, w, c in (("item", r_item, w_item, c_item), ("label", r_label, w_label, c_label)):
+        for name, r, w, c in (
+            ("item", r_item, w_item, c_item),
+            ("label", r_label, w_label, c_label),
+        ):
             column = (name, k)
-            later = sum(a[k + d] * weight((kind, k + d), column) for kind, a in (("item", w_item), ("label", w_label)))
+            later = sum(
+                a[k + d] * weight((kind, k + d), column)
+                for kind, a in (("item", w_item), ("label", w_label))
+            )
             own_rows = [w_item[k] * weight(("item", k), column)] if own and name == "item" else []
             own_rows += [w_label[k] * weight(("label", k), column)] if own or name == "item" else []
             query = scores.normalised(scores.first_weight(("query", q), column), ("query", q), own)
             total = sp.Sum(later, (d, 1, N - k)) + sum(own_rows) + (w_query * query if own else 0)
-            again = sp.KroneckerDelta(q, k) if name == "item" else sp.S.Zero  # the query repeats item q
-            out = gamma[0] * again + gamma[1] * (query + own * again * weight(("query", q), ("query", q)))
-            out += gamma[2] * (w[k] + own * again * w_query) + gamma[3] * (r[k] + own * again * w_query * weight(("query", q), ("query", q)))
+            again = (
+                sp.KroneckerDelta(q, k) if name == "item" else sp.S.Zero
+            )  # the query repeats item q
+            out = gamma[0] * again + gamma[1] * (
+                query + own * again * weight(("query", q), ("query", q))
+            )
+            out += gamma[2] * (w[k] + own * again * w_query) + gamma[3] * (
+                r[k] + own * again * w_query * weight(("query", q), ("query", q))
+            )
             found += [
-                Equation(f"all_retrieved_{name}{end}", r[k], total, ref(scores.PLACE), "exact", given),
+                Equation(
+                    f"all_retrieved_{name}{end}", r[k], total, ref(scores.PLACE), "exact", given
+                ),
                 Equation(f"all_output_{name}{end}", c[k], out, ref(scores.PLACE), "exact", given),
             ]
     squares = 1 - 2 * c_label[q] + sp.Sum(c_item[k] ** 2 + c_label[k] ** 2, (k, 1, N))
-    found.append(Equation("all_loss", squared_error, squares, ref(scores.PLACE), "exact", (ORTHONORMAL, scores.ALL_WEIGHTS)))
+    found.append(
+        Equation(
+            "all_loss",
+            squared_error,
+            squares,
+            ref(scores.PLACE),
+            "exact",
+            (ORTHONORMAL, scores.ALL_WEIGHTS),
+        )
+    )
     return {x.name: x for x in found}
 
 
 class Sums(NamedTuple):
     """What the loss of one queried pair depends on, apart from the numbers of `EFFECTIVE`.
 
-    Unnormalised attention of the query on the own rows and on itself; over later pairs: sums of what their rows retrieve
-    of one earlier token, of attention, of coefficients and of their squares; over earlier pairs: sums of first and second
-    powers of what their tokens get beyond a common share; the first pair's; weights of the own rows in the first layer.
+    Unnormalised attention of the query on the own rows and on itself; over later pairs: sums of
+    what their rows retrieve of one earlier token, of attention, of coefficients and of their
+    squares; over earlier pairs: sums of first and second powers of what their tokens get beyond a
+    common share; the first pair's; weights of the own rows in the first layer.
     """
 
     on_item: np.ndarray
@@ -99,40 +132,95 @@ class Sums(NamedTuple):
 
 
 on_self, o_item, o_other = (sp.Symbol(x, real=True) for x in ("on_self", "o_item", "o_other"))
-EFFECTIVE = (e, E, x_item, x_first, x_label, x_self, b_item, b_label, o_item, o_other, gamma[2], gamma[3], g, H)
-OUTER = (on_self, x_first, o_item, o_other, gamma[2], gamma[3], g, H)  # of these, what acts on the loss beside the sums
+EFFECTIVE = (
+    e,
+    E,
+    x_item,
+    x_first,
+    x_label,
+    x_self,
+    b_item,
+    b_label,
+    o_item,
+    o_other,
+    gamma[2],
+    gamma[3],
+    g,
+    H,
+)
+OUTER = (
+    on_self,
+    x_first,
+    o_item,
+    o_other,
+    gamma[2],
+    gamma[3],
+    g,
+    H,
+)  # of these, what acts on the loss beside the sums
 
 
 @cache
 def loss_of_sums() -> tuple[Callable, Callable]:
-    """Loss of one queried pair in terms of `Sums`, `OUTER` and the numbers of earlier and later pairs; with its gradient."""
+    """Loss of one queried pair in terms of `Sums`, `OUTER` and the numbers of earlier and later
+    pairs; with its gradient.
+    """
     s = Sums(*(sp.Symbol(name, real=True) for name in Sums._fields))  # type: ignore[arg-type]
-    before, after, has_first = sp.symbols("before after has_first")  # the first row is apart unless it is the queried item
+    before, after, has_first = sp.symbols(
+        "before after has_first"
+    )  # the first row is apart unless it is the queried item
     third, fourth = gamma[2], gamma[3]
     extra = has_first * (sp.exp(x_first) - 1)
     Z = s.later_weight + s.on_item + s.on_label + on_self + 2 * before + extra
     by_self = fourth * on_self * g  # of every token but the queried item
-    item = o_item + (third * (s.on_item + on_self) + fourth * (s.later_share + s.on_item * s.item_self + s.on_label * s.label_item
-                                                               + on_self * H)) / Z  # fmt: skip
-    label = o_other + (third * s.on_label + fourth * (s.later_share + s.on_label * s.label_self) + by_self) / Z
+    item = (
+        o_item
+        + (
+            third * (s.on_item + on_self)
+            + fourth
+            * (s.later_share + s.on_item * s.item_self + s.on_label * s.label_item + on_self * H)
+        )
+        / Z
+    )
+    label = (
+        o_other
+        + (third * s.on_label + fourth * (s.later_share + s.on_label * s.label_self) + by_self) / Z
+    )
     base = o_other + by_self / Z
     later = 2 * after * base**2 + 2 * base * s.later_first / Z + s.later_second / Z**2
-    common = third + fourth * (s.later_share + s.on_item * s.item_other + s.on_label * s.label_other + s.between) + by_self
+    common = (
+        third
+        + fourth
+        * (s.later_share + s.on_item * s.item_other + s.on_label * s.label_other + s.between)
+        + by_self
+    )
     first = 2 * before * common + fourth * s.earlier_first + third * extra
-    second = 2 * before * common**2 + 2 * common * fourth * s.earlier_first + fourth**2 * s.earlier_second
-    second += 2 * (common + fourth * s.first_extra) * third * extra + third**2 * extra**2 * has_first
+    second = (
+        2 * before * common**2
+        + 2 * common * fourth * s.earlier_first
+        + fourth**2 * s.earlier_second
+    )
+    second += (
+        2 * (common + fourth * s.first_extra) * third * extra + third**2 * extra**2 * has_first
+    )
     earlier = 2 * before * o_other**2 + 2 * o_other * first / Z + second / Z**2
     loss = (1 - label) ** 2 + item**2 + later + earlier
     variables = [*s, *OUTER]
     arguments = [*variables, before, after, has_first]
-    return (sp.lambdify(arguments, loss, "numpy", cse=True),
-            sp.lambdify(arguments, [loss, *(sp.diff(loss, v) for v in variables)], "numpy", cse=True))  # fmt: skip
+    return (
+        sp.lambdify(arguments, loss, "numpy", cse=True),
+        sp.lambdify(arguments, [loss, *(sp.diff(loss, v) for v in variables)], "numpy", cse=True),
+    )
 
 
 @cache
 def effective(mask: str) -> Callable:
     """Numbers of `EFFECTIVE` from the pseudo-parameters and N."""
-    output = {o_item: gamma[0] + gamma[1] * H, o_other: gamma[1] * g, **({x_self: sp.S.Zero} if mask == "strict" else {})}
+    output = {
+        o_item: gamma[0] + gamma[1] * H,
+        o_other: gamma[1] * g,
+        **({x_self: sp.S.Zero} if mask == "strict" else {}),
+    }
     exprs = [scores.spelled(output.get(x, x), mask) for x in EFFECTIVE]
     return sp.lambdify([*THETA.values(), N], exprs, "numpy", cse=True)
 
@@ -147,7 +235,9 @@ def before_each(x: np.ndarray) -> np.ndarray:
     return np.append(0.0, np.cumsum(x[:-1]))
 
 
-def loss_and_gradient(theta: np.ndarray, size: int, query: int | str, mask: str = "strict") -> tuple[float, np.ndarray]:
+def loss_and_gradient(
+    theta: np.ndarray, size: int, query: int | str, mask: str = "strict"
+) -> tuple[float, np.ndarray]:
     """Loss and its gradient in O(N).
 
     Parameters
@@ -181,20 +271,26 @@ def loss_and_gradient(theta: np.ndarray, size: int, query: int | str, mask: str 
     return loss, gradient @ both.imag / TINY
 
 
-def _with_sums(v: dict[sp.Symbol, float], size: int, asked: slice, strict: bool) -> tuple[float, np.ndarray]:
+def _with_sums(
+    v: dict[sp.Symbol, float], size: int, asked: slice, strict: bool
+) -> tuple[float, np.ndarray]:
     """Mean loss over the asked pairs, and its gradient by `EFFECTIVE`."""
     pair = np.arange(1.0, size + 1)
     n, third, fourth, slope = 2 * pair - 2, v[gamma[2]], v[gamma[3]], v[b_item] + v[b_label]
     first = np.zeros(size)
     first[0] = float(strict)  # the first row retrieves nothing, and its score differs
-    # Weights of the first layer (equations all_attention_*); then the second layer's of later pairs (all_key_later_*).
+    # Weights of the first layer (equations all_attention_*); then the second layer's of later pairs
+    # (all_key_later_*).
     item_other = 1 / np.where(v[E] + n > 0, v[E] + n, np.inf)
     label_other = 1 / (v[e] + v[E] + n)
     item_self, label_item, label_self = v[E] * item_other, v[e] * label_other, v[E] * label_other
     to_item, to_label = np.exp(slope * item_other), np.exp(slope * label_other)
     share = to_item * item_other + to_label * label_other
     later_share = after_each(share)
-    of_item, of_label = later_share + to_item * item_self + to_label * label_item, later_share + to_label * label_self
+    of_item, of_label = (
+        later_share + to_item * item_self + to_label * label_item,
+        later_share + to_label * label_self,
+    )
     y_item, y_label = third * to_item + fourth * of_item, third * to_label + fourth * of_label
     step = item_other + label_other
     step[0] = 0.0
@@ -203,19 +299,40 @@ def _with_sums(v: dict[sp.Symbol, float], size: int, asked: slice, strict: bool)
     on_item = np.exp(v[x_item] + v[b_item] * item_self + v[x_first] * first)
     on_label = np.exp(v[x_label] + v[b_item] * label_item + v[b_label] * label_self)
     on_self_ = 0.0 if strict else np.exp(v[x_self])
-    sums = Sums(on_item, on_label, later_share, after_each(to_item + to_label), after_each(y_item + y_label),
-                after_each(y_item**2 + y_label**2), before_each(f_item + f_label), before_each(f_item**2 + f_label**2),
-                before_each(step), np.full(size, f_item[0]), item_self, item_other, label_item, label_self, label_other)  # fmt: skip
+    sums = Sums(
+        on_item,
+        on_label,
+        later_share,
+        after_each(to_item + to_label),
+        after_each(y_item + y_label),
+        after_each(y_item**2 + y_label**2),
+        before_each(f_item + f_label),
+        before_each(f_item**2 + f_label**2),
+        before_each(step),
+        np.full(size, f_item[0]),
+        item_self,
+        item_other,
+        label_item,
+        label_self,
+        label_other,
+    )
     outer = [v.get(x, on_self_) for x in OUTER]
-    found = loss_of_sums()[1](*(x[asked] for x in sums), *outer, (pair - 1)[asked], (size - pair)[asked],
-                              float(strict) * (1 - (pair == 1.0))[asked])  # fmt: skip
+    found = loss_of_sums()[1](
+        *(x[asked] for x in sums),
+        *outer,
+        (pair - 1)[asked],
+        (size - pair)[asked],
+        float(strict) * (1 - (pair == 1.0))[asked],
+    )
     share_of_each = 1 / len(pair[asked])
     at = np.zeros((len(Sums._fields), size))
     for row, slopes in zip(at, found[1:], strict=False):
         row[asked] = slopes
     by = Sums(*(share_of_each * at))
-    by_outer = {x: share_of_each * float(np.sum(np.broadcast_to(y, pair[asked].shape)))
-                for x, y in zip(OUTER, found[1 + len(by) :], strict=True)}  # fmt: skip
+    by_outer = {
+        x: share_of_each * float(np.sum(np.broadcast_to(y, pair[asked].shape)))
+        for x, y in zip(OUTER, found[1 + len(by) :], strict=True)
+    }
     # Back through the sums.
     first_, second_ = after_each(by.earlier_first), after_each(by.earlier_second)
     by_f_item, by_f_label = first_ + 2 * f_item * second_, first_ + 2 * f_label * second_
@@ -228,18 +345,40 @@ def _with_sums(v: dict[sp.Symbol, float], size: int, asked: slice, strict: bool)
     by_weight = before_each(by.later_weight)
     by_share = before_each(by.later_share + fourth * (by_y_item + by_y_label))
     by_to_item = by_weight + by_share * item_other + by_y_item * (third + fourth * item_self)
-    by_to_label = by_weight + by_share * label_other + by_y_item * fourth * label_item + by_y_label * (third + fourth * label_self)
-    to_i, to_l, own_i, own_l = by_to_item * to_item, by_to_label * to_label, by.on_item * on_item, by.on_label * on_label
+    by_to_label = (
+        by_weight
+        + by_share * label_other
+        + by_y_item * fourth * label_item
+        + by_y_label * (third + fourth * label_self)
+    )
+    to_i, to_l, own_i, own_l = (
+        by_to_item * to_item,
+        by_to_label * to_label,
+        by.on_item * on_item,
+        by.on_label * on_label,
+    )
     by_slope = float(to_i @ item_other + to_l @ label_other)
     by_item_self = by.item_self + by_f_item + by_y_item * fourth * to_item + own_i * v[b_item]
     by_label_item = by.label_item + by_f_item + by_y_item * fourth * to_label + own_l * v[b_item]
     by_label_self = by.label_self + by_f_label + by_y_label * fourth * to_label + own_l * v[b_label]
-    by_item_other = by.item_other + by_share * to_item + to_i * slope + by_step + by_item_self * v[E]
-    by_label_other = by.label_other + by_share * to_label + to_l * slope + by_step + by_label_item * v[e] + by_label_self * v[E]
+    by_item_other = (
+        by.item_other + by_share * to_item + to_i * slope + by_step + by_item_self * v[E]
+    )
+    by_label_other = (
+        by.label_other
+        + by_share * to_label
+        + to_l * slope
+        + by_step
+        + by_label_item * v[e]
+        + by_label_self * v[E]
+    )
     by_both = float(by_label_other @ label_other**2)
     gradient = {
         e: float(by_label_item @ label_other) - by_both,
-        E: float(by_item_self @ item_other + by_label_self @ label_other - by_item_other @ item_other**2) - by_both,
+        E: float(
+            by_item_self @ item_other + by_label_self @ label_other - by_item_other @ item_other**2
+        )
+        - by_both,
         x_item: float(own_i.sum()),
         x_first: by_outer[x_first] + float(own_i @ first),
         x_label: float(own_l.sum()),

@@ -1,9 +1,10 @@
-"""The plateau and the way off it: five numbers that carry the emergence, strict mask, up to relative order 1/N.
+"""The plateau and the way off it: five numbers that carry the emergence, strict mask, up to
+relative order 1/N.
 
-While the second layer attends to all rows alike, the loss is a quadratic form in gamma_2 + gamma_3 and gamma_4, whose
-coefficients depend on alpha_3 alone: moments of S, what the first layer's rows retrieve of a token, 2N times. Attention
-on the right label adds the rest. alpha_1 and beta_10 start from a product that vanishes, gamma_1 removes the queried
-item, beta_1 acts at relative order 1/N.
+While the second layer attends to all rows alike, the loss is a quadratic form in gamma_2 + gamma_3
+and gamma_4, whose coefficients depend on alpha_3 alone: moments of S, what the first layer's rows
+retrieve of a token, 2N times. Attention on the right label adds the rest. alpha_1 and beta_10 start
+from a product that vanishes, gamma_1 removes the queried item, beta_1 acts at relative order 1/N.
 """
 
 from __future__ import annotations
@@ -21,7 +22,9 @@ from theory.latex import symbol
 
 FIVE = ("alpha_3", "beta_2", "gamma_2", "gamma_3", "gamma_4")
 alpha_3, beta_2, gamma_2, gamma_3, gamma_4 = (THETA[n] for n in FIVE)
-Gamma = symbol("Gamma", r"\Gamma", real=True)  # gamma_2 + gamma_3: both write out the mean token of the context
+Gamma = symbol(
+    "Gamma", r"\Gamma", real=True
+)  # gamma_2 + gamma_3: both write out the mean token of the context
 Phi = symbol("Phi", r"\Phi", positive=True)
 delta = symbol("delta", r"\delta", real=True)
 phi = symbol("phi", r"\varphi", real=True)
@@ -30,9 +33,11 @@ LEADING = ("strict mask", "relative order 1/N left out", ORTHONORMAL)
 
 
 def power_sums(rational: sp.Expr, over: sp.Symbol, last: sp.Expr | None) -> sp.Expr:
-    """Sum of a rational function of ``over`` from 1 to ``last`` by polygammas; ``last`` None: its finite part, ln N dropped.
+    """Sum of a rational function of ``over`` from 1 to ``last`` by polygammas; ``last`` None: its
+    finite part, ln N dropped.
 
-    Of partial fractions c / (j + x)^n, the sum is a difference of polygammas; constants sum to themselves.
+    Of partial fractions c / (j + x)^n, the sum is a difference of polygammas; constants sum to
+    themselves.
     """
     total = sp.S.Zero
     for term in sp.Add.make_args(sp.apart(rational, over)):
@@ -47,22 +52,32 @@ def power_sums(rational: sp.Expr, over: sp.Symbol, last: sp.Expr | None) -> sp.E
         if sp.expand(below.as_expr() - below.LC() * (over + shift) ** n) != 0:
             raise ArithmeticError(f"{term}: not a power of one linear factor")
         weight = sp.numer(term) / below.LC() * sp.Integer(-1) ** (n - 1) / sp.factorial(n - 1)
-        total += weight * ((sp.polygamma(n - 1, last + 1 + shift) if last is not None else 0) - sp.polygamma(n - 1, 1 + shift))
+        total += weight * (
+            (sp.polygamma(n - 1, last + 1 + shift) if last is not None else 0)
+            - sp.polygamma(n - 1, 1 + shift)
+        )
     return total
 
 
 @cache
 def row_gain() -> sp.Expr:
-    """What attention of label k on its own item gains, over gamma_4^2 / (2 N^2), per unit of alpha_3.
+    """What attention of label k on its own item gains, over gamma_4^2 / (2 N^2), per unit of
+    alpha_3.
 
-    A label's weight p on its item takes from all tokens before in equal parts. With 2 N times the output coefficient of
-    a token equal to Gamma + gamma_4 S, the gain is - gamma_4 p (1 - p) (S of the item - mean S of the tokens before). Every
-    row l in between gives each token before it the same, and there are 2l - 2 of them: the mean telescopes.
+    A label's weight p on its item takes from all tokens before in equal parts. With 2 N times the
+    output coefficient of a token equal to Gamma + gamma_4 S, the gain is - gamma_4 p (1 - p) (S of
+    the item - mean S of the tokens before). Every row l in between gives each token before it the
+    same, and there are 2l - 2 of them: the mean telescopes.
     """
     p = context_weights()["label_item"].subs(E, 0)
-    # (l - 1) tau_l, tau_l = share of row pair l, is 1 - p_l / 2; sum over l = 2..k and the items' own p, over k - 1.
+    # (l - 1) tau_l, tau_l = share of row pair l, is 1 - p_l / 2; sum over l = 2..k and the items'
+    # own p, over k - 1.
     own = sp.Function("p")
-    share = sp.simplify((k - 1) * (context_weights()["item_other"] + context_weights()["label_other"]).subs(E, 0) - 1 + p / 2)
+    share = sp.simplify(
+        (k - 1) * (context_weights()["item_other"] + context_weights()["label_other"]).subs(E, 0)
+        - 1
+        + p / 2
+    )
     if share != 0:
         raise ArithmeticError("a row does not give away what it keeps not")
     mean_excess = 1 - (own(k) - own(1)) / (2 * (k - 1))  # of mean S over S_k = S of label k
@@ -72,23 +87,38 @@ def row_gain() -> sp.Expr:
 
 @cache
 def sums() -> dict[sp.Symbol, sp.Expr]:
-    """Phi, the sum of `row_gain` over e; delta, its integral over e, over N; phi, twice Phi without its ln N."""
+    """Phi, the sum of `row_gain` over e; delta, its integral over e, over N; phi, twice Phi without
+    its ln N.
+    """
     gain = sp.cancel(row_gain().subs(k, j + 1) / e)
     kept = sp.integrate(sp.apart(gain, e), e)
     kept = sp.cancel(sp.together(kept - kept.subs(e, 0)))
-    return {Phi: power_sums(gain, j, N - 1), phi: 2 * power_sums(gain, j, None), delta: power_sums(kept, j, N - 1) / N}
+    return {
+        Phi: power_sums(gain, j, N - 1),
+        phi: 2 * power_sums(gain, j, None),
+        delta: power_sums(kept, j, N - 1) / N,
+    }
 
 
 @cache
 def moments() -> tuple[sp.Expr, sp.Expr]:
-    """Mean and mean square of S over the tokens at e^alpha_3 << N: S = ln(N/k), exponentially distributed."""
+    """Mean and mean square of S over the tokens at e^alpha_3 << N: S = ln(N/k), exponentially
+    distributed.
+    """
     return tuple(sp.integrate(y**n * sp.exp(-y), (y, 0, sp.oo)) for n in (1, 2))  # type: ignore[return-value]
 
 
 def quadratic(target: sp.Expr, square: sp.Expr = sp.S.Zero) -> sp.Expr:
-    """2 N (loss - 1) while the second layer attends to all rows alike; ``target``: what the right label has of S."""
+    """2 N (loss - 1) while the second layer attends to all rows alike; ``target``: what the right
+    label has of S.
+    """
     first, second = moments()
-    return -2 * (Gamma + gamma_4 * target) + Gamma**2 + 2 * Gamma * gamma_4 * first + gamma_4**2 * (second - square)
+    return (
+        -2 * (Gamma + gamma_4 * target)
+        + Gamma**2
+        + 2 * Gamma * gamma_4 * first
+        + gamma_4**2 * (second - square)
+    )
 
 
 def right_label() -> sp.Expr:
@@ -102,16 +132,21 @@ def right_label() -> sp.Expr:
 def loss_last() -> sp.Expr:
     """Loss for the last pair: nothing later attends to its label, so that S = 0 there."""
     spelled = sums()[delta].subs(e, sp.exp(alpha_3))
-    return 1 + quadratic(sp.S.Zero, spelled).subs(Gamma, gamma_2 + gamma_3) / (2 * N) + right_label().subs(q, N)
+    return (
+        1
+        + quadratic(sp.S.Zero, spelled).subs(Gamma, gamma_2 + gamma_3) / (2 * N)
+        + right_label().subs(q, N)
+    )
 
 
 @cache
 def loss_uniform() -> tuple[sp.Expr, sp.Expr]:
     """Loss for a uniform query: what does not depend on the pair, and what is averaged over it.
 
-    Labels are retrieved as often as all tokens are, but for what labels give to their items: S has mean 1 - (P + 1)/(2N)
-    there, P the sum of all p. So gamma_4 is of order ln N / N, and its 1/N corrections decide when gamma_3 passes 1/2.
-    Later rows take beta_2 / 2 of the sum over queries away from the right label.
+    Labels are retrieved as often as all tokens are, but for what labels give to their items: S has
+    mean 1 - (P + 1)/(2N) there, P the sum of all p. So gamma_4 is of order ln N / N, and its 1/N
+    corrections decide when gamma_3 passes 1/2. Later rows take beta_2 / 2 of the sum over queries
+    away from the right label.
     """
     weight = sp.cancel(context_weights()["label_item"].subs(E, 0).subs(k, j))
     total = power_sums(weight, j, N).subs(e, sp.exp(alpha_3))
@@ -122,7 +157,9 @@ def loss_uniform() -> tuple[sp.Expr, sp.Expr]:
 
 @cache
 def layer() -> dict[str, sp.Expr]:
-    """Gamma and gamma_4 over tau = t/N from zero, for the last pair and for a uniform query: N to infinity."""
+    """Gamma and gamma_4 over tau = t/N from zero, for the last pair and for a uniform query: N to
+    infinity.
+    """
     found: dict[str, sp.Expr] = {}
     for name, target in (("last", sp.S.Zero), ("uniform", moments()[0])):
         form = quadratic(target)
@@ -130,7 +167,9 @@ def layer() -> dict[str, sp.Expr]:
         slopes = sp.Matrix([-sp.diff(form, Gamma), -sp.diff(form, gamma_4) / 2])
         rates = slopes.jacobian([Gamma, gamma_4])
         rest = -rates.inv() * slopes.subs({Gamma: 0, gamma_4: 0})
-        path = (rest - (rates * tau).exp() * rest).applyfunc(lambda x: sp.powsimp(sp.expand(x.rewrite(sp.exp))))
+        path = (rest - (rates * tau).exp() * rest).applyfunc(
+            lambda x: sp.powsimp(sp.expand(x.rewrite(sp.exp)))
+        )
         found |= {f"{name}_Gamma": path[0], f"{name}_gamma_4": path[1]}
     return found
 
@@ -139,15 +178,63 @@ def layer() -> dict[str, sp.Expr]:
 def equations() -> dict[str, Equation]:
     """Gain of a row, its sums, the loss of five numbers, and the first layer in time."""
     found = [
-        Equation("plateau_Phi", Phi, lambda: sums()[Phi], ref(f"{PLACE}: drive of alpha_3"), "exact", LEADING[:1]),
-        Equation("plateau_delta", delta, lambda: sums()[delta], ref(f"{PLACE}: integral of Phi over e, over N"), "exact", LEADING[:1]),
-        Equation("plateau_phi", phi, lambda: sums()[phi], ref(f"{PLACE}: 2 Phi = ln N + phi + O(e/N)"), "leading order", LEADING),
-        Equation("plateau_loss", squared_error, loss_last, ref(f"{PLACE}: five numbers, q = N"), "leading order", LEADING),
-        Equation("plateau_Gamma", Gamma, lambda: layer()["last_Gamma"], ref(f"{PLACE}: t of order N, q = N"), "leading order", LEADING),
-        Equation("plateau_gamma_4", gamma_4, lambda: layer()["last_gamma_4"], ref(f"{PLACE}: t of order N, q = N"), "leading order", LEADING),
-        Equation("plateau_Gamma_uniform", Gamma, lambda: layer()["uniform_Gamma"], ref(f"{PLACE}: t of order N, uniform q"), "leading order",
-                 LEADING),
-    ]  # fmt: skip
+        Equation(
+            "plateau_Phi",
+            Phi,
+            lambda: sums()[Phi],
+            ref(f"{PLACE}: drive of alpha_3"),
+            "exact",
+            LEADING[:1],
+        ),
+        Equation(
+            "plateau_delta",
+            delta,
+            lambda: sums()[delta],
+            ref(f"{PLACE}: integral of Phi over e, over N"),
+            "exact",
+            LEADING[:1],
+        ),
+        Equation(
+            "plateau_phi",
+            phi,
+            lambda: sums()[phi],
+            ref(f"{PLACE}: 2 Phi = ln N + phi + O(e/N)"),
+            "leading order",
+            LEADING,
+        ),
+        Equation(
+            "plateau_loss",
+            squared_error,
+            loss_last,
+            ref(f"{PLACE}: five numbers, q = N"),
+            "leading order",
+            LEADING,
+        ),
+        Equation(
+            "plateau_Gamma",
+            Gamma,
+            lambda: layer()["last_Gamma"],
+            ref(f"{PLACE}: t of order N, q = N"),
+            "leading order",
+            LEADING,
+        ),
+        Equation(
+            "plateau_gamma_4",
+            gamma_4,
+            lambda: layer()["last_gamma_4"],
+            ref(f"{PLACE}: t of order N, q = N"),
+            "leading order",
+            LEADING,
+        ),
+        Equation(
+            "plateau_Gamma_uniform",
+            Gamma,
+            lambda: layer()["uniform_Gamma"],
+            ref(f"{PLACE}: t of order N, uniform q"),
+            "leading order",
+            LEADING,
+        ),
+    ]
     return {x.name: x for x in found}
 
 

@@ -1,8 +1,10 @@
-"""Scores of both layers when all nineteen pseudo-parameters of Theorem 1 are present (orthonormal data, any query).
+"""Scores of both layers when all nineteen pseudo-parameters of Theorem 1 are present (orthonormal
+data, any query).
 
-Rows are addressed as ("item", k), ("label", k) and ("query", q), as in `attention`; what is used of the data are the
-inner products of tokens and of codes. A key of the second layer is one of seven kinds, whose scores depend on at most
-one pair number. With the strict mask the first row is a kind of its own, as it retrieves nothing.
+Rows are addressed as ("item", k), ("label", k) and ("query", q), as in `attention`; what is used of
+the data are the inner products of tokens and of codes. A key of the second layer is one of seven
+kinds, whose scores depend on at most one pair number. With the strict mask the first row is a kind
+of its own, as it retrieves nothing.
 """
 
 from __future__ import annotations
@@ -18,29 +20,41 @@ from theory.induction_heads.attention import MASKS, ORTHONORMAL, Row, over_visib
 from theory.induction_heads.symbols import N, P, T, d, k, l, q, ref
 from theory.latex import symbol
 
-THETA = {p.name: symbol(p.name, r"\{}_{{{}}}".format(*p.name.split("_")), real=True) for p in structure.pseudo_parameters()}
+THETA = {
+    p.name: symbol(p.name, r"\{}_{{{}}}".format(*p.name.split("_")), real=True)
+    for p in structure.pseudo_parameters()
+}
 ALL_WEIGHTS = "all nineteen pseudo-parameters (Theorem 1)"
 PLACE = "beyond Theorem 2: all weights"
 SHARE = {kind: sp.Symbol(f"share_{kind}", positive=True) for kind in ("item", "label", "query")}
 RETRIEVED = 2  # blocks 0 and 1 of a row are its token and code, 2 and 3 the same retrieved by the first layer
 
-# What a key's score depends on: weights of the first layer (g, h, H of the query; e, E of context rows), then sums of W2.
+# What a key's score depends on: weights of the first layer (g, h, H of the query; e, E of context
+# rows), then sums of W2.
 g, h, H, e, E = (symbol(x, positive=True) for x in ("g", "h", "H", "e", "E_s"))
-x_item, x_first, x_label, x_self = (symbol(f"x_{x}", rf"x_{{\mathrm{{{x}}}}}", real=True) for x in ("item", "first", "label", "self"))
+x_item, x_first, x_label, x_self = (
+    symbol(f"x_{x}", rf"x_{{\mathrm{{{x}}}}}", real=True)
+    for x in ("item", "first", "label", "self")
+)
 b_item, b_label = (symbol(f"b_{x}", rf"b_{{\mathrm{{{x}}}}}", real=True) for x in ("item", "label"))
 
 
 def overlap(kind: str, kernel: str, row: Row, column: Row) -> sp.Expr:
-    """Inner product of the tokens, or of the codes with the kernel I or M between them, of two rows.
+    """Inner product of the tokens, or of the codes with the kernel I or M between them, of two
+    rows.
 
-    The query repeats item q and has no code. A label carries its pair's code times M, so that an odd
-    number of M leaves a code against a swapped code, which vanishes.
+    The query repeats item q and has no code. A label carries its pair's code times M, so that an
+    odd number of M leaves a code against a swapped code, which vanishes.
     """
     if kind == structure.TOKEN:
         kinds = ["item" if r[0] == "query" else r[0] for r in (row, column)]
         return sp.KroneckerDelta(row[1], column[1]) if kinds[0] == kinds[1] else sp.S.Zero
     swaps = (kernel == "M") + (row[0] == "label") + (column[0] == "label")
-    return sp.S.Zero if "query" in (row[0], column[0]) or swaps % 2 else sp.KroneckerDelta(row[1], column[1])
+    return (
+        sp.S.Zero
+        if "query" in (row[0], column[0]) or swaps % 2
+        else sp.KroneckerDelta(row[1], column[1])
+    )
 
 
 def exponential(score: sp.Expr) -> sp.Expr:
@@ -55,23 +69,36 @@ def exponential(score: sp.Expr) -> sp.Expr:
 @cache
 def normaliser(kind: str, own: int) -> sp.Expr:
     """Normaliser of row k of a kind in the first layer."""
-    row = (kind, q if kind == "query" else k)  # bare symbols, of which SymPy knows that they lie in the range of the sum
+    row = (
+        kind,
+        q if kind == "query" else k,
+    )  # bare symbols, of which SymPy knows that they lie in the range of the sum
     return sp.expand(over_visible(row, own, lambda c: exponential(first_score(row, c))))
 
 
 def first_score(row: Row, column: Row) -> sp.Expr:
     """Entry of X W1 X^T."""
-    return sum((THETA[p.name] * overlap(structure.BLOCKS["W1"][0][p.row], p.kernel, row, column)
-                for p in structure.pseudo_parameters() if p.matrix == "W1"), sp.S.Zero)  # fmt: skip
+    return sum(
+        (
+            THETA[p.name] * overlap(structure.BLOCKS["W1"][0][p.row], p.kernel, row, column)
+            for p in structure.pseudo_parameters()
+            if p.matrix == "W1"
+        ),
+        sp.S.Zero,
+    )
 
 
 def first_weight(row: Row, column: Row) -> sp.Expr:
-    """Attention of the first layer, softmax of X W1 X^T, over the symbol of `SHARE` for the row's normaliser."""
+    """Attention of the first layer, softmax of X W1 X^T, over the symbol of `SHARE` for the row's
+    normaliser.
+    """
     return exponential(first_score(row, column)) * SHARE[row[0]]
 
 
 def normalised(expr: sp.Expr, row: Row, own: int) -> sp.Expr:
-    """Put the normalisers of a row and of the query in; a row that sees nothing retrieves nothing."""
+    """Put the normalisers of a row and of the query in; a row that sees nothing retrieves
+    nothing.
+    """
     for kind, number in (row, ("query", q)):
         total = normaliser(kind, own).subs(k, number)
         expr = expr.subs(SHARE[kind], 0 if total == 0 else 1 / total)
@@ -80,15 +107,21 @@ def normalised(expr: sp.Expr, row: Row, own: int) -> sp.Expr:
 
 @cache
 def from_query(block: int, kernel: str, own: int) -> dict[str, sp.Expr]:
-    """Inner product of a block of the query's row with the token or code of item k, of label k, and of the query."""
+    """Inner product of a block of the query's row with the token or code of item k, of label k, and
+    of the query.
+    """
     kind, query = structure.BLOCKS["W2"][0][block], ("query", q)
 
     def product(c: Row) -> sp.Expr:
         if block < RETRIEVED:
             return overlap(kind, kernel, query, c)
-        return over_visible(query, own, lambda b: first_weight(query, b) * overlap(kind, kernel, b, c))
+        return over_visible(
+            query, own, lambda b: first_weight(query, b) * overlap(kind, kernel, b, c)
+        )
 
-    return {c: sp.expand(product((c, q if c == "query" else k))) for c in ("item", "label", "query")}
+    return {
+        c: sp.expand(product((c, q if c == "query" else k))) for c in ("item", "label", "query")
+    }
 
 
 def key_score(row: Row, own: int) -> sp.Expr:
@@ -112,7 +145,9 @@ def key_score(row: Row, own: int) -> sp.Expr:
 
 
 def decided(expr: sp.Expr) -> sp.Expr:
-    """Expression whose conditions are decided by all pair numbers and distances being at least 1."""
+    """Expression whose conditions are decided by all pair numbers and distances being at least
+    1.
+    """
     least = {x: 1 + sp.Symbol(f"{x.name}_0", integer=True, nonnegative=True) for x in (d, k, q)}
     for condition in expr.atoms(sp.core.relational.Relational):
         gap = sp.expand((condition.gts - condition.lts).subs(least))
@@ -126,8 +161,14 @@ def decided(expr: sp.Expr) -> sp.Expr:
 def key_scores(mask: str = "strict") -> dict[str, sp.Expr]:
     """Scores by kind of row; ``later`` rows are those of pair q + d."""
     own = MASKS[mask]
-    places = {"earlier_item": ("item", q - d), "earlier_label": ("label", q - d), "own_item": ("item", q),
-              "own_label": ("label", q), "later_item": ("item", q + d), "later_label": ("label", q + d)}  # fmt: skip
+    places = {
+        "earlier_item": ("item", q - d),
+        "earlier_label": ("label", q - d),
+        "own_item": ("item", q),
+        "own_label": ("label", q),
+        "later_item": ("item", q + d),
+        "later_label": ("label", q + d),
+    }
     places["query" if own else "first"] = ("query", q) if own else ("item", sp.S.One)
     found = {name: key_score(row, own) for name, row in places.items()}
     for name, score in found.items():  # q = k + d says that pair q - d exists
@@ -142,10 +183,18 @@ def key_scores(mask: str = "strict") -> dict[str, sp.Expr]:
 def abbreviations(mask: str = "strict") -> dict[sp.Symbol, sp.Expr]:
     """What the weights of the first layer and the sums of W2 stand for."""
     own = MASKS[mask]
-    of_item, of_other = (normalised(first_weight(("query", q), ("item", n)), ("query", q), own) for n in (q, q + d))
+    of_item, of_other = (
+        normalised(first_weight(("query", q), ("item", n)), ("query", q), own) for n in (q, q + d)
+    )
     b = {int(n.split("_")[1]): v for n, v in THETA.items() if n.startswith("beta")}
-    of_self = (b[1] + (b[2] + b[7]) * H + b[8] * (H**2 + (2 * N - 1) * g**2) + b[11] * (h**2 + (2 * N - 1) * g**2)
-               + b[12] * (2 * h * g + (2 * N - 2) * g**2) - g * (b[7] + b[8] + b[9] + b[10] + b[11] + b[12]))  # fmt: skip
+    of_self = (
+        b[1]
+        + (b[2] + b[7]) * H
+        + b[8] * (H**2 + (2 * N - 1) * g**2)
+        + b[11] * (h**2 + (2 * N - 1) * g**2)
+        + b[12] * (2 * h * g + (2 * N - 2) * g**2)
+        - g * (b[7] + b[8] + b[9] + b[10] + b[11] + b[12])
+    )
     return {
         x_item: b[1] + (H - g) * b[7] + (h - g) * b[9],
         x_label: (h - g) * b[10],
@@ -169,17 +218,28 @@ def spelled(expr: sp.Expr, mask: str) -> sp.Expr:
 
 
 def context_weights() -> dict[str, sp.Expr]:
-    """Attention of the first layer in row pair k: of an item on itself and on others, of a label on its item, itself and others."""
+    """Attention of the first layer in row pair k: of an item on itself and on others, of a label on
+    its item, itself and others.
+    """
     n = 2 * k - 2
-    return {"item_self": E / (E + n), "item_other": 1 / (E + n), "label_item": e / (e + E + n), "label_self": E / (e + E + n),
-            "label_other": 1 / (e + E + n)}  # fmt: skip
+    return {
+        "item_self": E / (E + n),
+        "item_other": 1 / (E + n),
+        "label_item": e / (e + E + n),
+        "label_self": E / (e + E + n),
+        "label_other": 1 / (e + E + n),
+    }
 
 
 @cache
 def grouped_scores(mask: str = "strict") -> dict[str, sp.Expr]:
-    """Scores relative to the rows before the queried pair, in a form proved equal to the derived one."""
+    """Scores relative to the rows before the queried pair, in a form proved equal to the derived
+    one.
+    """
     w, own = context_weights(), MASKS[mask]
-    at = {name: weight.subs(k, q + d if name.endswith("other") else q) for name, weight in w.items()}
+    at = {
+        name: weight.subs(k, q + d if name.endswith("other") else q) for name, weight in w.items()
+    }
     both = b_item + b_label
     forms = {
         "earlier_label": sp.S.Zero,
@@ -203,13 +263,25 @@ def redundant(mask: str = "strict") -> tuple[tuple[str, ...], tuple[tuple[str, s
     Both start at zero, so that the first stay there, and the second stay equal.
     """
     short = abbreviations(mask)
-    seen = [short[x].subs(H, short[H]) for x in (x_item, x_label, x_first, x_self, b_item, b_label) if x in short]
+    seen = [
+        short[x].subs(H, short[H])
+        for x in (x_item, x_label, x_first, x_self, b_item, b_label)
+        if x in short
+    ]
     seen += [short[x] for x in (e, E, g)]  # h = (1 - others) / (1 + own) goes with g
-    slope = {n: [sp.diff(s, THETA[n]) for s in seen] for n in structure.reachable() if not n.startswith("gamma")}
+    slope = {
+        n: [sp.diff(s, THETA[n]) for s in seen]
+        for n in structure.reachable()
+        if not n.startswith("gamma")
+    }
     still = tuple(n for n, by in slope.items() if all(map(vanishes, by)))
     moving = [n for n in slope if n not in still and n.startswith("beta")]
-    same = [(a, b) for i, a in enumerate(moving) for b in moving[i + 1 :]
-            if all(vanishes(x - y) for x, y in zip(slope[a], slope[b], strict=True))]  # fmt: skip
+    same = [
+        (a, b)
+        for i, a in enumerate(moving)
+        for b in moving[i + 1 :]
+        if all(vanishes(x - y) for x, y in zip(slope[a], slope[b], strict=True))
+    ]
     return still, tuple(same)
 
 
@@ -219,34 +291,84 @@ def attention_of(form: sp.Expr, row: Row, column: Row, mask: str) -> sp.Expr:
 
 
 def relative_score(name: str, mask: str) -> sp.Expr:
-    """Score of a kind of row relative to a row before the queried pair, in the pseudo-parameters alone."""
+    """Score of a kind of row relative to a row before the queried pair, in the pseudo-parameters
+    alone.
+    """
     return spelled(grouped_scores(mask)[name], mask)
 
 
 @cache
 def equations() -> dict[str, Equation]:
-    """Attention of the first layer, and scores of the second layer relative to a row before the queried pair."""
+    """Attention of the first layer, and scores of the second layer relative to a row before the
+    queried pair.
+    """
     found = []
-    row_of = {"item_self": (2 * k - 1, 2 * k - 1), "item_other": (2 * k - 1, 2 * l), "label_item": (2 * k, 2 * k - 1),
-              "label_self": (2 * k, 2 * k), "label_other": (2 * k, 2 * l)}  # fmt: skip
-    key_of = {"first": 1, "own_item": 2 * q - 1, "own_label": 2 * q, "later_item": 2 * (q + d) - 1, "later_label": 2 * (q + d),
-              "query": 2 * N + 1}  # fmt: skip
+    row_of = {
+        "item_self": (2 * k - 1, 2 * k - 1),
+        "item_other": (2 * k - 1, 2 * l),
+        "label_item": (2 * k, 2 * k - 1),
+        "label_self": (2 * k, 2 * k),
+        "label_other": (2 * k, 2 * l),
+    }
+    key_of = {
+        "first": 1,
+        "own_item": 2 * q - 1,
+        "own_label": 2 * q,
+        "later_item": 2 * (q + d) - 1,
+        "later_label": 2 * (q + d),
+        "query": 2 * N + 1,
+    }
     for mask, own in MASKS.items():
         given = (ORTHONORMAL, ALL_WEIGHTS, f"{mask} mask")
         end = "" if mask == "strict" else "_inclusive"
-        rows = {"item_self": (("item", k), ("item", k)), "item_other": (("item", k), ("label", k - d)),
-                "label_item": (("label", k), ("item", k)), "label_self": (("label", k), ("label", k)),
-                "label_other": (("label", k), ("label", k - d))}  # fmt: skip
+        rows = {
+            "item_self": (("item", k), ("item", k)),
+            "item_other": (("item", k), ("label", k - d)),
+            "label_item": (("label", k), ("item", k)),
+            "label_self": (("label", k), ("label", k)),
+            "label_other": (("label", k), ("label", k - d)),
+        }
         for name, form in context_weights().items():
             if not own and name.endswith("self"):
                 continue
-            found.append(Equation(f"all_attention_{name}{end}", T[row_of[name]], partial(attention_of, form, *rows[name], mask),
-                                  ref(PLACE), "exact", given))  # fmt: skip
+            found.append(
+                Equation(
+                    f"all_attention_{name}{end}",
+                    T[row_of[name]],
+                    partial(attention_of, form, *rows[name], mask),
+                    ref(PLACE),
+                    "exact",
+                    given,
+                )
+            )
         query = {"item": (2 * q - 1, h), "other": (2 * l, g)}
-        found += [Equation(f"all_attention_query_{name}{end}", T[2 * N + 1, column], spelled(weight, mask), ref(PLACE), "exact", given)
-                  for name, (column, weight) in query.items()]  # fmt: skip
+        found += [
+            Equation(
+                f"all_attention_query_{name}{end}",
+                T[2 * N + 1, column],
+                spelled(weight, mask),
+                ref(PLACE),
+                "exact",
+                given,
+            )
+            for name, (column, weight) in query.items()
+        ]
         relative = P[2 * N + 1, 2 * (q - d)]
-        found += [Equation(f"all_key_{name}{end}", P[2 * N + 1, key_of[name]] - relative, partial(relative_score, name, mask),
-                           ref(PLACE), "exact", given)
-                  for name in ("own_item", "own_label", "later_item", "later_label", "query" if own else "first")]  # fmt: skip
+        found += [
+            Equation(
+                f"all_key_{name}{end}",
+                P[2 * N + 1, key_of[name]] - relative,
+                partial(relative_score, name, mask),
+                ref(PLACE),
+                "exact",
+                given,
+            )
+            for name in (
+                "own_item",
+                "own_label",
+                "later_item",
+                "later_label",
+                "query" if own else "first",
+            )
+        ]
     return {x.name: x for x in found}

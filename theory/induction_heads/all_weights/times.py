@@ -1,7 +1,8 @@
 """Emergence times of the gradient flow of all weights, at any N, by a stiff integrator.
 
-Rates span 1 (gamma_1), 1/N (the other gammas) and 1/N^2 (everything else), and the loss drops within a time of order N
-after N^2. The integrator is implicit and runs in t/N; its Jacobian is the central difference of the exact gradient.
+Rates span 1 (gamma_1), 1/N (the other gammas) and 1/N^2 (everything else), and the loss drops
+within a time of order N after N^2. The integrator is implicit and runs in t/N; its Jacobian is the
+central difference of the exact gradient.
 """
 
 from __future__ import annotations
@@ -23,9 +24,15 @@ from theory.parameters import ParameterError
 LossAndGradient = Callable[[np.ndarray], tuple[float, np.ndarray]]
 HEAD = {"gamma": "gamma_3", "beta": "beta_2", "alpha": "alpha_3"}  # the three of the paper
 LEVELS = {f"T_{short}": name for short, name in HEAD.items()}
-TWIN = ("alpha_1", "beta_10")  # with gamma_3 a second way to an induction head: match first, then step by one position
+TWIN = (
+    "alpha_1",
+    "beta_10",
+)  # with gamma_3 a second way to an induction head: match first, then step by one position
 QUERIES = ("last", "uniform")
-RTOL, ATOL = 1e-9, 1e-11  # the gradient is exact to 1e-15 of 1/N; tighter, and steps shrink without gain
+RTOL, ATOL = (
+    1e-9,
+    1e-11,
+)  # the gradient is exact to 1e-15 of 1/N; tighter, and steps shrink without gain
 DIFFERENCE = 1e-4  # of the Jacobian: its error 1e-8 slows Newton's iteration by nothing
 HORIZON = 40.0  # in N^2: no flow here takes longer
 HALF = 0.5
@@ -36,9 +43,17 @@ def moving(mask: str) -> tuple[str, ...]:
     return tuple(n for n in structure.reachable() if n not in scores.redundant(mask)[0])
 
 
-def descend(of: LossAndGradient, size: int, names: Collection[str], until: Callable[[float, np.ndarray], bool] | None = None,
-            rtol: float = RTOL, speed: Mapping[str, float] | None = None, horizon: float = HORIZON) -> Any:  # fmt: skip
-    """Gradient flow from zero until the loss has dropped, in t/N; ``names`` move, the other numbers stay zero.
+def descend(
+    of: LossAndGradient,
+    size: int,
+    names: Collection[str],
+    until: Callable[[float, np.ndarray], bool] | None = None,
+    rtol: float = RTOL,
+    speed: Mapping[str, float] | None = None,
+    horizon: float = HORIZON,
+) -> Any:
+    """Gradient flow from zero until the loss has dropped, in t/N; ``names`` move, the other numbers
+    stay zero.
 
     Parameters
     ----------
@@ -75,7 +90,9 @@ def descend(of: LossAndGradient, size: int, names: Collection[str], until: Calla
 
     def jacobian(at: float, state: np.ndarray) -> np.ndarray:
         shift = DIFFERENCE * np.eye(len(index))
-        return np.stack([(rate(at, state + s) - rate(at, state - s)) / (2 * DIFFERENCE) for s in shift], 1)
+        return np.stack(
+            [(rate(at, state + s) - rate(at, state - s)) / (2 * DIFFERENCE) for s in shift], 1
+        )
 
     def dropped(_: float, state: np.ndarray) -> float:
         theta = whole(state)
@@ -83,10 +100,21 @@ def descend(of: LossAndGradient, size: int, names: Collection[str], until: Calla
         return loss - HALF if until is None else HALF - float(until(loss, theta))
 
     dropped.terminal = True  # type: ignore[attr-defined]
-    run = scipy.integrate.solve_ivp(rate, (0, horizon * size), np.zeros(len(index)), method="BDF", rtol=rtol, atol=ATOL,
-                                    jac=jacobian, events=dropped, dense_output=True)  # fmt: skip
+    run = scipy.integrate.solve_ivp(
+        rate,
+        (0, horizon * size),
+        np.zeros(len(index)),
+        method="BDF",
+        rtol=rtol,
+        atol=ATOL,
+        jac=jacobian,
+        events=dropped,
+        dense_output=True,
+    )
     if not run.success:
-        raise ArithmeticError(f"N = {size}: the integration stopped at t = {size * run.t[-1]:g}: {run.message}")
+        raise ArithmeticError(
+            f"N = {size}: the integration stopped at t = {size * run.t[-1]:g}: {run.message}"
+        )
     inner = run.sol
     run.sol = lambda tau: whole(inner(tau))
     run.y = whole(run.y)
@@ -103,12 +131,22 @@ def crossings(run: Any, size: int, levels: Mapping[str, str] = LEVELS) -> dict[s
             found[label] = np.inf
             continue
         low, high = run.t[above[0] - 1], run.t[above[0]]
-        found[label] = size * float(scipy.optimize.brentq(lambda tau, i=index: run.sol(tau)[i] - HALF, low, high, xtol=1e-12 * high))
+        found[label] = size * float(
+            scipy.optimize.brentq(
+                lambda tau, i=index: run.sol(tau)[i] - HALF, low, high, xtol=1e-12 * high
+            )
+        )
     found["T_drop"] = size * float(run.t_events[0][0]) if run.t_events[0].size else np.inf
     return found
 
 
-def flow_of(size: int, query: str = "last", mask: str = "strict", names: Collection[str] | None = None, **options: Any) -> Any:
+def flow_of(
+    size: int,
+    query: str = "last",
+    mask: str = "strict",
+    names: Collection[str] | None = None,
+    **options: Any,
+) -> Any:
     """Integrate the flow of all weights for the last pair or a uniform query; see `descend`.
 
     Raises
@@ -122,8 +160,13 @@ def flow_of(size: int, query: str = "last", mask: str = "strict", names: Collect
     return descend(of, size, names or moving(mask), **options)
 
 
-def times(size: int, query: str = "last", mask: str = "strict", names: Collection[str] | None = None,
-          **options: Any) -> dict[str, float]:  # fmt: skip
+def times(
+    size: int,
+    query: str = "last",
+    mask: str = "strict",
+    names: Collection[str] | None = None,
+    **options: Any,
+) -> dict[str, float]:
     """Emergence times under gradient flow of all weights on orthonormal data.
 
     Parameters
@@ -142,25 +185,37 @@ def times(size: int, query: str = "last", mask: str = "strict", names: Collectio
     Returns
     -------
     dict
-        ``T_gamma``, ``T_beta``, ``T_alpha`` (gamma_3, beta_2, alpha_3 at 1/2; infinite where not before the drop) and
-        ``T_drop`` (loss at 1/2), in the time of unit-rate flow of the numbers on the summed loss.
+        ``T_gamma``, ``T_beta``, ``T_alpha`` (gamma_3, beta_2, alpha_3 at 1/2; infinite where not
+        before the drop) and ``T_drop`` (loss at 1/2), in the time of unit-rate flow of the numbers
+        on the summed loss.
     """
     return crossings(flow_of(size, query, mask, names, **options), size)
 
 
-def curve(size: int, query: str = "last", mask: str = "strict", points: int = 400, **options: Any) -> xr.Dataset:
-    """All nineteen numbers and the loss over t, up to the drop; points even in the integrator's own steps."""
+def curve(
+    size: int, query: str = "last", mask: str = "strict", points: int = 400, **options: Any
+) -> xr.Dataset:
+    """All nineteen numbers and the loss over t, up to the drop; points even in the integrator's own
+    steps.
+    """
     run = flow_of(size, query, mask, **options)
     at = np.interp(np.linspace(0, 1, points), np.linspace(0, 1, len(run.t)), run.t)
     theta = run.sol(at)
-    losses = [loss_and_gradient(x, size, size if query == "last" else query, mask)[0] for x in theta.T]
+    losses = [
+        loss_and_gradient(x, size, size if query == "last" else query, mask)[0] for x in theta.T
+    ]
     data = {name: ("t", values) for name, values in zip(NAMES, theta, strict=True)}
     return xr.Dataset(data | {"loss": ("t", losses)}, coords={"t": size * at})
 
 
 def euler(size: int, query: str, mask: str, step: float, steps: int) -> np.ndarray:
-    """Gradient descent with a finite step in t, every pair queried once per step for a uniform query: (steps + 1, 19)."""
+    """Gradient descent with a finite step in t, every pair queried once per step for a uniform
+    query: (steps + 1, 19).
+    """
     path = np.zeros((steps + 1, len(NAMES)))
     for i in range(steps):
-        path[i + 1] = path[i] - step * loss_and_gradient(path[i], size, size if query == "last" else query, mask)[1]
+        path[i + 1] = (
+            path[i]
+            - step * loss_and_gradient(path[i], size, size if query == "last" else query, mask)[1]
+        )
     return path

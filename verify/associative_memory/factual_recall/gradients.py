@@ -21,7 +21,9 @@ P = Parameters(S=6, R=4, D=3, noise_tokens=5, T=7)
 
 
 class Symmetric:
-    """The plain student at a symmetric point: every fact once, each with all noise tokens equally often."""
+    """The plain student at a symmetric point: every fact once, each with all noise tokens equally
+    often.
+    """
 
     def __init__(self) -> None:
         p = self.p = P
@@ -51,7 +53,9 @@ class Symmetric:
             self.student.of_counts(self.counts), self.answer, reduction="none"
         )
         self.loss = self.losses.mean()
-        self.slopes = torch.autograd.grad(self.loss, [self.student.w, self.student.V], retain_graph=True)
+        self.slopes = torch.autograd.grad(
+            self.loss, [self.student.w, self.student.V], retain_graph=True
+        )
 
     def values(self) -> dict[str, float]:
         """Numbers by symbol name."""
@@ -62,7 +66,8 @@ class Symmetric:
             "Y": self.at["w_s"] * self.at["delta_s"],
         }
         return v | {
-            f"g_{q}": (n - 1) / (np.exp(v[gain]) + n - 1) for q, n, gain in (("r", self.p.R, "X"), ("s", self.p.D, "Y"))
+            f"g_{q}": (n - 1) / (np.exp(v[gain]) + n - 1)
+            for q, n, gain in (("r", self.p.R, "X"), ("s", self.p.D, "Y"))
         }
 
 
@@ -75,12 +80,27 @@ def losses(eq: Table) -> list[Check]:
     of_relation = -blocks.gather(1, (x.answer // x.p.D)[:, None]).log().mean()
     whole = float(x.loss.detach())
     scaled = torch.logsumexp(logits - logits.min(1, keepdim=True).values, 1).exp()
-    pairs = [("loss", "recall_loss", whole), ("relation part", "loss_relation", float(of_relation)),
-             ("subject part", "loss_subject", whole - float(of_relation)),
-             ("normalisation, least logit 0", "recall_partition", float(scaled[0]))]  # fmt: skip
-    out = [identity(name, e, eq[e].evaluate(v), measured, AUTOGRAD, AUTOGRAD_WHY) for name, e, measured in pairs]
-    return [*out, identity("loss of every fact", "recall_loss", eq["recall_loss"].evaluate(v), x.losses.detach().numpy(), AUTOGRAD,
-                           AUTOGRAD_WHY)]  # fmt: skip
+    pairs = [
+        ("loss", "recall_loss", whole),
+        ("relation part", "loss_relation", float(of_relation)),
+        ("subject part", "loss_subject", whole - float(of_relation)),
+        ("normalisation, least logit 0", "recall_partition", float(scaled[0])),
+    ]
+    out = [
+        identity(name, e, eq[e].evaluate(v), measured, AUTOGRAD, AUTOGRAD_WHY)
+        for name, e, measured in pairs
+    ]
+    return [
+        *out,
+        identity(
+            "loss of every fact",
+            "recall_loss",
+            eq["recall_loss"].evaluate(v),
+            x.losses.detach().numpy(),
+            AUTOGRAD,
+            AUTOGRAD_WHY,
+        ),
+    ]
 
 
 def rates(eq: Table) -> list[Check]:
@@ -93,14 +113,35 @@ def rates(eq: Table) -> list[Check]:
         own = x.own[rows].numpy()
         plus, minus = d_V[rows][own], d_V[rows][~own]
         out += [
-            identity(f"dw_{letter}/dt, every weight", f"dw_{letter}_dt", eq[f"dw_{letter}_dt"].evaluate(v), d_w[rows], AUTOGRAD, AUTOGRAD_WHY),
-            identity(f"ddelta_{letter}/dt, every pair of entries", f"ddelta_{letter}_dt", eq[f"ddelta_{letter}_dt"].evaluate(v),
-                     plus[:, None] - minus[None, :], AUTOGRAD, AUTOGRAD_WHY),
-        ]  # fmt: skip
+            identity(
+                f"dw_{letter}/dt, every weight",
+                f"dw_{letter}_dt",
+                eq[f"dw_{letter}_dt"].evaluate(v),
+                d_w[rows],
+                AUTOGRAD,
+                AUTOGRAD_WHY,
+            ),
+            identity(
+                f"ddelta_{letter}/dt, every pair of entries",
+                f"ddelta_{letter}_dt",
+                eq[f"ddelta_{letter}_dt"].evaluate(v),
+                plus[:, None] - minus[None, :],
+                AUTOGRAD,
+                AUTOGRAD_WHY,
+            ),
+        ]
     frozen = np.append(d_V[p.S + p.R :].ravel(), d_w[p.S + p.R :])
     worst = float(np.abs(frozen).max())
     out.append(
-        Check("noise and end rows: no gradient", "recall_loss", 0.0, worst, worst, 1e-15, "rounding of sums to zero")
+        Check(
+            "noise and end rows: no gradient",
+            "recall_loss",
+            0.0,
+            worst,
+            worst,
+            1e-15,
+            "rounding of sums to zero",
+        )
     )
     return out
 
@@ -115,10 +156,18 @@ def engine(eq: Table) -> list[Check]:
         value = rng.normal(size=getattr(learner, name).shape)
         setattr(learner, name, value)
         getattr(student, name).data = torch.tensor(value)
-    loss = torch.nn.functional.cross_entropy(student(torch.as_tensor(tokens)), torch.as_tensor(answer))
+    loss = torch.nn.functional.cross_entropy(
+        student(torch.as_tensor(tokens)), torch.as_tensor(answer)
+    )
     found = learner.gradient(task.token_counts(p, tokens).astype(float), answer)
-    return [identity(f"training gradient of {name}", "engine", mine, theirs.numpy(), AUTOGRAD, AUTOGRAD_WHY)
-            for name, mine, theirs in zip("wV", found, torch.autograd.grad(loss, [student.w, student.V]), strict=True)]  # fmt: skip
+    return [
+        identity(
+            f"training gradient of {name}", "engine", mine, theirs.numpy(), AUTOGRAD, AUTOGRAD_WHY
+        )
+        for name, mine, theirs in zip(
+            "wV", found, torch.autograd.grad(loss, [student.w, student.V]), strict=True
+        )
+    ]
 
 
 COVERS: dict[Callable[[Table], list[Check]], tuple[str, ...]] = {

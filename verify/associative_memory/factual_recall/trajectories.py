@@ -1,4 +1,6 @@
-"""Curves of factual recall: full-batch descent (the Euler map of the flow) against students trained on batches."""
+"""Curves of factual recall: full-batch descent (the Euler map of the flow) against students trained
+on batches.
+"""
 
 from __future__ import annotations
 
@@ -15,34 +17,63 @@ from verify.report import Report, Request
 from verify.trajectories import compare
 
 BATCHES = "gradient noise of batches of about a thousand sequences, the same sign in all seeds"
-VARIABLES = ("loss", "loss_relation", "loss_subject", "accuracy_relation", "w_r", "w_s", "delta_r", "delta_s")
+VARIABLES = (
+    "loss",
+    "loss_relation",
+    "loss_subject",
+    "accuracy_relation",
+    "w_r",
+    "w_s",
+    "delta_r",
+    "delta_s",
+)
 
 
 def report(request: Request) -> Report:
-    """Compare with full-batch descent at the same steps, each curve to 1% of its range; say how far the flow is."""
+    """Compare with full-batch descent at the same steps, each curve to 1% of its range; say how far
+    the flow is.
+    """
     p, runs = ensemble.get(request)
     steps = runs.step.values
     curve = descend(p, int(steps[-1])).isel(t=steps)
     # The flow's accuracy is the probability of the right answer; the students' counts answers.
-    comparison = compare(curve.drop_vars("accuracy").assign_coords(t=runs.t), runs,
-                         dict.fromkeys(VARIABLES, Band(-0.01, 0.01, BATCHES)))  # fmt: skip
+    comparison = compare(
+        curve.drop_vars("accuracy").assign_coords(t=runs.t),
+        runs,
+        dict.fromkeys(VARIABLES, Band(-0.01, 0.01, BATCHES)),
+    )
     smooth = flow().solve(p, t=float(runs.t[-1]), at=runs.t.values)
     off = float(np.abs(smooth.loss.values - runs.loss.mean("seed").values).max())
-    notes = [comparison.spoken(), f"largest deviation of the loss from the flow, which has no step size: {off:.4f}"]
-    return Report(comparison.checks, notes, numbers={"inside_two_sd": comparison.inside()}, draw=lambda: draw(p, runs))
+    notes = [
+        comparison.spoken(),
+        f"largest deviation of the loss from the flow, which has no step size: {off:.4f}",
+    ]
+    return Report(
+        comparison.checks,
+        notes,
+        numbers={"inside_two_sd": comparison.inside()},
+        draw=lambda: draw(p, runs),
+    )
 
 
 def draw(p: Parameters, runs: xr.Dataset) -> Any:
     """Loss, its parts, attention and value gains over steps."""
     figure, axes = plotting.figure(1, 3, width=3.7, height=2.9)
     curve = flow().solve(p, t=float(runs.t[-1]))
-    groups = (("cross-entropy [nats]", {"loss": "loss", "loss_relation": "relation", "loss_subject": "subject"}),
-              ("attention weight", {"w_r": "relation", "w_s": "subject"}),
-              ("value gain", {"delta_r": "relation", "delta_s": "subject"}))  # fmt: skip
+    groups = (
+        (
+            "cross-entropy [nats]",
+            {"loss": "loss", "loss_relation": "relation", "loss_subject": "subject"},
+        ),
+        ("attention weight", {"w_r": "relation", "w_s": "subject"}),
+        ("value gain", {"delta_r": "relation", "delta_s": "subject"}),
+    )
     for axis, (label, names) in zip(axes, groups, strict=True):
         for name, word in names.items():
             colour = {"loss": "k", "relation": "C0", "subject": "C1"}[word]
-            plotting.band(axis, runs[name].assign_coords(t=runs.t / p.eta), colour, f"{word}, students")
+            plotting.band(
+                axis, runs[name].assign_coords(t=runs.t / p.eta), colour, f"{word}, students"
+            )
             axis.plot(curve.t / p.eta, curve[name], color=colour, ls="--", label=f"{word}, flow")
         axis.set(xlabel=r"training step = $t/\eta$", ylabel=label, ylim=(0, None))
         axis.legend(fontsize=7, loc="center right" if axis is axes[0] else "lower right")

@@ -46,18 +46,43 @@ class Inputs:
 
 
 def lemma(eq: Table) -> list[Check]:
-    """Gradient as sum of outer products: residual per (key, class) by the backward equation, weights of the keys."""
+    """Gradient as sum of outer products: residual per (key, class) by the backward equation,
+    weights of the keys.
+    """
     x = Inputs()
     (measured,) = torch.autograd.grad(x.loss(x.scores(x.W)), x.W)
-    outer = _entries(eq["score_gradient"], {"e": x.e[:, None, None, :], "u": x.u[None, :, :, None]})  # (z, k, i, j)
-    residual = _entries(eq["gradient_lemma"], {"p_hat": x.prediction().T[..., None, None], "p": x.law.T[..., None, None],
-                                               "p_key": x.key[:, None, None, None], "e": x.e[:, None, None, :],
-                                               "u": x.u[None, :, :, None]})  # fmt: skip
+    outer = _entries(
+        eq["score_gradient"], {"e": x.e[:, None, None, :], "u": x.u[None, :, :, None]}
+    )  # (z, k, i, j)
+    residual = _entries(
+        eq["gradient_lemma"],
+        {
+            "p_hat": x.prediction().T[..., None, None],
+            "p": x.law.T[..., None, None],
+            "p_key": x.key[:, None, None, None],
+            "e": x.e[:, None, None, :],
+            "u": x.u[None, :, :, None],
+        },
+    )
     one = torch.zeros(D, D, dtype=torch.float64, requires_grad=True)
     (score,) = torch.autograd.grad(x.scores(one)[2, 3], one)
     return [
-        identity("derivative of a score", "score_gradient", outer[2, 3], score.numpy(), AUTOGRAD, AUTOGRAD_WHY),
-        identity("gradient lemma", "gradient_lemma", residual.sum((0, 1)), measured.numpy(), AUTOGRAD, AUTOGRAD_WHY),
+        identity(
+            "derivative of a score",
+            "score_gradient",
+            outer[2, 3],
+            score.numpy(),
+            AUTOGRAD,
+            AUTOGRAD_WHY,
+        ),
+        identity(
+            "gradient lemma",
+            "gradient_lemma",
+            residual.sum((0, 1)),
+            measured.numpy(),
+            AUTOGRAD,
+            AUTOGRAD_WHY,
+        ),
     ]
 
 
@@ -65,7 +90,9 @@ def _entries(equation: Equation, values: dict[str, np.ndarray]) -> np.ndarray:
     """Evaluate an equation in its indexed entries, sums stripped: they are taken by the caller."""
     body = equation.rhs.replace(lambda q: isinstance(q, Sum), lambda q: q.function)
     given = {x: values[x.base.label.name] for x in body.atoms(Indexed)}
-    return np.asarray(Equation(equation.name, equation.lhs, body, equation.reference).evaluate(given))
+    return np.asarray(
+        Equation(equation.name, equation.lhs, body, equation.reference).evaluate(given)
+    )
 
 
 def noisy(eq: Table) -> list[Check]:
@@ -75,30 +102,57 @@ def noisy(eq: Table) -> list[Check]:
     prior = x.law @ x.key
     mean = (x.law * x.key) @ x.e / prior[:, None]
     mean_hat = (x.prediction() * x.key) @ x.e / prior[:, None]
-    terms = _entries(eq["gradient_noisy"], {"mu_class": mean[:, None, :], "mu_class_hat": mean_hat[:, None, :],
-                                            "p_class": prior[:, None, None], "u": x.u[:, :, None]})  # fmt: skip
-    return [
-        identity("gradient for noisy inputs", "gradient_noisy", terms.sum(0), measured.numpy(), AUTOGRAD, AUTOGRAD_WHY)
-    ]
-
-
-def inner(eq: Table) -> list[Check]:
-    """Inner matrix of ``u_k^T U relu(W e_z)``: outer product of the backward vector and the input."""
-    x = Inputs()
-    U = torch.tensor(x.rng.normal(size=(D, D)))
-    hidden = (torch.tensor(x.e) @ x.W.T).detach().requires_grad_()
-    (v,) = torch.autograd.grad(x.loss(torch.relu(hidden) @ U.T @ torch.tensor(x.u).T), hidden)
-    (measured,) = torch.autograd.grad(x.loss(torch.relu(torch.tensor(x.e) @ x.W.T) @ U.T @ torch.tensor(x.u).T), x.W)
-    terms = _entries(eq["gradient_inner"], {"v": v.numpy()[:, :, None], "e": x.e[:, None, :]})
+    terms = _entries(
+        eq["gradient_noisy"],
+        {
+            "mu_class": mean[:, None, :],
+            "mu_class_hat": mean_hat[:, None, :],
+            "p_class": prior[:, None, None],
+            "u": x.u[:, :, None],
+        },
+    )
     return [
         identity(
-            "gradient of an inner matrix", "gradient_inner", terms.sum(0), measured.numpy(), AUTOGRAD, AUTOGRAD_WHY
+            "gradient for noisy inputs",
+            "gradient_noisy",
+            terms.sum(0),
+            measured.numpy(),
+            AUTOGRAD,
+            AUTOGRAD_WHY,
         )
     ]
 
 
-def descend(keys: int, classes: int, eta: float, steps: int) -> tuple[torch.Tensor, torch.Tensor, float]:
-    """Plain descent from zero with orthonormal embeddings and f(z) = z mod K: weights, scores, loss."""
+def inner(eq: Table) -> list[Check]:
+    """Inner matrix of ``u_k^T U relu(W e_z)``: outer product of the backward vector and the
+    input.
+    """
+    x = Inputs()
+    U = torch.tensor(x.rng.normal(size=(D, D)))
+    hidden = (torch.tensor(x.e) @ x.W.T).detach().requires_grad_()
+    (v,) = torch.autograd.grad(x.loss(torch.relu(hidden) @ U.T @ torch.tensor(x.u).T), hidden)
+    (measured,) = torch.autograd.grad(
+        x.loss(torch.relu(torch.tensor(x.e) @ x.W.T) @ U.T @ torch.tensor(x.u).T), x.W
+    )
+    terms = _entries(eq["gradient_inner"], {"v": v.numpy()[:, :, None], "e": x.e[:, None, :]})
+    return [
+        identity(
+            "gradient of an inner matrix",
+            "gradient_inner",
+            terms.sum(0),
+            measured.numpy(),
+            AUTOGRAD,
+            AUTOGRAD_WHY,
+        )
+    ]
+
+
+def descend(
+    keys: int, classes: int, eta: float, steps: int
+) -> tuple[torch.Tensor, torch.Tensor, float]:
+    """Plain descent from zero with orthonormal embeddings and f(z) = z mod K: weights, scores,
+    loss.
+    """
     W = torch.zeros(classes, keys, dtype=torch.float64, requires_grad=True)
     target = torch.arange(keys) % classes
     for _ in range(steps):
@@ -109,31 +163,88 @@ def descend(keys: int, classes: int, eta: float, steps: int) -> tuple[torch.Tens
 
 
 def steps(eq: Table) -> list[Check]:
-    """One step, also with rotated orthonormal embeddings; many small steps against the closed margin."""
+    """One step, also with rotated orthonormal embeddings; many small steps against the closed
+    margin.
+    """
     keys, classes, eta = 12, 4, 3.0
     W, target, loss = descend(keys, classes, eta, 1)
     values = {"N": keys, "K": classes, "eta": eta}
     hit = torch.nn.functional.one_hot(target, classes).T.bool()
     gap = (W.gather(0, target[None]) - W)[~hit]
     out = [
-        identity("right logit after one step", "step_right", eq["step_right"].evaluate(values), W[hit].numpy(), 1e-14, "few operations"),
-        identity("wrong logits after one step", "step_wrong", eq["step_wrong"].evaluate(values), W[~hit].numpy(), 1e-14, "few operations"),
-        identity("margin after one step, every key and class", "step_margin", eq["step_margin"].evaluate(values), gap.numpy(), 1e-14,
-                 "few operations"),
-        identity("loss after one step", "step_loss", eq["step_loss"].evaluate(values), loss, 1e-14, "few operations"),
-    ]  # fmt: skip
+        identity(
+            "right logit after one step",
+            "step_right",
+            eq["step_right"].evaluate(values),
+            W[hit].numpy(),
+            1e-14,
+            "few operations",
+        ),
+        identity(
+            "wrong logits after one step",
+            "step_wrong",
+            eq["step_wrong"].evaluate(values),
+            W[~hit].numpy(),
+            1e-14,
+            "few operations",
+        ),
+        identity(
+            "margin after one step, every key and class",
+            "step_margin",
+            eq["step_margin"].evaluate(values),
+            gap.numpy(),
+            1e-14,
+            "few operations",
+        ),
+        identity(
+            "loss after one step",
+            "step_loss",
+            eq["step_loss"].evaluate(values),
+            loss,
+            1e-14,
+            "few operations",
+        ),
+    ]
     time, small = 60.0, 0.01
     W, target, loss = descend(keys, classes, small, round(time / small))
     late = float((W.gather(0, target[None]) - W)[~hit].mean())
     at = {**values, "t": time, "m": late}
     out += [
-        identity("margin of many small steps", "margin_flow", eq["margin_flow"].evaluate(at), late, 1e-3, "Euler, eta = 0.01"),
-        identity("  by Wright's omega", "margin_flow", margin(keys, classes, time), eq["margin_flow"].evaluate(at), 1e-13, "few operations"),
-        identity("loss by the margin", "margin_loss", eq["margin_loss"].evaluate(at), loss, AUTOGRAD, AUTOGRAD_WHY),
-        identity("half-loss time", "half_loss_time",
-                 eq["margin_loss"].evaluate({**values, "m": margin(keys, classes, eq["half_loss_time"].evaluate(values))}),
-                 np.log(classes) / 2, 1e-12, "few operations"),
-    ]  # fmt: skip
+        identity(
+            "margin of many small steps",
+            "margin_flow",
+            eq["margin_flow"].evaluate(at),
+            late,
+            1e-3,
+            "Euler, eta = 0.01",
+        ),
+        identity(
+            "  by Wright's omega",
+            "margin_flow",
+            margin(keys, classes, time),
+            eq["margin_flow"].evaluate(at),
+            1e-13,
+            "few operations",
+        ),
+        identity(
+            "loss by the margin",
+            "margin_loss",
+            eq["margin_loss"].evaluate(at),
+            loss,
+            AUTOGRAD,
+            AUTOGRAD_WHY,
+        ),
+        identity(
+            "half-loss time",
+            "half_loss_time",
+            eq["margin_loss"].evaluate(
+                {**values, "m": margin(keys, classes, eq["half_loss_time"].evaluate(values))}
+            ),
+            np.log(classes) / 2,
+            1e-12,
+            "few operations",
+        ),
+    ]
     return out
 
 
@@ -141,7 +252,15 @@ COVERS: dict[Callable[[Table], list[Check]], tuple[str, ...]] = {
     lemma: ("score_gradient", "gradient_lemma"),
     noisy: ("gradient_noisy",),
     inner: ("gradient_inner",),
-    steps: ("step_right", "step_wrong", "step_margin", "step_loss", "margin_flow", "margin_loss", "half_loss_time"),
+    steps: (
+        "step_right",
+        "step_wrong",
+        "step_margin",
+        "step_loss",
+        "margin_flow",
+        "margin_loss",
+        "half_loss_time",
+    ),
 }
 
 
