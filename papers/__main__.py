@@ -10,7 +10,7 @@ from types import ModuleType
 
 from papers import claims, evidence
 from papers.source import Source
-from theory import cli
+from theory import cli, output
 from theory.parameters import ParameterError
 from theory.registry import MODELS, Model
 
@@ -70,7 +70,7 @@ def main(argv: list[str] | None = None) -> int:
     else:
         written = paper.write_all(source, out)
     print(
-        cli.to_json({"paper": args.paper, "written": [str(w) for w in written]})
+        output.to_json({"paper": args.paper, "written": [str(w) for w in written]})
         if args.json
         else "\n".join(map(str, written))
     )
@@ -90,7 +90,7 @@ def _claims(model: Model, paper: ModuleType, args: argparse.Namespace) -> int:
     different = claims.different(ledger, found)
     if args.json:
         print(
-            cli.to_json(
+            output.to_json(
                 {
                     "paper": args.paper,
                     "claims": claims.as_dicts(ledger, found),

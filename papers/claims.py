@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from theory import cli
+from theory import output
 
 # From best to worst. The first two are agreement; "drawn" is a picture without a number.
 VERDICTS = ("exact", "agrees", "coarse", "limit", "undecided", "drawn", "erratum", "not covered")
@@ -114,7 +114,7 @@ def report(claims: list[Claim], found: Mapping[str, str]) -> str:
     counts = ", ".join(f"{n} {v}" for v, n in coverage(claims).items())
     agreed = sum(c.verdict in VERDICTS[:2] for c in claims)
     return (
-        f"{cli.table(('where', 'typed', 'computed', 'says'), rows)}\n"
+        f"{output.table(('where', 'typed', 'computed', 'says'), rows)}\n"
         f"{len(claims)} claims, {agreed} exact or in agreement ({agreed / len(claims):.0%}): {counts}"
     )
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from papers import claims
 from papers.source import Source
-from theory import cli, latex
+from theory import latex, output
 from theory.equation import Equation
 from verify.check import Check
 
@@ -101,7 +101,7 @@ def write_all(
     """
     written = [figure.write(source, out) for figure in figures.values()]
     tex = out / "writeup.tex"
-    with cli.atomic(tex) as temporary:
+    with output.atomic(tex) as temporary:
         temporary.write_text(text())
     written.append(tex)
     if not shutil.which("pdflatex"):

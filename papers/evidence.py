@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from theory import cli
+from theory import output
 from theory.registry import MODELS, Model
 from verify.check import VERDICTS
 from verify.report import Request, collect
@@ -111,8 +111,8 @@ def renew(model: Model, commands: Iterable[str], progress: bool) -> dict[str, An
             "seconds": round(time.monotonic() - begun),
             "checks": [{k: v for k, v in c.as_dict().items() if k in KEPT} for c in report.checks],
         }
-        with cli.atomic(place(model)) as temporary:
-            temporary.write_text(cli.to_json(dict(sorted(stored.items()))) + "\n")
+        with output.atomic(place(model)) as temporary:
+            temporary.write_text(output.to_json(dict(sorted(stored.items()))) + "\n")
     return stored
 
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from simulate import runs, systems
 from simulate.training import PRECISIONS, System
-from theory import cli, registry
+from theory import cli, output, registry
 from theory.parameters import BaseParameters, ParameterError
 
 
@@ -121,7 +121,7 @@ def main(argv: list[str] | None = None, model: str | None = None) -> int:
     if args.text:
         if system.text is None:
             raise ParameterError(f"--text {args.text}: only for trigger_task")
-        p, system = system.text(p, cli.read_text("--text", args.text))
+        p, system = system.text(p, output.read_text("--text", args.text))
     p, seeds = reaching(args, system, p), cli.seeds(args.seeds, "1")
     store, single = runs.destination(args.out)
     result = system.train(
@@ -149,7 +149,7 @@ def main(argv: list[str] | None = None, model: str | None = None) -> int:
     }
     if args.json:
         print(
-            cli.to_json(
+            output.to_json(
                 {
                     "model": name,
                     "system": short,
@@ -169,7 +169,7 @@ def main(argv: list[str] | None = None, model: str | None = None) -> int:
     )
     print(f"students at {when}, stored in {where}")
     print(
-        cli.table(
+        output.table(
             ("seed", *shown),
             [[str(s), *(digits(float(last[n].sel(seed=s))) for n in shown)] for s in seeds],
         )

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import sys
 
-from theory import cli
+from theory import cli, output
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -26,12 +26,12 @@ def main(argv: list[str] | None = None) -> int:
         cli.parameters(args), args.device, args.quiet
     )
     if args.json:
-        print(cli.to_json({"model": args.model.name, **found}))
+        print(output.to_json({"model": args.model.name, **found}))
         return 0
     print(f"one training step of {args.model.name} on {found['device']}")
     head = ("how", "threads", "seeds", "ms per seed-step", "ratio", "peak memory")
     print(
-        cli.table(
+        output.table(
             head,
             [
                 [

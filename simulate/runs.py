@@ -25,7 +25,7 @@ import xarray as xr
 from filelock import FileLock
 
 from theory import memory
-from theory.cli import atomic
+from theory.output import atomic
 from theory.parameters import BaseParameters, ParameterError
 
 FORMAT = 3  # raise when the meaning of a stored run changes

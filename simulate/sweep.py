@@ -12,7 +12,7 @@ from typing import Any
 
 from simulate import __main__ as command
 from simulate import jobs, runs, systems
-from theory import cli
+from theory import cli, output
 from theory.parameters import BaseParameters, ParameterError
 
 
@@ -112,7 +112,7 @@ def main(argv: list[str] | None = None) -> int:
     ]
     if args.json:
         print(
-            cli.to_json(
+            output.to_json(
                 {
                     "model": args.model,
                     "out": str(store),

@@ -21,7 +21,7 @@ FILES = {
         import sympy as sp
         from theory.equation import Equation
         from theory.flow import Flow
-        from theory.latex import symbol
+        from theory.notation import symbol
         from theory.parameters import BaseParameters, parameter
         a, a_0, t, u, v = (symbol(n, n) for n in ("a", "a_0", "t", "u", "v"))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from theory import cli, registry
+from theory import cli, output, registry
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -20,7 +20,7 @@ def main(argv: list[str] | None = None) -> int:
     models = [args.model] if args.model else list(registry.MODELS.values())
     if args.json:
         print(
-            cli.to_json(
+            output.to_json(
                 {
                     m.name: {
                         "title": m.title,
@@ -48,11 +48,11 @@ def main(argv: list[str] | None = None) -> int:
         for section, equations in m.wing("theory").sections().items():
             rows = [(e.name, e.status, e.reference, "; ".join(e.assumptions)) for e in equations]
             lines.append(
-                f"{section}\n{cli.table(('equation', 'status', 'reference', 'assumptions'), rows)}\n"
+                f"{section}\n{output.table(('equation', 'status', 'reference', 'assumptions'), rows)}\n"
             )
             if args.latex is not None:
                 lines.append("\n".join(f"{e.name}:  {e.latex()}" for e in equations) + "\n")
-    cli.write_text(Path(args.latex) if args.latex not in (None, "-") else None, "\n".join(lines))
+    output.write_text(Path(args.latex) if args.latex not in (None, "-") else None, "\n".join(lines))
     return 0
 
 

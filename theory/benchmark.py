@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 
-from theory import cli
+from theory import cli, output
 from theory.parameters import ParameterError
 
 
@@ -17,7 +17,7 @@ def main(argv: list[str] | None = None) -> int:
         raise ParameterError(f"theory.benchmark: not for {args.model.name}, which has none")
     found = args.model.wing("theory", "benchmark").benchmark()
     if args.json:
-        print(cli.to_json({"model": args.model.name, **found}))
+        print(output.to_json({"model": args.model.name, **found}))
     else:
         rows = [
             (
@@ -29,7 +29,7 @@ def main(argv: list[str] | None = None) -> int:
             )
             for r in found["rows"]
         ]
-        print(cli.table(("way", "points", "seconds", "us per point", "error"), rows))
+        print(output.table(("way", "points", "seconds", "us per point", "error"), rows))
         print(
             f"ratio {found['ratio']:.0f}; {'within' if found['agree'] else 'NOT within'} the tolerance\n{found['note']}"
         )

@@ -14,7 +14,7 @@ from types import ModuleType
 
 import numpy as np
 
-from theory import cli
+from theory import output
 
 
 def folder() -> Path:
@@ -52,7 +52,7 @@ def module(source: str) -> ModuleType:
 def _imported(name: str, text: str, place: Path, kept: bool) -> ModuleType:
     path = place / f"{name}.py"
     if not path.is_file() or path.read_text() != text:
-        with cli.atomic(path) as temporary:
+        with output.atomic(path) as temporary:
             temporary.write_text(text)
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:

@@ -8,7 +8,7 @@ from typing import Any, Self
 
 import sympy as sp
 
-from theory import latex, numeric
+from theory import notation, numeric
 
 STATUSES = ("exact", "leading order", "closure", "empirical")
 
@@ -64,7 +64,7 @@ class Equation:
 
     def latex(self, *, align: bool = False) -> str:
         """LaTeX of the equation; with ``align``, an alignment mark before the equals sign."""
-        return f"{latex.expression(self.lhs)} {'&' if align else ''}= {latex.expression(self.rhs)}"
+        return f"{notation.expression(self.lhs)} {'&' if align else ''}= {notation.expression(self.rhs)}"
 
     def lambdify(self, *arguments: sp.Basic, modules: str = "numpy") -> Callable:
         """Compile the right-hand side; see `theory.numeric.function`."""

@@ -14,7 +14,7 @@ import scipy.optimize
 import sympy as sp
 import xarray as xr
 
-from theory import latex, numeric
+from theory import notation, numeric
 from theory.equation import Equation
 from theory.parameters import ParameterError
 
@@ -89,7 +89,7 @@ class Flow:
         for.
         """
         where = [Equation(x.name, x, meaning, self.reference) for x, meaning in self.where.items()]
-        return latex.aligned([*self.equations().values(), *where])
+        return notation.aligned([*self.equations().values(), *where])
 
     def jacobian(self) -> sp.Matrix:
         """Jacobian of the right-hand sides with respect to the order parameters."""

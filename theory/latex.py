@@ -1,58 +1,15 @@
-"""LaTeX of every equation: the one place with printer settings; ``python -m theory.latex``."""
+"""LaTeX documents of a model's equations: ``python -m theory.latex``."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import sympy as sp
+from theory import cli, notation, output
 
 if TYPE_CHECKING:
     from theory.equation import Equation
-
-_NAMES: dict[sp.Symbol, str] = {}
-
-
-def symbol(name: str, latex: str | None = None, **assumptions: Any) -> sp.Symbol:
-    """Make a symbol and, where its printed form differs from its name, say how it prints."""
-    return _named(sp.Symbol(name, **assumptions), latex)
-
-
-def array(name: str, latex: str | None = None) -> sp.IndexedBase:
-    """Make an indexed array, with its printed form."""
-    made = sp.IndexedBase(name, real=True)
-    _named(made.label, latex)
-    return made
-
-
-def _named(made: sp.Symbol, latex: str | None) -> sp.Symbol:
-    for other, printed in _NAMES.items():
-        if latex and other.name == made.name and printed != latex:
-            raise ValueError(f"{made}: printed as both {printed} and {latex}")
-    if latex:
-        _NAMES[made] = latex
-    return made
-
-
-def expression(expr: sp.Basic) -> str:
-    """LaTeX of a bare expression in the house style."""
-    return sp.latex(
-        expr,
-        symbol_names=_NAMES,
-        mul_symbol=None,
-        fold_short_frac=False,
-        ln_notation=True,
-        parenthesize_super=True,
-        imaginary_unit="i",
-        diff_operator="d",
-    )
-
-
-def aligned(equations: Iterable[Equation]) -> str:
-    """One ``aligned`` block of several equations."""
-    lines = " \\\\\n".join("  " + e.latex(align=True) for e in equations)
-    return f"\\begin{{aligned}}\n{lines}\n\\end{{aligned}}"
 
 
 def escape(text: str) -> str:
@@ -116,8 +73,6 @@ def document(title: str, sections: dict[str, Iterable[Equation]]) -> str:
 
 def main(argv: list[str] | None = None) -> int:
     """Command line: print or write a model's equations as LaTeX."""
-    from theory import cli
-
     parser = cli.parser(
         "theory.latex", "The equations of a model as a LaTeX document.", "out", model=True
     )
@@ -131,14 +86,12 @@ def main(argv: list[str] | None = None) -> int:
     if args.equation is not None:
         text = cli.choose("equation", args.equation, equations).latex()
     elif args.fragment:
-        text = aligned(equations.values())
+        text = notation.aligned(equations.values())
     else:
         text = document(args.model.title, theory.sections())
-    cli.write_text(args.out, text)
+    output.write_text(args.out, text)
     return 0
 
 
 if __name__ == "__main__":
-    from theory import cli
-
     cli.run(main)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from theory import cli, latex
+from theory import cli, notation, output
 from theory.equation import Equation
 from theory.parameters import ParameterError
 
@@ -72,7 +72,7 @@ class Onset:
             )
             for name, v in self.numbers.items()
         ]
-        return cli.table(("quantity", "value", "meaning"), rows)
+        return output.table(("quantity", "value", "meaning"), rows)
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -95,7 +95,7 @@ def main(argv: list[str] | None = None) -> int:
     remarks = (
         sys.stderr if args.json else None
     )  # with --json, stdout holds one JSON object and nothing else
-    formulas = latex.aligned(result.equations()) if args.latex else ""
+    formulas = notation.aligned(result.equations()) if args.latex else ""
     if args.json:
         found = {
             "model": args.model.name,
@@ -104,11 +104,11 @@ def main(argv: list[str] | None = None) -> int:
             "notes": result.notes,
             "parameters": p.as_dict(),
         }
-        print(cli.to_json(found | ({"latex": formulas} if args.latex == "-" else {})))
+        print(output.to_json(found | ({"latex": formulas} if args.latex == "-" else {})))
     else:
         print(result.table())
     if args.latex not in (None, "-") or (args.latex and not args.json):
-        cli.write_text(None if args.latex == "-" else Path(args.latex), formulas, stream=remarks)
+        output.write_text(None if args.latex == "-" else Path(args.latex), formulas, stream=remarks)
     for note in () if args.quiet else result.notes:
         print(f"note: {note}", file=sys.stderr)
     if args.plot is not None:

@@ -12,7 +12,7 @@ import matplotlib
 import matplotlib.pyplot as plt
 import xarray as xr
 
-from theory import cli
+from theory import output
 
 STYLE = Path(__file__).with_name("project.mplstyle")
 
@@ -50,7 +50,7 @@ def deliver(fig: Any, target: str, default: str, *, stream: Any = None) -> None:
 
 def save(fig: Any, path: Path) -> None:
     """Write a figure whole or not at all."""
-    with cli.atomic(path) as temporary:
+    with output.atomic(path) as temporary:
         fig.savefig(temporary)
     plt.close(fig)
 

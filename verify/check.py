@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import scipy.stats
 
-from theory import cli
+from theory import output
 
 Z_MAX = 4.0
 Z_REASON = "|z| <= 4, z from Student t: a true statement fails once in 16,000"
@@ -387,4 +387,4 @@ def table(checks: Sequence[Check]) -> str:
         "sees",
         "why",
     )
-    return f"{cli.table(header, rows)}\n{summary(checks)}"
+    return f"{output.table(header, rows)}\n{summary(checks)}"

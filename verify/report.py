@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from theory import cli
+from theory import cli, output
 from theory.parameters import ParameterError
 from theory.registry import Model
 from verify import check
@@ -119,7 +119,8 @@ class Report:
     def __str__(self) -> str:
         """Tables, checks, notes."""
         tables = [
-            f"{title}\n{cli.table(header, rows)}\n" for title, (header, rows) in self.tables.items()
+            f"{title}\n{output.table(header, rows)}\n"
+            for title, (header, rows) in self.tables.items()
         ]
         return "\n".join([*tables, check.table(self.checks), *self.notes])
 
@@ -229,7 +230,7 @@ def main(
         device.find(args.device)
     found = collect(request(args), command)
     if args.json:
-        print(cli.to_json({"model": args.model.name, **found.as_dict()}))
+        print(output.to_json({"model": args.model.name, **found.as_dict()}))
     else:
         print(found)
     if getattr(args, "plot", None) is not None and found.draw is not None:

@@ -12,7 +12,7 @@ import time
 
 from tqdm import tqdm
 
-from theory import cli, registry
+from theory import cli, output, registry
 
 LIBRARIES = "import sympy, scipy.integrate, scipy.optimize, xarray"
 # The same numbers a second time in one process: derivations, machine code and imports are there.
@@ -130,7 +130,7 @@ def main(argv: list[str] | None = None) -> int:
     begun = time.monotonic()
     rows = measure([args.model.name] if args.model else list(registry.MODELS), args.rounds)
     if args.json:
-        print(cli.to_json({"rounds": args.rounds, "rows": rows}))
+        print(output.to_json({"rounds": args.rounds, "rows": rows}))
     else:
         table = [
             (
@@ -144,7 +144,9 @@ def main(argv: list[str] | None = None) -> int:
             for r in rows
         ]
         print(
-            cli.table(("command", "CPU s", "ratio", "allowed", "within", "ratio leaves out"), table)
+            output.table(
+                ("command", "CPU s", "ratio", "allowed", "within", "ratio leaves out"), table
+            )
         )
         print(
             f"medians of {args.rounds} fresh processes each, {time.monotonic() - begun:.0f} s in all"

@@ -11,7 +11,7 @@ import numpy as np
 
 from papers.source import Source
 from simulate.positional_semantic.histogram import KINDS, HistogramParameters, solutions
-from theory import cli, plotting
+from theory import output, plotting
 
 SETTINGS = {"small": HistogramParameters(), "paper": HistogramParameters.paper()}
 SEEDS = {"small": 2, "paper": 10}
@@ -56,8 +56,8 @@ class Table:
             rows.append(
                 [kind, *(f"{v.mean():.5g} +- {v.std(ddof=1):.2g}" for v in values.values())]
             )
-        with cli.atomic(path) as temporary:
-            temporary.write_text(cli.table(("solution", *COLUMNS.values()), rows) + "\n")
+        with output.atomic(path) as temporary:
+            temporary.write_text(output.table(("solution", *COLUMNS.values()), rows) + "\n")
         return path
 
 

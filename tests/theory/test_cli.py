@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 
 from theory import __main__ as listing
-from theory import cli, latex, onset, registry
+from theory import cli, latex, onset, output, registry
 from theory.parameters import ParameterError
 
 matplotlib.use("Agg")
@@ -262,7 +262,7 @@ def test_json_for_machines():
         2: (np.arange(2), [np.nan, np.inf]),
         "c": {"d": np.int64(3), "e": None, "f": "x"},
     }
-    assert json.loads(cli.to_json(value)) == {
+    assert json.loads(output.to_json(value)) == {
         "a": 1.5,
         "2": [[0, 1], [None, None]],
         "c": {"d": 3, "e": None, "f": "x"},
@@ -271,7 +271,7 @@ def test_json_for_machines():
 
 def test_table():
     """Columns as wide as their widest cell, no trailing blanks."""
-    assert cli.table(("a", "long name"), [("1", "2"), ("three", "")]) == (
+    assert output.table(("a", "long name"), [("1", "2"), ("three", "")]) == (
         "a      long name\n-----  ---------\n1      2\nthree"
     )
 
@@ -301,12 +301,12 @@ def test_what_may_not_be_replaced_is_written_directly(tmp_path):
     target, link = tmp_path / "target.tex", tmp_path / "link.tex"
     target.write_text("old")
     link.symlink_to(target)
-    cli.write_text(link, "new")
+    output.write_text(link, "new")
     assert link.is_symlink()
     assert target.read_text() == "new\n"
     if os.path.exists("/dev/full"):
         with pytest.raises(OSError, match="No space"):
-            cli.write_text(Path("/dev/full"), "text")
+            output.write_text(Path("/dev/full"), "text")
         assert stat.S_ISCHR(os.stat("/dev/full").st_mode)
 
 

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import sympy as sp
 
-from theory import cli, registry
+from theory import output, registry
 from theory.equation import STATUSES
 from theory.parameters import BaseParameters, ParameterError
 
@@ -176,7 +176,7 @@ def test_onset_answers(model):
     assert all(math.isfinite(v) for v in result.numbers.values())
     assert set(result.labels) == set(result.numbers) and set(result.absent) <= set(result.numbers)
     assert all(name in result.table() for name in result.numbers)
-    assert json.loads(cli.to_json(result.numbers)) == result.numbers
+    assert json.loads(output.to_json(result.numbers)) == result.numbers
 
 
 def test_unknown_model_names_the_nearest():

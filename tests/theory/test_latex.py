@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 import sympy as sp
 
-from theory import cli, latex, registry
+from theory import latex, notation, output, registry
 from theory.equation import Equation
 from theory.parameters import ParameterError
 
@@ -158,15 +158,15 @@ def test_one_symbol_one_printed_form():
     """A name may not print in two ways, whatever is assumed about it: readers only see the
     print.
     """
-    assert latex.symbol("test_only", r"\xi", real=True) == latex.symbol(
+    assert notation.symbol("test_only", r"\xi", real=True) == notation.symbol(
         "test_only", r"\xi", real=True
     )
     with pytest.raises(ValueError, match="test_only"):
-        latex.symbol("test_only", r"\chi", real=True)
+        notation.symbol("test_only", r"\chi", real=True)
     with pytest.raises(ValueError, match="test_only"):
-        latex.symbol("test_only", r"\chi", positive=True)
+        notation.symbol("test_only", r"\chi", positive=True)
     with pytest.raises(ValueError, match="test_only"):
-        latex.array("test_only", r"\chi")
+        notation.array("test_only", r"\chi")
 
 
 def test_escape():
@@ -201,7 +201,7 @@ def test_interrupted_write_leaves_nothing(tmp_path):
     """A file appears whole or not at all; an existing one survives."""
     target = tmp_path / "out.tex"
     target.write_text("old")
-    with pytest.raises(RuntimeError, match="stop"), cli.atomic(target) as temporary:
+    with pytest.raises(RuntimeError, match="stop"), output.atomic(target) as temporary:
         temporary.write_text("half")
         raise RuntimeError("stop")
     assert target.read_text() == "old" and list(tmp_path.iterdir()) == [target]

@@ -1,6 +1,6 @@
 """Symbol table of the associative-memory systems."""
 
-from theory.latex import array, symbol
+from theory.notation import array, symbol
 
 PAPER = "bietti2025"
 

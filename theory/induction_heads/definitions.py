@@ -40,7 +40,7 @@ from theory.induction_heads.symbols import (
     squared_error,
     y,
 )
-from theory.latex import array, symbol
+from theory.notation import array, symbol
 
 X = array("X")  # token and position side by side: 2 D columns
 last = symbol(

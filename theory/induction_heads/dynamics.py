@@ -27,7 +27,7 @@ from theory.induction_heads.symbols import (
     squared_error,
     t,
 )
-from theory.latex import symbol
+from theory.notation import symbol
 
 LAST = "last pair queried, q = N (Assumption 8)"
 GIVEN = (

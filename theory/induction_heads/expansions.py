@@ -36,7 +36,7 @@ from theory.induction_heads.symbols import (
     u,
     x,
 )
-from theory.latex import symbol
+from theory.notation import symbol
 from theory.series import truncated
 
 LARGE = "large N"

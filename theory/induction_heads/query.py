@@ -17,7 +17,7 @@ from theory.algebra import vanishes, written_as
 from theory.equation import Equation
 from theory.induction_heads import attention
 from theory.induction_heads.symbols import N, alpha, beta, d, gamma, k, q, ref
-from theory.latex import symbol
+from theory.notation import symbol
 
 UNIFORM = "queried pair uniform over the context"
 slope = symbol("initial_slope", r"\left.\dot\beta\right|_{0}", real=True)

@@ -20,7 +20,7 @@ import sympy as sp
 from theory.equation import Equation
 from theory.induction_heads import definitions
 from theory.induction_heads.symbols import W1, W2, W3, M, m, n, ref
-from theory.latex import symbol
+from theory.notation import symbol
 
 TOKEN, POSITION = "token", "position"
 BLOCKS = {

@@ -1,6 +1,6 @@
 """Symbol table of the induction-head model (symbols of Musat et al., arXiv:2511.01033)."""
 
-from theory.latex import array, symbol
+from theory.notation import array, symbol
 
 # Sizes and places
 N = symbol("N", integer=True, positive=True)  # item-label pairs in the context

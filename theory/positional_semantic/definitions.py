@@ -8,7 +8,7 @@ import sympy as sp
 
 from theory.algebra import vanishes, written_as
 from theory.equation import Equation
-from theory.latex import symbol
+from theory.notation import symbol
 from theory.positional_semantic.symbols import (
     A_12,
     A_21,

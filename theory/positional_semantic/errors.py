@@ -11,7 +11,7 @@ import sympy as sp
 
 from theory.algebra import vanishes
 from theory.equation import Equation
-from theory.latex import symbol
+from theory.notation import symbol
 from theory.parameters import ParameterError
 from theory.positional_semantic import free_entropy, state_evolution
 from theory.positional_semantic.channel import State, gauss_hermite, student_attention, target

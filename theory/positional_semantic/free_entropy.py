@@ -14,7 +14,7 @@ import sympy as sp
 
 from theory.algebra import linear_root
 from theory.equation import Equation
-from theory.latex import array, symbol
+from theory.notation import array, symbol
 from theory.positional_semantic.symbols import (
     CONJUGATE,
     E_M,

@@ -9,7 +9,7 @@ import sympy as sp
 
 from theory.algebra import linear_root, written_as
 from theory.equation import Equation
-from theory.latex import symbol
+from theory.notation import symbol
 from theory.positional_semantic.channel import gauss_hermite, student_attention
 from theory.positional_semantic.parameters import Parameters
 from theory.positional_semantic.symbols import A_12, A_21, omega, ref, sigma

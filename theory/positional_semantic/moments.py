@@ -9,7 +9,7 @@ from functools import cache
 import sympy as sp
 
 from theory.equation import Equation
-from theory.latex import symbol
+from theory.notation import symbol
 from theory.positional_semantic import definitions, errors
 from theory.positional_semantic.symbols import (
     E_M,

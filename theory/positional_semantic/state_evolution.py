@@ -16,7 +16,7 @@ import sympy as sp
 
 from theory.algebra import linear_root, vanishes
 from theory.equation import Equation
-from theory.latex import symbol
+from theory.notation import symbol
 from theory.positional_semantic import free_entropy
 from theory.positional_semantic.free_entropy import RS, TWO
 from theory.positional_semantic.symbols import (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from theory.latex import symbol
+from theory.notation import symbol
 
 L = symbol("L", integer=True, positive=True)
 d = symbol("d", integer=True, positive=True)

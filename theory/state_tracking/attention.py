@@ -11,7 +11,7 @@ import sympy as sp
 
 from theory.algebra import delta_gradient, delta_sum, vanishes, written_as
 from theory.equation import Equation
-from theory.latex import array, symbol
+from theory.notation import array, symbol
 from theory.numeric import dirichlet_kernel
 from theory.state_tracking import definitions
 from theory.state_tracking.definitions import logit, pi, softmax_row

@@ -15,7 +15,7 @@ import sympy as sp
 
 from theory.algebra import delta_sum, written_as
 from theory.equation import Equation
-from theory.latex import array, symbol
+from theory.notation import array, symbol
 from theory.state_tracking import dressed, logits
 from theory.state_tracking.logits import pi_i
 from theory.state_tracking.symbols import A, L, N, R, S, alpha, c, d_g, eta, i, n_train, ref, zeta

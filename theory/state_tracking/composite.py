@@ -13,7 +13,7 @@ import sympy as sp
 
 from theory.algebra import written_as
 from theory.equation import Equation
-from theory.latex import symbol
+from theory.notation import symbol
 from theory.parameters import ParameterError
 from theory.series import truncated
 from theory.state_tracking import exact

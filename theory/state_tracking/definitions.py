@@ -7,7 +7,7 @@ from functools import cache
 import sympy as sp
 
 from theory.equation import Equation
-from theory.latex import array, symbol
+from theory.notation import array, symbol
 from theory.state_tracking.symbols import (
     A,
     L,

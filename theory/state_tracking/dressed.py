@@ -15,7 +15,7 @@ import sympy as sp
 
 from theory.algebra import delta_sum, written_as
 from theory.equation import Equation
-from theory.latex import array, symbol
+from theory.notation import array, symbol
 from theory.state_tracking import logits, loss, variance
 from theory.state_tracking.definitions import pi
 from theory.state_tracking.logits import pi_i

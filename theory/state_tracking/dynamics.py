@@ -11,7 +11,7 @@ import sympy as sp
 from theory.algebra import delta_sum, written_as
 from theory.equation import Equation
 from theory.flow import Flow
-from theory.latex import symbol
+from theory.notation import symbol
 from theory.parameters import ParameterError
 from theory.state_tracking import attention, logits, loss, micro, overlaps
 from theory.state_tracking.loss import MEAN_FIELD

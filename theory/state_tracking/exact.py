@@ -11,7 +11,7 @@ import sympy as sp
 
 from theory.algebra import vanishes, written_as
 from theory.equation import Equation
-from theory.latex import symbol
+from theory.notation import symbol
 from theory.state_tracking import logits, loss
 from theory.state_tracking.dynamics import flow
 from theory.state_tracking.symbols import (

@@ -11,7 +11,7 @@ import sympy as sp
 
 from theory.algebra import linear_root, written_as
 from theory.equation import Equation
-from theory.latex import symbol
+from theory.notation import symbol
 from theory.numeric import wright_omega
 from theory.state_tracking import exact, logits, quadrature
 from theory.state_tracking import loss as mean_field

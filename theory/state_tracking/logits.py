@@ -8,7 +8,7 @@ import sympy as sp
 
 from theory.algebra import delta_sum, linear_root, written_as
 from theory.equation import Equation
-from theory.latex import symbol
+from theory.notation import symbol
 from theory.state_tracking.symbols import (
     A,
     M,

@@ -11,7 +11,7 @@ import xarray as xr
 
 from theory.algebra import linear_root, vanishes, written_as
 from theory.equation import Equation
-from theory.latex import symbol
+from theory.notation import symbol
 from theory.onset import Onset
 from theory.state_tracking import exact, inversion, loss, overlaps
 from theory.state_tracking.dynamics import flow

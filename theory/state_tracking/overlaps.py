@@ -10,7 +10,7 @@ import sympy as sp
 
 from theory.algebra import delta_sum, written_as
 from theory.equation import Equation
-from theory.latex import symbol
+from theory.notation import symbol
 from theory.state_tracking.symbols import M_star, N, a, b, c, d_g, p, q, r, ref, tau
 
 delta = sp.KroneckerDelta

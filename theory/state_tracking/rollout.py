@@ -12,7 +12,7 @@ import xarray as xr
 
 from theory.algebra import vanishes, written_as
 from theory.equation import Equation
-from theory.latex import array
+from theory.notation import array
 from theory.parameters import ParameterError
 from theory.state_tracking import variance
 from theory.state_tracking.dynamics import flow

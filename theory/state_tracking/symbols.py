@@ -1,6 +1,6 @@
 """Symbol table of the state-tracking model (symbols of Forner et al., arXiv:2606.18164)."""
 
-from theory.latex import array, symbol
+from theory.notation import array, symbol
 
 # Sizes
 N = symbol("N", integer=True, positive=True)  # states

@@ -10,7 +10,7 @@ import sympy as sp
 
 from theory.algebra import delta_sum, written_as
 from theory.equation import Equation
-from theory.latex import symbol
+from theory.notation import symbol
 from theory.numeric import dirichlet_kernel
 from theory.state_tracking.parameters import Parameters
 from theory.state_tracking.symbols import L, c, d_g, d_h, j, n, omega, ref, sigma2

@@ -19,7 +19,7 @@ import numpy as np
 import torch
 
 from simulate.state_tracking import device_time
-from theory import cli
+from theory import output
 from theory.parameters import ParameterError
 from verify.check import Check, table
 from verify.device import ensembles, paths, scale
@@ -196,8 +196,8 @@ def run(
 
 def write(out: Path, report: dict[str, Any]) -> None:
     """Both forms of the report."""
-    for name, content in (("report.json", cli.to_json(report)), ("report.txt", text(report))):
-        with cli.atomic(out / name) as temporary:
+    for name, content in (("report.json", output.to_json(report)), ("report.txt", text(report))):
+        with output.atomic(out / name) as temporary:
             temporary.write_text(content + "\n")
 
 
@@ -254,7 +254,7 @@ def text(report: dict[str, Any]) -> str:
         [name, r["status"], f"{r['seconds']:.0f}", ", ".join(r["files"]), _short(r)]
         for name, r in report["stages"].items()
     ]
-    parts.append(cli.table(("stage", "status", "s", "files", "numbers"), stages))
+    parts.append(output.table(("stage", "status", "s", "files", "numbers"), stages))
     found = report["stages"].get("speed", {}).get("numbers", {})
     if found:
         head = (
@@ -267,7 +267,7 @@ def text(report: dict[str, Any]) -> str:
             "idle",
         )
         parts.append(
-            cli.table(
+            output.table(
                 head,
                 [
                     [
@@ -293,9 +293,9 @@ def text(report: dict[str, Any]) -> str:
             for r in found["steps"]
             for k in r["kernels"]
         ]
-        parts.append(cli.table(("seeds", "kernel", "calls per step", "us per step"), kernels))
+        parts.append(output.table(("seeds", "kernel", "calls per step", "us per step"), kernels))
         parts += [
-            f"{name}: {cli.to_json(found[name])}" for name in ("floors", "ceilings", "training")
+            f"{name}: {output.to_json(found[name])}" for name in ("floors", "ceilings", "training")
         ]
     checks = rows(report)
     return "\n\n".join([*parts, table(checks)] if checks else parts)

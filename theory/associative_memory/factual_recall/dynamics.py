@@ -29,7 +29,7 @@ from theory.associative_memory.factual_recall.reduction import (
 from theory.associative_memory.symbols import DERIVED, ref, t
 from theory.equation import Equation
 from theory.flow import Flow
-from theory.latex import symbol
+from theory.notation import symbol
 
 epsilon = symbol("epsilon", positive=True)  # initial value of every weight
 g_r, g_s = (

@@ -11,7 +11,7 @@ import sympy as sp
 from theory.algebra import vanishes, written_as
 from theory.associative_memory.symbols import DERIVED, L, T, ref
 from theory.equation import Equation
-from theory.latex import array, symbol
+from theory.notation import array, symbol
 
 S, R, D = (
     symbol(name, integer=True, positive=True) for name in "SRD"

@@ -18,7 +18,7 @@ from theory.associative_memory.factual_recall.parameters import Parameters
 from theory.associative_memory.factual_recall.reduction import D, R, S
 from theory.associative_memory.symbols import DERIVED, K, ref, t
 from theory.equation import Equation
-from theory.latex import symbol
+from theory.notation import symbol
 
 rate, c = symbol("lambda_recall", r"\lambda", positive=True), dynamics.INVARIANT
 gain = symbol("X_gain", "X", positive=True)

@@ -14,7 +14,7 @@ from theory.algebra import vanishes, written_as
 from theory.associative_memory.symbols import DERIVED, K, L, N, eta, m, ref, t
 from theory.equation import Equation
 from theory.flow import Flow
-from theory.latex import symbol
+from theory.notation import symbol
 
 ASSUMED = ("orthonormal embeddings", "uniform keys, one right class each")
 logit_right = symbol("s_right", r"u_{f(z)}^{\top} W_1 e_z", real=True)

@@ -30,7 +30,7 @@ from theory.associative_memory.symbols import (
     z,
 )
 from theory.equation import Equation
-from theory.latex import array, symbol
+from theory.notation import array, symbol
 
 delta = sp.KroneckerDelta
 SLIDES = ref("slides, lemma 'gradients as memories'")

@@ -18,7 +18,7 @@ from theory.algebra import written_as
 from theory.associative_memory.gradient_steps.parameters import Parameters
 from theory.associative_memory.symbols import DERIVED, N, T, ref
 from theory.equation import Equation
-from theory.latex import symbol
+from theory.notation import symbol
 
 n = symbol("n_plain", "n", integer=True, positive=True)  # tokens that are no triggers, N - K
 delta = symbol("delta_kz", r"\delta_{kz}", nonnegative=True)

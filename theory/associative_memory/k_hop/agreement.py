@@ -12,7 +12,7 @@ import sympy as sp
 from theory.algebra import written_as
 from theory.associative_memory.symbols import DERIVED, N, j, ref
 from theory.equation import Equation
-from theory.latex import array, symbol
+from theory.notation import array, symbol
 
 agree = array("a_agree", "a")  # probability of agreement after j hops
 phi = array("phi_fixed", r"\phi")  # fixed points of pi_j'^-1 pi_j

@@ -19,7 +19,7 @@ from theory.associative_memory.k_hop.parameters import Parameters
 from theory.associative_memory.symbols import DERIVED, N, i, j, m, ref, t
 from theory.equation import Equation
 from theory.flow import Flow
-from theory.latex import array, symbol
+from theory.notation import array, symbol
 
 m_0 = symbol("m_0", positive=True)
 overlap, trace = (

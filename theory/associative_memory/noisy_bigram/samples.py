@@ -15,7 +15,7 @@ from theory.algebra import written_as
 from theory.associative_memory.noisy_bigram.parameters import Parameters
 from theory.associative_memory.symbols import DERIVED, N, T, ref
 from theory.equation import Equation
-from theory.latex import symbol
+from theory.notation import symbol
 
 a = symbol("a_noise", "a", positive=True)
 n = symbol("n_samples", "n", integer=True, positive=True)

@@ -9,7 +9,7 @@ import sympy as sp
 from theory.algebra import written_as
 from theory.associative_memory.symbols import DERIVED, N, d, k, ref, x
 from theory.equation import Equation
-from theory.latex import array, symbol
+from theory.notation import array, symbol
 
 q_x = symbol("q_x", positive=True)  # weight of the key that is asked for
 Q = symbol("Q_all", "Q", positive=True)  # sum of q^2 over all keys

@@ -15,7 +15,7 @@ from theory.associative_memory.superposition import moments
 from theory.associative_memory.superposition.moments import RANDOM, M
 from theory.associative_memory.symbols import DERIVED, N, d, ref
 from theory.equation import Equation
-from theory.latex import symbol
+from theory.notation import symbol
 from theory.state_tracking.rollout import gaussian_accuracy
 
 accuracy = symbol("accuracy_recall", r"\mathrm{acc}", positive=True)

@@ -10,7 +10,7 @@ import sympy as sp
 
 from theory.associative_memory.symbols import T, ref
 from theory.equation import Equation
-from theory.latex import symbol
+from theory.notation import symbol
 
 b = symbol("b_zipf", "b", positive=True)  # p(x) = x^-a / zeta(a) with a = 1 + b > 1
 P = symbol("P_stored", "P", positive=True)  # number of stored keys, the most frequent ones

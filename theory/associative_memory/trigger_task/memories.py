@@ -10,7 +10,7 @@ import sympy as sp
 
 from theory.associative_memory.symbols import K, N, T, e, i, j, k, p, ref, u
 from theory.equation import Equation
-from theory.latex import array, symbol
+from theory.notation import array, symbol
 
 position = symbol("t_position", "t", integer=True, positive=True)
 transition = array("p_sequence", "p")

@@ -25,7 +25,7 @@ from theory.induction_heads.all_weights.loss import NAMES
 from theory.induction_heads.all_weights.plateau import FIVE, LEADING, e, phi
 from theory.induction_heads.all_weights.scores import PLACE, THETA
 from theory.induction_heads.symbols import N, T_alpha, T_drop, T_gamma, q, ref, tau, u
-from theory.latex import symbol
+from theory.notation import symbol
 
 EXPLICIT, NODES = 2048, 64
 FAR = 18.0  # of alpha_3: e^-18 of the time is left; polygammas of larger arguments cancel in phi

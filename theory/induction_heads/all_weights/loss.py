@@ -34,7 +34,7 @@ from theory.induction_heads.all_weights.scores import (
 )
 from theory.induction_heads.attention import MASKS, ORTHONORMAL
 from theory.induction_heads.symbols import N, d, k, q, ref, squared_error
-from theory.latex import array, symbol
+from theory.notation import array, symbol
 from theory.parameters import ParameterError
 
 NAMES = tuple(THETA)

@@ -18,7 +18,7 @@ from theory.flow import Flow
 from theory.induction_heads.all_weights.scores import PLACE, THETA, E, context_weights, e
 from theory.induction_heads.attention import ORTHONORMAL
 from theory.induction_heads.symbols import N, j, k, q, ref, squared_error, t, tau
-from theory.latex import symbol
+from theory.notation import symbol
 
 FIVE = ("alpha_3", "beta_2", "gamma_2", "gamma_3", "gamma_4")
 alpha_3, beta_2, gamma_2, gamma_3, gamma_4 = (THETA[n] for n in FIVE)

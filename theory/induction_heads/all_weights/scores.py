@@ -18,7 +18,7 @@ from theory.equation import Equation
 from theory.induction_heads import structure
 from theory.induction_heads.attention import MASKS, ORTHONORMAL, Row, over_visible
 from theory.induction_heads.symbols import N, P, T, d, k, l, q, ref
-from theory.latex import symbol
+from theory.notation import symbol
 
 THETA = {
     p.name: symbol(p.name, r"\{}_{{{}}}".format(*p.name.split("_")), real=True)
