@@ -13,7 +13,7 @@ FILES = {
     "toy_product/__init__.py": '''
         """A product of two weights that learns the number one: its overlap follows a logistic curve."""
         from theory.registry import Model
-        MODEL = Model("toy_product", "Two weights, one product", "toy", ("gradients", "trajectories"), package="toy_product")
+        MODEL = Model("toy_product", "Two weights, one product", "toy", package="toy_product")
     ''',
     "toy_product/theory/__init__.py": '''
         """da/dt = 2 a (1 - a) from descent on (1 - u v)^2 / 2 with u = v."""

@@ -7,31 +7,31 @@ from __future__ import annotations
 import difflib
 import importlib
 import importlib.metadata
+import importlib.util
 import warnings
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator
+from dataclasses import dataclass
 from types import ModuleType
 
 from theory.parameters import ParameterError
 
+COMMANDS = ("gradients", "timescales", "trajectories", "fidelity", "laws", "thresholds")
+GROUP = "solvable_transformers.models"  # entry points of packages that bring a model
+
 
 @dataclass(frozen=True)
 class Model:
-    """One solvable model.
+    """One solvable model, a system of one, or the family that its systems make up.
 
     Attributes
     ----------
     name : str
-        Package name, the same in ``theory``, ``simulate`` and ``verify``.
+        Package name, the same in ``theory``, ``simulate`` and ``verify``; ``FAMILY.SYSTEM`` for a
+        system. A family's flow, parameters, onset and students are those of its first system.
     title : str
         One line for people.
     paper : str
         Key of the paper's folder under ``papers``.
-    checks : tuple of str
-        The ``verify`` commands this model answers to.
-    systems : mapping of str to tuple of str
-        Subpackages that are systems of their own, each with its ``verify`` commands; the first is
-        the headline, whose modules (onset, checks) are the model's.
     package : str
         Package with the rooms ``theory``, ``simulate``, ``verify`` and ``papers`` of a model that
         lives elsewhere; empty for those of this toolkit, whose rooms are in its wings.
@@ -40,22 +40,51 @@ class Model:
     name: str
     title: str
     paper: str
-    checks: tuple[str, ...]
-    systems: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     package: str = ""
 
-    def wing(self, package: str, module: str | None = None) -> ModuleType:
-        """Import this model's package in one wing, or one of its modules.
+    @property
+    def family(self) -> str:
+        """Name of the family that a system belongs to; empty for others."""
+        return self.name.rpartition(".")[0]
+
+    @property
+    def systems(self) -> list[Model]:
+        """The systems of a family, its headline first; none for others."""
+        return [m for m in TABLE.values() if m.family == self.name]
+
+    @property
+    def checks(self) -> tuple[str, ...]:
+        """The ``verify`` commands this model answers to: those it has a module for."""
+        return tuple(c for c in COMMANDS if self.offering(c))
+
+    def offering(self, command: str) -> list[Model]:
+        """The systems that answer to a ``verify`` command; the model itself where it has no
+        systems.
+        """
+        return [m for m in self.systems or [self] if m._has("verify", command)]
+
+    def path(self, wing: str) -> str:
+        """Dotted name of this model's room in a wing."""
+        if self.package:
+            return ".".join(filter(None, (self.package, wing, self.name.partition(".")[2])))
+        return f"{wing}.{self.name}"
+
+    def _has(self, wing: str, module: str) -> bool:
+        try:
+            return importlib.util.find_spec(f"{self.path(wing)}.{module}") is not None
+        except ModuleNotFoundError:
+            return False
+
+    def wing(self, wing: str, module: str | None = None) -> ModuleType:
+        """Import this model's package in one wing, or one of its modules (a family's headline's).
 
         Raises
         ------
         ParameterError
             If the model has none, as some systems have no onset.
         """
-        headline = next(iter(self.systems), None) if module else None
-        name, _, system = self.name.partition(".")
-        room = (self.package, package) if self.package else (package, name)
-        path = ".".join(filter(None, (*room, system, headline, module)))
+        room = self.systems[0] if module and self.systems else self
+        path = ".".join(filter(None, (room.path(wing), module)))
         try:
             return importlib.import_module(path)
         except ModuleNotFoundError as error:
@@ -69,29 +98,18 @@ class Model:
             f"{self.package}.papers" if self.package else f"papers.{self.paper}"
         )
 
-    def offering(self, command: str) -> list[Model]:
-        """The systems that answer to a ``verify`` command; the model itself where it has no
-        systems.
-        """
-        return [
-            m
-            for m in (map(self.system, self.systems) if self.systems else [self])
-            if command in m.checks
-        ]
-
-    def system(self, name: str) -> Model:
-        """One of the systems as a model of its own, addressed as ``model.system``."""
-        return replace(self, name=f"{self.name}.{name}", checks=self.systems[name], systems={})
-
 
 def _elsewhere() -> Iterator[Model]:
-    """Models that installed packages offer; one that does not load is named and left out."""
+    """Models that installed packages offer, one or several per entry point; what does not load is
+    named and left out.
+    """
     for entry in importlib.metadata.entry_points(group=GROUP):
         try:
-            model = entry.load()
-            if not isinstance(model, Model) or not model.package:
+            offered = entry.load()
+            models = [offered] if isinstance(offered, Model) else list(offered)
+            if not all(isinstance(m, Model) and m.package for m in models):
                 raise TypeError("not a Model with a package")
-            yield model
+            yield from models
         except Exception as error:  # a stranger's package may do anything
             warnings.warn(
                 f"model {entry.name} ({entry.value}) left out: {type(error).__name__}: {error}",
@@ -99,65 +117,53 @@ def _elsewhere() -> Iterator[Model]:
             )
 
 
-GROUP = "solvable_transformers.models"  # entry points of packages that bring a model
-OWN = {
-    m.name: m
-    for m in (
-        Model(
-            "state_tracking",
-            "Chain-of-thought state tracking: RoPE retrieval + logic module (Forner et al.)",
-            "forner2026",
-            ("gradients", "timescales", "trajectories", "fidelity"),
-        ),
-        Model(
-            "induction_heads",
-            "Induction heads in a disentangled two-layer transformer (Musat et al.)",
-            "musat2025",
-            ("gradients", "timescales", "trajectories"),
-        ),
-        Model(
-            "positional_semantic",
-            "Positional against semantic dot-product attention (Cui et al.)",
-            "cui2024",
-            ("gradients", "thresholds"),
-        ),
-        Model(
-            "associative_memory",
-            "Weights as associative memories: factual recall and six more systems (Bietti et al.)",
-            "bietti2025",
-            ("gradients", "timescales", "trajectories", "laws"),
-            {
-                "factual_recall": ("gradients", "timescales", "trajectories"),
-                "gradient_memory": ("gradients",),
-                "superposition": ("laws",),
-                "trigger_task": ("laws",),
-                "gradient_steps": ("laws",),
-                "noisy_bigram": ("laws",),
-                "k_hop": ("laws",),
-            },
-        ),
-    )
-}
-
-
-MODELS = {**OWN, **{m.name: m for m in _elsewhere() if m.name not in OWN}}
+BIETTI = "bietti2025"
+OWN = (
+    Model(
+        "state_tracking",
+        "Chain-of-thought state tracking: RoPE retrieval + logic module (Forner et al.)",
+        "forner2026",
+    ),
+    Model(
+        "induction_heads",
+        "Induction heads in a disentangled two-layer transformer (Musat et al.)",
+        "musat2025",
+    ),
+    Model(
+        "positional_semantic",
+        "Positional against semantic dot-product attention (Cui et al.)",
+        "cui2024",
+    ),
+    Model(
+        "associative_memory",
+        "Weights as associative memories: factual recall and six more systems (Bietti et al.)",
+        BIETTI,
+    ),
+    Model("associative_memory.factual_recall", "Factual recall by linear attention", BIETTI),
+    Model(
+        "associative_memory.gradient_memory", "One gradient step as an associative memory", BIETTI
+    ),
+    Model("associative_memory.superposition", "Capacity of memories in superposition", BIETTI),
+    Model("associative_memory.trigger_task", "In-context recall of what follows a trigger", BIETTI),
+    Model("associative_memory.gradient_steps", "Three gradient steps on the trigger task", BIETTI),
+    Model("associative_memory.noisy_bigram", "In-context recall beside a noisy bigram", BIETTI),
+    Model("associative_memory.k_hop", "k-fold composition by curriculum", BIETTI),
+)
+TABLE = {m.name: m for m in OWN}
+TABLE |= {m.name: m for m in _elsewhere() if m.name not in TABLE}
+MODELS = {name: m for name, m in TABLE.items() if not m.family}
 
 
 def find(name: str) -> Model:
-    """Look a model up by name, or one of its systems by ``model.system``.
+    """Look a model up by name, or a system by ``family.system``.
 
     Raises
     ------
     ParameterError
         If there is none, naming the nearest.
     """
-    known = {**MODELS, **{f"{m.name}.{s}": m for m in MODELS.values() for s in m.systems}}
-    if name in known:
-        return (
-            known[name]
-            if name in MODELS
-            else known[name].system(name.removeprefix(f"{known[name].name}."))
-        )
-    near = difflib.get_close_matches(name, known, n=1)
+    if name in TABLE:
+        return TABLE[name]
+    near = difflib.get_close_matches(name, TABLE, n=1)
     hint = f"; did you mean '{near[0]}'?" if near else ""
     raise ParameterError(f"model: no model named '{name}'; there are {', '.join(MODELS)}{hint}")

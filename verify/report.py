@@ -161,8 +161,7 @@ def collect(request: Request, command: str) -> Report:
     cli.offers(request.model, command)
     found = []
     for model in request.model.offering(command):
-        own = model.wing("verify")  # a system of one file answers itself
-        module = own if hasattr(own, "report") else model.wing("verify", command)
+        module = model.wing("verify", command)
         found.append(module.report(replace(request, model=model)))
     return merged(found)
 

@@ -25,8 +25,8 @@ from theory.associative_memory import (
     superposition,
 )
 from verify.associative_memory.factual_recall import timescales
-from verify.associative_memory.k_hop import learner_runs
-from verify.associative_memory.trigger_task import EARLY
+from verify.associative_memory.k_hop.laws import learner_runs
+from verify.associative_memory.trigger_task.laws import EARLY
 
 
 def few(source: Source, most: int) -> list[int]:

@@ -11,7 +11,7 @@ import numpy as np
 from papers.source import Source
 from theory import plotting
 from theory.induction_heads.all_weights import law, times
-from verify.induction_heads import laws
+from verify.induction_heads import flow_laws
 
 SIZES = (4, 8, 16, 32, 64, 128, 256)
 LAW_SIZES = (16, 64, 512, 2048, 10**4)
@@ -55,7 +55,7 @@ def draw(_: Source) -> Any:
                 label="law, nothing fitted" if c == 0 else None,
             )
         alone = [
-            (laws.times(N) if query == "last" else laws.uniform_times(N))["T_drop"]
+            (flow_laws.times(N) if query == "last" else flow_laws.uniform_times(N))["T_drop"]
             * np.log(N)
             / N**2
             for N in SIZES

@@ -10,7 +10,7 @@ from papers.musat2025.figures import FIGURES
 from papers.source import Source
 from theory import induction_heads as ih
 from theory.induction_heads import emergence
-from verify.induction_heads import gradients, laws
+from verify.induction_heads import flow_laws, gradients
 
 HERE = Path(__file__).parent
 SIZES = (1, 2, 4, 16, 64, 1024, 10**4, 10**6)
@@ -36,7 +36,7 @@ def generate(source: Source) -> str:
             "numbers": lambda _: numbers(),
             "flow": lambda _: f"\\begin{{equation}}\n{ih.flow().latex()}\n\\end{{equation}}",
             "gradients": lambda _: check_table(gradients.checks()),
-            "laws": lambda _: check_table([*laws.constants(), *laws.exponents()[0]]),
+            "laws": lambda _: check_table([*flow_laws.constants(), *flow_laws.exponents()[0]]),
         },
     )
 

@@ -14,7 +14,7 @@ from papers.source import Source
 from simulate.induction_heads import Parameters, StandardParameters
 from theory import plotting
 from theory.parameters import ParameterError
-from verify.induction_heads import gradients, laws, timescales
+from verify.induction_heads import flow_laws, gradients, timescales
 
 mpl.use("Agg")
 
@@ -51,7 +51,7 @@ def tiny(monkeypatch, tmp_path):
         monkeypatch.setattr(timescales, name, value)
     monkeypatch.setattr(figures.Figure, "write", _once(figures.Figure.write))
     monkeypatch.setattr(plotting, "save", _coarse)  # most of the time would go into pixels
-    monkeypatch.setattr(laws, "EXPONENT_SIZES", (64, 128, 256))
+    monkeypatch.setattr(flow_laws, "EXPONENT_SIZES", (64, 128, 256))
     monkeypatch.setattr(gradients, "COVERS", {gradients.chain: ()})
     return Source("small", [0, 1], "cpu", progress=False)
 

@@ -19,7 +19,7 @@ from simulate.associative_memory.trigger_task import (
 from simulate.associative_memory.trigger_task.student import Transformer
 from simulate.associative_memory.trigger_task.task import fixed_triggers
 from theory.parameters import ParameterError
-from verify.associative_memory.trigger_task import planted
+from verify.associative_memory.trigger_task.laws import planted
 
 P = Parameters(N=12, K=3, T=40)
 

@@ -12,8 +12,10 @@ from theory.associative_memory.factual_recall import Parameters as Recall
 from theory.associative_memory.factual_recall import flow, time_of_share
 from theory.associative_memory.factual_recall.dynamics import PARTS
 from theory.state_tracking import onset
-from verify.associative_memory import k_hop, superposition, trigger_task
 from verify.associative_memory.factual_recall import timescales as recall
+from verify.associative_memory.k_hop import laws as k_hop
+from verify.associative_memory.superposition import laws as superposition
+from verify.associative_memory.trigger_task import laws as trigger_task
 from verify.state_tracking import ensemble
 from verify.state_tracking import timescales as tracking
 

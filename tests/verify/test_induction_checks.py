@@ -12,7 +12,7 @@ from theory.registry import find
 from verify import ensemble
 from verify import timescales as command
 from verify.check import failed
-from verify.induction_heads import gradients, laws, symmetry, timescales
+from verify.induction_heads import flow_laws, gradients, symmetry, timescales
 from verify.induction_heads import trajectories as all_weights_trajectories
 from verify.report import Request
 from verify.trajectories import compare
@@ -29,18 +29,20 @@ def test_all_checks_pass_on_the_derived_equations():
 
 def test_laws():
     """Constants and exponents of the flow."""
-    found = [*laws.constants(), *laws.exponents()[0]]
+    found = [*flow_laws.constants(), *flow_laws.exponents()[0]]
     assert [c.name for c in found if not c.within] == []
 
 
 def test_a_wrong_constant_is_caught(monkeypatch):
     """0.1% in any coefficient of T_beta or T_alpha shows in the fit."""
-    right = laws.coefficients
+    right = flow_laws.coefficients
     for k in range(3):
         monkeypatch.setattr(
-            laws, "coefficients", lambda name, k=k: right(name) * (1 + 0.001 * (np.arange(3) == k))
+            flow_laws,
+            "coefficients",
+            lambda name, k=k: right(name) * (1 + 0.001 * (np.arange(3) == k)),
         )
-        wrong = [c.name for c in laws.fitted() if not c.within]
+        wrong = [c.name for c in flow_laws.fitted() if not c.within]
         assert wrong == [
             f"fitted coefficient of {('N^2', 'N', '1')[k]} in {name}"
             for name in ("T_beta", "T_alpha")

@@ -17,7 +17,7 @@ from theory.associative_memory import (
     trigger_task,
 )
 from theory.associative_memory.factual_recall import Parameters, flow, flows, onset
-from theory.equation import Equation
+from theory.catalogue import family
 
 SYSTEMS = (
     factual_recall,
@@ -46,12 +46,4 @@ __all__ = [
     "trigger_task",
 ]
 
-
-def sections() -> dict[str, list[Equation]]:
-    """Equations of all systems, grouped as a write-up would."""
-    return {name: section for system in SYSTEMS for name, section in system.sections().items()}
-
-
-def equations() -> dict[str, Equation]:
-    """Equations of all systems by name."""
-    return {e.name: e for section in sections().values() for e in section}
+sections, equations = family(SYSTEMS)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from theory.equation import Equation
-from theory.flow import Flow
+from theory.catalogue import catalogue
 from theory.induction_heads import (
     attention,
     definitions,
@@ -34,28 +33,19 @@ __all__ = [
     "times",
 ]
 
-
-def flows() -> dict[str, Flow]:
-    """The model's ODE systems by name."""
-    return {f.name: f for f in (flow(), plateau.flow())}
-
-
-def sections() -> dict[str, list[Equation]]:
-    """All equations, grouped as a write-up would."""
-    return {
-        "Definitions": [*definitions.equations().values()],
-        "Which weights can leave zero": [*structure.equations().values()],
-        "Attention and loss for any queried pair": [*attention.equations().values()],
-        "Three parameters: loss, gradient, invariant": [*dynamics.equations().values()],
-        "Flow": [*flow().equations().values()],
-        "Emergence times": [*expansions.equations().values()],
-        "Drop of the loss": [*drop.equations().values()],
-        "Uniform query": [*query.equations().values()],
-        "All weights": [*scores.equations().values(), *loss.equations().values()],
-        "All weights: plateau and law": [*plateau.equations().values(), *law.equations().values()],
-    }
-
-
-def equations() -> dict[str, Equation]:
-    """All equations by name."""
-    return {e.name: e for section in sections().values() for e in section}
+flows, sections, equations = catalogue(
+    {
+        "Definitions": [definitions],
+        "Which weights can leave zero": [structure],
+        "Attention and loss for any queried pair": [attention],
+        "Three parameters: loss, gradient, invariant": [dynamics],
+        "Flow": [flow],
+        "Emergence times": [expansions],
+        "Drop of the loss": [drop],
+        "Uniform query": [query],
+        "All weights": [scores, loss],
+        "All weights: plateau and law": [plateau, law],
+    },
+    flow,
+    plateau.flow,
+)

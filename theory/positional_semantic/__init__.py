@@ -4,8 +4,7 @@ arXiv:2402.03902).
 
 from __future__ import annotations
 
-from theory.equation import Equation
-from theory.flow import Flow
+from theory.catalogue import catalogue
 from theory.positional_semantic import (
     branches,
     definitions,
@@ -45,26 +44,15 @@ __all__ = [
     "thresholds",
 ]
 
-
-def flows() -> dict[str, Flow]:
-    """None: the theory describes minima, with the sample complexity alpha = n/d in the place of a
-    training time.
-    """
-    return {}
-
-
-def sections() -> dict[str, list[Equation]]:
-    """All equations, grouped as a write-up would."""
-    return {
-        "Definitions": [*definitions.equations().values()],
-        "Output channel": [*moments.equations().values()],
-        "Free entropy": [*free_entropy.equations().values(), free_entropy.D_EQUATION],
-        "State evolution": [*state_evolution.equations().values(), state_evolution.NORM_EQUATION],
-        "Errors": [*errors.equations().values()],
-        "Linear baseline": [*linear.equations().values()],
+# No flow: the theory describes minima, with the sample complexity alpha = n/d in the place of a
+# training time.
+flows, sections, equations = catalogue(
+    {
+        "Definitions": [definitions],
+        "Output channel": [moments],
+        "Free entropy": [free_entropy, free_entropy.D_EQUATION],
+        "State evolution": [state_evolution, state_evolution.NORM_EQUATION],
+        "Errors": [errors],
+        "Linear baseline": [linear],
     }
-
-
-def equations() -> dict[str, Equation]:
-    """All equations by name."""
-    return {e.name: e for section in sections().values() for e in section}
+)

@@ -4,8 +4,7 @@ arXiv:2606.18164).
 
 from __future__ import annotations
 
-from theory.equation import Equation
-from theory.flow import Flow
+from theory.catalogue import catalogue
 from theory.state_tracking import (
     attention,
     columns,
@@ -52,34 +51,25 @@ __all__ = [
     "with_accuracy",
 ]
 
-
-def flows() -> dict[str, Flow]:
-    """The model's ODE systems by name."""
-    return {f.name: f for f in (flow(), thermodynamic_limit())}
-
-
-def sections() -> dict[str, list[Equation]]:
-    """All equations, grouped as a write-up would."""
-    return {
-        "Definitions": [*definitions.equations().values()],
-        "Mean logits": [*logits.equations().values()],
-        "Mean-field loss": [*loss.equations().values()],
-        "Gradients of single entries": [*micro.equations().values()],
-        "Teacher overlaps": [*overlaps.equations().values()],
-        "Attention": [*attention.equations().values()],
-        "Order-parameter dynamics": [*dynamics.equations().values(), *flow().equations().values()],
-        "Early time": [*early_time.equations().values()],
-        "Onset": [*onset.equations().values()],
-        "Exact solution": [*exact.equations().values()],
-        "Constant attention and late time": [*late_time.equations().values()],
-        "Composite for all times": [*composite.equations().values()],
-        "Variance of the logits": [*variance.equations().values()],
-        "Dressed theory": [*dressed.equations().values()],
-        "Column statistics": [*columns.equations().values()],
-        "Rollout accuracy": [*rollout.equations().values()],
-    }
-
-
-def equations() -> dict[str, Equation]:
-    """All equations by name."""
-    return {e.name: e for section in sections().values() for e in section}
+flows, sections, equations = catalogue(
+    {
+        "Definitions": [definitions],
+        "Mean logits": [logits],
+        "Mean-field loss": [loss],
+        "Gradients of single entries": [micro],
+        "Teacher overlaps": [overlaps],
+        "Attention": [attention],
+        "Order-parameter dynamics": [dynamics, flow],
+        "Early time": [early_time],
+        "Onset": [onset],
+        "Exact solution": [exact],
+        "Constant attention and late time": [late_time],
+        "Composite for all times": [composite],
+        "Variance of the logits": [variance],
+        "Dressed theory": [dressed],
+        "Column statistics": [columns],
+        "Rollout accuracy": [rollout],
+    },
+    flow,
+    thermodynamic_limit,
+)

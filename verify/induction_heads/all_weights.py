@@ -22,7 +22,7 @@ from theory.induction_heads.all_weights import law, times
 from theory.induction_heads.all_weights.loss import loss_and_gradient
 from verify.check import Check, identity, sampled
 from verify.emergence import first_crossing
-from verify.induction_heads import laws
+from verify.induction_heads import flow_laws
 
 QUERIES = {"last": "q = N", "uniform": "uniform q"}
 MASKS = ("strict", "inclusive")
@@ -170,7 +170,7 @@ def helped(sizes: Iterable[int] = (4, 16, 64, 256)) -> list[str]:
     notes = []
     for query, label in QUERIES.items():
         three = {
-            N: (laws.times(N) if query == "last" else laws.uniform_times(N))["T_drop"]
+            N: (flow_laws.times(N) if query == "last" else flow_laws.uniform_times(N))["T_drop"]
             for N in sizes
         }
         notes.append(

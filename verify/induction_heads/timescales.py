@@ -1,9 +1,9 @@
 """Emergence times of the induction head: the flow's own laws, the constrained network, and training
 of all weights.
 
-Three independent roads: the constants of `laws`; a network with three trainable numbers, which must
-be an Euler integration of the flow; and descent of all weights, whose population version is the
-descent of the 19 pseudo-parameters and does not obey Theorem 2.
+Three independent roads: the constants of `flow_laws`; a network with three trainable numbers, which
+must be an Euler integration of the flow; and descent of all weights, whose population version is
+the descent of the 19 pseudo-parameters and does not obey Theorem 2.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from verify import ensemble
 from verify.check import Band, Check, at_least, identity, near, sampled
 from verify.emergence import first_crossing
 from verify.induction_heads import all_weights as every_weight
-from verify.induction_heads import laws
+from verify.induction_heads import flow_laws
 from verify.report import Report, Request
 
 NAMES = ("T_gamma", "T_beta", "T_alpha", "T_drop")
@@ -88,7 +88,7 @@ def constrained(N: int, rate: float, length: float, **more: Any) -> xr.Dataset:
 def network(**more: Any) -> tuple[list[Check], list[str]]:
     """The constrained network against Euler, and its times against the flow as the rate falls."""
     N, rate = NETWORK_SIZE, 0.2
-    exact = laws.times(N)
+    exact = flow_laws.times(N)
     length = 1.4 * max(exact.values())
     runs = constrained(N, rate, length, **more)
     path = euler(N, rate, runs.sizes["t"] - 1)
@@ -155,7 +155,9 @@ def train_all(
     the loss to drop.
     """
     length = 1.3 * (
-        laws.times(N)["T_drop"] if which == "last" else 1.5 * laws.uniform_times(N)["T_drop"]
+        flow_laws.times(N)["T_drop"]
+        if which == "last"
+        else 1.5 * flow_laws.uniform_times(N)["T_drop"]
     )
     steps = int(length / RATE)
     D = 2 * N
@@ -235,7 +237,7 @@ def emergence(p: Parameters, runs: xr.Dataset, **more: Any) -> tuple[list[Check]
         times["T_drop"],
     )
     if p.data == "orthonormal":  # thresholds of 1/2 mean something where vectors have norm 1
-        flow = laws.times(p.N) if p.query == "last" else laws.uniform_times(p.N)
+        flow = flow_laws.times(p.N) if p.query == "last" else flow_laws.uniform_times(p.N)
         head = np.max(np.stack([times[name] for name in LEVELS]), 0)
         checks += _ratio(
             f"T_drop over t_ICL, {label}",
@@ -275,7 +277,7 @@ def _enough(p: Parameters) -> int:
     """
     if p.data != "orthonormal":
         return p.steps
-    flow = laws.times(p.N) if p.query == "last" else laws.uniform_times(p.N)
+    flow = flow_laws.times(p.N) if p.query == "last" else flow_laws.uniform_times(p.N)
     return max(p.steps, int(1.2 * flow["T_drop"] / p.time_per_step))
 
 
@@ -310,7 +312,9 @@ def all_weights(**more: Any) -> tuple[list[Check], list[str], dict[str, Any]]:
     for which, label in QUERIES.items():
         ensembles = {N: crossings(train_all(N, which, "all", SEEDS, **more)) for N in SIZES}
         limit = {N: population(N, which, **more) for N in SIZES}
-        flow = {N: laws.times(N) if which == "last" else laws.uniform_times(N) for N in SIZES}
+        flow = {
+            N: flow_laws.times(N) if which == "last" else flow_laws.uniform_times(N) for N in SIZES
+        }
         notes += [
             "",
             f"all weights, {label}, N = {', '.join(map(str, SIZES))}, {len(SEEDS)} seeds: exponents with 95% intervals",
@@ -360,8 +364,8 @@ def report(request: Request) -> Report:
 
 def scaling(**more: Any) -> tuple[list[Check], list[str], dict[str, Any]]:
     """Everything that does not need the given ensemble."""
-    checks = laws.constants()
-    found, notes = laws.exponents()
+    checks = flow_laws.constants()
+    found, notes = flow_laws.exponents()
     checks += found
     found, lines = network(**more)
     checks, notes = checks + found, notes + lines

@@ -7,28 +7,14 @@ from __future__ import annotations
 from theory.associative_memory.gradient_memory import descent, lemma
 from theory.associative_memory.gradient_memory.descent import flow, margin
 from theory.associative_memory.gradient_memory.parameters import Parameters
-from theory.equation import Equation
-from theory.flow import Flow
+from theory.catalogue import catalogue
 
 __all__ = ["Parameters", "equations", "flow", "flows", "margin", "sections"]
 
-
-def flows() -> dict[str, Flow]:
-    """The system's ODEs by name."""
-    return {f.name: f for f in (flow(),)}
-
-
-def sections() -> dict[str, list[Equation]]:
-    """All equations, grouped as a write-up would."""
-    return {
-        "Gradients as memories": [*lemma.equations().values()],
-        "One gradient step, and descent to the end": [
-            *descent.equations().values(),
-            *flow().equations().values(),
-        ],
-    }
-
-
-def equations() -> dict[str, Equation]:
-    """All equations by name."""
-    return {e.name: e for section in sections().values() for e in section}
+flows, sections, equations = catalogue(
+    {
+        "Gradients as memories": [lemma],
+        "One gradient step, and descent to the end": [descent, flow],
+    },
+    flow,
+)

@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from theory.associative_memory.k_hop import agreement, overlaps
 from theory.associative_memory.k_hop.agreement import probability
 from theory.associative_memory.k_hop.overlaps import (
@@ -14,8 +16,7 @@ from theory.associative_memory.k_hop.overlaps import (
     mixture_time,
 )
 from theory.associative_memory.k_hop.parameters import Parameters, Pointers
-from theory.equation import Equation
-from theory.flow import Flow
+from theory.catalogue import catalogue
 
 __all__ = [
     "Parameters",
@@ -31,22 +32,7 @@ __all__ = [
     "sections",
 ]
 
-
-def flows() -> dict[str, Flow]:
-    """Flows of one to three hops by name, for both kinds of kernels."""
-    return {
-        f.name: f for kind in overlaps.LEARNERS for f in (flow(hops, kind) for hops in (1, 2, 3))
-    }
-
-
-def sections() -> dict[str, list[Equation]]:
-    """All equations, grouped as a write-up would."""
-    return {
-        "k hops: agreement": [*agreement.equations().values()],
-        "k hops: overlaps": [*overlaps.equations().values(), *flow(3).equations().values()],
-    }
-
-
-def equations() -> dict[str, Equation]:
-    """All equations by name."""
-    return {e.name: e for section in sections().values() for e in section}
+flows, sections, equations = catalogue(
+    {"k hops: agreement": [agreement], "k hops: overlaps": [overlaps, partial(flow, 3)]},
+    *(partial(flow, hops, kind) for kind in overlaps.LEARNERS for hops in (1, 2, 3)),
+)

@@ -7,8 +7,7 @@ from __future__ import annotations
 from theory.associative_memory.noisy_bigram import samples
 from theory.associative_memory.noisy_bigram.parameters import Parameters
 from theory.associative_memory.noisy_bigram.samples import feed_forward_success, value_recovered
-from theory.equation import Equation
-from theory.flow import Flow
+from theory.catalogue import catalogue
 
 __all__ = [
     "Parameters",
@@ -19,17 +18,5 @@ __all__ = [
     "value_recovered",
 ]
 
-
-def flows() -> dict[str, Flow]:
-    """No dynamics: one step."""
-    return {}
-
-
-def sections() -> dict[str, list[Equation]]:
-    """All equations, grouped as a write-up would."""
-    return {"Noisy bigrams: samples needed": [*samples.equations().values()]}
-
-
-def equations() -> dict[str, Equation]:
-    """All equations by name."""
-    return {e.name: e for section in sections().values() for e in section}
+# No dynamics: one step.
+flows, sections, equations = catalogue({"Noisy bigrams: samples needed": [samples]})

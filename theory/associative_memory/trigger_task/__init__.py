@@ -6,22 +6,9 @@ from __future__ import annotations
 
 from theory.associative_memory.trigger_task import memories
 from theory.associative_memory.trigger_task.parameters import Parameters
-from theory.equation import Equation
-from theory.flow import Flow
+from theory.catalogue import catalogue
 
 __all__ = ["Parameters", "equations", "flows", "sections"]
 
-
-def flows() -> dict[str, Flow]:
-    """No solved dynamics."""
-    return {}
-
-
-def sections() -> dict[str, list[Equation]]:
-    """All equations, grouped as a write-up would."""
-    return {"Trigger task: sequences, memories, probes": [*memories.equations().values()]}
-
-
-def equations() -> dict[str, Equation]:
-    """All equations by name."""
-    return {e.name: e for section in sections().values() for e in section}
+# No solved dynamics.
+flows, sections, equations = catalogue({"Trigger task: sequences, memories, probes": [memories]})

@@ -1,0 +1,61 @@
+"""What a model offers: its equations by section and by name, and its flows by name, from data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from types import ModuleType
+
+from theory.equation import Equation
+from theory.flow import Flow
+
+Source = ModuleType | Callable[[], Flow] | Equation
+Sections = Callable[[], dict[str, list[Equation]]]
+
+
+def catalogue(
+    contents: Mapping[str, Sequence[Source]], *flows_: Callable[[], Flow]
+) -> tuple[Callable[[], dict[str, Flow]], Sections, Callable[[], dict[str, Equation]]]:
+    """Make the functions ``flows``, ``sections`` and ``equations`` of a model.
+
+    Parameters
+    ----------
+    contents : mapping of str to sequence
+        Per section, as a write-up would have them: modules with ``equations()``, functions that
+        make a `Flow`, single equations. Nothing is derived before one of the functions is called.
+    *flows_ : callable
+        Functions that make the model's flows.
+    """
+
+    def flows() -> dict[str, Flow]:
+        """The model's ODE systems by name."""
+        return {f.name: f for f in (make() for make in flows_)}
+
+    def sections() -> dict[str, list[Equation]]:
+        """All equations, grouped as a write-up would."""
+        return {name: [e for s in sources for e in _of(s)] for name, sources in contents.items()}
+
+    return flows, sections, _by_name(sections)
+
+
+def family(systems: Sequence[ModuleType]) -> tuple[Sections, Callable[[], dict[str, Equation]]]:
+    """Make the functions ``sections`` and ``equations`` of a family from those of its systems."""
+
+    def sections() -> dict[str, list[Equation]]:
+        """Equations of all systems, grouped as a write-up would."""
+        return {name: found for system in systems for name, found in system.sections().items()}
+
+    return sections, _by_name(sections)
+
+
+def _by_name(sections: Sections) -> Callable[[], dict[str, Equation]]:
+    def equations() -> dict[str, Equation]:
+        """All equations by name."""
+        return {e.name: e for section in sections().values() for e in section}
+
+    return equations
+
+
+def _of(source: Source) -> list[Equation]:
+    if isinstance(source, Equation):
+        return [source]
+    return list((source if isinstance(source, ModuleType) else source()).equations().values())
