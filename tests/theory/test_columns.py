@@ -14,9 +14,10 @@ import scipy.special
 import sympy as sp
 import torch
 
-from theory.state_tracking import Parameters, columns, dressed, per_seed
+from theory.state_tracking import Parameters, columns, dressed
 from theory.state_tracking.columns import V_all, V_k, V_w, mean_w
-from theory.state_tracking.per_seed import Columns, Start, solve
+from theory.state_tracking.numbers import per_seed
+from theory.state_tracking.numbers.per_seed import Columns, Start, solve
 from theory.state_tracking.symbols import N, R, S, d_g, eta
 
 EQUATIONS = columns.equations()
@@ -419,7 +420,7 @@ def test_quadrature_has_converged(monkeypatch):
     epochs = np.arange(0, 1000, 20)
     usual = solve(Columns(FAST, start), epochs)
     for name, value in (("NODES", 16), ("SHARES", 8), ("NOISE", 9), ("FINE", 129)):
-        monkeypatch.setattr(per_seed, name, value)
+        monkeypatch.setattr(per_seed.columns, name, value)
     finer = solve(Columns(FAST, start), epochs)
     for name in ("A", "rollout_accuracy"):
         np.testing.assert_allclose(crossing(usual, name), crossing(finer, name), rtol=1e-4)
@@ -473,7 +474,7 @@ def by_quadrature(x: dict, at: tuple[int, int], system: Columns) -> float:
         np.linspace(-5, 5, 21) if len(system.e) > 1 else np.zeros(1),
     )
     middle = (v_0[1:] + v_0[:-1]) / 2
-    s_k, s_w = np.sqrt(x["u_k"][at]), np.sqrt(x["u_w"][at])
+    s_k, s_w = np.sqrt(x.u_k[at]), np.sqrt(x.u_w[at])
     total = 0.0
     density = np.exp(-(share**2) / 2) / np.exp(-(share**2) / 2).sum()
     basis = np.linalg.inv(np.polynomial.hermite_e.hermevander(system.e, len(system.e) - 1))
@@ -482,7 +483,7 @@ def by_quadrature(x: dict, at: tuple[int, int], system: Columns) -> float:
         np.polynomial.legendre.legvander(system.v_0, len(system.v_0) - 1)
     )
     for weight, of_k, of_w in zip(
-        density, *(lift @ x[name][at] @ spread.T for name in ("z_k", "z_w")), strict=True
+        density, *(lift @ getattr(x, name)[at] @ spread.T for name in ("z_k", "z_w")), strict=True
     ):
         grid = np.linspace(of_k[0] - 6 * s_k, of_k[-1] + 6 * s_k, 250)
         below = scipy.special.ndtr((grid[:, None] - of_w) / s_w).mean(1)
@@ -508,13 +509,13 @@ def test_accuracy_along_a_run(finite_data):
             n = 60_000
             between = [
                 np.polynomial.Legendre.fit(
-                    system.v_0, x[name][0, 1, 0], len(system.v_0) - 1, [-1, 1]
+                    system.v_0, getattr(x, name)[0, 1, 0], len(system.v_0) - 1, [-1, 1]
                 )
                 for name in ("z_k", "z_w")
             ]
-            right = between[0](rng.uniform(-1, 1, n)) + rng.normal(size=n) * np.sqrt(x["u_k"][0, 1])
+            right = between[0](rng.uniform(-1, 1, n)) + rng.normal(size=n) * np.sqrt(x.u_k[0, 1])
             wrong = between[1](rng.uniform(-1, 1, (n, FAST.N - 1)))
-            wrong += rng.normal(size=wrong.shape) * np.sqrt(x["u_w"][0, 1])
+            wrong += rng.normal(size=wrong.shape) * np.sqrt(x.u_w[0, 1])
             hits = right > wrong.max(1)
             assert abs(hits.mean() - found[1]) <= 4 * (hits.var() / n) ** 0.5 + 1e-3  # as above
         for _ in range(250):
@@ -530,7 +531,7 @@ def test_accuracy_before_locking():
     for _ in range(150):
         system.state = [y + rate for y, rate in zip(system.state, system.rates(), strict=True)]
     x = system._logits()
-    assert (x["own"] < 0.2).all()
+    assert (x.own < 0.2).all()
     exact = [by_quadrature(x, (0, i), system) for i in range(p.L)]
     np.testing.assert_allclose(
         system._accuracy(x)[0], exact, rtol=0.04

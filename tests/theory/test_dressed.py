@@ -17,7 +17,14 @@ import xarray as xr
 
 from theory.state_tracking import Parameters, dressed, dynamics
 from theory.state_tracking.definitions import pi
-from theory.state_tracking.per_seed import Columns, Dressed, Start, data_scatter, half_times, solve
+from theory.state_tracking.numbers.per_seed import (
+    Columns,
+    Dressed,
+    Start,
+    data_scatter,
+    half_times,
+    solve,
+)
 from theory.state_tracking.symbols import A, N, R, S, d_g, eta, g, n_train, z_k, zeta
 from theory.state_tracking.symbols import m as margin
 from theory.state_tracking.variance import participation

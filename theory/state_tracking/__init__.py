@@ -14,21 +14,20 @@ from theory.state_tracking import (
     dynamics,
     early_time,
     exact,
-    inversion,
     late_time,
     logits,
     loss,
     micro,
     onset,
     overlaps,
-    per_seed,
     rollout,
     variance,
 )
 from theory.state_tracking.attention import c_omega
 from theory.state_tracking.dynamics import flow, thermodynamic_limit
+from theory.state_tracking.numbers import inversion, per_seed
+from theory.state_tracking.numbers.quadrature import emergence_time
 from theory.state_tracking.parameters import Parameters
-from theory.state_tracking.quadrature import emergence_time
 from theory.state_tracking.rollout import gaussian_accuracy, trajectory, with_accuracy
 from theory.state_tracking.variance import initial_variance
 

@@ -17,7 +17,7 @@ import sympy as sp
 from theory import numeric
 from theory.state_tracking import exact
 from theory.state_tracking.dynamics import flow
-from theory.state_tracking.quadrature import emergence_time
+from theory.state_tracking.numbers.quadrature import emergence_time
 from theory.state_tracking.symbols import A, N, S, d_g, zeta
 
 POINTS, LOOPED, REFERENCES, DIGITS = 10_000, 100, 12, 20

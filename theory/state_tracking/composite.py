@@ -19,8 +19,8 @@ from theory.series import truncated
 from theory.state_tracking import exact
 from theory.state_tracking.exact import BEYOND, D_0, D, epsilon, kappa, level, x
 from theory.state_tracking.late_time import INDEPENDENT, S_inf, m_0
+from theory.state_tracking.numbers.quadrature import Points
 from theory.state_tracking.onset import waited
-from theory.state_tracking.quadrature import Points
 from theory.state_tracking.symbols import A_0, A, L, N, S, eta, ref
 
 alpha_level = symbol("alpha_level", r"\alpha_{a}", positive=True)
@@ -168,7 +168,7 @@ def composite(values: Mapping[str, Any], D: Any) -> dict[str, np.ndarray]:
     ----------
     values : mapping of str to array_like
         Numbers of one point, by symbol name, as for
-        `theory.state_tracking.quadrature.emergence_time`.
+        `theory.state_tracking.numbers.quadrature.emergence_time`.
     D : array_like
         From D_0 upwards.
 

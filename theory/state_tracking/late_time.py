@@ -13,11 +13,12 @@ from theory.algebra import linear_root, written_as
 from theory.equation import Equation
 from theory.notation import symbol
 from theory.numeric import wright_omega
-from theory.state_tracking import exact, logits, quadrature
+from theory.state_tracking import exact, logits
 from theory.state_tracking import loss as mean_field
 from theory.state_tracking.dynamics import flow
 from theory.state_tracking.exact import BEYOND, D_0, D, T, drift, kappa, pace, x
-from theory.state_tracking.quadrature import NAMES, Points
+from theory.state_tracking.numbers import quadrature
+from theory.state_tracking.numbers.quadrature import NAMES, Points
 from theory.state_tracking.symbols import (
     A_0,
     R_0,
@@ -230,7 +231,7 @@ def late_constant(values: Mapping[str, Any]) -> np.ndarray:
     Parameters
     ----------
     values : mapping of str to array_like
-        As for `theory.state_tracking.quadrature.emergence_time`.
+        As for `theory.state_tracking.numbers.quadrature.emergence_time`.
 
     Returns
     -------

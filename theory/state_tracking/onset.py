@@ -13,12 +13,13 @@ from theory.algebra import linear_root, vanishes, written_as
 from theory.equation import Equation
 from theory.notation import symbol
 from theory.onset import Onset
-from theory.state_tracking import exact, inversion, loss, overlaps
+from theory.state_tracking import exact, loss, overlaps
 from theory.state_tracking.dynamics import flow
 from theory.state_tracking.early_time import equations as early_equations
 from theory.state_tracking.exact import BEYOND, D_0, D, T, epsilon, kappa, x
+from theory.state_tracking.numbers import inversion
+from theory.state_tracking.numbers.quadrature import emergence_time
 from theory.state_tracking.parameters import Parameters
-from theory.state_tracking.quadrature import emergence_time
 from theory.state_tracking.symbols import (
     A_0,
     R_0,

@@ -16,7 +16,7 @@ from simulate import pool
 from theory import plotting
 from theory import state_tracking as st
 from theory.state_tracking import Parameters
-from theory.state_tracking.per_seed import Columns, Dressed, Start, data_scatter, solve
+from theory.state_tracking.numbers.per_seed import Columns, Dressed, Start, data_scatter, solve
 from verify.check import Band, Check, at_most, estimated, near
 from verify.emergence import first_crossing
 from verify.report import Report, Request

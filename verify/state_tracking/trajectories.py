@@ -13,7 +13,8 @@ import xarray as xr
 from simulate.state_tracking.measure import untrained_statistics
 from theory import plotting
 from theory import state_tracking as st
-from theory.state_tracking import Parameters, attention, per_seed, rollout
+from theory.state_tracking import Parameters, attention, rollout
+from theory.state_tracking.numbers import per_seed
 from verify import ensemble
 from verify.check import Check, at_least, at_most, sampled, vanishing
 from verify.report import Report, Request

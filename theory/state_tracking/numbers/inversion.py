@@ -15,7 +15,14 @@ from theory.equation import Equation
 from theory.parameters import ParameterError
 from theory.state_tracking import exact
 from theory.state_tracking.dynamics import flow
-from theory.state_tracking.quadrature import CHUNK, NAMES, NODES, TO_INTEGRAL, TO_LEGENDRE, Points
+from theory.state_tracking.numbers.quadrature import (
+    CHUNK,
+    NAMES,
+    NODES,
+    TO_INTEGRAL,
+    TO_LEGENDRE,
+    Points,
+)
 
 
 def states(values: Mapping[str, Any], alpha: Any) -> dict[str, np.ndarray]:

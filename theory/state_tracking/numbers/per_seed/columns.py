@@ -1,0 +1,219 @@
+"""Array code of the column statistics: entries of M by initial value, from a seed's own start."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import ndtr
+
+from theory.state_tracking.numbers.per_seed.attention import Attention
+from theory.state_tracking.numbers.per_seed.observables import forces, forms, summary
+from theory.state_tracking.numbers.per_seed.start import Start
+from theory.state_tracking.parameters import Parameters
+
+# Quadrature nodes in v_0, epsilon and xi: more change no time by 1e-4.
+NODES, SHARES, NOISE = 10, 5, 5
+
+
+FINE = 65  # points between which distributions of entries are interpolated
+
+
+@dataclass(frozen=True)
+class Logits:
+    """Means and variances of the logits of B seeds at L positions, columns by share and v_0.
+
+    Attributes
+    ----------
+    at : ndarray, shape (B, L, L)
+        Attention matrix.
+    own : ndarray, shape (B, L)
+        Its diagonal, ``pi_i``.
+    elsewhere : ndarray, shape (B, L)
+        Sum of squares beside the diagonal, ``T``.
+    weight : ndarray, shape (B, L)
+        ``own_weight``.
+    R, mean_w, V_w : ndarray, shape (B,)
+        Means of right and wrong entries; variance of the wrong ones.
+    u_k, u_w : ndarray, shape (B, L)
+        ``noise_right`` and ``noise_wrong``.
+    z_k, z_w : ndarray, shape (B, L, share, v_0)
+        ``column_right`` and ``column_wrong``.
+    """
+
+    at: np.ndarray
+    own: np.ndarray
+    elsewhere: np.ndarray
+    weight: np.ndarray
+    R: np.ndarray
+    mean_w: np.ndarray
+    V_w: np.ndarray
+    u_k: np.ndarray
+    u_w: np.ndarray
+    z_k: np.ndarray
+    z_w: np.ndarray
+
+
+class Columns:
+    """Entries of M by initial value and share of the training set; state W_Q, W_K, v_k, v_w, S per
+    seed.
+
+    Parameters
+    ----------
+    p : Parameters
+        Sizes, learning rate and ``n_train``.
+    start : Start
+        Where the seeds start.
+    finite_data : bool
+        Let columns differ in their share of the training set; otherwise it is infinite.
+    """
+
+    def __init__(self, p: Parameters, start: Start, finite_data: bool = True) -> None:
+        self.p, self.attention, self.zeta = p, Attention(p), start.zeta[:, None]
+        self.v_0, weight = np.polynomial.legendre.leggauss(NODES)
+        self.of_v = weight / 2
+        e, weight = np.polynomial.hermite_e.hermegauss(SHARES if finite_data else 1)
+        self.of_share = weight / weight.sum()
+        self.e, self.share = (
+            e,
+            np.maximum(1 + e * np.sqrt(forms()["share"](p.d_g, p.N, p.n_train, p.L)), 0),
+        )
+        self.xi, weight = np.polynomial.hermite_e.hermegauss(NOISE)
+        self.of_xi = weight / weight.sum()
+        spread = np.ones((1, len(e), 1)) * self.v_0
+        centre = [start.R, (start.zeta - start.R) / (p.N - 1)]
+        v_k, v_w = (
+            np.sqrt(3 * var)[:, None, None] * spread + x[:, None, None]
+            for var, x in zip((start.variance_right, start.variance_wrong), centre, strict=True)
+        )
+        self.state = [
+            start.W_Q.astype(float),
+            start.W_K.astype(float),
+            v_k,
+            v_w,
+            start.S.astype(float),
+        ]
+
+    def _mean(self, f: np.ndarray) -> np.ndarray:
+        """Average over initial values and shares, the last two axes."""
+        return (f @ self.of_v) @ self.of_share
+
+    def _logits(self) -> Logits:
+        """Logits of the present state."""
+        p, f = self.p, forms()
+        W_Q, W_K, v_k, v_w, S = self.state
+        at = self.attention.forward(W_Q, W_K)
+        own = np.einsum("bii->bi", at)
+        elsewhere = (at**2).sum(2) - own**2
+        R, mean = self._mean(v_k), self._mean(v_w)
+        V_k, V_w = self._mean(v_k**2) - R**2, self._mean(v_w**2) - mean**2
+        V_all = f["entry_variance"](V_k, V_w, R, mean, p.N)[:, None]
+        weight = f["weight"](own, p.d_g)
+        b, rest = weight[..., None, None], S[:, None, None, None]
+        return Logits(
+            at=at,
+            own=own,
+            elsewhere=elsewhere,
+            weight=weight,
+            R=R,
+            V_w=V_w,
+            mean_w=mean,
+            u_k=f["noise_right"](
+                own, elsewhere, V_all, V_k[:, None], R[:, None], S[:, None], p.d_g
+            ),
+            u_w=f["noise_wrong"](
+                own, elsewhere, V_all, V_w[:, None], R[:, None], S[:, None], p.N, p.d_g
+            ),
+            z_k=f["right"](b, v_k[:, None], rest),
+            z_w=f["wrong"](b, v_w[:, None], rest, self.zeta[..., None, None], p.N),
+        )
+
+    def rates(self) -> list[np.ndarray]:
+        """Change of the state per epoch."""
+        p, f = self.p, forms()
+        W_Q, W_K, v_k, v_w, S = self.state
+        x = self._logits()
+        e_w = np.exp(x.z_w + x.u_w[..., None, None] / 2)
+        others = (p.N - 1) * (e_w @ self.of_v)[..., None]  # of columns of the same share
+        e_k = np.exp(x.z_k)[..., None] * np.exp(np.sqrt(x.u_k)[..., None, None, None] * self.xi)
+        inverse = 1 / (e_k + others[..., None])
+        p_k = (e_k * inverse) @ self.of_xi
+        p_w = e_w * ((inverse @ self.of_xi) @ self.of_v)[..., None]
+        wrong = 1 - self._mean(p_k)
+        gain = self.share[:, None] * x.weight[..., None, None]
+        rest = f["spread"](x.elsewhere + x.own**2, p.d_g) - x.weight**2
+        stir = (rest * f["curvature"](wrong, p.N)).mean(1)[:, None, None]
+        by_alpha = [
+            (gain * (1 - p_k)).mean(1) - stir * (v_k - x.R[:, None, None]),
+            -(gain * p_w).mean(1) - stir * (v_w - x.mean_w[:, None, None]),
+            (wrong * (1 - x.own)).mean(1) / p.d_g,
+        ]
+        force, on = forces(p, x.at, wrong, x.V_w, x.R, S)
+        d_q, d_k = self.attention.backward(
+            W_Q, W_K, x.at, (force + on[..., None] * np.eye(p.L)) / p.L
+        )
+        return [-p.eta * d_q, -p.eta * d_k, *(p.eta * r / (p.d_g * p.N) for r in by_alpha)]
+
+    def observe(self) -> dict[str, np.ndarray]:
+        """Order parameters, logits, loss and accuracies, per seed."""
+        p, x = self.p, self._logits()
+        right, other = self._mean(x.z_k), self._mean(x.z_w)
+        right_variance = self._mean(x.z_k**2) - right**2 + x.u_k
+        other_variance = self._mean(x.z_w**2) - other**2 + x.u_w
+        others = (p.N - 1) * (np.exp(x.z_w + x.u_w[..., None, None] / 2) @ self.of_v)[
+            ..., None, None
+        ]
+        noisy = x.z_k[..., None] + np.sqrt(x.u_k)[..., None, None, None] * self.xi
+        loss_ = self._mean((np.log(np.exp(noisy) + others) - noisy) @ self.of_xi)
+        return summary(
+            p,
+            own=x.own,
+            R=x.R,
+            S=self.state[4],
+            right=right,
+            right_variance=right_variance,
+            other=other,
+            other_variance=other_variance,
+            loss_=loss_,
+            steps=self._accuracy(x),
+        )
+
+    def _accuracy(self, found: Logits) -> np.ndarray:
+        """Probability that the right logit is the largest, per seed and position.
+
+        The N - 1 wrong logits are independent draws of a column's wrong entries and noise. Their
+        distribution function has corners once the noise is gone, and a column is learned at a sharp
+        time: logits, smooth in v_0 and epsilon, are interpolated to many of both.
+        """
+        from scipy.interpolate import (
+            BarycentricInterpolator,
+        )  # here, as few of those who import the model need it
+
+        fine = np.linspace(-1, 1, FINE)
+        middle = (fine[1:] + fine[:-1]) / 2
+        between = BarycentricInterpolator(self.v_0, np.eye(len(self.v_0)))
+        z_w, z_k = found.z_w @ between(fine).T, found.z_k @ between(middle).T
+        of_share = self.of_share
+        if len(self.e) > 1:
+            shares = np.linspace(-3, 3, 13)  # the trapezoidal rule on a Gaussian
+            of_share = np.exp(-(shares**2) / 2) / np.exp(-(shares**2) / 2).sum()
+            to_shares = BarycentricInterpolator(self.e, np.eye(len(self.e)))(shares)
+            z_w, z_k = (np.einsum("se,blem->blsm", to_shares, z) for z in (z_w, z_k))
+        noise, weight = np.polynomial.hermite_e.hermegauss(7)
+        weight = weight / weight.sum()
+        out = np.zeros(z_k.shape[:3])
+        for at in np.ndindex(out.shape):
+            s_k, s_w = np.sqrt(found.u_k[at[:2]]), np.sqrt(found.u_w[at[:2]])
+            edge = 5 * max(s_k, s_w)
+            grid = np.linspace(
+                min(z_k[at][0], z_w[at][0]) - edge, max(z_k[at][-1], z_w[at][-1]) + edge, 2 * FINE
+            )
+            # Entries uniform between neighbours, noise Gaussian: the integral of Phi is x Phi +
+            # phi.
+            x = (grid[:, None] - z_w[at]) / max(s_w, 1e-9)
+            integral = max(s_w, 1e-9) * (x * ndtr(x) + np.exp(-(x**2) / 2) / np.sqrt(2 * np.pi))
+            below = np.maximum((-np.diff(integral) / np.diff(z_w[at])).mean(1), 0)
+            out[at] = (
+                np.interp(z_k[at][:, None] + s_k * noise, grid, below ** (self.p.N - 1)) @ weight
+            ).mean()
+        return out @ of_share

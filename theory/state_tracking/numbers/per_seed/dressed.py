@@ -1,0 +1,93 @@
+"""Array code of the dressed theory: mean-field logits with noise, from a seed's own start."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from theory.state_tracking.numbers.per_seed.attention import Attention
+from theory.state_tracking.numbers.per_seed.observables import forces, forms, summary
+from theory.state_tracking.numbers.per_seed.start import Start
+from theory.state_tracking.parameters import Parameters
+from theory.state_tracking.rollout import gaussian_accuracy
+
+
+class Dressed:
+    """Mean-field logits with noise: state W_Q, W_K, R, S and V_M per seed.
+
+    Parameters
+    ----------
+    p : Parameters
+        Sizes and learning rate.
+    start : Start
+        Where the seeds start.
+    annealed : bool
+        Price the noise at ln <Z> instead of <ln Z>.
+    pull : ndarray, shape (B, L, L), optional
+        Constant force on the attention entries of every position: what one training set adds to the
+        mean one.
+    """
+
+    def __init__(
+        self, p: Parameters, start: Start, annealed: bool = False, pull: np.ndarray | float = 0.0
+    ) -> None:
+        self.p, self.annealed, self.attention, self.pull = p, annealed, Attention(p), pull
+        pooled = (start.variance_right + (p.N - 1) * start.variance_wrong) / p.N
+        self.state = [
+            x.astype(float).copy() for x in (start.W_Q, start.W_K, start.R, start.S, pooled)
+        ]
+        self.zeta = start.zeta[:, None]
+
+    def _means(self) -> tuple[np.ndarray, ...]:
+        """Attention, its diagonal, spread of the noise, right logit and margin: per seed and
+        position.
+        """
+        W_Q, W_K, R, S, _ = self.state
+        at = self.attention.forward(W_Q, W_K)
+        own = np.einsum("bii->bi", at)
+        correct = forms()["logit"](own, R[:, None], S[:, None], self.p.d_g)
+        spread = forms()["spread"]((at**2).sum(2), self.p.d_g)
+        return at, own, spread, correct, forms()["margin"](correct, self.zeta, self.p.N)
+
+    def rates(self) -> list[np.ndarray]:
+        """Change of the state per epoch."""
+        p, f = self.p, forms()
+        W_Q, W_K, R, S, V = self.state
+        at, own, spread, _, margin = self._means()
+        wrong = f["g"](margin, p.N)
+        if self.annealed:
+            force = at * V[:, None, None] * (1 - 1 / p.d_g)
+            on = -wrong * p.N / (p.N - 1) * (1 - 1 / p.d_g) * (R - S)[:, None]
+        else:
+            force, on = forces(p, at, wrong, V, R, S)
+        d_q, d_k = self.attention.backward(
+            W_Q, W_K, at, (force + self.pull + on[..., None] * np.eye(p.L)) / p.L
+        )
+        q = f["curvature"](wrong, p.N)
+        by_alpha = [
+            p.eta * (wrong * f["weight"](own, p.d_g)).mean(1),
+            p.eta * (wrong * (1 - own)).mean(1) / p.d_g,
+            -2 * p.eta * (q * spread).mean(1) * V,
+        ]
+        return [-p.eta * d_q, -p.eta * d_k, *(x / (p.d_g * p.N) for x in by_alpha)]
+
+    def observe(self) -> dict[str, np.ndarray]:
+        """Order parameters, logits, loss and accuracies, per seed."""
+        p, f = self.p, forms()
+        _, _, R, S, V = self.state
+        _, own, spread, correct, margin = self._means()
+        noise = spread * V[:, None]
+        other = f["other"](correct, self.zeta, p.N)
+        cost = 1.0 if self.annealed else f["cost"](f["g"](margin, p.N), p.N)
+        steps = gaussian_accuracy(margin, np.sqrt(noise), np.sqrt(noise), p.N)
+        return summary(
+            p,
+            own=own,
+            R=R,
+            S=S,
+            right=correct,
+            right_variance=noise,
+            other=other,
+            other_variance=noise,
+            loss_=f["loss"](margin, p.N) + noise * cost / 2,
+            steps=steps,
+        )

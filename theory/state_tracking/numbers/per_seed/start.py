@@ -1,0 +1,65 @@
+"""Where seeds start: measured in an ensemble, or drawn as its students are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+import xarray as xr
+
+from theory.state_tracking.parameters import Parameters
+
+
+@dataclass(frozen=True)
+class Start:
+    """Where seeds start; arrays over seeds.
+
+    Attributes
+    ----------
+    W_Q, W_K : ndarray, shape (B, d_h)
+        Keys and queries.
+    R, S, zeta : ndarray, shape (B,)
+        Overlaps, and the conserved mean of the logit sum.
+    variance_right, variance_wrong : ndarray, shape (B,)
+        Variance of the teachers' entries of M, and of the others.
+    """
+
+    W_Q: np.ndarray
+    W_K: np.ndarray
+    R: np.ndarray
+    S: np.ndarray
+    zeta: np.ndarray
+    variance_right: np.ndarray
+    variance_wrong: np.ndarray
+
+    @classmethod
+    def measured(cls, runs: xr.Dataset) -> Self:
+        """Starts of the seeds of an ensemble."""
+        at = runs.isel(alpha=0).transpose("seed", ...)
+        S = np.nan_to_num(at.S.values)  # with a single action there is none
+        return cls(
+            at.W_Q_start.values,
+            at.W_K_start.values,
+            at.R.values,
+            S,
+            at.zeta.values,
+            at.M_variance_correct.values,
+            at.M_variance_other.values,
+        )
+
+    @classmethod
+    def drawn(cls, p: Parameters, seeds: int, rng: np.random.Generator) -> Self:
+        """Starts from the distribution of the ensemble: independent uniform weights.
+
+        R, S and zeta are sums of many entries of M, jointly Gaussian; the variances of entries are
+        at their mean.
+        """
+        var = p.initial_variance
+        bound = np.sqrt(3 * var)
+        W_Q, W_K = rng.uniform(-bound, bound, (2, seeds, p.d_h))
+        mean = rng.normal(scale=np.sqrt(var / p.d_g), size=seeds)
+        rest = np.sqrt(var * (1 - 1 / p.N) / (p.N * p.d_g))
+        R = mean / p.N + rng.normal(scale=rest, size=seeds)
+        S = mean / p.N + rng.normal(scale=rest / np.sqrt(max(p.d_g - 1, 1)), size=seeds)
+        return cls(W_Q, W_K, R, S, mean, np.full(seeds, var), np.full(seeds, var))
