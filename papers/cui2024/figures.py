@@ -15,7 +15,7 @@ from papers.source import Figure, Source
 from simulate.positional_semantic import train
 from theory import plotting
 from theory.positional_semantic import Parameters, baseline, curve, solve
-from theory.positional_semantic.thresholds import line, thresholds
+from theory.positional_semantic.numbers.thresholds import line, thresholds
 
 ALPHA = r"sample complexity $\alpha = n/d$"
 STARTS = ("positional", "semantic")

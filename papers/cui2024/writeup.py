@@ -9,7 +9,7 @@ from papers.cui2024.figures import FIGURES, SETTINGS
 from papers.document import check_table, tabular
 from papers.source import Source
 from theory import positional_semantic as ps
-from theory.positional_semantic.thresholds import line
+from theory.positional_semantic.numbers.thresholds import line
 from verify.positional_semantic import gradients
 
 HERE = Path(__file__).parent

@@ -10,7 +10,8 @@ import numpy as np
 
 from papers.source import Source
 from theory import plotting
-from theory.induction_heads.all_weights import law, times
+from theory.induction_heads.all_weights import law
+from theory.induction_heads.numbers import all_weights as times
 from verify.induction_heads import flow_laws
 
 SIZES = (4, 8, 16, 32, 64, 128, 256)

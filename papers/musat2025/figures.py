@@ -15,7 +15,8 @@ from papers.source import Figure, Source
 from simulate.induction_heads import standard, train
 from theory import induction_heads as ih
 from theory import plotting
-from theory.induction_heads import Parameters, emergence, onset, query, structure
+from theory.induction_heads import Parameters, onset, query, structure
+from theory.induction_heads.numbers import emergence
 from theory.induction_heads.symbols import N as N_symbol
 from verify.emergence import first_crossing
 from verify.induction_heads import timescales

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from simulate.positional_semantic.task import Data
-from theory.positional_semantic import Parameters, prox
-from theory.positional_semantic.prox import target_solution
+from theory.positional_semantic import Parameters
+from theory.positional_semantic.numbers import prox
+from theory.positional_semantic.numbers.prox import target_solution
 
 TOLERANCE = 1e-10  # step of the weights per sqrt(d)
 

@@ -14,7 +14,7 @@ from simulate.positional_semantic.linear import fit_linear
 from simulate.positional_semantic.student import Problem, Student, initial_weights
 from theory.parameters import ParameterError
 from theory.positional_semantic import Parameters, baseline, solve
-from theory.positional_semantic.fixed_point import transverse
+from theory.positional_semantic.numbers.fixed_point import transverse
 
 TINY = Parameters(d=40, alpha=1.5, steps=30, n_test=200)
 

@@ -10,7 +10,8 @@ import scipy.integrate
 import sympy as sp
 
 from theory.induction_heads import structure
-from theory.induction_heads.all_weights import law, loss, plateau, scores, times
+from theory.induction_heads.all_weights import law, loss, plateau, scores
+from theory.induction_heads.numbers import all_weights as times
 from theory.parameters import ParameterError
 
 NAMES = loss.NAMES

@@ -10,7 +10,8 @@ import pytest
 import sympy as sp
 
 from theory import induction_heads as ih
-from theory.induction_heads import drop, emergence, expansions, query
+from theory.induction_heads import drop, expansions, query
+from theory.induction_heads.numbers import emergence
 from theory.induction_heads.symbols import E, N, beta, beta_c, gamma, kappa, s, tau, w, x
 from theory.numeric import function
 from theory.series import truncated

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 import sympy as sp
 
-from theory.positional_semantic import Parameters, equations, errors, linear, moments, prox, solve
+from theory.positional_semantic import Parameters, equations, errors, linear, moments, solve
 from theory.positional_semantic import symbols as s
-from theory.positional_semantic.channel import student_attention, target
+from theory.positional_semantic.numbers import prox
+from theory.positional_semantic.numbers.channel import student_attention, target
 
 EQ = equations()
 NORMALS = (moments.xi_1, moments.xi_2, moments.eta_1, moments.eta_2)

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 import scipy.optimize
 
-from theory.positional_semantic import Parameters, State, degree_seven, prox
-from theory.positional_semantic.channel import averages, target, teacher_nodes
+from theory.positional_semantic import Parameters, State
+from theory.positional_semantic.numbers import degree_seven, prox
+from theory.positional_semantic.numbers.channel import averages, target, teacher_nodes
 
 SIGMA = 0.5
 SEMANTIC, POSITIONAL = State(0.115, 0.0, 12.7, 0.158), State(0.063, 0.171, 21.4, 0.0)
@@ -51,7 +52,7 @@ def test_descent_stays_in_its_well():
 
 def test_target_solution_solves():
     """S(z_0) = Y wherever the entries add up to less than one."""
-    from theory.positional_semantic.channel import student_attention
+    from theory.positional_semantic.numbers.channel import student_attention
 
     Y, _ = fields(200)
     assert (Y.sum(0) < 1).all()

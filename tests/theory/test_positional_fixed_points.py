@@ -10,18 +10,10 @@ import pytest
 
 from theory import onset as onset_command
 from theory.parameters import ParameterError
-from theory.positional_semantic import (
-    Parameters,
-    State,
-    curve,
-    degree_seven,
-    onset,
-    phase_diagram,
-    regulariser,
-    solve,
-)
-from theory.positional_semantic.channel import averages
-from theory.positional_semantic.thresholds import critical, thresholds
+from theory.positional_semantic import Parameters, State, curve, onset, phase_diagram, solve
+from theory.positional_semantic.numbers import degree_seven, regulariser
+from theory.positional_semantic.numbers.channel import averages
+from theory.positional_semantic.numbers.thresholds import critical, thresholds
 
 # Converged values of an independent solver: q, own overlap, V, training loss, half test error; then
 # how well it knows them.

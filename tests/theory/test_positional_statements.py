@@ -11,9 +11,9 @@ import sympy as sp
 
 from theory.positional_semantic import Parameters, baseline, equations, solve
 from theory.positional_semantic import symbols as s
-from theory.positional_semantic.channel import State, averages
-from theory.positional_semantic.fixed_point import update
-from theory.positional_semantic.thresholds import thresholds
+from theory.positional_semantic.numbers.channel import State, averages
+from theory.positional_semantic.numbers.fixed_point import update
+from theory.positional_semantic.numbers.thresholds import thresholds
 
 P = Parameters(order=8)
 OMEGAS = (0.1, 0.3, 0.4)

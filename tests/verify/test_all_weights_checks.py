@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from simulate.pool import one_thread
-from theory.induction_heads.all_weights import loss, plateau, scores, times
+from theory.induction_heads.all_weights import loss, plateau, scores
+from theory.induction_heads.numbers import all_weights as times
 from verify.induction_heads import all_weights, all_weights_equations
 
 NAMES = [*scores.equations(), *loss.equations()]

@@ -9,7 +9,8 @@ import torch
 from simulate.induction_heads import Constrained, Parameters, Student, assemble, project, task
 from simulate.induction_heads.student import NAMES, attention, squared_error
 from theory import induction_heads as ih
-from theory.induction_heads import definitions, emergence, structure
+from theory.induction_heads import definitions, structure
+from theory.induction_heads.numbers import emergence
 from verify.induction_heads import symmetry
 
 DOUBLE = torch.float64

@@ -13,7 +13,8 @@ import sympy as sp
 import xarray as xr
 
 from theory.parameters import ParameterError
-from theory.positional_semantic import Parameters, Thresholds, definitions, equations, prox
+from theory.positional_semantic import Parameters, Thresholds, definitions, equations
+from theory.positional_semantic.numbers import prox
 from verify import gradients as gradients_command
 from verify import thresholds as thresholds_command
 from verify import timescales as timescales_command

@@ -8,7 +8,6 @@ from theory.induction_heads import (
     definitions,
     drop,
     dynamics,
-    emergence,
     expansions,
     onset,
     query,
@@ -16,7 +15,8 @@ from theory.induction_heads import (
 )
 from theory.induction_heads.all_weights import law, loss, plateau, scores
 from theory.induction_heads.dynamics import flow
-from theory.induction_heads.emergence import times
+from theory.induction_heads.numbers import emergence
+from theory.induction_heads.numbers.emergence import times
 from theory.induction_heads.parameters import Parameters
 
 __all__ = [

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from theory.induction_heads import drop, dynamics, emergence, expansions
+from theory.induction_heads import drop, dynamics, expansions
+from theory.induction_heads.numbers import emergence
 from theory.induction_heads.parameters import Parameters
 from theory.onset import Onset
 

@@ -6,24 +6,22 @@ from __future__ import annotations
 
 from theory.catalogue import catalogue
 from theory.positional_semantic import (
-    branches,
     definitions,
     errors,
-    fixed_point,
     free_entropy,
     linear,
     moments,
     onset,
     state_evolution,
-    thresholds,
 )
-from theory.positional_semantic.branches import curve, phase_diagram
-from theory.positional_semantic.channel import State
 from theory.positional_semantic.errors import test_error
-from theory.positional_semantic.fixed_point import FixedPoint, solve
 from theory.positional_semantic.linear import baseline
+from theory.positional_semantic.numbers import branches, fixed_point, thresholds
+from theory.positional_semantic.numbers.branches import curve, phase_diagram
+from theory.positional_semantic.numbers.channel import State
+from theory.positional_semantic.numbers.fixed_point import FixedPoint, solve
+from theory.positional_semantic.numbers.thresholds import Thresholds
 from theory.positional_semantic.parameters import Parameters
-from theory.positional_semantic.thresholds import Thresholds
 
 __all__ = [
     "FixedPoint",

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from theory.positional_semantic import degree_seven
-from theory.positional_semantic.branches import phase_diagram
-from theory.positional_semantic.fixed_point import FixedPoint, solve
+from theory.positional_semantic.numbers import degree_seven
+from theory.positional_semantic.numbers.branches import phase_diagram
+from theory.positional_semantic.numbers.fixed_point import FixedPoint, solve
 from theory.positional_semantic.parameters import Parameters
 
 OMEGAS, ALPHAS = (

@@ -14,8 +14,8 @@ from theory.equation import Equation
 from theory.notation import symbol
 from theory.parameters import ParameterError
 from theory.positional_semantic import free_entropy, state_evolution
-from theory.positional_semantic.channel import State, gauss_hermite, student_attention, target
 from theory.positional_semantic.free_entropy import RS, TWO
+from theory.positional_semantic.numbers.channel import State, student_attention, target
 from theory.positional_semantic.parameters import Parameters
 from theory.positional_semantic.symbols import (
     E_M,
@@ -31,6 +31,7 @@ from theory.positional_semantic.symbols import (
     ref,
     sigma,
 )
+from theory.special import gauss_hermite
 
 NORMALISATIONS = {
     "half": 0.5,

@@ -10,9 +10,10 @@ import sympy as sp
 from theory.algebra import linear_root, written_as
 from theory.equation import Equation
 from theory.notation import symbol
-from theory.positional_semantic.channel import gauss_hermite, student_attention
+from theory.positional_semantic.numbers.channel import student_attention
 from theory.positional_semantic.parameters import Parameters
 from theory.positional_semantic.symbols import A_12, A_21, omega, ref, sigma
+from theory.special import gauss_hermite
 
 P_mean = symbol("P_mean", r"\mathbb{E}[P]", positive=True)
 P_var = symbol("P_var", r"\mathrm{Var}[P]", nonnegative=True)

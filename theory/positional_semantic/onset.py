@@ -10,10 +10,10 @@ from scipy.interpolate import PchipInterpolator
 
 from theory.onset import Onset
 from theory.positional_semantic import errors, linear, state_evolution
-from theory.positional_semantic.branches import curve
-from theory.positional_semantic.fixed_point import FixedPoint, solve, transverse
+from theory.positional_semantic.numbers.branches import curve
+from theory.positional_semantic.numbers.fixed_point import FixedPoint, solve, transverse
+from theory.positional_semantic.numbers.thresholds import Thresholds, line, thresholds
 from theory.positional_semantic.parameters import Parameters
-from theory.positional_semantic.thresholds import Thresholds, line, thresholds
 
 SHOWN = ("q", "m", "V", "theta", "train_loss", "test_mse_half")
 DRAWN_ORDER = 8  # nodes per axis of what is only drawn: alpha_c to half a percent

@@ -28,8 +28,8 @@ w_1, w_2 = symbol("w_1", real=True), symbol("w_2", real=True)
 h_1, h_2 = symbol("h_1", r"h^{\star}_{1}", real=True), symbol("h_2", r"h^{\star}_{2}", real=True)
 Y_12, Y_21 = symbol("Y_12", "Y_{12}", real=True), symbol("Y_21", "Y_{21}", real=True)
 
-# Gaussian averages over the output channel; `theory.positional_semantic.channel` gives their
-# numbers.
+# Gaussian averages over the output channel; their numbers are in
+# `theory.positional_semantic.numbers.channel`.
 E_gg = symbol("E_gg", r"\mathbb{E}[g_{1}^{2}+g_{2}^{2}]", nonnegative=True)
 E_g = symbol("E_g", r"\mathbb{E}[g_{1}-g_{2}]", real=True)
 E_gxi = symbol("E_gxi", r"\mathbb{E}[g_{1}\xi_{1}+g_{2}\xi_{2}]", real=True)

@@ -16,6 +16,7 @@ from theory.equation import Equation
 from theory.notation import symbol
 from theory.parameters import ParameterError
 from theory.series import truncated
+from theory.special import gauss_legendre
 from theory.state_tracking import exact
 from theory.state_tracking.exact import BEYOND, D_0, D, epsilon, kappa, level, x
 from theory.state_tracking.late_time import INDEPENDENT, S_inf, m_0
@@ -147,9 +148,9 @@ def lock_function(z: Any) -> np.ndarray:
     """
     z = np.asarray(z, float)
     far = 9.0  # e^(-z^2/2) is below rounding
-    nodes, weights = np.polynomial.legendre.leggauss(48)
+    nodes, weights = gauss_legendre(48)
     end = np.minimum(np.abs(z), far)[..., None]
-    E = (end * (1 + nodes) / 2) ** 2 / 2
+    E = (end * nodes) ** 2 / 2
     small = np.minimum(E, 0.03)
     with np.errstate(divide="ignore", invalid="ignore"):
         bracket = np.where(
@@ -158,7 +159,7 @@ def lock_function(z: Any) -> np.ndarray:
             -1 / np.expm1(-E) - 1 / E,
         )
         beyond = np.where(np.abs(z) > far, np.abs(z) - far + 2 / np.abs(z) - 2 / far, 0)
-    return np.sign(z) * ((bracket * weights).sum(-1) * end[..., 0] / 2 + beyond)
+    return np.sign(z) * ((bracket * weights).sum(-1) * end[..., 0] + beyond)
 
 
 def composite(values: Mapping[str, Any], D: Any) -> dict[str, np.ndarray]:

@@ -6,14 +6,13 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-import scipy.special
 import sympy as sp
 import xarray as xr
 
 from theory.algebra import vanishes, written_as
 from theory.equation import Equation
 from theory.notation import array
-from theory.parameters import ParameterError
+from theory.special import gaussian_accuracy
 from theory.state_tracking import variance
 from theory.state_tracking.dynamics import flow
 from theory.state_tracking.parameters import Parameters
@@ -172,52 +171,6 @@ def equations() -> dict[str, Equation]:
         ),
     ]
     return {e.name: e for e in found}
-
-
-def gaussian_accuracy(gap: Any, sigma_k: Any, sigma_kbar: Any, N: int) -> np.ndarray:
-    """Probability that a Gaussian correct logit exceeds N - 1 Gaussian others (forner2026, Eq. 17).
-
-    Parameters
-    ----------
-    gap : array_like
-        Mean of the correct logit minus mean of the others.
-    sigma_k, sigma_kbar : array_like
-        Standard deviations of the correct and of every other logit, positive.
-    N : int
-        Number of logits.
-
-    Returns
-    -------
-    ndarray
-        Accuracy, broadcast over the inputs; absolute error below 1e-12 for N up to 1e4 and ratios
-        sigma_k/sigma_kbar in [0.1, 10].
-
-    Raises
-    ------
-    ParameterError
-        If a standard deviation is not positive.
-
-    Notes
-    -----
-    Integrating over the narrower of the two distributions keeps the integrand smooth on a scale
-    of 0.2 standard deviations, where the trapezoidal rule on the whole line converges
-    geometrically: step 1/16 leaves nothing above rounding.
-    """
-    gap, s_k, s_o = np.broadcast_arrays(
-        *(np.asarray(v, float)[..., None] for v in (gap, sigma_k, sigma_kbar))
-    )
-    if not (np.all(s_k > 0) and np.all(s_o > 0)):
-        raise ParameterError("sigma_k, sigma_kbar: standard deviations must be > 0")
-    step = 1 / 16
-    u = np.arange(-12, 12 + step / 2, step)
-    normal = np.exp(-(u**2) / 2) / np.sqrt(2 * np.pi)
-    over_correct = normal * np.exp((N - 1) * scipy.special.log_ndtr((s_k * u + gap) / s_o))
-    # By the largest other logit, of density (N-1) phi Phi^(N-2): the correct one must lie above it.
-    largest = (N - 1) * normal * np.exp((N - 2) * scipy.special.log_ndtr(u))
-    over_largest = largest * scipy.special.ndtr((gap - s_o * u) / s_k)
-    return np.clip(
-        np.where(s_k < s_o, over_correct, over_largest).sum(-1) * step, 0, 1
-    )  # rounding aside
 
 
 def rollout(accuracies: Any, N: int) -> np.ndarray:

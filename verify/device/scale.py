@@ -20,7 +20,7 @@ from simulate.positional_semantic import train as train_positional
 from simulate.state_tracking import train as train_tracking
 from theory import induction_heads as ih
 from theory import positional_semantic as ps
-from theory.induction_heads import emergence
+from theory.induction_heads.numbers import emergence
 from verify.emergence import first_crossing
 from verify.state_tracking import ensemble
 

@@ -18,8 +18,9 @@ from simulate.induction_heads import standard, task, train
 from simulate.induction_heads.student import NAMES, Student, assemble, project, squared_error
 from simulate.pool import one_thread
 from theory.induction_heads import Parameters
-from theory.induction_heads.all_weights import law, times
+from theory.induction_heads.all_weights import law
 from theory.induction_heads.all_weights.loss import loss_and_gradient
+from theory.induction_heads.numbers import all_weights as times
 from verify.check import Check, identity, sampled
 from verify.emergence import first_crossing
 from verify.induction_heads import flow_laws

@@ -10,7 +10,8 @@ import numpy as np
 import scipy.stats
 
 from theory import induction_heads as ih
-from theory.induction_heads import drop, emergence, query
+from theory.induction_heads import drop, query
+from theory.induction_heads.numbers import emergence
 from theory.induction_heads.symbols import N as N_symbol
 from verify.check import Check, identity, near, vanishing
 

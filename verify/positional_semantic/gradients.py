@@ -19,9 +19,10 @@ from simulate.positional_semantic.gamp import gamp, risk_gradient
 from simulate.positional_semantic.learner import polish
 from simulate.positional_semantic.student import Problem, Student, initial_weights
 from theory.equation import Equation
-from theory.positional_semantic import Parameters, equations, fixed_point, free_entropy, prox
-from theory.positional_semantic.channel import averages
-from theory.positional_semantic.fixed_point import FixedPoint, conjugates, solve
+from theory.positional_semantic import Parameters, equations, free_entropy
+from theory.positional_semantic.numbers import fixed_point, prox
+from theory.positional_semantic.numbers.channel import averages
+from theory.positional_semantic.numbers.fixed_point import FixedPoint, conjugates, solve
 from verify.check import Band, Check, identity, near, vanishing
 from verify.report import Report, Request, with_device
 

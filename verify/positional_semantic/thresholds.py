@@ -25,8 +25,9 @@ from simulate.positional_semantic.linear import fit_linear
 from simulate.positional_semantic.student import initial_weights
 from theory import plotting
 from theory.parameters import ParameterError
-from theory.positional_semantic import Parameters, general, solve
-from theory.positional_semantic.thresholds import thresholds
+from theory.positional_semantic import Parameters, solve
+from theory.positional_semantic.numbers import general
+from theory.positional_semantic.numbers.thresholds import thresholds
 from verify.check import Band, Check, estimated, sampled
 from verify.report import Report, Request
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 from functools import cache
 
 import numpy as np
-import scipy.special
 import sympy as sp
 
 from theory.algebra import vanishes, written_as
@@ -15,6 +14,7 @@ from theory.associative_memory.symbols import DERIVED, K, L, N, eta, m, ref, t
 from theory.equation import Equation
 from theory.flow import Flow
 from theory.notation import symbol
+from theory.special import log_linear
 
 ASSUMED = ("orthonormal embeddings", "uniform keys, one right class each")
 logit_right = symbol("s_right", r"u_{f(z)}^{\top} W_1 e_z", real=True)
@@ -95,14 +95,5 @@ def equations() -> dict[str, Equation]:
 
 
 def margin(N: int, K: int, t: np.ndarray | float) -> np.ndarray:
-    """Margin of `margin_flow`, also where ``exp`` of its argument would overflow.
-
-    Lambert W of an exponential is Wright's omega; late, where its two large terms cancel, Newton
-    steps on ``e^m + (K - 1) m = 1 + K t / N`` restore the digits.
-    """
-    c = 1 + K * np.asarray(t, float) / N
-    start = c / (K - 1) - scipy.special.wrightomega(c / (K - 1) - np.log(K - 1))
-    m_ = np.where(c > 1e8 * (K - 1), np.log(c), start)
-    for _ in range(3):
-        m_ = m_ - (np.exp(m_) + (K - 1) * m_ - c) / (np.exp(m_) + K - 1)
-    return m_
+    """Margin of `margin_flow`, also where ``exp`` of its argument would overflow."""
+    return log_linear((1 + K * np.asarray(t, float) / N) / (K - 1), K - 1)

@@ -16,7 +16,7 @@ from theory.associative_memory.superposition.moments import RANDOM, M
 from theory.associative_memory.symbols import DERIVED, N, d, ref
 from theory.equation import Equation
 from theory.notation import symbol
-from theory.state_tracking.rollout import gaussian_accuracy
+from theory.special import gauss_legendre, gaussian_accuracy
 
 accuracy = symbol("accuracy_recall", r"\mathrm{acc}", positive=True)
 z = symbol("z_normal", "z", real=True)
@@ -158,7 +158,7 @@ def sphere(N: int, d: int, nodes: int = 200) -> float:
         Gauss points per integral; 200 leave nothing above 1e-6 for d from 8 to 256.
     """
     s_0 = float(equations()["sigma_right"].evaluate({"N": N, "d": d}))
-    point, weight = np.polynomial.legendre.leggauss(nodes)
+    point, weight = gauss_legendre(nodes, -1)
     normal_z = 8 * point  # beyond 8 standard deviations nothing is left
     normal_w = 8 * weight * np.exp(-(normal_z**2) / 2) / np.sqrt(2 * np.pi)
     angle = np.pi / 2 * point  # c = sin(angle): density (1 - c^2)^((d-3)/2) dc = cos^(d-2) d(angle)

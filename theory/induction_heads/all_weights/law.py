@@ -9,6 +9,7 @@ gives the ln N, but gamma_2 and gamma_3 share the output.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import cache
 from typing import Any
@@ -20,12 +21,14 @@ import sympy as sp
 
 from theory import numeric
 from theory.equation import Equation
-from theory.induction_heads.all_weights import plateau, times
+from theory.induction_heads.all_weights import plateau
 from theory.induction_heads.all_weights.loss import NAMES
 from theory.induction_heads.all_weights.plateau import FIVE, LEADING, e, phi
 from theory.induction_heads.all_weights.scores import PLACE, THETA
+from theory.induction_heads.numbers import all_weights as times
 from theory.induction_heads.symbols import N, T_alpha, T_drop, T_gamma, q, ref, tau, u
 from theory.notation import symbol
+from theory.special import gauss_legendre
 
 EXPLICIT, NODES = 2048, 64
 FAR = 18.0  # of alpha_3: e^-18 of the time is left; polygammas of larger arguments cancel in phi
@@ -69,10 +72,9 @@ def nodes(size: int) -> tuple[np.ndarray, np.ndarray]:
     pairs = np.arange(1.0, min(size, EXPLICIT) + 1)
     weights = np.ones_like(pairs)
     if size > EXPLICIT:
-        x, w = np.polynomial.legendre.leggauss(NODES)
-        low, high = np.log(EXPLICIT + 0.5), np.log(size + 0.5)
-        far = np.exp(low + (high - low) * (x + 1) / 2)
-        pairs, weights = np.append(pairs, far), np.append(weights, w * far * (high - low) / 2)
+        log, weight = gauss_legendre(NODES, math.log(EXPLICIT + 0.5), math.log(size + 0.5))
+        far = np.exp(log)
+        pairs, weights = np.append(pairs, far), np.append(weights, weight * far)
     return pairs, weights / size
 
 

@@ -8,11 +8,11 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-import scipy.special
 import xarray as xr
 
 from theory.equation import Equation
 from theory.parameters import ParameterError
+from theory.special import log_linear
 from theory.state_tracking import exact
 from theory.state_tracking.dynamics import flow
 from theory.state_tracking.numbers.quadrature import (
@@ -79,8 +79,7 @@ def _coast(
     lift = rate + (A + (1 - A) / c.d_g) * c.pace * A
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         X = start + np.exp(start) / (c.N - 1) + c.N / (c.N - 1) * lift * c.eta * after
-        W = scipy.special.wrightomega(X - np.log(c.N - 1))
-        now = np.where(W < 1, X - W, np.log((c.N - 1) * W))  # the same; the stable one
+        now = log_linear(X, c.N - 1)
     mass = np.where(np.isfinite(X), now - start, 0) * (c.N - 1) / c.N / lift  # integral of eta g
     return D + c.pace * A * mass, S + rate * mass
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import ndtr
 
+from theory.special import gauss_hermite, gauss_legendre
 from theory.state_tracking.numbers.per_seed.attention import Attention
 from theory.state_tracking.numbers.per_seed.observables import forces, forms, summary
 from theory.state_tracking.numbers.per_seed.start import Start
@@ -70,17 +71,13 @@ class Columns:
 
     def __init__(self, p: Parameters, start: Start, finite_data: bool = True) -> None:
         self.p, self.attention, self.zeta = p, Attention(p), start.zeta[:, None]
-        self.v_0, weight = np.polynomial.legendre.leggauss(NODES)
+        self.v_0, weight = gauss_legendre(NODES, -1)
         self.of_v = weight / 2
-        e, weight = np.polynomial.hermite_e.hermegauss(SHARES if finite_data else 1)
-        self.of_share = weight / weight.sum()
-        self.e, self.share = (
-            e,
-            np.maximum(1 + e * np.sqrt(forms()["share"](p.d_g, p.N, p.n_train, p.L)), 0),
-        )
-        self.xi, weight = np.polynomial.hermite_e.hermegauss(NOISE)
-        self.of_xi = weight / weight.sum()
-        spread = np.ones((1, len(e), 1)) * self.v_0
+        self.e, self.of_share = gauss_hermite(SHARES if finite_data else 1)
+        self.share = 1 + self.e * np.sqrt(forms()["share"](p.d_g, p.N, p.n_train, p.L))
+        self.share = np.maximum(self.share, 0)
+        self.xi, self.of_xi = gauss_hermite(NOISE)
+        spread = np.ones((1, len(self.e), 1)) * self.v_0
         centre = [start.R, (start.zeta - start.R) / (p.N - 1)]
         v_k, v_w = (
             np.sqrt(3 * var)[:, None, None] * spread + x[:, None, None]
@@ -199,8 +196,7 @@ class Columns:
             of_share = np.exp(-(shares**2) / 2) / np.exp(-(shares**2) / 2).sum()
             to_shares = BarycentricInterpolator(self.e, np.eye(len(self.e)))(shares)
             z_w, z_k = (np.einsum("se,blem->blsm", to_shares, z) for z in (z_w, z_k))
-        noise, weight = np.polynomial.hermite_e.hermegauss(7)
-        weight = weight / weight.sum()
+        noise, weight = gauss_hermite(7)
         out = np.zeros(z_k.shape[:3])
         for at in np.ndindex(out.shape):
             s_k, s_w = np.sqrt(found.u_k[at[:2]]), np.sqrt(found.u_w[at[:2]])

@@ -9,8 +9,8 @@ import joblib
 import numpy as np
 import xarray as xr
 
-from theory.positional_semantic.channel import State
-from theory.positional_semantic.fixed_point import COARSE, FixedPoint, NotConverged, solve
+from theory.positional_semantic.numbers.channel import State
+from theory.positional_semantic.numbers.fixed_point import COARSE, FixedPoint, NotConverged, solve
 from theory.positional_semantic.parameters import Parameters
 
 MEANING = {

@@ -15,9 +15,9 @@ from functools import cache
 import numpy as np
 
 from theory.parameters import ParameterError
-from theory.positional_semantic import prox
-from theory.positional_semantic.channel import Averages, State, target
-from theory.positional_semantic.fixed_point import STARTS, FixedPoint, conjugates, update
+from theory.positional_semantic.numbers import prox
+from theory.positional_semantic.numbers.channel import Averages, State, target
+from theory.positional_semantic.numbers.fixed_point import STARTS, FixedPoint, conjugates, update
 from theory.positional_semantic.parameters import Parameters
 
 DAMPING, ITERATIONS, TOLERANCE = 0.8, 2000, 1e-9

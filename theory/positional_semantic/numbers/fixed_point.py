@@ -14,7 +14,7 @@ import numpy as np
 from theory import numeric
 from theory.parameters import ParameterError
 from theory.positional_semantic import errors, free_entropy, state_evolution
-from theory.positional_semantic.channel import Averages, State, averages
+from theory.positional_semantic.numbers.channel import Averages, State, averages
 from theory.positional_semantic.parameters import Parameters
 from theory.positional_semantic.symbols import (
     CONJUGATE,

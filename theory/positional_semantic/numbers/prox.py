@@ -3,7 +3,7 @@
 The envelope's objective ``|z - w|^2/(2V) + l(z, Y)`` is not convex. The loss is even in ``z``, so
 where ``V`` is large there are two wells, near the two exact solutions of ``S(z) = Y`` and mirror
 images of each other for ``w = 0``. This module descends to the well a start lies in; which well
-counts is decided in `theory.positional_semantic.channel`.
+counts is decided in `theory.positional_semantic.numbers.channel`.
 """
 
 from __future__ import annotations

@@ -19,8 +19,10 @@ from typing import NamedTuple, Self
 import numpy as np
 import scipy.special
 
-from theory.positional_semantic import definitions, prox
+from theory.positional_semantic import definitions
+from theory.positional_semantic.numbers import prox
 from theory.positional_semantic.parameters import Parameters
+from theory.special import gauss_hermite, gauss_legendre
 
 REACH = 5.5  # standard deviations at which the normal axis is cut off: 4e-8 of the mass lies beyond
 JUMP_STEPS = 60  # bisection alone needs 25
@@ -63,20 +65,6 @@ class Averages:
     jump: float
     cut: np.ndarray = field(repr=False)
     wells: np.ndarray = field(repr=False)
-
-
-@cache
-def gauss_hermite(order: int) -> tuple[np.ndarray, np.ndarray]:
-    """Nodes and weights for the standard normal."""
-    x, w = np.polynomial.hermite_e.hermegauss(order)
-    return x, w / w.sum()
-
-
-@cache
-def gauss_legendre(order: int) -> tuple[np.ndarray, np.ndarray]:
-    """Nodes and weights on (0, 1)."""
-    x, w = np.polynomial.legendre.leggauss(order)
-    return (x + 1) / 2, w / 2
 
 
 def target(p: Parameters, h: np.ndarray) -> np.ndarray:

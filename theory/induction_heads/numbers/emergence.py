@@ -21,6 +21,7 @@ import scipy.special
 import xarray as xr
 
 from theory.parameters import ParameterError
+from theory.special import log_linear
 
 TIGHT: dict[str, Any] = {"rtol": 1e-12, "atol": 1e-16}  # gamma - 1 is of order 1/N
 LAYER = 1.0  # length of the initial layer in t / N; gamma passes 1/2 near ln 2
@@ -42,7 +43,7 @@ def alpha_of(beta: Any, N: int) -> Any:
         return np.zeros_like(np.asarray(beta, float))
     n = 2 * N - 2
     start = np.square(beta) / 2 + 1 / n
-    alpha = start - scipy.special.wrightomega(start - math.log(n))
+    alpha = log_linear(start, n)
     for _ in range(NEWTON):  # the difference above loses relative accuracy where beta is small
         alpha = alpha - (alpha + np.expm1(alpha) / n - np.square(beta) / 2) / (
             1 + np.exp(alpha) / n

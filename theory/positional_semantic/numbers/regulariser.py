@@ -15,8 +15,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from theory.parameters import ParameterError
-from theory.positional_semantic.channel import State, averages
-from theory.positional_semantic.fixed_point import BRANCHES, STARTS, conjugates
+from theory.positional_semantic.numbers.channel import State, averages
+from theory.positional_semantic.numbers.fixed_point import BRANCHES, STARTS, conjugates
 from theory.positional_semantic.parameters import Parameters
 
 # Trapezoidal rule on +-9 standard deviations: kinks of the prox cost 1e-6, the cut 1e-18.
