@@ -1,13 +1,15 @@
-"""Array functions that several theories need: Gauss nodes, the root of y + e^y / n = c, accuracy
-among Gaussian logits.
+"""Array functions that several theories need: Gauss nodes, the root of y + e^y / n = c, the first
+crossing of a level, accuracy among Gaussian logits.
 """
 
 from __future__ import annotations
 
+import math
 from functools import cache
 from typing import Any
 
 import numpy as np
+import scipy.optimize
 import scipy.special
 
 from theory.parameters import ParameterError
@@ -39,6 +41,19 @@ def log_linear(c: Any, n: Any) -> np.ndarray:
         for _ in range(2):
             y = y - np.where(np.isfinite(y), (n * (y - c) + np.exp(y)) / (n + np.exp(y)), 0)
     return y
+
+
+def first_crossing(run: Any, index: int, level: float) -> float:
+    """First time at which a number of a run of ``solve_ivp``, with dense output, reaches a level;
+    infinite where it does not.
+    """
+    above = np.flatnonzero(run.y[index] >= level)
+    if not above.size:
+        return math.inf
+    low, high = run.t[above[0] - 1], run.t[above[0]]
+    return float(
+        scipy.optimize.brentq(lambda t: run.sol(t)[index] - level, low, high, xtol=1e-12 * high)
+    )
 
 
 def gaussian_accuracy(gap: Any, sigma_k: Any, sigma_kbar: Any, N: int) -> np.ndarray:

@@ -43,31 +43,31 @@ class Setting:
 GRID = tuple(np.linspace(0.01, 2, 25).round(6))
 SETTINGS = {
     "small": Setting(
-        Parameters(d=150, steps=200, n_test=2000, prox="local"),
-        (0.3, 0.6, 0.9, 1.2, 1.6, 2.0),
-        (30, 60, 120, 240),
-        (0.02, 0.1, 0.2, 0.3, 0.4, 0.5),
-        tuple(np.arange(0.2, 2.1, 0.2).round(1)),
-        3,
-        (0.6, 1.0, 1.4, 1.8, 2.2, 2.6, 3.2),
-        8,
-        (0.0, 0.05, 0.1, 0.2, 0.3, 0.4),
-        Parameters(
+        p=Parameters(d=150, steps=200, n_test=2000, prox="local"),
+        alphas=(0.3, 0.6, 0.9, 1.2, 1.6, 2.0),
+        sizes=(30, 60, 120, 240),
+        map_omegas=(0.02, 0.1, 0.2, 0.3, 0.4, 0.5),
+        map_alphas=tuple(np.arange(0.2, 2.1, 0.2).round(1)),
+        map_seeds=3,
+        extension_alphas=(0.6, 1.0, 1.4, 1.8, 2.2, 2.6, 3.2),
+        theory_order=8,
+        lines=(0.0, 0.05, 0.1, 0.2, 0.3, 0.4),
+        adam=Parameters(
             d=100, alpha=2.0, start="random", optimizer="adam", eta=0.01, steps=1000, n_test=500
         ),
-        30,
+        adam_seeds=30,
     ),
     "paper": Setting(
-        Parameters(polish=False, teacher="gaussian", prox="local"),
-        GRID,
-        (10, 15, 23, 36, 56, 87, 135, 209, 323, 500),
-        tuple(np.arange(0.02, 0.51, 0.02).round(2)),
-        GRID,
-        24,
-        GRID + tuple(np.linspace(2, 4, 25).round(6)[1:]),
-        16,
-        tuple(np.arange(0, 0.46, 0.025).round(3)),
-        Parameters(
+        p=Parameters(polish=False, teacher="gaussian", prox="local"),
+        alphas=GRID,
+        sizes=(10, 15, 23, 36, 56, 87, 135, 209, 323, 500),
+        map_omegas=tuple(np.arange(0.02, 0.51, 0.02).round(2)),
+        map_alphas=GRID,
+        map_seeds=24,
+        extension_alphas=GRID + tuple(np.linspace(2, 4, 25).round(6)[1:]),
+        theory_order=16,
+        lines=tuple(np.arange(0, 0.46, 0.025).round(3)),
+        adam=Parameters(
             d=100,
             alpha=2.0,
             start="random",
@@ -77,7 +77,7 @@ SETTINGS = {
             polish=False,
             teacher="gaussian",
         ),
-        140,
+        adam_seeds=140,
     ),
 }
 

@@ -12,6 +12,7 @@ from papers.source import Source
 from theory import plotting
 from theory.induction_heads.all_weights import law
 from theory.induction_heads.numbers import all_weights as times
+from theory.induction_heads.numbers import leading_order
 from verify.induction_heads import flow_laws
 
 SIZES = (4, 8, 16, 32, 64, 128, 256)
@@ -35,7 +36,7 @@ def draw(_: Source) -> Any:
     """
     figure, axes = plotting.figure(2, 2)
     found = {query: [times.times(N, query) for N in SIZES] for query in LABELS}
-    far = {query: [law.predicted(N, query) for N in LAW_SIZES] for query in LABELS}
+    far = {query: [leading_order.predicted(N, query) for N in LAW_SIZES] for query in LABELS}
     x, large = np.array(SIZES, float), np.array(LAW_SIZES, float)
     for axis, (query, label) in zip(axes[0], LABELS.items(), strict=True):
         for c, (name, letter) in enumerate(LETTERS.items()):
@@ -76,7 +77,7 @@ def draw(_: Source) -> Any:
     left, right = axes[1]
     known = {N: {query: found[query][SIZES.index(N)] for query in LABELS} for N in SIZES}
     for query, marker in zip(LABELS, "os", strict=True):
-        predicted = [law.predicted(N, query) for N in SIZES]
+        predicted = [leading_order.predicted(N, query) for N in SIZES]
         for c, (name, letter) in enumerate(LETTERS.items()):
             error = [
                 abs(p[name] / known[N][query][name] - 1)

@@ -15,8 +15,8 @@ from papers.source import Figure, Source
 from simulate.induction_heads import standard, train
 from theory import induction_heads as ih
 from theory import plotting
-from theory.induction_heads import Parameters, onset, query, structure
-from theory.induction_heads.numbers import emergence
+from theory.induction_heads import Parameters, onset, structure
+from theory.induction_heads.numbers import emergence, uniform_query
 from theory.induction_heads.symbols import N as N_symbol
 from verify.emergence import first_crossing
 from verify.induction_heads import timescales
@@ -313,7 +313,7 @@ def uniform(source: Source) -> Any:
     """
     figure, (left, right) = plotting.figure(1, 2)
     sizes = np.array(UNIFORM_SIZES)
-    averaged = [query.times(int(N)) for N in sizes]
+    averaged = [uniform_query.times(int(N)) for N in sizes]
     alone = [emergence.times(int(N)) for N in sizes]
     for k, (name, label) in enumerate(
         {"T_alpha": r"T_\alpha", "T_beta": r"T_\beta", "T_drop": r"T_\mathrm{drop}"}.items()

@@ -10,11 +10,12 @@ import scipy.integrate
 import sympy as sp
 
 from theory.induction_heads import structure
-from theory.induction_heads.all_weights import law, loss, plateau, scores
+from theory.induction_heads.all_weights import law, plateau, scores
 from theory.induction_heads.numbers import all_weights as times
+from theory.induction_heads.numbers import all_weights_loss, leading_order
 from theory.parameters import ParameterError
 
-NAMES = loss.NAMES
+NAMES = all_weights_loss.NAMES
 
 
 def test_what_the_strict_mask_freezes():
@@ -38,12 +39,12 @@ def test_gradient_is_the_slope_of_the_loss(mask, query):
     zeros.
     """
     theta = 0.5 * np.random.default_rng(1).standard_normal(19)
-    gradient = loss.loss_and_gradient(theta, 5, query, mask)[1]
+    gradient = all_weights_loss.loss_and_gradient(theta, 5, query, mask)[1]
     step = 1e-5
     slopes = [
         (
-            loss.loss_and_gradient(theta + step * x, 5, query, mask)[0]
-            - loss.loss_and_gradient(theta - step * x, 5, query, mask)[0]
+            all_weights_loss.loss_and_gradient(theta + step * x, 5, query, mask)[0]
+            - all_weights_loss.loss_and_gradient(theta - step * x, 5, query, mask)[0]
         )
         / (2 * step)
         for x in np.eye(19)
@@ -65,7 +66,9 @@ def test_flow_of_five_is_descent_on_its_loss():
     curve = plateau.flow().solve(
         type("Point", (), {"values": lambda self: {"N": N}})(), at=at, t=200.0
     )
-    run = times.descend(lambda x: law.loss_and_gradient(x, N), N, plateau.FIVE, horizon=200 / N**2)
+    run = times.descend(
+        lambda x: leading_order.loss_and_gradient(x, N), N, plateau.FIVE, horizon=200 / N**2
+    )
     for name in plateau.FIVE:
         np.testing.assert_allclose(
             curve[name], [run.sol(t / N)[NAMES.index(name)] for t in at], atol=1e-7
@@ -79,7 +82,7 @@ def test_law_without_a_fit(query):
     """
     error = {}
     for N in (8, 64):
-        flow, predicted = times.times(N, query), law.predicted(N, query)
+        flow, predicted = times.times(N, query), leading_order.predicted(N, query)
         error[N] = {n: abs(predicted[n] / flow[n] - 1) for n in flow}
         assert max(error[N].values()) < 2 * np.log(N) / N
     assert all(error[64][n] < error[8][n] for n in error[8])
@@ -91,7 +94,7 @@ def test_means_over_pairs():
     e^alpha.
     """
     N = 10**5
-    pairs, weights = law.nodes(N)
+    pairs, weights = leading_order.nodes(N)
     q = np.arange(1.0, N + 1)
     for e in (3.0, 5e4):
         for power in (1, 2):
@@ -109,7 +112,7 @@ def test_large_sizes_for_the_last_pair():
     eq, c = law.equations(), law.constants()
     gap = {}
     for L in (40.0, 400.0):
-        exact = law.slow_drop(L)
+        exact = leading_order.slow_drop(L)
         form = eq["T_drop_all_last"].rhs.subs(sp.log(law.N), L) / law.N**2
         gap[L] = (
             float(form.subs({law.mean_phi: c["mean_phi"], law.variance_phi: c["variance_phi"]}))
@@ -120,14 +123,17 @@ def test_large_sizes_for_the_last_pair():
         5 < gap[40.0] * 40**3 < 25 and 5 < gap[400.0] * 400**3 < 25
     )  # a constant over three decades, near 12
     wrong = (
-        4 / (400 + c["mean_phi"] + 1.2 * (4 - c["variance_phi"]) / 400) / law.slow_drop(400.0) - 1
+        4
+        / (400 + c["mean_phi"] + 1.2 * (4 - c["variance_phi"]) / 400)
+        / leading_order.slow_drop(400.0)
+        - 1
     )
     assert abs(wrong) * 400**3 > 100
 
 
 def test_drop_of_the_last_pair_grows_slower_than_that_of_three_numbers():
     """T ln N / N^2 tends to 4 from above, far out."""
-    scaled = [law.slow_drop(L) * L for L in (10.0, 20.0, 100.0, 400.0)]
+    scaled = [leading_order.slow_drop(L) * L for L in (10.0, 20.0, 100.0, 400.0)]
     assert scaled == sorted(scaled, reverse=True) and 4 < scaled[-1] < 4.02
 
 
@@ -170,7 +176,7 @@ def test_twin_head_of_the_inclusive_mask():
 @pytest.mark.parametrize(
     ("call", "field"),
     [
-        (lambda: loss.loss_and_gradient(np.zeros(19), 4, 5), "query = 5"),
+        (lambda: all_weights_loss.loss_and_gradient(np.zeros(19), 4, 5), "query = 5"),
         (lambda: times.times(4, "first"), "query = first"),
     ],
 )

@@ -10,6 +10,7 @@ import pytest
 from simulate.pool import one_thread
 from theory.induction_heads.all_weights import loss, plateau, scores
 from theory.induction_heads.numbers import all_weights as times
+from theory.induction_heads.numbers import all_weights_loss
 from verify.induction_heads import all_weights, all_weights_equations
 
 NAMES = [*scores.equations(), *loss.equations()]
@@ -58,7 +59,10 @@ def test_attention_of_the_first_layer():
     """Rows of the equations sum to one, both masks, with the right number of each kind of
     column.
     """
-    eq, theta = table(), dict(zip(loss.NAMES, all_weights_equations.point(5), strict=True))
+    eq, theta = (
+        table(),
+        dict(zip(all_weights_loss.NAMES, all_weights_equations.point(5), strict=True)),
+    )
     values = {**theta, "N": 6, "k": 4, "q": 2, "l": 3}
     for end, own in (("", 0), ("_inclusive", 1)):
 
@@ -116,8 +120,8 @@ def test_a_wrong_gradient_shows_in_the_times():
     """Half a percent on one number's gradient moves the drop far beyond the tolerance."""
 
     def wrong(theta):
-        value, gradient = loss.loss_and_gradient(theta, 4, 4)
-        gradient[loss.NAMES.index("gamma_4")] *= 1.005
+        value, gradient = all_weights_loss.loss_and_gradient(theta, 4, 4)
+        gradient[all_weights_loss.NAMES.index("gamma_4")] *= 1.005
         return value, gradient
 
     found = times.crossings(times.descend(wrong, 4, times.moving("strict")), 4)

@@ -7,8 +7,8 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from theory.induction_heads.all_weights import law
 from theory.induction_heads.numbers import all_weights as times
+from theory.induction_heads.numbers import leading_order
 
 SIZES = (64, 1000)
 AGREE = 2e-2  # law against flow at the larger size, where its error is of order ln N / N
@@ -25,13 +25,13 @@ def benchmark() -> dict[str, Any]:
         law, ``agree``, ``note``.
     """
     rows, spent = [], {}
-    law.predicted(4), law.predicted(4, "uniform"), times.times(4)  # compile
+    leading_order.predicted(4), leading_order.predicted(4, "uniform"), times.times(4)  # compile
     for query in times.QUERIES:
         for size in SIZES:
             loose, seconds = {}, {}
             for way, run in (
                 ("flow", times.times),
-                ("law", law.predicted),
+                ("law", leading_order.predicted),
                 ("flow, rtol 1e-7", times.times),
             ):
                 started = time.perf_counter()

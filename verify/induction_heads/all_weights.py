@@ -18,9 +18,9 @@ from simulate.induction_heads import standard, task, train
 from simulate.induction_heads.student import NAMES, Student, assemble, project, squared_error
 from simulate.pool import one_thread
 from theory.induction_heads import Parameters
-from theory.induction_heads.all_weights import law
-from theory.induction_heads.all_weights.loss import loss_and_gradient
 from theory.induction_heads.numbers import all_weights as times
+from theory.induction_heads.numbers import leading_order
+from theory.induction_heads.numbers.all_weights_loss import loss_and_gradient
 from verify.check import Check, identity, sampled
 from verify.emergence import first_crossing
 from verify.induction_heads import flow_laws
@@ -127,7 +127,9 @@ def against_law(
     checks: list[Check] = []
     notes: list[str] = []
     for query, label in QUERIES.items():
-        table = {N: (flow_times(N, query), law.predicted(N, query)) for N in (*sizes, largest)}
+        table = {
+            N: (flow_times(N, query), leading_order.predicted(N, query)) for N in (*sizes, largest)
+        }
         for name in (*times.LEVELS, "T_drop"):
             flow, predicted = table[largest][0][name], table[largest][1][name]
             checks.append(

@@ -18,7 +18,6 @@ from theory.induction_heads.all_weights import plateau
 from theory.induction_heads.all_weights.loss import (
     c_item,
     c_label,
-    loss_and_gradient,
     r_item,
     r_label,
     w_item,
@@ -28,6 +27,7 @@ from theory.induction_heads.all_weights.loss import (
 from theory.induction_heads.all_weights.plateau import FIVE
 from theory.induction_heads.all_weights.scores import THETA
 from theory.induction_heads.attention import MASKS
+from theory.induction_heads.numbers.all_weights_loss import loss_and_gradient
 from theory.induction_heads.symbols import N as N_symbol
 from theory.induction_heads.symbols import k as k_symbol
 from theory.induction_heads.symbols import q as q_symbol

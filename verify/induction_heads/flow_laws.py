@@ -10,8 +10,8 @@ import numpy as np
 import scipy.stats
 
 from theory import induction_heads as ih
-from theory.induction_heads import drop, query
-from theory.induction_heads.numbers import emergence
+from theory.induction_heads import drop
+from theory.induction_heads.numbers import emergence, uniform_query
 from theory.induction_heads.symbols import N as N_symbol
 from verify.check import Check, identity, near, vanishing
 
@@ -29,7 +29,7 @@ def times(N: int) -> dict[str, float]:
 @cache
 def uniform_times(N: int) -> dict[str, float]:
     """Emergence times of the flow under a uniform query, once per size."""
-    return query.times(N)
+    return uniform_query.times(N)
 
 
 def log_fit(

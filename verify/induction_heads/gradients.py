@@ -27,8 +27,9 @@ from simulate.induction_heads.student import (
 from simulate.pool import one_thread
 from theory import induction_heads as ih
 from theory.equation import Equation
-from theory.induction_heads import Parameters, query, structure
+from theory.induction_heads import Parameters, structure
 from theory.induction_heads.attention import MASKS
+from theory.induction_heads.numbers.uniform_query import loss_and_gradient
 from theory.induction_heads.symbols import N as N_symbol
 from theory.induction_heads.symbols import alpha, beta, d, gamma, k, q
 from verify.check import Check, at_least, identity, vanishing
@@ -394,7 +395,7 @@ def uniform_query(eq: Table) -> list[Check]:
         slopes.append((float(slope.subs(gamma, 0.8)), -float(_grad(start)[1])))
         losses.append(float(x.loss.detach()))
         gradients.append(x.gradient.numpy())
-    loss, gradient = query.loss_and_gradient(x.theta.detach().numpy(), N)
+    loss, gradient = loss_and_gradient(x.theta.detach().numpy(), N)
     mean = eq["mean_initial_slope"].rhs.subs(N_symbol, N).doit().subs(gamma, 0.8)
     return [
         identity(

@@ -11,8 +11,8 @@ import xarray as xr
 from simulate.induction_heads.student import NAMES, THREE
 from theory import plotting
 from theory.induction_heads import Parameters
-from theory.induction_heads.all_weights.loss import loss_and_gradient
 from theory.induction_heads.numbers import all_weights as times
+from theory.induction_heads.numbers.all_weights_loss import loss_and_gradient
 from theory.parameters import ParameterError
 from verify import ensemble
 from verify.check import Band

@@ -110,6 +110,15 @@ class Fidelity:
         rms = float(np.sqrt((x**2).mean()))
         return rms, float((x**2).std(ddof=1) / n / (2 * rms)) if rms else 0.0
 
+    def as_dict(self) -> dict[str, Any]:
+        """For machines: value, standard error and errors per seed of each measure."""
+        measures = {}
+        for name in MEASURES:
+            value, error = self.summary(name)
+            per_seed = self.errors[name]
+            measures[name] = {"value": value, "standard_error": error, "per_seed": per_seed}
+        return {**measures, "mean_rollout_within_one_se": self.inside, "paired": self.paired}
+
 
 def judge(theory: xr.Dataset, runs: xr.Dataset) -> Fidelity:
     """Hold curves per seed against the seeds."""
@@ -214,22 +223,9 @@ def rows(levels: dict[str, Fidelity]) -> list[list[str]]:
 
 
 def as_dict(found: dict[str, dict[str, Fidelity]]) -> dict[str, Any]:
-    """The ladder for machines: value, standard error and per-seed errors."""
+    """The ladder for machines."""
     return {
-        setting: {
-            level: {
-                **{
-                    name: dict(
-                        zip(("value", "standard_error"), f.summary(name), strict=True),
-                        per_seed=f.errors[name],
-                    )
-                    for name in MEASURES
-                },
-                "mean_rollout_within_one_se": f.inside,
-                "paired": f.paired,
-            }
-            for level, f in levels.items()
-        }
+        setting: {level: f.as_dict() for level, f in levels.items()}
         for setting, levels in found.items()
     }
 

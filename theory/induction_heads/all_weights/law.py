@@ -9,12 +9,8 @@ gives the ln N, but gamma_2 and gamma_3 share the output.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
 from functools import cache
-from typing import Any
 
-import numpy as np
 import scipy.integrate
 import scipy.optimize
 import sympy as sp
@@ -22,13 +18,11 @@ import sympy as sp
 from theory import numeric
 from theory.equation import Equation
 from theory.induction_heads.all_weights import plateau
-from theory.induction_heads.all_weights.loss import NAMES
-from theory.induction_heads.all_weights.plateau import FIVE, LEADING, e, phi
+from theory.induction_heads.all_weights.plateau import LEADING, e, phi
 from theory.induction_heads.all_weights.scores import PLACE, THETA
 from theory.induction_heads.numbers import all_weights as times
-from theory.induction_heads.symbols import N, T_alpha, T_drop, T_gamma, q, ref, tau, u
+from theory.induction_heads.symbols import N, T_alpha, T_drop, T_gamma, ref, tau, u
 from theory.notation import symbol
-from theory.special import gauss_legendre
 
 EXPLICIT, NODES = 2048, 64
 FAR = 18.0  # of alpha_3: e^-18 of the time is left; polygammas of larger arguments cancel in phi
@@ -38,94 +32,6 @@ mean_phi, variance_phi = (
     symbol("variance_phi", r"\mathrm{Var}\,\varphi", positive=True),
 )
 beta_2, gamma_3, alpha_3 = (THETA[n] for n in ("beta_2", "gamma_3", "alpha_3"))
-
-
-@cache
-def _compiled(query: str) -> tuple[Callable, Callable]:
-    """Part of the loss common to all pairs and its gradient by `FIVE`; then that of one pair."""
-    state = [THETA[n] for n in FIVE]
-    common, one = (
-        plateau.loss_uniform()
-        if query == "uniform"
-        else (plateau.loss_last() - plateau.right_label().subs(q, N), plateau.right_label())
-    )
-
-    def with_gradient(expr: sp.Expr, *more: sp.Symbol) -> Callable:
-        return sp.lambdify(
-            [*state, *more],
-            [expr, *(sp.diff(expr, x) for x in state)],
-            ["scipy", "numpy"],
-            cse=True,
-        )
-
-    return with_gradient(common, N), with_gradient(one, N, q)
-
-
-@cache
-def nodes(size: int) -> tuple[np.ndarray, np.ndarray]:
-    """Pairs and weights for means over all pairs: each of the first `EXPLICIT`, then Gauss-Legendre
-    in ln q.
-
-    What is averaged depends on q through e/(e + 2q - 2) alone, smooth in ln q; the sum as an
-    integral from half a step before the first pair is off by a 1/(24 q^2)-th of it.
-    """
-    pairs = np.arange(1.0, min(size, EXPLICIT) + 1)
-    weights = np.ones_like(pairs)
-    if size > EXPLICIT:
-        log, weight = gauss_legendre(NODES, math.log(EXPLICIT + 0.5), math.log(size + 0.5))
-        far = np.exp(log)
-        pairs, weights = np.append(pairs, far), np.append(weights, weight * far)
-    return pairs, weights / size
-
-
-def loss_and_gradient(
-    theta: np.ndarray, size: int, query: str = "last"
-) -> tuple[float, np.ndarray]:
-    """Loss of the five numbers and its gradient, in the layout of all nineteen (equation
-    ``plateau_loss``).
-    """
-    common, one = _compiled(query)
-    state = [float(theta[NAMES.index(n)]) for n in FIVE]
-    pairs, weights = (np.array([float(size)]), np.ones(1)) if query == "last" else nodes(size)
-    total = np.array(common(*state, size), float) + [
-        float(np.sum(weights * x)) for x in one(*state, size, pairs)
-    ]
-    gradient = np.zeros(len(NAMES))
-    gradient[[NAMES.index(n) for n in FIVE]] = total[1:]
-    return float(total[0]), gradient
-
-
-def predicted(size: int, query: str = "last", **options: Any) -> dict[str, float]:
-    """Emergence times by the flow of five numbers, strict mask; relative error of order 1/N,
-    nothing fitted.
-
-    O(1) per step for either query; to N = 10^4: at 10^6 rounding of the gammas stops the
-    integrator, see `slow_drop`. Units and names as in `times.times`.
-    """
-    return times.crossings(
-        times.descend(lambda x: loss_and_gradient(x, size, query), size, FIVE, **options), size
-    )
-
-
-def slow_drop(log_size: float) -> float:
-    """T_drop / N^2 for the last pair when 1/N is zero and ln N is kept: one ODE for alpha_3 over
-    beta_2.
-    """
-    of_e = numeric.function(plateau.sums()[phi], [e])
-
-    def rates(beta: float, state: np.ndarray) -> list[float]:
-        drop = float(np.exp(-state[0]))  # e^-alpha
-        third = np.sqrt(1 + beta**2 / 2)
-        return [beta + (log_size + float(of_e(1 / drop))) / 2 / third, 2 * drop / third]
-
-    def gone(_: float, state: np.ndarray) -> float:
-        return float(state[0]) - FAR
-
-    gone.terminal = True  # type: ignore[attr-defined]
-    run = scipy.integrate.solve_ivp(
-        rates, (0, FAR), [0.0, 0.0], method="LSODA", rtol=1e-10, atol=1e-14, events=gone
-    )
-    return float(run.y[1, -1])
 
 
 @cache

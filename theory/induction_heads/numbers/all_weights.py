@@ -18,8 +18,9 @@ import xarray as xr
 
 from theory.induction_heads import structure
 from theory.induction_heads.all_weights import scores
-from theory.induction_heads.all_weights.loss import NAMES, loss_and_gradient
+from theory.induction_heads.numbers.all_weights_loss import NAMES, loss_and_gradient
 from theory.parameters import ParameterError
+from theory.special import first_crossing
 
 LossAndGradient = Callable[[np.ndarray], tuple[float, np.ndarray]]
 HEAD = {"gamma": "gamma_3", "beta": "beta_2", "alpha": "alpha_3"}  # the three of the paper
@@ -123,19 +124,9 @@ def descend(
 
 def crossings(run: Any, size: int, levels: Mapping[str, str] = LEVELS) -> dict[str, float]:
     """First times at which numbers reach 1/2, infinite where they do not; and that of the loss."""
-    found = {}
-    for label, name in levels.items():
-        index = NAMES.index(name)
-        above = np.flatnonzero(run.y[index] >= HALF)
-        if not above.size:
-            found[label] = np.inf
-            continue
-        low, high = run.t[above[0] - 1], run.t[above[0]]
-        found[label] = size * float(
-            scipy.optimize.brentq(
-                lambda tau, i=index: run.sol(tau)[i] - HALF, low, high, xtol=1e-12 * high
-            )
-        )
+    found = {
+        label: size * first_crossing(run, NAMES.index(name), HALF) for label, name in levels.items()
+    }
     found["T_drop"] = size * float(run.t_events[0][0]) if run.t_events[0].size else np.inf
     return found
 

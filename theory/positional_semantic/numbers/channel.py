@@ -105,61 +105,72 @@ def averages(p: Parameters, state: State, near: Averages | None = None) -> Avera
     near : Averages, optional
         The result at a nearby state with as many nodes, to save Newton steps.
     """
-    task = Parameters(
-        omega=p.omega, sigma=p.sigma, target=p.target
-    )  # all that the target depends on
+    # The target depends on nothing else.
+    task = Parameters(omega=p.omega, sigma=p.sigma, target=p.target)
     h, weights, Y, z_0 = teacher_nodes(task, p.order, bool(state.m and state.theta))
     rho = p.sigma**2
     mean = state.theta / rho * h + np.array([[state.m], [-state.m]])
     spread = np.sqrt(state.q - state.theta**2 / rho)
     across, across_weight = gauss_hermite(p.order // 2 + 2)  # nothing jumps across the lines
     lines = Lines.through(p, state.V, Y, z_0, mean, spread * across)
-    h, mean = np.repeat(h, across.size, 1), np.repeat(mean, across.size, 1)
-    weights = np.outer(weights, across_weight).ravel()
+    h, weights = np.repeat(h, across.size, 1), np.outer(weights, across_weight).ravel()
     cut, plus, minus = lines.jump(None if near is None else near.cut)
     where = cut
     if p.prox == "local":
         where = lines.end_of_plus_well(cut, plus, minus, lines.centre - REACH * spread)
     along, share, start = _two_sides(p.order, where, lines.centre, spread, plus, minus)
     if near is not None:
-        # A well remembered from nearby is a start only where it lies on this side of the cut.
-        side = np.where(np.arange(along.shape[1]) < p.order, -1, 1)
-        between = ((plus + minus) * lines.normal).sum(0)[:, None] / 2
-        same = side * ((near.wells * lines.normal[..., None]).sum(0) - between) > 0
-        start = np.where(same, near.wells, start)
+        start = _from_nearby(lines, near.wells, start, plus, minus)
     z, value, hessian = lines.descend(start, along)
     density = np.exp(-(((where - lines.centre) / spread) ** 2) / 2) / np.sqrt(2 * np.pi) / spread
-    jump = float((weights * density * ((plus - minus) ** 2).sum(0)).sum())
     total = weights[:, None] * share
-    w = lines.at(along)
-    g = (z - w) / state.V
-    xi = (w - np.array([state.m, -state.m])[:, None, None]) / np.sqrt(state.q)
-    eta = (h[:, :, None] - state.theta / np.sqrt(state.q) * xi) / np.sqrt(
-        rho - state.theta**2 / state.q
-    )
-
-    def mean_of(values: np.ndarray) -> float:
-        return float((total * values).sum())
-
-    data = prox.loss(z, lines.Y[:, :, None], p.sigma)
-    a, b, c = state.V * hessian  # dz/dw is the inverse of V times the Hessian
-    determinant = a * c - b * b
-    slope = (c / determinant - 1) ** 2 + (a / determinant - 1) ** 2 + 2 * (b / determinant) ** 2
+    of_channel = _integrands(p, state, h[:, :, None], lines.at(along), z, lines.Y[:, :, None])
+    means = {"E_M": value, **of_channel}
     return Averages(
-        # What is odd vanishes by symmetry; the half plane of h does not show it.
-        {
-            "E_gg": mean_of((g * g).sum(0)),
-            "E_g": mean_of(g[0] - g[1]) if state.m else 0.0,
-            "E_gxi": mean_of((g * xi).sum(0)),
-            "E_geta": mean_of((g * eta).sum(0)) if state.theta else 0.0,
-            "E_M": mean_of(value),
-            "E_loss": mean_of(data),
-        },
-        replicon=mean_of(slope),
-        jump=jump,
+        {name: float((total * values).sum()) for name, values in means.items()},
+        replicon=float((total * _response(state.V * hessian)).sum()),
+        jump=float((weights * density * ((plus - minus) ** 2).sum(0)).sum()),
         cut=cut,
         wells=z,
     )
+
+
+def _from_nearby(
+    lines: Lines, wells: np.ndarray, start: np.ndarray, plus: np.ndarray, minus: np.ndarray
+) -> np.ndarray:
+    """Wells remembered from nearby as starts, where they lie on this side of the cut."""
+    side = np.repeat([-1, 1], start.shape[2] // 2)
+    between = ((plus + minus) * lines.normal).sum(0)[:, None] / 2
+    same = side * ((wells * lines.normal[..., None]).sum(0) - between) > 0
+    return np.where(same, wells, start)
+
+
+def _integrands(
+    p: Parameters, state: State, h: np.ndarray, w: np.ndarray, z: np.ndarray, Y: np.ndarray
+) -> dict[str, np.ndarray]:
+    """What is averaged, on ``(line, node)``; what is odd vanishes by symmetry, which the half plane
+    of h does not show.
+    """
+    g = (z - w) / state.V
+    xi = (w - np.array([state.m, -state.m])[:, None, None]) / np.sqrt(state.q)
+    eta = (h - state.theta / np.sqrt(state.q) * xi) / np.sqrt(p.sigma**2 - state.theta**2 / state.q)
+    nothing = np.zeros(g.shape[1:])
+    return {
+        "E_gg": (g * g).sum(0),
+        "E_g": g[0] - g[1] if state.m else nothing,
+        "E_gxi": (g * xi).sum(0),
+        "E_geta": (g * eta).sum(0) if state.theta else nothing,
+        "E_loss": prox.loss(z, Y, p.sigma),
+    }
+
+
+def _response(hessian: np.ndarray) -> np.ndarray:
+    """Squared norm of dz/dw - 1; dz/dw is the inverse of V times the Hessian, given as
+    ``(3, ...)``.
+    """
+    a, b, c = hessian
+    determinant = a * c - b * b
+    return (c / determinant - 1) ** 2 + (a / determinant - 1) ** 2 + 2 * (b / determinant) ** 2
 
 
 def _two_sides(

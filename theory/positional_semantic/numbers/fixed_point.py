@@ -323,7 +323,7 @@ def solve(
     p.solvable()
     if branch not in BRANCHES:
         raise ParameterError(f"branch = {branch!r}: must be one of {', '.join(BRANCHES)}")
-    p.complexity  # noqa: B018 - refuses a missing alpha
+    alpha = p.complexity
     fine = _Map(p, branch)
     x, residual, jacobian = fine.pack(STARTS[branch]), np.inf, np.empty((0, 0))
     if near is not None:
@@ -338,7 +338,7 @@ def solve(
         x, residual = _chord(fine, settled, jacobian)
     if not residual < CONVERGED:
         raise NotConverged(
-            f"state evolution did not converge at omega = {p.omega:g}, alpha = {p.alpha:g}, "
+            f"state evolution did not converge at omega = {p.omega:g}, alpha = {alpha:g}, "
             f"{branch} (residual {residual:.1e})"
         )
     result = fine.point(x, residual, jacobian)
