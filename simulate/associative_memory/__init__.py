@@ -9,3 +9,5 @@ SYSTEMS = {
     "k_hop": k_hop.SYSTEM,
     "pointers": k_hop.pointers.SYSTEM,
 }
+
+train = factual_recall.train
