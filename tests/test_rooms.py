@@ -2,6 +2,7 @@
 
 import inspect
 import re
+from pathlib import Path
 
 import pytest
 
@@ -48,9 +49,9 @@ def test_checks(model):
 
 @WHOLE
 def test_paper(model):
-    """Figures have titles and functions, claims and what was found are stored, a write-up is there."""
+    """Figures have titles and functions, claims and evidence are stored, a write-up is there."""
     ledger = model.ledger()
-    folder = ledger.__path__[0]
+    folder = Path(ledger.__path__[0])
     assert ledger.FIGURES and all(re.fullmatch(r"[\w-]+", str(name)) for name in ledger.FIGURES)
     for name in ("claims.toml", "evidence.json", "writeup.py"):
-        assert open(f"{folder}/{name}").read()
+        assert (folder / name).read_text()

@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 
 from papers.source import Source
-from simulate.positional_semantic.histogram import KINDS, HistogramParameters, solutions
+from simulate.positional_semantic.histogram import KINDS, solutions
 from theory import output, plotting
+from theory.positional_semantic.parameters import HistogramParameters
 
 SETTINGS = {"small": HistogramParameters(), "paper": HistogramParameters.paper()}
 SEEDS = {"small": 2, "paper": 10}

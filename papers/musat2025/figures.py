@@ -17,6 +17,7 @@ from theory import induction_heads as ih
 from theory import plotting
 from theory.induction_heads import Parameters, onset, structure
 from theory.induction_heads.numbers import emergence, uniform_query
+from theory.induction_heads.parameters import StandardParameters
 from theory.induction_heads.symbols import N as N_symbol
 from verify.emergence import first_crossing
 from verify.induction_heads import timescales
@@ -32,7 +33,7 @@ ABLATION_SEEDS = 2
 EMERGENCE = {"small": (2, 4, 6, 8, 12, 16, 24), "paper": (2, 4, 8, 16, 32, 64, 128)}
 RATE = 100 / 256  # step in t of App. F: rate 100, mean over D = 256
 THRESHOLD = 0.1  # of alpha and beta in Fig. 5; 1/2 for gamma
-STANDARD = {"small": standard.StandardParameters(), "paper": standard.StandardParameters.paper()}
+STANDARD = {"small": StandardParameters(), "paper": StandardParameters.paper()}
 UNIFORM_SIZES = (4, 8, 16, 32, 64, 128, 256, 512, 1024)
 DROP_SIZES = (4, 8, 16, 32, 64, 256, 1024, 10**4, 10**5, 10**6, 10**7)
 

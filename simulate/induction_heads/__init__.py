@@ -1,9 +1,10 @@
 """Students of the induction-head task (Musat et al., arXiv:2511.01033)."""
 
 from simulate.induction_heads import learner, standard, task
-from simulate.induction_heads.standard import StandardParameters, Transformer
+from simulate.induction_heads.standard import Transformer
 from simulate.induction_heads.student import Constrained, Student, assemble, project, residual
 from theory.induction_heads import Parameters
+from theory.induction_heads.parameters import StandardParameters
 
 __all__ = [
     "SYSTEMS",

@@ -5,10 +5,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import torch
@@ -18,51 +16,7 @@ from simulate import training
 from simulate.induction_heads.student import attention
 from simulate.induction_heads.task import generator
 from simulate.learner import Each, Module
-from theory.parameters import BaseParameters, ParameterError, parameter
-
-
-@dataclass(frozen=True)
-class StandardParameters(BaseParameters):
-    """Sizes and training of the standard transformer; App. E by default except where a CPU needs it
-    smaller.
-
-    Raises
-    ------
-    ParameterError
-        For an unknown name or a value out of range.
-    """
-
-    D: int = parameter(128, "embedding and head dimension (paper: 2048)", low=2)
-    vocabulary: int = parameter(32, "tokens", low=2)
-    block: int = parameter(32, "positions", low=3)
-    pairs: int = parameter(8, "item-label pairs per sequence", low=1)
-    eta: float = parameter(1e-3, "learning rate of AdamW", above=0)
-    weight_decay: float = parameter(0.01, "weight decay of AdamW", low=0)
-    batch_size: int = parameter(128, "sequences per step (paper: 512)", low=1)
-    steps: int = parameter(300, "length of a run", low=1)
-    eval_every: int = parameter(2, "steps between measurements", low=1)
-
-    def __post_init__(self) -> None:
-        """Check single fields, then what must hold between them."""
-        super().__post_init__()
-        if 2 * self.pairs > self.vocabulary:
-            raise ParameterError(
-                f"pairs = {self.pairs}: must be <= vocabulary / 2 = {self.vocabulary // 2}, tokens are distinct"
-            )
-        if 2 * self.pairs + 1 > self.block:
-            raise ParameterError(
-                f"pairs = {self.pairs}: 2 pairs + 1 positions must fit into block = {self.block}"
-            )
-
-    @classmethod
-    def paper(cls) -> Self:
-        """Sizes of App. E; for a GPU."""
-        return cls(D=2048, batch_size=512)
-
-    @classmethod
-    def presets(cls) -> dict[str, Callable[[], Self]]:
-        """Named settings."""
-        return {"small": cls, "paper": cls.paper}
+from theory.induction_heads.parameters import StandardParameters
 
 
 class Transformer(nn.Module):

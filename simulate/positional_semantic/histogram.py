@@ -10,9 +10,7 @@ trained on.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import torch
@@ -20,7 +18,8 @@ from torch import nn
 
 from simulate import training
 from simulate.learner import Each, State
-from theory.parameters import BaseParameters, ParameterError, parameter
+from theory.parameters import ParameterError
+from theory.positional_semantic.parameters import HistogramParameters
 
 KINDS = ("positional", "semantic")
 DATA_SEED = 42
@@ -36,35 +35,6 @@ MEANING = {
     "start_to_frozen": "distance of the weights from the start",
 }
 AXES = {0: (), 3: ("sequence", "query", "key")}
-
-
-@dataclass(frozen=True)
-class HistogramParameters(BaseParameters):
-    """Sizes and training settings of the counting task (cui2024, App. A); `paper` has the published
-    ones.
-    """
-
-    length: int = parameter(6, "tokens per sequence", low=2)
-    alphabet: int = parameter(8, "different tokens", low=2)
-    samples: int = parameter(4000, "sequences drawn, before repetitions are dropped", low=10)
-    share: float = parameter(0.7, "of the sequences trained on", above=0, high=0.99)
-    width: int = parameter(32, "embedding dimension", low=4, multiple_of=2)
-    hidden: int = parameter(128, "hidden units", low=1)
-    epochs: int = parameter(60, "frozen training", low=1)
-    unfrozen_epochs: int = parameter(20, "training after unfreezing", low=0)
-    eta: float = parameter(1e-3, "learning rate, Adam frozen and SGD unfrozen", above=0)
-    batch: int = parameter(32, "sequences per step", low=1)
-    noise: float = parameter(1e-3, "perturbation when unfreezing", low=0)
-
-    @classmethod
-    def paper(cls) -> Self:
-        """Published sizes: an hour per seed and solution on a CPU."""
-        return cls(length=10, alphabet=15, samples=50000, width=64, epochs=200, unfrozen_epochs=100)
-
-    @classmethod
-    def presets(cls) -> dict[str, Callable[[], Self]]:
-        """Named settings."""
-        return {"small": cls, "paper": cls.paper}
 
 
 def draw(p: HistogramParameters) -> tuple[torch.Tensor, torch.Tensor]:

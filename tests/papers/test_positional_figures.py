@@ -5,8 +5,8 @@ import pytest
 
 from papers.cui2024 import FIGURES, counting, figures, writeup
 from papers.source import Source
-from simulate.positional_semantic.histogram import HistogramParameters
 from theory.positional_semantic import Parameters
+from theory.positional_semantic.parameters import HistogramParameters
 
 mpl.use("Agg")
 P = Parameters(d=20, steps=5, n_test=40, polish=False)

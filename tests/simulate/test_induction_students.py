@@ -29,6 +29,7 @@ from simulate.induction_heads.student import (
     kernel,
     squared_error,
 )
+from theory.induction_heads.parameters import StandardParameters
 from theory.parameters import ParameterError
 
 DOUBLE = torch.float64
@@ -263,7 +264,7 @@ def test_dataset():
     )
 
 
-SMALL = standard.StandardParameters(D=16, vocabulary=8, block=10, pairs=2, batch_size=16, steps=6)
+SMALL = StandardParameters(D=16, vocabulary=8, block=10, pairs=2, batch_size=16, steps=6)
 
 
 def test_standard_transformer():
@@ -292,7 +293,7 @@ def test_standard_training(tmp_path):
     """Learns the task at a small size; loss in nats starts above that of guessing, ln of the
     vocabulary.
     """
-    p = standard.StandardParameters(
+    p = StandardParameters(
         D=64, vocabulary=8, block=8, pairs=2, batch_size=64, steps=125, eval_every=25
     )
     runs = standard.train(p, store=tmp_path, **ALONE)
@@ -311,4 +312,4 @@ def test_standard_training(tmp_path):
 def test_standard_parameters(change, message):
     """One line with what is allowed."""
     with pytest.raises(ParameterError, match=message):
-        standard.StandardParameters(**change)
+        StandardParameters(**change)

@@ -27,6 +27,7 @@ from simulate.state_tracking.student import Students
 from theory import induction_heads as ih
 from theory import positional_semantic as ps
 from theory import state_tracking as st
+from theory.induction_heads.parameters import StandardParameters
 from verify.check import Check
 
 SHIFT = 0.1
@@ -74,14 +75,14 @@ def ensembles(tiny: bool) -> list[Ensemble]:
             N=2, L=2, d_g=2, d_h=4, n_train=16, n_test=8, epochs=4, eval_every=2
         )
         pairs = ih.Parameters.demo().replace(N=2, D=4, batch_size=4, steps=8, eval_every=4)
-        plain = standard.StandardParameters(
+        plain = StandardParameters(
             D=8, vocabulary=8, block=8, pairs=2, batch_size=8, steps=8, eval_every=4
         )
         layer = ps.Parameters(d=20, alpha=1.0, steps=20, n_test=50)
         seeds = range(2)
     else:
         tracking = st.Parameters.demo().replace(eval_every=64)
-        pairs, plain = ih.Parameters.demo(), standard.StandardParameters()
+        pairs, plain = ih.Parameters.demo(), StandardParameters()
         layer, seeds = ps.Parameters.demo(), range(8)
     order, losses = (
         ("A", "R", "S", "loss", "variance_other", "rollout_accuracy"),

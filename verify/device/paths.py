@@ -31,6 +31,8 @@ from simulate.state_tracking.student import (
 from theory import induction_heads as ih
 from theory import positional_semantic as ps
 from theory import state_tracking as st
+from theory.induction_heads.parameters import StandardParameters
+from theory.positional_semantic.parameters import HistogramParameters
 from verify.check import Check, identity
 
 Found = dict[str, Tensor]
@@ -165,7 +167,7 @@ def _form(make: Callable[..., Student]) -> Callable[[torch.device, torch.dtype],
 
 # Induction heads.
 PAIRS = ih.Parameters(N=3, D=8, batch_size=16)
-STANDARD = standard.StandardParameters(D=12, vocabulary=10, block=12, pairs=3, batch_size=16)
+STANDARD = StandardParameters(D=12, vocabulary=10, block=12, pairs=3, batch_size=16)
 
 
 def _disentangled(trained: str) -> Callable[[torch.device, torch.dtype], Found]:
@@ -201,7 +203,7 @@ LAYERS = {
     "untied": LAYER.replace(tied=False),
     "value matrix": LAYER.replace(value=True),
 }
-COUNTING = histogram.HistogramParameters(length=4, alphabet=5, samples=200, width=8, hidden=16)
+COUNTING = HistogramParameters(length=4, alphabet=5, samples=200, width=8, hidden=16)
 
 
 def _weights(p: ps.Parameters) -> tuple[sentences.Data, Found]:

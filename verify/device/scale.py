@@ -21,6 +21,7 @@ from simulate.state_tracking import train as train_tracking
 from theory import induction_heads as ih
 from theory import positional_semantic as ps
 from theory.induction_heads.numbers import emergence
+from theory.induction_heads.parameters import StandardParameters
 from verify.emergence import first_crossing
 from verify.state_tracking import ensemble
 
@@ -172,7 +173,7 @@ def tracking(job: Job, name: str) -> tuple[bool, dict[str, Any], list[str]]:
 
 def transformer(job: Job) -> tuple[bool, dict[str, Any], list[str]]:
     """The standard transformer of musat2025 at its printed size; maps of the first seed only."""
-    p, seeds = standard.StandardParameters.paper(), range(5)
+    p, seeds = StandardParameters.paper(), range(5)
     if job.tiny:
         p, seeds = p.replace(D=8, batch_size=4, steps=4), range(2)
     found = None

@@ -21,6 +21,7 @@ from theory.induction_heads import Parameters
 from theory.induction_heads.numbers import all_weights as times
 from theory.induction_heads.numbers import leading_order
 from theory.induction_heads.numbers.all_weights_loss import loss_and_gradient
+from theory.induction_heads.parameters import StandardParameters
 from verify.check import Check, identity, sampled
 from verify.emergence import first_crossing
 from verify.induction_heads import flow_laws
@@ -318,7 +319,7 @@ def standard_transformer(**more: Any) -> list[str]:
     """
     drops = {}
     for pairs in STANDARD_PAIRS:
-        p = standard.StandardParameters(pairs=pairs, block=40, steps=STANDARD_STEPS)
+        p = StandardParameters(pairs=pairs, block=40, steps=STANDARD_STEPS)
         runs = standard.train(p, seeds=STANDARD_SEEDS, **more)
         drops[pairs] = first_crossing(-runs.loss.rename(step="t"), -np.log(pairs) / 2).values
     notes = [
