@@ -24,6 +24,7 @@ from theory.positional_semantic.errors import test_error
 from theory.positional_semantic.fixed_point import FixedPoint, solve
 from theory.positional_semantic.linear import baseline
 from theory.positional_semantic.parameters import Parameters
+from theory.positional_semantic.predict import predict
 from theory.positional_semantic.thresholds import Thresholds
 
 __all__ = [
@@ -39,6 +40,7 @@ __all__ = [
     "flows",
     "onset",
     "phase_diagram",
+    "predict",
     "sections",
     "solve",
     "test_error",

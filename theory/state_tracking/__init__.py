@@ -29,6 +29,7 @@ from theory.state_tracking import (
 from theory.state_tracking.attention import c_omega
 from theory.state_tracking.dynamics import flow, thermodynamic_limit
 from theory.state_tracking.parameters import Parameters
+from theory.state_tracking.predict import predict
 from theory.state_tracking.quadrature import emergence_time
 from theory.state_tracking.rollout import gaussian_accuracy, trajectory, with_accuracy
 from theory.state_tracking.variance import initial_variance
@@ -46,6 +47,7 @@ __all__ = [
     "inversion",
     "onset",
     "per_seed",
+    "predict",
     "sections",
     "thermodynamic_limit",
     "trajectory",
