@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import sympy as sp
 
-from theory import notation, numeric
+from theory import notation, numeric, sweep
 
 STATUSES = ("exact", "leading order", "closure", "empirical")
+
+
+_compiled = functools.lru_cache(maxsize=512)(numeric.function)  # sweeps ask again and again
 
 
 class _WhenRead:
@@ -68,22 +72,33 @@ class Equation:
 
     def lambdify(self, *arguments: sp.Basic, modules: str = "numpy") -> Callable:
         """Compile the right-hand side; see `theory.numeric.function`."""
+        if isinstance(self.rhs, sp.Basic):
+            return _compiled(self.rhs, arguments, modules)
         return numeric.function(self.rhs, arguments, modules)
 
-    def evaluate(self, values: Mapping[Any, Any], modules: str = "numpy") -> Any:
+    def evaluate(self, values: Any, modules: str = "numpy", **swept: Any) -> Any:
         """Numbers for the right-hand side.
 
         Parameters
         ----------
-        values : mapping
-            Numbers or arrays by symbol name, symbol, `IndexedBase` or sub-expression. Names the
-            equation does not use are ignored, so a model's whole ``p.values()`` may be passed.
+        values : Parameters or mapping
+            Parameters, or numbers or arrays by symbol name, symbol, `IndexedBase` or
+            sub-expression. Names the equation does not use are ignored, so a model's whole
+            ``p.values()`` may be passed.
+        **swept
+            Arrays of fields of the parameters, and numbers of other symbols
+            (``evaluate(p, L=[3, 10], alpha=2.0)``).
 
         Raises
         ------
         KeyError
             If a free symbol has no value.
+        ParameterError
+            If a number that is used follows from another value of a field than the one beside it.
         """
+        if swept or not isinstance(values, Mapping):
+            known = {s.name for s in self.rhs.free_symbols if isinstance(s, sp.Symbol)}
+            values = sweep.numbers(values, known, **swept)
         given = {key: value for key, value in values.items() if not isinstance(key, str)}
         rest = self.rhs.xreplace(
             {key: sp.Dummy() for key in given if not isinstance(key, sp.IndexedBase)}
@@ -98,6 +113,7 @@ class Equation:
             if symbol.name not in values:
                 raise KeyError(f"{self.name}: no value for {symbol.name}")
             given[symbol] = values[symbol.name]
+        sweep.fresh(values, {s.name for s in given if isinstance(s, sp.Symbol)} & values.keys())
         return self.lambdify(*given, modules=modules)(*given.values())
 
     def subs(self, replacements: Mapping[sp.Basic, Any]) -> Self:

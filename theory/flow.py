@@ -14,9 +14,9 @@ import scipy.optimize
 import sympy as sp
 import xarray as xr
 
-from theory import notation, numeric
+from theory import notation, numeric, sweep
 from theory.equation import Equation
-from theory.parameters import ParameterError
+from theory.parameters import BaseParameters, ParameterError
 
 END_ROUNDING = 16 * np.finfo(float).eps
 BEYOND = "leaves double precision (1.8e308)"
@@ -138,14 +138,14 @@ class Flow:
         events: Mapping[str, sp.Expr] | None = None,
         rtol: float = 1e-12,
         atol: float = 1e-14,
-        **end: float,
+        **end: Any,
     ) -> xr.Dataset:
         """Integrate from the initial values (LSODA with the symbolic Jacobian).
 
         Parameters
         ----------
-        parameters : Parameters
-            Anything with ``values()``: numbers by symbol name.
+        parameters : Parameters or mapping
+            Parameters, or numbers by symbol name.
         at : array, optional
             Times at which to report; 601 equidistant ones by default.
         events : mapping of str to Expr, optional
@@ -154,7 +154,8 @@ class Flow:
         rtol, atol : float
             Integrator tolerances.
         **end : float
-            Final time, under the flow's own time name: ``flow.solve(p, alpha=12)``.
+            Final time, under the flow's own time name: ``flow.solve(p, alpha=12)``; and arrays of
+            fields of the parameters, each a dimension of the result: ``L=[5, 10, 20]``.
 
         Returns
         -------
@@ -170,17 +171,19 @@ class Flow:
             precision.
         """
         name = self.time.name
+        if name in end and len(end) > 1 and isinstance(parameters, BaseParameters):
+            options: Any = {"events": events, "rtol": rtol, "atol": atol, name: end.pop(name)}
+            grid, times = sweep.Grid(parameters, end), None if at is None else [*at]
+            return grid.stack([self.solve(q, at=times, **options) for q in grid.points])
         if set(end) != {name} or not 0 < end[name] < np.inf:
             given = ", ".join(f"{k} = {v}" for k, v in end.items()) or "nothing"
             raise ParameterError(f"run length: must be {name} = a positive number, got {given}")
-        numbers = parameters.values()
+        numbers = sweep.numbers(parameters, [s.name for s in self._compiled[0]])
         rhs, jacobian, start = self._functions(numbers, end[name])
-        grid = np.linspace(0, end[name], 601) if at is None else np.asarray(list(at), float)
+        at = np.linspace(0, end[name], 601) if at is None else np.asarray(list(at), float)
         # A last time that was computed may lie a few roundings beyond the end that it means.
-        grid = np.where(
-            (grid > end[name]) & (grid <= end[name] * (1 + END_ROUNDING)), end[name], grid
-        )
-        if not ((grid >= 0) & (grid <= end[name])).all():
+        at = np.where((at > end[name]) & (at <= end[name] * (1 + END_ROUNDING)), end[name], at)
+        if not ((at >= 0) & (at <= end[name])).all():
             raise ParameterError(f"at: times must lie between 0 and {name} = {end[name]:g}")
 
         unit = end[name]  # the integrator's time runs from 0 to 1, whatever the clock
@@ -206,7 +209,7 @@ class Flow:
         if not np.isfinite(solution.y).all():
             first = solution.t[~np.isfinite(solution.y).all(0)][0]
             raise ParameterError(self._beyond(BEYOND, unit * first, numbers))
-        result = self.observed(parameters, grid, solution.sol(grid / unit))
+        result = self.observed(parameters, at, solution.sol(at / unit))
         result.attrs["solver"] = f"LSODA, rtol {rtol:g}, atol {atol:g}"
         for label, expr in (events or {}).items():
             used = {s: numbers[s.name] for s in expr.free_symbols - set(self.state)}
@@ -216,7 +219,7 @@ class Flow:
 
     def observed(self, parameters: Any, times: np.ndarray, states: np.ndarray) -> xr.Dataset:
         """Label given states ``(state, time)`` and add the observables."""
-        name, numbers = self.time.name, parameters.values()
+        name, numbers = self.time.name, sweep.numbers(parameters)
         data = {x.name: (name, states[i]) for i, x in enumerate(self.state)}
         along = dict(zip([x.name for x in self.state], states, strict=True))
         for label, expr in self.observables.items():

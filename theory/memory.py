@@ -138,7 +138,7 @@ def _heaviest(needed: Callable[[Any], float], p: BaseParameters) -> tuple[str, A
         for direction, changed in changes.items():
             if changed is None:
                 continue
-            unusual = default is None or (
+            unusual = not isinstance(default, int | float) or (
                 value > default if direction == "smaller" else value < default
             )
             try:
@@ -155,7 +155,7 @@ def _lowered(p: BaseParameters, name: str, value: Any) -> Any:
     be.
     """
     rules = p.__dataclass_fields__[name].metadata
-    low, step = rules["low"], rules["multiple_of"] or 1
+    low, step = rules.get("low"), rules.get("multiple_of") or 1
     if isinstance(value, float):
         return value / TRIED
     lower = max(value // TRIED // step * step, int(low) if low is not None else step)

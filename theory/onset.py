@@ -62,6 +62,10 @@ class Onset:
                     f"{name} = {value}: at these parameters it lies beyond double precision (1.8e308); take them less extreme"
                 )
 
+    def summary(self) -> dict[str, float]:
+        """The numbers alone, as a sweep stacks them."""
+        return self.numbers
+
     def table(self) -> str:
         """Numbers as a table."""
         rows = [

@@ -12,9 +12,20 @@ import typing
 from dataclasses import dataclass
 from typing import Any, Self
 
+from theory import derived
+
 
 class ParameterError(ValueError):
     """A value the user gave cannot be used; the message names field, value and what is allowed."""
+
+
+KINDS = {int: "a whole number", float: "a number", bool: "true or false", str: "a word"}
+# What a field with a plain default, not declared by `parameter`, is held to: its kind.
+UNBOUND: dict[str, Any] = {
+    **dict.fromkeys(("doc", "low", "above", "high", "choices", "multiple_of")),
+    "theory_only": False,
+    "allowed": "any finite value",
+}
 
 
 def parameter(
@@ -58,6 +69,20 @@ def parameter(
     )
 
 
+def _marked(values: typing.Callable) -> typing.Callable:
+    """``values()`` whose numbers know the parameters they follow from (`theory.sweep.fresh`)."""
+
+    @functools.wraps(values)
+    def call(self: BaseParameters) -> dict[str, Any]:
+        own = self.as_dict()
+        return {
+            name: v if own.get(name) is v else derived.mark(v, self)
+            for name, v in values(self).items()
+        }
+
+    return call
+
+
 @dataclass(frozen=True)
 class BaseParameters:
     """Validation, copying, parsing and serialisation shared by every model's ``Parameters``.
@@ -67,6 +92,12 @@ class BaseParameters:
     ParameterError
         For unknown names and for values out of range.
     """
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        """What a model's ``values()`` adds to its fields is marked as following from them."""
+        super().__init_subclass__(**options)
+        if "values" in vars(cls):
+            cls.values = _marked(cls.values)  # type: ignore[method-assign]
 
     def __new__(cls, *args: Any, **values: Any) -> Self:
         """Refuse unknown names before the dataclass machinery sees them."""
@@ -90,7 +121,8 @@ class BaseParameters:
     @functools.cache
     def _kinds(cls, name: str) -> tuple[type, ...]:
         hint = typing.get_type_hints(cls)[name]
-        return typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
+        many = typing.get_origin(hint) in (types.UnionType, typing.Union)
+        return tuple(typing.get_origin(k) or k for k in (typing.get_args(hint) if many else [hint]))
 
     def __post_init__(self) -> None:
         """Check every field against its declaration."""
@@ -98,7 +130,7 @@ class BaseParameters:
             self._check(field, getattr(self, field.name))
 
     def _check(self, field: dataclasses.Field, value: Any) -> None:
-        m, kinds = field.metadata, self._kinds(field.name)
+        m, kinds = field.metadata or UNBOUND, self._kinds(field.name)
         if value is None and type(None) in kinds:
             return
         if hasattr(value, "item") and getattr(value, "shape", None) == ():  # NumPy scalar
@@ -116,9 +148,7 @@ class BaseParameters:
 
         kind = next(k for k in kinds if k is not type(None))
         if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
-            name = {int: "a whole number", float: "a number", bool: "true or false", str: "a word"}[
-                kind
-            ]
+            name = KINDS.get(kind, f"of type {kind.__name__}")
             raise refuse(f"{name}, {m['allowed']}")
         if m["choices"]:
             if value not in m["choices"]:
@@ -190,7 +220,7 @@ class BaseParameters:
         return {
             f.name: getattr(self, f.name)
             for f in dataclasses.fields(self)
-            if not (training_only and f.metadata["theory_only"])
+            if not (training_only and f.metadata.get("theory_only"))
         }
 
     def as_json(self, *, training_only: bool = False) -> str:

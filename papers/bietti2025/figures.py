@@ -86,7 +86,7 @@ def one_step(source: Source) -> Any:
     for k, N in enumerate((8, 32, 128)):
         p = gradient_memory.Parameters(N=N, K=N)
         t = np.logspace(-1, 6, 400)
-        m = gradient_memory.margin(N, N, t)
+        m = gradient_memory.margin(p, t)
         half = float(gradient_memory.equations()["half_loss_time"].evaluate(p.values()))
         left.loglog(t, m, color=f"C{k}", label=f"$N=K={N}$")
         left.loglog(t, t / N, color=f"C{k}", ls=":", lw=1)
@@ -122,8 +122,10 @@ def capacity(source: Source) -> Any:
             label=f"$d={d}$, Hebbian",
         )
         fine = np.geomspace(sizes[0], sizes[-1], 60)
-        left.plot(fine / d**2, [superposition.sphere(n, d) for n in fine], color=f"C{k}")
-        left.plot(fine / d**2, [superposition.gaussian(n, d) for n in fine], color=f"C{k}", ls=":")
+        left.plot(fine / d**2, [superposition.recall.sphere(n, d) for n in fine], color=f"C{k}")
+        left.plot(
+            fine / d**2, [superposition.recall.gaussian(n, d) for n in fine], color=f"C{k}", ls=":"
+        )
     left.plot([], [], "k-", label="sphere-tail formula")
     left.plot([], [], "k:", label="Gaussian formula")
     left.set(xscale="log", xlabel="load $N/d^2$", ylabel="recall accuracy", ylim=(0, 1.03))

@@ -12,8 +12,8 @@ import pytest
 import sympy as sp
 
 from theory.associative_memory import superposition
-from theory.associative_memory.superposition import gaussian, moments, sphere
-from theory.associative_memory.superposition.recall import marginal_cdf
+from theory.associative_memory.superposition import moments
+from theory.associative_memory.superposition.recall import gaussian, marginal_cdf, sphere
 from theory.parameters import ParameterError
 
 EQ = superposition.equations()

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from simulate.induction_heads import Parameters
+from theory.induction_heads import predict
 from theory.parameters import ParameterError
 from theory.registry import find
 from verify import ensemble
@@ -125,9 +126,9 @@ def test_trajectories_of_all_weights(monkeypatch, tmp_path):
     found = {c.id: c.verdict for c in all_weights_trajectories.report(asked).checks}
     assert found.pop("loss") in ("limit", "undecided")  # scatters by its own noise
     assert found == dict.fromkeys(("alpha", "beta", "gamma"), "limit")
-    curve = all_weights_trajectories.descent(p, runs)
+    curve = predict(p, runs)
     for factor in (0.95, 1.05):
         found = compare(curve * factor, runs, all_weights_trajectories.BANDS).checks
         assert {c.id for c in found if c.verdict == "FAIL"} >= {"beta", "gamma"}
     with pytest.raises(ParameterError, match="orthonormal"):
-        all_weights_trajectories.descent(p.replace(data="gaussian"), runs)
+        predict(p.replace(data="gaussian"), runs)

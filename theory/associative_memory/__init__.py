@@ -16,7 +16,7 @@ from theory.associative_memory import (
     superposition,
     trigger_task,
 )
-from theory.associative_memory.factual_recall import Parameters, flow, flows, onset
+from theory.associative_memory.factual_recall import Parameters, flow, flows, onset, predict
 from theory.catalogue import family
 
 SYSTEMS = (
@@ -41,6 +41,7 @@ __all__ = [
     "k_hop",
     "noisy_bigram",
     "onset",
+    "predict",
     "sections",
     "superposition",
     "trigger_task",

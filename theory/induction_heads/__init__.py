@@ -16,17 +16,19 @@ from theory.induction_heads import (
 from theory.induction_heads.all_weights import law, loss, plateau, scores
 from theory.induction_heads.dynamics import flow
 from theory.induction_heads.numbers import emergence
-from theory.induction_heads.numbers.emergence import times
 from theory.induction_heads.parameters import Parameters
+from theory.induction_heads.predict import all_weights_times, predict, times
 
 __all__ = [
     "Parameters",
+    "all_weights_times",
     "drop",
     "emergence",
     "equations",
     "flow",
     "flows",
     "onset",
+    "predict",
     "query",
     "sections",
     "structure",

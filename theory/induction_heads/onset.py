@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
+from theory import sweep
 from theory.induction_heads import drop, dynamics, expansions
 from theory.induction_heads.numbers import emergence
 from theory.induction_heads.parameters import Parameters
@@ -26,6 +27,7 @@ LABELS = {
 SYMBOLS = {"alpha": r"\alpha", "beta": r"\beta", "gamma": r"\gamma"}
 
 
+@sweep.over_fields
 def onset(p: Parameters, t_end: float | None = None) -> Onset:
     """Emergence times and curves of the three-parameter flow at one N.
 

@@ -22,6 +22,7 @@ from theory.positional_semantic.numbers.channel import State
 from theory.positional_semantic.numbers.fixed_point import FixedPoint, solve
 from theory.positional_semantic.numbers.thresholds import Thresholds
 from theory.positional_semantic.parameters import Parameters
+from theory.positional_semantic.predict import predict
 
 __all__ = [
     "FixedPoint",
@@ -36,6 +37,7 @@ __all__ = [
     "flows",
     "onset",
     "phase_diagram",
+    "predict",
     "sections",
     "solve",
     "test_error",

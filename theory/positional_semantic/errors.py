@@ -9,6 +9,7 @@ from functools import cache
 import numpy as np
 import sympy as sp
 
+from theory import sweep
 from theory.algebra import vanishes
 from theory.equation import Equation
 from theory.notation import symbol
@@ -94,6 +95,7 @@ def equations() -> dict[str, Equation]:
     return {e.name: e for e in found}
 
 
+@sweep.over_fields
 def test_error(p: Parameters, state: State, normalise: str = "half", order: int = 24) -> float:
     """Test error (10) of a student with given order parameters.
 

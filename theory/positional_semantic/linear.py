@@ -7,6 +7,7 @@ from functools import cache
 import numpy as np
 import sympy as sp
 
+from theory import sweep
 from theory.algebra import linear_root, written_as
 from theory.equation import Equation
 from theory.notation import symbol
@@ -83,6 +84,7 @@ def moments(sigma_: float, order: int = 96) -> tuple[float, float]:
     return mean, float(weight @ (P - mean) ** 2 @ weight)
 
 
+@sweep.over_fields
 def baseline(p: Parameters) -> dict[str, float]:
     """Numbers of the baseline: ``W_12``, ``W_21``, ``epsilon_lin`` (full) and ``half_test`` as
     figures show it.

@@ -8,6 +8,7 @@ import numpy as np
 import xarray as xr
 from scipy.interpolate import PchipInterpolator
 
+from theory import sweep
 from theory.onset import Onset
 from theory.positional_semantic import errors, linear, state_evolution
 from theory.positional_semantic.numbers.branches import curve
@@ -29,6 +30,7 @@ LABELS = {
 }
 
 
+@sweep.over_fields
 def onset(p: Parameters, alpha: float | None = None) -> Onset:
     """Thresholds at ``p.omega``, both fixed points there, and what is needed to draw the phase
     diagram.

@@ -28,6 +28,7 @@ from theory.state_tracking.dynamics import flow, thermodynamic_limit
 from theory.state_tracking.numbers import inversion, per_seed
 from theory.state_tracking.numbers.quadrature import emergence_time
 from theory.state_tracking.parameters import Parameters
+from theory.state_tracking.predict import predict
 from theory.state_tracking.rollout import gaussian_accuracy, trajectory, with_accuracy
 from theory.state_tracking.variance import initial_variance
 
@@ -44,6 +45,7 @@ __all__ = [
     "inversion",
     "onset",
     "per_seed",
+    "predict",
     "sections",
     "thermodynamic_limit",
     "trajectory",

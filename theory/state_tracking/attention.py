@@ -9,6 +9,7 @@ from typing import Any
 
 import sympy as sp
 
+from theory import sweep
 from theory.algebra import delta_gradient, delta_sum, vanishes, written_as
 from theory.equation import Equation
 from theory.notation import array, symbol
@@ -250,6 +251,7 @@ def equations() -> dict[str, Equation]:
     return {e.name: e for e in found}
 
 
+@sweep.over_fields
 def c_omega(parameters: Any) -> float:
     """Attention constant c_omega (forner2026, Eq. 14).
 

@@ -4,13 +4,13 @@ in the paper).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
 import numpy as np
 import sympy as sp
 
+from theory import sweep
 from theory.algebra import written_as
 from theory.equation import Equation
 from theory.notation import symbol
@@ -20,7 +20,7 @@ from theory.special import gauss_legendre
 from theory.state_tracking import exact
 from theory.state_tracking.exact import BEYOND, D_0, D, epsilon, kappa, level, x
 from theory.state_tracking.late_time import INDEPENDENT, S_inf, m_0
-from theory.state_tracking.numbers.quadrature import Points
+from theory.state_tracking.numbers.quadrature import NAMES, Points
 from theory.state_tracking.onset import waited
 from theory.state_tracking.symbols import A_0, A, L, N, S, eta, ref
 
@@ -162,13 +162,14 @@ def lock_function(z: Any) -> np.ndarray:
     return np.sign(z) * ((bracket * weights).sum(-1) * end[..., 0] + beyond)
 
 
-def composite(values: Mapping[str, Any], D: Any) -> dict[str, np.ndarray]:
+@sweep.over_fields
+def composite(p: Any, D: Any) -> dict[str, np.ndarray]:
     """Composite solution, with D = R - S as the parameter along the curve.
 
     Parameters
     ----------
-    values : mapping of str to array_like
-        Numbers of one point, by symbol name, as for
+    p : Parameters or mapping
+        Parameters, or numbers of one point by symbol name, as for
         `theory.state_tracking.numbers.quadrature.emergence_time`.
     D : array_like
         From D_0 upwards.
@@ -184,6 +185,7 @@ def composite(values: Mapping[str, Any], D: Any) -> dict[str, np.ndarray]:
     ParameterError
         Unless epsilon > 0 and teachers are independent.
     """
+    values = sweep.numbers(p, NAMES)
     c, D = Points.of(values), np.asarray(D, float)
     if c.N.size != 1 or c.side[0] != 0 or not c.moving[0] or abs(c.drift[0]) > 1e-12:
         raise ParameterError(

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
 import numpy as np
 import sympy as sp
 
+from theory import sweep
 from theory.algebra import linear_root, written_as
 from theory.equation import Equation
 from theory.notation import symbol
@@ -225,13 +225,15 @@ def equations() -> dict[str, Equation]:
     return {e.name: e for e in found}
 
 
-def late_constant(values: Mapping[str, Any]) -> np.ndarray:
+def late_constant(p: Any, **swept: Any) -> np.ndarray:
     """Constant C of the late-time solution R + e^{(N R - zeta)/(N-1)}/N = eta alpha + C.
 
     Parameters
     ----------
-    values : mapping of str to array_like
+    p : Parameters or mapping
         As for `theory.state_tracking.numbers.quadrature.emergence_time`.
+    **swept
+        Arrays of fields of the parameters.
 
     Returns
     -------
@@ -239,6 +241,7 @@ def late_constant(values: Mapping[str, Any]) -> np.ndarray:
         In units of eta alpha; NaN where attention dies or does not move, or where e^m overflows on
         the way.
     """
+    values = sweep.numbers(p, NAMES, **swept)
     points = Points.of(values)
     shape = np.broadcast_shapes(*(np.shape(values[q]) for q in NAMES))
     found = np.full(points.N.size, np.nan)

@@ -9,6 +9,7 @@ import numpy as np
 import sympy as sp
 import xarray as xr
 
+from theory import sweep
 from theory.algebra import linear_root, vanishes, written_as
 from theory.equation import Equation
 from theory.notation import symbol
@@ -260,6 +261,7 @@ def equations() -> dict[str, Equation]:
     return {e.name: e for e in found}
 
 
+@sweep.over_fields
 def onset(p: Parameters, alpha_end: float | None = None) -> Onset:
     """Numbers and curves of the onset: flow, early-time and onset solution on one time axis.
 
@@ -281,7 +283,7 @@ def onset(p: Parameters, alpha_end: float | None = None) -> Onset:
     numbers = p.values()
     moves = numbers["c_omega"] > 0 and p.d_g > 1 and p.L > 1
     scale = float(equations()["onset_time_scale"].evaluate(numbers)) if moves else np.inf
-    half, notes, never = float(emergence_time(numbers)), [], "never emerges"
+    half, notes, never = float(emergence_time(p)), [], "never emerges"
     star, edge = np.inf, -np.inf
     if moves:
         star = float(equations()["alpha_star"].evaluate(numbers))

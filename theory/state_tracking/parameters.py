@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -137,9 +138,9 @@ class Parameters(BaseParameters):
 
     def values(self) -> dict[str, Any]:
         """Numbers by symbol name, as the equations want them."""
-        from theory.state_tracking.attention import c_omega
-        from theory.state_tracking.overlaps import equations
-
+        constant, tau = _constants(
+            self.N, self.L, self.d_g, self.d_h, self.rope_theta, self.rope, self.permutations
+        )
         return {
             "N": self.N,
             "L": self.L,
@@ -152,6 +153,18 @@ class Parameters(BaseParameters):
             "S_0": self.S_0,
             "sigma2": self.initial_variance,
             "omega": self.frequencies,
-            "c_omega": c_omega(self),
-            "tau": equations()[f"tau_bar_{self.permutations}"].evaluate({"N": self.N}),
+            "c_omega": constant,
+            "tau": tau,
         }
+
+
+@functools.lru_cache(maxsize=4096)
+def _constants(
+    N: int, L: int, d_g: int, d_h: int, rope_theta: float, rope: str, permutations: str
+) -> tuple[float, float]:
+    """c_omega and the mean overlap of teachers: all they follow from; a sweep asks often."""
+    from theory.state_tracking.attention import c_omega
+    from theory.state_tracking.overlaps import equations
+
+    p = Parameters(N, L, d_g, d_h, rope_theta=rope_theta, rope=rope, permutations=permutations)
+    return c_omega(p), float(equations()[f"tau_bar_{permutations}"].evaluate({"N": N}))

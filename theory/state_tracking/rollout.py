@@ -9,6 +9,7 @@ import numpy as np
 import sympy as sp
 import xarray as xr
 
+from theory import sweep
 from theory.algebra import vanishes, written_as
 from theory.equation import Equation
 from theory.notation import array
@@ -219,6 +220,7 @@ def with_accuracy(
     return curve.assign(accuracy=(gap.dims, found), rollout_accuracy=(gap.dims, final))
 
 
+@sweep.over_fields
 def trajectory(p: Parameters, alpha: float, **options: Any) -> xr.Dataset:
     """Everything theory says about a training run, over ``alpha``: flow, logits, loss, accuracies.
 
@@ -230,5 +232,9 @@ def trajectory(p: Parameters, alpha: float, **options: Any) -> xr.Dataset:
         Run length.
     **options
         For `theory.flow.Flow.solve` (``at``, ``rtol``, ...).
+
+    Notes
+    -----
+    Arrays of fields are dimensions of the result: ``trajectory(p, 12, L=[5, 10, 20])``.
     """
     return with_accuracy(flow(p.permutations).solve(p, alpha=alpha, **options), p)

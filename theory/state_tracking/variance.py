@@ -8,6 +8,7 @@ from functools import cache
 
 import sympy as sp
 
+from theory import sweep
 from theory.algebra import delta_sum, written_as
 from theory.equation import Equation
 from theory.notation import symbol
@@ -75,6 +76,7 @@ def equations() -> dict[str, Equation]:
     return {e.name: e for e in found}
 
 
+@sweep.over_fields
 def initial_variance(p: Parameters) -> float:
     """Variance of the logits at time 0, to leading order (0.0439 at Table 1, 0.0468 at Table 2)."""
     return float(equations()["logit_variance_initial"].evaluate(p.values()))

@@ -8,18 +8,14 @@ from typing import Any
 
 import xarray as xr
 
-from simulate.induction_heads.student import NAMES, THREE
 from theory import plotting
-from theory.induction_heads import Parameters
-from theory.induction_heads.numbers import all_weights as times
-from theory.induction_heads.numbers.all_weights_loss import loss_and_gradient
-from theory.parameters import ParameterError
+from theory.induction_heads import Parameters, predict
+from theory.induction_heads.predict import SHORT
 from verify import ensemble
 from verify.check import Band
 from verify.report import Report, Request
 from verify.trajectories import compare
 
-SHORT = dict(zip(("alpha", "beta", "gamma"), THREE, strict=True))
 NOISE = "noise of batches of 32, of order 1/batch"
 OUTSIDE = "noise of batches of 32, outside the 19 directions too"
 # (students - descent) over the largest predicted size, on eight students of the demo preset: 3.5
@@ -32,36 +28,10 @@ BANDS = {
 }
 
 
-def descent(p: Parameters, runs: xr.Dataset) -> xr.Dataset:
-    """Descent of all weights without noise, with the students' step, at their evaluations.
-
-    Raises
-    ------
-    ParameterError
-        Where the closed flow does not hold: other data than orthonormal, a query that is drawn,
-        fewer weights.
-    """
-    if p.data != "orthonormal" or p.query not in ("last", "uniform") or p.trained != "all":
-        raise ParameterError(
-            f"verify.trajectories: data = {p.data!r}, query = {p.query!r}, trained = {p.trained!r}: the flow of all weights needs "
-            "orthonormal data, query last or uniform, and all weights"
-        )
-    steps = runs.step.values
-    path = times.euler(p.N, p.query, p.mask, p.time_per_step, int(steps[-1]))[steps]
-    losses = [
-        loss_and_gradient(x, p.N, p.N if p.query == "last" else p.query, p.mask)[0] for x in path
-    ]
-    return xr.Dataset(
-        {name: ("t", path[:, NAMES.index(full)]) for name, full in SHORT.items()}
-        | {"loss": ("t", losses)},
-        coords={"t": runs.t.values},
-    )
-
-
 def report(request: Request) -> Report:
     """The three numbers and the loss, students against noiseless descent."""
     p, runs = ensemble.get(request)
-    comparison = compare(descent(p, runs), runs, BANDS if p == Parameters.demo() else None)
+    comparison = compare(predict(p, runs), runs, BANDS if p == Parameters.demo() else None)
     return Report(
         comparison.checks,
         [comparison.spoken()],
@@ -73,7 +43,7 @@ def report(request: Request) -> Report:
 def draw(p: Parameters, runs: xr.Dataset) -> Any:
     """Loss and the three numbers over time, one line per student."""
     figure, axes = plotting.figure(1, 2, width=3.9, height=3.0)
-    curve = descent(p, runs)
+    curve = predict(p, runs)
     for axis, names, label in zip(
         axes, (("loss",), tuple(SHORT)), ("loss", "pseudo-parameter"), strict=True
     ):

@@ -63,8 +63,9 @@ def exact_solution(p: Parameters) -> tuple[list[Check], list[str]]:
         )
     ]
     size = 1e8
-    v = {**p.values(), "N": size, "d_g": size, "L": size, "tau": 1 / size, "A_0": 1 / size}
-    v |= {"R_0": 0.0, "S_0": 0.0, "zeta": 0.0}
+    # All sizes at once, at this c_omega: a number of its own here, whatever it followed from.
+    v = {"N": size, "d_g": size, "L": size, "tau": 1 / size, "A_0": 1 / size, "eta": p.eta}
+    v |= {"c_omega": st.c_omega(p), "R_0": 0.0, "S_0": 0.0, "zeta": 0.0}
     star = float(onset.equations()["alpha_star"].evaluate(v))
     times = star * np.array([0.05, 0.9])
     grown = st.inversion.states(v, times)["A"]

@@ -14,7 +14,6 @@ from simulate.state_tracking.measure import untrained_statistics
 from theory import plotting
 from theory import state_tracking as st
 from theory.state_tracking import Parameters, attention, rollout
-from theory.state_tracking.numbers import per_seed
 from verify import ensemble
 from verify.check import Check, at_least, at_most, sampled, vanishing
 from verify.report import Report, Request
@@ -147,7 +146,7 @@ def own_start(p: Parameters, runs: xr.Dataset) -> xr.Dataset:
 
 def noisy(p: Parameters, runs: xr.Dataset) -> xr.Dataset:
     """Our theory with the noise of M and exact attention, from every seed's own start."""
-    return per_seed.solve(per_seed.Dressed(p, per_seed.Start.measured(runs)), runs.epoch.values)
+    return st.predict(p, runs, level="dressed")
 
 
 def pictures(p: Parameters, runs: xr.Dataset, where: str = "") -> list[Check]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 from theory.associative_memory.factual_recall import dynamics, onset, reduction, timescales
 from theory.associative_memory.factual_recall.dynamics import PARTS, descend, flow
 from theory.associative_memory.factual_recall.parameters import Parameters
+from theory.associative_memory.factual_recall.predict import predict
 from theory.associative_memory.factual_recall.timescales import closed_form, time_of_share
 from theory.catalogue import catalogue
 
@@ -19,6 +20,7 @@ __all__ = [
     "flow",
     "flows",
     "onset",
+    "predict",
     "sections",
     "time_of_share",
 ]

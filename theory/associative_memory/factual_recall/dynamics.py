@@ -10,7 +10,7 @@ import numpy as np
 import sympy as sp
 import xarray as xr
 
-from theory import numeric
+from theory import numeric, sweep
 from theory.algebra import written_as
 from theory.associative_memory.factual_recall import reduction
 from theory.associative_memory.factual_recall.reduction import (
@@ -190,6 +190,7 @@ def flow() -> Flow:
     )
 
 
+@sweep.over_fields
 def descend(p: Any, steps: int) -> xr.Dataset:
     """Full-batch gradient descent with the finite learning rate eta: the Euler map of the flow,
     also exact.

@@ -11,6 +11,7 @@ import scipy.optimize
 import scipy.special
 import sympy as sp
 
+from theory import sweep
 from theory.algebra import linear_root, vanishes, written_as
 from theory.associative_memory.factual_recall import dynamics, reduction
 from theory.associative_memory.factual_recall.dynamics import PARTS, Part, epsilon
@@ -226,6 +227,7 @@ def constants(p: Parameters, part: Part) -> dict[str, float]:
     }
 
 
+@sweep.over_fields
 def time_of_share(p: Parameters, part: Part, share: float) -> float:
     """Flow time at which a part of the loss has fallen to a share of its initial value, at any
     epsilon.
@@ -259,6 +261,7 @@ def time_of_share(p: Parameters, part: Part, share: float) -> float:
     return float((choices * end + area) / (lam * choices))
 
 
+@sweep.over_fields
 def closed_form(p: Parameters, part: Part, share: float) -> float:
     """The same by the closed form for a small start (`hitting_time`)."""
     numbers: dict[str, Any] = constants(p, part)

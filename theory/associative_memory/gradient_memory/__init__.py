@@ -4,12 +4,22 @@
 
 from __future__ import annotations
 
+import numpy as np
+
+from theory import sweep
 from theory.associative_memory.gradient_memory import descent, lemma
-from theory.associative_memory.gradient_memory.descent import flow, margin
+from theory.associative_memory.gradient_memory.descent import flow
 from theory.associative_memory.gradient_memory.parameters import Parameters
 from theory.catalogue import catalogue
 
 __all__ = ["Parameters", "equations", "flow", "flows", "margin", "sections"]
+
+
+@sweep.over_fields
+def margin(p: Parameters, t: np.ndarray | float) -> np.ndarray:
+    """Margin of `margin_flow` at times ``t = eta * steps``."""
+    return descent.margin(p.N, p.K, t)
+
 
 flows, sections, equations = catalogue(
     {

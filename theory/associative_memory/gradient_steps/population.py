@@ -14,6 +14,7 @@ from functools import cache
 import numpy as np
 import sympy as sp
 
+from theory import sweep
 from theory.algebra import written_as
 from theory.associative_memory.gradient_steps.parameters import Parameters
 from theory.associative_memory.symbols import DERIVED, N, T, ref
@@ -130,6 +131,7 @@ def equations() -> dict[str, Equation]:
     return {e.name: e for e in found}
 
 
+@sweep.over_fields
 def second_gradient(p: Parameters) -> float:
     """Descent direction of a trigger's own association in the second step, per unit learning rate
     of the first.

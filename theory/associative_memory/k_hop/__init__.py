@@ -6,8 +6,10 @@ from __future__ import annotations
 
 from functools import partial
 
+import numpy as np
+
+from theory import sweep
 from theory.associative_memory.k_hop import agreement, overlaps
-from theory.associative_memory.k_hop.agreement import probability
 from theory.associative_memory.k_hop.overlaps import (
     curriculum_times,
     direct_time,
@@ -16,6 +18,7 @@ from theory.associative_memory.k_hop.overlaps import (
     mixture_time,
 )
 from theory.associative_memory.k_hop.parameters import Parameters, Pointers
+from theory.associative_memory.k_hop.predict import predict
 from theory.catalogue import catalogue
 
 __all__ = [
@@ -28,9 +31,19 @@ __all__ = [
     "flows",
     "mixture",
     "mixture_time",
+    "predict",
     "probability",
     "sections",
 ]
+
+
+@sweep.over_fields
+def probability(p: Parameters, fixed_points: np.ndarray) -> float:
+    """Agreement of two sets of hidden permutations that send ``fixed_points[j]`` points of hop j
+    alike.
+    """
+    return agreement.probability(fixed_points, p.N)
+
 
 flows, sections, equations = catalogue(
     {"k hops: agreement": [agreement], "k hops: overlaps": [overlaps, partial(flow, 3)]},

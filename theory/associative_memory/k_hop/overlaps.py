@@ -12,7 +12,7 @@ import numpy as np
 import scipy.integrate
 import sympy as sp
 
-from theory import numeric
+from theory import numeric, sweep
 from theory.algebra import vanishes, written_as
 from theory.associative_memory.k_hop.agreement import k
 from theory.associative_memory.k_hop.parameters import Parameters
@@ -113,6 +113,7 @@ def mixture(hops: int) -> Flow:
     )
 
 
+@sweep.over_fields
 def mixture_time(p: Parameters, product: float = 0.5) -> float:
     """Time of training on the mixture until the product of all overlaps reaches a value."""
     system = mixture(p.k)
@@ -193,6 +194,7 @@ def equations() -> dict[str, Equation]:
     return {e.name: e for e in found}
 
 
+@sweep.over_fields
 def direct_time(p: Parameters, product: float = 0.5, kernels: str = "sphere") -> float:
     """Time of direct training from equal overlaps until their product reaches a value, by
     quadrature.
@@ -226,6 +228,7 @@ class _Start:
         return {"N": self.N, **{f"m_{q}_0": value for q, value in enumerate(self.overlaps, 1)}}
 
 
+@sweep.over_fields
 def curriculum_times(p: Parameters, kernels: str = "sphere") -> list[float]:
     """Time at which each stage 1 .. k of the curriculum ends.
 

@@ -11,6 +11,7 @@ import numpy as np
 import scipy.stats
 import sympy as sp
 
+from theory import sweep
 from theory.algebra import written_as
 from theory.associative_memory.noisy_bigram.parameters import Parameters
 from theory.associative_memory.symbols import DERIVED, N, T, ref
@@ -90,6 +91,7 @@ def equations() -> dict[str, Equation]:
     return {e.name: e for e in found}
 
 
+@sweep.over_fields
 def feed_forward_success(p: Parameters) -> float:
     """Probability that the noise token has strictly the largest count among n labels, exactly.
 
@@ -136,6 +138,7 @@ def _power(series: np.ndarray, exponent: int, order: int) -> float:
     return float(result[order]) if len(result) > order else 0.0
 
 
+@sweep.over_fields
 def value_recovered(p: Parameters) -> float:
     """Recovered part of the value memory at finite N, ties broken evenly.
 

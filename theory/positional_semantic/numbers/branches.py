@@ -9,6 +9,7 @@ import joblib
 import numpy as np
 import xarray as xr
 
+from theory import sweep
 from theory.positional_semantic.numbers.channel import State
 from theory.positional_semantic.numbers.fixed_point import COARSE, FixedPoint, NotConverged, solve
 from theory.positional_semantic.parameters import Parameters
@@ -72,6 +73,7 @@ def _predicted(
     return replace(here, state=state) if safe else here
 
 
+@sweep.over_fields
 def curve(
     p: Parameters, branch: str, alphas: Iterable[float], near: FixedPoint | None = None
 ) -> xr.Dataset:
@@ -119,6 +121,7 @@ def curve(
     )
 
 
+@sweep.over_fields
 def phase_diagram(
     p: Parameters, omegas: Iterable[float], alphas: Iterable[float], jobs: int = -1
 ) -> xr.Dataset:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from theory import numeric
+from theory import numeric, sweep
 from theory.parameters import ParameterError
 from theory.positional_semantic import errors, free_entropy, state_evolution
 from theory.positional_semantic.numbers.channel import Averages, State, averages
@@ -294,6 +294,7 @@ class _Map:
         return np.array(columns).T
 
 
+@sweep.over_fields
 def solve(
     p: Parameters, branch: str, near: FixedPoint | None = None, *, error: bool = False
 ) -> FixedPoint:

@@ -9,6 +9,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
+from theory import sweep
 from theory.parameters import ParameterError
 from theory.positional_semantic.linear import baseline
 from theory.positional_semantic.numbers.fixed_point import FixedPoint, NotConverged, solve
@@ -45,6 +46,10 @@ class Thresholds:
     reasons: dict[str, str] = field(default_factory=dict)
     at_alpha_c: dict[str, FixedPoint] = field(default_factory=dict, repr=False)
     at_alpha_l: FixedPoint | None = field(default=None, repr=False)
+
+    def summary(self) -> dict[str, float]:
+        """Numbers for people and machines."""
+        return {"alpha_c": self.alpha_c, "alpha_l": self.alpha_l}
 
 
 class _Missing(Exception):
@@ -148,6 +153,7 @@ def _linear(p: Parameters, first: FixedPoint, guess: float | None) -> tuple[floa
     raise _Missing(f"the secant method did not settle in {STEPS} steps")
 
 
+@sweep.over_fields
 def thresholds(p: Parameters, near: Thresholds | None = None) -> Thresholds:
     """Both thresholds at ``p.omega``; ``near`` is the result at a neighbouring omega, to start
     from.

@@ -4,12 +4,12 @@ form.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import xarray as xr
 
+from theory import sweep
 from theory.equation import Equation
 from theory.parameters import ParameterError
 from theory.special import log_linear
@@ -25,15 +25,17 @@ from theory.state_tracking.numbers.quadrature import (
 )
 
 
-def states(values: Mapping[str, Any], alpha: Any) -> dict[str, np.ndarray]:
+def states(p: Any, alpha: Any, **swept: Any) -> dict[str, np.ndarray]:
     """A, R and S of the exact solution at given times, for many parameter points.
 
     Parameters
     ----------
-    values : mapping of str to array_like
+    p : Parameters or mapping
         As for `emergence_time`.
     alpha : array_like, shape (times,)
         Training times, >= 0, in any order.
+    **swept
+        Arrays of fields of the parameters.
 
     Returns
     -------
@@ -45,6 +47,7 @@ def states(values: Mapping[str, Any], alpha: Any) -> dict[str, np.ndarray]:
     ParameterError
         If a time is negative or not finite.
     """
+    values = sweep.numbers(p, NAMES, **swept)
     times = np.asarray(alpha, float)
     if times.ndim != 1 or not times.size or not np.all((times >= 0) & np.isfinite(times)):
         raise ParameterError("alpha: must be a list of times >= 0, all finite")
@@ -161,6 +164,7 @@ def solve_monotone(value: Any, slope: Any, wanted: np.ndarray) -> np.ndarray:
     return t
 
 
+@sweep.over_fields
 def solve(p: Any, at: Any) -> xr.Dataset:
     """Trajectory of one parameter point, with the variables of ``flow(...).solve``.
 

@@ -10,14 +10,13 @@ Gauss-Legendre panels of bounded width in s then give digits at a fixed rate per
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from theory import numeric
+from theory import numeric, sweep
 from theory.parameters import ParameterError
 from theory.state_tracking import exact
 from theory.state_tracking.symbols import A, L, N, S, c_omega, d_g, tau, zeta
@@ -84,8 +83,8 @@ class Points:
     side: np.ndarray  # chart: 0 where epsilon > 0, else the sign of D
 
     @classmethod
-    def of(cls, values: Mapping[str, Any]) -> Points:
-        """From numbers by symbol name, broadcast to one dimension.
+    def of(cls, values: Any) -> Points:
+        """From Parameters, or numbers by symbol name, broadcast to one dimension.
 
         Raises
         ------
@@ -95,6 +94,7 @@ class Points:
             If an A_0 lies outside (0, 1], or the square of a teacher overlap beyond the largest
             number.
         """
+        values = sweep.numbers(values, NAMES)
         v = dict(
             zip(
                 NAMES,
@@ -251,16 +251,18 @@ def cumulate(parts: np.ndarray) -> np.ndarray:
 
 
 @np.errstate(over="ignore", invalid="ignore")  # what is lost is refused at the end
-def emergence_time(values: Mapping[str, Any], level: Any = 0.5) -> np.ndarray:
+def emergence_time(p: Any, level: Any = 0.5, **swept: Any) -> np.ndarray:
     """Training time at which attention reaches ``A = level``, by quadrature of the exact solution.
 
     Parameters
     ----------
-    values : mapping of str to array_like
-        N, L, d_g, eta, c_omega, tau, zeta, A_0, R_0, S_0: numbers or arrays that broadcast
-        (``p.values()`` is one such mapping).
+    p : Parameters or mapping
+        Parameters; or N, L, d_g, eta, c_omega, tau, zeta, A_0, R_0, S_0 as numbers or arrays that
+        broadcast, each meant as it is.
     level : array_like
         Value of A, inside (0, 1); broadcast with the rest.
+    **swept
+        Arrays of fields of the parameters, which broadcast: ``emergence_time(p, L=[3, 10, 22])``.
 
     Returns
     -------
@@ -272,10 +274,12 @@ def emergence_time(values: Mapping[str, Any], level: Any = 0.5) -> np.ndarray:
     ------
     ParameterError
         If a level lies outside (0, 1), or an A_0 outside (0, 1], or numbers are too large or too
-        small for double precision.
+        small for double precision, or c_omega, tau or A_0 follow from other fields than those
+        beside them.
     KeyError
         If a name is missing.
     """
+    values = sweep.numbers(p, NAMES, **swept)
     level = np.asarray(level, float)
     if not np.all((level > 0) & (level < 1)):
         raise ParameterError("level: must lie between 0 and 1, both excluded")

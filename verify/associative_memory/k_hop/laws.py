@@ -10,13 +10,8 @@ from typing import Any
 import numpy as np
 
 from simulate.associative_memory.k_hop import Parameters, answer, train
-from theory.associative_memory.k_hop import (
-    curriculum_times,
-    direct_time,
-    equations,
-    mixture_time,
-    probability,
-)
+from theory.associative_memory.k_hop import curriculum_times, direct_time, equations, mixture_time
+from theory.associative_memory.k_hop.agreement import probability
 from theory.associative_memory.k_hop.overlaps import STAGE
 from verify.check import Check, identity
 from verify.emergence import first_crossing

@@ -1,0 +1,248 @@
+"""One convention of all numbers: Parameters, arrays of fields by keyword; nothing that follows from
+a field outlives it.
+"""
+
+import inspect
+
+import numpy as np
+import pytest
+import xarray as xr
+
+from theory import sweep
+from theory.associative_memory import factual_recall
+from theory.parameters import ParameterError
+from theory.positional_semantic import State
+from theory.registry import OWN, find
+
+SYSTEMS = [
+    name
+    for model in OWN.values()
+    for name in ([f"{model.name}.{s}" for s in model.systems] if model.systems else [model.name])
+]
+# Formulas in, formulas out; and functions of logits or of a curve, not of parameters.
+SYMBOLIC = {"equations", "sections", "flow", "flows", "thermodynamic_limit", "mixture"}
+OF_OTHERS = {"gaussian_accuracy", "with_accuracy"}
+SMALL = {
+    "state_tracking": {"N": 6, "L": 4, "d_g": 5, "d_h": 8, "n_train": 64, "epochs": 30},
+    "induction_heads": {"N": 3, "data": "orthonormal", "query": "last", "steps": 20},
+    "positional_semantic": {"alpha": 2.0, "order": 6},
+    "associative_memory.factual_recall": {"S": 6, "R": 3, "D": 2, "steps": 20},
+    "associative_memory.k_hop": {"N": 4, "k": 2, "m_0": 0.2, "steps": 200},
+}
+HALF = {"part": factual_recall.dynamics.SUBJECT, "share": 0.5}
+STATE = State(q=0.2, m=0.1, theta=0.05, V=0.3)
+LATER = [0.0, 0.5, 3.0]
+# Function: its own arguments, the swept field and its values.
+CASES = {
+    "state_tracking": {
+        "c_omega": ({}, "L", [1, 3, 8]),
+        "emergence_time": ({"level": 0.3}, "L", [2, 3, 8]),
+        "initial_variance": ({}, "d_h", [8, 16]),
+        "trajectory": ({"alpha": 0.5, "at": [0, 0.5]}, "L", [2, 8]),
+        "predict": ({"seeds": 2, "level": "dressed"}, "L", [2, 5]),
+        "onset.onset": ({}, "N", [6, 9]),
+        "inversion.states": ({"alpha": LATER}, "L", [2, 8]),
+        "inversion.solve": ({"at": LATER}, "permutations", ["iid", "distinct"]),
+        "late_time.late_constant": ({}, "N", [6, 9]),
+        "composite.composite": ({"D": [0.0, 0.5]}, "L", [20, 30]),
+    },
+    "induction_heads": {
+        "times": ({"level": 0.3}, "N", [2, 5]),
+        "all_weights_times": ({}, "N", [2, 3]),
+        "predict": ({}, "loss", ["mean", "mean"]),
+        "onset.onset": ({}, "N", [2, 5]),
+    },
+    "positional_semantic": {
+        "solve": ({"branch": "semantic"}, "alpha", [2.0, 3.0]),
+        "baseline": ({}, "sigma", [0.4, 0.5]),
+        "test_error": ({"state": STATE, "order": 6}, "omega", [0.2, 0.4]),
+        "curve": ({"branch": "agnostic", "alphas": [2.0, 3.0]}, "omega", [0.2, 0.4]),
+        "phase_diagram": ({"omegas": [0.2], "alphas": [3.0], "jobs": 1}, "lam", [0.01]),
+        "predict": ({}, "omega", [0.2, 0.3]),
+    },
+    "associative_memory.factual_recall": {
+        "descend": ({"steps": 5}, "D", [2, 3]),
+        "predict": ({}, "R", [2, 3]),
+        "time_of_share": (HALF, "epsilon", [0.1, 0.2]),
+        "closed_form": (HALF, "D", [2, 3]),
+        "onset.onset": ({}, "S", [6, 8]),
+    },
+    "associative_memory.gradient_memory": {"margin": ({"t": 7.0}, "K", [2, 4])},
+    "associative_memory.superposition": {
+        "gaussian": ({}, "N", [32, 64]),
+        "sphere": ({}, "d", [8, 16]),
+    },
+    "associative_memory.trigger_task": {},
+    "associative_memory.gradient_steps": {"second_gradient": ({}, "T", [8, 12])},
+    "associative_memory.noisy_bigram": {
+        "feed_forward_success": ({}, "n", [16, 32]),
+        "value_recovered": ({}, "N", [32, 64]),
+    },
+    "associative_memory.k_hop": {
+        "probability": ({"fixed_points": np.array([2, 1])}, "N", [4, 6]),
+        "direct_time": ({}, "m_0", [0.1, 0.2]),
+        "mixture_time": ({}, "m_0", [0.1, 0.2]),
+        "curriculum_times": ({}, "m_0", [0.1, 0.2]),
+        "predict": ({}, "curriculum", [False, True]),
+    },
+}
+DERIVED_LONG = ("all_weights_times", "predict")  # of induction heads: nine seconds of derivation
+ALL = [
+    pytest.param(
+        system,
+        name,
+        id=f"{system}.{name}",
+        marks=[pytest.mark.slow] * (system == "induction_heads" and name in DERIVED_LONG),
+    )
+    for system, cases in CASES.items()
+    for name in cases
+]
+
+
+def small(system):
+    """Parameters at which every number is cheap."""
+    return find(system).wing("theory").Parameters(**SMALL.get(system, {}))
+
+
+def of(system, name):
+    """A function by its path in the system's package."""
+    found = find(system).wing("theory")
+    for part in name.split("."):
+        found = getattr(found, part)
+    return found
+
+
+def plain(result):
+    """Numbers alone."""
+    return result.summary() if hasattr(result, "summary") else result
+
+
+def equal(swept, k, field, alone):
+    """The k-th entry of a sweep is what the function says there."""
+    if isinstance(alone, xr.Dataset):
+        axis = f"parameter_{field}" if field in alone.variables else field
+        at = swept.isel({axis: k}).drop_vars(axis)
+        assert set(at.variables) == set(alone.variables)
+        for name in alone.variables:
+            equal(at[name].values[None], 0, field, alone[name].values)
+    elif isinstance(alone, dict):
+        assert set(swept) == set(alone)
+        for name in alone:
+            equal(swept[name], k, field, alone[name])
+    elif np.asarray(alone).dtype.kind in "UO":
+        assert np.array_equal(swept[k], alone)
+    else:
+        # Array code may share panels between points, which moves the last bits.
+        np.testing.assert_allclose(swept[k], alone, rtol=1e-12, atol=1e-13)
+
+
+def test_every_numeric_function_is_here():
+    """Of every model and system: what takes no Parameters first is symbolic, or named above."""
+    assert set(CASES) == set(SYSTEMS)
+    for system in SYSTEMS:
+        package = find(system).wing("theory")
+        public = {n for n in package.__all__ if inspect.isfunction(getattr(package, n))}
+        assert public - SYMBOLIC - OF_OTHERS == {n for n in CASES[system] if "." not in n}, system
+
+
+@pytest.mark.parametrize("system, name", ALL)
+def test_a_sweep_is_the_loop(system, name):
+    """Arrays of a field give what the loop over `replace` gives, one by one."""
+    arguments, field, values = CASES[system][name]
+    p, function = small(system), of(system, name)
+    swept = function(p, **arguments, **{field: values})
+    for k, value in enumerate(values):
+        equal(swept, k, field, plain(function(p.replace(**{field: value}), **arguments)))
+
+
+def other(p, field):
+    """The same parameters with another value of one numeric field; None where there is none."""
+    value = getattr(p, field)
+    for changed in (value * 2, value / 2, value + 2):
+        if isinstance(value, int):
+            changed = int(changed)
+        if changed != value:
+            try:
+                return p.replace(**{field: changed})
+            except ParameterError:
+                continue
+    return None
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_what_follows_from_a_field_is_not_taken_beside_another(system):
+    """A copy of the numbers with one field changed is refused exactly where some number would be
+    stale.
+    """
+    p = small(system)
+    fields = [f for f, v in p.as_dict().items() if type(v) in (int, float)]
+    refused = 0
+    for field, q in ((f, other(p, f)) for f in fields):
+        if q is None:
+            continue
+        mixed = {**p.values(), field: getattr(q, field)}
+        moved = [
+            n
+            for n, v in p.values().items()
+            if n != field and not np.array_equal(v, q.values().get(n), equal_nan=True)
+        ]
+        if moved:
+            with pytest.raises(ParameterError, match=rf"^{field} = .*{moved[0]}") as error:
+                sweep.fresh(mixed)
+            assert all(n in str(error.value) for n in moved)
+            refused += 1
+        else:
+            sweep.fresh(mixed)
+    assert refused >= {"state_tracking": 4, "induction_heads": 1}.get(system, 0)
+
+
+def test_the_idiom_that_went_wrong():
+    """Times over L with the c_omega of one L fell where the truth rises: refused wherever numbers
+    enter.
+    """
+    p, package = small("state_tracking"), find("state_tracking").wing("theory")
+    stale = {**p.values(), "L": np.arange(3, 23)}
+    onset, flow = package.onset.equations()["onset_A"], package.flow()
+    for call in (
+        lambda: package.emergence_time(stale),
+        lambda: package.inversion.states(stale, [0.1]),
+        lambda: onset.evaluate({**stale, "alpha": 1.0}),
+        lambda: flow.solve({**stale, "L": 3}, alpha=1.0),
+    ):
+        with pytest.raises(ParameterError, match=r"L = .*c_omega.* L = 4"):
+            call()
+    # Numbers that nothing follows from may be replaced, and what follows may be replaced itself.
+    free = {**p.values(), "eta": np.array([0.1, 0.2])}
+    np.testing.assert_array_equal(
+        package.emergence_time(free), package.emergence_time(p, eta=[0.1, 0.2])
+    )
+    changed = {**p.values(), "c_omega": 0.3}
+    assert package.emergence_time(changed) == package.emergence_time(p, c_omega=0.3)
+    assert package.emergence_time(changed) != package.emergence_time(p)
+    p = package.Parameters(N=16, d_g=16, d_h=32, eta=0.5)
+    rising = package.emergence_time(p, L=np.arange(3, 23))
+    alone = package.emergence_time(p.replace(L=3)), package.emergence_time(p.replace(L=22))
+    assert rising[[0, -1]] == pytest.approx(alone, rel=1e-12) and rising[-1] > 5 * rising[0]
+
+
+def test_arrays_broadcast_and_errors_name_the_field():
+    """Two fields; equations; shapes, names and values that do not work."""
+    p, package = small("state_tracking"), find("state_tracking").wing("theory")
+    both = package.emergence_time(p, L=[3, 8], eta=[[0.1], [0.2], [0.5]])
+    assert both.shape == (3, 2)
+    assert both[2, 1] == pytest.approx(package.emergence_time(p.replace(L=8, eta=0.5)), rel=1e-12)
+    curves = package.trajectory(p, 0.5, at=[0, 0.5], L=[3, 8], eta=[[0.1], [0.2], [0.5]])
+    assert dict(curves.sizes) == {"eta": 3, "L": 2, "alpha": 2}
+    assert curves.eta.values.tolist() == [0.1, 0.2, 0.5]
+    law = package.onset.equations()["onset_A"]
+    at = law.evaluate(p, L=[3, 8], alpha=2.0)
+    assert at[1] == law.evaluate({**p.replace(L=8).values(), "alpha": 2.0})
+    for call, message in (
+        (lambda: package.emergence_time(p, L=[3, 4], eta=[0.1, 0.2, 0.3]), "do not fit together"),
+        (lambda: package.emergence_time(p, L=[3, -1]), "L = -1: must be >= 1"),
+        (lambda: package.emergence_time(p, c_omga=1.0), "did you mean 'c_omega'"),
+        (lambda: package.c_omega(p, l=[3]), "l: unknown parameter"),
+        (lambda: package.equations()["c_omega"].evaluate(p, alfa=1.0), "alfa: neither"),
+    ):
+        with pytest.raises(ParameterError, match=message):
+            call()

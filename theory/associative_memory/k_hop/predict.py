@@ -1,0 +1,78 @@
+"""The curves of a training run of softmax kernels, stage by stage of the curriculum."""
+
+from __future__ import annotations
+
+import numpy as np
+import sympy as sp
+import xarray as xr
+
+from theory import prediction, sweep
+from theory.associative_memory.k_hop.overlaps import STAGE, flow
+from theory.associative_memory.k_hop.parameters import Parameters
+
+
+@sweep.over_fields
+def predict(p: Parameters, runs: xr.Dataset | None = None, *, t: float | None = None) -> xr.Dataset:
+    """Flow of the overlaps of softmax kernels, without the noise of batches; every seed starts
+    alike.
+
+    Parameters
+    ----------
+    p : Parameters
+        What was trained, or is to be.
+    runs : Dataset, optional
+        Students over ``(seed, t)``: at their evaluations.
+    t : float, optional
+        Length of the curve without runs, in units of ``eta * steps``; ``p.steps`` by default.
+
+    Returns
+    -------
+    Dataset
+        ``overlap`` over ``(t, hop)``; ``product``, ``hops`` (in training) and ``accuracy`` over
+        ``t``.
+
+    Raises
+    ------
+    ParameterError
+        If the runs lack their times or were trained with other parameters.
+    """
+    if runs is None:
+        times = np.linspace(0, p.eta * p.steps if t is None else t, 601)
+    else:
+        prediction.held(p, runs, ("t",), free=("batch_size",))
+        times = runs.t.values.astype(float)
+    overlaps, stage = np.full((len(times), p.k), p.m_0), np.zeros(len(times), int)
+    state, begun, hops = [p.m_0] * p.k, 0.0, 1 if p.curriculum else p.k
+    while True:
+        system, left = flow(hops, "softmax"), times[-1] - begun
+        given = {"N": p.N, **{f"m_{j}_0": x for j, x in enumerate(state[:hops], 1)}}
+        goal = {"end": sp.Mul(*system.state) - STAGE} if hops < p.k else None
+        end = float(system.solve(given, at=[0.0], events=goal, t=left).end) if goal else np.nan
+        here = times >= begun
+        at = np.append(times[here & ~(times > begun + end)] - begun, left if np.isnan(end) else end)
+        path = system.solve(given, at=at, t=left)
+        now = np.flatnonzero(here)[: len(at) - 1]
+        overlaps[now] = state
+        for j, q in enumerate(system.state):
+            overlaps[now, j] = path[q.name].values[:-1]
+            state[j] = float(path[q.name][-1])
+        stage[now] = hops
+        if np.isnan(end) or end >= left:
+            break
+        begun, hops = begun + end, hops + 1
+    product = overlaps.prod(1)
+    return xr.Dataset(
+        {
+            "overlap": (("t", "hop"), overlaps),
+            "product": ("t", product),
+            "hops": ("t", stage),
+            "accuracy": ("t", 1 / p.N + (1 - 1 / p.N) * product),
+        },
+        coords={"t": times},
+        attrs={
+            "kind": "theory",
+            "reference": system.reference,
+            "status": system.status,
+            "parameters": p.as_json(),
+        },
+    )

@@ -1,0 +1,98 @@
+"""What theory says for Parameters: emergence times, and the curves of a training run."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from theory import prediction, sweep
+from theory.induction_heads.numbers import all_weights, emergence
+from theory.induction_heads.numbers.all_weights_loss import NAMES, loss_and_gradient
+from theory.induction_heads.parameters import Parameters
+from theory.parameters import ParameterError
+
+SHORT = {"alpha": "alpha_3", "beta": "beta_2", "gamma": "gamma_3"}  # names of the flow
+
+
+@sweep.over_fields
+def times(
+    p: Parameters, level: float = emergence.HALF, level_gamma: float = emergence.HALF
+) -> dict[str, float]:
+    """Emergence times of the three-parameter flow (B.5); only ``N`` matters (`emergence.times`)."""
+    return emergence.times(p.N, level, level_gamma)
+
+
+@sweep.over_fields
+def all_weights_times(p: Parameters) -> dict[str, float]:
+    """Emergence times when every weight moves, for the query and mask of ``p``, as
+    `all_weights.times.times`.
+    """
+    return all_weights.times(_closed(p).N, p.query, p.mask)
+
+
+def _closed(p: Parameters) -> Parameters:
+    """Refuse a query for which the flow of all weights does not close.
+
+    Raises
+    ------
+    ParameterError
+        Naming it.
+    """
+    if p.query not in all_weights.QUERIES:
+        allowed = ", ".join(all_weights.QUERIES)
+        raise ParameterError(f"query = {p.query!r}: must be one of {allowed} for this flow")
+    return p
+
+
+@sweep.over_fields
+def predict(p: Parameters, runs: xr.Dataset | None = None, *, t: float | None = None) -> xr.Dataset:
+    """Descent of all weights without noise, with the students' step; every seed starts from zero.
+
+    Parameters
+    ----------
+    p : Parameters
+        What was trained, or is to be.
+    runs : Dataset, optional
+        Students over ``(seed, t)``: at their evaluations.
+    t : float, optional
+        Length of the curve without runs; ``p.steps`` by default.
+
+    Returns
+    -------
+    Dataset
+        ``alpha``, ``beta``, ``gamma`` and ``loss`` over ``t`` (unit-rate flow on the summed loss).
+
+    Raises
+    ------
+    ParameterError
+        Where the closed flow does not hold: other data than orthonormal, a query that is drawn,
+        fewer weights; or if the runs were trained with other parameters.
+    """
+    if p.data != "orthonormal" or p.query not in all_weights.QUERIES or p.trained != "all":
+        raise ParameterError(
+            f"data = {p.data!r}, query = {p.query!r}, trained = {p.trained!r}: the flow of all weights "
+            "needs orthonormal data, query last or uniform, and all weights"
+        )
+    if runs is None:
+        p = p.run_to(t)
+        steps = np.unique(np.append(np.arange(0, p.steps, p.eval_every), p.steps))
+        at: Any = p.time_per_step * steps
+    else:
+        prediction.held(p, runs, ("t", "step"), free=("batch_size",))
+        steps, at = runs.step.values, runs.t.values
+    path = all_weights.euler(p.N, p.query, p.mask, p.time_per_step, int(steps[-1]))[steps]
+    pair = p.N if p.query == "last" else p.query
+    losses = [loss_and_gradient(x, p.N, pair, p.mask)[0] for x in path]
+    return xr.Dataset(
+        {short: ("t", path[:, NAMES.index(full)]) for short, full in SHORT.items()}
+        | {"loss": ("t", losses)},
+        coords={"t": at, "step": ("t", steps)},
+        attrs={
+            "kind": "theory",
+            "reference": "beyond musat2025: descent of the flow of all weights",
+            "status": "exact",
+            "parameters": p.as_json(),
+        },
+    )

@@ -1,0 +1,102 @@
+"""The theory of single students: one curve per seed, from where that seed starts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from theory import prediction, sweep
+from theory.parameters import ParameterError
+from theory.state_tracking.numbers.per_seed import Columns, Dressed, Start, solve
+from theory.state_tracking.parameters import Parameters
+
+NEEDED = ("alpha", "R", "S", "zeta", "W_Q_start", "W_K_start", "M_variance_correct")
+LEVELS: dict[str, Any] = {"columns": Columns, "dressed": Dressed}
+DRAW = 0  # seed of drawn starts
+PLAIN = {"optimizer": "sgd", "weight_decay": 0.0, "fix_embedding": True, "batch_size": None}
+
+
+@sweep.over_fields
+def predict(
+    p: Parameters,
+    runs: xr.Dataset | None = None,
+    *,
+    seeds: int | None = None,
+    alpha: float | None = None,
+    level: str = "columns",
+) -> xr.Dataset:
+    """Our best theory of a training run, seed by seed; nothing is fitted.
+
+    Parameters
+    ----------
+    p : Parameters
+        What was trained, or is to be.
+    runs : Dataset, optional
+        Students over ``(seed, alpha)``, evaluated at time 0: every seed is followed from its own
+        start, at its evaluation times.
+    seeds : int, optional
+        In place of runs: that many starts from the law of the initial weights.
+    alpha : float, optional
+        Length of the curves of drawn starts; ``p.epochs`` by default.
+    level : {'columns', 'dressed'}
+        Entries of M by initial value and the size of the training set; or one variance of M with
+        Gaussian logits, five times faster and less accurate once logits are learned.
+
+    Returns
+    -------
+    Dataset
+        ``A``, ``R``, ``S``, ``loss``, logits and accuracies under the students' names, over
+        ``(seed, alpha)`` with the seeds of the runs; over ``(draw, alpha)`` for drawn starts, whose
+        mean and band are ``.mean("draw")`` and ``.std("draw")``. Time in alpha = epochs / (d_g N).
+
+    Raises
+    ------
+    ParameterError
+        Unless either runs or seeds are given; if runs lack what theory starts from, or were trained
+        with other parameters; for training that the theory does not describe.
+    """
+    if level not in LEVELS:
+        raise ParameterError(f"level = {level!r}: must be one of {', '.join(LEVELS)}")
+    for name, plain in PLAIN.items():
+        if getattr(p, name) != plain:
+            raise ParameterError(
+                f"{name} = {getattr(p, name)}: must be {plain} here; the theory is of full-batch "
+                "gradient descent on the weights themselves"
+            )
+    if (runs is None) == (seeds is None):
+        raise ParameterError("predict: needs the runs to follow, or seeds = a number of starts")
+    if runs is not None:
+        return _followed(p, runs, level)
+    if not isinstance(seeds, int | np.integer) or seeds < 1:
+        raise ParameterError(f"seeds = {seeds}: must be how many starts to draw, at least 1")
+    p = p.run_to(alpha)
+    epochs = np.unique(np.append(np.arange(0, p.epochs, p.eval_every), p.epochs))
+    start = Start.drawn(p, int(seeds), np.random.default_rng(DRAW))
+    return _labelled(p, solve(LEVELS[level](p, start), epochs).rename(seed="draw"), level)
+
+
+def _followed(p: Parameters, runs: xr.Dataset, level: str) -> xr.Dataset:
+    """From the start of every run, at its evaluations."""
+    prediction.held(p, runs, NEEDED, free=("data_draw",))
+    students = runs if "seed" in runs.dims else runs.expand_dims("seed")
+    if float(students.alpha[0]) != 0:
+        raise ParameterError(f"runs: alpha begins at {float(students.alpha[0]):g}, must be at 0")
+    epochs = np.rint(students.alpha.values * p.d_g * p.N).astype(int)
+    curves = solve(LEVELS[level](p, Start.measured(students)), epochs)
+    # The students' own times, whose last bits may differ from epochs / (d_g N).
+    curves = curves.assign_coords(alpha=students.alpha.values, epoch=("alpha", epochs))
+    if "seed" in students.coords:
+        curves = curves.assign_coords(seed=students.seed)
+    return _labelled(p, curves if "seed" in runs.dims else curves.isel(seed=0), level)
+
+
+def _labelled(p: Parameters, curves: xr.Dataset, level: str) -> xr.Dataset:
+    """With provenance."""
+    return curves.assign_attrs(
+        kind="theory",
+        reference=f"beyond forner2026: {level}, from each seed's own start",
+        status="closure",
+        parameters=p.as_json(),
+    )

@@ -1,0 +1,230 @@
+"""The one convention of all numbers: Parameters, and arrays of their fields by keyword.
+
+``f(p, L=[3, 10, 30])`` is the loop over ``f(p.replace(L=...))``: whatever follows from a field is
+computed anew. Several arrays are broadcast against each other.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import functools
+import inspect
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from theory.parameters import BaseParameters, ParameterError
+
+
+class Grid:
+    """Parameters at every point of the broadcast shape of some swept fields.
+
+    Raises
+    ------
+    ParameterError
+        For an unknown field, a value that is not allowed, or shapes that do not fit together.
+    """
+
+    def __init__(self, p: BaseParameters, fields: Mapping[str, Any]) -> None:
+        p._known(fields)
+        self.names = ", ".join(fields)
+        self.given = {name: np.asarray(v) for name, v in fields.items()}
+        try:
+            arrays = np.broadcast_arrays(*self.given.values())
+        except ValueError:
+            shapes = ", ".join(f"{n} {v.shape}" for n, v in self.given.items())
+            raise ParameterError(f"{self.names}: shapes do not fit together: {shapes}") from None
+        self.shape = arrays[0].shape
+        made: dict[tuple, BaseParameters] = {}
+        self.points = []
+        for values in zip(*(a.ravel().tolist() for a in arrays), strict=True):
+            if values not in made:
+                made[values] = p.replace(**dict(zip(fields, values, strict=True)))
+            self.points.append(made[values])
+
+    def stack(self, results: Sequence[Any]) -> Any:
+        """Results at all points as one: arrays of the grid's shape in front of their own.
+
+        Mappings are stacked entry by entry, datasets along dimensions called like the fields, and
+        results that have a ``summary()`` of numbers by that.
+
+        Raises
+        ------
+        ParameterError
+            If results differ in size from point to point.
+        """
+        if hasattr(results[0], "summary"):
+            results = [r.summary() for r in results]
+        if isinstance(results[0], xr.Dataset):  # a mapping, too
+            return self._joined(list(results))
+        if isinstance(results[0], Mapping):
+            return {k: self.stack([r[k] for r in results]) for k in results[0]}
+        parts = [np.asarray(r) for r in results]
+        if len({a.shape for a in parts}) > 1:
+            raise ParameterError(
+                f"{self.names}: the result differs in length from value to value; ask for one at a time"
+            )
+        inner = parts[0].shape if parts else ()
+        return np.array(parts).reshape(self.shape + inner)[()]
+
+    def _joined(self, results: list[xr.Dataset]) -> xr.Dataset:
+        """Datasets along one dimension per axis, named after the field that varies along it."""
+        # A field may be called like a result, as the loss of induction heads is.
+        label = {n: f"parameter_{n}" if n in results[0].variables else n for n in self.given}
+        axes: list[str] = []
+        for axis in range(-len(self.shape), 0):
+            along = [
+                label[n]
+                for n, v in self.given.items()
+                if v.ndim >= -axis and v.shape[axis] == self.shape[axis]
+            ]
+            axes.append(next((n for n in along if n not in axes), f"axis_{len(axes)}"))
+
+        def join(part: list[xr.Dataset], level: int) -> xr.Dataset:
+            if level == len(axes):
+                return part[0]
+            step = len(part) // self.shape[level]
+            rows = [join(part[k : k + step], level + 1) for k in range(0, len(part), step)]
+            return xr.concat(
+                rows,
+                axes[level],
+                data_vars="all",
+                coords="minimal",
+                compat="equals",
+                combine_attrs="drop_conflicts",
+                join="exact",
+            )
+
+        try:
+            joined = join(results, 0)
+        except ValueError:
+            raise ParameterError(
+                f"{self.names}: the times differ from value to value; say at which with at=..., or "
+                "ask for one at a time"
+            ) from None
+        coordinates = {}
+        for name, v in self.given.items():
+            spans = [k for k in range(-v.ndim, 0) if v.shape[k] == self.shape[k]]
+            values = v.reshape([v.shape[k] for k in spans])
+            coordinates[label[name]] = ([axes[k] for k in spans], values)
+        return joined.assign_coords(coordinates)
+
+
+def over_fields(function: Callable) -> Callable:
+    """Let a function of one parameter point take arrays of fields by keyword.
+
+    Names of its own arguments go to the function, names of fields are swept.
+    """
+    signature = inspect.signature(function).parameters
+    takes_more = any(x.kind is x.VAR_KEYWORD for x in signature.values())
+
+    @functools.wraps(function)
+    def call(p: Any, *arguments: Any, **named: Any) -> Any:
+        fields = _fields(p)
+        swept = {k: v for k, v in named.items() if k not in signature and k in fields}
+        rest = {k: v for k, v in named.items() if k not in swept}
+        if not takes_more and isinstance(p, BaseParameters):
+            p._known(k for k in rest if k not in signature)
+        if not swept:
+            return function(p, *arguments, **rest)
+        grid = Grid(p, swept)
+        return grid.stack([function(q, *arguments, **rest) for q in grid.points])
+
+    return call
+
+
+def _fields(p: Any) -> set[str]:
+    return {f.name for f in dataclasses.fields(p)} if isinstance(p, BaseParameters) else set()
+
+
+def numbers(given: Any, names: Iterable[str] | None = None, /, **swept: Any) -> dict[str, Any]:
+    """Numbers by symbol name, as array code takes them.
+
+    Parameters
+    ----------
+    given : Parameters or mapping
+        Parameters, or numbers by symbol name.
+    names : iterable of str, optional
+        Those that are needed; all by default.
+    **swept
+        Arrays of fields, from which everything else is computed anew; then numbers that replace
+        what would follow (``c_omega=0.3``).
+
+    Raises
+    ------
+    ParameterError
+        For an unknown name, and for a mapping in which a field stands beside what follows from
+        another value of it.
+    """
+    if not isinstance(given, BaseParameters):
+        values = {**(given if isinstance(given, Mapping) else given.values()), **swept}
+        fresh(values, names)
+        return values
+    fields = {k: v for k, v in swept.items() if k in _fields(given)}
+    values = given.values()
+    known = {*_fields(given), *values, *(names or ())}
+    for name in swept:
+        if name not in known:
+            near = difflib.get_close_matches(name, sorted(known), n=1)
+            hint = f"; did you mean '{near[0]}'?" if near else ""
+            raise ParameterError(f"{name}: neither a parameter nor a symbol used here{hint}")
+    if fields:
+        grid = Grid(given, fields)
+        found = [q.values() for q in grid.points]
+        wanted = values if names is None else [n for n in names if n in values]
+        # What differs in length from point to point (frequencies over d_h) has no array.
+        same = [n for n in wanted if len({np.shape(v[n]) for v in found}) == 1]
+        values = {n: grid.stack([v[n] for v in found]) for n in same}
+    return {**values, **{k: v for k, v in swept.items() if k not in fields}}
+
+
+def fresh(values: Mapping[Any, Any], names: Iterable[Any] | None = None) -> None:
+    """Refuse numbers that follow from other parameters than those they stand beside.
+
+    Parameters
+    ----------
+    values : mapping
+        Numbers by symbol name, as copied from ``p.values()``.
+    names : iterable, optional
+        Those that are used; all by default.
+
+    Raises
+    ------
+    ParameterError
+        Naming the field, and what belongs to another value of it.
+    """
+    used = values if names is None else [n for n in names if n in values]
+    marked = {n: values[n] for n in used if getattr(values[n], "of", None) is not None}
+    for p in {id(v.of): v.of for v in marked.values()}.values():
+        for field in sorted(_fields(p) & {n for n in values if isinstance(n, str)}):
+            own, now = getattr(p, field), values[field]
+            if (
+                now is own
+                or getattr(now, "of", None) is p
+                or np.asarray(now).dtype.kind not in "iuf"
+            ):
+                continue
+            # What follows from a field differs at one end of a sweep or at the other.
+            at = np.ravel(now)
+            for end in {at.min(), at.max()} - {own} if at.size else ():
+                changed = p.replace(**{field: _like(own, end)}).values()
+                stale = [n for n, v in marked.items() if v.of is p and not _same(v, changed.get(n))]
+                if stale:
+                    belong = "belongs" if len(stale) == 1 else "belong"
+                    raise ParameterError(
+                        f"{field} = {end:g}: {' and '.join(map(str, stale))} beside it {belong} to "
+                        f"{field} = {own}; give Parameters, and {field} by keyword: "
+                        f"f(p, {field}=...)"
+                    )
+
+
+def _like(example: Any, value: float) -> Any:
+    """A number of the kind that a field holds."""
+    return int(value) if isinstance(example, int) and float(value).is_integer() else float(value)
+
+
+def _same(first: Any, second: Any) -> bool:
+    return np.shape(first) == np.shape(second) and np.array_equal(first, second, equal_nan=True)
