@@ -10,7 +10,7 @@ from types import ModuleType
 
 from papers import claims, evidence
 from papers.source import Source
-from theory import cli, output
+from theory import cli, output, progress
 from theory.parameters import ParameterError
 from theory.registry import MODELS, Model
 
@@ -64,16 +64,13 @@ def main(argv: list[str] | None = None) -> int:
         cli.seeds(args.seeds, "100" if scale == "paper" else "8"),
         args.device,
         not args.quiet,
+        (lambda path: None) if args.json else (lambda path: progress.say(str(path))),
     )
-    if args.figure is not None:
-        written = [cli.choose("--figure", args.figure, paper.FIGURES).write(source, out)]
-    else:
-        written = paper.write_all(source, out)
-    print(
-        output.to_json({"paper": args.paper, "written": [str(w) for w in written]})
-        if args.json
-        else "\n".join(map(str, written))
-    )
+    one = cli.choose("--figure", args.figure, paper.FIGURES) if args.figure is not None else None
+    with progress.bar(f"papers {args.paper}", show=not args.quiet):
+        written = [one.write(source, out)] if one else paper.write_all(source, out)
+    if args.json:
+        print(output.to_json({"paper": args.paper, "written": [str(w) for w in written]}))
     return 0
 
 
@@ -85,7 +82,8 @@ def _claims(model: Model, paper: ModuleType, args: argparse.Namespace) -> int:
         wanted = model.checks if args.run == "all" else args.run.split(",")
         for command in wanted:
             cli.choose("--run", command, dict.fromkeys(model.checks))
-        stored = evidence.renew(model, wanted, not args.quiet)
+        with progress.bar(f"papers {args.paper}", show=not args.quiet):
+            stored = evidence.renew(model, wanted, not args.quiet)
     found, state = evidence.verdicts(stored), evidence.state(model, stored)
     different = claims.different(ledger, found)
     if args.json:

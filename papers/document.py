@@ -12,7 +12,7 @@ from typing import Any
 
 from papers import claims
 from papers.source import Source
-from theory import latex, output
+from theory import latex, output, progress
 from theory.equation import Equation
 from verify.check import Check
 
@@ -99,11 +99,16 @@ def write_all(
     OSError
         If the engine stops.
     """
-    written = [figure.write(source, out) for figure in figures.values()]
+    written = [
+        figure.write(source, out)
+        for figure in progress.each(figures.values(), "figures", lambda figure: figure.name)
+    ]
+    progress.stage("write-up")
     tex = out / "writeup.tex"
     with output.atomic(tex) as temporary:
         temporary.write_text(text())
     written.append(tex)
+    source.made(tex)
     if not shutil.which("pdflatex"):
         return written
     for _ in range(2):  # longtable needs a second pass
@@ -118,4 +123,5 @@ def write_all(
         raise OSError(f"{tex}: pdflatex failed: {done.stdout[-600:]}")
     for rest in (".aux", ".log"):
         tex.with_suffix(rest).unlink(missing_ok=True)
+    source.made(tex.with_suffix(".pdf"))
     return [*written, tex.with_suffix(".pdf")]

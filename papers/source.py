@@ -28,12 +28,15 @@ class Source:
         Torch device.
     progress : bool
         Progress bars on stderr.
+    made : callable
+        ``made(path)`` hears of every file as it is made.
     """
 
     scale: str
     seeds: list[int]
     device: str | None = None
     progress: bool = True
+    made: Callable[[Path], None] = lambda path: None
 
     def train(
         self, train: Callable[..., xr.Dataset], p: Any, seeds: Iterable[int] | None = None
@@ -75,4 +78,5 @@ class Figure:
         """Draw and write; return the file."""
         path = out / f"figure_{self.name}.png"
         plotting.save(self.draw(source), path)
+        source.made(path)
         return path

@@ -87,7 +87,7 @@ def reaching(args: argparse.Namespace, system: System, p: BaseParameters) -> Bas
         return system.until(p)
     if not hasattr(p, "run_to"):
         raise ParameterError(
-            f"{flag} {until:g}: {system.name} has no time but its {system.counter}s; set them instead"
+            f"{flag} {until:g}: {system.name} has no time but its {system.counter}s; set them by --set {system.counter}s=N"
         )
     return system.until(p, cli.positive(flag, until))
 

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import random
+import sys
+import time
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from joblib.externals.loky.process_executor import TerminatedWorkerError
-from tqdm import tqdm
 
 from simulate import pool
 from theory.parameters import ParameterError
+from theory.progress import bar
 
 Tick = Callable[[int], None]
+LONG_SECONDS = 300.0  # what takes longer is announced
+PROBED_SECONDS = 3.0  # in which settings are tried before
 
 
 @dataclass(frozen=True)
@@ -31,12 +37,18 @@ class Job:
         returns False if another process is at some of them; with ``wait`` it waits for that one.
     memory : float
         Bytes it needs at its peak.
+    setting : str
+        Jobs of one setting cost the same per epoch.
+    probe : callable, optional
+        ``probe()`` measures what that is, in seconds.
     """
 
     name: str
     epochs: int
     work: Callable[[Tick, bool], bool]
     memory: float = 0
+    setting: str = ""
+    probe: Callable[[], float] | None = None
 
 
 Failures = list[tuple[Job, Exception]]
@@ -51,6 +63,8 @@ def carry_out(jobs: Sequence[Job], workers: int | None = None, progress: bool = 
     failures: Failures = []
     waiting = list(jobs)
     memory = max((job.memory for job in jobs), default=0)
+    if progress:
+        announce(jobs, pool.at_once(len(jobs), workers, memory))
     for wait in (False, True):  # first what is free, then what other processes were at
         calls = [functools.partial(_attempt, job, wait) for job in waiting]
         try:
@@ -86,6 +100,52 @@ def _attempt(job: Job, wait: bool, tick: Tick) -> bool | Exception:
         return error
 
 
+def announce(jobs: Sequence[Job], workers: int | None) -> None:
+    """Say on stderr how long the jobs will take, if that is long; ``workers``: how many run side by
+    side, None where that is for a cluster to say.
+    """
+    with pool.sharing(workers or pool.cores()):
+        seconds = estimate(jobs)
+    if seconds / (workers or 1) <= LONG_SECONDS:
+        return
+    took = (
+        f"about {duration(seconds)} of computing in all"
+        if workers is None
+        else f"about {duration(seconds / workers)} here ({workers} of {len(jobs)} jobs at a time)"
+    )
+    print(
+        f"training will take {took}; if interrupted, it goes on from its last checkpoint",
+        file=sys.stderr,
+        flush=True,
+    )
+
+
+def estimate(jobs: Sequence[Job]) -> float:
+    """Seconds that the jobs take one after the other: a few settings are tried, the others take
+    their mean per epoch. Zero where none could be tried.
+    """
+    settings = {job.setting: job.probe for job in jobs if job.probe is not None}
+    order = sorted(settings)
+    random.Random(0).shuffle(order)  # a grid is ordered by cost
+    started, found = time.monotonic(), {}
+    for setting in order:
+        with contextlib.suppress(Exception):  # whatever is wrong, the training itself will say
+            probe = settings[setting]
+            assert probe is not None
+            found[setting] = probe()
+        if time.monotonic() - started > PROBED_SECONDS:
+            break
+    mean = sum(found.values()) / max(1, len(found))
+    return sum(job.epochs * found.get(job.setting, mean) for job in jobs)
+
+
+def duration(seconds: float) -> str:
+    """Time in words, to two digits."""
+    if seconds < 5400:
+        return f"{seconds / 60:.0f} minutes"
+    return f"{seconds / 3600:.2g} hours" if seconds < 172800 else f"{seconds / 86400:.2g} days"
+
+
 def on_cluster(jobs: Sequence[Job], address: str, progress: bool = True) -> Failures:
     """Hand the jobs to a dask scheduler, whose workers must see the same store; as `carry_out`.
 
@@ -112,7 +172,9 @@ def on_cluster(jobs: Sequence[Job], address: str, progress: bool = True) -> Fail
     except (OSError, ValueError) as error:
         raise ParameterError(f"--scheduler {address}: no scheduler answers ({error})") from None
     failures: Failures = []
-    with client, tqdm(total=len(jobs), unit="job", desc="training", disable=not progress) as bar:
+    if progress:
+        announce(jobs, None)
+    with client, bar("training", len(jobs), "job", show=progress) as shown:
         futures = {
             client.submit(_on_worker, job, key=f"{job.name}-{k}", pure=False): job
             for k, job in enumerate(jobs)
@@ -121,7 +183,8 @@ def on_cluster(jobs: Sequence[Job], address: str, progress: bool = True) -> Fail
             failed = future.exception()
             if failed is not None:
                 failures.append((futures[future], failed))
-            bar.update()
+            if shown is not None:
+                shown.done += 1
     return failures
 
 

@@ -14,15 +14,14 @@ from typing import Any
 import joblib
 import numpy as np
 import torch
-from tqdm import tqdm
 
 from theory.cli import heed_termination
 from theory.memory import UNASKED, available
 from theory.parameters import ParameterError
+from theory.progress import POLL_SECONDS, bar
 
 _share = 1
 _stop: Callable[[int], bool] | None = None
-POLL_SECONDS = 0.25
 WATCH = "parent watch"
 
 
@@ -31,9 +30,29 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+@contextlib.contextmanager
+def sharing(workers: int) -> Iterator[None]:
+    """Give what runs here the share of a job beside as many others."""
+    global _share
+    before, _share = _share, max(1, cores() // max(1, workers))
+    try:
+        with one_thread():
+            yield
+    finally:
+        _share = before
+
+
 def share() -> int:
     """Threads the running job may use: its part of the cores. Results must not depend on it."""
     return _share
+
+
+def at_once(jobs: int, workers: int | None = None, memory: float = 0) -> int:
+    """Jobs that run side by side: as many as asked for (one per core), and as fit into memory."""
+    workers = min(workers or cores(), jobs)
+    if memory * workers > UNASKED:
+        workers = max(1, min(workers, int(available() / memory)))
+    return workers
 
 
 @contextlib.contextmanager
@@ -69,6 +88,8 @@ def run(
     progress: bool = True,
     alone: bool = False,
     memory: float = 0,
+    what: str = "training",
+    unit: str = "epoch",
 ) -> list[Any]:
     """Run the jobs and return their results in order.
 
@@ -81,24 +102,24 @@ def run(
     workers : int, optional
         Processes; by default as many as there are cores and jobs. One runs in this process.
     progress : bool
-        Progress bar on stderr.
+        Progress bar on stderr; within a command that shows progress, that one decides.
     alone : bool
         Use a process even for a single job.
     memory : float
         Bytes a job needs at its peak: there are no more processes than fit side by side.
+    what, unit : str
+        Of the progress bar.
 
     Raises
     ------
     joblib.externals.loky.process_executor.TerminatedWorkerError
         If a worker process dies.
     """
-    workers = min(workers or cores(), len(jobs))
-    if memory * workers > UNASKED:
-        workers = max(1, min(workers, int(available() / memory)))
+    workers = at_once(len(jobs), workers, memory)
     parent = os.getpid()
     with (
         tempfile.TemporaryDirectory() as folder,
-        _bar(Path(folder) / "done", sizes, progress) as done,
+        _counters(Path(folder) / "done", sizes, what, unit, progress) as done,
     ):
         if workers <= 1 and not alone:
             return [_call(job, done, k, cores()) for k, job in enumerate(jobs)]
@@ -179,23 +200,8 @@ def _quiet_tracker() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _bar(path: Path, sizes: list[int], progress: bool) -> Iterator[Path]:
+def _counters(path: Path, sizes: list[int], what: str, unit: str, show: bool) -> Iterator[Path]:
     """Progress bar fed from a file of counters that all processes share."""
     counters = np.memmap(path, dtype=np.int64, mode="w+", shape=(max(1, len(sizes)),))
-    finished = threading.Event()
-    with tqdm(
-        total=sum(sizes), unit="epoch", desc="training", disable=not progress, smoothing=0.02
-    ) as bar:
-
-        def watch() -> None:
-            while not finished.wait(POLL_SECONDS):
-                bar.update(int(counters.sum()) - bar.n)
-
-        watcher = threading.Thread(target=watch, daemon=True)
-        watcher.start()
-        try:
-            yield path
-        finally:
-            finished.set()
-            watcher.join()
-            bar.update(int(counters.sum()) - bar.n)
+    with bar(what, sum(sizes), unit, show=show, count=lambda: int(counters.sum())):
+        yield path

@@ -24,6 +24,7 @@ from simulate.patience import Patience
 from theory.parameters import BaseParameters, ParameterError
 
 CHECKPOINT_SECONDS = 10.0
+PROBE_SECONDS = 0.1  # of steps, to tell how long a training will take
 PRECISIONS = ("float32", "float64")
 Records = dict[
     int, dict[str, np.ndarray]
@@ -217,6 +218,8 @@ class System:
                 self.length(p),
                 functools.partial(_train, self, p, stack, where, precision, store, config, own),
                 len(stack) * needed(p),
+                config,
+                functools.partial(_seconds_per_step, self, p, stack, where, precision, own),
             )
             for stack in stacks
         ]
@@ -301,6 +304,34 @@ class System:
                 f"device = {name!r}: {self.name} is trained on {' or '.join(self.devices)} alone"
             )
         return found
+
+
+def _seconds_per_step(
+    system: System,
+    p: Any,
+    seeds: Sequence[int],
+    device: torch.device,
+    dtype: torch.dtype,
+    own: Mapping[str, Any],
+) -> float:
+    """What a step of a job costs, with its share of the measurements: tried for a moment."""
+    learner, length = system.make(p, seeds, device, dtype, **own), system.length(p)
+
+    def seconds(work: Callable[[], Any]) -> float:
+        started = time.perf_counter()
+        work()
+        if device.type == "cuda":
+            torch.cuda.synchronize(device)
+        return time.perf_counter() - started
+
+    learner.step(0)  # what compiles, compiles at the first call
+    if system.time:
+        learner.measure()
+    spent: list[float] = []
+    while len(spent) + 1 < length and sum(spent) < PROBE_SECONDS:
+        spent.append(seconds(functools.partial(learner.step, len(spent) + 1)))
+    measured = seconds(learner.measure) / p.eval_every if system.time else 0.0
+    return float(np.mean(spent)) + measured if spent else 0.0
 
 
 def _train(

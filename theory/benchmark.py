@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import importlib.util
-
-from theory import cli, output
-from theory.parameters import ParameterError
+from theory import cli, output, progress
 
 
 def main(argv: list[str] | None = None) -> int:
     """Command line: exit code 1 where the model's own way, the first row, misses its reference."""
     args = cli.parser(
-        "theory.benchmark", "Speed of a model's numbers, against the plain way.", "json"
+        "theory.benchmark", "Speed of a model's numbers, against the plain way.", "json", "quiet"
     ).parse_args(argv)
-    if importlib.util.find_spec(f"theory.{args.model.name}.benchmark") is None:
-        raise ParameterError(f"theory.benchmark: not for {args.model.name}, which has none")
-    found = args.model.wing("theory", "benchmark").benchmark()
+    module = cli.having(args.model, "theory", "benchmark")
+    with progress.bar(f"theory.benchmark {args.model.name}", show=not args.quiet):
+        found = module.benchmark()
     if args.json:
         print(output.to_json({"model": args.model.name, **found}))
     else:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import dataclasses
 import difflib
 import gc
 import math
@@ -66,22 +67,40 @@ _FLAGS: dict[str, dict[str, Any]] = {
 class Parser(argparse.ArgumentParser):
     """Argument parser whose complaints are one line, like all others."""
 
+    unset: frozenset[str] = frozenset()  # parameters that this command varies itself
+
     def parse_args(self, args: Sequence[str] | None = None, namespace: Any = None) -> Any:  # type: ignore[override]
         """Refuse unknown flags first: argparse would take what follows one for a MODEL."""
-        for word in sys.argv[1:] if args is None else args:
+        words = sys.argv[1:] if args is None else args
+        for word in words:
             flag = word.partition("=")[0]
             if (
                 flag.startswith("--")
                 and len(flag) > 2
                 and not any(f.startswith(flag) for f in self._option_string_actions)
             ):
-                hint = (
-                    f"; parameters are set by --set {flag[2:]}=VALUE"
-                    if "--set" in self._option_string_actions
-                    else ""
+                raise ParameterError(
+                    f"unknown flag {flag}{self._advice(flag, words)} (see {self.prog} --help)"
                 )
-                raise ParameterError(f"unknown flag {flag}{hint} (see {self.prog} --help)")
         return super().parse_args(args, namespace)
+
+    def _advice(self, flag: str, words: Sequence[str]) -> str:
+        """What will do instead: the parameter of that name, or the nearest flag."""
+        name = flag[2:]
+        if "--set" in self._option_string_actions and name not in self.unset:
+            models = [registry.find(w) for w in words if w.partition(".")[0] in registry.MODELS]
+            models = models or [
+                registry.find(self.get_default("model") or next(iter(registry.MODELS)))
+            ]
+            for model in [
+                m for first in models for m in (first, *map(first.system, first.systems))
+            ]:
+                kind = getattr(model.wing("theory"), "Parameters", None)
+                if kind is not None and name in {f.name for f in dataclasses.fields(kind)}:
+                    return f"; parameters are set by --set {name}=VALUE"
+        flags = [f for f in self._option_string_actions if f not in ("-h", "--help")]
+        near = difflib.get_close_matches(flag, flags, n=1)
+        return f"; did you mean {near[0]}?" if near else ""
 
     def error(self, message: str) -> NoReturn:
         """Raise instead of printing usage."""
@@ -95,17 +114,15 @@ def _model(name: str) -> registry.Model:
         raise argparse.ArgumentTypeError(str(error)) from None
 
 
-def parser(
-    prog: str, description: str, *flags: str, model: bool | str = True
-) -> argparse.ArgumentParser:
+def parser(prog: str, description: str, *flags: str, model: bool | str = True) -> Parser:
     """Make a command's parser from the shared flags it understands.
 
-    ``model`` says whether there is a MODEL and which is the default (True: state_tracking);
+    ``model`` says whether there is a MODEL and which is the default (True: the first);
     ``"all"`` leaves it open.
     """
     made = Parser(prog=f"python -m {prog}", description=description)
     if model:
-        default = {"all": None, True: "state_tracking"}.get(model, model)
+        default = {"all": None, True: next(iter(registry.MODELS))}.get(model, model)
         made.add_argument(
             "model",
             nargs="?",
@@ -163,8 +180,13 @@ def positive(field: str, value: float | None) -> float | None:
     return value
 
 
+def offering(command: str) -> list[str]:
+    """Models that answer to a verify command, in the order of the registry."""
+    return [m.name for m in registry.MODELS.values() if command in m.checks]
+
+
 def offers(model: registry.Model, command: str) -> None:
-    """Refuse a verify command that has no meaning for a model, naming those that have.
+    """Refuse a verify command that has no meaning for a model, naming those for which it has.
 
     Raises
     ------
@@ -173,7 +195,28 @@ def offers(model: registry.Model, command: str) -> None:
     """
     if command not in model.checks:
         there = ", ".join(f"verify.{c}" for c in model.checks)
-        raise ParameterError(f"verify.{command}: not for {model.name}, which has {there}")
+        raise ParameterError(
+            f"verify.{command}: not for {model.name}, which has {there}, "
+            f"but for {', '.join(offering(command))}"
+        )
+
+
+def having(model: registry.Model, wing: str, module: str) -> Any:
+    """A module of a model, where not every model has one.
+
+    Raises
+    ------
+    ParameterError
+        If this one has none, naming those that do.
+    """
+    with contextlib.suppress(ParameterError):
+        return model.wing(wing, module)
+    others = []
+    for other in registry.MODELS.values():
+        with contextlib.suppress(ParameterError):
+            other.wing(wing, module)
+            others.append(other.name)
+    raise ParameterError(f"{wing}.{module}: not for {model.name}, but for {', '.join(others)}")
 
 
 def count(text: str) -> int:

@@ -95,7 +95,7 @@ def main(argv: list[str] | None = None) -> int:
     args = parser.parse_args(argv)
     cli.check_plot(args.plot)
     p = cli.parameters(args)
-    result = args.model.wing("theory", "onset").onset(p, cli.positive("--alpha", args.alpha))
+    result = cli.having(args.model, "theory", "onset").onset(p, cli.positive("--alpha", args.alpha))
     remarks = (
         sys.stderr if args.json else None
     )  # with --json, stdout holds one JSON object and nothing else

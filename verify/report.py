@@ -6,12 +6,12 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from theory import cli, output
+from theory import cli, output, progress
 from theory.parameters import ParameterError
 from theory.registry import Model
 from verify import check
@@ -160,7 +160,7 @@ def collect(request: Request, command: str) -> Report:
     """
     cli.offers(request.model, command)
     found = []
-    for model in request.model.offering(command):
+    for model in progress.each(request.model.offering(command), "systems", lambda m: m.name):
         module = model.wing("verify", command)
         found.append(module.report(replace(request, model=model)))
     return merged(found)
@@ -203,9 +203,10 @@ def main(
     argv: list[str] | None = None,
     *,
     more: Callable[[argparse.ArgumentParser], Any] | None = None,
-    model: bool | str = True,
+    unset: Iterable[str] = (),
 ) -> int:
-    """Any ``verify`` command: parse, collect, print, draw.
+    """Any ``verify`` command: parse, collect, print, draw. Its default model is the first that
+    answers to it.
 
     Parameters
     ----------
@@ -215,8 +216,13 @@ def main(
         Shared flags it understands.
     more : callable, optional
         Adds flags of its own.
+    unset : iterable of str
+        Parameters that the command varies itself.
     """
-    parser = cli.parser(f"verify.{command}", description, "json", *flags, model=model)
+    parser = cli.parser(
+        f"verify.{command}", description, "json", *flags, model=cli.offering(command)[0]
+    )
+    parser.unset = frozenset(unset)
     if more:
         more(parser)
     args = parser.parse_args(argv)
@@ -227,7 +233,8 @@ def main(
         from simulate import device  # loads torch: not before the arguments are known to be good
 
         device.find(args.device)
-    found = collect(request(args), command)
+    with progress.bar(f"verify.{command} {args.model.name}", show=request(args).progress):
+        found = collect(request(args), command)
     if args.json:
         print(output.to_json({"model": args.model.name, **found.as_dict()}))
     else:

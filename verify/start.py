@@ -10,9 +10,7 @@ import subprocess
 import sys
 import time
 
-from tqdm import tqdm
-
-from theory import cli, output, registry
+from theory import cli, output, progress, registry
 
 LIBRARIES = "import sympy, scipy.integrate, scipy.optimize, xarray"
 # The same numbers a second time in one process: derivations, machine code and imports are there.
@@ -70,7 +68,7 @@ def measure(models: list[str], rounds: int) -> list[dict]:
     tasks = {name: task for model in models for name, task in commands(model).items()}
     spent: dict[str, list[float]] = {name: [] for name in (LIBRARIES, "torch", *tasks)}
     numbers: dict[str, list[float]] = {model: [] for model in models if model in WITH_NUMBERS}
-    for _ in tqdm(range(rounds), unit="round", leave=False):
+    for _ in progress.each(range(rounds), "rounds"):
         for name, arguments in (
             (LIBRARIES, ["-c", LIBRARIES]),
             ("torch", ["-c", f"{LIBRARIES}, torch"]),
@@ -128,7 +126,8 @@ def main(argv: list[str] | None = None) -> int:
     )
     args = parser.parse_args(argv)
     begun = time.monotonic()
-    rows = measure([args.model.name] if args.model else list(registry.MODELS), args.rounds)
+    with progress.bar("verify.start"):
+        rows = measure([args.model.name] if args.model else list(registry.MODELS), args.rounds)
     if args.json:
         print(output.to_json({"rounds": args.rounds, "rows": rows}))
     else:

@@ -15,7 +15,7 @@ def main(argv: list[str] | None = None) -> int:
         "Thresholds measured on ensembles, with confidence intervals.",
         ("plot", "set", "preset", "seeds", "device", "quiet"),
         argv,
-        model="positional_semantic",
+        unset=("alpha",),
     )
 
 

@@ -155,8 +155,11 @@ def test_precision(program, tmp_path):
     assert 0 < difference < 1e-6  # rounding of single precision after four steps
 
 
-def test_progress_goes_to_stderr_and_quiet_silences_it(program, tmp_path):
+def test_progress_goes_to_stderr_and_quiet_silences_it(program, tmp_path, monkeypatch):
+    """On a terminal; a file gets a line a minute, so nothing of what takes a second."""
     loud = [argument for argument in SMALL if argument != "--quiet"]
+    assert program(*loud, f"--out={tmp_path / 'file'}")[2] == ""
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     code, out, err = program(*loud, f"--out={tmp_path / 'a'}")
     assert code == 0
     assert "4/4" in err

@@ -35,7 +35,9 @@ def test_an_error_in_a_job_comes_through():
         results([fail])
 
 
-def test_progress_adds_up_over_jobs(capsys):
+def test_progress_adds_up_over_jobs(capsys, monkeypatch):
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+
     def count(tick):
         for n in range(1, 11):
             tick(n)

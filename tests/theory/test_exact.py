@@ -277,6 +277,9 @@ def test_benchmark(monkeypatch, capsys):
     assert found["rows"][0]["error"] < 1e-13  # rounding
     assert command.main([]) == 0
     assert "ratio" in capsys.readouterr().out
-    monkeypatch.setattr(command.importlib.util, "find_spec", lambda _: None)
-    with pytest.raises(ParameterError, match="not for state_tracking"):
-        command.main([])
+
+
+def test_benchmark_says_which_models_have_one():
+    """A system without one."""
+    with pytest.raises(ParameterError, match="not for associative_memory.k_hop, but for state_tr"):
+        command.main(["associative_memory.k_hop"])

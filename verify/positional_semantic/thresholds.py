@@ -151,8 +151,13 @@ def _gap(
 
 def each(function: Callable[..., Any], arguments: Iterable[tuple[Any, ...]]) -> list[Any]:
     """Results for all arguments, on all cores."""
-    jobs = [lambda tick, a=a: function(*a) for a in arguments]
-    return pool.run(jobs, [1] * len(jobs), progress=False)
+    jobs = [lambda tick, a=a: _ticked(function(*a), tick) for a in arguments]
+    return pool.run(jobs, [1] * len(jobs), progress=False, what="fits", unit="fit")
+
+
+def _ticked(result: Any, tick: Callable[[int], None]) -> Any:
+    tick(1)
+    return result
 
 
 def _over_d(runs: Sequence[Any], sizes: Sequence[int]) -> Any:

@@ -166,7 +166,9 @@ def _at_equal_A(theory: xr.Dataset, run: xr.Dataset, name: str) -> float:
 def _one(setting: str, level: str, tick: Callable[[int], None]) -> Fidelity:
     p, runs = ensemble.shipped(setting)
     runs = runs.isel(alpha=slice(None, None, EVERY))
-    return judge(LEVELS[level](p, runs), runs)
+    found = judge(LEVELS[level](p, runs), runs)
+    tick(1)
+    return found
 
 
 def report(request: Request) -> Report:
@@ -193,7 +195,11 @@ def ladder() -> dict[str, dict[str, Fidelity]]:
         zip(
             tasks,
             pool.run(
-                [functools.partial(_one, *t) for t in tasks], [1] * len(tasks), progress=False
+                [functools.partial(_one, *t) for t in tasks],
+                [1] * len(tasks),
+                progress=False,
+                what="levels of theory",
+                unit="level",
             ),
             strict=True,
         )
@@ -309,7 +315,9 @@ def checks(found: dict[str, dict[str, Fidelity]]) -> list[Check]:
     for setting, levels in found.items():
         out += [*aims(setting, levels), *off(setting, levels)]
     redrawn = [functools.partial(scatter, name) for name in ("draws_2048", "draws_8192")]
-    return out + pool.run(redrawn, [1] * len(redrawn), progress=False)
+    return out + pool.run(
+        redrawn, [1] * len(redrawn), progress=False, what="training sets redrawn", unit="ensemble"
+    )
 
 
 def aims(setting: str, levels: dict[str, Fidelity]) -> list[Check]:

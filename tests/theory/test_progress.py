@@ -1,0 +1,83 @@
+"""Progress: a bar that moves on a terminal, a line a minute elsewhere, nothing without a command."""
+
+from __future__ import annotations
+
+import sys
+import time
+
+import pytest
+
+from theory import progress
+
+
+@pytest.fixture
+def fast(monkeypatch):
+    """A minute that lasts a twentieth of a second."""
+    monkeypatch.setattr(progress, "LINE_SECONDS", 0.05)
+    monkeypatch.setattr(progress, "POLL_SECONDS", 0.01)
+
+
+def wait(capsys, text, seconds=10.0):
+    """Everything on stderr until a text is there."""
+    seen, end = "", time.monotonic() + seconds
+    while text not in seen:
+        assert time.monotonic() < end, seen
+        time.sleep(0.02)
+        seen += capsys.readouterr().err
+    return seen
+
+
+def test_lines_where_there_is_no_terminal(fast, capsys):
+    """Work, share done and what is at hand, of every bar; each on a line of its own."""
+    counter = [0]
+    with (
+        progress.bar("verify.laws"),
+        progress.bar("training", 20, "epoch", count=lambda: counter[0]),
+    ):
+        progress.stage("seed 3")
+        counter[0] = 5
+        seen = wait(capsys, "25%")
+    assert "] verify.laws; training: 25% of 20 epochs seed 3\n" in seen and "\r" not in seen
+
+
+def test_nothing_within_a_minute_without_a_terminal(capsys):
+    """What takes seconds leaves no line in a log."""
+    with progress.bar("work", 3):
+        time.sleep(0.6)
+    assert capsys.readouterr().err == ""
+
+
+def test_a_terminal_sees_it_move_while_the_work_does_not_look_up(monkeypatch, capsys):
+    """Within the first second, and without a single update."""
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    with progress.bar("verify.laws"):
+        progress.stage("k_hop")
+        seen = wait(capsys, "[00:01]", 5.0)
+    assert "verify.laws [00:00]" in seen and "k_hop" in seen
+
+
+def test_each_is_silent_without_a_command(fast, capsys, monkeypatch):
+    """Whoever calls from Python and asked for nothing sees nothing; nor does --quiet."""
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    with progress.bar("verify.laws", show=False):
+        for _ in progress.each(range(3), "points"):
+            progress.stage("here")
+            time.sleep(0.05)
+    assert list(progress.each(range(3), "points")) == [0, 1, 2]
+    assert capsys.readouterr().err == ""
+
+
+def test_each_names_the_item_at_hand(fast, capsys):
+    """Number and name."""
+    with progress.bar("papers"):
+        for figure in progress.each(["2", "closure"], "figures"):
+            if figure == "closure":
+                seen = wait(capsys, "closure")
+    assert "papers; figures: 50% of 2 items closure" in seen
+
+
+def test_a_failure_closes_the_bars(fast):
+    """The next command starts from nothing."""
+    with pytest.raises(ValueError, match="stop"), progress.bar("a"), progress.bar("b", 2):
+        raise ValueError("stop")
+    assert progress._running == []

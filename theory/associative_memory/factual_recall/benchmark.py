@@ -1,0 +1,109 @@
+"""Times at which half of either loss is gone: quadrature and closed form against integrating the
+flow, all against mpmath.
+"""
+
+from __future__ import annotations
+
+import functools
+import time
+from typing import Any
+
+import mpmath
+
+from theory import numeric
+from theory.associative_memory.factual_recall import dynamics, timescales
+from theory.associative_memory.factual_recall.dynamics import PARTS, Part
+from theory.associative_memory.factual_recall.parameters import Parameters
+
+SHARE = 0.5
+POINTS = tuple(
+    (Parameters(S=2 * D, R=R, D=D, epsilon=epsilon), part)
+    for R in (2, 4, 8)
+    for D in (4, 16)
+    for epsilon in (1e-3, 1e-5)
+    for part in PARTS
+)
+CHECKED, DIGITS = slice(None, None, 5), 30
+AGREE = 1e-9  # relative; the quadrature is asked for 1e-12, the flow for the same in every step
+LEADING = 1e-4  # of the closed form: next is a term of order epsilon^2 ln(1/epsilon)
+
+
+def integrated(p: Parameters, part: Part, share: float) -> float:
+    """The time by integrating the flow until the gain is reached."""
+    goal = timescales.equations()["gain_at_share"].evaluate(
+        {"share_left": share, "K": p.values()[part.choices.name]}
+    )
+    system = _flow()
+    end = 1.5 * timescales.closed_form(p, part, share)  # how far to integrate: known here alone
+    found = system.solve(p, t=end, at=[end], events={"hit": system.where[part.gain] - float(goal)})
+    return float(found.hit)
+
+
+@functools.cache
+def _flow() -> Any:
+    return dynamics.flow()
+
+
+def reference(p: Parameters, part: Part, share: float) -> mpmath.mpf:
+    """The time by mpmath from the symbolic integral over theta."""
+    eq, numbers = timescales.equations(), timescales.constants(p, part)
+    with mpmath.workdps(DIGITS):
+        v = {name: mpmath.mpf(value) for name, value in numbers.items()}
+        v["share_left"] = mpmath.mpf(share)
+        for name in ("lambda_recall", "c_recall"):  # anew, with all digits
+            source = (
+                eq[f"growth_{part.name}"]
+                if name.startswith("lambda")
+                else dynamics.equations()[f"ratio_{part.name}"]
+            )
+            v[name] = source.evaluate({q: mpmath.mpf(x) for q, x in p.values().items()}, "mpmath")
+        goal = eq["gain_at_share"].evaluate(v, "mpmath")
+        end = mpmath.asinh(2 * mpmath.sqrt(v["c_recall"]) * goal / v["epsilon"] ** 2) / 2
+        integral = eq["hitting_time_exact"].rhs
+        inner = integral.variables[0]
+        free = sorted(integral.function.free_symbols - {inner}, key=str)
+        slowness = numeric.function(integral.function, (inner, *free), "mpmath")
+        given = [v[s.name] for s in free]
+        cuts = [end * k / 8 for k in range(9)]
+        return mpmath.quad(lambda x: slowness(x, *given), cuts)
+
+
+def benchmark() -> dict[str, Any]:
+    """Run it.
+
+    Returns
+    -------
+    dict
+        ``rows`` (way, points, seconds, microseconds per point, largest relative error against
+        mpmath), ``ratio`` of the times per point, integration over quadrature, ``agree``, ``note``.
+    """
+    true = [reference(p, part, SHARE) for p, part in POINTS[CHECKED]]
+    ways = (
+        ("quadrature, any epsilon", timescales.time_of_share, AGREE),
+        ("LSODA, terminal event", integrated, AGREE),
+        ("closed form, epsilon -> 0", timescales.closed_form, LEADING),
+    )
+    rows: list[dict[str, Any]] = []
+    for way, of, tolerance in ways:
+        of(*POINTS[0], SHARE)  # derives and compiles
+        started = time.perf_counter()
+        found = [of(p, part, SHARE) for p, part in POINTS]
+        spent = time.perf_counter() - started
+        error = max(float(abs(t / r - 1)) for t, r in zip(found[CHECKED], true, strict=True))
+        rows.append(
+            {
+                "way": way,
+                "points": len(POINTS),
+                "seconds": spent,
+                "microseconds_per_point": 1e6 * spent / len(POINTS),
+                "error": error,
+                "within": error <= tolerance,
+            }
+        )
+    return {
+        "ratio": rows[1]["seconds"] / rows[0]["seconds"],
+        "agree": all(r["within"] for r in rows),
+        "rows": rows,
+        "note": f"time at which a part of the loss is down to {SHARE:.0%}, both parts of {len(POINTS) // 2} settings, one after the "
+        f"other; error: largest relative one at {len(true)} of them, against mpmath with {DIGITS} digits",
+    }
