@@ -5,6 +5,7 @@ command runs over this table.
 from __future__ import annotations
 
 import difflib
+import functools
 import importlib
 import importlib.metadata
 import warnings
@@ -140,7 +141,21 @@ OWN = {
 }
 
 
-MODELS = {**OWN, **{m.name: m for m in _elsewhere() if m.name not in OWN}}
+MODELS: dict[str, Model]  # all of them, by name
+
+
+@functools.cache
+def _models() -> dict[str, Model]:
+    return {**OWN, **{m.name: m for m in _elsewhere() if m.name not in OWN}}
+
+
+def __getattr__(name: str) -> dict[str, Model]:
+    """``MODELS``, made when first asked for: a package that brings a model imports this module
+    before it has one.
+    """
+    if name == "MODELS":
+        return _models()
+    raise AttributeError(f"module {__name__} has no attribute {name}")
 
 
 def find(name: str) -> Model:
@@ -151,13 +166,14 @@ def find(name: str) -> Model:
     ParameterError
         If there is none, naming the nearest.
     """
-    known = {**MODELS, **{f"{m.name}.{s}": m for m in MODELS.values() for s in m.systems}}
+    models = _models()
+    known = {**models, **{f"{m.name}.{s}": m for m in models.values() for s in m.systems}}
     if name in known:
         return (
             known[name]
-            if name in MODELS
+            if name in models
             else known[name].system(name.removeprefix(f"{known[name].name}."))
         )
     near = difflib.get_close_matches(name, known, n=1)
     hint = f"; did you mean '{near[0]}'?" if near else ""
-    raise ParameterError(f"model: no model named '{name}'; there are {', '.join(MODELS)}{hint}")
+    raise ParameterError(f"model: no model named '{name}'; there are {', '.join(models)}{hint}")
