@@ -92,9 +92,7 @@ class Parser(argparse.ArgumentParser):
             models = models or [
                 registry.find(self.get_default("model") or next(iter(registry.MODELS)))
             ]
-            for model in [
-                m for first in models for m in (first, *map(first.system, first.systems))
-            ]:
+            for model in [m for first in models for m in (first, *first.systems)]:
                 kind = getattr(model.wing("theory"), "Parameters", None)
                 if kind is not None and name in {f.name for f in dataclasses.fields(kind)}:
                     return f"; parameters are set by --set {name}=VALUE"

@@ -5,6 +5,7 @@ command runs over this table.
 from __future__ import annotations
 
 import difflib
+import functools
 import importlib
 import importlib.metadata
 import importlib.util
@@ -50,7 +51,7 @@ class Model:
     @property
     def systems(self) -> list[Model]:
         """The systems of a family, its headline first; none for others."""
-        return [m for m in TABLE.values() if m.family == self.name]
+        return [m for m in _table().values() if m.family == self.name]
 
     @property
     def checks(self) -> tuple[str, ...]:
@@ -149,9 +150,25 @@ OWN = (
     Model("associative_memory.noisy_bigram", "In-context recall beside a noisy bigram", BIETTI),
     Model("associative_memory.k_hop", "k-fold composition by curriculum", BIETTI),
 )
-TABLE = {m.name: m for m in OWN}
-TABLE |= {m.name: m for m in _elsewhere() if m.name not in TABLE}
-MODELS = {name: m for name, m in TABLE.items() if not m.family}
+MODELS: dict[str, Model]  # those that are no system of a family, by name
+TABLE: dict[str, Model]  # all of them
+
+
+@functools.cache
+def _table() -> dict[str, Model]:
+    own = {m.name: m for m in OWN}
+    return {**own, **{m.name: m for m in _elsewhere() if m.name not in own}}
+
+
+def __getattr__(name: str) -> dict[str, Model]:
+    """``MODELS`` and ``TABLE``, made when first asked for: a package that brings a model imports
+    this module before it has one.
+    """
+    if name == "TABLE":
+        return _table()
+    if name == "MODELS":
+        return {key: m for key, m in _table().items() if not m.family}
+    raise AttributeError(f"module {__name__} has no attribute {name}")
 
 
 def find(name: str) -> Model:
@@ -162,8 +179,10 @@ def find(name: str) -> Model:
     ParameterError
         If there is none, naming the nearest.
     """
-    if name in TABLE:
-        return TABLE[name]
-    near = difflib.get_close_matches(name, TABLE, n=1)
+    table = _table()
+    if name in table:
+        return table[name]
+    near = difflib.get_close_matches(name, table, n=1)
     hint = f"; did you mean '{near[0]}'?" if near else ""
-    raise ParameterError(f"model: no model named '{name}'; there are {', '.join(MODELS)}{hint}")
+    known = ", ".join(m.name for m in table.values() if not m.family)
+    raise ParameterError(f"model: no model named '{name}'; there are {known}{hint}")

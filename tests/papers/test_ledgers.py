@@ -20,20 +20,22 @@ from theory.registry import MODELS
 from verify.check import Check, identity
 from verify.report import Report
 
-ROOT = Path(__file__).parents[2]
 KINDS = {"equation", "table", "figure", "theorem", "statement", "setting", "extension", "erratum"}
 POINTERS = {"equation", "check", "test", "code", "figure"}
 models = pytest.mark.parametrize("model", [pytest.param(m, id=m.paper) for m in MODELS.values()])
 
 
+BY_PAPER = {m.paper: m for m in MODELS.values()}
+
+
 @functools.cache
 def ledger(paper):
-    return claims.load(ROOT / "papers" / paper / "claims.toml")
+    return claims.load(Path(BY_PAPER[paper].ledger().__file__).with_name("claims.toml"))
 
 
 @functools.cache
 def stored(paper):
-    return evidence.load(next(m for m in MODELS.values() if m.paper == paper))
+    return evidence.load(BY_PAPER[paper])
 
 
 def cited(paper, kind):

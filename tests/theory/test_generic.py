@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib.util
 import json
 import math
 import random
@@ -33,7 +34,8 @@ def test_model_is_complete(model):
     time), an onset, a paper.
     """
     wing = model.wing("theory")
-    assert model.title and (ROOT / "papers" / model.paper).is_dir()
+    folder = f"{model.package}.papers" if model.package else f"papers.{model.paper}"
+    assert model.title and importlib.util.find_spec(folder)
     assert issubclass(wing.Parameters, BaseParameters)
     presets = wing.Parameters.presets()
     assert presets and all(isinstance(make(), wing.Parameters) for make in presets.values())
