@@ -24,6 +24,7 @@ from theory.associative_memory import (
     noisy_bigram,
     superposition,
 )
+from theory.associative_memory.superposition import numbers as superposition_numbers
 from verify.associative_memory.factual_recall import timescales
 from verify.associative_memory.k_hop.laws import learner_runs
 from verify.associative_memory.trigger_task.laws import EARLY
@@ -122,9 +123,9 @@ def capacity(source: Source) -> Any:
             label=f"$d={d}$, Hebbian",
         )
         fine = np.geomspace(sizes[0], sizes[-1], 60)
-        left.plot(fine / d**2, [superposition.recall.sphere(n, d) for n in fine], color=f"C{k}")
+        left.plot(fine / d**2, [superposition_numbers.sphere(n, d) for n in fine], color=f"C{k}")
         left.plot(
-            fine / d**2, [superposition.recall.gaussian(n, d) for n in fine], color=f"C{k}", ls=":"
+            fine / d**2, [superposition_numbers.gaussian(n, d) for n in fine], color=f"C{k}", ls=":"
         )
     left.plot([], [], "k-", label="sphere-tail formula")
     left.plot([], [], "k:", label="Gaussian formula")

@@ -13,7 +13,10 @@ from papers.source import Figure, Source
 from simulate.state_tracking import train
 from theory import plotting
 from theory import state_tracking as st
-from theory.state_tracking import Parameters, early_time, late_time, onset, rollout
+from theory.state_tracking import Parameters, early_time, late_time, onset
+from theory.state_tracking.numbers import late_time as number_late_time
+from theory.state_tracking.numbers.composite import composite
+from theory.state_tracking.numbers.rollout import with_accuracy
 from verify.state_tracking import ensemble, fidelity
 from verify.state_tracking.trajectories import (
     closure_curves,
@@ -105,7 +108,7 @@ def rollout_constant(p: Parameters, runs: xr.Dataset) -> Any:
 def accuracies_constant(p: Parameters, runs: xr.Dataset) -> Any:
     """Fig. 8: variances held at their measured initial values."""
     start = runs.isel(alpha=0).mean("seed")
-    curve = rollout.with_accuracy(theory(p, runs), p, start.variance_correct, start.variance_other)
+    curve = with_accuracy(theory(p, runs), p, start.variance_correct, start.variance_other)
     return panels(
         runs,
         [
@@ -266,7 +269,7 @@ def composite_forms(p: Parameters, runs: xr.Dataset) -> Any:
     axes[1].legend(loc="upper left")
     late = axes[2]
     numbers, times = (
-        {**p.values(), "C": late_time.late_constant(p.values())},
+        {**p.values(), "C": number_late_time.late_constant(p.values())},
         np.geomspace(0.05, 1e5, 400),
     )
     late.plot(times, st.inversion.states(numbers, times)["R"], color="0.75", lw=4, label="exact")
@@ -310,7 +313,7 @@ def composite_curve(numbers: Any, end: float) -> dict[str, np.ndarray]:
         (st.inversion.states(numbers, [end])["R"] - st.inversion.states(numbers, [end])["S"])[0]
     )
     start = numbers["R_0"] - numbers["S_0"]
-    return st.composite.composite(numbers, start + (last - start) * np.linspace(0, 1, 3001) ** 4)
+    return composite(numbers, start + (last - start) * np.linspace(0, 1, 3001) ** 4)
 
 
 def rollout_recursion(p: Parameters, runs: xr.Dataset) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from theory.associative_memory.factual_recall import benchmark, timescales
+from theory.associative_memory.factual_recall import benchmark, numbers
 from theory.associative_memory.factual_recall.dynamics import SUBJECT
 from theory.associative_memory.factual_recall.parameters import Parameters
 
@@ -21,13 +21,13 @@ def test_three_roads_agree(monkeypatch):
 
 def test_a_wrong_quadrature_is_flagged(monkeypatch):
     """Off by 2e-9, twice what is allowed."""
-    right = timescales.time_of_share
+    right = numbers.time_of_share
     monkeypatch.setattr(benchmark, "POINTS", ((SMALL, SUBJECT),))
-    monkeypatch.setattr(timescales, "time_of_share", lambda *a: right(*a) * (1 + 2e-9))
+    monkeypatch.setattr(numbers, "time_of_share", lambda *a: right(*a) * (1 + 2e-9))
     assert not benchmark.benchmark()["rows"][0]["within"]
 
 
 def test_reference_is_the_integral():
     """By its definition from the flow: the closed form for a small start, to its order."""
-    closed = timescales.closed_form(SMALL, SUBJECT, 0.5)
+    closed = numbers.closed_form(SMALL, SUBJECT, 0.5)
     assert float(benchmark.reference(SMALL, SUBJECT, 0.5)) == pytest.approx(closed, rel=1e-4)

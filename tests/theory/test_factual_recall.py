@@ -20,9 +20,9 @@ from theory.associative_memory.factual_recall import (
     flow,
     time_of_share,
 )
-from theory.associative_memory.factual_recall.dynamics import PARTS, RELATION, SUBJECT, descend
+from theory.associative_memory.factual_recall.dynamics import PARTS, RELATION, SUBJECT
+from theory.associative_memory.factual_recall.numbers import constants, descend
 from theory.associative_memory.factual_recall.onset import onset
-from theory.associative_memory.factual_recall.timescales import constants
 from theory.parameters import ParameterError
 
 EQ = equations()
@@ -211,8 +211,7 @@ def test_command(capsys, tmp_path):
 def test_systems_without_an_onset_say_so():
     """One line instead of a traceback; unknown systems name the nearest."""
     with pytest.raises(
-        ParameterError,
-        match=r"associative_memory.superposition: has no theory.associative_memory.superposition.onset",
+        ParameterError, match="theory.onset: not for associative_memory.superposition"
     ):
         command.main(["associative_memory.superposition"])
     with pytest.raises(ParameterError, match="did you mean 'associative_memory.k_hop'"):

@@ -22,6 +22,9 @@ from theory.state_tracking import (
     late_time,
     onset,
 )
+from theory.state_tracking.numbers import composite as in_numbers
+from theory.state_tracking.numbers.composite import lock_function
+from theory.state_tracking.numbers.late_time import late_constant
 from theory.state_tracking.symbols import N, alpha, c_omega, d_g, eta, tau
 
 TABLE_1 = Parameters()
@@ -109,7 +112,7 @@ def test_plateau_contains_the_early_time():
 def test_late_time_of_table_1():
     """C on record; from it R to rounding at any late time, also where e^x overflows."""
     v = TABLE_1.values()
-    v["C"] = late_time.late_constant(v)
+    v["C"] = late_constant(v)
     assert v["C"] == pytest.approx(-1.023958350, abs=5e-10)  # on record to ten digits
     times = np.array([10.0, 1e3, 1e6, 1e12])
     curve = inversion.solve(TABLE_1, times)
@@ -164,7 +167,7 @@ def test_late_constant_is_its_integral():
         lambda d: integrand(*along(d), d), start, 30, epsabs=1e-11, epsrel=1e-11, limit=200
     )[0]
     expected = p.R_0 + np.exp(along(start)[1]) / n + total
-    assert late_time.late_constant(p.values()) == pytest.approx(
+    assert late_constant(p.values()) == pytest.approx(
         expected, rel=1e-9, abs=1e-9
     )  # the quadratures
 
@@ -173,11 +176,7 @@ def test_logarithmic_growth():
     """R/ln(alpha) -> (N-1)/N and alpha loss -> (N-1)/(N eta); the stated forms hold to
     O(ln(alpha)/alpha).
     """
-    v = {
-        **TABLE_1.values(),
-        "C": late_time.late_constant(TABLE_1.values()),
-        "alpha": np.array([1e6, 1e9]),
-    }
+    v = {**TABLE_1.values(), "C": late_constant(TABLE_1.values()), "alpha": np.array([1e6, 1e9])}
     R, grown = (LATE[q].evaluate(v) for q in ("late_R", "late_growth"))
     assert (
         np.abs(R / grown - 1) < 40 / (0.5 * v["alpha"])
@@ -243,11 +242,11 @@ def test_rest_of_the_composite(monkeypatch):
         watched = Watched(table["alpha_composite"], put)
         with monkeypatch.context() as patch:
             patch.setattr(
-                composite,
+                in_numbers,
                 "equations",
                 lambda table=table, watched=watched: {**table, "alpha_composite": watched},
             )
-            composite.composite(v, [0.0, 0.1])
+            in_numbers.composite(v, [0.0, 0.1])
         measured = put["S_inf"] * v["d_g"] * np.sqrt(2 * kappa(v) / np.pi)
         exact_value = float(mpmath.polylog(mpmath.mpf(1) / 2, 1 - mpmath.mpf(1) / length))
         # Li_1/2(e^-x) = sqrt(pi/x) + zeta(1/2) - zeta(-1/2) x: the last term is 0.2 x, x = 1/L.
@@ -261,9 +260,9 @@ def test_lock_function():
             exact_value = mpmath.quad(
                 lambda t: 1 / (-mpmath.expm1(-(t**2) / 2)) - 2 / t**2, [0, z / 2, z]
             )
-        assert composite.lock_function(z) == pytest.approx(float(exact_value), rel=1e-13)
-        assert composite.lock_function(-z) == -composite.lock_function(z)
-    far = composite.lock_function(1e4) - 1e4 - 2e-4
+        assert lock_function(z) == pytest.approx(float(exact_value), rel=1e-13)
+        assert lock_function(-z) == -lock_function(z)
+    far = lock_function(1e4) - 1e4 - 2e-4
     assert far == pytest.approx(
         float(mpmath.sqrt(mpmath.pi / 2) * mpmath.zeta(0.5)), abs=1e-11
     )  # 1e4 to 1e-16
@@ -281,7 +280,7 @@ def test_composite_error(ratio):
         path = np.concatenate(
             [np.linspace(0, knee, 300), np.linspace(knee, 6 + np.log(length), 150)[1:]]
         )
-        curve = composite.composite(v, path)
+        curve = in_numbers.composite(v, path)
         truth = inversion.states(v, curve["alpha"])
         assert (
             curve["alpha"][0] == 0
@@ -301,7 +300,7 @@ def test_composite_error(ratio):
 def test_composite_refuses(wrong):
     """One line where it does not hold."""
     with pytest.raises(ParameterError, match="composite: must be one point"):
-        composite.composite({**sized(10.0), **wrong}, [0.0, 1.0])
+        in_numbers.composite({**sized(10.0), **wrong}, [0.0, 1.0])
 
 
 def test_large_L_expansion_of_the_onset():
@@ -318,7 +317,7 @@ def test_large_L_expansion_of_the_onset():
     )
     small = lengths**-0.5
     limit = np.pi / np.sqrt(2)
-    first = composite.lock_function(np.sqrt(2 * np.log(2))) - np.sqrt(2 / np.log(2))
+    first = lock_function(np.sqrt(2 * np.log(2))) - np.sqrt(2 / np.log(2))
     second = -np.pi / (4 * np.sqrt(2))
     assert richardson(scaled, (1, 2, 3, 4, 5), 2) == pytest.approx(limit, abs=1e-10)
     assert richardson((scaled - limit) / small, (1, 2, 3, 4), 2) == pytest.approx(first, abs=1e-7)
@@ -331,7 +330,7 @@ def test_large_L_expansion_of_the_onset():
             **sized(q, r),
             "a": 0.5,
             "kappa_L": kappa(sized(q, r)) / q,
-            HALF: composite.lock_function(np.sqrt(2 * np.log(2))),
+            HALF: lock_function(np.sqrt(2 * np.log(2))),
         }
         assert (
             abs(LARGE["alpha_level_large_L"].evaluate(v) - emergence_time(sized(q, r)))

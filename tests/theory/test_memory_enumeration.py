@@ -23,9 +23,11 @@ from theory.associative_memory import (
 )
 from theory.associative_memory.gradient_steps import population
 from theory.associative_memory.k_hop import agreement, overlaps
-from theory.associative_memory.superposition import moments, recall
+from theory.associative_memory.k_hop.numbers import probability
+from theory.associative_memory.superposition import moments, numbers, recall
 from theory.associative_memory.symbols import K, N, T, d, e, i, j, p, u
 from theory.associative_memory.trigger_task import memories
+from theory.special import gaussian_accuracy
 
 R = sp.Rational
 
@@ -129,7 +131,7 @@ def test_half_of_the_keys_of_few_outputs():
                 math.sqrt(eq[f"classes_{q}"].lambdify(N, moments.M, d)(size, outputs, dimension))
                 for q in ("right", "wrong")
             )
-            return recall.gaussian_accuracy(1.0, s_0, s_1, outputs)
+            return gaussian_accuracy(1.0, s_0, s_1, outputs)
 
         low, high = 0.2 * law, 5 * law
         for _ in range(40):
@@ -172,7 +174,7 @@ def test_recall_integrals_are_what_the_numbers_integrate():
         integrand = sp.lambdify(
             recall.z, eq["recall_gaussian"].rhs.function.subs(s | {N: size}), "mpmath"
         )
-        assert recall.gaussian(size, 4) == pytest.approx(
+        assert numbers.gaussian(size, 4) == pytest.approx(
             float(mpmath.quad(integrand, mpmath.linspace(-8, 8, 5))), abs=1e-10
         )
     s_0 = float(eq["sigma_right"].evaluate({"N": size, "d": 3}))
@@ -197,7 +199,7 @@ def test_recall_integrals_are_what_the_numbers_integrate():
             * float(weights @ (weight(points, chance) * np.ones_like(points))) ** (size - 1)
         )
     # Kinks of the clipped distribution: 400 nodes leave 1e-5.
-    assert recall.sphere(size, 3) == pytest.approx(total, abs=1e-4)
+    assert numbers.sphere(size, 3) == pytest.approx(total, abs=1e-4)
 
 
 # ---- Trigger task: laws and memories, entry by entry
@@ -349,9 +351,7 @@ def test_agreement_by_enumeration(size, hops):
             assert before == R(alike[q], total)
         if trial:
             assert eq["agreement_derangements"].rhs.subs(at) == R(alike[-1], total)
-        assert k_hop.probability(np.array(fixed), size) == pytest.approx(
-            alike[-1] / total, abs=1e-15
-        )
+        assert probability(np.array(fixed), size) == pytest.approx(alike[-1] / total, abs=1e-15)
 
 
 @pytest.mark.parametrize(("size", "hops"), [(2, 1), (3, 1), (3, 2), (4, 2), (5, 1)])

@@ -11,7 +11,7 @@ import sympy as sp
 
 from theory.associative_memory import gradient_memory
 from theory.associative_memory.gradient_memory import Parameters, equations
-from theory.associative_memory.gradient_memory.descent import margin
+from theory.associative_memory.gradient_memory.numbers import margin
 from theory.associative_memory.symbols import K, N, e, eta, i, j, k, m, p, p_hat, t, u, v, z
 
 EQ = equations()

@@ -8,10 +8,12 @@ import numpy as np
 import pytest
 import sympy as sp
 
-from theory.positional_semantic import Parameters, equations, errors, linear, moments, solve
+from theory.positional_semantic import Parameters, equations, moments, solve
 from theory.positional_semantic import symbols as s
 from theory.positional_semantic.numbers import prox
 from theory.positional_semantic.numbers.channel import student_attention, target
+from theory.positional_semantic.numbers.errors import test_error as error_of
+from theory.positional_semantic.numbers.linear import baseline
 
 EQ = equations()
 NORMALS = (moments.xi_1, moments.xi_2, moments.eta_1, moments.eta_2)
@@ -117,7 +119,7 @@ def test_norm_and_test_error_from_their_definitions():
     S, T = student_attention(fields[..., 0]), target(p, fields[..., 1])
     gap = np.array([[T[0] - S[0], S[0] - T[0]], [T[1] - S[1], S[1] - T[1]]])
     draws = p.sigma**2 * (gap**2).sum((0, 1))
-    z = (draws.mean() - errors.test_error(p, x, "full")) / (draws.std() / np.sqrt(draws.size))
+    z = (draws.mean() - error_of(p, x, "full")) / (draws.std() / np.sqrt(draws.size))
     assert (
         abs(z) < 4 and draws.std() / np.sqrt(draws.size) < 0.005 * draws.mean()
     )  # five per cent are ten standard errors
@@ -130,7 +132,7 @@ def test_linear_layer_beats_its_neighbours():
     p = Parameters()
     rng = np.random.default_rng(1)
     T = target(p, p.sigma * rng.standard_normal((2, 200_000)))
-    found = linear.baseline(p)
+    found = baseline(p)
     for name, k in (("W_12", 0), ("W_21", 1)):
         assert abs(T[k].mean() - found[name]) < 4 * T[k].std() / np.sqrt(T[k].size)
     draws = p.sigma**2 * 2 * ((T - np.array([[found["W_12"]], [found["W_21"]]])) ** 2).sum(0)

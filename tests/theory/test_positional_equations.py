@@ -15,10 +15,11 @@ from theory.positional_semantic import (
     equations,
     errors,
     free_entropy,
-    linear,
     state_evolution,
 )
 from theory.positional_semantic import symbols as s
+from theory.positional_semantic.numbers.errors import test_error as error_of
+from theory.positional_semantic.numbers.linear import moments
 
 hats = s.lam + s.sigma**2 * s.V_hat
 PRINTED = {
@@ -155,7 +156,7 @@ def test_rank_one_is_the_general_case():
 def test_linear_baseline_numbers():
     """Result 5.1 at the setting of the figures: digits of an independent integration."""
     p = Parameters()
-    assert linear.moments(p.sigma)[0] == pytest.approx(0.4429965, abs=5e-8)
+    assert moments(p.sigma)[0] == pytest.approx(0.4429965, abs=5e-8)
     found = baseline(p)
     assert found["epsilon_lin"] == pytest.approx(3.9427687e-3, rel=1e-7)
     assert found["W_12"] == pytest.approx(0.4300976, abs=5e-8)
@@ -174,10 +175,10 @@ def test_error_normalisations():
     from theory.positional_semantic import State
 
     state = State(0.1, 0.0, 12.0, 0.15)
-    values = {k: errors.test_error(Parameters(), state, k) for k in errors.NORMALISATIONS}
+    values = {k: error_of(Parameters(), state, k) for k in errors.NORMALISATIONS}
     assert (
         values["full"] == pytest.approx(2 * values["half"], rel=1e-14)
         and values["entry"] == values["half"]
     )
     with pytest.raises(ParameterError, match="normalise"):
-        errors.test_error(Parameters(), state, "both")
+        error_of(Parameters(), state, "both")

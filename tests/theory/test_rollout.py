@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from theory import state_tracking
 from theory.parameters import ParameterError
 from theory.state_tracking import Parameters, gaussian_accuracy
-from theory.state_tracking.rollout import rollout
+from theory.state_tracking.numbers.rollout import rollout
 from theory.state_tracking.variance import participation
 
 SIZES, RATIOS, GAPS = (

@@ -13,7 +13,7 @@ import sympy as sp
 
 from theory.associative_memory import superposition
 from theory.associative_memory.superposition import moments
-from theory.associative_memory.superposition.recall import gaussian, marginal_cdf, sphere
+from theory.associative_memory.superposition.numbers import gaussian, marginal_cdf, sphere
 from theory.parameters import ParameterError
 
 EQ = superposition.equations()

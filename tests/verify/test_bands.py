@@ -12,8 +12,8 @@ import pytest
 from known_errors import BEST, INSIDE, PAIRED, best
 
 from theory import state_tracking as st
-from theory.state_tracking import Parameters, exact, rollout
-from theory.state_tracking.numbers import inversion, per_seed, quadrature
+from theory.state_tracking import Parameters, exact
+from theory.state_tracking.numbers import inversion, per_seed, quadrature, rollout
 from theory.state_tracking.symbols import A
 from verify.check import failed
 from verify.emergence import first_crossing

@@ -14,12 +14,12 @@ from theory.positional_semantic import (
     onset,
     state_evolution,
 )
-from theory.positional_semantic.errors import test_error
-from theory.positional_semantic.linear import baseline
 from theory.positional_semantic.numbers import branches, fixed_point, thresholds
 from theory.positional_semantic.numbers.branches import curve, phase_diagram
 from theory.positional_semantic.numbers.channel import State
+from theory.positional_semantic.numbers.errors import test_error
 from theory.positional_semantic.numbers.fixed_point import FixedPoint, solve
+from theory.positional_semantic.numbers.linear import baseline
 from theory.positional_semantic.numbers.thresholds import Thresholds
 from theory.positional_semantic.parameters import Parameters
 from theory.positional_semantic.predict import predict

@@ -6,18 +6,13 @@ from __future__ import annotations
 
 from functools import cache
 
-import numpy as np
 import sympy as sp
 
-from theory import sweep
 from theory.algebra import vanishes
 from theory.equation import Equation
 from theory.notation import symbol
-from theory.parameters import ParameterError
 from theory.positional_semantic import free_entropy, state_evolution
 from theory.positional_semantic.free_entropy import RS, TWO
-from theory.positional_semantic.numbers.channel import State, student_attention, target
-from theory.positional_semantic.parameters import Parameters
 from theory.positional_semantic.symbols import (
     E_M,
     ORDER,
@@ -32,7 +27,6 @@ from theory.positional_semantic.symbols import (
     ref,
     sigma,
 )
-from theory.special import gauss_hermite
 
 NORMALISATIONS = {
     "half": 0.5,
@@ -93,45 +87,3 @@ def equations() -> dict[str, Equation]:
         ),
     ]
     return {e.name: e for e in found}
-
-
-@sweep.over_fields
-def test_error(p: Parameters, state: State, normalise: str = "half", order: int = 24) -> float:
-    """Test error (10) of a student with given order parameters.
-
-    Parameters
-    ----------
-    p : Parameters
-        Model.
-    state : State
-        Order parameters (6).
-    normalise : {'half', 'full', 'entry'}
-        ``full`` is ``E|y - f|^2/d``; the figures of the paper show ``half`` of it, which for two
-        tokens is also the error per entry.
-    order : int
-        Gauss-Hermite nodes per axis; the integrand is smooth.
-
-    Raises
-    ------
-    ParameterError
-        For an unknown normalisation.
-    """
-    if normalise not in NORMALISATIONS:
-        raise ParameterError(
-            f"normalise = {normalise!r}: must be one of {', '.join(NORMALISATIONS)}"
-        )
-    x, weight = gauss_hermite(order)
-    rho = p.sigma**2
-    half = x > 0
-    grids = [x[half], x, x, x]  # even under a common change of sign, up to the sign of m
-    factors = [2 * weight[half], weight, weight, weight]
-    h = p.sigma * np.array(np.meshgrid(*grids[:2], indexing="ij"))[..., None, None]
-    zeta = np.array(np.meshgrid(*grids[2:], indexing="ij"))[:, None, None]
-    spread = np.sqrt(max(state.q - state.theta**2 / rho, 0.0))
-    mean = np.array([state.m, -state.m]).reshape(2, 1, 1, 1, 1)
-    Y = target(p, h)
-    total = np.einsum("i,j,k,l->ijkl", *factors)
-    gaps = (Y - student_attention(mean + state.theta / rho * h + spread * zeta)) ** 2
-    first, second = (float((total * gap).sum()) for gap in gaps)
-    values = {"sigma": p.sigma, "E_S_12": first, "E_S_21": second}
-    return NORMALISATIONS[normalise] * float(equations()["test_error"].evaluate(values))

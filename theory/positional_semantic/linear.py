@@ -4,17 +4,12 @@ from __future__ import annotations
 
 from functools import cache
 
-import numpy as np
 import sympy as sp
 
-from theory import sweep
 from theory.algebra import linear_root, written_as
 from theory.equation import Equation
 from theory.notation import symbol
-from theory.positional_semantic.numbers.channel import student_attention
-from theory.positional_semantic.parameters import Parameters
 from theory.positional_semantic.symbols import A_12, A_21, omega, ref, sigma
-from theory.special import gauss_hermite
 
 P_mean = symbol("P_mean", r"\mathbb{E}[P]", positive=True)
 P_var = symbol("P_var", r"\mathrm{Var}[P]", nonnegative=True)
@@ -73,24 +68,3 @@ def equations() -> dict[str, Equation]:
         ),
     ]
     return {e.name: e for e in found}
-
-
-@cache
-def moments(sigma_: float, order: int = 96) -> tuple[float, float]:
-    """Mean and variance of an off-diagonal entry of ``softmax(h h^T)``, ``h ~ N(0, sigma^2)``."""
-    x, weight = gauss_hermite(order)
-    P = student_attention(sigma_ * np.array(np.meshgrid(x, x, indexing="ij")))[0]
-    mean = float(weight @ P @ weight)
-    return mean, float(weight @ (P - mean) ** 2 @ weight)
-
-
-@sweep.over_fields
-def baseline(p: Parameters) -> dict[str, float]:
-    """Numbers of the baseline: ``W_12``, ``W_21``, ``epsilon_lin`` (full) and ``half_test`` as
-    figures show it.
-    """
-    mean, variance = moments(p.sigma)
-    values = {**p.values(), "P_mean": mean, "P_var": variance}
-    found = {x: float(equations()[x].evaluate(values)) for x in ("W_12", "W_21")}
-    error = float(equations()["linear_error"].evaluate(values))
-    return {**found, "epsilon_lin": error, "half_test": error / 2}

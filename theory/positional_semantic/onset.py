@@ -13,6 +13,7 @@ from theory.onset import Onset
 from theory.positional_semantic import errors, linear, state_evolution
 from theory.positional_semantic.numbers.branches import curve
 from theory.positional_semantic.numbers.fixed_point import FixedPoint, solve, transverse
+from theory.positional_semantic.numbers.linear import baseline
 from theory.positional_semantic.numbers.thresholds import Thresholds, line, thresholds
 from theory.positional_semantic.parameters import Parameters
 
@@ -192,7 +193,7 @@ def draw(p: Parameters, result: Onset, axes: Any) -> None:
     for k, name in enumerate(BOTH):
         data = drawn[name]
         right.plot(data.alpha, 1e3 * data.test_mse_half, color=f"C{k}", label=f"{name} branch")
-    right.axhline(1e3 * linear.baseline(p)["half_test"], color="C2", ls="--", label="linear layer")
+    right.axhline(1e3 * baseline(p)["half_test"], color="C2", ls="--", label="linear layer")
     for name, style in (("alpha_c", "-"), ("alpha_l", ":")):
         value = result.numbers[name]
         if np.isfinite(value):

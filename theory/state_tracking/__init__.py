@@ -5,6 +5,7 @@ arXiv:2606.18164).
 from __future__ import annotations
 
 from theory.catalogue import catalogue
+from theory.special import gaussian_accuracy
 from theory.state_tracking import (
     attention,
     columns,
@@ -27,9 +28,9 @@ from theory.state_tracking.attention import c_omega
 from theory.state_tracking.dynamics import flow, thermodynamic_limit
 from theory.state_tracking.numbers import inversion, per_seed
 from theory.state_tracking.numbers.quadrature import emergence_time
+from theory.state_tracking.numbers.rollout import trajectory, with_accuracy
 from theory.state_tracking.parameters import Parameters
 from theory.state_tracking.predict import predict
-from theory.state_tracking.rollout import gaussian_accuracy, trajectory, with_accuracy
 from theory.state_tracking.variance import initial_variance
 
 __all__ = [

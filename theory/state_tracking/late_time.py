@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import Any
 
-import numpy as np
 import sympy as sp
 
-from theory import sweep
 from theory.algebra import linear_root, written_as
 from theory.equation import Equation
 from theory.notation import symbol
@@ -17,8 +14,6 @@ from theory.state_tracking import exact, logits
 from theory.state_tracking import loss as mean_field
 from theory.state_tracking.dynamics import flow
 from theory.state_tracking.exact import BEYOND, D_0, D, T, drift, kappa, pace, x
-from theory.state_tracking.numbers import quadrature
-from theory.state_tracking.numbers.quadrature import NAMES, Points
 from theory.state_tracking.symbols import (
     A_0,
     R_0,
@@ -223,48 +218,3 @@ def equations() -> dict[str, Equation]:
         ),
     ]
     return {e.name: e for e in found}
-
-
-def late_constant(p: Any, **swept: Any) -> np.ndarray:
-    """Constant C of the late-time solution R + e^{(N R - zeta)/(N-1)}/N = eta alpha + C.
-
-    Parameters
-    ----------
-    p : Parameters or mapping
-        As for `theory.state_tracking.numbers.quadrature.emergence_time`.
-    **swept
-        Arrays of fields of the parameters.
-
-    Returns
-    -------
-    ndarray
-        In units of eta alpha; NaN where attention dies or does not move, or where e^m overflows on
-        the way.
-    """
-    values = sweep.numbers(p, NAMES, **swept)
-    points = Points.of(values)
-    shape = np.broadcast_shapes(*(np.shape(values[q]) for q in NAMES))
-    found = np.full(points.N.size, np.nan)
-    for k in np.flatnonzero(points.moving & ~points.dying):
-        one, depth = points[k : k + 1], quadrature.LOCKED
-        start = one.s_of(one.D_0, one.E_0)
-        while True:  # the integrand falls like e^(m - E)
-            stop = one.locked(depth)
-            run = one.integrate(start, stop, int(one.panels(start, stop).max()))
-            with np.errstate(invalid="ignore"):
-                mass = run.alpha_rate / run.T_rate * one.eta * one.pace - 1  # e^m/(N-1)
-            if not mass[0, -1, -1] * np.exp(-depth) > np.exp(-quadrature.LOCKED) or depth > 1e4:
-                break
-            depth *= 1.5
-        half = np.diff(run.edge)[..., None] / 2
-        D, E, stretch = one.chart(run.edge[:, :-1, None] + half * (1 + quadrature.X))
-        A_now = -np.expm1(-E)
-        with np.errstate(over="ignore", invalid="ignore"):
-            left = (
-                np.exp(-E) * (1 / A_now + mass * (1 + 1 / A_now - one.kappa * D**2)) * stretch * E
-            )
-            rest = (1 - 1 / one.d_g) * (half * left * quadrature.WEIGHTS).sum()
-            begun = np.exp(one.margin(one.A_0, one.D_0, one.S_0)) / one.N
-            clock = one.D_0 + one.S_0 + begun - rest
-        found[k] = np.where(np.isfinite(clock), clock, np.nan)[0]
-    return found.reshape(shape)[()]

@@ -3,20 +3,12 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import Any
 
-import numpy as np
 import sympy as sp
-import xarray as xr
 
-from theory import sweep
 from theory.algebra import vanishes, written_as
 from theory.equation import Equation
 from theory.notation import array
-from theory.special import gaussian_accuracy
-from theory.state_tracking import variance
-from theory.state_tracking.dynamics import flow
-from theory.state_tracking.parameters import Parameters
 from theory.state_tracking.symbols import (
     L,
     N,
@@ -172,69 +164,3 @@ def equations() -> dict[str, Equation]:
         ),
     ]
     return {e.name: e for e in found}
-
-
-def rollout(accuracies: Any, N: int) -> np.ndarray:
-    """Probability that the state is right after each step of a rollout (forner2026, Eqs. 84-86).
-
-    Parameters
-    ----------
-    accuracies : array_like, shape (..., L)
-        Next-token accuracy on a right state, per position.
-    N : int
-        Number of states.
-
-    Returns
-    -------
-    ndarray, shape (..., L)
-        Last entry: final rollout accuracy.
-    """
-    steps = np.asarray(accuracies, float)
-    reached, out = np.ones(steps.shape[:-1]), []
-    for right_now in np.moveaxis(steps, -1, 0):
-        wrong_now = (1 - right_now) / (N - 1)
-        reached = reached * (right_now - wrong_now) + wrong_now
-        out.append(reached)
-    return np.stack(out, -1)
-
-
-def with_accuracy(
-    curve: xr.Dataset, p: Parameters, variance_correct: Any = None, variance_other: Any = None
-) -> xr.Dataset:
-    """Add ``accuracy`` (17) and ``rollout_accuracy`` (18) to a trajectory with logit means.
-
-    Parameters
-    ----------
-    curve : Dataset
-        With ``logit_correct`` and ``logit_other``.
-    p : Parameters
-        Sizes.
-    variance_correct, variance_other : array_like, optional
-        Logit variances along the curve; the constant initial ones by default, as in Fig. 3.
-    """
-    constant = variance.initial_variance(p)
-    s_k, s_o = (np.sqrt(constant if v is None else v) for v in (variance_correct, variance_other))
-    gap = curve.logit_correct - curve.logit_other
-    found = gaussian_accuracy(gap, s_k, s_o, p.N)
-    final = equations()["rollout_mean"].evaluate({"accuracy": found, "N": p.N, "L": p.L})
-    return curve.assign(accuracy=(gap.dims, found), rollout_accuracy=(gap.dims, final))
-
-
-@sweep.over_fields
-def trajectory(p: Parameters, alpha: float, **options: Any) -> xr.Dataset:
-    """Everything theory says about a training run, over ``alpha``: flow, logits, loss, accuracies.
-
-    Parameters
-    ----------
-    p : Parameters
-        Model parameters.
-    alpha : float
-        Run length.
-    **options
-        For `theory.flow.Flow.solve` (``at``, ``rtol``, ...).
-
-    Notes
-    -----
-    Arrays of fields are dimensions of the result: ``trajectory(p, 12, L=[5, 10, 20])``.
-    """
-    return with_accuracy(flow(p.permutations).solve(p, alpha=alpha, **options), p)

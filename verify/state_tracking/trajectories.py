@@ -13,7 +13,8 @@ import xarray as xr
 from simulate.state_tracking.measure import untrained_statistics
 from theory import plotting
 from theory import state_tracking as st
-from theory.state_tracking import Parameters, attention, rollout
+from theory.state_tracking import Parameters, attention
+from theory.state_tracking.numbers.rollout import rollout, with_accuracy
 from verify import ensemble
 from verify.check import Check, at_least, at_most, sampled, vanishing
 from verify.report import Report, Request
@@ -84,12 +85,12 @@ def closure_curves(p: Parameters, runs: xr.Dataset) -> dict[str, xr.DataArray]:
 
 def with_empirical_logits(p: Parameters, runs: xr.Dataset) -> xr.Dataset:
     """Eqs. (17)-(18) fed with the measured logit means and variances of every run (Figs. 6b, 9)."""
-    return rollout.with_accuracy(runs, p, runs.variance_correct, runs.variance_other)
+    return with_accuracy(runs, p, runs.variance_correct, runs.variance_other)
 
 
 def position_dependent_rollout(p: Parameters, runs: xr.Dataset) -> xr.DataArray:
     """Eq. (85) fed with the measured accuracy of every step."""
-    final = rollout.rollout(runs.step_accuracy.transpose(..., "step").values, p.N)[..., -1]
+    final = rollout(runs.step_accuracy.transpose(..., "step").values, p.N)[..., -1]
     return runs.rollout_accuracy.copy(data=final)
 
 

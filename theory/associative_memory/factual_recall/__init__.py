@@ -5,10 +5,10 @@ al. 2024).
 from __future__ import annotations
 
 from theory.associative_memory.factual_recall import dynamics, onset, reduction, timescales
-from theory.associative_memory.factual_recall.dynamics import PARTS, descend, flow
+from theory.associative_memory.factual_recall.dynamics import PARTS, flow
+from theory.associative_memory.factual_recall.numbers import closed_form, descend, time_of_share
 from theory.associative_memory.factual_recall.parameters import Parameters
 from theory.associative_memory.factual_recall.predict import predict
-from theory.associative_memory.factual_recall.timescales import closed_form, time_of_share
 from theory.catalogue import catalogue
 
 __all__ = [

@@ -11,7 +11,7 @@ from typing import Any
 import mpmath
 
 from theory import numeric
-from theory.associative_memory.factual_recall import dynamics, timescales
+from theory.associative_memory.factual_recall import dynamics, numbers, timescales
 from theory.associative_memory.factual_recall.dynamics import PARTS, Part
 from theory.associative_memory.factual_recall.parameters import Parameters
 
@@ -34,7 +34,7 @@ def integrated(p: Parameters, part: Part, share: float) -> float:
         {"share_left": share, "K": p.values()[part.choices.name]}
     )
     system = _flow()
-    end = 1.5 * timescales.closed_form(p, part, share)  # how far to integrate: known here alone
+    end = 1.5 * numbers.closed_form(p, part, share)  # how far to integrate: known here alone
     found = system.solve(p, t=end, at=[end], events={"hit": system.where[part.gain] - float(goal)})
     return float(found.hit)
 
@@ -46,9 +46,9 @@ def _flow() -> Any:
 
 def reference(p: Parameters, part: Part, share: float) -> mpmath.mpf:
     """The time by mpmath from the symbolic integral over theta."""
-    eq, numbers = timescales.equations(), timescales.constants(p, part)
+    eq, given = timescales.equations(), numbers.constants(p, part)
     with mpmath.workdps(DIGITS):
-        v = {name: mpmath.mpf(value) for name, value in numbers.items()}
+        v = {name: mpmath.mpf(value) for name, value in given.items()}
         v["share_left"] = mpmath.mpf(share)
         for name in ("lambda_recall", "c_recall"):  # anew, with all digits
             source = (
@@ -63,9 +63,9 @@ def reference(p: Parameters, part: Part, share: float) -> mpmath.mpf:
         inner = integral.variables[0]
         free = sorted(integral.function.free_symbols - {inner}, key=str)
         slowness = numeric.function(integral.function, (inner, *free), "mpmath")
-        given = [v[s.name] for s in free]
+        at = [v[s.name] for s in free]
         cuts = [end * k / 8 for k in range(9)]
-        return mpmath.quad(lambda x: slowness(x, *given), cuts)
+        return mpmath.quad(lambda x: slowness(x, *at), cuts)
 
 
 def benchmark() -> dict[str, Any]:
@@ -79,9 +79,9 @@ def benchmark() -> dict[str, Any]:
     """
     true = [reference(p, part, SHARE) for p, part in POINTS[CHECKED]]
     ways = (
-        ("quadrature, any epsilon", timescales.time_of_share, AGREE),
+        ("quadrature, any epsilon", numbers.time_of_share, AGREE),
         ("LSODA, terminal event", integrated, AGREE),
-        ("closed form, epsilon -> 0", timescales.closed_form, LEADING),
+        ("closed form, epsilon -> 0", numbers.closed_form, LEADING),
     )
     rows: list[dict[str, Any]] = []
     for way, of, tolerance in ways:

@@ -4,13 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache, partial
-from typing import Any
 
-import numpy as np
 import sympy as sp
-import xarray as xr
 
-from theory import numeric, sweep
 from theory.algebra import written_as
 from theory.associative_memory.factual_recall import reduction
 from theory.associative_memory.factual_recall.reduction import (
@@ -18,7 +14,6 @@ from theory.associative_memory.factual_recall.reduction import (
     L_r,
     L_s,
     R,
-    S,
     X,
     Y,
     delta_r,
@@ -188,33 +183,3 @@ def flow() -> Flow:
             "accuracy": right["relation"] * right["subject"],
         },
     )
-
-
-@sweep.over_fields
-def descend(p: Any, steps: int) -> xr.Dataset:
-    """Full-batch gradient descent with the finite learning rate eta: the Euler map of the flow,
-    also exact.
-
-    Parameters
-    ----------
-    p : Parameters
-        Sizes, start and learning rate.
-    steps : int
-        Number of steps.
-
-    Returns
-    -------
-    Dataset
-        The flow's variables over ``t = eta * step``, every step.
-    """
-    system, numbers = flow(), p.values()
-    rates = numeric.function([system.expanded[q] for q in system.state], [*system.state, S, R, D])
-    path = np.empty((len(system.state), steps + 1))
-    path[:, 0] = [
-        float(sp.sympify(system.initial[q], strict=True).subs(epsilon, p.epsilon))
-        for q in system.state
-    ]
-    sizes = [numbers[q.name] for q in (S, R, D)]
-    for n in range(steps):
-        path[:, n + 1] = path[:, n] + p.eta * np.array(rates(*path[:, n], *sizes))
-    return system.observed(p, p.eta * np.arange(steps + 1), path)

@@ -10,6 +10,7 @@ import xarray as xr
 
 from theory import sweep
 from theory.associative_memory.factual_recall import dynamics, reduction, timescales
+from theory.associative_memory.factual_recall import numbers as in_numbers
 from theory.associative_memory.factual_recall.dynamics import PARTS, RELATION, SUBJECT
 from theory.associative_memory.factual_recall.parameters import Parameters
 from theory.onset import Onset
@@ -38,7 +39,7 @@ def onset(p: Parameters, t_end: float | None = None) -> Onset:
         growth rates, ``plateau_steps`` between the halves.
     """
     numbers = {
-        f"steps_{part.name}_{label}": timescales.time_of_share(p, part, share) / p.eta
+        f"steps_{part.name}_{label}": in_numbers.time_of_share(p, part, share) / p.eta
         for part in PARTS
         for label, share in SHARES.items()
     }

@@ -6,7 +6,7 @@ import numpy as np
 import xarray as xr
 
 from theory import prediction, sweep
-from theory.associative_memory.factual_recall.dynamics import descend
+from theory.associative_memory.factual_recall.numbers import descend
 from theory.associative_memory.factual_recall.parameters import Parameters
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 import numpy as np
 
 from theory import sweep
-from theory.associative_memory.gradient_memory import descent, lemma
+from theory.associative_memory.gradient_memory import descent, lemma, numbers
 from theory.associative_memory.gradient_memory.descent import flow
 from theory.associative_memory.gradient_memory.parameters import Parameters
 from theory.catalogue import catalogue
@@ -18,7 +18,7 @@ __all__ = ["Parameters", "equations", "flow", "flows", "margin", "sections"]
 @sweep.over_fields
 def margin(p: Parameters, t: np.ndarray | float) -> np.ndarray:
     """Margin of `margin_flow` at times ``t = eta * steps``."""
-    return descent.margin(p.N, p.K, t)
+    return numbers.margin(p.N, p.K, t)
 
 
 flows, sections, equations = catalogue(

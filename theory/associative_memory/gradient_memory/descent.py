@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from functools import cache
 
-import numpy as np
 import sympy as sp
 
 from theory.algebra import vanishes, written_as
@@ -14,7 +13,6 @@ from theory.associative_memory.symbols import DERIVED, K, L, N, eta, m, ref, t
 from theory.equation import Equation
 from theory.flow import Flow
 from theory.notation import symbol
-from theory.special import log_linear
 
 ASSUMED = ("orthonormal embeddings", "uniform keys, one right class each")
 logit_right = symbol("s_right", r"u_{f(z)}^{\top} W_1 e_z", real=True)
@@ -92,8 +90,3 @@ def equations() -> dict[str, Equation]:
         ),
     ]
     return {e.name: e for e in found}
-
-
-def margin(N: int, K: int, t: np.ndarray | float) -> np.ndarray:
-    """Margin of `margin_flow`, also where ``exp`` of its argument would overflow."""
-    return log_linear((1 + K * np.asarray(t, float) / N) / (K - 1), K - 1)

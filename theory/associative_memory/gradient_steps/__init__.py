@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from theory.associative_memory.gradient_steps import population
+from theory.associative_memory.gradient_steps.numbers import second_gradient
 from theory.associative_memory.gradient_steps.parameters import Parameters
-from theory.associative_memory.gradient_steps.population import second_gradient
 from theory.catalogue import catalogue
 
 __all__ = ["Parameters", "equations", "flows", "second_gradient", "sections"]

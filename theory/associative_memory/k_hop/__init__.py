@@ -9,14 +9,9 @@ from functools import partial
 import numpy as np
 
 from theory import sweep
-from theory.associative_memory.k_hop import agreement, overlaps
-from theory.associative_memory.k_hop.overlaps import (
-    curriculum_times,
-    direct_time,
-    flow,
-    mixture,
-    mixture_time,
-)
+from theory.associative_memory.k_hop import agreement, numbers, overlaps
+from theory.associative_memory.k_hop.numbers import curriculum_times, direct_time, mixture_time
+from theory.associative_memory.k_hop.overlaps import flow, mixture
 from theory.associative_memory.k_hop.parameters import Parameters, Pointers
 from theory.associative_memory.k_hop.predict import predict
 from theory.catalogue import catalogue
@@ -42,7 +37,7 @@ def probability(p: Parameters, fixed_points: np.ndarray) -> float:
     """Agreement of two sets of hidden permutations that send ``fixed_points[j]`` points of hop j
     alike.
     """
-    return agreement.probability(fixed_points, p.N)
+    return numbers.probability(fixed_points, p.N)
 
 
 flows, sections, equations = catalogue(

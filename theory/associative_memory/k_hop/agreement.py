@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from functools import cache
 
-import numpy as np
 import sympy as sp
 
 from theory.algebra import written_as
@@ -80,16 +79,3 @@ def equations() -> dict[str, Equation]:
         ),
     ]
     return {e.name: e for e in found}
-
-
-def probability(fixed_points: np.ndarray, size: int) -> float:
-    """Agreement of two sets of hidden permutations.
-
-    Parameters
-    ----------
-    fixed_points : array, shape (k,)
-        Number of points that hop j of both sets sends alike.
-    size : int
-        Number of things N.
-    """
-    return float(1 / size + (1 - 1 / size) * np.prod((np.asarray(fixed_points) - 1) / (size - 1)))

@@ -6,16 +6,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import cache
-from typing import Any
 
-import numpy as np
-import scipy.integrate
 import sympy as sp
 
-from theory import numeric, sweep
 from theory.algebra import vanishes, written_as
 from theory.associative_memory.k_hop.agreement import k
-from theory.associative_memory.k_hop.parameters import Parameters
 from theory.associative_memory.symbols import DERIVED, N, i, j, m, ref, t
 from theory.equation import Equation
 from theory.flow import Flow
@@ -113,15 +108,6 @@ def mixture(hops: int) -> Flow:
     )
 
 
-@sweep.over_fields
-def mixture_time(p: Parameters, product: float = 0.5) -> float:
-    """Time of training on the mixture until the product of all overlaps reaches a value."""
-    system = mixture(p.k)
-    return float(
-        system.solve(p, at=[0.0], events={"end": sp.Mul(*system.state) - product}, t=200.0).end
-    )
-
-
 @cache
 def equations() -> dict[str, Equation]:
     """Expected accuracy of kernels, the flow of equal overlaps, its time, and the conserved
@@ -192,59 +178,3 @@ def equations() -> dict[str, Equation]:
         ),
     ]
     return {e.name: e for e in found}
-
-
-@sweep.over_fields
-def direct_time(p: Parameters, product: float = 0.5, kernels: str = "sphere") -> float:
-    """Time of direct training from equal overlaps until their product reaches a value, by
-    quadrature.
-
-    In units of the `flow` of those kernels; with ``s = ln m`` the integrand is smooth on all
-    scales.
-    """
-    end = product ** (1 / p.k)
-    if end <= p.m_0:
-        return 0.0
-    rate = numeric.function(LEARNERS[kernels][0](m ** (k - 1)), [m, k, N])
-    value, _ = scipy.integrate.quad(
-        lambda s: np.exp(s) / rate(np.exp(s), p.k, p.N),
-        np.log(p.m_0),
-        np.log(end),
-        epsabs=0,
-        epsrel=1e-11,
-        limit=400,
-    )
-    return float(value)
-
-
-class _Start:
-    """Starting overlaps under the names the flow wants."""
-
-    def __init__(self, p: Parameters, overlaps: list[float]) -> None:
-        self.N, self.overlaps = p.N, overlaps
-
-    def values(self) -> dict[str, float]:
-        """Numbers by symbol name."""
-        return {"N": self.N, **{f"m_{q}_0": value for q, value in enumerate(self.overlaps, 1)}}
-
-
-@sweep.over_fields
-def curriculum_times(p: Parameters, kernels: str = "sphere") -> list[float]:
-    """Time at which each stage 1 .. k of the curriculum ends.
-
-    Stage j trains the first j overlaps on the j-hop objective until their product is `STAGE`.
-    """
-    horizon = 100.0 if kernels == "sphere" else 1e5
-    overlaps: list[float] = []
-    passed, times = 0.0, []
-    for hops in range(1, p.k + 1):
-        overlaps = [*overlaps, p.m_0]
-        system = flow(hops, kernels)
-        goal = {"end": sp.Mul(*system.state) - STAGE}
-        found: Any = system.solve(_Start(p, overlaps), at=[0.0], events=goal, t=horizon)
-        length = float(found.end)
-        final = system.solve(_Start(p, overlaps), at=[length], t=length)
-        overlaps = [float(final[q.name][0]) for q in system.state]
-        passed += length
-        times.append(passed)
-    return times

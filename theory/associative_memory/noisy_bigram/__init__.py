@@ -5,8 +5,8 @@ al. 2024).
 from __future__ import annotations
 
 from theory.associative_memory.noisy_bigram import samples
+from theory.associative_memory.noisy_bigram.numbers import feed_forward_success, value_recovered
 from theory.associative_memory.noisy_bigram.parameters import Parameters
-from theory.associative_memory.noisy_bigram.samples import feed_forward_success, value_recovered
 from theory.catalogue import catalogue
 
 __all__ = [

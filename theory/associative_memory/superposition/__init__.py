@@ -5,7 +5,7 @@ Cabannes et al. 2024).
 from __future__ import annotations
 
 from theory import sweep
-from theory.associative_memory.superposition import moments, recall, zipf
+from theory.associative_memory.superposition import moments, numbers, recall, zipf
 from theory.associative_memory.superposition.parameters import Parameters
 from theory.catalogue import catalogue
 from theory.parameters import ParameterError
@@ -31,13 +31,13 @@ def _injective(p: Parameters) -> Parameters:
 @sweep.over_fields
 def gaussian(p: Parameters) -> float:
     """Recall accuracy with Gaussian scores (`recall_gaussian`), one output per key."""
-    return recall.gaussian(_injective(p).N, p.d)
+    return numbers.gaussian(_injective(p).N, p.d)
 
 
 @sweep.over_fields
 def sphere(p: Parameters) -> float:
     """Recall accuracy with sphere tails (`recall_sphere`), one output per key."""
-    return recall.sphere(_injective(p).N, p.d)
+    return numbers.sphere(_injective(p).N, p.d)
 
 
 # No dynamics: the memory is given.

@@ -15,6 +15,7 @@ from theory import numeric, sweep
 from theory.parameters import ParameterError
 from theory.positional_semantic import errors, free_entropy, state_evolution
 from theory.positional_semantic.numbers.channel import Averages, State, averages
+from theory.positional_semantic.numbers.errors import test_error as error_of
 from theory.positional_semantic.parameters import Parameters
 from theory.positional_semantic.symbols import (
     CONJUGATE,
@@ -127,7 +128,7 @@ class FixedPoint:
     @property
     def test_mse_half(self) -> float:
         """Half of ``E|y - f|^2/d``, what the figures of the paper show."""
-        return errors.test_error(self.p, self.state)
+        return error_of(self.p, self.state)
 
     @property
     def slope(self) -> float:

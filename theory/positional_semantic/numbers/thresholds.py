@@ -11,8 +11,8 @@ from dataclasses import dataclass, field, replace
 
 from theory import sweep
 from theory.parameters import ParameterError
-from theory.positional_semantic.linear import baseline
 from theory.positional_semantic.numbers.fixed_point import FixedPoint, NotConverged, solve
+from theory.positional_semantic.numbers.linear import baseline
 from theory.positional_semantic.parameters import Parameters
 
 FIRST = 2.0  # where the search starts without a neighbour; both branches exist there in all settings of the paper

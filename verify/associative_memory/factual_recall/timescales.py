@@ -15,8 +15,8 @@ from theory import plotting
 from theory.associative_memory.factual_recall import (
     Parameters,
     closed_form,
-    dynamics,
     flow,
+    numbers,
     reduction,
     time_of_share,
     timescales,
@@ -61,7 +61,7 @@ def emergence(p: Parameters, runs: xr.Dataset) -> tuple[list[Check], list[str]]:
         "",
         "steps at 90, 50, 10% of the initial value: flow (quadrature), full-batch descent, students",
     ]
-    euler = dynamics.descend(p, int(runs.step[-1])).isel(
+    euler = numbers.descend(p, int(runs.step[-1])).isel(
         t=runs.step.values
     )  # interpolated between the same steps
     for part in PARTS:
@@ -95,7 +95,7 @@ def emergence(p: Parameters, runs: xr.Dataset) -> tuple[list[Check], list[str]]:
                 notes.append(f"  {what}: not reached by all seeds in {int(runs.step[-1])} steps")
                 continue
             slow = float(crossing(euler[name].expand_dims("seed"), share)[0])
-            lag = p.eta * timescales.constants(p, part)["lambda_recall"]
+            lag = p.eta * numbers.constants(p, part)["lambda_recall"]
             checks += [
                 identity(
                     f"{what} by the flow, students",
@@ -174,7 +174,7 @@ def scaling(progress: bool = False) -> tuple[list[Check], list[str], dict[str, A
             times = [time_of_share(p, part, 0.5) for part in PARTS]
             p = p.run_to(1.3 * max(times) + 60 * p.eta)
             runs = train(p, seeds=SEEDS, progress=progress)
-            euler = dynamics.descend(p, p.steps)
+            euler = numbers.descend(p, p.steps)
             relation, subject = (crossing(runs[f"loss_{q.name}"], 0.5) for q in PARTS)
             slow = [
                 float(crossing(euler[f"loss_{q.name}"].expand_dims("seed"), 0.5)[0]) for q in PARTS
@@ -206,7 +206,7 @@ def scaling(progress: bool = False) -> tuple[list[Check], list[str], dict[str, A
     slope = np.polyfit(
         np.log([1 / r["value"] for r in rows]), [r["flow"] * SMALL.eta for r in rows], 1
     )[0]
-    rate = [timescales.constants(SMALL, part)["lambda_recall"] for part in PARTS]
+    rate = [numbers.constants(SMALL, part)["lambda_recall"] for part in PARTS]
     checks.append(
         identity(
             "plateau length grows by 1/lambda_s - 1/lambda_r per e-fold of 1/epsilon",

@@ -10,7 +10,7 @@ from sympy import Indexed, Sum
 
 from simulate.pool import one_thread
 from theory.associative_memory.gradient_memory import equations
-from theory.associative_memory.gradient_memory.descent import margin
+from theory.associative_memory.gradient_memory.numbers import margin
 from theory.equation import Equation
 from verify.check import Check, identity
 from verify.report import Report, Request, with_device

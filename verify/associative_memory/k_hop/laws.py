@@ -11,7 +11,7 @@ import numpy as np
 
 from simulate.associative_memory.k_hop import Parameters, answer, train
 from theory.associative_memory.k_hop import curriculum_times, direct_time, equations, mixture_time
-from theory.associative_memory.k_hop.agreement import probability
+from theory.associative_memory.k_hop.numbers import probability
 from theory.associative_memory.k_hop.overlaps import STAGE
 from verify.check import Check, identity
 from verify.emergence import first_crossing

@@ -11,7 +11,7 @@ import sympy as sp
 from simulate.associative_memory.superposition import recall, zipf_error
 from theory.associative_memory import symbols
 from theory.associative_memory.superposition import Parameters, equations
-from theory.associative_memory.superposition.recall import gaussian, sphere
+from theory.associative_memory.superposition.numbers import gaussian, sphere
 from verify.check import Band, Check, at_most, near, sampled
 from verify.report import Report, Request
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from theory.special import gaussian_accuracy
 from theory.state_tracking.numbers.per_seed.attention import Attention
 from theory.state_tracking.numbers.per_seed.observables import forces, forms, summary
 from theory.state_tracking.numbers.per_seed.start import Start
 from theory.state_tracking.parameters import Parameters
-from theory.state_tracking.rollout import gaussian_accuracy
 
 
 class Dressed:

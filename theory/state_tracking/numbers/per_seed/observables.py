@@ -12,8 +12,8 @@ import numpy as np
 from theory.state_tracking import columns, dressed, logits, loss, variance
 from theory.state_tracking.definitions import pi
 from theory.state_tracking.logits import pi_i
+from theory.state_tracking.numbers.rollout import rollout
 from theory.state_tracking.parameters import Parameters
-from theory.state_tracking.rollout import rollout
 from theory.state_tracking.symbols import N, R, S, d_g, g, m, z_k, zeta
 
 

@@ -1,0 +1,104 @@
+"""Hitting times, and descent with finite steps, in numbers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import scipy.integrate
+import scipy.optimize
+import scipy.special
+import sympy as sp
+import xarray as xr
+
+from theory import numeric, sweep
+from theory.associative_memory.factual_recall import dynamics
+from theory.associative_memory.factual_recall.dynamics import Part, epsilon, flow
+from theory.associative_memory.factual_recall.parameters import Parameters
+from theory.associative_memory.factual_recall.reduction import D, R, S
+from theory.associative_memory.factual_recall.timescales import equations
+
+
+def constants(p: Parameters, part: Part) -> dict[str, float]:
+    """Growth rate, ratio c and number of choices of a part, as numbers."""
+    numbers = p.values()
+    return {
+        "lambda_recall": float(equations()[f"growth_{part.name}"].evaluate(numbers)),
+        "c_recall": float(dynamics.equations()[f"ratio_{part.name}"].evaluate(numbers)),
+        "K": numbers[part.choices.name],
+        "epsilon": p.epsilon,
+    }
+
+
+@sweep.over_fields
+def time_of_share(p: Parameters, part: Part, share: float) -> float:
+    """Flow time at which a part of the loss has fallen to a share of its initial value, at any
+    epsilon.
+
+    Parameters
+    ----------
+    p : Parameters
+        Sizes and start.
+    part : Part
+        `dynamics.RELATION` or `dynamics.SUBJECT`.
+    share : float
+        Between 0 and 1. The share at time 0 lies below 1 by a term of order epsilon; above it the
+        answer is 0.
+
+    Returns
+    -------
+    float
+        In units of ``t = eta * steps``, by quadrature of ``hitting_time_exact``.
+    """
+    numbers = constants(p, part)
+    goal = float(equations()["gain_at_share"].evaluate({"share_left": share, "K": numbers["K"]}))
+    end = 0.5 * np.arcsinh(2 * np.sqrt(numbers["c_recall"]) * goal / p.epsilon**2)
+    lam, choices = numbers["lambda_recall"], numbers["K"]
+    # The integral of e^X over theta, with X = X_end sinh(2 theta)/sinh(2 theta_end), up to the last
+    # 40 units where X > 0.
+    amplitude = p.epsilon**2 / (2 * np.sqrt(numbers["c_recall"]))
+    start = max(0.0, end - 20)
+    area, _ = scipy.integrate.quad(
+        lambda q: np.expm1(amplitude * np.sinh(2 * q)), start, end, epsabs=0, epsrel=1e-12
+    )
+    return float((choices * end + area) / (lam * choices))
+
+
+@sweep.over_fields
+def closed_form(p: Parameters, part: Part, share: float) -> float:
+    """The same by the closed form for a small start (`hitting_time`)."""
+    numbers: dict[str, Any] = constants(p, part)
+    numbers["X_gain"] = equations()["gain_at_share"].evaluate(
+        {"share_left": share, "K": numbers["K"]}
+    )
+    return float(equations()["hitting_time"].evaluate(numbers))
+
+
+@sweep.over_fields
+def descend(p: Any, steps: int) -> xr.Dataset:
+    """Full-batch gradient descent with the finite learning rate eta: the Euler map of the flow,
+    also exact.
+
+    Parameters
+    ----------
+    p : Parameters
+        Sizes, start and learning rate.
+    steps : int
+        Number of steps.
+
+    Returns
+    -------
+    Dataset
+        The flow's variables over ``t = eta * step``, every step.
+    """
+    system, numbers = flow(), p.values()
+    rates = numeric.function([system.expanded[q] for q in system.state], [*system.state, S, R, D])
+    path = np.empty((len(system.state), steps + 1))
+    path[:, 0] = [
+        float(sp.sympify(system.initial[q], strict=True).subs(epsilon, p.epsilon))
+        for q in system.state
+    ]
+    sizes = [numbers[q.name] for q in (S, R, D)]
+    for n in range(steps):
+        path[:, n + 1] = path[:, n] + p.eta * np.array(rates(*path[:, n], *sizes))
+    return system.observed(p, p.eta * np.arange(steps + 1), path)

@@ -1,0 +1,69 @@
+"""The second gradient in numbers."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from theory import sweep
+from theory.associative_memory.gradient_steps.parameters import Parameters
+
+
+@sweep.over_fields
+def second_gradient(p: Parameters) -> float:
+    """Descent direction of a trigger's own association in the second step, per unit learning rate
+    of the first.
+
+    Leading order in the first step (softmax still linear), exact otherwise: the value of position s
+    is right in so far as the first step's matrix maps it to y; given t0 all expectations are sums
+    over positions.
+
+    Returns
+    -------
+    float
+        Entry of a trigger's own remapped token in that trigger's column of W^2; of another trigger
+        it is 0.
+    """
+    size, plain, length = p.N, p.N - p.K, p.T
+    at = np.arange(1, length + 1)
+    harmonic = np.cumsum(1 / at)
+    weight = (
+        harmonic[-1] - np.append(0.0, harmonic[:-1])
+    ) / length  # of every position in the averaged remap block
+    starts = np.arange(1, length - 1)
+    # Mean input given the answer: (own answer, another plain token, a trigger), token and remap
+    # block.
+    token = (
+        (length - 3) / (plain * length) + 1 / length,
+        (length - 3) / (plain * length),
+        2 / (p.K * length),
+    )
+    answer, trigger = weight[starts].mean(), (weight[starts - 1] + weight[-1]).mean()
+    random = weight.sum() - answer - trigger
+    remap = (random / plain + answer, random / plain, trigger / p.K)
+
+    def parts(block: tuple[float, float, float]) -> np.ndarray:
+        """Mean of (mean given y - (n/N) overall mean) at the answer, a random plain token, a
+        trigger.
+        """
+        overall = (
+            block[0] + (plain - 1) * block[1]
+        ) / plain  # a random plain token is the answer once in n
+        return np.array(
+            [
+                block[0] - plain / size * overall,
+                (1 - plain / size) * overall,
+                (1 - plain / size) * block[2],
+            ]
+        )
+
+    own = 0.0
+    for t0 in starts:
+        kind = np.full(length, 1)
+        kind[t0 - 1] = kind[-1] = 2
+        kind[t0] = 0
+        of_token = parts(token)[kind]
+        of_remap = np.cumsum(parts(remap)[kind]) / at
+        right = (of_token + of_remap) / plain
+        attended = (np.where(at >= t0, 1.0, 0.0) + (at == length)) / at
+        own += ((right - right.mean()) * attended).mean() / len(starts) / p.K
+    return own

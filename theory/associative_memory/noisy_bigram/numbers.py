@@ -1,0 +1,92 @@
+"""Probabilities that memories are recovered from finite samples, in numbers."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import scipy.stats
+
+from theory import sweep
+from theory.associative_memory.noisy_bigram.parameters import Parameters
+
+
+@sweep.over_fields
+def feed_forward_success(p: Parameters) -> float:
+    """Probability that the noise token has strictly the largest count among n labels, exactly.
+
+    For j noise labels, the n - j others must all fall below j: the multinomial coefficient sum is a
+    power of a truncated exponential series, raised term by term in floating point (all terms
+    positive).
+    """
+    total = 0.0
+    for j in range(1, p.n + 1):
+        rest = p.n - j
+        if rest == 0:
+            inside = 1.0
+        elif rest > (j - 1) * p.N:
+            inside = 0.0
+        else:  # (n-j)! N^-(n-j) [x^(n-j)] (sum_{i<j} x^i / i!)^N, with x scaled to keep terms near one
+            scale = rest / p.N
+            series = np.array(
+                [
+                    math.exp(i * math.log(scale) - math.lgamma(i + 1) - scale)
+                    for i in range(min(j, rest + 1))
+                ]
+            )
+            coefficient = _power(series, p.N, rest)
+            inside = (
+                coefficient * math.exp(math.lgamma(rest + 1) + rest - rest * math.log(rest))
+                if coefficient > 0
+                else 0.0
+            )
+        total += scipy.stats.binom.pmf(j, p.n, p.a) * inside
+    return float(total)
+
+
+def _power(series: np.ndarray, exponent: int, order: int) -> float:
+    """Coefficient of x^order in a power of a polynomial with positive coefficients, by repeated
+    squaring.
+    """
+    result, base = np.ones(1), series
+    while exponent:
+        if exponent & 1:
+            result = np.convolve(result, base)[: order + 1]
+        exponent >>= 1
+        if exponent:
+            base = np.convolve(base, base)[: order + 1]
+    return float(result[order]) if len(result) > order else 0.0
+
+
+@sweep.over_fields
+def value_recovered(p: Parameters) -> float:
+    """Recovered part of the value memory at finite N, ties broken evenly.
+
+    Exact laws of the count of token z under its own label and under another one; the N - 1 other
+    labels are taken as independent, which they are up to their common number of samples.
+    """
+    labelled = np.arange(int(scipy.stats.binom.isf(1e-14, p.n, (1 - p.a) / p.N)) + 2)
+    weight = scipy.stats.binom.pmf(
+        labelled, p.n, (1 - p.a) / p.N
+    )  # samples that carry a given label
+    top = int(scipy.stats.binom.isf(1e-14, (p.T - 1) * labelled[-1], 1 / p.N)) + 2
+    c = np.arange(labelled[-1] + top)
+    by_chance = scipy.stats.binom.pmf(
+        c[:, None], (p.T - 1) * labelled, 1 / p.N
+    )  # occurrences at the T - 1 random places
+    here = by_chance @ weight
+    own = np.zeros(len(c))
+    for number, w in zip(
+        labelled, weight, strict=True
+    ):  # under its own label each sample holds z once more
+        own[number:] += w * by_chance[: len(c) - number, number]
+    at_most = np.cumsum(here)
+    below = np.append(0.0, at_most[:-1])
+    # Ties with j of N - 1 others are won with probability 1/(j + 1): the mean of a binomial
+    # expansion.
+    win = np.where(
+        here > 1e-12,
+        (at_most**p.N - below**p.N) / (p.N * np.maximum(here, 1e-300)),
+        below ** (p.N - 1),
+    )
+    return float(own @ win)

@@ -1,0 +1,96 @@
+"""The composite solution in numbers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import sympy as sp
+
+from theory import sweep
+from theory.parameters import ParameterError
+from theory.special import gauss_legendre
+from theory.state_tracking import exact
+from theory.state_tracking.composite import ZETA_HALF, H, equations
+from theory.state_tracking.exact import D_0, kappa
+from theory.state_tracking.numbers.quadrature import NAMES, Points
+
+
+def lock_function(z: Any) -> np.ndarray:
+    """H(z), the universal function of the lock; odd, and z + sqrt(pi/2) zeta(1/2) + 2/z for large
+    z.
+
+    Parameters
+    ----------
+    z : array_like
+        sqrt(kappa) D.
+
+    Returns
+    -------
+    ndarray
+        To 1e-14: the integrand has its nearest poles at distance 3.5 from the real axis.
+    """
+    z = np.asarray(z, float)
+    far = 9.0  # e^(-z^2/2) is below rounding
+    nodes, weights = gauss_legendre(48)
+    end = np.minimum(np.abs(z), far)[..., None]
+    E = (end * nodes) ** 2 / 2
+    small = np.minimum(E, 0.03)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        bracket = np.where(
+            E < 0.03,
+            0.5 + small / 12 - small**3 / 720 + small**5 / 30240,
+            -1 / np.expm1(-E) - 1 / E,
+        )
+        beyond = np.where(np.abs(z) > far, np.abs(z) - far + 2 / np.abs(z) - 2 / far, 0)
+    return np.sign(z) * ((bracket * weights).sum(-1) * end[..., 0] + beyond)
+
+
+@sweep.over_fields
+def composite(p: Any, D: Any) -> dict[str, np.ndarray]:
+    """Composite solution, with D = R - S as the parameter along the curve.
+
+    Parameters
+    ----------
+    p : Parameters or mapping
+        Parameters, or numbers of one point by symbol name, as for
+        `theory.state_tracking.numbers.quadrature.emergence_time`.
+    D : array_like
+        From D_0 upwards.
+
+    Returns
+    -------
+    dict of str to ndarray
+        ``alpha``, ``A``, ``R``, ``S``; the error is O(L^-3/2) in alpha and S + D, O(1/L) in A at
+        given alpha.
+
+    Raises
+    ------
+    ParameterError
+        Unless epsilon > 0 and teachers are independent.
+    """
+    values = sweep.numbers(p, NAMES)
+    c, D = Points.of(values), np.asarray(D, float)
+    if c.N.size != 1 or c.side[0] != 0 or not c.moving[0] or abs(c.drift[0]) > 1e-12:
+        raise ParameterError(
+            "composite: must be one point with moving attention, epsilon > 0 and independent teachers"
+        )
+    numbers = {**values, **{q: getattr(c, q)[0] for q in ("kappa", "epsilon", "D_0")}}
+    root = np.sqrt(numbers["kappa"])
+    shape = {
+        H(sp.sqrt(kappa) * q): lock_function(root * v)
+        for q, v in ((exact.D, D), (D_0, numbers["D_0"]))
+    }
+    T = equations()["proper_time_composite"].evaluate({**numbers, **shape, "D": D})
+    # As D grows, T - D comes to rest: H(z) - z at sqrt(pi/2) zeta(1/2), the arc tangent at pi/2.
+    rest = np.sqrt(2 / (numbers["kappa"] * numbers["epsilon"])) * (
+        np.pi / 2 - np.arctan(numbers["D_0"] / c.delta[0])
+    )
+    rest += (np.sqrt(np.pi / 2) * ZETA_HALF - lock_function(root * numbers["D_0"])) / root
+    numbers["S_inf"] = numbers["S_0"] + (rest + numbers["D_0"]) / numbers["d_g"]
+    numbers["m_0"] = c.margin(c.A_0, c.D_0, c.S_0)[0]
+    alpha = equations()["alpha_composite"].evaluate(
+        {**numbers, sp.Function("T")(exact.D): T, "D": D}
+    )
+    S = c.off_target(D, T)
+    return {"alpha": alpha, "A": -np.expm1(-c.epsilon - c.kappa * D**2 / 2), "R": S + D, "S": S}
