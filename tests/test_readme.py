@@ -7,6 +7,7 @@ import importlib
 import re
 from pathlib import Path
 
+import matplotlib as mpl
 import numpy as np
 import pytest
 
@@ -33,9 +34,10 @@ def test_python_block(monkeypatch, tmp_path):
     monkeypatch.setattr(
         "simulate.state_tracking.train",
         lambda p, alpha, seeds: train(
-            p.replace(n_train=256, n_test=32), list(seeds)[:2], alpha=1.0, workers=1, progress=False
+            p.replace(n_test=32, eval_every=128), [*seeds][:2], alpha=1.0, workers=1, progress=False
         ),
     )
+    mpl.use("Agg")
     names, compared = {}, 0
     lines = BLOCK.splitlines()
     for statement in ast.parse(BLOCK).body:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from theory import registry
+from theory import __version__, registry
 from theory.parameters import BaseParameters, ParameterError
 
 MOST_SEEDS = 10**6
@@ -104,6 +104,7 @@ def parser(
     ``"all"`` leaves it open.
     """
     made = Parser(prog=f"python -m {prog}", description=description)
+    made.add_argument("--version", action="version", version=f"solvable-transformers {__version__}")
     if model:
         default = {"all": None, True: "state_tracking"}.get(model, model)
         made.add_argument(
