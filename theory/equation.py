@@ -123,8 +123,8 @@ class Equation:
         Parameters
         ----------
         replacements : mapping
-            By symbol, by name of a symbol, or by sub-expression: ``subs({"A": 0.5})``. A symbol made
-            elsewhere counts by its name, whatever was assumed of it.
+            By symbol, by name of a symbol, or by sub-expression: ``subs({"A": 0.5})``. A symbol
+            made elsewhere counts by its name, whatever was assumed of it.
 
         Raises
         ------

@@ -153,7 +153,7 @@ def compare(
         gap = theory[name] - measured
         spread = gap.std("seed", ddof=1) if size > 1 else xr.full_like(gap.mean("seed"), np.nan)
         mean, gap = measured.mean("seed"), gap.mean("seed")
-        error = np.sqrt(spread**2 / size + (0 if drawn is None else drawn[name]))
+        error = (spread**2 / size + (0 if drawn is None else drawn[name])) ** 0.5
         deviations[f"{name}_sd"] = gap / spread.where(spread > 0)
         deviations[f"{name}_se"] = gap / error.where(error > 0)
         k = _largest(gap)

@@ -349,7 +349,7 @@ def test_agreement_by_enumeration(size, hops):
             assert before == R(alike[q], total)
         if trial:
             assert eq["agreement_derangements"].rhs.subs(at) == R(alike[-1], total)
-        assert k_hop.probability(np.array(fixed), size) == pytest.approx(
+        assert k_hop.agreement.probability(np.array(fixed), size) == pytest.approx(
             alike[-1] / total, abs=1e-15
         )
 
