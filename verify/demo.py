@@ -53,7 +53,7 @@ def lines(folder: Path) -> list[str]:
         off = np.sqrt(np.nanmean((times / measured - 1) ** 2))
         found.append(f"          {off:6.1%}  {name}")
     found += [f"figure    {folder / name}: {text}" for name, text in FIGURES.items()]
-    return found
+    return [*found, "next      python -m verify.trajectories: the same against twenty students"]
 
 
 def main(argv: list[str] | None = None) -> int:
