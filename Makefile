@@ -1,17 +1,20 @@
-# Two commands: `make demo` runs the main job, `make test` runs the tests. Each sets everything up by itself.
+# Two commands: `make demo` runs the main job, `make test` runs the tests. Each installs what it needs, and no more.
 # `make test-all` adds the long forms: many kills, every parameter, whole ensembles.
 # On a machine with a CUDA GPU, `make gpu` measures everything there with PYTHON as it is: nothing is installed.
 PYTHON ?= python3
 VENV := .venv
 RUN := $(VENV)/bin/python
 READY := $(VENV)/.ready
+TESTS := $(VENV)/.ready-for-tests
+# Options for pip. Without a GPU, PIP="--extra-index-url https://download.pytorch.org/whl/cpu" spares gigabytes.
+PIP ?=
 DEMO := output/demo
 OUT ?= output/device
 SECONDS_LEFT ?= 1800
 
 .PHONY: demo test test-all check setup clean gpu gpu-dry-run
 
-setup: $(READY)
+setup: $(TESTS)
 
 $(READY): pyproject.toml constraints.txt
 	@command -v $(PYTHON) >/dev/null || { echo "error: $(PYTHON) not found; install Python 3.11 or newer, or say make PYTHON=/path/to/python" >&2; exit 1; }
@@ -19,30 +22,35 @@ $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || { echo "error: $(PYTHON) has no venv module (Debian, Ubuntu: apt install python3-venv)" >&2; exit 1; }
 	@echo "setting up $(VENV) (first time: a few minutes)"
 	@test -x $(RUN) || $(PYTHON) -m venv --clear $(VENV)
-	@$(RUN) -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[test]"
+	@$(RUN) -m pip install --quiet --disable-pip-version-check $(PIP) -c constraints.txt -e .
+	@touch $@
+
+$(TESTS): $(READY)
+	@echo "adding what the tests need to $(VENV)"
+	@$(RUN) -m pip install --quiet --disable-pip-version-check $(PIP) -c constraints.txt -e ".[test]"
 	@touch $@
 
 demo: $(READY)
 	$(RUN) -m theory.latex state_tracking --out $(DEMO)/equations.tex
 	$(RUN) -m theory.onset state_tracking --preset demo --plot $(DEMO)/onset.png
 	$(RUN) -m verify.gradients state_tracking
-	$(RUN) -m simulate.state_tracking --preset demo --seeds 8 --alpha 12 --out $(DEMO)/students.nc
+	$(RUN) -m simulate.state_tracking --preset demo --seeds 4 --alpha 12 --out $(DEMO)/students.nc
 	$(RUN) -m verify.trajectories state_tracking --runs $(DEMO)/students.nc --plot $(DEMO)/students.png
-	$(RUN) -m verify.trajectories state_tracking
+	@$(RUN) -m verify.demo --folder $(DEMO)
 
-test: $(READY)
+test: $(TESTS)
 	$(RUN) -m pytest
 
-test-all: $(READY)
+test-all: $(TESTS)
 	$(RUN) -m pytest -m "slow or not slow"
 
 gpu:
 	$(PYTHON) -m verify.device --device cuda --out $(OUT) --seconds $(SECONDS_LEFT)
 
-gpu-dry-run: $(READY)
+gpu-dry-run: $(TESTS)
 	$(RUN) -m verify.device --dry-run
 
-check: $(READY)
+check: $(TESTS)
 	$(RUN) -m ruff check .
 	$(RUN) -m mypy
 

@@ -120,7 +120,7 @@ def _unseal(path: Path) -> bytes:
     return content
 
 
-def write(dataset: xr.Dataset, path: Path) -> None:
+def write(dataset: xr.Dataset, path: Path | str) -> None:
     """Write a dataset as netCDF, whole or not at all.
 
     Raises
@@ -131,10 +131,10 @@ def write(dataset: xr.Dataset, path: Path) -> None:
     packed = {
         name: {"zlib": True, "complevel": 4} for name, v in dataset.variables.items() if v.size > 64
     }
-    _seal(path, bytes(dataset.to_netcdf(engine="netcdf4", encoding=packed)))
+    _seal(Path(path), bytes(dataset.to_netcdf(engine="netcdf4", encoding=packed)))
 
 
-def read(path: Path, lazy: bool = False) -> xr.Dataset:
+def read(path: Path | str, lazy: bool = False) -> xr.Dataset:
     """Read a run or an ensemble.
 
     Parameters
@@ -149,6 +149,7 @@ def read(path: Path, lazy: bool = False) -> xr.Dataset:
     ParameterError
         If the file is missing, damaged, not written by this toolkit, or does not fit into memory.
     """
+    path = Path(path)
     content = _unseal(path)
     try:
         with xr.open_dataset(content, engine="netcdf4") as closed:
@@ -195,7 +196,7 @@ P = TypeVar("P", bound=BaseParameters)
 
 
 def ensemble(
-    path: Path,
+    path: Path | str,
     model: str,
     kind: type[P],
     needed: Mapping[str, tuple[str, ...]],
@@ -221,6 +222,7 @@ def ensemble(
     ParameterError
         Naming the file and what is missing or wrong in it.
     """
+    path = Path(path)
     found = open(path) if path.is_dir() else read(path)
     if "model" not in found.attrs:
         raise ParameterError(f"{path}: attribute model is missing")

@@ -7,6 +7,7 @@ import importlib
 import re
 from pathlib import Path
 
+import matplotlib as mpl
 import numpy as np
 import pytest
 
@@ -33,9 +34,10 @@ def test_python_block(monkeypatch, tmp_path):
     monkeypatch.setattr(
         "simulate.state_tracking.train",
         lambda p, alpha, seeds: train(
-            p.replace(n_train=256, n_test=32), list(seeds)[:2], alpha=1.0, workers=1, progress=False
+            p.replace(n_test=32, eval_every=32), [*seeds][:2], alpha=0.25, workers=1, progress=False
         ),
     )
+    mpl.use("Agg")
     names, compared = {}, 0
     lines = BLOCK.splitlines()
     for statement in ast.parse(BLOCK).body:
@@ -57,12 +59,8 @@ def test_numbers_of_the_demo(capsys):
     """The table README shows is printed by the command of `make demo`."""
     assert onset.main(["state_tracking", "--preset", "demo", "--quiet"]) == 0
     printed = dict(re.findall(rf"^(\w+)\s+({NUMBER})\s", capsys.readouterr().out, re.MULTILINE))
-    shown = dict(
-        re.findall(
-            rf"^(c_omega|T_alpha|onset_coefficient|alpha_half)\s+({NUMBER})\s", README, re.MULTILINE
-        )
-    )
-    assert len(shown) == 4 and shown == {name: printed[name] for name in shown}
+    shown = dict(re.findall(rf"^(c_omega|alpha_half)\s+({NUMBER})\s", README, re.MULTILINE))
+    assert len(shown) == 2 and shown == {name: printed[name] for name in shown}
 
 
 @pytest.mark.parametrize("row", ROWS, ids=[row.split("`")[0] for row in ROWS])

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from theory import registry
+from theory import __version__, registry
 from theory.parameters import BaseParameters, ParameterError
 
 MOST_SEEDS = 10**6
@@ -119,6 +119,7 @@ def parser(prog: str, description: str, *flags: str, model: bool | str = True) -
     ``"all"`` leaves it open.
     """
     made = Parser(prog=f"python -m {prog}", description=description)
+    made.add_argument("--version", action="version", version=f"solvable-transformers {__version__}")
     if model:
         default = {"all": None, True: next(iter(registry.MODELS))}.get(model, model)
         made.add_argument(

@@ -10,6 +10,7 @@ from typing import Any, Self
 import sympy as sp
 
 from theory import notation, numeric, sweep
+from theory.parameters import ParameterError
 
 STATUSES = ("exact", "leading order", "closure", "empirical")
 
@@ -30,7 +31,7 @@ class _WhenRead:
         vars(equation)["rhs"] = value
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Equation:
     """One derived result ``lhs = rhs``.
 
@@ -116,9 +117,43 @@ class Equation:
         sweep.fresh(values, {s.name for s in given if isinstance(s, sp.Symbol)} & values.keys())
         return self.lambdify(*given, modules=modules)(*given.values())
 
-    def subs(self, replacements: Mapping[sp.Basic, Any]) -> Self:
-        """Equation with both sides substituted."""
-        return replace(self, lhs=self.lhs.subs(replacements), rhs=self.rhs.subs(replacements))
+    def subs(self, replacements: Mapping[Any, Any]) -> Self:
+        """Equation with both sides substituted, a derivative on the left excepted.
+
+        Parameters
+        ----------
+        replacements : mapping
+            By symbol, by name of a symbol, or by sub-expression: ``subs({"A": 0.5})``. A symbol
+            made elsewhere counts by its name, whatever was assumed of it.
+
+        Raises
+        ------
+        ParameterError
+            If no symbol has a given name.
+        """
+        known = {s.name: s for s in self.lhs.free_symbols | self.rhs.free_symbols if s.is_Symbol}
+        found = {}
+        for key, value in replacements.items():
+            if isinstance(key, str) and key not in known:
+                names = ", ".join(sorted(known))
+                raise ParameterError(f"{self.name}: no symbol {key}; there are {names}")
+            name = key if isinstance(key, str) else getattr(key, "name", None)
+            found[known.get(name, key) if isinstance(key, str | sp.Symbol) else key] = value
+        # The rate of A at A = 1/2 is not the derivative of 1/2.
+        kept = {
+            key: value
+            for key, value in found.items()
+            if not (self.lhs.has(sp.Derivative) and not isinstance(value, sp.Symbol))
+        }
+        return replace(self, lhs=self.lhs.subs(kept), rhs=self.rhs.subs(found))
+
+    def __repr__(self) -> str:
+        """Name and provenance; the formula is not derived for it."""
+        return f"<Equation {self.name}: {self.reference}, {self.status}>"
+
+    def _repr_latex_(self) -> str:
+        """The formula, as notebooks show it."""
+        return f"$\\displaystyle {self.latex()}$"
 
 
 Equation.rhs = _WhenRead()  # after the class is made, so that the field has no default

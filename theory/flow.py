@@ -23,7 +23,7 @@ BEYOND = "leaves double precision (1.8e308)"
 MOST_CALLS = 300_000  # of the right-hand side: hundreds of times what a flow of any preset needs
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Flow:
     """A system ``d x / d time = rhs[x]`` for order parameters ``x``.
 
@@ -90,6 +90,15 @@ class Flow:
         """
         where = [Equation(x.name, x, meaning, self.reference) for x, meaning in self.where.items()]
         return notation.aligned([*self.equations().values(), *where])
+
+    def __repr__(self) -> str:
+        """Name, order parameters and provenance."""
+        state = ", ".join(x.name for x in self.state)
+        return f"<Flow {self.name}: {state} over {self.time.name}; {self.reference}, {self.status}>"
+
+    def _repr_latex_(self) -> str:
+        """The equations, as notebooks show them."""
+        return f"$$\n{self.latex()}\n$$"
 
     def jacobian(self) -> sp.Matrix:
         """Jacobian of the right-hand sides with respect to the order parameters."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import math
 import sys
 from collections.abc import Callable
@@ -14,7 +15,7 @@ from theory.equation import Equation
 from theory.parameters import ParameterError
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Onset:
     """A model's answer: numbers, and what is computed only for whom asks: curves, equations, the
     figure.
@@ -65,6 +66,14 @@ class Onset:
     def summary(self) -> dict[str, float]:
         """The numbers alone, as a sweep stacks them."""
         return self.numbers
+
+    def __repr__(self) -> str:
+        """The numbers."""
+        return f"Onset({', '.join(f'{name}={v:.6g}' for name, v in self.numbers.items())})"
+
+    def _repr_html_(self) -> str:
+        """The table, as notebooks show it."""
+        return f"<pre>{html.escape(self.table())}</pre>"
 
     def table(self) -> str:
         """Numbers as a table."""

@@ -96,6 +96,8 @@ class BaseParameters:
     def __init_subclass__(cls, **options: Any) -> None:
         """What a model's ``values()`` adds to its fields is marked as following from them."""
         super().__init_subclass__(**options)
+        if "__repr__" not in vars(cls):  # or every subclass would get that of dataclasses
+            cls.__repr__ = BaseParameters.__repr__  # type: ignore[method-assign]
         if "values" in vars(cls):
             cls.values = _marked(cls.values)  # type: ignore[method-assign]
 
@@ -163,6 +165,17 @@ class BaseParameters:
             )
             if not inside:
                 raise refuse(m["allowed"] if math.isfinite(value) else f"finite, {m['allowed']}")
+
+    def __repr__(self) -> str:
+        """What makes them again: the fields that differ from their defaults."""
+        fields = dataclasses.fields(self)
+        given = [(f.name, getattr(self, f.name)) for f in fields]
+        kept = [
+            f"{name}={v!r}"
+            for (name, v), f in zip(given, fields, strict=True)
+            if type(v) is not type(f.default) or v != f.default
+        ]
+        return f"{type(self).__qualname__}({', '.join(kept)})"
 
     def replace(self, **changes: Any) -> Self:
         """Copy with some fields changed."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -9,11 +10,12 @@ import numpy as np
 import xarray as xr
 
 from theory import cli
+from theory.parameters import ParameterError
 from verify import check, ensemble, report
 from verify.check import Band, Check
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Comparison:
     """A theory curve held against an ensemble, variable by variable; prints as a table.
 
@@ -33,6 +35,14 @@ class Comparison:
         """Table of checks, then how often theory lies inside the ensemble's band."""
         return f"{check.table(self.checks)}\n{self.spoken()}"
 
+    def __repr__(self) -> str:
+        """How many of each verdict."""
+        return f"<Comparison of {', '.join(c.equation for c in self.checks)}: {check.summary(self.checks)}>"
+
+    def _repr_html_(self) -> str:
+        """The table, as notebooks show it."""
+        return f"<pre>{html.escape(str(self))}</pre>"
+
     def inside(self) -> dict[str, float]:
         """Share of evaluation times at which theory lies within two standard deviations of the
         ensemble mean.
@@ -40,75 +50,160 @@ class Comparison:
         return {
             str(name).removesuffix("_sd"): float((np.abs(v.dropna(v.dims[0])) <= 2).mean())
             for name, v in self.deviations.items()
-            if str(name).endswith("_sd")
+            if str(name).endswith("_sd") and v.notnull().any()
         }
 
     def spoken(self) -> str:
         """The same as a line."""
         inside = "; ".join(f"{name} {share:.0%}" for name, share in self.inside().items())
+        if not inside:
+            return "a single curve: how it scatters is not known"
         return (
             f"times at which theory lies within two standard deviations of the ensemble: {inside}"
         )
 
 
 def compare(
-    curve: xr.Dataset, runs: xr.Dataset, bands: Mapping[str, Band] | None = None, label: str = ""
+    curve: xr.Dataset,
+    runs: xr.Dataset,
+    bands: Mapping[str, Band] | None = None,
+    label: str = "",
+    *,
+    time: str | None = None,
 ) -> Comparison:
     """Compare every variable that a theory curve and an ensemble share.
 
     Parameters
     ----------
     curve : Dataset
-        Theory over time, or over ``(seed, time)`` where it follows every seed, which is then
-        compared seed by seed; interpolated to the ensemble's evaluation times (cubic).
+        Theory over time; over ``(seed, time)`` where it follows every seed, which is then compared
+        seed by seed; over ``(draw, time)`` where starts are drawn, of which the mean is compared.
+        Interpolated to the ensemble's evaluation times (cubic).
     runs : Dataset
-        Students over ``(seed, time)``.
+        Students over ``(seed, time)``, or any dataset whose variables have the same names; without
+        ``seed`` it is one curve.
     bands : mapping, optional
         Per variable, where the theory is known to be off: (measured - predicted) over the largest
         predicted size.
     label : str
         Behind the names of the variables.
+    time : str, optional
+        What the runs call the time, where it is not as the theory calls it; in the theory's unit.
 
     Returns
     -------
     Comparison
+
+    Raises
+    ------
+    ParameterError
+        If there is no common time or variable, or a time has no coordinate.
     """
-    time = next(d for d in curve.dims if d in runs.dims and d != "seed")
+    runs, time = _timed(curve, runs, time)
     shared = [
         n
         for n, v in curve.data_vars.items()
-        if {time} <= set(v.dims) <= {"seed", time}
-        and n in runs
-        and set(runs[n].dims) == {"seed", time}
+        if {time} <= set(v.dims) <= {"seed", "draw", time}
+        and n in runs.data_vars
+        and {time} <= set(runs[n].dims) <= {"seed", time}
     ]
+    if not shared:
+        raise ParameterError(
+            f"runs: no variable over {time} in common with the curve; it has "
+            f"{_named(curve)}, the runs have {_named(runs)}"
+        )
     at = runs[time].sel({time: slice(float(curve[time][0]) - 1e-12, float(curve[time][-1]) + 1e-9)})
+    if not at.size:
+        raise ParameterError(
+            f"runs: {time} from {float(runs[time][0]):g} to {float(runs[time][-1]):g} lies outside "
+            f"the curve, which has {float(curve[time][0]):g} to {float(curve[time][-1]):g}"
+        )
     theory = curve[shared].interp(
         {time: at},
         method="cubic" if curve.sizes[time] > 3 else "linear",
         kwargs={"fill_value": "extrapolate"},
     )
-    size = runs.sizes["seed"]
+    # Of drawn starts the mean is compared, known as well as their number makes it.
+    drawn = theory.var("draw", ddof=1) / theory.sizes["draw"] if "draw" in theory.dims else None
+    theory = theory.mean("draw") if drawn is not None else theory
     checks, deviations = [], {}
     for name in map(str, shared):
-        gap = theory[name] - runs[name].sel({time: at})
+        measured = runs[name].sel({time: at})
+        scale = float(np.abs(theory[name]).max()) or 1.0
+        what = f"{name}{label}, largest deviation, at {time}"
+        if "seed" not in measured.dims:
+            gap = theory[name] - measured
+            gap = gap.mean("seed") if "seed" in gap.dims else gap
+            k = _largest(gap)
+            deviations[f"{name}_sd"] = deviations[f"{name}_se"] = xr.full_like(gap, np.nan)
+            checks.append(
+                check.near(
+                    f"{what} = {float(at[k]):.3g}",
+                    name,
+                    float(measured[k] + gap[k]),
+                    float(measured[k]),
+                    check.SEEN,
+                    "one curve, nothing says how it scatters: held to 5% of the largest size",
+                    scale,
+                    (bands or {}).get(name),
+                )
+            )
+            continue
+        size = runs.sizes["seed"]
+        gap = theory[name] - measured
         spread = gap.std("seed", ddof=1) if size > 1 else xr.full_like(gap.mean("seed"), np.nan)
-        mean, gap = runs[name].sel({time: at}).mean("seed"), gap.mean("seed")
+        mean, gap = measured.mean("seed"), gap.mean("seed")
+        error = (spread**2 / size + (0 if drawn is None else drawn[name])) ** 0.5
         deviations[f"{name}_sd"] = gap / spread.where(spread > 0)
-        deviations[f"{name}_se"] = deviations[f"{name}_sd"] * np.sqrt(size)
-        k = int(np.abs(gap.values).argmax())
+        deviations[f"{name}_se"] = gap / error.where(error > 0)
+        k = _largest(gap)
         checks.append(
             check.estimated(
-                f"{name}{label}, largest deviation, at {time} = {float(at[k]):.3g}",
+                f"{what} = {float(at[k]):.3g}",
                 name,
                 float(mean[k] + gap[k]),
                 float(mean[k]),
-                float(spread[k] / np.sqrt(size)),
+                float(error[k]),
                 size,
                 band=(bands or {}).get(name),
-                scale=float(np.abs(theory[name]).max()),
+                scale=scale,
             )
         )
     return Comparison(checks, xr.Dataset(deviations))
+
+
+def _timed(curve: xr.Dataset, runs: xr.Dataset, time: str | None) -> tuple[xr.Dataset, str]:
+    """Runs in the order of the curve's time, under its name."""
+    clocks = [str(d) for d in curve.dims if d not in ("seed", "draw") and d in curve.coords]
+    if time is not None and time not in runs.dims:
+        raise ParameterError(f"time = {time!r}: must be a dimension of the runs ({_listed(runs)})")
+    if time is not None and time not in clocks:
+        if len(clocks) != 1:
+            raise ParameterError(f"curve: must have one time, has {', '.join(clocks) or 'none'}")
+        runs, time = runs.rename({time: clocks[0]}), clocks[0]
+    time = time or next((d for d in clocks if d in runs.dims), None)
+    if time is None:
+        raise ParameterError(
+            f"runs: no dimension {' or '.join(clocks)}; say which of {_listed(runs)} is the time: "
+            "time=..."
+        )
+    if time not in runs.coords:
+        raise ParameterError(f"runs: dimension {time} has no times: assign_coords({time}=...)")
+    return runs.sortby(time), time
+
+
+def _listed(runs: xr.Dataset) -> str:
+    return ", ".join(map(str, runs.dims))
+
+
+def _named(data: xr.Dataset) -> str:
+    return ", ".join(map(str, data.data_vars)) or "none"
+
+
+def _largest(gap: xr.DataArray) -> int:
+    """Where a deviation is largest; at 0 where there is none."""
+    size = np.abs(gap.values)
+    return int(np.nanargmax(size)) if np.isfinite(size).any() else 0
 
 
 def main(argv: list[str] | None = None) -> int:

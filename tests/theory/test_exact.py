@@ -242,14 +242,17 @@ def test_broadcasting():
     [
         ({}, 0.0, "level: must lie between 0 and 1"),
         ({}, 1.0, "level: must lie"),
-        ({"A_0": 0.0}, 0.5, "A_0: must be > 0"),
-        ({"A_0": 1.5}, 0.5, "A_0: must be > 0 and <= 1"),
+        ({"A_0": 0.0}, 0.5, "A_0 = 0.0: must be > 0"),
+        ({"A_0": 1.5}, 0.5, "A_0 = 1.5: must be > 0 and <= 1"),
     ],
 )
 def test_wrong_input(change, level, message):
     """One line."""
     with pytest.raises(ParameterError, match=message):
         emergence_time({**TABLE_1.values(), **change}, level)
+    if change:  # numbers of one's own, which know of no Parameters
+        with pytest.raises(ParameterError, match="A_0: must be > 0 and <= 1"):
+            emergence_time({**{n: TABLE_1.values()[n] for n in NAMES}, **change}, level)
 
 
 @pytest.mark.parametrize("alpha", [[-1.0], [np.inf], [], 1.0])

@@ -16,7 +16,7 @@ from verify import ensemble
 from verify.check import Band, Check, identity, sampled
 from verify.emergence import first_crossing
 from verify.report import Report, Request
-from verify.state_tracking.bands import CLOSURE, OURS_TIMES, PAPER_TIMES, bands
+from verify.state_tracking.bands import CLOSURE, NOISY_TIMES, PAPER_TIMES, bands
 from verify.state_tracking.trajectories import noisy, own_start
 
 SMALL = Parameters(N=8, L=5, d_g=8, d_h=16, n_train=1024, n_test=256, eval_every=5)
@@ -132,7 +132,7 @@ def emergence(p: Parameters, runs: xr.Dataset) -> tuple[list[Check], list[str]]:
     ]
     levels = {
         " by Eq. (15)": (own_start(p, runs), PAPER_TIMES),
-        " with noise of M": (noisy(p, runs), OURS_TIMES),
+        " with noise of M": (noisy(p, runs), NOISY_TIMES),
     }
     for name, variable in (("time of A = 1/2", "A"), ("time of rollout = 1/2", "rollout_accuracy")):
         times = first_crossing(runs[variable], 0.5)

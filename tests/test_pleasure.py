@@ -1,0 +1,214 @@
+"""Small things that a user meets first: short reprs, formulas and tables in notebooks, versions,
+data and parameters of one's own.
+"""
+
+import re
+import textwrap
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import matplotlib as mpl
+import matplotlib.pyplot as plt
+import numpy as np
+import pytest
+import sympy as sp
+import xarray as xr
+
+import papers
+import simulate
+import theory
+import verify
+from simulate import runs as store
+from simulate import state_tracking as students
+from theory import cli, notation
+from theory import state_tracking as st
+from theory.equation import Equation
+from theory.flow import Flow
+from theory.onset import main as onset_command
+from theory.parameters import BaseParameters, ParameterError, parameter
+from theory.state_tracking import Parameters
+from theory.state_tracking.symbols import A, R
+from verify.trajectories import compare
+
+mpl.use("Agg")
+ROOT = Path(__file__).parents[1]
+DEMO = Parameters.demo()
+
+
+def test_reprs_are_short_and_parameters_can_be_typed_again():
+    """No formula is derived for a repr; every line fits a terminal."""
+    p, runs = verify.ensembles("demo")
+    found = compare(st.flow().solve(DEMO, alpha=3), runs)
+    for thing in (DEMO, st.flow(), st.onset.onset(DEMO), found, st.flow().equations()["dA_dalpha"]):
+        assert len(repr(thing)) < 250, type(thing)
+    assert eval(repr(DEMO)) == DEMO and repr(Parameters()) == "Parameters()"
+    derived = []
+    lazy = Equation("a", sp.Symbol("a"), lambda: derived.append(1) or sp.S.One, "nobody")
+    assert "nobody" in repr(lazy) and not derived
+
+
+def test_notebooks_show_formulas_and_tables():
+    """What IPython asks for: LaTeX of equations and flows, HTML of answers, escaped."""
+    law, result = st.equations()["c_omega"], st.onset.onset(DEMO)
+    assert law._repr_latex_() == rf"$\displaystyle {law.latex()}$"
+    assert st.flow()._repr_latex_().split("\n", 1)[1].rsplit("\n", 1)[0] == st.flow().latex()
+    assert "alpha_half" in result._repr_html_() and "&gt;" not in result._repr_html_()[:5]
+    table = compare(st.flow().solve(DEMO, alpha=3), verify.ensembles("demo")[1])._repr_html_()
+    assert table.startswith("<pre>") and "predicted" in table and "+- " in table
+
+
+def test_version_is_one(capsys):
+    """Of every package, of every command, and of the citation."""
+    assert {p.__version__ for p in (theory, simulate, verify, papers)} == {theory.__version__}
+    assert re.search(rf"^version: {theory.__version__}$", (ROOT / "CITATION.cff").read_text(), re.M)
+    with pytest.raises(SystemExit) as done:
+        onset_command(["--version"])
+    assert done.value.code == 0 and theory.__version__ in capsys.readouterr().out
+    assert all((ROOT / wing / "py.typed").exists() for wing in ("theory", "simulate", "verify"))
+
+
+def test_equations_are_substituted_by_name():
+    """By name, by the symbol, or by a symbol made elsewhere, which differs in its assumptions."""
+    flow = st.flow().equations()["dA_dalpha"]
+    by_name, by_symbol = flow.subs({"A": 0.5}), flow.subs({A: 0.5})
+    assert by_name.rhs == by_symbol.rhs == flow.subs({sp.Symbol("A"): 0.5}).rhs
+    assert A not in by_name.rhs.free_symbols and R in by_name.rhs.free_symbols
+    assert by_name.lhs == flow.lhs  # a rate at A = 1/2, not the rate of 1/2
+    assert flow.subs({"A": R}).lhs == sp.Derivative(R, flow.lhs.variables[0])
+    with pytest.raises(ParameterError, match=r"no symbol B; there are A, "):
+        flow.subs({"B": 1})
+
+
+@dataclass(frozen=True)
+class Own(BaseParameters):
+    """Parameters of a user: plain defaults beside a declared field."""
+
+    gain: float = 2.0
+    size: int = 3
+    name: str = "x"
+    rate: float = parameter(0.5, "declared", above=0)
+
+
+def test_own_parameters_and_an_own_flow():
+    """Fields with plain defaults are held to their kind; a flow takes them, or a dict."""
+    p = Own(gain=3)
+    assert p.gain == 3.0 and p.replace(size=4).size == 4 and p.parse(["size=5"]).size == 5
+    assert p.as_dict(training_only=True)["gain"] == 3.0 and repr(p) == "Own(gain=3.0)"
+    for change in ({"size": 1.5}, {"gain": np.nan}, {"name": 3}, {"rate": -1.0}):
+        with pytest.raises(ParameterError, match=next(iter(change))):
+            p.replace(**change)
+    x, t, gain = sp.Symbol("x"), sp.Symbol("t"), notation.symbol("gain", positive=True)
+    own = Flow("decay", t, {x: -gain * x}, {x: sp.S.One}, "own")
+    for given in (p, {"gain": 3.0}):
+        curve = own.solve(given, t=1.0, at=[0, 1])
+        assert float(curve.x[-1]) == pytest.approx(np.exp(-3), rel=1e-9)
+    assert own.solve(p, t=1.0, at=[0, 1], gain=[1.0, 3.0]).x.dims == ("gain", "t")
+    with pytest.raises(ParameterError, match="no value for gain"):
+        own.solve({}, t=1.0)
+
+
+def test_any_dataset_is_compared():
+    """No attributes, no seeds, another name of the time, unsorted; what cannot be is named."""
+    curve = st.flow().solve(DEMO, alpha=3)
+    exact = curve[["A", "R"]].isel(alpha=slice(0, None, 20)).drop_attrs()
+    one = compare(curve, exact)
+    assert [c.within for c in one.checks] == [True, True] and not one.inside()
+    assert "single curve" in str(one) and "nan" not in str(one)
+    off = compare(curve, (1.1 * exact).assign_coords(alpha=exact.alpha))
+    assert [c.verdict for c in off.checks] == ["FAIL", "FAIL"]
+    seeds = xr.concat([exact * f for f in (0.99, 1.0, 1.01)], "seed")
+    named = seeds.rename(alpha="when").isel(when=slice(None, None, -1))
+    assert [c.within for c in compare(curve, named, time="when").checks] == [True, True]
+    for runs, message in (
+        (named, "no dimension alpha; say which of"),
+        (exact.rename(A="a", R="r"), "no variable over alpha in common"),
+        (exact.drop_vars("alpha"), "has no times"),
+        (exact.assign_coords(alpha=exact.alpha + 100), "lies outside"),
+    ):
+        with pytest.raises(ParameterError, match=message):
+            compare(curve, runs)
+    with pytest.raises(ParameterError, match="time = 'then'"):
+        compare(curve, named, time="then")
+
+
+def test_files_and_ensembles_by_name(tmp_path, monkeypatch):
+    """Paths as strings; shipped ensembles by name, with the nearest where there is none."""
+    p, runs = verify.ensembles("table_1")
+    assert p == Parameters(n_test=p.n_test, epochs=p.epochs) and runs.sizes["seed"] == 5
+    with pytest.raises(ParameterError, match="did you mean 'table_1'"):
+        verify.ensembles("table1")
+    small = runs[["A"]].isel(alpha=slice(0, 3))
+    monkeypatch.chdir(tmp_path)
+    store.write(small, "some.nc")
+    xr.testing.assert_identical(store.read("some.nc"), small)
+    with pytest.raises(ParameterError, match=r"^none.nc: no such file"):
+        store.ensemble("none.nc", "state_tracking", Parameters, {})
+
+
+def test_every_command_knows_its_version():
+    """The one parser of all commands."""
+    assert "--version" in cli.parser("x", "y").format_help()
+
+
+# What theorists ask for first; each in at most ten lines, with what README says.
+WISHES = {
+    "times over L, with a plot": """
+        p = st.Parameters(N=16, d_g=16, d_h=32)
+        L = range(3, 23)
+        plt.plot(L, st.emergence_time(p, L=L))
+        plt.savefig("times.png")
+        found = st.emergence_time(p, L=L)[[0, -1]]
+    """,
+    "own parameters, trained and followed seed by seed in one figure": """
+        p = st.Parameters(N=5, L=3, d_g=5, d_h=8, n_train=256, n_test=64, eval_every=30)
+        runs = students.train(p, alpha=6, seeds=range(2))
+        ours = st.predict(p, runs)
+        runs.A.plot.line("C0", x="alpha")
+        ours.A.plot.line("C1--", x="alpha")
+        plt.savefig("seeds.png")
+        found = abs(ours.A - runs.A).max()
+    """,
+    "Eq. (15) alone": """
+        found = st.flow().latex()
+        open("flow.tex", "w").write(found)
+    """,
+    "a changed closure and its consequence": """
+        p, flow = st.Parameters.demo(), st.flow()
+        A = flow.state[0]
+        other = replace(flow, rhs={**flow.rhs, A: (1 - A) * flow.rhs[A]})
+        half = {"half": A - 0.5}
+        found = [f.solve(p, alpha=30, events=half).half.item() for f in (flow, other)]
+    """,
+    "attention curves of a shipped ensemble": """
+        p, runs = ensembles("table_1")
+        runs.A.plot.line(x="alpha")
+        plt.savefig("attention.png")
+        found = runs.A
+    """,
+}
+HELD = {
+    "times over L, with a plot": lambda x: x == pytest.approx([1.209, 11.536], abs=1e-3),
+    # Single entries of 5 x 5 matrices are few for a theory of averages over them.
+    "own parameters, trained and followed seed by seed in one figure": lambda x: float(x) < 0.25,
+    "Eq. (15) alone": lambda x: x.startswith("\\begin{aligned}") and x.count("alpha") >= 3,
+    "a changed closure and its consequence": lambda x: (
+        x[0] == pytest.approx(4.242, abs=1e-3) and x[1] > 1.1 * x[0]
+    ),
+    "attention curves of a shipped ensemble": lambda x: x.dims == ("seed", "alpha"),
+}
+
+
+@pytest.mark.parametrize("wish", WISHES)
+def test_wishes_take_ten_lines(wish, tmp_path, monkeypatch):
+    """Each runs as it stands, and gives what it should."""
+    source = textwrap.dedent(WISHES[wish]).strip()
+    assert len(source.splitlines()) <= 10
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("simulate.pool.cores", lambda: 1)  # seconds of training, no processes
+    names = {"st": st, "students": students, "ensembles": verify.ensembles, "plt": plt}
+    names["replace"] = replace
+    try:
+        exec(source, names)
+    finally:
+        plt.close("all")
+    assert HELD[wish](names["found"])
