@@ -23,6 +23,7 @@ MOST_SEEDS = 10**6
 LONGEST_ECHO = 80  # characters of a typed word that an error repeats
 _FLAGS: dict[str, dict[str, Any]] = {
     "json": {"action": "store_true", "help": "one JSON object on stdout instead of a table"},
+    "wide": {"action": "store_true", "help": "every column, however wide the table"},
     "out": {"type": Path, "metavar": "PATH", "help": "write the result here"},
     "plot": {
         "nargs": "?",
@@ -89,8 +90,12 @@ class Parser(argparse.ArgumentParser):
         name = flag[2:]
         if "--set" in self._option_string_actions and name not in self.unset:
             models = [registry.find(w) for w in words if w.partition(".")[0] in registry.MODELS]
-            models = models or [registry.find(self.get_default("model") or next(iter(registry.MODELS)))]
-            for model in [m for first in models for m in (first, *map(first.system, first.systems))]:
+            models = models or [
+                registry.find(self.get_default("model") or next(iter(registry.MODELS)))
+            ]
+            for model in [
+                m for first in models for m in (first, *map(first.system, first.systems))
+            ]:
                 kind = getattr(model.wing("theory"), "Parameters", None)
                 if kind is not None and name in {f.name for f in dataclasses.fields(kind)}:
                     return f"; parameters are set by --set {name}=VALUE"
@@ -110,9 +115,7 @@ def _model(name: str) -> registry.Model:
         raise argparse.ArgumentTypeError(str(error)) from None
 
 
-def parser(
-    prog: str, description: str, *flags: str, model: bool | str = True
-) -> Parser:
+def parser(prog: str, description: str, *flags: str, model: bool | str = True) -> Parser:
     """Make a command's parser from the shared flags it understands.
 
     ``model`` says whether there is a MODEL and which is the default (True: the first);

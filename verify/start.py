@@ -10,7 +10,6 @@ import subprocess
 import sys
 import time
 
-
 from theory import cli, output, progress, registry
 
 LIBRARIES = "import sympy, scipy.integrate, scipy.optimize, xarray"

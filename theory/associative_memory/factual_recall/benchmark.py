@@ -89,10 +89,7 @@ def benchmark() -> dict[str, Any]:
         started = time.perf_counter()
         found = [of(p, part, SHARE) for p, part in POINTS]
         spent = time.perf_counter() - started
-        error = max(
-            float(abs(t / r - 1))
-            for t, r in zip(found[CHECKED], true, strict=True)
-        )
+        error = max(float(abs(t / r - 1)) for t, r in zip(found[CHECKED], true, strict=True))
         rows.append(
             {
                 "way": way,
