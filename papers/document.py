@@ -17,9 +17,7 @@ from theory.equation import Equation
 from verify import check
 from verify.check import Check
 
-PREAMBLE = latex.PREAMBLE.replace(
-    "\\usepackage{amsmath", "\\usepackage{longtable}\n\\usepackage{amsmath"
-)
+PREAMBLE = latex.PREAMBLE
 Makers = Mapping[str, Callable[[str], str]]
 
 
