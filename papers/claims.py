@@ -114,7 +114,7 @@ def report(claims: list[Claim], found: Mapping[str, str]) -> str:
     counts = ", ".join(f"{n} {v}" for v, n in coverage(claims).items())
     agreed = sum(c.verdict in VERDICTS[:2] for c in claims)
     return (
-        f"{output.table(('where', 'typed', 'computed', 'says'), rows)}\n"
+        f"{output.table(('where', 'typed', 'computed', 'says'), rows, wide=False)}\n"
         f"{len(claims)} claims, {agreed} exact or in agreement ({agreed / len(claims):.0%}): {counts}"
     )
 

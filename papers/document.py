@@ -14,11 +14,10 @@ from papers import claims
 from papers.source import Source
 from theory import latex, output, progress
 from theory.equation import Equation
+from verify import check
 from verify.check import Check
 
-PREAMBLE = latex.PREAMBLE.replace(
-    "\\usepackage{amsmath", "\\usepackage{longtable}\n\\usepackage{amsmath"
-)
+PREAMBLE = latex.PREAMBLE
 Makers = Mapping[str, Callable[[str], str]]
 
 
@@ -37,15 +36,13 @@ def check_table(checks: Sequence[Check]) -> str:
             c.name,
             f"{c.predicted:.5g}",
             f"{c.measured:.5g}",
-            f"{c.error:.1e}",
-            f"{c.tolerance:.2g}",
+            check.percent(c.deviation),
+            f"{c.error:.1f}" if c.statistic == "z" else "",
             c.verdict,
         )
         for c in checks
     ]
-    return tabular(
-        ("check", "predicted", "measured", "error", "tolerance", "verdict"), rows, "p{62mm}rrrrl"
-    )
+    return tabular(("check", "predicted", "measured", "off", "z", "verdict"), rows, "p{62mm}rrrrl")
 
 
 def claims_table(folder: Path) -> str:

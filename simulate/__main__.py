@@ -22,6 +22,7 @@ def parser(prog: str, description: str, *more: str) -> argparse.ArgumentParser:
         prog,
         description,
         "json",
+        "wide",
         "out",
         "set",
         "preset",
@@ -172,6 +173,7 @@ def main(argv: list[str] | None = None, model: str | None = None) -> int:
         output.table(
             ("seed", *shown),
             [[str(s), *(digits(float(last[n].sel(seed=s))) for n in shown)] for s in seeds],
+            wide=args.wide,
         )
     )
     return 0

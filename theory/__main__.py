@@ -1,10 +1,33 @@
-"""List the models and their equations: ``python -m theory [MODEL]``."""
+"""List the models and their equations, with formulas for one: ``python -m theory [MODEL]``."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+import sympy as sp
+
 from theory import cli, output, registry
+from theory.equation import Equation
+
+TALLEST = 12  # lines of a formula drawn in two dimensions
+
+
+def formula(equation: Equation, room: int) -> list[str]:
+    """Lines of an equation as SymPy draws it; one that is too wide or too tall, as it types it."""
+    sides = sp.Eq(equation.lhs, equation.rhs, evaluate=False)
+    drawn = [
+        line.rstrip() for line in sp.pretty(sides, use_unicode=True, wrap_line=False).split("\n")
+    ]
+    if len(drawn) <= TALLEST and max(map(len, drawn)) <= room:
+        return drawn
+    return output.wrapped(f"{equation.lhs} = {sp.sstr(equation.rhs)}", room)
+
+
+def spoken(equation: Equation, room: int) -> str:
+    """Name, reference, status and assumptions, with the formula below."""
+    notes = "; ".join([equation.reference, equation.status, *equation.assumptions])
+    head = output.wrapped(f"{equation.name}  ({notes})", room)
+    return "\n".join([*head, *(f"    {line}" for line in formula(equation, room - 4)), ""])
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -13,6 +36,7 @@ def main(argv: list[str] | None = None) -> int:
         "theory",
         "Models and their equations: reference, status, assumptions, LaTeX.",
         "json",
+        "wide",
         "latex",
         model="all",
     )
@@ -46,10 +70,13 @@ def main(argv: list[str] | None = None) -> int:
     for m in models:
         lines.append(f"{m.name}: {m.title}\n")
         for section, equations in m.wing("theory").sections().items():
-            rows = [(e.name, e.status, e.reference, "; ".join(e.assumptions)) for e in equations]
-            lines.append(
-                f"{section}\n{output.table(('equation', 'status', 'reference', 'assumptions'), rows)}\n"
-            )
+            if args.model and args.latex is None:
+                lines.append(f"{section}\n{'-' * len(section)}")
+                lines += [spoken(e, 10**6 if args.wide else output.width()) for e in equations]
+                continue
+            rows = [(e.name, e.reference, e.status, "; ".join(e.assumptions)) for e in equations]
+            header = ("equation", "reference", "status", "assumptions")
+            lines.append(f"{section}\n{output.table(header, rows, wide=args.wide)}\n")
             if args.latex is not None:
                 lines.append("\n".join(f"{e.name}:  {e.latex()}" for e in equations) + "\n")
     output.write_text(Path(args.latex) if args.latex not in (None, "-") else None, "\n".join(lines))

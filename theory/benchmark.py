@@ -8,7 +8,11 @@ from theory import cli, output, progress
 def main(argv: list[str] | None = None) -> int:
     """Command line: exit code 1 where the model's own way, the first row, misses its reference."""
     args = cli.parser(
-        "theory.benchmark", "Speed of a model's numbers, against the plain way.", "json", "quiet"
+        "theory.benchmark",
+        "Speed of a model's numbers, against the plain way.",
+        "json",
+        "wide",
+        "quiet",
     ).parse_args(argv)
     module = cli.having(args.model, "theory", "benchmark")
     with progress.bar(f"theory.benchmark {args.model.name}", show=not args.quiet):
@@ -26,7 +30,11 @@ def main(argv: list[str] | None = None) -> int:
             )
             for r in found["rows"]
         ]
-        print(output.table(("way", "points", "seconds", "us per point", "error"), rows))
+        print(
+            output.table(
+                ("way", "points", "seconds", "us per point", "error"), rows, wide=args.wide
+            )
+        )
         print(
             f"ratio {found['ratio']:.0f}; {'within' if found['agree'] else 'NOT within'} the tolerance\n{found['note']}"
         )

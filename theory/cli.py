@@ -23,6 +23,7 @@ MOST_SEEDS = 10**6
 LONGEST_ECHO = 80  # characters of a typed word that an error repeats
 _FLAGS: dict[str, dict[str, Any]] = {
     "json": {"action": "store_true", "help": "one JSON object on stdout instead of a table"},
+    "wide": {"action": "store_true", "help": "every column, however wide the table"},
     "out": {"type": Path, "metavar": "PATH", "help": "write the result here"},
     "plot": {
         "nargs": "?",

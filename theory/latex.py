@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import dataclasses
+import difflib
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from theory import cli, notation, output
+import sympy as sp
+
+from theory import cli, lines, notation, output
+from theory.parameters import ParameterError
 
 if TYPE_CHECKING:
     from theory.equation import Equation
+    from theory.registry import Model
 
 
 def escape(text: str) -> str:
@@ -28,6 +34,7 @@ def escape(text: str) -> str:
         "\\": r"\textbackslash{}",
         "<": r"\textless{}",
         ">": r"\textgreater{}",
+        "|": r"\textbar{}",
     }
     return "".join(
         p
@@ -39,36 +46,148 @@ def escape(text: str) -> str:
 
 PREAMBLE = r"""\documentclass[11pt]{article}
 \usepackage[a4paper,margin=22mm]{geometry}
+\usepackage{longtable}
 \usepackage{amsmath,amssymb,graphicx}
-\newsavebox{\formulabox}
-% A formula wider than the line is scaled down to fit it.
-\newcommand{\fitformula}[1]{\sbox{\formulabox}{$\displaystyle #1$}%
-  \ifdim\wd\formulabox>0.98\linewidth\resizebox{0.98\linewidth}{!}{\usebox{\formulabox}}\else\usebox{\formulabox}\fi}
+\allowdisplaybreaks
+\newsavebox{\picturebox}
 % A picture keeps its own size unless it is wider than the line.
-\newcommand{\fitpicture}[1]{\sbox{\formulabox}{\includegraphics{#1}}%
-  \ifdim\wd\formulabox>\linewidth\resizebox{\linewidth}{!}{\usebox{\formulabox}}\else\usebox{\formulabox}\fi}
+\newcommand{\fitpicture}[1]{\sbox{\picturebox}{\includegraphics{#1}}%
+  \ifdim\wd\picturebox>\linewidth\resizebox{\linewidth}{!}{\usebox{\picturebox}}\else\usebox{\picturebox}\fi}
 \setlength{\parindent}{0pt}
 """
+NEAREST = 5  # equations that are named where there is none of the name or number asked for
+
+
+def rows(equation: Equation) -> list[str]:
+    """Rows of an alignment, one where the equation fits a line."""
+    left, right = (notation.expression(side) for side in (equation.lhs, equation.rhs))
+    return lines.rows(left, right)
 
 
 def display(equation: Equation) -> str:
-    """One equation as a display with its name, source, status and assumptions."""
+    """One equation as a numbered display with its name, source, status and assumptions."""
     notes = [escape(equation.reference), f"\\emph{{{equation.status}}}"]
     if equation.assumptions:
         notes.append(escape("; ".join(equation.assumptions)))
+    made = rows(equation)
+    body = " \\\\\n".join(made)
+    if len(made) == 1:
+        body = body.replace(" &= ", " = ", 1)
+    else:
+        body = f"\\begin{{split}}\n{body}\n\\end{{split}}"
     return (
         f"\\par\\medskip\\noindent\\textbf{{\\texttt{{{escape(equation.name)}}}}} ({'. '.join(notes)})\n"
-        f"\\begin{{equation}}\n\\fitformula{{{equation.latex()}}}\n\\end{{equation}}\n"
+        f"\\begin{{equation}}\\label{{eq:{equation.name}}}\n{body}\n\\end{{equation}}\n"
     )
 
 
-def document(title: str, sections: dict[str, Iterable[Equation]]) -> str:
-    """Complete LaTeX document that compiles with ``pdflatex`` and AMS packages alone."""
+def fragment(equations: Iterable[Equation]) -> str:
+    """One ``align`` that breaks across pages, a numbered row with a label per equation; amsmath is
+    all it needs.
+    """
+    made = []
+    for (
+        e
+    ) in equations:  # all from the left margin: aligned at equals signs, wide sides would add up
+        first, *others = rows(e)
+        first = first if first.startswith("&") else "&" + first.replace(" &= ", " = ", 1)
+        made.append("  " + " \\notag \\\\*\n  ".join([first, *others]) + f" \\label{{eq:{e.name}}}")
+    body = " \\\\\n".join(made)
+    return f"\\begingroup\\allowdisplaybreaks\n\\begin{{align}}\n{body}\n\\end{{align}}\n\\endgroup"
+
+
+def symbols(model: Model, equations: Iterable[Equation]) -> str:
+    """Table of symbols, in order of appearance: what the code says of each, and where it is
+    defined, or else first used.
+    """
+    meanings = _meanings(model)
+    listed = list(equations)
+    defined = {str(e.lhs): e.name for e in reversed(listed)}
+    found: dict[str, list[str]] = {}
+    for equation in listed:
+        both = (sp.sympify(equation.lhs), sp.sympify(equation.rhs))
+        arrays = sorted({a for x in both for a in x.atoms(sp.IndexedBase)}, key=str)
+        labels = {a.label for a in arrays}
+        plain = {x for side in both for x in side.free_symbols if isinstance(x, sp.Symbol)} - labels
+        for x in [*sorted(plain, key=str), *arrays]:
+            name, printed = str(x), notation.expression(x)
+            kind = "array" if isinstance(x, sp.IndexedBase) else "index" if x.is_integer else ""
+            where = f"by {defined[name]}" if name in defined else f"first in {equation.name}"
+            found.setdefault(
+                printed, [f"${printed}$", escape(meanings.get(name, kind)), escape(where)]
+            )
+    head = r"\textbf{symbol} & \textbf{meaning} & \textbf{where} \\ \hline \endhead"
+    body = "\n".join(" & ".join(row) + r" \\" for row in found.values())
+    return f"{{\\small\n\\begin{{longtable}}{{lp{{68mm}}p{{46mm}}}}\n{head}\n{body}\n\\end{{longtable}}}}"
+
+
+def _meanings(model: Model) -> dict[str, str]:
+    """What parameters and flows say about symbols, by name; the model before its systems."""
+    said: dict[str, str] = {}
+    for part in (model, *map(model.system, model.systems)):
+        theory = part.wing("theory")
+        if hasattr(theory, "Parameters"):
+            for field in dataclasses.fields(theory.Parameters):
+                said.setdefault(field.name, field.metadata.get("doc", ""))
+        for flow in getattr(theory, "flows", dict)().values():
+            said.setdefault(flow.time.name, "training time")
+            for x in flow.state:
+                said.setdefault(x.name, f"order parameter of the flow {flow.name}")
+    return said
+
+
+def numbers(reference: str) -> list[str]:
+    """Numbers of the paper's equations that a reference names as its own, not as a neighbour's;
+    ranges are spelled out.
+    """
+    reference = re.split(r"\b(?:beyond|below|above|replacing|solution of)\b", reference)[0]
+    found: list[str] = []
+    for first, last in re.findall(r"\(([A-Z]?\.?\d+[a-z]?)\)(?:-\((\d+)\))?", reference):
+        if last and first.isdigit():
+            found += [str(k) for k in range(int(first), int(last) + 1)]
+        else:
+            found.append(first)
+    return found + re.findall(r"\b([A-Z]\.\d+(?:\.\d+)?)\b", reference)
+
+
+def choose(text: str, equations: Mapping[str, Equation]) -> list[Equation]:
+    """Equations by name, or by their number in the paper: ``15``, ``(15)``, ``Eq. (15)``.
+
+    Raises
+    ------
+    ParameterError
+        If there is none, naming the nearest five.
+    """
+    if text in equations:
+        return [equations[text]]
+    number = re.sub(r"^(Eqs?\.?)?\s*\(?|\)$", "", text.strip())
+    of = {name: numbers(e.reference) for name, e in equations.items()}
+    found = [equations[name] for name, named in of.items() if number in named]
+    if found:
+        return found
+    if number.isdigit():
+        near = sorted(
+            {n for named in of.values() for n in named if n.isdigit()},
+            key=lambda n: (abs(int(n) - int(number)), int(n)),
+        )[:NEAREST]
+        nearest = [f"({n})" for n in near]
+    else:
+        nearest = difflib.get_close_matches(text, equations, n=NEAREST, cutoff=0)
+    raise ParameterError(f"--equation {text}: there is none; nearest are {', '.join(nearest)}")
+
+
+def document(title: str, sections: Mapping[str, Iterable[Equation]], end: str = "") -> str:
+    """Complete LaTeX document that compiles with ``pdflatex`` and AMS packages alone; ``end`` is
+    what stands behind the sections.
+    """
     body = "\n".join(
         f"\\section{{{escape(name)}}}\n" + "\n".join(display(e) for e in equations)
         for name, equations in sections.items()
     )
-    return f"{PREAMBLE}\\begin{{document}}\n\\title{{{escape(title)}}}\\date{{}}\\maketitle\n{body}\\end{{document}}\n"
+    return (
+        f"{PREAMBLE}\\begin{{document}}\n\\title{{{escape(title)}}}\\date{{}}\\maketitle\n"
+        f"{body}{end}\\end{{document}}\n"
+    )
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -77,18 +196,31 @@ def main(argv: list[str] | None = None) -> int:
         "theory.latex", "The equations of a model as a LaTeX document.", "out", model=True
     )
     parser.add_argument(
-        "--fragment", action="store_true", help="only the aligned block, for \\input"
+        "--fragment", action="store_true", help="only a numbered align, for \\input"
     )
-    parser.add_argument("--equation", metavar="NAME", help="one equation as a plain string")
+    parser.add_argument("--symbols", action="store_true", help="only the table of symbols")
+    parser.add_argument(
+        "--equation",
+        action="append",
+        metavar="NAME",
+        help="this equation, by name or by number in the paper: c_omega, 15, 'Eq. (15)' (repeatable); "
+        "a line each, or with --fragment, --symbols",
+    )
     args = parser.parse_args(argv)
     theory = args.model.wing("theory")
     equations = theory.equations()
+    chosen = list(equations.values())
     if args.equation is not None:
-        text = cli.choose("equation", args.equation, equations).latex()
-    elif args.fragment:
-        text = notation.aligned(equations.values())
+        named = {e.name: e for text in args.equation for e in choose(text, equations)}
+        chosen = list(named.values())
+    if args.fragment or args.symbols:
+        parts = [fragment(chosen)] if args.fragment else []
+        text = "\n".join([*parts, *([symbols(args.model, chosen)] if args.symbols else [])])
+    elif args.equation is not None:
+        text = "\n".join(e.latex() for e in chosen)
     else:
-        text = document(args.model.title, theory.sections())
+        table = f"\\section{{Symbols}}\n{symbols(args.model, chosen)}\n"
+        text = document(args.model.title, theory.sections(), table)
     output.write_text(args.out, text)
     return 0
 

@@ -75,8 +75,8 @@ class Onset:
         """The table, as notebooks show it."""
         return f"<pre>{html.escape(self.table())}</pre>"
 
-    def table(self) -> str:
-        """Numbers as a table."""
+    def table(self, *, wide: bool = False) -> str:
+        """Numbers as a table; it fits the terminal unless ``wide``."""
         rows = [
             (
                 name,
@@ -85,7 +85,7 @@ class Onset:
             )
             for name, v in self.numbers.items()
         ]
-        return output.table(("quantity", "value", "meaning"), rows)
+        return output.table(("quantity", "value", "meaning"), rows, wide=wide)
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -94,6 +94,7 @@ def main(argv: list[str] | None = None) -> int:
         "theory.onset",
         "When does the mechanism of a model emerge?",
         "json",
+        "wide",
         "plot",
         "latex",
         "set",
@@ -119,7 +120,7 @@ def main(argv: list[str] | None = None) -> int:
         }
         print(output.to_json(found | ({"latex": formulas} if args.latex == "-" else {})))
     else:
-        print(result.table())
+        print(result.table(wide=args.wide))
     if args.latex not in (None, "-") or (args.latex and not args.json):
         output.write_text(None if args.latex == "-" else Path(args.latex), formulas, stream=remarks)
     for note in () if args.quiet else result.notes:

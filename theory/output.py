@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import math
 import os
+import shutil
 import tempfile
+import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from theory.parameters import ParameterError
+
+WIDTH = 100  # characters per line where there is no terminal that says
+NARROWEST = 10  # characters that a column of words keeps
 
 
 @contextlib.contextmanager
@@ -86,12 +92,51 @@ def to_json(value: Any) -> str:
     return json.dumps(plain(value), indent=2)
 
 
-def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Plain text table with aligned columns."""
-    widths = [max(len(str(r[i])) for r in [header, *rows]) for i in range(len(header))]
-    lines = [
-        "  ".join(str(c).ljust(w) for c, w in zip(r, widths, strict=True)).rstrip()
-        for r in [header, *rows]
+def width() -> int:
+    """Characters per line: the terminal's; without one, COLUMNS, or 100."""
+    return shutil.get_terminal_size((WIDTH, 24)).columns
+
+
+def table(header: Sequence[str], rows: Sequence[Sequence[str]], *, wide: bool = True) -> str:
+    """Plain text table with aligned columns; unless ``wide``, it fits the terminal.
+
+    Columns of words are broken over lines; columns behind the first two that do not fit even so are
+    left out and named below.
+    """
+    cells = [[str(c) for c in r] for r in [header, *rows]]
+    columns = list(range(len(header)))
+    natural = [max(len(r[i]) for r in cells) for i in columns]
+    least = [
+        min(natural[i], max(NARROWEST, *(len(w) for r in cells for w in r[i].split() or [""])))
+        for i in columns
     ]
-    lines.insert(1, "  ".join("-" * w for w in widths))
+    room = 10**6 if wide else width()
+    while len(columns) > 2 and sum(least[i] + 2 for i in columns) - 2 > room:
+        columns.pop()
+    widths = {i: natural[i] for i in columns}
+    while sum(widths.values()) + 2 * (len(columns) - 1) > room:
+        widest = max(columns, key=lambda i: (widths[i] > least[i], widths[i]))
+        if widths[widest] <= least[widest]:
+            break
+        widths[widest] -= 1
+    lines = ["  ".join("-" * widths[i] for i in columns)]
+    for k, row in enumerate(cells):
+        parts = [wrapped(row[i], widths[i]) for i in columns]
+        block = [
+            "  ".join(c.ljust(widths[i]) for c, i in zip(r, columns, strict=True)).rstrip()
+            for r in itertools.zip_longest(*parts, fillvalue="")
+        ]
+        lines = [*lines, *block] if k else [*block, *lines]
+    if len(columns) < len(header):
+        lines.append(f"not shown: {', '.join(header[len(columns) :])} (--wide)")
     return "\n".join(lines)
+
+
+def wrapped(text: str, room: int) -> list[str]:
+    """Words over lines; what begins with blanks keeps them."""
+    if len(text) <= room:
+        return [text]
+    indent = " " * (len(text) - len(text.lstrip()))
+    return textwrap.wrap(
+        text, room, subsequent_indent=indent + "  ", break_long_words=False, break_on_hyphens=False
+    )

@@ -145,6 +145,10 @@ def each(items: Iterable[T], what: str, name: Callable[[T], object] = str) -> It
         yield from items
         return
     listed: Sequence[T] = list(items)
+    if len(listed) == 1:
+        stage(str(name(listed[0])))
+        yield from listed
+        return
     with bar(what, len(listed), "item") as shown:
         assert shown is not None  # there is one around it
         for k, item in enumerate(listed):

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import functools
 import re
+import textwrap
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -79,6 +80,10 @@ class Check:
         What `resolution` must reach for a verdict.
     needed : int, optional
         Samples with which it would.
+    scale : float, optional
+        What the deviation is relative to; by default the size of `predicted`.
+    bound : {'', '>=', '<='}
+        Where `predicted` is a bound.
     """
 
     name: str
@@ -93,6 +98,19 @@ class Check:
     resolution: float | None = None
     see: float = SEEN
     needed: int | None = None
+    scale: float | None = None
+    bound: str = ""
+
+    @property
+    def deviation(self) -> float:
+        """Of `measured` from `predicted`, relative to the scale; NaN where there is none."""
+        scale = abs(self.predicted) if self.scale is None else self.scale
+        return (self.measured - self.predicted) / scale if scale else np.nan
+
+    @property
+    def statistic(self) -> str:
+        """What `error` is: of sampled values z, otherwise an error in the unit of `tolerance`."""
+        return "error" if self.standard_error is None else "z"
 
     @property
     def id(self) -> str:
@@ -144,6 +162,8 @@ class Check:
         return {
             "id": self.id,
             **asdict(self),
+            "deviation": self.deviation,
+            "statistic": self.statistic,
             "sees": self.sees,
             "within": self.within,
             "verdict": self.verdict,
@@ -161,7 +181,16 @@ def identity(
     worst = int(np.argmax(np.where(np.isfinite(gap), gap, np.inf) if gap.any() else np.abs(right)))
     scale = np.abs(right).max()
     error = float(gap[worst] / scale) if scale > 0 else float(gap[worst])
-    return Check(name, equation, float(left[worst]), float(right[worst]), error, tolerance, reason)
+    return Check(
+        name,
+        equation,
+        float(left[worst]),
+        float(right[worst]),
+        error,
+        tolerance,
+        reason,
+        scale=float(scale),
+    )
 
 
 def near(
@@ -190,6 +219,7 @@ def near(
         reason,
         band,
         resolution=band.high - band.low if band else tolerance,
+        scale=float(scale),
     )
 
 
@@ -210,6 +240,7 @@ def at_least(name: str, equation: str, bound: float, measured: float, reason: st
         0.0,
         reason,
         resolution=SEEN,
+        bound=">=",
     )
 
 
@@ -224,6 +255,7 @@ def at_most(name: str, equation: str, bound: float, measured: float, reason: str
         0.0,
         reason,
         resolution=SEEN,
+        bound="<=",
     )
 
 
@@ -323,6 +355,7 @@ def estimated(
         float(width + reach(samples) * relative),
         see,
         wanted,
+        float(scale),
     )
 
 
@@ -357,34 +390,88 @@ def summary(checks: Sequence[Check]) -> str:
     return ", ".join(f"{found[v]} {v}" for v in VERDICTS if found[v] or v == "FAIL")
 
 
-def table(checks: Sequence[Check]) -> str:
-    """Rows for people."""
-    rows = []
-    for c in checks:
-        spread = f" +- {c.standard_error:.1e}" if c.standard_error is not None else ""
-        sees = "" if c.verdict == "exact" else f"{c.sees:.1%}" if c.sees < 10 else "nothing"
-        rows.append(
-            (
-                c.name,
-                c.equation,
-                f"{c.predicted:.6g}",
-                f"{c.measured:.6g}{spread}",
-                f"{c.error:.1e}",
-                f"{c.tolerance:.2g}",
-                c.verdict,
-                sees,
-                c.why,
-            )
-        )
-    header = (
-        "check",
-        "equation",
-        "predicted",
-        "measured",
-        "error",
-        "tolerance",
-        "verdict",
-        "sees",
-        "why",
+def table(checks: Sequence[Check], *, wide: bool = False) -> str:
+    """Rows for people: the deviation in per cent, and z where samples scatter.
+
+    Unless ``wide``, the table fits the terminal: long names go on below, and so does the reason why
+    a row is not simply right.
+    """
+    if wide:
+        return _ended(output.table(WIDE, [[*_row(c), *_more(c)] for c in checks]), checks)
+    rows = [_row(c) for c in checks]
+    widths = [max(len(r[i]) for r in [NARROW, *rows]) for i in range(len(NARROW))]
+    widths[0] = min(
+        widths[0], max(NARROWEST, output.width() - sum(widths[1:]) - 2 * len(NARROW) + 2)
     )
-    return f"{output.table(header, rows)}\n{summary(checks)}"
+    lines = [_line(NARROW, widths), _line(["-" * w for w in widths], widths)]
+    for c, (name, *cells) in zip(checks, rows, strict=True):
+        first, *others = output.wrapped(name, widths[0])
+        lines += [_line([first, *cells], widths), *others]
+        if c.verdict not in PLAIN:
+            lines += output.wrapped(f"    {_trouble(c)}", output.width())
+    return _ended("\n".join(lines), checks)
+
+
+NARROW = ("check", "predicted", "measured", "off", "z", "verdict")
+WIDE = (*NARROW, "equation", "error", "tolerance", "sees", "why")
+NARROWEST = 20  # characters that names of checks keep
+PLAIN = ("exact", "agrees")  # verdicts that need no reason
+Z_SENTENCE = (
+    f"z: standard errors between prediction (or band) and mean, as unlikely as a normal z; beyond {Z_MAX:g} a row fails,"
+    " a true statement once in 16,000 times."
+)
+
+
+def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
+    return "  ".join(c.ljust(w) for c, w in zip(cells, widths, strict=True)).rstrip()
+
+
+def _trouble(c: Check) -> str:
+    """Why a row is not simply right; where nothing scatters, by how much it fails."""
+    if c.verdict == "FAIL" and c.statistic == "error" and c.band is None:
+        return f"error {c.error:.1e}, allowed {c.tolerance:.2g}: {c.why}"
+    return c.why
+
+
+def _ended(text: str, checks: Sequence[Check]) -> str:
+    sampled_ones = any(c.standard_error is not None for c in checks)
+    sentence = textwrap.wrap(Z_SENTENCE, max(60, output.width())) if sampled_ones else []
+    return "\n".join([text, *sentence, summary(checks)])
+
+
+def percent(deviation: float) -> str:
+    """A relative deviation in per cent; empty where there is none."""
+    if not np.isfinite(deviation):
+        return ""
+    if abs(deviation) < 5e-5:
+        return f"{100 * deviation:+.0e}%" if deviation else "0%"
+    return f"{100 * deviation:+.{0 if abs(deviation) >= 1 else 1}f}%"
+
+
+def uncertain(value: float, error: float | None) -> str:
+    """A number, and its standard error to two digits, to as many places."""
+    if error is None or not np.isfinite(error) or error == 0 or not 1e-4 < abs(value) < 1e6:
+        return f"{value:.5g}" + ("" if error is None else f" +- {error:.1e}")
+    places = max(0, 1 - int(np.floor(np.log10(error))))
+    return (
+        f"{value:.{places}f} +- {error:.{places}f}" if places < 7 else f"{value:.5g} +- {error:.1e}"
+    )
+
+
+def _row(c: Check) -> list[str]:
+    z = f"{c.error:.1f}" if c.statistic == "z" else ""
+    return [
+        c.name,
+        f"{c.bound} {c.predicted:.5g}".strip(),
+        uncertain(c.measured, c.standard_error),
+        percent(c.deviation),
+        z,
+        c.verdict,
+    ]
+
+
+def _more(c: Check) -> list[str]:
+    sees = "" if c.verdict == "exact" else f"{c.sees:.1%}" if c.sees < 10 else "nothing"
+    error = f"{c.error:.1e}" if c.statistic == "error" else ""
+    why = "" if c.why == Z_REASON else c.why
+    return [c.equation, error, f"{c.tolerance:.2g}", sees, why]

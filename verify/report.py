@@ -116,13 +116,17 @@ class Report:
     numbers: Mapping[str, Any] = field(default_factory=dict)
     draw: Callable[[], Any] | None = None
 
-    def __str__(self) -> str:
-        """Tables, checks, notes."""
+    def text(self, *, wide: bool = False) -> str:
+        """Tables, checks, notes; they fit the terminal unless ``wide``."""
         tables = [
-            f"{title}\n{output.table(header, rows)}\n"
+            f"{title}\n{output.table(header, rows, wide=wide)}\n"
             for title, (header, rows) in self.tables.items()
         ]
-        return "\n".join([*tables, check.table(self.checks), *self.notes])
+        return "\n".join([*tables, check.table(self.checks, wide=wide), *self.notes])
+
+    def __str__(self) -> str:
+        """As a terminal shows it."""
+        return self.text()
 
     def as_dict(self) -> dict[str, Any]:
         """For machines."""
@@ -220,7 +224,7 @@ def main(
         Parameters that the command varies itself.
     """
     parser = cli.parser(
-        f"verify.{command}", description, "json", *flags, model=cli.offering(command)[0]
+        f"verify.{command}", description, "json", "wide", *flags, model=cli.offering(command)[0]
     )
     parser.unset = frozenset(unset)
     if more:
@@ -238,7 +242,7 @@ def main(
     if args.json:
         print(output.to_json({"model": args.model.name, **found.as_dict()}))
     else:
-        print(found)
+        print(found.text(wide=args.wide))
     if getattr(args, "plot", None) is not None and found.draw is not None:
         from theory import plotting
 

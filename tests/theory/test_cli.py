@@ -321,3 +321,43 @@ def test_nonsense_is_not_repeated_whole(call, monkeypatch):
     monkeypatch.setattr(sys, "argv", ["theory.onset", "--set", "x" * 10_000])
     code, _, err = call(onset.main, "--set", "x" * 10_000)
     assert code == 2 and err == f"error: --set {'x' * cli.LONGEST_ECHO}...: must be NAME=VALUE\n"
+
+
+def test_a_table_fits_the_terminal(monkeypatch):
+    """Words are broken over lines; columns that do not fit even so are named; all with wide."""
+    monkeypatch.setenv("COLUMNS", "30")
+    rows = [("a", "1.5", "a few words that are long", "2"), ("b", "2.5", "short", "3")]
+    fitted = output.table(("x", "value", "meaning", "n"), rows, wide=False)
+    assert max(map(len, fitted.splitlines())) <= 30
+    assert "a few words that   2\n            are long" in fitted
+    many = [[str(k) * 8 for k in range(9)]]
+    narrow = output.table([f"c{k}" for k in range(9)], many, wide=False)
+    assert "22222222" in narrow and "33333333" not in narrow
+    assert "c8 (--wide)" in narrow.splitlines()[-1]
+    assert "88888888" in output.table([f"c{k}" for k in range(9)], many)
+
+
+def test_advice_is_followed_to_the_end():
+    """A parameter is advised where there is one, a flag where one is near, else nothing."""
+    for words, advice in (
+        (["--eta", "1"], "; parameters are set by --set eta=VALUE (see"),
+        (["induction_heads", "--nonsense=1"], "unknown flag --nonsense (see"),
+        (["--quite"], "; did you mean --quiet? (see"),
+    ):
+        with pytest.raises(ParameterError) as caught:
+            onset.main(words)
+        assert advice in str(caught.value)
+
+
+@pytest.mark.parametrize("command", ["laws", "thresholds", "fidelity", "gradients"])
+def test_a_bare_command_takes_a_model_that_has_an_answer(command, monkeypatch):
+    """The first of the registry that does; for another it says which."""
+    report = pytest.importorskip("verify.report")
+    asked = []
+    monkeypatch.setattr(report, "collect", lambda r, _: asked.append(r.model) or report.Report([]))
+    report.main(command, "", ("quiet",), [])
+    assert command in asked[0].checks
+    for model in registry.MODELS.values():
+        if command not in model.checks:
+            with pytest.raises(ParameterError, match=f"not for {model.name}.*{asked[0].name}"):
+                report.main(command, "", ("quiet",), [model.name])

@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 import sympy as sp
 
-from theory import latex, notation, output, registry
+from theory import latex, lines, notation, output, registry
 from theory.equation import Equation
 from theory.parameters import ParameterError
 
@@ -84,14 +84,20 @@ def test_document_compiles(model, tmp_path):
 @pdflatex
 @MODELS
 def test_fragment_compiles(model, tmp_path):
-    """The aligned block fits an equation environment after \\input, with AMS packages alone."""
+    """After \\input, with AMS packages alone, it runs over several pages; labels can be cited."""
     assert latex.main([model, "--fragment", "--out", str(tmp_path / "fragment.tex")]) == 0
     text = (tmp_path / "fragment.tex").read_text()
-    assert text.startswith(r"\begin{aligned}") and text.endswith("\\end{aligned}\n")
-    head = "\\documentclass{article}\\usepackage{amsmath,amssymb}\\begin{document}\n"
-    body = "\\begin{equation}\n\\input{fragment}\n\\end{equation}\n\\end{document}\n"
+    names = list(registry.find(model).wing("theory").equations())
+    assert re.findall(r"\\label\{eq:(.*?)\}", text) == names
+    head = "\\documentclass[11pt]{article}\\usepackage[margin=22mm]{geometry}\\usepackage{amsmath,amssymb}"
+    body = (
+        f"\\begin{{document}}\n\\input{{fragment}}\n\\eqref{{eq:{names[-1]}}}\n\\end{{document}}\n"
+    )
     log = compile_(head + body, tmp_path)
     assert "undefined" not in log.lower()
+    assert int(re.findall(r"\((\d+) pages", log)[-1]) > 1 + (len(names) > 100)
+    over = [float(x) for x in re.findall(r"Overfull \\[vh]box \(([\d.]+)pt", log)]
+    assert max(over, default=0) <= 20
 
 
 @MODELS
@@ -119,10 +125,7 @@ def test_house_style(capsys):
 
 
 WRONG = [
-    (
-        ["--equation", "c_omgea"],
-        "error: equation c_omgea: must be one of .*; did you mean 'c_omega'?",
-    ),
+    (["--equation", "c_omgea"], "error: --equation c_omgea: there is none; nearest are c_omega, "),
     (["state_trackin"], "error: .*no model named 'state_trackin'.*did you mean 'state_tracking'?"),
     (["--fragmet"], "error: unknown flag --fragmet"),
 ]
@@ -150,7 +153,7 @@ def test_wrong_names(arguments, message, tmp_path):
 
 def test_wrong_name_in_process():
     """The same without a subprocess."""
-    with pytest.raises(ParameterError, match="did you mean 'rollout_mean'"):
+    with pytest.raises(ParameterError, match="nearest are rollout_mean, "):
         latex.main(["--equation", "rollout_men"])
 
 
@@ -171,8 +174,9 @@ def test_one_symbol_one_printed_form():
 
 def test_escape():
     """Plain text becomes printable; mathematics between dollars passes."""
-    assert latex.escape("50% of A_0 & #1 {x} ~^\\ <>") == (
+    assert latex.escape("50% of A_0 & #1 {x} ~^\\ <>|") == (
         r"50\% of A\_0 \& \#1 \{x\} \textasciitilde{}\^{}\textbackslash{} \textless{}\textgreater{}"
+        r"\textbar{}"
     )
     assert latex.escape("mass $e^{m}_k$ below_it") == r"mass $e^{m}_k$ below\_it"
 
@@ -205,3 +209,80 @@ def test_interrupted_write_leaves_nothing(tmp_path):
         temporary.write_text("half")
         raise RuntimeError("stop")
     assert target.read_text() == "old" and list(tmp_path.iterdir()) == [target]
+
+
+def test_equations_by_number_in_the_paper(capsys):
+    """As a reader would ask; equations that only refer to it are not it; each once."""
+    said = []
+    for asked in ("15", "(15)", "Eq. (15)"):
+        assert latex.main(["--equation", asked]) == 0
+        said.append(capsys.readouterr().out)
+    assert said[0] == said[1] == said[2]
+    assert said[0].count("\n") >= 3 and r"\frac{d}{d \alpha} A" in said[0]
+    equations = registry.find("state_tracking").wing("theory").equations()
+    assert {e.reference for e in latex.choose("15", equations)} <= {
+        e.reference for e in equations.values() if "beyond" not in e.reference
+    }
+    latex.main(["--equation", "15", "--equation", "c_omega", "--equation", "Eq. (15)"])
+    both = capsys.readouterr().out
+    assert both.startswith(said[0]) and both.count("\n") == said[0].count("\n") + 1
+
+
+def test_ranges_and_lists_of_numbers():
+    """What a reference may look like."""
+    assert latex.numbers("p, Eqs. (3), (5)-(7)") == ["3", "5", "6", "7"]
+    assert latex.numbers("p, Eq. (67a)") == ["67a"]
+    assert latex.numbers("p, beyond Eq. (15): sharp onset") == []
+    assert latex.numbers("p, Theorem 2, B.4.1") == ["B.4.1"]
+
+
+def test_unknown_equations_are_answered_with_the_nearest_five():
+    """By number, or by name."""
+    with pytest.raises(
+        ParameterError, match=r"--equation 99: .*nearest are \(91\), (.*, ){3}\(\d+\)$"
+    ):
+        latex.main(["--equation", "99"])
+    with pytest.raises(ParameterError, match=r"nearest are c_omega, (\w+, ){3}\w+$"):
+        latex.main(["--equation", "c_omgea"])
+
+
+@MODELS
+def test_long_equations_are_broken(model):
+    """No row is wider than the line, none is shrunk; joined again, the rows are the equation."""
+    for equation in registry.find(model).wing("theory").equations().values():
+        made = latex.rows(equation)
+        assert all(lines.width(row) <= lines.ROOM + 2 for row in made), equation.name
+        for row in made:
+            assert row.count(r"\left") == row.count(r"\right"), equation.name
+            assert row.count("{") == row.count("}"), equation.name
+        if len(made) == 1:
+            assert made[0].replace(" &= ", " = ", 1) == equation.latex()
+
+
+@pytest.mark.parametrize("room", [12, 20, 60])
+def test_broken_lines_are_the_formula(room):
+    """Without what joins lines, the same characters in the same order."""
+    long = (
+        r"a + \frac{b}{c} \left(d + e + f - \left(g + h + i\right)^{2} + j\right) - k + l + m + n"
+    )
+    made = lines.broken(long, room)
+    assert (len(made) > 1) == (lines.width(long) > room)
+    joined = "".join(made).replace(r"\left. ", "").replace(r" \right.", "")
+    assert re.sub(r"\s", "", joined) == re.sub(r"\s", "", long)
+    assert all(lines.width(line) <= room for line in made)
+
+
+def test_wide_fractions_are_products():
+    """A numerator that is too long becomes a bracket that can be broken."""
+    long = " + ".join("abcdefghijkl")
+    assert lines.broken(rf"\frac{{{long}}}{{x}}", 15)[0].startswith(r"\frac{1}{x} \left(a + b")
+    assert r"\right)^{-1}" in lines.broken(rf"\frac{{x}}{{{long}}}", 15)[-1]
+    assert lines.broken(rf"e^{{{long}}}", 9)[0].startswith(r"\exp\left(a + b")
+
+
+def test_symbols_say_what_the_code_says(capsys):
+    """Meaning of parameters, and where the others come from."""
+    latex.main(["--symbols", "--equation", "c_omega"])
+    out = capsys.readouterr().out
+    assert r"$\eta$" not in out and r"$d_{g}$ & " in out
+    assert re.search(r"\$c_\{\\omega\}\$ & .* & by c\\_omega", out)

@@ -1,4 +1,4 @@
-"""Progress: a bar that moves on a terminal, a line a minute elsewhere, none without a command."""
+"""Progress: a moving bar on a terminal, a line a minute elsewhere, nothing without a command."""
 
 from __future__ import annotations
 

@@ -317,3 +317,41 @@ def test_nothing_checked_is_not_a_success():
 def test_a_check_made_by_hand_sees_its_tolerance():
     assert Check("x", "e", 1.0, 1.0, 0.0, 0.02, "why").sees == 0.02
     assert Check("x", "e", 1.0, 1.0, 0.0, 0.02, "why").verdict == "agrees"
+
+
+LONG = "logit_correct with noise of M, largest deviation, at alpha = 5.08"
+
+
+@pytest.mark.parametrize("columns", [80, 100, 200])
+def test_the_table_fits_the_terminal(columns, monkeypatch):
+    """Names and reasons go on below; nothing is wider, whatever the terminal."""
+    monkeypatch.setenv("COLUMNS", str(columns))
+    rows = [
+        identity("mean logit", "e", [1.0], [1.0], 1e-12, "float64"),
+        sampled(LONG, "e", 1.0, scattered(20, 1e-3, 1.15), band=OFF),
+        sampled("loss", "e", 1.0, scattered(20, 1e-3)),
+    ]
+    text = check.table(rows)
+    assert max(map(len, text.splitlines())) <= columns
+    assert "off by +10.0% to +20.0%: mean field" in text
+    assert "+15.0%" in text and "float64" not in text
+    assert text.count("standard errors between") == 1  # z is explained once, below
+    assert "float64" in check.table(rows, wide=True)
+
+
+def test_z_and_relative_errors_have_columns_of_their_own():
+    """A reader never takes one for the other."""
+    head = ("check", "predicted", "measured", "off", "z", "verdict")
+    exact = near("x", "e", 2.0, 2.02, 0.02, "why")
+    noisy = estimated("y", "e", 2.0, 2.02, 0.01)
+    assert (exact.statistic, noisy.statistic) == ("error", "z")
+    assert check._row(exact) == ["x", "2", "2.02", "+1.0%", "", "agrees"]
+    assert check._row(noisy) == ["y", "2", "2.020 +- 0.010", "+1.0%", "2.0", "agrees"]
+    assert check.table([exact]).split("\n")[0].split() == list(head)
+    assert "standard errors" not in check.table([exact])
+    assert exact.deviation == pytest.approx(0.01) == noisy.deviation
+
+
+def test_a_bound_says_so():
+    assert check._row(check.at_most("x", "e", 0.25, 0.03, "why"))[1] == "<= 0.25"
+    assert check._row(check.at_least("x", "e", 0.25, 0.3, "why"))[1] == ">= 0.25"

@@ -100,7 +100,7 @@ def test_a_theory_that_never_emerges_says_never(table_1):
     _, runs = table_1
     found = fidelity.judge(runs.assign(A=xr.full_like(runs.A, 0.1)), runs)
     assert np.isnan(found.errors["half_time"]).all()
-    assert fidelity.rows({"flat": found})[0][1] == "never"
+    assert fidelity.rows({"flat": found})[0] == ["time of A = 1/2", "never"]
 
 
 def test_every_step_of_the_ladder_is_worth_it():

@@ -38,6 +38,7 @@ MEASURES = {
     "loss": "max |loss|",
     "rollout_accuracy": "max |rollout|",
 }
+ABSOLUTE = ("A", "loss", "rollout_accuracy")  # measures that are deviations, not relative errors
 
 
 def paper(p: Parameters, runs: xr.Dataset) -> xr.Dataset:
@@ -105,7 +106,7 @@ class Fidelity:
         """
         x = self.errors[name]
         n = np.sqrt(len(x))
-        if name in ("A", "loss", "rollout_accuracy"):
+        if name in ABSOLUTE:
             return float(x.mean()), float(x.std(ddof=1) / n)
         rms = float(np.sqrt((x**2).mean()))
         return rms, float((x**2).std(ddof=1) / n / (2 * rms)) if rms else 0.0
@@ -177,7 +178,7 @@ def report(request: Request) -> Report:
         ensemble.renew(request.device, request.progress)
     found = ladder()
     tables = {
-        f"{setting}: {SETTINGS[setting].title}": (("theory", *MEASURES.values()), rows(levels))
+        f"{setting}: {SETTINGS[setting].title}": (("error of", *levels), rows(levels))
         for setting, levels in found.items()
     }
     return Report(
@@ -208,24 +209,23 @@ def ladder() -> dict[str, dict[str, Fidelity]]:
 
 
 def rows(levels: dict[str, Fidelity]) -> list[list[str]]:
-    """Table of one setting: rms relative errors in per cent, largest deviations as numbers, each
-    with its standard error.
+    """Table of one setting, a column per theory: rms relative errors in per cent, largest
+    deviations as numbers, each with its standard error in the last digits.
     """
-    out = []
-    for level, found in levels.items():
-        cells = []
-        for name in MEASURES:
-            value, error = found.summary(name)
-            relative = name not in ("A", "loss", "rollout_accuracy")
-            cells.append(
-                "never"
-                if np.isnan(value)
-                else f"{value:.2%} +- {error:.2%}"
-                if relative
-                else f"{value:.3f} +- {error:.3f}"
-            )
-        out.append([level, *cells])
-    return out
+    return [
+        [meaning, *(_brief(*f.summary(name), name not in ABSOLUTE) for f in levels.values())]
+        for name, meaning in MEASURES.items()
+    ]
+
+
+def _brief(value: float, error: float, relative: bool) -> str:
+    """``39.0(52)%``: the standard error in units of the last digits."""
+    if np.isnan(value):
+        return "never"
+    value, error = (100 * value, 100 * error) if relative else (value, error)
+    places = max(0, 1 - int(np.floor(np.log10(error)))) if error > 0 else 3
+    last = f"({error * 10**places:.0f})" if error > 0 else ""
+    return f"{value:.{places}f}{last}{'%' if relative else ''}"
 
 
 def as_dict(found: dict[str, dict[str, Fidelity]]) -> dict[str, Any]:

@@ -1,0 +1,222 @@
+"""Long formulas over lines: LaTeX of a right-hand side is broken before its plus and minus signs,
+brackets that a line leaves open are closed invisibly.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+ROOM = 41.0  # ems of a line of the document, with space for the number
+LONG_LEFT = 14.0  # a left-hand side beyond this many ems has a line of its own
+FILLED = 0.4  # a line is filled by at least this share before it may be broken
+SPACE = 1.35  # ems of an equals sign
+_TOKEN = re.compile(r"\\begin\{[a-z]+\}.*?\\end\{[a-z]+\}|\\[a-zA-Z]+|\\.|\s+|.", re.DOTALL)
+_WIDE = {"+": 1.2, "-": 1.2, "=": SPACE, "(": 0.39, ")": 0.39, "[": 0.28, "]": 0.28, ",": 0.45}
+_WIDE |= {"|": 0.28, ".": 0.28, "\\,": 0.17, "\\;": 0.28, "\\quad": 1.0, "\\times": 1.2, "!": 0.3}
+_WIDE |= {"\\left": 0.1, "\\right": 0.1, "\\sum": 1.45, "\\prod": 1.3, "\\int": 0.8, "\\cdot": 0.7}
+_BARE = (
+    "\\mathrm",
+    "\\operatorname",
+    "\\text",
+    "\\mathbb",
+    "\\mathcal",
+    "\\hat",
+    "\\bar",
+    "\\tilde",
+)
+_NAMED = (
+    "\\ln",
+    "\\exp",
+    "\\sin",
+    "\\cos",
+    "\\tan",
+    "\\sinh",
+    "\\cosh",
+    "\\tanh",
+    "\\log",
+    "\\max",
+)
+
+
+def tokens(latex: str) -> list[str]:
+    """Commands, characters, and environments as a whole."""
+    return _TOKEN.findall(latex)
+
+
+def argument(parts: list[str], at: int) -> tuple[list[str], int]:
+    """Tokens of the group or the token at a place, without braces, and where it ends."""
+    while at < len(parts) and parts[at].isspace():
+        at += 1
+    if at >= len(parts) or parts[at] != "{":
+        return parts[at : at + 1], at + 1
+    depth, end = 0, at
+    while True:
+        depth += {"{": 1, "}": -1}.get(parts[end], 0)
+        end += 1
+        if depth == 0:
+            return parts[at + 1 : end - 1], end
+
+
+def width(latex: str) -> float:
+    """Estimate of the printed width in ems."""
+    return _width(tokens(latex))
+
+
+def _width(parts: list[str]) -> float:
+    total, at, under = 0.0, 0, 0.0
+    while at < len(parts):
+        token, at = parts[at], at + 1
+        if token in ("\\sum", "\\prod", "\\limits"):  # scripts stand above and below
+            total += _WIDE.get(token, 0.0)
+            under = 1.4 if token != "\\limits" else 0.8
+            continue
+        if token in ("\\frac", "\\binom"):
+            above, at = argument(parts, at)
+            below, at = argument(parts, at)
+            total += max(_width(above), _width(below)) + 0.25
+        elif token == "\\sqrt":
+            inner, at = argument(parts, at)
+            total += _width(inner) + 0.85
+        elif token in ("^", "_"):
+            inner, at = argument(parts, at)
+            script = 0.75 * _width(inner)
+            if at < len(parts) and parts[at] in ("^", "_"):  # one above the other
+                inner, at = argument(parts, at + 1)
+                script = max(script, 0.75 * _width(inner))
+            total += max(0.0, script - under)
+            under = 0.0
+        elif token.startswith("\\begin"):
+            rows = re.sub(r"^\\begin\{\w+\}|\\end\{\w+\}$", "", token).split("\\\\")
+            total += 1 + max(width(row.replace("&", "\\quad ")) for row in rows)
+        elif token in _BARE or token in "{}" or token.isspace():
+            total += 0.2 if token == "\\operatorname" else 0.0
+        elif token in _NAMED:
+            total += 0.5 * (len(token) - 1) + 0.17
+        else:
+            total += _WIDE.get(token, 0.78 if token.isupper() else 0.54)
+    return total
+
+
+def unfolded(latex: str, room: float) -> str:
+    """Fractions, roots and exponentials wider than a line as products, powers and exp."""
+    parts, made, at = tokens(latex), [], 0
+    while at < len(parts):
+        token = parts[at]
+        if token == "\\frac":
+            above, after = argument(parts, at + 1)
+            below, after = argument(parts, after)
+            if max(_width(above), _width(below)) > room:
+                made.append(_fraction("".join(above), "".join(below), room))
+                at = after
+                continue
+        elif token == "\\sqrt":
+            inner, after = argument(parts, at + 1)
+            if _width(inner) > room:
+                made.append(f"\\left({unfolded(''.join(inner), room)}\\right)^{{1/2}}")
+                at = after
+                continue
+        elif token == "e" and parts[at + 1 : at + 2] == ["^"]:
+            inner, after = argument(parts, at + 2)
+            if _width(inner) > room:
+                made.append(f"\\exp\\left({unfolded(''.join(inner), room)}\\right)")
+                at = after
+                continue
+        made.append(token)
+        at += 1
+    return "".join(made)
+
+
+def _fraction(above: str, below: str, room: float) -> str:
+    over = f"\\left({unfolded(above, room)}\\right)"
+    if width(below) <= room:
+        return f"\\frac{{1}}{{{below}}} {over}"
+    under = f"\\left({unfolded(below, room)}\\right)^{{-1}}"
+    return f"{over if width(above) > room else above} {under}"
+
+
+@dataclass(frozen=True)
+class _Break:
+    """A place where a line may end."""
+
+    at: int  # token that the next line begins with
+    opened: int  # brackets open there
+    product: bool  # between factors, not before a sign
+
+    @property
+    def cost(self) -> float:
+        return 2 * self.opened + 3 * self.product
+
+
+def _breaks(parts: list[str]) -> list[_Break]:
+    found, opened, braces = [], 0, 0
+    for at, token in enumerate(parts):
+        if token == "{":
+            braces += 1
+        elif token == "}":
+            braces -= 1
+        elif not braces and token == "\\left":
+            opened += 1
+        elif not braces and token == "\\right":
+            opened -= 1
+        if braces or at == 0 or not parts[at - 1].isspace():
+            continue
+        if token in "+-" and parts[at + 1 : at + 2] == [" "]:
+            before = [p for p in parts[:at] if not p.isspace()][-1:]
+            if before and before[0] not in "([{=,":
+                found.append(_Break(at, opened, False))
+        elif _ends_factor(parts, at) and token not in ("\\right", "^", "_", ")", ",", "}"):
+            found.append(_Break(at, opened - (token == "\\left"), True))
+    return found
+
+
+def _ends_factor(parts: list[str], at: int) -> bool:
+    """Whether a bracket, or its power, has just been closed."""
+    before = [p for p in parts[:at] if not p.isspace()]
+    if before and before[-1] == "}":
+        depth, k = 0, len(before) - 1
+        while k >= 0:
+            depth += {"}": 1, "{": -1}.get(before[k], 0)
+            if depth == 0:
+                break
+            k -= 1
+        before = before[: k - 1] if k and before[k - 1] == "^" else []
+    return len(before) > 1 and before[-2] == "\\right"
+
+
+def broken(latex: str, room: float) -> list[str]:
+    """Lines of at most ``room`` ems, each with its brackets in pairs; one line where it fits, and
+    wider ones only where there is no place to break.
+    """
+    if width(latex) <= room:
+        return [latex]
+    parts = tokens(unfolded(latex, 0.9 * room))
+    places = _breaks(parts)
+    lines, start, opened, sign = [], 0, 0, ""
+    while True:
+        head = sign + "\\left. " * opened
+        whole = head + "".join(parts[start:])
+        here = [b for b in places if b.at > start]
+        if width(whole) <= room or not here:
+            return [*lines, whole.strip()]
+
+        def upto(b: _Break, head: str = head, start: int = start) -> str:
+            return (head + "".join(parts[start : b.at]).rstrip() + " \\right." * b.opened).strip()
+
+        fits = [b for b in here if width(upto(b)) <= room] or here[:1]
+        full = [b for b in fits if width(upto(b)) >= FILLED * room] or fits[-1:]
+        best = min(full, key=lambda b: (b.cost, -b.at))
+        lines.append(upto(best))
+        start, opened, sign = best.at, best.opened, "\\times " if best.product else ""
+
+
+def rows(left: str, right: str, room: float = ROOM) -> list[str]:
+    """Rows of an alignment, with a mark each: ``left &= right``, broken where it is too long."""
+    space = room - width(left) - SPACE
+    if width(right) <= space:
+        return [f"{left} &= {right}"]
+    if width(left) <= LONG_LEFT:
+        first, *others = broken(right, space)
+        return [f"{left} &= {first}", *(f"&\\quad {line}" for line in others)]
+    first, *others = broken(right, room - SPACE - 2)
+    return [f"&{left}", f"&\\quad = {first}", *(f"&\\qquad {line}" for line in others)]
