@@ -90,7 +90,7 @@ def drops(
     v, K, Q : ndarray, shapes (H,), (H, R, D), (H, R, D)
         Weights at t = 0, small.
     eigenvalues : ndarray, shape (D,)
-        Of Lambda, falling.
+        Of Lambda, falling, all different: equal ones are learned in combinations.
     a : ndarray, shape (D,)
         Of E beta beta^T.
     """
