@@ -27,7 +27,7 @@ $(READY): pyproject.toml constraints.txt
 
 $(TESTS): $(READY)
 	@echo "adding what the tests need to $(VENV)"
-	@$(RUN) -m pip install --quiet --disable-pip-version-check $(PIP) -c constraints.txt -e ".[test]"
+	@$(RUN) -m pip install --quiet --disable-pip-version-check $(PIP) -c constraints.txt -e ".[test]" -e ./examples/linear_attention
 	@touch $@
 
 demo: $(READY)

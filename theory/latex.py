@@ -124,7 +124,7 @@ def symbols(model: Model, equations: Iterable[Equation]) -> str:
 def _meanings(model: Model) -> dict[str, str]:
     """What parameters and flows say about symbols, by name; the model before its systems."""
     said: dict[str, str] = {}
-    for part in (model, *map(model.system, model.systems)):
+    for part in (model, *model.systems):
         theory = part.wing("theory")
         if hasattr(theory, "Parameters"):
             for field in dataclasses.fields(theory.Parameters):
