@@ -96,7 +96,7 @@ class Learner(Module):
         self.test = self._draw("test")
 
     def _draw(self, stream: str, step: int = 0) -> task.Batch:
-        batch = task.draw(self.p, task.generator(self.seed, stream, step), dtype=self.dtype)
+        batch = task.sample(self.p, task.generator(self.seed, stream, step), dtype=self.dtype)
         return task.Batch(*(x.to(self.device) for x in batch))
 
     def step(self, number: int) -> None:

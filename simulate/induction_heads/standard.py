@@ -75,7 +75,7 @@ class Transformer(nn.Module):
         }
 
 
-def draw(
+def sample(
     p: StandardParameters, random: torch.Generator
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Sequences of distinct tokens with a repeated item, their offsets in the block, and the labels
@@ -106,7 +106,7 @@ class Learner(Module):
         self.test = self._draw("test", 0)
 
     def _draw(self, stream: str, step: int) -> list[torch.Tensor]:
-        return [x.to(self.device) for x in draw(self.p, generator(self.seed, stream, step))]
+        return [x.to(self.device) for x in sample(self.p, generator(self.seed, stream, step))]
 
     def step(self, number: int) -> None:
         """One step on fresh sequences."""

@@ -72,7 +72,7 @@ def assemble(
     )
 
 
-def draw(
+def sample(
     p: Parameters,
     random: torch.Generator,
     size: int | None = None,

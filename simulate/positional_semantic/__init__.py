@@ -5,7 +5,7 @@ from simulate.positional_semantic.gamp import gamp
 from simulate.positional_semantic.learner import SYSTEM
 from simulate.positional_semantic.linear import fit_linear
 from simulate.positional_semantic.student import Problem, initial_weights
-from simulate.positional_semantic.task import Data, draw
+from simulate.positional_semantic.task import Data, sample
 from theory.positional_semantic import Parameters
 
 __all__ = [
@@ -13,7 +13,7 @@ __all__ = [
     "Data",
     "Parameters",
     "Problem",
-    "draw",
+    "sample",
     "fit_linear",
     "gamp",
     "initial_weights",

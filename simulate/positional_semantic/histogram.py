@@ -37,7 +37,7 @@ MEANING = {
 AXES = {0: (), 3: ("sequence", "query", "key")}
 
 
-def draw(p: HistogramParameters) -> tuple[torch.Tensor, torch.Tensor]:
+def sample(p: HistogramParameters) -> tuple[torch.Tensor, torch.Tensor]:
     """Training and test sequences of tokens, without repetitions; shapes ``(n, length)``."""
     rng = np.random.default_rng(DATA_SEED)
     every = np.unique(rng.integers(0, p.alphabet, (p.samples, p.length)), axis=0)
@@ -143,7 +143,7 @@ class Learner:
         self, p: HistogramParameters, seed: int, device: torch.device, dtype: torch.dtype
     ) -> None:
         self.p, self.device = p, device
-        self.train, self.test = (v.to(device) for v in draw(p))
+        self.train, self.test = (v.to(device) for v in sample(p))
         self.target = count(self.train)
         self.models, self.orders = {}, {}
         for kind in KINDS:

@@ -60,7 +60,7 @@ class Learner(learner.Learner):
         self, p: Parameters, seeds: Sequence[int], device: torch.device, dtype: torch.dtype
     ) -> None:
         self.p, self.seeds = p, seeds
-        drawn = [task.draw(p, seed, dtype) for seed in seeds]
+        drawn = [task.sample(p, seed, dtype) for seed in seeds]
         self.teachers = [teacher for teacher, _ in drawn]
         self.problem = Problem(
             [task.Data(*(v.to(device) for v in vars(d).values())) for _, d in drawn], p.lam

@@ -37,7 +37,7 @@ class Learner:
         dtype: torch.dtype = torch.float64,
     ) -> None:
         self.p, self.seed, self.dtype = p, seed, dtype
-        self.teacher, data = task.draw(p, seed, dtype)
+        self.teacher, data = task.sample(p, seed, dtype)
         T, gram = data.target.numpy(), data.gram_tt.numpy()
         self.cross, self.square = (
             np.einsum("nab,nbc->ac", T, gram),

@@ -105,7 +105,7 @@ def make(p: Parameters, x: np.ndarray, teacher: np.ndarray, dtype: torch.dtype) 
     return Data(*(torch.as_tensor(v).to(dtype) for v in (tokens, target, *grams)))
 
 
-def draw(p: Parameters, seed: int, dtype: torch.dtype = torch.float64) -> tuple[np.ndarray, Data]:
+def sample(p: Parameters, seed: int, dtype: torch.dtype = torch.float64) -> tuple[np.ndarray, Data]:
     """Teacher and training data of a seed."""
     stream = streams(seed)
     teacher = draw_teacher(p, stream["teacher"])

@@ -21,7 +21,7 @@ def test_counts():
 
 def test_data_has_no_repetitions():
     """Train and test are disjoint."""
-    train, test = h.draw(TINY)
+    train, test = h.sample(TINY)
     assert not {tuple(r) for r in train.tolist()} & {tuple(r) for r in test.tolist()}
 
 
@@ -42,7 +42,7 @@ def test_solutions_learn_and_last():
     little.
     """
     found = h.solutions(TINY, 0, device="cpu", progress=False)
-    _, test = h.draw(TINY)
+    _, test = h.sample(TINY)
     guess = h.count(test).flatten().bincount().max().item() / test.numel()
     for row in found.values():
         assert row["accuracy"] > guess + 0.2

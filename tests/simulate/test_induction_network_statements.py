@@ -27,7 +27,7 @@ def test_zero_start():
     output alone.
     """
     p = Parameters(N=3, D=6)
-    batch = task.draw(p, random(), 64, DOUBLE)
+    batch = task.sample(p, random(), 64, DOUBLE)
     student = Student(6, "strict", DOUBLE)
     assert all((w == 0).all() for w in student.parameters())
     loss = squared_error(student(batch.X), batch.y, "sum")
@@ -120,7 +120,7 @@ def test_one_layer_is_not_enough():
     items, alike: 1 - 2x + (2N - 1) x^2.
     """
     p = Parameters(N=4, D=8, data="orthonormal", query="last")
-    batch = task.draw(p, random(), 1, DOUBLE)
+    batch = task.sample(p, random(), 1, DOUBLE)
     moving = [q.name for q in PSEUDO if q.matrix == "W1" or q.name in ("gamma_1", "gamma_2")]
 
     def loss(x):
@@ -150,7 +150,7 @@ def test_a_large_residual_stream_is_disentangled():
     """
     D = 4
     p = Parameters(N=2, D=D, data="orthonormal", query="last")
-    batch = task.draw(p, random(), 3, DOUBLE)
+    batch = task.sample(p, random(), 3, DOUBLE)
     student = Student(D, "strict", DOUBLE)
     student.load_state_dict(
         assemble(

@@ -78,13 +78,13 @@ def test_sequence():
     assert torch.equal(batch.X[0, -1], torch.cat([items[0, 2], torch.zeros(4)]))
     assert torch.equal(batch.y[1], labels[1, 0])
     for query, allowed in (("last", {2}), ("uniform", {0, 1, 2}), ("each", {0, 1, 2})):
-        assert set(task.draw(p.replace(query=query), random(), 64).q.tolist()) == allowed
-    assert task.draw(p.replace(query="each"), random(), 6).q.tolist() == [0, 1, 2, 0, 1, 2]
+        assert set(task.sample(p.replace(query=query), random(), 64).q.tolist()) == allowed
+    assert task.sample(p.replace(query="each"), random(), 6).q.tolist() == [0, 1, 2, 0, 1, 2]
 
 
 def test_gaussian_data():
     """Unit variance per coordinate, |z| <= 4."""
-    batch = task.draw(Parameters(N=4, D=8), random(1), 512)
+    batch = task.sample(Parameters(N=4, D=8), random(1), 512)
     squares = batch.y.square().flatten().numpy()
     assert abs(squares.mean() - 1) / (squares.std() / np.sqrt(squares.size)) < 4
 
@@ -110,7 +110,7 @@ def test_masks():
 def test_three_realisations_agree(mask):
     """All weights, 19 directions, three numbers: the same function where they overlap."""
     D = 6
-    batch = task.draw(Parameters(N=4, D=D), random(2), 5, DOUBLE)
+    batch = task.sample(Parameters(N=4, D=D), random(2), 5, DOUBLE)
     full, nineteen, three = (
         Student(D, mask, DOUBLE),
         Nineteen(D, mask, DOUBLE),
@@ -130,7 +130,7 @@ def test_plain_forward():
     student = Student(D, "strict", DOUBLE)
     for w in student.parameters():
         w.data = torch.randn(w.shape, generator=random(w.shape[0]), dtype=DOUBLE) / 4
-    X = task.draw(Parameters(N=N, D=D), random(5), 1, DOUBLE).X[0]
+    X = task.sample(Parameters(N=N, D=D), random(5), 1, DOUBLE).X[0]
 
     def layer(h, W):
         retrieved = torch.zeros_like(h)
@@ -223,7 +223,7 @@ def test_population_descent_is_noiseless():
     p = Parameters(N=N, D=D, data="orthonormal", query="each")
     student = Nineteen(D, "strict", DOUBLE)
     student.theta.data = torch.randn(19, generator=random(4), dtype=DOUBLE) / 2
-    batches = [task.draw(p, random(k), N, DOUBLE) for k in range(3)]
+    batches = [task.sample(p, random(k), N, DOUBLE) for k in range(3)]
     losses = [squared_error(student(b.X), b.y, "sum").item() for b in batches]
     np.testing.assert_allclose(losses, losses[0], rtol=1e-12)
     full = Student(D, "strict", DOUBLE)
@@ -254,7 +254,7 @@ def test_dataset():
     np.testing.assert_allclose(runs.t, runs.step * p.time_per_step)
     np.testing.assert_array_equal(runs.alpha, runs.pseudo.sel(parameter="alpha_3"))
     assert runs.W2.sizes == {"seed": 2, "t": 4, "row_2": 16, "column_2": 16}
-    y = task.draw(p, task.generator(2, "test")).y
+    y = task.sample(p, task.generator(2, "test")).y
     exact = train(p, store=None, dtype="float64", keep_weights=True, **ALONE)
     for _, then in exact.isel(seed=0).groupby("step"):  # weights of every time, not of the last
         weights = {name: torch.as_tensor(then[name].values[0]) for name in ("W1", "W2", "W3")}
@@ -271,7 +271,7 @@ def test_standard_transformer():
     """Sequences repeat one item and ask for its label; the interpretation reproduces the scores of
     the forward pass.
     """
-    tokens, offset, label = standard.draw(SMALL, random())
+    tokens, offset, label = standard.sample(SMALL, random())
     assert tokens.shape == (16, 5) and int(offset.max()) + 5 <= 10
     for row, target in zip(tokens, label, strict=True):
         assert len(set(row[:4].tolist())) == 4

@@ -9,7 +9,7 @@ import torch
 from simulate.associative_memory import k_hop, noisy_bigram, superposition
 from simulate.associative_memory.gradient_steps import InductionHead, run
 from simulate.associative_memory.gradient_steps import Parameters as StepParameters
-from simulate.associative_memory.gradient_steps import draw as draw_steps
+from simulate.associative_memory.gradient_steps import sample as sample_steps
 from simulate.associative_memory.k_hop.pointers import Learner as Pointing
 from theory.associative_memory.gradient_steps import equations as step_equations
 from theory.associative_memory.k_hop import direct_time
@@ -79,7 +79,7 @@ def test_kernel_learner_meets_its_time(tmp_path):
 def test_noisy_labels():
     """Labels are the answer or the noise token; the ablated model still sees the context."""
     p = noisy_bigram.Parameters(N=6, T=4, a=0.3)
-    context, clean, label = noisy_bigram.draw(p, 20000, np.random.default_rng(0))
+    context, clean, label = noisy_bigram.sample(p, 20000, np.random.default_rng(0))
     assert (context[:, 0] == clean).all() and set(np.unique(label)) == set(range(7))
     assert (label == p.N).mean() == pytest.approx(0.3, abs=4 * np.sqrt(0.21 / 20000))
     learner = noisy_bigram.Learner(p, 0)
@@ -127,7 +127,7 @@ def test_three_steps_small():
     third.
     """
     p = StepParameters(N=10, K=2, T=10, samples=8000)
-    tokens, answer, place = draw_steps(p, 100, np.random.default_rng(0))
+    tokens, answer, place = sample_steps(p, 100, np.random.default_rng(0))
     rows = np.arange(100)
     assert (tokens[rows, place] == tokens[:, -1]).all() and (
         tokens[rows, place + 1] == answer

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from simulate.associative_memory import superposition
-from simulate.associative_memory.gradient_steps import InductionHead, Parameters, draw, run
+from simulate.associative_memory.gradient_steps import InductionHead, Parameters, run, sample
 from simulate.associative_memory.trigger_task import Parameters as Task
 from simulate.associative_memory.trigger_task.student import Block, Simplified
 from theory.associative_memory.gradient_steps import equations
@@ -65,7 +65,7 @@ def test_attention_is_uniform_at_first():
     mean of embeddings.
     """
     p = Parameters(N=6, K=2, T=6)
-    tokens, _, _ = draw(p, 20, np.random.default_rng(0))
+    tokens, _, _ = sample(p, 20, np.random.default_rng(0))
     model = InductionHead(p, torch.float64)
     _, seen = model(torch.as_tensor(tokens))
     assert (seen == 1 / p.T).all()
@@ -81,7 +81,7 @@ def test_the_right_output_is_always_in_the_context():
     1/T in the mean input.
     """
     p = Parameters(N=8, K=2, T=7)
-    tokens, answer, _ = draw(p, 20_000, np.random.default_rng(0))
+    tokens, answer, _ = sample(p, 20_000, np.random.default_rng(0))
     own = (tokens == answer[:, None]).sum(1)
     assert own.min() >= 1
     other = p.K + (answer - p.K + 1) % (p.N - p.K)

@@ -23,7 +23,7 @@ def test_data():
     """Norms, overlaps, target rows that sum to one, the teacher's blindness to p, correlation of
     the tokens.
     """
-    teacher, data = task.draw(TINY, 0)
+    teacher, data = task.sample(TINY, 0)
     assert np.linalg.norm(teacher) == pytest.approx(40**0.5) and abs(teacher.sum()) < 1e-10
     assert data.tokens.shape == (60, 2, 40) and torch.allclose(
         data.target.sum(2), torch.ones(60, 2).double()
@@ -40,7 +40,7 @@ def test_data():
 
 def test_starts():
     """Semantic at the teacher, positional of norm one along p, and K, W where they are trained."""
-    teacher, _ = task.draw(TINY, 0)
+    teacher, _ = task.sample(TINY, 0)
     rng = np.random.default_rng(0)
     assert initial_weights(TINY, teacher, rng)["Q"][:, 0] == pytest.approx(teacher)
     small = initial_weights(TINY.replace(start="positional"), teacher, rng)["Q"]
@@ -68,7 +68,7 @@ def test_stacks_do_not_mix():
 def test_descent_is_gradient_descent():
     """Five steps against autograd of the plain module."""
     p = TINY.replace(steps=5, polish=False)
-    teacher, data = task.draw(p, 0)
+    teacher, data = task.sample(p, 0)
     student = Student(
         {"Q": torch.as_tensor(initial_weights(p, teacher, np.random.default_rng(0))["Q"])}
     )
@@ -135,7 +135,7 @@ def test_message_passing_converges_on_both_branches():
         ("positional", 1.0, "local", 0.85),
     ):
         p = Parameters(d=200, alpha=alpha, start=start, prox=prox)
-        teacher, data = task.draw(p, 0)
+        teacher, data = task.sample(p, 0)
         message = gamp(
             p,
             data,

@@ -38,7 +38,7 @@ def test_sequences_and_counts_agree_in_law():
     table = task.fact_table(p)
     tokens, answer = task.draw_sequences(p, 4000, table, rng)
     counted = task.token_counts(p, tokens)
-    drawn = task.draw(p, 4000, table, rng).counts(p)
+    drawn = task.sample(p, 4000, table, rng).counts(p)
     for counts in (counted, drawn):
         assert (counts[:, : p.S].sum(1) == 1).all() and (
             counts[:, p.S : p.S + p.R].sum(1) == 1

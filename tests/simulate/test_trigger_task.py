@@ -11,7 +11,7 @@ from simulate.associative_memory.trigger_task import (
     Learner,
     Parameters,
     Table,
-    draw,
+    sample,
     synthetic_table,
     table_of_text,
     train,
@@ -31,7 +31,7 @@ def test_triggers_are_followed_by_their_output(triggers):
     """
     p = P.replace(triggers=triggers)
     table = synthetic_table(p.N)
-    data = draw(p, 200, table, np.random.default_rng(0))
+    data = sample(p, 200, table, np.random.default_rng(0))
     if triggers == "fixed":
         assert (data.triggers == fixed_triggers(p, table)).all()
         assert (
@@ -55,7 +55,7 @@ def test_other_tokens_follow_the_table():
     uniform, no self-loops on demand.
     """
     table = synthetic_table(P.N)
-    data = draw(P.replace(T=200, self_loops=False), 400, table, np.random.default_rng(1))
+    data = sample(P.replace(T=200, self_loops=False), 400, table, np.random.default_rng(1))
     assert (data.outputs != data.triggers).all()
     counts = np.zeros((P.N, P.N))
     np.add.at(counts, (data.tokens[:, :-1], data.tokens[:, 1:]), 1)
@@ -65,9 +65,9 @@ def test_other_tokens_follow_the_table():
     error = np.sqrt(np.maximum(expected * (1 - expected), 1e-12) / total)
     z = np.abs(counts[free] / total - expected) / error
     assert z[expected * total > 20].max() < 4.5  # about a hundred cells
-    uniform = draw(P, 4000, table, np.random.default_rng(2)).outputs.ravel()
+    uniform = sample(P, 4000, table, np.random.default_rng(2)).outputs.ravel()
     assert np.bincount(uniform, minlength=P.N) == pytest.approx(1000, abs=4 * np.sqrt(1000))
-    by_table = draw(P.replace(outputs="bigram"), 4000, table, np.random.default_rng(2))
+    by_table = sample(P.replace(outputs="bigram"), 4000, table, np.random.default_rng(2))
     q = by_table.triggers[0, 0]
     share = (by_table.outputs[:, 0] == table.bigram[q].argmax()).mean()
     assert share == pytest.approx(table.bigram[q].max(), abs=4 * 0.5 / np.sqrt(4000))
@@ -102,7 +102,7 @@ def test_students_read_the_past_only(student):
     for w in learner.student.parameters():
         torch.nn.init.normal_(w, std=0.3)
     tokens = torch.as_tensor(
-        draw(p, 4, synthetic_table(12), np.random.default_rng(0)).tokens[:, :-1]
+        sample(p, 4, synthetic_table(12), np.random.default_rng(0)).tokens[:, :-1]
     )
     other = tokens.clone()
     other[:, -1] = (other[:, -1] + 1) % 12

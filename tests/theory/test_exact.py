@@ -176,7 +176,7 @@ def test_trajectory(p, end):
 
 def test_trajectory_meets_event_times():
     """Inverse functions: A at the time of A = a is a, over many points at once."""
-    v = benchmark.draw(200)
+    v = benchmark.sample(200)
     for level in (0.3, 0.7, 0.99):
         times = emergence_time(v, level)
         rows = np.flatnonzero(times > 0)[:12]

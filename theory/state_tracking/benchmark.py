@@ -26,7 +26,7 @@ HORIZON = 1e6  # of the integrator, in alpha: the loop cannot know how late the 
 AGREE = 1e-9  # relative, against mpmath
 
 
-def draw(points: int, seed: int = 0) -> dict[str, np.ndarray]:
+def sample(points: int, seed: int = 0) -> dict[str, np.ndarray]:
     """Parameter points: sizes of the paper's robustness sweeps, random initial values above the
     separatrix.
     """
@@ -136,7 +136,7 @@ def benchmark() -> dict[str, Any]:
         mpmath), ``ratio`` of the times per point, ``agree`` (both within 1e-9 of mpmath), ``apart``
         (largest relative difference of the two over all points looped over), ``note``.
     """
-    values = draw(POINTS)
+    values = sample(POINTS)
     emergence_time({q: x[:10] for q, x in values.items()})  # compiles
     seconds = []
     for _ in range(3):

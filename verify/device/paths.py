@@ -172,7 +172,7 @@ STANDARD = StandardParameters(D=12, vocabulary=10, block=12, pairs=3, batch_size
 
 def _disentangled(trained: str) -> Callable[[torch.device, torch.dtype], Found]:
     def found(device: torch.device, dtype: torch.dtype) -> Found:
-        batch = pairs.draw(PAIRS, pairs.generator(SEED, "train"), dtype=torch.float64)
+        batch = pairs.sample(PAIRS, pairs.generator(SEED, "train"), dtype=torch.float64)
         student = KINDS[trained](PAIRS.dimension, PAIRS.mask, torch.float64)
         random = torch.Generator().manual_seed(SEED)
         with torch.no_grad():
@@ -190,7 +190,7 @@ def _standard(device: torch.device, dtype: torch.dtype) -> Found:
         device, dtype
     )
     tokens, offset, label = (
-        x.to(device) for x in standard.draw(STANDARD, pairs.generator(SEED, "train"))
+        x.to(device) for x in standard.sample(STANDARD, pairs.generator(SEED, "train"))
     )
     return of_module(student, torch.nn.functional.cross_entropy(student(tokens, offset), label))
 
@@ -208,7 +208,7 @@ COUNTING = HistogramParameters(length=4, alphabet=5, samples=200, width=8, hidde
 
 def _weights(p: ps.Parameters) -> tuple[sentences.Data, Found]:
     rng = np.random.default_rng(SEED)
-    teacher, data = sentences.draw(p, 3)
+    teacher, data = sentences.sample(p, 3)
     start = initial_weights(p, teacher, rng)
     return data, {
         k: torch.as_tensor(v + 0.3 * rng.standard_normal(v.shape)) for k, v in start.items()
@@ -219,7 +219,7 @@ def _problem(p: ps.Parameters) -> Callable[[torch.device, torch.dtype], Found]:
     """The batched engine, beside a longer run: padding must not matter."""
 
     def found(device: torch.device, dtype: torch.dtype) -> Found:
-        (data, weights), (_, longer) = _weights(p), sentences.draw(p.replace(alpha=2.5), 4)
+        (data, weights), (_, longer) = _weights(p), sentences.sample(p.replace(alpha=2.5), 4)
         moved = [
             sentences.Data(*(v.to(device, dtype) for v in vars(d).values())) for d in (data, longer)
         ]
@@ -247,7 +247,7 @@ def _counter(kind: str) -> Callable[[torch.device, torch.dtype], Found]:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(SEED)
             model = histogram.Counter(COUNTING, kind).to(device, dtype)
-        tokens = histogram.draw(COUNTING)[0].to(device)
+        tokens = histogram.sample(COUNTING)[0].to(device)
         target = histogram.count(tokens).flatten()
         return of_module(
             model, torch.nn.functional.cross_entropy(model(tokens).flatten(0, 1), target)

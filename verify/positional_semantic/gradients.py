@@ -55,8 +55,8 @@ def students(eq: Table) -> list[Check]:
         ("value matrix", TINY.replace(value=True)),
     ):
         rng = np.random.default_rng(SEED)
-        teacher, data = task.draw(p, 3)
-        _, longer = task.draw(
+        teacher, data = task.sample(p, 3)
+        _, longer = task.sample(
             p.replace(alpha=2.5), 4
         )  # a second run of another length: padding must not matter
         weights = {
@@ -289,7 +289,7 @@ def message_passing(eq: Table) -> list[Check]:
     finds.
     """
     p = MESSAGE
-    teacher, data = task.draw(p, 1)
+    teacher, data = task.sample(p, 1)
     message = gamp(p, data, teacher, iterations=400)
     risk = Problem([data.idealised(p.sigma)], p.lam)
     best = polish(risk, {"Q": torch.as_tensor(teacher)[None, :, None]})["Q"][0, :, 0].numpy()

@@ -346,7 +346,7 @@ def message_passing(
 
 def _overlaps(p: Parameters, seed: int) -> dict[str, float]:
     """Where message passing ends on the sentences of a seed."""
-    teacher, data = task.draw(p, seed)
+    teacher, data = task.sample(p, seed)
     start = initial_weights(p, teacher, np.random.default_rng(seed))["Q"][:, 0]
     message = gamp(p, data, start, damping=DAMPING[p.start], iterations=400)
     Q = message.weights

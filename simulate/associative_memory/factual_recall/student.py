@@ -101,7 +101,7 @@ class Learner:
 
     def step(self, number: int) -> None:
         """One batch, one descent step."""
-        batch = task.draw(self.p, self.p.batch_size, self.table, keyed(self.seed, number))
+        batch = task.sample(self.p, self.p.batch_size, self.table, keyed(self.seed, number))
         d_w, d_V = self.gradient(batch.counts(self.p), batch.answer)
         self.w -= self.p.eta * d_w
         self.V -= self.p.eta * d_V

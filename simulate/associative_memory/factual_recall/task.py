@@ -47,7 +47,7 @@ class Batch:
         return out
 
 
-def draw(p: Parameters, n: int, table: np.ndarray, rng: np.random.Generator) -> Batch:
+def sample(p: Parameters, n: int, table: np.ndarray, rng: np.random.Generator) -> Batch:
     """Draw ``n`` sequences by their counts: the order of tokens does not reach a linear student
     without positions.
     """

@@ -3,11 +3,11 @@
 from simulate.associative_memory.gradient_steps.steps import (
     InductionHead,
     Outcome,
-    draw,
     gradient,
     run,
+    sample,
     test,
 )
 from theory.associative_memory.gradient_steps import Parameters
 
-__all__ = ["InductionHead", "Outcome", "Parameters", "draw", "gradient", "run", "test"]
+__all__ = ["InductionHead", "Outcome", "Parameters", "sample", "gradient", "run", "test"]

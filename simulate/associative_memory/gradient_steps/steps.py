@@ -14,7 +14,7 @@ from theory.associative_memory.gradient_steps import Parameters
 CHUNK = 2500  # sequences at a time
 
 
-def draw(
+def sample(
     p: Parameters, count: int, rng: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Tokens ``(count, T)``, answers ``(count,)``, 0-based places of the first trigger; triggers
@@ -78,7 +78,7 @@ def gradient(model: InductionHead, name: str, seed: int, count: int) -> Tensor:
     total = torch.zeros_like(weight)
     while done < count:
         size = min(CHUNK, count - done)
-        tokens, answer, _ = draw(model.p, size, rng)
+        tokens, answer, _ = sample(model.p, size, rng)
         logits, _ = model(torch.as_tensor(tokens))
         loss = torch.nn.functional.cross_entropy(logits, torch.as_tensor(answer), reduction="sum")
         total += torch.autograd.grad(loss, weight)[0]
@@ -89,7 +89,7 @@ def gradient(model: InductionHead, name: str, seed: int, count: int) -> Tensor:
 @torch.no_grad()
 def test(model: InductionHead, seed: int, count: int = 5000) -> tuple[float, float]:
     """Accuracy at the last position, and mean attention of layer 2 on the answer's position."""
-    tokens, answer, place = draw(model.p, count, np.random.default_rng(seed))
+    tokens, answer, place = sample(model.p, count, np.random.default_rng(seed))
     logits, attention = model(torch.as_tensor(tokens))
     right = float((logits.argmax(1).numpy() == answer).mean())
     return right, float(attention[torch.arange(count), torch.as_tensor(place + 1)].mean())

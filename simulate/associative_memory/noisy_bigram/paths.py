@@ -42,7 +42,7 @@ CUTS = (
 )  # parts of the feed-forward path that are kept
 
 
-def draw(
+def sample(
     p: Parameters, n: int, rng: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Context ``(n, T)`` with the clean answer at index 0, clean answers ``(n,)``, labels ``(n,)``;
@@ -68,7 +68,7 @@ def one_step(p: Parameters, seed: int = 0) -> dict[str, np.ndarray]:
     memory_module.require(memory_of_one_step, p, "one gradient step")
     found: dict[str, list[float]] = {"feed_forward": [], "value": []}
     for rng in np.random.default_rng(seed).spawn(p.draws):
-        context, _, label = draw(p, p.n, rng)
+        context, _, label = sample(p, p.n, rng)
         counts = np.bincount(label, minlength=p.N + 1)
         found["feed_forward"].append(float(counts[p.N] > counts[: p.N].max()))
         # W_V = eta (C - column sums / (N + 1)) / (n T), C[k, z] counting tokens z under label k:
@@ -134,7 +134,7 @@ class Learner:
         """Contexts, clean answers and labels of a stream, on the device."""
         return tuple(
             torch.as_tensor(v, device=self.device)
-            for v in draw(self.p, n, keyed(self.seed, purpose, *step))
+            for v in sample(self.p, n, keyed(self.seed, purpose, *step))
         )
 
     def step(self, number: int) -> None:

@@ -17,7 +17,7 @@ from simulate.associative_memory.trigger_task.learner import SYSTEM, Learner, on
 from simulate.associative_memory.trigger_task.student import Simplified, Transformer
 from simulate.associative_memory.trigger_task.task import (
     Table,
-    draw,
+    sample,
     synthetic_table,
     table_of_text,
 )
@@ -30,7 +30,7 @@ __all__ = [
     "Simplified",
     "Table",
     "Transformer",
-    "draw",
+    "sample",
     "synthetic_table",
     "table_of_text",
     "train",

@@ -86,7 +86,7 @@ class Learner(Module):
             self.optimizer = torch.optim.AdamW(
                 self.student.parameters(), lr=p.eta, weight_decay=0.01
             )
-        self.test = task.draw(p, p.n_test, self.table, keyed(seed, 1))
+        self.test = task.sample(p, p.n_test, self.table, keyed(seed, 1))
         self.triggers = self._put(task.fixed_triggers(p, self.table))
 
     def _put(self, array: np.ndarray) -> torch.Tensor:
@@ -94,7 +94,7 @@ class Learner(Module):
 
     def step(self, number: int) -> None:
         """One batch, one step of the optimiser."""
-        data = task.draw(self.p, self.p.batch_size, self.table, keyed(self.seed, 2, number))
+        data = task.sample(self.p, self.p.batch_size, self.table, keyed(self.seed, 2, number))
         tokens = self._put(data.tokens)
         logits = self.student(tokens[:, :-1])
         losses = torch.nn.functional.cross_entropy(

@@ -99,7 +99,7 @@ def fixed_triggers(p: Parameters, table: Table) -> np.ndarray:
     return np.argsort(-table.unigram, kind="stable")[: p.K]
 
 
-def draw(p: Parameters, n: int, table: Table, rng: np.random.Generator) -> Sequences:
+def sample(p: Parameters, n: int, table: Table, rng: np.random.Generator) -> Sequences:
     """Draw ``n`` sequences of T inputs and their targets."""
     N, rows = p.N, np.arange(n)
     if p.triggers == "fixed":
