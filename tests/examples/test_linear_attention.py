@@ -164,7 +164,7 @@ def test_embedding_is_the_reduced_model():
         p = Parameters(attention=attention, R=2, start=0.5, batch_size=8)
         small = student.start(p, 3)
         whole = student.embedded(small, 4)
-        X, _ = student.draw(p, 0, 0, torch.float64)
+        X, _ = student.sample(p, 0, 0, torch.float64)
         torch.testing.assert_close(student.attention(whole, X), student.reduced(small, X))
         back = student.extracted(whole)
         assert all((back[n] == w).all() for n, w in small.items())

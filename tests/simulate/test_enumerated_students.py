@@ -231,7 +231,7 @@ def test_attention_of_the_equations_is_the_networks(mask):
     """
     size, alpha = 4, 0.8
     p = ih.Parameters(N=size, D=8, data="orthonormal", query="last")
-    batch = pairs.draw(p, torch.Generator().manual_seed(0), 1, DOUBLE)
+    batch = pairs.sample(p, torch.Generator().manual_seed(0), 1, DOUBLE)
     codes = batch.X[0, :, 8:]
     S = alpha * pairs.swap(codes) @ codes.T
     T = attention(S[None], mask)[0].numpy()
@@ -265,7 +265,7 @@ def test_test_error_is_its_definition():
     NumPy.
     """
     p = ps.Parameters(d=30, alpha=1.0, n_test=500)
-    teacher, _ = sentences.draw(p, 0)
+    teacher, _ = sentences.sample(p, 0)
     Q = 0.8 * teacher + 0.3
     measured = measured_by.test_error(
         p, {"Q": torch.tensor(Q[:, None])}, teacher, np.random.default_rng(3)
@@ -293,7 +293,7 @@ def test_linear_layer_is_least_squares():
     sentences.
     """
     p = ps.Parameters(d=40, alpha=2.0, n_test=300)
-    teacher, data = sentences.draw(p, 4)
+    teacher, data = sentences.sample(p, 4)
     code = sentences.positional_encoding(p.d)
     x = data.tokens.numpy() - code
     y = data.target.numpy() @ x

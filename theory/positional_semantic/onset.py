@@ -144,16 +144,16 @@ def lines(p: Parameters, found: Thresholds) -> xr.Dataset:
     crossing there.
     """
     found = found if found.at_alpha_c else thresholds(p.replace(omega=START))
-    rows = {found.omega: found}
+    rows = [found]
     if found.at_alpha_c:
         for grid in (
             np.arange(found.omega - OMEGAS, -1e-9, -OMEGAS),
             np.arange(found.omega + OMEGAS, 0.501, OMEGAS),
         ):
-            rows |= {r.omega: r for r in line(p, grid.clip(0), found)}
-    order = sorted(rows)
-    data = {k: ("omega", [getattr(rows[w], k) for w in order]) for k in ("alpha_c", "alpha_l")}
-    return xr.Dataset(data, coords={"omega": order})
+            rows += line(p, grid.clip(0), found)
+    rows.sort(key=lambda r: r.omega)
+    data = {k: ("omega", [getattr(r, k) for r in rows]) for k in ("alpha_c", "alpha_l")}
+    return xr.Dataset(data, coords={"omega": [r.omega for r in rows]})
 
 
 def draw(p: Parameters, result: Onset, axes: Any) -> None:

@@ -101,7 +101,7 @@ def start(p: Parameters, seed: int) -> Weights:
     return {n: p.start * w for n, w in drawn.items()}
 
 
-def draw(p: Parameters, seed: int, step: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+def sample(p: Parameters, seed: int, step: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
     """Tokens and answers of one batch; it depends on nothing but seed and step."""
     random, x = keyed(seed, 1, step), p.eigenvalues
     points = random.standard_normal((p.batch_size, x.size, p.N + 1)) * x[:, None] ** 0.5

@@ -120,7 +120,7 @@ def drawn(table: Table) -> list[Check]:
     """The loss on drawn prompts: seen to 1%."""
     x, found = {n: SIZE * w / w.std() for n, w in student.start(DRAWN, SEED).items()}, []
     for k in range(BATCHES):
-        X, answers = student.draw(DRAWN, SEED, k, torch.float64)
+        X, answers = student.sample(DRAWN, SEED, k, torch.float64)
         found.append(float((answers - student.reduced(x, X)).square().mean()))
     predicted = at(table["loss"].rhs, numbers(DRAWN, x))
     return [sampled("loss on drawn prompts", "loss", predicted, found, see=0.01)]
