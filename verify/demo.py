@@ -37,7 +37,7 @@ def lines(folder: Path) -> list[str]:
     predicted = {
         "one curve by the paper's Eq. (15)": np.full(measured.shape, st.emergence_time(p)),
         "Eq. (15) from each student's own start": first_crossing(own_start(p, runs).A, 0.5).values,
-        "our theory from the same starts": per_seed.half_times(
+        "our theory, from each student's own start": per_seed.half_times(
             per_seed.Columns(p, per_seed.Start.measured(runs)), int(runs.epoch[-1])
         ),
     }

@@ -20,6 +20,7 @@ from verify.emergence import first_crossing
 from verify.state_tracking import bands, ensemble, fidelity
 from verify.state_tracking.trajectories import best as best_theory
 from verify.state_tracking.trajectories import own_start
+from verify.state_tracking.trajectories import predicted as both_parts
 from verify.trajectories import compare
 
 ERRORS = 3.5  # standard errors to either side
@@ -48,8 +49,8 @@ def intervals(level, setting):
     table, times = LEVELS[level]
     found, crossed = {}, {}
     if level == "ours":
-        theory = st.predict(p, runs, accuracies=False)
-        checks = best_theory(p, runs, theory).checks
+        theory, rates = both_parts(p, runs)
+        checks = best_theory(p, runs, theory, rates).checks
     else:
         theory = curves(level, p, runs)
         checks = compare(theory[list(table)], runs).checks if table else []

@@ -78,7 +78,7 @@ def predict(
     if not accuracies and system is Columns:
         system = WithoutAccuracies
     for name, plain in PLAIN.items():
-        if getattr(p, name) != plain:
+        if getattr(p, name) != plain and (name, p.batch_size) != ("batch_size", p.n_train):
             raise ParameterError(
                 f"{name} = {getattr(p, name)}: must be {plain} here; the theory is of full-batch "
                 "gradient descent on the weights themselves"

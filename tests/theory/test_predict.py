@@ -1,0 +1,131 @@
+"""`predict`: our theory of single students, one verb for all models."""
+
+import numpy as np
+import pytest
+import xarray as xr
+
+from theory import associative_memory as am
+from theory import positional_semantic as ps
+from theory import state_tracking as st
+from theory.associative_memory import k_hop
+from theory.parameters import ParameterError
+from theory.state_tracking.per_seed import Columns, Dressed, Start, solve
+
+P = st.Parameters(N=6, L=4, d_g=5, d_h=8, n_train=64, epochs=60, eval_every=20)
+
+
+def started(seeds=3):
+    """A dataset with what theory starts from, as students leave it, and nothing else."""
+    start = Start.drawn(P, seeds, np.random.default_rng(3))
+    epochs = np.array([0, 7, 60])
+    names = {
+        "R": start.R,
+        "S": start.S,
+        "zeta": start.zeta,
+        "M_variance_correct": start.variance_right,
+        "M_variance_other": start.variance_wrong,
+    }
+    data = {n: (("seed", "alpha"), np.outer(v, [1, 9, 9])) for n, v in names.items()}
+    weights = {"W_Q_start": start.W_Q, "W_K_start": start.W_K}
+    data |= {n: (("seed", "head"), v) for n, v in weights.items()}
+    coords = {"alpha": P.alpha(epochs), "seed": np.arange(10, 10 + seeds)}
+    return start, xr.Dataset(data, coords, {"parameters": P.as_json()})
+
+
+@pytest.mark.parametrize(("level", "system"), [("columns", Columns), ("dressed", Dressed)])
+def test_every_seed_is_followed_from_its_own_start(level, system):
+    """What `per_seed` gives from the same starts, under the runs' seeds and times; one seed alone
+    has the same curve.
+    """
+    start, runs = started()
+    found = st.predict(P, runs, level=level)
+    alone = solve(system(P, start), [0, 7, 60])
+    for name in alone.data_vars:
+        # The layout of arrays in memory decides the order of sums.
+        np.testing.assert_allclose(found[name], alone[name], rtol=1e-12, atol=1e-15)
+    assert found.seed.values.tolist() == [10, 11, 12] and found.attrs["kind"] == "theory"
+    one = st.predict(P, runs.sel(seed=11), level=level)
+    assert one.A.dims == ("alpha",)
+    np.testing.assert_allclose(one.A, found.A.sel(seed=11), rtol=1e-12)
+    if level == "columns":
+        quick = st.predict(P, runs, accuracies=False)
+        assert set(found) - set(quick) == {"accuracy", "rollout_accuracy"}
+        xr.testing.assert_allclose(quick, found[list(quick)], rtol=1e-12)
+
+
+def test_starts_may_be_drawn():
+    """Their mean and band; the same starts again; the mean start of attention is 1/L to second
+    order.
+    """
+    found = st.predict(P, seeds=400, alpha=0.1, level="dressed")
+    assert found.A.dims == ("draw", "alpha") and found.sizes["draw"] == 400
+    xr.testing.assert_identical(found, st.predict(P, seeds=400, alpha=0.1, level="dressed"))
+    first = found.isel(alpha=0)
+    for name, mean in (("A", 1 / P.L), ("R", 0.0), ("S", 0.0)):
+        z = (float(first[name].mean()) - mean) / float(first[name].std("draw")) * np.sqrt(400)
+        assert abs(z) < 4, name
+    assert float(found.alpha[-1]) == pytest.approx(0.1, abs=0.5 / (P.d_g * P.N))  # whole epochs
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda runs: st.predict(P), "needs the runs to follow, or seeds"),
+        (lambda runs: st.predict(P, runs, seeds=2), "needs the runs to follow, or seeds"),
+        (lambda runs: st.predict(P, seeds=0), "seeds = 0: must be"),
+        (lambda runs: st.predict(P, runs, level="best"), "level = 'best'"),
+        (
+            lambda runs: st.predict(P.replace(eta=0.1), runs),
+            "eta = 0.1: the runs were trained with",
+        ),
+        (lambda runs: st.predict(P.replace(optimizer="adam"), runs), "optimizer = adam"),
+        (lambda runs: st.predict(P, runs.drop_vars("zeta")), "variable zeta is missing"),
+        (lambda runs: st.predict(P, runs.isel(alpha=[1, 2])), "alpha begins at"),
+    ],
+)
+def test_what_cannot_be_followed_is_named(call, message):
+    """One line."""
+    with pytest.raises(ParameterError, match=message):
+        call(started()[1])
+
+
+def test_factual_recall_follows_the_steps_of_the_students():
+    """Descent at the evaluations; the batch does not matter, the learning rate does."""
+    p = am.Parameters(S=6, R=3, D=2, steps=20)
+    steps = np.array([0, 3, 20])
+    runs = xr.Dataset(coords={"t": p.eta * steps, "step": ("t", steps)})
+    runs.attrs["parameters"] = p.replace(batch_size=7).as_json()
+    found, whole = am.predict(p, runs), am.factual_recall.descend(p, 20)
+    np.testing.assert_array_equal(found.loss, whole.loss.isel(t=steps))
+    assert "accuracy" not in found and "probability" in found
+    with pytest.raises(ParameterError, match="eta = .*: the runs were trained"):
+        am.predict(p.replace(eta=2 * p.eta), runs)
+
+
+def test_k_hops_change_stage_when_the_curriculum_does():
+    """Stages end at `curriculum_times`; overlaps are continuous there, and those of later hops wait
+    at their start.
+    """
+    p = k_hop.Parameters(N=4, k=3, m_0=0.2, curriculum=True)
+    ends = k_hop.curriculum_times(p, "softmax")
+    around = np.ravel([[e * (1 - 1e-9), e * (1 + 1e-9)] for e in ends[:2]])
+    runs = xr.Dataset(coords={"t": [0.0, *around, 2 * ends[-1]]})
+    found = k_hop.predict(p, runs)
+    assert found.hops.values.tolist() == [1, 1, 2, 2, 3, 3]
+    overlap = found.overlap.transpose("t", "hop").values
+    np.testing.assert_allclose(overlap[1::2][:2], overlap[2::2][:2], atol=1e-6)
+    assert overlap[0].tolist() == [0.2, 0.2, 0.2] and overlap[1, 0] == pytest.approx(0.9, abs=1e-6)
+    assert overlap[1, 1:].tolist() == [0.2, 0.2]
+
+
+def test_informed_descents_take_the_local_minimiser():
+    """The branch of the start, whatever ``prox`` says, over the alphas of the runs."""
+    p = ps.Parameters(start="semantic", order=6, prox="global")
+    runs = xr.Dataset(coords={"alpha": [2.0, 3.0]}, attrs={"parameters": p.as_json()})
+    found = ps.predict(p, runs)
+    local = ps.curve(p.replace(prox="local"), "semantic", [2.0, 3.0])
+    np.testing.assert_array_equal(found.theta, local.theta)
+    with pytest.raises(ParameterError, match="start = 'random'"):
+        ps.predict(p.replace(start="random"), runs)
+    with pytest.raises(ParameterError, match="sigma = 0.4: the runs were trained"):
+        ps.predict(p.replace(sigma=0.4), runs)
