@@ -281,7 +281,7 @@ def draw(p: Parameters, runs: xr.Dataset) -> Any:
                 )
                 lines[0].set_label(kind or "students, one line each")
             else:
-                plotting.band(axis, runs[name], colour, kind or "students: mean, s.d.")
+                plotting.band(axis, runs[name], colour, kind or "students")
             if not kind:
                 lines = axis.plot(
                     ours.alpha, ours[name].transpose("alpha", "seed"), color="C1", lw=0.8
@@ -297,7 +297,9 @@ def draw(p: Parameters, runs: xr.Dataset) -> Any:
         axis.set(xlabel=r"$\alpha$ = epochs / $(d_g N)$", ylabel=label)
         if names[0] in ("A", "accuracy"):
             axis.set_ylim(0, 1.05)
-        axis.legend(fontsize=7, loc="center right" if names[0] == "A" else "best")
+        if kind:
+            axis.plot([], [], "0.4", ls="--", label="paper, Eqs. (15), (17)-(18)")
+        plotting.below(axis)
     axis = axes.flat[5]
     for k, (name, values) in enumerate(closure_curves(p, runs).items()):
         axis.plot(
@@ -306,7 +308,7 @@ def draw(p: Parameters, runs: xr.Dataset) -> Any:
     axis.set(
         xlabel=r"$\alpha$ = epochs / $(d_g N)$", ylabel=r"attention factor $d_g N\,|\nabla A|^2$"
     )
-    axis.legend(fontsize=7)
+    plotting.below(axis)
     figure.suptitle(
         rf"$N={p.N}$, $d_g={p.d_g}$, $L={p.L}$, $d_h={p.d_h}$, {runs.sizes['seed']} seeds",
         fontsize=9,
