@@ -4,14 +4,24 @@ run store.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+import textwrap
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import xarray as xr
 
 from theory import plotting
+
+UNSAID = (
+    "n_test",
+    "eval_every",
+    "data_draw",
+    "weight_decay",
+    "d_model",
+)  # of no one's interest here
+MOST_VALUES = 4  # of a parameter that differs between ensembles, before they are shortened
 
 
 @dataclass(frozen=True)
@@ -30,6 +40,8 @@ class Source:
         Progress bars on stderr.
     made : callable
         ``made(path)`` hears of every file as it is made.
+    asked : list
+        Parameters and number of seeds of the ensembles that the figure at hand took.
     """
 
     scale: str
@@ -37,23 +49,46 @@ class Source:
     device: str | None = None
     progress: bool = True
     made: Callable[[Path], None] = lambda path: None
+    asked: list[tuple[Any, int]] = field(default_factory=list, compare=False)
+
+    def used(self, p: Any, seeds: int) -> None:
+        """Remember what the figure at hand is made of."""
+        self.asked.append((p, seeds))
 
     def train(
         self, train: Callable[..., xr.Dataset], p: Any, seeds: Iterable[int] | None = None
     ) -> xr.Dataset:
         """Train (or fetch) the ensemble of one setting."""
-        return train(
-            p,
-            seeds=self.seeds if seeds is None else seeds,
-            device=self.device,
-            progress=self.progress,
-        )
+        seeds = self.seeds if seeds is None else list(seeds)
+        self.used(p, len(seeds))
+        return train(p, seeds=seeds, device=self.device, progress=self.progress)
 
     def train_on_cpu(
         self, train: Callable[..., xr.Dataset], p: Any, seeds: Iterable[int] | None = None
     ) -> xr.Dataset:
         """Train (or fetch) an ensemble of students so small that they know no device."""
-        return train(p, seeds=self.seeds if seeds is None else seeds, progress=self.progress)
+        seeds = self.seeds if seeds is None else list(seeds)
+        self.used(p, len(seeds))
+        return train(p, seeds=seeds, progress=self.progress)
+
+
+def described(asked: Sequence[tuple[Any, int]]) -> str:
+    """Parameters of ensembles in a line: what they share, all values of what differs, and seeds."""
+    values: dict[str, list[str]] = {}
+    for p, _ in asked:
+        for name, value in p.as_dict(training_only=True).items():
+            if value is not None and name not in UNSAID:
+                text = f"{value:g}" if isinstance(value, float) else str(value)
+                listed = values.setdefault(name, [])
+                if text not in listed:
+                    listed.append(text)
+    seeds = sorted({n for _, n in asked if n})
+    counts = [" or ".join(map(str, seeds)) + (" seed" if seeds == [1] else " seeds")]
+    said = [
+        f"{name} = {', '.join(v)}" if len(v) <= MOST_VALUES else f"{name} = {v[0]} ... {v[-1]}"
+        for name, v in values.items()
+    ]
+    return "; ".join([*said, *(counts if seeds else [])])
 
 
 @dataclass(frozen=True)
@@ -77,6 +112,13 @@ class Figure:
     def write(self, source: Source, out: Path) -> Path:
         """Draw and write; return the file."""
         path = out / f"figure_{self.name}.png"
-        plotting.save(self.draw(source), path)
+        source.asked.clear()
+        figure = self.draw(source)
+        if source.asked and not figure.get_suptitle():
+            room = int(16 * figure.get_figwidth())  # characters of this size per line
+            figure.suptitle(
+                textwrap.fill(described(source.asked), room, break_long_words=False), fontsize=7
+            )
+        plotting.save(figure, path)
         source.made(path)
         return path

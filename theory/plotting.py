@@ -1,5 +1,5 @@
-"""Figures in the house style: theory as lines, simulation as mean and band, colours safe for
-colour-blind readers.
+"""Figures in the house style: theory as lines, students one by one or as median and band, legends
+below the data, colours safe for colour-blind readers.
 """
 
 from __future__ import annotations
@@ -11,9 +11,12 @@ from typing import Any
 import matplotlib
 import matplotlib.pyplot as plt
 import xarray as xr
+from matplotlib.transforms import ScaledTranslation
 
 from theory import output
 
+FEW = 20  # seeds that are drawn one by one
+LEGEND_POINTS = 36  # from the axis down to a legend below tick and axis labels
 STYLE = Path(__file__).with_name("project.mplstyle")
 
 
@@ -55,22 +58,43 @@ def save(fig: Any, path: Path) -> None:
     plt.close(fig)
 
 
+def below(axis: Any, **options: Any) -> None:
+    """Put the legend under the axis, where no data can be."""
+    shift = ScaledTranslation(0, -LEGEND_POINTS / 72, axis.figure.dpi_scale_trans)
+    axis.legend(
+        **{
+            "loc": "upper left",
+            "bbox_to_anchor": (0, 0),
+            "bbox_transform": axis.transAxes + shift,
+            "borderaxespad": 0,
+            "fontsize": 7,
+            **options,
+        }
+    )
+
+
 def band(
     axis: Any, runs: xr.DataArray, colour: str, label: str | None = None, alpha: float = 0.25
 ) -> None:
-    """Draw an ensemble over ``seed``: its mean as dots on a thin line, one standard deviation as a
-    band.
+    """Draw an ensemble over ``seed``: one thin line each where there are few; where there are many,
+    the median as dots on a thin line, and the band that holds two thirds of them.
     """
     time = next(d for d in runs.dims if d != "seed")
-    mean, spread = runs.mean("seed"), runs.std("seed", ddof=1) if runs.sizes["seed"] > 1 else 0
-    axis.fill_between(runs[time], mean - spread, mean + spread, color=colour, alpha=alpha, lw=0)
+    if runs.sizes["seed"] <= FEW:
+        lines = axis.plot(
+            runs[time], runs.transpose(time, "seed"), color=colour, lw=0.9, alpha=max(alpha, 0.4)
+        )
+        lines[0].set_label(f"{label}, a line each" if label else None)
+        return
+    low, middle, high = (runs.quantile(q, "seed") for q in (1 / 6, 1 / 2, 5 / 6))
+    axis.fill_between(runs[time], low, high, color=colour, alpha=alpha, lw=0)
     axis.plot(
         runs[time],
-        mean,
+        middle,
         color=colour,
         lw=0.8,
         marker=".",
         ms=3,
-        markevery=max(1, mean.size // 30),
-        label=label,
+        markevery=max(1, middle.size // 30),
+        label=f"{label}: median, 2/3 of them" if label else None,
     )

@@ -72,7 +72,7 @@ def recall(source: Source) -> Any:
             color="0.35",
         )
     for axis in axes:
-        axis.legend(fontsize=7, loc="upper left" if axis is axes[2] else "center right")
+        plotting.below(axis)
     return figure
 
 
@@ -97,7 +97,7 @@ def one_step(source: Source) -> Any:
     left.set(xlabel=r"flow time $t=\eta\,\times$ steps", ylabel="margin $m$", ylim=(1e-3, 50))
     right.set(xlabel=r"flow time $t=\eta\,\times$ steps", ylabel=r"loss / $\ln K$", ylim=(0, 1.05))
     for axis in (left, right):
-        axis.legend()
+        plotting.below(axis)
     return figure
 
 
@@ -162,7 +162,7 @@ def capacity(source: Source) -> Any:
     right.loglog(fixed, [d * w for d, w in widths], "C2^", label="MLP, 32 outputs, $md$")
     right.set(xlabel="keys stored at accuracy 0.99, $N$", ylabel="parameters", ylim=(40, 2e4))
     for axis in (left, right):
-        axis.legend(fontsize=7)
+        plotting.below(axis)
     return figure
 
 
@@ -192,7 +192,7 @@ def probes(source: Source) -> Any:
             ylim=(0, 1.03),
             title=f"{title}, {runs.sizes['seed']} seeds",
         )
-    axes[0].legend(fontsize=7, loc="lower right")
+    plotting.below(axes[0])
     return figure
 
 
@@ -210,7 +210,7 @@ def layers(source: Source) -> Any:
     axis.axhline(0.55, color="0.6", lw=0.8, ls=":", label="slides: 55%, 99%")
     axis.axhline(0.99, color="0.6", lw=0.8, ls=":")
     axis.set(xlabel="training step", ylabel="in-context accuracy", ylim=(0, 1.03))
-    axis.legend(loc="lower right")
+    plotting.below(axis)
     return figure
 
 
@@ -265,7 +265,7 @@ def steps(source: Source) -> Any:
     axis.set(
         xlabel="gradient steps taken", ylabel="accuracy, attention", xticks=range(4), ylim=(0, 1.05)
     )
-    axis.legend(fontsize=7, loc="upper left")
+    plotting.below(axis)
     return figure
 
 
@@ -323,7 +323,7 @@ def samples(source: Source) -> Any:
         ylim=(0, 1.03),
     )
     for axis in (left, right):
-        axis.legend(title="marks: one step, lines: theory", title_fontsize=7)
+        plotting.below(axis, title="marks: one step, lines: theory", title_fontsize=7)
     return figure
 
 
@@ -356,7 +356,7 @@ def ablation(source: Source) -> Any:
         xlim=(1.03, -0.03),
     )
     for axis in (left, right):
-        axis.legend(fontsize=7, loc="lower right" if axis is left else "center right")
+        plotting.below(axis)
     return figure
 
 
@@ -402,8 +402,8 @@ def hops(source: Source) -> Any:
         ylabel=f"product of {hops_} overlaps, $N=4$",
         ylim=(0, 1.03),
     )
-    left.legend(fontsize=7)
-    right.legend(fontsize=7, loc="center", bbox_to_anchor=(0.42, 0.5))
+    plotting.below(left)
+    plotting.below(right)
     return figure
 
 
@@ -433,8 +433,8 @@ def pointers(source: Source) -> Any:
                 title=title,
                 ylim=(0, 1.03),
             )
-    axes[0].legend(loc="lower right")
-    axes[2].legend(loc="center right")
+    plotting.below(axes[0])
+    plotting.below(axes[2])
     return figure
 
 

@@ -162,7 +162,7 @@ def transition(source: Source, s: Setting) -> Any:
         found.alpha_l, color="0.4", lw=0.8, ls=":", label=rf"$\alpha_l = {found.alpha_l:.3f}$"
     )
     for axis, place in ((left, "upper right"), (middle, "lower right"), (right, "upper right")):
-        axis.legend(fontsize=6.5, loc=place)
+        plotting.below(axis)
     figure.suptitle(
         rf"$\omega = {p.omega:g}$, $d = {p.d}$, {p.prox} prox; students: mean and s.d., theory dashed",
         fontsize=9,
@@ -213,7 +213,7 @@ def scaling_panel(
     shown = s.sizes[:: max(1, len(s.sizes) // 5)]
     axis.set_xticks(shown, [f"{d}" for d in shown])
     axis.minorticks_off()
-    axis.legend(fontsize=7)
+    plotting.below(axis)
 
 
 def experiment_map(
@@ -269,7 +269,7 @@ def theory_lines(axes: tuple[Any, Any], p: Parameters, s: Setting) -> None:
     for axis in axes:
         axis.set(ylim=(0.2, 2.2))
         if axis.get_legend_handles_labels()[0]:
-            axis.legend(loc="lower right", fontsize=7, frameon=True, framealpha=0.8)
+            plotting.below(axis)
 
 
 def phase_maps(source: Source, s: Setting, p: Parameters, axes: tuple[Any, Any]) -> None:
@@ -328,7 +328,7 @@ def slices(source: Source, s: Setting) -> Any:
                 f"C{k}",
                 rf"${tex} = {value:g}$",
             )
-        axis.legend(fontsize=7, title="students; theory (local prox) dashed", title_fontsize=7)
+        plotting.below(axis, title="students; theory (local prox) dashed", title_fontsize=7)
     return figure
 
 
@@ -360,8 +360,8 @@ def extension(name: str, source: Source, s: Setting) -> Any:
     for kind, r in runs.items():
         plotting.band(right, 1e3 * r.test_mse_half, COLOURS[kind], f"{kind} start")
     right.set(xlabel=ALPHA, ylabel=r"test error $E|y-f|^2/(2d)\ [10^{-3}]$", title=title)
-    left.legend(fontsize=7, title="students; theory (local prox) dashed", title_fontsize=7)
-    right.legend(fontsize=7)
+    plotting.below(left, title="students; theory (local prox) dashed", title_fontsize=7)
+    plotting.below(right)
     return figure
 
 
@@ -420,8 +420,8 @@ def uninformed(source: Source, s: Setting) -> Any:
         ylabel="runs",
         title=rf"$d = {s.adam.d}$, $\alpha = {s.adam.alpha:g}$",
     )
-    left.legend(fontsize=7)
-    right.legend(fontsize=7)
+    plotting.below(left)
+    plotting.below(right)
     return figure
 
 
@@ -438,7 +438,7 @@ def selections(source: Source, s: Setting) -> Any:
             data = curve(s.p.replace(prox=prox, order=s.theory_order, alpha=None), kind, grid)
             axis.plot(data.alpha, data[name], "k", ls=style, lw=1.2, label=f"theory, {prox} prox")
         axis.set(xlabel=ALPHA, ylabel=f"${tex}$", title=f"{kind} branch", ylim=(0, None))
-        axis.legend(fontsize=7)
+        plotting.below(axis)
     return figure
 
 

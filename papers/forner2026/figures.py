@@ -41,7 +41,9 @@ SETTINGS: dict[tuple[str, str], Parameters] = {
 def students(source: Source, setting: str) -> tuple[Parameters, xr.Dataset]:
     """Parameters and ensemble of a setting: the one that comes with the code, or trained."""
     if source.scale == "shipped":
-        return ensemble.shipped(setting)
+        p, runs = ensemble.shipped(setting)
+        source.used(p, runs.sizes["seed"])
+        return p, runs
     p = SETTINGS[source.scale, setting]
     return p, source.train(train, p)
 
@@ -53,6 +55,19 @@ def of(setting: str, draw: Callable[[Parameters, xr.Dataset], Any]) -> Callable[
     return lambda source: draw(*students(source, setting))
 
 
+def theory_of(
+    setting: str, draw: Callable[[Parameters, xr.Dataset], Any]
+) -> Callable[[Source], Any]:
+    """The same, of theory alone: no seeds are drawn."""
+
+    def drawn(source: Source) -> Any:
+        p, runs = students(source, setting)
+        source.asked[:] = [(p, 0)]
+        return draw(p, runs)
+
+    return drawn
+
+
 def theory(p: Parameters, runs: xr.Dataset) -> xr.Dataset:
     """Theory curve over the length of the runs."""
     return st.trajectory(p, float(runs.alpha[-1]))
@@ -62,16 +77,14 @@ Curves = list[tuple[str, xr.DataArray, xr.DataArray | None]]
 
 
 def panels(runs: xr.Dataset, groups: list[tuple[str, Curves]], predicted_by: str = "theory") -> Any:
-    """One panel per group of (name, students, prediction): students as mean and band, prediction
-    dashed.
+    """One panel per group of (name, students, prediction): students one by one or as a band,
+    prediction dashed.
     """
     figure, axes = plotting.figure(1, len(groups), width=3.7, height=2.9)
     for axis, (label, curves) in zip(np.atleast_1d(axes), groups, strict=True):
         for k, (name, measured, predicted) in enumerate(curves):
             prefix = f"{name}, " if name else ""
-            plotting.band(
-                axis, measured, f"C{k}", f"{prefix}students" if name else "students: mean, s.d."
-            )
+            plotting.band(axis, measured, f"C{k}", f"{prefix}students")
             if predicted is not None:
                 mean = predicted.mean("seed") if "seed" in predicted.dims else predicted
                 by = predicted.attrs.get("by", predicted_by)
@@ -81,7 +94,7 @@ def panels(runs: xr.Dataset, groups: list[tuple[str, Curves]], predicted_by: str
         axis.set(xlabel=TIME, ylabel=label, xlim=(0, float(runs.alpha[-1])))
         if "accuracy" in label or "attention" in label:
             axis.set_ylim(-0.02, 1.05)
-        axis.legend()
+        plotting.below(axis)
     return figure
 
 
@@ -186,7 +199,7 @@ def attention_entries(p: Parameters, runs: xr.Dataset) -> Any:
         ylim=(-0.02, 1.05),
         xlim=(0, float(runs.alpha[-1])),
     )
-    axis.legend()
+    plotting.below(axis)
     return figure
 
 
@@ -207,8 +220,8 @@ def closure(p: Parameters, runs: xr.Dataset) -> Any:
     right.set(
         xlabel="attention $A$", ylabel=r"attention factor $d_g N\,|\nabla_W A|^2$", xlim=(0, 1)
     )
-    left.legend()
-    right.legend(markerscale=3)
+    plotting.below(left)
+    plotting.below(right, markerscale=3)
     return figure
 
 
@@ -264,9 +277,9 @@ def composite_forms(p: Parameters, runs: xr.Dataset) -> Any:
             r"$\alpha^\star$", (star, 0.5), xytext=(4, 0), textcoords="offset points", color="C1"
         )
         axis.set(xlabel=TIME, ylabel="attention $A$", title=title, ylim=(0, 1.05), xlim=(0, end))
-    axes[0].legend(loc="lower right", frameon=True, framealpha=1, edgecolor="none")
+    plotting.below(axes[0])
     axes[1].set(yscale="log", ylim=(2e-5, 2))
-    axes[1].legend(loc="upper left")
+    plotting.below(axes[1])
     late = axes[2]
     numbers, times = (
         {**p.values(), "C": number_late_time.late_constant(p.values())},
@@ -303,7 +316,7 @@ def composite_forms(p: Parameters, runs: xr.Dataset) -> Any:
         ylim=(2e-3, 30),
         title=f"$L = {p.L}$, $N = d_g = {p.N}$",
     )
-    late.legend(loc="lower right")
+    plotting.below(late)
     return figure
 
 
@@ -369,12 +382,12 @@ FIGURES = {
         Figure(
             "onset",
             "Early-time (78) and onset (81) solutions beside the flow.",
-            of("table_1", onset_forms),
+            theory_of("table_1", onset_forms),
         ),
         Figure(
             "composite",
             "Early (78), onset (81), sharp onset, late and composite forms beside the exact solution.",
-            of("table_1", composite_forms),
+            theory_of("table_1", composite_forms),
         ),
         Figure(
             "closure",
@@ -394,7 +407,7 @@ FIGURES = {
         Figure(
             "robustness",
             "Sweeps of App. B around a small setting.",
-            lambda source: robustness.draw(robustness.sweep(source)),
+            lambda source: robustness.draw(robustness.found(source)),
         ),
     )
 }

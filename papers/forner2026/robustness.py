@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,6 +14,7 @@ from theory import plotting
 from theory.state_tracking import Parameters, onset
 from verify.emergence import first_crossing
 
+SEEDS = 4  # per setting of the small sweep
 SMALL = Parameters(N=8, L=5, d_g=8, d_h=16, n_train=1024, eval_every=16)
 RANGES: dict[str, dict[str, tuple]] = {
     "small": {
@@ -35,6 +38,7 @@ RANGES: dict[str, dict[str, tuple]] = {
         "rope": ("2pi", "plain", "linear"),
     },
 }
+LATE = 1e3  # times of A = 1/2 beyond it are named, not drawn
 LABELS = {
     "N": "$N$",
     "d_g": "$d_g$",
@@ -47,11 +51,30 @@ LABELS = {
 }
 
 
+STORED = Path(__file__).with_name("robustness.json")
+
+
+def found(source: Source) -> dict[str, list[dict[str, Any]]]:
+    """Results that come with the code (made by ``papers forner2026 --figure robustness --scale
+    small``), or of a sweep that is asked for.
+    """
+    if source.scale != "shipped":
+        return sweep(source)
+    source.used(SMALL, SEEDS)
+    stored = json.loads(STORED.read_text())
+    return {
+        name: [
+            {k: np.array(v) if isinstance(v, list) else v for k, v in row.items()} for row in rows
+        ]
+        for name, rows in stored.items()
+    }
+
+
 def sweep(source: Source) -> dict[str, list[dict[str, Any]]]:
     """Train around one setting; per parameter and value, times of A = 1/2 and final accuracies."""
     large = source.scale == "paper"
     base = Parameters.table_1() if large else SMALL
-    seeds = source.seeds[: 10 if large else 4]
+    seeds = source.seeds[: 10 if large else SEEDS]
     out: dict[str, list[dict[str, Any]]] = {}
     for name, grid in RANGES["paper" if large else "small"].items():
         out[name] = []
@@ -95,12 +118,19 @@ def draw(found: dict[str, list[dict[str, Any]]]) -> Any:
             lower.plot(np.full(len(r["students"]), x), r["students"], ".", color="C0", alpha=0.5)
         lower.plot(at, [r["flow"] for r in rows], "k_", ms=14, mew=1.6, label="flow (15)")
         lower.plot([], [], ".", color="C0", label="students")
+        times = np.concatenate([[r["flow"], *r["students"]] for r in rows])
+        top = 1.15 * times[times < LATE].max()
+        for x, r in zip(at, rows, strict=True):
+            if not r["flow"] < top:
+                lower.text(
+                    x, 0.97 * top, "flow: not\nwithin $10^3$", ha="left", va="top", fontsize=6
+                )
         upper.set(ylim=(-0.03, 1.05), xticks=at, xticklabels=[])
         ticks = [r["value"] if isinstance(r["value"], str) else f"{r['value']:g}" for r in rows]
-        lower.set(xlabel=LABELS[name], xticks=at, xticklabels=ticks, ylim=(0, None))
+        lower.set(xlabel=LABELS[name], xticks=at, xticklabels=ticks, ylim=(0, top))
         lower.tick_params(axis="x", labelsize=7)
     axes[0, 0].set_ylabel("final accuracy")
     axes[1, 0].set_ylabel(r"time of $A=1/2$, in $\alpha$")
-    axes[0, 0].legend(loc="lower left")
-    axes[1, 0].legend(loc="lower left")
+    figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower left", ncols=2)
+    figure.legend(*axes[1, 0].get_legend_handles_labels(), loc="outside lower right", ncols=2)
     return figure

@@ -101,7 +101,7 @@ def pseudo_panel(axis: Any, runs: xr.Dataset) -> None:
         values = runs.pseudo.sel(parameter=name).swap_dims(t="step")
         plotting.band(axis, values, f"C{k}", f"${letter}$")
     axis.set(xlabel=STEPS, ylabel="pseudo-parameter", xlim=(0, int(runs.step[-1])))
-    axis.legend()
+    plotting.below(axis)
 
 
 def ablation(source: Source, name: str) -> Any:
@@ -141,7 +141,7 @@ def ablation(source: Source, name: str) -> Any:
             ylim=(0, 1.1),
             xlim=(0, base.steps),
         )
-        axes[row, 1].legend()
+        plotting.below(axes[row, 1])
     return figure
 
 
@@ -194,7 +194,7 @@ def emergence_times(source: Source) -> Any:
         left.plot(smooth, flow[name], "-", color=f"C{k}", lw=1)
     left.plot([], [], "k-", lw=1, label="flow")
     left.set(xlabel="item-label pairs $N$", ylabel="emergence time $t$", ylim=(0, None))
-    left.legend()
+    plotting.below(left)
     expansion = ih.equations()["T_alpha"]
     fine = np.geomspace(sizes[0], sizes[-1], 100)
     right.loglog(
@@ -217,7 +217,7 @@ def emergence_times(source: Source) -> Any:
         xticklabels=[str(N) for N in sizes],
     )
     right.minorticks_off()
-    right.legend()
+    plotting.below(right)
     return figure
 
 
@@ -296,7 +296,7 @@ def standard_loss(source: Source) -> Any:
         xlim=(0, int(runs.step[-1])),
         ylim=(0, None),
     )
-    axis.legend()
+    plotting.below(axis)
     return figure
 
 
@@ -335,7 +335,7 @@ def uniform(source: Source) -> Any:
             label=f"${label} \\ln N / N^2$, uniform $q$",
         )
     left.set(xlabel="item-label pairs $N$", ylabel="scaled emergence time", ylim=(0, 4.2))
-    left.legend(ncols=2, fontsize=7)
+    plotting.below(left, ncols=2)
     large = np.array(DROP_SIZES, float)
     measured = np.array([emergence.Path(int(N)).of_loss() for N in large])
     law, kappa = ih.equations()["T_drop"], ih.drop.blow_up()["kappa"]
@@ -357,7 +357,7 @@ def uniform(source: Source) -> Any:
         large, (predicted - square) / large, "-", color="C0", lw=1, label="matched expansion"
     )
     right.set(xlabel="item-label pairs $N$", ylabel=r"$(T_\mathrm{drop} - \sqrt{2\pi}\,N^2)\,/\,N$")
-    right.legend()
+    plotting.below(right)
     return figure
 
 

@@ -60,7 +60,7 @@ def draw(p: Parameters, runs: xr.Dataset) -> Any:
                 label="descent without noise" if k == 0 else None,
             )
         axis.set(xlabel="$t$ = steps times step in $t$", ylabel=label)
-        axis.legend(fontsize=7)
+        plotting.below(axis)
     figure.suptitle(
         f"all weights, $N={p.N}$, $D={p.dimension}$, {p.query} query, batches of {p.batch_size}, {runs.sizes['seed']} seeds",
         fontsize=9,

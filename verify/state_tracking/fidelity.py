@@ -459,9 +459,10 @@ def draw(p: Parameters, runs: xr.Dataset) -> Any:
             xlim=(0, float(runs.alpha[-1])),
             ylim=(-0.02, 1.05),
         )
-    axes[0].legend(fontsize=7, loc="lower right")
+    plotting.below(axes[0])
     figure.suptitle(
-        rf"$N={p.N}$, $d_g={p.d_g}$, $L={p.L}$, $d_h={p.d_h}$, $n_{{\rm train}}={p.n_train}$",
+        rf"$N={p.N}$, $d_g={p.d_g}$, $L={p.L}$, $d_h={p.d_h}$, $n_{{\rm train}}={p.n_train}$, "
+        f"{runs.sizes['seed']} seeds",
         fontsize=9,
     )
     return figure

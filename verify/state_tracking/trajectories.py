@@ -302,7 +302,7 @@ def draw(p: Parameters, runs: xr.Dataset, ours: xr.Dataset, rates: xr.Dataset) -
                 )
                 lines[0].set_label(kind or "students, one line each")
             else:
-                plotting.band(axis, runs[name], colour, kind or "students: mean, s.d.")
+                plotting.band(axis, runs[name], colour, kind or "students")
             if kind:
                 at = rates[name].transpose("alpha", "seed")
                 dots = axis.plot(rates.alpha, at, "o", color=colour, ms=2.5)
@@ -322,8 +322,9 @@ def draw(p: Parameters, runs: xr.Dataset, ours: xr.Dataset, rates: xr.Dataset) -
         axis.set(xlabel=r"$\alpha$ = epochs / $(d_g N)$", ylabel=label)
         if names[0] in ("A", "accuracy"):
             axis.set_ylim(0, 1.05)
-        if names[0] != "A":  # late students rise where there would be room; R says the same
-            axis.legend(fontsize=7)
+        if kind:
+            axis.plot([], [], "0.4", ls="--", label="paper, Eqs. (15), (17)-(18)")
+        plotting.below(axis)
     axis = axes.flat[5]
     for k, (name, values) in enumerate(closure_curves(p, runs).items()):
         axis.plot(
@@ -332,7 +333,7 @@ def draw(p: Parameters, runs: xr.Dataset, ours: xr.Dataset, rates: xr.Dataset) -
     axis.set(
         xlabel=r"$\alpha$ = epochs / $(d_g N)$", ylabel=r"attention factor $d_g N\,|\nabla A|^2$"
     )
-    axis.legend(fontsize=7)
+    plotting.below(axis)
     figure.suptitle(
         rf"$N={p.N}$, $d_g={p.d_g}$, $L={p.L}$, $d_h={p.d_h}$, {runs.sizes['seed']} seeds",
         fontsize=9,

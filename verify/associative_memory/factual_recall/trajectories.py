@@ -70,5 +70,5 @@ def draw(p: Parameters, runs: xr.Dataset) -> Any:
             )
             axis.plot(curve.t / p.eta, curve[name], color=colour, ls="--", label=f"{word}, flow")
         axis.set(xlabel=r"training step = $t/\eta$", ylabel=label, ylim=(0, None))
-        axis.legend(fontsize=7, loc="center right" if axis is axes[0] else "lower right")
+        plotting.below(axis)
     return figure

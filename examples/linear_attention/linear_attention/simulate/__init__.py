@@ -39,7 +39,9 @@ class Student:
             force = self.population.force(student.matrix(self.weights))
             moved = student.population_rates(self.weights, force)
         else:
-            X, y = (x.to(self.device) for x in student.sample(self.p, self.seed, number, self.dtype))
+            X, y = (
+                x.to(self.device) for x in student.sample(self.p, self.seed, number, self.dtype)
+            )
             held = {n: w.detach().requires_grad_() for n, w in self.weights.items()}
             predict = student.attention if self.p.student == "tokens" else student.reduced
             half = (y - predict(held, X)).square().mean() / 2
