@@ -44,11 +44,36 @@ def draw(figure: Figure, paper: str, scale: str) -> Path | None:
     path = DRAWN / os.environ["DOCS_SOURCES"] / paper / f"figure_{figure.name}.png"
     if path.is_file():
         return path
-    if os.environ.get("DOCS_EXECUTION") == "off":  # a quick look at the text
+    if os.environ.get("DOCS_FIGURES") == "stored":  # a quick look at the text
         return None
     with contextlib.suppress(NeedsTraining), nothing_trained():
         return figure.write(Source(scale, list(range(8)), None, TRAIN), path.parent)
     return None
+
+
+def picture(paper: str, name: str) -> str:
+    """One figure of a paper, drawn once for the whole site."""
+    model = next(m for m in registry.MODELS.values() if m.paper == paper)
+    module = model.ledger()
+    figure = module.FIGURES[name]
+    path = draw(figure, paper, getattr(module, "SCALES", ("small",))[0])
+    if path is None:
+        return f"*The figure needs students that are not here:* `{command(paper, figure)}`\n"
+    return shown(path, f"Figure {name} of {paper}", figure, paper)
+
+
+def command(paper: str, figure: Figure) -> str:
+    """How to make a figure."""
+    return f"python -m papers {paper} --figure {figure.name}"
+
+
+def shown(path: Path, title: str, figure: Figure, paper: str) -> str:
+    """A drawn figure with alternative text, caption and command."""
+    place = os.path.relpath(path, ROOT / "docs")
+    return (
+        f":::{{figure}} /{place}\n:alt: '{title}: {figure.caption}'\n:width: 100%\n\n"
+        f"{figure.name}. {figure.caption} `{command(paper, figure)}`\n:::\n"
+    )
 
 
 def gallery(paper: str) -> str:
@@ -56,19 +81,14 @@ def gallery(paper: str) -> str:
     model = next(m for m in registry.MODELS.values() if m.paper == paper)
     module = model.ledger()
     scale = getattr(module, "SCALES", ("small",))[0]
-    shown, missing = [], []
+    there, missing = [], []
     for figure in module.FIGURES.values():
-        command = f"python -m papers {paper} --figure {figure.name}"
         path = draw(figure, paper, scale)
         if path is None:
-            missing.append(f"- {figure.name}: {figure.caption} `{command}`")
-            continue
-        alt = f"Figure {figure.name} of {paper}: {figure.caption}".replace("\n", " ")
-        shown.append(
-            f":::{{figure}} /{os.path.relpath(path, ROOT / 'docs')}\n:alt: {alt}\n:width: 100%\n\n"
-            f"{figure.name}. {figure.caption} `{command}`\n:::\n"
-        )
-    out = ["::::{div} gallery\n", *shown, "::::\n"] if shown else []
+            missing.append(f"- {figure.name}: {figure.caption} `{command(paper, figure)}`")
+        else:
+            there.append(shown(path, f"Figure {figure.name} of {paper}", figure, paper))
+    out = ["::::{container} gallery\n", *there, "::::\n"] if there else []
     if missing:
         out += [
             "\nThese need students that this site was built without; the command trains them "

@@ -277,10 +277,16 @@ class Generated(SphinxDirective):
         return self.parse_text_to_nodes(made, allow_section_headings=True)
 
 
+def plain_bars(app: Sphinx, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
+    """Absolute values in docstrings are not substitutions."""
+    lines[:] = [x if "`" in x else x.replace("|", r"\|") for x in lines]
+
+
 def setup(app: Sphinx) -> dict[str, bool]:
     """Register one directive per maker."""
     makers = (statuses, equations, verified, coverage, ledger, commands, api, performance)
-    for maker in (*makers, figures.gallery):
+    for maker in (*makers, figures.gallery, figures.picture):
         kind = type(maker.__name__, (Generated,), {"make": staticmethod(maker)})
         app.add_directive(maker.__name__, kind)
+    app.connect("autodoc-process-docstring", plain_bars)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

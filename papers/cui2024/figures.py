@@ -39,7 +39,7 @@ class Setting:
     adam_seeds: int
 
 
-# Theory curves beside students are of the selection that informed descent follows (selections.md).
+# Theory curves beside students are of the selection that informed descent follows (docs/models/selections.md).
 GRID = tuple(np.linspace(0.01, 2, 25).round(6))
 SETTINGS = {
     "small": Setting(
