@@ -53,7 +53,6 @@ nb_execution_mode = os.environ.get("DOCS_EXECUTION", "cache")
 nb_execution_cache_path = str(ROOT / "output" / "docs-cache" / os.environ["DOCS_SOURCES"])
 nb_execution_in_temp = True
 nb_execution_timeout = -1 if os.environ.get("DOCS_TRAIN") else 600
-nb_execution_raise_on_error = True
 nb_execution_show_tb = True
 nb_merge_streams = True
 

@@ -101,9 +101,7 @@ def verified(model: str, commands: Sequence[str] = ()) -> str:
             continue
         counts = Counter(row["verdict"] for row in record["checks"])
         summary = ", ".join(f"{counts[v]} {v}" for v in VERDICTS if counts[v])
-        out.append(
-            f"**{said}**: {summary} ({record['seconds']} s, commit `{record['commit']}`).\n"
-        )
+        out.append(f"**{said}**: {summary} ({record['seconds']} s, commit `{record['commit']}`).\n")
         groups: dict[str, list[dict[str, Any]]] = {}
         for row in record["checks"]:
             groups.setdefault(row["id"], []).append(row)
@@ -147,7 +145,7 @@ def coverage(paper: str) -> str:
 
 
 def ledger(paper: str, kinds: Sequence[str] = (), words: Sequence[str] = ()) -> str:
-    """Claims of a paper with computed verdicts: all, those of some kinds, those that name a word."""
+    """Claims of a paper with computed verdicts: all, of some kinds, or those that name a word."""
     _, listed, found = _ledger(paper)
     rows = [
         [text(c.id), text(c.says), claims.computed(c, found), text(c.note)]
@@ -250,23 +248,37 @@ def api(group: str) -> str:
 
 def performance() -> str:
     """The stored benchmarks: where and when they were taken, then one table per command."""
+    if not PERFORMANCE.is_file():
+        return (
+            "None is stored with this version: `python docs/_extensions/measure.py` takes them.\n"
+        )
     stored = json.loads(PERFORMANCE.read_text())
     out = [
         f"Measured {stored['date']} at commit `{stored['commit']}` on {text(stored['machine'])}, "
         f"by `{stored['command']}`.\n"
     ]
     for made in stored["tables"]:
-        out += [f"## `{made['command']}`\n", text(made["about"]) + "\n"]
+        out += [f"### `{made['command']}`\n", text(made["about"]) + "\n"]
         out.append(table(made["header"], [[text(c) for c in row] for row in made["rows"]]))
         out += [f"{text(note)}\n" for note in made["notes"]]
     return "\n".join(out)
+
+
+def costs() -> str:
+    """What each stored ``verify`` command took, with the commit it was run at."""
+    rows = []
+    for model in registry.MODELS.values():
+        for command, record in evidence.load(model).items():
+            said = code(f"python -m verify.{command} {model.name}")
+            rows.append([said, len(record["checks"]), record["seconds"], f"`{record['commit']}`"])
+    return table(("command", "checks", "seconds", "commit"), rows)
 
 
 class Generated(SphinxDirective):
     """A directive that parses the Markdown its maker returns."""
 
     optional_arguments = 8
-    option_spec = dict.fromkeys(("kinds", "words", "commands"), directives.unchanged)  # noqa: RUF012
+    option_spec = dict.fromkeys(("kinds", "words", "commands"), directives.unchanged)
     make: Any
 
     def run(self) -> list[Any]:
@@ -284,7 +296,7 @@ def plain_bars(app: Sphinx, what: str, name: str, obj: Any, options: Any, lines:
 
 def setup(app: Sphinx) -> dict[str, bool]:
     """Register one directive per maker."""
-    makers = (statuses, equations, verified, coverage, ledger, commands, api, performance)
+    makers = (statuses, equations, verified, coverage, ledger, commands, api, performance, costs)
     for maker in (*makers, figures.gallery, figures.picture):
         kind = type(maker.__name__, (Generated,), {"make": staticmethod(maker)})
         app.add_directive(maker.__name__, kind)

@@ -1,4 +1,4 @@
-"""Mathematics as MathML, made when the site is built: a browser needs no script and no font for it."""
+"""Mathematics as MathML, made when the site is built: no script and no font is needed."""
 
 from __future__ import annotations
 

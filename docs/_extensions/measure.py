@@ -1,5 +1,5 @@
-"""Take the benchmarks that the site shows: ``python docs/_extensions/measure.py`` renews
-``docs/performance.json``. Best on an idle machine.
+"""Take the benchmarks that the site shows: ``python docs/_extensions/measure.py [MODEL ...]``
+renews ``docs/performance.json``. Best on an idle machine.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 
 from papers import evidence
 from theory import output
-from theory.registry import MODELS
+from theory.registry import TABLE
 
 PLACE = Path(__file__).parents[1] / "performance.json"
 
@@ -92,13 +92,13 @@ def starts() -> dict[str, Any]:
 def main() -> None:
     """Measure one after the other and write."""
     place = machine()
-    there = [m for m in MODELS.values() if m._has("theory", "benchmark")]
-    tables = [*(numbers(m.name) for m in there), steps(), starts()]
+    wanted = sys.argv[1:] or [m.name for m in TABLE.values() if m._has("theory", "benchmark")]
+    tables = [*(numbers(name) for name in wanted), steps(), starts()]
     made = {
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
         "commit": evidence.commit(),
         "machine": place,
-        "command": "python docs/_extensions/measure.py",
+        "command": " ".join(["python docs/_extensions/measure.py", *sys.argv[1:]]),
         "tables": tables,
     }
     with output.atomic(PLACE) as temporary:

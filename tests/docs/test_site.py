@@ -59,7 +59,19 @@ def site():
         pytest.importorskip(package, reason=f"{package} is not installed (extra docs)")
     out = ROOT / "output" / "docs"
     done = subprocess.run(
-        [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", "-E", "-d", "output/docs-doctrees", "docs", str(out)],
+        [
+            sys.executable,
+            "-m",
+            "sphinx",
+            "-W",
+            "--keep-going",
+            "-q",
+            "-E",
+            "-d",
+            "output/docs-doctrees",
+            "docs",
+            str(out),
+        ],
         cwd=ROOT,
         capture_output=True,
         text=True,
