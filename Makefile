@@ -1,5 +1,6 @@
 # Two commands: `make demo` runs the main job, `make test` runs the tests. Each installs what it needs, and no more.
 # `make test-all` adds the long forms: many kills, every parameter, whole ensembles.
+# `make docs` builds the site into output/docs, every page executed; `make docs-all` trains what its gallery needs, too.
 # On a machine with a CUDA GPU, `make gpu` measures everything there with PYTHON as it is: nothing is installed.
 PYTHON ?= python3
 VENV := .venv
@@ -8,11 +9,12 @@ READY := $(VENV)/.ready
 TESTS := $(VENV)/.ready-for-tests
 # Options for pip. Without a GPU, PIP="--extra-index-url https://download.pytorch.org/whl/cpu" spares gigabytes.
 PIP ?=
+DOCS_READY := $(VENV)/.ready-for-docs
 DEMO := output/demo
 OUT ?= output/device
 SECONDS_LEFT ?= 1800
 
-.PHONY: demo test test-all check setup clean gpu gpu-dry-run
+.PHONY: demo test test-all check docs docs-all setup clean gpu gpu-dry-run
 
 setup: $(TESTS)
 
@@ -49,6 +51,18 @@ gpu:
 
 gpu-dry-run: $(TESTS)
 	$(RUN) -m verify.device --dry-run
+
+$(DOCS_READY): $(READY)
+	@echo "installing Sphinx into $(VENV)"
+	@$(RUN) -m pip install --quiet --disable-pip-version-check $(PIP) -c constraints.txt -e ".[docs]"
+	@touch $@
+
+docs: $(DOCS_READY)
+	$(RUN) -m sphinx -W --keep-going -q -d output/docs-doctrees docs output/docs
+	@echo "open output/docs/index.html"
+
+docs-all: $(DOCS_READY)
+	DOCS_TRAIN=1 $(RUN) -m sphinx -W --keep-going -q -d output/docs-doctrees docs output/docs
 
 check: $(TESTS)
 	$(RUN) -m ruff check .

@@ -39,7 +39,7 @@ class Setting:
     adam_seeds: int
 
 
-# Theory curves beside students are of the selection that informed descent follows (selections.md).
+# Theory curves beside students are of the selection that informed descent follows (docs/models/selections.md).
 GRID = tuple(np.linspace(0.01, 2, 25).round(6))
 SETTINGS = {
     "small": Setting(
@@ -161,7 +161,7 @@ def transition(source: Source, s: Setting) -> Any:
     right.axvline(
         found.alpha_l, color="0.4", lw=0.8, ls=":", label=rf"$\alpha_l = {found.alpha_l:.3f}$"
     )
-    for axis, place in ((left, "upper right"), (middle, "lower right"), (right, "upper right")):
+    for axis in (left, middle, right):
         plotting.below(axis)
     figure.suptitle(
         rf"$\omega = {p.omega:g}$, $d = {p.d}$, {p.prox} prox; students: mean and s.d., theory dashed",

@@ -37,7 +37,7 @@ FACTORS = {"alpha_c": (0.85, 1.0, 1.15), "alpha_l": (0.9, 1.0, 1.1)}  # of the p
 SELECTION = "the paper's selection; informed descent follows the local one (see the claims ledger)"
 # The paper's selection where the two are far apart, semantic branch at omega = 0.3 and alpha =
 # 0.57: (students - predicted) over the local prediction, 3.5 standard errors to either side (64
-# seeds; papers/cui2024/selections.md).
+# seeds; docs/models/selections.md).
 NOT_REACHED = {"theta, semantic": (0.88, 1.083), "test_mse_half, semantic": (-0.135, -0.088)}
 SAME = 1e-3  # relative; two selections this close are one prediction, at the accuracy of the quadrature
 UNTIED, SOBOL = (

@@ -1,0 +1,304 @@
+"""Directives whose content the toolkit itself writes: equations, ledgers, evidence, commands, API.
+
+Each makes MyST Markdown from the registry, the stored evidence, the ledgers or the parsers, so that
+no page types what the code knows.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import figures
+from docutils.parsers.rst import directives
+from sphinx.application import Sphinx
+from sphinx.util.docutils import SphinxDirective
+
+from papers import claims, evidence
+from theory import cli, registry
+from theory.equation import STATUSES
+from verify.check import VERDICTS
+
+ROOT = Path(__file__).parents[2]
+WINGS = ("theory", "simulate", "verify", "papers")
+PERFORMANCE = Path(__file__).parents[1] / "performance.json"
+
+
+def text(words: object) -> str:
+    """Plain words made safe for a cell of a Markdown table; code in backticks passes through."""
+    parts = re.split(r"(`[^`]*`)", " ".join(str(words).split()))
+    return "".join(
+        p.replace("|", r"\|") if p.startswith("`") else re.sub(r"([\\*_|<>\[\]$#~^{}])", r"\\\1", p)
+        for p in parts
+    )
+
+
+def table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """Markdown table; cells are Markdown."""
+    lines = [header, ["---"] * len(header), *rows]
+    return "\n".join("| " + " | ".join(map(str, line)) + " |" for line in lines) + "\n"
+
+
+def code(words: object) -> str:
+    """Words as code, in a cell."""
+    return f"`{words}`".replace("|", r"\|")
+
+
+# ---- What is derived
+
+
+def statuses(model: str) -> str:
+    """How many equations a model has in each section, by status."""
+    rows, total = [], Counter[str]()
+    for name, equations in registry.find(model).wing("theory").sections().items():
+        found = Counter(e.status for e in equations)
+        total += found
+        rows.append([text(name), *(found[s] or "" for s in STATUSES)])
+    rows.append(["**all**", *(f"**{total[s]}**" if total[s] else "" for s in STATUSES)])
+    return table(("section", *STATUSES), rows)
+
+
+def equations(model: str) -> str:
+    """Every equation of a model: name, reference, status, assumptions, formula."""
+    out = []
+    for name, found in registry.find(model).wing("theory").sections().items():
+        out.append(f"## {text(name)}\n")
+        for e in found:
+            assumed = f" Assumes: {text('; '.join(e.assumptions))}." if e.assumptions else ""
+            head = f"{code(e.name)}: {text(e.reference)}; *{e.status}*.{assumed}"
+            out.append(f"{head}\n\n$$\n{e.latex()}\n$$\n")
+    return "\n".join(out)
+
+
+# ---- What is verified
+
+
+def number(value: Any) -> str:
+    """A number of a check, or nothing."""
+    return "" if value is None else f"{value:.6g}"
+
+
+def verified(model: str, commands: Sequence[str] = ()) -> str:
+    """Stored evidence of a model, one table per ``verify`` command (all, or some), one row per kind
+    of check.
+    """
+    found, out = registry.find(model), []
+    stored = evidence.load(found)
+    for command in commands or found.checks:
+        said = f"`python -m verify.{command} {found.name}`"
+        record = stored.get(command)
+        if record is None:
+            out.append(
+                f"**{said}**: no result is stored with this version; "
+                f"`python -m papers {found.paper} --claims --run {command}` stores one.\n"
+            )
+            continue
+        counts = Counter(row["verdict"] for row in record["checks"])
+        summary = ", ".join(f"{counts[v]} {v}" for v in VERDICTS if counts[v])
+        out.append(f"**{said}**: {summary} ({record['seconds']} s, commit `{record['commit']}`).\n")
+        groups: dict[str, list[dict[str, Any]]] = {}
+        for row in record["checks"]:
+            groups.setdefault(row["id"], []).append(row)
+        rows = []
+        for same in groups.values():
+            worst = max(same, key=lambda row: VERDICTS.index(row["verdict"]))
+            error = worst["standard_error"]
+            sees = worst["sees"]
+            rows.append(
+                [
+                    text(worst["name"].partition(",")[0] if len(same) > 1 else worst["name"]),
+                    len(same),
+                    number(worst["predicted"]),
+                    number(worst["measured"]) + (f" ± {error:.1e}" if error else ""),
+                    worst["verdict"],
+                    ""
+                    if worst["verdict"] == "exact" or sees is None
+                    else f"{sees:.1%}"
+                    if sees < 10
+                    else "nothing",
+                    text(worst.get("why") or ""),
+                ]
+            )
+        header = ("check", "rows", "predicted", "measured", "verdict (worst)", "sees", "why")
+        out.append(table(header, rows))
+    return "\n".join(out)
+
+
+def _ledger(paper: str) -> tuple[registry.Model, list[claims.Claim], dict[str, str]]:
+    model = next(m for m in registry.MODELS.values() if m.paper == paper)
+    path = Path(str(model.ledger().__file__)).with_name("claims.toml")
+    return model, claims.load(path), evidence.verdicts(evidence.load(model))
+
+
+def coverage(paper: str) -> str:
+    """How many claims of a paper have each verdict, as computed from the stored evidence."""
+    _, ledger, found = _ledger(paper)
+    counts = Counter(claims.computed(c, found) for c in ledger)
+    shown = [v for v in claims.VERDICTS if counts[v]]
+    return table(("claims", *shown), [[len(ledger), *(counts[v] for v in shown)]])
+
+
+def ledger(paper: str, kinds: Sequence[str] = (), words: Sequence[str] = ()) -> str:
+    """Claims of a paper with computed verdicts: all, of some kinds, or those that name a word."""
+    _, listed, found = _ledger(paper)
+    rows = [
+        [text(c.id), text(c.says), claims.computed(c, found), text(c.note)]
+        for c in listed
+        if (not kinds or c.kind in kinds)
+        and (not words or any(w in f"{c.id} {c.says} {c.note}" for w in words))
+    ]
+    return table(("where", "what it says", "verdict", "note"), rows)
+
+
+# ---- Commands
+
+
+class _Asked(Exception):
+    """Carries a parser out of the command that made it."""
+
+
+def modules() -> list[str]:
+    """Every module that is a command, but for the names that models give ``simulate``."""
+    found = []
+    for wing in WINGS:
+        for path in sorted((ROOT / wing).rglob("*.py")):
+            name = ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__main__")
+            if "cli.run(" in path.read_text() and not (
+                name.startswith("simulate.") and path.name == "__main__.py"
+            ):
+                found.append(name)
+    return sorted(found, key=lambda name: (WINGS.index(name.partition(".")[0]), name))
+
+
+def parser_of(module: str) -> argparse.ArgumentParser:
+    """The parser of a command, as its ``main`` makes it."""
+    made = importlib.import_module(module)
+    if not hasattr(made, "main"):
+        made = importlib.import_module(f"{module}.__main__")
+
+    def ask(self: argparse.ArgumentParser, *_: Any) -> None:
+        raise _Asked(self)
+
+    kept, cli.Parser.parse_args = cli.Parser.parse_args, ask  # type: ignore[assignment, method-assign]
+    try:
+        made.main([])
+    except _Asked as asked:
+        return asked.args[0]
+    finally:
+        cli.Parser.parse_args = kept  # type: ignore[method-assign]
+    raise RuntimeError(f"{module}: parsed nothing")
+
+
+def commands() -> str:
+    """Every command with its arguments."""
+    out = []
+    for module in modules():
+        parser = parser_of(module)
+        out.append(f"({module}-command)=\n## `{parser.prog}`\n\n{text(parser.description or '')}\n")
+        rows = []
+        for action in parser._actions:
+            if action.help == argparse.SUPPRESS or action.dest == "help":
+                continue
+            value = action.metavar or ("|".join(action.choices) if action.choices else "")
+            takes = not isinstance(action, argparse._StoreTrueAction)
+            flag = " ".join(filter(None, (", ".join(action.option_strings), takes and value or "")))
+            rows.append([code(flag), text((action.help or "").replace("%%", "%"))])
+        out.append(table(("argument", "what it is"), rows) if rows else "No arguments.\n")
+    return "\n".join(out)
+
+
+# ---- API
+
+
+def _listed(wing: str) -> dict[str, list[str]]:
+    """Modules of a wing by package: the wing's own, then those of each model."""
+    groups: dict[str, list[str]] = {}
+    for path in sorted((ROOT / wing).rglob("*.py")):
+        parts = path.relative_to(ROOT).with_suffix("").parts
+        if parts[-1] == "__main__" or any(p.startswith("_") and p != "__init__" for p in parts):
+            continue
+        name = ".".join(parts).removesuffix(".__init__")
+        group = ".".join(name.split(".")[:2])
+        if not (ROOT / Path(*group.split("."))).is_dir():
+            group = wing
+        groups.setdefault(group, []).append(name)
+    return groups
+
+
+def api(group: str) -> str:
+    """``automodule`` of every module of a group."""
+    wing = group.partition(".")[0]
+    out = []
+    for name in _listed(wing)[group]:
+        out.append(
+            f"## `{name}`\n\n```{{eval-rst}}\n.. automodule:: {name}\n   :members:\n"
+            f"   :ignore-module-all:\n   :show-inheritance:\n```\n"
+        )
+    return "\n".join(out)
+
+
+# ---- Performance
+
+
+def performance() -> str:
+    """The stored benchmarks: where and when they were taken, then one table per command."""
+    if not PERFORMANCE.is_file():
+        return (
+            "None is stored with this version: `python docs/_extensions/measure.py` takes them.\n"
+        )
+    stored = json.loads(PERFORMANCE.read_text())
+    out = [
+        f"Measured {stored['date']} at commit `{stored['commit']}` on {text(stored['machine'])}, "
+        f"by `{stored['command']}`.\n"
+    ]
+    for made in stored["tables"]:
+        out += [f"### `{made['command']}`\n", text(made["about"]) + "\n"]
+        out.append(table(made["header"], [[text(c) for c in row] for row in made["rows"]]))
+        out += [f"{text(note)}\n" for note in made["notes"]]
+    return "\n".join(out)
+
+
+def costs() -> str:
+    """What each stored ``verify`` command took, with the commit it was run at."""
+    rows = []
+    for model in registry.MODELS.values():
+        for command, record in evidence.load(model).items():
+            said = code(f"python -m verify.{command} {model.name}")
+            rows.append([said, len(record["checks"]), record["seconds"], f"`{record['commit']}`"])
+    return table(("command", "checks", "seconds", "commit"), rows)
+
+
+class Generated(SphinxDirective):
+    """A directive that parses the Markdown its maker returns."""
+
+    optional_arguments = 8
+    option_spec = dict.fromkeys(("kinds", "words", "commands"), directives.unchanged)
+    make: Any
+
+    def run(self) -> list[Any]:
+        """Make the Markdown and parse it in place."""
+        self.env.note_reread()  # what it is made of is not a file Sphinx watches
+        options = {name: words.split() for name, words in self.options.items()}
+        made = type(self).make(*self.arguments, **options)
+        return self.parse_text_to_nodes(made, allow_section_headings=True)
+
+
+def plain_bars(app: Sphinx, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
+    """Absolute values in docstrings are not substitutions."""
+    lines[:] = [x if "`" in x else x.replace("|", r"\|") for x in lines]
+
+
+def setup(app: Sphinx) -> dict[str, bool]:
+    """Register one directive per maker."""
+    makers = (statuses, equations, verified, coverage, ledger, commands, api, performance, costs)
+    for maker in (*makers, figures.gallery, figures.picture):
+        kind = type(maker.__name__, (Generated,), {"make": staticmethod(maker)})
+        app.add_directive(maker.__name__, kind)
+    app.connect("autodoc-process-docstring", plain_bars)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,0 +1,127 @@
+"""The sources of the site: links, what must be named, and what the directives make."""
+
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from theory import registry
+
+ROOT = Path(__file__).parents[2]
+PAGES = sorted((ROOT / "docs").rglob("*.md"))
+LINK = re.compile(r"\]\(([^)\s#]*)(?:#[^)]*)?\)")
+
+
+def prose(path):
+    """A page without its code."""
+    return re.sub(r"^```.*?^```", "", path.read_text(), flags=re.DOTALL | re.MULTILINE)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT / "docs")))
+def test_links_of_a_page(page):
+    """Every file a page links to is there."""
+    missing = [
+        target
+        for target in LINK.findall(prose(page))
+        if target and "://" not in target and not (page.parent / target).exists()
+    ]
+    assert missing == []
+
+
+def test_every_page_is_in_a_table_of_contents():
+    """No page that nobody finds."""
+    listed = {ROOT / "docs" / "index.md"}
+    for page in PAGES:
+        for tree in re.findall(r"^```\{toctree\}\n(.*?)^```", page.read_text(), re.M | re.S):
+            names = [x for x in tree.split("\n") if x and not x.startswith(":")]
+            listed |= {page.parent / f"{name}.md" for name in names}
+    assert listed == set(PAGES)
+
+
+def test_pictures_have_alternative_texts():
+    """Every cell that draws says what is seen."""
+    for page in PAGES:
+        cells = re.findall(r"^```\{code-cell\}.*?^```", page.read_text(), re.M | re.S)
+        for cell in cells:
+            drawn = re.search(
+                r"^(figure, |figure$|Image\(|[a-z.]*result\.plot\()", cell, re.MULTILINE
+            )
+            assert not drawn or "alt: " in cell, (page.name, cell[:80])
+
+
+def test_every_model_and_system_has_a_page():
+    """The models by name; the systems through the table that lists them all."""
+    text = "".join(prose(page) for page in PAGES)
+    assert all(f"`{name}`" in text for name in registry.MODELS)
+    family = (ROOT / "docs/models/associative_memory.md").read_text()
+    assert "family.systems" in family and registry.find("associative_memory").systems
+
+
+@pytest.fixture(scope="module")
+def generated():
+    """What the directives are made of."""
+    for package in ("sphinx", "latex2mathml"):
+        pytest.importorskip(package, reason=f"{package} is not installed (extra docs)")
+    sys.path.insert(0, str(ROOT / "docs/_extensions"))
+    try:
+        import generated as made
+    finally:
+        sys.path.pop(0)
+    return made
+
+
+def test_commands_know_their_flags(generated):
+    """Every module that is a command is listed, with flags its parser has."""
+    text = generated.commands()
+    assert "`python -m theory.onset`" in text and "`python -m verify.device`" in text
+    assert text.count("\n## ") == len(generated.modules()) > 10
+    assert "`--grid NAME=V1,V2`" in text and "SUPPRESS" not in text
+
+
+def test_api_lists_every_module(generated):
+    """Each public module of the wings stands in exactly one group, and each group has a page."""
+    index = (ROOT / "docs/api/index.md").read_text()
+    for wing in generated.WINGS:
+        groups = generated._listed(wing)
+        names = [name for group in groups.values() for name in group]
+        assert len(names) == len(set(names)) and f"{wing}" in groups
+        for group in groups:
+            assert f"\n{group.replace('.', '_')}\n" in index
+            assert (ROOT / f"docs/api/{group.replace('.', '_')}.md").is_file()
+
+
+def test_ledger_has_every_claim(generated):
+    """One row per claim, and a verdict in each."""
+    rows = generated.ledger("cui2024").splitlines()[2:]
+    _, listed, _ = generated._ledger("cui2024")
+    assert len(rows) == len(listed) > 20
+    errata = generated.ledger("cui2024", kinds=["erratum"]).splitlines()[2:]
+    assert 0 < len(errata) < len(rows)
+
+
+def test_cells_survive_what_is_in_them(generated):
+    """A bar, a star or a dollar does not break a table."""
+    made = generated.table(("a",), [[generated.text("|z| <= 4 * x_1 $y$ [b](c)")]])
+    assert made.splitlines()[2].count("|") - made.splitlines()[2].count(r"\|") == 2
+    assert r"\$y\$" in made and r"\[b\]" in made
+
+
+def test_mathematics_becomes_mathml(generated):
+    """A flow's block has rows, no command is left, and an unknown one is named."""
+    sys.path.insert(0, str(ROOT / "docs/_extensions"))
+    try:
+        import mathml
+    finally:
+        sys.path.pop(0)
+    from theory import state_tracking
+
+    made = mathml.mathml(state_tracking.flow().latex(), "block", None)
+    assert made.count("<mtr>") >= 3 and "\\" not in made
+    said = []
+    mathml.LOG.warning = lambda text, *rest, **_: said.append(rest)
+    try:
+        mathml.mathml(r"\nosuchcommand x", "inline", None)
+    finally:
+        del mathml.LOG.warning
+    assert said and r"\nosuchcommand" in said[0][0]

@@ -1,0 +1,156 @@
+"""The built site: no warning, no broken link, nothing from elsewhere, mathematics that a browser
+shows.
+"""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import urllib.parse
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome")
+pytestmark = pytest.mark.slow
+
+
+class Page(HTMLParser):
+    """Links, anchors, pictures and visible text of a page."""
+
+    def __init__(self, path):
+        super().__init__()
+        self.links, self.loads, self.ids, self.alts, self.words = [], [], set(), [], []
+        self.silent = 0
+        self.feed(path.read_text())
+
+    def handle_starttag(self, tag, attrs):
+        """Collect."""
+        a = dict(attrs)
+        self.ids |= {a["id"]} if a.get("id") else set()
+        if tag == "a" and a.get("href"):
+            self.links.append(a["href"])
+        if tag in ("img", "script", "source", "iframe") and a.get("src"):
+            self.loads.append(a["src"])
+        if tag == "link" and a.get("href") and a.get("rel") not in ("canonical",):
+            self.loads.append(a["href"])
+        if tag == "img":
+            self.alts.append((a.get("src", ""), a.get("alt") or ""))
+        self.silent += tag in ("script", "style", "pre", "code")
+
+    def handle_endtag(self, tag):
+        """Text counts again."""
+        self.silent -= tag in ("script", "style", "pre", "code")
+
+    def handle_data(self, data):
+        """What a reader sees outside of code."""
+        if not self.silent:
+            self.words.append(data)
+
+
+@pytest.fixture(scope="module")
+def site():
+    """The site as `make docs` builds it."""
+    for package in ("sphinx", "myst_nb", "furo", "latex2mathml"):
+        pytest.importorskip(package, reason=f"{package} is not installed (extra docs)")
+    out = ROOT / "output" / "docs"
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "sphinx",
+            "-W",
+            "--keep-going",
+            "-q",
+            "-E",
+            "-d",
+            "output/docs-doctrees",
+            "docs",
+            str(out),
+        ],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return {p: Page(p) for p in sorted(out.rglob("*.html"))}
+
+
+def test_links_resolve(site):
+    """Every relative link leads to a file, and every fragment to an id."""
+    broken = []
+    for path, page in site.items():
+        for href in (*page.links, *page.loads):
+            url = urllib.parse.urlsplit(href)
+            if url.scheme or url.netloc:
+                continue
+            target = (path.parent / urllib.parse.unquote(url.path)).resolve() if url.path else path
+            there = site.get(target)
+            if not target.exists() or (url.fragment and there and url.fragment not in there.ids):
+                broken.append((path.name, href))
+    assert broken == [] and len(site) > 40
+
+
+def test_nothing_comes_from_elsewhere(site):
+    """No script, style, font or picture of another host."""
+    loads = {x for page in site.values() for x in page.loads if "//" in x.partition("?")[0]}
+    assert loads == set()
+    for sheet in next(iter(site)).parent.rglob("*.css"):
+        assert not re.search(r"(url\(|@import)\s*['\"]?(https?:)?//", sheet.read_text()), sheet
+
+
+def test_pictures_and_mathematics(site):
+    """Alternative texts; formulas as MathML, none as raw LaTeX in the text."""
+    assert [x for page in site.values() for x in page.alts if not x[1].strip()] == []
+    for path, page in site.items():
+        assert not re.search(r"\\(frac|sqrt|sum|begin|alpha)\b", " ".join(page.words)), path
+    assert sum(path.read_text().count("<math") for path in site) > 400
+
+
+def test_in_a_browser(site, tmp_path):
+    """Each page opens without a console error or a request to another host."""
+    browser = next(filter(None, map(shutil.which, BROWSERS)), None)
+    if browser is None:
+        pytest.skip(f"no browser: none of {', '.join(BROWSERS)}")
+    for number, path in enumerate(site):
+        log = tmp_path / f"{number}.json"
+        done = subprocess.run(
+            [
+                browser,
+                "--headless",
+                "--disable-gpu",
+                "--no-first-run",
+                "--disable-background-networking",
+                "--disable-component-update",
+                "--disable-sync",
+                *(["--no-sandbox"] if os.geteuid() == 0 else []),
+                f"--user-data-dir={tmp_path / 'profile'}",
+                f"--log-net-log={log}",
+                "--enable-logging=stderr",
+                "--virtual-time-budget=3000",
+                "--dump-dom",
+                path.as_uri(),
+            ],
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+        assert "</html>" in done.stdout, (path, done.stderr[-500:])
+        errors = [x for x in done.stderr.splitlines() if ":CONSOLE" in x]
+        assert errors == [], path
+        assert asked_elsewhere(log) == set(), path
+
+
+def asked_elsewhere(log):
+    """Hosts of the requests in a net log, which a killed browser may have left unfinished."""
+    text = log.read_text().rstrip().rstrip(",")
+    try:
+        events = json.loads(text)["events"]
+    except json.JSONDecodeError:
+        events = json.loads(text + "]}")["events"]
+    urls = (e.get("params", {}).get("url", "") for e in events)
+    return {u.split("/")[2] for u in urls if u.startswith(("http:", "https:", "ws:", "wss:"))}
