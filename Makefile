@@ -7,9 +7,9 @@ VENV := .venv
 RUN := $(VENV)/bin/python
 READY := $(VENV)/.ready
 TESTS := $(VENV)/.ready-for-tests
+DOCS := $(VENV)/.ready-for-docs
 # Options for pip. Without a GPU, PIP="--extra-index-url https://download.pytorch.org/whl/cpu" spares gigabytes.
 PIP ?=
-DOCS_READY := $(VENV)/.ready-for-docs
 DEMO := output/demo
 OUT ?= output/device
 SECONDS_LEFT ?= 1800
@@ -52,16 +52,16 @@ gpu:
 gpu-dry-run: $(TESTS)
 	$(RUN) -m verify.device --dry-run
 
-$(DOCS_READY): $(READY)
+$(DOCS): $(READY)
 	@echo "installing Sphinx into $(VENV)"
 	@$(RUN) -m pip install --quiet --disable-pip-version-check $(PIP) -c constraints.txt -e ".[docs]"
 	@touch $@
 
-docs: $(DOCS_READY)
+docs: $(DOCS)
 	$(RUN) -m sphinx -W --keep-going -q -d output/docs-doctrees docs output/docs
 	@echo "open output/docs/index.html"
 
-docs-all: $(DOCS_READY)
+docs-all: $(DOCS)
 	DOCS_TRAIN=1 $(RUN) -m sphinx -W --keep-going -q -d output/docs-doctrees docs output/docs
 
 check: $(TESTS)

@@ -39,7 +39,8 @@ class Setting:
     adam_seeds: int
 
 
-# Theory curves beside students are of the selection that informed descent follows (docs/models/selections.md).
+# Theory curves beside students are of the selection that informed descent follows
+# (docs/models/selections.md).
 GRID = tuple(np.linspace(0.01, 2, 25).round(6))
 SETTINGS = {
     "small": Setting(
