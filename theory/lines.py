@@ -192,7 +192,8 @@ def broken(latex: str, room: float) -> list[str]:
         return [latex]
     parts = tokens(unfolded(latex, 0.9 * room))
     places = _breaks(parts)
-    lines, start, opened, sign = [], 0, 0, ""
+    lines: list[str] = []
+    start, opened, sign = 0, 0, ""
     while True:
         head = sign + "\\left. " * opened
         whole = head + "".join(parts[start:])
