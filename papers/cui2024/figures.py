@@ -101,7 +101,7 @@ def both(source: Source, p: Parameters, alphas: Any, seeds: Any = None) -> dict[
 
 
 def branches(
-    p: Parameters, setting: Setting, points: int = 14, alphas: tuple[float, ...] = ()
+    p: Parameters, setting: Setting, points: int = 33, alphas: tuple[float, ...] = ()
 ) -> dict[str, xr.Dataset]:
     """Theory curves of both branches, over the range of ``alphas``."""
     alphas = alphas or setting.alphas
@@ -157,15 +157,14 @@ def transition(source: Source, s: Setting) -> Any:
         )
     right.axhline(1e3 * baseline(p)["half_test"], color="C2", label="linear layer (theory)")
     right.set(xlabel=ALPHA, ylabel=r"test error $E|y-f|^2/(2d)\ [10^{-3}]$", ylim=(1, 6))
-    for axis in (left, right):
-        axis.axvline(found.alpha_c, color="0.4", lw=0.8, label=rf"$\alpha_c = {found.alpha_c:.3f}$")
+    left.axvline(found.alpha_c, color="0.4", lw=0.8, label=rf"$\alpha_c = {found.alpha_c:.3f}$")
     right.axvline(
         found.alpha_l, color="0.4", lw=0.8, ls=":", label=rf"$\alpha_l = {found.alpha_l:.3f}$"
     )
     for axis in (left, middle, right):
         plotting.below(axis)
     figure.suptitle(
-        rf"$\omega = {p.omega:g}$, $d = {p.d}$, {p.prox} prox; students: mean and s.d., theory dashed",
+        rf"$\omega = {p.omega:g}$, $d = {p.d}$, {p.prox} prox; {runs['semantic'].sizes['seed']} seeds, theory dashed",
         fontsize=9,
     )
     return figure
@@ -433,7 +432,7 @@ def selections(source: Source, s: Setting) -> Any:
         axes, (("positional", "m", "m"), ("semantic", "theta", r"\theta")), strict=True
     ):
         runs = students(source, s.p.replace(start=kind), s.alphas)
-        plotting.band(axis, runs[name], COLOURS[kind], f"students, $d = {s.p.d}$: mean, s.d.")
+        plotting.band(axis, runs[name], COLOURS[kind], f"students, $d = {s.p.d}$")
         grid = np.linspace(min(s.alphas), max(s.alphas), 10)
         for prox, style in (("global", "-"), ("local", "--")):
             data = curve(s.p.replace(prox=prox, order=s.theory_order, alpha=None), kind, grid)

@@ -55,7 +55,7 @@ def heat(
     )
     axis.set_title(title)
     axis.grid(False)
-    figure.colorbar(image, ax=axis, fraction=0.046, pad=0.02)
+    figure.colorbar(image, ax=axis, fraction=0.046, pad=0.02, label="entry")
 
 
 def weights(source: Source, N: int, step: int) -> Any:
@@ -117,12 +117,7 @@ def ablation(source: Source, name: str) -> Any:
         runs = source.train(train, base.replace(trained=trained), source.seeds[:ABLATION_SEEDS])
         pseudo_panel(axes[row, 0], runs)
         axes[row, 0].set_title(f"{label}, $N = {N}$, $D = {D}$")
-        plotting.band(
-            axes[row, 1],
-            runs.loss.swap_dims(t="step"),
-            "C3",
-            f"loss, mean and s.d. of {runs.sizes['seed']} seeds",
-        )
+        plotting.band(axes[row, 1], runs.loss.swap_dims(t="step"), "C3", "loss")
         drop = first_crossing(-runs.loss, -0.5).values
         head = np.max(
             np.stack([first_crossing(runs[x], 0.5).values for x in ("alpha", "beta", "gamma")]), 0
@@ -282,7 +277,7 @@ def standard_loss(source: Source) -> Any:
     """Fig. 17: loss of the standard transformer on fresh sequences."""
     runs = standard_runs(source)
     figure, axis = plotting.figure(1, 1)
-    plotting.band(axis, runs.loss, "C0", f"mean and s.d. of {runs.sizes['seed']} seeds")
+    plotting.band(axis, runs.loss, "C0", "students")
     axis.axhline(
         np.log(STANDARD[source.scale].pairs * 2),
         color="0.5",

@@ -2,14 +2,20 @@
 twice.
 """
 
+import re
+from pathlib import Path
+
 import matplotlib as mpl
 import pytest
+from matplotlib.testing.compare import compare_images
 
 from papers import __main__ as command
 from papers.forner2026 import FIGURES, figures, robustness, writeup
-from papers.source import Source
+from papers.source import Source, described
+from theory import plotting
 from theory.parameters import ParameterError
-from theory.state_tracking import Parameters
+from theory.state_tracking import Parameters, onset
+from verify.state_tracking import ensemble, fidelity
 
 mpl.use("Agg")
 TINY = Parameters(N=4, L=3, d_g=4, d_h=8, n_train=128, n_test=32, epochs=160, eval_every=20)
@@ -74,3 +80,50 @@ def test_unknown_names_are_refused_with_the_nearest(words):
 
 def test_figures_of_the_paper_are_all_there():
     assert {str(k) for k in range(2, 11)} <= set(FIGURES)
+
+
+@pytest.mark.slow
+def test_the_picture_of_readme_is_made_by_the_code_as_it_is(tmp_path):
+    """Drawn again it is the same picture, up to five grey levels rms for fonts and antialiasing;
+    another ensemble gives another one.
+    """
+    shown = Path(writeup.HERE / "beyond.png")
+    for setting, same in (("table_1", True), ("unequal", False)):
+        plotting.save(fidelity.draw(*ensemble.shipped(setting)), tmp_path / f"{setting}.png")
+        found = compare_images(str(shown), str(tmp_path / f"{setting}.png"), tol=5)
+        assert (found is None) == same
+
+
+def test_forner_trains_nothing_unless_asked(monkeypatch):
+    """Without --scale, --seeds or --device every figure draws on what comes with the code."""
+
+    def train(*_, **__):
+        raise AssertionError("trained")
+
+    monkeypatch.setattr(figures, "train", train)
+    monkeypatch.setattr(robustness, "train", train)
+    shipped = Source("shipped", [0])
+    found = robustness.found(shipped)
+    assert found.keys() == robustness.RANGES["small"].keys()
+    for name, rows in found.items():
+        assert [r["value"] for r in rows] == list(robustness.RANGES["small"][name])
+    assert figures.students(shipped, "table_1")[1].sizes["seed"] == 5
+    assert [n for _, n in shipped.asked] == [robustness.SEEDS, 5]
+    with pytest.raises(AssertionError, match="trained"):
+        robustness.found(Source("small", [0]))
+
+
+def test_stored_robustness_is_the_theory_of_today():
+    """Times by the flow are computed anew; 1e-9 is the integrator's."""
+    for name, rows in robustness.found(Source("shipped", [0])).items():
+        for row in rows[:1]:
+            p = robustness.SMALL.replace(**{name: row["value"]})
+            half = onset.onset(p).numbers["alpha_half"]
+            assert row["flow"] == pytest.approx(half, rel=1e-9)
+
+
+def test_figures_say_what_they_are_made_of():
+    """Common parameters once, those that differ with all values, and seeds."""
+    two = [(TINY, 2), (TINY.replace(L=5), 2)]
+    assert re.match(r"N = 4; L = 3, 5; d_g = 4; .*; 2 seeds$", described(two))
+    assert "seed" not in described([(TINY, 0)])

@@ -91,7 +91,9 @@ def curves(N: int, end: float) -> dict[str, xr.Dataset]:
 
 
 def draw(result: Onset, axes: Any) -> None:
-    """Parameters over the logarithm of time on the left, loss over time in N^2 on the right."""
+    """Parameters on the left, loss on the right, over the logarithm of one time."""
+    from theory import plotting  # loads matplotlib: for figures alone
+
     left, right = axes
     numbers, drawn = result.numbers, result.curves()
     curve = drawn[FLOW]
@@ -102,7 +104,7 @@ def draw(result: Onset, axes: Any) -> None:
         time = numbers[f"T_{name}"]
         if time <= end:
             left.plot([time], [0.5], "o", ms=4, color=f"C{k}")
-            right.axvline(time / N**2, color=f"C{k}", lw=0.9, ls=":", label=f"$T_{letter}$")
+            right.axvline(time, color=f"C{k}", lw=0.9, ls=":", label=f"$T_{letter}$")
     if SLOW in drawn:
         slow = drawn[SLOW]
         slow = slow.sel(t=(slow.t > 5 * N) & (slow.t < end) & (abs(slow.gamma - 1) < 1))
@@ -117,16 +119,15 @@ def draw(result: Onset, axes: Any) -> None:
         ylim=(0, 1.05 * max(1.0, min(4.0, float(curve.gamma.max())))),
         title=f"{N:,.0f} item-label pairs",
     )
-    right.plot(curve.t / N**2, curve.loss, color="C3", label=FLOW)
+    right.plot(curve.t, curve.loss, color="C3", label=FLOW)
     if numbers["T_drop"] <= end:
-        right.plot(
-            [numbers["T_drop"] / N**2], [0.5], "o", ms=4, color="C3", label=r"$T_{\mathrm{drop}}$"
-        )
+        right.plot([numbers["T_drop"]], [0.5], "o", ms=4, color="C3", label=r"$T_{\mathrm{drop}}$")
     right.set(
-        xlabel="training time $t / N^2$",
+        xscale="log",
+        xlabel="training time $t$ (unit rate, summed loss)",
         ylabel=r"loss $\mathcal{L}$",
-        xlim=(0, end / N**2),
+        xlim=(first, end),
         ylim=(0, 1.05),
     )
     for axis in axes:
-        axis.legend()
+        plotting.below(axis, ncols=2)
