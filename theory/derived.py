@@ -2,7 +2,7 @@
 
 ``p.values()`` holds fields and what follows from them (c_omega from L, N, the frequencies). A copy
 with one field changed would keep the old c_omega; so what follows is marked here, and
-`theory.sweep.fresh` refuses it beside another L.
+`theory.sweep.fresh` refuses it beside another L. ``float()`` of one is a number like any other.
 """
 
 from __future__ import annotations

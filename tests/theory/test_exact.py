@@ -252,7 +252,7 @@ def test_wrong_input(change, level, message):
         emergence_time({**TABLE_1.values(), **change}, level)
     if change:  # numbers of one's own, which know of no Parameters
         with pytest.raises(ParameterError, match="A_0: must be > 0 and <= 1"):
-            emergence_time({**{n: TABLE_1.values()[n] for n in NAMES}, **change}, level)
+            emergence_time({**{n: float(TABLE_1.values()[n]) for n in NAMES}, **change}, level)
 
 
 @pytest.mark.parametrize("alpha", [[-1.0], [np.inf], [], 1.0])
