@@ -19,7 +19,7 @@ $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || { echo "error: $(PYTHON) has no venv module (Debian, Ubuntu: apt install python3-venv)" >&2; exit 1; }
 	@echo "setting up $(VENV) (first time: a few minutes)"
 	@test -x $(RUN) || $(PYTHON) -m venv --clear $(VENV)
-	@$(RUN) -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[test]"
+	@$(RUN) -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[test]" -e ./examples/linear_attention
 	@touch $@
 
 demo: $(READY)

@@ -1,6 +1,7 @@
 """Every kind of student at a size that trains in a blink: system and variant, and its settings."""
 
 from simulate import systems
+from theory import registry
 
 STEPS = dict(steps=24, eval_every=4)
 TRACKING = dict(N=6, L=4, d_g=5, d_h=8, n_train=64, n_test=32, epochs=24, eval_every=4)
@@ -33,6 +34,14 @@ STUDENTS = {
     "associative_memory.k_hop": dict(N=3, k=2, batch_size=8, curriculum=True, **STEPS),
     "associative_memory.pointers": dict(N=3, layers=1, batch_size=4, **STEPS),
 }
+REGRESSION = dict(spectrum="1.2,0.6", N=3, H=2, start=0.2, batch_size=8, **STEPS)
+if "linear_attention" in registry.MODELS:  # of another package
+    STUDENTS |= {
+        "linear_attention.merged": dict(REGRESSION, student="tokens"),
+        "linear_attention.merged, reduced": dict(REGRESSION, student="reduced"),
+        "linear_attention.separate": dict(REGRESSION, student="tokens"),
+        "linear_attention.separate, population": REGRESSION,
+    }
 ALONE = dict(progress=False, workers=1, device="cpu")
 
 

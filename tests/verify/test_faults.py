@@ -116,6 +116,8 @@ LEAST_ROWS = {
     "positional_semantic": 40,
     "associative_memory.factual_recall": 10,
     "associative_memory.gradient_memory": 10,
+    "linear_attention.merged": 10,
+    "linear_attention.separate": 10,
 }
 
 
@@ -131,6 +133,8 @@ DERIVATIVES = {
     ),  # what students descend on
     "associative_memory.factual_recall": lambda n: n.startswith(("dw_", "ddelta_", "loss_")),
     "associative_memory.gradient_memory": lambda n: n.startswith(("gradient_", "score_", "step_")),
+    "linear_attention.merged": lambda n: n in ("loss", "force") or n.endswith("_dt"),
+    "linear_attention.separate": lambda n: n.endswith("_dt"),
 }
 
 

@@ -1,0 +1,85 @@
+"""Zhang, Singh, Latham, Saxe: Training dynamics of in-context learning in linear attention
+(arXiv:2501.16265): figures remade, and the ledger.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from linear_attention.simulate import train
+from linear_attention.theory import merged, separate
+from linear_attention.theory.merged.onset import merged_time, plateau
+from linear_attention.theory.parameters import Parameters
+from linear_attention.verify.separate.laws import predicted
+from papers.source import Figure, Source
+from theory import plotting
+
+__all__ = ["FIGURES", "write_all"]
+STARTS = np.logspace(-4, -1.5, 11)
+
+
+def losses(source: Source) -> Any:
+    """Students of the population gradient from generic starts: one drop, or a staircase."""
+    one = Parameters(begin="generic", steps=400)
+    stairs = Parameters(attention="separate", start=0.05, steps=10_000, eval_every=20)
+    figure, axes = plotting.figure(1, 2)
+    for axis, p in zip(axes, (one, stairs), strict=True):
+        runs = source.train(train, p)
+        lines = axis.plot(runs.t, runs.loss.transpose("t", "seed"), color="C0", lw=1, alpha=0.6)
+        lines[0].set_label("students")
+        for m in range(p.eigenvalues.size + 1):
+            axis.axhline(plateau(p, m), color="0.6", lw=0.7, ls=":", zorder=0)
+        if p.attention == "merged":
+            curve = merged.dynamics.flow(p.eigenvalues.size).solve(p, t=float(runs.t[-1]))
+            axis.plot(curve.t, curve.loss, "k--", lw=1.2, label="one effective head")
+            axis.legend()
+        else:
+            for seed in runs.seed.values[:1]:
+                axis.plot(runs.t, runs.loss.sel(seed=seed), color="C3", label=f"seed {seed}")
+                for n, time in enumerate(predicted(p, int(seed))):
+                    axis.axvline(
+                        time, color="C3", lw=0.9, ls=":", label=None if n else "its drops, theory"
+                    )
+            axis.set_xlim(0, float(runs.t[-1]))
+            axis.legend()
+        axis.set(xlabel="$t$ = steps times step size", ylabel=r"loss $\mathcal{L}$", ylim=(0, None))
+        axis.set_title(f"{p.attention} key and query")
+    return figure
+
+
+def contrast(source: Source) -> Any:
+    """Time of the first drop over the start: a logarithm if merged, a power if separate."""
+    figure, axis = plotting.figure(1, 1)
+    p = Parameters()
+    t_1 = separate.equations()["t_aligned"]
+    one = [merged_time(p.replace(start=float(s))) for s in STARTS]
+    stairs = [float(t_1.evaluate(p.replace(start=float(s)).values())) for s in STARTS]
+    axis.loglog(1 / STARTS, one, "o-", ms=3, label="merged")
+    axis.loglog(1 / STARTS, stairs, "s-", ms=3, label="separate, aligned head")
+    seeds = source.seeds[:4]
+    each = [
+        [predicted(p.replace(attention="separate", start=float(s)), k)[0] for s in STARTS]
+        for k in seeds
+    ]
+    axis.loglog(1 / STARTS, np.transpose(each), color="C1", lw=0.7, alpha=0.6)
+    axis.plot([], [], color="C1", lw=0.7, label="separate, generic starts")
+    axis.set(xlabel="1 / size of the start", ylabel="time of the first drop $t$")
+    axis.legend()
+    return figure
+
+
+FIGURES = {
+    f.name: f
+    for f in (
+        Figure("losses", "Loss of students: one drop if merged, a staircase if separate.", losses),
+        Figure("contrast", "Time of the first drop over the size of the start.", contrast),
+    )
+}
+
+
+def write_all(source: Source, out: Path) -> list[Path]:
+    """All figures."""
+    return [figure.write(source, out) for figure in FIGURES.values()]

@@ -1,0 +1,104 @@
+"""Students: the attention on tokens, the reduced model on prompts, and its population gradient."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import torch
+
+from linear_attention.simulate import student
+from linear_attention.theory.parameters import Parameters
+from simulate import training
+from simulate.learner import Each
+
+MEANING = {
+    "loss": "mean squared error over all prompts of beta^T W x_q",
+    "learned": "W_dd over its final value, per eigenvector of Lambda, largest eigenvalue first",
+    "rest": "norm of W off its diagonal",
+    "others": "largest size of the weights that start at zero; zero in the reduced model",
+    "invariant": "conserved quantities of gradient flow",
+}
+
+
+class Student:
+    """One student; descent on half the loss, so that time is eta * steps."""
+
+    def __init__(self, p: Parameters, seed: int, device: torch.device, dtype: torch.dtype) -> None:
+        self.p, self.seed, self.device, self.dtype = p, seed, device, dtype
+        self.population = student.Population(p, dtype, device)
+        begun = student.start(p, seed)
+        if p.student == "tokens":
+            begun = student.embedded(begun, p.eigenvalues.size)
+        self.weights = {n: w.to(device, dtype) for n, w in begun.items()}
+
+    def step(self, number: int) -> None:
+        """One step of descent."""
+        if self.p.student == "population":
+            force = self.population.force(student.matrix(self.weights))
+            moved = student.population_rates(self.weights, force)
+        else:
+            X, y = (x.to(self.device) for x in student.draw(self.p, self.seed, number, self.dtype))
+            held = {n: w.detach().requires_grad_() for n, w in self.weights.items()}
+            predict = student.attention if self.p.student == "tokens" else student.reduced
+            half = (y - predict(held, X)).square().mean() / 2
+            slopes = torch.autograd.grad(half, list(held.values()))
+            moved = {n: -slope for n, slope in zip(held, slopes, strict=True)}
+        self.weights = {n: w + self.p.eta * moved[n] for n, w in self.weights.items()}
+
+    def measure(self) -> dict[str, Any]:
+        """Quantities of `MEANING`."""
+        small, others = self.weights, torch.zeros(())
+        if self.p.student == "tokens":
+            small = student.extracted(self.weights)
+            zeroed = student.embedded(small, self.p.eigenvalues.size)
+            others = torch.stack(
+                [(w - zeroed[n]).abs().max() for n, w in self.weights.items()]
+            ).max()
+        W = student.matrix(small)
+        found = {
+            "loss": self.population.loss(W),
+            "learned": W.diagonal() * self.population.a / self.population.x,
+            "rest": (W - W.diag().diag()).norm(),
+            "others": others,
+            "invariant": student.invariants(small),
+        }
+        return {n: x.double().cpu().numpy() for n, x in found.items()}
+
+    def state(self) -> dict[str, Any]:
+        """The weights."""
+        return self.weights
+
+    def load(self, state: dict[str, Any]) -> None:
+        """Take up weights."""
+        self.weights = dict(state)
+
+
+def memory(p: Parameters, itemsize: int = 4) -> float:
+    """Bytes at the peak of one run, from the shapes it makes."""
+    D = p.eigenvalues.size
+    prompts = (
+        0 if p.student == "population" else p.batch_size * (p.N + 1) * (D + 1 + p.H * (p.R + 2))
+    )
+    weights = p.H * (D + 1) * max(D + 1, 2 * p.R) + D**2
+    return (
+        8 * 6 * prompts
+        + 12 * itemsize * weights
+        + training.records(p, 4 + D + p.H * (p.H + p.R**2))
+    )
+
+
+SYSTEM = training.System(
+    "linear_attention",
+    Parameters,
+    partial(Each, Student),
+    MEANING,
+    memory,
+    dimensions={"learned": ("direction",), "invariant": ("pair",)},
+    time="t",
+    clock=lambda p, steps: p.eta * steps,
+    implied="float64",
+)
+SYSTEMS = {k: replace(SYSTEM, settings={"attention": k}) for k in ("merged", "separate")}
+train = SYSTEM.train

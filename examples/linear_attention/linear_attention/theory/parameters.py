@@ -1,0 +1,110 @@
+"""Parameters of in-context linear regression: one object for theory and students."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+
+from theory.parameters import BaseParameters, ParameterError, parameter
+
+
+@dataclass(frozen=True)
+class Parameters(BaseParameters):
+    """Task, attention and training; time is ``t = eta * steps``, gradient flow of unit rate on half
+    the loss.
+
+    Raises
+    ------
+    ParameterError
+        For an unknown name or a value out of range.
+    """
+
+    spectrum: str = parameter("1.6,1.1,0.8,0.5", "eigenvalues of Lambda, falling, commas between")
+    N: int = parameter(20, "pairs in the context", low=1)
+    H: int = parameter(4, "heads", low=1)
+    R: int = parameter(1, "rank of separate keys and queries", low=1)
+    attention: str = parameter(
+        "merged", "key and query: one matrix or two", choices=("merged", "separate")
+    )
+    start: float = parameter(
+        0.01,
+        "size of the start: sqrt(P(0)) if merged, standard deviation of the weights if separate",
+        above=0,
+        high=0.5,
+    )
+    begin: str = parameter(
+        "generic",
+        "start: Gaussian entries, or along Lambda^2 (merged), one direction per row (separate)",
+        choices=("generic", "aligned"),
+    )
+    student: str = parameter(
+        "population",
+        "the weights that may move under the population gradient, or on drawn prompts; or all "
+        "weights of the attention on drawn tokens",
+        choices=("population", "reduced", "tokens"),
+    )
+    eta: float = parameter(0.02, "step in t", above=0)
+    batch_size: int = parameter(512, "fresh prompts per step", low=1)
+    steps: int = parameter(600, "length of a run", low=1)
+    eval_every: int = parameter(10, "steps between measurements", low=1)
+
+    def __post_init__(self) -> None:
+        """Check single fields, then what must hold between them."""
+        super().__post_init__()
+        x = self.eigenvalues
+        if not (np.isfinite(x).all() and (x > 0).all() and (np.diff(x) <= 0).all()):
+            raise ParameterError(
+                f"spectrum = {self.spectrum!r}: must be positive numbers that do not rise, as in '1.6,1.1,0.5'"
+            )
+        if self.begin == "aligned" and self.attention == "separate" and self.H * self.R > x.size:
+            raise ParameterError(
+                f"H = {self.H}: must be at most D / R = {x.size // self.R} for an aligned start"
+            )
+
+    @property
+    def eigenvalues(self) -> np.ndarray:
+        """Eigenvalues of Lambda, shape (D,); not-a-number where the text holds none."""
+        try:
+            return np.array([float(x) for x in self.spectrum.split(",")])
+        except ValueError:
+            return np.array([np.nan])
+
+    def values(self) -> dict[str, Any]:
+        """Numbers by symbol name, with what follows from the fields."""
+        from linear_attention.theory import task
+
+        x = self.eigenvalues
+        known: dict[str, Any] = {**super().values(), "D": x.size, "lambda": x}
+        known |= {"tr_Lambda": float(x.sum()), "gamma": float(np.sqrt((x**4).sum()))}
+        equations = task.equations()
+        known["a"] = np.array([task.at(equations["a"].rhs, known | {"lambda_d": y}) for y in x])
+        known["c"] = task.at(equations["c"].rhs, known)
+        known |= {"P_0": self.start**2, "u_0": self.start, "s_0": self.start**2 / x.size**0.5}
+        known |= {f"lambda_{n}": float(y) for n, y in enumerate(x, 1)}
+        return known | {f"a_{n}": float(y) for n, y in enumerate(known["a"], 1)}
+
+    @classmethod
+    def white(cls) -> Self:
+        """Lambda = I, D = 4, N = 20, H = 3: one logistic drop."""
+        return cls(spectrum="1,1,1,1", H=3, start=1.5e-6**0.5, steps=300)
+
+    @classmethod
+    def staircase(cls) -> Self:
+        """Separate key and query, four eigenvalues: four drops."""
+        return cls(attention="separate", start=0.05, steps=5000, eval_every=25)
+
+    @classmethod
+    def presets(cls) -> dict[str, Callable[[], Self]]:
+        """Named settings."""
+        return {"reference": cls, "white": cls.white, "staircase": cls.staircase}
+
+    def run_to(self, until: float | None) -> Self:
+        """Parameters of a run up to a time ``t``."""
+        if until is None:
+            return self
+        if not 0 < until < np.inf:
+            raise ParameterError(f"t = {until:g}: must be positive and finite")
+        return self.replace(steps=max(1, round(until / self.eta)))

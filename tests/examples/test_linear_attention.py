@@ -1,0 +1,248 @@
+"""The model from outside: numbers, printed forms, times of any start, and the package as a user
+installs it.
+"""
+
+import importlib.metadata
+import json
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import scipy.integrate
+import sympy as sp
+import torch
+from linear_attention import simulate
+from linear_attention.simulate import student
+from linear_attention.theory import Parameters, merged, separate, task
+from linear_attention.theory import symbols as S
+from linear_attention.theory.merged.onset import onset
+from linear_attention.theory.separate.heads import Head
+from linear_attention.verify import groups
+from linear_attention.verify.merged import laws as one
+from linear_attention.verify.separate import laws as stairs
+
+from theory import registry
+from theory.parameters import ParameterError
+from verify.check import failed
+
+ROOT = Path(__file__).parents[2]
+ALONE = dict(progress=False, workers=1, device="cpu")
+
+
+def test_it_is_installed():
+    """By `make setup`, with its entry point: every command has it."""
+    found = importlib.metadata.entry_points(group=registry.GROUP)
+    assert "linear_attention" in found.names, "not installed: run make setup"
+    assert registry.find("linear_attention.separate").package == "linear_attention"
+
+
+SERVED = """
+from theory import onset
+assert onset.main(["linear_attention", "--json"]) == 0
+"""
+
+
+def test_a_user_installs_it(tmp_path):
+    """``pip install ./examples/linear_attention``: code, ledger and entry point arrive."""
+    source, site = tmp_path / "source", tmp_path / "site"
+    clutter = shutil.ignore_patterns("__pycache__", "*.egg-info", "build")
+    shutil.copytree(ROOT / "examples/linear_attention", source, ignore=clutter)
+    command = "-m pip install --quiet --no-deps --no-build-isolation --no-index --target"
+    subprocess.run([sys.executable, *command.split(), site, source], check=True, timeout=300)
+    env = os.environ | {"PYTHONPATH": os.pathsep.join((str(site), str(ROOT)))}
+    done = subprocess.run(
+        [sys.executable, "-c", SERVED], cwd=tmp_path, env=env, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr[-1500:]
+    assert '"T_drop"' in done.stdout
+    ledger = site / "linear_attention" / "papers"
+    assert (ledger / "claims.toml").is_file() and (ledger / "evidence.json").is_file()
+
+
+def test_numbers_of_the_drop():
+    """White data, D = 4, N = 20, H = 3: the formula, and the flow of all weights."""
+    white = Parameters.white()
+    for P_0, expected in ((1.5e-6, 3.4700), (1.186e-7, 4.1044)):
+        p = white.replace(start=P_0**0.5)
+        assert merged.equations()["T_drop"].evaluate(p.values()) == pytest.approx(
+            expected, abs=5e-5
+        )
+    assert one.whole(p, 0, 6) == pytest.approx(4.105, abs=1e-3)  # to the digits given
+    answer = onset(white).numbers
+    assert answer["T_drop"] == pytest.approx(answer["T_white"], rel=1e-9)  # two integrations
+
+
+def test_numbers_of_the_staircase():
+    """Plateaus of four eigenvalues, and the flow of all weights that passes them."""
+    p = stairs.STAIRS.replace(start=0.03)
+    levels = list(onset(p).numbers.values())[-5:]
+    assert levels == pytest.approx([4, 2.638298, 1.745309, 1.129924, 0.785097], abs=5e-7)
+    expected = stairs.predicted(p, 0)
+    at = [*np.sqrt(expected[1:] * expected[:-1]), 1.3 * expected[-1]]
+    times, _, losses = stairs.staircase(p, 0, at[-1], 4, at)
+    assert losses == pytest.approx(levels[1:], rel=2e-3)  # what a start of 0.03 leaves of a step
+    assert times[0] == pytest.approx(expected[0], rel=5e-3)  # next order in the start
+    assert times[1:] == pytest.approx(expected[1:], rel=0.03)  # frozen at once
+
+
+def test_printed_forms():
+    """Second moment, white constant, loss and force as the matrix formulas have them."""
+    known, lam = task.equations(), S.lam[S.d]
+    assert sp.expand(known["a"].rhs - lam**2 * (1 + 1 / S.N) - lam * S.trace / S.N) == 0
+    assert sp.expand(known["c"].rhs - 1 - (1 + S.D) / S.N) == 0
+    D = 3
+    x, a = (
+        sp.Matrix(D, D, lambda i, j, base=base: base[i + 1] if i == j else 0)
+        for base in (S.lam, S.a)
+    )
+    W = sp.Matrix(D, D, lambda i, j: S.W[i + 1, j + 1])
+    printed = S.trace - 2 * (W.T * x**2).trace() + (W.T * a * W * x).trace()
+    assert sp.expand(known["loss"].rhs.subs(S.D, D).doit() - printed) == 0
+    force = sp.Matrix(D, D, lambda i, j: known["force"].rhs.subs({S.k: i + 1, S.l: j + 1}))
+    assert sp.expand(force - (x**2 - a * W * x)) == sp.zeros(D)
+    assert sp.expand(known["w_best"].rhs - S.lam[S.d] / S.a[S.d]) == 0
+    speed = merged.equations()["merged_ds_dt"].rhs.subs(S.kappa, 0).subs(S.scale, S.s_0)
+    assert sp.simplify(speed - 2 * sp.sqrt(S.D) * S.s_0 * (1 - S.c * S.s_0)) == 0
+
+
+def test_fixed_points_of_white_data():
+    """Zero, and the minimum."""
+    found = merged.drop.flow().fixed_points()
+    assert {point[S.scale] for point in found} == {0, 1 / S.c}
+
+
+def test_odd_moments_vanish():
+    """What pairs a single w: the reason why some weights stay at zero."""
+    assert task.moment([("w", S.e), ("x", S.n, S.e), ("x", S.n, S.i)], (S.n, S.N)) == 0
+    fourth = task.moment([("w", S.e)] * 4)
+    assert fourth == 3  # E w^4
+
+
+@pytest.mark.parametrize("value", [0.01, -0.01])
+def test_a_head_that_turns_around(value):
+    """Its value goes through zero on the way: time by quadrature against the ODE."""
+    x = np.array([1.6, 0.8])
+    k, q = np.array([[0.02, 0.01]]), np.array([[-0.021, 0.012]]) * np.sign(value)
+    head = Head(value, (k + q) / 2, (k - q) / 2)
+    assert head.turn(x) is not None
+    shorter = 0.7 * head.time(x)
+    begun = np.concatenate([[value], k.ravel(), q.ravel()])
+
+    def rates(_, y):
+        v, a, b = y[0], y[1:3], y[3:]
+        return np.concatenate([[(a * b * x**2).sum()], v * x**2 * b, v * x**2 * a])
+
+    done = scipy.integrate.solve_ivp(rates, (0, shorter), begun, rtol=1e-11, atol=1e-14)
+    later = head.after(shorter, x)
+    assert later.v == pytest.approx(done.y[0, -1], rel=1e-6)
+    assert np.sign(later.v) == -np.sign(value)
+    blown = scipy.integrate.solve_ivp(
+        rates, (0, 2 * head.time(x)), begun, rtol=1e-10, atol=1e-14, events=_large
+    )
+    left = 1 / (x[0] ** 2 * LARGE)  # to infinity, from k = q = v
+    assert float(blown.t_events[0][0]) + left == pytest.approx(head.time(x), rel=1e-5)
+
+
+LARGE = 1e4
+
+
+def _large(_, y):
+    return abs(y[0]) - LARGE
+
+
+_large.terminal = True
+
+
+def test_embedding_is_the_reduced_model():
+    """The attention with zeros elsewhere predicts what the reduced model does; back again."""
+    for attention in ("merged", "separate"):
+        p = Parameters(attention=attention, R=2, start=0.5, batch_size=8)
+        small = student.start(p, 3)
+        whole = student.embedded(small, 4)
+        X, _ = student.draw(p, 0, 0, torch.float64)
+        torch.testing.assert_close(student.attention(whole, X), student.reduced(small, X))
+        back = student.extracted(whole)
+        assert all((back[n] == w).all() for n, w in small.items())
+
+
+@pytest.mark.parametrize("attention", ["merged", "separate"])
+def test_population_students_follow_autograd(attention, tmp_path):
+    """Their hand-written step is descent on half the closed loss; tokens move others only by
+    noise.
+    """
+    p = Parameters(attention=attention, R=2 if attention == "separate" else 1, start=0.3)
+    held = {n: w.requires_grad_() for n, w in student.start(p, 0).items()}
+    population = student.Population(p)
+    slopes = torch.autograd.grad(population.loss(student.matrix(held)) / 2, list(held.values()))
+    moved = student.population_rates(held, population.force(student.matrix(held)))
+    for name, slope in zip(held, slopes, strict=True):
+        torch.testing.assert_close(moved[name], -slope)
+    drawn = p.replace(student="tokens", steps=6, eval_every=3, batch_size=64)
+    runs = simulate.train(drawn, store=tmp_path, **ALONE)
+    assert runs.others[0, 0] == 0 and 0 < runs.others[0, -1] < 0.05
+
+
+def test_wrong_parameters_are_refused():
+    """In one line."""
+    for changes, said in (
+        ({"spectrum": "1,x"}, "spectrum = '1,x'"),
+        ({"spectrum": "0.5,1"}, "do not rise"),
+        ({"spectrum": "1,-1"}, "positive"),
+        ({"attention": "separate", "begin": "aligned", "H": 5}, "H = 5"),
+        ({"student": "other"}, "student"),
+    ):
+        with pytest.raises(ParameterError, match=said) as caught:
+            Parameters(**changes)
+        assert "\n" not in str(caught.value)
+    with pytest.raises(ParameterError, match="iB of memory"):
+        simulate.train(Parameters(student="tokens", batch_size=10**12), **ALONE)
+
+
+# Laws: each equation, wrong by 5%, fails.
+LAWS = [
+    (one.early, ("merged_v_early", "merged_u_early", "merged_rate"), ()),
+    (one.flow, ("T_drop", "T_unbalanced", "merged_s"), pytest.mark.slow),
+    (one.steps, ("T_step",), pytest.mark.slow),
+    (stairs.aligned, ("t_aligned", "t_leading", "t_step"), pytest.mark.slow),
+    (stairs.rank, ("plateau",), pytest.mark.slow),
+]
+
+
+@pytest.fixture
+def quick(monkeypatch):
+    """One seed of the flows."""
+    for module in (one, stairs):
+        monkeypatch.setattr(module, "SEEDS", range(1))
+
+
+@pytest.mark.parametrize(
+    ("group", "equations"),
+    [pytest.param(*row[:2], id=row[0].__name__, marks=row[2]) for row in LAWS],
+)
+def test_a_fault_in_a_law_is_caught(group, equations, quick):
+    """By a row that cites the equation."""
+    table = merged.equations() | separate.equations()
+    assert not failed(group(table))
+    for name in equations:
+        faulty = table | {name: replace(table[name], rhs=1.05 * table[name].rhs)}
+        assert failed([c for c in group(faulty) if c.equation == name]), name
+
+
+@pytest.mark.slow
+def test_the_other_laws_hold(quick):
+    """Any Lambda, exponents, drawn prompts, generic heads, students."""
+    table = merged.equations() | separate.equations()
+    rows = [*one.spectra(table), *groups.drawn(table)]
+    rows += [*stairs.generic(table), *stairs.exponents(table)]
+    assert not failed(rows) and {c.verdict for c in rows} <= {"exact", "agrees"}
+    assert not failed(one.students(table, **ALONE) + stairs.students(table, **ALONE))
+
+
+def test_answers_are_json():
+    """Numbers of the onset."""
+    assert json.dumps(onset(Parameters()).numbers)
