@@ -21,8 +21,8 @@ STARTS = (1.5e-6, 1.186e-7)  # P(0)
 SEEDS = range(4)
 SMALL = 3e-3, "corrections of the order of the start, sqrt(P(0)) = 1e-3"
 ODE = 1e-6, "ODE of all weights at 1e-10"
-EXPONENTS = tuple(10.0**-k for k in (2, 3, 4, 5))  # starts
-DECADES = 1e-2, "starts up to 0.01, over three decades"
+EXPONENTS = tuple(10.0**-k for k in (3, 4, 5, 6))  # starts
+DECADES = 1e-2, "starts up to 0.001 shift a time by up to 0.003, over three decades"
 ALIGNED = Parameters.white().replace(H=1, begin="aligned")
 
 
