@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from theory.equation import Equation
-from theory.latex import array, symbol
+from theory.notation import array, symbol
 
 # Sizes and places; arrays run over directions d = 1..D, the eigenvectors of Lambda
 D, N, H, R, m = (symbol(x, integer=True, positive=True) for x in "DNHRm")

@@ -18,7 +18,7 @@ from linear_attention.theory import symbols as S
 from linear_attention.theory.symbols import D, G, N, W, a, d, e, f, i, j, k, l, lam, n, o, trace, w
 from theory.algebra import delta_gradient, delta_sum, written_as
 from theory.equation import Equation
-from theory.latex import symbol
+from theory.notation import symbol
 
 PROMPTS = ("x ~ N(0, Lambda), w ~ N(0, I), y = w.x", "eigenbasis of Lambda")
 ODD = "weights that start at zero left out"

@@ -28,7 +28,7 @@ from linear_attention.theory.symbols import (
 from theory.algebra import vanishes, written_as
 from theory.equation import Equation
 from theory.flow import Flow
-from theory.latex import symbol
+from theory.notation import symbol
 
 WHITE = "Lambda = I, W = s I"
 BALANCED = "v = u"

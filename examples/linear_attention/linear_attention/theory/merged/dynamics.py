@@ -32,7 +32,7 @@ from linear_attention.theory.symbols import (
 from theory.algebra import delta_gradient, delta_sum
 from theory.equation import Equation
 from theory.flow import Flow
-from theory.latex import symbol
+from theory.notation import symbol
 
 HEADS = "W = sum_h v_h U_h"
 ONE = "U = diag(u_d), one effective head"

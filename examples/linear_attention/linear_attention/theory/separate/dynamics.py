@@ -43,7 +43,7 @@ from linear_attention.theory.symbols import (
 from theory.algebra import delta_gradient, delta_sum, vanishes, written_as
 from theory.equation import Equation
 from theory.flow import Flow
-from theory.latex import symbol
+from theory.notation import symbol
 
 HEADS = "W = sum_h v_h K_h^T Q_h"
 ROWS = "row r of K and Q along direction r, both of size u_r; v^2 = sum_r u_r^2"
