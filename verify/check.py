@@ -103,7 +103,11 @@ class Check:
 
     @property
     def deviation(self) -> float:
-        """Of `measured` from `predicted`, relative to the scale; NaN where there is none."""
+        """Of `measured` from `predicted`, relative to the scale; NaN where there is none, as for a
+        bound.
+        """
+        if self.bound:
+            return np.nan
         scale = abs(self.predicted) if self.scale is None else self.scale
         return (self.measured - self.predicted) / scale if scale else np.nan
 
