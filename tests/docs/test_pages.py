@@ -59,7 +59,7 @@ def test_every_model_and_system_has_a_page():
 
 
 def test_readme_is_short():
-    """At most 90 lines, no table row longer than 120 characters, every system named, links there."""
+    """At most 90 lines, no table row beyond 120 characters, every system named, links there."""
     text = (ROOT / "README.md").read_text()
     lines = text.splitlines()
     assert len(lines) <= 90
