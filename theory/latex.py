@@ -105,7 +105,7 @@ def symbols(model: Model, equations: Iterable[Equation]) -> str:
     defined = {str(e.lhs): e.name for e in reversed(listed)}
     found: dict[str, list[str]] = {}
     for equation in listed:
-        both = (sp.sympify(equation.lhs), sp.sympify(equation.rhs))
+        both = (sp.sympify(equation.lhs, strict=True), sp.sympify(equation.rhs, strict=True))
         arrays = sorted({a for x in both for a in x.atoms(sp.IndexedBase)}, key=str)
         labels = {a.label for a in arrays}
         plain = {x for side in both for x in side.free_symbols if isinstance(x, sp.Symbol)} - labels

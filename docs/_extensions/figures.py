@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,8 +20,27 @@ DRAWN = ROOT / "output" / "docs-figures"
 TRAIN = bool(os.environ.get("DOCS_TRAIN"))
 
 
+LIMIT = 120.0  # CPU seconds of a figure, so that the site stays within its ten minutes
+
+
 class NeedsTraining(Exception):
-    """A figure asks for students that nobody has trained yet."""
+    """A figure asks for students that nobody has trained yet, or takes as long as training does."""
+
+
+@contextlib.contextmanager
+def limited() -> Iterator[None]:
+    """Within, a computation is stopped after `LIMIT` seconds of this process's CPU time."""
+
+    def stop(*_: Any) -> None:
+        raise NeedsTraining
+
+    kept = signal.signal(signal.SIGPROF, stop)
+    signal.setitimer(signal.ITIMER_PROF, 0 if TRAIN else LIMIT)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, kept)
 
 
 @contextlib.contextmanager
@@ -46,8 +66,13 @@ def draw(figure: Figure, paper: str, scale: str) -> Path | None:
         return path
     if os.environ.get("DOCS_FIGURES") == "stored":  # a quick look at the text
         return None
-    with contextlib.suppress(NeedsTraining), nothing_trained():
+    left_out = path.with_suffix(".left_out")  # not tried again with the same sources
+    if left_out.is_file() and not TRAIN:
+        return None
+    with contextlib.suppress(NeedsTraining), nothing_trained(), limited():
         return figure.write(Source(scale, list(range(8)), None, TRAIN), path.parent)
+    left_out.parent.mkdir(parents=True, exist_ok=True)
+    left_out.touch()
     return None
 
 
@@ -91,8 +116,8 @@ def gallery(paper: str) -> str:
     out = ["::::{container} gallery\n", *there, "::::\n"] if there else []
     if missing:
         out += [
-            "\nThese need students that this site was built without; the command trains them "
-            "(`make docs-all` trains all):\n",
+            "\nThese need students that this site was built without, or minutes; the command makes them "
+            "(`make docs-all` makes all):\n",
             *missing,
         ]
     return "\n".join(out) + "\n"

@@ -58,6 +58,17 @@ def test_every_model_and_system_has_a_page():
     assert "family.systems" in family and registry.find("associative_memory").systems
 
 
+def test_readme_is_short():
+    """At most 90 lines, no table row beyond 120 characters, every system named, links there."""
+    text = (ROOT / "README.md").read_text()
+    lines = text.splitlines()
+    assert len(lines) <= 90
+    assert [x for x in lines if x.startswith("|") and len(x) > 120] == []
+    assert [m.name for m in registry.TABLE.values() if m.name.split(".")[-1] not in text] == []
+    targets = [t for t in LINK.findall(text) if "://" not in t]
+    assert targets and [t for t in targets if not (ROOT / t).exists()] == []
+
+
 @pytest.fixture(scope="module")
 def generated():
     """What the directives are made of."""

@@ -313,7 +313,7 @@ def test_what_may_not_be_replaced_is_written_directly(tmp_path):
 def test_an_empty_word_is_no_missing_flag(call):
     """``--preset ''`` and ``--equation ''`` name nothing."""
     assert "--preset : must be one of" in call(onset.main, "--preset=")[2]
-    assert "equation : must be one of" in call(latex.main, "--equation=")[2]
+    assert "--equation : there is none" in call(latex.main, "--equation=")[2]
 
 
 def test_nonsense_is_not_repeated_whole(call, monkeypatch):
