@@ -29,7 +29,7 @@ os.environ["PYTHONPATH"] = os.pathsep.join(
 )
 os.environ.setdefault("SOLVABLE_TRANSFORMERS_RUNS", str(ROOT / "output" / "runs"))
 os.environ["COLUMNS"] = "100"
-os.environ["DOCS_SOURCES"] = sources()  # names the caches
+sources_hash = os.environ["DOCS_SOURCES"] = sources()  # names the caches
 
 project = "solvable-transformers"
 author = "the authors of solvable-transformers"
@@ -45,7 +45,7 @@ html_copy_source = False
 html_show_sourcelink = False
 html_show_copyright = False
 html_theme_options = {"top_of_page_buttons": []}
-pygments_style = "sphinx"
+pygments_style = "friendly"
 
 myst_enable_extensions = ["dollarmath", "colon_fence", "deflist", "attrs_inline", "attrs_block"]
 myst_heading_anchors = 3

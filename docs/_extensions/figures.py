@@ -5,6 +5,7 @@ others.
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import signal
 from collections.abc import Iterator
@@ -96,8 +97,8 @@ def shown(path: Path, title: str, figure: Figure, paper: str) -> str:
     """A drawn figure with alternative text, caption and command."""
     place = os.path.relpath(path, ROOT / "docs")
     return (
-        f":::{{figure}} /{place}\n:alt: '{title}: {figure.caption}'\n:width: 100%\n\n"
-        f"{figure.name}. {figure.caption} `{command(paper, figure)}`\n:::\n"
+        f":::{{figure}} /{place}\n:alt: {json.dumps(f'{title}: {figure.caption}', ensure_ascii=False)}\n:width: 100%\n\n"
+        f"**{figure.name}** {figure.caption} `{command(paper, figure)}`\n:::\n"
     )
 
 

@@ -283,7 +283,8 @@ class Generated(SphinxDirective):
 
     def run(self) -> list[Any]:
         """Make the Markdown and parse it in place."""
-        self.env.note_reread()  # what it is made of is not a file Sphinx watches
+        if type(self).make in (figures.gallery, figures.picture):
+            self.env.note_reread()  # there may be more figures than last time
         options = {name: words.split() for name, words in self.options.items()}
         made = type(self).make(*self.arguments, **options)
         return self.parse_text_to_nodes(made, allow_section_headings=True)
@@ -301,4 +302,6 @@ def setup(app: Sphinx) -> dict[str, bool]:
         kind = type(maker.__name__, (Generated,), {"make": staticmethod(maker)})
         app.add_directive(maker.__name__, kind)
     app.connect("autodoc-process-docstring", plain_bars)
+    # What directives are made of is no file that Sphinx watches: all pages follow this hash.
+    app.add_config_value("sources_hash", "", "env")
     return {"parallel_read_safe": True, "parallel_write_safe": True}
