@@ -50,7 +50,7 @@ $(DOCS_READY): $(READY)
 	@touch $@
 
 docs: $(DOCS_READY)
-	$(RUN) -m sphinx -W --keep-going -q -d output/docs-doctrees docs output/docs
+	$(RUN) -m sphinx -j 2 -W --keep-going -q -d output/docs-doctrees docs output/docs
 	@echo "open output/docs/index.html"
 
 docs-all: $(DOCS_READY)
