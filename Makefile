@@ -58,7 +58,7 @@ $(DOCS): $(READY)
 	@touch $@
 
 docs: $(DOCS)
-	$(RUN) -m sphinx -W --keep-going -q -d output/docs-doctrees docs output/docs
+	$(RUN) -m sphinx -j 2 -W --keep-going -q -d output/docs-doctrees docs output/docs
 	@echo "open output/docs/index.html"
 
 docs-all: $(DOCS)
