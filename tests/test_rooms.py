@@ -49,9 +49,9 @@ def test_checks(model):
 
 @WHOLE
 def test_paper(model):
-    """Figures have titles and functions, claims and evidence are stored, a write-up is there."""
+    """Figures have titles and functions, claims and evidence are stored."""
     ledger = model.ledger()
     folder = Path(ledger.__path__[0])
     assert ledger.FIGURES and all(re.fullmatch(r"[\w-]+", str(name)) for name in ledger.FIGURES)
-    for name in ("claims.toml", "evidence.json", "writeup.py"):
+    for name in ("claims.toml", "evidence.json"):
         assert (folder / name).read_text()

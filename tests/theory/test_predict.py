@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 import xarray as xr
-from theory.state_tracking.per_seed import Columns, Dressed, Start, solve
 
 from theory import associative_memory as am
 from theory import positional_semantic as ps
 from theory import state_tracking as st
 from theory.associative_memory import k_hop
 from theory.parameters import ParameterError
+from theory.state_tracking.numbers.per_seed import Columns, Dressed, Start, solve
 
 P = st.Parameters(N=6, L=4, d_g=5, d_h=8, n_train=64, epochs=60, eval_every=20)
 

@@ -14,11 +14,7 @@ from theory.parameters import ParameterError
 from theory.positional_semantic import State
 from theory.registry import OWN, find
 
-SYSTEMS = [
-    name
-    for model in OWN.values()
-    for name in ([f"{model.name}.{s}" for s in model.systems] if model.systems else [model.name])
-]
+SYSTEMS = [m.name for m in OWN if not m.systems]
 # Formulas in, formulas out; and functions of logits or of a curve, not of parameters.
 SYMBOLIC = {"equations", "sections", "flow", "flows", "thermodynamic_limit", "mixture"}
 OF_OTHERS = {"gaussian_accuracy", "with_accuracy"}
@@ -43,8 +39,8 @@ CASES = {
         "onset.onset": ({}, "N", [6, 9]),
         "inversion.states": ({"alpha": LATER}, "L", [2, 8]),
         "inversion.solve": ({"at": LATER}, "permutations", ["iid", "distinct"]),
-        "late_time.late_constant": ({}, "N", [6, 9]),
-        "composite.composite": ({"D": [0.0, 0.5]}, "L", [20, 30]),
+        "numbers.late_time.late_constant": ({}, "N", [6, 9]),
+        "numbers.composite.composite": ({"D": [0.0, 0.5]}, "L", [20, 30]),
     },
     "induction_heads": {
         "times": ({"level": 0.3}, "N", [2, 5]),
