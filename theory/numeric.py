@@ -119,7 +119,7 @@ def function(expressions: Any, arguments: Sequence[sp.Basic], modules: str = "nu
     arguments : sequence of Basic
         Symbols, or any sub-expressions (an entry ``M[b, r, s]``, a whole sum) that are to be fed
         numbers. An ``IndexedBase`` ``X`` stands for an array whose last axis runs over the index
-        of the sums in which ``X[n]`` occurs.
+        of the sums in which ``X[n]`` occurs, from their first term to their last.
     modules : {'numpy', 'mpmath'}
         Arrays in double precision, or scalars at the working precision of mpmath.
 
@@ -133,7 +133,7 @@ def function(expressions: Any, arguments: Sequence[sp.Basic], modules: str = "nu
     ------
     ParameterError
         If an entry of an array has no argument; when called, if a sum has ends that are not whole
-        numbers, or more than `MOST_TERMS` terms.
+        numbers, or more than `MOST_TERMS` terms, or another number of terms than the array.
     """
     many = isinstance(expressions, (list, tuple))
     results = [_compile(e, arguments, modules) for e in (expressions if many else [expressions])]
@@ -170,6 +170,25 @@ def _terms(sums: Sequence[sp.Sum], stand_in: Mapping[sp.Basic, sp.Basic]) -> Cal
                 first, last = (q.xreplace(named) for q in end)
                 raise ParameterError(
                     f"sum from {first} to {last}: has {float(length):.3g} terms, must be at most {MOST_TERMS:.0e}"
+                )
+
+    return check
+
+
+def _lengths(sums: Sequence[sp.Sum], stand_in: Mapping[sp.Basic, sp.Basic]) -> Callable:
+    """Check that arrays are as long as the sums over them say, where their ends have numbers."""
+    given, named = [*stand_in.values()], {q: name for name, q in stand_in.items()}
+    ends = [s.limits[0][1:] for s in sums]
+    ends = [end for end in ends if all(q.free_symbols <= set(given) for q in end)]
+    lengths = sp.lambdify(given, [last - first + 1 for first, last in ends], "numpy")
+
+    def check(scalars: Sequence[Any], terms: int) -> None:
+        for length, end in zip(lengths(*scalars), ends, strict=True):
+            if np.any(np.asarray(length, float) != terms):
+                first, last = (q.xreplace(named) for q in end)
+                raise ParameterError(
+                    f"sum from {first} to {last}: has {float(np.max(length)):g} terms, but the "
+                    f"array {terms}"
                 )
 
     return check
@@ -220,6 +239,7 @@ def _compile(expr: sp.Expr, arguments: Sequence[sp.Basic], modules: str) -> Call
     ends = {q for s in loops for limit in s.limits for end in limit[1:] for q in end.free_symbols}
     whole = [k for k, q in enumerate(stand_in.values()) if q in ends]
     check = _terms(loops, stand_in) if loops else None
+    fits = _lengths(sums, stand_in) if sums else None
 
     def ready(values: Sequence[Any]) -> list[Any]:
         out = [(_exact_number if modules == "mpmath" else _number)(v) for v in values]
@@ -245,6 +265,9 @@ def _compile(expr: sp.Expr, arguments: Sequence[sp.Basic], modules: str) -> Call
     def call(*values: Any) -> Any:
         by_argument = dict(zip(arguments, values, strict=True))
         scalars = ready([by_argument[a] for a in plain])
+        if fits is not None:
+            used = [by_argument[x] for x in arrays if any(s.has(x) for s in sums)]
+            fits(scalars, max(np.shape(x)[-1] for x in used))
         if modules == "mpmath":
             rows = [
                 [_exact_number(v) for v in row]

@@ -37,9 +37,10 @@ def log_linear(c: Any, n: Any) -> np.ndarray:
     """
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         w = scipy.special.wrightomega(c - np.log(n))
-        y = np.where(w < 1, c - w, np.log(n * w))
+        y = np.where(w < 1, c - w, np.log(n) + np.log(w))
         for _ in range(2):
-            y = y - np.where(np.isfinite(y), (n * (y - c) + np.exp(y)) / (n + np.exp(y)), 0)
+            step = (n * (y - c) + np.exp(y)) / (n + np.exp(y))
+            y = y - np.where(np.isfinite(step), step, 0)  # n c beyond the largest number
     return y
 
 
@@ -50,6 +51,8 @@ def first_crossing(run: Any, index: int, level: float) -> float:
     above = np.flatnonzero(run.y[index] >= level)
     if not above.size:
         return math.inf
+    if above[0] == 0:
+        return float(run.t[0])
     low, high = run.t[above[0] - 1], run.t[above[0]]
     return float(
         scipy.optimize.brentq(lambda t: run.sol(t)[index] - level, low, high, xtol=1e-12 * high)
