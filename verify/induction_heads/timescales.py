@@ -42,7 +42,7 @@ PAPER = Parameters.structure().replace(
 OUTSIDE = Band(0.63, 0.70, "gradient noise of batches of 128; it falls as their root: 0.32 at 512")
 # Of the demo's setting, which is small: mean +- 3 s.e. of sixteen seeds (100 to 115) that no check
 # looks at.
-SMALL = "at N = 4 the other directions take part in the drop"
+SMALL = "at N = 4 the other directions take part, and batches of 32 are noisy"
 BANDS = {
     "head alone": Band(0.102, 0.129, SMALL),
     "t_ICL": Band(0.028, 0.054, SMALL),
