@@ -24,8 +24,9 @@ WITH_NUMBERS = ("positional_semantic",)  # whose numbers, fixed points, cost mor
 
 def commands(model: str) -> dict[str, tuple[list[str], float]]:
     """Commands of a model, and how many times the import of the libraries each may cost."""
+    room = registry.find(model).path("theory")
     return {
-        f"import theory.{model}": (["-c", f"import theory.{model}"], 1.2),
+        f"import {room}": (["-c", f"import {room}"], 1.2),
         f"theory.onset {model} --json": (["-m", "theory.onset", model, "--json", "--quiet"], 1.5),
         f"theory.latex {model}": (["-m", "theory.latex", model], 4.0),
         f"verify.gradients {model}": (["-m", "verify.gradients", model], 4.0),

@@ -2,9 +2,19 @@
 may be.
 """
 
+import importlib.util
+
 import pytest
 
+from theory import registry
 from verify import start
+
+
+@pytest.mark.parametrize("model", registry.MODELS)
+def test_a_model_is_imported_from_where_it_lives(model):
+    """A model that a package brings is not in our wings."""
+    name = next(n for n in start.commands(model) if n.startswith("import ")).split()[1]
+    assert importlib.util.find_spec(name)
 
 
 @pytest.mark.parametrize(("onset", "code"), [(3.0, 0), (3.2, 1)])
