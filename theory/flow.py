@@ -226,6 +226,35 @@ class Flow:
             result[label] = unit * self._first_crossing(crossing, solution, integrate)
         return result
 
+    def descend(self, parameters: Any, step: float, steps: int) -> xr.Dataset:
+        """Gradient descent with a finite step: the Euler map of the flow.
+
+        Parameters
+        ----------
+        parameters : Parameters or mapping
+            Parameters, or numbers by symbol name.
+        step : float
+            Step in the flow's time.
+        steps : int
+            Number of steps.
+
+        Returns
+        -------
+        Dataset
+            Order parameters and observables over time, after every step.
+
+        Raises
+        ------
+        ParameterError
+            If a symbol has no number.
+        """
+        rates, _, start = self._functions(sweep.numbers(parameters), step, np.inf)
+        path = np.empty((steps + 1, start.size))
+        path[0] = start
+        for n in range(steps):
+            path[n + 1] = path[n] + rates(n, path[n])
+        return self.observed(parameters, step * np.arange(steps + 1), path.T)
+
     def observed(self, parameters: Any, times: np.ndarray, states: np.ndarray) -> xr.Dataset:
         """Label given states ``(state, time)`` and add the observables."""
         name, numbers = self.time.name, sweep.numbers(parameters)
@@ -264,8 +293,12 @@ class Flow:
         jac = sp.lambdify(arguments, self.jacobian().tolist(), modules, cse=True)
         return free, rhs, jac, sp.lambdify(free, [self.initial[x] for x in self.state], modules)
 
-    def _functions(self, numbers: Mapping[str, float], unit: float) -> tuple[Any, Any, np.ndarray]:
-        """Right-hand side and Jacobian in time divided by ``unit``, and the initial state."""
+    def _functions(
+        self, numbers: Mapping[str, float], unit: float, most: float = MOST_CALLS
+    ) -> tuple[Any, Any, np.ndarray]:
+        """Right-hand side and Jacobian in time divided by ``unit``, and the initial state; refuses
+        more than ``most`` evaluations.
+        """
         free, rhs, jac, initial = self._compiled
         missing = sorted(s.name for s in free if s.name not in numbers)
         if missing:
@@ -274,9 +307,9 @@ class Flow:
         calls = itertools.count()
 
         def counted(t: float, y: np.ndarray) -> np.ndarray:
-            if next(calls) > MOST_CALLS:
+            if next(calls) > most:
                 raise ParameterError(
-                    self._beyond(f"needs more than {MOST_CALLS:.0e} evaluations", unit * t, numbers)
+                    self._beyond(f"needs more than {most:.0e} evaluations", unit * t, numbers)
                 )
             return unit * np.array(rhs(unit * t, *y, *fixed))
 

@@ -12,7 +12,7 @@ from simulate.associative_memory import __main__ as command
 from simulate.associative_memory import factual_recall
 from simulate.associative_memory.factual_recall import Parameters, task
 from simulate.associative_memory.factual_recall.student import Learner
-from theory.associative_memory.factual_recall import PARTS, descend, time_of_share
+from theory.associative_memory.factual_recall import PARTS, flow, time_of_share
 from theory.parameters import ParameterError
 from verify.emergence import first_crossing
 
@@ -58,7 +58,7 @@ def test_sequences_and_counts_agree_in_law():
 def test_students_follow_full_batch_descent(tmp_path):
     """Crossing times of both parts within 1% of the Euler map, and of the flow up to its lag."""
     found = factual_recall.train(SMALL, seeds=[0, 1], store=tmp_path, workers=1, progress=False)
-    euler = descend(SMALL, SMALL.steps).isel(t=found.step.values)
+    euler = flow().descend(SMALL, SMALL.eta, SMALL.steps).isel(t=found.step.values)
     for part in PARTS:
         times = [
             first_crossing(-x, -0.5 * float(x.isel(t=0).mean())).values.mean()

@@ -21,7 +21,7 @@ from theory.associative_memory.factual_recall import (
     time_of_share,
 )
 from theory.associative_memory.factual_recall.dynamics import PARTS, RELATION, SUBJECT
-from theory.associative_memory.factual_recall.numbers import constants, descend
+from theory.associative_memory.factual_recall.numbers import constants
 from theory.associative_memory.factual_recall.onset import onset
 from theory.parameters import ParameterError
 
@@ -176,7 +176,10 @@ def test_descent_tends_to_the_flow():
         p = Parameters.small().replace(eta=eta)
         steps = round(80 / eta)
         gaps.append(
-            abs(float(descend(p, steps).loss[-1]) - float(flow().solve(p, t=80.0).loss[-1]))
+            abs(
+                float(flow().descend(p, eta, steps).loss[-1])
+                - float(flow().solve(p, t=80.0).loss[-1])
+            )
         )
     assert gaps[0] / gaps[1] == pytest.approx(2, abs=0.2)
 

@@ -95,7 +95,7 @@ def test_factual_recall_follows_the_steps_of_the_students():
     steps = np.array([0, 3, 20])
     runs = xr.Dataset(coords={"t": p.eta * steps, "step": ("t", steps)})
     runs.attrs["parameters"] = p.replace(batch_size=7).as_json()
-    found, whole = am.predict(p, runs), am.factual_recall.descend(p, 20)
+    found, whole = am.predict(p, runs), am.factual_recall.flow().descend(p, p.eta, 20)
     np.testing.assert_array_equal(found.loss, whole.loss.isel(t=steps))
     assert "accuracy" not in found and "probability" in found
     with pytest.raises(ParameterError, match="eta = .*: the runs were trained"):

@@ -2,6 +2,7 @@
 a field outlives it.
 """
 
+import importlib
 import inspect
 
 import numpy as np
@@ -57,7 +58,6 @@ CASES = {
         "predict": ({}, "omega", [0.2, 0.3]),
     },
     "associative_memory.factual_recall": {
-        "descend": ({"steps": 5}, "D", [2, 3]),
         "predict": ({}, "R", [2, 3]),
         "time_of_share": (HALF, "epsilon", [0.1, 0.2]),
         "closed_form": (HALF, "D", [2, 3]),
@@ -102,9 +102,11 @@ def small(system):
 
 def of(system, name):
     """A function by its path in the system's package."""
-    found = find(system).wing("theory")
+    path = find(system).path("theory")
+    found = importlib.import_module(path)
     for part in name.split("."):
-        found = getattr(found, part)
+        path += f".{part}"
+        found = getattr(found, part, None) or importlib.import_module(path)
     return found
 
 

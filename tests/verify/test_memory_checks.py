@@ -106,7 +106,12 @@ def test_trajectories_of_a_given_ensemble(tmp_path, capsys):
     )
     out = capsys.readouterr().out
     found = json.loads(out[: out.rindex("}") + 1])
-    curve = factual_recall.descend(p, p.steps).isel(t=runs.step.values).assign_coords(t=runs.t)
+    curve = (
+        factual_recall.flow()
+        .descend(p, p.eta, p.steps)
+        .isel(t=runs.step.values)
+        .assign_coords(t=runs.t)
+    )
     rows = [c for c in found["checks"] if "largest deviation" in c["name"]]
     assert len(rows) == 8 and {"loss", "w_r"} <= {c["equation"] for c in rows}
     for c in rows:  # batches of 256

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import numpy as np
 import xarray as xr
 
 from theory import prediction, sweep
@@ -75,13 +72,7 @@ def predict(p: Parameters, runs: xr.Dataset | None = None, *, t: float | None = 
             f"data = {p.data!r}, query = {p.query!r}, trained = {p.trained!r}: the flow of all weights "
             "needs orthonormal data, query last or uniform, and all weights"
         )
-    if runs is None:
-        p = p.run_to(t)
-        steps = np.unique(np.append(np.arange(0, p.steps, p.eval_every), p.steps))
-        at: Any = p.time_per_step * steps
-    else:
-        prediction.held(p, runs, ("t", "step"), free=("batch_size",))
-        steps, at = runs.step.values, runs.t.values
+    steps, at = prediction.clock(p, runs, t, p.time_per_step)
     path = all_weights.euler(p.N, p.query, p.mask, p.time_per_step, int(steps[-1]))[steps]
     pair = p.N if p.query == "last" else p.query
     losses = [loss_and_gradient(x, p.N, pair, p.mask)[0] for x in path]

@@ -91,7 +91,7 @@ def predict(
     if not isinstance(seeds, int | np.integer) or seeds < 1:
         raise ParameterError(f"seeds = {seeds}: must be how many starts to draw, at least 1")
     p = p.run_to(alpha)
-    epochs = np.unique(np.append(np.arange(0, p.epochs, p.eval_every), p.epochs))
+    epochs = prediction.evaluations(p.epochs, p.eval_every)
     start = Start.drawn(p, int(seeds), np.random.default_rng(DRAW))
     return _labelled(p, solve(system(p, start), epochs).rename(seed="draw"), level, accuracies)
 

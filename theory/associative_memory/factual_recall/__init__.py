@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from theory.associative_memory.factual_recall import dynamics, onset, reduction, timescales
 from theory.associative_memory.factual_recall.dynamics import PARTS, flow
-from theory.associative_memory.factual_recall.numbers import closed_form, descend, time_of_share
+from theory.associative_memory.factual_recall.numbers import closed_form, time_of_share
 from theory.associative_memory.factual_recall.parameters import Parameters
 from theory.associative_memory.factual_recall.predict import predict
 from theory.catalogue import catalogue
@@ -15,7 +15,6 @@ __all__ = [
     "PARTS",
     "Parameters",
     "closed_form",
-    "descend",
     "equations",
     "flow",
     "flows",

@@ -1,4 +1,4 @@
-"""Hitting times, and descent with finite steps, in numbers."""
+"""Hitting times in numbers."""
 
 from __future__ import annotations
 
@@ -8,14 +8,11 @@ import numpy as np
 import scipy.integrate
 import scipy.optimize
 import scipy.special
-import sympy as sp
-import xarray as xr
 
-from theory import numeric, sweep
+from theory import sweep
 from theory.associative_memory.factual_recall import dynamics
-from theory.associative_memory.factual_recall.dynamics import Part, epsilon, flow
+from theory.associative_memory.factual_recall.dynamics import Part
 from theory.associative_memory.factual_recall.parameters import Parameters
-from theory.associative_memory.factual_recall.reduction import D, R, S
 from theory.associative_memory.factual_recall.timescales import equations
 
 
@@ -72,33 +69,3 @@ def closed_form(p: Parameters, part: Part, share: float) -> float:
         {"share_left": share, "K": numbers["K"]}
     )
     return float(equations()["hitting_time"].evaluate(numbers))
-
-
-@sweep.over_fields
-def descend(p: Any, steps: int) -> xr.Dataset:
-    """Full-batch gradient descent with the finite learning rate eta: the Euler map of the flow,
-    also exact.
-
-    Parameters
-    ----------
-    p : Parameters
-        Sizes, start and learning rate.
-    steps : int
-        Number of steps.
-
-    Returns
-    -------
-    Dataset
-        The flow's variables over ``t = eta * step``, every step.
-    """
-    system, numbers = flow(), p.values()
-    rates = numeric.function([system.expanded[q] for q in system.state], [*system.state, S, R, D])
-    path = np.empty((len(system.state), steps + 1))
-    path[:, 0] = [
-        float(sp.sympify(system.initial[q], strict=True).subs(epsilon, p.epsilon))
-        for q in system.state
-    ]
-    sizes = [numbers[q.name] for q in (S, R, D)]
-    for n in range(steps):
-        path[:, n + 1] = path[:, n] + p.eta * np.array(rates(*path[:, n], *sizes))
-    return system.observed(p, p.eta * np.arange(steps + 1), path)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import numpy as np
 import xarray as xr
 
 from theory import prediction, sweep
-from theory.associative_memory.factual_recall.numbers import descend
+from theory.associative_memory.factual_recall.dynamics import flow
 from theory.associative_memory.factual_recall.parameters import Parameters
 
 
@@ -34,12 +33,6 @@ def predict(p: Parameters, runs: xr.Dataset | None = None, *, t: float | None = 
     ParameterError
         If the runs lack their steps or were trained with other parameters.
     """
-    if runs is None:
-        p = p.run_to(t)
-        steps = np.unique(np.append(np.arange(0, p.steps, p.eval_every), p.steps))
-        at = p.eta * steps
-    else:
-        prediction.held(p, runs, ("t", "step"), free=("batch_size",))
-        steps, at = runs.step.values, runs.t.values
-    curve = descend(p, int(steps[-1])).isel(t=steps).rename(accuracy="probability")
+    steps, at = prediction.clock(p, runs, t, p.eta)
+    curve = flow().descend(p, p.eta, int(steps[-1])).isel(t=steps).rename(accuracy="probability")
     return curve.assign_coords(t=at, step=("t", steps))

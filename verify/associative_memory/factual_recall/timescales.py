@@ -61,8 +61,8 @@ def emergence(p: Parameters, runs: xr.Dataset) -> tuple[list[Check], list[str]]:
         "",
         "steps at 90, 50, 10% of the initial value: flow (quadrature), full-batch descent, students",
     ]
-    euler = numbers.descend(p, int(runs.step[-1])).isel(
-        t=runs.step.values
+    euler = (
+        flow().descend(p, p.eta, int(runs.step[-1])).isel(t=runs.step.values)
     )  # interpolated between the same steps
     for part in PARTS:
         name = f"loss_{part.name}"
@@ -174,7 +174,7 @@ def scaling(progress: bool = False) -> tuple[list[Check], list[str], dict[str, A
             times = [time_of_share(p, part, 0.5) for part in PARTS]
             p = p.run_to(1.3 * max(times) + 60 * p.eta)
             runs = train(p, seeds=SEEDS, progress=progress)
-            euler = numbers.descend(p, p.steps)
+            euler = flow().descend(p, p.eta, p.steps)
             relation, subject = (crossing(runs[f"loss_{q.name}"], 0.5) for q in PARTS)
             slow = [
                 float(crossing(euler[f"loss_{q.name}"].expand_dims("seed"), 0.5)[0]) for q in PARTS
