@@ -156,4 +156,25 @@ class Equation:
         return f"$\\displaystyle {self.latex()}$"
 
 
+def table(
+    reference: str, *assumptions: str, status: str = "exact", **rows: tuple[Any, ...]
+) -> dict[str, Equation]:
+    """Equations of one origin, by name.
+
+    Parameters
+    ----------
+    reference, status : str
+        Of all of them.
+    *assumptions : str
+        What all of them rest on.
+    **rows : tuple
+        By name: left side, right side (or the function that derives it), and what this one assumes
+        besides.
+    """
+    return {
+        name: Equation(name, lhs, rhs, reference, status, (*assumptions, *more))
+        for name, (lhs, rhs, *more) in rows.items()
+    }
+
+
 Equation.rhs = _WhenRead()  # after the class is made, so that the field has no default

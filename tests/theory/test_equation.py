@@ -11,7 +11,7 @@ import sympy as sp
 
 from theory import numeric
 from theory.algebra import delta_gradient, delta_sum, linear_root, vanishes, written_as
-from theory.equation import STATUSES, Equation
+from theory.equation import STATUSES, Equation, table
 
 x, y, size = sp.symbols("x y size", positive=True)
 n, i, j, k = sp.symbols("n i j k", integer=True, positive=True)
@@ -25,6 +25,13 @@ def test_status_outside_the_vocabulary_is_refused():
         assert Equation("e", x, y, "nowhere", status).status == status
     with pytest.raises(ValueError, match="status = 'nearly'.*exact"):
         Equation("e", x, y, "nowhere", "nearly")
+
+
+def test_a_table_shares_what_its_equations_share():
+    """Origin, status and assumptions of all; what one assumes besides; sides derived when read."""
+    rows = table("nowhere", "all", status="closure", one=(x, y), two=(x, lambda: y**2, "besides"))
+    assert rows["one"] == Equation("one", x, y, "nowhere", "closure", ("all",))
+    assert rows["two"].assumptions == ("all", "besides") and rows["two"].rhs == y**2
 
 
 def test_evaluate_by_name_symbol_and_entry():
