@@ -12,6 +12,7 @@ import sympy as sp
 from theory import numeric
 from theory.algebra import delta_gradient, delta_sum, linear_root, vanishes, written_as
 from theory.equation import STATUSES, Equation, table
+from theory.parameters import ParameterError
 
 x, y, size = sp.symbols("x y size", positive=True)
 n, i, j, k = sp.symbols("n i j k", integer=True, positive=True)
@@ -61,6 +62,22 @@ def test_evaluate_sums_over_arrays():
         assert (
             abs(exact - 1 - 2 * mpmath.exp(third)) < mpmath.mpf(10) ** -38
         )  # rounding at 40 digits
+
+
+def test_entries_at_places_and_sums_over_several_indices():
+    """Places and ends of sums are numbers among the others; what lies outside is refused."""
+    square = np.arange(1.0, 7).reshape(2, 3)
+    total = sp.Sum(M[i, j] * v[i], (i, 1, size), (j, 1, size + 1))
+    form = Equation("form", x, total + y * M[k, k + 1] * sp.KroneckerDelta(k, 2), "nowhere")
+    given = {"M": square, "v": [1, 10], "size": 2, "y": 0.5}
+    assert form.evaluate(given | {"k": 1}) == 6 + 150
+    assert form.evaluate(given | {"k": 2}) == 6 + 150 + 0.5 * 6
+    with pytest.raises(ParameterError, match=r"M\[2, 3\]: not a place of an array of shape"):
+        form.evaluate(given | {"k": 2, "M": square[:, :2]})
+    with pytest.raises(ParameterError, match=r"v\[0\]: not a place"):
+        Equation("first", x, v[k], "nowhere").evaluate({"v": [1.0], "k": 0})
+    with pytest.raises(ParameterError, match="k = 1.5: must be one whole number"):
+        form.evaluate(given | {"k": 1.5})
 
 
 def test_constants_are_broadcast():
