@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 import numpy as np
 import torch
 from sympy import Indexed, Sum
 
-from simulate.pool import one_thread
 from theory.associative_memory.gradient_memory import equations
 from theory.associative_memory.gradient_memory.numbers import margin
 from theory.equation import Equation
-from verify.check import Check, identity
-from verify.report import Report, Request, with_device
+from verify.check import Check, Sides, identity
+from verify.report import Table, derivations
 
-Table = Mapping[str, Equation]
 AUTOGRAD, AUTOGRAD_WHY = 1e-12, "autograd in float64"
 N, K, D = 7, 5, 6
 GENERATOR = 2025
@@ -172,81 +170,45 @@ def steps(eq: Table) -> list[Check]:
     values = {"N": keys, "K": classes, "eta": eta}
     hit = torch.nn.functional.one_hot(target, classes).T.bool()
     gap = (W.gather(0, target[None]) - W)[~hit]
-    out = [
-        identity(
-            "right logit after one step",
-            "step_right",
-            eq["step_right"].evaluate(values),
-            W[hit].numpy(),
-            1e-14,
-            "few operations",
-        ),
-        identity(
-            "wrong logits after one step",
-            "step_wrong",
-            eq["step_wrong"].evaluate(values),
-            W[~hit].numpy(),
-            1e-14,
-            "few operations",
-        ),
-        identity(
-            "margin after one step, every key and class",
-            "step_margin",
-            eq["step_margin"].evaluate(values),
-            gap.numpy(),
-            1e-14,
-            "few operations",
-        ),
-        identity(
-            "loss after one step",
-            "step_loss",
-            eq["step_loss"].evaluate(values),
-            loss,
-            1e-14,
-            "few operations",
-        ),
-    ]
+    few, late, rest = (
+        Sides(eq, 1e-14, "few operations"),
+        Sides(eq, 1e-3, "Euler, eta = 0.01"),
+        Sides(eq, AUTOGRAD, AUTOGRAD_WHY),
+    )
+    few.add("right logit after one step", "step_right", values, W[hit])
+    few.add("wrong logits after one step", "step_wrong", values, W[~hit])
+    few.add("margin after one step, every key and class", "step_margin", values, gap)
+    few.add("loss after one step", "step_loss", values, loss)
     time, small = 60.0, 0.01
     W, target, loss = descend(keys, classes, small, round(time / small))
-    late = float((W.gather(0, target[None]) - W)[~hit].mean())
-    at = {**values, "t": time, "m": late}
-    out += [
-        identity(
-            "margin of many small steps",
-            "margin_flow",
-            eq["margin_flow"].evaluate(at),
-            late,
-            1e-3,
-            "Euler, eta = 0.01",
-        ),
+    end = float((W.gather(0, target[None]) - W)[~hit].mean())
+    at = {**values, "t": time, "m": end}
+    late.add("margin of many small steps", "margin_flow", at, end)
+    rest.add("loss by the margin", "margin_loss", at, loss)
+    by_omega, half = (
+        margin(keys, classes, t) for t in (time, eq["half_loss_time"].evaluate(values))
+    )
+    return [
+        *few.checks(),
+        *late.checks(),
         identity(
             "  by Wright's omega",
             "margin_flow",
-            margin(keys, classes, time),
+            by_omega,
             eq["margin_flow"].evaluate(at),
             1e-13,
             "few operations",
         ),
-        identity(
-            "loss by the margin",
-            "margin_loss",
-            eq["margin_loss"].evaluate(at),
-            loss,
-            AUTOGRAD,
-            AUTOGRAD_WHY,
-        ),
+        *rest.checks(),
         identity(
             "half-loss time",
             "half_loss_time",
-            eq["margin_loss"].evaluate(
-                {**values, "m": margin(keys, classes, eq["half_loss_time"].evaluate(values))}
-            ),
+            eq["margin_loss"].evaluate({**values, "m": half}),
             np.log(classes) / 2,
             1e-12,
             "few operations",
         ),
     ]
-    return out
 
 
 COVERS: dict[Callable[[Table], list[Check]], tuple[str, ...]] = {
@@ -264,14 +226,4 @@ COVERS: dict[Callable[[Table], list[Check]], tuple[str, ...]] = {
     ),
 }
 
-
-def checks(table: Table | None = None) -> list[Check]:
-    """All checks, on the derived equations or on a given table of them."""
-    eq = table or equations()
-    with one_thread():
-        return [c for group in COVERS for c in group(eq)]
-
-
-def report(request: Request) -> Report:
-    """All checks; on another device also the students' gradients."""
-    return with_device(request, checks())
+checks, report = derivations(COVERS, equations)
