@@ -184,7 +184,7 @@ def entry_by_entry(expr: sp.Expr, values: Mapping[str, Any]) -> float:
     whole = {x: _whole(x, values[x.name]) for x in free if x.is_integer or x in places}
     expr = expr.subs(whole).doit()
     found: dict[sp.Basic, float] = {x: values[x.name] for x in free - whole.keys()}
-    for x in expr.atoms(sp.Indexed):
+    for x in sorted(expr.atoms(sp.Indexed), key=str):
         array, place = np.asarray(values[x.base.label.name]), [int(i) for i in x.indices]
         if array.ndim != len(place) or any(
             not 1 <= i <= n for i, n in zip(place, array.shape, strict=True)

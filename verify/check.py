@@ -210,7 +210,7 @@ class Sides:
     """
 
     def __init__(self, table: Mapping[str, Equation], tolerance: float, reason: str) -> None:
-        self.table, self.within = table, (tolerance, reason)
+        self.table, self.tolerance, self.reason = table, tolerance, reason
         self.found: dict[tuple[str, str], list[np.ndarray]] = defaultdict(list)
 
     def add(self, label: str, equation: str, values: Any, measured: Any) -> None:
@@ -220,8 +220,11 @@ class Sides:
 
     def checks(self) -> list[Check]:
         """A row per label and equation."""
-        pairs = {row: np.concatenate(parts, axis=1) for row, parts in self.found.items()}
-        return [identity(*row, *sides, *self.within) for row, sides in pairs.items()]
+        rows = []
+        for (label, equation), parts in self.found.items():
+            predicted, measured = np.concatenate(parts, axis=1)
+            rows.append(identity(label, equation, predicted, measured, self.tolerance, self.reason))
+        return rows
 
 
 def near(

@@ -10,7 +10,14 @@ import pytest
 import sympy as sp
 
 from theory import numeric
-from theory.algebra import delta_gradient, delta_sum, linear_root, vanishes, written_as
+from theory.algebra import (
+    delta_gradient,
+    delta_sum,
+    gaussian_moment,
+    linear_root,
+    vanishes,
+    written_as,
+)
 from theory.equation import STATUSES, Equation, table
 from theory.parameters import ParameterError
 
@@ -72,12 +79,29 @@ def test_entries_at_places_and_sums_over_several_indices():
     given = {"M": square, "v": [1, 10], "size": 2, "y": 0.5}
     assert form.evaluate(given | {"k": 1}) == 6 + 150
     assert form.evaluate(given | {"k": 2}) == 6 + 150 + 0.5 * 6
-    with pytest.raises(ParameterError, match=r"M\[2, 3\]: not a place of an array of shape"):
+    with pytest.raises(ParameterError, match=r"M\[1, 3\]: not a place of an array of shape"):
         form.evaluate(given | {"k": 2, "M": square[:, :2]})
     with pytest.raises(ParameterError, match=r"v\[0\]: not a place"):
         Equation("first", x, v[k], "nowhere").evaluate({"v": [1.0], "k": 0})
     with pytest.raises(ParameterError, match="k = 1.5: must be one whole number"):
         form.evaluate(given | {"k": 1.5})
+
+
+def test_moments_of_gaussians():
+    """Powers of one variable have double factorials; odd ones vanish; pairs by their covariance."""
+    assert [gaussian_moment("x" * n, lambda p, q: y) for n in range(7)] == [
+        1,
+        0,
+        y,
+        0,
+        3 * y**2,
+        0,
+        15 * y**3,
+    ]
+    c = {frozenset(pair): sp.Symbol("".join(pair)) for pair in ("ab", "ac", "ad", "bc", "bd", "cd")}
+    found = gaussian_moment("abcd", lambda p, q: c[frozenset((p, q))])
+    ab, ac, ad, bc, bd, cd = c.values()
+    assert sp.expand(found - ab * cd - ac * bd - ad * bc) == 0
 
 
 def test_constants_are_broadcast():

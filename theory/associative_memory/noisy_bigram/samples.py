@@ -55,11 +55,11 @@ def equations() -> dict[str, Equation]:
     one_value = "part of the tokens z whose largest value entry is z"
     ratio = "N -> infinity at fixed n/N: depends on n and N through their ratio alone"
     scaling = "a -> 0 at fixed n a: the sample size is O(1/a), whatever N"
-    known, here = ref(STATEMENT), ref(DERIVED)
-    early = dict(status="leading order")
+    small_n, scaled = "n well below sqrt(N)", limit.subs(small, n * a)
+    known, here, early = ref(STATEMENT), ref(DERIVED), "leading order"
     return {
-        **table(known, STEP, **early, bigram_fail=(fail, failing, "n well below sqrt(N)")),
-        **table(here, STEP, **early, bigram_fail_scaled=(fail, limit.subs(small, n * a), scaling)),
+        **table(known, STEP, status=early, bigram_fail=(fail, failing, small_n)),
+        **table(here, STEP, status=early, bigram_fail_scaled=(fail, scaled, scaling)),
         **table(here, labels_per_answer=(rate, n * (1 - a) / N)),
-        **table(known, STEP, **early, value_recovered=(recovered, share, ratio, one_value)),
+        **table(known, STEP, status=early, value_recovered=(recovered, share, ratio, one_value)),
     }
