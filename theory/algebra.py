@@ -1,8 +1,11 @@
-"""Algebra the derivations share: sums that meet Kronecker deltas, and choosing a result's printed
-form.
+"""Algebra the derivations share: sums that meet Kronecker deltas, moments of Gaussians, and
+choosing a result's printed form.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import sympy as sp
 from sympy.concrete.delta import deltasummation
@@ -26,6 +29,23 @@ def _term_sum(term: sp.Expr, index: sp.Symbol, low: sp.Expr, high: sp.Expr) -> s
             (other,) = set(delta.args) - {index}
             return (term / delta).subs(index, other)
     return deltasummation(term, (index, low, high), no_piecewise=True)
+
+
+def gaussian_moment(variables: Sequence[Any], covariance: Callable[[Any, Any], sp.Expr]) -> sp.Expr:
+    """Mean of a product of jointly Gaussian variables of mean zero: the sum over all ways to pair
+    them of the product of the pairs' covariances (Isserlis).
+
+    Parameters
+    ----------
+    variables : sequence
+        Whatever ``covariance(x, y)`` tells apart; one may occur several times.
+    """
+    if not variables:
+        return sp.S.One
+    first, *others = variables
+    rests = (others[:n] + others[n + 1 :] for n in range(len(others)))
+    pairs = ((covariance(first, x), rest) for x, rest in zip(others, rests, strict=True))
+    return sp.Add(*(c * gaussian_moment(rest, covariance) for c, rest in pairs if c != 0))
 
 
 def linear_root(expr: sp.Expr, unknown: sp.Symbol) -> sp.Expr:

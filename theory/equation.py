@@ -85,7 +85,8 @@ class Equation:
         values : Parameters or mapping
             Parameters, or numbers or arrays by symbol name, symbol, `IndexedBase` or
             sub-expression. Names the equation does not use are ignored, so a model's whole
-            ``p.values()`` may be passed.
+            ``p.values()`` may be passed. Arrays of several indices, and entries at places (``G[k,
+            l]`` with numbers for ``k`` and ``l``), give single numbers: `numeric.entry_by_entry`.
         **swept
             Arrays of fields of the parameters, and numbers of other symbols
             (``evaluate(p, L=[3, 10], alpha=2.0)``).
@@ -109,6 +110,10 @@ class Equation:
         symbols = {
             s for s in rest.free_symbols if isinstance(s, sp.Symbol) and not isinstance(s, sp.Dummy)
         } - labels
+        used = {s.name for s in symbols | labels}
+        if bases and modules == "numpy" and used <= values.keys() and numeric.has_places(rest):
+            sweep.fresh(values, used)
+            return numeric.entry_by_entry(self.rhs.xreplace(given), values)
         # By name, as the order of arguments decides the order of operations and so the last bit.
         for symbol in sorted((bases | symbols) - set(given), key=lambda s: s.name):
             if symbol.name not in values:
@@ -154,6 +159,27 @@ class Equation:
     def _repr_latex_(self) -> str:
         """The formula, as notebooks show it."""
         return f"$\\displaystyle {self.latex()}$"
+
+
+def table(
+    reference: str, *assumptions: str, status: str = "exact", **rows: tuple[Any, ...]
+) -> dict[str, Equation]:
+    """Equations of one origin, by name.
+
+    Parameters
+    ----------
+    reference, status : str
+        Of all of them.
+    *assumptions : str
+        What all of them rest on.
+    **rows : tuple
+        By name: left side, right side (or the function that derives it), and what this one assumes
+        besides.
+    """
+    return {
+        name: Equation(name, lhs, rhs, reference, status, (*assumptions, *more))
+        for name, (lhs, rhs, *more) in rows.items()
+    }
 
 
 Equation.rhs = _WhenRead()  # after the class is made, so that the field has no default

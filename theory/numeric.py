@@ -145,6 +145,55 @@ def function(expressions: Any, arguments: Sequence[sp.Basic], modules: str = "nu
     return call
 
 
+def has_places(expr: sp.Expr) -> bool:
+    """Whether entries of arrays are asked for at places, or under sums over several indices: what
+    `entry_by_entry` takes and `function` does not.
+    """
+    summed = {
+        x
+        for s in expr.atoms(sp.Sum)
+        for x in s.function.atoms(sp.Indexed)
+        if x.indices == tuple(s.variables)
+    }
+    return bool(expr.atoms(sp.Indexed) - summed)
+
+
+def entry_by_entry(expr: sp.Expr, values: Mapping[str, Any]) -> float:
+    """Number of an expression in entries of arrays, added up term by term.
+
+    Parameters
+    ----------
+    expr : Expr
+        With sums over any number of indices, and entries ``G[k, l]`` at places.
+    values : mapping
+        By name: arrays with an axis per index, and numbers for everything else, places (counted
+        from 1) and ends of sums included.
+
+    Raises
+    ------
+    KeyError
+        If a symbol has no number.
+    ParameterError
+        If a place lies outside of its array.
+    """
+    arrays = {base.label for base in expr.atoms(sp.IndexedBase)}
+    free = {x for x in expr.free_symbols if isinstance(x, sp.Symbol)} - arrays
+    at = [i for x in expr.atoms(sp.Indexed) for i in x.indices]
+    at += [end for s in expr.atoms(sp.Sum) for limit in s.limits for end in limit[1:]]
+    places = set().union(*(i.free_symbols for i in at))
+    whole = {x: _whole(x, values[x.name]) for x in free if x.is_integer or x in places}
+    expr = expr.subs(whole).doit()
+    found: dict[sp.Basic, float] = {x: values[x.name] for x in free - whole.keys()}
+    for x in sorted(expr.atoms(sp.Indexed), key=str):
+        array, place = np.asarray(values[x.base.label.name]), [int(i) for i in x.indices]
+        if array.ndim != len(place) or any(
+            not 1 <= i <= n for i, n in zip(place, array.shape, strict=True)
+        ):
+            raise ParameterError(f"{x}: not a place of an array of shape {array.shape}")
+        found[x] = float(array[tuple(i - 1 for i in place)])
+    return float(expr.xreplace(found))
+
+
 def _number(value: Any) -> np.ndarray:
     """Array whose whole numbers are floating-point: 3e9 times 3e9 is negative in 64-bit
     integers.

@@ -7,8 +7,8 @@ from __future__ import annotations
 import functools
 import re
 import textwrap
-from collections import Counter
-from collections.abc import Sequence
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -16,6 +16,7 @@ import numpy as np
 import scipy.stats
 
 from theory import output
+from theory.equation import Equation
 
 Z_MAX = 4.0
 Z_REASON = "|z| <= 4, z from Student t: a true statement fails once in 16,000"
@@ -197,19 +198,50 @@ def identity(
     )
 
 
+class Sides:
+    """Both sides of Equations, gathered point by point: an `identity` per label.
+
+    Parameters
+    ----------
+    table : mapping of str to Equation
+        Equations by name; a test hands in a faulty one.
+    tolerance, reason
+        Of all rows.
+    """
+
+    def __init__(self, table: Mapping[str, Equation], tolerance: float, reason: str) -> None:
+        self.table, self.tolerance, self.reason = table, tolerance, reason
+        self.found: dict[tuple[str, str], list[np.ndarray]] = defaultdict(list)
+
+    def add(self, label: str, equation: str, values: Any, measured: Any) -> None:
+        """What an equation says of these values, and what was measured: numbers or arrays."""
+        both = np.broadcast_arrays(self.table[equation].evaluate(values), np.asarray(measured))
+        self.found[label, equation].append(np.reshape(both, (2, -1)))
+
+    def checks(self) -> list[Check]:
+        """A row per label and equation."""
+        rows = []
+        for (label, equation), parts in self.found.items():
+            predicted, measured = np.concatenate(parts, axis=1)
+            rows.append(identity(label, equation, predicted, measured, self.tolerance, self.reason))
+        return rows
+
+
 def near(
     name: str,
     equation: str,
     predicted: float,
-    measured: float,
+    measured: Any,
     tolerance: float,
     reason: str,
     scale: float | None = None,
     band: Band | None = None,
 ) -> Check:
     """A number that is known (not sampled) against its prediction, in units of ``scale`` (default:
-    of the prediction).
+    of the prediction); of several, the one that is farthest off, not-a-number first.
     """
+    off = np.abs(np.ravel(measured) - predicted)
+    measured = np.ravel(measured)[np.argmax(np.where(np.isfinite(off), off, np.inf))]
     scale = abs(predicted) if scale is None else scale
     deviation = (measured - predicted) / scale
     error = abs(deviation) if band is None else outside(deviation, band)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from theory import cli, output, progress
+from theory.equation import Equation
 from theory.parameters import ParameterError
 from theory.registry import Model
 from verify import check
@@ -182,6 +183,39 @@ def with_device(request: Request, checks: list[Check]) -> Report:
 
         checks = [*checks, *paths.checks(request.model.name.partition(".")[0], where)]
     return Report(checks)
+
+
+Table = Mapping[str, Equation]
+
+
+def derivations(
+    covers: Mapping[Callable[[Table], list[Check]], tuple[str, ...]],
+    equations: Callable[[], dict[str, Equation]],
+) -> tuple[Callable[..., list[Check]], Callable[[Request], Report]]:
+    """Make the functions ``checks`` and ``report`` of a model's ``gradients`` module.
+
+    Parameters
+    ----------
+    covers : mapping of callable to tuple of str
+        Groups of checks, each of which takes the table of Equations, and what they stand for: a
+        fault in any of these is caught (`tests/verify/test_faults.py`).
+    equations : callable
+        The model's Equations by name.
+    """
+
+    def checks(table: Table | None = None) -> list[Check]:
+        """All checks, on the derived equations or on a given table of them."""
+        from simulate.pool import one_thread
+
+        eq = table or equations()
+        with one_thread():
+            return [c for group in covers for c in group(eq)]
+
+    def report(request: Request) -> Report:
+        """All checks; on another device also the students' gradients."""
+        return with_device(request, checks())
+
+    return checks, report
 
 
 def request(args: argparse.Namespace) -> Request:

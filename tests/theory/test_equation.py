@@ -10,8 +10,16 @@ import pytest
 import sympy as sp
 
 from theory import numeric
-from theory.algebra import delta_gradient, delta_sum, linear_root, vanishes, written_as
-from theory.equation import STATUSES, Equation
+from theory.algebra import (
+    delta_gradient,
+    delta_sum,
+    gaussian_moment,
+    linear_root,
+    vanishes,
+    written_as,
+)
+from theory.equation import STATUSES, Equation, table
+from theory.parameters import ParameterError
 
 x, y, size = sp.symbols("x y size", positive=True)
 n, i, j, k = sp.symbols("n i j k", integer=True, positive=True)
@@ -25,6 +33,13 @@ def test_status_outside_the_vocabulary_is_refused():
         assert Equation("e", x, y, "nowhere", status).status == status
     with pytest.raises(ValueError, match="status = 'nearly'.*exact"):
         Equation("e", x, y, "nowhere", "nearly")
+
+
+def test_a_table_shares_what_its_equations_share():
+    """Origin, status and assumptions of all; what one assumes besides; sides derived when read."""
+    rows = table("nowhere", "all", status="closure", one=(x, y), two=(x, lambda: y**2, "besides"))
+    assert rows["one"] == Equation("one", x, y, "nowhere", "closure", ("all",))
+    assert rows["two"].assumptions == ("all", "besides") and rows["two"].rhs == y**2
 
 
 def test_evaluate_by_name_symbol_and_entry():
@@ -54,6 +69,39 @@ def test_evaluate_sums_over_arrays():
         assert (
             abs(exact - 1 - 2 * mpmath.exp(third)) < mpmath.mpf(10) ** -38
         )  # rounding at 40 digits
+
+
+def test_entries_at_places_and_sums_over_several_indices():
+    """Places and ends of sums are numbers among the others; what lies outside is refused."""
+    square = np.arange(1.0, 7).reshape(2, 3)
+    total = sp.Sum(M[i, j] * v[i], (i, 1, size), (j, 1, size + 1))
+    form = Equation("form", x, total + y * M[k, k + 1] * sp.KroneckerDelta(k, 2), "nowhere")
+    given = {"M": square, "v": [1, 10], "size": 2, "y": 0.5}
+    assert form.evaluate(given | {"k": 1}) == 6 + 150
+    assert form.evaluate(given | {"k": 2}) == 6 + 150 + 0.5 * 6
+    with pytest.raises(ParameterError, match=r"M\[1, 3\]: not a place of an array of shape"):
+        form.evaluate(given | {"k": 2, "M": square[:, :2]})
+    with pytest.raises(ParameterError, match=r"v\[0\]: not a place"):
+        Equation("first", x, v[k], "nowhere").evaluate({"v": [1.0], "k": 0})
+    with pytest.raises(ParameterError, match="k = 1.5: must be one whole number"):
+        form.evaluate(given | {"k": 1.5})
+
+
+def test_moments_of_gaussians():
+    """Powers of one variable have double factorials; odd ones vanish; pairs by their covariance."""
+    assert [gaussian_moment("x" * n, lambda p, q: y) for n in range(7)] == [
+        1,
+        0,
+        y,
+        0,
+        3 * y**2,
+        0,
+        15 * y**3,
+    ]
+    c = {frozenset(pair): sp.Symbol("".join(pair)) for pair in ("ab", "ac", "ad", "bc", "bd", "cd")}
+    found = gaussian_moment("abcd", lambda p, q: c[frozenset((p, q))])
+    ab, ac, ad, bc, bd, cd = c.values()
+    assert sp.expand(found - ab * cd - ac * bd - ad * bc) == 0
 
 
 def test_constants_are_broadcast():

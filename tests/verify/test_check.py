@@ -5,14 +5,18 @@ import json
 import numpy as np
 import pytest
 import scipy.stats
+import sympy as sp
 
+from theory.equation import table
 from verify import check
 from verify.check import (
     Band,
     Check,
+    Sides,
     at_least,
     at_most,
     estimated,
+    failed,
     identity,
     near,
     needed,
@@ -29,6 +33,25 @@ def scattered(n, spread, mean=1.0):
     """n numbers with exactly this mean and standard deviation."""
     x = np.random.default_rng(n).normal(size=n)
     return mean + spread * (x - x.mean()) / x.std(ddof=1)
+
+
+def test_sides_are_gathered_by_label():
+    """Numbers and arrays of several points, one row per label; the worst entry is shown."""
+    a = sp.Symbol("a")
+    sides = Sides(table("nowhere", double=(a, 2 * a), square=(a, a**2)), 1e-9, "why")
+    for x in (1.0, 3.0):
+        sides.add("twice", "double", {"a": x}, [2 * x, 2 * x])
+        sides.add("squared", "square", {"a": x}, x**2 if x < 2 else 9.5)
+    twice, squared = sides.checks()
+    assert (twice.name, twice.equation, twice.verdict) == ("twice", "double", "exact")
+    assert twice.measured == 6.0 and not failed([twice])
+    assert (squared.predicted, squared.measured, squared.verdict) == (9.0, 9.5, "FAIL")
+
+
+def test_of_several_numbers_the_farthest_counts():
+    """Also on the other side, and where one is no number."""
+    assert near("x", "e", 1.0, [1.01, 0.8, 1.1], 0.5, "why").measured == 0.8
+    assert near("x", "e", 1.0, np.array([1.01, np.nan, 5.0]), 10, "why").verdict == "FAIL"
 
 
 VERDICTS = {

@@ -13,7 +13,6 @@ import pytest
 
 from simulate.pool import one_thread
 from theory.registry import MODELS
-from verify.associative_memory.gradient_memory import gradients as lemma
 from verify.check import failed
 from verify.induction_heads import gradients as induction
 
@@ -68,16 +67,10 @@ def cite(rows, equation):
 
 @pytest.fixture
 def quick(name, monkeypatch):
-    """Fewer points and sizes than the checks as they are; the descent that no equation enters,
-    once.
-    """
+    """Fewer points and sizes than the checks as they are."""
     found(name)
     monkeypatch.setattr(induction, "SIZES", (2, 3))
     monkeypatch.setattr(induction, "POINTS", 2)
-    monkeypatch.setattr(lemma, "descend", descend)
-
-
-descend = functools.cache(lemma.descend)
 
 
 @pytest.mark.filterwarnings("ignore:invalid value")  # a negative time

@@ -15,22 +15,11 @@ from simulate.induction_heads.student import NAMES, Student, assemble, squared_e
 from theory.equation import Equation
 from theory.induction_heads import Parameters
 from theory.induction_heads.all_weights import plateau
-from theory.induction_heads.all_weights.loss import (
-    c_item,
-    c_label,
-    r_item,
-    r_label,
-    w_item,
-    w_label,
-    w_query,
-)
 from theory.induction_heads.all_weights.plateau import FIVE
 from theory.induction_heads.all_weights.scores import THETA
 from theory.induction_heads.attention import MASKS
 from theory.induction_heads.numbers.all_weights_loss import loss_and_gradient
 from theory.induction_heads.symbols import N as N_symbol
-from theory.induction_heads.symbols import k as k_symbol
-from theory.induction_heads.symbols import q as q_symbol
 from verify.check import Check, identity, near
 
 Table = Mapping[str, Equation]
@@ -81,23 +70,14 @@ def by_equations(eq: Table, theta: np.ndarray, size: int, pair: int, mask: str) 
     else:
         scores[-1] = score("query")
     w = np.exp(scores) / np.exp(scores).sum()
-    known = {
-        **{w_item[m]: w[2 * m - 2] for m in range(1, size + 1)},
-        **{w_label[m]: w[2 * m - 1] for m in range(1, size + 1)},
-        w_query: w[-1],
-    }
-    values = {THETA[n]: v for n, v in zip(NAMES, theta.tolist(), strict=True)}
-
-    def entries(name: str, base: sp.IndexedBase) -> None:
-        for m in range(1, size + 1):
-            at = eq[f"{name}{end}"].rhs.subs({N_symbol: size, q_symbol: pair, k_symbol: m}).doit()
-            known[base[m]] = float(at.xreplace(known).subs(values))
-
-    entries("all_retrieved_item", r_item)
-    entries("all_retrieved_label", r_label)
-    entries("all_output_item", c_item)
-    entries("all_output_label", c_label)
-    return float(eq["all_loss"].rhs.subs({N_symbol: size, q_symbol: pair}).doit().xreplace(known))
+    known = numbers | {"w_item": w[:-1:2], "w_label": w[1::2], "w_query": w[-1]}
+    for kind in ("retrieved", "output"):
+        for place in ("item", "label"):
+            at = eq[f"all_{kind}_{place}{end}"]
+            known[f"{kind[0].replace('o', 'c')}_{place}"] = [
+                at.evaluate(known | {"k": m}) for m in range(1, size + 1)
+            ]
+    return float(eq["all_loss"].evaluate(known))
 
 
 def row_by_row(eq: Table, masks: tuple[str, ...] = tuple(MASKS)) -> list[Check]:

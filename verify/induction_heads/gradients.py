@@ -6,9 +6,8 @@ it caught; `COVERS` says which equations a group stands for.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import cache
-from typing import Any
 
 import numpy as np
 import sympy as sp
@@ -24,19 +23,16 @@ from simulate.induction_heads.student import (
     project,
     squared_error,
 )
-from simulate.pool import one_thread
 from theory import induction_heads as ih
-from theory.equation import Equation
 from theory.induction_heads import Parameters, structure
 from theory.induction_heads.attention import MASKS
 from theory.induction_heads.numbers.uniform_query import loss_and_gradient
 from theory.induction_heads.symbols import N as N_symbol
 from theory.induction_heads.symbols import alpha, beta, d, gamma, k, q
-from verify.check import Check, at_least, identity, vanishing
+from verify.check import Check, Sides, at_least, identity, vanishing
 from verify.induction_heads import all_weights_equations, symmetry
-from verify.report import Report, Request, with_device
+from verify.report import Table, derivations
 
-Table = Mapping[str, Equation]
 EXACT, EXACT_WHY = 1e-12, "both sides float64, few operations"
 AUTOGRAD, AUTOGRAD_WHY = 1e-10, "autograd in float64"
 SIZES = (2, 3, 5, 8)
@@ -115,50 +111,24 @@ def three_parameters(eq: Table) -> list[Check]:
     """Loss (B.3), gradients (B.4.6) and rates (B.5) at q = N against the whole network; the factor
     D of full matrices.
     """
-    predicted: dict[str, list[float]] = {}
-    measured: dict[str, list[float]] = {}
-
-    def note(name: str, left: Any, right: Any) -> None:
-        predicted.setdefault(name, []).append(float(left))
-        measured.setdefault(name, []).append(float(right))
-
+    sides = Sides(eq, AUTOGRAD, AUTOGRAD_WHY)
     for N in SIZES:
         for seed in range(POINTS):
             x = Point(N, N, "strict", seed)
-            v = x.values()
-            note("loss", eq["loss"].evaluate(v), x.loss.detach())
-            gradient = x.gradient
+            v, gradient = x.values(), x.gradient
+            sides.add("loss at q = N", "loss", v, x.loss.detach())
             inside = project({k: _grad(w) for k, w in x.weights.items()})
-            for j, name in enumerate(SHORT):
-                by = eq[f"dloss_d{name}"].evaluate(v)
-                note(f"dloss_d{name}", by, gradient[j])
-                note(f"d{name}_dt", eq[f"d{name}_dt"].evaluate(v), -gradient[j])
-                note(f"full {name}", by, x.D * inside[NAMES.index(THREE[j])])
-    label = {
-        "loss": "loss at q = N",
-        **{f"dloss_d{x}": f"dL/d{x} through the whole network" for x in SHORT},
-        **{f"d{x}_dt": f"rate of {x}" for x in SHORT},
-        **{
-            f"full {x}": f"D times the full gradient along {n}"
-            for x, n in zip(SHORT, THREE, strict=True)
-        },
-    }
-    return [
-        identity(
-            label[name],
-            name if name in eq else f"dloss_d{name.split()[1]}",
-            predicted[name],
-            measured[name],
-            AUTOGRAD,
-            AUTOGRAD_WHY,
-        )
-        for name in predicted
-    ]
+            for slope, name, full in zip(gradient, SHORT, THREE, strict=True):
+                by, whole = f"dloss_d{name}", x.D * inside[NAMES.index(full)]
+                sides.add(f"dL/d{name} through the whole network", by, v, slope)
+                sides.add(f"rate of {name}", f"d{name}_dt", v, -slope)
+                sides.add(f"D times the full gradient along {full}", by, v, whole)
+    return sides.checks()
 
 
 def chain(eq: Table) -> list[Check]:
     """Pieces of the chain rule (B.4.3-B.4.4) against autograd of s(alpha, beta) and L(s, gamma)."""
-    found: dict[str, tuple[list[float], list[float]]] = {}
+    sides = Sides(eq, AUTOGRAD, AUTOGRAD_WHY)
     for seed in range(POINTS):
         x = Point(4, 4, "strict", seed)
         v = x.values()
@@ -170,13 +140,8 @@ def chain(eq: Table) -> list[Check]:
         loss = c**2 * (at**2 + v["F"]) / r**2 - 2 * c * at / r + 1
         (by_s,) = torch.autograd.grad(loss, [at])
         for name, value in (("ds_dalpha", by_a), ("ds_dbeta", by_b), ("dloss_ds", by_s)):
-            left, right = found.setdefault(name, ([], []))
-            left.append(float(eq[name].evaluate(v)))
-            right.append(float(value))
-    return [
-        identity(name.replace("_", "/"), name, *pair, AUTOGRAD, AUTOGRAD_WHY)
-        for name, pair in found.items()
-    ]
+            sides.add(name.replace("_", "/"), name, v, value)
+    return sides.checks()
 
 
 def any_query(eq: Table) -> list[Check]:
@@ -534,14 +499,4 @@ COVERS: dict[Callable[[Table], list[Check]], tuple[str, ...]] = {
     all_weights_equations.five_numbers: (),
 }
 
-
-def checks() -> list[Check]:
-    """All checks on the derived equations."""
-    with one_thread():
-        table = ih.equations()
-        return [c for group in COVERS for c in group(table)]
-
-
-def report(request: Request) -> Report:
-    """All checks; on another device also the students' gradients."""
-    return with_device(request, checks())
+checks, report = derivations(COVERS, ih.equations)

@@ -7,26 +7,23 @@ it caught; `COVERS` says which equations a group stands for.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import cache
 
 import numpy as np
 import torch
 
-from simulate.pool import one_thread
 from simulate.positional_semantic import task
 from simulate.positional_semantic.gamp import gamp, risk_gradient
 from simulate.positional_semantic.learner import polish
 from simulate.positional_semantic.student import Problem, Student, initial_weights
-from theory.equation import Equation
 from theory.positional_semantic import Parameters, equations, free_entropy
 from theory.positional_semantic.numbers import fixed_point, prox
 from theory.positional_semantic.numbers.channel import averages
 from theory.positional_semantic.numbers.fixed_point import FixedPoint, conjugates, solve
 from verify.check import Band, Check, identity, near, vanishing
-from verify.report import Report, Request, with_device
+from verify.report import Table, derivations
 
-Table = Mapping[str, Equation]
 AUTOGRAD, AUTOGRAD_WHY = 1e-9, "autograd in float64"
 SEED = 20240204
 TINY = Parameters(d=12, alpha=1.5, correlation=0.3)
@@ -382,14 +379,4 @@ COVERS: dict[Callable[[Table], list[Check]], tuple[str, ...]] = {
     message_passing: (),
 }
 
-
-def checks(table: Table | None = None) -> list[Check]:
-    """All checks, on the derived equations or on a given table of them."""
-    eq = table or equations()
-    with one_thread():
-        return [c for group in COVERS for c in group(eq)]
-
-
-def report(request: Request) -> Report:
-    """All checks; on another device also the students' gradients."""
-    return with_device(request, checks())
+checks, report = derivations(COVERS, equations)

@@ -7,13 +7,12 @@ it caught; `COVERS` says which equations a group stands for.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 import numpy as np
 import torch
 from sympy import KroneckerDelta
 
-from simulate.pool import one_thread
 from simulate.state_tracking import task
 from simulate.state_tracking.gradients import Grouped, Plain
 from simulate.state_tracking.student import Student, Students, draw_weights
@@ -22,10 +21,9 @@ from theory.state_tracking import Parameters, definitions, dressed, dynamics, eq
 from theory.state_tracking.micro import ALL, OWN
 from theory.state_tracking.symbols import i as i_symbol
 from theory.state_tracking.symbols import k as k_symbol
-from verify.check import Check, identity, sampled
-from verify.report import Report, Request, with_device
+from verify.check import Check, Sides, identity, sampled
+from verify.report import Table, derivations
 
-Table = Mapping[str, Equation]
 P = Parameters(
     N=4, L=3, d_g=4, d_h=6, rope_theta=10.0
 )  # frequencies that tell three positions apart
@@ -132,33 +130,11 @@ def mean_logits(eq: Table) -> list[Check]:
     """Mean logits (11, 12, 35) over all inputs."""
     x = Inputs()
     values, (correct, other) = x.values(), (v.detach() for v in x.mean_logits())
-    why = "exact average over all inputs, float64"
-    return [
-        identity(
-            "mean correct logit",
-            "logit_correct",
-            eq["logit_correct"].evaluate(values),
-            float(correct),
-            EXACT,
-            why,
-        ),
-        identity(
-            "  at one position",
-            "logit_correct_position",
-            eq["logit_correct_position"].evaluate(values),
-            float(correct),
-            EXACT,
-            why,
-        ),
-        identity(
-            "mean other logit",
-            "logit_other",
-            eq["logit_other"].evaluate(values),
-            float(other),
-            EXACT,
-            why,
-        ),
-    ]
+    sides = Sides(eq, EXACT, "exact average over all inputs, float64")
+    sides.add("mean correct logit", "logit_correct", values, correct)
+    sides.add("  at one position", "logit_correct_position", values, correct)
+    sides.add("mean other logit", "logit_other", values, other)
+    return sides.checks()
 
 
 def loss_derivatives(eq: Table) -> list[Check]:
@@ -169,7 +145,8 @@ def loss_derivatives(eq: Table) -> list[Check]:
         torch.tensor(values[k], dtype=torch.float64, requires_grad=True) for k in ("z_k", "z_kbar")
     ]
     loss = cross_entropy(z[0], z[1], x.p.N)
-    pairs = [
+    sides = Sides(eq, AUTOGRAD, AUTOGRAD_WHY)
+    for name, equation, measured in (
         ("mean-field loss", "loss", float(loss.detach())),
         ("mean-field loss by the margin", "loss_of_margin", float(loss.detach())),
         ("margin", "margin", values["z_k"] - values["z_kbar"]),
@@ -177,11 +154,9 @@ def loss_derivatives(eq: Table) -> list[Check]:
         ("dl/dz_k", "dloss_dz_k", grad(loss, z[0])),
         ("dl/dz_kbar", "dloss_dz_kbar", grad(loss, z[1])),
         ("dl/dA through all inputs", "dloss_dA", grad(x.loss(), x.A)),
-    ]
-    return [
-        identity(name, e, eq[e].evaluate(values), measured, AUTOGRAD, AUTOGRAD_WHY)
-        for name, e, measured in pairs
-    ]
+    ):
+        sides.add(name, equation, values, measured)
+    return sides.checks()
 
 
 def of_entries(equation: Equation, x: Inputs) -> np.ndarray:
@@ -222,22 +197,11 @@ def overlap_updates(eq: Table) -> list[Check]:
     values, (dR, dS) = x.values(), projected(x)
     own = x.teachers.numpy()
     triples = [np.trace(own[a].T @ own[c]) for a, b, c in itertools.permutations(range(x.p.d_g), 3)]
-    return [
-        identity(
-            "update of R", "delta_R", eq["delta_R"].evaluate(values), dR, AUTOGRAD, AUTOGRAD_WHY
-        ),
-        identity(
-            "update of S", "delta_S", eq["delta_S"].evaluate(values), dS, AUTOGRAD, AUTOGRAD_WHY
-        ),
-        identity(
-            "sigma = tau",
-            "sigma_overlap",
-            eq["sigma_overlap"].evaluate(values),
-            np.mean(triples) / x.p.N,
-            EXACT,
-            EXACT_WHY,
-        ),
-    ]
+    sides, exact = Sides(eq, AUTOGRAD, AUTOGRAD_WHY), Sides(eq, EXACT, EXACT_WHY)
+    sides.add("update of R", "delta_R", values, dR)
+    sides.add("update of S", "delta_S", values, dS)
+    exact.add("sigma = tau", "sigma_overlap", values, np.mean(triples) / x.p.N)
+    return [*sides.checks(), *exact.checks()]
 
 
 def seed_means(eq: Table) -> list[Check]:
@@ -713,14 +677,4 @@ COVERS: dict[Callable[[Table], list[Check]], tuple[str, ...]] = {
     engine: (),
 }
 
-
-def checks(table: Table | None = None) -> list[Check]:
-    """All checks, on the derived equations or on a given table of them."""
-    eq = table or equations()
-    with one_thread():
-        return [c for group in COVERS for c in group(eq)]
-
-
-def report(request: Request) -> Report:
-    """All checks; on another device also the students' gradients."""
-    return with_device(request, checks())
+checks, report = derivations(COVERS, equations)

@@ -10,7 +10,7 @@ import sympy as sp
 
 from theory.algebra import vanishes, written_as
 from theory.associative_memory.symbols import DERIVED, K, L, N, eta, m, ref, t
-from theory.equation import Equation
+from theory.equation import Equation, table
 from theory.flow import Flow
 from theory.notation import symbol
 
@@ -71,22 +71,18 @@ def equations() -> dict[str, Equation]:
     slides = ref(
         "slides, one gradient step on the population loss; constant 1/K where the slides print 1/N (there K = N)"
     )
-    one = ("one step from W = 0", *ASSUMED)
-    found = [
-        Equation("step_right", logit_right, right, slides, "exact", one),
-        Equation("step_wrong", logit_wrong, wrong, slides, "exact", one),
-        Equation("step_margin", m, margin, ref(DERIVED), "exact", one),
-        Equation("step_loss", L, loss.subs(m, margin), ref(DERIVED), "exact", one),
-        Equation("margin_loss", L, loss, ref(DERIVED), "exact", ASSUMED),
-        Equation("margin_implicit", K * t / N, travelled, ref(DERIVED), "exact", ASSUMED),
-        Equation("margin_flow", m, closed, ref(DERIVED), "exact", ASSUMED),
-        Equation(
-            "half_loss_time",
-            half_time,
-            half,
-            ref(DERIVED),
-            "exact",
-            (*ASSUMED, "loss half of its initial ln K"),
-        ),
-    ]
-    return {e.name: e for e in found}
+    one, halved = "one step from W = 0", "loss half of its initial ln K"
+    before = table(
+        slides, one, *ASSUMED, step_right=(logit_right, right), step_wrong=(logit_wrong, wrong)
+    )
+    here = ref(DERIVED)
+    after = table(here, one, *ASSUMED, step_margin=(m, margin), step_loss=(L, loss.subs(m, margin)))
+    to_the_end = table(
+        here,
+        *ASSUMED,
+        margin_loss=(L, loss),
+        margin_implicit=(K * t / N, travelled),
+        margin_flow=(m, closed),
+        half_loss_time=(half_time, half, halved),
+    )
+    return before | after | to_the_end

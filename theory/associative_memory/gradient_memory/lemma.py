@@ -29,7 +29,7 @@ from theory.associative_memory.symbols import (
     y,
     z,
 )
-from theory.equation import Equation
+from theory.equation import Equation, table
 from theory.notation import array, symbol
 
 delta = sp.KroneckerDelta
@@ -93,48 +93,24 @@ def equations() -> dict[str, Equation]:
     chain = delta_sum(v[l] * delta_sum(delta(l, i) * delta(x, j) * e[z, x], (x, 1, d)), (l, 1, d))
     if sp.expand(chain - v[i] * e[z, j]) != 0:
         raise ArithmeticError("the gradient of an inner matrix is not an outer product")
-    found = [
-        Equation("score", F[k], score(), SLIDES),
-        Equation("score_gradient", sp.Derivative(F[k], W[i, j]), outer, SLIDES),
-        Equation(
-            "backward",
-            sp.Derivative(sample_loss, F[k]),
-            back,
+    means = "mu_k: mean input of class k; mu_hat_k: mean of input times prediction of k, over p(k)"
+    slope, of_loss = (sp.Derivative(of, W[i, j]) for of in (risk, sample_loss))
+    is_v = "v is the derivative of the loss by the output W e_z of the matrix"
+    return {
+        **table(
             SLIDES,
-            "exact",
-            ("cross-entropy of one sample",),
+            score=(F[k], score()),
+            score_gradient=(sp.Derivative(F[k], W[i, j]), outer),
+            backward=(sp.Derivative(sample_loss, F[k]), back, "cross-entropy of one sample"),
+            gradient_lemma=(slope, entry, "any law of (z, y)"),
         ),
-        Equation(
-            "gradient_lemma",
-            sp.Derivative(risk, W[i, j]),
-            entry,
-            SLIDES,
-            "exact",
-            ("any law of (z, y)",),
-        ),
-        Equation(
-            "gradient_noisy",
-            sp.Derivative(risk, W[i, j]),
-            noisy,
+        **table(
             ref("derived here, for inputs that are not embeddings"),
-            "exact",
-            (
-                "mu_k: mean input of class k; mu_hat_k: mean of input times prediction of k, over p(k)",
-            ),
+            gradient_noisy=(slope, noisy, means),
         ),
-        Equation(
-            "hidden",
-            hidden[l],
-            inner,
+        **table(
             ref("slides, 'more generally, replace u_k by a backward vector'"),
+            hidden=(hidden[l], inner),
+            gradient_inner=(of_loss, chain, is_v),
         ),
-        Equation(
-            "gradient_inner",
-            sp.Derivative(sample_loss, W[i, j]),
-            chain,
-            ref("slides, 'more generally, replace u_k by a backward vector'"),
-            "exact",
-            ("v is the derivative of the loss by the output W e_z of the matrix",),
-        ),
-    ]
-    return {q.name: q for q in found}
+    }

@@ -15,7 +15,7 @@ import sympy as sp
 
 from theory.algebra import written_as
 from theory.associative_memory.symbols import DERIVED, N, T, ref
-from theory.equation import Equation
+from theory.equation import Equation, table
 from theory.notation import symbol
 
 n = symbol("n_plain", "n", integer=True, positive=True)  # tokens that are no triggers, N - K
@@ -74,55 +74,31 @@ def equations() -> dict[str, Equation]:
     diagonal, other = slope.subs(delta, 1), slope.subs(delta, 0)
     gain = sp.simplify(other - diagonal)
     position = mean_reach()
-    found = [
-        Equation(
-            "token_mean",
-            mean_plain,
-            token_mean(known=False),
+    on = symbol("slope_diagonal", r"\partial L/\partial (W_O)_{zz}", real=True)
+    remapped = r"\partial L/\partial (W_O)_{z\tilde{z}}"
+    on_remapped = symbol("slope_remap_diagonal", remapped, real=True)
+    lead = written_as(1 / (n * T), gain)
+    return {
+        **table(
             ref(DERIVED),
-            "exact",
-            (UNIFORM, "z plain"),
+            UNIFORM,
+            token_mean=(mean_plain, token_mean(known=False), "z plain"),
+            token_mean_given=(mean_given, token_mean(known=True), "z, k plain"),
         ),
-        Equation(
-            "token_mean_given",
-            mean_given,
-            token_mean(known=True),
-            ref(DERIVED),
-            "exact",
-            (UNIFORM, "z, k plain"),
-        ),
-        Equation(
-            "first_gradient",
-            slope_token,
-            sp.factor(slope),
+        **table(
             ref(STATEMENT),
-            "exact",
-            (UNIFORM, "z, k plain"),
+            UNIFORM,
+            first_gradient=(slope_token, sp.factor(slope), "z, k plain"),
+            first_gain=(slope_token - on, lead, "lead of z -> z after a unit step"),
         ),
-        Equation(
-            "first_gain",
-            slope_token - symbol("slope_diagonal", r"\partial L/\partial (W_O)_{zz}", real=True),
-            written_as(1 / (n * T), gain),
-            ref(STATEMENT),
-            "exact",
-            (UNIFORM, "lead of z -> z after a unit step"),
-        ),
-        Equation(
-            "answer_reach",
-            reach,
-            position,
+        **table(
             ref(DERIVED),
-            "exact",
-            (UNIFORM, "first layer: inclusive causal mask"),
+            UNIFORM,
+            answer_reach=(reach, position, "first layer: inclusive causal mask"),
+            first_gain_remap=(
+                slope_remap - on_remapped,
+                position / n,
+                "the same in the remap block",
+            ),
         ),
-        Equation(
-            "first_gain_remap",
-            slope_remap
-            - symbol("slope_remap_diagonal", r"\partial L/\partial (W_O)_{z\tilde{z}}", real=True),
-            position / n,
-            ref(DERIVED),
-            "exact",
-            (UNIFORM, "the same in the remap block"),
-        ),
-    ]
-    return {e.name: e for e in found}
+    }

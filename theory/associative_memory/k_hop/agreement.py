@@ -10,7 +10,7 @@ import sympy as sp
 
 from theory.algebra import written_as
 from theory.associative_memory.symbols import DERIVED, N, j, ref
-from theory.equation import Equation
+from theory.equation import Equation, table
 from theory.notation import array, symbol
 
 agree = array("a_agree", "a")  # probability of agreement after j hops
@@ -51,31 +51,17 @@ def equations() -> dict[str, Equation]:
     falling = N * (N - 1) / (N * (N - 1))
     square = sp.simplify(falling + 1 - 2 + 1)  # E phi(phi-1) + E phi - 2 E phi + 1
     typical = sp.simplify((square / (N - 1) ** 2) ** k)
-    found = [
-        Equation("agreement_hop", agree[j], one_hop(), ref(DERIVED), "exact", (UNIFORM,)),
-        Equation(
-            "agreement",
-            agreement,
-            product,
-            ref("Wang et al. 2025, correlation behind the lower bound; identity derived here"),
-            "exact",
-            (UNIFORM,),
-        ),
-        Equation(
-            "agreement_derangements",
-            agreement,
-            derangements,
+    wang = ref("Wang et al. 2025, correlation behind the lower bound; identity derived here")
+    alike, corr = "no hop alike anywhere", symbol("corr2", r"\mathbb{E}\,\mathrm{corr}^{2}")
+    drawn = "hidden permutations independent and uniform"
+    return {
+        **table(ref(DERIVED), UNIFORM, agreement_hop=(agree[j], one_hop())),
+        **table(wang, UNIFORM, agreement=(agreement, product)),
+        **table(ref(DERIVED), UNIFORM, agreement_derangements=(agreement, derangements, alike)),
+        **table(
             ref(DERIVED),
-            "exact",
-            (UNIFORM, "no hop alike anywhere"),
+            drawn,
+            "corr: product of (phi_j - 1)/(N - 1)",
+            correlation_square=(corr, typical),
         ),
-        Equation(
-            "correlation_square",
-            symbol("corr2", r"\mathbb{E}\,\mathrm{corr}^{2}"),
-            typical,
-            ref(DERIVED),
-            "exact",
-            ("hidden permutations independent and uniform", "corr: product of (phi_j - 1)/(N - 1)"),
-        ),
-    ]
-    return {e.name: e for e in found}
+    }

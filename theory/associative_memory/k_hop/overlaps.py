@@ -12,7 +12,7 @@ import sympy as sp
 from theory.algebra import vanishes, written_as
 from theory.associative_memory.k_hop.agreement import k
 from theory.associative_memory.symbols import DERIVED, N, i, j, m, ref, t
-from theory.equation import Equation
+from theory.equation import Equation, table
 from theory.flow import Flow
 from theory.notation import array, symbol
 
@@ -127,54 +127,25 @@ def equations() -> dict[str, Equation]:
     drift = sum(sp.diff(invariant, q) * rate for q, rate in two.rhs.items())
     if not vanishes(drift):
         raise ArithmeticError("the ratio of 1 - m^2 is not conserved")
-    found = [
-        Equation(
-            "hop_overlap",
-            overlap[j],
-            overlap_of,
-            ref(DERIVED),
-            "exact",
-            ("0 for a constant kernel, 1 for the permutation",),
+    at_ends, rate_of_m = "0 for a constant kernel, 1 for the permutation", sp.Derivative(m, t)
+    direct_limit = (
+        symbol("T_direct", r"T_{\mathrm{direct}}"),
+        direct,
+        "k >= 3",
+        "m_0 -> 0",
+        SPHERE,
+    )
+    ratio = (1 - overlap[i] ** 2) / (1 - overlap[j] ** 2)
+    pairs = "conserved for every pair of hops in training"
+    alike, here = "all overlaps equal", ref(DERIVED)
+    return {
+        **table(
+            here,
+            hop_overlap=(overlap[j], overlap_of, at_ends),
+            hop_accuracy=(correct, accuracy, KERNELS, "input permutations uniform"),
+            equal_overlaps=(rate_of_m, equal, SPHERE, alike),
+            equal_overlaps_softmax=(rate_of_m, by_softmax(m ** (k - 1)), SOFTMAX, alike),
         ),
-        Equation(
-            "hop_accuracy",
-            correct,
-            accuracy,
-            ref(DERIVED),
-            "exact",
-            (KERNELS, "input permutations uniform"),
-        ),
-        Equation(
-            "equal_overlaps",
-            sp.Derivative(m, t),
-            equal,
-            ref(DERIVED),
-            "exact",
-            (SPHERE, "all overlaps equal"),
-        ),
-        Equation(
-            "equal_overlaps_softmax",
-            sp.Derivative(m, t),
-            by_softmax(m ** (k - 1)),
-            ref(DERIVED),
-            "exact",
-            (SOFTMAX, "all overlaps equal"),
-        ),
-        Equation(
-            "direct_time",
-            symbol("T_direct", r"T_{\mathrm{direct}}"),
-            direct,
-            ref(DERIVED),
-            "leading order",
-            ("k >= 3", "m_0 -> 0", SPHERE),
-        ),
-        Equation(
-            "hop_invariant",
-            symbol("C_ij", positive=True),
-            (1 - overlap[i] ** 2) / (1 - overlap[j] ** 2),
-            ref(DERIVED),
-            "exact",
-            (SPHERE, "conserved for every pair of hops in training"),
-        ),
-    ]
-    return {e.name: e for e in found}
+        **table(here, status="leading order", direct_time=direct_limit),
+        **table(here, SPHERE, pairs, hop_invariant=(symbol("C_ij", positive=True), ratio)),
+    }

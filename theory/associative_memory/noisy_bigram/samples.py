@@ -10,7 +10,7 @@ import sympy as sp
 
 from theory.algebra import written_as
 from theory.associative_memory.symbols import DERIVED, N, T, ref
-from theory.equation import Equation
+from theory.equation import Equation, table
 from theory.notation import symbol
 
 a = symbol("a_noise", "a", positive=True)
@@ -52,35 +52,14 @@ def equations() -> dict[str, Equation]:
         (1 - sp.exp(-others)) / others, tie
     )
     share = share.subs(others, rate * (T - 1))
-    found = [
-        Equation(
-            "bigram_fail",
-            fail,
-            failing,
-            ref(STATEMENT),
-            "leading order",
-            (STEP, "n well below sqrt(N)"),
-        ),
-        Equation(
-            "bigram_fail_scaled",
-            fail,
-            limit.subs(small, n * a),
-            ref(DERIVED),
-            "leading order",
-            (STEP, "a -> 0 at fixed n a: the sample size is O(1/a), whatever N"),
-        ),
-        Equation("labels_per_answer", rate, n * (1 - a) / N, ref(DERIVED)),
-        Equation(
-            "value_recovered",
-            recovered,
-            share,
-            ref(STATEMENT),
-            "leading order",
-            (
-                STEP,
-                "N -> infinity at fixed n/N: depends on n and N through their ratio alone",
-                "part of the tokens z whose largest value entry is z",
-            ),
-        ),
-    ]
-    return {e.name: e for e in found}
+    one_value = "part of the tokens z whose largest value entry is z"
+    ratio = "N -> infinity at fixed n/N: depends on n and N through their ratio alone"
+    scaling = "a -> 0 at fixed n a: the sample size is O(1/a), whatever N"
+    small_n, scaled = "n well below sqrt(N)", limit.subs(small, n * a)
+    known, here, early = ref(STATEMENT), ref(DERIVED), "leading order"
+    return {
+        **table(known, STEP, status=early, bigram_fail=(fail, failing, small_n)),
+        **table(here, STEP, status=early, bigram_fail_scaled=(fail, scaled, scaling)),
+        **table(here, labels_per_answer=(rate, n * (1 - a) / N)),
+        **table(known, STEP, status=early, value_recovered=(recovered, share, ratio, one_value)),
+    }

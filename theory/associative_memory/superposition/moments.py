@@ -8,7 +8,7 @@ import sympy as sp
 
 from theory.algebra import written_as
 from theory.associative_memory.symbols import DERIVED, N, d, k, ref, x
-from theory.equation import Equation
+from theory.equation import Equation, table
 from theory.notation import array, symbol
 
 q_x = symbol("q_x", positive=True)  # weight of the key that is asked for
@@ -78,74 +78,20 @@ def equations() -> dict[str, Equation]:
     summed = sp.Sum(
         q[stored] * output_overlap[k, answer[stored]] * key_overlap[x, stored], (stored, 1, N)
     )
-    found = [
-        Equation(
-            "hebbian_score",
-            score[k, x],
-            summed,
-            ref("slides, weighted sum of outer products with random embeddings"),
-        ),
-        Equation(
-            "squared_cosine",
-            symbol("mean_square", r"\mathbb{E}\langle u,u'\rangle^{2}"),
-            squared_cosine(),
-            ref(DERIVED),
-            "exact",
-            (RANDOM,),
-        ),
-        Equation("score_mean_right", mean_right, q_x, ref(DERIVED), "exact", (RANDOM,)),
-        Equation("score_mean_wrong", mean_wrong, sp.S.Zero, ref(DERIVED), "exact", (RANDOM,)),
-        Equation(
-            "score_variance_right",
-            var_right,
-            right,
-            ref(DERIVED),
-            "exact",
-            (RANDOM, "any map and weights"),
-        ),
-        Equation(
-            "score_variance_wrong",
-            var_wrong,
-            wrong,
-            ref(DERIVED),
-            "exact",
-            (RANDOM, "any map and weights"),
-        ),
-        Equation(
-            "interference_right",
-            var_right,
-            of_right,
-            ref(DERIVED),
-            "exact",
-            (RANDOM, "one output per key, q = 1"),
-        ),
-        Equation(
-            "interference_wrong",
-            var_wrong,
-            of_wrong,
-            ref(DERIVED),
-            "exact",
-            (
-                RANDOM,
-                "one output per key, q = 1",
-                "2/d: the key's own output and the output's own key leak",
-            ),
-        ),
-        Equation(
-            "classes_right",
-            var_right,
-            sp.expand(right.subs(balanced)),
-            ref(DERIVED),
-            "exact",
-            (RANDOM, "M outputs with N/M keys each, q = 1"),
-        ),
-        Equation(
-            "classes_wrong",
-            var_wrong,
-            sp.expand(wrong.subs(balanced)),
-            ref(DERIVED),
-            "exact",
-            (RANDOM, "M outputs with N/M keys each, q = 1"),
-        ),
-    ]
-    return {e.name: e for e in found}
+    one, several = "one output per key, q = 1", "M outputs with N/M keys each, q = 1"
+    leak = "2/d: the key's own output and the output's own key leak"
+    hebbian = "slides, weighted sum of outer products with random embeddings"
+    mean_square = symbol("mean_square", r"\mathbb{E}\langle u,u'\rangle^{2}")
+    return table(ref(hebbian), hebbian_score=(score[k, x], summed)) | table(
+        ref(DERIVED),
+        RANDOM,
+        squared_cosine=(mean_square, squared_cosine()),
+        score_mean_right=(mean_right, q_x),
+        score_mean_wrong=(mean_wrong, sp.S.Zero),
+        score_variance_right=(var_right, right, "any map and weights"),
+        score_variance_wrong=(var_wrong, wrong, "any map and weights"),
+        interference_right=(var_right, of_right, one),
+        interference_wrong=(var_wrong, of_wrong, one, leak),
+        classes_right=(var_right, sp.expand(right.subs(balanced)), several),
+        classes_wrong=(var_wrong, sp.expand(wrong.subs(balanced)), several),
+    )

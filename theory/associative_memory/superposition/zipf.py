@@ -9,7 +9,7 @@ from functools import cache
 import sympy as sp
 
 from theory.associative_memory.symbols import T, ref
-from theory.equation import Equation
+from theory.equation import Equation, table
 from theory.notation import symbol
 
 b = symbol("b_zipf", "b", positive=True)  # p(x) = x^-a / zeta(a) with a = 1 + b > 1
@@ -40,30 +40,13 @@ def equations() -> dict[str, Equation]:
     """Lost mass, unseen mass, and the exponent in d."""
     lost = lost_mass()
     exponent = sp.simplify(sp.diff(sp.log(lost), P) * P)
-    found = [
-        Equation(
-            "zipf_lost",
-            error,
-            lost,
-            SCALING,
-            "leading order",
-            (LAW, "the P most frequent keys are stored", "P large"),
-        ),
-        Equation(
-            "zipf_exponent",
-            symbol("zipf_slope", r"d\ln\mathcal{E}/d\ln d"),
-            exponent,
-            SCALING,
-            "leading order",
-            (LAW, "P proportional to d: few outputs, equal weights on the stored keys"),
-        ),
-        Equation(
-            "zipf_unseen",
-            error,
-            unseen_mass(),
-            SCALING,
-            "leading order",
-            (LAW, "T samples, T large"),
-        ),
-    ]
-    return {e.name: e for e in found}
+    slope = symbol("zipf_slope", r"d\ln\mathcal{E}/d\ln d")
+    shared = "P proportional to d: few outputs, equal weights on the stored keys"
+    return table(
+        SCALING,
+        LAW,
+        status="leading order",
+        zipf_lost=(error, lost, "the P most frequent keys are stored", "P large"),
+        zipf_exponent=(slope, exponent, shared),
+        zipf_unseen=(error, unseen_mass(), "T samples, T large"),
+    )

@@ -9,7 +9,7 @@ from functools import cache
 import sympy as sp
 
 from theory.associative_memory.symbols import K, N, T, e, i, j, k, p, ref, u
-from theory.equation import Equation
+from theory.equation import Equation, table
 from theory.notation import array, symbol
 
 position = symbol("t_position", "t", integer=True, positive=True)
@@ -41,38 +41,21 @@ def transition_law() -> sp.Expr:
 @cache
 def equations() -> dict[str, Equation]:
     """Law of the sequences, target memories entry by entry, the probe, and its value at random."""
-    slides = "slides, induction head with associative memories"
     recall = sp.Sum(hit[i], (i, 1, size)) / size
     # A random winner is uniform on M candidates.
     chance = sp.simplify(size * (1 / size) / size)
-    found = [
-        Equation(
-            "trigger_transition",
-            transition[last, first],
-            transition_law(),
-            ref("slides, p(j|i) of the bigram task"),
+    k_1 = sp.Sum(p[position, i] * p[position - 1, j], (position, 2, T))
+    k_2 = sp.Sum(e[trigger[k], i] * remapped[trigger[k], j], (k, 1, K))
+    blind = "weights that know nothing: mean over draws"
+    law = (transition[last, first], transition_law())
+    return {
+        **table(ref("slides, p(j|i) of the bigram task"), trigger_transition=law),
+        **table(
+            ref("slides, induction head with associative memories"),
+            target_W_K1=(W_K1[i, j], k_1),
+            target_W_K2=(W_K2[i, j], k_2),
+            target_W_O2=(W_O2[i, j], sp.Sum(u[k, i] * value[k, j], (k, 1, N))),
         ),
-        Equation(
-            "target_W_K1",
-            W_K1[i, j],
-            sp.Sum(p[position, i] * p[position - 1, j], (position, 2, T)),
-            ref(slides),
-        ),
-        Equation(
-            "target_W_K2",
-            W_K2[i, j],
-            sp.Sum(e[trigger[k], i] * remapped[trigger[k], j], (k, 1, K)),
-            ref(slides),
-        ),
-        Equation("target_W_O2", W_O2[i, j], sp.Sum(u[k, i] * value[k, j], (k, 1, N)), ref(slides)),
-        Equation("probe", probe, recall, ref("slides, memory recall probes")),
-        Equation(
-            "probe_chance",
-            probe,
-            chance,
-            ref("derived here"),
-            "exact",
-            ("weights that know nothing: mean over draws",),
-        ),
-    ]
-    return {q.name: q for q in found}
+        **table(ref("slides, memory recall probes"), probe=(probe, recall)),
+        **table(ref("derived here"), blind, probe_chance=(probe, chance)),
+    }

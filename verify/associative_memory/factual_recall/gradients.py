@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 import numpy as np
 import torch
 
 from simulate.associative_memory.factual_recall import LinearAttention, task
 from simulate.associative_memory.factual_recall.student import Learner
-from simulate.pool import one_thread
 from theory.associative_memory.factual_recall import Parameters, equations
-from theory.equation import Equation
-from verify.check import Check, identity
-from verify.report import Report, Request, with_device
+from verify.check import Check, Sides, identity, vanishing
+from verify.report import Table, derivations
 
-Table = Mapping[str, Equation]
 AUTOGRAD, AUTOGRAD_WHY = 1e-12, "autograd in float64"
 P = Parameters(S=6, R=4, D=3, noise_tokens=5, T=7)
 
@@ -80,27 +77,13 @@ def losses(eq: Table) -> list[Check]:
     of_relation = -blocks.gather(1, (x.answer // x.p.D)[:, None]).log().mean()
     whole = float(x.loss.detach())
     scaled = torch.logsumexp(logits - logits.min(1, keepdim=True).values, 1).exp()
-    pairs = [
-        ("loss", "recall_loss", whole),
-        ("relation part", "loss_relation", float(of_relation)),
-        ("subject part", "loss_subject", whole - float(of_relation)),
-        ("normalisation, least logit 0", "recall_partition", float(scaled[0])),
-    ]
-    out = [
-        identity(name, e, eq[e].evaluate(v), measured, AUTOGRAD, AUTOGRAD_WHY)
-        for name, e, measured in pairs
-    ]
-    return [
-        *out,
-        identity(
-            "loss of every fact",
-            "recall_loss",
-            eq["recall_loss"].evaluate(v),
-            x.losses.detach().numpy(),
-            AUTOGRAD,
-            AUTOGRAD_WHY,
-        ),
-    ]
+    sides = Sides(eq, AUTOGRAD, AUTOGRAD_WHY)
+    sides.add("loss", "recall_loss", v, whole)
+    sides.add("relation part", "loss_relation", v, of_relation)
+    sides.add("subject part", "loss_subject", v, whole - float(of_relation))
+    sides.add("normalisation, least logit 0", "recall_partition", v, scaled[0])
+    sides.add("loss of every fact", "recall_loss", v, x.losses.detach())
+    return sides.checks()
 
 
 def rates(eq: Table) -> list[Check]:
@@ -108,42 +91,16 @@ def rates(eq: Table) -> list[Check]:
     x = Symmetric()
     v, p = x.values(), x.p
     d_w, d_V = (-g.numpy() for g in x.slopes)
-    out = []
+    sides = Sides(eq, AUTOGRAD, AUTOGRAD_WHY)
     for letter, rows in (("r", slice(p.S, p.S + p.R)), ("s", slice(0, p.S))):
         own = x.own[rows].numpy()
         plus, minus = d_V[rows][own], d_V[rows][~own]
-        out += [
-            identity(
-                f"dw_{letter}/dt, every weight",
-                f"dw_{letter}_dt",
-                eq[f"dw_{letter}_dt"].evaluate(v),
-                d_w[rows],
-                AUTOGRAD,
-                AUTOGRAD_WHY,
-            ),
-            identity(
-                f"ddelta_{letter}/dt, every pair of entries",
-                f"ddelta_{letter}_dt",
-                eq[f"ddelta_{letter}_dt"].evaluate(v),
-                plus[:, None] - minus[None, :],
-                AUTOGRAD,
-                AUTOGRAD_WHY,
-            ),
-        ]
+        gaps = plus[:, None] - minus[None, :]
+        sides.add(f"dw_{letter}/dt, every weight", f"dw_{letter}_dt", v, d_w[rows])
+        sides.add(f"ddelta_{letter}/dt, every pair of entries", f"ddelta_{letter}_dt", v, gaps)
     frozen = np.append(d_V[p.S + p.R :].ravel(), d_w[p.S + p.R :])
-    worst = float(np.abs(frozen).max())
-    out.append(
-        Check(
-            "noise and end rows: no gradient",
-            "recall_loss",
-            0.0,
-            worst,
-            worst,
-            1e-15,
-            "rounding of sums to zero",
-        )
-    )
-    return out
+    label, why = "noise and end rows: no gradient", "rounding of sums to zero"
+    return [*sides.checks(), vanishing(label, "recall_loss", frozen, 1e-15, why)]
 
 
 def engine(eq: Table) -> list[Check]:
@@ -176,14 +133,4 @@ COVERS: dict[Callable[[Table], list[Check]], tuple[str, ...]] = {
     engine: (),
 }
 
-
-def checks(table: Table | None = None) -> list[Check]:
-    """All checks, on the derived equations or on a given table of them."""
-    eq = table or equations()
-    with one_thread():
-        return [c for group in COVERS for c in group(eq)]
-
-
-def report(request: Request) -> Report:
-    """All checks; on another device also the students' gradients."""
-    return with_device(request, checks())
+checks, report = derivations(COVERS, equations)

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 import numpy as np
 import torch
 from sympy import Indexed, Sum
 
-from simulate.pool import one_thread
+from simulate.gradient_flow import Weights, integrate, rates
 from theory.associative_memory.gradient_memory import equations
 from theory.associative_memory.gradient_memory.numbers import margin
 from theory.equation import Equation
-from verify.check import Check, identity
-from verify.report import Report, Request, with_device
+from verify.check import Check, Sides, identity
+from verify.report import Table, derivations
 
-Table = Mapping[str, Equation]
 AUTOGRAD, AUTOGRAD_WHY = 1e-12, "autograd in float64"
 N, K, D = 7, 5, 6
 GENERATOR = 2025
@@ -148,105 +147,60 @@ def inner(eq: Table) -> list[Check]:
     ]
 
 
-def descend(
-    keys: int, classes: int, eta: float, steps: int
-) -> tuple[torch.Tensor, torch.Tensor, float]:
-    """Plain descent from zero with orthonormal embeddings and f(z) = z mod K: weights, scores,
-    loss.
-    """
-    W = torch.zeros(classes, keys, dtype=torch.float64, requires_grad=True)
-    target = torch.arange(keys) % classes
-    for _ in range(steps):
-        loss = torch.nn.functional.cross_entropy(W.T, target)
-        (slope,) = torch.autograd.grad(loss, W)
-        W = (W - eta * slope).detach().requires_grad_()
-    return W.detach(), target, float(torch.nn.functional.cross_entropy(W.detach().T, target))
-
-
 def steps(eq: Table) -> list[Check]:
-    """One step, also with rotated orthonormal embeddings; many small steps against the closed
-    margin.
+    """One step from zero with orthonormal embeddings and f(z) = z mod K; the flow of all weights
+    against the closed margin.
     """
-    keys, classes, eta = 12, 4, 3.0
-    W, target, loss = descend(keys, classes, eta, 1)
-    values = {"N": keys, "K": classes, "eta": eta}
+    keys, classes, eta, time = 12, 4, 3.0, 60.0
+    target = torch.arange(keys) % classes
     hit = torch.nn.functional.one_hot(target, classes).T.bool()
-    gap = (W.gather(0, target[None]) - W)[~hit]
-    out = [
-        identity(
-            "right logit after one step",
-            "step_right",
-            eq["step_right"].evaluate(values),
-            W[hit].numpy(),
-            1e-14,
-            "few operations",
-        ),
-        identity(
-            "wrong logits after one step",
-            "step_wrong",
-            eq["step_wrong"].evaluate(values),
-            W[~hit].numpy(),
-            1e-14,
-            "few operations",
-        ),
-        identity(
-            "margin after one step, every key and class",
-            "step_margin",
-            eq["step_margin"].evaluate(values),
-            gap.numpy(),
-            1e-14,
-            "few operations",
-        ),
-        identity(
-            "loss after one step",
-            "step_loss",
-            eq["step_loss"].evaluate(values),
-            loss,
-            1e-14,
-            "few operations",
-        ),
-    ]
-    time, small = 60.0, 0.01
-    W, target, loss = descend(keys, classes, small, round(time / small))
-    late = float((W.gather(0, target[None]) - W)[~hit].mean())
-    at = {**values, "t": time, "m": late}
-    out += [
-        identity(
-            "margin of many small steps",
-            "margin_flow",
-            eq["margin_flow"].evaluate(at),
-            late,
-            1e-3,
-            "Euler, eta = 0.01",
-        ),
+
+    def risk(weights: Weights) -> torch.Tensor:
+        return torch.nn.functional.cross_entropy(weights["W"].T, target)
+
+    def gaps(W: torch.Tensor) -> torch.Tensor:
+        return (W.gather(0, target[None]) - W)[~hit]
+
+    zero = {"W": torch.zeros(classes, keys, dtype=torch.float64)}
+    W = eta * rates(risk, zero)[1]["W"]
+    values = {"N": keys, "K": classes, "eta": eta}
+    few, late, rest = (
+        Sides(eq, 1e-14, "few operations"),
+        Sides(eq, 1e-8, "ODE of all weights at 1e-10"),
+        Sides(eq, AUTOGRAD, AUTOGRAD_WHY),
+    )
+    few.add("right logit after one step", "step_right", values, W[hit])
+    few.add("wrong logits after one step", "step_wrong", values, W[~hit])
+    few.add("margin after one step, every key and class", "step_margin", values, gaps(W))
+    few.add("loss after one step", "step_loss", values, risk({"W": W}))
+    (last,), _ = integrate(risk, zero, time)
+    at = {**values, "t": time, "m": float(gaps(last["W"]).mean())}
+    late.add("margin of many small steps, their limit", "margin_flow", at, gaps(last["W"]))
+    rest.add("loss by the margin", "margin_loss", at, risk(last))
+    by_omega, half = (
+        margin(keys, classes, t) for t in (time, eq["half_loss_time"].evaluate(values))
+    )
+    return [
+        *few.checks(),
+        *late.checks(),
         identity(
             "  by Wright's omega",
             "margin_flow",
-            margin(keys, classes, time),
+            by_omega,
             eq["margin_flow"].evaluate(at),
             1e-13,
             "few operations",
         ),
-        identity(
-            "loss by the margin",
-            "margin_loss",
-            eq["margin_loss"].evaluate(at),
-            loss,
-            AUTOGRAD,
-            AUTOGRAD_WHY,
-        ),
+        *rest.checks(),
         identity(
             "half-loss time",
             "half_loss_time",
-            eq["margin_loss"].evaluate(
-                {**values, "m": margin(keys, classes, eq["half_loss_time"].evaluate(values))}
-            ),
+            eq["margin_loss"].evaluate({**values, "m": half}),
             np.log(classes) / 2,
             1e-12,
             "few operations",
         ),
     ]
-    return out
 
 
 COVERS: dict[Callable[[Table], list[Check]], tuple[str, ...]] = {
@@ -264,14 +218,4 @@ COVERS: dict[Callable[[Table], list[Check]], tuple[str, ...]] = {
     ),
 }
 
-
-def checks(table: Table | None = None) -> list[Check]:
-    """All checks, on the derived equations or on a given table of them."""
-    eq = table or equations()
-    with one_thread():
-        return [c for group in COVERS for c in group(eq)]
-
-
-def report(request: Request) -> Report:
-    """All checks; on another device also the students' gradients."""
-    return with_device(request, checks())
+checks, report = derivations(COVERS, equations)
