@@ -9,7 +9,7 @@ import copy
 import hashlib
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -31,8 +31,8 @@ SMALLEST = 1e-3  # a smaller number says how precisely, or how close to a limit
 
 # What is left out. Layout, files, progress, timing, estimates of memory:
 FILES = re.compile(
-    r"(^|/)(__main__|__init__|benchmark|cli|compiled|device_time|latex|lines|memory|notation|output"
-    r"|plotting|progress|registry|demo|start|sweep\.slurm)\.py$|^verify/device/"
+    r"(^|/)(__main__|__init__|benchmark|device_time)\.py$|^verify/(device/|demo\.py$|start\.py$)"
+    r"|^theory/(cli|compiled|latex|lines|memory|notation|output|plotting|progress|registry)\.py$"
 )
 NAMES = re.compile(r"^(memory.*|draw.*figure|plot.*|_plot.*|__repr__|__str__|_repr.*|text|table)$")
 DRAWING = {"ax", "axes", "plt", "fig", "figure", "plotting"}  # a function that touches one draws
@@ -190,14 +190,18 @@ class _Walk(ast.NodeVisitor):
         self.visit(node.body)
 
     def visit_AnnAssign(self, node: ast.AnnAssign) -> None:
-        if node.value is not None and not PRECISION.search(ast.unparse(node.target).lower()):
+        if node.value is not None and not self._chosen([node.target]):
             self.visit(node.value)
 
     def visit_Assign(self, node: ast.Assign) -> None:
-        names = [n.id for t in node.targets for n in ast.walk(t) if isinstance(n, ast.Name)]
-        constant = self.settings and all(n.isupper() for n in names) and names
-        if not constant and not any(PRECISION.search(n.lower()) for n in names):
+        if not self._chosen(node.targets):
             self.generic_visit(node)
+
+    def _chosen(self, targets: Sequence[ast.expr]) -> bool:
+        """Settings of a check, in capitals, and what says how precisely to compute."""
+        names = [n.id for t in targets for n in ast.walk(t) if isinstance(n, ast.Name)]
+        settings = self.settings and names and all(n.isupper() for n in names)
+        return bool(settings) or any(PRECISION.search(n.lower()) for n in names)
 
     def visit_Call(self, node: ast.Call) -> None:
         name = _name(node.func)

@@ -3,6 +3,7 @@ a field outlives it.
 """
 
 import inspect
+import pkgutil
 
 import numpy as np
 import pytest
@@ -102,10 +103,7 @@ def small(system):
 
 def of(system, name):
     """A function by its path in the system's package."""
-    found = find(system).wing("theory")
-    for part in name.split("."):
-        found = getattr(found, part)
-    return found
+    return pkgutil.resolve_name(f"{find(system).wing('theory').__name__}.{name}")
 
 
 def plain(result):
