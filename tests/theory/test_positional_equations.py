@@ -153,6 +153,40 @@ def test_rank_one_is_the_general_case():
     assert sp.simplify(averaged - rank_one) == 0
 
 
+def test_index_form_is_the_explicit_one():
+    """The general free entropy spelled out for two tokens and ranks 2 and 3, all entries different
+    numbers.
+    """
+    form = equations()["free_entropy_general"].rhs
+    sizes = {"L": 2, "r": 2, "t": 3}
+    form = form.subs({x: sizes[x.name] for x in form.free_symbols if str(x) in sizes}).doit()
+    phi, x = free_entropy.explicit(2, 2, 3)
+    entries = sorted(phi.free_symbols, key=str)
+    value = {e: sp.Rational(1 + k, 7 + k % 5) for k, e in enumerate(entries)}
+    by_name = {str(e): v for e, v in value.items()}
+    gamma, pi = ([by_name[f"{n}{k}"] for k in range(2)] for n in ("gamma", "pi"))
+    tau = sp.Matrix([by_name[f"tau{k}"] for k in range(3)])
+    matrix = {name: [m.subs(value) for m in tokens] for name, tokens in x.items()}
+    hats = sum((g * V for g, V in zip(gamma, matrix["V_hat"], strict=True)), sp.zeros(2))
+    outer = sum(
+        (pi[k] * matrix["m_hat"][k] + gamma[k] * matrix["theta_hat"][k] * tau for k in (0, 1)),
+        sp.zeros(2, 1),
+    )
+    inverse = (value[s.lam] * sp.eye(2) + hats).inv()
+
+    def entry(x):
+        name, at = x.base.name, [int(n) - 1 for n in x.indices]
+        if name == "gamma":
+            return gamma[at[0]]
+        if name in matrix:
+            return matrix[name][at[0]][at[1], at[2] if len(at) == 3 else 0]
+        return (inverse if name == "D_inverse" else outer)[tuple(at) if len(at) == 2 else at[0]]
+
+    spelled = form.xreplace({a: entry(a) for a in form.atoms(sp.Indexed)}).subs(s.E_M, 0)
+    spelled = spelled.replace(lambda f: f.func.__name__ == r"\mathbb{E}_{\nu}", lambda f: f.args[0])
+    assert spelled == phi.subs(value)
+
+
 def test_linear_baseline_numbers():
     """Result 5.1 at the setting of the figures: digits of an independent integration."""
     p = Parameters()

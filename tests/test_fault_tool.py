@@ -1,0 +1,139 @@
+"""The tool that injects faults: one at a time, into a copy; what a test notices is caught, and what
+none does is not.
+"""
+
+import ast
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.faults.__main__ import equivalents
+from tests.faults.sites import shuffled
+
+ROOT = Path(__file__).parents[1]
+CODE = '''"""A room."""
+
+
+def area(a: float, b: float = 2.0) -> float:
+    """Of a rectangle."""
+    if a < 0:
+        raise ValueError(f"negative by {0 - a}")
+    return a * b
+
+
+def unused(a: float) -> float:
+    """Nobody tests it."""
+    return a - 1
+'''
+TESTS = """from theory.room import area, unused
+
+
+def test_area():
+    assert area(3.0) == 6 and area(3.0, 1) == 3
+
+
+def test_nothing():
+    unused(1.0)
+"""
+
+
+def changed(before: ast.AST, after: ast.AST) -> list[tuple[ast.AST, ast.AST]]:
+    """The smallest expressions in which two trees differ."""
+    if ast.dump(before) == ast.dump(after):
+        return []
+    pairs = list(zip(ast.iter_child_nodes(before), ast.iter_child_nodes(after), strict=False))
+    inner = [found for pair in pairs for found in changed(*pair)]
+    alike = type(before) is type(after) and len(pairs) == len(list(ast.iter_child_nodes(after)))
+    return inner if alike and inner else [(before, after)]
+
+
+def test_a_fault_is_one_change_of_one_expression():
+    """Of every kind, in the project's own files: what is replaced is what the fault names."""
+    some = shuffled(ROOT, 5)[:80]
+    assert {f.kind for f in some} >= {"sign", "operator", "dropped", "number", "function"}
+    for fault in some:
+        source = (ROOT / fault.file).read_text()
+        faulty = fault.applied(source)
+        assert faulty.replace(fault.after, "", 1) != faulty and faulty != source
+        before, after = ast.parse(source), ast.parse(faulty)
+        ((old, new),) = changed(before, after)
+        inside = {ast.unparse(n) for n in ast.walk(ast.parse(fault.before))}
+        assert ast.unparse(old) in inside or isinstance(old, ast.operator | ast.cmpop), fault
+        assert ast.dump(old) != ast.dump(new)
+    moved = "# a line more\n" + source
+    with pytest.raises((ValueError, SyntaxError)):
+        fault.applied(moved)
+
+
+@pytest.fixture
+def house(tmp_path):
+    """A project with one file and two tests, and a bench beside it, as a script would use it."""
+    root = tmp_path / "house"
+    (root / "theory").mkdir(parents=True)
+    (root / "theory" / "room.py").write_text(CODE)
+    (root / "tests").mkdir()
+    (root / "tests" / "test_room.py").write_text(TESTS)
+    (root / "pyproject.toml").write_text("[tool.pytest.ini_options]\n")
+    return root
+
+
+SCRIPT = """
+import json, sys
+from pathlib import Path
+from tests.faults.sites import sites
+from tests.faults.trial import Bench
+root, folder = map(Path, sys.argv[1:])
+bench = Bench(root, folder)
+for file in bench.files:
+    bench.trace(file)
+calls = bench.calls("tests/test_room.py")
+untouched = bench.run(None, "tests/test_room.py", set(calls.good))
+found = {f.key: bench.try_(f, 60.0) for f in sites(bench.tree)}
+same = (bench.tree / "theory/room.py").read_text() == (root / "theory/room.py").read_text()
+print(json.dumps([sorted(calls.bad), untouched[0], found, same]))
+"""
+
+
+def test_what_is_noticed_and_what_is_not(house, tmp_path):
+    """The untouched copy is green, faults in what a test asserts are caught by that test, others
+    survive; message and annotation hold none; the copy ends as it was.
+    """
+    command = [sys.executable, "-W", "ignore", "-c", SCRIPT, str(house), str(tmp_path / "bench")]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    bad, failed, found, same = json.loads(done.stdout.splitlines()[-1])
+    assert bad == [] and not failed and same
+    states = {key.partition(": ")[2]: (f["state"], f["by"]) for key, f in found.items()}
+    area = "tests/test_room.py::test_area"
+    assert states == {
+        "2.0 -> 2.1": ("caught", area),
+        "a * b -> (a / b)": ("caught", area),
+        "a * b -> (a)": ("caught", area),
+        "a < 0 -> (a <= 0)": ("survived", ""),
+        "0 -> 1": ("survived", ""),
+        "a - 1 -> (a + 1)": ("survived", ""),
+        "a - 1 -> (a)": ("survived", ""),
+        "1 -> 2": ("survived", ""),
+    }
+
+
+def test_three_faults_at_another_seed(tmp_path):
+    """The command itself, at reduced size: special functions against their own tests."""
+    command = [sys.executable, "-W", "ignore", "-m", "tests.faults", "--seed", "3", "--count", "3"]
+    command += ["--among", "theory/special.py", "--tests", "tests/theory/test_special.py"]
+    done = subprocess.run(
+        [*command, "--out", str(tmp_path / "bench")],
+        cwd=ROOT, capture_output=True, text=True, timeout=600,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "3 faults, 3 caught" in done.stdout
+
+
+def test_equivalents_are_proved_and_drawn():
+    """Every fault that is passed over exists, and says why no test could see it."""
+    keys = {f.key for f in shuffled(ROOT, 0)}
+    assert set(equivalents()) <= keys
+    assert all(len(proof) > 20 for proof in equivalents().values())
