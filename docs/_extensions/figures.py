@@ -1,5 +1,6 @@
-"""The gallery: figures of the papers that stored runs and theory suffice for, and how to make the
-others.
+"""The gallery: figures of the papers, drawn where shipped ensembles, stored runs and theory
+suffice; of the others a small copy is kept. ``python docs/_extensions/figures.py [PAPER ...]``
+renews the copies of those that the store of runs suffices for, with ``DOCS_TRAIN=1`` of all.
 """
 
 from __future__ import annotations
@@ -7,18 +8,24 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from matplotlib import image
+
+from papers import evidence
 from papers.source import Figure, Source
 from simulate import jobs
-from theory import registry
+from theory import output, registry
 
 ROOT = Path(__file__).parents[2]
 DRAWN = ROOT / "output" / "docs-figures"
 TRAIN = bool(os.environ.get("DOCS_TRAIN"))
-
+KEPT = ROOT / "docs" / "_static" / "kept"  # small copies, and the commit each was drawn at
+WIDTH = 640  # of a copy, in pixels
 
 # Minutes of computing each, without the store of runs: left to `make docs-all`.
 SLOW = {("bietti2025", "capacity"), ("musat2025", "law")}
@@ -29,44 +36,60 @@ class NeedsTraining(Exception):
 
 
 @contextlib.contextmanager
-def nothing_trained() -> Iterator[None]:
-    """Within, an ensemble that is not in the store is refused instead of trained."""
+def nothing_trained() -> Iterator[list[Any]]:
+    """Within, an ensemble that is not in the store is refused instead of trained; gives the list
+    of requests to the store.
+    """
+    asked: list[Any] = []
 
-    def refuse(todo: Any, *_: Any, **__: Any) -> Any:
-        if todo:
+    def noted(todo: Any, *more: Any, **options: Any) -> Any:
+        asked.append(todo)
+        if todo and not TRAIN:
             raise NeedsTraining
-        return []
+        return carry_out(todo, *more, **options)
 
-    kept, jobs.carry_out = jobs.carry_out, jobs.carry_out if TRAIN else refuse
+    carry_out, jobs.carry_out = jobs.carry_out, noted
     try:
-        yield
+        yield asked
     finally:
-        jobs.carry_out = kept
+        jobs.carry_out = carry_out
+
+
+def make(figure: Figure, paper: str, folder: Path, scale: str) -> tuple[Path | None, bool]:
+    """Draw a figure, None where it needs training; and whether it asked the store of runs."""
+    with contextlib.suppress(NeedsTraining), nothing_trained() as asked:
+        return figure.write(Source(scale, list(range(8)), None, TRAIN), folder), bool(asked)
+    return None, True
 
 
 def draw(figure: Figure, paper: str, scale: str) -> Path | None:
     """Draw a figure once; None where it needs training."""
-    path = DRAWN / os.environ["DOCS_SOURCES"] / paper / f"figure_{figure.name}.png"
-    if path.is_file():
-        return path
-    if os.environ.get("DOCS_FIGURES") == "stored":  # a quick look at the text
-        return None
+    folder = DRAWN / os.environ["DOCS_SOURCES"] / paper
+    path = folder / f"figure_{figure.name}.png"
+    if path.is_file() or os.environ.get("DOCS_FIGURES") == "stored":  # a quick look at the text
+        return path if path.is_file() else None
     if (paper, figure.name) in SLOW and not TRAIN:
         return None
-    with contextlib.suppress(NeedsTraining), nothing_trained():
-        return figure.write(Source(scale, list(range(8)), None, TRAIN), path.parent)
-    return None
+    return make(figure, paper, folder, scale)[0]
+
+
+def of_paper(paper: str) -> tuple[dict[str, Figure], str]:
+    """Figures of a paper, and its default scale."""
+    model = next(m for m in registry.MODELS.values() if m.paper == paper)
+    module = model.ledger()
+    return module.FIGURES, getattr(module, "SCALES", ("small",))[0]
+
+
+def commits() -> dict[str, str]:
+    """Commit of every copy, by ``PAPER/FIGURE``."""
+    listed = KEPT / "commits.json"
+    return json.loads(listed.read_text()) if listed.is_file() else {}
 
 
 def picture(paper: str, name: str) -> str:
     """One figure of a paper, drawn once for the whole site."""
-    model = next(m for m in registry.MODELS.values() if m.paper == paper)
-    module = model.ledger()
-    figure = module.FIGURES[name]
-    path = draw(figure, paper, getattr(module, "SCALES", ("small",))[0])
-    if path is None:
-        return f"*The figure needs students that are not here:* `{command(paper, figure)}`\n"
-    return shown(path, f"Figure {name} of {paper}", figure, paper)
+    known, scale = of_paper(paper)
+    return shown(draw(known[name], paper, scale), f"Figure {name} of {paper}", known[name], paper)
 
 
 def command(paper: str, figure: Figure) -> str:
@@ -74,32 +97,50 @@ def command(paper: str, figure: Figure) -> str:
     return f"python -m papers {paper} --figure {figure.name}"
 
 
-def shown(path: Path, title: str, figure: Figure, paper: str) -> str:
-    """A drawn figure with alternative text, caption and command."""
+def shown(path: Path | None, title: str, figure: Figure, paper: str) -> str:
+    """A figure, or its copy, with alternative text, caption and command."""
+    how, said = f"`{command(paper, figure)}`", ""
+    if path is None:
+        path = KEPT / paper / f"figure_{figure.name}.png"
+        at = commits().get(f"{paper}/{figure.name}")
+        if at is None:
+            return f"*{figure.name}: {figure.caption} Its students are not here:* {how}\n"
+        said = f" Small copy, drawn at commit {at}."
     place = os.path.relpath(path, ROOT / "docs")
     return (
         f":::{{figure}} /{place}\n:alt: {json.dumps(f'{title}: {figure.caption}', ensure_ascii=False)}\n:width: 100%\n\n"
-        f"**{figure.name}** {figure.caption} `{command(paper, figure)}`\n:::\n"
+        f"**{figure.name}** {figure.caption}{said} {how}\n:::\n"
     )
 
 
 def gallery(paper: str) -> str:
     """Figures of a paper with captions and commands."""
-    model = next(m for m in registry.MODELS.values() if m.paper == paper)
-    module = model.ledger()
-    scale = getattr(module, "SCALES", ("small",))[0]
-    there, missing = [], []
-    for figure in module.FIGURES.values():
-        path = draw(figure, paper, scale)
-        if path is None:
-            missing.append(f"- {figure.name}: {figure.caption} `{command(paper, figure)}`")
-        else:
-            there.append(shown(path, f"Figure {figure.name} of {paper}", figure, paper))
-    out = ["::::{container} gallery\n", *there, "::::\n"] if there else []
-    if missing:
-        out += [
-            "\nThese need students that this site was built without, or minutes; the command makes them "
-            "(`make docs-all` makes all):\n",
-            *missing,
-        ]
-    return "\n".join(out) + "\n"
+    known, scale = of_paper(paper)
+    rows = [
+        shown(draw(f, paper, scale), f"Figure {name} of {paper}", f, paper)
+        for name, f in known.items()
+    ]
+    return "\n".join(["::::{container} gallery\n", *rows, "::::\n"])
+
+
+def keep(papers: list[str]) -> None:
+    """Renew the copies of figures that take students from the store of runs, or minutes."""
+    for paper in papers:
+        known, scale = of_paper(paper)
+        for name, figure in known.items():
+            with tempfile.TemporaryDirectory() as folder:
+                path, stored = make(figure, paper, Path(folder), scale)
+                if path is None or not (stored or (paper, name) in SLOW):
+                    why = "needs training" if path is None else "drawn by every build"
+                    print(f"{paper} {name}: {why}")
+                    continue
+                copy = KEPT / paper / path.name
+                copy.parent.mkdir(parents=True, exist_ok=True)
+                image.thumbnail(str(path), str(copy), WIDTH / image.imread(path).shape[1])
+            drawn = sorted((commits() | {f"{paper}/{name}": evidence.commit()}).items())
+            (KEPT / "commits.json").write_text(output.to_json(dict(drawn)) + "\n")
+            print(f"{paper} {name}: {copy.stat().st_size // 1000} kB")
+
+
+if __name__ == "__main__":
+    keep(sys.argv[1:] or [m.paper for m in registry.MODELS.values() if not m.package])
