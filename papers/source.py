@@ -4,8 +4,7 @@ run store.
 
 from __future__ import annotations
 
-import textwrap
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,15 +12,7 @@ from typing import Any
 import xarray as xr
 
 from theory import plotting
-
-UNSAID = (
-    "n_test",
-    "eval_every",
-    "data_draw",
-    "weight_decay",
-    "d_model",
-)  # of no one's interest here
-MOST_VALUES = 4  # of a parameter that differs between ensembles, before they are shortened
+from theory.parameters import described
 
 
 @dataclass(frozen=True)
@@ -72,25 +63,6 @@ class Source:
         return train(p, seeds=seeds, progress=self.progress)
 
 
-def described(asked: Sequence[tuple[Any, int]]) -> str:
-    """Parameters of ensembles in a line: what they share, all values of what differs, and seeds."""
-    values: dict[str, list[str]] = {}
-    for p, _ in asked:
-        for name, value in p.as_dict(training_only=True).items():
-            if value is not None and name not in UNSAID:
-                text = f"{value:g}" if isinstance(value, float) else str(value)
-                listed = values.setdefault(name, [])
-                if text not in listed:
-                    listed.append(text)
-    seeds = sorted({n for _, n in asked if n})
-    counts = [" or ".join(map(str, seeds)) + (" seed" if seeds == [1] else " seeds")]
-    said = [
-        f"{name} = {', '.join(v)}" if len(v) <= MOST_VALUES else f"{name} = {v[0]} ... {v[-1]}"
-        for name, v in values.items()
-    ]
-    return "; ".join([*said, *(counts if seeds else [])])
-
-
 @dataclass(frozen=True)
 class Figure:
     """One figure of a paper.
@@ -115,10 +87,7 @@ class Figure:
         source.asked.clear()
         figure = self.draw(source)
         if source.asked and not figure.get_suptitle():
-            room = int(16 * figure.get_figwidth())  # characters of this size per line
-            figure.suptitle(
-                textwrap.fill(described(source.asked), room, break_long_words=False), fontsize=7
-            )
+            plotting.headline(figure, described(source.asked))
         plotting.save(figure, path)
         source.made(path)
         return path

@@ -12,7 +12,7 @@ from typing import Any
 
 from theory import cli, notation, output
 from theory.equation import Equation
-from theory.parameters import ParameterError
+from theory.parameters import ParameterError, stated
 
 
 @dataclass(frozen=True, repr=False)
@@ -38,6 +38,8 @@ class Onset:
         ``plot(onset, axes)`` draws into two axes.
     details : dict
         Further results for machines, nested where they belong together.
+    setting : dict
+        Parameters that all of this depends on, for the figure.
     """
 
     numbers: dict[str, float]
@@ -48,6 +50,7 @@ class Onset:
     equations: Callable[[], list[Equation]] = field(repr=False)
     plot: Callable[[Onset, Any], None] = field(repr=False)
     details: dict[str, Any] = field(default_factory=dict)
+    setting: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Refuse a number that is not finite where the model does not say what that means.
@@ -62,6 +65,15 @@ class Onset:
                 raise ParameterError(
                     f"{name} = {value}: at these parameters it lies beyond double precision (1.8e308); take them less extreme"
                 )
+
+    def draw(self) -> Any:
+        """The figure: two panels, under the parameters that they depend on."""
+        from theory import plotting  # loads matplotlib: for figures alone
+
+        figure, axes = plotting.figure(1, 2)
+        self.plot(self, axes)
+        plotting.headline(figure, stated(self.setting))
+        return figure
 
     def summary(self) -> dict[str, float]:
         """The numbers alone, as a sweep stacks them."""
@@ -128,9 +140,7 @@ def main(argv: list[str] | None = None) -> int:
     if args.plot is not None:
         from theory import plotting
 
-        figure, axes = plotting.figure(1, 2)
-        result.plot(result, axes)
-        plotting.deliver(figure, args.plot, f"onset_{args.model.name}.png", stream=remarks)
+        plotting.deliver(result.draw(), args.plot, f"onset_{args.model.name}.png", stream=remarks)
     return 0
 
 

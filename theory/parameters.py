@@ -19,6 +19,14 @@ class ParameterError(ValueError):
     """A value the user gave cannot be used; the message names field, value and what is allowed."""
 
 
+UNSAID = (
+    "n_test",
+    "eval_every",
+    "data_draw",
+    "weight_decay",
+    "d_model",
+)  # of no one's interest on a figure
+MOST_VALUES = 4  # of a parameter that differs between ensembles, before they are shortened
 KINDS = {int: "a whole number", float: "a number", bool: "true or false", str: "a word"}
 # What a field with a plain default, not declared by `parameter`, is held to: its kind.
 UNBOUND: dict[str, Any] = {
@@ -239,3 +247,38 @@ class BaseParameters:
     def as_json(self, *, training_only: bool = False) -> str:
         """Canonical JSON text: equal parameters give equal text."""
         return json.dumps(self.as_dict(training_only=training_only), sort_keys=True)
+
+
+def stated(values: typing.Mapping[str, Any]) -> str:
+    """Names with their values in a line, as figures show them; a list of values is shortened.
+
+    Parameters
+    ----------
+    values : mapping
+        A value, or several, by name.
+    """
+    said = []
+    for name, value in values.items():
+        every = [value] if isinstance(value, str) or not hasattr(value, "__iter__") else [*value]
+        words = list(dict.fromkeys(f"{v:.6g}" if isinstance(v, float) else str(v) for v in every))
+        few = ", ".join(words) if len(words) <= MOST_VALUES else f"{words[0]} ... {words[-1]}"
+        said.append(f"{name} = {few}")
+    return "; ".join(said)
+
+
+def described(asked: typing.Sequence[tuple[BaseParameters, int]]) -> str:
+    """Parameters of ensembles in a line: what they share, all values of what differs, and seeds.
+
+    Parameters
+    ----------
+    asked : sequence of (Parameters, int)
+        Parameters and number of seeds of every ensemble; zero seeds are not mentioned.
+    """
+    values: dict[str, list[Any]] = {}
+    for p, _ in asked:
+        for name, value in p.as_dict(training_only=True).items():
+            if value is not None and name not in UNSAID:
+                values.setdefault(name, []).append(value)
+    seeds = sorted({n for _, n in asked if n})
+    counts = [" or ".join(map(str, seeds)) + (" seed" if seeds == [1] else " seeds")]
+    return "; ".join([stated(values), *(counts if seeds else [])])

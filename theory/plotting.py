@@ -5,6 +5,8 @@ below the data, colours safe for colour-blind readers.
 from __future__ import annotations
 
 import sys
+import textwrap
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,8 @@ from theory import output
 
 FEW = 20  # seeds that are drawn one by one
 LEGEND_POINTS = 36  # from the axis down to a legend below tick and axis labels
+# Inches that legends take below each row of a figure.
+_legends: weakref.WeakKeyDictionary[Any, dict[int, float]] = weakref.WeakKeyDictionary()
 STYLE = Path(__file__).with_name("project.mplstyle")
 
 
@@ -58,10 +62,22 @@ def save(fig: Any, path: Path) -> None:
     plt.close(fig)
 
 
+def headline(figure: Any, text: str) -> None:
+    """Write above the panels what they are made of, broken after semicolons alone."""
+    room = int(16 * figure.get_figwidth())  # characters of this size per line
+    parts = [part.replace(" ", "\N{NO-BREAK SPACE}") for part in text.split("; ")]
+    figure.suptitle(
+        textwrap.fill("; ".join(parts), room, break_long_words=False, break_on_hyphens=False),
+        fontsize=7,
+    )
+
+
 def below(axis: Any, **options: Any) -> None:
-    """Put the legend under the axis, where no data can be."""
+    """Put the legend under the axis, where no data can be; the figure grows by as much as the
+    highest legend of a row, so that panels keep their size.
+    """
     shift = ScaledTranslation(0, -LEGEND_POINTS / 72, axis.figure.dpi_scale_trans)
-    axis.legend(
+    legend = axis.legend(
         **{
             "loc": "upper left",
             "bbox_to_anchor": (0, 0),
@@ -71,20 +87,32 @@ def below(axis: Any, **options: Any) -> None:
             **options,
         }
     )
+    figure, row = axis.figure, axis.get_subplotspec().rowspan.start
+    heights = _legends.setdefault(figure, {})
+    height = legend.get_window_extent().height / figure.dpi
+    figure.set_figheight(figure.get_figheight() + max(0.0, height - heights.get(row, 0.0)))
+    heights[row] = max(height, heights.get(row, 0.0))
 
 
 def band(
-    axis: Any, runs: xr.DataArray, colour: str, label: str | None = None, alpha: float = 0.25
+    axis: Any,
+    runs: xr.DataArray,
+    colour: str,
+    label: str | None = None,
+    alpha: float = 0.25,
+    width: float = 0.9,
 ) -> None:
-    """Draw an ensemble over ``seed``: one thin line each where there are few; where there are many,
-    the median as dots on a thin line, and the band that holds two thirds of them.
+    """Draw an ensemble over ``seed``: one line each where there are few, of the given width (wide
+    where theory lies upon them); where there are many, the median as dots on a thin line, and the
+    band that holds two thirds of them.
     """
     time = next(d for d in runs.dims if d != "seed")
     if runs.sizes["seed"] <= FEW:
         lines = axis.plot(
-            runs[time], runs.transpose(time, "seed"), color=colour, lw=0.9, alpha=max(alpha, 0.4)
+            runs[time], runs.transpose(time, "seed"), color=colour, lw=width, alpha=max(alpha, 0.4)
         )
-        lines[0].set_label(f"{label}, a line each" if label else None)
+        many = ", a line each" if runs.sizes["seed"] > 1 else ""
+        lines[0].set_label(f"{label}{many}" if label else None)
         return
     low, middle, high = (runs.quantile(q, "seed") for q in (1 / 6, 1 / 2, 5 / 6))
     axis.fill_between(runs[time], low, high, color=colour, alpha=alpha, lw=0)

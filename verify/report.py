@@ -171,6 +171,20 @@ def collect(request: Request, command: str) -> Report:
     return merged(found)
 
 
+def gathered(groups: Iterable[Callable[..., Iterable[Check]]], *given: Any) -> list[Check]:
+    """Checks of several groups, one after the other; progress says which is at hand, by its name.
+
+    Parameters
+    ----------
+    groups : iterable of callable
+        Functions that make checks.
+    *given
+        What each of them is called with.
+    """
+    named = progress.each(groups, "checks", lambda group: group.__name__.replace("_", " "))
+    return [made for group in named for made in group(*given)]
+
+
 def with_device(request: Request, checks: list[Check]) -> Report:
     """Checks of a model's derivations; where a device is named or there is a GPU, its students'
     gradients there too.

@@ -25,6 +25,7 @@ from theory.associative_memory import (
     superposition,
 )
 from theory.associative_memory.superposition import numbers as superposition_numbers
+from theory.parameters import stated
 from verify.associative_memory.factual_recall import timescales
 from verify.associative_memory.k_hop.laws import learner_runs
 from verify.associative_memory.trigger_task.laws import EARLY
@@ -52,25 +53,16 @@ def recall(source: Source) -> Any:
     for axis, (label, names, words) in zip(axes, groups, strict=True):
         for k, (name, word) in enumerate(zip(names, words, strict=True)):
             shown = runs[name].assign_coords(t=steps(runs))
-            plotting.band(axis, shown, f"C{k}", f"{word}, students")
+            plotting.band(axis, shown, f"C{k}", f"{word}, students", width=3)
             axis.plot(
-                steps(curve),
-                curve[name],
-                "k" if len(names) == 1 else f"C{k}",
-                ls="--",
-                label=f"{word}, flow",
+                steps(curve), curve[name], "k", ls="-." if k else "--", lw=1, label=f"{word}, flow"
             )
         axis.set(xlabel=r"training step = $t/\eta$", ylabel=label, ylim=(0, None))
-    for value, text in ((np.log(p.answers), r"$\ln(RD)$"), (np.log(p.D), r"$\ln D$")):
-        axes[0].axhline(value, color="0.6", lw=0.8)
-        axes[0].annotate(
-            text,
-            (p.steps, value),
-            xytext=(0, 3),
-            textcoords="offset points",
-            ha="right",
-            color="0.35",
-        )
+    for value, style, text in (
+        (np.log(p.answers), "--", r"$\ln(RD)$: nothing known"),
+        (np.log(p.D), ":", r"$\ln D$: relation known, subject ignored"),
+    ):
+        axes[0].axhline(value, color="0.6", ls=style, lw=0.8, zorder=0, label=text)
     for axis in axes:
         plotting.below(axis)
     return figure
@@ -92,7 +84,9 @@ def one_step(source: Source) -> Any:
         left.loglog(t, m, color=f"C{k}", label=f"$N=K={N}$")
         left.loglog(t, t / N, color=f"C{k}", ls=":", lw=1)
         right.semilogx(t, np.log1p((N - 1) * np.exp(-m)) / np.log(N), color=f"C{k}")
-        right.plot(half, 0.5, "o", color=f"C{k}", label=rf"$t_{{1/2}}={half:.0f}$")
+        right.plot(
+            half, 0.5, "o", color=f"C{k}", label=rf"$N=K={N}$: half the loss at $t={half:.0f}$"
+        )
     left.plot([], [], ":", color="0.3", label="$t/N$: one step")
     left.set(xlabel=r"flow time $t=\eta\,\times$ steps", ylabel="margin $m$", ylim=(1e-3, 50))
     right.set(xlabel=r"flow time $t=\eta\,\times$ steps", ylabel=r"loss / $\ln K$", ylim=(0, 1.05))
@@ -163,6 +157,10 @@ def capacity(source: Source) -> Any:
     right.set(xlabel="keys stored at accuracy 0.99, $N$", ylabel="parameters", ylim=(40, 2e4))
     for axis in (left, right):
         plotting.below(axis)
+    plotting.headline(
+        figure,
+        "Hebbian: mean and standard error over 4 to 256 draws; trained: seed 0, learning rate 0.05",
+    )
     return figure
 
 
@@ -207,7 +205,9 @@ def layers(source: Source) -> Any:
     ):
         runs = source.train_on_cpu(trigger_students.train, p, few(source, 1))
         plotting.band(axis, runs.in_context_accuracy, f"C{k}", word)
-    axis.axhline(0.55, color="0.6", lw=0.8, ls=":", label="slides: 55%, 99%")
+    axis.axhline(
+        0.55, color="0.6", lw=0.8, ls=":", label="slides: 55% with one layer, 99% with two"
+    )
     axis.axhline(0.99, color="0.6", lw=0.8, ls=":")
     axis.set(xlabel="training step", ylabel="in-context accuracy", ylim=(0, 1.03))
     plotting.below(axis)
@@ -249,7 +249,7 @@ def steps(source: Source) -> Any:
         axis.grid(False)
         if len(weight) == p.K:
             axis.set_yticks(range(p.K))
-        figure.colorbar(image, ax=axis, fraction=0.05)
+        figure.colorbar(image, ax=axis, fraction=0.05, label="weight")
     axis = axes[3]
     for k, (word, out) in enumerate((("small first step", good), ("30 times larger", bad))):
         axis.plot(range(4), out.accuracy, "o-", color=f"C{k}", label=f"accuracy, {word}")
@@ -260,70 +260,66 @@ def steps(source: Source) -> Any:
             color=f"C{k}",
             mfc="none",
             lw=1,
-            label="  attention on the answer",
+            label=f"attention, {word}",
         )
     axis.set(
         xlabel="gradient steps taken", ylabel="accuracy, attention", xticks=range(4), ylim=(0, 1.05)
     )
     plotting.below(axis)
+    source.used(p, 1)
     return figure
 
 
 def samples(source: Source) -> Any:
     """Noisy bigrams: samples that each path needs, over n and over n/N."""
     figure, (left, right) = plotting.figure(1, 2, width=4.6)
+    base = noisy_bigram.Parameters(draws=400)
+    sizes, ratios = (2, 4, 8, 12, 16, 24, 32), np.geomspace(0.125, 16, 8)
     for k, N in enumerate((16, 64, 256)):
-        sizes = [2, 4, 8, 12, 16, 24, 32]
-        made = [
-            bigram_students.one_step(noisy_bigram.Parameters(N=N, n=n, draws=400), seed=n)[
-                "feed_forward"
-            ].mean()
-            for n in sizes
-        ]
-        left.plot(sizes, made, "o^s"[k], color=f"C{k}", mfc="none", label=f"$N={N}$")
-        left.plot(
-            range(2, 33),
-            [
-                noisy_bigram.feed_forward_success(noisy_bigram.Parameters(N=N, n=n))
-                for n in range(2, 33)
-            ],
-            color=f"C{k}",
-            lw=1,
-        )
-        ratios = np.array([0.125, 0.25, 0.5, 1, 2, 4, 8, 16])
-        settings = [
-            noisy_bigram.Parameters(N=N, n=int(r * N), draws=max(10, 4000 // N)) for r in ratios
-        ]
-        right.plot(
-            ratios,
-            [bigram_students.one_step(p, seed=k)["value"].mean() for p in settings],
-            "o^s"[k],
-            color=f"C{k}",
-            mfc="none",
-            label=f"$N={N}$",
-        )
-        right.plot(ratios, [noisy_bigram.value_recovered(p) for p in settings], color=f"C{k}", lw=1)
+        few = [base.replace(N=N, n=n) for n in sizes]
+        many = [base.replace(N=N, n=int(r * N), draws=max(10, 4000 // N)) for r in ratios]
+        for axis, settings, path, per, seeds in (
+            (left, few, "feed_forward", 1, sizes),
+            (right, many, "value", N, [k] * len(many)),
+        ):
+            made = [
+                bigram_students.one_step(p, seed=seed)[path]
+                for p, seed in zip(settings, seeds, strict=True)
+            ]
+            axis.errorbar(
+                [p.n / per for p in settings],
+                [m.mean() for m in made],
+                [m.std(ddof=1) / np.sqrt(m.size) for m in made],
+                fmt="o^s"[k],
+                color=f"C{k}",
+                mfc="none",
+                capsize=2,
+                label=f"$N={N}$, one step: mean and standard error",
+            )
+        n = np.arange(2, 33)
+        left.plot(n, noisy_bigram.feed_forward_success(base.replace(N=N), n=n), color=f"C{k}", lw=1)
+        n = np.unique(np.geomspace(N / 8, 16 * N, 60).astype(int))
+        right.plot(n / N, noisy_bigram.value_recovered(base.replace(N=N), n=n), color=f"C{k}", lw=1)
     fine = np.geomspace(0.125, 16, 80)
     law = noisy_bigram.equations()["value_recovered"]
-    right.plot(
-        fine, law.evaluate({"lambda_labels": fine / 2, "T": 8}), "k--", label=r"$N\to\infty$"
-    )
+    labels = {"lambda_labels": fine * (1 - base.a), "T": base.T}
+    right.plot(fine, law.evaluate(labels), "k--", label=r"theory, $N\to\infty$")
     n = np.arange(2, 33)
-    left.plot(
-        n,
-        1 - noisy_bigram.equations()["bigram_fail"].evaluate({"a_noise": 0.5, "n_samples": n}),
-        "k--",
-        label=r"$N\to\infty$",
-    )
-    left.set(xlabel="samples $n$", ylabel="noise token on top (feed-forward path)", ylim=(0, 1.03))
+    fails = noisy_bigram.equations()["bigram_fail"].evaluate({"a_noise": base.a, "n_samples": n})
+    left.plot(n, 1 - fails, "k--", label=r"theory, $N\to\infty$")
+    left.set(xlabel="samples $n$", ylabel="noise token on top", ylim=(0, 1.03))
+    left.set_title("feed-forward path")
     right.set(
-        xscale="log",
-        xlabel="samples per token $n/N$",
-        ylabel="part of the value memory recovered",
-        ylim=(0, 1.03),
+        xscale="log", xlabel="samples per token $n/N$", ylabel="part recovered", ylim=(0, 1.03)
     )
+    right.set_title("value memory")
     for axis in (left, right):
-        plotting.below(axis, title="marks: one step, lines: theory", title_fontsize=7)
+        axis.plot([], [], "0.3", lw=1, label="theory at that $N$")
+        plotting.below(axis)
+    plotting.headline(
+        figure,
+        f"{stated({'T': base.T, 'a': base.a})}; {base.draws} draws (left), 250 to 15 (right)",
+    )
     return figure
 
 
@@ -344,11 +340,11 @@ def ablation(source: Source) -> Any:
         )
     ):
         plotting.band(left, runs[name], f"C{k}", word)
-    left.axhline(p.a, color="0.6", lw=0.8, ls=":")
+    left.axhline(p.a, color="0.6", lw=0.8, ls=":", label="share of noise labels $a$")
     left.set(xlabel="training step", ylabel="probability, share", ylim=(0, 1.03), xlim=(0, 1200))
     found = np.array([learner.predictions(keep) for keep in CUTS])
-    right.plot(CUTS, found[:, 1], "o-", label="noise token (distributional)")
-    right.plot(CUTS, found[:, 0], "s--", label="answer in the context")
+    right.plot(CUTS, found[:, 1], "o-", label="noise token (distributional), seed 0")
+    right.plot(CUTS, found[:, 0], "s--", label="answer in the context, seed 0")
     right.set(
         xlabel="part of the feed-forward path kept",
         ylabel="share of predictions",
@@ -368,38 +364,42 @@ def hops(source: Source) -> Any:
         ks,
         [k_hop.direct_time(k_hop.Parameters(k=int(k))) for k in ks],
         "o-",
-        label="all hops at once, product 0.5",
+        label="all hops at once, to a product of 0.5",
     )
     left.semilogy(
         ks[2:],
         [0.1 ** (2 - k) / (k - 2) for k in ks[2:].astype(float)],
         "k:",
-        label=r"$m_0^{2-k}/(k-2)$",
+        label=r"all at once, small $m_0$: $m_0^{2-k}/(k-2)$",
     )
     left.semilogy(
-        ks, k_hop.curriculum_times(k_hop.Parameters(k=8)), "s--", label="curriculum, products 0.9"
+        ks,
+        k_hop.curriculum_times(k_hop.Parameters(k=8)),
+        "s--",
+        label="curriculum, to products of 0.9",
     )
     left.semilogy(
         ks,
         [k_hop.mixture_time(k_hop.Parameters(k=int(k))) for k in ks],
         "^-.",
-        label="mixture of 1 .. k hops, product 0.5",
+        label=r"mixture of $1 \dots k$ hops, to a product of 0.5",
     )
     left.set(xlabel="hops $k$", ylabel=r"training time, $m_0=0.1$", xticks=ks)
     hops_ = 4
     for found in learner_runs(hops_, source.progress):
         k = int(found["curriculum"])
         word = "curriculum" if k else "all at once"
+        source.used(found["p"], found["runs"].sizes["seed"])
         plotting.band(right, found["runs"]["product"], f"C{k}", f"{word}, students")
         right.axvline(
             found["predicted"],
             color=f"C{k}",
             ls="--",
-            label=f"{word}, predicted {('0.5', '0.9')[k]}",
+            label=f"{word}, predicted time of {('0.5', '0.9')[k]}",
         )
     right.set(
         xlabel=r"flow time $t=\eta\,\times$ steps",
-        ylabel=f"product of {hops_} overlaps, $N=4$",
+        ylabel=f"product of {hops_} overlaps",
         ylim=(0, 1.03),
     )
     plotting.below(left)
@@ -441,11 +441,7 @@ def pointers(source: Source) -> Any:
 FIGURES: dict[str, Figure] = {
     f.name: f
     for f in (
-        Figure(
-            "recall",
-            "Factual recall, reference run: students (mean, standard deviation) and the exact flow.",
-            recall,
-        ),
+        Figure("recall", "Factual recall, reference run: students and the exact flow.", recall),
         Figure(
             "plateau",
             "Length of the plateau over initial weight, subjects, relations and answers.",

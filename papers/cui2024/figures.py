@@ -16,8 +16,11 @@ from simulate.positional_semantic import train
 from theory import plotting
 from theory.positional_semantic import Parameters, baseline, curve, solve
 from theory.positional_semantic.numbers.thresholds import line, thresholds
+from theory.positional_semantic.onset import interpolated
+from verify.positional_semantic import thresholds as check
 
 ALPHA = r"sample complexity $\alpha = n/d$"
+POINTS = 33  # of a theory curve
 STARTS = ("positional", "semantic")
 COLOURS = {"positional": "C0", "semantic": "C1", "random": "C3", "mixed": "C4", "agnostic": "C5"}
 
@@ -37,6 +40,8 @@ class Setting:
     lines: tuple[float, ...]
     adam: Parameters
     adam_seeds: int
+    limit: Parameters
+    limit_seeds: int
 
 
 # Theory curves beside students are of the selection that informed descent follows
@@ -57,6 +62,8 @@ SETTINGS = {
             d=100, alpha=2.0, start="random", optimizer="adam", eta=0.01, steps=1000, n_test=500
         ),
         adam_seeds=30,
+        limit=check.DEMO,
+        limit_seeds=int(check.SEEDS),
     ),
     "paper": Setting(
         p=Parameters(polish=False, teacher="gaussian", prox="local"),
@@ -79,6 +86,8 @@ SETTINGS = {
             teacher="gaussian",
         ),
         adam_seeds=140,
+        limit=check.DEMO,
+        limit_seeds=int(check.SEEDS),
     ),
 }
 
@@ -100,12 +109,16 @@ def both(source: Source, p: Parameters, alphas: Any, seeds: Any = None) -> dict[
     return {k: students(source, p.replace(start=k), alphas, seeds) for k in STARTS}
 
 
+def between(alphas: tuple[float, ...]) -> np.ndarray:
+    """Points of a theory curve over the range of ``alphas``: none shows as a corner."""
+    return np.linspace(min(alphas), max(alphas), POINTS)
+
+
 def branches(
-    p: Parameters, setting: Setting, points: int = 33, alphas: tuple[float, ...] = ()
+    p: Parameters, setting: Setting, alphas: tuple[float, ...] = ()
 ) -> dict[str, xr.Dataset]:
     """Theory curves of both branches, over the range of ``alphas``."""
-    alphas = alphas or setting.alphas
-    grid = np.linspace(min(alphas), max(alphas), points)
+    grid = between(alphas or setting.alphas)
     return {k: curve(p.replace(order=setting.theory_order, alpha=None), k, grid) for k in STARTS}
 
 
@@ -126,7 +139,11 @@ def gap_panel(
     if theory:
         gap = theory["semantic"].train_loss - theory["positional"].train_loss
         axis.plot(
-            gap.alpha, 1e4 * gap, color=colour, ls="--", label="theory" if not label else None
+            gap.alpha,
+            1e4 * gap,
+            color=colour,
+            ls="--",
+            label=None if label else "theory (local prox)",
         )
     axis.axhline(0, color="0.5", lw=0.6)
     axis.set(xlabel=ALPHA, ylabel=r"$\epsilon_t$, semantic $-$ positional $[10^{-4}]$")
@@ -147,26 +164,32 @@ def transition(source: Source, s: Setting) -> Any:
             scale * theory[kind][name],
             color=COLOURS[kind],
             ls="--",
-            label=f"{label}, theory",
+            label=f"{label}, theory (local prox)",
         )
     middle.set(xlabel=ALPHA, ylabel=r"overlap divided by $\sigma^2$")
     for kind in STARTS:
         plotting.band(right, 1e3 * runs[kind].test_mse_half, COLOURS[kind], f"{kind} start")
         right.plot(
-            theory[kind].alpha, 1e3 * theory[kind].test_mse_half, color=COLOURS[kind], ls="--"
+            theory[kind].alpha,
+            1e3 * theory[kind].test_mse_half,
+            color=COLOURS[kind],
+            ls="--",
+            label=f"{kind} branch, theory (local prox)",
         )
     right.axhline(1e3 * baseline(p)["half_test"], color="C2", label="linear layer (theory)")
-    right.set(xlabel=ALPHA, ylabel=r"test error $E|y-f|^2/(2d)\ [10^{-3}]$", ylim=(1, 6))
-    left.axvline(found.alpha_c, color="0.4", lw=0.8, label=rf"$\alpha_c = {found.alpha_c:.3f}$")
+    right.set(xlabel=ALPHA, ylabel=r"test error $E|y-f|^2/(2d)\ [10^{-3}]$")
+    left.axvline(
+        found.alpha_c, color="0.4", lw=0.8, label=rf"$\alpha_c = {found.alpha_c:.3f}$, theory"
+    )
     right.axvline(
-        found.alpha_l, color="0.4", lw=0.8, ls=":", label=rf"$\alpha_l = {found.alpha_l:.3f}$"
+        found.alpha_l,
+        color="0.4",
+        lw=0.8,
+        ls=":",
+        label=rf"$\alpha_l = {found.alpha_l:.3f}$, theory",
     )
     for axis in (left, middle, right):
         plotting.below(axis)
-    figure.suptitle(
-        rf"$\omega = {p.omega:g}$, $d = {p.d}$, {p.prox} prox; {runs['semantic'].sizes['seed']} seeds, theory dashed",
-        fontsize=9,
-    )
     return figure
 
 
@@ -179,36 +202,29 @@ def scaling(source: Source, s: Setting) -> dict[int, xr.Dataset]:
 def scaling_panel(
     axis: Any, source: Source, s: Setting, names: tuple[str, ...], label: str
 ) -> None:
-    """Mean and standard deviation over d, with the theory's value."""
+    """Every student and the means over d, with the theory's value."""
     runs = scaling(source, s)
     point = solve(s.p.replace(alpha=1.5, order=max(12, s.theory_order)), "semantic").summary()
     for k, name in enumerate(names):
         unit = 1e3 if name == "test_mse_half" else 1 / s.p.sigma**2
-        mean, spread = (
-            np.array([float(getattr(r[name], f)()) for r in runs.values()]) for f in ("mean", "std")
-        )
         tex = {"theta": r"\theta", "test_mse_half": "", "m": "m"}[name]
-        axis.errorbar(
-            s.sizes,
-            unit * mean,
-            unit * spread,
-            fmt="o",
-            ms=3,
-            color=f"C{k}",
-            capsize=2,
-            label=f"${tex}$, students" if tex else "students",
+        values = unit * xr.concat(
+            [r[name] for r in runs.values()], "d", coords="minimal", compat="override"
+        )
+        words = f"${tex}$, students" if tex else "students"
+        axis.plot(s.sizes, values, ".", ms=4, alpha=0.4, color=f"C{k}")
+        axis.plot([], [], ".", ms=4, alpha=0.4, color=f"C{k}", label=f"{words}, one mark each")
+        axis.plot(
+            s.sizes, values.mean("seed"), "_", ms=14, mew=2, color=f"C{k}", label=f"{words}, mean"
         )
         axis.axhline(
             unit * point[name],
             color=f"C{k}",
             ls="--",
-            label=f"${tex}$, theory" if tex else "theory",
+            label=f"${tex}$, theory (local prox)" if tex else "theory (local prox)",
         )
     axis.set(
-        xlabel="dimension $d$",
-        ylabel=label,
-        xscale="log",
-        title=r"semantic, $\alpha = 1.5$: mean and s.d.",
+        xlabel="dimension $d$", ylabel=label, xscale="log", title=r"semantic start, $\alpha = 1.5$"
     )
     shown = s.sizes[:: max(1, len(s.sizes) // 5)]
     axis.set_xticks(shown, [f"{d}" for d in shown])
@@ -252,19 +268,19 @@ def map_panel(axis: Any, data: xr.DataArray, title: str, label: str) -> None:
 
 def theory_lines(axes: tuple[Any, Any], p: Parameters, s: Setting) -> None:
     """alpha_c and alpha_l over omega into two panels, for both selections of the minimiser."""
-    for prox, style in (("global", "k.-"), ("local", "kx--")):
+    for prox, mark, style in (("global", ".", "-"), ("local", "x", "--")):
         rows = line(p.replace(order=s.theory_order, prox=prox), sorted(s.lines, reverse=True))
         for axis, name in zip(axes, ("alpha_c", "alpha_l"), strict=True):
             known = sorted(
                 (r.omega, getattr(r, name)) for r in rows if np.isfinite(getattr(r, name))
             )
             if known:  # without a positional branch there is no crossing to draw
+                axis.plot(*zip(*known, strict=True), f"k{mark}", ms=4)
                 axis.plot(
-                    *zip(*known, strict=True),
-                    style,
-                    ms=4,
+                    *interpolated(*zip(*known, strict=True)),
+                    f"k{style}",
                     lw=1,
-                    label=rf"$\{name.replace('_', '_{')}}}$, {prox} prox",
+                    label=rf"$\{name.replace('_', '_{')}}}$, theory, {prox} prox",
                 )
     for axis in axes:
         axis.set(ylim=(0.2, 2.2))
@@ -324,7 +340,7 @@ def slices(source: Source, s: Setting) -> Any:
             gap_panel(
                 axis,
                 both(source, p, s.alphas, range(s.map_seeds)),
-                branches(p, s, 8),
+                branches(p, s),
                 f"C{k}",
                 rf"${tex} = {value:g}$",
             )
@@ -355,7 +371,7 @@ def extension(name: str, source: Source, s: Setting) -> Any:
     starts = (*STARTS, "mixed") if name == "rank2" else STARTS
     alphas = s.extension_alphas
     runs = {k: students(source, changed.replace(start=k), alphas) for k in starts}
-    gap_panel(left, both(source, plain, alphas), branches(plain, s, 10, alphas), "0.5", "main text")
+    gap_panel(left, both(source, plain, alphas), branches(plain, s, alphas), "0.5", "main text")
     gap_panel(left, runs, None, "C2", title)
     for kind, r in runs.items():
         plotting.band(right, 1e3 * r.test_mse_half, COLOURS[kind], f"{kind} start")
@@ -411,9 +427,10 @@ def uninformed(source: Source, s: Setting) -> Any:
             values,
             bins,
             histtype="step",
-            ls=("--", "-", "-")[("random", *STARTS).index(kind)],
+            lw=4 if kind == "random" else 1.2,
+            alpha=0.5 if kind == "random" else 1,
             color=COLOURS[kind],
-            label=f"{kind} start",
+            label="Adam, random start" if kind == "random" else f"{kind} start",
         )
     right.set(
         xlabel=r"training loss $\epsilon_t\ [10^{-3}]$",
@@ -426,18 +443,35 @@ def uninformed(source: Source, s: Setting) -> Any:
 
 
 def selections(source: Source, s: Setting) -> Any:
-    """Ours: both selections of the envelope's minimiser against students, both branches."""
+    """Ours: both selections of the envelope's minimiser against students of both branches: small
+    ones one by one, and what large ones tend to.
+    """
     figure, axes = plotting.figure(1, 2)
     for axis, (kind, name, tex) in zip(
         axes, (("positional", "m", "m"), ("semantic", "theta", r"\theta")), strict=True
     ):
         runs = students(source, s.p.replace(start=kind), s.alphas)
         plotting.band(axis, runs[name], COLOURS[kind], f"students, $d = {s.p.d}$")
-        grid = np.linspace(min(s.alphas), max(s.alphas), 10)
         for prox, style in (("global", "-"), ("local", "--")):
-            data = curve(s.p.replace(prox=prox, order=s.theory_order, alpha=None), kind, grid)
+            p = s.p.replace(prox=prox, order=s.theory_order, alpha=None)
+            data = curve(p, kind, between(s.alphas))
             axis.plot(data.alpha, data[name], "k", ls=style, lw=1.2, label=f"theory, {prox} prox")
-        axis.set(xlabel=ALPHA, ylabel=f"${tex}$", title=f"{kind} branch", ylim=(0, None))
+        p, seeds = s.limit, range(s.limit_seeds)
+        options = {"device": source.device, "progress": source.progress}
+        limit = check.overlaps(p, kind, name, seeds, options)
+        axis.errorbar(
+            limit.alpha,
+            limit.mean("seed"),
+            limit.std("seed", ddof=1) / np.sqrt(len(seeds)),
+            fmt="s",
+            ms=4,
+            color=COLOURS[kind],
+            mec="k",
+            ecolor="k",
+            capsize=2,
+            label=rf"students, $d \to \infty$ from {p.d // 2}, {p.d}, {2 * p.d}: {len(seeds)} seeds, standard error",
+        )
+        axis.set(xlabel=ALPHA, ylabel=f"overlap ${tex}$", title=f"{kind} branch", ylim=(0, None))
         plotting.below(axis)
     return figure
 
@@ -489,7 +523,10 @@ FIGURES: dict[str, Any] = {
         Figure("15", "Adam from random weights.", sized(uninformed)),
         counting.Table("table_1", "Histogram task: accuracies and distances (Table 1)."),
         Figure(
-            "selections", "Both selections of the minimiser against students.", sized(selections)
+            "selections",
+            "Both selections of the minimiser against students. Theory ends where its overlap vanishes; "
+            "small students may leave the positional branch where it is unstable.",
+            sized(selections),
         ),
     )
 }

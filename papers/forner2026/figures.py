@@ -227,10 +227,7 @@ def closure(p: Parameters, runs: xr.Dataset) -> Any:
 
 def onset_forms(p: Parameters, runs: xr.Dataset) -> Any:
     """Apps. G and H: early-time and onset solution beside the flow."""
-    figure, axes = plotting.figure(1, 2)
-    result = onset.onset(p)
-    result.plot(result, axes)
-    return figure
+    return onset.onset(p).draw()
 
 
 def composite_forms(p: Parameters, runs: xr.Dataset) -> Any:

@@ -73,7 +73,7 @@ def draw(_: Source) -> Any:
             title=f"strict mask, {label}",
             ylim=(0, 9 if query == "last" else 5),
         )
-        axis.legend(fontsize=7, ncols=2)
+        plotting.below(axis, ncols=2)
     left, right = axes[1]
     known = {N: {query: found[query][SIZES.index(N)] for query in LABELS} for N in SIZES}
     for query, marker in zip(LABELS, "os", strict=True):
@@ -99,17 +99,18 @@ def draw(_: Source) -> Any:
         ylabel="relative error of the law",
         title="five numbers against all weights",
     )
-    left.legend(fontsize=7, ncols=2)
+    plotting.below(left, ncols=2)
     curve = times.curve(PATH_SIZE, "last")
     for c, (name, letter) in enumerate(SHOWN.items()):
         right.semilogx(curve.t[1:], curve[name][1:], color=f"C{c}", label=f"${letter}$")
     right.semilogx(curve.t[1:], curve.loss[1:], "k", lw=1, label="loss")
-    right.axhline(0.5, color="0.7", lw=0.8)
+    right.axhline(0.5, color="0.7", lw=0.8, label="level 1/2")
     right.set(
         xlabel="time $t$",
+        ylabel="pseudo-parameter, loss",
         title=f"$q = N = {PATH_SIZE}$, strict mask",
         xlim=(1, None),
         ylim=(-2.2, 8.5),
     )
-    right.legend(fontsize=7, ncols=2)
+    plotting.below(right, ncols=2)
     return figure

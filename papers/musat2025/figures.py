@@ -46,16 +46,26 @@ def structure_runs(source: Source, N: int) -> xr.Dataset:
 
 
 def heat(
-    figure: Any, axis: Any, matrix: np.ndarray, title: str, limit: float | None = None
+    figure: Any,
+    axis: Any,
+    matrix: np.ndarray,
+    title: str,
+    label: str = "entry",
+    limit: float | None = None,
 ) -> None:
-    """Matrix as an image, zero white, with its own colour bar."""
-    limit = limit or float(np.abs(matrix).max()) or 1.0
+    """Matrix as an image, zero white, with its own colour bar; pointed where entries lie beyond the
+    limit.
+    """
+    top = float(np.abs(matrix).max())
+    limit = limit or top or 1.0
     image = axis.imshow(
         matrix, cmap="RdBu_r", vmin=-limit, vmax=limit, interpolation="nearest", aspect="auto"
     )
     axis.set_title(title)
     axis.grid(False)
-    figure.colorbar(image, ax=axis, fraction=0.046, pad=0.02, label="entry")
+    extend = "both" if top > limit else "neither"
+    figure.colorbar(image, ax=axis, fraction=0.046, pad=0.02, label=label, extend=extend)
+    figure.get_layout_engine().set(w_pad=0.12)  # a bar's label stays with its bar
 
 
 def weights(source: Source, N: int, step: int) -> Any:
@@ -95,7 +105,7 @@ def pseudo_panel(axis: Any, runs: xr.Dataset) -> None:
             runs.pseudo.sel(parameter=name).mean("seed"),
             color="0.6",
             lw=0.7,
-            label="other 16" if k == 0 else None,
+            label="the other 16, means" if k == 0 else None,
         )
     for k, (name, letter) in enumerate(THREE.items()):
         values = runs.pseudo.sel(parameter=name).swap_dims(t="step")
@@ -123,8 +133,8 @@ def ablation(source: Source, name: str) -> Any:
             np.stack([first_crossing(runs[x], 0.5).values for x in ("alpha", "beta", "gamma")]), 0
         )
         for values, colour, text in (
-            (head, "C0", "all three $\\geq 1/2$"),
-            (drop, "k", "loss $< 1/2$"),
+            (head, "0.5", "all three $\\geq 1/2$, mean time"),
+            (drop, "k", "loss $< 1/2$, mean time"),
         ):
             if np.isfinite(values).any():
                 axes[row, 1].axvline(
@@ -132,7 +142,7 @@ def ablation(source: Source, name: str) -> Any:
                 )
         axes[row, 1].set(
             xlabel=STEPS,
-            ylabel="loss relative to predicting zero",
+            ylabel="loss / loss of predicting zero",
             ylim=(0, 1.1),
             xlim=(0, base.steps),
         )
@@ -187,7 +197,7 @@ def emergence_times(source: Source) -> Any:
             label=f"{label}, network",
         )
         left.plot(smooth, flow[name], "-", color=f"C{k}", lw=1)
-    left.plot([], [], "k-", lw=1, label="flow")
+    left.plot([], [], "k-", lw=1, label="three-parameter flow")
     left.set(xlabel="item-label pairs $N$", ylabel="emergence time $t$", ylim=(0, None))
     plotting.below(left)
     expansion = ih.equations()["T_alpha"]
@@ -216,45 +226,47 @@ def emergence_times(source: Source) -> Any:
     return figure
 
 
-def standard_runs(source: Source) -> xr.Dataset:
-    """Sec. 2: the standard transformer."""
-    return source.train(standard.train, STANDARD[source.scale], source.seeds[:ABLATION_SEEDS])
+def standard_runs(source: Source, seeds: int) -> xr.Dataset:
+    """Sec. 2: the standard transformer, the first few seeds."""
+    return source.train(standard.train, STANDARD[source.scale], source.seeds[:seeds])
 
 
 def interpretation(source: Source) -> Any:
     """Fig. 2: key-query products and output matrix in the basis of embeddings and of what the heads
     write.
     """
-    runs = standard_runs(source).isel(seed=0)
+    runs = standard_runs(source, 1).isel(seed=0)
     p = STANDARD[source.scale]
     figure, axes = plotting.figure(1, 3, width=4.2, height=3.6)
+    written = ("", "V_1", "V_2", "V_2 V_1")  # by no layer, the first, the second, both
     marks = {
-        "e": p.vocabulary,
-        "p": p.block,
-        "OV1 e": p.vocabulary,
-        "OV1 p": p.block,
-        "OV2 e": p.vocabulary,
-        "OV2 p": p.block,
-        "OV2 OV1 e": p.vocabulary,
-        "OV2 OV1 p": p.block,
+        f"${by}\\,{of}$": size
+        for by in written
+        for of, size in (("e", p.vocabulary), ("p", p.block))
     }
-    for axis, (name, title) in zip(
-        axes,
-        {"scores_1": "scores, layer 1", "scores_2": "scores, layer 2", "readout": "output"}.items(),
-        strict=True,
-    ):
+    meaning = {
+        "scores_1": "$e$: embedding of a token, $p$: position",
+        "scores_2": "$V_i$: as written by layer $i$",
+    }
+    panels = {
+        "scores_1": ("layer 1", "attention score"),
+        "scores_2": ("layer 2", "attention score"),
+        "readout": ("output", "logit"),
+    }
+    for axis, (name, (title, label)) in zip(axes, panels.items(), strict=True):
         matrix = runs[name].values
         # A few entries are large by the random start; the colour scale leaves out the top
         # thousandth.
-        heat(figure, axis, matrix, title, float(np.quantile(np.abs(matrix), 0.999)))
+        heat(figure, axis, matrix, title, label, float(np.quantile(np.abs(matrix), 0.999)))
         label_blocks(axis, marks, matrix.shape[1], "x")
-        label_blocks(
-            axis, marks if name != "readout" else {"token": p.vocabulary}, matrix.shape[0], "y"
-        )
-        axis.set(
-            xlabel="key" if name != "readout" else "direction",
-            ylabel="query" if name != "readout" else "predicted token",
-        )
+        if name == "readout":
+            axis.set(
+                xlabel="what the residual stream holds\n(bars end at 99.9% of the entries)",
+                ylabel="predicted token",
+            )
+        else:
+            label_blocks(axis, marks, matrix.shape[0], "y")
+            axis.set(xlabel=f"what the key holds\n({meaning[name]})", ylabel="what the query holds")
     return figure
 
 
@@ -270,12 +282,12 @@ def label_blocks(axis: Any, blocks: dict[str, int], total: int, which: str) -> N
         f"{which}ticklabels": list(blocks)[:count],
     }
     axis.set(**ticks)
-    axis.tick_params(axis=which, length=0, labelsize=7, rotation=30 if which == "x" else 0)
+    axis.tick_params(axis=which, length=0, labelsize=7)
 
 
 def standard_loss(source: Source) -> Any:
     """Fig. 17: loss of the standard transformer on fresh sequences."""
-    runs = standard_runs(source)
+    runs = standard_runs(source, ABLATION_SEEDS)
     figure, axis = plotting.figure(1, 1)
     plotting.band(axis, runs.loss, "C0", "students")
     axis.axhline(
@@ -297,10 +309,7 @@ def standard_loss(source: Source) -> Any:
 
 def onset_curves(source: Source) -> Any:
     """Ours: the flow, its slow manifold and its four times."""
-    figure, axes = plotting.figure(1, 2)
-    result = onset.onset(Parameters(N=64))
-    result.plot(result, axes)
-    return figure
+    return onset.onset(Parameters(N=64)).draw()
 
 
 def uniform(source: Source) -> Any:

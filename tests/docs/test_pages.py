@@ -45,7 +45,7 @@ def test_pictures_have_alternative_texts():
         cells = re.findall(r"^```\{code-cell\}.*?^```", page.read_text(), re.M | re.S)
         for cell in cells:
             drawn = re.search(
-                r"^(figure, |figure$|Image\(|[a-z.]*result\.plot\()", cell, re.MULTILINE
+                r"^(figure, |figure$|figure = |Image\(|[a-z.]*result\.plot\()", cell, re.MULTILINE
             )
             assert not drawn or "alt: " in cell, (page.name, cell[:80])
 

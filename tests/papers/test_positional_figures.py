@@ -22,6 +22,8 @@ TINY = figures.Setting(
     (0.3,),
     Parameters(d=20, alpha=2.0, start="random", optimizer="adam", steps=5, n_test=40, polish=False),
     2,
+    P,
+    2,
 )
 
 

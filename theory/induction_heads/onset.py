@@ -17,6 +17,7 @@ from theory.induction_heads.parameters import Parameters
 from theory.onset import Onset
 
 FLOW, SLOW = "flow (B.5)", "slow manifold"
+DROP = r"$T_{\mathrm{drop}}$: loss $= 1/2$"
 LABELS = {
     "N": "item-label pairs",
     "T_gamma": "time of gamma = 1/2, flow (B.5)",
@@ -25,6 +26,11 @@ LABELS = {
     "T_drop": "first time of loss < 1/2",
 }
 SYMBOLS = {"alpha": r"\alpha", "beta": r"\beta", "gamma": r"\gamma"}
+ROLES = {
+    "alpha": "label to its item",
+    "beta": "query to the label of its item",
+    "gamma": "written out",
+}
 
 
 @sweep.over_fields
@@ -66,6 +72,7 @@ def onset(p: Parameters, t_end: float | None = None) -> Onset:
             *drop.equations().values(),
         ],
         plot=draw,
+        setting={"N": p.N},
     )
 
 
@@ -100,28 +107,29 @@ def draw(result: Onset, axes: Any) -> None:
     N, end = numbers["N"], float(curve.t[-1])
     first = min(0.02 * N, 0.1 * end)
     for k, (name, letter) in enumerate(SYMBOLS.items()):
-        left.plot(curve.t, curve[name], color=f"C{k}", label=f"${letter}$")
+        left.plot(curve.t, curve[name], color=f"C{k}", label=f"${letter}$: {ROLES[name]}")
         time = numbers[f"T_{name}"]
         if time <= end:
             left.plot([time], [0.5], "o", ms=4, color=f"C{k}")
-            right.axvline(time, color=f"C{k}", lw=0.9, ls=":", label=f"$T_{letter}$")
+            right.axvline(
+                time, color=f"C{k}", lw=0.9, ls=":", label=f"$T_{letter}$: ${letter} = 1/2$"
+            )
     if SLOW in drawn:
         slow = drawn[SLOW]
         slow = slow.sel(t=(slow.t > 5 * N) & (slow.t < end) & (abs(slow.gamma - 1) < 1))
         for k, name in enumerate(SYMBOLS):
             left.plot(slow.t, slow[name], "--", color="0.3", lw=0.9, label=SLOW if k == 0 else None)
-    left.axhline(0.5, color="0.6", lw=0.8)
+    left.axhline(0.5, color="0.6", lw=0.8, label="level 1/2, reached at the dots")
     left.set(
         xscale="log",
         xlim=(first, end),
         xlabel="training time $t$ (unit rate, summed loss)",
         ylabel="parameter",
         ylim=(0, 1.05 * max(1.0, min(4.0, float(curve.gamma.max())))),
-        title=f"{N:,.0f} item-label pairs",
     )
     right.plot(curve.t, curve.loss, color="C3", label=FLOW)
     if numbers["T_drop"] <= end:
-        right.plot([numbers["T_drop"]], [0.5], "o", ms=4, color="C3", label=r"$T_{\mathrm{drop}}$")
+        right.plot([numbers["T_drop"]], [0.5], "o", ms=4, color="C3", label=DROP)
     right.set(
         xscale="log",
         xlabel="training time $t$ (unit rate, summed loss)",

@@ -17,12 +17,14 @@ from theory.positional_semantic.numbers.linear import baseline
 from theory.positional_semantic.numbers.thresholds import Thresholds, line, thresholds
 from theory.positional_semantic.parameters import Parameters
 
+SETTING = ("omega", "sigma", "lam", "L", "target", "prox")  # on the figure
 SHOWN = ("q", "m", "V", "theta", "train_loss", "test_mse_half")
 DRAWN_ORDER = 8  # nodes per axis of what is only drawn: alpha_c to half a percent
 OMEGAS, START = (
     0.1,
     0.3,
 )  # spacing of the drawn lines, and where to start without a crossing at the given omega
+DRAWN = 33  # points of a branch: its curve has no visible corners
 BOTH = ("positional", "semantic")
 LABELS = {
     "omega": "positional fraction of the target",
@@ -110,6 +112,7 @@ def onset(p: Parameters, alpha: float | None = None) -> Onset:
         curves=lambda: curves(p, found),
         plot=lambda result, axes: draw(p, result, axes),
         details=details,
+        setting={name: getattr(p, name) for name in SETTING},
         equations=lambda: [
             e for part in (state_evolution, errors, linear) for e in part.equations().values()
         ],
@@ -135,7 +138,7 @@ def curves(p: Parameters, found: Thresholds) -> dict[str, xr.Dataset]:
     """
     p = p.replace(order=min(p.order, DRAWN_ORDER))
     centre = found.alpha_c if found.at_alpha_c else 1.5
-    grid = np.linspace(0.6 * centre, 1.6 * centre, 8)
+    grid = np.linspace(0.6 * centre, 1.6 * centre, DRAWN)
     return {"lines": lines(p, found), **{k: curve(p, k, grid) for k in BOTH}}
 
 
@@ -156,10 +159,27 @@ def lines(p: Parameters, found: Thresholds) -> xr.Dataset:
     return xr.Dataset(data, coords={"omega": [r.omega for r in rows]})
 
 
-def draw(p: Parameters, result: Onset, axes: Any) -> None:
-    """Phase diagram on the left; test error of both branches and of the linear layer on the
-    right.
+def interpolated(omegas: Any, values: Any) -> tuple[np.ndarray, np.ndarray]:
+    """A line through thresholds over omega, monotonic in between and without corners.
+
+    Parameters
+    ----------
+    omegas, values : array_like, shape (n,)
+        Rising positional fractions and positive thresholds; fewer than two are given back.
     """
+    omegas, values = np.asarray(omegas, float), np.asarray(values, float)
+    if len(omegas) < 2:
+        return omegas, values
+    fine = np.linspace(omegas[0], omegas[-1], 200)
+    return fine, np.exp(PchipInterpolator(omegas, np.log(values))(fine))
+
+
+def draw(p: Parameters, result: Onset, axes: Any) -> None:
+    """Phase diagram on the left; on the right the two differences whose zeros are the thresholds:
+    training losses of the branches, test errors of the semantic one and of the linear layer.
+    """
+    from theory import plotting  # loads matplotlib: for figures alone
+
     left, right = axes
     drawn = result.curves()
     lines = drawn["lines"].dropna("omega", subset=["alpha_c"])
@@ -172,8 +192,7 @@ def draw(p: Parameters, result: Onset, axes: Any) -> None:
             )
         ):
             known = lines[name].dropna("omega")
-            fine = np.linspace(float(known.omega[0]), float(known.omega[-1]), 200)
-            smooth = np.exp(PchipInterpolator(known.omega, np.log(known))(fine))
+            fine, smooth = interpolated(known.omega, known)
             colour = ("C0", "C2")[k]
             left.plot(fine, smooth, color=colour, ls=("-", "--")[k], label=rf"$\{name}$: {text}")
             left.plot(known.omega, known, ".", color=colour, ms=6)
@@ -190,26 +209,29 @@ def draw(p: Parameters, result: Onset, axes: Any) -> None:
         ylim=(0, top),
         xlim=(0, float(lines.omega.max()) if lines.sizes["omega"] else 1),
     )
-    for k, name in enumerate(BOTH):
-        data = drawn[name]
-        right.plot(data.alpha, 1e3 * data.test_mse_half, color=f"C{k}", label=f"{name} branch")
-    right.axhline(1e3 * baseline(p)["half_test"], color="C2", ls="--", label="linear layer")
-    for name, style in (("alpha_c", "-"), ("alpha_l", ":")):
+    positional, semantic = (drawn[name] for name in BOTH)
+    gaps = {
+        "alpha_c": (
+            semantic.train_loss - positional.train_loss,
+            "training loss, semantic $-$ positional branch",
+        ),
+        "alpha_l": (
+            semantic.test_mse_half - baseline(p)["half_test"],
+            r"test error $\mathbb{E}|y-f|^2/(2d)$, semantic branch $-$ linear layer",
+        ),
+    }
+    for k, (name, (gap, words)) in enumerate(gaps.items()):
+        colour, style = ("C0", "C2")[k], ("-", "--")[k]
+        right.plot(gap.alpha, 1e3 * gap, color=colour, ls=style, label=words)
         value = result.numbers[name]
         if np.isfinite(value):
+            tex = rf"$\{name.replace('_', '_{')}}} = {value:.3f}$"
             left.plot([p.omega], [value], "k.", ms=5)
-            right.axvline(
-                value,
-                color="0.6",
-                lw=0.8,
-                ls=style,
-                label=rf"$\{name.replace('_', '_{')}}} = {value:.3f}$",
-            )
+            right.plot([value], [0], "o", color=colour, ms=5, label=tex)
+    right.axhline(0, color="0.5", lw=0.6)
     right.set(
-        xlabel=r"sample complexity $\alpha = n/d$",
-        ylabel=r"test error $\mathbb{E}|y-f|^2/(2d)\ [10^{-3}]$",
-        title=rf"$\omega = {p.omega:g}$, {p.prox} prox",
+        xlabel=r"sample complexity $\alpha = n/d$", ylabel=r"difference per dimension $[10^{-3}]$"
     )
-    if left.get_legend_handles_labels()[0]:
-        left.legend(loc="upper left", fontsize=7)
-    right.legend(fontsize=7)
+    for axis in axes:
+        if axis.get_legend_handles_labels()[0]:
+            plotting.below(axis)

@@ -47,6 +47,7 @@ alpha_star = symbol("alpha_star", r"\alpha^{\star}", positive=True)
 departure = symbol("departure", r"\ln(A/A_{(81)})", real=True)
 SHARP = ("N, d_g, L to infinity", "A_0 = 1/L, R_0 = S_0 = zeta = 0", "before the onset: A small")
 LARGE = ("N, d_g, L large", "A small", "R - S linear in time")
+SHOWN = ("N", "L", "d_g", "d_h", "eta", "c_omega", "A_0", "R_0", "S_0", "zeta")  # on the figure
 HALF = {"alpha_half": A - sp.Rational(1, 2)}
 
 
@@ -339,6 +340,7 @@ def onset(p: Parameters, alpha_end: float | None = None) -> Onset:
             *equations().values(),
         ],
         plot=draw,
+        setting={name: numbers[name] for name in SHOWN},
     )
 
 
@@ -374,27 +376,31 @@ def curves(p: Parameters, end: float) -> dict[str, xr.Dataset]:
 
 def draw(result: Onset, axes: Any) -> None:
     """Attention on the left, teacher overlaps on the right; flow solid, approximations broken."""
+    from theory import plotting  # loads matplotlib: for figures alone
+
     left, right = axes
     half, drawn = result.numbers["alpha_half"], result.curves()
-    styles = {"flow (15)": "-", "early time": ":", "onset": "--", "sharp onset": "-."}
+    styles = {
+        "flow (15)": ("-", "flow (15), exact"),
+        "early time": (":", "early time (78)"),
+        "onset": ("--", "onset (81), small $A$"),
+        "sharp onset": ("-.", "sharp onset, leading order in $1/L$"),
+    }
     for name, curve in drawn.items():
         for q, axis, colour in (("A", left, "C0"), ("R", right, "C1"), ("S", right, "C2")):
             if q in curve:
-                label = name if axis is left else f"${q}$, {name}"
-                axis.plot(curve.alpha, curve[q], styles[name], color=colour, label=label)
+                style, words = styles[name]
+                label = words if axis is left else f"${q}$, {words}"
+                axis.plot(curve.alpha, curve[q], style, color=colour, label=label)
     left.set(ylim=(0, 1.05), ylabel="attention $A$")
     right.set(ylabel="teacher overlap", ylim=(0, 1.1 * float(drawn["flow (15)"].R.max())))
     if half > 0:
-        left.axvline(half, color="0.6", lw=0.8)
-        left.annotate(
-            rf"$\alpha_{{1/2}} = {half:.3f}$",
-            (half, 0.03),
-            xytext=(4, 0),
-            textcoords="offset points",
+        left.axvline(
+            half, color="0.6", lw=0.8, label=rf"$A = 1/2$ at $\alpha_{{1/2}} = {half:.3f}$"
         )
     for axis in axes:
         axis.set(
             xlabel=r"training time $\alpha$ = epochs / $(d_g N)$",
             xlim=(0, float(drawn["flow (15)"].alpha[-1])),
         )
-        axis.legend(loc="upper left")
+        plotting.below(axis)

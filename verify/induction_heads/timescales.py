@@ -426,7 +426,7 @@ def draw(sweeps: dict[str, Any]) -> Any:
                 axis.plot(np.full(values.size, N), values, ".", color=f"C{k}", ms=6, alpha=0.6)
         axis.plot([], [], "k--", lw=1, label="three-parameter flow")
         axis.plot([], [], "k-", label="19 directions, no noise")
-        axis.plot([], [], "k.", label="all weights, seeds")
+        axis.plot([], [], "k.", label="all weights, a mark per seed")
         axis.set(
             xlabel="item-label pairs $N$",
             ylabel="emergence time $t$",
@@ -435,5 +435,9 @@ def draw(sweeps: dict[str, Any]) -> Any:
             xticklabels=[str(N) for N in sizes],
         )
         axis.minorticks_off()
-    np.atleast_1d(axes)[0].legend(ncols=2, fontsize=7)
+    plotting.below(np.atleast_1d(axes)[0], ncols=2)
+    plotting.headline(
+        figure,
+        f"D = 2 N; orthonormal data, strict mask; batches of {BATCH}; step in t = {RATE:g}; {len(SEEDS)} seeds",
+    )
     return figure

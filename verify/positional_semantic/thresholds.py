@@ -24,7 +24,7 @@ from simulate.positional_semantic.gamp import gamp
 from simulate.positional_semantic.linear import fit_linear
 from simulate.positional_semantic.student import initial_weights
 from theory import plotting
-from theory.parameters import ParameterError
+from theory.parameters import ParameterError, described
 from theory.positional_semantic import Parameters, solve
 from theory.positional_semantic.numbers import general
 from theory.positional_semantic.numbers.thresholds import thresholds
@@ -118,7 +118,7 @@ def report(request: Request) -> Report:
         [*checks, *scaling, *passing],
         [*notes, *remarks, *more],
         numbers={"thresholds": numbers},
-        draw=lambda: draw(gaps, numbers),
+        draw=lambda: draw(p, gaps, numbers),
     )
 
 
@@ -231,6 +231,28 @@ def order_parameters(
                 for k, v in predicted.items()
             ]
     return checks
+
+
+def overlaps(
+    p: Parameters, branch: str, name: str, seeds: Sequence[int], options: dict[str, Any]
+) -> xr.DataArray:
+    """An overlap of students at d = infinity over (seed, alpha): all ensembles that the command
+    trains of one branch.
+    """
+    sizes = (p.d // 2, p.d, 2 * p.d)
+    centre = thresholds(p.replace(prox="global")).alpha_c
+    own = [alpha for kind, alpha, _ in (*POINTS, WHERE_SELECTIONS_DIFFER) if kind == branch]
+    parts = [
+        _over_d(
+            [train(q.replace(d=d, start=branch), seeds, alpha=at, **options)[name] for d in sizes],
+            sizes,
+        )
+        for q, at in (
+            (p.replace(n_test=1), [f * centre for f in FACTORS["alpha_c"]]),
+            (p, sorted(own)),
+        )
+    ]
+    return at_infinity(xr.concat(parts, "alpha")).sortby("alpha")
 
 
 def untied_keys(
@@ -359,7 +381,7 @@ def _overlaps(p: Parameters, seed: int) -> dict[str, float]:
     }
 
 
-def draw(gaps: dict[str, xr.DataArray], numbers: dict[str, Any]) -> Any:
+def draw(p: Parameters, gaps: dict[str, xr.DataArray], numbers: dict[str, Any]) -> Any:
     """Mean gap over alpha for every d and extrapolated, the interval of the crossing, and both
     predictions.
     """
@@ -403,5 +425,6 @@ def draw(gaps: dict[str, xr.DataArray], numbers: dict[str, Any]) -> Any:
             )
         axis.axhline(0, color="0.4", lw=0.6)
         axis.set(xlabel=r"sample complexity $\alpha = n/d$", ylabel=labels[name])
-        axis.legend(fontsize=7, loc="lower right", frameon=True, framealpha=0.85)
+        plotting.below(axis)
+    plotting.headline(figure, described([(p, next(iter(gaps.values())).sizes["seed"])]))
     return figure

@@ -11,6 +11,7 @@ import xarray as xr
 from simulate.state_tracking import train
 from theory import plotting
 from theory import state_tracking as st
+from theory.parameters import stated
 from theory.state_tracking import Parameters, onset
 from verify import ensemble
 from verify.check import Band, Check, identity, sampled
@@ -228,13 +229,20 @@ def scaling(**training: Any) -> tuple[list[Check], list[str], dict[str, Any]]:
 
 
 def draw(sweeps: dict[str, Any]) -> Any:
-    """Time of A = 1/2 over each swept parameter: flow as line, students as mean and scatter."""
+    """Time of A = 1/2 over each swept parameter: flow as line, students as mean and marks."""
     figure, axes = plotting.figure(1, len(sweeps), width=2.9, height=2.7)
     axes = np.atleast_1d(axes)
-    for axis, (name, (grid, theory, students)) in zip(axes, sweeps.items(), strict=True):
-        axis.loglog(grid, theory, "k--", label="flow (15)")
+    for axis, (name, (grid, _, students)) in zip(axes, sweeps.items(), strict=True):
+        fine = np.geomspace(grid[0], grid[-1], 25)
+        if name != "eta":
+            fine = np.unique(2 * np.round(fine / 2) if name == "d_h" else np.round(fine)).astype(
+                int
+            )
+        curve = [float(st.emergence_time(SWEEPS[name][1](v.item()))) for v in fine]
+        axis.loglog(fine, curve, "k--", label="flow (15)")
         for value, times in zip(grid, students, strict=True):
             axis.plot(np.full(len(times), value), times, ".", color="C0", alpha=0.35, ms=4)
+        axis.plot([], [], ".", color="C0", alpha=0.35, ms=4, label="students, one mark each")
         axis.plot(
             grid, [np.nanmean(t) for t in students], "o-", color="C0", ms=4, label="students, mean"
         )
@@ -253,5 +261,10 @@ def draw(sweeps: dict[str, Any]) -> Any:
     for axis in axes:
         axis.set(yticks=ticks, yticklabels=[f"{t}" for t in ticks])
         axis.set_ylim(0.9 * np.nanmin(every), 1.1 * np.nanmax(every))
-    axes[0].legend()
+    plotting.below(axes[0])
+    shared = {n: v for n, v in SMALL.values().items() if n in ("N", "L", "d_g", "d_h", "eta")}
+    plotting.headline(
+        figure,
+        f"{stated({**shared, 'n_train': SMALL.n_train})}, but for what is swept; {len(SEEDS)} seeds",
+    )
     return figure

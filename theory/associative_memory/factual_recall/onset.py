@@ -85,6 +85,7 @@ def onset(p: Parameters, t_end: float | None = None) -> Onset:
             *timescales.equations().values(),
         ],
         plot=draw,
+        setting={name: values[name] for name in ("S", "R", "D", "epsilon", "eta")},
     )
 
 
@@ -98,6 +99,8 @@ def draw(result: Onset, axes: Any) -> None:
     """Loss with its plateau on the left, the two parts with their crossings on the right, over
     steps.
     """
+    from theory import plotting  # loads matplotlib: for figures alone
+
     left, right = axes
     curve, found = result.curves()["flow"], result.numbers
     left.plot(curve.step, curve.loss, label="loss, flow")
@@ -106,14 +109,14 @@ def draw(result: Onset, axes: Any) -> None:
         ("plateau", ":", r"$\ln D$: relation known, subject ignored"),
     ):
         left.axhline(found[name], color="0.5", lw=0.9, ls=style, label=text)
-    left.set(ylabel="cross-entropy [nats]", ylim=(0, 1.45 * found["initial_loss"]))
+    left.set(ylabel="cross-entropy [nats]", ylim=(0, 1.05 * found["initial_loss"]))
     for k, part in enumerate((RELATION, SUBJECT)):
         losses = curve[f"loss_{part.name}"]
-        right.plot(curve.step, losses / losses[0], color=f"C{k}", label=part.name)
+        right.plot(curve.step, losses / losses[0], color=f"C{k}", label=f"{part.name}, flow")
         at = [found[f"steps_{part.name}_{label}"] for label in SHARES]
         right.plot(at, list(SHARES.values()), "o", color=f"C{k}", ms=4)
-    right.plot([], [], "ko", ms=4, label="90, 50, 10%")
+    right.plot([], [], "ko", ms=4, label="down to 90, 50, 10%")
     right.set(ylabel="part of the loss / its start", ylim=(0, 1.05))
     for axis in axes:
         axis.set(xlabel=r"training step = $t/\eta$", xlim=(0, float(curve.step[-1])))
-        axis.legend(loc="upper right")
+        plotting.below(axis)

@@ -23,6 +23,7 @@ from theory.associative_memory.factual_recall import (
 )
 from theory.associative_memory.factual_recall.dynamics import PARTS, Part
 from theory.associative_memory.factual_recall.onset import SHARES
+from theory.parameters import stated
 from verify import ensemble
 from verify.check import Band, Check, identity, sampled
 from verify.emergence import first_crossing
@@ -158,6 +159,12 @@ def _level(part: Part, share: float) -> Any:
     return part.w * part.delta - goal
 
 
+def plateau_steps(p: Parameters) -> float:
+    """Steps of the flow from half the relation loss to half the subject loss."""
+    relation, subject = (time_of_share(p, part, 0.5) for part in PARTS)
+    return (subject - relation) / p.eta
+
+
 def scaling(progress: bool = False) -> tuple[list[Check], list[str], dict[str, Any]]:
     """Length of the plateau over epsilon, S, R and D: students against full-batch descent and the
     flow.
@@ -172,6 +179,7 @@ def scaling(progress: bool = False) -> tuple[list[Check], list[str], dict[str, A
         for value in grid:
             p = make(value)
             times = [time_of_share(p, part, 0.5) for part in PARTS]
+            length = plateau_steps(p)
             p = p.run_to(1.3 * max(times) + 60 * p.eta)
             runs = train(p, seeds=SEEDS, progress=progress)
             euler = flow().descend(p, p.eta, p.steps)
@@ -182,7 +190,7 @@ def scaling(progress: bool = False) -> tuple[list[Check], list[str], dict[str, A
             rows.append(
                 {
                     "value": value,
-                    "flow": (times[1] - times[0]) / p.eta,
+                    "flow": length,
                     "descent": (slow[1] - slow[0]) / p.eta,
                     "students": (subject - relation) / p.eta,
                 }
@@ -233,7 +241,11 @@ def draw(sweeps: dict[str, Any]) -> Any:
     }
     for axis, (name, rows) in zip(np.atleast_1d(axes), sweeps.items(), strict=True):
         at = [r["value"] for r in rows]
-        axis.plot(at, [r["flow"] for r in rows], "k--", label="flow")
+        grid, make = SWEEPS[name]
+        whole = name != "epsilon"  # only some sizes are allowed: a mark each
+        fine = at if whole else np.geomspace(min(grid), max(grid), 33).tolist()
+        lengths = [plateau_steps(make(v)) for v in fine]
+        axis.plot(fine, lengths, "k_" if whole else "k--", ms=22, label="flow")
         axis.plot(
             at, [r["descent"] for r in rows], "x", color="C1", ms=7, label=r"descent, finite $\eta$"
         )
@@ -253,5 +265,9 @@ def draw(sweeps: dict[str, Any]) -> Any:
         )
         if name != "epsilon":
             axis.set_xticks(at)
-    np.atleast_1d(axes)[0].legend()
+    plotting.below(np.atleast_1d(axes)[0])
+    shared = {n: getattr(SMALL, n) for n in ("epsilon", "S", "R", "D", "eta", "batch_size")}
+    plotting.headline(
+        figure, f"{stated(shared)}, but for what is swept; {len(SEEDS)} seeds, a mark each"
+    )
     return figure

@@ -11,6 +11,7 @@ import xarray as xr
 
 from theory import plotting
 from theory.associative_memory.factual_recall import Parameters, flow, predict
+from theory.parameters import described
 from verify import ensemble
 from verify.check import Band
 from verify.report import Report, Request
@@ -50,6 +51,9 @@ def report(request: Request) -> Report:
     )
 
 
+STYLES = ("--", "-.", ":")  # of the flow, upon the students' wide lines
+
+
 def draw(p: Parameters, runs: xr.Dataset) -> Any:
     """Loss, its parts, attention and value gains over steps."""
     figure, axes = plotting.figure(1, 3, width=3.7, height=2.9)
@@ -63,12 +67,17 @@ def draw(p: Parameters, runs: xr.Dataset) -> Any:
         ("value gain", {"delta_r": "relation", "delta_s": "subject"}),
     )
     for axis, (label, names) in zip(axes, groups, strict=True):
-        for name, word in names.items():
-            colour = {"loss": "k", "relation": "C0", "subject": "C1"}[word]
+        for k, (name, word) in enumerate(names.items()):
+            colour = {"loss": "C2", "relation": "C0", "subject": "C1"}[word]
             plotting.band(
-                axis, runs[name].assign_coords(t=runs.t / p.eta), colour, f"{word}, students"
+                axis,
+                runs[name].assign_coords(t=runs.t / p.eta),
+                colour,
+                f"{word}, students",
+                width=3,
             )
-            axis.plot(curve.t / p.eta, curve[name], color=colour, ls="--", label=f"{word}, flow")
+            axis.plot(curve.t / p.eta, curve[name], "k", ls=STYLES[k], lw=1, label=f"{word}, flow")
         axis.set(xlabel=r"training step = $t/\eta$", ylabel=label, ylim=(0, None))
         plotting.below(axis)
+    plotting.headline(figure, described([(p, runs.sizes["seed"])]))
     return figure

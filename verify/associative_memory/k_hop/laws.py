@@ -15,7 +15,7 @@ from theory.associative_memory.k_hop.numbers import probability
 from theory.associative_memory.k_hop.overlaps import STAGE
 from verify.check import Check, identity
 from verify.emergence import first_crossing
-from verify.report import Report, Request
+from verify.report import Report, Request, gathered
 
 SIZES = ((3, 2), (3, 3), (4, 2))
 STUDENTS = Parameters(N=4, batch_size=256)
@@ -168,6 +168,7 @@ def learner_runs(k: int, progress: bool = False) -> list[dict[str, Any]]:
             {
                 "curriculum": curriculum,
                 "k": k,
+                "p": p,
                 "predicted": predicted,
                 "runs": runs,
                 "times": first_crossing(runs["product"], level).values,
@@ -197,7 +198,7 @@ def learners() -> list[Check]:
 
 def laws() -> list[Check]:
     """All checks of this system."""
-    return [*agreement(), *kernels(), *times(), *learners()]
+    return gathered((agreement, kernels, times, learners))
 
 
 def report(request: Request) -> Report:

@@ -8,7 +8,7 @@ from simulate.associative_memory.noisy_bigram import Learner, Parameters, one_st
 from simulate.pool import one_thread
 from theory.associative_memory.noisy_bigram import equations, feed_forward_success, value_recovered
 from verify.check import Band, Check, at_most, identity, near, sampled
-from verify.report import Report, Request
+from verify.report import Report, Request, gathered
 
 SIZES = (64, 256)
 RATIOS = (1, 4, 16)
@@ -117,7 +117,7 @@ def ablation() -> list[Check]:
 def laws() -> list[Check]:
     """All checks of this system."""
     with one_thread():
-        return [*feed_forward(), *value_memory(), *ablation()]
+        return gathered((feed_forward, value_memory, ablation))
 
 
 def report(request: Request) -> Report:

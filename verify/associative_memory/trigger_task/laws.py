@@ -13,7 +13,7 @@ from simulate.associative_memory.trigger_task.student import Simplified
 from simulate.pool import one_thread
 from verify.check import Check, at_least, at_most, near, sampled
 from verify.emergence import first_crossing
-from verify.report import Report, Request
+from verify.report import Report, Request, gathered
 
 SEEDS = range(5)
 RANDOM, DRAWS = (
@@ -178,7 +178,7 @@ def laws() -> list[Check]:
     minutes).
     """
     with one_thread():
-        return [*memories(), *transformers(), *order()]
+        return gathered((memories, transformers, order))
 
 
 def report(request: Request) -> Report:

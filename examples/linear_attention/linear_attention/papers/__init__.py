@@ -23,30 +23,34 @@ STARTS = np.logspace(-4, -1.5, 11)
 
 def losses(source: Source) -> Any:
     """Students of the population gradient from generic starts: one drop, or a staircase."""
-    one = Parameters(begin="generic", steps=400)
+    one = Parameters(begin="generic", steps=400, eval_every=2)
     stairs = Parameters(attention="separate", start=0.05, steps=10_000, eval_every=20)
     figure, axes = plotting.figure(1, 2)
     for axis, p in zip(axes, (one, stairs), strict=True):
         runs = source.train(train, p)
         lines = axis.plot(runs.t, runs.loss.transpose("t", "seed"), color="C0", lw=1, alpha=0.6)
-        lines[0].set_label("students")
+        lines[0].set_label("students, a line each")
         for m in range(p.eigenvalues.size + 1):
-            axis.axhline(plateau(p, m), color="0.6", lw=0.7, ls=":", zorder=0)
+            words = None if m else "loss with 0, 1, ... directions learned"
+            axis.axhline(plateau(p, m), color="0.6", lw=0.7, ls=":", zorder=0, label=words)
         if p.attention == "merged":
             curve = merged.dynamics.flow(p.eigenvalues.size).solve(p, t=float(runs.t[-1]))
-            axis.plot(curve.t, curve.loss, "k--", lw=1.2, label="one effective head")
-            axis.legend()
+            axis.plot(curve.t, curve.loss, "k--", lw=1.2, label="flow of one effective head")
         else:
             for seed in runs.seed.values[:1]:
                 axis.plot(runs.t, runs.loss.sel(seed=seed), color="C3", label=f"seed {seed}")
                 for n, time in enumerate(predicted(p, int(seed))):
                     axis.axvline(
-                        time, color="C3", lw=0.9, ls=":", label=None if n else "its drops, theory"
+                        time,
+                        color="C3",
+                        lw=0.9,
+                        ls=":",
+                        label=None if n else f"drops of seed {seed}, theory",
                     )
             axis.set_xlim(0, float(runs.t[-1]))
-            axis.legend()
         axis.set(xlabel="$t$ = steps times step size", ylabel=r"loss $\mathcal{L}$", ylim=(0, None))
         axis.set_title(f"{p.attention} key and query")
+        plotting.below(axis)
     return figure
 
 
@@ -57,17 +61,20 @@ def contrast(source: Source) -> Any:
     t_1 = separate.equations()["t_aligned"]
     one = [merged_time(p.replace(start=float(s))) for s in STARTS]
     stairs = [float(t_1.evaluate(p.replace(start=float(s)).values())) for s in STARTS]
-    axis.loglog(1 / STARTS, one, "o-", ms=3, label="merged")
-    axis.loglog(1 / STARTS, stairs, "s-", ms=3, label="separate, aligned head")
+    axis.loglog(1 / STARTS, one, "o-", ms=3, label="merged, flow")
+    axis.loglog(1 / STARTS, stairs, "s-", ms=3, label="separate, aligned head, flow")
     seeds = source.seeds[:4]
     each = [
         [predicted(p.replace(attention="separate", start=float(s)), k)[0] for s in STARTS]
         for k in seeds
     ]
     axis.loglog(1 / STARTS, np.transpose(each), color="C1", lw=0.7, alpha=0.6)
-    axis.plot([], [], color="C1", lw=0.7, label="separate, generic starts")
+    axis.plot(
+        [], [], color="C1", lw=0.7, label=f"separate, flow from generic starts, {len(seeds)} seeds"
+    )
     axis.set(xlabel="1 / size of the start", ylabel="time of the first drop $t$")
-    axis.legend()
+    plotting.below(axis)
+    source.used(p, 0)
     return figure
 
 

@@ -57,6 +57,7 @@ def onset(p: Parameters, t_end: float | None = None) -> Onset:
         curves=lambda: curves(p, t_end or 1.2 * numbers[f"t_{size}"]),
         equations=lambda: [merged.equations()["T_drop"], t_d, task.equations()["plateau"]],
         plot=draw,
+        setting={"spectrum": p.spectrum, "N": p.N, "start": p.start},
     )
 
 
@@ -91,14 +92,25 @@ def curves(p: Parameters, end: float) -> dict[str, xr.Dataset]:
 
 def draw(result: Onset, axes: Any) -> None:
     """The one drop on the left, the staircase on the right."""
+    from theory import plotting  # loads matplotlib: for figures alone
+
+    times = {
+        "merged": ("T_drop", r"$T_{\mathrm{drop}}$: three quarters of the drop are gone"),
+        "separate": ("t_", "$t_1, t_2, \\dots$: drops, one each"),
+    }
     for axis, (name, curve) in zip(axes, result.curves().items(), strict=True):
-        axis.plot(curve.t, curve.loss, color="C0")
-        for key, value in result.numbers.items():
-            if key.startswith("L_"):
-                axis.axhline(value, color="0.7", lw=0.7, zorder=0)
-            elif key.startswith("T_drop" if name == "merged" else "t_"):
-                axis.axvline(value, color="C3", lw=0.9, ls=":")
+        axis.plot(curve.t, curve.loss, color="C0", label="loss, flow from an aligned start")
+        first, words = times[name]
+        for start, text, draw_line, style in (
+            ("L_", "loss with 0, 1, ... directions learned", axis.axhline, ("0.7", "-")),
+            (first, words, axis.axvline, ("C3", ":")),
+        ):
+            values = [v for key, v in result.numbers.items() if key.startswith(start)]
+            for k, value in enumerate(values):
+                label = None if k else text
+                draw_line(value, color=style[0], ls=style[1], lw=0.9, zorder=0, label=label)
         axis.set(
             xlabel="$t$ (unit rate, half the loss)", ylabel=r"loss $\mathcal{L}$", ylim=(0, None)
         )
         axis.set_title(f"{name} key and query")
+        plotting.below(axis)

@@ -15,7 +15,7 @@ from linear_attention.verify.groups import Table, law
 from linear_attention.verify.prompts import dropping, integrate
 from verify.check import Check, identity, near, sampled, vanishing
 from verify.emergence import first_crossing
-from verify.report import Report, Request
+from verify.report import Report, Request, gathered
 
 STARTS = (1.5e-6, 1.186e-7)  # P(0)
 SEEDS = range(4)
@@ -128,5 +128,5 @@ def students(table: Table, **more: Any) -> list[Check]:
 def report(request: Request) -> Report:
     """Everything on the derived equations."""
     table = merged.equations()
-    rows = [c for group in (flow, early, spectra, steps) for c in group(table)]
+    rows = gathered((flow, early, spectra, steps), table)
     return Report([*rows, *students(table, **request.training)])

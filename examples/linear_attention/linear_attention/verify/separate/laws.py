@@ -13,7 +13,7 @@ from linear_attention.verify.groups import Table, law
 from linear_attention.verify.prompts import integrate, learning
 from verify.check import Check, identity, near, sampled, vanishing
 from verify.emergence import first_crossing
-from verify.report import Report, Request
+from verify.report import Report, Request, gathered
 
 SEEDS = range(4)
 SEEN = 12  # students on drawn tokens: 5% shows
@@ -126,5 +126,5 @@ def students(table: Table, **more: Any) -> list[Check]:
 def report(request: Request) -> Report:
     """Everything on the derived equations."""
     table = separate.equations()
-    rows = [c for group in (aligned, generic, rank, exponents) for c in group(table)]
+    rows = gathered((aligned, generic, rank, exponents), table)
     return Report([*rows, *students(table, **request.training)])
