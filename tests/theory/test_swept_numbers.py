@@ -2,8 +2,8 @@
 a field outlives it.
 """
 
+import importlib
 import inspect
-import pkgutil
 
 import numpy as np
 import pytest
@@ -103,7 +103,12 @@ def small(system):
 
 def of(system, name):
     """A function by its path in the system's package."""
-    return pkgutil.resolve_name(f"{find(system).wing('theory').__name__}.{name}")
+    found = find(system).wing("theory")
+    for part in name.split("."):
+        if not hasattr(found, part):
+            importlib.import_module(f"{found.__name__}.{part}")
+        found = getattr(found, part)
+    return found
 
 
 def plain(result):
