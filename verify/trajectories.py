@@ -24,8 +24,8 @@ class Comparison:
     checks : list of Check
         Largest deviation of the ensemble mean per variable, in standard errors.
     deviations : Dataset
-        ``theory - mean`` per variable over time, in standard errors (``<name>_se``) and in standard
-        deviations of the ensemble (``<name>_sd``); NaN where the ensemble does not spread.
+        ``theory - mean`` per variable over time, in standard deviations of the ensemble; NaN where
+        it does not spread.
     """
 
     checks: list[Check]
@@ -48,9 +48,9 @@ class Comparison:
         ensemble mean.
         """
         return {
-            str(name).removesuffix("_sd"): float((np.abs(v.dropna(v.dims[0])) <= 2).mean())
+            str(name): float((np.abs(v.dropna(v.dims[0])) <= 2).mean())
             for name, v in self.deviations.items()
-            if str(name).endswith("_sd") and v.notnull().any()
+            if v.notnull().any()
         }
 
     def spoken(self) -> str:
@@ -135,7 +135,7 @@ def compare(
             gap = theory[name] - measured
             gap = gap.mean("seed") if "seed" in gap.dims else gap
             k = _largest(gap)
-            deviations[f"{name}_sd"] = deviations[f"{name}_se"] = xr.full_like(gap, np.nan)
+            deviations[name] = xr.full_like(gap, np.nan)
             checks.append(
                 check.near(
                     f"{what} = {float(at[k]):.3g}",
@@ -154,8 +154,7 @@ def compare(
         spread = gap.std("seed", ddof=1) if size > 1 else xr.full_like(gap.mean("seed"), np.nan)
         mean, gap = measured.mean("seed"), gap.mean("seed")
         error = (spread**2 / size + (0 if drawn is None else drawn[name])) ** 0.5
-        deviations[f"{name}_sd"] = gap / spread.where(spread > 0)
-        deviations[f"{name}_se"] = gap / error.where(error > 0)
+        deviations[name] = gap / spread.where(spread > 0)
         k = _largest(gap)
         checks.append(
             check.estimated(

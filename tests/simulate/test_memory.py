@@ -76,8 +76,8 @@ CASES = {
     "noisy_bigram one_step": lambda: (paths.memory_of_one_step, noisy_bigram.Parameters(n=400_000, T=16, draws=2), lambda p, o: noisy_bigram.one_step(p)),
     "k_hop batch": lambda: memories_of(k_hop, k_hop.learner.SYSTEM, batch_size=200_000, N=16),
     "pointers batch": lambda: memories_of(k_hop, pointers.SYSTEM, "train_pointers", batch_size=4000, N=20),
-    "gradient_steps": lambda: (steps.needed, gradient_steps.Parameters(samples=2500, T=64, N=50), lambda p, o: gradient_steps.run(p)),
-    "superposition": lambda: (memories.needed, superposition.Parameters(N=6000, d=64, draws=2), lambda p, o: superposition.recall(p)),
+    "gradient_steps": lambda: (steps.memory_of_run, gradient_steps.Parameters(samples=2500, T=64, N=50), lambda p, o: gradient_steps.run(p)),
+    "superposition": lambda: (memories.memory_of_run, superposition.Parameters(N=6000, d=64, draws=2), lambda p, o: superposition.recall(p)),
 }
 """
 MEASURE = (

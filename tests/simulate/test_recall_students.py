@@ -6,13 +6,22 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import sympy as sp
+import torch
 
 from simulate import runs
 from simulate.associative_memory import __main__ as command
 from simulate.associative_memory import factual_recall
 from simulate.associative_memory.factual_recall import Parameters, task
-from simulate.associative_memory.factual_recall.student import Learner
-from theory.associative_memory.factual_recall import PARTS, flow, time_of_share
+from simulate.associative_memory.factual_recall.student import Learner, LinearAttention
+from theory.associative_memory.factual_recall import (
+    PARTS,
+    equations,
+    flow,
+    reduction,
+    time_of_share,
+)
+from theory.associative_memory.symbols import T
 from theory.parameters import ParameterError
 from verify.emergence import first_crossing
 
@@ -27,6 +36,24 @@ def test_facts_are_balanced():
     assert (table // p.D == np.arange(p.R)).all()
     assert table[5, 2] == 2 * p.D + 5 * p.D // p.S
     assert (task.random_table(p, np.random.default_rng(0)) // p.D == np.arange(p.R)).all()
+
+
+def test_logits_are_the_equations():
+    """Of sequences of five tokens, any weights: the sum over positions, spelled out."""
+    rng, p = np.random.default_rng(4), Parameters(S=2, R=2, D=2, noise_tokens=2, T=5)
+    student = LinearAttention(p)
+    w, V = rng.normal(size=p.vocabulary), rng.normal(size=(p.vocabulary, p.answers))
+    student.w.data, student.V.data = torch.tensor(w), torch.tensor(V)
+    tokens = rng.integers(p.vocabulary, size=(4, p.T))
+    found = student(torch.tensor(tokens)).detach().numpy()
+    form = equations()["recall_logit"].rhs.subs(T, p.T).doit()
+    for (row, answer), logit in np.ndenumerate(found):
+        spelled = form.subs({reduction.token[n + 1]: int(x) for n, x in enumerate(tokens[row])})
+        spelled = spelled.subs(reduction.a, answer)
+        values = {x: w[int(x.indices[0])] for x in spelled.atoms(sp.Indexed) if len(x.indices) == 1}
+        for x in spelled.atoms(sp.Indexed) - values.keys():
+            values[x] = V[tuple(map(int, x.indices))]
+        assert float(spelled.subs(values)) == pytest.approx(logit, rel=1e-12)  # five terms
 
 
 def test_sequences_and_counts_agree_in_law():

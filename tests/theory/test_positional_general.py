@@ -28,6 +28,16 @@ def test_two_tokens_are_the_headline_system():
     assert found.test_full / 2 == pytest.approx(exact.test_mse_half, rel=0.01)
 
 
+@pytest.mark.parametrize("V", [2.0, 50.0, 500.0])
+def test_proximal_points_settle_like_newton(monkeypatch, V):
+    """Quadratically at last: 15 steps are enough over two decades of V; halving the distance 37
+    times would be needed otherwise.
+    """
+    monkeypatch.setattr(g, "NEWTON", 20)
+    system = g.headline(Parameters(alpha=2.0, prox="local"), 256)
+    g.output_channel(system, g.starting_order(system, 0.46, 0.62, np.zeros(2), V))
+
+
 @pytest.mark.slow
 def test_positional_branch_of_the_headline_system():
     """With m_1 = -m_2 and theta = 0, which mirror images keep exactly: 1.5 %, the error of 2048

@@ -6,11 +6,13 @@ from __future__ import annotations
 
 import itertools
 
+import numpy as np
 import pytest
 import sympy as sp
 
 from theory.positional_semantic import Parameters, baseline, equations, solve
 from theory.positional_semantic import symbols as s
+from theory.positional_semantic.numbers import thresholds as in_numbers
 from theory.positional_semantic.numbers.channel import State, averages
 from theory.positional_semantic.numbers.fixed_point import update
 from theory.positional_semantic.numbers.thresholds import thresholds
@@ -166,3 +168,14 @@ def test_zero_temperature_of_the_energetic_potential():
     objective, own = equations()["objective"].rhs, equations()["sentence_loss"].rhs
     rest = sp.simplify(objective - own - ((s.z_1 - s.w_1) ** 2 + (s.z_2 - s.w_2) ** 2) / (2 * s.V))
     assert rest == 0
+
+
+def test_where_the_next_alpha_is_looked_for():
+    """Freely until both ends are known, then between them, down to a common range of two per
+    cent.
+    """
+    for low, high in ((0.0, np.inf), (0.0, 2.0), (1.0, np.inf)):
+        assert in_numbers._between(low, high, 3.0) == 3.0
+    assert in_numbers._between(1.0, 1.03, 3.0) == pytest.approx(np.sqrt(1.03), rel=1e-15)
+    with pytest.raises(in_numbers._Missing, match="no alpha at which both branches exist"):
+        in_numbers._between(1.0, 1.01, 3.0)

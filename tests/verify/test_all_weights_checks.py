@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import xarray as xr
 
 from simulate.pool import one_thread
 from theory.induction_heads.all_weights import loss, plateau, scores
@@ -148,3 +149,24 @@ def test_law_quickly():
     checks, notes = all_weights.against_law((16, 32), 64)
     assert all(np.isfinite(c.error) for c in checks) and len(notes) == 8
     assert all(c.within for c in checks if "corrected" not in c.name)
+
+
+@pytest.mark.parametrize(("late", "agrees"), [(0.0, True), (0.02, False)])
+def test_students_are_held_to_the_descent_with_their_step(monkeypatch, late, agrees):
+    """Students that are the descent itself, a thousandth apart, agree; two percent later they do
+    not.
+    """
+    monkeypatch.setattr(all_weights, "STUDENT_SIZES", (4,))
+    monkeypatch.setattr(all_weights, "QUERIES", {"last": "q = N"})
+
+    def train(p, seeds):
+        path = times.euler(p.N, "last", p.mask, p.time_per_step, p.steps)[:: p.eval_every]
+        loss = [all_weights_loss.loss_and_gradient(x, p.N, p.N)[0] for x in path]
+        at = p.time_per_step * p.eval_every * np.arange(len(loss))
+        stretched = [1 + late + 1e-3 * s for s in range(-4, 5)]
+        curves = [np.interp(at, at * factor, loss) for factor in stretched]
+        return xr.Dataset({"loss": (("seed", "t"), curves)}, coords={"t": at})
+
+    monkeypatch.setattr(all_weights, "train", train)
+    checks, _ = all_weights.students()
+    assert len(checks) == 2 and {c.within for c in checks} == {agrees}

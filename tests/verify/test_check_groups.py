@@ -8,11 +8,13 @@ import numpy as np
 import pytest
 import xarray as xr
 
+from simulate.associative_memory.gradient_steps.steps import Outcome
 from theory.associative_memory.factual_recall import Parameters as Recall
 from theory.associative_memory.factual_recall import flow, time_of_share
 from theory.associative_memory.factual_recall.dynamics import PARTS
 from theory.state_tracking import onset
 from verify.associative_memory.factual_recall import timescales as recall
+from verify.associative_memory.gradient_steps import laws as gradient_steps
 from verify.associative_memory.k_hop import laws as k_hop
 from verify.associative_memory.superposition import laws as superposition
 from verify.associative_memory.trigger_task import laws as trigger_task
@@ -105,6 +107,27 @@ def test_layers_and_their_gap(monkeypatch, one, two, failing):
     monkeypatch.setattr(trigger_task, "layers", lambda progress=False: runs)
     failed = {LAYERS[c.id] for c in trigger_task.transformers() if not c.within}
     assert failed == set(failing)
+
+
+@pytest.mark.parametrize(
+    ("accuracy", "large", "failing"),
+    [
+        ((0.0, 0.1, 0.2, 1.0), (0.0, 0.9, 0.9, 0.1), None),
+        ((0.0, 0.1, 0.2, 0.9), (0.0, 0.1, 0.1, 0.1), "accuracy after three steps"),
+        ((0.0, 0.1, 0.9, 1.0), (0.0, 0.1, 0.1, 0.1), "accuracy after two steps only"),
+        ((0.0, 0.1, 0.2, 1.0), (0.0, 0.1, 0.1, 0.9), "accuracy after a first step 30 times larger"),
+    ],
+)
+def test_three_steps_are_judged_where_they_end(monkeypatch, accuracy, large, failing):
+    """Accuracy before and after each of three steps, of either run: one condition each."""
+    runs = iter((accuracy, large))
+
+    def run(p):
+        return Outcome(accuracy=list(next(runs)), attention=[0.0, 0.0, 0.0, 1.0])
+
+    monkeypatch.setattr(gradient_steps, "run", run)
+    monkeypatch.setattr(gradient_steps, "gradient_checks", list)
+    assert [c.name for c in gradient_steps.laws() if not c.within] == ([failing] if failing else [])
 
 
 @pytest.mark.parametrize("late", [None, 2, 3, 7])

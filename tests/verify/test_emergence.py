@@ -6,7 +6,7 @@ import xarray as xr
 
 from theory.state_tracking import Parameters, flow
 from theory.state_tracking.onset import equations
-from verify.emergence import first_crossing
+from verify.emergence import Times, first_crossing
 from verify.state_tracking.timescales import onset_fit
 
 
@@ -42,6 +42,13 @@ def test_interval_covers_the_mean_as_often_as_it_says():
         )
         hits += low <= 3 <= high
     assert hits / 400 > 0.906
+
+
+def test_interval_of_two_times():
+    """Student's t of one degree of freedom is Cauchy's law: half of it lies within one standard
+    error of the mean.
+    """
+    assert Times(np.array([1.0, 3.0]), 9.0).interval(0.5) == pytest.approx((1, 3), rel=1e-12)
 
 
 def test_onset_fit_recovers_the_flow_coefficient():

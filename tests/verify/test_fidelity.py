@@ -66,6 +66,17 @@ def test_a_shipped_seed_can_be_trained_again(tmp_path):
         )
 
 
+def test_variances_are_compared_at_equal_attention():
+    """A theory of three times whose variance is linear in A: students on that line are met
+    wherever they lie, on a line 10% higher nowhere.
+    """
+    theory = xr.Dataset({"A": ("alpha", [0.0, 0.5, 1.0]), "v": ("alpha", [1.0, 2.0, 3.0])})
+    A = np.array([0.1, 0.3, 0.6, 0.8, 0.99])
+    for factor in (1.0, 1.1):
+        run = xr.Dataset({"A": ("alpha", A), "v": ("alpha", factor * (1 + 2 * A))})
+        assert fidelity._at_equal_A(theory, run, "v") == pytest.approx(1 - 1 / factor, abs=1e-14)
+
+
 def test_a_perfect_theory_has_no_error(table_1):
     found = fidelity.judge(table_1[1], table_1[1])
     assert all(np.abs(x).max() == 0 for x in found.errors.values())

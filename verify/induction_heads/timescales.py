@@ -11,7 +11,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import scipy.stats
 import xarray as xr
 
 from simulate.induction_heads import train
@@ -22,7 +21,7 @@ from theory.induction_heads import Parameters
 from theory.numeric import function
 from verify import ensemble
 from verify.check import Band, Check, at_least, identity, near, sampled
-from verify.emergence import first_crossing
+from verify.emergence import Times, first_crossing
 from verify.induction_heads import all_weights as every_weight
 from verify.induction_heads import flow_laws
 from verify.report import Report, Request
@@ -357,10 +356,9 @@ def all_weights(**more: Any) -> tuple[list[Check], list[str], dict[str, Any]]:
                         band=EXPONENTS.get((name, which)),
                     )
                 )
-                half = checks[-1].standard_error or np.nan
-                t95 = float(scipy.stats.t.ppf(0.975, seen.size - 1))
+                low, high = Times(seen, np.inf).interval()
                 notes.append(
-                    f"  {name} ~ N^{seen.mean():.4f} [{seen.mean() - t95 * half:.4f}, {seen.mean() + t95 * half:.4f}]; "
+                    f"  {name} ~ N^{seen.mean():.4f} [{low:.4f}, {high:.4f}]; "
                     f"19 directions without noise {of_limit:.4f}, three-parameter flow {of_flow:.4f}"
                 )
             else:

@@ -95,7 +95,7 @@ def test(model: InductionHead, seed: int, count: int = 5000) -> tuple[float, flo
     return right, float(attention[torch.arange(count), torch.as_tensor(place + 1)].mean())
 
 
-def needed(p: Parameters) -> float:
+def memory_of_run(p: Parameters) -> float:
     """Bytes at the peak of `run`, from the shapes it makes: one-hot tokens of a chunk, or of the
     5000 test sequences.
     """
@@ -114,7 +114,7 @@ def run(p: Parameters, seed: int = 0) -> Outcome:
         2..T-1 to the one before); ``accuracy`` and ``attention`` before and after each step;
         gradients and weights.
     """
-    memory.require(needed, p, "a gradient step")
+    memory.require(memory_of_run, p, "a gradient step")
     model, out = InductionHead(p), Outcome()
     plain, triggers = torch.arange(p.K, p.N), torch.arange(p.K)
     inner = torch.arange(1, p.T - 1)

@@ -32,7 +32,7 @@ def scores(
     return e @ hebbian(e, u, answer, weights).T @ u.T, answer
 
 
-def needed(p: Parameters) -> float:
+def memory_of_run(p: Parameters) -> float:
     """Bytes at the peak of `recall`: embeddings and matrix of a draw, its scores and the last
     one's, hits of all.
     """
@@ -62,7 +62,7 @@ def recall(
         right output and one wrong one (independent between draws, so their moments have plain
         standard errors); ``hits`` ``(draws, N)``.
     """
-    memory.require(needed, p, "recall")
+    memory.require(memory_of_run, p, "recall")
     out: dict[str, list[Any]] = {"accuracy": [], "right": [], "wrong": [], "hits": []}
     for rng in np.random.default_rng(seed).spawn(p.draws):
         s, answer = scores(p, rng, weights)
