@@ -72,7 +72,7 @@ def test_numbers_of_the_drop():
         assert merged.equations()["T_drop"].evaluate(p.values()) == pytest.approx(
             expected, abs=5e-5
         )
-    assert one.whole(p, 0, 6) == pytest.approx(4.105, abs=1e-3)  # to the digits given
+    assert one.drop(p, 0) == pytest.approx(4.105, abs=1e-3)  # to the digits given
     answer = onset(white).numbers
     assert answer["T_drop"] == pytest.approx(answer["T_white"], rel=1e-9)  # two integrations
 
@@ -83,9 +83,8 @@ def test_numbers_of_the_staircase():
     levels = list(onset(p).numbers.values())[-5:]
     assert levels == pytest.approx([4, 2.638298, 1.745309, 1.129924, 0.785097], abs=5e-7)
     expected = stairs.predicted(p, 0)
-    at = [*np.sqrt(expected[1:] * expected[:-1]), 1.3 * expected[-1]]
-    times, _, losses = stairs.staircase(p, 0, at[-1], 4, at)
-    assert losses == pytest.approx(levels[1:], rel=2e-3)  # what a start of 0.03 leaves of a step
+    assert stairs.between(p, 0, expected) == pytest.approx(levels[1:], rel=2e-3)  # left by 0.03
+    times, _ = stairs.staircase(p, 0, 1.3 * expected[-1], 4)
     assert times[0] == pytest.approx(expected[0], rel=5e-3)  # next order in the start
     assert times[1:] == pytest.approx(expected[1:], rel=0.03)  # frozen at once
 
@@ -125,12 +124,11 @@ def test_odd_moments_vanish():
 
 @pytest.mark.parametrize("value", [0.01, -0.01])
 def test_a_head_that_turns_around(value):
-    """Its value goes through zero on the way: time by quadrature against the ODE."""
+    """Its value goes through zero on the way: in tau, against the ODE of all its numbers."""
     x = np.array([1.6, 0.8])
     k, q = np.array([[0.02, 0.01]]), np.array([[-0.021, 0.012]]) * np.sign(value)
-    head = Head(value, (k + q) / 2, (k - q) / 2)
-    assert head.turn(x) is not None
-    shorter = 0.7 * head.time(x)
+    blown_up, after = Head(value, (k + q) / 2, (k - q) / 2).course(x)
+    shorter = 0.7 * blown_up
     begun = np.concatenate([[value], k.ravel(), q.ravel()])
 
     def rates(_, y):
@@ -138,14 +136,14 @@ def test_a_head_that_turns_around(value):
         return np.concatenate([[(a * b * x**2).sum()], v * x**2 * b, v * x**2 * a])
 
     done = scipy.integrate.solve_ivp(rates, (0, shorter), begun, rtol=1e-11, atol=1e-14)
-    later = head.after(shorter, x)
+    later = after(shorter)
     assert later.v == pytest.approx(done.y[0, -1], rel=1e-6)
     assert np.sign(later.v) == -np.sign(value)
     blown = scipy.integrate.solve_ivp(
-        rates, (0, 2 * head.time(x)), begun, rtol=1e-10, atol=1e-14, events=_large
+        rates, (0, 2 * blown_up), begun, rtol=1e-10, atol=1e-14, events=_large
     )
     left = 1 / (x[0] ** 2 * LARGE)  # to infinity, from k = q = v
-    assert float(blown.t_events[0][0]) + left == pytest.approx(head.time(x), rel=1e-5)
+    assert float(blown.t_events[0][0]) + left == pytest.approx(blown_up, rel=1e-5)
 
 
 LARGE = 1e4
@@ -164,24 +162,31 @@ def test_embedding_is_the_reduced_model():
         p = Parameters(attention=attention, R=2, start=0.5, batch_size=8)
         small = student.start(p, 3)
         whole = student.embedded(small, 4)
-        X, _ = student.sample(p, 0, 0, torch.float64)
+        X, _ = student.sample(p, 0, 0)
         torch.testing.assert_close(student.attention(whole, X), student.reduced(small, X))
         back = student.extracted(whole)
         assert all((back[n] == w).all() for n, w in small.items())
 
 
 @pytest.mark.parametrize("attention", ["merged", "separate"])
-def test_population_students_follow_autograd(attention, tmp_path):
-    """Their hand-written step is descent on half the closed loss; tokens move others only by
-    noise.
-    """
+def test_population_students_follow_the_equations(attention, tmp_path):
+    """A step moves every weight by its derived rate; tokens move others only by noise."""
     p = Parameters(attention=attention, R=2 if attention == "separate" else 1, start=0.3)
-    held = {n: w.requires_grad_() for n, w in student.start(p, 0).items()}
-    population = student.Population(p)
-    slopes = torch.autograd.grad(population.loss(student.matrix(held)) / 2, list(held.values()))
-    moved = student.population_rates(held, population.force(student.matrix(held)))
-    for name, slope in zip(held, slopes, strict=True):
-        torch.testing.assert_close(moved[name], -slope)
+    one = simulate.Student(p, 0, torch.device("cpu"), torch.float64)
+    begun, W = dict(one.weights), student.matrix(one.weights).numpy()
+    known = p.values() | {n: w.numpy() for n, w in begun.items()} | {"W": W}
+    force, size = task.equations()["force"], range(1, 5)
+    G = [[force.evaluate(known | {"k": k, "l": l}) for l in size] for k in size]
+    one.step(0)
+    table = merged.equations() | separate.equations()
+    for name, letters in {"v": "g", "U": "gkl", "K": "gsi", "Q": "gsj"}.items():
+        for place, before in np.ndenumerate(begun.get(name, torch.zeros(0)).numpy()):
+            at = (
+                known | {"G": np.array(G)} | {z: n + 1 for z, n in zip(letters, place, strict=True)}
+            )
+            rate = table[f"{attention}_d{name}_dt"].evaluate(at)
+            moved = float(one.weights[name][place]) - before
+            assert moved == pytest.approx(p.eta * rate, rel=1e-9, abs=1e-14)  # rounding of W
     drawn = p.replace(student="tokens", steps=6, eval_every=3, batch_size=64)
     runs = simulate.train(drawn, store=tmp_path, **ALONE)
     assert runs.others[0, 0] == 0 and 0 < runs.others[0, -1] < 0.05

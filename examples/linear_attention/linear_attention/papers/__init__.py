@@ -65,7 +65,7 @@ def contrast(source: Source) -> Any:
     axis.loglog(1 / STARTS, stairs, "s-", ms=3, label="separate, aligned head, flow")
     seeds = source.seeds[:4]
     each = [
-        [predicted(p.replace(attention="separate", start=float(s)), k)[0] for s in STARTS]
+        [predicted(p.replace(attention="separate", start=float(s)), k, 1)[0] for s in STARTS]
         for k in seeds
     ]
     axis.loglog(1 / STARTS, np.transpose(each), color="C1", lw=0.7, alpha=0.6)

@@ -11,6 +11,7 @@ import torch
 from linear_attention.simulate import student
 from linear_attention.theory.parameters import Parameters
 from simulate import training
+from simulate.gradient_flow import rates
 from simulate.learner import Each
 
 MEANING = {
@@ -27,7 +28,7 @@ class Student:
 
     def __init__(self, p: Parameters, seed: int, device: torch.device, dtype: torch.dtype) -> None:
         self.p, self.seed, self.device, self.dtype = p, seed, device, dtype
-        self.population = student.Population(p, dtype, device)
+        self.population, self.final = student.population(p), student.final(p)
         begun = student.start(p, seed)
         if p.student == "tokens":
             begun = student.embedded(begun, p.eigenvalues.size)
@@ -35,18 +36,13 @@ class Student:
 
     def step(self, number: int) -> None:
         """One step of descent."""
-        if self.p.student == "population":
-            force = self.population.force(student.matrix(self.weights))
-            moved = student.population_rates(self.weights, force)
-        else:
-            X, y = (
-                x.to(self.device) for x in student.sample(self.p, self.seed, number, self.dtype)
-            )
-            held = {n: w.detach().requires_grad_() for n, w in self.weights.items()}
+        loss = self.population
+        if self.p.student != "population":
+            drawn = student.sample(self.p, self.seed, number)
+            X, y = (x.to(self.device, self.dtype) for x in drawn)
             predict = student.attention if self.p.student == "tokens" else student.reduced
-            half = (y - predict(held, X)).square().mean() / 2
-            slopes = torch.autograd.grad(half, list(held.values()))
-            moved = {n: -slope for n, slope in zip(held, slopes, strict=True)}
+            loss = lambda weights: (y - predict(weights, X)).square().mean()  # noqa: E731
+        _, moved = rates(lambda weights: loss(weights) / 2, self.weights)
         self.weights = {n: w + self.p.eta * moved[n] for n, w in self.weights.items()}
 
     def measure(self) -> dict[str, Any]:
@@ -55,15 +51,13 @@ class Student:
         if self.p.student == "tokens":
             small = student.extracted(self.weights)
             zeroed = student.embedded(small, self.p.eigenvalues.size)
-            others = torch.stack(
-                [(w - zeroed[n]).abs().max() for n, w in self.weights.items()]
-            ).max()
+            others = torch.stack([(w - zeroed[n]).abs().max() for n, w in self.weights.items()])
         W = student.matrix(small)
         found = {
-            "loss": self.population.loss(W),
-            "learned": W.diagonal() * self.population.a / self.population.x,
+            "loss": self.population(small),
+            "learned": W.diagonal() / self.final.to(W),
             "rest": (W - W.diag().diag()).norm(),
-            "others": others,
+            "others": others.max(),
             "invariant": student.invariants(small),
         }
         return {n: x.double().cpu().numpy() for n, x in found.items()}
@@ -79,16 +73,11 @@ class Student:
 
 def memory(p: Parameters, itemsize: int = 4) -> float:
     """Bytes at the peak of one run, from the shapes it makes."""
-    D = p.eigenvalues.size
-    prompts = (
-        0 if p.student == "population" else p.batch_size * (p.N + 1) * (D + 1 + p.H * (p.R + 2))
-    )
+    D, drawn = p.eigenvalues.size, p.student != "population"
+    prompts = drawn * p.batch_size * (p.N + 1) * (D + 1 + p.H * (p.R + 2))
     weights = p.H * (D + 1) * max(D + 1, 2 * p.R) + D**2
-    return (
-        8 * 6 * prompts
-        + 12 * itemsize * weights
-        + training.records(p, 4 + D + p.H * (p.H + p.R**2))
-    )
+    recorded = training.records(p, 4 + D + p.H * (p.H + p.R**2))
+    return 8 * 6 * prompts + 12 * itemsize * weights + recorded
 
 
 SYSTEM = training.System(

@@ -74,17 +74,31 @@ class Parameters(BaseParameters):
 
     def values(self) -> dict[str, Any]:
         """Numbers by symbol name, with what follows from the fields."""
-        from linear_attention.theory import task
+        from linear_attention.theory import symbols, task
 
-        x = self.eigenvalues
+        x, equations = self.eigenvalues, task.equations()
         known: dict[str, Any] = {**super().values(), "D": x.size, "lambda": x}
         known |= {"tr_Lambda": float(x.sum()), "gamma": float(np.sqrt((x**4).sum()))}
-        equations = task.equations()
-        known["a"] = np.array([task.at(equations["a"].rhs, known | {"lambda_d": y}) for y in x])
-        known["c"] = task.at(equations["c"].rhs, known)
+        known["a"] = equations["a"].evaluate(known | {symbols.lam[symbols.d]: x})
+        known["c"] = float(equations["c"].evaluate(known))
         known |= {"P_0": self.start**2, "u_0": self.start, "s_0": self.start**2 / x.size**0.5}
-        known |= {f"lambda_{n}": float(y) for n, y in enumerate(x, 1)}
-        return known | {f"a_{n}": float(y) for n, y in enumerate(known["a"], 1)}
+        for name in ("lambda", "a"):
+            known |= {f"{name}_{n}": float(y) for n, y in enumerate(known[name], 1)}
+        return known
+
+    def learned(self, directions: int) -> dict[str, Any]:
+        """The same where only the first directions are there to be learned."""
+        known = self.values()
+        return known | {"m": directions, **{n: known[n][:directions] for n in ("lambda", "a")}}
+
+    @property
+    def modes(self) -> list[dict[str, Any]]:
+        """The same for every direction as the first."""
+        known = self.values()
+        return [
+            known | {"lambda_1": x, "a_1": y}
+            for x, y in zip(known["lambda"].tolist(), known["a"].tolist(), strict=True)
+        ]
 
     @classmethod
     def white(cls) -> Self:

@@ -2,10 +2,9 @@
 equations in them.
 """
 
-from collections.abc import Callable
 from typing import Any
 
-from theory.equation import Equation
+from theory import equation
 from theory.notation import array, symbol
 
 # Sizes and places; arrays run over directions d = 1..D, the eigenvectors of Lambda
@@ -36,11 +35,6 @@ loss = symbol("L", r"\mathcal{L}", real=True)
 drop = symbol("T_drop", r"T_{\mathrm{drop}}", positive=True)
 
 
-def table(
-    place: str, given: tuple[str, ...], status: str = "exact", **rows: tuple[Any, Any | Callable]
-) -> dict[str, Equation]:
-    """Equations of one origin, by name; of the paper the topic: its numbers were not at hand."""
-    return {
-        name: Equation(name, lhs, rhs, f"zhang2025, {place}", status, given)
-        for name, (lhs, rhs) in rows.items()
-    }
+def table(place: str, *assumptions: str, **rows: Any) -> dict[str, equation.Equation]:
+    """Equations of one origin; of the paper the topic: its numbers were not at hand."""
+    return equation.table(f"zhang2025, {place}", *assumptions, **rows)

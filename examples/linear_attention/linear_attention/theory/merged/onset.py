@@ -4,7 +4,6 @@ staircase if not.
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -33,29 +32,23 @@ def onset(p: Parameters, t_end: float | None = None) -> Onset:
         ``T_drop`` (merged; ``T_white`` in closed form where Lambda = I), ``t_1``, ... (separate) in
         time of unit-rate flow on half the loss, and the plateaus ``L_0``, ... of the loss.
     """
-    known, size = p.values(), p.eigenvalues.size
-    rows = [
-        known | {"lambda_1": x, "a_1": y} for x, y in zip(known["lambda"], known["a"], strict=True)
-    ]
-    numbers = {"T_drop": merged_time(p)}
-    labels = {"T_drop": "merged: time at which three quarters of the drop are gone"}
+    logistic, t_d = merged.equations()["T_drop"], separate.equations()["t_aligned"]
+    rows = [("T_drop", merged_time(p), "merged: time at which three quarters of the drop are gone")]
     if (p.eigenvalues == 1).all():
-        numbers["T_white"] = float(merged.equations()["T_drop"].evaluate(known))
-        labels["T_white"] = "merged: the same in closed form, Lambda = I"
-    t_d = separate.equations()["t_aligned"]
-    for n, row in enumerate(rows, 1):
-        numbers[f"t_{n}"] = float(t_d.evaluate(row))
-        labels[f"t_{n}"] = f"separate: drop {n}, an aligned head, lambda = {row['lambda_1']:g}"
-    for n in range(size + 1):
-        numbers[f"L_{n}"] = plateau(p, n)
-        labels[f"L_{n}"] = f"loss after {n} drops"
+        text = "merged: the same in closed form, Lambda = I"
+        rows.append(("T_white", float(logistic.evaluate(p.values())), text))
+    for n, mode in enumerate(p.modes, 1):
+        text = f"separate: drop {n}, an aligned head, lambda = {mode['lambda_1']:g}"
+        rows.append((f"t_{n}", last := float(t_d.evaluate(mode)), text))
+    for n in range(len(p.modes) + 1):
+        rows.append((f"L_{n}", plateau(p, n), f"loss after {n} drops"))
     return Onset(
-        numbers,
-        labels,
+        {name: number for name, number, _ in rows},
+        {name: text for name, _, text in rows},
         {},
         ["aligned starts of size `start`; heads from any start: separate.heads.drops"],
-        curves=lambda: curves(p, t_end or 1.2 * numbers[f"t_{size}"]),
-        equations=lambda: [merged.equations()["T_drop"], t_d, task.equations()["plateau"]],
+        curves=lambda: curves(p, t_end or 1.2 * last),
+        equations=lambda: [logistic, t_d, task.equations()["plateau"]],
         plot=draw,
         setting={"spectrum": p.spectrum, "N": p.N, "start": p.start},
     )
@@ -63,31 +56,28 @@ def onset(p: Parameters, t_end: float | None = None) -> Onset:
 
 def plateau(p: Parameters, drops: int) -> float:
     """Loss after a number of drops."""
-    return task.at(task.equations()["plateau"].rhs, p.values() | {"m": drops})
+    return float(task.equations()["plateau"].evaluate(p.learned(drops)))
+
+
+def level(p: Parameters) -> float:
+    """Loss when three quarters of what goes are gone."""
+    return SHARE * plateau(p, p.eigenvalues.size) + (1 - SHARE) * plateau(p, 0)
 
 
 def merged_time(p: Parameters) -> float:
     """Time at which one effective head has three quarters of its drop behind it."""
-    known = p.values()
-    size, last = p.eigenvalues.size, plateau(p, p.eigenvalues.size)
-    level = SHARE * last + (1 - SHARE) * known["tr_Lambda"]
-    flow = merged.dynamics.flow(size)
-    loss = flow.observables["loss"]
-    end = 3 * np.log(10 / p.start) / known["gamma"] * (1 + known["lambda"][0] / known["lambda"][-1])
-    return float(flow.solve(p, at=[0], events={"drop": loss - level}, t=end)["drop"])
+    x, flow = p.eigenvalues, merged.dynamics.flow(p.eigenvalues.size)
+    end = 3 * np.log(10 / p.start) / p.values()["gamma"] * (1 + x[0] / x[-1])
+    events = {"drop": flow.observables["loss"] - level(p)}
+    return float(flow.solve(p, at=[0], events=events, t=end)["drop"])
 
 
 def curves(p: Parameters, end: float) -> dict[str, xr.Dataset]:
     """Loss over ``t`` for both, from aligned starts."""
-    known, size = p.values(), p.eigenvalues.size
-    one = merged.dynamics.flow(size).solve(p, t=4 * merged_time(p))
-    at = np.linspace(0, end, 801)
-    left = np.zeros(at.size)
-    for x, y in zip(known["lambda"], known["a"], strict=True):
-        row = SimpleNamespace(values=lambda x=x, y=y: known | {"lambda_1": x, "a_1": y})
-        u = separate.dynamics.flow().solve(row, at=at, t=end).u.values
-        left += x - 2 * x**2 * u**3 + y * x * u**6
-    return {"merged": one, "separate": xr.Dataset({"loss": ("t", left)}, coords={"t": at})}
+    one = merged.dynamics.flow(p.eigenvalues.size).solve(p, t=4 * merged_time(p))
+    heads = [separate.dynamics.flow().solve(mode, t=end) for mode in p.modes]
+    stairs = p.values()["tr_Lambda"] - sum(head.gained for head in heads)
+    return {"merged": one, "separate": stairs.to_dataset(name="loss")}
 
 
 def draw(result: Onset, axes: Any) -> None:
@@ -109,8 +99,6 @@ def draw(result: Onset, axes: Any) -> None:
             for k, value in enumerate(values):
                 label = None if k else text
                 draw_line(value, color=style[0], ls=style[1], lw=0.9, zorder=0, label=label)
-        axis.set(
-            xlabel="$t$ (unit rate, half the loss)", ylabel=r"loss $\mathcal{L}$", ylim=(0, None)
-        )
-        axis.set_title(f"{name} key and query")
+        axis.set(xlabel="$t$ (unit rate, half the loss)", ylabel=r"loss $\mathcal{L}$")
+        axis.set(ylim=(0, None), title=f"{name} key and query")
         plotting.below(axis)

@@ -1,23 +1,25 @@
-"""Times of the drops from any small start: every head by quadrature until one of them blows up.
+"""Times of the drops from any small start: every head on its own until one of them blows up.
 
-Before a drop a head does not know of the others (`v_squared` in tau, where dtau = v dt); in a drop
-one of them takes the largest eigenvalues that are left, and what is learned is frozen for the rest.
-A head whose v^2 reaches zero on its way turns around: v changes sign, and tau comes back.
+Before a drop a head does not know of the others: in tau, where dtau = v dt, it moves as a particle
+in the potential -v^2/2 (`v_squared`), and where v^2 vanishes on its way it turns around. In a drop
+one head takes the largest eigenvalues that are left, and what is learned is frozen for the rest.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
 import scipy.integrate
 import scipy.optimize
 
+from linear_attention.theory import symbols as S
 from linear_attention.theory.separate import dynamics
-from linear_attention.theory.symbols import lam, minus, plus, tau, v_0
 from theory.numeric import function
 
-TOLERANCE = dict(rtol=1e-10, atol=1e-14)
+_pull = function(dynamics.early_pull(), [S.plus[S.i], S.minus[S.i], S.lam[S.i]])
+FAR = 60.0  # lambda^2 times the length that is followed: to 1/v of e^-40
 
 
 @dataclass(frozen=True)
@@ -28,61 +30,40 @@ class Head:
     plus: np.ndarray
     minus: np.ndarray
 
-    def squared(self, at: float, x: np.ndarray) -> float:
-        """v^2 at some tau; what is learned has the eigenvalue zero in ``x``."""
-        rows = np.tile(x, len(self.plus))
-        return float(_squared(at, self.v, self.plus.ravel(), self.minus.ravel(), rows))
+    def at(self, v: float, tau: float, x: np.ndarray) -> Head:
+        """The head at some tau; what is learned has the eigenvalue zero in ``x``."""
+        return Head(v, self.plus * np.exp(x**2 * tau), self.minus * np.exp(-(x**2) * tau))
 
-    def turn(self, x: np.ndarray) -> float | None:
-        """Where v^2 vanishes on the way that v takes, if it does: v^2 is convex in tau."""
-        way, far = np.sign(self.v), 1.0
-        found = scipy.optimize.minimize_scalar(
-            lambda y: self.squared(way * y, x), bounds=(0, 40 / x.max() ** 2), method="bounded"
-        )
-        far = float(found.x)
-        if self.squared(way * far, x) >= 0:
-            return None
-        return float(
-            way * scipy.optimize.brentq(lambda y: self.squared(way * y, x), 0, far, xtol=1e-14)
-        )
+    def course(self, x: np.ndarray) -> tuple[float, Callable[[float], Head]]:
+        """Time until it blows up if nothing else is learned before, and the head at earlier times.
 
-    def time(self, x: np.ndarray) -> float:
-        """Time until it blows up, if nothing else is learned before."""
-        way, turn = np.sign(self.v), self.turn(x)
-        back = 0.0
-        if turn is not None:  # there and back, dtau = 2 y dy at tau = turn -+ y^2
-            inner = lambda y: 2 * y / np.sqrt(max(self.squared(turn - way * y**2, x), 1e-300))  # noqa: E731
-            back = 2 * scipy.integrate.quad(inner, 0, np.sqrt(abs(turn)), limit=200)[0]
-            way = -way
-        speed = lambda y: 1 / np.sqrt(self.squared(way * y, x))  # noqa: E731
-        knots = np.linspace(0, 40 / x.max() ** 2, 9)  # v grows as e^(lambda^2 |tau|) in the end
-        return back + sum(
-            scipy.integrate.quad(speed, *ends, limit=200)[0]
-            for ends in zip(knots, knots[1:], strict=False)
-        )
+        Followed in s, where dt = ds / size: t ends where the size does not.
+        """
 
-    def after(self, t: float, x: np.ndarray) -> Head:
-        """The head a time later, before it blows up."""
+        def rates(_: float, state: np.ndarray) -> np.ndarray:
+            v, tau, _ = state
+            here = self.at(v, tau, x)
+            size = np.sqrt(v**2 + (here.plus**2 + here.minus**2).sum())
+            return np.array([_pull(here.plus, here.minus, x).sum(), v, 1.0]) / size
 
-        def rates(_: float, state: np.ndarray) -> list[float]:
-            grown, gone = (
-                self.plus * np.exp(x**2 * state[1]),
-                self.minus * np.exp(-(x**2) * state[1]),
-            )
-            return [float((x**2 * (grown**2 - gone**2)).sum()), state[0]]
+        end, options = FAR / x.max() ** 2, dict(rtol=1e-12, atol=1e-18, dense_output=True)
+        run = scipy.integrate.solve_ivp(rates, (0, end), [self.v, 0, 0], "DOP853", **options).sol
 
-        v, at = scipy.integrate.solve_ivp(
-            rates, (0, t), [self.v, 0.0], method="LSODA", **TOLERANCE
-        ).y[:, -1]
-        return Head(float(v), self.plus * np.exp(x**2 * at), self.minus * np.exp(-(x**2) * at))
+        def after(t: float) -> Head:
+            v, tau, _ = run(scipy.optimize.brentq(lambda s: run(s)[2] - t, 0, end, xtol=1e-14))
+            return self.at(float(v), tau, x)
 
-
-_squared = function(dynamics.equations()["v_squared"].rhs, [tau, v_0, plus, minus, lam])
+        return float(run(end)[2]), after
 
 
 def drops(
-    v: np.ndarray, K: np.ndarray, Q: np.ndarray, eigenvalues: np.ndarray, a: np.ndarray
-) -> np.ndarray:
+    v: np.ndarray,
+    K: np.ndarray,
+    Q: np.ndarray,
+    eigenvalues: np.ndarray,
+    a: np.ndarray,
+    eta: float = 0.0,
+) -> Iterator[float]:
     """Times of all drops from a start, each R directions: the first of them half learned.
 
     Parameters
@@ -93,18 +74,24 @@ def drops(
         Of Lambda, falling, all different: equal ones are learned in combinations.
     a : ndarray, shape (D,)
         Of E beta beta^T.
+    eta : float
+        Step of gradient descent: a head is delayed as the aligned one that blows up when it does.
     """
     left = [Head(float(x), (k + q) / 2, (k - q) / 2) for x, k, q in zip(v, K, Q, strict=True)]
-    shift = dynamics.equations()["t_shift"]
-    open_, now, found = eigenvalues.astype(float).copy(), 0.0, []
+    known = dynamics.equations()
+    open_, now = eigenvalues.astype(float).copy(), 0.0
     while left and open_.any():
-        times = [head.time(open_) for head in left]
-        first = int(np.argmin(times))
+        courses = [head.course(open_) for head in left]
+        first = int(np.argmin([blown for blown, _ in courses]))
+        blown, _ = courses.pop(first)
         taken = np.flatnonzero(open_)[: K.shape[1]]
-        short = shift.evaluate({"lambda_1": eigenvalues[taken[0]], "a_1": a[taken[0]]})
-        time = max(times[first] + float(short), 0.0)
+        here = {"lambda_1": eigenvalues[taken[0]], "a_1": a[taken[0]], "eta": eta}
+        here["u_0"] = 1 / (here["lambda_1"] ** 2 * blown)
+        shift, exact, stepped = (
+            known[n].evaluate(here) for n in ("t_shift", "t_aligned", "t_step")
+        )
+        time = max(blown + float(shift + stepped - exact), 0.0)
         now += time
-        found.append(now)
-        left = [head.after(time, open_) for k, head in enumerate(left) if k != first]
+        yield now
+        left = [after(time) for _, after in courses]
         open_[taken] = 0.0
-    return np.array(found)

@@ -2,50 +2,55 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import Any
 
 import numpy as np
 
 from linear_attention.simulate import student, train
-from linear_attention.theory import separate, task
+from linear_attention.theory import separate
 from linear_attention.theory.parameters import Parameters
-from linear_attention.verify.groups import Table, law
-from linear_attention.verify.prompts import integrate, learning
-from verify.check import Check, identity, near, sampled, vanishing
+from linear_attention.verify import flows
+from linear_attention.verify.flows import ODE
+from verify.check import Check, identity, near, sampled
 from verify.emergence import first_crossing
-from verify.report import Report, Request, gathered
+from verify.report import Report, Request, Table, gathered
 
 SEEDS = range(4)
 SEEN = 12  # students on drawn tokens: 5% shows
 STAIRS = Parameters(attention="separate")
 EXPONENTS = (0.02, 0.01, 0.005, 0.0025)  # starts
-ODE = 1e-6, "ODE of all weights at 1e-10"
 LEFT = 1e-2, "what small starts leave of a step"
 FIRST = 5e-3, "next order in the start, 0.01"
 LATER = 0.03, "frozen at once what takes a time of order one to be learned"
 
 
-def staircase(p: Parameters, seed: int, until: float, drops: int, at: Any = None) -> Any:
-    """Times of the first drops of the flow of all weights, its end, and its losses."""
-    events = {str(m): learning(p, m * p.R) for m in range(drops)}
-    times, last, losses = integrate(p, student.start(p, seed), until, events, at)
-    return np.array(list(times.values())), last, losses
+def staircase(p: Parameters, seed: int, until: float, drops: int) -> tuple[np.ndarray, Any]:
+    """Times of the first drops of the flow of all weights, and its end."""
+    events = flows.learning(p, range(0, drops * p.R, p.R))
+    path, times = flows.flow(p, student.start(p, seed), until, events=events)
+    return np.array(list(times.values())), path[-1]
 
 
-def predicted(p: Parameters, seed: int) -> np.ndarray:
-    """Times of all drops by quadrature of every head."""
+def predicted(p: Parameters, seed: int, drops: int | None = None, eta: float = 0.0) -> np.ndarray:
+    """Times of the first drops (or all) from the start of every head."""
     begun, known = student.start(p, seed), p.values()
     v, K, Q = (begun[n].numpy() for n in "vKQ")
-    return separate.heads.drops(v, K, Q, known["lambda"], known["a"])
+    times = separate.heads.drops(v, K, Q, known["lambda"], known["a"], eta)
+    return np.array([*islice(times, drops)])
+
+
+def between(p: Parameters, seed: int, expected: np.ndarray) -> list[float]:
+    """Losses half-way between the drops on a logarithmic axis, and at the end."""
+    at = [*np.sqrt(expected[1:] * expected[:-1]), 1.3 * expected[-1]]
+    return flows.losses(p, flows.flow(p, student.start(p, seed), at[-1], at=at)[0])
 
 
 def heights(table: Table, p: Parameters, seed: int, expected: np.ndarray) -> list[Check]:
-    """Losses half-way between the drops, and at the end, on a logarithmic axis."""
-    at = [*np.sqrt(expected[1:] * expected[:-1]), 1.3 * expected[-1]]
-    _, _, losses = staircase(p, seed, at[-1], 0, at)
+    """Plateaus of the loss."""
     rows = []
-    for m, loss in enumerate(losses, 1):
-        level = task.at(table["plateau"].rhs, p.values() | {"m": m * p.R})
+    for m, loss in enumerate(between(p, seed, expected), 1):
+        level = table["plateau"].evaluate(p.learned(m * p.R))
         rows.append(near(f"loss after drop {m}, R = {p.R}", "plateau", level, loss, *LEFT))
     return rows
 
@@ -53,46 +58,34 @@ def heights(table: Table, p: Parameters, seed: int, expected: np.ndarray) -> lis
 def aligned(table: Table) -> list[Check]:
     """Times of aligned heads: the flow of all weights, and descent with a step."""
     p = STAIRS.replace(begin="aligned", start=0.05, steps=1000, eval_every=1)
-    known, t_d = p.values(), separate.equations()["t_aligned"]
-    pairs = zip(known["lambda"], known["a"], strict=True)
-    modes = [known | {"lambda_1": x, "a_1": y} for x, y in pairs]
-    times, _, _ = staircase(p, 0, 100, 4)
-    expected = [float(table["t_aligned"].evaluate(x)) for x in modes]
-    found = [identity("drops of aligned heads", "t_aligned", expected, times, *ODE)]
-    tiny, label = known | {"u_0": 1e-5}, "drop of a tiny aligned head"
+    expected = [float(table["t_aligned"].evaluate(mode)) for mode in p.modes]
+    times, _ = staircase(p, 0, 100, 4)
+    t_d, tiny = separate.equations()["t_aligned"], p.values() | {"u_0": 1e-5}
+    label, leading = "drop of a tiny aligned head", table["t_leading"].evaluate(tiny)
     why = "next order in the start, 1e-5"
-    found.append(law(table, "t_leading", label, tiny, t_d.evaluate(tiny), 1e-3, why))
+    rows = [
+        identity("drops of aligned heads", "t_aligned", expected, times, *ODE),
+        near(label, "t_leading", leading, t_d.evaluate(tiny), 1e-3, why),
+    ]
     learned = train(p, progress=False, workers=1).learned
-    for d, mode in enumerate(modes[:2]):
-        base = float(t_d.evaluate(mode))
-        adds = float(first_crossing(learned.isel(direction=d), 0.5).values[0]) - base
-        shift, label = (
-            float(table["t_step"].evaluate(mode)) - base,
-            f"what a step adds, drop {d + 1}",
-        )
-        found.append(near(label, "t_step", shift, adds, 0.04, "next order in eta"))
-    return found
+    for d, mode in enumerate(p.modes[:2]):
+        base, at, one = float(t_d.evaluate(mode)), f"drop {d + 1}", learned.isel(direction=d)
+        rows.append(flows.added_by_steps(table, "t_step", base, mode, one, at))
+    return rows
 
 
 def generic(table: Table) -> list[Check]:
-    """Any start: times of the drops by quadrature, heights between them, and what is conserved."""
-    pairs = []
-    for seed in SEEDS:
-        expected = predicted(STAIRS, seed)
-        times, last, _ = staircase(STAIRS, seed, 1.15 * expected[-1], 4)
-        pairs.append((expected, times))
-    drift = student.invariants(last) - student.invariants(student.start(STAIRS, seed))
-    label = "separate invariants along training"
-    found = [vanishing(label, "separate_norm", drift, 1e-7, ODE[1])]
-    for name, part, within in (
-        ("first drop", slice(1), FIRST),
-        ("later drops", slice(1, None), LATER),
-    ):
-        ratio = np.concatenate([times[part] / expected[part] for expected, times in pairs])
-        worst = float(ratio[np.abs(ratio - 1).argmax()])
-        label = f"{name} of generic heads, over the time by quadrature"
-        found.append(near(label, "v_squared", 1.0, worst, *within))
-    return found + heights(table, STAIRS, SEEDS[0], pairs[0][0])
+    """Any start: times of the drops, heights between them, and what is conserved."""
+    expected = [predicted(STAIRS, seed) for seed in SEEDS]
+    found = [staircase(STAIRS, k, 1.15 * e[-1], 4) for k, e in zip(SEEDS, expected, strict=True)]
+    ratio = np.array([times for times, _ in found]) / expected
+    what, begun = "of generic heads, over the time by quadrature", student.start(STAIRS, SEEDS[0])
+    return [
+        flows.conserved("separate", "separate_norm", begun, found[0][1]),
+        near(f"first drop {what}", "v_squared", 1.0, ratio[:, 0], *FIRST),
+        near(f"later drops {what}", "v_squared", 1.0, ratio[:, 1:], *LATER),
+        *heights(table, STAIRS, SEEDS[0], expected[0]),
+    ]
 
 
 def rank(table: Table) -> list[Check]:
@@ -103,22 +96,22 @@ def rank(table: Table) -> list[Check]:
 
 def exponents(table: Table) -> list[Check]:
     """The time of the first drop is a power of 1/start: one, not a logarithm."""
-    powers = []
-    for seed in SEEDS:
-        each = [STAIRS.replace(start=s) for s in EXPONENTS]
-        times = [staircase(p, seed, 2 * predicted(p, seed)[0], 1)[0][0] for p in each]
-        powers.append(np.polyfit(np.log(1 / np.array(EXPONENTS)), np.log(times), 1)[0])
-    leading = [float(table["t_leading"].evaluate(p.values())) for p in each]
-    expected = np.log(leading[-1] / leading[0]) / np.log(EXPONENTS[0] / EXPONENTS[-1])
-    worst, label = max(powers, key=lambda y: abs(y - expected)), "fitted power of 1/start, separate"
-    return [near(label, "t_leading", expected, worst, 0.03, "starts up to 0.02, over one decade")]
+    each, x = [STAIRS.replace(start=s) for s in EXPONENTS], np.log(1 / np.array(EXPONENTS))
+    times = [[staircase(p, k, 2 * predicted(p, k, 1)[0], 1)[0][0] for p in each] for k in SEEDS]
+    leading = np.log([float(table["t_leading"].evaluate(p.values())) for p in each])
+    expected, label = (
+        (leading[-1] - leading[0]) / (x[-1] - x[0]),
+        "fitted power of 1/start, separate",
+    )
+    powers, why = np.polyfit(x, np.log(times).T, 1)[0], "starts up to 0.02, over one decade"
+    return [near(label, "t_leading", expected, powers, 0.03, why)]
 
 
 def students(table: Table, **more: Any) -> list[Check]:
     """The attention on drawn tokens, all weights moving: its first drop, seed by seed."""
     p = STAIRS.replace(start=0.05, student="tokens", batch_size=256, steps=600, eval_every=2)
     times = first_crossing(train(p, range(SEEN), **more).learned.isel(direction=0), 0.5).values
-    ratio = times / [predicted(p, seed)[0] for seed in range(SEEN)]
+    ratio = times / [predicted(p, seed, 1, p.eta)[0] for seed in range(SEEN)]
     label = "first drop of the attention on drawn tokens, over its time by quadrature"
     return [sampled(label, "v_squared", 1.0, ratio)]
 

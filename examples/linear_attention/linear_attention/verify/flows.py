@@ -1,0 +1,70 @@
+"""The flow of all weights of the reduced model, and what laws of both systems look for in it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import xarray as xr
+from torch import Tensor
+
+from linear_attention.simulate import student
+from linear_attention.simulate.student import Weights
+from linear_attention.theory.merged.onset import level
+from linear_attention.theory.parameters import Parameters
+from simulate.gradient_flow import integrate
+from theory.equation import Equation
+from verify.check import Check, near, vanishing
+from verify.emergence import first_crossing
+
+ODE = 1e-6, "ODE of all weights at 1e-10"
+
+
+def flow(p: Parameters, begun: Weights, until: float, **more: Any) -> Any:
+    """Weights at some times, and times of events, of the flow of every reduced weight."""
+    loss = student.population(p)
+    return integrate(lambda weights: loss(weights) / 2, begun, until, **more)
+
+
+def losses(p: Parameters, path: list[Weights]) -> list[float]:
+    """Loss along a path."""
+    return [float(x) for x in map(student.population(p), path)]
+
+
+def dropping(p: Parameters) -> dict[str, Any]:
+    """Event: three quarters of what the loss loses in all are gone."""
+    loss, at = student.population(p), level(p)
+    return {"drop": lambda weights: loss(weights) - at}
+
+
+def learning(p: Parameters, directions: range) -> dict[str, Any]:
+    """Events: a direction, counted from 0, is half learned."""
+    half = student.final(p) / 2
+    return {
+        str(d): lambda weights, d=d: student.matrix(weights)[d, d] - half[d] for d in directions
+    }
+
+
+def along(weights: Weights, x: Tensor) -> Tensor:
+    """Part of every head's U along a matrix."""
+    return (weights["U"] * x).sum((1, 2))
+
+
+def conserved(system: str, equation: str, begun: Weights, last: Weights) -> Check:
+    """The invariants at the end of a flow are those of its start."""
+    drift = student.invariants(last) - student.invariants(begun)
+    return vanishing(f"{system} invariants along training", equation, drift, 1e-7, ODE[1])
+
+
+def added_by_steps(
+    table: Mapping[str, Equation],
+    name: str,
+    base: float,
+    known: Any,
+    learned: xr.DataArray,
+    at: str,
+) -> Check:
+    """What descent adds to the time ``base`` at which the flow is half-way."""
+    adds = float(first_crossing(learned, 0.5).values[0]) - base
+    shift = float(table[name].evaluate(known)) - base
+    return near(f"what a step adds, {at}", name, shift, adds, 0.04, "next order in eta")
