@@ -7,6 +7,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from scipy.interpolate import PchipInterpolator
 
 from papers.source import Source
 from theory import plotting
@@ -48,14 +49,13 @@ def draw(_: Source) -> Any:
                 color=f"C{c}",
                 label=f"${letter}$, all weights",
             )
-            axis.semilogx(
-                large,
-                [f[name] * np.log(N) / N**2 for f, N in zip(far[query], LAW_SIZES, strict=True)],
-                "-",
-                lw=1,
-                color=f"C{c}",
-                label="law, nothing fitted" if c == 0 else None,
-            )
+            scaled = [
+                f[name] * np.log(N) / N**2 for f, N in zip(far[query], LAW_SIZES, strict=True)
+            ]
+            fine = np.geomspace(large[0], large[-1], 100)  # smooth in ln N between the sizes
+            law_curve = PchipInterpolator(np.log(large), scaled)(np.log(fine))
+            axis.semilogx(fine, law_curve, "-", lw=1, color=f"C{c}")
+        axis.plot([], [], "k-", lw=1, label="law, nothing fitted")
         alone = [
             (flow_laws.times(N) if query == "last" else flow_laws.uniform_times(N))["T_drop"]
             * np.log(N)

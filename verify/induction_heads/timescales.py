@@ -427,7 +427,7 @@ def draw(sweeps: dict[str, Any]) -> Any:
         axis.plot([], [], "k.", label="all weights, a mark per seed")
         axis.set(
             xlabel="item-label pairs $N$",
-            ylabel="emergence time $t$",
+            ylabel="emergence time $t$ (unit rate, summed loss)",
             title=label,
             xticks=sizes,
             xticklabels=[str(N) for N in sizes],

@@ -11,6 +11,7 @@ import xarray as xr
 from theory import plotting
 from theory.induction_heads import Parameters, predict
 from theory.induction_heads.predict import SHORT
+from theory.parameters import described
 from verify import ensemble
 from verify.check import Band
 from verify.report import Report, Request
@@ -48,21 +49,12 @@ def draw(p: Parameters, runs: xr.Dataset) -> Any:
         axes, (("loss",), tuple(SHORT)), ("loss", "pseudo-parameter"), strict=True
     ):
         for k, name in enumerate(names):
-            lines = axis.plot(
-                runs.t, runs[name].transpose("t", "seed"), color=f"C{k}", lw=1.8, alpha=0.4
-            )
-            lines[0].set_label("students" if name == "loss" else rf"$\{name}$, students")
+            words = "students" if name == "loss" else rf"$\{name}$, students"
+            plotting.band(axis, runs[name], f"C{k}", words, width=1.8)
             axis.plot(
-                curve.t,
-                curve[name],
-                color=f"C{k}",
-                ls="--",
-                label="descent without noise" if k == 0 else None,
+                curve.t, curve[name], "k--", lw=1, label=None if k else "descent without noise"
             )
         axis.set(xlabel="$t$ = steps times step in $t$", ylabel=label)
         plotting.below(axis)
-    figure.suptitle(
-        f"all weights, $N={p.N}$, $D={p.dimension}$, {p.query} query, batches of {p.batch_size}, {runs.sizes['seed']} seeds",
-        fontsize=9,
-    )
+    plotting.headline(figure, described([(p, runs.sizes["seed"])]))
     return figure

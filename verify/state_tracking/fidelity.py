@@ -461,8 +461,8 @@ def draw(p: Parameters, runs: xr.Dataset) -> Any:
         )
     plotting.below(axes[0])
     figure.suptitle(
-        rf"$N={p.N}$, $d_g={p.d_g}$, $L={p.L}$, $d_h={p.d_h}$, $n_{{\rm train}}={p.n_train}$, "
-        f"{runs.sizes['seed']} seeds",
+        rf"$N={p.N}$, $d_g={p.d_g}$, $L={p.L}$, $d_h={p.d_h}$, $\eta={p.eta:g}$, "
+        rf"$n_{{\rm train}}={p.n_train}$, {runs.sizes['seed']} seeds",
         fontsize=9,
     )
     return figure

@@ -239,7 +239,7 @@ def draw(sweeps: dict[str, Any]) -> Any:
                 int
             )
         curve = [float(st.emergence_time(SWEEPS[name][1](v.item()))) for v in fine]
-        axis.loglog(fine, curve, "k--", label="flow (15)")
+        axis.loglog(fine, curve, "k--" if name == "eta" else "k.--", ms=4, lw=1, label="flow (15)")
         for value, times in zip(grid, students, strict=True):
             axis.plot(np.full(len(times), value), times, ".", color="C0", alpha=0.35, ms=4)
         axis.plot([], [], ".", color="C0", alpha=0.35, ms=4, label="students, one mark each")

@@ -13,6 +13,7 @@ import xarray as xr
 from simulate.state_tracking.measure import untrained_statistics
 from theory import plotting
 from theory import state_tracking as st
+from theory.parameters import described
 from theory.state_tracking import Parameters, attention
 from theory.state_tracking.numbers.rollout import rollout, with_accuracy
 from theory.state_tracking.predict import ACCURACIES
@@ -24,7 +25,6 @@ from verify.state_tracking.bands import MOMENTS, OURS, PAPER, bands
 from verify.trajectories import Comparison, compare
 
 UNTRAINED = 512  # students without training, a few milliseconds each
-FEW = 12  # students whose mean and spread would show a shape that none of them has
 EVERY = 6  # evaluations at which our theory gives accuracies
 LOCKED = 0.95  # attention from which on a logit is, nearly, one entry of M
 
@@ -292,21 +292,12 @@ def draw(p: Parameters, runs: xr.Dataset, ours: xr.Dataset, rates: xr.Dataset) -
         for k, name in enumerate(names):
             kind = {"accuracy": "next token", "rollout_accuracy": "rollout"}.get(name)
             colour = f"C{k}" if kind else "C0"
-            if runs.sizes["seed"] <= FEW:
-                lines = axis.plot(
-                    runs.alpha,
-                    runs[name].transpose("alpha", "seed"),
-                    color=colour,
-                    lw=1.8,
-                    alpha=0.4,
-                )
-                lines[0].set_label(kind or "students, one line each")
-            else:
-                plotting.band(axis, runs[name], colour, kind or "students")
+            # Wide and pale, as theory lies upon them.
+            plotting.band(axis, runs[name], colour, kind or "students", width=2.5)
             if kind:
                 at = rates[name].transpose("alpha", "seed")
                 dots = axis.plot(rates.alpha, at, "o", color=colour, ms=2.5)
-                dots[0].set_label(f"{kind}, ours")
+                dots[0].set_label(f"{kind}, ours, a mark each")
             else:
                 lines = axis.plot(
                     ours.alpha, ours[name].transpose("alpha", "seed"), color="C1", lw=0.8
@@ -334,8 +325,6 @@ def draw(p: Parameters, runs: xr.Dataset, ours: xr.Dataset, rates: xr.Dataset) -
         xlabel=r"$\alpha$ = epochs / $(d_g N)$", ylabel=r"attention factor $d_g N\,|\nabla A|^2$"
     )
     plotting.below(axis)
-    figure.suptitle(
-        rf"$N={p.N}$, $d_g={p.d_g}$, $L={p.L}$, $d_h={p.d_h}$, {runs.sizes['seed']} seeds",
-        fontsize=9,
-    )
+    axis.set_title("means over the students")
+    plotting.headline(figure, described([(p, runs.sizes["seed"])]))
     return figure
