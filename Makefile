@@ -1,5 +1,6 @@
 # Two commands: `make demo` runs the main job, `make test` runs the tests. Each installs what it needs, and no more.
 # `make test-all` adds the long forms: many kills, every parameter, whole ensembles.
+# `make faults` injects 150 random faults into a copy (about two hours); it goes on where it was stopped.
 # `make docs` builds the site into output/docs, every page executed; `make docs-all` trains what its gallery needs, too.
 # On a machine with a CUDA GPU, `make gpu` measures everything there with PYTHON as it is: nothing is installed.
 PYTHON ?= python3
@@ -14,7 +15,7 @@ DEMO := output/demo
 OUT ?= output/device
 SECONDS_LEFT ?= 1800
 
-.PHONY: demo test test-all check docs docs-all setup clean gpu gpu-dry-run
+.PHONY: demo test test-all faults check docs docs-all setup clean gpu gpu-dry-run
 
 setup: $(TESTS)
 
@@ -45,6 +46,9 @@ test: $(TESTS)
 
 test-all: $(TESTS)
 	$(RUN) -m pytest -m "slow or not slow"
+
+faults: $(TESTS)
+	$(RUN) -m tests.faults
 
 gpu:
 	$(PYTHON) -m verify.device --device cuda --out $(OUT) --seconds $(SECONDS_LEFT)
