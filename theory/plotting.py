@@ -18,6 +18,7 @@ from matplotlib.transforms import ScaledTranslation
 from theory import output
 
 FEW = 20  # seeds that are drawn one by one
+HEADLINE_POINTS = 7  # size of its letters
 LEGEND_POINTS = 36  # from the axis down to a legend below tick and axis labels
 # Inches that legends take below each row of a figure.
 _legends: weakref.WeakKeyDictionary[Any, dict[int, float]] = weakref.WeakKeyDictionary()
@@ -63,13 +64,15 @@ def save(fig: Any, path: Path) -> None:
 
 
 def headline(figure: Any, text: str) -> None:
-    """Write above the panels what they are made of, broken after semicolons alone."""
+    """Write above the panels what they are made of, broken after semicolons alone; the figure grows
+    by its lines.
+    """
     room = int(16 * figure.get_figwidth())  # characters of this size per line
     parts = [part.replace(" ", "\N{NO-BREAK SPACE}") for part in text.split("; ")]
-    figure.suptitle(
-        textwrap.fill("; ".join(parts), room, break_long_words=False, break_on_hyphens=False),
-        fontsize=7,
-    )
+    lines = textwrap.wrap("; ".join(parts), room, break_long_words=False, break_on_hyphens=False)
+    figure.suptitle("\n".join(lines), fontsize=HEADLINE_POINTS)
+    height = 1.2 * HEADLINE_POINTS / 72 * len(lines)  # 1.2: from line to line
+    figure.set_figheight(figure.get_figheight() + height)
 
 
 def below(axis: Any, **options: Any) -> None:

@@ -16,6 +16,7 @@ from linear_attention.theory.parameters import Parameters
 from linear_attention.verify.separate.laws import predicted
 from papers.source import Figure, Source
 from theory import plotting
+from theory.parameters import stated
 
 __all__ = ["FIGURES", "write_all"]
 STARTS = np.logspace(-4, -1.5, 11)
@@ -74,7 +75,8 @@ def contrast(source: Source) -> Any:
     )
     axis.set(xlabel="1 / size of the start", ylabel="time of the first drop $t$")
     plotting.below(axis)
-    source.used(p, 0)
+    shown = {name: getattr(p, name) for name in ("spectrum", "N", "H", "R")}
+    plotting.headline(figure, stated(shown))
     return figure
 
 
