@@ -24,9 +24,7 @@ def equivalents() -> dict[str, str]:
     return {f["key"]: f["proof"] for f in listed}
 
 
-def drawn(
-    tree: Path, seed: int, count: int, among: str = "*"
-) -> tuple[list[Fault], list[Fault]]:
+def drawn(tree: Path, seed: int, count: int, among: str = "*") -> tuple[list[Fault], list[Fault]]:
     """The first `count` faults of a seed that are not listed as equivalent, and those passed over;
     `among` is a pattern for their files.
     """
@@ -78,13 +76,17 @@ def main(argv: list[str] | None = None) -> int:
     if args.json:
         rows = [{"key": f.key, "line": f.line, "kind": f.kind, **found}
                 for f, found in zip(faults, results, strict=True)]  # fmt: skip
-        print(json.dumps({"seed": args.seed, "equivalent": [f.key for f in passed], "faults": rows}))
+        print(
+            json.dumps({"seed": args.seed, "equivalent": [f.key for f in passed], "faults": rows})
+        )
     else:
         for fault, found in zip(faults, results, strict=True):
             if found["state"] != "caught":
                 print(line(fault, found))
         said = ", ".join(f"{n} {state}" for state, n in sorted(states.items()))
-        print(f"seed {args.seed}: {len(faults)} faults, {said}; {len(passed)} equivalent passed over")
+        print(
+            f"seed {args.seed}: {len(faults)} faults, {said}; {len(passed)} equivalent passed over"
+        )
     return int(states["caught"] < len(faults))
 
 

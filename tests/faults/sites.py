@@ -34,7 +34,9 @@ FILES = re.compile(
     r"(^|/)(__main__|__init__|benchmark|device_time)\.py$|^verify/(device/|demo\.py$|start\.py$)"
     r"|^theory/(cli|compiled|latex|lines|memory|notation|output|plotting|progress|registry)\.py$"
 )
-NAMES = re.compile(r"^(_?seconds.*|memory.*|draw.*figure|plot.*|_plot.*|__repr__|__str__|_repr.*|text|table)$")
+NAMES = re.compile(
+    r"^(_?seconds.*|memory.*|draw.*figure|plot.*|_plot.*|__repr__|__str__|_repr.*|text|table)$"
+)
 DRAWING = {"ax", "axes", "plt", "fig", "figure", "plotting"}  # a function that touches one draws
 # Calls whose arguments are words, random streams, or what a person chose a check to accept:
 WORDS = {"print", "warn", "add_argument", "default_rng", "manual_seed", "SeedSequence", "keyed"}
