@@ -134,7 +134,7 @@ def test_late_time_of_table_1():
 
 @pytest.mark.parametrize("zeta", [0.4, -1.5])
 def test_late_time_at_another_sum_of_logits(zeta):
-    """R and the loss against the inverted solution, where all logits of a state add up to zeta."""
+    """R and the loss against the inverted solution; the sum of logits is conserved, and not 0."""
     p, times = TABLE_1.replace(zeta=zeta), np.array([10.0, 1e3, 1e6])
     v = {**p.values(), "C": late_constant(p.values()), "alpha": times}
     curve = inversion.solve(p, times)
