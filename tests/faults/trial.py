@@ -43,7 +43,7 @@ class Picked:
 
 
 class Calls:
-    """What one test file calls: seconds of its tests that pass, those that do not, and functions."""
+    """What one test file calls: seconds of its tests that pass, the others, and functions."""
 
     def __init__(self, path: Path) -> None:
         traced = json.loads(path.read_text())
@@ -93,7 +93,7 @@ class Bench:
         process.load()
 
     def _copy(self, source: Path) -> None:
-        """What is not hidden, made or installed; what is the same keeps its time, and so its machine
+        """Copy what is not hidden or made; what is the same keeps its time, and so its machine
         code.
         """
         names = {

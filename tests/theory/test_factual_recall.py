@@ -220,3 +220,21 @@ def test_systems_without_an_onset_say_so():
     with pytest.raises(ParameterError, match="did you mean 'associative_memory.k_hop'"):
         command.main(["associative_memory.khop"])
     assert factual_recall.Parameters is not None
+
+
+def test_onset_reads_the_curve_that_it_shows():
+    """Each crossing where the curve is at that share; the curve ends 1.6 times the last of them, or
+    where it was asked to.
+    """
+    p = Parameters.small()
+    found = onset(p)
+    curve, last = found.curves()["flow"], 0.0
+    for part in ("relation", "subject"):
+        loss = curve[f"loss_{part}"] / curve[f"loss_{part}"][0]
+        for label in ("90", "50", "10"):
+            at = found.numbers[f"steps_{part}_{label}"]
+            # Between the times of the curve: linear, to the square of their distance.
+            assert np.interp(at, curve.step, loss) == pytest.approx(int(label) / 100, abs=2e-3)
+            last = max(last, at)
+    assert curve.step[-1] == pytest.approx(1.6 * last, rel=1e-12)
+    assert onset(p, t_end=5.0).curves()["flow"].t[-1] == 5.0

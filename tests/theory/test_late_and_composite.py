@@ -132,6 +132,17 @@ def test_late_time_of_table_1():
     np.testing.assert_allclose(clock, 0.5 * times + v["C"], rtol=1e-9)
 
 
+@pytest.mark.parametrize("zeta", [0.4, -1.5])
+def test_late_time_at_another_sum_of_logits(zeta):
+    """R and the loss against the inverted solution; the sum of logits is conserved, and not 0."""
+    p, times = TABLE_1.replace(zeta=zeta), np.array([10.0, 1e3, 1e6])
+    v = {**p.values(), "C": late_constant(p.values()), "alpha": times}
+    curve = inversion.solve(p, times)
+    # As at zeta = 0: 1e-11 and 1e-10 of what is left at alpha = 10.
+    np.testing.assert_allclose(LATE["late_R"].evaluate(v), curve.R, rtol=1e-11)
+    np.testing.assert_allclose(LATE["late_loss"].evaluate(v), curve.loss, rtol=1e-10, atol=1e-15)
+
+
 def test_late_constant_is_its_integral():
     """The stated integral over D, with the solution put in, by nested adaptive quadrature."""
     p = Parameters(N=7, d_g=5, L=6, eta=0.8, zeta=0.4, A_0=0.3, R_0=0.2, S_0=-0.1)
