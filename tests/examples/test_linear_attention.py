@@ -29,6 +29,7 @@ from linear_attention.verify.separate import laws as stairs
 from theory import registry
 from theory.parameters import ParameterError
 from verify.check import failed
+from verify.emergence import first_crossing
 
 ROOT = Path(__file__).parents[2]
 ALONE = dict(progress=False, workers=1, device="cpu")
@@ -154,6 +155,21 @@ def _large(_, y):
 
 
 _large.terminal = True
+
+
+@pytest.mark.slow
+def test_a_step_delays_generic_heads(tmp_path):
+    """The first drop of descent on all prompts, later than that of the flow by what a step adds."""
+    eta, seeds = 0.02, range(4)
+    p = stairs.STAIRS.replace(start=0.05, eta=eta, steps=600, eval_every=1)
+    runs = simulate.train(p, seeds, store=tmp_path, **ALONE)
+    times = first_crossing(runs.learned.isel(direction=0), 0.5).values
+    for seed, time in zip(seeds, times, strict=True):
+        (flowing,), _ = stairs.staircase(p, seed, 12, 1)
+        shift = stairs.predicted(p, seed, 1, eta) - stairs.predicted(p, seed, 1)
+        # The start's shape adds a number of order one to the logarithm of the paces.
+        assert time - flowing == pytest.approx(float(shift[0]), abs=eta / 2)
+        assert shift > 2 * eta / 2
 
 
 def test_embedding_is_the_reduced_model():

@@ -38,16 +38,11 @@ def losses(source: Source) -> Any:
             curve = merged.dynamics.flow(p.eigenvalues.size).solve(p, t=float(runs.t[-1]))
             axis.plot(curve.t, curve.loss, "k--", lw=1.2, label="flow of one effective head")
         else:
-            for seed in runs.seed.values[:1]:
-                axis.plot(runs.t, runs.loss.sel(seed=seed), color="C3", label=f"seed {seed}")
-                for n, time in enumerate(predicted(p, int(seed))):
-                    axis.axvline(
-                        time,
-                        color="C3",
-                        lw=0.9,
-                        ls=":",
-                        label=None if n else f"drops of seed {seed}, theory",
-                    )
+            seed = int(runs.seed[0])
+            axis.plot(runs.t, runs.loss.sel(seed=seed), color="C3", label=f"seed {seed}")
+            for n, time in enumerate(predicted(p, seed)):
+                label = None if n else f"drops of seed {seed}, theory"
+                axis.axvline(time, color="C3", lw=0.9, ls=":", label=label)
             axis.set_xlim(0, float(runs.t[-1]))
         axis.set(xlabel="$t$ = steps times step size", ylabel=r"loss $\mathcal{L}$", ylim=(0, None))
         axis.set_title(f"{p.attention} key and query")
@@ -58,24 +53,17 @@ def losses(source: Source) -> Any:
 def contrast(source: Source) -> Any:
     """Time of the first drop over the start: a logarithm if merged, a power if separate."""
     figure, axis = plotting.figure(1, 1)
-    p = Parameters()
-    t_1 = separate.equations()["t_aligned"]
-    one = [merged_time(p.replace(start=float(s))) for s in STARTS]
-    stairs = [float(t_1.evaluate(p.replace(start=float(s)).values())) for s in STARTS]
-    axis.loglog(1 / STARTS, one, "o-", ms=3, label="merged, flow")
-    axis.loglog(1 / STARTS, stairs, "s-", ms=3, label="separate, aligned head, flow")
-    seeds = source.seeds[:4]
-    each = [
-        [predicted(p.replace(attention="separate", start=float(s)), k, 1)[0] for s in STARTS]
-        for k in seeds
-    ]
-    axis.loglog(1 / STARTS, np.transpose(each), color="C1", lw=0.7, alpha=0.6)
-    axis.plot(
-        [], [], color="C1", lw=0.7, label=f"separate, flow from generic starts, {len(seeds)} seeds"
-    )
+    each, t_1 = [Parameters(start=float(s)) for s in STARTS], separate.equations()["t_aligned"]
+    axis.loglog(1 / STARTS, [merged_time(p) for p in each], "o-", ms=3, label="merged, flow")
+    aligned = [float(t_1.evaluate(p.values())) for p in each]
+    axis.loglog(1 / STARTS, aligned, "s-", ms=3, label="separate, aligned head, flow")
+    for n, seed in enumerate(source.seeds[:4]):
+        times = [predicted(p.replace(attention="separate"), seed, 1)[0] for p in each]
+        label = None if n else "separate, flow from generic starts, a line per seed"
+        axis.loglog(1 / STARTS, times, color="C1", lw=0.7, alpha=0.6, label=label)
     axis.set(xlabel="1 / size of the start", ylabel="time of the first drop $t$")
     plotting.below(axis)
-    shown = {name: getattr(p, name) for name in ("spectrum", "N", "H", "R")}
+    shown = {name: getattr(each[0], name) for name in ("spectrum", "N", "H", "R")}
     plotting.headline(figure, stated(shown))
     return figure
 

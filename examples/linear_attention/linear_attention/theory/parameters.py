@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -106,14 +107,10 @@ class Parameters(BaseParameters):
         return cls(spectrum="1,1,1,1", H=3, start=1.5e-6**0.5, steps=300)
 
     @classmethod
-    def staircase(cls) -> Self:
-        """Separate key and query, four eigenvalues: four drops."""
-        return cls(attention="separate", start=0.05, steps=5000, eval_every=25)
-
-    @classmethod
     def presets(cls) -> dict[str, Callable[[], Self]]:
-        """Named settings."""
-        return {"reference": cls, "white": cls.white, "staircase": cls.staircase}
+        """Named settings: generic merged heads, one logistic drop, four drops of separate ones."""
+        stairs = partial(cls, attention="separate", start=0.05, steps=5000, eval_every=25)
+        return {"reference": cls, "white": cls.white, "staircase": stairs}
 
     def run_to(self, until: float | None) -> Self:
         """Parameters of a run up to a time ``t``."""

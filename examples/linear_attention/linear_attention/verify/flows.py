@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import xarray as xr
-from torch import Tensor
 
 from linear_attention.simulate import student
 from linear_attention.simulate.student import Weights
 from linear_attention.theory.merged.onset import level
 from linear_attention.theory.parameters import Parameters
 from simulate.gradient_flow import integrate
-from theory.equation import Equation
 from verify.check import Check, near, vanishing
 from verify.emergence import first_crossing
+from verify.report import Report, Request, Table, gathered
 
 ODE = 1e-6, "ODE of all weights at 1e-10"
 
@@ -45,11 +44,6 @@ def learning(p: Parameters, directions: range) -> dict[str, Any]:
     }
 
 
-def along(weights: Weights, x: Tensor) -> Tensor:
-    """Part of every head's U along a matrix."""
-    return (weights["U"] * x).sum((1, 2))
-
-
 def conserved(system: str, equation: str, begun: Weights, last: Weights) -> Check:
     """The invariants at the end of a flow are those of its start."""
     drift = student.invariants(last) - student.invariants(begun)
@@ -57,14 +51,16 @@ def conserved(system: str, equation: str, begun: Weights, last: Weights) -> Chec
 
 
 def added_by_steps(
-    table: Mapping[str, Equation],
-    name: str,
-    base: float,
-    known: Any,
-    learned: xr.DataArray,
-    at: str,
+    table: Table, name: str, base: float, known: Any, learned: xr.DataArray, at: str
 ) -> Check:
     """What descent adds to the time ``base`` at which the flow is half-way."""
     adds = float(first_crossing(learned, 0.5).values[0]) - base
     shift = float(table[name].evaluate(known)) - base
     return near(f"what a step adds, {at}", name, shift, adds, 0.04, "next order in eta")
+
+
+def report(
+    request: Request, table: Table, groups: Sequence[Any], students: Callable[..., list[Check]]
+) -> Report:
+    """Everything on the derived equations."""
+    return Report([*gathered(groups, table), *students(table, **request.training)])

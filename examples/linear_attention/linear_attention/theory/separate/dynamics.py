@@ -8,31 +8,7 @@ import sympy as sp
 
 from linear_attention.theory import symbols as S
 from linear_attention.theory import task
-from linear_attention.theory.symbols import (
-    D,
-    G,
-    K,
-    Q,
-    R,
-    a_1,
-    along,
-    d,
-    g,
-    h,
-    i,
-    j,
-    k,
-    lam,
-    lam_1,
-    r,
-    s,
-    t,
-    tau,
-    u,
-    u_0,
-    v,
-    value,
-)
+from linear_attention.theory.symbols import D, G, K, Q, R, d, g, h, i, j, k, lam, r, s, t, u, v
 from theory.algebra import delta_sum, vanishes, written_as
 from theory.equation import Equation
 from theory.flow import Flow
@@ -40,8 +16,8 @@ from theory.notation import symbol
 
 ALIGNED = "v = k = q = u along direction 1"
 LEVEL = "the drop is at (a/lambda) u^3 = 1/2, where three quarters of a step are gone"
-FINAL = (lam_1 / a_1) ** sp.Rational(1, 3)  # of u
-HALF = (lam_1 / (2 * a_1)) ** sp.Rational(1, 3)
+FINAL = (S.lam_1 / S.a_1) ** sp.Rational(1, 3)  # of u
+HALF = (S.lam_1 / (2 * S.a_1)) ** sp.Rational(1, 3)
 
 
 @cache
@@ -68,7 +44,7 @@ def conserved() -> tuple[sp.Expr, sp.Expr]:
 
 def early_pull() -> sp.Expr:
     """Rate of v before W matters, by direction i: half of d(v^2)/dtau, at tau = 0."""
-    return sp.diff(early().atoms(sp.Sum).pop().function, tau).subs(tau, 0) / 2
+    return sp.diff(early().atoms(sp.Sum).pop().function, S.tau).subs(S.tau, 0) / 2
 
 
 @cache
@@ -82,10 +58,10 @@ def early() -> sp.Expr:
     half = {x[1, 1, i]: S.plus[i] + y * S.minus[i] for x, y in ((K, 1), (Q, -1))}
     for x, sign in sizes.items():  # d(k +- q)/dtau = +- lambda^2 (k +- q)
         written_as(sign * lam[i] ** 2 * x, (by_K + sign * by_Q.subs(j, i)).subs(half) / 2)
-    grown = {x: x * sp.exp(sign * lam[i] ** 2 * tau) for x, sign in sizes.items()}
+    grown = {x: x * sp.exp(sign * lam[i] ** 2 * S.tau) for x, sign in sizes.items()}
     slope = 2 * delta_sum(of_v, (j, 1, D)).subs(half).subs(grown, simultaneous=True)
-    total = sp.integrate(sp.expand(slope), (tau, 0, tau))
-    form = sum(x**2 * (sp.exp(2 * sign * lam[i] ** 2 * tau) - 1) for x, sign in sizes.items())
+    total = sp.integrate(sp.expand(slope), (S.tau, 0, S.tau))
+    form = sum(x**2 * (sp.exp(2 * sign * lam[i] ** 2 * S.tau) - 1) for x, sign in sizes.items())
     return S.v_0**2 + sp.Sum(written_as(form, total), (i, 1, D))
 
 
@@ -94,8 +70,8 @@ def aligned() -> tuple[sp.Expr, sp.Expr]:
     """Rates of v and u_d of one head whose row r lies along direction r."""
     of_v, of_K, _ = heads()
     here = {x[g, y, z]: u[z] * sp.KroneckerDelta(y, z) for x, z in ((K, i), (Q, j)) for y in (r, s)}
-    here[v[g]] = value
-    pull = task.diagonal_force(value * u[k] ** 2)
+    here[v[g]] = S.value
+    pull = task.diagonal_force(S.value * u[k] ** 2)
     of_value = delta_sum(of_v.subs(here), (i, 1, D), (j, 1, D)).subs(r, d).subs(G[d, d], pull)
     of_row = delta_sum(of_K.subs(here), (j, 1, D)).subs(i, s).subs(s, d).subs(G[d, d], pull)
     return sp.Sum(of_value, (d, 1, R)), of_row
@@ -105,30 +81,32 @@ def aligned() -> tuple[sp.Expr, sp.Expr]:
 def pace() -> sp.Expr:
     """Of a head of rank one with v = k = q = u."""
     of_value, of_row = aligned()
-    one = {u[d]: along, value: along, lam[d]: lam_1, S.a[d]: a_1}
+    one = {u[d]: S.along, S.value: S.along, lam[d]: S.lam_1, S.a[d]: S.a_1}
     moved = of_row.subs(one)
     written_as(moved, of_value.function.subs(one))
-    return written_as(lam_1**2 * along**2 * (1 - a_1 * along**3 / lam_1), moved)
+    return written_as(S.lam_1**2 * S.along**2 * (1 - S.a_1 * S.along**3 / S.lam_1), moved)
 
 
 @cache
 def aligned_time() -> sp.Expr:
     """Integral of du / (du/dt) from u_0 to the drop, in x = (a/lambda)^(1/3) u."""
     x = sp.Symbol("x", positive=True)
-    integrand = sp.simplify(FINAL / pace().subs(along, FINAL * x))
+    integrand = sp.simplify(FINAL / pace().subs(S.along, FINAL * x))
     front = sp.simplify(integrand * x**2 * (1 - x**3))
     total = sp.integrate(1 / (x**2 * (1 - x**3)), x).subs(sp.log(x - 1), sp.log(1 - x))  # x < 1
     written_as(integrand, sp.diff(front * total, x))
     drop = sp.Rational(1, 2) ** sp.Rational(1, 3)
-    return front * (total.subs(x, drop) - total.subs(x, u_0 / FINAL))
+    return front * (total.subs(x, drop) - total.subs(x, S.u_0 / FINAL))
 
 
 @cache
 def shift_of_drop() -> sp.Expr:
     """From where the early growth would blow up to the drop: of order one for a small start."""
-    early_growth = 1 / (lam_1**2 * u_0)
-    written_as(-1 / sp.diff(early_growth, u_0), lam_1**2 * u_0**2)  # du/dt without the force of W
-    return sp.expand(aligned_time() - early_growth).subs(u_0, 0)
+    early_growth = 1 / (S.lam_1**2 * S.u_0)
+    written_as(
+        -1 / sp.diff(early_growth, S.u_0), S.lam_1**2 * S.u_0**2
+    )  # du/dt without the force of W
+    return sp.expand(aligned_time() - early_growth).subs(S.u_0, 0)
 
 
 @cache
@@ -157,9 +135,9 @@ def equations() -> dict[str, Equation]:
         **S.table(
             "separate: scalar equations",
             "row r of K and Q along direction r, both of size u_r; v^2 = sum_r u_r^2",
-            separate_dvalue_dt=(of(value, t), of_value),
+            separate_dvalue_dt=(of(S.value, t), of_value),
             separate_du_dt=(of(u[d], t), of_row),
-            aligned_du_dt=(of(along, t), pace),
+            aligned_du_dt=(of(S.along, t), pace),
         ),
         **S.table(
             "beyond: separate, time of a drop", ALIGNED, LEVEL, t_aligned=(t_d, aligned_time)
@@ -169,18 +147,25 @@ def equations() -> dict[str, Equation]:
             ALIGNED,
             "u_0 -> 0, or eta -> 0",
             status="leading order",
-            t_leading=(t_d, lambda: sp.limit(aligned_time() * u_0, u_0, 0) / u_0),
+            t_leading=(t_d, lambda: sp.limit(aligned_time() * S.u_0, S.u_0, 0) / S.u_0),
             t_shift=(symbol("delta_t", r"\delta t_{d}"), shift_of_drop),
-            t_step=(t_d, lambda: aligned_time() + task.euler(pace(), along, u_0, HALF)),
+            t_step=(t_d, lambda: aligned_time() + task.euler(pace(), S.along, S.u_0, HALF)),
         ),
     }
 
 
 def flow() -> Flow:
     """An aligned head of rank one, for the largest eigenvalue, and what it takes off the loss."""
-    gained = task.gained(along**3).subs({lam[d]: lam_1, S.a[d]: a_1})
+    gained = task.gained(S.along**3).subs({lam[d]: S.lam_1, S.a[d]: S.a_1})
     place = "zhang2025, separate: scalar equations"
-    start, seen = {along: u_0}, {"gained": gained}
+    start, seen = {S.along: S.u_0}, {"gained": gained}
     return Flow(
-        "separate_aligned", t, {along: pace()}, start, place, "exact", (ALIGNED,), observables=seen
+        "separate_aligned",
+        t,
+        {S.along: pace()},
+        start,
+        place,
+        "exact",
+        (ALIGNED,),
+        observables=seen,
     )
