@@ -20,7 +20,7 @@ from theory.positional_semantic.onset import interpolated
 from verify.positional_semantic import thresholds as check
 
 ALPHA = r"sample complexity $\alpha = n/d$"
-POINTS = 33  # of a theory curve
+POINTS = 65  # of a theory curve: the end of a branch, a square root, shows no corners
 STARTS = ("positional", "semantic")
 COLOURS = {"positional": "C0", "semantic": "C1", "random": "C3", "mixed": "C4", "agnostic": "C5"}
 
