@@ -525,7 +525,7 @@ FIGURES: dict[str, Any] = {
         Figure(
             "selections",
             "Both selections of the minimiser against students. Theory ends where its overlap vanishes; "
-            "small students may leave the positional branch where it is unstable.",
+            "a small student may leave a branch that theory holds stable.",
             sized(selections),
         ),
     )
