@@ -20,7 +20,7 @@ from theory.positional_semantic.onset import interpolated
 from verify.positional_semantic import thresholds as check
 
 ALPHA = r"sample complexity $\alpha = n/d$"
-POINTS = 33  # of a theory curve
+POINTS = 65  # of a theory curve: the end of a branch, a square root, shows no corners
 STARTS = ("positional", "semantic")
 COLOURS = {"positional": "C0", "semantic": "C1", "random": "C3", "mixed": "C4", "agnostic": "C5"}
 
@@ -525,7 +525,7 @@ FIGURES: dict[str, Any] = {
         Figure(
             "selections",
             "Both selections of the minimiser against students. Theory ends where its overlap vanishes; "
-            "small students may leave the positional branch where it is unstable.",
+            "a small student may leave a branch that theory holds stable.",
             sized(selections),
         ),
     )

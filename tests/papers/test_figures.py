@@ -127,3 +127,22 @@ def test_figures_say_what_they_are_made_of():
     two = [(TINY, 2), (TINY.replace(L=5), 2)]
     assert re.match(r"N = 4; L = 3, 5; d_g = 4; .*; 2 seeds$", described(two))
     assert "seed" not in described([(TINY, 0)])
+
+
+def test_panels_keep_their_size():
+    """Legends, the highest of a row, and headlines make the figure higher, by what they take."""
+    figure, axes = plotting.figure(1, 2)
+    for axis, lines in zip(axes, (5, 2), strict=True):
+        for k in range(lines):
+            axis.plot([0, 1], label=f"line {k}")
+    before = figure.get_figheight()
+    plotting.below(axes[1])
+    short = figure.get_figheight()
+    plotting.below(axes[0])
+    tall = figure.get_figheight()
+    assert before < short < tall < before + 1.0
+    plotting.headline(figure, "; ".join(f"name = {k}" for k in range(40)))
+    words = figure.get_suptitle().replace("\N{NO-BREAK SPACE}", " ").splitlines()
+    assert len(words) > 1 and all(w.startswith("name = ") for w in words)
+    assert figure.get_figheight() > tall
+    mpl.pyplot.close(figure)
