@@ -190,3 +190,22 @@ def test_students_leave_the_semantic_branch_where_it_is_unstable(omega, stable, 
     assert (abs(students[own] / expected - 1) < 0.4).all() and (
         students[other] < 0.2 * students[own]
     ).all()
+
+
+@pytest.mark.parametrize("changes", [dict(), dict(optimizer="adam", polish=False)])
+@pytest.mark.parametrize("seeds", [[3], [3, 4]])
+def test_students_go_on_from_their_state(changes, seeds):
+    """Alone or in a stack: weights, the kept last steps and what Adam remembers, bit for bit."""
+    p = Parameters(d=20, alpha=2.0, steps=8, n_test=50, **changes)
+
+    def made():
+        return Learner(p, seeds, torch.device("cpu"), torch.float64)
+
+    first, again = made(), made()
+    for number in range(4):
+        first.step(number)
+    again.load([first.state(b) for b in range(len(seeds))])
+    for student in (first, again):
+        student.step(4)
+    assert all(torch.equal(first.weights[k], again.weights[k]) for k in first.weights)
+    assert first.done == again.done and len(first.tail) == len(again.tail)
