@@ -65,24 +65,31 @@ def test_stacks_do_not_mix():
             assert a[name][1] == pytest.approx(b[name][1], rel=1e-10)
 
 
-def test_descent_is_gradient_descent():
-    """Five steps against autograd of the plain module."""
-    p = TINY.replace(steps=5, polish=False)
+@pytest.mark.parametrize(
+    "changes", [dict(), dict(tied=False, start="random"), dict(tied=False, value=True)]
+)
+def test_descent_is_gradient_descent(changes):
+    """Five steps against autograd of the plain module, in every weight that is trained."""
+    p = TINY.replace(steps=5, polish=False, **changes)
     teacher, data = task.sample(p, 0)
-    student = Student(
-        {"Q": torch.as_tensor(initial_weights(p, teacher, np.random.default_rng(0))["Q"])}
+    group = Learner(p, [0], torch.device("cpu"), torch.float64)
+    student = Student({k: v[0].clone() for k, v in group.weights.items()})
+    if not changes:
+        start = initial_weights(p, teacher, np.random.default_rng(0))["Q"]
+        assert (group.weights["Q"][0].numpy() == start).all()
+    assert group.problem.objective(group.weights).item() == pytest.approx(
+        student.objective(data.tokens, data.y, p.lam).item(), rel=1e-12
     )
     optimizer = torch.optim.SGD(student.parameters(), lr=p.eta)
-    for _ in range(5):
+    for number in range(5):
         optimizer.zero_grad()
         student.objective(data.tokens, data.y, p.lam).backward()
         optimizer.step()
-    group = Learner(p, [0], torch.device("cpu"), torch.float64)
-    for number in range(5):
         group.step(number)
-    assert group.weights["Q"][0].numpy() == pytest.approx(
-        student.weights["Q"].detach().numpy(), rel=1e-10, abs=1e-12
-    )
+    for name, weight in student.weights.items():
+        assert group.weights[name][0].numpy() == pytest.approx(
+            weight.detach().numpy(), rel=1e-10, abs=1e-12
+        )
 
 
 def test_theory_only_fields_do_not_identify_a_run(tmp_path):
