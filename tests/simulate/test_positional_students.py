@@ -65,24 +65,31 @@ def test_stacks_do_not_mix():
             assert a[name][1] == pytest.approx(b[name][1], rel=1e-10)
 
 
-def test_descent_is_gradient_descent():
-    """Five steps against autograd of the plain module."""
-    p = TINY.replace(steps=5, polish=False)
+@pytest.mark.parametrize(
+    "changes", [dict(), dict(tied=False, start="random"), dict(tied=False, value=True)]
+)
+def test_descent_is_gradient_descent(changes):
+    """Five steps against autograd of the plain module, in every weight that is trained."""
+    p = TINY.replace(steps=5, polish=False, **changes)
     teacher, data = task.sample(p, 0)
-    student = Student(
-        {"Q": torch.as_tensor(initial_weights(p, teacher, np.random.default_rng(0))["Q"])}
+    group = Learner(p, [0], torch.device("cpu"), torch.float64)
+    student = Student({k: v[0].clone() for k, v in group.weights.items()})
+    if not changes:
+        start = initial_weights(p, teacher, np.random.default_rng(0))["Q"]
+        assert (group.weights["Q"][0].numpy() == start).all()
+    assert group.problem.objective(group.weights).item() == pytest.approx(
+        student.objective(data.tokens, data.y, p.lam).item(), rel=1e-12
     )
     optimizer = torch.optim.SGD(student.parameters(), lr=p.eta)
-    for _ in range(5):
+    for number in range(5):
         optimizer.zero_grad()
         student.objective(data.tokens, data.y, p.lam).backward()
         optimizer.step()
-    group = Learner(p, [0], torch.device("cpu"), torch.float64)
-    for number in range(5):
         group.step(number)
-    assert group.weights["Q"][0].numpy() == pytest.approx(
-        student.weights["Q"].detach().numpy(), rel=1e-10, abs=1e-12
-    )
+    for name, weight in student.weights.items():
+        assert group.weights[name][0].numpy() == pytest.approx(
+            weight.detach().numpy(), rel=1e-10, abs=1e-12
+        )
 
 
 def test_theory_only_fields_do_not_identify_a_run(tmp_path):
@@ -190,3 +197,22 @@ def test_students_leave_the_semantic_branch_where_it_is_unstable(omega, stable, 
     assert (abs(students[own] / expected - 1) < 0.4).all() and (
         students[other] < 0.2 * students[own]
     ).all()
+
+
+@pytest.mark.parametrize("changes", [dict(), dict(optimizer="adam", polish=False)])
+@pytest.mark.parametrize("seeds", [[3], [3, 4]])
+def test_students_go_on_from_their_state(changes, seeds):
+    """Alone or in a stack: weights, the kept last steps and what Adam remembers, bit for bit."""
+    p = Parameters(d=20, alpha=2.0, steps=8, n_test=50, **changes)
+
+    def made():
+        return Learner(p, seeds, torch.device("cpu"), torch.float64)
+
+    first, again = made(), made()
+    for number in range(4):
+        first.step(number)
+    again.load([first.state(b) for b in range(len(seeds))])
+    for student in (first, again):
+        student.step(4)
+    assert all(torch.equal(first.weights[k], again.weights[k]) for k in first.weights)
+    assert first.done == again.done and len(first.tail) == len(again.tail)

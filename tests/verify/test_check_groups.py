@@ -12,6 +12,7 @@ from simulate.associative_memory.gradient_steps.steps import Outcome
 from theory.associative_memory.factual_recall import Parameters as Recall
 from theory.associative_memory.factual_recall import flow, time_of_share
 from theory.associative_memory.factual_recall.dynamics import PARTS
+from theory.state_tracking import Parameters as Tracking
 from theory.state_tracking import onset
 from verify.associative_memory.factual_recall import timescales as recall
 from verify.associative_memory.gradient_steps import laws as gradient_steps
@@ -145,6 +146,27 @@ def test_time_per_hop_must_be_constant(monkeypatch, late):
     )
     (slow,) = (c for c in k_hop.times() if c.equation == "curriculum" and "time per hop" in c.name)
     assert slow.within == (late is None)
+
+
+@pytest.mark.parametrize(("growing", "passes"), [(0.0, True), (1e-3, False)])
+def test_time_per_hop_of_the_mixture_must_not_grow(monkeypatch, growing, passes):
+    """Hops 6 to 9 of equal length pass; a thousandth longer each time they do not, and the row
+    shows the first beside the last.
+    """
+    monkeypatch.setattr(k_hop, "mixture_time", lambda p: p.k + growing * p.k**2)
+    monkeypatch.setattr(k_hop, "curriculum_times", lambda p, kernels="sphere": [1.0, 2.0, 3.0])
+    (found,) = (c for c in k_hop.times() if c.equation == "mixture")
+    assert found.predicted == pytest.approx(1 + 13 * growing, rel=1e-12)
+    assert found.measured == pytest.approx(1 + 17 * growing, rel=1e-12)
+    assert found.within == passes
+
+
+def test_exact_solution_of_the_flow():
+    """Every row: the time of A = 1/2 by two roads, the onset of a large system, where (81)
+    departs.
+    """
+    found, _ = tracking.exact_solution(Tracking.demo())
+    assert len(found) > 2 and [c.name for c in found if not c.within] == []
 
 
 def test_onset_rate_of_the_flow():

@@ -207,7 +207,7 @@ def test_renewed_ensembles_are_read_back(monkeypatch, tmp_path):
     tiny = Parameters(N=5, L=3, d_g=5, d_h=8, n_train=64, n_test=32, eval_every=5)
     settings = {
         "one": ensemble.Setting("one", tiny, 1.0, range(2)),
-        "drawn": ensemble.Setting("drawn", tiny, 1.0, range(2), range(3)),
+        "drawn": ensemble.Setting("drawn", tiny, 1.0, range(2), range(2)),
     }
     monkeypatch.setattr(ensemble, "SETTINGS", settings)
     monkeypatch.setattr(ensemble, "SHIPPED", tmp_path / "shipped")
@@ -216,8 +216,8 @@ def test_renewed_ensembles_are_read_back(monkeypatch, tmp_path):
     ensemble.renew("cpu", progress=False)
     (p, one), (_, drawn) = (ensemble.shipped(name) for name in settings)
     assert p == tiny.run_to(1.0) and one.sizes["seed"] == 2
-    assert drawn.A.dims == ("data_draw", "seed", "alpha") and drawn.sizes["data_draw"] == 3
+    assert drawn.A.dims == ("data_draw", "seed", "alpha") and drawn.sizes["data_draw"] == 2
     # A draw moves the training set only: the start is the seed's, the rest of the curve is not.
     first, last = (drawn.A.isel(alpha=k).values for k in (0, -1))
-    assert (first == first[0]).all() and len({tuple(row) for row in last}) == 3
+    assert (first == first[0]).all() and len({tuple(row) for row in last}) == 2
     assert drawn.A.isel(data_draw=0).values.tobytes() == one.A.values.tobytes()
