@@ -12,6 +12,7 @@ from theory.parameters import ParameterError
 from theory.state_tracking import Parameters
 from verify import gradients, timescales, trajectories
 from verify.check import identity
+from verify.report import Report
 from verify.state_tracking import gradients as model_gradients
 from verify.state_tracking import timescales as model_timescales
 
@@ -27,7 +28,8 @@ def store(tmp_path_factory):
 
 
 def test_failed_check_exits_1(monkeypatch, capsys):
-    monkeypatch.setattr(model_gradients, "checks", lambda: [identity("a", "e", 1, 2, 1e-9, "why")])
+    wrong = Report([identity("a", "e", 1, 2, 1e-9, "why")])
+    monkeypatch.setattr(model_gradients, "report", lambda request: wrong)
     assert gradients.main([]) == 1
     assert "FAIL" in capsys.readouterr().out
 
