@@ -51,6 +51,30 @@ def test_solutions_learn_and_last():
     assert found["positional"]["dependence"] < 1e-6 < 0.01 < found["semantic"]["dependence"]
 
 
+@pytest.mark.parametrize("kind", h.KINDS)
+def test_frozen_halves_stay_zero(kind):
+    """(26)-(28): tokens keep the right half at zero, positions the left one, queries and keys read
+    the half of their kind; the rest moves.
+    """
+    student = h.Learner(TINY.replace(epochs=3), 0, torch.device("cpu"), torch.float32)
+    model, start = student.models[kind], student.start[kind]
+    for k in range(2):
+        student.step(k)
+    left, right = slice(None, TINY.width // 2), slice(TINY.width // 2, None)
+    read, unread = (right, left) if kind == "positional" else (left, right)
+    for name, moving, zero in (
+        ("tokens", left, right),
+        ("positions", right, left),
+        ("Q.weight", read, unread),
+        ("K.weight", read, unread),
+    ):
+        now = dict(model.named_parameters())[name].detach()
+        assert not start[name][:, zero].any() and not now[:, zero].any()
+        assert (now[:, moving] != start[name][:, moving]).float().mean() > 0.9
+    student.step(2)  # the last frozen one: all are perturbed
+    assert all(model.get_parameter(name).all() for name in model.masks)
+
+
 def test_unknown_kind():
     """One line."""
     with pytest.raises(ParameterError, match="kind"):

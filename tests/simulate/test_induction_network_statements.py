@@ -75,15 +75,30 @@ def test_population_and_isotropy_are_both_needed():
     assert residual(averaged(tokens, positions[:1])) > 0.05
 
 
-def test_gaussian_data_are_isotropic():
-    """Assumption 3: the density of (5) depends on lengths alone, which rotations keep; a law of
-    signs is no such law.
+@pytest.mark.parametrize("data", ["gaussian", "orthonormal"])
+def test_data_are_isotropic(data):
+    """Assumption 3: fourth moments of items and labels stay under a rotation, those of codes under
+    a block-orthogonal one; those of a law of signs do not.
     """
-    E = task.haar((1, 6, 6), random(3), DOUBLE)[0]
-    x = torch.randn(50, 6, generator=random(4), dtype=DOUBLE)
-    log = torch.distributions.Normal(0.0, 1.0).log_prob
-    torch.testing.assert_close(log(x @ E).sum(1), log(x).sum(1), rtol=0, atol=1e-12)
-    assert (((x.sign() @ E).abs() - 1).abs() > 1e-3).any()
+    D = 6
+    E, e = (task.haar((1, k, k), random(3), DOUBLE)[0] for k in (D, D // 2))
+    F = torch.kron(torch.tensor([[0, 1], [1, 0]], dtype=DOUBLE), e)
+    batch = task.sample(Parameters(N=2, D=D, data=data), random(4), 60_000, DOUBLE)
+    item, code, label = batch.X[:, 0, :D], batch.X[:, 0, D:], batch.X[:, 1, :D]
+    for x, turn in ((item, E), (label, E), (item + label, E), (code, F)):
+        assert abs(excess(x, turn)) < 4  # standard errors
+        assert abs(excess(x.sign(), turn)) > 40
+
+
+def excess(x, turn):
+    """Standard errors between the fourth moments of ``x`` before and after a rotation, of which 5%
+    are more than eight.
+    """
+    before = x.pow(4).mean(1)
+    gap = before - (x @ turn).pow(4).mean(1)
+    error = gap.std() / len(gap) ** 0.5
+    assert 8 * error < 0.05 * before.mean()
+    return float(gap.mean() / error)
 
 
 @pytest.mark.parametrize("draw", range(4))

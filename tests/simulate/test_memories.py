@@ -33,6 +33,16 @@ def test_trained_matrix_holds_more_than_hebbian():
     assert superposition.train_mlp(20, 8, 16, seed=0, steps=400) >= 0.99
 
 
+def test_capacity_of_an_mlp_grows_with_its_parameters():
+    """d = 8: 60 keys, N ln N = 246, are too many for MLPs of 64 and 128 weights and for the matrix
+    of 64, not for an MLP of 256; 120 keys, 574, are too many for that.
+    """
+    held = {width: superposition.train_mlp(60, 8, width, seed=0, steps=400) for width in (4, 8, 16)}
+    assert held[4] < 0.5 and held[8] < 0.7 and held[16] >= 0.99
+    assert superposition.train_linear(60, 8, seed=0, steps=400) < 0.5
+    assert superposition.train_mlp(120, 8, 16, seed=0, steps=400) < 0.7
+
+
 def test_capacity_by_bisection():
     """The largest number that is good enough, and the ends of the bracket."""
     assert superposition.capacity(lambda n: 1.0 if n <= 77 else 0.5, 10, 100, 0.0) == 77

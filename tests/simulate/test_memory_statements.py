@@ -4,6 +4,8 @@ remapped tokens, key ideas.
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 import torch
@@ -91,6 +93,20 @@ def test_the_right_output_is_always_in_the_context():
         exact = equations()["token_mean_given"].evaluate({**p.values(), "delta_kz": same})
         mean = count / p.T
         assert abs(mean.mean() - exact) < 4 * mean.std() / np.sqrt(mean.size)
+
+
+def test_other_tokens_do_not_depend_on_the_trigger():
+    """Key idea 2: given z_T, each plain token but the answer occurs as often as without; 5% are six
+    standard errors.
+    """
+    p = Parameters(N=8, K=2, T=7)
+    tokens, answer, _ = sample(p, 120_000, np.random.default_rng(1))
+    exact = equations()["token_mean_given"].evaluate({**p.values(), "delta_kz": 0.0})
+    for trigger, z in itertools.product(range(p.K), range(p.K, p.N)):
+        rows = (tokens[:, -1] == trigger) & (answer != z)
+        mean = (tokens[rows] == z).mean(1)
+        error = mean.std() / np.sqrt(mean.size)
+        assert abs(mean.mean() - exact) < 4 * error and 6 * error < 0.05 * exact
 
 
 def test_attention_focuses_step_by_step():

@@ -9,7 +9,7 @@ import pytest
 
 from theory import state_tracking as st
 from verify.emergence import first_crossing
-from verify.state_tracking import ensemble
+from verify.state_tracking import ensemble, trajectories
 
 NAMES = ("demo", "table_1", "table_2")
 
@@ -35,6 +35,32 @@ def test_logit_variances_grow_as_attention_locks(shipped):
     assert entry == pytest.approx(p.initial_variance, rel=1e-14)  # rounding
     # Untrained entries would rise more: descent shrinks the largest ones.
     assert float(runs.variance_other.max()) < entry
+
+
+# What S adds after A = 0.95, over what it rose until then: mean over seeds.
+LATER = {"demo": -0.24, "table_1": 0.01, "table_2": -0.11}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_off_target_overlap_saturates(name):
+    """Sec. 4.3: S of the flow (15) stays once attention is nearly perfect, from every seed's own
+    start; students' S stays on average at Table 1, and falls at the demo's setting.
+    """
+    p, runs = ensemble.shipped(name)
+
+    def stages(curves):
+        A, S = (curves[x].transpose("seed", "alpha").values for x in "AS")
+        seeds, locked = np.arange(len(A)), (A > 0.95).argmax(1)
+        assert (A[seeds, locked] > 0.95).all()
+        return S[seeds, locked] - S[:, 0], S[:, -1] - S[seeds, locked]
+
+    rise, later = stages(trajectories.own_start(p, runs))
+    assert (rise > 0).all() and (later > 0).all() and (later < 0.01 * rise).all()
+    rise, later = stages(runs)
+    assert (rise > 0).all()
+    share, error = (x / rise.mean() for x in (later.mean(), later.std(ddof=1) / len(later) ** 0.5))
+    assert error < 0.08 and abs(share - LATER[name]) < 4 * error
+    assert name != "demo" or share < -4 * error
 
 
 def test_recovery_matters_less_and_less(shipped):

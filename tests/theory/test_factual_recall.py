@@ -156,6 +156,26 @@ def test_closed_form_holds_as_the_start_shrinks():
     assert errors[0] > 3 * errors[1] > 9 * errors[2] > 0
 
 
+@pytest.mark.parametrize("sizes", [(8, 2, 4), (4, 2, 4), (8, 4, 4), (8, 2, 8)])
+def test_plateau_grows_with_the_logarithm_of_the_start(sizes):
+    """What the exact times add between two tiny starts is what the leading logarithm adds; the rest
+    does not depend on the start.
+    """
+    lengths = []
+    for epsilon in (1e-80, 1e-60):
+        p = Parameters(**dict(zip("SRD", sizes, strict=True)), epsilon=epsilon)
+        relation, subject = (time_of_share(p, part, 0.5) for part in PARTS)
+        rates = {
+            f"lambda_{part.name[0]}": EQ[f"growth_{part.name}"].evaluate(p.values())
+            for part in PARTS
+        }
+        lead = EQ["plateau_length"].evaluate({"epsilon": epsilon, **rates})
+        lengths.append((subject - relation, lead))
+    (exact, lead), (sooner, less) = lengths
+    assert exact - sooner == pytest.approx(lead - less, rel=1e-9)  # quadrature, 1e-12 of the times
+    assert lead > less > 0
+
+
 def test_late_decay():
     """Loss of one part approaches (K-1)/(2 lambda K t ln(2 lambda K t)), corrections of order ln ln
     t / ln t.

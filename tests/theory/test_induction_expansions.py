@@ -10,7 +10,7 @@ import pytest
 import sympy as sp
 
 from theory import induction_heads as ih
-from theory.induction_heads import drop, expansions
+from theory.induction_heads import Parameters, drop, expansions
 from theory.induction_heads.numbers import emergence, uniform_query
 from theory.induction_heads.symbols import E, N, beta, beta_c, gamma, kappa, s, tau, w, x
 from theory.numeric import function
@@ -57,6 +57,28 @@ def test_closed_forms():
     found = sp.diff(expansions.slow_time()[2], beta).subs(beta, b)
     assert float((found - c_2 / 2).subs(b, 0.7).evalf(20)) == pytest.approx(0, abs=1e-15)
     assert sp.simplify(found - c_2 / 2) == 0
+
+
+def test_slow_manifold_and_layer_along_the_flow():
+    """The equations at beta = 1/2 against the flow (B.5): what is left is of order N^-3, and the
+    last order kept is seen; the layer at t = N to order 1/N.
+    """
+    b, size, step = 0.5, 256, 1e-4
+    path = emergence.Path(size)
+    early, at, late = (path.of_beta(b + k * step) for k in (-1, 0, 1))
+    there = ih.flow().solve(Parameters(N=size), t=1.01 * float(at), at=[float(at)])
+    measured = {
+        "alpha_slow": float(there.alpha[0]),
+        "gamma_slow": float(there.gamma[0]),
+        "slow_rate": 2 * size**2 * 2 * step / (late - early),
+        "slow_time": at,
+    }
+    for name, value in measured.items():
+        form = eq[name].rhs.subs({beta: b, x: 1 / sp.Integer(2 * size), N: size})
+        assert value == pytest.approx(float(form), rel=size**-3)
+    early = ih.flow().solve(Parameters(N=size), t=float(size), at=[float(size)])
+    layer = eq["beta_layer"].rhs.subs({tau: 1, x: 1 / sp.Integer(2 * size)})
+    assert float(early.beta[0]) == pytest.approx(float(layer), rel=5 / size)
 
 
 def test_slow_manifold():

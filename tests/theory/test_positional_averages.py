@@ -125,6 +125,29 @@ def test_norm_and_test_error_from_their_definitions():
     )  # five per cent are ten standard errors
 
 
+def test_averages_of_the_error_as_integrals():
+    """The two integrals of (10) as the equations have them, on 12^4 nodes, against what the test
+    error adds up.
+    """
+    point = solve(Parameters(alpha=2.0, order=8), "semantic")
+    p, x = point.p, point.state
+    nodes, weights = np.polynomial.hermite_e.hermegauss(12)
+    normals = np.array(np.meshgrid(*[nodes] * 4, indexing="ij")).reshape(4, -1)
+    total = np.einsum("i,j,k,l->ijkl", *[weights / weights.sum()] * 4).ravel()
+    values = {**p.values(), **x._asdict(), "nu": p.sigma**2 - x.theta**2 / x.q}
+    values |= {n.name: v for n, v in zip(NORMALS, normals, strict=True)}
+    values |= {name: EQ[name].evaluate(values) for name in ("w_1", "w_2", "h_1", "h_2")}
+    values["Y_12"], values["Y_21"] = target(p, np.array([values["h_1"], values["h_2"]]))
+    density = sp.exp(-sum(n**2 for n in NORMALS) / 2) / (2 * sp.pi) ** 2
+    found = {}
+    for name in ("E_S_12", "E_S_21"):
+        inner = sp.simplify(EQ[name].rhs.function / density)
+        at = {q: values[q.name] for q in inner.free_symbols}
+        found[name] = float(total @ sp.lambdify(list(at), inner)(*at.values()))
+    error = EQ["test_error"].evaluate({"sigma": p.sigma, **found})
+    assert error == pytest.approx(error_of(p, x, "full"), rel=1e-4)  # 12 nodes, smooth integrands
+
+
 def test_linear_layer_beats_its_neighbours():
     """W of (19) and its error (20) over 200000 draws of the teacher's field: least squares, its
     value, and no better neighbour.

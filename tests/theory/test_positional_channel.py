@@ -5,12 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import scipy.optimize
+import sympy as sp
 
-from theory.positional_semantic import Parameters, State
+from theory.positional_semantic import Parameters, State, equations
 from theory.positional_semantic.numbers import degree_seven, prox
 from theory.positional_semantic.numbers.channel import averages, target, teacher_nodes
 
-SIGMA = 0.5
+SIGMA, EQ = 0.5, equations()
 SEMANTIC, POSITIONAL = State(0.115, 0.0, 12.7, 0.158), State(0.063, 0.171, 21.4, 0.0)
 
 
@@ -39,6 +40,32 @@ def test_global_minimum_is_found(name):
             options={"xatol": 1e-9, "fatol": 1e-15},
         )
         assert min(v[k] for v in both) <= best.fun + 1e-12
+
+
+def test_g_is_minus_the_slope_of_the_envelope():
+    """(103): the equations for g_1 and g_2 at the minimiser, against differences of the least
+    value over w.
+    """
+    Y, w = fields(25)
+    V, step = 15.0, 1e-5
+    least, *_ = prox.descend(w, w, Y, V, SIGMA)
+    for k, name in enumerate(("g_1", "g_2")):
+        g = EQ[name].rhs
+        own = {z: sp.Symbol(z.func.__name__) for z in g.atoms(sp.core.function.AppliedUndef)}
+        (minimiser,) = own.values()
+        at = {
+            minimiser: least[k],
+            **{
+                s: {"V": V, f"w_{k + 1}": w[k]}[s.name]
+                for s in g.subs(own).free_symbols - {minimiser}
+            },
+        }
+        found = sp.lambdify(list(at), g.subs(own))(*at.values())
+        by = step * np.eye(2)[:, [k]]
+        up, down = (prox.descend(least, w + s * by, Y, V, SIGMA)[1] for s in (1, -1))
+        np.testing.assert_allclose(
+            found, -(up - down) / (2 * step), atol=1e-7
+        )  # rounding over step
 
 
 def test_descent_stays_in_its_well():

@@ -100,6 +100,37 @@ def test_certain_labels_pick_their_cluster():
     assert not hats["q"][:, 0].any() and hats["q"][:, 1].all()
 
 
+def test_each_cluster_has_its_own_variance_and_mean():
+    """Clusters that differ in both, certain labels, one per token: as a system whose tokens have
+    these variances and means.
+    """
+    narrow, wide = np.array([[[0.25], [0.25]]]), np.array([[[0.36], [0.16]]])
+    first, second = np.array([[[1.0], [-1.0]]]), np.array([[[0.6], [-1.4]]])
+    system = replace(g.headline(Parameters(alpha=1.0), 128), gamma=narrow, pi=first)
+    labels = np.zeros((2, 2))
+    labels[0, 1] = 1.0  # the first token in the first cluster, the second in the second
+    sure = replace(
+        mixture(system, labels, np.concatenate([first, second], 2)),
+        gamma=np.concatenate([narrow, wide], 2),
+    )
+    pick = lambda a, b: np.stack([a[:, 0], b[:, 1]], 1)  # noqa: E731
+    alone = replace(system, gamma=pick(narrow, wide), pi=pick(first, second))
+    x, y = (g.starting_order(q, 0.18, 0.05, np.array([0.25, -0.25]), 60.0) for q in (sure, alone))
+    (hats, *numbers), (expected, *same) = g.output_channel(sure, x), g.output_channel(alone, y)
+    assert numbers == pytest.approx(same, rel=1e-12)
+    for name, value in expected.items():
+        assert not hats[name][0, 1].any() and not hats[name][1, 0].any()
+        found = np.stack([hats[name][0, 0], hats[name][1, 1]])
+        assert found == pytest.approx(value[:, 0], rel=1e-10, abs=1e-14)
+    (order, *_), (wanted, *_) = g.input_channel(sure, hats), g.input_channel(alone, expected)
+    for name in ("q", "m", "V", "theta"):
+        full = getattr(order, name)
+        assert np.stack([full[0, 0], full[1, 1]]) == pytest.approx(
+            getattr(wanted, name)[:, 0], rel=1e-10
+        )
+        assert full[1, 1] != pytest.approx(full[1, 0], rel=0.05)  # the clusters do differ
+
+
 def test_untied_keys_equal_to_queries_attend_like_tied_ones():
     """softmax(h_Q h_K^T) at h_K = h_Q is the tied attention."""
     tied, untied = (
@@ -113,6 +144,24 @@ def test_untied_keys_equal_to_queries_attend_like_tied_ones():
     assert b[0] == pytest.approx(a[0], rel=1e-12)
     # By the chain rule the tied gradient is the sum of those in queries and keys.
     assert b[1].reshape(20, 2, 2).sum(2).ravel() == pytest.approx(a[1].ravel(), rel=1e-9, abs=1e-12)
+
+
+def test_untied_attention_is_of_queries_on_keys():
+    """Columns (h_Q, h_K) that differ: the loss is that of softmax(h_Q h_K^T), not of its
+    transposed scores.
+    """
+    untied = replace(g.headline(Parameters(alpha=1.0), 64), rank=2, untied=True)
+    rng = np.random.default_rng(1)
+    h, Y = rng.standard_normal((20, 2, 2)), g.softmax(rng.standard_normal((20, 2, 2)))
+    rho = np.array([0.3, 0.2])
+    value, *_ = untied.loss(h.reshape(20, -1), Y, rho)
+    queries, keys = h[..., :1], h[..., 1:]
+
+    def written_out(a, b):
+        return ((Y - g.softmax(a @ b.transpose(0, 2, 1))) ** 2 * rho).sum((1, 2)) / 2
+
+    assert value == pytest.approx(written_out(queries, keys), rel=1e-12)
+    assert np.abs(value / written_out(keys, queries) - 1).mean() > 0.05
 
 
 @pytest.mark.slow
