@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from matplotlib import image
+from PIL import Image
 
 from papers import evidence
 from papers.source import Figure, Source
@@ -25,7 +25,7 @@ ROOT = Path(__file__).parents[2]
 DRAWN = ROOT / "output" / "docs-figures"
 TRAIN = bool(os.environ.get("DOCS_TRAIN"))
 KEPT = ROOT / "docs" / "_static" / "kept"  # small copies, and the commit each was drawn at
-WIDTH = 640  # of a copy, in pixels
+WIDTH, COLOURS = 640, 64  # of a copy, width in pixels
 
 # Minutes of computing each, without the store of runs: left to `make docs-all`.
 SLOW = {("bietti2025", "capacity"), ("musat2025", "law")}
@@ -136,7 +136,9 @@ def keep(papers: list[str]) -> None:
                     continue
                 copy = KEPT / paper / path.name
                 copy.parent.mkdir(parents=True, exist_ok=True)
-                image.thumbnail(str(path), str(copy), WIDTH / image.imread(path).shape[1])
+                with Image.open(path) as drawn_now:
+                    drawn_now.thumbnail((WIDTH, 10 * WIDTH))
+                    drawn_now.convert("RGB").quantize(COLOURS).save(copy, optimize=True)
             drawn = sorted((commits() | {f"{paper}/{name}": evidence.commit()}).items())
             (KEPT / "commits.json").write_text(output.to_json(dict(drawn)) + "\n")
             print(f"{paper} {name}: {copy.stat().st_size // 1000} kB")
