@@ -1,5 +1,6 @@
 """The sources of the site: links, what must be named, and what the directives make."""
 
+import json
 import re
 import sys
 from pathlib import Path
@@ -67,6 +68,15 @@ def test_readme_is_short():
     assert [m.name for m in registry.TABLE.values() if m.name.split(".")[-1] not in text] == []
     targets = [t for t in LINK.findall(text) if "://" not in t]
     assert targets and [t for t in targets if not (ROOT / t).exists()] == []
+
+
+def test_copies_of_figures_are_of_figures():
+    """Every small copy has a commit, and is of a figure that some paper still has."""
+    kept = ROOT / "docs/_static/kept"
+    commits = json.loads((kept / "commits.json").read_text())
+    files = {f"{p.parent.name}/{p.stem.removeprefix('figure_')}" for p in kept.rglob("*.png")}
+    figures = {f"{m.paper}/{name}" for m in registry.MODELS.values() for name in m.ledger().FIGURES}
+    assert set(commits) == files <= figures
 
 
 @pytest.fixture(scope="module")
