@@ -94,11 +94,9 @@ def steps(table: Table) -> list[Check]:
     rows, base = [], float(merged.equations()["T_drop"].evaluate(ALIGNED.values()))
     for eta in (0.01, 0.02):
         p = ALIGNED.replace(eta=eta, eval_every=1, steps=round(4 / eta))
-        learned, at = (
-            train(p, progress=False, workers=1).learned.mean("direction"),
-            f"eta = {eta:g}",
-        )
-        rows.append(flows.added_by_steps(table, "T_step", base, p.values(), learned, at))
+        learned, at = train(p, progress=False, workers=1).learned, f"eta = {eta:g}"
+        half = learned.mean("direction")
+        rows.append(flows.added_by_steps(table, "T_step", base, p.values(), half, at))
     return rows
 
 
