@@ -157,19 +157,19 @@ WISHES = dict(
         r"^## (.*?)\n.*?^```\{code-cell\} ipython3\n(?:---\n.*?^---\n)?(.*?)^```", PAGE, re.M | re.S
     )
 )
+OWN = "Parameters of one's own, trained and followed seed by seed"
 HELD = {
     "Times over a parameter, with a plot": lambda x: (
         x["times"][[0, -1]] == pytest.approx([1.209, 11.536], abs=1e-3)
     ),
-    # Single entries of 5 x 5 matrices are few for a theory of averages over them.
-    "Parameters of one's own, trained and followed seed by seed": lambda x: (
-        float(abs(x["ours"].A - x["runs"].A).max()) < 0.25
-    ),
+    # Entries of 8 x 8 matrices are few for a theory of averages over them: 0.05 for these seeds.
+    OWN: lambda x: float(abs(x["ours"].A - x["runs"].A).max()) < 0.1,
     "Eq. (15) alone, in a paper that compiles": lambda x: (
         "\\begin{aligned}" in x["text"] and x["text"].count("alpha") >= 3 and compiles("paper.tex")
     ),
     "A changed closure and its consequence": lambda x: (
-        x["times"][0] == pytest.approx(4.242, abs=1e-3) and x["times"][1] > 1.1 * x["times"][0]
+        x["times"][::2] == pytest.approx([4.242, 3.400], abs=1e-3)
+        and x["times"][1] > 1.1 * x["times"][0]
     ),
     "Attention curves of an ensemble that comes with the code": lambda x: (
         x["runs"].A.dims == ("seed", "alpha")
@@ -185,7 +185,9 @@ def compiles(name):
     return subprocess.run(run, capture_output=True, check=False).returncode == 0
 
 
-@pytest.mark.parametrize("wish", HELD)
+@pytest.mark.parametrize(
+    "wish", [pytest.param(w, marks=[pytest.mark.slow] * (w == OWN)) for w in HELD]
+)
 def test_wishes_take_ten_lines(wish, tmp_path, monkeypatch):
     """Each cell of the page runs as it stands, in at most ten lines, and gives what it should."""
     assert WISHES.keys() == HELD.keys()
