@@ -108,7 +108,7 @@ class System:
     def train(
         self,
         p: Any,
-        seeds: Iterable[int] = (0,),
+        seeds: Iterable[int] | int = (0,),
         *,
         until: float | None = None,
         store: Path | str | None = None,
@@ -127,8 +127,8 @@ class System:
         ----------
         p : Parameters
             Model and training settings.
-        seeds : iterable of int
-            Seeds; each fixes task, data and initial weights.
+        seeds : iterable of int, or int
+            Seeds, or how many from 0; each fixes task, data and initial weights.
         until : float, optional
             Run length in the model's time instead of its steps; also under the time's name
             (``alpha=``, ``t=``).
@@ -159,7 +159,7 @@ class System:
             For unusable parameters, seeds, options, precision or device, and where the loss does
             not stay finite.
         """
-        seeds = list(seeds)
+        seeds = list(range(seeds) if isinstance(seeds, int) else seeds)
         if not seeds:
             raise ParameterError("seeds = []: must be at least one")
         p = self.until(

@@ -53,6 +53,7 @@ def test_wrong_options_are_refused_in_one_line(name, tmp_path):
     system, p = student(name)
     wrong = [
         (dict(seeds=[]), "seeds"),
+        (dict(seeds=0), "seeds"),
         (dict(seeds=[1, 1]), "distinct whole numbers"),
         (dict(seeds=[0.5]), "whole numbers"),
         (dict(seeds=[-1]), ">= 0"),

@@ -84,7 +84,7 @@ def test_sequences_and_counts_agree_in_law():
 
 def test_students_follow_full_batch_descent(tmp_path):
     """Crossing times of both parts within 1% of the Euler map, and of the flow up to its lag."""
-    found = factual_recall.train(SMALL, seeds=[0, 1], store=tmp_path, workers=1, progress=False)
+    found = factual_recall.train(SMALL, seeds=2, store=tmp_path, workers=1, progress=False)
     euler = flow().descend(SMALL, SMALL.eta, SMALL.steps).isel(t=found.step.values)
     for part in PARTS:
         times = [
