@@ -24,7 +24,7 @@ import torch
 import xarray as xr
 from filelock import FileLock
 
-from theory import memory
+from theory import cli, memory
 from theory.output import atomic
 from theory.parameters import BaseParameters, ParameterError
 
@@ -131,7 +131,9 @@ def write(dataset: xr.Dataset, path: Path | str) -> None:
     packed = {
         name: {"zlib": True, "complevel": 4} for name, v in dataset.variables.items() if v.size > 64
     }
-    _seal(Path(path), bytes(dataset.to_netcdf(engine="netcdf4", encoding=packed)))
+    with cli.uninterrupted():
+        content = bytes(dataset.to_netcdf(engine="netcdf4", encoding=packed))
+    _seal(Path(path), content)
 
 
 def read(path: Path | str, lazy: bool = False) -> xr.Dataset:
@@ -152,7 +154,7 @@ def read(path: Path | str, lazy: bool = False) -> xr.Dataset:
     path = Path(path)
     content = _unseal(path)
     try:
-        with xr.open_dataset(content, engine="netcdf4") as closed:
+        with cli.uninterrupted(), xr.open_dataset(content, engine="netcdf4") as closed:
             if not lazy and closed.nbytes > max(memory.available(), memory.UNASKED):
                 raise ParameterError(
                     f"{path}: needs {memory.amount(closed.nbytes)} of memory, there are "

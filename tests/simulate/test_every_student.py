@@ -328,6 +328,7 @@ def child(work):
         return pid
     code = 1
     try:
+        signal.alarm(300)  # one that hangs fails
         cli.heed_termination()
         os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
         work()

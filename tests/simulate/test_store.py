@@ -7,6 +7,7 @@ import errno
 import json
 import os
 import resource
+import signal
 import stat
 from collections.abc import Iterator
 
@@ -14,9 +15,11 @@ import numpy as np
 import pytest
 import torch
 import xarray as xr
+from xarray.backends.locks import CombinedLock
 
 from simulate import runs
 from simulate.state_tracking import Parameters, train
+from theory import cli
 from theory.parameters import ParameterError
 
 ALONE = dict(progress=False, workers=1)
@@ -113,6 +116,48 @@ def test_what_is_written_is_read(tmp_path):
     path = tmp_path / "deep" / "down" / "a.nc"
     runs.write(dataset(), path)
     assert runs.read(path).identical(dataset())
+
+
+@pytest.mark.parametrize(
+    ("number", "error"), [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, cli.Terminated)]
+)
+def test_a_signal_waits_until_the_library_has_given_back_its_locks(
+    tmp_path, monkeypatch, number, error
+):
+    """Raised between taking a lock and giving it back, the exception would leave the process
+    waiting for itself: one of a thousand kills met that.
+    """
+    taken, enter = [], CombinedLock.__enter__
+
+    def interrupted(lock):
+        assert not lock.locked()
+        enter(lock)
+        taken.append(lock)
+        os.kill(os.getpid(), number)
+
+    handlers = {s: signal.getsignal(s) for s in (signal.SIGINT, signal.SIGTERM)}
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    cli.heed_termination()
+    heeding = signal.getsignal(signal.SIGTERM)
+    try:
+        monkeypatch.setattr(CombinedLock, "__enter__", interrupted)
+        for work in (
+            lambda: runs.write(dataset(), tmp_path / "x.nc"),
+            lambda: runs.read(tmp_path / "x.nc"),
+        ):
+            taken.clear()
+            with pytest.raises(error):
+                work()
+            assert taken and not any(lock.locked() for lock in taken)
+            monkeypatch.setattr(CombinedLock, "__enter__", enter)
+            runs.write(dataset(), tmp_path / "x.nc")
+            assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+            signal.signal(signal.SIGTERM, heeding)  # after the first it is ignored
+            monkeypatch.setattr(CombinedLock, "__enter__", interrupted)
+    finally:
+        for s, handler in handlers.items():
+            signal.signal(s, handler)
 
 
 def test_a_run_survives_the_disk(tiny, tmp_path):

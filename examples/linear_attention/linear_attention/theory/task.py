@@ -14,7 +14,14 @@ import sympy as sp
 
 from linear_attention.theory import symbols as S
 from linear_attention.theory.symbols import D, G, N, W, a, d, e, f, i, j, k, l, lam, n, o, trace, w
-from theory.algebra import delta_gradient, delta_sum, gaussian_moment, vanishes, written_as
+from theory.algebra import (
+    delta_gradient,
+    delta_sum,
+    gaussian_moment,
+    linear_root,
+    vanishes,
+    written_as,
+)
 from theory.equation import Equation
 from theory.notation import symbol
 
@@ -119,8 +126,8 @@ def euler(pace: sp.Expr, x: sp.Symbol, start: sp.Expr, end: sp.Expr) -> sp.Expr:
 @cache
 def equations() -> dict[str, Equation]:
     """Moments, loss, force, and the loss of a diagonal W with its minimum."""
-    best = sp.solve(diagonal_force(w[k]), w[d])[0]
-    gone = sp.simplify(gained(best))
+    best = linear_root(diagonal_force(w[k]), w[d])
+    gone = sp.factor(gained(best))
     white = second_moment().subs(lam[d], 1).subs(trace, D)
     after = symbol("L_m", r"\mathcal{L}_{m}")
     moments = dict(a=(a[d], second_moment), c=(S.c, white))

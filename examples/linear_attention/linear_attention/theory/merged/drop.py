@@ -48,7 +48,7 @@ def speed() -> sp.Expr:
 
 def balanced(at: sp.Expr = scale) -> sp.Expr:
     """Speed at v = u."""
-    return sp.simplify(speed().subs({kappa: 0, scale: s_0})).subs(s_0, at)
+    return speed().subs({kappa: 0, scale: s_0}).subs(s_0, at)
 
 
 @cache
@@ -80,7 +80,7 @@ def step_shift() -> sp.Expr:
 def equations() -> dict[str, Equation]:
     """Speed, solution and time of the drop; what kappa and a finite step do to it."""
     distance = 1 / (c * scale) - 1  # decays at a constant rate
-    pace = sp.simplify(-sp.diff(sp.log(distance), scale) * balanced())
+    pace = sp.cancel(-sp.diff(sp.log(distance), scale) * balanced())
     away = distance.subs(scale, s_0)
     time = sp.log(away) / pace  # the distance is 1 at the drop
     given = (WHITE, BALANCED, LEVEL)

@@ -38,8 +38,11 @@ def equations() -> dict[str, Equation]:
     # Early: G = Lambda^2. Of U only the part along Lambda^2 meets it: u = tr(U^T Lambda^2) / rate.
     size = sp.Sum(delta_sum(task.early_force() ** 2, (j, 1, D)), (i, 1, D))  # |Lambda^2|_F^2
     matrix = sp.Matrix([[0, rate], [size / rate, 0]]).subs(size, rate**2)  # of (v, u)
-    grown = (matrix * t).exp() * sp.Matrix([value, along])
-    v_early, u_early = (sp.simplify(x.rewrite(sp.cosh)) for x in grown)
+    start = sp.Matrix([value, along])
+    grown = start * sp.cosh(rate * t) + start.permute([1, 0]) * sp.sinh(rate * t)
+    if grown.subs(t, 0) != start or not (grown.diff(t) - matrix * grown).expand().is_zero_matrix:
+        raise ArithmeticError("v and u do not grow together")
+    v_early, u_early = grown
     pull = task.diagonal_force(value * u[k])  # one head along the eigenvectors stays there
     invariant = v[g] * v[h] - summed(U[g, i, j] * U[h, i, j])
     return {

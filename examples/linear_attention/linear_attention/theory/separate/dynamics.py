@@ -91,8 +91,8 @@ def pace() -> sp.Expr:
 def aligned_time() -> sp.Expr:
     """Integral of du / (du/dt) from u_0 to the drop, in x = (a/lambda)^(1/3) u."""
     x = sp.Symbol("x", positive=True)
-    integrand = sp.simplify(FINAL / pace().subs(S.along, FINAL * x))
-    front = sp.simplify(integrand * x**2 * (1 - x**3))
+    integrand = sp.cancel(FINAL / pace().subs(S.along, FINAL * x))
+    front = sp.cancel(integrand * x**2 * (1 - x**3))
     total = sp.integrate(1 / (x**2 * (1 - x**3)), x).subs(sp.log(x - 1), sp.log(1 - x))  # x < 1
     written_as(integrand, sp.diff(front * total, x))
     drop = sp.Rational(1, 2) ** sp.Rational(1, 3)

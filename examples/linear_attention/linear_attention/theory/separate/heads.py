@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 import scipy.integrate
@@ -18,8 +19,13 @@ from linear_attention.theory import symbols as S
 from linear_attention.theory.separate import dynamics
 from theory.numeric import function
 
-_pull = function(dynamics.early_pull(), [S.plus[S.i], S.minus[S.i], S.lam[S.i]])
 FAR = 60.0  # lambda^2 times the length that is followed: to 1/v of e^-40
+
+
+@cache
+def _pull() -> Callable[..., np.ndarray]:
+    """Early pull on v by every entry of a head."""
+    return function(dynamics.early_pull(), [S.plus[S.i], S.minus[S.i], S.lam[S.i]])
 
 
 @dataclass(frozen=True)
@@ -39,12 +45,13 @@ class Head:
 
         Followed in s, where dt = ds / size: t ends where the size does not.
         """
+        pull = _pull()
 
         def rates(_: float, state: np.ndarray) -> np.ndarray:
             v, tau, _ = state
             here = self.at(v, tau, x)
             size = np.sqrt(v**2 + (here.plus**2 + here.minus**2).sum())
-            return np.array([_pull(here.plus, here.minus, x).sum(), v, 1.0]) / size
+            return np.array([pull(here.plus, here.minus, x).sum(), v, 1.0]) / size
 
         end, options = FAR / x.max() ** 2, dict(rtol=1e-12, atol=1e-18, dense_output=True)
         run = scipy.integrate.solve_ivp(rates, (0, end), [self.v, 0, 0], "DOP853", **options).sol
