@@ -20,15 +20,13 @@ from theory.induction_heads.numbers import emergence, uniform_query
 from theory.induction_heads.parameters import StandardParameters
 from theory.induction_heads.symbols import N as N_symbol
 from verify.emergence import first_crossing
-from verify.induction_heads import timescales
+from verify.induction_heads import pictures, timescales
 
 THREE = {"alpha_3": r"\alpha_3", "beta_2": r"\beta_2", "gamma_3": r"\gamma_3"}
 CORNER = {"I": (0.8, 0.2), "M": (0.9, 0.65)}  # of a block, clear of the diagonals of I and M
 STEPS = "training step"
 # Apps. C and D train in minutes on a CPU as printed, so that both scales share them.
-STRUCTURE = {4: (100, 200, 400), 8: (200, 400, 800), 16: (250, 500, 1000)}
 ABLATION = {"4": (16, 32), "15": (32, 16), "16": (8, 32)}  # N, D
-ABLATION_STEPS = {"4": 300, "15": 600, "16": 200}
 ABLATION_SEEDS = 2
 EMERGENCE = {"small": (2, 4, 6, 8, 12, 16, 24), "paper": (2, 4, 8, 16, 32, 64, 128)}
 RATE = 100 / 256  # step in t of App. F: rate 100, mean over D = 256
@@ -40,9 +38,7 @@ DROP_SIZES = (4, 8, 16, 32, 64, 256, 1024, 10**4, 10**5, 10**6, 10**7)
 
 def structure_runs(source: Source, N: int) -> xr.Dataset:
     """App. C: all weights, D = 16, recorded at the printed steps."""
-    shown = STRUCTURE[N]
-    p = Parameters.structure().replace(N=N, steps=shown[-1], eval_every=shown[0])
-    return source.train(partial(train, keep_weights=True), p, source.seeds[:1])
+    return source.train(partial(train, keep_weights=True), pictures.structure(N), source.seeds[:1])
 
 
 def heat(
@@ -119,7 +115,7 @@ def ablation(source: Source, name: str) -> Any:
     (bottom).
     """
     N, D = ABLATION[name]
-    base = Parameters.ablation().replace(N=N, D=D, steps=ABLATION_STEPS[name], eval_every=2)
+    base = pictures.ablation((N, D))
     figure, axes = plotting.figure(2, 2, height=2.8)
     for row, (trained, label) in enumerate(
         (("all", "all weights"), ("projected", "three directions only"))
@@ -381,7 +377,7 @@ def _structure_figures() -> list[Figure]:
             f"Weights after {step} steps, D = 16, N = {N}.",
             partial(weights, N=N, step=step),
         )
-        for N, shown in STRUCTURE.items()
+        for N, shown in pictures.STRUCTURE.items()
         for step in shown
     ]
 

@@ -14,7 +14,7 @@ from papers.source import Source
 from simulate.induction_heads import Parameters, StandardParameters
 from theory import plotting
 from theory.parameters import ParameterError
-from verify.induction_heads import flow_laws, gradients, timescales
+from verify.induction_heads import flow_laws, gradients, pictures, timescales
 
 mpl.use("Agg")
 
@@ -28,13 +28,8 @@ def tiny(monkeypatch, tmp_path):
     monkeypatch.setattr(Parameters, "ablation", classmethod(lambda cls: small))
     for name in ("4", "15", "16"):
         monkeypatch.setitem(figures.ABLATION, name, (2, 4))
-        monkeypatch.setitem(figures.ABLATION_STEPS, name, 20)
-    for N in figures.STRUCTURE:
-        monkeypatch.setitem(
-            figures.STRUCTURE,
-            N,
-            tuple(k * 4 for k in (1, 2, 4)) if N == 4 else figures.STRUCTURE[N],
-        )
+    monkeypatch.setitem(pictures.ABLATION, (2, 4), 20)
+    monkeypatch.setitem(pictures.STRUCTURE, 4, (4, 8, 16))
     # Figures 6-14 carry their sizes in their names: all of them at the steps of N = 4 here.
     monkeypatch.setattr(figures, "structure_runs", _short_structure)
     monkeypatch.setitem(figures.EMERGENCE, "small", (2, 3))

@@ -17,7 +17,7 @@ from theory.state_tracking.numbers import inversion, quadrature, rollout
 from theory.state_tracking.symbols import A
 from verify.check import failed
 from verify.emergence import first_crossing
-from verify.state_tracking import bands, ensemble, fidelity
+from verify.state_tracking import bands, ensemble, fidelity, trajectories
 from verify.state_tracking.trajectories import best as best_theory
 from verify.state_tracking.trajectories import own_start
 from verify.state_tracking.trajectories import predicted as both_parts
@@ -110,6 +110,18 @@ def test_our_theory_of_three_seeds_lies_in_its_bands():
             if not c.within
         }
         assert off
+
+
+def test_what_the_pictures_show_of_three_seeds():
+    """Unevenness of attention, rollout from measured moments and from measured accuracies."""
+    p, runs = ensemble.shipped("demo")
+    runs = runs.isel(seed=slice(0, 3), alpha=slice(None, None, 8))
+    found = trajectories.pictures(p, runs)
+    assert len(found) == 3 and not failed(found), found
+    # 4% of the accuracy of every step, and the rollout leaves its bound.
+    off = runs.assign(rollout_accuracy=runs.rollout_accuracy - 0.04)
+    wrong = [c.equation for c in trajectories.pictures(p, off) if not c.within]
+    assert "rollout_closed" in wrong
 
 
 @pytest.mark.slow

@@ -8,12 +8,13 @@ import pytest
 
 from simulate.induction_heads import Parameters
 from theory.induction_heads import predict
+from theory.induction_heads.parameters import StandardParameters
 from theory.parameters import ParameterError
 from theory.registry import find
 from verify import ensemble
 from verify import timescales as command
 from verify.check import failed
-from verify.induction_heads import flow_laws, gradients, symmetry, timescales
+from verify.induction_heads import flow_laws, gradients, pictures, symmetry, timescales
 from verify.induction_heads import trajectories as all_weights_trajectories
 from verify.report import Request
 from verify.trajectories import compare
@@ -75,6 +76,42 @@ def test_all_weights(small, tmp_path):
         assert any(f"all weights, {label}" in n for n in notes) and label in sweeps
     figure = timescales.draw(sweeps)
     assert len(figure.axes) == 2
+
+
+def test_weights_have_the_structure_of_the_pictures(tmp_path, monkeypatch):
+    """At the first picture of App. C, in smaller batches: the three lead, students share nothing
+    else; a cosine of 5% would be seen.
+    """
+    p = pictures.structure(4).replace(batch_size=64, steps=100)
+    monkeypatch.setattr(pictures, "STRUCTURE", {4: (100,)})
+    monkeypatch.setattr(pictures, "structure", lambda N: p)
+    checks = pictures.weights(store=tmp_path, **ALONE)
+    assert [c.verdict for c in checks] == ["agrees", "agrees"]
+    runs = timescales.train(p, seeds=pictures.SEEDS, keep_weights=True, store=tmp_path, **ALONE)
+    rows = pictures.outside(runs.isel(t=-1))
+    size = np.linalg.norm(rows, axis=1).mean()
+    common = np.random.default_rng(0).normal(size=rows.shape[1])
+    # A quarter of the norm in common is 6% of its square: the cosine.
+    rows = rows + size / 4 * common / np.linalg.norm(common)
+    off = pictures.sampled("", "", 0.0, pictures.shared(rows), scale=1.0)
+    assert off.verdict == "FAIL"
+
+
+def test_mechanism_of_the_standard_transformer(tmp_path):
+    """Where Fig. 2 shows lines; before training there are none."""
+    found = pictures.mechanism(store=tmp_path, **ALONE)
+    assert [c.verdict for c in found] == ["agrees"] * 3
+    start = pictures.mechanism(StandardParameters(steps=1), store=tmp_path, **ALONE)
+    assert [c.verdict for c in start] == ["FAIL"] * 3
+
+
+def test_all_weights_beside_three_directions(tmp_path, monkeypatch):
+    """A reduced App. D: both losses drop, and the ratio of their times is a row."""
+    monkeypatch.setattr(pictures, "ABLATION", {(2, 8): 40})
+    monkeypatch.setattr(pictures, "SEEDS", range(2))
+    lead, ratio = pictures.ablations(store=tmp_path, **ALONE)
+    assert lead.within and lead.id == "smallest_of_the_three_over_the_largest_of_sixteen"
+    assert ratio.equation == "Hypothesis 2" and 0.5 < ratio.measured < 2
 
 
 def test_hypotheses(tmp_path):

@@ -18,12 +18,13 @@ from simulate.induction_heads.student import THREE
 from theory import induction_heads as ih
 from theory import plotting
 from theory.induction_heads import Parameters
+from theory.induction_heads.numbers import emergence as special
 from theory.numeric import function
 from verify import ensemble
 from verify.check import Band, Check, at_least, identity, near, sampled
 from verify.emergence import Times, first_crossing
 from verify.induction_heads import all_weights as every_weight
-from verify.induction_heads import flow_laws
+from verify.induction_heads import flow_laws, pictures
 from verify.report import Report, Request
 
 NAMES = ("T_gamma", "T_beta", "T_alpha", "T_drop")
@@ -50,12 +51,15 @@ BANDS = {
 # Measured on the four seeds that the check looks at.
 EXPONENTS = {("T_beta", "last"): Band(-0.0145, -0.008, "noise of batches, of order 1/batch")}
 NETWORK_SIZE = 4
+THRESHOLD = 0.1  # of alpha and beta in Fig. 5
 RATES = (0.4, 0.2, 0.1, 0.05)
 
 
-def crossings(runs: xr.Dataset) -> dict[str, np.ndarray]:
+def crossings(runs: xr.Dataset, level: float = 0.5) -> dict[str, np.ndarray]:
     """Emergence times per seed, NaN for what the run does not reach."""
-    found = {name: first_crossing(runs[variable], 0.5).values for name, variable in LEVELS.items()}
+    found = {
+        name: first_crossing(runs[variable], level).values for name, variable in LEVELS.items()
+    }
     return found | {"T_drop": first_crossing(-runs.loss, -0.5).values}
 
 
@@ -112,9 +116,10 @@ def network(**more: Any) -> tuple[list[Check], list[str]]:
             f"rounding of {len(path)} steps, float64",
         )
     ]
-    found = {
-        r: {k: v[0] for k, v in crossings(constrained(N, r, length, **more)).items()} for r in RATES
-    }
+    trained = {r: constrained(N, r, length, **more) for r in RATES}
+    found = {r: {k: v[0] for k, v in crossings(trained[r]).items()} for r in RATES}
+    early = {r: crossings(trained[r], THRESHOLD) for r in RATES}
+    flow_path = special.Path(N)
     notes = ["", f"constrained network at N = {N}, step in t -> times (flow in the last row):"]
     notes += [
         f"  {r:<6g}" + "  ".join(f"{name} {found[r][name]:.5f}" for name in NAMES) for r in RATES
@@ -141,6 +146,20 @@ def network(**more: Any) -> tuple[list[Check], list[str]]:
                 "flow (B.5)",
                 exact[name],
                 limit,
+                2e-3,
+                "second-order term, and linear interpolation between steps",
+            )
+        )
+    for name, flow in (
+        ("T_beta", flow_path.of_beta(THRESHOLD)),
+        ("T_alpha", flow_path.of_alpha(THRESHOLD)),
+    ):
+        checks.append(
+            identity(
+                f"{name} at threshold {THRESHOLD:g} extrapolated to rate 0",
+                "flow (B.5)",
+                flow,
+                2 * early[0.05][name][0] - early[0.1][name][0],
                 2e-3,
                 "second-order term, and linear interpolation between steps",
             )
@@ -393,6 +412,7 @@ def scaling(**more: Any) -> tuple[list[Check], list[str], dict[str, Any]]:
     checks, notes = checks + found, notes + lines
     found, lines, sweeps = all_weights(**more)
     checks, notes = checks + found, notes + lines
+    checks += pictures.everything(**more)
     found, lines = every_weight.everything(**more)
     return checks + found, notes + lines, sweeps
 

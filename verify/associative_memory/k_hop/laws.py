@@ -112,12 +112,11 @@ def times() -> list[Check]:
         )
     mixed = np.diff([mixture_time(Parameters(k=k)) for k in (6, 7, 8, 9)])
     out.append(
-        Check(
+        identity(
             "time per hop of the mixture of 1 .. k hops does not grow with k",
             "mixture",
-            float(mixed[0]),
-            float(mixed[-1]),
-            float(np.ptp(mixed) / mixed[0]),
+            mixed.min(),
+            mixed.max(),
             1e-4,
             "hops are learned one after the other, like a front at constant speed",
         )
@@ -125,12 +124,11 @@ def times() -> list[Check]:
     p = Parameters(k=8)
     stages = np.diff(curriculum_times(p))
     out += [
-        Check(
+        identity(
             "time per hop of the curriculum does not grow with k",
             "curriculum",
-            float(stages[1]),
-            float(stages[-1]),
-            float(np.ptp(stages[1:]) / stages[1]),
+            stages[1:].min(),
+            stages[1:].max(),
             1e-3,
             "earlier overlaps at 0.9 and above move little in later stages",
         ),
