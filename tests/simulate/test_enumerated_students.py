@@ -318,3 +318,7 @@ def test_linear_layer_is_least_squares():
     W = np.array([[found["W_11"], found["W_12"]], [found["W_21"], found["W_22"]]])
     half = ((target @ fresh - W @ fresh) ** 2).sum((1, 2)).mean() / (2 * p.d)
     assert found["half_test"] == pytest.approx(half, rel=1e-10)
+    # A purely positional target is learned as it is, but for the ridge beside a Gram matrix of 20.
+    p = p.replace(omega=1.0, target="alternative")
+    positional = ps.equations()["linear_positional"].evaluate(p)
+    assert fit_linear(p, 4)["W_12"] == pytest.approx(positional, rel=RIDGE / 10)
