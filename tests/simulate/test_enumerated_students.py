@@ -16,7 +16,7 @@ from simulate.associative_memory.gradient_steps import InductionHead
 from simulate.associative_memory.gradient_steps import Parameters as Steps
 from simulate.induction_heads import Student as Disentangled
 from simulate.induction_heads import task as pairs
-from simulate.induction_heads.student import attention, squared_error
+from simulate.induction_heads.student import assemble, attention, squared_error
 from simulate.positional_semantic import measure as measured_by
 from simulate.positional_semantic import task as sentences
 from simulate.positional_semantic.linear import RIDGE, fit_linear
@@ -24,6 +24,7 @@ from theory import induction_heads as ih
 from theory import positional_semantic as ps
 from theory.associative_memory.gradient_steps import second_gradient
 from theory.associative_memory.k_hop import equations as hop_equations
+from theory.induction_heads import structure
 from theory.induction_heads import symbols as q
 
 DOUBLE = torch.float64
@@ -166,6 +167,23 @@ def test_rows_of_the_sequence(spelled):
             and X[-1, D + m - 1] == 0 == eq["query_position"].rhs
         )
         assert form("target", {q.m: m, q.q: 2}, data) == float(batch.y[0, m - 1])
+
+
+def test_blocks_of_the_weights(spelled):
+    """Every entry of (6)-(8), and (2) in them, against the matrices that are assembled from the
+    numbers that can move.
+    """
+    *_, eq, _, form = spelled
+    values = {name: 0.5 + k for k, name in enumerate(structure.reachable())}
+    W = {k: w.numpy() for k, w in assemble(values, D).items()}
+    for name, block in structure.equations().items():
+        *place, _, _ = block.lhs.indices
+        i, j = (D * int(x - 1) for x in (*place, 1)[:2])
+        numbers = {x: values[x.name] for x in block.rhs.free_symbols if x.name in values}
+        for m, n in np.ndindex(D, D):
+            at = {q.m: m + 1, q.n: n + 1}
+            found = form(name, at, numbers | {q.M[m + 1, n + 1]: form("swap", at, {})})
+            assert found == W[name[:2]][i + m, j + n]
 
 
 def test_layers_entry_by_entry(spelled):
@@ -318,3 +336,7 @@ def test_linear_layer_is_least_squares():
     W = np.array([[found["W_11"], found["W_12"]], [found["W_21"], found["W_22"]]])
     half = ((target @ fresh - W @ fresh) ** 2).sum((1, 2)).mean() / (2 * p.d)
     assert found["half_test"] == pytest.approx(half, rel=1e-10)
+    # A purely positional target is learned as it is, but for the ridge beside a Gram matrix of 20.
+    p = p.replace(omega=1.0, target="alternative")
+    positional = ps.equations()["linear_positional"].evaluate(p)
+    assert fit_linear(p, 4)["W_12"] == pytest.approx(positional, rel=RIDGE / 10)

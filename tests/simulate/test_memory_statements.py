@@ -14,6 +14,7 @@ from simulate.associative_memory import superposition
 from simulate.associative_memory.gradient_steps import InductionHead, Parameters, run, sample
 from simulate.associative_memory.trigger_task import Parameters as Task
 from simulate.associative_memory.trigger_task.student import Block, Simplified
+from theory.associative_memory.gradient_memory import lemma
 from theory.associative_memory.gradient_steps import equations
 
 
@@ -51,6 +52,10 @@ def test_simplified_student_written_out():
         torch.nn.init.normal_(w, std=0.2)
     tokens = torch.tensor([[3, 1, 6, 3, 0]])
     x = [student.tokens[k] + student.positions[t] for t, k in enumerate(tokens[0])]
+    vectors, W = torch.stack(x).detach().numpy(), student.W_K1.detach().numpy()
+    values = {"u": vectors, "W": W, "e": vectors, "d": p.d, "k": 5, "z": 3}
+    read = lemma.equations()["score"].evaluate(values)
+    assert read == pytest.approx(vectors[4] @ W @ vectors[2], rel=1e-12)  # rounding
     for W, out in ((student.W_K1, student.W_OV1), (student.W_K2, student.W_O2 @ student.W_V2)):
         added = []
         for t in range(p.T):

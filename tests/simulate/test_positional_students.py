@@ -13,7 +13,7 @@ from simulate.positional_semantic.learner import Learner
 from simulate.positional_semantic.linear import fit_linear
 from simulate.positional_semantic.student import Problem, Student, initial_weights
 from theory.parameters import ParameterError
-from theory.positional_semantic import Parameters, baseline, solve
+from theory.positional_semantic import Parameters, baseline, definitions, solve
 from theory.positional_semantic.numbers.fixed_point import transverse
 
 TINY = Parameters(d=40, alpha=1.5, steps=30, n_test=200)
@@ -32,6 +32,12 @@ def test_data():
     x = data.tokens.numpy() - p
     assert data.target.numpy() == pytest.approx(task.target_attention(TINY, x, teacher), abs=1e-12)
     assert data.y.numpy() == pytest.approx(data.target.numpy() @ x, abs=1e-12)
+    other = TINY.replace(target="alternative")  # A_12 and A_21 differ
+    T, h = task.target_attention(other, x, teacher), x @ teacher / np.sqrt(40)
+    values = other.values() | {"h_1": h[:, 0], "h_2": h[:, 1]}
+    for name, entry in (("Y_12", T[:, 0, 1]), ("Y_21", T[:, 1, 0])):
+        found = definitions.equations()[name].evaluate(values)
+        assert found == pytest.approx(entry, rel=1e-12)  # rounding
     both = task.draw_sentences(TINY.replace(correlation=0.5), 4000, np.random.default_rng(0))
     measured = (both[:, 0] * both[:, 1]).mean() / 0.25
     assert measured == pytest.approx(0.5, abs=4 / np.sqrt(4000 * 40))  # four standard errors

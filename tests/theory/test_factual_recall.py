@@ -23,6 +23,7 @@ from theory.associative_memory.factual_recall import (
 from theory.associative_memory.factual_recall.dynamics import PARTS, RELATION, SUBJECT
 from theory.associative_memory.factual_recall.numbers import constants
 from theory.associative_memory.factual_recall.onset import onset
+from theory.numeric import function
 from theory.parameters import ParameterError
 
 EQ = equations()
@@ -92,12 +93,16 @@ def test_hitting_time_by_mpmath(part, epsilon):
     p = Parameters(S=8, R=3, D=4, epsilon=epsilon)
     v = constants(p, part)
     with mpmath.workdps(30):
-        c, lam, K = mpmath.sqrt(v["c_recall"]), mpmath.mpf(v["lambda_recall"]), v["K"]
+        c, K = mpmath.sqrt(v["c_recall"]), v["K"]
         goal = mpmath.log((K - 1) / (mpmath.mpf(K) ** mpmath.mpf("0.5") - 1))
         end = mpmath.asinh(2 * c * goal / mpmath.mpf(epsilon) ** 2) / 2
-        grow = lambda q: mpmath.exp(mpmath.mpf(epsilon) ** 2 / (2 * c) * mpmath.sinh(2 * q)) - 1  # noqa: E731
-        area = mpmath.quad(grow, mpmath.linspace(max(0, end - 30), end, 40))
-        exact = float((K * end + area) / (lam * K))
+        form = EQ["hitting_time_exact"].rhs
+        (inner,) = form.variables
+        names = sorted(form.function.free_symbols - {inner}, key=str)
+        density = function(form.function, [inner, *names], "mpmath")
+        numbers = [mpmath.mpf(v[x.name]) for x in names]
+        places = [mpmath.mpf(0), *mpmath.linspace(max(0, end - 30), end, 10)]
+        exact = float(mpmath.quad(lambda q: density(q, *numbers), places))
     assert time_of_share(p, part, 0.5) == pytest.approx(
         exact, rel=1e-11
     )  # quadrature tolerance 1e-12
@@ -187,6 +192,12 @@ def test_late_decay():
         law = EQ["late_loss"].evaluate({**constants(p, RELATION), "t": time})
         gaps.append(abs(float(curve.loss_relation[0]) / law - 1))
     assert gaps[1] < gaps[0] < 0.4
+    # Far out, where no integrator gets: the loss ln(1 + (K - 1) e^-X) at the time of gain X.
+    v, X = constants(p, RELATION), mpmath.mpf(10) ** 4
+    time = EQ["hitting_time"].evaluate({**v, "X_gain": X}, modules="mpmath")
+    law = EQ["late_loss"].evaluate({**v, "t": time}, modules="mpmath")
+    left = mpmath.log1p((v["K"] - 1) * mpmath.exp(-X))
+    assert float(law / left) == pytest.approx(1, abs=2 * np.log(1e4) / 1e4)
 
 
 def test_descent_tends_to_the_flow():

@@ -137,14 +137,97 @@ def test_drop_of_the_last_pair_grows_slower_than_that_of_three_numbers():
     assert scaled == sorted(scaled, reverse=True) and 4 < scaled[-1] < 4.02
 
 
-def test_uniform_integral():
-    """Bessel function against quadrature; sharing the output costs a factor sqrt(2) and a little
-    less over three numbers.
+EQ = plateau.equations() | law.equations()
+BETA = law.beta_2
+LEFT = 1e-4  # relative: some e^alpha / N at the smaller of two sizes
+
+
+def rates(size, query, **theta):
+    """N^2 times the rates of alpha_3, beta_2 and half of gamma_3 - gamma_2 by the loss of five
+    numbers; gamma_2 + gamma_3 is held by a gradient of order N.
     """
-    found = float(law.uniform_integral().evalf())
-    direct = scipy.integrate.quad(lambda b: np.exp(-(b**2) / 2) / np.sqrt(1 + 2 * b**2), 0, 30)[0]
-    assert found == pytest.approx(direct, rel=1e-9)
-    assert 4 * found / np.sqrt(2 * np.pi) == pytest.approx(1.4115, abs=1e-4)
+    point = np.array([theta.get(n, 0.0) for n in NAMES])
+    down = -(size**2) * leading_order.loss_and_gradient(point, size, query)[1]
+    found = dict(zip(NAMES, down, strict=True))
+    return np.array([found["alpha_3"], found["beta_2"], (found["gamma_3"] - found["gamma_2"]) / 2])
+
+
+def per_logarithm(query, **theta):
+    """What ln N multiplies in these rates; what is left out is of order e^alpha / N."""
+    few, many = (rates(size, query, **theta) for size in (10**6, 10**8))
+    return (many - few) / np.log(100)
+
+
+@pytest.mark.parametrize("b", [0.6, 1.7])
+def test_law_of_the_uniform_query(b):
+    """alpha_3 and gamma_3 over beta_2 are where the flow goes, from 0 and 1/2 on; T_drop is the
+    integral of one over the rate of beta_2 along them.
+    """
+    a, third = EQ["all_alpha_uniform"].rhs, EQ["all_gamma_uniform"].rhs
+    at = {"beta_2": b, "alpha_3": float(a.subs(BETA, b)), "gamma_3": float(third.subs(BETA, b))}
+    found = per_logarithm("uniform", **at, gamma_2=1 - at["gamma_3"])
+    slopes = [float(sp.diff(form, BETA).subs(BETA, b)) for form in (a, third)]
+    assert [found[0] / found[1], found[2] / found[1]] == pytest.approx(slopes, rel=LEFT)
+    assert (a.subs(BETA, 0), third.subs(BETA, 0)) == (0, sp.Rational(1, 2))
+    pace = third * sp.exp(a) / 2
+    assert found[1] == pytest.approx(float(pace.subs(BETA, b)), rel=LEFT)
+    time = scipy.integrate.quad(sp.lambdify(BETA, 1 / pace), 0, 30)[0]
+    drop = EQ["T_drop_all_uniform"].evaluate({"N": np.e}) / np.e**2
+    assert drop == pytest.approx(time, rel=1e-9)  # quadrature
+
+
+def test_law_of_the_last_pair():
+    """gamma_3 over beta_2 is where the flow goes from 1 on, at gamma_2 + gamma_3 = 2, gamma_4 = -1;
+    T_alpha is the integral of one over the rate of alpha_3.
+    """
+    third = EQ["all_gamma_last"].rhs
+    assert third.subs(BETA, 0) == 1
+    for b, a in ((0.3, 0.2), (0.9, 1.3)):
+        at = {"beta_2": b, "alpha_3": a, "gamma_3": float(third.subs(BETA, b)), "gamma_4": -1.0}
+        at["gamma_2"] = 2 - at["gamma_3"]
+        _, of_beta, of_gamma = rates(10**8, "last", **at)
+        assert of_gamma / of_beta == pytest.approx(
+            float(sp.diff(third, BETA).subs(BETA, b)), rel=LEFT
+        )
+        assert per_logarithm("last", **at)[0] == pytest.approx(np.exp(a) / 4, rel=LEFT)
+    spent = scipy.integrate.quad(lambda a: 4 * np.exp(-a), 0, 0.5)[0]
+    found = EQ["T_alpha_all_last"].evaluate({"N": np.e}) / np.e**2
+    assert found == pytest.approx(spent, rel=1e-12)  # quadrature
+
+
+def test_first_layer_solves_the_loss():
+    """Gamma and gamma_4 of the last pair in time: their rates at tau = 0.9 by the loss."""
+    size, (tau,) = 10**8, EQ["plateau_Gamma"].rhs.free_symbols
+    forms = [EQ[f"plateau_{n}"].rhs for n in ("Gamma", "gamma_4")]
+    together, fourth = (float(f.subs(tau, 0.9)) for f in forms)
+    theta = {"gamma_2": together / 2, "gamma_3": together / 2, "gamma_4": fourth}
+    point = np.array([theta.get(n, 0.0) for n in NAMES])
+    down = -size * leading_order.loss_and_gradient(point, size)[1]
+    found = down[[NAMES.index(n) for n in theta]]
+    expected = [float(sp.diff(f, tau).subs(tau, 0.9)) for f in forms]
+    assert [found[0] + found[1], found[2]] == pytest.approx(expected, rel=20 / size)  # 1/N
+    assert [f.subs(tau, 0) for f in forms] == [0, 0]
+
+
+def test_time_of_gamma_for_the_uniform_query():
+    """gamma_3 is half of Gamma, which comes within 1/N of one at the pace of its slowest rate."""
+    (time,) = EQ["plateau_Gamma_uniform"].rhs.free_symbols
+    gap = [float((1 - EQ["plateau_Gamma_uniform"].rhs).subs(time, v).evalf(30)) for v in (20, 40)]
+    pace = np.log(gap[0] / gap[1]) / 20
+    found = EQ["T_gamma_all_uniform"].evaluate({"N": np.e}) / np.e
+    assert found == pytest.approx(1 / pace, rel=1e-12)  # faster rates are gone by e^-50
+
+
+def test_sharing_the_output_costs_time():
+    """All weights over three numbers, gamma_3 = 1 and alpha_3 as before: sqrt(2) and a little
+    less.
+    """
+    b = 1.3
+    alone = per_logarithm("uniform", beta_2=b, alpha_3=b**2 / 2, gamma_3=1.0)[1]
+    assert alone == pytest.approx(np.exp(b**2 / 2) / 2, rel=LEFT)
+    three = scipy.integrate.quad(lambda b: 2 * np.exp(-(b**2) / 2), 0, 30)[0]
+    found = EQ["T_drop_all_uniform"].evaluate({"N": np.e}) / np.e**2
+    assert found / three == pytest.approx(1.4115, abs=5e-5)
 
 
 def test_time_of_gamma_for_the_last_pair():

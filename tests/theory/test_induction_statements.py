@@ -97,7 +97,7 @@ def test_what_the_last_query_needs():
     assert sp.simplify(at(loss, gamma=0)) == 1
     flat = at(loss, beta=0)
     best = sp.solve(sp.diff(flat, gamma), gamma)[0]
-    assert sp.simplify(flat.subs(gamma, best) - (1 - 1 / (2 * N))) == 0
+    assert sp.simplify(flat.subs(gamma, best) - EQ["plateau"].rhs) == 0
     untrained = at(loss, alpha=0, gamma=1, N=4)
     assert sp.limit(untrained, beta, sp.oo) == 0
     assert float(untrained.subs(beta, 100).evalf()) < 1e-4

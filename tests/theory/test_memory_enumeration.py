@@ -375,7 +375,7 @@ def test_accuracy_of_kernels_by_enumeration():
     hidden = [(1, 2, 0), (0, 2, 1)]
     weights = [
         [R(5, 12), R(1, 6), R(1, 12), R(1, 12), R(1, 12), R(1, 6)],
-        [R(1, 10), R(1, 5), R(3, 10), R(1, 10), R(1, 5), R(1, 10)],
+        [R(1, 10), R(3, 10), R(1, 5), R(1, 10), R(1, 5), R(1, 10)],
     ]
     kernel = [
         [
@@ -402,6 +402,7 @@ def test_accuracy_of_kernels_by_enumeration():
         eq["hop_overlap"].rhs.subs({N: size, overlaps.trace: sum(A[h[x]][x] for x in range(size))})
         for A, h in zip(kernel, hidden, strict=True)
     ]
+    assert all(m)  # a zero would hide the others
     form = (
         eq["hop_accuracy"]
         .rhs.subs({N: size, overlaps.k: hops})

@@ -43,28 +43,30 @@ def test_global_minimum_is_found(name):
 
 
 def test_g_is_minus_the_slope_of_the_envelope():
-    """(103): the equations for g_1 and g_2 at the minimiser, against differences of the least
-    value over w.
+    """(103): the equations for the envelope, g_1 and g_2 at the minimiser, against the least value
+    and its differences over w.
     """
     Y, w = fields(25)
     V, step = 15.0, 1e-5
-    least, *_ = prox.descend(w, w, Y, V, SIGMA)
+    least, value, *_ = prox.descend(w, w, Y, V, SIGMA)
+    known = {"V": V, "sigma": SIGMA, "w_1": w[0], "w_2": w[1], "Y_12": Y[0], "Y_21": Y[1]}
+    for k in (1, 2):
+        known[f"z^{{\\ast}}_{k}"] = least[k - 1]
+
+    def at_minimiser(name):
+        form = EQ[name].rhs
+        form = form.subs(
+            {z: sp.Symbol(z.func.__name__) for z in form.atoms(sp.core.function.AppliedUndef)}
+        )
+        symbols = list(form.free_symbols)
+        return sp.lambdify(symbols, form)(*(known[s.name] for s in symbols))
+
+    np.testing.assert_allclose(at_minimiser("envelope"), value, rtol=1e-12)  # rounding
     for k, name in enumerate(("g_1", "g_2")):
-        g = EQ[name].rhs
-        own = {z: sp.Symbol(z.func.__name__) for z in g.atoms(sp.core.function.AppliedUndef)}
-        (minimiser,) = own.values()
-        at = {
-            minimiser: least[k],
-            **{
-                s: {"V": V, f"w_{k + 1}": w[k]}[s.name]
-                for s in g.subs(own).free_symbols - {minimiser}
-            },
-        }
-        found = sp.lambdify(list(at), g.subs(own))(*at.values())
         by = step * np.eye(2)[:, [k]]
         up, down = (prox.descend(least, w + s * by, Y, V, SIGMA)[1] for s in (1, -1))
         np.testing.assert_allclose(
-            found, -(up - down) / (2 * step), atol=1e-7
+            at_minimiser(name), -(up - down) / (2 * step), atol=1e-7
         )  # rounding over step
 
 

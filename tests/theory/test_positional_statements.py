@@ -133,9 +133,8 @@ def test_zero_temperature_of_the_entropic_potential():
     """
     beta, n = sp.symbols("beta n", positive=True)
     tau2, pi2 = s.rho / s.sigma**2, sp.Integer(1)
-    # Replicas share a field of variance sigma^2 q_hat beta^2; their own precision is beta (lambda +
-    # sigma^2 V_hat).
-    precision, shared = beta * (s.lam + s.sigma**2 * s.V_hat), beta**2 * s.sigma**2 * s.q_hat
+    # Replicas share a field of variance sigma^2 q_hat beta^2; their own precision is beta D.
+    precision, shared = beta * equations()["D"].rhs, beta**2 * s.sigma**2 * s.q_hat
     drift2 = beta**2 * (s.m_hat**2 * pi2 + s.sigma**4 * s.theta_hat**2 * tau2)
     # Moment n of Z at given field b + sqrt(shared) xi: (2 pi/precision)^(n/2) E exp(n (b + ..)^2/(2
     # precision)); b of variance drift2.

@@ -158,12 +158,15 @@ def test_gradient_by_V_rotates_with_E():
 
 
 def test_gradient_propagation_through_the_scores():
-    """Eqs. (14)-(15) drop W2 and the key side of P = U W2 U^T; with both, the chain rule is
-    autograd's.
+    """Eq. (13): the gradient by the scores P does not rotate. Eqs. (14)-(15) drop W2 and the key
+    side of P = U W2 U^T; with both, the chain rule is autograd's.
     """
     D, _, _, W, ((U, *_), _) = rotated("U")
     whole = U.grad
-    _, _, _, _, ((fixed, P, Q, V), _) = rotated("P")
+    _, _, _, _, ((fixed, P, Q, V), (_, turned, *_)) = rotated("P")
+    by_Q = V.grad[:, 4 * D :] @ fixed.T
+    assert gap(Q * (by_Q - (Q * by_Q).sum(1, keepdim=True)), P.grad) < 1e-12
+    assert gap(turned.grad, P.grad) < 1e-12
     direct = V.grad[:, : 4 * D] + Q.T @ V.grad[:, 4 * D :]
     query_side = P.grad @ fixed @ W["W2"].T
     key_side = P.grad.T @ fixed @ W["W2"]
