@@ -124,6 +124,8 @@ def occurring(equation: Equation) -> list[Any]:
     arrays = {a for x in both for a in x.atoms(sp.IndexedBase)}
     functions = {f.func for x in both for f in x.atoms(AppliedUndef)}
     plain = {s for x in both for s in x.free_symbols if isinstance(s, sp.Symbol)}
+    # Time in dA/dt is bound for SymPy, but a reader sees it.
+    plain |= {s for x in both for d in x.atoms(sp.Derivative) for s in d.variables if s.is_Symbol}
     return [
         x
         for kind in (plain - {a.label for a in arrays}, arrays, functions)
