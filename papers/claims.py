@@ -14,7 +14,7 @@ from theory import output
 
 # From best to worst. The first two are agreement; "drawn" is a picture without a number.
 VERDICTS = ("exact", "agrees", "coarse", "limit", "undecided", "drawn", "erratum", "not covered")
-WIDTH = 44  # of what a row says, in a terminal
+WIDTH = 42  # of what a row says: the table fits 100 columns
 
 
 @dataclass(frozen=True)
@@ -100,17 +100,15 @@ def report(claims: list[Claim], found: Mapping[str, str]) -> str:
     """Ledger as a table, typed and computed verdicts side by side, with its coverage as last
     line.
     """
-    rows = []
-    for c in claims:
-        own = computed(c, found)
-        rows.append(
-            (
-                textwrap.shorten(c.id, 30, placeholder=" ..."),
-                c.verdict,
-                "" if own == c.verdict else own,
-                textwrap.shorten(c.says, WIDTH, placeholder=" ..."),
-            )
+    rows = [
+        (
+            textwrap.shorten(c.id, 30, placeholder=" ..."),
+            c.verdict,
+            computed(c, found),
+            textwrap.shorten(c.says, WIDTH, placeholder=" ..."),
         )
+        for c in claims
+    ]
     counts = ", ".join(f"{n} {v}" for v, n in coverage(claims).items())
     agreed = sum(c.verdict in VERDICTS[:2] for c in claims)
     return (

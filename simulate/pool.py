@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import tempfile
 import threading
 import time
@@ -151,8 +152,15 @@ def _in_worker(
             os._exit(1)
 
         threading.Thread(target=watch, name=WATCH, daemon=True).start()
-        heed_termination()
-    return _call(job, done, k, threads)
+    before = signal.getsignal(signal.SIGTERM)
+    heed_termination()
+    try:
+        return _call(job, done, k, threads)
+    finally:
+        # Between jobs there is nothing to save: SIGTERM, as a notebook's kernel sends it to all its
+        # children when it ends, ends a worker at once instead of by an exception, which would
+        # be raised, and printed, wherever the worker is on its way out.
+        signal.signal(signal.SIGTERM, before)
 
 
 def _call(job: Callable[[Callable[[int], None]], Any], done: Path, k: int, threads: int) -> Any:

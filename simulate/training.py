@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import functools
+import inspect
 import operator
 import time
 import warnings
@@ -21,7 +23,7 @@ from simulate import device as devices
 from simulate import jobs, runs
 from simulate.learner import Learner, State
 from simulate.patience import Patience
-from theory.parameters import BaseParameters, ParameterError
+from theory.parameters import BaseParameters, ParameterError, nearest
 
 CHECKPOINT_SECONDS = 10.0
 PROBE_SECONDS = 0.1  # of steps, to tell how long a training will take
@@ -166,6 +168,7 @@ class System:
             p, until if until is not None or self.time is None else own.pop(self.time, None)
         )
         values = own.pop(self.swept, None)
+        self._refuse(p, own)
         points = (
             [p]
             if values is None
@@ -183,6 +186,21 @@ class System:
         ):
             raise error
         return self.read(points, seeds, Path(store or runs.default_store()), dtype, own)
+
+    def _refuse(self, p: Any, own: Iterable[str]) -> None:
+        """Refuse options that this kind of student does not have."""
+        options = list(inspect.signature(self.identity).parameters)[1:]
+        fields = [f.name for f in dataclasses.fields(p)]
+        taken = [*filter(None, (self.time, self.swept)), *options]
+        taken += [x for x in inspect.signature(self.train).parameters if x not in ("p", "own")]
+        for name in own:
+            if name == self.time:
+                raise ParameterError(f"{name}: says the same as until; give one of them")
+            if name in fields and name not in options:
+                raise ParameterError(f"{name}: belongs to the parameters: p.replace({name}=...)")
+            if name not in options:
+                hint = nearest(name, [*taken, *fields])
+                raise ParameterError(f"{name}: unknown keyword; {hint}known are {', '.join(taken)}")
 
     def plan(
         self,

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from theory import __version__, registry
-from theory.parameters import BaseParameters, ParameterError
+from theory.parameters import BaseParameters, ParameterError, nearest
 
 MOST_SEEDS = 10**6
 LONGEST_ECHO = 80  # characters of a typed word that an error repeats
@@ -255,9 +255,8 @@ def check_plot(target: str | None) -> None:
 def choose(field: str, name: str, table: Mapping[str, Any]) -> Any:
     """Look up ``name`` in ``table``, naming the nearest entry when it is not there."""
     if name not in table:
-        near = difflib.get_close_matches(name, table, n=1, cutoff=0.4)
-        hint = f"; did you mean '{near[0]}'?" if near else ""
-        raise ParameterError(f"{field} {name}: must be one of {', '.join(table)}{hint}")
+        message = f"{field} {name}: must be one of {', '.join(table)}; {nearest(name, table, 0.4)}"
+        raise ParameterError(message.rstrip(" ;"))
     return table[name]
 
 

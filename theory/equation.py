@@ -10,7 +10,7 @@ from typing import Any, Self
 import sympy as sp
 
 from theory import notation, numeric, sweep
-from theory.parameters import ParameterError
+from theory.parameters import ParameterError, nearest
 
 STATUSES = ("exact", "leading order", "closure", "empirical")
 
@@ -141,7 +141,8 @@ class Equation:
         for key, value in replacements.items():
             if isinstance(key, str) and key not in known:
                 names = ", ".join(sorted(known))
-                raise ParameterError(f"{self.name}: no symbol {key}; there are {names}")
+                hint = nearest(key, known)
+                raise ParameterError(f"{self.name}: no symbol {key}; {hint}there are {names}")
             name = key if isinstance(key, str) else getattr(key, "name", None)
             found[known.get(name, key) if isinstance(key, str | sp.Symbol) else key] = value
         # The rate of A at A = 1/2 is not the derivative of 1/2.

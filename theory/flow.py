@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import itertools
 from collections.abc import Iterable, Mapping
@@ -16,7 +17,7 @@ import xarray as xr
 
 from theory import notation, numeric, sweep
 from theory.equation import Equation
-from theory.parameters import BaseParameters, ParameterError
+from theory.parameters import BaseParameters, ParameterError, nearest
 
 END_ROUNDING = 16 * np.finfo(float).eps
 BEYOND = "leaves double precision (1.8e308)"
@@ -180,13 +181,11 @@ class Flow:
             precision.
         """
         name = self.time.name
-        if name in end and len(end) > 1 and isinstance(parameters, BaseParameters):
+        self._refuse(parameters, end)
+        if len(end) > 1:
             options: Any = {"events": events, "rtol": rtol, "atol": atol, name: end.pop(name)}
             grid, times = sweep.Grid(parameters, end), None if at is None else [*at]
             return grid.stack([self.solve(q, at=times, **options) for q in grid.points])
-        if set(end) != {name} or not 0 < end[name] < np.inf:
-            given = ", ".join(f"{k} = {v}" for k, v in end.items()) or "nothing"
-            raise ParameterError(f"run length: must be {name} = a positive number, got {given}")
         numbers = sweep.numbers(parameters, [s.name for s in self._compiled[0]])
         rhs, jacobian, start = self._functions(numbers, end[name])
         at = np.linspace(0, end[name], 601) if at is None else np.asarray(list(at), float)
@@ -225,6 +224,29 @@ class Flow:
             crossing = numeric.function(expr.subs(used), self.state)
             result[label] = unit * self._first_crossing(crossing, solution, integrate)
         return result
+
+    def _refuse(self, parameters: Any, end: Mapping[str, Any]) -> None:
+        """Refuse keywords of `solve` that are neither the flow's time nor a field."""
+        name = self.time.name
+        fields = (
+            [f.name for f in dataclasses.fields(parameters)]
+            if isinstance(parameters, BaseParameters)
+            else []
+        )
+        others = [key for key in end if key not in (name, *fields)]
+        if others and name not in end:
+            raise ParameterError(
+                f"{others[0]}: the time of {self.name} is called {name}; give {name} = {end[others[0]]}"
+            )
+        if others:
+            known = (name, "at", "events", "rtol", "atol", *fields)
+            hint = nearest(others[0], known)
+            raise ParameterError(
+                f"{others[0]}: unknown keyword; {hint}known are {', '.join(known)}"
+            )
+        if name not in end or not 0 < end[name] < np.inf:
+            given = f"{name} = {end[name]}" if name in end else "nothing"
+            raise ParameterError(f"run length: must be {name} = a positive number, got {given}")
 
     def descend(self, parameters: Any, step: float, steps: int) -> xr.Dataset:
         """Gradient descent with a finite step: the Euler map of the flow.

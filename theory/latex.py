@@ -6,9 +6,10 @@ import dataclasses
 import difflib
 import re
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import sympy as sp
+from sympy.core.function import AppliedUndef, UndefinedFunction
 
 from theory import cli, lines, notation, output
 from theory.parameters import ParameterError
@@ -100,40 +101,60 @@ def symbols(model: Model, equations: Iterable[Equation]) -> str:
     """Table of symbols, in order of appearance: what the code says of each, and where it is
     defined, or else first used.
     """
-    meanings = _meanings(model)
     listed = list(equations)
     defined = {str(e.lhs): e.name for e in reversed(listed)}
-    found: dict[str, list[str]] = {}
-    for equation in listed:
-        both = (sp.sympify(equation.lhs, strict=True), sp.sympify(equation.rhs, strict=True))
-        arrays = sorted({a for x in both for a in x.atoms(sp.IndexedBase)}, key=str)
-        labels = {a.label for a in arrays}
-        plain = {x for side in both for x in side.free_symbols if isinstance(x, sp.Symbol)} - labels
-        for x in [*sorted(plain, key=str), *arrays]:
-            name, printed = str(x), notation.expression(x)
-            kind = "array" if isinstance(x, sp.IndexedBase) else "index" if x.is_integer else ""
-            where = f"by {defined[name]}" if name in defined else f"first in {equation.name}"
-            found.setdefault(
-                printed, [f"${printed}$", escape(meanings.get(name, kind)), escape(where)]
-            )
+    found: dict[tuple[str, str], list[str]] = {}
+    for part in model.systems or [model]:
+        said = Meanings(part)
+        own = part.wing("theory").equations() if model.systems else {e.name: e for e in listed}
+        for equation in (e for e in listed if e.name in own):
+            for x in occurring(equation):
+                name, printed, means = str(x), notation.expression(x), "; ".join(said.of(x))
+                where = f"by {defined[name]}" if name in defined else f"first in {equation.name}"
+                row = [f"${printed}$", escape(means), escape(where)]
+                found.setdefault((printed, means), row)
     head = r"\textbf{symbol} & \textbf{meaning} & \textbf{where} \\ \hline \endhead"
     body = "\n".join(" & ".join(row) + r" \\" for row in found.values())
     return f"{{\\small\n\\begin{{longtable}}{{lp{{68mm}}p{{46mm}}}}\n{head}\n{body}\n\\end{{longtable}}}}"
 
 
-def _meanings(model: Model) -> dict[str, str]:
-    """What parameters and flows say about symbols, by name; the model before its systems."""
-    said: dict[str, str] = {}
-    for part in (model, *model.systems):
-        theory = part.wing("theory")
-        if hasattr(theory, "Parameters"):
-            for field in dataclasses.fields(theory.Parameters):
-                said.setdefault(field.name, field.metadata.get("doc", ""))
-        for flow in getattr(theory, "flows", dict)().values():
-            said.setdefault(flow.time.name, "training time")
-            for x in flow.state:
-                said.setdefault(x.name, f"order parameter of the flow {flow.name}")
-    return said
+def occurring(equation: Equation) -> list[Any]:
+    """Symbols, arrays and undefined functions that an equation prints, bound ones left out."""
+    both = (sp.sympify(equation.lhs, strict=True), sp.sympify(equation.rhs, strict=True))
+    arrays = {a for x in both for a in x.atoms(sp.IndexedBase)}
+    functions = {f.func for x in both for f in x.atoms(AppliedUndef)}
+    plain = {s for x in both for s in x.free_symbols if isinstance(s, sp.Symbol)}
+    # Time in dA/dt is bound for SymPy, but a reader sees it.
+    plain |= {s for x in both for d in x.atoms(sp.Derivative) for s in d.variables if s.is_Symbol}
+    return [
+        x
+        for kind in (plain - {a.label for a in arrays}, arrays, functions)
+        for x in sorted(kind, key=str)
+    ]
+
+
+class Meanings:
+    """What symbols mean in a model: what its modules say where they make them, or else its
+    parameters, or else the modules that a system shares with its family.
+    """
+
+    def __init__(self, model: Model) -> None:
+        room = model.path("theory")
+        family = room.rpartition(".")[0]
+        kind = getattr(model.wing("theory"), "Parameters", None)
+        fields = dataclasses.fields(kind) if kind else ()
+        self._own = notation.meanings(lambda name: f"{name}.".startswith(f"{room}."))
+        self._fields = {f.name: [f.metadata["doc"]] for f in fields if f.metadata.get("doc")}
+        self._shared = notation.meanings(lambda name: name.rpartition(".")[0] == family)
+
+    def of(self, x: Any) -> list[str]:
+        """Meanings of a symbol, array or function: one, unless modules differ; none, if unsaid."""
+        # A(D) means what A means, where nothing is said of the function.
+        alike = (
+            [y for y in self._own if str(y) == str(x)] if isinstance(x, UndefinedFunction) else []
+        )
+        found = next((self._own[y] for y in (x, *alike) if y in self._own), None)
+        return found or self._fields.get(str(x)) or self._shared.get(x, [])
 
 
 def numbers(reference: str) -> list[str]:

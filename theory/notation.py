@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import sys
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 import sympy as sp
@@ -11,17 +12,44 @@ if TYPE_CHECKING:
     from theory.equation import Equation
 
 _NAMES: dict[sp.Symbol, str] = {}
+_MEANINGS: dict[tuple[str, Any], str] = {}  # by module and what it made: models share letters
 
 
-def symbol(name: str, latex: str | None = None, **assumptions: Any) -> sp.Symbol:
-    """Make a symbol and, where its printed form differs from its name, say how it prints."""
-    return _named(sp.Symbol(name, **assumptions), latex)
+def symbol(name: str, latex: str | None = None, means: str = "", **assumptions: Any) -> sp.Symbol:
+    """Make a symbol; say how it prints, where that differs from its name, and what it means."""
+    return _meaning(_named(sp.Symbol(name, **assumptions), latex), means)
 
 
-def array(name: str, latex: str | None = None) -> sp.IndexedBase:
-    """Make an indexed array, with its printed form."""
-    made = sp.IndexedBase(name, real=True)
+def array(
+    name: str, latex: str | None = None, means: str = "", **assumptions: Any
+) -> sp.IndexedBase:
+    """Make an indexed array, real at least, with its printed form and meaning."""
+    made = sp.IndexedBase(name, **(assumptions or {"real": True}))
     _named(made.label, latex)
+    return _meaning(made, means)
+
+
+def function(name: str, means: str = "") -> Any:
+    """Make an undefined function, with its meaning."""
+    return _meaning(sp.Function(name), means)
+
+
+def meanings(inside: Callable[[str], bool]) -> dict[Any, list[str]]:
+    """What modules say of the symbols, arrays and functions that they make; ``inside`` picks the
+    modules by name.
+    """
+    said: dict[Any, list[str]] = {}
+    for (module, made), text in _MEANINGS.items():
+        if inside(module) and text not in said.setdefault(made, []):
+            said[made].append(text)
+    return said
+
+
+def _meaning(made: Any, means: str) -> Any:
+    if means:
+        # The module that calls `symbol`, `array` or `function`, as a symbol cannot carry a meaning:
+        # SymPy makes equal symbols one object.
+        _MEANINGS[sys._getframe(2).f_globals["__name__"], made] = means
     return made
 
 

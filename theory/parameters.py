@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import functools
+import importlib.util
 import json
 import math
 import types
@@ -17,6 +18,17 @@ from theory import derived
 
 class ParameterError(ValueError):
     """A value the user gave cannot be used; the message names field, value and what is allowed."""
+
+
+def nearest(name: str, known: typing.Iterable[str], cutoff: float = 0.6) -> str:
+    """Hint for an unknown name: ``"did you mean 'L'? "``, empty where nothing is alike.
+
+    The same letters in other capitals come before what is most alike.
+    """
+    known = list(known)
+    same = [other for other in known if other.lower() == name.lower()]
+    found = same or difflib.get_close_matches(name, known, n=1, cutoff=cutoff)
+    return f"did you mean '{found[0]}'? " if found else ""
 
 
 UNSAID = (
@@ -115,16 +127,14 @@ class BaseParameters:
         return super().__new__(cls)
 
     @classmethod
-    def _known(cls, names: typing.Iterable[str]) -> None:
-        fields = [f.name for f in dataclasses.fields(cls)]
+    def _known(cls, names: typing.Iterable[str], *more: str) -> None:
+        """Refuse names that are neither fields nor among those that a function takes besides."""
+        known = [*more, *(f.name for f in dataclasses.fields(cls))]
         for name in names:
-            if name not in fields:
-                near = difflib.get_close_matches(name, fields, n=1, cutoff=0.4) or [
-                    f for f in fields if f.lower() == name.lower()
-                ]
-                hint = f"did you mean '{near[0]}'? " if near else ""
+            if name not in known:
+                hint = nearest(name, known, cutoff=0.4)
                 raise ParameterError(
-                    f"{name}: unknown parameter; {hint}known are {', '.join(fields)}"
+                    f"{name}: unknown parameter; {hint}known are {', '.join(known)}"
                 )
 
     @classmethod
@@ -205,7 +215,21 @@ class BaseParameters:
                 raise ParameterError(f"--set {text}: must be NAME=VALUE")
             self._known([name])
             changes[name] = self._read(name, raw)
+            parts = [self._read(name, part) for part in raw.split(",")]
+            if len(parts) > 1 and not any(isinstance(part, str) for part in parts):
+                raise ParameterError(f"--set {text}: takes one value{self._several(name, raw)}")
         return self.replace(**changes)
+
+    @classmethod
+    def _several(cls, name: str, raw: str) -> str:
+        """How to have what was asked for with several values of a field."""
+        room = cls.__module__.rpartition(".")[0]
+        call = f"({{}}, {name}=[{', '.join(raw.split(','))}])"
+        if room and importlib.util.find_spec(f"{room}.onset"):
+            call = f"from {room} import Parameters, onset; onset.onset{call.format('Parameters()')}"
+        else:
+            call = "f" + call.format("p")
+        return f"; several in Python: {call}; students: simulate.sweep --grid {name}={raw}"
 
     @classmethod
     def _read(cls, name: str, raw: str) -> Any:

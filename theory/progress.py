@@ -1,4 +1,5 @@
-"""Progress on stderr, the one place: a bar on a terminal, one line a minute anywhere else.
+"""Progress, the one place: bars on a terminal's stderr or below a notebook's cell, one line a
+minute on stderr anywhere else.
 
 A command opens a `bar`; what it calls says where it is by `each` and `stage`, and opens bars of its
 own, which are shown if the command's is. Without a command nothing is printed.
@@ -7,11 +8,12 @@ own, which are shown if the command's is. Without a command nothing is printed.
 from __future__ import annotations
 
 import contextlib
+import html
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from tqdm import tqdm
 
@@ -41,7 +43,7 @@ class Bar:
         self, what: str, total: int | None, unit: str, count: Callable[[], int] | None
     ) -> None:
         self.what, self.total, self.unit, self.done, self.at = what, total, unit, 0, ""
-        self._count, self._line = count, None
+        self._count, self._line, self._begun = count, None, time.monotonic()
         if sys.stderr.isatty():
             self._line = tqdm(
                 total=total,
@@ -58,6 +60,23 @@ class Bar:
         """One line: the work, how far it is, what is at hand."""
         share = f" {self.done / self.total:.0%} of {self.total} {self.unit}s" if self.total else ""
         return f"{self.what}:{share}{' ' if self.at else ''}{self.at}".rstrip(":")
+
+    def _repr_html_(self) -> str:
+        """A bar, and the words that a terminal's has, for a notebook."""
+        form, drawn = "{desc} [{elapsed}]{postfix}", ""
+        if self.total:
+            form = "{desc}: {percentage:.0f}% of {total_fmt}{unit} [{elapsed}<{remaining}]{postfix}"
+            drawn = f'<progress value="{self.done}" max="{self.total}"></progress> '
+        words = tqdm.format_meter(
+            self.done,
+            self.total,
+            time.monotonic() - self._begun,
+            prefix=self.what,
+            unit=f" {self.unit}s",
+            postfix=self.at,
+            bar_format=form,
+        )
+        return f"<div>{drawn}{html.escape(words)}</div>"
 
     def draw(self) -> None:
         """Look at the counter; on a terminal, show it."""
@@ -115,16 +134,23 @@ def bar(
 @contextlib.contextmanager
 def _ticking() -> Iterator[None]:
     """Draw all bars from a thread, so that they move while the work does not look up."""
-    over = threading.Event()
+    over, cell = threading.Event(), _cell()
+
+    def draw() -> None:
+        for each_bar in _running:
+            each_bar.draw()
+        if cell is not None:
+            shown = "".join(each_bar._repr_html_() for each_bar in _running)
+            cell.update({"text/html": shown, "text/plain": "; ".join(map(str, _running))}, raw=True)
 
     def tick() -> None:
         started = line = time.monotonic()
         while not over.wait(POLL_SECONDS):
             with _lock:
-                for each_bar in _running:
-                    each_bar.draw()
+                draw()
                 now = time.monotonic()
-                if not sys.stderr.isatty() and now - line >= LINE_SECONDS:
+                silent = cell is not None or sys.stderr.isatty()
+                if not silent and now - line >= LINE_SECONDS:
                     line = now
                     minutes, seconds = divmod(round(now - started), 60)
                     where = "; ".join(map(str, _running))
@@ -137,6 +163,21 @@ def _ticking() -> Iterator[None]:
     finally:
         over.set()
         ticker.join()
+        with _lock:
+            draw()
+
+
+def _cell() -> Any:
+    """Output below the notebook cell that runs, which `draw` replaces; None outside of a notebook.
+
+    Plain HTML, not widgets: it needs no extension, and stays in the saved notebook and its page.
+    """
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    if not hasattr(shell, "kernel"):
+        return None
+    from IPython.display import display
+
+    return display({"text/plain": ""}, raw=True, display_id=True)
 
 
 def each(items: Iterable[T], what: str, name: Callable[[T], object] = str) -> Iterator[T]:

@@ -4,7 +4,6 @@ command runs over this table.
 
 from __future__ import annotations
 
-import difflib
 import functools
 import importlib
 import importlib.metadata
@@ -14,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from types import ModuleType
 
-from theory.parameters import ParameterError
+from theory.parameters import ParameterError, nearest
 
 COMMANDS = ("gradients", "timescales", "trajectories", "fidelity", "laws", "thresholds")
 GROUP = "solvable_transformers.models"  # entry points of packages that bring a model
@@ -182,7 +181,6 @@ def find(name: str) -> Model:
     table = _table()
     if name in table:
         return table[name]
-    near = difflib.get_close_matches(name, table, n=1)
-    hint = f"; did you mean '{near[0]}'?" if near else ""
     known = ", ".join(m.name for m in table.values() if not m.family)
-    raise ParameterError(f"model: no model named '{name}'; there are {known}{hint}")
+    message = f"model: no model named '{name}'; there are {known}; {nearest(name, table)}"
+    raise ParameterError(message.rstrip(" ;"))

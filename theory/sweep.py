@@ -7,7 +7,6 @@ computed anew. Several arrays are broadcast against each other.
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import functools
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -16,7 +15,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from theory.parameters import BaseParameters, ParameterError
+from theory.parameters import BaseParameters, ParameterError, nearest
 
 
 class Grid:
@@ -127,7 +126,7 @@ def over_fields(function: Callable) -> Callable:
         swept = {k: v for k, v in named.items() if k not in signature and k in fields}
         rest = {k: v for k, v in named.items() if k not in swept}
         if not takes_more and isinstance(p, BaseParameters):
-            p._known(k for k in rest if k not in signature)
+            p._known(rest, *list(signature)[1:])
         if not swept:
             return function(p, *arguments, **rest)
         grid = Grid(p, swept)
@@ -168,9 +167,10 @@ def numbers(given: Any, names: Iterable[str] | None = None, /, **swept: Any) -> 
     known = {*_fields(given), *values, *(names or ())}
     for name in swept:
         if name not in known:
-            near = difflib.get_close_matches(name, sorted(known), n=1)
-            hint = f"; did you mean '{near[0]}'?" if near else ""
-            raise ParameterError(f"{name}: neither a parameter nor a symbol used here{hint}")
+            hint = nearest(name, sorted(known))
+            raise ParameterError(
+                f"{name}: neither a parameter nor a symbol used here; {hint}".rstrip(" ;")
+            )
     if fields:
         grid = Grid(given, fields)
         found = [q.values() for q in grid.points]

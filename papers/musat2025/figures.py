@@ -23,7 +23,7 @@ from verify.emergence import first_crossing
 from verify.induction_heads import pictures, timescales
 
 THREE = {"alpha_3": r"\alpha_3", "beta_2": r"\beta_2", "gamma_3": r"\gamma_3"}
-CORNER = {"I": (0.8, 0.2), "M": (0.9, 0.65)}  # of a block, clear of the diagonals of I and M
+CORNER = {"I": (0.8, 0.2), "M": (0.87, 0.13)}  # of a block, beside the diagonals of I or M
 STEPS = "training step"
 # Apps. C and D train in minutes on a CPU as printed, so that both scales share them.
 ABLATION = {"4": (16, 32), "15": (32, 16), "16": (8, 32)}  # N, D

@@ -7,6 +7,7 @@ from __future__ import annotations
 import functools
 import importlib
 import json
+import re
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -166,10 +167,10 @@ def test_the_command_prints_both_verdicts(model, capsys):
     """Fits 100 columns; exit code 0 where typed and computed agree; JSON carries everything."""
     assert command.main([model.paper, "--claims"]) == 0
     printed = capsys.readouterr().out
-    assert (
-        max(map(len, printed.splitlines()[: len(ledger(model.paper)) + 2])) <= 100
-        and "typed" in printed
-    )
+    rows = printed.splitlines()[: len(ledger(model.paper)) + 2]
+    assert max(map(len, rows)) <= 100 and "typed" in printed
+    same = [re.split("  +", row)[1:3] for row in rows[2:]]
+    assert all(typed == own for typed, own in same)  # both are printed, where they agree, too
     assert command.main([model.paper, "--claims", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert len(found["claims"]) == len(ledger(model.paper)) and {

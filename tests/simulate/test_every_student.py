@@ -416,3 +416,16 @@ def test_killed_again_and_again_nothing_is_lost_and_two_processes_share(kills, n
         assert row["ended"] == [0, 0] and row["begun"] == ["0", "1"] and row["stored"] == 2, name
     # Of many, some leave a checkpoint; two may both come too early.
     assert kills < 20 or all(row["resumed"] for row in found.values())
+
+
+@pytest.mark.parametrize("name", FIRST)
+def test_unknown_keywords_are_told_the_nearest(name):
+    """A misspelt option, a parameter given beside the parameters, the time twice."""
+    system, p = student(name)
+    with pytest.raises(ParameterError, match="^seed: unknown keyword; did you mean 'seeds'"):
+        system.train(p, seed=3)
+    with pytest.raises(ParameterError, match="^eta: belongs to the parameters: p.replace"):
+        system.train(p, eta=0.1)
+    if system.time and hasattr(p, "run_to"):
+        with pytest.raises(ParameterError, match=f"^{system.time}: says the same as until"):
+            system.train(p, until=1.0, **{system.time: 1.0})

@@ -102,17 +102,7 @@ def test_first_of_several_crossings():
 
 
 @pytest.mark.parametrize(
-    "end",
-    [
-        {},
-        {"alpha": 1.0},
-        {"t": 0.0},
-        {"t": -1.0},
-        {"t": np.nan},
-        {"t": np.inf},
-        {"t": 1.0, "alpha": 1.0},
-    ],
-    ids=str,
+    "end", [{}, {"t": 0.0}, {"t": -1.0}, {"t": np.nan}, {"t": np.inf}], ids=str
 )
 def test_run_length_must_be_named_and_positive(end):
     """The one-line message names the flow's own time."""
@@ -120,6 +110,22 @@ def test_run_length_must_be_named_and_positive(end):
         ParameterError, match=r"^run length: must be t = a positive number, got .+$"
     ):
         LOGISTIC.solve(given(**VALUES), **end)
+
+
+@pytest.mark.parametrize(
+    ("end", "message"),
+    [
+        ({"alpha": 1.0}, "alpha: the time of logistic is called t; give t = 1.0"),
+        ({"t": 1.0, "alpha": 1.0}, "alpha: unknown keyword; "),
+        ({"t": 1.0, "Rtol": 1e-3}, "Rtol: unknown keyword; did you mean 'rtol'? known are t, at, "),
+    ],
+    ids=str,
+)
+def test_wrong_keywords_are_told_the_right_one(end, message):
+    """Another name of the time, options misspelt."""
+    with pytest.raises(ParameterError) as caught:
+        LOGISTIC.solve(given(**VALUES), **end)
+    assert str(caught.value).startswith(message)
 
 
 def test_missing_number_is_named():

@@ -8,6 +8,7 @@ The golden files are written by::
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import re
 import shutil
@@ -19,8 +20,10 @@ import pytest
 import sympy as sp
 
 from theory import latex, lines, notation, output, registry
+from theory import state_tracking as st
 from theory.equation import Equation
 from theory.parameters import ParameterError
+from theory.state_tracking import symbols
 
 ROOT = Path(__file__).parents[2]
 GOLDEN = ROOT / "tests" / "golden"
@@ -282,9 +285,40 @@ def test_wide_fractions_are_products():
     assert lines.broken(rf"e^{{{long}}}", 9)[0].startswith(r"\exp\left(a + b")
 
 
+@pytest.mark.parametrize(
+    "name", [m.name for model in registry.MODELS.values() for m in (model.systems or [model])]
+)
+def test_every_symbol_has_one_meaning(name):
+    """Symbols, arrays and undefined functions of every equation that is printed."""
+    model = registry.find(name)
+    said = latex.Meanings(model)
+    equations = model.wing("theory").equations().values()
+    unclear = {
+        f"{x} of {e.name}": said.of(x)
+        for e in equations
+        for x in latex.occurring(e)
+        if len(said.of(x)) != 1
+    }
+    assert not unclear
+
+
+def test_letters_are_shared_without_mixing_their_meanings(monkeypatch):
+    """Two modules may mean different things by equal symbols; a function may mean its symbol."""
+    monkeypatch.setattr(notation, "_MEANINGS", dict(notation._MEANINGS))
+    for module, means in (("theory.state_tracking.here", "one"), ("theory.elsewhere", "other")):
+        names = {"__name__": module, "symbol": notation.symbol, "means": means}
+        exec("symbol('q_shared', means=means)", names)  # as if that module called it
+    said = latex.Meanings(registry.find("state_tracking"))
+    assert said.of(sp.Symbol("q_shared")) == ["one"]
+    assert said.of(sp.Function("A")) == said.of(symbols.A) == ["attention on the right action"]
+    assert said.of(sp.Symbol("nobody")) == []
+    field = next(f for f in dataclasses.fields(st.Parameters) if f.name == "n_test")
+    assert said.of(sp.Symbol("n_test")) == [field.metadata["doc"]]
+
+
 def test_symbols_say_what_the_code_says(capsys):
     """Meaning of parameters, and where the others come from."""
     latex.main(["--symbols", "--equation", "c_omega"])
     out = capsys.readouterr().out
     assert r"$\eta$" not in out and r"$d_{g}$ & " in out
-    assert re.search(r"\$c_\{\\omega\}\$ & .* & by c\\_omega", out)
+    assert r"$c_{\omega}$ & attention constant of the frequencies & by c\_omega" in out

@@ -8,6 +8,7 @@ import copy
 import dataclasses
 import json
 import pickle
+import re
 
 import numpy as np
 import pytest
@@ -106,7 +107,22 @@ SLIPS = {
     "batchsize": "batch_size",
     "rope_tehta": "rope_theta",
     "A0": "A_0",
+    "l": "L",
+    "D_G": "d_g",
 }
+
+
+def test_several_values_are_a_call_in_python():
+    """--set takes one value; the line that is printed does what was meant."""
+    with pytest.raises(ParameterError, match="^--set L=3,8: takes one value; ") as caught:
+        Parameters().parse(["L=3,8"])
+    call = re.search(r"several in Python: (.*); (.*); students", str(caught.value))
+    names: dict = {}
+    exec(call[1], names)
+    alone = names["onset"].onset(Parameters(L=8)).numbers["alpha_half"]
+    assert eval(call[2], names)["alpha_half"][1] == pytest.approx(alone, rel=1e-12)
+    with pytest.raises(ParameterError, match="^L = '3,x': must be a whole number"):
+        Parameters().parse(["L=3,x"])
 
 
 @pytest.mark.parametrize(("wrong", "near"), SLIPS.items())

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 import time
+from types import SimpleNamespace
 
 import pytest
 
@@ -81,3 +83,64 @@ def test_a_failure_closes_the_bars(fast):
     with pytest.raises(ValueError, match="stop"), progress.bar("a"), progress.bar("b", 2):
         raise ValueError("stop")
     assert progress._running == []
+
+
+class Shell:
+    """A notebook's shell, as IPython has it, with what its cell shows."""
+
+    kernel = "running"
+
+    def __init__(self):
+        self.shown = []
+
+    def display(self, data, raw, display_id):
+        """Below the cell."""
+        assert raw and display_id
+        return self
+
+    def update(self, data, raw):
+        """In the place of what was shown."""
+        self.shown.append(data["text/html"])
+
+
+def test_a_notebook_sees_bars_below_its_cell(fast, capsys, monkeypatch):
+    """They move, an inner one goes, the last state stays; nothing on stderr."""
+    shell = Shell()
+    monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: shell))
+    monkeypatch.setitem(sys.modules, "IPython.display", SimpleNamespace(display=shell.display))
+    with progress.bar("a < b", 2, "step") as outer:
+        with progress.bar("inner", 4, "epoch"):
+            time.sleep(0.2)
+        outer.done = 2
+        time.sleep(0.1)
+    assert any(x.count("<progress") == 2 and "inner: 0% of 4 epochs" in x for x in shell.shown)
+    last = shell.shown[-1]
+    assert last.count("<progress") == 1 and '<progress value="2" max="2">' in last
+    assert "a &lt; b: 100% of 2 steps" in last
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.slow
+def test_an_executed_notebook_keeps_its_bar():
+    """A real kernel, students by a pool; nothing is printed when the kernel ends."""
+    for package in ("ipykernel", "nbclient"):
+        pytest.importorskip(package, reason=f"{package} is not installed (extra docs)")
+    done = subprocess.run([sys.executable, "-c", NOTEBOOK], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert '<progress value="80" max="80">' in done.stdout and "training: 100%" in done.stdout
+    assert "Traceback" not in done.stdout + done.stderr
+
+
+CELL = """
+import tempfile
+from simulate import state_tracking as students
+from theory import state_tracking as st
+p = st.Parameters.presets()["demo"]().replace(epochs=40)
+runs = students.train(p, seeds=2, store=tempfile.mkdtemp(), workers=2)
+"""
+NOTEBOOK = f"""
+import nbclient, nbformat
+notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell({CELL!r})])
+nbclient.NotebookClient(notebook, timeout=300, kernel_name="python3").execute()
+print([output.data.get("text/html") for output in notebook.cells[0].outputs])
+"""

@@ -5,21 +5,29 @@ from theory.notation import array, symbol
 PAPER = "bietti2025"
 
 # Sizes
-N = symbol("N", integer=True, positive=True)  # tokens, keys or labels
-K = symbol("K", integer=True, positive=True)  # classes
-d = symbol("d", integer=True, positive=True)  # embedding dimension
-T = symbol("T", integer=True, positive=True)  # sequence length
+N = symbol("N", means="tokens, keys or labels", integer=True, positive=True)
+K = symbol("K", means="classes", integer=True, positive=True)
+d = symbol("d", means="embedding dimension", integer=True, positive=True)
+T = symbol("T", means="sequence length", integer=True, positive=True)
 
 # Training
-eta = symbol("eta", positive=True)  # learning rate
-t = symbol("t", nonnegative=True)  # gradient-flow time: learning rate times steps
-m = symbol("m", real=True)  # margin: right logit minus a wrong one
-L = symbol("loss_memory", r"\mathcal{L}", real=True)
+eta = symbol("eta", means="learning rate", positive=True)
+t = symbol("t", means="gradient-flow time: learning rate times steps", nonnegative=True)
+m = symbol("m", means="margin: right logit minus a wrong one", real=True)
+L = symbol("loss_memory", r"\mathcal{L}", "cross-entropy", real=True)
 
 # Indices and indexed arrays
-x, y, z, k, i, j, l = (symbol(name, integer=True, positive=True) for name in "xyzkijl")
-W, F, e, u, p, v = (array(name) for name in ("W", "F", "e", "u", "p", "v"))
-p_hat = array("p_hat", r"\hat{p}")
+x, z = (symbol(name, means="a key", integer=True, positive=True) for name in "xz")
+y, k = (symbol(name, means="a class or output", integer=True, positive=True) for name in "yk")
+i, j, l = (
+    symbol(name, means="a coordinate or token", integer=True, positive=True) for name in "ijl"
+)
+W = array("W", means="weights of the memory")
+F = array("F", means="scores of the classes")
+e, u = array("e", means="input embeddings"), array("u", means="output embeddings")
+p = array("p", means="probability of a class, given the key")
+v = array("v", means="backward vector")
+p_hat = array("p_hat", r"\hat{p}", "predicted probability of a class, given the key")
 
 DERIVED = "derived here"
 

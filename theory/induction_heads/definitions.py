@@ -42,10 +42,14 @@ from theory.induction_heads.symbols import (
 )
 from theory.notation import array, symbol
 
-X = array("X")  # token and position side by side: 2 D columns
+X = array("X", means="token and position of the rows side by side: 2 D columns")
 last = symbol(
-    "last", "i_{0}", integer=True, nonnegative=True
-)  # rows a row may attend to: i - 1 strict, i inclusive
+    "last",
+    "i_{0}",
+    "rows a row may attend to: i - 1 strict, i inclusive",
+    integer=True,
+    nonnegative=True,
+)
 MASK = (
     "a row attends to itself only under the inclusive mask; a row that sees nothing retrieves zero"
 )

@@ -38,9 +38,11 @@ GIVEN = (
     "summed over the D coordinates",
 )
 NEW = "beyond Theorem 2"
-gamma_star = symbol("gamma_star", r"\gamma^{\star}", real=True)
-loss_star = symbol("loss_star", r"\mathcal{L}^{\star}", real=True)
-conserved = symbol("conserved", "C", real=True)
+gamma_star = symbol(
+    "gamma_star", r"\gamma^{\star}", "gamma of least loss at given attention", real=True
+)
+loss_star = symbol("loss_star", r"\mathcal{L}^{\star}", "loss at that gamma", real=True)
+conserved = symbol("conserved", "C", "invariant of the flow", real=True)
 
 
 @cache

@@ -41,10 +41,12 @@ from theory.series import truncated
 
 LARGE = "large N"
 HALF = sp.Rational(1, 2)
-theta = symbol("theta", positive=True)  # threshold
-T_beta_theta = symbol("T_beta_theta", r"T_{\beta}(\theta)", positive=True)
-T_alpha_theta = symbol("T_alpha_theta", r"T_{\alpha}(\theta)", positive=True)
-slow_rate = symbol("slow_rate", r"2N^{2}\dot\beta", positive=True)
+theta = symbol("theta", means="threshold", positive=True)
+T_beta_theta = symbol("T_beta_theta", r"T_{\beta}(\theta)", "time of beta = theta", positive=True)
+T_alpha_theta = symbol(
+    "T_alpha_theta", r"T_{\alpha}(\theta)", "time of alpha = theta", positive=True
+)
+slow_rate = symbol("slow_rate", r"2N^{2}\dot\beta", "scaled rate of beta", positive=True)
 in_x = 1 / (2 * x)  # N
 
 

@@ -15,8 +15,8 @@ from theory.induction_heads.symbols import N, alpha, beta, d, gamma, k, q, ref
 from theory.notation import symbol
 
 UNIFORM = "queried pair uniform over the context"
-slope = symbol("initial_slope", r"\left.\dot\beta\right|_{0}", real=True)
-gamma_E = symbol("gamma_E", r"\gamma_{\mathrm{E}}", positive=True)  # Euler's constant
+slope = symbol("initial_slope", r"\left.\dot\beta\right|_{0}", "rate of beta at time 0", real=True)
+gamma_E = symbol("gamma_E", r"\gamma_{\mathrm{E}}", "Euler's constant", positive=True)
 
 
 @cache

@@ -161,7 +161,8 @@ def equations() -> dict[str, Equation]:
     blocks: dict[tuple[str, int, int], sp.Expr] = {}
     for name, matrix, i, j, kernel in pseudo_parameters():
         letter, number = name.split("_")
-        parameter = symbol(name, rf"\{letter}_{{{number}}}", real=True)
+        means = f"reduced weight of {matrix}"
+        parameter = symbol(name, rf"\{letter}_{{{number}}}", means, real=True)
         entry = parameter * (sp.KroneckerDelta(m, n) if kernel == "I" else M[m, n])
         blocks[matrix, i, j] = blocks.get((matrix, i, j), sp.S.Zero) + entry
     still = {symbol(p.name, real=True) for p in pseudo_parameters()} - {

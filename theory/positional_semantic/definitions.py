@@ -26,8 +26,12 @@ from theory.positional_semantic.symbols import (
     z_2,
 )
 
-S_12, S_21 = symbol("S_12", "S_{12}", real=True), symbol("S_21", "S_{21}", real=True)
-loss_symbol, objective_symbol = symbol("ell", r"\ell"), symbol("objective", r"\mathcal{O}")
+S_12, S_21 = (
+    symbol(f"S_{k}", f"S_{{{k}}}", "entry of the student's attention", real=True)
+    for k in ("12", "21")
+)
+loss_symbol = symbol("ell", r"\ell", "loss of a sentence")
+objective_symbol = symbol("objective", r"\mathcal{O}", "what the proximal point minimises")
 
 
 def logistic(u: sp.Expr) -> sp.Expr:

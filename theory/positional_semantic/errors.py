@@ -33,10 +33,17 @@ NORMALISATIONS = {
     "full": 1.0,
     "entry": 0.5,
 }  # of |y - f|^2/d; per entry is 1/(d L) with L = 2
-epsilon_full = symbol("epsilon_full", r"\epsilon_{\mathrm{full}}", nonnegative=True)
+epsilon_full = symbol(
+    "epsilon_full", r"\epsilon_{\mathrm{full}}", "test error of a sentence", nonnegative=True
+)
 S_gap, R_gap = (
-    symbol("E_S_12", r"\mathbb{E}[(Y_{12}-S_{12})^{2}]", nonnegative=True),
-    symbol("E_S_21", r"\mathbb{E}[(Y_{21}-S_{21})^{2}]", nonnegative=True),
+    symbol(
+        f"E_S_{k}",
+        rf"\mathbb{{E}}[(Y_{{{k}}}-S_{{{k}}})^{{2}}]",
+        "mean squared error of an attention entry",
+        nonnegative=True,
+    )
+    for k in ("12", "21")
 )
 
 

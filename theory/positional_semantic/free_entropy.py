@@ -14,7 +14,7 @@ import sympy as sp
 
 from theory.algebra import linear_root
 from theory.equation import Equation
-from theory.notation import array, symbol
+from theory.notation import array, function, symbol
 from theory.positional_semantic.symbols import (
     CONJUGATE,
     E_M,
@@ -37,7 +37,7 @@ from theory.positional_semantic.symbols import (
     theta_hat,
 )
 
-Psi = symbol("Psi_w", r"\Psi_{w}", real=True)
+Psi = symbol("Psi_w", r"\Psi_{w}", "entropic potential", real=True)
 RS = ("replica symmetry", "zero temperature", "d and n to infinity at fixed alpha")
 TWO = (
     "two tokens of variance sigma^2",
@@ -96,27 +96,29 @@ def general() -> Equation:
     """Free entropy for L tokens, student rank r, teacher rank t and jointly diagonal
     covariances.
     """
-    r, t = sp.symbols("r t", integer=True, positive=True)
+    r = symbol("r", means="rank of the student", integer=True, positive=True)
+    t = symbol("t", means="rank of the teacher", integer=True, positive=True)
     l, a, b, k = sp.symbols("l a b k", integer=True, positive=True)
     qs, Vs, q_hats, V_hats = (
-        array("q"),
-        array("V"),
-        array("q_hat", r"\hat{q}"),
-        array("V_hat", r"\hat{V}"),
+        array("q", means="self-overlap, by position"),
+        array("V", means="variance of the posterior, by position"),
+        array("q_hat", r"\hat{q}", "conjugate of q, by position"),
+        array("V_hat", r"\hat{V}", "conjugate of V, by position"),
     )
     ms, m_hats, thetas, theta_hats = (
-        array("m"),
-        array("m_hat", r"\hat{m}"),
-        array("theta", r"\theta"),
-        array("theta_hat", r"\hat{\theta}"),
+        array("m", means="overlap with the positional embedding, by position"),
+        array("m_hat", r"\hat{m}", "conjugate of m, by position"),
+        array("theta", r"\theta", "overlap with the teacher, by position"),
+        array("theta_hat", r"\hat{\theta}", "conjugate of theta, by position"),
     )
-    gamma = array("gamma", r"\gamma")
-    inverse, outer = array("D_inverse", "(D^{-1})"), array("b")
+    gamma = array("gamma", r"\gamma", "eigenvalues of the token covariances, by position")
+    inverse = array("D_inverse", "(D^{-1})", "inverse of D, matrix over the student's rank")
+    outer = array("b", means="field of the student's weights from m and theta")
     over = ((l, 1, L), (a, 1, r), (b, 1, r))
     trace = sp.Sum((V_hats[l, a, b] * qs[l, b, a] - q_hats[l, a, b] * Vs[l, b, a]) / 2, *over)
     trace -= sp.Sum(m_hats[l, a] * ms[l, a], (l, 1, L), (a, 1, r))
     trace -= sp.Sum(theta_hats[l, a, k] * thetas[l, a, k], (l, 1, L), (a, 1, r), (k, 1, t))
-    mean = sp.Function(r"\mathbb{E}_{\nu}")
+    mean = function(r"\mathbb{E}_{\nu}", "mean over the joint law (5)")
     inner = sp.Sum(
         inverse[a, b] * (outer[b] * outer[a] + sp.Sum(gamma[l] * q_hats[l, b, a], (l, 1, L))),
         (a, 1, r),

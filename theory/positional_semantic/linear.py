@@ -11,10 +11,17 @@ from theory.equation import Equation
 from theory.notation import symbol
 from theory.positional_semantic.symbols import A_12, A_21, omega, ref, sigma
 
-P_mean = symbol("P_mean", r"\mathbb{E}[P]", positive=True)
-P_var = symbol("P_var", r"\mathrm{Var}[P]", nonnegative=True)
-W_12, W_21 = symbol("W_12", r"\hat{W}_{12}", real=True), symbol("W_21", r"\hat{W}_{21}", real=True)
-epsilon_lin = symbol("epsilon_lin", r"\epsilon_{\mathrm{lin}}", nonnegative=True)
+P_mean = symbol(
+    "P_mean", r"\mathbb{E}[P]", "mean off-diagonal entry of the teacher's attention", positive=True
+)
+P_var = symbol("P_var", r"\mathrm{Var}[P]", "its variance", nonnegative=True)
+W_12, W_21 = (
+    symbol(f"W_{k}", rf"\hat{{W}}_{{{k}}}", "trained weight of the linear layer", real=True)
+    for k in ("12", "21")
+)
+epsilon_lin = symbol(
+    "epsilon_lin", r"\epsilon_{\mathrm{lin}}", "test error of the linear layer", nonnegative=True
+)
 ASSUMED = (
     "d to infinity: the empirical risk of L^2 parameters is the population risk",
     "two tokens",

@@ -9,7 +9,7 @@ from functools import cache
 import sympy as sp
 
 from theory.equation import Equation
-from theory.notation import symbol
+from theory.notation import function, symbol
 from theory.positional_semantic import definitions, errors
 from theory.positional_semantic.symbols import (
     E_M,
@@ -23,6 +23,7 @@ from theory.positional_semantic.symbols import (
     h_1,
     h_2,
     m,
+    nu,
     q,
     ref,
     theta,
@@ -32,14 +33,22 @@ from theory.positional_semantic.symbols import (
     z_2,
 )
 
-xi_1, xi_2 = symbol("xi_1", r"\xi_{1}", real=True), symbol("xi_2", r"\xi_{2}", real=True)
-eta_1, eta_2 = symbol("eta_1", r"\eta_{1}", real=True), symbol("eta_2", r"\eta_{2}", real=True)
-nu = symbol("nu", r"\nu", positive=True)
+xi_1, xi_2 = (
+    symbol(f"xi_{k}", rf"\xi_{{{k}}}", "standard Gaussian of the student's field", real=True)
+    for k in "12"
+)
+eta_1, eta_2 = (
+    symbol(f"eta_{k}", rf"\eta_{{{k}}}", "standard Gaussian of the teacher's field", real=True)
+    for k in "12"
+)
 best = {
-    x: sp.Function(f"{x.name[0]}^{{\\ast}}_{x.name[2]}")(w_1, w_2, Y_12, Y_21) for x in (z_1, z_2)
+    x: function(f"{x.name[0]}^{{\\ast}}_{x.name[2]}", "proximal point")(w_1, w_2, Y_12, Y_21)
+    for x in (z_1, z_2)
 }
-envelope = symbol("envelope", r"\bar{\mathcal{M}}", nonnegative=True)
-g_1, g_2 = symbol("g_1", real=True), symbol("g_2", real=True)
+envelope = symbol(
+    "envelope", r"\bar{\mathcal{M}}", "Moreau envelope: least objective", nonnegative=True
+)
+g_1, g_2 = (symbol(f"g_{k}", means="output channel: (z* - w) / V", real=True) for k in "12")
 
 
 def average(expr: sp.Expr) -> sp.Expr:

@@ -29,6 +29,7 @@ from theory.positional_semantic.symbols import (
     V,
     V_hat,
     m,
+    nu,
     q,
     q_hat,
     ref,
@@ -37,7 +38,6 @@ from theory.positional_semantic.symbols import (
     theta,
 )
 
-nu = symbol("nu", r"\nu", positive=True)  # variance of the teacher field given the student's
 xi, eta, w, h, z, sign = sp.symbols("xi eta w h z s", real=True)
 envelope = sp.Function("M")(w, h)
 FIELDS = {w: sign * m + sp.sqrt(q) * xi, h: theta / sp.sqrt(q) * xi + sp.sqrt(nu) * eta}
@@ -135,5 +135,5 @@ def equations() -> dict[str, Equation]:
     return {e.name: e for e in found}
 
 
-NORM = symbol("norm", r"\lVert\hat{Q}\rVert^{2}/d", nonnegative=True)
+NORM = symbol("norm", r"\lVert\hat{Q}\rVert^{2}/d", "squared norm of the weights", nonnegative=True)
 NORM_EQUATION = Equation("norm", NORM, q / sigma**2, ref("Eq. (6)"), "exact", TWO)

@@ -38,14 +38,19 @@ from theory.state_tracking.symbols import c_omega as c_omega_symbol
 CLOSURE = "closure c(A) = L c_omega A (1 - A), matched at A = 1/L"
 ANSATZ = "attention A on the right action, uniform elsewhere"
 
-lambda_ = array("lambda", r"\lambda")
-w, offset = (
-    symbol("omega_n", r"\omega_{n}", positive=True),
-    symbol("Delta_ij", r"(j-i)", integer=True),
+lambda_ = array("lambda", r"\lambda", "mean of cos(omega_n (j - k)) over distinct positions")
+w = symbol("omega_n", r"\omega_{n}", "rotary frequency of block n", positive=True)
+offset = symbol("Delta_ij", r"(j-i)", "distance of two positions", integer=True)
+q1, q2, k1, k2 = (
+    symbol(name, rf"(W_{x})_{{{row}}}", f"weight of W_{x} in block n", real=True)
+    for name, x, row in (
+        ("q_1", "Q", "2n-1"),
+        ("q_2", "Q", "2n"),
+        ("k_1", "K", "2n-1"),
+        ("k_2", "K", "2n"),
+    )
 )
-q1, q2 = symbol("q_1", r"(W_Q)_{2n-1}", real=True), symbol("q_2", r"(W_Q)_{2n}", real=True)
-k1, k2 = symbol("k_1", r"(W_K)_{2n-1}", real=True), symbol("k_2", r"(W_K)_{2n}", real=True)
-logit_block = symbol("l_block", r"l_{ij}^{(n)}", real=True)
+logit_block = symbol("l_block", r"l_{ij}^{(n)}", "attention score from block n", real=True)
 
 
 def rotation(angle: sp.Expr) -> sp.Matrix:

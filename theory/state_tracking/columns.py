@@ -24,33 +24,36 @@ BEYOND = "beyond the paper: column statistics"
 CAVITY = "other columns of the state act as independent Gaussian noise"
 SELF_AVERAGING = "sums over the wrong entries self-average"
 
-v_k, v_w = (
-    symbol("v_k", real=True),
-    symbol("v_w", r"v_{\bar k}", real=True),
-)  # entries of one column
+v_k = symbol("v_k", means="right entry of a column of M", real=True)
+v_w = symbol("v_w", r"v_{\bar k}", "wrong entry of a column of M", real=True)
 epsilon = symbol(
-    "share", r"\varepsilon", real=True
-)  # relative excess of the column's share of the training set
-V_k, V_w = (
-    symbol("V_k", positive=True),
-    symbol("V_w", r"V_{\bar k}", positive=True),
-)  # variances of right and wrong entries
-V_all = symbol(
-    "V_all", r"\bar V", positive=True
-)  # variance of an entry of another column, right or wrong there
-b_i = symbol("b_i", positive=True)  # weight of the column in the logits it is right for
-T = symbol("T_i", r"T_{i}", nonnegative=True)  # sum over j != i - L of pi_ij^2
-z_v, z_w = symbol("z_v", r"z_{i,k}", real=True), symbol("z_w", r"z_{i,\bar k}", real=True)
-u_k, u_w = symbol("u_k", positive=True), symbol("u_w", r"u_{\bar k}", positive=True)
-xi = symbol("xi", r"\xi", real=True)
-W, p_k, p_w = (
-    symbol("W_i", positive=True),
-    symbol("p_k", positive=True),
-    symbol("p_w", r"p_{\bar k}", positive=True),
+    "share", r"\varepsilon", "relative excess of the column's share of the training set", real=True
 )
-mean_w = symbol("mean_w", r"\langle v_{\bar k}\rangle", real=True)
-beta = array("column_weight", r"b")  # per position
-right_mass, wrong_mass, left = array("p_k"), array("p_w", r"p_{\bar k}"), array("g")
+V_k = symbol("V_k", means="variance of right entries", positive=True)
+V_w = symbol("V_w", r"V_{\bar k}", "variance of wrong entries", positive=True)
+V_all = symbol(
+    "V_all",
+    r"\bar V",
+    "variance of an entry of another column, right or wrong there",
+    positive=True,
+)
+b_i = symbol("b_i", means="weight of the column in the logits it is right for", positive=True)
+T = symbol(
+    "T_i", r"T_{i}", "sum of squared attention on all but the right action", nonnegative=True
+)
+z_v = symbol("z_v", r"z_{i,k}", "mean right logit, given the column's entry", real=True)
+z_w = symbol("z_w", r"z_{i,\bar k}", "mean wrong logit, given the column's entry", real=True)
+u_k = symbol("u_k", means="variance of the right logit from other columns", positive=True)
+u_w = symbol("u_w", r"u_{\bar k}", "variance of a wrong logit from other columns", positive=True)
+xi = symbol("xi", r"\xi", "standard Gaussian", real=True)
+W = symbol("W_i", means="mean of exp(wrong logit)", positive=True)
+p_k = symbol("p_k", means="probability of the right state", positive=True)
+p_w = symbol("p_w", r"p_{\bar k}", "probability of a wrong state", positive=True)
+mean_w = symbol("mean_w", r"\langle v_{\bar k}\rangle", "mean of wrong entries", real=True)
+beta = array("column_weight", r"b", "weight of the column, by position")
+right_mass = array("p_k", means="probability of the right state, by position")
+wrong_mass = array("p_w", r"p_{\bar k}", "probability of a wrong state, by position")
+left = array("g", means="probability left to wrong states, by position", nonnegative=True)
 
 
 def own_weight() -> sp.Expr:
@@ -206,7 +209,12 @@ def equations() -> dict[str, Equation]:
         ),
         Equation(
             "share_variance",
-            symbol("share_variance", r"\langle\varepsilon^{2}\rangle", positive=True),
+            symbol(
+                "share_variance",
+                r"\langle\varepsilon^{2}\rangle",
+                "variance of shares of the training set",
+                positive=True,
+            ),
             d_g * N / (n_train * L),
             ref(f"{BEYOND}, finite training set"),
             "leading order",

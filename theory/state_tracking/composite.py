@@ -10,7 +10,7 @@ import sympy as sp
 
 from theory.algebra import written_as
 from theory.equation import Equation
-from theory.notation import symbol
+from theory.notation import function, symbol
 from theory.series import truncated
 from theory.state_tracking import exact
 from theory.state_tracking.exact import BEYOND, D_0, D, epsilon, kappa, level, x
@@ -18,10 +18,10 @@ from theory.state_tracking.late_time import INDEPENDENT, S_inf, m_0
 from theory.state_tracking.onset import waited
 from theory.state_tracking.symbols import A_0, A, L, N, S, eta, ref
 
-alpha_level = symbol("alpha_level", r"\alpha_{a}", positive=True)
-steep = symbol("kappa_L", r"\kappa_{L}", positive=True)  # kappa/L
+alpha_level = symbol("alpha_level", r"\alpha_{a}", "time at which A = a", positive=True)
+steep = symbol("kappa_L", r"\kappa_{L}", "kappa / L", positive=True)
 t = symbol("t_", "t", real=True)
-H = sp.Function("H")
+H = function("H", "what the saturation of A adds to the proper time")
 
 ZETA_HALF = -1.4603545088095868  # Riemann zeta at 1/2
 ERROR = "error O(L^(-3/2)) in D and alpha, O(1/L) in A, at all times, where N and d_g grow like L"

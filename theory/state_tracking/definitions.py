@@ -7,7 +7,7 @@ from functools import cache
 import sympy as sp
 
 from theory.equation import Equation
-from theory.notation import array, symbol
+from theory.notation import array, function, symbol
 from theory.state_tracking.symbols import (
     A,
     L,
@@ -29,11 +29,12 @@ from theory.state_tracking.symbols import (
     t,
 )
 
-state, action = array("s"), array("g")
-pi, logit = array("pi", r"\pi"), array("l")
-output = array("o")
-z = array("z")
-training_loss = symbol("training_loss", r"\mathcal{L}", real=True)
+state, action = array("s", means="states of a sequence"), array("g", means="its actions")
+pi = array("pi", r"\pi", "attention; its first index, the position that attends, may be left out")
+logit = array("l", means="attention scores")
+output = array("o", means="output of attention: weights of the actions")
+z = array("z", means="logits of the next state")
+training_loss = symbol("training_loss", r"\mathcal{L}", "loss of a sequence", real=True)
 
 
 def softmax_row() -> sp.Expr:
@@ -49,7 +50,7 @@ def equations() -> dict[str, Equation]:
     pairs = sp.Sum(
         M_star[c, p, q] * M[a, p, q], *entries, (a, 1, d_g), (c, 1, d_g)
     )  # c numbers teachers, a students
-    step = sp.Function(r"\sigma")
+    step = function(r"\sigma", "permutation of the states by an action")
     target = state[i - L]
     cross_entropy = sp.log(sp.Sum(sp.exp(z[i + 1, r]), (r, 1, N))) - z[i + 1, target]
     found = [

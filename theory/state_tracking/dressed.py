@@ -43,14 +43,18 @@ BEYOND = "beyond the paper: dressed theory"
 SECOND_ORDER = "second order in the noise of M"
 RESPONSE = "linear response of a wrong entry, alike for all"
 
-V = symbol("V_M", r"V_{M}", positive=True)  # variance of the entries of M about their means
-v = symbol("v_i", r"v_{i}", positive=True)  # variance of a logit at position i
-h = symbol("h_i", r"h_{i}", nonnegative=True)  # what a unit of that variance costs
-loss_i = symbol("loss_i", r"\ell_{i}", real=True)  # dressed loss at position i
+V = symbol("V_M", r"V_{M}", "variance of the entries of M about their means", positive=True)
+v = symbol("v_i", r"v_{i}", "variance of a logit at position i", positive=True)
+h = symbol("h_i", r"h_{i}", "twice the loss per unit of that variance", nonnegative=True)
+loss_i = symbol("loss_i", r"\ell_{i}", "dressed loss at position i", real=True)
 force_noise = symbol(
-    "force_noise", r"\langle(\delta f_{ij})^{2}\rangle", nonnegative=True
-)  # of one training set
-spread, curvature = array("spread", r"s^{2}"), array("curvature", r"q")
+    "force_noise",
+    r"\langle(\delta f_{ij})^{2}\rangle",
+    "variance of the force on attention, over training sets",
+    nonnegative=True,
+)
+spread = array("spread", r"s^{2}", "logit variance per variance of M, by position")
+curvature = array("curvature", r"q", "response of a wrong entry, by position")
 
 
 def noise_cost() -> tuple[sp.Expr, sp.Expr]:

@@ -40,8 +40,8 @@ from theory.state_tracking.symbols import (
 
 delta = sp.KroneckerDelta
 Delta_R, Delta_S = (
-    symbol("Delta_R", r"\Delta R", real=True),
-    symbol("Delta_S", r"\Delta S", real=True),
+    symbol("Delta_R", r"\Delta R", "change of R in an epoch", real=True),
+    symbol("Delta_S", r"\Delta S", "change of S in an epoch", real=True),
 )
 EPOCH = 1 / (d_g * N)  # training time of one epoch
 

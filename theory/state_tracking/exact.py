@@ -34,23 +34,30 @@ from theory.state_tracking.symbols import (
     zeta,
 )
 
-D, D_0, x = (
-    symbol(q, real=True) for q in ("D", "D_0", "x")
-)  # D = R - S, at time 0, under an integral
-kappa = symbol("kappa", positive=True)  # steepness of attention in D
+D = symbol("D", means="R - S", real=True)
+D_0 = symbol("D_0", means="R - S at time 0", real=True)
+x = symbol("x", means="argument: D, or D by its scale", real=True)
+kappa = symbol("kappa", means="steepness of attention in D", positive=True)
 pace = symbol(
-    "pace", r"\vartheta", positive=True
-)  # dD/dalpha = pace eta g A; 1 for independent teachers
-drift = symbol("off_target_drift", r"\nu", real=True)  # dS/dD at A = 1; 0 for independent teachers
-T = symbol("T", nonnegative=True)  # proper time: dT = pace eta g dalpha
+    "pace",
+    r"\vartheta",
+    "pace of D: rate of D per eta g A; 1 for independent teachers",
+    positive=True,
+)
+drift = symbol(
+    "off_target_drift", r"\nu", "rate of S per D at A = 1; 0 for independent teachers", real=True
+)
+T = symbol("T", means="proper time: dT = pace eta g dalpha", nonnegative=True)
 epsilon = symbol(
-    "epsilon", r"\varepsilon", real=True
-)  # -ln(1 - A) at D = 0; negative beyond the separatrix
-level = symbol("a", positive=True)  # a value of A
-D_level2 = symbol("D_level2", r"D_{a}^{2}", real=True)
-D_sep = symbol("D_separatrix", r"D_{\mathrm{sep}}", real=True)
-D_dead2 = symbol("D_dead2", r"D_{\dagger}^{2}", real=True)
-invariant = symbol("invariant", r"\mathcal{I}", real=True)
+    "epsilon", r"\varepsilon", "-ln(1 - A) at D = 0; negative beyond the separatrix", real=True
+)
+level = symbol("a", means="a value of A", positive=True)
+D_level2 = symbol("D_level2", r"D_{a}^{2}", "square of D where A = a", real=True)
+D_sep = symbol(
+    "D_separatrix", r"D_{\mathrm{sep}}", "start D_0 below which A never grows", real=True
+)
+D_dead2 = symbol("D_dead2", r"D_{\dagger}^{2}", "square of D where A comes to rest at 0", real=True)
+invariant = symbol("invariant", r"\mathcal{I}", "first integral of the flow", real=True)
 
 ANY = ("flow (15), any A_0 < 1, R_0, S_0, zeta and mean teacher overlap tau",)
 BEYOND = "beyond the paper: exact solution of Eq. (15)"

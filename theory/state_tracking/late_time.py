@@ -33,11 +33,16 @@ from theory.state_tracking.symbols import (
     zeta,
 )
 
-m_0 = symbol("m_0", real=True)  # margin at alpha = 0
-lift = symbol("lift", r"\ell_{A}", positive=True)  # rate of the correct logit per eta g; 1 at A = 1
-X = symbol("X", real=True)  # clock of the margin
-C = symbol("C", real=True)  # what the time before locking leaves behind
-S_inf = symbol("S_inf", r"S_{\infty}", real=True)
+m_0 = symbol("m_0", means="margin at time 0", real=True)
+lift = symbol(
+    "lift",
+    r"\ell_{A}",
+    "rate of the right logit per eta g at constant A; 1 at A = 1",
+    positive=True,
+)
+X = symbol("X", means="clock of the margin", real=True)
+C = symbol("C", means="what the time before A = 1 leaves behind", real=True)
+S_inf = symbol("S_inf", r"S_{\infty}", "S in the end", real=True)
 
 FROZEN = "attention constant"
 LOCKED = ("A = 1: exact up to e^(-kappa (D^2 - D_0^2)/2)",)

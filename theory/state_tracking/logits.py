@@ -8,7 +8,7 @@ import sympy as sp
 
 from theory.algebra import delta_sum, linear_root, written_as
 from theory.equation import Equation
-from theory.notation import symbol
+from theory.notation import function, symbol
 from theory.state_tracking.symbols import (
     A,
     M,
@@ -29,9 +29,11 @@ from theory.state_tracking.symbols import (
 )
 
 delta = sp.KroneckerDelta
-pi_i = symbol("pi_i", r"\pi_{i,i-L}", real=True)  # attention on the right action, at position i
-z_k_i = symbol("z_k_i", r"\langle z_{i+1,k}\rangle", real=True)
-pair_weight = sp.Function("w")(a, b)
+pi_i = symbol("pi_i", r"\pi_{i,i-L}", "attention on the right action at position i", real=True)
+z_k_i = symbol(
+    "z_k_i", r"\langle z_{i+1,k}\rangle", "mean logit of the right state at position i", real=True
+)
+pair_weight = function("w", "share of attention on action a while b is right")(a, b)
 UNIFORM = "actions and states independent and uniform"
 EXCHANGEABLE = "no preferred position: attention on the right action is A at every position"
 

@@ -35,7 +35,7 @@ from theory.state_tracking.symbols import (
 ENTRY = M[b, r, s]
 OWN = M_star[b, r, s]  # entry of the matrix' own teacher
 ALL = sp.Sum(M_star[c, r, s], (c, 1, d_g))  # entry of the sum of all teachers
-UPDATE = symbol("Delta_M", r"\Delta [M_{b}]_{rs}")
+UPDATE = symbol("Delta_M", r"\Delta [M_{b}]_{rs}", "change of an entry of M in an epoch")
 
 
 @cache

@@ -41,10 +41,14 @@ from theory.state_tracking.symbols import (
     zeta,
 )
 
-T_alpha = symbol("T_alpha", r"T_{\alpha}", positive=True)
-gain = symbol("onset_coefficient", r"[\alpha^{2}]\ln(A/A_{0})")
-alpha_star = symbol("alpha_star", r"\alpha^{\star}", positive=True)
-departure = symbol("departure", r"\ln(A/A_{(81)})", real=True)
+T_alpha = symbol("T_alpha", r"T_{\alpha}", "time scale of the onset", positive=True)
+gain = symbol(
+    "onset_coefficient", r"[\alpha^{2}]\ln(A/A_{0})", "coefficient of the square of time in ln A"
+)
+alpha_star = symbol(
+    "alpha_star", r"\alpha^{\star}", "time of the onset as L goes to infinity", positive=True
+)
+departure = symbol("departure", r"\ln(A/A_{(81)})", "what Eq. (81) lacks in ln A", real=True)
 SHARP = ("N, d_g, L to infinity", "A_0 = 1/L, R_0 = S_0 = zeta = 0", "before the onset: A small")
 LARGE = ("N, d_g, L large", "A small", "R - S linear in time")
 SHOWN = ("N", "L", "d_g", "d_h", "eta", "c_omega", "A_0", "R_0", "S_0", "zeta")  # on the figure

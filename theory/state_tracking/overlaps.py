@@ -14,8 +14,10 @@ from theory.notation import symbol
 from theory.state_tracking.symbols import M_star, N, a, b, c, d_g, p, q, r, ref, tau
 
 delta = sp.KroneckerDelta
-sigma_overlap = symbol("sigma_overlap", r"\sigma", real=True)
-tau_bar = symbol("tau_bar", r"\bar{\tau}", real=True)
+sigma_overlap = symbol(
+    "sigma_overlap", r"\sigma", "mean overlap of a teacher with the rest", real=True
+)
+tau_bar = symbol("tau_bar", r"\bar{\tau}", "expected overlap of distinct teachers", real=True)
 
 
 def mean_overlap(first: sp.Symbol, second: sp.Symbol) -> sp.Expr:

@@ -8,7 +8,7 @@ import sympy as sp
 
 from theory.algebra import vanishes, written_as
 from theory.equation import Equation
-from theory.notation import array
+from theory.notation import array, function, symbol
 from theory.state_tracking.symbols import (
     L,
     N,
@@ -24,8 +24,9 @@ from theory.state_tracking.symbols import (
     t,
 )
 
-right, wrong = array("step_accuracy", r"\mathcal{A}"), array("step_recovery", r"\mathcal{B}")
-rho_t = array("rho", r"\varrho")
+right = array("step_accuracy", r"\mathcal{A}", "accuracy after a right state, by step")
+wrong = array("step_recovery", r"\mathcal{B}", "accuracy after a wrong state, by step")
+rho_t = array("rho", r"\varrho", "probability that a rolled-out state is right, by step")
 GAUSSIAN = "logits independent and Gaussian"
 
 
@@ -70,9 +71,10 @@ def prove_closed_form() -> None:
 
 
 UNIFORM = (1 - accuracy) / (N - 1)  # recovery where wrong states lead anywhere alike
-u, x = sp.Symbol("u", real=True), sp.Symbol("x", real=True)
+u = symbol("u", means="a logit in units of its deviation", real=True)
+x = sp.Symbol("x", real=True)
 NORMAL = sp.exp(-(u**2) / 2) / sp.sqrt(2 * sp.pi)
-BELOW = sp.Function(r"\Phi")
+BELOW = function(r"\Phi", "standard normal distribution function")
 LINE = (-sp.oo, sp.oo)
 
 

@@ -16,8 +16,13 @@ from theory.numeric import dirichlet_kernel
 from theory.state_tracking.parameters import Parameters
 from theory.state_tracking.symbols import L, c, d_g, d_h, j, n, omega, ref, sigma2
 
-participation = symbol("participation", r"\sum_{j}\pi_{ij}^{2}", positive=True)
-variance = symbol("logit_variance", r"\sigma_{z}^{2}", positive=True)
+participation = symbol(
+    "participation",
+    r"\sum_{j}\pi_{ij}^{2}",
+    "sum of squared attention at a position",
+    positive=True,
+)
+variance = symbol("logit_variance", r"\sigma_{z}^{2}", "variance of logits", positive=True)
 
 
 def initial_participation() -> sp.Expr:

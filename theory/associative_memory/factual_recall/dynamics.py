@@ -26,12 +26,10 @@ from theory.equation import Equation
 from theory.flow import Flow
 from theory.notation import symbol
 
-epsilon = symbol("epsilon", positive=True)  # initial value of every weight
-g_r, g_s = (
-    symbol("g_r", positive=True),
-    symbol("g_s", positive=True),
-)  # mass on wrong relations, on wrong subjects
-INVARIANT = symbol("c_recall", "c", positive=True)
+epsilon = symbol("epsilon", means="initial value of every weight", positive=True)
+g_r = symbol("g_r", means="probability of answers of wrong relations", positive=True)
+g_s = symbol("g_s", means="probability of wrong answers of the relation", positive=True)
+INVARIANT = symbol("c_recall", "c", "ratio c_r or c_s", positive=True)
 
 
 @dataclass(frozen=True)
@@ -94,7 +92,8 @@ def equations() -> dict[str, Equation]:
     found = []
     for part in PARTS:
         assumed = (reduction.SYMMETRIC,)
-        c = symbol(f"c_{part.name}", f"c_{{{part.letter}}}", positive=True)
+        means = f"ratio that makes {part.w}^2 - c {part.delta}^2 conserved"
+        c = symbol(f"c_{part.name}", f"c_{{{part.letter}}}", means, positive=True)
         mass = (part.choices - 1) / (sp.exp(part.gain) + part.choices - 1)
         found += [
             Equation(

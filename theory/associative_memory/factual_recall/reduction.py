@@ -13,21 +13,15 @@ from theory.associative_memory.symbols import DERIVED, L, T, ref
 from theory.equation import Equation
 from theory.notation import array, symbol
 
-S, R, D = (
-    symbol(name, integer=True, positive=True) for name in "SRD"
-)  # subjects, relations, answers per relation
-X, Y = (
-    symbol("X", real=True),
-    symbol("Y", real=True),
-)  # logit gained by the right relation, by the right subject
-w_r, w_s = (
-    symbol("w_r", real=True),
-    symbol("w_s", real=True),
-)  # attention on the relation, on the subject
-delta_r, delta_s = (
-    symbol("delta_r", real=True),
-    symbol("delta_s", real=True),
-)  # value: answers minus the rest
+S = symbol("S", means="subjects", integer=True, positive=True)
+R = symbol("R", means="relations", integer=True, positive=True)
+D = symbol("D", means="answers per relation", integer=True, positive=True)
+X = symbol("X", means="logit gained by the right relation", real=True)
+Y = symbol("Y", means="logit gained by the right subject", real=True)
+w_r = symbol("w_r", means="attention on the relation", real=True)
+w_s = symbol("w_s", means="attention on the subject", real=True)
+delta_r = symbol("delta_r", means="value of the relation: its answers minus the rest", real=True)
+delta_s = symbol("delta_s", means="value of the subject: its answers minus the rest", real=True)
 # Values of the relation's answers and of all others; the same for the subject.
 V_r, V_r_not = (
     symbol("V_r_plus", r"V_{r}^{+}", real=True),
@@ -37,15 +31,19 @@ V_s, V_s_not = (
     symbol("V_s_plus", r"V_{s}^{+}", real=True),
     symbol("V_s_minus", r"V_{s}^{-}", real=True),
 )
-L_r = symbol("loss_relation", r"\mathcal{L}_{\mathrm{rel}}", real=True)
-L_s = symbol("loss_subject", r"\mathcal{L}_{\mathrm{sub}}", real=True)
-Z = symbol("Z", positive=True)
-background = symbol("b_noise", "b", real=True)  # what noise and end token add to every logit
-a, position = (
-    symbol("a", integer=True, positive=True),
-    symbol("n_position", "n", integer=True, positive=True),
+L_r = symbol(
+    "loss_relation", r"\mathcal{L}_{\mathrm{rel}}", "part of the loss from the relation", real=True
 )
-weight, value, token, logit = array("w"), array("V"), array("z_token", "z"), array("logit", r"\ell")
+L_s = symbol(
+    "loss_subject", r"\mathcal{L}_{\mathrm{sub}}", "part of the loss from the subject", real=True
+)
+Z = symbol("Z", means="partition function of the answers", positive=True)
+background = symbol("b_noise", "b", real=True)  # what noise and end token add to every logit
+a = symbol("a", means="an answer", integer=True, positive=True)
+position = symbol("n_position", "n", "a position", integer=True, positive=True)
+weight = array("w", means="attention on a token")
+value = array("V", means="value of a token for an answer")
+token, logit = array("z_token", "z", "tokens"), array("logit", r"\ell", "logits of the answers")
 SYMMETRIC = "weights equal at the start, balanced facts: noise and end rows stay frozen, rows have two values each"
 
 # Answers by (of this relation, of this subject): how many, and their logit.
@@ -142,7 +140,7 @@ def equations() -> dict[str, Equation]:
         Equation("recall_loss", L, total_loss, ref(DERIVED), "exact", assumed),
         Equation(
             "initial_loss",
-            symbol("initial_loss", r"\mathcal{L}(0)"),
+            symbol("initial_loss", r"\mathcal{L}(0)", "loss at time 0"),
             lambda: sp.log(sp.exp(total_loss().subs({X: 0, Y: 0}))),
             ref(DERIVED),
             "exact",
@@ -150,7 +148,7 @@ def equations() -> dict[str, Equation]:
         ),
         Equation(
             "plateau",
-            symbol("plateau", r"\mathcal{L}_{\mathrm{plateau}}"),
+            symbol("plateau", r"\mathcal{L}_{\mathrm{plateau}}", "loss on the plateau"),
             plateau,
             ref("slides, factual recall: phase of predicting by p(a|r); height derived here"),
             "exact",

@@ -10,18 +10,22 @@ from theory.algebra import linear_root, vanishes, written_as
 from theory.associative_memory.factual_recall import dynamics, reduction
 from theory.associative_memory.factual_recall.dynamics import PARTS, Part, epsilon
 from theory.associative_memory.factual_recall.reduction import D, R, S
-from theory.associative_memory.symbols import DERIVED, K, ref, t
+from theory.associative_memory.symbols import DERIVED, ref, t
 from theory.equation import Equation
 from theory.notation import symbol
 
-rate, c = symbol("lambda_recall", r"\lambda", positive=True), dynamics.INVARIANT
-gain = symbol("X_gain", "X", positive=True)
-angle = symbol("theta", positive=True)  # w = epsilon cosh(theta)
-share = symbol("share_left", r"\varphi", positive=True)  # part of the initial loss that is left
-hitting = symbol("T_hit", "T(X)", positive=True)
+rate = symbol(
+    "lambda_recall", r"\lambda", "initial growth rate: lambda_r or lambda_s", positive=True
+)
+K = symbol("K", means="choices: R or D", integer=True, positive=True)
+c = dynamics.INVARIANT
+gain = symbol("X_gain", "X", "logit gained: X or Y", positive=True)
+angle = symbol("theta", means="angle: attention is epsilon cosh(theta)", positive=True)
+share = symbol("share_left", r"\varphi", "part of the initial loss that is left", positive=True)
+hitting = symbol("T_hit", "T(X)", "time at which X is reached", positive=True)
 rates = {
-    "relation": symbol("lambda_r", positive=True),
-    "subject": symbol("lambda_s", positive=True),
+    "relation": symbol("lambda_r", means="initial growth rate of the relation", positive=True),
+    "subject": symbol("lambda_s", means="initial growth rate of the subject", positive=True),
 }
 SMALL = "epsilon -> 0"
 
@@ -174,7 +178,7 @@ def equations() -> dict[str, Equation]:
         Equation("gain_of_angle", gain, exact_gain, ref(DERIVED), "exact", (reduction.SYMMETRIC,)),
         Equation(
             "hitting_time_exact",
-            symbol("T_exact", r"T(\theta)"),
+            symbol("T_exact", r"T(\theta)", "time at which theta is reached"),
             exact_hitting,
             ref(DERIVED),
             "exact",
@@ -191,7 +195,7 @@ def equations() -> dict[str, Equation]:
         Equation("hitting_time", hitting, hitting_time, ref(DERIVED), "leading order", (SMALL,)),
         Equation(
             "late_loss",
-            symbol("loss_late", r"\mathcal{L}_{\mathrm{late}}"),
+            symbol("loss_late", r"\mathcal{L}_{\mathrm{late}}", "part of the loss at late times"),
             late_loss,
             ref(DERIVED),
             "leading order",
@@ -199,7 +203,7 @@ def equations() -> dict[str, Equation]:
         ),
         Equation(
             "plateau_length",
-            symbol("T_plateau", r"T_{\mathrm{plateau}}"),
+            symbol("T_plateau", r"T_{\mathrm{plateau}}", "length of the plateau"),
             between,
             ref(DERIVED),
             "leading order",

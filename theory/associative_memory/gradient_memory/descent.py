@@ -15,9 +15,9 @@ from theory.flow import Flow
 from theory.notation import symbol
 
 ASSUMED = ("orthonormal embeddings", "uniform keys, one right class each")
-logit_right = symbol("s_right", r"u_{f(z)}^{\top} W_1 e_z", real=True)
-logit_wrong = symbol("s_wrong", r"u_{k}^{\top} W_1 e_z", real=True)
-half_time = symbol("t_half", r"t_{1/2}", positive=True)
+logit_right = symbol("s_right", r"u_{f(z)}^{\top} W_1 e_z", "right score after one step", real=True)
+logit_wrong = symbol("s_wrong", r"u_{k}^{\top} W_1 e_z", "wrong score after one step", real=True)
+half_time = symbol("t_half", r"t_{1/2}", "time at which half the loss is left", positive=True)
 
 
 def rates() -> tuple[sp.Expr, sp.Expr]:

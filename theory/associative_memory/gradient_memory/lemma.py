@@ -34,14 +34,12 @@ from theory.notation import array, symbol
 
 delta = sp.KroneckerDelta
 SLIDES = ref("slides, lemma 'gradients as memories'")
-sample_loss = symbol("loss_sample", r"\ell", real=True)
-risk = symbol("risk", "L(W)", real=True)
-hidden = array("h_hidden", "h")  # output of an inner matrix
-mean, mean_hat = (
-    array("mu_class", r"\mu"),
-    array("mu_class_hat", r"\hat{\mu}"),
-)  # of inputs of a class; weighted by the prediction
-prior = array("p_class", "p")
+sample_loss = symbol("loss_sample", r"\ell", "cross-entropy of one sample", real=True)
+risk = symbol("risk", "L(W)", "mean cross-entropy", real=True)
+hidden = array("h_hidden", "h", "output of an inner matrix")
+mean = array("mu_class", r"\mu", "mean input of a class")
+mean_hat = array("mu_class_hat", r"\hat{\mu}", "mean input weighted by the prediction of a class")
+prior = array("p_class", "p", "probability of a class")
 
 
 def score() -> sp.Expr:
@@ -81,7 +79,7 @@ def equations() -> dict[str, Equation]:
     """
     outer = score_gradient()
     residual = averaged()
-    weight = array("p_key", "p")  # probability of a key
+    weight = array("p_key", "p", "probability of a key")
     entry = sp.Sum(weight[z] * residual * outer, (k, 1, K), (z, 1, N))
     # Noisy inputs: samples x with vectors e_x; gather the inputs of every class.
     back = backward()

@@ -18,16 +18,27 @@ from theory.associative_memory.symbols import DERIVED, N, T, ref
 from theory.equation import Equation, table
 from theory.notation import symbol
 
-n = symbol("n_plain", "n", integer=True, positive=True)  # tokens that are no triggers, N - K
-delta = symbol("delta_kz", r"\delta_{kz}", nonnegative=True)
-mean_plain = symbol("mean_plain", r"\mathbb{E}\bar{x}_{z}", positive=True)
-mean_given = symbol("mean_given", r"\mathbb{E}[\bar{x}_{z}|y=k]", positive=True)
-slope_token = symbol("slope_token", r"\partial L/\partial (W_O)_{kz}", real=True)
-slope_remap = symbol("slope_remap", r"\partial L/\partial (W_O)_{k\tilde{z}}", real=True)
-reach = symbol("reach", r"\bar{C}", positive=True)
+n = symbol("n_plain", "n", "tokens that are no triggers, N - K", integer=True, positive=True)
+delta = symbol("delta_kz", r"\delta_{kz}", "1 where token z is the answer k", nonnegative=True)
+mean_plain = symbol("mean_plain", r"\mathbb{E}\bar{x}_{z}", "mean share of token z", positive=True)
+mean_given = symbol(
+    "mean_given", r"\mathbb{E}[\bar{x}_{z}|y=k]", "its mean where the answer is k", positive=True
+)
+slope_token = symbol(
+    "slope_token", r"\partial L/\partial (W_O)_{kz}", "gradient from token z to output k", real=True
+)
+slope_remap = symbol(
+    "slope_remap",
+    r"\partial L/\partial (W_O)_{k\tilde{z}}",
+    "gradient from the remapped token z to output k",
+    real=True,
+)
+reach = symbol(
+    "reach", r"\bar{C}", "attention that reaches the answer's remapped copy", positive=True
+)
 UNIFORM = "all weights zero: attention uniform in both layers"
 STATEMENT = "slides, three gradient steps; set-up and formulas derived here"
-s = symbol("s_position", "s", integer=True, positive=True)
+s = symbol("s_position", "s", "a position", integer=True, positive=True)
 
 
 def token_mean(known: bool) -> sp.Expr:
@@ -74,9 +85,15 @@ def equations() -> dict[str, Equation]:
     diagonal, other = slope.subs(delta, 1), slope.subs(delta, 0)
     gain = sp.simplify(other - diagonal)
     position = mean_reach()
-    on = symbol("slope_diagonal", r"\partial L/\partial (W_O)_{zz}", real=True)
+    on = symbol(
+        "slope_diagonal",
+        r"\partial L/\partial (W_O)_{zz}",
+        "gradient from a token to itself",
+        real=True,
+    )
     remapped = r"\partial L/\partial (W_O)_{z\tilde{z}}"
-    on_remapped = symbol("slope_remap_diagonal", remapped, real=True)
+    means = "gradient from a remapped token to itself"
+    on_remapped = symbol("slope_remap_diagonal", remapped, means, real=True)
     lead = written_as(1 / (n * T), gain)
     return {
         **table(

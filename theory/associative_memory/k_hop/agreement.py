@@ -13,14 +13,16 @@ from theory.associative_memory.symbols import DERIVED, N, j, ref
 from theory.equation import Equation, table
 from theory.notation import array, symbol
 
-agree = array("a_agree", "a")  # probability of agreement after j hops
-phi = array("phi_fixed", r"\phi")  # fixed points of pi_j'^-1 pi_j
-k = symbol("k", integer=True, positive=True)  # hops
+agree = array("a_agree", "a", "probability of agreement after j hops")
+phi = array("phi_fixed", r"\phi", "fixed points of one permutation against the other, by hop")
+k = symbol("k", means="hops", integer=True, positive=True)
 UNIFORM = "input permutations and starting point uniform"
-agreement = symbol("agreement", r"\Pr[f_{\pi}=f_{\pi'}]", positive=True)
+agreement = symbol(
+    "agreement", r"\Pr[f_{\pi}=f_{\pi'}]", "probability that two tasks agree", positive=True
+)
 before, fixed = (
-    symbol("a_before", r"a_{j-1}", positive=True),
-    symbol("phi_j", r"\phi_{j}", nonnegative=True),
+    symbol("a_before", r"a_{j-1}", "probability of agreement before hop j", positive=True),
+    symbol("phi_j", r"\phi_{j}", "fixed points at hop j", nonnegative=True),
 )
 
 
@@ -52,7 +54,11 @@ def equations() -> dict[str, Equation]:
     square = sp.simplify(falling + 1 - 2 + 1)  # E phi(phi-1) + E phi - 2 E phi + 1
     typical = sp.simplify((square / (N - 1) ** 2) ** k)
     wang = ref("Wang et al. 2025, correlation behind the lower bound; identity derived here")
-    alike, corr = "no hop alike anywhere", symbol("corr2", r"\mathbb{E}\,\mathrm{corr}^{2}")
+    square_means = "mean squared correlation of two tasks"
+    alike, corr = (
+        "no hop alike anywhere",
+        symbol("corr2", r"\mathbb{E}\,\mathrm{corr}^{2}", square_means),
+    )
     drawn = "hidden permutations independent and uniform"
     return {
         **table(ref(DERIVED), UNIFORM, agreement_hop=(agree[j], one_hop())),

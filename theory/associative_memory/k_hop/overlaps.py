@@ -11,17 +11,22 @@ import sympy as sp
 
 from theory.algebra import vanishes, written_as
 from theory.associative_memory.k_hop.agreement import k
-from theory.associative_memory.symbols import DERIVED, N, i, j, m, ref, t
+from theory.associative_memory.symbols import DERIVED, N, ref, t
 from theory.equation import Equation, table
 from theory.flow import Flow
 from theory.notation import array, symbol
 
-m_0 = symbol("m_0", positive=True)
-overlap, trace = (
-    array("m_hop", "m"),
-    symbol("trace_hop", r"\operatorname{tr}\pi_j^{\top}A_j", real=True),
+m = symbol("m", means="overlap, where it is the same for all hops", real=True)
+i, j = (symbol(x, means="a hop", integer=True, positive=True) for x in "ij")
+m_0 = symbol("m_0", means="overlap at time 0", positive=True)
+overlap = array("m_hop", "m", "overlap of a hop's kernel with its permutation")
+trace = symbol(
+    "trace_hop",
+    r"\operatorname{tr}\pi_j^{\top}A_j",
+    "kernel of hop j on its permutation",
+    real=True,
 )
-correct = symbol("p_correct", r"p_{\mathrm{correct}}", positive=True)
+correct = symbol("p_correct", r"p_{\mathrm{correct}}", "probability of the answer", positive=True)
 STAGE = 0.9  # a stage of the curriculum ends when its product of overlaps is this
 SPHERE = "every kernel ascends on the sphere of fixed norm: rate of m times 1 - m^2"
 SOFTMAX = "columns of every kernel are softmaxes of trained logits"
@@ -73,7 +78,7 @@ def flow(hops: int, kernels: str = "sphere") -> Flow:
         Kernels of fixed norm, time in units of 1/(learning rate (1 - 1/N)); or softmax columns, as
         the students have, time ``t = eta * steps``.
     """
-    names = [symbol(f"m_{q}", real=True) for q in range(1, hops + 1)]
+    names = [symbol(f"m_{q}", means=f"overlap of hop {q}", real=True) for q in range(1, hops + 1)]
     starts = [symbol(f"m_{q}_0", rf"m_{{{q}}}(0)", positive=True) for q in range(1, hops + 1)]
     product = sp.Mul(*names)
     rate, why, name = LEARNERS[kernels]
@@ -128,8 +133,9 @@ def equations() -> dict[str, Equation]:
     if not vanishes(drift):
         raise ArithmeticError("the ratio of 1 - m^2 is not conserved")
     at_ends, rate_of_m = "0 for a constant kernel, 1 for the permutation", sp.Derivative(m, t)
+    conserved = symbol("C_ij", means="invariant of hops i and j", positive=True)
     direct_limit = (
-        symbol("T_direct", r"T_{\mathrm{direct}}"),
+        symbol("T_direct", r"T_{\mathrm{direct}}", "time of all hops at once"),
         direct,
         "k >= 3",
         "m_0 -> 0",
@@ -147,5 +153,5 @@ def equations() -> dict[str, Equation]:
             equal_overlaps_softmax=(rate_of_m, by_softmax(m ** (k - 1)), SOFTMAX, alike),
         ),
         **table(here, status="leading order", direct_time=direct_limit),
-        **table(here, SPHERE, pairs, hop_invariant=(symbol("C_ij", positive=True), ratio)),
+        **table(here, SPHERE, pairs, hop_invariant=(conserved, ratio)),
     }

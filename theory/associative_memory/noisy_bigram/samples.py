@@ -13,14 +13,21 @@ from theory.associative_memory.symbols import DERIVED, N, T, ref
 from theory.equation import Equation, table
 from theory.notation import symbol
 
-a = symbol("a_noise", "a", positive=True)
-n = symbol("n_samples", "n", integer=True, positive=True)
-rate = symbol("lambda_labels", r"\lambda", positive=True)  # samples with a given clean label
+a = symbol("a_noise", "a", "probability that the token behind the trigger is noise", positive=True)
+n = symbol("n_samples", "n", "samples", integer=True, positive=True)
+rate = symbol("lambda_labels", r"\lambda", "samples with a given clean label", positive=True)
 others = symbol(
-    "Lambda_chance", r"\Lambda", positive=True
-)  # chance occurrences of a token with other labels
-fail = symbol("p_fail", r"P_{\mathrm{fail}}", positive=True)
-recovered = symbol("recovered", r"\varrho", positive=True)
+    "Lambda_chance", r"\Lambda", "chance occurrences of a token with other labels", positive=True
+)
+fail = symbol(
+    "p_fail",
+    r"P_{\mathrm{fail}}",
+    "probability that the feed-forward part misses the noise",
+    positive=True,
+)
+recovered = symbol(
+    "recovered", r"\varrho", "part of the value memory that is recovered", positive=True
+)
 count = symbol("c_count", "c", integer=True, nonnegative=True)
 STATEMENT = "Chen et al. 2024: feed-forward part after O(1) samples, attention after order N; model and formula derived here"
 STEP = "one gradient step from zero"

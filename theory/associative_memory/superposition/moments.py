@@ -11,26 +11,27 @@ from theory.associative_memory.symbols import DERIVED, N, d, k, ref, x
 from theory.equation import Equation, table
 from theory.notation import array, symbol
 
-q_x = symbol("q_x", positive=True)  # weight of the key that is asked for
-Q = symbol("Q_all", "Q", positive=True)  # sum of q^2 over all keys
-Q_k, Q_y = (
-    symbol("Q_k", positive=True),
-    symbol("Q_y", positive=True),
-)  # over keys of output k, of the right output y
-M = symbol("M", integer=True, positive=True)  # outputs
-score, output_overlap, key_overlap = (
-    array("s"),
-    array("uu", r"u^{\top}u"),
-    array("ee", r"e^{\top}e"),
-)
-q, answer, stored = array("q"), array("f"), symbol("x_stored", r"x'", integer=True, positive=True)
+q_x = symbol("q_x", means="weight of the key that is asked for", positive=True)
+Q = symbol("Q_all", "Q", "sum of squared weights over all keys", positive=True)
+Q_k = symbol("Q_k", means="sum of squared weights over keys of output k", positive=True)
+Q_y = symbol("Q_y", means="sum of squared weights over keys of the right output", positive=True)
+M = symbol("M", means="outputs", integer=True, positive=True)
+score = array("s", means="scores of the outputs, by key")
+output_overlap = array("uu", r"u^{\top}u", "overlaps of output embeddings")
+key_overlap = array("ee", r"e^{\top}e", "overlaps of key embeddings")
+q, answer = array("q", means="weights of the keys"), array("f", means="output of a key")
+stored = symbol("x_stored", r"x'", "a stored key", integer=True, positive=True)
 RANDOM = "unit embeddings independent and uniform on the sphere"
 mean_right, mean_wrong = (
-    symbol("mean_right", r"\mathbb{E} s_y"),
-    symbol("mean_wrong", r"\mathbb{E} s_k"),
+    symbol("mean_right", r"\mathbb{E} s_y", "mean of the right score"),
+    symbol("mean_wrong", r"\mathbb{E} s_k", "mean of a wrong score"),
 )
-var_right = symbol("var_right", r"\operatorname{Var} s_y", positive=True)
-var_wrong = symbol("var_wrong", r"\operatorname{Var} s_k", positive=True)
+var_right = symbol(
+    "var_right", r"\operatorname{Var} s_y", "variance of the right score", positive=True
+)
+var_wrong = symbol(
+    "var_wrong", r"\operatorname{Var} s_k", "variance of a wrong score", positive=True
+)
 
 
 def squared_cosine() -> sp.Expr:
@@ -81,7 +82,8 @@ def equations() -> dict[str, Equation]:
     one, several = "one output per key, q = 1", "M outputs with N/M keys each, q = 1"
     leak = "2/d: the key's own output and the output's own key leak"
     hebbian = "slides, weighted sum of outer products with random embeddings"
-    mean_square = symbol("mean_square", r"\mathbb{E}\langle u,u'\rangle^{2}")
+    means = "mean squared overlap of two embeddings"
+    mean_square = symbol("mean_square", r"\mathbb{E}\langle u,u'\rangle^{2}", means)
     return table(ref(hebbian), hebbian_score=(score[k, x], summed)) | table(
         ref(DERIVED),
         RANDOM,

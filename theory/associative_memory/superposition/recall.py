@@ -12,15 +12,15 @@ from theory.associative_memory.superposition import moments
 from theory.associative_memory.superposition.moments import RANDOM, M
 from theory.associative_memory.symbols import DERIVED, N, d, ref
 from theory.equation import Equation
-from theory.notation import symbol
+from theory.notation import function, symbol
 
-accuracy = symbol("accuracy_recall", r"\mathrm{acc}", positive=True)
-z = symbol("z_normal", "z", real=True)
-c_leak = symbol("c_leak", "c", real=True)
-sigma_0 = symbol("sigma_0", positive=True)
-sigma_1 = symbol("sigma_1", positive=True)
-rho2 = symbol("rho2", r"\rho^{2}", positive=True)
-share = symbol("share_capacity", r"\nu", positive=True)  # N/d^2
+accuracy = symbol("accuracy_recall", r"\mathrm{acc}", "probability of recall", positive=True)
+z = symbol("z_normal", "z", "standard Gaussian", real=True)
+c_leak = symbol("c_leak", "c", "overlap of the right output with a wrong one", real=True)
+sigma_0 = symbol("sigma_0", means="deviation of the right score", positive=True)
+sigma_1 = symbol("sigma_1", means="deviation of a wrong score", positive=True)
+rho2 = symbol("rho2", r"\rho^{2}", "squared length of what is recalled", positive=True)
+share = symbol("share_capacity", r"\nu", "N / d^2", positive=True)
 INDEPENDENT = "wrong scores independent of one another"
 
 
@@ -45,7 +45,7 @@ def equations() -> dict[str, Equation]:
         / (sp.sqrt(sp.pi) * sp.gamma((d - 1) / 2))
         * (1 - c_leak**2) ** ((d - 3) / 2)
     )
-    marginal = sp.Function("F_d")
+    marginal = function("F_d", "distribution function of a coordinate on the sphere")
     wrong = sp.Integral(
         density * marginal((1 + sigma_0 * z - c_leak) / sp.sqrt(rho2)), (c_leak, -1, 1)
     )

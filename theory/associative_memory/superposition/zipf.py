@@ -12,10 +12,12 @@ from theory.associative_memory.symbols import T, ref
 from theory.equation import Equation, table
 from theory.notation import symbol
 
-b = symbol("b_zipf", "b", positive=True)  # p(x) = x^-a / zeta(a) with a = 1 + b > 1
-P = symbol("P_stored", "P", positive=True)  # number of stored keys, the most frequent ones
-rank = symbol("x_rank", "x", positive=True)
-error = symbol("zipf_error", r"\mathcal{E}", positive=True)
+b = symbol("b_zipf", "b", "frequencies fall as rank to the power -(1 + b)", positive=True)
+P = symbol("P_stored", "P", "stored keys, the most frequent ones", positive=True)
+rank = symbol("x_rank", "x", "rank of a key", positive=True)
+error = symbol(
+    "zipf_error", r"\mathcal{E}", "probability of a key that is not recalled", positive=True
+)
 SCALING = ref("Cabannes et al. 2024, exponents by abstract; derivation here")
 LAW = "frequencies x^-(1 + b) / zeta(1 + b)"
 
@@ -40,7 +42,7 @@ def equations() -> dict[str, Equation]:
     """Lost mass, unseen mass, and the exponent in d."""
     lost = lost_mass()
     exponent = sp.simplify(sp.diff(sp.log(lost), P) * P)
-    slope = symbol("zipf_slope", r"d\ln\mathcal{E}/d\ln d")
+    slope = symbol("zipf_slope", r"d\ln\mathcal{E}/d\ln d", "exponent of the error in d")
     shared = "P proportional to d: few outputs, equal weights on the stored keys"
     return table(
         SCALING,

@@ -8,25 +8,33 @@ from functools import cache
 
 import sympy as sp
 
-from theory.associative_memory.symbols import K, N, T, e, i, j, k, p, ref, u
+from theory.associative_memory.symbols import K, N, T, e, i, j, k, ref, u
 from theory.equation import Equation, table
-from theory.notation import array, symbol
+from theory.notation import array, function, symbol
 
-position = symbol("t_position", "t", integer=True, positive=True)
-transition = array("p_sequence", "p")
-bigram = sp.Function(r"\pi_b")
-trigger, output = array("q_trigger", "q"), array("o_output", "o")
-remapped, value = array("e_remapped", r"\tilde{e}"), array("v_value", r"v")  # W_OV^1 e_k, W_V^2 e_k
-W_K1, W_K2, W_O2 = (array(f"target_{x}", f"W_{x[0]}^{x[1]}") for x in ("K1", "K2", "O2"))
-probe, size = (
-    symbol("R_probe", "R", positive=True),
-    symbol("M_probe", "M", integer=True, positive=True),
+position = symbol("t_position", "t", "a position", integer=True, positive=True)
+transition = array("p_sequence", "p", "bigram within a sequence")
+p = array("p", means="positional codes")
+bigram = function(r"\pi_b", "bigram of the language")
+trigger = array("q_trigger", "q", "triggers")
+output = array("o_output", "o", "outputs: what follows them in this sequence")
+remapped = array("e_remapped", r"\tilde{e}", "token k remapped by the first layer, W_OV^1 e_k")
+value = array("v_value", r"v", "token k as a value of the second layer, W_V^2 e_k")
+W_K1, W_K2, W_O2 = (
+    array(f"target_{x}", f"W_{x[0]}^{x[1]}", f"memory that the {means} should become")
+    for x, means in (
+        ("K1", "keys of the first layer"),
+        ("K2", "keys of the second layer"),
+        ("O2", "outputs of the second layer"),
+    )
 )
-hit = array("hit_probe", r"\mathbf{1}\{i=\arg\max_j u_j^{\top}\hat{W}e_i\}")
-first, last = (
-    symbol("i_state", "i", integer=True, positive=True),
-    symbol("j_state", "j", integer=True, positive=True),
+probe = symbol("R_probe", "R", "recall of a memory", positive=True)
+size = symbol("M_probe", "M", "tokens that are probed", integer=True, positive=True)
+hit = array(
+    "hit_probe", r"\mathbf{1}\{i=\arg\max_j u_j^{\top}\hat{W}e_i\}", "1 where token i is recalled"
 )
+first = symbol("i_state", "i", "a token", integer=True, positive=True)
+last = symbol("j_state", "j", "the token behind it", integer=True, positive=True)
 
 
 def transition_law() -> sp.Expr:

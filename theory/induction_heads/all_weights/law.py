@@ -28,8 +28,8 @@ EXPLICIT, NODES = 2048, 64
 FAR = 18.0  # of alpha_3: e^-18 of the time is left; polygammas of larger arguments cancel in phi
 LARGE = (*LEADING[:1], "N to infinity: the next term is smaller by 1 / ln N", *LEADING[2:])
 mean_phi, variance_phi = (
-    symbol("mean_phi", r"\langle\varphi\rangle", real=True),
-    symbol("variance_phi", r"\mathrm{Var}\,\varphi", positive=True),
+    symbol("mean_phi", r"\langle\varphi\rangle", "mean of phi until the drop", real=True),
+    symbol("variance_phi", r"\mathrm{Var}\,\varphi", "its variance", positive=True),
 )
 beta_2, gamma_3, alpha_3 = (THETA[n] for n in ("beta_2", "gamma_3", "alpha_3"))
 

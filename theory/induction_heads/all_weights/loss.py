@@ -22,13 +22,17 @@ from theory.induction_heads.symbols import N, d, k, q, ref, squared_error
 from theory.notation import array, symbol
 
 w_item, w_label, r_item, r_label, c_item, c_label = (
-    array(f"{x}_{y}", rf"{x}^{{\mathrm{{{y}}}}}")
-    for x in ("w", "r", "c")
+    array(f"{x}_{y}", rf"{x}^{{\mathrm{{{y}}}}}", means.format(f"{y}s"))
+    for x, means in (
+        ("w", "attention of the query on {}, second layer"),
+        ("r", "what both layers retrieve of {}"),
+        ("c", "output along {}"),
+    )
     for y in ("item", "label")
 )
 w_query = symbol(
-    "w_query", r"w^{\mathrm{query}}", real=True
-)  # attention of the query on itself, inclusive mask
+    "w_query", r"w^{\mathrm{query}}", "attention of the query on itself, inclusive mask", real=True
+)
 gamma = [THETA[f"gamma_{i}"] for i in range(1, 5)]
 
 

@@ -23,11 +23,11 @@ from theory.notation import symbol
 FIVE = ("alpha_3", "beta_2", "gamma_2", "gamma_3", "gamma_4")
 alpha_3, beta_2, gamma_2, gamma_3, gamma_4 = (THETA[n] for n in FIVE)
 Gamma = symbol(
-    "Gamma", r"\Gamma", real=True
-)  # gamma_2 + gamma_3: both write out the mean token of the context
-Phi = symbol("Phi", r"\Phi", positive=True)
-delta = symbol("delta", r"\delta", real=True)
-phi = symbol("phi", r"\varphi", real=True)
+    "Gamma", r"\Gamma", "gamma_2 + gamma_3: both write out the mean token of the context", real=True
+)
+Phi = symbol("Phi", r"\Phi", "drive of alpha_3 and beta_2 on the plateau", positive=True)
+delta = symbol("delta", r"\delta", "integral of Phi over e, over N", real=True)
+phi = symbol("phi", r"\varphi", "what 2 Phi has beside ln N", real=True)
 y = symbol("y", positive=True)
 LEADING = ("strict mask", "relative order 1/N left out", ORTHONORMAL)
 

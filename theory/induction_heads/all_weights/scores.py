@@ -31,7 +31,8 @@ RETRIEVED = 2  # blocks 0 and 1 of a row are its token and code, 2 and 3 the sam
 
 # What a key's score depends on: weights of the first layer (g, h, H of the query; e, E of context
 # rows), then sums of W2.
-g, h, H, e, E = (symbol(x, positive=True) for x in ("g", "h", "H", "e", "E_s"))
+g, h, H, E = (symbol(x, positive=True) for x in ("g", "h", "H", "E_s"))
+e = symbol("e", means="exp(alpha_3), of a label on its item, first layer", positive=True)
 x_item, x_first, x_label, x_self = (
     symbol(f"x_{x}", rf"x_{{\mathrm{{{x}}}}}", real=True)
     for x in ("item", "first", "label", "self")

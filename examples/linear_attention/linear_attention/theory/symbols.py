@@ -8,31 +8,58 @@ from theory import equation
 from theory.notation import array, symbol
 
 # Sizes and places; arrays run over directions d = 1..D, the eigenvectors of Lambda
-D, N, H, R, m = (symbol(x, integer=True, positive=True) for x in "DNHRm")
-d, e, f, g, h, i, j, k, l, n, o, r, s = (
-    symbol(x, integer=True, positive=True) for x in "defghijklnors"
+D, N, H, R, m = (
+    symbol(x, means=means, integer=True, positive=True)
+    for x, means in (
+        ("D", "dimension of tokens"),
+        ("N", "examples in the prompt"),
+        ("H", "heads"),
+        ("R", "rank of key and query"),
+        ("m", "directions that are learned"),
+    )
 )
+d, e, f, i, j, k, l, n, o = (
+    symbol(x, means="a direction", integer=True, positive=True) for x in "defijklno"
+)
+g, h = (symbol(x, means="a head", integer=True, positive=True) for x in "gh")
+r, s = (symbol(x, means="a row of key and query", integer=True, positive=True) for x in "rs")
 
 # Data
-lam, a = array("lambda", r"\lambda"), array("a")  # eigenvalues of Lambda, of E beta beta^T
-trace = symbol("tr_Lambda", r"\operatorname{tr}\Lambda", positive=True)
-lam_1, a_1 = symbol("lambda_1", r"\lambda_{1}", positive=True), symbol("a_1", positive=True)
-c = symbol("c", positive=True)  # a at Lambda = I
+lam = array("lambda", r"\lambda", "eigenvalues of Lambda")
+a = array("a", means="eigenvalues of E beta beta^T")
+trace = symbol(
+    "tr_Lambda",
+    r"\operatorname{tr}\Lambda",
+    "trace of Lambda, the covariance of tokens",
+    positive=True,
+)
+lam_1 = symbol("lambda_1", r"\lambda_{1}", "eigenvalue of the direction at hand", positive=True)
+a_1 = symbol("a_1", means="a in that direction", positive=True)
+c = symbol("c", means="a at Lambda = I", positive=True)
 
 # Weights and training
-t = symbol("t", nonnegative=True)  # gradient flow of unit rate on half the loss
-eta = symbol("eta", positive=True)  # step in t
-W, G, U, K, Q = (array(x) for x in "WGUKQ")
-v, u, w = (array(x) for x in "vuw")  # heads; directions
-plus, minus = array("p_plus", "p^{+}"), array("p_minus", "p^{-}")  # (k +- q)/2, rank one
-v_0 = symbol("v_0", real=True)
-u_0, P_0, s_0 = (symbol(x, positive=True) for x in ("u_0", "P_0", "s_0"))
-value, along, scale = (symbol(x, real=True) for x in ("v", "u", "s"))
-rate = symbol("gamma", positive=True)  # |Lambda^2|_F
-kappa = symbol("kappa", positive=True)
-tau = symbol("tau", real=True)  # integral of v over t
-loss = symbol("L", r"\mathcal{L}", real=True)
-drop = symbol("T_drop", r"T_{\mathrm{drop}}", positive=True)
+t = symbol("t", means="gradient flow of unit rate on half the loss", nonnegative=True)
+eta = symbol("eta", means="step in t", positive=True)
+W = array("W", means="sum over heads of value times key-query matrix")
+G = array("G", means="force: minus the gradient of half the loss in W")
+U = array("U", means="merged key-query matrices of the heads")
+K, Q = array("K", means="keys of the heads"), array("Q", means="queries of the heads")
+v, u = array("v", means="values of the heads"), array("u", means="weight along a direction")
+w = array("w", means="best weight along a direction")
+plus = array("p_plus", "p^{+}", "(k + q)/2 at the start, rank one")
+minus = array("p_minus", "p^{-}", "(k - q)/2 at the start, rank one")
+v_0 = symbol("v_0", means="value at the start", real=True)
+u_0 = symbol("u_0", means="weight along the direction at the start", positive=True)
+P_0 = symbol("P_0", means="squared value at the start", positive=True)
+s_0 = symbol("s_0", means="s at the start", positive=True)
+value = symbol("v", means="value of the one head", real=True)
+along = symbol("u", means="weight of the one head along its direction", real=True)
+scale = symbol("s", means="value times weight per direction, white data", real=True)
+rate = symbol("gamma", means="early growth rate, the norm of Lambda^2", positive=True)
+kappa = symbol("kappa", means="invariant of the one head: unbalance of its start", positive=True)
+tau = symbol("tau", means="integral of v over t", real=True)
+loss = symbol("L", r"\mathcal{L}", "squared error of the last token", real=True)
+drop = symbol("T_drop", r"T_{\mathrm{drop}}", "time of half the drop of the loss", positive=True)
 
 
 def table(place: str, *assumptions: str, **rows: Any) -> dict[str, equation.Equation]:

@@ -129,7 +129,7 @@ def equations() -> dict[str, Equation]:
     best = linear_root(diagonal_force(w[k]), w[d])
     gone = sp.factor(gained(best))
     white = second_moment().subs(lam[d], 1).subs(trace, D)
-    after = symbol("L_m", r"\mathcal{L}_{m}")
+    after = symbol("L_m", r"\mathcal{L}_{m}", "loss on the plateau of m directions")
     moments = dict(a=(a[d], second_moment), c=(S.c, white))
     return {
         **S.table("task: moments of the prompt", *PROMPTS, **moments),

@@ -89,7 +89,7 @@ def equations() -> dict[str, Equation]:
         **S.table(
             "merged: white data, time course",
             *given,
-            merged_s=(symbol("s_t", "s(t)"), course),
+            merged_s=(symbol("s_t", "s(t)", "value times weight per direction at t"), course),
             T_drop=(S.drop, time),
         ),
         **S.table(

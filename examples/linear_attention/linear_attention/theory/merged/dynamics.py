@@ -51,7 +51,10 @@ def equations() -> dict[str, Equation]:
             HEADS,
             merged_dv_dt=(sp.Derivative(v[g], t), of_v),
             merged_dU_dt=(sp.Derivative(U[g, k, l], t), of_U),
-            merged_invariant=(symbol("kappa_gh", r"\kappa_{gh}"), invariant),
+            merged_invariant=(
+                symbol("kappa_gh", r"\kappa_{gh}", "invariant of two heads"),
+                invariant,
+            ),
         ),
         **S.table(
             "merged: early dynamics",
@@ -59,8 +62,8 @@ def equations() -> dict[str, Equation]:
             "any head; v and u at t = 0",
             status="leading order",
             merged_rate=(rate, sp.sqrt(size)),
-            merged_v_early=(symbol("v_t", "v(t)"), v_early),
-            merged_u_early=(symbol("u_t", "u(t)"), u_early),
+            merged_v_early=(symbol("v_t", "v(t)", "value at t"), v_early),
+            merged_u_early=(symbol("u_t", "u(t)", "weight along Lambda^2 at t"), u_early),
         ),
         **S.table(
             "merged: any Lambda",

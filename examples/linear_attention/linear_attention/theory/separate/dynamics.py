@@ -113,7 +113,7 @@ def shift_of_drop() -> sp.Expr:
 def equations() -> dict[str, Equation]:
     """Rates of the heads, invariants, early time, aligned heads and the time of their drop."""
     (of_v, of_K, of_Q), (norm, rows), (of_value, of_row) = heads(), conserved(), aligned()
-    t_d, of = symbol("t_d", positive=True), sp.Derivative
+    t_d, of = symbol("t_d", means="time of a drop", positive=True), sp.Derivative
     whole = sp.Sum(of_v, (i, 1, D), (j, 1, D), (r, 1, R))
     return {
         **S.table(
@@ -122,15 +122,15 @@ def equations() -> dict[str, Equation]:
             separate_dv_dt=(of(v[g], t), whole),
             separate_dK_dt=(of(K[g, s, i], t), sp.Sum(of_K, (j, 1, D))),
             separate_dQ_dt=(of(Q[g, s, j], t), sp.Sum(of_Q, (i, 1, D))),
-            separate_norm=(symbol("kappa_g", r"\kappa_{g}"), norm),
-            separate_rows=(symbol("C_rs", "C_{rs}"), rows),
+            separate_norm=(symbol("kappa_g", r"\kappa_{g}", "invariant of a head: norm"), norm),
+            separate_rows=(symbol("C_rs", "C_{rs}", "invariant of two rows of a head"), rows),
         ),
         **S.table(
             "beyond: separate, early time from any start",
             "W = 0 in the force",
             "rank one; k, q = p+ +- p- at t = 0",
             status="leading order",
-            v_squared=(symbol("v_tau", r"v(\tau)") ** 2, early),
+            v_squared=(symbol("v_tau", r"v(\tau)", "value at tau") ** 2, early),
         ),
         **S.table(
             "separate: scalar equations",
@@ -148,7 +148,10 @@ def equations() -> dict[str, Equation]:
             "u_0 -> 0, or eta -> 0",
             status="leading order",
             t_leading=(t_d, lambda: sp.limit(aligned_time() * S.u_0, S.u_0, 0) / S.u_0),
-            t_shift=(symbol("delta_t", r"\delta t_{d}"), shift_of_drop),
+            t_shift=(
+                symbol("delta_t", r"\delta t_{d}", "what t_d has beyond its leading term"),
+                shift_of_drop,
+            ),
             t_step=(t_d, lambda: aligned_time() + task.euler(pace(), S.along, S.u_0, HALF)),
         ),
     }
