@@ -98,12 +98,8 @@ def zipf_checks() -> list[Check]:
     slopes = (x / (x**2).sum()) @ np.log(found)  # one slope per draw
     # The tail sum from P + 1 to the last key, not the integral to infinity, is what is lost even
     # with perfect recall.
-    frequency = np.arange(1, keys + 1) ** -a / (np.arange(1, keys + 1) ** -a).sum()
-    lost = np.array([frequency[d // 4 :].sum() for d in sizes])
-    wrong_guess = (
-        1 - 1 / 4
-    ) * lost  # keys that are not stored are guessed, 1 of 4 outputs by chance
-    exact = float(x @ np.log(wrong_guess) / (x**2).sum())
+    lost = [(np.arange(d // 4 + 1, keys + 1) ** -a).sum() for d in sizes]
+    exact = float(x @ np.log(lost) / (x**2).sum())
     law = float(equations()["zipf_exponent"].evaluate({"b_zipf": a - 1}))
     everything = zipf_error(64, a, keys, 4, keys, 10).mean()
     return [
