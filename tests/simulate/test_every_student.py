@@ -370,10 +370,10 @@ for name in sys.argv[3:]:
                 except ProcessLookupError:
                     pass
                 code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-                killed += code in (-9, 143)
+                killed += code in (-9, -15, 143)  # -15: before it heeds SIGTERM
                 if code == 0:
                     break
-                if code not in (-9, 143):
+                if code not in (-9, -15, 143):
                     wrong.append(f"exit code {code} after {number}")
                 for run in Path(store).rglob("seed-*.nc"):
                     runs.read(run)  # what has its name is whole

@@ -33,6 +33,33 @@ def table_1() -> tuple[Parameters, xr.Dataset]:
     return ensemble.shipped("table_1")
 
 
+def test_standard_error_of_the_scatter_over_training_sets(monkeypatch):
+    """Where theory and students scatter alike, z does as it should: 200 repetitions."""
+    random = np.random.default_rng(0)
+    alpha, seeds, draws, spread = np.array([0.0, 2.0]), 10, 4, 0.01
+
+    def runs(name):
+        times = 1 + spread * random.standard_normal((draws, seeds, 1))
+        curves = xr.DataArray(
+            alpha / (2 * times),
+            {"data_draw": range(draws), "seed": range(seeds), "alpha": alpha},
+            ("data_draw", "seed", "alpha"),
+        )
+        return Parameters.demo(), curves.to_dataset(name="A")
+
+    def drawn(*_):
+        times = 1 + spread * random.standard_normal((fidelity.FORCES, seeds))
+        return times.std(0, ddof=1) / times.mean(0)
+
+    monkeypatch.setattr(fidelity.ensemble, "shipped", runs)
+    monkeypatch.setattr(fidelity, "data_scatter", drawn)
+    monkeypatch.setattr(fidelity.Start, "measured", lambda runs: None)
+    found = [fidelity.scatter("any", lambda n: None) for _ in range(200)]
+    z = [(c.measured - c.predicted) / c.standard_error for c in found]
+    # The mean scatters by 0.07, the deviation by 0.05: four of them, and the curved logarithm.
+    assert abs(np.mean(z)) < 0.3 and abs(np.std(z) - 1) < 0.2
+
+
 @pytest.mark.parametrize("name", ensemble.SETTINGS)
 def test_shipped_ensembles_are_what_their_setting_says(name):
     setting = ensemble.SETTINGS[name]

@@ -5,6 +5,7 @@ pass: `test_faults`).
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 
 import matplotlib as mpl
 import numpy as np
@@ -80,6 +81,32 @@ def test_extrapolation_in_d():
         z.append((found.mean() - 0.3) / (found.std(ddof=1) / np.sqrt(40)))
     # 400 repetitions: the mean scatters by 0.05, the deviation by 0.035; four of them.
     assert abs(np.mean(z)) < 0.2 and abs(np.std(z) - 1) < 0.14
+
+
+def test_the_selection_that_students_do_not_make_has_bands_and_theirs_has_none(monkeypatch):
+    """Students that follow the local selection: it agrees or is undecided everywhere, and only the
+    global one may lie in a band, where the two differ.
+    """
+    names = thresholds.POINTS[0][2] + ("m",)
+    numbers = {"global": 1.0, "local": 2.0}
+
+    def solved(p, branch):
+        return SimpleNamespace(exists=True, summary=lambda: dict.fromkeys(names, numbers[p.prox]))
+
+    def trained(p, seeds, alpha, **options):
+        noise = 1 + 1e-3 * np.random.default_rng(p.d).standard_normal((len(seeds), 1))
+        row = (("seed", "alpha"), numbers["local"] * noise)
+        return xr.Dataset({x: row for x in names}, {"seed": seeds, "alpha": [alpha]})
+
+    monkeypatch.setattr(thresholds, "solve", solved)
+    monkeypatch.setattr(thresholds, "train", trained)
+    p = thresholds.DEMO.solvable()
+    checks = thresholds.order_parameters(p, (50, 100, 200), list(range(8)), {})
+    assert len(checks) == 24
+    banded = {c.name.partition(" by ")[0] for c in checks if c.band is not None}
+    assert banded == {f"{x} of the semantic branch" for x in ("theta", "test_mse_half")}
+    assert all("by global prox" in c.name for c in checks if c.band is not None)
+    assert all(c.verdict == "agrees" for c in checks if "by local prox" in c.name)
 
 
 @pytest.mark.slow
