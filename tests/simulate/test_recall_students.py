@@ -13,7 +13,7 @@ from simulate import runs
 from simulate.associative_memory import __main__ as command
 from simulate.associative_memory import factual_recall
 from simulate.associative_memory.factual_recall import Parameters, task
-from simulate.associative_memory.factual_recall.student import Learner, LinearAttention
+from simulate.associative_memory.factual_recall.student import Learner, LinearAttention, _softmax
 from theory.associative_memory.factual_recall import (
     PARTS,
     equations,
@@ -26,6 +26,15 @@ from theory.parameters import ParameterError
 from verify.emergence import first_crossing
 
 SMALL = Parameters.small().replace(steps=700)
+
+
+def test_softmax_of_logits_that_overflow():
+    """Taken at the largest logit, nothing does."""
+    logits = np.array([[0.0, 2000.0, -2000.0], [1.0, 0.0, 1.0]])
+    e = np.exp(-1.0)
+    np.testing.assert_allclose(
+        _softmax(logits), [[0, 1, 0], np.array([1, e, 1]) / (2 + e)], rtol=1e-15
+    )
 
 
 def test_facts_are_balanced():

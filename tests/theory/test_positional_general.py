@@ -38,6 +38,24 @@ def test_proximal_points_settle_like_newton(monkeypatch, V):
     g.output_channel(system, g.starting_order(system, 0.46, 0.62, np.zeros(2), V))
 
 
+def test_proximal_points_are_minima_from_where_the_objective_bends_down():
+    """Newton's step with a Hessian that is not positive would end on saddles."""
+    system, random, V = g.headline(Parameters(), 2), np.random.default_rng(0), 50.0
+    w, start, h = (x * random.normal(size=(200, 2, 1)) for x in (1, 2, 1))
+    Y, trace = system.target(h), np.ravel(system.spectra())
+
+    def objective(z):
+        value, _, bent = system.loss(z.reshape(200, 2), Y, trace)
+        return value + ((z - w) ** 2).sum((1, 2)) / (2 * V), np.linalg.eigvalsh(bent)[:, 0] + 1 / V
+
+    before, lowest = objective(start)
+    assert (lowest < 0).sum() > 50
+    z, value = g.proximal(system, w, Y, np.full((2, 1, 1), V), trace, start)
+    after, lowest = objective(z)
+    assert (lowest > 0).all() and (after <= before).all()
+    np.testing.assert_allclose(value, after, rtol=1e-12)  # rounding
+
+
 @pytest.mark.slow
 def test_positional_branch_of_the_headline_system():
     """With m_1 = -m_2 and theta = 0, which mirror images keep exactly: 1.5 %, the error of 2048
