@@ -109,7 +109,7 @@ def test_all_weights_beside_three_directions(tmp_path, monkeypatch):
     """A reduced App. D: both losses drop, and the ratio of their times is a row."""
     monkeypatch.setattr(pictures, "ABLATION", {(2, 8): 40})
     monkeypatch.setitem(pictures.BANDS, (2, 8), None)
-    monkeypatch.setattr(pictures, "SEEDS", range(2))
+    monkeypatch.setattr(pictures, "ABLATED", range(2))
     lead, ratio = pictures.ablations(store=tmp_path, **ALONE)
     assert lead.within and lead.id == "smallest_of_the_three_over_the_largest_of_sixteen"
     assert ratio.equation == "Hypothesis 2" and 0.5 < ratio.measured < 2
