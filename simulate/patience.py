@@ -1,4 +1,4 @@
-"""Signals wait for the end of the step under way."""
+"""Signals wait for the end of the step, or of the reading or writing, under way."""
 
 from __future__ import annotations
 
@@ -12,7 +12,12 @@ from typing import Any
 
 class Patience:
     """SIGINT and SIGTERM wait for the end of the step under way, so that a checkpoint can be
-    written; a second SIGINT does not.
+    written; a second SIGINT does not, unless it must.
+
+    Parameters
+    ----------
+    endless : bool
+        A second SIGINT waits, too: for steps that are short and must not be torn.
 
     Attributes
     ----------
@@ -20,8 +25,8 @@ class Patience:
         A step was left in the middle: its weights and its number do not belong together.
     """
 
-    def __init__(self) -> None:
-        self.torn, self.stepping = False, False
+    def __init__(self, endless: bool = False) -> None:
+        self.endless, self.torn, self.stepping = endless, False, False
         self.pending: int | None = None
         self.before: dict[int, Callable[[int, FrameType | None], Any]] = {}
 
@@ -42,7 +47,8 @@ class Patience:
                 signal.signal(number, handler)
 
     def _hear(self, number: int, frame: FrameType | None) -> None:
-        if self.stepping and (self.pending is None or number == signal.SIGTERM):
+        waits = self.endless or self.pending is None or number == signal.SIGTERM
+        if self.stepping and waits:
             self.pending = number
         else:
             self.before[number](number, frame)
@@ -56,6 +62,15 @@ class Patience:
             self.torn = False
         finally:
             self.stepping = False
-        if self.pending is not None:
-            number, self.pending = self.pending, None
-            self.before[number](number, None)
+            if self.pending is not None:
+                number, self.pending = self.pending, None
+                self.before[number](number, None)
+
+
+@contextlib.contextmanager
+def whole() -> Iterator[None]:
+    """Work of a library that signals wait for: raised inside it, they may leave its locks taken,
+    and the next to ask for them waits for ever.
+    """
+    with Patience(endless=True) as patience, patience.step():
+        yield

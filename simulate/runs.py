@@ -24,7 +24,8 @@ import torch
 import xarray as xr
 from filelock import FileLock
 
-from theory import cli, memory
+from simulate.patience import whole
+from theory import memory
 from theory.output import atomic
 from theory.parameters import BaseParameters, ParameterError
 
@@ -131,7 +132,7 @@ def write(dataset: xr.Dataset, path: Path | str) -> None:
     packed = {
         name: {"zlib": True, "complevel": 4} for name, v in dataset.variables.items() if v.size > 64
     }
-    with cli.uninterrupted():
+    with whole():
         content = bytes(dataset.to_netcdf(engine="netcdf4", encoding=packed))
     _seal(Path(path), content)
 
@@ -154,7 +155,7 @@ def read(path: Path | str, lazy: bool = False) -> xr.Dataset:
     path = Path(path)
     content = _unseal(path)
     try:
-        with cli.uninterrupted(), xr.open_dataset(content, engine="netcdf4") as closed:
+        with whole(), xr.open_dataset(content, engine="netcdf4") as closed:
             if not lazy and closed.nbytes > max(memory.available(), memory.UNASKED):
                 raise ParameterError(
                     f"{path}: needs {memory.amount(closed.nbytes)} of memory, there are "

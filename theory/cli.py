@@ -12,8 +12,7 @@ import os
 import re
 import signal
 import sys
-import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -291,25 +290,6 @@ def heed_termination() -> None:
             signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
         ):  # who ignores it, or has plans of his own, keeps them
             signal.signal(signal.SIGTERM, terminate)
-
-
-@contextlib.contextmanager
-def uninterrupted() -> Iterator[None]:
-    """Put off SIGINT and SIGTERM until the work is done: raised inside a library, they may leave
-    its locks taken, and the next to ask for them waits for ever.
-    """
-    come: list[int] = []
-    try:
-        with contextlib.ExitStack() as stack:
-            if threading.current_thread() is threading.main_thread():  # no other meets signals
-                for number in (signal.SIGINT, signal.SIGTERM):
-                    if (handler := signal.getsignal(number)) is not None:
-                        stack.callback(signal.signal, number, handler)
-                        signal.signal(number, lambda number, _: come.append(number))
-            yield
-    finally:
-        for late in come:
-            signal.raise_signal(late)
 
 
 def run(main: Callable[[], int]) -> NoReturn:
