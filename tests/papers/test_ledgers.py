@@ -163,8 +163,9 @@ def test_all_gradients_run_again(model, tmp_path, monkeypatch):
 
 
 @models
-def test_the_command_prints_both_verdicts(model, capsys):
+def test_the_command_prints_both_verdicts(model, capsys, monkeypatch):
     """Fits 100 columns; exit code 0 where typed and computed agree; JSON carries everything."""
+    monkeypatch.setenv("COLUMNS", "100")
     assert command.main([model.paper, "--claims"]) == 0
     printed = capsys.readouterr().out
     rows = printed.splitlines()[: len(ledger(model.paper)) + 2]
