@@ -25,7 +25,8 @@ ROOT = Path(__file__).parents[2]
 DRAWN = ROOT / "output" / "docs-figures"
 TRAIN = bool(os.environ.get("DOCS_TRAIN"))
 KEPT = ROOT / "docs" / "_static" / "kept"  # small copies, and the commit each was drawn at
-WIDTH, COLOURS = 640, 64  # of a copy, width in pixels
+WIDTH, COLOURS = 640, 128  # of a copy, width in pixels
+PALETTE = Image.Quantize.FASTOCTREE  # keeps colours that are rare in the figure, as in a colour bar
 
 # Minutes of computing each, without the store of runs: left to `make docs-all`.
 SLOW = {("bietti2025", "capacity"), ("musat2025", "law")}
@@ -138,7 +139,8 @@ def keep(papers: list[str]) -> None:
                 copy.parent.mkdir(parents=True, exist_ok=True)
                 with Image.open(path) as drawn_now:
                     drawn_now.thumbnail((WIDTH, 10 * WIDTH))
-                    drawn_now.convert("RGB").quantize(COLOURS).save(copy, optimize=True)
+                    small = drawn_now.convert("RGB").quantize(COLOURS, PALETTE)
+                    small.save(copy, optimize=True)
             drawn = sorted((commits() | {f"{paper}/{name}": evidence.commit()}).items())
             (KEPT / "commits.json").write_text(output.to_json(dict(drawn)) + "\n")
             print(f"{paper} {name}: {copy.stat().st_size // 1000} kB")
