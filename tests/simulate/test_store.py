@@ -18,6 +18,7 @@ import xarray as xr
 from xarray.backends.locks import CombinedLock
 
 from simulate import runs
+from simulate.patience import whole
 from simulate.state_tracking import Parameters, train
 from theory import cli
 from theory.parameters import ParameterError
@@ -158,6 +159,18 @@ def test_a_signal_waits_until_the_library_has_given_back_its_locks(
     finally:
         for s, handler in handlers.items():
             signal.signal(s, handler)
+
+
+def test_a_signal_that_waited_is_heard_where_the_work_fails():
+    """Otherwise a process that was told to stop would go on."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt), whole():
+            os.kill(os.getpid(), signal.SIGINT)
+            raise OSError("disk")
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def test_a_run_survives_the_disk(tiny, tmp_path):
