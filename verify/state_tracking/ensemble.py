@@ -6,7 +6,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import xarray as xr
 
 from simulate import runs as store
@@ -54,7 +56,9 @@ class Setting:
             if v != default[k] and k != "epochs"
         )
         draws = f" --grid data_draw={','.join(map(str, self.draws))}" if len(self.draws) > 1 else ""
-        return f"python -m simulate.sweep state_tracking {given} --alpha {self.alpha:g} --seeds {len(self.seeds)}{draws}"
+        first, last = self.seeds.start, self.seeds.stop
+        seeds = f"{first}:{last}" if first else last
+        return f"python -m simulate.sweep state_tracking {given} --alpha {self.alpha:g} --seeds {seeds}{draws}"
 
 
 DRAWS = Parameters.demo().replace(n_test=16, eval_every=16)
@@ -84,6 +88,51 @@ SETTINGS = {
         "small: N = d_g = 16, L = 8", Parameters.demo().replace(n_test=TESTED), 12.0, range(20)
     ),
 }
+
+
+# The grid: each setting moves one parameter of a base to one end of its range, so that one assumption
+# of the theory is strained at a time; with the length of its runs. The first twelve, in this order,
+# are those from which `HELD_OUT` was drawn.
+BASE = Parameters(N=16, L=8, d_g=16, d_h=32, n_train=8192, n_test=TESTED)
+MOVED: tuple[tuple[str, Any, float], ...] = (
+    ("d_g", 4, 10.0),
+    ("d_g", 64, 8.0),
+    ("L", 2, 6.0),
+    ("L", 32, 18.0),
+    ("N", 8, 10.0),
+    ("N", 64, 8.0),
+    ("d_h", 8, 12.0),
+    ("d_h", 256, 10.0),
+    ("eta", 0.05, 80.0),
+    ("eta", 1.5, 4.0),
+    ("n_train", 2048, 10.0),
+    ("n_train", 131072, 10.0),
+    ("rope", "linear", 10.0),
+)
+EVALUATIONS = 80
+GRID = {
+    f"{name}_{value}": Setting(
+        f"base with {name} = {value}",
+        moved.replace(eval_every=max(1, moved.run_to(alpha).epochs // EVALUATIONS)),
+        alpha,
+        range(5),
+    )
+    for name, value, alpha in MOVED
+    for moved in [BASE.replace(**{name: value})]
+} | {
+    # Where the theory was first found wanting: actions repeat inside a sequence, and steps are large.
+    "mixed": Setting(
+        "N = 24, L = 12, 10 actions",
+        Parameters(
+            N=24, L=12, d_g=10, d_h=48, eta=0.7, n_train=16384, n_test=TESTED, eval_every=30
+        ),
+        10.0,
+        range(100, 104),
+    )
+}
+# Settings whose students are trained after the last change of the theory:
+# ``default_rng(13).permutation(12)[:6]``.
+HELD_OUT = tuple(list(GRID)[k] for k in np.random.default_rng(13).permutation(12)[:6])
 
 
 # What a trained ensemble holds, and the dimensions that have names.
