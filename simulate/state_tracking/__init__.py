@@ -1,6 +1,6 @@
 """Students of the state-tracking task (Forner et al., arXiv:2606.18164)."""
 
-from simulate.state_tracking.learner import SYSTEM
+from simulate.state_tracking.learner import SYSTEM, given
 from simulate.state_tracking.student import (
     GLUStudent,
     Student,
@@ -16,6 +16,7 @@ __all__ = [
     "Parameters",
     "Student",
     "cyclic_group",
+    "given",
     "symmetric_group",
     "teacher_weights",
     "train",

@@ -16,6 +16,7 @@ from simulate.state_tracking.measure import MEANING, measure
 from simulate.state_tracking.student import Student, Students, draw_weights
 from simulate.streams import keyed
 from theory.state_tracking import Parameters
+from theory.state_tracking.numbers.per_seed import Given
 
 GPU_STACK = 128  # seeds trained together; at Table 1 each needs some 10 MB of training rows and partial sums
 
@@ -27,6 +28,26 @@ def identity(p: Parameters, permutations: np.ndarray | None = None) -> dict[str,
         if permutations is None
         else {"given_permutations": task.check_permutations(permutations, p).tolist()}
     )
+
+
+def given(p: Parameters, seeds: Sequence[int]) -> Given:
+    """What is known of students before they are trained, as the quenched theory takes it.
+
+    Parameters
+    ----------
+    p : Parameters
+        With which they are, or were, trained.
+    seeds : sequence of int
+        Which.
+    """
+    found = []
+    for seed in seeds:
+        stream = task.streams(int(seed), p.data_draw)
+        teachers = task.draw_permutations(p, stream["task"])
+        data = task.draw_sequences(teachers, p.n_train, p.L, stream["train"])
+        M = draw_weights(p, stream["initialisation"])["M"]
+        found.append(Given.counted(teachers, M, data.actions, data.states))
+    return Given.joined(found)
 
 
 def memory(p: Parameters, itemsize: int = 4) -> float:

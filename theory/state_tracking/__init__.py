@@ -21,6 +21,7 @@ from theory.state_tracking import (
     micro,
     onset,
     overlaps,
+    quenched,
     rollout,
     variance,
 )
@@ -70,6 +71,7 @@ flows, sections, equations = catalogue(
         "Variance of the logits": [variance],
         "Dressed theory": [dressed],
         "Column statistics": [columns],
+        "Quenched theory": [quenched],
         "Rollout accuracy": [rollout],
     },
     flow,

@@ -6,17 +6,26 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import xarray as xr
 
 from simulate import pool
+from simulate.state_tracking import given
 from theory import plotting
 from theory import state_tracking as st
 from theory.state_tracking import Parameters
-from theory.state_tracking.numbers.per_seed import Columns, Dressed, Start, data_scatter, solve
+from theory.state_tracking.numbers.per_seed import (
+    Columns,
+    Dressed,
+    Given,
+    Quenched,
+    Start,
+    data_scatter,
+    solve,
+)
 from verify.check import Band, Check, at_most, estimated, near
 from verify.emergence import first_crossing
 from verify.report import Report, Request
@@ -25,8 +34,11 @@ from verify.state_tracking.trajectories import own_start
 
 LADDER = ("table_1", "table_2", "unequal")
 SETTINGS = {name: ensemble.SETTINGS[name] for name in LADDER}
+GRID = ensemble.GRID
 FORCES = 16  # draws of the training set's force per seed
+DRAWS = 4  # of all that is not known of a seed: their mean adds an eighth to what one draw scatters
 EVERY = 3  # evaluations of the students: a third of them changes no error by more than its standard error
+EVERY_ON_GRID = 2
 LOCKING, LOCKED = 0.2, 0.9  # attention between which it locks
 MEASURES = {
     "half_time": "time of A = 1/2",
@@ -38,7 +50,16 @@ MEASURES = {
     "loss": "max |loss|",
     "rollout_accuracy": "max |rollout|",
 }
+ON_GRID_SHOWN = ("half_time", "rollout_half_time", "A", "variance_other", "variance_correct")
 ABSOLUTE = ("A", "loss", "rollout_accuracy")  # measures that are deviations, not relative errors
+
+
+def times(p: Parameters) -> dict[str, tuple[str, float]]:
+    """What is timed, and the level that is crossed: with two actions, A = 1/2 is chance."""
+    return {
+        "half_time": ("A", 0.5 if p.L > 2 else 0.75),
+        "rollout_half_time": ("rollout_accuracy", 0.5),
+    }
 
 
 def paper(p: Parameters, runs: xr.Dataset) -> xr.Dataset:
@@ -72,14 +93,49 @@ def finite_data(p: Parameters, runs: xr.Dataset) -> xr.Dataset:
     return solve(Columns(p, Start.measured(runs)), runs.epoch.values)
 
 
+def drawn(p: Parameters, runs: xr.Dataset) -> xr.Dataset:
+    """Quenched theory of other teachers, matrices M and training sets with a seed's start: mean
+    over draws, and the relative scatter of both times over them.
+    """
+    start = Start.measured(runs)
+    curves = [
+        solve(
+            Quenched(p, start, Given.drawn(p, start, np.random.default_rng(k))), runs.epoch.values
+        )
+        for k in range(DRAWS)
+    ]
+    found = xr.concat(curves, "draw")
+    scatter = {}
+    for name, (of, level) in times(p).items():
+        at = np.array([first_crossing(curve[of], level).values for curve in curves])
+        scatter[f"{name}_scatter"] = ("seed", at.std(0, ddof=1) / at.mean(0))
+    return found.mean("draw").assign(scatter)
+
+
+def counts(p: Parameters, runs: xr.Dataset) -> xr.Dataset:
+    """Quenched theory of a seed's teachers and counts per state, step and action; M drawn."""
+    start = Start.measured(runs)
+    known = given(p, runs.seed.values).redrawn(start, np.random.default_rng(0))
+    return solve(Quenched(p, start, known.without_pairs()), runs.epoch.values)
+
+
+def quenched(p: Parameters, runs: xr.Dataset) -> xr.Dataset:
+    """Quenched theory of a seed's teachers, initial M and training set."""
+    return solve(Quenched(p, Start.measured(runs), given(p, runs.seed.values)), runs.epoch.values)
+
+
 LEVELS: dict[str, Callable[[Parameters, xr.Dataset], xr.Dataset]] = {
     "paper, Eq. (15)": paper,
     "exact, own start": exact,
     "dressed": dressed,
     "+ column statistics": columns,
     "+ finite training set": finite_data,
+    "quenched, all drawn": drawn,
+    "quenched, counts": counts,
+    "quenched, counts + M": quenched,
 }
-FULL = "+ finite training set"
+PAPER, OWN, COLUMNS, DRAWN, COUNTS, FULL = (list(LEVELS)[k] for k in (0, 1, 4, 5, 6, 7))
+ON_GRID = (PAPER, COLUMNS, DRAWN, COUNTS, FULL)
 
 
 @dataclass(frozen=True)
@@ -99,6 +155,7 @@ class Fidelity:
     errors: dict[str, np.ndarray]
     inside: float
     paired: float
+    scatter: dict[str, float] = field(default_factory=dict)
 
     def summary(self, name: str) -> tuple[float, float]:
         """Root mean square (times, variances) or mean (deviations) over seeds, with its standard
@@ -118,16 +175,22 @@ class Fidelity:
             value, error = self.summary(name)
             per_seed = self.errors[name]
             measures[name] = {"value": value, "standard_error": error, "per_seed": per_seed}
-        return {**measures, "mean_rollout_within_one_se": self.inside, "paired": self.paired}
+        shares = {"mean_rollout_within_one_se": self.inside, "paired": self.paired}
+        return {**measures, **shares, "scatter": self.scatter}
 
 
-def judge(theory: xr.Dataset, runs: xr.Dataset) -> Fidelity:
+Ladder = dict[str, dict[str, Fidelity]]
+
+
+def judge(p: Parameters, theory: xr.Dataset, runs: xr.Dataset) -> Fidelity:
     """Hold curves per seed against the seeds."""
     theory, runs = theory.transpose("seed", ...), runs.transpose("seed", ...)
-    errors = {}
-    for name, of in (("half_time", "A"), ("rollout_half_time", "rollout_accuracy")):
-        predicted, measured = (first_crossing(d[of], 0.5).values for d in (theory, runs))
+    errors, scatter = {}, {}
+    for name, (of, level) in times(p).items():
+        predicted, measured = (first_crossing(d[of], level).values for d in (theory, runs))
         errors[name] = predicted / measured - 1
+        if f"{name}_scatter" in theory:
+            scatter[name] = _rms(theory[f"{name}_scatter"].values)
     for name in ("A", "loss", "rollout_accuracy"):
         errors[name] = np.abs(theory[name].values - runs[name].values).max(1)
     ratios = {}
@@ -149,7 +212,7 @@ def judge(theory: xr.Dataset, runs: xr.Dataset) -> Fidelity:
             sample.std(0, ddof=1) / np.sqrt(len(gap)), 0.5 / ensemble.TESTED
         )  # a test set's own resolution
         shares.append(float((np.abs(gap.mean(0)) <= error).mean()))
-    return Fidelity(errors, *shares)
+    return Fidelity(errors, *shares, scatter)
 
 
 def _rms(x: np.ndarray) -> float:
@@ -166,32 +229,38 @@ def _at_equal_A(theory: xr.Dataset, run: xr.Dataset, name: str) -> float:
 
 def _one(setting: str, level: str, tick: Callable[[int], None]) -> Fidelity:
     p, runs = ensemble.shipped(setting)
-    runs = runs.isel(alpha=slice(None, None, EVERY))
-    found = judge(LEVELS[level](p, runs), runs)
+    every = EVERY if setting in LADDER else EVERY_ON_GRID
+    runs = runs.isel(alpha=slice(None, None, every))
+    found = judge(p, LEVELS[level](p, runs), runs)
     tick(1)
     return found
 
 
 def report(request: Request) -> Report:
-    """The ladder at every setting, and its verdicts."""
+    """The ladder at every setting, the grid, and their verdicts."""
     if request.renew:
         ensemble.renew(request.device, request.progress)
-    found = ladder()
+    found, grid = ladder()
     tables = {
         f"{setting}: {SETTINGS[setting].title}": (("error of", *levels), rows(levels))
         for setting, levels in found.items()
     }
+    for name in ON_GRID_SHOWN:
+        tables[f"grid: {MEASURES[name]}"] = (("setting", *ON_GRID, "scatter"), across(grid, name))
     return Report(
         checks(found),
         tables=tables,
-        numbers={"ladder": as_dict(found)},
+        numbers={"ladder": as_dict(found), "grid": as_dict(grid)},
         draw=lambda: draw(*ensemble.shipped(LADDER[0])),
     )
 
 
-def ladder() -> dict[str, dict[str, Fidelity]]:
-    """Every level at every setting, on the cores of this machine; the longest first."""
+def ladder() -> tuple[Ladder, Ladder]:
+    """Every level at every setting of the ladder, and those of the grid, on the cores of this
+    machine; the longest first.
+    """
     tasks = [(setting, level) for level in reversed(LEVELS) for setting in SETTINGS]
+    tasks = [(setting, level) for level in reversed(ON_GRID) for setting in GRID] + tasks
     done = dict(
         zip(
             tasks,
@@ -205,7 +274,24 @@ def ladder() -> dict[str, dict[str, Fidelity]]:
             strict=True,
         )
     )
-    return {setting: {level: done[setting, level] for level in LEVELS} for setting in SETTINGS}
+    found, grid = (
+        {setting: {level: done[setting, level] for level in levels} for setting in settings}
+        for settings, levels in ((SETTINGS, LEVELS), (GRID, ON_GRID))
+    )
+    return found, grid
+
+
+def across(grid: Ladder, name: str) -> list[list[str]]:
+    """Table of one measure, a row per setting of the grid: what every level is off by, and the
+    scatter of the time over what the drawn level does not know.
+    """
+    table = []
+    for setting, levels in grid.items():
+        held = " (held out)" if setting in ensemble.HELD_OUT else ""
+        errors = [_brief(*f.summary(name), name not in ABSOLUTE) for f in levels.values()]
+        scatter = levels[DRAWN].scatter.get(name)
+        table.append([setting + held, *errors, "" if scatter is None else f"{scatter:.2%}"])
+    return table
 
 
 def rows(levels: dict[str, Fidelity]) -> list[list[str]]:
@@ -228,7 +314,7 @@ def _brief(value: float, error: float, relative: bool) -> str:
     return f"{value:.{places}f}{last}{'%' if relative else ''}"
 
 
-def as_dict(found: dict[str, dict[str, Fidelity]]) -> dict[str, Any]:
+def as_dict(found: Ladder) -> dict[str, Any]:
     """The ladder for machines."""
     return {
         setting: {level: f.as_dict() for level, f in levels.items()}
@@ -265,7 +351,6 @@ MISSED = {
 # The paper's levels on the same seeds, mean over seeds: of predicted / measured - 1 for times, of
 # max |A| and max |loss|. What would move these numbers with the seeds held are other training sets;
 # the best level's own scatter says by how much.
-PAPER, OWN = "paper, Eq. (15)", "exact, own start"
 OFF = {
     ("table_1", PAPER): {
         "half_time": 0.2221,
@@ -307,7 +392,7 @@ OFF = {
 WIDTH = 4.0  # standard errors of the best level
 
 
-def checks(found: dict[str, dict[str, Fidelity]]) -> list[Check]:
+def checks(found: Ladder) -> list[Check]:
     """The last level of the ladder against its aims, the paper's levels against their measured
     bands, at every setting.
     """
@@ -378,7 +463,7 @@ def off(setting: str, levels: dict[str, Fidelity]) -> list[Check]:
     out, title = [], SETTINGS[setting].title
     for level in (PAPER, OWN):
         for name, centre in OFF.get((setting, level), {}).items():
-            errors, ours = levels[level].errors[name], levels[FULL].errors[name]
+            errors, ours = levels[level].errors[name], levels[DRAWN].errors[name]
             half = WIDTH * float(ours.std(ddof=1) / np.sqrt(len(ours)))
             band = Band(centre - half, centre + half, "closure c(A), one logit variance")
             out.append(

@@ -1,11 +1,23 @@
-"""Numbers of the dressed theory and of the column statistics, from a seed's own start: one curve
-per seed, one step per epoch.
+"""Numbers of the dressed theory, of the column statistics and of the quenched theory, from a seed's
+own start: one curve per seed.
 """
 
 from theory.state_tracking.numbers.per_seed.attention import Attention
 from theory.state_tracking.numbers.per_seed.columns import Columns
 from theory.state_tracking.numbers.per_seed.dressed import Dressed
+from theory.state_tracking.numbers.per_seed.given import Given
+from theory.state_tracking.numbers.per_seed.quenched import Quenched
 from theory.state_tracking.numbers.per_seed.runs import data_scatter, half_times, solve
 from theory.state_tracking.numbers.per_seed.start import Start
 
-__all__ = ["Attention", "Columns", "Dressed", "Start", "data_scatter", "half_times", "solve"]
+__all__ = [
+    "Attention",
+    "Columns",
+    "Dressed",
+    "Given",
+    "Quenched",
+    "Start",
+    "data_scatter",
+    "half_times",
+    "solve",
+]

@@ -1,5 +1,5 @@
-"""Runs of the per-seed theory: one step per epoch, as descent takes it; the steps' size shows in
-emergence times.
+"""Runs of the per-seed theory: the steps of descent, whose size shows in emergence times, several at
+once where they are small.
 """
 
 from __future__ import annotations
@@ -11,13 +11,40 @@ import xarray as xr
 
 from theory.parameters import ParameterError
 from theory.state_tracking import dressed
+from theory.state_tracking.attention import c_omega
 from theory.state_tracking.numbers.per_seed.columns import Columns
 from theory.state_tracking.numbers.per_seed.dressed import Dressed
+from theory.state_tracking.numbers.per_seed.quenched import Quenched
 from theory.state_tracking.numbers.per_seed.start import Start
 from theory.state_tracking.parameters import Parameters
 
 
-def solve(system: Dressed | Columns, epochs: Any) -> xr.Dataset:
+System = Dressed | Columns | Quenched
+STEP = 0.02  # of the time in which order parameters change: moves no time by 1e-4
+
+
+def stride(p: Parameters) -> int:
+    """Epochs that are taken at once."""
+    return max(1, int(STEP * p.d_g * p.N / (p.eta * max(1.0, np.sqrt(c_omega(p))))))
+
+
+def advance(system: System, epochs: int) -> None:
+    """Move a system on by a number of epochs, ``x -> x + f(x)`` each, up to third order in f.
+
+    To second order h of these steps add ``h f + h (h-1)/2 f' f``, and ``f' f`` is what a step of
+    size h changes f by, over h.
+    """
+    at, rates = system.state, system.rates()
+    system.state = [x + epochs * f for x, f in zip(at, rates, strict=True)]
+    if epochs > 1:
+        later = system.rates()
+        system.state = [
+            x + (epochs - 1) / 2 * (g - f)
+            for x, f, g in zip(system.state, rates, later, strict=True)
+        ]
+
+
+def solve(system: System, epochs: Any) -> xr.Dataset:
     """Run a system, once, to the last of the given epochs; observables over ``(seed, alpha)`` at
     each of them.
 
@@ -35,32 +62,33 @@ def solve(system: Dressed | Columns, epochs: Any) -> xr.Dataset:
         or (np.diff(epochs) <= 0).any()
     ):
         raise ParameterError(f"epochs = {epochs}: must be whole numbers >= 0, increasing")
-    found = []
-    for epoch in range(int(epochs[-1]) + 1):
-        if epoch in epochs:
-            found.append(system.observe())
-        if epoch < epochs[-1]:
-            system.state = [x + rate for x, rate in zip(system.state, system.rates(), strict=True)]
+    found, now, most = [], 0, stride(system.p)
+    for epoch in epochs.astype(int):
+        while now < epoch:
+            some = min(most, int(epoch) - now)
+            advance(system, some)
+            now += some
+        found.append(system.observe())
     data = {name: (("seed", "alpha"), np.stack([f[name] for f in found], 1)) for name in found[0]}
     return xr.Dataset(data, coords={"alpha": system.p.alpha(epochs), "epoch": ("alpha", epochs)})
 
 
-def half_times(system: Dressed | Columns, epochs: int) -> np.ndarray:
+def half_times(system: System, epochs: int) -> np.ndarray:
     """Time of A = 1/2 per seed, in alpha; NaN where it is not reached within the given epochs."""
-    found = []
-    for _ in range(epochs + 1):
+    found, at, most = [], [], stride(system.p)
+    for now in range(0, epochs + 1, most):
         W_Q, W_K = system.state[:2]
         found.append(np.einsum("bii->b", system.attention.forward(W_Q, W_K)) / system.p.L)
+        at.append(now)
         if len(found) > 1 and (found[-1] > 0.5).all():
             break
-        system.state = [x + rate for x, rate in zip(system.state, system.rates(), strict=True)]
+        advance(system, most)
     A = np.array(found)
     after = (A >= 0.5).argmax(0)
     before, k = np.maximum(after - 1, 0), np.arange(A.shape[1])
     share = (0.5 - A[before, k]) / np.where(after > 0, A[after, k] - A[before, k], 1)
-    return np.where(
-        (A >= 0.5).any(0), system.p.alpha(before + np.where(after > 0, share, 0)), np.nan
-    )
+    epoch = np.array(at)[before] + most * np.where(after > 0, share, 0)
+    return np.where((A >= 0.5).any(0), system.p.alpha(epoch), np.nan)
 
 
 def data_scatter(

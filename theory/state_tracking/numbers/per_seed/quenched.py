@@ -1,0 +1,184 @@
+"""Array code of the quenched theory: groups of training rows, for many seeds at once."""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.special import ndtr
+
+from theory.special import gauss_hermite
+from theory.state_tracking.numbers.per_seed.attention import Attention
+from theory.state_tracking.numbers.per_seed.given import Given
+from theory.state_tracking.numbers.per_seed.observables import summary
+from theory.state_tracking.numbers.per_seed.start import Start
+from theory.state_tracking.parameters import Parameters
+
+NOISE = (
+    5  # nodes of the integral over the noise of the right logit: more change no accuracy by 1e-3
+)
+
+
+class Quenched:
+    """Groups of rows by state, step and right action; state W_Q, W_K and M per seed.
+
+    Parameters
+    ----------
+    p : Parameters
+        Sizes and learning rate.
+    start : Start
+        Keys and queries of the seeds.
+    given : Given
+        Their teachers, initial M and training sets.
+    """
+
+    def __init__(self, p: Parameters, start: Start, given: Given) -> None:
+        self.p, self.attention, self.given = p, Attention(p), given
+        self.teachers = given.one_hot()  # (B, s, a, r), as M below
+        M = np.ascontiguousarray(given.M.transpose(0, 3, 1, 2), dtype=float)
+        self.state = [start.W_Q.astype(float), start.W_K.astype(float), M]
+        rows = given.share * p.n_train * p.L
+        # What is left of a variance about the mean of a group, where that mean is known.
+        within = np.where(rows > 0, 1 - 1 / np.maximum(rows, 1), 0)
+        self.left = given.share * (1.0 if given.pairs is None else within)
+        self.scale = 1 / np.where(given.share > 0, given.share, np.inf)
+
+    def _attention(self) -> tuple[np.ndarray, ...]:
+        """Attention, what falls on right actions, and squares of the rest."""
+        at = self.attention.forward(*self.state[:2])
+        own = np.einsum("bii->bi", at)
+        return at, own, (at**2).sum(2) - own**2
+
+    def _weights(self, at: np.ndarray, own: np.ndarray) -> np.ndarray:
+        """Mean weights (B, s, i a, b) of the actions in every group."""
+        d, pairs = self.p.d_g, self.given.pairs
+        B, N, L = self.given.share.shape[:3]
+        if pairs is None:
+            found = (1 - own)[..., None, None] / d + own[..., None, None] * np.eye(d)
+            return np.broadcast_to(found.reshape(B, 1, L * d, d), (B, N, L * d, d))
+        found = np.matmul(at[:, None, :, None], pairs.reshape(B, N, L, L, d * d))
+        return (found.reshape(B, N, L, d, d) * self.scale[..., None]).reshape(B, N, L * d, d)
+
+    def _moments(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Mean (B, s, r), deviations (B, s, a, r) and covariance (B, s, r, q) of entries of M over
+        actions.
+        """
+        M = self.state[2]
+        mean = M.mean(2)
+        deviation = M - mean[:, :, None]
+        return mean, deviation, deviation.swapaxes(2, 3) @ deviation / self.p.d_g
+
+    def _spread(self, T: np.ndarray) -> np.ndarray:
+        """Variance of logits per variance of M, by group: (B, 1 or s, i a, 1)."""
+        left = self.left * self.scale * T[:, None, :, None]
+        return left.reshape(*left.shape[:2], -1, 1)
+
+    def _probabilities(self, z: np.ndarray, C: np.ndarray, spread: np.ndarray) -> np.ndarray:
+        """Mean probabilities: the softmax of the mean logits, lifted by their scatter."""
+        plain = _softmax(z)
+        square = np.einsum("bsrr->bsr", C)[:, :, None]
+        return _softmax(z + spread / 2 * (square - 2 * plain @ C))
+
+    def rates(self) -> list[np.ndarray]:
+        """Change of the state per epoch."""
+        p = self.p
+        W_Q, W_K, M = self.state
+        B, N, d, _ = M.shape
+        at, own, T = self._attention()
+        _, deviation, C = self._moments()
+        weights, spread = self._weights(at, own), self._spread(T)
+        prob = self._probabilities(weights @ M, C, spread)
+        share = self.given.share.reshape(B, N, -1, 1)
+        error = prob - np.tile(self.teachers, (1, 1, p.L, 1))
+        # Response to logits, summed over groups with what their logits scatter.
+        heavy = share * spread * prob
+        response = -heavy.swapaxes(2, 3) @ prob
+        response[:, :, np.arange(N), np.arange(N)] += heavy.sum(2)
+        d_M = weights.swapaxes(2, 3) @ (share * error) + deviation @ response / d
+        # Force on attention: what the groups' means do, and what their scatter costs.
+        force = self._force(error, M)
+        left = self.left.reshape(B, N, -1, 1) * prob
+        cost = (left * np.einsum("bsrr->bsr", C)[:, :, None]).sum(3) - (left * (prob @ C)).sum(3)
+        by_place = at * cost.reshape(B, N, p.L, d).sum((1, 3))[..., None]
+        force += by_place * (1 - np.eye(p.L))
+        d_q, d_k = self.attention.backward(W_Q, W_K, at, force)
+        return [-p.eta * d_q, -p.eta * d_k, -p.eta * d_M]
+
+    def _force(self, error: np.ndarray, M: np.ndarray) -> np.ndarray:
+        """Derivatives (B, i, j) of the loss of the groups' means by attention."""
+        p, share, pairs = self.p, self.given.share, self.given.pairs
+        B, N, L, d = share.shape
+        if pairs is None:
+            heavy = share[..., None] * error.reshape(B, N, L, d, N)
+            own = np.einsum("bsiar,bsar->bi", heavy, M)
+            other = np.einsum("bsir,bsr->bi", heavy.sum(3), M.mean(2))
+            return np.where(np.eye(L) > 0, own[..., None], other[..., None])
+        met = (error @ M.swapaxes(2, 3)).reshape(B, N, L, 1, d * d).astype(np.float32)
+        found = pairs.reshape(B, N, L, L, d * d) @ met.swapaxes(3, 4)
+        return found[..., 0].sum(1, dtype=float)
+
+    def observe(self) -> dict[str, np.ndarray]:
+        """Order parameters, logits, loss and accuracies, per seed."""
+        p, y = self.p, self.teachers
+        M = self.state[2]
+        B, N, d, _ = M.shape
+        at, own, T = self._attention()
+        mean, _, C = self._moments()
+        spread = self._spread(T)
+        z = self._weights(at, own) @ M
+        square = np.einsum("bsrr->bsr", C)[:, :, None]
+        prob = _softmax(z)
+        highest = z.max(3)
+        normaliser = np.log(np.exp(z - highest[..., None]).sum(3)) + highest
+        cost = ((square - prob @ C) * prob).sum(3)
+        target = np.tile(y, (1, 1, p.L, 1))
+        share = self.given.share.reshape(B, N, -1)
+        right = (z * target).sum(3)
+
+        def over_rows(x: np.ndarray) -> np.ndarray:
+            """Mean over the rows of a step: (B, L)."""
+            return p.L * (share * x).reshape(B, N, p.L, d).sum((1, 3))
+
+        def variance(is_it: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
+            first = over_rows((is_it * z).sum(3)) / count
+            second = over_rows((is_it * (z**2 + spread * square)).sum(3)) / count
+            return first, second - first**2
+
+        right_mean, right_variance = variance(target, 1)
+        other_mean, other_variance = variance(1 - target, N - 1)
+        overlap = (y * M).sum((1, 2, 3))
+        all_teachers = (y.sum(2) * M.sum(2)).sum((1, 2))
+        return summary(
+            p,
+            own=own,
+            R=overlap / (d * N),
+            S=(all_teachers - overlap) / max(d * (d - 1) * N, 1),
+            right=right_mean,
+            right_variance=right_variance,
+            other=other_mean,
+            other_variance=other_variance,
+            loss_=over_rows(normaliser - right + spread[..., 0] * cost / 2),
+            steps=self._accuracy(own, T, mean, C),
+        )
+
+    def _accuracy(
+        self, own: np.ndarray, T: np.ndarray, mean: np.ndarray, C: np.ndarray
+    ) -> np.ndarray:
+        """Probability that the right logit is the largest on new sequences, per seed and step."""
+        M, y = self.state[2], self.teachers
+        nodes, weight = gauss_hermite(NOISE)
+        square = np.einsum("bsrr->bsr", C)
+        out = np.empty(own.shape)
+        for b, i in np.ndindex(out.shape):
+            z = own[b, i] * M[b] + (1 - own[b, i]) * mean[b][:, None]
+            noise = np.sqrt(T[b, i] * square[b])[:, None] + 1e-9
+            right, scale = (z * y[b]).sum(2), (noise * y[b]).sum(2)
+            first = np.zeros_like(right)
+            for x, w in zip(nodes, weight, strict=True):
+                ahead = ((right + scale * x)[..., None] - z) / noise
+                first += w * np.where(y[b] > 0, 1, ndtr(ahead)).prod(2)
+            out[b, i] = first.mean()
+        return out
+
+
+def _softmax(z: np.ndarray) -> np.ndarray:
+    e = np.exp(z - z.max(3, keepdims=True))
+    return e / e.sum(3, keepdims=True)

@@ -1,0 +1,214 @@
+"""Quenched theory: one student, given its teachers, its initial weights and what its training set
+counts.
+
+Rows of the training set (a sequence, a step) that share state, step and right action form a group.
+Inside a group the weights of the actions have a mean, which the training set's counts of pairs of
+actions fix, and scatter about it, as attention also falls on other actions. The scatter is kept to
+second order in the logits, as if the weights were Gaussian; nothing else is dropped: actions that repeat in a sequence, single entries of M, and
+what one training set has too much or too little of all enter through the means. `per_seed`
+integrates it.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+import sympy as sp
+
+from theory.algebra import delta_gradient, delta_sum, written_as
+from theory.equation import Equation, table
+from theory.notation import array, symbol
+from theory.state_tracking import definitions
+from theory.state_tracking.definitions import output, pi, z
+from theory.state_tracking.symbols import (
+    L,
+    M,
+    M_star,
+    N,
+    a,
+    alpha,
+    b,
+    c,
+    d_g,
+    eta,
+    i,
+    j,
+    k,
+    n,
+    n_train,
+    p,
+    q,
+    r,
+    ref,
+    s,
+)
+
+BEYOND = "beyond the paper: quenched theory"
+SECOND_ORDER = "cumulants of the weights in a group up to the second, logits to second order"
+UNIFORM = "actions at other places independent and uniform"
+
+share = array("nu", r"\nu", "share of the training rows in a group: state, step, right action")
+pairs = array(
+    "pairs", r"\nu", "share of the rows with a state, a step, a place, and the actions at both"
+)
+weight = array("O", means="mean weight of an action in a group")
+scatter = array("T", means="variance of a group's logits per variance of M over actions")
+mean_M = array("M_mean", r"\bar M", "mean entry of M over actions")
+C = array(
+    "C",
+    means="covariance of two entries of M over actions; the first index, the current state, may be left out",
+)
+plain = array("p_plain", r"p^{0}", "softmax of a group's mean logits; the group left out")
+mean = array("z_group", r"\bar z", "mean logit of a state in a group")
+prob = array("p_mean", r"\bar p", "mean probability of a state in a group, which may be left out")
+shift = array("shift", r"\lambda", "what the scatter adds to logits of the softmax")
+J = array("J", means="response of a group's probabilities to its logits; the group may be left out")
+group_loss = array("l_group", r"\ell", "mean loss of a group")
+force = array("force", "f", "derivative of the loss by an attention entry")
+group_accuracy = array("a_group", "a", "probability that the right logit is a group's largest")
+xi = symbol("xi", r"\xi", "standard Gaussian", real=True)
+GROUP = (s, i, a)
+SIZE = n_train * L * share[GROUP]
+
+
+def mean_weight() -> sp.Expr:
+    """Mean of what attention retrieves: an action stands at a place as often as the pairs are
+    counted.
+    """
+    retrieved = definitions.equations()["retrieved"].rhs.subs(a, b)
+    found = sp.KroneckerDelta(definitions.action[j], b)
+    return retrieved.xreplace({found: pairs[s, i, j, a, b] / share[GROUP]})
+
+
+def weight_covariance() -> sp.Expr:
+    """Covariance of the weights of actions b and c over one other place, per squared attention."""
+    at = sp.Symbol("at", integer=True, positive=True)
+    both = sp.KroneckerDelta(at, b) * sp.KroneckerDelta(at, c)
+    once = delta_sum(sp.KroneckerDelta(at, b), (at, 1, d_g)) / d_g
+    return delta_sum(both, (at, 1, d_g)) / d_g - once**2
+
+
+def within() -> sp.Expr:
+    """Share of the variance that is left about the mean of n independent rows."""
+    size, other = sp.symbols("n_rows other", integer=True, positive=True)
+    of_mean = delta_sum(sp.KroneckerDelta(n, other), (other, 1, size), (n, 1, size)) / size**2
+    return sp.expand(1 - of_mean).subs(size, SIZE)
+
+
+def slope(expr: sp.Expr, along: sp.Symbol) -> sp.Expr:
+    """Derivative by the logit of state ``along`` of an expression in softmax probabilities."""
+    total = sp.Symbol("Z", positive=True)
+    normaliser = delta_gradient(sp.Sum(sp.exp(z[k]), (k, 1, N)), z[along])
+    quotient = sp.diff(sp.exp(z[r]), z[along]) / total - sp.exp(z[r]) * normaliser / total**2
+    rule = written_as(
+        plain[r] * (sp.KroneckerDelta(r, along) - plain[along]),
+        quotient.subs({sp.exp(z[x]): plain[x] * total for x in (r, along)}),
+    )
+    found = sp.S.Zero
+    for entry in expr.atoms(sp.Indexed):
+        if entry.base == plain:
+            one = sp.Dummy()  # SymPy takes entries at r and q for possibly the same
+            by_entry = sp.diff(expr.xreplace({entry: one}), one).xreplace({one: entry})
+            found += by_entry * rule.subs(r, entry.indices[0])
+    return found
+
+
+def contracted(expr: sp.Expr) -> sp.Expr:
+    """Sum over q and p of the covariance of their logits times an expression, in terms of q."""
+    found = delta_sum(C[q, p] * expr, (p, 1, N), (q, 1, N))
+    found = found.replace(
+        lambda x: isinstance(x, sp.Sum) and x.variables == [p], lambda x: x.xreplace({p: q})
+    )
+    return sp.expand(found.xreplace({C[q, r]: C[r, q]}))  # C is symmetric
+
+
+def softmax_shift() -> sp.Expr:
+    """Half the covariance times the second derivatives of a probability, over the probability,
+    beside what is common to all states and so falls out of the softmax.
+    """
+    second = sp.expand(slope(slope(plain[r], q), p) / plain[r])
+    own = [x for x in sp.Add.make_args(contracted(second)) if x.has(r)]
+    form = C[r, r] - 2 * sp.Sum(C[r, q] * plain[q], (q, 1, N))
+    return scatter[GROUP] / 2 * written_as(form, sp.Add(*own))
+
+
+def entry_covariance() -> sp.Expr:
+    """Covariance of the weight of action b with a group's logit of state q, over `scatter`."""
+    found = delta_sum(weight_covariance() * M[c, q, s], (c, 1, d_g))
+    mean = found.replace(
+        lambda x: isinstance(x, sp.Sum), lambda x: x.function / M[c, q, s] * d_g * mean_M[s, q]
+    )
+    return written_as((M[b, q, s] - mean_M[s, q]) / d_g, mean)
+
+
+@cache
+def equations() -> dict[str, Equation]:
+    """Groups, their probabilities, the rate of M, the force on attention, and accuracy."""
+    elsewhere = 1 - sp.KroneckerDelta(i, j)
+    groups, states = ((s, 1, N), (a, 1, d_g)), ((r, 1, N), (q, 1, N))
+    average = sp.Sum(M[b, r, s], (b, 1, d_g)) / d_g
+    product = sp.Sum(M[b, r, s] * M[b, q, s], (b, 1, d_g)) / d_g
+    at_r, between = (*GROUP, r), (*GROUP, r, q)
+    error = prob[at_r] - M_star[a, r, s]
+    lifted = plain[r] * sp.exp(shift[r])
+    right = sp.Sum(M_star[a, r, s] * mean[at_r], (r, 1, N))
+    variance = scatter[GROUP] * C[s, r, r]
+    # The weight of an action scatters with the probabilities, through the logits.
+    response = scatter[GROUP] * sp.Sum(J[between] * entry_covariance(), (q, 1, N))
+    rows = share[GROUP] * (weight[(*GROUP, b)] * error + response)
+    by_pairs = sp.Sum(pairs[s, i, j, a, b] * error * M[b, r, s], *groups, (b, 1, d_g), (r, 1, N))
+    left = share[GROUP] * within()
+    by_scatter = sp.Sum(left * J[between] * C[s, r, q], *groups, *states)
+    # Of the other states one by one, given the noise of the right one.
+    winning = sp.Sum(M_star[a, q, s] * C[s, q, q], (q, 1, N))
+    ahead = right + sp.sqrt(scatter[GROUP] * winning) * xi - mean[at_r]
+    below = (1 + sp.erf(ahead / sp.sqrt(2 * variance))) / 2
+    normal = sp.exp(-(xi**2) / 2) / sp.sqrt(2 * sp.pi)
+    first = sp.Product(below ** (1 - M_star[a, r, s]), (r, 1, N))
+    loss = sp.log(sp.Sum(sp.exp(mean[at_r]), (r, 1, N))) - right
+    price = scatter[GROUP] / 2 * contracted(slope(plain[q], p))
+    slopes = slope(plain[r], q).xreplace({plain[x]: prob[x] for x in (r, q)})
+    exact = table(
+        ref(BEYOND),
+        mean_weight=(weight[(*GROUP, b)], mean_weight()),
+        group_logit=(
+            mean[at_r],
+            definitions.equations()["logit"]
+            .rhs.xreplace({a: b})
+            .xreplace({output[i, b]: weight[(*GROUP, b)]}),
+        ),
+        mean_entry=(mean_M[s, r], average),
+        entry_covariance=(C[s, r, q], product - mean_M[s, r] * mean_M[s, q]),
+        scatter=(
+            scatter[GROUP],
+            within() * sp.Sum(elsewhere * pi[i, j] ** 2, (j, 1, L)),
+            UNIFORM,
+            "the mean of a group's rows is known",
+        ),
+        pairs_expected=(
+            pairs[s, i, j, a, b],
+            share[GROUP] * (sp.KroneckerDelta(i, j) * sp.KroneckerDelta(a, b) + elsewhere / d_g),
+            "infinite training set",
+        ),
+    )
+    ordered = table(
+        ref(BEYOND),
+        SECOND_ORDER,
+        status="leading order",
+        softmax_shift=(shift[r], softmax_shift()),
+        mean_probability=(prob[r], lifted / sp.Sum(lifted.xreplace({r: q}), (q, 1, N))),
+        response=(J[r, q], slopes),
+        group_loss=(group_loss, loss + price),
+        rate_M=(
+            sp.Derivative(M[b, r, s], alpha),
+            -eta * d_g * N * sp.Sum(rows, (i, 1, L), (a, 1, d_g)),
+            UNIFORM,
+        ),
+        force=(force[i, j], by_pairs + elsewhere * pi[i, j] * by_scatter, UNIFORM),
+        group_accuracy=(
+            group_accuracy,
+            sp.Integral(normal * first, (xi, -sp.oo, sp.oo)),
+            "scatter of different states independent, Gaussian",
+        ),
+    )
+    return exact | ordered
