@@ -66,7 +66,9 @@ def commit() -> str:
 
 
 def load(model: Model) -> dict[str, Any]:
-    """Stored evidence: per command its checks, what they cost and what they were made with."""
+    """Stored evidence: per command its checks and tables, what they cost and what they were made
+    with.
+    """
     path = place(model)
     return json.loads(path.read_text()) if path.is_file() else {}
 
@@ -110,6 +112,7 @@ def renew(model: Model, commands: Iterable[str], progress: bool) -> dict[str, An
             "sources": sources(model),
             "seconds": round(time.monotonic() - begun),
             "checks": [{k: v for k, v in c.as_dict().items() if k in KEPT} for c in report.checks],
+            "tables": {k: [header, *rows] for k, (header, rows) in report.tables.items()},
         }
         with output.atomic(place(model)) as temporary:
             temporary.write_text(output.to_json(dict(sorted(stored.items()))) + "\n")

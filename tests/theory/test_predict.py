@@ -9,7 +9,7 @@ from theory import positional_semantic as ps
 from theory import state_tracking as st
 from theory.associative_memory import k_hop
 from theory.parameters import ParameterError
-from theory.state_tracking.numbers.per_seed import Columns, Dressed, Start, solve
+from theory.state_tracking.numbers.per_seed import Columns, Dressed, Given, Quenched, Start, solve
 
 P = st.Parameters(N=6, L=4, d_g=5, d_h=8, n_train=64, epochs=60, eval_every=20)
 
@@ -51,6 +51,22 @@ def test_every_seed_is_followed_from_its_own_start(level, system):
         quick = st.predict(P, runs, accuracies=False)
         assert set(found) - set(quick) == {"accuracy", "rollout_accuracy"}
         xr.testing.assert_allclose(quick, found[list(quick)], rtol=1e-12)
+
+
+def test_a_training_set_may_be_given():
+    """What `per_seed` gives with it; drawn, it is another one; what does not fit is refused."""
+    start, runs = started()
+    given = Given.drawn(P, start, np.random.default_rng(8))
+    found = st.predict(P, runs, level="quenched", given=given)
+    alone = solve(Quenched(P, start, given), [0, 7, 60])
+    np.testing.assert_allclose(found.A, alone.A, rtol=1e-12)
+    drawn = st.predict(P, runs, level="quenched")
+    assert np.abs(drawn.logit_correct - found.logit_correct).max() > 1e-4
+    with pytest.raises(ParameterError, match="level = 'quenched'"):
+        st.predict(P, runs, given=given)
+    few = Given.drawn(P, started(2)[0], np.random.default_rng(8))
+    with pytest.raises(ParameterError, match="of 2 students, must be of the 3 in runs"):
+        st.predict(P, runs, level="quenched", given=few)
 
 
 def test_starts_may_be_drawn():

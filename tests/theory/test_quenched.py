@@ -177,7 +177,9 @@ def test_accuracy_is_the_integral(monkeypatch):
     at, own, T = system._attention()
     mean, _, C = system._moments()
     found = system._accuracy(own, T, mean, C)
-    form, y = EQUATIONS["group_accuracy"].rhs, given.one_hot()[0].transpose(1, 2, 0)
+    y, ahead, r = given.one_hot()[0].transpose(1, 2, 0), EQUATIONS["lead"], quenched.r
+    leads = {ahead.lhs.subs(r, k): ahead.rhs.subs(r, k) for k in range(1, P.N + 1)}
+    form = EQUATIONS["group_accuracy"].rhs.function.subs(quenched.N, P.N).doit().xreplace(leads)
     M = system.state[2][0]
     for i in range(P.L):
         first = []
@@ -185,7 +187,7 @@ def test_accuracy_is_the_integral(monkeypatch):
             z = own[0, i] * M[s, a] + (1 - own[0, i]) * mean[0, s]
             at_group = place(s=s, i=i, a=a) | {"N": P.N}
             symbols = {x: at_group[x.name] for x in form.free_symbols if x.name in at_group}
-            known = form.function.subs(symbols).doit()
+            known = form.subs(symbols).doit()
             values = {}
             for x in known.atoms(sp.Indexed):
                 where = tuple(int(k) - 1 for k in x.indices)

@@ -178,16 +178,16 @@ def test_the_fault_is_the_same_on_both_roads(attention_times, factor):
 
 
 def rows(setting="table_1", full=None):
-    """Rows of `verify.fidelity` on how far the paper's levels are off; the best level's own errors
-    set the widths of their bands.
+    """Rows of `verify.fidelity` on how far the paper's levels are off; the errors of column
+    statistics set the widths of their bands.
     """
     p, runs = ensemble.shipped(setting)
     runs = runs.isel(alpha=slice(None, None, fidelity.EVERY))
     levels = {
-        level: fidelity.judge(fidelity.LEVELS[level](p, runs), runs)
+        level: fidelity.judge(p, fidelity.LEVELS[level](p, runs), runs)
         for level in (fidelity.PAPER, fidelity.OWN)
     }
-    return fidelity.off(setting, {**levels, fidelity.FULL: full or best()})
+    return fidelity.off(setting, {**levels, fidelity.COLUMNS: full or best()})
 
 
 def test_the_papers_levels_lie_in_their_bands():
@@ -214,10 +214,10 @@ def test_an_attention_equation_off_by_five_per_cent_fails(attention_times, facto
 @pytest.mark.slow
 @pytest.mark.parametrize("setting", fidelity.LADDER)
 def test_bands_and_known_errors_are_those_of_the_full_ladder(setting):
-    """With the best level run."""
+    """With column statistics run."""
     p, runs = ensemble.shipped(setting)
     runs = runs.isel(alpha=slice(None, None, fidelity.EVERY))
-    full = fidelity.judge(fidelity.LEVELS[fidelity.FULL](p, runs), runs)
+    full = fidelity.judge(p, fidelity.LEVELS[fidelity.COLUMNS](p, runs), runs)
     assert {c.verdict for c in rows(setting, full)} == {"limit"}
     if setting == "table_1":
         assert (full.inside, full.paired) == pytest.approx(

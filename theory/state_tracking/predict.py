@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,7 @@ import xarray as xr
 
 from theory import prediction, sweep
 from theory.parameters import ParameterError
-from theory.state_tracking.numbers.per_seed import Columns, Dressed, Start, solve
+from theory.state_tracking.numbers.per_seed import Columns, Dressed, Given, Quenched, Start, solve
 from theory.state_tracking.numbers.per_seed.columns import Logits
 from theory.state_tracking.parameters import Parameters
 
@@ -24,7 +25,7 @@ class WithoutAccuracies(Columns):
         return np.full(found.own.shape, np.nan)
 
 
-LEVELS: dict[str, Any] = {"columns": Columns, "dressed": Dressed}
+LEVELS: dict[str, Any] = {"columns": Columns, "dressed": Dressed, "quenched": Quenched}
 DRAW = 0  # seed of drawn starts
 PLAIN = {"optimizer": "sgd", "weight_decay": 0.0, "fix_embedding": True, "batch_size": None}
 
@@ -38,6 +39,7 @@ def predict(
     alpha: float | None = None,
     level: str = "columns",
     accuracies: bool = True,
+    given: Given | None = None,
 ) -> xr.Dataset:
     """Our best theory of a training run, seed by seed; nothing is fitted.
 
@@ -52,12 +54,16 @@ def predict(
         In place of runs: that many starts from the law of the initial weights.
     alpha : float, optional
         Length of the curves of drawn starts; ``p.epochs`` by default.
-    level : {'columns', 'dressed'}
-        Entries of M by initial value and the size of the training set; or one variance of M with
-        Gaussian logits, faster and less accurate once logits are learned.
+    level : {'columns', 'dressed', 'quenched'}
+        Entries of M by initial value and the size of the training set; one variance of M with
+        Gaussian logits, faster and less accurate once logits are learned; or every entry of M,
+        slower, and to a few parts in a thousand where training sets are given.
     accuracies : bool
         Whether to compute accuracies too: 60 ms of the 65 ms of an evaluation, per seed. A step
         takes 0.2 ms per seed at the demo's sizes.
+    given : Given, optional
+        For the level ``quenched``: the runs' teachers, initial M and training sets, as
+        `simulate.state_tracking.given` counts them. Drawn, if left out.
 
     Returns
     -------
@@ -74,9 +80,13 @@ def predict(
     """
     if level not in LEVELS:
         raise ParameterError(f"level = {level!r}: must be one of {', '.join(LEVELS)}")
+    if given is not None and (level != "quenched" or runs is None):
+        raise ParameterError("given: goes with runs and level = 'quenched'")
     system = LEVELS[level]
     if not accuracies and system is Columns:
         system = WithoutAccuracies
+    if system is Quenched:
+        system = functools.partial(_quenched, given=given)
     for name, plain in PLAIN.items():
         if getattr(p, name) != plain and (name, p.batch_size) != ("batch_size", p.n_train):
             raise ParameterError(
@@ -94,6 +104,17 @@ def predict(
     epochs = prediction.evaluations(p.epochs, p.eval_every)
     start = Start.drawn(p, int(seeds), np.random.default_rng(DRAW))
     return _labelled(p, solve(system(p, start), epochs).rename(seed="draw"), level, accuracies)
+
+
+def _quenched(p: Parameters, start: Start, given: Given | None) -> Quenched:
+    """With what is given, or drawn."""
+    if given is None:
+        given = Given.drawn(p, start, np.random.default_rng(DRAW))
+    elif len(given.teachers) != len(start.R):
+        raise ParameterError(
+            f"given: of {len(given.teachers)} students, must be of the {len(start.R)} in runs"
+        )
+    return Quenched(p, start, given)
 
 
 def _followed(p: Parameters, runs: xr.Dataset, system: Any) -> xr.Dataset:

@@ -4,9 +4,9 @@ counts.
 Rows of the training set (a sequence, a step) that share state, step and right action form a group.
 Inside a group the weights of the actions have a mean, which the training set's counts of pairs of
 actions fix, and scatter about it, as attention also falls on other actions. The scatter is kept to
-second order in the logits, as if the weights were Gaussian; nothing else is dropped: actions that repeat in a sequence, single entries of M, and
-what one training set has too much or too little of all enter through the means. `per_seed`
-integrates it.
+second order in the logits, as if the weights were Gaussian. Nothing else is dropped: actions that
+repeat in a sequence, single entries of M, and what one training set has too much or too little of
+all enter through the means. `per_seed` integrates it.
 """
 
 from __future__ import annotations
@@ -66,6 +66,7 @@ J = array("J", means="response of a group's probabilities to its logits; the gro
 group_loss = array("l_group", r"\ell", "mean loss of a group")
 force = array("force", "f", "derivative of the loss by an attention entry")
 group_accuracy = array("a_group", "a", "probability that the right logit is a group's largest")
+lead = array("lead", r"\Delta", "lead of the right logit over another, at given noise of its own")
 xi = symbol("xi", r"\xi", "standard Gaussian", real=True)
 GROUP = (s, i, a)
 SIZE = n_train * L * share[GROUP]
@@ -162,7 +163,7 @@ def equations() -> dict[str, Equation]:
     # Of the other states one by one, given the noise of the right one.
     winning = sp.Sum(M_star[a, q, s] * C[s, q, q], (q, 1, N))
     ahead = right + sp.sqrt(scatter[GROUP] * winning) * xi - mean[at_r]
-    below = (1 + sp.erf(ahead / sp.sqrt(2 * variance))) / 2
+    below = (1 + sp.erf(lead[r] / sp.sqrt(2 * variance))) / 2
     normal = sp.exp(-(xi**2) / 2) / sp.sqrt(2 * sp.pi)
     first = sp.Product(below ** (1 - M_star[a, r, s]), (r, 1, N))
     loss = sp.log(sp.Sum(sp.exp(mean[at_r]), (r, 1, N))) - right
@@ -205,6 +206,7 @@ def equations() -> dict[str, Equation]:
             UNIFORM,
         ),
         force=(force[i, j], by_pairs + elsewhere * pi[i, j] * by_scatter, UNIFORM),
+        lead=(lead[r], ahead),
         group_accuracy=(
             group_accuracy,
             sp.Integral(normal * first, (xi, -sp.oo, sp.oo)),

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import scipy.stats
 import xarray as xr
 
 from simulate import pool
@@ -24,6 +25,7 @@ from theory.state_tracking.numbers.per_seed import (
     Quenched,
     Start,
     data_scatter,
+    half_times,
     solve,
 )
 from verify.check import Band, Check, at_most, estimated, near
@@ -51,6 +53,7 @@ MEASURES = {
     "rollout_accuracy": "max |rollout|",
 }
 ON_GRID_SHOWN = ("half_time", "rollout_half_time", "A", "variance_other", "variance_correct")
+SCATTERED = ("half_time", "rollout_half_time")
 ABSOLUTE = ("A", "loss", "rollout_accuracy")  # measures that are deviations, not relative errors
 
 
@@ -135,6 +138,7 @@ LEVELS: dict[str, Callable[[Parameters, xr.Dataset], xr.Dataset]] = {
     "quenched, counts + M": quenched,
 }
 PAPER, OWN, COLUMNS, DRAWN, COUNTS, FULL = (list(LEVELS)[k] for k in (0, 1, 4, 5, 6, 7))
+ON_LADDER = tuple(level for level in LEVELS if level not in (DRAWN, COUNTS))
 ON_GRID = (PAPER, COLUMNS, DRAWN, COUNTS, FULL)
 
 
@@ -212,7 +216,7 @@ def judge(p: Parameters, theory: xr.Dataset, runs: xr.Dataset) -> Fidelity:
             sample.std(0, ddof=1) / np.sqrt(len(gap)), 0.5 / ensemble.TESTED
         )  # a test set's own resolution
         shares.append(float((np.abs(gap.mean(0)) <= error).mean()))
-    return Fidelity(errors, *shares, scatter)
+    return Fidelity(errors, shares[0], shares[1], scatter)
 
 
 def _rms(x: np.ndarray) -> float:
@@ -242,25 +246,27 @@ def report(request: Request) -> Report:
         ensemble.renew(request.device, request.progress)
     found, grid = ladder()
     tables = {
-        f"{setting}: {SETTINGS[setting].title}": (("error of", *levels), rows(levels))
+        f"{setting}: {ensemble.ALL[setting].title}": (("error of", *levels), rows(levels))
         for setting, levels in found.items()
     }
     for name in ON_GRID_SHOWN:
         tables[f"grid: {MEASURES[name]}"] = (("setting", *ON_GRID, "scatter"), across(grid, name))
     return Report(
-        checks(found),
+        checks(found, grid),
         tables=tables,
         numbers={"ladder": as_dict(found), "grid": as_dict(grid)},
-        draw=lambda: draw(*ensemble.shipped(LADDER[0])),
+        draw=lambda: draw(*ensemble.shipped("mixed")),
     )
 
 
 def ladder() -> tuple[Ladder, Ladder]:
-    """Every level at every setting of the ladder, and those of the grid, on the cores of this
+    """The levels at every setting of the ladder, and those of the grid, on the cores of this
     machine; the longest first.
     """
-    tasks = [(setting, level) for level in reversed(LEVELS) for setting in SETTINGS]
-    tasks = [(setting, level) for level in reversed(ON_GRID) for setting in GRID] + tasks
+    order = (DRAWN, FULL, COUNTS, *LEVELS)
+    wanted = ((SETTINGS, ON_LADDER), (GRID, ON_GRID))
+    tasks = [(s, level) for settings, levels in wanted for s in settings for level in levels]
+    tasks.sort(key=lambda task: order.index(task[1]))
     done = dict(
         zip(
             tasks,
@@ -276,7 +282,7 @@ def ladder() -> tuple[Ladder, Ladder]:
     )
     found, grid = (
         {setting: {level: done[setting, level] for level in levels} for setting in settings}
-        for settings, levels in ((SETTINGS, LEVELS), (GRID, ON_GRID))
+        for settings, levels in wanted
     )
     return found, grid
 
@@ -322,35 +328,40 @@ def as_dict(found: Ladder) -> dict[str, Any]:
     }
 
 
-# Aims of the theory at Table 1, set before it was built; nothing is fitted.
+# Aims of the theory that knows the training set, set before the grid was trained; nothing is
+# fitted.
 AIMS = {
-    "half_time": 0.02,
+    "half_time": 0.01,
     "rollout_half_time": 0.01,
-    "A": 0.04,
+    "A": 0.03,
     "rollout_accuracy": 0.08,
     "variance_other": 0.01,
     "variance_correct": 0.05,
     "at_equal_A": 0.05,
 }
+# Of the theory that knows a seed's start only; the times' are this, or 1.2 times what they scatter.
+AIMS_DRAWN = {
+    "half_time": 0.01,
+    "rollout_half_time": 0.01,
+    "variance_other": 0.03,
+    "variance_correct": 0.08,
+}
+ABOVE_SCATTER = 1.2
 AT_CHANCE = "before it rises the s.e. of 5 seeds is that of the test sets, beyond which a true mean lies one time in three"
-ELSEWHERE = "the aim is for Table 1; why it is missed here is not known"
+FEW_SEEDS = (
+    "some five seeds, against what a mean of four draws leaves: their rms is known to a third"
+)
 # Where the aims are missed: the measured value, with a tenth to either side (on fixed seeds nothing
 # is random).
 MISSED = {
     ("table_1", "outside"): 0.218,
     ("table_2", "outside"): 0.113,
     ("unequal", "outside"): 0.176,
-    ("table_2", "rollout_accuracy"): 0.0819,
-    ("table_2", "variance_other"): 0.0235,
-    ("table_2", "variance_correct"): 0.0993,
-    ("unequal", "half_time"): 0.0215,
-    ("unequal", "rollout_half_time"): 0.0144,
-    ("unequal", "variance_other"): 0.0201,
-    ("unequal", "variance_correct"): 0.0506,
 }
+MISSED_DRAWN: dict[tuple[str, str], float] = {}
 # The paper's levels on the same seeds, mean over seeds: of predicted / measured - 1 for times, of
 # max |A| and max |loss|. What would move these numbers with the seeds held are other training sets;
-# the best level's own scatter says by how much.
+# what a level that does not know them is off by says by how much.
 OFF = {
     ("table_1", PAPER): {
         "half_time": 0.2221,
@@ -389,17 +400,24 @@ OFF = {
         "loss": 0.0803,
     },
 }
-WIDTH = 4.0  # standard errors of the best level
+WIDTH = 4.0  # standard errors of that level
 
 
-def checks(found: Ladder) -> list[Check]:
-    """The last level of the ladder against its aims, the paper's levels against their measured
-    bands, at every setting.
+def checks(found: Ladder, grid: Ladder) -> list[Check]:
+    """The last level of the ladder against its aims at every setting; what knows a seed's start
+    only against the scatter that it predicts; the paper's levels against their measured bands.
     """
     out = []
     for setting, levels in found.items():
         out += [*aims(setting, levels), *off(setting, levels)]
-    redrawn = [functools.partial(scatter, name) for name in ("draws_2048", "draws_8192")]
+    for setting, levels in grid.items():
+        out += [*aims(setting, levels), *drawn_aims(setting, levels)]
+    out += [calibration(grid, name) for name in SCATTERED]
+    redrawn = [
+        functools.partial(check, name)
+        for name in ("draws_2048", "draws_8192")
+        for check in (each_training_set, scatter)
+    ]
     return out + pool.run(
         redrawn, [1] * len(redrawn), progress=False, what="training sets redrawn", unit="ensemble"
     )
@@ -407,29 +425,23 @@ def checks(found: Ladder) -> list[Check]:
 
 def aims(setting: str, levels: dict[str, Fidelity]) -> list[Check]:
     """The last level against aims set beforehand; where one is missed, against what is known."""
-    best, title = levels[FULL], SETTINGS[setting].title
+    best, title = levels[FULL], ensemble.ALL[setting].title
     out = [
         _aim(
-            setting,
-            name,
             f"{MEASURES[name]} by our theory, {title}",
+            FULL,
             best.summary(name)[0],
             aim,
-            ELSEWHERE,
+            MISSED.get((setting, name)),
+            AT_CHANCE,
         )
         for name, aim in AIMS.items()
     ]
-    out.append(
-        _aim(
-            setting,
-            "outside",
-            f"share of evaluations with the mean rollout beyond one s.e., {title}",
-            1 - best.inside,
-            0.1,
-            AT_CHANCE,
-        )
-    )
-    for name in ("half_time", "rollout_half_time"):
+    if setting in LADDER:
+        label = f"share of evaluations with the mean rollout beyond one s.e., {title}"
+        known = MISSED.get((setting, "outside"))
+        out.append(_aim(label, FULL, 1 - best.inside, 0.1, known, AT_CHANCE))
+    for name in SCATTERED:
         (ours, _), (theirs, _) = best.summary(name), levels[PAPER].summary(name)
         out.append(
             at_most(
@@ -443,27 +455,81 @@ def aims(setting: str, levels: dict[str, Fidelity]) -> list[Check]:
     return out
 
 
-def _aim(setting: str, name: str, label: str, value: float, aim: float, limit: str) -> Check:
-    known = MISSED.get((setting, name))
+def drawn_aims(setting: str, levels: dict[str, Fidelity]) -> list[Check]:
+    """The level that knows a seed's start only, against its aims."""
+    level, title = levels[DRAWN], ensemble.ALL[setting].title
+    return [
+        _aim(
+            f"{MEASURES[name]} by our theory of a start alone, {title}",
+            DRAWN,
+            level.summary(name)[0],
+            max(aim, ABOVE_SCATTER * level.scatter.get(name, 0.0)),
+            MISSED_DRAWN.get((setting, name)),
+            FEW_SEEDS,
+        )
+        for name, aim in AIMS_DRAWN.items()
+    ]
+
+
+def _aim(
+    label: str, level: str, value: float, aim: float, known: float | None, limit: str
+) -> Check:
     band = None if known is None else Band(0.9 * known, 1.1 * known, limit)
+    return near(label, level, 0.0, value, aim, "aim set beforehand", 1.0, band)
+
+
+def calibration(grid: Ladder, name: str) -> Check:
+    """Whether seeds lie as far from the mean over draws as the draws say, over the whole grid.
+
+    The mean of some seeds' squared errors over the squared scatter of their draws is distributed
+    like F with as many degrees of freedom.
+    """
+    ratios, expected, variance = [], 0.0, 0.0
+    for levels in grid.values():
+        errors = levels[DRAWN].errors[name]
+        own, drawn_ = len(errors), len(errors) * (DRAWS - 1)
+        scatter_ = levels[DRAWN].scatter[name] ** 2 * (1 + 1 / DRAWS)
+        ratios.append(float((errors**2).mean()) / scatter_)
+        mean, spread = scipy.stats.f.stats(own, drawn_, moments="mv")
+        expected, variance = expected + mean / len(grid), variance + spread / len(grid) ** 2
+    predicted = float(np.sqrt(expected))
+    return estimated(
+        f"{MEASURES[name]} of single seeds over the scatter predicted, whole grid",
+        DRAWN,
+        predicted,
+        float(np.sqrt(np.mean(ratios))),
+        float(np.sqrt(variance)) / (2 * predicted),
+        see=0.5,
+        reason="|z| <= 4; the scatter of a ratio of 14 rms is known to a tenth",
+    )
+
+
+def each_training_set(name: str, tick: Callable[[int], None]) -> Check:
+    """Rms relative error of the time of A = 1/2 over all seeds and training sets of an ensemble."""
+    p, runs = ensemble.shipped(name)
+    errors = []
+    for draw in runs.data_draw.values:
+        one = runs.sel(data_draw=draw)
+        known = given(p.replace(data_draw=int(draw)), one.seed.values)
+        predicted = half_times(Quenched(p, Start.measured(one), known), p.epochs)
+        errors += list(predicted / first_crossing(one.A, 0.5).values - 1)
     return near(
-        label,
+        f"time of A = 1/2 of {len(errors)} students, each with its training set, n = {p.n_train}",
         FULL,
         0.0,
-        value,
-        aim,
-        "aim set beforehand" if setting == "table_1" else "the aim for Table 1",
+        _rms(np.array(errors)),
+        0.01,
+        "aim set beforehand; training sets move it by 1.5 to 3%",
         1.0,
-        band,
     )
 
 
 def off(setting: str, levels: dict[str, Fidelity]) -> list[Check]:
     """How far the paper's levels are off on these seeds, against what was measured."""
-    out, title = [], SETTINGS[setting].title
+    out, title = [], ensemble.ALL[setting].title
     for level in (PAPER, OWN):
         for name, centre in OFF.get((setting, level), {}).items():
-            errors, ours = levels[level].errors[name], levels[DRAWN].errors[name]
+            errors, ours = levels[level].errors[name], levels[COLUMNS].errors[name]
             half = WIDTH * float(ours.std(ddof=1) / np.sqrt(len(ours)))
             band = Band(centre - half, centre + half, "closure c(A), one logit variance")
             out.append(
@@ -514,7 +580,7 @@ def scatter(name: str, tick: Callable[[int], None]) -> Check:
 
 def draw(p: Parameters, runs: xr.Dataset) -> Any:
     """Attention and rollout accuracy of single seeds: students, the paper's curve, and ours."""
-    ours, theirs = finite_data(p, runs), paper(p, runs)
+    ours, theirs = quenched(p, runs), paper(p, runs)
     figure, axes = plotting.figure(1, 2, width=3.9, height=3.0)
     for axis, name, label in zip(
         axes, ("A", "rollout_accuracy"), ("attention $A$", "final rollout accuracy"), strict=True
@@ -533,7 +599,7 @@ def draw(p: Parameters, runs: xr.Dataset) -> Any:
                 ours[name].isel(seed=k),
                 color=f"C{k}",
                 lw=1.2,
-                label="ours (column statistics, finite training set), same seed"
+                label="ours, from the seed's teachers, initial weights and training set"
                 if k == 0
                 else None,
             )

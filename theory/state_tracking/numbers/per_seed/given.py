@@ -73,8 +73,13 @@ class Given:
     @classmethod
     def joined(cls, members: list[Self]) -> Self:
         """One stack of several."""
-        stacks = zip(*(vars(m).values() for m in members), strict=True)
-        return cls(*(None if x[0] is None else np.concatenate(x) for x in stacks))
+        pairs = [m.pairs for m in members if m.pairs is not None]
+        return cls(
+            np.concatenate([m.teachers for m in members]),
+            np.concatenate([m.M for m in members]),
+            np.concatenate([m.share for m in members]),
+            np.concatenate(pairs) if pairs else None,
+        )
 
     def without_pairs(self) -> Self:
         """The same with the pairs of an infinite training set."""

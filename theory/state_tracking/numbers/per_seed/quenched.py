@@ -54,7 +54,8 @@ class Quenched:
         if pairs is None:
             found = (1 - own)[..., None, None] / d + own[..., None, None] * np.eye(d)
             return np.broadcast_to(found.reshape(B, 1, L * d, d), (B, N, L * d, d))
-        found = np.matmul(at[:, None, :, None], pairs.reshape(B, N, L, L, d * d))
+        row = at.astype(pairs.dtype)[:, None, :, None]
+        found = np.matmul(row, pairs.reshape(B, N, L, L, d * d)).astype(float)
         return (found.reshape(B, N, L, d, d) * self.scale[..., None]).reshape(B, N, L * d, d)
 
     def _moments(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -87,16 +88,19 @@ class Quenched:
         weights, spread = self._weights(at, own), self._spread(T)
         prob = self._probabilities(weights @ M, C, spread)
         share = self.given.share.reshape(B, N, -1, 1)
-        error = prob - np.tile(self.teachers, (1, 1, p.L, 1))
+        error = (prob.reshape(B, N, p.L, d, N) - self.teachers[:, :, None]).reshape(prob.shape)
         # Response to logits, summed over groups with what their logits scatter.
-        heavy = share * spread * prob
-        response = -heavy.swapaxes(2, 3) @ prob
-        response[:, :, np.arange(N), np.arange(N)] += heavy.sum(2)
+        left = self.left.reshape(B, N, -1, 1)
+        heavy = left * prob
+        by_step = T[:, None, :, None, None]
+        noisy = (heavy.reshape(B, N, p.L, d, N) * by_step).reshape(prob.shape)
+        response = -noisy.swapaxes(2, 3) @ prob
+        response[:, :, np.arange(N), np.arange(N)] += noisy.sum(2)
         d_M = weights.swapaxes(2, 3) @ (share * error) + deviation @ response / d
         # Force on attention: what the groups' means do, and what their scatter costs.
         force = self._force(error, M)
-        left = self.left.reshape(B, N, -1, 1) * prob
-        cost = (left * np.einsum("bsrr->bsr", C)[:, :, None]).sum(3) - (left * (prob @ C)).sum(3)
+        square = np.einsum("bsrr->bsr", C)[:, :, None]
+        cost = np.einsum("bsgr,bsgr->bsg", heavy, square - prob @ C)
         by_place = at * cost.reshape(B, N, p.L, d).sum((1, 3))[..., None]
         force += by_place * (1 - np.eye(p.L))
         d_q, d_k = self.attention.backward(W_Q, W_K, at, force)
@@ -104,7 +108,7 @@ class Quenched:
 
     def _force(self, error: np.ndarray, M: np.ndarray) -> np.ndarray:
         """Derivatives (B, i, j) of the loss of the groups' means by attention."""
-        p, share, pairs = self.p, self.given.share, self.given.pairs
+        share, pairs = self.given.share, self.given.pairs
         B, N, L, d = share.shape
         if pairs is None:
             heavy = share[..., None] * error.reshape(B, N, L, d, N)
@@ -180,5 +184,7 @@ class Quenched:
 
 
 def _softmax(z: np.ndarray) -> np.ndarray:
-    e = np.exp(z - z.max(3, keepdims=True))
-    return e / e.sum(3, keepdims=True)
+    e = z - z.max(3, keepdims=True)
+    np.exp(e, out=e)
+    e /= e.sum(3, keepdims=True)
+    return e

@@ -1,5 +1,5 @@
-"""Runs of the per-seed theory: the steps of descent, whose size shows in emergence times, several at
-once where they are small.
+"""Runs of the per-seed theory: the steps of descent, whose size shows in emergence times, several
+at once where they are small.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from theory.state_tracking.numbers.per_seed.dressed import Dressed
 from theory.state_tracking.numbers.per_seed.quenched import Quenched
 from theory.state_tracking.numbers.per_seed.start import Start
 from theory.state_tracking.parameters import Parameters
-
 
 System = Dressed | Columns | Quenched
 STEP = 0.02  # of the time in which order parameters change: moves no time by 1e-4
