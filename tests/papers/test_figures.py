@@ -88,7 +88,7 @@ def test_the_picture_of_readme_is_made_by_the_code_as_it_is(tmp_path):
     another ensemble gives another one.
     """
     shown = Path(writeup.HERE / "beyond.png")
-    for setting, same in (("table_1", True), ("unequal", False)):
+    for setting, same in (("mixed", True), ("unequal", False)):
         plotting.save(fidelity.draw(*ensemble.shipped(setting)), tmp_path / f"{setting}.png")
         found = compare_images(str(shown), str(tmp_path / f"{setting}.png"), tol=5)
         assert (found is None) == same
