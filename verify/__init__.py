@@ -32,5 +32,5 @@ def ensembles(name: str) -> tuple[Parameters, xr.Dataset]:
     from theory import cli
     from verify.state_tracking import ensemble  # loads torch: not for nothing
 
-    cli.choose("ensemble", name, ensemble.ALL)
+    cli.choose("ensemble", name, ensemble.SETTINGS)
     return ensemble.shipped(name)

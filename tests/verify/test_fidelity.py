@@ -61,9 +61,9 @@ def test_standard_error_of_the_scatter_over_training_sets(monkeypatch):
     assert abs(np.mean(z)) < 0.3 and abs(np.std(z) - 1) < 0.2
 
 
-@pytest.mark.parametrize("name", ensemble.ALL)
+@pytest.mark.parametrize("name", ensemble.SETTINGS)
 def test_shipped_ensembles_are_what_their_setting_says(name):
-    setting = ensemble.ALL[name]
+    setting = ensemble.SETTINGS[name]
     p, runs = ensemble.shipped(name)
     assert p == setting.p.run_to(setting.alpha)
     assert runs.seed.values.tolist() == list(setting.seeds)
@@ -140,6 +140,28 @@ def test_a_theory_that_never_emerges_says_never(table_1):
     found = fidelity.judge(p, runs.assign(A=xr.full_like(runs.A, 0.1)), runs)
     assert np.isnan(found.errors["half_time"]).all()
     assert fidelity.rows({"flat": found})[0] == ["time of A = 1/2", "never"]
+
+
+def test_seeds_that_do_not_get_there_are_not_timed(table_1):
+    """The others are, as before; where none does, there is no error to tell."""
+    p, runs = table_1
+    flat = runs.assign(A=runs.A.where(runs.seed != runs.seed[1], 0.1))
+    found = fidelity.judge(p, shifted(runs, 0.1), flat)
+    assert len(found.errors["half_time"]) == runs.sizes["seed"] - 1
+    whole = fidelity.judge(p, shifted(runs, 0.1), runs).errors["half_time"]
+    np.testing.assert_array_equal(found.errors["half_time"], np.delete(whole, 1))
+    none = fidelity.judge(p, runs, runs.assign(A=xr.full_like(runs.A, 0.1)))
+    assert np.isnan(none.summary("half_time")).all()
+
+
+@pytest.mark.parametrize("name", ["L_2", "eta_1.5"])
+def test_the_grid_is_followed(name):
+    """Two seeds of two settings, two actions and large steps, within the aims of the whole grid."""
+    p, runs = ensemble.shipped(name)
+    runs = runs.isel(seed=slice(0, 2), alpha=slice(None, None, 4))
+    found = fidelity.judge(p, fidelity.quenched(p, runs), runs)
+    for measure in ("half_time", "rollout_half_time", "A", "variance_other", "variance_correct"):
+        assert np.abs(found.errors[measure]).max() < fidelity.AIMS[measure], measure
 
 
 def test_every_step_of_the_ladder_is_worth_it():
@@ -294,7 +316,7 @@ def test_renewed_ensembles_are_read_back(monkeypatch, tmp_path):
         "one": ensemble.Setting("one", tiny, 1.0, range(2)),
         "drawn": ensemble.Setting("drawn", tiny, 1.0, range(2), range(2)),
     }
-    monkeypatch.setattr(ensemble, "ALL", settings)
+    monkeypatch.setattr(ensemble, "SETTINGS", settings)
     monkeypatch.setattr(ensemble, "SHIPPED", tmp_path / "shipped")
     monkeypatch.setenv("SOLVABLE_TRANSFORMERS_RUNS", str(tmp_path / "runs"))
     monkeypatch.setattr("simulate.pool.cores", lambda: 1)

@@ -134,7 +134,7 @@ GRID = {
 # Settings whose students are trained after the last change of the theory:
 # ``default_rng(13).permutation(12)[:6]``.
 HELD_OUT = tuple(list(GRID)[k] for k in np.random.default_rng(13).permutation(12)[:6])
-ALL = SETTINGS | GRID
+SETTINGS |= GRID
 
 
 # What a trained ensemble holds, and the dimensions that have names.
@@ -155,8 +155,8 @@ def renew(
     device: str | None = None, progress: bool = True, names: Iterable[str] | None = None
 ) -> None:
     """Train shipped ensembles, or some of them, again and write them, in single precision."""
-    for name in ALL if names is None else names:
-        setting = ALL[name]
+    for name in SETTINGS if names is None else names:
+        setting = SETTINGS[name]
         found = [
             train(
                 setting.p.replace(data_draw=draw),

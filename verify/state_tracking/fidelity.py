@@ -149,8 +149,8 @@ class Fidelity:
     Attributes
     ----------
     errors : dict of str to ndarray, shape (seeds,)
-        Per measure: relative errors (times, signed; variances, rms over evaluations) or largest
-        absolute deviations.
+        Per measure: relative errors (times, signed, of the seeds that get there within their run;
+        variances, rms over evaluations) or largest absolute deviations.
     inside, paired : float
         Share of evaluations at which the mean rollout curve over seeds lies within a standard error
         of the students' mean, and of the mean difference seed by seed (68% for a perfect theory).
@@ -166,6 +166,8 @@ class Fidelity:
         error; NaN if never reached.
         """
         x = self.errors[name]
+        if not len(x):
+            return np.nan, np.nan
         n = np.sqrt(len(x))
         if name in ABSOLUTE:
             return float(x.mean()), float(x.std(ddof=1) / n)
@@ -192,9 +194,10 @@ def judge(p: Parameters, theory: xr.Dataset, runs: xr.Dataset) -> Fidelity:
     errors, scatter = {}, {}
     for name, (of, level) in times(p).items():
         predicted, measured = (first_crossing(d[of], level).values for d in (theory, runs))
-        errors[name] = predicted / measured - 1
+        timed = np.isfinite(measured)
+        errors[name] = (predicted / measured - 1)[timed]
         if f"{name}_scatter" in theory:
-            scatter[name] = _rms(theory[f"{name}_scatter"].values)
+            scatter[name] = _rms(theory[f"{name}_scatter"].values[timed])
     for name in ("A", "loss", "rollout_accuracy"):
         errors[name] = np.abs(theory[name].values - runs[name].values).max(1)
     ratios = {}
@@ -246,7 +249,7 @@ def report(request: Request) -> Report:
         ensemble.renew(request.device, request.progress)
     found, grid = ladder()
     tables = {
-        f"{setting}: {ensemble.ALL[setting].title}": (("error of", *levels), rows(levels))
+        f"{setting}: {ensemble.SETTINGS[setting].title}": (("error of", *levels), rows(levels))
         for setting, levels in found.items()
     }
     for name in ON_GRID_SHOWN:
@@ -425,7 +428,7 @@ def checks(found: Ladder, grid: Ladder) -> list[Check]:
 
 def aims(setting: str, levels: dict[str, Fidelity]) -> list[Check]:
     """The last level against aims set beforehand; where one is missed, against what is known."""
-    best, title = levels[FULL], ensemble.ALL[setting].title
+    best, title = levels[FULL], ensemble.SETTINGS[setting].title
     out = [
         _aim(
             f"{MEASURES[name]} by our theory, {title}",
@@ -457,7 +460,7 @@ def aims(setting: str, levels: dict[str, Fidelity]) -> list[Check]:
 
 def drawn_aims(setting: str, levels: dict[str, Fidelity]) -> list[Check]:
     """The level that knows a seed's start only, against its aims."""
-    level, title = levels[DRAWN], ensemble.ALL[setting].title
+    level, title = levels[DRAWN], ensemble.SETTINGS[setting].title
     return [
         _aim(
             f"{MEASURES[name]} by our theory of a start alone, {title}",
@@ -526,7 +529,7 @@ def each_training_set(name: str, tick: Callable[[int], None]) -> Check:
 
 def off(setting: str, levels: dict[str, Fidelity]) -> list[Check]:
     """How far the paper's levels are off on these seeds, against what was measured."""
-    out, title = [], ensemble.ALL[setting].title
+    out, title = [], ensemble.SETTINGS[setting].title
     for level in (PAPER, OWN):
         for name, centre in OFF.get((setting, level), {}).items():
             errors, ours = levels[level].errors[name], levels[COLUMNS].errors[name]
