@@ -149,8 +149,8 @@ class Fidelity:
     Attributes
     ----------
     errors : dict of str to ndarray, shape (seeds,)
-        Per measure: relative errors (times, signed, of the seeds that get there within their run;
-        variances, rms over evaluations) or largest absolute deviations.
+        Per measure: relative errors (times, signed; variances, rms over evaluations) of
+        the seeds that get there within their run, or largest absolute deviations.
     inside, paired : float
         Share of evaluations at which the mean rollout curve over seeds lies within a standard error
         of the students' mean, and of the mean difference seed by seed (68% for a perfect theory).
@@ -201,15 +201,16 @@ def judge(p: Parameters, theory: xr.Dataset, runs: xr.Dataset) -> Fidelity:
     for name in ("A", "loss", "rollout_accuracy"):
         errors[name] = np.abs(theory[name].values - runs[name].values).max(1)
     ratios = {}
+    locks = (runs.A.values > LOCKED).any(1)
     for name in ("variance_other", "variance_correct"):
-        ratios[name] = theory[name].values / runs[name].values - 1
+        ratios[name] = (theory[name].values / runs[name].values - 1)[locks]
         errors[name] = np.array(
-            [_rms(r[a > LOCKED]) for r, a in zip(ratios[name], runs.A.values, strict=True)]
+            [_rms(r[a > LOCKED]) for r, a in zip(ratios[name], runs.A.values[locks], strict=True)]
         )
     errors["at_equal_A"] = np.array(
         [
             max(_at_equal_A(theory.isel(seed=k), runs.isel(seed=k), name) for name in ratios)
-            for k in range(runs.sizes["seed"])
+            for k in np.flatnonzero(locks)
         ]
     )
     gap = theory.rollout_accuracy.values - runs.rollout_accuracy.values
