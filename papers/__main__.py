@@ -92,7 +92,8 @@ def _claims(model: Model, paper: ModuleType, args: argparse.Namespace) -> int:
                 {
                     "paper": args.paper,
                     "claims": claims.as_dicts(ledger, found),
-                    "coverage": claims.coverage(ledger),
+                    "coverage": claims.coverage(ledger, found),
+                    "without_result": claims.without_result(ledger, found),
                     "different": different,
                     "evidence": state,
                 }

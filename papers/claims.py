@@ -85,10 +85,15 @@ def computed(claim: Claim, found: Mapping[str, str]) -> str:
     return max(own, "limit", key=VERDICTS.index) if claim.partly else own
 
 
-def coverage(claims: list[Claim]) -> dict[str, int]:
-    """Number of claims per verdict."""
-    counts = Counter(c.verdict for c in claims)
-    return {v: counts[v] for v in VERDICTS}
+def coverage(claims: list[Claim], found: Mapping[str, str]) -> dict[str, int]:
+    """Number of claims per computed verdict."""
+    counts = Counter(computed(c, found) for c in claims)
+    return {v: counts[v] for v in (*VERDICTS, "FAIL")}
+
+
+def without_result(claims: list[Claim], found: Mapping[str, str]) -> list[str]:
+    """Addresses of checks that claims rest on and no stored evidence knows."""
+    return sorted({a for c in claims for a in c.evidence("check") if a not in found})
 
 
 def different(claims: list[Claim], found: Mapping[str, str]) -> list[str]:
@@ -97,8 +102,8 @@ def different(claims: list[Claim], found: Mapping[str, str]) -> list[str]:
 
 
 def report(claims: list[Claim], found: Mapping[str, str]) -> str:
-    """Ledger as a table, typed and computed verdicts side by side, with its coverage as last
-    line.
+    """Ledger as a table, typed and computed verdicts side by side, with its coverage and
+    checks that have no result as last lines.
     """
     rows = [
         (
@@ -109,12 +114,15 @@ def report(claims: list[Claim], found: Mapping[str, str]) -> str:
         )
         for c in claims
     ]
-    counts = ", ".join(f"{n} {v}" for v, n in coverage(claims).items())
-    agreed = sum(c.verdict in VERDICTS[:2] for c in claims)
-    return (
-        f"{output.table(('where', 'typed', 'computed', 'says'), rows, wide=False)}\n"
-        f"{len(claims)} claims, {agreed} exact or in agreement ({agreed / len(claims):.0%}): {counts}"
-    )
+    covered = coverage(claims, found)
+    counts = ", ".join(f"{n} {v}" for v, n in covered.items() if n or v != "FAIL")
+    agreed = sum(covered[v] for v in VERDICTS[:2])
+    lines = [
+        output.table(("where", "typed", "computed", "says"), rows, wide=False),
+        f"{len(claims)} claims, {agreed} exact or in agreement ({agreed / len(claims):.0%}): {counts}",
+    ]
+    lines += [f"no result is stored for check:{a}" for a in without_result(claims, found)]
+    return "\n".join(lines)
 
 
 def as_dicts(claims: list[Claim], found: Mapping[str, str]) -> list[dict[str, Any]]:

@@ -53,16 +53,17 @@ def sources(model: Model) -> str:
     return found.hexdigest()[:16]
 
 
-def commit() -> str:
-    """Commit that is checked out; a word where there is none."""
-    done = subprocess.run(
-        ["git", "rev-parse", "--short=12", "HEAD"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    return done.stdout.strip() or "not under version control"
+def commit(of: Path) -> str:
+    """Commit that is checked out where a file is kept; a word where nothing keeps it."""
+
+    def git(*words: str) -> str:
+        done = subprocess.run(
+            ["git", *words], cwd=of.parent, capture_output=True, text=True, check=False
+        )
+        return done.stdout.strip()
+
+    kept = of.parent.is_dir() and git("ls-files", "--", of.name)
+    return git("rev-parse", "--short=12", "HEAD") if kept else "not under version control"
 
 
 def load(model: Model) -> dict[str, Any]:
@@ -108,7 +109,7 @@ def renew(model: Model, commands: Iterable[str], progress: bool) -> dict[str, An
         begun = time.monotonic()
         report = collect(Request(model, progress=progress), command)
         stored[command] = {
-            "commit": commit(),
+            "commit": commit(Path(str(model.ledger().__file__))),
             "sources": sources(model),
             "seconds": round(time.monotonic() - begun),
             "checks": [{k: v for k, v in c.as_dict().items() if k in KEPT} for c in report.checks],

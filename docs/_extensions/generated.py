@@ -139,8 +139,8 @@ def _ledger(paper: str) -> tuple[registry.Model, list[claims.Claim], dict[str, s
 def coverage(paper: str) -> str:
     """How many claims of a paper have each verdict, as computed from the stored evidence."""
     _, ledger, found = _ledger(paper)
-    counts = Counter(claims.computed(c, found) for c in ledger)
-    shown = [v for v in claims.VERDICTS if counts[v]]
+    counts = claims.coverage(ledger, found)
+    shown = [v for v in counts if counts[v]]
     return table(("claims", *shown), [[len(ledger), *(counts[v] for v in shown)]])
 
 

@@ -209,3 +209,30 @@ def test_run_stores_and_a_difference_is_exit_1(tmp_path, monkeypatch, capsys):
         monkeypatch.setattr(evidence, "place", lambda model: tmp_path / "e.json")
         assert command.main([model.paper, "--claims", "--run", "gradients", "--quiet"]) == code
         assert ("typed and computed verdicts differ" in capsys.readouterr().out) == wrong
+
+
+def test_what_has_no_result_is_counted_and_named():
+    """Without stored evidence nothing counts as agreement that rests on a check, whatever is typed;
+    the addresses are printed.
+    """
+    claim = claims.Claim(
+        "Eq. (1)", "equation", "holds", ["check:laws.first", "check:laws.second"], "exact"
+    )
+    found = {"laws.first": "exact"}
+    assert claims.coverage([claim], found)["undecided"] == 1
+    assert claims.without_result([claim], found) == ["laws.second"]
+    text = claims.report([claim], found)
+    assert "0 exact or in agreement" in text and "no result is stored for check:laws.second" in text
+    whole = claims.report([claim], {**found, "laws.second": "exact"})
+    assert "1 exact or in agreement (100%)" in whole and "no result" not in whole
+
+
+def test_evidence_names_the_commit_of_what_keeps_the_ledger(tmp_path):
+    """A ledger that no repository keeps carries no commit of the toolkit."""
+    for model in MODELS.values():
+        if model.package is None:
+            path = Path(str(model.ledger().__file__))
+            assert re.fullmatch("[0-9a-f]{12}|not under version control", evidence.commit(path))
+    stray = tmp_path / "ledger.py"
+    stray.write_text("")
+    assert evidence.commit(stray) == "not under version control"
