@@ -13,6 +13,7 @@ from known_errors import best
 
 from simulate.state_tracking import train
 from theory.state_tracking import Parameters
+from theory.state_tracking.numbers.per_seed import Given, Start
 from verify import fidelity as command
 from verify.check import estimated, failed
 from verify.state_tracking import ensemble, fidelity
@@ -219,6 +220,7 @@ def ladder():
 def test_the_command_prints_the_ladder_and_exits_0(monkeypatch, capsys, ladder):
     monkeypatch.setattr("simulate.pool.cores", lambda: 1)
     monkeypatch.setattr(fidelity, "ladder", lambda: ladder)
+    monkeypatch.setattr(fidelity, "terms", lambda: {"whole": best()})
     monkeypatch.setattr(fidelity, "each_training_set", small_scatter)
     monkeypatch.setattr(fidelity, "scatter", small_scatter)
     assert command.main(["--json"]) == 0
@@ -240,6 +242,21 @@ def test_the_command_prints_the_ladder_and_exits_0(monkeypatch, capsys, ladder):
     assert command.main([]) == 0
     out = capsys.readouterr().out
     assert "time of A = 1/2" in out and "L_2" in out and "0.50%" in out
+
+
+def test_every_term_can_be_left_out():
+    """Each system has other rates than the whole; as it says, scatter within groups is what lifts
+    the softmax.
+    """
+    p = Parameters(N=5, L=4, d_g=4, d_h=8, n_train=200)
+    start = Start.drawn(p, 2, np.random.default_rng(0))
+    known = Given.drawn(p, start, np.random.default_rng(1))
+    rates = {term: make(p, start, known).rates() for term, make in fidelity.TERMS.items()}
+    whole = rates.pop("whole")
+    for term, other in rates.items():
+        assert max(np.abs(x - y).max() for x, y in zip(whole, other, strict=True)) > 1e-4, term
+    bare = fidelity.TERMS["no scatter within groups"](p, start, known)
+    assert (bare._spread(np.ones((2, p.L))) == 0).all()
 
 
 def small_scatter(name, tick):

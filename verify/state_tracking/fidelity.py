@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -41,6 +41,7 @@ FORCES = 16  # draws of the training set's force per seed
 DRAWS = 4  # of all that is not known of a seed: their mean adds an eighth to what one draw scatters
 EVERY = 3  # evaluations of the students: a third of them changes no error by more than its standard error
 EVERY_ON_GRID = 2
+TAKEN_APART = "mixed"  # the setting at which every term of the quenched theory is left out in turn
 LOCKING, LOCKED = 0.2, 0.9  # attention between which it locks
 MEASURES = {
     "half_time": "time of A = 1/2",
@@ -136,6 +137,28 @@ LEVELS: dict[str, Callable[[Parameters, xr.Dataset], xr.Dataset]] = {
     "quenched, all drawn": drawn,
     "quenched, counts": counts,
     "quenched, counts + M": quenched,
+}
+
+
+def _left(system: Quenched, left: np.ndarray | float) -> Quenched:
+    """With another share of the scatter within groups."""
+    system.left = left + 0 * system.left
+    return system
+
+
+def _uniform(known: Given) -> Given:
+    """With as many rows in each group."""
+    return replace(known, share=np.full_like(known.share, 1 / known.share[0].size), pairs=None)
+
+
+# What the quenched theory is worth without one of its terms, the last three on top of each other.
+TERMS: dict[str, Callable[[Parameters, Start, Given], Quenched]] = {
+    "whole": Quenched,
+    "no scatter within groups": lambda p, s, g: _left(Quenched(p, s, g), 0.0),
+    "means take no part of it": lambda p, s, g: _left(Quenched(p, s, g), g.share),
+    "no pairs": lambda p, s, g: Quenched(p, s, g.without_pairs()),
+    "no counts": lambda p, s, g: Quenched(p, s, _uniform(g)),
+    "no M": lambda p, s, g: Quenched(p, s, _uniform(g).redrawn(s, np.random.default_rng(0))),
 }
 PAPER, OWN, COLUMNS, DRAWN, COUNTS, FULL = (list(LEVELS)[k] for k in (0, 1, 4, 5, 6, 7))
 ON_LADDER = tuple(level for level in LEVELS if level not in (DRAWN, COUNTS))
@@ -244,6 +267,27 @@ def _one(setting: str, level: str, tick: Callable[[int], None]) -> Fidelity:
     return found
 
 
+def _without(term: str, tick: Callable[[int], None]) -> Fidelity:
+    p, runs = ensemble.shipped(TAKEN_APART)
+    runs = runs.isel(alpha=slice(None, None, EVERY_ON_GRID))
+    system = TERMS[term](p, Start.measured(runs), given(p, runs.seed.values))
+    found = judge(p, solve(system, runs.epoch.values), runs)
+    tick(1)
+    return found
+
+
+def terms() -> dict[str, Fidelity]:
+    """What the quenched theory is off by without one of its terms, at one setting."""
+    found = pool.run(
+        [functools.partial(_without, term) for term in TERMS],
+        [1] * len(TERMS),
+        progress=False,
+        what="terms of the theory",
+        unit="term",
+    )
+    return dict(zip(TERMS, found, strict=True))
+
+
 def report(request: Request) -> Report:
     """The ladder at every setting, the grid, and their verdicts."""
     if request.renew:
@@ -253,13 +297,16 @@ def report(request: Request) -> Report:
         f"{setting}: {ensemble.SETTINGS[setting].title}": (("error of", *levels), rows(levels))
         for setting, levels in found.items()
     }
+    apart = terms()
+    title = ensemble.SETTINGS[TAKEN_APART].title
+    tables[f"quenched, {title}"] = (("error of", *apart), rows(apart))
     for name in ON_GRID_SHOWN:
         tables[f"grid: {MEASURES[name]}"] = (("setting", *ON_GRID, "scatter"), across(grid, name))
     return Report(
         checks(found, grid),
         tables=tables,
         numbers={"ladder": as_dict(found), "grid": as_dict(grid)},
-        draw=lambda: draw(*ensemble.shipped("mixed")),
+        draw=lambda: draw(*ensemble.shipped(TAKEN_APART)),
     )
 
 
