@@ -15,8 +15,10 @@ from simulate.state_tracking.gradients import Grouped, Plain, engine
 from simulate.state_tracking.measure import MEANING, measure
 from simulate.state_tracking.student import Student, Students, draw_weights
 from simulate.streams import keyed
+from theory.memory import require
 from theory.state_tracking import Parameters
 from theory.state_tracking.numbers.per_seed import Given
+from theory.state_tracking.numbers.per_seed.given import pairs_memory
 
 GPU_STACK = 128  # seeds trained together; at Table 1 each needs some 10 MB of training rows and partial sums
 
@@ -39,7 +41,13 @@ def given(p: Parameters, seeds: Sequence[int]) -> Given:
         With which they are, or were, trained.
     seeds : sequence of int
         Which.
+
+    Raises
+    ------
+    ParameterError
+        If the counts would not fit into memory.
     """
+    require(pairs_memory, p, "counts of pairs of actions")
     found = []
     for seed in seeds:
         stream = task.streams(int(seed), p.data_draw)

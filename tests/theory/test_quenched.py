@@ -10,6 +10,8 @@ import pytest
 import scipy.integrate
 import sympy as sp
 
+from simulate.state_tracking import given as given_to_students
+from theory.parameters import ParameterError
 from theory.state_tracking import Parameters, quenched
 from theory.state_tracking.numbers import per_seed
 from theory.state_tracking.numbers.per_seed import Attention, Given, Quenched, Start
@@ -281,6 +283,16 @@ def test_training_sets_are_counted():
     np.testing.assert_allclose(found.share[0], np.einsum("siiaa->sia", counts) / 21, rtol=1e-6)
 
 
+def test_counts_that_do_not_fit_are_refused():
+    """Before anything is counted, by the theory and for students."""
+    p = Parameters(N=4096, d_g=4096, L=64)
+    start = Start.drawn(P, 1, np.random.default_rng(0))
+    with pytest.raises(ParameterError, match="counts of pairs of actions"):
+        Given.drawn(p, start, np.random.default_rng(0))
+    with pytest.raises(ParameterError, match="counts of pairs of actions"):
+        given_to_students(p, [0])
+
+
 def test_what_is_drawn_has_the_start_of_its_seed():
     """Overlaps and sum exactly; variances but for what fixing them takes, of order 1/(d_g N)."""
     p = Parameters(N=12, L=4, d_g=9, d_h=8, n_train=64)
@@ -318,7 +330,6 @@ def test_students_are_followed(monkeypatch):
     """Two seeds of the shipped draws, trained on two training sets each: the time of A = 1/2 within
     0.4%, though the training set moves it by 3%; with the other training set it is off.
     """
-    from simulate.state_tracking import given
     from verify.emergence import first_crossing
     from verify.state_tracking import ensemble
 
@@ -330,7 +341,7 @@ def test_students_are_followed(monkeypatch):
         start = Start.measured(one)
         measured = first_crossing(one.A, 0.5).values
         for found, taken in ((off, draw), (crossed, 1 - draw)):
-            known = given(p.replace(data_draw=taken), one.seed.values)
+            known = given_to_students(p.replace(data_draw=taken), one.seed.values)
             times = per_seed.half_times(Quenched(p, start, known), p.run_to(6.0).epochs)
             found += list(times / measured - 1)
     assert np.abs(off).max() < 4e-3  # third order of the scatter, and evaluations 0.06 apart

@@ -9,8 +9,14 @@ from typing import Self
 
 import numpy as np
 
+from theory import memory
 from theory.state_tracking.numbers.per_seed.start import Start
 from theory.state_tracking.parameters import Parameters
+
+
+def pairs_memory(p: Parameters) -> float:
+    """Bytes of one seed's pairs, and of what its groups are at a step of the theory."""
+    return 8 * p.N * p.L * p.d_g * (p.L * p.d_g + 8 * p.N)
 
 
 @dataclass(frozen=True)
@@ -57,7 +63,13 @@ class Given:
         """Teachers, entries of M and training sets from their laws.
 
         M has the overlaps, the sum and the variances of a start; else it is random.
+
+        Raises
+        ------
+        ParameterError
+            If the pairs would not fit into memory.
         """
+        memory.require(pairs_memory, p, "counts of pairs of actions")
         return cls.joined([cls._drawn(p, start, k, rng) for k in range(len(start.R))])
 
     @classmethod

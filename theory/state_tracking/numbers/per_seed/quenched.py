@@ -12,9 +12,8 @@ from theory.state_tracking.numbers.per_seed.observables import summary
 from theory.state_tracking.numbers.per_seed.start import Start
 from theory.state_tracking.parameters import Parameters
 
-NOISE = (
-    5  # nodes of the integral over the noise of the right logit: more change no accuracy by 1e-3
-)
+# Nodes of the integral over the noise of the right logit: more change no accuracy by 1e-3.
+NOISE = 5
 
 
 class Quenched:
