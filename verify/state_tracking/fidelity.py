@@ -41,6 +41,7 @@ FORCES = 16  # draws of the training set's force per seed
 DRAWS = 4  # of all that is not known of a seed: their mean adds an eighth to what one draw scatters
 EVERY = 3  # evaluations of the students: a third of them changes no error by more than its standard error
 EVERY_ON_GRID = 2
+LONG = 0.06  # steps of what is drawn: they move times by a tenth of a per cent, draws by one
 TAKEN_APART = "mixed"  # the setting at which every term of the quenched theory is left out in turn
 LOCKING, LOCKED = 0.2, 0.9  # attention between which it locks
 MEASURES = {
@@ -104,7 +105,9 @@ def drawn(p: Parameters, runs: xr.Dataset) -> xr.Dataset:
     start = Start.measured(runs)
     curves = [
         solve(
-            Quenched(p, start, Given.drawn(p, start, np.random.default_rng(k))), runs.epoch.values
+            Quenched(p, start, Given.drawn(p, start, np.random.default_rng(k))),
+            runs.epoch.values,
+            LONG,
         )
         for k in range(DRAWS)
     ]
@@ -120,7 +123,7 @@ def counts(p: Parameters, runs: xr.Dataset) -> xr.Dataset:
     """Quenched theory of a seed's teachers and counts per state, step and action; M drawn."""
     start = Start.measured(runs)
     known = given(p, runs.seed.values).redrawn(start, np.random.default_rng(0))
-    return solve(Quenched(p, start, known.without_pairs()), runs.epoch.values)
+    return solve(Quenched(p, start, known.without_pairs()), runs.epoch.values, LONG)
 
 
 def quenched(p: Parameters, runs: xr.Dataset) -> xr.Dataset:

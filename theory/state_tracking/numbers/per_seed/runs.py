@@ -22,9 +22,9 @@ System = Dressed | Columns | Quenched
 STEP = 0.02  # of the time in which order parameters change: moves no time by 1e-4
 
 
-def stride(p: Parameters) -> int:
+def stride(p: Parameters, step: float = STEP) -> int:
     """Epochs that are taken at once."""
-    return max(1, int(STEP * p.d_g * p.N / (p.eta * max(1.0, np.sqrt(c_omega(p))))))
+    return max(1, int(step * p.d_g * p.N / (p.eta * max(1.0, np.sqrt(c_omega(p))))))
 
 
 def advance(system: System, epochs: int) -> None:
@@ -43,9 +43,9 @@ def advance(system: System, epochs: int) -> None:
         ]
 
 
-def solve(system: System, epochs: Any) -> xr.Dataset:
+def solve(system: System, epochs: Any, step: float = STEP) -> xr.Dataset:
     """Run a system, once, to the last of the given epochs; observables over ``(seed, alpha)`` at
-    each of them.
+    each of them. `step` is as `STEP`.
 
     Raises
     ------
@@ -61,7 +61,7 @@ def solve(system: System, epochs: Any) -> xr.Dataset:
         or (np.diff(epochs) <= 0).any()
     ):
         raise ParameterError(f"epochs = {epochs}: must be whole numbers >= 0, increasing")
-    found, now, most = [], 0, stride(system.p)
+    found, now, most = [], 0, stride(system.p, step)
     for epoch in epochs.astype(int):
         while now < epoch:
             some = min(most, int(epoch) - now)
