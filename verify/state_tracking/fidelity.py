@@ -403,8 +403,6 @@ AIMS_DRAWN = {
 ABOVE_SCATTER = 1.2
 AT_CHANCE = "before it rises the s.e. of 5 seeds is that of the test sets, beyond which a true mean lies one time in three"
 FEW_SEEDS = "what a start does not fix scatters; the rms of some five seeds is known to a third"
-    "some five seeds, against what a mean of four draws leaves: their rms is known to a third"
-)
 # Where the aims are missed: the measured value, with a tenth to either side (on fixed seeds nothing
 # is random).
 MISSED = {
