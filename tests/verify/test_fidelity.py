@@ -203,18 +203,18 @@ def ladder():
     }
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(fidelity, "SETTINGS", {"table_1": fidelity.SETTINGS["table_1"]})
-        patch.setattr(fidelity, "GRID", {"L_2": fidelity.GRID["L_2"]})
+        patch.setattr(fidelity, "GRID", {"eta_1.5": fidelity.GRID["eta_1.5"]})
         patch.setattr(fidelity, "LEVELS", levels)
         patch.setattr(fidelity, "ON_LADDER", tuple(levels))
         patch.setattr(fidelity, "ON_GRID", (fidelity.FULL,))
         patch.setattr("simulate.pool.cores", lambda: 1)
         found, grid = fidelity.ladder()
-    for levels in (found["table_1"], grid["L_2"]):  # students against themselves
+    for levels in (found["table_1"], grid["eta_1.5"]):  # students against themselves
         assert levels[fidelity.FULL].summary("half_time")[0] == 0
     paper = found["table_1"][fidelity.PAPER]
     found = {**found["table_1"], **known}
     ordered = {level: {fidelity.PAPER: paper, **known}[level] for level in fidelity.ON_GRID}
-    return {"table_1": found}, {"L_2": ordered}
+    return {"table_1": found}, {"eta_1.5": ordered}
 
 
 def test_the_command_prints_the_ladder_and_exits_0(monkeypatch, capsys, ladder):
@@ -230,7 +230,7 @@ def test_the_command_prints_the_ladder_and_exits_0(monkeypatch, capsys, ladder):
         found["ladder"]["table_1"][fidelity.FULL]["half_time"]["value"]
         == best().summary("half_time")[0]
     )
-    assert found["grid"]["L_2"][fidelity.DRAWN]["scatter"]["half_time"] == 0.005
+    assert found["grid"]["eta_1.5"][fidelity.DRAWN]["scatter"]["half_time"] == 0.005
     # 39% in the paper's theory at n_train = 4096, found on other seeds; here 38% +- 13%.
     assert 0.2 < found["ladder"]["table_1"]["paper, Eq. (15)"]["half_time"]["value"] < 0.6
     by_id = {c["id"]: c["verdict"] for c in found["checks"]}
@@ -241,7 +241,7 @@ def test_the_command_prints_the_ladder_and_exits_0(monkeypatch, capsys, ladder):
     assert {v for i, v in by_id.items() if i.startswith("time_of_A_half_by_paper")} == {"limit"}
     assert command.main([]) == 0
     out = capsys.readouterr().out
-    assert "time of A = 1/2" in out and "L_2" in out and "0.50%" in out
+    assert "time of A = 1/2" in out and "eta_1.5" in out and "0.50%" in out
 
 
 def test_every_term_can_be_left_out():
@@ -288,7 +288,7 @@ def test_what_leaves_an_aim_or_a_band_fails(ladder):
     )
     late = replace(full, errors={**full.errors, "half_time": full.errors["half_time"] + 0.04})
     assert failed(fidelity.aims("table_1", {**levels, fidelity.FULL: late}))
-    assert failed(fidelity.aims("L_2", {**grid["L_2"], fidelity.FULL: late}))
+    assert failed(fidelity.aims("eta_1.5", {**grid["eta_1.5"], fidelity.FULL: late}))
     wrong = [
         c.id
         for c in fidelity.aims("table_1", {**levels, fidelity.FULL: replace(full, inside=1.0)})
@@ -301,7 +301,7 @@ def test_what_leaves_an_aim_or_a_band_fails(ladder):
 
 def test_scatter_that_is_not_predicted_fails(ladder):
     """Of a grid of fourteen: seeds as far off as their draws say, and twice as far."""
-    random, levels = np.random.default_rng(3), ladder[1]["L_2"]
+    random, levels = np.random.default_rng(3), ladder[1]["eta_1.5"]
 
     def grid(factor):
         made = {}
@@ -323,7 +323,7 @@ def test_scatter_that_is_not_predicted_fails(ladder):
         levels[fidelity.DRAWN], scatter={"half_time": 0.001, "rollout_half_time": 0.001}
     )
     late = replace(level, errors={**level.errors, "half_time": level.errors["half_time"] + 0.02})
-    assert failed(fidelity.drawn_aims("L_2", {**levels, fidelity.DRAWN: late}))
+    assert failed(fidelity.drawn_aims("eta_1.5", {**levels, fidelity.DRAWN: late}))
 
 
 def test_renewed_ensembles_are_read_back(monkeypatch, tmp_path):
