@@ -197,6 +197,7 @@ def ladder():
     """
     known = dict.fromkeys((fidelity.COLUMNS, fidelity.COUNTS, fidelity.FULL), best())
     scatter = {"half_time": 0.005, "rollout_half_time": 0.007}
+    known[fidelity.FULL] = replace(best(), inside=0.818)
     known[fidelity.DRAWN] = replace(best(), scatter=scatter)
     levels = {k: fidelity.LEVELS[k] for k in (fidelity.PAPER, fidelity.OWN)} | {
         fidelity.FULL: lambda p, runs: runs

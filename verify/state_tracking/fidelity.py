@@ -406,7 +406,7 @@ FEW_SEEDS = "what a start does not fix scatters; the rms of some five seeds is k
 # Where the aims are missed: the measured value, with a tenth to either side (on fixed seeds nothing
 # is random).
 MISSED = {
-    ("table_1", "outside"): 0.218,
+    ("table_1", "outside"): 0.182,
     ("table_2", "outside"): 0.113,
     ("unequal", "outside"): 0.176,
 }
