@@ -148,7 +148,7 @@ def test_the_array_code_evaluates_the_equations():
         plain /= plain.sum()
         here = {**x, **place(s=s, i=i, a=a), "C": x["C"][s], "p_plain": plain}
         at_r = [{**here, **place(r=r)} for r in range(N)]
-        here["shift"] = np.array([EQUATIONS["softmax_shift"].evaluate(v) for v in at_r])
+        here["shift"] = np.array([EQUATIONS["logit_lift"].evaluate(v) for v in at_r])
         loss += x["nu"][s, i, a] * EQUATIONS["group_loss"].evaluate(here)
         for r in range(N):
             whole[s, i, a, r] = EQUATIONS["mean_probability"].evaluate({**here, **place(r=r)})

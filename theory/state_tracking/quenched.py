@@ -123,7 +123,7 @@ def contracted(expr: sp.Expr) -> sp.Expr:
     return sp.expand(found.xreplace({C[q, r]: C[r, q]}))  # C is symmetric
 
 
-def softmax_shift() -> sp.Expr:
+def logit_lift() -> sp.Expr:
     """Half the covariance times the second derivatives of a probability, over the probability,
     beside what is common to all states and so falls out of the softmax.
     """
@@ -196,7 +196,7 @@ def equations() -> dict[str, Equation]:
         ref(BEYOND),
         SECOND_ORDER,
         status="leading order",
-        softmax_shift=(shift[r], softmax_shift()),
+        logit_lift=(shift[r], logit_lift()),
         mean_probability=(prob[r], lifted / sp.Sum(lifted.xreplace({r: q}), (q, 1, N))),
         response=(J[r, q], slopes),
         group_loss=(group_loss, loss + price),
