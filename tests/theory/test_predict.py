@@ -65,7 +65,7 @@ def test_a_training_set_may_be_given():
     with pytest.raises(ParameterError, match="level = 'quenched'"):
         st.predict(P, runs, given=given)
     few = Given.drawn(P, started(2)[0], np.random.default_rng(8))
-    with pytest.raises(ParameterError, match="of 2 students, must be of the 3 in runs"):
+    with pytest.raises(ParameterError, match=r"= \(2, 6, 4, 5\), must be of \(3, 6, 4, 5\)"):
         st.predict(P, runs, level="quenched", given=few)
 
 

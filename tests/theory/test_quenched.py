@@ -326,6 +326,23 @@ def test_several_steps_at_once():
     assert stride(p) >= 1 and stride(Parameters()) > stride(Parameters(eta=5.0))
 
 
+def test_long_steps_move_no_time(monkeypatch):
+    """At the demo's sizes, for two rates: the time of A = 1/2 against single epochs, to
+    the 5e-4 that `per_seed` claims.
+    """
+    p = Parameters.demo().replace(n_train=512)
+    for eta, alpha in ((1.5, 3.0), (0.5, 7.0)):
+        sized = p.replace(eta=eta)
+        start = Start.drawn(sized, 2, np.random.default_rng(4))
+        given = Given.drawn(sized, start, np.random.default_rng(5))
+        epochs, found = sized.run_to(alpha).epochs, []
+        for step in (per_seed.runs.STEP, 0.0):
+            monkeypatch.setattr(per_seed.runs.stride, "__defaults__", (step,))
+            found.append(per_seed.half_times(Quenched(sized, start, given), epochs))
+        assert np.isfinite(found[1]).all() and stride(sized, per_seed.runs.STEP) > 1
+        assert np.abs(found[0] / found[1] - 1).max() < 5e-4
+
+
 def test_students_are_followed(monkeypatch):
     """Two seeds of the shipped draws, trained on two training sets each: the time of A = 1/2 within
     0.4%, though the training set moves it by 3%; with the other training set it is off.

@@ -110,9 +110,10 @@ def _quenched(p: Parameters, start: Start, given: Given | None) -> Quenched:
     """With what is given, or drawn."""
     if given is None:
         given = Given.drawn(p, start, np.random.default_rng(DRAW))
-    elif len(given.teachers) != len(start.R):
+    wanted = (len(start.R), p.N, p.L, p.d_g)
+    if given.share.shape != wanted:
         raise ParameterError(
-            f"given: of {len(given.teachers)} students, must be of the {len(start.R)} in runs"
+            f"given: of (students, N, L, d_g) = {given.share.shape}, must be of {wanted} as the runs"
         )
     return Quenched(p, start, given)
 

@@ -562,7 +562,7 @@ def calibration(grid: Ladder, name: str) -> Check:
         predicted,
         float(np.sqrt(np.mean(ratios))),
         float(np.sqrt(variance)) / (2 * predicted),
-        see=0.75,
+        see=0.5,
         reason="|z| <= 4; the ratio of rms of 14 settings is known to an eighth",
     )
 

@@ -62,7 +62,8 @@ class Given:
     def drawn(cls, p: Parameters, start: Start, rng: np.random.Generator) -> Self:
         """Teachers, entries of M and training sets from their laws.
 
-        M has the overlaps, the sum and the variances of a start; else it is random.
+        M has the overlaps, the sum and the variances of a start; else it is random. Teachers are
+        independent, also where students' are drawn to be distinct.
 
         Raises
         ------

@@ -19,7 +19,7 @@ from theory.state_tracking.numbers.per_seed.start import Start
 from theory.state_tracking.parameters import Parameters
 
 System = Dressed | Columns | Quenched
-STEP = 0.02  # of the time in which order parameters change: moves no time by 1e-4
+STEP = 0.02  # of the time in which order parameters change: moves no time by 5e-4
 
 
 def stride(p: Parameters, step: float = STEP) -> int:
@@ -28,9 +28,9 @@ def stride(p: Parameters, step: float = STEP) -> int:
 
 
 def advance(system: System, epochs: int) -> None:
-    """Move a system on by a number of epochs, ``x -> x + f(x)`` each, up to third order in f.
+    """Move a system on by a number of epochs, ``x -> x + f(x)`` each, exact to second order in f.
 
-    To second order h of these steps add ``h f + h (h-1)/2 f' f``, and ``f' f`` is what a step of
+    h of these steps add ``h f + h (h-1)/2 f' f``, and ``f' f`` is what a step of
     size h changes f by, over h.
     """
     at, rates = system.state, system.rates()
