@@ -11,24 +11,36 @@ import sympy as sp
 from sympy.concrete.delta import deltasummation
 
 
-def delta_sum(expr: sp.Expr, *limits: tuple[sp.Symbol, sp.Expr, sp.Expr]) -> sp.Expr:
-    """Sum over the given indices, resolving deltas; every free index is taken to lie in its
-    range.
+def delta_sum(
+    expr: sp.Expr, *limits: tuple[sp.Symbol, sp.Expr, sp.Expr], within: bool = True
+) -> sp.Expr:
+    """Sum over the given indices, resolving deltas.
+
+    Parameters
+    ----------
+    within : bool
+        Whether every free index is taken to lie in its range; otherwise what a delta picks comes
+        with the condition that it does, unless assumptions decide it.
     """
     for limit in limits:
-        expr = sp.Add(*(_term_sum(term, *limit) for term in sp.Add.make_args(sp.expand(expr))))
+        terms = sp.Add.make_args(sp.expand(expr))
+        expr = sp.Add(*(_term_sum(term, *limit, within) for term in terms))
     return sp.expand(expr)
 
 
-def _term_sum(term: sp.Expr, index: sp.Symbol, low: sp.Expr, high: sp.Expr) -> sp.Expr:
+def _term_sum(
+    term: sp.Expr, index: sp.Symbol, low: sp.Expr, high: sp.Expr, within: bool
+) -> sp.Expr:
     """Sum of one product over one index: constant, picked by a delta, or left to SymPy."""
     if not term.has(index):
         return term * (high - low + 1)
     for delta in sorted(term.atoms(sp.KroneckerDelta), key=str):
         if index in delta.args:
             (other,) = set(delta.args) - {index}
-            return (term / delta).subs(index, other)
-    return deltasummation(term, (index, low, high), no_piecewise=True)
+            picked = (term / delta).subs(index, other)
+            inside = within or sp.And(low <= other, other <= high)
+            return sp.Piecewise((picked, inside), (0, True))
+    return deltasummation(term, (index, low, high), no_piecewise=within)
 
 
 def gaussian_moment(variables: Sequence[Any], covariance: Callable[[Any, Any], sp.Expr]) -> sp.Expr:

@@ -4,37 +4,44 @@ from __future__ import annotations
 
 import sympy as sp
 
-MARGIN = 4  # orders that leading powers may cancel on the way
+MOST = 32  # orders that leading powers may cancel on the way
 
 
 def truncated(expr: sp.Expr, order: int, small: sp.Symbol) -> sp.Expr:
     """Taylor polynomial of an expression built from sums, products, powers and functions.
 
     The same as ``sympy.series`` but by arithmetic on coefficients, several times faster.
+
+    Raises
+    ------
+    ValueError
+        If it has no Taylor series, or more than `MOST` leading orders cancel on the way.
     """
-    size = order + MARGIN
-    first, coefficients = _laurent(sp.sympify(expr, strict=True), size, small)
-    return sp.expand(
-        sum(
-            (c * small ** (first + k) for k, c in enumerate(coefficients) if first + k <= order),
-            sp.S.Zero,
-        )
-    )
+    expr, size = sp.sympify(expr, strict=True), order + 1
+    while True:  # where leading powers cancel on the way, more of them are asked for
+        first, coefficients = _laurent(expr, size, small)
+        missing = order + 1 - first - len(coefficients)
+        if missing <= 0:
+            break
+        size += missing
+        if size > order + MOST:
+            raise ValueError(f"{expr}: something in it has no leading power of {small}")
+    powers = (c * small ** (first + k) for k, c in enumerate(coefficients) if first + k <= order)
+    return sp.expand(sp.Add(*powers))
 
 
 def _laurent(expr: sp.Expr, size: int, small: sp.Symbol) -> tuple[int, list[sp.Expr]]:
-    """Lowest power and the coefficients from there on, the first of them not zero."""
+    """Lowest power and the coefficients from there on, the first of them not zero: as many as are
+    known where every leaf is known to ``size`` of them.
+    """
     if not expr.has(small):
         return 0, [expr] + [sp.S.Zero] * (size - 1)
     if expr == small:
         return 1, [sp.S.One] + [sp.S.Zero] * (size - 1)
     if expr.is_Add:
         parts = [_laurent(a, size, small) for a in expr.args]
-        low = min(v for v, _ in parts)
-        total = [
-            sp.Add(*(c[k - v + low] for v, c in parts if 0 <= k - v + low < size))
-            for k in range(size)
-        ]
+        low, end = min(v for v, _ in parts), min(v + len(c) for v, c in parts)
+        total = (sp.Add(*(c[k - v] for v, c in parts if k >= v)) for k in range(low, end))
         return _leading(low, [sp.expand(c) for c in total])
     if expr.is_Mul:
         low, product = 0, [sp.S.One] + [sp.S.Zero] * (size - 1)
@@ -43,12 +50,9 @@ def _laurent(expr: sp.Expr, size: int, small: sp.Symbol) -> tuple[int, list[sp.E
             product = _product(product, c)
         return low, product
     if isinstance(expr, sp.exp):
-        v, c = _laurent(expr.exp, size, small)
-        if v < 0:
-            raise ValueError(f"{expr}: no Taylor series")
-        shifted = ([sp.S.Zero] * v + c)[:size]
-        found = [sp.exp(shifted[0])]
-        for k in range(1, size):  # f' = g' f
+        shifted = _taylor(expr, expr.exp, size, small)
+        found = [sp.exp(x) for x in shifted[:1]]
+        for k in range(1, len(shifted)):  # f' = g' f
             found.append(
                 sp.expand(sp.Add(*(i * shifted[i] * found[k - i] for i in range(1, k + 1))) / k)
             )
@@ -56,21 +60,17 @@ def _laurent(expr: sp.Expr, size: int, small: sp.Symbol) -> tuple[int, list[sp.E
     if expr.is_Pow and not expr.exp.has(small):
         v, c = _laurent(expr.base, size, small)
         power = expr.exp
-        found = [c[0] ** power]
-        for k in range(1, size):  # g f' = power g' f
+        found = [x**power for x in c[:1]]
+        for k in range(1, len(c)):  # g f' = power g' f
             terms = ((power * i - (k - i)) * c[i] * found[k - i] for i in range(1, k + 1))
             found.append(sp.expand(sp.Add(*terms) / (k * c[0])))
         return int(v * power), found
     if isinstance(expr, sp.Function) and len(expr.args) == 1:
-        v, c = _laurent(expr.args[0], size, small)
-        if v < 0:
-            raise ValueError(f"{expr}: no Taylor series")
-        shifted = ([sp.S.Zero] * v + c)[:size]
+        shifted = _taylor(expr, expr.args[0], size, small)
         z = sp.Dummy("z")
-        low, rate = _laurent(sp.diff(expr.func(z), z).subs(z, expr.args[0]), size, small)
-        rate = ([sp.S.Zero] * low + rate)[:size]
-        found = [expr.func(shifted[0])]
-        for k in range(1, size):  # h' = f'(g) g'
+        rate = _taylor(expr, sp.diff(expr.func(z), z).subs(z, expr.args[0]), size, small)
+        found = [expr.func(x) for x in shifted[:1]]
+        for k in range(1, min(len(shifted), len(rate) + 1)):  # h' = f'(g) g'
             found.append(
                 sp.expand(sp.Add(*(i * shifted[i] * rate[k - i] for i in range(1, k + 1))) / k)
             )
@@ -78,9 +78,20 @@ def _laurent(expr: sp.Expr, size: int, small: sp.Symbol) -> tuple[int, list[sp.E
     raise ValueError(f"{expr}: not a sum, product, power or function")
 
 
+def _taylor(expr: sp.Expr, part: sp.Expr, size: int, small: sp.Symbol) -> list[sp.Expr]:
+    """Coefficients of a part of an expression from the constant on."""
+    v, c = _laurent(part, size, small)
+    if v < 0 and c:
+        raise ValueError(f"{expr}: no Taylor series")
+    return [sp.S.Zero] * v + c
+
+
 def _product(a: list[sp.Expr], b: list[sp.Expr]) -> list[sp.Expr]:
-    """Coefficients of a product of two series."""
-    pairs = ([(a[i], b[k - i]) for i in range(k + 1) if a[i] and b[k - i]] for k in range(len(a)))
+    """Coefficients of a product of two series, as many as are known of both."""
+    pairs = (
+        [(a[i], b[k - i]) for i in range(k + 1) if a[i] and b[k - i]]
+        for k in range(min(len(a), len(b)))
+    )
     return [
         sp.expand(sp.Add(*(x * y for x, y in found))) if found else sp.S.Zero for found in pairs
     ]
@@ -88,5 +99,5 @@ def _product(a: list[sp.Expr], b: list[sp.Expr]) -> list[sp.Expr]:
 
 def _leading(low: int, coefficients: list[sp.Expr]) -> tuple[int, list[sp.Expr]]:
     """Drop leading zeros."""
-    zeros = next((k for k, c in enumerate(coefficients) if c != 0), 0)
-    return low + zeros, coefficients[zeros:] + [sp.S.Zero] * zeros
+    zeros = next((k for k, c in enumerate(coefficients) if c != 0), len(coefficients))
+    return low + zeros, coefficients[zeros:]

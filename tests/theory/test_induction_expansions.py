@@ -122,12 +122,22 @@ def test_layer():
         sp.erf(1 + x),
         (1 / x + 2) * x**2,
         1 / (1 / x + sp.exp(x)),
+        (sp.exp(x) - 1 - x - x**2 / 2) / x**3,
+        x**2 / (sp.exp(beta * x) - 1 - beta * x),
+        sp.exp((sp.erf(x) - 2 * x / sp.sqrt(sp.pi)) / x**3),
     ],
     ids=str,
 )
 def test_truncated_is_a_taylor_polynomial(expr):
-    """Own arithmetic against SymPy's series."""
+    """Own arithmetic against SymPy's series, leading orders cancelled or not."""
     assert sp.simplify(truncated(expr, 3, x) - sp.series(expr, x, 0, 4).removeO()) == 0
+
+
+@pytest.mark.parametrize("expr", [sp.exp(1 / x), sp.log(x), 1 / ((1 + x) ** 2 - 1 - 2 * x - x**2)])
+def test_what_has_no_taylor_polynomial_is_refused(expr):
+    """Poles in a function's argument, the inverse of zero in disguise."""
+    with pytest.raises(ValueError, match="no Taylor series|no leading power"):
+        truncated(expr, 2, x)
 
 
 def test_thresholds():

@@ -12,7 +12,6 @@ from collections.abc import Callable
 from functools import cache
 
 import sympy as sp
-from sympy.concrete.delta import deltasummation
 
 from theory.algebra import delta_sum
 from theory.equation import Equation
@@ -68,8 +67,8 @@ def over_visible(row: Row, own: int, entry: Callable[[Row], sp.Expr]) -> sp.Expr
         return total + own * entry(row)
     items = number if kind == "label" else number - 1 + own
     labels = number - 1 + own if kind == "label" else number - 1
-    return deltasummation(sp.expand(entry(("item", l))), (l, 1, items)) + deltasummation(
-        sp.expand(entry(("label", l))), (l, 1, labels)
+    return delta_sum(entry(("item", l)), (l, 1, items), within=False) + delta_sum(
+        entry(("label", l)), (l, 1, labels), within=False
     )
 
 

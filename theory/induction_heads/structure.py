@@ -103,12 +103,9 @@ def averages(left: str, right: str, D: int) -> np.ndarray:
     Rows are the averages, flattened. Rotations of the two sides are the same element where both are
     of one kind, and independent where they are not.
     """
-    pairs = (
-        ((g, g) for g in group(left, D))
-        if left == right
-        else itertools.product(group(left, D), group(right, D))
-    )
-    return sum(np.kron(a, b) for a, b in pairs)  # type: ignore[return-value]
+    if left == right:
+        return sum(np.kron(g, g) for g in group(left, D))  # type: ignore[return-value]
+    return np.kron(sum(group(left, D)), sum(group(right, D)))
 
 
 @cache
