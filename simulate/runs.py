@@ -4,7 +4,9 @@ complete.
 
 from __future__ import annotations
 
+import ast
 import errno
+import functools
 import hashlib
 import importlib.metadata
 import importlib.util
@@ -33,6 +35,7 @@ FORMAT = 3  # raise when the meaning of a stored run changes
 KIND = "solvable-transformers run"
 MARK = b"sha256:"
 TRAILER = len(MARK) + 32
+DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 
 def default_store() -> Path:
@@ -52,8 +55,10 @@ def place(store: Path, config: str, seed: int) -> Path:
     return store / hashlib.sha256(config.encode()).hexdigest()[:16] / f"seed-{seed:05d}.nc"
 
 
-def provenance(model: str, config: str, p: BaseParameters, seed: int) -> dict[str, Any]:
-    """Attributes every stored run carries."""
+def provenance(
+    model: str, config: str, p: BaseParameters, seed: int, code: str = ""
+) -> dict[str, Any]:
+    """Attributes every stored run carries; ``code``: the `statements` that trained it."""
     versions = {name: _version(name) for name in ("solvable-transformers", "torch", "numpy")}
     command = " ".join([Path(sys.argv[0]).name, *sys.argv[1:]])
     return {
@@ -64,7 +69,27 @@ def provenance(model: str, config: str, p: BaseParameters, seed: int) -> dict[st
         "seed": seed,
         "versions": json.dumps(versions),
         "command": command,
+        "code": code,
     }
+
+
+@functools.cache
+def statements(module: str) -> str:
+    """Digest of what the package of a module says, comments and docstrings left out; empty where it
+    is in no file (a notebook).
+    """
+    source = sys.modules[module]
+    if getattr(source, "__file__", None) is None:
+        return ""
+    path = Path(str(source.__file__))
+    digest = hashlib.sha256()
+    for file in sorted(path.parent.rglob("*.py")) if source.__package__ else [path]:
+        tree = ast.parse(file.read_text(encoding="utf-8"))
+        for node in ast.walk(tree):
+            if isinstance(node, DOCUMENTED) and ast.get_docstring(node, clean=False) is not None:
+                node.body = node.body[1:] or [ast.Pass()]
+        digest.update(ast.unparse(tree).encode())
+    return digest.hexdigest()[:16]
 
 
 def _version(package: str) -> str:

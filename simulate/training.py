@@ -254,15 +254,27 @@ class System:
         found = []
         for p in points:
             config = self.configuration(p, self.precision(dtype), **own)
-            found.append(
-                runs.combine([runs.read(runs.place(store, config, seed)) for seed in seeds], seeds)
-            )
+            stored = [runs.read(runs.place(store, config, seed)) for seed in seeds]
+            if any(run.attrs.get("code", self.code) != self.code for run in stored):
+                warnings.warn(
+                    f"{runs.place(store, config, 0).parent}: trained by other code than "
+                    f"{self.name} has now; remove it to train again",
+                    stacklevel=2,
+                )
+            found.append(runs.combine(stored, seeds))
         if not self.swept:
             return found[0]
         joined = xr.concat(found, dim=self.swept, combine_attrs="drop_conflicts", join="exact")
         return joined.assign_coords(
             {self.swept: [getattr(p, self.swept) for p in points]}
         ).transpose("seed", self.swept, ...)
+
+    @property
+    def code(self) -> str:
+        """Digest of the package that makes these students; a run trained by another one is
+        reported when it is read.
+        """
+        return runs.statements(self.memory.__module__)
 
     def configuration(self, p: Any, dtype: torch.dtype, **own: Any) -> str:
         """Canonical text of what fixes a run but for its seed."""
@@ -393,7 +405,7 @@ def _train(
             )
             results = _learn(system, p, learner, len(states), start, found, saving, tick)
             for seed, result in zip(states, results, strict=True):
-                result.attrs = runs.provenance(system.name, config, p, seed)
+                result.attrs = runs.provenance(system.name, config, p, seed, system.code)
                 runs.write(result, place(seed))
                 runs.drop_checkpoint(place(seed))
         finished = all(place(seed).exists() for seed in seeds)
@@ -452,6 +464,11 @@ def _learn(
                     found[step] = {
                         name: np.array(v, float) for name, v in learner.measure().items()
                     }
+                    if system.finite not in found[step]:
+                        raise ParameterError(
+                            f"{system.name}: finite = {system.finite!r}: must be one of what "
+                            f"measure() gives: {', '.join(found[step]) or 'nothing'}"
+                        )
                     _stay_finite(
                         system,
                         p,

@@ -42,7 +42,7 @@ MOST_VALUES = 4  # of a parameter that differs between ensembles, before they ar
 KINDS = {int: "a whole number", float: "a number", bool: "true or false", str: "a word"}
 # What a field with a plain default, not declared by `parameter`, is held to: its kind.
 UNBOUND: dict[str, Any] = {
-    **dict.fromkeys(("doc", "low", "above", "high", "choices", "multiple_of")),
+    **dict.fromkeys(("doc", "low", "above", "high", "below", "choices", "multiple_of")),
     "theory_only": False,
     "allowed": "any finite value",
 }
@@ -55,14 +55,15 @@ def parameter(
     low: float | None = None,
     above: float | None = None,
     high: float | None = None,
+    below: float | None = None,
     choices: tuple[str, ...] | None = None,
     multiple_of: int | None = None,
     theory_only: bool = False,
 ) -> Any:
     """Declare a field: its default, what it means, what is allowed.
 
-    ``low`` and ``high`` are inclusive, ``above`` is exclusive. ``theory_only`` fields set where a
-    theory curve starts; they do not identify a training run.
+    ``low`` and ``high`` are inclusive, ``above`` and ``below`` are exclusive. ``theory_only`` fields
+    set where a theory curve starts; they do not identify a training run.
     """
     allowed = []
     if choices:
@@ -70,7 +71,7 @@ def parameter(
     if low is not None and low == high:
         allowed.append(f"{low:g}")
     else:
-        bounds = ((">=", low), (">", above), ("<=", high))
+        bounds = ((">=", low), (">", above), ("<=", high), ("<", below))
         allowed += [f"{sign} {value:g}" for sign, value in bounds if value is not None]
     if multiple_of:
         allowed.append(f"a multiple of {multiple_of}")
@@ -81,6 +82,7 @@ def parameter(
             "low": low,
             "above": above,
             "high": high,
+            "below": below,
             "choices": choices,
             "multiple_of": multiple_of,
             "theory_only": theory_only,
@@ -179,6 +181,7 @@ class BaseParameters:
                 and (m["low"] is None or value >= m["low"])
                 and (m["above"] is None or value > m["above"])
                 and (m["high"] is None or value <= m["high"])
+                and (m["below"] is None or value < m["below"])
                 and (not m["multiple_of"] or value % m["multiple_of"] == 0)
             )
             if not inside:

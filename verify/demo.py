@@ -1,4 +1,4 @@
-"""What ``make demo`` has derived, trained and found, in ten lines: ``python -m verify.demo``."""
+"""What ``make demo`` has derived, trained and found, in few lines: ``python -m verify.demo``."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
+from simulate.state_tracking import given
 from simulate.state_tracking.learner import SYSTEM
 from theory import cli
 from theory import state_tracking as st
@@ -34,11 +35,15 @@ def lines(folder: Path) -> list[str]:
             raise ParameterError(f"{folder / name}: no such file; run make demo")
     p, runs = ensemble.Source(SYSTEM, Parameters.demo(), "8", {}).read(folder / "students.nc")
     measured = first_crossing(runs.A, 0.5).values
+    start, end = per_seed.Start.measured(runs), int(runs.epoch[-1])
     predicted = {
         "one curve by the paper's Eq. (15)": np.full(measured.shape, st.emergence_time(p)),
         "Eq. (15) from each student's own start": first_crossing(own_start(p, runs).A, 0.5).values,
         "our theory, from each student's own start": per_seed.half_times(
-            per_seed.Columns(p, per_seed.Start.measured(runs)), int(runs.epoch[-1])
+            per_seed.Columns(p, start), end
+        ),
+        "and from its teachers, initial weights and training set": per_seed.half_times(
+            per_seed.Quenched(p, start, given(p, runs.seed.values)), end
         ),
     }
     found = [

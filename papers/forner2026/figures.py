@@ -17,7 +17,7 @@ from theory.state_tracking import Parameters, early_time, late_time, onset
 from theory.state_tracking.numbers import late_time as number_late_time
 from theory.state_tracking.numbers.composite import composite
 from theory.state_tracking.numbers.rollout import with_accuracy
-from verify.state_tracking import ensemble, fidelity
+from verify.state_tracking import ensemble, fidelity, levels
 from verify.state_tracking.trajectories import (
     closure_curves,
     position_dependent_rollout,
@@ -143,7 +143,7 @@ def logits_and_loss(p: Parameters, runs: xr.Dataset) -> Any:
 
 def variances(p: Parameters, runs: xr.Dataset) -> tuple[str, list]:
     """Panel of logit variances: students, and our column statistics from the same seeds' starts."""
-    ours = fidelity.finite_data(p, runs)
+    ours = levels.finite_data(p, runs)
     return (
         "logit variance",
         [

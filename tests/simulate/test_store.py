@@ -9,6 +9,9 @@ import os
 import resource
 import signal
 import stat
+import sys
+import types
+import warnings
 from collections.abc import Iterator
 
 import numpy as np
@@ -97,6 +100,31 @@ def test_model_precision_and_seed_make_another_run(tiny, tmp_path):
         for seed in (0, 1)
     }
     assert len(places) == 8
+
+
+def test_runs_of_other_code_are_reported(tiny, tmp_path, monkeypatch):
+    """A student that was changed since is not compared in silence; one that was documented is the
+    same.
+    """
+    student = tmp_path / "own" / "student.py"
+    student.parent.mkdir()
+    own = types.ModuleType("own")
+    own.__file__, own.__package__ = str(student.with_name("__init__.py")), "own"
+    monkeypatch.setitem(sys.modules, "own", own)
+    found = []
+    for text in ("return 2 * eta", '"""Twice."""; return 2 * eta  # eta', "return 3 * eta"):
+        student.write_text(f"def step(eta):\n    {text}\n")
+        runs.statements.cache_clear()
+        found.append(runs.statements("own"))
+    assert found[0] == found[1] != found[2]
+    run = train(tiny, seeds=[0], store=tmp_path, **ALONE)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        train(tiny, seeds=[0], store=tmp_path, **ALONE)
+    monkeypatch.setattr(runs, "statements", lambda module: "another")
+    with pytest.warns(UserWarning, match="trained by other code than state_tracking has now"):
+        again = train(tiny, seeds=[0], store=tmp_path, **ALONE)
+    assert again.identical(run)
 
 
 def test_configuration_is_readable(tiny):

@@ -2,6 +2,7 @@
 how seeds are run.
 """
 
+import dataclasses
 import math
 
 import numpy as np
@@ -10,7 +11,7 @@ import torch
 import xarray as xr
 
 from simulate.state_tracking import Parameters, Student, task, train
-from simulate.state_tracking.learner import Learner
+from simulate.state_tracking.learner import SYSTEM, Learner
 from simulate.state_tracking.measure import MEANING, predictions
 from simulate.state_tracking.student import draw_weights
 from theory.parameters import ParameterError
@@ -285,3 +286,10 @@ def test_a_short_run_learns_the_task():
 def test_unusable_length_is_refused(tiny, alpha):
     with pytest.raises(ParameterError, match="alpha"):
         train(tiny, alpha=alpha, **ALONE)
+
+
+def test_a_student_that_does_not_measure_what_is_watched_is_told(tiny, tmp_path):
+    """One line instead of a traceback for who writes a model of their own."""
+    system = dataclasses.replace(SYSTEM, finite="energy")
+    with pytest.raises(ParameterError, match="finite = 'energy': must be one of .*loss"):
+        system.train(tiny, [0], store=tmp_path, **ALONE)

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from theory.parameters import ParameterError
+from theory.parameters import BaseParameters, ParameterError, parameter
 from theory.state_tracking import Parameters
 
 INF, NAN = float("inf"), float("nan")
@@ -85,6 +85,19 @@ def test_wrong_values_are_refused(name, value, allowed):
         message = str(caught.value)
         assert "\n" not in message
         assert message.startswith(f"{name} = {value!r}: must be ") and allowed in message
+
+
+def test_bounds_that_are_no_values():
+    """``above`` and ``below`` leave their numbers out."""
+
+    @dataclasses.dataclass(frozen=True)
+    class Share(BaseParameters):
+        share: float = parameter(0.5, "of something", above=0, below=1)
+
+    assert Share(0.999).share == 0.999
+    for value in (0.0, 1.0):
+        with pytest.raises(ParameterError, match=rf"^share = {value}: must be > 0 and < 1"):
+            Share(value)
 
 
 def test_every_field_is_covered():

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -16,32 +16,33 @@ import xarray as xr
 from simulate import pool
 from simulate.state_tracking import given
 from theory import plotting
-from theory import state_tracking as st
 from theory.state_tracking import Parameters
-from theory.state_tracking.numbers.per_seed import (
-    Columns,
-    Dressed,
-    Given,
-    Quenched,
-    Start,
-    data_scatter,
-    half_times,
-    solve,
-)
+from theory.state_tracking.numbers.per_seed import Quenched, Start, data_scatter, half_times, solve
 from verify.check import Band, Check, at_most, estimated, near
 from verify.emergence import first_crossing
 from verify.report import Report, Request
 from verify.state_tracking import ensemble
-from verify.state_tracking.trajectories import own_start
+from verify.state_tracking.levels import (
+    COLUMNS,
+    COUNTS,
+    DRAWN,
+    DRAWS,
+    FULL,
+    LEVELS,
+    OWN,
+    PAPER,
+    TERMS,
+    paper,
+    quenched,
+    times,
+)
 
 LADDER = ("table_1", "table_2", "unequal")
 SETTINGS = {name: ensemble.SETTINGS[name] for name in LADDER}
 GRID = ensemble.GRID
 FORCES = 16  # draws of the training set's force per seed
-DRAWS = 4  # of all that is not known of a seed: their mean adds an eighth to what one draw scatters
 EVERY = 3  # evaluations of the students: a third of them changes no error by more than its standard error
 EVERY_ON_GRID = 2
-LONG = 0.06  # steps of what is drawn: they move times by a tenth of a per cent, draws by one
 TAKEN_APART = "mixed"  # the setting at which every term of the quenched theory is left out in turn
 LOCKING, LOCKED = 0.2, 0.9  # attention between which it locks
 MEASURES = {
@@ -59,111 +60,6 @@ SCATTERED = ("half_time", "rollout_half_time")
 ABSOLUTE = ("A", "loss", "rollout_accuracy")  # measures that are deviations, not relative errors
 
 
-def times(p: Parameters) -> dict[str, tuple[str, float]]:
-    """What is timed, and the level that is crossed: with two actions, A = 1/2 is chance."""
-    return {
-        "half_time": ("A", 0.5 if p.L > 2 else 0.75),
-        "rollout_half_time": ("rollout_accuracy", 0.5),
-    }
-
-
-def paper(p: Parameters, runs: xr.Dataset) -> xr.Dataset:
-    """Eq. (15) with logit variances held at their initial value: one curve for all seeds."""
-    curve = st.trajectory(p, float(runs.alpha[-1]), at=runs.alpha.values)
-    return _frozen(p, curve).expand_dims(seed=runs.seed)
-
-
-def exact(p: Parameters, runs: xr.Dataset) -> xr.Dataset:
-    """Exact solution of Eq. (15) from a seed's own A, R, S and zeta; the rest as in the paper."""
-    return _frozen(p, own_start(p, runs))
-
-
-def _frozen(p: Parameters, curve: xr.Dataset) -> xr.Dataset:
-    constant = xr.full_like(curve.A, st.initial_variance(p))
-    return curve.assign(variance_correct=constant, variance_other=constant)
-
-
-def dressed(p: Parameters, runs: xr.Dataset) -> xr.Dataset:
-    """Noise of M and exact attention geometry; Gaussian logits."""
-    return solve(Dressed(p, Start.measured(runs)), runs.epoch.values)
-
-
-def columns(p: Parameters, runs: xr.Dataset) -> xr.Dataset:
-    """Entries of M by their initial value, with an infinite training set."""
-    return solve(Columns(p, Start.measured(runs), finite_data=False), runs.epoch.values)
-
-
-def finite_data(p: Parameters, runs: xr.Dataset) -> xr.Dataset:
-    """Entries of M by their initial value and their column's share of the training set."""
-    return solve(Columns(p, Start.measured(runs)), runs.epoch.values)
-
-
-def drawn(p: Parameters, runs: xr.Dataset) -> xr.Dataset:
-    """Quenched theory of other teachers, matrices M and training sets with a seed's start: mean
-    over draws, and the relative scatter of both times over them.
-    """
-    start = Start.measured(runs)
-    curves = [
-        solve(
-            Quenched(p, start, Given.drawn(p, start, np.random.default_rng(k))),
-            runs.epoch.values,
-            LONG,
-        )
-        for k in range(DRAWS)
-    ]
-    found = xr.concat(curves, "draw")
-    scatter = {}
-    for name, (of, level) in times(p).items():
-        at = np.array([first_crossing(curve[of], level).values for curve in curves])
-        scatter[f"{name}_scatter"] = ("seed", at.std(0, ddof=1) / at.mean(0))
-    return found.mean("draw").assign(scatter)
-
-
-def counts(p: Parameters, runs: xr.Dataset) -> xr.Dataset:
-    """Quenched theory of a seed's teachers and counts per state, step and action; M drawn."""
-    start = Start.measured(runs)
-    known = given(p, runs.seed.values).redrawn(start, np.random.default_rng(0))
-    return solve(Quenched(p, start, known.without_pairs()), runs.epoch.values, LONG)
-
-
-def quenched(p: Parameters, runs: xr.Dataset) -> xr.Dataset:
-    """Quenched theory of a seed's teachers, initial M and training set."""
-    return solve(Quenched(p, Start.measured(runs), given(p, runs.seed.values)), runs.epoch.values)
-
-
-LEVELS: dict[str, Callable[[Parameters, xr.Dataset], xr.Dataset]] = {
-    "paper, Eq. (15)": paper,
-    "exact, own start": exact,
-    "dressed": dressed,
-    "+ column statistics": columns,
-    "+ finite training set": finite_data,
-    "quenched, all drawn": drawn,
-    "quenched, counts": counts,
-    "quenched, counts + M": quenched,
-}
-
-
-def _left(system: Quenched, left: np.ndarray | float) -> Quenched:
-    """With another share of the scatter within groups."""
-    system.left = left + 0 * system.left
-    return system
-
-
-def _uniform(known: Given) -> Given:
-    """With as many rows in each group."""
-    return replace(known, share=np.full_like(known.share, 1 / known.share[0].size), pairs=None)
-
-
-# What the quenched theory is worth without one of its terms, the last three on top of each other.
-TERMS: dict[str, Callable[[Parameters, Start, Given], Quenched]] = {
-    "whole": Quenched,
-    "no scatter within groups": lambda p, s, g: _left(Quenched(p, s, g), 0.0),
-    "means take no part of it": lambda p, s, g: _left(Quenched(p, s, g), g.share),
-    "no pairs": lambda p, s, g: Quenched(p, s, g.without_pairs()),
-    "no counts": lambda p, s, g: Quenched(p, s, _uniform(g)),
-    "no M": lambda p, s, g: Quenched(p, s, _uniform(g).redrawn(s, np.random.default_rng(0))),
-}
-PAPER, OWN, COLUMNS, DRAWN, COUNTS, FULL = (list(LEVELS)[k] for k in (0, 1, 4, 5, 6, 7))
 ON_LADDER = tuple(level for level in LEVELS if level not in (DRAWN, COUNTS))
 ON_GRID = (PAPER, COLUMNS, DRAWN, COUNTS, FULL)
 
