@@ -62,8 +62,8 @@ def parameter(
 ) -> Any:
     """Declare a field: its default, what it means, what is allowed.
 
-    ``low`` and ``high`` are inclusive, ``above`` and ``below`` exclusive. ``theory_only`` fields set
-    where a theory curve starts; they do not identify a training run.
+    ``low`` and ``high`` are inclusive, ``above`` and ``below`` exclusive. ``theory_only`` fields
+    set where a theory curve starts; they do not identify a training run.
     """
     allowed = []
     if choices:
