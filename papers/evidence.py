@@ -4,7 +4,6 @@ cost and a hash of the sources.
 
 from __future__ import annotations
 
-import hashlib
 import importlib
 import json
 import subprocess
@@ -15,6 +14,7 @@ from typing import Any
 
 from theory import output
 from theory.registry import MODELS, Model
+from theory.sources import digest
 from verify.check import VERDICTS
 from verify.report import Request, collect
 
@@ -38,19 +38,19 @@ def place(model: Model) -> Path:
 
 
 def sources(model: Model) -> str:
-    """Hash of every source that may change a verdict of this model: what all models share, and its
-    own packages.
+    """Digest of every source that may change a verdict of this model: what all models share, and
+    its own packages.
     """
     others = {m.name for m in MODELS.values()} - {model.name}
-    found = hashlib.sha256()
     folders = [ROOT / wing for wing in ("theory", "simulate", "verify")]
     if model.package:
         folders.append(Path(str(importlib.import_module(model.package).__file__)).parent)
-    for folder in folders:
-        for path in sorted(folder.rglob("*.py")):
-            if path.relative_to(folder).parts[0] not in {*others, "device"}:
-                found.update(path.read_bytes())
-    return found.hexdigest()[:16]
+    return digest(
+        path
+        for folder in folders
+        for path in sorted(folder.rglob("*.py"))
+        if path.relative_to(folder).parts[0] not in {*others, "device"}
+    )
 
 
 def commit(of: Path) -> str:

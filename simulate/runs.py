@@ -4,7 +4,6 @@ complete.
 
 from __future__ import annotations
 
-import ast
 import errno
 import functools
 import hashlib
@@ -27,7 +26,7 @@ import xarray as xr
 from filelock import FileLock
 
 from simulate.patience import whole
-from theory import memory
+from theory import memory, sources
 from theory.output import atomic
 from theory.parameters import BaseParameters, ParameterError
 
@@ -35,7 +34,6 @@ FORMAT = 3  # raise when the meaning of a stored run changes
 KIND = "solvable-transformers run"
 MARK = b"sha256:"
 TRAILER = len(MARK) + 32
-DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 
 def default_store() -> Path:
@@ -75,21 +73,12 @@ def provenance(
 
 @functools.cache
 def statements(module: str) -> str:
-    """Digest of what the package of a module says, comments and docstrings left out; empty where it
-    is in no file (a notebook).
-    """
+    """Digest of the package that a module is in; empty where it is in no file (a notebook)."""
     source = sys.modules[module]
     if getattr(source, "__file__", None) is None:
         return ""
     path = Path(str(source.__file__))
-    digest = hashlib.sha256()
-    for file in sorted(path.parent.rglob("*.py")) if source.__package__ else [path]:
-        tree = ast.parse(file.read_text(encoding="utf-8"))
-        for node in ast.walk(tree):
-            if isinstance(node, DOCUMENTED) and ast.get_docstring(node, clean=False) is not None:
-                node.body = node.body[1:] or [ast.Pass()]
-        digest.update(ast.unparse(tree).encode())
-    return digest.hexdigest()[:16]
+    return sources.digest(sorted(path.parent.rglob("*.py")) if source.__package__ else [path])
 
 
 def _version(package: str) -> str:
