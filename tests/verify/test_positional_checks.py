@@ -14,12 +14,12 @@ import sympy as sp
 import xarray as xr
 
 from theory.parameters import ParameterError
-from theory.positional_semantic import Parameters, Thresholds, definitions, equations
+from theory.positional_semantic import Parameters, Thresholds, definitions, equations, solve
 from theory.positional_semantic.numbers import prox
 from verify import gradients as gradients_command
 from verify import thresholds as thresholds_command
 from verify import timescales as timescales_command
-from verify.positional_semantic import gradients, thresholds
+from verify.positional_semantic import gradients, limits, pictures, thresholds
 
 mpl.use("Agg")
 
@@ -62,9 +62,26 @@ def test_crossing_and_its_error():
     gap = xr.DataArray(
         alpha - 1 - offsets[:, None], dims=("seed", "alpha"), coords={"alpha": alpha}
     )
-    root, error = thresholds.crossing(gap)
+    root, error = limits.crossing(gap)
     assert root == pytest.approx(1 + offsets.mean(), abs=1e-12)
     assert error == pytest.approx(offsets.std(ddof=1) / np.sqrt(40), rel=1e-9)
+
+
+def test_shift_of_a_crossing_and_its_error():
+    """Ratio of two crossings over the same seeds: what moves both alike cancels."""
+    rng = np.random.default_rng(2)
+    common, own = rng.normal(0, 0.1, 40), rng.normal(0, 0.01, 40)
+    alpha = np.linspace(0, 4, 41)
+
+    def gap(centres):
+        return xr.DataArray(
+            alpha - centres[:, None], dims=("seed", "alpha"), coords={"alpha": alpha}
+        )
+
+    one = 1 + common
+    ratio, error = limits.shift(gap(2 * one * (1 + own)), gap(one))
+    assert ratio == pytest.approx(2, abs=4 * error) and error < 2 * 0.015 / np.sqrt(40)
+    assert np.isnan(limits.shift(gap(one + 9), gap(one))[0])
 
 
 def test_extrapolation_in_d():
@@ -75,7 +92,7 @@ def test_extrapolation_in_d():
     z = []
     for _ in range(400):
         samples = np.stack([rng.normal(0.3 - 5 / d, 2 / np.sqrt(d), 40) for d in (100, 200, 400)])
-        found = thresholds.at_infinity(
+        found = limits.at_infinity(
             xr.DataArray(samples, dims=("d", "seed"), coords={"d": [100, 200, 400]})
         )
         z.append((found.mean() - 0.3) / (found.std(ddof=1) / np.sqrt(40)))
@@ -107,6 +124,72 @@ def test_the_selection_that_students_do_not_make_has_bands_and_theirs_has_none(m
     assert banded == {f"{x} of the semantic branch" for x in ("theta", "test_mse_half")}
     assert all("by global prox" in c.name for c in checks if c.band is not None)
     assert all(c.verdict == "agrees" for c in checks if "by local prox" in c.name)
+
+
+def test_losses_beside_the_main_text_are_those_of_the_theory(monkeypatch):
+    """Students at the predicted loss agree, at 5% more they do not."""
+    more = 1.0
+
+    def trained(p, seeds, alpha, **options):
+        noise = np.random.default_rng(p.d).normal(0, 5e-3, (len(seeds), 1))
+        loss = more * solve(p.replace(alpha=alpha[0]), p.start).train_loss * (1 + 1 / p.d + noise)
+        return xr.Dataset({"train_loss": (("seed", "alpha"), loss)}, {"alpha": alpha})
+
+    monkeypatch.setattr(pictures, "train", trained)
+    monkeypatch.setattr(pictures, "SLICES", {"at omega = 0.2": ({"omega": 0.2}, pictures.STARTS)})
+    assert [c.verdict for c in pictures.slices()] == ["agrees", "agrees"]
+    more = 1.05
+    assert [c.verdict for c in pictures.slices()] == ["FAIL", "FAIL"]
+
+
+def test_extensions_that_move_nothing_fail(monkeypatch):
+    """Transitions where students had them lie in the bands; where the main text has them, not."""
+    middle = {name: 1 + (band.low + band.high) / 2 for name, band in pictures.BANDS.items()}
+    seen = 1.0
+
+    def gap(p, alphas, **more):
+        centre = 1.0
+        for what, (change, *_) in pictures.EXTENSIONS.items():
+            if p == pictures.BASE.replace(omega=p.omega, **change):
+                along = middle[f"alpha_c with {what} at omega = 0.3 over 0.2"]
+                centre = middle[f"alpha_c with {what} over without"] / (
+                    1.0 if p.omega == 0.3 else along
+                )
+        at = np.linspace(0, 4, 9)
+        noise = np.random.default_rng(0).normal(0, 1e-3, (16, 1))
+        values = at - centre**seen - noise
+        return xr.DataArray(values, dims=("seed", "alpha"), coords={"alpha": at})
+
+    monkeypatch.setattr(pictures, "gap", gap)
+    assert {c.verdict for c in pictures.extensions()} == {"limit"}
+    seen = 0.0
+    assert {c.verdict for c in pictures.extensions()} == {"FAIL"}
+
+
+def test_ends_of_training_are_counted(monkeypatch):
+    """Adam's ends by their loss; a mixed start of rank 2 that does as the better one fails."""
+    ends, mixed = [1.0, 1.0, 2.0, 3.0, 5.0], 0.0
+
+    def trained(p, seeds, alpha, **options):
+        seeds = list(seeds)
+        informed = {"positional": [1.0, 1.0, 1.0, 1.0, 5.0], "semantic": [2.0, 2.0, 2.0, 2.0, 5.0]}
+        loss = np.resize(informed.get(p.start, ends), len(seeds))[:, None] + 0 * np.array(alpha)
+        off = mixed if p.start == "mixed" else 0.0
+        means = [(b.low + b.high) / 2 for n, b in pictures.BANDS.items() if "rank 2" in n]
+        error = 1 + off * np.resize(means, len(alpha)) + 1e-3 * np.sin(seeds)[:, None]
+        variables = {"train_loss": loss, "test_mse_half": error}
+        return xr.Dataset(
+            {name: (("seed", "alpha"), v) for name, v in variables.items()},
+            {"seed": seeds, "alpha": alpha},
+        )
+
+    monkeypatch.setattr(pictures, "train", trained)
+    assert [c.measured for c in pictures.adam()] == [24, 12, 12]
+    assert {c.verdict for c in pictures.rank_two()} == {"FAIL"}
+    mixed = 1.0
+    assert {c.verdict for c in pictures.rank_two()} == {"limit"}
+    ends = [1.0, 1.0, 1.0, 1.0, 5.0]
+    assert [c.verdict for c in pictures.adam()] == ["agrees", "FAIL", "FAIL"]
 
 
 @pytest.mark.slow

@@ -29,6 +29,8 @@ from theory.positional_semantic import Parameters, solve
 from theory.positional_semantic.numbers import general
 from theory.positional_semantic.numbers.thresholds import thresholds
 from verify.check import Band, Check, estimated, sampled
+from verify.positional_semantic import pictures
+from verify.positional_semantic.limits import at_infinity, crossing, over_d
 from verify.report import Report, Request
 
 SEEDS = "64"
@@ -77,7 +79,7 @@ def report(request: Request) -> Report:
     numbers: dict[str, Any] = {}
     for name in ("alpha_c", "alpha_l"):
         centre = getattr(next(iter(predicted.values())), name)
-        gaps[name] = _over_d(
+        gaps[name] = over_d(
             [_gap(name, p.replace(d=d), centre, seeds, options) for d in sizes], sizes
         )
         measured, error = crossing(at_infinity(gaps[name]))
@@ -114,8 +116,9 @@ def report(request: Request) -> Report:
     checks += [*order_parameters(p, sizes, seeds, options), *untied_keys(p, sizes, seeds, options)]
     scaling, remarks = concentration(p, sizes, seeds, options)
     passing, more = message_passing(p, [d // 2 for d in sizes], seeds[:GAMP_SEEDS])
+    shown = [] if request.given else pictures.everything(**options)
     return Report(
-        [*checks, *scaling, *passing],
+        [*checks, *scaling, *passing, *shown],
         [*notes, *remarks, *more],
         numbers={"thresholds": numbers},
         draw=lambda: draw(p, gaps, numbers),
@@ -160,41 +163,6 @@ def _ticked(result: Any, tick: Callable[[int], None]) -> Any:
     return result
 
 
-def _over_d(runs: Sequence[Any], sizes: Sequence[int]) -> Any:
-    """Ensembles of several sizes as one, with a dimension ``d``."""
-    return xr.concat(
-        runs,
-        xr.Variable("d", list(sizes)),
-        combine_attrs="drop",
-        coords="minimal",
-        compat="override",
-    )
-
-
-def at_infinity(samples: xr.DataArray) -> xr.DataArray:
-    """Samples extrapolated to d = infinity seed by seed, linearly in 1/d; their scatter falls as
-    d^(-1/2).
-    """
-    d = samples.d.values
-    weight = np.sqrt(d)
-    value_and_slope = np.linalg.pinv(np.stack([weight, weight / d], 1)) * weight
-    return samples @ xr.DataArray(value_and_slope[0], dims="d")
-
-
-def crossing(gap: xr.DataArray) -> tuple[float, float]:
-    """Where the mean over seeds rises through zero, and its standard error by the jackknife; NaN if
-    it does not.
-    """
-    rows = gap.transpose("seed", "alpha").values
-    means = [rows.mean(0), *(np.delete(rows, k, 0).mean(0) for k in range(len(rows)))]
-    found = [
-        np.interp(0, m, gap.alpha, np.nan, np.nan) if (np.diff(m) > 0).all() else np.nan
-        for m in means
-    ]
-    left_out = np.array(found[1:])
-    return float(found[0]), float(np.sqrt((left_out.size - 1) * left_out.var()))
-
-
 def order_parameters(
     p: Parameters, sizes: Sequence[int], seeds: list[int], options: dict[str, Any]
 ) -> list[Check]:
@@ -205,7 +173,7 @@ def order_parameters(
         if not points["local"].exists:
             continue
         runs = at_infinity(
-            _over_d(
+            over_d(
                 [
                     train(p.replace(d=d, start=branch), seeds, alpha=alpha, **options)[
                         [*names]
@@ -243,7 +211,7 @@ def overlaps(
     centre = thresholds(p.replace(prox="global")).alpha_c
     own = [alpha for kind, alpha, _ in (*POINTS, WHERE_SELECTIONS_DIFFER) if kind == branch]
     parts = [
-        _over_d(
+        over_d(
             [train(q.replace(d=d, start=branch), seeds, alpha=at, **options)[name] for d in sizes],
             sizes,
         )
@@ -279,7 +247,7 @@ def untied_keys(
         "test_mse_half": found.test_full / 2,
     }
     students = p.replace(start="semantic", tied=False)
-    runs = _over_d(
+    runs = over_d(
         [train(students.replace(d=d), seeds, alpha=UNTIED, **options).isel(alpha=0) for d in sizes],
         sizes,
     )
