@@ -9,7 +9,6 @@ import os
 import re
 import signal
 import stat
-import subprocess
 import sys
 import warnings
 from pathlib import Path
@@ -23,7 +22,6 @@ from theory import cli, latex, onset, output, registry
 from theory.parameters import ParameterError
 
 matplotlib.use("Agg")
-ROOT = Path(__file__).parents[2]
 PNG = b"\x89PNG\r\n\x1a\n"
 
 
@@ -46,12 +44,6 @@ def call(capsys, tmp_path, monkeypatch):
 
     yield command
     signal.signal(signal.SIGPIPE, before)
-
-
-def shell(*arguments):
-    """A real subprocess."""
-    command = [sys.executable, "-m", *arguments]
-    return subprocess.run(command, cwd=ROOT, text=True, timeout=120, capture_output=True)
 
 
 def test_onset_table(call):
@@ -208,22 +200,27 @@ def test_listing_as_json(call):
     assert call(listing.main, "nosuch")[0] == 2
 
 
-def test_real_processes():
+def test_processes(forked):
     """The commands as typed, with clean stderr; wrong input ends in exit code 2 and one line."""
-    done = shell("theory.onset", "--json", "--set", "R_0=1e4")
+    done = forked("theory.onset", "--json", "--set", "R_0=1e4")
     assert done.returncode == 0 and json.loads(done.stdout)["alpha_half"] is None
     assert done.stderr.startswith("note: ") and done.stderr.count("\n") == 1
-    done = shell("theory.onset", "--set", "L=0")
+    done = forked("theory.onset", "--set", "L=0")
     assert (done.returncode, done.stdout, done.stderr) == (2, "", "error: L = 0: must be >= 1\n")
 
 
-def test_reader_that_stops_early():
+def test_reader_that_stops_early(forked):
     """A closed pipe ends the command quietly."""
-    line = f"{sys.executable} -m theory associative_memory.noisy_bigram --latex | head -n 1"
-    done = subprocess.run(
-        ["bash", "-c", line], cwd=ROOT, capture_output=True, text=True, timeout=120
-    )
-    assert done.stdout.startswith("associative_memory.noisy_bigram: ") and done.stderr == ""
+    reader, writer = os.pipe()
+    os.close(reader)
+
+    def closed():
+        os.dup2(writer, 1)
+        cli.run(lambda: listing.main(["associative_memory.noisy_bigram", "--latex"]))
+
+    done = forked(closed)
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (141, "")
 
 
 SEEDS = {
