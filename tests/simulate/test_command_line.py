@@ -5,7 +5,6 @@ import math
 import resource
 import signal
 import sys
-from pathlib import Path
 
 import pytest
 import torch

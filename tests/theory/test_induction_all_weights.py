@@ -80,9 +80,10 @@ def test_law_without_a_fit(query):
     """Drop within 2 ln N / N of the flow of all weights, and closer at the larger N; Theorem 2's
     order only for uniform q.
     """
-    error = {}
+    error, enough = {}, 1e-6  # the law is off by percents
     for N in (8, 64):
-        flow, predicted = times.times(N, query), leading_order.predicted(N, query)
+        flow = times.times(N, query, rtol=enough)
+        predicted = leading_order.predicted(N, query, rtol=enough)
         error[N] = {n: abs(predicted[n] / flow[n] - 1) for n in flow}
         assert max(error[N].values()) < 2 * np.log(N) / N
     assert all(error[64][n] < error[8][n] for n in error[8])
