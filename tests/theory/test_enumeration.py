@@ -14,6 +14,7 @@ from fractions import Fraction
 
 import pytest
 import sympy as sp
+from later import Later
 
 from theory import state_tracking
 from theory.state_tracking.logits import pi_i
@@ -40,7 +41,7 @@ from theory.state_tracking.symbols import (
 )
 from theory.state_tracking.variance import participation
 
-EQUATIONS = state_tracking.equations()
+EQUATIONS = Later(state_tracking.equations)
 SIZES = [(2, 2, 2), (3, 2, 2), (2, 3, 2), (3, 2, 3), (2, 1, 2), (2, 2, 1), (3, 3, 3), (4, 2, 2)]
 
 

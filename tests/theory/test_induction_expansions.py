@@ -8,6 +8,7 @@ import mpmath
 import numpy as np
 import pytest
 import sympy as sp
+from later import Later
 
 from theory import induction_heads as ih
 from theory.induction_heads import Parameters, drop, expansions
@@ -16,7 +17,7 @@ from theory.induction_heads.symbols import E, N, beta, beta_c, gamma, kappa, s, 
 from theory.numeric import function
 from theory.series import truncated
 
-eq = ih.equations()
+eq = Later(ih.equations)
 
 
 def coefficients(name: str) -> list[float]:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import scipy.integrate
 import sympy as sp
+from later import Later
 
 from simulate.state_tracking import given as given_to_students
 from theory.parameters import ParameterError
@@ -18,7 +19,7 @@ from theory.state_tracking.numbers.per_seed import Attention, Given, Quenched, S
 from theory.state_tracking.numbers.per_seed.runs import advance, stride
 
 P = Parameters(N=3, L=3, d_g=2, d_h=4, rope="plain", rope_theta=10.0, n_train=40, n_test=8)
-EQUATIONS = quenched.equations()
+EQUATIONS = Later(quenched.equations)
 
 
 def begin(p: Parameters, seed: int, scale: float = 1.0) -> tuple[Start, Given]:
