@@ -3,15 +3,54 @@ start, and the order in which workers derive.
 """
 
 import contextlib
+import functools
 import os
 import runpy
 import signal
 import sys
 import warnings
 from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
+
+from theory import registry
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Instead of files, models: one worker derives what the tests of a model need."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class ByModel(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return _scope(nodeid)
+
+    return ByModel(config, log) if config.getvalue("dist") == "loadfile" else None
+
+
+def _scope(nodeid: str) -> str:
+    """The model that a test names, or its file most often; its file where none stands out, and for
+    students, who derive little.
+    """
+    path, _, own = nodeid.partition("::")
+    named = [name for name in registry.MODELS if name in own]
+    if path.startswith("tests/simulate/"):
+        return path
+    return named[0] if len(named) == 1 else _foremost(path)
+
+
+@functools.cache
+def _foremost(path: str) -> str:
+    text = (ROOT / path).read_text()
+    (first, most), (_, next_) = sorted(
+        ((name, text.count(name)) for name in registry.MODELS), key=lambda x: -x[1]
+    )[:2]
+    return first if most > 2 * next_ else path
 
 
 @pytest.fixture

@@ -88,7 +88,9 @@ def test_never_emerges(call, settings):
     assert err.count("\n") == 1
 
 
-@pytest.mark.parametrize("end", ["0.5", "100", "1e6"])
+@pytest.mark.parametrize(
+    "end", ["1e6", *(pytest.param(x, marks=pytest.mark.slow) for x in ("0.5", "100"))]
+)
 def test_run_length(call, end):
     """--alpha sets the length of the curves, however long; the numbers do not depend on it."""
     code, out, err = call(onset.main, "--alpha", end, "--plot", "figure.png")
@@ -114,7 +116,11 @@ def test_plot_into_a_file(call, tmp_path):
     assert [f for f in tmp_path.rglob("*") if f.is_file()] == [target]
 
 
-@pytest.mark.parametrize("settings", [[], ["d_g=1"], ["A_0=0.6"]], ids=str)
+@pytest.mark.parametrize(
+    "settings",
+    [["d_g=1"], *(pytest.param(x, marks=pytest.mark.slow) for x in ([], ["A_0=0.6"]))],
+    ids=str,
+)
 def test_plot_without_a_display(call, tmp_path, settings):
     """Without a file name and a display, a file of a fixed name in the working directory."""
     code, out, _ = call(
@@ -173,8 +179,12 @@ def test_unwritable_target(call, tmp_path):
     assert [f for f in tmp_path.rglob("*") if f.is_file()] == []
 
 
-def test_listing(call):
-    """All models with all equations, with and without LaTeX."""
+@pytest.mark.parametrize("every", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_listing(call, every, monkeypatch):
+    """All models with all equations; of two models in short."""
+    if not every:
+        some = {n: registry.MODELS[n] for n in ("state_tracking", "positional_semantic")}
+        monkeypatch.setattr(registry, "MODELS", some)
     code, out, err = call(listing.main, "--wide")
     assert (code, err) == (0, "")
     for model in registry.MODELS.values():
@@ -184,6 +194,10 @@ def test_listing(call):
     assert (
         max(len(line.rstrip()) - len(line) for line in out.splitlines()) == 0
     )  # no trailing blanks
+
+
+def test_listing_in_latex(call):
+    """One line per equation."""
     code, out, _ = call(listing.main, "state_tracking", "--latex")
     assert code == 0 and r"dR_dalpha:  \frac{d}{d \alpha} R = " in out
 

@@ -131,7 +131,17 @@ class Task:
         return sp.expand(right), sp.expand((total - right) / (self.N - 1))
 
 
-@pytest.fixture(params=[(size, seed) for size in SIZES for seed in (0, 1)], ids=str)
+LARGE = SIZES[-2:]  # seconds
+
+
+@pytest.fixture(
+    params=[
+        pytest.param((size, seed), marks=[pytest.mark.slow] * (size in LARGE))
+        for size in SIZES
+        for seed in (0, 1)
+    ],
+    ids=str,
+)
 def task(request):
     """A random task of every size."""
     size, seed = request.param

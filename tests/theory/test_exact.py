@@ -149,8 +149,8 @@ def test_table_1_at_30_digits():
         (GENERAL, "0.9"),
         pytest.param(Parameters(R_0=-0.09, zeta=1.0), "0.3", marks=pytest.mark.slow),
         (DISTINCT, "0.5"),
-        (Parameters(R_0=0.03), "0.999"),
-        (Parameters(N=2, d_g=2, L=10), "0.5"),
+        pytest.param(Parameters(R_0=0.03), "0.999", marks=pytest.mark.slow),
+        pytest.param(Parameters(N=2, d_g=2, L=10), "0.5", marks=pytest.mark.slow),
     ],
 )
 def test_event_times(p, level):

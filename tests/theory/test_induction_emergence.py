@@ -31,7 +31,9 @@ def last_digit(text: str) -> float:
     return 10.0 ** (int(exponent or 0) - len(mantissa.partition(".")[2]))
 
 
-@pytest.mark.parametrize("N", TABLE)
+@pytest.mark.parametrize(
+    "N", [n if n in (2, 64, 10**6) else pytest.param(n, marks=pytest.mark.slow) for n in TABLE]
+)
 def test_table(N):
     """All digits on record."""
     found = emergence.times(N)
@@ -120,7 +122,9 @@ def test_one_pair():
     assert len(result.notes) == 1 and "never" in result.notes[0]
 
 
-@pytest.mark.parametrize("N", [pytest.param(10**3, marks=pytest.mark.slow), 10**5, 10**7])
+@pytest.mark.parametrize(
+    "N", [*(pytest.param(n, marks=pytest.mark.slow) for n in (10**3, 10**5)), 10**7]
+)
 def test_drop_formula(N):
     """|T_drop - formula| / N < 0.02; its correction is of order N ln N, so that powers of 1/N would
     miss it.

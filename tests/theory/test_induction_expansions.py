@@ -231,8 +231,7 @@ def test_uniform_query_times():
     falls.
     """
     times = {n: uniform_query.times(n) for n in (16, 64, 256)}
-    alone = {n: emergence.times(n) for n in times}
-    ratio = [alone[n]["T_beta"] / times[n]["T_beta"] for n in times]
+    ratio = [emergence.Path(n).of_beta() / times[n]["T_beta"] for n in times]
     # The slopes at the start are in the ratio ln N + 0.96, from which the ratio of times is not
     # far.
     np.testing.assert_allclose(ratio, np.log(list(times)) + 0.96, rtol=0.15)

@@ -89,11 +89,11 @@ def test_attention_of_the_first_layer():
     "name",
     [
         "plateau_Phi",
-        "plateau_delta",
-        "plateau_phi",
-        "plateau_loss",
-        "plateau_Gamma",
         "plateau_Gamma_uniform",
+        *(
+            pytest.param(f"plateau_{x}", marks=pytest.mark.slow)
+            for x in ("delta", "phi", "loss", "Gamma")
+        ),
     ],
 )
 def test_fault_in_the_plateau_is_seen(name):
