@@ -123,10 +123,9 @@ def place(**at: int) -> dict[str, int]:
 
 def test_the_array_code_evaluates_the_equations():
     """Entry by entry, with a training set that has empty groups' neighbours."""
-    p = P.replace(L=2)
-    start, given = begin(p, 5)
-    x = numbers(p, start, given)
-    N, L, d = p.N, p.L, p.d_g
+    start, given = begin(P, 5)
+    x = numbers(P, start, given)
+    N, L, d = P.N, P.L, P.d_g
     groups = list(itertools.product(range(N), range(L), range(d)))
     assert (given.share > 0).all()
 
@@ -158,15 +157,15 @@ def test_the_array_code_evaluates_the_equations():
         for r, q in np.ndindex(N, N):
             J[s, i, a, r, q] = EQUATIONS["response"].evaluate({**here, **place(r=r, q=q)})
     x["p_mean"], x["J"] = whole, J
-    found = by_theory(p, start, given)
+    found = by_theory(P, start, given)
     # Pairs are kept in single precision; sums of a few hundred of them.
     close = {"rtol": 1e-5, "atol": 1e-7}
-    for i, j in ((0, 0), (0, 1), (1, 0)):
+    for i, j in ((0, 0), (2, 1)):
         force = EQUATIONS["force"].evaluate({**x, **place(i=i, j=j)})
         np.testing.assert_allclose(found["force"][i, j], force, **close)
-    for b, r, s in ((0, 0, 0), (1, 2, 0), (1, 0, 2)):
+    for b, r, s in ((0, 0, 0), (1, 0, 2)):
         rate = EQUATIONS["rate_M"].evaluate({**x, **place(b=b, r=r, s=s)})
-        np.testing.assert_allclose(-p.eta * d * N * found["d_M"][s, b, r], rate, **close)
+        np.testing.assert_allclose(-P.eta * d * N * found["d_M"][s, b, r], rate, **close)
     assert found["loss"] == pytest.approx(loss, rel=1e-6)
 
 

@@ -101,14 +101,12 @@ def averages(left: str, right: str, D: int) -> np.ndarray:
     integers.
 
     Rows are the averages, flattened. Rotations of the two sides are the same element where both are
-    of one kind, and independent where they are not.
+    of one kind, and independent where they are not: then the sum of products is that of sums.
     """
-    pairs = (
-        ((g, g) for g in group(left, D))
-        if left == right
-        else itertools.product(group(left, D), group(right, D))
-    )
-    return sum(np.kron(a, b) for a, b in pairs)  # type: ignore[return-value]
+    a, b = np.array(group(left, D)), np.array(group(right, D))
+    if left == right:
+        return np.einsum("gij,gkl->ikjl", a, b).reshape(D * D, D * D)
+    return np.kron(a.sum(0), b.sum(0))
 
 
 @cache
