@@ -144,7 +144,7 @@ assert MODELS["toy_product"] is toy_product.MODEL
 assert any("broken" in str(w.message) for w in caught), "a package that does not load is not named"
 from importlib import import_module
 for words in ("theory toy_product", "theory.onset toy_product --json", "theory.latex toy_product", "verify.gradients toy_product",
-              "simulate toy_product --seeds 2 --quiet", "simulate.sweep toy_product --grid a_0=0.01,0.02 --seeds 1 --workers 1 --quiet --out sweep",
+              "simulate toy_product --seeds 2 --workers 1 --quiet", "simulate.sweep toy_product --grid a_0=0.01,0.02 --seeds 1 --workers 1 --quiet --out sweep",
               "verify.trajectories toy_product --quiet", "papers toy --claims --run gradients --quiet", "papers toy --claims --json"):
     module, *rest = words.split()
     name = module if "." in module else f"{module}.__main__"

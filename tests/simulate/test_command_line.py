@@ -2,11 +2,9 @@
 
 import json
 import math
-import os
+import resource
 import signal
-import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 import torch
@@ -257,31 +255,18 @@ def test_main_returns_to_a_program(capsys):
         command.main([*SMALL, "--seeds=x"])
 
 
-def shell(limit: int | None, *arguments: str) -> subprocess.CompletedProcess:
-    """``python -m simulate.state_tracking``, if asked for with at most ``limit`` KiB in any file it
-    writes.
-    """
-    line = [sys.executable, "-m", "simulate.state_tracking", *arguments]
-    if limit:
-        line = ["bash", "-c", f'ulimit -f {limit} && exec "$@"', "bash", *line]
-    return subprocess.run(
-        line,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        cwd=Path(__file__).parents[2],
-        env={**os.environ},
-    )
-
-
-def test_as_a_process_wrong_input_is_one_line():
-    done = shell(None, *SMALL, "--set=N=0")
+def test_as_a_process_wrong_input_is_one_line(forked):
+    done = forked("simulate.state_tracking", *SMALL, "--set=N=0")
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == "error: N = 0: must be >= 2\n"
 
 
-def test_as_a_process_on_a_full_disk_it_says_so_and_leaves_nothing(tmp_path):
-    done = shell(4, *SMALL, f"--out={tmp_path / 'runs'}")
+def test_as_a_process_on_a_full_disk_it_says_so_and_leaves_nothing(tmp_path, forked):
+    def limited():
+        resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))  # of any file, in bytes
+        cli.run(lambda: command.main([*SMALL, f"--out={tmp_path / 'runs'}"]))
+
+    done = forked(limited)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith("error: ")
     assert done.stderr.count("\n") == 1

@@ -2,6 +2,7 @@
 double.
 """
 
+import json
 import os
 import subprocess
 import sys
@@ -103,12 +104,13 @@ def test_single_precision_follows_double():
 
 
 GPU = """
+import json, sys
 import torch
 from simulate.state_tracking import Parameters, Student, cpu, gpu, task
 from simulate.state_tracking.gradients import Grouped
 from simulate.state_tracking.student import Students, draw_weights
 
-for sizes in (dict(N=6, L=3, d_g=5, n_train=64), dict(N=2, L=1, d_g=1, n_train=100), dict(N=18, L=2, d_g=17, n_train=60)):
+for sizes in json.loads(sys.argv[1]):
     p, members, data = Parameters(d_h=8, **sizes), [], []
     for seed in (0, 1):
         stream = task.streams(seed)
@@ -131,13 +133,22 @@ print("same")
 """
 
 
-def test_the_gpu_kernels_agree_in_triton_s_interpreter():
+PADDED = dict(N=3, L=2, d_g=17, n_train=120)  # some forty rows of a state, where a block holds 32
+SIZES = [
+    dict(N=6, L=3, d_g=5, n_train=64),
+    dict(N=2, L=1, d_g=1, n_train=100),
+    dict(N=18, L=2, d_g=17, n_train=60),
+]
+
+
+@pytest.mark.parametrize("sizes", [[PADDED], pytest.param(SIZES, marks=pytest.mark.slow)], ids=len)
+def test_the_gpu_kernels_agree_in_triton_s_interpreter(sizes):
     """Without a GPU: Triton runs its kernels as NumPy, on stacks of two students and sizes that
     need padding.
     """
     pytest.importorskip("triton", reason="Triton has no wheel for this platform")
     done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", GPU],
+        [sys.executable, "-W", "ignore", "-c", GPU, json.dumps(sizes)],
         capture_output=True,
         text=True,
         timeout=300,

@@ -307,12 +307,11 @@ def test_command(name, tmp_path, capsys):
     assert all(len(values) == 1 for values in found["final"].values())
 
 
-# One process that has imported everything. Per student: two processes on one store; then a child
+# One process. Per student: two processes on one store; then a child
 # per run, killed at a random moment.
 PROCESSES = """
 import dataclasses, json, os, random, signal, sys, tempfile, time, warnings
 from pathlib import Path
-sys.path.insert(0, sys.argv[1])
 import torch
 from tiny import ALONE, STUDENTS, bits, student
 from simulate import runs, training
@@ -320,7 +319,7 @@ from theory import cli
 torch.set_num_threads(1)
 training.CHECKPOINT_SECONDS = -1.0
 os.fsync = lambda handle: None  # against power cuts; of a killed process the system keeps what was written
-kills, draw = int(sys.argv[2]), random.Random(0)
+kills, draw = int(sys.argv[1]), random.Random(0)
 
 def child(work):
     pid = os.fork()
@@ -346,7 +345,7 @@ def logged(system, log):
     return dataclasses.replace(system, make=make)
 
 found = {}
-for name in sys.argv[3:]:
+for name in sys.argv[2:]:
     system, p = student(name)
     with tempfile.TemporaryDirectory() as folder:
         system.train(p, store=folder + "/warm", **ALONE)  # compiled, imported
@@ -388,28 +387,22 @@ print(json.dumps(found))
 """
 
 
-def processes(kills: int, names: list[str]) -> dict[str, dict]:
-    """What came of so many kills per student."""
-    line = [sys.executable, "-c", PROCESSES, str(Path(__file__).parent), str(kills), *names]
-    done = subprocess.run(line, capture_output=True, text=True, timeout=7200)
-    assert done.returncode == 0, done.stderr[-800:]
-    return json.loads(done.stdout)
-
-
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="children are forked")
 @pytest.mark.parametrize(
     ("kills", "names"),
     [(2, FORKED), pytest.param(0, list(STUDENTS), marks=pytest.mark.slow)],
     ids=["some", "many"],
 )
-def test_killed_again_and_again_nothing_is_lost_and_two_processes_share(kills, names):
+def test_killed_again_and_again_nothing_is_lost_and_two_processes_share(kills, names, forked):
     """SIGKILL and SIGTERM at random moments, on to the same bits; of two processes on one store one
     trains a seed, both see it.
 
     Twenty kills per student in the long form; SOLVABLE_TRANSFORMERS_KILLS sets how many.
     """
     kills = kills or int(os.environ.get("SOLVABLE_TRANSFORMERS_KILLS", "20"))
-    found = processes(kills, names)
+    done = forked(lambda: exec(PROCESSES, {}), str(kills), *names, seconds=7200)
+    assert done.returncode == 0, done.stderr[-800:]
+    found = json.loads(done.stdout)
     assert set(found) == set(names)
     for name, row in found.items():
         assert row["wrong"] == [] and row["killed"] >= kills, name

@@ -2,11 +2,10 @@
 bit.
 """
 
+import contextlib
 import os
 import random
 import signal
-import subprocess
-import sys
 import warnings
 from pathlib import Path
 
@@ -172,33 +171,13 @@ def test_a_changed_setting_is_another_run(tiny, tmp_path):
     assert len(list(tmp_path.glob("*/seed-00000.nc"))) == 2
 
 
-# A command as the user types it, but with a checkpoint at every measurement.
-PROGRAM = """
-import os, runpy, sys
-from simulate import training
-training.CHECKPOINT_SECONDS = 0.0
-if sys.argv.pop(1) == "die":  # the moment the finished run is on its way to the disk
-    os.fsync = lambda handle: os.kill(os.getpid(), 9)
-runpy.run_module("simulate.state_tracking", run_name="__main__", alter_sys=True)
-"""
-
-
-def command(store: Path, p: Parameters, die: str = "no") -> list[str]:
-    sets = [
-        f"--set={name}={getattr(p, name)}"
-        for name in ("N", "L", "d_g", "d_h", "n_train", "n_test", "epochs", "eval_every")
-    ]
-    return [sys.executable, "-c", PROGRAM, die, "--quiet", "--workers=1", f"--out={store}", *sets]
-
-
-def test_killed_while_writing_the_result(tiny, tmp_path):
+def test_killed_while_writing_the_result(tiny, tmp_path, monkeypatch, forked):
     store = tmp_path / "killed"
-    done = subprocess.run(
-        command(store, tiny, "die"),
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        timeout=120,
-    )
+    monkeypatch.setattr(training, "CHECKPOINT_SECONDS", 0.0)
+    # The moment the finished run is on its way to the disk.
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", lambda handle: os.kill(os.getpid(), signal.SIGKILL))
+        done = forked(lambda: train(tiny, store=store, **ALONE))
     assert done.returncode == -signal.SIGKILL
     assert any(store.rglob("*")), "it died before it wrote anything"
     assert not place(tiny, store).exists()
@@ -272,36 +251,26 @@ def test_a_file_that_is_not_the_run_is_named_set_aside_and_replaced(tiny, tmp_pa
     assert runs.open(tmp_path).seed.values.tolist() == [0, 1]
 
 
-FLIP = """
-import random, sys
-from pathlib import Path
-from simulate import runs
-path, rng = Path(sys.argv[1]), random.Random(0)
-raw, good = path.read_bytes(), runs.read(path)
-trusted = []
-for k in range(150):  # one flipped bit in each of 150 equal parts of the file
-    flipped = bytearray(raw)
-    position = rng.randrange(k * len(raw) // 150, (k + 1) * len(raw) // 150)
-    flipped[position] ^= 1 << rng.randrange(8)
-    path.write_bytes(flipped)
-    try:
-        if not runs.read(path).identical(good):
-            trusted.append(position)
-    except runs.ParameterError:
-        pass
-print(*trusted)
-"""
+def flip(path: Path) -> None:
+    """Print where a flipped bit is trusted: one in each of 150 equal parts of the file."""
+    raw, good, rng = path.read_bytes(), runs.read(path), random.Random(0)
+    for k in range(150):
+        flipped = bytearray(raw)
+        position = rng.randrange(k * len(raw) // 150, (k + 1) * len(raw) // 150)
+        flipped[position] ^= 1 << rng.randrange(8)
+        path.write_bytes(flipped)
+        with contextlib.suppress(ParameterError):
+            if not runs.read(path).identical(good):
+                print(position)
 
 
-def test_flipped_bits_are_noticed(tiny, tmp_path):
+def test_flipped_bits_are_noticed(tiny, tmp_path, forked):
     """Reading a file with a flipped bit refuses or returns what was written; in a process, as it
     may also hang.
     """
     p = tiny.replace(epochs=2, eval_every=1)
     train(p, store=tmp_path, **ALONE)
-    found = subprocess.run(
-        [sys.executable, "-c", FLIP, place(p, tmp_path)], capture_output=True, text=True, timeout=60
-    )
+    found = forked(lambda: flip(place(p, tmp_path)))
     assert found.returncode == 0, found.stderr[-300:]
     assert found.stdout.split() == []
 

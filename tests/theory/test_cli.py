@@ -9,7 +9,6 @@ import os
 import re
 import signal
 import stat
-import subprocess
 import sys
 import warnings
 from pathlib import Path
@@ -23,7 +22,6 @@ from theory import cli, latex, onset, output, registry
 from theory.parameters import ParameterError
 
 matplotlib.use("Agg")
-ROOT = Path(__file__).parents[2]
 PNG = b"\x89PNG\r\n\x1a\n"
 
 
@@ -46,12 +44,6 @@ def call(capsys, tmp_path, monkeypatch):
 
     yield command
     signal.signal(signal.SIGPIPE, before)
-
-
-def shell(*arguments):
-    """A real subprocess."""
-    command = [sys.executable, "-m", *arguments]
-    return subprocess.run(command, cwd=ROOT, text=True, timeout=120, capture_output=True)
 
 
 def test_onset_table(call):
@@ -96,7 +88,9 @@ def test_never_emerges(call, settings):
     assert err.count("\n") == 1
 
 
-@pytest.mark.parametrize("end", ["0.5", "100", "1e6"])
+@pytest.mark.parametrize(
+    "end", ["1e6", *(pytest.param(x, marks=pytest.mark.slow) for x in ("0.5", "100"))]
+)
 def test_run_length(call, end):
     """--alpha sets the length of the curves, however long; the numbers do not depend on it."""
     code, out, err = call(onset.main, "--alpha", end, "--plot", "figure.png")
@@ -122,7 +116,11 @@ def test_plot_into_a_file(call, tmp_path):
     assert [f for f in tmp_path.rglob("*") if f.is_file()] == [target]
 
 
-@pytest.mark.parametrize("settings", [[], ["d_g=1"], ["A_0=0.6"]], ids=str)
+@pytest.mark.parametrize(
+    "settings",
+    [["d_g=1"], *(pytest.param(x, marks=pytest.mark.slow) for x in ([], ["A_0=0.6"]))],
+    ids=str,
+)
 def test_plot_without_a_display(call, tmp_path, settings):
     """Without a file name and a display, a file of a fixed name in the working directory."""
     code, out, _ = call(
@@ -181,8 +179,12 @@ def test_unwritable_target(call, tmp_path):
     assert [f for f in tmp_path.rglob("*") if f.is_file()] == []
 
 
-def test_listing(call):
-    """All models with all equations, with and without LaTeX."""
+@pytest.mark.parametrize("every", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_listing(call, every, monkeypatch):
+    """All models with all equations; of two models in short."""
+    if not every:
+        some = {n: registry.MODELS[n] for n in ("state_tracking", "positional_semantic")}
+        monkeypatch.setattr(registry, "MODELS", some)
     code, out, err = call(listing.main, "--wide")
     assert (code, err) == (0, "")
     for model in registry.MODELS.values():
@@ -192,15 +194,22 @@ def test_listing(call):
     assert (
         max(len(line.rstrip()) - len(line) for line in out.splitlines()) == 0
     )  # no trailing blanks
+
+
+def test_listing_in_latex(call):
+    """One line per equation."""
     code, out, _ = call(listing.main, "state_tracking", "--latex")
     assert code == 0 and r"dR_dalpha:  \frac{d}{d \alpha} R = " in out
 
 
-def test_listing_as_json(call):
-    """What the table shows, and the LaTeX."""
-    code, out, err = call(listing.main, "--json")
+@pytest.mark.parametrize(
+    "models", [["positional_semantic"], pytest.param([], marks=pytest.mark.slow)], ids=str
+)
+def test_listing_as_json(call, models):
+    """What the table shows, and the LaTeX; of all models, where none is named."""
+    code, out, err = call(listing.main, *models, "--json")
     found = json.loads(out)
-    assert (code, err) == (0, "") and set(found) == set(registry.MODELS)
+    assert (code, err) == (0, "") and set(found) == set(models or registry.MODELS)
     for name, model in found.items():
         equations = registry.find(name).wing("theory").equations()
         assert [e["name"] for e in model["equations"]] == list(equations)
@@ -208,22 +217,27 @@ def test_listing_as_json(call):
     assert call(listing.main, "nosuch")[0] == 2
 
 
-def test_real_processes():
+def test_processes(forked):
     """The commands as typed, with clean stderr; wrong input ends in exit code 2 and one line."""
-    done = shell("theory.onset", "--json", "--set", "R_0=1e4")
+    done = forked("theory.onset", "--json", "--set", "R_0=1e4")
     assert done.returncode == 0 and json.loads(done.stdout)["alpha_half"] is None
     assert done.stderr.startswith("note: ") and done.stderr.count("\n") == 1
-    done = shell("theory.onset", "--set", "L=0")
+    done = forked("theory.onset", "--set", "L=0")
     assert (done.returncode, done.stdout, done.stderr) == (2, "", "error: L = 0: must be >= 1\n")
 
 
-def test_reader_that_stops_early():
+def test_reader_that_stops_early(forked):
     """A closed pipe ends the command quietly."""
-    line = f"{sys.executable} -m theory associative_memory.noisy_bigram --latex | head -n 1"
-    done = subprocess.run(
-        ["bash", "-c", line], cwd=ROOT, capture_output=True, text=True, timeout=120
-    )
-    assert done.stdout.startswith("associative_memory.noisy_bigram: ") and done.stderr == ""
+    reader, writer = os.pipe()
+    os.close(reader)
+
+    def closed():
+        os.dup2(writer, 1)
+        cli.run(lambda: listing.main(["associative_memory.noisy_bigram", "--latex"]))
+
+    done = forked(closed)
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (141, "")
 
 
 SEEDS = {

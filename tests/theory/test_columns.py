@@ -13,6 +13,7 @@ import scipy.integrate
 import scipy.special
 import sympy as sp
 import torch
+from later import Later
 
 from theory.state_tracking import Parameters, columns, dressed
 from theory.state_tracking.columns import V_all, V_k, V_w, mean_w
@@ -20,7 +21,7 @@ from theory.state_tracking.numbers import per_seed
 from theory.state_tracking.numbers.per_seed import Columns, Start, solve
 from theory.state_tracking.symbols import N, R, S, d_g, eta
 
-EQUATIONS = columns.equations()
+EQUATIONS = Later(columns.equations)
 ROWS = [
     [Fraction(1, 2), Fraction(1, 3), Fraction(1, 6)],
     [Fraction(1, 7), Fraction(4, 7), Fraction(2, 7)],

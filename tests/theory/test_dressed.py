@@ -14,6 +14,7 @@ import scipy.stats
 import sympy as sp
 import torch
 import xarray as xr
+from later import Later
 
 from theory.state_tracking import Parameters, dressed, dynamics
 from theory.state_tracking.definitions import pi
@@ -29,7 +30,7 @@ from theory.state_tracking.symbols import A, N, R, S, d_g, eta, g, n_train, z_k,
 from theory.state_tracking.symbols import m as margin
 from theory.state_tracking.variance import participation
 
-EQUATIONS = dressed.equations()
+EQUATIONS = Later(dressed.equations)
 TINY = [(1, 2), (2, 1), (2, 3), (3, 2), (3, 4), (4, 3)]  # (actions, length)
 P = Parameters(N=3, L=3, d_g=2, d_h=4, rope_theta=10.0, rope="plain")
 

@@ -14,6 +14,7 @@ from fractions import Fraction
 
 import pytest
 import sympy as sp
+from later import Later
 
 from theory import state_tracking
 from theory.state_tracking.logits import pi_i
@@ -40,7 +41,7 @@ from theory.state_tracking.symbols import (
 )
 from theory.state_tracking.variance import participation
 
-EQUATIONS = state_tracking.equations()
+EQUATIONS = Later(state_tracking.equations)
 SIZES = [(2, 2, 2), (3, 2, 2), (2, 3, 2), (3, 2, 3), (2, 1, 2), (2, 2, 1), (3, 3, 3), (4, 2, 2)]
 
 
@@ -130,7 +131,17 @@ class Task:
         return sp.expand(right), sp.expand((total - right) / (self.N - 1))
 
 
-@pytest.fixture(params=[(size, seed) for size in SIZES for seed in (0, 1)], ids=str)
+LARGE = SIZES[-2:]  # seconds
+
+
+@pytest.fixture(
+    params=[
+        pytest.param((size, seed), marks=[pytest.mark.slow] * (size in LARGE))
+        for size in SIZES
+        for seed in (0, 1)
+    ],
+    ids=str,
+)
 def task(request):
     """A random task of every size."""
     size, seed = request.param

@@ -10,6 +10,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import sympy as sp
+from later import Later
 
 from theory import state_tracking
 from theory.state_tracking import attention as att
@@ -28,7 +29,7 @@ from theory.state_tracking.symbols import (
     tau,
 )
 
-EQUATIONS = state_tracking.equations()
+EQUATIONS = Later(state_tracking.equations)
 
 
 def test_onset_time_scale():

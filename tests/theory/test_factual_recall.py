@@ -10,6 +10,7 @@ import mpmath
 import numpy as np
 import pytest
 import sympy as sp
+from later import Later
 
 from theory import onset as command
 from theory.associative_memory import factual_recall
@@ -26,7 +27,7 @@ from theory.associative_memory.factual_recall.onset import onset
 from theory.numeric import function
 from theory.parameters import ParameterError
 
-EQ = equations()
+EQ = Later(equations)
 REFERENCE = {
     "steps_relation_90": 1548,
     "steps_relation_50": 1684,

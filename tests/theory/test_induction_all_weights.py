@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import scipy.integrate
 import sympy as sp
+from later import Later
 
 from theory.induction_heads import structure
 from theory.induction_heads.all_weights import law, plateau, scores
@@ -80,9 +81,10 @@ def test_law_without_a_fit(query):
     """Drop within 2 ln N / N of the flow of all weights, and closer at the larger N; Theorem 2's
     order only for uniform q.
     """
-    error = {}
+    error, enough = {}, 1e-6  # the law is off by percents
     for N in (8, 64):
-        flow, predicted = times.times(N, query), leading_order.predicted(N, query)
+        flow = times.times(N, query, rtol=enough)
+        predicted = leading_order.predicted(N, query, rtol=enough)
         error[N] = {n: abs(predicted[n] / flow[n] - 1) for n in flow}
         assert max(error[N].values()) < 2 * np.log(N) / N
     assert all(error[64][n] < error[8][n] for n in error[8])
@@ -137,7 +139,7 @@ def test_drop_of_the_last_pair_grows_slower_than_that_of_three_numbers():
     assert scaled == sorted(scaled, reverse=True) and 4 < scaled[-1] < 4.02
 
 
-EQ = plateau.equations() | law.equations()
+EQ = Later(lambda: plateau.equations() | law.equations())
 BETA = law.beta_2
 LEFT = 1e-4  # relative: some e^alpha / N at the smaller of two sizes
 

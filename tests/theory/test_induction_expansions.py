@@ -8,6 +8,7 @@ import mpmath
 import numpy as np
 import pytest
 import sympy as sp
+from later import Later
 
 from theory import induction_heads as ih
 from theory.induction_heads import Parameters, drop, expansions
@@ -16,7 +17,7 @@ from theory.induction_heads.symbols import E, N, beta, beta_c, gamma, kappa, s, 
 from theory.numeric import function
 from theory.series import truncated
 
-eq = ih.equations()
+eq = Later(ih.equations)
 
 
 def coefficients(name: str) -> list[float]:
@@ -240,8 +241,7 @@ def test_uniform_query_times():
     falls.
     """
     times = {n: uniform_query.times(n) for n in (16, 64, 256)}
-    alone = {n: emergence.times(n) for n in times}
-    ratio = [alone[n]["T_beta"] / times[n]["T_beta"] for n in times]
+    ratio = [emergence.Path(n).of_beta() / times[n]["T_beta"] for n in times]
     # The slopes at the start are in the ratio ln N + 0.96, from which the ratio of times is not
     # far.
     np.testing.assert_allclose(ratio, np.log(list(times)) + 0.96, rtol=0.15)

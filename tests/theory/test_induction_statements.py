@@ -9,6 +9,7 @@ import itertools
 import numpy as np
 import pytest
 import sympy as sp
+from later import Later
 
 from theory import induction_heads as ih
 from theory.induction_heads import Parameters, dynamics, structure
@@ -16,8 +17,8 @@ from theory.induction_heads.numbers import emergence
 from theory.induction_heads.symbols import F, G, N, alpha, beta, gamma, r, s
 from theory.parameters import ParameterError
 
-RATES = ih.flow().expanded
-EQ = ih.equations()
+RATES = Later(lambda: ih.flow().expanded)
+EQ = Later(ih.equations)
 
 
 def at(expr: sp.Expr, **values) -> sp.Expr:

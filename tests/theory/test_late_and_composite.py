@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import scipy.integrate
 import sympy as sp
+from later import Later
 
 from theory import numeric, state_tracking
 from theory.numeric import wright_omega
@@ -28,7 +29,7 @@ from theory.state_tracking.numbers.late_time import late_constant
 from theory.state_tracking.symbols import N, alpha, c_omega, d_g, eta, tau
 
 TABLE_1 = Parameters()
-LATE, LARGE, ONSET = late_time.equations(), composite.equations(), onset.equations()
+LATE, LARGE, ONSET = (Later(m.equations) for m in (late_time, composite, onset))
 HALF = composite.H(
     sp.sqrt(2) * sp.sqrt(-sp.log(1 - exact.level))
 )  # as it stands in alpha_level_large_L

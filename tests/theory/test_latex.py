@@ -74,7 +74,13 @@ def compile_(text, folder):
 
 
 @pdflatex
-@MODELS
+@pytest.mark.parametrize(
+    "model",
+    [
+        pytest.param(m, marks=[pytest.mark.slow] * (m != "associative_memory"))
+        for m in registry.MODELS
+    ],
+)
 def test_document_compiles(model, tmp_path):
     """No error, nothing undefined, nothing that sticks out of the page by more than 20 pt."""
     log = compile_((GOLDEN / f"{model}.tex").read_text(), tmp_path)

@@ -8,13 +8,14 @@ import mpmath
 import numpy as np
 import pytest
 import sympy as sp
+from later import Later
 
 from theory.associative_memory import gradient_memory
 from theory.associative_memory.gradient_memory import Parameters, equations
 from theory.associative_memory.gradient_memory.numbers import margin
 from theory.associative_memory.symbols import K, N, e, eta, i, j, k, m, p, p_hat, t, u, v, z
 
-EQ = equations()
+EQ = Later(equations)
 
 
 def test_lemma_as_printed():

@@ -7,6 +7,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import sympy as sp
+from later import Later
 
 from theory.positional_semantic import Parameters, equations, moments, solve
 from theory.positional_semantic import symbols as s
@@ -15,7 +16,7 @@ from theory.positional_semantic.numbers.channel import student_attention, target
 from theory.positional_semantic.numbers.errors import test_error as error_of
 from theory.positional_semantic.numbers.linear import baseline
 
-EQ = equations()
+EQ = Later(equations)
 NORMALS = (moments.xi_1, moments.xi_2, moments.eta_1, moments.eta_2)
 
 

@@ -6,12 +6,13 @@ import numpy as np
 import pytest
 import scipy.optimize
 import sympy as sp
+from later import Later
 
 from theory.positional_semantic import Parameters, State, equations
 from theory.positional_semantic.numbers import degree_seven, prox
 from theory.positional_semantic.numbers.channel import averages, target, teacher_nodes
 
-SIGMA, EQ = 0.5, equations()
+SIGMA, EQ = 0.5, Later(equations)
 SEMANTIC, POSITIONAL = State(0.115, 0.0, 12.7, 0.158), State(0.063, 0.171, 21.4, 0.0)
 
 

@@ -13,7 +13,7 @@ import mpmath
 import numpy as np
 import pytest
 import sympy as sp
-from test_generic import EQUATIONS, fraction
+from test_generic import MODELS, fraction, wrong
 
 from theory import flow as flow_module
 from theory import numeric
@@ -86,20 +86,20 @@ def outcome(call):
         return "undefined"
 
 
-CASES = [
-    pytest.param(q.values[1], id=q.id, marks=() if q.values[1].name in QUICK else pytest.mark.slow)
-    for q in EQUATIONS
-]
-
-
-@pytest.mark.parametrize("equation", CASES)
-def test_formulas_at_any_size(equation, monkeypatch):
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("every", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_formulas_at_any_size(model, every, monkeypatch):
     """Every formula with sizes, all equal and each drawn by itself; arrays under a sum have three
     entries.
     """
-    if not has_sizes(equation):
-        pytest.skip("not a formula of sizes")
     monkeypatch.setattr(numeric, "MOST_TERMS", TERMS)
+    assert wrong(model, lambda e: any_size(e) if every or e.name in QUICK else None) == {}
+
+
+def any_size(equation):
+    """The assertion above for one equation."""
+    if not has_sizes(equation):
+        return
     draw = random.Random(equation.name)
     sizes, others, arrays = symbols_of(equation.rhs)
     values = {q: fraction(draw) for q in others}
@@ -184,7 +184,8 @@ def test_ends_of_sums_are_whole_and_near(N, named):
 @pytest.mark.slow
 def test_most_formulas_are_held_against_mpmath():
     """Few have entries of arrays that nothing sums over, which is why they are refused."""
-    held = [case.values[0] for case in CASES if has_sizes(case.values[0])]
+    models = (m.values[0] for m in MODELS)
+    held = [e for m in models for e in m.wing("theory").equations().values() if has_sizes(e)]
     assert {e.name for e in held} >= QUICK
     open_ = [
         e
@@ -230,7 +231,7 @@ def test_a_flow_at_legal_extremes_is_finite_or_refused_by_name(change, alpha, mo
     """Also one that would never end: with fewer evaluations allowed than by default, to be
     quick.
     """
-    monkeypatch.setattr(flow_module, "MOST_CALLS", 3000)
+    monkeypatch.setattr(flow_module, "MOST_CALLS", 1000)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:

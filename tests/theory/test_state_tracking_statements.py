@@ -7,12 +7,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import sympy as sp
+from later import Later
 
 from theory import state_tracking as st
 from theory.state_tracking import rollout
 from theory.state_tracking.symbols import L, N, accuracy
 
-EQ = st.equations()
+EQ = Later(st.equations)
 
 
 def test_difference_quotients_converge_uniformly():

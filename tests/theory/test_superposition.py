@@ -10,13 +10,14 @@ import mpmath
 import numpy as np
 import pytest
 import sympy as sp
+from later import Later
 
 from theory.associative_memory import superposition
 from theory.associative_memory.superposition import moments
 from theory.associative_memory.superposition.numbers import gaussian, marginal_cdf, sphere
 from theory.parameters import ParameterError
 
-EQ = superposition.equations()
+EQ = Later(superposition.equations)
 
 
 @pytest.mark.parametrize(("answers", "asked"), [((0, 1, 2), 0), ((0, 0, 1), 0), ((0, 1, 1), 0)])

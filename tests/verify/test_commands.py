@@ -15,6 +15,7 @@ from verify.check import identity
 from verify.report import Report
 from verify.state_tracking import gradients as model_gradients
 from verify.state_tracking import timescales as model_timescales
+from verify.state_tracking import trajectories as model_trajectories
 
 mpl.use("Agg")
 TINY = Parameters(N=5, L=3, d_g=5, d_h=8, n_train=256, n_test=64, epochs=500, eval_every=25)
@@ -34,7 +35,8 @@ def test_failed_check_exits_1(monkeypatch, capsys):
     assert "FAIL" in capsys.readouterr().out
 
 
-def test_trajectories_of_a_given_ensemble(store, tmp_path, capsys):
+def test_trajectories_of_a_given_ensemble(store, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(model_trajectories, "UNTRAINED", 64)
     picture = tmp_path / "curves.png"
     code = trajectories.main(["--runs", str(store), "--json", "--plot", str(picture)])
     out, err = capsys.readouterr()
@@ -47,9 +49,9 @@ def test_trajectories_of_a_given_ensemble(store, tmp_path, capsys):
 
 def test_timescales_of_a_given_ensemble(store, tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("SOLVABLE_TRANSFORMERS_RUNS", str(tmp_path))
-    sweep = {"eta": ((0.5, 1.0), lambda v: TINY.replace(eta=v, eval_every=20))}
+    sweep = {"eta": ((1.0, 2.0), lambda v: TINY.replace(eta=v, eval_every=20))}
     monkeypatch.setattr(model_timescales, "SWEEPS", sweep)
-    monkeypatch.setattr(model_timescales, "SEEDS", range(3))
+    monkeypatch.setattr(model_timescales, "SEEDS", range(2))
     monkeypatch.setattr(
         "simulate.pool.cores", lambda: 1
     )  # seconds of training are not worth processes that load torch
@@ -60,7 +62,7 @@ def test_timescales_of_a_given_ensemble(store, tmp_path, monkeypatch, capsys):
         "onset rate of students",
         "time of A = 1/2",
         "exponent of the time",
-        "eta = 0.5",
+        "eta = 1",
     ):
         assert text in out
     assert (tmp_path / "t.png").stat().st_size > 10_000

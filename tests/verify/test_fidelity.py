@@ -165,8 +165,9 @@ def test_the_grid_is_followed(name):
         assert np.abs(found.errors[measure]).max() < fidelity.AIMS[measure], measure
 
 
-def test_every_step_of_the_ladder_is_worth_it():
+def test_every_step_of_the_ladder_is_worth_it(monkeypatch):
     """On a few seeds of one setting, at coarse times: the full command runs them all."""
+    monkeypatch.setattr(fidelity, "DRAWS", 2)
     p, runs = ensemble.shipped("unequal")
     runs = runs.isel(seed=slice(0, 2), alpha=slice(None, None, 4))
     found = {

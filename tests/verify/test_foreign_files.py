@@ -2,6 +2,7 @@
 names it, and an end.
 """
 
+import functools
 import json
 import os
 import subprocess
@@ -28,17 +29,21 @@ MODELS = [m.name for m in registry.MODELS.values() if "timescales" in m.checks]
 
 @pytest.fixture(scope="module")
 def ensembles(tmp_path_factory):
-    """A tiny ensemble of every model that is compared with one, as the file a user would have."""
-    store, made = tmp_path_factory.mktemp("store"), {}
+    """A tiny ensemble of a model that is compared with one, as the file a user would have."""
+    store, short = tmp_path_factory.mktemp("store"), dict(steps=2, eval_every=1)
     tracking = Parameters(N=6, L=4, d_g=5, d_h=8, n_train=64, n_test=32, epochs=4, eval_every=2)
-    made["state_tracking"] = train(tracking, seeds=[0, 1], store=store, **ALONE)
-    made["induction_heads"] = train_heads(
-        Heads(N=2, D=4, batch_size=8, steps=2, eval_every=1), seeds=[0, 1], store=store, **ALONE
-    )
-    made["associative_memory"] = factual_recall.train(
-        factual_recall.Parameters(steps=2, eval_every=1), seeds=[0, 1], store=store, **ALONE
-    )
-    assert set(made) == set(MODELS)
+    making = {
+        "state_tracking": (train, tracking),
+        "induction_heads": (train_heads, Heads(N=2, D=4, batch_size=8, **short)),
+        "associative_memory": (factual_recall.train, factual_recall.Parameters(**short)),
+    }
+    assert set(making) == set(MODELS)
+
+    @functools.cache
+    def made(model):
+        train_it, p = making[model]
+        return train_it(p, seeds=[0, 1], store=store, **ALONE)
+
     return made
 
 
@@ -83,14 +88,14 @@ ATTRIBUTES = [
 @pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize(("change", "named"), ATTRIBUTES, ids=range(len(ATTRIBUTES)))
 def test_attributes_of_another_kind(ensembles, tmp_path, model, change, named):
-    runs.write(change(ensembles[model].copy()), tmp_path / "a.nc")
+    runs.write(change(ensembles(model).copy()), tmp_path / "a.nc")
     assert named in refused(tmp_path / "a.nc", model)
 
 
 @pytest.mark.parametrize("model", MODELS)
 def test_every_variable_is_asked_for(ensembles, tmp_path, model):
     """Some of them left out, one cut along a dimension, or of text, one after the other."""
-    whole = ensembles[model]
+    whole = ensembles(model)
     asked = [
         str(n)
         for n in whole.data_vars
@@ -113,7 +118,7 @@ def test_every_variable_is_asked_for(ensembles, tmp_path, model):
 
 
 def test_lengths_follow_from_the_parameters(ensembles, tmp_path):
-    whole = ensembles["state_tracking"]
+    whole = ensembles("state_tracking")
     runs.write(whole.isel(step=slice(2)), tmp_path / "a.nc")
     assert "dimension step has length 2, must be 4" in refused(
         tmp_path / "a.nc", "state_tracking", trajectories
@@ -128,7 +133,7 @@ def test_what_is_no_store(path):
 
 def test_a_tree_is_not_walked(tmp_path, ensembles):
     """A run three folders down belongs to another store."""
-    runs.write(ensembles["state_tracking"], tmp_path / "a" / "b" / "c" / "seed-00000.nc")
+    runs.write(ensembles("state_tracking"), tmp_path / "a" / "b" / "c" / "seed-00000.nc")
     assert "no finished runs" in refused(tmp_path, "state_tracking")
 
 
@@ -216,7 +221,7 @@ def test_a_store_that_cannot_be_written_is_found_before_the_first_epoch(tmp_path
 
 
 def test_a_run_of_a_store_without_its_attributes_is_named_and_left_out(ensembles, tmp_path):
-    one = ensembles["state_tracking"].isel(seed=0, drop=True)
+    one = ensembles("state_tracking").isel(seed=0, drop=True)
     text = one.attrs["configuration"]
     for k, attrs in enumerate(
         (

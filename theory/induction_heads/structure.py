@@ -101,11 +101,12 @@ def averages(left: str, right: str, D: int) -> np.ndarray:
     integers.
 
     Rows are the averages, flattened. Rotations of the two sides are the same element where both are
-    of one kind, and independent where they are not.
+    of one kind, and independent where they are not: then the sum of products is that of sums.
     """
+    a, b = np.array(group(left, D)), np.array(group(right, D))
     if left == right:
-        return sum(np.kron(g, g) for g in group(left, D))  # type: ignore[return-value]
-    return np.kron(sum(group(left, D)), sum(group(right, D)))
+        return np.einsum("gij,gkl->ikjl", a, b).reshape(D * D, D * D)
+    return np.kron(a.sum(0), b.sum(0))
 
 
 @cache

@@ -1,0 +1,104 @@
+"""What all tests share: a process of its own without the seconds that an interpreter takes to
+start, and the order in which workers derive.
+"""
+
+import contextlib
+import functools
+import os
+import runpy
+import signal
+import sys
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from theory import registry
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Instead of files, models: one worker derives what the tests of a model need."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class ByModel(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return _scope(nodeid)
+
+    return ByModel(config, log) if config.getvalue("dist") == "loadfile" else None
+
+
+def _scope(nodeid: str) -> str:
+    """The model that a test names, or its file most often; its file where none stands out, and for
+    students, who derive little.
+    """
+    path, _, own = nodeid.partition("::")
+    named = [name for name in registry.MODELS if name in own]
+    if path.startswith("tests/simulate/"):
+        return path
+    return named[0] if len(named) == 1 else _foremost(path)
+
+
+@functools.cache
+def _foremost(path: str) -> str:
+    text = (ROOT / path).read_text()
+    (first, most), (_, next_) = sorted(
+        ((name, text.count(name)) for name in registry.MODELS), key=lambda x: -x[1]
+    )[:2]
+    return first if most > 2 * next_ else path
+
+
+@pytest.fixture
+def forked(tmp_path_factory) -> Callable:
+    """Run a function, or a module as ``python -m`` does, in a forked process: returncode, stdout
+    and stderr, as `subprocess.run` returns them.
+
+    Fork shares what this process has loaded and derived; one real start per wing is kept elsewhere.
+    """
+
+    def run(work: Callable | str, *arguments: str, seconds: int = 120) -> SimpleNamespace:
+        folder = tmp_path_factory.mktemp("process")
+        with contextlib.ExitStack() as stack:
+            files = [stack.enter_context(open(folder / name, "w+")) for name in ("out", "err")]
+            child = os.fork()
+            if child == 0:
+                _become(work, arguments, files, seconds)
+            _, status = os.waitpid(child, 0)
+            return SimpleNamespace(
+                returncode=os.waitstatus_to_exitcode(status),
+                stdout=(folder / "out").read_text(),
+                stderr=(folder / "err").read_text(),
+            )
+
+    return run
+
+
+def _become(work: Callable | str, arguments: tuple, files: list, seconds: int) -> None:
+    """Be the process; does not return."""
+    code = 1
+    try:
+        signal.alarm(seconds)  # one that hangs fails
+        for number, file in enumerate(files, 1):
+            os.dup2(file.fileno(), number)
+        sys.stdout, sys.stderr = (open(k, "w", closefd=False) for k in (1, 2))  # noqa: SIM115
+        warnings.simplefilter("ignore", RuntimeWarning)  # of runpy: the module is loaded
+        sys.argv = [str(work), *arguments]
+        if callable(work):
+            work()
+        else:
+            runpy.run_module(work, run_name="__main__", alter_sys=True)
+        code = 0
+    except SystemExit as end:
+        code = end.code if isinstance(end.code, int) else int(end.code is not None)
+    except BaseException as error:
+        print(repr(error), file=sys.stderr)
+    finally:
+        with contextlib.suppress(OSError):
+            sys.stdout.flush()
+            sys.stderr.flush()
+        os._exit(code)
