@@ -147,7 +147,7 @@ def test_extensions_that_move_nothing_fail(monkeypatch):
     middle = {name: 1 + (band.low + band.high) / 2 for name, band in pictures.BANDS.items()}
     seen = 1.0
 
-    def gap(p, alphas, **more):
+    def gap(p, seeds, alphas, **more):
         centre = 1.0
         for what, (change, *_) in pictures.EXTENSIONS.items():
             if p == pictures.BASE.replace(omega=p.omega, **change):
@@ -156,7 +156,7 @@ def test_extensions_that_move_nothing_fail(monkeypatch):
                     1.0 if p.omega == 0.3 else along
                 )
         at = np.linspace(0, 4, 9)
-        noise = np.random.default_rng(0).normal(0, 1e-3, (16, 1))
+        noise = np.random.default_rng(0).normal(0, 1e-3, (len(seeds), 1))
         values = at - centre**seen - noise
         return xr.DataArray(values, dims=("seed", "alpha"), coords={"alpha": at})
 
