@@ -35,7 +35,7 @@ def test_failed_check_exits_1(monkeypatch, capsys):
 
 def test_trajectories_of_a_given_ensemble(store, tmp_path, monkeypatch, capsys):
     measured = model_trajectories.untrained_statistics  # whose check has tests of its own
-    monkeypatch.setattr(model_trajectories, "UNTRAINED", 64)
+    monkeypatch.setattr(model_trajectories, "UNTRAINED", 16)
     monkeypatch.setattr(
         model_trajectories,
         "untrained_statistics",
