@@ -4,6 +4,7 @@ start, and the order in which workers derive.
 
 import contextlib
 import functools
+import gc
 import os
 import runpy
 import signal
@@ -15,6 +16,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+
+os.environ.setdefault("SYMPY_CACHE_SIZE", "50000")  # all models in one process, not a session's few
 
 from theory import registry
 
@@ -31,6 +34,12 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
             return _scope(nodeid)
 
     return ByModel(config, log) if config.getvalue("dist") == "loadfile" else None
+
+
+def pytest_collection_finish() -> None:
+    """Small objects of SymPy are rarely cyclic garbage: as `theory.cli.run` has it."""
+    gc.freeze()
+    gc.set_threshold(100_000)
 
 
 def _scope(nodeid: str) -> str:

@@ -18,6 +18,7 @@ FILES = {
     "toy_product/theory/__init__.py": '''
         """da/dt = 2 a (1 - a) from descent on (1 - u v)^2 / 2 with u = v."""
         from dataclasses import dataclass
+        from functools import cache
         import sympy as sp
         from theory.equation import Equation
         from theory.flow import Flow
@@ -49,6 +50,7 @@ FILES = {
         def flows():
             return {"toy flow": flow()}
 
+        @cache
         def equations():
             half = sp.solve(sp.Eq(sp.log(a / (1 - a)), sp.log(a_0 / (1 - a_0)) + 2 * t), t)[0].subs(a, sp.Rational(1, 2))
             return {e.name: e for e in (Equation("da_dt", sp.Derivative(a, t), rate(), "toy, (1)"),

@@ -64,7 +64,12 @@ def trained_epochs(monkeypatch) -> list[int]:
     return found
 
 
-@pytest.mark.parametrize("name", OPTIONS)
+@pytest.mark.parametrize(
+    "name",
+    [  # minibatches and an optimizer's state, together in short
+        pytest.param(n, marks=[pytest.mark.slow] * (n in ("adam", "minibatch"))) for n in OPTIONS
+    ],
+)
 def test_an_interrupted_run_goes_on_where_it_stopped(tiny, tmp_path, monkeypatch, name):
     p = tiny.replace(**OPTIONS[name])
     expected = train(p, store=tmp_path / "whole", **ALONE)
@@ -109,7 +114,7 @@ def test_an_interrupt_may_come_while_measuring(tiny, tmp_path, monkeypatch):
     assert bits(train(tiny, store=tmp_path / "cut", **ALONE)) == bits(expected)
 
 
-@pytest.mark.parametrize("name", ["sgd", "adamw_minibatch"])
+@pytest.mark.parametrize("name", ["adamw_minibatch", pytest.param("sgd", marks=pytest.mark.slow)])
 def test_a_run_that_dies_goes_on_from_its_last_checkpoint(tiny, tmp_path, monkeypatch, name):
     p = tiny.replace(eval_every=10, **OPTIONS[name])
     expected = train(p, store=tmp_path / "whole", **ALONE)

@@ -198,7 +198,13 @@ OPTIONS = {
 }
 
 
-@pytest.mark.parametrize("name", OPTIONS)
+@pytest.mark.parametrize(
+    "name",
+    [  # minibatches with what is learned, in short
+        pytest.param(n, marks=[pytest.mark.slow] * (n in ("minibatch", "adam_minibatch")))
+        for n in OPTIONS
+    ],
+)
 def test_every_option_learns(tiny, name):
     result = train(tiny.replace(**OPTIONS[name]), **ALONE).isel(seed=0)
     assert np.isfinite(result.loss).all()

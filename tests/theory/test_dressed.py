@@ -540,9 +540,11 @@ def test_seeds_do_not_depend_on_their_company(kind):
             # The same operations per seed; library sums may be ordered by the shape, so rounding
             # may differ.
             np.testing.assert_allclose(alone[name][0], together[name][k], rtol=1e-12, atol=1e-14)
-    finer = solve(kind(p, start), np.arange(41))
+    finer = solve(kind(p, start), [*range(9), 40])
     for name in together:
         # Looking does not disturb; how memory is aligned may change the last bit.
-        np.testing.assert_allclose(finer[name][:, epochs], together[name], rtol=1e-12, atol=1e-14)
+        np.testing.assert_allclose(
+            finer[name][:, [0, 7, 8, 9]], together[name], rtol=1e-12, atol=1e-14
+        )
     for mine, other in zip(vars(start).values(), before, strict=True):
         np.testing.assert_array_equal(mine, other)  # nor does running change the start

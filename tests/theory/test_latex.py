@@ -91,7 +91,13 @@ def test_document_compiles(model, tmp_path):
 
 
 @pdflatex
-@MODELS
+@pytest.mark.parametrize(
+    "model",
+    [
+        pytest.param(m, marks=[pytest.mark.slow] * (m not in ("induction_heads", "state_tracking")))
+        for m in registry.MODELS
+    ],
+)
 def test_fragment_compiles(model, tmp_path):
     """After \\input, with AMS packages alone, it runs over several pages; labels can be cited."""
     assert latex.main([model, "--fragment", "--out", str(tmp_path / "fragment.tex")]) == 0

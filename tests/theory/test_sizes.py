@@ -231,7 +231,7 @@ def test_a_flow_at_legal_extremes_is_finite_or_refused_by_name(change, alpha, mo
     """Also one that would never end: with fewer evaluations allowed than by default, to be
     quick.
     """
-    monkeypatch.setattr(flow_module, "MOST_CALLS", 1000)
+    monkeypatch.setattr(flow_module.Flow._functions, "__defaults__", (3000,))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:

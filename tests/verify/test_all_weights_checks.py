@@ -160,7 +160,7 @@ def test_students_are_held_to_the_descent_with_their_step(monkeypatch, late, agr
     """Students that are the descent itself, a thousandth apart, agree; two percent later they do
     not.
     """
-    monkeypatch.setattr(all_weights, "STUDENT_SIZES", (4,))
+    monkeypatch.setattr(all_weights, "STUDENT_SIZES", (3,))
     monkeypatch.setattr(all_weights, "QUERIES", {"last": "q = N"})
 
     def train(p, seeds):

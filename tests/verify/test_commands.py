@@ -1,8 +1,6 @@
 """The verify commands as a user meets them: tables, JSON, exit codes, one-line errors."""
 
 import json
-import subprocess
-import sys
 
 import matplotlib as mpl
 import pytest
@@ -36,7 +34,13 @@ def test_failed_check_exits_1(monkeypatch, capsys):
 
 
 def test_trajectories_of_a_given_ensemble(store, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(model_trajectories, "UNTRAINED", 64)
+    measured = model_trajectories.untrained_statistics  # whose check has tests of its own
+    monkeypatch.setattr(model_trajectories, "UNTRAINED", 16)
+    monkeypatch.setattr(
+        model_trajectories,
+        "untrained_statistics",
+        lambda p, seed: measured(p.replace(n_train=64), seed),
+    )
     picture = tmp_path / "curves.png"
     code = trajectories.main(["--runs", str(store), "--json", "--plot", str(picture)])
     out, err = capsys.readouterr()
@@ -82,15 +86,10 @@ def test_parameters_beside_runs_are_refused(store):
 @pytest.mark.parametrize(
     "content", [b"not a netCDF file", pytest.param(b"", marks=pytest.mark.slow)]
 )
-def test_foreign_file_is_one_line_and_exit_2(tmp_path, content):
+def test_foreign_file_is_one_line_and_exit_2(tmp_path, forked, content):
     path = tmp_path / "foreign.nc"
     path.write_bytes(content)
-    done = subprocess.run(
-        [sys.executable, "-m", "verify.trajectories", "--runs", str(path)],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = forked("verify.trajectories", "--runs", str(path))
     assert done.returncode == 2
     assert done.stdout == ""
     assert done.stderr.count("\n") == 1
