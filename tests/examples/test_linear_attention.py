@@ -48,21 +48,27 @@ assert onset.main(["linear_attention", "--json"]) == 0
 """
 
 
-def test_a_user_installs_it(tmp_path):
+@pytest.mark.parametrize("served", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_a_user_installs_it(served, tmp_path):
     """``pip install ./examples/linear_attention``: code, ledger and entry point arrive."""
     source, site = tmp_path / "source", tmp_path / "site"
     clutter = shutil.ignore_patterns("__pycache__", "*.egg-info", "build")
     shutil.copytree(ROOT / "examples/linear_attention", source, ignore=clutter)
     command = "-m pip install --quiet --no-deps --no-build-isolation --no-index --target"
     subprocess.run([sys.executable, *command.split(), site, source], check=True, timeout=300)
+    own = {p.relative_to(source) for p in (source / "linear_attention").rglob("*.*")}
+    assert {"claims.toml", "evidence.json"} <= {p.name for p in own}
+    assert {p for p in own if not (site / p).exists()} == set()
+    (found,) = importlib.metadata.distributions(path=[str(site)])
+    assert "linear_attention" in found.entry_points.select(group=registry.GROUP).names
+    if not served:  # by its entry point, as every command has it here
+        return
     env = os.environ | {"PYTHONPATH": os.pathsep.join((str(site), str(ROOT)))}
     done = subprocess.run(
         [sys.executable, "-c", SERVED], cwd=tmp_path, env=env, capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr[-1500:]
     assert '"T_drop"' in done.stdout
-    ledger = site / "linear_attention" / "papers"
-    assert (ledger / "claims.toml").is_file() and (ledger / "evidence.json").is_file()
 
 
 def test_numbers_of_the_drop():

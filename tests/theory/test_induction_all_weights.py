@@ -76,7 +76,7 @@ def test_flow_of_five_is_descent_on_its_loss():
         )  # two integrators
 
 
-@pytest.mark.parametrize("query", ["last", "uniform"])
+@pytest.mark.parametrize("query", ["uniform", pytest.param("last", marks=pytest.mark.slow)])
 def test_law_without_a_fit(query):
     """Drop within 2 ln N / N of the flow of all weights, and closer at the larger N; Theorem 2's
     order only for uniform q.

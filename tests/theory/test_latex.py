@@ -41,13 +41,13 @@ def test_golden_document(model, tmp_path):
 
 @pytest.mark.parametrize(
     ("model", "hash_seed"),
-    [
-        ("positional_semantic", "4711"),
-        *(pytest.param("state_tracking", seed, marks=pytest.mark.slow) for seed in ("0", "4711")),
-    ],
+    [("positional_semantic", "4711"), ("state_tracking", "0"), ("state_tracking", "4711")],
 )
+@pytest.mark.slow
 def test_document_does_not_depend_on_hashing(model, hash_seed, tmp_path):
-    """SymPy orders by hash here and there; the document must not."""
+    """SymPy orders by hash here and there; the document must not. The golden documents above are
+    printed under another hash in every process.
+    """
     target = tmp_path / "document.tex"
     subprocess.run(
         [sys.executable, "-m", "theory.latex", model, "--out", str(target)],

@@ -42,11 +42,25 @@ def test_table_of_fixed_points(omega, alpha, branch, expected, tolerance):
     ("omega", "alpha", "branch", "values"),
     [
         (0.3, 0.57, "semantic", {"theta": 0.0600, "train_loss": 0.001506}),
-        (0.5, 1.005, "semantic", {"theta": 0.0783, "train_loss": 0.002424}),
-        (0.3, 1.0, "semantic", {"theta": 0.0993, "train_loss": 0.002334}),
+        pytest.param(
+            0.5,
+            1.005,
+            "semantic",
+            {"theta": 0.0783, "train_loss": 0.002424},
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(
+            0.3, 1.0, "semantic", {"theta": 0.0993, "train_loss": 0.002334}, marks=pytest.mark.slow
+        ),
         (0.3, 2.0, "semantic", {"theta": 0.1581, "train_loss": 0.0035906}),
         (0.1, 1.0, "positional", {"m": 0.219, "q": 0.0541, "train_loss": 0.00273}),
-        (0.3, 1.0, "positional", {"m": 0.2534, "q": 0.0421, "train_loss": 0.002179}),
+        pytest.param(
+            0.3,
+            1.0,
+            "positional",
+            {"m": 0.2534, "q": 0.0421, "train_loss": 0.002179},
+            marks=pytest.mark.slow,
+        ),
         (0.3, 2.0, "positional", {"m": 0.2616, "q": 0.0494, "train_loss": 0.004520}),
     ],
 )

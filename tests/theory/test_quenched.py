@@ -345,6 +345,7 @@ def test_long_steps_move_no_time(eta, alpha, monkeypatch):
     assert np.abs(found[0] / found[1] - 1).max() < 5e-4
 
 
+@pytest.mark.slow  # as `test_single_training_sets_are_followed`, by the command's own function
 def test_students_are_followed(monkeypatch):
     """Two seeds of the shipped draws, trained on a training set each: the time of A = 1/2 within
     0.4%, though the training set moves it by 3%; with another training set it is off.
