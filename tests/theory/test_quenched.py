@@ -100,6 +100,25 @@ def test_all_inputs_to_second_order(size):
         assert left[1][name] < 1e-4, name
 
 
+@pytest.mark.parametrize("size", [(3, 2, 3), (4, 3, 2)], ids=str)
+def test_logit_variances_over_all_inputs(size):
+    """Mean and scatter of the weights fix them, to all orders: equal up to rounding."""
+    p = P.replace(N=size[0], d_g=size[1], L=size[2])
+    start, given = begin(p, 5)
+    flat = np.full_like(given.share, 1 / given.share[0].size)
+    found = Quenched(p, start, replace(given, share=flat, pairs=None)).observe()
+    actions, states = every_input(p, given.teachers[0])
+    at = Attention(p).forward(start.W_Q, start.W_K)[0]
+    M, met = given.M[0].transpose(2, 0, 1), np.eye(p.d_g)[actions]
+    z = np.concatenate(
+        [np.einsum("j,nja,nar->nr", at[i], met, M[states[:, i]]) for i in range(p.L)]
+    )
+    right = np.eye(p.N, dtype=bool)[states[:, 1:].T.ravel()]
+    for name, logits in (("correct", z[right]), ("other", z[~right])):
+        assert found[f"logit_{name}"][0] == pytest.approx(logits.mean(), abs=1e-12)
+        assert found[f"variance_{name}"][0] == pytest.approx(logits.var(), rel=1e-10)
+
+
 def numbers(p: Parameters, start: Start, given: Given) -> dict:
     """Everything the Equations ask for, made of each other."""
     at = Attention(p).forward(start.W_Q, start.W_K)[0]
