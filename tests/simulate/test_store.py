@@ -158,8 +158,11 @@ def test_a_signal_waits_until_the_library_has_given_back_its_locks(
     """
     taken, enter = [], CombinedLock.__enter__
 
+    def held(lock):  # CombinedLock.locked() of xarray 2025.10 is always true
+        return any(one.locked() for one in lock.locks)
+
     def interrupted(lock):
-        assert not lock.locked()
+        assert not held(lock)
         enter(lock)
         taken.append(lock)
         os.kill(os.getpid(), number)
@@ -178,7 +181,7 @@ def test_a_signal_waits_until_the_library_has_given_back_its_locks(
             taken.clear()
             with pytest.raises(error):
                 work()
-            assert taken and not any(lock.locked() for lock in taken)
+            assert taken and not any(map(held, taken))
             monkeypatch.setattr(CombinedLock, "__enter__", enter)
             runs.write(dataset(), tmp_path / "x.nc")
             assert signal.getsignal(signal.SIGINT) is signal.default_int_handler

@@ -38,6 +38,7 @@ def call(capsys, tmp_path, monkeypatch):
     def command(main, *arguments):
         with pytest.raises(SystemExit) as caught, warnings.catch_warnings():
             warnings.simplefilter("error")
+            warnings.simplefilter("ignore", DeprecationWarning)  # as a user's interpreter has it
             cli.run(lambda: main(list(arguments)))
         out = capsys.readouterr()
         return caught.value.code, out.out, out.err

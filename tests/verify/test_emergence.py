@@ -48,7 +48,8 @@ def test_interval_of_two_times():
     """Student's t of one degree of freedom is Cauchy's law: half of it lies within one standard
     error of the mean.
     """
-    assert Times(np.array([1.0, 3.0]), 9.0).interval(0.5) == pytest.approx((1, 3), rel=1e-12)
+    # Quantiles of SciPy 1.14 are known to eleven digits.
+    assert Times(np.array([1.0, 3.0]), 9.0).interval(0.5) == pytest.approx((1, 3), rel=1e-9)
 
 
 def test_onset_fit_recovers_the_flow_coefficient():
