@@ -101,8 +101,10 @@ def test_all_inputs_to_second_order(size):
 
 
 @pytest.mark.parametrize("size", [(3, 2, 3), (4, 3, 2)], ids=str)
-def test_logit_variances_over_all_inputs(size):
-    """Mean and scatter of the weights fix them, to all orders: equal up to rounding."""
+def test_overlaps_and_logits_over_all_inputs(size):
+    """Overlaps by their definitions; mean and scatter of the weights fix the variances of logits to
+    all orders: equal up to rounding.
+    """
     p = P.replace(N=size[0], d_g=size[1], L=size[2])
     start, given = begin(p, 5)
     flat = np.full_like(given.share, 1 / given.share[0].size)
@@ -113,6 +115,12 @@ def test_logit_variances_over_all_inputs(size):
     z = np.concatenate(
         [np.einsum("j,nja,nar->nr", at[i], met, M[states[:, i]]) for i in range(p.L)]
     )
+    teachers, actions_of = given.teachers[0], range(p.d_g)
+    overlaps = {"R": [], "S": []}
+    for own, other, s in itertools.product(actions_of, actions_of, range(p.N)):
+        overlaps["R" if own == other else "S"].append(M[s, own, teachers[other, s]])
+    for name, entries in overlaps.items():
+        assert found[name][0] == pytest.approx(np.mean(entries), abs=1e-12)
     right = np.eye(p.N, dtype=bool)[states[:, 1:].T.ravel()]
     for name, logits in (("correct", z[right]), ("other", z[~right])):
         assert found[f"logit_{name}"][0] == pytest.approx(logits.mean(), abs=1e-12)
