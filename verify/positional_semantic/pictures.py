@@ -18,7 +18,7 @@ SEEDS, MORE_SEEDS, ADAM_SEEDS = range(16), range(32), range(60)
 BASE = Parameters(d=100, steps=200, n_test=1, prox="local")
 STARTS = ("positional", "semantic")
 SIZES, ALPHA, SLICE_SEEDS = (60, 120, 240), 1.2, range(48)
-SEE = 0.2  # a fifth of a loss: 5% of each would take some five hundred seeds
+SEE = 0.2  # a fifth of a loss: 5% of each would take some three hundred seeds
 # Figs. 8 and 9: one panel each of omega, sigma and lambda, and one place of the other map. (At
 # omega = 0.7 students leave the semantic branch, at sigma = 0.3 and lambda = 0.1 weights vanish;
 # with the other target the positional branch is about to end here.)
