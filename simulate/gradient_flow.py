@@ -63,7 +63,7 @@ def integrate(
         return {n: x.reshape(s) for (n, s), x in zip(shapes.items(), parts, strict=True)}
 
     def joined(held: Weights) -> np.ndarray:
-        return torch.cat([w.flatten() for w in held.values()]).numpy()
+        return torch.cat([w.detach().flatten() for w in held.values()]).numpy()
 
     run = scipy.integrate.solve_ivp(
         lambda _, y: joined(rates(loss, split(y))[1]),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -79,11 +79,44 @@ class Each(Learner):
         return self.members[b].finish() if hasattr(self.members[b], "finish") else {}
 
 
+class Descent:
+    """Gradient descent with the interface of `torch.optim`, and the steps of its `SGD` to the last
+    bit.
+
+    The first optimiser of torch loads torch's compiler into a process, which takes two seconds.
+    """
+
+    def __init__(
+        self, weights: Iterable[torch.Tensor], lr: float, weight_decay: float = 0.0
+    ) -> None:
+        self.weights, self.lr, self.weight_decay = list(weights), lr, weight_decay
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Forget all gradients."""
+        for w in self.weights:
+            w.grad = None
+
+    @torch.no_grad()
+    def step(self) -> None:
+        """One step against the gradients that are there."""
+        for w in self.weights:
+            if w.grad is not None:
+                slope = w.grad.add(w, alpha=self.weight_decay) if self.weight_decay else w.grad
+                w.add_(slope, alpha=-self.lr)
+
+    def state_dict(self) -> State:
+        """Nothing: it remembers nothing."""
+        return {"state": {}}
+
+    def load_state_dict(self, state: State) -> None:
+        """Take up nothing."""
+
+
 class Module:
     """A student that is a module with an optimiser: together they are its state."""
 
     student: Any
-    optimizer: torch.optim.Optimizer
+    optimizer: Descent | torch.optim.Optimizer
 
     def state(self) -> State:
         """Weights, and what the optimiser remembers of them."""

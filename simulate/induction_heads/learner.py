@@ -23,7 +23,7 @@ from simulate.induction_heads.student import (
     residual,
     squared_error,
 )
-from simulate.learner import Each, Module
+from simulate.learner import Descent, Each, Module
 from theory.induction_heads import Parameters
 
 MEANING = {
@@ -92,7 +92,7 @@ class Learner(Module):
         # The gradient of a matrix along its kernel, over D, is what a step of the matrices leaves
         # of it.
         rate = p.eta / p.dimension if p.trained in ("nineteen", "projected") else p.eta
-        self.optimizer = torch.optim.SGD(self.student.parameters(), lr=rate)
+        self.optimizer = Descent(self.student.parameters(), lr=rate)
         self.test = self._draw("test")
 
     def _draw(self, stream: str, step: int = 0) -> task.Batch:

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from simulate import training
-from simulate.learner import Each, State
+from simulate.learner import Descent, Each, State
 from simulate.positional_semantic import task
 from theory.positional_semantic import Parameters
 
@@ -44,7 +44,7 @@ class Learner:
             gram.sum(0) + RIDGE * np.eye(2, dtype=gram.dtype),
         )
         self.weight = torch.eye(2, dtype=dtype, requires_grad=True)
-        kind: Any = {"gd": torch.optim.SGD, "adam": torch.optim.Adam}[p.optimizer]
+        kind: Any = {"gd": Descent, "adam": torch.optim.Adam}[p.optimizer]
         self.optimizer = kind([self.weight], lr=p.eta)
 
     def step(self, number: int) -> None:

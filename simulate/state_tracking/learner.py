@@ -202,8 +202,8 @@ class Learner(learner.Learner):
         return found
 
 
-def _optimizer(p: Parameters, students: Students) -> torch.optim.Optimizer:
-    kind: Any = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[
+def _optimizer(p: Parameters, students: Students) -> Any:
+    kind: Any = {"sgd": learner.Descent, "adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[
         p.optimizer
     ]
     return kind(students.parameters(), lr=p.eta, weight_decay=p.weight_decay)

@@ -1,5 +1,5 @@
 """Emergence when every weight moves: the closed flow against the network, its law against the flow,
-students against both.
+students against both; Gaussian data are in a file of their own.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from theory.induction_heads.numbers.all_weights_loss import loss_and_gradient
 from theory.induction_heads.parameters import StandardParameters
 from verify.check import Band, Check, identity, sampled
 from verify.emergence import first_crossing
-from verify.induction_heads import flow_laws
+from verify.induction_heads import flow_laws, gaussian
 
 QUERIES = {"last": "q = N", "uniform": "uniform q"}
 MASKS = ("strict", "inclusive")
@@ -35,9 +35,7 @@ LAW_WHY = "terms of order N in the time; the law keeps N^2 at all orders of 1 / 
 RATE = 0.2  # step of students in t
 # Measured on the seeds that the check looks at; at infinite batch it agrees.
 LARGER_BATCH = {("last", 16): Band(-0.035, -0.02, "noise of batches, of order 1/batch")}
-STUDENT_SIZES, SEEDS, BATCHES = (8, 16), range(4), (32, 128)
-GAUSSIAN_SIZE, GAUSSIAN_DIMENSIONS, GAUSSIAN_BATCH = 8, (16, 32, 64, 128), 128
-GAUSSIAN_PACE = 16.0  # eta D: step of alpha and beta, in their own scale
+STUDENT_SIZES, SEEDS, BATCHES = (8, 16), range(8), (32, 128)
 STANDARD_PAIRS, STANDARD_SEEDS, STANDARD_STEPS = (2, 4, 8), range(3), 400
 
 
@@ -262,60 +260,6 @@ def students(**more: Any) -> tuple[list[Check], list[str]]:
     return checks, notes
 
 
-def gaussian_parameters(D: int, seeds: int = 4) -> tuple[Parameters, float]:
-    """Students on Gaussian data of unit variance, and the drop of the flow at D = infinity, in
-    steps.
-
-    Vectors have squared norm D: with alpha and beta times D the loss is that of normalised vectors,
-    and these numbers move D^2 times as fast as the gammas.
-    """
-    N = GAUSSIAN_SIZE
-    speed = {n: float(D) ** 2 for n in NAMES if not n.startswith("gamma")}
-    eta = GAUSSIAN_PACE / D
-    steps = times.times(N, "uniform", speed=speed)["T_drop"] * D / eta
-    p = Parameters(
-        N=N,
-        D=D,
-        query="uniform",
-        eta=eta,
-        batch_size=GAUSSIAN_BATCH,
-        steps=int(4 * steps),
-        eval_every=max(1, int(steps) // 100),
-    )
-    return p, steps
-
-
-def gaussian(**more: Any) -> tuple[list[Check], list[str]]:
-    """Drop on Gaussian data over that of the flow at D = infinity, against N/D."""
-    notes, ratios, checks = [], {}, []
-    for D in GAUSSIAN_DIMENSIONS:
-        p, limit = gaussian_parameters(D)
-        found = (
-            first_crossing(-train(p, seeds=SEEDS, **more).loss, -times.HALF).values
-            / p.time_per_step
-        )
-        ratios[D] = found / limit
-        notes.append(
-            f"  Gaussian data, uniform q, N = {p.N}, D = {D}: T_drop / flow at D = infinity ({limit:.0f} steps): "
-            f"{np.nanmean(ratios[D]):.3f} +- {np.nanstd(ratios[D], ddof=1) / np.sqrt(len(SEEDS)):.3f}"
-        )
-    seen = [D for D in GAUSSIAN_DIMENSIONS if np.isfinite(ratios[D]).all()]
-    if len(seen) > 2:
-        x = 1 / np.array(seen, float)
-        each = np.stack([ratios[D] for D in seen])
-        lines = np.polyfit(x, each, 2 if len(seen) > 3 else 1)
-        checks.append(
-            sampled(
-                f"all-weights T_drop on Gaussian data over the flow, D to infinity, N = {GAUSSIAN_SIZE}",
-                "all_loss",
-                1.0,
-                lines[-1],
-            )
-        )
-        notes.append(f"  slope in N/D at D = infinity {lines[-2].mean() / GAUSSIAN_SIZE:.2f}")
-    return checks, notes
-
-
 def standard_transformer(**more: Any) -> list[str]:
     """Exponent of the drop in the number of pairs for the standard transformer (Sec. 2), with a 95%
     interval.
@@ -349,7 +293,7 @@ def everything(**more: Any) -> tuple[list[Check], list[str]]:
     found, notes = against_law()
     checks += found
     notes += helped()
-    for part in (students, gaussian):
+    for part in (students, gaussian.everything):
         found, lines = part(**more)
         checks, notes = checks + found, notes + lines
     return checks, ["", "every weight moves:", *notes, *standard_transformer(**more)]

@@ -1,0 +1,206 @@
+"""Gaussian data of unit variance in place of orthonormal: the loss to first order in 1/D, students
+of all weights from D = 16 to 256, and the law where attention is fast.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+
+from simulate.induction_heads import task, train
+from simulate.induction_heads.student import NAMES, Nineteen
+from simulate.pool import one_thread
+from simulate.streams import of_torch
+from theory.induction_heads import Parameters
+from theory.induction_heads import gaussian as law
+from theory.induction_heads.numbers import all_weights as times
+from theory.induction_heads.numbers.all_weights_loss import loss_and_gradient
+from verify.check import Check, identity, sampled
+from verify.emergence import first_crossing
+from verify.induction_heads import population
+
+SIZE, DIMENSIONS = 4, (16, 32, 64, 128, 256)  # the paper's smallest N
+SEEDS = range(10)
+BATCHES = (64, 256)
+RATES = {128: 1 / 16, 256: 1 / 16}  # eta; noise of batches grows with eta D
+RATE = 1 / 8
+LONGER = 1.25  # than descent: small batches drop later
+HALF_FILLED = (4, 8)  # sizes at N = D/2, as the paper's
+LOSS_DIMENSIONS = (64, 128)
+GROUPS, DRAWS = 32, 2000
+LAW_SIZE, LAW_PACES = 2048, (64, 128)  # D / N^(1/2)
+TOLERANCES: dict[str, Callable[[int], tuple[float, str]]] = {
+    "last": lambda N: (2 * math.log(N) / N, "2 ln N / N: what the extrapolation leaves"),
+    "uniform": lambda N: (
+        0.5 / math.log(N),
+        "1 / (2 ln N): the pace is right to one order, the time goes with its root",
+    ),
+}
+
+
+def speeds(D: float) -> dict[str, float]:
+    """Rates in the scale of normalised vectors, where gammas move at rate 1."""
+    return {n: 1.0 if n.startswith("gamma") else D**2 for n in NAMES}
+
+
+def parameters(D: int, size: int = SIZE, batch: int = 1, steps: int = 1) -> Parameters:
+    """Students of all weights on Gaussian data."""
+    return Parameters(
+        N=size,
+        D=D,
+        query="uniform",
+        eta=RATES.get(D, RATE),
+        batch_size=batch,
+        steps=steps,
+        eval_every=max(1, steps // 100),
+    )
+
+
+def drop(D: int, size: int = SIZE, order: int = 1) -> float:
+    """Steps of descent on the population loss until it is 1/2, to order 0 or 1 in 1/D."""
+    p = parameters(D, size)
+    correction = population.coefficient(size, p.mask) if order else None
+    step = p.eta / D * np.array(list(speeds(D).values()))  # eta / D in the scale of gammas
+    theta, before = np.zeros(len(NAMES)), 1.0
+    for number in range(int(times.HORIZON * size**2 / p.eta)):
+        loss, gradient = loss_and_gradient(theta, size, "uniform", p.mask)
+        if correction is not None:
+            more, slope = correction(theta)
+            loss, gradient = loss + more / D, gradient + slope / D
+        if loss < times.HALF:
+            return number - (times.HALF - loss) / (before - loss)
+        theta, before = theta - step * gradient, loss
+    return np.inf
+
+
+def excess(size: int, D: int, groups: int, draws: int) -> np.ndarray:
+    """D (mean loss on Gaussian data - that on orthonormal), one estimate per group of draws.
+
+    The loss is regressed on the inner products, whose means are known: their linear effect, which
+    is D^(1/2) times larger, drops out.
+    """
+    student = Nineteen(2 * size, "strict", torch.float64)
+    theta = 0.5 * np.random.default_rng(size).standard_normal(len(NAMES))
+    student.theta.data = torch.as_tensor(theta)
+    still = loss_and_gradient(theta, size, "uniform", "strict")[0]
+    query = torch.arange(size).repeat_interleave(draws)
+    found = []
+    for group in range(groups):
+        random = of_torch(D, group)
+        shapes = ((2 * size, D), (size, D // 2), (size, D // 2))
+        drawn = (torch.randn(draws, *s, generator=random, dtype=torch.float64) for s in shapes)
+        grams = [x @ x.mT / x.shape[-1] for x in drawn]
+        items, labels, codes = (x.repeat(size, 1, 1) for x in population.realised(*grams))
+        batch = task.assemble(items, labels, codes, query)
+        with torch.no_grad():
+            each = (student(batch.X) - batch.y).square().sum(-1).view(size, draws).mean(0)
+        entries = [torch.tril_indices(*g.shape[1:]) for g in grams]
+        known = [
+            (g - torch.eye(g.shape[-1]))[:, i, j] for g, (i, j) in zip(grams, entries, strict=True)
+        ]
+        columns = torch.cat([torch.ones(draws, 1, dtype=torch.float64), *known], 1)
+        found.append(D * (float(torch.linalg.lstsq(columns, each[:, None]).solution[0]) - still))
+    return np.array(found)
+
+
+def loss_to_first_order(size: int = SIZE, groups: int = GROUPS, draws: int = DRAWS) -> list[Check]:
+    """Coefficient of 1/D in the loss at one point of all nineteen numbers, D to infinity."""
+    with one_thread():
+        theta = 0.5 * np.random.default_rng(size).standard_normal(len(NAMES))
+        low, high = (excess(size, D, groups, draws) for D in LOSS_DIMENSIONS)
+        ratio = LOSS_DIMENSIONS[1] / LOSS_DIMENSIONS[0]
+        return [
+            sampled(
+                f"coefficient of 1/D in the loss on Gaussian data, N = {size}",
+                "gram_variance_other",
+                population.coefficient(size)(theta)[0],
+                (ratio * high - low) / (ratio - 1),
+            )
+        ]
+
+
+def students(**more: Any) -> tuple[list[Check], list[str]]:
+    """Drop of students of all weights, extrapolated in the batch, against descent on the population
+    loss to first order in 1/D.
+    """
+    checks, notes = [], []
+    for D in DIMENSIONS:
+        with one_thread():
+            limit, predicted = (drop(D, order=order) for order in (0, 1))
+        steps = int(LONGER * predicted)
+        small, large = (
+            first_crossing(
+                -train(parameters(D, batch=batch, steps=steps), seeds=SEEDS, **more).loss,
+                -times.HALF,
+            ).values
+            / parameters(D).time_per_step
+            for batch in BATCHES
+        )
+        ratio = BATCHES[1] / BATCHES[0]
+        found = (ratio * large - small) / (ratio - 1)
+        checks.append(
+            sampled(
+                f"steps to the drop on Gaussian data at infinite batch, N = {SIZE}, D = {D}",
+                "gram_variance_own",
+                predicted,
+                found,
+            )
+        )
+        notes.append(
+            f"  Gaussian data, uniform q, N = {SIZE}, D = {D}: drop after {small.mean():.1f} steps (batch "
+            f"{BATCHES[0]}), {large.mean():.1f} (batch {BATCHES[1]}); descent {predicted:.1f} to first order "
+            f"in 1/D, {limit:.1f} at order zero; over that {found.mean() / limit:.3f}, "
+            f"first order {predicted / limit:.3f}"
+        )
+    return checks, notes
+
+
+def half_filled() -> list[str]:
+    """First order in 1/D where N = D/2, as the paper has it."""
+    with one_thread():
+        return [
+            f"  Gaussian data, N = {N}, D = {2 * N}: first order in 1/D moves the drop by "
+            f"{drop(2 * N, N) / drop(2 * N, N, 0) - 1:+.1%}"
+            for N in HALF_FILLED
+        ]
+
+
+def against_law(size: int = LAW_SIZE) -> list[Check]:
+    """Times of the flow of all weights, inner products as at D = infinity, over those of the
+    equations; D / N^(1/2) to infinity.
+    """
+    equations, checks = law.equations(), []
+    for query in times.QUERIES:
+        ratios: dict[str, list[float]] = {}
+        for pace in LAW_PACES:
+            D = pace * math.sqrt(size)
+            values = {"N": size, "D": D, "gamma_E": np.euler_gamma, "theta": times.HALF}
+            found = times.times(size, query, speed=speeds(D))
+            named = {f"T_drop_gaussian_{query}": "T_drop"}
+            named |= {"T_beta_gaussian": "T_beta"} if query == "last" else {}
+            for name, measured in named.items():
+                predicted = D * float(equations[name].evaluate(values))  # gammas at rate 1
+                ratios.setdefault(name, []).append(found[measured] / predicted)
+        tolerance, why = TOLERANCES[query](size)
+        checks += [
+            identity(
+                f"{name} over the flow of all weights, N = {size}",
+                name,
+                1.0,
+                (LAW_PACES[1] * high - LAW_PACES[0] * low) / (LAW_PACES[1] - LAW_PACES[0]),
+                tolerance,
+                why,
+            )
+            for name, (low, high) in ratios.items()
+        ]
+    return checks
+
+
+def everything(**more: Any) -> tuple[list[Check], list[str]]:
+    """All of the above: rows and notes of ``verify.timescales``."""
+    found, notes = students(**more)
+    return [*loss_to_first_order(), *against_law(), *found], [*notes, *half_filled()]
