@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from papers.musat2025 import all_weights_figure
+from papers.musat2025 import all_weights_figure, gaussian_figure
 from papers.source import Figure, Source
 from simulate.induction_heads import standard, train
 from theory import induction_heads as ih
@@ -424,6 +424,11 @@ FIGURES = {
             "law",
             "Emergence times of the flow of all weights against their law.",
             all_weights_figure.draw,
+        ),
+        Figure(
+            "gaussian",
+            "The drop on Gaussian data: law over N, and students over D.",
+            gaussian_figure.draw,
         ),
     )
 }

@@ -17,10 +17,9 @@ from theory.algebra import vanishes
 from theory.equation import Equation
 from theory.induction_heads import dynamics, expansions, query
 from theory.induction_heads.expansions import theta
-from theory.induction_heads.symbols import E, F, N, T_drop, alpha, beta, gamma, r, ref, s, tau, x
+from theory.induction_heads.symbols import D, E, F, N, T_drop, alpha, beta, gamma, r, ref, s, tau, x
 from theory.notation import symbol
 
-D = symbol("D", means="dimension of items, labels and codes", positive=True, integer=True)
 T_beta_theta = symbol(
     "T_beta_theta_unit", r"T_{\beta}(\theta)", "time of D beta = theta", positive=True
 )

@@ -136,14 +136,13 @@ def five_numbers(eq: Table) -> list[Check]:
     """Gradient of the loss of five numbers against that of all, gamma_1 at its minimum, as N grows;
     and the sums it rests on.
     """
-    slope = [
-        sp.lambdify(
-            [*(THETA[n] for n in FIVE), N_symbol],
-            sp.diff(eq["plateau_loss"].rhs, THETA[n]),
-            ["scipy", "numpy"],
-        )
-        for n in FIVE
-    ]
+    loss = eq["plateau_loss"].rhs
+    slope = sp.lambdify(
+        [*(THETA[n] for n in FIVE), N_symbol],
+        [sp.diff(loss, THETA[n]) for n in FIVE],
+        ["scipy", "numpy"],
+        cse=True,
+    )
     state = {"alpha_3": 1.2, "beta_2": 0.8, "gamma_2": 0.9, "gamma_3": 1.3, "gamma_4": -1.1}
     gaps = {n: [] for n in FIVE}  # type: ignore[var-annotated]
     for size in LARGE:
@@ -154,8 +153,8 @@ def five_numbers(eq: Table) -> list[Check]:
             )
         exact = loss_and_gradient(theta, size, size)[1]
         scale = {n: size**2 if n in ("alpha_3", "beta_2") else size for n in FIVE}
-        for f, n in zip(slope, FIVE, strict=True):
-            gaps[n].append(scale[n] * abs(float(f(*state.values(), size)) - exact[NAMES.index(n)]))
+        for slope_of_n, n in zip(slope(*state.values(), size), FIVE, strict=True):
+            gaps[n].append(scale[n] * abs(float(slope_of_n) - exact[NAMES.index(n)]))
     checks = []
     for n, (small, large) in gaps.items():
         fall = np.log(small / large) / np.log(LARGE[1] / LARGE[0])

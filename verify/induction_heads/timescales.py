@@ -32,7 +32,7 @@ LEVELS = {"T_gamma": "gamma", "T_beta": "beta", "T_alpha": "alpha"}
 QUERIES = {"last": "q = N", "uniform": "uniform q"}
 RATE = 0.1  # step in t
 SIZES = (4, 6, 8, 12)
-SEEDS = range(4)
+SEEDS = range(8)
 BATCH = 32
 NOISE_SIZE, NOISE_BATCHES = 6, (BATCH, 4 * BATCH)
 HEADLESS = 0.5

@@ -90,9 +90,9 @@ OUTER = (
 
 
 @cache
-def loss_of_sums() -> tuple[Callable, Callable]:
-    """Loss of one queried pair in terms of `Sums`, `OUTER` and the numbers of earlier and later
-    pairs; with its gradient.
+def loss_of_sums() -> Callable:
+    """Loss of one queried pair and its gradient in terms of `Sums`, `OUTER` and the numbers of
+    earlier and later pairs.
     """
     s = Sums(*(sp.Symbol(name, real=True) for name in Sums._fields))  # type: ignore[arg-type]
     before, after, has_first = sp.symbols(
@@ -136,10 +136,8 @@ def loss_of_sums() -> tuple[Callable, Callable]:
     loss = (1 - label) ** 2 + item**2 + later + earlier
     variables = [*s, *OUTER]
     arguments = [*variables, before, after, has_first]
-    return (
-        sp.lambdify(arguments, loss, "numpy", cse=True),
-        sp.lambdify(arguments, [loss, *(sp.diff(loss, v) for v in variables)], "numpy", cse=True),
-    )
+    slopes = [sp.diff(loss, v) for v in variables]
+    return sp.lambdify(arguments, [loss, *slopes], "numpy", cse=True)
 
 
 @cache
@@ -246,7 +244,7 @@ def _with_sums(
         label_other,
     )
     outer = [v.get(x, on_self_) for x in OUTER]
-    found = loss_of_sums()[1](
+    found = loss_of_sums()(
         *(x[asked] for x in sums),
         *outer,
         (pair - 1)[asked],

@@ -1,0 +1,97 @@
+"""Figure of Gaussian data: the law of fast attention over N, and what finite D adds to it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import scipy.stats
+
+from papers.source import Source
+from simulate.induction_heads import train
+from theory import plotting
+from theory.induction_heads import gaussian as law
+from theory.induction_heads.numbers import all_weights as times
+from verify.induction_heads import gaussian
+
+SIZES = (4, 8, 16, 32, 64, 128, 256)
+PACES = (2, 8, 32)  # D / N^(1/2)
+LABELS = {"last": "$q = N$", "uniform": "uniform $q$"}
+
+
+def draw(source: Source) -> Any:
+    """Scaled time of the drop at fixed D / N^(1/2) with the law; students on Gaussian data over D
+    with the first order in 1/D.
+    """
+    figure, (left, right) = plotting.figure(1, 2)
+    over_sizes(left)
+    over_dimensions(right, source)
+    return figure
+
+
+def law_of(query: str, N: float) -> float:
+    """T_drop D^2 / N^(3/2) without gamma's own time, which is of order 1/D."""
+    D = 1e9 * N
+    values = {"N": N, "D": D, "gamma_E": np.euler_gamma}
+    time = float(law.equations()[f"T_drop_gaussian_{query}"].evaluate(values))
+    return (time - np.log(2) / 4 / D) * D**2 / N**1.5
+
+
+def over_sizes(axis: Any) -> None:
+    """Flow of all weights at D = infinity but for its two speeds."""
+    fine = np.geomspace(SIZES[0], SIZES[-1], 60)
+    for query, label in LABELS.items():
+        style = {"marker": "o" if query == "last" else "s", "ms": 4, "lw": 0.8}
+        for c, pace in enumerate(PACES):
+            scaled = []
+            for N in SIZES:
+                D = pace * N**0.5
+                flow = times.times(N, query, speed=gaussian.speeds(D), rtol=1e-6)
+                scaled.append(flow["T_drop"] * D / N**1.5)
+            text = rf"$D = {pace}\sqrt{{N}}$, {label}"
+            filled = {} if query == "last" else {"mfc": "none"}
+            axis.semilogx(SIZES, scaled, color=f"C{c}", label=text, **style, **filled)
+        line = "k-" if query == "last" else "k--"
+        axis.semilogx(fine, [law_of(query, N) for N in fine], line, lw=1, label=f"law, {label}")
+    axis.set(
+        xlabel="item-label pairs $N$",
+        ylabel=r"$T_\mathrm{drop} \, D^2 / N^{3/2}$",
+        title="flow of all weights, unit variance",
+        ylim=(0, None),
+    )
+    plotting.below(axis, ncols=2)
+
+
+def over_dimensions(axis: Any, source: Source) -> None:
+    """Steps to the drop over those with orthonormal inner products."""
+    dimensions = gaussian.DIMENSIONS[: None if source.scale == "paper" else -1]
+    limit, first = np.array([gaussian.descents(D, gaussian.SIZE) for D in dimensions]).T
+    axis.semilogx(dimensions, first / limit, "k-", lw=1, label="first order in $1/D$")
+    found = [
+        gaussian.drops(D, gaussian.SIZE, lambda p: source.train(train, p, gaussian.SEEDS))
+        for D in dimensions
+    ]
+    shown = {f"batch {b}": [x[k] for x in found] for k, b in enumerate(gaussian.BATCHES)}
+    shown["infinite batch"] = [gaussian.infinite_batch(*x) for x in found]
+    for c, (label, steps) in enumerate(shown.items()):
+        over = [x / y for x, y in zip(steps, limit, strict=True)]
+        axis.errorbar(
+            np.array(dimensions) * (1 + 0.04 * (c - 1)),
+            [x.mean() for x in over],
+            [scipy.stats.sem(x) for x in over],
+            fmt="^vo"[c],
+            ms=4,
+            color=f"C{c}",
+            mfc="none" if c < 2 else None,
+            label=f"students, {label}",
+        )
+    axis.axhline(1, color="0.7", lw=0.8, label="order zero")
+    axis.set(
+        xlabel="dimension $D$",
+        ylabel="steps to loss 1/2, over order zero",
+        title=rf"Gaussian data, uniform $q$, $N = {gaussian.SIZE}$; {len(gaussian.SEEDS)} seeds, $\pm$ s.e.",
+        xticks=dimensions,
+        xticklabels=[str(D) for D in dimensions],
+    )
+    axis.minorticks_off()
+    plotting.below(axis)
