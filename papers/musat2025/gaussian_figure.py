@@ -64,26 +64,25 @@ def over_sizes(axis: Any) -> None:
 
 def over_dimensions(axis: Any, source: Source) -> None:
     """Steps to the drop over those with orthonormal inner products."""
-    dimensions = gaussian.DIMENSIONS[: None if source.scale == "paper" else -1]
+    dimensions = gaussian.DIMENSIONS
     limit, first = np.array([gaussian.descents(D, gaussian.SIZE) for D in dimensions]).T
     axis.semilogx(dimensions, first / limit, "k-", lw=1, label="first order in $1/D$")
     found = [
         gaussian.drops(D, gaussian.SIZE, lambda p: source.train(train, p, gaussian.SEEDS))
         for D in dimensions
     ]
-    shown = {f"batch {b}": [x[k] for x in found] for k, b in enumerate(gaussian.BATCHES)}
-    shown["infinite batch"] = [gaussian.infinite_batch(*x) for x in found]
-    for c, (label, steps) in enumerate(shown.items()):
-        over = [x / y for x, y in zip(steps, limit, strict=True)]
+    for c, batch in enumerate((*gaussian.BATCHES, None)):
+        seen = [k for k, x in enumerate(found) if batch in x]
+        over = [found[k][batch] / limit[k] for k in seen]
         axis.errorbar(
-            np.array(dimensions) * (1 + 0.04 * (c - 1)),
+            np.array(dimensions)[seen] * (1 + 0.04 * (c - 1)),
             [x.mean() for x in over],
             [scipy.stats.sem(x) for x in over],
             fmt="^vo"[c],
             ms=4,
             color=f"C{c}",
-            mfc="none" if c < 2 else None,
-            label=f"students, {label}",
+            mfc=None if batch is None else "none",
+            label=f"students, {gaussian.named(batch)}",
         )
     axis.axhline(1, color="0.7", lw=0.8, label="order zero")
     axis.set(
