@@ -71,6 +71,7 @@ docs-all: $(DOCS)
 check: $(TESTS)
 	$(RUN) -m ruff check .
 	$(RUN) -m mypy
+	$(RUN) -m mypy docs/_extensions/*.py
 
 clean:
 	rm -rf $(VENV) output *.egg-info

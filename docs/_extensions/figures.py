@@ -10,6 +10,7 @@ import json
 import os
 import sys
 import tempfile
+import unittest.mock
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -49,11 +50,9 @@ def nothing_trained() -> Iterator[list[Any]]:
             raise NeedsTraining
         return carry_out(todo, *more, **options)
 
-    carry_out, jobs.carry_out = jobs.carry_out, noted
-    try:
+    carry_out = jobs.carry_out
+    with unittest.mock.patch.object(jobs, "carry_out", noted):
         yield asked
-    finally:
-        jobs.carry_out = carry_out
 
 
 def make(figure: Figure, paper: str, folder: Path, scale: str) -> tuple[Path | None, bool]:
@@ -141,7 +140,7 @@ def keep(papers: list[str]) -> None:
                     drawn_now.thumbnail((WIDTH, 10 * WIDTH))
                     small = drawn_now.convert("RGB").quantize(COLOURS, PALETTE)
                     small.save(copy, optimize=True)
-            drawn = sorted((commits() | {f"{paper}/{name}": evidence.commit()}).items())
+            drawn = sorted((commits() | {f"{paper}/{name}": evidence.commit(Path(__file__))}).items())
             (KEPT / "commits.json").write_text(output.to_json(dict(drawn)) + "\n")
             print(f"{paper} {name}: {copy.stat().st_size // 1000} kB")
 

@@ -205,9 +205,9 @@ def commands() -> str:
         for action in parser._actions:
             if action.help == argparse.SUPPRESS or action.dest == "help":
                 continue
-            value = action.metavar or ("|".join(action.choices) if action.choices else "")
+            value = str(action.metavar or "|".join(action.choices or ()))
             takes = not isinstance(action, argparse._StoreTrueAction)
-            flag = " ".join(filter(None, (", ".join(action.option_strings), takes and value or "")))
+            flag = " ".join(filter(None, (", ".join(action.option_strings), value * takes)))
             rows.append([code(flag), text((action.help or "").replace("%%", "%"))])
         out.append(table(("argument", "what it is"), rows) if rows else "No arguments.\n")
     return "\n".join(out)

@@ -96,7 +96,7 @@ def main() -> None:
     tables = [*(numbers(name) for name in wanted), steps(), starts()]
     made = {
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
-        "commit": evidence.commit(),
+        "commit": evidence.commit(Path(__file__)),
         "machine": place,
         "command": " ".join(["python docs/_extensions/measure.py", *sys.argv[1:]]),
         "tables": tables,

@@ -24,8 +24,8 @@ def draw(source: Source) -> Any:
     with the first order in 1/D.
     """
     figure, (left, right) = plotting.figure(1, 2)
+    over_dimensions(right, source)  # first, as it may lack students
     over_sizes(left)
-    over_dimensions(right, source)
     return figure
 
 
@@ -46,7 +46,7 @@ def over_sizes(axis: Any) -> None:
             scaled = []
             for N in SIZES:
                 D = pace * N**0.5
-                flow = times.times(N, query, speed=gaussian.speeds(D), rtol=1e-6)
+                flow = times.times(N, query, speed=gaussian.speeds(D), rtol=1e-5)
                 scaled.append(flow["T_drop"] * D / N**1.5)
             text = rf"$D = {pace}\sqrt{{N}}$, {label}"
             filled = {} if query == "last" else {"mfc": "none"}
