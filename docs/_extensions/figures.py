@@ -140,7 +140,9 @@ def keep(papers: list[str]) -> None:
                     drawn_now.thumbnail((WIDTH, 10 * WIDTH))
                     small = drawn_now.convert("RGB").quantize(COLOURS, PALETTE)
                     small.save(copy, optimize=True)
-            drawn = sorted((commits() | {f"{paper}/{name}": evidence.commit(Path(__file__))}).items())
+            drawn = sorted(
+                (commits() | {f"{paper}/{name}": evidence.commit(Path(__file__))}).items()
+            )
             (KEPT / "commits.json").write_text(output.to_json(dict(drawn)) + "\n")
             print(f"{paper} {name}: {copy.stat().st_size // 1000} kB")
 

@@ -6,7 +6,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from PIL import Image
 
+from papers import evidence
 from theory import registry
 
 ROOT = Path(__file__).parents[2]
@@ -77,6 +79,47 @@ def test_copies_of_figures_are_of_figures():
     files = {f"{p.parent.name}/{p.stem.removeprefix('figure_')}" for p in kept.rglob("*.png")}
     figures = {f"{m.paper}/{name}" for m in registry.MODELS.values() for name in m.ledger().FIGURES}
     assert set(commits) == files <= figures
+
+
+def test_a_copy_is_small_and_names_its_commit(monkeypatch, tmp_path):
+    """One figure of a paper, drawn by hand here."""
+    monkeypatch.syspath_prepend(ROOT / "docs/_extensions")
+    import figures
+
+    def make(figure, paper, folder, scale):
+        path = folder / f"figure_{figure.name}.png"
+        Image.new("RGB", (1400, 700), "white").save(path)
+        return path, figure.name == "law"
+
+    monkeypatch.setattr(figures, "KEPT", tmp_path)
+    monkeypatch.setattr(figures, "make", make)
+    figures.keep(["musat2025"])
+    commit = json.loads((tmp_path / "commits.json").read_text())
+    assert commit == {"musat2025/law": evidence.commit(Path(__file__))}
+    (copy,) = tmp_path.rglob("*.png")
+    with Image.open(copy) as small:
+        assert small.size == (figures.WIDTH, figures.WIDTH // 2)
+
+
+def test_measurements_are_stored_with_their_commit(monkeypatch, tmp_path):
+    """The tool that stores benchmarks, its commands answered here."""
+    monkeypatch.syspath_prepend(ROOT / "docs/_extensions")
+    import measure
+
+    asked = []
+    answer = {"rows": [], "ratio": 2.0, "note": "so.", "notes": ["and so."]}
+    monkeypatch.setattr(measure, "ask", lambda *words: asked.append(words) or answer)
+    monkeypatch.setattr(measure, "PLACE", tmp_path / "performance.json")
+    monkeypatch.setattr(sys, "argv", ["measure.py", "state_tracking"])
+    measure.main()
+    stored = json.loads(measure.PLACE.read_text())
+    assert stored["commit"] == evidence.commit(Path(__file__))
+    assert [t["notes"] for t in stored["tables"]] == [["Ratio 2. so."], ["and so."], []]
+    assert [words[0] for words in asked] == [
+        "theory.benchmark",
+        "simulate.benchmark",
+        "verify.start",
+    ]
 
 
 @pytest.fixture(scope="module")
