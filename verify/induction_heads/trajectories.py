@@ -19,8 +19,8 @@ from verify.trajectories import compare
 
 NOISE = "noise of batches of 32, of order 1/batch"
 OUTSIDE = "noise of batches of 32, outside the 19 directions too"
-# (students - descent) over the largest predicted size, on sixteen students of the demo preset (seeds
-# 100 to 115) that no check looks at: 3.5 standard errors to either side.
+# (students - descent) over the largest predicted size, on sixteen students of the demo preset
+# (seeds 100 to 115) that no check looks at: 3.5 standard errors to either side.
 BANDS = {
     "alpha": Band(0.019, 0.029, NOISE),
     "beta": Band(0.0105, 0.020, NOISE),
