@@ -6,11 +6,14 @@ from typing import Any
 
 import numpy as np
 import scipy.stats
+import sympy as sp
 
 from papers.source import Source
 from simulate.induction_heads import train
 from theory import plotting
 from theory.induction_heads import gaussian as law
+from theory.induction_heads import query as query_symbols
+from theory.induction_heads import symbols
 from theory.induction_heads.numbers import all_weights as times
 from verify.induction_heads import gaussian
 
@@ -30,11 +33,12 @@ def draw(source: Source) -> Any:
 
 
 def law_of(query: str, N: float) -> float:
-    """T_drop D^2 / N^(3/2) without gamma's own time, which is of order 1/D."""
-    D = 1e9 * N
-    values = {"N": N, "D": D, "gamma_E": np.euler_gamma}
-    time = float(law.equations()[f"T_drop_gaussian_{query}"].evaluate(values))
-    return (time - np.log(2) / 4 / D) * D**2 / N**1.5
+    """T_beta D^2 / N^(3/2) of three numbers as beta runs away: without gamma's time after that."""
+    run_away = law.drop_parts()[0]
+    if query == "uniform":
+        run_away /= sp.sqrt(law.uniform_pace())
+    values = {symbols.N: N, symbols.D: 1, query_symbols.gamma_E: np.euler_gamma}
+    return float(run_away.subs(values)) / N**1.5
 
 
 def over_sizes(axis: Any) -> None:
@@ -47,15 +51,18 @@ def over_sizes(axis: Any) -> None:
             for N in SIZES:
                 D = pace * N**0.5
                 flow = times.times(N, query, speed=gaussian.speeds(D), rtol=1e-5)
-                scaled.append(flow["T_drop"] * D / N**1.5)
+                attention = flow["T_drop"] - float(law.drop_parts()[1].subs(symbols.D, 1))
+                scaled.append(attention * D / N**1.5)
             text = rf"$D = {pace}\sqrt{{N}}$, {label}"
             filled = {} if query == "last" else {"mfc": "none"}
             axis.semilogx(SIZES, scaled, color=f"C{c}", label=text, **style, **filled)
         line = "k-" if query == "last" else "k--"
-        axis.semilogx(fine, [law_of(query, N) for N in fine], line, lw=1, label=f"law, {label}")
+        axis.semilogx(
+            fine, [law_of(query, N) for N in fine], line, lw=1, label=f"law of three, {label}"
+        )
     axis.set(
         xlabel="item-label pairs $N$",
-        ylabel=r"$T_\mathrm{drop} \, D^2 / N^{3/2}$",
+        ylabel=r"$(T_\mathrm{drop} - \ln 2 / 4 D) \, D^2 / N^{3/2}$",
         title="flow of all weights, unit variance",
         ylim=(0, None),
     )
