@@ -1,9 +1,11 @@
 """Gaussian items, labels and codes of unit variance, the paper's own data: what that changes.
 
 Vectors have squared norm D, not 1. With D alpha and D beta for alpha and beta the loss over D is
-that of normalised vectors; gamma moves D times as fast as there, these two D^3 times. From
-D >> N^(1/2) on attention therefore forms while gamma is still D t/N, and emergence takes
-N^(3/2) / D^2 in place of N^2. Inner products over D deviate from their means by 1/D in the square:
+that of normalised vectors; gamma moves D times as fast as there, these two D^3 times. For
+D >> N^(1/2) attention therefore forms while gamma is still D t/N, in N^(3/2) / D^2 where gamma = 1
+would give N^2 / D^3; the loss drops ln 2 / (4 D) later. Times are of unit rate in the numbers, loss
+summed over D, and of three numbers: with a uniform query gamma_4 grows with gamma_3 and shifts the
+times of beta and alpha. Inner products over D deviate from their means by 1/D in the square:
 the loss over D to first order in 1/D is its second derivatives by them times half their variances.
 """
 
@@ -52,8 +54,8 @@ def variances() -> tuple[sp.Expr, sp.Expr, sp.Expr]:
 def fast_time() -> sp.Expr:
     """Time of D beta = theta for the last pair while gamma = D t/N.
 
-    Behind the first steps d(beta)/dt = gamma E / (2 N^2) to leading order for any gamma that is
-    small, and alpha = beta^2/2 whatever gamma does, as the invariant holds at any common speed of
+    Behind the first steps d(beta)/dt = gamma E / (2 N^2) to leading order for any gamma of order
+    one, and alpha = beta^2/2 whatever gamma does, as the invariant holds at any common speed of
     the two.
     """
     shift = expansions.manifold()[0].coeff(x, 0)
@@ -88,8 +90,8 @@ def drop_time(pace: sp.Expr) -> sp.Expr:
 
 @cache
 def uniform_pace() -> sp.Expr:
-    """Rate of beta at the start for a uniform query over that for the last pair: ln N and a
-    constant.
+    """Rate of beta at the start for a uniform query over that for the last pair: ln N, and the
+    constant of the start, which is kept though it is not the next order.
     """
     last = expansions.scaled_rates({alpha: 0, beta: 0}, 1)[0].coeff(x, 1) / (2 * N**2)
     return sp.expand(query.large_initial_slope() / last)

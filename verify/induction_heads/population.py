@@ -1,9 +1,10 @@
 """Population loss on Gaussian data to first order in 1/D, by the network itself.
 
 The loss over D is a function of the inner products over D of items and labels, of codes, and of
-codes with swapped codes. These are independent to this order; where D is infinite they are those of
-orthonormal vectors. So the coefficient of 1/D is half the sum of second derivatives by each of them
-times its variance, here by central differences of frames that have these inner products.
+codes with swapped codes. These are uncorrelated, their third moments of order 1/D^2; where D is
+infinite they are those of orthonormal vectors. So the coefficient of 1/D is half the sum of second
+derivatives by each of them times its variance, here by central differences of frames that have
+these inner products.
 """
 
 from __future__ import annotations
@@ -42,8 +43,8 @@ def realised(*grams: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Te
     Parameters
     ----------
     *grams : Tensor
-        Of items and labels (frames, 2N, 2N); of twice the parts of codes in the eigenspaces +1 and
-        -1 of M (frames, N, N): p.p' is their mean, p M p' half their difference.
+        Of items and labels (frames, 2N, 2N); twice those of the parts of codes in the eigenspaces
+        +1 and -1 of M (frames, N, N): p.p' is their mean, p M p' half their difference.
 
     Returns
     -------
