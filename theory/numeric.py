@@ -280,10 +280,11 @@ def _compile(expr: sp.Expr, arguments: Sequence[sp.Basic], modules: str) -> Call
             f"{open_entries[0]}: has no number; give the entry itself, or an array that is summed over"
         )
     # What is left of sums is added up term by term, to an end that has to be a Python integer. What
-    # such a sum shares with others must not be taken out of it, as it may hold the index.
+    # a sum or an integral shares with others must not be taken out of it, as it may hold the index.
     loops = sorted(rest.atoms(sp.Sum), key=str)
+    bound = rest.has(sp.Sum, sp.Integral)
     outer = sp.lambdify(
-        [*stand_in.values(), *totals.values()], rest, _MODULES[modules], cse=not loops
+        [*stand_in.values(), *totals.values()], rest, _MODULES[modules], cse=not bound
     )
     ends = {q for s in loops for limit in s.limits for end in limit[1:] for q in end.free_symbols}
     whole = [k for k, q in enumerate(stand_in.values()) if q in ends]

@@ -6,13 +6,11 @@ from typing import Any
 
 import numpy as np
 import scipy.stats
-import sympy as sp
 
 from papers.source import Source
 from simulate.induction_heads import train
 from theory import plotting
 from theory.induction_heads import gaussian as law
-from theory.induction_heads import query as query_symbols
 from theory.induction_heads import symbols
 from theory.induction_heads.numbers import all_weights as times
 from verify.induction_heads import gaussian
@@ -33,12 +31,14 @@ def draw(source: Source) -> Any:
 
 
 def law_of(query: str, N: float) -> float:
-    """T_beta D^2 / N^(3/2) of three numbers as beta runs away: without gamma's time after that."""
-    run_away = law.drop_parts()[0]
-    if query == "uniform":
-        run_away /= sp.sqrt(law.uniform_pace())
-    values = {symbols.N: N, symbols.D: 1, query_symbols.gamma_E: np.euler_gamma}
-    return float(run_away.subs(values)) / N**1.5
+    """T_drop D^2 / N^(3/2), without gamma's time after attention."""
+    drop = law.equations()[f"T_drop_gaussian_{query}"].evaluate({"N": N, "D": 1})
+    return float(drop - after()) / N**1.5
+
+
+def after() -> float:
+    """Gamma's time after attention, times D."""
+    return float(law.after_attention().subs(symbols.D, 1))
 
 
 def over_sizes(axis: Any) -> None:
@@ -51,15 +51,12 @@ def over_sizes(axis: Any) -> None:
             for N in SIZES:
                 D = pace * N**0.5
                 flow = times.times(N, query, speed=gaussian.speeds(D), rtol=1e-5)
-                attention = flow["T_drop"] - float(law.drop_parts()[1].subs(symbols.D, 1))
-                scaled.append(attention * D / N**1.5)
+                scaled.append((flow["T_drop"] - after()) * D / N**1.5)
             text = rf"$D = {pace}\sqrt{{N}}$, {label}"
             filled = {} if query == "last" else {"mfc": "none"}
             axis.semilogx(SIZES, scaled, color=f"C{c}", label=text, **style, **filled)
         line = "k-" if query == "last" else "k--"
-        axis.semilogx(
-            fine, [law_of(query, N) for N in fine], line, lw=1, label=f"law of three, {label}"
-        )
+        axis.semilogx(fine, [law_of(query, N) for N in fine], line, lw=1, label=f"law, {label}")
     axis.set(
         xlabel="item-label pairs $N$",
         ylabel=r"$(T_\mathrm{drop} - \ln 2 / 4 D) \, D^2 / N^{3/2}$",
@@ -89,7 +86,7 @@ def over_dimensions(axis: Any, source: Source) -> None:
             ms=4,
             color=f"C{c}",
             mfc=None if batch is None else "none",
-            label=f"students, {gaussian.named(batch)}",
+            label=f"students, {gaussian.batch_in_words(batch)}",
         )
     axis.axhline(1, color="0.7", lw=0.8, label="order zero")
     axis.set(

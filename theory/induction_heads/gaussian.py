@@ -3,10 +3,9 @@
 Vectors have squared norm D, not 1. With D alpha and D beta for alpha and beta the loss over D is
 that of normalised vectors; gamma moves D times as fast as there, these two D^3 times. For
 D >> N^(1/2) attention therefore forms while gamma is still D t/N, in N^(3/2) / D^2 where gamma = 1
-would give N^2 / D^3; the loss drops ln 2 / (4 D) later. Times are of unit rate in the numbers, loss
-summed over D, and of three numbers: with a uniform query gamma_4 grows with gamma_3 and shifts the
-times of beta and alpha. Inner products over D deviate from their means by 1/D in the square:
-the loss over D to first order in 1/D is its second derivatives by them times half their variances.
+would give N^2 / D^3; the loss drops ln 2 / (4 D) later. Inner products over D deviate from their
+means by 1/D in the square: the loss over D to first order in 1/D is its second derivatives by them
+times half their variances.
 """
 
 from __future__ import annotations
@@ -15,15 +14,35 @@ from functools import cache
 
 import sympy as sp
 
-from theory.algebra import vanishes
+from theory.algebra import gaussian_moment, vanishes
 from theory.equation import Equation
-from theory.induction_heads import dynamics, expansions, query
+from theory.induction_heads import dynamics, expansions
+from theory.induction_heads.all_weights import plateau, scores
+from theory.induction_heads.all_weights.scores import THETA, e
 from theory.induction_heads.expansions import theta
-from theory.induction_heads.symbols import D, E, F, N, T_drop, alpha, beta, gamma, r, ref, s, tau, x
+from theory.induction_heads.symbols import (
+    D,
+    E,
+    F,
+    N,
+    T_drop,
+    alpha,
+    gamma,
+    k,
+    r,
+    ref,
+    s,
+    t,
+    tau,
+    u,
+    x,
+)
 from theory.notation import symbol
+from theory.numeric import wright_omega
 
-T_beta_theta = symbol(
-    "T_beta_theta_unit", r"T_{\beta}(\theta)", "time of D beta = theta", positive=True
+alpha_3, beta_2, gamma_3, gamma_4 = (THETA[n] for n in ("alpha_3", "beta_2", "gamma_3", "gamma_4"))
+T_beta_scaled = symbol(
+    "T_beta_scaled", r"T_{\beta}(\theta / D)", "time of D beta = theta", positive=True
 )
 var_other, var_own, var_swapped = (
     symbol(f"var_{name}", rf"\mathrm{{Var}}\,({tex} / D)", f"variance of {means}", positive=True)
@@ -33,26 +52,34 @@ var_other, var_own, var_swapped = (
         ("swapped", r"p M p^{\top}", "a code's inner product with its own swap over D"),
     )
 )
-GIVEN = ("Gaussian data of unit variance", "strict mask")
-FAST = ("D >> N^(1/2)", "three numbers", "leading order in 1/N")
+GIVEN = (
+    "Gaussian data of unit variance",
+    "strict mask",
+    "D >> N^(1/2)",
+    "leading order in 1/N",
+    "unit rate on the parameters, loss summed over D",
+)
+QUERIES = {
+    "last": ("q = N", "three numbers"),
+    "uniform": ("uniform q", "alpha_3, beta_2, gamma_3, gamma_4", "leading order in 1 / ln N"),
+}
 
 
-@cache
 def variances() -> tuple[sp.Expr, sp.Expr, sp.Expr]:
     """Variances of x.y, |x|^2 and x M x^T over D, coordinates independent and standard normal."""
-    v = sp.Symbol("v")
 
-    def moment(order: int) -> sp.Expr:
-        return sp.diff(sp.exp(v**2 / 2), v, order).subs(v, 0)  # E exp(v x) = exp(v^2 / 2)
+    def of(product: str) -> sp.Expr:
+        square, mean = (
+            gaussian_moment(f, lambda a, b: int(a == b)) for f in (2 * product, product)
+        )
+        return square - mean**2
 
-    product = moment(2) ** 2 - moment(1) ** 4  # of two coordinates
-    square = moment(4) - moment(2) ** 2
-    return D * product / D**2, D * square / D**2, D / 2 * 4 * product / D**2
+    return D * of("xy") / D**2, D * of("xx") / D**2, D / 2 * 4 * of("xy") / D**2
 
 
 @cache
-def fast_time() -> sp.Expr:
-    """Time of D beta = theta for the last pair while gamma = D t/N.
+def needed_last() -> sp.Expr:
+    """Integral of D^3 gamma over time until D beta = theta, last pair.
 
     Behind the first steps d(beta)/dt = gamma E / (2 N^2) to leading order for any gamma of order
     one, and alpha = beta^2/2 whatever gamma does, as the invariant holds at any common speed of
@@ -63,38 +90,81 @@ def fast_time() -> sp.Expr:
     leading = sp.expand(rate).coeff(x, 1)
     if not vanishes(leading - gamma * E):
         raise ArithmeticError(f"rate of beta: {leading}, not linear in gamma")
-    growth = sp.series(expansions.layer()[1].coeff(x, 0), tau, 0, 2).removeO()
-    t = sp.Symbol("t", positive=True)
-    passed = D**3 * sp.integrate(growth.subs(tau, D * t / N), (t, 0, t))
-    needed = expansions.equations()["T_beta_theta"].rhs  # the same at gamma = 1
-    scale = sp.Symbol("scale", positive=True)  # passed = scale t^2
-    return sp.sqrt(needed / scale).subs(scale, passed / t**2)
+    return expansions.equations()["T_beta_theta"].rhs  # the same at gamma = 1
 
 
 @cache
-def drop_parts() -> tuple[sp.Expr, sp.Expr]:
-    """Time until beta runs away, theta to infinity, and then that of gamma until the loss is 1/2,
-    from zero and with all attention on the right label.
+def drive() -> sp.Expr:
+    """What ln N multiplies in the fall of the loss for a uniform query, gammas and attention small,
+    times N^2.
+
+    The loss falls by 2 (gamma_3 w + gamma_4 r): w the attention on the right label, r what other
+    rows attend to and hold of it, rows after the query's pair alone. To first order in beta a row
+    has the weight (1 + beta (score - mean score)) / (2 N); the mean scores, and what is beyond
+    first order, leave no ln N in the mean over pairs.
     """
+    weights = {name: weight.subs(scores.E, 0) for name, weight in scores.context_weights().items()}
+    later = [weights["item_other"], weights["label_other"]]  # of what row pair k holds of a label
+    summand = gamma_3 * beta_2 * weights["label_item"]
+    summand += gamma_4 * (k - 1) * sum(w + beta_2 * w**2 for w in later)  # k - 1 pairs before
+    v = sp.Symbol("v")
+    far = sp.cancel(sp.together(summand.subs(k, 1 / v)))  # c_0 + c_1 / k, and the sum c_1 ln N
+    return sp.expand(sp.diff(far, v).subs(v, 0))
+
+
+@cache
+def needed_uniform() -> sp.Expr:
+    """Integral of D^3 gamma over time until D beta = theta, uniform query, gamma_3 = gamma_4 =
+    gamma.
+
+    d(alpha)/d(beta) separates; its solution is a Wright omega function.
+    """
+    equal = drive().subs({gamma_4: gamma_3})
+    fall = [sp.factor(v) for v in (sp.diff(equal, beta_2), e * sp.diff(equal, e))]
+    omega = wright_omega(1 - beta_2 * (beta_2 - 1) / 2)
+    along = -sp.diff(sp.log(omega), beta_2) - (fall[1] / fall[0]).subs(e, 1 / omega)
+    if not vanishes(along) or omega.subs(beta_2, 0).rewrite(sp.LambertW) != 1:
+        raise ArithmeticError("e^-alpha is not this omega function of beta")
+    factor, slowness = sp.cancel(gamma_3 / fall[0].subs(e, 1 / omega)).as_coeff_Mul()
+    return factor * N**2 / sp.log(N) * sp.Integral(slowness.subs(beta_2, u), (u, 0, theta))
+
+
+@cache
+def fast_time(query: str) -> sp.Expr:
+    """Time of D beta = theta while gamma = D t/N.
+
+    Raises
+    ------
+    ArithmeticError
+        If a gamma that is held to be t/N for normalised vectors starts with another rate.
+    """
+    found = plateau.layer()
+    start = {
+        "last": [expansions.layer()[1].coeff(x, 0)],
+        "uniform": [found["uniform_Gamma"] / 2, found["uniform_gamma_4"]],
+    }
+    if any(sp.expand(sp.diff(path, tau).subs(tau, 0)) != 1 for path in start[query]):
+        raise ArithmeticError(f"{query}: gammas do not start as t / N")
+    needed = sp.Symbol("needed", positive=True)
+    passed = D**3 * sp.integrate(D * u / N, (u, 0, t))
+    (time,) = (v for v in sp.solve(passed - needed, t) if v.is_positive)
+    return time.subs(needed, {"last": needed_last, "uniform": needed_uniform}[query]())
+
+
+@cache
+def after_attention() -> sp.Expr:
+    """Time of gamma from zero until the loss is 1/2, all attention on the right label."""
     rates, loss = dynamics.flow().rhs, dynamics.equations()["loss"].rhs
-    late = [sp.limit(expr.subs(r, s + F), s, sp.oo) for expr in (rates[gamma], loss)]
-    half = min(sp.solve(late[1] - sp.Rational(1, 2), gamma))
-    return sp.limit(fast_time(), theta, sp.oo), sp.integrate(1 / late[0], (gamma, 0, half)) / D
+    rate, late = (
+        sp.cancel(expr.subs(r, s + F).subs(s, 1 / u)).subs(u, 0) for expr in (rates[gamma], loss)
+    )
+    half = min(sp.solve(late - sp.Rational(1, 2), gamma))
+    return sp.expand_log(sp.integrate(1 / rate, (gamma, 0, half)) / D, force=True)
 
 
-def drop_time(pace: sp.Expr) -> sp.Expr:
-    """Time of loss 1/2 where beta moves ``pace`` times as fast as for the last pair."""
-    run_away, after = drop_parts()
-    return run_away / sp.sqrt(pace) + sp.expand_log(after, force=True)
-
-
-@cache
-def uniform_pace() -> sp.Expr:
-    """Rate of beta at the start for a uniform query over that for the last pair: ln N, and the
-    constant of the start, which is kept though it is not the next order.
-    """
-    last = expansions.scaled_rates({alpha: 0, beta: 0}, 1)[0].coeff(x, 1) / (2 * N**2)
-    return sp.expand(query.large_initial_slope() / last)
+def drop_time(query: str) -> sp.Expr:
+    """Time until beta runs away, theta to infinity, and then that of gamma."""
+    return fast_time(query).subs(theta, sp.oo) + after_attention()
 
 
 @cache
@@ -105,25 +175,26 @@ def equations() -> dict[str, Equation]:
         Equation(
             f"gram_variance_{name}",
             lhs,
-            lambda k=k: variances()[k],
+            lambda n=n: variances()[n],
             ref(f"{new}: Gaussian data"),
             "exact",
             GIVEN[:1],
         )
-        for k, (name, lhs) in enumerate(
+        for n, (name, lhs) in enumerate(
             {"other": var_other, "own": var_own, "swapped": var_swapped}.items()
         )
     ]
-    for name, lhs, rhs, when in (
-        ("T_beta_gaussian", T_beta_theta, fast_time, "q = N"),
-        ("T_drop_gaussian_last", T_drop, lambda: drop_time(sp.S.One), "q = N"),
-        (
-            "T_drop_gaussian_uniform",
-            T_drop,
-            lambda: drop_time(uniform_pace()),
-            "uniform q, leading order in 1 / ln N",
-        ),
-    ):
-        place = ref(f"{new}: fast attention, {when}")
-        found.append(Equation(name, lhs, rhs, place, "leading order", (*GIVEN, *FAST, when)))
+    for query, given in QUERIES.items():
+        place = ref(f"{new}: fast attention, {given[0]}")
+        for name, lhs, rhs in (("T_beta", T_beta_scaled, fast_time), ("T_drop", T_drop, drop_time)):
+            found.append(
+                Equation(
+                    f"{name}_gaussian_{query}",
+                    lhs,
+                    lambda query=query, rhs=rhs: rhs(query),
+                    place,
+                    "leading order",
+                    (*GIVEN, *given),
+                )
+            )
     return {e.name: e for e in found}

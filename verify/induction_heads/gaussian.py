@@ -37,11 +37,8 @@ LOSS_DIMENSIONS = (64, 128)
 GROUPS, DRAWS = 32, 2000
 LAW_SIZE, LAW_PACES, LAW_RTOL = 2048, (64, 128), 1e-6  # paces: D / N^(1/2)
 TOLERANCES: dict[str, Callable[[int], tuple[float, str]]] = {
-    "last": lambda N: (2 * math.log(N) / N, "2 ln N / N: what the extrapolation leaves"),
-    "uniform": lambda N: (
-        0.5 / math.log(N),
-        "1 / (2 ln N): the pace is right to one order, the time goes with its root",
-    ),
+    "last": lambda N: (math.log(N) / N, "ln N / N: the order that the law leaves out"),
+    "uniform": lambda N: (1 / math.log(N), "1 / ln N: the order that the law leaves out"),
 }
 
 
@@ -176,13 +173,13 @@ def students(**more: Any) -> tuple[list[Check], list[str]]:
         batch, best = list(found.items())[-1]
         checks.append(
             sampled(
-                f"steps to the drop on Gaussian data, N = {SIZE}, D = {D}, {named(batch)}",
+                f"steps to the drop on Gaussian data, N = {SIZE}, D = {D}, {batch_in_words(batch)}",
                 "gram_variance_own",
                 predicted,
                 best,
             )
         )
-        ratios = [f"{x.mean() / limit:.3f} ({named(b)})" for b, x in found.items()]
+        ratios = [f"{x.mean() / limit:.3f} ({batch_in_words(b)})" for b, x in found.items()]
         notes.append(
             f"  Gaussian data, uniform q, N = {SIZE}, D = {D}: steps to the drop over {limit:.1f} of order zero "
             f"in 1/D: {', '.join(ratios)}; first order {predicted / limit:.3f}"
@@ -190,7 +187,7 @@ def students(**more: Any) -> tuple[list[Check], list[str]]:
     return checks, notes
 
 
-def named(batch: int | None) -> str:
+def batch_in_words(batch: int | None) -> str:
     """A batch size in words."""
     return "infinite batch" if batch is None else f"batch {batch}"
 
@@ -216,24 +213,23 @@ def against_law(size: int = LAW_SIZE) -> list[Check]:
         ratios: dict[str, list[float]] = {}
         for pace in LAW_PACES:
             D = pace * math.sqrt(size)
-            values = {"N": size, "D": D, "gamma_E": np.euler_gamma, "theta": times.HALF}
             found = times.times(size, query, speed=speeds(D), rtol=LAW_RTOL)
-            named = {f"T_drop_gaussian_{query}": "T_drop"}
-            named |= {"T_beta_gaussian": "T_beta"} if query == "last" else {}
-            for name, measured in named.items():
-                predicted = D * float(equations[name].evaluate(values))  # gammas at rate 1
-                ratios.setdefault(name, []).append(found[measured] / predicted)
+            for short in ("T_beta", "T_drop"):
+                predicted = equations[f"{short}_gaussian_{query}"].evaluate(
+                    {"N": size, "D": D, "theta": times.HALF}
+                )
+                ratios.setdefault(short, []).append(found[short] / (D * predicted))  # gammas at 1
         tolerance, why = TOLERANCES[query](size)
         checks += [
             identity(
-                f"{name} over the flow of all weights, N = {size}",
-                name,
+                f"{short}_gaussian_{query} over the flow of all weights, N = {size}",
+                f"{short}_gaussian_{query}",
                 1.0,
                 (LAW_PACES[1] * high - LAW_PACES[0] * low) / (LAW_PACES[1] - LAW_PACES[0]),
                 tolerance,
                 why,
             )
-            for name, (low, high) in ratios.items()
+            for short, (low, high) in ratios.items()
         ]
     return checks
 

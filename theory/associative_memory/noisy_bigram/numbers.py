@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
-import scipy.stats
+import scipy
 
 from theory import sweep
 from theory.associative_memory.noisy_bigram.parameters import Parameters

@@ -19,7 +19,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import scipy.stats
+import scipy
 import sympy as sp
 
 from theory.parameters import ParameterError
