@@ -37,7 +37,7 @@ def probability(p: Parameters, fixed_points: np.ndarray) -> float:
     """Agreement of two sets of hidden permutations that send ``fixed_points[j]`` points of hop j
     alike.
     """
-    return numbers.probability(fixed_points, p.N)
+    return numbers.probability(np.asarray(fixed_points).tolist(), p.N)
 
 
 flows, sections, equations = catalogue(

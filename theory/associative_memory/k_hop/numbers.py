@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -9,10 +10,12 @@ import scipy.integrate
 import sympy as sp
 
 from theory import numeric, sweep
+from theory.associative_memory.k_hop import agreement, overlaps
 from theory.associative_memory.k_hop.agreement import k
-from theory.associative_memory.k_hop.overlaps import LEARNERS, STAGE, flow, mixture
+from theory.associative_memory.k_hop.overlaps import STAGE, flow, mixture
 from theory.associative_memory.k_hop.parameters import Parameters
 from theory.associative_memory.symbols import N, m
+from theory.equation import Equation
 
 
 @sweep.over_fields
@@ -35,7 +38,8 @@ def direct_time(p: Parameters, product: float = 0.5, kernels: str = "sphere") ->
     end = product ** (1 / p.k)
     if end <= p.m_0:
         return 0.0
-    rate = numeric.function(LEARNERS[kernels][0](m ** (k - 1)), [m, k, N])
+    alike = {"sphere": "equal_overlaps", "softmax": "equal_overlaps_softmax"}[kernels]
+    rate = numeric.function(overlaps.equations()[alike].rhs, [m, k, N])
     value, _ = scipy.integrate.quad(
         lambda s: np.exp(s) / rate(np.exp(s), p.k, p.N),
         np.log(p.m_0),
@@ -65,29 +69,47 @@ def curriculum_times(p: Parameters, kernels: str = "sphere") -> list[float]:
     Stage j trains the first j overlaps on the j-hop objective until their product is `STAGE`.
     """
     horizon = 100.0 if kernels == "sphere" else 1e5
-    overlaps: list[float] = []
+    reached: list[float] = []
     passed, times = 0.0, []
     for hops in range(1, p.k + 1):
-        overlaps = [*overlaps, p.m_0]
+        reached = [*reached, p.m_0]
         system = flow(hops, kernels)
         goal = {"end": sp.Mul(*system.state) - STAGE}
-        found: Any = system.solve(_Start(p, overlaps), at=[0.0], events=goal, t=horizon)
+        found: Any = system.solve(_Start(p, reached), at=[0.0], events=goal, t=horizon)
         length = float(found.end)
-        final = system.solve(_Start(p, overlaps), at=[length], t=length)
-        overlaps = [float(final[q.name][0]) for q in system.state]
+        final = system.solve(_Start(p, reached), at=[length], t=length)
+        reached = [float(final[q.name][0]) for q in system.state]
         passed += length
         times.append(passed)
     return times
 
 
-def probability(fixed_points: np.ndarray, size: int) -> float:
+def over_hops(equation: Equation, entries: sp.IndexedBase, values: Sequence, size: int) -> sp.Expr:
+    """An equation's product over hops, exactly where the values are.
+
+    Parameters
+    ----------
+    equation : Equation
+        ``agreement`` or ``hop_accuracy``.
+    entries : IndexedBase
+        What it has of every hop: `phi`, `overlap`.
+    values : sequence, shape (k,)
+        Their values.
+    size : int
+        Number of things N.
+    """
+    spelled = equation.rhs.subs({k: len(values), N: size}).doit()
+    return spelled.subs({entries[j]: sp.sympify(v) for j, v in enumerate(values, 1)})
+
+
+def probability(fixed_points: Sequence[int], size: int) -> float:
     """Agreement of two sets of hidden permutations.
 
     Parameters
     ----------
-    fixed_points : array, shape (k,)
+    fixed_points : sequence of int, shape (k,)
         Number of points that hop j of both sets sends alike.
     size : int
         Number of things N.
     """
-    return float(1 / size + (1 - 1 / size) * np.prod((np.asarray(fixed_points) - 1) / (size - 1)))
+    return float(over_hops(agreement.equations()["agreement"], agreement.phi, fixed_points, size))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import math
 from fractions import Fraction
 from typing import Any
 
@@ -11,8 +10,9 @@ import numpy as np
 
 from simulate.associative_memory.k_hop import Parameters, answer, train
 from theory.associative_memory.k_hop import curriculum_times, direct_time, equations, mixture_time
-from theory.associative_memory.k_hop.numbers import probability
-from theory.associative_memory.k_hop.overlaps import STAGE
+from theory.associative_memory.k_hop.agreement import phi
+from theory.associative_memory.k_hop.numbers import over_hops
+from theory.associative_memory.k_hop.overlaps import STAGE, overlap
 from verify.check import Check, identity
 from verify.emergence import first_crossing
 from verify.report import Report, Request, gathered
@@ -40,13 +40,8 @@ def agreement() -> list[Check]:
             counted = Fraction(
                 int((answer(first, given, start) == answer(second, given, start)).sum()), len(start)
             )
-            product = math.prod(
-                (Fraction(int(f) - 1, N - 1) for f in (first == second).sum(1)), start=Fraction(1)
-            )
-            law = Fraction(1, N) + (1 - Fraction(1, N)) * product
-            worst.append(
-                (abs(law - counted), probability((first == second).sum(1), N), float(counted))
-            )
+            law = over_hops(equations()["agreement"], phi, (first == second).sum(1).tolist(), N)
+            worst.append((float(abs(law - counted)), float(law), float(counted)))
         error, predicted, measured = max(worst)
         out.append(
             Check(
@@ -54,7 +49,7 @@ def agreement() -> list[Check]:
                 "agreement",
                 predicted,
                 measured,
-                float(error),
+                error,
                 0.0,
                 "both sides rational",
             )
@@ -81,7 +76,7 @@ def kernels() -> list[Check]:
             v = moved
         total += v[answer(hidden, sigma[None], np.array([x]))[0]]
     m = [(kernel[j][hidden[j], np.arange(N)].sum() - 1) / (N - 1) for j in range(k)]
-    law = 1 / N + (1 - 1 / N) * np.prod(m)
+    law = float(over_hops(equations()["hop_accuracy"], overlap, m, N))
     return [
         identity(
             "accuracy of doubly stochastic kernels, all inputs",
@@ -142,9 +137,9 @@ def times() -> list[Check]:
             "four digits on record",
         ),
         identity(
-            "one hop: atanh(0.9) - atanh(m_0)",
+            f"one hop to {STAGE:g}: quadrature of the rate, and the flow",
             "equal_overlaps",
-            np.arctanh(STAGE) - np.arctanh(p.m_0),
+            direct_time(p.replace(k=1), STAGE),
             ends[0],
             1e-9,
             "event of the integrator",
