@@ -27,6 +27,13 @@ def constants(p: Parameters, part: Part) -> dict[str, float]:
     }
 
 
+def angle_of_share(p: Parameters, part: Part, share: float) -> float:
+    """Angle theta at which a part of the loss has fallen to a share of its initial value."""
+    numbers = constants(p, part)
+    goal = float(equations()["gain_at_share"].evaluate({"share_left": share, "K": numbers["K"]}))
+    return 0.5 * float(np.arcsinh(2 * np.sqrt(numbers["c_recall"]) * goal / p.epsilon**2))
+
+
 @sweep.over_fields
 def time_of_share(p: Parameters, part: Part, share: float) -> float:
     """Flow time at which a part of the loss has fallen to a share of its initial value, at any
@@ -48,8 +55,7 @@ def time_of_share(p: Parameters, part: Part, share: float) -> float:
         In units of ``t = eta * steps``, by quadrature of ``hitting_time_exact``.
     """
     numbers = constants(p, part)
-    goal = float(equations()["gain_at_share"].evaluate({"share_left": share, "K": numbers["K"]}))
-    end = 0.5 * np.arcsinh(2 * np.sqrt(numbers["c_recall"]) * goal / p.epsilon**2)
+    end = angle_of_share(p, part, share)
     lam, choices = numbers["lambda_recall"], numbers["K"]
     # The integral of e^X over theta, with X = X_end sinh(2 theta)/sinh(2 theta_end), up to the last
     # 40 units where X > 0.

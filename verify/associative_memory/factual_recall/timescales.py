@@ -78,6 +78,20 @@ def emergence(p: Parameters, runs: xr.Dataset) -> tuple[list[Check], list[str]]:
                 identity(
                     f"{what} by quadrature, against the integrator",
                     "hitting_time_exact",
+                    timescales.equations()["hitting_time_exact"].evaluate(
+                        {
+                            **numbers.constants(p, part),
+                            "theta": numbers.angle_of_share(p, part, share),
+                        }
+                    ),
+                    events[label],
+                    1e-7,
+                    "relative tolerances: 1.5e-8 of the quadrature; 1e-12 of the integrator, amplified "
+                    "along the exponential growth",
+                ),
+                identity(
+                    f"{what} by the quadrature used elsewhere",
+                    "flow",
                     exact,
                     events[label],
                     1e-8,
@@ -128,16 +142,24 @@ def emergence(p: Parameters, runs: xr.Dataset) -> tuple[list[Check], list[str]]:
         notes.append(
             f"plateau: ln D = {height:.4f}, flow half way {there:.4f}, students {float(middle.mean()):.4f}"
         )
-        checks.append(
+        checks += [
+            identity(
+                "flow half way along the plateau",
+                "plateau",
+                height,
+                there,
+                0.02,
+                "what is left of the relation, and what is gained of the subject",
+            ),
             identity(
                 "loss half way along the plateau",
-                "plateau",
+                "flow",
                 there,
                 float(middle.mean()),
                 0.01,
                 "the same lag on a curve that falls slowly",
-            )
-        )
+            ),
+        ]
     checks.append(
         identity(
             "loss at the start",
@@ -214,12 +236,18 @@ def scaling(progress: bool = False) -> tuple[list[Check], list[str], dict[str, A
     slope = np.polyfit(
         np.log([1 / r["value"] for r in rows]), [r["flow"] * SMALL.eta for r in rows], 1
     )[0]
-    rate = [numbers.constants(SMALL, part)["lambda_recall"] for part in PARTS]
+    rates = {
+        timescales.rates[q.name].name: numbers.constants(SMALL, q)["lambda_recall"] for q in PARTS
+    }
+    grown = [
+        float(timescales.equations()["plateau_length"].evaluate({**rates, "epsilon": np.exp(-x)}))
+        for x in (1, 2)
+    ]
     checks.append(
         identity(
             "plateau length grows by 1/lambda_s - 1/lambda_r per e-fold of 1/epsilon",
             "plateau_length",
-            1 / rate[1] - 1 / rate[0],
+            grown[1] - grown[0],
             slope,
             1e-3,
             "epsilon^2 ln epsilon at the largest epsilon, 1e-2",

@@ -11,7 +11,11 @@ import xarray as xr
 from simulate.associative_memory.trigger_task import Learner, Parameters, train
 from simulate.associative_memory.trigger_task.student import Simplified
 from simulate.pool import one_thread
-from verify.check import Check, at_least, at_most, near, sampled
+from theory.associative_memory.symbols import K, N, T
+from theory.associative_memory.trigger_task import equations
+from theory.associative_memory.trigger_task.memories import trigger
+from theory.numeric import entry_by_entry
+from verify.check import Check, at_least, at_most, identity, near, sampled
 from verify.emergence import first_crossing
 from verify.report import Report, Request, gathered
 
@@ -20,6 +24,8 @@ RANDOM, DRAWS = (
     200,
     60,
 )  # untrained students, and random key matrices for each: one probe of five triggers is 0.2 +- 0.18
+SCALE = 50.0  # of planted memories: keys and outputs well separated
+PLACES = ((0, 0), (3, 17), (200, 5), (128, 255))
 EARLY = Parameters(batch_size=512, self_loops=False, eta=0.01, steps=8, eval_every=1)
 PROBES = {
     "probe_W_O2": "target_W_O2",
@@ -28,7 +34,26 @@ PROBES = {
 }
 
 
-def planted(p: Parameters, scale: float = 50.0, seed: int = 0) -> Learner:
+def by_equation(learner: Learner, target: str, place: tuple[int, int]) -> float:
+    """Entry of a target memory by its equation, embeddings and triggers of a student."""
+    student, p = learner.student, learner.p
+    assert isinstance(student, Simplified)
+    with torch.no_grad():
+        arrays = {
+            "p": student.positions,
+            "e": student.tokens,
+            "u": student.unembedding,
+            "e_remapped": student.tokens @ student.W_OV1.T,
+            "v_value": student.tokens @ student.W_V2.T,
+        }
+    triggers = [int(q) for q in learner.triggers]
+    spelled = equations()[target].rhs.subs({K: len(triggers), N: p.N, T: p.T}).doit()
+    spelled = spelled.subs({trigger[k]: q + 1 for k, q in enumerate(triggers, 1)})
+    row, column = place
+    return entry_by_entry(spelled, {**arrays, "i": row + 1, "j": column + 1})
+
+
+def planted(p: Parameters, scale: float = SCALE, seed: int = 0) -> Learner:
     """A simplified student whose trained matrices are the target memories, keys and outputs well
     separated.
     """
@@ -48,8 +73,28 @@ def planted(p: Parameters, scale: float = 50.0, seed: int = 0) -> Learner:
 def memories() -> list[Check]:
     """Probes and accuracy of planted memories; probes of random matrices at their chance level."""
     p = Parameters(d=256, batch_size=8)
-    measured = planted(p).measure()
+    learner = planted(p)
+    measured = learner.measure()
+    scales = {"target_W_O2": p.d, "target_W_K2": p.d**1.5, "target_W_K1": p.d**1.5}
     out = [
+        identity(
+            f"planted memory, some entries of {target}",
+            target,
+            np.array([by_equation(learner, target, place) for place in PLACES]),
+            np.array(
+                [
+                    getattr(learner.student, target.removeprefix("target_"))[place].item()
+                    for place in PLACES
+                ]
+            )
+            * scales[target]
+            / SCALE,
+            1e-5,
+            "single precision",
+        )
+        for target in PROBES.values()
+    ]
+    out += [
         near(
             f"{probe} of planted memories",
             target,
@@ -80,7 +125,8 @@ def memories() -> list[Check]:
                 student.W_K2.normal_(generator=generator)
             probes.append(student.probes(torch.arange(5))["probe_W_K2"])
         chance.append(float(np.mean(probes)))
-    return [*out, sampled("probe of 5 triggers by random weights", "probe_chance", 0.2, chance)]
+    blind = float(equations()["probe_chance"].evaluate({"M_probe": 5}))
+    return [*out, sampled("probe of 5 triggers by random weights", "probe_chance", blind, chance)]
 
 
 def layers(progress: bool = False) -> tuple[xr.Dataset, xr.Dataset]:

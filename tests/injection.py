@@ -1,0 +1,123 @@
+"""``python -m tests.injection [SYSTEM ...]``: a wrong factor and a wrong sign in every equation
+that a check cites, and what its rows say; renews ``tests/injection.json``.
+
+A fault multiplies the right-hand side wherever it is read. Each has a process of its own, so that
+nothing derived before hides it. Students are trained once, and kept in the run store.
+"""
+
+from __future__ import annotations
+
+import argparse
+import fnmatch
+import json
+import os
+import pickle
+import re
+from pathlib import Path
+from typing import Any
+
+from simulate.pool import one_thread
+from theory import equation, progress, registry
+from verify.check import Check
+from verify.report import Request
+
+RESULTS = Path(__file__).with_name("injection.json")
+COMMANDS = ("trajectories", "timescales", "laws", "thresholds")  # gradients: tests/verify
+LEAST = 0.05  # relative fault that must be seen
+
+
+def put(name: str, factor: float) -> None:
+    """Make this process read one equation wrongly."""
+    plain = equation._WhenRead.__get__
+
+    def read(self: Any, of: Any, kind: Any = None) -> Any:
+        value = plain(self, of, kind)
+        if of.name != name:
+            return value
+        return value * factor if value != 0 else value + factor - 1  # of scale one
+
+    equation._WhenRead.__get__ = read  # type: ignore[method-assign]
+
+
+def names(system: registry.Model) -> set[str]:
+    """Names of equations; not of what flows move and carry, which special solvers integrate."""
+    theory = system.wing("theory")
+    flows = theory.flows().values()
+    carried = {x.name for f in flows for x in f.state}.union(*(f.observables for f in flows))
+    return set(theory.equations()) - carried
+
+
+def found(command: str, system: registry.Model, *fault: Any) -> Any:
+    """Checks of a command by a process of its own, with a fault of `put` or none; and `names`.
+
+    Where the command ends in an error, that.
+    """
+    out, into = os.pipe()
+    if (child := os.fork()) == 0:
+        result: Any
+        try:
+            if fault:
+                put(*fault)
+            with one_thread():
+                checks = system.wing("verify", command).report(Request(system)).checks
+            result = checks, None if fault else names(system)
+        except Exception as e:
+            result = f"{type(e).__name__}: {e}"
+        with os.fdopen(into, "wb") as f:
+            pickle.dump(result, f)
+        os._exit(0)
+    os.close(into)
+    with os.fdopen(out, "rb") as f:
+        result = pickle.load(f)
+    os.waitpid(child, 0)
+    return result
+
+
+def cites(check: Check, name: str) -> bool:
+    """Whether a row rests on an equation; patterns are allowed."""
+    return any(fnmatch.fnmatchcase(name, c) for c in re.split(r",\s*", check.equation))
+
+
+def inject(command: str, system: registry.Model) -> list[dict[str, Any]]:
+    """Every name that rows of a command cite, by both faults: which of its own rows fail."""
+    sound = found(command, system)
+    if isinstance(sound, str):
+        raise SystemExit(f"error: verify.{command} {system.name}: {sound}")
+    checks, equations = sound
+    rows = []
+    wanted = sorted(n for n in equations if any(cites(c, n) for c in checks))
+    for name in progress.each(wanted, "equations"):
+        own = [c for c in checks if cites(c, name)]
+        seen = 1 + max(LEAST, 2 * min(c.sees for c in own))
+        for factor in (seen, -1.0):
+            now = found(command, system, name, factor)
+            failing = (
+                now
+                if isinstance(now, str)
+                else sorted({c.id for c in now[0] if cites(c, name) and c.verdict == "FAIL"})
+            )
+            rows.append(
+                {"equation": name, "factor": round(factor, 3), "rows": len(own), "seen by": failing}
+            )
+            print(f"{command} {system.name}: {rows[-1]}", flush=True)
+    return rows
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Command line; exit code 1 where a fault is not seen."""
+    parser = argparse.ArgumentParser(prog="python -m tests.injection", description=__doc__)
+    parser.add_argument("systems", nargs="*", metavar="SYSTEM", help="all by default")
+    parser.add_argument("--command", choices=COMMANDS, help="this one alone")
+    given = parser.parse_args(argv)
+    results = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+    for command in [given.command] if given.command else COMMANDS:
+        for model in registry.MODELS.values():
+            for system in model.offering(command):
+                if not given.systems or system.name in given.systems:
+                    results[f"{command} {system.name}"] = inject(command, system)
+                    RESULTS.write_text(json.dumps(dict(sorted(results.items())), indent=1) + "\n")
+    return int(any(not row["seen by"] for rows in results.values() for row in rows))
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
