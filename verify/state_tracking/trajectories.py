@@ -14,11 +14,13 @@ from simulate.state_tracking.measure import untrained_statistics
 from theory import plotting
 from theory import state_tracking as st
 from theory.parameters import described
+from theory.special import gaussian_accuracy
 from theory.state_tracking import Parameters, attention
+from theory.state_tracking import rollout as rollout_equations
 from theory.state_tracking.numbers.rollout import rollout, with_accuracy
 from theory.state_tracking.predict import ACCURACIES
 from verify import ensemble
-from verify.check import Check, at_least, at_most, sampled, vanishing
+from verify.check import Check, at_least, at_most, identity, sampled, vanishing
 from verify.report import Report, Request
 from verify.state_tracking import ensemble as tracking
 from verify.state_tracking.bands import MOMENTS, OURS, PAPER, bands
@@ -119,6 +121,7 @@ def against(p: Parameters, runs: xr.Dataset) -> Report:
         *best(p, runs, *ours).checks,
         *pictures(p, runs),
         conserved(runs),
+        by_quadrature(p),
         *untrained(p),
     ]
     notes = [
@@ -190,7 +193,7 @@ def pictures(p: Parameters, runs: xr.Dataset, where: str = "") -> list[Check]:
     return [
         at_least(
             f"unevenness of attention off the diagonal over on it{where}, A = 1/2",
-            "attention_logit",
+            "figures of attention",
             2.0,
             float((uneven[1] / uneven[0]).min()),
             "relative spread over positions, least over seeds",
@@ -205,12 +208,32 @@ def pictures(p: Parameters, runs: xr.Dataset, where: str = "") -> list[Check]:
         ),
         at_most(
             f"rollout accuracy from the measured accuracy of every step{where}, largest deviation",
-            "rollout_closed",
+            "rollout_recursion, recovery",
             0.03,
             float(steps),
             "of the mean over seeds: errors of consecutive steps are nearly independent",
         ),
     ]
+
+
+def by_quadrature(p: Parameters) -> Check:
+    """Accuracy (17) as it stands, adaptively, against the quadrature that all curves use."""
+    eq = rollout_equations.equations()
+    phi = eq["normal_below"].rhs.doit()
+    spelled = eq["accuracy"].rhs.replace(
+        rollout_equations.BELOW, lambda v: phi.subs(rollout_equations.u, v)
+    )
+    sigma, gaps = np.sqrt(st.initial_variance(p)), (0.0, 1.0, 3.0)
+    names = {"mu_k": 0.0, "mu_kbar": 0.0, "sigma_k": sigma, "sigma_kbar": sigma, "N": p.N}
+    compiled = replace(eq["accuracy"], rhs=spelled)
+    return identity(
+        "accuracy by the quadrature used elsewhere",
+        "accuracy, normal_below",
+        [float(compiled.evaluate({**names, "mu_k": g * sigma})) for g in gaps],
+        gaussian_accuracy(np.array(gaps) * sigma, sigma, sigma, p.N),
+        1e-6,
+        "adaptive quadrature, absolute error 1.5e-8, on the half line twice",
+    )
 
 
 def conserved(runs: xr.Dataset) -> Check:

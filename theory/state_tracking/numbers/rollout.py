@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import numpy as np
 import xarray as xr
 
-from theory import sweep
+from theory import numeric, sweep
 from theory.special import gaussian_accuracy
-from theory.state_tracking import variance
+from theory.state_tracking import symbols, variance
 from theory.state_tracking.dynamics import flow
 from theory.state_tracking.parameters import Parameters
-from theory.state_tracking.rollout import equations
+from theory.state_tracking.rollout import equations, rho_t, right, wrong
+from theory.state_tracking.symbols import accuracy, t
 
 
 def rollout(accuracies: Any, N: int) -> np.ndarray:
@@ -32,11 +35,18 @@ def rollout(accuracies: Any, N: int) -> np.ndarray:
     """
     steps = np.asarray(accuracies, float)
     reached, out = np.ones(steps.shape[:-1]), []
+    step = _step()
     for right_now in np.moveaxis(steps, -1, 0):
-        wrong_now = (1 - right_now) / (N - 1)
-        reached = reached * (right_now - wrong_now) + wrong_now
+        reached = step(reached, right_now, N)
         out.append(reached)
     return np.stack(out, -1)
+
+
+@cache
+def _step() -> Callable:
+    """Recursion (84) where wrong states lead anywhere alike (86)."""
+    rhs = equations()["rollout_recursion"].rhs.subs(wrong[t], equations()["recovery"].rhs)
+    return numeric.function(rhs.subs(right[t], accuracy), [rho_t[t], accuracy, symbols.N])
 
 
 def with_accuracy(

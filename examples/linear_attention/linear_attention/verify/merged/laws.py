@@ -67,7 +67,7 @@ def early(table: Table) -> list[Check]:
         rows.append(identity(label, equation, predicted, measured, 1e-4, "W of 1e-5 by then"))
     begun = student.start(Parameters(), 0)
     (last,), _ = flows.flow(Parameters(), begun, 20)
-    return [*rows, flows.conserved("merged", "merged_invariant", begun, last)]
+    return [*rows, *flows.conserved(table, "merged", "merged_invariant", begun, last)]
 
 
 def spectra(table: Table) -> list[Check]:

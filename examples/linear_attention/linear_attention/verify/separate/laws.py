@@ -81,7 +81,7 @@ def generic(table: Table) -> list[Check]:
     ratio = np.array([times for times, _ in found]) / expected
     what, begun = "of generic heads, over the time by quadrature", student.start(STAIRS, SEEDS[0])
     return [
-        flows.conserved("separate", "separate_norm", begun, found[0][1]),
+        *flows.conserved(table, "separate", "separate_norm", begun, found[0][1]),
         near(f"first drop {what}", "v_squared", 1.0, ratio[:, 0], *FIRST),
         near(f"later drops {what}", "v_squared", 1.0, ratio[:, 1:], *LATER),
         *heights(table, STAIRS, SEEDS[0], expected[0]),

@@ -1,0 +1,64 @@
+"""What `tests.injection` found is complete, and nothing went unseen."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from papers import evidence
+from tests import injection
+from theory import registry
+from verify.check import Check
+
+RESULTS = json.loads(injection.RESULTS.read_text())
+SYSTEMS = {
+    f"{command} {system.name}": (command, model, system)
+    for command in injection.COMMANDS
+    for model in registry.MODELS.values()
+    for system in model.offering(command)
+}
+
+
+@pytest.mark.parametrize("key", SYSTEMS)
+def test_every_fault_is_seen(key):
+    """By a row that cites the equation, or the command stops."""
+    assert [r for r in RESULTS[key] if not r["seen by"]] == []
+
+
+@pytest.mark.parametrize("key", SYSTEMS)
+def test_no_equation_is_left_out(key):
+    """Whatever stored evidence of the command cites of this system's equations got both faults."""
+    command, model, system = SYSTEMS[key]
+    stored = json.loads(evidence.place(model).read_text())[command]["checks"]
+    rows = [Check(c["name"], c["equation"], 0.0, 0.0, 0.0, 0.0, "") for c in stored]
+    cited = {n for n in injection.names(system) if any(injection.cites(c, n) for c in rows)}
+    others = set().union(
+        *(
+            injection.names(s)
+            for k, (c, m, s) in SYSTEMS.items()
+            if k != key and (c, m) == (command, model)
+        )
+    )
+    tried = [r["equation"] for r in RESULTS[key]]
+    assert cited - others <= set(tried)
+    assert all(tried.count(n) == 2 for n in tried)
+
+
+def test_a_fault_is_put():
+    """And in the equation of that name alone."""
+    asked = (
+        "from tests.injection import put; put('bigram_fail', 2.0)\n"
+        "from theory.associative_memory.noisy_bigram import Parameters, equations\n"
+        "print([float(equations()[n].evaluate(Parameters(n=8).values())) for n in "
+        "('bigram_fail', 'bigram_fail_scaled')])"
+    )
+    wrong, sound = (
+        json.loads(
+            subprocess.run(
+                [sys.executable, "-c", code], capture_output=True, text=True, check=True
+            ).stdout
+        )
+        for code in (asked, asked.replace("put('bigram_fail', 2.0)", "pass"))
+    )
+    assert wrong == [2 * sound[0], sound[1]]
