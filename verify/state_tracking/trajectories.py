@@ -208,7 +208,7 @@ def pictures(p: Parameters, runs: xr.Dataset, where: str = "") -> list[Check]:
         ),
         at_most(
             f"rollout accuracy from the measured accuracy of every step{where}, largest deviation",
-            "rollout_recursion, recovery",
+            "rollout_recursion",
             0.03,
             float(steps),
             "of the mean over seeds: errors of consecutive steps are nearly independent",
