@@ -69,7 +69,7 @@ def test_zipf_exponent_is_compared_with_its_law(monkeypatch, exponent, passes):
     monkeypatch.setattr(
         superposition,
         "zipf_error",
-        lambda d, a, keys, classes, stored, draws: np.full(
+        lambda d, a, keys, classes, stored, draws, seed=0: np.full(
             draws, (1.0 if stored < keys else 8.0) * d**exponent
         ),
     )
