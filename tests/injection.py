@@ -16,6 +16,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+from papers import evidence
 from simulate.pool import one_thread
 from theory import equation, progress, registry
 from verify.check import Check
@@ -27,16 +28,27 @@ LEAST = 0.05  # relative fault that must be seen
 
 
 def put(name: str, factor: float) -> None:
-    """Make this process read one equation wrongly."""
-    plain = equation._WhenRead.__get__
+    """Make this process read one equation wrongly; what is made of the wrong one is not wrong
+    twice.
+    """
+    plain, substituted = equation._WhenRead.__get__, equation.Equation.subs
+    done: set[Any] = set()
 
     def read(self: Any, of: Any, kind: Any = None) -> Any:
         value = plain(self, of, kind)
-        if of.name != name:
+        if of.name != name or value in done:
             return value
-        return value * factor if value != 0 else value + factor - 1  # of scale one
+        value = value * factor if value != 0 else value + factor - 1  # of scale one
+        done.add(value)
+        return value
+
+    def subs(self: Any, replacements: Any) -> Any:
+        new = substituted(self, replacements)
+        done.add(vars(new)["rhs"])
+        return new
 
     equation._WhenRead.__get__ = read  # type: ignore[method-assign]
+    equation.Equation.subs = subs  # type: ignore[method-assign]
 
 
 def names(system: registry.Model) -> set[str]:
@@ -55,9 +67,9 @@ def found(command: str, system: registry.Model, *fault: Any) -> Any:
     out, into = os.pipe()
     if (child := os.fork()) == 0:
         result: Any
+        if fault:
+            put(*fault)
         try:
-            if fault:
-                put(*fault)
             with one_thread():
                 checks = system.wing("verify", command).report(Request(system)).checks
             result = checks, None if fault else names(system)
@@ -84,6 +96,8 @@ def inject(command: str, system: registry.Model) -> list[dict[str, Any]]:
     if isinstance(sound, str):
         raise SystemExit(f"error: verify.{command} {system.name}: {sound}")
     checks, equations = sound
+    if failing := [c.id for c in checks if c.verdict == "FAIL"]:
+        raise SystemExit(f"error: verify.{command} {system.name}: fails without a fault: {failing}")
     rows = []
     wanted = sorted(n for n in equations if any(cites(c, n) for c in checks))
     for name in progress.each(wanted, "equations"):
@@ -114,9 +128,12 @@ def main(argv: list[str] | None = None) -> int:
         for model in registry.MODELS.values():
             for system in model.offering(command):
                 if not given.systems or system.name in given.systems:
-                    results[f"{command} {system.name}"] = inject(command, system)
+                    results[f"{command} {system.name}"] = {
+                        "sources": evidence.sources(model),
+                        "rows": inject(command, system),
+                    }
                     RESULTS.write_text(json.dumps(dict(sorted(results.items())), indent=1) + "\n")
-    return int(any(not row["seen by"] for rows in results.values() for row in rows))
+    return int(any(not row["seen by"] for made in results.values() for row in made["rows"]))
 
 
 if __name__ == "__main__":

@@ -81,9 +81,9 @@ def variances() -> tuple[sp.Expr, sp.Expr, sp.Expr]:
 def needed_last() -> sp.Expr:
     """Integral of D^3 gamma over time until D beta = theta, last pair.
 
-    Behind the first steps d(beta)/dt = gamma E / (2 N^2) to leading order for any gamma of order
-    one, and alpha = beta^2/2 whatever gamma does, as the invariant holds at any common speed of
-    the two.
+    Behind the first steps d(beta)/dt = gamma E / (2 N^2) to leading order, proportional to gamma
+    however small, and alpha = beta^2/2 whatever gamma does, as the invariant holds at any common
+    speed of the two.
     """
     shift = expansions.manifold()[0].coeff(x, 0)
     rate, _ = expansions.scaled_rates({sp.exp(alpha): E * sp.exp(shift)}, 2)

@@ -114,7 +114,7 @@ def emergence(p: Parameters, runs: xr.Dataset) -> tuple[list[Check], list[str]]:
             checks += [
                 identity(
                     f"{what} by the flow, students",
-                    "hitting_time_exact",
+                    "flow",
                     exact,
                     found.mean(),
                     max(0.01, lag),
@@ -220,7 +220,7 @@ def scaling(progress: bool = False) -> tuple[list[Check], list[str], dict[str, A
             checks.append(
                 identity(
                     f"plateau length at {name} = {value:g}",
-                    "hitting_time_exact",
+                    "flow",
                     rows[-1]["descent"],
                     rows[-1]["students"].mean(),
                     0.02,
