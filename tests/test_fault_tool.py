@@ -70,7 +70,7 @@ def test_a_fault_is_one_change_of_one_expression(drawn):
         assert ast.unparse(ast.parse(restored)) == ast.unparse(ast.parse(source)), fault
         assert ast.unparse(ast.parse(faulty)) != ast.unparse(ast.parse(source)), fault
     with pytest.raises((ValueError, SyntaxError)):  # the file is another by now
-        fault.applied("# a line more\n" + source)
+        fault.applied("# a line more\n" * len(lines) + source)
 
 
 @pytest.fixture

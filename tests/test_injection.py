@@ -59,7 +59,9 @@ def test_a_fault_is_put():
     """In the equation of that name alone, and once: not again in what is made of it."""
     asked = (
         "from dataclasses import replace\n"
-        "from tests.injection import put; put('bigram_fail', 2.0)\n"
+        "from tests.injection import put\n"
+        "from theory.registry import find\n"
+        "put(find('associative_memory.noisy_bigram'), 'bigram_fail', 2.0)\n"
         "from theory.associative_memory.noisy_bigram import Parameters, equations\n"
         "one, other = (equations()[n] for n in ('bigram_fail', 'bigram_fail_scaled'))\n"
         "made = [one, replace(one, rhs=one.rhs), one.subs({}), one.subs({'a_noise': 0.5}), other]\n"
@@ -71,7 +73,7 @@ def test_a_fault_is_put():
                 [sys.executable, "-c", code], capture_output=True, text=True, check=True
             ).stdout
         )
-        for code in (asked, asked.replace("put('bigram_fail', 2.0)", "pass"))
+        for code in (asked, asked.replace("'bigram_fail', 2.0", "'bigram_fail', 1.0"))
     )
     assert wrong[:-1] == pytest.approx([2 * x for x in sound[:-1]])
     assert wrong[-1] == sound[-1]

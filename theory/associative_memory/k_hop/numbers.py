@@ -99,7 +99,7 @@ def over_hops(equation: Equation, entries: sp.IndexedBase, values: Sequence, siz
         Number of things N.
     """
     spelled = equation.rhs.subs({k: len(values), N: size}).doit()
-    return spelled.subs({entries[j]: sp.sympify(v) for j, v in enumerate(values, 1)})
+    return spelled.subs({entries[j]: sp.sympify(v, strict=True) for j, v in enumerate(values, 1)})
 
 
 def probability(fixed_points: Sequence[int], size: int) -> float:
