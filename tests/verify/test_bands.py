@@ -121,7 +121,7 @@ def test_what_the_pictures_show_of_three_seeds():
     # 4% of the accuracy of every step, and the rollout leaves its bound.
     off = runs.assign(rollout_accuracy=runs.rollout_accuracy - 0.04)
     wrong = [c.equation for c in trajectories.pictures(p, off) if not c.within]
-    assert "rollout_closed" in wrong
+    assert "rollout_recursion" in wrong
 
 
 @pytest.mark.slow
