@@ -82,8 +82,8 @@ def generic(table: Table) -> list[Check]:
     what, begun = "of generic heads, over the time by quadrature", student.start(STAIRS, SEEDS[0])
     return [
         *flows.conserved(table, "separate", "separate_norm", begun, found[0][1]),
-        near(f"first drop {what}", "v_squared", 1.0, ratio[:, 0], *FIRST),
-        near(f"later drops {what}", "v_squared", 1.0, ratio[:, 1:], *LATER),
+        near(f"first drop {what}", "heads by quadrature", 1.0, ratio[:, 0], *FIRST),
+        near(f"later drops {what}", "heads by quadrature", 1.0, ratio[:, 1:], *LATER),
         *heights(table, STAIRS, SEEDS[0], expected[0]),
     ]
 
@@ -110,7 +110,7 @@ def students(table: Table, **more: Any) -> list[Check]:
     times = first_crossing(train(p, range(SEEN), **more).learned.isel(direction=0), 0.5).values
     ratio = times / [predicted(p, seed, 1, p.eta)[0] for seed in range(SEEN)]
     label = "first drop of the attention on drawn tokens, over its time by quadrature"
-    return [sampled(label, "v_squared", 1.0, ratio)]
+    return [sampled(label, "heads by quadrature", 1.0, ratio)]
 
 
 def report(request: Request) -> Report:
