@@ -98,7 +98,7 @@ def inject(command: str, system: registry.Model) -> list[dict[str, Any]]:
         for factor in (seen, -1.0):
             now = found(command, system, name, factor)
             failing = (
-                now
+                now[:160]
                 if isinstance(now, str)
                 else sorted({c.id for c in now[0] if cites(c, name) and c.verdict == "FAIL"})
             )
