@@ -21,10 +21,12 @@ PLACE = Path(__file__).parents[1] / "performance.json"
 
 
 def ask(*words: str) -> Any:
-    """What a command says in JSON."""
+    """What a command says in JSON; exit code 1 says that a number is not as wanted."""
     done = subprocess.run(
-        [sys.executable, "-m", *words, "--json"], capture_output=True, text=True, check=True
+        [sys.executable, "-m", *words, "--json"], capture_output=True, text=True, check=False
     )
+    if done.returncode > 1:
+        raise OSError(f"{' '.join(words)}: exit code {done.returncode}: {done.stderr[-200:]}")
     return json.loads(done.stdout)
 
 
