@@ -2,6 +2,7 @@
 
 import json
 import re
+import subprocess
 import sys
 from pathlib import Path
 
@@ -120,6 +121,21 @@ def test_measurements_are_stored_with_their_commit(monkeypatch, tmp_path):
         "simulate.benchmark",
         "verify.start",
     ]
+
+
+@pytest.mark.parametrize("code", [0, 1, 2])
+def test_a_missed_target_is_an_answer(monkeypatch, code):
+    """Exit code 1 comes with its table; anything else is an error."""
+    monkeypatch.syspath_prepend(ROOT / "docs/_extensions")
+    import measure
+
+    done = subprocess.CompletedProcess([], code, '{"rows": []}', "error: no such model")
+    monkeypatch.setattr(measure.subprocess, "run", lambda *a, **k: done)
+    if code > 1:
+        with pytest.raises(OSError, match="no such model"):
+            measure.ask("verify.start")
+    else:
+        assert measure.ask("verify.start") == {"rows": []}
 
 
 @pytest.fixture(scope="module")

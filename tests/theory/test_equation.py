@@ -186,3 +186,11 @@ def test_root_of_what_is_linear():
     for wrong in (y**2 - 1, x):
         with pytest.raises(ArithmeticError, match="is not linear in y"):
             linear_root(wrong, y)
+
+
+def test_an_integrand_with_a_part_twice():
+    """What occurs twice in it holds the variable of integration, and stays inside."""
+    a, v = sp.symbols("a v", positive=True)
+    part = sp.exp(-a * v)
+    twice = sp.Integral(part / (1 + part), (v, 0, sp.oo))
+    assert numeric.function(twice, [a])(2.0) == pytest.approx(np.log(2) / 2, rel=1e-9)

@@ -180,3 +180,17 @@ def test_onset_rate_of_the_flow():
     assert (
         rate.predicted == exact and rate.measured == pytest.approx(exact, rel=1e-6) and rate.within
     )
+
+
+@pytest.mark.parametrize("there", [0, 1, 2])
+def test_a_level_that_theory_never_reaches(monkeypatch, there):
+    """Students roll out rightly; theory of all seeds but some does not: a row says so and fails."""
+    p, runs = ensemble.shipped("demo")
+    runs = runs.isel(seed=slice(3))
+    flat = runs[["A", "rollout_accuracy"]].copy(deep=True)
+    flat["rollout_accuracy"][{"seed": slice(there, None)}] = 0.1
+    monkeypatch.setattr(tracking, "own_start", lambda p, runs: flat)
+    monkeypatch.setattr(tracking, "noisy", lambda p, runs: runs)
+    found, _ = tracking.emergence(p, runs)
+    missing = [c.within for c in found if "theory gets there" in c.name]
+    assert missing == ([False] if there < 2 else [])

@@ -35,3 +35,10 @@ def test_ratios(monkeypatch, capsys, onset, code):
         and "import torch" in rows["verify.gradients state_tracking"]
     )
     assert ("NO" in rows["theory.onset state_tracking --json"]) == bool(code)
+
+
+def test_sources_are_compiled_once(monkeypatch):
+    """As libraries' are, though the shell forbids it."""
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+    _, said = start.seconds(["-c", "import sys; print(sys.dont_write_bytecode)"])
+    assert said.strip() == "False"
