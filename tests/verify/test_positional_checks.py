@@ -153,7 +153,7 @@ def test_extensions_that_move_nothing_fail(monkeypatch):
         for what, (change, *_) in pictures.EXTENSIONS.items():
             if p == pictures.BASE.replace(omega=p.omega, start=p.start, **change):
                 along = middle[f"alpha_c with {what} at omega = 0.3 over 0.2"]
-                centre = middle[f"alpha_c with {what} over without"] / (
+                centre = middle.get(f"alpha_c with {what} over without", 1.0) / (
                     1.0 if p.omega == 0.3 else along
                 )
         at = np.linspace(0, 4, 9)
@@ -176,7 +176,7 @@ def test_ends_of_training_are_counted(monkeypatch):
         informed = {"positional": [1.0, 1.0, 1.0, 1.0, 5.0], "semantic": [2.0, 2.0, 2.0, 2.0, 5.0]}
         loss = np.resize(informed.get(p.start, ends), len(seeds))[:, None] + 0 * np.array(alpha)
         off = mixed if p.start == "mixed" else 0.0
-        means = [(b.low + b.high) / 2 for n, b in pictures.BANDS.items() if "rank 2" in n]
+        means = [(b.low + b.high) / 2 for n, b in pictures.BANDS.items() if "of rank 2" in n]
         error = 1 + off * np.resize(means, len(alpha)) + 1e-3 * np.sin(seeds)[:, None]
         error = error + 0.5 * (p.start == "positional")  # the semantic start is the better one
         variables = {"train_loss": loss, "test_mse_half": error}
@@ -186,12 +186,49 @@ def test_ends_of_training_are_counted(monkeypatch):
         )
 
     monkeypatch.setattr(pictures, "train", trained)
-    assert [c.measured for c in pictures.adam()] == [24, 12, 12]
+    # Of 24 and 12 runs four standard errors are as many as the difference and more.
+    assert [c.measured for c in pictures.adam()] == [24, 12, 12, 12 - 4 * 6]
+    assert [c.verdict for c in pictures.adam()] == ["agrees"] * 3 + ["FAIL"]
     assert {c.verdict for c in pictures.rank_two()} == {"FAIL"}
     mixed = 1.0
     assert {c.verdict for c in pictures.rank_two()} == {"limit"}
     ends = [1.0, 1.0, 1.0, 1.0, 5.0]
-    assert [c.verdict for c in pictures.adam()] == ["agrees", "FAIL", "FAIL"]
+    assert [c.verdict for c in pictures.adam()] == ["agrees", "FAIL", "FAIL", "agrees"]
+
+
+def test_message_passing_is_compared_beside_descent(monkeypatch):
+    """What sentences do to both cancels: an error of 5% is seen on 16 seeds that scatter by 20%."""
+    off = 0.0
+
+    def state(seed, d):
+        return 1 + np.random.default_rng([seed, d]).normal(0, 4 / d**0.5)
+
+    def trained(p, seeds, alpha, **options):
+        values = [[state(s, p.d) * (1 + 1 / p.d)] for s in seeds]
+        names = {n for _, _, these in thresholds.POINTS for n in these}
+        row = (("seed", "alpha"), np.array(values))
+        return xr.Dataset(dict.fromkeys(names, row), {"seed": list(seeds), "alpha": [alpha]})
+
+    def passed(p, seed):
+        value = state(seed, p.d) * (1 + off) * (1 - 1 / p.d)
+        return {x: value for x in ("q", "m", "theta")} | {"step": 0.0, "gradient": 0.0}
+
+    summary = dict.fromkeys(("q", "m", "theta"), 1.0)
+    point = SimpleNamespace(exists=True, summary=lambda: summary)
+    monkeypatch.setattr(thresholds, "solve", lambda p, branch: point)
+    monkeypatch.setattr(thresholds, "train", trained)
+    monkeypatch.setattr(thresholds, "_overlaps", passed)
+    monkeypatch.setattr(thresholds, "each", lambda f, arguments: [f(*a) for a in arguments])
+
+    def found():
+        seeds, p = list(range(4000)), Parameters(d=400).solvable()
+        checks, _ = thresholds.message_passing(p, (200, 400, 800), seeds, {})
+        return [(c.name.partition(" ")[0], c.verdict) for c in checks]
+
+    names = ["q", "theta", "q", "m"]
+    assert found() == [(x, "agrees") for x in names]
+    off = 0.05
+    assert found() == [(x, "FAIL") for x in names]
 
 
 @pytest.mark.slow
@@ -207,7 +244,7 @@ def test_thresholds_command(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(thresholds, "thresholds", lambda p: predicted[p.prox])
     monkeypatch.setattr(thresholds, "SOBOL", 64)
     monkeypatch.setattr(
-        thresholds, "message_passing", lambda p, sizes, seeds: ([], [])
+        thresholds, "message_passing", lambda *given: ([], [])
     )  # tested with the students
     monkeypatch.setattr(
         thresholds, "FACTORS", {"alpha_c": (0.5, 1.0, 1.8), "alpha_l": (0.7, 1.3, 2.2)}

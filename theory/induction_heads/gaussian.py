@@ -40,7 +40,7 @@ from theory.induction_heads.symbols import (
 from theory.notation import symbol
 from theory.numeric import wright_omega
 
-alpha_3, beta_2, gamma_3, gamma_4 = (THETA[n] for n in ("alpha_3", "beta_2", "gamma_3", "gamma_4"))
+beta_2, gamma_3, gamma_4 = (THETA[n] for n in ("beta_2", "gamma_3", "gamma_4"))
 T_beta_scaled = symbol(
     "T_beta_scaled", r"T_{\beta}(\theta / D)", "time of D beta = theta", positive=True
 )

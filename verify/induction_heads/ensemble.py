@@ -14,4 +14,4 @@ NEEDED = {
     "pseudo": ("seed", "t", "parameter"),
     **{x: ("seed", "t") for x in (*MEANING, *SHORT) if x != "pseudo"},
 }
-SOURCE = Source(DISENTANGLED, Parameters.demo(), "16", NEEDED)
+SOURCE = Source(DISENTANGLED, Parameters.demo(), "48", NEEDED)
