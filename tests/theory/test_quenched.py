@@ -334,7 +334,8 @@ def test_what_is_drawn_has_the_start_of_its_seed():
     np.testing.assert_allclose(S - R / (p.d_g - 1), start.S, atol=1e-12)
     np.testing.assert_allclose(given.M.sum((1, 2, 3)) / (p.d_g * p.N), start.zeta, atol=1e-12)
     for k in range(3):
-        assert given.M[k][own[k] == 0].var() == pytest.approx(start.variance_wrong[k], rel=0.1)
+        for kind, variance in enumerate((start.variance_wrong[k], start.variance_right[k])):
+            assert given.M[k][own[k] == kind].var() == pytest.approx(variance, rel=0.1)
     again = given.redrawn(start, np.random.default_rng(3))
     assert (again.teachers == given.teachers).all() and not np.allclose(again.M, given.M)
 
