@@ -496,7 +496,9 @@ def by_quadrature(x: dict, at: tuple[int, int], system: Columns) -> float:
 
 @pytest.mark.parametrize("finite_data", [False, True])
 def test_accuracy_along_a_run(finite_data):
-    """Against brute-force distribution functions, and by sampled logits."""
+    """Against brute-force distribution functions, and by sampled logits; variances of logits
+    around their means.
+    """
     system = Columns(FAST, Start.drawn(FAST, 1, np.random.default_rng(0)), finite_data)
     rng = np.random.default_rng(2)
     for _ in range(3):
@@ -506,6 +508,12 @@ def test_accuracy_along_a_run(finite_data):
         np.testing.assert_allclose(
             found, [by_quadrature(x, (0, i), system) for i in range(FAST.L)], atol=1e-3
         )
+        of, seen = np.multiply.outer(system.of_share, system.of_v), system.observe()
+        for name, z, u in (("other", x.z_w[0], x.u_w[0]), ("correct", x.z_k[0], x.u_k[0])):
+            mean = (of * z).sum((1, 2))
+            within = (of * (z - mean[:, None, None]) ** 2).sum((1, 2)) + u
+            # The same sums in another order.
+            assert seen[f"variance_{name}"][0] == pytest.approx(within.mean() + mean.var(), 1e-9)
         if not finite_data:
             n = 60_000
             between = [

@@ -9,7 +9,7 @@ import sympy as sp
 from later import Later
 
 from theory.positional_semantic import Parameters, State, equations
-from theory.positional_semantic.numbers import degree_seven, prox
+from theory.positional_semantic.numbers import channel, degree_seven, prox
 from theory.positional_semantic.numbers.channel import averages, target, teacher_nodes
 
 SIGMA, EQ = 0.5, Later(equations)
@@ -141,6 +141,27 @@ def test_quadrature_converges(state, omega):
     }
     assert max(gaps[16].values()) < 2e-3 and gaps[16]["E_M"] < 1e-4
     assert sum(gaps[16].values()) < sum(gaps[8].values())
+
+
+def test_the_end_of_a_well_is_extrapolated(monkeypatch):
+    """Ten bisections, to 2e-3 of where thirty put it, and the last step: ten times as close."""
+    asked = []
+    plain = channel.Lines.end_of_plus_well
+
+    def noted(self, *given):
+        asked.append((self, given))
+        return plain(self, *(x.copy() for x in given))
+
+    monkeypatch.setattr(channel.Lines, "end_of_plus_well", noted)
+    p = Parameters(alpha=0.57, prox="local", order=8)
+    averages(p, State(q=0.04355, m=0.0, V=24.41, theta=0.06135))
+    (lines, given), ends = asked[0], {}
+    for often in (channel.BISECTIONS, 30):
+        monkeypatch.setattr(channel, "BISECTIONS", often)
+        ends[often] = plain(lines, *(x.copy() for x in given))
+    found, exact = ends.values()
+    assert (exact != given[0]).sum() > 20  # lines with two wells, of which one ends
+    assert np.abs(found - exact).max() < 2e-4
 
 
 def test_nodes_are_shared_between_solver_settings():

@@ -132,6 +132,8 @@ def test_k_hops_change_stage_when_the_curriculum_does():
     np.testing.assert_allclose(overlap[1::2][:2], overlap[2::2][:2], atol=1e-6)
     assert overlap[0].tolist() == [0.2, 0.2, 0.2] and overlap[1, 0] == pytest.approx(0.9, abs=1e-6)
     assert overlap[1, 1:].tolist() == [0.2, 0.2]
+    p = p.replace(curriculum=False, k=1, eta=0.5, steps=30)
+    assert k_hop.predict(p).t[-1] == 15 and k_hop.predict(p, t=2.0).t[-1] == 2
 
 
 def test_informed_descents_take_the_local_minimiser():
