@@ -10,7 +10,7 @@ import pytest
 from theory import induction_heads as ih
 from theory import onset as command
 from theory.induction_heads.numbers import emergence
-from theory.induction_heads.onset import onset
+from theory.induction_heads.onset import FLOW, SLOW, curves, onset
 from theory.parameters import ParameterError
 
 TABLE = {  # N: T_gamma, T_beta, T_alpha, T_drop as on record
@@ -203,3 +203,14 @@ def test_time_per_step(trained, loss, power):
     p = ih.Parameters(D=8, eta=0.5, trained=trained, loss=loss)
     assert p.time_per_step == 0.5 / 8**power
     assert p.run_to(3.0).steps == round(3.0 / p.time_per_step)
+
+
+def test_the_slow_manifold_is_drawn_along_the_flow():
+    """At the same beta, to second order in x = 1/(2N)."""
+    found = curves(50, 7500.0)
+    flow, slow = found[FLOW], found[SLOW]
+    rising = slice(None, int(flow.beta.argmax()))
+    inner = slow.where((slow.beta > 0.2) & (slow.beta < 1), drop=True)
+    for name in ("alpha", "gamma"):
+        along = np.interp(inner.beta, flow.beta[rising], flow[name][rising])
+        assert np.abs(along - inner[name]).max() < (1 / 100) ** 2
