@@ -15,7 +15,7 @@ DEMO := output/demo
 OUT ?= output/device
 SECONDS_LEFT ?= 1800
 
-.PHONY: demo test test-all faults check docs docs-all setup clean gpu gpu-dry-run
+.PHONY: demo test test-all faults check docs-setup docs docs-all setup clean gpu gpu-dry-run
 
 setup: $(TESTS)
 
@@ -60,6 +60,8 @@ $(DOCS): $(READY)
 	@echo "installing Sphinx into $(VENV)"
 	@$(RUN) -m pip install --quiet --disable-pip-version-check $(PIP) -c constraints.txt -e ".[docs]"
 	@touch $@
+
+docs-setup: $(DOCS)
 
 docs: $(DOCS)
 	$(RUN) -m sphinx -j 2 -W --keep-going -q -d output/docs-doctrees docs output/docs

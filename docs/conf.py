@@ -65,3 +65,5 @@ napoleon_use_param = False
 napoleon_use_ivar = True
 default_role = "literal"
 suppress_warnings = ["ref.python"]  # words such as Parameters name several classes; no link is made
+if nb_execution_mode == "off":
+    suppress_warnings.append("myst-nb.lexer")  # known once a cell has run

@@ -209,7 +209,7 @@ def test_the_slow_manifold_is_drawn_along_the_flow():
     """At the same beta, to second order in x = 1/(2N)."""
     found = curves(50, 7500.0)
     flow, slow = found[FLOW], found[SLOW]
-    rising = slice(None, int(flow.beta.argmax()))
+    rising = slice(None, int(flow.beta.values.argmax()))
     inner = slow.where((slow.beta > 0.2) & (slow.beta < 1), drop=True)
     for name in ("alpha", "gamma"):
         along = np.interp(inner.beta, flow.beta[rising], flow[name][rising])
