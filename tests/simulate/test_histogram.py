@@ -27,14 +27,21 @@ def test_data_has_no_repetitions():
 
 @pytest.mark.parametrize("kind", h.KINDS)
 def test_attention_reads_one_half(kind):
-    """Positional attention does not see tokens, semantic attention no positions."""
+    """Positional attention sees positions and no tokens, semantic attention tokens and no
+    positions.
+    """
     torch.manual_seed(0)
     model = h.Counter(TINY, kind)
     a, b = model.attention(torch.tensor([[0, 1, 2, 3], [3, 1, 0, 2]])).detach()
     assert torch.allclose(a, b) == (kind == "positional")
-    if kind == "semantic":
-        order = [3, 1, 0, 2]
-        assert torch.allclose(a[order][:, order], b, atol=1e-6)
+    order = [3, 1, 0, 2]
+    moved = a[order][:, order]
+    assert not torch.allclose(moved, a, atol=1e-3)
+    if kind == "positional":
+        with torch.no_grad():
+            model.positions.copy_(model.positions[order])
+        b = model.attention(torch.tensor([[0, 1, 2, 3]]))[0].detach()
+    assert torch.allclose(moved, b, atol=1e-6)
 
 
 def test_solutions_learn_and_last():

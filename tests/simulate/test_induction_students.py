@@ -289,6 +289,40 @@ def test_standard_transformer():
     assert parts["scores_2"].shape == (36, 36) and parts["readout"].shape == (8, 72)
 
 
+def test_standard_student_written_out():
+    """Both layers place by place: one head each, learned embeddings, no norm, no bias, no tied
+    weight; a step is AdamW's first on the mean negative log-likelihood.
+    """
+    learner = standard.Learner(SMALL, 7, torch.device("cpu"), DOUBLE)
+    named = dict(learner.student.named_parameters())
+    assert named.keys() == {"E", "P", "out", *(f"{x}.{k}" for x in "QKVO" for k in range(2))}
+    w = {name: value.detach().clone().requires_grad_() for name, value in named.items()}
+    tokens, offset, label = learner._draw("train", 0)
+    rows = []
+    for row, first in zip(tokens[:4], offset[:4], strict=True):
+        h = [w["E"][token] + w["P"][first + place] for place, token in enumerate(row)]
+        for k in range(2):
+            Q, K, V, O = (w[f"{x}.{k}"] for x in "QKVO")
+            new = []
+            for place, x in enumerate(h):
+                scores = torch.stack([(Q @ x) @ (K @ y) for y in h[: place + 1]]) / SMALL.D**0.5
+                weights = torch.exp(scores) / torch.exp(scores).sum()
+                new.append(x + O @ V @ sum(a * y for a, y in zip(weights, h, strict=False)))
+            h = new
+        rows.append(w["out"] @ h[-1])
+    logits = torch.stack(rows)
+    assert gap(learner.student(tokens[:4], offset[:4]), logits) < 1e-11  # sums of 16 terms, twice
+    chosen = logits[torch.arange(4), label[:4]] - torch.log(torch.exp(logits).sum(1))
+    gradients = torch.autograd.grad(-chosen.mean(), list(w.values()))
+    learner._draw = lambda stream, step: [tokens[:4], offset[:4], label[:4]]
+    learner.step(0)
+    eta, decay = SMALL.eta, SMALL.weight_decay
+    for (name, start), g in zip(w.items(), gradients, strict=True):
+        expected = (1 - eta * decay) * start - eta * g / (g.abs() + 1e-8)
+        # Entries whose gradient is as small as AdamW's own 1e-8 see its rounding.
+        assert gap(named[name], expected) < 1e-3 * eta * decay, name
+
+
 def test_standard_training(tmp_path):
     """Learns the task at a small size; loss in nats starts above that of guessing, ln of the
     vocabulary, and ends near zero.

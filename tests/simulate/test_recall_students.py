@@ -110,7 +110,7 @@ def test_students_follow_full_batch_descent(tmp_path):
 
 def test_uneven_facts_have_their_plateau_at_the_conditional_entropy():
     """Answers drawn at random: on the plateau the subject part of the loss is the entropy of a
-    given r, below ln D.
+    given r, below ln D, and what is predicted is p(a|r), whatever the subject.
     """
     p = SMALL.replace(S=16)
     table = task.random_table(p, np.random.default_rng(1))
@@ -124,6 +124,20 @@ def test_uneven_facts_have_their_plateau_at_the_conditional_entropy():
     assert found["loss_subject"] == pytest.approx(
         entropy, abs=0.005
     )  # the subject has just begun to be learned
+    student = LinearAttention(p)
+    student.w.data, student.V.data = (
+        torch.tensor(x, dtype=torch.float64) for x in (learner.w, learner.V)
+    )
+    fact = np.zeros((p.S, p.R, p.vocabulary))
+    fact[np.arange(p.S), :, np.arange(p.S)] = 1
+    fact[:, np.arange(p.R), p.S + np.arange(p.R)] = 1
+    fact[..., p.S + p.R : -1], fact[..., -1] = (p.T - 3) / p.noise_tokens, 1
+    predicted = torch.softmax(student.of_counts(torch.tensor(fact)), 2).detach().numpy()
+    by_relation = np.zeros((p.R, p.answers))
+    for r, share in enumerate(shares):
+        by_relation[r, r * p.D : (r + 1) * p.D] = share
+    assert np.abs(predicted - by_relation).max() < 0.05  # noise of batches: 0.02
+    assert predicted.std(0).max() < 1e-3  # over subjects
 
 
 def test_command(capsys, tmp_path):

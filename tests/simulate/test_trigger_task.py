@@ -139,6 +139,10 @@ def test_training_learns_and_stages_freeze(tmp_path):
         name: float(w.detach().abs().max()) > 0 for name, w in learner.student.named_parameters()
     }
     assert moved == {"W_O2": True, "W_K2": False, "W_K1": False}
+    # Frozen ones are drawn anew for every seed, with variance 1/d: 1024 entries scatter by 4%.
+    drawn = [Learner(p, seed).student.W_OV1 for seed in (0, 1)]
+    assert (drawn[0] != drawn[1]).all()
+    assert all(float(w.var() * p.d) == pytest.approx(1, abs=0.2) for w in drawn)
 
 
 def test_own_text(tmp_path, capsys):

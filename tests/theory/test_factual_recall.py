@@ -21,7 +21,7 @@ from theory.associative_memory.factual_recall import (
     flow,
     time_of_share,
 )
-from theory.associative_memory.factual_recall.dynamics import PARTS, RELATION, SUBJECT
+from theory.associative_memory.factual_recall.dynamics import PARTS, SUBJECT
 from theory.associative_memory.factual_recall.numbers import constants
 from theory.associative_memory.factual_recall.onset import onset
 from theory.numeric import function
@@ -183,22 +183,25 @@ def test_plateau_grows_with_the_logarithm_of_the_start(sizes):
 
 
 def test_late_decay():
-    """Loss of one part approaches (K-1)/(2 lambda K t ln(2 lambda K t)), corrections of order ln ln
-    t / ln t.
+    """Losses of both parts approach (K-1)/(2 lambda K t ln(2 lambda K t)), corrections of order ln
+    ln t / ln t; they are the whole loss, which vanishes.
     """
     p = Parameters(epsilon=0.1)
-    gaps = []
-    for time in (1e5, 1e7):
-        curve = flow().solve(p, t=time, at=[time])
-        law = EQ["late_loss"].evaluate({**constants(p, RELATION), "t": time})
-        gaps.append(abs(float(curve.loss_relation[0]) / law - 1))
-    assert gaps[1] < gaps[0] < 0.4
-    # Far out, where no integrator gets: the loss ln(1 + (K - 1) e^-X) at the time of gain X.
-    v, X = constants(p, RELATION), mpmath.mpf(10) ** 4
-    time = EQ["hitting_time"].evaluate({**v, "X_gain": X}, modules="mpmath")
-    law = EQ["late_loss"].evaluate({**v, "t": time}, modules="mpmath")
-    left = mpmath.log1p((v["K"] - 1) * mpmath.exp(-X))
-    assert float(law / left) == pytest.approx(1, abs=2 * np.log(1e4) / 1e4)
+    times = [1e5, 1e7]
+    curve = flow().solve(p, t=times[-1], at=times)
+    assert (np.diff(curve.loss) < 0).all() and curve.loss[-1] < 1e-5
+    np.testing.assert_allclose(curve.loss, curve.loss_relation + curve.loss_subject, rtol=1e-9)
+    for part in PARTS:
+        v = constants(p, part)
+        law = np.array([EQ["late_loss"].evaluate({**v, "t": time}) for time in times])
+        gaps = np.abs(curve[f"loss_{part.name}"].values / law - 1)
+        assert gaps[1] < gaps[0] < 0.4, part.name
+        # Far out, where no integrator gets: the loss ln(1 + (K - 1) e^-X) at the time of gain X.
+        X = mpmath.mpf(10) ** 4
+        time = EQ["hitting_time"].evaluate({**v, "X_gain": X}, modules="mpmath")
+        law = EQ["late_loss"].evaluate({**v, "t": time}, modules="mpmath")
+        left = mpmath.log1p((v["K"] - 1) * mpmath.exp(-X))
+        assert float(law / left) == pytest.approx(1, abs=2 * np.log(1e4) / 1e4), part.name
 
 
 def test_descent_tends_to_the_flow():

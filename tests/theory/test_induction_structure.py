@@ -30,12 +30,16 @@ def test_groups(D):
 
 @pytest.mark.parametrize("D", SIZES)
 def test_proposition_4(D):
-    """F M F^T = M for every F; no other involution does it: tokens' signed permutations do not keep
-    M.
+    """F M F^T = M for every F of the group, and with a rotation drawn at random; no other
+    involution does it: tokens' signed permutations do not keep M.
     """
     M = structure.swap(D)
     assert all((f @ M @ f.T == M).all() for f in structure.group("position", D))
     assert any((e @ M @ e.T != M).any() for e in structure.group("token", D))
+    turn = np.linalg.qr(np.random.default_rng(0).normal(size=(D // 2, D // 2)))[0]
+    for corner in (np.eye(2), np.eye(2)[::-1]):
+        f = np.kron(corner, turn)
+        np.testing.assert_allclose(f @ M @ f.T, M, atol=1e-14)  # rounding
 
 
 @pytest.mark.parametrize("D", SIZES)

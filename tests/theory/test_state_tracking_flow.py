@@ -189,6 +189,18 @@ def test_two_states():
     np.testing.assert_allclose(curve.loss, np.log1p(np.exp(-2 * curve.logit_correct)), atol=1e-14)
 
 
+def test_the_flow_starts_unlearned_and_sees_zeta():
+    """From A = 1/L, R = S = 0 where nothing else is given; the conserved zeta moves all curves."""
+    p = state_tracking.Parameters(N=5, L=4, d_g=3)
+    curves = [
+        state_tracking.flow().solve(p.replace(zeta=z), alpha=5.0, at=[0.0, 5.0]) for z in (0.0, 0.5)
+    ]
+    for curve in curves:
+        assert [float(curve[q][0]) for q in "ARS"] == [0.25, 0, 0]
+    for q in "ARS":
+        assert abs(float(curves[1][q][1] / curves[0][q][1]) - 1) > 1e-3, q
+
+
 @pytest.mark.parametrize("name", STARTS)
 def test_observables(name):
     """Logits, loss and c(A) along the flow against direct formulas; the loss falls."""

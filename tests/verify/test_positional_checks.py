@@ -121,7 +121,8 @@ def test_the_selection_that_students_do_not_make_has_bands_and_theirs_has_none(m
     checks = thresholds.order_parameters(p, (50, 100, 200), list(range(8)), {})
     assert len(checks) == 24
     banded = {c.name.partition(" by ")[0] for c in checks if c.band is not None}
-    assert banded == {f"{x} of the semantic branch" for x in ("theta", "test_mse_half")}
+    apart = {"semantic": ("theta", "train_loss", "test_mse_half"), "positional": ("q", "m")}
+    assert banded == {f"{x} of the {b} branch" for b, names in apart.items() for x in names}
     assert all("by global prox" in c.name for c in checks if c.band is not None)
     assert all(c.verdict == "agrees" for c in checks if "by local prox" in c.name)
 

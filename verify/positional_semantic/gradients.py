@@ -12,12 +12,14 @@ from functools import cache
 
 import numpy as np
 import torch
+from sympy.core.function import AppliedUndef
 
 from simulate.positional_semantic import task
 from simulate.positional_semantic.gamp import gamp, risk_gradient
 from simulate.positional_semantic.learner import polish
 from simulate.positional_semantic.student import Problem, Student, initial_weights
-from theory.positional_semantic import Parameters, equations, free_entropy
+from theory.numeric import function
+from theory.positional_semantic import Parameters, equations, free_entropy, symbols
 from theory.positional_semantic.numbers import fixed_point, prox
 from theory.positional_semantic.numbers.channel import averages
 from theory.positional_semantic.numbers.fixed_point import FixedPoint, conjugates, solve
@@ -140,6 +142,8 @@ def envelope(eq: Table) -> list[Check]:
         prox.descend(best, w + np.array([[s * step], [0.0]]), Y, V, sigma)[1] for s in (1, -1)
     ]
     slope = (shifted[0] - shifted[1]) / (2 * step)
+    (minimiser,) = eq["g_1"].rhs.atoms(AppliedUndef)
+    g_1 = function(eq["g_1"].rhs, [minimiser, symbols.w_1, symbols.V])
     return [
         *(
             identity(name, e, eq[e].evaluate(at), measured, 1e-12, "both float64")
@@ -171,7 +175,7 @@ def envelope(eq: Table) -> list[Check]:
         identity(
             "dM/dw = -g",
             "g_1",
-            -(best[0] - w[0]) / V,
+            -g_1(best[0], w[0], V),
             slope,
             1e-6,
             "rounding of M over the step 1e-5",
@@ -372,7 +376,7 @@ def symmetries(eq: Table) -> list[Check]:
 
 COVERS: dict[Callable[[Table], list[Check]], tuple[str, ...]] = {
     students: (),
-    envelope: ("S_12", "S_21", "sentence_loss", "objective"),
+    envelope: ("S_12", "S_21", "sentence_loss", "objective", "g_1"),
     symmetries: ("sentence_loss",),
     training_loss: ("training_loss_data",),
     stationarity: (),

@@ -67,7 +67,7 @@ def laws() -> list[Check]:
     with one_thread():
         out = run(P)
         checks = gradient_checks()
-        large = run(P.replace(first_step=30.0, third_gain=10 * P.third_gain))
+        large = run(P.replace(first_step=30.0))
     checks += [
         at_least(
             f"probe of {name} right after its step",

@@ -10,7 +10,7 @@ from linear_attention.theory import separate
 from linear_attention.theory.parameters import Parameters
 from linear_attention.verify import groups
 from theory.special import gauss_legendre
-from verify.check import Check, Sides, identity
+from verify.check import Check, Sides, identity, vanishing
 from verify.report import Table, derivations
 
 SEPARATE = dict(attention="separate", R=2)
@@ -27,7 +27,7 @@ def heads(table: Table) -> list[Check]:
 
 def aligned(table: Table) -> list[Check]:
     """Scalar equations of one head with a row per direction, and of one of rank one."""
-    sides = Sides(table, *groups.EXACT)
+    sides, astray = Sides(table, *groups.EXACT), []
     for spectrum, N, R in (("1.4,0.6", 2, 2), ("1.2,0.9,0.4", 1, 2), ("1.4,0.6", 2, 1)):
         p = Parameters(spectrum=spectrum, N=N, H=1, R=R, attention="separate")
         u = np.linspace(0.5, 0.8, R)
@@ -36,7 +36,12 @@ def aligned(table: Table) -> list[Check]:
         x = groups.Point(
             p, {"v": torch.tensor([v], dtype=torch.float64), "K": rows, "Q": rows.clone()}
         )
-        known, du = x.known | {"v": v, "u": u}, x.rates["K"][0].diagonal()
+        known = x.known | {"v": v, "u": u}
+        of_keys, of_queries = (np.array(x.rates[name][0]) for name in "KQ")
+        astray.append((of_keys - of_queries).ravel())
+        du = of_keys.diagonal().copy()
+        np.fill_diagonal(of_keys, 0)
+        astray.append(of_keys.ravel())
         label = "rate of the value of an aligned head"
         sides.add(label, "separate_dvalue_dt", known | p.learned(R), x.rates["v"])
         for d in range(R):
@@ -44,7 +49,13 @@ def aligned(table: Table) -> list[Check]:
         if R == 1:
             label = "rate of an aligned head of rank one"
             sides.add(label, "aligned_du_dt", known | {"u": v}, du[0])
-    return sides.checks()
+    stays = vanishing(
+        "rate of an aligned head out of alignment",
+        "separate_dK_dt",
+        np.concatenate(astray),
+        *groups.EXACT,
+    )
+    return [*sides.checks(), stays]
 
 
 def early(table: Table) -> list[Check]:
