@@ -60,8 +60,8 @@ def computed(claim: Claim, found: Mapping[str, str]) -> str:
     """Verdict that the evidence of a claim gives.
 
     The worst of its checks. Where there are none, a test makes it *exact* if the claim is an
-    equation derived here, and *agrees* otherwise; a figure alone is *drawn*; equations and code
-    alone show nothing. What is an erratum says so by its kind, and needs evidence like the rest.
+    equation derived here, and *agrees* otherwise, as of a statement; a figure alone is *drawn*;
+    equations and code alone show nothing. What is an erratum says so by its kind, and needs evidence like the rest.
 
     Parameters
     ----------
@@ -79,7 +79,7 @@ def computed(claim: Claim, found: Mapping[str, str]) -> str:
         max(checks, key=VERDICTS.index)
         if checks
         else "exact"
-        if claim.evidence("equation")
+        if claim.kind == "equation" and claim.evidence("equation")
         else "agrees"
     )
     return max(own, "limit", key=VERDICTS.index) if claim.partly else own

@@ -126,7 +126,9 @@ def test_what_holds_in_part_is_no_agreement(model):
 
 @models
 def test_equations_and_code_alone_show_nothing(model):
-    """Pointers are no evidence; a figure alone is drawn."""
+    """Pointers are no evidence; a figure alone is drawn; a test makes an equation exact, a
+    statement only agrees.
+    """
     found = evidence.verdicts(stored(model.paper))
     for c in ledger(model.paper):
         bare = replace(
@@ -134,6 +136,9 @@ def test_equations_and_code_alone_show_nothing(model):
         )
         assert claims.computed(bare, found) == "not covered"
         assert claims.computed(replace(c, covered_by=["figure:1"]), found) == "drawn"
+        tested = replace(c, covered_by=["equation:loss", "test:one"], partly=False)
+        shown = {"equation": "exact", "erratum": "erratum"}.get(c.kind, "agrees")
+        assert claims.computed(tested, found) == shown
 
 
 def test_no_check_fails_in_stored_evidence():

@@ -38,8 +38,8 @@ BLOCKS = 3  # of as many seeds, for alpha_c: a difference of losses scatters mos
 DEMO = Parameters(d=400, steps=300, n_test=4000)
 FACTORS = {"alpha_c": (0.85, 1.0, 1.15), "alpha_l": (0.9, 1.0, 1.1)}  # of the predicted threshold
 SELECTION = "the paper's selection; informed descent follows the local one (see the claims ledger)"
-# The paper's selection where students tell the two apart, at omega = 0.3; semantic branch at alpha =
-# 0.57, positional at 1: (students - predicted) over the local prediction, 3.5 standard errors to
+# The paper's selection where students tell the two apart, at omega = 0.3; semantic branch at alpha
+# = 0.57, positional at 1: (students - predicted) over the local prediction, 3.5 standard errors to
 # either side, of 128 seeds (1000 to 1127) that no check looks at (docs/models/selections.md).
 NOT_REACHED = {
     "theta, semantic": (0.886, 1.004),
