@@ -37,6 +37,20 @@ def test_logit_variances_grow_as_attention_locks(shipped):
     assert float(runs.variance_other.max()) < entry
 
 
+def test_attention_is_alike_on_the_diagonal_and_uneven_off_it(shipped):
+    """Fig. 5: spread over mean, in every seed: below 0.3 on the diagonal at all times, and more
+    than three times that (4.4 at worst) off it once A exceeds 0.4.
+    """
+    p, runs = shipped
+    rows = runs.attention.transpose("seed", "alpha", "step", "action").values
+    diagonal = np.diagonal(rows, axis1=2, axis2=3)
+    others = rows[:, :, ~np.eye(p.L, dtype=bool)]
+    on, off = (x.std(-1) / x.mean(-1) for x in (diagonal, others))
+    learned = runs.A.transpose("seed", "alpha").values > 0.4
+    assert on.max() < 0.3 and learned.any(1).all()
+    assert (off[learned] > 3 * on[learned]).all()
+
+
 # What S adds after A = 0.95, over what it rose until then: mean over seeds.
 LATER = {"demo": -0.24, "table_1": 0.01, "table_2": -0.11}
 
@@ -90,6 +104,12 @@ def test_rollouts_lag_behind_steps_in_every_seed(shipped):
         first_crossing(runs[name], 0.5).values for name in ("accuracy", "rollout_accuracy")
     )
     assert (rollout > step + 0.1).all()  # the grid of times is 0.2 apart, and interpolated
+    # Sec. 5: and rises from a quarter to three quarters in about half the time or less.
+    rise = [
+        first_crossing(runs[name], 0.75).values - first_crossing(runs[name], 0.25).values
+        for name in ("rollout_accuracy", "accuracy")
+    ]
+    assert (rise[0] < 0.6 * rise[1]).all()
     gap = (runs.rollout_accuracy - runs.accuracy).values
     assert gap.max() < 4 * 0.5 / np.sqrt(ensemble.TESTED)  # sampling noise of the rollouts
 

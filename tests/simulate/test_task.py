@@ -171,6 +171,22 @@ def test_actions_are_independent_of_each_other_and_of_the_state():
     assert abs(chi_square(with_state)) < LIMIT
 
 
+def test_current_states_are_uniform_whatever_the_actions():
+    """App. D.1: every step's state against every action of the sequence, the ones before it too."""
+    perms = task.draw_permutations(Parameters(N=3, d_g=4), np.random.default_rng(0))
+    data = task.draw_sequences(perms, 40_000, 3, np.random.default_rng(5))
+    # 3333 expected per cell: a 5% error in a quarter of them shifts z by more than 4.
+    for t, j in itertools.product(range(4), range(3)):
+        pairs = np.bincount(4 * data.states[:, t] + data.actions[:, j], minlength=12)
+        assert abs(chi_square(pairs)) < LIMIT, (t, j)
+    # Exactly, with actions fixed: different first states never meet.
+    for actions in data.actions[:50]:
+        for t in range(4):
+            same = (data.actions[:, :t] == actions[:t]).all(1)
+            ends = set(zip(data.states[same, 0], data.states[same, t], strict=True))
+            assert len(ends) == len({end for _, end in ends}) == 3
+
+
 @pytest.mark.parametrize(
     "table",
     [

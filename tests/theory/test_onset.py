@@ -50,7 +50,28 @@ def test_onset_numbers_and_curves():
     np.testing.assert_allclose(early.R, mass * (1 / p.L + (1 - 1 / p.L) / p.d_g), rtol=1e-13)
     np.testing.assert_allclose(early.S, mass * (1 - 1 / p.L) / p.d_g, rtol=1e-13)
     np.testing.assert_allclose(grown.A, growth / p.L, rtol=1e-13)
+    # App. G: R outgrows S at every time, by (79) at the start, up to g's change in a step.
+    assert (np.diff(curve.R) > np.diff(curve.S)).all()
+    gap = float(curve.R[1] - curve.S[1]) / float(curve.alpha[1])
+    assert gap == pytest.approx(p.eta * (1 - 1 / p.N) / p.L, rel=1e-4)
     assert onset(p, alpha_end=1.5).curves()["flow (15)"].alpha[-1] == 1.5
+
+
+def test_time_scale_stays_of_order_one():
+    """App. H: with all sizes growing in proportion T_alpha falls towards a number above zero."""
+    found = [
+        onset(
+            TABLE_1.replace(**{q: k * getattr(TABLE_1, q) for q in ("N", "L", "d_g", "d_h")})
+        ).numbers["T_alpha"]
+        for k in (1, 2, 4, 8)
+    ]
+    # c_omega is at most 2 d_g N sigma^2/L^2, of frequencies that all tell positions apart, up to
+    # the factor L/(L-1).
+    v = TABLE_1.values()
+    least = v["L"] / np.sqrt(v["d_g"] * v["N"] * v["sigma2"]) / v["eta"]
+    assert (np.diff(found) < 0).all()
+    assert 0.9 * least < found[-1] < found[0] < 2 * least
+    assert onset(TABLE_1.replace(L=20)).numbers["T_alpha"] > 1.7 * found[0]  # L alone: as L, nearly
 
 
 def test_onset_when_attention_starts_high():

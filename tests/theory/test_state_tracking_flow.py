@@ -244,6 +244,14 @@ def test_second_order_is_the_onset_coefficient():
         assert fitted == pytest.approx(onset(p).numbers["onset_coefficient"], rel=1e-5)
 
 
+def test_early_times_are_the_first_order():
+    """(78) is the flow to first order in time from R = S = 0, at any A_0: A does not move."""
+    first = state_tracking.flow().series(1, {R_0: 0, S_0: 0, zeta: 0})
+    for q in (A, R, S):
+        early = state_tracking.equations()[f"early_{q.name}"].rhs
+        assert sp.simplify(first[q] - early) == 0, q
+
+
 @cache
 def limit_ratio(size):
     """Largest relative distance of the rates of A and R from their limit at N = d_g = size, L =
