@@ -62,7 +62,7 @@ def test_closed_forms():
 
 def test_slow_manifold_and_layer_along_the_flow():
     """The equations at beta = 1/2 against the flow (B.5): what is left is of order N^-3, and the
-    last order kept is seen; the layer at t = N to order 1/N.
+    last order kept is seen; so it is of the layer at t = N.
     """
     b, size, step = 0.5, 256, 1e-4
     path = emergence.Path(size)
@@ -78,8 +78,8 @@ def test_slow_manifold_and_layer_along_the_flow():
         form = eq[name].rhs.subs({beta: b, x: 1 / sp.Integer(2 * size), N: size})
         assert value == pytest.approx(float(form), rel=size**-3)
     early = ih.flow().solve(Parameters(N=size), t=float(size), at=[float(size)])
-    # beta is of order 1/N itself.
-    for name, value, left in (("beta", early.beta, 5 / size), ("gamma", early.gamma, size**-3)):
+    # beta is of order 1/N itself, and has no term of order 1/N^2.
+    for name, value, left in (("beta", early.beta, size**-2), ("gamma", early.gamma, size**-3 / 5)):
         layer = eq[f"{name}_layer"].rhs.subs({tau: 1, x: 1 / sp.Integer(2 * size)})
         assert float(value[0]) == pytest.approx(float(layer), rel=left)
 
