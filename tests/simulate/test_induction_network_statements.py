@@ -75,6 +75,40 @@ def test_population_and_isotropy_are_both_needed():
     assert residual(averaged(tokens, positions[:1])) > 0.05
 
 
+@pytest.mark.parametrize("corner", [[[1, 0], [0, 1]], [[0, 1], [1, 0]]], ids=["diag", "antidiag"])
+def test_rotation_conjugates_the_gradient_of_every_block(corner):
+    """Eq. (9), A.7: items and labels turned by E, codes by F, at weights inside the 19 directions;
+    outside them it does not hold.
+    """
+    D = 4
+    items, labels, codes = torch.randn(3, 2, 3, D, generator=random(1), dtype=DOUBLE)
+    E, e = (task.haar((1, k, k), random(2), DOUBLE)[0] for k in (D, D // 2))
+    turn = {"token": E, "position": torch.kron(torch.tensor(corner, dtype=DOUBLE), e)}
+    values = dict(zip(NAMES, torch.randn(19, generator=random(3), dtype=DOUBLE) / 2, strict=True))
+    student = Student(D, "strict", DOUBLE)
+    student.load_state_dict(assemble(values, D))
+
+    def gradients(*data):
+        student.zero_grad()
+        batch = task.assemble(*data, torch.tensor([1, 2]))
+        squared_error(student(batch.X), batch.y, "sum").backward()
+        return {name: w.grad for name, w in student.named_parameters()}
+
+    def gap():
+        plain = gradients(items, labels, codes)
+        turned = gradients(items @ E, labels @ E, codes @ turn["position"])
+        worst = []
+        for name, (rows, columns) in structure.BLOCKS.items():
+            R, C = (torch.block_diag(*(turn[k] for k in kinds)) for kinds in (rows, columns))
+            worst.append(float((turned[name] - R.T @ plain[name] @ C).abs().max()))
+            assert plain[name].abs().max() > 1e-2
+        return max(worst)
+
+    assert gap() < 1e-12  # rounding
+    student.W1.data[0, 1] += 0.3
+    assert gap() > 1e-3
+
+
 @pytest.mark.parametrize("data", ["gaussian", "orthonormal"])
 def test_data_are_isotropic(data):
     """Assumption 3: fourth moments of items and labels stay under a rotation, those of codes under

@@ -83,10 +83,22 @@ def test_sequence():
 
 
 def test_gaussian_data():
-    """Unit variance per coordinate, |z| <= 4."""
+    """Mean 0, variance 1 and fourth moment 3 of items, labels and codes, which are uncorrelated;
+    every pair queried alike: |z| <= 4.
+    """
     batch = task.sample(Parameters(N=4, D=8), random(1), 512)
-    squares = batch.y.square().flatten().numpy()
-    assert abs(squares.mean() - 1) / (squares.std() / np.sqrt(squares.size)) < 4
+
+    def off(values, expected):
+        values = np.ravel(values)
+        return abs(values.mean() - expected) / (values.std() / np.sqrt(values.size))
+
+    first = batch.X[:, 0:-1:2].numpy(), batch.X[:, 1::2].numpy()
+    drawn = item, code, label = first[0][..., :8], first[0][..., 8:], first[1][..., :8]
+    for x in (*drawn, batch.y.numpy()):
+        assert off(x, 0) < 4 and off(x**2, 1) < 4 and off(x**4, 3) < 4
+    for one, other in ((item, code), (item, label), (code, label), (item, np.roll(item, 1, 1))):
+        assert off(one * other, 0) < 4
+    assert all(off(batch.q.numpy() == k, 0.25) < 4 for k in range(4))
 
 
 def test_masks():
@@ -269,7 +281,7 @@ SMALL = StandardParameters(D=16, vocabulary=8, block=10, pairs=2, batch_size=16,
 
 def test_standard_transformer():
     """Sequences repeat one item and ask for its label; the interpretation reproduces the scores of
-    the forward pass.
+    the forward pass, and alone, on coordinates in the four copies of the embeddings, its logits.
     """
     tokens, offset, label = standard.sample(SMALL, random())
     assert tokens.shape == (16, 5) and int(offset.max()) + 5 <= 10
@@ -287,6 +299,14 @@ def test_standard_transformer():
         sums = sum(S[a][:, b] for a in (tokens[0], places) for b in (tokens[0], places))
         assert gap(scores[0], sums) < 1e-4  # float32, numbers of order ten
     assert parts["scores_2"].shape == (36, 36) and parts["readout"].shape == (8, 72)
+    exact = model.double().interpret()
+    place = torch.zeros(5, 18, dtype=DOUBLE)
+    place[range(5), tokens[0]] = place[range(5), places] = 1
+    for layer in ("scores_1", "scores_2"):
+        seen = attention((place @ exact[layer] @ place.T)[None], "inclusive")[0]
+        place = torch.cat([place, seen @ place], 1)
+    logits = model(tokens[:1], offset[:1])[0]
+    assert gap(place[-1] @ exact["readout"].T, logits) < 1e-11  # rounding, numbers of order ten
 
 
 def test_standard_student_written_out():

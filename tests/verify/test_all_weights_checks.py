@@ -6,8 +6,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 import xarray as xr
 
+from simulate.induction_heads import Parameters, assemble, task
+from simulate.induction_heads.student import attention
 from simulate.pool import one_thread
 from theory.induction_heads.all_weights import loss, plateau, scores
 from theory.induction_heads.numbers import all_weights as times
@@ -58,7 +61,7 @@ def test_fault_is_seen_in_every_equation(name):
 
 def test_attention_of_the_first_layer():
     """Rows of the equations sum to one, both masks, with the right number of each kind of
-    column.
+    column, and each is the network's entry at the row and column of its left-hand side.
     """
     eq, theta = (
         table(),
@@ -83,6 +86,21 @@ def test_attention_of_the_first_layer():
         assert (1 + own) * weight("query_item") + 11 * weight("query_other") == pytest.approx(
             1, rel=1e-14
         )
+        size, at = 6, {"k": 4, "q": 2, "l": 3, "N": 6}
+        mask = "inclusive" if own else "strict"
+        p = Parameters(N=size, D=12, data="orthonormal", query="last", mask=mask)
+        drawn = task.orthonormal(p, 1, torch.Generator().manual_seed(0), torch.float64)
+        X = task.assemble(*drawn, torch.tensor([at["q"] - 1])).X
+        first = assemble(theta, 12)["W1"]
+        T = attention(X @ first @ X.mT, mask)[0].numpy()
+        named = [n for n in eq if "attention" in n and n.endswith("_inclusive") == bool(own)]
+        for name in named:
+            row, column = (
+                int(x.subs({v: at[v.name] for v in x.free_symbols})) - 1
+                for x in eq[name].lhs.indices
+            )
+            assert eq[name].evaluate(values) == pytest.approx(T[row, column], rel=1e-12), name
+        assert len(named) == 5 + 2 * own
 
 
 @pytest.mark.parametrize(

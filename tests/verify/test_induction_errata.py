@@ -11,6 +11,7 @@ from simulate.induction_heads.student import NAMES, attention, squared_error
 from theory import induction_heads as ih
 from theory.induction_heads import definitions, structure
 from theory.induction_heads.numbers import emergence
+from theory.numeric import function
 from verify.induction_heads import symmetry
 
 DOUBLE = torch.float64
@@ -247,20 +248,23 @@ def test_thresholds():
 
 def test_bounds_of_the_proof():
     """B.6-B.8: gamma' between 1/(2N) and 1/N before T_gamma, gamma < 3/2 and beta < 5.45 until
-    T_alpha.
+    T_alpha, alpha' > 1/(8N^2) after T_beta; rates are those of (B.5) along the flow.
     """
-    for N in (32, 512):
+    flow = ih.flow()
+    size = next(x for x in flow.expanded[flow.state[0]].free_symbols if x.name == "N")
+    rates = function([flow.expanded[x] for x in flow.state], [*flow.state, size])
+    for N in (2, 8, 32, 512, 10**5):
         path = emergence.Path(N)
         curve = path.curve(path.of_alpha())
         assert (
             float(curve.gamma.max()) < 1.5
             and float(curve.beta.max()) < 0.5 + 3 * np.sqrt(np.e) < 5.45
         )
-        early = curve.sel(t=slice(0, path.of_gamma()))
-        slope = np.diff(early.gamma) / np.diff(early.t) * N
-        assert slope.max() < 1 + 1 / N and slope.min() > 0.5 - 1 / N
-        late = curve.sel(t=slice(path.of_beta(), None))
-        assert (np.diff(late.alpha) / np.diff(late.t) * 8 * N**2).min() > 1 - 4 / N
+        of_alpha, _, of_gamma = rates(curve.alpha, curve.beta, curve.gamma, N)
+        early = N * of_gamma[curve.t <= path.of_gamma()]
+        assert early[0] == pytest.approx(1, rel=1e-15)  # rounding
+        assert early[1:].max() < 1 and early.min() > 0.5
+        assert 8 * N**2 * of_alpha[curve.t >= path.of_beta()].min() > 1
 
 
 def test_projection_is_blind_to_sign_conventions():
