@@ -124,6 +124,39 @@ def test_fixed_points_of_white_data():
     assert {point[S.scale] for point in found} == {0, 1 / S.c}
 
 
+def test_merged_heads_grow_along_the_square_alone():
+    """Early, every head: 100-fold and more along Lambda^2, and nothing in any other direction."""
+    p = Parameters(start=1e-6)
+    square, begun = torch.as_tensor(p.eigenvalues**2).diag(), student.start(p, 1)
+    (last,), _ = flows.flow(p, begun, 8 / p.values()["gamma"])
+
+    def parts(weights):
+        along = (weights["U"] * square).sum((1, 2)) / square.square().sum()
+        return along, weights["U"] - along[:, None, None] * square
+
+    (before, rest), (after, still) = parts(begun), parts(last)
+    assert (after.abs() > 100 * before.abs()).all()
+    assert (still - rest).abs().max() < 1e-4 * after.abs().min()  # W of 1e-5 by then
+
+
+def test_merged_loss_drops_once():
+    """Over all of its course the loss falls, fastest at one time; the smaller the start, the more
+    of the time before it is a plateau.
+    """
+    waits = []
+    for start in (1e-3, 1e-5):
+        p = Parameters(start=start)
+        begun, drop = student.start(p, 0), one.drop(p, 0)
+        at = np.linspace(0, 2.5 * drop, 60)
+        path = flows.flow(p, begun, at[-1], at=at[1:])[0]
+        loss = np.array(flows.losses(p, [begun, *path]))
+        pace = -np.diff(loss)
+        assert (pace > 0).all()
+        assert ((pace[1:-1] > pace[:-2]) & (pace[1:-1] > pace[2:])).sum() == 1
+        waits.append(np.interp(0.1, 1 - loss / loss[0], at) / drop)
+    assert 0.6 < waits[0] < waits[1]
+
+
 def test_odd_moments_vanish():
     """What pairs a single w: the reason why some weights stay at zero."""
     assert task.moment([("w", S.e), ("x", S.n, S.e), ("x", S.n, S.i)], (S.n, S.N)) == 0

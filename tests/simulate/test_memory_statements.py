@@ -13,14 +13,14 @@ import torch
 from simulate.associative_memory import superposition
 from simulate.associative_memory.gradient_steps import InductionHead, Parameters, run, sample
 from simulate.associative_memory.trigger_task import Parameters as Task
-from simulate.associative_memory.trigger_task.student import Block, Simplified
+from simulate.associative_memory.trigger_task.student import Block, Simplified, Transformer
 from theory.associative_memory.gradient_memory import lemma
 from theory.associative_memory.gradient_steps import equations
 
 
 def test_block_is_attention_then_mlp_on_a_residual_stream():
     """x + sum_s beta_s W_O W_V x_s with beta the causal softmax of x_s W_K W_Q x_t, then x + V
-    sigma(U x), position by position.
+    sigma(U x), position by position; before it e + p, after it u_j x_t.
     """
     torch.manual_seed(0)
     d, length = 6, 5
@@ -39,6 +39,13 @@ def test_block_is_attention_then_mlp_on_a_residual_stream():
         sigma = hidden * (1 + torch.erf(hidden / 2**0.5)) / 2
         z = y + last.weight @ sigma + last.bias
         torch.testing.assert_close(z, found[t], rtol=1e-12, atol=1e-12)
+    whole = Transformer(Task(N=7, K=2, T=length, d=d, student="transformer", layers=1)).double()
+    tokens = torch.tensor([3, 1, 6, 3, 0])
+    start = [whole.tokens.weight[k] + whole.positions.weight[t] for t, k in enumerate(tokens)]
+    last = whole.blocks[0](torch.stack(start)[None])[0]
+    for t, logits in enumerate(whole(tokens[None])[0]):
+        read = whole.head.weight @ torch.nn.functional.layer_norm(last[t], (d,))
+        torch.testing.assert_close(read, logits, rtol=1e-12, atol=1e-12)
 
 
 def test_simplified_student_written_out():

@@ -38,10 +38,29 @@ def test_data():
     for name, entry in (("Y_12", T[:, 0, 1]), ("Y_21", T[:, 1, 0])):
         found = definitions.equations()[name].evaluate(values)
         assert found == pytest.approx(entry, rel=1e-12)  # rounding
+    assert (other.A == [[0.3, 0.7], [0.8, 0.2]]).all()  # (144)
     both = task.draw_sentences(TINY.replace(correlation=0.5), 4000, np.random.default_rng(0))
     measured = (both[:, 0] * both[:, 1]).mean() / 0.25
     assert measured == pytest.approx(0.5, abs=4 / np.sqrt(4000 * 40))  # four standard errors
     assert both.std() == pytest.approx(0.5, rel=4 / np.sqrt(2 * 4000 * 80))
+
+
+def test_covariances_are_diagonal_in_one_basis():
+    """Assumption 4.1: tokens of variance sigma^2 in every direction and independent of each other,
+    the encoding's projections +-1, a teacher of normal entries.
+    """
+    n, d = 4000, 20
+    x = task.draw_sentences(TINY.replace(d=d), n, np.random.default_rng(0)).reshape(n, 2 * d)
+    covariance = x.T.astype(float) @ x / n
+    error = 0.25 * np.sqrt((1 + np.eye(2 * d)) / n)
+    assert (np.abs(covariance - 0.25 * np.eye(2 * d)) < 4.5 * error).all()  # 820 entries
+    assert np.sqrt(d) * task.positional_encoding(d) == pytest.approx(
+        np.repeat([[1.0], [-1.0]], d, 1), rel=1e-15
+    )
+    teacher = task.draw_teacher(TINY.replace(d=20_000), np.random.default_rng(1))
+    moments = [np.mean(teacher**k) for k in (1, 2, 3, 4)]
+    scatter = np.sqrt(np.array([1, 2, 15, 96]) / 20_000)  # of sample moments of a normal
+    assert (np.abs(np.subtract(moments, [0, 1, 0, 3])) < 4 * scatter).all()
 
 
 def test_starts():
@@ -96,6 +115,47 @@ def test_descent_is_gradient_descent(changes):
         assert group.weights[name][0].numpy() == pytest.approx(
             weight.detach().numpy(), rel=1e-10, abs=1e-12
         )
+
+
+@pytest.mark.parametrize("tied", [True, False])
+def test_risk_is_a_sum_over_sentences_with_a_ridge(tied):
+    """(3) written out: |y - f|^2/(2d) of every sentence, added up, and lambda/2 times all squared
+    weights; by the module and by the batched engine.
+    """
+    p = TINY.replace(lam=0.3, tied=tied, start="random")
+    teacher, data = task.sample(p, 2)
+    rng = np.random.default_rng(5)
+    weights = {k: rng.normal(size=w.shape) for k, w in initial_weights(p, teacher, rng).items()}
+    total = p.lam / 2 * sum((w**2).sum() for w in weights.values())
+    for s, y in zip(data.tokens.numpy(), data.y.numpy(), strict=True):
+        scores = s @ weights["Q"] @ (weights["Q" if tied else "K"].T @ s.T) / p.d
+        attention = np.exp(scores) / np.exp(scores).sum(1, keepdims=True)
+        total += ((y - attention @ s) ** 2).sum() / (2 * p.d)
+    tensors = {k: torch.as_tensor(w) for k, w in weights.items()}
+    alone = Student(tensors).objective(data.tokens, data.y, p.lam).item()
+    batch = Problem([data], p.lam).objective({k: w[None] for k, w in tensors.items()}).item()
+    assert alone == pytest.approx(total, rel=1e-12) and batch == pytest.approx(total, rel=1e-12)
+
+
+def test_sentences_have_the_loss_of_their_fields():
+    """(39)-(41): the loss of a sentence with its own tokens tends to the equation for its fields,
+    as d^(-1/2).
+    """
+    form, gaps = definitions.equations()["sentence_loss"], []
+    for d in (400, 6400):
+        p = Parameters(d=d, alpha=400 / d)
+        teacher, data = task.sample(p, 0)
+        s, y = data.tokens.numpy(), data.y.numpy()
+        z = s @ (1.5 * teacher + 1) / np.sqrt(d)
+        weight = np.exp(z[:, :, None] * z[:, None])
+        f = weight / weight.sum(2, keepdims=True) @ s
+        own = ((y - f) ** 2).sum((1, 2)) / (2 * d)
+        Y = data.target.numpy()
+        fields = {"z_1": z[:, 0], "z_2": z[:, 1], "Y_12": Y[:, 0, 1], "Y_21": Y[:, 1, 0]}
+        limit = form.evaluate(fields | {"sigma": p.sigma})
+        gaps.append(np.sqrt(((own - limit) ** 2).mean() / (limit**2).mean()))
+    # 400 sentences know their scatter to a tenth; the next order adds 1/sqrt(d) to the first.
+    assert gaps[0] / gaps[1] == pytest.approx(4, rel=0.2) and gaps[1] < 0.03
 
 
 def test_theory_only_fields_do_not_identify_a_run(tmp_path):

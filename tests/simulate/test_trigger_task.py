@@ -18,6 +18,8 @@ from simulate.associative_memory.trigger_task import (
 )
 from simulate.associative_memory.trigger_task.student import Transformer
 from simulate.associative_memory.trigger_task.task import fixed_triggers
+from theory.associative_memory import trigger_task
+from theory.associative_memory.trigger_task import memories
 from theory.parameters import ParameterError
 from verify.associative_memory.trigger_task.laws import planted
 
@@ -125,6 +127,37 @@ def test_planted_memories_solve_the_task():
     assert found["probe_W_O2"] == found["probe_W_K2"] == found["probe_W_K1"] == 1
     assert found["in_context_accuracy"] > 0.9
     assert Learner(p, 0).measure()["in_context_accuracy"] < 0.3
+
+
+def test_probes_are_shares_of_right_recalls():
+    """Planted memories that noise has spoiled in part: each recall on its own, and the mean of the
+    hits by the equation.
+    """
+    p = Parameters(N=24, K=12, T=24, d=32)
+    learner = planted(p)
+    student, random = learner.student, torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        for w in (student.W_O2, student.W_K2, student.W_K1):
+            w += 2.5 * w.std() * torch.randn(w.shape, generator=random)
+    e, x = student.tokens, student.positions
+    triggers = [int(q) for q in learner.triggers]
+    scores = {
+        "probe_W_O2": [
+            [u @ student.W_O2 @ student.W_V2 @ e[z] for u in student.unembedding]
+            for z in range(p.N)
+        ],
+        "probe_W_K2": [
+            [e[q] @ student.W_K2 @ student.W_OV1 @ e[r] for r in triggers] for q in triggers
+        ],
+        "probe_W_K1": [[x[t] @ student.W_K1 @ x[s] for s in range(p.T)] for t in range(1, p.T)],
+    }
+    form, found = trigger_task.equations()["probe"].rhs, student.probes(learner.triggers)
+    for name, rows in scores.items():
+        hits = [int(max(row) == row[k]) for k, row in enumerate(rows)]
+        share = form.subs(memories.size, len(hits)).doit()
+        share = share.subs({memories.hit[k]: hit for k, hit in enumerate(hits, 1)})
+        assert found[name] == pytest.approx(float(share), rel=1e-12)
+        assert 0.1 < found[name] < 1, name
 
 
 def test_training_learns_and_stages_freeze(tmp_path):

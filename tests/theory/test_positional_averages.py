@@ -161,6 +161,16 @@ def test_averages_of_the_error_as_integrals():
     assert found["E_loss"] == pytest.approx(point.averages.numbers["E_loss"], rel=0.01)
 
 
+@pytest.mark.parametrize("branch", ["positional", "semantic"])
+def test_training_loss_is_minus_the_free_entropy(branch):
+    """(121): both equations and what the solver reports, at a fixed point."""
+    point = solve(Parameters(alpha=1.3, order=8), branch)
+    values = {**point.values(), "E_M": point.averages.numbers["E_M"]}
+    phi, loss = (float(EQ[k].evaluate(values)) for k in ("free_entropy", "training_loss"))
+    assert -phi == pytest.approx(loss, rel=1e-5)  # residual of the fixed point
+    assert loss == pytest.approx(point.train_loss, rel=1e-12)
+
+
 def test_linear_layer_beats_its_neighbours():
     """W of (19) and its error (20) over 200000 draws of the teacher's field: least squares, its
     value, and no better neighbour.

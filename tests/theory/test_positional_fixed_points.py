@@ -288,6 +288,44 @@ def test_ridge_is_a_case_of_the_general_regulariser():
     assert 0.1 < sparse.zeros < 0.6 and sparse.train_loss > closed.train_loss
 
 
+def test_weights_minimise_any_regulariser():
+    """(105)-(106) with ridge and lasso: the prox against a grid, order parameters of the input
+    channel against their definitions over drawn fields.
+    """
+    p, net = Parameters(), regulariser.elastic_net(0.02, 0.3)
+    hats = {"V_hat": 0.4, "q_hat": 0.5, "m_hat": 0.2, "theta_hat": 0.7}
+    state, _ = regulariser.input_channel(p, hats, net)
+    D, n = p.sigma**2 * hats["V_hat"], 400_000
+    tau, xi = np.random.default_rng(0).standard_normal((2, n))
+    b = hats["m_hat"] + p.sigma**2 * hats["theta_hat"] * tau
+    b += p.sigma * np.sqrt(hats["q_hat"]) * xi
+    Q = net.minimise(D, b)
+    grid = np.linspace(-12, 12, 4801)
+    cost = 0.01 * grid**2 + 0.3 * abs(grid) + D / 2 * grid**2 - b[:200, None] * grid
+    assert np.abs(grid[cost.argmin(1)] - Q[:200]).max() <= 0.0026  # half a cell
+    drawn = {
+        "q": p.sigma**2 * Q**2,
+        "m": Q,
+        "theta": p.sigma**2 * Q * tau,
+        "V": p.sigma * Q * xi / np.sqrt(hats["q_hat"]),  # by parts
+    }
+    for name, x in drawn.items():
+        error = x.std() / np.sqrt(n)
+        assert abs(x.mean() - getattr(state, name)) < 4 * error, name
+        assert 8 * error < 0.1 * x.mean(), name  # a tenth is eight standard errors
+
+
+def test_the_other_overlap_stays_zero():
+    """theta = 0 and m = 0 are kept: what would move the other overlap falls with it, to zero."""
+    p = Parameters(alpha=1.3, order=8)
+    for branch, other, moment in (("positional", "theta", "E_geta"), ("semantic", "m", "E_g")):
+        state = solve(p, branch).state
+        assert getattr(state, other) == 0
+        found = [averages(p, state._replace(**{other: x})).numbers for x in (1e-4, 1e-6)]
+        own = abs(found[0]["E_g" if branch == "positional" else "E_geta"])
+        assert abs(found[0][moment]) < 0.01 * own and abs(found[1][moment]) < 1e-4 * own
+
+
 def test_onset_json(capsys):
     """Top-level numbers, nested fixed points, and alpha from the command line."""
     assert (

@@ -9,7 +9,10 @@ import itertools
 import numpy as np
 import pytest
 import sympy as sp
+import torch
 
+from simulate.positional_semantic.measure import measure
+from simulate.positional_semantic.task import positional_encoding
 from theory.positional_semantic import Parameters, baseline, equations, solve
 from theory.positional_semantic import symbols as s
 from theory.positional_semantic.numbers import thresholds as in_numbers
@@ -125,6 +128,18 @@ def test_moments_of_replicated_fields():
         assert mean[k] == (
             sum(c * x for c, x in zip(code, Q[k], strict=True)) / sp.sqrt(d) if k < 2 else 0
         )  # m_a
+    # The same three are measured of students, and the norm is the equation's.
+    assert (positional_encoding(d)[0] == np.array(code, float)).all()
+    p, teacher = P.replace(d=d), np.array(Q[2], float)
+    for a in range(2):
+        column = np.array(Q[a], float)
+        found = measure(p, {"Q": torch.tensor(column[:, None])}, teacher, 1.0, 1.0)
+        moments = second[a, a] - mean[a] ** 2, abs(mean[a]), abs(second[a, 2])
+        assert [found[k] for k in ("q", "m", "theta")] == pytest.approx(
+            [float(x) for x in moments], rel=1e-14
+        )
+        norm = equations()["norm"].evaluate({"q": found["q"], "sigma": p.sigma})
+        assert norm == pytest.approx((column**2).sum() / d, rel=1e-14)
 
 
 def test_zero_temperature_of_the_entropic_potential():
@@ -139,6 +154,15 @@ def test_zero_temperature_of_the_entropic_potential():
     # Moment n of Z at given field b + sqrt(shared) xi: (2 pi/precision)^(n/2) E exp(n (b + ..)^2/(2
     # precision)); b of variance drift2.
     of_n = (2 * sp.pi / precision) ** (n / 2) / sp.sqrt(1 - n * (shared + drift2) / precision)
+    # That moment for n = 2, both integrals by SymPy, in a field of any variance.
+    a, v = sp.symbols("a v", positive=True)
+    f, w = sp.symbols("f w", real=True)
+    alone = sp.integrate(sp.exp(-a * w**2 / 2 + f * w), (w, -sp.oo, sp.oo))
+    density = sp.exp(-(f**2) / (2 * v)) / sp.sqrt(2 * sp.pi * v)
+    at = {a: sp.Rational(7, 2), v: sp.Rational(3, 5)}
+    twice = sp.integrate(sp.simplify(alone**2 * density).subs(at), (f, -sp.oo, sp.oo))
+    moment = of_n.subs(n, 2).subs({shared: v - drift2}).subs({precision: a}).subs(at)
+    assert sp.simplify(twice - moment) == 0
     per_weight = sp.limit(sp.diff(sp.log(of_n), n), n, 0) / beta  # (1/n) ln E Z^n
     assert (
         sp.simplify(sp.limit(per_weight, beta, sp.oo) - equations()["entropic_potential"].rhs) == 0
