@@ -415,6 +415,16 @@ def crossing(curve, name: str) -> np.ndarray:
 
 
 @pytest.mark.slow
+def test_probabilities_add_up():
+    """The right entry and N - 1 wrong ones, their exponential at its mean W, are all there is."""
+    right, wrong = (EQUATIONS[f"{x}_probability"].rhs for x in ("right", "wrong"))
+    (average,) = wrong.atoms(sp.Integral)
+    W = EQUATIONS["wrong_mean"].lhs
+    normal = sp.exp(-(columns.xi**2) / 2) / sp.sqrt(2 * sp.pi)
+    assert sp.simplify(right.function + (N - 1) * W * average.function - normal) == 0
+    assert (wrong / average).free_symbols == {columns.z_w, columns.u_w}
+
+
 def test_quadrature_has_converged(monkeypatch):
     """Twice the nodes in everything moves no time by the 1e-4 that `per_seed` claims."""
     start = Start.drawn(FAST, 2, np.random.default_rng(0))
