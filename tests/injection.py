@@ -30,7 +30,7 @@ RESULTS = Path(__file__).with_name("injection.json")
 COMMANDS = ("trajectories", "timescales", "laws", "thresholds")  # gradients: tests/verify
 LEAST = 0.05  # relative fault that must be seen
 FEW = {  # seeds, where a fault moves what is trained: rows see less then, and faults are larger
-    "thresholds positional_semantic": "16"
+    "thresholds positional_semantic": "8"
 }
 STUDENTS = {  # what no store keeps and reads none of the equations that are tried, in a command's module
     "thresholds positional_semantic": ("each",)  # message passing, linear layers
