@@ -61,7 +61,8 @@ def computed(claim: Claim, found: Mapping[str, str]) -> str:
 
     The worst of its checks. Where there are none, a test makes it *exact* if the claim is an
     equation derived here, and *agrees* otherwise, as of a statement; a figure alone is *drawn*;
-    equations and code alone show nothing. What is an erratum says so by its kind, and needs evidence like the rest.
+    equations and code alone show nothing. What is an erratum says so by its kind, and needs
+    evidence like the rest.
 
     Parameters
     ----------

@@ -65,7 +65,8 @@ def names(system: registry.Model) -> set[str]:
 def found(command: str, system: registry.Model, memory: joblib.Memory, *fault: Any) -> Any:
     """Checks of a command by a process of its own, with a fault of `put` or none; and `names`.
 
-    Where the command ends in an error, that. Students of `STUDENTS` are in `memory`, from the run without a fault.
+    Where the command ends in an error, that. What `STUDENTS` names is in `memory`, from the run
+    without a fault.
     """
     out, into = os.pipe()
     if (child := os.fork()) == 0:
