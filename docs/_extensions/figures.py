@@ -101,11 +101,14 @@ def shown(path: Path | None, title: str, figure: Figure, paper: str) -> str:
     """A figure, or its copy, with alternative text, caption and command."""
     how, said = f"`{command(paper, figure)}`", ""
     if path is None:
-        path = KEPT / paper / f"figure_{figure.name}.png"
+        kept = (KEPT / paper / name for name in (f"figure_{figure.name}.png", f"{figure.name}.txt"))
+        path = next((p for p in kept if p.is_file()), None)
         at = commits().get(f"{paper}/{figure.name}")
-        if at is None:
+        if at is None or path is None:
             return f"*{figure.name}: {figure.caption} Its students are not here:* {how}\n"
         said = f" Small copy, drawn at commit {at}."
+    if path.suffix == ".txt":
+        return f"**{figure.name}** {figure.caption}{said} {how}\n```text\n{path.read_text()}\n```\n"
     place = os.path.relpath(path, ROOT / "docs")
     return (
         f":::{{figure}} /{place}\n:alt: {json.dumps(f'{title}: {figure.caption}', ensure_ascii=False)}\n:width: 100%\n\n"
@@ -136,10 +139,13 @@ def keep(papers: list[str]) -> None:
                     continue
                 copy = KEPT / paper / path.name
                 copy.parent.mkdir(parents=True, exist_ok=True)
-                with Image.open(path) as drawn_now:
-                    drawn_now.thumbnail((WIDTH, 10 * WIDTH))
-                    small = drawn_now.convert("RGB").quantize(COLOURS, PALETTE)
-                    small.save(copy, optimize=True)
+                if path.suffix == ".txt":
+                    copy.write_text(path.read_text())
+                else:
+                    with Image.open(path) as drawn_now:
+                        drawn_now.thumbnail((WIDTH, 10 * WIDTH))
+                        small = drawn_now.convert("RGB").quantize(COLOURS, PALETTE)
+                        small.save(copy, optimize=True)
             drawn = sorted(
                 (commits() | {f"{paper}/{name}": evidence.commit(Path(__file__))}).items()
             )

@@ -86,7 +86,7 @@ def against_network(size: int = NETWORK_SIZE) -> list[Check]:
                 checks.append(
                     identity(
                         f"all-weights times of the network's own flow, {label}, {mask} mask",
-                        "all_loss",
+                        "flow of all weights",
                         [closed[n] for n in seen],
                         [found[n] for n in seen],
                         FLOW,
@@ -108,7 +108,7 @@ def descent(size: int = 6, steps: int = 300, **more: Any) -> list[Check]:
         checks.append(
             identity(
                 f"all-weights descent step by step, {label}",
-                "all_loss",
+                "flow of all weights",
                 path,
                 runs.pseudo.values[0],
                 1e-11,
@@ -141,7 +141,7 @@ def against_law(
             checks.append(
                 identity(
                     f"all-weights law of {name}, {label}, N = {largest}",
-                    "plateau_loss",
+                    "flow of five numbers",
                     predicted,
                     flow,
                     2 * np.log(largest) / largest,
@@ -154,7 +154,7 @@ def against_law(
             checks.append(
                 identity(
                     f"all-weights law of {name} corrected from N <= {max(sizes)}, {label}, N = {largest}",
-                    "plateau_loss",
+                    "flow of five numbers",
                     predicted + largest * line,
                     flow,
                     5e-3,
@@ -244,7 +244,7 @@ def students(**more: Any) -> tuple[list[Check], list[str]]:
             checks.append(
                 sampled(
                     f"all-weights T_drop of students at infinite batch, {label}, N = {N}",
-                    "all_loss",
+                    "flow of all weights",
                     limit,
                     (ratio * large - small) / (ratio - 1),
                     band=INFINITE_BATCH.get((query, N)),
@@ -253,7 +253,7 @@ def students(**more: Any) -> tuple[list[Check], list[str]]:
             checks.append(
                 sampled(
                     f"all-weights T_drop of students at the larger batch, {label}, N = {N}",
-                    "all_loss",
+                    "flow of all weights",
                     limit,
                     large,
                     band=LARGER_BATCH.get((query, N)),

@@ -174,7 +174,7 @@ def students(**more: Any) -> tuple[list[Check], list[str]]:
         checks.append(
             sampled(
                 f"steps to the drop on Gaussian data, N = {SIZE}, D = {D}, {batch_in_words(batch)}",
-                "gram_variance_own",
+                "first order in 1/D",
                 predicted,
                 best,
             )
