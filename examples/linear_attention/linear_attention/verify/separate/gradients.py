@@ -37,7 +37,7 @@ def aligned(table: Table) -> list[Check]:
             p, {"v": torch.tensor([v], dtype=torch.float64), "K": rows, "Q": rows.clone()}
         )
         known = x.known | {"v": v, "u": u}
-        of_keys, of_queries = (np.array(x.rates[name][0]) for name in "KQ")
+        of_keys, of_queries = (x.rates[name][0].clone().numpy() for name in "KQ")
         astray.append((of_keys - of_queries).ravel())
         du = of_keys.diagonal().copy()
         np.fill_diagonal(of_keys, 0)
