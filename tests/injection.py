@@ -100,13 +100,15 @@ def cites(check: Check, name: str) -> bool:
     return any(fnmatch.fnmatchcase(name, c) for c in re.split(r",\s*", check.equation))
 
 
-def inject(command: str, system: registry.Model) -> list[dict[str, Any]]:
+def inject(command: str, system: registry.Model, only: str = "*") -> list[dict[str, Any]]:
     """Every name that rows of a command cite, by both faults: which of its own rows fail."""
     with tempfile.TemporaryDirectory() as folder:
-        return _inject(command, system, joblib.Memory(folder, verbose=0))
+        return _inject(command, system, only, joblib.Memory(folder, verbose=0))
 
 
-def _inject(command: str, system: registry.Model, memory: joblib.Memory) -> list[dict[str, Any]]:
+def _inject(
+    command: str, system: registry.Model, only: str, memory: joblib.Memory
+) -> list[dict[str, Any]]:
     sound = found(command, system, memory)
     if isinstance(sound, str):
         raise SystemExit(f"error: verify.{command} {system.name}: {sound}")
@@ -114,7 +116,9 @@ def _inject(command: str, system: registry.Model, memory: joblib.Memory) -> list
     if failing := [c.id for c in checks if c.verdict == "FAIL"]:
         raise SystemExit(f"error: verify.{command} {system.name}: fails without a fault: {failing}")
     rows = []
-    wanted = sorted(n for n in equations if any(cites(c, n) for c in checks))
+    wanted = sorted(
+        n for n in equations if any(cites(c, n) for c in checks) and fnmatch.fnmatchcase(n, only)
+    )
     for name in progress.each(wanted, "equations"):
         own = [c for c in checks if cites(c, name)]
         seen = 1 + max(LEAST, 2 * min(c.sees for c in own))
@@ -137,16 +141,25 @@ def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.injection", description=__doc__)
     parser.add_argument("systems", nargs="*", metavar="SYSTEM", help="all by default")
     parser.add_argument("--command", choices=COMMANDS, help="this one alone")
+    parser.add_argument(
+        "--equation", default="*", metavar="PATTERN", help="only these; others keep their results"
+    )
     given = parser.parse_args(argv)
     results = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
     for command in [given.command] if given.command else COMMANDS:
         for model in registry.MODELS.values():
             for system in model.offering(command):
                 if not given.systems or system.name in given.systems:
-                    results[f"{command} {system.name}"] = {
-                        "sources": evidence.sources(model),
-                        "rows": inject(command, system),
-                    }
+                    made = results.setdefault(f"{command} {system.name}", {"rows": []})
+                    new = inject(command, system, given.equation)
+                    others = [
+                        row
+                        for row in made["rows"]
+                        if not fnmatch.fnmatchcase(row["equation"], given.equation)
+                    ]
+                    if not others:  # else some are of what the sources were
+                        made["sources"] = evidence.sources(model)
+                    made["rows"] = sorted(others + new, key=lambda row: row["equation"])
                     RESULTS.write_text(json.dumps(dict(sorted(results.items())), indent=1) + "\n")
     return int(any(not row["seen by"] for made in results.values() for row in made["rows"]))
 
