@@ -102,6 +102,24 @@ def test_a_copy_is_small_and_names_its_commit(monkeypatch, tmp_path):
         assert small.size == (figures.WIDTH, figures.WIDTH // 2)
 
 
+def test_a_copy_of_a_table_is_text(monkeypatch, tmp_path):
+    """Kept as it is, and shown as a block, not as a picture."""
+    monkeypatch.syspath_prepend(ROOT / "docs/_extensions")
+    import figures
+
+    def make(figure, paper, folder, scale):
+        path = folder / f"{figure.name}.txt"
+        path.write_text("solution  accuracy")
+        return path, figure.name == "table_1"
+
+    monkeypatch.setattr(figures, "KEPT", tmp_path)
+    monkeypatch.setattr(figures, "make", make)
+    figures.keep(["cui2024"])
+    assert (tmp_path / "cui2024/table_1.txt").read_text() == "solution  accuracy"
+    shown = figures.shown(None, "", figures.of_paper("cui2024")[0]["table_1"], "cui2024")
+    assert "```text\nsolution  accuracy\n```" in shown and "figure}" not in shown
+
+
 def test_measurements_are_stored_with_their_commit(monkeypatch, tmp_path):
     """The tool that stores benchmarks, its commands answered here."""
     monkeypatch.syspath_prepend(ROOT / "docs/_extensions")
