@@ -18,6 +18,7 @@ import xarray as xr
 from theory import notation, numeric, sweep
 from theory.equation import Equation
 from theory.parameters import BaseParameters, ParameterError, nearest
+from theory.scope import Scope, insisting, marked
 
 END_ROUNDING = 16 * np.finfo(float).eps
 BEYOND = "leaves double precision (1.8e308)"
@@ -44,6 +45,8 @@ class Flow:
         Further quantities, functions of the order parameters, carried along a solution.
     reference, status, assumptions
         As for `theory.equation.Equation`.
+    scope : Scope, optional
+        Which students it describes; asked by whoever solves it for Parameters.
     """
 
     name: str
@@ -55,6 +58,7 @@ class Flow:
     assumptions: tuple[str, ...] = ()
     where: Mapping[sp.Symbol, sp.Expr] = field(default_factory=dict)
     observables: Mapping[str, sp.Expr] = field(default_factory=dict)
+    scope: Scope | None = None
 
     @property
     def expanded(self) -> dict[sp.Symbol, sp.Expr]:
@@ -148,6 +152,7 @@ class Flow:
         events: Mapping[str, sp.Expr] | None = None,
         rtol: float = 1e-12,
         atol: float = 1e-14,
+        beyond: bool = False,
         **end: Any,
     ) -> xr.Dataset:
         """Integrate from the initial values (LSODA with the symbolic Jacobian).
@@ -163,6 +168,8 @@ class Flow:
             its name (NaN if it does not), refined until it is as accurate as the integration.
         rtol, atol : float
             Integrator tolerances.
+        beyond : bool
+            Answer also for students that the flow does not describe, with a warning.
         **end : float
             Final time, under the flow's own time name: ``flow.solve(p, alpha=12)``; and arrays of
             fields of the parameters, each a dimension of the result: ``L=[5, 10, 20]``.
@@ -177,15 +184,28 @@ class Flow:
         ------
         ParameterError
             If the final time is missing, misnamed, or not positive and finite, if a time to report
-            at lies outside the run, if a symbol has no number, or if the solution leaves double
-            precision.
+            at lies outside the run, if a symbol has no number, if the flow does not describe such
+            students, or if the solution leaves double precision.
         """
+        with insisting(beyond):
+            return self._solved(parameters, at, events, rtol, atol, end)
+
+    def _solved(
+        self,
+        parameters: Any,
+        at: Iterable[float] | None,
+        events: Mapping[str, sp.Expr] | None,
+        rtol: float,
+        atol: float,
+        end: dict[str, Any],
+    ) -> xr.Dataset:
         name = self.time.name
         self._refuse(parameters, end)
         if len(end) > 1:
             options: Any = {"events": events, "rtol": rtol, "atol": atol, name: end.pop(name)}
             grid, times = sweep.Grid(parameters, end), None if at is None else [*at]
             return grid.stack([self.solve(q, at=times, **options) for q in grid.points])
+        self._ask(parameters)
         numbers = sweep.numbers(parameters, [s.name for s in self._compiled[0]])
         rhs, jacobian, start = self._functions(numbers, end[name])
         at = np.linspace(0, end[name], 601) if at is None else np.asarray(list(at), float)
@@ -270,6 +290,7 @@ class Flow:
         ParameterError
             If a symbol has no number.
         """
+        self._ask(parameters)
         rates, _, start = self._functions(sweep.numbers(parameters), step, np.inf)
         path = np.empty((steps + 1, start.size))
         path[0] = start
@@ -299,7 +320,12 @@ class Flow:
         )
         if hasattr(parameters, "as_json"):
             result.attrs["parameters"] = parameters.as_json()
-        return result
+        return marked(result)
+
+    def _ask(self, parameters: Any) -> None:
+        """Refuse Parameters of students that the flow does not describe."""
+        if self.scope is not None and isinstance(parameters, BaseParameters):
+            self.scope.require(parameters)
 
     @functools.cached_property
     def _compiled(self) -> tuple[list[sp.Symbol], Any, Any, Any]:

@@ -16,10 +16,9 @@ import torch
 
 from simulate import device as devices
 from simulate import pool
-from simulate.state_tracking import task
 from simulate.state_tracking.gradients import engine
-from simulate.state_tracking.student import Student, Students, draw_weights
-from theory.state_tracking import Parameters
+from simulate.state_tracking.student import Student, Students
+from theory.state_tracking import Parameters, task
 
 PLAIN_STEPS, ENGINE_STEPS = 5, 20
 BUDGET = 25.0  # seconds a row may take; on a busy machine it then counts fewer steps, and says so
@@ -87,7 +86,7 @@ def students(
         stream = task.streams(seed)
         perms = task.draw_permutations(p, stream["task"])
         data.append(task.draw_sequences(perms, p.n_train, p.L, stream["train"]))
-        members.append(Student(p, draw_weights(p, stream["initialisation"]), dtype).to(device))
+        members.append(Student(p, task.draw_weights(p, stream["initialisation"]), dtype).to(device))
     return Students(members), data
 
 

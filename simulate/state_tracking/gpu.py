@@ -13,8 +13,8 @@ import os
 import torch
 from torch import Tensor
 
+from simulate.state_tracking.groups import Groups
 from simulate.state_tracking.student import Students
-from simulate.state_tracking.task import Groups
 
 try:
     import triton

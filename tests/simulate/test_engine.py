@@ -121,9 +121,10 @@ def test_single_precision_follows_double():
 GPU = """
 import json, math, sys
 import torch
-from simulate.state_tracking import Parameters, Student, cpu, gpu, task
+from simulate.state_tracking import Parameters, Student, cpu, gpu
+from theory.state_tracking import task
 from simulate.state_tracking.gradients import Grouped
-from simulate.state_tracking.student import Students, draw_weights
+from simulate.state_tracking.student import Students
 
 plain, made = torch.Tensor.new_empty, []
 
@@ -137,7 +138,7 @@ for sizes in json.loads(sys.argv[1]):
     for seed in (0, 1):
         stream = task.streams(seed)
         data.append(task.draw_sequences(task.draw_permutations(p, stream["task"]), p.n_train, p.L, stream["train"]))
-        members.append(Student(p, draw_weights(p, stream["initialisation"])))
+        members.append(Student(p, task.draw_weights(p, stream["initialisation"])))
     students = Students(members)
     assert gpu.serves(students)
     found = []

@@ -5,10 +5,11 @@ import pytest
 import scipy.stats
 import torch
 
-from simulate.state_tracking import Parameters, Student, task, teacher_weights
+from simulate.state_tracking import Parameters, Student, teacher_weights
 from simulate.state_tracking.cpu import _exponentials
 from simulate.state_tracking.gradients import Attention, Grouped, Plain
 from simulate.state_tracking.student import Students
+from theory.state_tracking import task
 
 # Double precision: both sides sum at most 1e3 rows of order one.
 EXACT = 1e-12

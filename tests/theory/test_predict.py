@@ -9,7 +9,14 @@ from theory import positional_semantic as ps
 from theory import state_tracking as st
 from theory.associative_memory import k_hop
 from theory.parameters import ParameterError
-from theory.state_tracking.numbers.per_seed import Columns, Dressed, Given, Quenched, Start, solve
+from theory.state_tracking.numbers.per_seed import (
+    Columns,
+    Dressed,
+    Quenched,
+    Realisation,
+    Start,
+    solve,
+)
 
 P = st.Parameters(N=6, L=4, d_g=5, d_h=8, n_train=64, epochs=60, eval_every=20)
 
@@ -56,7 +63,7 @@ def test_every_seed_is_followed_from_its_own_start(level, system):
 def test_a_training_set_may_be_given():
     """What `per_seed` gives with it; drawn, it is another one; what does not fit is refused."""
     start, runs = started()
-    given = Given.drawn(P, start, np.random.default_rng(8))
+    given = Realisation.drawn(P, start, np.random.default_rng(8))
     found = st.predict(P, runs, level="quenched", given=given)
     alone = solve(Quenched(P, start, given), [0, 7, 60])
     np.testing.assert_allclose(found.A, alone.A, rtol=1e-12)
@@ -64,7 +71,7 @@ def test_a_training_set_may_be_given():
     assert np.abs(drawn.logit_correct - found.logit_correct).max() > 1e-4
     with pytest.raises(ParameterError, match="level = 'quenched'"):
         st.predict(P, runs, given=given)
-    few = Given.drawn(P, started(2)[0], np.random.default_rng(8))
+    few = Realisation.drawn(P, started(2)[0], np.random.default_rng(8))
     with pytest.raises(ParameterError, match=r"= \(2, 6, 4, 5\), must be of \(3, 6, 4, 5\)"):
         st.predict(P, runs, level="quenched", given=few)
 

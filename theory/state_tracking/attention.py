@@ -9,13 +9,14 @@ from typing import Any
 
 import sympy as sp
 
-from theory import sweep
+from theory import scope, sweep
 from theory.algebra import delta_gradient, delta_sum, vanishes, written_as
 from theory.equation import Equation
 from theory.notation import array, symbol
 from theory.numeric import dirichlet_kernel
 from theory.state_tracking import definitions
 from theory.state_tracking.definitions import logit, pi, softmax_row
+from theory.state_tracking.scope import ARCHITECTURE
 from theory.state_tracking.symbols import (
     W_K2,
     W_Q2,
@@ -256,6 +257,7 @@ def equations() -> dict[str, Equation]:
     return {e.name: e for e in found}
 
 
+@scope.guard(ARCHITECTURE)
 @sweep.over_fields
 def c_omega(parameters: Any) -> float:
     """Attention constant c_omega (forner2026, Eq. 14).

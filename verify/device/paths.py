@@ -19,20 +19,14 @@ from simulate.positional_semantic import histogram
 from simulate.positional_semantic import task as sentences
 from simulate.positional_semantic.student import Problem, initial_weights
 from simulate.positional_semantic.student import Student as AttentionLayer
-from simulate.state_tracking import task
 from simulate.state_tracking.gradients import Plain, engine
-from simulate.state_tracking.student import (
-    GLUStudent,
-    Student,
-    Students,
-    draw_weights,
-    with_full_embedding,
-)
+from simulate.state_tracking.student import GLUStudent, Student, Students, with_full_embedding
 from theory import induction_heads as ih
 from theory import positional_semantic as ps
 from theory import state_tracking as st
 from theory.induction_heads.parameters import StandardParameters
 from theory.positional_semantic.parameters import HistogramParameters
+from theory.state_tracking import task
 from verify.check import Check, identity
 
 Found = dict[str, Tensor]
@@ -119,7 +113,7 @@ def _stack(
                 task.draw_permutations(p, stream["task"]), p.n_train, p.L, stream["train"]
             )
         )
-        weights = draw_weights(p, stream["initialisation"])
+        weights = task.draw_weights(p, stream["initialisation"])
         members.append(Student(p, weights, dtype, learn_embedding=not p.fix_embedding).to(device))
     return Students(members), data
 
@@ -157,7 +151,7 @@ def _form(make: Callable[..., Student]) -> Callable[[torch.device, torch.dtype],
     def found(device: torch.device, dtype: torch.dtype) -> Found:
         rng = np.random.default_rng(SEED)
         data = task.draw_sequences(task.draw_permutations(SMALL, rng), SMALL.n_train, SMALL.L, rng)
-        student = make(SMALL, draw_weights(SMALL, rng), dtype).to(device)
+        student = make(SMALL, task.draw_weights(SMALL, rng), dtype).to(device)
         return of_module(
             student, student.loss(*(torch.as_tensor(x, device=device) for x in vars(data).values()))
         )

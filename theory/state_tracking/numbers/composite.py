@@ -7,13 +7,14 @@ from typing import Any
 import numpy as np
 import sympy as sp
 
-from theory import sweep
+from theory import scope, sweep
 from theory.parameters import ParameterError
 from theory.special import gauss_legendre
 from theory.state_tracking import exact
 from theory.state_tracking.composite import ZETA_HALF, H, equations
 from theory.state_tracking.exact import D_0, kappa
 from theory.state_tracking.numbers.quadrature import NAMES, Points
+from theory.state_tracking.scope import FLOW
 
 
 def lock_function(z: Any) -> np.ndarray:
@@ -46,6 +47,7 @@ def lock_function(z: Any) -> np.ndarray:
     return np.sign(z) * ((bracket * weights).sum(-1) * end[..., 0] + beyond)
 
 
+@scope.guard(FLOW)
 @sweep.over_fields
 def composite(p: Any, D: Any) -> dict[str, np.ndarray]:
     """Composite solution, with D = R - S as the parameter along the curve.

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from theory import sweep
+from theory import scope, sweep
 from theory.equation import Equation
 from theory.parameters import ParameterError
 from theory.special import log_linear
@@ -23,8 +23,10 @@ from theory.state_tracking.numbers.quadrature import (
     TO_LEGENDRE,
     Points,
 )
+from theory.state_tracking.scope import FLOW
 
 
+@scope.guard(FLOW)
 def states(p: Any, alpha: Any, **swept: Any) -> dict[str, np.ndarray]:
     """A, R and S of the exact solution at given times, for many parameter points.
 
@@ -164,6 +166,7 @@ def solve_monotone(value: Any, slope: Any, wanted: np.ndarray) -> np.ndarray:
     return t
 
 
+@scope.guard(FLOW)
 @sweep.over_fields
 def solve(p: Any, at: Any) -> xr.Dataset:
     """Trajectory of one parameter point, with the variables of ``flow(...).solve``.

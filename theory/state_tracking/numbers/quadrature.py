@@ -16,9 +16,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from theory import numeric, sweep
+from theory import numeric, scope, sweep
 from theory.parameters import ParameterError
 from theory.state_tracking import exact
+from theory.state_tracking.scope import FLOW
 from theory.state_tracking.symbols import A, L, N, S, c_omega, d_g, tau, zeta
 
 NODES = 20
@@ -250,6 +251,7 @@ def cumulate(parts: np.ndarray) -> np.ndarray:
     return np.concatenate([np.zeros_like(parts[..., :1]), np.cumsum(parts, -1)], -1)
 
 
+@scope.guard(FLOW)
 @np.errstate(over="ignore", invalid="ignore")  # what is lost is refused at the end
 def emergence_time(p: Any, level: Any = 0.5, **swept: Any) -> np.ndarray:
     """Training time at which attention reaches ``A = level``, by quadrature of the exact solution.

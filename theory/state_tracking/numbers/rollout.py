@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from theory import numeric, sweep
+from theory import numeric, scope, sweep
 from theory.special import gaussian_accuracy
 from theory.state_tracking import symbols, variance
 from theory.state_tracking.dynamics import flow
 from theory.state_tracking.parameters import Parameters
 from theory.state_tracking.rollout import equations, rho_t, right, wrong
+from theory.state_tracking.scope import FLOW
 from theory.state_tracking.symbols import accuracy, t
 
 
@@ -71,6 +72,7 @@ def with_accuracy(
     return curve.assign(accuracy=(gap.dims, found), rollout_accuracy=(gap.dims, final))
 
 
+@scope.guard(FLOW)
 @sweep.over_fields
 def trajectory(p: Parameters, alpha: float, **options: Any) -> xr.Dataset:
     """Everything theory says about a training run, over ``alpha``: flow, logits, loss, accuracies.
