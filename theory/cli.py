@@ -12,11 +12,12 @@ import os
 import re
 import signal
 import sys
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from theory import __version__, registry
+from theory import __version__, registry, scope
 from theory.parameters import BaseParameters, ParameterError, nearest
 
 MOST_SEEDS = 10**6
@@ -62,6 +63,10 @@ _FLAGS: dict[str, dict[str, Any]] = {
     },
     "device": {"default": None, "metavar": "NAME", "help": "torch device (cpu, cuda, cuda:1, ...)"},
     "quiet": {"action": "store_true", "help": "no progress on stderr"},
+    "beyond": {
+        "action": "store_true",
+        "help": "answer also for students that the theory does not describe, and say so",
+    },
 }
 
 
@@ -83,7 +88,11 @@ class Parser(argparse.ArgumentParser):
                 raise ParameterError(
                     f"unknown flag {flag}{self._advice(flag, words)} (see {self.prog} --help)"
                 )
-        return super().parse_args(args, namespace)
+        found = super().parse_args(args, namespace)
+        if getattr(found, "beyond", False):
+            warnings.simplefilter("ignore", scope.BeyondScope)  # the notes of the result say it
+            scope.insist()
+        return found
 
     def _advice(self, flag: str, words: Sequence[str]) -> str:
         """What will do instead: the parameter of that name, or the nearest flag."""

@@ -113,6 +113,7 @@ def main(argv: list[str] | None = None) -> int:
         "preset",
         "alpha",
         "quiet",
+        "beyond",
     )
     args = parser.parse_args(argv)
     cli.check_plot(args.plot)

@@ -12,7 +12,6 @@ from simulate.state_tracking import (
     GLUStudent,
     Parameters,
     Student,
-    task,
     teacher_weights,
     with_full_embedding,
 )

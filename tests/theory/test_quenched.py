@@ -11,7 +11,6 @@ import scipy.integrate
 import sympy as sp
 from later import Later
 
-from simulate.state_tracking import given as given_to_students
 from theory.parameters import ParameterError
 from theory.state_tracking import Parameters, quenched
 from theory.state_tracking.numbers import per_seed
@@ -318,7 +317,7 @@ def test_counts_that_do_not_fit_are_refused():
     with pytest.raises(ParameterError, match="counts of pairs of actions"):
         Realisation.drawn(p, start, np.random.default_rng(0))
     with pytest.raises(ParameterError, match="counts of pairs of actions"):
-        given_to_students(p, [0])
+        Realisation.of_seeds(p, [0])
 
 
 def test_what_is_drawn_has_the_start_of_its_seed():
@@ -387,7 +386,7 @@ def test_students_are_followed(monkeypatch):
     start, measured = Start.measured(one), first_crossing(one.A, 0.5).values
     off, crossed = (
         per_seed.half_times(
-            Quenched(p, start, given_to_students(p.replace(data_draw=taken), one.seed.values)),
+            Quenched(p, start, Realisation.of_seeds(p.replace(data_draw=taken), one.seed.values)),
             p.run_to(6.0).epochs,
         )
         / measured

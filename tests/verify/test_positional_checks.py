@@ -117,7 +117,7 @@ def test_the_selection_that_students_do_not_make_has_bands_and_theirs_has_none(m
 
     monkeypatch.setattr(thresholds, "solve", solved)
     monkeypatch.setattr(thresholds, "train", trained)
-    p = thresholds.DEMO.solvable()
+    p = thresholds.DEMO
     checks = thresholds.order_parameters(p, (50, 100, 200), list(range(8)), {})
     assert len(checks) == 24
     banded = {c.name.partition(" by ")[0] for c in checks if c.band is not None}
@@ -222,7 +222,7 @@ def test_message_passing_is_compared_beside_descent(monkeypatch):
     monkeypatch.setattr(thresholds, "each", lambda f, arguments: [f(*a) for a in arguments])
 
     def found():
-        seeds, p = list(range(4000)), Parameters(d=400).solvable()
+        seeds, p = list(range(4000)), Parameters(d=400)
         checks, _ = thresholds.message_passing(p, (200, 400, 800), seeds, {})
         return [(c.name.partition(" ")[0], c.verdict) for c in checks]
 

@@ -118,22 +118,6 @@ class Parameters(BaseParameters):
         """Training sentences."""
         return max(1, round(self.complexity * self.d))
 
-    def solvable(self) -> Self:
-        """Return self where the state evolution of the headline system describes the student.
-
-        Raises
-        ------
-        ParameterError
-            For the extensions of App. E.3, which the paper treats by experiment only.
-        """
-        for name, plain in (("rank", 1), ("tied", True), ("value", False), ("correlation", 0.0)):
-            if getattr(self, name) != plain:
-                raise ParameterError(
-                    f"{name} = {getattr(self, name)}: must be {plain} for the theory (App. E.3 is "
-                    "by experiment)"
-                )
-        return self
-
     def values(self) -> dict[str, Any]:
         """Numbers by symbol name, as the equations want them."""
         A = self.A

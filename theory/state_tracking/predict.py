@@ -100,7 +100,11 @@ def predict(
         p = p.run_to(alpha)
         rng = np.random.default_rng(DRAW)
         start = Start.drawn(p, int(seeds), rng)
-        known = Realisation.drawn(p, start, np.random.default_rng(DRAW)) if level == "quenched" else None
+        known = (
+            Realisation.drawn(p, start, np.random.default_rng(DRAW))
+            if level == "quenched"
+            else None
+        )
         epochs = prediction.evaluations(p.epochs, p.eval_every)
         curves = solve(_system(p, start, level, accuracies, known), epochs).rename(seed="draw")
     whose = "drawn starts" if runs is None else "each seed's own start"

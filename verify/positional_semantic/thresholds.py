@@ -67,7 +67,7 @@ SELECTIONS = ("global", "local")
 def report(request: Request) -> Report:
     """All checks of the command."""
     seeds = request.seed_list(SEEDS, least=3)
-    p = request.parameters(DEMO).solvable()
+    p = request.parameters(DEMO)
     if p.alpha is not None and request.preset is None:
         raise ParameterError("alpha: must be unset, the command sweeps it")
     p = p.replace(alpha=None)

@@ -9,10 +9,11 @@ import scipy.integrate
 import scipy.optimize
 import scipy.special
 
-from theory import sweep
+from theory import scope, sweep
 from theory.associative_memory.factual_recall import dynamics
 from theory.associative_memory.factual_recall.dynamics import Part
 from theory.associative_memory.factual_recall.parameters import Parameters
+from theory.associative_memory.factual_recall.scope import RECALL
 from theory.associative_memory.factual_recall.timescales import equations
 
 
@@ -34,6 +35,7 @@ def angle_of_share(p: Parameters, part: Part, share: float) -> float:
     return 0.5 * float(np.arcsinh(2 * np.sqrt(numbers["c_recall"]) * goal / p.epsilon**2))
 
 
+@scope.guard(RECALL)
 @sweep.over_fields
 def time_of_share(p: Parameters, part: Part, share: float) -> float:
     """Flow time at which a part of the loss has fallen to a share of its initial value, at any
@@ -67,6 +69,7 @@ def time_of_share(p: Parameters, part: Part, share: float) -> float:
     return float((choices * end + area) / (lam * choices))
 
 
+@scope.guard(RECALL)
 @sweep.over_fields
 def closed_form(p: Parameters, part: Part, share: float) -> float:
     """The same by the closed form for a small start (`hitting_time`)."""

@@ -9,6 +9,7 @@ from functools import cache
 import sympy as sp
 
 from theory.algebra import vanishes, written_as
+from theory.associative_memory.gradient_memory.scope import MEMORY
 from theory.associative_memory.symbols import DERIVED, K, L, N, eta, m, ref, t
 from theory.equation import Equation, table
 from theory.flow import Flow
@@ -45,6 +46,7 @@ def flow() -> Flow:
         status="exact",
         assumptions=ASSUMED,
         observables={"loss": sp.log(1 + (K - 1) * sp.exp(-m))},
+        scope=MEMORY,
     )
 
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from theory import sweep
+from theory import scope, sweep
 from theory.associative_memory.gradient_steps.parameters import Parameters
+from theory.associative_memory.gradient_steps.scope import STEPS
 
 
+@scope.guard(STEPS)
 @sweep.over_fields
 def second_gradient(p: Parameters) -> float:
     """Descent direction of a trigger's own association in the second step, per unit learning rate

@@ -9,15 +9,17 @@ import numpy as np
 import scipy.integrate
 import sympy as sp
 
-from theory import numeric, sweep
+from theory import numeric, scope, sweep
 from theory.associative_memory.k_hop import agreement, overlaps
 from theory.associative_memory.k_hop.agreement import k
 from theory.associative_memory.k_hop.overlaps import STAGE, flow, mixture
 from theory.associative_memory.k_hop.parameters import Parameters
+from theory.associative_memory.k_hop.scope import KERNEL_LEARNERS
 from theory.associative_memory.symbols import N, m
 from theory.equation import Equation
 
 
+@scope.guard(KERNEL_LEARNERS)
 @sweep.over_fields
 def mixture_time(p: Parameters, product: float = 0.5) -> float:
     """Time of training on the mixture until the product of all overlaps reaches a value."""
@@ -27,6 +29,7 @@ def mixture_time(p: Parameters, product: float = 0.5) -> float:
     )
 
 
+@scope.guard(KERNEL_LEARNERS)
 @sweep.over_fields
 def direct_time(p: Parameters, product: float = 0.5, kernels: str = "sphere") -> float:
     """Time of direct training from equal overlaps until their product reaches a value, by
@@ -62,6 +65,7 @@ class _Start:
         return {"N": self.N, **{f"m_{q}_0": value for q, value in enumerate(self.overlaps, 1)}}
 
 
+@scope.guard(KERNEL_LEARNERS)
 @sweep.over_fields
 def curriculum_times(p: Parameters, kernels: str = "sphere") -> list[float]:
     """Time at which each stage 1 .. k of the curriculum ends.

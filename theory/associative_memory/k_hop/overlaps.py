@@ -11,6 +11,7 @@ import sympy as sp
 
 from theory.algebra import vanishes, written_as
 from theory.associative_memory.k_hop.agreement import k
+from theory.associative_memory.k_hop.scope import KERNEL_LEARNERS
 from theory.associative_memory.symbols import DERIVED, N, ref, t
 from theory.equation import Equation, table
 from theory.flow import Flow
@@ -92,6 +93,7 @@ def flow(hops: int, kernels: str = "sphere") -> Flow:
         status="exact",
         assumptions=(KERNELS, why, "objective: probability of the right answer"),
         observables={"product": product},
+        scope=KERNEL_LEARNERS,
     )
 
 

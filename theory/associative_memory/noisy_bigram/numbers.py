@@ -7,10 +7,12 @@ import math
 import numpy as np
 import scipy
 
-from theory import sweep
+from theory import scope, sweep
 from theory.associative_memory.noisy_bigram.parameters import Parameters
+from theory.associative_memory.noisy_bigram.scope import ONE_STEP
 
 
+@scope.guard(ONE_STEP)
 @sweep.over_fields
 def feed_forward_success(p: Parameters) -> float:
     """Probability that the noise token has strictly the largest count among n labels, exactly.
@@ -58,6 +60,7 @@ def _power(series: np.ndarray, exponent: int, order: int) -> float:
     return float(result[order]) if len(result) > order else 0.0
 
 
+@scope.guard(ONE_STEP)
 @sweep.over_fields
 def value_recovered(p: Parameters) -> float:
     """Recovered part of the value memory at finite N, ties broken evenly.

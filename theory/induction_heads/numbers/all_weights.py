@@ -39,6 +39,17 @@ HORIZON = 40.0  # in N^2: no flow here takes longer
 HALF = 0.5
 
 
+def rates(data: str, D: int) -> tuple[dict[str, float] | None, float]:
+    """Rates of the numbers by name, and of the gammas per unit of t.
+
+    Orthonormal vectors: all alike. Gaussian ones of squared norm D, in units in which gammas move
+    at rate 1 while t counts unit-rate flow of normalised vectors (see `gaussian`).
+    """
+    if data == "orthonormal":
+        return None, 1.0
+    return {n: 1.0 if n.startswith("gamma") else float(D) ** 2 for n in NAMES}, float(D)
+
+
 def moving(mask: str) -> tuple[str, ...]:
     """Numbers that can leave zero with this mask."""
     return tuple(n for n in structure.reachable() if n not in scores.redundant(mask)[0])

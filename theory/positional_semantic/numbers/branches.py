@@ -9,10 +9,11 @@ import joblib
 import numpy as np
 import xarray as xr
 
-from theory import sweep
+from theory import scope, sweep
 from theory.positional_semantic.numbers.channel import State
 from theory.positional_semantic.numbers.fixed_point import COARSE, FixedPoint, NotConverged, solve
 from theory.positional_semantic.parameters import Parameters
+from theory.positional_semantic.scope import MINIMUM
 
 MEANING = {
     "q": "norm of the student sigma^2 |Q|^2/d",
@@ -73,6 +74,7 @@ def _predicted(
     return replace(here, state=state) if safe else here
 
 
+@scope.guard(MINIMUM)
 @sweep.over_fields
 def curve(
     p: Parameters, branch: str, alphas: Iterable[float], near: FixedPoint | None = None
@@ -121,6 +123,7 @@ def curve(
     )
 
 
+@scope.guard(MINIMUM)
 @sweep.over_fields
 def phase_diagram(
     p: Parameters, omegas: Iterable[float], alphas: Iterable[float], jobs: int = -1

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 
-from theory import sweep
+from theory import scope, sweep
 from theory.parameters import ParameterError
 from theory.positional_semantic.errors import NORMALISATIONS, equations
 from theory.positional_semantic.numbers.channel import State, student_attention, target
 from theory.positional_semantic.parameters import Parameters
+from theory.positional_semantic.scope import MINIMUM
 from theory.special import gauss_hermite
 
 
+@scope.guard(MINIMUM)
 @sweep.over_fields
 def test_error(p: Parameters, state: State, normalise: str = "half", order: int = 24) -> float:
     """Test error (10) of a student with given order parameters.

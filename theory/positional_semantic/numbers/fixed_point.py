@@ -11,12 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from theory import numeric, sweep
+from theory import numeric, scope, sweep
 from theory.parameters import ParameterError
 from theory.positional_semantic import errors, free_entropy, state_evolution
 from theory.positional_semantic.numbers.channel import Averages, State, averages
 from theory.positional_semantic.numbers.errors import test_error as error_of
 from theory.positional_semantic.parameters import Parameters
+from theory.positional_semantic.scope import MINIMUM
 from theory.positional_semantic.symbols import (
     CONJUGATE,
     ORDER,
@@ -295,6 +296,7 @@ class _Map:
         return np.array(columns).T
 
 
+@scope.guard(MINIMUM)
 @sweep.over_fields
 def solve(
     p: Parameters, branch: str, near: FixedPoint | None = None, *, error: bool = False
@@ -322,7 +324,6 @@ def solve(
         For an unknown branch, a missing alpha, an extension the theory does not cover, or no
         convergence.
     """
-    p.solvable()
     if branch not in BRANCHES:
         raise ParameterError(f"branch = {branch!r}: must be one of {', '.join(BRANCHES)}")
     alpha = p.complexity

@@ -9,11 +9,12 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
-from theory import sweep
+from theory import scope, sweep
 from theory.parameters import ParameterError
 from theory.positional_semantic.numbers.fixed_point import FixedPoint, NotConverged, solve
 from theory.positional_semantic.numbers.linear import baseline
 from theory.positional_semantic.parameters import Parameters
+from theory.positional_semantic.scope import MINIMUM
 
 FIRST = 2.0  # where the search starts without a neighbour; both branches exist there in all settings of the paper
 SMALLEST, LARGEST = 0.05, 16.0  # no crossing is looked for beyond
@@ -153,6 +154,7 @@ def _linear(p: Parameters, first: FixedPoint, guess: float | None) -> tuple[floa
     raise _Missing(f"the secant method did not settle in {STEPS} steps")
 
 
+@scope.guard(MINIMUM)
 @sweep.over_fields
 def thresholds(p: Parameters, near: Thresholds | None = None) -> Thresholds:
     """Both thresholds at ``p.omega``; ``near`` is the result at a neighbouring omega, to start

@@ -94,7 +94,9 @@ class Realisation:
             If the runs do not say their seeds, or did not start from what these seeds draw.
         """
         if "seed" not in runs.coords:
-            raise ParameterError("runs: coordinate seed is missing; their realisation follows from it")
+            raise ParameterError(
+                "runs: coordinate seed is missing; their realisation follows from it"
+            )
         given = scope.configuration(runs).get("given_permutations")
         found = cls.of_seeds(p, np.atleast_1d(runs.seed.values).tolist(), given)
         found.belongs(p, runs)
@@ -111,7 +113,9 @@ class Realisation:
         """
         sizes, own = (p.N, p.L, p.d_g), self.share.shape[1:]
         if own != sizes:
-            raise ParameterError(f"given: (N, L, d_g) = {own}, must be {sizes} as the parameters say")
+            raise ParameterError(
+                f"given: (N, L, d_g) = {own}, must be {sizes} as the parameters say"
+            )
         if self.data_draw not in (None, p.data_draw):
             raise ParameterError(
                 f"given: data_draw = {self.data_draw}, must be {p.data_draw} as the parameters say"
@@ -120,10 +124,14 @@ class Realisation:
             return
         count = runs.sizes.get("seed", 1)
         if len(self.teachers) != count:
-            raise ParameterError(f"given: {len(self.teachers)} students, must be {count} as the runs")
+            raise ParameterError(
+                f"given: {len(self.teachers)} students, must be {count} as the runs"
+            )
         seeds = np.atleast_1d(runs.seed.values).tolist() if "seed" in runs.coords else None
         if self.seeds is not None and seeds is not None and list(self.seeds) != seeds:
-            raise ParameterError(f"given: of seeds {list(self.seeds)}, must be of {seeds} as the runs")
+            raise ParameterError(
+                f"given: of seeds {list(self.seeds)}, must be of {seeds} as the runs"
+            )
         if "R" in runs and "alpha" in runs.dims:
             start = np.atleast_1d(runs.R.isel(alpha=0).values)
             gap = np.abs(self.overlap() - start)

@@ -8,6 +8,7 @@ import sympy as sp
 
 from linear_attention.theory import symbols as S
 from linear_attention.theory import task
+from linear_attention.theory.scope import MERGED
 from linear_attention.theory.symbols import D, U, along, d, g, h, i, j, k, l, lam, rate, t, u, value
 from theory.algebra import delta_sum
 from theory.equation import Equation
@@ -99,4 +100,5 @@ def flow(size: int) -> Flow:
         "leading order",
         (ONE, "heads collapse to one while W is small"),
         observables={"loss": spelled(loss)},
+        scope=MERGED,
     )

@@ -11,11 +11,15 @@ import xarray as xr
 
 from linear_attention.theory import merged, separate, task
 from linear_attention.theory.parameters import Parameters
+from linear_attention.theory.scope import DROPS
+from theory import scope, sweep
 from theory.onset import Onset
 
 SHARE = 0.75  # of a step of the loss: W_dd at half its final value
 
 
+@scope.guard(DROPS)
+@sweep.over_fields
 def onset(p: Parameters, t_end: float | None = None) -> Onset:
     """Times of the drops from an aligned start: the scalar equations, at any Lambda.
 

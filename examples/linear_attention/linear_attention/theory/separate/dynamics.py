@@ -8,6 +8,7 @@ import sympy as sp
 
 from linear_attention.theory import symbols as S
 from linear_attention.theory import task
+from linear_attention.theory.scope import ONE_HEAD
 from linear_attention.theory.symbols import D, G, K, Q, R, d, g, h, i, j, k, lam, r, s, t, u, v
 from theory.algebra import delta_sum, vanishes, written_as
 from theory.equation import Equation
@@ -171,4 +172,5 @@ def flow() -> Flow:
         "exact",
         (ALIGNED,),
         observables=seen,
+        scope=ONE_HEAD,
     )
