@@ -15,7 +15,7 @@ import functools
 import inspect
 import json
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -144,14 +144,29 @@ class Scope:
         ParameterError
             In one line that names the field.
         """
-        broken = self.applies(p, runs, given)
-        known = _insisted.get()
-        if broken and known is None:
-            raise ParameterError(broken[0])
-        for line in broken:
-            if line not in known:  # type: ignore[operator]
-                known.append(line)  # type: ignore[union-attr]
-                warnings.warn(f"beyond its scope: {line}", BeyondScope, stacklevel=4)
+        refuse(self.applies(p, runs, given))
+
+
+def refuse(lines: Sequence[str]) -> None:
+    """Refuse what a theory does not describe, or warn of it where the caller insists.
+
+    Parameters
+    ----------
+    lines : sequence of str
+        As `Scope.applies` gives them.
+
+    Raises
+    ------
+    ParameterError
+        With the first.
+    """
+    known = _insisted.get()
+    if lines and known is None:
+        raise ParameterError(lines[0])
+    for line in lines:
+        if line not in known:  # type: ignore[operator]
+            known.append(line)  # type: ignore[union-attr]
+            warnings.warn(f"beyond its scope: {line}", BeyondScope, stacklevel=5)
 
 
 def guard(scope: Scope | Mapping[str, Scope]) -> Callable[[Callable], Callable]:

@@ -114,6 +114,7 @@ def predict(
     return curves.drop_vars([] if accuracies else ACCURACIES).assign_attrs(
         kind="theory",
         reference=f"beyond forner2026: {level}, from {whose}",
+        level=level,
         status="closure",
         parameters=p.as_json(),
     )

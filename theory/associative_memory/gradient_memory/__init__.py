@@ -6,17 +6,18 @@ from __future__ import annotations
 
 import numpy as np
 
-from theory import scope, sweep
+from theory import sweep
 from theory.associative_memory.gradient_memory import descent, lemma, numbers
 from theory.associative_memory.gradient_memory.descent import flow
 from theory.associative_memory.gradient_memory.parameters import Parameters
 from theory.associative_memory.gradient_memory.scope import MEMORY, applies
 from theory.catalogue import catalogue
+from theory.scope import guard
 
 __all__ = ["Parameters", "applies", "equations", "flow", "flows", "margin", "sections"]
 
 
-@scope.guard(MEMORY)
+@guard(MEMORY)
 @sweep.over_fields
 def margin(p: Parameters, t: np.ndarray | float) -> np.ndarray:
     """Margin of `margin_flow` at times ``t = eta * steps``."""

@@ -8,7 +8,7 @@ from functools import partial
 
 import numpy as np
 
-from theory import scope, sweep
+from theory import sweep
 from theory.associative_memory.k_hop import agreement, numbers, overlaps
 from theory.associative_memory.k_hop.numbers import curriculum_times, direct_time, mixture_time
 from theory.associative_memory.k_hop.overlaps import flow, mixture
@@ -16,11 +16,12 @@ from theory.associative_memory.k_hop.parameters import Parameters, Pointers
 from theory.associative_memory.k_hop.predict import predict
 from theory.associative_memory.k_hop.scope import KERNEL_LEARNERS, applies
 from theory.catalogue import catalogue
+from theory.scope import guard
 
 __all__ = ["Parameters", "Pointers", "applies", "curriculum_times", "direct_time", "equations", "flow", "flows", "mixture", "mixture_time", "predict", "probability", "sections"]
 
 
-@scope.guard(KERNEL_LEARNERS)
+@guard(KERNEL_LEARNERS)
 @sweep.over_fields
 def probability(p: Parameters, fixed_points: np.ndarray) -> float:
     """Agreement of two sets of hidden permutations that send ``fixed_points[j]`` points of hop j

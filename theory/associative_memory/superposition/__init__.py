@@ -4,23 +4,24 @@ Cabannes et al. 2024).
 
 from __future__ import annotations
 
-from theory import scope, sweep
+from theory import sweep
 from theory.associative_memory.superposition import moments, numbers, recall, zipf
 from theory.associative_memory.superposition.parameters import Parameters
 from theory.associative_memory.superposition.scope import RECALL, applies
 from theory.catalogue import catalogue
+from theory.scope import guard
 
 __all__ = ["Parameters", "applies", "equations", "flows", "gaussian", "sections", "sphere"]
 
 
-@scope.guard(RECALL)
+@guard(RECALL)
 @sweep.over_fields
 def gaussian(p: Parameters) -> float:
     """Recall accuracy with Gaussian scores (`recall_gaussian`), one output per key."""
     return numbers.gaussian(p.N, p.d)
 
 
-@scope.guard(RECALL)
+@guard(RECALL)
 @sweep.over_fields
 def sphere(p: Parameters) -> float:
     """Recall accuracy with sphere tails (`recall_sphere`), one output per key."""
