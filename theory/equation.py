@@ -55,7 +55,7 @@ class Equation:
     lhs: sp.Expr
     rhs: sp.Expr
     reference: str
-    status: str = "exact"
+    status: str
     assumptions: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -163,7 +163,7 @@ class Equation:
 
 
 def table(
-    reference: str, *assumptions: str, status: str = "exact", **rows: tuple[Any, ...]
+    reference: str, *assumptions: str, status: str, **rows: tuple[Any, ...]
 ) -> dict[str, Equation]:
     """Equations of one origin, by name.
 

@@ -54,7 +54,7 @@ class Flow:
     rhs: Mapping[sp.Symbol, sp.Expr]
     initial: Mapping[sp.Symbol, sp.Expr]
     reference: str
-    status: str = "exact"
+    status: str
     assumptions: tuple[str, ...] = ()
     where: Mapping[sp.Symbol, sp.Expr] = field(default_factory=dict)
     observables: Mapping[str, sp.Expr] = field(default_factory=dict)
@@ -93,7 +93,10 @@ class Flow:
         """Aligned block, ready for a write-up: the equations, then what their abbreviations stand
         for.
         """
-        where = [Equation(x.name, x, meaning, self.reference) for x, meaning in self.where.items()]
+        where = [
+            Equation(x.name, x, meaning, self.reference, self.status)
+            for x, meaning in self.where.items()
+        ]
         return notation.aligned([*self.equations().values(), *where])
 
     def __repr__(self) -> str:
@@ -304,9 +307,9 @@ class Flow:
         data = {x.name: (name, states[i]) for i, x in enumerate(self.state)}
         along = dict(zip([x.name for x in self.state], states, strict=True))
         for label, expr in self.observables.items():
-            value = Equation(label, sp.Symbol(label), self._spell(expr), self.reference).evaluate(
-                {**numbers, **along}
-            )
+            value = Equation(
+                label, sp.Symbol(label), self._spell(expr), self.reference, self.status
+            ).evaluate({**numbers, **along})
             data[label] = (name, np.broadcast_to(value, times.shape))
         result = xr.Dataset(
             data,

@@ -1,5 +1,5 @@
-"""What every ``predict(p, runs)`` and every comparison asks first: are parameters, runs and curve of
-the same students, do the runs hold what a curve starts from, and when were they looked at.
+"""What `predict(p, runs)` and comparisons ask first: are parameters, runs and curve of the same
+students, do the runs hold what a curve starts from, and when were they looked at.
 """
 
 from __future__ import annotations

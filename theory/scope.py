@@ -94,6 +94,8 @@ class Scope:
         What must hold.
     free : tuple of str
         Fields of a run that neither enter the theory nor matter to it, within its accuracy.
+    enters : tuple of str
+        Fields that enter the theory otherwise than through ``p.values()``.
     remedy : str
         What works instead, for people; empty where there is nothing general.
     """
@@ -102,6 +104,7 @@ class Scope:
     describes: str
     limits: tuple[Limit, ...] = ()
     free: tuple[str, ...] = ()
+    enters: tuple[str, ...] = ()
     remedy: str = ""
 
     @property

@@ -46,7 +46,7 @@ THREE = Scope(
     "three trained numbers on orthonormal data, the last pair queried",
     (only("trained", *PROJECTED), ORTHONORMAL, only("query", "last"), only("mask", "strict")),
     ("D", *TIME),
-    THREE_WORK,
+    remedy=THREE_WORK,
 )
 ALL = Scope(
     "the flow of all weights",

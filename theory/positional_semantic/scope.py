@@ -13,7 +13,7 @@ MINIMUM = Scope(
     "minima of one tied layer of rank one on independent tokens",
     TIED,
     (*HOW, "polish", "start"),
-    BY_EXPERIMENT,
+    remedy=BY_EXPERIMENT,
 )
 LINEAR = Scope(
     "the linear baseline",
@@ -26,7 +26,7 @@ DESCENT = Scope(
     "minima of one tied layer of rank one, from an informed start",
     (*TIED, only("start", "positional", "semantic"), only("polish", True)),
     HOW,
-    BY_EXPERIMENT,
+    remedy=BY_EXPERIMENT,
 )
 SCOPES = {"minimum": MINIMUM, "descent": DESCENT, "linear": LINEAR}
 applies = scope.applies(SCOPES)

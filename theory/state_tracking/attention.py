@@ -203,12 +203,15 @@ def equations() -> dict[str, Equation]:
         Equation(
             "attention_logit", logit_block, block, ref("Eq. (5)"), "exact", ("one rotary block",)
         ),
-        Equation("dA_dpi", sp.Derivative(A, pi[j + L, j]), by_entry, ref("Eqs. (8), (65)")),
+        Equation(
+            "dA_dpi", sp.Derivative(A, pi[j + L, j]), by_entry, ref("Eqs. (8), (65)"), "exact"
+        ),
         Equation(
             "softmax_derivative",
             sp.Derivative(pi[i], logit[k]),
             softmax_derivative,
             ref("Eq. (66)"),
+            "exact",
         ),
         *(
             Equation(
@@ -216,6 +219,7 @@ def equations() -> dict[str, Equation]:
                 sp.Derivative(logit_block, x),
                 sp.diff(block, x),
                 ref("Eq. (67)" if x in (q1, q2) else "Eq. (68)"),
+                "exact",
             )
             for x in (q1, q2, k1, k2)
         ),

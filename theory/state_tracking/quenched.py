@@ -171,6 +171,7 @@ def equations() -> dict[str, Equation]:
     slopes = slope(plain[r], q).xreplace({plain[x]: prob[x] for x in (r, q)})
     exact = table(
         ref(BEYOND),
+        status="exact",
         mean_weight=(weight[(*GROUP, b)], mean_weight()),
         group_logit=(
             mean[at_r],

@@ -471,7 +471,8 @@ def flow_increments(eq: Table) -> list[Check]:
     system = dynamics.flow("tau")
     chained = eq["dA_dalpha_chain"].evaluate({**values, "c_A": factor})
     predicted = {
-        s.name: Equation(s.name, s, rhs, "").evaluate(values) for s, rhs in system.expanded.items()
+        s.name: Equation(s.name, s, rhs, "", "exact").evaluate(values)
+        for s, rhs in system.expanded.items()
     }
     why = "third-order term of the extrapolation, step 1e-4"
     names = ["dA_dalpha", "dR_dalpha", "dS_dalpha"]
@@ -502,7 +503,7 @@ def flow_at_paper_overlap(eq: Table) -> list[Check]:
         rhs = eq[f"d{name}_dalpha"].rhs
         for short, meaning in spelled.items():
             rhs = rhs.subs(short, meaning)
-        flow_value = Equation(name, rhs, rhs, "").evaluate(values)
+        flow_value = Equation(name, rhs, rhs, "", "exact").evaluate(values)
         out.append(
             identity(
                 f"flow (15) of {name} from its pieces",
@@ -572,7 +573,9 @@ def dressed_derivatives(eq: Table) -> list[Check]:
     # along single entries.
     p = Parameters(N=3, L=2, d_g=3, d_h=4, eta=0.7)
     rng = np.random.default_rng(GENERATOR)
-    student = Student(p, {**task.draw_weights(p, rng), "M": np.zeros((p.d_g, p.N, p.N))}, torch.float64)
+    student = Student(
+        p, {**task.draw_weights(p, rng), "M": np.zeros((p.d_g, p.N, p.N))}, torch.float64
+    )
     perms, starts = task.draw_permutations(p, rng), np.arange(p.N)
     every = np.array(list(itertools.product(range(p.d_g), range(p.d_g), starts)))
     states = [every[:, 2]]

@@ -75,13 +75,26 @@ def equations() -> dict[str, Equation]:
     )
     one, halved = "one step from W = 0", "loss half of its initial ln K"
     before = table(
-        slides, one, *ASSUMED, step_right=(logit_right, right), step_wrong=(logit_wrong, wrong)
+        slides,
+        one,
+        *ASSUMED,
+        status="exact",
+        step_right=(logit_right, right),
+        step_wrong=(logit_wrong, wrong),
     )
     here = ref(DERIVED)
-    after = table(here, one, *ASSUMED, step_margin=(m, margin), step_loss=(L, loss.subs(m, margin)))
+    after = table(
+        here,
+        one,
+        *ASSUMED,
+        status="exact",
+        step_margin=(m, margin),
+        step_loss=(L, loss.subs(m, margin)),
+    )
     to_the_end = table(
         here,
         *ASSUMED,
+        status="exact",
         margin_loss=(L, loss),
         margin_implicit=(K * t / N, travelled),
         margin_flow=(m, closed),

@@ -149,11 +149,12 @@ def equations() -> dict[str, Equation]:
     return {
         **table(
             here,
+            status="exact",
             hop_overlap=(overlap[j], overlap_of, at_ends),
             hop_accuracy=(correct, accuracy, KERNELS, "input permutations uniform"),
             equal_overlaps=(rate_of_m, equal, SPHERE, alike),
             equal_overlaps_softmax=(rate_of_m, by_softmax(m ** (k - 1)), SOFTMAX, alike),
         ),
         **table(here, status="leading order", direct_time=direct_limit),
-        **table(here, SPHERE, pairs, hop_invariant=(conserved, ratio)),
+        **table(here, SPHERE, pairs, status="exact", hop_invariant=(conserved, ratio)),
     }

@@ -190,7 +190,9 @@ def solve(p: Any, at: Any) -> xr.Dataset:
     for label, expr in system.observables.items():
         for short, meaning in system.where.items():
             expr = expr.subs(short, meaning)
-        value = Equation(label, exact.D, expr, system.reference).evaluate({**numbers, **along})
+        value = Equation(label, exact.D, expr, system.reference, system.status).evaluate(
+            {**numbers, **along}
+        )
         along[label] = np.broadcast_to(value, times.shape)
     return xr.Dataset(
         {q: ("alpha", v) for q, v in along.items()},

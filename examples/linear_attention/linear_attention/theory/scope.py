@@ -16,7 +16,7 @@ DROPS = Scope(
     "merged heads from a small start, separate ones from an aligned start",
     (ALIGNED,),
     RUN,
-    "separate.heads.drops follows any start",
+    remedy="separate.heads.drops follows any start",
 )
 ONE_HEAD = Scope(
     "the flow of one aligned head",

@@ -90,6 +90,7 @@ def equations() -> dict[str, Equation]:
         **S.table(
             "merged: white data, time course",
             *given,
+            status="exact",
             merged_s=(symbol("s_t", "s(t)", "value times weight per direction at t"), course),
             T_drop=(S.drop, time),
         ),
@@ -98,6 +99,7 @@ def equations() -> dict[str, Equation]:
             WHITE,
             "kappa = v^2 - u^2 > 0",
             LEVEL,
+            status="exact",
             merged_ds_dt=(sp.Derivative(scale, t), speed),
             T_unbalanced=(S.drop, unbalanced_time),
         ),

@@ -50,6 +50,7 @@ def equations() -> dict[str, Equation]:
         **S.table(
             "merged: gradient flow and conservation law",
             HEADS,
+            status="exact",
             merged_dv_dt=(sp.Derivative(v[g], t), of_v),
             merged_dU_dt=(sp.Derivative(U[g, k, l], t), of_U),
             merged_invariant=(
@@ -69,6 +70,7 @@ def equations() -> dict[str, Equation]:
         **S.table(
             "merged: any Lambda",
             ONE,
+            status="exact",
             merged_dvalue_dt=(sp.Derivative(value, t), sp.Sum(u[d] * pull, (d, 1, D))),
             merged_du_dt=(sp.Derivative(u[d], t), value * pull),
         ),
