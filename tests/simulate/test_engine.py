@@ -122,6 +122,7 @@ GPU = """
 import json, math, sys
 import torch
 from simulate.state_tracking import Parameters, Student, cpu, gpu
+from simulate.state_tracking import groups
 from theory.state_tracking import task
 from simulate.state_tracking.gradients import Grouped
 from simulate.state_tracking.student import Students
@@ -146,7 +147,7 @@ for sizes in json.loads(sys.argv[1]):
         engine = Grouped(students, data)  # with Triton's interpreter on, its kernels; replaced by Numba's once
         assert isinstance(engine.logic, gpu.Logic)
         if not on_gpu:
-            engine.logic = cpu.Logic(task.Groups.of(data, p.N))
+            engine.logic = cpu.Logic(groups.Groups.of(data, p.N))
         engine.gradients(students)
         found.append([w.grad.clone() for w in students.parameters()] + list(engine.statistics(students).values()))
     for one, other in zip(*found, strict=True):

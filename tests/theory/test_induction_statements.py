@@ -119,9 +119,14 @@ def test_gradients_in_the_first_phase():
     sizes, scaled = (16, 64, 256), []
     for size in sizes:
         found = ih.flow().solve(
-            Parameters(N=size), t=float(size), at=[0.0], events={"half": gamma - sp.Rational(1, 2)}
+            Parameters.emergence(N=size, D=None),
+            t=float(size),
+            at=[0.0],
+            events={"half": gamma - sp.Rational(1, 2)},
         )
-        end = ih.flow().solve(Parameters(N=size), t=float(found.half), at=[float(found.half)])
+        end = ih.flow().solve(
+            Parameters.emergence(N=size, D=None), t=float(found.half), at=[float(found.half)]
+        )
         scaled.append((size * float(end.beta[0]), size**2 * float(end.alpha[0])))
         early = emergence.Path(size).curve(float(found.half))
         state = [early[x].values for x in ("alpha", "beta", "gamma")]

@@ -38,7 +38,9 @@ def scattered(n, spread, mean=1.0):
 def test_sides_are_gathered_by_label():
     """Numbers and arrays of several points, one row per label; the worst entry is shown."""
     a = sp.Symbol("a")
-    sides = Sides(table("nowhere", double=(a, 2 * a), square=(a, a**2)), 1e-9, "why")
+    sides = Sides(
+        table("nowhere", status="exact", double=(a, 2 * a), square=(a, a**2)), 1e-9, "why"
+    )
     for x in (1.0, 3.0):
         sides.add("twice", "double", {"a": x}, [2 * x, 2 * x])
         sides.add("squared", "square", {"a": x}, x**2 if x < 2 else 9.5)

@@ -81,10 +81,10 @@ class Parameters(BaseParameters):
         return cls(N=16, D=32, batch_size=256, steps=2000)
 
     @classmethod
-    def emergence(cls) -> Self:
+    def emergence(cls, N: int = 16, D: int | None = 256) -> Self:
         """Fig. 5 (App. F): three parameters, orthonormal data, the last pair queried, D = 256."""
         return cls(
-            N=16, D=256, trained="three", data="orthonormal", query="last", eta=100.0, batch_size=64
+            N=N, D=D, trained="three", data="orthonormal", query="last", eta=100.0, batch_size=64
         )
 
     @classmethod

@@ -110,7 +110,7 @@ def constants() -> list[Check]:
             )
         )
     late = 1e6
-    curve = ih.flow().solve(ih.Parameters(N=4), at=[late], t=late)
+    curve = ih.flow().solve(ih.Parameters.emergence(N=4, D=None), at=[late], t=late)
     checks.append(
         identity(
             "L t at t = 1e6, N = 4",
