@@ -95,9 +95,10 @@ ALL = [
 ]
 
 
-def small(system):
-    """Parameters at which every number is cheap."""
-    return find(system).wing("theory").Parameters(**SMALL.get(system, {}))
+def small(system, name=""):
+    """Parameters at which every number is cheap, and that a function describes."""
+    own = {"trained": "three"} if (system, name) == ("induction_heads", "times") else {}
+    return find(system).wing("theory").Parameters(**SMALL.get(system, {}), **own)
 
 
 def of(system, name):
@@ -147,7 +148,7 @@ def test_every_numeric_function_is_here():
 def test_a_sweep_is_the_loop(system, name):
     """Arrays of a field give what the loop over `replace` gives, one by one."""
     arguments, field, values = CASES[system][name]
-    p, function = small(system), of(system, name)
+    p, function = small(system, name), of(system, name)
     swept = function(p, **arguments, **{field: values})
     for k, value in enumerate(values):
         equal(swept, k, field, plain(function(p.replace(**{field: value}), **arguments)))
