@@ -21,6 +21,7 @@ from theory import positional_semantic as ps
 from theory.induction_heads.numbers import emergence
 from theory.induction_heads.parameters import StandardParameters
 from verify.check import Check
+from verify.device.students import FEW
 from verify.emergence import first_crossing
 from verify.state_tracking import ensemble
 
@@ -86,7 +87,7 @@ def setting(name: str, tiny: bool) -> Any:
     """Parameters of a state-tracking ensemble, up to the time of the shipped ones."""
     given = ensemble.SETTINGS[name]
     if tiny:
-        return given.p.replace(N=2, L=2, d_g=2, d_h=4, n_train=16, n_test=8, epochs=4, eval_every=2)
+        return given.p.replace(**FEW)
     return given.p.run_to(given.alpha)
 
 
