@@ -29,7 +29,7 @@ def missing(triton: bool) -> list[str]:
         tomllib.loads(PROJECT.read_text())["project"]["dependencies"] if PROJECT.exists() else ()
     )
     wanted = [re.split(r"[^\w-]", text)[0] for text in listed] + ["triton"] * triton
-    return [name for name in wanted if name not in sys.modules and find_spec(name) is None]
+    return [name for name in wanted if find_spec(name) is None]
 
 
 def main(argv: list[str] | None = None) -> int:

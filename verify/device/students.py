@@ -30,7 +30,7 @@ TOLERANCE = {
     torch.float64: (1e-10, "double precision; one operation at single precision would leave 1e-8"),
 }
 # Sizes that need padding to powers of two, and blocks of rows that are not full.
-WIDE = dict(N=20, L=2, d_g=17, d_h=8, n_train=150, n_test=16)
+WIDE = dict(N=18, L=2, d_g=17, d_h=8, n_train=60, n_test=16)
 # So few that Triton's interpreter does not take long.
 FEW = dict(N=2, L=2, d_g=2, d_h=4, n_train=24, n_test=8, epochs=4, eval_every=2)
 # Ensembles that are held against the CPU's, and what of them.
