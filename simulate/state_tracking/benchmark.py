@@ -15,7 +15,7 @@ import torch
 from simulate import device as devices
 from simulate import pool
 from simulate.state_tracking.device_time import ceilings, floors, timed
-from simulate.state_tracking.learner import SYSTEM
+from simulate.state_tracking.learner import Learner
 from theory.state_tracking import Parameters
 
 PLAIN_SECONDS, ENGINE_SECONDS = 20.0, 2.0  # of steps; their median counts
@@ -85,7 +85,7 @@ def _timed(work: Callable[[], Any], at_least: float, seeds: int, where: str) -> 
 
 def _plain(p: Parameters, where: str, threads: int, seeds: int) -> dict[str, float]:
     torch.set_num_threads(threads)
-    learner = SYSTEM.make(p, [0], torch.device(where), torch.float32)
+    learner = Learner(p, [0], torch.device(where), torch.float32)
     (student,), (data,) = learner.students.members, learner.train_data
     optimizer = torch.optim.SGD(student.parameters(), lr=p.eta)
     actions, states = (torch.as_tensor(x, device=where) for x in (data.actions, data.states))
@@ -100,7 +100,7 @@ def _plain(p: Parameters, where: str, threads: int, seeds: int) -> dict[str, flo
 
 def _engine(p: Parameters, where: str, threads: int, seeds: int) -> dict[str, float]:
     with pool.sharing(pool.cores() // threads):
-        learner = SYSTEM.make(p, range(seeds), torch.device(where), torch.float32)
+        learner = Learner(p, range(seeds), torch.device(where), torch.float32)
         return _timed(lambda: learner.step(0), ENGINE_SECONDS, seeds, where)
 
 

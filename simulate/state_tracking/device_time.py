@@ -13,7 +13,7 @@ from torch.profiler import ProfilerActivity, profile
 from torch.utils.benchmark import Timer
 from torch.utils.benchmark.utils.common import Measurement
 
-from simulate.state_tracking.learner import SYSTEM
+from simulate.state_tracking.learner import Learner
 from theory.state_tracking import Parameters
 
 SHOWN = 8  # kernels in the report
@@ -120,7 +120,7 @@ def step_time(
     on_gpu = device.type == "cuda"
     if on_gpu:
         torch.cuda.reset_peak_memory_stats(device)
-    learner = SYSTEM.make(p, range(seeds), device, torch.float32)
+    learner = Learner(p, range(seeds), device, torch.float32)
 
     def work() -> None:
         learner.step(0)

@@ -12,6 +12,7 @@ import re
 import sys
 import tempfile
 import tomllib
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -22,13 +23,13 @@ PROJECT = Path(__file__).parents[2] / "pyproject.toml"
 
 
 def missing(triton: bool) -> list[str]:
-    """Packages this project depends on that are not here: a checkout that was never installed has
-    no other way to notice before the middle of a stage.
+    """Packages this project depends on that are not here: a checkout that was never installed would
+    notice in the middle of a stage.
     """
     listed = (
-        tomllib.loads(PROJECT.read_text())["project"]["dependencies"] if PROJECT.exists() else ()
+        tomllib.loads(PROJECT.read_text())["project"]["dependencies"] if PROJECT.exists() else []
     )
-    wanted = [re.split(r"[^\w-]", text)[0] for text in listed] + ["triton"] * triton
+    wanted = [re.split(r"[^\w-]", text)[0] for text in listed + ["triton"] * triton]
     return [name for name in wanted if find_spec(name) is None]
 
 
@@ -66,10 +67,7 @@ def main(argv: list[str] | None = None) -> int:
     if args.dry_run and args.out is None:
         (out / "report.json").unlink(missing_ok=True)  # a rehearsal begins anew
 
-    def say(line: str) -> None:
-        if not args.quiet:
-            print(line, file=sys.stderr, flush=True)
-
+    say = (lambda line: None) if args.quiet else partial(print, file=sys.stderr, flush=True)
     with tempfile.TemporaryDirectory() as scratch:  # a dry run leaves nothing in the store
         store = Path(scratch) if args.dry_run else args.store or runs.default_store()
         report = stages.run(names, device, out, store, args.seconds, args.dry_run, say)

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import json
 import signal
-import tempfile
 import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
@@ -33,26 +32,19 @@ def gradients(job: Job) -> None:
     for model in registry.MODELS:
         job.checks += students.checks(model, job.device)
     for name in students.kinds():
-        with tempfile.TemporaryDirectory() as folder:
-            _, *rows = students.resumed(
-                name, *students.ensemble(name, True), job.device, Path(folder)
-            )
-        job.checks += rows
+        job.checks += students.resumed(name, job.device, tiny=True)[1:]
 
 
 def agreement(job: Job) -> None:
     """Ensembles as on the CPU, and resumed."""
     for name in students.COMPARED:
-        with tempfile.TemporaryDirectory() as folder:
-            job.checks += students.agreement(name, job.device, Path(folder), job.tiny)
+        job.checks += students.agreement(name, job.device, job.tiny)
 
 
 def stacks(job: Job) -> None:
     """Stacks of several sizes against seeds alone."""
-    system, p, _ = students.ensemble("state_tracking.student", job.tiny)
-    for dtype in students.STACK:
-        sizes = (1, 2, 3) if job.tiny else (1, 16, 100, 128)
-        rows, equal = students.stacks(system, p, sizes, job.device, dtype)
+    for dtype in students.TOLERANCE:
+        rows, equal = students.stacks(job.device, dtype, job.tiny)
         job.checks += rows
         job.numbers.setdefault("share of seeds with equal bits", {}).update(equal)
 
@@ -75,8 +67,7 @@ STAGES: dict[str, tuple[Callable[[Job], None], float]] = {
     "agreement": (agreement, 420),
     "stacks": (stacks, 240),
     "speed": (speed, 360),
-    "table_1": (partial(scale.tracking, name="table_1"), 480),
-    "table_2": (partial(scale.tracking, name="table_2"), 480),
+    **{n: (partial(scale.tracking, name=n), 480) for n in ("table_1", "table_2")},
     "transformer": (scale.transformer, 480),
     "emergence": (scale.emergence_times, 480),
     "attention_layer": (scale.attention_layer, 480),
@@ -99,15 +90,15 @@ def limited(seconds: float) -> Iterator[list[bool]]:
     if not hasattr(signal, "setitimer"):
         yield over
         return
-    before = {signal.SIGALRM: ring, signal.SIGINT: signal.default_int_handler}
-    before = {number: signal.signal(number, handler) for number, handler in before.items()}
-    signal.setitimer(signal.ITIMER_REAL, max(seconds, 1e-3), GRACE / 2)
+    alarm = signal.signal(signal.SIGALRM, ring)
+    interrupt = signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.setitimer(signal.ITIMER_REAL, max(seconds, 1e-3), GRACE)
     try:
         yield over
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        signal.signal(signal.SIGALRM, alarm)
+        signal.signal(signal.SIGINT, interrupt)
 
 
 def run(
@@ -170,25 +161,19 @@ def run(
 
 def begin(out: Path, device: torch.device, tiny: bool) -> dict[str, Any]:
     """The report of earlier calls, or an empty one."""
-    own = {"dry_run": tiny, **device_time.describe(device)}
-    path = out / "report.json"
+    own, path = {"dry_run": tiny, **device_time.describe(device)}, out / "report.json"
     if not path.exists():
         return {**own, "stages": {}}
+    why = "not a report of this command"
     try:
         report = json.loads(path.read_text())
-        theirs = {name: report[name] for name in own}
-        if not isinstance(report["stages"], dict):
-            raise TypeError
+        other = [f"{n} = {report[n]} there, {v} here" for n, v in own.items() if report[n] != v]
+        if not other and isinstance(report["stages"], dict):
+            return report
+        why = f"of another run ({', '.join(other)})" if other else why
     except (ValueError, KeyError, TypeError):
-        raise ParameterError(
-            f"{path}: not a report of this command; remove it or name another --out"
-        ) from None
-    different = [f"{n} = {theirs[n]} there, {own[n]} here" for n in own if theirs[n] != own[n]]
-    if different:
-        raise ParameterError(
-            f"{path}: of another run ({', '.join(different)}); remove it or name another --out"
-        )
-    return report
+        pass
+    raise ParameterError(f"{path}: {why}; remove it or name another --out")
 
 
 def succeeded(report: dict[str, Any], names: Sequence[str]) -> bool:
@@ -214,7 +199,7 @@ def text(report: dict[str, Any]) -> str:
                 parts.append(f"{name}, {title}\n{output.table(list(found[0]), cells)}")
             else:
                 parts.append(f"{name}, {title}: {_short(found)}")
-        parts += [part for part in (r.get("text"), r.get("error")) if part]
+        parts += filter(None, (r.get("text"), r.get("error")))
     return "\n\n".join(parts)
 
 
