@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 from simulate.state_tracking import device_time
-from theory import output, registry
+from theory import output
 from theory.parameters import ParameterError
 from verify import check
 from verify.device import scale, students
@@ -29,7 +29,7 @@ LEAST = 20.0  # seconds with which none begins
 
 def gradients(job: Job) -> None:
     """Every student's gradients on the device, and every student interrupted and resumed."""
-    for model in registry.MODELS:
+    for model in dict.fromkeys(name.partition(".")[0] for name in students.kinds()):
         job.checks += students.checks(model, job.device)
     for name in students.kinds():
         job.checks += students.resumed(name, job.device, tiny=True)[1:]
