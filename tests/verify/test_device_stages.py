@@ -78,8 +78,8 @@ def test_time_that_is_over_ends_a_stage_and_keeps_what_it_has(tmp_path, monkeypa
     report, _ = run(tmp_path, "table_1", seconds=1.0)
     assert report["stages"]["table_1"]["status"] == "not begun"
     with monkeypatch.context() as patch:
-        patch.setattr(scale, "FEW", scale.FEW | {"epochs": 10_000})
-        patch.setitem(stages.STAGES, "table_1", (stages.STAGES["table_1"][0], 2.0))
+        patch.setattr(scale, "FEW", scale.FEW | {"epochs": 2_000})
+        patch.setitem(stages.STAGES, "table_1", (stages.STAGES["table_1"][0], 1.0))
         report, _ = run(tmp_path, "table_1")
     cut = report["stages"]["table_1"]
     assert cut["status"] == "unfinished" and cut["numbers"]["seeds"] == 2 and cut["seconds"] < 60

@@ -63,7 +63,7 @@ def speed(job: Job) -> None:
 
 # With the most seconds that each gets.
 STAGES: dict[str, tuple[Callable[[Job], None], float]] = {
-    "gradients": (gradients, 240),
+    "gradients": (gradients, 420),
     "agreement": (agreement, 420),
     "stacks": (stacks, 240),
     "speed": (speed, 360),

@@ -31,8 +31,8 @@ TOLERANCE = {
     torch.float32: (1e-4, "single precision, sums that cancel; products at tf32 would leave 1e-3"),
     torch.float64: (1e-11, "double precision; one operation at single precision would leave 1e-8"),
 }
-# Sizes that need padding to powers of two, and blocks of rows that are not full.
-WIDE = dict(N=18, L=2, d_g=17, d_h=8, n_train=60, n_test=16)
+# Sizes that need padding to powers of two, and some forty rows of a state, where blocks have 32.
+WIDE = dict(N=3, L=3, d_g=17, d_h=8, n_train=120, n_test=16)
 # So few that Triton's interpreter does not take long.
 FEW = dict(N=2, L=2, d_g=2, d_h=4, n_train=24, n_test=8, epochs=4, eval_every=2)
 # Ensembles that are held against the CPU's, and what of them.
