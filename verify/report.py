@@ -193,9 +193,9 @@ def with_device(request: Request, checks: list[Check]) -> Report:
 
     where = device.find(request.device)
     if request.device or where.type != "cpu":
-        from verify.device import paths  # every student there is: not for nothing
+        from verify.device import students  # every student there is: not for nothing
 
-        checks = [*checks, *paths.checks(request.model.name.partition(".")[0], where)]
+        checks = [*checks, *students.checks(request.model.name.partition(".")[0], where)]
     return Report(checks)
 
 
