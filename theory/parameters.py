@@ -8,11 +8,11 @@ import functools
 import importlib.util
 import json
 import math
-import operator
 import types
 import typing
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -43,6 +43,7 @@ UNSAID = (
 )  # of no one's interest on a figure
 MOST_VALUES = 4  # of a parameter that differs between ensembles, before they are shortened
 KINDS = {int: "a whole number", float: "a number", bool: "true or false", str: "a word"}
+PLAIN = {int, float, bool, str}  # what needs no unwrapping
 LONGEST = 60  # characters of a value that a message repeats
 
 
@@ -75,15 +76,18 @@ class Allowed:
     def admits(self, value: Any) -> Any:
         """Whether a finite number, or each of an array, is allowed."""
         found = value == value
-        for holds, bound in (
-            (operator.ge, self.low),
-            (operator.gt, self.above),
-            (operator.le, self.high),
-            (operator.lt, self.below),
-        ):
-            if bound is not None:
-                found = found & holds(value, bound)
+        if self.low is not None:
+            found = found & (value >= self.low)
+        if self.above is not None:
+            found = found & (value > self.above)
+        if self.high is not None:
+            found = found & (value <= self.high)
+        if self.below is not None:
+            found = found & (value < self.below)
         return found & (value % self.multiple_of == 0) if self.multiple_of else found
+
+
+ANYTHING = Allowed()
 
 
 def shown(value: Any) -> str:
@@ -130,7 +134,8 @@ def admitted(name: str, value: Any, kinds: tuple[type, ...], allowed: Allowed) -
     """
     if value is None and type(None) in kinds:
         return value
-    value = unwrapped(name, value)
+    if type(value) not in PLAIN:
+        value = unwrapped(name, value)
 
     def refuse(expected: str) -> ParameterError:
         return ParameterError(f"{name} = {shown(value)}: must be {expected}")
@@ -186,6 +191,9 @@ class BaseParameters:
         For unknown names and for values out of range.
     """
 
+    INPUTS: ClassVar[Mapping[str, tuple[str, ...]]] = {}
+    """By name of a number in ``values()``: those of them, no fields, that it is computed from."""
+
     def __init_subclass__(cls, **options: Any) -> None:
         """What a model's ``values()`` adds to its fields is marked as following from them."""
         super().__init_subclass__(**options)
@@ -223,17 +231,17 @@ class BaseParameters:
             self._check(field, getattr(self, field.name))
 
     def _check(self, field: dataclasses.Field, value: Any) -> None:
-        allowed = self._allowed(field.name)
-        object.__setattr__(
-            self, field.name, admitted(field.name, value, self._kinds(field.name), allowed)
-        )
+        allowed = field.metadata.get("allowed", ANYTHING)
+        held = admitted(field.name, value, self._kinds(field.name), allowed)
+        if held is not value:
+            object.__setattr__(self, field.name, held)
 
     @classmethod
     def _allowed(cls, name: str) -> Allowed:
         """What a field may be; of one with a plain default, not declared by `parameter`, anything
         of its kind.
         """
-        return cls.__dataclass_fields__[name].metadata.get("allowed", Allowed())
+        return cls.__dataclass_fields__[name].metadata.get("allowed", ANYTHING)
 
     def __repr__(self) -> str:
         """What makes them again: the fields that differ from their defaults."""

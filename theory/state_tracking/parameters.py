@@ -33,6 +33,8 @@ class Parameters(BaseParameters):
         For an unknown name or a value out of range.
     """
 
+    INPUTS = {"c_omega": ("sigma2", "omega")}
+
     N: int = parameter(32, "number of states", low=2)
     L: int = parameter(10, "actions per sequence, and steps to predict", low=1)
     d_g: int = parameter(32, "number of permutations (actions)", low=1)

@@ -11,6 +11,7 @@ from theory.state_tracking.numbers import quadrature
 from theory.state_tracking.numbers.quadrature import NAMES, Points
 
 
+@sweep.by_dimension()
 def late_constant(p: Any, **swept: Any) -> np.ndarray:
     """Constant C of the late-time solution R + e^{(N R - zeta)/(N-1)}/N = eta alpha + C.
 
