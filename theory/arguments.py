@@ -18,17 +18,25 @@ from typing import Annotated, Any
 import numpy as np
 import xarray as xr
 
-from theory.parameters import ANYTHING, Allowed, ParameterError, admitted, shown
+from theory.parameters import ANYTHING, Allowed, ParameterError, number, shown
 
 Positive = Annotated[float, Allowed(above=0)]
 Size = Annotated[int, Allowed(low=1)]
+Nodes = Annotated[int, Allowed(low=2, high=10**4)]  # of a quadrature, per axis
 Times = Annotated[Iterable[float], Allowed(low=0)]
 Reader = Callable[[str, Any], Any]  # of an argument's name and value
 LISTS = ("Iterable", "Sequence", "Collection", "list")  # one after the other, in order
 WORDS = "US"  # kinds of NumPy arrays of text
 
 
-def array(name: str, value: Any, allowed: Allowed | None = None, *, words: bool = False) -> Any:
+def array(
+    name: str,
+    value: Any,
+    allowed: Allowed | None = None,
+    *,
+    words: bool = False,
+    empty: bool = False,
+) -> Any:
     """What was given as numbers, as an array; every number and array of the theory enters here.
 
     Parameters
@@ -41,6 +49,8 @@ def array(name: str, value: Any, allowed: Allowed | None = None, *, words: bool 
         What every number must be; with it all must be finite, too.
     words : bool
         Whether texts, truth values and None may stand in it, as in fields of Parameters.
+    empty : bool
+        Whether it may hold nothing, as a sum may.
 
     Returns
     -------
@@ -57,6 +67,8 @@ def array(name: str, value: Any, allowed: Allowed | None = None, *, words: bool 
         found = np.asarray(value)
     else:
         found = _read(name, value, words)
+    if not (found.size or empty):
+        raise ParameterError(f"{name} = {shown(value)}: is empty; must hold at least one value")
     if found.dtype.kind == "O" and not words:
         found = found.astype(float)
     if allowed is not None:
@@ -81,8 +93,6 @@ def _read(name: str, value: Any, words: bool) -> np.ndarray:
         if "inhomogeneous" in why:
             why = "lists in it differ in length"
         raise refuse(f"is no array of numbers ({why})") from None
-    if not found.size:
-        raise refuse("is empty; must hold at least one value")
     entries = [] if isinstance(value, np.ndarray) and found.dtype.kind != "O" else _entries(value)
     if any(issubclass(kind, np.ma.MaskedArray) for kind in entries):
         raise refuse("is masked in part; leave out what is masked")
@@ -147,17 +157,6 @@ def listed(name: str, value: Any, allowed: Allowed | None = None) -> np.ndarray:
     if found.ndim != 1:
         raise ParameterError(f"{name} = {shown(value)}: must be a list of numbers")
     return found
-
-
-def number(name: str, value: Any, allowed: Allowed | None = None, kind: type = float) -> Any:
-    """One finite number.
-
-    Raises
-    ------
-    ParameterError
-        Naming it, its value and what is allowed.
-    """
-    return admitted(name, value, (kind,), allowed or ANYTHING)
 
 
 def checked(function: Callable) -> Callable:
@@ -230,14 +229,18 @@ def _reader(hint: Any) -> Reader | None:
 
 
 def _either(hints: tuple[Any, ...], allowed: Allowed) -> Reader | None:
-    """Of ``X | None``, and of an array or a number."""
-    if np.ndarray in hints:
-        return functools.partial(array, allowed=allowed)
-    rest = [hint for hint in hints if hint is not type(None)]
-    if len(rest) > 1:
-        return None
-    inner = _reader(Annotated[rest[0], allowed] if rest[0] in (int, float) else rest[0])
-    return inner and (lambda name, value: None if value is None else inner(name, value))
+    """Of ``X | None``, of an array or a number, and of one of several classes."""
+    rest = tuple(hint for hint in hints if hint is not type(None))
+    inner: Reader | None
+    if np.ndarray in rest:
+        inner = functools.partial(array, allowed=allowed)
+    elif len(rest) > 1:
+        inner = functools.partial(_instance, kind=rest)
+    else:
+        inner = _reader(Annotated[rest[0], allowed] if rest[0] in (int, float) else rest[0])
+    if inner is None or len(rest) == len(hints):
+        return inner
+    return lambda name, value: None if value is None else inner(name, value)
 
 
 def _callable(name: str, value: Any) -> Any:
@@ -246,8 +249,10 @@ def _callable(name: str, value: Any) -> Any:
     return value
 
 
-def _instance(name: str, value: Any, kind: type) -> Any:
+def _instance(name: str, value: Any, kind: type | tuple[type, ...]) -> Any:
     if not isinstance(value, kind):
-        home = kind.__module__.rpartition(".")[0] or kind.__module__
-        raise ParameterError(f"{name} = {shown(value)}: must be of type {home}.{kind.__name__}")
+        kinds = kind if isinstance(kind, tuple) else (kind,)
+        homes = [(k.__module__.rpartition(".")[0] or k.__module__, k.__name__) for k in kinds]
+        said = " or ".join(".".join(home) for home in homes)
+        raise ParameterError(f"{name} = {shown(value)}: must be of type {said}")
     return value

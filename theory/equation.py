@@ -122,7 +122,7 @@ class Equation:
                 raise KeyError(f"{self.name}: no value for {symbol.name}")
             given[symbol] = value = values[symbol.name]
             if modules == "numpy":
-                arguments.array(symbol.name, value)
+                arguments.array(symbol.name, value, empty=True)
         sweep.fresh(values, {s.name for s in given if isinstance(s, sp.Symbol)} & values.keys())
         return self.lambdify(*given, modules=modules)(*given.values())
 

@@ -15,9 +15,9 @@ import scipy.optimize
 import sympy as sp
 import xarray as xr
 
-from theory import notation, numeric, sweep
+from theory import arguments, notation, numeric, sweep
 from theory.equation import Equation
-from theory.parameters import BaseParameters, ParameterError, nearest
+from theory.parameters import Allowed, BaseParameters, ParameterError, nearest, number, shown
 
 END_ROUNDING = 16 * np.finfo(float).eps
 BEYOND = "leaves double precision (1.8e308)"
@@ -176,19 +176,23 @@ class Flow:
         Raises
         ------
         ParameterError
-            If the final time is missing, misnamed, or not positive and finite, if a time to report
-            at lies outside the run, if a symbol has no number, or if the solution leaves double
-            precision.
+            If the final time is missing, misnamed, or not positive and finite, if a tolerance is
+            not between 0 and 1, if a time to report at lies outside the run, if a symbol has no
+            number, or if the solution leaves double precision.
         """
         name = self.time.name
         self._refuse(parameters, end)
+        rtol, atol = (
+            number(*of, Allowed(above=0, below=1)) for of in (("rtol", rtol), ("atol", atol))
+        )
+        at = None if at is None else arguments.listed("at", at)
         if len(end) > 1:
             options: Any = {"events": events, "rtol": rtol, "atol": atol, name: end.pop(name)}
-            grid, times = sweep.Grid(parameters, end), None if at is None else [*at]
+            grid, times = sweep.Grid(parameters, end), at
             return grid.stack([self.solve(q, at=times, **options) for q in grid.points])
         numbers = sweep.numbers(parameters, [s.name for s in self._compiled[0]])
         rhs, jacobian, start = self._functions(numbers, end[name])
-        at = np.linspace(0, end[name], 601) if at is None else np.asarray(list(at), float)
+        at = np.linspace(0, end[name], 601) if at is None else at.astype(float)
         # A last time that was computed may lie a few roundings beyond the end that it means.
         at = np.where((at > end[name]) & (at <= end[name] * (1 + END_ROUNDING)), end[name], at)
         if not ((at >= 0) & (at <= end[name])).all():
@@ -225,8 +229,10 @@ class Flow:
             result[label] = unit * self._first_crossing(crossing, solution, integrate)
         return result
 
-    def _refuse(self, parameters: Any, end: Mapping[str, Any]) -> None:
-        """Refuse keywords of `solve` that are neither the flow's time nor a field."""
+    def _refuse(self, parameters: Any, end: dict[str, Any]) -> None:
+        """Refuse keywords of `solve` that are neither the flow's time nor a field, and a time that
+        is no positive number.
+        """
         name = self.time.name
         fields = (
             [f.name for f in dataclasses.fields(parameters)]
@@ -244,9 +250,13 @@ class Flow:
             raise ParameterError(
                 f"{others[0]}: unknown keyword; {hint}known are {', '.join(known)}"
             )
-        if name not in end or not 0 < end[name] < np.inf:
-            given = f"{name} = {end[name]}" if name in end else "nothing"
-            raise ParameterError(f"run length: must be {name} = a positive number, got {given}")
+        try:
+            end[name] = number(name, end[name], Allowed(above=0))
+        except (KeyError, ParameterError):
+            given = f"{name} = {shown(end[name])}" if name in end else "nothing"
+            raise ParameterError(
+                f"run length: must be {name} = a positive number, got {given}"
+            ) from None
 
     def descend(self, parameters: Any, step: float, steps: int) -> xr.Dataset:
         """Gradient descent with a finite step: the Euler map of the flow.

@@ -61,10 +61,13 @@ class Onset:
             Naming the number.
         """
         for name, value in self.numbers.items():
-            if not math.isfinite(value) and name not in self.absent:
-                raise ParameterError(
-                    f"{name} = {value}: at these parameters it lies beyond double precision (1.8e308); take them less extreme"
-                )
+            if name in self.absent or math.isfinite(value):
+                continue
+            if math.isnan(value):
+                raise ParameterError(f"{name}: does not happen at these parameters")
+            raise ParameterError(
+                f"{name} = {value}: at these parameters it lies beyond double precision (1.8e308); take them less extreme"
+            )
 
     def draw(self) -> Any:
         """The figure: two panels, under the parameters that they depend on."""

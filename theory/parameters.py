@@ -44,6 +44,7 @@ UNSAID = (
 MOST_VALUES = 4  # of a parameter that differs between ensembles, before they are shortened
 KINDS = {int: "a whole number", float: "a number", bool: "true or false", str: "a word"}
 PLAIN = {int, float, bool, str}  # what needs no unwrapping
+MOST = 2**63  # of whole numbers, that files and arrays can hold
 LONGEST = 60  # characters of a value that a message repeats
 
 
@@ -140,7 +141,7 @@ def admitted(name: str, value: Any, kinds: tuple[type, ...], allowed: Allowed) -
     def refuse(expected: str) -> ParameterError:
         return ParameterError(f"{name} = {shown(value)}: must be {expected}")
 
-    if isinstance(value, int) and abs(value) >= 2**63:
+    if isinstance(value, int) and abs(value) >= MOST:
         raise refuse(f"below 2^63 in size, {allowed}")
     if float in kinds and isinstance(value, int | float) and not isinstance(value, bool):
         value = float(value) + 0.0  # adding 0 makes -0 the same as 0
@@ -156,6 +157,11 @@ def admitted(name: str, value: Any, kinds: tuple[type, ...], allowed: Allowed) -
         if not allowed.admits(value):
             raise refuse(str(allowed))
     return value
+
+
+def number(name: str, value: Any, allowed: Allowed = ANYTHING, kind: type = float) -> Any:
+    """One finite number, as `admitted`."""
+    return admitted(name, value, (kind,), allowed)
 
 
 def parameter(default: Any, doc: str, *, theory_only: bool = False, **allowed: Any) -> Any:
@@ -258,6 +264,23 @@ class BaseParameters:
         """Copy with some fields changed."""
         self._known(changes)
         return dataclasses.replace(self, **changes)
+
+    def _until(self, time: str, value: Any, length: str, unit: float) -> Self:
+        """Copy that runs until a time (None: unchanged): ``unit`` of it is one of ``length``.
+
+        Raises
+        ------
+        ParameterError
+            Unless the time is positive, finite and a number of steps that can be counted.
+        """
+        if value is None:
+            return self
+        steps = number(time, value, Allowed(above=0)) / unit
+        if not steps < MOST:
+            raise ParameterError(
+                f"{time} = {value:g}: must be below {MOST * unit:g} here, 2^63 {length}"
+            )
+        return self.replace(**{length: max(1, round(steps))})
 
     def parse(self, assignments: typing.Iterable[str]) -> Self:
         """Copy with fields set from ``NAME=VALUE`` strings.

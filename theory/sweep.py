@@ -134,7 +134,7 @@ class Axes:
             raise ParameterError(
                 f"{', '.join(arrays)}: differ in the coordinates of a dimension that they share"
             ) from None
-        together = xr.broadcast(*arrays.values())[0]
+        together = xr.broadcast(*arrays.values())[0] if arrays else xr.DataArray(0.0)
         self.names, self.shape = together.dims, together.shape
         self.coordinates = {x: c for x, c in together.coords.items() if set(c.dims) <= {x}}
 
@@ -172,6 +172,8 @@ class Axes:
             f"axis_{k}": None for k in range(np.ndim(result) - len(self.names))
         }
         coordinates = {**self.coordinates, **{k: v for k, v in more.items() if v is not None}}
+        if np.shape(result)[: len(self.shape)] != self.shape:  # the same everywhere
+            result = np.broadcast_to(result, self.shape + np.shape(result)[len(self.shape) :])
         return xr.DataArray(result, coordinates, [*self.names, *more])
 
 
@@ -210,8 +212,6 @@ def by_dimension(along: str | None = None) -> Callable[[Callable], Callable]:
             inner = {own.dims[0]: own.values} if _labelled(own) and own.ndim else {along: own}
             if along:
                 bound.arguments[along] = own
-            if not arrays:
-                return function(*bound.args, **bound.kwargs)
             axes = Axes(arrays)
             plain = _each(bound.arguments, lambda n, v: v if n == along else axes.plain(n, v))
             bound.arguments.update(plain)

@@ -7,6 +7,7 @@ import xarray as xr
 from theory import prediction, sweep
 from theory.induction_heads.numbers import all_weights, emergence
 from theory.induction_heads.numbers.all_weights_loss import NAMES, loss_and_gradient
+from theory.induction_heads.numbers.emergence import Level, LevelGamma
 from theory.induction_heads.parameters import Parameters
 from theory.parameters import ParameterError
 
@@ -15,7 +16,7 @@ SHORT = {"alpha": "alpha_3", "beta": "beta_2", "gamma": "gamma_3"}  # names of t
 
 @sweep.over_fields
 def times(
-    p: Parameters, level: float = emergence.HALF, level_gamma: float = emergence.HALF
+    p: Parameters, level: Level = emergence.HALF, level_gamma: LevelGamma = emergence.HALF
 ) -> dict[str, float]:
     """Emergence times of the three-parameter flow (B.5); only ``N`` matters (`emergence.times`)."""
     return emergence.times(p.N, level, level_gamma)

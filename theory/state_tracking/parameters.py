@@ -132,11 +132,7 @@ class Parameters(BaseParameters):
         ParameterError
             Unless ``alpha`` is positive, finite and at least one epoch.
         """
-        if alpha is None:
-            return self
-        if not math.isfinite(alpha) or alpha <= 0:
-            raise ParameterError(f"alpha = {alpha:g}: must be positive and finite")
-        return self.replace(epochs=max(1, round(alpha * self.d_g * self.N)))
+        return self._until("alpha", alpha, "epochs", 1 / (self.d_g * self.N))
 
     def values(self) -> dict[str, Any]:
         """Numbers by symbol name, as the equations want them."""

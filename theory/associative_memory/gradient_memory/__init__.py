@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from theory import sweep
@@ -16,7 +18,7 @@ __all__ = ["Parameters", "equations", "flow", "flows", "margin", "sections"]
 
 
 @sweep.over_fields
-def margin(p: Parameters, t: np.ndarray | float) -> np.ndarray:
+def margin(p: Parameters, t: Any) -> np.ndarray:
     """Margin of `margin_flow` at times ``t = eta * steps``."""
     return numbers.margin(p.N, p.K, t)
 

@@ -14,10 +14,17 @@ from functools import cache
 
 import numpy as np
 
+from theory.arguments import checked
 from theory.parameters import ParameterError
 from theory.positional_semantic.numbers import prox
 from theory.positional_semantic.numbers.channel import Averages, State, target
-from theory.positional_semantic.numbers.fixed_point import STARTS, FixedPoint, conjugates, update
+from theory.positional_semantic.numbers.fixed_point import (
+    STARTS,
+    Branch,
+    FixedPoint,
+    conjugates,
+    update,
+)
 from theory.positional_semantic.parameters import Parameters
 
 DAMPING, ITERATIONS, TOLERANCE = 0.8, 2000, 1e-9
@@ -66,7 +73,8 @@ def averages(p: Parameters, state: State) -> Averages:
     )
 
 
-def solve(p: Parameters, branch: str, start: State | None = None) -> FixedPoint:
+@checked
+def solve(p: Parameters, branch: Branch, start: State | None = None) -> FixedPoint:
     """Fixed point by damped steps.
 
     Raises

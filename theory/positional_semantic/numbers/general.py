@@ -16,14 +16,16 @@ import itertools
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import scipy
 import sympy as sp
 
-from theory.parameters import ParameterError
+from theory.arguments import Positive, checked
+from theory.parameters import ANYTHING, Allowed, ParameterError
 from theory.positional_semantic import definitions
+from theory.positional_semantic.parameters import Parameters
 
 DAMPING, ITERATIONS, TOLERANCE = 0.7, 400, 1e-7
 NEWTON, FARTHEST, GRADIENT = 100, 0.7, 1e-11
@@ -35,7 +37,10 @@ def softmax(scores: np.ndarray) -> np.ndarray:
     return weights / weights.sum(-1, keepdims=True)
 
 
-def dot_product_target(omega: float, A: Any) -> Callable[[np.ndarray], np.ndarray]:
+@checked
+def dot_product_target(
+    omega: Annotated[float, Allowed(low=0, high=1)], A: Annotated[Any, ANYTHING]
+) -> Callable[[np.ndarray], np.ndarray]:
     """Target (16) for fields ``(n, L, t)``."""
     A = np.asarray(A, float)
     return lambda h: (1 - omega) * softmax(h @ h.transpose(0, 2, 1)) + omega * A
@@ -348,8 +353,13 @@ def input_channel(system: System, hats: dict[str, np.ndarray]) -> tuple[Order, f
     return Order(q, m, V, theta), norm, overlap
 
 
+@checked
 def solve(
-    system: System, start: Order, *, damping: float = DAMPING, tolerance: float = TOLERANCE
+    system: System,
+    start: Order,
+    *,
+    damping: Annotated[float, Allowed(low=0, below=1)] = DAMPING,
+    tolerance: Positive = TOLERANCE,
 ) -> Solution:
     """Damped iteration from ``start``.
 
@@ -374,10 +384,11 @@ def solve(
     )
 
 
-def headline(p: Any, points: int = 4096) -> System:
+@checked
+def headline(p: Parameters, points: Annotated[int, Allowed(low=2, high=2**22)] = 4096) -> System:
     """The layer of the figures as a general system: two tokens, one cluster, p_1 = -p_2."""
     return System(
-        alpha=p.alpha,
+        alpha=p.complexity,
         lam=p.lam,
         gamma=np.full((1, 2, 1), p.sigma**2),
         pi=np.array([[[1.0], [-1.0]]]),
@@ -387,8 +398,13 @@ def headline(p: Any, points: int = 4096) -> System:
     )
 
 
+@checked
 def starting_order(
-    system: System, norm: float, overlap: float, m: np.ndarray, spread: float
+    system: System,
+    norm: Positive,
+    overlap: float,
+    m: Annotated[np.ndarray, ANYTHING],
+    spread: Positive,
 ) -> Order:
     """Starting values from ``|column|^2/d``, overlap of every column with every teacher column,
     ``m`` per token, V/gamma.

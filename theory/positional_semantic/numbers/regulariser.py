@@ -11,17 +11,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
 
-from theory.parameters import ParameterError
+from theory.arguments import checked
+from theory.parameters import Allowed, ParameterError
 from theory.positional_semantic.numbers.channel import State, averages
-from theory.positional_semantic.numbers.fixed_point import BRANCHES, STARTS, conjugates
+from theory.positional_semantic.numbers.fixed_point import STARTS, Branch, conjugates
 from theory.positional_semantic.parameters import Parameters
 
 # Trapezoidal rule on +-9 standard deviations: kinks of the prox cost 1e-6, the cut 1e-18.
 POINTS = np.linspace(-9, 9, 4001)
 WEIGHTS = np.exp(-(POINTS**2) / 2) / np.exp(-(POINTS**2) / 2).sum()
+Strength = Annotated[float, Allowed(low=0)]
 DAMPING, ITERATIONS, TOLERANCE = 0.7, 600, 1e-8
 
 
@@ -41,10 +44,9 @@ class Regulariser:
     minimise: Callable[[float, np.ndarray], np.ndarray]
 
 
-def elastic_net(ridge: float, lasso: float) -> Regulariser:
+@checked
+def elastic_net(ridge: Strength, lasso: Strength) -> Regulariser:
     """``ridge Q^2/2 + lasso |Q|``."""
-    if ridge < 0 or lasso < 0:
-        raise ParameterError(f"ridge = {ridge:g}, lasso = {lasso:g}: must be >= 0")
     return Regulariser(
         lambda Q: ridge / 2 * Q**2 + lasso * np.abs(Q),
         lambda D, b: np.sign(b) * np.maximum(np.abs(b) - lasso, 0) / (D + ridge),
@@ -79,8 +81,9 @@ def input_channel(
     return State(*map(float, found)), Q
 
 
+@checked
 def solve(
-    p: Parameters, branch: str, regulariser: Regulariser, start: State | None = None
+    p: Parameters, branch: Branch, regulariser: Regulariser, start: State | None = None
 ) -> Solution:
     """Fixed point on a branch by damped steps.
 
@@ -89,8 +92,6 @@ def solve(
     ParameterError
         For an unknown branch, or if it does not settle.
     """
-    if branch not in BRANCHES:
-        raise ParameterError(f"branch = {branch!r}: must be one of {', '.join(BRANCHES)}")
     state, found = start or STARTS[branch], None
     for _ in range(ITERATIONS):
         found = averages(p, state, found)

@@ -6,11 +6,12 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from theory import sweep
+from theory.arguments import checked
 from theory.parameters import ParameterError
+from theory.positional_semantic.numbers.branches import Omegas
 from theory.positional_semantic.numbers.fixed_point import FixedPoint, NotConverged, solve
 from theory.positional_semantic.numbers.linear import baseline
 from theory.positional_semantic.parameters import Parameters
@@ -56,6 +57,7 @@ class _Missing(Exception):
     """There is no crossing; the message says why."""
 
 
+@checked
 def critical(p: Parameters, near: Thresholds | None = None) -> tuple[float, dict[str, FixedPoint]]:
     """alpha_c by Newton: the derivative of the loss gap is the gap of the mean envelopes.
 
@@ -175,9 +177,8 @@ def thresholds(p: Parameters, near: Thresholds | None = None) -> Thresholds:
     return result
 
 
-def line(
-    p: Parameters, omegas: Iterable[float], near: Thresholds | None = None
-) -> list[Thresholds]:
+@checked
+def line(p: Parameters, omegas: Omegas, near: Thresholds | None = None) -> list[Thresholds]:
     """Thresholds over omega, each started from the one before."""
     found = []
     for omega in omegas:

@@ -114,8 +114,4 @@ class Parameters(BaseParameters):
 
     def run_to(self, until: float | None) -> Self:
         """Parameters of a run up to a time ``t``."""
-        if until is None:
-            return self
-        if not 0 < until < np.inf:
-            raise ParameterError(f"t = {until:g}: must be positive and finite")
-        return self.replace(steps=max(1, round(until / self.eta)))
+        return self._until("t", until, "steps", self.eta)
