@@ -162,7 +162,8 @@ class Flow:
             Expressions in the order parameters; the first time each crosses zero is reported under
             its name (NaN if it does not), refined until it is as accurate as the integration.
         rtol, atol : float
-            Integrator tolerances.
+            Integrator tolerances, between 0 and 1; the absolute one at most ``rtol`` times the
+            smallest initial value that is not zero.
         **end : float
             Final time, under the flow's own time name: ``flow.solve(p, alpha=12)``; and arrays of
             fields of the parameters, each a dimension of the result: ``L=[5, 10, 20]``.
@@ -198,6 +199,8 @@ class Flow:
         if not ((at >= 0) & (at <= end[name])).all():
             raise ParameterError(f"at: times must lie between 0 and {name} = {end[name]:g}")
 
+        # What grows from a small start must not begin as an error of integration.
+        atol = min(atol, rtol * np.min(np.abs(start), where=start != 0, initial=np.inf))
         unit = end[name]  # the integrator's time runs from 0 to 1, whatever the clock
 
         def integrate(t0: float, y0: np.ndarray, t1: float, **options: Any) -> Any:

@@ -23,10 +23,11 @@ import scipy
 import sympy as sp
 
 from theory.arguments import Positive, checked
-from theory.parameters import ANYTHING, Allowed, ParameterError
+from theory.parameters import ANYTHING, Allowed, ParameterError, shown
 from theory.positional_semantic import definitions
 from theory.positional_semantic.parameters import Parameters
 
+Size = Annotated[float, Allowed(above=0, high=1e100)]  # its square is a number
 DAMPING, ITERATIONS, TOLERANCE = 0.7, 400, 1e-7
 NEWTON, FARTHEST, GRADIENT = 100, 0.7, 1e-11
 
@@ -370,17 +371,23 @@ def solve(
     """
     x = start
     residual = np.inf
-    for _ in range(ITERATIONS):
-        hats, envelope, _, test = output_channel(system, x)
-        new, norm, overlap = input_channel(system, hats)
-        residual = new.distance(x)
-        if residual < tolerance:
-            trace = float(np.einsum("lcab,lcba->", hats["q"], x.V))
-            loss = system.alpha * envelope - trace / 2 + system.lam / 2 * norm
-            return Solution(x, hats, norm, overlap, loss, test, residual)
-        x = x.mixed(new, damping)
+    try:
+        with np.errstate(over="raise", invalid="raise", divide="raise"):
+            for _ in range(ITERATIONS):
+                hats, envelope, _, test = output_channel(system, x)
+                new, norm, overlap = input_channel(system, hats)
+                residual = new.distance(x)
+                if residual < tolerance:
+                    trace = float(np.einsum("lcab,lcba->", hats["q"], x.V))
+                    loss = system.alpha * envelope - trace / 2 + system.lam / 2 * norm
+                    return Solution(x, hats, norm, overlap, loss, test, residual)
+                x = x.mixed(new, damping)
+    except (FloatingPointError, np.linalg.LinAlgError) as error:
+        why = f"left double precision ({error})"
+    else:
+        why = f"did not settle in {ITERATIONS} steps (residual {residual:.1e})"
     raise ParameterError(
-        f"general state evolution did not settle in {ITERATIONS} steps (residual {residual:.1e})"
+        f"general state evolution with damping = {damping:g}, tolerance = {tolerance:g}: {why}"
     )
 
 
@@ -401,10 +408,10 @@ def headline(p: Parameters, points: Annotated[int, Allowed(low=2, high=2**22)] =
 @checked
 def starting_order(
     system: System,
-    norm: Positive,
-    overlap: float,
+    norm: Size,
+    overlap: Annotated[float, Allowed(low=-1e100, high=1e100)],
     m: Annotated[np.ndarray, ANYTHING],
-    spread: Positive,
+    spread: Size,
 ) -> Order:
     """Starting values from ``|column|^2/d``, overlap of every column with every teacher column,
     ``m`` per token, V/gamma.
@@ -415,7 +422,9 @@ def starting_order(
         raise ParameterError(
             f"overlap = {overlap:g}: must be below sqrt(norm / (R t)) = {np.sqrt(norm / (R * t)):g}"
         )
-    m = np.broadcast_to(np.asarray(m, float)[:, None, None], (L, C, R)).copy()
+    if m.shape != (L,):
+        raise ParameterError(f"m = {shown(m)}: must be {L} numbers, one per token")
+    m = np.broadcast_to(m.astype(float)[:, None, None], (L, C, R)).copy()
     return Order(
         norm * scale * np.eye(R), m, spread * scale * np.eye(R), overlap * scale * np.ones((R, t))
     )
