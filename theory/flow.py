@@ -17,10 +17,19 @@ import xarray as xr
 
 from theory import arguments, notation, numeric, sweep
 from theory.equation import Equation
-from theory.parameters import Allowed, BaseParameters, ParameterError, nearest, number, shown
+from theory.parameters import (
+    Allowed,
+    BaseParameters,
+    ParameterError,
+    most_extreme,
+    nearest,
+    number,
+    shown,
+)
 
 END_ROUNDING = 16 * np.finfo(float).eps
 BEYOND = "leaves double precision (1.8e308)"
+SMALLEST = 1e-260  # start that LSODA can follow
 MOST_CALLS = 300_000  # of the right-hand side: hundreds of times what a flow of any preset needs
 
 
@@ -200,7 +209,14 @@ class Flow:
             raise ParameterError(f"at: times must lie between 0 and {name} = {end[name]:g}")
 
         # What grows from a small start must not begin as an error of integration.
-        atol = min(atol, rtol * np.min(np.abs(start), where=start != 0, initial=np.inf))
+        least = float(np.min(np.abs(start), where=start != 0, initial=np.inf))
+        if least < SMALLEST:
+            known = {s.name: float(numbers[s.name]) for s in self._compiled[0]}
+            raise ParameterError(
+                f"{most_extreme(known)}: {self.name} starts below {SMALLEST:g} in size, which no "
+                "integration follows; take it larger, or 0"
+            )
+        atol = min(atol, rtol * least)
         unit = end[name]  # the integrator's time runs from 0 to 1, whatever the clock
 
         def integrate(t0: float, y0: np.ndarray, t1: float, **options: Any) -> Any:
@@ -357,12 +373,8 @@ class Flow:
     def _beyond(self, what: str, time: float, numbers: Mapping[str, float]) -> str:
         """One line on a solution that cannot be had, with the parameter that is most extreme."""
         free = self._compiled[0]
-        scale = {s.name: abs(np.log10(abs(float(numbers[s.name])) or 1)) for s in free}
-        most = max(scale, key=scale.__getitem__)
-        return (
-            f"{most} = {float(numbers[most]):g}: {self.name} {what} at "
-            f"{self.time.name} = {time:g}; take it less extreme"
-        )
+        most = most_extreme({s.name: float(numbers[s.name]) for s in free})
+        return f"{most}: {self.name} {what} at {self.time.name} = {time:g}; take it less extreme"
 
     @staticmethod
     def _first_crossing(crossing: Any, solution: Any, integrate: Any) -> float:

@@ -12,7 +12,7 @@ from typing import Any
 
 from theory import cli, notation, output
 from theory.equation import Equation
-from theory.parameters import ParameterError, stated
+from theory.parameters import ParameterError, most_extreme, stated
 
 
 @dataclass(frozen=True, repr=False)
@@ -65,8 +65,10 @@ class Onset:
                 continue
             if math.isnan(value):
                 raise ParameterError(f"{name}: does not happen at these parameters")
+            extreme = f" ({most_extreme(self.setting)})" if self.setting else ""
             raise ParameterError(
-                f"{name} = {value}: at these parameters it lies beyond double precision (1.8e308); take them less extreme"
+                f"{name} = {value}: at these parameters{extreme} it lies beyond double precision "
+                "(1.8e308); take them less extreme"
             )
 
     def draw(self) -> Any:

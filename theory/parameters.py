@@ -164,6 +164,13 @@ def number(name: str, value: Any, allowed: Allowed = ANYTHING, kind: type = floa
     return admitted(name, value, (kind,), allowed)
 
 
+def most_extreme(values: Mapping[str, Any]) -> str:
+    """Which of some numbers is furthest from 1 in size, with its value."""
+    sizes = {n: abs(v) for n, v in values.items() if isinstance(v, int | float) and v}
+    name = max(sizes, key=lambda n: abs(math.log10(sizes[n])))
+    return f"{name} = {values[name]:g}"
+
+
 def parameter(default: Any, doc: str, *, theory_only: bool = False, **allowed: Any) -> Any:
     """Declare a field: its default, what it means, what is allowed (see `Allowed`).
 

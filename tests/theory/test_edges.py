@@ -289,6 +289,13 @@ def numbers(result: Any) -> Iterator[float]:
         yield from np.ravel(result).tolist()
 
 
+def dimensions(result: Any) -> set[str]:
+    """Names of dimensions of a result."""
+    if isinstance(result, dict):
+        return set().union(*map(dimensions, result.values()))
+    return set(getattr(result, "dims", ()))
+
+
 def call(function: Callable, arguments: Mapping[str, Any]) -> Any:
     """The result of a call; parameters go by position, as `sweep.over_fields` wants them."""
     first = next(iter(inspect.signature(function).parameters))
@@ -307,12 +314,14 @@ def fault(function: Callable, arguments: Mapping[str, Any], name: str, edge: str
         said = str(error)
         if "\n" in said:
             return f"several lines: {said!r}"
-        return None if re.search(rf"\b{name}\b", said) else f"does not name it: {said}"
+        return None if re.search(rf"\b({name})\b", said) else f"does not name it: {said}"
     except (Exception, Late) as error:
         return f"{type(error).__name__}: {error}"
     found, said = list(numbers(result)), inspect.getdoc(function) or ""
     if any(isinstance(v, complex) for v in found):
         return f"complex: {result!r}"
+    if edge == "dimension" and "edge" not in dimensions(result):
+        return f"a dimension is lost: {result!r}"
     if any(math.isnan(v) for v in found) and "NaN" not in said:
         return f"nan, which is not documented: {result!r}"
     if any(math.isinf(v) for v in found) and "infinite" not in said:
@@ -325,31 +334,47 @@ def edges(example: Any) -> Iterator[tuple[str, Any]]:
     for edge, value in EDGES.items():
         if not isinstance(value, types.FunctionType):
             yield edge, value
-        elif isinstance(example, int | float | str) and not isinstance(example, bool):
+        elif isinstance(example, int | float) and not isinstance(example, bool):
             yield edge, value(example)
 
 
-def faults(path: str, arguments: bool = True) -> dict[str, str]:
-    """What is wrong at the edges of a function's own arguments, or of the fields it takes."""
-    system, function = functions()[path]
+def at_arguments(path: str) -> dict[str, str]:
+    """What is wrong at the edges of a function's own arguments."""
+    _, function = functions()[path]
     working, found = example(path), {}
-    if arguments:
-        call(function, working)
-        names = {
-            x.name: working.get(x.name, x.default)
-            for x in inspect.signature(function).parameters.values()
-            if x.kind not in (x.VAR_KEYWORD, x.VAR_POSITIONAL)
-        }
-    else:
-        names = small(system).as_dict()
-    for name, value in names.items():
-        for edge, changed in edges(value):
-            if changed is None and value is None:
+    call(function, working)
+    for x in inspect.signature(function).parameters.values():
+        if x.kind in (x.VAR_KEYWORD, x.VAR_POSITIONAL):
+            continue
+        for edge, changed in edges(value := working.get(x.name, x.default)):
+            if changed is value:
                 continue
-            fresh = example(path)
-            if wrong := fault(function, {**fresh, name: changed}, name, edge):
-                found[f"{name} = {edge}"] = wrong
+            wrong = fault(function, {**example(path), x.name: changed}, x.name, edge)
+            found |= {f"{x.name} = {edge}": wrong} if wrong else {}
     return found
+
+
+def at_fields(path: str) -> dict[str, str]:
+    """What is wrong at parameters, one field of which is an edge that they allow."""
+    system, function = functions()[path]
+    found: dict[str, str] = {}
+    first = next(iter(inspect.signature(function).parameters))
+    given = example(path)
+    if isinstance(given.get(first), BaseParameters):
+        for name, edge, q in allowed(system):
+            wrong = fault(function, {**given, first: q}, "|".join(q.as_dict()), edge)
+            found |= {f"{name} = {edge}": wrong} if wrong else {}
+    return found
+
+
+def allowed(system: str) -> Iterator[tuple[str, str, BaseParameters]]:
+    """Parameters with an edge in a field, as far as they allow it."""
+    p = small(system)
+    for name, value in p.as_dict().items():
+        for edge, changed in edges(value):
+            with contextlib.suppress(ParameterError):
+                if (q := p.replace(**{name: changed})) != p:
+                    yield name, edge, q
 
 
 if __name__ == "__main__":
@@ -361,7 +386,7 @@ if __name__ == "__main__":
             continue
         t0 = time.time()
         try:
-            got = faults(path, sys.argv[1] == "a")
+            got = (at_arguments if sys.argv[1] == "a" else at_fields)(path)
         except (Exception, Late) as e:
             got = {"BASE": f"{type(e).__name__}: {e}"}
         print(f"## {path} {time.time() - t0:.1f} s: {len(got)}", flush=True)

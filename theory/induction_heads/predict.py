@@ -25,7 +25,7 @@ def times(
 @sweep.over_fields
 def all_weights_times(p: Parameters) -> dict[str, float]:
     """Emergence times when every weight moves, for the query and mask of ``p``, as
-    `all_weights.times.times`.
+    `all_weights.times.times`; infinite for what does not come before the drop.
     """
     return all_weights.times(_closed(p).N, p.query, p.mask)
 

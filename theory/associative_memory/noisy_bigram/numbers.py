@@ -9,6 +9,9 @@ import scipy
 
 from theory import sweep
 from theory.associative_memory.noisy_bigram.parameters import Parameters
+from theory.parameters import Allowed, ParameterError, number
+
+MOST = 2 * 10**8  # pairs of counts: a gigabyte and a half, and a minute
 
 
 @sweep.over_fields
@@ -18,7 +21,13 @@ def feed_forward_success(p: Parameters) -> float:
     For j noise labels, the n - j others must all fall below j: the multinomial coefficient sum is a
     power of a truncated exponential series, raised term by term in floating point (all terms
     positive).
+
+    Raises
+    ------
+    ParameterError
+        For more samples than the sums take half a minute for.
     """
+    number("n", p.n, Allowed(high=4096), int)
     total = 0.0
     for j in range(1, p.n + 1):
         rest = p.n - j
@@ -64,12 +73,23 @@ def value_recovered(p: Parameters) -> float:
 
     Exact laws of the count of token z under its own label and under another one; the N - 1 other
     labels are taken as independent, which they are up to their common number of samples.
+
+    Raises
+    ------
+    ParameterError
+        For more samples or tokens than their counts have room for.
     """
+    number("n", p.n, Allowed(high=10**7), int)
+    number("T", p.T, Allowed(high=10**7), int)
     labelled = np.arange(int(scipy.stats.binom.isf(1e-14, p.n, (1 - p.a) / p.N)) + 2)
     weight = scipy.stats.binom.pmf(
         labelled, p.n, (1 - p.a) / p.N
     )  # samples that carry a given label
     top = int(scipy.stats.binom.isf(1e-14, (p.T - 1) * labelled[-1], 1 / p.N)) + 2
+    if labelled.size * (labelled[-1] + top) > MOST:
+        raise ParameterError(
+            f"n = {p.n}, T = {p.T}: too many counts, must be smaller for N = {p.N}"
+        )
     c = np.arange(labelled[-1] + top)
     by_chance = scipy.stats.binom.pmf(
         c[:, None], (p.T - 1) * labelled, 1 / p.N

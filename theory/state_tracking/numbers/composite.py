@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 import numpy as np
@@ -50,7 +51,13 @@ def lock_function(z: Annotated[Any, ANYTHING]) -> np.ndarray:
     return np.sign(z) * ((bracket * weights).sum(-1) * end[..., 0] + beyond)
 
 
+def _point(values: Mapping[str, Any]) -> str:
+    """Where, for a message."""
+    return ", ".join(f"{n} = {np.ravel(values[n])[0]:g}" for n in NAMES)
+
+
 @sweep.over_fields
+@np.errstate(over="ignore", invalid="ignore")  # what is lost is refused at the end
 def composite(p: Any, D: Annotated[Any, ANYTHING]) -> dict[str, np.ndarray]:
     """Composite solution, with D = R - S as the parameter along the curve.
 
@@ -78,7 +85,8 @@ def composite(p: Any, D: Annotated[Any, ANYTHING]) -> dict[str, np.ndarray]:
     c = Points.of(values)
     if c.N.size != 1 or c.side[0] != 0 or not c.moving[0] or abs(c.drift[0]) > 1e-12:
         raise ParameterError(
-            "composite: must be one point with moving attention, epsilon > 0 and independent teachers"
+            f"composite at {_point(values)}: must be one point with moving attention, epsilon > 0 and "
+            "independent teachers"
         )
     D = arguments.array("D", D, Allowed(low=float(c.D_0[0]), high=LARGEST)).astype(float)
     numbers = {**values, **{q: getattr(c, q)[0] for q in ("kappa", "epsilon", "D_0")}}
@@ -99,4 +107,8 @@ def composite(p: Any, D: Annotated[Any, ANYTHING]) -> dict[str, np.ndarray]:
         {**numbers, sp.Function("T")(exact.D): T, "D": D}
     )
     S = c.off_target(D, T)
+    if np.isnan(alpha).any():
+        raise ParameterError(
+            f"composite at {_point(values)}: lost in double precision; take it less extreme"
+        )
     return {"alpha": alpha, "A": -np.expm1(-c.epsilon - c.kappa * D**2 / 2), "R": S + D, "S": S}

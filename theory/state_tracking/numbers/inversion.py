@@ -179,7 +179,8 @@ def solve(p: Parameters, at: Times) -> xr.Dataset:
     Returns
     -------
     Dataset
-        A, R, S and the observables of the flow over ``alpha``.
+        A, R, S and the observables of the flow over ``alpha``; infinite beyond the
+        largest number.
     """
     numbers = p.values()
     times = np.asarray(at)
