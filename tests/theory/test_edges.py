@@ -362,7 +362,8 @@ def at_fields(path: str) -> dict[str, str]:
     given = example(path)
     if isinstance(given.get(first), BaseParameters):
         for name, edge, q in allowed(system):
-            wrong = fault(function, {**given, first: q}, "|".join(q.as_dict()), edge)
+            names = "|".join([*q.as_dict(), *given])  # what else it does not go with, perhaps
+            wrong = fault(function, {**given, first: q}, names, edge)
             found |= {f"{name} = {edge}": wrong} if wrong else {}
     return found
 

@@ -96,10 +96,9 @@ def value_recovered(p: Parameters) -> float:
     )  # occurrences at the T - 1 random places
     here = by_chance @ weight
     own = np.zeros(len(c))
-    for number, w in zip(
-        labelled, weight, strict=True
-    ):  # under its own label each sample holds z once more
-        own[number:] += w * by_chance[: len(c) - number, number]
+    # Under its own label each sample holds z once more.
+    for count, w in zip(labelled, weight, strict=True):
+        own[count:] += w * by_chance[: len(c) - count, count]
     at_most = np.cumsum(here)
     below = np.append(0.0, at_most[:-1])
     # Ties with j of N - 1 others are won with probability 1/(j + 1): the mean of a binomial

@@ -121,6 +121,8 @@ def trajectory(p: Parameters, alpha: float, **options: Any) -> xr.Dataset:
 
     Notes
     -----
-    What lies beyond the largest number is infinite. Arrays of fields are dimensions of the result: ``trajectory(p, 12, L=[5, 10, 20])``.
+    What lies beyond the largest number is infinite.
+
+    Arrays of fields are dimensions of the result: ``trajectory(p, 12, L=[5, 10, 20])``.
     """
     return with_accuracy(flow(p.permutations).solve(p, alpha=alpha, **options), p)

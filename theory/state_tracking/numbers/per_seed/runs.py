@@ -10,6 +10,7 @@ from typing import Annotated
 import numpy as np
 import xarray as xr
 
+from theory import memory
 from theory.arguments import Positive, checked
 from theory.parameters import Allowed, ParameterError
 from theory.state_tracking import dressed
@@ -90,6 +91,7 @@ def half_times(system: System, epochs: Annotated[int, Allowed(low=0)]) -> np.nda
 
 
 @checked
+@np.errstate(over="ignore", invalid="ignore")  # descent that runs away does not get there
 def data_scatter(
     p: Parameters,
     start: Start,
@@ -122,6 +124,9 @@ def data_scatter(
     ndarray, shape (B,)
         NaN where a draw does not get there before.
     """
+    memory.require(
+        lambda q: 8 * draws * len(start.R) * q.L**2, p, "forces on all attention entries"
+    )
     many = Start(*(np.repeat(x, draws, axis=0) for x in vars(start).values()))
     size = dressed.equations()["force_noise"].evaluate(
         {"V_M": p.initial_variance, "N": p.N, "n_train": p.n_train}
