@@ -206,16 +206,18 @@ def by_dimension(along: str | None = None) -> Callable[[Callable], Callable]:
             if not any(isinstance(v, xr.DataArray) for v in every):
                 return function(*given, **more)
             bound = signature.bind(*given, **more)
-            own = bound.arguments.pop(along) if along else None
+            own: Any = bound.arguments.pop(along) if along else None
             arrays: dict[str, xr.DataArray] = {}
             _each(bound.arguments, lambda n, v: arrays.update({n: v} if _labelled(v) else {}))
-            inner = {own.dims[0]: own.values} if _labelled(own) and own.ndim else {along: own}
+            inner = {}
             if along:
                 bound.arguments[along] = own
+                labelled = isinstance(own, xr.DataArray) and own.ndim
+                inner = {own.dims[0]: own.values} if labelled else {along: own}
             axes = Axes(arrays)
             plain = _each(bound.arguments, lambda n, v: v if n == along else axes.plain(n, v))
             bound.arguments.update(plain)
-            return axes.label(function(*bound.args, **bound.kwargs), inner if along else None)
+            return axes.label(function(*bound.args, **bound.kwargs), inner)
 
         return call
 

@@ -21,7 +21,7 @@ from theory.equation import Equation
 from theory.parameters import Allowed, ParameterError
 
 Kernels = Annotated[str, Allowed(choices=tuple(overlaps.LEARNERS))]
-Product = Annotated[float, Allowed(above=0, below=1)]
+Product = Annotated[float, Allowed(above=0, high=0.99999)]  # of overlaps; 1 is never reached
 LONGEST = {"mixture": 200.0, "sphere": 100.0, "softmax": 1e5}  # time of a stage, by what is trained
 
 
@@ -46,7 +46,7 @@ def mixture_time(p: Parameters, product: Product = 0.5) -> float:
     Raises
     ------
     ParameterError
-        For a product outside (0, 1), or one that is not reached before t = 200.
+        For a product outside (0, 0.99999], or one that is not reached before t = 200.
     """
     if product <= p.m_0**p.k:
         return 0.0
@@ -67,8 +67,7 @@ def direct_time(p: Parameters, product: Product = 0.5, kernels: Kernels = "spher
     Raises
     ------
     ParameterError
-        For a product outside (0, 1), one too near 1 for double precision, unknown kernels, or a
-        time beyond the largest number.
+        For a product outside (0, 0.99999], unknown kernels, or a time beyond the largest number.
     """
     end = product ** (1 / p.k)
     if end <= p.m_0:

@@ -23,6 +23,7 @@ from theory.positional_semantic.numbers.fixed_point import (
     Branch,
     FixedPoint,
     conjugates,
+    in_range,
     update,
 )
 from theory.positional_semantic.parameters import Parameters
@@ -82,17 +83,20 @@ def solve(p: Parameters, branch: Branch, start: State | None = None) -> FixedPoi
     ParameterError
         If it does not settle.
     """
-    state = start or STARTS[branch]
-    for _ in range(ITERATIONS):
-        found = averages(p, state)
-        new = update(p, state, found)
-        new = new._replace(**({"theta": 0.0} if branch == "positional" else {"m": 0.0}))
-        residual = max(abs(a - b) for a, b in zip(new, state, strict=True))
-        if residual < TOLERANCE:
-            return FixedPoint(
-                p, branch, state, conjugates(p, state, found), found, residual, np.empty(0)
+    with in_range(p):
+        state = start or STARTS[branch]
+        for _ in range(ITERATIONS):
+            found = averages(p, state)
+            new = update(p, state, found)
+            new = new._replace(**({"theta": 0.0} if branch == "positional" else {"m": 0.0}))
+            residual = max(abs(a - b) for a, b in zip(new, state, strict=True))
+            if residual < TOLERANCE:
+                return FixedPoint(
+                    p, branch, state, conjugates(p, state, found), found, residual, np.empty(0)
+                )
+            state = State(
+                *(DAMPING * a + (1 - DAMPING) * b for a, b in zip(state, new, strict=True))
             )
-        state = State(*(DAMPING * a + (1 - DAMPING) * b for a, b in zip(state, new, strict=True)))
-    raise ParameterError(
-        f"the degree-seven rule did not settle at omega = {p.omega:g}, alpha = {p.alpha:g}, {branch}"
-    )
+        raise ParameterError(
+            f"the degree-seven rule did not settle at omega = {p.omega:g}, alpha = {p.alpha:g}, {branch}"
+        )

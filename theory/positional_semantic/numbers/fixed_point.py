@@ -318,12 +318,12 @@ def solve(
         convergence.
     """
     p.solvable()
-    with _in_range(p):
+    with in_range(p):
         return _solve(p, branch, near, error)
 
 
 @contextlib.contextmanager
-def _in_range(p: Parameters) -> Iterator[None]:
+def in_range(p: Parameters) -> Iterator[None]:
     """Numbers that leave double precision, and what cannot be solved for that, as one line.
 
     Raises

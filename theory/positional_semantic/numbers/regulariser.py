@@ -18,7 +18,7 @@ import numpy as np
 from theory.arguments import checked
 from theory.parameters import Allowed, ParameterError
 from theory.positional_semantic.numbers.channel import State, averages
-from theory.positional_semantic.numbers.fixed_point import STARTS, Branch, conjugates
+from theory.positional_semantic.numbers.fixed_point import STARTS, Branch, conjugates, in_range
 from theory.positional_semantic.parameters import Parameters
 
 # Trapezoidal rule on +-9 standard deviations: kinks of the prox cost 1e-6, the cut 1e-18.
@@ -92,20 +92,25 @@ def solve(
     ParameterError
         For an unknown branch, or if it does not settle.
     """
-    state, found = start or STARTS[branch], None
-    for _ in range(ITERATIONS):
-        found = averages(p, state, found)
-        hats = conjugates(p, state, found)
-        new, Q = input_channel(p, hats, regulariser)
-        new = new._replace(
-            m=new.m if branch == "positional" else 0.0,
-            theta=new.theta if branch == "semantic" else 0.0,
+    with in_range(p):
+        state, found = start or STARTS[branch], None
+        for _ in range(ITERATIONS):
+            found = averages(p, state, found)
+            hats = conjugates(p, state, found)
+            new, Q = input_channel(p, hats, regulariser)
+            new = new._replace(
+                m=new.m if branch == "positional" else 0.0,
+                theta=new.theta if branch == "semantic" else 0.0,
+            )
+            if max(abs(a - b) for a, b in zip(new, state, strict=True)) < TOLERANCE * max(
+                1.0, state.V
+            ):
+                penalty = float(WEIGHTS @ regulariser.value(Q))
+                loss = p.complexity * found.numbers["E_M"] - hats["q_hat"] * state.V / 2 + penalty
+                return Solution(state, float(loss), float(WEIGHTS[Q == 0].sum()))
+            state = State(
+                *(DAMPING * a + (1 - DAMPING) * b for a, b in zip(state, new, strict=True))
+            )
+        raise ParameterError(
+            f"no fixed point at omega = {p.omega:g}, alpha = {p.alpha:g}, {branch} in {ITERATIONS} steps"
         )
-        if max(abs(a - b) for a, b in zip(new, state, strict=True)) < TOLERANCE * max(1.0, state.V):
-            penalty = float(WEIGHTS @ regulariser.value(Q))
-            loss = p.complexity * found.numbers["E_M"] - hats["q_hat"] * state.V / 2 + penalty
-            return Solution(state, float(loss), float(WEIGHTS[Q == 0].sum()))
-        state = State(*(DAMPING * a + (1 - DAMPING) * b for a, b in zip(state, new, strict=True)))
-    raise ParameterError(
-        f"no fixed point at omega = {p.omega:g}, alpha = {p.alpha:g}, {branch} in {ITERATIONS} steps"
-    )

@@ -157,8 +157,8 @@ def _linear(p: Parameters, first: FixedPoint, guess: float | None) -> tuple[floa
 
 @sweep.over_fields
 def thresholds(p: Parameters, near: Thresholds | None = None) -> Thresholds:
-    """Both thresholds at ``p.omega``; ``near`` is the result at a neighbouring omega, to start
-    from.
+    """Both thresholds at ``p.omega``, NaN where there is no crossing (``reasons`` says why);
+    ``near`` is the result at a neighbouring omega, to start from.
     """
     result = Thresholds(p.omega, math.nan, math.nan)
     try:
@@ -179,7 +179,7 @@ def thresholds(p: Parameters, near: Thresholds | None = None) -> Thresholds:
 
 @checked
 def line(p: Parameters, omegas: Omegas, near: Thresholds | None = None) -> list[Thresholds]:
-    """Thresholds over omega, each started from the one before."""
+    """Thresholds over omega, NaN where there is no crossing, each started from the one before."""
     found = []
     for omega in omegas:
         result = thresholds(p.replace(omega=float(omega)), near)

@@ -85,8 +85,8 @@ def composite(p: Any, D: Annotated[Any, ANYTHING]) -> dict[str, np.ndarray]:
     c = Points.of(values)
     if c.N.size != 1 or c.side[0] != 0 or not c.moving[0] or abs(c.drift[0]) > 1e-12:
         raise ParameterError(
-            f"composite at {_point(values)}: must be one point with moving attention, epsilon > 0 and "
-            "independent teachers"
+            "composite: must be one point with moving attention, epsilon > 0 and independent "
+            f"teachers, not {_point(values)}"
         )
     D = arguments.array("D", D, Allowed(low=float(c.D_0[0]), high=LARGEST)).astype(float)
     numbers = {**values, **{q: getattr(c, q)[0] for q in ("kappa", "epsilon", "D_0")}}
@@ -109,6 +109,6 @@ def composite(p: Any, D: Annotated[Any, ANYTHING]) -> dict[str, np.ndarray]:
     S = c.off_target(D, T)
     if np.isnan(alpha).any():
         raise ParameterError(
-            f"composite at {_point(values)}: lost in double precision; take it less extreme"
+            f"composite: lost in double precision at {_point(values)}; take it less extreme"
         )
     return {"alpha": alpha, "A": -np.expm1(-c.epsilon - c.kappa * D**2 / 2), "R": S + D, "S": S}
