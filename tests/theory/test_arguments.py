@@ -54,7 +54,7 @@ def test_dimensions_are_broadcast_by_name():
     levels = xr.DataArray([0.3, 0.6], dims="level")
     assert st.emergence_time(P, levels, L=BY_L).sizes == {"level": 2, "length": 3}
     own = {**P.values(), "c_omega": xr.DataArray([0.3, 0.5], dims="c"), "eta": BY_ETA}
-    assert st.emergence_time(own).dims == ("c", "rate")
+    assert st.emergence_time(own).sizes == {"c": 2, "rate": 2}
     assert st.gaussian_accuracy(BY_ETA, 1.0, BY_L, 8).dims == ("rate", "length")
 
 
@@ -159,8 +159,9 @@ def test_share_of_the_loss_near_nothing_and_near_all():
     times = [factual_recall.time_of_share(p, part, x) for x in (0.5, 1e-8, 1e-16, 1e-17)]
     closed = [factual_recall.closed_form(p, part, x) for x in (0.5, 1e-8, 1e-16, 1e-17)]
     np.testing.assert_allclose(times, closed, rtol=1e-9)  # both are exact to epsilon^2 ln epsilon
-    # Late, the share falls as K/(K - 1) / (lambda t): ten times as long for a tenth, ln ln aside.
-    assert times[3] / times[2] == pytest.approx(10, rel=0.05)
+    # Late, t grows as e^X/X: ten times as long for a tenth, over the gains; (1 + 1/X) aside.
+    longer = 10 * gain(1e-16, p.D) / gain(1e-17, p.D)
+    assert times[3] / times[2] == pytest.approx(longer, rel=3e-3)
     assert factual_recall.time_of_share(p, part, 0.9999999999) >= 0
     with pytest.raises(ParameterError, match="^share = .*closed form does not hold"):
         factual_recall.closed_form(p, part, 1 - 1e-12)
@@ -171,7 +172,8 @@ def test_recall_on_the_sphere_at_any_dimension(d):
     """Four times the nodes change nothing, and at large d the sphere is Gaussian."""
     N = d**2 / 40
     found = superposition.sphere(N, d)
-    assert found == pytest.approx(superposition.sphere(N, d, 800), abs=1e-6)
+    nodes = 1e-8 if d <= 10**6 else 1e-5  # as the docstring has it
+    assert found == pytest.approx(superposition.sphere(N, d, 800), abs=nodes)
     if d >= 10**6:  # the leak 2/d and the kurtosis -6/d are gone, at ln N standard deviations
         assert found == pytest.approx(superposition.gaussian(N, d), abs=1e-3)
 
@@ -196,10 +198,10 @@ def test_times_of_overlaps_at_the_ends_of_their_reach():
     assert 0 < short[0] < short[1]  # the mixture pulls on the first hops more
     for call, message in (
         (
-            lambda: k_hop.mixture_time(p, product=1 - 1e-16),
-            "^product = .*not reached before t = 200",
+            lambda: k_hop.mixture_time(k_hop.Parameters(m_0=1e-90)),
+            "^product = .* not reached before",
         ),
-        (lambda: k_hop.direct_time(p, product=1), "^product = 1.0: must be > 0 and < 1"),
+        (lambda: k_hop.direct_time(p, product=1), "^product = 1.0: must be > 0 and <= 0.99999"),
         (
             lambda: k_hop.probability(p, [6, 1, 1]),
             "^fixed_points = 6: must be whole, at most N = 5",
