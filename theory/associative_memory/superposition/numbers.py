@@ -52,7 +52,7 @@ def sphere(N: Keys, d: Dimension, nodes: Nodes = 200) -> float:
     N, d : float
         Keys and dimension.
     nodes : int
-        Gauss points per integral; 200 leave nothing above 1e-8 to d = 10^6 and 1e-5 at any d, as
+        Gauss points per integral; 200 leave nothing above 1e-6 to d = 10^6 and 1e-5 at any d, as
         the leak is integrated over as many of its standard deviations.
     """
     s_0 = float(equations()["sigma_right"].evaluate({"N": N, "d": d}))

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 from dataclasses import dataclass, field, replace
 
@@ -73,6 +72,19 @@ def critical(p: Parameters, near: Thresholds | None = None) -> tuple[float, dict
 
 
 def _critical(p: Parameters, near: Thresholds | None) -> tuple[float, dict[str, FixedPoint]]:
+    lost: list[str] = []
+    try:
+        return _crossing(p, near, lost)
+    except _Missing as error:
+        raise _Missing("; ".join([str(error), *lost[-1:]])) from None
+
+
+def _crossing(
+    p: Parameters, near: Thresholds | None, lost: list[str]
+) -> tuple[float, dict[str, FixedPoint]]:
+    """As `critical`; ``lost`` is filled with where no fixed point was found, which need not mean
+    that there is none.
+    """
     alpha = near.alpha_c if near and near.at_alpha_c else FIRST
     starts = dict(near.at_alpha_c) if near else {}
     points: dict[str, FixedPoint] = {}
@@ -80,8 +92,10 @@ def _critical(p: Parameters, near: Thresholds | None) -> tuple[float, dict[str, 
     for _ in range(STEPS):
         at = p.replace(alpha=alpha)
         points = {}
-        with contextlib.suppress(NotConverged):
+        try:
             points["semantic"] = solve(at, "semantic", starts.get("semantic"))
+        except NotConverged as error:
+            lost.append(f"looked for in vain: {error}")
         if not points or not points["semantic"].exists:
             # The semantic branch starts at larger alpha, if at all.
             low, starts = max(low, alpha), {}
