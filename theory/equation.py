@@ -9,7 +9,7 @@ from typing import Any, Self
 
 import sympy as sp
 
-from theory import notation, numeric, sweep
+from theory import arguments, notation, numeric, sweep
 from theory.parameters import ParameterError, nearest
 
 STATUSES = ("exact", "leading order", "closure", "empirical")
@@ -77,6 +77,7 @@ class Equation:
             return _compiled(self.rhs, arguments, modules)
         return numeric.function(self.rhs, arguments, modules)
 
+    @sweep.by_dimension()
     def evaluate(self, values: Any, modules: str = "numpy", **swept: Any) -> Any:
         """Numbers for the right-hand side.
 
@@ -96,7 +97,8 @@ class Equation:
         KeyError
             If a free symbol has no value.
         ParameterError
-            If a number that is used follows from another value of a field than the one beside it.
+            If a number that is used follows from another value of a field than the one beside it,
+            or is none (None, complex, masked).
         """
         if swept or not isinstance(values, Mapping):
             known = {s.name for s in self.rhs.free_symbols if isinstance(s, sp.Symbol)}
@@ -118,7 +120,9 @@ class Equation:
         for symbol in sorted((bases | symbols) - set(given), key=lambda s: s.name):
             if symbol.name not in values:
                 raise KeyError(f"{self.name}: no value for {symbol.name}")
-            given[symbol] = values[symbol.name]
+            given[symbol] = value = values[symbol.name]
+            if modules == "numpy":
+                arguments.array(symbol.name, value, empty=True)
         sweep.fresh(values, {s.name for s in given if isinstance(s, sp.Symbol)} & values.keys())
         return self.lambdify(*given, modules=modules)(*given.values())
 

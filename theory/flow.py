@@ -15,13 +15,22 @@ import scipy.optimize
 import sympy as sp
 import xarray as xr
 
-from theory import notation, numeric, sweep
+from theory import arguments, notation, numeric, sweep
 from theory.equation import Equation
-from theory.parameters import BaseParameters, ParameterError, nearest
+from theory.parameters import (
+    Allowed,
+    BaseParameters,
+    ParameterError,
+    most_extreme,
+    nearest,
+    number,
+    shown,
+)
 from theory.scope import Scope, insisting, marked
 
 END_ROUNDING = 16 * np.finfo(float).eps
 BEYOND = "leaves double precision (1.8e308)"
+SMALLEST = 1e-260  # start that LSODA can follow
 MOST_CALLS = 300_000  # of the right-hand side: hundreds of times what a flow of any preset needs
 
 
@@ -170,7 +179,8 @@ class Flow:
             Expressions in the order parameters; the first time each crosses zero is reported under
             its name (NaN if it does not), refined until it is as accurate as the integration.
         rtol, atol : float
-            Integrator tolerances.
+            Integrator tolerances, between 0 and 1; the absolute one at most ``rtol`` times the
+            smallest initial value that is not zero.
         beyond : bool
             Answer also for students that the flow does not describe, with a warning.
         **end : float
@@ -186,9 +196,10 @@ class Flow:
         Raises
         ------
         ParameterError
-            If the final time is missing, misnamed, or not positive and finite, if a time to report
-            at lies outside the run, if a symbol has no number, if the flow does not describe such
-            students, or if the solution leaves double precision.
+            If the final time is missing, misnamed, or not positive and finite, if a tolerance is
+            not between 0 and 1, if a time to report at lies outside the run, if a symbol has no
+            number, if the flow does not describe such students, or if the solution leaves double
+            precision.
         """
         with insisting(beyond):
             return self._solved(parameters, at, events, rtol, atol, end)
@@ -204,19 +215,32 @@ class Flow:
     ) -> xr.Dataset:
         name = self.time.name
         self._refuse(parameters, end)
+        rtol, atol = (
+            number(*of, Allowed(above=0, below=1)) for of in (("rtol", rtol), ("atol", atol))
+        )
+        at = None if at is None else arguments.listed("at", at)
         if len(end) > 1:
             options: Any = {"events": events, "rtol": rtol, "atol": atol, name: end.pop(name)}
-            grid, times = sweep.Grid(parameters, end), None if at is None else [*at]
+            grid, times = sweep.Grid(parameters, end), at
             return grid.stack([self.solve(q, at=times, **options) for q in grid.points])
         self._ask(parameters)
         numbers = sweep.numbers(parameters, [s.name for s in self._compiled[0]])
         rhs, jacobian, start = self._functions(numbers, end[name])
-        at = np.linspace(0, end[name], 601) if at is None else np.asarray(list(at), float)
+        at = np.linspace(0, end[name], 601) if at is None else at.astype(float)
         # A last time that was computed may lie a few roundings beyond the end that it means.
         at = np.where((at > end[name]) & (at <= end[name] * (1 + END_ROUNDING)), end[name], at)
         if not ((at >= 0) & (at <= end[name])).all():
             raise ParameterError(f"at: times must lie between 0 and {name} = {end[name]:g}")
 
+        # What grows from a small start must not begin as an error of integration.
+        least = float(np.min(np.abs(start), where=start != 0, initial=np.inf))
+        if least < SMALLEST:
+            known = {s.name: float(numbers[s.name]) for s in self._compiled[0]}
+            raise ParameterError(
+                f"{most_extreme(known)}: {self.name} starts below {SMALLEST:g} in size, which no "
+                "integration follows; take it larger, or 0"
+            )
+        atol = min(atol, rtol * least)
         unit = end[name]  # the integrator's time runs from 0 to 1, whatever the clock
 
         def integrate(t0: float, y0: np.ndarray, t1: float, **options: Any) -> Any:
@@ -248,8 +272,10 @@ class Flow:
             result[label] = unit * self._first_crossing(crossing, solution, integrate)
         return result
 
-    def _refuse(self, parameters: Any, end: Mapping[str, Any]) -> None:
-        """Refuse keywords of `solve` that are neither the flow's time nor a field."""
+    def _refuse(self, parameters: Any, end: dict[str, Any]) -> None:
+        """Refuse keywords of `solve` that are neither the flow's time nor a field, and a time that
+        is no positive number.
+        """
         name = self.time.name
         fields = (
             [f.name for f in dataclasses.fields(parameters)]
@@ -267,9 +293,13 @@ class Flow:
             raise ParameterError(
                 f"{others[0]}: unknown keyword; {hint}known are {', '.join(known)}"
             )
-        if name not in end or not 0 < end[name] < np.inf:
-            given = f"{name} = {end[name]}" if name in end else "nothing"
-            raise ParameterError(f"run length: must be {name} = a positive number, got {given}")
+        try:
+            end[name] = number(name, end[name], Allowed(above=0))
+        except (KeyError, ParameterError):
+            given = f"{name} = {shown(end[name])}" if name in end else "nothing"
+            raise ParameterError(
+                f"run length: must be {name} = a positive number, got {given}"
+            ) from None
 
     def descend(self, parameters: Any, step: float, steps: int) -> xr.Dataset:
         """Gradient descent with a finite step: the Euler map of the flow.
@@ -373,12 +403,8 @@ class Flow:
     def _beyond(self, what: str, time: float, numbers: Mapping[str, float]) -> str:
         """One line on a solution that cannot be had, with the parameter that is most extreme."""
         free = self._compiled[0]
-        scale = {s.name: abs(np.log10(abs(float(numbers[s.name])) or 1)) for s in free}
-        most = max(scale, key=scale.__getitem__)
-        return (
-            f"{most} = {float(numbers[most]):g}: {self.name} {what} at "
-            f"{self.time.name} = {time:g}; take it less extreme"
-        )
+        most = most_extreme({s.name: float(numbers[s.name]) for s in free})
+        return f"{most}: {self.name} {what} at {self.time.name} = {time:g}; take it less extreme"
 
     @staticmethod
     def _first_crossing(crossing: Any, solution: Any, integrate: Any) -> float:

@@ -40,7 +40,7 @@ def test_proximal_points_settle_like_newton(monkeypatch, V):
 
 def test_proximal_points_are_minima_from_where_the_objective_bends_down():
     """Newton's step with a Hessian that is not positive would end on saddles."""
-    system, random, V = g.headline(Parameters(), 2), np.random.default_rng(0), 50.0
+    system, random, V = g.headline(Parameters(alpha=1.0), 2), np.random.default_rng(0), 50.0
     w, start, h = (x * random.normal(size=(200, 2, 1)) for x in (1, 2, 1))
     Y, trace = system.target(h), np.ravel(system.spectra())
 

@@ -4,7 +4,6 @@ students.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Self
@@ -139,11 +138,7 @@ class Parameters(BaseParameters):
         ParameterError
             Unless ``t`` is positive and finite.
         """
-        if t is None:
-            return self
-        if not math.isfinite(t) or t <= 0:
-            raise ParameterError(f"t = {t:g}: must be positive and finite")
-        return self.replace(steps=max(1, round(t / self.time_per_step)))
+        return self._until("t", t, "steps", self.time_per_step)
 
     def values(self) -> dict[str, Any]:
         """Numbers by symbol name, as the equations want them."""

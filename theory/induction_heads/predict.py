@@ -7,6 +7,7 @@ import xarray as xr
 from theory import prediction, scope, sweep
 from theory.induction_heads.numbers import all_weights, emergence
 from theory.induction_heads.numbers.all_weights_loss import NAMES, loss_and_gradient
+from theory.induction_heads.numbers.emergence import Level, LevelGamma
 from theory.induction_heads.parameters import Parameters
 from theory.induction_heads.scope import ALL, DESCENT, THREE
 
@@ -16,7 +17,7 @@ SHORT = {"alpha": "alpha_3", "beta": "beta_2", "gamma": "gamma_3"}  # names of t
 @scope.guard(THREE)
 @sweep.over_fields
 def times(
-    p: Parameters, level: float = emergence.HALF, level_gamma: float = emergence.HALF
+    p: Parameters, level: Level = emergence.HALF, level_gamma: LevelGamma = emergence.HALF
 ) -> dict[str, float]:
     """Emergence times of the three-parameter flow (B.5), as `emergence.times`."""
     return emergence.times(p.N, level, level_gamma)
@@ -28,7 +29,8 @@ def all_weights_times(p: Parameters) -> dict[str, float]:
     """Emergence times when every weight moves, for the data, query and mask of ``p``.
 
     Exact for orthonormal data; on Gaussian data to leading order in 1/D, where inner products do
-    not fluctuate. Times in ``t``; keys as `all_weights.times`.
+    not fluctuate. Times in ``t``, keys as
+    `all_weights.times`; infinite for what does not come before the drop.
     """
     speed, pace = all_weights.rates(p.data, p.dimension)
     found = all_weights.times(p.N, p.query, p.mask, speed=speed)

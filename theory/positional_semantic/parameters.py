@@ -31,7 +31,7 @@ class Parameters(BaseParameters):
     alpha: float | None = parameter(
         None, "sample complexity n / d; none where it is swept", above=0
     )
-    sigma: float = parameter(0.5, "standard deviation of a token's entries", above=0)
+    sigma: float = parameter(0.5, "standard deviation of a token's entries", low=1e-50, high=1e50)
     lam: float = parameter(0.01, "ridge strength lambda", above=0)
     L: int = parameter(2, "tokens per sentence", low=2, high=2)
     target: str = parameter("standard", "the matrix A of (16)", choices=tuple(TARGETS))

@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import Any
 
 import sympy as sp
 
@@ -16,6 +15,7 @@ from theory.notation import array, symbol
 from theory.numeric import dirichlet_kernel
 from theory.state_tracking import definitions
 from theory.state_tracking.definitions import logit, pi, softmax_row
+from theory.state_tracking.parameters import Parameters
 from theory.state_tracking.scope import ARCHITECTURE
 from theory.state_tracking.symbols import (
     W_K2,
@@ -263,7 +263,7 @@ def equations() -> dict[str, Equation]:
 
 @scope.guard(ARCHITECTURE)
 @sweep.over_fields
-def c_omega(parameters: Any) -> float:
+def c_omega(parameters: Parameters) -> float:
     """Attention constant c_omega (forner2026, Eq. 14).
 
     Dimensionless in the time unit ``alpha = epochs/(d_g N)``. For L = 1 there is nothing to

@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from theory import sweep
@@ -19,7 +21,7 @@ __all__ = ["Parameters", "applies", "equations", "flow", "flows", "margin", "sec
 
 @guard(MEMORY)
 @sweep.over_fields
-def margin(p: Parameters, t: np.ndarray | float) -> np.ndarray:
+def margin(p: Parameters, t: Any) -> np.ndarray:
     """Margin of `margin_flow` at times ``t = eta * steps``."""
     return numbers.margin(p.N, p.K, t)
 

@@ -12,6 +12,8 @@ from theory.state_tracking.numbers.quadrature import NAMES, Points
 from theory.state_tracking.scope import FLOW
 
 
+@sweep.by_dimension()
+@np.errstate(over="ignore", invalid="ignore")  # what overflows on the way has no constant
 @scope.guard(FLOW)
 def late_constant(p: Any, **swept: Any) -> np.ndarray:
     """Constant C of the late-time solution R + e^{(N R - zeta)/(N-1)}/N = eta alpha + C.

@@ -9,7 +9,7 @@ from typing import Self
 import numpy as np
 import xarray as xr
 
-from theory.parameters import ParameterError
+from theory.parameters import Allowed, ParameterError, number
 from theory.state_tracking.parameters import Parameters
 
 MEASURED = {  # what students call it
@@ -69,7 +69,13 @@ class Start:
 
         R, S and zeta are sums of many entries of M, jointly Gaussian; the variances of entries are
         at their mean.
+
+        Raises
+        ------
+        ParameterError
+            For more starts than anybody draws.
         """
+        number("seeds", seeds, Allowed(low=1, high=10**6), int)
         var = p.initial_variance
         bound = np.sqrt(3 * var)
         W_Q, W_K = rng.uniform(-bound, bound, (2, seeds, p.d_h))
