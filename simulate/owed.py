@@ -35,7 +35,7 @@ def length(system: Any, p: Any) -> int:
         )
     if system.time is None:
         return int(steps)
-    every = getattr(p, "eval_every", None)
+    every: Any = getattr(p, "eval_every", None)
     if not is_whole(every) or every < 1:
         raise ParameterError(f"{system.name}: eval_every = {every!r}: must be a whole number >= 1")
     if system.clock is not None:
