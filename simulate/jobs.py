@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import logging
 import random
 import sys
 import time
@@ -101,7 +102,7 @@ def _lost(jobs: Sequence[Job], failures: Failures) -> Failures:
     """Jobs that nobody says have failed, and whose runs are not in the store."""
     failed = {id(job) for job, _ in failures}
     return [
-        (job, FileNotFoundError(f"not in the store, what was trained is lost: {missing[0]}"))
+        (job, FileNotFoundError(f"not in the store: {missing[0]}; run it again to go on"))
         for job in jobs
         if id(job) not in failed
         and (missing := [place for place in job.places if not place.exists()])
@@ -188,6 +189,8 @@ def on_cluster(jobs: Sequence[Job], address: str, progress: bool = True) -> Fail
     except (OSError, ValueError) as error:
         raise ParameterError(f"--scheduler {address}: no scheduler answers ({error})") from None
     failures: Failures = []
+    # Where its scheduler is lost it prints tracebacks, and takes the jobs for done: see `_lost`.
+    logging.getLogger("distributed.client").setLevel(logging.CRITICAL)
     if progress:
         announce(jobs, None)
     with client, bar("training", len(jobs), "job", show=progress) as shown:
@@ -198,7 +201,7 @@ def on_cluster(jobs: Sequence[Job], address: str, progress: bool = True) -> Fail
         }
         for future in as_completed(futures, loop=client.loop):
             failed = future.exception()
-            if failed is not None:
+            if failed is not None and not future.cancelled():
                 failures.append((futures[future], failed))
             if shown is not None:
                 shown.done += 1
