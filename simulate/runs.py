@@ -20,6 +20,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any, TypeVar
 
+import netCDF4
 import numpy as np
 import torch
 import xarray as xr
@@ -187,12 +188,14 @@ def read(path: Path | str, lazy: bool = False) -> xr.Dataset:
     path = Path(path)
     sealed = _unseal(path)
     try:
+        with whole(), netCDF4.Dataset(path.name, memory=sealed) as shapes:
+            size = sum(v.size * getattr(v.dtype, "itemsize", 8) for v in shapes.variables.values())
+        if size > max(PACKED * len(sealed), memory.UNASKED):  # xarray would read its coordinates
+            raise ParameterError(
+                f"{path}: says that its {memory.amount(len(sealed))} hold {memory.amount(size)}, "
+                "more than can be packed into them"
+            )
         with whole(), xr.open_dataset(sealed, engine="netcdf4") as closed:
-            if closed.nbytes > max(PACKED * len(sealed), memory.UNASKED):
-                raise ParameterError(
-                    f"{path}: says that its {memory.amount(len(sealed))} hold "
-                    f"{memory.amount(closed.nbytes)}, more than can be packed into them"
-                )
             if not lazy and closed.nbytes > max(memory.available(), memory.UNASKED):
                 raise ParameterError(
                     f"{path}: needs {memory.amount(closed.nbytes)} of memory, there are "
