@@ -76,13 +76,12 @@ class Model:
 
     def _has(self, wing: str, module: str) -> bool:
         try:
-            path = f"{self.path(wing)}.{module}"
-            with self._guest(path):
-                return importlib.util.find_spec(path) is not None
+            with self._guest(self.path(wing)):
+                return importlib.util.find_spec(f"{self.path(wing)}.{module}") is not None
         except ModuleNotFoundError:
             return False
         except ParameterError as error:
-            _leave_out(f"{path} of model {self.name}", error)
+            _leave_out(f"{wing} of model {self.name}", error)
             return False
 
     def wing(self, wing: str, module: str | None = None) -> ModuleType:
@@ -153,7 +152,7 @@ def _elsewhere() -> Iterator[Model]:
     named and left out.
     """
     taken = {m.name for m in OWN} | {m.paper for m in OWN}
-    for entry in _entries():
+    for entry in sorted(_entries(), key=lambda entry: (entry.name, entry.value)):
         try:
             with contextlib.redirect_stdout(sys.stderr):
                 offered = entry.load()
