@@ -34,8 +34,9 @@ def seeds(asked: Any) -> list[int]:
         Unless they are distinct whole numbers that netCDF and file names hold.
     """
     number = _plain(asked)
-    if is_whole(number):
-        found: list[Any] = list(range(min(number, MOST_SEEDS + 1)))
+    found: list[Any]
+    if is_whole(number) and 0 <= number <= MOST_SEEDS:
+        found = list(range(number))
     elif hasattr(asked, "__iter__") and number is asked and not isinstance(asked, str | bytes):
         found = [_plain(s) for s in itertools.islice(asked, MOST_SEEDS + 1)]
     else:

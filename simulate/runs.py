@@ -438,7 +438,8 @@ def combine(datasets: Iterable[xr.Dataset], seeds: Iterable[int]) -> xr.Dataset:
 def open(store: Path | str) -> xr.Dataset:
     """All finished runs of a store as one dataset.
 
-    Damaged and foreign files are named in a warning and left out.
+    Damaged and foreign files, and copies of others, are named in a warning and left out. Another
+    warning says where different code has trained the seeds of one configuration.
 
     Parameters
     ----------
@@ -470,11 +471,19 @@ def open(store: Path | str) -> xr.Dataset:
                 )
             if setting.get("format") != FORMAT or not isinstance(setting.get("model"), str):
                 raise ParameterError(f"{file}: written by another version of this toolkit")
-            found.setdefault(run.attrs["configuration"], {})[int(run.attrs["seed"])] = run
+            of = found.setdefault(run.attrs["configuration"], {})
+            if of.setdefault(int(run.attrs["seed"]), run) is not run:
+                raise ParameterError(f"{file}: a run that another file holds already")
         except (ParameterError, OSError) as error:
             warnings.warn(f"{error}; left out", stacklevel=2)
     if not found:
         raise ParameterError(f"{store}: no finished runs (seed-*.nc) in it or in its folders")
+    if any(len({run.attrs.get("code", "") for run in of.values()}) > 1 for of in found.values()):
+        warnings.warn(
+            f"{store}: seeds of one configuration, trained by different code; remove those of the "
+            "older to train them again",
+            stacklevel=2,
+        )
     settings = {config: json.loads(config) for config in found}
     models = sorted({s["model"] for s in settings.values()})
     if len(models) > 1:

@@ -7,6 +7,7 @@ import dataclasses
 import functools
 import inspect
 import operator
+import sys
 import time
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -281,7 +282,8 @@ class System:
         """Digest of the package that makes these students; a run trained by another one is
         reported when it is read, and one that was interrupted does not go on.
         """
-        return runs.statements(_innermost(self.memory).__module__)
+        homes = [part.__module__ for made in (self.memory, self.make) for part in _parts(made)]
+        return runs.statements(next((m for m in homes if _of_students(m)), homes[0]))
 
     def provenance(self, config: str, p: Any, seed: int) -> dict[str, Any]:
         """Attributes of a run."""
@@ -365,9 +367,18 @@ class System:
         return found
 
 
-def _innermost(made: Any) -> Any:
-    """The function that partial ones are made of: where its source is."""
-    return _innermost(made.func) if isinstance(made, functools.partial) else made
+def _parts(made: Any) -> list[Any]:
+    """The functions and classes that a function is made of, in order."""
+    if isinstance(made, functools.partial):
+        return [part for one in (made.func, *made.args) if callable(one) for part in _parts(one)]
+    return [made]
+
+
+def _of_students(module: str) -> bool:
+    """Whether a module is of some student, not of what all of them share."""
+    return sys.modules[module].__package__ != __package__ and (
+        module.partition(".")[0] not in sys.stdlib_module_names or module == "__main__"
+    )
 
 
 def _seconds_per_step(
@@ -570,7 +581,8 @@ def _stay_finite(system: System, p: Any, step: int, now: Any, first: bool = Fals
     where = f"the {system.finite} is not finite at {system.counter} {step}"
     if first:
         raise ParameterError(f"{system.name}: {where}, before any training")
-    raise ParameterError(f"eta = {p.eta:g}: {where}; take it smaller")
+    rate = f"eta = {p.eta:g}" if hasattr(p, "eta") else system.name
+    raise ParameterError(f"{rate}: {where}; take it smaller")
 
 
 def _dataset(
