@@ -306,7 +306,8 @@ def _streams() -> None:
         sys.exit(2)
     for stream in (sys.stdout, sys.stderr):
         if getattr(stream, "errors", None) == "strict" and hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="backslashreplace")
+            with contextlib.suppress(OSError):  # it looks where it is, which a pipe may not say
+                stream.reconfigure(errors="backslashreplace")
     warnings.formatwarning = lambda message, *_, **__: (
         f"warning: {' '.join(str(message).split())}\n"
     )

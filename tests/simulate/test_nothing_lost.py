@@ -68,7 +68,6 @@ def test_what_decides_whether_a_run_can_be_stored_is_tried_before_the_first_step
         "seeds": (
             *([s] for s in (2**64, 2**63, True, np.True_, 1.0, "0", None, [0])),
             *(None, 1.5, "01", b"01", True, {}.items, -1, 10**12, np.array(1.0)),
-            itertools.count(),
         ),
         "store": (b"", b"x", "", 3, "a\0b", ["x"]),
         "workers": (0, -1, "2", 1.5, True),
@@ -92,6 +91,8 @@ def test_the_largest_seed_can_be_stored(tmp_path):
     system, p = student("induction_heads.three")
     found = system.train(p, [2**63 - 1], store=tmp_path, **ALONE)
     assert found.seed.values.tolist() == runs.open(tmp_path).seed.values.tolist() == [2**63 - 1]
+    with pytest.raises(ParameterError, match=r"^seeds = count\(0\): must be .* at most 1000000$"):
+        system.train(p, itertools.count(), store=tmp_path, **ALONE)
 
 
 def test_a_command_that_is_no_text_can_be_stored(tmp_path, monkeypatch):
