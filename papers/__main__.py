@@ -9,15 +9,14 @@ from pathlib import Path
 from types import ModuleType
 
 from papers import claims, evidence
-from papers.source import Source
-from theory import cli, output, progress
+from theory import cli, output, progress, registry
 from theory.parameters import ParameterError
-from theory.registry import MODELS, Model
+from theory.registry import Model
 
 
 def main(argv: list[str] | None = None) -> int:
     """Command line."""
-    keys = {m.paper: m for m in MODELS.values()}
+    keys = {m.paper: m for m in registry.MODELS.values()}
     parser = cli.parser(
         "papers",
         "Figures, claims and write-up of a paper, all from the code.",
@@ -59,6 +58,8 @@ def main(argv: list[str] | None = None) -> int:
         args.scale or scales[-2 if args.seeds or args.device else 0]
     )  # who names seeds wants them trained
     cli.choose("--scale", scale, dict.fromkeys(scales))
+    from papers.source import Source  # loads matplotlib: for figures alone
+
     source = Source(
         scale,
         cli.seeds(args.seeds, "100" if scale == "paper" else "8"),

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from theory import output
-from theory.registry import MODELS, Model
+from theory import output, registry
+from theory.registry import Model
 from theory.sources import digest
 from verify.check import VERDICTS
 from verify.report import Request, collect
@@ -41,7 +41,7 @@ def sources(model: Model) -> str:
     """Digest of every source that may change a verdict of this model: what all models share, and
     its own packages.
     """
-    others = {m.name for m in MODELS.values()} - {model.name}
+    others = {m.name for m in registry.MODELS.values()} - {model.name}
     folders = [ROOT / wing for wing in ("theory", "simulate", "verify")]
     if model.package:
         folders.append(Path(str(importlib.import_module(model.package).__file__)).parent)

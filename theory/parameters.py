@@ -18,9 +18,17 @@ import numpy as np
 
 from theory import derived
 
+LONGEST = 300  # characters of somebody else's error that a line repeats
+
 
 class ParameterError(ValueError):
     """A value the user gave cannot be used; the message names field, value and what is allowed."""
+
+
+def brief(error: BaseException) -> str:
+    """Kind and first line of an error that somebody else's code raised."""
+    said = (str(error).strip().splitlines() or [""])[0][:LONGEST]
+    return f"{type(error).__name__}: {said}" if said else type(error).__name__
 
 
 def nearest(name: str, known: typing.Iterable[str], cutoff: float = 0.6) -> str:

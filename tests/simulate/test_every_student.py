@@ -346,6 +346,8 @@ for name in sys.argv[2:]:
                 warnings.simplefilter("always")
                 if bits(system.train(p, store=store, **ALONE)) != expected:
                     wrong.append("other bits")
+            wrong += [f.name for f in Path(store).glob("*/*") if f.suffix not in (".nc", ".lock")
+                      or f.suffix == ".nc" and f.name.startswith(".")]
             wrong += [str(w.message) for w in said if issubclass(w.category, UserWarning)]
     found[name] = {"killed": killed, "wrong": wrong, "resumed": resumed, **together}
 print(json.dumps(found))
