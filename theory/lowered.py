@@ -202,10 +202,12 @@ class _Writer:
         if isinstance(expr, sp.KroneckerDelta):
             x, y = (self.value(a) for a in expr.args)
             axes = tuple(dict.fromkeys(x.axes + y.axes))
-            return self._line(f"({self._aligned(x, axes)} == {self._aligned(y, axes)}) * 1.0", axes)
+            same = f"{self._aligned(x, axes)} == {self._aligned(y, axes)}"
+            return self._line(f"xp.asarray({same}, dtype=xp.float64)", axes)
         if expr in self.range:
             first, last = self.range[expr]
-            return _Array(self._constant(self.asked.xp.arange(first, last + 1) * 1.0), (expr,))
+            xp = self.asked.xp
+            return _Array(self._constant(xp.arange(first, last + 1, dtype=xp.float64)), (expr,))
         if expr.is_Symbol:
             defined = expr.name in self.asked.definitions
             return self._defined(expr.name) if defined else _Array(f"number_{expr}", ())

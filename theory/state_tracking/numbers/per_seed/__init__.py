@@ -6,6 +6,7 @@ from theory.state_tracking.numbers.per_seed.attention import Attention
 from theory.state_tracking.numbers.per_seed.columns import Columns
 from theory.state_tracking.numbers.per_seed.dressed import Dressed
 from theory.state_tracking.numbers.per_seed.given import Given
+from theory.state_tracking.numbers.per_seed.lowered import Spelled
 from theory.state_tracking.numbers.per_seed.quenched import Quenched
 from theory.state_tracking.numbers.per_seed.runs import data_scatter, half_times, solve
 from theory.state_tracking.numbers.per_seed.start import Start
@@ -16,6 +17,7 @@ __all__ = [
     "Dressed",
     "Given",
     "Quenched",
+    "Spelled",
     "Start",
     "data_scatter",
     "half_times",
