@@ -21,7 +21,7 @@ from filelock import Timeout
 
 from simulate import device as devices
 from simulate import jobs, runs
-from simulate.learner import Learner, State
+from simulate.learner import Held, Learner, State
 from simulate.patience import Patience
 from theory.parameters import BaseParameters, ParameterError, nearest
 
@@ -85,6 +85,10 @@ class System:
         Quantities on the command line; all numbers without them.
     text : callable, optional
         ``text(p, content)``: parameters and system for a text of the user's.
+    held : mapping of str to float
+        Weights that are clamped, as `Held` takes them:
+        ``dataclasses.replace(SYSTEM, held={"w[4:8]": 0.3})`` trains the students of
+        ``flow.held(w=0.3)``.
     """
 
     name: str
@@ -106,6 +110,12 @@ class System:
     settings: Mapping[str, Any] = field(default_factory=dict)
     shown: tuple[str, ...] = ()
     text: Callable[[Any, str], tuple[Any, System]] | None = None
+    held: Mapping[str, float] = field(default_factory=dict)
+
+    def learner(self, p: Any, seeds: Sequence[int], *where: Any, **own: Any) -> Learner:
+        """Students of the seeds, with what is held held."""
+        made = self.make(p, seeds, *where, **own)
+        return Held(made, len(seeds), self.held) if self.held else made
 
     def train(
         self,
@@ -280,7 +290,9 @@ class System:
         """Canonical text of what fixes a run but for its seed."""
         named = str(dtype).removeprefix("torch.")
         precision = {} if named == self.implied else {"dtype": named}
-        return runs.configuration(self.name, self.until(p), **precision, **self.identity(p, **own))
+        held = {"held": dict(self.held)} if self.held else {}
+        identity = {**precision, **self.identity(p, **own), **held}
+        return runs.configuration(self.name, self.until(p), **identity)
 
     def until(self, p: Any, until: float | None = None) -> Any:
         """Parameters with the settings of this system, and with a run that reaches a time.
@@ -345,7 +357,7 @@ def _seconds_per_step(
     own: Mapping[str, Any],
 ) -> float:
     """What a step of a job costs, with its share of the measurements: tried for a moment."""
-    learner, length = system.make(p, seeds, device, dtype, **own), system.length(p)
+    learner, length = system.learner(p, seeds, device, dtype, **own), system.length(p)
 
     def seconds(work: Callable[[], Any]) -> float:
         started = time.perf_counter()
@@ -390,7 +402,7 @@ def _train(
         # Students step together, so those that resume at different steps go one after the other.
         for start in sorted({state["step"] for state in mine.values()}):
             states = {seed: state for seed, state in mine.items() if state["step"] == start}
-            learner = system.make(p, list(states), device, dtype, **own)
+            learner = system.learner(p, list(states), device, dtype, **own)
             if start:
                 learner.load([state["learner"] for state in states.values()])
             found = {

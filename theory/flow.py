@@ -143,7 +143,7 @@ class Flow:
             name=f"{self.name}, {', '.join(values)} held",
             rhs={**self.rhs, **dict.fromkeys(kept, sp.S.Zero)},
             initial={**self.initial, **kept},
-            assumptions=(*self.assumptions, *(f"{x} is held at {v}" for x, v in kept.items())),
+            assumptions=(*self.assumptions, *(f"{x} is held at {v}" for x, v in values.items())),
         )
 
     def series(
