@@ -113,6 +113,8 @@ def test_about_any_point():
     """Initial values need not be fixed; blocks of more than two need numbers; rotations."""
     (mode, other) = toy(-RATE * y, x).linearised()
     assert {mode.rate, other.rate} == {sp.I * sp.sqrt(RATE), -sp.I * sp.sqrt(RATE)}
+    (mode, other) = toy(-x - y, x).linearised()
+    assert vanishes(mode.rate**2 + mode.rate + 1) and vanishes(other.rate + mode.rate + 1)
     cubic = toy(y, z, x + y)
     with pytest.raises(ParameterError, match="solves an equation of degree 3; give parameters"):
         cubic.linearised()
