@@ -8,8 +8,8 @@ import sympy as sp
 import torch
 from test_quenched import P, begin
 
+from theory import contraction, numeric
 from theory import lowered as lowered_module
-from theory import numeric
 from theory.lowered import Lowered, NotLowered, number
 from theory.parameters import ParameterError
 from theory.state_tracking import quenched
@@ -49,7 +49,7 @@ def given(stack: int = 0) -> dict:
 @pytest.mark.parametrize("form", FORMS)
 def test_as_entry_by_entry(form, few, monkeypatch):
     """At a place, and at all places of a stack at once; small matrices copied, and as they lie."""
-    monkeypatch.setattr(lowered_module, "FEW", few)
+    monkeypatch.setattr(contraction, "FEW", few)
     expr, values = FORMS[form], given()
     expected = numeric.entry_by_entry(expr, {**values, "l": 2})
     lowered_module._of.cache_clear()
