@@ -75,12 +75,18 @@ def provenance(
 
 @functools.cache
 def statements(module: str) -> str:
-    """Digest of the package that a module is in; empty where it is in no file (a notebook)."""
+    """Digest of the package that a module is in, and of its task where theory has the data law;
+    empty where it is in no file (a notebook).
+    """
     source = sys.modules[module]
     if getattr(source, "__file__", None) is None:
         return ""
-    path = Path(str(source.__file__))
-    return sources.digest(sorted(path.parent.rglob("*.py")) if source.__package__ else [path])
+    path, package = Path(str(source.__file__)), source.__package__ or ""
+    if not package:
+        return sources.digest([path])
+    task = sys.modules.get(f"{package.replace('simulate.', 'theory.', 1)}.task")
+    law = [] if task is None or package in task.__name__ else [Path(str(task.__file__))]
+    return sources.digest([*sorted(path.parent.rglob("*.py")), *law])
 
 
 def _version(package: str) -> str:

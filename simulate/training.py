@@ -22,7 +22,7 @@ from filelock import Timeout
 
 from simulate import asked, jobs, owed, runs
 from simulate import device as devices
-from simulate.learner import Learner, State
+from simulate.learner import Held, Learner, State
 from simulate.patience import Patience
 from theory import sources
 from theory.parameters import BaseParameters, ParameterError, brief, nearest
@@ -89,6 +89,10 @@ class System:
         Quantities on the command line; all numbers without them.
     text : callable, optional
         ``text(p, content)``: parameters and system for a text of the user's.
+    held : mapping of str to float
+        Weights that are clamped, as `Held` takes them:
+        ``dataclasses.replace(SYSTEM, held={"w[4:8]": 0.3})`` trains the students of
+        ``flow.held(w=0.3)``.
     """
 
     name: str
@@ -110,6 +114,12 @@ class System:
     settings: Mapping[str, Any] = field(default_factory=dict)
     shown: tuple[str, ...] = ()
     text: Callable[[Any, str], tuple[Any, System]] | None = None
+    held: Mapping[str, float] = field(default_factory=dict)
+
+    def learner(self, p: Any, seeds: Sequence[int], *where: Any, **own: Any) -> Learner:
+        """Students of the seeds, with what is held held."""
+        made = self.make(p, seeds, *where, **own)
+        return Held(made, len(seeds), self.held) if self.held else made
 
     def train(
         self,
@@ -293,7 +303,8 @@ class System:
         """Canonical text of what fixes a run but for its seed."""
         named = str(dtype).removeprefix("torch.")
         precision = {} if named == self.implied else {"dtype": named}
-        identity = self.identity(p, **own)
+        held = {"held": dict(self.held)} if self.held else {}
+        identity = {**self.identity(p, **own), **held}
         try:
             return runs.configuration(self.name, self.until(p), **precision, **identity)
         except (TypeError, ValueError) as error:
@@ -390,7 +401,7 @@ def _seconds_per_step(
     own: Mapping[str, Any],
 ) -> float:
     """What a step of a job costs, with its share of the measurements: tried for a moment."""
-    learner, length = system.make(p, seeds, device, dtype, **own), system.length(p)
+    learner, length = system.learner(p, seeds, device, dtype, **own), system.length(p)
 
     def seconds(work: Callable[[], Any]) -> float:
         started = time.perf_counter()
@@ -437,7 +448,7 @@ def _train(
         # Students step together, so those that resume at different steps go one after the other.
         for start in sorted({state["step"] for state in mine.values()}):
             states = {seed: state for seed, state in mine.items() if state["step"] == start}
-            learner = system.make(p, list(states), device, dtype, **own)
+            learner = system.learner(p, list(states), device, dtype, **own)
             if start:
                 _resume(system, learner, {place(s): state for s, state in states.items()})
             found = {

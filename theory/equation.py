@@ -9,7 +9,7 @@ from typing import Any, Self
 
 import sympy as sp
 
-from theory import arguments, notation, numeric, sweep
+from theory import arguments, lowered, notation, numeric, sweep
 from theory.parameters import ParameterError, nearest
 
 STATUSES = ("exact", "leading order", "closure", "empirical")
@@ -87,7 +87,7 @@ class Equation:
             Parameters, or numbers or arrays by symbol name, symbol, `IndexedBase` or
             sub-expression. Names the equation does not use are ignored, so a model's whole
             ``p.values()`` may be passed. Arrays of several indices, and entries at places (``G[k,
-            l]`` with numbers for ``k`` and ``l``), give single numbers: `numeric.entry_by_entry`.
+            l]`` with numbers for ``k`` and ``l``), give single numbers: `lowered.number`.
         **swept
             Arrays of fields of the parameters, and numbers of other symbols
             (``evaluate(p, L=[3, 10], alpha=2.0)``).
@@ -115,7 +115,7 @@ class Equation:
         used = {s.name for s in symbols | labels}
         if bases and modules == "numpy" and used <= values.keys() and numeric.has_places(rest):
             sweep.fresh(values, used)
-            return numeric.entry_by_entry(self.rhs.xreplace(given), values)
+            return lowered.number(self.rhs.xreplace(given), values)
         # By name, as the order of arguments decides the order of operations and so the last bit.
         for symbol in sorted((bases | symbols) - set(given), key=lambda s: s.name):
             if symbol.name not in values:

@@ -6,7 +6,7 @@ import dataclasses
 import functools
 import itertools
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,9 @@ import sympy as sp
 import xarray as xr
 
 from theory import arguments, notation, numeric, sweep
+from theory.conserved import conserved
 from theory.equation import Equation
+from theory.linearised import linearised
 from theory.parameters import (
     Allowed,
     BaseParameters,
@@ -68,6 +70,9 @@ class Flow:
     where: Mapping[sp.Symbol, sp.Expr] = field(default_factory=dict)
     observables: Mapping[str, sp.Expr] = field(default_factory=dict)
     scope: Scope | None = None
+
+    conserved = conserved
+    linearised = linearised
 
     @property
     def expanded(self) -> dict[sp.Symbol, sp.Expr]:
@@ -132,6 +137,30 @@ class Flow:
             if f.is_nonzero and all(f in sp.Mul.make_args(r) for r in rates)
         ]
         return sp.solve([r / sp.Mul(*common) for r in rates], self.state, dict=True)
+
+    def held(self, **values: Any) -> Flow:
+        """The flow with order parameters clamped: ``flow.held(w=0.3)``. The others follow.
+
+        Raises
+        ------
+        ParameterError
+            If there is no such order parameter.
+        """
+        names = {x.name: x for x in self.state}
+        for name in values:
+            if name not in names:
+                hint = nearest(name, names)
+                raise ParameterError(
+                    f"{name}: no order parameter; {hint}there are {', '.join(names)}"
+                )
+        kept = {names[name]: sp.sympify(v, strict=True) for name, v in values.items()}
+        return replace(
+            self,
+            name=f"{self.name}, {', '.join(values)} held",
+            rhs={**self.rhs, **dict.fromkeys(kept, sp.S.Zero)},
+            initial={**self.initial, **kept},
+            assumptions=(*self.assumptions, *(f"{x} is held at {v}" for x, v in values.items())),
+        )
 
     def series(
         self, order: int, start: Mapping[sp.Symbol, Any] | None = None

@@ -285,7 +285,9 @@ def test_benchmark(monkeypatch, capsys):
         monkeypatch.setattr(benchmark, name, count)
     assert command.main(["--json"]) == 0
     found = json.loads(capsys.readouterr().out)
-    assert found["agree"] and found["ratio"] > 0 and [r["points"] for r in found["rows"]] == [50, 4]
+    assert found["agree"] and found["ratio"] > 0 and found["lowered"] > 0
+    assert [r["points"] for r in found["rows"]] == [50, 4, 1, 1]
+    assert all(r["within"] for r in found["rows"])
     assert found["rows"][0]["error"] < 1e-13  # rounding
     assert command.main([]) == 0
     assert "ratio" in capsys.readouterr().out

@@ -180,6 +180,26 @@ def test_flows_solve(model):
             )
 
 
+@pytest.mark.parametrize("model", MODELS)
+def test_what_follows_from_flows(model):
+    """At the defaults: conserved quantities are constant along solutions, as many growth rates as
+    order parameters, and one that is held stays.
+    """
+    wing, p = model.wing("theory"), model.wing("theory").Parameters()
+    for flow in wing.flows().values():
+        until = {flow.time.name: 2.0}
+        curve = flow.solve(p, **until)
+        along = {q.name: curve[q.name].values for q in flow.state}
+        for kept in flow.conserved():
+            values = kept.evaluate({**p.values(), **along})
+            # The integrator's 1e-12 per step, some hundred steps.
+            assert np.ptp(values) <= 1e-9 * max(1.0, np.abs(values).max())
+        rates = [mode.rate for mode in flow.linearised(parameters=p)]
+        assert len(rates) == len(flow.state) and np.isfinite(rates).all()
+        first = flow.state[0].name
+        assert (flow.held(**{first: 0.25}).solve(p, **until)[first] == 0.25).all()
+
+
 @pytest.mark.parametrize(
     "model",
     [

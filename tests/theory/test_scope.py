@@ -23,7 +23,7 @@ OTHERS = (1, 2, 3, 7, 40, 0.1, 0.5, 0.9, 5.0, True, False, None, "2,1")
 
 def values_of(field):
     """What a field may be, and a few that it may not."""
-    return field.metadata["choices"] or OTHERS
+    return field.metadata["allowed"].choices or OTHERS
 
 
 def outside(p, limit):

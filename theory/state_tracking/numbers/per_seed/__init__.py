@@ -5,6 +5,7 @@ own start: one curve per seed.
 from theory.state_tracking.numbers.per_seed.attention import Attention
 from theory.state_tracking.numbers.per_seed.columns import Columns
 from theory.state_tracking.numbers.per_seed.dressed import Dressed
+from theory.state_tracking.numbers.per_seed.lowered import Spelled
 from theory.state_tracking.numbers.per_seed.quenched import Quenched
 from theory.state_tracking.numbers.per_seed.realisation import Realisation
 from theory.state_tracking.numbers.per_seed.runs import data_scatter, half_times, solve
@@ -16,6 +17,7 @@ __all__ = [
     "Dressed",
     "Realisation",
     "Quenched",
+    "Spelled",
     "Start",
     "data_scatter",
     "half_times",
