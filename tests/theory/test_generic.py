@@ -154,19 +154,21 @@ def test_most_equations_compile(model):
         assert unknown or e.rhs.has(sp.Integral, sp.Product, sp.Sum), e.name
 
 
+def described(model, flow):
+    """Presets of a model that one of its flows describes."""
+    presets = [make() for make in model.wing("theory").Parameters.presets().values()]
+    return [p for p in presets if not flow.scope.applies(p)]
+
+
 @pytest.mark.parametrize("model", MODELS)
 def test_flows_solve(model):
     """At presets that it describes: finite, starting at the initial values, with provenance."""
     wing = model.wing("theory")
     for name, flow in wing.flows().items():
         assert flow.name == name
-        described = [
-            p
-            for p in (make() for make in wing.Parameters.presets().values())
-            if not flow.scope.applies(p)
-        ]
-        assert described or name.startswith("separate")  # which follows one direction of a spectrum
-        for p in described:
+        settings = described(model, flow)
+        assert settings or name.startswith("separate")  # which follows one direction of a spectrum
+        for p in settings:
             curve = flow.solve(p, **{flow.time.name: 2.0})
             assert all(np.isfinite(curve[q]).all() for q in curve.data_vars)
             for q in flow.state:
@@ -182,11 +184,13 @@ def test_flows_solve(model):
 
 @pytest.mark.parametrize("model", MODELS)
 def test_what_follows_from_flows(model):
-    """At the defaults: conserved quantities are constant along solutions, as many growth rates as
-    order parameters, and one that is held stays.
+    """In a setting that it describes: conserved quantities are constant along solutions, as many
+    growth rates as order parameters, and one that is held stays.
     """
-    wing, p = model.wing("theory"), model.wing("theory").Parameters()
-    for flow in wing.flows().values():
+    for flow in model.wing("theory").flows().values():
+        p = next(iter(described(model, flow)), None)
+        if p is None:
+            continue
         until = {flow.time.name: 2.0}
         curve = flow.solve(p, **until)
         along = {q.name: curve[q.name].values for q in flow.state}
