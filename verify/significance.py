@@ -112,12 +112,13 @@ def reach(samples: float, z_max: float = Z_MAX, shape: Shape = PLAIN) -> float:
         return np.inf
     wanted = 2 * scipy.stats.norm.sf(z_max)
     critical = float(scipy.stats.t.isf(wanted / 2, samples - 1))
-    if shape.points > 1:
-        most = float(scipy.stats.t.isf(wanted / 2 / shape.points, samples - 1))
-        if most > critical:
-            critical = scipy.optimize.brentq(
-                lambda t: np.log(_chance(t, samples, shape) / wanted), critical, 1.01 * most
-            )
+    most = 1.01 * float(scipy.stats.t.isf(wanted / 2 / shape.points, samples - 1))
+
+    def beyond(t: float) -> float:
+        return float(np.log(_chance(t, samples, shape) / wanted))
+
+    if beyond(critical) > 0:
+        critical = float(scipy.optimize.brentq(beyond, critical, most))
     if bend := abs(_bend(samples, shape)):  # the inverse of `_hall`, on the side of the long tail
         critical = max(critical, (1 - np.cbrt(1 - 3 * bend * (critical + bend / 2))) / bend)
     return float(critical + scipy.stats.t.ppf(POWER, samples - 1))
