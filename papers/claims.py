@@ -13,8 +13,8 @@ from typing import Any
 
 from theory import output
 
-# From best to worst. The first two are agreement; "tested" rests on tests, which say no more than that
-# they passed; "drawn" is a picture without a number.
+# From best to worst. The first two are agreement; "tested" rests on tests, which say no more than
+# that they passed; "drawn" is a picture without a number.
 VERDICTS = (
     "exact",
     "agrees",
@@ -96,9 +96,9 @@ def computed(claim: Claim, found: Found) -> str:
 
     The worst of what shows it: its checks, and its tests, whose word is *tested*. Tests of an
     equation or formula count only where no check is about an equation that the claim names: what
-    is exact about a neighbour lifts nothing. A check without a stored result is *undecided*. A figure alone
-    is *drawn*; equations and code alone show nothing. What is an erratum says so by its kind, and
-    needs evidence like the rest.
+    is exact about a neighbour lifts nothing. A check without a stored result is *undecided*. A
+    figure alone is *drawn*; equations and code alone show nothing. What is an erratum says so by
+    its kind, and needs evidence like the rest.
     """
     checks, tests = claim.evidence("check"), claim.evidence("test")
     words = [found.verdicts.get(address, "undecided") for address in checks]

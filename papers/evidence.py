@@ -20,7 +20,7 @@ from papers import claims
 from papers.claims import Found
 from theory import output
 from theory.parameters import ParameterError
-from theory.registry import MODELS, Model
+from theory.registry import Model
 from theory.sources import digest, imported
 from verify.check import VERDICTS
 from verify.report import Request, collect

@@ -15,7 +15,7 @@ import numpy as np
 
 from theory import output
 from theory.equation import Equation
-from verify.significance import MANY, PLAIN, Z_MAX, Shape, needed, normal_z, reach, skewness
+from verify.significance import MANY, SINGLE, Z_MAX, Shape, needed, normal_z, reach, skewness
 
 Z_REASON = (
     f"|z| <= {Z_MAX:g}, z from Student t: a true statement fails once in 16,000, where fewer than "
@@ -276,13 +276,7 @@ def at_most(name: str, equation: str, bound: float, measured: float, reason: str
 
 
 def _bounded(
-    name: str,
-    equation: str,
-    bound: float,
-    measured: float,
-    reason: str,
-    sign: str,
-    beyond: float,
+    name: str, equation: str, bound: float, measured: float, reason: str, sign: str, beyond: float
 ) -> Check:
     error = max(0.0, float(beyond)) if np.isfinite(measured) else np.nan
     slack = max(0.0, -float(beyond))
@@ -321,7 +315,7 @@ def estimated(
     scale: float | None = None,
     see: float = SEEN,
     reason: str = Z_REASON,
-    shape: Shape = PLAIN,
+    shape: Shape = SINGLE,
 ) -> Check:
     """An estimate with a standard error against its prediction, or against the band around it:
     error is |z|.
@@ -353,7 +347,9 @@ def estimated(
     width = 0.0 if band is None else band.high - band.low  # a shift by less may stay inside
     see = max(see, 2 * width)
     known = shape if samples >= MANY else shape._replace(skewness=0.0)
-    wanted = needed(relative * np.sqrt(samples), see - width, known) if np.isfinite(samples) else None
+    wanted = (
+        needed(relative * np.sqrt(samples), see - width, known) if np.isfinite(samples) else None
+    )
     return Check(
         name,
         equation,
@@ -437,6 +433,7 @@ NARROW = ("check", "predicted", "measured", "off", "z", "verdict")
 WIDE = (*NARROW, "equation", "error", "tolerance", "sees", "why")
 NARROWEST = 20  # characters that names of checks keep
 PLAIN = ("exact", "agrees")  # verdicts that need no reason
+AGREES = "agrees: within its tolerance, and 5% off or more would have been flagged."
 Z_SENTENCE = (
     f"z: standard errors between prediction (or band) and mean, as unlikely as a normal z; beyond {Z_MAX:g} a row fails,"
     " a true statement once in 16,000 times."
@@ -457,7 +454,8 @@ def _trouble(c: Check) -> str:
 def _ended(text: str, checks: Sequence[Check]) -> str:
     sampled_ones = any(c.standard_error is not None for c in checks)
     sentence = textwrap.wrap(Z_SENTENCE, max(60, output.width())) if sampled_ones else []
-    return "\n".join([text, *sentence, summary(checks)])
+    agree = [AGREES] if any(c.verdict == "agrees" for c in checks) else []
+    return "\n".join([text, *sentence, *agree, summary(checks)])
 
 
 def percent(deviation: float) -> str:

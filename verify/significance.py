@@ -27,8 +27,8 @@ class Shape(NamedTuple):
     points : int
         Among how many points of a curve this deviation is the largest.
     length : float
-        Of the curve that the scatter of the values describes on the unit sphere (`path`): neighbours
-        that move together count as one point.
+        Of the curve that the scatter of the values describes on the unit sphere (`path`):
+        neighbours that move together count as one point.
     """
 
     skewness: float = 0.0
@@ -36,7 +36,7 @@ class Shape(NamedTuple):
     length: float = 0.0
 
 
-PLAIN = Shape()
+SINGLE = Shape()
 
 
 def skewness(values: np.ndarray) -> float:
@@ -67,7 +67,9 @@ def path(deviations: np.ndarray) -> tuple[int, float]:
 
 
 def _hall(t: float, bend: float) -> float:
-    """Student's t made symmetric (Hall 1992): of positive skewness, the left tail is the long one."""
+    """Student's t made symmetric (Hall 1992): for positive skewness the left tail is the long
+    one.
+    """
     return t if bend == 0 else ((1 + bend * t) ** 3 - 1) / (3 * bend) + bend / 2
 
 
@@ -79,8 +81,8 @@ def _bend(samples: float, shape: Shape) -> float:
 def _chance(t: float, samples: float, shape: Shape) -> float:
     """That chance alone takes the largest of the points to ``t`` or beyond, in either direction.
 
-    One point, and the number of times that a curve crosses the level on average: the formula of Rice,
-    for t (Worsley 1994); never more than all points by themselves (Bonferroni).
+    One point, and the number of times that a curve crosses the level on average: the formula of
+    Rice, for t (Worsley 1994); never more than all points by themselves (Bonferroni).
     """
     one = float(2 * scipy.stats.t.sf(t, samples - 1))
     decay = t**2 / 2 if np.isinf(samples) else (samples - 2) / 2 * np.log1p(t**2 / (samples - 1))
@@ -88,7 +90,7 @@ def _chance(t: float, samples: float, shape: Shape) -> float:
     return float(np.minimum(1.0, np.minimum(shape.points * one, several)))
 
 
-def normal_z(t: float, samples: float, shape: Shape = PLAIN) -> float:
+def normal_z(t: float, samples: float, shape: Shape = SINGLE) -> float:
     """Normal z as unlikely as a Student t of ``samples`` values: few seeds do not look significant
     by themselves, nor does the largest of many points, nor what skewness explains.
 
@@ -104,7 +106,7 @@ def normal_z(t: float, samples: float, shape: Shape = PLAIN) -> float:
 
 
 @functools.cache
-def reach(samples: float, z_max: float = Z_MAX, shape: Shape = PLAIN) -> float:
+def reach(samples: float, z_max: float = Z_MAX, shape: Shape = SINGLE) -> float:
     """Standard errors by which a mean of ``samples`` values must be off, to the side where that is
     harder to see, to be flagged nine times in ten.
     """
@@ -124,7 +126,7 @@ def reach(samples: float, z_max: float = Z_MAX, shape: Shape = PLAIN) -> float:
     return float(critical + scipy.stats.t.ppf(POWER, samples - 1))
 
 
-def needed(spread: float, see: float, shape: Shape = PLAIN) -> int | None:
+def needed(spread: float, see: float, shape: Shape = SINGLE) -> int | None:
     """Samples of standard deviation ``spread`` whose mean would show ``see``; None beyond any
     reason.
     """

@@ -50,7 +50,9 @@ def _calls(node: ast.Call) -> Iterator[Change]:
             yield "argument", node, ast.Call(node.func, swapped, node.keywords)
     if name in SIDES and len(node.args) > 3 and not isinstance(node.args[2], ast.Starred):
         measured = node.args[3]
-        side = _call("float", _call("sum", measured), over=measured) if name in SAMPLES else measured
+        side = (
+            _call("float", _call("sum", measured), over=measured) if name in SAMPLES else measured
+        )
         yield "predicted", node.args[2], side
     if "ddof" in named:
         yield "variance", named["ddof"], ast.Constant(0)

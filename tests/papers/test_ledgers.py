@@ -26,7 +26,17 @@ from verify.check import Check, identity
 from verify.report import Report
 
 ROOT = Path(__file__).parents[2]
-KINDS = {"equation", "formula", "table", "figure", "theorem", "statement", "setting", "extension", "erratum"}
+KINDS = {
+    "equation",
+    "formula",
+    "table",
+    "figure",
+    "theorem",
+    "statement",
+    "setting",
+    "extension",
+    "erratum",
+}
 POINTERS = {"equation", "check", "test", "code", "figure"}
 models = pytest.mark.parametrize("model", [pytest.param(m, id=m.paper) for m in MODELS.values()])
 

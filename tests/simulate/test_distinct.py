@@ -1,4 +1,4 @@
-"""What differs is kept apart: settings in the name of a run, seeds in its data, training from test."""
+"""What differs is kept apart: settings in the name of a run, seeds in its data, test sentences."""
 
 from __future__ import annotations
 
@@ -78,9 +78,7 @@ def test_seeds_of_an_ensemble_are_other_students(name, tmp_path):
     system, p = student(name)
     found = system.train(p, [0, 1, 2], store=tmp_path, **ALONE)
     moving = [v for v in found.data_vars.values() if "seed" in v.dims and v.dtype.kind == "f"]
-    ends = {
-        tuple(float(v.isel(seed=k).values.ravel()[-1]) for v in moving) for k in range(3)
-    }
+    ends = {tuple(float(v.isel(seed=k).values.ravel()[-1]) for v in moving) for k in range(3)}
     assert len(ends) == 3
 
 

@@ -106,7 +106,9 @@ def test_bands_of_the_demo(level):
 @pytest.mark.parametrize("level", QUICK)
 def test_the_demo_lies_in_bands_of_other_seeds(level):
     """The 20 seeds that `verify.trajectories` and `verify.timescales` look at, by their means."""
-    for table, found in zip(LEVELS[level], intervals(level, *ensemble.shipped("demo")), strict=True):
+    for table, found in zip(
+        LEVELS[level], intervals(level, *ensemble.shipped("demo")), strict=True
+    ):
         assert table.keys() == found.keys()
         for name, ((low, high), _, _) in table.items():
             assert low <= np.mean(found[name]) <= high, name

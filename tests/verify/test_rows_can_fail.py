@@ -1,4 +1,4 @@
-"""What is measured is what a row looks at: students that are off fail, in either direction; standard
+"""What is measured is what a row looks at: students that are off fail, either way; standard
 errors are those of simulation; no sample is counted twice.
 """
 
@@ -153,8 +153,8 @@ DRAWS = 1500  # a mean square of normal values scatters by sqrt(2 / 1500) = 3.7%
 
 @pytest.mark.parametrize("drawn", [0, 4])
 def test_standard_errors_of_compare_are_those_of_simulation(drawn):
-    """Of few seeds, about a curve that is known, or the mean of drawn ones: the squared error that a
-    row states is, on average, that of its mean.
+    """Of few seeds, about a curve that is known, or the mean of drawn ones: the squared error
+    that a row states is, on average, that of its mean.
     """
     rng, seeds, t = np.random.default_rng(drawn), 3, [0.0, 1.0]
     squares, stated = [], []
@@ -214,7 +214,7 @@ def _curves(kind, seeds, rng):
 @pytest.mark.parametrize("seeds", [4, 8, 20, 64])
 def test_the_largest_of_many_points_is_no_alarm(kind, seeds):
     """True curves, judged at z = 2: no more alarms than one point gives by itself (4.6%), and not
-    many fewer where seeds are enough; taken for a single point, the largest gives ten times as many.
+    many fewer where seeds are enough; taken for a single point, the largest gives five times more.
     """
     rng, z, plain = np.random.default_rng(seeds), [], []
     for _ in range(1000):

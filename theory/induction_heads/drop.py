@@ -71,7 +71,9 @@ def saturating_rates() -> tuple[sp.Expr, sp.Expr]:
     found = []
     for rate in (rates[beta], rates[gamma]):
         expr = (N * rate).subs(G, (2 * N - 2) / (1 - p)).subs(r, s + F).subs(F, short[F])
-        found.append(sp.limit(sp.together(expr.subs(N, size)), size, sp.oo).subs(s, sp.exp(beta * p)))
+        found.append(
+            sp.limit(sp.together(expr.subs(N, size)), size, sp.oo).subs(s, sp.exp(beta * p))
+        )
     return sp.factor(found[0]), sp.factor(found[1])
 
 

@@ -359,7 +359,9 @@ def message_passing(
                 f"V of message passing, {branch} at alpha = {alpha:g}",
                 "Eq. (43)",
                 point.summary()["V"],
-                at_infinity(xr.DataArray(variances, dims=("d", "seed"), coords={"d": halves})).values,
+                at_infinity(
+                    xr.DataArray(variances, dims=("d", "seed"), coords={"d": halves})
+                ).values,
                 see=SEE_V,
             )
         )
