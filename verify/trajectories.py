@@ -13,6 +13,7 @@ from theory import cli
 from theory.parameters import ParameterError
 from verify import check, ensemble, report
 from verify.check import Band, Check
+from verify.significance import Shape, path, skewness
 
 
 @dataclass(frozen=True, repr=False)
@@ -22,7 +23,8 @@ class Comparison:
     Attributes
     ----------
     checks : list of Check
-        Largest deviation of the ensemble mean per variable, in standard errors.
+        Largest deviation of the ensemble mean per variable, in standard errors, judged as the
+        largest of the curve's points (`significance`).
     deviations : Dataset
         ``theory - mean`` per variable over time, in standard deviations of the ensemble; NaN where
         it does not spread.
@@ -151,6 +153,7 @@ def compare(
             continue
         size = runs.sizes["seed"]
         gap = theory[name] - measured
+        each = gap.transpose("seed", time).values
         spread = gap.std("seed", ddof=1) if size > 1 else xr.full_like(gap.mean("seed"), np.nan)
         mean, gap = measured.mean("seed"), gap.mean("seed")
         error = (spread**2 / size + (0 if drawn is None else drawn[name])) ** 0.5
@@ -166,6 +169,8 @@ def compare(
                 size,
                 band=(bands or {}).get(name),
                 scale=scale,
+                # The gap is theory less measured.
+                shape=Shape(-skewness(each[:, k]), *path(each - each.mean(0))),
             )
         )
     return Comparison(checks, xr.Dataset(deviations))

@@ -289,3 +289,17 @@ def test_rearranged_rates(size, b, g):
     assert float(found[0]) == pytest.approx(float(log_rate), rel=2e-14)
     assert float(found[1]) == pytest.approx(float(rates[2]), rel=2e-14)
     assert float(found[2]) == pytest.approx(float(loss), rel=1e-13)
+
+
+def test_what_the_law_of_the_drop_leaves():
+    """Followed through saturation: of either size, 0.3% at N = 10^8, where powers of 1/N are gone;
+    it grows in size up to there, and is largest near N = 10^22.
+    """
+    at, kappa = 10**8, drop.blow_up()["kappa"]
+    numbers = {"N": float(at), "kappa": kappa}
+    numbers["beta_c"] = float(drop.equations()["beta_c"].evaluate(numbers))
+    law = float(drop.equations()["T_drop"].evaluate(numbers))
+    assert drop.left_over(at) == pytest.approx((emergence.times(at)["T_drop"] - law) / at, rel=3e-3)
+    assert drop.left_over(at) < drop.left_over(10**6) < 0
+    sizes = [drop.left_over(10**k) for k in (18, 22, 40)]
+    assert sizes[1] == min(sizes) == pytest.approx(-0.012, rel=0.05)

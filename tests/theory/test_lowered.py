@@ -13,7 +13,7 @@ from theory import lowered as lowered_module
 from theory.lowered import Lowered, NotLowered, number
 from theory.parameters import ParameterError
 from theory.state_tracking import quenched
-from theory.state_tracking.numbers.per_seed import Realisation, Quenched, Spelled, Start
+from theory.state_tracking.numbers.per_seed import Quenched, Realisation, Spelled, Start
 
 i, j, k, l, n, m, seed = sp.symbols("i j k l n m seed", integer=True, positive=True)
 y = sp.Symbol("y", real=True)

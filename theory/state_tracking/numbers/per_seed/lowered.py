@@ -10,8 +10,8 @@ import numpy as np
 
 from theory.parameters import ParameterError
 from theory.state_tracking import quenched
-from theory.state_tracking.numbers.per_seed.realisation import Realisation
 from theory.state_tracking.numbers.per_seed.quenched import Quenched
+from theory.state_tracking.numbers.per_seed.realisation import Realisation
 from theory.state_tracking.numbers.per_seed.start import Start
 from theory.state_tracking.parameters import Parameters
 
