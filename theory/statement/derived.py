@@ -74,6 +74,25 @@ class Conserved:
 
 
 @dataclass(frozen=True)
+class Quotient:
+    """Order parameters that no translation changes; ``d x / d t = -sum_y mobility[x][y] dL/dy``.
+
+    Attributes
+    ----------
+    order : mapping of Symbol to Expr
+        By order parameter, the combination of classes that it is.
+    gauge : mapping of Symbol to Expr
+        Classes in order parameters, with one class per translation at zero.
+    mobility : mapping of Symbol to mapping
+        How slopes of the loss make rates: one over numbers of entries.
+    """
+
+    order: Mapping[sp.Symbol, sp.Expr]
+    gauge: Mapping[sp.Symbol, sp.Expr]
+    mobility: Mapping[sp.Symbol, Mapping[sp.Symbol, sp.Expr]]
+
+
+@dataclass(frozen=True)
 class Derived:
     """Everything that follows from a statement.
 
@@ -110,31 +129,23 @@ class Derived:
         return _conserved(self)
 
     @functools.cached_property
-    def coordinates(self) -> dict[sp.Symbol, tuple[sp.Expr, dict[sp.Symbol, sp.Expr]]]:
-        """What moves: order parameters as combinations of classes that no translation changes.
-
-        Returns
-        -------
-        dict
-            By order parameter: the combination.
-        """
-        return _coordinates(self)[0]
-
-    @property
-    def gauge(self) -> dict[sp.Symbol, sp.Expr]:
-        """Values of classes in the order parameters, with one class per translation at zero."""
-        return _coordinates(self)[1]
+    def quotient(self) -> Quotient:
+        """What moves, without the translations."""
+        return _quotient(self)
 
     @functools.cached_property
     def flow(self) -> Flow:
         """The flow of what moves, with the loss and what the statement names beside it."""
+        q = self.quotient
         start = {c.symbol: c.weight.start for c in self.classes}
-        rhs, initial = {}, {}
-        for x, combination in self.coordinates.items():
-            rate = combination.xreplace(self.rates) if combination.free_symbols else sp.S.Zero
-            rhs[x] = symmetry.tidied(rate.xreplace(self.gauge))
-            initial[x] = combination.xreplace(start)
         shown = {"loss": self.loss, **self.observables}
+        observables = {k: v.xreplace(q.gauge) for k, v in shown.items()}
+        slopes = {x: sp.diff(observables["loss"], x) for x in q.order}
+        rhs = {
+            x: symmetry.tidied(-sp.Add(*(m * slopes[y] for y, m in q.mobility[x].items())))
+            for x in q.order
+        }
+        initial = {x: combination.xreplace(start) for x, combination in q.order.items()}
         return Flow(
             self.statement.name,
             TIME,
@@ -143,7 +154,7 @@ class Derived:
             self.reference,
             self.status,
             self.assumptions,
-            observables={k: v.xreplace(self.gauge) for k, v in shown.items()},
+            observables=observables,
         )
 
     @property
@@ -178,7 +189,7 @@ class Derived:
         ]
         moving = [
             made(f"order_{x}", x, combination)
-            for x, combination in self.coordinates.items()
+            for x, combination in self.quotient.order.items()
             if x != combination
         ]
         return {
@@ -337,26 +348,35 @@ def _conserved(made: Derived) -> list[Conserved]:
     return found
 
 
-def _coordinates(made: Derived) -> tuple[dict[sp.Symbol, sp.Expr], dict[sp.Symbol, sp.Expr]]:
+def _quotient(made: Derived) -> Quotient:
     symbols = [c.symbol for c in made.classes]
-    shifts = [q for q in made.conserved if q.kind != "scaling"]
-    base = {next(x for x in reversed(symbols) if q.coefficients.get(x) == 1): q for q in shifts}
-    kept, gauge = {}, {x: sp.S.Zero for x in base}
+    size = {c.symbol: c.size for c in made.classes}
+    shifts = [q.coefficients for q in made.conserved if q.kind != "scaling"]
+    base = {next(x for x in reversed(symbols) if a.get(x) == 1): a for a in shifts}
+    order: dict[sp.Symbol, sp.Expr] = {}
+    of: dict[sp.Symbol, sp.Symbol] = {}  # class by order parameter
     for c in made.classes:
+        if c.symbol in base:
+            continue
+        shift = sp.Add(*(a.get(c.symbol, 0) * b for b, a in base.items()))
         x = c.symbol
-        if x in base:
-            continue
-        combination = x - sp.Add(*(q.coefficients.get(x, 0) * b for b, q in base.items()))
-        if combination == x:
-            kept[x] = gauge[x] = x
-            continue
-        pair = [d for d in made.classes if d.weight is c.weight]
-        name = c.weight.name if len(pair) == 2 else str(x)
-        order = notation.symbol(
-            f"delta_{name}", means=f"{sp.sstr(combination)}", real=True
-        )
-        kept[order], gauge[x] = combination, order
-    return kept, gauge
+        if shift != 0:
+            several = sum(d.weight is c.weight for d in made.classes) > 2
+            name = f"delta_{c.symbol if several else c.weight.name}"
+            x = notation.symbol(name, means=str(c.symbol - shift), real=True)
+        order[x], of[x] = c.symbol - shift, c.symbol
+    mobility = {
+        x: {
+            y: sp.factor(
+                sp.Add(*(a.get(c, 0) * a.get(d, 0) / size[b] for b, a in base.items()))
+                + (1 / size[c] if c == d else 0)
+            )
+            for y, d in of.items()
+        }
+        for x, c in of.items()
+    }
+    gauge = dict.fromkeys(base, sp.S.Zero) | {c: x for x, c in of.items()}
+    return Quotient(order, gauge, mobility)
 
 
 def tiny(made: Derived, seed: int = 0) -> tuple[arrays.Data, dict[str, float]]:

@@ -9,11 +9,10 @@ from typing import Any
 import numpy as np
 import sympy as sp
 
-from theory import algebra
-
 RANK = 1e-9  # relative to the largest singular value: double precision with a margin
 LARGEST = 24  # denominator of a coefficient
-PROVABLE = 400  # operations of an expression that SymPy multiplies out in a second
+PROVABLE = 600  # operations of an expression that SymPy multiplies out in a second
+READABLE = 300  # operations of one that it factors in a second
 
 
 def null_vectors(sample: Callable[[int], np.ndarray], width: int) -> list[list[sp.Rational]]:
@@ -57,22 +56,54 @@ def _echelon(rows: np.ndarray) -> np.ndarray:
     return rows[:top]
 
 
+def rational(expr: sp.Expr) -> tuple[sp.Expr, dict[sp.Symbol, sp.Expr]]:
+    """An expression with exponentials and logarithms as symbols, and what these stand for.
+
+    Exponentials of sums are products; arguments that are equal over one denominator are the same.
+    """
+    meaning: dict[sp.Symbol, sp.Expr] = {}
+    named: dict[sp.Expr, sp.Symbol] = {}
+
+    def name(x: sp.Expr) -> sp.Symbol:
+        if x not in named:
+            named[x] = sp.Dummy(f"e{len(named)}", positive=True)
+            meaning[named[x]] = x
+        return named[x]
+
+    def spelled(x: sp.Expr) -> sp.Expr:
+        if not x.has(sp.exp, sp.log):
+            return x
+        if isinstance(x, sp.exp):
+            inside = sp.expand(sp.cancel(sp.together(spelled(x.args[0]))))
+            if not inside.is_polynomial(*inside.free_symbols):
+                return name(sp.exp(inside))
+            parts = (term.as_coeff_Mul() for term in sp.Add.make_args(inside))
+            return sp.Mul(*(name(sp.exp(rest)) ** many for many, rest in parts if rest != 1))
+        if isinstance(x, sp.log):
+            return name(sp.log(sp.factor(spelled(x.args[0]))))
+        return x.func(*map(spelled, x.args))
+
+    return spelled(expr), meaning
+
+
 def proved(expr: sp.Expr) -> bool:
     """Whether an expression that is zero in numbers is shown to be zero, where that is cheap."""
-    return expr == 0 or (expr.count_ops() < PROVABLE and algebra.vanishes(expr))
+    if expr == 0:
+        return True
+    if expr.has(sp.Sum) or expr.count_ops() > PROVABLE:
+        return False
+    return sp.expand(sp.numer(sp.together(rational(expr)[0]))) == 0
 
 
 def tidied(expr: sp.Expr) -> sp.Expr:
     """A rational function of exponentials over one denominator, in factors; others as they are."""
-    if expr.has(sp.Sum, sp.log) or expr.count_ops() > PROVABLE:
+    if expr.has(sp.Sum, sp.log) or expr.count_ops() > READABLE:
         return expr
-    spelled = expr.replace(
-        lambda x: isinstance(x, sp.exp), lambda x: sp.exp(sp.expand(x.args[0]))
-    )
-    inner = [x for x in spelled.atoms(sp.exp) if x.args[0].has(sp.exp)]
-    if inner:
-        return expr
-    return sp.factor(sp.together(sp.expand_power_exp(spelled)))
+    made, meaning = rational(expr)
+    made = sp.factor(sp.together(made))
+    for short, long in reversed(meaning.items()):
+        made = made.xreplace({short: long})
+    return made
 
 
 def compiled(expressions: Sequence[sp.Expr], arguments: Sequence[sp.Symbol]) -> Callable[..., Any]:

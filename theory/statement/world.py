@@ -137,14 +137,15 @@ class World:
 
     def _added(self, frame: Frame, body: Callable[[], sp.Expr]) -> sp.Expr:
         """Sum over all branches; weights of equal values are added first."""
-        counts: dict[sp.Expr, sp.Expr] = {}
+        counts: dict[sp.Expr, list[sp.Expr]] = {}
         rest = []
         for value in self._branches(frame, body):
             if frame.positions:
                 rest.append(frame.summed(value))
             else:
-                counts[value] = counts.get(value, sp.S.Zero) + frame.weight
-        return sp.Add(*(w * v for v, w in counts.items()), *rest)
+                counts.setdefault(value, []).append(frame.weight)
+        made = (v * (w[0] if len(w) == 1 else sp.factor(sp.Add(*w))) for v, w in counts.items())
+        return sp.Add(*made, *rest)
 
     def chances(self, body: Callable[[], Any]) -> dict[Any, sp.Expr]:
         """Probability of every outcome."""
@@ -393,6 +394,9 @@ class World:
 
     def _apply(self, f: Function, args: tuple[Element, ...]) -> None:
         """Decide the value of a function."""
+        if any(e.many != 1 for e in args):
+            self._occupy(f)
+            return
         parent = None if f.parent is None else args[f.parent]
         role, size = self.roles._root(("value", f)), f.to.size
         group = self._group(role, parent)
