@@ -120,7 +120,7 @@ class Evaluation:
         x = self.value(n.body)
         if n.end is not None:
             here, end = self.summed[n.index], self.term(n.end)
-            x = x * (1.0 * (here <= end if n.inclusive else here < end))
+            x = self.xp.where(here <= end if n.inclusive else here < end, x, 0.0 * end)
         self.depth -= 1
         if getattr(x, "ndim", 0) < self.depth + 2:
             return size * x
@@ -278,7 +278,7 @@ def every_input(stated: Statement, numbers: Mapping[str, float], rng: Any) -> Da
         raise ParameterError(f"statement {stated.name}: {count} inputs are too many to list")
     if not count:
         raise ParameterError(f"statement {stated.name}: no input fits these sizes")
-    grid = np.indices([len(a) for a in axes]).reshape(len(axes), -1)
+    grid = np.indices([len(a) for a in axes]).reshape(len(axes), count)
     data.chances = np.full(count, 1.0)
     for i in stated.draws:
         if i.place is not None:

@@ -107,9 +107,9 @@ def tidied(expr: sp.Expr) -> sp.Expr:
 
 
 def compiled(expressions: Sequence[sp.Expr], arguments: Sequence[sp.Symbol]) -> Callable[..., Any]:
-    """Expressions as functions of numbers; sums are added up term by term."""
-    from theory import numeric
-
+    """Expressions as functions of numbers, sizes as whole ones; sums are added up term by term."""
     if not any(e.has(sp.Sum) for e in expressions):
-        return sp.lambdify(list(arguments), list(expressions), "numpy", cse=True)
-    return numeric.function(list(expressions), tuple(arguments))
+        return sp.lambdify(list(arguments), list(expressions), "math", cse=True)
+    made = sp.lambdify(list(arguments), list(expressions), "math")  # sums must keep their indices
+    whole = [x.is_integer for x in arguments]
+    return lambda *v: made(*(int(x) if w else x for w, x in zip(whole, v, strict=True)))

@@ -7,6 +7,7 @@ from sympy import Rational
 from theory.statement import (
     cross_entropy,
     draw,
+    eq,
     exp,
     fixed,
     gauss,
@@ -100,24 +101,28 @@ def regression(white=False):
     return statement(loss, name="regression")
 
 
-def induction(query, size=None):
-    """Induction head: a label attends to its item's place, the query to what was retrieved."""
+def induction(query="last", size=None, inclusive=False):
+    """Induction head: a label attends to its item's place, the query to what labels retrieved.
+
+    Scores between rows are typed: a label scores ``alpha`` on the item of its place, the query
+    ``beta`` times what a row retrieved of the query's item; ``gamma`` writes the retrieved label.
+    """
     N = sizes("N") if size is None else size
     pair = sort("pair", N, ordered=True)
-    alpha, beta, gamma = weight("alpha"), weight("beta"), weight("gamma")
+    alpha, beta, gamma = (weight(name)[()] for name in ("alpha", "beta", "gamma"))
     q = draw(pair) if query is None else fixed(pair, N if query == "last" else query)
-    from theory.statement import eq
-
-    a, b, c = alpha[()], beta[()], gamma[()]
     before = lambda i: total(lambda j: 1, pair, below=i)  # noqa: E731
-    # Of label i, on item q: its own item scores alpha, all others zero; of item i likewise none.
-    label = lambda i: (  # noqa: E731
-        (eq(i, q) * exp(a) + total(lambda j: eq(j, q), pair, below=i)) / (exp(a) + 2 * before(i))
-    )
-    item = lambda i: (
-        total(  # noqa: E731
-            lambda j: eq(j, q), pair, below=i
-        )
-        / (2 * before(i) + total(lambda j: 0, pair, below=i))
-    )
-    return a, b, c, label, item, before, pair, q, N
+    earlier = lambda i, x: total(lambda j: eq(j, q) * x, pair, below=i)  # noqa: E731
+
+    def label(i):
+        rows = exp(alpha) + 2 * before(i) + int(inclusive)
+        return (eq(i, q) * exp(alpha) + earlier(i, 1)) / rows
+
+    def item(i):
+        own = eq(i, q) / (2 * before(i) + 1) if inclusive else 0
+        return own + earlier(i, 1 / (2 * before(i) + int(inclusive)))
+
+    every = total(lambda i: exp(beta * label(i)) + exp(beta * item(i)), pair)
+    square = total(lambda i: exp(2 * beta * label(i)) + exp(2 * beta * item(i)), pair)
+    loss = gamma**2 * square / every**2 - 2 * gamma * exp(beta * label(q)) / every + 1
+    return statement(loss, name="induction")
