@@ -165,13 +165,7 @@ class Evaluation:
 
 
 def class_numbers(of: Classes, data: Data) -> np.ndarray:
-    """Place of every entry's class in ``list(of.symbols)``, with an axis per sort.
-
-    Raises
-    ------
-    ParameterError
-        If an entry belongs to none of the classes.
-    """
+    """Place of every entry's class in ``of.listed``, -1 for one that is zero; an axis per sort."""
     shape = tuple(data.size(s) for s in of.weight.sorts)
     count = math.prod(shape)
     grid = np.indices(shape).reshape(len(shape), count)
@@ -182,14 +176,12 @@ def class_numbers(of: Classes, data: Data) -> np.ndarray:
         np.broadcast_to(told.exists(a[0]) if len(a) == 1 else told.same(*a), count)  # type: ignore[arg-type]
         for a in of.atoms
     ]
-    known = list(of.symbols)
-    try:
-        found = [known.index(tuple(bool(t[e]) for t in truth)) for e in range(count)]
-    except ValueError:
-        raise ParameterError(
-            f"weight {of.weight.name}: an entry belongs to none of its classes at "
-            + ", ".join(f"{k} = {v:g}" for k, v in data.numbers.items())
-        ) from None
+    if of.diagonal:
+        return np.where(
+            truth[0], grid[np.nonzero([x.vector for x in of.weight.sorts])[0][0]], -1
+        ).reshape(shape)
+    known = {pattern: k for k, pattern in enumerate(of.symbols)}
+    found = [known.get(tuple(bool(t[e]) for t in truth), -1) for e in range(count)]
     return np.array(found, int).reshape(shape)
 
 
@@ -265,14 +257,14 @@ def every_input(stated: Statement, numbers: Mapping[str, float], rng: Any) -> Da
             if data.size(f.to) ** math.prod(shape) > MOST_INPUTS:
                 raise ParameterError(f"sample {f.name}: too many tables to list")
             axes.append(list(sample_tables(f, shape, data.size(f.to))))
-    nodes, masses = np.polynomial.hermite_e.hermegauss(_degree(stated) // 2 + 1)
     spots = []
     for g in stated.gausses:
         shape = tuple(map(data.size, g.sorts))
         scale = _scales(g, data)
+        rule = np.polynomial.hermite_e.hermegauss(_degree(stated, g) // 2 + 1)
         for at in np.ndindex(shape):
-            spots.append((g, at, np.sqrt(scale[at[-1]])))
-            axes.append(list(range(len(nodes))))
+            spots.append((g, at, np.sqrt(scale[at[-1]]) * rule[0], rule[1] / rule[1].sum()))
+            axes.append(list(rule[0]))
     count = math.prod(map(len, axes))
     if count > MOST_INPUTS:
         raise ParameterError(f"statement {stated.name}: {count} inputs are too many to list")
@@ -300,9 +292,9 @@ def every_input(stated: Statement, numbers: Mapping[str, float], rng: Any) -> Da
         data.chances /= free
     for g in stated.gausses:
         data.gausses[g] = np.empty((count, *map(data.size, g.sorts)))
-    for (g, at, scale), row in zip(spots, grid[len(drawn) + len(samples) :], strict=True):
-        data.gausses[g][(slice(None), *at)] = scale * nodes[row]
-        data.chances = data.chances * masses[row] / masses.sum()
+    for (g, at, nodes, masses), row in zip(spots, grid[len(drawn) + len(samples) :], strict=True):
+        data.gausses[g][(slice(None), *at)] = nodes[row]
+        data.chances = data.chances * masses[row]
     kept = data.chances > 0
     if not kept.all():
         data.chances = data.chances[kept]
@@ -320,12 +312,12 @@ def _scales(g: Gauss, data: Data) -> np.ndarray:
     return np.array([data.numbers[f"{g.var.name}_{k + 1}"] for k in range(size)])
 
 
-def _degree(stated: Statement) -> int:
+def _degree(stated: Statement, g: Gauss) -> int:
     """Highest power of one Gaussian variable in the loss."""
 
     def of(n: Node) -> int:
         if isinstance(n, Component):
-            return 1
+            return int(n.gauss is g)
         if isinstance(n, Plus):
             return max(map(of, n.parts))
         if isinstance(n, Times):

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import functools
-import itertools
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -15,15 +14,13 @@ from theory import notation
 from theory.equation import Equation
 from theory.flow import Flow
 from theory.parameters import ParameterError
-from theory.statement import arrays, symmetry
+from theory.statement import check, gaussian, symmetry
 from theory.statement.language import Statement, Weight
-from theory.statement.roles import Classes, Roles
+from theory.statement.roles import Roles
 from theory.statement.world import World
 
 TIME = notation.symbol("t", means="time: learning rate times steps", real=True)
 LOSS = notation.symbol("loss", r"\mathcal{L}", "population loss", real=True)
-LARGEST_SIZE = 5  # of a size in a check
-AGREE = 1e-9  # relative to the largest gradient: rounding of sums over at most 20,000 inputs
 POPULATION = "gradient flow on the population loss"
 
 
@@ -34,21 +31,21 @@ class Class:
     Attributes
     ----------
     symbol : Symbol
-        The common value.
+        The common value (an entry of an array, where directions of a vector differ).
     weight : Weight
-    pattern : tuple of bool
-        Truth values of the atoms of `Classes`.
     size : Expr
         How many entries it has.
     means : str
         What is the same and what is not.
+    many : Expr
+        How many values there are: one, unless directions of a vector differ.
     """
 
     symbol: sp.Symbol
     weight: Weight
-    pattern: tuple[bool, ...]
     size: sp.Expr
     means: str
+    many: sp.Expr = sp.S.One
 
 
 @dataclass(frozen=True)
@@ -117,11 +114,62 @@ class Derived:
     observables: Mapping[str, sp.Expr]
     status: str
     assumptions: tuple[str, ...]
+    sizes: Mapping[sp.Symbol, int] = field(default_factory=dict)
+
+    @property
+    def directions(self) -> list[Class]:
+        """Classes with a value per direction."""
+        return [c for c in self.classes if isinstance(c.symbol, sp.Indexed)]
+
+    def at(self, **sizes: int) -> Derived:
+        """The same at concrete sizes: sums written out, a class per direction.
+
+        Raises
+        ------
+        ParameterError
+            For a size that the statement does not have.
+        """
+        known = {s.name: s for s in self.statement.symbols if s.is_integer}
+        for name in sizes:
+            if name not in known:
+                raise ParameterError(f"{name}: no size of it; there are {', '.join(known)}")
+        numbers = {known[n]: v for n, v in sizes.items()}
+        roles, found = Roles(self.statement), []
+        for w, of in roles.classes.items():
+            old = self.roles.classes[w]
+            of.atoms, of.symbols, of.slots = old.atoms, old.symbols, old.slots
+        write = functools.partial(gaussian.at_size, numbers=numbers)
+        for c in self.classes:
+            if c not in self.directions:
+                found.append(replace(c, size=write(c.size)))
+                continue
+            many = c.many.xreplace({k: sp.Integer(v) for k, v in numbers.items()})
+            if not many.is_number:
+                raise ParameterError(f"{many}: has one {c.weight} per direction; give it a number")
+            of = roles.classes[c.weight]
+            of.diagonal = [gaussian.direction(c.weight.name, k) for k in range(1, int(many) + 1)]
+            found += [Class(x, c.weight, write(c.size), c.means) for x in of.diagonal]
+        return replace(
+            self,
+            roles=roles,
+            classes=found,
+            loss=write(self.loss),
+            observables={k: write(v) for k, v in self.observables.items()},
+            sizes={**self.sizes, **numbers},
+        )
 
     @functools.cached_property
     def rates(self) -> dict[sp.Symbol, sp.Expr]:
         """Rate of every class: minus the slope of the loss, shared among its entries."""
-        return {c.symbol: -sp.diff(self.loss, c.symbol) / c.size for c in self.classes}
+        return {
+            c.symbol: -(
+                gaussian.slope(self.loss, c.symbol.base)
+                if c in self.directions
+                else sp.diff(self.loss, c.symbol)
+            )
+            / c.size
+            for c in self.classes
+        }
 
     @functools.cached_property
     def conserved(self) -> list[Conserved]:
@@ -135,7 +183,15 @@ class Derived:
 
     @functools.cached_property
     def flow(self) -> Flow:
-        """The flow of what moves, with the loss and what the statement names beside it."""
+        """The flow of what moves, with the loss and what the statement names beside it.
+
+        Raises
+        ------
+        ParameterError
+            If there is an order parameter for each of a symbolic number of directions.
+        """
+        if self.directions:
+            return self.at().flow
         q = self.quotient
         start = {c.symbol: c.weight.start for c in self.classes}
         shown = {"loss": self.loss, **self.observables}
@@ -175,37 +231,42 @@ class Derived:
 
         count = [
             Equation(
-                f"entries_{c.symbol}",
-                notation.symbol(f"entries_{c.symbol}", means=f"entries of {c.weight}: {c.means}"),
+                f"entries_{c.weight}_{k}",
+                notation.symbol(
+                    f"entries_{c.weight}_{k}", means=f"entries of {c.weight}: {c.means}"
+                ),
                 c.size,
                 self.reference,
                 "exact",
             )
-            for c in self.classes
+            for k, c in enumerate(self.classes, 1)
         ]
         kept = [
             made(f"conserved_{k + 1}", notation.symbol(f"C_{k + 1}", means=q.kind), q.expression)
-            for k, q in enumerate(self.conserved)
+            for k, q in enumerate([] if self.directions else self.conserved)
         ]
         moving = [
             made(f"order_{x}", x, combination)
-            for x, combination in self.quotient.order.items()
+            for x, combination in ({} if self.directions else self.quotient.order).items()
             if x != combination
         ]
-        return {
-            "Loss and classes": [made("loss", LOSS, self.loss), *count],
-            "Conserved": kept,
-            "Flow": [*moving, *self.flow.equations().values()],
-        }
+        first = {"Loss and classes": [made("loss", LOSS, self.loss), *count]}
+        if self.directions:
+            rates = [
+                made(f"d{c.weight}_dt", sp.Derivative(c.symbol, TIME), self.rates[c.symbol])
+                for c in self.classes
+            ]
+            return {**first, "Flow": rates}
+        return {**first, "Conserved": kept, "Flow": [*moving, *self.flow.equations().values()]}
 
 
-def derive(stated: Statement, *, check: bool = True) -> Derived:
+def derive(stated: Statement, *, confirmed: bool = True) -> Derived:
     """Classes, population loss and flow of a statement.
 
     Parameters
     ----------
     stated : Statement
-    check : bool
+    confirmed : bool
         Compare loss, gradients of all weights and sizes of classes with enumerated inputs at tiny
         sizes.
 
@@ -215,12 +276,15 @@ def derive(stated: Statement, *, check: bool = True) -> Derived:
         In one line, where the statement cannot be done exactly, or the check fails.
     """
     roles = Roles(stated)
-    found, assumed = classes(stated, roles)
     world = World(stated, roles)
-    loss = world.mean(lambda: world.value(stated.loss))
-    observables = {
-        k: world.mean(functools.partial(world.value, v)) for k, v in stated.observables.items()
-    }
+    if stated.gausses:
+        found, assumed = vector_classes(stated, roles), set()
+        mean = functools.partial(gaussian.mean, stated)
+    else:
+        found, assumed = classes(stated, roles)
+        mean = world.mean_of
+    loss = mean(stated.loss)
+    observables = {k: mean(v) for k, v in stated.observables.items()}
     leading = [f.name for f in stated.functions if f.leading]
     balanced = sorted({f.name for f in world.balanced | world.annealed} | assumed)
     assumptions = [POPULATION, "all entries of a weight equal at the start"]
@@ -228,9 +292,27 @@ def derive(stated: Statement, *, check: bool = True) -> Derived:
     assumptions += [f"{n}: values distinct" for n in leading]
     status = "leading order" if leading else "exact"
     made = Derived(stated, roles, found, loss, observables, status, tuple(assumptions))
-    if check:
-        confirm(made)
+    if confirmed:
+        check.confirm(made)
     return made
+
+
+def vector_classes(stated: Statement, roles: Roles) -> list[Class]:
+    """Classes of weights beside Gaussian data: the diagonal, if there are two vector indices."""
+    found = []
+    for weight, of in roles.classes.items():
+        value, places = gaussian.value_of(stated, weight), gaussian.vectors(weight)
+        if value == 0:
+            continue
+        size, many = sp.Mul(*(s.size for s in weight.sorts if not s.vector)), sp.S.One
+        if isinstance(value, sp.IndexedBase):
+            value, many = value[gaussian.DIRECTION], weight.sorts[places[0]].size
+        elif places:
+            size *= weight.sorts[places[0]].size
+        of.symbols[(True,) * len(of.atoms)] = value
+        means = "on the diagonal" if places else "every entry"
+        found.append(Class(value, weight, size, means, many))
+    return found
 
 
 def classes(stated: Statement, roles: Roles) -> tuple[list[Class], set[str]]:
@@ -255,7 +337,7 @@ def classes(stated: Statement, roles: Roles) -> tuple[list[Class], set[str]]:
             means = ", ".join(_said(atom, holds) for atom, holds in told) or "every entry"
             symbol = notation.symbol(name, means=f"{weight.name}: {means}", real=True)
             of.symbols[pattern] = symbol
-            found.append(Class(symbol, weight, pattern, sp.factor(entries * chance), means))
+            found.append(Class(symbol, weight, sp.factor(entries * chance), means))
     return found, assumed
 
 
@@ -281,44 +363,8 @@ def _said(atom: tuple[Any, ...], holds: bool) -> str:
     return f"{atom[0]!r} {'=' if holds else '!='} {atom[1]!r}"
 
 
-class Points:
-    """Random numbers for sizes, `number` symbols and values of classes, sizes that fit."""
-
-    def __init__(self, made: Derived, seed: int = 0) -> None:
-        self.made, self.rng = made, np.random.default_rng(seed)
-        stated = made.statement
-        self.sizes = [s for s in stated.symbols if s.is_integer]
-        self.others = [s for s in stated.symbols if not s.is_integer]
-        counts = [s.size for s in stated.sorts] + [c.size for c in made.classes]
-        wide = [
-            f.to.size - f.sorts[j].size for f in stated.functions for j in f.injective
-        ]
-        places = [s.size - i.place for i in stated.draws if i.place for s in (i.sort,)]
-        self.fits = sp.lambdify(self.sizes, [counts, [*wide, *places]], "math")
-
-    def allowed(self, sizes: tuple[int, ...]) -> bool:
-        """Whether sizes leave no class empty and fit all one-to-one functions."""
-        try:
-            counts, wide = self.fits(*sizes)
-        except ZeroDivisionError:
-            return False
-        return all(n > 0 for n in counts) and all(n >= 0 for n in wide)
-
-    def numbers(self, sizes: tuple[int, ...] | None = None) -> dict[str, float]:
-        """Sizes (drawn, if not given) and numbers by name."""
-        while sizes is None:
-            drawn = tuple(int(n) for n in self.rng.integers(2, 14, len(self.sizes)))
-            sizes = drawn if self.allowed(drawn) else None
-        found = {s.name: float(n) for s, n in zip(self.sizes, sizes, strict=True)}
-        return found | {s.name: float(self.rng.uniform(0.2, 0.9)) for s in self.others}
-
-    def values(self) -> dict[sp.Symbol, float]:
-        """Values of classes."""
-        return {c.symbol: float(self.rng.normal()) for c in self.made.classes}
-
-
 def _conserved(made: Derived) -> list[Conserved]:
-    points = Points(made)
+    points = check.Points(made)
     symbols = [c.symbol for c in made.classes]
     slopes = [sp.diff(made.loss, x) for x in symbols]
     arguments = [*symbols, *points.sizes, *points.others]
@@ -328,7 +374,9 @@ def _conserved(made: Derived) -> list[Conserved]:
         out = []
         for _ in range(rows):
             values, numbers = points.values(), points.numbers()
-            row = np.array(of(*values.values(), *(numbers[s.name] for s in arguments[len(symbols) :])))
+            row = np.array(
+                of(*values.values(), *(numbers[s.name] for s in arguments[len(symbols) :]))
+            )
             out.append(row.astype(float) * (list(values.values()) if scaled else 1))
         return np.array(out)
 
@@ -337,10 +385,22 @@ def _conserved(made: Derived) -> list[Conserved]:
         for vector in symmetry.null_vectors(functools.partial(sample, scaled=scaled), len(symbols)):
             part = {x: a for x, a in zip(symbols, vector, strict=True) if a != 0}
             power = 2 if scaled else 1
-            kept = sp.Add(*(part[c.symbol] * c.size * c.symbol**power for c in made.classes if c.symbol in part))
-            slope = sp.Add(*(a * s * x ** (power - 1) for a, s, x in zip(vector, slopes, symbols, strict=True)))
+            kept = sp.Add(
+                *(
+                    part[c.symbol] * c.size * c.symbol**power
+                    for c in made.classes
+                    if c.symbol in part
+                )
+            )
+            slope = sp.Add(
+                *(a * s * x ** (power - 1) for a, s, x in zip(vector, slopes, symbols, strict=True))
+            )
             alone = len(part) == 1
-            if scaled and alone and any(q.kind == "frozen" and q.coefficients.keys() == part.keys() for q in found):
+            if (
+                scaled
+                and alone
+                and any(q.kind == "frozen" and q.coefficients.keys() == part.keys() for q in found)
+            ):
                 continue
             kind = "scaling" if scaled else "frozen" if alone else "translation"
             expression = symbols[vector.index(1)] if alone and not scaled else sp.factor(kept)
@@ -377,95 +437,3 @@ def _quotient(made: Derived) -> Quotient:
     }
     gauge = dict.fromkeys(base, sp.S.Zero) | {c: x for x, c in of.items()}
     return Quotient(order, gauge, mobility)
-
-
-def tiny(made: Derived, seed: int = 0) -> tuple[arrays.Data, dict[str, float]]:
-    """Inputs at the cheapest sizes that fill every class, ranges larger than domains if they can be.
-
-    Raises
-    ------
-    ParameterError
-        If there are none.
-    """
-    points = Points(made, seed)
-    stated = made.statement
-    grid = itertools.product(range(2, LARGEST_SIZE + 1), repeat=len(points.sizes))
-    even = [any(
-        f.to.size == f.sorts[j].size for f in stated.functions for j in f.injective)]
-    fitting = [s for s in grid if points.allowed(s)]
-    wide = {
-        s: sum(n > 0 for n in points.fits(*s)[1]) for s in fitting
-    }
-    fitting.sort(key=lambda s: (sum(s) - wide[s], s))
-    refused = None
-    for sizes in fitting:
-        numbers = points.numbers(sizes)
-        try:
-            return arrays.every_input(stated, numbers, np.random.default_rng(seed)), numbers
-        except ParameterError as error:
-            refused = refused or error
-    raise refused or ParameterError(f"statement {stated.name}: no sizes up to {LARGEST_SIZE} fill every class")
-
-
-def confirm(made: Derived, seed: int = 0) -> dict[str, float]:
-    """Compare loss, gradients of all weights and sizes with enumerated inputs at tiny sizes.
-
-    Gradients are compared along one random direction per weight, which no error hides from: by
-    a complex step, exact to rounding.
-
-    Returns
-    -------
-    dict
-        Differences by name: ``loss``, and ``gradient of W`` relative to the largest.
-
-    Raises
-    ------
-    ParameterError
-        Naming what differs.
-    """
-    stated, rng = made.statement, np.random.default_rng(seed + 1)
-    data, numbers = tiny(made, seed)
-    at = ", ".join(f"{k} = {v:g}" for k, v in numbers.items())
-    values = Points(made, seed + 2).values()
-    members = {w: arrays.class_numbers(of, data) for w, of in made.roles.classes.items()}
-    by = {**values, **{s: numbers[s.name] for s in stated.symbols}}
-    lifted, predicted = {}, {}
-    slopes = [sp.diff(made.loss, c.symbol) for c in made.classes]
-    of = symmetry.compiled([made.loss, *slopes], list(by))(*by.values())
-    loss, slope = float(of[0]), dict(zip(values, map(float, of[1:]), strict=True))
-    for w, own in members.items():
-        symbols = list(made.roles.classes[w].symbols.values())
-        lifted[w] = np.array([values[x] for x in symbols])[own]
-        counted = np.bincount(own.ravel(), minlength=len(symbols))
-        for c in (c for c in made.classes if c.weight is w):
-            size, n = data.scalar(c.size), counted[symbols.index(c.symbol)]
-            if abs(size - n) > 0.5:
-                raise ParameterError(
-                    f"weight {w.name}: {c.means}: {n} entries counted, {size:g} derived, at {at}: "
-                    "how many depends on the teachers"
-                )
-        predicted[w] = np.array(
-            [slope[x] / max(n, 1) for x, n in zip(symbols, counted, strict=True)]
-        )[own]
-
-    def mean(weights: Mapping[Weight, Any]) -> Any:
-        found = arrays.Evaluation(data, weights).value(stated.loss)
-        return (np.broadcast_to(found, data.chances.shape) * data.chances).sum()
-
-    off = {"loss": float(abs(mean(lifted) - loss))}
-    largest = max(float(np.abs(g).max(initial=0)) for g in predicted.values())
-    largest = max(largest, 1e-12)
-    for w, gradient in predicted.items():
-        along = rng.normal(size=gradient.shape)
-        step = {**lifted, w: lifted[w] + 1e-30j * along}
-        found = mean(step).imag / 1e-30
-        off[f"gradient of {w.name}"] = float(abs(found - (along * gradient).sum())) / largest
-    for what, error in off.items():
-        if not error < AGREE * (max(abs(loss), 1) if what == "loss" else 1):
-            kept = ", ".join(f.name for f in stated.functions if f.kept)
-            raise ParameterError(
-                f"statement {stated.name}: {what} is off by {error:.1e} at {at}: the classes do not "
-                f"close{f' for given teachers {kept}' if kept else ''}; declare what is injective, "
-                "or ask for closure='mean logits'"
-            )
-    return off

@@ -100,13 +100,17 @@ class Term:
 
 @dataclass(frozen=True, eq=False)
 class Index(Term):
-    """An element drawn at random, summed over by a `Total` (``bound``), or at a known place."""
+    """An element drawn at random, summed over by a `Total` (``bound``), or at a known place.
+
+    ``copied`` is the index of the sum that this one's sum is a copy of.
+    """
 
     sort: Sort
     parent: Term | None = None
     distinct: tuple[Term, ...] = ()
     place: sp.Expr | None = None
     bound: bool = False
+    copied: Index | None = None
     number: int = field(default_factory=lambda: next(_count))
 
     def __repr__(self) -> str:

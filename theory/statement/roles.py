@@ -60,12 +60,20 @@ class Classes:
     """Classes of a weight's entries: equalities of terms in its ``slots``, told by ``atoms``.
 
     An atom is a pair of terms, or one term that may not exist (an argument of what is no image).
+    Entries with other truth values than those in ``symbols`` are zero and stay so. Where directions
+    differ, ``diagonal`` has the symbol of every diagonal entry instead.
     """
 
     weight: Weight
     slots: tuple[Index, ...]
     atoms: list[tuple[Term, ...]]
     symbols: dict[tuple[bool, ...], Any] = field(default_factory=dict)
+    diagonal: list[Any] = field(default_factory=list)
+
+    @property
+    def listed(self) -> list[Any]:
+        """Symbols of all classes."""
+        return self.diagonal or list(self.symbols.values())
 
 
 class Roles:
@@ -87,7 +95,8 @@ class Roles:
                     self._join(self.place(n.pair[0]), self.place(n.pair[1]))
                 elif isinstance(n, Total) and n.end is not None:
                     self._join(self.place(n.index), self.place(n.end))
-        self.classes = {w: self._classes(w) for w in stated.weights}
+        make = self._vector_classes if stated.gausses else self._classes
+        self.classes = {w: make(w) for w in stated.weights}
 
     @staticmethod
     def place(term: Term) -> Any:
@@ -96,7 +105,7 @@ class Roles:
             return ("value", term.function)
         if isinstance(term, Inverse):
             return ("argument", term.function, term.j)
-        return term
+        return getattr(term, "copied", None) or term
 
     def of(self, term: Term) -> Any:
         """Role of a term."""
@@ -137,6 +146,12 @@ class Roles:
         for k, t in enumerate(terms):
             self._join(("slot", array, k), self.place(t))
 
+    @staticmethod
+    def _vector_classes(weight: Weight) -> Classes:
+        slots = tuple(Index(s) for s in weight.sorts)
+        along = [t for t in slots if t.sort.vector]
+        return Classes(weight, slots, [tuple(along)] if len(along) == 2 else [])
+
     def _classes(self, weight: Weight) -> Classes:
         slots: list[Index] = []
         for k, s in enumerate(weight.sorts):
@@ -151,9 +166,7 @@ class Roles:
         atoms: list[tuple[Term, ...]] = [
             (t,) for t in terms if isinstance(t, Inverse) and t.sort.size != t.function.to.size
         ]
-        atoms += [
-            (a, b) for a, b in itertools.combinations(terms, 2) if self.of(a) == self.of(b)
-        ]
+        atoms += [(a, b) for a, b in itertools.combinations(terms, 2) if self.of(a) == self.of(b)]
         return Classes(weight, tuple(slots), sorted(atoms, key=lambda x: sum(map(_depth, x))))
 
     def _terms(self, weight: Weight, slots: list[Index]) -> list[Term]:

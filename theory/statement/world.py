@@ -4,6 +4,7 @@ its sort only when something depends on where it is.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from collections.abc import Callable, Iterator
@@ -30,6 +31,7 @@ from theory.statement.language import (
     Value,
     Weight,
 )
+from theory.statement.polynomial import Monomial, monomials
 from theory.statement.roles import Classes, Inverse, Roles, substituted
 
 REMEDIES = (
@@ -96,7 +98,7 @@ class Frame:
         return bool(self.script)
 
     def summed(self, value: sp.Expr) -> sp.Expr:
-        """What this branch adds: times its weight, over all positions that its elements can have."""
+        """What this branch adds: times its weight, over all positions of its elements."""
         term = self.weight * value
         for symbol, low, high in reversed(self.positions):
             if not term.has(symbol):
@@ -131,6 +133,19 @@ class World:
 
     # --- frames ---------------------------------------------------------------------------------
 
+    def mean_of(self, tree: Node) -> sp.Expr:
+        """Mean of a tree; where a sum holds random numbers of terms, of the tree multiplied out."""
+        try:
+            return self.mean(lambda: self.value(tree))
+        except Quenched as error:
+            try:
+                parts = monomials(tree, {}, lambda n: Monomial(sp.S.One, (), (n,)))
+                return sp.Add(
+                    *(m.number * self.mean(functools.partial(self.value, m.node())) for m in parts)
+                )
+            except Quenched:
+                raise error from None
+
     def mean(self, body: Callable[[], sp.Expr]) -> sp.Expr:
         """Mean of a number over everything that it depends on."""
         return self._added(Frame(linear=True), body)
@@ -157,10 +172,7 @@ class World:
     def _branches(self, frame: Frame, body: Callable[[], Any]) -> Iterator[Any]:
         for _ in range(MOST_BRANCHES):
             saved = self.table, self.known
-            self.table, self.known = (
-                dict(self.table),
-                {k: list(v) for k, v in self.known.items()},
-            )
+            self.table, self.known = (dict(self.table), {k: list(v) for k, v in self.known.items()})
             self.frames.append(frame)
             frame.begin()
             try:
@@ -254,7 +266,9 @@ class World:
             return False
         one, other = self.element(a), self.element(b)
         if one is not None and one is other and one.many != 1:
-            raise ParameterError(f"{a!r} and {b!r}: cannot be compared where places are exchangeable")
+            raise ParameterError(
+                f"{a!r} and {b!r}: cannot be compared where places are exchangeable"
+            )
         return one is not None and one is other
 
     def element(self, term: Term) -> Element | None:
@@ -319,7 +333,9 @@ class World:
     def _group(self, role: Any, parent: Element | None) -> list[Element]:
         return self.known.setdefault((role, parent), [])
 
-    def _new(self, role: Any, parent: Element | None, position: Any = None, at: int = -1) -> Element:
+    def _new(
+        self, role: Any, parent: Element | None, position: Any = None, at: int = -1
+    ) -> Element:
         made = Element(role, parent, len(self.frames) - 1, position=position)
         group = self._group(role, parent)
         group.insert(len(group) if at < 0 else at, made)
@@ -446,7 +462,9 @@ class World:
             if isinstance(key, tuple) and len(key) == 2 and key[0] is f:
                 yield key[1], value
 
-    def _barred(self, f: Function, args: tuple[Element, ...], group: list[Element]) -> list[Element]:
+    def _barred(
+        self, f: Function, args: tuple[Element, ...], group: list[Element]
+    ) -> list[Element]:
         """Values that are taken, or that nothing is sent to."""
         return [
             e
@@ -524,10 +542,7 @@ class World:
         size = f.to.size
         if len(differ) > 1:
             self.annealed.add(f)
-            return [
-                *((sp.S.One / size, e) for e in group),
-                ((size - len(group)) / size, None),
-            ]
+            return [*((sp.S.One / size, e) for e in group), ((size - len(group)) / size, None)]
         k = differ.pop() if differ else 0
         if inner:
             role = self.roles._root(("argument", f, k))
@@ -551,8 +566,9 @@ class World:
 
     def _entangled(self, f: Function, e: Element) -> bool:
         for key, value in self.table.items():
-            if isinstance(key, tuple) and len(key) == 2 and key[0] is not f and key[0].kept:
-                if e in key[1] or e is value:
+            if isinstance(key, tuple) and len(key) == 2:
+                g, args = key
+                if g is not f and g.kept and (e in args or e is value):
                     return True
         return False
 
