@@ -14,7 +14,7 @@ from theory import notation
 from theory.equation import Equation
 from theory.flow import Flow
 from theory.parameters import ParameterError
-from theory.statement import check, gaussian, symmetry
+from theory.statement import check, closure, gaussian, symmetry
 from theory.statement.language import Statement, Weight
 from theory.statement.roles import Roles
 from theory.statement.world import World
@@ -105,6 +105,10 @@ class Derived:
         Means of what the statement names, likewise.
     status, assumptions
         As for `theory.equation.Equation`.
+    sizes : mapping of Symbol to int
+        Sizes that were given numbers.
+    shared : mapping of (Symbol, Symbol) to Expr
+        Of a closure: how far the gradients of two means of entries overlap.
     """
 
     statement: Statement
@@ -115,6 +119,7 @@ class Derived:
     status: str
     assumptions: tuple[str, ...]
     sizes: Mapping[sp.Symbol, int] = field(default_factory=dict)
+    shared: Mapping[tuple[sp.Symbol, sp.Symbol], sp.Expr] = field(default_factory=dict)
 
     @property
     def directions(self) -> list[Class]:
@@ -161,6 +166,12 @@ class Derived:
     @functools.cached_property
     def rates(self) -> dict[sp.Symbol, sp.Expr]:
         """Rate of every class: minus the slope of the loss, shared among its entries."""
+        if self.shared:
+            slopes = {c.symbol: sp.diff(self.loss, c.symbol) for c in self.classes}
+            return {
+                x: -sp.Add(*(self.shared[x, y] * slope for y, slope in slopes.items()))
+                for x in slopes
+            }
         return {
             c.symbol: -(
                 gaussian.slope(self.loss, c.symbol.base)
@@ -174,11 +185,17 @@ class Derived:
     @functools.cached_property
     def conserved(self) -> list[Conserved]:
         """What the flow keeps because the loss does not change along a direction."""
-        return _conserved(self)
+        return _still(self) if self.shared else _conserved(self)
 
     @functools.cached_property
     def quotient(self) -> Quotient:
         """What moves, without the translations."""
+        if self.shared:
+            frozen = {q.expression for q in self.conserved}
+            order = {c.symbol: c.symbol for c in self.classes if c.symbol not in frozen}
+            gauge = {c.symbol: order.get(c.symbol, c.weight.start) for c in self.classes}
+            mobility = {x: {y: self.shared[x, y] for y in gauge} for x in order}
+            return Quotient(order, gauge, mobility)
         return _quotient(self)
 
     @functools.cached_property
@@ -196,7 +213,8 @@ class Derived:
         start = {c.symbol: c.weight.start for c in self.classes}
         shown = {"loss": self.loss, **self.observables}
         observables = {k: v.xreplace(q.gauge) for k, v in shown.items()}
-        slopes = {x: sp.diff(observables["loss"], x) for x in q.order}
+        of = {c: sp.diff(self.loss, c).xreplace(q.gauge) for c in q.gauge} if self.shared else {}
+        slopes = of or {x: sp.diff(observables["loss"], x) for x in q.order}
         rhs = {
             x: symmetry.tidied(-sp.Add(*(m * slopes[y] for y, m in q.mobility[x].items())))
             for x in q.order
@@ -276,6 +294,8 @@ def derive(stated: Statement, *, confirmed: bool = True) -> Derived:
         In one line, where the statement cannot be done exactly, or the check fails.
     """
     roles = Roles(stated)
+    if stated.closure is not None:
+        return _closed(stated, roles)
     world = World(stated, roles)
     if stated.gausses:
         found, assumed = vector_classes(stated, roles), set()
@@ -295,6 +315,26 @@ def derive(stated: Statement, *, confirmed: bool = True) -> Derived:
     if confirmed:
         check.confirm(made)
     return made
+
+
+def _closed(stated: Statement, roles: Roles) -> Derived:
+    """The closure over random teachers."""
+    means = closure.Means(stated, roles)
+    loss, *others = (
+        means.mean(functools.partial(means.body, tree))
+        for tree in (stated.loss, *stated.observables.values())
+    )
+    shared = closure.mobility(means)
+    found = [
+        Class(x, weight, 1 / shared[x, x], notation.meanings(lambda _: True)[x][0])
+        for (weight, _), x in means.symbols.items()
+    ]
+    random = ", ".join(f.name for f in stated.functions if f.kept)
+    assumptions = (POPULATION, f"mean logits; {random}: averaged over")
+    observables = dict(zip(stated.observables, others, strict=True))
+    return Derived(
+        stated, roles, found, loss, observables, "closure", assumptions, {}, shared
+    )
 
 
 def vector_classes(stated: Statement, roles: Roles) -> list[Class]:
@@ -406,6 +446,23 @@ def _conserved(made: Derived) -> list[Conserved]:
             expression = symbols[vector.index(1)] if alone and not scaled else sp.factor(kept)
             found.append(Conserved(kind, part, expression, symmetry.proved(slope)))
     return found
+
+
+def _still(made: Derived) -> list[Conserved]:
+    """Order parameters of a closure that do not move."""
+    points, rates = check.Points(made), made.rates
+    arguments = [*rates, *points.sizes, *points.others]
+    of = symmetry.compiled(list(rates.values()), arguments)
+    rows = []
+    for _ in range(3):
+        numbers = points.numbers()
+        rows.append(of(*points.values().values(), *(numbers[s.name] for s in arguments[len(rates) :])))
+    size = np.abs(np.array(rows, float)).max(0)
+    return [
+        Conserved("frozen", {x: sp.S.One}, x, symmetry.proved(rate))
+        for (x, rate), n in zip(rates.items(), size, strict=True)
+        if n < symmetry.RANK * size.max()
+    ]
 
 
 def _quotient(made: Derived) -> Quotient:

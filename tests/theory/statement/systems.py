@@ -126,3 +126,19 @@ def induction(query="last", size=None, inclusive=False):
     square = total(lambda i: exp(2 * beta * label(i)) + exp(2 * beta * item(i)), pair)
     loss = gamma**2 * square / every**2 - 2 * gamma * exp(beta * label(q)) / every + 1
     return statement(loss, name="induction")
+
+
+def tracking(attention=None, closure="mean logits", regular=False):
+    """State tracking at given attention: permutations of N states, one per action."""
+    N, d = sizes("N d")
+    A = number("A") if attention is None else attention
+    action, state = sort("action", N if regular else d), sort("state", N)
+    g = teacher("g", (action, state), state, injective=True if regular else (state,))
+    M, a, s = weight("M", action, state, state), draw(action), draw(state)
+
+    def logit(r):
+        other = total(lambda b: M[b, r, s], action) / action.size
+        return A * M[a, r, s] + (1 - A) * other
+
+    loss = cross_entropy(logit, over=state, target=g(a, s))
+    return statement(loss, name="tracking", closure=closure)
