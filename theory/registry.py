@@ -106,9 +106,13 @@ def _elsewhere() -> Iterator[Model]:
     for entry in importlib.metadata.entry_points(group=GROUP):
         try:
             offered = entry.load()
-            models = [offered] if isinstance(offered, Model) else list(offered)
-            if not all(isinstance(m, Model) and m.package for m in models):
-                raise TypeError("not a Model with a package")
+            from theory.statement.language import Statement
+            from theory.statement.model import StatedModel, model
+
+            several = [offered] if isinstance(offered, Model | Statement) else list(offered)
+            models = [model(m, entry.name) if isinstance(m, Statement) else m for m in several]
+            if not all(isinstance(m, Model) and (m.package or isinstance(m, StatedModel)) for m in models):
+                raise TypeError("neither a statement nor a Model with a package")
             yield from models
         except Exception as error:  # a stranger's package may do anything
             warnings.warn(
@@ -171,7 +175,7 @@ def __getattr__(name: str) -> dict[str, Model]:
 
 
 def find(name: str) -> Model:
-    """Look a model up by name, or a system by ``family.system``.
+    """Look a model up by name, a system by ``family.system``, or what a file ``FILE.py`` states.
 
     Raises
     ------
@@ -181,6 +185,10 @@ def find(name: str) -> Model:
     table = _table()
     if name in table:
         return table[name]
+    if name.endswith(".py") or ".py:" in name:
+        from theory.statement.model import of_file
+
+        return of_file(name)
     known = ", ".join(m.name for m in table.values() if not m.family)
     message = f"model: no model named '{name}'; there are {known}; {nearest(name, table)}"
     raise ParameterError(message.rstrip(" ;"))

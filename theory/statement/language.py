@@ -605,6 +605,8 @@ class Statement:
         ``"mean logits"``: teachers are averaged over, exponents replaced by their means.
     version : int
         Version of the language that it was written in.
+    values : mapping of str to number
+        Numbers for sizes and numbers to start from; a list for a spectrum.
     weights, draws, functions, gausses, sorts : tuple
         What the trees read, in order of appearance.
     """
@@ -615,6 +617,7 @@ class Statement:
     observables: Mapping[str, Node]
     closure: str | None
     version: int
+    values: Mapping[str, Any]
     weights: tuple[Weight, ...]
     draws: tuple[Index, ...]
     functions: tuple[Function, ...]
@@ -667,6 +670,7 @@ def statement(
     title: str = "",
     observables: Mapping[str, Any] | None = None,
     closure: str | None = None,
+    values: Mapping[str, Any] | None = None,
     version: int = VERSION,
 ) -> Statement:
     """State a model by its loss; everything else is read off the tree.
@@ -681,6 +685,8 @@ def statement(
         Further numbers to follow, by name.
     closure : {'mean logits'}, optional
         Average over teachers, exponents replaced by their means.
+    values : mapping, optional
+        Numbers for sizes and numbers that commands start from, by name; a list for a spectrum.
     version : int
         Version of the language that the statement was written in.
 
@@ -726,6 +732,7 @@ def statement(
         trees,
         closure,
         version,
+        dict(values or {}),
         tuple(weights),
         tuple(sorted(draws, key=lambda i: i.number)),
         tuple(functions),
