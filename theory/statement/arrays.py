@@ -35,6 +35,7 @@ from theory.statement.language import (
     Transform,
     Value,
     Weight,
+    subterms,
 )
 from theory.statement.roles import Classes, Inverse
 
@@ -141,7 +142,7 @@ class Evaluation:
     def same(self, a: Term, b: Term) -> Any:
         """Whether two terms name the same element."""
         equal = self.term(a) == self.term(b)
-        for t in (a, b):
+        for t in (*subterms(a), *subterms(b)):
             if isinstance(t, Inverse):
                 equal = equal & self.exists(t)
         if a.parent is not None and b.parent is not None and a.parent != b.parent:
@@ -150,7 +151,11 @@ class Evaluation:
 
     def exists(self, t: Inverse) -> Any:
         """Whether the argument that a function sends to an element is there."""
-        return self._sent(t).any(0)
+        found = self._sent(t).any(0)
+        for inner in (x for t_ in (*t.others, t.image) for x in subterms(t_)):
+            if isinstance(inner, Inverse):
+                found = found & self.exists(inner)
+        return found
 
     def _sent(self, t: Inverse) -> Any:
         table = np.moveaxis(self.data.tables[t.function], t.j, -1)

@@ -470,18 +470,20 @@ def _quotient(made: Derived) -> Quotient:
     size = {c.symbol: c.size for c in made.classes}
     shifts = [q.coefficients for q in made.conserved if q.kind != "scaling"]
     base = {next(x for x in reversed(symbols) if a.get(x) == 1): a for a in shifts}
+    shift = {
+        c.symbol: sp.Add(*(a.get(c.symbol, 0) * b for b, a in base.items()))
+        for c in made.classes
+        if c.symbol not in base
+    }
     order: dict[sp.Symbol, sp.Expr] = {}
     of: dict[sp.Symbol, sp.Symbol] = {}  # class by order parameter
-    for c in made.classes:
-        if c.symbol in base:
-            continue
-        shift = sp.Add(*(a.get(c.symbol, 0) * b for b, a in base.items()))
+    for c in (c for c in made.classes if c.symbol in shift):
         x = c.symbol
-        if shift != 0:
-            several = sum(d.weight is c.weight for d in made.classes) > 2
-            name = f"delta_{c.symbol if several else c.weight.name}"
-            x = notation.symbol(name, means=str(c.symbol - shift), real=True)
-        order[x], of[x] = c.symbol - shift, c.symbol
+        if shift[x] != 0:
+            alike = [d for d in made.classes if d.weight is c.weight and shift.get(d.symbol)]
+            name = f"delta_{c.weight.name if len(alike) == 1 else x}"
+            x = notation.symbol(name, means=str(x - shift[x]), real=True)
+        order[x], of[x] = c.symbol - shift[c.symbol], c.symbol
     mobility = {
         x: {
             y: sp.factor(

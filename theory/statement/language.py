@@ -97,6 +97,11 @@ class Term:
     sort: Sort
     parent: Term | None
 
+    @property
+    def inner(self) -> tuple[Term, ...]:
+        """Terms that it is made of."""
+        return ()
+
 
 @dataclass(frozen=True, eq=False)
 class Index(Term):
@@ -111,10 +116,16 @@ class Index(Term):
     place: sp.Expr | None = None
     bound: bool = False
     copied: Index | None = None
+    label: str = ""
     number: int = field(default_factory=lambda: next(_count))
 
+    @property
+    def inner(self) -> tuple[Term, ...]:
+        """What it is distinct from, and what it belongs to."""
+        return (*self.distinct, *(() if self.parent is None else (self.parent,)))
+
     def __repr__(self) -> str:
-        return self.sort.name + ("" if self.place is None else f" {self.place}")
+        return (self.label or self.sort.name) + ("" if self.place is None else f" {self.place}")
 
 
 @dataclass(frozen=True)
@@ -123,6 +134,11 @@ class Value(Term):
 
     function: Function
     arguments: tuple[Term, ...]
+
+    @property
+    def inner(self) -> tuple[Term, ...]:
+        """Its arguments."""
+        return self.arguments
 
     @property
     def sort(self) -> Sort:  # type: ignore[override]
@@ -655,12 +671,8 @@ def walk(root: Node) -> Iterator[Node]:
 def subterms(term: Term) -> Iterator[Term]:
     """A term, its arguments, what it belongs to and what it is distinct from."""
     yield term
-    if isinstance(term, Value):
-        for t in term.arguments:
-            yield from subterms(t)
-    elif isinstance(term, Index):
-        for t in (*term.distinct, *(() if term.parent is None else (term.parent,))):
-            yield from subterms(t)
+    for t in term.inner:
+        yield from subterms(t)
 
 
 def statement(

@@ -39,6 +39,11 @@ class Inverse(Term):
     image: Term
 
     @property
+    def inner(self) -> tuple[Term, ...]:
+        """Its image and the other arguments."""
+        return (*self.others, self.image)
+
+    @property
     def sort(self) -> Any:  # type: ignore[override]
         """Sort of the argument."""
         return self.function.sorts[self.j]
@@ -160,7 +165,8 @@ class Roles:
                 raise ParameterError(
                     f"weight {weight.name}: {s} needs an axis for the {s.of} that it belongs to"
                 )
-            slots.append(Index(s, above[-1] if above else None))
+            label = s.name + "'" * sum(i.sort is s for i in slots)
+            slots.append(Index(s, above[-1] if above else None, label=label))
             self._join(slots[-1], ("slot", weight, k))
         terms = self._terms(weight, slots)
         atoms: list[tuple[Term, ...]] = [
@@ -211,21 +217,12 @@ class Roles:
 
 def _uses(term: Term, function: Function) -> bool:
     """Whether a function occurs in a term."""
-    if isinstance(term, Value):
-        return term.function is function or any(_uses(t, function) for t in term.arguments)
-    if isinstance(term, Inverse):
-        return term.function is function or any(
-            _uses(t, function) for t in (*term.others, term.image)
-        )
-    return False
+    return any(isinstance(t, Value | Inverse) and t.function is function for t in subterms(term))
 
 
 def _depth(term: Term) -> int:
-    if isinstance(term, Value):
-        return 1 + max(map(_depth, term.arguments))
-    if isinstance(term, Inverse):
-        return 2 + max(map(_depth, (*term.others, term.image)))
-    return 0
+    own = 2 if isinstance(term, Inverse) else isinstance(term, Value)
+    return own + max(map(_depth, term.inner), default=0)
 
 
 def substituted(term: Term, by: dict[Term, Term]) -> Term:

@@ -74,10 +74,10 @@ def rational(expr: sp.Expr) -> tuple[sp.Expr, dict[sp.Symbol, sp.Expr]]:
         if not x.has(sp.exp, sp.log):
             return x
         if isinstance(x, sp.exp):
-            inside = sp.expand(sp.cancel(sp.together(spelled(x.args[0]))))
+            inside = sp.cancel(sp.together(spelled(x.args[0])))
             if not inside.is_polynomial(*inside.free_symbols):
                 return name(sp.exp(inside))
-            parts = (term.as_coeff_Mul() for term in sp.Add.make_args(inside))
+            parts = (term.as_coeff_Mul() for term in sp.Add.make_args(sp.expand(inside)))
             return sp.Mul(*(name(sp.exp(rest)) ** many for many, rest in parts if rest != 1))
         if isinstance(x, sp.log):
             return name(sp.log(sp.factor(spelled(x.args[0]))))
@@ -96,14 +96,14 @@ def proved(expr: sp.Expr) -> bool:
 
 
 def tidied(expr: sp.Expr) -> sp.Expr:
-    """A rational function of exponentials over one denominator, in factors; others as they are."""
+    """A rational function of exponentials over one denominator, in factors, if that is shorter."""
     if expr.has(sp.Sum, sp.log) or expr.count_ops() > READABLE:
         return expr
     made, meaning = rational(expr)
     made = sp.factor(sp.together(made))
     for short, long in reversed(meaning.items()):
         made = made.xreplace({short: long})
-    return made
+    return min((made, expr), key=lambda x: x.count_ops())
 
 
 def compiled(expressions: Sequence[sp.Expr], arguments: Sequence[sp.Symbol]) -> Callable[..., Any]:

@@ -65,20 +65,38 @@ class NeedOuter(Exception):
 
 @dataclass
 class Frame:
-    """A sum that is being carried out, or the mean over draws: a script of choices, replayed."""
+    """A sum that is being carried out, or the mean over draws: a script of choices, replayed.
+
+    ``told`` has the elements that stand for all unknown ones of their role, with the function that
+    told them apart since; ``source`` has those that one of these goes with, one to one or as many
+    to each, by a function. How many there are of each kind is then a number, not random.
+    """
 
     linear: bool
     index: Index | None = None
     script: list[list[int]] = field(default_factory=list)
     at: int = 0
     weight: sp.Expr = sp.S.One
-    own: Element | None = None
-    split: Any = None
+    told: dict[Element, Any] = field(default_factory=dict)
+    source: dict[Element, tuple[Element, Any]] = field(default_factory=dict)
     positions: list[tuple[sp.Symbol, sp.Expr, sp.Expr]] = field(default_factory=list)
 
     def begin(self) -> None:
         """Start a replay."""
-        self.at, self.weight, self.own, self.split, self.positions = 0, sp.S.One, None, None, []
+        self.at, self.weight, self.positions = 0, sp.S.One, []
+        self.told, self.source = {}, {}
+
+    def counted(self, e: Element | None, function: Any) -> bool:
+        """Whether elements like this one can be told apart by a function, with known numbers."""
+        if e is None or self.told.get(e, e) not in (None, function):
+            return False
+        return e not in self.source or self.counted(*self.source[e])
+
+    def tell(self, e: Element, function: Any) -> None:
+        """Elements like this one are told apart by a function."""
+        self.told[e] = function
+        if e in self.source:
+            self.tell(*self.source[e])
 
     def choose(self, options: list[tuple[sp.Expr, Any]]) -> Any:
         """The option that the script says, or the first, which it says from now on."""
@@ -286,8 +304,7 @@ class World:
     def _key(self, term: Term) -> Any:
         if isinstance(term, Index):
             return term
-        inner = term.arguments if isinstance(term, Value) else (*term.others, term.image)  # type: ignore[attr-defined]
-        found = tuple(self.element(t) for t in inner)
+        found = tuple(self.element(t) for t in term.inner)
         if None in found:
             return None
         if isinstance(term, Value):
@@ -316,18 +333,20 @@ class World:
         else:
             self._invert(*key)
 
-    def _choose(self, what: str, options: list[tuple[Any, Any]], own: bool, function: Any) -> Any:
+    def _choose(
+        self, what: str, options: list[tuple[Any, Any]], by: Element | None, function: Any
+    ) -> Any:
         """Choose among options that can happen.
 
         A choice that is no count would make the number of equal terms random: it is allowed before
-        all sums, in sums whose mean may be taken, and once for the index of the sum itself.
+        all sums, in sums whose mean may be taken, and where ``by`` stands for a known number.
         """
-        live = [(w, o) for w, o in options if sp.expand(w) != 0]
+        live = [(w, o) for w, o in options if sp.expand(sp.sympify(w)) != 0]
         frame = self.frames[-1]
         if len(live) > 1 and len(self.frames) > 1 and not frame.linear and function is not None:
-            if not own or frame.split not in (None, function):
+            if not frame.counted(by, function):
                 raise Quenched(what)
-            frame.split = function
+            frame.tell(by, function)  # type: ignore[arg-type]
         return frame.choose(live)
 
     def _group(self, role: Any, parent: Element | None) -> list[Element]:
@@ -366,14 +385,14 @@ class World:
                 for k, low, high in self._gaps(group, size)
                 if k <= stop
             ]
-        chosen = self._choose(repr(index), options, True, None)
-        frame = self.frames[-1]
+        chosen = self._choose(repr(index), options, None, None)
+        frame, old = self.frames[-1], isinstance(chosen, Element)
         if chosen is None:
             chosen = self._new(role, parent)
-            frame.own = chosen if index is frame.index else frame.own
         elif isinstance(chosen, tuple):
             chosen = self._between(role, parent, index.sort.name, *chosen)
-            frame.own = chosen if index is frame.index else frame.own
+        if index is frame.index and not old:
+            frame.told[chosen] = None
         self.table[index] = chosen
 
     def _gaps(self, group: list[Element], size: sp.Expr) -> list[tuple[int, sp.Expr, sp.Expr]]:
@@ -418,34 +437,42 @@ class World:
         group = self._group(role, parent)
         frame = self.frames[-1]
         inner = len(self.frames) > 1 and not frame.linear
-        own = frame.own in args
+        new = [k for k, e in enumerate(args) if e in frame.told]
+        by = args[new[0]] if len(new) == 1 else None
+        section = (f, new[0], args[: new[0]] + args[new[0] + 1 :]) if new else f
+        onto = f.kept
         if f.injective:
             if inner:
                 self._statuses(f, args, group)
                 if (f, args) in self.table:
                     return
             barred = self._barred(f, args, group)
-            rest = size - sp.Add(*(e.many for e in barred))
-            options = [(e.many / rest, e) for e in group if e not in barred]
+            rest = size - len(barred)
+            options = [(1 / rest, e) for e in group if e not in barred]
+            onto = bool(new) and f.sorts[new[0]].size == size and new[0] in f.injective
+            by = None if options else by
             options.append(((size - len(group)) / rest, None))
-            own = own and not options[:-1]
         elif f.kept and not self.averaged:
-            options, own = self._fibres(f, args, group, inner), own
+            options = self._fibres(f, args, group, inner)
         else:
             options = [(sp.S.One / size, e) for e in group]
             options.append(((size - len(group)) / size, None))
-            own = False
+            by, onto = None, False
         if f.kept and not self.averaged and sum(w != 0 for w, _ in options) > 1:
             (self.annealed if self._loose(f, args) else self.balanced).add(f)
         what = f"{f.kind} {f.name}: how often a sum meets each of its values is random; {REMEDIES}"
         try:
-            chosen = self._choose(what, options, own, f)
+            chosen = self._choose(what, options, by, section)
         except Quenched:
             number = len(f.sorts) == 1 and f.sorts[0].size.is_number and not f.sorts[0].ordered
             if f.kept or f.injective or not number:
                 raise
             raise NeedOuter(0, (f,)) from None
-        self._set(f, args, chosen or self._ranged(f, role, parent))
+        if chosen is None:
+            chosen = self._ranged(f, role, parent)
+            if onto and by is not None:
+                frame.told[chosen], frame.source[chosen] = None, (by, section)
+        self._set(f, args, chosen)
 
     def _ranged(self, f: Function, role: Any, parent: Any) -> Element:
         if f.to.ordered:
@@ -520,14 +547,18 @@ class World:
         what = f"{f.kind} {f.name}: whether it takes a value is random in a sum; {REMEDIES}"
         if f.kept and not self.averaged and self._entangled(f, image):
             self.annealed.add(f)
-        chosen = self._choose(what, options, image is frame.own, f)
+        section = (f, j, others)
+        chosen = self._choose(what, options, image if image in frame.told else None, section)
         if chosen is None:
             self.table[f, j, others, image] = None
             return
-        if isinstance(chosen, tuple):
-            chosen = self._between(role, above, s.name, *chosen)
-        elif chosen == "new":
-            chosen = self._new(role, above)
+        if not isinstance(chosen, Element):
+            if isinstance(chosen, tuple):
+                chosen = self._between(role, above, s.name, *chosen)
+            else:
+                chosen = self._new(role, above)
+            if image in frame.told:
+                frame.told[chosen], frame.source[chosen] = None, (image, section)
         self._set(f, others[:j] + (chosen,) + others[j:], image)
 
     def _fibres(
@@ -596,7 +627,7 @@ class World:
                     options.append(
                         (_ways(many, counts, parts, f.to.size, len(values)), (counts, parts))
                     )
-            counts, parts = self._choose(repr(f), options, True, None)
+            counts, parts = self._choose(repr(f), options, None, None)
             hit = [(e, n) for e, n in zip(values, counts, strict=True) if n]
             hit += [(self._new(self.roles._root(("value", f)), None), n) for n in parts]
             group.remove(block)
