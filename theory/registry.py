@@ -111,7 +111,9 @@ def _elsewhere() -> Iterator[Model]:
 
             several = [offered] if isinstance(offered, Model | Statement) else list(offered)
             models = [model(m, entry.name) if isinstance(m, Statement) else m for m in several]
-            if not all(isinstance(m, Model) and (m.package or isinstance(m, StatedModel)) for m in models):
+            if not all(
+                isinstance(m, Model) and (m.package or isinstance(m, StatedModel)) for m in models
+            ):
                 raise TypeError("neither a statement nor a Model with a package")
             yield from models
         except Exception as error:  # a stranger's package may do anything

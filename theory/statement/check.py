@@ -90,8 +90,8 @@ def tiny(made: Any, seed: int = 0) -> arrays.Data:
     )
 
 
-def confirm(made: Any, seed: int = 0) -> dict[str, float]:
-    """Compare loss, gradients of all weights and sizes with listed inputs at tiny sizes.
+def compare(made: Any, data: arrays.Data, seed: int = 0) -> dict[str, float]:
+    """How far loss, gradients of all weights and sizes of classes are off, at random classes.
 
     Gradients are compared along one random direction per weight, which no error hides from: by a
     complex step, exact to rounding.
@@ -99,36 +99,24 @@ def confirm(made: Any, seed: int = 0) -> dict[str, float]:
     Returns
     -------
     dict
-        Differences by name: ``loss``, and ``gradient of W`` relative to the largest.
-
-    Raises
-    ------
-    ParameterError
-        Naming what differs.
+        Differences by name: ``loss``, ``entries of W`` (of its classes), and ``gradient of W``,
+        relative to the largest of all.
     """
-    if made.directions:
-        made = made.at(**{s.name: 2 for c in made.directions for s in c.many.free_symbols})
     stated, rng = made.statement, np.random.default_rng(seed + 1)
-    data = tiny(made, seed)
-    at = ", ".join(f"{k} = {v:.3g}" for k, v in data.numbers.items())
     values = Points(made, seed + 2).values()
     slopes = [sp.diff(made.loss, x) for x in values]
     free = sorted(made.loss.free_symbols - set(values), key=str)
     of = symmetry.compiled([made.loss, *slopes], [*values, *free])
     loss, *slope = map(float, of(*values.values(), *(data.numbers[s.name] for s in free)))
     slope_of = dict(zip(values, slope, strict=True))
-    lifted, predicted = {}, {}
+    lifted, predicted, off = {}, {}, {}
     for w, classes in made.roles.classes.items():
         own = arrays.class_numbers(classes, data)
         counted = np.bincount(own[own >= 0].ravel(), minlength=len(classes.listed))
-        for c in (c for c in made.classes if c.weight is w):
-            size, n = data.scalar(c.size), counted[classes.listed.index(c.symbol)]
-            if abs(size - n) > 0.5:
-                raise ParameterError(
-                    f"weight {w.name}: {c.means}: {n} entries counted, {size:g} derived, at {at}: "
-                    "how many depends on the teachers"
-                )
-        shared = [slope_of[x] / max(n, 1) for x, n in zip(classes.listed, counted, strict=True)]
+        sizes = {c.symbol: data.scalar(c.size) for c in made.classes if c.weight is w}
+        size = np.array([sizes[x] for x in classes.listed])
+        off[f"entries of {w.name}"] = float(np.abs(size - counted).max(initial=0))
+        shared = [slope_of[x] / n for x, n in zip(classes.listed, size, strict=True)]
         lifted[w] = np.array([*(values[x] for x in classes.listed), 0.0])[own]
         predicted[w] = np.array([*shared, 0.0])[own]
 
@@ -137,19 +125,35 @@ def confirm(made: Any, seed: int = 0) -> dict[str, float]:
             found = arrays.Evaluation(data, weights).value(stated.loss)
         return (np.broadcast_to(found, data.chances.shape) * data.chances).sum()
 
-    off = {"loss": float(abs(mean(lifted) - loss)) / max(abs(loss), 1)}
+    off["loss"] = float(abs(mean(lifted) - loss)) / max(abs(loss), 1)
     largest = max(float(np.abs(g).max(initial=0)) for g in predicted.values()) or 1.0
     for w, gradient in predicted.items():
         along = rng.normal(size=gradient.shape)
         step = {**lifted, w: lifted[w] + 1e-30j * along}
         error = mean(step).imag / 1e-30 - (along * gradient).sum()
         off[f"gradient of {w.name}"] = float(abs(error)) / largest
+    return off
+
+
+def confirm(made: Any, seed: int = 0) -> dict[str, float]:
+    """`compare` with all inputs listed at tiny sizes.
+
+    Raises
+    ------
+    ParameterError
+        Naming what differs by more than rounding.
+    """
+    if made.directions:
+        made = made.at(**{s.name: 2 for c in made.directions for s in c.many.free_symbols})
+    stated, data = made.statement, tiny(made, seed)
+    off = compare(made, data, seed)
     for what, error in off.items():
         if not error < AGREE:
+            at = ", ".join(f"{k} = {v:.3g}" for k, v in data.numbers.items())
             kept = ", ".join(f.name for f in stated.functions if f.kept)
             raise ParameterError(
-                f"statement {stated.name}: {what} is off by {error:.1e} at {at}: the classes do not "
-                f"close{f' for given teachers {kept}' if kept else ''}; declare what is injective, "
-                "or ask for closure='mean logits'"
+                f"statement {stated.name}: {what} off by {error:.1e} at {at}: the classes do not close"
+                f"{f' for one choice of teachers ({kept})' if kept else ''}; say where teachers are "
+                "injective, or ask for closure='mean logits'"
             )
     return off

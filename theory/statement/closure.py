@@ -88,7 +88,14 @@ class Means(World):
         return self._describe(e)
 
     def _source(self, e: Element) -> Any:
-        return next((key for key, v in self.table.items() if v is e and not isinstance(key, Index) and len(key) == 2), None)
+        return next(
+            (
+                key
+                for key, v in self.table.items()
+                if v is e and not isinstance(key, Index) and len(key) == 2
+            ),
+            None,
+        )
 
     def _free(self, e: Element) -> bool:
         """Whether an element is only known to be none of the others."""
@@ -133,9 +140,7 @@ def _drawn(term: Term) -> bool:
 def mobility(means: Means) -> dict[tuple[sp.Symbol, sp.Symbol], sp.Expr]:
     """Probability that two draws address the same entry, per pair of order parameters."""
     found = {}
-    for (key, x), (other, y) in itertools.combinations_with_replacement(
-        means.symbols.items(), 2
-    ):
+    for (key, x), (other, y) in itertools.combinations_with_replacement(means.symbols.items(), 2):
         chance = sp.S.Zero
         if key[0] is other[0]:
             world = World(means.stated, means.roles, averaged=True)

@@ -20,7 +20,7 @@ from theory.statement.roles import Roles
 from theory.statement.world import World
 
 TIME = notation.symbol("t", means="time: learning rate times steps", real=True)
-LOSS = notation.symbol("loss", r"\mathcal{L}", "population loss", real=True)
+LOSS = notation.symbol("population_loss", r"\mathcal{L}", "population loss", real=True)
 POPULATION = "gradient flow on the population loss"
 
 
@@ -332,9 +332,7 @@ def _closed(stated: Statement, roles: Roles) -> Derived:
     random = ", ".join(f.name for f in stated.functions if f.kept)
     assumptions = (POPULATION, f"mean logits; {random}: averaged over")
     observables = dict(zip(stated.observables, others, strict=True))
-    return Derived(
-        stated, roles, found, loss, observables, "closure", assumptions, {}, shared
-    )
+    return Derived(stated, roles, found, loss, observables, "closure", assumptions, {}, shared)
 
 
 def vector_classes(stated: Statement, roles: Roles) -> list[Class]:
@@ -456,7 +454,9 @@ def _still(made: Derived) -> list[Conserved]:
     rows = []
     for _ in range(3):
         numbers = points.numbers()
-        rows.append(of(*points.values().values(), *(numbers[s.name] for s in arguments[len(rates) :])))
+        rows.append(
+            of(*points.values().values(), *(numbers[s.name] for s in arguments[len(rates) :]))
+        )
     size = np.abs(np.array(rows, float)).max(0)
     return [
         Conserved("frozen", {x: sp.S.One}, x, symmetry.proved(rate))

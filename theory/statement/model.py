@@ -164,7 +164,9 @@ def of_file(name: str) -> StatedModel:
         raise ParameterError(f"{path}: states nothing: no statement(...) is bound to a name")
     unread(list(stated.values()), given)
     if chosen and chosen not in stated:
-        raise ParameterError(f"{path}:{chosen}: there is no such statement, but {', '.join(stated)}")
+        raise ParameterError(
+            f"{path}:{chosen}: there is no such statement, but {', '.join(stated)}"
+        )
     if len(stated) > 1 and not chosen:
         several = ", ".join(f"{path}:{k}" for k in stated)
         raise ParameterError(f"{path}: states several models: {several}")

@@ -46,7 +46,8 @@ def onset(made: Derived, p: Any, until: float | None = None) -> Onset:
         "loss_end": "loss at the end of the run",
     }
     events = {
-        f"t_{share:.0%}".rstrip("%"): flow.observables["loss"] - (numbers["loss_start"] - share * fall)
+        f"t_{share:.0%}".rstrip("%"): flow.observables["loss"]
+        - (numbers["loss_start"] - share * fall)
         for share in SHARES
     }
     if fall > 0:

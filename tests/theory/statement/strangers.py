@@ -149,8 +149,7 @@ def previous_token():
     last, first = fixed(place, L), fixed(place, 1)
     score = lambda j: exp(b[()] * eq(j, first))  # noqa: E731
     logit = lambda d: (  # noqa: E731
-        total(lambda j: score(j) * V[x(j), d], place, below=last)
-        / total(score, place, below=last)
+        total(lambda j: score(j) * V[x(j), d], place, below=last) / total(score, place, below=last)
     )
     return statement(cross_entropy(logit, over=token, target=x(first)))
 

@@ -124,6 +124,9 @@ def induction(query="last", size=None, inclusive=False):
 
     every = total(lambda i: exp(beta * label(i)) + exp(beta * item(i)), pair)
     square = total(lambda i: exp(2 * beta * label(i)) + exp(2 * beta * item(i)), pair)
+    if inclusive:  # the query's own row holds the item's token a second time
+        own = exp(beta * Rational(2) / (2 * N + 1))
+        every, square = every + own, square + own**2 + 2 * own * exp(beta * item(q))
     loss = gamma**2 * square / every**2 - 2 * gamma * exp(beta * label(q)) / every + 1
     return statement(loss, name="induction")
 
