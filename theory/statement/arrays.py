@@ -39,7 +39,11 @@ from theory.statement.language import (
 )
 from theory.statement.roles import Classes, Inverse
 
-MOST_INPUTS = 20_000  # of an enumeration
+MOST_INPUTS = 50_000  # of an enumeration
+
+
+class Unlisted(ParameterError):
+    """There are too many inputs to list."""
 
 
 @dataclass
@@ -260,7 +264,7 @@ def every_input(stated: Statement, numbers: Mapping[str, float], rng: Any) -> Da
         else:
             samples.append(f)
             if data.size(f.to) ** math.prod(shape) > MOST_INPUTS:
-                raise ParameterError(f"sample {f.name}: too many tables to list")
+                raise Unlisted(f"sample {f.name}: too many tables to list")
             axes.append(list(sample_tables(f, shape, data.size(f.to))))
     spots = []
     for g in stated.gausses:
@@ -272,7 +276,7 @@ def every_input(stated: Statement, numbers: Mapping[str, float], rng: Any) -> Da
             axes.append(list(rule[0]))
     count = math.prod(map(len, axes))
     if count > MOST_INPUTS:
-        raise ParameterError(f"statement {stated.name}: {count} inputs are too many to list")
+        raise Unlisted(f"statement {stated.name}: {count} inputs are too many to list")
     if not count:
         raise ParameterError(f"statement {stated.name}: no input fits these sizes")
     grid = np.indices([len(a) for a in axes]).reshape(len(axes), count)

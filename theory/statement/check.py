@@ -17,7 +17,7 @@ from theory.statement.language import Weight
 
 LARGEST_SIZE = 5  # of a size in a check
 LARGEST_DRAWN = 13  # of a size in a search for symmetries
-AGREE = 1e-9  # relative to the largest gradient: rounding of sums over at most 20,000 inputs
+AGREE = 1e-9  # relative to the largest gradient: rounding of sums over at most 50,000 inputs
 MOST_TRIES = 2000
 
 
@@ -104,10 +104,7 @@ def compare(made: Any, data: arrays.Data, seed: int = 0) -> dict[str, float]:
     """
     stated, rng = made.statement, np.random.default_rng(seed + 1)
     values = Points(made, seed + 2).values()
-    slopes = [sp.diff(made.loss, x) for x in values]
-    free = sorted(made.loss.free_symbols - set(values), key=str)
-    of = symmetry.compiled([made.loss, *slopes], [*values, *free])
-    loss, *slope = map(float, of(*values.values(), *(data.numbers[s.name] for s in free)))
+    loss, slope = made.slopes(list(values.values()), data.numbers)
     slope_of = dict(zip(values, slope, strict=True))
     lifted, predicted, off = {}, {}, {}
     for w, classes in made.roles.classes.items():
@@ -129,8 +126,8 @@ def compare(made: Any, data: arrays.Data, seed: int = 0) -> dict[str, float]:
     largest = max(float(np.abs(g).max(initial=0)) for g in predicted.values()) or 1.0
     for w, gradient in predicted.items():
         along = rng.normal(size=gradient.shape)
-        step = {**lifted, w: lifted[w] + 1e-30j * along}
-        error = mean(step).imag / 1e-30 - (along * gradient).sum()
+        step = {**lifted, w: lifted[w] + symmetry.STEP * along}
+        error = mean(step).imag / abs(symmetry.STEP) - (along * gradient).sum()
         off[f"gradient of {w.name}"] = float(abs(error)) / largest
     return off
 

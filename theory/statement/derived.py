@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -14,7 +14,7 @@ from theory import notation
 from theory.equation import Equation
 from theory.flow import Flow
 from theory.parameters import ParameterError
-from theory.statement import check, closure, gaussian, symmetry
+from theory.statement import arrays, check, closure, gaussian, symmetry
 from theory.statement.language import Statement, Weight
 from theory.statement.roles import Roles
 from theory.statement.world import World
@@ -183,6 +183,16 @@ class Derived:
         }
 
     @functools.cached_property
+    def slopes(self) -> Callable[[Sequence[float], Mapping[str, float]], tuple[float, Any]]:
+        """Numbers of the loss and its slopes along all classes, at values of these in order and
+        numbers by name.
+        """
+        symbols = [c.symbol for c in self.classes]
+        others = sorted(self.loss.free_symbols - set(symbols), key=str)
+        of = symmetry.slopes(self.loss, symbols, others)
+        return lambda values, numbers: of(values, [numbers[s.name] for s in others])
+
+    @functools.cached_property
     def conserved(self) -> list[Conserved]:
         """What the flow keeps because the loss does not change along a direction."""
         return _still(self) if self.shared else _conserved(self)
@@ -313,7 +323,10 @@ def derive(stated: Statement, *, confirmed: bool = True) -> Derived:
     status = "leading order" if leading else "exact"
     made = Derived(stated, roles, found, loss, observables, status, tuple(assumptions))
     if confirmed:
-        check.confirm(made)
+        try:
+            check.confirm(made)
+        except arrays.Unlisted as error:
+            made = replace(made, assumptions=(*assumptions, f"gradients not compared: {error}"))
     return made
 
 
@@ -404,46 +417,36 @@ def _said(atom: tuple[Any, ...], holds: bool) -> str:
 def _conserved(made: Derived) -> list[Conserved]:
     points = check.Points(made)
     symbols = [c.symbol for c in made.classes]
-    slopes = [sp.diff(made.loss, x) for x in symbols]
-    arguments = [*symbols, *points.sizes, *points.others]
-    of = symmetry.compiled(slopes, arguments)
 
     def sample(rows: int, scaled: bool) -> np.ndarray:
         out = []
         for _ in range(rows):
-            values, numbers = points.values(), points.numbers()
-            row = np.array(
-                of(*values.values(), *(numbers[s.name] for s in arguments[len(symbols) :]))
-            )
-            out.append(row.astype(float) * (list(values.values()) if scaled else 1))
+            values = list(points.values().values())
+            row = made.slopes(values, points.numbers())[1]
+            out.append(row * values if scaled else row)
         return np.array(out)
 
-    found = []
-    for scaled in (False, True):
-        for vector in symmetry.null_vectors(functools.partial(sample, scaled=scaled), len(symbols)):
+    size = {c.symbol: c.size for c in made.classes}
+    found: list[Conserved] = []
+    for power in (1, 2):
+        vectors = symmetry.null_vectors(functools.partial(sample, scaled=power == 2), len(symbols))
+        for vector in vectors:
             part = {x: a for x, a in zip(symbols, vector, strict=True) if a != 0}
-            power = 2 if scaled else 1
-            kept = sp.Add(
-                *(
-                    part[c.symbol] * c.size * c.symbol**power
-                    for c in made.classes
-                    if c.symbol in part
-                )
-            )
-            slope = sp.Add(
-                *(a * s * x ** (power - 1) for a, s, x in zip(vector, slopes, symbols, strict=True))
-            )
-            alone = len(part) == 1
-            if (
-                scaled
-                and alone
-                and any(q.kind == "frozen" and q.coefficients.keys() == part.keys() for q in found)
-            ):
+            if power == 2 and len(part) == 1:  # frozen, found above
                 continue
-            kind = "scaling" if scaled else "frozen" if alone else "translation"
-            expression = symbols[vector.index(1)] if alone and not scaled else sp.factor(kept)
-            found.append(Conserved(kind, part, expression, symmetry.proved(slope)))
+            kind = "scaling" if power == 2 else "translation" if len(part) > 1 else "frozen"
+            kept = sp.factor(sp.Add(*(a * size[x] * x**power for x, a in part.items())))
+            only = next(iter(part)) if kind == "frozen" else kept
+            found.append(Conserved(kind, part, only, _unmoved(made.loss, part, power)))
     return found
+
+
+def _unmoved(loss: sp.Expr, part: Mapping[sp.Symbol, sp.Expr], power: int) -> bool:
+    """Whether it is proved that a loss does not change along a direction."""
+    if loss.count_ops() > symmetry.PROVABLE:
+        return False
+    slopes = (a * x ** (power - 1) * sp.diff(loss, x) for x, a in part.items())
+    return symmetry.proved(sp.Add(*slopes))
 
 
 def _still(made: Derived) -> list[Conserved]:

@@ -10,8 +10,10 @@ import numpy as np
 import sympy as sp
 
 RANK = 1e-9  # relative to the largest singular value: double precision with a margin
+STEP = 1e-30j  # small enough for derivatives exact to rounding
 LARGEST = 24  # denominator of a coefficient
 PROVABLE = 600  # operations of an expression that SymPy multiplies out in a second
+MOST_EXPONENTIALS = 5  # different ones, of an expression that is put over one denominator
 READABLE = 300  # operations of one that it factors in a second
 
 
@@ -92,7 +94,8 @@ def proved(expr: sp.Expr) -> bool:
         return True
     if expr.has(sp.Sum) or expr.count_ops() > PROVABLE:
         return False
-    return sp.expand(sp.numer(sp.together(rational(expr)[0]))) == 0
+    made, meaning = rational(expr)
+    return len(meaning) <= 2 * MOST_EXPONENTIALS and sp.expand(sp.numer(sp.together(made))) == 0
 
 
 def tidied(expr: sp.Expr) -> sp.Expr:
@@ -100,6 +103,8 @@ def tidied(expr: sp.Expr) -> sp.Expr:
     if expr.has(sp.Sum, sp.log) or expr.count_ops() > READABLE:
         return expr
     made, meaning = rational(expr)
+    if len(meaning) > MOST_EXPONENTIALS:
+        return expr
     made = sp.factor(sp.together(made))
     for short, long in reversed(meaning.items()):
         made = made.xreplace({short: long})
@@ -108,8 +113,23 @@ def tidied(expr: sp.Expr) -> sp.Expr:
 
 def compiled(expressions: Sequence[sp.Expr], arguments: Sequence[sp.Symbol]) -> Callable[..., Any]:
     """Expressions as functions of numbers, sizes as whole ones; sums are added up term by term."""
-    if not any(e.has(sp.Sum) for e in expressions):
-        return sp.lambdify(list(arguments), list(expressions), "math", cse=True)
-    made = sp.lambdify(list(arguments), list(expressions), "math")  # sums must keep their indices
+    several = any(e.has(sp.Sum) for e in expressions)  # whose indices must stay inside
+    made = sp.lambdify(list(arguments), list(expressions), "numpy", cse=not several)
     whole = [x.is_integer for x in arguments]
     return lambda *v: made(*(int(x) if w else x for w, x in zip(whole, v, strict=True)))
+
+
+def slopes(
+    expr: sp.Expr, by: Sequence[sp.Symbol], others: Sequence[sp.Symbol]
+) -> Callable[..., tuple[float, np.ndarray]]:
+    """An expression's value and derivatives by some of its symbols, by complex steps."""
+    of = compiled([expr], [*by, *others])
+
+    def found(values: Sequence[float], numbers: Sequence[float]) -> tuple[float, np.ndarray]:
+        steps = [
+            complex(of(*(x + STEP * (k == n) for n, x in enumerate(values)), *numbers)[0])
+            for k in range(len(values))
+        ]
+        return steps[0].real, np.array([s.imag for s in steps]) / abs(STEP)
+
+    return found

@@ -56,6 +56,13 @@ class Element:
     name: Any = None
 
 
+class Vague(Exception):
+    """Values of a sample that were only known to be none of the known ones are compared."""
+
+    def __init__(self, function: Function) -> None:
+        self.function = function
+
+
 class NeedOuter(Exception):
     """Something has to be decided in an outer sum, or before all of them."""
 
@@ -142,6 +149,8 @@ class World:
 
     def __init__(self, stated: Statement, roles: Roles, *, averaged: bool = False) -> None:
         self.stated, self.roles, self.averaged = stated, roles, averaged
+        self.whole: set[Function] = set()  # samples whose values are told apart one by one
+        self.listed: set[Any] = set()  # roles of ordered sorts whose places are all known
         self.annealed: set[Function] = set()
         self.balanced: set[Function] = set()
         self.frames: list[Frame] = []
@@ -154,15 +163,21 @@ class World:
     def mean_of(self, tree: Node) -> sp.Expr:
         """Mean of a tree; where a sum holds random numbers of terms, of the tree multiplied out."""
         try:
-            return self.mean(lambda: self.value(tree))
+            return self._mean_of(tree)
         except Quenched as error:
+            leaf = functools.partial(Monomial, sp.S.One, ())
             try:
-                parts = monomials(tree, {}, lambda n: Monomial(sp.S.One, (), (n,)))
-                return sp.Add(
-                    *(m.number * self.mean(functools.partial(self.value, m.node())) for m in parts)
-                )
+                parts = monomials(tree, {}, lambda n: leaf((n,)))
+                return sp.Add(*(m.number * self._mean_of(m.node()) for m in parts))
             except Quenched:
                 raise error from None
+
+    def _mean_of(self, tree: Node) -> sp.Expr:
+        while True:
+            try:
+                return self.mean(lambda: self.value(tree))
+            except Vague as need:
+                self.whole.add(need.function)
 
     def mean(self, body: Callable[[], sp.Expr]) -> sp.Expr:
         """Mean of a number over everything that it depends on."""
@@ -195,6 +210,7 @@ class World:
             frame.begin()
             try:
                 if len(self.frames) == 1:
+                    self._list_places()
                     for index in self.stated.draws:
                         if index.place is not None:
                             self.element(index)
@@ -283,6 +299,10 @@ class World:
         if a.parent is not None and b.parent is not None and not self.same(a.parent, b.parent):
             return False
         one, other = self.element(a), self.element(b)
+        if one is not None and other is not None:
+            for e, o in ((one, other), (other, one)):
+                if isinstance(e.name, Function) and (isinstance(o.name, Function) or e is o):
+                    raise Vague(e.name)
         if one is not None and one is other and one.many != 1:
             raise ParameterError(
                 f"{a!r} and {b!r}: cannot be compared where places are exchangeable"
@@ -350,7 +370,14 @@ class World:
         return frame.choose(live)
 
     def _group(self, role: Any, parent: Element | None) -> list[Element]:
+        if self.known.get(("vague", role)):
+            raise Vague(self.known["vague", role][0].name)
         return self.known.setdefault((role, parent), [])
+
+    def _list_places(self) -> None:
+        for role, size in self.listed:
+            for k in range(1, int(size) + 1):
+                self._new(role, None, sp.Integer(k)).name = sp.Integer(k)
 
     def _new(
         self, role: Any, parent: Element | None, position: Any = None, at: int = -1
@@ -464,9 +491,11 @@ class World:
         try:
             chosen = self._choose(what, options, by, section)
         except Quenched:
-            number = len(f.sorts) == 1 and f.sorts[0].size.is_number and not f.sorts[0].ordered
-            if f.kept or f.injective or not number:
+            if f.kept or f.injective or len(f.sorts) > 1 or not f.sorts[0].size.is_number:
                 raise
+            if f.sorts[0].ordered:
+                self.listed.add((self.roles._root(("argument", f, 0)), f.sorts[0].size))
+                raise Vague(f) from None
             raise NeedOuter(0, (f,)) from None
         if chosen is None:
             chosen = self._ranged(f, role, parent)
@@ -609,27 +638,32 @@ class World:
         role = self.roles._root(("argument", f, 0))
         for index in self.stated.draws:
             if self.roles.of(index) == role:
-                self.element(index)
+                self._decide((f, (self.element(index),)))
         group = self._group(role, None)
         free = f.sorts[0].size - sp.Add(*(e.many for e in group))
         if free.is_positive:
             self._new(role, None).many = free
-        values = self._group(self.roles._root(("value", f)), None)
+        vague, to = [], self.roles._root(("value", f))
         for block in list(group):
             if (f, (block,)) in self.table:
                 continue
-            if block.many == 1:
-                self._decide((f, (block,)))
-                continue
-            many, options = int(block.many), []
+            values = list(self._group(to, None))
+            many, size, options = int(block.many), f.to.size, []
             for counts in _shares(many, len(values)):
-                for parts in _partitions(many - sum(counts)):
-                    options.append(
-                        (_ways(many, counts, parts, f.to.size, len(values)), (counts, parts))
-                    )
+                left = many - sum(counts)
+                for parts in _partitions(left) if f in self.whole else [(left,) * (left > 0)]:
+                    ways = _ways(many, counts, parts)
+                    new = sp.ff(size - len(values), len(parts))
+                    if f not in self.whole:
+                        ways, new = ways * (size - len(values)) ** left, sp.S.One
+                    options.append((ways * new / size**many, (counts, parts)))
             counts, parts = self._choose(repr(f), options, None, None)
             hit = [(e, n) for e, n in zip(values, counts, strict=True) if n]
-            hit += [(self._new(self.roles._root(("value", f)), None), n) for n in parts]
+            if f in self.whole:
+                hit += [(self._new(to, None), n) for n in parts]
+            else:  # none of the known ones is all that is known of them
+                vague += [Element(to, None, 0, name=f) for _ in parts]
+                hit += list(zip(vague[len(vague) - len(parts) :], parts, strict=True))
             group.remove(block)
             for e, n in hit:
                 piece = self._new(role, None)
@@ -638,6 +672,7 @@ class World:
                     if isinstance(key, tuple) and len(key) == 2 and key[1] == (block,):
                         self.table[key[0], (piece,)] = value
                 self.table[f, (piece,)] = e
+        self.known["vague", to] = vague
 
 
 def _shares(total: int, kinds: int) -> Iterator[tuple[int, ...]]:
@@ -657,15 +692,14 @@ def _partitions(total: int, most: int | None = None) -> Iterator[tuple[int, ...]
         yield from ((part, *rest) for rest in _partitions(total - part, part))
 
 
-def _ways(many: int, counts: Any, parts: Any, size: sp.Expr, known: int) -> sp.Expr:
-    """Probability that independent uniform values of ``many`` places fall so."""
-    ways = sp.Integer(math.factorial(many))
+def _ways(many: int, counts: tuple[int, ...], parts: tuple[int, ...]) -> sp.Integer:
+    """Ways in which places can hold known values so often, and unknown ones as often as parts."""
+    ways = math.factorial(many)
     for n in (*counts, *parts):
-        ways /= math.factorial(n)
+        ways //= math.factorial(n)
     for n in set(parts):
-        ways /= math.factorial(parts.count(n))
-    free = sp.Mul(*(size - known - k for k in range(len(parts))))
-    return ways * free / size**many
+        ways //= math.factorial(parts.count(n))
+    return sp.Integer(ways)
 
 
 def _sums(n: Node) -> bool:
