@@ -307,12 +307,12 @@ def derive(stated: Statement, *, confirmed: bool = True) -> Derived:
     if stated.closure is not None:
         return _closed(stated, roles)
     world = World(stated, roles)
+    mean: Callable[[Any], sp.Expr] = world.mean_of
+    assumed: set[str] = set()
     if stated.gausses:
-        found, assumed = vector_classes(stated, roles), set()
-        mean = functools.partial(gaussian.mean, stated)
+        found, mean = vector_classes(stated, roles), functools.partial(gaussian.mean, stated)
     else:
         found, assumed = classes(stated, roles)
-        mean = world.mean_of
     loss = mean(stated.loss)
     observables = {k: mean(v) for k, v in stated.observables.items()}
     leading = [f.name for f in stated.functions if f.leading]

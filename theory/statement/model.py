@@ -17,7 +17,7 @@ from theory.parameters import BaseParameters, ParameterError, nearest, parameter
 from theory.registry import COMMANDS, Model
 from theory.statement.language import Spectrum, Statement, unread
 
-TRAINING = {
+TRAINING: dict[str, tuple[Any, str, dict[str, Any]]] = {
     "eta": (0.1, "learning rate", {"above": 0}),
     "steps": (1000, "length of a run", {"low": 1}),
     "eval_every": (10, "steps between measurements", {"low": 1}),
@@ -104,10 +104,11 @@ def parameters(stated: Statement) -> type[BaseParameters]:
     given = dict(stated.values)
     fields: list[tuple[str, Any, Any]] = []
     for s in stated.symbols:
-        kind, bound = (int, {"low": 1}) if s.is_integer else (float, {})
         value = given.pop(s.name, None)
-        doc = "size" if s.is_integer else "number"
-        fields.append((s.name, kind | None, parameter(value, doc, **bound)))  # type: ignore[arg-type]
+        if s.is_integer:
+            fields.append((s.name, int | None, parameter(value, "size", low=1)))
+        else:
+            fields.append((s.name, float | None, parameter(value, "number")))
     for g in stated.gausses:
         if isinstance(g.var, Spectrum) and g.var.name in given:
             for k, value in enumerate(given.pop(g.var.name), 1):

@@ -120,5 +120,6 @@ def renamed(n: Node, by: Mapping[Term, Term]) -> Node:
         return Transform(n.kind, renamed(n.argument, by))
     if isinstance(n, Total):
         own = _own(n.index, by)
-        return Total(own, renamed(n.body, {**by, n.index: own}), *terms, inclusive=n.inclusive)
+        body = renamed(n.body, {**by, n.index: own})
+        return Total(own, body, terms[0] if terms else None, n.inclusive)
     return n

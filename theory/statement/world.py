@@ -197,7 +197,8 @@ class World:
 
     def chances(self, body: Callable[[], Any]) -> dict[Any, sp.Expr]:
         """Probability of every outcome."""
-        frame, found = Frame(linear=True), {}
+        frame = Frame(linear=True)
+        found: dict[Any, sp.Expr] = {}
         for outcome in self._branches(frame, body):
             found[outcome] = found.get(outcome, 0) + frame.summed(sp.S.One)
         return {k: sp.factor(v) for k, v in found.items()}
@@ -475,6 +476,7 @@ class World:
                     return
             barred = self._barred(f, args, group)
             rest = size - len(barred)
+            options: list[tuple[Any, Any]]
             options = [(1 / rest, e) for e in group if e not in barred]
             onto = bool(new) and f.sorts[new[0]].size == size and new[0] in f.injective
             by = None if options else by
@@ -485,7 +487,7 @@ class World:
             options = [(sp.S.One / size, e) for e in group]
             options.append(((size - len(group)) / size, None))
             by, onto = None, False
-        if f.kept and not self.averaged and sum(w != 0 for w, _ in options) > 1:
+        if f.kept and not (self.averaged or f.injective) and sum(w != 0 for w, _ in options) > 1:
             (self.annealed if self._loose(f, args) else self.balanced).add(f)
         what = f"{f.kind} {f.name}: how often a sum meets each of its values is random; {REMEDIES}"
         try:

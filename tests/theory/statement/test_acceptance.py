@@ -14,15 +14,13 @@ sys.path.insert(0, str(Path(__file__).parent))
 import strangers
 import systems
 
-from theory import notation
 from theory.associative_memory.factual_recall import dynamics
 from theory.induction_heads import attention
 from theory.induction_heads import dynamics as induction_dynamics
 from theory.parameters import ParameterError
 from theory.state_tracking import dynamics as tracking_dynamics
-from theory.statement import arrays, check, cross_entropy, draw, sort, statement, teacher, weight
+from theory.statement import arrays, check
 from theory.statement.derived import derive
-from theory.statement.language import Statement
 
 ROUNDING = 1e-12  # relative: some hundred operations in double precision
 POINTS = 20
