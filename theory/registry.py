@@ -106,8 +106,8 @@ def _elsewhere() -> Iterator[Model]:
     for entry in importlib.metadata.entry_points(group=GROUP):
         try:
             offered = entry.load()
-            from theory.statement.language import Statement
             from theory.statement.model import StatedModel, model
+            from theory.statement.stated import Statement
 
             several = [offered] if isinstance(offered, Model | Statement) else list(offered)
             models = [model(m, entry.name) if isinstance(m, Statement) else m for m in several]

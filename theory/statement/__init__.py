@@ -25,7 +25,6 @@ The tree has nodes (numbers) and terms (indices):
 from __future__ import annotations
 
 from theory.statement.language import (
-    Statement,
     cross_entropy,
     draw,
     eq,
@@ -38,11 +37,11 @@ from theory.statement.language import (
     sizes,
     sort,
     spectrum,
-    statement,
     teacher,
     total,
     weight,
 )
+from theory.statement.stated import Statement, statement
 
 __all__ = [
     "Statement",

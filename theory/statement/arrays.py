@@ -16,7 +16,9 @@ import numpy as np
 import sympy as sp
 
 from theory.parameters import ParameterError
-from theory.statement.language import (
+from theory.statement.roles import Classes, Inverse
+from theory.statement.stated import Statement
+from theory.statement.tree import (
     Component,
     Entry,
     Function,
@@ -28,7 +30,6 @@ from theory.statement.language import (
     Same,
     Scalar,
     Sort,
-    Statement,
     Term,
     Times,
     Total,
@@ -37,7 +38,6 @@ from theory.statement.language import (
     Weight,
     subterms,
 )
-from theory.statement.roles import Classes, Inverse
 
 MOST_INPUTS = 50_000  # of an enumeration
 

@@ -17,9 +17,11 @@ import sympy as sp
 
 from theory import notation
 from theory.parameters import ParameterError
-from theory.statement.language import Index, Statement, Term, Value, Weight, subterms, walk
+from theory.statement.frames import Element
 from theory.statement.roles import Roles
-from theory.statement.world import Element, World
+from theory.statement.stated import Statement
+from theory.statement.tree import Index, Term, Value, Weight, subterms, walk
+from theory.statement.world import World
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import numpy as np
 import sympy as sp
 
 from theory import notation
@@ -15,8 +14,9 @@ from theory.equation import Equation
 from theory.flow import Flow
 from theory.parameters import ParameterError
 from theory.statement import arrays, check, closure, gaussian, symmetry
-from theory.statement.language import Statement, Weight
 from theory.statement.roles import Roles
+from theory.statement.stated import Statement
+from theory.statement.tree import Weight
 from theory.statement.world import World
 
 TIME = notation.symbol("t", means="time: learning rate times steps", real=True)
@@ -46,47 +46,6 @@ class Class:
     size: sp.Expr
     means: str
     many: sp.Expr = sp.S.One
-
-
-@dataclass(frozen=True)
-class Conserved:
-    """What gradient flow keeps.
-
-    Attributes
-    ----------
-    kind : {'frozen', 'translation', 'scaling'}
-        One class alone; a sum over weights; a sum over their squares.
-    coefficients : mapping of Symbol to Rational
-        The direction, per class.
-    expression : Expr
-        What is conserved, in values of classes.
-    proved : bool
-        Whether it was proved, and not only found in numbers.
-    """
-
-    kind: str
-    coefficients: Mapping[sp.Symbol, sp.Rational]
-    expression: sp.Expr
-    proved: bool
-
-
-@dataclass(frozen=True)
-class Quotient:
-    """Order parameters that no translation changes; ``d x / d t = -sum_y mobility[x][y] dL/dy``.
-
-    Attributes
-    ----------
-    order : mapping of Symbol to Expr
-        By order parameter, the combination of classes that it is.
-    gauge : mapping of Symbol to Expr
-        Classes in order parameters, with one class per translation at zero.
-    mobility : mapping of Symbol to mapping
-        How slopes of the loss make rates: one over numbers of entries.
-    """
-
-    order: Mapping[sp.Symbol, sp.Expr]
-    gauge: Mapping[sp.Symbol, sp.Expr]
-    mobility: Mapping[sp.Symbol, Mapping[sp.Symbol, sp.Expr]]
 
 
 @dataclass(frozen=True)
@@ -193,20 +152,20 @@ class Derived:
         return lambda values, numbers: of(values, [numbers[s.name] for s in others])
 
     @functools.cached_property
-    def conserved(self) -> list[Conserved]:
+    def conserved(self) -> list[symmetry.Conserved]:
         """What the flow keeps because the loss does not change along a direction."""
-        return _still(self) if self.shared else _conserved(self)
+        return symmetry.still(self) if self.shared else symmetry.conserved(self)
 
     @functools.cached_property
-    def quotient(self) -> Quotient:
+    def quotient(self) -> symmetry.Quotient:
         """What moves, without the translations."""
         if self.shared:
             frozen = {q.expression for q in self.conserved}
             order = {c.symbol: c.symbol for c in self.classes if c.symbol not in frozen}
             gauge = {c.symbol: order.get(c.symbol, c.weight.start) for c in self.classes}
             mobility = {x: {y: self.shared[x, y] for y in gauge} for x in order}
-            return Quotient(order, gauge, mobility)
-        return _quotient(self)
+            return symmetry.Quotient(order, gauge, mobility)
+        return symmetry.quotient(self)
 
     @functools.cached_property
     def flow(self) -> Flow:
@@ -316,7 +275,7 @@ def derive(stated: Statement, *, confirmed: bool = True) -> Derived:
     loss = mean(stated.loss)
     observables = {k: mean(v) for k, v in stated.observables.items()}
     leading = [f.name for f in stated.functions if f.leading]
-    balanced = sorted({f.name for f in world.balanced | world.annealed} | assumed)
+    balanced = sorted({f.name for f in world.balanced} | assumed)
     assumptions = [POPULATION, "all entries of a weight equal at the start"]
     assumptions += [f"{n}: all values equally often" for n in balanced]
     assumptions += [f"{n}: values distinct" for n in leading]
@@ -412,90 +371,3 @@ def _said(atom: tuple[Any, ...], holds: bool) -> str:
     if len(atom) == 1:
         return f"{atom[0].image!r} {'is' if holds else 'is not'} a value of {atom[0].function.name}"
     return f"{atom[0]!r} {'=' if holds else '!='} {atom[1]!r}"
-
-
-def _conserved(made: Derived) -> list[Conserved]:
-    points = check.Points(made)
-    symbols = [c.symbol for c in made.classes]
-
-    def sample(rows: int, scaled: bool) -> np.ndarray:
-        out = []
-        for _ in range(rows):
-            values = list(points.values().values())
-            row = made.slopes(values, points.numbers())[1]
-            out.append(row * values if scaled else row)
-        return np.array(out)
-
-    size = {c.symbol: c.size for c in made.classes}
-    found: list[Conserved] = []
-    for power in (1, 2):
-        vectors = symmetry.null_vectors(functools.partial(sample, scaled=power == 2), len(symbols))
-        for vector in vectors:
-            part = {x: a for x, a in zip(symbols, vector, strict=True) if a != 0}
-            if power == 2 and len(part) == 1:  # frozen, found above
-                continue
-            kind = "scaling" if power == 2 else "translation" if len(part) > 1 else "frozen"
-            kept = sp.factor(sp.Add(*(a * size[x] * x**power for x, a in part.items())))
-            only = next(iter(part)) if kind == "frozen" else kept
-            found.append(Conserved(kind, part, only, _unmoved(made.loss, part, power)))
-    return found
-
-
-def _unmoved(loss: sp.Expr, part: Mapping[sp.Symbol, sp.Expr], power: int) -> bool:
-    """Whether it is proved that a loss does not change along a direction."""
-    if loss.count_ops() > symmetry.PROVABLE:
-        return False
-    slopes = (a * x ** (power - 1) * sp.diff(loss, x) for x, a in part.items())
-    return symmetry.proved(sp.Add(*slopes))
-
-
-def _still(made: Derived) -> list[Conserved]:
-    """Order parameters of a closure that do not move."""
-    points, rates = check.Points(made), made.rates
-    arguments = [*rates, *points.sizes, *points.others]
-    of = symmetry.compiled(list(rates.values()), arguments)
-    rows = []
-    for _ in range(3):
-        numbers = points.numbers()
-        rows.append(
-            of(*points.values().values(), *(numbers[s.name] for s in arguments[len(rates) :]))
-        )
-    size = np.abs(np.array(rows, float)).max(0)
-    return [
-        Conserved("frozen", {x: sp.S.One}, x, symmetry.proved(rate))
-        for (x, rate), n in zip(rates.items(), size, strict=True)
-        if n < symmetry.RANK * size.max()
-    ]
-
-
-def _quotient(made: Derived) -> Quotient:
-    symbols = [c.symbol for c in made.classes]
-    size = {c.symbol: c.size for c in made.classes}
-    shifts = [q.coefficients for q in made.conserved if q.kind != "scaling"]
-    base = {next(x for x in reversed(symbols) if a.get(x) == 1): a for a in shifts}
-    shift = {
-        c.symbol: sp.Add(*(a.get(c.symbol, 0) * b for b, a in base.items()))
-        for c in made.classes
-        if c.symbol not in base
-    }
-    order: dict[sp.Symbol, sp.Expr] = {}
-    of: dict[sp.Symbol, sp.Symbol] = {}  # class by order parameter
-    for c in (c for c in made.classes if c.symbol in shift):
-        x = c.symbol
-        if shift[x] != 0:
-            alike = [d for d in made.classes if d.weight is c.weight and shift.get(d.symbol)]
-            name = f"delta_{c.weight.name if len(alike) == 1 else x}"
-            x = notation.symbol(name, means=str(x - shift[x]), real=True)
-        order[x], of[x] = c.symbol - shift[c.symbol], c.symbol
-    mobility = {
-        x: {
-            y: sp.factor(
-                sp.Add(*(a.get(c, 0) * a.get(d, 0) / size[b] for b, a in base.items()))
-                + (1 / size[c] if c == d else 0)
-            )
-            for y, d in of.items()
-        }
-        for x, c in of.items()
-    }
-    gauge = dict.fromkeys(base, sp.S.Zero) | {c: x for x, c in of.items()}
-    return Quotient(order, gauge, mobility)

@@ -15,7 +15,9 @@ import sympy as sp
 
 from theory import notation
 from theory.parameters import ParameterError
-from theory.statement.language import (
+from theory.statement.polynomial import Monomial, monomials
+from theory.statement.stated import Statement
+from theory.statement.tree import (
     Component,
     Entry,
     Index,
@@ -26,13 +28,11 @@ from theory.statement.language import (
     Scalar,
     Sort,
     Spectrum,
-    Statement,
     Term,
     Times,
     Transform,
     Weight,
 )
-from theory.statement.polynomial import Monomial, monomials
 
 DIRECTION = sp.Symbol("k", integer=True, positive=True)
 

@@ -15,7 +15,8 @@ from typing import Any
 
 from theory.parameters import BaseParameters, ParameterError, nearest, parameter
 from theory.registry import COMMANDS, Model
-from theory.statement.language import Spectrum, Statement, unread
+from theory.statement.stated import Statement, unread
+from theory.statement.tree import Spectrum
 
 TRAINING: dict[str, tuple[Any, str, dict[str, Any]]] = {
     "eta": (0.1, "learning rate", {"above": 0}),

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import sympy as sp
 
 from theory.parameters import ParameterError
-from theory.statement.language import (
+from theory.statement.tree import (
     Component,
     Entry,
     Index,

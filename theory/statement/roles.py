@@ -10,13 +10,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from theory.parameters import ParameterError
-from theory.statement.language import (
+from theory.statement.stated import Statement
+from theory.statement.tree import (
     Component,
     Entry,
     Function,
     Index,
     Same,
-    Statement,
     Term,
     Total,
     Value,
