@@ -47,6 +47,11 @@ class Class:
     means: str
     many: sp.Expr = sp.S.One
 
+    @property
+    def label(self) -> str:
+        """Name of the class, or of the array that it is an entry of."""
+        return str(self.weight if isinstance(self.symbol, sp.Indexed) else self.symbol)
+
 
 @dataclass(frozen=True)
 class Derived:
@@ -174,11 +179,16 @@ class Derived:
         Raises
         ------
         ParameterError
-            If there is an order parameter for each of a symbolic number of directions.
+            If there is an order parameter for each of a symbolic number of directions, or none.
         """
         if self.directions:
             return self.at().flow
         q = self.quotient
+        if not q.order:
+            raise ParameterError(
+                f"statement {self.statement.name}: nothing moves: from equal entries, the loss changes "
+                "along no direction"
+            )
         start = {c.symbol: c.weight.start for c in self.classes}
         shown = {"loss": self.loss, **self.observables}
         observables = {k: v.xreplace(q.gauge) for k, v in shown.items()}
@@ -218,15 +228,17 @@ class Derived:
 
         count = [
             Equation(
-                f"entries_{c.weight}_{k}",
+                f"entries_{c.label}",
                 notation.symbol(
-                    f"entries_{c.weight}_{k}", means=f"entries of {c.weight}: {c.means}"
+                    f"entries_{c.label}",
+                    f"n_{{{notation.expression(c.symbol)}}}",
+                    f"entries of {c.weight}: {c.means}",
                 ),
                 c.size,
                 self.reference,
                 "exact",
             )
-            for k, c in enumerate(self.classes, 1)
+            for c in self.classes
         ]
         kept = [
             made(f"conserved_{k + 1}", notation.symbol(f"C_{k + 1}", means=q.kind), q.expression)
@@ -244,7 +256,9 @@ class Derived:
                 for c in self.classes
             ]
             return {**first, "Flow": rates}
-        return {**first, "Conserved": kept, "Flow": [*moving, *self.flow.equations().values()]}
+        rates = list(self.flow.equations().values()) if self.quotient.order else []
+        found = {**first, "Conserved": kept, "Flow": [*moving, *rates]}
+        return {section: equations for section, equations in found.items() if equations}
 
 
 def derive(stated: Statement, *, confirmed: bool = True) -> Derived:

@@ -126,6 +126,11 @@ def parameters(stated: Statement) -> type[BaseParameters]:
             + ", ".join(known)
         )
 
+    def __post_init__(self: Any) -> None:
+        """Check single fields, then that sizes fit the statement."""
+        BaseParameters.__post_init__(self)
+        stated.fit(self.as_dict())
+
     def presets(cls: Any) -> dict[str, Any]:
         """The values of the statement."""
         return {"stated": cls}
@@ -137,6 +142,7 @@ def parameters(stated: Statement) -> type[BaseParameters]:
         frozen=True,
         namespace={
             "presets": classmethod(presets),
+            "__post_init__": __post_init__,
             "__doc__": f"Sizes and numbers of {stated.name}, and how a student is trained.",
             "__module__": __name__,
         },

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -28,17 +29,27 @@ class Points:
         counts = [s.size for s in stated.sorts] + [c.size for c in made.classes]
         wide = [f.to.size - f.sorts[j].size for f in stated.functions for j in f.injective]
         wide += [i.sort.size - i.place for i in stated.draws if i.place is not None]
+        onto = [
+            (f.sorts[k].size, f.to.size)
+            for f in stated.functions
+            for k in (f.injective or range(len(f.sorts)))
+        ]
         fixed = {k: sp.Integer(v) for k, v in made.sizes.items()}
-        limits = [[x.xreplace(fixed) for x in part] for part in (counts, wide)]
+        pairs = [a - b for a, b in onto] + [a - b for a, b in itertools.combinations(self.sizes, 2)]
+        limits = [[x.xreplace(fixed) for x in part] for part in (counts, wide, pairs)]
         self.fits = sp.lambdify(self.sizes, limits, "math")
 
     def allowed(self, sizes: tuple[int, ...]) -> bool:
         """Whether sizes leave no class empty and fit all one-to-one functions."""
         try:
-            counts, wide = self.fits(*sizes)
+            counts, wide, _ = self.fits(*sizes)
         except ZeroDivisionError:
             return False
         return all(n > 0 for n in counts) and all(n >= 0 for n in wide)
+
+    def alike(self, sizes: tuple[int, ...]) -> int:
+        """How many pairs of sizes, of sorts that a function joins or of any two, are equal."""
+        return sum(n == 0 for n in self.fits(*sizes)[2])
 
     def numbers(self, sizes: tuple[int, ...] | None = None) -> dict[str, float]:
         """Sizes (drawn, if not given) and numbers by name."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -30,6 +31,7 @@ from theory.statement.tree import (
 )
 
 VERSION = 1  # of the language
+RESERVED = {"t", "loss"}  # names of what every flow has
 CLOSURES = ("mean logits",)
 
 
@@ -79,6 +81,41 @@ class Statement:
                 used += [n.value] if isinstance(n, Scalar) else []
                 used += [n.exponent] if isinstance(n, Power) else []
         return tuple(sorted(set().union(*(x.free_symbols for x in used)), key=lambda s: s.name))
+
+    def fit(self, numbers: Mapping[str, Any]) -> None:
+        """Refuse sizes that leave a sort empty, or that do not fit a teacher or sample.
+
+        Parameters
+        ----------
+        numbers : mapping
+            Sizes by name; what depends on others is not looked at.
+
+        Raises
+        ------
+        ParameterError
+            Naming the sort or function, and what is wrong.
+        """
+        size: dict[Sort, int] = {}
+        for s in self.sorts:
+            if all(numbers.get(x.name) is not None for x in s.size.free_symbols):
+                size[s] = int(s.size.subs({x: numbers[x.name] for x in s.size.free_symbols}))
+                if size[s] < 1:
+                    raise ParameterError(f"sort {s}: {s.size} = {size[s]}: must be at least 1")
+        for f in self.functions:
+            if not {*f.sorts, f.to} <= size.keys():
+                continue
+            arguments = [size[s] for k, s in enumerate(f.sorts) if k != f.parent]
+            for j in f.injective:
+                if size[f.sorts[j]] > size[f.to]:
+                    raise ParameterError(
+                        f"{f.kind} {f.name}: {size[f.sorts[j]]} {f.sorts[j]} into {size[f.to]} {f.to} "
+                        "cannot be one-to-one"
+                    )
+            if f.kept and not f.injective and math.prod(arguments) % size[f.to]:
+                raise ParameterError(
+                    f"teacher {f.name}: {math.prod(arguments)} arguments cannot take {size[f.to]} "
+                    "values equally often"
+                )
 
     def __repr__(self) -> str:
         return f"<Statement {self.name}: {', '.join(w.name for w in self.weights)}>"
@@ -150,8 +187,12 @@ def statement(
         names = [x.name for x in found]
         for twice in {n for n in names if names.count(n) > 1}:
             raise ParameterError(f"statement {name}: two of its {kind}s are called {twice}")
+    made = {w.name for w in weights}
+    for w in made:
+        if not w.isidentifier():
+            raise ParameterError(f"statement {name}: weight {w!r}: must be a name")
     draws = [t for t in terms if isinstance(t, Index) and not t.bound]
-    return Statement(
+    stated = Statement(
         trees.pop("loss"),
         name,
         title or name,
@@ -165,6 +206,9 @@ def statement(
         tuple(gausses),
         tuple(sorts),
     )
+    for taken in made & ({s.name for s in stated.symbols} | RESERVED):
+        raise ParameterError(f"statement {name}: weight {taken}: something else is called so")
+    return stated
 
 
 def _closed(what: str, tree: Node, bound: frozenset[Index]) -> None:
