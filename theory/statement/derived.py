@@ -191,24 +191,29 @@ class Derived:
             )
         start = {c.symbol: c.weight.start for c in self.classes}
         shown = {"loss": self.loss, **self.observables}
-        observables = {k: v.xreplace(q.gauge) for k, v in shown.items()}
-        of = {c: sp.diff(self.loss, c).xreplace(q.gauge) for c in q.gauge} if self.shared else {}
-        slopes = of or {x: sp.diff(observables["loss"], x) for x in q.order}
-        rhs = {
-            x: symmetry.tidied(-sp.Add(*(m * slopes[y] for y, m in q.mobility[x].items())))
-            for x in q.order
-        }
-        initial = {x: combination.xreplace(start) for x, combination in q.order.items()}
         return Flow(
             self.statement.name,
             TIME,
-            rhs,
-            initial,
+            self.moving,
+            {x: combination.xreplace(start) for x, combination in q.order.items()},
             self.reference,
             self.status,
             self.assumptions,
-            observables=observables,
+            observables={k: v.xreplace(q.gauge) for k, v in shown.items()},
         )
+
+    @functools.cached_property
+    def moving(self) -> dict[sp.Symbol, sp.Expr]:
+        """Rates of the order parameters in the order parameters."""
+        q = self.quotient
+        loss = self.loss.xreplace(q.gauge)
+        slopes = {x: sp.diff(loss, x) for x in q.order}
+        if self.shared:
+            slopes = {x: sp.diff(self.loss, x).xreplace(q.gauge) for x in q.gauge}
+        return {
+            x: symmetry.tidied(-sp.Add(*(m * slopes[y] for y, m in q.mobility[x].items())))
+            for x in q.order
+        }
 
     @property
     def reference(self) -> str:
@@ -231,7 +236,7 @@ class Derived:
                 f"entries_{c.label}",
                 notation.symbol(
                     f"entries_{c.label}",
-                    f"n_{{{notation.expression(c.symbol)}}}",
+                    f"n_{{{notation.expression(sp.Symbol(c.label))}}}",
                     f"entries of {c.weight}: {c.means}",
                 ),
                 c.size,

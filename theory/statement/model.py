@@ -76,10 +76,9 @@ def model(stated: Statement, name: str = "") -> StatedModel:
 @functools.cache
 def offered(stated: Statement) -> types.SimpleNamespace:
     """What a model's ``theory`` package offers, and its ``onset``."""
-    from theory.statement import onset
-    from theory.statement.derived import derive
+    from theory.statement import kept, onset
 
-    found = functools.cache(functools.partial(derive, stated))
+    found = functools.cache(functools.partial(kept.derived, stated))
     return types.SimpleNamespace(
         statement=stated,
         Parameters=parameters(stated),

@@ -50,8 +50,8 @@ def mean_product(activation: str, u: Any, v: Any, uv: Any) -> sp.Expr:
 
 def _symmetric(name: str, k: int, l: int, means: str) -> sp.Symbol:
     first, second = sorted((k, l))
-    sign = {"positive": True} if k == l else {"real": True}  # a squared length
-    return notation.symbol(f"{name}_{first}{second}", means=means, **sign)
+    square = True if k == l else None
+    return notation.symbol(f"{name}_{first}{second}", means=means, real=True, positive=square)
 
 
 class Overlaps:

@@ -76,6 +76,11 @@ class Classes:
     diagonal: list[Any] = field(default_factory=list)
 
     @property
+    def names(self) -> list[str]:
+        """Atoms as text."""
+        return [" = ".join(map(repr, atom)) for atom in self.atoms]
+
+    @property
     def listed(self) -> list[Any]:
         """Symbols of all classes."""
         return self.diagonal or list(self.symbols.values())
