@@ -13,8 +13,9 @@ import re
 import sys
 import warnings
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import ModuleType
+from typing import Any
 
 from theory.parameters import ParameterError, brief, nearest
 
@@ -156,13 +157,29 @@ def _elsewhere() -> Iterator[Model]:
         try:
             with contextlib.redirect_stdout(sys.stderr):
                 offered = entry.load()
-                models = [offered] if isinstance(offered, Model) else list(offered)
+                several = [offered] if isinstance(offered, Model) or _stated(offered) else offered
+                models = [_model(m, entry) for m in several]
                 _usable(models, taken)
         except (Exception, SystemExit) as error:  # a stranger's package may do anything
             _leave_out(f"model {entry.name} ({entry.value})", error)
             continue
         taken |= {m.name for m in models} | {m.paper for m in models}
         yield from models
+
+
+def _stated(offered: Any) -> bool:
+    """Whether it is a statement; nobody has made one before its language is loaded."""
+    language = sys.modules.get("theory.statement.stated")
+    return language is not None and isinstance(offered, language.Statement)
+
+
+def _model(offered: Any, entry: importlib.metadata.EntryPoint) -> Any:
+    """A model, or a statement as one, under the name of its entry point."""
+    if not _stated(offered):
+        return offered
+    from theory.statement.model import model
+
+    return replace(model(offered, entry.name), package=entry.module)
 
 
 def _entries() -> Iterable[importlib.metadata.EntryPoint]:
@@ -259,7 +276,7 @@ def __getattr__(name: str) -> dict[str, Model]:
 
 
 def find(name: str) -> Model:
-    """Look a model up by name, or a system by ``family.system``.
+    """Look a model up by name, a system by ``family.system``, or what a file ``FILE.py`` states.
 
     Raises
     ------
@@ -269,6 +286,10 @@ def find(name: str) -> Model:
     table = _table()
     if name in table:
         return table[name]
+    if name.endswith(".py") or ".py:" in name:
+        from theory.statement.model import of_file
+
+        return of_file(name)
     known = ", ".join(m.name for m in table.values() if not m.family)
     message = f"model: no model named '{name}'; there are {known}; {nearest(name, table)}"
     raise ParameterError(message.rstrip(" ;"))

@@ -1,0 +1,174 @@
+"""What no statement can be ends in one line that names the place; a file is a model."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+from theory import __main__ as listing
+from theory import latex, onset, registry
+from theory.parameters import ParameterError
+from theory.statement import model, sizes, sort, statement, weight
+from theory.statement.derived import derive
+from theory.statement.language import draw
+
+HEAD = "from theory.statement import *\nN = sizes('N')\ntoken = sort('token', N)\n"
+TABLE = HEAD + "W, z = weight('W', token, token), draw(token)\n"
+GOOD = TABLE + (
+    "table = statement(cross_entropy(lambda y: W[z, y], over=token, target=z),\n"
+    "                  name='table', title='Which token is it?', values={'N': 5})\n"
+)
+WRONG = {
+    "W[z]": "weight W: takes 2 indices",
+    "W[z, draw(sort('place', 3))]": "of sort place, must be of sort token",
+    "W[z, 1]": "weight W: index 2 = 1: must be an index of sort token",
+    "z": "must be a number",
+    "'three'": "must be a number",
+    "2 * N": "loss: reads no weight",
+    "eq(z, 3) * W[z, z]": "must be an index of sort token",
+    "total(lambda i: W[z, i], 7)": "total over 7: must be a sort",
+    "total(lambda i: W[z, i], token, below=z)": "only one ordered sort can be masked",
+    "W[z, total(lambda i: keep.append(i) or W[i, i], token) and keep[0]]": "outside of its sum",
+    "cross_entropy(lambda y: W[z, y], over=token, target=(z, z))": "takes 1 indices",
+    "W[z, teacher('f', (token,), sort('few', 2))(z)]": "of sort few, must be of sort token",
+    "W[z, z] * weight('W', token)[z]": "two of its weights are called W",
+    "W[z, z] * weight('N', token)[z]": "weight N: something else is called so",
+    "W[z, z] * weight('a b', token)[z]": "must be a name",
+    "W[fixed(token, 0), z]": "place = 0: must lie in 1..N",
+}
+MADE = {
+    "sort('empty', 0)": "size = 0: must be a positive whole number",
+    "sort('half', N / 2)": "must be a positive whole number",
+    "weight('P', sort('place', 3, ordered=True))": "absolute positions",
+    "teacher('f', (sort('many', 5),), sort('few', 3), injective=True)": "cannot be one-to-one",
+    "teacher('f', (token,), token, injective=(sort('other', 2),))": "must be among its arguments",
+    "sample('x', (token,), token, injective='mostly')": "'leading order'",
+    "teacher('f', (token,), sort('choice', 2, of=sort('relation', 2)))": "must be an argument",
+    "gauss('x', token)": "must be a vector",
+    "draw(sort('choice', 2, of=token))": "must be the token that it belongs to",
+    "draw(token, distinct=3)": "must be a token",
+    "statement(W[z, z], version=2)": "version = 2: must be 1",
+    "statement(W[z, z], closure='annealed')": "must be 'mean logits'",
+}
+
+
+@pytest.mark.parametrize("text", [*WRONG, *MADE])
+def test_what_is_wrong_is_named(text, tmp_path):
+    """One line with the file and its line."""
+    file = tmp_path / "model.py"
+    made = f"statement({text})" if text in WRONG else text
+    file.write_text(f"{TABLE}keep = []\nwrong = {made}\n")
+    with pytest.raises(ParameterError) as caught:
+        registry.find(str(file))
+    said = str(caught.value)
+    assert f"{file}, line 6: " in said and {**WRONG, **MADE}[text] in said and "\n" not in said
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ("U = weight('U', token)", "weight U: is read by no statement"),
+        ("w = draw(token)", "draw w of token: is used by no statement"),
+        ("V = {'a': weight('V_a', token)}", "weight V_a: is read by no statement"),
+        ("f = teacher('f', (token,), token)", "teacher f: is read by no statement"),
+        ("other = statement(W[z, z])", "states several models"),
+        ("1 +", "line 7: SyntaxError"),
+        ("import no_such_package", "line 7: ModuleNotFoundError"),
+        ("del table", "states nothing"),
+    ],
+)
+def test_files_that_state_no_model(more, said, tmp_path):
+    """What is made and not read, several statements, none, and what Python refuses."""
+    file = tmp_path / "model.py"
+    file.write_text(f"{GOOD}{more}\n")
+    with pytest.raises(ParameterError) as caught:
+        registry.find(str(file))
+    assert said in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_a_file_is_a_model(tmp_path, capsys):
+    """Listing, LaTeX and onset of a file; no torch is imported."""
+    file = tmp_path / "model.py"
+    file.write_text(GOOD)
+    assert listing.main([str(file)]) == 0
+    said = capsys.readouterr().out
+    assert "Which token is it?" in said and "conserved_1" in said and "N⋅(N - 1)" in said
+    assert latex.main([str(file), "--equation", "ddelta_W_dt"]) == 0
+    assert r"\frac{1}{N + e^{\delta_{W}} - 1}" in capsys.readouterr().out
+    assert onset.main([str(file), "--json", "--set", "N=7"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["parameters"]["N"] == 7 and 0 < found["t_10"] < found["t_50"] < found["t_90"]
+    loaded = "import sys; from theory import onset; onset.main(sys.argv[1:]); assert 'torch' not in sys.modules"
+    subprocess.run([sys.executable, "-c", loaded, str(file)], check=True, capture_output=True)
+
+
+def test_numbers_that_are_missing_or_do_not_fit(tmp_path):
+    """A size without a value, and sizes that leave a sort empty or do not fit a teacher."""
+    file = tmp_path / "model.py"
+    file.write_text(GOOD.replace(", values={'N': 5}", ""))
+    made = registry.find(str(file)).wing("theory")
+    with pytest.raises(ParameterError, match="N: has no value"):
+        made.onset(made.Parameters())
+    A, D = sizes("A D")
+    item, label = sort("item", A - 2), sort("label", D)
+    from theory.statement import cross_entropy, teacher
+
+    f, V, x = teacher("f", (item,), label), weight("V", item, label), draw(item)
+    stated = statement(cross_entropy(lambda d: V[x, d], over=label, target=f(x)))
+    kind = model.parameters(stated)
+    assert kind(A=8, D=3).A == 8
+    with pytest.raises(ParameterError, match="sort item: A - 2 = 0"):
+        kind(A=2)
+    with pytest.raises(ParameterError, match="teacher f: 5 arguments cannot take 3"):
+        kind(A=7, D=3)
+    with pytest.raises(ParameterError, match="B: there are A, D"):
+        model.parameters(statement(V[x, f(x)], values={"B": 1}))
+
+
+def test_a_statement_in_a_package_is_a_registered_model(tmp_path):
+    """An entry point may offer the statement itself."""
+    (tmp_path / "stranger.py").write_text(GOOD)
+    info = tmp_path / "stranger-1.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: stranger\nVersion: 1\n")
+    (info / "entry_points.txt").write_text(
+        "[solvable_transformers.models]\nlookup = stranger:table\n"
+    )
+    code = f"""
+        import sys; sys.path.insert(0, {str(tmp_path)!r})
+        from theory import registry, __main__
+        assert registry.find("lookup").title == "Which token is it?"
+        __main__.main(["lookup"])
+    """
+    found = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code)], check=True, capture_output=True, text=True
+    )
+    assert found.stdout.startswith("lookup: Which token is it?")
+
+
+def test_nothing_moves():
+    """A loss that equal entries cannot lower has no flow, and says so."""
+    token = sort("token", sizes("N"))
+    W, z = weight("W", token, token), draw(token)
+    made = derive(statement(W[z, z] - W[z, z] + 1))
+    with pytest.raises(ParameterError, match="nothing moves"):
+        _ = made.flow
+    assert "loss" in made.equations()
+
+
+def test_the_text_of_a_statement_tells_statements_apart():
+    """The same when it is stated again, another one when anything differs."""
+    import sys as system
+    from pathlib import Path
+
+    system.path.insert(0, str(Path(__file__).parent))
+    import systems
+
+    made = [systems.recall, lambda: systems.recall("softmax"), systems.retrieval, systems.tracking]
+    texts = [f().text for f in made]
+    assert len(set(texts)) == len(texts)
+    assert texts == [f().text for f in made]

@@ -1,0 +1,64 @@
+"""A statement: one tree that says what the student computes, on what data, with which loss.
+
+The words (`theory.statement.language`): ``sizes``, ``number``, ``spectrum``; ``sort``, ``teacher``,
+``sample``, ``gauss``, ``weight``; ``draw``, ``fixed``, ``total``, ``eq``, ``exp``, ``log``,
+``cross_entropy``; ``statement``.
+
+The tree has nodes (numbers) and terms (indices):
+
+``Scalar(value)``
+    SymPy expression in sizes and numbers.
+``Entry(weight, indices)``, ``Component(gauss, indices)``
+    Entry of a trained array; of Gaussian data.
+``Same(pair)``
+    Whether two indices are equal, as one or zero.
+``Plus(parts)``, ``Times(parts)``, ``Power(base, exponent)``, ``Transform(kind, argument)``
+    Arithmetic, and ``exp`` or ``log``.
+``Total(index, body, end, inclusive)``
+    Sum over one index (several sorts are nested), of an ordered sort up to ``end``.
+``Index(sort, parent, distinct, place, bound)``
+    A term: drawn, summed over (``bound``), or at a known ``place`` (counted from 1).
+``Value(function, arguments)``
+    A term: what a teacher (``function.kept``) or a sample gives.
+"""
+
+from __future__ import annotations
+
+from theory.statement.language import (
+    cross_entropy,
+    draw,
+    eq,
+    exp,
+    fixed,
+    gauss,
+    log,
+    number,
+    sample,
+    sizes,
+    sort,
+    spectrum,
+    teacher,
+    total,
+    weight,
+)
+from theory.statement.stated import Statement, statement
+
+__all__ = [
+    "Statement",
+    "cross_entropy",
+    "draw",
+    "eq",
+    "exp",
+    "fixed",
+    "gauss",
+    "log",
+    "number",
+    "sample",
+    "sizes",
+    "sort",
+    "spectrum",
+    "statement",
+    "teacher",
+    "total",
+    "weight",
+]

@@ -1,0 +1,392 @@
+"""From a statement to classes, population loss, rates, conserved quantities and the flow."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import sympy as sp
+
+from theory import notation
+from theory.equation import Equation
+from theory.flow import Flow
+from theory.parameters import ParameterError
+from theory.statement import arrays, check, closure, gaussian, symmetry
+from theory.statement.roles import Roles
+from theory.statement.stated import Statement
+from theory.statement.tree import Weight
+from theory.statement.world import World
+
+TIME = notation.symbol("t", means="time: learning rate times steps", real=True)
+LOSS = notation.symbol("population_loss", r"\mathcal{L}", "population loss", real=True)
+POPULATION = "gradient flow on the population loss"
+
+
+@dataclass(frozen=True)
+class Class:
+    """A class of a weight's entries, which keep one common value.
+
+    Attributes
+    ----------
+    symbol : Symbol
+        The common value (an entry of an array, where directions of a vector differ).
+    weight : Weight
+    size : Expr
+        How many entries it has.
+    means : str
+        What is the same and what is not.
+    many : Expr
+        How many values there are: one, unless directions of a vector differ.
+    """
+
+    symbol: sp.Symbol
+    weight: Weight
+    size: sp.Expr
+    means: str
+    many: sp.Expr = sp.S.One
+
+    @property
+    def label(self) -> str:
+        """Name of the class, or of the array that it is an entry of."""
+        return str(self.weight if isinstance(self.symbol, sp.Indexed) else self.symbol)
+
+
+@dataclass(frozen=True)
+class Derived:
+    """Everything that follows from a statement.
+
+    Attributes
+    ----------
+    statement : Statement
+    roles : Roles
+        With the classes of every weight: ``roles.classes[weight]``.
+    classes : list of Class
+    loss : Expr
+        Population loss in the values of the classes.
+    observables : mapping of str to Expr
+        Means of what the statement names, likewise.
+    status, assumptions
+        As for `theory.equation.Equation`.
+    sizes : mapping of Symbol to int
+        Sizes that were given numbers.
+    shared : mapping of (Symbol, Symbol) to Expr
+        Of a closure: how far the gradients of two means of entries overlap.
+    """
+
+    statement: Statement
+    roles: Roles
+    classes: list[Class]
+    loss: sp.Expr
+    observables: Mapping[str, sp.Expr]
+    status: str
+    assumptions: tuple[str, ...]
+    sizes: Mapping[sp.Symbol, int] = field(default_factory=dict)
+    shared: Mapping[tuple[sp.Symbol, sp.Symbol], sp.Expr] = field(default_factory=dict)
+
+    @property
+    def directions(self) -> list[Class]:
+        """Classes with a value per direction."""
+        return [c for c in self.classes if isinstance(c.symbol, sp.Indexed)]
+
+    def at(self, **sizes: int) -> Derived:
+        """The same at concrete sizes: sums written out, a class per direction.
+
+        Raises
+        ------
+        ParameterError
+            For a size that the statement does not have.
+        """
+        known = {s.name: s for s in self.statement.symbols if s.is_integer}
+        for name in sizes:
+            if name not in known:
+                raise ParameterError(f"{name}: no size of it; there are {', '.join(known)}")
+        numbers = {known[n]: v for n, v in sizes.items()}
+        roles, found = Roles(self.statement), []
+        for w, of in roles.classes.items():
+            old = self.roles.classes[w]
+            of.atoms, of.symbols, of.slots = old.atoms, old.symbols, old.slots
+        write = functools.partial(gaussian.at_size, numbers=numbers)
+        for c in self.classes:
+            if c not in self.directions:
+                found.append(replace(c, size=write(c.size)))
+                continue
+            many = c.many.xreplace({k: sp.Integer(v) for k, v in numbers.items()})
+            if not many.is_number:
+                raise ParameterError(f"{many}: has one {c.weight} per direction; give it a number")
+            of = roles.classes[c.weight]
+            of.diagonal = [gaussian.direction(c.weight.name, k) for k in range(1, int(many) + 1)]
+            found += [Class(x, c.weight, write(c.size), c.means) for x in of.diagonal]
+        return replace(
+            self,
+            roles=roles,
+            classes=found,
+            loss=write(self.loss),
+            observables={k: write(v) for k, v in self.observables.items()},
+            sizes={**self.sizes, **numbers},
+        )
+
+    @functools.cached_property
+    def rates(self) -> dict[sp.Symbol, sp.Expr]:
+        """Rate of every class: minus the slope of the loss, shared among its entries."""
+        if self.shared:
+            slopes = {c.symbol: sp.diff(self.loss, c.symbol) for c in self.classes}
+            return {
+                x: -sp.Add(*(self.shared[x, y] * slope for y, slope in slopes.items()))
+                for x in slopes
+            }
+        return {
+            c.symbol: -(
+                gaussian.slope(self.loss, c.symbol.base)
+                if c in self.directions
+                else sp.diff(self.loss, c.symbol)
+            )
+            / c.size
+            for c in self.classes
+        }
+
+    @functools.cached_property
+    def slopes(self) -> Callable[[Sequence[float], Mapping[str, float]], tuple[float, Any]]:
+        """Numbers of the loss and its slopes along all classes, at values of these in order and
+        numbers by name.
+        """
+        symbols = [c.symbol for c in self.classes]
+        others = sorted(self.loss.free_symbols - set(symbols), key=str)
+        of = symmetry.slopes(self.loss, symbols, others)
+        return lambda values, numbers: of(values, [numbers[s.name] for s in others])
+
+    @functools.cached_property
+    def conserved(self) -> list[symmetry.Conserved]:
+        """What the flow keeps because the loss does not change along a direction."""
+        return symmetry.still(self) if self.shared else symmetry.conserved(self)
+
+    @functools.cached_property
+    def quotient(self) -> symmetry.Quotient:
+        """What moves, without the translations."""
+        if self.shared:
+            frozen = {q.expression for q in self.conserved}
+            order = {c.symbol: c.symbol for c in self.classes if c.symbol not in frozen}
+            gauge = {c.symbol: order.get(c.symbol, c.weight.start) for c in self.classes}
+            mobility = {x: {y: self.shared[x, y] for y in gauge} for x in order}
+            return symmetry.Quotient(order, gauge, mobility)
+        return symmetry.quotient(self)
+
+    @functools.cached_property
+    def flow(self) -> Flow:
+        """The flow of what moves, with the loss and what the statement names beside it.
+
+        Raises
+        ------
+        ParameterError
+            If there is an order parameter for each of a symbolic number of directions, or none.
+        """
+        if self.directions:
+            return self.at().flow
+        q = self.quotient
+        if not q.order:
+            raise ParameterError(
+                f"statement {self.statement.name}: nothing moves: from equal entries, the loss changes "
+                "along no direction"
+            )
+        start = {c.symbol: c.weight.start for c in self.classes}
+        shown = {"loss": self.loss, **self.observables}
+        return Flow(
+            self.statement.name,
+            TIME,
+            self.moving,
+            {x: combination.xreplace(start) for x, combination in q.order.items()},
+            self.reference,
+            self.status,
+            self.assumptions,
+            observables={k: v.xreplace(q.gauge) for k, v in shown.items()},
+        )
+
+    @functools.cached_property
+    def moving(self) -> dict[sp.Symbol, sp.Expr]:
+        """Rates of the order parameters in the order parameters."""
+        q = self.quotient
+        loss = self.loss.xreplace(q.gauge)
+        slopes = {x: sp.diff(loss, x) for x in q.order}
+        if self.shared:
+            slopes = {x: sp.diff(self.loss, x).xreplace(q.gauge) for x in q.gauge}
+        return {
+            x: symmetry.tidied(-sp.Add(*(m * slopes[y] for y, m in q.mobility[x].items())))
+            for x in q.order
+        }
+
+    @property
+    def reference(self) -> str:
+        """Where the equations come from."""
+        return f"statement {self.statement.name}"
+
+    def equations(self) -> dict[str, Equation]:
+        """Loss, sizes of classes, conserved quantities and rates, by name."""
+        return {e.name: e for part in self.sections().values() for e in part}
+
+    def sections(self) -> dict[str, list[Equation]]:
+        """Equations, grouped as a write-up would."""
+
+        def made(name: str, lhs: sp.Expr, rhs: Any, *more: str) -> Equation:
+            assumed = (*self.assumptions, *more)
+            return Equation(name, lhs, rhs, self.reference, self.status, assumed)
+
+        count = [
+            Equation(
+                f"entries_{c.label}",
+                notation.symbol(
+                    f"entries_{c.label}",
+                    f"n_{{{notation.expression(sp.Symbol(c.label))}}}",
+                    f"entries of {c.weight}: {c.means}",
+                ),
+                c.size,
+                self.reference,
+                "exact",
+            )
+            for c in self.classes
+        ]
+        kept = [
+            made(f"conserved_{k + 1}", notation.symbol(f"C_{k + 1}", means=q.kind), q.expression)
+            for k, q in enumerate([] if self.directions else self.conserved)
+        ]
+        moving = [
+            made(f"order_{x}", x, combination)
+            for x, combination in ({} if self.directions else self.quotient.order).items()
+            if x != combination
+        ]
+        first = {"Loss and classes": [made("loss", LOSS, self.loss), *count]}
+        if self.directions:
+            rates = [
+                made(f"d{c.weight}_dt", sp.Derivative(c.symbol, TIME), self.rates[c.symbol])
+                for c in self.classes
+            ]
+            return {**first, "Flow": rates}
+        rates = list(self.flow.equations().values()) if self.quotient.order else []
+        found = {**first, "Conserved": kept, "Flow": [*moving, *rates]}
+        return {section: equations for section, equations in found.items() if equations}
+
+
+def derive(stated: Statement, *, confirmed: bool = True) -> Derived:
+    """Classes, population loss and flow of a statement.
+
+    Parameters
+    ----------
+    stated : Statement
+    confirmed : bool
+        Compare loss, gradients of all weights and sizes of classes with enumerated inputs at tiny
+        sizes.
+
+    Raises
+    ------
+    ParameterError
+        In one line, where the statement cannot be done exactly, or the check fails.
+    """
+    roles = Roles(stated)
+    if stated.closure is not None:
+        return _closed(stated, roles)
+    world = World(stated, roles)
+    mean: Callable[[Any], sp.Expr] = world.mean_of
+    assumed: set[str] = set()
+    if stated.gausses:
+        found, mean = vector_classes(stated, roles), functools.partial(gaussian.mean, stated)
+    else:
+        found, assumed = classes(stated, roles)
+    loss = mean(stated.loss)
+    observables = {k: mean(v) for k, v in stated.observables.items()}
+    leading = [f.name for f in stated.functions if f.leading]
+    balanced = sorted({f.name for f in world.balanced} | assumed)
+    assumptions = [POPULATION, "all entries of a weight equal at the start"]
+    assumptions += [f"{n}: all values equally often" for n in balanced]
+    assumptions += [f"{n}: values distinct" for n in leading]
+    status = "leading order" if leading else "exact"
+    made = Derived(stated, roles, found, loss, observables, status, tuple(assumptions))
+    if confirmed:
+        try:
+            check.confirm(made)
+        except arrays.Unlisted as error:
+            made = replace(made, assumptions=(*assumptions, f"gradients not compared: {error}"))
+    return made
+
+
+def _closed(stated: Statement, roles: Roles) -> Derived:
+    """The closure over random teachers."""
+    means = closure.Means(stated, roles)
+    loss, *others = (
+        means.mean(functools.partial(means.body, tree))
+        for tree in (stated.loss, *stated.observables.values())
+    )
+    shared = closure.mobility(means)
+    found = [
+        Class(x, weight, 1 / shared[x, x], notation.meanings(lambda _: True)[x][0])
+        for (weight, _), x in means.symbols.items()
+    ]
+    random = ", ".join(f.name for f in stated.functions if f.kept)
+    assumptions = (POPULATION, f"mean logits; {random}: averaged over")
+    observables = dict(zip(stated.observables, others, strict=True))
+    return Derived(stated, roles, found, loss, observables, "closure", assumptions, {}, shared)
+
+
+def vector_classes(stated: Statement, roles: Roles) -> list[Class]:
+    """Classes of weights beside Gaussian data: the diagonal, if there are two vector indices."""
+    found = []
+    for weight, of in roles.classes.items():
+        value, places = gaussian.value_of(stated, weight), gaussian.vectors(weight)
+        if value == 0:
+            continue
+        size, many = sp.Mul(*(s.size for s in weight.sorts if not s.vector)), sp.S.One
+        if isinstance(value, sp.IndexedBase):
+            value, many = value[gaussian.DIRECTION], weight.sorts[places[0]].size
+        elif places:
+            size *= weight.sorts[places[0]].size
+        of.symbols[(True,) * len(of.atoms)] = value
+        means = "on the diagonal" if places else "every entry"
+        found.append(Class(value, weight, size, means, many))
+    return found
+
+
+def classes(stated: Statement, roles: Roles) -> tuple[list[Class], set[str]]:
+    """Classes of all weights with their sizes, found by drawing an entry's indices at random, and
+    names of teachers that were taken to be balanced.
+    """
+    found, assumed = [], set()
+    for weight, of in roles.classes.items():
+        world = World(stated, roles)
+        chances = world.chances(functools.partial(world.pattern, of, of.slots))
+        assumed |= {f.name for f in world.balanced}
+        keep = _telling(list(chances))
+        of.atoms = [of.atoms[k] for k in keep]
+        entries = sp.Mul(*(s.size for s in weight.sorts))
+        patterns = sorted(
+            ((tuple(p[k] for k in keep), q) for p, q in chances.items()), reverse=True
+        )
+        for pattern, chance in patterns:
+            bits = "".join(str(int(b)) for b in pattern)
+            name = f"{weight.name}_{bits}" if bits else weight.name
+            told = zip(of.atoms, pattern, strict=True)
+            means = ", ".join(_said(atom, holds) for atom, holds in told) or "every entry"
+            symbol = notation.symbol(name, means=f"{weight.name}: {means}", real=True)
+            of.symbols[pattern] = symbol
+            found.append(Class(symbol, weight, sp.factor(entries * chance), means))
+    return found, assumed
+
+
+def _telling(patterns: list[tuple[bool, ...]]) -> list[int]:
+    """Places of few atoms, simplest first, that tell all patterns apart."""
+    keep: list[int] = []
+
+    def told(places: list[int]) -> int:
+        return len({tuple(p[i] for i in places) for p in patterns})
+
+    for k in range(len(patterns[0]) if patterns else 0):
+        if told([*keep, k]) > told(keep):
+            keep.append(k)
+    for k in list(keep):  # what later ones made needless
+        if told([i for i in keep if i != k]) == len(patterns):
+            keep.remove(k)
+    return keep
+
+
+def _said(atom: tuple[Any, ...], holds: bool) -> str:
+    if len(atom) == 1:
+        return f"{atom[0].image!r} {'is' if holds else 'is not'} a value of {atom[0].function.name}"
+    return f"{atom[0]!r} {'=' if holds else '!='} {atom[1]!r}"

@@ -1,0 +1,196 @@
+"""A statement as a model: what a file or a package states, served by every command."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import importlib
+import runpy
+import sys
+import traceback
+import types
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from theory.parameters import BaseParameters, ParameterError, nearest, parameter
+from theory.registry import COMMANDS, Model
+from theory.statement.stated import Statement, unread
+from theory.statement.tree import Spectrum
+
+TRAINING: dict[str, tuple[Any, str, dict[str, Any]]] = {
+    "eta": (0.1, "learning rate", {"above": 0}),
+    "steps": (1000, "length of a run", {"low": 1}),
+    "eval_every": (10, "steps between measurements", {"low": 1}),
+    "batch_size": (0, "inputs per step, drawn anew; 0 for all inputs", {"low": 0}),
+}
+
+
+@dataclass(frozen=True)
+class StatedModel(Model):
+    """A model that follows from a statement."""
+
+    statement: Any = None
+
+    @property
+    def systems(self) -> list[Model]:
+        """None: it is one system."""
+        return []
+
+    def path(self, wing: str) -> str:
+        """Room in a wing: the one of all statements."""
+        return f"{wing}.statement"
+
+    @property
+    def checks(self) -> tuple[str, ...]:
+        """The ``verify`` commands that statements answer to."""
+        return tuple(c for c in COMMANDS if self._has("verify", c))
+
+    def wing(self, wing: str, module: str | None = None) -> Any:
+        """What a wing (or a module of it) has for this statement: for ``theory``, everything that
+        is derived; elsewhere a module, or what its ``of(statement)`` gives.
+
+        Raises
+        ------
+        ParameterError
+            If statements have no such module.
+        """
+        if wing == "theory" and module in (None, "onset"):
+            return offered(self.statement)
+        path = ".".join(filter(None, (self.path(wing), module)))
+        try:
+            found = importlib.import_module(path)
+        except ModuleNotFoundError as error:
+            if error.name is None or not f"{path}.".startswith(f"{error.name}."):
+                raise
+            raise ParameterError(f"{self.name}: has no {path}") from None
+        return found.of(self.statement) if hasattr(found, "of") else found
+
+
+def model(stated: Statement, name: str = "") -> StatedModel:
+    """A statement as a `Model`: what an entry point may offer, in one line."""
+    paper = stated.name
+    return StatedModel(name or stated.name, stated.title, paper, "", stated)
+
+
+@functools.cache
+def offered(stated: Statement) -> types.SimpleNamespace:
+    """What a model's ``theory`` package offers, and its ``onset``."""
+    from theory.statement import kept, onset
+
+    found = functools.cache(functools.partial(kept.derived, stated))
+    return types.SimpleNamespace(
+        statement=stated,
+        Parameters=parameters(stated),
+        derived=found,
+        equations=lambda: found().equations(),
+        sections=lambda: found().sections(),
+        flows=lambda: {stated.name: found().flow},
+        onset=lambda p, until=None: onset.onset(found(), p, until),
+    )
+
+
+@functools.cache
+def parameters(stated: Statement) -> type[BaseParameters]:
+    """Parameters of a statement: its sizes and numbers, and how a student is trained.
+
+    Those that ``values`` does not give have none until they are set.
+
+    Raises
+    ------
+    ParameterError
+        If ``values`` names what there is not.
+    """
+    given = dict(stated.values)
+    fields: list[tuple[str, Any, Any]] = []
+    for s in stated.symbols:
+        value = given.pop(s.name, None)
+        if s.is_integer:
+            fields.append((s.name, int | None, parameter(value, "size", low=1)))
+        else:
+            fields.append((s.name, float | None, parameter(value, "number")))
+    for g in stated.gausses:
+        if isinstance(g.var, Spectrum) and g.var.name in given:
+            for k, value in enumerate(given.pop(g.var.name), 1):
+                name = f"{g.var.name}_{k}"
+                fields.append((name, float, parameter(float(value), "eigenvalue", above=0)))
+    for name, (value, doc, bound) in TRAINING.items():
+        if name not in [f[0] for f in fields]:
+            default = given.pop(name, value)
+            fields.append((name, type(value), parameter(type(value)(default), doc, **bound)))
+    for name in given:
+        known = [f[0] for f in fields]
+        raise ParameterError(
+            f"statement {stated.name}: values: {name}: {nearest(name, known)}there are "
+            + ", ".join(known)
+        )
+
+    def __post_init__(self: Any) -> None:
+        """Check single fields, then that sizes fit the statement."""
+        BaseParameters.__post_init__(self)
+        stated.fit(self.as_dict())
+
+    def presets(cls: Any) -> dict[str, Any]:
+        """The values of the statement."""
+        return {"stated": cls}
+
+    made = dataclasses.make_dataclass(
+        "Parameters",
+        fields,
+        bases=(BaseParameters,),
+        frozen=True,
+        namespace={
+            "presets": classmethod(presets),
+            "__post_init__": __post_init__,
+            "__doc__": f"Sizes and numbers of {stated.name}, and how a student is trained.",
+            "__module__": __name__,
+        },
+    )
+    return made
+
+
+@functools.cache
+def of_file(name: str) -> StatedModel:
+    """The model that a file states: ``FILE.py``, or ``FILE.py:NAME`` if it states several.
+
+    The file is run, as any script.
+
+    Raises
+    ------
+    ParameterError
+        In one line with file and line, if it cannot be read, states nothing, or states what no
+        statement can be.
+    """
+    path, _, chosen = name.partition(".py")
+    path, chosen = f"{path}.py", chosen.removeprefix(":")
+    if not Path(path).is_file():
+        raise ParameterError(f"model: no file {path}")
+    given = _run(path)
+    stated = {k: v for k, v in given.items() if isinstance(v, Statement)}
+    if not stated:
+        raise ParameterError(f"{path}: states nothing: no statement(...) is bound to a name")
+    unread(list(stated.values()), given)
+    if chosen and chosen not in stated:
+        raise ParameterError(
+            f"{path}:{chosen}: there is no such statement, but {', '.join(stated)}"
+        )
+    if len(stated) > 1 and not chosen:
+        several = ", ".join(f"{path}:{k}" for k in stated)
+        raise ParameterError(f"{path}: states several models: {several}")
+    return model(stated[chosen] if chosen else next(iter(stated.values())))
+
+
+def _run(path: str) -> dict[str, Any]:
+    folder = str(Path(path).resolve().parent)
+    sys.path.insert(0, folder)
+    try:
+        return runpy.run_path(path)
+    except Exception as error:  # a stranger's file may do anything
+        lines = [f.lineno for f in traceback.extract_tb(error.__traceback__) if f.filename == path]
+        line = getattr(error, "lineno", None) if isinstance(error, SyntaxError) else None
+        at = line or (lines[-1] if lines else 1)
+        kind = "" if isinstance(error, ParameterError) else f"{type(error).__name__}: "
+        said = str(error).partition("\n")[0]
+        raise ParameterError(f"{path}, line {at}: {kind}{said}") from error
+    finally:
+        sys.path.remove(folder)

@@ -1,0 +1,138 @@
+"""Growth rates and emergence times of a stated model."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import sympy as sp
+import xarray as xr
+
+from theory.onset import Onset
+from theory.parameters import ParameterError
+from theory.statement.derived import Derived
+
+SHARES = (0.1, 0.5, 0.9)  # of what the loss falls by
+FIRST, LONGEST = 1.0, 1e9  # lengths of a run that looks for its own end
+SETTLED = 0.02  # part of the loss's fall that the second half of a run may add
+AT = 401  # times of a curve
+
+
+def onset(made: Derived, p: Any, until: float | None = None) -> Onset:
+    """When the loss falls, and how fast what is small grows.
+
+    Parameters
+    ----------
+    made : Derived
+    p : Parameters
+        As `theory.statement.model.parameters` makes them.
+    until : float, optional
+        Length of the run; by default one that doubles until its second half adds little.
+
+    Raises
+    ------
+    ParameterError
+        If a size or number has no value.
+    """
+    flow = concrete(made, p).flow
+    curve = _run(flow, p, until)
+    end, fall = float(curve.t[-1]), float(curve.loss[0] - curve.loss[-1])
+    numbers: dict[str, float] = {"run": end, "loss_start": float(curve.loss[0])}
+    numbers |= {"loss_end": float(curve.loss[-1])}
+    labels = {
+        "run": "length of the run",
+        "loss_start": "loss at the start",
+        "loss_end": "loss at the end of the run",
+    }
+    events = {
+        f"t_{share:.0%}".rstrip("%"): flow.observables["loss"]
+        - (numbers["loss_start"] - share * fall)
+        for share in SHARES
+    }
+    if fall > 0:
+        found = flow.solve(p, at=[end], events=events, t=end)
+        numbers |= {name: float(found[name]) for name in events}
+        labels |= {
+            name: f"time at which the loss has done {share:.0%} of its fall"
+            for name, share in zip(events, SHARES, strict=True)
+        }
+    growth = rates_at_zero(flow, p)
+    for k, rate in enumerate(growth, 1):
+        numbers[f"growth_{k}"] = rate
+        labels[f"growth_{k}"] = "growth rate at zero weights, real part"
+    notes = [] if growth else ["zero weights are no fixed point: no growth rates there"]
+    return Onset(
+        numbers=numbers,
+        labels=labels,
+        absent={name: "not within the run" for name in events},
+        notes=notes,
+        curves=lambda: {"flow": curve},
+        equations=lambda: list(made.equations().values()),
+        plot=draw,
+        setting={s.name: getattr(p, s.name) for s in made.statement.symbols},
+    )
+
+
+def concrete(made: Derived, p: Any) -> Derived:
+    """The same at the sizes of the parameters, where sums have to be written out.
+
+    Raises
+    ------
+    ParameterError
+        If a size or number has no value.
+    """
+    for s in made.statement.symbols:
+        if getattr(p, s.name) is None:
+            raise ParameterError(
+                f"{s.name}: has no value; set it by --set {s.name}=VALUE, or by values= in the statement"
+            )
+    if not (made.directions or made.loss.has(sp.Sum)):
+        return made
+    return made.at(**{s.name: getattr(p, s.name) for s in made.statement.symbols if s.is_integer})
+
+
+def _run(flow: Any, p: Any, until: float | None) -> xr.Dataset:
+    end = until or FIRST
+    while True:
+        curve = flow.solve(p, at=np.linspace(0, end, AT), t=end)
+        fall = curve.loss - curve.loss[0]
+        late = abs(float(fall[-1] - fall[AT // 2]))
+        moved = float(abs(fall).max()) > 1e-3 * max(abs(float(curve.loss[0])), 1e-12)
+        if until or end > LONGEST or (moved and late < SETTLED * abs(float(fall[-1]))):
+            return curve
+        end *= 2
+
+
+def rates_at_zero(flow: Any, p: Any) -> list[float]:
+    """Growth rates where all order parameters are zero, largest first; none if that is no fixed
+    point.
+    """
+    zero = dict.fromkeys(flow.state, 0)
+    values = {s: p.values()[s.name] for s in flow.jacobian().free_symbols if s.name in p.values()}
+    rates = [float(r.subs(zero).subs(values)) for r in flow.expanded.values()]
+    if any(abs(r) > 1e-12 for r in rates):
+        return []
+    matrix = np.array(flow.jacobian().subs(zero).subs(values).tolist(), float)
+    found = sorted(np.linalg.eigvals(matrix).real, reverse=True)
+    return [float(x) for x in found if math.isfinite(x)]
+
+
+def draw(result: Onset, axes: Any) -> None:
+    """The loss on the left, order parameters on the right, over time."""
+    from theory import plotting  # loads matplotlib: for figures alone
+
+    left, right = axes
+    curve = result.curves()["flow"]
+    left.plot(curve.t, curve.loss, label="loss")
+    for name in curve.data_vars:
+        if name != "loss":
+            right.plot(curve.t, curve[name], label=name)
+    for name, value in result.numbers.items():
+        if name.startswith("t_") and math.isfinite(value):
+            left.axvline(value, color="0.6", lw=0.8, ls=":")
+    left.set(ylabel="loss")
+    right.set(ylabel="order parameters")
+    for axis in axes:
+        axis.set(xlabel="$t$", xlim=(0, float(curve.t[-1])))
+        plotting.below(axis)

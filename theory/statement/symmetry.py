@@ -1,0 +1,268 @@
+"""Directions in which the loss does not change, found in numbers and proved in symbols."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import sympy as sp
+
+from theory import notation
+from theory.statement.points import Points
+
+RANK = 1e-9  # relative to the largest singular value: double precision with a margin
+STEP = 1e-30j  # small enough for derivatives exact to rounding
+LARGEST = 24  # denominator of a coefficient
+PROVABLE = 600  # operations of an expression that SymPy multiplies out in a second
+MOST_EXPONENTIALS = 5  # different ones, of an expression that is put over one denominator
+READABLE = 300  # operations of one that it factors in a second
+
+
+def null_vectors(sample: Callable[[int], np.ndarray], width: int) -> list[list[sp.Rational]]:
+    """Rational vectors that every row of a matrix is orthogonal to, as reduced echelon form.
+
+    Parameters
+    ----------
+    sample : callable
+        Makes a matrix of so many rows, another one at every call.
+    width : int
+        Number of columns. Pivots are chosen from the last column on.
+    """
+    rows = sample(3 * width)
+    _, sizes, vectors = np.linalg.svd(rows)
+    rank = int((sizes > RANK * max(sizes.max(initial=0), 1e-300)).sum())
+    reduced = _echelon(vectors[rank:, ::-1])[:, ::-1]
+    found = [[Fraction(float(v)).limit_denominator(LARGEST) for v in row] for row in reduced]
+    others = sample(width)
+    scale = np.abs(others).max(initial=1e-300)
+    return [
+        [sp.Rational(v.numerator, v.denominator) for v in row]
+        for row in found
+        if np.abs(others @ np.array(row, float)).max(initial=0) < 1e-7 * scale
+    ]
+
+
+def _echelon(rows: np.ndarray) -> np.ndarray:
+    rows, top = rows.copy(), 0
+    for column in range(rows.shape[1]):
+        if top == len(rows):
+            break
+        pivot = top + int(np.abs(rows[top:, column]).argmax())
+        if abs(rows[pivot, column]) < 1e-8:
+            continue
+        rows[[top, pivot]] = rows[[pivot, top]]
+        rows[top] /= rows[top, column]
+        for other in range(len(rows)):
+            if other != top:
+                rows[other] -= rows[other, column] * rows[top]
+        top += 1
+    return rows[:top]
+
+
+def rational(expr: sp.Expr) -> tuple[sp.Expr, dict[sp.Symbol, sp.Expr]]:
+    """An expression with exponentials and logarithms as symbols, and what these stand for.
+
+    Exponentials of sums are products; arguments that are equal over one denominator are the same.
+    """
+    meaning: dict[sp.Symbol, sp.Expr] = {}
+    named: dict[sp.Expr, sp.Symbol] = {}
+
+    def name(x: sp.Expr) -> sp.Symbol:
+        if x not in named:
+            named[x] = sp.Dummy(f"e{len(named)}", positive=True)
+            meaning[named[x]] = x
+        return named[x]
+
+    def spelled(x: sp.Expr) -> sp.Expr:
+        if not x.has(sp.exp, sp.log):
+            return x
+        if isinstance(x, sp.exp):
+            inside = sp.cancel(sp.together(spelled(x.args[0])))
+            if not inside.is_polynomial(*inside.free_symbols):
+                return name(sp.exp(inside))
+            parts = (term.as_coeff_Mul() for term in sp.Add.make_args(sp.expand(inside)))
+            return sp.Mul(*(name(sp.exp(rest)) ** many for many, rest in parts if rest != 1))
+        if isinstance(x, sp.log):
+            return name(sp.log(sp.factor(spelled(x.args[0]))))
+        return x.func(*map(spelled, x.args))
+
+    return spelled(expr), meaning
+
+
+def proved(expr: sp.Expr) -> bool:
+    """Whether an expression that is zero in numbers is shown to be zero, where that is cheap."""
+    if expr == 0:
+        return True
+    if expr.has(sp.Sum) or expr.count_ops() > PROVABLE:
+        return False
+    made, meaning = rational(expr)
+    return len(meaning) <= 2 * MOST_EXPONENTIALS and sp.expand(sp.numer(sp.together(made))) == 0
+
+
+def tidied(expr: sp.Expr) -> sp.Expr:
+    """A rational function of exponentials over one denominator, in factors, if that is shorter."""
+    if expr.has(sp.Sum, sp.log) or expr.count_ops() > READABLE:
+        return expr
+    made, meaning = rational(expr)
+    if len(meaning) > MOST_EXPONENTIALS:
+        return expr
+    made = sp.factor(sp.together(made))
+    for short, long in reversed(meaning.items()):
+        made = made.xreplace({short: long})
+    return min((made, expr), key=lambda x: x.count_ops())
+
+
+def compiled(expressions: Sequence[sp.Expr], arguments: Sequence[sp.Symbol]) -> Callable[..., Any]:
+    """Expressions as functions of numbers, sizes as whole ones; sums are added up term by term."""
+    several = any(e.has(sp.Sum) for e in expressions)  # whose indices must stay inside
+    made = sp.lambdify(list(arguments), list(expressions), "numpy", cse=not several)
+    whole = [x.is_integer for x in arguments]
+    return lambda *v: made(*(int(x) if w else x for w, x in zip(whole, v, strict=True)))
+
+
+def slopes(
+    expr: sp.Expr, by: Sequence[sp.Symbol], others: Sequence[sp.Symbol]
+) -> Callable[..., tuple[float, np.ndarray]]:
+    """An expression's value and derivatives by some of its symbols, by complex steps."""
+    of = compiled([expr], [*by, *others])
+
+    def found(values: Sequence[float], numbers: Sequence[float]) -> tuple[float, np.ndarray]:
+        steps = [
+            complex(of(*(x + STEP * (k == n) for n, x in enumerate(values)), *numbers)[0])
+            for k in range(len(values))
+        ]
+        return steps[0].real, np.array([s.imag for s in steps]) / abs(STEP)
+
+    return found
+
+
+@dataclass(frozen=True)
+class Conserved:
+    """What gradient flow keeps.
+
+    Attributes
+    ----------
+    kind : {'frozen', 'translation', 'scaling'}
+        One class alone; a sum over weights; a sum over their squares.
+    coefficients : mapping of Symbol to Rational
+        The direction, per class.
+    expression : Expr
+        What is conserved, in values of classes.
+    proved : bool
+        Whether it was proved, and not only found in numbers.
+    """
+
+    kind: str
+    coefficients: Mapping[sp.Symbol, sp.Rational]
+    expression: sp.Expr
+    proved: bool
+
+
+@dataclass(frozen=True)
+class Quotient:
+    """Order parameters that no translation changes; ``d x / d t = -sum_y mobility[x][y] dL/dy``.
+
+    Attributes
+    ----------
+    order : mapping of Symbol to Expr
+        By order parameter, the combination of classes that it is.
+    gauge : mapping of Symbol to Expr
+        Classes in order parameters, with one class per translation at zero.
+    mobility : mapping of Symbol to mapping
+        How slopes of the loss make rates: one over numbers of entries.
+    """
+
+    order: Mapping[sp.Symbol, sp.Expr]
+    gauge: Mapping[sp.Symbol, sp.Expr]
+    mobility: Mapping[sp.Symbol, Mapping[sp.Symbol, sp.Expr]]
+
+
+def conserved(made: Any) -> list[Conserved]:
+    points = Points(made)
+    symbols = [c.symbol for c in made.classes]
+
+    def sample(rows: int, scaled: bool) -> np.ndarray:
+        out = []
+        for _ in range(rows):
+            values = list(points.values().values())
+            row = made.slopes(values, points.numbers())[1]
+            out.append(row * values if scaled else row)
+        return np.array(out)
+
+    size = {c.symbol: c.size for c in made.classes}
+    found: list[Conserved] = []
+    for power in (1, 2):
+        vectors = null_vectors(functools.partial(sample, scaled=power == 2), len(symbols))
+        for vector in vectors:
+            part = {x: a for x, a in zip(symbols, vector, strict=True) if a != 0}
+            if power == 2 and len(part) == 1:  # frozen, found above
+                continue
+            kind = "scaling" if power == 2 else "translation" if len(part) > 1 else "frozen"
+            kept = sp.factor(sp.Add(*(a * size[x] * x**power for x, a in part.items())))
+            only = next(iter(part)) if kind == "frozen" else kept
+            found.append(Conserved(kind, part, only, _unmoved(made.loss, part, power)))
+    return found
+
+
+def _unmoved(loss: sp.Expr, part: Mapping[sp.Symbol, sp.Expr], power: int) -> bool:
+    """Whether it is proved that a loss does not change along a direction."""
+    if loss.count_ops() > PROVABLE:
+        return False
+    slopes = (a * x ** (power - 1) * sp.diff(loss, x) for x, a in part.items())
+    return proved(sp.Add(*slopes))
+
+
+def still(made: Any) -> list[Conserved]:
+    """Order parameters of a closure that do not move."""
+    points, rates = Points(made), made.rates
+    arguments = [*rates, *points.sizes, *points.others]
+    of = compiled(list(rates.values()), arguments)
+    rows = []
+    for _ in range(3):
+        numbers = points.numbers()
+        rows.append(
+            of(*points.values().values(), *(numbers[s.name] for s in arguments[len(rates) :]))
+        )
+    size = np.abs(np.array(rows, float)).max(0)
+    return [
+        Conserved("frozen", {x: sp.S.One}, x, proved(rate))
+        for (x, rate), n in zip(rates.items(), size, strict=True)
+        if n < RANK * size.max()
+    ]
+
+
+def quotient(made: Any) -> Quotient:
+    symbols = [c.symbol for c in made.classes]
+    size = {c.symbol: c.size for c in made.classes}
+    shifts = [q.coefficients for q in made.conserved if q.kind != "scaling"]
+    base = {next(x for x in reversed(symbols) if a.get(x) == 1): a for a in shifts}
+    shift = {
+        c.symbol: sp.Add(*(a.get(c.symbol, 0) * b for b, a in base.items()))
+        for c in made.classes
+        if c.symbol not in base
+    }
+    order: dict[sp.Symbol, sp.Expr] = {}
+    of: dict[sp.Symbol, sp.Symbol] = {}  # class by order parameter
+    for c in (c for c in made.classes if c.symbol in shift):
+        x = c.symbol
+        if shift[x] != 0:
+            alike = [d for d in made.classes if d.weight is c.weight and shift.get(d.symbol)]
+            name = f"delta_{c.weight.name if len(alike) == 1 else x}"
+            x = notation.symbol(name, means=str(x - shift[x]), real=True)
+        order[x], of[x] = c.symbol - shift[c.symbol], c.symbol
+    mobility = {
+        x: {
+            y: sp.factor(
+                sp.Add(*(a.get(c, 0) * a.get(d, 0) / size[b] for b, a in base.items()))
+                + (1 / size[c] if c == d else 0)
+            )
+            for y, d in of.items()
+        }
+        for x, c in of.items()
+    }
+    gauge = dict.fromkeys(base, sp.S.Zero) | {c: x for x, c in of.items()}
+    return Quotient(order, gauge, mobility)
