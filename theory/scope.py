@@ -258,10 +258,10 @@ def marked(result: Any) -> Any:
         return result
     if isinstance(result, xr.Dataset):
         return result.assign_attrs(status="beyond its scope", assumptions="; ".join(lines))
-    if isinstance(getattr(result, "notes", None), list) and dataclasses.is_dataclass(result):
-        return dataclasses.replace(  # type: ignore[type-var]
-            result, notes=[*result.notes, *(f"beyond its scope: {x}" for x in lines)]
-        )
+    notes = getattr(result, "notes", None)
+    if isinstance(notes, list) and dataclasses.is_dataclass(result):
+        said = [f"beyond its scope: {line}" for line in lines]
+        return dataclasses.replace(result, notes=[*notes, *said])  # type: ignore[type-var]
     return result
 
 

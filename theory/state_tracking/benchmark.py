@@ -17,7 +17,7 @@ import sympy as sp
 from theory import numeric
 from theory.state_tracking import exact
 from theory.state_tracking.dynamics import flow
-from theory.state_tracking.numbers.per_seed import Given, Quenched, Spelled, Start
+from theory.state_tracking.numbers.per_seed import Quenched, Realisation, Spelled, Start
 from theory.state_tracking.numbers.quadrature import emergence_time
 from theory.state_tracking.parameters import Parameters
 from theory.state_tracking.symbols import A, N, S, d_g, zeta
@@ -136,7 +136,7 @@ def rates(p: Parameters, calls: int) -> list[dict[str, Any]]:
     """
     rng = np.random.default_rng(0)
     start = Start.drawn(p, 1, rng)
-    given = Given.drawn(p, start, rng)
+    given = Realisation.drawn(p, start, rng)
     systems = {
         "rates, lowered": Spelled(p, start, given),
         "rates, by hand": Quenched(p, start, given),

@@ -43,7 +43,7 @@ HORIZON = 40.0  # in N^2: no flow here takes longer
 HALF = 0.5
 
 
-def rates(data: str, D: int) -> tuple[dict[str, float] | None, float]:
+def rates(data: str, D: float) -> tuple[dict[str, float] | None, float]:
     """Rates of the numbers by name, and of the gammas per unit of t.
 
     Orthonormal vectors: all alike. Gaussian ones of squared norm D, in units in which gammas move

@@ -81,8 +81,8 @@ class Realisation:
             data = task.draw_sequences(teachers, p.n_train, p.L, stream["train"])
             M = task.draw_weights(p, stream["initialisation"])["M"]
             found.append(cls.counted(teachers, M, data.actions, data.states))
-        known = {"seeds": tuple(int(seed) for seed in seeds), "data_draw": p.data_draw}
-        return replace(cls.joined(found), **known)
+        own_seeds = tuple(int(seed) for seed in seeds)
+        return replace(cls.joined(found), seeds=own_seeds, data_draw=p.data_draw)
 
     @classmethod
     def of(cls, p: Parameters, runs: xr.Dataset) -> Self:
