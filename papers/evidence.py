@@ -216,9 +216,9 @@ def state(model: Model, stored: Mapping[str, Any]) -> list[str]:
 
 
 def stale(model: Model, stored: Mapping[str, Any]) -> list[str]:
-    """Commands that have no stored result, or one that other sources made."""
+    """Commands whose stored result other sources made."""
     return [
         command
         for command in model.checks
-        if stored.get(command, {}).get("sources") != sources(model, command)
+        if command in stored and stored[command]["sources"] != sources(model, command)
     ]
