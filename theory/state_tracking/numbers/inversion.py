@@ -11,6 +11,7 @@ import xarray as xr
 
 from theory import arguments, sweep
 from theory.arguments import Times
+from theory.dimensions import by_dimension
 from theory.equation import Equation
 from theory.parameters import Allowed
 from theory.special import log_linear
@@ -27,7 +28,7 @@ from theory.state_tracking.numbers.quadrature import (
 from theory.state_tracking.parameters import Parameters
 
 
-@sweep.by_dimension(along="alpha")
+@by_dimension(along="alpha")
 def states(p: Any, alpha: Any, **swept: Any) -> dict[str, np.ndarray]:
     """A, R and S of the exact solution at given times, for many parameter points.
 

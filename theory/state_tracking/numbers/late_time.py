@@ -7,11 +7,12 @@ from typing import Any
 import numpy as np
 
 from theory import sweep
+from theory.dimensions import by_dimension
 from theory.state_tracking.numbers import quadrature
 from theory.state_tracking.numbers.quadrature import NAMES, Points
 
 
-@sweep.by_dimension()
+@by_dimension()
 @np.errstate(over="ignore", invalid="ignore")  # what overflows on the way has no constant
 def late_constant(p: Any, **swept: Any) -> np.ndarray:
     """Constant C of the late-time solution R + e^{(N R - zeta)/(N-1)}/N = eta alpha + C.
