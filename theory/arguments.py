@@ -21,7 +21,6 @@ import xarray as xr
 from theory.parameters import ANYTHING, Allowed, ParameterError, number, shown
 
 Positive = Annotated[float, Allowed(above=0)]
-Size = Annotated[int, Allowed(low=1)]
 Nodes = Annotated[int, Allowed(low=2, high=10**4)]  # of a quadrature, per axis
 Times = Annotated[Iterable[float], Allowed(low=0)]
 Reader = Callable[[str, Any], Any]  # of an argument's name and value
