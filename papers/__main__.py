@@ -9,15 +9,14 @@ from pathlib import Path
 from types import ModuleType
 
 from papers import claims, evidence
-from papers.source import Source
-from theory import cli, output, progress
+from theory import cli, output, progress, registry
 from theory.parameters import ParameterError
-from theory.registry import MODELS, Model
+from theory.registry import Model
 
 
 def main(argv: list[str] | None = None) -> int:
     """Command line."""
-    keys = {m.paper: m for m in MODELS.values()}
+    keys = {m.paper: m for m in registry.MODELS.values()}
     parser = cli.parser(
         "papers",
         "Figures, claims and write-up of a paper, all from the code.",
@@ -44,7 +43,7 @@ def main(argv: list[str] | None = None) -> int:
         nargs="?",
         const="all",
         metavar="COMMANDS",
-        help="with --claims: first run the verify commands again (all, or gradients,laws,...) and store what they find",
+        help="with --claims: first run the verify commands and the cited tests again (all, or gradients,tests,...) and store what they find",
     )
     args = parser.parse_args(argv)
     model = cli.choose("paper", args.paper, keys)
@@ -59,6 +58,8 @@ def main(argv: list[str] | None = None) -> int:
         args.scale or scales[-2 if args.seeds or args.device else 0]
     )  # who names seeds wants them trained
     cli.choose("--scale", scale, dict.fromkeys(scales))
+    from papers.source import Source  # loads matplotlib: for figures alone
+
     source = Source(
         scale,
         cli.seeds(args.seeds, "100" if scale == "paper" else "8"),
@@ -75,16 +76,19 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _claims(model: Model, paper: ModuleType, args: argparse.Namespace) -> int:
-    """The ledger; exit code 1 where a typed verdict is not the computed one."""
+    """The ledger; exit code 1 where a typed verdict is not the computed one, 3 where stored
+    evidence is missing or stale.
+    """
     ledger = claims.load(Path(str(paper.__file__)).with_name("claims.toml"))
     stored = evidence.load(model)
     if args.run is not None:
-        wanted = model.checks if args.run == "all" else args.run.split(",")
+        known = (*model.checks, evidence.TESTS)
+        wanted = known if args.run == "all" else args.run.split(",")
         for command in wanted:
-            cli.choose("--run", command, dict.fromkeys(model.checks))
+            cli.choose("--run", command, dict.fromkeys(known))
         with progress.bar(f"papers {args.paper}", show=not args.quiet):
             stored = evidence.renew(model, wanted, not args.quiet)
-    found, state = evidence.verdicts(stored), evidence.state(model, stored)
+    found, state = evidence.found(stored), evidence.state(model, stored)
     different = claims.different(ledger, found)
     if args.json:
         print(
@@ -103,7 +107,7 @@ def _claims(model: Model, paper: ModuleType, args: argparse.Namespace) -> int:
         print("\n".join([claims.report(ledger, found), *state]))
         if different:
             print(f"typed and computed verdicts differ: {', '.join(different)}")
-    return int(bool(different))
+    return 1 if different else 3 if evidence.stale(model, stored) else 0
 
 
 if __name__ == "__main__":

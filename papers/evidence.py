@@ -1,24 +1,33 @@
-"""Evidence: what the ``verify`` commands of a model found, stored beside its ledger with commit,
-cost and a hash of the sources.
+"""Evidence: what the ``verify`` commands of a model found, and the tests that its ledger cites,
+stored beside the ledger with commit, cost and a hash of the sources.
 """
 
 from __future__ import annotations
 
 import importlib
 import json
+import re
 import subprocess
+import sys
+import tempfile
 import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
+from papers import claims
+from papers.claims import Found
 from theory import output
-from theory.registry import MODELS, Model
-from theory.sources import digest
+from theory.parameters import ParameterError
+from theory.registry import Model
+from theory.sources import digest, imported
 from verify.check import VERDICTS
 from verify.report import Request, collect
 
 ROOT = Path(__file__).parents[1]
+TESTS = "tests"  # beside the commands: what the ledger cites of them
+ASIDE = ("verify", "verify.device.students")  # these look at every model
 KEPT = (
     "id",
     "name",
@@ -29,6 +38,7 @@ KEPT = (
     "verdict",
     "sees",
     "why",
+    "bound",
 )
 
 
@@ -37,20 +47,27 @@ def place(model: Model) -> Path:
     return Path(str(model.ledger().__file__)).with_name("evidence.json")
 
 
-def sources(model: Model) -> str:
-    """Digest of every source that may change a verdict of this model: what all models share, and
-    its own packages.
+def sources(model: Model, command: str) -> str:
+    """Digest of every source that may change what a command finds for a model."""
+    return digest(modules(model, command).values())
+
+
+def modules(model: Model, command: str) -> dict[str, Path]:
+    """Files of the modules that answer to a command, of the model's theory and students, and of all
+    that these import.
+
+    What is measured on a device is no part of it, nor is the short way to shipped ensembles.
     """
-    others = {m.name for m in MODELS.values()} - {model.name}
-    folders = [ROOT / wing for wing in ("theory", "simulate", "verify")]
+    tops = {wing: ROOT / wing for wing in ("theory", "simulate", "verify")}
     if model.package:
-        folders.append(Path(str(importlib.import_module(model.package).__file__)).parent)
-    return digest(
-        path
-        for folder in folders
-        for path in sorted(folder.rglob("*.py"))
-        if path.relative_to(folder).parts[0] not in {*others, "device"}
-    )
+        top = model.package.partition(".")[0]
+        tops[top] = Path(str(importlib.import_module(top).__file__)).parent
+    roots = [
+        name
+        for m in model.offering(command)
+        for name in (f"{m.path('verify')}.{command}", m.path("theory"), m.path("simulate"))
+    ]
+    return imported(["verify.report", *roots], tops, ASIDE)
 
 
 def commit(of: Path) -> str:
@@ -74,30 +91,31 @@ def load(model: Model) -> dict[str, Any]:
     return json.loads(path.read_text()) if path.is_file() else {}
 
 
-def verdicts(stored: Mapping[str, Any]) -> dict[str, str]:
-    """The worst verdict per address ``command.id``: rows that differ in parameters alone share
-    one.
+def found(stored: Mapping[str, Any]) -> Found:
+    """The worst verdict per address ``command.id``, and what its rows are about: rows that differ
+    in parameters alone share one.
     """
-    found: dict[str, str] = {}
+    verdicts: dict[str, str] = {}
+    equations: dict[str, set[str]] = {}
     for command, record in stored.items():
         for row in record["checks"]:
             address = f"{command}.{row['id']}"
-            found[address] = max(
-                found.get(address, VERDICTS[0]), row["verdict"], key=VERDICTS.index
-            )
-    return found
+            worst = verdicts.get(address, VERDICTS[0])
+            verdicts[address] = max(worst, row["verdict"], key=(*VERDICTS, "tested").index)
+            equations.setdefault(address, set()).update(re.split(r",\s*", row["equation"]))
+    return Found(verdicts, equations)
 
 
 def renew(model: Model, commands: Iterable[str], progress: bool) -> dict[str, Any]:
-    """Run ``verify`` commands and store what they find, one after the other, each as soon as it is
-    done.
+    """Run ``verify`` commands, or the cited tests, and store what they find, one after the other,
+    each as soon as it is done.
 
     Parameters
     ----------
     model : Model
         Whose commands.
     commands : iterable of str
-        Names such as ``gradients``.
+        Names such as ``gradients``; ``tests`` for the tests that the ledger cites.
 
     Returns
     -------
@@ -107,29 +125,99 @@ def renew(model: Model, commands: Iterable[str], progress: bool) -> dict[str, An
     stored = load(model)
     for command in commands:
         begun = time.monotonic()
-        report = collect(Request(model, progress=progress), command)
+        if command == TESTS:
+            record: dict[str, Any] = {"checks": tested(cited(model)), "tables": {}}
+        else:
+            report = collect(Request(model, progress=progress), command)
+            record = {
+                "sources": sources(model, command),
+                "checks": [
+                    {k: v for k, v in c.as_dict().items() if k in KEPT and (v or k != "bound")}
+                    for c in report.checks
+                ],
+                "tables": {k: [header, *rows] for k, (header, rows) in report.tables.items()},
+            }
         stored[command] = {
             "commit": commit(Path(str(model.ledger().__file__))),
-            "sources": sources(model),
             "seconds": round(time.monotonic() - begun),
-            "checks": [{k: v for k, v in c.as_dict().items() if k in KEPT} for c in report.checks],
-            "tables": {k: [header, *rows] for k, (header, rows) in report.tables.items()},
+            **record,
         }
         with output.atomic(place(model)) as temporary:
             temporary.write_text(output.to_json(dict(sorted(stored.items()))) + "\n")
     return stored
 
 
+def cited(model: Model) -> list[str]:
+    """Addresses of the tests that a ledger rests on."""
+    ledger = claims.load(Path(str(model.ledger().__file__)).with_name("claims.toml"))
+    return sorted({address for c in ledger for address in c.evidence("test")})
+
+
+def tested(addresses: list[str]) -> list[dict[str, str]]:
+    """Run cited tests: a row per address, *tested* where all that it names passed and one did, else
+    *FAIL*.
+
+    Raises
+    ------
+    ParameterError
+        If the tests are not here, as in an installed package.
+    """
+    files = {address.partition("::")[0] for address in addresses}
+    missing = [file for file in sorted(files) if not (ROOT / file).is_file()]
+    if missing:
+        raise ParameterError(f"--run {TESTS}: {missing[0]} is not in {ROOT}; a checkout has it")
+    with tempfile.TemporaryDirectory() as folder:
+        log = Path(folder) / "tests.xml"
+        command = [sys.executable, "-m", "pytest", "-q", "-m", "", f"--junitxml={log}"]
+        done = subprocess.run(
+            [*command, *addresses], cwd=ROOT, capture_output=True, text=True, check=False
+        )
+        if not log.is_file():
+            raise ParameterError(f"--run {TESTS}: pytest stopped: {done.stdout.strip()[-300:]}")
+        cases = list(ElementTree.parse(log).iter("testcase"))
+    passed: dict[str, bool] = {}
+    for case in cases:
+        file = case.get("classname", "").replace(".", "/") + ".py"
+        bad = any(case.find(word) is not None for word in ("failure", "error"))
+        for address in (file, f"{file}::{case.get('name', '').partition('[')[0]}"):
+            if case.find("skipped") is None:
+                passed[address] = passed.get(address, True) and not bad
+    return [
+        {
+            "id": address,
+            "name": address,
+            "equation": "",
+            "verdict": "tested" if passed.get(address) else "FAIL",
+        }
+        for address in addresses
+    ]
+
+
 def state(model: Model, stored: Mapping[str, Any]) -> list[str]:
     """One line per command: when it was run and what it cost, or that it is stale or missing."""
-    now, lines = sources(model), []
+    late, lines = stale(model, stored), []
     for command in model.checks:
         record = stored.get(command)
         if record is None:
             lines.append(f"verify.{command}: never run")
         else:
-            fresh = "" if record["sources"] == now else ", stale: sources have changed since"
+            fresh = ", stale: sources have changed since" if command in late else ""
             lines.append(
                 f"verify.{command}: {record['seconds']} s at commit {record['commit']}{fresh}"
             )
+    ran = stored.get(TESTS)
+    lines.append(
+        f"cited tests: {len(ran['checks'])} run, {ran['seconds']} s at commit {ran['commit']}"
+        if ran
+        else f"cited tests: not run here (--run {TESTS} does)"
+    )
     return lines
+
+
+def stale(model: Model, stored: Mapping[str, Any]) -> list[str]:
+    """Commands that have no stored result, or one that other sources made."""
+    return [
+        command
+        for command in model.checks
+        if stored.get(command, {}).get("sources") != sources(model, command)
+    ]

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import logging
 import random
 import sys
 import time
+import uuid
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from joblib.externals.loky.process_executor import TerminatedWorkerError
 
@@ -41,6 +44,8 @@ class Job:
         Jobs of one setting cost the same per epoch.
     probe : callable, optional
         ``probe()`` measures what that is, in seconds.
+    places : tuple of path
+        Files of its runs.
     """
 
     name: str
@@ -49,6 +54,7 @@ class Job:
     memory: float = 0
     setting: str = ""
     probe: Callable[[], float] | None = None
+    places: tuple[Path, ...] = ()
 
 
 Failures = list[tuple[Job, Exception]]
@@ -89,7 +95,18 @@ def carry_out(jobs: Sequence[Job], workers: int | None = None, progress: bool = 
             outcome = RuntimeError("its worker process died again")
         if isinstance(outcome, Exception):
             failures.append((job, outcome))
-    return failures
+    return failures + _lost(jobs, failures)
+
+
+def _lost(jobs: Sequence[Job], failures: Failures) -> Failures:
+    """Jobs that nobody says have failed, and whose runs are not in the store."""
+    failed = {id(job) for job, _ in failures}
+    return [
+        (job, FileNotFoundError(f"not in the store: {missing[0]}; run it again to go on"))
+        for job in jobs
+        if id(job) not in failed
+        and (missing := [place for place in job.places if not place.exists()])
+    ]
 
 
 def _attempt(job: Job, wait: bool, tick: Tick) -> bool | Exception:
@@ -172,20 +189,23 @@ def on_cluster(jobs: Sequence[Job], address: str, progress: bool = True) -> Fail
     except (OSError, ValueError) as error:
         raise ParameterError(f"--scheduler {address}: no scheduler answers ({error})") from None
     failures: Failures = []
+    # Where its scheduler is lost it prints tracebacks, and takes the jobs for done: see `_lost`.
+    logging.getLogger("distributed.client").setLevel(logging.CRITICAL)
     if progress:
         announce(jobs, None)
     with client, bar("training", len(jobs), "job", show=progress) as shown:
         futures = {
-            client.submit(_on_worker, job, key=f"{job.name}-{k}", pure=False): job
-            for k, job in enumerate(jobs)
+            # A key that another client of this scheduler has, too, would be given his result.
+            client.submit(_on_worker, job, key=f"{job.name}-{uuid.uuid4().hex}"): job
+            for job in jobs
         }
         for future in as_completed(futures, loop=client.loop):
             failed = future.exception()
-            if failed is not None:
+            if failed is not None and not future.cancelled():
                 failures.append((futures[future], failed))
             if shown is not None:
                 shown.done += 1
-    return failures
+    return failures + _lost(jobs, failures)
 
 
 def _on_worker(job: Job) -> None:

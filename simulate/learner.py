@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import itertools
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
 import torch
+
+from theory.parameters import ParameterError
 
 State = dict[str, Any]  # tensors, numbers, and lists or dictionaries of them
 
@@ -77,6 +81,64 @@ class Each(Learner):
     def finish(self, b: int) -> Mapping[str, Any]:
         """What one adds, if its kind adds anything."""
         return self.members[b].finish() if hasattr(self.members[b], "finish") else {}
+
+
+class Held(Learner):
+    """Students of another learner with weights clamped, at the start and after every step.
+
+    Parameters
+    ----------
+    learner : Learner
+        Moves all weights.
+    students : int
+        How many it has.
+    values : mapping of str to float
+        By name of a weight in a student's `state`, all of it (``w``), one entry of its first axis
+        (``theta[1]``) or several (``w[4:8]``).
+
+    Raises
+    ------
+    ParameterError
+        If there is no such weight.
+    """
+
+    def __init__(self, learner: Learner, students: int, values: Mapping[str, float]) -> None:
+        self.learner, self.students, self.values = learner, students, values
+        self.measure, self.state, self.finish = learner.measure, learner.state, learner.finish  # type: ignore[method-assign]
+        self._clamp()
+
+    def step(self, number: int) -> None:
+        """One step of all, and back."""
+        self.learner.step(number)
+        self._clamp()
+
+    def load(self, states: Sequence[State]) -> None:
+        """Take up the states of all."""
+        self.learner.load(states)
+
+    @torch.no_grad()
+    def _clamp(self) -> None:
+        states = [self.learner.state(b) for b in range(self.students)]
+        for (text, value), state in itertools.product(self.values.items(), states):
+            found = re.fullmatch(r"([\w.]+?)(?:\[(\d+)(?::(\d+))?\])?", text)
+            name, first, last = found.groups() if found else (text, None, None)
+            weights = dict(_tensors(state))
+            if name not in weights or (
+                first and int(last or first) >= len(weights[name]) + bool(last)
+            ):
+                known = ", ".join(f"{n} {tuple(w.shape)}" for n, w in weights.items())
+                raise ParameterError(f"held: no weight {text}; there are {known}")
+            at = slice(None) if first is None else slice(int(first), int(last or int(first) + 1))
+            weights[name][at] = value
+        self.learner.load(states)
+
+
+def _tensors(state: State) -> Iterator[tuple[str, torch.Tensor]]:
+    for name, value in state.items():
+        if isinstance(value, torch.Tensor):
+            yield name, value
+        elif isinstance(value, dict):
+            yield from _tensors(value)
 
 
 class Descent:

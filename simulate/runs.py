@@ -20,6 +20,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any, TypeVar
 
+import netCDF4
 import numpy as np
 import torch
 import xarray as xr
@@ -28,12 +29,13 @@ from filelock import FileLock
 from simulate.patience import whole
 from theory import memory, sources
 from theory.output import atomic
-from theory.parameters import BaseParameters, ParameterError
+from theory.parameters import BaseParameters, ParameterError, brief
 
 FORMAT = 3  # raise when the meaning of a stored run changes
 KIND = "solvable-transformers run"
 MARK = b"sha256:"
 TRAILER = len(MARK) + 32
+PACKED = 1100  # bytes that zlib can make of one, 1032, and a margin
 
 
 def default_store() -> Path:
@@ -66,19 +68,25 @@ def provenance(
         "configuration": config,
         "seed": seed,
         "versions": json.dumps(versions),
-        "command": command,
+        "command": command.encode(errors="backslashreplace").decode(),  # a path may be no text
         "code": code,
     }
 
 
 @functools.cache
 def statements(module: str) -> str:
-    """Digest of the package that a module is in; empty where it is in no file (a notebook)."""
+    """Digest of the package that a module is in, and of its task where theory has the data law;
+    empty where it is in no file (a notebook).
+    """
     source = sys.modules[module]
     if getattr(source, "__file__", None) is None:
         return ""
-    path = Path(str(source.__file__))
-    return sources.digest(sorted(path.parent.rglob("*.py")) if source.__package__ else [path])
+    path, package = Path(str(source.__file__)), source.__package__ or ""
+    if not package:
+        return sources.digest([path])
+    task = sys.modules.get(f"{package.replace('simulate.', 'theory.', 1)}.task")
+    law = [] if task is None or package in task.__name__ else [Path(str(task.__file__))]
+    return sources.digest([*sorted(path.parent.rglob("*.py")), *law])
 
 
 def _version(package: str) -> str:
@@ -142,13 +150,30 @@ def write(dataset: xr.Dataset, path: Path | str) -> None:
     ------
     OSError
         If the disk does not take it; nothing is left behind.
+    ParameterError
+        If netCDF cannot hold it.
+    """
+    _seal(Path(path), content(dataset))
+
+
+def content(dataset: xr.Dataset) -> bytes:
+    """A dataset as the bytes of a netCDF file.
+
+    Raises
+    ------
+    ParameterError
+        If netCDF cannot hold it.
     """
     packed = {
         name: {"zlib": True, "complevel": 4} for name, v in dataset.variables.items() if v.size > 64
     }
-    with whole():
-        content = bytes(dataset.to_netcdf(engine="netcdf4", encoding=packed))
-    _seal(Path(path), content)
+    try:
+        with whole():
+            return bytes(dataset.to_netcdf(engine="netcdf4", encoding=packed))
+    except (OSError, MemoryError):
+        raise
+    except Exception as error:  # netCDF4 has no common error for what it cannot write
+        raise ParameterError(f"cannot be stored as netCDF: {brief(error)}") from None
 
 
 def read(path: Path | str, lazy: bool = False) -> xr.Dataset:
@@ -167,9 +192,16 @@ def read(path: Path | str, lazy: bool = False) -> xr.Dataset:
         If the file is missing, damaged, not written by this toolkit, or does not fit into memory.
     """
     path = Path(path)
-    content = _unseal(path)
+    sealed = _unseal(path)
     try:
-        with whole(), xr.open_dataset(content, engine="netcdf4") as closed:
+        with whole(), netCDF4.Dataset(path.name, memory=sealed) as shapes:
+            size = sum(v.size * getattr(v.dtype, "itemsize", 8) for v in shapes.variables.values())
+        if size > max(PACKED * len(sealed), memory.UNASKED):  # xarray would read its coordinates
+            raise ParameterError(
+                f"{path}: says that its {memory.amount(len(sealed))} hold {memory.amount(size)}, "
+                "more than can be packed into them"
+            )
+        with whole(), xr.open_dataset(sealed, engine="netcdf4") as closed:
             if not lazy and closed.nbytes > max(memory.available(), memory.UNASKED):
                 raise ParameterError(
                     f"{path}: needs {memory.amount(closed.nbytes)} of memory, there are "
@@ -204,8 +236,10 @@ def _check_attributes(path: Path, dataset: xr.Dataset) -> None:
 def _object(text: Any) -> Any:
     """What a JSON text says; None if it is none."""
     try:
-        return json.loads(text) if isinstance(text, str) else None
-    except ValueError:
+        found = json.loads(text) if isinstance(text, str) else None
+        json.dumps(found)  # as those who compare will do
+        return found
+    except (ValueError, RecursionError):  # the latter, of what is nested too deeply
         return None
 
 
@@ -336,11 +370,44 @@ def lock(path: Path) -> FileLock:
     return FileLock(path.with_name(f".{path.stem}.lock"))
 
 
-def save_checkpoint(path: Path, config: str, seed: int, state: dict[str, Any]) -> None:
-    """Write a checkpoint next to the run it belongs to."""
+def pickled(state: dict[str, Any]) -> bytes:
+    """What a checkpoint says, as bytes that `unpickled` is known to take.
+
+    Raises
+    ------
+    ParameterError
+        If torch cannot save it, or would not read it back.
+    """
     buffer = BytesIO()
-    torch.save({"configuration": config, "seed": seed, **state}, buffer)
-    _seal(path.with_suffix(".checkpoint"), buffer.getvalue())
+    try:
+        torch.save(state, buffer)
+        unpickled(buffer.getvalue())
+    except MemoryError:
+        raise
+    except Exception as error:  # torch has no common error for what it cannot save or read
+        raise ParameterError(
+            f"cannot be saved and read back ({brief(error)}); "
+            "tensors, numbers, and lists or dictionaries of them can"
+        ) from None
+    return buffer.getvalue()
+
+
+def unpickled(saved: bytes) -> dict[str, Any]:
+    """What a checkpoint says; tensors and plain values alone are made from the bytes."""
+    return torch.load(BytesIO(saved), weights_only=True, map_location="cpu")
+
+
+def sweep_up(path: Path) -> None:
+    """Remove what killed writers left of a run, whose `lock` the caller holds."""
+    for left in path.parent.glob(f".{path.stem}-*"):
+        left.unlink(missing_ok=True)
+
+
+def save_checkpoint(path: Path, config: str, seed: int, state: dict[str, Any]) -> None:
+    """Write a checkpoint next to the run it belongs to; errors as in `pickled`."""
+    _seal(
+        path.with_suffix(".checkpoint"), pickled({"configuration": config, "seed": seed, **state})
+    )
 
 
 def load_checkpoint(path: Path, config: str, seed: int) -> dict[str, Any] | None:
@@ -351,15 +418,14 @@ def load_checkpoint(path: Path, config: str, seed: int) -> dict[str, Any] | None
     if not checkpoint.exists():
         return None
     try:
-        state = torch.load(BytesIO(_unseal(checkpoint)), weights_only=True, map_location="cpu")
+        state = unpickled(_unseal(checkpoint))
         if (state["configuration"], state["seed"]) != (config, seed):
             raise ParameterError(f"{checkpoint}: of another configuration or seed")
     except ParameterError as error:
         warnings.warn(f"{error}; starting over", stacklevel=2)
         return None
     except Exception as error:  # torch.load has no common error for what it cannot read
-        why = f"{type(error).__name__}: {error}".partition("\n")[0]
-        warnings.warn(f"{checkpoint}: cannot be read ({why}); starting over", stacklevel=2)
+        warnings.warn(f"{checkpoint}: cannot be read ({brief(error)}); starting over", stacklevel=2)
         return None
     return state
 
@@ -378,7 +444,8 @@ def combine(datasets: Iterable[xr.Dataset], seeds: Iterable[int]) -> xr.Dataset:
 def open(store: Path | str) -> xr.Dataset:
     """All finished runs of a store as one dataset.
 
-    Damaged and foreign files are named in a warning and left out.
+    Damaged and foreign files, and copies of others, are named in a warning and left out. Another
+    warning says where different code has trained the seeds of one configuration.
 
     Parameters
     ----------
@@ -410,11 +477,19 @@ def open(store: Path | str) -> xr.Dataset:
                 )
             if setting.get("format") != FORMAT or not isinstance(setting.get("model"), str):
                 raise ParameterError(f"{file}: written by another version of this toolkit")
-            found.setdefault(run.attrs["configuration"], {})[int(run.attrs["seed"])] = run
+            of = found.setdefault(run.attrs["configuration"], {})
+            if of.setdefault(int(run.attrs["seed"]), run) is not run:
+                raise ParameterError(f"{file}: a run that another file holds already")
         except (ParameterError, OSError) as error:
             warnings.warn(f"{error}; left out", stacklevel=2)
     if not found:
         raise ParameterError(f"{store}: no finished runs (seed-*.nc) in it or in its folders")
+    if any(len({run.attrs.get("code", "") for run in of.values()}) > 1 for of in found.values()):
+        warnings.warn(
+            f"{store}: seeds of one configuration, trained by different code; remove those of the "
+            "older to train them again",
+            stacklevel=2,
+        )
     settings = {config: json.loads(config) for config in found}
     models = sorted({s["model"] for s in settings.values()})
     if len(models) > 1:

@@ -1,33 +1,13 @@
-"""Random streams: what is drawn depends on the seed, the purpose and the step, never on what was
-drawn before.
-
-So a resumed run draws what the uninterrupted one would, and seeds do not depend on their company.
-New students take `keyed`; those that came before it keep their rule, and with it the bits of every
-stored run.
-"""
+"""Random streams of students: those of `theory.streams`, and torch's own."""
 
 from __future__ import annotations
-
-from collections.abc import Sequence
 
 import numpy as np
 import torch
 
+from theory.streams import keyed, spawned
 
-def keyed(seed: int, purpose: int, *step: int) -> np.random.Generator:
-    """Stream of a seed, the number of a purpose and, where every step draws anew, the step."""
-    return np.random.default_rng([seed, purpose, *step])
-
-
-def spawned(seed: int, purposes: Sequence[str], **more: int) -> dict[str, np.random.Generator]:
-    """One stream per purpose, children of the seed's sequence; ``more`` redraws some of them and
-    leaves the others.
-    """
-    keys = [(k, more[name]) if more.get(name) else (k,) for k, name in enumerate(purposes)]
-    return {
-        name: np.random.default_rng(np.random.SeedSequence(seed, spawn_key=key))
-        for name, key in zip(purposes, keys, strict=True)
-    }
+__all__ = ["keyed", "of_torch", "spawned"]
 
 
 def of_torch(seed: int, purpose: int, step: int = 0) -> torch.Generator:

@@ -37,8 +37,8 @@ def find(name: str) -> tuple[str, System]:
 
 def every() -> dict[str, System]:
     """The systems of all models by their full names."""
-    return {
-        f"{model}.{short}": system
-        for model in registry.MODELS
-        for short, system in of(model).items()
-    }
+    found: dict[str, System] = {}
+    for model in registry.MODELS.values():
+        with registry.spared(model):
+            found |= {f"{model.name}.{short}": s for short, s in of(model.name).items()}
+    return found

@@ -7,6 +7,7 @@ import dataclasses
 import functools
 import inspect
 import operator
+import sys
 import time
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -19,15 +20,18 @@ import torch
 import xarray as xr
 from filelock import Timeout
 
+from simulate import asked, jobs, owed, runs
 from simulate import device as devices
-from simulate import jobs, runs
-from simulate.learner import Learner, State
+from simulate.learner import Held, Learner, State
 from simulate.patience import Patience
-from theory.parameters import BaseParameters, ParameterError, nearest
+from theory import sources
+from theory.parameters import BaseParameters, ParameterError, brief, nearest
 
 CHECKPOINT_SECONDS = 10.0
 PROBE_SECONDS = 0.1  # of steps, to tell how long a training will take
 PRECISIONS = ("float32", "float64")
+# What students are made of, beside what is in their own package.
+SHARED = tuple(Path(__file__).with_name(name) for name in ("learner.py", "streams.py"))
 Records = dict[
     int, dict[str, np.ndarray]
 ]  # by step and name, first axis over the students of a stack
@@ -85,6 +89,10 @@ class System:
         Quantities on the command line; all numbers without them.
     text : callable, optional
         ``text(p, content)``: parameters and system for a text of the user's.
+    held : mapping of str to float
+        Weights that are clamped, as `Held` takes them:
+        ``dataclasses.replace(SYSTEM, held={"w[4:8]": 0.3})`` trains the students of
+        ``flow.held(w=0.3)``.
     """
 
     name: str
@@ -106,6 +114,12 @@ class System:
     settings: Mapping[str, Any] = field(default_factory=dict)
     shown: tuple[str, ...] = ()
     text: Callable[[Any, str], tuple[Any, System]] | None = None
+    held: Mapping[str, float] = field(default_factory=dict)
+
+    def learner(self, p: Any, seeds: Sequence[int], *where: Any, **own: Any) -> Learner:
+        """Students of the seeds, with what is held held."""
+        made = self.make(p, seeds, *where, **own)
+        return Held(made, len(seeds), self.held) if self.held else made
 
     def train(
         self,
@@ -158,10 +172,11 @@ class System:
         Raises
         ------
         ParameterError
-            For unusable parameters, seeds, options, precision or device, and where the loss does
-            not stay finite.
+            For unusable parameters, seeds, options, precision, device, store or workers, where the
+            loss does not stay finite, and where the student was changed since a run was
+            interrupted.
         """
-        seeds = list(range(seeds) if isinstance(seeds, int) else seeds)
+        seeds, workers = asked.seeds(seeds), asked.workers(workers)
         if not seeds:
             raise ParameterError("seeds = []: must be at least one")
         p = self.until(
@@ -185,7 +200,7 @@ class System:
             planned, workers if self.device(device).type == "cpu" else 1, progress
         ):
             raise error
-        return self.read(points, seeds, Path(store or runs.default_store()), dtype, own)
+        return self.read(points, seeds, asked.store(store), dtype, own)
 
     def _refuse(self, p: Any, own: Iterable[str]) -> None:
         """Refuse options that this kind of student does not have."""
@@ -213,18 +228,20 @@ class System:
         **own: Any,
     ) -> list[jobs.Job]:
         """Jobs for the runs that are not finished yet; parameters and errors as in `train`."""
-        p, seeds, store = self.until(p), list(seeds), Path(store or runs.default_store())
-        if not all(isinstance(s, int | np.integer) and s >= 0 for s in seeds) or len(
-            set(seeds)
-        ) < len(seeds):
-            raise ParameterError(f"seeds = {seeds}: must be distinct whole numbers >= 0")
+        p, seeds, store = self.until(p), asked.seeds(seeds), asked.store(store)
         where, precision = self.device(device), self.precision(dtype)
         config = self.configuration(p, precision, **own)
-        missing = [
-            s for s in seeds if runs.finished(runs.place(store, config, s), config, s) is None
-        ]
+        missing = []
+        for s in seeds:
+            if runs.finished(runs.place(store, config, s), config, s) is None:
+                missing.append(s)
+            else:  # its writer may have been killed before it did so
+                runs.drop_checkpoint(runs.place(store, config, s))
         if not missing:
             return []
+        length = owed.length(self, p)
+        with owed.named(f"{self.name}: a run"):
+            runs.content(xr.Dataset(attrs=self.provenance(config, p, missing[0])))
         size = 1 if where.type == "cpu" else self.stack
         needed = functools.partial(self.memory, itemsize=torch.zeros((), dtype=precision).itemsize)
         devices.require(needed, p, where, min(size, len(missing)))
@@ -233,11 +250,12 @@ class System:
         return [
             jobs.Job(
                 f"seed {','.join(map(str, stack))}",
-                self.length(p),
+                length,
                 functools.partial(_train, self, p, stack, where, precision, store, config, own),
                 len(stack) * needed(p),
                 config,
                 functools.partial(_seconds_per_step, self, p, stack, where, precision, own),
+                tuple(runs.place(store, config, s) for s in stack),
             )
             for stack in stacks
         ]
@@ -272,15 +290,29 @@ class System:
     @property
     def code(self) -> str:
         """Digest of the package that makes these students; a run trained by another one is
-        reported when it is read.
+        reported when it is read, and one that was interrupted does not go on.
         """
-        return runs.statements(self.memory.__module__)
+        homes = [part.__module__ for made in (self.memory, self.make) for part in _parts(made)]
+        return runs.statements(next((m for m in homes if _of_students(m)), homes[0]))
+
+    def provenance(self, config: str, p: Any, seed: int) -> dict[str, Any]:
+        """Attributes of a run."""
+        return runs.provenance(self.name, config, p, seed, self.code)
 
     def configuration(self, p: Any, dtype: torch.dtype, **own: Any) -> str:
         """Canonical text of what fixes a run but for its seed."""
         named = str(dtype).removeprefix("torch.")
         precision = {} if named == self.implied else {"dtype": named}
-        return runs.configuration(self.name, self.until(p), **precision, **self.identity(p, **own))
+        held = {"held": dict(self.held)} if self.held else {}
+        identity = {**self.identity(p, **own), **held}
+        try:
+            return runs.configuration(self.name, self.until(p), **precision, **identity)
+        except (TypeError, ValueError) as error:
+            if isinstance(error, ParameterError):
+                raise
+            raise ParameterError(
+                f"{self.name}: identity() gives what JSON cannot hold ({brief(error)})"
+            ) from None
 
     def until(self, p: Any, until: float | None = None) -> Any:
         """Parameters with the settings of this system, and with a run that reaches a time.
@@ -288,8 +320,13 @@ class System:
         Raises
         ------
         ParameterError
-            If a setting is another one, or the system has no time of its own.
+            If these are parameters of something else, a setting is another one, the system has no
+            time of its own, or no run reaches that time.
         """
+        if not isinstance(p, self.parameters):
+            raise ParameterError(
+                f"p = {repr(p):.80}: must be {self.parameters.__module__}.{self.parameters.__name__}"
+            )
         for name, value in self.settings.items():
             default = self.parameters.__dataclass_fields__[name].default
             if getattr(p, name) not in (value, default):
@@ -301,9 +338,14 @@ class System:
             return p
         if not hasattr(p, "run_to"):
             raise ParameterError(
-                f"until = {until:g}: {self.name} has no time of its own; set {self.counter}s=... instead"
+                f"until = {until}: {self.name} has no time of its own; set {self.counter}s=... instead"
             )
-        return p.run_to(until)
+        reaching = p.run_to(asked.time(until, f"until ({self.time})"))
+        if not isinstance(reaching, self.parameters):
+            raise ParameterError(
+                f"{self.name}: run_to() gives {type(reaching).__name__}, must give parameters"
+            )
+        return reaching
 
     def precision(self, dtype: torch.dtype | str | None) -> torch.dtype:
         """Torch's precision of a name.
@@ -336,6 +378,20 @@ class System:
         return found
 
 
+def _parts(made: Any) -> list[Any]:
+    """The functions and classes that a function is made of, in order."""
+    if isinstance(made, functools.partial):
+        return [part for one in (made.func, *made.args) if callable(one) for part in _parts(one)]
+    return [made]
+
+
+def _of_students(module: str) -> bool:
+    """Whether a module is of some student, not of what all of them share."""
+    return sys.modules[module].__package__ != __package__ and (
+        module.partition(".")[0] not in sys.stdlib_module_names or module == "__main__"
+    )
+
+
 def _seconds_per_step(
     system: System,
     p: Any,
@@ -345,7 +401,7 @@ def _seconds_per_step(
     own: Mapping[str, Any],
 ) -> float:
     """What a step of a job costs, with its share of the measurements: tried for a moment."""
-    learner, length = system.make(p, seeds, device, dtype, **own), system.length(p)
+    learner, length = system.learner(p, seeds, device, dtype, **own), system.length(p)
 
     def seconds(work: Callable[[], Any]) -> float:
         started = time.perf_counter()
@@ -378,6 +434,7 @@ def _train(
 ) -> bool:
     """Train the runs of one job that nobody else is training; whether all are finished then."""
     place = functools.partial(runs.place, store, config)
+    code = " ".join([system.code, sources.digest(SHARED)])  # what makes a step
     with contextlib.ExitStack() as held:
         mine: dict[int, State] = {}
         for seed in seeds:
@@ -385,14 +442,15 @@ def _train(
                 held.enter_context(runs.lock(place(seed)).acquire(blocking=wait))
             except Timeout:
                 continue
+            runs.sweep_up(place(seed))
             if runs.finished(place(seed), config, seed) is None:
-                mine[seed] = _checkpoint(place(seed), config, seed)
+                mine[seed] = _checkpoint(system, code, place(seed), config, seed)
         # Students step together, so those that resume at different steps go one after the other.
         for start in sorted({state["step"] for state in mine.values()}):
             states = {seed: state for seed, state in mine.items() if state["step"] == start}
-            learner = system.make(p, list(states), device, dtype, **own)
+            learner = system.learner(p, list(states), device, dtype, **own)
             if start:
-                learner.load([state["learner"] for state in states.values()])
+                _resume(system, learner, {place(s): state for s, state in states.items()})
             found = {
                 int(s): {
                     name: np.stack([state["records"][s][name].numpy() for state in states.values()])
@@ -401,12 +459,13 @@ def _train(
                 for s, record in next(iter(states.values()))["records"].items()
             }
             saving = functools.partial(
-                _save, learner, found, config, {seed: place(seed) for seed in states}
+                _save, system, code, learner, found, config, {seed: place(seed) for seed in states}
             )
-            results = _learn(system, p, learner, len(states), start, found, saving, tick)
+            attrs = [system.provenance(config, p, seed) for seed in states]
+            results = _learn(system, p, learner, attrs, start, found, saving, tick)
             for seed, result in zip(states, results, strict=True):
-                result.attrs = runs.provenance(system.name, config, p, seed, system.code)
-                runs.write(result, place(seed))
+                with owed.named(f"{system.name}: a run"):
+                    runs.write(result, place(seed))
                 runs.drop_checkpoint(place(seed))
         finished = all(place(seed).exists() for seed in seeds)
     if finished:
@@ -414,8 +473,14 @@ def _train(
     return finished
 
 
-def _checkpoint(path: Path, config: str, seed: int) -> State:
-    """Where a run goes on: its checkpoint, or the start."""
+def _checkpoint(system: System, code: str, path: Path, config: str, seed: int) -> State:
+    """Where a run goes on: its checkpoint, or the start.
+
+    Raises
+    ------
+    ParameterError
+        If the checkpoint is of other code: what it and this code make together nobody could name.
+    """
     state = runs.load_checkpoint(path, config, seed)
     if state is not None and not {"step", "learner", "records"} <= set(state):
         warnings.warn(
@@ -423,35 +488,58 @@ def _checkpoint(path: Path, config: str, seed: int) -> State:
             stacklevel=2,
         )
         state = None
+    if state is not None and state.get("code") != code:
+        raise ParameterError(
+            f"{path.with_suffix('.checkpoint')}: written by other code than {system.name} has now; "
+            "go on with that code, or remove the file to start over"
+        )
     return state or {"step": 0, "records": {}}
 
 
+def _resume(system: System, learner: Learner, states: Mapping[Path, State]) -> None:
+    """Let a learner go on from checkpoints."""
+    try:
+        owed.load(system, learner, [state["learner"] for state in states.values()])
+    except ParameterError as error:
+        files = ", ".join(str(path.with_suffix(".checkpoint")) for path in states)
+        raise ParameterError(f"{error}; to start over, remove {files}") from error
+
+
 def _save(
-    learner: Learner, found: Records, config: str, places: Mapping[int, Path], step: int
+    system: System,
+    code: str,
+    learner: Learner,
+    found: Records,
+    config: str,
+    places: Mapping[int, Path],
+    step: int,
 ) -> None:
-    """Write one checkpoint per seed."""
+    """Write one checkpoint per seed; students without a state start over."""
     for b, (seed, path) in enumerate(places.items()):
         kept = {
             str(s): {name: torch.as_tensor(v[b]) for name, v in record.items()}
             for s, record in found.items()
         }
-        runs.save_checkpoint(
-            path, config, seed, {"step": step, "learner": learner.state(b), "records": kept}
-        )
+        if state := owed.state(system, learner, b):
+            said = {"step": step, "code": code, "learner": state, "records": kept}
+            with owed.named(f"{system.name}: its state"):
+                runs.save_checkpoint(path, config, seed, said)
 
 
 def _learn(
     system: System,
     p: Any,
     learner: Learner,
-    students: int,
+    attrs: Sequence[dict[str, Any]],
     step: int,
     found: Records,
     save: Callable[[int], None],
     tick: Callable[[int], None],
 ) -> list[xr.Dataset]:
-    """Step, measure and save to the end; ``found`` is filled, ``tick`` hears of every step."""
-    length, saved = system.length(p), time.monotonic()
+    """Step, measure and save to the end; ``found`` is filled, ``tick`` hears of every step, and
+    ``attrs`` are those of the students.
+    """
+    length, saved, begun = system.length(p), time.monotonic(), False
     # Numbers that overflow are found below, by name.
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"), Patience() as patience:
         try:
@@ -461,26 +549,26 @@ def _learn(
                     and (step % p.eval_every == 0 or step == length)
                     and step not in found
                 ):
-                    found[step] = {
-                        name: np.array(v, float) for name, v in learner.measure().items()
-                    }
-                    if system.finite not in found[step]:
-                        raise ParameterError(
-                            f"{system.name}: finite = {system.finite!r}: must be one of what "
-                            f"measure() gives: {', '.join(found[step]) or 'nothing'}"
-                        )
-                    _stay_finite(
-                        system,
-                        p,
-                        step,
-                        found[step][system.finite],
-                        found[min(found)][system.finite],
-                    )
+                    first = found[min(found)] if found else None
+                    made = owed.records(system, learner.measure(), len(attrs), first, step)
+                    _stay_finite(system, p, step, made[system.finite], first is None)
+                    found[step] = made
+                if not begun:
+                    with owed.named(f"{system.name}: a run"):
+                        runs.content(_dataset(system, p, found, 0, attrs[0]))
+                    owed.states(system, learner, len(attrs))
+                    begun = True
+                if step == 1:  # some have no state to take up before
+                    with patience.step():
+                        owed.resumable(system, learner, len(attrs))
                 if time.monotonic() - saved > CHECKPOINT_SECONDS:
                     save(step)
                     saved = time.monotonic()
                 if step == length:
-                    return [_dataset(system, p, learner, found, b) for b in range(students)]
+                    return [
+                        _whole(system, p, learner, _dataset(system, p, found, b, of), b)
+                        for b, of in enumerate(attrs)
+                    ]
                 with patience.step():
                     learner.step(step)
                     step += 1
@@ -491,37 +579,46 @@ def _learn(
             raise
 
 
-def _stay_finite(system: System, p: Any, step: int, now: Any, before: Any = 0.0) -> None:
-    """Refuse a loss that was finite and is not.
+def _stay_finite(system: System, p: Any, step: int, now: Any, first: bool = False) -> None:
+    """Refuse a loss that is not finite.
 
     Raises
     ------
     ParameterError
-        Naming the learning rate.
+        Naming the learning rate, unless no step was made.
     """
-    if (np.isfinite(before) & ~np.isfinite(now)).any():
-        raise ParameterError(
-            f"eta = {p.eta:g}: the {system.finite} is not finite at {system.counter} {step}; take it smaller"
-        )
+    if np.isfinite(now).all():
+        return
+    where = f"the {system.finite} is not finite at {system.counter} {step}"
+    if first:
+        raise ParameterError(f"{system.name}: {where}, before any training")
+    rate = f"eta = {p.eta:g}" if hasattr(p, "eta") else system.name
+    raise ParameterError(f"{rate}: {where}; take it smaller")
 
 
-def _dataset(system: System, p: Any, learner: Learner, found: Records, b: int) -> xr.Dataset:
+def _dataset(
+    system: System, p: Any, found: Records, b: int, attrs: Mapping[str, Any]
+) -> xr.Dataset:
     """Records of one student, labelled."""
     steps = np.array(sorted(found))
-    data, coords = {}, {}
-    if system.time:
-        data = {
-            name: xr.Variable(
-                (system.time, *system.dimensions.get(name, ())),
-                np.stack([found[s][name][b] for s in steps]),
-                {"long_name": system.meaning.get(name, name)},
-            )
-            for name in found[steps[0]]
-        }
-        clock = {} if system.clock is None else {system.time: system.clock(p, steps)}
-        coords = {**clock, system.counter: (system.time, steps)}
-    result = xr.Dataset(data, coords=coords)
-    result = result.assign(learner.finish(b))
+    if not system.time:
+        return xr.Dataset(attrs=attrs)
+    data = {
+        name: xr.Variable(
+            (system.time, *system.dimensions.get(name, ())),
+            np.stack([found[s][name][b] for s in steps]),
+            {"long_name": system.meaning.get(name, name)},
+        )
+        for name in found[steps[0]]
+    }
+    clock = {} if system.clock is None else {system.time: owed.advances(system, p, steps)}
+    coords = {**clock, system.counter: (system.time, steps)}
+    return xr.Dataset(data, coords, attrs)
+
+
+def _whole(system: System, p: Any, learner: Learner, records: xr.Dataset, b: int) -> xr.Dataset:
+    """Records of one student with what it adds at the end."""
+    result = records.assign(learner.finish(b))
     if system.time is None:
         _stay_finite(system, p, system.length(p), result[system.finite].values)
     return result

@@ -158,7 +158,7 @@ def main(argv: list[str] | None = None) -> int:
                         if not fnmatch.fnmatchcase(row["equation"], given.equation)
                     ]
                     if not others:  # else some are of what the sources were
-                        made["sources"] = evidence.sources(model)
+                        made["sources"] = evidence.sources(model, command)
                     made["rows"] = sorted(others + new, key=lambda row: row["equation"])
                     RESULTS.write_text(json.dumps(dict(sorted(results.items())), indent=1) + "\n")
     return int(any(not row["seen by"] for made in results.values() for row in made["rows"]))

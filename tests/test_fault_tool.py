@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.faults.__main__ import equivalents
-from tests.faults.sites import shuffled
+from tests.faults.sites import shuffled, sites
 
 ROOT = Path(__file__).parents[1]
 CODE = '''"""A room."""
@@ -72,6 +72,41 @@ def test_a_fault_is_one_change_of_one_expression(drawn):
         assert ast.unparse(ast.parse(faulty)) != ast.unparse(ast.parse(source)), fault
     with pytest.raises((ValueError, SyntaxError)):  # the file is another by now
         fault.applied("# a line more\n" * len(lines) + source)
+
+
+SLIPS = '''"""A room."""
+
+
+def study(p, seed, runs, streams, parts):
+    """What a person may get wrong."""
+    rng = keyed(seed, 1)
+    test = draw(p, runs, streams["test"])
+    for part in parts:
+        use(part, rng, test)
+    error = sum(x.var(ddof=1) for x in parts)
+    lead = abs(runs.first - runs.last)
+    return near("lead", "law", law(p), lead, 0.1, "why"), error, parameter(1, "size")
+'''
+
+
+def test_slips_of_meaning(tmp_path):
+    """Each kind where it may be, as a person would make it."""
+    (tmp_path / "verify").mkdir()
+    (tmp_path / "verify" / "room.py").write_text(SLIPS)
+    found = {(f.kind, f.before, f.after) for f in sites(tmp_path)}
+    assert found >= {
+        ("seed", "seed", "(seed // 2)"),
+        ("stream", "1", "0"),
+        ("stream", "streams['test']", "(streams['train'])"),
+        ("argument", "use(part, rng, test)", "(use(rng, part, test))"),
+        ("rest ignored", "parts", "(list(parts)[:2])"),
+        ("first ignored", "parts", "(list(parts)[1:])"),
+        ("variance", "1", "0"),
+        ("direction", "runs.first - runs.last", "(abs(runs.first - runs.last))"),
+        ("direction", "abs(runs.first - runs.last)", "(runs.first - runs.last)"),
+        ("predicted", "law(p)", "(lead)"),
+        ("field", "parameter(1, 'size')", "(parameter(1, 'size', theory_only=True))"),
+    }
 
 
 @pytest.fixture

@@ -43,7 +43,7 @@ def test_reprs_are_short_and_parameters_can_be_typed_again():
         assert len(repr(thing)) < 250, type(thing)
     assert eval(repr(DEMO)) == DEMO and repr(Parameters()) == "Parameters()"
     derived = []
-    lazy = Equation("a", sp.Symbol("a"), lambda: derived.append(1) or sp.S.One, "nobody")
+    lazy = Equation("a", sp.Symbol("a"), lambda: derived.append(1) or sp.S.One, "nobody", "exact")
     assert "nobody" in repr(lazy) and not derived
 
 
@@ -98,7 +98,7 @@ def test_own_parameters_and_an_own_flow():
         with pytest.raises(ParameterError, match=next(iter(change))):
             p.replace(**change)
     x, t, gain = sp.Symbol("x"), sp.Symbol("t"), notation.symbol("gain", positive=True)
-    own = Flow("decay", t, {x: -gain * x}, {x: sp.S.One}, "own")
+    own = Flow("decay", t, {x: -gain * x}, {x: sp.S.One}, "own", "exact")
     for given in (p, {"gain": 3.0}):
         curve = own.solve(given, t=1.0, at=[0, 1])
         assert float(curve.x[-1]) == pytest.approx(np.exp(-3), rel=1e-9)

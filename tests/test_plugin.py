@@ -45,7 +45,7 @@ FILES = {
             return sp.factor(moved.subs({u: sp.sqrt(a), v: sp.sqrt(a)}))
 
         def flow():
-            return Flow("toy flow", t, {a: rate()}, {a: a_0}, "toy, (1)")
+            return Flow("toy flow", t, {a: rate()}, {a: a_0}, "toy, (1)", "exact")
 
         def flows():
             return {"toy flow": flow()}
@@ -53,8 +53,8 @@ FILES = {
         @cache
         def equations():
             half = sp.solve(sp.Eq(sp.log(a / (1 - a)), sp.log(a_0 / (1 - a_0)) + 2 * t), t)[0].subs(a, sp.Rational(1, 2))
-            return {e.name: e for e in (Equation("da_dt", sp.Derivative(a, t), rate(), "toy, (1)"),
-                                        Equation("t_half", symbol("t_half", "t_{1/2}"), sp.simplify(half), "toy, (2)"))}
+            return {e.name: e for e in (Equation("da_dt", sp.Derivative(a, t), rate(), "toy, (1)", "exact"),
+                                        Equation("t_half", symbol("t_half", "t_{1/2}"), sp.simplify(half), "toy, (2)", "exact"))}
 
         def sections():
             return {"Toy": list(equations().values())}

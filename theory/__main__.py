@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import argparse
+import contextlib
 from pathlib import Path
+from typing import Any
 
 import sympy as sp
 
@@ -42,45 +45,51 @@ def main(argv: list[str] | None = None) -> int:
     )
     args = parser.parse_args(argv)
     models = [args.model] if args.model else list(registry.MODELS.values())
-    if args.json:
-        print(
-            output.to_json(
-                {
-                    m.name: {
-                        "title": m.title,
-                        "paper": m.paper,
-                        "checks": m.checks,
-                        "equations": [
-                            {
-                                "name": e.name,
-                                "reference": e.reference,
-                                "status": e.status,
-                                "assumptions": e.assumptions,
-                                "latex": e.latex(),
-                            }
-                            for e in m.wing("theory").equations().values()
-                        ],
-                    }
-                    for m in models
-                }
-            )
-        )
-        return 0
-    lines = []
+    found: dict[str, Any] = {}
     for m in models:
-        lines.append(f"{m.name}: {m.title}\n")
-        for section, equations in m.wing("theory").sections().items():
-            if args.model and args.latex is None:
-                lines.append(f"{section}\n{'-' * len(section)}")
-                lines += [spoken(e, 10**6 if args.wide else output.width()) for e in equations]
-                continue
-            rows = [(e.name, e.reference, e.status, "; ".join(e.assumptions)) for e in equations]
-            header = ("equation", "reference", "status", "assumptions")
-            lines.append(f"{section}\n{output.table(header, rows, wide=args.wide)}\n")
-            if args.latex is not None:
-                lines.append("\n".join(f"{e.name}:  {e.latex()}" for e in equations) + "\n")
-    output.write_text(Path(args.latex) if args.latex not in (None, "-") else None, "\n".join(lines))
+        with contextlib.nullcontext() if args.model else registry.spared(m):
+            found[m.name] = _as_json(m) if args.json else _lines(m, args)
+    if args.json:
+        print(output.to_json(found))
+        return 0
+    text = "\n".join(line for lines in found.values() for line in lines)
+    output.write_text(Path(args.latex) if args.latex not in (None, "-") else None, text)
     return 0
+
+
+def _as_json(m: registry.Model) -> dict[str, Any]:
+    """What a model is, and its equations."""
+    return {
+        "title": m.title,
+        "paper": m.paper,
+        "checks": m.checks,
+        "equations": [
+            {
+                "name": e.name,
+                "reference": e.reference,
+                "status": e.status,
+                "assumptions": e.assumptions,
+                "latex": e.latex(),
+            }
+            for e in m.wing("theory").equations().values()
+        ],
+    }
+
+
+def _lines(m: registry.Model, args: argparse.Namespace) -> list[str]:
+    """A model's equations as tables; of one alone, with formulas."""
+    lines = [f"{m.name}: {m.title}\n"]
+    for section, equations in m.wing("theory").sections().items():
+        if args.model and args.latex is None:
+            lines.append(f"{section}\n{'-' * len(section)}")
+            lines += [spoken(e, 10**6 if args.wide else output.width()) for e in equations]
+            continue
+        rows = [(e.name, e.reference, e.status, "; ".join(e.assumptions)) for e in equations]
+        header = ("equation", "reference", "status", "assumptions")
+        lines.append(f"{section}\n{output.table(header, rows, wide=args.wide)}\n")
+        if args.latex is not None:
+            lines.append("\n".join(f"{e.name}:  {e.latex()}" for e in equations) + "\n")
+    return lines
 
 
 if __name__ == "__main__":

@@ -12,11 +12,12 @@ import os
 import re
 import signal
 import sys
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from theory import __version__, registry
+from theory import __version__, registry, scope
 from theory.parameters import BaseParameters, ParameterError, nearest
 
 MOST_SEEDS = 10**6
@@ -62,6 +63,10 @@ _FLAGS: dict[str, dict[str, Any]] = {
     },
     "device": {"default": None, "metavar": "NAME", "help": "torch device (cpu, cuda, cuda:1, ...)"},
     "quiet": {"action": "store_true", "help": "no progress on stderr"},
+    "beyond": {
+        "action": "store_true",
+        "help": "answer also for students that the theory does not describe, and say so",
+    },
 }
 
 
@@ -83,7 +88,11 @@ class Parser(argparse.ArgumentParser):
                 raise ParameterError(
                     f"unknown flag {flag}{self._advice(flag, words)} (see {self.prog} --help)"
                 )
-        return super().parse_args(args, namespace)
+        found = super().parse_args(args, namespace)
+        if getattr(found, "beyond", False):
+            warnings.simplefilter("ignore", scope.BeyondScope)  # the notes of the result say it
+            scope.insist()
+        return found
 
     def _advice(self, flag: str, words: Sequence[str]) -> str:
         """What will do instead: the parameter of that name, or the nearest flag."""
@@ -239,10 +248,12 @@ def check_plot(target: str | None) -> None:
     ------
     ParameterError
         If it is the name of a model (``--plot MODEL`` is a slip for ``MODEL --plot``) or ends in no
-        known picture format.
+        known picture format, or nothing can be drawn.
     """
     if target in registry.MODELS:
         raise ParameterError(f"--plot {target}: is a model, not a file; write '{target} --plot'")
+    if target is not None:
+        from theory import plotting  # noqa: F401, says what is wrong with MPLBACKEND
     if target:
         from matplotlib.backend_bases import FigureCanvasBase
 
@@ -292,6 +303,30 @@ def heed_termination() -> None:
             signal.signal(signal.SIGTERM, terminate)
 
 
+def _streams() -> None:
+    """Make the surroundings fit to print in: what an encoding lacks is escaped, a warning is one
+    line, nothing is lost where there is no stdout.
+    """
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115, as long as the process
+    if sys.stdout is None:
+        print("error: stdout is closed; to do without, redirect it: > /dev/null", file=sys.stderr)
+        sys.exit(2)
+    for stream in (sys.stdout, sys.stderr):
+        if getattr(stream, "errors", None) == "strict" and hasattr(stream, "reconfigure"):
+            with contextlib.suppress(OSError):  # it looks where it is, which a pipe may not say
+                stream.reconfigure(errors="backslashreplace")
+    warnings.formatwarning = lambda message, *_, **__: (
+        f"warning: {' '.join(str(message).split())}\n"
+    )
+
+
+def _forget_stdout() -> None:
+    """Leave nothing to flush at exit."""
+    with contextlib.suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 def run(main: Callable[[], int]) -> NoReturn:
     """Run a command: wrong input, a full disk and too little memory end in one line on stderr and
     exit code 2.
@@ -301,17 +336,19 @@ def run(main: Callable[[], int]) -> NoReturn:
     gc.freeze()
     gc.set_threshold(100_000)
     heed_termination()
+    _streams()
     try:
         code = main()
         sys.stdout.flush()
         sys.exit(code)
     except BrokenPipeError:  # a reader such as `head` closed the pipe early
-        with contextlib.suppress(OSError, ValueError):
-            os.dup2(
-                os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno()
-            )  # nothing is left to flush at exit
+        _forget_stdout()
         sys.exit(141)
     except (ParameterError, OSError) as error:
+        try:
+            sys.stdout.flush()
+        except OSError:  # a full disk
+            _forget_stdout()
         print(f"error: {_shortened(str(error))}", file=sys.stderr)
         sys.exit(2)
     except Terminated:

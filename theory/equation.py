@@ -9,7 +9,7 @@ from typing import Any, Self
 
 import sympy as sp
 
-from theory import notation, numeric, sweep
+from theory import arguments, lowered, notation, numeric, sweep
 from theory.parameters import ParameterError, nearest
 
 STATUSES = ("exact", "leading order", "closure", "empirical")
@@ -55,7 +55,7 @@ class Equation:
     lhs: sp.Expr
     rhs: sp.Expr
     reference: str
-    status: str = "exact"
+    status: str
     assumptions: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -77,6 +77,7 @@ class Equation:
             return _compiled(self.rhs, arguments, modules)
         return numeric.function(self.rhs, arguments, modules)
 
+    @sweep.by_dimension()
     def evaluate(self, values: Any, modules: str = "numpy", **swept: Any) -> Any:
         """Numbers for the right-hand side.
 
@@ -86,7 +87,7 @@ class Equation:
             Parameters, or numbers or arrays by symbol name, symbol, `IndexedBase` or
             sub-expression. Names the equation does not use are ignored, so a model's whole
             ``p.values()`` may be passed. Arrays of several indices, and entries at places (``G[k,
-            l]`` with numbers for ``k`` and ``l``), give single numbers: `numeric.entry_by_entry`.
+            l]`` with numbers for ``k`` and ``l``), give single numbers: `lowered.number`.
         **swept
             Arrays of fields of the parameters, and numbers of other symbols
             (``evaluate(p, L=[3, 10], alpha=2.0)``).
@@ -96,7 +97,8 @@ class Equation:
         KeyError
             If a free symbol has no value.
         ParameterError
-            If a number that is used follows from another value of a field than the one beside it.
+            If a number that is used follows from another value of a field than the one beside it,
+            or is none (None, complex, masked).
         """
         if swept or not isinstance(values, Mapping):
             known = {s.name for s in self.rhs.free_symbols if isinstance(s, sp.Symbol)}
@@ -113,12 +115,14 @@ class Equation:
         used = {s.name for s in symbols | labels}
         if bases and modules == "numpy" and used <= values.keys() and numeric.has_places(rest):
             sweep.fresh(values, used)
-            return numeric.entry_by_entry(self.rhs.xreplace(given), values)
+            return lowered.number(self.rhs.xreplace(given), values)
         # By name, as the order of arguments decides the order of operations and so the last bit.
         for symbol in sorted((bases | symbols) - set(given), key=lambda s: s.name):
             if symbol.name not in values:
                 raise KeyError(f"{self.name}: no value for {symbol.name}")
-            given[symbol] = values[symbol.name]
+            given[symbol] = value = values[symbol.name]
+            if modules == "numpy":
+                arguments.array(symbol.name, value, empty=True)
         sweep.fresh(values, {s.name for s in given if isinstance(s, sp.Symbol)} & values.keys())
         return self.lambdify(*given, modules=modules)(*given.values())
 
@@ -163,7 +167,7 @@ class Equation:
 
 
 def table(
-    reference: str, *assumptions: str, status: str = "exact", **rows: tuple[Any, ...]
+    reference: str, *assumptions: str, status: str, **rows: tuple[Any, ...]
 ) -> dict[str, Equation]:
     """Equations of one origin, by name.
 

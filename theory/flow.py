@@ -6,7 +6,7 @@ import dataclasses
 import functools
 import itertools
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -15,12 +15,24 @@ import scipy.optimize
 import sympy as sp
 import xarray as xr
 
-from theory import notation, numeric, sweep
+from theory import arguments, notation, numeric, sweep
+from theory.conserved import conserved
 from theory.equation import Equation
-from theory.parameters import BaseParameters, ParameterError, nearest
+from theory.linearised import linearised
+from theory.parameters import (
+    Allowed,
+    BaseParameters,
+    ParameterError,
+    most_extreme,
+    nearest,
+    number,
+    shown,
+)
+from theory.scope import Scope, insisting, marked
 
 END_ROUNDING = 16 * np.finfo(float).eps
 BEYOND = "leaves double precision (1.8e308)"
+SMALLEST = 1e-260  # start that LSODA can follow
 MOST_CALLS = 300_000  # of the right-hand side: hundreds of times what a flow of any preset needs
 
 
@@ -44,6 +56,8 @@ class Flow:
         Further quantities, functions of the order parameters, carried along a solution.
     reference, status, assumptions
         As for `theory.equation.Equation`.
+    scope : Scope, optional
+        Which students it describes; asked by whoever solves it for Parameters.
     """
 
     name: str
@@ -51,10 +65,14 @@ class Flow:
     rhs: Mapping[sp.Symbol, sp.Expr]
     initial: Mapping[sp.Symbol, sp.Expr]
     reference: str
-    status: str = "exact"
+    status: str
     assumptions: tuple[str, ...] = ()
     where: Mapping[sp.Symbol, sp.Expr] = field(default_factory=dict)
     observables: Mapping[str, sp.Expr] = field(default_factory=dict)
+    scope: Scope | None = None
+
+    conserved = conserved
+    linearised = linearised
 
     @property
     def expanded(self) -> dict[sp.Symbol, sp.Expr]:
@@ -89,7 +107,10 @@ class Flow:
         """Aligned block, ready for a write-up: the equations, then what their abbreviations stand
         for.
         """
-        where = [Equation(x.name, x, meaning, self.reference) for x, meaning in self.where.items()]
+        where = [
+            Equation(x.name, x, meaning, self.reference, self.status)
+            for x, meaning in self.where.items()
+        ]
         return notation.aligned([*self.equations().values(), *where])
 
     def __repr__(self) -> str:
@@ -116,6 +137,30 @@ class Flow:
             if f.is_nonzero and all(f in sp.Mul.make_args(r) for r in rates)
         ]
         return sp.solve([r / sp.Mul(*common) for r in rates], self.state, dict=True)
+
+    def held(self, **values: Any) -> Flow:
+        """The flow with order parameters clamped: ``flow.held(w=0.3)``. The others follow.
+
+        Raises
+        ------
+        ParameterError
+            If there is no such order parameter.
+        """
+        names = {x.name: x for x in self.state}
+        for name in values:
+            if name not in names:
+                hint = nearest(name, names)
+                raise ParameterError(
+                    f"{name}: no order parameter; {hint}there are {', '.join(names)}"
+                )
+        kept = {names[name]: sp.sympify(v, strict=True) for name, v in values.items()}
+        return replace(
+            self,
+            name=f"{self.name}, {', '.join(values)} held",
+            rhs={**self.rhs, **dict.fromkeys(kept, sp.S.Zero)},
+            initial={**self.initial, **kept},
+            assumptions=(*self.assumptions, *(f"{x} is held at {v}" for x, v in values.items())),
+        )
 
     def series(
         self, order: int, start: Mapping[sp.Symbol, Any] | None = None
@@ -148,6 +193,7 @@ class Flow:
         events: Mapping[str, sp.Expr] | None = None,
         rtol: float = 1e-12,
         atol: float = 1e-14,
+        beyond: bool = False,
         **end: Any,
     ) -> xr.Dataset:
         """Integrate from the initial values (LSODA with the symbolic Jacobian).
@@ -162,7 +208,10 @@ class Flow:
             Expressions in the order parameters; the first time each crosses zero is reported under
             its name (NaN if it does not), refined until it is as accurate as the integration.
         rtol, atol : float
-            Integrator tolerances.
+            Integrator tolerances, between 0 and 1; the absolute one at most ``rtol`` times the
+            smallest initial value that is not zero.
+        beyond : bool
+            Answer also for students that the flow does not describe, with a warning.
         **end : float
             Final time, under the flow's own time name: ``flow.solve(p, alpha=12)``; and arrays of
             fields of the parameters, each a dimension of the result: ``L=[5, 10, 20]``.
@@ -176,24 +225,51 @@ class Flow:
         Raises
         ------
         ParameterError
-            If the final time is missing, misnamed, or not positive and finite, if a time to report
-            at lies outside the run, if a symbol has no number, or if the solution leaves double
+            If the final time is missing, misnamed, or not positive and finite, if a tolerance is
+            not between 0 and 1, if a time to report at lies outside the run, if a symbol has no
+            number, if the flow does not describe such students, or if the solution leaves double
             precision.
         """
+        with insisting(beyond):
+            return self._solved(parameters, at, events, rtol, atol, end)
+
+    def _solved(
+        self,
+        parameters: Any,
+        at: Iterable[float] | None,
+        events: Mapping[str, sp.Expr] | None,
+        rtol: float,
+        atol: float,
+        end: dict[str, Any],
+    ) -> xr.Dataset:
         name = self.time.name
         self._refuse(parameters, end)
+        rtol, atol = (
+            number(*of, Allowed(above=0, below=1)) for of in (("rtol", rtol), ("atol", atol))
+        )
+        at = None if at is None else arguments.listed("at", at)
         if len(end) > 1:
             options: Any = {"events": events, "rtol": rtol, "atol": atol, name: end.pop(name)}
-            grid, times = sweep.Grid(parameters, end), None if at is None else [*at]
+            grid, times = sweep.Grid(parameters, end), at
             return grid.stack([self.solve(q, at=times, **options) for q in grid.points])
+        self._ask(parameters)
         numbers = sweep.numbers(parameters, [s.name for s in self._compiled[0]])
         rhs, jacobian, start = self._functions(numbers, end[name])
-        at = np.linspace(0, end[name], 601) if at is None else np.asarray(list(at), float)
+        at = np.linspace(0, end[name], 601) if at is None else at.astype(float)
         # A last time that was computed may lie a few roundings beyond the end that it means.
         at = np.where((at > end[name]) & (at <= end[name] * (1 + END_ROUNDING)), end[name], at)
         if not ((at >= 0) & (at <= end[name])).all():
             raise ParameterError(f"at: times must lie between 0 and {name} = {end[name]:g}")
 
+        # What grows from a small start must not begin as an error of integration.
+        least = float(np.min(np.abs(start), where=start != 0, initial=np.inf))
+        if least < SMALLEST:
+            known = {s.name: float(numbers[s.name]) for s in self._compiled[0]}
+            raise ParameterError(
+                f"{most_extreme(known)}: {self.name} starts below {SMALLEST:g} in size, which no "
+                "integration follows; take it larger, or 0"
+            )
+        atol = min(atol, rtol * least)
         unit = end[name]  # the integrator's time runs from 0 to 1, whatever the clock
 
         def integrate(t0: float, y0: np.ndarray, t1: float, **options: Any) -> Any:
@@ -225,8 +301,10 @@ class Flow:
             result[label] = unit * self._first_crossing(crossing, solution, integrate)
         return result
 
-    def _refuse(self, parameters: Any, end: Mapping[str, Any]) -> None:
-        """Refuse keywords of `solve` that are neither the flow's time nor a field."""
+    def _refuse(self, parameters: Any, end: dict[str, Any]) -> None:
+        """Refuse keywords of `solve` that are neither the flow's time nor a field, and a time that
+        is no positive number.
+        """
         name = self.time.name
         fields = (
             [f.name for f in dataclasses.fields(parameters)]
@@ -244,9 +322,13 @@ class Flow:
             raise ParameterError(
                 f"{others[0]}: unknown keyword; {hint}known are {', '.join(known)}"
             )
-        if name not in end or not 0 < end[name] < np.inf:
-            given = f"{name} = {end[name]}" if name in end else "nothing"
-            raise ParameterError(f"run length: must be {name} = a positive number, got {given}")
+        try:
+            end[name] = number(name, end[name], Allowed(above=0))
+        except (KeyError, ParameterError):
+            given = f"{name} = {shown(end[name])}" if name in end else "nothing"
+            raise ParameterError(
+                f"run length: must be {name} = a positive number, got {given}"
+            ) from None
 
     def descend(self, parameters: Any, step: float, steps: int) -> xr.Dataset:
         """Gradient descent with a finite step: the Euler map of the flow.
@@ -270,6 +352,7 @@ class Flow:
         ParameterError
             If a symbol has no number.
         """
+        self._ask(parameters)
         rates, _, start = self._functions(sweep.numbers(parameters), step, np.inf)
         path = np.empty((steps + 1, start.size))
         path[0] = start
@@ -283,9 +366,9 @@ class Flow:
         data = {x.name: (name, states[i]) for i, x in enumerate(self.state)}
         along = dict(zip([x.name for x in self.state], states, strict=True))
         for label, expr in self.observables.items():
-            value = Equation(label, sp.Symbol(label), self._spell(expr), self.reference).evaluate(
-                {**numbers, **along}
-            )
+            value = Equation(
+                label, sp.Symbol(label), self._spell(expr), self.reference, self.status
+            ).evaluate({**numbers, **along})
             data[label] = (name, np.broadcast_to(value, times.shape))
         result = xr.Dataset(
             data,
@@ -299,7 +382,12 @@ class Flow:
         )
         if hasattr(parameters, "as_json"):
             result.attrs["parameters"] = parameters.as_json()
-        return result
+        return marked(result)
+
+    def _ask(self, parameters: Any) -> None:
+        """Refuse Parameters of students that the flow does not describe."""
+        if self.scope is not None and isinstance(parameters, BaseParameters):
+            self.scope.require(parameters)
 
     @functools.cached_property
     def _compiled(self) -> tuple[list[sp.Symbol], Any, Any, Any]:
@@ -344,12 +432,8 @@ class Flow:
     def _beyond(self, what: str, time: float, numbers: Mapping[str, float]) -> str:
         """One line on a solution that cannot be had, with the parameter that is most extreme."""
         free = self._compiled[0]
-        scale = {s.name: abs(np.log10(abs(float(numbers[s.name])) or 1)) for s in free}
-        most = max(scale, key=scale.__getitem__)
-        return (
-            f"{most} = {float(numbers[most]):g}: {self.name} {what} at "
-            f"{self.time.name} = {time:g}; take it less extreme"
-        )
+        most = most_extreme({s.name: float(numbers[s.name]) for s in free})
+        return f"{most}: {self.name} {what} at {self.time.name} = {time:g}; take it less extreme"
 
     @staticmethod
     def _first_crossing(crossing: Any, solution: Any, integrate: Any) -> float:

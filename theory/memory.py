@@ -154,8 +154,8 @@ def _lowered(p: BaseParameters, name: str, value: Any) -> Any:
     """A value lowered by `TRIED`, within what its declaration allows; None if it is as low as can
     be.
     """
-    rules = p.__dataclass_fields__[name].metadata
-    low, step = rules.get("low"), rules.get("multiple_of") or 1
+    allowed = p._allowed(name)
+    low, step = allowed.low, allowed.multiple_of or 1
     if isinstance(value, float):
         return value / TRIED
     lower = max(value // TRIED // step * step, int(low) if low is not None else step)

@@ -174,7 +174,7 @@ def entry_by_entry(expr: sp.Expr, values: Mapping[str, Any]) -> float:
     KeyError
         If a symbol has no number.
     ParameterError
-        If a place lies outside of its array.
+        If a place lies outside of its array, or a sum has ends that are no numbers.
     """
     arrays = {base.label for base in expr.atoms(sp.IndexedBase)}
     free = {x for x in expr.free_symbols if isinstance(x, sp.Symbol)} - arrays
@@ -183,6 +183,8 @@ def entry_by_entry(expr: sp.Expr, values: Mapping[str, Any]) -> float:
     places = set().union(*(i.free_symbols for i in at))
     whole = {x: _whole(x, values[x.name]) for x in free if x.is_integer or x in places}
     expr = expr.subs(whole).doit()
+    if left := sorted(expr.atoms(sp.Sum), key=str):
+        raise ParameterError(f"{left[0]}: its ends must be whole numbers")
     found: dict[sp.Basic, float] = {x: values[x.name] for x in free - whole.keys()}
     for x in sorted(expr.atoms(sp.Indexed), key=str):
         array, place = np.asarray(values[x.base.label.name]), [int(i) for i in x.indices]

@@ -12,7 +12,7 @@ from typing import Any
 
 from theory import cli, notation, output
 from theory.equation import Equation
-from theory.parameters import ParameterError, stated
+from theory.parameters import ParameterError, most_extreme, stated
 
 
 @dataclass(frozen=True, repr=False)
@@ -61,10 +61,15 @@ class Onset:
             Naming the number.
         """
         for name, value in self.numbers.items():
-            if not math.isfinite(value) and name not in self.absent:
-                raise ParameterError(
-                    f"{name} = {value}: at these parameters it lies beyond double precision (1.8e308); take them less extreme"
-                )
+            if name in self.absent or math.isfinite(value):
+                continue
+            if math.isnan(value):
+                raise ParameterError(f"{name}: does not happen at these parameters")
+            extreme = f" ({most_extreme(self.setting)})" if self.setting else ""
+            raise ParameterError(
+                f"{name} = {value}: at these parameters{extreme} it lies beyond double precision "
+                "(1.8e308); take them less extreme"
+            )
 
     def draw(self) -> Any:
         """The figure: two panels, under the parameters that they depend on."""
@@ -113,6 +118,7 @@ def main(argv: list[str] | None = None) -> int:
         "preset",
         "alpha",
         "quiet",
+        "beyond",
     )
     args = parser.parse_args(argv)
     cli.check_plot(args.plot)

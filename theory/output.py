@@ -51,7 +51,7 @@ def write_text(path: Path | None, text: str, *, stream: Any = None) -> None:
         print(text.removesuffix("\n"))
         return
     with atomic(path) as temporary:
-        temporary.write_text(text if text.endswith("\n") else text + "\n")
+        temporary.write_text(text if text.endswith("\n") else text + "\n", encoding="utf-8")
     print(path, file=stream)
 
 

@@ -10,14 +10,25 @@ import json
 import math
 import types
 import typing
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, ClassVar, Self
+
+import numpy as np
 
 from theory import derived
+
+LONGEST = 300  # characters of somebody else's error that a line repeats
 
 
 class ParameterError(ValueError):
     """A value the user gave cannot be used; the message names field, value and what is allowed."""
+
+
+def brief(error: BaseException) -> str:
+    """Kind and first line of an error that somebody else's code raised."""
+    said = (str(error).strip().splitlines() or [""])[0][:LONGEST]
+    return f"{type(error).__name__}: {said}" if said else type(error).__name__
 
 
 def nearest(name: str, known: typing.Iterable[str], cutoff: float = 0.6) -> str:
@@ -40,55 +51,141 @@ UNSAID = (
 )  # of no one's interest on a figure
 MOST_VALUES = 4  # of a parameter that differs between ensembles, before they are shortened
 KINDS = {int: "a whole number", float: "a number", bool: "true or false", str: "a word"}
-# What a field with a plain default, not declared by `parameter`, is held to: its kind.
-UNBOUND: dict[str, Any] = {
-    **dict.fromkeys(("doc", "low", "above", "high", "below", "choices", "multiple_of")),
-    "theory_only": False,
-    "allowed": "any finite value",
-}
+PLAIN = {int, float, bool, str}  # what needs no unwrapping
+MOST = 2**63  # of whole numbers, that files and arrays can hold
+LONGEST = 60  # characters of a value that a message repeats
 
 
-def parameter(
-    default: Any,
-    doc: str,
-    *,
-    low: float | None = None,
-    above: float | None = None,
-    high: float | None = None,
-    below: float | None = None,
-    choices: tuple[str, ...] | None = None,
-    multiple_of: int | None = None,
-    theory_only: bool = False,
-) -> Any:
-    """Declare a field: its default, what it means, what is allowed.
+@dataclass(frozen=True)
+class Allowed:
+    """Which values a field or an argument may have, all of them finite.
 
-    ``low`` and ``high`` are inclusive, ``above`` and ``below`` exclusive. ``theory_only`` fields
-    set where a theory curve starts; they do not identify a training run.
+    ``low`` and ``high`` are inclusive, ``above`` and ``below`` exclusive.
     """
-    allowed = []
-    if choices:
-        allowed.append("one of " + ", ".join(choices))
-    if low is not None and low == high:
-        allowed.append(f"{low:g}")
-    else:
-        bounds = ((">=", low), (">", above), ("<=", high), ("<", below))
-        allowed += [f"{sign} {value:g}" for sign, value in bounds if value is not None]
-    if multiple_of:
-        allowed.append(f"a multiple of {multiple_of}")
-    return dataclasses.field(
-        default=default,
-        metadata={
-            "doc": doc,
-            "low": low,
-            "above": above,
-            "high": high,
-            "below": below,
-            "choices": choices,
-            "multiple_of": multiple_of,
-            "theory_only": theory_only,
-            "allowed": " and ".join(allowed) or "any finite value",
-        },
-    )
+
+    low: float | None = None
+    above: float | None = None
+    high: float | None = None
+    below: float | None = None
+    choices: tuple[str, ...] | None = None
+    multiple_of: int | None = None
+
+    def __str__(self) -> str:
+        """What a message says is allowed."""
+        if self.choices:
+            return "one of " + ", ".join(self.choices)
+        bounds = ((">=", self.low), (">", self.above), ("<=", self.high), ("<", self.below))
+        said = [f"{sign} {value:g}" for sign, value in bounds if value is not None]
+        if self.low is not None and self.low == self.high:
+            said = [f"{self.low:g}"]
+        if self.multiple_of:
+            said.append(f"a multiple of {self.multiple_of}")
+        return " and ".join(said) or "any finite value"
+
+    def admits(self, value: Any) -> Any:
+        """Whether a finite number, or each of an array, is allowed."""
+        found = value == value
+        if self.low is not None:
+            found = found & (value >= self.low)
+        if self.above is not None:
+            found = found & (value > self.above)
+        if self.high is not None:
+            found = found & (value <= self.high)
+        if self.below is not None:
+            found = found & (value < self.below)
+        return found & (value % self.multiple_of == 0) if self.multiple_of else found
+
+
+ANYTHING = Allowed()
+
+
+def shown(value: Any) -> str:
+    """A value in a line of a message."""
+    text = " ".join(repr(value).split())
+    return text if len(text) <= LONGEST else text[: LONGEST - 4] + " ..."
+
+
+def unwrapped(name: str, value: Any) -> Any:
+    """The number in an array or tensor without dimensions; anything else as it is.
+
+    Raises
+    ------
+    ParameterError
+        For a number that is masked, or that a gradient belongs to.
+    """
+    if hasattr(value, "item") and getattr(value, "shape", None) == ():
+        if isinstance(value, np.ma.MaskedArray):
+            raise ParameterError(f"{name} = {shown(value)}: is masked; give the numbers themselves")
+        if getattr(value, "requires_grad", False):
+            raise ParameterError(f"{name} = {shown(value)}: carries a gradient; detach it")
+        return value.item()
+    return value
+
+
+def admitted(name: str, value: Any, kinds: tuple[type, ...], allowed: Allowed) -> Any:
+    """A value as a field or an argument holds it.
+
+    Parameters
+    ----------
+    name : str
+        Of the field or argument.
+    value : object
+        What was given.
+    kinds : tuple of type
+        What it may be: one of ``int``, ``float``, ``bool``, ``str`` and others, and ``NoneType``.
+    allowed : Allowed
+        Bounds or choices.
+
+    Raises
+    ------
+    ParameterError
+        Naming it, its value and what is allowed.
+    """
+    if value is None and type(None) in kinds:
+        return value
+    if type(value) not in PLAIN:
+        value = unwrapped(name, value)
+
+    def refuse(expected: str) -> ParameterError:
+        return ParameterError(f"{name} = {shown(value)}: must be {expected}")
+
+    if isinstance(value, int) and abs(value) >= MOST:
+        raise refuse(f"below 2^63 in size, {allowed}")
+    if float in kinds and isinstance(value, int | float) and not isinstance(value, bool):
+        value = float(value) + 0.0  # adding 0 makes -0 the same as 0
+    kind = next(k for k in kinds if k is not type(None))
+    if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
+        raise refuse(f"{KINDS.get(kind, f'of type {kind.__name__}')}, {allowed}")
+    if allowed.choices:
+        if value not in allowed.choices:
+            raise refuse(str(allowed))
+    elif isinstance(value, int | float):
+        if not math.isfinite(value):
+            raise refuse(f"finite, {allowed}")
+        if not allowed.admits(value):
+            raise refuse(str(allowed))
+    return value
+
+
+def number(name: str, value: Any, allowed: Allowed = ANYTHING, kind: type = float) -> Any:
+    """One finite number, as `admitted`."""
+    return admitted(name, value, (kind,), allowed)
+
+
+def most_extreme(values: Mapping[str, Any]) -> str:
+    """Which of some numbers is furthest from 1 in size, with its value."""
+    sizes = {n: abs(v) for n, v in values.items() if isinstance(v, int | float) and v}
+    name = max(sizes, key=lambda n: abs(math.log10(sizes[n])))
+    return f"{name} = {values[name]:g}"
+
+
+def parameter(default: Any, doc: str, *, theory_only: bool = False, **allowed: Any) -> Any:
+    """Declare a field: its default, what it means, what is allowed (see `Allowed`).
+
+    ``theory_only`` fields set where a theory curve starts; they do not identify a training run.
+    """
+    metadata = {"doc": doc, "theory_only": theory_only, "allowed": Allowed(**allowed)}
+    return dataclasses.field(default=default, metadata=metadata)
 
 
 def _marked(values: typing.Callable) -> typing.Callable:
@@ -114,6 +211,9 @@ class BaseParameters:
     ParameterError
         For unknown names and for values out of range.
     """
+
+    INPUTS: ClassVar[Mapping[str, tuple[str, ...]]] = {}
+    """By name of a number in ``values()``: those of them, no fields, that it is computed from."""
 
     def __init_subclass__(cls, **options: Any) -> None:
         """What a model's ``values()`` adds to its fields is marked as following from them."""
@@ -152,40 +252,17 @@ class BaseParameters:
             self._check(field, getattr(self, field.name))
 
     def _check(self, field: dataclasses.Field, value: Any) -> None:
-        m, kinds = field.metadata or UNBOUND, self._kinds(field.name)
-        if value is None and type(None) in kinds:
-            return
-        if hasattr(value, "item") and getattr(value, "shape", None) == ():  # NumPy scalar
-            value = value.item()
-            object.__setattr__(self, field.name, value)
+        allowed = field.metadata.get("allowed", ANYTHING)
+        held = admitted(field.name, value, self._kinds(field.name), allowed)
+        if held is not value:
+            object.__setattr__(self, field.name, held)
 
-        def refuse(expected: str) -> ParameterError:
-            return ParameterError(f"{field.name} = {value!r}: must be {expected}")
-
-        if isinstance(value, int) and abs(value) >= 2**63:
-            raise refuse(f"below 2^63 in size, {m['allowed']}")
-        if float in kinds and isinstance(value, int | float) and not isinstance(value, bool):
-            value = float(value) + 0.0  # adding 0 makes -0 the same as 0
-            object.__setattr__(self, field.name, value)
-
-        kind = next(k for k in kinds if k is not type(None))
-        if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
-            name = KINDS.get(kind, f"of type {kind.__name__}")
-            raise refuse(f"{name}, {m['allowed']}")
-        if m["choices"]:
-            if value not in m["choices"]:
-                raise refuse(m["allowed"])
-        elif isinstance(value, int | float):
-            inside = (
-                math.isfinite(value)
-                and (m["low"] is None or value >= m["low"])
-                and (m["above"] is None or value > m["above"])
-                and (m["high"] is None or value <= m["high"])
-                and (m["below"] is None or value < m["below"])
-                and (not m["multiple_of"] or value % m["multiple_of"] == 0)
-            )
-            if not inside:
-                raise refuse(m["allowed"] if math.isfinite(value) else f"finite, {m['allowed']}")
+    @classmethod
+    def _allowed(cls, name: str) -> Allowed:
+        """What a field may be; of one with a plain default, not declared by `parameter`, anything
+        of its kind.
+        """
+        return cls.__dataclass_fields__[name].metadata.get("allowed", ANYTHING)
 
     def __repr__(self) -> str:
         """What makes them again: the fields that differ from their defaults."""
@@ -202,6 +279,23 @@ class BaseParameters:
         """Copy with some fields changed."""
         self._known(changes)
         return dataclasses.replace(self, **changes)
+
+    def _until(self, time: str, value: Any, length: str, unit: float) -> Self:
+        """Copy that runs until a time (None: unchanged): ``unit`` of it is one of ``length``.
+
+        Raises
+        ------
+        ParameterError
+            Unless the time is positive, finite and a number of steps that can be counted.
+        """
+        if value is None:
+            return self
+        steps = number(time, value, Allowed(above=0)) / unit
+        if not steps < MOST:
+            raise ParameterError(
+                f"{time} = {value:g}: must be below {MOST * unit:g} here, 2^63 {length}"
+            )
+        return self.replace(**{length: max(1, round(steps))})
 
     def parse(self, assignments: typing.Iterable[str]) -> Self:
         """Copy with fields set from ``NAME=VALUE`` strings.

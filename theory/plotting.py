@@ -4,18 +4,24 @@ below the data, colours safe for colour-blind readers.
 
 from __future__ import annotations
 
+import os
 import sys
 import textwrap
 import weakref
 from pathlib import Path
 from typing import Any
 
-import matplotlib
-import matplotlib.pyplot as plt
 import xarray as xr
-from matplotlib.transforms import ScaledTranslation
 
 from theory import output
+from theory.parameters import ParameterError, brief
+
+try:
+    import matplotlib
+    import matplotlib.pyplot as plt
+    from matplotlib.transforms import ScaledTranslation
+except ValueError as error:  # of MPLBACKEND, which it reads when it is loaded
+    raise ParameterError(f"MPLBACKEND = {os.environ.get('MPLBACKEND')}: {error}") from None
 
 FEW = 20  # seeds that are drawn one by one
 HEADLINE_POINTS = 7  # size of its letters
@@ -28,11 +34,22 @@ STYLE = Path(__file__).with_name("project.mplstyle")
 def figure(
     rows: int = 1, columns: int = 1, width: float = 4.4, height: float = 3.2
 ) -> tuple[Any, Any]:
-    """Figure and axes; sizes in inches per panel."""
+    """Figure and axes; sizes in inches per panel.
+
+    Raises
+    ------
+    ParameterError
+        If matplotlib's backend does not load.
+    """
     plt.style.use(STYLE)
-    return plt.subplots(
-        rows, columns, figsize=(width * columns, height * rows), layout="constrained"
-    )
+    try:
+        return plt.subplots(
+            rows, columns, figsize=(width * columns, height * rows), layout="constrained"
+        )
+    except ImportError as error:
+        raise ParameterError(
+            f"MPLBACKEND = {os.environ.get('MPLBACKEND')}: {brief(error)}"
+        ) from None
 
 
 def has_display() -> bool:

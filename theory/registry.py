@@ -4,19 +4,25 @@ command runs over this table.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib
 import importlib.metadata
 import importlib.util
+import re
+import sys
 import warnings
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from types import ModuleType
+from typing import Any
 
-from theory.parameters import ParameterError, nearest
+from theory.parameters import ParameterError, brief, nearest
 
 COMMANDS = ("gradients", "timescales", "trajectories", "fidelity", "laws", "thresholds")
 GROUP = "solvable_transformers.models"  # entry points of packages that bring a model
+# What every command asks of a model's room.
+DOORS = {"theory": ("Parameters", "equations", "sections"), "simulate": ("SYSTEMS",)}
 
 
 @dataclass(frozen=True)
@@ -71,8 +77,12 @@ class Model:
 
     def _has(self, wing: str, module: str) -> bool:
         try:
-            return importlib.util.find_spec(f"{self.path(wing)}.{module}") is not None
+            with self._guest(self.path(wing)):
+                return importlib.util.find_spec(f"{self.path(wing)}.{module}") is not None
         except ModuleNotFoundError:
+            return False
+        except ParameterError as error:
+            _leave_out(f"{wing} of model {self.name}", error)
             return False
 
     def wing(self, wing: str, module: str | None = None) -> ModuleType:
@@ -81,46 +91,135 @@ class Model:
         Raises
         ------
         ParameterError
-            If the model has none, as some systems have no onset.
+            If the model has none, as some systems have no onset, or another package's does not
+            load.
         """
         room = self.systems[0] if module and self.systems else self
-        path = ".".join(filter(None, (room.path(wing), module)))
+        found = self._room(".".join(filter(None, (room.path(wing), module))))
+        lacking = [d for d in DOORS.get(wing, ()) if not (module or hasattr(found, d))]
+        if self.package and lacking:
+            raise ParameterError(f"{self.name}: {found.__name__} lacks {', '.join(lacking)}")
+        return found
+
+    def ledger(self) -> ModuleType:
+        """Import the folder of its paper: figures, claims, write-up; errors as in `wing`."""
+        return self._room(f"{self.package}.papers" if self.package else f"papers.{self.paper}")
+
+    def _room(self, path: str) -> ModuleType:
         try:
-            return importlib.import_module(path)
+            with self._guest(path):
+                return importlib.import_module(path)
         except ModuleNotFoundError as error:
             if error.name is None or not f"{path}.".startswith(f"{error.name}."):
                 raise
             raise ParameterError(f"{self.name}: has no {path}") from None
 
-    def ledger(self) -> ModuleType:
-        """Import the folder of its paper: figures, claims, write-up."""
-        return importlib.import_module(
-            f"{self.package}.papers" if self.package else f"papers.{self.paper}"
-        )
+    @contextlib.contextmanager
+    def _guest(self, path: str) -> Iterator[None]:
+        """Import from a package, which may be a stranger's and do anything: what goes wrong is one
+        line, what is printed does not get into an answer.
+        """
+        try:
+            with contextlib.redirect_stdout(sys.stderr if self.package else sys.stdout):
+                yield
+        except (Exception, SystemExit) as error:
+            missing = isinstance(error, ModuleNotFoundError) and f"{error.name}."
+            if not self.package or (missing and f"{path}.".startswith(missing)):
+                raise
+            raise ParameterError(f"{self.name}: {path} does not load: {brief(error)}") from error
+
+
+def _leave_out(what: str, error: BaseException) -> None:
+    """Name what another package offers and nobody can use."""
+    said = str(error) if isinstance(error, ParameterError) else brief(error)
+    warnings.warn(f"{what} left out: {said}", stacklevel=2)
+
+
+@contextlib.contextmanager
+def spared(model: Model) -> Iterator[None]:
+    """Do something for one of many models: one of another package that fails at it is named, and
+    the others are served.
+    """
+    try:
+        yield
+    except (Exception, SystemExit) as error:
+        if not model.package:
+            raise
+        _leave_out(f"model {model.name}", error)
 
 
 def _elsewhere() -> Iterator[Model]:
-    """Models that installed packages offer, one or several per entry point; what does not load is
+    """Models that installed packages offer, one or several per entry point; what cannot be used is
     named and left out.
     """
-    for entry in importlib.metadata.entry_points(group=GROUP):
+    taken = {m.name for m in OWN} | {m.paper for m in OWN}
+    for entry in sorted(_entries(), key=lambda entry: (entry.name, entry.value)):
         try:
-            offered = entry.load()
-            from theory.statement.model import StatedModel, model
-            from theory.statement.stated import Statement
+            with contextlib.redirect_stdout(sys.stderr):
+                offered = entry.load()
+                several = [offered] if isinstance(offered, Model) or _stated(offered) else offered
+                models = [_model(m, entry) for m in several]
+                _usable(models, taken)
+        except (Exception, SystemExit) as error:  # a stranger's package may do anything
+            _leave_out(f"model {entry.name} ({entry.value})", error)
+            continue
+        taken |= {m.name for m in models} | {m.paper for m in models}
+        yield from models
 
-            several = [offered] if isinstance(offered, Model | Statement) else list(offered)
-            models = [model(m, entry.name) if isinstance(m, Statement) else m for m in several]
-            if not all(
-                isinstance(m, Model) and (m.package or isinstance(m, StatedModel)) for m in models
-            ):
-                raise TypeError("neither a statement nor a Model with a package")
-            yield from models
-        except Exception as error:  # a stranger's package may do anything
-            warnings.warn(
-                f"model {entry.name} ({entry.value}) left out: {type(error).__name__}: {error}",
-                stacklevel=2,
-            )
+
+def _stated(offered: Any) -> bool:
+    """Whether it is a statement; nobody has made one before its language is loaded."""
+    language = sys.modules.get("theory.statement.stated")
+    return language is not None and isinstance(offered, language.Statement)
+
+
+def _model(offered: Any, entry: importlib.metadata.EntryPoint) -> Any:
+    """A model, or a statement as one, under the name of its entry point."""
+    if not _stated(offered):
+        return offered
+    from theory.statement.model import model
+
+    return replace(model(offered, entry.name), package=entry.module)
+
+
+def _entries() -> Iterable[importlib.metadata.EntryPoint]:
+    """Entry points of all packages but those whose list of them cannot be read."""
+    try:
+        return importlib.metadata.entry_points(group=GROUP)
+    except Exception:  # one such list, and nobody would have any
+        found: list[importlib.metadata.EntryPoint] = []
+        for package in importlib.metadata.distributions():
+            try:
+                found += package.entry_points.select(group=GROUP)
+            except Exception as error:
+                _leave_out(f"entry points of {package.metadata['Name']}", error)
+        return found
+
+
+def _usable(models: list[Model], taken: set[str]) -> None:
+    """Refuse what a package offers unless commands can serve it.
+
+    Raises
+    ------
+    ParameterError
+        Naming what is wrong.
+    """
+    if not models or not all(isinstance(m, Model) and m.package for m in models):
+        raise ParameterError("not a Model with a package, or several")
+    names = [m.name for m in models]
+    for m in models:
+        if not all(isinstance(x, str) for x in (m.name, m.title, m.paper, m.package)):
+            raise ParameterError(f"Model({m.name!r}, ...): every field must be a word")
+        if not re.fullmatch(r"[a-z_]\w*(\.[a-z_]\w*)?", m.name):
+            raise ParameterError(f"name {m.name!r}: must be one word, or FAMILY.SYSTEM")
+        if m.family and m.family not in names:
+            raise ParameterError(f"{m.name}: offers no family {m.family}")
+        if m.name in taken or m.paper in taken or names.count(m.name) > 1:
+            word = m.paper if m.paper in taken else m.name
+            raise ParameterError(f"{m.name}: the name {word} is taken")
+        # A system's would load its family's room, which takes its time.
+        if not m.family and importlib.util.find_spec(m.path("theory")) is None:
+            raise ParameterError(f"{m.name}: has no {m.path('theory')}")
 
 
 BIETTI = "bietti2025"
@@ -162,7 +261,7 @@ TABLE: dict[str, Model]  # all of them
 @functools.cache
 def _table() -> dict[str, Model]:
     own = {m.name: m for m in OWN}
-    return {**own, **{m.name: m for m in _elsewhere() if m.name not in own}}
+    return {**own, **{m.name: m for m in _elsewhere()}}
 
 
 def __getattr__(name: str) -> dict[str, Model]:

@@ -1,5 +1,5 @@
-"""Digest of what source files say, comments and docstrings left out: what was made with them is
-known to be stale when they change.
+"""Digest of what source files say, comments and docstrings left out, and which files a module
+imports: what was made with them is known to be stale when they change, and only then.
 """
 
 from __future__ import annotations
@@ -7,7 +7,7 @@ from __future__ import annotations
 import ast
 import functools
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Container, Iterable, Iterator, Mapping
 from pathlib import Path
 
 DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
@@ -19,6 +19,64 @@ def digest(files: Iterable[Path]) -> str:
     for file in files:
         found.update(_statements(file.read_text(encoding="utf-8")))
     return found.hexdigest()[:16]
+
+
+def imported(
+    names: Iterable[str], packages: Mapping[str, Path], without: Container[str] = ()
+) -> dict[str, Path]:
+    """Modules that some modules import, and these in turn, read without importing anything.
+
+    Parameters
+    ----------
+    names : iterable of str
+        Dotted names of the modules to begin with.
+    packages : mapping of str to Path
+        Folder per outermost package; what lies in no other is looked at.
+    without : container of str
+        Modules that are left out, with what they alone import.
+
+    Returns
+    -------
+    dict of str to Path
+        File per module, by name: those given, what they import anywhere in them, and the packages
+        around each.
+    """
+    found: dict[str, Path] = {}
+    todo = list(names)
+    while todo:
+        name = todo.pop()
+        path = _file(name, packages)
+        if path is not None and name not in found and name not in without:
+            found[name] = path
+            inside = name if path.name == "__init__.py" else name.rpartition(".")[0]
+            todo += [name.rpartition(".")[0], *_imports(path.read_text(encoding="utf-8"), inside)]
+    return dict(sorted(found.items()))
+
+
+def _file(name: str, packages: Mapping[str, Path]) -> Path | None:
+    top, *rest = name.split(".")
+    if top not in packages:
+        return None
+    path = packages[top].joinpath(*rest)
+    files = (path / "__init__.py", path.with_name(f"{path.name}.py"))
+    return next((file for file in files if file.is_file()), None)
+
+
+@functools.cache
+def _imports(text: str, package: str) -> tuple[str, ...]:
+    """Names that a file of a package imports; what is imported from a package may be a module."""
+
+    def names() -> Iterator[str]:
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.Import):
+                yield from (alias.name for alias in node.names)
+            elif isinstance(node, ast.ImportFrom):
+                around = package.split(".")[: len(package.split(".")) + 1 - node.level]
+                base = ".".join([*(around if node.level else []), *filter(None, [node.module])])
+                yield base
+                yield from (f"{base}.{alias.name}" for alias in node.names)
+
+    return tuple(names())
 
 
 @functools.cache

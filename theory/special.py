@@ -12,7 +12,8 @@ import numpy as np
 import scipy.optimize
 import scipy.special
 
-from theory.parameters import ParameterError
+from theory import arguments, sweep
+from theory.parameters import ANYTHING, Allowed
 
 
 @cache
@@ -59,6 +60,8 @@ def first_crossing(run: Any, index: int, level: float) -> float:
     )
 
 
+@sweep.by_dimension()
+@np.errstate(over="ignore")  # what is far above or below everything has the accuracy 1 or 0
 def gaussian_accuracy(gap: Any, sigma_k: Any, sigma_kbar: Any, N: int) -> np.ndarray:
     """Probability that a Gaussian correct logit exceeds N - 1 Gaussian others (forner2026, Eq. 17).
 
@@ -80,7 +83,7 @@ def gaussian_accuracy(gap: Any, sigma_k: Any, sigma_kbar: Any, N: int) -> np.nda
     Raises
     ------
     ParameterError
-        If a standard deviation is not positive.
+        If a standard deviation is not positive, or N below 2.
 
     Notes
     -----
@@ -88,11 +91,18 @@ def gaussian_accuracy(gap: Any, sigma_k: Any, sigma_kbar: Any, N: int) -> np.nda
     of 0.2 standard deviations, where the trapezoidal rule on the whole line converges
     geometrically: step 1/16 leaves nothing above rounding.
     """
+    wide = Allowed(above=0)
     gap, s_k, s_o = np.broadcast_arrays(
-        *(np.asarray(v, float)[..., None] for v in (gap, sigma_k, sigma_kbar))
+        *(
+            arguments.array(name, v, allowed).astype(float)[..., None]
+            for name, v, allowed in (
+                ("gap", gap, ANYTHING),
+                ("sigma_k", sigma_k, wide),
+                ("sigma_kbar", sigma_kbar, wide),
+            )
+        )
     )
-    if not (np.all(s_k > 0) and np.all(s_o > 0)):
-        raise ParameterError("sigma_k, sigma_kbar: standard deviations must be > 0")
+    N = arguments.number("N", N, Allowed(low=2))
     step = 1 / 16
     u = np.arange(-12, 12 + step / 2, step)
     normal = np.exp(-(u**2) / 2) / np.sqrt(2 * np.pi)

@@ -9,13 +9,16 @@ from __future__ import annotations
 import dataclasses
 import functools
 import inspect
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import xarray as xr
 
-from theory.parameters import BaseParameters, ParameterError, nearest
+from theory import arguments
+from theory.parameters import BaseParameters, ParameterError, nearest, shown
+
+_RESULT = "result"  # name of what is joined as a dataset
 
 
 class Grid:
@@ -30,7 +33,8 @@ class Grid:
     def __init__(self, p: BaseParameters, fields: Mapping[str, Any]) -> None:
         p._known(fields)
         self.names = ", ".join(fields)
-        self.given = {name: np.asarray(v) for name, v in fields.items()}
+        self.axes, fields = named(fields)
+        self.given = {name: arguments.array(name, v, words=True) for name, v in fields.items()}
         try:
             arrays = np.broadcast_arrays(*self.given.values())
         except ValueError:
@@ -57,6 +61,8 @@ class Grid:
         """
         if hasattr(results[0], "summary"):
             results = [r.summary() for r in results]
+        if isinstance(results[0], xr.DataArray):
+            return self._joined([r.to_dataset(name=_RESULT) for r in results])[_RESULT]
         if isinstance(results[0], xr.Dataset):  # a mapping, too
             return self._joined(list(results))
         if isinstance(results[0], Mapping):
@@ -66,15 +72,15 @@ class Grid:
             raise ParameterError(
                 f"{self.names}: the result differs in length from value to value; ask for one at a time"
             )
-        inner = parts[0].shape if parts else ()
-        return np.array(parts).reshape(self.shape + inner)[()]
+        found = np.array(parts).reshape(self.shape + parts[0].shape)[()]
+        return self.axes.label(found) if self.axes else found
 
     def _joined(self, results: list[xr.Dataset]) -> xr.Dataset:
         """Datasets along one dimension per axis, named after the field that varies along it."""
         # A field may be called like a result, as the loss of induction heads is.
         label = {n: f"parameter_{n}" if n in results[0].variables else n for n in self.given}
-        axes: list[str] = []
-        for axis in range(-len(self.shape), 0):
+        axes: list[str] = [str(x) for x in self.axes.names] if self.axes else []
+        for axis in range(-len(self.shape), 0) if not axes else ():
             along = [
                 label[n]
                 for n, v in self.given.items()
@@ -109,7 +115,127 @@ class Grid:
             spans = [k for k in range(-v.ndim, 0) if v.shape[k] == self.shape[k]]
             values = v.reshape([v.shape[k] for k in spans])
             coordinates[label[name]] = ([axes[k] for k in spans], values)
-        return joined.assign_coords(coordinates)
+        return joined.assign_coords({**(self.axes.coordinates if self.axes else {}), **coordinates})
+
+
+class Axes:
+    """The named dimensions of some DataArrays together: axes of one array, in order.
+
+    Raises
+    ------
+    ParameterError
+        If they differ in the coordinates of a dimension that they share.
+    """
+
+    def __init__(self, arrays: Mapping[str, xr.DataArray]) -> None:
+        try:
+            xr.align(*arrays.values(), join="exact")
+        except ValueError:
+            raise ParameterError(
+                f"{', '.join(arrays)}: differ in the coordinates of a dimension that they share"
+            ) from None
+        together = xr.broadcast(*arrays.values())[0] if arrays else xr.DataArray(0.0)
+        self.names, self.shape = together.dims, together.shape
+        self.coordinates = {x: c for x, c in together.coords.items() if set(c.dims) <= {x}}
+
+    def plain(self, name: str, value: Any) -> Any:
+        """An argument with these axes in this order; a number stays one.
+
+        Raises
+        ------
+        ParameterError
+            For an array without dimensions.
+        """
+        if isinstance(value, xr.DataArray):
+            missing = [x for x in self.names if x not in value.dims]
+            return value.expand_dims(missing).transpose(*self.names).values
+        follows = getattr(value, "of", None) is not None  # frequencies of Parameters
+        if isinstance(value, np.ndarray | list | tuple) and np.ndim(value) and not follows:
+            raise ParameterError(
+                f"{name}: needs named dimensions, as the others have them: an xarray.DataArray"
+            )
+        return value
+
+    def label(self, result: Any, inner: Mapping[Any, Any] | None = None) -> Any:
+        """A result whose first axes are these, with their names and coordinates.
+
+        Parameters
+        ----------
+        result : array_like or mapping
+            Or several by name.
+        inner : mapping, optional
+            Names and coordinates of further axes.
+        """
+        if isinstance(result, Mapping):
+            return {name: self.label(value, inner) for name, value in result.items()}
+        more = {**(inner or {})} or {
+            f"axis_{k}": None for k in range(np.ndim(result) - len(self.names))
+        }
+        coordinates = {**self.coordinates, **{k: v for k, v in more.items() if v is not None}}
+        if np.shape(result)[: len(self.shape)] != self.shape:  # the same everywhere
+            result = np.broadcast_to(result, self.shape + np.shape(result)[len(self.shape) :])
+        return xr.DataArray(result, coordinates, [*self.names, *more])
+
+
+def named(given: Mapping[str, Any]) -> tuple[Axes | None, Mapping[str, Any]]:
+    """Named dimensions of DataArrays among some arguments, and the arguments as plain arrays."""
+    arrays = {name: v for name, v in given.items() if isinstance(v, xr.DataArray)}
+    if not arrays:
+        return None, given
+    axes = Axes(arrays)
+    return axes, {name: axes.plain(name, v) for name, v in given.items()}
+
+
+def by_dimension(along: str | None = None) -> Callable[[Callable], Callable]:
+    """Let array code take DataArrays: broadcast by the names of their dimensions, which the result
+    has, too.
+
+    Parameters
+    ----------
+    along : str, optional
+        An argument that is a list of its own: the last axis of the result.
+    """
+
+    def decorate(function: Callable) -> Callable:
+        signature = inspect.signature(function)
+
+        @functools.wraps(function)
+        def call(*given: Any, **more: Any) -> Any:
+            every = [*given, *more.values()]
+            every += [v for x in every if isinstance(x, dict) for v in x.values()]
+            if not any(isinstance(v, xr.DataArray) for v in every):
+                return function(*given, **more)
+            bound = signature.bind(*given, **more)
+            own: Any = bound.arguments.pop(along) if along else None
+            arrays: dict[str, xr.DataArray] = {}
+            _each(bound.arguments, lambda n, v: arrays.update({n: v} if _labelled(v) else {}))
+            inner = {}
+            if along:
+                bound.arguments[along] = own
+                labelled = isinstance(own, xr.DataArray) and own.ndim
+                inner = {own.dims[0]: own.values} if labelled else {along: own}
+            axes = Axes(arrays)
+            plain = _each(bound.arguments, lambda n, v: v if n == along else axes.plain(n, v))
+            bound.arguments.update(plain)
+            return axes.label(function(*bound.args, **bound.kwargs), inner)
+
+        return call
+
+    return decorate
+
+
+def _labelled(value: Any) -> bool:
+    return isinstance(value, xr.DataArray)
+
+
+def _each(given: Mapping[str, Any], change: Callable[[str, Any], Any]) -> dict[str, Any]:
+    """Every argument, and every entry of those that are dictionaries, changed."""
+    return {
+        name: {k: change(k, v) for k, v in value.items()}
+        if isinstance(value, dict)
+        else change(name, value)
+        for name, value in given.items()
+    }
 
 
 def over_fields(function: Callable) -> Callable:
@@ -119,18 +245,23 @@ def over_fields(function: Callable) -> Callable:
     """
     signature = inspect.signature(function).parameters
     takes_more = any(x.kind is x.VAR_KEYWORD for x in signature.values())
+    position, read = list(signature), arguments.reader(function)
 
     @functools.wraps(function)
-    def call(p: Any, *arguments: Any, **named: Any) -> Any:
+    def call(p: Any, *given: Any, **more: Any) -> Any:
         fields = _fields(p)
-        swept = {k: v for k, v in named.items() if k not in signature and k in fields}
-        rest = {k: v for k, v in named.items() if k not in swept}
+        swept = {k: v for k, v in more.items() if k not in signature and k in fields}
+        rest = {k: v for k, v in more.items() if k not in swept}
         if not takes_more and isinstance(p, BaseParameters):
-            p._known(rest, *list(signature)[1:])
+            p._known(rest, *position[1:])
+        own = dict(zip(position, (p, *given), strict=False))
+        read(own)
+        read(rest)
+        given = (*own.values(), *given[len(position) - 1 :])
         if not swept:
-            return function(p, *arguments, **rest)
+            return function(*given, **rest)
         grid = Grid(p, swept)
-        return grid.stack([function(q, *arguments, **rest) for q in grid.points])
+        return grid.stack([function(q, *given[1:], **rest) for q in grid.points])
 
     return call
 
@@ -159,9 +290,11 @@ def numbers(given: Any, names: Iterable[str] | None = None, /, **swept: Any) -> 
         another value of it.
     """
     if not isinstance(given, BaseParameters):
-        values = {**(given if isinstance(given, Mapping) else given.values()), **swept}
+        values = {**_mapping(given), **swept}
+        used = [n for n in names or () if n in values]
+        read = {n: arguments.array(str(n), values[n]) for n in used}
         fresh(values, names)
-        return values
+        return {**values, **{n: v for n, v in read.items() if v.ndim}}
     fields = {k: v for k, v in swept.items() if k in _fields(given)}
     values = given.values()
     known = {*_fields(given), *values, *(names or ())}
@@ -171,6 +304,8 @@ def numbers(given: Any, names: Iterable[str] | None = None, /, **swept: Any) -> 
             raise ParameterError(
                 f"{name}: neither a parameter nor a symbol used here; {hint}".rstrip(" ;")
             )
+    replaced = {k: arguments.array(k, v) for k, v in swept.items() if k not in fields}
+    _recomputed(given, replaced, values if names is None else [*names])
     if fields:
         grid = Grid(given, fields)
         found = [q.values() for q in grid.points]
@@ -178,7 +313,35 @@ def numbers(given: Any, names: Iterable[str] | None = None, /, **swept: Any) -> 
         # What differs in length from point to point (frequencies over d_h) has no array.
         same = [n for n in wanted if len({np.shape(v[n]) for v in found}) == 1]
         values = {n: grid.stack([v[n] for v in found]) for n in same}
-    return {**values, **{k: v for k, v in swept.items() if k not in fields}}
+    return {**values, **replaced}
+
+
+def _mapping(given: Any) -> Mapping[str, Any]:
+    """Numbers by symbol name, of a mapping or of what has ``values()`` of its own.
+
+    Raises
+    ------
+    ParameterError
+        For anything else.
+    """
+    if isinstance(given, Mapping):
+        return given
+    if not callable(getattr(given, "values", None)):
+        raise ParameterError(f"p = {shown(given)}: must be Parameters, or numbers by symbol name")
+    return given.values()
+
+
+def _recomputed(p: BaseParameters, replaced: Mapping[str, Any], used: Collection[str]) -> None:
+    """Refuse a number in place of one that follows from fields, where nothing uses it or others
+    that follow from it would stay as they are.
+    """
+    for name in replaced:
+        stale = [n for n, of in p.INPUTS.items() if name in of and n in used and n not in replaced]
+        if stale:
+            others = " and ".join(stale)
+            raise ParameterError(f"{name}: {others} would not follow it; give {others} instead")
+        if name not in used:
+            raise ParameterError(f"{name}: not used here; used are {', '.join(sorted(used))}")
 
 
 def fresh(values: Mapping[Any, Any], names: Iterable[Any] | None = None) -> None:
@@ -199,6 +362,7 @@ def fresh(values: Mapping[Any, Any], names: Iterable[Any] | None = None) -> None
     used = values if names is None else [n for n in names if n in values]
     marked = {n: values[n] for n in used if getattr(values[n], "of", None) is not None}
     for p in {id(v.of): v.of for v in marked.values()}.values():
+        _follows(p, values, [n for n, v in marked.items() if v.of is p])
         for field in sorted(_fields(p) & {n for n in values if isinstance(n, str)}):
             own, now = getattr(p, field), values[field]
             if (
@@ -219,6 +383,18 @@ def fresh(values: Mapping[Any, Any], names: Iterable[Any] | None = None) -> None
                         f"{field} = {own}; give Parameters, and {field} by keyword: "
                         f"f(p, {field}=...)"
                     )
+
+
+def _follows(p: BaseParameters, values: Mapping[Any, Any], names: Iterable[str]) -> None:
+    """Refuse numbers beside another value of what they follow from, that is no field itself."""
+    for name in names:
+        for of in set(p.INPUTS.get(name, ())) & values.keys():
+            now = values[of]
+            if getattr(now, "of", None) is not p and not _same(now, p.values()[of]):
+                raise ParameterError(
+                    f"{of} = {shown(now)}: {name} beside it follows from another {of}; give "
+                    f"{name} instead"
+                )
 
 
 def _like(example: Any, value: float) -> Any:

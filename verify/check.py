@@ -4,7 +4,6 @@ row, a JSON object, an exit code.
 
 from __future__ import annotations
 
-import functools
 import re
 import textwrap
 from collections import Counter, defaultdict
@@ -13,21 +12,21 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
-import scipy.stats
 
 from theory import output
 from theory.equation import Equation
+from verify.significance import MANY, SINGLE, Z_MAX, Shape, needed, normal_z, reach, skewness
 
-Z_MAX = 4.0
-Z_REASON = "|z| <= 4, z from Student t: a true statement fails once in 16,000"
+Z_REASON = (
+    f"|z| <= {Z_MAX:g}, z from Student t: a true statement fails once in 16,000, where fewer than "
+    f"{MANY} values are near normal; of more, their skewness is corrected for"
+)
 IDENTITY = 1e-6  # an identity is held to this or better: what is left is rounding, or the error of a numerical method
 SEEN = 0.05  # relative error of a prediction that an agreement must be able to see
-POWER = 0.9  # how often it would see it
 ROUNDING = (
     4 * np.finfo(float).eps
 )  # relative: samples without any scatter, against a prediction of a few operations
-MOST = 10**7  # seeds: nobody trains more
-VERDICTS = ("exact", "agrees", "coarse", "limit", "undecided", "FAIL")
+VERDICTS = ("exact", "agrees", "coarse", "bound", "limit", "undecided", "FAIL")
 
 
 @dataclass(frozen=True)
@@ -139,10 +138,11 @@ class Check:
     def verdict(self) -> str:
         """One of `VERDICTS`.
 
-        *exact*: an identity. *agrees*: inside, and 5% would have been seen. *coarse*: inside, but
-        5% would not have been flagged by design (see `sees`). *limit*: inside the band in which the
-        theory is known to be off. *undecided*: inside, but the samples could not have seen what the
-        check must see. *FAIL*: outside.
+        *exact*: an identity. *agrees*: within its tolerance, and 5% off or more would have been
+        flagged. *coarse*: inside, but 5% would not have been flagged by design (see `sees`).
+        *bound*: an inequality holds, by more than 5%, and nothing is said of the size. *limit*:
+        inside the band in which the theory is known to be off. *undecided*: inside, but the samples
+        could not have seen what the check must see. *FAIL*: outside.
         """
         if not self.within:
             return "FAIL"
@@ -152,7 +152,7 @@ class Check:
             return "limit"
         if self.standard_error is None and self.resolution is None and self.tolerance <= IDENTITY:
             return "exact"
-        return "agrees" if self.sees <= SEEN else "coarse"
+        return "agrees" if self.sees <= SEEN else "bound" if self.bound else "coarse"
 
     @property
     def why(self) -> str:
@@ -266,32 +266,31 @@ def vanishing(name: str, equation: str, measured: Any, tolerance: float, reason:
 
 
 def at_least(name: str, equation: str, bound: float, measured: float, reason: str) -> Check:
-    """A value that must not fall below a bound: any violation is seen."""
-    return Check(
-        name,
-        equation,
-        float(bound),
-        float(measured),
-        max(0.0, float(bound) - float(measured)) if np.isfinite(measured) else np.nan,
-        0.0,
-        reason,
-        resolution=SEEN,
-        bound=">=",
-    )
+    """A value that must not fall below a bound: sees how much smaller it could not be."""
+    return _bounded(name, equation, bound, measured, reason, ">=", bound - measured)
 
 
 def at_most(name: str, equation: str, bound: float, measured: float, reason: str) -> Check:
-    """A value that must not exceed a bound: any violation is seen."""
+    """A value that must not exceed a bound: sees how much larger it could not be."""
+    return _bounded(name, equation, bound, measured, reason, "<=", measured - bound)
+
+
+def _bounded(
+    name: str, equation: str, bound: float, measured: float, reason: str, sign: str, beyond: float
+) -> Check:
+    error = max(0.0, float(beyond)) if np.isfinite(measured) else np.nan
+    slack = max(0.0, -float(beyond))
+    sees = 0.0 if slack == 0 else slack / abs(measured) if measured else np.inf
     return Check(
         name,
         equation,
         float(bound),
         float(measured),
-        max(0.0, float(measured) - float(bound)) if np.isfinite(measured) else np.nan,
+        error,
         0.0,
         reason,
-        resolution=SEEN,
-        bound="<=",
+        resolution=float(sees),
+        bound=sign,
     )
 
 
@@ -302,41 +301,6 @@ def outside(deviation: float, band: Band) -> float:
         if np.isfinite(deviation)
         else np.nan
     )
-
-
-def normal_z(t: float, samples: float) -> float:
-    """Normal z as unlikely as a Student t of ``samples`` values: few seeds do not look significant
-    by themselves.
-    """
-    return float(scipy.stats.norm.isf(scipy.stats.t.sf(t, samples - 1))) if samples > 1 else np.nan
-
-
-@functools.cache
-def reach(samples: float, z_max: float = Z_MAX) -> float:
-    """Standard errors by which a mean of ``samples`` values must be off to be flagged nine times in
-    ten.
-    """
-    if samples <= 1:
-        return np.inf
-    critical = scipy.stats.t.isf(scipy.stats.norm.sf(z_max), samples - 1)
-    return float(critical + scipy.stats.t.ppf(POWER, samples - 1))
-
-
-def needed(spread: float, see: float) -> int | None:
-    """Samples of standard deviation ``spread`` whose mean would show ``see``; None beyond any
-    reason.
-    """
-    low, high = 1, 2
-    while not reach(high) * spread / np.sqrt(high) <= see:
-        low, high = high, 2 * high
-        if high > MOST:
-            return None
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (
-            (low, middle) if reach(middle) * spread / np.sqrt(middle) <= see else (middle, high)
-        )
-    return high
 
 
 def estimated(
@@ -351,6 +315,7 @@ def estimated(
     scale: float | None = None,
     see: float = SEEN,
     reason: str = Z_REASON,
+    shape: Shape = SINGLE,
 ) -> Check:
     """An estimate with a standard error against its prediction, or against the band around it:
     error is |z|.
@@ -366,6 +331,8 @@ def estimated(
         one to be decided.
     see : float
         Relative error that the check must be able to see (with a band: at least twice its width).
+    shape : Shape
+        Skewness of the values, and of how many points along a curve this one is the farthest off.
     """
     scale = abs(predicted) if scale is None else scale
     deviation = (measured - predicted) / scale if scale else np.nan
@@ -373,11 +340,16 @@ def estimated(
     if standard_error == 0:  # nothing scatters: equal up to rounding, or not at all
         z = 0.0 if away <= ROUNDING * max(abs(predicted), abs(measured)) else np.inf
     else:
-        z = normal_z(away / standard_error, samples)
+        middle = 0.0 if band is None else scale * (band.low + band.high) / 2
+        side = 1 if measured >= predicted + middle else -1
+        z = normal_z(side * away / standard_error, samples, shape)
     relative = standard_error / scale if scale else np.inf
     width = 0.0 if band is None else band.high - band.low  # a shift by less may stay inside
     see = max(see, 2 * width)
-    wanted = needed(relative * np.sqrt(samples), see - width) if np.isfinite(samples) else None
+    known = shape if samples >= MANY else shape._replace(skewness=0.0)
+    wanted = (
+        needed(relative * np.sqrt(samples), see - width, known) if np.isfinite(samples) else None
+    )
     return Check(
         name,
         equation,
@@ -388,7 +360,7 @@ def estimated(
         reason,
         band,
         float(standard_error),
-        float(width + reach(samples) * relative),
+        float(width + reach(samples, shape=shape) * relative),
         see,
         wanted,
         float(scale),
@@ -411,7 +383,16 @@ def sampled(
     error = 0.0 if same else float(x.std(ddof=1) / np.sqrt(x.size)) if x.size > 1 else np.nan
     mean = float(x[0] if same else x.mean())
     return estimated(
-        name, equation, float(predicted), mean, error, x.size, band=band, scale=scale, see=see
+        name,
+        equation,
+        float(predicted),
+        mean,
+        error,
+        x.size,
+        band=band,
+        scale=scale,
+        see=see,
+        shape=Shape(skewness(x)),
     )
 
 
@@ -452,6 +433,7 @@ NARROW = ("check", "predicted", "measured", "off", "z", "verdict")
 WIDE = (*NARROW, "equation", "error", "tolerance", "sees", "why")
 NARROWEST = 20  # characters that names of checks keep
 PLAIN = ("exact", "agrees")  # verdicts that need no reason
+AGREES = "agrees: within its tolerance, and 5% off or more would have been flagged."
 Z_SENTENCE = (
     f"z: standard errors between prediction (or band) and mean, as unlikely as a normal z; beyond {Z_MAX:g} a row fails,"
     " a true statement once in 16,000 times."
@@ -472,7 +454,8 @@ def _trouble(c: Check) -> str:
 def _ended(text: str, checks: Sequence[Check]) -> str:
     sampled_ones = any(c.standard_error is not None for c in checks)
     sentence = textwrap.wrap(Z_SENTENCE, max(60, output.width())) if sampled_ones else []
-    return "\n".join([text, *sentence, summary(checks)])
+    agree = [AGREES] if any(c.verdict == "agrees" for c in checks) else []
+    return "\n".join([text, *sentence, *agree, summary(checks)])
 
 
 def percent(deviation: float) -> str:

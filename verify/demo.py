@@ -6,7 +6,6 @@ from pathlib import Path
 
 import numpy as np
 
-from simulate.state_tracking import given
 from simulate.state_tracking.learner import SYSTEM
 from theory import cli
 from theory import state_tracking as st
@@ -43,7 +42,7 @@ def lines(folder: Path) -> list[str]:
             per_seed.Columns(p, start), end
         ),
         "and from its teachers, initial weights and training set": per_seed.half_times(
-            per_seed.Quenched(p, start, given(p, runs.seed.values)), end
+            per_seed.Quenched(p, start, per_seed.Realisation.of(p, runs)), end
         ),
     }
     found = [

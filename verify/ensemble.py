@@ -17,7 +17,7 @@ from simulate.training import System
 from theory.parameters import ParameterError
 from verify.report import Request
 
-FLAGS = ("plot", "set", "preset", "seeds", "alpha", "device", "quiet")
+FLAGS = ("plot", "set", "preset", "seeds", "alpha", "device", "quiet", "beyond")
 
 
 def flag(parser: argparse.ArgumentParser) -> None:

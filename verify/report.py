@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from theory import cli, output, progress
+from theory import cli, output, progress, scope
 from theory.equation import Equation
 from theory.parameters import ParameterError
 from theory.registry import Model
@@ -168,7 +168,7 @@ def collect(request: Request, command: str) -> Report:
     for model in progress.each(request.model.offering(command), "systems", lambda m: m.name):
         module = model.wing("verify", command)
         found.append(module.report(replace(request, model=model)))
-    return merged(found)
+    return merged([*found, Report([], [f"beyond its scope: {line}" for line in scope.broken()])])
 
 
 def gathered(groups: Iterable[Callable[..., Iterable[Check]]], *given: Any) -> list[Check]:
@@ -193,9 +193,9 @@ def with_device(request: Request, checks: list[Check]) -> Report:
 
     where = device.find(request.device)
     if request.device or where.type != "cpu":
-        from verify.device import paths  # every student there is: not for nothing
+        from verify.device import students  # every student there is: not for nothing
 
-        checks = [*checks, *paths.checks(request.model.name.partition(".")[0], where)]
+        checks = [*checks, *students.checks(request.model.name.partition(".")[0], where)]
     return Report(checks)
 
 

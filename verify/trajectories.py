@@ -9,10 +9,11 @@ from dataclasses import dataclass
 import numpy as np
 import xarray as xr
 
-from theory import cli
+from theory import cli, prediction, scope
 from theory.parameters import ParameterError
 from verify import check, ensemble, report
 from verify.check import Band, Check
+from verify.significance import Shape, path, skewness
 
 
 @dataclass(frozen=True, repr=False)
@@ -22,18 +23,23 @@ class Comparison:
     Attributes
     ----------
     checks : list of Check
-        Largest deviation of the ensemble mean per variable, in standard errors.
+        Largest deviation of the ensemble mean per variable, in standard errors, judged as the
+        largest of the curve's points (`significance`).
     deviations : Dataset
         ``theory - mean`` per variable over time, in standard deviations of the ensemble; NaN where
         it does not spread.
+    beyond : str
+        Assumptions of the theory that these students break; empty where it describes them.
     """
 
     checks: list[Check]
     deviations: xr.Dataset
+    beyond: str = ""
 
     def __str__(self) -> str:
         """Table of checks, then how often theory lies inside the ensemble's band."""
-        return f"{check.table(self.checks)}\n{self.spoken()}"
+        beyond = f"\nbeyond its scope: {self.beyond}" if self.beyond else ""
+        return f"{check.table(self.checks)}\n{self.spoken()}{beyond}"
 
     def __repr__(self) -> str:
         """How many of each verdict."""
@@ -70,6 +76,7 @@ def compare(
     label: str = "",
     *,
     time: str | None = None,
+    beyond: bool = False,
 ) -> Comparison:
     """Compare every variable that a theory curve and an ensemble share.
 
@@ -89,6 +96,8 @@ def compare(
         Behind the names of the variables.
     time : str, optional
         What the runs call the time, where it is not as the theory calls it; in the theory's unit.
+    beyond : bool
+        Compare also with students that the theory does not describe, with a warning.
 
     Returns
     -------
@@ -97,9 +106,13 @@ def compare(
     Raises
     ------
     ParameterError
-        If there is no common time or variable, or a time has no coordinate.
+        If curve and runs are not of the same students, or of students that the theory does not
+        describe; if there is no common time or variable, or a time has no coordinate.
     """
-    runs, time = _timed(curve, runs, time)
+    with scope.insisting(beyond):
+        prediction.comparable(curve, runs)
+        broken = "; ".join(scope.broken()) or curve.attrs.get("assumptions", "")
+    curve, runs, time = _timed(curve, runs, time)
     shared = [
         n
         for n, v in curve.data_vars.items()
@@ -151,6 +164,7 @@ def compare(
             continue
         size = runs.sizes["seed"]
         gap = theory[name] - measured
+        each = gap.transpose("seed", time).values
         spread = gap.std("seed", ddof=1) if size > 1 else xr.full_like(gap.mean("seed"), np.nan)
         mean, gap = measured.mean("seed"), gap.mean("seed")
         error = (spread**2 / size + (0 if drawn is None else drawn[name])) ** 0.5
@@ -166,13 +180,17 @@ def compare(
                 size,
                 band=(bands or {}).get(name),
                 scale=scale,
+                # The gap is theory less measured.
+                shape=Shape(-skewness(each[:, k]), *path(each - each.mean(0))),
             )
         )
-    return Comparison(checks, xr.Dataset(deviations))
+    return Comparison(checks, xr.Dataset(deviations), broken)
 
 
-def _timed(curve: xr.Dataset, runs: xr.Dataset, time: str | None) -> tuple[xr.Dataset, str]:
-    """Runs in the order of the curve's time, under its name."""
+def _timed(
+    curve: xr.Dataset, runs: xr.Dataset, time: str | None
+) -> tuple[xr.Dataset, xr.Dataset, str]:
+    """Both in the order of time, under the name that it has in the curve."""
     clocks = [str(d) for d in curve.dims if d not in ("seed", "draw") and d in curve.coords]
     if time is not None and time not in runs.dims:
         raise ParameterError(f"time = {time!r}: must be a dimension of the runs ({_listed(runs)})")
@@ -188,7 +206,11 @@ def _timed(curve: xr.Dataset, runs: xr.Dataset, time: str | None) -> tuple[xr.Da
         )
     if time not in runs.coords:
         raise ParameterError(f"runs: dimension {time} has no times: assign_coords({time}=...)")
-    return runs.sortby(time), time
+    for whose, data in (("curve", curve), ("runs", runs)):
+        at = data[time].values.astype(float)
+        if not np.isfinite(at).all() or len(np.unique(at)) < len(at):
+            raise ParameterError(f"{whose}: times {time} must be finite, each once")
+    return curve.sortby(time), runs.sortby(time), time
 
 
 def _listed(runs: xr.Dataset) -> str:

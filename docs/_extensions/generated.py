@@ -130,10 +130,10 @@ def verified(model: str, commands: Sequence[str] = ()) -> str:
     return "\n".join(out)
 
 
-def _ledger(paper: str) -> tuple[registry.Model, list[claims.Claim], dict[str, str]]:
+def _ledger(paper: str) -> tuple[registry.Model, list[claims.Claim], claims.Found]:
     model = next(m for m in registry.MODELS.values() if m.paper == paper)
     path = Path(str(model.ledger().__file__)).with_name("claims.toml")
-    return model, claims.load(path), evidence.verdicts(evidence.load(model))
+    return model, claims.load(path), evidence.found(evidence.load(model))
 
 
 def coverage(paper: str) -> str:
@@ -269,7 +269,11 @@ def costs() -> str:
     rows = []
     for model in registry.MODELS.values():
         for command, record in evidence.load(model).items():
-            said = code(f"python -m verify.{command} {model.name}")
+            said = code(
+                f"python -m verify.{command} {model.name}"
+                if command != evidence.TESTS
+                else f"python -m papers {model.paper} --claims --run {command}"
+            )
             rows.append([said, len(record["checks"]), record["seconds"], f"`{record['commit']}`"])
     return table(("command", "checks", "seconds", "commit"), rows)
 

@@ -305,7 +305,7 @@ def standard_loss(source: Source) -> Any:
 
 def onset_curves(source: Source) -> Any:
     """Ours: the flow, its slow manifold and its four times."""
-    return onset.onset(Parameters(N=64)).draw()
+    return onset.onset(Parameters.emergence(N=64)).draw()
 
 
 def uniform(source: Source) -> Any:

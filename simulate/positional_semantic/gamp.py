@@ -12,6 +12,7 @@ from simulate.positional_semantic.task import Data
 from theory.positional_semantic import Parameters
 from theory.positional_semantic.numbers import prox
 from theory.positional_semantic.numbers.prox import target_solution
+from theory.positional_semantic.scope import MINIMUM
 
 TOLERANCE = 1e-10  # step of the weights per sqrt(d)
 
@@ -57,7 +58,7 @@ def gamp(
     iterations : int
         At most.
     """
-    p.solvable()
+    MINIMUM.require(p)
     X = data.tokens.double().numpy() / np.sqrt(p.d)  # (n, 2, d)
     Y = np.stack([data.target[:, 0, 1].double().numpy(), data.target[:, 1, 0].double().numpy()])
     squares = (X**2).mean((0, 1))  # concentrates; kept per entry

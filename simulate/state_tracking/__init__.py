@@ -1,14 +1,14 @@
 """Students of the state-tracking task (Forner et al., arXiv:2606.18164)."""
 
-from simulate.state_tracking.learner import SYSTEM, given
+from simulate.state_tracking.learner import SYSTEM
 from simulate.state_tracking.student import (
     GLUStudent,
     Student,
     teacher_weights,
     with_full_embedding,
 )
-from simulate.state_tracking.task import cyclic_group, symmetric_group
 from theory.state_tracking import Parameters
+from theory.state_tracking.task import cyclic_group, symmetric_group
 
 __all__ = [
     "SYSTEMS",
@@ -16,7 +16,6 @@ __all__ = [
     "Parameters",
     "Student",
     "cyclic_group",
-    "given",
     "symmetric_group",
     "teacher_weights",
     "train",

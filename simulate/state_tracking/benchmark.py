@@ -5,9 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import platform
 import resource
-import statistics
 import sys
-import time
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from typing import Any
@@ -16,13 +14,11 @@ import torch
 
 from simulate import device as devices
 from simulate import pool
-from simulate.state_tracking import task
-from simulate.state_tracking.gradients import engine
-from simulate.state_tracking.student import Student, Students, draw_weights
+from simulate.state_tracking.device_time import ceilings, floors, timed
+from simulate.state_tracking.learner import Learner
 from theory.state_tracking import Parameters
 
-PLAIN_STEPS, ENGINE_STEPS = 5, 20
-BUDGET = 25.0  # seconds a row may take; on a busy machine it then counts fewer steps, and says so
+PLAIN_SECONDS, ENGINE_SECONDS = 20.0, 2.0  # of steps; their median counts
 GPU_SEEDS = (1, 16, 100)
 
 
@@ -48,14 +44,11 @@ def measure(p: Parameters, device: str | None = None, quiet: bool = True) -> dic
         )
         rows[-1]["ratio"] = rows[0]["ms"] / rows[-1]["ms"]
     best = max(rows[1:], key=lambda r: r["ratio"])
-    peak = _alone(_peak, p, str(where), best["threads"], 1)["gflops"]
-    # Per row and action: one scaled lookup of N entries forward, one in each gradient.
-    gather = 6 * p.n_train * p.L * p.L * p.N / 1e9
-    dense = 6 * p.n_train * p.L * p.d_g * p.N / 1e9
-    traffic = p.n_train * p.L * (2 * p.L + 2) / 1e6
+    peak = _alone(_peak, p, str(where), best["threads"], 1)["GFLOPs_float32"]
+    gather, dense, traffic = floors(p).values()
     notes = [
         f"baseline: full-batch step with n_train = {p.n_train}, mixed matrices and autograd, median of {rows[0]['steps']:.0f}",
-        f"floor: {gather:.3g} GFLOP per step as lookups ({dense:.3g} as dense products), {traffic:.3g} MB of data read; "
+        f"floor: {gather:.3g} GFLOP per step as lookups ({dense:.3g} as dense products), {traffic:.3g} MB of data and tables moved; "
         f"at {peak:.0f} GFLOP/s (a large matrix product here) {gather / peak * 1e3:.3g} ms; "
         f"the engine reaches {gather / peak * 1e3 / best['ms']:.0%} of it",
     ]
@@ -78,83 +71,39 @@ def _alone(work: Callable, *args: Any) -> dict[str, float]:
         return process.submit(work, *args).result()
 
 
-def students(
-    p: Parameters, device: torch.device, seeds: int, dtype: torch.dtype = torch.float32
-) -> tuple[Students, list[task.Sequences]]:
-    """Untrained students of the first seeds on a device, with their training data."""
-    members, data = [], []
-    for seed in range(seeds):
-        stream = task.streams(seed)
-        perms = task.draw_permutations(p, stream["task"])
-        data.append(task.draw_sequences(perms, p.n_train, p.L, stream["train"]))
-        members.append(Student(p, draw_weights(p, stream["initialisation"]), dtype).to(device))
-    return Students(members), data
-
-
-def step(stack: Students, data: list[task.Sequences], threads: int = 1) -> Callable[[], None]:
-    """One step of full-batch descent by the engine that training would take."""
-    way = engine(stack)(stack, data, threads)
-    optimizer = torch.optim.SGD(stack.parameters(), lr=stack.p.eta)
-
-    def advance() -> None:
-        way.gradients(stack)
-        optimizer.step()
-
-    return advance
-
-
-def _timed(
-    work: Callable[[], Any], steps: int, seeds: int, device: torch.device, warm: bool = False
-) -> dict[str, float]:
-    def wait() -> None:
-        if device.type == "cuda":
-            torch.cuda.synchronize(device)
-
-    if not warm:
-        work()  # compiles, fills caches
-    found: list[float] = []
-    begin = time.perf_counter()
-    while len(found) < steps and (not found or time.perf_counter() - begin < BUDGET):
-        wait()
-        start = time.perf_counter()
-        work()
-        wait()
-        found.append(time.perf_counter() - start)
-    if device.type == "cuda":
-        peak = torch.cuda.max_memory_allocated(device) / 2**20
+def _timed(work: Callable[[], Any], at_least: float, seeds: int, where: str) -> dict[str, float]:
+    found = timed(work, at_least)
+    if where != "cpu":
+        peak = torch.cuda.max_memory_allocated(where) / 2**20
     else:
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (
             2**20 if sys.platform == "darwin" else 2**10
         )
-    return {"ms": statistics.median(found) / seeds * 1e3, "peak_MB": peak, "steps": len(found)}
+    steps = len(found.times) * found.number_per_run
+    return {"ms": found.median / seeds * 1e3, "peak_MB": peak, "steps": steps}
 
 
 def _plain(p: Parameters, where: str, threads: int, seeds: int) -> dict[str, float]:
     torch.set_num_threads(threads)
-    device = torch.device(where)
-    stack, (data,) = students(p, device, 1)
-    (student,) = stack.members
+    learner = Learner(p, [0], torch.device(where), torch.float32)
+    (student,), (data,) = learner.students.members, learner.train_data
     optimizer = torch.optim.SGD(student.parameters(), lr=p.eta)
-    actions, states = (torch.as_tensor(x, device=device) for x in (data.actions, data.states))
+    actions, states = (torch.as_tensor(x, device=where) for x in (data.actions, data.states))
 
-    def plain(n: int = p.n_train) -> None:
+    def plain() -> None:
         optimizer.zero_grad()
-        student.loss(actions[:n], states[:n]).backward()
+        student.loss(actions, states).backward()
         optimizer.step()
 
-    plain(64)
-    return _timed(plain, PLAIN_STEPS, 1, device, warm=True)
+    return _timed(plain, PLAIN_SECONDS, 1, where)
 
 
 def _engine(p: Parameters, where: str, threads: int, seeds: int) -> dict[str, float]:
-    torch.set_num_threads(1)
-    device = torch.device(where)
-    return _timed(step(*students(p, device, seeds), threads), ENGINE_STEPS, seeds, device)
+    with pool.sharing(pool.cores() // threads):
+        learner = Learner(p, range(seeds), torch.device(where), torch.float32)
+        return _timed(lambda: learner.step(0), ENGINE_SECONDS, seeds, where)
 
 
 def _peak(p: Parameters, where: str, threads: int, seeds: int) -> dict[str, float]:
-    """Arithmetic speed of the device: a large matrix product at single precision."""
     torch.set_num_threads(threads)
-    device, n = torch.device(where), 2048
-    x = torch.rand(n, n, device=device)
-    return {"gflops": 2 * n**3 / 1e6 / _timed(lambda: x @ x, 9, 1, device)["ms"]}
+    return ceilings(torch.device(where), 2048)

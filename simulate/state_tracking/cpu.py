@@ -17,7 +17,7 @@ from numba import njit, types
 from numba.extending import overload
 from torch import Tensor, from_numpy
 
-from simulate.state_tracking.task import Groups
+from simulate.state_tracking.groups import Groups
 
 BLOCK = 64  # rows whose logits are held at a time
 SUMS = {

@@ -13,8 +13,8 @@ import os
 import torch
 from torch import Tensor
 
+from simulate.state_tracking.groups import Groups
 from simulate.state_tracking.student import Students
-from simulate.state_tracking.task import Groups
 
 try:
     import triton
@@ -22,15 +22,26 @@ try:
 except ImportError:  # comes with torch builds for CUDA
     triton = None
 
-LARGEST = 128  # N and d_g whose tables fit into a program's registers
 BLOCK = 32  # rows at a time
+# Memory that a program shares, as compiled (`tests/simulate/test_engine.py`): bytes per entry of
+# the padded table at most; and what it may be where the device does not say, as since Volta.
+BYTES, SHARED = 24, 96 * 2**10
+
+
+def padded(size: int) -> int:
+    """Size of a table's side as the matrix units take it."""
+    return max(16, 1 << (size - 1).bit_length())
 
 
 def serves(students: Students) -> bool:
-    """Whether these kernels can train the students."""
-    here = students.M.device.type == "cuda" or os.environ.get("TRITON_INTERPRET") == "1"
-    fits = max(students.p.N, students.p.d_g) <= LARGEST and students.M.dtype == torch.float32
-    return triton is not None and here and fits
+    """Whether these kernels can train the students: single precision, tables that fit."""
+    device, p, shared = students.M.device, students.p, SHARED
+    if device.type == "cuda":
+        own = torch.cuda.get_device_properties(device)
+        shared = getattr(own, "shared_memory_per_block_optin", SHARED)
+    here = device.type == "cuda" or os.environ.get("TRITON_INTERPRET") == "1"
+    fits = BYTES * max(padded(p.N) * padded(p.d_g), 512) <= shared
+    return triton is not None and here and fits and students.M.dtype == torch.float32
 
 
 if triton is not None:
@@ -168,48 +179,47 @@ class Logic:
         self, pi: Tensor, columns: Tensor
     ) -> tuple[tuple[int, int], tuple[int, int, int], dict[str, int]]:
         (B, L), d_g = pi.shape[:2], columns.shape[2]
-        padded = {
-            "L": L,
-            "PN": max(16, triton.next_power_of_2(self.N)),
-            "PG": max(16, triton.next_power_of_2(d_g)),
-            "BLOCK": BLOCK,
-        }
-        return (self.N * L, B), (self.N, d_g, self.rows), padded
+        powers = {"L": L, "PN": padded(self.N), "PG": padded(d_g), "BLOCK": BLOCK}
+        return (self.N * L, B), (self.N, d_g, self.rows), powers
 
     def gradients(self, pi: Tensor, columns: Tensor) -> tuple[Tensor, Tensor]:
         """Gradients of the summed loss for attention ``(B, L, L)`` and columns
         ``(B, N, d_g, N)``.
         """
-        grid, sizes, padded = self._sizes(pi, columns)
+        grid, sizes, powers = self._sizes(pi, columns)
         (B, L), (N, d_g, _) = pi.shape[:2], sizes
         d_pi, d_columns = pi.new_empty(B, N, L, L), columns.new_empty(B, N, L, d_g, N)
-        _gradients[grid](
-            pi.contiguous(),
-            columns,
-            self.actions,
-            self.targets,
-            self.bounds,
-            d_pi,
-            d_columns,
-            *sizes,
-            PL=triton.next_power_of_2(L),
-            **padded,
-        )
+        with torch.cuda.device_of(
+            pi
+        ):  # kernels start on the current device, wherever their data are
+            _gradients[grid](
+                pi.contiguous(),
+                columns,
+                self.actions,
+                self.targets,
+                self.bounds,
+                d_pi,
+                d_columns,
+                *sizes,
+                PL=triton.next_power_of_2(L),
+                **powers,
+            )
         return d_pi.sum(1), d_columns.sum(2)
 
     def moments(self, pi: Tensor, columns: Tensor) -> tuple[Tensor, Tensor]:
         """Summed loss ``(B,)`` and sums of powers of logits ``(B, 2, 4)``: correct, all."""
-        grid, sizes, padded = self._sizes(pi, columns)
+        grid, sizes, powers = self._sizes(pi, columns)
         sums = pi.new_empty(len(pi), grid[0], 9, dtype=torch.float64)
-        _moments[grid](
-            pi.contiguous(),
-            columns,
-            self.actions,
-            self.targets,
-            self.bounds,
-            sums,
-            *sizes,
-            **padded,
-        )
+        with torch.cuda.device_of(pi):
+            _moments[grid](
+                pi.contiguous(),
+                columns,
+                self.actions,
+                self.targets,
+                self.bounds,
+                sums,
+                *sizes,
+                **powers,
+            )
         total = sums.sum(1)
         return total[:, 0], total[:, 1:].reshape(-1, 2, 4)

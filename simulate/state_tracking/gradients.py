@@ -14,9 +14,10 @@ import torch
 from torch import Tensor
 
 from simulate.state_tracking import cpu
+from simulate.state_tracking.groups import Groups
 from simulate.state_tracking.student import Students
-from simulate.state_tracking.task import Groups, Sequences
 from theory.state_tracking import Parameters
+from theory.state_tracking.task import Sequences
 
 if TYPE_CHECKING:
     from simulate.state_tracking import gpu

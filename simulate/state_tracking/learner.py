@@ -10,15 +10,11 @@ import numpy as np
 import torch
 
 from simulate import learner, pool, training
-from simulate.state_tracking import task
 from simulate.state_tracking.gradients import Grouped, Plain, engine
 from simulate.state_tracking.measure import MEANING, measure
-from simulate.state_tracking.student import Student, Students, draw_weights
+from simulate.state_tracking.student import Student, Students
 from simulate.streams import keyed
-from theory.memory import require
-from theory.state_tracking import Parameters
-from theory.state_tracking.numbers.per_seed import Given
-from theory.state_tracking.numbers.per_seed.given import pairs_memory
+from theory.state_tracking import Parameters, task
 
 GPU_STACK = 128  # seeds trained together; at Table 1 each needs some 10 MB of training rows and partial sums
 
@@ -30,32 +26,6 @@ def identity(p: Parameters, permutations: np.ndarray | None = None) -> dict[str,
         if permutations is None
         else {"given_permutations": task.check_permutations(permutations, p).tolist()}
     )
-
-
-def given(p: Parameters, seeds: Sequence[int]) -> Given:
-    """What is known of students before they are trained, as the quenched theory takes it.
-
-    Parameters
-    ----------
-    p : Parameters
-        With which they are, or were, trained.
-    seeds : sequence of int
-        Which.
-
-    Raises
-    ------
-    ParameterError
-        If the counts would not fit into memory.
-    """
-    require(pairs_memory, p, "counts of pairs of actions")
-    found = []
-    for seed in seeds:
-        stream = task.streams(int(seed), p.data_draw)
-        teachers = task.draw_permutations(p, stream["task"])
-        data = task.draw_sequences(teachers, p.n_train, p.L, stream["train"])
-        M = draw_weights(p, stream["initialisation"])["M"]
-        found.append(Given.counted(teachers, M, data.actions, data.states))
-    return Given.joined(found)
 
 
 def memory(p: Parameters, itemsize: int = 4) -> float:
@@ -127,7 +97,7 @@ class Learner(learner.Learner):
                 task.draw_sequences(self.permutations[-1], p.n_train, p.L, stream["train"])
             )
             test.append(task.draw_sequences(self.permutations[-1], p.n_test, p.L, stream["test"]))
-            start.append(draw_weights(p, stream["initialisation"]))
+            start.append(task.draw_weights(p, stream["initialisation"]))
         self.students = Students(
             [Student(p, w, dtype, learn_embedding=not p.fix_embedding).to(device) for w in start]
         )

@@ -9,11 +9,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from simulate.state_tracking import task
 from simulate.state_tracking.gradients import Attention, Grouped, Plain
-from simulate.state_tracking.student import Student, Students, draw_weights
+from simulate.state_tracking.student import Student, Students
 from theory.numeric import dirichlet_kernel, function
-from theory.state_tracking import Parameters, attention
+from theory.state_tracking import Parameters, attention, task
 from theory.state_tracking.symbols import W_K2, W_Q2, L, N, d_g, d_h
 from theory.state_tracking.symbols import A as A_
 
@@ -138,7 +137,7 @@ def untrained_statistics(p: Parameters, seed: int) -> dict[str, float]:
     stream = task.streams(seed, p.data_draw)
     perms = task.draw_permutations(p, stream["task"])
     data = task.draw_sequences(perms, p.n_train, p.L, stream["train"])
-    students = Students([Student(p, draw_weights(p, stream["initialisation"]))])
+    students = Students([Student(p, task.draw_weights(p, stream["initialisation"]))])
     statistics = Grouped(students, [data]).statistics(students)
     found = {
         **statistics,

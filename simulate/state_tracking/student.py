@@ -8,21 +8,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from simulate.state_tracking.task import teacher_matrices
 from theory.parameters import ParameterError
 from theory.state_tracking import Parameters
-
-
-def draw_weights(p: Parameters, rng: np.random.Generator) -> dict[str, np.ndarray]:
-    """Initial weights: W_Q, W_K as ``nn.Linear`` would, M uniform on (-1, 1), a learned embedding
-    normal.
-    """
-    bound = 1 / np.sqrt(p.d_model)
-    weights = {name: rng.uniform(-bound, bound, (p.d_h, p.d_model)) for name in ("W_Q", "W_K")}
-    weights["M"] = rng.uniform(-1, 1, (p.d_g, p.N, p.N))
-    if not p.fix_embedding:
-        weights["embedding"] = rng.normal(size=(p.d_g + p.N, p.d_model))
-    return weights
+from theory.state_tracking.task import teacher_matrices
 
 
 def rotate(x: Tensor, angle: Tensor) -> Tensor:

@@ -88,7 +88,7 @@ def test_numbers_of_the_drop():
 def test_numbers_of_the_staircase(drops):
     """Plateaus of four eigenvalues, and the flow of all weights that passes them."""
     p = stairs.STAIRS.replace(start=0.03)
-    levels = list(onset(p).numbers.values())[-5:]
+    levels = list(onset(p.replace(begin="aligned")).numbers.values())[-5:]
     assert levels == pytest.approx([4, 2.638298, 1.745309, 1.129924, 0.785097], abs=5e-7)
     expected = stairs.predicted(p, 0, drops)
     passed = stairs.between(p, 0, expected)
@@ -311,7 +311,7 @@ def test_the_other_laws_hold(quick):
     table = merged.equations() | separate.equations()
     rows = [*one.spectra(table), *groups.drawn(table)]
     rows += [*stairs.generic(table), *stairs.exponents(table)]
-    assert not failed(rows) and {c.verdict for c in rows} <= {"exact", "agrees"}
+    assert not failed(rows) and {c.verdict for c in rows} <= {"exact", "agrees", "bound"}
     assert not failed(one.students(table, **ALONE) + stairs.students(table, **ALONE))
 
 

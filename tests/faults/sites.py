@@ -1,5 +1,5 @@
 """Where a fault may be, what it is, and how it is put there: signs, operators, terms, numbers,
-bounds, comparisons, functions.
+bounds, comparisons, functions; and the slips of `slips.py`.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+
+from tests.faults.slips import Change, slips
 
 ROOMS = ("theory", "simulate", "verify")
 SWAPS: dict[type, type] = {
@@ -158,13 +160,18 @@ class _Walk(ast.NodeVisitor):
         self.inside: list[str] = []  # classes and functions
 
     def generic_visit(self, node: ast.AST) -> None:
-        for kind, old, new in changes(node):
+        self._found(changes(node))
+        if not isinstance(node, ast.Call):
+            self._found(slips(node, self.file.partition("/")[0]))
+        super().generic_visit(node)
+
+    def _found(self, faults: Iterator[Change]) -> None:
+        for kind, old, new in faults:
             spot = old.lineno, old.col_offset, old.end_lineno, old.end_col_offset
             after = ast.unparse(ast.fix_missing_locations(new))
             after = after if isinstance(old, ast.Constant) or kind == "function" else f"({after})"
             where = outer(self.inside)
             self.found.append(Fault(self.file, *spot, kind, ast.unparse(old), after, where))
-        super().generic_visit(node)
 
     def _skip(self, node: ast.AST) -> None:
         """Messages, texts, patterns."""
@@ -207,6 +214,7 @@ class _Walk(ast.NodeVisitor):
 
     def visit_Call(self, node: ast.Call) -> None:
         name = _name(node.func)
+        self._found(slips(node, self.file.partition("/")[0]))  # whatever a person may choose in it
         if name in WORDS:
             return
         kept = copy.copy(node)

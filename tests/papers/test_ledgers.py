@@ -8,6 +8,8 @@ import functools
 import importlib
 import json
 import re
+import subprocess
+import sys
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -17,11 +19,24 @@ from addresses import exists
 
 from papers import __main__ as command
 from papers import claims, evidence
+from theory import sources
+from theory.parameters import ParameterError
 from theory.registry import MODELS
 from verify.check import Check, identity
 from verify.report import Report
 
-KINDS = {"equation", "table", "figure", "theorem", "statement", "setting", "extension", "erratum"}
+ROOT = Path(__file__).parents[2]
+KINDS = {
+    "equation",
+    "formula",
+    "table",
+    "figure",
+    "theorem",
+    "statement",
+    "setting",
+    "extension",
+    "erratum",
+}
 POINTERS = {"equation", "check", "test", "code", "figure"}
 models = pytest.mark.parametrize("model", [pytest.param(m, id=m.paper) for m in MODELS.values()])
 
@@ -64,7 +79,7 @@ def test_addresses(model):
     assert set(cited(model.paper, "equation")) <= set(model.wing("theory").equations())
     assert set(cited(model.paper, "figure")) <= set(paper.FIGURES)
     assert [t for t in cited(model.paper, "test") if not exists(t)] == []
-    known = evidence.verdicts(stored(model.paper))
+    known = evidence.found(stored(model.paper)).verdicts
     for address in cited(model.paper, "check"):
         what = address.partition(".")[0]
         assert what in model.checks and (address in known or what not in stored(model.paper)), (
@@ -94,7 +109,7 @@ def test_code(path):
 @models
 def test_typed_verdicts_are_the_computed_ones(model):
     """On the stored evidence."""
-    assert claims.different(ledger(model.paper), evidence.verdicts(stored(model.paper))) == []
+    assert claims.different(ledger(model.paper), evidence.found(stored(model.paper))) == []
 
 
 @models
@@ -102,34 +117,33 @@ def test_typed_verdicts_are_the_computed_ones(model):
 def test_one_word_for_all_shows(model, word):
     """A ledger in which every verdict reads the same is found out, in most of its rows."""
     typed = [replace(c, verdict=word) for c in ledger(model.paper)]
-    assert len(claims.different(typed, evidence.verdicts(stored(model.paper)))) > len(typed) / 4
+    assert len(claims.different(typed, evidence.found(stored(model.paper)))) > len(typed) / 4
 
 
 @models
 def test_a_check_that_fails_shows(model):
     """Each cited check, failing, changes the verdict of every claim that rests on it."""
-    found = evidence.verdicts(stored(model.paper))
+    found = evidence.found(stored(model.paper))
     for address in cited(model.paper, "check"):
         resting = {c.id for c in ledger(model.paper) if address in c.evidence("check")}
-        assert resting <= set(claims.different(ledger(model.paper), {**found, address: "FAIL"}))
+        failing = replace(found, verdicts={**found.verdicts, address: "FAIL"})
+        assert resting <= set(claims.different(ledger(model.paper), failing))
 
 
 @models
 def test_what_holds_in_part_is_no_agreement(model):
     """Never better than limit, whatever its tests say; and it says how far."""
-    found = evidence.verdicts(stored(model.paper))
+    found = evidence.found(stored(model.paper))
     for c in ledger(model.paper):
         capped = claims.computed(replace(c, partly=True), found)
-        assert capped not in claims.VERDICTS[:3], c.id
+        assert claims.VERDICTS.index(capped) >= claims.VERDICTS.index("limit"), c.id
         assert not c.partly or c.note, c.id
 
 
 @models
 def test_equations_and_code_alone_show_nothing(model):
-    """Pointers are no evidence; a figure alone is drawn; a test makes an equation exact, a
-    statement only agrees.
-    """
-    found = evidence.verdicts(stored(model.paper))
+    """Pointers are no evidence; a figure alone is drawn; of tests alone the word is tested."""
+    found = evidence.found(stored(model.paper))
     for c in ledger(model.paper):
         bare = replace(
             c, covered_by=[e for e in c.covered_by if e.split(":")[0] in ("equation", "code")]
@@ -137,14 +151,14 @@ def test_equations_and_code_alone_show_nothing(model):
         assert claims.computed(bare, found) == "not covered"
         assert claims.computed(replace(c, covered_by=["figure:1"]), found) == "drawn"
         tested = replace(c, covered_by=["equation:loss", "test:one"], partly=False)
-        shown = {"equation": "exact", "erratum": "erratum"}.get(c.kind, "agrees")
-        assert claims.computed(tested, found) == shown
+        assert claims.computed(tested, found) == ("erratum" if c.kind == "erratum" else "tested")
 
 
 def test_no_check_fails_in_stored_evidence():
     """What is stored was green."""
     for model in MODELS.values():
-        assert [a for a, v in evidence.verdicts(stored(model.paper)).items() if v == "FAIL"] == []
+        found = evidence.found(stored(model.paper)).verdicts
+        assert [a for a, v in found.items() if v == "FAIL"] == []
 
 
 def _gradients_again(model, tmp_path, monkeypatch):
@@ -169,15 +183,18 @@ def test_all_gradients_run_again(model, tmp_path, monkeypatch):
 
 @models
 def test_the_command_prints_both_verdicts(model, capsys, monkeypatch):
-    """Fits 100 columns; exit code 0 where typed and computed agree; JSON carries everything."""
+    """Fits 100 columns; exit code 0 where typed and computed agree, 3 where evidence is stale; JSON
+    carries everything.
+    """
     monkeypatch.setenv("COLUMNS", "100")
-    assert command.main([model.paper, "--claims"]) == 0
+    late = 3 if evidence.stale(model, stored(model.paper)) else 0
+    assert command.main([model.paper, "--claims"]) == late
     printed = capsys.readouterr().out
     rows = printed.splitlines()[: len(ledger(model.paper)) + 2]
     assert max(map(len, rows)) <= 100 and "typed" in printed
     same = [re.split("  +", row)[1:3] for row in rows[2:]]
     assert all(typed == own for typed, own in same)  # both are printed, where they agree, too
-    assert command.main([model.paper, "--claims", "--json"]) == 0
+    assert command.main([model.paper, "--claims", "--json"]) == late
     found = json.loads(capsys.readouterr().out)
     assert len(found["claims"]) == len(ledger(model.paper)) and {
         "verdict",
@@ -190,6 +207,8 @@ def test_the_command_prints_both_verdicts(model, capsys, monkeypatch):
 def test_run_stores_and_a_difference_is_exit_1(tmp_path, monkeypatch, capsys):
     """A command run again, one of whose checks fails: typed and computed differ."""
     model = MODELS["associative_memory"]
+    monkeypatch.setattr(evidence, "sources", lambda model, what: "now")
+    before = {k: {**v, "sources": "now"} for k, v in stored(model.paper).items()}
     for wrong, code in ((False, 0), (True, 1)):
         good = [
             Check(
@@ -210,10 +229,100 @@ def test_run_stores_and_a_difference_is_exit_1(tmp_path, monkeypatch, capsys):
         monkeypatch.setattr(
             evidence, "collect", lambda request, what, c=bad if wrong else good: Report(c)
         )
-        (tmp_path / "e.json").write_text(json.dumps(stored(model.paper)))
+        (tmp_path / "e.json").write_text(json.dumps(before))
         monkeypatch.setattr(evidence, "place", lambda model: tmp_path / "e.json")
         assert command.main([model.paper, "--claims", "--run", "gradients", "--quiet"]) == code
         assert ("typed and computed verdicts differ" in capsys.readouterr().out) == wrong
+
+
+def test_stale_evidence_is_exit_3(tmp_path, monkeypatch):
+    """One command's sources have changed, or it has no result: said, and in the exit code."""
+    model = MODELS["linear_attention"]
+    monkeypatch.setattr(evidence, "place", lambda model: tmp_path / "e.json")
+    fresh = {k: {**v, "sources": "now"} for k, v in stored(model.paper).items()}
+    monkeypatch.setattr(evidence, "sources", lambda model, what: "now")
+    for change, code in (({}, 0), ({"laws": {**fresh["laws"], "sources": "before"}}, 3)):
+        (tmp_path / "e.json").write_text(json.dumps({**fresh, **change}))
+        assert command.main([model.paper, "--claims"]) == code
+    assert evidence.stale(model, {"gradients": fresh["gradients"]}) == ["laws"]
+
+
+EQUATION = claims.Claim("Eq. (1)", "equation", "", ["equation:loss", "check:laws.loss"], "exact")
+
+
+@pytest.mark.parametrize(
+    ("claim", "verdict"),
+    [
+        (EQUATION, "exact"),
+        (replace(EQUATION, covered_by=[*EQUATION.covered_by, "test:one"]), "exact"),
+        (replace(EQUATION, covered_by=["equation:loss", "test:one"]), "tested"),
+        (replace(EQUATION, covered_by=["equation:rate", "check:laws.loss", "test:one"]), "tested"),
+        (replace(EQUATION, kind="statement", covered_by=["check:laws.loss", "test:one"]), "tested"),
+        (replace(EQUATION, covered_by=["check:laws.loss", "check:laws.lead"]), "bound"),
+        (replace(EQUATION, covered_by=["check:laws.loss", "test:bad"]), "FAIL"),
+    ],
+)
+def test_a_neighbour_or_a_bare_test_lifts_nothing(claim, verdict):
+    """An exact row counts for the equation it is about; a test has a word of its own."""
+    found = claims.Found(
+        {"laws.loss": "exact", "laws.lead": "bound", "tests.bad": "FAIL"}, {"laws.loss": {"loss"}}
+    )
+    assert claims.computed(claim, found) == verdict
+
+
+def test_cited_tests_are_run(tmp_path, monkeypatch):
+    """Each by its address, parametrised or a whole file: one failing case is a failure, and so is
+    what no test answers to.
+    """
+    (tmp_path / "tests").mkdir()
+    (tmp_path / "tests" / "test_it.py").write_text(
+        "import pytest\n\n\n@pytest.mark.parametrize('n', [1, 2])\ndef test_many(n):\n    assert n < 2\n\n\n"
+        "def test_one():\n    pass\n"
+    )
+    monkeypatch.setattr(evidence, "ROOT", tmp_path)
+    monkeypatch.setenv("PYTEST_ADDOPTS", "-p no:cacheprovider")
+    file = "tests/test_it.py"
+    rows = evidence.tested([f"{file}::test_one", f"{file}::test_many"])
+    assert [(r["id"].partition("::")[2], r["verdict"]) for r in rows] == [
+        ("test_one", "tested"),
+        ("test_many", "FAIL"),
+    ]
+    with pytest.raises(ParameterError, match="a checkout has it"):
+        evidence.tested(["tests/test_other.py::test_one"])
+
+
+def test_sources_of_a_command_are_what_it_imports(tmp_path):
+    """A change elsewhere leaves a digest as it is; one in what is imported, however deep, does not.
+    Nothing that a command loads is missed.
+    """
+    files = {
+        "room/__init__.py": "",
+        "room/near.py": "def f():\n    from . import deep\n",
+        "room/deep.py": "import room.deeper as d\nfrom room import near",
+        "room/deeper.py": "x = 1",
+        "room/far.py": "from room import near",
+    }
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    found = sources.imported(["room.near"], {"room": tmp_path / "room"})
+    assert list(found) == ["room", "room.deep", "room.deeper", "room.near"]
+    assert list(sources.imported(["room.near"], {"room": tmp_path / "room"}, ("room.deep",))) == [
+        "room",
+        "room.near",
+    ]
+    script = (
+        "import sys\nfrom theory.registry import find\nfrom verify.report import Request, collect\n"
+        "collect(Request(find('associative_memory')), 'gradients')\n"
+        "print(*(n for n, m in sys.modules.items() if not hasattr(m, '__path__')\n"
+        "        and n.partition('.')[0] in ('theory', 'simulate', 'verify')))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=ROOT
+    )
+    known = evidence.modules(MODELS["associative_memory"], "gradients")
+    assert set(done.stdout.split()) <= known.keys()
+    assert not [name for name in known if "positional" in name]
 
 
 def test_what_has_no_result_is_counted_and_named():
@@ -223,12 +332,14 @@ def test_what_has_no_result_is_counted_and_named():
     claim = claims.Claim(
         "Eq. (1)", "equation", "holds", ["check:laws.first", "check:laws.second"], "exact"
     )
-    found = {"laws.first": "exact"}
+    found = claims.Found({"laws.first": "exact"})
     assert claims.coverage([claim], found)["undecided"] == 1
     assert claims.without_result([claim], found) == ["laws.second"]
     text = claims.report([claim], found)
     assert "0 exact or in agreement" in text and "no result is stored for check:laws.second" in text
-    whole = claims.report([claim], {**found, "laws.second": "exact"})
+    whole = claims.report(
+        [claim], claims.Found(dict.fromkeys(("laws.first", "laws.second"), "exact"))
+    )
     assert "1 exact or in agreement (100%)" in whole and "no result" not in whole
 
 

@@ -5,9 +5,10 @@ from collections.abc import Callable, Iterator
 import pytest
 import torch
 
-from simulate.state_tracking import Parameters, Student, task
+from simulate.state_tracking import Parameters, Student
 from simulate.state_tracking.gradients import engine
-from simulate.state_tracking.student import Students, draw_weights
+from simulate.state_tracking.student import Students
+from theory.state_tracking import task
 
 
 @pytest.fixture(autouse=True)
@@ -42,7 +43,7 @@ def make() -> Callable:
         perms = task.draw_permutations(p, stream["task"])
         data = task.draw_sequences(perms, p.n_train, p.L, stream["train"])
         student = Student(
-            p, draw_weights(p, stream["initialisation"]), dtype, learn_embedding=not p.fix_embedding
+            p, task.draw_weights(p, stream["initialisation"]), dtype, learn_embedding=not p.fix_embedding
         )
         return student, data, perms
 

@@ -121,9 +121,11 @@ def test_single_precision_follows_double():
 GPU = """
 import json, math, sys
 import torch
-from simulate.state_tracking import Parameters, Student, cpu, gpu, task
+from simulate.state_tracking import Parameters, Student, cpu, gpu
+from simulate.state_tracking import groups
+from theory.state_tracking import task
 from simulate.state_tracking.gradients import Grouped
-from simulate.state_tracking.student import Students, draw_weights
+from simulate.state_tracking.student import Students
 
 plain, made = torch.Tensor.new_empty, []
 
@@ -137,7 +139,7 @@ for sizes in json.loads(sys.argv[1]):
     for seed in (0, 1):
         stream = task.streams(seed)
         data.append(task.draw_sequences(task.draw_permutations(p, stream["task"]), p.n_train, p.L, stream["train"]))
-        members.append(Student(p, draw_weights(p, stream["initialisation"])))
+        members.append(Student(p, task.draw_weights(p, stream["initialisation"])))
     students = Students(members)
     assert gpu.serves(students)
     found = []
@@ -145,7 +147,7 @@ for sizes in json.loads(sys.argv[1]):
         engine = Grouped(students, data)  # with Triton's interpreter on, its kernels; replaced by Numba's once
         assert isinstance(engine.logic, gpu.Logic)
         if not on_gpu:
-            engine.logic = cpu.Logic(task.Groups.of(data, p.N))
+            engine.logic = cpu.Logic(groups.Groups.of(data, p.N))
         engine.gradients(students)
         found.append([w.grad.clone() for w in students.parameters()] + list(engine.statistics(students).values()))
     for one, other in zip(*found, strict=True):
@@ -187,22 +189,27 @@ from triton.compiler import ASTSource
 from simulate.state_tracking import gpu
 
 tables = {"pi": "*fp32", "columns": "*fp32", "actions": "*i16", "targets": "*i16", "bounds": "*i32"}
-for kernel, results, sizes in (
-    (gpu._gradients, {"d_pi": "*fp32", "d_columns": "*fp32"}, {"L": 10, "PL": 16, "PN": 32, "PG": 32, "BLOCK": gpu.BLOCK}),
-    (gpu._moments, {"sums": "*fp64"}, {"L": 10, "PN": 32, "PG": 32, "BLOCK": gpu.BLOCK}),
-):
-    names = kernel.arg_names
-    signature = {n: {**tables, **results}.get(n, "constexpr" if n in sizes else "i32") for n in names}
-    source = ASTSource(fn=kernel, signature=signature, constexprs={(names.index(n),): v for n, v in sizes.items()})
-    code = triton.compile(source, target=GPUTarget("cuda", 90, 32)).asm["ptx"]
-    assert "mma" in code, "the products are not on the matrix units"
+for PN, PG in ((32, 32), (128, 64)):  # Tables 1 and 2, and the largest that a Hopper GPU takes
+    assert gpu.BYTES * PN * PG <= 227 * 2**10 < gpu.BYTES * 2 * PN * PG or PN == 32
+    both = {"L": 10, "PN": PN, "PG": PG, "BLOCK": gpu.BLOCK}
+    for kernel, results, sizes in (
+        (gpu._gradients, {"d_pi": "*fp32", "d_columns": "*fp32"}, {**both, "PL": 16}),
+        (gpu._moments, {"sums": "*fp64"}, both),
+    ):
+        names = kernel.arg_names
+        signature = {n: {**tables, **results}.get(n, "constexpr" if n in sizes else "i32") for n in names}
+        constants = {(names.index(n),): v for n, v in sizes.items()}
+        source = ASTSource(fn=kernel, signature=signature, constexprs=constants)
+        made = triton.compile(source, target=GPUTarget("cuda", 90, 32))
+        assert "mma" in made.asm["ptx"], "the products are not on the matrix units"
+        assert made.metadata.shared <= gpu.BYTES * PN * PG, made.metadata.shared
 print("compiled")
 """
 
 
 @pytest.mark.slow
 def test_the_gpu_kernels_compile_for_hopper(tmp_path):
-    """Triton needs no GPU to compile for one."""
+    """Triton needs no GPU to compile for one, nor to say how much memory a program shares."""
     pytest.importorskip("triton", reason="Triton has no wheel for this platform")
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", COMPILE],

@@ -5,10 +5,11 @@ import pytest
 import scipy.stats
 import torch
 
-from simulate.state_tracking import Parameters, Student, task, teacher_weights
+from simulate.state_tracking import Parameters, Student, groups, teacher_weights
 from simulate.state_tracking.cpu import _exponentials
 from simulate.state_tracking.gradients import Attention, Grouped, Plain
 from simulate.state_tracking.student import Students
+from theory.state_tracking import task
 
 # Double precision: both sides sum at most 1e3 rows of order one.
 EXACT = 1e-12
@@ -243,14 +244,14 @@ def wrong_lag(monkeypatch):
 
 
 def wrong_order(monkeypatch):
-    right = task.Groups.of
+    right = groups.Groups.of
 
     def of(data, N):
         groups = right(data, N)
         groups.targets[:] = groups.targets[:, ::-1]
         return groups
 
-    monkeypatch.setattr(task.Groups, "of", of)
+    monkeypatch.setattr(groups.Groups, "of", of)
 
 
 def transposed_logic(monkeypatch):

@@ -5,7 +5,7 @@ import pytest
 import sympy
 import torch
 
-from simulate.state_tracking import Parameters, task
+from simulate.state_tracking import Parameters
 from simulate.state_tracking.gradients import Attention
 from simulate.state_tracking.measure import (
     MEANING,
@@ -16,7 +16,7 @@ from simulate.state_tracking.measure import (
     predictions,
 )
 from simulate.state_tracking.student import Student, Students
-from theory.state_tracking import attention, symbols
+from theory.state_tracking import attention, symbols, task
 
 EXACT = 1e-12  # double precision, sums of at most 1e3 terms of order one
 

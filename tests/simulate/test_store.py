@@ -3,7 +3,9 @@ half-written.
 """
 
 import contextlib
+import dataclasses
 import errno
+import functools
 import json
 import os
 import resource
@@ -20,9 +22,11 @@ import torch
 import xarray as xr
 from xarray.backends.locks import CombinedLock
 
-from simulate import runs
+from simulate import runs, systems, training
+from simulate.learner import Each
 from simulate.patience import whole
 from simulate.state_tracking import Parameters, train
+from simulate.state_tracking.learner import Learner
 from theory import cli
 from theory.parameters import ParameterError
 
@@ -125,6 +129,27 @@ def test_runs_of_other_code_are_reported(tiny, tmp_path, monkeypatch):
     with pytest.warns(UserWarning, match="trained by other code than state_tracking has now"):
         again = train(tiny, seeds=[0], store=tmp_path, **ALONE)
     assert again.identical(run)
+    with pytest.warns(UserWarning, match="trained by other code"):
+        train(tiny, seeds=[0, 1], store=tmp_path, **ALONE)
+    with pytest.warns(UserWarning, match="trained by different code; remove"):
+        assert runs.open(tmp_path).seed.values.tolist() == [0, 1]
+
+
+def test_the_code_of_a_student_is_its_own(tmp_path, monkeypatch):
+    """Not that of a helper which says what it needs."""
+    there = systems.every()["state_tracking.student"]
+    shared = functools.partial(training.records, numbers=3)
+    made = functools.partial(Each, Learner)
+    assert dataclasses.replace(there, memory=shared, make=made).code == there.code
+    assert dataclasses.replace(there, memory=functools.partial(there.memory)).code == there.code
+
+
+def test_a_copy_of_a_run_is_named_and_left_out(tiny, tmp_path):
+    whole = train(tiny.replace(epochs=1), seeds=[0, 1], store=tmp_path, **ALONE)
+    (first,) = tmp_path.rglob("seed-00000.nc")
+    first.with_name("seed-00000 (copy).nc").write_bytes(first.read_bytes())
+    with pytest.warns(UserWarning, match="that another file holds already; left out"):
+        assert runs.open(tmp_path).identical(whole)
 
 
 def test_configuration_is_readable(tiny):

@@ -12,13 +12,12 @@ from simulate.state_tracking import (
     GLUStudent,
     Parameters,
     Student,
-    task,
     teacher_weights,
     with_full_embedding,
 )
 from simulate.state_tracking.measure import overlaps, predictions
-from simulate.state_tracking.student import draw_weights
 from theory.parameters import ParameterError
+from theory.state_tracking import task
 
 EXACT = 1e-12  # double precision: sums of at most 1e2 terms of order one
 SIZES = [
@@ -134,7 +133,7 @@ def test_weights_start_uniform(tiny):
     # Variance 1/3 of 1.9e5 entries: standard error 0.2%, so a 5% error is 24 of them; all within
     # (-1, 1).
     p = tiny.replace(N=60, d_g=50, d_h=5000)
-    weights = draw_weights(p, np.random.default_rng(0))
+    weights = task.draw_weights(p, np.random.default_rng(0))
     for w in weights.values():
         z_mean = w.mean() / np.sqrt(1 / 3 / w.size)
         z_square = ((w**2).mean() - 1 / 3) / np.sqrt(4 / 45 / w.size)
@@ -157,8 +156,8 @@ def test_learned_embeddings_start_normal_and_weights_as_a_linear_layer(tiny):
     # them.
     p = tiny.replace(N=2000, d_g=500, d_h=2500, d_model=16, fix_embedding=False)
     rng = np.random.default_rng(1)
-    weights = draw_weights(p.replace(N=60, d_g=50), rng) | {
-        "embedding": draw_weights(p.replace(d_g=1), rng)["embedding"]
+    weights = task.draw_weights(p.replace(N=60, d_g=50), rng) | {
+        "embedding": task.draw_weights(p.replace(d_g=1), rng)["embedding"]
     }
     linear = 1 / 4  # torch.nn.Linear(16, .) draws from (-1/sqrt(16), 1/sqrt(16))
     for name, variance, fourth in (

@@ -243,7 +243,11 @@ def free_port() -> int:
 
 
 @pytest.mark.slow
-def test_a_killed_dask_worker_loses_nothing(tmp_path, uninterrupted):
+@pytest.mark.parametrize("killed", ["worker", "scheduler"])
+def test_a_killed_dask_process_loses_nothing(killed, tmp_path, uninterrupted):
+    """Without a worker the others go on; without the scheduler what is missing has failed, and the
+    same sweep goes on without it.
+    """
     pytest.importorskip("distributed", reason="dask is an optional extra")
     store, address = tmp_path / "killed", f"tcp://127.0.0.1:{free_port()}"
     quiet = dict(stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=tmp_path)
@@ -297,11 +301,20 @@ def test_a_killed_dask_worker_loses_nothing(tmp_path, uninterrupted):
         ):
             time.sleep(0.05)
         time.sleep(0.2)
-        workers[0].send_signal(
-            signal.SIGKILL
-        )  # whichever of its runs was under way goes to the other
+        # Whichever of a worker's runs was under way goes to the other.
+        {"worker": workers[0], "scheduler": scheduler}[killed].send_signal(signal.SIGKILL)
         output, _ = user.communicate(timeout=200)
-        assert user.returncode == 0, output[-500:]
+        if killed == "scheduler":
+            missing = 4 - len(list(store.rglob("seed-*.nc")))
+            summary, *failed = output.splitlines()
+            assert (user.returncode, missing > 0) == (1, True), output[-500:]
+            assert f"4 runs, 4 jobs, {len(failed)} failed" in summary and len(failed) >= missing
+            assert all(
+                line.startswith("failed: ") and "not in the store" in line for line in failed
+            )
+            assert sweep.main([*KILLED, "--quiet", "--workers=1", f"--out={store}"]) == 0
+        else:
+            assert user.returncode == 0, output[-500:]
         assert bits(runs.open(store)) == bits(uninterrupted)
     finally:
         for process in (*workers, scheduler):

@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 import torch
 
-from simulate.state_tracking import Parameters, cyclic_group, symmetric_group, task, train
+from simulate.state_tracking import Parameters, cyclic_group, symmetric_group, train
 from simulate.state_tracking.learner import Learner
 from theory.parameters import ParameterError
+from theory.state_tracking import task
 
 LIMIT = (
     4  # standard errors: a correct program exceeds it once in 16000 seeds, and the seeds are fixed

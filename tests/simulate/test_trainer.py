@@ -10,12 +10,11 @@ import pytest
 import torch
 import xarray as xr
 
-from simulate.state_tracking import Parameters, Student, task, train
+from simulate.state_tracking import Parameters, Student, train
 from simulate.state_tracking.learner import SYSTEM, Learner
 from simulate.state_tracking.measure import MEANING, predictions
-from simulate.state_tracking.student import draw_weights
 from theory.parameters import ParameterError
-from theory.state_tracking import initial_variance
+from theory.state_tracking import initial_variance, task
 
 ALONE = dict(progress=False, workers=1)
 LIMIT = 4  # standard errors; seeds are fixed
@@ -268,7 +267,7 @@ def test_untrained_rollouts_are_at_chance(alone):
     for seed in range(250):
         stream = task.streams(seed)
         perms = task.draw_permutations(p, stream["task"])
-        student = Student(p, draw_weights(p, stream["initialisation"]))
+        student = Student(p, task.draw_weights(p, stream["initialisation"]))
         data = task.draw_sequences(perms, p.n_test, p.L, stream["test"])
         students, engine, test, _ = alone(student, data, perms)
         steps, final = predictions(students, engine, *test)

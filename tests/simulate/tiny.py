@@ -1,39 +1,8 @@
-"""Every kind of student at a size that trains in a blink: system and variant, and its settings."""
+"""The small students of `simulate.small`, and those of another package."""
 
-from simulate import systems
+from simulate.small import STEPS, STUDENTS, student
 from theory import registry
 
-STEPS = dict(steps=24, eval_every=4)
-TRACKING = dict(N=6, L=4, d_g=5, d_h=8, n_train=64, n_test=32, epochs=24, eval_every=4)
-SENTENCES = dict(d=20, alpha=2.0, steps=24, n_test=50)
-HEADS = dict(N=2, D=4, batch_size=8, **STEPS)
-TRIGGER = dict(N=8, K=2, T=6, d=8, batch_size=4, n_test=16, **STEPS)
-COUNTING = dict(length=3, alphabet=3, samples=60, width=4, hidden=8, epochs=14, unfrozen_epochs=10)
-
-STUDENTS = {
-    "state_tracking.student": TRACKING,
-    "state_tracking.student, adamw, minibatches": dict(
-        TRACKING, optimizer="adamw", eta=0.02, batch_size=20
-    ),
-    "state_tracking.student, embedding": dict(TRACKING, fix_embedding=False, d_model=3),
-    "induction_heads.disentangled": dict(HEADS, trained="projected"),
-    "induction_heads.three": HEADS,
-    "induction_heads.nineteen": HEADS,
-    "induction_heads.all": HEADS,
-    "induction_heads.standard": dict(D=8, vocabulary=8, block=9, pairs=2, batch_size=4, **STEPS),
-    "positional_semantic.attention": SENTENCES,
-    "positional_semantic.attention, adam": dict(SENTENCES, optimizer="adam", polish=False),
-    "positional_semantic.attention, value": dict(SENTENCES, value=True, tied=False),
-    "positional_semantic.linear": SENTENCES,
-    "positional_semantic.linear, adam": dict(SENTENCES, optimizer="adam"),
-    "positional_semantic.histogram": COUNTING,
-    "associative_memory.factual_recall": dict(batch_size=16, **STEPS),
-    "associative_memory.trigger_task": TRIGGER,
-    "associative_memory.trigger_task, transformer": dict(TRIGGER, student="transformer"),
-    "associative_memory.noisy_bigram": dict(N=8, batch_size=4, **STEPS),
-    "associative_memory.k_hop": dict(N=3, k=2, batch_size=8, curriculum=True, **STEPS),
-    "associative_memory.pointers": dict(N=3, layers=1, batch_size=4, **STEPS),
-}
 REGRESSION = dict(spectrum="1.2,0.6", N=3, H=2, start=0.2, batch_size=8, **STEPS)
 if "linear_attention" in registry.MODELS:  # of another package
     STUDENTS |= {
@@ -42,13 +11,8 @@ if "linear_attention" in registry.MODELS:  # of another package
         "linear_attention.separate": dict(REGRESSION, student="tokens"),
         "linear_attention.separate, population": REGRESSION,
     }
+__all__ = ["ALONE", "STUDENTS", "bits", "student"]
 ALONE = dict(progress=False, workers=1, device="cpu")
-
-
-def student(name, **changes):
-    """System and parameters of a row."""
-    _, system = systems.find(name.partition(",")[0])
-    return system, system.parameters(**{**STUDENTS[name], **changes})
 
 
 def bits(dataset):

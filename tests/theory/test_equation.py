@@ -24,7 +24,9 @@ from theory.parameters import ParameterError
 x, y, size = sp.symbols("x y size", positive=True)
 n, i, j, k = sp.symbols("n i j k", integer=True, positive=True)
 v, w, M = sp.IndexedBase("v"), sp.IndexedBase("w"), sp.IndexedBase("M")
-TOTAL = Equation("total", x, y * sp.Sum(sp.exp(v[n]) * w[n], (n, 1, size)) + 1, "nowhere, Eq. (1)")
+TOTAL = Equation(
+    "total", x, y * sp.Sum(sp.exp(v[n]) * w[n], (n, 1, size)) + 1, "nowhere, Eq. (1)", "exact"
+)
 
 
 def test_status_outside_the_vocabulary_is_refused():
@@ -44,7 +46,7 @@ def test_a_table_shares_what_its_equations_share():
 
 def test_evaluate_by_name_symbol_and_entry():
     """Names the equation does not use are ignored; a missing one is named."""
-    form = Equation("form", x, y**2 + M[i, j], "nowhere")
+    form = Equation("form", x, y**2 + M[i, j], "nowhere", "exact")
     assert form.evaluate({"y": 3, "unused": 0, M[i, j]: 2}) == 11
     assert form.evaluate({y: 3, M[i, j]: 2}) == 11
     with pytest.raises(KeyError, match="form: no value for y"):
@@ -75,14 +77,16 @@ def test_entries_at_places_and_sums_over_several_indices():
     """Places and ends of sums are numbers among the others; what lies outside is refused."""
     square = np.arange(1.0, 7).reshape(2, 3)
     total = sp.Sum(M[i, j] * v[i], (i, 1, size), (j, 1, size + 1))
-    form = Equation("form", x, total + y * M[k, k + 1] * sp.KroneckerDelta(k, 2), "nowhere")
+    form = Equation(
+        "form", x, total + y * M[k, k + 1] * sp.KroneckerDelta(k, 2), "nowhere", "exact"
+    )
     given = {"M": square, "v": [1, 10], "size": 2, "y": 0.5}
     assert form.evaluate(given | {"k": 1}) == 6 + 150
     assert form.evaluate(given | {"k": 2}) == 6 + 150 + 0.5 * 6
     with pytest.raises(ParameterError, match=r"M\[1, 3\]: not a place of an array of shape"):
         form.evaluate(given | {"k": 2, "M": square[:, :2]})
     with pytest.raises(ParameterError, match=r"v\[0\]: not a place"):
-        Equation("first", x, v[k], "nowhere").evaluate({"v": [1.0], "k": 0})
+        Equation("first", x, v[k], "nowhere", "exact").evaluate({"v": [1.0], "k": 0})
     with pytest.raises(ParameterError, match="k = 1.5: must be one whole number"):
         form.evaluate(given | {"k": 1.5})
 
@@ -114,7 +118,7 @@ def test_constants_are_broadcast():
 
 def test_latex_and_substitution():
     """Both sides follow; lhs and rhs stay apart even when they are equal."""
-    same = Equation("same", x, x + 0 * y, "nowhere")
+    same = Equation("same", x, x + 0 * y, "nowhere", "exact")
     assert same.latex() == "x = x" and same.latex(align=True) == "x &= x"
     moved = Equation("e", x, y, "nowhere", "closure", ("assumed",)).subs(
         {x: 2 * y, y: sp.Integer(3)}
@@ -156,10 +160,10 @@ def test_delta_gradient():
 def test_right_hand_side_is_derived_when_read():
     """Once, by whoever reads first; what is sent to another process is the result."""
     derived = []
-    form = Equation("form", x, lambda: derived.append(1) or y**2, "nowhere")
+    form = Equation("form", x, lambda: derived.append(1) or y**2, "nowhere", "exact")
     assert not derived and form.name == "form"
     assert form.rhs == form.rhs == y**2 and derived == [1]
-    assert pickle.loads(pickle.dumps(Equation("form", x, y**2, "nowhere"))) == form
+    assert pickle.loads(pickle.dumps(Equation("form", x, y**2, "nowhere", "exact"))) == form
 
 
 @pytest.mark.parametrize(

@@ -27,6 +27,7 @@ LOGISTIC = Flow(
     {x: RATE * x * (1 - x)},
     {x: START},
     "textbook",
+    "exact",
     observables={"odds": x / (1 - x), "one": sp.S.One},
 )
 VALUES = {"r": 1.7, "x_0": 0.02}
@@ -92,7 +93,7 @@ def test_events_that_never_or_at_once_happen():
 
 def test_first_of_several_crossings():
     """An oscillator crosses again and again; the first time is reported."""
-    turning = Flow("oscillator", T, {x: -y, y: x}, {x: sp.S.One, y: sp.S.Zero}, "textbook")
+    turning = Flow("oscillator", T, {x: -y, y: x}, {x: sp.S.One, y: sp.S.Zero}, "textbook", "exact")
     curve = turning.solve(given(), events={"quarter": x, "high": y - sp.Rational(1, 2)}, t=40.0)
     assert curve.quarter == pytest.approx(np.pi / 2, abs=1e-10)  # as above
     assert curve.high == pytest.approx(np.pi / 6, abs=1e-10)
@@ -148,9 +149,9 @@ def test_fixed_points():
     assert {s[x] for s in LOGISTIC.fixed_points()} == {0, 1}
     slow = 1 / (1 + sp.exp(x + y))
     rates = {x: slow * RATE * (x - y), y: slow * RATE * (1 - x * y)}
-    pair = Flow("pair", T, rates, {x: START, y: START}, "textbook")
+    pair = Flow("pair", T, rates, {x: START, y: START}, "textbook", "exact")
     assert {(s[x], s[y]) for s in pair.fixed_points()} == {(1, 1), (-1, -1)}
-    assert Flow("drift", T, {x: RATE}, {x: START}, "textbook").fixed_points() == []
+    assert Flow("drift", T, {x: RATE}, {x: START}, "textbook", "exact").fixed_points() == []
 
 
 def test_series_against_the_exact_solution():
@@ -169,7 +170,14 @@ def test_abbreviations_are_spelled_out():
     """
     u, v = sp.symbols("u v", real=True)
     short = Flow(
-        "short", T, {x: -u}, {x: START}, "textbook", where={u: v**2, v: 3 * x}, observables={"v": v}
+        "short",
+        T,
+        {x: -u},
+        {x: START},
+        "textbook",
+        "exact",
+        where={u: v**2, v: 3 * x},
+        observables={"v": v},
     )
     assert short.expanded == {x: -9 * x**2}
     assert short.jacobian() == sp.Matrix([[-18 * x]])

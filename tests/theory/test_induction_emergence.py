@@ -78,7 +78,7 @@ def test_flow_agrees_with_the_special_solver():
     """Plain integration of the three ODEs in t, events included."""
     from theory.induction_heads.symbols import alpha, beta, gamma
 
-    p = ih.Parameters(N=16)
+    p = ih.Parameters.emergence()
     events = {"T_gamma": gamma - 0.5, "T_beta": beta - 0.5, "T_alpha": alpha - 0.5}
     curve = ih.flow().solve(p, events=events, t=800.0)
     found = emergence.times(16)
@@ -118,7 +118,7 @@ def test_one_pair():
         atol=5.1e-8,
     )
     assert found["T_alpha"] == np.inf
-    result = onset(ih.Parameters(N=1))
+    result = onset(ih.Parameters.emergence(N=1))
     assert len(result.notes) == 1 and "never" in result.notes[0]
 
 
@@ -147,9 +147,12 @@ def test_late_layer_constant():
         )
 
 
+EMERGENCE = ["induction_heads", "--preset", "emergence"]
+
+
 def test_command_never(capsys):
     """Null in JSON, one line on stderr, flat keys."""
-    code = command.main(["induction_heads", "--set", "N=1", "--json"])
+    code = command.main([*EMERGENCE, "--set", "N=1", "--json"])
     out, err = capsys.readouterr()
     found = json.loads(out)
     assert code == 0 and found["N"] == 1 and found["T_alpha"] is None and "Infinity" not in out
@@ -160,16 +163,18 @@ def test_command_never(capsys):
 
 
 def test_command_in_process(capsys):
-    """N = 64 on record, N = 16 by default, words in the table."""
-    assert command.main(["induction_heads", "--set", "N=64", "--json"]) == 0
+    """N = 64 on record, N = 16 of the preset, words in the table; the default is of all weights."""
+    assert command.main([*EMERGENCE, "--set", "N=64", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert [found[n] for n in ("N", *NAMES)] == pytest.approx(
         [64, 44.361109, 3982.571895, 7054.634284, 10101.11138], abs=5.1e-6
     )
-    assert command.main(["induction_heads"]) == 0
+    assert command.main(EMERGENCE) == 0
     assert "258.7957" in capsys.readouterr().out
-    assert command.main(["induction_heads", "--set", "N=1", "--quiet"]) == 0
+    assert command.main([*EMERGENCE, "--set", "N=1", "--quiet"]) == 0
     assert "never emerges" in capsys.readouterr().out
+    assert command.main(["induction_heads"]) == 0
+    assert "flow of all weights" in (said := capsys.readouterr()).out and "1/D" in said.err
 
 
 @pytest.mark.parametrize("wrong", ["N=0", "N=2.5", "N=1e9", "N=x", "D=7", "mask=loose", "n=3"])

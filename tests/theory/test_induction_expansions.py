@@ -67,7 +67,9 @@ def test_slow_manifold_and_layer_along_the_flow():
     b, size, step = 0.5, 256, 1e-4
     path = emergence.Path(size)
     early, at, late = (path.of_beta(b + k * step) for k in (-1, 0, 1))
-    there = ih.flow().solve(Parameters(N=size), t=1.01 * float(at), at=[float(at)])
+    there = ih.flow().solve(
+        Parameters.emergence(N=size, D=None), t=1.01 * float(at), at=[float(at)]
+    )
     measured = {
         "alpha_slow": float(there.alpha[0]),
         "gamma_slow": float(there.gamma[0]),
@@ -77,7 +79,7 @@ def test_slow_manifold_and_layer_along_the_flow():
     for name, value in measured.items():
         form = eq[name].rhs.subs({beta: b, x: 1 / sp.Integer(2 * size), N: size})
         assert value == pytest.approx(float(form), rel=size**-3)
-    early = ih.flow().solve(Parameters(N=size), t=float(size), at=[float(size)])
+    early = ih.flow().solve(Parameters.emergence(N=size, D=None), t=float(size), at=[float(size)])
     # beta is of order 1/N itself, and has no term of order 1/N^2.
     for name, value, left in (("beta", early.beta, size**-2), ("gamma", early.gamma, size**-3 / 5)):
         layer = eq[f"{name}_layer"].rhs.subs({tau: 1, x: 1 / sp.Integer(2 * size)})
@@ -203,10 +205,10 @@ def test_tail():
     = 1e3..1e6; at other N what is left of the equation keeps falling.
     """
     assert eq["loss_tail"].evaluate({"t": 2.0}) == 0.125
-    curve = ih.flow().solve(ih.Parameters(N=4), at=[1e3, 1e4, 1e5, 1e6], t=1e6)
+    curve = ih.flow().solve(ih.Parameters.emergence(N=4, D=None), at=[1e3, 1e4, 1e5, 1e6], t=1e6)
     np.testing.assert_allclose(curve.loss * curve.t, [0.2605, 0.2486, 0.2483, 0.2488], atol=5.1e-5)
     for size in (2, 16):
-        late = ih.flow().solve(ih.Parameters(N=size), at=[1e6, 1e8, 1e10], t=1e10)
+        late = ih.flow().solve(ih.Parameters.emergence(N=size, D=None), at=[1e6, 1e8, 1e10], t=1e10)
         left = 1 - late.loss / [eq["loss_tail"].evaluate({"t": float(t)}) for t in late.t]
         assert 0.01 > left[0] > 1.5 * left[1] > 2.25 * left[2] > 0
 
@@ -287,3 +289,17 @@ def test_rearranged_rates(size, b, g):
     assert float(found[0]) == pytest.approx(float(log_rate), rel=2e-14)
     assert float(found[1]) == pytest.approx(float(rates[2]), rel=2e-14)
     assert float(found[2]) == pytest.approx(float(loss), rel=1e-13)
+
+
+def test_what_the_law_of_the_drop_leaves():
+    """Followed through saturation: of either size, 0.3% at N = 10^8, where powers of 1/N are gone;
+    it grows in size up to there, and is largest near N = 10^22.
+    """
+    at, kappa = 10**8, drop.blow_up()["kappa"]
+    numbers = {"N": float(at), "kappa": kappa}
+    numbers["beta_c"] = float(drop.equations()["beta_c"].evaluate(numbers))
+    law = float(drop.equations()["T_drop"].evaluate(numbers))
+    assert drop.left_over(at) == pytest.approx((emergence.times(at)["T_drop"] - law) / at, rel=3e-3)
+    assert drop.left_over(at) < drop.left_over(10**6) < 0
+    sizes = [drop.left_over(10**k) for k in (18, 22, 40)]
+    assert sizes[1] == min(sizes) == pytest.approx(-0.012, rel=0.05)

@@ -119,9 +119,14 @@ def test_gradients_in_the_first_phase():
     sizes, scaled = (16, 64, 256), []
     for size in sizes:
         found = ih.flow().solve(
-            Parameters(N=size), t=float(size), at=[0.0], events={"half": gamma - sp.Rational(1, 2)}
+            Parameters.emergence(N=size, D=None),
+            t=float(size),
+            at=[0.0],
+            events={"half": gamma - sp.Rational(1, 2)},
         )
-        end = ih.flow().solve(Parameters(N=size), t=float(found.half), at=[float(found.half)])
+        end = ih.flow().solve(
+            Parameters.emergence(N=size, D=None), t=float(found.half), at=[float(found.half)]
+        )
         scaled.append((size * float(end.beta[0]), size**2 * float(end.alpha[0])))
         early = emergence.Path(size).curve(float(found.half))
         state = [early[x].values for x in ("alpha", "beta", "gamma")]
@@ -150,6 +155,10 @@ def test_parameters_grow():
     assert (
         sp.simplify(bracket - (1 - gamma * (s - 1) / r)) == 0
     )  # positive: s - 1 < r = s + F and gamma < 1
+    # alpha' is a positive multiple of beta beta' (B.7.3), gamma' a sum of such terms: s >= 1.
+    sum_of_two = s**2 * (1 - gamma) + F * (s - gamma)
+    left = (dynamics.flow().rhs[gamma] * r**2 / 2 - sum_of_two).subs(r, s + F)
+    assert sp.simplify(left) == 0
     grid = [0.0, 0.25, 0.5]
     compiled = [sp.lambdify((alpha, beta, gamma, N), RATES[x]) for x in (alpha, beta, gamma)]
     for a, b, g, size in itertools.product(grid, grid, grid, (2, 3, 10, 1000)):

@@ -40,7 +40,7 @@ def test_proximal_points_settle_like_newton(monkeypatch, V):
 
 def test_proximal_points_are_minima_from_where_the_objective_bends_down():
     """Newton's step with a Hessian that is not positive would end on saddles."""
-    system, random, V = g.headline(Parameters(), 2), np.random.default_rng(0), 50.0
+    system, random, V = g.headline(Parameters(alpha=1.0), 2), np.random.default_rng(0), 50.0
     w, start, h = (x * random.normal(size=(200, 2, 1)) for x in (1, 2, 1))
     Y, trace = system.target(h), np.ravel(system.spectra())
 
@@ -208,3 +208,11 @@ def test_what_does_not_fit_is_refused(change):
     """One line naming the field."""
     with pytest.raises(ParameterError):
         replace(g.headline(Parameters(alpha=1.0)), **change)
+
+
+def test_proximal_points_that_do_not_settle_are_no_answer(monkeypatch):
+    """Two Newton steps are too few."""
+    monkeypatch.setattr(g, "NEWTON", 2)
+    system = g.headline(Parameters(alpha=2.0, prox="local"), 256)
+    with pytest.raises(ArithmeticError, match="did not settle in 2 Newton steps"):
+        g.output_channel(system, g.starting_order(system, 0.46, 0.62, np.zeros(2), 50.0))

@@ -11,28 +11,27 @@ import scipy.integrate
 import sympy as sp
 from later import Later
 
-from simulate.state_tracking import given as given_to_students
 from theory.parameters import ParameterError
 from theory.state_tracking import Parameters, quenched
 from theory.state_tracking.numbers import per_seed
-from theory.state_tracking.numbers.per_seed import Attention, Given, Quenched, Start
+from theory.state_tracking.numbers.per_seed import Attention, Quenched, Realisation, Start
 from theory.state_tracking.numbers.per_seed.runs import advance, stride
 
 P = Parameters(N=3, L=3, d_g=2, d_h=4, rope="plain", rope_theta=10.0, n_train=40, n_test=8)
 EQUATIONS = Later(quenched.equations)
 
 
-def begin(p: Parameters, seed: int, scale: float = 1.0) -> tuple[Start, Given]:
+def begin(p: Parameters, seed: int, scale: float = 1.0) -> tuple[Start, Realisation]:
     """Random start; entries of M scatter by ``scale`` about their mean over actions."""
     rng = np.random.default_rng(seed)
     start = Start.drawn(p, 1, rng)
-    given = Given.drawn(p, start, rng)
+    given = Realisation.drawn(p, start, rng)
     mean = given.M.mean(1, keepdims=True)
     return start, replace(given, M=mean + scale * (given.M - mean))
 
 
 def by_rows(
-    p: Parameters, start: Start, given: Given, actions: np.ndarray, states: np.ndarray
+    p: Parameters, start: Start, given: Realisation, actions: np.ndarray, states: np.ndarray
 ) -> dict[str, np.ndarray]:
     """Gradients of the loss by M[s, a, r] and by attention, and the loss, row by row."""
     at = Attention(p).forward(start.W_Q, start.W_K)[0]
@@ -61,7 +60,7 @@ def every_input(p: Parameters, teachers: np.ndarray) -> tuple[np.ndarray, np.nda
     return actions, np.stack(states, 1)
 
 
-def by_theory(p: Parameters, start: Start, given: Given) -> dict[str, np.ndarray]:
+def by_theory(p: Parameters, start: Start, given: Realisation) -> dict[str, np.ndarray]:
     """The same by the array code."""
     system, caught = Quenched(p, start, given), {}
     backward = system.attention.backward
@@ -127,7 +126,7 @@ def test_overlaps_and_logits_over_all_inputs(size):
         assert found[f"variance_{name}"][0] == pytest.approx(logits.var(), rel=1e-10)
 
 
-def numbers(p: Parameters, start: Start, given: Given) -> dict:
+def numbers(p: Parameters, start: Start, given: Realisation) -> dict:
     """Everything the Equations ask for, made of each other."""
     at = Attention(p).forward(start.W_Q, start.W_K)[0]
     return {
@@ -235,7 +234,7 @@ def test_five_nodes_are_enough(monkeypatch):
     """Accuracies along a run of the demo's sizes, against eight times as many."""
     p = Parameters.demo()
     start = Start.drawn(p, 1, np.random.default_rng(0))
-    system = Quenched(p, start, Given.drawn(p, start, np.random.default_rng(1)))
+    system = Quenched(p, start, Realisation.drawn(p, start, np.random.default_rng(1)))
     for _ in range(7):
         few = system.observe()
         with monkeypatch.context() as patch:
@@ -277,7 +276,7 @@ def test_forces_of_training_sets_have_no_bias():
         for t in range(P.L):
             states.append(teachers[actions[:, t], states[-1]])
         states = np.stack(states, 1)
-        drawn = Given.counted(teachers, given.M[0], actions, states)
+        drawn = Realisation.counted(teachers, given.M[0], actions, states)
         exact = by_rows(P, start, drawn, actions, states)["force"]
         gaps.append(by_theory(P, start, drawn)["force"] - exact)
         system = by_theory(P.replace(n_train=10**9), start, drawn)["force"]
@@ -301,7 +300,7 @@ def test_training_sets_are_counted():
     rng = np.random.default_rng(0)
     teachers = rng.permuted(np.tile(np.arange(3), (2, 1)), axis=1)
     actions, states = rng.integers(2, size=(7, 3)), rng.integers(3, size=(7, 4))
-    found = Given.counted(teachers, np.zeros((2, 3, 3)), actions, states)
+    found = Realisation.counted(teachers, np.zeros((2, 3, 3)), actions, states)
     counts = np.zeros((3, 3, 3, 2, 2))
     for g, s in zip(actions, states, strict=True):
         for i, j in np.ndindex(3, 3):
@@ -316,9 +315,9 @@ def test_counts_that_do_not_fit_are_refused():
     p = Parameters(N=4096, d_g=4096, L=64)
     start = Start.drawn(P, 1, np.random.default_rng(0))
     with pytest.raises(ParameterError, match="counts of pairs of actions"):
-        Given.drawn(p, start, np.random.default_rng(0))
+        Realisation.drawn(p, start, np.random.default_rng(0))
     with pytest.raises(ParameterError, match="counts of pairs of actions"):
-        given_to_students(p, [0])
+        Realisation.of_seeds(p, [0])
 
 
 def test_what_is_drawn_has_the_start_of_its_seed():
@@ -326,7 +325,7 @@ def test_what_is_drawn_has_the_start_of_its_seed():
     p = Parameters(N=12, L=4, d_g=9, d_h=8, n_train=64)
     start = Start.drawn(p, 3, np.random.default_rng(1))
     start.R[:], start.S[:] = 0.3, 0.1
-    given = Given.drawn(p, start, np.random.default_rng(2))
+    given = Realisation.drawn(p, start, np.random.default_rng(2))
     own = given.one_hot().transpose(0, 2, 3, 1)
     R = (own * given.M).sum((1, 2, 3)) / (p.d_g * p.N)
     S = (own.sum(1) * given.M.sum(1)).sum((1, 2)) / (p.d_g * (p.d_g - 1) * p.N)
@@ -364,7 +363,7 @@ def test_long_steps_move_no_time(eta, alpha, monkeypatch):
     """
     p = Parameters.demo().replace(n_train=512, eta=eta)
     start = Start.drawn(p, 2, np.random.default_rng(4))
-    given = Given.drawn(p, start, np.random.default_rng(5))
+    given = Realisation.drawn(p, start, np.random.default_rng(5))
     epochs, found = p.run_to(alpha).epochs, []
     for step in (per_seed.runs.STEP, 0.0):
         monkeypatch.setattr(per_seed.runs.stride, "__defaults__", (step,))
@@ -387,7 +386,7 @@ def test_students_are_followed(monkeypatch):
     start, measured = Start.measured(one), first_crossing(one.A, 0.5).values
     off, crossed = (
         per_seed.half_times(
-            Quenched(p, start, given_to_students(p.replace(data_draw=taken), one.seed.values)),
+            Quenched(p, start, Realisation.of_seeds(p.replace(data_draw=taken), one.seed.values)),
             p.run_to(6.0).epochs,
         )
         / measured

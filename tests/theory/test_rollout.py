@@ -118,7 +118,7 @@ DEVIATIONS = [(0.0, 1.0), (1.0, 0.0), (-1.0, 1.0), (1.0, np.nan), ([1.0, 0.0], 1
 @pytest.mark.parametrize("deviations", DEVIATIONS, ids=str)
 def test_deviations_must_be_positive(deviations):
     """Also one bad entry of an array."""
-    with pytest.raises(ParameterError, match="sigma_k, sigma_kbar.*> 0"):
+    with pytest.raises(ParameterError, match=r"^sigma_k(bar)? = \S+: must be .*> 0$"):
         gaussian_accuracy(1.0, *deviations, 8)
 
 

@@ -164,7 +164,10 @@ def test_single_distinct_action():
     value.
     """
     p = Parameters(N=4, d_g=1, L=3)
-    curves = [state_tracking.flow(q).solve(p, alpha=3.0) for q in ("iid", "distinct")]
+    curves = [
+        state_tracking.flow(q).solve(p.replace(permutations=q), alpha=3.0)
+        for q in ("iid", "distinct")
+    ]
     # tau drops out of (54) when there is no other teacher: c_S = 0. Integrator tolerance.
     np.testing.assert_allclose(curves[0].R, curves[1].R, rtol=1e-10)
     np.testing.assert_allclose(curves[0].loss, curves[1].loss, rtol=1e-10)
@@ -288,7 +291,10 @@ def distinct_gap(size):
     """Largest difference in A between distinct and independent teachers."""
     p = Parameters(N=size, d_g=4, L=4, d_h=8, rope="plain")
     at = np.linspace(0, 8, 41)
-    one, other = (state_tracking.flow(q).solve(p, alpha=8.0, at=at) for q in ("iid", "distinct"))
+    one, other = (
+        state_tracking.flow(q).solve(p.replace(permutations=q), alpha=8.0, at=at)
+        for q in ("iid", "distinct")
+    )
     return float(np.abs(one.A - other.A).max())
 
 
@@ -306,8 +312,11 @@ def test_distinct_teachers_at_any_size(size):
     """N! is huge, the correction to 1/N is not: distinct and independent draws must give the same
     curve.
     """
-    p = Parameters(N=size, d_g=8, L=4, permutations="distinct")
-    one, other = (state_tracking.flow(q).solve(p, alpha=1.0, at=[1.0]) for q in ("iid", "distinct"))
+    p = Parameters(N=size, d_g=8, L=4)
+    one, other = (
+        state_tracking.flow(q).solve(p.replace(permutations=q), alpha=1.0, at=[1.0])
+        for q in ("iid", "distinct")
+    )
     # Integrator tolerance; the correction itself is below 1e-18.
     assert one.A.item() == pytest.approx(other.A.item(), rel=1e-9)
 

@@ -18,7 +18,7 @@ from theory.registry import OWN, find
 SYSTEMS = [m.name for m in OWN if not m.systems]
 # Formulas in, formulas out; and functions of logits or of a curve, not of parameters.
 SYMBOLIC = {"equations", "sections", "flow", "flows", "thermodynamic_limit", "mixture"}
-OF_OTHERS = {"gaussian_accuracy", "with_accuracy"}
+OF_OTHERS = {"applies", "gaussian_accuracy", "with_accuracy"}
 SMALL = {
     "state_tracking": {"N": 6, "L": 4, "d_g": 5, "d_h": 8, "n_train": 64, "epochs": 30},
     "induction_heads": {"N": 3, "data": "orthonormal", "query": "last", "steps": 20},
@@ -95,9 +95,10 @@ ALL = [
 ]
 
 
-def small(system):
-    """Parameters at which every number is cheap."""
-    return find(system).wing("theory").Parameters(**SMALL.get(system, {}))
+def small(system, name=""):
+    """Parameters at which every number is cheap, and that a function describes."""
+    own = {"trained": "three"} if (system, name) == ("induction_heads", "times") else {}
+    return find(system).wing("theory").Parameters(**SMALL.get(system, {}), **own)
 
 
 def of(system, name):
@@ -147,7 +148,7 @@ def test_every_numeric_function_is_here():
 def test_a_sweep_is_the_loop(system, name):
     """Arrays of a field give what the loop over `replace` gives, one by one."""
     arguments, field, values = CASES[system][name]
-    p, function = small(system), of(system, name)
+    p, function = small(system, name), of(system, name)
     swept = function(p, **arguments, **{field: values})
     for k, value in enumerate(values):
         equal(swept, k, field, plain(function(p.replace(**{field: value}), **arguments)))
@@ -244,3 +245,34 @@ def test_arrays_broadcast_and_errors_name_the_field():
     ):
         with pytest.raises(ParameterError, match=message):
             call()
+
+
+THREE = {
+    "state_tracking": ("emergence_time", {}, {"L": [3, 5], "eta": [0.2, 0.4, 0.9], "N": [8, 16]}),
+    "associative_memory.noisy_bigram": (
+        "feed_forward_success",
+        {},
+        {"N": [8, 16], "n": [4, 9, 12], "a": [0.3, 0.6]},
+    ),
+    "associative_memory.factual_recall": (
+        "time_of_share",
+        HALF,
+        {"R": [2, 3], "D": [2, 4, 8], "epsilon": [1e-4, 1e-2]},
+    ),
+}
+
+
+@pytest.mark.parametrize("model", THREE)
+def test_three_fields_at_once(model):
+    """Every axis is that of its field: the loop over all three, and no two points the same."""
+    name, given, fields = THREE[model]
+    theory = find(model).wing("theory")
+    function, p = getattr(theory, name), theory.Parameters()
+    shapes = [(-1, 1, 1), (-1, 1), (-1,)]
+    swept = {k: np.reshape(v, s) for (k, v), s in zip(fields.items(), shapes, strict=True)}
+    found = function(p, **given, **swept)
+    assert found.shape == tuple(map(len, fields.values()))
+    for at in np.ndindex(found.shape):
+        one = p.replace(**{k: v[i] for (k, v), i in zip(fields.items(), at, strict=True)})
+        assert found[at] == pytest.approx(float(function(one, **given)), rel=1e-12)
+    assert len(np.unique(found)) == found.size

@@ -7,6 +7,8 @@ import pytest
 import xarray as xr
 
 from theory import state_tracking as st
+from theory.parameters import ParameterError
+from theory.scope import BeyondScope
 from theory.state_tracking import Parameters
 from verify import trajectories
 from verify.check import Band
@@ -104,3 +106,34 @@ def test_theory_and_students_use_the_same_names(name):
 
     assert name in MEANING
     assert name in st.trajectory(P, 1.0)
+
+
+def followed():
+    """A curve for each of three seeds, and noisy students about it."""
+    p, rng = Parameters(N=6, L=4, d_g=5, d_h=8), np.random.default_rng(0)
+    times = np.linspace(0, 1, 9)
+    rising = xr.DataArray(np.outer([1.0, 1.1, 1.2], 1 + times), dims=("seed", "alpha"))
+    said = {"parameters": p.as_json(), "model": "state_tracking"}
+    curve = xr.Dataset({"A": rising}, {"seed": [0, 1, 2], "alpha": times}, said)
+    runs = curve.assign(A=rising + rng.normal(scale=1e-3, size=rising.shape))
+    return p, curve.assign_attrs(kind="theory"), runs
+
+
+def test_other_students_are_refused_and_what_is_insisted_on_is_said():
+    """Seeds that differ are not mixed; order of times does not matter, doubled ones are refused."""
+    p, curve, runs = followed()
+    plain = trajectories.compare(curve, runs)
+    turned = trajectories.compare(curve.isel(alpha=slice(None, None, -1)), runs)
+    assert plain.checks == turned.checks and not plain.beyond
+    with pytest.raises(ParameterError, match=r"of seeds \[0, 1\], the runs are of \[0, 1, 2\]"):
+        trajectories.compare(curve.isel(seed=[0, 1]), runs)
+    twice = runs.isel(alpha=[0, 1, 1, 2])
+    with pytest.raises(ParameterError, match="runs: times alpha must be finite, each once"):
+        trajectories.compare(curve, twice)
+    adam = {"parameters": p.replace(optimizer="adam").as_json()}
+    both = curve.assign_attrs(adam), runs.assign_attrs(adam)
+    with pytest.raises(ParameterError, match="optimizer = 'adam': must be sgd"):
+        trajectories.compare(*both)
+    with pytest.warns(BeyondScope):
+        found = trajectories.compare(*both, beyond=True)
+    assert "beyond its scope: optimizer = 'adam'" in str(found)

@@ -13,7 +13,7 @@ from known_errors import best
 
 from simulate.state_tracking import train
 from theory.state_tracking import Parameters
-from theory.state_tracking.numbers.per_seed import Given, Start
+from theory.state_tracking.numbers.per_seed import Realisation, Start
 from verify import fidelity as command
 from verify.check import estimated, failed
 from verify.state_tracking import ensemble, fidelity
@@ -253,7 +253,7 @@ def test_every_term_can_be_left_out():
     """
     p = Parameters(N=5, L=4, d_g=4, d_h=8, n_train=200)
     start = Start.drawn(p, 2, np.random.default_rng(0))
-    known = Given.drawn(p, start, np.random.default_rng(1))
+    known = Realisation.drawn(p, start, np.random.default_rng(1))
     rates = {term: make(p, start, known).rates() for term, make in fidelity.TERMS.items()}
     whole = rates.pop("whole")
     for term, other in rates.items():

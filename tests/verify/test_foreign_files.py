@@ -5,10 +5,12 @@ names it, and an end.
 import functools
 import json
 import os
+import resource
 import subprocess
 import sys
 from pathlib import Path
 
+import netCDF4
 import numpy as np
 import pytest
 import xarray as xr
@@ -67,6 +69,7 @@ def with_(**attrs):
     return lambda found: found.assign_attrs(attrs)
 
 
+NESTED = '{"a":' * 10**5 + "1" + "}" * 10**5
 ATTRIBUTES = [
     (without("model"), "model is missing"),
     (without("parameters"), "parameters"),
@@ -82,6 +85,8 @@ ATTRIBUTES = [
     (with_(kind="another"), "not a run"),
     (with_(configuration="{"), "configuration"),
     (with_(seed="first"), "seed"),
+    *((with_(**{name: "[" * 10**5}), name) for name in ("configuration", "parameters")),
+    *((with_(**{name: NESTED}), name) for name in ("configuration", "parameters")),
 ]
 
 
@@ -160,6 +165,45 @@ def test_a_file_larger_than_memory_is_not_read(tmp_path):
     with path.open("wb") as file:
         file.truncate(2**43)
     assert "8 TiB" in refused(path, "state_tracking")
+
+
+def bomb(path, **sizes):
+    """A file that says to hold numbers, and has no place for them: HDF5 keeps none that are all the
+    same.
+    """
+    with netCDF4.Dataset(path, "w") as file:
+        for name, size in sizes.items():
+            file.createDimension(name, size)
+            file.createVariable(name, "f8", (name,), zlib=True)
+        file.setncattr("kind", runs.KIND)
+    content = path.read_bytes()
+    runs._seal(path, content)
+    assert len(content) < 20_000
+
+
+def test_a_file_that_unpacks_to_more_than_was_packed_is_not_read(tmp_path, ensembles):
+    """Named in a store, too, whose other runs are there."""
+    bomb(tmp_path / "seed-00000.nc", x=4 * 10**8)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    line = refused(tmp_path / "seed-00000.nc", "state_tracking")
+    assert "hold 2.98 GiB, more than can be packed" in line
+    runs.write(ensembles("state_tracking").isel(seed=0, drop=True), tmp_path / "seed-00001.nc")
+    one = runs.read(tmp_path / "seed-00001.nc")
+    runs.write(one.assign_attrs(seed=1), tmp_path / "seed-00001.nc")
+    with pytest.warns(UserWarning, match="seed-00000.nc.*left out"):
+        assert runs.open(tmp_path).seed.values.tolist() == [1]
+    grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+    assert grown * 1024 < 2e8  # a fifteenth of what it says to hold
+
+
+@pytest.mark.parametrize("name", ["configuration", "parameters"])
+def test_a_nested_attribute_does_not_break_its_folder(ensembles, tmp_path, name):
+    one = ensembles("state_tracking").isel(seed=0, drop=True).assign_attrs(seed=0)
+    runs.write(one, tmp_path / "seed-00000.nc")
+    runs.write(one.assign_attrs({name: NESTED, "seed": 1}), tmp_path / "seed-00001.nc")
+    with pytest.warns(UserWarning, match=f"{name} is not a JSON object; left out") as caught:
+        assert runs.open(tmp_path).seed.values.tolist() == [0]
+    assert len(caught) == 1 and "\n" not in str(caught[0].message)
 
 
 @pytest.mark.slow

@@ -16,7 +16,14 @@ from theory.associative_memory import (
     superposition,
     trigger_task,
 )
-from theory.associative_memory.factual_recall import Parameters, flow, flows, onset, predict
+from theory.associative_memory.factual_recall import (
+    Parameters,
+    applies,
+    flow,
+    flows,
+    onset,
+    predict,
+)
 from theory.catalogue import family
 
 SYSTEMS = (
@@ -32,6 +39,7 @@ SYSTEMS = (
 __all__ = [
     "SYSTEMS",
     "Parameters",
+    "applies",
     "equations",
     "factual_recall",
     "flow",

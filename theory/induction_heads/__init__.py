@@ -19,10 +19,12 @@ from theory.induction_heads.dynamics import flow
 from theory.induction_heads.numbers import emergence
 from theory.induction_heads.parameters import Parameters
 from theory.induction_heads.predict import all_weights_times, predict, times
+from theory.induction_heads.scope import applies
 
 __all__ = [
     "Parameters",
     "all_weights_times",
+    "applies",
     "drop",
     "emergence",
     "equations",

@@ -8,6 +8,7 @@ from functools import cache
 
 import numpy as np
 import scipy.integrate
+import scipy.special
 import sympy as sp
 
 from theory import numeric
@@ -36,6 +37,7 @@ from theory.induction_heads.symbols import (
 
 INNER = "e^alpha of order N / beta, w = beta p of order 1, N -> infinity"
 SERIES_ORDER = 24  # of gamma(w), an asymptotic series
+EARLY = 1e-6  # odds p/(1-p) from which on saturation is followed
 SERIES_FROM = 0.01  # where its terms still fall below rounding
 
 
@@ -57,6 +59,63 @@ def inner_rates() -> tuple[sp.Expr, sp.Expr]:
         expr = sp.limit(sp.together(expr), size, sp.oo).subs(s, sp.exp(w)).subs(p, w / beta)
         found.append(sp.factor(sp.limit(sp.expand(expr), beta, sp.oo)))
     return found[0], found[1]
+
+
+@cache
+def saturating_rates() -> tuple[sp.Expr, sp.Expr]:
+    """N d beta/dt and N d gamma/dt over p, beta and gamma, N to infinity at fixed p: to all orders
+    in 1/beta, of which `inner_rates` keep the first.
+    """
+    rates, short = dynamics.flow().rhs, dynamics.abbreviations()
+    size = sp.Symbol("N", positive=True)
+    found = []
+    for rate in (rates[beta], rates[gamma]):
+        expr = (N * rate).subs(G, (2 * N - 2) / (1 - p)).subs(r, s + F).subs(F, short[F])
+        found.append(
+            sp.limit(sp.together(expr.subs(N, size)), size, sp.oo).subs(s, sp.exp(beta * p))
+        )
+    return sp.factor(found[0]), sp.factor(found[1])
+
+
+@cache
+def left_over(N: int) -> float:
+    """What `matched_time` leaves of (T_drop)/N at beta_c of some N, for all but powers of 1/N.
+
+    The flow of `saturating_rates` along the invariant, beta^2 = 2 ln(2N p/(1-p)) + 2p/(1-p), from
+    where p is small and gamma on its slow manifold to the blow-up. Of order 1/beta_c at last; the
+    largest size, 0.012, is at N of about 10^22.
+
+    Parameters
+    ----------
+    N : int
+        At least 10^6: integration starts at p = 10^-6, where what came before is the law's.
+    """
+    log_2N = float(np.log(2.0 * N))
+    of_beta, of_gamma = (numeric.function(x, [p, beta, gamma]) for x in saturating_rates())
+
+    def odds(b: float) -> float:
+        return float(scipy.special.wrightomega(b * b / 2 - log_2N).real)
+
+    def moved(b: float, state: np.ndarray) -> list[float]:
+        share = odds(b) / (1 + odds(b))
+        pace = of_beta(share, b, state[0])
+        return [float(of_gamma(share, b, state[0]) / pace), float(1 / pace)]
+
+    begin = float(np.sqrt(2 * (log_2N + np.log(EARLY) + EARLY)))
+    critical = float(np.sqrt(scipy.special.lambertw(4.0 * N**2).real))
+    slow = begin * EARLY
+    solved = scipy.integrate.solve_ivp(
+        moved,
+        (begin, begin + 60),
+        [np.exp(slow) * (1 - slow**2), 0.0],
+        method="Radau",
+        rtol=1e-10,
+        atol=1e-12,
+    )
+    # Before: 2 N^2 of the Gaussian integral that is left, and -(beta - 1)^2 N (`expansions`).
+    mills = np.sqrt(np.pi / 2) * scipy.special.erfcx(begin / np.sqrt(2))
+    before = -np.exp(-EARLY) / EARLY * mills - (begin - 1) ** 2
+    return float(before + solved.y[1, -1] + (critical - 1) ** 2 - blow_up()["kappa"])
 
 
 @cache

@@ -12,6 +12,7 @@ from theory.algebra import vanishes, written_as
 from theory.equation import Equation
 from theory.flow import Flow
 from theory.induction_heads import attention
+from theory.induction_heads.scope import THREE
 from theory.induction_heads.symbols import (
     F,
     G,
@@ -222,4 +223,5 @@ def flow() -> Flow:
             "attention_second": s / r,
             "conserved": eq["invariant"].rhs,
         },
+        scope=THREE,
     )

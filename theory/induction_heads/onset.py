@@ -10,13 +10,16 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from theory import sweep
+from theory import scope, sweep
 from theory.induction_heads import drop, dynamics, expansions
-from theory.induction_heads.numbers import emergence
+from theory.induction_heads.all_weights import loss, scores
+from theory.induction_heads.numbers import all_weights, emergence
 from theory.induction_heads.parameters import Parameters
+from theory.induction_heads.predict import SHORT, all_weights_times
+from theory.induction_heads.scope import EMERGENCE, PROJECTED
 from theory.onset import Onset
 
-FLOW, SLOW = "flow (B.5)", "slow manifold"
+FLOW, SLOW, ALL_WEIGHTS = "flow (B.5)", "slow manifold", "flow of all weights"
 DROP = r"$T_{\mathrm{drop}}$: loss $= 1/2$"
 LABELS = {
     "N": "item-label pairs",
@@ -33,23 +36,62 @@ ROLES = {
 }
 
 
+@scope.guard(EMERGENCE)
 @sweep.over_fields
 def onset(p: Parameters, t_end: float | None = None) -> Onset:
-    """Emergence times and curves of the three-parameter flow at one N.
+    """Emergence times and curves of what is trained: three numbers, or all weights.
 
     Parameters
     ----------
     p : Parameters
-        Only ``N`` matters.
+        What is trained, on which data, and which pair is queried.
     t_end : float, optional
-        Length of the curves in ``t``; 1.25 times the latest emergence by default.
+        Length of the curves in ``t``; 1.25 times the latest emergence by default (of all weights
+        they end at the drop).
 
     Returns
     -------
     Onset
-        With numbers ``N``, ``T_gamma``, ``T_beta``, ``T_alpha``, ``T_drop`` in three-parameter flow
-        time (unit rate, loss summed over D); infinite for what never comes.
+        With numbers ``N``, ``T_gamma``, ``T_beta``, ``T_alpha``, ``T_drop`` in ``t`` (unit rate of
+        normalised vectors, loss summed over D); infinite for what never comes.
     """
+    return _three(p, t_end) if p.trained in PROJECTED else _all(p)
+
+
+def _all(p: Parameters) -> Onset:
+    """Of all weights."""
+    times, notes = all_weights_times(p), []
+    if p.data == "gaussian":
+        notes.append(
+            f"Gaussian data: to leading order in 1/D, D = {p.dimension}; at N = 16, D = 32 students "
+            "drop 4% later"
+        )
+    return Onset(
+        numbers={"N": float(p.N), **times},
+        labels=LABELS | {"T_gamma": "time of gamma_3 = 1/2, flow of all weights"},
+        absent=dict.fromkeys(("T_gamma", "T_beta", "T_alpha"), "not before the drop")
+        | {"T_drop": "never"},
+        notes=notes,
+        curves=lambda: {ALL_WEIGHTS: _path(p)},
+        equations=lambda: [*scores.equations().values(), *loss.equations().values()],
+        plot=draw,
+        setting={name: getattr(p, name) for name in ("N", "data", "query", "mask")}
+        | ({"D": p.dimension} if p.data == "gaussian" else {}),
+    )
+
+
+def _path(p: Parameters) -> xr.Dataset:
+    """The three numbers of an induction head and the loss when every weight moves, up to the
+    drop.
+    """
+    speed, pace = all_weights.rates(p.data, p.dimension)
+    curve = all_weights.curve(p.N, p.query, p.mask, speed=speed)
+    names = {full: short for short, full in SHORT.items()}
+    return curve[[*names, "loss"]].rename(names).assign_coords(t=curve.t / pace)
+
+
+def _three(p: Parameters, t_end: float | None) -> Onset:
+    """Of three numbers."""
     times = emergence.times(p.N)
     notes = []
     if p.N == 1:
@@ -103,12 +145,13 @@ def draw(result: Onset, axes: Any) -> None:
 
     left, right = axes
     numbers, drawn = result.numbers, result.curves()
-    curve = drawn[FLOW]
+    name = next(iter(drawn))
+    curve = drawn[name]
     N, end = numbers["N"], float(curve.t[-1])
-    first = min(0.02 * N, 0.1 * end)
-    for k, (name, letter) in enumerate(SYMBOLS.items()):
-        left.plot(curve.t, curve[name], color=f"C{k}", label=f"${letter}$: {ROLES[name]}")
-        time = numbers[f"T_{name}"]
+    first = max(min(0.02 * N, 0.1 * end), 1e-3 * end)
+    for k, (short, letter) in enumerate(SYMBOLS.items()):
+        left.plot(curve.t, curve[short], color=f"C{k}", label=f"${letter}$: {ROLES[short]}")
+        time = numbers[f"T_{short}"]
         if time <= end:
             left.plot([time], [0.5], "o", ms=4, color=f"C{k}")
             right.axvline(
@@ -127,7 +170,7 @@ def draw(result: Onset, axes: Any) -> None:
         ylabel="parameter",
         ylim=(0, 1.05 * max(1.0, min(4.0, float(curve.gamma.max())))),
     )
-    right.plot(curve.t, curve.loss, color="C3", label=FLOW)
+    right.plot(curve.t, curve.loss, color="C3", label=name)
     if numbers["T_drop"] <= end:
         right.plot([numbers["T_drop"]], [0.5], "o", ms=4, color="C3", label=DROP)
     right.set(

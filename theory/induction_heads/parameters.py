@@ -4,7 +4,6 @@ students.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Self
@@ -81,10 +80,10 @@ class Parameters(BaseParameters):
         return cls(N=16, D=32, batch_size=256, steps=2000)
 
     @classmethod
-    def emergence(cls) -> Self:
+    def emergence(cls, N: int = 16, D: int | None = 256) -> Self:
         """Fig. 5 (App. F): three parameters, orthonormal data, the last pair queried, D = 256."""
         return cls(
-            N=16, D=256, trained="three", data="orthonormal", query="last", eta=100.0, batch_size=64
+            N=N, D=D, trained="three", data="orthonormal", query="last", eta=100.0, batch_size=64
         )
 
     @classmethod
@@ -139,11 +138,7 @@ class Parameters(BaseParameters):
         ParameterError
             Unless ``t`` is positive and finite.
         """
-        if t is None:
-            return self
-        if not math.isfinite(t) or t <= 0:
-            raise ParameterError(f"t = {t:g}: must be positive and finite")
-        return self.replace(steps=max(1, round(t / self.time_per_step)))
+        return self._until("t", t, "steps", self.time_per_step)
 
     def values(self) -> dict[str, Any]:
         """Numbers by symbol name, as the equations want them."""

@@ -4,45 +4,40 @@ from __future__ import annotations
 
 import xarray as xr
 
-from theory import prediction, sweep
+from theory import prediction, scope, sweep
 from theory.induction_heads.numbers import all_weights, emergence
 from theory.induction_heads.numbers.all_weights_loss import NAMES, loss_and_gradient
+from theory.induction_heads.numbers.emergence import Level, LevelGamma
 from theory.induction_heads.parameters import Parameters
-from theory.parameters import ParameterError
+from theory.induction_heads.scope import ALL, DESCENT, THREE
 
 SHORT = {"alpha": "alpha_3", "beta": "beta_2", "gamma": "gamma_3"}  # names of the flow
 
 
+@scope.guard(THREE)
 @sweep.over_fields
 def times(
-    p: Parameters, level: float = emergence.HALF, level_gamma: float = emergence.HALF
+    p: Parameters, level: Level = emergence.HALF, level_gamma: LevelGamma = emergence.HALF
 ) -> dict[str, float]:
-    """Emergence times of the three-parameter flow (B.5); only ``N`` matters (`emergence.times`)."""
+    """Emergence times of the three-parameter flow (B.5), as `emergence.times`."""
     return emergence.times(p.N, level, level_gamma)
 
 
+@scope.guard(ALL)
 @sweep.over_fields
 def all_weights_times(p: Parameters) -> dict[str, float]:
-    """Emergence times when every weight moves, for the query and mask of ``p``, as
-    `all_weights.times.times`.
+    """Emergence times when every weight moves, for the data, query and mask of ``p``.
+
+    Exact for orthonormal data; on Gaussian data to leading order in 1/D, where inner products do
+    not fluctuate. Times in ``t``, keys as
+    `all_weights.times`; infinite for what does not come before the drop.
     """
-    return all_weights.times(_closed(p).N, p.query, p.mask)
+    speed, pace = all_weights.rates(p.data, p.dimension)
+    found = all_weights.times(p.N, p.query, p.mask, speed=speed)
+    return {name: value / pace for name, value in found.items()}
 
 
-def _closed(p: Parameters) -> Parameters:
-    """Refuse a query for which the flow of all weights does not close.
-
-    Raises
-    ------
-    ParameterError
-        Naming it.
-    """
-    if p.query not in all_weights.QUERIES:
-        allowed = ", ".join(all_weights.QUERIES)
-        raise ParameterError(f"query = {p.query!r}: must be one of {allowed} for this flow")
-    return p
-
-
+@scope.guard(DESCENT)
 @sweep.over_fields
 def predict(p: Parameters, runs: xr.Dataset | None = None, *, t: float | None = None) -> xr.Dataset:
     """Descent of all weights without noise, with the students' step; every seed starts from zero.
@@ -64,14 +59,9 @@ def predict(p: Parameters, runs: xr.Dataset | None = None, *, t: float | None = 
     Raises
     ------
     ParameterError
-        Where the closed flow does not hold: other data than orthonormal, a query that is drawn,
-        fewer weights; or if the runs were trained with other parameters.
+        Where the closed flow does not hold: other data than orthonormal, a query of each pair in
+        turn, fewer weights; or if the runs were trained with other parameters.
     """
-    if p.data != "orthonormal" or p.query not in all_weights.QUERIES or p.trained != "all":
-        raise ParameterError(
-            f"data = {p.data!r}, query = {p.query!r}, trained = {p.trained!r}: the flow of all weights "
-            "needs orthonormal data, query last or uniform, and all weights"
-        )
     steps, at = prediction.clock(p, runs, t, p.time_per_step)
     path = all_weights.euler(p.N, p.query, p.mask, p.time_per_step, int(steps[-1]))[steps]
     pair = p.N if p.query == "last" else p.query

@@ -23,12 +23,14 @@ from theory.positional_semantic.numbers.linear import baseline
 from theory.positional_semantic.numbers.thresholds import Thresholds
 from theory.positional_semantic.parameters import Parameters
 from theory.positional_semantic.predict import predict
+from theory.positional_semantic.scope import applies
 
 __all__ = [
     "FixedPoint",
     "Parameters",
     "State",
     "Thresholds",
+    "applies",
     "baseline",
     "branches",
     "curve",

@@ -73,8 +73,8 @@ def equations() -> dict[str, Equation]:
     ]
     at_w = {z_1: w_1, z_2: w_2}
     fields = [
-        Equation("w_1", w_1, m + sp.sqrt(q) * xi_1, ref("Eq. (7)")),
-        Equation("w_2", w_2, -m + sp.sqrt(q) * xi_2, ref("Eq. (7)")),
+        Equation("w_1", w_1, m + sp.sqrt(q) * xi_1, ref("Eq. (7)"), "exact"),
+        Equation("w_2", w_2, -m + sp.sqrt(q) * xi_2, ref("Eq. (7)"), "exact"),
         *(
             Equation(
                 h.name,
@@ -122,7 +122,7 @@ def equations() -> dict[str, Equation]:
             ),
             *stationary,
             *(
-                Equation(x.name, x, average(form), ref(f"Eq. {place}"))
+                Equation(x.name, x, average(form), ref(f"Eq. {place}"), "exact")
                 for x, (form, place) in averages.items()
             ),
         ]

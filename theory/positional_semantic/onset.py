@@ -8,7 +8,7 @@ import numpy as np
 import xarray as xr
 from scipy.interpolate import PchipInterpolator
 
-from theory import sweep
+from theory import scope, sweep
 from theory.onset import Onset
 from theory.positional_semantic import errors, linear, state_evolution
 from theory.positional_semantic.numbers.branches import curve
@@ -16,6 +16,7 @@ from theory.positional_semantic.numbers.fixed_point import FixedPoint, solve, tr
 from theory.positional_semantic.numbers.linear import baseline
 from theory.positional_semantic.numbers.thresholds import Thresholds, line, thresholds
 from theory.positional_semantic.parameters import Parameters
+from theory.positional_semantic.scope import MINIMUM
 
 SETTING = ("omega", "sigma", "lam", "L", "target", "prox")  # on the figure
 SHOWN = ("q", "m", "V", "theta", "train_loss", "test_mse_half")
@@ -33,6 +34,7 @@ LABELS = {
 }
 
 
+@scope.guard(MINIMUM)
 @sweep.over_fields
 def onset(p: Parameters, alpha: float | None = None) -> Onset:
     """Thresholds at ``p.omega``, both fixed points there, and what is needed to draw the phase
@@ -51,7 +53,6 @@ def onset(p: Parameters, alpha: float | None = None) -> Onset:
         With numbers ``omega``, ``alpha_c``, ``alpha_l`` (NaN where there is no crossing, see
         ``notes``) and details ``prox``, ``at_alpha_c``, ``at_alpha``, ``errors`` and ``reasons``.
     """
-    p = p.solvable()
     p = p if alpha is None else p.replace(alpha=alpha)
     found = thresholds(p)
     notes = [f"{name}: {why}" for name, why in found.reasons.items()]

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import xarray as xr
 
-from theory import prediction, sweep
-from theory.parameters import ParameterError
+from theory import prediction, scope, sweep
 from theory.positional_semantic.numbers.branches import curve
 from theory.positional_semantic.parameters import Parameters
+from theory.positional_semantic.scope import DESCENT, HOW
 
-STARTS = ("positional", "semantic")
 SHARED = ["q", "m", "theta", "train_loss", "test_mse_half"]  # with the students
-FREE = ("d", "teacher", "optimizer", "eta", "polish")  # how the minimum is come to
 
 
+@scope.guard(DESCENT)
 @sweep.over_fields
 def predict(p: Parameters, runs: xr.Dataset | None = None) -> xr.Dataset:
     """Order parameters, training loss and test error where descent from the student's start ends.
@@ -40,11 +39,9 @@ def predict(p: Parameters, runs: xr.Dataset | None = None) -> xr.Dataset:
         For a start that is on neither branch, an extension the theory does not cover, a missing
         alpha, or runs that were trained with other parameters.
     """
-    if p.start not in STARTS:
-        raise ParameterError(f"start = {p.start!r}: must be one of {', '.join(STARTS)} here")
     swept = runs is not None and "alpha" in runs.dims
     if runs is not None:
-        prediction.held(p, runs, (), free=(*FREE, *(["alpha"] if swept else [])))
+        prediction.held(p, runs, (), free=(*HOW, *(["alpha"] if swept else [])))
     alphas = runs.alpha.values if runs is not None and swept else [p.complexity]
-    found = curve(p.solvable().replace(prox="local"), p.start, alphas)[SHARED]
+    found = curve(p.replace(prox="local"), p.start, alphas)[SHARED]
     return found if swept else found.isel(alpha=0)

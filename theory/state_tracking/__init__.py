@@ -32,10 +32,12 @@ from theory.state_tracking.numbers.quadrature import emergence_time
 from theory.state_tracking.numbers.rollout import trajectory, with_accuracy
 from theory.state_tracking.parameters import Parameters
 from theory.state_tracking.predict import predict
+from theory.state_tracking.scope import applies
 from theory.state_tracking.variance import initial_variance
 
 __all__ = [
     "Parameters",
+    "applies",
     "c_omega",
     "composite",
     "emergence_time",

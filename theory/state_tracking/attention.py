@@ -5,17 +5,18 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import Any
 
 import sympy as sp
 
-from theory import sweep
+from theory import scope, sweep
 from theory.algebra import delta_gradient, delta_sum, vanishes, written_as
 from theory.equation import Equation
 from theory.notation import array, symbol
 from theory.numeric import dirichlet_kernel
 from theory.state_tracking import definitions
 from theory.state_tracking.definitions import logit, pi, softmax_row
+from theory.state_tracking.parameters import Parameters
+from theory.state_tracking.scope import ARCHITECTURE
 from theory.state_tracking.symbols import (
     W_K2,
     W_Q2,
@@ -202,12 +203,15 @@ def equations() -> dict[str, Equation]:
         Equation(
             "attention_logit", logit_block, block, ref("Eq. (5)"), "exact", ("one rotary block",)
         ),
-        Equation("dA_dpi", sp.Derivative(A, pi[j + L, j]), by_entry, ref("Eqs. (8), (65)")),
+        Equation(
+            "dA_dpi", sp.Derivative(A, pi[j + L, j]), by_entry, ref("Eqs. (8), (65)"), "exact"
+        ),
         Equation(
             "softmax_derivative",
             sp.Derivative(pi[i], logit[k]),
             softmax_derivative,
             ref("Eq. (66)"),
+            "exact",
         ),
         *(
             Equation(
@@ -215,6 +219,7 @@ def equations() -> dict[str, Equation]:
                 sp.Derivative(logit_block, x),
                 sp.diff(block, x),
                 ref("Eq. (67)" if x in (q1, q2) else "Eq. (68)"),
+                "exact",
             )
             for x in (q1, q2, k1, k2)
         ),
@@ -256,8 +261,9 @@ def equations() -> dict[str, Equation]:
     return {e.name: e for e in found}
 
 
+@scope.guard(ARCHITECTURE)
 @sweep.over_fields
-def c_omega(parameters: Any) -> float:
+def c_omega(parameters: Parameters) -> float:
     """Attention constant c_omega (forner2026, Eq. 14).
 
     Dimensionless in the time unit ``alpha = epochs/(d_g N)``. For L = 1 there is nothing to

@@ -118,6 +118,7 @@ def equations() -> dict[str, Equation]:
             b_i,
             written_as(logits.equations()["c_R"].rhs.subs(A, pi_i), own_weight()),
             ref(f"{BEYOND}, weight of the own column"),
+            "exact",
         ),
         Equation(
             "column_right",

@@ -54,7 +54,7 @@ def equations() -> dict[str, Equation]:
     target = state[i - L]
     cross_entropy = sp.log(sp.Sum(sp.exp(z[i + 1, r]), (r, 1, N))) - z[i + 1, target]
     found = [
-        Equation("state", state[t], step(action[t], state[t - 1]), ref("Eq. (1)")),
+        Equation("state", state[t], step(action[t], state[t - 1]), ref("Eq. (1)"), "exact"),
         Equation(
             "attention", pi[i], softmax_row(), ref("Eq. (4)"), "exact", ("one row, actions 1..L",)
         ),
@@ -63,6 +63,7 @@ def equations() -> dict[str, Equation]:
             output[i, a],
             sp.Sum(pi[i, j] * sp.KroneckerDelta(action[j], a), (j, 1, L)),
             ref("Eqs. (4), (27)"),
+            "exact",
         ),
         Equation(
             "logit",
@@ -80,8 +81,8 @@ def equations() -> dict[str, Equation]:
             "exact",
             ("averaged over the training sequences",),
         ),
-        Equation("A", A, sp.Sum(pi[i, i - L], (i, L + 1, 2 * L)) / L, ref("Eq. (8)")),
-        Equation("R", R, own / (d_g * N), ref("Eq. (9a)")),
+        Equation("A", A, sp.Sum(pi[i, i - L], (i, L + 1, 2 * L)) / L, ref("Eq. (8)"), "exact"),
+        Equation("R", R, own / (d_g * N), ref("Eq. (9a)"), "exact"),
         Equation(
             "S", S, (pairs - own) / (d_g * (d_g - 1) * N), ref("Eq. (9b)"), "exact", ("d_g >= 2",)
         ),

@@ -151,7 +151,7 @@ def equations() -> dict[str, Equation]:
             "leading order",
             assumed,
         ),
-        Equation("margin_position", m, margin, ref(f"{BEYOND}, margin at one position")),
+        Equation("margin_position", m, margin, ref(f"{BEYOND}, margin at one position"), "exact"),
         Equation(
             "dloss_dpi_margin",
             sp.Derivative(loss_i, pi_i),
@@ -168,7 +168,7 @@ def equations() -> dict[str, Equation]:
             "leading order",
             assumed,
         ),
-        Equation("spread", spread[i], one_position, ref(f"{BEYOND}, response")),
+        Equation("spread", spread[i], one_position, ref(f"{BEYOND}, response"), "exact"),
         Equation(
             "curvature",
             curvature[i],

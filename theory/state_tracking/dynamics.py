@@ -15,6 +15,7 @@ from theory.notation import symbol
 from theory.parameters import ParameterError
 from theory.state_tracking import attention, logits, loss, micro, overlaps
 from theory.state_tracking.loss import MEAN_FIELD
+from theory.state_tracking.scope import flow_of
 from theory.state_tracking.symbols import (
     A_0,
     R_0,
@@ -188,6 +189,7 @@ def flow(teacher_overlap: str = "iid", closure: str = "closure") -> Flow:
             "loss": loss.equations()["loss_of_margin"].rhs,
             "c_A": c_of_A,
         },
+        scope=flow_of(teacher_overlap),
     )
 
 
@@ -218,4 +220,5 @@ def thermodynamic_limit() -> Flow:
         reference=ref("Sec. 4.3, limit of Eq. (15)"),
         status="leading order",
         assumptions=(*full.assumptions, "sizes to infinity at fixed ratios, e^m << N"),
+        scope=full.scope,
     )

@@ -77,8 +77,8 @@ def equations() -> dict[str, Equation]:
             "exact",
             uniform,
         ),
-        Equation("c_R", c_R, of_R, ref("Eq. (46)")),
-        Equation("c_S", c_S, of_S, ref("Eq. (46)")),
+        Equation("c_R", c_R, of_R, ref("Eq. (46)"), "exact"),
+        Equation("c_S", c_S, of_S, ref("Eq. (46)"), "exact"),
         Equation(
             "logit_correct",
             z_k,

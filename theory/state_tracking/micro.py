@@ -55,10 +55,10 @@ def equations() -> dict[str, Equation]:
         eta / (d_g * N) * g * N / (N - 1) * (c_R * OWN + c_S / (d_g - 1) * others - 1 / N), step
     )
     found = [
-        Equation("dR_dM", sp.Derivative(R, ENTRY), dR, ref("Eq. (47)")),
+        Equation("dR_dM", sp.Derivative(R, ENTRY), dR, ref("Eq. (47)"), "exact"),
         Equation("dS_dM", sp.Derivative(S, ENTRY), dS, ref("Eq. (47)"), "exact", ("d_g >= 2",)),
-        Equation("dz_k_dM", sp.Derivative(z_k, ENTRY), dz_k, ref("Eqs. (44)-(48)")),
-        Equation("dz_kbar_dM", sp.Derivative(z_kbar, ENTRY), dz_kbar, ref("Eq. (49)")),
+        Equation("dz_k_dM", sp.Derivative(z_k, ENTRY), dz_k, ref("Eqs. (44)-(48)"), "exact"),
+        Equation("dz_kbar_dM", sp.Derivative(z_kbar, ENTRY), dz_kbar, ref("Eq. (49)"), "exact"),
         Equation("update_M", UPDATE, step, ref("Eqs. (42), (50)-(52)"), "exact", (MEAN_FIELD,)),
     ]
     return {e.name: e for e in found}

@@ -9,7 +9,7 @@ import numpy as np
 import sympy as sp
 import xarray as xr
 
-from theory import sweep
+from theory import scope, sweep
 from theory.algebra import linear_root, vanishes, written_as
 from theory.equation import Equation
 from theory.notation import symbol
@@ -21,6 +21,7 @@ from theory.state_tracking.exact import BEYOND, D_0, D, T, epsilon, kappa, x
 from theory.state_tracking.numbers import inversion
 from theory.state_tracking.numbers.quadrature import emergence_time
 from theory.state_tracking.parameters import Parameters
+from theory.state_tracking.scope import FLOW
 from theory.state_tracking.symbols import (
     A_0,
     R_0,
@@ -266,6 +267,7 @@ def equations() -> dict[str, Equation]:
     return {e.name: e for e in found}
 
 
+@scope.guard(FLOW)
 @sweep.over_fields
 def onset(p: Parameters, alpha_end: float | None = None) -> Onset:
     """Numbers and curves of the onset: flow, early-time and onset solution on one time axis.

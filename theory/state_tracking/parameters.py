@@ -33,6 +33,8 @@ class Parameters(BaseParameters):
         For an unknown name or a value out of range.
     """
 
+    INPUTS = {"c_omega": ("sigma2", "omega")}
+
     N: int = parameter(32, "number of states", low=2)
     L: int = parameter(10, "actions per sequence, and steps to predict", low=1)
     d_g: int = parameter(32, "number of permutations (actions)", low=1)
@@ -130,11 +132,7 @@ class Parameters(BaseParameters):
         ParameterError
             Unless ``alpha`` is positive, finite and at least one epoch.
         """
-        if alpha is None:
-            return self
-        if not math.isfinite(alpha) or alpha <= 0:
-            raise ParameterError(f"alpha = {alpha:g}: must be positive and finite")
-        return self.replace(epochs=max(1, round(alpha * self.d_g * self.N)))
+        return self._until("alpha", alpha, "epochs", 1 / (self.d_g * self.N))
 
     def values(self) -> dict[str, Any]:
         """Numbers by symbol name, as the equations want them."""

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
-import functools
 from typing import Any
 
 import numpy as np
 import xarray as xr
 
-from theory import prediction, sweep
+from theory import prediction, scope, sweep
 from theory.parameters import ParameterError
-from theory.state_tracking.numbers.per_seed import Columns, Dressed, Given, Quenched, Start, solve
+from theory.state_tracking.numbers.per_seed import (
+    Columns,
+    Dressed,
+    Quenched,
+    Realisation,
+    Start,
+    solve,
+)
 from theory.state_tracking.numbers.per_seed.columns import Logits
 from theory.state_tracking.parameters import Parameters
+from theory.state_tracking.scope import SCOPES
 
 NEEDED = ("alpha", "R", "S", "zeta", "W_Q_start", "W_K_start", "M_variance_correct")
 ACCURACIES = ["accuracy", "rollout_accuracy"]
@@ -27,9 +34,9 @@ class WithoutAccuracies(Columns):
 
 LEVELS: dict[str, Any] = {"columns": Columns, "dressed": Dressed, "quenched": Quenched}
 DRAW = 0  # seed of drawn starts
-PLAIN = {"optimizer": "sgd", "weight_decay": 0.0, "fix_embedding": True, "batch_size": None}
 
 
+@scope.guard({name: SCOPES[name] for name in LEVELS})
 @sweep.over_fields
 def predict(
     p: Parameters,
@@ -39,7 +46,7 @@ def predict(
     alpha: float | None = None,
     level: str = "columns",
     accuracies: bool = True,
-    given: Given | None = None,
+    given: Realisation | None = None,
 ) -> xr.Dataset:
     """Our best theory of a training run, seed by seed; nothing is fitted.
 
@@ -57,13 +64,13 @@ def predict(
     level : {'columns', 'dressed', 'quenched'}
         Entries of M by initial value and the size of the training set; one variance of M with
         Gaussian logits, faster and less accurate once logits are learned; or every entry of M,
-        slower, and to a few parts in a thousand where training sets are given.
+        slower, and to a few parts in a thousand.
     accuracies : bool
         Whether to compute accuracies too: 60 ms of the 65 ms of an evaluation, per seed. A step
         takes 0.2 ms per seed at the demo's sizes.
-    given : Given, optional
-        For the level ``quenched``: the runs' teachers, initial M and training sets, as
-        `simulate.state_tracking.given` counts them. Drawn, if left out.
+    given : Realisation, optional
+        For the level ``quenched``: teachers, initial M and training sets. Those of the runs by
+        default, which follow from their seeds; drawn for drawn starts.
 
     Returns
     -------
@@ -76,68 +83,69 @@ def predict(
     ------
     ParameterError
         Unless either runs or seeds are given; if runs lack what theory starts from, or were trained
-        with other parameters; for training that the theory does not describe.
+        with other parameters; if a realisation is not that of the runs; for training that the
+        theory does not describe.
     """
     if level not in LEVELS:
         raise ParameterError(f"level = {level!r}: must be one of {', '.join(LEVELS)}")
     if given is not None and (level != "quenched" or runs is None):
         raise ParameterError("given: goes with runs and level = 'quenched'")
-    system = LEVELS[level]
-    if not accuracies and system is Columns:
-        system = WithoutAccuracies
-    if system is Quenched:
-        system = functools.partial(_quenched, given=given)
-    for name, plain in PLAIN.items():
-        if getattr(p, name) != plain and (name, p.batch_size) != ("batch_size", p.n_train):
-            raise ParameterError(
-                f"{name} = {getattr(p, name)}: must be {plain} here; the theory is of full-batch "
-                "gradient descent on the weights themselves"
-            )
     if (runs is None) == (seeds is None):
         raise ParameterError("predict: needs the runs to follow, or seeds = a number of starts")
     if runs is not None:
-        found = _followed(p, runs, system)
-        return _labelled(p, found, level, accuracies)
-    if not isinstance(seeds, int | np.integer) or seeds < 1:
-        raise ParameterError(f"seeds = {seeds}: must be how many starts to draw, at least 1")
-    p = p.run_to(alpha)
-    epochs = prediction.evaluations(p.epochs, p.eval_every)
-    start = Start.drawn(p, int(seeds), np.random.default_rng(DRAW))
-    return _labelled(p, solve(system(p, start), epochs).rename(seed="draw"), level, accuracies)
-
-
-def _quenched(p: Parameters, start: Start, given: Given | None) -> Quenched:
-    """With what is given, or drawn."""
-    if given is None:
-        given = Given.drawn(p, start, np.random.default_rng(DRAW))
-    wanted = (len(start.R), p.N, p.L, p.d_g)
-    if given.share.shape != wanted:
-        raise ParameterError(
-            f"given: of (students, N, L, d_g) = {given.share.shape}, must be of {wanted} as the runs"
+        curves = _followed(p, runs, level, accuracies, given)
+    else:
+        if not isinstance(seeds, int | np.integer) or isinstance(seeds, bool) or seeds < 1:
+            raise ParameterError(f"seeds = {seeds}: must be how many starts to draw, at least 1")
+        p = p.run_to(alpha)
+        rng = np.random.default_rng(DRAW)
+        start = Start.drawn(p, int(seeds), rng)
+        known = (
+            Realisation.drawn(p, start, np.random.default_rng(DRAW))
+            if level == "quenched"
+            else None
         )
-    return Quenched(p, start, given)
-
-
-def _followed(p: Parameters, runs: xr.Dataset, system: Any) -> xr.Dataset:
-    """From the start of every run, at its evaluations."""
-    prediction.held(p, runs, NEEDED, free=("data_draw",))
-    students = runs if "seed" in runs.dims else runs.expand_dims("seed")
-    if float(students.alpha[0]) != 0:
-        raise ParameterError(f"runs: alpha begins at {float(students.alpha[0]):g}, must be at 0")
-    epochs = np.rint(students.alpha.values * p.d_g * p.N).astype(int)
-    curves = solve(system(p, Start.measured(students)), epochs)
-    # The students' own times, whose last bits may differ from epochs / (d_g N).
-    curves = curves.assign_coords(alpha=students.alpha.values, epoch=("alpha", epochs))
-    if "seed" in students.coords:
-        curves = curves.assign_coords(seed=students.seed)
-    return curves if "seed" in runs.dims else curves.isel(seed=0)
-
-
-def _labelled(p: Parameters, curves: xr.Dataset, level: str, accuracies: bool) -> xr.Dataset:
-    """With provenance."""
+        epochs = prediction.evaluations(p.epochs, p.eval_every)
+        curves = solve(_system(p, start, level, accuracies, known), epochs).rename(seed="draw")
+    whose = "drawn starts" if runs is None else "each seed's own start"
+    if level == "quenched":
+        whose = "drawn realisations" if runs is None else "each seed's own realisation"
+        whose = "the given realisations" if given is not None else whose
     return curves.drop_vars([] if accuracies else ACCURACIES).assign_attrs(
         kind="theory",
-        reference=f"beyond forner2026: {level}, from each seed's own start",
+        reference=f"beyond forner2026: {level}, from {whose}",
+        level=level,
         status="closure",
         parameters=p.as_json(),
     )
+
+
+def _system(
+    p: Parameters, start: Start, level: str, accuracies: bool, given: Realisation | None
+) -> Any:
+    """The theory of a level, at its start."""
+    if given is not None:
+        return Quenched(p, start, given)
+    kind = LEVELS[level]
+    return (WithoutAccuracies if kind is Columns and not accuracies else kind)(p, start)
+
+
+def _followed(
+    p: Parameters, runs: xr.Dataset, level: str, accuracies: bool, given: Realisation | None
+) -> xr.Dataset:
+    """From the start of every run, at its evaluations."""
+    free = () if level == "quenched" else ("data_draw",)
+    prediction.held(p, runs, NEEDED, free=free)
+    students = runs if "seed" in runs.dims else runs.expand_dims("seed")
+    times = students.alpha.values
+    if float(times[0]) != 0 or not (np.diff(times) > 0).all():
+        raise ParameterError(f"runs: alpha must rise from 0, begins {times[:3].tolist()}")
+    if level == "quenched" and given is None:
+        given = Realisation.of(p, students)
+    epochs = np.rint(times * p.d_g * p.N).astype(int)
+    curves = solve(_system(p, Start.measured(students), level, accuracies, given), epochs)
+    # The students' own times, whose last bits may differ from epochs / (d_g N).
+    curves = curves.assign_coords(alpha=times, epoch=("alpha", epochs))
+    if "seed" in students.coords:
+        curves = curves.assign_coords(seed=students.seed)
+    return curves if "seed" in runs.dims else curves.isel(seed=0)

@@ -12,11 +12,14 @@ all enter through the means. `per_seed` integrates it.
 from __future__ import annotations
 
 from functools import cache
+from typing import Any
 
+import numpy as np
 import sympy as sp
 
 from theory.algebra import delta_gradient, delta_sum, written_as
 from theory.equation import Equation, table
+from theory.lowered import Lowered
 from theory.notation import array, symbol
 from theory.state_tracking import definitions
 from theory.state_tracking.definitions import output, pi, z
@@ -69,6 +72,7 @@ group_accuracy = array("a_group", "a", "probability that the right logit is a gr
 lead = array("lead", r"\Delta", "lead of the right logit over another, at given noise of its own")
 xi = symbol("xi", r"\xi", "standard Gaussian", real=True)
 GROUP = (s, i, a)
+rate = sp.IndexedBase("rate_M")  # in epochs
 SIZE = n_train * L * share[GROUP]
 
 
@@ -171,6 +175,7 @@ def equations() -> dict[str, Equation]:
     slopes = slope(plain[r], q).xreplace({plain[x]: prob[x] for x in (r, q)})
     exact = table(
         ref(BEYOND),
+        status="exact",
         mean_weight=(weight[(*GROUP, b)], mean_weight()),
         group_logit=(
             mean[at_r],
@@ -214,3 +219,25 @@ def equations() -> dict[str, Equation]:
         ),
     )
     return exact | ordered
+
+
+def rates(xp: Any = np) -> Lowered:
+    """Array code of the equations: change of M per epoch and the force on attention, from ``M``,
+    ``M_star``, ``pi``, ``nu`` and ``pairs`` of a stack of students, and sizes.
+
+    A group without rows counts as one row: it has no pairs and no scatter, and so adds nothing.
+
+    Parameters
+    ----------
+    xp : module
+        Array module, as `theory.lowered.Lowered`.
+    """
+    eq, logit = equations(), sp.exp(mean[(*GROUP, r)])
+    student = sp.Symbol("student", integer=True, positive=True)
+    steps = ("mean_weight", "group_logit", "mean_entry", "entry_covariance", "scatter")
+    later = ("logit_lift", "mean_probability", "response", "force")
+    made = {eq[name].lhs: eq[name].rhs for name in steps}
+    made[plain[r]] = logit / sp.Sum(logit, (r, 1, N))
+    made |= {eq[name].lhs: eq[name].rhs for name in later}
+    made[rate[b, r, s]] = eq["rate_M"].rhs / (d_g * N)
+    return Lowered(made, (rate[b, r, s], force[i, j]), (student, *GROUP), xp)

@@ -117,6 +117,8 @@ def equations() -> dict[str, Equation]:
             rho_t[t + 1],
             rho_t[t] * (right[t] - wrong[t]) + wrong[t],
             ref("Eqs. (16), (82)-(84)"),
+            "closure",
+            ("a step is right or wrong whatever came before, given the state",),
         ),
         Equation(
             "rollout_closed",
@@ -147,6 +149,7 @@ def equations() -> dict[str, Equation]:
             BELOW(u),
             sp.Integral(NORMAL.subs(u, y), (y, -sp.oo, u)),
             ref("Eq. (90)"),
+            "exact",
         ),
         Equation(
             "accuracy_density",

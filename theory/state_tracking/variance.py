@@ -8,12 +8,13 @@ from functools import cache
 
 import sympy as sp
 
-from theory import sweep
+from theory import scope, sweep
 from theory.algebra import delta_sum, written_as
 from theory.equation import Equation
 from theory.notation import symbol
 from theory.numeric import dirichlet_kernel
 from theory.state_tracking.parameters import Parameters
+from theory.state_tracking.scope import ARCHITECTURE
 from theory.state_tracking.symbols import L, c, d_g, d_h, j, n, omega, ref, sigma2
 
 participation = symbol(
@@ -81,6 +82,7 @@ def equations() -> dict[str, Equation]:
     return {e.name: e for e in found}
 
 
+@scope.guard(ARCHITECTURE)
 @sweep.over_fields
 def initial_variance(p: Parameters) -> float:
     """Variance of the logits at time 0, to leading order (0.0439 at Table 1, 0.0468 at Table 2)."""

@@ -7,12 +7,13 @@ on a GPU), no installation.
 
 from __future__ import annotations
 
-import importlib
 import os
 import re
 import sys
 import tempfile
 import tomllib
+from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 
 from theory import cli
@@ -22,64 +23,35 @@ PROJECT = Path(__file__).parents[2] / "pyproject.toml"
 
 
 def missing(triton: bool) -> list[str]:
-    """Packages this project depends on that do not import here, each with what Python says.
-
-    A checkout that was never installed has no other way to notice them before the middle of a
-    stage.
+    """Packages this project depends on that are not here: a checkout that was never installed would
+    notice in the middle of a stage.
     """
-    wanted = ["triton"] if triton else []
-    if PROJECT.exists():
-        listed = tomllib.loads(PROJECT.read_text())["project"]["dependencies"]
-        wanted += [match[0] for text in listed if (match := re.match(r"[\w-]+", text))]
-    found = []
-    for name in wanted:
-        try:
-            importlib.import_module(name)
-        except (
-            Exception
-        ) as error:  # a package may fail in its own way, for one that is too new for it
-            found.append(
-                f"{name} ({str(error).splitlines()[0] if str(error) else type(error).__name__})"
-            )
-    return found
+    listed = (
+        tomllib.loads(PROJECT.read_text())["project"]["dependencies"] if PROJECT.exists() else []
+    )
+    wanted = [re.split(r"[^\w-]", text)[0] for text in listed + ["triton"] * triton]
+    return [name for name in wanted if find_spec(name) is None]
 
 
 def main(argv: list[str] | None = None) -> int:
     """Command line."""
+    about = "Gradients, ensembles, speed and the papers' ensembles on a device, in stages: "
     parser = cli.parser(
-        "verify.device",
-        "Gradients, ensembles, speed and the papers' ensembles on a device, in stages: "
-        "say it again to go on.",
-        "out",
-        "device",
-        "quiet",
-        model=False,
+        "verify.device", f"{about}say it again to go on.", "out", "device", "quiet", model=False
     )
-    parser.add_argument(
-        "--dry-run",
-        action="store_true",
-        help="every stage at tiny sizes, Triton's kernels in its interpreter",
-    )
-    parser.add_argument("--stages", metavar="A,B", help="only these")
-    parser.add_argument(
-        "--seconds",
-        type=float,
-        default=1800.0,
-        metavar="S",
-        help="this call may take (default 1800)",
-    )
-    parser.add_argument(
-        "--store",
-        type=Path,
-        metavar="DIR",
-        help="where unfinished runs are kept (default: as for training)",
-    )
+    add = parser.add_argument
+    add("--dry-run", action="store_true", help="every stage at tiny sizes, kernels interpreted")
+    add("--stages", metavar="A,B", help="only these")
+    limit = "this call may take (default 1800)"
+    add("--seconds", type=float, default=1800.0, metavar="S", help=limit)
+    where = "where unfinished runs are kept (default: as for training)"
+    add("--store", type=Path, metavar="DIR", help=where)
     args = parser.parse_args(argv)
     cli.positive("--seconds", args.seconds)
     if args.dry_run:
         os.environ["TRITON_INTERPRET"] = "1"  # before Triton is imported
     if absent := missing(triton=args.dry_run or (args.device or "").startswith("cuda")):
-        raise ParameterError(f"packages: not here: {'; '.join(absent)}")
+        raise ParameterError(f"packages: not here: {', '.join(absent)}")
     from simulate import device as devices
     from simulate import runs
     from verify.device import stages
@@ -88,15 +60,14 @@ def main(argv: list[str] | None = None) -> int:
     for name in names:
         cli.choose("--stages", name, stages.STAGES)
     device = devices.find("cpu" if args.dry_run and args.device is None else args.device)
+    if device.type == "cuda":
+        devices.torch.cuda.set_device(device)
     out = args.out or Path("output") / ("device-dry-run" if args.dry_run else "device")
     out.mkdir(parents=True, exist_ok=True)
     if args.dry_run and args.out is None:
         (out / "report.json").unlink(missing_ok=True)  # a rehearsal begins anew
 
-    def say(line: str) -> None:
-        if not args.quiet:
-            print(line, file=sys.stderr, flush=True)
-
+    say = (lambda line: None) if args.quiet else partial(print, file=sys.stderr, flush=True)
     with tempfile.TemporaryDirectory() as scratch:  # a dry run leaves nothing in the store
         store = Path(scratch) if args.dry_run else args.store or runs.default_store()
         report = stages.run(names, device, out, store, args.seconds, args.dry_run, say)

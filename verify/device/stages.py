@@ -6,122 +6,99 @@ from __future__ import annotations
 
 import json
 import signal
-import tempfile
 import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 
 from simulate.state_tracking import device_time
 from theory import output
 from theory.parameters import ParameterError
-from verify.check import Check, table
-from verify.device import ensembles, paths, scale
+from verify import check
+from verify.device import scale, students
 from verify.device.scale import Job
 
-Outcome = tuple[bool, list[Check], dict[str, Any], list[str]]  # finished; checks, numbers, files
-TOTAL = 1800.0  # seconds of all calls together
 GRACE = 30.0  # seconds that a stage may take to come to its end
+LEAST = 20.0  # seconds with which none begins
 
 
-@dataclass(frozen=True)
-class Stage:
-    """One stage: what it does, the most seconds it gets and the fewest with which it begins."""
-
-    work: Callable[[Job], Outcome]
-    most: float
-    fewest: float
-
-
-def gradients(job: Job) -> Outcome:
-    """Every student's gradients on the device."""
-    where = torch.device(job.device)
-    return True, [row for model in paths.PATHS for row in paths.checks(model, where)], {}, []
+def gradients(job: Job) -> None:
+    """Every student's gradients on the device, and every student interrupted and resumed."""
+    for model in dict.fromkeys(name.partition(".")[0] for name in students.kinds()):
+        job.checks += students.checks(model, job.device)
+    for name in students.kinds():
+        job.checks += students.resumed(name, job.device, tiny=True)[1:]
 
 
-def agreement(job: Job) -> Outcome:
+def agreement(job: Job) -> None:
     """Ensembles as on the CPU, and resumed."""
-    rows: list[Check] = []
-    with tempfile.TemporaryDirectory() as folder:
-        for one in ensembles.ensembles(job.tiny):
-            rows += ensembles.checks(
-                one, job.device, Path(folder) / one.name, 1 if job.tiny else None
-            )
-    return True, rows, {}, []
+    for name in students.COMPARED:
+        job.checks += students.agreement(name, job.device, job.tiny)
 
 
-def stacks(job: Job) -> Outcome:
+def stacks(job: Job) -> None:
     """Stacks of several sizes against seeds alone."""
-    rows: list[Check] = []
-    equal: dict[str, float] = {}
-    p, sizes = ensembles.ensembles(job.tiny)[0].p, (1, 2, 3) if job.tiny else (1, 16, 100, 128)
-    for dtype in paths.TOLERANCE:
-        more, bits = ensembles.stacks(p, sizes, torch.device(job.device), dtype)
-        rows, equal = rows + more, equal | bits
-    return True, rows, {"share of seeds with equal bits": equal}, []
+    for dtype in students.TOLERANCE:
+        rows, equal = students.stacks(job.device, dtype, job.tiny)
+        job.checks += rows
+        job.numbers.setdefault("share of seeds with equal bits", {}).update(equal)
 
 
-def speed(job: Job) -> Outcome:
+def speed(job: Job) -> None:
     """Time of a step, its shares of the device's ceilings, and a minute of training."""
-    where, p = torch.device(job.device), scale.setting("table_1", job.tiny)
-    limits = device_time.ceilings(where, 64 if job.tiny else 8192)
-    rows = [
-        device_time.step_time(p, where, seeds, 2 if job.tiny else 20, limits)
-        for seeds in ((1, 2) if job.tiny else (1, 16, 100))
-    ]
-    training = scale.a_minute(job, 0.0 if job.tiny else 60.0)
-    return (
-        True,
-        [],
-        {"floors": device_time.floors(p), "ceilings": limits, "steps": rows, "training": training},
-        [],
-    )
+    p = scale.setting("table_1", job.tiny)
+    limits = device_time.ceilings(job.device, 64 if job.tiny else 8192)
+    job.numbers |= {"floors": device_time.floors(p), "ceilings": limits, "steps": [], "kernels": []}
+    for seeds in (1, 2) if job.tiny else (1, 16, 100):
+        row, longest = device_time.step_time(p, job.device, seeds, 0.01 if job.tiny else 3, limits)
+        job.numbers["steps"].append(row)
+        job.numbers["kernels"] += longest
+    job.numbers["training"] = scale.a_minute(job, 0.0 if job.tiny else 60.0)
 
 
-def at_scale(name: str) -> Callable[[Job], Outcome]:
-    """One of the ensembles at the papers' sizes."""
-
-    def work(job: Job) -> Outcome:
-        finished, numbers, files = scale.STAGES[name](job)
-        return finished, [], numbers, files
-
-    return work
-
-
-STAGES: dict[str, Stage] = {
-    "gradients": Stage(gradients, 240, 20),
-    "agreement": Stage(agreement, 420, 60),
-    "stacks": Stage(stacks, 240, 30),
-    "speed": Stage(speed, 360, 150),
-    **{name: Stage(at_scale(name), 480, 60) for name in scale.STAGES},
+# With the most seconds that each gets.
+STAGES: dict[str, tuple[Callable[[Job], None], float]] = {
+    "gradients": (gradients, 420),
+    "agreement": (agreement, 420),
+    "stacks": (stacks, 240),
+    "speed": (speed, 360),
+    **{n: (partial(scale.tracking, name=n), 480) for n in ("table_1", "table_2")},
+    "transformer": (scale.transformer, 480),
+    "emergence": (scale.emergence_times, 480),
+    "attention_layer": (scale.attention_layer, 480),
 }
 
 
 @contextmanager
-def alarm(seconds: float) -> Iterator[None]:
-    """Raise TimeoutError when a stage does not come to its end by itself (where the system has
-    alarms).
+def limited(seconds: float) -> Iterator[list[bool]]:
+    """Interrupt what runs here when the time is over, as ctrl-C would: training ends its step and
+    keeps a checkpoint. The list that is handed out then holds True.
+
+    Without effect where the system has no alarms.
     """
-    if not hasattr(signal, "setitimer"):
-        yield
-        return
+    over = [False]
 
     def ring(*_: Any) -> None:
-        raise TimeoutError(f"not at its end after {seconds:.0f} s")
+        over[0] = True
+        signal.raise_signal(signal.SIGINT)
 
-    before = signal.signal(signal.SIGALRM, ring)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
+    if not hasattr(signal, "setitimer"):
+        yield over
+        return
+    alarm = signal.signal(signal.SIGALRM, ring)
+    interrupt = signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.setitimer(signal.ITIMER_REAL, max(seconds, 1e-3), GRACE)
     try:
-        yield
+        yield over
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+        signal.signal(signal.SIGALRM, alarm)
+        signal.signal(signal.SIGINT, interrupt)
 
 
 def run(
@@ -142,174 +119,91 @@ def run(
         If the folder holds the report of another device, or of a dry run beside a real one.
     """
     report = begin(out, device, tiny)
-    end = time.monotonic() + min(seconds, TOTAL - report["seconds"])
+    end = time.monotonic() + seconds
     for name in names:
-        stage, record = STAGES[name], report["stages"].get(name, {})
-        if record.get("status") == "done":
-            say(f"{name}: done before")
-            continue
+        work, most = STAGES[name]
+        record = report["stages"].setdefault(name, {"status": "not begun", "seconds": 0.0})
         left = end - time.monotonic() - GRACE
-        if left < (0 if tiny else stage.fewest):
+        if record["status"] == "done":
+            say(f"{name}: done before")
+        elif left < LEAST:
             say(f"{name}: not begun, {max(0.0, left):.0f} s left")
+        else:
+            say(f"{name}: at most {min(most, left):.0f} s")
+            training = report["stages"].get("speed", {}).get("numbers", {}).get("training", {})
+            each = training.get("us_per_seed_epoch")
+            job = Job(device, tiny, out, store, min(most, left), each)
+            start, status, error = time.monotonic(), "done", ""
+            try:
+                with limited(job.seconds) as over:
+                    work(job)
+            except KeyboardInterrupt:
+                if not over[0]:
+                    raise
+                status = "unfinished"
+            except Exception as found:  # a stage that fails must not take the others with it
+                status, error = "failed", "".join(traceback.format_exception(found))
+            say(f"{name}: {status} {error.strip().rpartition(chr(10))[2]}".rstrip())
             report["stages"][name] = {
-                "seconds": 0.0,
-                "checks": [],
-                "numbers": {},
-                "files": [],
-                **record,
-                "status": record.get("status", "not begun"),
+                "status": status,
+                "seconds": record["seconds"] + time.monotonic() - start,
+                "numbers": job.numbers,
+                "files": job.files,
+                "checks": [c.as_dict() for c in job.checks],
+                "text": check.table(job.checks) if job.checks else "",
+                "error": error,
             }
-            continue
-        say(f"{name}: at most {min(stage.most, left):.0f} s")
-        numbers = {n: r["numbers"] for n, r in report["stages"].items()}
-        job, start = (
-            Job(str(device), tiny, out, store, min(stage.most, left), numbers),
-            time.monotonic(),
-        )
-        record = {
-            "status": "failed",
-            "checks": [],
-            "numbers": {},
-            "files": [],
-            "seconds": record.get("seconds", 0.0),
-        }
-        try:
-            with alarm(job.seconds + GRACE / 2):
-                finished, checks, found, files = stage.work(job)
-            record |= {
-                "status": "done" if finished else "unfinished",
-                "numbers": found,
-                "files": files,
-                "checks": [asdict(c) for c in checks],
-            }
-        except Exception as error:  # a stage that fails must not take the others with it
-            record["error"] = "".join(traceback.format_exception(error))
-            say(f"{name}: failed, {type(error).__name__}: {error}")
-        spent = time.monotonic() - start
-        record["seconds"] += spent
-        report["seconds"] += spent
-        report["stages"][name] = record
-        write(out, report)
-    write(out, report)
+        for file, content in (("json", output.to_json(report)), ("txt", text(report))):
+            with output.atomic(out / f"report.{file}") as temporary:
+                temporary.write_text(content + "\n")
     return report
-
-
-def write(out: Path, report: dict[str, Any]) -> None:
-    """Both forms of the report."""
-    for name, content in (("report.json", output.to_json(report)), ("report.txt", text(report))):
-        with output.atomic(out / name) as temporary:
-            temporary.write_text(content + "\n")
 
 
 def begin(out: Path, device: torch.device, tiny: bool) -> dict[str, Any]:
     """The report of earlier calls, or an empty one."""
-    own = {"dry_run": tiny, **device_time.describe(device)}
-    path = out / "report.json"
+    own, path = {"dry_run": tiny, **device_time.describe(device)}, out / "report.json"
     if not path.exists():
-        return {**own, "seconds": 0.0, "stages": {}}
+        return {**own, "stages": {}}
+    why = "not a report of this command"
     try:
         report = json.loads(path.read_text())
-        theirs = {name: report[name] for name in own}
-        if not isinstance(report["stages"], dict):
-            raise TypeError
+        other = [f"{n} = {report[n]} there, {v} here" for n, v in own.items() if report[n] != v]
+        if not other and isinstance(report["stages"], dict):
+            return report
+        why = f"of another run ({', '.join(other)})" if other else why
     except (ValueError, KeyError, TypeError):
-        raise ParameterError(
-            f"{path}: not a report of this command; remove it or name another --out"
-        ) from None
-    if theirs != own:
-        different = ", ".join(
-            f"{n} = {theirs[n]} there, {own[n]} here" for n in own if theirs[n] != own[n]
-        )
-        raise ParameterError(
-            f"{path}: of another run ({different}); remove it or name another --out"
-        )
-    return report
-
-
-def rows(report: dict[str, Any]) -> list[Check]:
-    """All checks of a report."""
-    numbers = ("predicted", "measured", "error")
-    return [
-        Check(**{**row, **{n: np.nan for n in numbers if row[n] is None}})
-        for record in report["stages"].values()
-        for row in record["checks"]
-    ]
+        pass
+    raise ParameterError(f"{path}: {why}; remove it or name another --out")
 
 
 def succeeded(report: dict[str, Any], names: Sequence[str]) -> bool:
     """Whether the named stages are done and no check failed."""
-    done = all(report["stages"].get(name, {}).get("status") == "done" for name in names)
-    return done and all(check.within for check in rows(report))
+    stages = report["stages"]
+    fine = all(row["within"] for r in stages.values() for row in r.get("checks", ()))
+    return fine and all(stages[name]["status"] == "done" for name in names)
 
 
 def text(report: dict[str, Any]) -> str:
-    """The report as tables."""
-    kind = (
-        "DRY RUN at tiny sizes: no number below means anything" if report["dry_run"] else "measured"
-    )
-    parts = [
-        f"{report.get('name') or report['device']}, torch {report['torch']}; {kind}; {report['seconds']:.0f} s in all"
-    ]
-    stages = [
-        [name, r["status"], f"{r['seconds']:.0f}", ", ".join(r["files"]), _short(r)]
+    """The report as tables: a line per stage, then what each found."""
+    kind = "DRY RUN at tiny sizes: no number below means anything" if report["dry_run"] else ""
+    parts = [f"{report.get('name') or report['device']}, torch {report['torch']}. {kind}"]
+    rows = [
+        [name, r["status"], f"{r['seconds']:.0f}", ", ".join(r.get("files", ()))]
         for name, r in report["stages"].items()
     ]
-    parts.append(output.table(("stage", "status", "s", "files", "numbers"), stages))
-    found = report["stages"].get("speed", {}).get("numbers", {})
-    if found:
-        head = (
-            "seeds",
-            "us per seed-step",
-            "as CUDA graph",
-            "of lookup floor",
-            "of dense floor",
-            "of bandwidth",
-            "idle",
-        )
-        parts.append(
-            output.table(
-                head,
-                [
-                    [
-                        str(r["seeds"]),
-                        f"{r['us_per_seed_step']:.4g}",
-                        _graph(r),
-                        *(
-                            f"{r[k]:.1%}"
-                            for k in (
-                                "share_lookup",
-                                "share_dense",
-                                "share_bandwidth",
-                                "share_idle",
-                            )
-                        ),
-                    ]
-                    for r in found["steps"]
-                ],
-            )
-        )
-        kernels = [
-            [str(r["seeds"]), k["name"], f"{k['calls']:.3g}", f"{k['us']:.4g}"]
-            for r in found["steps"]
-            for k in r["kernels"]
-        ]
-        parts.append(output.table(("seeds", "kernel", "calls per step", "us per step"), kernels))
-        parts += [
-            f"{name}: {output.to_json(found[name])}" for name in ("floors", "ceilings", "training")
-        ]
-    checks = rows(report)
-    return "\n\n".join([*parts, table(checks)] if checks else parts)
+    parts.append(output.table(("stage", "status", "s", "files"), rows))
+    for name, r in report["stages"].items():
+        for title, found in r.get("numbers", {}).items():
+            if isinstance(found, list) and found and isinstance(found[0], dict):
+                cells = [[_short(v) for v in row.values()] for row in found]
+                parts.append(f"{name}, {title}\n{output.table(list(found[0]), cells)}")
+            else:
+                parts.append(f"{name}, {title}: {_short(found)}")
+        parts += filter(None, (r.get("text"), r.get("error")))
+    return "\n\n".join(parts)
 
 
-def _graph(row: dict[str, Any]) -> str:
-    time_of = row["graph_us_per_seed_step"]
-    return row["graph_error"] if time_of is None else f"{time_of:.4g}"
-
-
-def _short(record: dict[str, Any]) -> str:
-    if "error" in record:
-        return record["error"].strip().splitlines()[-1]
-    plain = {k: v for k, v in record["numbers"].items() if isinstance(v, int | float | str)}
-    return ", ".join(
-        f"{k} {v:.4g}" if isinstance(v, float) else f"{k} {v}" for k, v in plain.items()
-    )
+def _short(value: Any) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{k} {_short(v)}" for k, v in value.items())
+    return f"{value:.4g}" if isinstance(value, float) else str(value)

@@ -44,7 +44,7 @@ TOLERANCES: dict[str, Callable[[int], tuple[float, str]]] = {
 
 def speeds(D: float) -> dict[str, float]:
     """Rates in the scale of normalised vectors, where gammas move at rate 1."""
-    return {n: 1.0 if n.startswith("gamma") else D**2 for n in NAMES}
+    return times.rates("gaussian", D)[0] or {}
 
 
 def parameters(D: int, size: int = SIZE, batch: int = 1, steps: int = 1) -> Parameters:

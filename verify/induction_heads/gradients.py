@@ -302,7 +302,7 @@ def conserved(eq: Table) -> list[Check]:
         loss = c**2 * (v["s"] ** 2 + v["F"]) / v["r"] ** 2 - 2 * c * v["s"] / v["r"] + 1
         best.append(float(torch.autograd.grad(loss, c)[0]))
         least.append((float(eq["loss_star"].evaluate(v)), float(loss.detach())))
-    p = Parameters(N=6)
+    p = Parameters.emergence(N=6, D=None)
     curve = ih.flow().solve(p, t=120.0)
     at = {"N": 6, "alpha": curve.alpha.values[1:], "beta": curve.beta.values[1:]}
     start = Point(4, 4, "strict", 0)

@@ -56,7 +56,7 @@ BANDS_OF_PAPER = {
 }
 # Measured on the eight seeds that the check looks at, +- 3 s.e. and more; at infinite batch all
 # agree (`batches`).
-NOISE = "noise of batches, of order 1/batch"
+NOISE = "noise of batches, of order 1/batch (measured on these very seeds)"
 EXPONENTS = {
     ("T_beta", "last"): Band(-0.0145, -0.008, NOISE),
     ("T_alpha", "last"): Band(-0.0435, -0.0365, NOISE),

@@ -14,10 +14,16 @@ import scipy.stats
 import xarray as xr
 
 from simulate import pool
-from simulate.state_tracking import given
 from theory import plotting
 from theory.state_tracking import Parameters
-from theory.state_tracking.numbers.per_seed import Quenched, Start, data_scatter, half_times, solve
+from theory.state_tracking.numbers.per_seed import (
+    Quenched,
+    Realisation,
+    Start,
+    data_scatter,
+    half_times,
+    solve,
+)
 from verify.check import Band, Check, at_most, estimated, near
 from verify.emergence import first_crossing
 from verify.report import Report, Request
@@ -169,7 +175,7 @@ def _one(setting: str, level: str, tick: Callable[[int], None]) -> Fidelity:
 def _without(term: str, tick: Callable[[int], None]) -> Fidelity:
     p, runs = ensemble.shipped(TAKEN_APART)
     runs = runs.isel(alpha=slice(None, None, EVERY_ON_GRID))
-    system = TERMS[term](p, Start.measured(runs), given(p, runs.seed.values))
+    system = TERMS[term](p, Start.measured(runs), Realisation.of(p, runs))
     found = judge(p, solve(system, runs.epoch.values), runs)
     tick(1)
     return found
@@ -469,7 +475,7 @@ def each_training_set(name: str, tick: Callable[[int], None]) -> Check:
     errors = []
     for draw in runs.data_draw.values:
         one = runs.sel(data_draw=draw)
-        known = given(p.replace(data_draw=int(draw)), one.seed.values)
+        known = Realisation.of(p.replace(data_draw=int(draw)), one)
         predicted = half_times(Quenched(p, Start.measured(one), known), p.epochs)
         errors += list(predicted / first_crossing(one.A, 0.5).values - 1)
     return near(

@@ -13,11 +13,10 @@ import numpy as np
 import torch
 from sympy import KroneckerDelta
 
-from simulate.state_tracking import task
 from simulate.state_tracking.gradients import Grouped, Plain
-from simulate.state_tracking.student import Student, Students, draw_weights
+from simulate.state_tracking.student import Student, Students
 from theory.equation import Equation
-from theory.state_tracking import Parameters, definitions, dressed, dynamics, equations
+from theory.state_tracking import Parameters, definitions, dressed, dynamics, equations, task
 from theory.state_tracking.micro import ALL, OWN
 from theory.state_tracking.symbols import i as i_symbol
 from theory.state_tracking.symbols import k as k_symbol
@@ -48,7 +47,7 @@ class Inputs:
         for t in range(p.L):
             states.append(self.perms[every[:, t], states[-1]])
         self.actions, self.states = torch.tensor(every[:, : p.L]), torch.tensor(np.stack(states, 1))
-        self.student = Student(p, draw_weights(p, rng), torch.float64)
+        self.student = Student(p, task.draw_weights(p, rng), torch.float64)
         self.M = self.student.M
         self.A = torch.tensor(0.37, dtype=torch.float64, requires_grad=True)
         self.tau = task.teacher_overlap(self.perms)
@@ -418,7 +417,7 @@ def attention_constant(eq: Table) -> list[Check]:
     for name, p in (("tiny", P), ("Table 2", Parameters.table_2())):
         rng = np.random.default_rng(GENERATOR)
         student = Student(
-            p.replace(N=2, d_g=2), draw_weights(p.replace(N=2, d_g=2), rng), torch.float64
+            p.replace(N=2, d_g=2), task.draw_weights(p.replace(N=2, d_g=2), rng), torch.float64
         )
         scale = (
             p.d_g * p.N / 4
@@ -472,7 +471,8 @@ def flow_increments(eq: Table) -> list[Check]:
     system = dynamics.flow("tau")
     chained = eq["dA_dalpha_chain"].evaluate({**values, "c_A": factor})
     predicted = {
-        s.name: Equation(s.name, s, rhs, "").evaluate(values) for s, rhs in system.expanded.items()
+        s.name: Equation(s.name, s, rhs, "", "exact").evaluate(values)
+        for s, rhs in system.expanded.items()
     }
     why = "third-order term of the extrapolation, step 1e-4"
     names = ["dA_dalpha", "dR_dalpha", "dS_dalpha"]
@@ -503,7 +503,7 @@ def flow_at_paper_overlap(eq: Table) -> list[Check]:
         rhs = eq[f"d{name}_dalpha"].rhs
         for short, meaning in spelled.items():
             rhs = rhs.subs(short, meaning)
-        flow_value = Equation(name, rhs, rhs, "").evaluate(values)
+        flow_value = Equation(name, rhs, rhs, "", "exact").evaluate(values)
         out.append(
             identity(
                 f"flow (15) of {name} from its pieces",
@@ -573,7 +573,9 @@ def dressed_derivatives(eq: Table) -> list[Check]:
     # along single entries.
     p = Parameters(N=3, L=2, d_g=3, d_h=4, eta=0.7)
     rng = np.random.default_rng(GENERATOR)
-    student = Student(p, {**draw_weights(p, rng), "M": np.zeros((p.d_g, p.N, p.N))}, torch.float64)
+    student = Student(
+        p, {**task.draw_weights(p, rng), "M": np.zeros((p.d_g, p.N, p.N))}, torch.float64
+    )
     perms, starts = task.draw_permutations(p, rng), np.arange(p.N)
     every = np.array(list(itertools.product(range(p.d_g), range(p.d_g), starts)))
     states = [every[:, 2]]
@@ -616,7 +618,7 @@ def engine(eq: Table) -> list[Check]:
     p = Parameters(N=6, L=5, d_g=5, d_h=8, n_train=64)
     rng = np.random.default_rng(GENERATOR)
     data = task.draw_sequences(task.draw_permutations(p, rng), p.n_train, p.L, rng)
-    student = Student(p, draw_weights(p, rng), torch.float64)
+    student = Student(p, task.draw_weights(p, rng), torch.float64)
     students = Students([student])
     losses, grads = [], []
     for kind in (Grouped, Plain):

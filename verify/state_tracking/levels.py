@@ -10,10 +10,16 @@ from dataclasses import replace
 import numpy as np
 import xarray as xr
 
-from simulate.state_tracking import given
 from theory import state_tracking as st
 from theory.state_tracking import Parameters
-from theory.state_tracking.numbers.per_seed import Columns, Dressed, Given, Quenched, Start, solve
+from theory.state_tracking.numbers.per_seed import (
+    Columns,
+    Dressed,
+    Quenched,
+    Realisation,
+    Start,
+    solve,
+)
 from verify.emergence import first_crossing
 from verify.state_tracking.trajectories import own_start
 
@@ -67,7 +73,7 @@ def drawn(p: Parameters, runs: xr.Dataset) -> xr.Dataset:
     start = Start.measured(runs)
     curves = [
         solve(
-            Quenched(p, start, Given.drawn(p, start, np.random.default_rng(k))),
+            Quenched(p, start, Realisation.drawn(p, start, np.random.default_rng(k))),
             runs.epoch.values,
             LONG,
         )
@@ -84,13 +90,13 @@ def drawn(p: Parameters, runs: xr.Dataset) -> xr.Dataset:
 def counts(p: Parameters, runs: xr.Dataset) -> xr.Dataset:
     """Quenched theory of a seed's teachers and counts per state, step and action; M drawn."""
     start = Start.measured(runs)
-    known = given(p, runs.seed.values).redrawn(start, np.random.default_rng(0))
+    known = Realisation.of(p, runs).redrawn(start, np.random.default_rng(0))
     return solve(Quenched(p, start, known.without_pairs()), runs.epoch.values, LONG)
 
 
 def quenched(p: Parameters, runs: xr.Dataset) -> xr.Dataset:
     """Quenched theory of a seed's teachers, initial M and training set."""
-    return solve(Quenched(p, Start.measured(runs), given(p, runs.seed.values)), runs.epoch.values)
+    return solve(Quenched(p, Start.measured(runs), Realisation.of(p, runs)), runs.epoch.values)
 
 
 LEVELS: dict[str, Callable[[Parameters, xr.Dataset], xr.Dataset]] = {
@@ -111,13 +117,13 @@ def _left(system: Quenched, left: np.ndarray | float) -> Quenched:
     return system
 
 
-def _uniform(known: Given) -> Given:
+def _uniform(known: Realisation) -> Realisation:
     """With as many rows in each group."""
     return replace(known, share=np.full_like(known.share, 1 / known.share[0].size), pairs=None)
 
 
 # What the quenched theory is worth without one of its terms, the last three on top of each other.
-TERMS: dict[str, Callable[[Parameters, Start, Given], Quenched]] = {
+TERMS: dict[str, Callable[[Parameters, Start, Realisation], Quenched]] = {
     "whole": Quenched,
     "no scatter within groups": lambda p, s, g: _left(Quenched(p, s, g), 0.0),
     "means take no part of it": lambda p, s, g: _left(Quenched(p, s, g), g.share),

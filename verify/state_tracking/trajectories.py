@@ -151,7 +151,9 @@ def best(p: Parameters, runs: xr.Dataset, ours: xr.Dataset, rates: xr.Dataset) -
         compare(ours[[n for n in OURS if n in ours]], runs, table, " by our theory"),
         compare(rates, runs.sel(alpha=rates.alpha), table, " by our theory"),
     ]
-    return Comparison([c for part in parts for c in part.checks], parts[0].deviations)
+    return Comparison(
+        [c for part in parts for c in part.checks], parts[0].deviations, parts[0].beyond
+    )
 
 
 def own_start(p: Parameters, runs: xr.Dataset) -> xr.Dataset:

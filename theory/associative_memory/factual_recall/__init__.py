@@ -9,20 +9,10 @@ from theory.associative_memory.factual_recall.dynamics import PARTS, flow
 from theory.associative_memory.factual_recall.numbers import closed_form, time_of_share
 from theory.associative_memory.factual_recall.parameters import Parameters
 from theory.associative_memory.factual_recall.predict import predict
+from theory.associative_memory.factual_recall.scope import applies
 from theory.catalogue import catalogue
 
-__all__ = [
-    "PARTS",
-    "Parameters",
-    "closed_form",
-    "equations",
-    "flow",
-    "flows",
-    "onset",
-    "predict",
-    "sections",
-    "time_of_share",
-]
+__all__ = ["PARTS", "Parameters", "applies", "closed_form", "equations", "flow", "flows", "onset", "predict", "sections", "time_of_share"]
 
 flows, sections, equations = catalogue(
     {

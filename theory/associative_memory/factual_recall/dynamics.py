@@ -21,6 +21,7 @@ from theory.associative_memory.factual_recall.reduction import (
     w_r,
     w_s,
 )
+from theory.associative_memory.factual_recall.scope import RECALL
 from theory.associative_memory.symbols import DERIVED, ref, t
 from theory.equation import Equation
 from theory.flow import Flow
@@ -181,4 +182,5 @@ def flow() -> Flow:
             "accuracy_relation": right["relation"],
             "accuracy": right["relation"] * right["subject"],
         },
+        scope=RECALL,
     )

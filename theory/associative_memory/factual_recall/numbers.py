@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any
+import math
+from typing import Annotated, Any
 
 import numpy as np
 import scipy.integrate
 import scipy.optimize
 import scipy.special
 
-from theory import sweep
+from theory import scope, sweep
 from theory.associative_memory.factual_recall import dynamics
 from theory.associative_memory.factual_recall.dynamics import Part
 from theory.associative_memory.factual_recall.parameters import Parameters
+from theory.associative_memory.factual_recall.scope import RECALL
 from theory.associative_memory.factual_recall.timescales import equations
+from theory.parameters import Allowed, ParameterError
+
+Share = Annotated[float, Allowed(low=1e-300, below=1)]
 
 
 def constants(p: Parameters, part: Part) -> dict[str, float]:
@@ -30,12 +35,21 @@ def constants(p: Parameters, part: Part) -> dict[str, float]:
 def angle_of_share(p: Parameters, part: Part, share: float) -> float:
     """Angle theta at which a part of the loss has fallen to a share of its initial value."""
     numbers = constants(p, part)
-    goal = float(equations()["gain_at_share"].evaluate({"share_left": share, "K": numbers["K"]}))
+    goal = gain(share, numbers["K"])
     return 0.5 * float(np.arcsinh(2 * np.sqrt(numbers["c_recall"]) * goal / p.epsilon**2))
 
 
+def gain(share: float, choices: float) -> float:
+    """Equation ``gain_at_share``, where K^share - 1 and the ratio's distance from 1 cancel no
+    digits.
+    """
+    left = math.expm1(share * math.log(choices))
+    return math.log1p(-math.expm1((share - 1) * math.log(choices)) * choices / left)
+
+
+@scope.guard(RECALL)
 @sweep.over_fields
-def time_of_share(p: Parameters, part: Part, share: float) -> float:
+def time_of_share(p: Parameters, part: Part, share: Share) -> float:
     """Flow time at which a part of the loss has fallen to a share of its initial value, at any
     epsilon.
 
@@ -46,8 +60,8 @@ def time_of_share(p: Parameters, part: Part, share: float) -> float:
     part : Part
         `dynamics.RELATION` or `dynamics.SUBJECT`.
     share : float
-        Between 0 and 1. The share at time 0 lies below 1 by a term of order epsilon; above it the
-        answer is 0.
+        Between 0 and 1, both excluded, and at least 1e-300: its logarithm is the gain. The share
+        at time 0 lies below 1 by a term of order epsilon; above it the answer is 0.
 
     Returns
     -------
@@ -67,11 +81,22 @@ def time_of_share(p: Parameters, part: Part, share: float) -> float:
     return float((choices * end + area) / (lam * choices))
 
 
+@scope.guard(RECALL)
 @sweep.over_fields
-def closed_form(p: Parameters, part: Part, share: float) -> float:
-    """The same by the closed form for a small start (`hitting_time`)."""
+def closed_form(p: Parameters, part: Part, share: Share) -> float:
+    """The same by the closed form for a small start (`hitting_time`).
+
+    Raises
+    ------
+    ParameterError
+        For a share so near 1 that the start is not small beside its gain.
+    """
     numbers: dict[str, Any] = constants(p, part)
-    numbers["X_gain"] = equations()["gain_at_share"].evaluate(
-        {"share_left": share, "K": numbers["K"]}
-    )
-    return float(equations()["hitting_time"].evaluate(numbers))
+    numbers["X_gain"] = gain(share, numbers["K"])
+    found = float(equations()["hitting_time"].evaluate(numbers))
+    if found < 0:
+        raise ParameterError(
+            f"share = {share:.17g}: reached while weights are still at their start, epsilon = "
+            f"{p.epsilon:g}, where the closed form does not hold; see time_of_share"
+        )
+    return found

@@ -8,16 +8,18 @@ from typing import Any
 
 import xarray as xr
 
-from theory import sweep
+from theory import scope, sweep
 from theory.associative_memory.factual_recall import dynamics, reduction, timescales
 from theory.associative_memory.factual_recall import numbers as in_numbers
 from theory.associative_memory.factual_recall.dynamics import PARTS, RELATION, SUBJECT
 from theory.associative_memory.factual_recall.parameters import Parameters
+from theory.associative_memory.factual_recall.scope import RECALL
 from theory.onset import Onset
 
 SHARES = {"90": 0.9, "50": 0.5, "10": 0.1}  # of the initial value of either loss
 
 
+@scope.guard(RECALL)
 @sweep.over_fields
 def onset(p: Parameters, t_end: float | None = None) -> Onset:
     """Numbers and curves of factual recall.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Self
@@ -86,11 +85,7 @@ class Parameters(BaseParameters):
         ParameterError
             Unless ``t`` is positive, finite and at least half a step.
         """
-        if t is None:
-            return self
-        if not math.isfinite(t) or t <= 0:
-            raise ParameterError(f"t = {t:g}: must be positive and finite")
-        return self.replace(steps=max(1, round(t / self.eta)))
+        return self._until("t", t, "steps", self.eta)
 
     def values(self) -> dict[str, Any]:
         """Numbers by symbol name, as the equations want them."""

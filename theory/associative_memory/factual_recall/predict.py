@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import xarray as xr
 
-from theory import prediction, sweep
+from theory import prediction, scope, sweep
 from theory.associative_memory.factual_recall.dynamics import flow
 from theory.associative_memory.factual_recall.parameters import Parameters
+from theory.associative_memory.factual_recall.scope import RECALL
 
 
+@scope.guard(RECALL)
 @sweep.over_fields
 def predict(p: Parameters, runs: xr.Dataset | None = None, *, t: float | None = None) -> xr.Dataset:
     """Descent without the noise of batches; every seed starts alike.

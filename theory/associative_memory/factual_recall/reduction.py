@@ -133,6 +133,7 @@ def equations() -> dict[str, Equation]:
             logit[a],
             sp.Sum(weight[token[position]] * value[token[position], a], (position, 1, T)),
             ref("slides, factual recall: linear attention, one-hot embeddings"),
+            "exact",
         ),
         Equation("recall_partition", Z, partition, ref(DERIVED), "exact", assumed),
         Equation("loss_relation", L_r, sp.log(RELATION), ref(DERIVED), "exact", assumed),

@@ -30,15 +30,12 @@ rates = {
 SMALL = "epsilon -> 0"
 
 
+@cache
 def growth(part: Part) -> sp.Expr:
-    """Growth rate of the linearised pair: the positive eigenvalue of its Jacobian at the start."""
-    flow = dynamics.flow().expanded
-    at = {part.w: 0, part.delta: 0}
-    jacobian = sp.Matrix([flow[part.w], flow[part.delta]]).jacobian([part.w, part.delta]).subs(at)
-    squared = sp.factor(
-        -jacobian.det()
-    )  # off-diagonal: the eigenvalues are plus and minus the root
-    return sp.sqrt(squared)
+    """Growth rate of the linearised pair."""
+    flow = dynamics.flow()
+    modes = flow.linearised(at=dict.fromkeys(flow.state, 0))
+    return next(mode.rate for mode in modes if part.w in mode.direction)  # the others decay
 
 
 @cache

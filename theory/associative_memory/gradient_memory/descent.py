@@ -9,6 +9,7 @@ from functools import cache
 import sympy as sp
 
 from theory.algebra import vanishes, written_as
+from theory.associative_memory.gradient_memory.scope import MEMORY
 from theory.associative_memory.symbols import DERIVED, K, L, N, eta, m, ref, t
 from theory.equation import Equation, table
 from theory.flow import Flow
@@ -45,6 +46,7 @@ def flow() -> Flow:
         status="exact",
         assumptions=ASSUMED,
         observables={"loss": sp.log(1 + (K - 1) * sp.exp(-m))},
+        scope=MEMORY,
     )
 
 
@@ -73,13 +75,26 @@ def equations() -> dict[str, Equation]:
     )
     one, halved = "one step from W = 0", "loss half of its initial ln K"
     before = table(
-        slides, one, *ASSUMED, step_right=(logit_right, right), step_wrong=(logit_wrong, wrong)
+        slides,
+        one,
+        *ASSUMED,
+        status="exact",
+        step_right=(logit_right, right),
+        step_wrong=(logit_wrong, wrong),
     )
     here = ref(DERIVED)
-    after = table(here, one, *ASSUMED, step_margin=(m, margin), step_loss=(L, loss.subs(m, margin)))
+    after = table(
+        here,
+        one,
+        *ASSUMED,
+        status="exact",
+        step_margin=(m, margin),
+        step_loss=(L, loss.subs(m, margin)),
+    )
     to_the_end = table(
         here,
         *ASSUMED,
+        status="exact",
         margin_loss=(L, loss),
         margin_implicit=(K * t / N, travelled),
         margin_flow=(m, closed),

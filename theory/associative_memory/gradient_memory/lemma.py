@@ -97,6 +97,7 @@ def equations() -> dict[str, Equation]:
     return {
         **table(
             SLIDES,
+            status="exact",
             score=(F[k], score()),
             score_gradient=(sp.Derivative(F[k], W[i, j]), outer),
             backward=(sp.Derivative(sample_loss, F[k]), back, "cross-entropy of one sample"),
@@ -104,10 +105,12 @@ def equations() -> dict[str, Equation]:
         ),
         **table(
             ref("derived here, for inputs that are not embeddings"),
+            status="exact",
             gradient_noisy=(slope, noisy, means),
         ),
         **table(
             ref("slides, 'more generally, replace u_k by a backward vector'"),
+            status="exact",
             hidden=(hidden[l], inner),
             gradient_inner=(of_loss, chain, is_v),
         ),

@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import numpy as np
 
+from theory import sweep
+from theory.arguments import checked
+from theory.parameters import Allowed
 from theory.special import log_linear
 
 
-def margin(N: int, K: int, t: np.ndarray | float) -> np.ndarray:
+@sweep.by_dimension()
+@checked
+def margin(
+    N: Annotated[int, Allowed(low=2)],
+    K: Annotated[int, Allowed(low=2)],
+    t: Annotated[np.ndarray | float, Allowed(low=0)],
+) -> np.ndarray:
     """Margin of `margin_flow`, also where ``exp`` of its argument would overflow."""
     return log_linear((1 + K * np.asarray(t, float) / N) / (K - 1), K - 1)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from theory.associative_memory.gradient_steps import population
 from theory.associative_memory.gradient_steps.numbers import second_gradient
 from theory.associative_memory.gradient_steps.parameters import Parameters
+from theory.associative_memory.gradient_steps.scope import applies
 from theory.catalogue import catalogue
 
-__all__ = ["Parameters", "equations", "flows", "second_gradient", "sections"]
+__all__ = ["Parameters", "applies", "equations", "flows", "second_gradient", "sections"]
 
 # No dynamics: three steps.
 flows, sections, equations = catalogue({"Three gradient steps: population gradients": [population]})

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from theory import sweep
+from theory import scope, sweep
 from theory.associative_memory.gradient_steps.parameters import Parameters
+from theory.associative_memory.gradient_steps.scope import STEPS
+from theory.parameters import Allowed, number
 
 
+@scope.guard(STEPS)
 @sweep.over_fields
 def second_gradient(p: Parameters) -> float:
     """Descent direction of a trigger's own association in the second step, per unit learning rate
@@ -22,7 +25,13 @@ def second_gradient(p: Parameters) -> float:
     float
         Entry of a trigger's own remapped token in that trigger's column of W^2; of another trigger
         it is 0.
+
+    Raises
+    ------
+    ParameterError
+        For sequences longer than 10^4, for which the sum over positions takes seconds.
     """
+    number("T", p.T, Allowed(high=10**4), int)
     size, plain, length = p.N, p.N - p.K, p.T
     at = np.arange(1, length + 1)
     harmonic = np.cumsum(1 / at)

@@ -99,18 +99,21 @@ def equations() -> dict[str, Equation]:
         **table(
             ref(DERIVED),
             UNIFORM,
+            status="exact",
             token_mean=(mean_plain, token_mean(known=False), "z plain"),
             token_mean_given=(mean_given, token_mean(known=True), "z, k plain"),
         ),
         **table(
             ref(STATEMENT),
             UNIFORM,
+            status="exact",
             first_gradient=(slope_token, sp.factor(slope), "z, k plain"),
             first_gain=(slope_token - on, lead, "lead of z -> z after a unit step"),
         ),
         **table(
             ref(DERIVED),
             UNIFORM,
+            status="exact",
             answer_reach=(reach, position, "first layer: inclusive causal mask"),
             first_gain_remap=(
                 slope_remap - on_remapped,

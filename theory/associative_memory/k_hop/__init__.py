@@ -4,9 +4,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
-
-import numpy as np
 
 from theory import sweep
 from theory.associative_memory.k_hop import agreement, numbers, overlaps
@@ -14,30 +13,28 @@ from theory.associative_memory.k_hop.numbers import curriculum_times, direct_tim
 from theory.associative_memory.k_hop.overlaps import flow, mixture
 from theory.associative_memory.k_hop.parameters import Parameters, Pointers
 from theory.associative_memory.k_hop.predict import predict
+from theory.associative_memory.k_hop.scope import KERNEL_LEARNERS, applies
 from theory.catalogue import catalogue
+from theory.parameters import ParameterError
+from theory.scope import guard
 
-__all__ = [
-    "Parameters",
-    "Pointers",
-    "curriculum_times",
-    "direct_time",
-    "equations",
-    "flow",
-    "flows",
-    "mixture",
-    "mixture_time",
-    "predict",
-    "probability",
-    "sections",
-]
+__all__ = ["Parameters", "Pointers", "applies", "curriculum_times", "direct_time", "equations", "flow", "flows", "mixture", "mixture_time", "predict", "probability", "sections"]
 
 
+@guard(KERNEL_LEARNERS)
 @sweep.over_fields
-def probability(p: Parameters, fixed_points: np.ndarray) -> float:
+def probability(p: Parameters, fixed_points: Sequence[int]) -> float:
     """Agreement of two sets of hidden permutations that send ``fixed_points[j]`` points of hop j
     alike.
+
+    Raises
+    ------
+    ParameterError
+        Unless there is one number per hop, of points that two permutations can send alike.
     """
-    return numbers.probability(np.asarray(fixed_points).tolist(), p.N)
+    if len(fixed_points) != p.k:
+        raise ParameterError(f"fixed_points: has {len(fixed_points)} hops, must have k = {p.k}")
+    return numbers.probability(fixed_points, p.N)
 
 
 flows, sections, equations = catalogue(

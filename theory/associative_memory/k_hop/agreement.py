@@ -61,13 +61,19 @@ def equations() -> dict[str, Equation]:
     )
     drawn = "hidden permutations independent and uniform"
     return {
-        **table(ref(DERIVED), UNIFORM, agreement_hop=(agree[j], one_hop())),
-        **table(wang, UNIFORM, agreement=(agreement, product)),
-        **table(ref(DERIVED), UNIFORM, agreement_derangements=(agreement, derangements, alike)),
+        **table(ref(DERIVED), UNIFORM, status="exact", agreement_hop=(agree[j], one_hop())),
+        **table(wang, UNIFORM, status="exact", agreement=(agreement, product)),
+        **table(
+            ref(DERIVED),
+            UNIFORM,
+            status="exact",
+            agreement_derangements=(agreement, derangements, alike),
+        ),
         **table(
             ref(DERIVED),
             drawn,
             "corr: product of (phi_j - 1)/(N - 1)",
+            status="exact",
             correlation_square=(corr, typical),
         ),
     }

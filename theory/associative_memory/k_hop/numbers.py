@@ -2,52 +2,96 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import scipy.integrate
 import sympy as sp
 
-from theory import numeric, sweep
+from theory import numeric, scope, sweep
+from theory.arguments import checked
 from theory.associative_memory.k_hop import agreement, overlaps
 from theory.associative_memory.k_hop.agreement import k
 from theory.associative_memory.k_hop.overlaps import STAGE, flow, mixture
 from theory.associative_memory.k_hop.parameters import Parameters
+from theory.associative_memory.k_hop.scope import KERNEL_LEARNERS
 from theory.associative_memory.symbols import N, m
 from theory.equation import Equation
+from theory.parameters import Allowed, ParameterError
+
+Kernels = Annotated[str, Allowed(choices=tuple(overlaps.LEARNERS))]
+Product = Annotated[float, Allowed(above=0, high=0.99999)]  # of overlaps; 1 is never reached
+LONGEST = {"mixture": 200.0, "sphere": 100.0, "softmax": 1e5}  # time of a stage, by what is trained
 
 
+def _reached(found: Any, what: str, horizon: float) -> float:
+    """Time of the event ``end`` of a solution.
+
+    Raises
+    ------
+    ParameterError
+        If it does not happen before the end.
+    """
+    if np.isnan(time := float(found.end)):
+        raise ParameterError(f"{what}: not reached before t = {horizon:g}")
+    return time
+
+
+@scope.guard(KERNEL_LEARNERS)
 @sweep.over_fields
-def mixture_time(p: Parameters, product: float = 0.5) -> float:
-    """Time of training on the mixture until the product of all overlaps reaches a value."""
-    system = mixture(p.k)
-    return float(
-        system.solve(p, at=[0.0], events={"end": sp.Mul(*system.state) - product}, t=200.0).end
-    )
+def mixture_time(p: Parameters, product: Product = 0.5) -> float:
+    """Time of training on the mixture until the product of all overlaps reaches a value; 0 where
+    it starts above.
+
+    Raises
+    ------
+    ParameterError
+        For a product outside (0, 0.99999], or one that is not reached before t = 200.
+    """
+    if product <= p.m_0**p.k:
+        return 0.0
+    system, horizon = mixture(p.k), LONGEST["mixture"]
+    goal = {"end": sp.Mul(*system.state) - product}
+    what = f"product = {product:.17g} from m_0 = {p.m_0:g}"
+    return _reached(system.solve(p, at=[0.0], events=goal, t=horizon), what, horizon)
 
 
+@scope.guard(KERNEL_LEARNERS)
 @sweep.over_fields
-def direct_time(p: Parameters, product: float = 0.5, kernels: str = "sphere") -> float:
+def direct_time(p: Parameters, product: Product = 0.5, kernels: Kernels = "sphere") -> float:
     """Time of direct training from equal overlaps until their product reaches a value, by
-    quadrature.
+    quadrature; 0 where it starts above.
 
     In units of the `flow` of those kernels; with ``s = ln m`` the integrand is smooth on all
     scales.
+
+    Raises
+    ------
+    ParameterError
+        For a product outside (0, 0.99999], unknown kernels, or a time beyond the largest number.
     """
     end = product ** (1 / p.k)
     if end <= p.m_0:
         return 0.0
     alike = {"sphere": "equal_overlaps", "softmax": "equal_overlaps_softmax"}[kernels]
     rate = numeric.function(overlaps.equations()[alike].rhs, [m, k, N])
-    value, _ = scipy.integrate.quad(
-        lambda s: np.exp(s) / rate(np.exp(s), p.k, p.N),
-        np.log(p.m_0),
-        np.log(end),
-        epsabs=0,
-        epsrel=1e-11,
-        limit=400,
-    )
+    try:
+        with warnings.catch_warnings(), np.errstate(all="raise", under="ignore"):
+            warnings.simplefilter("error", scipy.integrate.IntegrationWarning)
+            value, _ = scipy.integrate.quad(
+                lambda s: np.exp(s) / rate(np.exp(s), p.k, p.N),
+                np.log(p.m_0),
+                np.log(end),
+                epsabs=0,
+                epsrel=1e-11,
+                limit=400,
+            )
+    except (ArithmeticError, scipy.integrate.IntegrationWarning):
+        raise ParameterError(
+            f"product = {product:.17g} from m_0 = {p.m_0:g}: too extreme for double precision"
+        ) from None
     return float(value)
 
 
@@ -62,13 +106,19 @@ class _Start:
         return {"N": self.N, **{f"m_{q}_0": value for q, value in enumerate(self.overlaps, 1)}}
 
 
+@scope.guard(KERNEL_LEARNERS)
 @sweep.over_fields
-def curriculum_times(p: Parameters, kernels: str = "sphere") -> list[float]:
+def curriculum_times(p: Parameters, kernels: Kernels = "sphere") -> list[float]:
     """Time at which each stage 1 .. k of the curriculum ends.
 
     Stage j trains the first j overlaps on the j-hop objective until their product is `STAGE`.
+
+    Raises
+    ------
+    ParameterError
+        For unknown kernels, or if a stage takes longer than a hundred (sphere) or 1e5 (softmax).
     """
-    horizon = 100.0 if kernels == "sphere" else 1e5
+    horizon = LONGEST[kernels]
     reached: list[float] = []
     passed, times = 0.0, []
     for hops in range(1, p.k + 1):
@@ -76,9 +126,10 @@ def curriculum_times(p: Parameters, kernels: str = "sphere") -> list[float]:
         system = flow(hops, kernels)
         goal = {"end": sp.Mul(*system.state) - STAGE}
         found: Any = system.solve(_Start(p, reached), at=[0.0], events=goal, t=horizon)
-        length = float(found.end)
-        final = system.solve(_Start(p, reached), at=[length], t=length)
-        reached = [float(final[q.name][0]) for q in system.state]
+        length = _reached(found, f"m_0 = {p.m_0:g}: stage {hops}", horizon)
+        if length:
+            final = system.solve(_Start(p, reached), at=[length], t=length)
+            reached = [float(final[q.name][0]) for q in system.state]
         passed += length
         times.append(passed)
     return times
@@ -102,7 +153,10 @@ def over_hops(equation: Equation, entries: sp.IndexedBase, values: Sequence, siz
     return spelled.subs({entries[j]: sp.sympify(v, strict=True) for j, v in enumerate(values, 1)})
 
 
-def probability(fixed_points: Sequence[int], size: int) -> float:
+@checked
+def probability(
+    fixed_points: Annotated[Sequence[int], Allowed(low=0)], size: Annotated[int, Allowed(low=2)]
+) -> float:
     """Agreement of two sets of hidden permutations.
 
     Parameters
@@ -111,5 +165,17 @@ def probability(fixed_points: Sequence[int], size: int) -> float:
         Number of points that hop j of both sets sends alike.
     size : int
         Number of things N.
+
+    Raises
+    ------
+    ParameterError
+        For a number of points that two permutations of N things cannot send alike.
     """
-    return float(over_hops(agreement.equations()["agreement"], agreement.phi, fixed_points, size))
+    points = np.asarray(fixed_points).tolist()
+    for alike in points:
+        if alike != int(alike) or alike > size or alike == size - 1:
+            raise ParameterError(
+                f"fixed_points = {alike:g}: must be whole, at most N = {size} and not N - 1"
+            )
+    whole = [int(alike) for alike in points]
+    return float(over_hops(agreement.equations()["agreement"], agreement.phi, whole, size))

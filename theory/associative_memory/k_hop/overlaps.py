@@ -9,8 +9,9 @@ from functools import cache
 
 import sympy as sp
 
-from theory.algebra import vanishes, written_as
+from theory.algebra import written_as
 from theory.associative_memory.k_hop.agreement import k
+from theory.associative_memory.k_hop.scope import KERNEL_LEARNERS
 from theory.associative_memory.symbols import DERIVED, N, ref, t
 from theory.equation import Equation, table
 from theory.flow import Flow
@@ -92,6 +93,7 @@ def flow(hops: int, kernels: str = "sphere") -> Flow:
         status="exact",
         assumptions=(KERNELS, why, "objective: probability of the right answer"),
         observables={"product": product},
+        scope=KERNEL_LEARNERS,
     )
 
 
@@ -126,12 +128,8 @@ def equations() -> dict[str, Equation]:
     v = sp.Symbol("v", positive=True)
     direct = sp.integrate(v ** (-power - 1), (v, m_0, sp.oo)).subs(power, k - 2)
     direct = written_as(m_0 ** (2 - k) / (k - 2), direct)
-    two = flow(2)
-    first, second = two.state
-    invariant = sp.log(1 - first**2) - sp.log(1 - second**2)
-    drift = sum(sp.diff(invariant, q) * rate for q, rate in two.rhs.items())
-    if not vanishes(drift):
-        raise ArithmeticError("the ratio of 1 - m^2 is not conserved")
+    (kept,), (first, second) = flow(2).conserved(), flow(2).state
+    written_as((1 - first**2) / (1 - second**2), sp.exp(kept.rhs))
     at_ends, rate_of_m = "0 for a constant kernel, 1 for the permutation", sp.Derivative(m, t)
     conserved = symbol("C_ij", means="invariant of hops i and j", positive=True)
     direct_limit = (
@@ -147,11 +145,12 @@ def equations() -> dict[str, Equation]:
     return {
         **table(
             here,
+            status="exact",
             hop_overlap=(overlap[j], overlap_of, at_ends),
             hop_accuracy=(correct, accuracy, KERNELS, "input permutations uniform"),
             equal_overlaps=(rate_of_m, equal, SPHERE, alike),
             equal_overlaps_softmax=(rate_of_m, by_softmax(m ** (k - 1)), SOFTMAX, alike),
         ),
         **table(here, status="leading order", direct_time=direct_limit),
-        **table(here, SPHERE, pairs, hop_invariant=(conserved, ratio)),
+        **table(here, SPHERE, pairs, status="exact", hop_invariant=(conserved, ratio)),
     }

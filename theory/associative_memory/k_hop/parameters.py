@@ -23,7 +23,7 @@ class Parameters(BaseParameters):
     N: int = parameter(5, "things that are permuted", low=2)
     k: int = parameter(3, "hops", low=1, high=16)
     m_0: float = parameter(
-        0.1, "overlap of every kernel with its permutation at the start", above=0, high=0.9
+        0.1, "overlap of every kernel with its permutation at the start", low=1e-100, high=0.9
     )
     curriculum: bool = parameter(
         False, "train one hop, then two, ..., each until its product of overlaps is 0.9"

@@ -6,11 +6,13 @@ import numpy as np
 import sympy as sp
 import xarray as xr
 
-from theory import prediction, sweep
+from theory import prediction, scope, sweep
 from theory.associative_memory.k_hop.overlaps import STAGE, flow
 from theory.associative_memory.k_hop.parameters import Parameters
+from theory.associative_memory.k_hop.scope import KERNEL_LEARNERS
 
 
+@scope.guard(KERNEL_LEARNERS)
 @sweep.over_fields
 def predict(p: Parameters, runs: xr.Dataset | None = None, *, t: float | None = None) -> xr.Dataset:
     """Flow of the overlaps of softmax kernels, without the noise of batches; every seed starts

@@ -7,10 +7,15 @@ import math
 import numpy as np
 import scipy
 
-from theory import sweep
+from theory import scope, sweep
 from theory.associative_memory.noisy_bigram.parameters import Parameters
+from theory.associative_memory.noisy_bigram.scope import ONE_STEP
+from theory.parameters import Allowed, ParameterError, number
+
+MOST = 2 * 10**8  # pairs of counts: a gigabyte and a half, and a minute
 
 
+@scope.guard(ONE_STEP)
 @sweep.over_fields
 def feed_forward_success(p: Parameters) -> float:
     """Probability that the noise token has strictly the largest count among n labels, exactly.
@@ -18,7 +23,13 @@ def feed_forward_success(p: Parameters) -> float:
     For j noise labels, the n - j others must all fall below j: the multinomial coefficient sum is a
     power of a truncated exponential series, raised term by term in floating point (all terms
     positive).
+
+    Raises
+    ------
+    ParameterError
+        For more samples than the sums take half a minute for.
     """
+    number("n", p.n, Allowed(high=4096), int)
     total = 0.0
     for j in range(1, p.n + 1):
         rest = p.n - j
@@ -58,28 +69,39 @@ def _power(series: np.ndarray, exponent: int, order: int) -> float:
     return float(result[order]) if len(result) > order else 0.0
 
 
+@scope.guard(ONE_STEP)
 @sweep.over_fields
 def value_recovered(p: Parameters) -> float:
     """Recovered part of the value memory at finite N, ties broken evenly.
 
     Exact laws of the count of token z under its own label and under another one; the N - 1 other
     labels are taken as independent, which they are up to their common number of samples.
+
+    Raises
+    ------
+    ParameterError
+        For more samples or tokens than their counts have room for.
     """
+    number("n", p.n, Allowed(high=10**7), int)
+    number("T", p.T, Allowed(high=10**7), int)
     labelled = np.arange(int(scipy.stats.binom.isf(1e-14, p.n, (1 - p.a) / p.N)) + 2)
     weight = scipy.stats.binom.pmf(
         labelled, p.n, (1 - p.a) / p.N
     )  # samples that carry a given label
     top = int(scipy.stats.binom.isf(1e-14, (p.T - 1) * labelled[-1], 1 / p.N)) + 2
+    if labelled.size * (labelled[-1] + top) > MOST:
+        raise ParameterError(
+            f"n = {p.n}, T = {p.T}: too many counts, must be smaller for N = {p.N}"
+        )
     c = np.arange(labelled[-1] + top)
     by_chance = scipy.stats.binom.pmf(
         c[:, None], (p.T - 1) * labelled, 1 / p.N
     )  # occurrences at the T - 1 random places
     here = by_chance @ weight
     own = np.zeros(len(c))
-    for number, w in zip(
-        labelled, weight, strict=True
-    ):  # under its own label each sample holds z once more
-        own[number:] += w * by_chance[: len(c) - number, number]
+    # Under its own label each sample holds z once more.
+    for count, w in zip(labelled, weight, strict=True):
+        own[count:] += w * by_chance[: len(c) - count, count]
     at_most = np.cumsum(here)
     below = np.append(0.0, at_most[:-1])
     # Ties with j of N - 1 others are won with probability 1/(j + 1): the mean of a binomial

@@ -67,6 +67,6 @@ def equations() -> dict[str, Equation]:
     return {
         **table(known, STEP, status=early, bigram_fail=(fail, failing, small_n)),
         **table(here, STEP, status=early, bigram_fail_scaled=(fail, scaled, scaling)),
-        **table(here, labels_per_answer=(rate, n * (1 - a) / N)),
+        **table(here, status="exact", labels_per_answer=(rate, n * (1 - a) / N)),
         **table(known, STEP, status=early, value_recovered=(recovered, share, ratio, one_value)),
     }

@@ -84,9 +84,10 @@ def equations() -> dict[str, Equation]:
     hebbian = "slides, weighted sum of outer products with random embeddings"
     means = "mean squared overlap of two embeddings"
     mean_square = symbol("mean_square", r"\mathbb{E}\langle u,u'\rangle^{2}", means)
-    return table(ref(hebbian), hebbian_score=(score[k, x], summed)) | table(
+    return table(ref(hebbian), status="exact", hebbian_score=(score[k, x], summed)) | table(
         ref(DERIVED),
         RANDOM,
+        status="exact",
         squared_cosine=(mean_square, squared_cosine()),
         score_mean_right=(mean_right, q_x),
         score_mean_wrong=(mean_wrong, sp.S.Zero),

@@ -2,47 +2,66 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import scipy.special
 
+from theory import sweep
+from theory.arguments import Nodes, checked
 from theory.associative_memory.superposition.recall import equations
+from theory.parameters import ANYTHING, Allowed
 from theory.special import gauss_legendre, gaussian_accuracy
 
+Keys = Annotated[float, Allowed(low=2)]  # beyond whole numbers, too
+Dimension = Annotated[float, Allowed(low=3)]
+FAR = 9.0  # standard deviations beyond which nothing is left of a leak
 
-def gaussian(N: float, d: float) -> float:
+
+@checked
+def gaussian(N: Keys, d: Dimension) -> float:
     """Recall accuracy with Gaussian scores (`recall_gaussian`)."""
     numbers = {"N": N, "d": d}
     s_0, s_1 = (
         float(equations()[name].evaluate(numbers)) for name in ("sigma_right", "sigma_wrong")
     )
-    return float(gaussian_accuracy(1.0, s_0, s_1, N))  # type: ignore[arg-type]  # N may be beyond whole numbers
+    return float(gaussian_accuracy(1.0, s_0, s_1, N))  # type: ignore[arg-type]  # a float
 
 
-def marginal_cdf(x: Any, d: int) -> np.ndarray:
+@sweep.by_dimension()
+@checked
+def marginal_cdf(x: Annotated[Any, ANYTHING], d: Annotated[float, Allowed(low=2)]) -> np.ndarray:
     """Distribution function of one coordinate of a uniform unit vector in d dimensions."""
-    x = np.clip(x, -1, 1)
-    tail = 0.5 * scipy.special.betainc((d - 1) / 2, 0.5, 1 - x**2)
-    return np.where(x < 0, tail, 1 - tail)
+    upper = _beyond(x, d)
+    return np.where(np.asarray(x) > 0, 1 - upper, upper)
 
 
-def sphere(N: int, d: int, nodes: int = 200) -> float:
+def _beyond(x: Any, d: float) -> np.ndarray:
+    """Probability that a coordinate is further from 0 than ``|x|``, on that side: its digits are
+    kept where it is small, and those of x where d is large.
+    """
+    return 0.5 * scipy.special.betaincc(0.5, (d - 1) / 2, np.clip(x, -1, 1) ** 2)
+
+
+@checked
+def sphere(N: Keys, d: Dimension, nodes: Nodes = 200) -> float:
     """Recall accuracy with sphere tails (`recall_sphere`).
 
     Parameters
     ----------
-    N, d : int
+    N, d : float
         Keys and dimension.
     nodes : int
-        Gauss points per integral; 200 leave nothing above 1e-6 for d from 8 to 256.
+        Gauss points per integral; 200 leave nothing above 1e-6 to d = 10^6 and 1e-5 at any d, as
+        the leak is integrated over as many of its standard deviations.
     """
     s_0 = float(equations()["sigma_right"].evaluate({"N": N, "d": d}))
     point, weight = gauss_legendre(nodes, -1)
     normal_z = 8 * point  # beyond 8 standard deviations nothing is left
     normal_w = 8 * weight * np.exp(-(normal_z**2) / 2) / np.sqrt(2 * np.pi)
-    angle = np.pi / 2 * point  # c = sin(angle): density (1 - c^2)^((d-3)/2) dc = cos^(d-2) d(angle)
-    leak_w = np.pi / 2 * weight * np.cos(angle) ** (d - 2)
+    # c = sin(angle): density (1 - c^2)^((d-3)/2) dc = cos^(d-2) d(angle).
+    angle = min(np.pi / 2, FAR / np.sqrt(d - 2)) * point
+    leak_w = weight * np.exp((d - 2) * np.log1p(-(np.sin(angle) ** 2)) / 2)
     leak_w /= leak_w.sum()
     rho = np.sqrt(
         equations()["recalled_length"].evaluate(
@@ -50,5 +69,8 @@ def sphere(N: int, d: int, nodes: int = 200) -> float:
         )
     )
     right = 1 + s_0 * normal_z
-    below = marginal_cdf((right[:, None] - np.sin(angle)) / rho[:, None], d) @ leak_w
-    return float(normal_w @ np.clip(below, 0, 1) ** (N - 1))
+    at = (right[:, None] - np.sin(angle)) / rho[:, None]
+    beyond = _beyond(at, d)
+    above = np.where(at > 0, beyond, 1 - beyond) @ leak_w
+    with np.errstate(divide="ignore"):  # a wrong score that is surely above
+        return float(normal_w @ np.exp((N - 1) * np.log1p(-np.clip(above, 0, 1))))

@@ -57,13 +57,14 @@ def equations() -> dict[str, Equation]:
     blind = "weights that know nothing: mean over draws"
     law = (transition[last, first], transition_law())
     return {
-        **table(ref("slides, p(j|i) of the bigram task"), trigger_transition=law),
+        **table(ref("slides, p(j|i) of the bigram task"), status="exact", trigger_transition=law),
         **table(
             ref("slides, induction head with associative memories"),
+            status="exact",
             target_W_K1=(W_K1[i, j], k_1),
             target_W_K2=(W_K2[i, j], k_2),
             target_W_O2=(W_O2[i, j], sp.Sum(u[k, i] * value[k, j], (k, 1, N))),
         ),
-        **table(ref("slides, memory recall probes"), probe=(probe, recall)),
-        **table(ref("derived here"), blind, probe_chance=(probe, chance)),
+        **table(ref("slides, memory recall probes"), status="exact", probe=(probe, recall)),
+        **table(ref("derived here"), blind, status="exact", probe_chance=(probe, chance)),
     }

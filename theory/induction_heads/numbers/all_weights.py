@@ -9,17 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from functools import partial
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import scipy.integrate
 import scipy.optimize
 import xarray as xr
 
+from theory.arguments import checked
 from theory.induction_heads import structure
 from theory.induction_heads.all_weights import scores
 from theory.induction_heads.numbers.all_weights_loss import NAMES, loss_and_gradient
-from theory.parameters import ParameterError
+from theory.parameters import Allowed, ParameterError
 from theory.special import first_crossing
 
 LossAndGradient = Callable[[np.ndarray], tuple[float, np.ndarray]]
@@ -30,6 +31,9 @@ TWIN = (
     "beta_10",
 )  # with gamma_3 a second way to an induction head: match first, then step by one position
 QUERIES = ("last", "uniform")
+Pairs = Annotated[int, Allowed(low=1, high=10**6)]  # a minute and 10 GB beyond
+Query = Annotated[str, Allowed(choices=QUERIES)]
+Mask = Annotated[str, Allowed(choices=("strict", "inclusive"))]
 RTOL, ATOL = (
     1e-9,
     1e-11,
@@ -39,7 +43,19 @@ HORIZON = 40.0  # in N^2: no flow here takes longer
 HALF = 0.5
 
 
-def moving(mask: str) -> tuple[str, ...]:
+def rates(data: str, D: float) -> tuple[dict[str, float] | None, float]:
+    """Rates of the numbers by name, and of the gammas per unit of t.
+
+    Orthonormal vectors: all alike. Gaussian ones of squared norm D, in units in which gammas move
+    at rate 1 while t counts unit-rate flow of normalised vectors (see `gaussian`).
+    """
+    if data == "orthonormal":
+        return None, 1.0
+    return {n: 1.0 if n.startswith("gamma") else float(D) ** 2 for n in NAMES}, float(D)
+
+
+@checked
+def moving(mask: Mask) -> tuple[str, ...]:
     """Numbers that can leave zero with this mask."""
     return tuple(n for n in structure.reachable() if n not in scores.redundant(mask)[0])
 
@@ -131,10 +147,11 @@ def crossings(run: Any, size: int, levels: Mapping[str, str] = LEVELS) -> dict[s
     return found
 
 
+@checked
 def flow_of(
-    size: int,
-    query: str = "last",
-    mask: str = "strict",
+    size: Pairs,
+    query: Query = "last",
+    mask: Mask = "strict",
     names: Collection[str] | None = None,
     **options: Any,
 ) -> Any:
@@ -143,18 +160,19 @@ def flow_of(
     Raises
     ------
     ParameterError
-        If query or mask are not known.
+        If query, mask or names are not known.
     """
-    if query not in QUERIES:
-        raise ParameterError(f"query = {query}: must be one of {', '.join(QUERIES)}")
+    if names is not None and (unknown := {*names} - {*NAMES} or not names):
+        said = ", ".join(map(str, unknown)) if isinstance(unknown, set) else "nothing"
+        raise ParameterError(f"names: there is no {said}; must be some of {', '.join(NAMES)}")
     of = partial(loss_and_gradient, size=size, query=size if query == "last" else query, mask=mask)
     return descend(of, size, names or moving(mask), **options)
 
 
 def times(
-    size: int,
-    query: str = "last",
-    mask: str = "strict",
+    size: Pairs,
+    query: Query = "last",
+    mask: Mask = "strict",
     names: Collection[str] | None = None,
     **options: Any,
 ) -> dict[str, float]:
@@ -183,8 +201,13 @@ def times(
     return crossings(flow_of(size, query, mask, names, **options), size)
 
 
+@checked
 def curve(
-    size: int, query: str = "last", mask: str = "strict", points: int = 400, **options: Any
+    size: Pairs,
+    query: Query = "last",
+    mask: Mask = "strict",
+    points: Annotated[int, Allowed(low=2, high=10**6)] = 400,
+    **options: Any,
 ) -> xr.Dataset:
     """All nineteen numbers and the loss over t, up to the drop; points even in the integrator's own
     steps.

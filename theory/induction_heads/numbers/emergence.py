@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import scipy.integrate
@@ -20,7 +20,9 @@ import scipy.optimize
 import scipy.special
 import xarray as xr
 
-from theory.parameters import ParameterError
+from theory.arguments import checked
+from theory.induction_heads.parameters import LARGEST_N
+from theory.parameters import Allowed, ParameterError
 from theory.special import log_linear
 
 TIGHT: dict[str, Any] = {"rtol": 1e-12, "atol": 1e-16}  # gamma - 1 is of order 1/N
@@ -28,6 +30,8 @@ LAYER = 1.0  # length of the initial layer in t / N; gamma passes 1/2 near ln 2
 NEWTON = 3  # steps that make alpha exact to rounding
 FARTHEST = 60.0  # beta; the loss drops before beta = 15 for every N allowed
 HALF = 0.5
+Level = Annotated[float, Allowed(low=1e-6, high=5)]  # of alpha and beta: to beta = 13 at N = 2
+LevelGamma = Annotated[float, Allowed(low=1e-6, high=0.62)]  # the layer ends at 0.628 or above
 
 
 def gaussian(beta: Any) -> Any:
@@ -241,7 +245,12 @@ class Path:
         )
 
 
-def times(N: int, level: float = HALF, level_gamma: float = HALF) -> dict[str, float]:
+@checked
+def times(
+    N: Annotated[int, Allowed(low=1, high=LARGEST_N)],
+    level: Level = HALF,
+    level_gamma: LevelGamma = HALF,
+) -> dict[str, float]:
     """Emergence times in three-parameter flow time (unit rate, loss summed over D).
 
     Parameters
@@ -249,9 +258,9 @@ def times(N: int, level: float = HALF, level_gamma: float = HALF) -> dict[str, f
     N : int
         Item-label pairs.
     level : float
-        Threshold of alpha and beta (Definition 1: 1/2; Fig. 5: 0.1).
+        Threshold of alpha and beta (Definition 1: 1/2; Fig. 5: 0.1), from 1e-6 to 5.
     level_gamma : float
-        Threshold of gamma.
+        Threshold of gamma, from 1e-6 to 0.62, below what it reaches in the initial layer.
 
     Returns
     -------

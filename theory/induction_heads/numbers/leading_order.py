@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import cache
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import scipy.integrate
@@ -13,6 +13,7 @@ import scipy.optimize
 import sympy as sp
 
 from theory import numeric
+from theory.arguments import checked
 from theory.induction_heads.all_weights import plateau
 from theory.induction_heads.all_weights.law import EXPLICIT, FAR, NODES
 from theory.induction_heads.all_weights.plateau import FIVE, e, phi
@@ -20,6 +21,7 @@ from theory.induction_heads.all_weights.scores import THETA
 from theory.induction_heads.numbers import all_weights as times
 from theory.induction_heads.numbers.all_weights_loss import NAMES
 from theory.induction_heads.symbols import N, q
+from theory.parameters import Allowed
 from theory.special import gauss_legendre
 
 
@@ -78,19 +80,24 @@ def loss_and_gradient(
     return float(total[0]), gradient
 
 
-def predicted(size: int, query: str = "last", **options: Any) -> dict[str, float]:
+@checked
+def predicted(
+    size: Annotated[int, Allowed(low=2, high=10**5)], query: times.Query = "last", **options: Any
+) -> dict[str, float]:
     """Emergence times by the flow of five numbers, strict mask; relative error of order 1/N,
     nothing fitted.
 
     O(1) per step for either query; to N = 10^4: at 10^6 rounding of the gammas stops the
-    integrator, see `slow_drop`. Units and names as in `times.times`.
+    integrator, see `slow_drop`. Units and names as in `times.times`; infinite for what does not
+    come before the drop.
     """
     return times.crossings(
         times.descend(lambda x: loss_and_gradient(x, size, query), size, FIVE, **options), size
     )
 
 
-def slow_drop(log_size: float) -> float:
+@checked
+def slow_drop(log_size: Annotated[float, Allowed(low=0, high=1e3)]) -> float:
     """T_drop / N^2 for the last pair when 1/N is zero and ln N is kept: one ODE for alpha_3 over
     beta_2.
     """

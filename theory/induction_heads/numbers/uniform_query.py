@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import scipy.integrate
@@ -11,10 +11,13 @@ import scipy.optimize
 import sympy as sp
 
 from theory import numeric
+from theory.arguments import checked
 from theory.induction_heads import attention
 from theory.induction_heads.symbols import alpha, d, q
+from theory.parameters import Allowed
 from theory.special import first_crossing
 
+HIGHEST = 0.55  # level that the flow is followed to
 HORIZON = 4.0  # in N^2: the last pair alone takes 1.71 N^2, and no average over q takes longer
 
 
@@ -73,7 +76,11 @@ def loss_and_gradient(state: Any, size: int) -> tuple[float, np.ndarray]:
     return float(loss.mean()), gradient
 
 
-def times(size: int, level: float = 0.5) -> dict[str, float]:
+@checked
+def times(
+    size: Annotated[int, Allowed(low=1, high=10**6)],
+    level: Annotated[float, Allowed(low=1e-6, high=HIGHEST)] = 0.5,
+) -> dict[str, float]:
     """Emergence times under uniform q: ``T_gamma``, ``T_beta``, ``T_alpha``, ``T_drop``; infinite
     where not before 4 N^2.
     """
@@ -85,7 +92,7 @@ def times(size: int, level: float = 0.5) -> dict[str, float]:
         return 0.5 - loss_and_gradient(state, size)[0]
 
     def done(at: float, state: np.ndarray) -> float:
-        return min(state.min() - 0.55, dropped(at, state) - 0.05)
+        return min(state.min() - HIGHEST, dropped(at, state) - 0.05)
 
     done.terminal = True  # type: ignore[attr-defined]
     run = scipy.integrate.solve_ivp(

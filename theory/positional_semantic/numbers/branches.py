@@ -4,16 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from typing import Annotated
 
 import joblib
 import numpy as np
 import xarray as xr
 
-from theory import sweep
+from theory import scope, sweep
+from theory.arguments import checked
+from theory.parameters import Allowed, ParameterError
 from theory.positional_semantic.numbers.channel import State
-from theory.positional_semantic.numbers.fixed_point import COARSE, FixedPoint, NotConverged, solve
+from theory.positional_semantic.numbers.fixed_point import (
+    COARSE,
+    Branch,
+    FixedPoint,
+    NotConverged,
+    solve,
+)
 from theory.positional_semantic.parameters import Parameters
+from theory.positional_semantic.scope import MINIMUM
 
+Alphas = Annotated[Iterable[float], Allowed(above=0)]
+Omegas = Annotated[Iterable[float], Allowed(low=0, high=1)]
 MEANING = {
     "q": "norm of the student sigma^2 |Q|^2/d",
     "m": "overlap with the positional encoding |p_1.Q|/sqrt(d)",
@@ -27,8 +39,9 @@ MEANING = {
 }
 
 
+@checked
 def continue_branch(
-    p: Parameters, branch: str, alphas: Iterable[float], near: FixedPoint | None = None
+    p: Parameters, branch: Branch, alphas: Alphas, near: FixedPoint | None = None
 ) -> list[FixedPoint | None]:
     """Fixed points of one branch at every alpha, each started from its neighbours, from the largest
     alpha down.
@@ -73,9 +86,10 @@ def _predicted(
     return replace(here, state=state) if safe else here
 
 
+@scope.guard(MINIMUM)
 @sweep.over_fields
 def curve(
-    p: Parameters, branch: str, alphas: Iterable[float], near: FixedPoint | None = None
+    p: Parameters, branch: Branch, alphas: Alphas, near: FixedPoint | None = None
 ) -> xr.Dataset:
     """Order parameters, losses and errors of one branch over alpha; NaN where the branch does not
     exist.
@@ -121,9 +135,10 @@ def curve(
     )
 
 
+@scope.guard(MINIMUM)
 @sweep.over_fields
 def phase_diagram(
-    p: Parameters, omegas: Iterable[float], alphas: Iterable[float], jobs: int = -1
+    p: Parameters, omegas: Omegas, alphas: Alphas, jobs: Annotated[int, Allowed(low=-1)] = -1
 ) -> xr.Dataset:
     """Both branches over (omega, alpha), by default on all cores.
 
@@ -141,6 +156,8 @@ def phase_diagram(
     Dataset
         Variables of `MEANING` over ``(branch, omega, alpha)``; NaN where a branch does not exist.
     """
+    if jobs == 0:
+        raise ParameterError("jobs = 0: must be a number of processes, or -1 for one per core")
     omegas, alphas = [float(w) for w in omegas], [float(a) for a in alphas]
     both = ("positional", "semantic")
     tasks = [

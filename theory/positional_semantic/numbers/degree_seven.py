@@ -14,10 +14,18 @@ from functools import cache
 
 import numpy as np
 
+from theory.arguments import checked
 from theory.parameters import ParameterError
 from theory.positional_semantic.numbers import prox
 from theory.positional_semantic.numbers.channel import Averages, State, target
-from theory.positional_semantic.numbers.fixed_point import STARTS, FixedPoint, conjugates, update
+from theory.positional_semantic.numbers.fixed_point import (
+    STARTS,
+    Branch,
+    FixedPoint,
+    conjugates,
+    in_range,
+    update,
+)
 from theory.positional_semantic.parameters import Parameters
 
 DAMPING, ITERATIONS, TOLERANCE = 0.8, 2000, 1e-9
@@ -66,7 +74,8 @@ def averages(p: Parameters, state: State) -> Averages:
     )
 
 
-def solve(p: Parameters, branch: str, start: State | None = None) -> FixedPoint:
+@checked
+def solve(p: Parameters, branch: Branch, start: State | None = None) -> FixedPoint:
     """Fixed point by damped steps.
 
     Raises
@@ -74,17 +83,20 @@ def solve(p: Parameters, branch: str, start: State | None = None) -> FixedPoint:
     ParameterError
         If it does not settle.
     """
-    state = start or STARTS[branch]
-    for _ in range(ITERATIONS):
-        found = averages(p, state)
-        new = update(p, state, found)
-        new = new._replace(**({"theta": 0.0} if branch == "positional" else {"m": 0.0}))
-        residual = max(abs(a - b) for a, b in zip(new, state, strict=True))
-        if residual < TOLERANCE:
-            return FixedPoint(
-                p, branch, state, conjugates(p, state, found), found, residual, np.empty(0)
+    with in_range(p):
+        state = start or STARTS[branch]
+        for _ in range(ITERATIONS):
+            found = averages(p, state)
+            new = update(p, state, found)
+            new = new._replace(**({"theta": 0.0} if branch == "positional" else {"m": 0.0}))
+            residual = max(abs(a - b) for a, b in zip(new, state, strict=True))
+            if residual < TOLERANCE:
+                return FixedPoint(
+                    p, branch, state, conjugates(p, state, found), found, residual, np.empty(0)
+                )
+            state = State(
+                *(DAMPING * a + (1 - DAMPING) * b for a, b in zip(state, new, strict=True))
             )
-        state = State(*(DAMPING * a + (1 - DAMPING) * b for a, b in zip(state, new, strict=True)))
-    raise ParameterError(
-        f"the degree-seven rule did not settle at omega = {p.omega:g}, alpha = {p.alpha:g}, {branch}"
-    )
+        raise ParameterError(
+            f"the degree-seven rule did not settle at omega = {p.omega:g}, alpha = {p.alpha:g}, {branch}"
+        )

@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import numpy as np
 
-from theory import sweep
-from theory.parameters import ParameterError
+from theory import scope, sweep
+from theory.parameters import Allowed
 from theory.positional_semantic.errors import NORMALISATIONS, equations
 from theory.positional_semantic.numbers.channel import State, student_attention, target
 from theory.positional_semantic.parameters import Parameters
+from theory.positional_semantic.scope import MINIMUM
 from theory.special import gauss_hermite
 
+Normalise = Annotated[str, Allowed(choices=tuple(NORMALISATIONS))]
+Order = Annotated[int, Allowed(low=2, high=64, multiple_of=2)]
 
+
+@scope.guard(MINIMUM)
 @sweep.over_fields
-def test_error(p: Parameters, state: State, normalise: str = "half", order: int = 24) -> float:
+def test_error(
+    p: Parameters, state: State, normalise: Normalise = "half", order: Order = 24
+) -> float:
     """Test error (10) of a student with given order parameters.
 
     Parameters
@@ -31,12 +40,8 @@ def test_error(p: Parameters, state: State, normalise: str = "half", order: int 
     Raises
     ------
     ParameterError
-        For an unknown normalisation.
+        For an unknown normalisation, or nodes that are not even.
     """
-    if normalise not in NORMALISATIONS:
-        raise ParameterError(
-            f"normalise = {normalise!r}: must be one of {', '.join(NORMALISATIONS)}"
-        )
     x, weight = gauss_hermite(order)
     rho = p.sigma**2
     half = x > 0

@@ -4,19 +4,23 @@ converged.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cache
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
-from theory import numeric, sweep
-from theory.parameters import ParameterError
+from theory import numeric, scope, sweep
+from theory.arguments import checked
+from theory.parameters import Allowed
 from theory.positional_semantic import errors, free_entropy, state_evolution
 from theory.positional_semantic.numbers.channel import Averages, State, averages
 from theory.positional_semantic.numbers.errors import test_error as error_of
+from theory.positional_semantic.numbers.prox import NotConverged
 from theory.positional_semantic.parameters import Parameters
+from theory.positional_semantic.scope import MINIMUM
 from theory.positional_semantic.symbols import (
     CONJUGATE,
     ORDER,
@@ -37,6 +41,7 @@ from theory.positional_semantic.symbols import (
 )
 
 BRANCHES = ("positional", "semantic", "agnostic")
+Branch = Annotated[str, Allowed(choices=BRANCHES)]
 # Where to start without a neighbour: near the solutions at omega = 0.3, alpha = 2, sigma = 0.5;
 # scaled with sigma.
 STARTS = {
@@ -55,12 +60,6 @@ CONVERGED = 5e-5  # a node beside the end of a local well may fall either way, s
 VANISHED = 2e-3  # an overlap below this, relative to sqrt(q), is none: the branch has merged with the agnostic one
 NO_WEIGHTS = 1e-8  # q below this falls for ever: the branch has merged with zero weights
 MOMENTS = (E_gg, E_g, E_gxi, E_geta)
-
-
-class NotConverged(ParameterError):
-    """The state evolution has no fixed point on the branch that damped and quasi-Newton steps can
-    find.
-    """
 
 
 @dataclass(frozen=True)
@@ -189,9 +188,7 @@ def update(p: Parameters, state: State, found: Averages) -> State:
 def input_channel(p: Parameters, hats: dict[str, float]) -> State:
     """Order parameters by the second half of (7)."""
     if p.lam + p.sigma**2 * hats["V_hat"] <= 0:
-        raise NotConverged(
-            f"state evolution left its domain at omega = {p.omega:g}, alpha = {p.alpha:g}: D <= 0"
-        )
+        raise NotConverged("state evolution left its domain, D <= 0")
     new = _compiled()[1](
         p.lam, p.sigma, p.sigma**2, *(hats[k] for k in ("q_hat", "m_hat", "theta_hat", "V_hat"))
     )
@@ -258,8 +255,7 @@ class _Map:
             before = size
             if x[0] < np.log(NO_WEIGHTS):
                 raise NotConverged(
-                    f"the weights vanish (q -> 0) at omega = {self.p.omega:g}, alpha = {self.p.alpha:g}, "
-                    f"lam = {self.p.lam:g}, {self.branch}: the ridge is too strong"
+                    f"the weights of the {self.branch} branch vanish (q -> 0), the ridge is too strong"
                 )
             if overlap and abs(x[overlap[0]]) < VANISHED * np.exp(x[0] / 2):
                 return None
@@ -295,9 +291,10 @@ class _Map:
         return np.array(columns).T
 
 
+@scope.guard(MINIMUM)
 @sweep.over_fields
 def solve(
-    p: Parameters, branch: str, near: FixedPoint | None = None, *, error: bool = False
+    p: Parameters, branch: Branch, near: FixedPoint | None = None, *, error: bool = False
 ) -> FixedPoint:
     """Fixed point of the state evolution on a branch.
 
@@ -322,10 +319,31 @@ def solve(
         For an unknown branch, a missing alpha, an extension the theory does not cover, or no
         convergence.
     """
-    p.solvable()
-    if branch not in BRANCHES:
-        raise ParameterError(f"branch = {branch!r}: must be one of {', '.join(BRANCHES)}")
-    alpha = p.complexity
+    with in_range(p):
+        return _solve(p, branch, near, error)
+
+
+@contextlib.contextmanager
+def in_range(p: Parameters) -> Iterator[None]:
+    """Numbers that leave double precision, and what cannot be solved for that, as one line.
+
+    Raises
+    ------
+    NotConverged
+        With the parameters that may be too extreme.
+    """
+    where = f"omega = {p.omega:g}, alpha = {p.complexity:g}, lam = {p.lam:g}, sigma = {p.sigma:g}"
+    try:
+        with np.errstate(divide="raise", over="raise", invalid="raise"):
+            yield
+    except (FloatingPointError, ZeroDivisionError, OverflowError, np.linalg.LinAlgError) as error:
+        why = f"leaves double precision ({error}); take them less extreme"
+        raise NotConverged(f"state evolution at {where}: {why}") from None
+    except NotConverged as error:
+        raise NotConverged(f"state evolution at {where}: {error}") from None
+
+
+def _solve(p: Parameters, branch: str, near: FixedPoint | None, error: bool) -> FixedPoint:
     fine = _Map(p, branch)
     x, residual, jacobian = fine.pack(STARTS[branch]), np.inf, np.empty((0, 0))
     if near is not None:
@@ -335,14 +353,11 @@ def solve(
         coarse = _Map(p.replace(order=min(COARSE, p.order)), branch)
         settled = coarse.settle(fine.pack(near.state if near is not None else STARTS[branch]))
         if settled is None:  # the overlap decays: what is left is the agnostic solution
-            return replace(solve(p, "agnostic"), branch=branch)
+            return replace(_solve(p, "agnostic", None, False), branch=branch)
         jacobian = coarse.jacobian(settled)
         x, residual = _chord(fine, settled, jacobian)
     if not residual < CONVERGED:
-        raise NotConverged(
-            f"state evolution did not converge at omega = {p.omega:g}, alpha = {alpha:g}, "
-            f"{branch} (residual {residual:.1e})"
-        )
+        raise NotConverged(f"did not converge on the {branch} branch (residual {residual:.1e})")
     result = fine.point(x, residual, jacobian)
     if error:
         finer = _Map(p.replace(order=p.finer), branch)
@@ -381,6 +396,7 @@ def _chord(
     )  # the last call is the one whose averages are kept
 
 
+@checked
 def gradient(point: FixedPoint) -> dict[str, float]:
     """Derivatives of the free entropy in all eight variables at a fixed point, by the derived
     formulas.
@@ -395,7 +411,10 @@ def gradient(point: FixedPoint) -> dict[str, float]:
     return out
 
 
-def transverse(point: FixedPoint, size: float = 1e-3) -> float:
+@checked
+def transverse(
+    point: FixedPoint, size: Annotated[float, Allowed(low=1e-9, high=1)] = 1e-3
+) -> float:
     """Growth per undamped step of the overlap that the branch does not have: above one it would
     leave the branch.
 

@@ -16,15 +16,18 @@ import itertools
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import scipy
 import sympy as sp
 
-from theory.parameters import ParameterError
+from theory.arguments import Positive, checked
+from theory.parameters import ANYTHING, Allowed, ParameterError, shown
 from theory.positional_semantic import definitions
+from theory.positional_semantic.parameters import Parameters
 
+Size = Annotated[float, Allowed(above=0, high=1e100)]  # its square is a number
 DAMPING, ITERATIONS, TOLERANCE = 0.7, 400, 1e-7
 NEWTON, FARTHEST, GRADIENT = 100, 0.7, 1e-11
 
@@ -35,7 +38,10 @@ def softmax(scores: np.ndarray) -> np.ndarray:
     return weights / weights.sum(-1, keepdims=True)
 
 
-def dot_product_target(omega: float, A: Any) -> Callable[[np.ndarray], np.ndarray]:
+@checked
+def dot_product_target(
+    omega: Annotated[float, Allowed(low=0, high=1)], A: Annotated[Any, ANYTHING]
+) -> Callable[[np.ndarray], np.ndarray]:
     """Target (16) for fields ``(n, L, t)``."""
     A = np.asarray(A, float)
     return lambda h: (1 - omega) * softmax(h @ h.transpose(0, 2, 1)) + omega * A
@@ -348,8 +354,13 @@ def input_channel(system: System, hats: dict[str, np.ndarray]) -> tuple[Order, f
     return Order(q, m, V, theta), norm, overlap
 
 
+@checked
 def solve(
-    system: System, start: Order, *, damping: float = DAMPING, tolerance: float = TOLERANCE
+    system: System,
+    start: Order,
+    *,
+    damping: Annotated[float, Allowed(low=0, below=1)] = DAMPING,
+    tolerance: Positive = TOLERANCE,
 ) -> Solution:
     """Damped iteration from ``start``.
 
@@ -360,24 +371,31 @@ def solve(
     """
     x = start
     residual = np.inf
-    for _ in range(ITERATIONS):
-        hats, envelope, _, test = output_channel(system, x)
-        new, norm, overlap = input_channel(system, hats)
-        residual = new.distance(x)
-        if residual < tolerance:
-            trace = float(np.einsum("lcab,lcba->", hats["q"], x.V))
-            loss = system.alpha * envelope - trace / 2 + system.lam / 2 * norm
-            return Solution(x, hats, norm, overlap, loss, test, residual)
-        x = x.mixed(new, damping)
+    try:
+        with np.errstate(over="raise", invalid="raise", divide="raise"):
+            for _ in range(ITERATIONS):
+                hats, envelope, _, test = output_channel(system, x)
+                new, norm, overlap = input_channel(system, hats)
+                residual = new.distance(x)
+                if residual < tolerance:
+                    trace = float(np.einsum("lcab,lcba->", hats["q"], x.V))
+                    loss = system.alpha * envelope - trace / 2 + system.lam / 2 * norm
+                    return Solution(x, hats, norm, overlap, loss, test, residual)
+                x = x.mixed(new, damping)
+    except (FloatingPointError, np.linalg.LinAlgError) as error:
+        why = f"left double precision ({error})"
+    else:
+        why = f"did not settle in {ITERATIONS} steps (residual {residual:.1e})"
     raise ParameterError(
-        f"general state evolution did not settle in {ITERATIONS} steps (residual {residual:.1e})"
+        f"general state evolution with damping = {damping:g}, tolerance = {tolerance:g}: {why}"
     )
 
 
-def headline(p: Any, points: int = 4096) -> System:
+@checked
+def headline(p: Parameters, points: Annotated[int, Allowed(low=2, high=2**22)] = 4096) -> System:
     """The layer of the figures as a general system: two tokens, one cluster, p_1 = -p_2."""
     return System(
-        alpha=p.alpha,
+        alpha=p.complexity,
         lam=p.lam,
         gamma=np.full((1, 2, 1), p.sigma**2),
         pi=np.array([[[1.0], [-1.0]]]),
@@ -387,8 +405,13 @@ def headline(p: Any, points: int = 4096) -> System:
     )
 
 
+@checked
 def starting_order(
-    system: System, norm: float, overlap: float, m: np.ndarray, spread: float
+    system: System,
+    norm: Size,
+    overlap: Annotated[float, Allowed(low=-1e100, high=1e100)],
+    m: Annotated[np.ndarray, ANYTHING],
+    spread: Size,
 ) -> Order:
     """Starting values from ``|column|^2/d``, overlap of every column with every teacher column,
     ``m`` per token, V/gamma.
@@ -399,7 +422,9 @@ def starting_order(
         raise ParameterError(
             f"overlap = {overlap:g}: must be below sqrt(norm / (R t)) = {np.sqrt(norm / (R * t)):g}"
         )
-    m = np.broadcast_to(np.asarray(m, float)[:, None, None], (L, C, R)).copy()
+    if m.shape != (L,):
+        raise ParameterError(f"m = {shown(m)}: must be {L} numbers, one per token")
+    m = np.broadcast_to(m.astype(float)[:, None, None], (L, C, R)).copy()
     return Order(
         norm * scale * np.eye(R), m, spread * scale * np.eye(R), overlap * scale * np.ones((R, t))
     )

@@ -6,10 +6,11 @@ from functools import cache
 
 import numpy as np
 
-from theory import sweep
+from theory import scope, sweep
 from theory.positional_semantic.linear import equations
 from theory.positional_semantic.numbers.channel import student_attention
 from theory.positional_semantic.parameters import Parameters
+from theory.positional_semantic.scope import LINEAR
 from theory.special import gauss_hermite
 
 
@@ -22,6 +23,7 @@ def moments(sigma_: float, order: int = 96) -> tuple[float, float]:
     return mean, float(weight @ (P - mean) ** 2 @ weight)
 
 
+@scope.guard(LINEAR)
 @sweep.over_fields
 def baseline(p: Parameters) -> dict[str, float]:
     """Numbers of the baseline: ``W_12``, ``W_21``, ``epsilon_lin`` (full) and ``half_test`` as

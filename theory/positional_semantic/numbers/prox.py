@@ -17,6 +17,7 @@ import numpy as np
 import sympy as sp
 
 from theory import compiled
+from theory.parameters import ParameterError
 from theory.positional_semantic import definitions
 from theory.positional_semantic.symbols import Y_12, Y_21, V, sigma, w_1, w_2, z_1, z_2
 
@@ -29,6 +30,10 @@ ROUNDING = 1e-15  # a step may raise the objective by its rounding
 GRADIENT = 1e-12  # of the objective, whose scale is sigma^2; V times this bounds the error of z
 SHORTEST = 1e-6  # share of a step: below it no improvement can be seen in the objective, its rounding is reached
 ARGUMENTS = (z_1, z_2, w_1, w_2, Y_12, Y_21, V, sigma)
+
+
+class NotConverged(ParameterError, ArithmeticError):
+    """There is no solution that damped and Newton steps can find."""
 
 
 @cache
@@ -160,7 +165,7 @@ def descend(
 
     Raises
     ------
-    ArithmeticError
+    NotConverged
         If a point does not settle.
     """
     z = np.array(start, float, order="C")
@@ -175,5 +180,5 @@ def descend(
         hessian,
     )
     if unsettled:
-        raise ArithmeticError(f"{unsettled} proximal points did not settle in {STEPS} Newton steps")
+        raise NotConverged(f"{unsettled} proximal points did not settle in {STEPS} Newton steps")
     return z, value, hessian

@@ -11,17 +11,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
 
-from theory.parameters import ParameterError
+from theory.arguments import checked
+from theory.parameters import Allowed, ParameterError
 from theory.positional_semantic.numbers.channel import State, averages
-from theory.positional_semantic.numbers.fixed_point import BRANCHES, STARTS, conjugates
+from theory.positional_semantic.numbers.fixed_point import STARTS, Branch, conjugates, in_range
 from theory.positional_semantic.parameters import Parameters
 
 # Trapezoidal rule on +-9 standard deviations: kinks of the prox cost 1e-6, the cut 1e-18.
 POINTS = np.linspace(-9, 9, 4001)
 WEIGHTS = np.exp(-(POINTS**2) / 2) / np.exp(-(POINTS**2) / 2).sum()
+Strength = Annotated[float, Allowed(low=0)]
 DAMPING, ITERATIONS, TOLERANCE = 0.7, 600, 1e-8
 
 
@@ -41,10 +44,9 @@ class Regulariser:
     minimise: Callable[[float, np.ndarray], np.ndarray]
 
 
-def elastic_net(ridge: float, lasso: float) -> Regulariser:
+@checked
+def elastic_net(ridge: Strength, lasso: Strength) -> Regulariser:
     """``ridge Q^2/2 + lasso |Q|``."""
-    if ridge < 0 or lasso < 0:
-        raise ParameterError(f"ridge = {ridge:g}, lasso = {lasso:g}: must be >= 0")
     return Regulariser(
         lambda Q: ridge / 2 * Q**2 + lasso * np.abs(Q),
         lambda D, b: np.sign(b) * np.maximum(np.abs(b) - lasso, 0) / (D + ridge),
@@ -79,8 +81,9 @@ def input_channel(
     return State(*map(float, found)), Q
 
 
+@checked
 def solve(
-    p: Parameters, branch: str, regulariser: Regulariser, start: State | None = None
+    p: Parameters, branch: Branch, regulariser: Regulariser, start: State | None = None
 ) -> Solution:
     """Fixed point on a branch by damped steps.
 
@@ -89,22 +92,25 @@ def solve(
     ParameterError
         For an unknown branch, or if it does not settle.
     """
-    if branch not in BRANCHES:
-        raise ParameterError(f"branch = {branch!r}: must be one of {', '.join(BRANCHES)}")
-    state, found = start or STARTS[branch], None
-    for _ in range(ITERATIONS):
-        found = averages(p, state, found)
-        hats = conjugates(p, state, found)
-        new, Q = input_channel(p, hats, regulariser)
-        new = new._replace(
-            m=new.m if branch == "positional" else 0.0,
-            theta=new.theta if branch == "semantic" else 0.0,
+    with in_range(p):
+        state, found = start or STARTS[branch], None
+        for _ in range(ITERATIONS):
+            found = averages(p, state, found)
+            hats = conjugates(p, state, found)
+            new, Q = input_channel(p, hats, regulariser)
+            new = new._replace(
+                m=new.m if branch == "positional" else 0.0,
+                theta=new.theta if branch == "semantic" else 0.0,
+            )
+            if max(abs(a - b) for a, b in zip(new, state, strict=True)) < TOLERANCE * max(
+                1.0, state.V
+            ):
+                penalty = float(WEIGHTS @ regulariser.value(Q))
+                loss = p.complexity * found.numbers["E_M"] - hats["q_hat"] * state.V / 2 + penalty
+                return Solution(state, float(loss), float(WEIGHTS[Q == 0].sum()))
+            state = State(
+                *(DAMPING * a + (1 - DAMPING) * b for a, b in zip(state, new, strict=True))
+            )
+        raise ParameterError(
+            f"no fixed point at omega = {p.omega:g}, alpha = {p.alpha:g}, {branch} in {ITERATIONS} steps"
         )
-        if max(abs(a - b) for a, b in zip(new, state, strict=True)) < TOLERANCE * max(1.0, state.V):
-            penalty = float(WEIGHTS @ regulariser.value(Q))
-            loss = p.complexity * found.numbers["E_M"] - hats["q_hat"] * state.V / 2 + penalty
-            return Solution(state, float(loss), float(WEIGHTS[Q == 0].sum()))
-        state = State(*(DAMPING * a + (1 - DAMPING) * b for a, b in zip(state, new, strict=True)))
-    raise ParameterError(
-        f"no fixed point at omega = {p.omega:g}, alpha = {p.alpha:g}, {branch} in {ITERATIONS} steps"
-    )

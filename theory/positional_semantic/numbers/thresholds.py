@@ -4,16 +4,17 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
-from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
-from theory import sweep
+from theory import scope, sweep
+from theory.arguments import checked
 from theory.parameters import ParameterError
+from theory.positional_semantic.numbers.branches import Omegas
 from theory.positional_semantic.numbers.fixed_point import FixedPoint, NotConverged, solve
 from theory.positional_semantic.numbers.linear import baseline
 from theory.positional_semantic.parameters import Parameters
+from theory.positional_semantic.scope import MINIMUM
 
 FIRST = 2.0  # where the search starts without a neighbour; both branches exist there in all settings of the paper
 SMALLEST, LARGEST = 0.05, 16.0  # no crossing is looked for beyond
@@ -56,6 +57,7 @@ class _Missing(Exception):
     """There is no crossing; the message says why."""
 
 
+@checked
 def critical(p: Parameters, near: Thresholds | None = None) -> tuple[float, dict[str, FixedPoint]]:
     """alpha_c by Newton: the derivative of the loss gap is the gap of the mean envelopes.
 
@@ -71,6 +73,19 @@ def critical(p: Parameters, near: Thresholds | None = None) -> tuple[float, dict
 
 
 def _critical(p: Parameters, near: Thresholds | None) -> tuple[float, dict[str, FixedPoint]]:
+    lost: list[str] = []
+    try:
+        return _crossing(p, near, lost)
+    except _Missing as error:
+        raise _Missing("; ".join([str(error), *lost[-1:]])) from None
+
+
+def _crossing(
+    p: Parameters, near: Thresholds | None, lost: list[str]
+) -> tuple[float, dict[str, FixedPoint]]:
+    """As `critical`; ``lost`` is filled with where no fixed point was found, which need not mean
+    that there is none.
+    """
     alpha = near.alpha_c if near and near.at_alpha_c else FIRST
     starts = dict(near.at_alpha_c) if near else {}
     points: dict[str, FixedPoint] = {}
@@ -78,8 +93,10 @@ def _critical(p: Parameters, near: Thresholds | None) -> tuple[float, dict[str, 
     for _ in range(STEPS):
         at = p.replace(alpha=alpha)
         points = {}
-        with contextlib.suppress(NotConverged):
+        try:
             points["semantic"] = solve(at, "semantic", starts.get("semantic"))
+        except NotConverged as error:
+            lost.append(f"looked for in vain: {error}")
         if not points or not points["semantic"].exists:
             # The semantic branch starts at larger alpha, if at all.
             low, starts = max(low, alpha), {}
@@ -153,10 +170,11 @@ def _linear(p: Parameters, first: FixedPoint, guess: float | None) -> tuple[floa
     raise _Missing(f"the secant method did not settle in {STEPS} steps")
 
 
+@scope.guard(MINIMUM)
 @sweep.over_fields
 def thresholds(p: Parameters, near: Thresholds | None = None) -> Thresholds:
-    """Both thresholds at ``p.omega``; ``near`` is the result at a neighbouring omega, to start
-    from.
+    """Both thresholds at ``p.omega``, NaN where there is no crossing (``reasons`` says why);
+    ``near`` is the result at a neighbouring omega, to start from.
     """
     result = Thresholds(p.omega, math.nan, math.nan)
     try:
@@ -175,10 +193,9 @@ def thresholds(p: Parameters, near: Thresholds | None = None) -> Thresholds:
     return result
 
 
-def line(
-    p: Parameters, omegas: Iterable[float], near: Thresholds | None = None
-) -> list[Thresholds]:
-    """Thresholds over omega, each started from the one before."""
+@checked
+def line(p: Parameters, omegas: Omegas, near: Thresholds | None = None) -> list[Thresholds]:
+    """Thresholds over omega, NaN where there is no crossing, each started from the one before."""
     found = []
     for omega in omegas:
         result = thresholds(p.replace(omega=float(omega)), near)

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Annotated, Any
 
 import numpy as np
 import sympy as sp
 
-from theory import sweep
-from theory.parameters import ParameterError
+from theory import arguments, scope, sweep
+from theory.parameters import ANYTHING, Allowed, ParameterError
 from theory.special import gauss_legendre
 from theory.state_tracking import exact
 from theory.state_tracking.composite import ZETA_HALF, H, equations
 from theory.state_tracking.exact import D_0, kappa
 from theory.state_tracking.numbers.quadrature import NAMES, Points
+from theory.state_tracking.scope import FLOW
+
+LARGEST = 1e150  # of D: its square is a number
 
 
-def lock_function(z: Any) -> np.ndarray:
+@sweep.by_dimension()
+@arguments.checked
+def lock_function(z: Annotated[Any, ANYTHING]) -> np.ndarray:
     """H(z), the universal function of the lock; odd, and z + sqrt(pi/2) zeta(1/2) + 2/z for large
     z.
 
@@ -46,8 +52,15 @@ def lock_function(z: Any) -> np.ndarray:
     return np.sign(z) * ((bracket * weights).sum(-1) * end[..., 0] + beyond)
 
 
+def _point(values: Mapping[str, Any]) -> str:
+    """Where, for a message."""
+    return ", ".join(f"{n} = {np.ravel(values[n])[0]:g}" for n in NAMES)
+
+
+@scope.guard(FLOW)
 @sweep.over_fields
-def composite(p: Any, D: Any) -> dict[str, np.ndarray]:
+@np.errstate(over="ignore", invalid="ignore")  # what is lost is refused at the end
+def composite(p: Any, D: Annotated[Any, ANYTHING]) -> dict[str, np.ndarray]:
     """Composite solution, with D = R - S as the parameter along the curve.
 
     Parameters
@@ -61,20 +74,23 @@ def composite(p: Any, D: Any) -> dict[str, np.ndarray]:
     Returns
     -------
     dict of str to ndarray
-        ``alpha``, ``A``, ``R``, ``S``; the error is O(L^-3/2) in alpha and S + D, O(1/L) in A at
-        given alpha.
+        ``alpha`` (infinite beyond the largest number), ``A``, ``R``, ``S``; the error is
+        O(L^-3/2) in alpha and S + D, O(1/L) in A at given alpha.
 
     Raises
     ------
     ParameterError
-        Unless epsilon > 0 and teachers are independent.
+        Unless epsilon > 0 and teachers are independent; for D below D_0, or whose square is beyond
+        the largest number.
     """
     values = sweep.numbers(p, NAMES)
-    c, D = Points.of(values), np.asarray(D, float)
+    c = Points.of(values)
     if c.N.size != 1 or c.side[0] != 0 or not c.moving[0] or abs(c.drift[0]) > 1e-12:
         raise ParameterError(
-            "composite: must be one point with moving attention, epsilon > 0 and independent teachers"
+            "composite: must be one point with moving attention, epsilon > 0 and independent "
+            f"teachers, not {_point(values)}"
         )
+    D = arguments.array("D", D, Allowed(low=float(c.D_0[0]), high=LARGEST)).astype(float)
     numbers = {**values, **{q: getattr(c, q)[0] for q in ("kappa", "epsilon", "D_0")}}
     root = np.sqrt(numbers["kappa"])
     shape = {
@@ -93,4 +109,8 @@ def composite(p: Any, D: Any) -> dict[str, np.ndarray]:
         {**numbers, sp.Function("T")(exact.D): T, "D": D}
     )
     S = c.off_target(D, T)
+    if np.isnan(alpha).any():
+        raise ParameterError(
+            f"composite: lost in double precision at {_point(values)}; take it less extreme"
+        )
     return {"alpha": alpha, "A": -np.expm1(-c.epsilon - c.kappa * D**2 / 2), "R": S + D, "S": S}

@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from theory import sweep
+from theory import arguments, scope, sweep
+from theory.arguments import Times
 from theory.equation import Equation
-from theory.parameters import ParameterError
+from theory.parameters import Allowed
 from theory.special import log_linear
 from theory.state_tracking import exact
 from theory.state_tracking.dynamics import flow
@@ -23,8 +24,12 @@ from theory.state_tracking.numbers.quadrature import (
     TO_LEGENDRE,
     Points,
 )
+from theory.state_tracking.parameters import Parameters
+from theory.state_tracking.scope import FLOW
 
 
+@scope.guard(FLOW)
+@sweep.by_dimension(along="alpha")
 def states(p: Any, alpha: Any, **swept: Any) -> dict[str, np.ndarray]:
     """A, R and S of the exact solution at given times, for many parameter points.
 
@@ -48,9 +53,7 @@ def states(p: Any, alpha: Any, **swept: Any) -> dict[str, np.ndarray]:
         If a time is negative or not finite.
     """
     values = sweep.numbers(p, NAMES, **swept)
-    times = np.asarray(alpha, float)
-    if times.ndim != 1 or not times.size or not np.all((times >= 0) & np.isfinite(times)):
-        raise ParameterError("alpha: must be a list of times >= 0, all finite")
+    times = arguments.listed("alpha", alpha, Allowed(low=0))
     points = Points.of(values)
     found = np.empty((3, points.N.size, times.size))
     # Where 1/g starts beyond double precision, nothing moves before that time.
@@ -164,8 +167,9 @@ def solve_monotone(value: Any, slope: Any, wanted: np.ndarray) -> np.ndarray:
     return t
 
 
+@scope.guard(FLOW)
 @sweep.over_fields
-def solve(p: Any, at: Any) -> xr.Dataset:
+def solve(p: Parameters, at: Times) -> xr.Dataset:
     """Trajectory of one parameter point, with the variables of ``flow(...).solve``.
 
     Parameters
@@ -178,16 +182,19 @@ def solve(p: Any, at: Any) -> xr.Dataset:
     Returns
     -------
     Dataset
-        A, R, S and the observables of the flow over ``alpha``.
+        A, R, S and the observables of the flow over ``alpha``; infinite beyond the
+        largest number.
     """
     numbers = p.values()
-    times = np.asarray(at, float)
+    times = np.asarray(at)
     along = states(numbers, times)
     system = flow(p.permutations)
     for label, expr in system.observables.items():
         for short, meaning in system.where.items():
             expr = expr.subs(short, meaning)
-        value = Equation(label, exact.D, expr, system.reference).evaluate({**numbers, **along})
+        value = Equation(label, exact.D, expr, system.reference, system.status).evaluate(
+            {**numbers, **along}
+        )
         along[label] = np.broadcast_to(value, times.shape)
     return xr.Dataset(
         {q: ("alpha", v) for q, v in along.items()},

@@ -6,11 +6,15 @@ from typing import Any
 
 import numpy as np
 
-from theory import sweep
+from theory import scope, sweep
 from theory.state_tracking.numbers import quadrature
 from theory.state_tracking.numbers.quadrature import NAMES, Points
+from theory.state_tracking.scope import FLOW
 
 
+@sweep.by_dimension()
+@np.errstate(over="ignore", invalid="ignore")  # what overflows on the way has no constant
+@scope.guard(FLOW)
 def late_constant(p: Any, **swept: Any) -> np.ndarray:
     """Constant C of the late-time solution R + e^{(N R - zeta)/(N-1)}/N = eta alpha + C.
 

@@ -16,9 +16,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from theory import numeric, sweep
-from theory.parameters import ParameterError
+from theory import arguments, numeric, scope, sweep
+from theory.parameters import Allowed, ParameterError
 from theory.state_tracking import exact
+from theory.state_tracking.parameters import Parameters
+from theory.state_tracking.scope import FLOW
 from theory.state_tracking.symbols import A, L, N, S, c_omega, d_g, tau, zeta
 
 NODES = 20
@@ -35,6 +37,12 @@ EVENT_WIDTH = 1.6  # where ends of panels alone count: radius 2.4, and 2.4^-40 =
 GROWTH = 16.0  # of the margin that one such panel may hold on average: exp(16 t) on it to 1e-13
 LOCKED = 40.0  # E at which 1 - A = e^-40 is below rounding
 CHUNK = 2**15  # nodes evaluated at a time: arrays that stay in the cache
+FIELDS = ("N", "L", "d_g", "eta", "zeta", "A_0", "R_0", "S_0")
+ALLOWED = {
+    **{name: Parameters._allowed(name) for name in FIELDS},
+    "c_omega": Allowed(low=0),
+    "tau": Allowed(low=0, high=1),
+}
 NAMES = ("N", "L", "d_g", "eta", "c_omega", "tau", "zeta", "A_0", "R_0", "S_0")
 
 
@@ -91,22 +99,12 @@ class Points:
         KeyError
             If a name is missing.
         ParameterError
-            If an A_0 lies outside (0, 1], or the square of a teacher overlap beyond the largest
-            number.
+            For a number that its declaration does not allow, or if the square of a teacher overlap
+            lies beyond the largest number.
         """
         values = sweep.numbers(values, NAMES)
-        v = dict(
-            zip(
-                NAMES,
-                (
-                    np.ravel(a)
-                    for a in np.broadcast_arrays(*(np.asarray(values[n], float) for n in NAMES))
-                ),
-                strict=True,
-            )
-        )
-        if not np.all((v["A_0"] > 0) & (v["A_0"] <= 1)):
-            raise ParameterError("A_0: must be > 0 and <= 1")
+        read = [arguments.array(n, values[n], ALLOWED[n]).astype(float) for n in NAMES]
+        v = dict(zip(NAMES, (np.ravel(a) for a in np.broadcast_arrays(*read)), strict=True))
         v["D_0"] = v["R_0"] - v["S_0"]
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             kappa, pace, drift = _constants()(*(v[n] for n in ("N", "L", "d_g", "c_omega", "tau")))
@@ -250,6 +248,8 @@ def cumulate(parts: np.ndarray) -> np.ndarray:
     return np.concatenate([np.zeros_like(parts[..., :1]), np.cumsum(parts, -1)], -1)
 
 
+@sweep.by_dimension()
+@scope.guard(FLOW)
 @np.errstate(over="ignore", invalid="ignore")  # what is lost is refused at the end
 def emergence_time(p: Any, level: Any = 0.5, **swept: Any) -> np.ndarray:
     """Training time at which attention reaches ``A = level``, by quadrature of the exact solution.
@@ -280,9 +280,7 @@ def emergence_time(p: Any, level: Any = 0.5, **swept: Any) -> np.ndarray:
         If a name is missing.
     """
     values = sweep.numbers(p, NAMES, **swept)
-    level = np.asarray(level, float)
-    if not np.all((level > 0) & (level < 1)):
-        raise ParameterError("level: must lie between 0 and 1, both excluded")
+    level = arguments.array("level", level, Allowed(above=0, below=1))
     shape = np.broadcast_shapes(level.shape, *(np.shape(values[n]) for n in NAMES))
     target = np.broadcast_to(level, shape).ravel()
     points = Points.of({n: np.broadcast_to(values[n], shape) for n in NAMES})

@@ -9,13 +9,17 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from theory import numeric, sweep
+from theory import arguments, numeric, scope, sweep
+from theory.parameters import Allowed, ParameterError, shown
 from theory.special import gaussian_accuracy
 from theory.state_tracking import symbols, variance
 from theory.state_tracking.dynamics import flow
 from theory.state_tracking.parameters import Parameters
 from theory.state_tracking.rollout import equations, rho_t, right, wrong
+from theory.state_tracking.scope import FLOW
 from theory.state_tracking.symbols import accuracy, t
+
+POSITIVE = Allowed(above=0)
 
 
 def rollout(accuracies: Any, N: int) -> np.ndarray:
@@ -24,16 +28,26 @@ def rollout(accuracies: Any, N: int) -> np.ndarray:
     Parameters
     ----------
     accuracies : array_like, shape (..., L)
-        Next-token accuracy on a right state, per position.
+        Next-token accuracy on a right state, per position; NaN where it is not known.
     N : int
         Number of states.
 
     Returns
     -------
     ndarray, shape (..., L)
-        Last entry: final rollout accuracy.
+        Last entry: final rollout accuracy; NaN from the first that is not known.
+
+    Raises
+    ------
+    ParameterError
+        For accuracies outside [0, 1], no list of them, or fewer than two states.
     """
-    steps = np.asarray(accuracies, float)
+    steps = arguments.array("accuracies", accuracies).astype(float)
+    if not steps.ndim:
+        raise ParameterError(f"accuracies = {shown(accuracies)}: must be a list, one per position")
+    known = steps[~np.isnan(steps)]
+    arguments.array("accuracies", known, Allowed(low=0, high=1), empty=True)
+    N = arguments.number("N", N, Allowed(low=2), int)
     reached, out = np.ones(steps.shape[:-1]), []
     step = _step()
     for right_now in np.moveaxis(steps, -1, 0):
@@ -49,6 +63,7 @@ def _step() -> Callable:
     return numeric.function(rhs.subs(right[t], accuracy), [rho_t[t], accuracy, symbols.N])
 
 
+@arguments.checked
 def with_accuracy(
     curve: xr.Dataset, p: Parameters, variance_correct: Any = None, variance_other: Any = None
 ) -> xr.Dataset:
@@ -62,15 +77,37 @@ def with_accuracy(
         Sizes.
     variance_correct, variance_other : array_like, optional
         Logit variances along the curve; the constant initial ones by default, as in Fig. 3.
+
+    Raises
+    ------
+    ParameterError
+        If the curve lacks its logits, or a variance is not positive.
     """
-    constant = variance.initial_variance(p)
-    s_k, s_o = (np.sqrt(constant if v is None else v) for v in (variance_correct, variance_other))
+    if missing := {"logit_correct", "logit_other"} - {*curve.variables}:
+        raise ParameterError(f"curve: variable {', '.join(sorted(missing))} is missing")
     gap = curve.logit_correct - curve.logit_other
+    constant = xr.DataArray(variance.initial_variance(p))
+    s_k, s_o = (
+        np.sqrt(constant if v is None else _along(gap, name, v))
+        for name, v in (("variance_correct", variance_correct), ("variance_other", variance_other))
+    )
     found = gaussian_accuracy(gap, s_k, s_o, p.N)
     final = equations()["rollout_mean"].evaluate({"accuracy": found, "N": p.N, "L": p.L})
-    return curve.assign(accuracy=(gap.dims, found), rollout_accuracy=(gap.dims, final))
+    return curve.assign(accuracy=found, rollout_accuracy=final)
 
 
+def _along(curve: xr.DataArray, name: str, value: Any) -> xr.DataArray:
+    """Positive numbers along a curve, with its dimensions where they have none."""
+    if isinstance(value, xr.DataArray):
+        arguments.array(name, value.values, POSITIVE)
+        return value
+    plain = arguments.array(name, value, POSITIVE)
+    if plain.shape not in ((), curve.shape):
+        raise ParameterError(f"{name}: has shape {plain.shape}, must be {curve.shape} as the curve")
+    return xr.DataArray(plain, dims=curve.dims[: plain.ndim])
+
+
+@scope.guard(FLOW)
 @sweep.over_fields
 def trajectory(p: Parameters, alpha: float, **options: Any) -> xr.Dataset:
     """Everything theory says about a training run, over ``alpha``: flow, logits, loss, accuracies.
@@ -86,6 +123,8 @@ def trajectory(p: Parameters, alpha: float, **options: Any) -> xr.Dataset:
 
     Notes
     -----
+    What lies beyond the largest number is infinite.
+
     Arrays of fields are dimensions of the result: ``trajectory(p, 12, L=[5, 10, 20])``.
     """
     return with_accuracy(flow(p.permutations).solve(p, alpha=alpha, **options), p)

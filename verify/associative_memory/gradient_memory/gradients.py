@@ -91,7 +91,7 @@ def _entries(equation: Equation, values: dict[str, np.ndarray]) -> np.ndarray:
     body = equation.rhs.replace(lambda q: isinstance(q, Sum), lambda q: q.function)
     given = {x: values[x.base.label.name] for x in body.atoms(Indexed)}
     return np.asarray(
-        Equation(equation.name, equation.lhs, body, equation.reference).evaluate(given)
+        Equation(equation.name, equation.lhs, body, equation.reference, "exact").evaluate(given)
     )
 
 

@@ -68,7 +68,7 @@ class Student:
 
     def load(self, state: dict[str, Any]) -> None:
         """Take up weights."""
-        self.weights = dict(state)
+        self.weights = {n: w.to(self.device) for n, w in state.items()}
 
 
 def memory(p: Parameters, itemsize: int = 4) -> float:

@@ -2,10 +2,11 @@
 
 from linear_attention.theory import merged, separate
 from linear_attention.theory.parameters import Parameters
+from linear_attention.theory.scope import applies
 from theory.catalogue import family
 from theory.flow import Flow
 
-__all__ = ["Parameters", "equations", "flows", "merged", "sections", "separate"]
+__all__ = ["Parameters", "applies", "equations", "flows", "merged", "sections", "separate"]
 
 sections, equations = family([merged, separate])
 

@@ -33,7 +33,7 @@ class Parameters(BaseParameters):
     start: float = parameter(
         0.01,
         "size of the start: sqrt(P(0)) if merged, standard deviation of the weights if separate",
-        above=0,
+        low=1e-100,
         high=0.5,
     )
     begin: str = parameter(
@@ -56,9 +56,10 @@ class Parameters(BaseParameters):
         """Check single fields, then what must hold between them."""
         super().__post_init__()
         x = self.eigenvalues
-        if not (np.isfinite(x).all() and (x > 0).all() and (np.diff(x) <= 0).all()):
+        if not (((x >= 1e-20) & (x <= 1e20)).all() and (np.diff(x) <= 0).all()):
             raise ParameterError(
-                f"spectrum = {self.spectrum!r}: must be positive numbers that do not rise, as in '1.6,1.1,0.5'"
+                f"spectrum = {self.spectrum!r}: must be positive numbers that do not rise, as in "
+                "'1.6,1.1,0.5', all from 1e-20 to 1e20"
             )
         if self.begin == "aligned" and self.attention == "separate" and self.H * self.R > x.size:
             raise ParameterError(
@@ -114,8 +115,4 @@ class Parameters(BaseParameters):
 
     def run_to(self, until: float | None) -> Self:
         """Parameters of a run up to a time ``t``."""
-        if until is None:
-            return self
-        if not 0 < until < np.inf:
-            raise ParameterError(f"t = {until:g}: must be positive and finite")
-        return self.replace(steps=max(1, round(until / self.eta)))
+        return self._until("t", until, "steps", self.eta)

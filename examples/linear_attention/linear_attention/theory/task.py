@@ -132,11 +132,14 @@ def equations() -> dict[str, Equation]:
     after = symbol("L_m", r"\mathcal{L}_{m}", "loss on the plateau of m directions")
     moments = dict(a=(a[d], second_moment), c=(S.c, white))
     return {
-        **S.table("task: moments of the prompt", *PROMPTS, **moments),
-        **S.table("loss", *PROMPTS, ODD, loss=(S.loss, loss), force=(G[k, l], force)),
+        **S.table("task: moments of the prompt", *PROMPTS, status="exact", **moments),
+        **S.table(
+            "loss", *PROMPTS, ODD, status="exact", loss=(S.loss, loss), force=(G[k, l], force)
+        ),
         **S.table(
             "minimum, and separate: plateaus",
             *PROMPTS,
+            status="exact",
             w_best=(w[d], best),
             loss_least=(S.loss, trace - sp.Sum(gone, (d, 1, D))),
             plateau=(after, trace - sp.Sum(gone, (d, 1, S.m))),

@@ -5,8 +5,9 @@ own start: one curve per seed.
 from theory.state_tracking.numbers.per_seed.attention import Attention
 from theory.state_tracking.numbers.per_seed.columns import Columns
 from theory.state_tracking.numbers.per_seed.dressed import Dressed
-from theory.state_tracking.numbers.per_seed.given import Given
+from theory.state_tracking.numbers.per_seed.lowered import Spelled
 from theory.state_tracking.numbers.per_seed.quenched import Quenched
+from theory.state_tracking.numbers.per_seed.realisation import Realisation
 from theory.state_tracking.numbers.per_seed.runs import data_scatter, half_times, solve
 from theory.state_tracking.numbers.per_seed.start import Start
 
@@ -14,8 +15,9 @@ __all__ = [
     "Attention",
     "Columns",
     "Dressed",
-    "Given",
+    "Realisation",
     "Quenched",
+    "Spelled",
     "Start",
     "data_scatter",
     "half_times",

@@ -7,8 +7,8 @@ from scipy.special import ndtr
 
 from theory.special import gauss_hermite
 from theory.state_tracking.numbers.per_seed.attention import Attention
-from theory.state_tracking.numbers.per_seed.given import Given
 from theory.state_tracking.numbers.per_seed.observables import summary
+from theory.state_tracking.numbers.per_seed.realisation import Realisation
 from theory.state_tracking.numbers.per_seed.start import Start
 from theory.state_tracking.parameters import Parameters
 
@@ -25,11 +25,11 @@ class Quenched:
         Sizes and learning rate.
     start : Start
         Keys and queries of the seeds.
-    given : Given
+    given : Realisation
         Their teachers, initial M and training sets.
     """
 
-    def __init__(self, p: Parameters, start: Start, given: Given) -> None:
+    def __init__(self, p: Parameters, start: Start, given: Realisation) -> None:
         self.p, self.attention, self.given = p, Attention(p), given
         self.teachers = given.one_hot()  # (B, s, a, r), as M below
         M = np.ascontiguousarray(given.M.transpose(0, 3, 1, 2), dtype=float)

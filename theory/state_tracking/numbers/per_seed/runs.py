@@ -4,12 +4,15 @@ at once where they are small.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterable
+from typing import Annotated
 
 import numpy as np
 import xarray as xr
 
-from theory.parameters import ParameterError
+from theory import memory
+from theory.arguments import Positive, checked
+from theory.parameters import Allowed, ParameterError
 from theory.state_tracking import dressed
 from theory.state_tracking.attention import c_omega
 from theory.state_tracking.numbers.per_seed.columns import Columns
@@ -19,6 +22,7 @@ from theory.state_tracking.numbers.per_seed.start import Start
 from theory.state_tracking.parameters import Parameters
 
 System = Dressed | Columns | Quenched
+Step = Annotated[float, Allowed(above=0, high=1)]
 STEP = 0.02  # of the time in which order parameters change: moves no time by 5e-4
 
 
@@ -43,7 +47,8 @@ def advance(system: System, epochs: int) -> None:
         ]
 
 
-def solve(system: System, epochs: Any, step: float = STEP) -> xr.Dataset:
+@checked
+def solve(system: System, epochs: Iterable[int], step: Step = STEP) -> xr.Dataset:
     """Run a system, once, to the last of the given epochs; observables over ``(seed, alpha)`` at
     each of them. `step` is as `STEP`.
 
@@ -53,13 +58,7 @@ def solve(system: System, epochs: Any, step: float = STEP) -> xr.Dataset:
         Unless the epochs are whole, increasing and not negative.
     """
     epochs = np.asarray(epochs)
-    if (
-        epochs.ndim != 1
-        or not epochs.size
-        or (epochs != epochs.astype(int)).any()
-        or epochs[0] < 0
-        or (np.diff(epochs) <= 0).any()
-    ):
+    if (epochs != epochs.astype(int)).any() or epochs[0] < 0 or (np.diff(epochs) <= 0).any():
         raise ParameterError(f"epochs = {epochs}: must be whole numbers >= 0, increasing")
     found, now, most = [], 0, stride(system.p, step)
     for epoch in epochs.astype(int):
@@ -72,7 +71,8 @@ def solve(system: System, epochs: Any, step: float = STEP) -> xr.Dataset:
     return xr.Dataset(data, coords={"alpha": system.p.alpha(epochs), "epoch": ("alpha", epochs)})
 
 
-def half_times(system: System, epochs: int) -> np.ndarray:
+@checked
+def half_times(system: System, epochs: Annotated[int, Allowed(low=0)]) -> np.ndarray:
     """Time of A = 1/2 per seed, in alpha; NaN where it is not reached within the given epochs."""
     found, at, most = [], [], stride(system.p)
     for now in range(0, epochs + 1, most):
@@ -90,8 +90,14 @@ def half_times(system: System, epochs: int) -> np.ndarray:
     return np.where((A >= 0.5).any(0), system.p.alpha(epoch), np.nan)
 
 
+@checked
+@np.errstate(over="ignore", invalid="ignore")  # descent that runs away does not get there
 def data_scatter(
-    p: Parameters, start: Start, draws: int, rng: np.random.Generator, alpha: float
+    p: Parameters,
+    start: Start,
+    draws: Annotated[int, Allowed(low=2, high=10**6)],
+    rng: np.random.Generator,
+    alpha: Positive,
 ) -> np.ndarray:
     """Relative standard deviation of the time of A = 1/2 over draws of the training set alone, per
     seed.
@@ -112,7 +118,15 @@ def data_scatter(
         For the forces.
     alpha : float
         When to give up.
+
+    Returns
+    -------
+    ndarray, shape (B,)
+        NaN where a draw does not get there before.
     """
+    memory.require(
+        lambda q: 8 * draws * len(start.R) * q.L**2, p, "forces on all attention entries"
+    )
     many = Start(*(np.repeat(x, draws, axis=0) for x in vars(start).values()))
     size = dressed.equations()["force_noise"].evaluate(
         {"V_M": p.initial_variance, "N": p.N, "n_train": p.n_train}

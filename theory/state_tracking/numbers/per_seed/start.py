@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
 import xarray as xr
 
+from theory.parameters import Allowed, ParameterError, number
 from theory.state_tracking.parameters import Parameters
+
+MEASURED = {  # what students call it
+    "W_Q": "W_Q_start",
+    "W_K": "W_K_start",
+    "R": "R",
+    "S": "S",
+    "zeta": "zeta",
+    "variance_right": "M_variance_correct",
+    "variance_wrong": "M_variance_other",
+}
 
 
 @dataclass(frozen=True)
@@ -35,18 +47,21 @@ class Start:
 
     @classmethod
     def measured(cls, runs: xr.Dataset) -> Self:
-        """Starts of the seeds of an ensemble."""
+        """Starts of the seeds of an ensemble, over ``(seed, alpha)``.
+
+        Raises
+        ------
+        ParameterError
+            Naming a variable that is not finite at time 0.
+        """
         at = runs.isel(alpha=0).transpose("seed", ...)
-        S = np.nan_to_num(at.S.values)  # with a single action there is none
-        return cls(
-            at.W_Q_start.values,
-            at.W_K_start.values,
-            at.R.values,
-            S,
-            at.zeta.values,
-            at.M_variance_correct.values,
-            at.M_variance_other.values,
-        )
+        found = {field: at[name].values for field, name in MEASURED.items()}
+        if runs.attrs.get("parameters") and json.loads(runs.attrs["parameters"]).get("d_g") == 1:
+            found["S"] = np.zeros_like(found["R"])  # a single action has no other
+        for field, values in found.items():
+            if not np.isfinite(values).all():
+                raise ParameterError(f"runs: {MEASURED[field]} at time 0 must be finite")
+        return cls(**found)
 
     @classmethod
     def drawn(cls, p: Parameters, seeds: int, rng: np.random.Generator) -> Self:
@@ -54,7 +69,13 @@ class Start:
 
         R, S and zeta are sums of many entries of M, jointly Gaussian; the variances of entries are
         at their mean.
+
+        Raises
+        ------
+        ParameterError
+            For more starts than anybody draws.
         """
+        number("seeds", seeds, Allowed(low=1, high=10**6), int)
         var = p.initial_variance
         bound = np.sqrt(3 * var)
         W_Q, W_K = rng.uniform(-bound, bound, (2, seeds, p.d_h))

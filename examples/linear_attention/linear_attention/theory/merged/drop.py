@@ -11,6 +11,7 @@ import sympy as sp
 from linear_attention.theory import symbols as S
 from linear_attention.theory import task
 from linear_attention.theory.merged import dynamics
+from linear_attention.theory.scope import WHITE_DATA
 from linear_attention.theory.symbols import D, along, c, d, kappa, s_0, scale, t, value
 from theory.algebra import vanishes, written_as
 from theory.equation import Equation
@@ -89,6 +90,7 @@ def equations() -> dict[str, Equation]:
         **S.table(
             "merged: white data, time course",
             *given,
+            status="exact",
             merged_s=(symbol("s_t", "s(t)", "value times weight per direction at t"), course),
             T_drop=(S.drop, time),
         ),
@@ -97,6 +99,7 @@ def equations() -> dict[str, Equation]:
             WHITE,
             "kappa = v^2 - u^2 > 0",
             LEVEL,
+            status="exact",
             merged_ds_dt=(sp.Derivative(scale, t), speed),
             T_unbalanced=(S.drop, unbalanced_time),
         ),
@@ -113,4 +116,13 @@ def equations() -> dict[str, Equation]:
 def flow() -> Flow:
     """The logistic flow."""
     place, given = "zhang2025, merged: white data, time course", (WHITE, BALANCED)
-    return Flow("merged_white", t, {scale: balanced()}, {scale: s_0}, place, "exact", given)
+    return Flow(
+        "merged_white",
+        t,
+        {scale: balanced()},
+        {scale: s_0},
+        place,
+        "exact",
+        given,
+        scope=WHITE_DATA,
+    )

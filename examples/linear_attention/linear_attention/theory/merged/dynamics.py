@@ -8,6 +8,7 @@ import sympy as sp
 
 from linear_attention.theory import symbols as S
 from linear_attention.theory import task
+from linear_attention.theory.scope import MERGED
 from linear_attention.theory.symbols import D, U, along, d, g, h, i, j, k, l, lam, rate, t, u, value
 from theory.algebra import delta_sum
 from theory.equation import Equation
@@ -49,6 +50,7 @@ def equations() -> dict[str, Equation]:
         **S.table(
             "merged: gradient flow and conservation law",
             HEADS,
+            status="exact",
             merged_dv_dt=(sp.Derivative(v[g], t), of_v),
             merged_dU_dt=(sp.Derivative(U[g, k, l], t), of_U),
             merged_invariant=(
@@ -68,6 +70,7 @@ def equations() -> dict[str, Equation]:
         **S.table(
             "merged: any Lambda",
             ONE,
+            status="exact",
             merged_dvalue_dt=(sp.Derivative(value, t), sp.Sum(u[d] * pull, (d, 1, D))),
             merged_du_dt=(sp.Derivative(u[d], t), value * pull),
         ),
@@ -99,4 +102,5 @@ def flow(size: int) -> Flow:
         "leading order",
         (ONE, "heads collapse to one while W is small"),
         observables={"loss": spelled(loss)},
+        scope=MERGED,
     )

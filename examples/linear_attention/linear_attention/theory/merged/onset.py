@@ -11,11 +11,17 @@ import xarray as xr
 
 from linear_attention.theory import merged, separate, task
 from linear_attention.theory.parameters import Parameters
+from linear_attention.theory.scope import DROPS
+from theory import scope, sweep
+from theory.equation import Equation
 from theory.onset import Onset
+from theory.parameters import ParameterError
 
 SHARE = 0.75  # of a step of the loss: W_dd at half its final value
 
 
+@scope.guard(DROPS)
+@sweep.over_fields
 def onset(p: Parameters, t_end: float | None = None) -> Onset:
     """Times of the drops from an aligned start: the scalar equations, at any Lambda.
 
@@ -36,10 +42,10 @@ def onset(p: Parameters, t_end: float | None = None) -> Onset:
     rows = [("T_drop", merged_time(p), "merged: time at which three quarters of the drop are gone")]
     if (p.eigenvalues == 1).all():
         text = "merged: the same in closed form, Lambda = I"
-        rows.append(("T_white", float(logistic.evaluate(p.values())), text))
+        rows.append(("T_white", _ahead(p, "T_white", logistic, p.values()), text))
     for n, mode in enumerate(p.modes, 1):
         text = f"separate: drop {n}, an aligned head, lambda = {mode['lambda_1']:g}"
-        rows.append((f"t_{n}", last := float(t_d.evaluate(mode)), text))
+        rows.append((f"t_{n}", last := _ahead(p, f"t_{n}", t_d, mode), text))
     for n in range(len(p.modes) + 1):
         rows.append((f"L_{n}", plateau(p, n), f"loss after {n} drops"))
     return Onset(
@@ -54,6 +60,23 @@ def onset(p: Parameters, t_end: float | None = None) -> Onset:
     )
 
 
+def _ahead(p: Parameters, name: str, law: Equation, values: dict[str, Any]) -> float:
+    """A time by its law.
+
+    Raises
+    ------
+    ParameterError
+        If the start is beyond it.
+    """
+    with np.errstate(invalid="ignore"):  # beyond even the end of the drop
+        time = float(law.evaluate(values))
+    if not time > 0:
+        raise ParameterError(
+            f"start = {p.start:g}: lies beyond the drop of {name}; take it smaller"
+        )
+    return time
+
+
 def plateau(p: Parameters, drops: int) -> float:
     """Loss after a number of drops."""
     return float(task.equations()["plateau"].evaluate(p.learned(drops)))
@@ -65,11 +88,24 @@ def level(p: Parameters) -> float:
 
 
 def merged_time(p: Parameters) -> float:
-    """Time at which one effective head has three quarters of its drop behind it."""
+    """Time at which one effective head has three quarters of its drop behind it.
+
+    Raises
+    ------
+    ParameterError
+        If it starts there, or does not get there.
+    """
     x, flow = p.eigenvalues, merged.dynamics.flow(p.eigenvalues.size)
     end = 3 * np.log(10 / p.start) / p.values()["gamma"] * (1 + x[0] / x[-1])
     events = {"drop": flow.observables["loss"] - level(p)}
-    return float(flow.solve(p, at=[0], events=events, t=end)["drop"])
+    curve = flow.solve(p, at=[0], events=events, t=end)
+    if float(curve.loss[0]) <= level(p):
+        raise ParameterError(
+            f"start = {p.start:g}: lies beyond the drop of T_drop; take it smaller"
+        )
+    if np.isnan(time := float(curve["drop"])):
+        raise ParameterError(f"T_drop: the loss does not drop before t = {end:g}")
+    return time
 
 
 def curves(p: Parameters, end: float) -> dict[str, xr.Dataset]:

@@ -8,6 +8,7 @@ import sympy as sp
 
 from linear_attention.theory import symbols as S
 from linear_attention.theory import task
+from linear_attention.theory.scope import ONE_HEAD
 from linear_attention.theory.symbols import D, G, K, Q, R, d, g, h, i, j, k, lam, r, s, t, u, v
 from theory.algebra import delta_sum, vanishes, written_as
 from theory.equation import Equation
@@ -119,6 +120,7 @@ def equations() -> dict[str, Equation]:
         **S.table(
             "separate: gradient flow and conservation laws",
             "W = sum_h v_h K_h^T Q_h",
+            status="exact",
             separate_dv_dt=(of(v[g], t), whole),
             separate_dK_dt=(of(K[g, s, i], t), sp.Sum(of_K, (j, 1, D))),
             separate_dQ_dt=(of(Q[g, s, j], t), sp.Sum(of_Q, (i, 1, D))),
@@ -135,12 +137,17 @@ def equations() -> dict[str, Equation]:
         **S.table(
             "separate: scalar equations",
             "row r of K and Q along direction r, both of size u_r; v^2 = sum_r u_r^2",
+            status="exact",
             separate_dvalue_dt=(of(S.value, t), of_value),
             separate_du_dt=(of(u[d], t), of_row),
             aligned_du_dt=(of(S.along, t), pace),
         ),
         **S.table(
-            "beyond: separate, time of a drop", ALIGNED, LEVEL, t_aligned=(t_d, aligned_time)
+            "beyond: separate, time of a drop",
+            ALIGNED,
+            LEVEL,
+            status="exact",
+            t_aligned=(t_d, aligned_time),
         ),
         **S.table(
             "separate: time of a drop, and beyond",
@@ -171,4 +178,5 @@ def flow() -> Flow:
         "exact",
         (ALIGNED,),
         observables=seen,
+        scope=ONE_HEAD,
     )

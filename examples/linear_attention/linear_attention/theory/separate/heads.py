@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
+from typing import Annotated
 
 import numpy as np
 import scipy.integrate
@@ -17,8 +18,11 @@ import scipy.optimize
 
 from linear_attention.theory import symbols as S
 from linear_attention.theory.separate import dynamics
+from theory.arguments import checked
 from theory.numeric import function
+from theory.parameters import ANYTHING, Allowed, ParameterError
 
+Weights = Annotated[np.ndarray, ANYTHING]
 FAR = 60.0  # lambda^2 times the length that is followed: to 1/v of e^-40
 
 
@@ -63,13 +67,14 @@ class Head:
         return float(run(end)[2]), after
 
 
+@checked
 def drops(
-    v: np.ndarray,
-    K: np.ndarray,
-    Q: np.ndarray,
-    eigenvalues: np.ndarray,
-    a: np.ndarray,
-    eta: float = 0.0,
+    v: Weights,
+    K: Weights,
+    Q: Weights,
+    eigenvalues: Annotated[np.ndarray, Allowed(above=0)],
+    a: Annotated[np.ndarray, Allowed(above=0)],
+    eta: Annotated[float, Allowed(low=0, high=1)] = 0.0,
 ) -> Iterator[float]:
     """Times of all drops from a start, each R directions: the first of them half learned.
 
@@ -83,7 +88,26 @@ def drops(
         Of E beta beta^T.
     eta : float
         Step of gradient descent: a head is delayed as the aligned one that blows up when it does.
+
+    Raises
+    ------
+    ParameterError
+        For shapes that do not fit together, and weights that are not small.
     """
+    if eigenvalues.ndim != 1:
+        raise ParameterError(f"eigenvalues: has shape {eigenvalues.shape}, must be (D,)")
+    if K.ndim != 3 or K.shape[2] != eigenvalues.size:
+        raise ParameterError(f"K: has shape {K.shape}, must be (H, R, D), D = {eigenvalues.size}")
+    shapes = {"v": K.shape[:1], "Q": K.shape, "a": eigenvalues.shape}
+    for name, value in (("v", v), ("Q", Q), ("a", a)):
+        if value.shape != shapes[name]:
+            raise ParameterError(f"{name}: has shape {value.shape}, must be {shapes[name]}")
+    return _drops(v, K, Q, eigenvalues, a, eta)
+
+
+def _drops(
+    v: np.ndarray, K: np.ndarray, Q: np.ndarray, eigenvalues: np.ndarray, a: np.ndarray, eta: float
+) -> Iterator[float]:
     left = [Head(float(x), (k + q) / 2, (k - q) / 2) for x, k, q in zip(v, K, Q, strict=True)]
     known = dynamics.equations()
     open_, now = eigenvalues.astype(float).copy(), 0.0

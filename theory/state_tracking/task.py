@@ -7,13 +7,12 @@ from __future__ import annotations
 import itertools
 import math
 from dataclasses import dataclass
-from typing import Self
 
 import numpy as np
 
-from simulate.streams import spawned
 from theory.parameters import ParameterError
-from theory.state_tracking import Parameters
+from theory.state_tracking.parameters import Parameters
+from theory.streams import spawned
 
 STREAMS = ("task", "train", "test", "initialisation", "batches")
 
@@ -37,43 +36,6 @@ class Sequences:
     def tokens(self, d_g: int) -> np.ndarray:
         """Token sequences ``(n, 2L+1)``: actions 0..d_g-1, then states d_g..d_g+N-1."""
         return np.concatenate([self.actions, self.states + d_g], axis=1)
-
-
-@dataclass(frozen=True)
-class Groups:
-    """Training rows (sequence, step) of B students, sorted by current state, then step.
-
-    Attributes
-    ----------
-    actions : ndarray, shape (B, n L, L)
-        All actions of the row's sequence.
-    targets : ndarray, shape (B, n L)
-        Next states.
-    bounds : ndarray, shape (B, N L + 1)
-        Rows ``bounds[s L + t]`` up to ``bounds[s L + t + 1]`` are at state s and step t.
-    N : int
-        Number of states.
-    """
-
-    actions: np.ndarray
-    targets: np.ndarray
-    bounds: np.ndarray
-    N: int
-
-    @classmethod
-    def of(cls, data: list[Sequences], N: int) -> Self:
-        """Group sequences; under teacher forcing the current states never change, so once is
-        enough.
-        """
-        actions, targets, bounds = [], [], []
-        for d in data:
-            n, L = d.actions.shape
-            key = (d.states[:, :-1] * L + np.arange(L)).ravel()
-            order = np.argsort(key, kind="stable")
-            actions.append(d.actions[order // L].astype(np.uint16))
-            targets.append(d.states[:, 1:].ravel()[order].astype(np.uint16))
-            bounds.append(np.searchsorted(key[order], np.arange(N * L + 1)))
-        return cls(np.stack(actions), np.stack(targets), np.stack(bounds), N)
 
 
 def draw_permutations(p: Parameters, rng: np.random.Generator) -> np.ndarray:
@@ -152,3 +114,15 @@ def teacher_overlap(perms: np.ndarray) -> float:
         return math.nan
     agree = (perms[:, None, :] == perms[None, :, :]).sum()
     return float((agree - d_g * N) / (d_g * (d_g - 1) * N))
+
+
+def draw_weights(p: Parameters, rng: np.random.Generator) -> dict[str, np.ndarray]:
+    """Initial weights: W_Q, W_K as ``nn.Linear`` would, M uniform on (-1, 1), a learned embedding
+    normal.
+    """
+    bound = 1 / np.sqrt(p.d_model)
+    weights = {name: rng.uniform(-bound, bound, (p.d_h, p.d_model)) for name in ("W_Q", "W_K")}
+    weights["M"] = rng.uniform(-1, 1, (p.d_g, p.N, p.N))
+    if not p.fix_embedding:
+        weights["embedding"] = rng.normal(size=(p.d_g + p.N, p.d_model))
+    return weights

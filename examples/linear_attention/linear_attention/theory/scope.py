@@ -1,0 +1,38 @@
+"""Which students the theory of linear attention describes."""
+
+from theory import scope
+from theory.scope import Limit, Scope, only
+
+RUN = ("H", "R", "student", "eta", "batch_size", "steps", "eval_every", "attention")
+ALIGNED = Limit(
+    "begin",
+    "aligned where key and query are separate",
+    lambda p, runs: p.attention == "merged" or p.begin == "aligned",
+    lambda p, runs: repr(p.begin),
+    ("attention",),
+)
+DROPS = Scope(
+    "the time of each drop",
+    "merged heads from a small start, separate ones from an aligned start",
+    (ALIGNED,),
+    RUN,
+    remedy="separate.heads.drops follows any start",
+)
+ONE_HEAD = Scope(
+    "the flow of one aligned head",
+    "heads that start along one direction",
+    (only("attention", "separate"), only("begin", "aligned")),
+    RUN,
+)
+WHITE = Limit(
+    "spectrum",
+    "white, as in '1,1,1'",
+    lambda p, runs: len(set(p.eigenvalues)) == 1 and p.eigenvalues[0] == 1,
+    lambda p, runs: repr(p.spectrum),
+)
+WHITE_DATA = Scope(
+    "the logistic drop", "merged key and query on white data", (WHITE,), ("begin", *RUN)
+)
+MERGED = Scope("the flow of one effective head", "merged key and query", (), ("begin", *RUN))
+SCOPES = {"drops": DROPS, "merged": MERGED, "separate": ONE_HEAD}
+applies = scope.applies(SCOPES)

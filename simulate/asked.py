@@ -1,0 +1,94 @@
+"""What a training is asked for, held before any work against what a store can keep."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from simulate import runs
+from theory.cli import MOST_SEEDS
+from theory.parameters import ParameterError
+
+
+def _plain(value: Any) -> Any:
+    """A number of a library as one of Python."""
+    return value.item() if getattr(value, "ndim", None) == 0 else value
+
+
+def is_whole(value: Any) -> bool:
+    """Whether this is a whole number; true and false are none."""
+    return isinstance(value, int | np.integer) and not isinstance(value, bool)
+
+
+def seeds(asked: Any) -> list[int]:
+    """Seeds from a sequence of them, or from how many there are to be.
+
+    Raises
+    ------
+    ParameterError
+        Unless they are distinct whole numbers that netCDF and file names hold.
+    """
+    number = _plain(asked)
+    found: list[Any]
+    if is_whole(number) and 0 <= number <= MOST_SEEDS:
+        found = list(range(number))
+    elif hasattr(asked, "__iter__") and number is asked and not isinstance(asked, str | bytes):
+        found = [_plain(s) for s in itertools.islice(asked, MOST_SEEDS + 1)]
+    else:
+        found = [None]
+    good = all(is_whole(s) and 0 <= s < 2**63 for s in found)
+    if not good or len(set(found)) < len(found) or len(found) > MOST_SEEDS:
+        raise ParameterError(
+            f"seeds = {repr(asked):.80}: must be distinct whole numbers >= 0 and below 2^63, "
+            f"or how many of them; at most {MOST_SEEDS}"
+        )
+    return [int(s) for s in found]
+
+
+def time(asked: Any, name: str) -> float:
+    """A run length in the model's time.
+
+    Raises
+    ------
+    ParameterError
+        Unless it is a positive, finite number.
+    """
+    value = _plain(asked)
+    number = is_whole(value) or isinstance(value, float)
+    if not number or not 0 < value < math.inf or value > 1e300:
+        raise ParameterError(f"{name} = {repr(asked):.80}: must be positive and finite")
+    return float(value)
+
+
+def store(asked: Any) -> Path:
+    """Folder of runs; the default one where none is named.
+
+    Raises
+    ------
+    ParameterError
+        Unless it is a path.
+    """
+    if asked is None:
+        return runs.default_store()
+    path = os.fspath(asked) if isinstance(asked, str | os.PathLike) else b""
+    if not isinstance(path, str) or not path or "\0" in path:
+        raise ParameterError(f"store = {repr(asked):.80}: must be the path of a folder")
+    return Path(path)
+
+
+def workers(asked: Any) -> int | None:
+    """How many processes; None leaves it open.
+
+    Raises
+    ------
+    ParameterError
+        Unless it is a whole number >= 1.
+    """
+    if asked is not None and not (is_whole(asked) and asked >= 1):
+        raise ParameterError(f"workers = {repr(asked):.80}: must be a whole number >= 1")
+    return asked

@@ -1,0 +1,192 @@
+"""What a kind of student owes to training, of a package that nobody here has read: each point is
+held against what it gives at the first chance, and told in one line.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from simulate import runs
+from simulate.asked import is_whole
+from simulate.learner import Learner, State
+from theory.parameters import ParameterError, brief
+
+TIMES = 1000  # measurements of a run whose times are looked at before it
+
+
+def length(system: Any, p: Any) -> int:
+    """Steps of a run.
+
+    Raises
+    ------
+    ParameterError
+        If a run would step for ever, or its time does not advance.
+    """
+    steps = system.length(p)
+    if not is_whole(steps) or steps < 0:
+        raise ParameterError(
+            f"{system.name}: length(p) = {steps!r}: must be a whole number >= 0, or a run would "
+            "not end"
+        )
+    if system.time is None:
+        return int(steps)
+    every: Any = getattr(p, "eval_every", None)
+    if not is_whole(every) or every < 1:
+        raise ParameterError(f"{system.name}: eval_every = {every!r}: must be a whole number >= 1")
+    if system.clock is not None:
+        advances(system, p, np.unique([*range(0, steps, every)[:TIMES], steps]))
+    return int(steps)
+
+
+def advances(system: Any, p: Any, steps: np.ndarray) -> np.ndarray:
+    """Times of steps.
+
+    Raises
+    ------
+    ParameterError
+        If they do not increase.
+    """
+    times = np.asarray(system.clock(p, steps))
+    if times.shape != steps.shape or not (np.isfinite(times).all() and (np.diff(times) > 0).all()):
+        raise ParameterError(
+            f"{system.name}: clock(p, steps) does not advance with the {system.counter}s: "
+            f"{', '.join(f'{t}' for t in times.ravel()[:3])}, ..."
+        )
+    return times
+
+
+def records(
+    system: Any, found: Any, students: int, first: Mapping[str, np.ndarray] | None, step: int
+) -> dict[str, np.ndarray]:
+    """What is measured at a step as arrays, first axis over the students.
+
+    Raises
+    ------
+    ParameterError
+        If it is not what the system says, other than at the first measurement, or no numbers.
+    """
+    who = f"{system.name}: measure() at {system.counter} {step}"
+    if not isinstance(found, Mapping) or not all(isinstance(name, str) for name in found):
+        raise ParameterError(f"{who}: must give quantities by name, not {type(found).__name__}")
+    if first is not None and found.keys() != first.keys():
+        changed = ", ".join(sorted(found.keys() ^ first.keys()))
+        raise ParameterError(f"{who}: gives other quantities than before: {changed}")
+    if system.finite not in found:
+        raise ParameterError(
+            f"{system.name}: finite = {system.finite!r}: must be one of what "
+            f"measure() gives: {', '.join(found) or 'nothing'}"
+        )
+    made = {}
+    for name, value in found.items():
+        try:
+            made[name] = np.array(value, float)
+        except (TypeError, ValueError, RuntimeError) as error:  # torch, of what needs a gradient
+            raise ParameterError(f"{who}: {name} is no array of numbers ({brief(error)})") from None
+        axes = 1 + len(system.dimensions.get(name, ()))
+        shape = made[name].shape
+        if len(shape) != axes or shape[0] != students:
+            raise ParameterError(
+                f"{who}: {name} has shape {shape}, must have {axes} axes, the first over "
+                f"{students} students"
+            )
+        if first is not None and shape != first[name].shape:
+            raise ParameterError(
+                f"{who}: {name} has shape {shape}, and had {first[name].shape} before"
+            )
+    return made
+
+
+@contextlib.contextmanager
+def named(what: str) -> Iterator[None]:
+    """Say of whom it is that something cannot be stored."""
+    try:
+        yield
+    except ParameterError as error:
+        raise ParameterError(f"{what} {error}") from error
+
+
+def states(system: Any, learner: Learner, students: int) -> list[State]:
+    """States of all students, as a checkpoint would give them.
+
+    Raises
+    ------
+    ParameterError
+        If one cannot be saved or read.
+    """
+    found = [state(system, learner, b) for b in range(students)]
+    with named(f"{system.name}: its state"):
+        return [runs.unpickled(runs.pickled(s)) for s in found]
+
+
+def resumable(system: Any, learner: Learner, students: int) -> None:
+    """Give a learner its own state back, as a checkpoint would.
+
+    Raises
+    ------
+    ParameterError
+        If the state cannot be saved, read, or taken up.
+    """
+    back = states(system, learner, students)
+    if any(back):
+        load(system, learner, back)
+
+
+def state(system: Any, learner: Learner, b: int) -> State:
+    """State of one student.
+
+    Raises
+    ------
+    ParameterError
+        If it is no dictionary, or cannot be had.
+    """
+    try:
+        found = learner.state(b)
+    except Exception as error:  # a stranger's code may do anything
+        raise ParameterError(f"{system.name}: state() fails: {brief(error)}") from error
+    if not isinstance(found, dict):
+        raise ParameterError(
+            f"{system.name}: state() gives {type(found).__name__}, must be a dictionary"
+        )
+    return found
+
+
+def load(system: Any, learner: Learner, states: Sequence[State]) -> None:
+    """Let a learner take up states, and see that it has them.
+
+    Raises
+    ------
+    ParameterError
+        If it does not.
+    """
+    try:
+        learner.load(states)
+    except Exception as error:  # a stranger's code may do anything
+        raise ParameterError(
+            f"{system.name}: load() does not take what state() gave: {brief(error)}"
+        ) from error
+    if not all(_alike(state(system, learner, b), s) for b, s in enumerate(states)):
+        raise ParameterError(
+            f"{system.name}: load() does not take up what state() gave, a resumed run would not "
+            "go on where it stopped"
+        )
+
+
+def _alike(one: Any, two: Any) -> bool:
+    """Whether two states say the same, to the last bit."""
+    if isinstance(one, Mapping):
+        same = isinstance(two, Mapping) and one.keys() == two.keys()
+        return same and all(_alike(one[k], two[k]) for k in one)
+    if isinstance(one, list | tuple):
+        same = isinstance(two, list | tuple) and len(one) == len(two)
+        return same and all(map(_alike, one, two))
+    if isinstance(one, torch.Tensor):
+        if not isinstance(two, torch.Tensor) or (one.shape, one.dtype) != (two.shape, two.dtype):
+            return False
+        one, two = one.detach().cpu(), two.detach().cpu()
+        return bool(((one == two) | ((one != one) & (two != two))).all())
+    return bool(one == two) or bool(one != one and two != two)

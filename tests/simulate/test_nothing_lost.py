@@ -1,0 +1,293 @@
+"""Nothing lost, nothing mixed, for every student: what was interrupted goes on by its own code,
+what cannot be stored is found before the first step, and a student that does not keep to what
+training needs is told in one line.
+
+Could see: a checkpoint that is taken up by other code, a training that ends in nothing, half a run
+kept as a whole one, a stranger's mistake that ends in a traceback or is stored.
+"""
+
+import dataclasses
+import itertools
+import math
+import sys
+
+import numpy as np
+import pytest
+import torch
+from tiny import ALONE, STUDENTS, bits, student
+
+from simulate import jobs, pool, runs
+from theory.parameters import ParameterError
+
+EVERY = pytest.mark.parametrize("name", [name for name in STUDENTS if "," not in name])
+
+
+def interrupted(system, p, store, at=6):
+    with pool.stopping(lambda done: done == at), pytest.raises(KeyboardInterrupt):
+        system.train(p, store=store, **ALONE)
+    (found,) = store.rglob("*.checkpoint")
+    return found
+
+
+@EVERY
+def test_a_checkpoint_is_refused_by_other_code_and_kept(name, tmp_path, monkeypatch):
+    """By another student, and by what students share; its own goes on, and so does who removes
+    it.
+    """
+    system, p = student(name)
+    checkpoint = interrupted(system, p, tmp_path)
+    whole = bits(system.train(p, store=tmp_path / "whole", **ALONE))
+    before = checkpoint.read_bytes()
+    with monkeypatch.context() as patch:
+        patch.setattr(runs, "statements", lambda module: "another")
+        with pytest.raises(ParameterError, match="written by other code.* to start over") as caught:
+            system.train(p, store=tmp_path, **ALONE)
+        assert str(checkpoint) in str(caught.value) and "\n" not in str(caught.value)
+    digest = runs.sources.digest
+    with monkeypatch.context() as patch:
+        patch.setattr("simulate.training.sources.digest", lambda files: digest(files)[::-1])
+        with pytest.raises(ParameterError, match="written by other code"):
+            system.train(p, store=tmp_path, **ALONE)
+    assert checkpoint.read_bytes() == before and not list(checkpoint.parent.glob("*.nc"))
+    assert bits(system.train(p, store=tmp_path, **ALONE)) == whole
+    assert not checkpoint.exists()
+
+
+@EVERY
+def test_what_decides_whether_a_run_can_be_stored_is_tried_before_the_first_step(name, tmp_path):
+    system, p = student(name)
+    stepped = []
+
+    def made(*arguments, **own):
+        stepped.append(arguments)
+        return system.make(*arguments, **own)
+
+    watched = dataclasses.replace(system, make=made)
+    time = {"until": ("2", b"2", True, [1.0], math.nan, math.inf, 10**400, "")}
+    wrong = {
+        "seeds": (
+            *([s] for s in (2**64, 2**63, True, np.True_, 1.0, "0", None, [0])),
+            *(None, 1.5, "01", b"01", True, {}.items, -1, 10**12, np.array(1.0)),
+        ),
+        "store": (b"", b"x", "", 3, "a\0b", ["x"]),
+        "workers": (0, -1, "2", 1.5, True),
+        **(time if hasattr(p, "run_to") and system.time else {}),
+    }
+    for option, values in wrong.items():
+        for value in values:
+            given = {"store": tmp_path, **ALONE, option: value}
+            with pytest.raises(ParameterError, match=f"^{option}") as caught:
+                watched.train(p, **given)
+            assert "\n" not in str(caught.value) and len(str(caught.value)) < 300
+    with pytest.raises(ParameterError, match=f"^p = None: must be .*{system.parameters.__name__}$"):
+        watched.train(None, store=tmp_path, **ALONE)
+    assert stepped == [] and not list(tmp_path.rglob("*.nc"))
+    for value in (np.int64(2), np.array(2), range(2), np.arange(2), torch.tensor([0, 1])):
+        made = [job.name for job in system.plan(p, value, store=tmp_path, device="cpu")]
+        assert made == ["seed 0", "seed 1"]
+
+
+def test_the_largest_seed_can_be_stored(tmp_path):
+    system, p = student("induction_heads.three")
+    found = system.train(p, [2**63 - 1], store=tmp_path, **ALONE)
+    assert found.seed.values.tolist() == runs.open(tmp_path).seed.values.tolist() == [2**63 - 1]
+    with pytest.raises(ParameterError, match=r"^seeds = count\(\d+\): must be .* at most 1000000$"):
+        system.train(p, itertools.count(), store=tmp_path, **ALONE)
+
+
+def test_a_command_that_is_no_text_can_be_stored(tmp_path, monkeypatch):
+    """A path may hold any bytes."""
+    system, p = student("induction_heads.three")
+    monkeypatch.setattr(sys, "argv", ["simulate", "--out=\udcff"])
+    assert system.train(p, store=tmp_path, **ALONE).attrs["command"] == r"simulate --out=\udcff"
+
+
+class Stopped(Exception):
+    """A step too many."""
+
+
+def faulty(system, steps, **methods):
+    """A system whose learner has other methods, and makes no more than so many steps."""
+
+    def made(*arguments, **own):
+        learner = system.make(*arguments, **own)
+        step = learner.step
+
+        def limited(number):
+            if number >= steps:
+                raise Stopped(number)
+            step(number)
+
+        learner.step = limited
+        for name, method in methods.items():
+            setattr(learner, name, method(learner, getattr(learner, name)))
+        return learner
+
+    return dataclasses.replace(system, make=made)
+
+
+def measuring(change):
+    """`measure` whose n-th result is changed."""
+
+    def method(learner, measure):
+        count = itertools.count()
+        return lambda: change(next(count), dict(measure()))
+
+    return method
+
+
+def renamed(k, found):
+    return found if k == 0 else {f"{name} {k}": v for name, v in found.items()}
+
+
+MEASURED = {  # at which step at the latest, what is measured, what is said
+    "NaN": (
+        0,
+        lambda k, f: {n: np.asarray(v) * math.nan for n, v in f.items()},
+        "before any training",
+    ),
+    "names": (4, renamed, "gives other quantities than before"),
+    "fewer": (4, lambda k, f: dict(list(f.items())[: len(f) - k]), "gives other quantities"),
+    "text": (0, lambda k, f: f | dict.fromkeys(f, "much"), "is no array of numbers"),
+    "no axis": (0, lambda k, f: f | dict.fromkeys(f, 1.0), "must have . ax"),
+    "shape": (4, lambda k, f: {n: [v[0]] * (1 + k) for n, v in f.items()}, "has shape"),
+    "no names": (0, lambda k, f: dict(enumerate(f.values())), "quantities by name"),
+    "slash": (0, lambda k, f: f | {"a/b": [1.0]}, "cannot be stored as netCDF"),
+}
+STATES = {
+    "a function": lambda learner, state: lambda b: {**state(b), "rule": lambda: 0},
+    "an array": lambda learner, state: lambda b: {**state(b), "w": np.arange(3.0)},
+    "none": lambda learner, state: lambda b: None,
+    "broken": lambda learner, state: lambda b: {}["weights"],
+}
+
+
+def told(system, p, store, message):
+    """The one line that training ends in, before anything is stored."""
+    with pytest.raises(ParameterError, match=message) as caught:
+        system.train(p, store=store, **ALONE)
+    assert "\n" not in str(caught.value) and system.name in str(caught.value)
+    assert not list(store.rglob("*.nc")) and not list(store.rglob("*.checkpoint"))
+
+
+@pytest.mark.parametrize("fault", MEASURED)
+@EVERY
+def test_what_is_measured_is_held_against_the_first_time(name, fault, tmp_path):
+    system, p = student(name)
+    if system.time is None:
+        pytest.skip("measures nothing on its way")
+    steps, change, said = MEASURED[fault]
+    p = p.replace(eval_every=4)
+    told(faulty(system, steps, measure=measuring(change)), p, tmp_path, said)
+
+
+@pytest.mark.parametrize("fault", STATES)
+@EVERY
+def test_a_state_that_cannot_be_saved_or_read_is_told_before_the_first_step(name, fault, tmp_path):
+    system, p = student(name)
+    told(faulty(system, 0, state=STATES[fault]), p, tmp_path, r"state|saved and read back")
+
+
+@EVERY
+def test_a_state_that_is_not_taken_up_is_told(name, tmp_path):
+    """After one step where that fails; where it does nothing, when it is needed."""
+    system, p = student(name)
+    broken = faulty(system, 1, load=lambda learner, load: lambda states: {}["weights"])
+    told(broken, p, tmp_path, r"load\(\) does not take what state\(\) gave: KeyError")
+    idle = faulty(system, 24, load=lambda learner, load: lambda states: None)
+    checkpoint = interrupted(idle, p, tmp_path)
+    with pytest.raises(ParameterError, match="would not go on.*; to start over, remove ") as caught:
+        idle.train(p, store=tmp_path, **ALONE)
+    assert str(checkpoint) in str(caught.value) and not list(tmp_path.rglob("*.nc"))
+
+
+@EVERY
+def test_a_student_without_a_state_starts_over(name, tmp_path):
+    """Its checkpoint would have been a number of steps, and a fresh student."""
+    system, p = student(name)
+    bare = faulty(
+        system,
+        24,
+        state=lambda learner, state: lambda b: {},
+        load=lambda learner, load: lambda s: None,
+    )
+    with pool.stopping(lambda done: done == 6), pytest.raises(KeyboardInterrupt):
+        bare.train(p, store=tmp_path, **ALONE)
+    assert not list(tmp_path.rglob("*.checkpoint"))
+    whole = system.train(p, store=tmp_path / "whole", **ALONE)
+    assert bits(bare.train(p, store=tmp_path, **ALONE)) == bits(whole)
+
+
+LENGTHS = [math.inf, math.nan, 10.5, -1, "10", True]
+
+
+@EVERY
+def test_a_run_that_would_step_for_ever_is_told_before_its_first_step(name, tmp_path):
+    system, p = student(name)
+    for length in LENGTHS:
+        endless = dataclasses.replace(system, length=lambda p, length=length: length)
+        told(faulty(endless, 0), p, tmp_path, "length.* must be a whole number")
+    if system.time:
+        for clock in (
+            lambda p, steps: 0.0 * steps,
+            lambda p, steps: -1.0 * steps,
+            lambda p, steps: np.where(steps > 0, math.nan, 0.0),
+            lambda p, steps: 1.0,
+        ):
+            still = dataclasses.replace(system, clock=clock)
+            told(faulty(still, 0), p, tmp_path, "does not advance")
+
+
+@EVERY
+def test_a_configuration_that_is_no_text_is_told(name, tmp_path):
+    system, p = student(name)
+    odd = dataclasses.replace(system, identity=lambda p: {"rule": torch.zeros(1)})
+    told(odd, p, tmp_path, "what JSON cannot hold")
+
+
+@EVERY
+def test_what_cannot_be_stored_in_the_end_is_told(name, tmp_path):
+    system, p = student(name)
+
+    def method(learner, finish):
+        return lambda b: {**finish(b), "rule": ((), np.array([{}], object)[0])}
+
+    told(faulty(system, 10**6, finish=method), p, tmp_path, "cannot be stored as netCDF")
+
+
+@EVERY
+def test_what_killed_writers_left_is_swept_up(name, tmp_path):
+    """Of the runs that are trained, and of nobody else's; a finished run needs no checkpoint."""
+    system, p = student(name)
+    first = system.train(p, [1], store=tmp_path, **ALONE)
+    (folder,) = (f.parent for f in tmp_path.rglob("seed-00001.nc"))
+    mine = [folder / f".seed-00000-{'abc_1234'}{s}" for s in (".nc", ".checkpoint")]
+    others = [folder / ".seed-00002-abc_1234.nc", folder / "notes.txt"]
+    for file in (*mine, *others, folder / "seed-00001.checkpoint"):
+        file.write_bytes(b"half")
+    both = system.train(p, [0, 1], store=tmp_path, **ALONE)
+    assert bits(both.sel(seed=[1])) == bits(first)
+    left = {f.name for f in folder.iterdir() if f.suffix != ".lock"}
+    assert left == {"seed-00000.nc", "seed-00001.nc", *(f.name for f in others)}
+
+
+def nothing(tick, wait):
+    return True
+
+
+def test_what_is_done_is_counted_in_the_store(tmp_path):
+    """Jobs that say they are done, of which one is."""
+    places = [tmp_path / "a.nc", tmp_path / "b.nc"]
+    places[0].write_bytes(b"run")
+    both = [jobs.Job(str(k), 1, nothing, places=(place,)) for k, place in enumerate(places)]
+    ((job, error),) = jobs.carry_out(both, 1, False)
+    assert job is both[1] and str(places[1]) in str(error) and "\n" not in str(error)
+
+
+@EVERY
+def test_every_job_says_where_its_runs_will_be(name, tmp_path):
+    system, p = student(name)
+    planned = system.plan(p, [0, 7], store=tmp_path, device="cpu")
+    said = [place for job in planned for place in job.places]
+    assert jobs.carry_out(planned, 1, False) == []
+    assert sorted(said) == sorted(tmp_path.rglob("seed-*.nc")) and len(said) == 2

@@ -1,0 +1,258 @@
+"""What a function is given: numbers and arrays read in one place, and declarations in its signature
+that are asked before it runs.
+
+``level: Annotated[float, Allowed(above=0, below=1)]`` under `checked` refuses other levels in one
+line; types alone say what is a number, a whole number, a list of numbers, Parameters.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import numbers
+import types
+import typing
+from collections.abc import Callable, Iterable
+from typing import Annotated, Any
+
+import numpy as np
+import xarray as xr
+
+from theory.parameters import ANYTHING, Allowed, ParameterError, number, shown
+
+Positive = Annotated[float, Allowed(above=0)]
+Size = Annotated[int, Allowed(low=1)]
+Nodes = Annotated[int, Allowed(low=2, high=10**4)]  # of a quadrature, per axis
+Times = Annotated[Iterable[float], Allowed(low=0)]
+Reader = Callable[[str, Any], Any]  # of an argument's name and value
+LISTS = ("Iterable", "Sequence", "Collection", "list")  # one after the other, in order
+WORDS = "US"  # kinds of NumPy arrays of text
+
+
+def array(
+    name: str,
+    value: Any,
+    allowed: Allowed | None = None,
+    *,
+    words: bool = False,
+    empty: bool = False,
+) -> Any:
+    """What was given as numbers, as an array; every number and array of the theory enters here.
+
+    Parameters
+    ----------
+    name : str
+        Of the field or argument, for messages.
+    value : array_like
+        A number, nested lists of equal length, an array.
+    allowed : Allowed, optional
+        What every number must be; with it all must be finite, too.
+    words : bool
+        Whether texts, truth values and None may stand in it, as in fields of Parameters.
+    empty : bool
+        Whether it may hold nothing, as a sum may.
+
+    Returns
+    -------
+    ndarray
+        Without a copy where there is nothing to convert.
+
+    Raises
+    ------
+    ParameterError
+        Naming it, for what is masked, labelled by dimensions that would be lost, complex, ragged,
+        empty, without an order or no number at all.
+    """
+    if isinstance(value, float | np.floating | np.integer) or type(value) is int:
+        found = np.asarray(value)
+    else:
+        found = _read(name, value, words)
+    if not (found.size or empty):
+        raise ParameterError(f"{name} = {shown(value)}: is empty; must hold at least one value")
+    if found.dtype.kind == "O" and not words:
+        found = found.astype(float)
+    if allowed is not None:
+        _within(name, found, allowed)
+    return found
+
+
+def _read(name: str, value: Any, words: bool) -> np.ndarray:
+    def refuse(why: str) -> ParameterError:
+        return ParameterError(f"{name} = {shown(value)}: {why}")
+
+    if isinstance(value, np.ma.MaskedArray):
+        raise refuse("is masked; leave out what is masked, or fill it")
+    if isinstance(value, xr.DataArray | xr.Dataset | xr.Variable):
+        raise refuse("has named dimensions, which would be lost here; give its .values")
+    if getattr(value, "requires_grad", False):
+        raise refuse("carries a gradient; detach it")
+    try:
+        found = np.asarray(value)
+    except Exception as error:  # whatever the object itself raises
+        why = str(error).partition("\n")[0]
+        if "inhomogeneous" in why:
+            why = "lists in it differ in length"
+        raise refuse(f"is no array of numbers ({why})") from None
+    entries = [] if isinstance(value, np.ndarray) and found.dtype.kind != "O" else _entries(value)
+    if any(issubclass(kind, np.ma.MaskedArray) for kind in entries):
+        raise refuse("is masked in part; leave out what is masked")
+    truths = [kind for kind in entries if issubclass(kind, bool | np.bool_)]
+    if truths and len(entries) > len(truths):
+        raise refuse("holds true or false beside other values")
+    if found.dtype.kind == "O":
+        nothing = {type(None), str, bool} if words else set()
+        wrong = [
+            kind
+            for kind in set(map(type, found.ravel().tolist()))
+            if kind not in nothing and (not issubclass(kind, numbers.Real) or kind is bool)
+        ]
+        if wrong:
+            raise refuse(
+                f"must be numbers, holds {' and '.join(sorted(k.__name__ for k in wrong))}"
+            )
+        if not words:
+            try:
+                found.astype(float)
+            except OverflowError:
+                raise refuse("is beyond the largest number, 1.8e308") from None
+    elif found.dtype.kind not in ("iuf" + (WORDS + "b") * words):
+        kinds = {"c": "complex numbers", "b": "true or false"} | dict.fromkeys(WORDS, "words")
+        raise refuse(f"must be numbers, not {kinds.get(found.dtype.kind, str(found.dtype))}")
+    return found
+
+
+def _entries(value: Any) -> set[type]:
+    """Types of what nested lists hold in the end."""
+    if not isinstance(value, list | tuple):
+        return {type(value)}
+    kinds = set(map(type, value))
+    if kinds & {list, tuple}:
+        return set().union(*map(_entries, value))
+    return kinds
+
+
+def _within(name: str, found: np.ndarray, allowed: Allowed) -> None:
+    """Refuse an array with the first number in it that is not allowed."""
+    with np.errstate(invalid="ignore"):
+        right = np.isfinite(found) & allowed.admits(found)
+    if not np.all(right):
+        first = np.ravel(found)[np.argmin(np.ravel(right))].item()
+        said = allowed if np.isfinite(first) else f"finite, {allowed}"
+        raise ParameterError(f"{name} = {first!r}: must be {said}")
+
+
+def listed(name: str, value: Any, allowed: Allowed | None = None) -> np.ndarray:
+    """A list of numbers, one after the other; a DataArray of one dimension is one, too.
+
+    Raises
+    ------
+    ParameterError
+        As `array`, and for what is no list.
+    """
+    if isinstance(value, xr.DataArray) and value.ndim == 1:
+        value = value.values
+    if not hasattr(value, "__len__") and isinstance(value, Iterable):
+        value = list(value) if not hasattr(value, "__array__") else value
+    found = array(name, value, allowed or ANYTHING)
+    if found.ndim != 1:
+        raise ParameterError(f"{name} = {shown(value)}: must be a list of numbers")
+    return found
+
+
+def checked(function: Callable) -> Callable:
+    """Read the arguments of a function as its signature declares them, before it runs.
+
+    ``int``, ``float``, ``bool`` and ``str`` become Python's own; arrays and lists of numbers
+    become arrays; of anything else the type is asked. ``Annotated[..., Allowed(...)]`` bounds
+    numbers, one by one or each of an array.
+
+    Raises
+    ------
+    ParameterError
+        In one line, naming the argument, its value and what is allowed.
+    """
+    signature = inspect.signature(function)
+    read = reader(function)
+
+    @functools.wraps(function)
+    def call(*arguments: Any, **named: Any) -> Any:
+        bound = signature.bind(*arguments, **named)
+        read(bound.arguments)
+        return function(*bound.args, **bound.kwargs)
+
+    return call
+
+
+def reader(function: Callable) -> Callable[[dict[str, Any]], None]:
+    """What reads arguments of a function in place, by name."""
+
+    @functools.cache
+    def readers() -> dict[str, Reader]:
+        hints = typing.get_type_hints(function, include_extras=True)
+        found = {
+            name: _reader(hints[name])
+            for name, x in inspect.signature(function).parameters.items()
+            if name in hints and x.kind not in (x.VAR_POSITIONAL, x.VAR_KEYWORD)
+        }
+        return {name: how for name, how in found.items() if how is not None}
+
+    def read(arguments: dict[str, Any]) -> None:
+        for name, how in readers().items():
+            if name in arguments:
+                arguments[name] = how(name, arguments[name])
+
+    return read
+
+
+def _reader(hint: Any) -> Reader | None:
+    """How an argument with a type hint is read; None where anything goes."""
+    allowed = ANYTHING
+    if typing.get_origin(hint) is Annotated:
+        hint, *notes = typing.get_args(hint)
+        allowed = next(note for note in notes if isinstance(note, Allowed))
+        if hint is Any:
+            return functools.partial(array, allowed=allowed)
+    if hint is Any:
+        return None
+    if typing.get_origin(hint) in (types.UnionType, typing.Union):
+        return _either(typing.get_args(hint), allowed)
+    if hint in (int, float, bool, str):
+        return functools.partial(number, allowed=allowed, kind=hint)
+    if hint is np.ndarray:
+        return functools.partial(array, allowed=allowed)
+    kind = typing.get_origin(hint) or hint
+    if getattr(kind, "__name__", "") in LISTS:
+        return functools.partial(listed, allowed=allowed)
+    if kind is Callable or getattr(kind, "__name__", "") == "Callable":
+        return _callable
+    return functools.partial(_instance, kind=kind) if isinstance(kind, type) else None
+
+
+def _either(hints: tuple[Any, ...], allowed: Allowed) -> Reader | None:
+    """Of ``X | None``, of an array or a number, and of one of several classes."""
+    rest = tuple(hint for hint in hints if hint is not type(None))
+    inner: Reader | None
+    if np.ndarray in rest:
+        inner = functools.partial(array, allowed=allowed)
+    elif len(rest) > 1:
+        inner = functools.partial(_instance, kind=rest)
+    else:
+        inner = _reader(Annotated[rest[0], allowed] if rest[0] in (int, float) else rest[0])
+    if inner is None or len(rest) == len(hints):
+        return inner
+    return lambda name, value: None if value is None else inner(name, value)
+
+
+def _callable(name: str, value: Any) -> Any:
+    if not callable(value):
+        raise ParameterError(f"{name} = {shown(value)}: must be a function")
+    return value
+
+
+def _instance(name: str, value: Any, kind: type | tuple[type, ...]) -> Any:
+    if not isinstance(value, kind):
+        kinds = kind if isinstance(kind, tuple) else (kind,)
+        homes = [(k.__module__.rpartition(".")[0] or k.__module__, k.__name__) for k in kinds]
+        said = " or ".join(".".join(home) for home in homes)
+        raise ParameterError(f"{name} = {shown(value)}: must be of type {said}")
+    return value

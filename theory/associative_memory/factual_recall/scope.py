@@ -1,0 +1,14 @@
+"""Which students the theory of factual recall describes."""
+
+from theory import scope
+from theory.scope import Scope
+
+# The weights of noise tokens do not move, and batches add noise alone.
+RECALL = Scope(
+    "the flow of factual recall",
+    "linear attention on balanced facts",
+    (),
+    ("noise_tokens", "batch_size", "steps", "eval_every"),
+)
+SCOPES = {"flow": RECALL}
+applies = scope.applies(SCOPES)

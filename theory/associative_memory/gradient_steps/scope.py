@@ -1,0 +1,19 @@
+"""Which learners the theory of three gradient steps describes."""
+
+from theory import scope
+from theory.scope import Limit, Scope
+
+LINEAR = Limit(
+    "first_step",
+    "at most 1 (softmax still linear)",
+    lambda p, runs: p.first_step <= 1,
+    lambda p, runs: p.first_step,
+)
+STEPS = Scope(
+    "the population gradients",
+    "one step each, the first of them small",
+    (LINEAR,),
+    ("samples", "second_gain", "third_gain"),
+)
+SCOPES = {"steps": STEPS}
+applies = scope.applies(SCOPES)

@@ -1,0 +1,14 @@
+"""Which students the theory of k hops describes."""
+
+from theory import scope
+from theory.scope import Scope
+
+# Each function says whether it is of direct training, of the curriculum or of the mixture.
+KERNEL_LEARNERS = Scope(
+    "the flow of the overlaps",
+    "kernel learners that start with equal overlaps",
+    (),
+    ("curriculum", "eta", "batch_size", "steps", "eval_every"),
+)
+SCOPES = {"flow": KERNEL_LEARNERS}
+applies = scope.applies(SCOPES)

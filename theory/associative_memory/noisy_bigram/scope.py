@@ -1,0 +1,13 @@
+"""Which learners the theory of noisy bigrams describes."""
+
+from theory import scope
+from theory.scope import Scope
+
+ONE_STEP = Scope(
+    "recovery from samples",
+    "one gradient step from n samples",
+    (),
+    ("draws", "eta", "batch_size", "steps", "eval_every"),
+)
+SCOPES = {"one step": ONE_STEP}
+applies = scope.applies(SCOPES)

@@ -1,0 +1,15 @@
+"""Which memories the recall formulas describe."""
+
+from theory import scope
+from theory.scope import Limit, Scope
+
+INJECTIVE = Limit(
+    "M",
+    "none or N (one output per key)",
+    lambda p, runs: p.outputs == p.N,
+    lambda p, runs: p.M,
+    ("N",),
+)
+RECALL = Scope("recall accuracy", "memories with one output per key", (INJECTIVE,), ("draws",))
+SCOPES = {"recall": RECALL}
+applies = scope.applies(SCOPES)

@@ -1,0 +1,148 @@
+"""Lines of array code whose variables know the index of each of their axes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import sympy as sp
+
+from theory.parameters import ParameterError
+
+MOST_ENTRIES = 10**9  # of an array that is made on the way: 8 GB in double precision
+FEW = 256  # entries of a matrix below which many small products cost more than a copy
+
+
+@dataclass(frozen=True)
+class Array:
+    """A variable of the code (or an expression), and the index of each of its axes."""
+
+    name: str
+    axes: tuple[sp.Symbol, ...]
+
+
+class Code:
+    """Lines, constants that they use, and the ranges of the indices that now mean something."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self.scope: dict[str, Any] = {}
+        self.range: dict[sp.Symbol, tuple[int, int]] = {}
+
+    def line(self, code: str, axes: Sequence[sp.Symbol]) -> Array:
+        """Variable with what an expression over these indices is."""
+        entries = self.entries(axes)
+        if entries > MOST_ENTRIES:
+            raise ParameterError(
+                f"an array over {axes} would have {entries:.1e} entries, at most {MOST_ENTRIES:.0e}"
+            )
+        self.lines.append(f"v{len(self.lines)} = {code}")
+        return Array(f"v{len(self.lines) - 1}", tuple(axes))
+
+    def constant(self, value: Any) -> str:
+        """Name of what the code is given."""
+        name = f"c{len(self.scope)}"
+        self.scope[name] = value
+        return name
+
+    def shape(self, axes: Iterable[sp.Symbol], ranges: Mapping | None = None) -> tuple[int, ...]:
+        """How many values the indices have."""
+        return tuple(last - first + 1 for first, last in ((ranges or self.range)[a] for a in axes))
+
+    def entries(self, axes: Iterable[sp.Symbol]) -> int:
+        """Of an array over these indices."""
+        return math.prod(self.shape(axes))
+
+    def aligned(self, x: Array, axes: Sequence[sp.Symbol]) -> str:
+        """The array with its axes in a given order, of length 1 where it has none."""
+        order = tuple(x.axes.index(a) for a in axes if a in x.axes)
+        code = x.name if order == tuple(range(len(order))) else f"permute({x.name}, {order})"
+        gaps = [":" if a in x.axes else "None" for a in axes]
+        while gaps and gaps[0] == "None":
+            gaps.pop(0)
+        return f"{code}[{', '.join(gaps)}]" if "None" in gaps else code
+
+    def union(self, parts: Sequence[Array]) -> tuple[sp.Symbol, ...]:
+        """Indices of all of them; those of the largest as they lie in it."""
+        most = max(parts, key=lambda x: len(x.axes), default=Array("", ())).axes
+        every = dict.fromkeys(a for x in parts for a in x.axes)
+        return (*(a for a in every if a not in most), *most)
+
+    def einsum(self, kept: Sequence[sp.Symbol], *parts: Array) -> Array:
+        """Product in one pass, summed over the indices that are not kept."""
+        terms = _letters([x.axes for x in parts], kept)
+        return self.line(f"xp.einsum({terms!r}, {', '.join(x.name for x in parts)})", kept)
+
+    def product(self, *parts: Array) -> Array:
+        """Entry by entry."""
+        axes = self.union(parts)
+        return self.line(" * ".join(self.aligned(x, axes) for x in parts), axes)
+
+    def contracted(self, arrays: Sequence[Array], bound: set[sp.Symbol]) -> Array:
+        """Product of arrays summed over the bound indices, two by two in the cheapest order."""
+        arrays, terms = [*arrays], [x.axes for x in arrays]
+        free = dict.fromkeys(a for axes in terms for a in axes if a not in bound)
+        shapes = [np.broadcast_to(0.0, self.shape(axes)) for axes in terms]
+        how = "optimal" if len(arrays) < 6 else "greedy"
+        path = np.einsum_path(_letters(terms, free), *shapes, optimize=how)[0][1:]
+        for at in path if len(arrays) > 1 else ():
+            chosen = [arrays.pop(k) for k in sorted(at, reverse=True)]
+            while len(chosen) > 1:
+                x, y = chosen.pop(), chosen.pop()
+                later = {a for z in (*arrays, *chosen) for a in z.axes}
+                chosen.append(self._pair(x, y, later | {*free}))
+            arrays += chosen
+        return self._reduced(arrays[0], bound)
+
+    def _reduced(self, x: Array, gone: Any) -> Array:
+        at = tuple(k for k, a in enumerate(x.axes) if a in gone)
+        return self.line(f"{x.name}.sum({at})", [a for a in x.axes if a not in gone]) if at else x
+
+    def _pair(self, x: Array, y: Array, keep: set[sp.Symbol]) -> Array:
+        """Product of two arrays, summed over indices that are not kept: a stack of products of
+        matrices, the larger array as it lies in memory where that is possible. An index that is
+        stacked and not kept is left for later.
+        """
+        x, y = (self._reduced(u, {*u.axes} - keep - {*v.axes}) for u, v in ((x, y), (y, x)))
+        big, small = sorted((x, y), key=lambda u: -self.entries(u.axes))
+        summed = [a for a in big.axes if a in small.axes and a not in keep]
+        if not summed:
+            return self.product(big, small)
+        free = [a for a in big.axes if a not in small.axes]
+        others = [a for a in small.axes if a not in big.axes]
+        stack = [a for a in big.axes if a in small.axes and a in keep]
+        if not free and not others:
+            return self.einsum(stack, big, small)
+        # From the last axis on: those of one kind, then those of the other; the rest is stacked.
+        rest = [*big.axes]
+        last: list[list[sp.Symbol]] = []
+        for kind in (summed, free) if rest[-1] in summed else (free, summed):
+            run: list[sp.Symbol] = []
+            while rest and rest[-1] in kind:
+                run.insert(0, rest.pop())
+            last.insert(0, run)
+        few = {*rest} - {*stack} and self.entries(last[0] + last[1]) < FEW
+        if few or (rest and not last[1]):
+            rest, last = stack, [free, summed]
+        turned = not {*last[1]} <= {*summed}
+        inner, outer = last if turned else last[::-1]
+        stacked = [a for a in rest if a in small.axes]
+
+        def matrices(x: Array, axes: list[sp.Symbol], *last: list[sp.Symbol]) -> str:
+            shape = tuple(self.entries([a]) if a in x.axes else 1 for a in rest)
+            return f"{self.aligned(x, axes)}.reshape({shape + tuple(map(self.entries, last))})"
+
+        left = matrices(big, [*rest, *last[0], *last[1]], *last) + ".swapaxes(-1, -2)" * turned
+        right = matrices(small, [*stacked, *inner, *others], inner, others)
+        axes = [*rest, *outer, *others]
+        return self.line(f"xp.matmul({left}, {right}).reshape({self.shape(axes)})", axes)
+
+
+def _letters(terms: Sequence[Sequence[sp.Symbol]], kept: Iterable[sp.Symbol]) -> str:
+    """Subscripts of einsum."""
+    every = [*dict.fromkeys(a for axes in terms for a in axes)]
+    written = ["".join(chr(97 + every.index(a)) for a in axes) for axes in (*terms, kept)]
+    return ",".join(written[:-1]) + "->" + written[-1]

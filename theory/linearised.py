@@ -1,0 +1,116 @@
+"""A flow near a point: growth rates, and the directions that grow."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import sympy as sp
+from sympy.polys.matrices import DomainMatrix
+from sympy.polys.matrices.eigen import dom_eigenvects
+
+from theory import sweep
+from theory.parameters import ParameterError
+
+if TYPE_CHECKING:
+    from theory.flow import Flow
+
+STILL = 1e-9  # rate of a fixed point, relative to what the order parameters' sizes would move
+
+
+class Mode(NamedTuple):
+    """A direction in which the distance from a point grows as ``exp(rate * time)``."""
+
+    rate: Any
+    direction: dict[sp.Symbol, Any]
+
+
+def linearised(
+    flow: Flow, at: Mapping[Any, Any] | None = None, parameters: Any = None
+) -> list[Mode]:
+    """Growth rates and directions of a flow about a fixed point, or about its initial values.
+
+    Parameters
+    ----------
+    flow : Flow
+        Its rates.
+    at : mapping, optional
+        Fixed point: a number or expression for every order parameter, or its name.
+    parameters : Parameters or mapping, optional
+        For numbers, the fastest growth first; symbols without them.
+
+    Returns
+    -------
+    list of Mode
+        Symbols: of each part of the flow that the others neither move nor are moved by.
+
+    Raises
+    ------
+    ParameterError
+        If the point is no fixed point, or if growth rates are roots of an equation of higher degree
+        than two and there are no parameters.
+    """
+    names = {x.name: x for x in flow.state}
+    given = {names.get(getattr(x, "name", x), x): v for x, v in (at or flow.initial).items()}
+    for wrong in {*given} ^ {*flow.state}:
+        known = ", ".join(names)
+        raise ParameterError(f"at: {wrong} is missing or unknown; a point has {known}")
+    point = {x: sp.sympify(v) for x, v in given.items()}
+    if parameters is not None:
+        return _numbers(flow, point, sweep.numbers(parameters), fixed=at is not None)
+    if at is not None:
+        for x, rate in flow.expanded.items():
+            left = sp.together(rate.subs(point, simultaneous=True))
+            if sp.expand(sp.numer(left)) != 0:
+                raise ParameterError(f"at = {given}: no fixed point, the rate of {x} is {left}")
+    matrix = flow.jacobian().subs(point, simultaneous=True).applyfunc(sp.cancel)
+    if matrix.has(sp.nan, sp.zoo):
+        raise ParameterError(f"at = {given}: rates have no derivative there")
+    return [
+        Mode(rate, {flow.state[k]: v for k, v in zip(block, vector, strict=True) if v != 0})
+        for block in matrix.connected_components()
+        for rate, vector in _eigenvectors(flow, matrix.extract(block, block))
+    ]
+
+
+def _eigenvectors(flow: Flow, block: sp.Matrix) -> Iterator[tuple[sp.Expr, list[sp.Expr]]]:
+    """Symbolic ones; quadratic equations are solved, others refused."""
+    rational, algebraic = dom_eigenvects(DomainMatrix.from_Matrix(block).to_field())
+    for field, value, _, vectors in rational:
+        for vector in vectors.to_list():
+            yield sp.factor(field.to_sympy(value)), [sp.factor(field.to_sympy(v)) for v in vector]
+    for field, polynomial, _, vectors in algebraic:
+        if polynomial.degree() > 2:
+            raise ParameterError(
+                f"{flow.name}: a growth rate solves an equation of degree {polynomial.degree()}; "
+                "give parameters for numbers"
+            )
+        (unknown,), (a, b, c) = polynomial.gens, polynomial.all_coeffs()
+        for sign in (1, -1):
+            root = -b / (2 * a) + sign * sp.sqrt(sp.factor(b**2 / (4 * a**2) - c / a))
+            for vector in vectors.to_list():
+                yield root, [field.to_sympy(v).subs(unknown, root) for v in vector]
+
+
+def _numbers(
+    flow: Flow, point: Mapping[sp.Symbol, sp.Expr], numbers: Mapping[str, float], fixed: bool
+) -> list[Mode]:
+    """Modes in numbers, the fastest growth first."""
+    rates, jacobian, _ = flow._functions(numbers, 1.0)
+    known = {s: numbers[s.name] for v in point.values() for s in v.free_symbols}
+    x = np.array([float(point[y].subs(known)) for y in flow.state])
+    with np.errstate(divide="ignore", invalid="ignore"):
+        moved, matrix = rates(0.0, x), jacobian(0.0, x)
+    if not np.isfinite(matrix).all():
+        raise ParameterError(f"at = {dict(point)}: rates have no derivative there")
+    if fixed and np.abs(moved).max() > STILL * np.abs(matrix).max() * max(1.0, np.abs(x).max()):
+        k = int(np.abs(moved).argmax())
+        raise ParameterError(
+            f"at = {dict(point)}: no fixed point, {flow.state[k]} moves at the rate {moved[k]:g}"
+        )
+    values, vectors = np.linalg.eig(matrix)
+    return [
+        Mode(values[k].item(), dict(zip(flow.state, vectors[:, k].tolist(), strict=True)))
+        for k in np.argsort(-values.real, kind="stable")
+    ]

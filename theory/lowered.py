@@ -1,0 +1,331 @@
+"""From equations with indices to array code: every index a named axis, sums of products contracted
+in pairs. Written once per shape, for NumPy or another array module.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import sympy as sp
+
+from theory import numeric
+from theory.contraction import Array, Code
+from theory.parameters import ParameterError
+
+WHOLE = {"integer": True, "positive": True}
+LEAVES = (sp.Indexed, sp.Sum, sp.KroneckerDelta)
+RESULT = sp.Symbol("result")
+OPAQUE = (sp.Integral, sp.Product, sp.Derivative, sp.Limit)  # to NumPy, with arrays inside
+
+
+class NotLowered(Exception):
+    """There is no array code for an expression, which has to be evaluated entry by entry."""
+
+
+class Lowered:
+    """Arrays that follow from arrays by definitions, as a function compiled for each shape it
+    meets.
+
+    Parameters
+    ----------
+    definitions : mapping of Indexed or Symbol to Expr
+        What is computed, in terms of arrays, numbers and each other. Sums have ends that are whole
+        numbers once sizes are given; indices count from 1.
+    wanted : sequence of Indexed or Symbol
+        Left sides whose arrays are returned.
+    over : sequence of Symbol
+        Indices that entries may leave out, outermost first: ``C[r, q]`` of an array over ``s, r,
+        q`` is at the ``s`` of its surroundings. A given array with more axes than indices has the
+        first of these in front, so what is asked of one seed is computed for a stack of them.
+    xp : module
+        Array module, ``torch`` for instance.
+    """
+
+    def __init__(
+        self,
+        definitions: Mapping[sp.Basic, sp.Expr],
+        wanted: Sequence[sp.Basic],
+        over: Sequence[sp.Symbol] = (),
+        xp: Any = np,
+    ) -> None:
+        self.definitions = {_name(left): (left, right) for left, right in definitions.items()}
+        self.wanted, self.over, self.xp = tuple(map(_name, wanted)), tuple(over), xp
+        rights = sp.Tuple(*definitions.values())
+        self.arrays = sorted({_name(x) for x in rights.atoms(sp.Indexed)} - {*self.definitions})
+        indices = {*over}.union(*(x.indices for x in definitions if isinstance(x, sp.Indexed)))
+        others = indices | {b.label for b in rights.atoms(sp.IndexedBase)}
+        symbols = {x for x in rights.free_symbols - others if isinstance(x, sp.Symbol)}
+        self.numbers = sorted((x for x in symbols if x.name not in self.definitions), key=str)
+        ends = sp.Tuple(*(e for s in rights.atoms(sp.Sum) for limit in s.limits for e in limit[1:]))
+        self.sizes = [x for x in self.numbers if x in ends.free_symbols]
+        self.compiled = functools.lru_cache(maxsize=64)(
+            lambda shapes, sizes: _Writer(self, dict(shapes), dict(sizes)).function()
+        )
+
+    def __call__(self, values: Mapping[str, Any]) -> list[Any]:
+        """Arrays by name and numbers by name in, the wanted arrays out.
+
+        Raises
+        ------
+        KeyError
+            If something has no value.
+        NotLowered
+            If there is no array code for a definition.
+        ParameterError
+            If an array lacks an entry, or one that is made would have too many.
+        """
+        arrays = [values[name] for name in self.arrays]
+        shapes = tuple((name, tuple(values[name].shape)) for name in self.arrays)
+        numbers = {
+            x: numeric._whole(x, values[x.name]) if x.is_integer else float(values[x.name])
+            for x in self.numbers
+        }
+        sizes = tuple((x, sp.sympify(numbers[x])) for x in self.sizes)
+        return self.compiled(shapes, sizes)(*arrays, *map(float, numbers.values()))
+
+
+def _name(x: Any) -> str:
+    return (x.base.label if isinstance(x, sp.Indexed) else x).name
+
+
+class _Writer(Code):
+    """Code of one function for given shapes."""
+
+    def __init__(
+        self, asked: Lowered, shapes: dict[str, tuple[int, ...]], sizes: dict[sp.Symbol, sp.Expr]
+    ) -> None:
+        self.asked, self.shapes, self.sizes = asked, shapes, sizes
+        super().__init__()
+        permute = getattr(asked.xp, "permute", None) or asked.xp.transpose
+        self.scope |= {"xp": asked.xp, "permute": permute, "take": self._take}
+        self.made: dict[Any, Array] = {}
+        self.spans: dict[sp.Symbol, tuple[int, int]] = {}  # of indices of what is given and defined
+        self.axes: dict[str, tuple[sp.Symbol, ...]] = {}
+        self.rights: dict[str, sp.Expr] = {}
+        for name, (left, right) in asked.definitions.items():
+            right = right.replace(lambda x: isinstance(x, sp.Indexed), self._completed)
+            own = left.indices if isinstance(left, sp.Indexed) else ()
+            left_out = (x for x in asked.over if x in right.free_symbols and x not in own)
+            self.rights[name], self.axes[name] = right, (*left_out, *own)
+            for x in sorted(right.atoms(sp.Indexed), key=str):
+                for i, n in zip(x.indices, self._lengths(x), strict=False):
+                    if i in self.axes[name]:
+                        self.spans.setdefault(i, (1, n))
+
+    def _completed(self, x: sp.Indexed) -> sp.Indexed:
+        """Entry with the indices that it leaves out."""
+        missing = len(self._lengths(x)) - len(x.indices)
+        return x.base[(*self.axes.get(_name(x), self.asked.over)[: max(0, missing)], *x.indices)]
+
+    def _lengths(self, x: sp.Indexed) -> tuple[int, ...]:
+        """Of the axes of the array that an entry belongs to."""
+        name = _name(x)
+        if name not in self.shapes and name not in self.axes:
+            raise NotLowered(f"{x}: is used before it is defined")
+        return self.shapes.get(name) or self.shape(self.axes[name], self.spans)
+
+    def function(self) -> Callable:
+        """The function of arrays and numbers."""
+        results = []
+        for name in self.asked.wanted:
+            axes, found = self.axes[name], self._defined(name)
+            shape = self.shape(axes, self.spans)
+            results.append(f"xp.broadcast_to({self.aligned(found, axes)}, {shape})")
+        arguments = [f"array_{k}" for k in range(len(self.asked.arrays))]
+        arguments += [f"number_{k}" for k in range(len(self.asked.numbers))]
+        self.lines.append(f"return [{', '.join(results)}]")
+        source = "".join(f"\n    {line}" for line in self.lines)
+        exec(f"def code({', '.join(arguments)}):{source}", self.scope)
+        return self.scope["code"]
+
+    def value(self, expr: sp.Expr) -> Array:
+        """Array of an expression over its free indices, written once whatever they are called."""
+        free = {x for x in expr.free_symbols if x in self.range}
+        order = list(dict.fromkeys(x for x in sp.preorder_traversal(expr) if x in free))
+        stand_in = {x: sp.Symbol(f"_axis{k}", **WHOLE) for k, x in enumerate(order)}
+        key = (expr.xreplace(stand_in), tuple(self.range[x] for x in order))
+        if key not in self.made:
+            found = self._written(expr)
+            self.made[key] = Array(found.name, tuple(stand_in[a] for a in found.axes))
+        back = {b: a for a, b in stand_in.items()}
+        return Array(self.made[key].name, tuple(back[a] for a in self.made[key].axes))
+
+    def _written(self, expr: sp.Expr) -> Array:
+        if isinstance(expr, sp.Indexed):
+            return self._entry(expr)
+        if isinstance(expr, sp.Sum):
+            return self._sum(expr)
+        if isinstance(expr, sp.KroneckerDelta):
+            x, y = (self.value(a) for a in expr.args)
+            axes = tuple(dict.fromkeys(x.axes + y.axes))
+            same = f"{self.aligned(x, axes)} == {self.aligned(y, axes)}"
+            return self.line(f"xp.asarray({same}, dtype=xp.float64)", axes)
+        if expr in self.range:
+            first, last = self.range[expr]
+            xp = self.asked.xp
+            return Array(self.constant(xp.arange(first, last + 1, dtype=xp.float64)), (expr,))
+        if expr.is_Symbol:
+            if expr.name in self.asked.definitions:
+                return self._defined(expr.name)
+            return Array(f"number_{self.asked.numbers.index(expr)}", ())
+        return self._elementwise(expr)
+
+    def _elementwise(self, expr: sp.Expr) -> Array:
+        """What NumPy does entry by entry, of arrays that are made before."""
+        if expr.has(*OPAQUE):
+            raise NotLowered(str(expr))
+        leaves: dict[sp.Expr, sp.Symbol] = {}
+
+        def replaced(e: sp.Basic) -> sp.Basic:
+            apart = isinstance(e, sp.Function) and e != expr  # others may use it, too
+            if isinstance(e, LEAVES) or e.is_Symbol or apart:
+                return leaves.setdefault(e, sp.Symbol(f"_leaf{len(leaves)}", real=True))
+            return e.func(*map(replaced, e.args)) if e.args else e
+
+        form = replaced(expr)
+        parts = [self.value(leaf) for leaf in leaves]
+        axes = self.union(parts)
+        plain = self.asked.xp is np or all(x.name.startswith("number") for x in parts)
+        modules = numeric._MODULES["numpy"] if plain else [self.asked.xp]
+        code = self.constant(sp.lambdify([*leaves.values()], form, modules, cse=True))
+        return self.line(f"{code}({', '.join(self.aligned(x, axes) for x in parts)})", axes)
+
+    def _defined(self, name: str) -> Array:
+        """Array of a definition, over its own indices."""
+        outside, self.range = self.range, {a: self.spans[a] for a in self.axes[name]}
+        found = self.value(self._inlined(self.rights[name]))
+        self.range = outside
+        return found
+
+    def _inlined(self, expr: sp.Expr) -> sp.Expr:
+        """Put in products that have more entries than anything they are made of: what contracts
+        them needs never build them.
+        """
+
+        def replaced(x: sp.Indexed) -> sp.Expr:
+            right, axes = self.rights.get(_name(x)), self.axes.get(_name(x), ())
+            if right is None or right.has(sp.Sum) or not self._outgrows(right, axes, self.spans):
+                return x
+            return self._inlined(right.xreplace(dict(zip(axes, x.indices, strict=True))))
+
+        return expr.replace(lambda x: isinstance(x, sp.Indexed), replaced)
+
+    def _outgrows(self, expr: sp.Expr, axes: Any, ranges: Mapping | None = None) -> bool:
+        """Whether it has more entries than each of the arrays that it is made of."""
+        parts = [math.prod(self._lengths(x)) for x in expr.atoms(sp.Indexed)]
+        return math.prod(self.shape(axes, ranges)) > max(parts, default=math.inf)
+
+    def _entry(self, x: sp.Indexed) -> Array:
+        """Entries of an array, given or defined, at indices or places."""
+        name, lengths, axes = _name(x), self._lengths(x), x.indices
+        if len(lengths) != len(axes):
+            raise _no_place(x, lengths)
+        whole = all(self.range.get(i) == (1, n) for i, n in zip(axes, lengths, strict=True))
+        if name in self.rights:
+            if not whole:
+                raise NotLowered(str(x))
+            found, at = self._defined(name), dict(zip(self.axes[name], axes, strict=True))
+            code, axes = found.name, tuple(at[a] for a in found.axes)
+        else:
+            code = f"array_{self.asked.arrays.index(name)}"
+        if not whole:
+            places = [self.value(i) for i in axes]
+            axes = self.union(places)
+            at_all = ", ".join(self.aligned(q, axes) for q in places)
+            return self.line(f"take({code}, {name!r}, {at_all})", axes)
+        once = [*dict.fromkeys(axes)]
+        return Array(code, axes) if len(once) == len(axes) else self.einsum(once, Array(code, axes))
+
+    def _take(self, array: Any, name: str, *places: Any) -> Any:
+        at = [self.asked.xp.asarray(p, dtype=self.asked.xp.int64) for p in places]
+        wrong = [
+            (q < 1) | (q > n) | (q != p) for p, q, n in zip(places, at, array.shape, strict=True)
+        ]
+        if any(w.any() for w in wrong):
+            first = np.argwhere(np.any(np.broadcast_arrays(*wrong), axis=0))[0]
+            shown = (
+                np.broadcast_to(p, np.broadcast_shapes(*map(np.shape, at)))[*first] for p in places
+            )
+            raise _no_place(f"{name}[{', '.join(f'{p:g}' for p in shown)}]", tuple(array.shape))
+        return array[tuple(q - 1 for q in at)]
+
+    def _sum(self, expr: sp.Sum) -> Array:
+        outside = dict(self.range)
+        self._bind(expr)
+        terms = [*self._terms(expr.function, {*expr.variables})]
+        parts = [self._term(factors, bound) for factors, bound in terms]
+        self.range, axes = outside, self.union(parts)
+        total = " + ".join(self.aligned(x, axes) for x in parts)
+        return self.line(total, axes) if parts[1:] else parts[0]
+
+    def _bind(self, expr: sp.Sum) -> None:
+        for index, *ends in expr.limits:
+            whole = [sp.sympify(e).xreplace(self.sizes) for e in ends]
+            if len(whole) != 2 or not all(e.is_Integer for e in whole) or whole[1] < whole[0]:
+                raise NotLowered(f"{expr}: {index} from {ends[0]} to {ends[-1]}")
+            self.range[index] = (int(whole[0]), int(whole[1]))
+
+    def _terms(self, term: sp.Expr, bound: set[sp.Symbol]) -> Iterator[tuple[list, set]]:
+        """Factors and summed indices of the terms of a sum, multiplied out only where a factor
+        would have more entries than anything it is made of.
+        """
+        factors = list(sp.Mul.make_args(term))
+        for f in factors:
+            if isinstance(f, sp.Add | sp.Sum) and self._outgrows(f, f.free_symbols & {*self.range}):
+                rest = sp.Mul(*(x for x in factors if x is not f))
+                if isinstance(f, sp.Sum):
+                    taken = [v for v in f.variables if v in self.range]
+                    f = f.xreplace({v: sp.Symbol(f"{v}_{len(self.range)}", **WHOLE) for v in taken})
+                    self._bind(f)
+                    yield from self._terms(rest * f.function, bound | {*f.variables})
+                for part in f.args if isinstance(f, sp.Add) else ():
+                    yield from self._terms(rest * part, bound)
+                return
+        yield factors, bound
+
+    def _term(self, factors: list[sp.Expr], bound: set[sp.Symbol]) -> Array:
+        """Sum of a product over the bound indices."""
+        product, bound = sp.Mul(*factors), set(bound)
+        hidden = {v for s in product.atoms(sp.Sum) for v in s.variables}
+        for delta in factors:
+            if (
+                isinstance(delta, sp.KroneckerDelta)
+                and set(delta.args) <= self.range.keys() - hidden
+            ):
+                gone, other = sorted(delta.args, key=lambda a: a not in bound)
+                if gone in bound and self.range[gone] == self.range[other]:
+                    picked = (product / delta).xreplace({gone: other})
+                    return self._term([*sp.Mul.make_args(picked)], bound - {gone})
+        inside = [f for f in factors if f.free_symbols & bound]  # the rest comes last
+        arrays = [self.value(f) for f in inside]
+        missing = bound.difference(*(x.axes for x in arrays))
+        scale = sp.Mul(*(f for f in factors if f not in inside), self.entries(missing))
+        made = [self.contracted(arrays, bound)] if arrays else []
+        made += [self.value(scale)] if scale != 1 or not arrays else []
+        return made[0] if len(made) == 1 else self.product(*made)
+
+
+def _no_place(x: Any, shape: tuple[int, ...]) -> ParameterError:
+    return ParameterError(f"{x}: not a place of an array of shape {shape}")
+
+
+@functools.lru_cache(maxsize=256)
+def _of(expr: sp.Expr) -> Lowered:
+    return Lowered({RESULT: expr}, [RESULT])
+
+
+def number(expr: sp.Expr, values: Mapping[str, Any]) -> float:
+    """Number of an expression in entries of arrays, by array code where there is some: as
+    `numeric.entry_by_entry`, which says what is taken and refused.
+    """
+    try:
+        lowered = _of(expr)
+        arrays = {name: np.asarray(values[name], float) for name in lowered.arrays}
+        with np.errstate(over="ignore"):  # as `numeric.function`
+            return float(lowered({**values, **arrays})[0])
+    except NotLowered:
+        return numeric.entry_by_entry(expr, values)

@@ -1,0 +1,32 @@
+"""Which students the theory of the positional-semantic model describes."""
+
+from __future__ import annotations
+
+from theory import scope
+from theory.scope import Scope, only
+
+HOW = ("d", "teacher", "optimizer", "eta", "steps", "n_test")  # how the minimum is come to
+TIED = (only("rank", 1), only("tied", True), only("value", False), only("correlation", 0.0))
+BY_EXPERIMENT = "the extensions of App. E.3 have students only"
+MINIMUM = Scope(
+    "state evolution",
+    "minima of one tied layer of rank one on independent tokens",
+    TIED,
+    (*HOW, "polish", "start"),
+    remedy=BY_EXPERIMENT,
+)
+LINEAR = Scope(
+    "the linear baseline",
+    "the linear layer on independent tokens",
+    (only("correlation", 0.0),),
+    (*HOW, "polish", "start", "rank", "tied", "value"),
+)
+DESCENT = Scope(
+    "state evolution",
+    "minima of one tied layer of rank one, from an informed start",
+    (*TIED, only("start", "positional", "semantic"), only("polish", True)),
+    HOW,
+    remedy=BY_EXPERIMENT,
+)
+SCOPES = {"minimum": MINIMUM, "descent": DESCENT, "linear": LINEAR}
+applies = scope.applies(SCOPES)

@@ -1,0 +1,41 @@
+"""Rates of the quenched theory lowered from its equations: what the faster array code is checked
+against.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+
+from theory.parameters import ParameterError
+from theory.state_tracking import quenched
+from theory.state_tracking.numbers.per_seed.quenched import Quenched
+from theory.state_tracking.numbers.per_seed.realisation import Realisation
+from theory.state_tracking.numbers.per_seed.start import Start
+from theory.state_tracking.parameters import Parameters
+
+compiled = cache(quenched.rates)
+
+
+class Spelled(Quenched):
+    """`Quenched`, of counted training sets, with the rates that its equations say."""
+
+    def __init__(self, p: Parameters, start: Start, given: Realisation) -> None:
+        super().__init__(p, start, given)
+        if given.pairs is None:
+            raise ParameterError("pairs = None: must be counts of a training set")
+        self.numbers = {
+            **{"N": p.N, "L": p.L, "d_g": p.d_g, "n_train": p.n_train, "eta": p.eta},
+            "nu": np.maximum(given.share, 1 / (p.n_train * p.L)),
+            "pairs": given.pairs.astype(float),
+            "M_star": self.teachers.transpose(0, 2, 3, 1),
+        }
+
+    def rates(self) -> list[np.ndarray]:
+        """Change of the state per epoch."""
+        W_Q, W_K, M = self.state
+        at = self.attention.forward(W_Q, W_K)
+        d_M, force = compiled()({**self.numbers, "pi": at, "M": M.transpose(0, 2, 3, 1)})
+        d_q, d_k = self.attention.backward(W_Q, W_K, at, force)
+        return [-self.p.eta * d_q, -self.p.eta * d_k, d_M.transpose(0, 3, 1, 2)]

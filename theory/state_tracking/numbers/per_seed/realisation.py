@@ -1,0 +1,228 @@
+"""One realisation of students: their teachers, initial M, and what their training sets count."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Self
+
+import numpy as np
+import xarray as xr
+
+from theory import memory, scope
+from theory.parameters import ParameterError
+from theory.state_tracking import task
+from theory.state_tracking.numbers.per_seed.start import Start
+from theory.state_tracking.parameters import Parameters
+
+SINGLE = 2e-5  # students keep overlaps, means of thousands of entries, in single precision
+
+
+def pairs_memory(p: Parameters) -> float:
+    """Bytes of one seed's pairs, and of what its groups are at a step of the theory."""
+    return 8 * p.N * p.L * p.d_g * (p.L * p.d_g + 8 * p.N)
+
+
+@dataclass(frozen=True)
+class Realisation:
+    """Teachers, initial M and counted pairs of actions of some students; arrays over seeds.
+
+    Attributes
+    ----------
+    teachers : ndarray, shape (B, d_g, N)
+        State that an action leads to from a state.
+    M : ndarray, shape (B, d_g, N, N)
+        ``M[a, r, s]`` at time 0, from state s to state r.
+    share : ndarray, shape (B, N, L, d_g)
+        Share of the training rows (sequence, step) that are at a state and a step, by right action.
+    pairs : ndarray, shape (B, N, L, L, d_g, d_g), optional
+        The same with a second place and the action that stands there; what an infinite training set
+        has, if left out.
+    seeds : tuple of int, optional
+        Of the students; none where everything is drawn.
+    data_draw : int, optional
+        Which of a seed's training sets was counted.
+    """
+
+    teachers: np.ndarray
+    M: np.ndarray
+    share: np.ndarray
+    pairs: np.ndarray | None = None
+    seeds: tuple[int, ...] | None = None
+    data_draw: int | None = None
+
+    @classmethod
+    def of_seeds(
+        cls, p: Parameters, seeds: Sequence[int], permutations: np.ndarray | None = None
+    ) -> Self:
+        """Of the students that are trained with these parameters, from their seeds.
+
+        Parameters
+        ----------
+        p : Parameters
+            With which they are, or were, trained.
+        seeds : sequence of int
+            Which.
+        permutations : ndarray, shape (d_g, N), optional
+            Teachers, where they are not drawn.
+
+        Raises
+        ------
+        ParameterError
+            If the counts would not fit into memory, or permutations are none.
+        """
+        memory.require(pairs_memory, p, "counts of pairs of actions")
+        own = None if permutations is None else task.check_permutations(permutations, p)
+        found = []
+        for seed in seeds:
+            stream = task.streams(int(seed), p.data_draw)
+            drawn = task.draw_permutations(p, stream["task"])
+            teachers = drawn if own is None else own
+            data = task.draw_sequences(teachers, p.n_train, p.L, stream["train"])
+            M = task.draw_weights(p, stream["initialisation"])["M"]
+            found.append(cls.counted(teachers, M, data.actions, data.states))
+        own_seeds = tuple(int(seed) for seed in seeds)
+        return replace(cls.joined(found), seeds=own_seeds, data_draw=p.data_draw)
+
+    @classmethod
+    def of(cls, p: Parameters, runs: xr.Dataset) -> Self:
+        """Of the students of an ensemble, over ``(seed, alpha)``.
+
+        Raises
+        ------
+        ParameterError
+            If the runs do not say their seeds, or did not start from what these seeds draw.
+        """
+        if "seed" not in runs.coords:
+            raise ParameterError(
+                "runs: coordinate seed is missing; their realisation follows from it"
+            )
+        given = scope.configuration(runs).get("given_permutations")
+        found = cls.of_seeds(p, np.atleast_1d(runs.seed.values).tolist(), given)
+        found.belongs(p, runs)
+        return found
+
+    def belongs(self, p: Parameters, runs: xr.Dataset | None) -> None:
+        """Refuse parameters or runs of other students.
+
+        Raises
+        ------
+        ParameterError
+            Naming what differs: sizes, seeds, training sets, or the overlap R at time 0, which
+            depends on teachers and weights.
+        """
+        sizes, own = (p.N, p.L, p.d_g), self.share.shape[1:]
+        if own != sizes:
+            raise ParameterError(
+                f"given: (N, L, d_g) = {own}, must be {sizes} as the parameters say"
+            )
+        if self.data_draw not in (None, p.data_draw):
+            raise ParameterError(
+                f"given: data_draw = {self.data_draw}, must be {p.data_draw} as the parameters say"
+            )
+        if runs is None:
+            return
+        count = runs.sizes.get("seed", 1)
+        if len(self.teachers) != count:
+            raise ParameterError(
+                f"given: {len(self.teachers)} students, must be {count} as the runs"
+            )
+        seeds = np.atleast_1d(runs.seed.values).tolist() if "seed" in runs.coords else None
+        if self.seeds is not None and seeds is not None and list(self.seeds) != seeds:
+            raise ParameterError(
+                f"given: of seeds {list(self.seeds)}, must be of {seeds} as the runs"
+            )
+        if "R" in runs and "alpha" in runs.dims:
+            start = np.atleast_1d(runs.R.isel(alpha=0).values)
+            gap = np.abs(self.overlap() - start)
+            if not (gap <= SINGLE).all():
+                at = int(np.argmax(np.where(np.isfinite(gap), gap, np.inf)))
+                raise ParameterError(
+                    f"given: teachers and M overlap by R = {self.overlap()[at]:.5g}, but the runs "
+                    f"start at {start[at]:.5g}: they have other teachers or other weights"
+                )
+
+    def overlap(self) -> np.ndarray:
+        """Overlap R of every student at time 0, shape (B,)."""
+        return np.einsum("bsar,bars->b", self.one_hot(), self.M) / self.teachers[0].size
+
+    @classmethod
+    def counted(
+        cls, teachers: np.ndarray, M: np.ndarray, actions: np.ndarray, states: np.ndarray
+    ) -> Self:
+        """Of one student, from its training set: actions ``(n, L)`` and states ``(n, L+1)``, from
+        0.
+        """
+        (n, L), (d_g, N) = actions.shape, teachers.shape
+        pairs = np.empty((N, L, L, d_g, d_g), np.float32)
+        for i in range(L):
+            group = (states[:, i] * d_g + actions[:, i]) * d_g
+            for j in range(L):
+                counts = np.bincount(group + actions[:, j], minlength=N * d_g**2)
+                pairs[:, i, j] = counts.reshape(N, d_g, d_g) / (n * L)
+        share = np.einsum("siiaa->sia", pairs).astype(float)
+        return cls(teachers[None], M[None], share[None], pairs[None])
+
+    @classmethod
+    def drawn(cls, p: Parameters, start: Start, rng: np.random.Generator) -> Self:
+        """Teachers, entries of M and training sets from their laws.
+
+        M has the overlaps, the sum and the variances of a start; else it is random.
+
+        Raises
+        ------
+        ParameterError
+            If the pairs would not fit into memory.
+        """
+        memory.require(pairs_memory, p, "counts of pairs of actions")
+        return cls.joined([cls._drawn(p, start, k, rng) for k in range(len(start.R))])
+
+    @classmethod
+    def _drawn(cls, p: Parameters, start: Start, k: int, rng: np.random.Generator) -> Self:
+        teachers = task.draw_permutations(p, rng)
+        data = task.draw_sequences(teachers, p.n_train, p.L, rng)
+        return cls.counted(teachers, matched(teachers, start, k, rng), data.actions, data.states)
+
+    @classmethod
+    def joined(cls, members: list[Self]) -> Self:
+        """One stack of several."""
+        pairs = [m.pairs for m in members if m.pairs is not None]
+        return cls(
+            np.concatenate([m.teachers for m in members]),
+            np.concatenate([m.M for m in members]),
+            np.concatenate([m.share for m in members]),
+            np.concatenate(pairs) if pairs else None,
+        )
+
+    def without_pairs(self) -> Self:
+        """The same with the pairs of an infinite training set."""
+        return replace(self, pairs=None)
+
+    def redrawn(self, start: Start, rng: np.random.Generator) -> Self:
+        """The same with other matrices M of the same overlaps, sum and variances."""
+        found = [matched(x, start, k, rng) for k, x in enumerate(self.teachers)]
+        return replace(self, M=np.stack(found))
+
+    def one_hot(self) -> np.ndarray:
+        """Teachers as matrices, ``(B, N, d_g, N)`` over current state, action, next state."""
+        return (self.teachers.swapaxes(1, 2)[..., None] == np.arange(self.M.shape[2])).astype(float)
+
+
+def matched(teachers: np.ndarray, start: Start, k: int, rng: np.random.Generator) -> np.ndarray:
+    """Random M ``(d_g, N, N)`` with R, S, zeta and the variances of entries of seed k of a
+    start.
+    """
+    d_g, N = teachers.shape
+    own = (teachers[:, None, :] == np.arange(N)[:, None]).astype(float)
+    M = rng.uniform(-1, 1, own.shape)
+    for which, variance in (
+        (own == 1, start.variance_right[k]),
+        (own == 0, start.variance_wrong[k]),
+    ):
+        M[which] *= np.sqrt(variance / M[which].var())
+    others = own.sum(0) - own
+    along = np.stack([own.ravel(), others.ravel(), np.ones(own.size)])
+    size = np.array([d_g * N, d_g * (d_g - 1) * N, d_g * N])
+    want = np.array([start.R[k], start.S[k], start.zeta[k]]) * size
+    lift = np.linalg.lstsq(along @ along.T, want - along @ M.ravel(), rcond=None)[0]
+    return M + (lift @ along).reshape(M.shape)
