@@ -228,6 +228,14 @@ def teacher_table(f: Function, shape: tuple[int, ...], size: int, rng: Any) -> n
     return np.stack([v.reshape(rest_shape) for v in values], parent)
 
 
+def composed_table(f: Function, tables: Mapping[Function, np.ndarray]) -> np.ndarray:
+    """Table of a teacher that is made of others."""
+    *outer, made = (tables[g] for g in f.parts)
+    for table in reversed(outer):
+        made = table[made]
+    return made
+
+
 def sample_tables(f: Function, shape: tuple[int, ...], size: int) -> Iterator[np.ndarray]:
     """All tables of a sample."""
     for values in itertools.product(range(size), repeat=math.prod(shape)):
@@ -259,6 +267,8 @@ def every_input(stated: Statement, numbers: Mapping[str, float], rng: Any) -> Da
     samples = []
     for f in stated.functions:
         shape = tuple(map(data.size, f.sorts))
+        if f.parts:
+            continue
         if f.kept:
             data.tables[f] = teacher_table(f, shape, data.size(f.to), rng)
         else:
@@ -266,6 +276,7 @@ def every_input(stated: Statement, numbers: Mapping[str, float], rng: Any) -> Da
             if data.size(f.to) ** math.prod(shape) > MOST_INPUTS:
                 raise Unlisted(f"sample {f.name}: too many tables to list")
             axes.append(list(sample_tables(f, shape, data.size(f.to))))
+    data.tables |= {f: composed_table(f, data.tables) for f in stated.functions if f.parts}
     spots = []
     for g in stated.gausses:
         shape = tuple(map(data.size, g.sorts))

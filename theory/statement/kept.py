@@ -55,11 +55,12 @@ def derived(stated: Statement) -> Derived:
 
 
 def _written(made: Derived) -> dict[str, Any]:
-    fresh = Roles(made.statement)
+    fresh = Roles(made.statement, inverse=made.roles.inverse)
     open_ = bool(made.directions)
     moving = {} if open_ or not made.quotient.order else made.moving
     return {
         "text": made.statement.text,
+        "inverse": made.roles.inverse,
         "atoms": {
             w.name: [fresh.classes[w].names.index(a) for a in of.names]
             for w, of in made.roles.classes.items()
@@ -93,7 +94,7 @@ def _written(made: Derived) -> dict[str, Any]:
 
 
 def _read(stated: Statement, found: Mapping[str, Any]) -> Derived:
-    roles = Roles(stated)
+    roles = Roles(stated, inverse=found["inverse"])
     weights = {w.name: w for w in stated.weights}
     for w, of in roles.classes.items():
         of.atoms = [of.atoms[k] for k in found["atoms"][w.name]]

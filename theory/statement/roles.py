@@ -87,9 +87,14 @@ class Classes:
 
 
 class Roles:
-    """Union of all places in which an index can stand."""
+    """Union of all places in which an index can stand.
 
-    def __init__(self, stated: Statement) -> None:
+    ``inverse`` says whether classes are told apart by what one-to-one teachers send to an index,
+    too.
+    """
+
+    def __init__(self, stated: Statement, *, inverse: bool = True) -> None:
+        self.inverse = inverse
         self._joined: dict[Any, Any] = {}
         self._parents: dict[Any, Any] = {}
         self.stated = stated
@@ -208,7 +213,7 @@ class Roles:
             if self._belong(f, chosen):
                 yield Value(f, chosen)
         images = [t for t in terms if self.of(t) == self._root(("value", f)) and not _uses(t, f)]
-        for j in f.injective:
+        for j in f.injective if self.inverse else ():
             for chosen in itertools.product(*fit[:j], *fit[j + 1 :]):
                 for image in images:
                     above = None if f.parent is None else chosen[f.parent - (f.parent > j)]

@@ -178,7 +178,8 @@ def statement(
                 terms |= dict.fromkeys(subterms(t))
     if not any(isinstance(n, Entry) for n in walk(trees["loss"])):
         raise ParameterError(f"statement {name}: loss: reads no weight")
-    functions = list(dict.fromkeys(t.function for t in terms if isinstance(t, Value)))
+    read = [t.function for t in terms if isinstance(t, Value)]
+    functions = list(dict.fromkeys(f for g in read for f in (*g.parts, g)))
     sorts: dict[Sort, None] = dict.fromkeys(s for w in (*weights, *gausses) for s in w.sorts)
     sorts |= dict.fromkeys(t.sort for t in terms)
     sorts |= dict.fromkeys(s for f in functions for s in (*f.sorts, f.to))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -111,6 +112,9 @@ class Function:
 
     ``injective`` holds the places of arguments in which it is one-to-one, the others held;
     ``leading`` says that this holds to leading order only, as values are drawn independently.
+    A teacher from a sort into itself (which is a permutation, as all values are equally frequent)
+    that is applied again is a permutation of its own, made of its ``parts``, outermost first:
+    ``f(f(i))`` is one value.
     """
 
     name: str
@@ -119,6 +123,7 @@ class Function:
     kept: bool
     injective: tuple[int, ...] = ()
     leading: bool = False
+    parts: tuple[Function, ...] = ()
 
     @property
     def parent(self) -> int | None:
@@ -129,6 +134,11 @@ class Function:
 
     def __call__(self, *terms: Term) -> Value:
         fits(f"{self.kind} {self.name}", self.sorts, terms)
+        inner = terms[0]
+        if self.kept and self.sorts == (self.to,) and isinstance(inner, Value):
+            g = inner.function
+            if (g.parts or (g,))[-1] is (self.parts or (self,))[-1]:
+                return Value(composed(self, g), inner.arguments)
         return Value(self, terms)
 
     @property
@@ -138,6 +148,14 @@ class Function:
 
     def __repr__(self) -> str:
         return self.name
+
+
+@functools.cache
+def composed(f: Function, g: Function) -> Function:
+    """A permutation after another one."""
+    parts = (*(f.parts or (f,)), *(g.parts or (g,)))
+    name = f"{parts[0].name}^{len(parts)}"
+    return Function(name, g.sorts, f.to, True, (0,), False, parts)
 
 
 def fits(what: str, sorts: Sequence[Sort], terms: Sequence[Any]) -> None:

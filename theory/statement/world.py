@@ -30,7 +30,8 @@ from theory.statement.tree import (
     Weight,
 )
 
-MOST_BRANCHES = 20_000
+MOST_BRANCHES = 20_000  # of one sum
+MOST_PATTERNS = 1000  # ways in which an entry's indices can lie
 
 
 class World(Decisions):
@@ -75,12 +76,14 @@ class World(Decisions):
         """Probability of every outcome."""
         frame = Frame(linear=True)
         found: dict[Any, sp.Expr] = {}
-        for outcome in self._branches(frame, body):
+        for outcome in self._branches(frame, body, MOST_PATTERNS):
             found[outcome] = found.get(outcome, 0) + frame.summed(sp.S.One)
         return {k: sp.factor(v) for k, v in found.items()}
 
-    def _branches(self, frame: Frame, body: Callable[[], Any]) -> Iterator[Any]:
-        for _ in range(MOST_BRANCHES):
+    def _branches(
+        self, frame: Frame, body: Callable[[], Any], most: int = MOST_BRANCHES
+    ) -> Iterator[Any]:
+        for _ in range(most):
             saved = self.table, self.known
             self.table, self.known = (dict(self.table), {k: list(v) for k, v in self.known.items()})
             self.frames.append(frame)
@@ -100,7 +103,7 @@ class World(Decisions):
             yield value
             if not frame.advance():
                 return
-        raise ParameterError(f"statement {self.stated.name}: more than {MOST_BRANCHES} branches")
+        raise ParameterError(f"statement {self.stated.name}: more than {most} branches")
 
     def value(self, n: Node, linear: bool = True) -> sp.Expr:
         """Number of a node in this world; ``linear`` says whether its mean may be taken."""

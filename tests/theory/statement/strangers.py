@@ -248,7 +248,19 @@ def ridge():
     return statement(total(lambda i: (x[i] + e[i] - out(i)) ** 2, dim))
 
 
+def two_steps():
+    """Two tables follow a permutation: the first one step, both of them two."""
+    N = sizes("N")
+    token = sort("token", N)
+    after = teacher("after", (token,), token)
+    A, B, z = weight("A", token, token), weight("B", token, token), draw(token)
+    logit = lambda y: softmax(lambda u: A[z, u], lambda u: B[u, y], token)  # noqa: E731
+    first = cross_entropy(lambda u: A[z, u], over=token, target=after(z))
+    return statement(first + cross_entropy(logit, over=token, target=after(after(z))))
+
+
 ALL = (
+    two_steps,
     two_teachers,
     more_names,
     two_hop,

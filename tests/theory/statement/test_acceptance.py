@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +20,18 @@ from theory.induction_heads import attention
 from theory.induction_heads import dynamics as induction_dynamics
 from theory.parameters import ParameterError
 from theory.state_tracking import dynamics as tracking_dynamics
-from theory.statement import arrays, check
+from theory.statement import (
+    arrays,
+    check,
+    cross_entropy,
+    draw,
+    kept,
+    roles,
+    sort,
+    statement,
+    teacher,
+    weight,
+)
 from theory.statement.derived import derive
 
 ROUNDING = 1e-12  # relative: some hundred operations in double precision
@@ -292,16 +304,53 @@ def test_two_attributes_of_one_item_are_refused():
         derive(strangers.orthogonal())
 
 
-def test_wrong_classes_are_seen():
+def test_wrong_classes_are_seen(monkeypatch):
     """A right loss with classes that are too few: gradients of all weights give it away."""
-    made = derived("retrieval")
-    (w,) = (w for w in made.statement.weights if w.name == "V")
-    of = made.roles.classes[w]
-    data = arrays.every_input(made.statement, {"N": 3, "M": 4, "P": 3}, np.random.default_rng(0))
-    kept = dict(of.symbols)
-    try:
-        of.symbols = dict.fromkeys(kept, kept[True,])
-        with pytest.raises((ParameterError, AssertionError, KeyError)):
-            assert max(check.compare(made, data).values()) < 1e-3
-    finally:
-        of.symbols = kept
+    monkeypatch.setattr(roles, "DEEPEST", 1)  # no teacher of a teacher's value
+    with pytest.raises(ParameterError, match="gradient of Q off by .*lies"):
+        derive(strangers.two_hop())
+
+
+def test_a_teacher_that_decides_is_seen():
+    """One table for all relations sees how often an answer is taken: it differs between teachers,
+    but not for two entities that two relations permute.
+    """
+    E, R = systems.sizes("E R")
+    entity, relation = sort("entity", E), sort("relation", R)
+    f = teacher("f", (relation, entity), entity, injective=(entity,))
+    M, B = weight("M", relation, entity, entity), weight("B", entity, entity)
+    r, e = draw(relation), draw(entity)
+    loss = cross_entropy(lambda y: M[r, e, y] + B[e, y], over=entity, target=f(r, e))
+    with pytest.raises(ParameterError, match="gradient of B off"):
+        derive(statement(loss))
+
+
+@pytest.mark.parametrize(
+    "stated",
+    [
+        systems.bigram,
+        systems.recall,
+        functools.partial(systems.recall, "softmax"),
+        systems.retrieval,
+        systems.regression,
+        systems.tracking,
+        systems.induction,
+        strangers.more_names,
+    ],
+)
+def test_kept_and_quick(stated, tmp_path, monkeypatch):
+    """A derivation takes less than two seconds; read again from the cache it is the same."""
+    monkeypatch.setenv("SOLVABLE_TRANSFORMERS_CACHE", str(tmp_path))
+    started = time.process_time()
+    made = kept.derived(stated()).equations()
+    assert time.process_time() - started < 2
+    (file,) = tmp_path.glob("statement_*.json")
+    monkeypatch.setattr(kept, "derive", None)  # what is read is not derived
+    again = kept.derived(stated()).equations()
+    assert {k: (e.lhs, e.rhs, e.status) for k, e in made.items()} == {
+        k: (e.lhs, e.rhs, e.status) for k, e in again.items()
+    }
+    monkeypatch.undo()
+    monkeypatch.setenv("SOLVABLE_TRANSFORMERS_CACHE", str(tmp_path))
+    file.write_text(file.read_text()[:-9])
+    assert kept.derived(stated()).equations().keys() == made.keys()
