@@ -56,7 +56,7 @@ def linearised(
     for wrong in {*given} ^ {*flow.state}:
         known = ", ".join(names)
         raise ParameterError(f"at: {wrong} is missing or unknown; a point has {known}")
-    point = {x: sp.sympify(v) for x, v in given.items()}
+    point = {x: sp.sympify(v, strict=True) for x, v in given.items()}
     if parameters is not None:
         return _numbers(flow, point, sweep.numbers(parameters), fixed=at is not None)
     if at is not None:
