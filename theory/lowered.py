@@ -112,8 +112,8 @@ class _Writer(Code):
             self.rights[name], self.axes[name] = right, (*left_out, *own)
             for x in sorted(right.atoms(sp.Indexed), key=str):
                 for i, n in zip(x.indices, self._lengths(x), strict=False):
-                    if i in self.axes[name]:
-                        self.spans.setdefault(i, (1, n))
+                    if i in self.axes[name] and self.spans.setdefault(i, (1, n)) != (1, n):
+                        raise ParameterError(f"{x}: {i} goes to {n}, elsewhere to another end")
 
     def _completed(self, x: sp.Indexed) -> sp.Indexed:
         """Entry with the indices that it leaves out."""
