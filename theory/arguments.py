@@ -220,7 +220,7 @@ def _reader(hint: Any) -> Reader | None:
     if hint is np.ndarray:
         return functools.partial(array, allowed=allowed)
     kind = typing.get_origin(hint) or hint
-    if getattr(kind, "__name__", "") in LISTS:
+    if getattr(kind, "__name__", "") in LISTS and str not in typing.get_args(hint):
         return functools.partial(listed, allowed=allowed)
     if kind is Callable or getattr(kind, "__name__", "") == "Callable":
         return _callable
