@@ -15,9 +15,8 @@ from theory.statement.roles import Inverse, Roles
 from theory.statement.stated import Statement
 from theory.statement.tree import Function, Index, Term, Value
 
-REMEDIES = (
-    "declare it injective, give its sort's size as a number, or ask for closure='mean logits'"
-)
+TEACHER = "say in which arguments it is injective, or ask for closure='mean logits'"
+SAMPLE = "declare it injective, or injective='leading order', or give the size of its argument as a number"
 
 
 class Decisions:
@@ -216,7 +215,7 @@ class Decisions:
             by, onto = None, False
         if f.kept and not (self.averaged or f.injective) and sum(w != 0 for w, _ in options) > 1:
             self.balanced.add(f)
-        what = f"{f.kind} {f.name}: how often a sum meets each of its values is random; {REMEDIES}"
+        what = f"{f.kind} {f.name}: how often a sum meets each of its values is random; {TEACHER if f.kept else SAMPLE}"
         try:
             chosen = self._choose(what, options, by, section)
         except Quenched:
@@ -302,7 +301,7 @@ class Decisions:
         else:
             options.append(((s.size - len(args)) / left, "new"))
         options.append(((left - (s.size - len(sent))) / left, None))
-        what = f"{f.kind} {f.name}: whether it takes a value is random in a sum; {REMEDIES}"
+        what = f"{f.kind} {f.name}: whether it takes a value is random in a sum; {TEACHER if f.kept else SAMPLE}"
         section = (f, j, others)
         chosen = self._choose(what, options, image if image in frame.told else None, section)
         if chosen is None:

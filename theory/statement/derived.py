@@ -15,6 +15,7 @@ from theory.equation import Equation
 from theory.flow import Flow
 from theory.linearised import linearised
 from theory.parameters import ParameterError
+from theory.scope import Scope, only
 from theory.statement import arrays, check, closure, gaussian, symmetry
 from theory.statement.roles import Roles
 from theory.statement.stated import Statement
@@ -202,6 +203,12 @@ class Derived:
             self.status,
             self.assumptions,
             observables={k: v.xreplace(q.gauge) for k, v in shown.items()},
+            scope=Scope(
+                f"the flow of {self.statement.name}",
+                "gradient descent in small steps",
+                tuple(only(s.name, n) for s, n in self.sizes.items()),
+                free=("eta", "steps", "eval_every", "batch_size"),
+            ),
         )
 
     @functools.cached_property
