@@ -30,6 +30,8 @@ class Decisions:
 
     def __init__(self, stated: Statement, roles: Roles, *, averaged: bool = False) -> None:
         self.stated, self.roles, self.averaged = stated, roles, averaged
+        self.spent = 0  # branches
+        self.asked: list[Any] = []  # what is sent to known values, being decided
         self.whole: set[Function] = set()  # samples whose values are told apart one by one
         self.listed: set[Any] = set()  # roles of ordered sorts whose places are all known
         self.balanced: set[Function] = set()
@@ -268,7 +270,7 @@ class Decisions:
 
     def _status(self, f: Function, j: int, others: tuple[Element, ...], e: Element) -> None:
         key = (f, j, others, e)
-        if key not in self.table:
+        if key not in self.table and key not in self.asked:
             depth = self._depth(key)
             if depth < len(self.frames) - 1:
                 raise NeedOuter(depth, key)
@@ -280,9 +282,15 @@ class Decisions:
         group = self._group(self.roles._root(("value", f)), parent)
         frame = self.frames[-1]
         if len(self.frames) > 1 and not frame.linear:
-            for e in list(group):
-                if e is not image and e.depth < len(self.frames) - 1:
-                    self._status(f, j, others, e)
+            self.asked.append((f, j, others, image))
+            try:
+                for e in list(group):
+                    if e is not image and e.depth < len(self.frames) - 1:
+                        self._status(f, j, others, e)
+            finally:
+                self.asked.pop()
+            if (f, j, others, image) in self.table:
+                return
         s = f.sorts[j]
         above = next((e for e, t in zip(others, f.sorts[:j], strict=False) if t is s.of), None)
         role = self.roles._root(("argument", f, j))
