@@ -2,9 +2,9 @@
 
 The words (`theory.statement.language`): ``sizes``, ``number``, ``spectrum``; ``sort``, ``teacher``,
 ``sample``, ``gauss``, ``weight``; ``draw``, ``fixed``, ``total``, ``eq``, ``exp``, ``log``,
-``cross_entropy``; ``statement``.
+``cross_entropy``; and ``statement``, which makes the `Statement`.
 
-The tree has nodes (numbers) and terms (indices):
+The tree (`theory.statement.tree`) has nodes (numbers) and terms (indices):
 
 ``Scalar(value)``
     SymPy expression in sizes and numbers.
@@ -19,7 +19,23 @@ The tree has nodes (numbers) and terms (indices):
 ``Index(sort, parent, distinct, place, bound)``
     A term: drawn, summed over (``bound``), or at a known ``place`` (counted from 1).
 ``Value(function, arguments)``
-    A term: what a teacher (``function.kept``) or a sample gives.
+    A term: what a teacher (``function.kept``) or a sample gives. A permutation applied again is a
+    teacher of its own, with ``parts``.
+
+What follows from it:
+
+`theory.statement.derived.derive`
+    `Derived`: ``classes`` with sizes, ``loss``, ``rates``, ``conserved``, ``quotient``, ``flow``,
+    ``equations()``; ``at(N=8)`` for concrete sizes. `theory.statement.kept.derived` keeps it.
+`theory.statement.arrays`
+    The tree over arrays (`Evaluation`, NumPy or torch), all inputs at concrete sizes
+    (`every_input`), tables of teachers, and classes of all entries (`class_numbers`).
+`theory.statement.check`
+    Loss, gradients of all weights and sizes against listed inputs; part of every derivation.
+`theory.statement.model`
+    A file or an entry point as a model of the registry: `of_file`, `model`, `parameters`.
+`theory.statement.overlaps`
+    Rates of overlaps of hidden units from the averaged loss.
 """
 
 from __future__ import annotations

@@ -18,6 +18,7 @@ from theory.statement.tree import Weight
 LARGEST_SIZE = 6  # of up to four sizes, in a check
 HIDING = 3  # what a pair of equal sizes costs, in units of a size
 SIZES, TEACHERS = 2, 4  # listings of a check: without teachers, with
+SMALL = 1e-4  # gradient below which errors are absolute: all of them may vanish
 AGREE = 1e-9  # relative to the largest gradient: rounding of sums over at most 50,000 inputs
 
 
@@ -85,7 +86,7 @@ def compare(made: Any, data: arrays.Data, seed: int = 0) -> dict[str, float]:
         return (np.broadcast_to(found, data.chances.shape) * data.chances).sum()
 
     off["loss"] = float(abs(mean(lifted) - loss)) / max(abs(loss), 1)
-    largest = max(float(np.abs(g).max(initial=0)) for g in predicted.values()) or 1.0
+    largest = max(SMALL, *(float(np.abs(g).max(initial=0)) for g in predicted.values()))
     for w, gradient in predicted.items():
         along = rng.normal(size=gradient.shape)
         step = {**lifted, w: lifted[w] + symmetry.STEP * along}

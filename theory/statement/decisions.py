@@ -15,9 +15,8 @@ from theory.statement.roles import Inverse, Roles
 from theory.statement.stated import Statement
 from theory.statement.tree import Function, Index, Term, Value
 
-REMEDIES = (
-    "declare it injective, give its sort's size as a number, or ask for closure='mean logits'"
-)
+TEACHER = "say in which arguments it is injective, or ask for closure='mean logits'"
+SAMPLE = "declare it injective, or injective='leading order', or give the size of its argument as a number"
 
 
 class Decisions:
@@ -31,6 +30,8 @@ class Decisions:
 
     def __init__(self, stated: Statement, roles: Roles, *, averaged: bool = False) -> None:
         self.stated, self.roles, self.averaged = stated, roles, averaged
+        self.spent = 0  # branches
+        self.asked: list[Any] = []  # what is sent to known values, being decided
         self.whole: set[Function] = set()  # samples whose values are told apart one by one
         self.listed: set[Any] = set()  # roles of ordered sorts whose places are all known
         self.balanced: set[Function] = set()
@@ -216,7 +217,7 @@ class Decisions:
             by, onto = None, False
         if f.kept and not (self.averaged or f.injective) and sum(w != 0 for w, _ in options) > 1:
             self.balanced.add(f)
-        what = f"{f.kind} {f.name}: how often a sum meets each of its values is random; {REMEDIES}"
+        what = f"{f.kind} {f.name}: how often a sum meets each of its values is random; {TEACHER if f.kept else SAMPLE}"
         try:
             chosen = self._choose(what, options, by, section)
         except Quenched:
@@ -269,7 +270,7 @@ class Decisions:
 
     def _status(self, f: Function, j: int, others: tuple[Element, ...], e: Element) -> None:
         key = (f, j, others, e)
-        if key not in self.table:
+        if key not in self.table and key not in self.asked:
             depth = self._depth(key)
             if depth < len(self.frames) - 1:
                 raise NeedOuter(depth, key)
@@ -281,9 +282,15 @@ class Decisions:
         group = self._group(self.roles._root(("value", f)), parent)
         frame = self.frames[-1]
         if len(self.frames) > 1 and not frame.linear:
-            for e in list(group):
-                if e is not image and e.depth < len(self.frames) - 1:
-                    self._status(f, j, others, e)
+            self.asked.append((f, j, others, image))
+            try:
+                for e in list(group):
+                    if e is not image and e.depth < len(self.frames) - 1:
+                        self._status(f, j, others, e)
+            finally:
+                self.asked.pop()
+            if (f, j, others, image) in self.table:
+                return
         s = f.sorts[j]
         above = next((e for e, t in zip(others, f.sorts[:j], strict=False) if t is s.of), None)
         role = self.roles._root(("argument", f, j))
@@ -302,7 +309,7 @@ class Decisions:
         else:
             options.append(((s.size - len(args)) / left, "new"))
         options.append(((left - (s.size - len(sent))) / left, None))
-        what = f"{f.kind} {f.name}: whether it takes a value is random in a sum; {REMEDIES}"
+        what = f"{f.kind} {f.name}: whether it takes a value is random in a sum; {TEACHER if f.kept else SAMPLE}"
         section = (f, j, others)
         chosen = self._choose(what, options, image if image in frame.told else None, section)
         if chosen is None:

@@ -10,9 +10,12 @@ from typing import Any
 import sympy as sp
 
 from theory import notation
+from theory.conserved import conserved
 from theory.equation import Equation
 from theory.flow import Flow
+from theory.linearised import linearised
 from theory.parameters import ParameterError
+from theory.scope import Scope, only
 from theory.statement import arrays, check, closure, gaussian, symmetry
 from theory.statement.roles import Roles
 from theory.statement.stated import Statement
@@ -200,6 +203,12 @@ class Derived:
             self.status,
             self.assumptions,
             observables={k: v.xreplace(q.gauge) for k, v in shown.items()},
+            scope=Scope(
+                f"the flow of {self.statement.name}",
+                "gradient descent in small steps",
+                tuple(only(s.name, n) for s, n in self.sizes.items()),
+                free=("eta", "steps", "eval_every", "batch_size"),
+            ),
         )
 
     @functools.cached_property
@@ -214,6 +223,31 @@ class Derived:
             x: symmetry.tidied(-sp.Add(*(m * slopes[y] for y, m in q.mobility[x].items())))
             for x in q.order
         }
+
+    @functools.cached_property
+    def invariants(self) -> list[tuple[sp.Expr, sp.Expr]]:
+        """Further conserved quantities of the flow, in its order parameters: start and quantity.
+
+        None are looked for where rates are long, or hold sums.
+        """
+        if any(rate.has(sp.Sum) for rate in self.moving.values()):
+            return []
+        if sum(rate.count_ops() for rate in self.moving.values()) > symmetry.PROVABLE:
+            return []
+        return [(e.lhs, e.rhs) for e in conserved(self.flow)]
+
+    @functools.cached_property
+    def growth(self) -> list[sp.Expr]:
+        """Growth rates where all order parameters are zero, if that is a fixed point and they
+        solve equations of at most second degree.
+        """
+        zero = dict.fromkeys(self.moving, sp.S.Zero)
+        if any(rate.xreplace(zero) != 0 for rate in self.moving.values()):
+            return []
+        try:
+            return [mode.rate for mode in linearised(self.flow, zero)]
+        except ParameterError:
+            return []
 
     @property
     def reference(self) -> str:
@@ -246,7 +280,7 @@ class Derived:
             for c in self.classes
         ]
         kept = [
-            made(f"conserved_{k + 1}", notation.symbol(f"C_{k + 1}", means=q.kind), q.expression)
+            made(f"{q.kind}_{k + 1}", notation.symbol(f"C_{k + 1}", means=q.kind), q.expression)
             for k, q in enumerate([] if self.directions else self.conserved)
         ]
         moving = [
@@ -261,8 +295,20 @@ class Derived:
                 for c in self.classes
             ]
             return {**first, "Flow": rates}
-        rates = list(self.flow.equations().values()) if self.quotient.order else []
-        found = {**first, "Conserved": kept, "Flow": [*moving, *rates]}
+        if not self.quotient.order:
+            return {**first, "Conserved": kept} if kept else first
+        kept += [made(f"conserved_{k}", *both) for k, both in enumerate(self.invariants, 1)]
+        growth = [
+            made(
+                f"growth_{k}",
+                notation.symbol(f"growth_{k}", means="growth rate at zero weights"),
+                rate,
+                "all order parameters small",
+            )
+            for k, rate in enumerate(self.growth, 1)
+        ]
+        rates = list(self.flow.equations().values())
+        found = {**first, "Conserved": kept, "Flow": [*moving, *rates], "Growth": growth}
         return {section: equations for section, equations in found.items() if equations}
 
 

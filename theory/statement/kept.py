@@ -90,6 +90,8 @@ def _written(made: Derived) -> dict[str, Any]:
             for q in made.conserved
         ],
         "moving": [[_down(x), _down(rate)] for x, rate in moving.items()],
+        "invariants": [[_down(x), _down(y)] for x, y in (made.invariants if moving else [])],
+        "growth": [_down(x) for x in (made.growth if moving else [])],
     }
 
 
@@ -123,6 +125,8 @@ def _read(stated: Statement, found: Mapping[str, Any]) -> Derived:
             for kind, part, kept, proved in found["conserved"]
         ]
         vars(made)["moving"] = {_up(x): _up(rate) for x, rate in found["moving"]}
+        vars(made)["invariants"] = [(_up(x), _up(y)) for x, y in found["invariants"]]
+        vars(made)["growth"] = [_up(x) for x in found["growth"]]
     return made
 
 

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import sympy as sp
+
 from theory.parameters import BaseParameters, ParameterError, nearest, parameter
 from theory.registry import COMMANDS, Model
 from theory.statement.stated import Statement, unread
@@ -85,9 +87,20 @@ def offered(stated: Statement) -> types.SimpleNamespace:
         derived=found,
         equations=lambda: found().equations(),
         sections=lambda: found().sections(),
-        flows=lambda: {stated.name: found().flow},
+        flows=lambda: {stated.name: _written_out(found()).flow},
         onset=lambda p, until=None: onset.onset(found(), p, until),
     )
+
+
+def _written_out(made: Any) -> Any:
+    """The same at the sizes that the statement gives, where sums over sizes have to be written
+    out.
+    """
+    stated = made.statement
+    sizes = [s.name for s in stated.symbols if s.is_integer]
+    if not (made.directions or made.loss.has(sp.Sum)) or not {*sizes} <= {*stated.values}:
+        return made
+    return made.at(**{name: stated.values[name] for name in sizes})
 
 
 @functools.cache

@@ -9,6 +9,7 @@ import numpy as np
 import sympy as sp
 import xarray as xr
 
+from theory.linearised import linearised
 from theory.onset import Onset
 from theory.parameters import ParameterError
 from theory.statement.derived import Derived
@@ -57,11 +58,15 @@ def onset(made: Derived, p: Any, until: float | None = None) -> Onset:
             name: f"time at which the loss has done {share:.0%} of its fall"
             for name, share in zip(events, SHARES, strict=True)
         }
-    growth = rates_at_zero(flow, p)
-    for k, rate in enumerate(growth, 1):
-        numbers[f"growth_{k}"] = rate
+    notes = []
+    try:
+        modes = linearised(flow, dict.fromkeys(flow.state, 0), p)
+    except ParameterError:
+        modes = []
+        notes.append("zero weights are no fixed point: no growth rates there")
+    for k, mode in enumerate(modes, 1):
+        numbers[f"growth_{k}"] = float(np.real(mode.rate))
         labels[f"growth_{k}"] = "growth rate at zero weights, real part"
-    notes = [] if growth else ["zero weights are no fixed point: no growth rates there"]
     return Onset(
         numbers=numbers,
         labels=labels,
@@ -102,20 +107,6 @@ def _run(flow: Any, p: Any, until: float | None) -> xr.Dataset:
         if until or end > LONGEST or (moved and late < SETTLED * abs(float(fall[-1]))):
             return curve
         end *= 2
-
-
-def rates_at_zero(flow: Any, p: Any) -> list[float]:
-    """Growth rates where all order parameters are zero, largest first; none if that is no fixed
-    point.
-    """
-    zero = dict.fromkeys(flow.state, 0)
-    values = {s: p.values()[s.name] for s in flow.jacobian().free_symbols if s.name in p.values()}
-    rates = [float(r.subs(zero).subs(values)) for r in flow.expanded.values()]
-    if any(abs(r) > 1e-12 for r in rates):
-        return []
-    matrix = np.array(flow.jacobian().subs(zero).subs(values).tolist(), float)
-    found = sorted(np.linalg.eigvals(matrix).real, reverse=True)
-    return [float(x) for x in found if math.isfinite(x)]
 
 
 def draw(result: Onset, axes: Any) -> None:

@@ -30,7 +30,7 @@ from theory.statement.tree import (
     Weight,
 )
 
-MOST_BRANCHES = 20_000  # of one sum
+MOST_BRANCHES = 25_000  # of all sums: half a minute
 MOST_PATTERNS = 1000  # ways in which an entry's indices can lie
 
 
@@ -81,9 +81,12 @@ class World(Decisions):
         return {k: sp.factor(v) for k, v in found.items()}
 
     def _branches(
-        self, frame: Frame, body: Callable[[], Any], most: int = MOST_BRANCHES
+        self, frame: Frame, body: Callable[[], Any], most: int | None = None
     ) -> Iterator[Any]:
-        for _ in range(most):
+        for _ in range(most or MOST_BRANCHES):
+            self.spent += 1
+            if self.spent > MOST_BRANCHES:
+                break
             saved = self.table, self.known
             self.table, self.known = (dict(self.table), {k: list(v) for k, v in self.known.items()})
             self.frames.append(frame)
@@ -103,7 +106,8 @@ class World(Decisions):
             yield value
             if not frame.advance():
                 return
-        raise ParameterError(f"statement {self.stated.name}: more than {most} branches")
+        few = min(most or MOST_BRANCHES, MOST_BRANCHES)
+        raise ParameterError(f"statement {self.stated.name}: more than {few} branches")
 
     def value(self, n: Node, linear: bool = True) -> sp.Expr:
         """Number of a node in this world; ``linear`` says whether its mean may be taken."""

@@ -120,6 +120,9 @@ def test_recall_follows_the_hand_derived_flow():
     kept = w**2 - delta**2 * D * (R - 1) / R
     moved = sum(sp.diff(kept, x) * made.flow.rhs[x] for x in (w, delta))
     assert sp.simplify(moved) == 0
+    assert any(sp.expand(found - kept) == 0 for _, found in made.invariants)
+    growth = sp.sqrt((R - 1) / (R * D)) / R
+    assert any(sp.simplify(rate / growth) == 1 for rate in made.growth)
 
 
 def test_recall_at_a_tiny_size():

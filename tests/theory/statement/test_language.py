@@ -96,7 +96,7 @@ def test_a_file_is_a_model(tmp_path, capsys):
     file.write_text(GOOD)
     assert listing.main([str(file)]) == 0
     said = capsys.readouterr().out
-    assert "Which token is it?" in said and "conserved_1" in said and "N⋅(N - 1)" in said
+    assert "Which token is it?" in said and "translation_1" in said and "N⋅(N - 1)" in said
     assert latex.main([str(file), "--equation", "ddelta_W_dt"]) == 0
     assert r"\frac{1}{N + e^{\delta_{W}} - 1}" in capsys.readouterr().out
     assert onset.main([str(file), "--json", "--set", "N=7"]) == 0
