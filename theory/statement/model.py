@@ -17,7 +17,7 @@ import sympy as sp
 
 from theory.parameters import BaseParameters, ParameterError, nearest, parameter
 from theory.registry import COMMANDS, Model
-from theory.statement.stated import Statement, unread
+from theory.statement.stated import UNNAMED, Statement, unread
 from theory.statement.tree import Spectrum
 
 TRAINING: dict[str, tuple[Any, str, dict[str, Any]]] = {
@@ -190,7 +190,9 @@ def of_file(name: str) -> StatedModel:
     if len(stated) > 1 and not chosen:
         several = ", ".join(f"{path}:{k}" for k in stated)
         raise ParameterError(f"{path}: states several models: {several}")
-    return model(stated[chosen] if chosen else next(iter(stated.values())))
+    key = chosen or next(iter(stated))
+    found = stated[key]  # without a name of its own it has that of its variable
+    return model(dataclasses.replace(found, name=key) if found.name == UNNAMED else found)
 
 
 def _run(path: str) -> dict[str, Any]:

@@ -31,6 +31,7 @@ from theory.statement.tree import (
 )
 
 VERSION = 1  # of the language
+UNNAMED = "statement"
 RESERVED = {"t", "loss"}  # names of what every flow has
 CLOSURES = ("mean logits",)
 
@@ -129,7 +130,7 @@ class Statement:
 def statement(
     loss: Any,
     *,
-    name: str = "statement",
+    name: str = UNNAMED,
     title: str = "",
     observables: Mapping[str, Any] | None = None,
     closure: str | None = None,
