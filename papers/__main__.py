@@ -77,7 +77,7 @@ def main(argv: list[str] | None = None) -> int:
 
 def _claims(model: Model, paper: ModuleType, args: argparse.Namespace) -> int:
     """The ledger; exit code 1 where a typed verdict is not the computed one, 3 where stored
-    evidence is missing or stale.
+    evidence is stale.
     """
     ledger = claims.load(Path(str(paper.__file__)).with_name("claims.toml"))
     stored = evidence.load(model)

@@ -27,7 +27,8 @@ from verify.report import Request, collect
 
 ROOT = Path(__file__).parents[1]
 TESTS = "tests"  # beside the commands: what the ledger cites of them
-ASIDE = ("verify", "verify.device.students")  # these look at every model
+# These look at every model, or at what a file states.
+ASIDE = ("verify", "verify.device.students", "theory.statement.model")
 KEPT = (
     "id",
     "name",
@@ -215,9 +216,9 @@ def state(model: Model, stored: Mapping[str, Any]) -> list[str]:
 
 
 def stale(model: Model, stored: Mapping[str, Any]) -> list[str]:
-    """Commands that have no stored result, or one that other sources made."""
+    """Commands whose stored result other sources made."""
     return [
         command
         for command in model.checks
-        if stored.get(command, {}).get("sources") != sources(model, command)
+        if command in stored and stored[command]["sources"] != sources(model, command)
     ]

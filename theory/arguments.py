@@ -21,7 +21,6 @@ import xarray as xr
 from theory.parameters import ANYTHING, Allowed, ParameterError, number, shown
 
 Positive = Annotated[float, Allowed(above=0)]
-Size = Annotated[int, Allowed(low=1)]
 Nodes = Annotated[int, Allowed(low=2, high=10**4)]  # of a quadrature, per axis
 Times = Annotated[Iterable[float], Allowed(low=0)]
 Reader = Callable[[str, Any], Any]  # of an argument's name and value
@@ -221,7 +220,7 @@ def _reader(hint: Any) -> Reader | None:
     if hint is np.ndarray:
         return functools.partial(array, allowed=allowed)
     kind = typing.get_origin(hint) or hint
-    if getattr(kind, "__name__", "") in LISTS:
+    if getattr(kind, "__name__", "") in LISTS and str not in typing.get_args(hint):
         return functools.partial(listed, allowed=allowed)
     if kind is Callable or getattr(kind, "__name__", "") == "Callable":
         return _callable

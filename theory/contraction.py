@@ -1,9 +1,11 @@
-"""Lines of array code whose variables know the index of each of their axes."""
+"""Steps of array code whose variables know the index of each of their axes."""
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Iterable, Mapping, Sequence
+import operator
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,39 +16,60 @@ from theory.parameters import ParameterError
 
 MOST_ENTRIES = 10**9  # of an array that is made on the way: 8 GB in double precision
 FEW = 256  # entries of a matrix below which many small products cost more than a copy
+View = tuple[int, tuple[int, ...] | None, tuple | None]  # a variable, its axes' order, new axes
 
 
 @dataclass(frozen=True)
 class Array:
-    """A variable of the code (or an expression), and the index of each of its axes."""
+    """A variable by its number, and the index of each of its axes."""
 
-    name: str
+    number: int
     axes: tuple[sp.Symbol, ...]
 
 
 class Code:
-    """Lines, constants that they use, and the ranges of the indices that now mean something."""
+    """Steps that make one variable each from those before; the inputs are the first variables.
 
-    def __init__(self) -> None:
-        self.lines: list[str] = []
-        self.scope: dict[str, Any] = {}
+    Attributes
+    ----------
+    xp : module
+        Array module.
+    inputs : int
+        How many there are.
+    range : dict
+        First and last value of the indices that now mean something.
+    """
+
+    def __init__(self, xp: Any, inputs: int) -> None:
+        self.xp, self.inputs = xp, inputs
+        self.steps: list[tuple[Callable, tuple[View, ...]]] = []
         self.range: dict[sp.Symbol, tuple[int, int]] = {}
 
-    def line(self, code: str, axes: Sequence[sp.Symbol]) -> Array:
-        """Variable with what an expression over these indices is."""
-        entries = self.entries(axes)
-        if entries > MOST_ENTRIES:
+    def step(self, work: Callable, axes: Sequence[sp.Symbol], *views: View) -> Array:
+        """Variable over these indices that a function makes of others."""
+        if (entries := self.entries(axes)) > MOST_ENTRIES:
             raise ParameterError(
                 f"an array over {axes} would have {entries:.1e} entries, at most {MOST_ENTRIES:.0e}"
             )
-        self.lines.append(f"v{len(self.lines)} = {code}")
-        return Array(f"v{len(self.lines) - 1}", tuple(axes))
+        self.steps.append((work, views))
+        return Array(self.inputs + len(self.steps) - 1, tuple(axes))
 
-    def constant(self, value: Any) -> str:
-        """Name of what the code is given."""
-        name = f"c{len(self.scope)}"
-        self.scope[name] = value
-        return name
+    def function(self, results: Sequence[Array]) -> Callable:
+        """Function of the inputs that takes all steps and returns these variables."""
+        steps, permute = self.steps, getattr(self.xp, "permute", None) or self.xp.transpose
+
+        def seen(values: list, view: View) -> Any:
+            number, order, at = view
+            x = values[number] if order is None else permute(values[number], order)
+            return x if at is None else x[at]
+
+        def call(*inputs: Any) -> list:
+            values = [*inputs]
+            for work, views in steps:
+                values.append(work(*[seen(values, view) for view in views]))
+            return [values[x.number] for x in results]
+
+        return call
 
     def shape(self, axes: Iterable[sp.Symbol], ranges: Mapping | None = None) -> tuple[int, ...]:
         """How many values the indices have."""
@@ -56,30 +79,31 @@ class Code:
         """Of an array over these indices."""
         return math.prod(self.shape(axes))
 
-    def aligned(self, x: Array, axes: Sequence[sp.Symbol]) -> str:
+    def aligned(self, x: Array, axes: Sequence[sp.Symbol]) -> View:
         """The array with its axes in a given order, of length 1 where it has none."""
         order = tuple(x.axes.index(a) for a in axes if a in x.axes)
-        code = x.name if order == tuple(range(len(order))) else f"permute({x.name}, {order})"
-        gaps = [":" if a in x.axes else "None" for a in axes]
-        while gaps and gaps[0] == "None":
-            gaps.pop(0)
-        return f"{code}[{', '.join(gaps)}]" if "None" in gaps else code
+        at = tuple(slice(None) if a in x.axes else None for a in axes)
+        while at[:1] == (None,):
+            at = at[1:]
+        same = order == tuple(range(len(order)))
+        return x.number, None if same else order, at if None in at else None
 
     def union(self, parts: Sequence[Array]) -> tuple[sp.Symbol, ...]:
         """Indices of all of them; those of the largest as they lie in it."""
-        most = max(parts, key=lambda x: len(x.axes), default=Array("", ())).axes
+        most = max(parts, key=lambda x: len(x.axes), default=Array(0, ())).axes
         every = dict.fromkeys(a for x in parts for a in x.axes)
         return (*(a for a in every if a not in most), *most)
 
     def einsum(self, kept: Sequence[sp.Symbol], *parts: Array) -> Array:
         """Product in one pass, summed over the indices that are not kept."""
         terms = _letters([x.axes for x in parts], kept)
-        return self.line(f"xp.einsum({terms!r}, {', '.join(x.name for x in parts)})", kept)
+        work = functools.partial(self.xp.einsum, terms)
+        return self.step(work, kept, *((x.number, None, None) for x in parts))
 
-    def product(self, *parts: Array) -> Array:
-        """Entry by entry."""
-        axes = self.union(parts)
-        return self.line(" * ".join(self.aligned(x, axes) for x in parts), axes)
+    def together(self, work: Callable[[Any, Any], Any], *parts: Array) -> Array:
+        """Sum or product, entry by entry."""
+        axes, views = self.union(parts), [self.aligned(x, self.union(parts)) for x in parts]
+        return self.step(lambda *xs: functools.reduce(work, xs), axes, *views)
 
     def contracted(self, arrays: Sequence[Array], bound: set[sp.Symbol]) -> Array:
         """Product of arrays summed over the bound indices, two by two in the cheapest order."""
@@ -99,7 +123,8 @@ class Code:
 
     def _reduced(self, x: Array, gone: Any) -> Array:
         at = tuple(k for k, a in enumerate(x.axes) if a in gone)
-        return self.line(f"{x.name}.sum({at})", [a for a in x.axes if a not in gone]) if at else x
+        left = [a for a in x.axes if a not in gone]
+        return self.step(lambda v: v.sum(at), left, self.aligned(x, x.axes)) if at else x
 
     def _pair(self, x: Array, y: Array, keep: set[sp.Symbol]) -> Array:
         """Product of two arrays, summed over indices that are not kept: a stack of products of
@@ -110,7 +135,7 @@ class Code:
         big, small = sorted((x, y), key=lambda u: -self.entries(u.axes))
         summed = [a for a in big.axes if a in small.axes and a not in keep]
         if not summed:
-            return self.product(big, small)
+            return self.together(operator.mul, big, small)
         free = [a for a in big.axes if a not in small.axes]
         others = [a for a in small.axes if a not in big.axes]
         stack = [a for a in big.axes if a in small.axes and a in keep]
@@ -131,14 +156,20 @@ class Code:
         inner, outer = last if turned else last[::-1]
         stacked = [a for a in rest if a in small.axes]
 
-        def matrices(x: Array, axes: list[sp.Symbol], *last: list[sp.Symbol]) -> str:
-            shape = tuple(self.entries([a]) if a in x.axes else 1 for a in rest)
-            return f"{self.aligned(x, axes)}.reshape({shape + tuple(map(self.entries, last))})"
+        def matrices(x: Array, *last: list[sp.Symbol]) -> tuple[int, ...]:
+            ones = tuple(self.entries([a]) if a in x.axes else 1 for a in rest)
+            return ones + tuple(map(self.entries, last))
 
-        left = matrices(big, [*rest, *last[0], *last[1]], *last) + ".swapaxes(-1, -2)" * turned
-        right = matrices(small, [*stacked, *inner, *others], inner, others)
         axes = [*rest, *outer, *others]
-        return self.line(f"xp.matmul({left}, {right}).reshape({self.shape(axes)})", axes)
+        shapes = matrices(big, *last), matrices(small, inner, others), self.shape(axes)
+
+        def work(x: Any, y: Any) -> Any:
+            x, y = x.reshape(shapes[0]), y.reshape(shapes[1])
+            return self.xp.matmul(x.swapaxes(-1, -2) if turned else x, y).reshape(shapes[2])
+
+        left = self.aligned(big, [*rest, *last[0], *last[1]])
+        right = self.aligned(small, [*stacked, *inner, *others])
+        return self.step(work, axes, left, right)
 
 
 def _letters(terms: Sequence[Sequence[sp.Symbol]], kept: Iterable[sp.Symbol]) -> str:

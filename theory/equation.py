@@ -10,6 +10,7 @@ from typing import Any, Self
 import sympy as sp
 
 from theory import arguments, lowered, notation, numeric, sweep
+from theory.dimensions import by_dimension
 from theory.parameters import ParameterError, nearest
 
 STATUSES = ("exact", "leading order", "closure", "empirical")
@@ -77,7 +78,7 @@ class Equation:
             return _compiled(self.rhs, arguments, modules)
         return numeric.function(self.rhs, arguments, modules)
 
-    @sweep.by_dimension()
+    @by_dimension()
     def evaluate(self, values: Any, modules: str = "numpy", **swept: Any) -> Any:
         """Numbers for the right-hand side.
 

@@ -230,6 +230,8 @@ class Flow:
             number, if the flow does not describe such students, or if the solution leaves double
             precision.
         """
+        if not isinstance(beyond, bool):
+            raise ParameterError(f"beyond = {shown(beyond)}: must be true or false")
         with insisting(beyond):
             return self._solved(parameters, at, events, rtol, atol, end)
 

@@ -53,10 +53,10 @@ def linearised(
     """
     names = {x.name: x for x in flow.state}
     given = {names.get(getattr(x, "name", x), x): v for x, v in (at or flow.initial).items()}
-    for wrong in {*given} ^ {*flow.state}:
+    for wrong in sorted({*given} ^ {*flow.state}, key=str)[:1]:
         known = ", ".join(names)
         raise ParameterError(f"at: {wrong} is missing or unknown; a point has {known}")
-    point = {x: sp.sympify(v) for x, v in given.items()}
+    point = {x: sp.sympify(v, strict=True) for x, v in given.items()}
     if parameters is not None:
         return _numbers(flow, point, sweep.numbers(parameters), fixed=at is not None)
     if at is not None:

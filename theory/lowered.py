@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import functools
 import math
+import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -63,7 +64,7 @@ class Lowered:
         ends = sp.Tuple(*(e for s in rights.atoms(sp.Sum) for limit in s.limits for e in limit[1:]))
         self.sizes = [x for x in self.numbers if x in ends.free_symbols]
         self.compiled = functools.lru_cache(maxsize=64)(
-            lambda shapes, sizes: _Writer(self, dict(shapes), dict(sizes)).function()
+            lambda shapes, sizes: _Writer(self, dict(shapes), dict(sizes)).wanted()
         )
 
     def __call__(self, values: Mapping[str, Any]) -> list[Any]:
@@ -84,7 +85,7 @@ class Lowered:
             x: numeric._whole(x, values[x.name]) if x.is_integer else float(values[x.name])
             for x in self.numbers
         }
-        sizes = tuple((x, sp.sympify(numbers[x])) for x in self.sizes)
+        sizes = tuple((x, sp.sympify(numbers[x], strict=True)) for x in self.sizes)
         return self.compiled(shapes, sizes)(*arrays, *map(float, numbers.values()))
 
 
@@ -99,9 +100,7 @@ class _Writer(Code):
         self, asked: Lowered, shapes: dict[str, tuple[int, ...]], sizes: dict[sp.Symbol, sp.Expr]
     ) -> None:
         self.asked, self.shapes, self.sizes = asked, shapes, sizes
-        super().__init__()
-        permute = getattr(asked.xp, "permute", None) or asked.xp.transpose
-        self.scope |= {"xp": asked.xp, "permute": permute, "take": self._take}
+        super().__init__(asked.xp, len(asked.arrays) + len(asked.numbers))
         self.made: dict[Any, Array] = {}
         self.spans: dict[sp.Symbol, tuple[int, int]] = {}  # of indices of what is given and defined
         self.axes: dict[str, tuple[sp.Symbol, ...]] = {}
@@ -113,8 +112,8 @@ class _Writer(Code):
             self.rights[name], self.axes[name] = right, (*left_out, *own)
             for x in sorted(right.atoms(sp.Indexed), key=str):
                 for i, n in zip(x.indices, self._lengths(x), strict=False):
-                    if i in self.axes[name]:
-                        self.spans.setdefault(i, (1, n))
+                    if i in self.axes[name] and self.spans.setdefault(i, (1, n)) != (1, n):
+                        raise ParameterError(f"{x}: {i} goes to {n}, elsewhere to another end")
 
     def _completed(self, x: sp.Indexed) -> sp.Indexed:
         """Entry with the indices that it leaves out."""
@@ -128,19 +127,17 @@ class _Writer(Code):
             raise NotLowered(f"{x}: is used before it is defined")
         return self.shapes.get(name) or self.shape(self.axes[name], self.spans)
 
-    def function(self) -> Callable:
+    def wanted(self) -> Callable:
         """The function of arrays and numbers."""
         results = []
         for name in self.asked.wanted:
             axes, found = self.axes[name], self._defined(name)
-            shape = self.shape(axes, self.spans)
-            results.append(f"xp.broadcast_to({self.aligned(found, axes)}, {shape})")
-        arguments = [f"array_{k}" for k in range(len(self.asked.arrays))]
-        arguments += [f"number_{k}" for k in range(len(self.asked.numbers))]
-        self.lines.append(f"return [{', '.join(results)}]")
-        source = "".join(f"\n    {line}" for line in self.lines)
-        exec(f"def code({', '.join(arguments)}):{source}", self.scope)
-        return self.scope["code"]
+            self.range = {a: self.spans[a] for a in axes}
+            to = functools.partial(
+                lambda shape, x: self.xp.broadcast_to(x, shape), self.shape(axes)
+            )
+            results.append(self.step(to, axes, self.aligned(found, axes)))
+        return self.function(results)
 
     def value(self, expr: sp.Expr) -> Array:
         """Array of an expression over its free indices, written once whatever they are called."""
@@ -150,9 +147,9 @@ class _Writer(Code):
         key = (expr.xreplace(stand_in), tuple(self.range[x] for x in order))
         if key not in self.made:
             found = self._written(expr)
-            self.made[key] = Array(found.name, tuple(stand_in[a] for a in found.axes))
+            self.made[key] = Array(found.number, tuple(stand_in[a] for a in found.axes))
         back = {b: a for a, b in stand_in.items()}
-        return Array(self.made[key].name, tuple(back[a] for a in self.made[key].axes))
+        return Array(self.made[key].number, tuple(back[a] for a in self.made[key].axes))
 
     def _written(self, expr: sp.Expr) -> Array:
         if isinstance(expr, sp.Indexed):
@@ -161,17 +158,17 @@ class _Writer(Code):
             return self._sum(expr)
         if isinstance(expr, sp.KroneckerDelta):
             x, y = (self.value(a) for a in expr.args)
-            axes = tuple(dict.fromkeys(x.axes + y.axes))
-            same = f"{self.aligned(x, axes)} == {self.aligned(y, axes)}"
-            return self.line(f"xp.asarray({same}, dtype=xp.float64)", axes)
+            axes, xp = tuple(dict.fromkeys(x.axes + y.axes)), self.xp
+            views = self.aligned(x, axes), self.aligned(y, axes)
+            return self.step(lambda u, v: xp.asarray(u == v, dtype=xp.float64), axes, *views)
         if expr in self.range:
             first, last = self.range[expr]
-            xp = self.asked.xp
-            return Array(self.constant(xp.arange(first, last + 1, dtype=xp.float64)), (expr,))
+            counted = self.xp.arange(first, last + 1, dtype=self.xp.float64)
+            return self.step(lambda: counted, (expr,))
         if expr.is_Symbol:
             if expr.name in self.asked.definitions:
                 return self._defined(expr.name)
-            return Array(f"number_{self.asked.numbers.index(expr)}", ())
+            return Array(len(self.asked.arrays) + self.asked.numbers.index(expr), ())
         return self._elementwise(expr)
 
     def _elementwise(self, expr: sp.Expr) -> Array:
@@ -189,10 +186,11 @@ class _Writer(Code):
         form = replaced(expr)
         parts = [self.value(leaf) for leaf in leaves]
         axes = self.union(parts)
-        plain = self.asked.xp is np or all(x.name.startswith("number") for x in parts)
-        modules = numeric._MODULES["numpy"] if plain else [self.asked.xp]
-        code = self.constant(sp.lambdify([*leaves.values()], form, modules, cse=True))
-        return self.line(f"{code}({', '.join(self.aligned(x, axes) for x in parts)})", axes)
+        numbers = range(len(self.asked.arrays), self.inputs)
+        plain = self.xp is np or all(x.number in numbers for x in parts)
+        modules = numeric._MODULES["numpy"] if plain else [self.xp]
+        work = sp.lambdify([*leaves.values()], form, modules, cse=True)
+        return self.step(work, axes, *(self.aligned(x, axes) for x in parts))
 
     def _defined(self, name: str) -> Array:
         """Array of a definition, over its own indices."""
@@ -229,19 +227,21 @@ class _Writer(Code):
             if not whole:
                 raise NotLowered(str(x))
             found, at = self._defined(name), dict(zip(self.axes[name], axes, strict=True))
-            code, axes = found.name, tuple(at[a] for a in found.axes)
+            number, axes = found.number, tuple(at[a] for a in found.axes)
         else:
-            code = f"array_{self.asked.arrays.index(name)}"
+            number = self.asked.arrays.index(name)
         if not whole:
             places = [self.value(i) for i in axes]
             axes = self.union(places)
-            at_all = ", ".join(self.aligned(q, axes) for q in places)
-            return self.line(f"take({code}, {name!r}, {at_all})", axes)
-        once = [*dict.fromkeys(axes)]
-        return Array(code, axes) if len(once) == len(axes) else self.einsum(once, Array(code, axes))
+            views = [self.aligned(q, axes) for q in places]
+            return self.step(
+                functools.partial(self._take, name), axes, (number, None, None), *views
+            )
+        once, found = [*dict.fromkeys(axes)], Array(number, axes)
+        return found if len(once) == len(axes) else self.einsum(once, found)
 
-    def _take(self, array: Any, name: str, *places: Any) -> Any:
-        at = [self.asked.xp.asarray(p, dtype=self.asked.xp.int64) for p in places]
+    def _take(self, name: str, array: Any, *places: Any) -> Any:
+        at = [self.xp.asarray(p, dtype=self.xp.int64) for p in places]
         wrong = [
             (q < 1) | (q > n) | (q != p) for p, q, n in zip(places, at, array.shape, strict=True)
         ]
@@ -258,13 +258,12 @@ class _Writer(Code):
         self._bind(expr)
         terms = [*self._terms(expr.function, {*expr.variables})]
         parts = [self._term(factors, bound) for factors, bound in terms]
-        self.range, axes = outside, self.union(parts)
-        total = " + ".join(self.aligned(x, axes) for x in parts)
-        return self.line(total, axes) if parts[1:] else parts[0]
+        self.range = outside
+        return self.together(operator.add, *parts) if parts[1:] else parts[0]
 
     def _bind(self, expr: sp.Sum) -> None:
         for index, *ends in expr.limits:
-            whole = [sp.sympify(e).xreplace(self.sizes) for e in ends]
+            whole = [e.xreplace(self.sizes) for e in ends]
             if len(whole) != 2 or not all(e.is_Integer for e in whole) or whole[1] < whole[0]:
                 raise NotLowered(f"{expr}: {index} from {ends[0]} to {ends[-1]}")
             self.range[index] = (int(whole[0]), int(whole[1]))
@@ -306,7 +305,7 @@ class _Writer(Code):
         scale = sp.Mul(*(f for f in factors if f not in inside), self.entries(missing))
         made = [self.contracted(arrays, bound)] if arrays else []
         made += [self.value(scale)] if scale != 1 or not arrays else []
-        return made[0] if len(made) == 1 else self.product(*made)
+        return made[0] if len(made) == 1 else self.together(operator.mul, *made)
 
 
 def _no_place(x: Any, shape: tuple[int, ...]) -> ParameterError:

@@ -290,7 +290,9 @@ class BaseParameters:
         """
         if value is None:
             return self
-        steps = number(time, value, Allowed(above=0)) / unit
+        if (value := number(time, value)) <= 0:
+            raise ParameterError(f"{time} = {value:g}: must be positive and finite")
+        steps = value / unit
         if not steps < MOST:
             raise ParameterError(
                 f"{time} = {value:g}: must be below {MOST * unit:g} here, 2^63 {length}"

@@ -22,7 +22,7 @@ from typing import Any
 import xarray as xr
 
 from theory import sweep
-from theory.parameters import BaseParameters, ParameterError
+from theory.parameters import BaseParameters, ParameterError, shown
 
 
 class BeyondScope(UserWarning):
@@ -129,7 +129,14 @@ class Scope:
         ParameterError
             If parameters, runs and realisation are not of the same students.
         """
+        fields = _fields(p) if isinstance(p, BaseParameters) else set()
+        if not fields or self.reads - fields:
+            raise ParameterError(f"p = {shown(p)}: must be the Parameters of this model")
+        if not isinstance(runs, xr.Dataset | None):
+            raise ParameterError(f"runs = {shown(runs)}: must be a Dataset of students")
         if given is not None:
+            if not hasattr(given, "belongs"):
+                raise ParameterError(f"given = {shown(given)}: must be a realisation of students")
             given.belongs(p, runs)
         end = f"; {self.remedy}" if self.remedy else ""
         return [
@@ -194,7 +201,8 @@ def guard(scope: Scope | Mapping[str, Scope]) -> Callable[[Callable], Callable]:
             asked: dict[str, Any] = {}
             with contextlib.suppress(TypeError):  # which the function will raise itself
                 asked = dict(signature.bind_partial(p, *arguments, **named).arguments)
-            own = scopes.get(asked.get("level", usual)) if len(scopes) > 1 else scopes[""]
+            level = asked.get("level", usual) if len(scopes) > 1 else ""
+            own = scopes.get(level) if isinstance(level, str) else None
             if own is not None:  # an unknown level: the function refuses it
                 swept = {k: v for k, v in named.items() if k in own.reads and k in _fields(p)}
                 for q in sweep.Grid(p, swept).points if swept else (p,):
@@ -202,6 +210,8 @@ def guard(scope: Scope | Mapping[str, Scope]) -> Callable[[Callable], Callable]:
 
         @functools.wraps(function)
         def call(p: Any, *arguments: Any, beyond: bool = False, **named: Any) -> Any:
+            if not isinstance(beyond, bool):
+                raise ParameterError(f"beyond = {shown(beyond)}: must be true or false")
             with insisting(beyond):
                 if isinstance(p, BaseParameters):
                     ask(p, arguments, named)
@@ -296,7 +306,7 @@ def applies(scopes: Mapping[str, Scope]) -> Callable[..., list[str]]:
         ParameterError
             For an unknown level, or if parameters, runs and realisation do not belong together.
         """
-        if level is not None and level not in scopes:
+        if level is not None and (not isinstance(level, str) or level not in scopes):
             raise ParameterError(f"level = {level!r}: must be one of {', '.join(scopes)}")
         return scopes[level or next(iter(scopes))].applies(p, runs, given)
 

@@ -12,7 +12,8 @@ import numpy as np
 import scipy.optimize
 import scipy.special
 
-from theory import arguments, sweep
+from theory import arguments
+from theory.dimensions import by_dimension
 from theory.parameters import ANYTHING, Allowed
 
 
@@ -60,7 +61,7 @@ def first_crossing(run: Any, index: int, level: float) -> float:
     )
 
 
-@sweep.by_dimension()
+@by_dimension()
 @np.errstate(over="ignore")  # what is far above or below everything has the accuracy 1 or 0
 def gaussian_accuracy(gap: Any, sigma_k: Any, sigma_kbar: Any, N: int) -> np.ndarray:
     """Probability that a Gaussian correct logit exceeds N - 1 Gaussian others (forner2026, Eq. 17).

@@ -236,7 +236,7 @@ def test_run_stores_and_a_difference_is_exit_1(tmp_path, monkeypatch, capsys):
 
 
 def test_stale_evidence_is_exit_3(tmp_path, monkeypatch):
-    """One command's sources have changed, or it has no result: said, and in the exit code."""
+    """One command's sources have changed: said, and in the exit code."""
     model = MODELS["linear_attention"]
     monkeypatch.setattr(evidence, "place", lambda model: tmp_path / "e.json")
     fresh = {k: {**v, "sources": "now"} for k, v in stored(model.paper).items()}
@@ -244,7 +244,8 @@ def test_stale_evidence_is_exit_3(tmp_path, monkeypatch):
     for change, code in (({}, 0), ({"laws": {**fresh["laws"], "sources": "before"}}, 3)):
         (tmp_path / "e.json").write_text(json.dumps({**fresh, **change}))
         assert command.main([model.paper, "--claims"]) == code
-    assert evidence.stale(model, {"gradients": fresh["gradients"]}) == ["laws"]
+    assert evidence.stale(model, {"gradients": fresh["gradients"]}) == []
+    assert "verify.laws: never run" in evidence.state(model, {"gradients": fresh["gradients"]})
 
 
 EQUATION = claims.Claim("Eq. (1)", "equation", "", ["equation:loss", "check:laws.loss"], "exact")

@@ -249,3 +249,13 @@ def test_exact_numbers_are_numbers():
     assert found.tolist() == [0.5, 3.0, 1e30]
     with pytest.raises(ParameterError, match="^x = -1.0: must be >= 0$"):
         arguments.array("x", [2.0, -1.0], Allowed(low=0))
+
+
+@pytest.mark.parametrize("name", ["rtol", "atol", "at", "alpha"])
+def test_a_flow_is_solved_to_tolerances_at_times(name):
+    """Numbers, and those that mean something."""
+    for value in (math.nan, -1.0, math.inf, "x", None, 1j, True, {0.1}, [], [[0.1], [0.1, 0.2]]):
+        if (name, value) != ("at", None):
+            with pytest.raises(ParameterError, match=rf"\b{name}\b") as error:
+                st.flow().solve(P, **{"alpha": 1.0, name: value})
+            assert "\n" not in str(error.value)

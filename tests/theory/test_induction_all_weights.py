@@ -264,7 +264,7 @@ def test_twin_head_of_the_inclusive_mask():
     ("call", "field"),
     [
         (lambda: all_weights_loss.loss_and_gradient(np.zeros(19), 4, 5), "query = 5"),
-        (lambda: times.times(4, "first"), "query = first"),
+        (lambda: times.times(4, "first"), "query = .first."),
     ],
 )
 def test_wrong_input(call, field):

@@ -299,7 +299,7 @@ def test_what_the_law_of_the_drop_leaves():
     numbers = {"N": float(at), "kappa": kappa}
     numbers["beta_c"] = float(drop.equations()["beta_c"].evaluate(numbers))
     law = float(drop.equations()["T_drop"].evaluate(numbers))
-    assert drop.left_over(at) == pytest.approx((emergence.times(at)["T_drop"] - law) / at, rel=3e-3)
+    assert drop.left_over(at) == pytest.approx((emergence.Path(at).of_loss() - law) / at, rel=3e-3)
     assert drop.left_over(at) < drop.left_over(10**6) < 0
     sizes = [drop.left_over(10**k) for k in (18, 22, 40)]
     assert sizes[1] == min(sizes) == pytest.approx(-0.012, rel=0.05)

@@ -88,6 +88,9 @@ def test_what_is_refused_or_left_to_others():
         Lowered({y: sp.Product(A[i, j], I, J)}, [y])(given())
     product = sp.Product(A[i, j], I, J)
     assert number(product, given()) == pytest.approx(given()["A"].prod(), rel=1e-12)
+    entries, v = sp.IndexedBase("v")[i], {"A": np.ones((4, 2)), "B": np.ones((3, 2))}
+    with pytest.raises(ParameterError, match=r"B\[i, 1\]: i goes to 3, elsewhere to another end"):
+        Lowered({entries: A[i, 1] + B[i, 1]}, [entries])(v)
     with pytest.raises(ParameterError, match="its ends must be whole numbers"):
         number(sp.Sum(A[i, j], (j, 1, i), (i, 1, 3)), given())
 

@@ -91,7 +91,7 @@ def test_weights_have_the_structure_of_the_pictures(tmp_path, monkeypatch):
     monkeypatch.setattr(pictures, "STRUCTURE", {4: (100,)})
     monkeypatch.setattr(pictures, "structure", lambda N: p)
     checks = pictures.weights(store=tmp_path, **ALONE)
-    assert [c.verdict for c in checks] == ["agrees", "agrees"]
+    assert [c.verdict for c in checks] == ["bound", "agrees"]
     runs = timescales.train(p, seeds=pictures.SEEDS, keep_weights=True, store=tmp_path, **ALONE)
     rows = pictures.outside(runs.isel(t=-1))
     size = np.linalg.norm(rows, axis=1).mean()

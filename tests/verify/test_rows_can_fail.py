@@ -195,7 +195,7 @@ def test_standard_error_of_message_passing_is_that_of_simulation(monkeypatch):
     monkeypatch.setattr(thresholds, "each", lambda f, arguments: [f(*a) for a in arguments])
     off = []
     for _ in range(60):
-        p = Sentences(d=400).solvable()
+        p = Sentences(d=400)
         rows, _ = thresholds.message_passing(p, (200, 400, 800), list(range(32)), {})
         off += [(c.measured - 1) / c.standard_error for c in rows]
     # Student's t of 15 degrees of freedom has variance 15 / 13; 240 values and more.

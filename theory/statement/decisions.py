@@ -90,7 +90,7 @@ class Decisions:
         A choice that is no count would make the number of equal terms random: it is allowed before
         all sums, in sums whose mean may be taken, and where ``by`` stands for a known number.
         """
-        live = [(w, o) for w, o in options if sp.expand(sp.sympify(w)) != 0]
+        live = [(w, o) for w, o in options if sp.expand(sp.sympify(w, strict=True)) != 0]
         frame = self.frames[-1]
         if len(live) > 1 and len(self.frames) > 1 and not frame.linear and function is not None:
             if not frame.counted(by, function):

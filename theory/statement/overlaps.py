@@ -44,8 +44,8 @@ def mean_product(activation: str, u: Any, v: Any, uv: Any) -> sp.Expr:
     if activation not in table:
         raise ParameterError(f"activation = {activation!r}: must be one of {', '.join(table)}")
     if activation == "relu" and u == v == uv:  # the limit, which has slopes
-        return sp.sympify(u) / 2
-    return sp.sympify(table[activation]())
+        return sp.sympify(u, strict=True) / 2
+    return sp.sympify(table[activation](), strict=True)
 
 
 def _symmetric(name: str, k: int, l: int, means: str) -> sp.Symbol:
@@ -138,8 +138,8 @@ class Overlaps:
             name,
             TIME,
             self.rates(loss) | {w: -sp.diff(loss, w) for w in more},
-            {x: sp.sympify(initial[x]) for x in self.state}
-            | {w: sp.sympify(start) for w, start in more.items()},
+            {x: sp.sympify(initial[x], strict=True) for x in self.state}
+            | {w: sp.sympify(start, strict=True) for w, start in more.items()},
             f"overlaps {name}",
             "exact",
             (POPULATION, GAUSSIAN),
@@ -162,9 +162,9 @@ class Overlaps:
             Read-out of every unit; 1 by default.
         """
         units = [
-            *((sp.sympify((student or {}).get(k, 1)), "w", k) for k in range(1, self.hidden + 1)),
+            *((sp.sympify((student or {}).get(k, 1), strict=True), "w", k) for k in range(1, self.hidden + 1)),
             *(
-                (-sp.sympify((teacher or {}).get(m, 1)), "b", m)
+                (-sp.sympify((teacher or {}).get(m, 1), strict=True), "b", m)
                 for m in range(1, self.teachers + 1)
             ),
         ]

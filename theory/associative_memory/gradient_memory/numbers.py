@@ -6,13 +6,13 @@ from typing import Annotated
 
 import numpy as np
 
-from theory import sweep
 from theory.arguments import checked
+from theory.dimensions import by_dimension
 from theory.parameters import Allowed
 from theory.special import log_linear
 
 
-@sweep.by_dimension()
+@by_dimension()
 @checked
 def margin(
     N: Annotated[int, Allowed(low=2)],

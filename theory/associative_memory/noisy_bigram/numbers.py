@@ -82,7 +82,7 @@ def value_recovered(p: Parameters) -> float:
     ParameterError
         For more samples or tokens than their counts have room for.
     """
-    number("n", p.n, Allowed(high=10**7), int)
+    number("n", p.n, Allowed(high=10**9), int)
     number("T", p.T, Allowed(high=10**7), int)
     labelled = np.arange(int(scipy.stats.binom.isf(1e-14, p.n, (1 - p.a) / p.N)) + 2)
     weight = scipy.stats.binom.pmf(

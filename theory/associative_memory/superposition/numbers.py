@@ -7,9 +7,9 @@ from typing import Annotated, Any
 import numpy as np
 import scipy.special
 
-from theory import sweep
 from theory.arguments import Nodes, checked
 from theory.associative_memory.superposition.recall import equations
+from theory.dimensions import by_dimension
 from theory.parameters import ANYTHING, Allowed
 from theory.special import gauss_legendre, gaussian_accuracy
 
@@ -28,7 +28,7 @@ def gaussian(N: Keys, d: Dimension) -> float:
     return float(gaussian_accuracy(1.0, s_0, s_1, N))  # type: ignore[arg-type]  # a float
 
 
-@sweep.by_dimension()
+@by_dimension()
 @checked
 def marginal_cdf(x: Annotated[Any, ANYTHING], d: Annotated[float, Allowed(low=2)]) -> np.ndarray:
     """Distribution function of one coordinate of a uniform unit vector in d dimensions."""

@@ -9,6 +9,7 @@ import numpy as np
 import sympy as sp
 
 from theory import arguments, scope, sweep
+from theory.dimensions import by_dimension
 from theory.parameters import ANYTHING, Allowed, ParameterError
 from theory.special import gauss_legendre
 from theory.state_tracking import exact
@@ -20,7 +21,7 @@ from theory.state_tracking.scope import FLOW
 LARGEST = 1e150  # of D: its square is a number
 
 
-@sweep.by_dimension()
+@by_dimension()
 @arguments.checked
 def lock_function(z: Annotated[Any, ANYTHING]) -> np.ndarray:
     """H(z), the universal function of the lock; odd, and z + sqrt(pi/2) zeta(1/2) + 2/z for large

@@ -11,6 +11,7 @@ import xarray as xr
 
 from theory import arguments, scope, sweep
 from theory.arguments import Times
+from theory.dimensions import by_dimension
 from theory.equation import Equation
 from theory.parameters import Allowed
 from theory.special import log_linear
@@ -29,7 +30,7 @@ from theory.state_tracking.scope import FLOW
 
 
 @scope.guard(FLOW)
-@sweep.by_dimension(along="alpha")
+@by_dimension(along="alpha")
 def states(p: Any, alpha: Any, **swept: Any) -> dict[str, np.ndarray]:
     """A, R and S of the exact solution at given times, for many parameter points.
 

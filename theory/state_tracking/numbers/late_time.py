@@ -7,12 +7,13 @@ from typing import Any
 import numpy as np
 
 from theory import scope, sweep
+from theory.dimensions import by_dimension
 from theory.state_tracking.numbers import quadrature
 from theory.state_tracking.numbers.quadrature import NAMES, Points
 from theory.state_tracking.scope import FLOW
 
 
-@sweep.by_dimension()
+@by_dimension()
 @np.errstate(over="ignore", invalid="ignore")  # what overflows on the way has no constant
 @scope.guard(FLOW)
 def late_constant(p: Any, **swept: Any) -> np.ndarray:

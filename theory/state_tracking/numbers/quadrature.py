@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from theory import arguments, numeric, scope, sweep
+from theory.dimensions import by_dimension
 from theory.parameters import Allowed, ParameterError
 from theory.state_tracking import exact
 from theory.state_tracking.parameters import Parameters
@@ -248,7 +249,7 @@ def cumulate(parts: np.ndarray) -> np.ndarray:
     return np.concatenate([np.zeros_like(parts[..., :1]), np.cumsum(parts, -1)], -1)
 
 
-@sweep.by_dimension()
+@by_dimension()
 @scope.guard(FLOW)
 @np.errstate(over="ignore", invalid="ignore")  # what is lost is refused at the end
 def emergence_time(p: Any, level: Any = 0.5, **swept: Any) -> np.ndarray:

@@ -20,6 +20,7 @@ from theory.state_tracking.scope import FLOW
 from theory.state_tracking.symbols import accuracy, t
 
 POSITIVE = Allowed(above=0)
+BY_ROUNDING = Allowed(low=-1e-12, high=1 + 1e-12)  # a probability from a quadrature
 
 
 def rollout(accuracies: Any, N: int) -> np.ndarray:
@@ -46,7 +47,7 @@ def rollout(accuracies: Any, N: int) -> np.ndarray:
     if not steps.ndim:
         raise ParameterError(f"accuracies = {shown(accuracies)}: must be a list, one per position")
     known = steps[~np.isnan(steps)]
-    arguments.array("accuracies", known, Allowed(low=0, high=1), empty=True)
+    arguments.array("accuracies", known, BY_ROUNDING, empty=True)
     N = arguments.number("N", N, Allowed(low=2), int)
     reached, out = np.ones(steps.shape[:-1]), []
     step = _step()

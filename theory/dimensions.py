@@ -1,0 +1,135 @@
+"""DataArrays in the place of arrays: broadcast by the names of their dimensions, which results
+carry with their coordinates.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from theory.parameters import ParameterError
+
+
+class Axes:
+    """The named dimensions of some DataArrays together: axes of one array, in order.
+
+    Raises
+    ------
+    ParameterError
+        If they differ in the coordinates of a dimension that they share.
+    """
+
+    def __init__(self, arrays: Mapping[str, xr.DataArray]) -> None:
+        try:
+            xr.align(*arrays.values(), join="exact")
+        except ValueError:
+            raise ParameterError(
+                f"{', '.join(arrays)}: differ in the coordinates of a dimension that they share"
+            ) from None
+        together = xr.broadcast(*arrays.values())[0] if arrays else xr.DataArray(0.0)
+        self.names, self.shape = together.dims, together.shape
+        self.coordinates = {x: c for x, c in together.coords.items() if set(c.dims) <= {x}}
+
+    def plain(self, name: str, value: Any) -> Any:
+        """An argument with these axes in this order; a number stays one.
+
+        Raises
+        ------
+        ParameterError
+            For an array without dimensions.
+        """
+        if isinstance(value, xr.DataArray):
+            missing = [x for x in self.names if x not in value.dims]
+            return value.expand_dims(missing).transpose(*self.names).values
+        follows = getattr(value, "of", None) is not None  # frequencies of Parameters
+        if isinstance(value, np.ndarray | list | tuple) and np.ndim(value) and not follows:
+            raise ParameterError(
+                f"{name}: needs named dimensions, as the others have them: an xarray.DataArray"
+            )
+        return value
+
+    def label(self, result: Any, inner: Mapping[Any, Any] | None = None) -> Any:
+        """A result whose first axes are these, with their names and coordinates.
+
+        Parameters
+        ----------
+        result : array_like or mapping
+            Or several by name.
+        inner : mapping, optional
+            Names and coordinates of further axes.
+        """
+        if isinstance(result, Mapping):
+            return {name: self.label(value, inner) for name, value in result.items()}
+        more = {**(inner or {})} or {
+            f"axis_{k}": None for k in range(np.ndim(result) - len(self.names))
+        }
+        coordinates = {**self.coordinates, **{k: v for k, v in more.items() if v is not None}}
+        if np.shape(result)[: len(self.shape)] != self.shape:  # the same everywhere
+            result = np.broadcast_to(result, self.shape + np.shape(result)[len(self.shape) :])
+        return xr.DataArray(result, coordinates, [*self.names, *more])
+
+
+def named(given: Mapping[str, Any]) -> tuple[Axes | None, Mapping[str, Any]]:
+    """Named dimensions of DataArrays among some arguments, and the arguments as plain arrays."""
+    arrays = {name: v for name, v in given.items() if isinstance(v, xr.DataArray)}
+    if not arrays:
+        return None, given
+    axes = Axes(arrays)
+    return axes, {name: axes.plain(name, v) for name, v in given.items()}
+
+
+def by_dimension(along: str | None = None) -> Callable[[Callable], Callable]:
+    """Let array code take DataArrays: broadcast by the names of their dimensions, which the result
+    has, too.
+
+    Parameters
+    ----------
+    along : str, optional
+        An argument that is a list of its own: the last axis of the result.
+    """
+
+    def decorate(function: Callable) -> Callable:
+        signature = inspect.signature(function)
+
+        @functools.wraps(function)
+        def call(*given: Any, **more: Any) -> Any:
+            every = [*given, *more.values()]
+            every += [v for x in every if isinstance(x, dict) for v in x.values()]
+            if not any(isinstance(v, xr.DataArray) for v in every):
+                return function(*given, **more)
+            bound = signature.bind(*given, **more)
+            own: Any = bound.arguments.pop(along) if along else None
+            arrays: dict[str, xr.DataArray] = {}
+            _each(bound.arguments, lambda n, v: arrays.update({n: v} if _labelled(v) else {}))
+            inner = {}
+            if along:
+                bound.arguments[along] = own
+                labelled = isinstance(own, xr.DataArray) and own.ndim
+                inner = {own.dims[0]: own.values} if labelled else {along: own}
+            axes = Axes(arrays)
+            plain = _each(bound.arguments, lambda n, v: v if n == along else axes.plain(n, v))
+            bound.arguments.update(plain)
+            return axes.label(function(*bound.args, **bound.kwargs), inner)
+
+        return call
+
+    return decorate
+
+
+def _labelled(value: Any) -> bool:
+    return isinstance(value, xr.DataArray)
+
+
+def _each(given: Mapping[str, Any], change: Callable[[str, Any], Any]) -> dict[str, Any]:
+    """Every argument, and every entry of those that are dictionaries, changed."""
+    return {
+        name: {k: change(k, v) for k, v in value.items()}
+        if isinstance(value, dict)
+        else change(name, value)
+        for name, value in given.items()
+    }
