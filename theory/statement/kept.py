@@ -16,7 +16,8 @@ from typing import Any
 import sympy as sp
 
 from theory import compiled, notation, output, sources
-from theory.statement.derived import Class, Derived, derive
+from theory.statement.classes import Class
+from theory.statement.derived import Derived, derive
 from theory.statement.roles import Roles
 from theory.statement.stated import Statement
 from theory.statement.symmetry import Conserved

@@ -25,7 +25,7 @@ from theory.statement import (
 )
 from theory.statement.derived import derive
 
-SEEDS = range(40)
+SEEDS = range(20)
 MOST = 3000  # inputs of a comparison
 ROUNDING = 1e-8  # relative to the largest gradient, which may be small
 
