@@ -24,8 +24,13 @@ def test_lemma_as_printed():
     (weight,) = {x.base for x in total.function.atoms(sp.Indexed)} - {p, p_hat, e, u}
     printed = weight[z] * (p_hat[k, z] - p[k, z]) * u[k, i] * e[z, j]
     assert sp.expand(total.function - printed) == 0
-    assert {x[0] for x in total.limits} == {k, z}
     assert EQ["gradient_inner"].rhs == v[i] * e[z, j]
+
+
+def test_sums_run_over_all_classes():
+    """And over all keys, from the first to the last."""
+    assert set(EQ["gradient_lemma"].rhs.limits) == {(k, 1, K), (z, 1, N)}
+    assert EQ["gradient_noisy"].rhs.limits == ((k, 1, K),)
 
 
 def test_one_step_as_printed_for_a_bijection():
