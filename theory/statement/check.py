@@ -5,7 +5,8 @@ of classes. It is part of every derivation, as a right loss with wrong classes h
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,28 +20,79 @@ LARGEST_SIZE = 5  # of a size in a check
 AGREE = 1e-9  # relative to the largest gradient: rounding of sums over at most 50,000 inputs
 
 
-def tiny(made: Any, seed: int = 0) -> arrays.Data:
-    """All inputs at cheap sizes that fill every class, if they can be all different.
+def tinies(made: Any, seed: int = 0) -> Iterator[dict[str, float]]:
+    """Sizes that fill every class, cheap ones first, if they can be all different; with numbers."""
+    points = Points(made, seed)
+    grid = itertools.product(range(2, LARGEST_SIZE + 1), repeat=len(points.sizes))
+    # Equal sizes, and teachers that happen to be one-to-one, hide faults: as dear as a size.
+    hiding = {s: points.alike(s) for s in grid if points.allowed(s)}
+    for sizes in sorted(hiding, key=lambda s: (sum(s) + hiding[s], s)):
+        yield points.numbers(sizes)
+
+
+def listed(made: Any, seed: int = 0) -> Iterator[arrays.Data]:
+    """All inputs at sizes of `tinies`.
 
     Raises
     ------
     ParameterError
         If there are none.
     """
-    points, stated = Points(made, seed), made.statement
-    grid = itertools.product(range(2, LARGEST_SIZE + 1), repeat=len(points.sizes))
-    # Equal sizes, and teachers that happen to be one-to-one, hide faults: as dear as a size.
-    hiding = {s: points.alike(s) for s in grid if points.allowed(s)}
-    fitting = sorted(hiding, key=lambda s: (sum(s) + hiding[s], s))
-    refused = None
-    for sizes in fitting:
+    refused, found = None, False
+    for numbers in tinies(made, seed):
         try:
-            return arrays.every_input(stated, points.numbers(sizes), np.random.default_rng(seed))
+            data = arrays.every_input(made.statement, numbers, np.random.default_rng(seed))
         except ParameterError as error:
             refused = refused or error
-    raise refused or ParameterError(
-        f"statement {stated.name}: no sizes from 2 to {LARGEST_SIZE} fill every class"
-    )
+            continue
+        found = True
+        yield data
+    if not found:
+        raise refused or ParameterError(
+            f"statement {made.statement.name}: no sizes from 2 to {LARGEST_SIZE} fill every class"
+        )
+
+
+@dataclass(frozen=True)
+class Predicted:
+    """What was derived, for all entries of all weights at random values of their classes.
+
+    Attributes
+    ----------
+    loss : float
+    weights, gradients : mapping of Weight to array
+    sizes, counted : mapping of Weight to array
+        Numbers of entries, as derived and as they are.
+    members : mapping of Weight to array
+        See `arrays.class_numbers`.
+    values : mapping of Symbol to float
+        Of the classes.
+    """
+
+    loss: float
+    weights: dict[Weight, np.ndarray]
+    gradients: dict[Weight, np.ndarray]
+    sizes: dict[Weight, np.ndarray]
+    counted: dict[Weight, np.ndarray]
+    members: dict[Weight, np.ndarray]
+    values: dict[Any, float]
+
+
+def predicted(made: Any, data: arrays.Data, seed: int = 0, values: Any = None) -> Predicted:
+    """What was derived, entry by entry, at given or random values of the classes."""
+    values = values or Points(made, seed + 2).values()
+    loss, slope = made.slopes(list(values.values()), data.numbers)
+    slope_of = dict(zip(values, slope, strict=True))
+    found = Predicted(float(loss), {}, {}, {}, {}, {}, values)
+    for w, classes in made.roles.classes.items():
+        own = found.members[w] = arrays.class_numbers(classes, data)
+        found.counted[w] = np.bincount(own[own >= 0].ravel(), minlength=len(classes.listed))
+        sizes = {c.symbol: data.scalar(c.size) for c in made.classes if c.weight is w}
+        size = found.sizes[w] = np.array([sizes[x] for x in classes.listed])
+        found.weights[w] = arrays.lifted(own, [values[x] for x in classes.listed])
+        shared = [slope_of[x] / n for x, n in zip(classes.listed, size, strict=True)]
+        found.gradients[w] = arrays.lifted(own, shared)
+    return found
 
 
 def compare(made: Any, data: arrays.Data, seed: int = 0) -> dict[str, float]:
@@ -55,31 +107,21 @@ def compare(made: Any, data: arrays.Data, seed: int = 0) -> dict[str, float]:
         Differences by name: ``loss``, ``entries of W`` (of its classes), and ``gradient of W``,
         relative to the largest of all.
     """
-    stated, rng = made.statement, np.random.default_rng(seed + 1)
-    values = Points(made, seed + 2).values()
-    loss, slope = made.slopes(list(values.values()), data.numbers)
-    slope_of = dict(zip(values, slope, strict=True))
-    lifted, predicted, off = {}, {}, {}
-    for w, classes in made.roles.classes.items():
-        own = arrays.class_numbers(classes, data)
-        counted = np.bincount(own[own >= 0].ravel(), minlength=len(classes.listed))
-        sizes = {c.symbol: data.scalar(c.size) for c in made.classes if c.weight is w}
-        size = np.array([sizes[x] for x in classes.listed])
-        off[f"entries of {w.name}"] = float(np.abs(size - counted).max(initial=0))
-        shared = [slope_of[x] / n for x, n in zip(classes.listed, size, strict=True)]
-        lifted[w] = np.array([*(values[x] for x in classes.listed), 0.0])[own]
-        predicted[w] = np.array([*shared, 0.0])[own]
+    stated, rng, told = made.statement, np.random.default_rng(seed + 1), predicted(made, data, seed)
 
     def mean(weights: Mapping[Weight, Any]) -> Any:
         with np.errstate(divide="ignore", invalid="ignore"):  # masked terms may be anything
-            found = arrays.Evaluation(data, weights).value(stated.loss)
-        return (np.broadcast_to(found, data.chances.shape) * data.chances).sum()
+            return arrays.mean(data, arrays.Evaluation(data, weights).value(stated.loss))
 
-    off["loss"] = float(abs(mean(lifted) - loss)) / max(abs(loss), 1)
-    largest = max(float(np.abs(g).max(initial=0)) for g in predicted.values()) or 1.0
-    for w, gradient in predicted.items():
+    off = {
+        f"entries of {w.name}": float(np.abs(n - told.counted[w]).max(initial=0))
+        for w, n in told.sizes.items()
+    }
+    off["loss"] = float(abs(mean(told.weights) - told.loss)) / max(abs(told.loss), 1)
+    largest = max(float(np.abs(g).max(initial=0)) for g in told.gradients.values()) or 1.0
+    for w, gradient in told.gradients.items():
         along = rng.normal(size=gradient.shape)
-        step = {**lifted, w: lifted[w] + symmetry.STEP * along}
+        step = {**told.weights, w: told.weights[w] + symmetry.STEP * along}
         error = mean(step).imag / abs(symmetry.STEP) - (along * gradient).sum()
         off[f"gradient of {w.name}"] = float(abs(error)) / largest
     return off
@@ -95,7 +137,7 @@ def confirm(made: Any, seed: int = 0) -> dict[str, float]:
     """
     if made.directions:
         made = made.at(**{s.name: 2 for c in made.directions for s in c.many.free_symbols})
-    stated, data = made.statement, tiny(made, seed)
+    stated, data = made.statement, next(listed(made, seed))
     off = compare(made, data, seed)
     for what, error in off.items():
         if not error < AGREE:
