@@ -347,11 +347,21 @@ def every_input(
 
 
 def scales(g: Gauss, data: Data) -> np.ndarray:
-    """Variances along the last sort; a spectrum's eigenvalues are numbers ``lambda_1``, ..."""
+    """Variances along the last sort; a spectrum's eigenvalues are numbers ``lambda_1``, ...
+
+    Raises
+    ------
+    ParameterError
+        If there are fewer eigenvalues than directions.
+    """
     size = data.size(g.sorts[-1])
     if isinstance(g.var, sp.Expr):
         return np.full(size, data.scalar(g.var))
-    return np.array([data.numbers[f"{g.var.name}_{k + 1}"] for k in range(size)])
+    names = [f"{g.var.name}_{k + 1}" for k in range(size)]
+    for name in names:
+        if name not in data.numbers:
+            raise ParameterError(f"{name}: has no value; {g.sorts[-1]} has {size} directions")
+    return np.array([data.numbers[name] for name in names])
 
 
 def _degree(stated: Statement, g: Gauss) -> int:

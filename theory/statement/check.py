@@ -127,6 +127,13 @@ def compare(made: Any, data: arrays.Data, seed: int = 0) -> dict[str, float]:
     return off
 
 
+def written(made: Any) -> Any:
+    """The same with two directions, where there is a class for each."""
+    if not made.directions:
+        return made
+    return made.at(**{s.name: 2 for c in made.directions for s in c.many.free_symbols})
+
+
 def confirm(made: Any, seed: int = 0) -> dict[str, float]:
     """`compare` with all inputs listed at tiny sizes.
 
@@ -135,8 +142,7 @@ def confirm(made: Any, seed: int = 0) -> dict[str, float]:
     ParameterError
         Naming what differs by more than rounding.
     """
-    if made.directions:
-        made = made.at(**{s.name: 2 for c in made.directions for s in c.many.free_symbols})
+    made = written(made)
     stated, data = made.statement, next(listed(made, seed))
     off = compare(made, data, seed)
     for what, error in off.items():
