@@ -65,8 +65,8 @@ class Predicted:
         Numbers of entries, as derived and as they are.
     members : mapping of Weight to array
         See `arrays.class_numbers`.
-    values : mapping of Symbol to float
-        Of the classes.
+    values, slopes : mapping of Symbol to float
+        Of the classes: of every entry its value, and its gradient.
     """
 
     loss: float
@@ -76,6 +76,7 @@ class Predicted:
     counted: dict[Weight, np.ndarray]
     members: dict[Weight, np.ndarray]
     values: dict[Any, float]
+    slopes: dict[Any, float]
 
 
 def predicted(made: Any, data: arrays.Data, seed: int = 0, values: Any = None) -> Predicted:
@@ -83,15 +84,17 @@ def predicted(made: Any, data: arrays.Data, seed: int = 0, values: Any = None) -
     values = values or Points(made, seed + 2).values()
     loss, slope = made.slopes(list(values.values()), data.numbers)
     slope_of = dict(zip(values, slope, strict=True))
-    found = Predicted(float(loss), {}, {}, {}, {}, {}, values)
+    found = Predicted(float(loss), {}, {}, {}, {}, {}, values, {})
     for w, classes in made.roles.classes.items():
         own = found.members[w] = arrays.class_numbers(classes, data)
         found.counted[w] = np.bincount(own[own >= 0].ravel(), minlength=len(classes.listed))
         sizes = {c.symbol: data.scalar(c.size) for c in made.classes if c.weight is w}
         size = found.sizes[w] = np.array([sizes[x] for x in classes.listed])
         found.weights[w] = arrays.lifted(own, [values[x] for x in classes.listed])
-        shared = [slope_of[x] / n for x, n in zip(classes.listed, size, strict=True)]
-        found.gradients[w] = arrays.lifted(own, shared)
+        found.slopes.update(
+            {x: slope_of[x] / n for x, n in zip(classes.listed, size, strict=True)}
+        )
+        found.gradients[w] = arrays.lifted(own, [found.slopes[x] for x in classes.listed])
     return found
 
 
