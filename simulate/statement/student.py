@@ -143,9 +143,7 @@ class Learner:
         if self.p.batch_size == 0:
             return self.test
         rng = keyed(self.seed, 0, number)
-        drawn = law.inputs(
-            self.student.stated, self.numbers, self.tables, self.p.batch_size, rng
-        )
+        drawn = law.inputs(self.student.stated, self.numbers, self.tables, self.p.batch_size, rng)
         return self.student.taken(drawn)
 
     def step(self, number: int) -> None:
@@ -164,7 +162,9 @@ class Learner:
                 means[x] = float(self.weights[w][torch.as_tensor(self.members[w] == k)].mean())
         found = {name: combine(means) for name, combine in self.orders.items()}
         trees = {"loss": self.student.stated.loss, **self.student.stated.observables}
-        return found | {k: float(self.student.mean(self.weights, self.test, v)) for k, v in trees.items()}
+        return found | {
+            k: float(self.student.mean(self.weights, self.test, v)) for k, v in trees.items()
+        }
 
     @functools.cached_property
     def orders(self) -> dict[str, Any]:

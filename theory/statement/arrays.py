@@ -251,9 +251,7 @@ def teacher_table(f: Function, shape: tuple[int, ...], size: int, rng: Any) -> n
 def teachers(stated: Statement, data: Data, rng: Any) -> dict[Function, np.ndarray]:
     """A table of every teacher."""
     kept = [f for f in stated.functions if f.kept]
-    return {
-        f: teacher_table(f, tuple(map(data.size, f.sorts)), data.size(f.to), rng) for f in kept
-    }
+    return {f: teacher_table(f, tuple(map(data.size, f.sorts)), data.size(f.to), rng) for f in kept}
 
 
 def sample_tables(f: Function, shape: tuple[int, ...], size: int) -> Iterator[np.ndarray]:

@@ -91,9 +91,7 @@ def predicted(made: Any, data: arrays.Data, seed: int = 0, values: Any = None) -
         sizes = {c.symbol: data.scalar(c.size) for c in made.classes if c.weight is w}
         size = found.sizes[w] = np.array([sizes[x] for x in classes.listed])
         found.weights[w] = arrays.lifted(own, [values[x] for x in classes.listed])
-        found.slopes.update(
-            {x: slope_of[x] / n for x, n in zip(classes.listed, size, strict=True)}
-        )
+        found.slopes.update({x: slope_of[x] / n for x, n in zip(classes.listed, size, strict=True)})
         found.gradients[w] = arrays.lifted(own, [found.slopes[x] for x in classes.listed])
     return found
 

@@ -24,7 +24,7 @@ from verify.statement.refine import pieces, refine
 
 SIZES = 3  # at which everything is compared
 STEPS, ETA = 5, 0.3  # of descent
-BATCHES, INPUTS = 40, 3000  # drawn: mean losses, of Gaussian data too, to a percent
+BATCHES, INPUTS, GAUSSIAN = 40, 500, 3000  # drawn: mean losses to a percent
 SPREAD = 0.3  # of weights there: large ones make a loss that few inputs dominate
 ROUNDING, WHY = 1e-10, "sums over at most 50,000 inputs in float64"
 
@@ -81,9 +81,7 @@ def descent(made: Derived, data: arrays.Data, begun: check.Predicted, where: str
         steps.step()
         values = {x: v - ETA * told.slopes[x] for x, v in told.values.items()}
         told = check.predicted(made, data, values=values)
-    one, two = (
-        np.concatenate([np.ravel(x) for x in v.values()]) for v in (told.weights, weights)
-    )
+    one, two = (np.concatenate([np.ravel(x) for x in v.values()]) for v in (told.weights, weights))
     what = f"all weights after {STEPS} steps, {where}"
     return identity(what, "rates", one, two, ROUNDING, WHY)
 
@@ -97,9 +95,9 @@ def drawn(student: Student, data: arrays.Data, where: str, seed: int) -> list[Ch
         w: torch.tensor(SPREAD * rng.normal(size=tuple(map(data.size, w.sorts))))
         for w in stated.weights
     }
-    means = []
+    count, means = GAUSSIAN if stated.gausses else INPUTS, []
     for _ in range(BATCHES):
-        batch = law.inputs(stated, data.numbers, data.tables, INPUTS, rng)
+        batch = law.inputs(stated, data.numbers, data.tables, count, rng)
         means.append(float(student.mean(weights, student.taken(batch))))
     exact = float(student.mean(weights, student.taken(data)))
     return [sampled(f"loss of drawn inputs, {where}", "loss", exact, means)]

@@ -34,7 +34,7 @@ def checks(stated: Statement, p: Any, runs: xr.Dataset) -> list[Check]:
     if p.batch_size:
         return compare(curve, runs).checks
     return [
-        identity(f"{x} of every student", x, v, runs[x].transpose("seed", "t"), IDENTITY, WHY)
+        identity(f"{x} of every student", str(x), v, runs[x].transpose("seed", "t"), IDENTITY, WHY)
         for x, v in curve.data_vars.items()
     ]
 
@@ -58,10 +58,9 @@ def draw(stated: Statement, p: Any, runs: xr.Dataset) -> Any:
     """Loss and order parameters over time: students, and descent of the flow."""
     figure, axes = plotting.figure(1, 2, width=3.9, height=3.0)
     curve = descent(stated, p, runs)
-    for axis, names in zip(
-        axes, (["loss"], [x for x in curve.data_vars if x != "loss"]), strict=True
-    ):
-        for k, name in enumerate(names):
+    names = [str(x) for x in curve.data_vars]
+    for axis, shown in zip(axes, (["loss"], [x for x in names if x != "loss"]), strict=True):
+        for k, name in enumerate(shown):
             plotting.band(axis, runs[name], f"C{k}", f"{name}, students")
             axis.plot(curve.t, curve[name], "k--", lw=1, label=None if k else "theory")
         axis.set(xlabel="$t$ = learning rate times steps")
@@ -78,9 +77,7 @@ def of(stated: Statement) -> types.SimpleNamespace:
         """Students that were asked for."""
         p, runs = ensemble.get(request)
         return Report(
-            checks(stated, p, runs),
-            [lag(stated, p, runs)],
-            draw=lambda: draw(stated, p, runs),
+            checks(stated, p, runs), [lag(stated, p, runs)], draw=lambda: draw(stated, p, runs)
         )
 
     return types.SimpleNamespace(report=report)

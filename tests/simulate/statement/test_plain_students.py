@@ -114,6 +114,7 @@ def test_a_wrong_statement_is_seen_here_and_nowhere_else():
     """A normaliser left out of induction: its own checks pass, the plain student tells."""
     pair = sort("pair", 5)
     beta, gamma, q = weight("beta")[()], weight("gamma")[()], fixed(pair, 5)
+
     def loss(norm):
         score = lambda i: exp(beta * eq(i, q))  # noqa: E731
         own = total(lambda i: score(i) * eq(i, q), pair)

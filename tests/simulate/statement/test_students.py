@@ -24,7 +24,18 @@ from simulate.statement import data as law
 from simulate.statement import student as kind
 from simulate.streams import keyed
 from theory.parameters import ParameterError
-from theory.statement import arrays, check, draw, model, number, sample, sizes, sort, teacher, weight
+from theory.statement import (
+    arrays,
+    check,
+    draw,
+    model,
+    number,
+    sample,
+    sizes,
+    sort,
+    teacher,
+    weight,
+)
 from theory.statement import statement as stating
 
 FILE = """

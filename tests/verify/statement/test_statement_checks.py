@@ -18,11 +18,9 @@ from simulate import statement as students
 from simulate.statement import Learner, Student
 from simulate.statement import data as law
 from theory.parameters import ParameterError
-from theory.statement import arrays
-from theory.statement.derived import derive
+from theory.statement import arrays, tree
 from theory.statement import check as exact
-from theory.statement import tree
-from verify import check
+from theory.statement.derived import derive
 from verify import gradients as command
 from verify.statement import gradients, trajectories
 from verify.statement.refine import pieces, refine
@@ -135,11 +133,12 @@ def test_a_fault_is_seen(fault, monkeypatch):
     if fault == "a class too few":  # with M = P = 2 even one class would be stable
         sizes = {"N": 3, "M": 4, "P": 3}
         data = arrays.every_input(made.statement, sizes, np.random.default_rng(0))
-    assert not failing(gradients.at(made, data))
     if fault == "population loss":
         made = dataclasses.replace(made, loss=made.loss * sp.Rational(101, 100))
     elif fault == "size of a class":
-        bigger = [dataclasses.replace(c, size=c.size + int(c.weight.name == "V")) for c in made.classes]
+        bigger = [
+            dataclasses.replace(c, size=c.size + int(c.weight.name == "V")) for c in made.classes
+        ]
         made = dataclasses.replace(made, classes=bigger)
     elif fault == "a class too few":
         whole = arrays.class_numbers
