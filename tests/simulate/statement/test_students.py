@@ -196,13 +196,15 @@ def test_a_file_is_trained_and_swept(tmp_path, monkeypatch, capsys):
         found = json.loads(capsys.readouterr().out)
         assert found["model"] == "statement.bigram" and set(found["final"]) == {"delta_W", "loss"}
     assert len(list(tmp_path.rglob("seed-*.nc"))) == 1
+    assert command.main([str(folder / "mine.py"), "--until=1.2", *shared]) == 0
+    assert json.loads(capsys.readouterr().out)["steps"] == 12
     assert sweep.main([str(folder / "mine.py"), "--grid=N=3,5", *shared]) == 0
     assert json.loads(capsys.readouterr().out)["trained"] == 1
     changed = FILE.replace("W[z, y]", "2 * W[z, y]")  # another statement is another run
     (folder / "mine.py").write_text(changed)
     monkeypatch.setattr(model, "of_file", model.of_file.__wrapped__)
     assert command.main([str(folder / "mine.py"), *shared]) == 0
-    assert len(list(tmp_path.rglob("seed-*.nc"))) == 3
+    assert len(list(tmp_path.rglob("seed-*.nc"))) == 4
 
 
 def test_what_cannot_be_trained_is_refused_in_one_line(tmp_path):
