@@ -84,7 +84,7 @@ def test_a_process_of_a_pool_does_what_this_one_does(tmp_path):
         sent = pickle.loads(dumps(job))
         assert sent.work(lambda done: None, True)
     assert bits(system.train(p, range(2), store=tmp_path / "two", **ALONE)) == bits(one)
-    assert (one.loss[0] != one.loss[1]).any()
+    assert (one.delta_V[0] != one.delta_V[1]).any()
 
 
 @pytest.mark.parametrize("name", STATED)
