@@ -4,6 +4,7 @@ kinds.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 from simulate.training import System
@@ -22,14 +23,17 @@ def of(model: str) -> Mapping[str, System]:
 
 
 def find(name: str) -> tuple[str, System]:
-    """Short name and system of ``MODEL`` or ``MODEL.SYSTEM``.
+    """Short name and system of ``MODEL`` or ``MODEL.SYSTEM``; ``MODEL`` may be a file that states
+    one.
 
     Raises
     ------
     ParameterError
         If there is none, naming the nearest.
     """
-    model, _, short = name.partition(".")
+    file = re.match(r".*\.py(:\w+)?(?=\.|$)", name)
+    model = file[0] if file else name.partition(".")[0]
+    short = name[len(model) + 1 :]
     there = of(model)
     short = short or next(iter(there))
     return short, cli.choose("SYSTEM", short, there)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -62,6 +62,8 @@ class Data:
         Gaussian data, the batch in front.
     chances : array
         Weight of every input in a mean.
+    known : mapping of Expr to float
+        Expressions that were asked for.
     """
 
     numbers: Mapping[str, float]
@@ -69,10 +71,14 @@ class Data:
     draws: dict[Index, Any] = field(default_factory=dict)
     gausses: dict[Gauss, Any] = field(default_factory=dict)
     chances: Any = None
+    known: dict[sp.Expr, float] = field(default_factory=dict)
 
     def scalar(self, expr: sp.Expr) -> float:
         """Number of an expression in sizes and numbers."""
-        return float(expr.subs({s: self.numbers[s.name] for s in expr.free_symbols}))
+        if expr not in self.known:
+            values = {s: self.numbers[s.name] for s in expr.free_symbols}
+            self.known[expr] = float(expr.subs(values))
+        return self.known[expr]
 
     def size(self, sort: Sort) -> int:
         """Number of elements of a sort."""
@@ -89,10 +95,14 @@ class Evaluation:
         With an axis per sort, none for a number.
     xp : module
         ``numpy`` or ``torch``.
+    one : float or tensor
+        One, in the precision of what is made of nothing but indices.
     """
 
-    def __init__(self, data: Data, weights: Mapping[Weight, Any], xp: Any = np) -> None:
-        self.data, self.weights, self.xp = data, weights, xp
+    def __init__(
+        self, data: Data, weights: Mapping[Weight, Any], xp: Any = np, one: Any = 1.0
+    ) -> None:
+        self.data, self.weights, self.xp, self.one = data, weights, xp, one
         self.summed: dict[Index, Any] = {}
         self.depth = 0
 
@@ -106,7 +116,7 @@ class Evaluation:
         if isinstance(n, Component):
             return self._batched(self.data.gausses[n.gauss], n.indices)
         if isinstance(n, Same):
-            return 1.0 * self.same(*n.pair)
+            return self.one * self.same(*n.pair)
         if isinstance(n, Plus):
             return sum(self.value(p) for p in n.parts)
         if isinstance(n, Times):
@@ -125,7 +135,7 @@ class Evaluation:
         x = self.value(n.body)
         if n.end is not None:
             here, end = self.summed[n.index], self.term(n.end)
-            x = self.xp.where(here <= end if n.inclusive else here < end, x, 0.0 * end)
+            x = self.xp.where(here <= end if n.inclusive else here < end, x, 0 * self.one)
         self.depth -= 1
         if getattr(x, "ndim", 0) < self.depth + 2:
             return size * x
@@ -171,6 +181,16 @@ class Evaluation:
     def _batched(self, array: Any, terms: tuple[Term, ...]) -> Any:
         batch = self.xp.arange(array.shape[0])
         return array[(batch, *map(self.term, terms))]
+
+
+def mean(data: Data, values: Any) -> Any:
+    """Mean of a node's values over all inputs; one that does not depend on them is itself."""
+    return (values * data.chances).sum()
+
+
+def lifted(numbers: np.ndarray, values: Sequence[Any]) -> np.ndarray:
+    """Weights whose entries have the values of their classes; see `class_numbers`."""
+    return np.array([*values, 0.0])[numbers]
 
 
 def class_numbers(of: Classes, data: Data) -> np.ndarray:
@@ -236,6 +256,16 @@ def composed_table(f: Function, tables: Mapping[Function, np.ndarray]) -> np.nda
     return made
 
 
+def teachers(stated: Statement, data: Data, rng: Any) -> dict[Function, np.ndarray]:
+    """A table of every teacher, those that are made of others included."""
+    found = {
+        f: teacher_table(f, tuple(map(data.size, f.sorts)), data.size(f.to), rng)
+        for f in stated.functions
+        if f.kept and not f.parts
+    }
+    return found | {f: composed_table(f, found) for f in stated.functions if f.parts}
+
+
 def sample_tables(f: Function, shape: tuple[int, ...], size: int) -> Iterator[np.ndarray]:
     """All tables of a sample."""
     for values in itertools.product(range(size), repeat=math.prod(shape)):
@@ -249,8 +279,14 @@ def _distinct(table: np.ndarray) -> bool:
     return bool((ordered[1:] != ordered[:-1]).all())
 
 
-def every_input(stated: Statement, numbers: Mapping[str, float], rng: Any) -> Data:
-    """All inputs at concrete sizes with their probabilities, for one table of every teacher.
+def every_input(
+    stated: Statement,
+    numbers: Mapping[str, float],
+    rng: Any,
+    tables: Mapping[Function, np.ndarray] | None = None,
+) -> Data:
+    """All inputs at concrete sizes with their probabilities, for one table of every teacher: those
+    given in ``tables``, or random ones.
 
     Gaussian data lie on a grid of Gauss-Hermite nodes that makes means of the loss exact.
 
@@ -260,6 +296,7 @@ def every_input(stated: Statement, numbers: Mapping[str, float], rng: Any) -> Da
         If sizes do not fit a teacher, or there are more than `MOST_INPUTS`.
     """
     data = Data(numbers)
+    data.tables = dict(tables or teachers(stated, data, rng))
     axes: list[list[Any]] = []
     drawn = [i for i in stated.draws if i.place is None]
     for i in drawn:
@@ -267,11 +304,7 @@ def every_input(stated: Statement, numbers: Mapping[str, float], rng: Any) -> Da
     samples = []
     for f in stated.functions:
         shape = tuple(map(data.size, f.sorts))
-        if f.parts:
-            continue
-        if f.kept:
-            data.tables[f] = teacher_table(f, shape, data.size(f.to), rng)
-        else:
+        if not (f.kept or f.parts):
             samples.append(f)
             if data.size(f.to) ** math.prod(shape) > MOST_INPUTS:
                 raise Unlisted(f"sample {f.name}: too many tables to list")
@@ -280,7 +313,7 @@ def every_input(stated: Statement, numbers: Mapping[str, float], rng: Any) -> Da
     spots = []
     for g in stated.gausses:
         shape = tuple(map(data.size, g.sorts))
-        scale = _scales(g, data)
+        scale = scales(g, data)
         rule = np.polynomial.hermite_e.hermegauss(_degree(stated, g) // 2 + 1)
         for at in np.ndindex(shape):
             spots.append((g, at, np.sqrt(scale[at[-1]]) * rule[0], rule[1] / rule[1].sum()))
@@ -324,12 +357,22 @@ def every_input(stated: Statement, numbers: Mapping[str, float], rng: Any) -> Da
     return data
 
 
-def _scales(g: Gauss, data: Data) -> np.ndarray:
-    """Variances along the last sort; a spectrum's eigenvalues are numbers ``lambda_1``, ..."""
+def scales(g: Gauss, data: Data) -> np.ndarray:
+    """Variances along the last sort; a spectrum's eigenvalues are numbers ``lambda_1``, ...
+
+    Raises
+    ------
+    ParameterError
+        If there are fewer eigenvalues than directions.
+    """
     size = data.size(g.sorts[-1])
     if isinstance(g.var, sp.Expr):
         return np.full(size, data.scalar(g.var))
-    return np.array([data.numbers[f"{g.var.name}_{k + 1}"] for k in range(size)])
+    names = [f"{g.var.name}_{k + 1}" for k in range(size)]
+    for name in names:
+        if name not in data.numbers:
+            raise ParameterError(f"{name}: has no value; {g.sorts[-1]} has {size} directions")
+    return np.array([data.numbers[name] for name in names])
 
 
 def _degree(stated: Statement, g: Gauss) -> int:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,7 @@ SMALL = 1e-4  # gradient below which errors are absolute: all of them may vanish
 AGREE = 1e-9  # relative to the largest gradient: rounding of sums over at most 50,000 inputs
 
 
-def tiny(made: Any, seed: int = 0) -> Iterator[arrays.Data]:
+def listed(made: Any, seed: int = 0) -> Iterator[arrays.Data]:
     """All inputs, at small sizes that fill every class, each with other teachers.
 
     Equal sizes come late, and so do teachers that happen to be one-to-one: they hide faults.
@@ -53,6 +54,49 @@ def tiny(made: Any, seed: int = 0) -> Iterator[arrays.Data]:
         )
 
 
+@dataclass(frozen=True)
+class Predicted:
+    """What was derived, for all entries of all weights at random values of their classes.
+
+    Attributes
+    ----------
+    loss : float
+    weights, gradients : mapping of Weight to array
+    sizes, counted : mapping of Weight to array
+        Numbers of entries, as derived and as they are.
+    members : mapping of Weight to array
+        See `arrays.class_numbers`.
+    values, slopes : mapping of Symbol to float
+        Of the classes: of every entry its value, and its gradient.
+    """
+
+    loss: float
+    weights: dict[Weight, np.ndarray]
+    gradients: dict[Weight, np.ndarray]
+    sizes: dict[Weight, np.ndarray]
+    counted: dict[Weight, np.ndarray]
+    members: dict[Weight, np.ndarray]
+    values: dict[Any, float]
+    slopes: dict[Any, float]
+
+
+def predicted(made: Any, data: arrays.Data, seed: int = 0, values: Any = None) -> Predicted:
+    """What was derived, entry by entry, at given or random values of the classes."""
+    values = values or Points(made, seed + 2).values()
+    loss, slope = made.slopes(list(values.values()), data.numbers)
+    slope_of = dict(zip(values, slope, strict=True))
+    found = Predicted(float(loss), {}, {}, {}, {}, {}, values, {})
+    for w, classes in made.roles.classes.items():
+        own = found.members[w] = arrays.class_numbers(classes, data)
+        found.counted[w] = np.bincount(own[own >= 0].ravel(), minlength=len(classes.listed))
+        sizes = {c.symbol: data.scalar(c.size) for c in made.classes if c.weight is w}
+        size = found.sizes[w] = np.array([sizes[x] for x in classes.listed])
+        found.weights[w] = arrays.lifted(own, [values[x] for x in classes.listed])
+        found.slopes.update({x: slope_of[x] / n for x, n in zip(classes.listed, size, strict=True)})
+        found.gradients[w] = arrays.lifted(own, [found.slopes[x] for x in classes.listed])
+    return found
+
+
 def compare(made: Any, data: arrays.Data, seed: int = 0) -> dict[str, float]:
     """How far loss, gradients of all weights and sizes of classes are off, at random classes.
 
@@ -65,34 +109,31 @@ def compare(made: Any, data: arrays.Data, seed: int = 0) -> dict[str, float]:
         Differences by name: ``loss``, ``entries of W`` (of its classes), and ``gradient of W``,
         relative to the largest of all.
     """
-    stated, rng = made.statement, np.random.default_rng(seed + 1)
-    values = Points(made, seed + 2).values()
-    loss, slope = made.slopes(list(values.values()), data.numbers)
-    slope_of = dict(zip(values, slope, strict=True))
-    lifted, predicted, off = {}, {}, {}
-    for w, classes in made.roles.classes.items():
-        own = arrays.class_numbers(classes, data)
-        counted = np.bincount(own[own >= 0].ravel(), minlength=len(classes.listed))
-        sizes = {c.symbol: data.scalar(c.size) for c in made.classes if c.weight is w}
-        size = np.array([sizes[x] for x in classes.listed])
-        off[f"entries of {w.name}"] = float(np.abs(size - counted).max(initial=0))
-        shared = [slope_of[x] / n for x, n in zip(classes.listed, size, strict=True)]
-        lifted[w] = np.array([*(values[x] for x in classes.listed), 0.0])[own]
-        predicted[w] = np.array([*shared, 0.0])[own]
+    stated, rng, told = made.statement, np.random.default_rng(seed + 1), predicted(made, data, seed)
 
     def mean(weights: Mapping[Weight, Any]) -> Any:
         with np.errstate(divide="ignore", invalid="ignore"):  # masked terms may be anything
-            found = arrays.Evaluation(data, weights).value(stated.loss)
-        return (np.broadcast_to(found, data.chances.shape) * data.chances).sum()
+            return arrays.mean(data, arrays.Evaluation(data, weights).value(stated.loss))
 
-    off["loss"] = float(abs(mean(lifted) - loss)) / max(abs(loss), 1)
-    largest = max(SMALL, *(float(np.abs(g).max(initial=0)) for g in predicted.values()))
-    for w, gradient in predicted.items():
+    off = {
+        f"entries of {w.name}": float(np.abs(n - told.counted[w]).max(initial=0))
+        for w, n in told.sizes.items()
+    }
+    off["loss"] = float(abs(mean(told.weights) - told.loss)) / max(abs(told.loss), 1)
+    largest = max(SMALL, *(float(np.abs(g).max(initial=0)) for g in told.gradients.values()))
+    for w, gradient in told.gradients.items():
         along = rng.normal(size=gradient.shape)
-        step = {**lifted, w: lifted[w] + symmetry.STEP * along}
+        step = {**told.weights, w: told.weights[w] + symmetry.STEP * along}
         error = mean(step).imag / abs(symmetry.STEP) - (along * gradient).sum()
         off[f"gradient of {w.name}"] = float(abs(error)) / largest
     return off
+
+
+def written(made: Any) -> Any:
+    """The same with two directions, where there is a class for each."""
+    if not made.directions:
+        return made
+    return made.at(**{s.name: 2 for c in made.directions for s in c.many.free_symbols})
 
 
 def confirm(made: Any, seed: int = 0) -> dict[str, float]:
@@ -103,12 +144,11 @@ def confirm(made: Any, seed: int = 0) -> dict[str, float]:
     ParameterError
         Naming what differs by more than rounding.
     """
-    if made.directions:
-        made = made.at(**{s.name: 2 for c in made.directions for s in c.many.free_symbols})
+    made = written(made)
     stated = made.statement
     worst: dict[str, float] = {}
     several = TEACHERS if any(f.kept for f in stated.functions) else SIZES
-    for n, data in enumerate(itertools.islice(tiny(made, seed), several)):
+    for n, data in enumerate(itertools.islice(listed(made, seed), several)):
         off = compare(made, data, seed + n)
         worst = {k: max(v, worst.get(k, 0.0)) for k, v in off.items()}
         for what, error in off.items():

@@ -147,6 +147,10 @@ def parameters(stated: Statement) -> type[BaseParameters]:
         """The values of the statement."""
         return {"stated": cls}
 
+    def run_to(self: Any, t: float | None) -> Any:
+        """Copy whose number of steps reaches the time ``t`` (None: unchanged)."""
+        return self._until("t", t, "steps", self.eta)
+
     made = dataclasses.make_dataclass(
         "Parameters",
         fields,
@@ -155,6 +159,7 @@ def parameters(stated: Statement) -> type[BaseParameters]:
         namespace={
             "presets": classmethod(presets),
             "__post_init__": __post_init__,
+            "run_to": run_to,
             "__doc__": f"Sizes and numbers of {stated.name}, and how a student is trained.",
             "__module__": __name__,
         },

@@ -113,7 +113,7 @@ def test_derived_right_or_refused(seed, monkeypatch):
     except ParameterError as error:
         assert "\n" not in str(error)
         return
-    for n, data in enumerate(itertools.islice(check.tiny(made, seed=99), 8)):
+    for n, data in enumerate(itertools.islice(check.listed(made, seed=99), 8)):
         if data.chances.size <= MOST:
             assert max(check.compare(made, data, n).values()) < ROUNDING
 

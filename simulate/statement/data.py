@@ -1,0 +1,99 @@
+"""Inputs of a statement, drawn at random: what `theory.statement.arrays.every_input` lists."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from theory.parameters import ParameterError
+from theory.statement.arrays import Data, Evaluation, scales
+from theory.statement.stated import Statement
+from theory.statement.tree import Function, Index
+
+
+def inputs(
+    stated: Statement,
+    numbers: Mapping[str, float],
+    tables: Mapping[Function, np.ndarray],
+    count: int,
+    rng: np.random.Generator,
+) -> Data:
+    """Draw inputs of equal weight.
+
+    Parameters
+    ----------
+    stated : Statement
+    numbers : mapping of str to float
+        Sizes and numbers by name.
+    tables : mapping of Function to array
+        Of the teachers.
+    count : int
+        How many inputs.
+    rng : Generator
+
+    Raises
+    ------
+    ParameterError
+        If no element is left for a draw, or a sample is one-to-one in several arguments.
+    """
+    data = Data(numbers, dict(tables), chances=np.full(count, 1 / count))
+    for f in stated.functions:
+        if not f.kept:
+            data.tables[f] = _sample(f, tuple(map(data.size, f.sorts)), data.size(f.to), count, rng)
+    for i in stated.draws:
+        data.draws[i] = _draw(i, data, count, rng)
+    for g in stated.gausses:
+        x = rng.standard_normal((count, *map(data.size, g.sorts)))
+        data.gausses[g] = x * np.sqrt(scales(g, data))
+    return data
+
+
+def _sample(
+    f: Function, shape: tuple[int, ...], size: int, count: int, rng: np.random.Generator
+) -> np.ndarray:
+    """Values that are independent; distinct where that is stated, and not only nearly so."""
+    if not f.injective or f.leading:
+        return rng.integers(size, size=(count, *shape))
+    if len(f.injective) > 1:
+        raise ParameterError(
+            f"sample {f.name}: one-to-one in several arguments cannot be drawn; batch_size = 0 "
+            "lists all inputs"
+        )
+    (j,) = f.injective
+    rest = shape[:j] + shape[j + 1 :]
+    chosen = rng.random((count, *rest, size)).argsort(-1)[..., : shape[j]]
+    return np.moveaxis(chosen, -1, j + 1)
+
+
+def _draw(i: Index, data: Data, count: int, rng: np.random.Generator) -> np.ndarray:
+    """Elements that are none of those that they must be distinct from, all others as likely."""
+    size = data.size(i.sort)
+    if i.place is not None:
+        return np.full(count, int(data.scalar(i.place)) - 1)
+    if not i.distinct:
+        return rng.integers(size, size=count)
+    data.draws[i] = np.arange(size)[:, None]  # every element for every input
+    read = Evaluation(data, {})
+    taken = np.any([np.broadcast_to(read.same(i, t), (size, count)) for t in i.distinct], 0)
+    if taken.all(0).any():
+        raise ParameterError(f"draw of {i.sort}: no other element is left")
+    return np.where(taken, -1, rng.random((size, count))).argmax(0)
+
+
+def most(stated: Statement, numbers: Mapping[str, float]) -> float:
+    """At most how many inputs there are, where they can be listed."""
+    data, found = Data(numbers), 0.0
+    for i in stated.draws:
+        found += 0 if i.place is not None else math.log(data.size(i.sort))
+    for f in stated.functions:
+        if not f.kept:
+            found += math.prod(map(data.size, f.sorts)) * math.log(data.size(f.to))
+    return math.inf if stated.gausses else math.exp(min(found, 700.0))
+
+
+def counted(numbers: Mapping[str, Any]) -> dict[str, float]:
+    """Numbers of parameters, sizes as numbers."""
+    return {k: float(v) for k, v in numbers.items() if isinstance(v, int | float)}

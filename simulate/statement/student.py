@@ -1,0 +1,274 @@
+"""The student of a statement, and how it is trained."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import sympy as sp
+import torch
+from torch import Tensor
+
+from simulate import training
+from simulate.learner import Descent, Each
+from simulate.statement import data as law
+from simulate.streams import keyed
+from theory import sources
+from theory.parameters import ParameterError
+from theory.statement import arrays, model, onset
+from theory.statement.derived import Derived
+from theory.statement.stated import Statement
+from theory.statement.symmetry import compiled
+from theory.statement.tree import Entry, Function, Index, Node, Total, Value, Weight, subterms
+
+Weights = Mapping[Weight, Tensor]
+TEACHERS, TEST = 1, 2  # streams of a seed, beside its batches
+TESTED = 4096  # inputs that the loss is measured on, where not all of them are listed
+TAKEN = {"seed", "step"}  # coordinates of a run
+ENGINE = [Path(str(m.__file__)) for m in (arrays, law)] + [Path(__file__)]
+
+
+class Student:
+    """Losses of a statement for given weights: its tree in PyTorch.
+
+    Parameters
+    ----------
+    stated : Statement
+    dtype : torch.dtype
+        Precision.
+    """
+
+    def __init__(self, stated: Statement, dtype: torch.dtype = torch.float64) -> None:
+        self.stated, self.dtype = stated, dtype
+
+    def taken(self, data: arrays.Data) -> arrays.Data:
+        """The same inputs as tensors."""
+        whole = torch.as_tensor
+        real = functools.partial(torch.as_tensor, dtype=self.dtype)
+        return arrays.Data(
+            data.numbers,
+            {f: whole(table) for f, table in data.tables.items()},
+            {i: whole(at) for i, at in data.draws.items()},
+            {g: real(x) for g, x in data.gausses.items()},
+            real(data.chances),
+            data.known,
+        )
+
+    def mean(self, weights: Weights, data: arrays.Data, tree: Node | None = None) -> Tensor:
+        """Mean loss of inputs (made by `taken`), or mean of another number of the statement."""
+        one = torch.ones((), dtype=self.dtype)
+        read = arrays.Evaluation(data, weights, torch, one)
+        return arrays.mean(data, read.value(self.stated.loss if tree is None else tree))
+
+    def gradients(self, weights: Weights, data: arrays.Data) -> tuple[Tensor, dict[Weight, Tensor]]:
+        """Mean loss and its gradients by all weights, by autograd."""
+        held = {w: x.detach().requires_grad_() for w, x in weights.items()}
+        loss = self.mean(held, data)
+        found = torch.autograd.grad(loss, list(held.values()), materialize_grads=True)
+        return loss.detach(), dict(zip(held, found, strict=True))
+
+
+class Learner:
+    """One student: gradient descent on all inputs, or on inputs drawn anew for every step.
+
+    Parameters
+    ----------
+    stated : Statement
+    p : Parameters
+        As `theory.statement.model.parameters` makes them.
+    seed : int
+        Fixes teachers and inputs.
+    device : torch.device, optional
+        The CPU.
+    dtype : torch.dtype
+        Precision.
+    tables : mapping of Function to array, optional
+        Teachers of one's own, values counted from 0.
+
+    Raises
+    ------
+    ParameterError
+        If a size or number has no value, or inputs are too many to list.
+    """
+
+    def __init__(
+        self,
+        stated: Statement,
+        p: Any,
+        seed: int,
+        device: torch.device | None = None,
+        dtype: torch.dtype = torch.float64,
+        tables: Mapping[Function, np.ndarray] | None = None,
+    ) -> None:
+        self.p, self.seed, self.student = p, seed, Student(stated, dtype)
+        self.made = at_sizes(stated, p)
+        self.numbers = law.counted(p.as_dict())
+        sized = arrays.Data(self.numbers)
+        self.tables = dict(tables or arrays.teachers(stated, sized, keyed(seed, TEACHERS)))
+        if p.batch_size == 0 and any(f.leading for f in stated.functions):
+            raise ParameterError(
+                "batch_size = 0: must be at least 1 where samples are distinct to leading order"
+            )
+        if p.batch_size == 0 or law.most(stated, self.numbers) <= TESTED:
+            test = arrays.every_input(stated, self.numbers, None, self.tables)
+        else:
+            test = law.inputs(stated, self.numbers, self.tables, TESTED, keyed(seed, TEST))
+        self.test = self.student.taken(test)
+        self.members = {
+            w: arrays.class_numbers(of, arrays.Data(self.numbers, self.tables))
+            for w, of in self.made.roles.classes.items()
+        }
+        of = self.made.roles.classes
+        start = {x: sized.scalar(w.start) for w in of for x in of[w].listed}
+        self.weights = self.lift(start)
+        self.optimizer = Descent(self.weights.values(), lr=p.eta)
+
+    def lift(self, values: Mapping[sp.Symbol, float]) -> dict[Weight, Tensor]:
+        """Weights whose entries have the values of their classes."""
+        return {
+            w: torch.tensor(
+                arrays.lifted(self.members[w], [values[x] for x in of.listed]),
+                dtype=self.student.dtype,
+            )
+            for w, of in self.made.roles.classes.items()
+        }
+
+    def batch(self, number: int) -> arrays.Data:
+        """Inputs of a step."""
+        if self.p.batch_size == 0:
+            return self.test
+        rng = keyed(self.seed, 0, number)
+        drawn = law.inputs(self.student.stated, self.numbers, self.tables, self.p.batch_size, rng)
+        return self.student.taken(drawn)
+
+    def step(self, number: int) -> None:
+        """One step of descent."""
+        _, slopes = self.student.gradients(self.weights, self.batch(number))
+        for w, slope in slopes.items():
+            self.weights[w].grad = slope
+        self.optimizer.step()
+
+    @torch.no_grad()
+    def measure(self) -> dict[str, float]:
+        """Order parameters of the flow as means over classes, mean loss and observables."""
+        means = {}
+        for w, of in self.made.roles.classes.items():
+            for k, x in enumerate(of.listed):
+                means[x] = float(self.weights[w][torch.as_tensor(self.members[w] == k)].mean())
+        found = {name: combine(means) for name, combine in self.orders.items()}
+        trees = {"loss": self.student.stated.loss, **self.student.stated.observables}
+        return found | {
+            k: float(self.student.mean(self.weights, self.test, v)) for k, v in trees.items()
+        }
+
+    @functools.cached_property
+    def orders(self) -> dict[str, Any]:
+        """Functions of class means, by order parameter."""
+        symbols = [c.symbol for c in self.made.classes]
+        numbers = {x: self.numbers[x.name] for x in self.student.stated.symbols}
+        order = self.made.quotient.order
+        of = compiled([x.xreplace(numbers) for x in order.values()], symbols)
+        return {
+            x.name: lambda means, k=k: float(of(*(means[s] for s in symbols))[k])
+            for k, x in enumerate(order)
+        }
+
+    def state(self) -> dict[str, Tensor]:
+        """All weights."""
+        return {w.name: x.clone() for w, x in self.weights.items()}
+
+    def load(self, state: Mapping[str, Tensor]) -> None:
+        """Take up weights."""
+        for w, x in self.weights.items():
+            x.copy_(state[w.name])
+
+
+def at_sizes(stated: Statement, p: Any) -> Derived:
+    """What follows from a statement, at the sizes of parameters.
+
+    Raises
+    ------
+    ParameterError
+        If a size or number has no value, or the student has no classes (a closure).
+    """
+    made = onset.concrete(model.offered(stated).derived(), p)
+    if made.shared:
+        raise ParameterError(
+            f"statement {stated.name}: of a closure over teachers there are no students yet"
+        )
+    return made
+
+
+def memory(stated: Statement, p: Any, itemsize: int = 8) -> float:
+    """Bytes at the peak of one run: what autograd keeps of every node, from the tree."""
+    numbers = law.counted(p.as_dict())
+    data = arrays.Data(numbers)
+    if any(p.as_dict()[s.name] is None for s in stated.symbols):
+        return 0.0  # refused by name, when it is made
+    listed = min(law.most(stated, numbers), arrays.MOST_INPUTS)
+    inputs = max(p.batch_size, listed if p.batch_size == 0 else min(listed, TESTED))
+
+    def kept(n: Node) -> tuple[float, frozenset[Index]]:
+        """Numbers kept below a node, and the sums that it depends on."""
+        below = [kept(c) for c in n.children()]
+        read = {t for x in n.terms() for t in subterms(x)}
+        axes = frozenset(t for t in read if isinstance(t, Index) and t.bound).union(
+            *(a for _, a in below)
+        )
+        many = math.prod(data.size(i.sort) for i in axes) * inputs
+        index = sum(isinstance(t, Value) for t in read) + isinstance(n, Entry)
+        own = many * (1 + index * 8 / itemsize)
+        return own + sum(b for b, _ in below), axes - {n.index} if isinstance(n, Total) else axes
+
+    weights = sum(math.prod(map(data.size, w.sorts)) for w in stated.weights)
+    drawn = sum(math.prod(map(data.size, f.sorts)) for f in stated.functions if not f.kept)
+    drawn += sum(data.size(f.to) for f in stated.functions if not f.kept and f.injective)
+    drawn += sum(math.prod(map(data.size, g.sorts)) for g in stated.gausses)
+    names = len(stated.weights) * 4 + len(stated.observables) + 1
+    numbers_kept = 2 * kept(stated.loss)[0] + 4 * weights
+    return numbers_kept * itemsize + 4 * 8 * drawn * inputs + training.records(p, 2 * names)
+
+
+class Stated(training.System):
+    """Students of a statement."""
+
+    @property
+    def code(self) -> str:
+        """Digest of what makes a step."""
+        return sources.digest(ENGINE)
+
+
+def system(stated: Statement) -> Stated:
+    """How students of a statement are trained; time is the learning rate times steps.
+
+    Raises
+    ------
+    ParameterError
+        If a number of the statement is called as one of its training, or of its runs.
+    """
+    names = {s.name for s in stated.symbols} & model.TRAINING.keys()
+    names |= ({w.name for w in stated.weights} | stated.observables.keys()) & TAKEN
+    for name in sorted(names):
+        raise ParameterError(f"statement {stated.name}: {name}: is a word of training")
+    text = hashlib.sha256(stated.text.encode()).hexdigest()[:16]
+    return Stated(
+        f"statement.{stated.name}",
+        model.parameters(stated),
+        functools.partial(Each, functools.partial(Learner, stated)),
+        {"loss": "mean loss: of all inputs, or of a test sample where they are not listed"},
+        functools.partial(memory, stated),
+        time="t",
+        clock=lambda p, steps: p.eta * steps,
+        implied="float64",
+        devices=("cpu",),
+        identity=functools.partial(_identity, text),
+    )
+
+
+def _identity(text: str, p: Any) -> dict[str, Any]:
+    return {"statement": text}

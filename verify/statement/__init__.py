@@ -1,0 +1,1 @@
+"""Checks that every statement gets without writing one."""

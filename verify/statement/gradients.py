@@ -1,0 +1,131 @@
+"""A derivation against autograd of the student that the same statement makes, at tiny sizes."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import types
+
+import numpy as np
+import torch
+
+from simulate.learner import Descent
+from simulate.pool import one_thread
+from simulate.statement import Student
+from simulate.statement import data as law
+from simulate.streams import keyed
+from theory.parameters import ParameterError
+from theory.statement import arrays, check, model
+from theory.statement.derived import Derived
+from theory.statement.stated import Statement
+from verify.check import Check, identity, sampled, vanishing
+from verify.report import Report, Request
+from verify.statement.refine import pieces, refine
+
+SIZES = 3  # at which everything is compared
+STEPS, ETA = 5, 0.3  # of descent
+BATCHES, INPUTS, GAUSSIAN = 40, 500, 3000  # drawn: mean losses to a percent
+SPREAD = 0.3  # of weights there: large ones make a loss that few inputs dominate
+ROUNDING, WHY = 1e-10, "sums over at most 50,000 inputs in float64"
+
+
+def at(made: Derived, data: arrays.Data, seed: int = 0) -> list[Check]:
+    """Everything at one size, for one table of every teacher.
+
+    Parameters
+    ----------
+    made : Derived
+    data : Data
+        All inputs.
+    seed : int
+        Of the values of classes.
+    """
+    student, told = Student(made.statement), check.predicted(made, data, seed)
+    taken = student.taken(data)
+    where = ", ".join(f"{k} = {v:.3g}" for k, v in data.numbers.items())
+    weights = {w: torch.tensor(x) for w, x in told.weights.items()}
+    loss, slopes = student.gradients(weights, taken)
+    refined = refine(student, taken, {w: np.minimum(x, 0) for w, x in told.members.items()}, seed)
+    split, found = pieces(told.members, refined), []
+    found.append(identity(f"loss, {where}", "loss", told.loss, float(loss), ROUNDING, WHY))
+    largest = max(float(np.abs(s).max()) for s in told.gradients.values()) or 1.0
+    for w, slope in slopes.items():
+        sizes, counted = (np.append(x[w], 0) for x in (told.sizes, told.counted))
+        many = len(np.unique(told.members[w]))
+        gap = float(np.abs(told.gradients[w] - slope.numpy()).max()) / largest
+        found += [
+            identity(f"entries of {w}, {where}", "classes", sizes, counted, 0, "counted"),
+            vanishing(
+                f"gradient of {w}, {where}", "loss", gap, ROUNDING, f"over the largest; {WHY}"
+            ),
+            identity(
+                f"classes of {w} by refinement, {where}",
+                "classes",
+                many,
+                split[w],
+                0,
+                "gradients split none of them",
+            ),
+        ]
+    return [*found, descent(made, data, told, where), *drawn(student, data, where, seed)]
+
+
+def descent(made: Derived, data: arrays.Data, begun: check.Predicted, where: str) -> Check:
+    """Some steps of all weights by autograd against as many steps of the derived rates."""
+    student, told = Student(made.statement), begun
+    weights = {w: torch.tensor(x) for w, x in begun.weights.items()}
+    steps, taken = Descent(weights.values(), ETA), student.taken(data)
+    for _ in range(STEPS):
+        for w, slope in student.gradients(weights, taken)[1].items():
+            weights[w].grad = slope
+        steps.step()
+        values = {x: v - ETA * told.slopes[x] for x, v in told.values.items()}
+        told = check.predicted(made, data, values=values)
+    one, two = (np.concatenate([np.ravel(x) for x in v.values()]) for v in (told.weights, weights))
+    what = f"all weights after {STEPS} steps, {where}"
+    return identity(what, "rates", one, two, ROUNDING, WHY)
+
+
+def drawn(student: Student, data: arrays.Data, where: str, seed: int) -> list[Check]:
+    """Loss of drawn inputs against that of all inputs, at random values of all weights."""
+    stated, rng = student.stated, keyed(seed, 0)
+    if any(f.leading or (not f.kept and len(f.injective) > 1) for f in stated.functions):
+        return []  # nearly distinct, or not drawn at all
+    weights = {
+        w: torch.tensor(SPREAD * rng.normal(size=tuple(map(data.size, w.sorts))))
+        for w in stated.weights
+    }
+    count, means = GAUSSIAN if stated.gausses else INPUTS, []
+    for _ in range(BATCHES):
+        batch = law.inputs(stated, data.numbers, data.tables, count, rng)
+        means.append(float(student.mean(weights, student.taken(batch))))
+    exact = float(student.mean(weights, student.taken(data)))
+    return [sampled(f"loss of drawn inputs, {where}", "loss", exact, means)]
+
+
+def checks(made: Derived) -> list[Check]:
+    """Everything at a few tiny sizes.
+
+    Raises
+    ------
+    ParameterError
+        For a closure, whose gradients are no gradients of any one student.
+    """
+    if made.shared:
+        raise ParameterError(
+            f"statement {made.statement.name}: a closure over teachers has no gradients of one student"
+        )
+    made = check.written(made)
+    with one_thread():
+        return [c for data in itertools.islice(check.listed(made), SIZES) for c in at(made, data)]
+
+
+@functools.cache
+def of(stated: Statement) -> types.SimpleNamespace:
+    """What answers to ``verify.gradients``."""
+
+    def report(request: Request) -> Report:
+        """All checks."""
+        return Report(checks(model.offered(stated).derived()))
+
+    return types.SimpleNamespace(report=report)

@@ -1,0 +1,81 @@
+"""Classes of entries found from gradients alone: one class per weight, split until stable.
+
+For a given teacher the partition is exact, whatever the statement's symmetry: with it descent of
+all weights is descent of as many numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import torch
+
+from simulate.statement import Student
+from theory.statement.arrays import Data, lifted
+from theory.statement.tree import Weight
+
+APART = 1e-9  # of the largest gradient: rounding of sums over at most 50,000 inputs, with a margin
+ROUNDS = 50  # each splits a class at least, or is the last
+
+Classes = dict[Weight, np.ndarray]
+
+
+def refine(student: Student, data: Data, begun: Mapping[Weight, np.ndarray], seed: int) -> Classes:
+    """Split classes by gradients at random values until none is split any more.
+
+    Parameters
+    ----------
+    student : Student
+    data : Data
+        All inputs, as `Student.taken` makes them.
+    begun : mapping of Weight to array
+        Number of every entry's class to begin with; -1 for one that is zero.
+    seed : int
+        Of the values.
+
+    Returns
+    -------
+    dict of Weight to array
+        Numbers of classes, -1 for entries that stay zero.
+    """
+    rng, classes = np.random.default_rng(seed), dict(begun)
+    for _ in range(ROUNDS):
+        weights = {
+            w: torch.tensor(lifted(own, rng.normal(size=own.max(initial=-1) + 1)))
+            for w, own in classes.items()
+        }
+        slopes = {w: s.numpy() for w, s in student.gradients(weights, data)[1].items()}
+        largest = max(float(np.abs(s).max(initial=0)) for s in slopes.values())
+        found = {w: _split(classes[w], s, APART * largest) for w, s in slopes.items()}
+        if all((found[w].max() == classes[w].max()) for w in found):
+            return found
+        classes = found
+    return classes
+
+
+def _split(own: np.ndarray, slope: np.ndarray, apart: float) -> np.ndarray:
+    """Classes whose entries have the same gradient."""
+    found, count = np.full(own.shape, -1), 0
+    for k in range(-1, own.max(initial=-1) + 1):
+        at = own == k
+        order = np.sort(slope[at])
+        steps = np.flatnonzero(np.diff(order) > apart)
+        groups = np.searchsorted(order[steps] + apart / 2, slope[at])
+        if k == -1:  # zero entries stay zero where nothing moves them
+            still = np.abs(slope[at]) <= apart
+            names = np.unique(groups[~still])
+            found[at] = np.where(still, -1, count + np.searchsorted(names, groups))
+            count += len(names)
+            continue
+        found[at] = count + groups
+        count += len(steps) + bool(at.any())
+    return found
+
+
+def pieces(classes: Classes, finer: Classes) -> dict[Weight, int]:
+    """Into how many pieces classes are split by others."""
+    return {
+        w: len(np.unique(np.stack([own.ravel(), finer[w].ravel()], 1), axis=0))
+        for w, own in classes.items()
+    }

@@ -1,0 +1,85 @@
+"""Students of a statement against its flow."""
+
+from __future__ import annotations
+
+import functools
+import types
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from simulate.statement.student import at_sizes
+from theory import plotting
+from theory.parameters import described
+from theory.statement.stated import Statement
+from verify import ensemble
+from verify.check import IDENTITY, Band, Check, identity
+from verify.report import Report, Request
+from verify.trajectories import compare
+
+# What drawn inputs add is of second order in the noise, for class means as much as their scatter.
+NOISE = Band(-0.01, 0.01, "noise of batches, which the flow leaves out: a percent is allowed")
+WHY = "steps on all inputs in float64: rounding, which grows as the weights do"
+
+
+def descent(stated: Statement, p: Any, runs: xr.Dataset) -> xr.Dataset:
+    """The flow in steps of the learning rate, at the times of students."""
+    found = at_sizes(stated, p).flow.descend(p, p.eta, int(runs.step.max()))
+    found = found.isel(t=runs.step.values)
+    return found.assign_coords(t=runs.t.values)
+
+
+def checks(stated: Statement, p: Any, runs: xr.Dataset) -> list[Check]:
+    """Students on all inputs are descent to rounding; others are so on average, to a percent."""
+    curve = descent(stated, p, runs)
+    if p.batch_size:
+        return compare(curve, runs, {str(x): NOISE for x in curve.data_vars}).checks
+    return [
+        identity(f"{x} of every student", str(x), v, runs[x].transpose("seed", "t"), IDENTITY, WHY)
+        for x, v in curve.data_vars.items()
+    ]
+
+
+def lag(stated: Statement, p: Any, runs: xr.Dataset) -> str:
+    """How far descent is from the flow."""
+    steps = descent(stated, p, runs)
+    flow = at_sizes(stated, p).flow.solve(p, at=runs.t.values, t=float(runs.t[-1]))
+    off = {
+        str(x): float(np.abs(flow[x] - v).max() / (np.abs(flow[x]).max() or 1))
+        for x, v in steps.data_vars.items()
+    }
+    worst = max(off, key=lambda x: off[x])
+    return (
+        f"compared with descent in steps of eta = {p.eta:g}; the flow differs from it by at most "
+        f"{off[worst]:.1%} of the largest size ({worst})"
+    )
+
+
+def draw(stated: Statement, p: Any, runs: xr.Dataset) -> Any:
+    """Loss and order parameters over time: students, and descent of the flow."""
+    figure, axes = plotting.figure(1, 2, width=3.9, height=3.0)
+    curve = descent(stated, p, runs)
+    names = [str(x) for x in curve.data_vars]
+    for axis, shown in zip(axes, (["loss"], [x for x in names if x != "loss"]), strict=True):
+        for k, name in enumerate(shown):
+            plotting.band(axis, runs[name], f"C{k}", f"{name}, students")
+            axis.plot(curve.t, curve[name], "k--", lw=1, label=None if k else "theory")
+        axis.set(xlabel="$t$ = learning rate times steps")
+        plotting.below(axis)
+    plotting.headline(figure, described([(p, runs.sizes["seed"])]))
+    return figure
+
+
+@functools.cache
+def of(stated: Statement) -> types.SimpleNamespace:
+    """What answers to ``verify.trajectories``."""
+
+    def report(request: Request) -> Report:
+        """Students that were asked for."""
+        p, runs = ensemble.get(request)
+        return Report(
+            checks(stated, p, runs), [lag(stated, p, runs)], draw=lambda: draw(stated, p, runs)
+        )
+
+    return types.SimpleNamespace(report=report)
