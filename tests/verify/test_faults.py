@@ -12,6 +12,7 @@ from dataclasses import replace
 import pytest
 
 from simulate.pool import one_thread
+from theory.parameters import ParameterError
 from theory.registry import MODELS
 from verify.check import failed
 from verify.induction_heads import gradients as induction
@@ -87,7 +88,10 @@ def test_injected_fault_is_caught(name, group, equation, kind, quick):
     )
     faulty = {**table, equation: replace(table[equation], rhs=factor * table[equation].rhs)}
     with one_thread():
-        rows = cite(group(faulty), equation)
+        try:
+            rows = cite(group(faulty), equation)
+        except ParameterError:  # a time below zero, say: the command stops
+            return
     assert "FAIL" in {c.verdict for c in rows}, f"{equation} times {factor} went unnoticed"
 
 
