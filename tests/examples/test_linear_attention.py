@@ -3,6 +3,7 @@ installs it.
 """
 
 import importlib.metadata
+import itertools
 import json
 import os
 import shutil
@@ -14,6 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import scipy.integrate
+import scipy.optimize
 import sympy as sp
 import torch
 from linear_attention import simulate
@@ -26,6 +28,7 @@ from linear_attention.verify import flows, groups
 from linear_attention.verify.merged import laws as one
 from linear_attention.verify.separate import laws as stairs
 
+from simulate import gradient_flow
 from theory import registry
 from theory.parameters import ParameterError
 from verify.check import failed
@@ -122,6 +125,78 @@ def test_fixed_points_of_white_data():
     """Zero, and the minimum."""
     found = merged.drop.flow().fixed_points()
     assert {point[S.scale] for point in found} == {0, 1 / S.c}
+
+
+def test_white_data_follow_the_logistic():
+    """All of its course, to saturation: the flow of all weights, a logistic typed here, the
+    equation.
+    """
+    p, at = one.ALIGNED, np.linspace(0, 8, 33)
+    begun = student.start(p, 0)
+    path = [begun, *flows.flow(p, begun, at[-1], at=at[1:])[0]]
+    found = np.array([float(student.matrix(w)[0, 0]) for w in path])
+    D, c = 4, 1 + 5 / 20
+    typed = 1 / (c + (1 / found[0] - c) * np.exp(-2 * D**0.5 * at))
+    assert found[0] < 1e-2 / c and c * found[-1] > 1 - 1e-6
+    assert found == pytest.approx(typed, rel=1e-6)  # the integrator, amplified by the growth
+    known = p.values() | {"t": at}
+    assert merged.equations()["merged_s"].evaluate(known) == pytest.approx(typed, rel=1e-12)
+
+
+def test_merged_fixed_points_are_zero_or_the_minimum():
+    """Where all rates vanish, from anywhere: two heads, any Lambda. A rate v_h G of U_h leaves no
+    other: G = 0 is the minimum, and W = 0 where no head has a value.
+    """
+    x, N, H = np.array([1.3, 0.6]), 3, 2
+    D = x.size
+    a = x**2 * (1 + 1 / N) + x * x.sum() / N
+    best = np.diag(x / a)
+
+    def parts(y):
+        v, U = y[:H], y[H:].reshape(H, D, D)
+        return v, U, np.einsum("h,hkl->kl", v, U)
+
+    def rates(y):
+        v, U, W = parts(y)
+        G = np.diag(x**2) - a[:, None] * W * x
+        return np.concatenate([np.einsum("hkl,kl->h", U, G), np.multiply.outer(v, G).ravel()])
+
+    ends, random = [], np.random.default_rng(0)
+    for size in np.geomspace(0.1, 3, 12):
+        y = scipy.optimize.least_squares(rates, size * random.normal(size=H + H * D * D)).x
+        if np.abs(rates(y)).max() < 1e-6:  # elsewhere the search stopped at no fixed point
+            W = parts(y)[2]
+            ends.append([np.abs(W).max() < 1e-2, np.abs(W - best).max() < 1e-4])
+    assert len(ends) > 6 and np.any(ends, 1).all() and np.any(ends, 0).all()
+    p = Parameters(spectrum="1.3,0.6", N=N, H=H)  # the rates are those of autograd
+    y = random.normal(size=H + H * D * D)
+    v, U, _ = parts(y)
+    begun = {"v": torch.as_tensor(v), "U": torch.as_tensor(U)}
+    moved = gradient_flow.rates(lambda w: student.population(p)(w) / 2, begun)[1]
+    found = np.concatenate([moved[n].numpy().ravel() for n in ("v", "U")])
+    assert found == pytest.approx(rates(y), rel=1e-12)
+
+
+def test_every_subset_of_directions_is_a_fixed_point():
+    """Separate: one head for each learned direction, all rates of the attention over all prompts
+    vanish; losses of all 8 differ.
+    """
+    p = Parameters(spectrum="1.2,0.9,0.4", N=1, H=3, attention="separate")
+    x = p.eigenvalues
+    best = 1 / (x * (1 + 1 / p.N) + x.sum() / p.N)
+    losses = []
+    for chosen in itertools.product((False, True), repeat=3):
+        u = torch.as_tensor(np.where(chosen, best, 0) ** (1 / 3))
+        rows = u.diag()[:, None]
+        at = groups.Point(p, {"v": u, "K": rows, "Q": rows.clone()})
+        assert max(float(w.abs().max()) for w in at.all_rates.values()) < 1e-12
+        left = x.sum() - (x**2 * best)[list(chosen)].sum()
+        assert at.loss == pytest.approx(left, rel=1e-12)
+        losses.append(left)
+        if any(chosen):  # nearby they move
+            off = groups.Point(p, {"v": 1.1 * u, "K": rows, "Q": rows.clone()})
+            assert max(float(w.abs().max()) for w in off.rates.values()) > 1e-3
+    assert np.diff(np.sort(losses)).min() > 1e-3
 
 
 def test_merged_heads_grow_along_the_square_alone():
