@@ -122,6 +122,18 @@ def test_stored_robustness_is_the_theory_of_today():
             assert row["flow"] == pytest.approx(half, rel=1e-9)
 
 
+def test_stored_students_learn_but_for_few_frequencies():
+    """App. B: of the small sweep every seed of every setting rolls out rightly, of d_h = 4 none
+    does.
+    """
+    found = robustness.found(Source("shipped", [0]))
+    for name, rows in found.items():
+        for row in rows:
+            learned = row["rollout_accuracy"] > 0.99
+            few = (name, row["value"]) == ("d_h", 4)
+            assert (~learned if few else learned).all() and learned.size == robustness.SEEDS, name
+
+
 def test_figures_say_what_they_are_made_of():
     """Common parameters once, those that differ with all values, and seeds."""
     two = [(TINY, 2), (TINY.replace(L=5), 2)]
