@@ -24,6 +24,7 @@ from theory import induction_heads as ih
 from theory import positional_semantic as ps
 from theory.associative_memory.gradient_steps import second_gradient
 from theory.associative_memory.k_hop import equations as hop_equations
+from theory.associative_memory.k_hop import overlaps as hop_overlaps
 from theory.induction_heads import structure
 from theory.induction_heads import symbols as q
 
@@ -109,6 +110,41 @@ def test_softmax_kernels_climb_as_the_flow_says():
     assert rate.detach().numpy() == pytest.approx(
         [float(exact)] * 2, rel=1e-6
     )  # central difference
+
+
+@pytest.mark.parametrize("mixed", [False, True], ids=["all hops", "mixture of 1 to 3"])
+def test_kernels_on_the_sphere_climb_as_the_flow_says(mixed):
+    """All inputs, N = 3, three hops at overlaps of their own: kernels of fixed norm ascend the
+    enumerated accuracy, of all hops or summed over 1, 2 and 3 of them.
+    """
+    size, hops, overlap = 3, 3, (0.5, 0.3, 0.2)
+    group = np.array(list(itertools.permutations(range(size))))
+    given = np.array([g for g in itertools.product(group, repeat=hops) for _ in range(size)])
+    start = np.tile(np.arange(size), len(group) ** hops)
+    hidden = np.array([[1, 2, 0], [0, 2, 1], [2, 1, 0]])
+    right = np.eye(size)[:, hidden].transpose(1, 0, 2)  # [j, pi_j(x), x] = 1
+    goal = (right - 1 / size) / np.sqrt(size - 1)  # unit vectors; rows and columns sum to zero
+    rest = np.random.default_rng(0).normal(size=goal.shape)
+    rest -= rest.mean(1, keepdims=True)
+    rest -= rest.mean(2, keepdims=True)
+    rest -= (rest * goal).sum((1, 2), keepdims=True) * goal
+    rest /= np.sqrt((rest**2).sum((1, 2), keepdims=True))
+    m = np.array(overlap)[:, None, None]
+    unit = torch.tensor(m * goal + np.sqrt(1 - m**2) * rest, requires_grad=True)
+    kernels = 1 / size + np.sqrt(size - 1) * unit
+    total = torch.zeros((), dtype=DOUBLE)
+    for number in range(1, hops + 1) if mixed else (hops,):
+        part = given[:, :number]
+        mass = k_hop.apply(kernels[:number], torch.as_tensor(part), torch.as_tensor(start))
+        wanted = torch.as_tensor(k_hop.answer(hidden[:number], part, start))
+        total = total + mass.gather(1, wanted[:, None]).mean()
+    slope = torch.autograd.grad(total, unit)[0].numpy() / (1 - 1 / size)  # the flow's unit of time
+    n = unit.detach().numpy()
+    along = slope - (slope * n).sum((1, 2), keepdims=True) * n
+    system = (hop_overlaps.mixture if mixed else hop_overlaps.flow)(hops)
+    at = dict(zip(system.state, overlap, strict=True))
+    exact = [float(rate.subs(at)) for rate in system.rhs.values()]
+    assert (along * goal).sum((1, 2)) == pytest.approx(exact, rel=1e-12)
 
 
 # ---- The disentangled transformer as its equations state it, entry by entry

@@ -5,6 +5,7 @@ remapped tokens, key ideas.
 from __future__ import annotations
 
 import itertools
+import math
 
 import numpy as np
 import pytest
@@ -14,8 +15,14 @@ from simulate.associative_memory import superposition
 from simulate.associative_memory.gradient_steps import InductionHead, Parameters, run, sample
 from simulate.associative_memory.trigger_task import Parameters as Task
 from simulate.associative_memory.trigger_task.student import Block, Simplified, Transformer
+from theory.associative_memory import superposition as superposed
+from theory.associative_memory.gradient_memory import equations as memory_equations
 from theory.associative_memory.gradient_memory import lemma
 from theory.associative_memory.gradient_steps import equations
+from theory.associative_memory.superposition import moments
+from theory.associative_memory.symbols import K, N, d
+from theory.numeric import entry_by_entry
+from theory.special import gaussian_accuracy
 
 
 def test_block_is_attention_then_mlp_on_a_residual_stream():
@@ -143,3 +150,87 @@ def test_readout_of_nearly_orthonormal_embeddings():
     # 870 wrong scores of variance 2/d and more: a few percent of scatter, and N/d^2 beside 2/d at d
     # = 64.
     assert errors[0] / errors[1] == pytest.approx(4, rel=0.2) and errors[1] < 0.1
+
+
+def test_one_step_of_nearly_orthonormal_embeddings():
+    """Autograd of the population loss, 50 keys, a random bijection: at d = 64 all are right, at 16,
+    where 50 ln 50 is beyond d^2/2, most are not; logits are those of the step, off as d^-1/2.
+    """
+    size, off = 50, []
+    for dimension in (16, 64, 256, 1024):
+        rng = np.random.default_rng(0)
+        e, u = (torch.tensor(superposition.unit_vectors(size, dimension, rng)) for _ in "eu")
+        target = torch.tensor(rng.permutation(size))
+        W = torch.zeros(dimension, dimension, dtype=torch.float64, requires_grad=True)
+        loss = torch.nn.functional.cross_entropy(e @ W.T @ u.T, target)
+        (slope,) = torch.autograd.grad(loss, W)
+        scores = e @ (-slope).T @ u.T
+        right = (scores.argmax(1) == target).double().mean().item()
+        assert right < 0.5 if dimension == 16 else right == 1
+        hit = torch.nn.functional.one_hot(target, size).bool()
+        at, known = {"N": size, "K": size, "eta": 1.0}, memory_equations()
+        exact = [known[f"step_{which}"].evaluate(at) for which in ("right", "wrong")]
+        gap = scores - torch.where(hit, *(torch.tensor(x) for x in exact))
+        off.append(size * gap.square().mean().sqrt().item())
+    # 2500 scores whose errors share their embeddings: a few per cent; 1/d beside d^-1/2 at d = 64.
+    assert off[1] / off[2] == pytest.approx(2, rel=0.2)
+    assert off[2] / off[3] == pytest.approx(2, rel=0.1) and off[3] < 0.05
+
+
+def test_gradient_of_noisy_inputs():
+    """Four noisy copies of each of three keys, none alike, labels by a law of each input: autograd
+    against the class means, entry by entry.
+    """
+    rng, dimension, classes = np.random.default_rng(0), 4, 3
+    x = np.repeat(rng.normal(size=(3, dimension)), 4, 0) + 0.5 * rng.normal(size=(12, dimension))
+    share, law = rng.dirichlet(np.ones(12)), rng.dirichlet(np.ones(classes), size=12)
+    u = rng.normal(size=(classes, dimension))
+    W = torch.tensor(rng.normal(size=(dimension, dimension)), requires_grad=True)
+    log = torch.log_softmax(torch.tensor(x) @ W.T @ torch.tensor(u).T, 1)
+    (measured,) = torch.autograd.grad(-(torch.tensor(share[:, None] * law) * log).sum(), W)
+    predicted, prior = log.exp().detach().numpy(), share @ law
+    arrays = {"u": u, "p_class": prior}
+    for name, shares in (("mu_class", law), ("mu_class_hat", predicted)):
+        arrays[name] = np.array(
+            [
+                sum(share[n] * shares[n, k] * x[n] for n in range(12)) / prior[k]
+                for k in range(classes)
+            ]
+        )
+    form = memory_equations()["gradient_noisy"].rhs.subs(K, classes).doit()
+    for i, j in np.ndindex(dimension, dimension):
+        found = entry_by_entry(form, {**arrays, "i": i + 1, "j": j + 1})
+        assert found == pytest.approx(measured[i, j].item(), rel=1e-12, abs=1e-14)
+
+
+def test_capacity_of_few_outputs():
+    """Keys of which random memories recall 70%: twice as many for twice the dimension, more for
+    more outputs; what Gaussian scores with the exact variances allow is met better as d grows.
+    """
+    eq = superposed.equations()
+
+    def by_students(size, outputs, dimension):
+        p = superposition.Parameters(d=dimension, N=int(size), M=outputs, draws=30)
+        return superposition.recall(p)["accuracy"].mean()
+
+    def by_theory(size, outputs, dimension):
+        at = (size, outputs, dimension)
+        spread = [
+            math.sqrt(eq[f"classes_{q}"].lambdify(N, moments.M, d)(*at)) for q in ("right", "wrong")
+        ]
+        return gaussian_accuracy(1.0, *spread, outputs)
+
+    def capacity(recalled, outputs, dimension):
+        low, high = 0.1 * outputs * dimension, 0.4 * outputs * dimension
+        for _ in range(8):
+            middle = math.sqrt(low * high)
+            more = recalled(middle, outputs, dimension) > 0.7
+            low, high = (middle, high) if more else (low, middle)
+        return low
+
+    small, large, more = ((8, 32), (8, 64), (16, 64))
+    held = {at: capacity(by_students, *at) for at in (small, large, more)}
+    off = [held[at] / capacity(by_theory, *at) - 1 for at in (small, large)]
+    assert off[0] > 2 * off[1] > 0 and off[1] < 0.08  # leaks between keys that share an output
+    assert held[large] / held[small] == pytest.approx(2, rel=0.08)
+    assert 1.2 < held[more] / held[large] < 1.5  # the latter M / ln M, at leading order

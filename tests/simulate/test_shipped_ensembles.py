@@ -114,6 +114,21 @@ def test_rollouts_lag_behind_steps_in_every_seed(shipped):
     assert gap.max() < 4 * 0.5 / np.sqrt(ensemble.TESTED)  # sampling noise of the rollouts
 
 
+def test_rollouts_wait_at_chance(shipped):
+    """Sec. 5: in every seed they are right once in N until six tenths of the time of one half, and
+    pass from 1/10 to 9/10 in less than four tenths of it.
+    """
+    p, runs = shipped
+    (found,), half = curves(runs, "rollout_accuracy"), first_crossing(runs.rollout_accuracy, 0.5)
+    early = [row[runs.alpha.values < 0.6 * t] for row, t in zip(found, half.values, strict=True)]
+    chance = 1 / p.N
+    error = (chance * (1 - chance) / ensemble.TESTED) ** 0.5  # 5 to 9% of chance
+    assert all(np.abs(row - chance).max() < 5 * error for row in early)
+    assert np.mean([row.mean() for row in early]) == pytest.approx(chance, rel=0.05)
+    ends = [first_crossing(runs.rollout_accuracy, level).values for level in (0.1, 0.9)]
+    assert (ends[1] - ends[0] < 0.4 * half.values).all()
+
+
 def test_greedy_students_do_become_perfect(shipped):
     """App. I says that they cannot: all predictions on all test sequences are right, though the
     loss is not zero.
