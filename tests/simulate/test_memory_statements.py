@@ -16,11 +16,11 @@ from simulate.associative_memory.gradient_steps import InductionHead, Parameters
 from simulate.associative_memory.trigger_task import Parameters as Task
 from simulate.associative_memory.trigger_task.student import Block, Simplified, Transformer
 from theory.associative_memory import superposition as superposed
+from theory.associative_memory import symbols
 from theory.associative_memory.gradient_memory import equations as memory_equations
 from theory.associative_memory.gradient_memory import lemma
 from theory.associative_memory.gradient_steps import equations
 from theory.associative_memory.superposition import moments
-from theory.associative_memory.symbols import K, N, d
 from theory.numeric import entry_by_entry
 from theory.special import gaussian_accuracy
 
@@ -197,7 +197,7 @@ def test_gradient_of_noisy_inputs():
                 for k in range(classes)
             ]
         )
-    form = memory_equations()["gradient_noisy"].rhs.subs(K, classes).doit()
+    form = memory_equations()["gradient_noisy"].rhs.subs(symbols.K, classes).doit()
     for i, j in np.ndindex(dimension, dimension):
         found = entry_by_entry(form, {**arrays, "i": i + 1, "j": j + 1})
         assert found == pytest.approx(measured[i, j].item(), rel=1e-12, abs=1e-14)
@@ -216,7 +216,8 @@ def test_capacity_of_few_outputs():
     def by_theory(size, outputs, dimension):
         at = (size, outputs, dimension)
         spread = [
-            math.sqrt(eq[f"classes_{q}"].lambdify(N, moments.M, d)(*at)) for q in ("right", "wrong")
+            math.sqrt(eq[f"classes_{q}"].lambdify(symbols.N, moments.M, symbols.d)(*at))
+            for q in ("right", "wrong")
         ]
         return gaussian_accuracy(1.0, *spread, outputs)
 
