@@ -78,3 +78,28 @@ def test_block_norms_drift_in_proportion_to_eta(tiny: Parameters, make):
     ratio = np.linalg.norm(drifts[1]) / np.linalg.norm(drifts[0])
     assert ratio == pytest.approx(0.5, rel=0.1)  # the next order is eta times the drift itself
     assert np.abs(drifts[0]).max() < 0.02 * min(moved)
+
+
+def test_what_a_step_of_attention_adds_vanishes_with_the_rate(tiny: Parameters, make):
+    """App. E: one epoch moves A by eta times its derivative along the gradient; what is left falls
+    as eta^2, from a start where attention is uneven.
+    """
+    p = tiny.replace(rope="plain")
+    left = []
+    for eta in (20.0, 10.0, 5.0):
+        student, data, _ = make(p.replace(eta=eta))
+        weights = student.W_Q, student.W_K
+        actions, states = torch.as_tensor(data.actions), torch.as_tensor(data.states)
+
+        def A(student=student, actions=actions, states=states):
+            return student.attention(actions[:1], states[:1, :-1])[0].diagonal().mean()
+
+        before = A()
+        along = torch.autograd.grad(before, weights)
+        slope = torch.autograd.grad(student.loss(actions, states), weights)
+        first = -eta * sum((a * s).sum() for a, s in zip(along, slope, strict=True)).item()
+        descend(student, data, 1)
+        left.append(A().item() - before.item() - first)
+        assert abs(first) > 1e-5 * eta
+    ratios = np.divide(left[:-1], left[1:])
+    assert ratios[1] == pytest.approx(4, rel=0.1) and abs(ratios[1] - 4) < abs(ratios[0] - 4)
