@@ -14,7 +14,8 @@ from simulate.positional_semantic.linear import fit_linear
 from simulate.positional_semantic.student import Problem, Student, initial_weights
 from theory.parameters import ParameterError
 from theory.positional_semantic import Parameters, baseline, definitions, solve
-from theory.positional_semantic.numbers.fixed_point import transverse
+from theory.positional_semantic.numbers.channel import State, averages
+from theory.positional_semantic.numbers.fixed_point import transverse, update
 
 TINY = Parameters(d=40, alpha=1.5, steps=30, n_test=200)
 
@@ -282,3 +283,33 @@ def test_students_go_on_from_their_state(changes, seeds):
         student.step(4)
     assert all(torch.equal(first.weights[k], again.weights[k]) for k in first.weights)
     assert first.done == again.done and len(first.tail) == len(again.tail)
+
+
+def test_message_passing_is_tracked_by_state_evolution():
+    """(43)-(62): undamped steps from weights that know nothing of the sentences are steps of (7),
+    for all overlaps and the variance. The ridge is strong enough for one well; the second step has
+    the Onsager term.
+    """
+    p = Parameters(d=400, alpha=1.0, lam=0.05)
+    along, on_teacher, aside = 0.3, 1.5, 0.3
+    found = []
+    for seed in range(32):
+        teacher, data = task.sample(p, seed)
+        noise = np.random.default_rng(1000 + seed).normal(size=p.d)
+        frame = np.linalg.qr(np.stack([np.ones(p.d), teacher, noise], 1))[0] * p.d**0.5
+        start = (frame * np.sign(frame[:1] * [1, teacher[0], 1])) @ [along, on_teacher, aside]
+        ends = [gamp(p, data, start, damping=0.0, iterations=k) for k in (1, 2)]
+        found.append(
+            [
+                (p.sigma**2 * Q @ Q / p.d, Q.mean(), p.sigma**2 * v, p.sigma**2 * Q @ teacher / p.d)
+                for Q, v in ((end.weights, end.variance) for end in ends)
+            ]
+        )
+    mean, error = np.mean(found, 0), np.std(found, 0, ddof=1) / len(found) ** 0.5
+    norm = along**2 + on_teacher**2 + aside**2
+    state = State(p.sigma**2 * norm, along, p.sigma**2 / p.lam, p.sigma**2 * on_teacher)
+    for k in range(2):
+        state = update(p, state, averages(p, state))
+        assert (np.abs(mean[k] - state) < 4 * error[k]).all()
+    first, second = error / np.abs([mean[0], mean[1]])
+    assert first.max() < 0.025 and second[2] < 0.005  # a tenth of an overlap, 2% of the variance
