@@ -285,6 +285,19 @@ def test_students_go_on_from_their_state(changes, seeds):
     assert first.done == again.done and len(first.tail) == len(again.tail)
 
 
+@pytest.mark.parametrize(("omega", "alpha"), [(0.1, 0.5), (0.3, 1.0)])
+def test_linear_layer_wins_over_students_in_the_positional_regime(omega, alpha):
+    """Sec. 5.1: below alpha_c (0.70 and 1.24) the positional minimum errs more than the linear layer
+    on the same sentences, for every seed.
+    """
+    p = TINY.replace(d=60, omega=omega, alpha=None, start="positional", n_test=400)
+    options = {"store": None, "device": "cpu", "workers": 1, "progress": False}
+    found = train(p, range(4), alpha=[alpha], **options)
+    linear = [fit_linear(p.replace(alpha=alpha), seed)["half_test"] for seed in range(4)]
+    assert float(found.gradient.max()) < 1e-5 and float(found.m.min()) > 0.05
+    assert (found.test_mse_half.values.ravel() > 1.1 * np.array(linear)).all()
+
+
 def test_message_passing_is_tracked_by_state_evolution():
     """(43)-(62): undamped steps from weights that know nothing of the sentences are steps of (7),
     for all overlaps and the variance. The ridge is strong enough for one well; the second step has
