@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import scipy.optimize
+import sympy as sp
 import torch
 
 from simulate.induction_heads import Constrained, Parameters, Student, assemble, project, task
@@ -161,36 +161,61 @@ def test_any_orthonormal_law_has_the_same_loss(draw):
     assert each.detach().numpy() == pytest.approx(np.full(5, exact), rel=1e-13)
 
 
-def test_one_layer_is_not_enough():
-    """Sec. 8 (Sanford et al. 2024): with one attention layer no weights beat 1 - 1/(2N - 1) on the
-    last query.
+@pytest.mark.parametrize("size", [2, 3, 6])
+def test_one_layer_is_not_enough(size):
+    """Sec. 8 (Sanford et al. 2024): with one attention layer inside the 19 directions no weights
+    beat 1 - 1/(2N - 1) on the last query.
 
-    Labels have no overlap with the query, so that a layer attends to all of them, and to the other
-    items, alike: 1 - 2x + (2N - 1) x^2.
+    The query, without position, attends to all rows but its own item alike, so that labels and
+    other items have one coefficient x in the output: (1 - x)^2 + (2N - 2) x^2 and a square.
     """
-    p = Parameters(N=4, D=8, data="orthonormal", query="last")
+    D = 2 * size
+    p = Parameters(N=size, D=D, data="orthonormal", query="last")
     batch = task.sample(p, random(), 1, DOUBLE)
     moving = [q.name for q in PSEUDO if q.matrix == "W1" or q.name in ("gamma_1", "gamma_2")]
-
-    def loss(x):
-        weights = assemble(dict(zip(moving, map(float, x), strict=True)), 8)
-        first = attention(batch.X @ weights["W1"] @ batch.X.transpose(1, 2), "strict") @ batch.X
-        z = torch.cat([batch.X, first], -1)[:, -1] @ weights["W3"][: 4 * 8]
-        return squared_error(z, batch.y, "sum").item()
-
-    student = Student(8, "strict", DOUBLE)
-    student.load_state_dict(assemble(dict.fromkeys(moving, 0.7), 8))
-    assert squared_error(student(batch.X), batch.y, "sum").item() == pytest.approx(
-        loss([0.7] * 5), rel=1e-13
-    )
-    best = min(
-        scipy.optimize.minimize(loss, start, tol=1e-12).fun
-        for start in np.random.default_rng(0).normal(size=(6, 5))
-    )
-    assert best == pytest.approx(1 - 1 / 7, abs=1e-6)  # the minimiser's tolerance
-    two = Constrained(8, "strict", DOUBLE)
+    assert len(moving) == 5
+    student = Student(D, "strict", DOUBLE)
+    for draw in np.random.default_rng(size).normal(scale=2, size=(20, 5)):
+        weights = dict(zip(moving, map(float, draw), strict=True))
+        student.load_state_dict(assemble(weights, D))
+        loss = squared_error(student(batch.X), batch.y, "sum").item()
+        own = np.exp(weights["alpha_1"]) + 2 * size - 1
+        x = weights["gamma_2"] / own
+        item = weights["gamma_1"] + np.exp(weights["alpha_1"]) * x
+        parts = (1 - x) ** 2 + (2 * size - 2) * x**2 + item**2
+        assert loss == pytest.approx(parts, rel=1e-12)
+    x, n = sp.symbols("x n", positive=True)
+    of_x = (1 - x) ** 2 + (2 * n - 2) * x**2
+    square = (2 * n - 1) * (x - 1 / (2 * n - 1)) ** 2
+    assert sp.simplify(of_x - square - (1 - 1 / (2 * n - 1))) == 0
+    two = Constrained(D, "strict", DOUBLE)
     two.theta.data = torch.tensor((9.0, 20.0, 1.0), dtype=DOUBLE)
-    assert squared_error(two(batch.X), batch.y, "sum").item() < 1e-4
+    assert squared_error(two(batch.X), batch.y, "sum").item() < 1e-3
+
+
+@pytest.mark.parametrize("size", [2, 16, 128])
+def test_constrained_network_at_every_size(size):
+    """Assumptions 4-8, Fig. 5: loss and rates of the three numbers of the network, up to the
+    largest N that the paper's D = 256 allows, are those of (B.3) and (B.5).
+    """
+    flow, at = ih.flow(), (0.4, 0.9, 0.8)
+    p = Parameters(N=size, D=2 * size, data="orthonormal", query="last")
+    batch = task.sample(p, random(size), 1, DOUBLE)
+    student = Constrained(p.D, "strict", DOUBLE)
+    student.theta.data = torch.tensor(at, dtype=DOUBLE)
+    loss = squared_error(student(batch.X), batch.y, "sum")
+    (slopes,) = torch.autograd.grad(loss, [student.theta])
+    values = dict(zip(("alpha", "beta", "gamma"), at, strict=True)) | {"N": size}
+
+    def number(form):
+        return float(form.subs({v: values[v.name] for v in form.free_symbols}))
+
+    spelled = ih.dynamics.spelled(ih.equations()["loss"].rhs)
+    assert loss.item() == pytest.approx(number(spelled), rel=1e-12)
+    rates = [number(flow.expanded[v]) for v in flow.state]
+    assert (-slopes).numpy() == pytest.approx(rates, rel=1e-10)  # sums of 2N terms that cancel
+    weights = sum(w.numel() for w in Student(p.D).parameters())
+    assert weights == 28 * p.D**2  # Sec. 4
 
 
 def test_a_large_residual_stream_is_disentangled():

@@ -61,6 +61,40 @@ def test_nineteen_by_characters(D):
     assert structure.dimension(D) == 19
 
 
+@pytest.mark.parametrize("D", [2, 4, 6, 8, 10])
+def test_propositions_by_null_spaces(D):
+    """Propositions 1-4 at larger D, from a few rotations: matrices left alone by a sign, a
+    transposition and a cycle (block by block for F, and their exchange) are those named, and all
+    rotations leave these alone.
+    """
+
+    def generators(size):
+        sign, swapped = np.eye(size), np.eye(size)
+        sign[0, 0] = -1
+        swapped[[0, -1]] = swapped[[-1, 0]]
+        return [sign, swapped, np.roll(np.eye(size), 1, 0)]
+
+    corners = np.eye(2), np.eye(2)[::-1]
+    M = np.kron(corners[1], np.eye(D // 2))
+    E = generators(D)
+    F = [np.kron(corners[0], e) for e in generators(D // 2)] + [M]
+    one = np.eye(D)
+    both = [(e, one) for e in E] + [(one, f) for f in F]
+    rng = np.random.default_rng(D)
+    e, half = (np.linalg.qr(rng.normal(size=(k, k)))[0] for k in (D, D // 2))
+    for pairs, kept, drawn in (
+        ([(e, e) for e in E], [one], [(e, e)]),
+        ([(f, f) for f in F], [one, M], [(f, f) for f in (np.kron(c, half) for c in corners)]),
+        (both, [], []),
+    ):
+        moved = np.concatenate([np.kron(a, b) - np.eye(D * D) for a, b in pairs])
+        assert D * D - np.linalg.matrix_rank(moved) == len(kept)
+        for matrix in kept:
+            assert not (moved @ matrix.ravel()).any()
+            for a, b in drawn:
+                np.testing.assert_allclose(a @ matrix @ b.T, matrix, atol=1e-13)  # rounding
+
+
 def test_larger_group_is_no_control():
     """With all signed permutations of codes the invariant space only shrinks: M is lost."""
     everything = sum(np.kron(e, e) for e in structure.group("token", 4))

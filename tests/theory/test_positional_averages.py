@@ -109,19 +109,22 @@ def test_replicon_by_finite_differences():
     assert point.replicon < 1 and point.jump < 1e-3
 
 
-def test_norm_and_test_error_from_their_definitions():
+@pytest.mark.parametrize("branch", ["semantic", "positional"])
+def test_norm_and_test_error_from_their_definitions(branch):
     """|Q|^2/d = q/sigma^2; the error (10) as E tr (T - S)(T - S)^T sigma^2 over draws of both
-    fields.
+    fields, whose means are +-m.
     """
     assert EQ["norm"].evaluate({"q": 0.3, "sigma": 0.5}) == pytest.approx(
         1.2, rel=1e-15
     )  # Q of norm^2 d |Q|^2/d, tokens sigma^2
-    point = solve(Parameters(alpha=2.0, order=8), "semantic")
+    point = solve(Parameters(alpha=1.3, order=8), branch)
     p, x = point.p, point.state
+    assert max(abs(x.m), abs(x.theta)) > 0.1
     rng = np.random.default_rng(0)
     fields = rng.multivariate_normal(
         [0, 0], [[x.q, x.theta], [x.theta, p.sigma**2]], size=(2, 400_000)
     )
+    fields[..., 0] += np.array([[x.m], [-x.m]])
     S, T = student_attention(fields[..., 0]), target(p, fields[..., 1])
     gap = np.array([[T[0] - S[0], S[0] - T[0]], [T[1] - S[1], S[1] - T[1]]])
     draws = p.sigma**2 * (gap**2).sum((0, 1))

@@ -71,6 +71,27 @@ def test_g_is_minus_the_slope_of_the_envelope():
         )  # rounding over step
 
 
+def test_finite_temperature_tends_to_the_envelope():
+    """(98), (102): -(1/beta) ln of the integral over both fields, on a grid, with the attention's
+    own loss: less its term of order 1/beta it is the least value of the objective.
+    """
+    Y, w = fields(8)
+    V, w, line = 5.0, 3 * w, np.linspace(-4, 4, 801)
+    z = np.array(np.meshgrid(line, line))
+    least = prox.descend(prox.target_solution(Y), w, Y, V, SIGMA)[1]
+    S = [1 / (1 + np.exp(-a * (b - a))) for a, b in (z, z[::-1])]
+    for k, expected in enumerate(least):
+        loss = SIGMA**2 * ((Y[0, k] - S[0]) ** 2 + (Y[1, k] - S[1]) ** 2)
+        cost = ((z - w[:, k, None, None]) ** 2).sum(0) / (2 * V) + loss
+        found = []
+        for beta in (1e3, 2e3):
+            weights = np.exp(-beta * (cost - cost.min()))
+            integral = beta / (2 * np.pi * V) * weights.sum() * (line[1] - line[0]) ** 2
+            found.append(cost.min() - np.log(integral) / beta)
+        assert 2 * found[1] - found[0] == pytest.approx(expected, abs=5e-6)  # beta^-2 is left
+    assert least.mean() > 2e-3  # of which 5% are twenty times that
+
+
 def test_descent_stays_in_its_well():
     """Two wells, mirror images at w = 0: each start keeps its own."""
     Y = np.array([[0.15], [0.15]])
