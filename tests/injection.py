@@ -120,7 +120,9 @@ def found(command: str, system: registry.Model, memory: joblib.Memory, *fault: A
 
 def cites(check: Check, name: str) -> bool:
     """Whether a row rests on an equation, or may rest on students; patterns are allowed."""
-    return name == MEASURED or any(fnmatch.fnmatchcase(name, c) for c in re.split(r",\s*", check.equation))
+    return name == MEASURED or any(
+        fnmatch.fnmatchcase(name, c) for c in re.split(r",\s*", check.equation)
+    )
 
 
 def inject(command: str, system: registry.Model, only: str = "*") -> list[dict[str, Any]]:

@@ -43,7 +43,10 @@ def make() -> Callable:
         perms = task.draw_permutations(p, stream["task"])
         data = task.draw_sequences(perms, p.n_train, p.L, stream["train"])
         student = Student(
-            p, task.draw_weights(p, stream["initialisation"]), dtype, learn_embedding=not p.fix_embedding
+            p,
+            task.draw_weights(p, stream["initialisation"]),
+            dtype,
+            learn_embedding=not p.fix_embedding,
         )
         return student, data, perms
 

@@ -82,7 +82,9 @@ def test_provenance():
         assert (found.reference, found.assumptions) == (flow.reference, flow.assumptions)
     (one,) = toy(x * z, y * z, z * z).conserved()[:1]
     assert one.rhs.free_symbols <= {x, y, z}
-    singular = Flow("singular", T, {x: x * y, y: y**2}, {x: sp.S.Zero, y: sp.S.One}, "textbook", "exact")
+    singular = Flow(
+        "singular", T, {x: x * y, y: y**2}, {x: sp.S.Zero, y: sp.S.One}, "textbook", "exact"
+    )
     assert [e.lhs for e in singular.conserved()] == [sp.Symbol("C_1")]
 
 

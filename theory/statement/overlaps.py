@@ -162,7 +162,10 @@ class Overlaps:
             Read-out of every unit; 1 by default.
         """
         units = [
-            *((sp.sympify((student or {}).get(k, 1), strict=True), "w", k) for k in range(1, self.hidden + 1)),
+            *(
+                (sp.sympify((student or {}).get(k, 1), strict=True), "w", k)
+                for k in range(1, self.hidden + 1)
+            ),
             *(
                 (-sp.sympify((teacher or {}).get(m, 1), strict=True), "b", m)
                 for m in range(1, self.teachers + 1)
