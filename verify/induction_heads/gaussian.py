@@ -5,7 +5,7 @@ of all weights from D = 16 to 256, and the law where attention is fast.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cache
 from typing import Any
 
@@ -21,7 +21,8 @@ from theory.induction_heads import Parameters
 from theory.induction_heads import gaussian as law
 from theory.induction_heads.numbers import all_weights as times
 from theory.induction_heads.numbers.all_weights_loss import loss_and_gradient
-from verify.check import Check, identity, sampled
+from theory.induction_heads.predict import all_weights_times
+from verify.check import Band, Check, identity, sampled
 from verify.emergence import first_crossing
 from verify.induction_heads import population
 
@@ -32,6 +33,12 @@ NOISY = 256  # from this D on the larger batch alone: at 64, 0.8 of the weights 
 RATES = {128: 1 / 16, 256: 1 / 16}  # eta; noise of batches grows with eta D
 RATE = 1 / 8
 LONGER = 1.25  # than descent: small batches drop later
+LARGE = (16, 32)  # N, D of the default setting, where `theory.onset` has leading order in 1/D
+LARGE_SEEDS = range(6)
+LEADING = {  # learning rate: of seeds 100 to 109, +- 6 standard errors
+    1 / 8: Band(0.0095, 0.0217, "terms of order 1/D, and noise of batches"),
+    1.0: Band(0.036, 0.0745, "terms of order 1/D, noise of batches, and large steps"),
+}
 HALF_FILLED = (4, 8)  # sizes at N = D/2, as the paper's
 LOSS_DIMENSIONS = (64, 128)
 GROUPS, DRAWS = 32, 2000
@@ -187,6 +194,30 @@ def students(**more: Any) -> tuple[list[Check], list[str]]:
     return checks, notes
 
 
+def leading_order(seeds: Iterable[int] = LARGE_SEEDS, **more: Any) -> list[Check]:
+    """Drop of students of the default sizes against what `theory.onset` says: the flow to leading
+    order in 1/D.
+    """
+    checks = []
+    for eta, band in LEADING.items():
+        N, D = LARGE
+        p = parameters(D, N, BATCHES[1]).replace(eta=eta)
+        predicted = all_weights_times(p)["T_drop"] / p.time_per_step
+        steps = int(LONGER * predicted)
+        p = p.replace(steps=steps, eval_every=max(1, steps // 100))
+        drop = first_crossing(-train(p, seeds=seeds, **more).loss, -times.HALF).values
+        checks.append(
+            sampled(
+                f"steps to the drop on Gaussian data by leading order, N = {N}, D = {D}, eta = {eta:g}",
+                "leading order in 1/D",
+                predicted,
+                drop / p.time_per_step,
+                band=band,
+            )
+        )
+    return checks
+
+
 def batch_in_words(batch: int | None) -> str:
     """A batch size in words."""
     return "infinite batch" if batch is None else f"batch {batch}"
@@ -237,4 +268,5 @@ def against_law(size: int = LAW_SIZE) -> list[Check]:
 def everything(**more: Any) -> tuple[list[Check], list[str]]:
     """All of the above: rows and notes of ``verify.timescales``."""
     found, notes = students(**more)
-    return [*loss_to_first_order(), *against_law(), *found], [*notes, *half_filled()]
+    checks = [*loss_to_first_order(), *against_law(), *found, *leading_order(**more)]
+    return checks, [*notes, *half_filled()]
