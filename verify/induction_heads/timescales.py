@@ -32,7 +32,7 @@ LEVELS = {"T_gamma": "gamma", "T_beta": "beta", "T_alpha": "alpha"}
 QUERIES = {"last": "q = N", "uniform": "uniform q"}
 RATE = 0.1  # step in t
 SIZES = (4, 6, 8, 12)
-SEEDS, PAPER_SEEDS = range(8), range(24)
+SEEDS, PAPER_SEEDS = range(100, 108), range(24)
 BATCH = 32
 NOISE_SIZE, NOISE_BATCHES = 6, (BATCH, 4 * BATCH)
 HEADLESS = 0.5
