@@ -17,13 +17,14 @@ from theory.linearised import linearised
 from theory.parameters import ParameterError
 from theory.scope import Scope, only
 from theory.statement import arrays, check, closure, gaussian, symmetry
-from theory.statement.classes import Class, classes, vector_classes
 from theory.statement.roles import Roles
 from theory.statement.stated import Statement
-from theory.statement.world import World
+from theory.statement.tree import require
+from theory.statement.world import Class, World, classes
 
 TIME = notation.symbol("t", means="time: learning rate times steps", real=True)
 LOSS = notation.symbol("population_loss", r"\mathcal{L}", "population loss", real=True)
+GROWTH = functools.partial(notation.symbol, means="growth rate at zero weights")
 POPULATION = "gradient flow on the population loss"
 
 
@@ -74,24 +75,18 @@ class Derived:
         """
         known = {s.name: s for s in self.statement.symbols if s.is_integer}
         for name in sizes:
-            if name not in known:
-                raise ParameterError(f"{name}: no size of it; there are {', '.join(known)}")
-        numbers = {known[n]: v for n, v in sizes.items()}
-        roles, found = Roles(self.statement, inverse=self.roles.inverse), []
-        for w, of in roles.classes.items():
-            old = self.roles.classes[w]
-            of.atoms, of.symbols, of.slots = old.atoms, old.symbols, old.slots
+            require(name in known, f"{name}: no size of it; there are {', '.join(known)}")
+        numbers = {known[n]: sp.Integer(v) for n, v in sizes.items()}
         write = functools.partial(gaussian.at_size, numbers=numbers)
+        roles, found = self.roles.like(), []
         for c in self.classes:
-            if c not in self.directions:
-                found.append(replace(c, size=write(c.size)))
-                continue
-            many = c.many.xreplace({k: sp.Integer(v) for k, v in numbers.items()})
-            if not many.is_number:
-                raise ParameterError(f"{many}: has one {c.weight} per direction; give it a number")
-            of = roles.classes[c.weight]
-            of.diagonal = [gaussian.direction(c.weight.name, k) for k in range(1, int(many) + 1)]
-            found += [Class(x, c.weight, write(c.size), c.means) for x in of.diagonal]
+            many, named = c.many.xreplace(numbers), [c.symbol]
+            if c in self.directions:
+                said = f"{many}: has one {c.weight} per direction; give it a number"
+                require(many.is_number, said)
+                roles.classes[c.weight].directions = int(many)
+                named = [gaussian.direction(c.label, k + 1) for k in range(int(many))]
+            found += [Class(x, c.weight, write(c.size), c.means) for x in named]
         return replace(
             self,
             roles=roles,
@@ -106,19 +101,9 @@ class Derived:
         """Rate of every class: minus the slope of the loss, shared among its entries."""
         if self.shared:
             slopes = {c.symbol: sp.diff(self.loss, c.symbol) for c in self.classes}
-            return {
-                x: -sp.Add(*(self.shared[x, y] * slope for y, slope in slopes.items()))
-                for x in slopes
-            }
-        return {
-            c.symbol: -(
-                gaussian.slope(self.loss, c.symbol.base)
-                if c in self.directions
-                else sp.diff(self.loss, c.symbol)
-            )
-            / c.size
-            for c in self.classes
-        }
+            return {x: -sp.Add(*(self.shared[x, y] * s for y, s in slopes.items())) for x in slopes}
+        slope = {c: gaussian.slope if c in self.directions else sp.diff for c in self.classes}
+        return {c.symbol: -of(self.loss, c.symbol) / c.size for c, of in slope.items()}
 
     @functools.cached_property
     def slopes(self) -> Callable[[Sequence[float], Mapping[str, float]], tuple[float, Any]]:
@@ -157,12 +142,8 @@ class Derived:
         """
         if self.directions:
             return self.at().flow
-        q = self.quotient
-        if not q.order:
-            raise ParameterError(
-                f"statement {self.statement.name}: nothing moves: from equal entries, the loss changes "
-                "along no direction"
-            )
+        q, none = self.quotient, "nothing moves: from equal entries, the loss changes"
+        require(q.order, f"statement {self.statement.name}: {none} along no direction")
         start = {c.symbol: c.weight.start for c in self.classes}
         shown = {"loss": self.loss, **self.observables}
         return Flow(
@@ -186,10 +167,11 @@ class Derived:
     def moving(self) -> dict[sp.Symbol, sp.Expr]:
         """Rates of the order parameters in the order parameters."""
         q = self.quotient
-        loss = self.loss.xreplace(q.gauge)
-        slopes = {x: sp.diff(loss, x) for x in q.order}
         if self.shared:
             slopes = {x: sp.diff(self.loss, x).xreplace(q.gauge) for x in q.gauge}
+        else:
+            loss = self.loss.xreplace(q.gauge)
+            slopes = {x: sp.diff(loss, x) for x in q.order}
         return {
             x: symmetry.tidied(-sp.Add(*(m * slopes[y] for y, m in q.mobility[x].items())))
             for x in q.order
@@ -201,9 +183,8 @@ class Derived:
 
         None are looked for where rates are long, or hold sums.
         """
-        if any(rate.has(sp.Sum) for rate in self.moving.values()):
-            return []
-        if sum(rate.count_ops() for rate in self.moving.values()) > symmetry.PROVABLE:
+        rates = sp.Tuple(*self.moving.values())
+        if rates.has(sp.Sum) or rates.count_ops() > symmetry.PROVABLE:
             return []
         return [(e.lhs, e.rhs) for e in conserved(self.flow)]
 
@@ -233,53 +214,34 @@ class Derived:
         """Equations, grouped as a write-up would."""
 
         def made(name: str, lhs: sp.Expr, rhs: Any, *more: str) -> Equation:
-            assumed = (*self.assumptions, *more)
-            return Equation(name, lhs, rhs, self.reference, self.status, assumed)
+            return Equation(
+                name, lhs, rhs, self.reference, self.status, (*self.assumptions, *more)
+            )
 
-        count = [
-            Equation(
-                f"entries_{c.label}",
-                notation.symbol(
-                    f"entries_{c.label}",
-                    f"n_{{{notation.expression(sp.Symbol(c.label))}}}",
-                    f"entries of {c.weight}: {c.means}",
-                ),
-                c.size,
-                self.reference,
-                "exact",
-            )
-            for c in self.classes
-        ]
-        kept = [
-            made(f"{q.kind}_{k + 1}", notation.symbol(f"C_{k + 1}", means=q.kind), q.expression)
-            for k, q in enumerate([] if self.directions else self.conserved)
-        ]
-        moving = [
-            made(f"order_{x}", x, combination)
-            for x, combination in ({} if self.directions else self.quotient.order).items()
-            if x != combination
-        ]
-        first = {"Loss and classes": [made("loss", LOSS, self.loss), *count]}
+        first = [made("loss", LOSS, self.loss)]
+        for c in self.classes:
+            name, short = f"entries_{c.label}", notation.expression(sp.Symbol(c.label))
+            symbol = notation.symbol(name, f"n_{{{short}}}", f"entries of {c.weight}: {c.means}")
+            first.append(Equation(name, symbol, c.size, self.reference, "exact"))
+        found = {"Loss and classes": first}
         if self.directions:
-            rates = [
-                made(f"d{c.weight}_dt", sp.Derivative(c.symbol, TIME), self.rates[c.symbol])
-                for c in self.classes
-            ]
-            return {**first, "Flow": rates}
-        if not self.quotient.order:
-            return {**first, "Conserved": kept} if kept else first
-        kept += [made(f"conserved_{k}", *both) for k, both in enumerate(self.invariants, 1)]
-        growth = [
-            made(
-                f"growth_{k}",
-                notation.symbol(f"growth_{k}", means="growth rate at zero weights"),
-                rate,
-                "all order parameters small",
-            )
-            for k, rate in enumerate(self.growth, 1)
+            rates = [(c, sp.Derivative(c.symbol, TIME)) for c in self.classes]
+            found["Flow"] = [made(f"d{c.label}_dt", d, self.rates[c.symbol]) for c, d in rates]
+            return found
+        found["Conserved"] = [
+            made(f"{q.kind}_{k}", notation.symbol(f"C_{k}", means=q.kind), q.expression)
+            for k, q in enumerate(self.conserved, 1)
         ]
-        rates = list(self.flow.equations().values())
-        found = {**first, "Conserved": kept, "Flow": [*moving, *rates], "Growth": growth}
+        if self.moving:
+            order = [(x, combined) for x, combined in self.quotient.order.items() if x != combined]
+            kept = enumerate(self.invariants, 1)
+            found["Conserved"] += [made(f"conserved_{k}", *both) for k, both in kept]
+            found["Flow"] = [made(f"order_{x}", x, combined) for x, combined in order]
+            found["Flow"] += self.flow.equations().values()
+            found["Growth"] = [
+                made(f"growth_{k}", GROWTH(f"growth_{k}"), rate, "all order parameters small")
+                for k, rate in enumerate(self.growth, 1)
+            ]
         return {section: equations for section, equations in found.items() if equations}
 
 
@@ -300,8 +262,7 @@ def derive(stated: Statement, *, confirmed: bool = True) -> Derived:
     """
     if stated.closure is not None:
         return _closed(stated, Roles(stated))
-    fewer = confirmed and any(f.kept and f.injective for f in stated.functions)
-    if fewer and not stated.gausses:
+    if confirmed and any(f.kept and f.injective for f in stated.functions):
         try:
             return _derived(stated, Roles(stated, inverse=False), confirmed=True)
         except ParameterError:  # too few classes, or too many that teachers decide about
@@ -311,45 +272,32 @@ def derive(stated: Statement, *, confirmed: bool = True) -> Derived:
 
 def _derived(stated: Statement, roles: Roles, confirmed: bool) -> Derived:
     """Everything from given roles, compared with listed inputs."""
+    found, balanced = classes(stated, roles)
     world = World(stated, roles)
-    mean: Callable[[Any], sp.Expr] = world.mean_of
-    assumed: set[str] = set()
-    if stated.gausses:
-        found, mean = vector_classes(stated, roles), functools.partial(gaussian.mean, stated)
-    else:
-        found, assumed = classes(stated, roles)
-    loss = mean(stated.loss)
-    observables = {k: mean(v) for k, v in stated.observables.items()}
+    means = {k: world.mean_of(tree) for k, tree in stated.trees.items()}
     leading = [f.name for f in stated.functions if f.leading]
-    balanced = sorted({f.name for f in world.balanced} | assumed)
     assumptions = [POPULATION, "all entries of a weight equal at the start"]
-    assumptions += [f"{n}: all values equally often" for n in balanced]
+    often = sorted({f.name for f in world.balanced} | balanced)
+    assumptions += [f"{n}: all values equally often" for n in often]
     assumptions += [f"{n}: values distinct" for n in leading]
-    status = "leading order" if leading else "exact"
-    made = Derived(stated, roles, found, loss, observables, status, tuple(assumptions))
-    if confirmed:
-        try:
+    status, loss = "leading order" if leading else "exact", means.pop("loss")
+    made = Derived(stated, roles, found, loss, means, status, tuple(assumptions))
+    try:
+        if confirmed:
             check.confirm(made)
-        except arrays.Unlisted as error:
-            if not roles.inverse:
-                raise
-            made = replace(made, assumptions=(*assumptions, f"gradients not compared: {error}"))
+    except arrays.Unlisted as error:
+        if not roles.inverse:
+            raise
+        made = replace(made, assumptions=(*assumptions, f"gradients not compared: {error}"))
     return made
 
 
 def _closed(stated: Statement, roles: Roles) -> Derived:
     """The closure over random teachers."""
-    means = closure.Means(stated, roles)
-    loss, *others = (
-        means.mean(functools.partial(means.body, tree))
-        for tree in (stated.loss, *stated.observables.values())
-    )
-    shared = closure.mobility(means)
-    found = [
-        Class(x, weight, 1 / shared[x, x], notation.meanings(lambda _: True)[x][0])
-        for (weight, _), x in means.symbols.items()
-    ]
+    world = closure.Means(stated, roles)
+    means = {k: world.mean_of(tree) for k, tree in stated.trees.items()}
+    shared, meaning = closure.mobility(world), notation.meanings(lambda _: True)
+    found = [Class(x, w, 1 / shared[x, x], meaning[x][0]) for (w, _), x in world.symbols.items()]
     random = ", ".join(f.name for f in stated.functions if f.kept)
-    assumptions = (POPULATION, f"mean logits; {random}: averaged over")
-    observables = dict(zip(stated.observables, others, strict=True))
-    return Derived(stated, roles, found, loss, observables, "closure", assumptions, {}, shared)
+    assumed = (POPULATION, f"mean logits; {random}: averaged over")
+    return Derived(stated, roles, found, means.pop("loss"), means, "closure", assumed, {}, shared)

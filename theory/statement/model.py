@@ -18,7 +18,7 @@ import sympy as sp
 from theory.parameters import BaseParameters, ParameterError, nearest, parameter
 from theory.registry import COMMANDS, Model
 from theory.statement.stated import UNNAMED, Statement, unread
-from theory.statement.tree import Spectrum
+from theory.statement.tree import Spectrum, require
 
 TRAINING: dict[str, tuple[Any, str, dict[str, Any]]] = {
     "eta": (0.1, "learning rate", {"above": 0}),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from theory.parameters import ParameterError
 
 LARGEST_DRAWN = 13  # of a size
 MOST_TRIES = 2000
+HIDING = 3  # what a pair of equal sizes costs, in units of a size
 
 
 class Points:
@@ -19,51 +21,49 @@ class Points:
 
     def __init__(self, made: Any, seed: int = 0) -> None:
         self.made, self.rng = made, np.random.default_rng(seed)
-        stated = made.statement
+        stated, known = made.statement, {c.symbol for c in made.classes}
+        free = made.loss.free_symbols.union(stated.symbols) - known
         self.sizes = [s for s in stated.symbols if s.is_integer and s not in made.sizes]
-        values = {c.symbol for c in made.classes}
-        free = made.loss.free_symbols.union(*(w.start.free_symbols for w in stated.weights))
-        self.others = sorted(
-            (s for s in free | set(stated.symbols) if not s.is_integer and s not in values), key=str
-        )
-        counts = [s.size for s in stated.sorts] + [c.size for c in made.classes]
-        wide = [f.to.size - f.sorts[j].size for f in stated.functions for j in f.injective]
-        wide += [i.sort.size - i.place for i in stated.draws if i.place is not None]
-        onto = [
-            (f.sorts[k].size, f.to.size)
-            for f in stated.functions
-            for k in (f.injective or range(len(f.sorts)))
-        ]
+        self.others = sorted((s for s in free if not s.is_integer), key=str)
+        room = [f.to.size - f.sorts[j].size for f in stated.functions for j in f.injective]
+        room += [i.sort.size - i.place for i in stated.draws if i.place is not None]
+        sorts, classes = [s.size for s in stated.sorts], [c.size for c in made.classes]
         fixed = {k: sp.Integer(v) for k, v in made.sizes.items()}
-        pairs = [a - b for a, b in onto] + [a - b for a, b in itertools.combinations(self.sizes, 2)]
-        limits = [[x.xreplace(fixed) for x in part] for part in (counts, wide, pairs)]
-        self.fits = sp.lambdify(self.sizes, limits, "math")
+        limits = [[sp.S(x).xreplace(fixed) for x in part] for part in (sorts, classes, room)]
+        self.counts = sp.lambdify(self.sizes, limits, "math")
 
-    def allowed(self, sizes: tuple[int, ...]) -> bool:
-        """Whether sizes leave no class empty and fit all one-to-one functions."""
+    def cost(self, sizes: tuple[int, ...]) -> float:
+        """What sizes cost that fit one-to-one functions and fill every class, else infinity: equal
+        ones hide faults.
+        """
         try:
-            counts, wide, _ = self.fits(*sizes)
+            sorts, classes, room = self.counts(*sizes)
         except ZeroDivisionError:
-            return False
-        return all(n > 0 for n in counts) and all(n >= 0 for n in wide)
+            return np.inf
+        equal = sum(a == b for a, b in itertools.combinations(sorts, 2))
+        fits = min(*sorts, *classes) > 0 and min(room, default=0) >= 0
+        return sum(sizes) + HIDING * equal if fits else np.inf
 
-    def alike(self, sizes: tuple[int, ...]) -> int:
-        """How many pairs of sizes, of sorts that a function joins or of any two, are equal."""
-        return sum(n == 0 for n in self.fits(*sizes)[2])
+    def small(self, largest: int) -> list[tuple[int, ...]]:
+        """All sizes up to one that fit, cheap ones first."""
+        grid = itertools.product(range(2, largest + 1), repeat=len(self.sizes))
+        cost = {s: self.cost(s) for s in grid}
+        return sorted((s for s in cost if cost[s] < np.inf), key=lambda s: (cost[s], s))
 
     def numbers(self, sizes: tuple[int, ...] | None = None) -> dict[str, float]:
         """Sizes (drawn, if not given) and numbers by name."""
-        for _ in range(MOST_TRIES):
-            if sizes is not None:
-                break
-            drawn = tuple(self.rng.integers(2, LARGEST_DRAWN + 1, len(self.sizes)).tolist())
-            sizes = drawn if self.allowed(drawn) else None
-        if sizes is None:
-            name = self.made.statement.name
-            raise ParameterError(f"statement {name}: no sizes from 2 to {LARGEST_DRAWN} fit")
+        sizes = next(self._drawn()) if sizes is None else sizes
         found = {s.name: float(n) for s, n in zip(self.sizes, sizes, strict=True)}
         found |= {s.name: float(n) for s, n in self.made.sizes.items()}
         return found | {s.name: float(self.rng.uniform(0.2, 0.9)) for s in self.others}
+
+    def _drawn(self) -> Iterator[tuple[int, ...]]:
+        for _ in range(MOST_TRIES):
+            sizes = tuple(self.rng.integers(2, LARGEST_DRAWN + 1, len(self.sizes)).tolist())
+            if self.cost(sizes) < np.inf:
+                yield sizes
+        name = self.made.statement.name
+        raise ParameterError(f"statement {name}: no sizes from 2 to {LARGEST_DRAWN} fit")
 
     def values(self) -> dict[sp.Symbol, float]:
         """Values of classes."""

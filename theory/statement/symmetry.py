@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -14,53 +12,33 @@ import sympy as sp
 from theory import notation
 from theory.statement.points import Points
 
-RANK = 1e-9  # relative to the largest singular value: double precision with a margin
+RANK = 1e-9  # of a column's size: double precision with a margin
 STEP = 1e-30j  # small enough for derivatives exact to rounding
 LARGEST = 24  # denominator of a coefficient
+AGREE = 1e-7  # of a coefficient and its fraction: a fit in double precision
 PROVABLE = 600  # operations of an expression that SymPy multiplies out in a second
 MOST_EXPONENTIALS = 5  # different ones, of an expression that is put over one denominator
 READABLE = 300  # operations of one that it factors in a second
 
 
-def null_vectors(sample: Callable[[int], np.ndarray], width: int) -> list[list[sp.Rational]]:
-    """Rational vectors that every row of a matrix is orthogonal to, as reduced echelon form.
+def null_vectors(rows: np.ndarray) -> list[list[sp.Rational]]:
+    """Rational vectors that every row of a matrix is orthogonal to.
 
-    Parameters
-    ----------
-    sample : callable
-        Makes a matrix of so many rows, another one at every call.
-    width : int
-        Number of columns. Pivots are chosen from the last column on.
+    Each says how one column is a sum of those before it that are no such sums.
     """
-    rows = sample(3 * width)
-    _, sizes, vectors = np.linalg.svd(rows)
-    rank = int((sizes > RANK * max(sizes.max(initial=0), 1e-300)).sum())
-    reduced = _echelon(vectors[rank:, ::-1])[:, ::-1]
-    found = [[Fraction(float(v)).limit_denominator(LARGEST) for v in row] for row in reduced]
-    others = sample(width)
-    scale = np.abs(others).max(initial=1e-300)
-    return [
-        [sp.Rational(v.numerator, v.denominator) for v in row]
-        for row in found
-        if np.abs(others @ np.array(row, float)).max(initial=0) < 1e-7 * scale
-    ]
-
-
-def _echelon(rows: np.ndarray) -> np.ndarray:
-    rows, top = rows.copy(), 0
-    for column in range(rows.shape[1]):
-        if top == len(rows):
-            break
-        pivot = top + int(np.abs(rows[top:, column]).argmax())
-        if abs(rows[pivot, column]) < 1e-8:
+    own: list[int] = []
+    found = []
+    for k, column in enumerate(rows.T):
+        parts = np.linalg.lstsq(rows[:, own], column, rcond=None)[0] if own else np.empty(0)
+        vector = np.zeros(rows.shape[1])
+        vector[k], vector[own] = 1, -parts
+        if np.abs(rows @ vector).max() > RANK * np.abs(rows).max():
+            own.append(k)
             continue
-        rows[[top, pivot]] = rows[[pivot, top]]
-        rows[top] /= rows[top, column]
-        for other in range(len(rows)):
-            if other != top:
-                rows[other] -= rows[other, column] * rows[top]
-        top += 1
-    return rows[:top]
+        rounded = [sp.Rational(str(v)).limit_denominator(LARGEST) for v in vector]
+        if np.abs(np.array(rounded, float) - vector).max() < AGREE:
+            found.append(rounded)
+    return found
 
 
 def rational(expr: sp.Expr) -> tuple[sp.Expr, dict[sp.Symbol, sp.Expr]]:
@@ -182,87 +160,59 @@ class Quotient:
 
 
 def conserved(made: Any) -> list[Conserved]:
-    points = Points(made)
-    symbols = [c.symbol for c in made.classes]
-
-    def sample(rows: int, scaled: bool) -> np.ndarray:
-        out = []
-        for _ in range(rows):
-            values = list(points.values().values())
-            row = made.slopes(values, points.numbers())[1]
-            out.append(row * values if scaled else row)
-        return np.array(out)
-
+    """Sums over weights, then over their squares, that the slopes of the loss leave alone."""
+    points, found = Points(made), []
     size = {c.symbol: c.size for c in made.classes}
-    found: list[Conserved] = []
+    values = [list(points.values().values()) for _ in range(4 * len(size))]
+    rows = np.array([made.slopes(v, points.numbers())[1] for v in values])
     for power in (1, 2):
-        vectors = null_vectors(functools.partial(sample, scaled=power == 2), len(symbols))
-        for vector in vectors:
-            part = {x: a for x, a in zip(symbols, vector, strict=True) if a != 0}
+        for vector in null_vectors(rows * np.array(values) ** (power - 1)):
+            part = {x: a for x, a in zip(size, vector, strict=True) if a != 0}
             if power == 2 and len(part) == 1:  # frozen, found above
                 continue
             kind = "scaling" if power == 2 else "translation" if len(part) > 1 else "frozen"
             kept = sp.factor(sp.Add(*(a * size[x] * x**power for x, a in part.items())))
             only = next(iter(part)) if kind == "frozen" else kept
-            found.append(Conserved(kind, part, only, _unmoved(made.loss, part, power)))
+            slopes = (a * x ** (power - 1) * sp.diff(made.loss, x) for x, a in part.items())
+            sure = made.loss.count_ops() <= PROVABLE and proved(sp.Add(*slopes))
+            found.append(Conserved(kind, part, only, sure))
     return found
-
-
-def _unmoved(loss: sp.Expr, part: Mapping[sp.Symbol, sp.Expr], power: int) -> bool:
-    """Whether it is proved that a loss does not change along a direction."""
-    if loss.count_ops() > PROVABLE:
-        return False
-    slopes = (a * x ** (power - 1) * sp.diff(loss, x) for x, a in part.items())
-    return proved(sp.Add(*slopes))
 
 
 def still(made: Any) -> list[Conserved]:
     """Order parameters of a closure that do not move."""
     points, rates = Points(made), made.rates
     arguments = [*rates, *points.sizes, *points.others]
-    of = compiled(list(rates.values()), arguments)
-    rows = []
+    of, rows = compiled(list(rates.values()), arguments), []
     for _ in range(3):
-        numbers = points.numbers()
-        rows.append(
-            of(*points.values().values(), *(numbers[s.name] for s in arguments[len(rates) :]))
-        )
+        numbers = points.numbers() | {x.name: v for x, v in points.values().items()}
+        rows.append(of(*(numbers[x.name] for x in arguments)))
     size = np.abs(np.array(rows, float)).max(0)
-    return [
-        Conserved("frozen", {x: sp.S.One}, x, proved(rate))
-        for (x, rate), n in zip(rates.items(), size, strict=True)
-        if n < RANK * size.max()
-    ]
+    none = [x for x, n in zip(rates, size, strict=True) if n < RANK * size.max()]
+    return [Conserved("frozen", {x: sp.S.One}, x, proved(rates[x])) for x in none]
 
 
 def quotient(made: Any) -> Quotient:
-    symbols = [c.symbol for c in made.classes]
+    """One class per translation as a base at zero, the others relative to it."""
     size = {c.symbol: c.size for c in made.classes}
     shifts = [q.coefficients for q in made.conserved if q.kind != "scaling"]
-    base = {next(x for x in reversed(symbols) if a.get(x) == 1): a for a in shifts}
-    shift = {
-        c.symbol: sp.Add(*(a.get(c.symbol, 0) * b for b, a in base.items()))
-        for c in made.classes
-        if c.symbol not in base
-    }
+    base = {next(x for x in reversed(size) if a.get(x) == 1): a for a in shifts}
+    shift = {x: sp.Add(*(a.get(x, 0) * b for b, a in base.items())) for x in size if x not in base}
     order: dict[sp.Symbol, sp.Expr] = {}
-    of: dict[sp.Symbol, sp.Symbol] = {}  # class by order parameter
+    gauge = dict.fromkeys(base, sp.S.Zero)
     for c in (c for c in made.classes if c.symbol in shift):
-        x = c.symbol
-        if shift[x] != 0:
+        x, moved = c.symbol, shift[c.symbol]
+        if moved != 0:
             alike = [d for d in made.classes if d.weight is c.weight and shift.get(d.symbol)]
             name = f"delta_{c.weight.name if len(alike) == 1 else x}"
-            x = notation.symbol(name, means=str(x - shift[x]), real=True)
-        order[x], of[x] = c.symbol - shift[c.symbol], c.symbol
-    mobility = {
-        x: {
-            y: sp.factor(
-                sp.Add(*(a.get(c, 0) * a.get(d, 0) / size[b] for b, a in base.items()))
-                + (1 / size[c] if c == d else 0)
-            )
-            for y, d in of.items()
-        }
-        for x, c in of.items()
-    }
-    gauge = dict.fromkeys(base, sp.S.Zero) | {c: x for x, c in of.items()}
-    return Quotient(order, gauge, mobility)
+            x = notation.symbol(name, means=str(x - moved), real=True)
+        order[x], gauge[c.symbol] = c.symbol - moved, x
+    free = {x: c for c, x in gauge.items() if c in shift}
+
+    def mobility(c: sp.Symbol, d: sp.Symbol) -> sp.Expr:
+        own = 1 / size[c] if c == d else 0
+        return sp.factor(own + sp.Add(*(a.get(c, 0) * a.get(d, 0) / size[b] for b, a in base.items())))
+
+    return Quotient(
+        order, gauge, {x: {y: mobility(c, d) for y, d in free.items()} for x, c in free.items()}
+    )
