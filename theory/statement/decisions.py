@@ -42,8 +42,8 @@ class NeedOuter(Exception):
 class Element:
     """A known element of a role; ``many`` of them where places with the same values are one.
 
-    An ordered one has a ``position``, a fixed one its ``place``; of a ``vague`` one it is only known
-    that this sample takes it, and that it is none of the others.
+    An ordered one has a ``position``, a fixed one its ``place``; of a ``vague`` one it is
+    only known that this sample takes it, and that it is none of the others.
     """
 
     role: Any
@@ -358,7 +358,9 @@ class Decisions:
         """Decide which argument a one-to-one function sends to an element, if any."""
         *others, image = given
         key, frame, s = (f, j, given), self.frames[-1], f.sorts[j]
-        group = self._group(self.roles.root(("value", f)), None if f.parent is None else image.parent)
+        group = self._group(
+            self.roles.root(("value", f)), None if f.parent is None else image.parent
+        )
         if self._random:
             self.asked.append(key)
             try:

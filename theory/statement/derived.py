@@ -96,6 +96,12 @@ class Derived:
             sizes={**self.sizes, **numbers},
         )
 
+    def written(self, numbers: Mapping[str, Any]) -> Derived:
+        """The same at the sizes among numbers, where sums over sizes have to be written out."""
+        if not (self.directions or self.loss.has(sp.Sum)):
+            return self
+        return self.at(**{s.name: numbers[s.name] for s in self.statement.symbols if s.is_integer})
+
     @functools.cached_property
     def rates(self) -> dict[sp.Symbol, sp.Expr]:
         """Rate of every class: minus the slope of the loss, shared among its entries."""
@@ -214,9 +220,7 @@ class Derived:
         """Equations, grouped as a write-up would."""
 
         def made(name: str, lhs: sp.Expr, rhs: Any, *more: str) -> Equation:
-            return Equation(
-                name, lhs, rhs, self.reference, self.status, (*self.assumptions, *more)
-            )
+            return Equation(name, lhs, rhs, self.reference, self.status, (*self.assumptions, *more))
 
         first = [made("loss", LOSS, self.loss)]
         for c in self.classes:

@@ -1,7 +1,7 @@
 """Means over Gaussian data: a tree as a polynomial, its Gaussian factors paired (Isserlis).
 
-Every pairing equates indices. Each set of equal vector indices is a trace, which gives the number of
-directions, or, where a covariance has a `spectrum`, a sum over eigenvalues. What is left has no
+Every pairing equates indices. Each set of equal vector indices is a trace, which gives the number
+of directions, or, where a covariance has a `spectrum`, a sum over eigenvalues. What is left has no
 vectors in it and is a statement like any other.
 """
 
@@ -63,9 +63,7 @@ def _pairings(data: list[Node]) -> Iterator[list[tuple[Node, Node]]]:
                 yield [(first, other), *rest]
 
 
-def _contracted(
-    sums: tuple[Node, ...], rest: list[Node], pairs: list[tuple[Node, Node]]
-) -> Node:
+def _contracted(sums: tuple[Node, ...], rest: list[Node], pairs: list[tuple[Node, Node]]) -> Node:
     """One pairing: traces over directions, times what they are traces of."""
     vectors = [s.of for s in sums if s.of.sort.vector]
     edges = [tuple(n.terms[-1] for n in pair) for pair in pairs]

@@ -59,7 +59,10 @@ def derived(stated: Statement) -> Derived:
 
 def _written(made: Derived) -> dict[str, Any]:
     made.equations()
-    fresh = [[str(a) for a in c.atoms] for c in Roles(made.statement, inverse=made.roles.inverse).classes.values()]
+    fresh = [
+        [str(a) for a in c.atoms]
+        for c in Roles(made.statement, inverse=made.roles.inverse).classes.values()
+    ]
     atoms = [
         [names.index(str(a)) for a in c.atoms]
         for names, c in zip(fresh, made.roles.classes.values(), strict=True)

@@ -107,7 +107,9 @@ def sample(
     """
     leading = injective == "leading order"
     known = leading or not isinstance(injective, str)
-    said = f"sample {name}: injective = {injective!r}: must be True, False, sorts or 'leading order'"
+    said = (
+        f"sample {name}: injective = {injective!r}: must be True, False, sorts or 'leading order'"
+    )
     require(known, said)
     return _function(name, args, to, False, True if leading else injective, leading)
 

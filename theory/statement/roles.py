@@ -10,7 +10,17 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from theory.statement.stated import Statement
-from theory.statement.tree import Function, Index, Node, Term, Value, Weight, require, subterms, walk
+from theory.statement.tree import (
+    Function,
+    Index,
+    Node,
+    Term,
+    Value,
+    Weight,
+    require,
+    subterms,
+    walk,
+)
 
 DEEPEST = 3  # functions applied to one another in a term that tells classes apart
 MOST_TERMS = 40  # of a weight
@@ -91,7 +101,7 @@ class Roles:
                 self._join(self._parents[a], self._parents.setdefault(b, self._parents[a]))
 
     def _read(self, n: Node) -> None:
-        for t in (s for t in n.terms for s in subterms(t)):
+        for t in (s for term in n.terms for s in subterms(term)):
             self._enter(t)
         if n.kind == "entry":
             for k, t in enumerate(n.terms):

@@ -211,7 +211,9 @@ def quotient(made: Any) -> Quotient:
 
     def mobility(c: sp.Symbol, d: sp.Symbol) -> sp.Expr:
         own = 1 / size[c] if c == d else 0
-        return sp.factor(own + sp.Add(*(a.get(c, 0) * a.get(d, 0) / size[b] for b, a in base.items())))
+        return sp.factor(
+            own + sp.Add(*(a.get(c, 0) * a.get(d, 0) / size[b] for b, a in base.items()))
+        )
 
     return Quotient(
         order, gauge, {x: {y: mobility(c, d) for y, d in free.items()} for x, c in free.items()}

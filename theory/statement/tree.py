@@ -311,9 +311,7 @@ def reached(root: Any, found: dict[Any, None] | None = None) -> dict[Any, None]:
 def substituted(term: Term, by: Mapping[Term, Term]) -> Term:
     """A term with other indices in the places of some."""
     if isinstance(term, Value):
-        return Value(
-            term.function, tuple(substituted(t, by) for t in term.arguments), term.solved
-        )
+        return Value(term.function, tuple(substituted(t, by) for t in term.arguments), term.solved)
     return by.get(term, term)
 
 
@@ -356,4 +354,3 @@ def product(sums: Sequence[Node], factors: Sequence[Node]) -> Node:
     for head in reversed(sums):
         made = dataclasses.replace(head, parts=(made,))
     return made
-

@@ -212,7 +212,10 @@ def classes(stated: Statement, roles: Roles) -> tuple[list[Class], set[str]]:
         assumed |= {f.name for f in world.balanced}
         keep = _telling(list(chances))
         of.atoms = [of.atoms[k] for k in keep]
-        entries, spectral = sp.Mul(*(s.sort.size for s in of.plain)), along and gaussian.spectra(stated)
+        entries, spectral = (
+            sp.Mul(*(s.sort.size for s in of.plain)),
+            along and gaussian.spectra(stated),
+        )
         patterns = {tuple(p[k] for k in keep): q for p, q in chances.items()}
         for pattern, chance in sorted(patterns.items(), reverse=True):
             name = weight.name + "_" * bool(pattern) + "".join(str(int(b)) for b in pattern)
