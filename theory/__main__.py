@@ -13,17 +13,19 @@ from theory import cli, output, registry
 from theory.equation import Equation
 
 TALLEST = 12  # lines of a formula drawn in two dimensions
+LONGER = 2  # at most, of what is typed, for the same formula drawn: brackets and stars go
 
 
 def formula(equation: Equation, room: int) -> list[str]:
     """Lines of an equation as SymPy draws it; one that is too wide or too tall, as it types it."""
-    sides = sp.Eq(equation.lhs, equation.rhs, evaluate=False)
-    drawn = [
-        line.rstrip() for line in sp.pretty(sides, use_unicode=True, wrap_line=False).split("\n")
-    ]
-    if len(drawn) <= TALLEST and max(map(len, drawn)) <= room:
-        return drawn
-    return output.wrapped(f"{equation.lhs} = {sp.sstr(equation.rhs)}", room)
+    typed = f"{equation.lhs} = {sp.sstr(equation.rhs)}"
+    if len(typed) < LONGER * TALLEST * room:
+        sides = sp.Eq(equation.lhs, equation.rhs, evaluate=False)
+        pretty = sp.pretty(sides, use_unicode=True, wrap_line=False)
+        drawn = [line.rstrip() for line in pretty.split("\n")]
+        if len(drawn) <= TALLEST and max(map(len, drawn)) <= room:
+            return drawn
+    return output.wrapped(typed, room)
 
 
 def spoken(equation: Equation, room: int) -> str:

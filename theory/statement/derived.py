@@ -10,7 +10,6 @@ from typing import Any
 import sympy as sp
 
 from theory import notation
-from theory.conserved import conserved
 from theory.equation import Equation
 from theory.flow import Flow
 from theory.linearised import linearised
@@ -137,6 +136,11 @@ class Derived:
             return symmetry.Quotient(order, gauge, mobility)
         return symmetry.quotient(self)
 
+    @property
+    def start(self) -> dict[sp.Symbol, sp.Expr]:
+        """Values of the classes at the start."""
+        return {c.symbol: c.weight.start for c in self.classes}
+
     @functools.cached_property
     def flow(self) -> Flow:
         """The flow of what moves, with the loss and what the statement names beside it.
@@ -150,13 +154,12 @@ class Derived:
             return self.at().flow
         q, none = self.quotient, "nothing moves: from equal entries, the loss changes"
         require(q.order, f"statement {self.statement.name}: {none} along no direction")
-        start = {c.symbol: c.weight.start for c in self.classes}
         shown = {"loss": self.loss, **self.observables}
         return Flow(
             self.statement.name,
             TIME,
             self.moving,
-            {x: combination.xreplace(start) for x, combination in q.order.items()},
+            {x: combined.xreplace(self.start) for x, combined in q.order.items()},
             self.reference,
             self.status,
             self.assumptions,
@@ -174,10 +177,10 @@ class Derived:
         """Rates of the order parameters in the order parameters."""
         q = self.quotient
         if self.shared:
-            slopes = {x: sp.diff(self.loss, x).xreplace(q.gauge) for x in q.gauge}
+            slopes = {x: symmetry.slope(self.loss, x).xreplace(q.gauge) for x in q.gauge}
         else:
             loss = self.loss.xreplace(q.gauge)
-            slopes = {x: sp.diff(loss, x) for x in q.order}
+            slopes = {x: symmetry.slope(loss, x) for x in q.order}
         return {
             x: symmetry.tidied(-sp.Add(*(m * slopes[y] for y, m in q.mobility[x].items())))
             for x in q.order
@@ -185,14 +188,27 @@ class Derived:
 
     @functools.cached_property
     def invariants(self) -> list[tuple[sp.Expr, sp.Expr]]:
-        """Further conserved quantities of the flow, in its order parameters: start and quantity.
+        """Scalings in the order parameters: start and quantity.
 
-        None are looked for where rates are long, or hold sums.
+        With translations divided out, a sum of sizes times squares is a quadratic form in the
+        inverse of the mobility, if all that a translation joins is scaled alike.
         """
-        rates = sp.Tuple(*self.moving.values())
-        if rates.has(sp.Sum) or rates.count_ops() > symmetry.PROVABLE:
-            return []
-        return [(e.lhs, e.rhs) for e in conserved(self.flow)]
+        q, found = self.quotient, []
+        names, class_of = [*q.order], {x: c for c, x in q.gauge.items()}
+        mobility = sp.Matrix([[q.mobility[x][y] for y in names] for x in names])
+        start = {x: combined.xreplace(self.start) for x, combined in q.order.items()}
+        for part in (c.coefficients for c in self.conserved if c.kind == "scaling"):
+            total = sp.S.Zero
+            for block in mobility.connected_components():
+                x = sp.Matrix([names[k] for k in block])
+                scaled = [part.get(class_of[y], sp.S.Zero) for y in x]
+                form = (x.T * mobility.extract(block, block).inv() * x)[0]
+                total += scaled[0] * form if len(set(scaled)) == 1 else sp.nan
+            if total is not sp.nan:
+                first = next(x for x in names if total.has(x))
+                total = sp.expand(total / sp.diff(total, first, 2) * 2)
+                found.append((total.xreplace(start), total))
+        return found
 
     @functools.cached_property
     def growth(self) -> list[sp.Expr]:

@@ -18,6 +18,7 @@ LARGEST = 24  # denominator of a coefficient
 AGREE = 1e-7  # of a coefficient and its fraction: a fit in double precision
 PROVABLE = 600  # operations of an expression that SymPy multiplies out in a second
 MOST_EXPONENTIALS = 5  # different ones, of an expression that is put over one denominator
+RULES = (sp.Add, sp.Mul, sp.exp, sp.log, sp.Pow)
 READABLE = 300  # operations of one that it factors in a second
 
 
@@ -92,6 +93,32 @@ def tidied(expr: sp.Expr) -> sp.Expr:
     for short, long in reversed(meaning.items()):
         made = made.xreplace({short: long})
     return min((made, expr), key=lambda x: x.count_ops())
+
+
+def slope(expr: sp.Expr, x: sp.Symbol) -> sp.Expr:
+    """Derivative of an expression whose parts occur many times: each is differentiated once."""
+    zero, known = sp.S.Zero, {}
+
+    def of(e: sp.Expr) -> sp.Expr:
+        if x not in e.free_symbols:
+            return zero
+        if e not in known:
+            plain = isinstance(e, RULES) and not (e.is_Pow and e.args[1].has(x))
+            known[e] = _chain(e, of) if plain else sp.diff(e, x)
+        return known[e]
+
+    return of(expr)
+
+
+def _chain(e: sp.Expr, of: Callable[[sp.Expr], sp.Expr]) -> sp.Expr:
+    """A derivative from those of an expression's parts."""
+    if isinstance(e, sp.Add):
+        return sp.Add(*map(of, e.args))
+    if isinstance(e, sp.Mul):
+        return sp.Add(*(of(a) * sp.Mul(*e.args[:k], *e.args[k + 1 :]) for k, a in enumerate(e.args)))
+    inner = e.args[0]
+    outer = {sp.exp: lambda: e, sp.log: lambda: 1 / inner}
+    return of(inner) * outer.get(e.func, lambda: e.args[1] * inner ** (e.args[1] - 1))()
 
 
 def compiled(expressions: Sequence[sp.Expr], arguments: Sequence[sp.Symbol]) -> Callable[..., Any]:
