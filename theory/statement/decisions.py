@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import functools
 import itertools
 import math
 from collections.abc import Iterator
@@ -188,7 +189,7 @@ class Decisions:
         A choice that is no count would make the number of equal terms random: it is allowed before
         all sums, in sums whose mean may be taken, and where ``by`` stands for a known number.
         """
-        live = [(w, o) for w, o in options if sp.expand(sp.sympify(w, strict=True)) != 0]
+        live = [(w, o) for w, o in options if not _vanishes(w)]
         frame = self.frames[-1]
         if len(live) > 1 and self._random and function is not None:
             if by is None or not frame.counted(by, function):
@@ -457,6 +458,11 @@ class Decisions:
                     self.table |= {(k[0], k[1], (piece,)): self.table[k] for k in decided}
                     self.table[f, None, (piece,)] = e
         self.known["vague", to] = vague
+
+
+@functools.cache
+def _vanishes(weight: Any) -> bool:
+    return sp.expand(sp.S(weight)) == 0
 
 
 def _without(items: tuple[Any, ...], k: int) -> tuple[Any, ...]:

@@ -107,7 +107,9 @@ class Derived:
         if self.shared:
             slopes = {c.symbol: sp.diff(self.loss, c.symbol) for c in self.classes}
             return {x: -sp.Add(*(self.shared[x, y] * s for y, s in slopes.items())) for x in slopes}
-        slope = {c: gaussian.slope if c in self.directions else sp.diff for c in self.classes}
+        slope = {
+            c: gaussian.slope if c in self.directions else symmetry.slope for c in self.classes
+        }
         return {c.symbol: -of(self.loss, c.symbol) / c.size for c, of in slope.items()}
 
     @functools.cached_property
@@ -163,7 +165,7 @@ class Derived:
             self.reference,
             self.status,
             self.assumptions,
-            observables={k: v.xreplace(q.gauge) for k, v in shown.items()},
+            observables={k: symmetry.replaced(v, q.gauge) for k, v in shown.items()},
             scope=Scope(
                 f"the flow of {self.statement.name}",
                 "gradient descent in small steps",
@@ -179,10 +181,12 @@ class Derived:
         if self.shared:
             slopes = {x: symmetry.slope(self.loss, x).xreplace(q.gauge) for x in q.gauge}
         else:
-            loss = self.loss.xreplace(q.gauge)
+            loss = symmetry.replaced(self.loss, q.gauge)
             slopes = {x: symmetry.slope(loss, x) for x in q.order}
         return {
-            x: symmetry.tidied(-sp.Add(*(m * slopes[y] for y, m in q.mobility[x].items())))
+            x: symmetry.tidied(
+                -sp.Add(*(m * slopes[y] for y, m in q.mobility[x].items() if m != 0))
+            )
             for x in q.order
         }
 

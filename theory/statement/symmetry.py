@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,10 +17,9 @@ RANK = 1e-9  # of a column's size: double precision with a margin
 STEP = 1e-30j  # small enough for derivatives exact to rounding
 LARGEST = 24  # denominator of a coefficient
 AGREE = 1e-7  # of a coefficient and its fraction: a fit in double precision
-PROVABLE = 600  # operations of an expression that SymPy multiplies out in a second
+PROVABLE = 1200  # parts of an expression that SymPy multiplies out in a second
 MOST_EXPONENTIALS = 5  # different ones, of an expression that is put over one denominator
-RULES = (sp.Add, sp.Mul, sp.exp, sp.log, sp.Pow)
-READABLE = 300  # operations of one that it factors in a second
+READABLE = 600  # parts of one that it factors in a second
 
 
 def null_vectors(rows: np.ndarray) -> list[list[sp.Rational]]:
@@ -42,6 +42,52 @@ def null_vectors(rows: np.ndarray) -> list[list[sp.Rational]]:
     return found
 
 
+Rebuild = Callable[[sp.Expr], sp.Expr]
+
+
+def rebuilt(expr: sp.Expr, rule: Callable[[sp.Expr, Rebuild], sp.Expr | None]) -> sp.Expr:
+    """An expression made anew from its parts, each of which is looked at once.
+
+    ``rule(part, of)`` gives what a part becomes, or None for the same of new parts.
+    """
+    known: dict[sp.Expr, sp.Expr] = {}
+
+    def of(e: sp.Expr) -> sp.Expr:
+        if e not in known:
+            made = rule(e, of)
+            known[e] = (e.func(*map(of, e.args)) if e.args else e) if made is None else made
+        return known[e]
+
+    return of(expr)
+
+
+def replaced(expr: sp.Expr, by: Mapping[sp.Expr, sp.Expr]) -> sp.Expr:
+    """An expression with others in the places of some."""
+    return rebuilt(expr, lambda e, of: by.get(e))
+
+
+def slope(expr: sp.Expr, x: sp.Symbol) -> sp.Expr:
+    """Derivative of an expression."""
+
+    def rule(e: sp.Expr, of: Rebuild) -> sp.Expr:
+        if x not in e.free_symbols:
+            return sp.S.Zero
+        if e.is_Add:
+            return sp.Add(*map(of, e.args))
+        if e.is_Mul:
+            rest = (e.args[:k] + e.args[k + 1 :] for k in range(len(e.args)))
+            return sp.Add(*(of(a) * sp.Mul(*r) for a, r in zip(e.args, rest, strict=True)))
+        if isinstance(e, sp.exp):
+            return of(e.args[0]) * e
+        if isinstance(e, sp.log):
+            return of(e.args[0]) / e.args[0]
+        if e.is_Pow and not e.exp.has(x):
+            return of(e.base) * e.exp * e.base ** (e.exp - 1)
+        return sp.diff(e, x)
+
+    return rebuilt(expr, rule)
+
+
 def rational(expr: sp.Expr) -> tuple[sp.Expr, dict[sp.Symbol, sp.Expr]]:
     """An expression with exponentials and logarithms as symbols, and what these stand for.
 
@@ -56,27 +102,32 @@ def rational(expr: sp.Expr) -> tuple[sp.Expr, dict[sp.Symbol, sp.Expr]]:
             meaning[named[x]] = x
         return named[x]
 
-    def spelled(x: sp.Expr) -> sp.Expr:
-        if not x.has(sp.exp, sp.log):
-            return x
-        if isinstance(x, sp.exp):
-            inside = sp.cancel(sp.together(spelled(x.args[0])))
-            if not inside.is_polynomial(*inside.free_symbols):
-                return name(sp.exp(inside))
-            parts = (term.as_coeff_Mul() for term in sp.Add.make_args(sp.expand(inside)))
-            return sp.Mul(*(name(sp.exp(rest)) ** many for many, rest in parts if rest != 1))
+    def spelled(x: sp.Expr, of: Rebuild) -> sp.Expr | None:
         if isinstance(x, sp.log):
-            return name(sp.log(sp.factor(spelled(x.args[0]))))
-        return x.func(*map(spelled, x.args))
+            return name(sp.log(sp.factor(of(x.args[0]))))
+        if not isinstance(x, sp.exp):
+            return None
+        inside = sp.expand(of(x.args[0]))
+        if not inside.is_polynomial(*inside.free_symbols):
+            inside = sp.cancel(sp.together(inside))
+        if not inside.is_polynomial(*inside.free_symbols):
+            return name(sp.exp(inside))
+        parts = (term.as_coeff_Mul() for term in sp.Add.make_args(sp.expand(inside)))
+        return sp.Mul(*(name(sp.exp(rest)) ** many for many, rest in parts if rest != 1))
 
-    return spelled(expr), meaning
+    return rebuilt(expr, spelled), meaning
+
+
+def longer(expr: sp.Basic, most: int) -> bool:
+    """Whether an expression has more than so many parts; a long one is not counted to its end."""
+    return any(True for _ in itertools.islice(sp.preorder_traversal(expr), most, None))
 
 
 def proved(expr: sp.Expr) -> bool:
     """Whether an expression that is zero in numbers is shown to be zero, where that is cheap."""
     if expr == 0:
         return True
-    if expr.has(sp.Sum) or expr.count_ops() > PROVABLE:
+    if expr.has(sp.Sum) or longer(expr, PROVABLE):
         return False
     made, meaning = rational(expr)
     return len(meaning) <= 2 * MOST_EXPONENTIALS and sp.expand(sp.numer(sp.together(made))) == 0
@@ -84,7 +135,7 @@ def proved(expr: sp.Expr) -> bool:
 
 def tidied(expr: sp.Expr) -> sp.Expr:
     """A rational function of exponentials over one denominator, in factors, if that is shorter."""
-    if expr.has(sp.Sum, sp.log) or expr.count_ops() > READABLE:
+    if longer(expr, READABLE) or expr.has(sp.Sum, sp.log):
         return expr
     made, meaning = rational(expr)
     if len(meaning) > MOST_EXPONENTIALS:
@@ -95,38 +146,26 @@ def tidied(expr: sp.Expr) -> sp.Expr:
     return min((made, expr), key=lambda x: x.count_ops())
 
 
-def slope(expr: sp.Expr, x: sp.Symbol) -> sp.Expr:
-    """Derivative of an expression whose parts occur many times: each is differentiated once."""
-    zero, known = sp.S.Zero, {}
-
-    def of(e: sp.Expr) -> sp.Expr:
-        if x not in e.free_symbols:
-            return zero
-        if e not in known:
-            plain = isinstance(e, RULES) and not (e.is_Pow and e.args[1].has(x))
-            known[e] = _chain(e, of) if plain else sp.diff(e, x)
-        return known[e]
-
-    return of(expr)
-
-
-def _chain(e: sp.Expr, of: Callable[[sp.Expr], sp.Expr]) -> sp.Expr:
-    """A derivative from those of an expression's parts."""
-    if isinstance(e, sp.Add):
-        return sp.Add(*map(of, e.args))
-    if isinstance(e, sp.Mul):
-        return sp.Add(*(of(a) * sp.Mul(*e.args[:k], *e.args[k + 1 :]) for k, a in enumerate(e.args)))
-    inner = e.args[0]
-    outer = {sp.exp: lambda: e, sp.log: lambda: 1 / inner}
-    return of(inner) * outer.get(e.func, lambda: e.args[1] * inner ** (e.args[1] - 1))()
-
-
 def compiled(expressions: Sequence[sp.Expr], arguments: Sequence[sp.Symbol]) -> Callable[..., Any]:
     """Expressions as functions of numbers, sizes as whole ones; sums are added up term by term."""
     several = any(e.has(sp.Sum) for e in expressions)  # whose indices must stay inside
-    made = sp.lambdify(list(arguments), list(expressions), "numpy", cse=not several)
+    once = False if several else _shared
+    made = sp.lambdify(list(arguments), list(expressions), "numpy", cse=once)
     whole = [x.is_integer for x in arguments]
     return lambda *v: made(*(int(x) if w else x for w, x in zip(whole, v, strict=True)))
+
+
+def _shared(expressions: Any, **_: Any) -> tuple[list[tuple[sp.Symbol, sp.Expr]], list[sp.Expr]]:
+    """Exponentials and logarithms, which are what occurs many times, by symbols of their own."""
+    found: dict[sp.Expr, sp.Symbol] = {}
+
+    def rule(e: sp.Expr, of: Rebuild) -> sp.Expr | None:
+        if not isinstance(e, sp.exp | sp.log):
+            return None
+        return found.setdefault(e.func(of(e.args[0]), evaluate=False), sp.Dummy())
+
+    reduced = [rebuilt(e, rule) for e in expressions]
+    return [(short, e) for e, short in found.items()], reduced
 
 
 def slopes(
@@ -192,6 +231,7 @@ def conserved(made: Any) -> list[Conserved]:
     size = {c.symbol: c.size for c in made.classes}
     values = [list(points.values().values()) for _ in range(4 * len(size))]
     rows = np.array([made.slopes(v, points.numbers())[1] for v in values])
+    slopes = {} if longer(made.loss, PROVABLE) else {x: slope(made.loss, x) for x in size}
     for power in (1, 2):
         for vector in null_vectors(rows * np.array(values) ** (power - 1)):
             part = {x: a for x, a in zip(size, vector, strict=True) if a != 0}
@@ -200,8 +240,8 @@ def conserved(made: Any) -> list[Conserved]:
             kind = "scaling" if power == 2 else "translation" if len(part) > 1 else "frozen"
             kept = sp.factor(sp.Add(*(a * size[x] * x**power for x, a in part.items())))
             only = next(iter(part)) if kind == "frozen" else kept
-            slopes = (a * x ** (power - 1) * sp.diff(made.loss, x) for x, a in part.items())
-            sure = made.loss.count_ops() <= PROVABLE and proved(sp.Add(*slopes))
+            moved = [a * x ** (power - 1) * slopes[x] for x, a in part.items()] if slopes else []
+            sure = bool(moved) and proved(sp.Add(*moved))
             found.append(Conserved(kind, part, only, sure))
     return found
 

@@ -55,7 +55,7 @@ class World(Decisions):
                 rest.append(frame.summed(value))
             else:
                 counts.setdefault(value, []).append(frame.weight)
-        made = (v * (w[0] if len(w) == 1 else sp.factor(sp.Add(*w))) for v, w in counts.items())
+        made = (v * _collected(tuple(w)) for v, w in counts.items())
         return sp.Add(*made, *rest)
 
     def chances(self, body: Callable[[], Any]) -> dict[Any, sp.Expr]:
@@ -162,6 +162,12 @@ class World(Decisions):
         return one is other
 
 
+@functools.cache
+def _collected(weights: tuple[sp.Expr, ...]) -> sp.Expr:
+    return weights[0] if len(weights) == 1 else sp.factor(sp.Add(*weights))
+
+
+@functools.cache
 def _sums(n: Node) -> bool:
     """Whether a node holds a sum over an index."""
     return any(p.kind == "total" for p in walk(n))
