@@ -218,7 +218,8 @@ def memory(stated: Statement, p: Any, itemsize: int = 8) -> float:
 
     samples = [f for f in stated.functions if not f.kept]
     weights = sum(math.prod(data.shape(w.sorts)) for w in stated.weights)
-    drawn = sum(math.prod(data.shape(x.sorts)) for x in (*samples, *stated.gausses))
+    drawn = sum(math.prod(data.shape(f.sorts)) for f in samples)
+    drawn += sum(math.prod(data.shape(g.sorts)) for g in stated.gausses)
     drawn += sum(data.size(f.to) for f in samples if f.injective)
     names = len(stated.weights) * 4 + len(stated.observables) + 1
     numbers_kept = 2 * kept(stated.loss)[0] + 4 * weights

@@ -202,7 +202,9 @@ def teacher_table(f: Function, shape: tuple[int, ...], size: int, rng: Any) -> n
     """A random table of a teacher: one-to-one where it is said to be, otherwise balanced."""
     if f.injective:
         table = np.empty(shape, int)
-        held = [[slice(None)] if k in f.injective else range(n) for k, n in enumerate(shape)]
+        held: list[Any] = [
+            [slice(None)] if k in f.injective else range(n) for k, n in enumerate(shape)
+        ]
         for at in itertools.product(*held):
             axes = np.ix_(*(rng.permutation(size)[: shape[j]] for j in f.injective))
             table[at] = rng.permutation(size)[sum(axes) % size]
@@ -292,7 +294,8 @@ def every_input(
         If sizes do not fit a teacher, or there are more than `MOST_INPUTS`.
     """
     stated.fit(numbers)
-    data, sources = Data(numbers), []
+    data = Data(numbers)
+    sources: list[tuple[dict[Any, Any], Any, Any, Any]] = []
     data.tables = completed(stated.functions, tables or teachers(stated, data, rng))
     for i in stated.draws:
         at = slice(None) if i.place is None else [int(data.scalar(i.place)) - 1]

@@ -4,6 +4,7 @@ of classes. It is part of every derivation, as a right loss with wrong classes h
 
 from __future__ import annotations
 
+import collections
 import itertools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -138,7 +139,8 @@ def confirm(made: Any, seed: int = 0) -> dict[str, float]:
         Naming what differs by more than rounding.
     """
     made = written(made)
-    stated, worst = made.statement, {}
+    stated = made.statement
+    worst: dict[str, float] = collections.defaultdict(float)
     kept = ", ".join(f.name for f in stated.functions if f.kept)
     choice = f" for one choice of teachers ({kept})" if kept else ""
     said = f"the classes do not close{choice}; say where teachers are injective, or ask for closure='mean logits'"
@@ -147,5 +149,5 @@ def confirm(made: Any, seed: int = 0) -> dict[str, float]:
         for what, error in compare(made, data, seed + n).items():
             close = error < AGREE
             require(close, f"statement {stated.name}: {what} off by {error:.1e} at {at}: {said}")
-            worst[what] = max(error, worst.get(what, 0.0))
+            worst[what] = max(error, worst[what])
     return worst

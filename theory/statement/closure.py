@@ -59,7 +59,7 @@ class Means(World):
     def _spelled(self, term: Term) -> list[tuple[sp.Expr, Name]]:
         if isinstance(term, Value) and term.function.kept:
             return [(sp.S.One, self._named(term))]
-        e = self.element(term)
+        e: Any = self.element(term)
         if not self._free(e):
             return [(sp.S.One, self._named(term))]
         known = [k for k in self._group(e.role, None) if not self._free(k)]

@@ -26,17 +26,13 @@ class Quenched(ParameterError):
 
 
 class Vague(Exception):
-    """Values of a sample that were only known to be none of the known ones are compared."""
-
-    def __init__(self, function: Function) -> None:
-        self.function = function
+    """Values of a sample (its argument) that were only known to be none of the known ones are
+    compared.
+    """
 
 
 class NeedOuter(Exception):
-    """Something has to be decided in an outer sum, or before all of them."""
-
-    def __init__(self, depth: int, key: Any) -> None:
-        self.depth, self.key = depth, key
+    """At a depth of sums, or before all of them, a key has to be decided: its two arguments."""
 
 
 @dataclass(eq=False)
@@ -348,7 +344,7 @@ class Decisions:
             others = _without(args, j)
             if args[j].depth == here and all(e.depth < here for e in others):
                 for e in list(group):
-                    if e not in self._barred(f, args, group):
+                    if not self._barred(f, args, [e]):
                         self._status((f, j, (*others, e)))
 
     def _status(self, key: Any) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -105,22 +105,14 @@ class Derived:
     def rates(self) -> dict[sp.Symbol, sp.Expr]:
         """Rate of every class: minus the slope of the loss, shared among its entries."""
         if self.shared:
-            slopes = {c.symbol: sp.diff(self.loss, c.symbol) for c in self.classes}
+            slopes = {c.symbol: symmetry.slope(self.loss, c.symbol) for c in self.classes}
             return {x: -sp.Add(*(self.shared[x, y] * s for y, s in slopes.items())) for x in slopes}
         slope = {
             c: gaussian.slope if c in self.directions else symmetry.slope for c in self.classes
         }
         return {c.symbol: -of(self.loss, c.symbol) / c.size for c, of in slope.items()}
 
-    @functools.cached_property
-    def slopes(self) -> Callable[[Sequence[float], Mapping[str, float]], tuple[float, Any]]:
-        """Numbers of the loss and its slopes along all classes, at values of these in order and
-        numbers by name.
-        """
-        symbols = [c.symbol for c in self.classes]
-        others = sorted(self.loss.free_symbols - set(symbols), key=str)
-        of = symmetry.slopes(self.loss, symbols, others)
-        return lambda values, numbers: of(values, [numbers[s.name] for s in others])
+    slopes = functools.cached_property(symmetry.slopes)
 
     @functools.cached_property
     def conserved(self) -> list[symmetry.Conserved]:

@@ -20,7 +20,7 @@ from theory.statement.roles import Roles
 from theory.statement.stated import Statement
 from theory.statement.symmetry import Conserved
 from theory.statement.tree import Weight
-from theory.statement.world import Class
+from theory.statement.world import Class, classes
 
 SYMPY = (sp.Add, sp.Mul, sp.Pow, sp.exp, sp.log, sp.Sum, sp.Tuple, sp.Indexed, sp.Rational)
 HEADS: dict[str, Any] = {f.__name__: f for f in (*SYMPY, Class, Conserved)}
@@ -59,19 +59,9 @@ def derived(stated: Statement) -> Derived:
 
 def _written(made: Derived) -> dict[str, Any]:
     made.equations()
-    fresh = [
-        [str(a) for a in c.atoms]
-        for c in Roles(made.statement, inverse=made.roles.inverse).classes.values()
-    ]
-    atoms = [
-        [names.index(str(a)) for a in c.atoms]
-        for names, c in zip(fresh, made.roles.classes.values(), strict=True)
-    ]
     return {
         "text": made.statement.text,
         "inverse": made.roles.inverse,
-        "atoms": atoms,
-        "symbols": [_down(c.symbols) for c in made.roles.classes.values()],
         "fields": [_down(getattr(made, k)) for k in FIELDS],
         "cached": [[k, _down(vars(made)[k])] for k in CACHED if k in vars(made)],
     }
@@ -79,15 +69,12 @@ def _written(made: Derived) -> dict[str, Any]:
 
 def _read(stated: Statement, found: dict[str, Any]) -> Derived:
     up, roles = functools.partial(_up, stated), Roles(stated, inverse=found["inverse"])
-    for of, places, symbols in zip(
-        roles.classes.values(), found["atoms"], found["symbols"], strict=True
-    ):
-        of.atoms, of.symbols = [of.atoms[k] for k in places], up(symbols)
     made = Derived(stated, roles, *map(up, found["fields"]))
     vars(made).update({k: up(value) for k, value in found["cached"]})
-    for c in made.classes:
-        if isinstance(c.symbol, sp.Symbol):
-            notation.symbol(c.symbol.name, means=f"{c.weight}: {c.means}", real=True)
+    if not made.shared:
+        classes(stated, roles)  # quick, beside the loss: which entries they have
+    for c in made.classes if made.shared else ():
+        notation.symbol(c.symbol.name, means=c.means, real=True)
     return made
 
 

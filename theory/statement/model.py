@@ -108,7 +108,7 @@ def parameters(stated: Statement) -> type[BaseParameters]:
     """
     given, fields = dict(stated.values), {}
     for s in stated.symbols:
-        allowed = {"low": 1} if s.is_integer else {}
+        allowed: dict[str, Any] = {"low": 1} if s.is_integer else {}
         value = parameter(given.pop(s.name, None), "size" if allowed else "number", **allowed)
         fields[s.name] = (int | None if allowed else float | None, value)
     for g in (g for g in stated.gausses if isinstance(g.var, Spectrum)):

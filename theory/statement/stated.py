@@ -152,11 +152,11 @@ def statement(
     reads = any(isinstance(n.of, Weight) for n in walk(trees["loss"]))
     require(reads, f"{what}: loss: reads no weight")
     things = list(reached(tuple(trees.values())))
+    kinds: tuple[Any, ...] = (Weight, Gauss, Function, Sort, Index, sp.Expr)
     weights, gausses, functions, sorts, indices, numbers = (
-        tuple(x for x in things if isinstance(x, kind))
-        for kind in (Weight, Gauss, Function, Sort, Index, sp.Expr)
+        tuple(x for x in things if isinstance(x, kind)) for kind in kinds
     )
-    symbols = set().union(*(x.free_symbols for x in numbers))
+    symbols: set[sp.Symbol] = set().union(*(x.free_symbols for x in numbers))
     for kind, found in {"weight": weights, "sort": sorts, "function": functions}.items():
         names = [x.name for x in found]
         twice = sorted(n for n in names if names.count(n) > 1)

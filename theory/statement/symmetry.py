@@ -70,20 +70,20 @@ def slope(expr: sp.Expr, x: sp.Symbol) -> sp.Expr:
     """Derivative of an expression."""
 
     def rule(e: sp.Expr, of: Rebuild) -> sp.Expr:
-        if x not in e.free_symbols:
-            return sp.S.Zero
-        if e.is_Add:
-            return sp.Add(*map(of, e.args))
+        if not e.args:
+            return sp.Integer(e == x)
+        if not isinstance(e, sp.Add | sp.Mul | sp.Pow | sp.exp | sp.log):
+            return sp.diff(e, x)
+        inner = list(map(of, e.args))
+        if e.is_Add or not any(inner):
+            return sp.Add(*inner)
         if e.is_Mul:
-            rest = (e.args[:k] + e.args[k + 1 :] for k in range(len(e.args)))
-            return sp.Add(*(of(a) * sp.Mul(*r) for a, r in zip(e.args, rest, strict=True)))
-        if isinstance(e, sp.exp):
-            return of(e.args[0]) * e
-        if isinstance(e, sp.log):
-            return of(e.args[0]) / e.args[0]
-        if e.is_Pow and not e.exp.has(x):
-            return of(e.base) * e.exp * e.base ** (e.exp - 1)
-        return sp.diff(e, x)
+            rest = (sp.Mul(*e.args[:k], *e.args[k + 1 :]) for k in range(len(inner)))
+            return sp.Add(*(d * r for d, r in zip(inner, rest, strict=True) if d != 0))
+        if e.is_Pow and inner[1] == 0:
+            return inner[0] * e.exp * e.base ** (e.exp - 1)
+        outer = {sp.exp: e, sp.log: 1 / e.args[0]}
+        return inner[0] * outer[e.func] if e.func in outer else sp.diff(e, x)
 
     return rebuilt(expr, rule)
 
@@ -168,17 +168,18 @@ def _shared(expressions: Any, **_: Any) -> tuple[list[tuple[sp.Symbol, sp.Expr]]
     return [(short, e) for e, short in found.items()], reduced
 
 
-def slopes(
-    expr: sp.Expr, by: Sequence[sp.Symbol], others: Sequence[sp.Symbol]
-) -> Callable[..., tuple[float, np.ndarray]]:
-    """An expression's value and derivatives by some of its symbols, by complex steps."""
-    of = compiled([expr], [*by, *others])
+def slopes(made: Any) -> Callable[[Sequence[float], Mapping[str, float]], tuple[float, Any]]:
+    """Numbers of the loss and its slopes along all classes, by complex steps: of values of these in
+    order and numbers by name.
+    """
+    symbols = [c.symbol for c in made.classes]
+    others = sorted(made.loss.free_symbols - set(symbols), key=str)
+    of = compiled([made.loss], [*symbols, *others])
 
-    def found(values: Sequence[float], numbers: Sequence[float]) -> tuple[float, np.ndarray]:
-        steps = [
-            complex(of(*(x + STEP * (k == n) for n, x in enumerate(values)), *numbers)[0])
-            for k in range(len(values))
-        ]
+    def found(values: Sequence[float], numbers: Mapping[str, float]) -> tuple[float, Any]:
+        known = [numbers[s.name] for s in others]
+        moved = np.array(values) + STEP * np.eye(len(values))
+        steps = [complex(of(*point, *known)[0]) for point in moved]
         return steps[0].real, np.array([s.imag for s in steps]) / abs(STEP)
 
     return found
@@ -248,15 +249,8 @@ def conserved(made: Any) -> list[Conserved]:
 
 def still(made: Any) -> list[Conserved]:
     """Order parameters of a closure that do not move."""
-    points, rates = Points(made), made.rates
-    arguments = [*rates, *points.sizes, *points.others]
-    of, rows = compiled(list(rates.values()), arguments), []
-    for _ in range(3):
-        numbers = points.numbers() | {x.name: v for x, v in points.values().items()}
-        rows.append(of(*(numbers[x.name] for x in arguments)))
-    size = np.abs(np.array(rows, float)).max(0)
-    none = [x for x, n in zip(rates, size, strict=True) if n < RANK * size.max()]
-    return [Conserved("frozen", {x: sp.S.One}, x, proved(rates[x])) for x in none]
+    none = (x for x, rate in made.rates.items() if proved(rate))
+    return [Conserved("frozen", {x: sp.S.One}, x, True) for x in none]
 
 
 def quotient(made: Any) -> Quotient:

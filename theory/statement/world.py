@@ -4,6 +4,7 @@ its sort only when something depends on where it is.
 
 from __future__ import annotations
 
+import collections
 import functools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -44,7 +45,7 @@ class World(Decisions):
             try:
                 return self._added(Frame(linear=True), lambda: self.value(tree))
             except Vague as need:
-                self.whole.add(need.function)
+                self.whole.add(need.args[0])
 
     def _added(self, frame: Frame, body: Callable[[], sp.Expr]) -> sp.Expr:
         """Sum over all branches; weights of equal values are added first."""
@@ -60,10 +61,11 @@ class World(Decisions):
 
     def chances(self, body: Callable[[], Any]) -> dict[Any, sp.Expr]:
         """Probability of every outcome."""
-        frame, found = Frame(linear=True), {}
+        frame = Frame(linear=True)
+        found: Any = collections.defaultdict(lambda: sp.S.Zero)
         for n, outcome in enumerate(self._branches(frame, body)):
             require(n < MOST_PATTERNS, f"statement {self.stated.name}: more than {n} patterns")
-            found[outcome] = found.get(outcome, 0) + frame.summed(sp.S.One)
+            found[outcome] += frame.summed(sp.S.One)
         return {k: sp.factor(v) for k, v in found.items()}
 
     def _branches(self, frame: Frame, body: Callable[[], Any]) -> Iterator[Any]:
@@ -128,9 +130,10 @@ class World(Decisions):
                 return self._added(Frame(linear, n.of), body)
             except NeedOuter as need:
                 self.table, self.known = saved
-                if need.depth < len(self.frames) - 1:
+                depth, key = need.args
+                if depth < len(self.frames) - 1:
                     raise
-                self._decide(need.key)
+                self._decide(key)
 
     def entry(self, weight: Weight, terms: tuple[Term, ...]) -> Any:
         """Symbol of the class that an entry belongs to."""
@@ -186,15 +189,18 @@ class Class:
         How many entries it has.
     means : str
         What is the same and what is not.
-    many : Expr
-        How many values there are: one, unless directions of a vector differ.
     """
 
     symbol: sp.Symbol
     weight: Weight
     size: sp.Expr
     means: str
-    many: sp.Expr = sp.S.One
+
+    @property
+    def many(self) -> sp.Expr:
+        """How many values there are: one, unless directions of a vector differ."""
+        along = [s.size for s in self.weight.sorts if s.vector]
+        return along[0] if isinstance(self.symbol, sp.Indexed) else sp.S.One
 
     @property
     def label(self) -> str:
@@ -218,23 +224,18 @@ def classes(stated: Statement, roles: Roles) -> tuple[list[Class], set[str]]:
         assumed |= {f.name for f in world.balanced}
         keep = _telling(list(chances))
         of.atoms = [of.atoms[k] for k in keep]
-        entries, spectral = (
-            sp.Mul(*(s.sort.size for s in of.plain)),
-            along and gaussian.spectra(stated),
-        )
+        entries = sp.Mul(*(s.sort.size for s in of.plain))
         patterns = {tuple(p[k] for k in keep): q for p, q in chances.items()}
         for pattern, chance in sorted(patterns.items(), reverse=True):
             name = weight.name + "_" * bool(pattern) + "".join(str(int(b)) for b in pattern)
             told = map(_said, of.atoms, pattern)
             means = ", ".join([*told, *["on the diagonal"] * len(along)]) or "every entry"
-            size, many = sp.factor(entries * chance) * sp.Mul(*along), sp.S.One
-            if spectral:
-                symbol: Any = notation.array(name)[gaussian.DIRECTION]
-                size, (many,) = size / along[0], along
-            else:
-                symbol = notation.symbol(name, means=f"{weight.name}: {means}", real=True)
+            size = sp.factor(entries * chance) * sp.Mul(*along)
+            symbol = notation.symbol(name, means=f"{weight.name}: {means}", real=True)
+            if along and gaussian.spectra(stated):
+                symbol, size = notation.array(name)[gaussian.DIRECTION], size / along[0]
             of.symbols[pattern] = symbol
-            found.append(Class(symbol, weight, size, means, many))
+            found.append(Class(symbol, weight, size, means))
     return found, assumed
 
 
