@@ -116,6 +116,8 @@ class Evaluation:
         if n.kind == "entry":
             return self._read(self.weights[n.of], n.terms, False)
         parts = list(map(self.value, n.parts))
+        if n.kind == "equal":
+            return self.one * (parts[0] == parts[1])
         if n.kind == "plus":
             return sum(parts)
         if n.kind == "times":

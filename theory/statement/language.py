@@ -183,8 +183,10 @@ def _parent(what: str, sort: Sort, of: Term | None) -> Term | None:
     return of
 
 
-def eq(i: Term, j: Term) -> Node:
-    """One where two indices are equal, else zero."""
+def eq(i: Any, j: Any) -> Node:
+    """One where two indices, or two numbers (as counts are), are equal, else zero."""
+    if not isinstance(i, Term) and not isinstance(j, Term):
+        return Node("equal", (node(i), node(j)))
     fits("eq", (i.sort if isinstance(i, Term) else j.sort,) * 2, (i, j))
     return Node("same", (), (i, j))
 

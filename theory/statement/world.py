@@ -105,6 +105,10 @@ class World(Decisions):
             return gaussian.trace([self.value(p) for p in n.parts], *n.of)
         if n.kind == "total":
             return self._total(n, linear)
+        if n.kind == "equal":
+            gap = sp.expand(self.value(n.parts[0], False) - self.value(n.parts[1], False))
+            require(gap.is_number, f"eq of numbers: whether {gap} = 0 is not known at all sizes")
+            return sp.Integer(gap == 0)
         return getattr(sp, n.kind)(self.value(n.parts[0], False))
 
     def _product(self, n: Node, linear: bool) -> sp.Expr:
