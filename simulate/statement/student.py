@@ -117,10 +117,7 @@ class Learner:
         else:
             test = law.inputs(stated, self.numbers, self.tables, TESTED, keyed(seed, TEST))
         self.test = self.student.taken(test)
-        self.members = {
-            w: arrays.class_numbers(of, arrays.Data(self.numbers, self.tables))
-            for w, of in self.made.roles.classes.items()
-        }
+        self.members = self.made.members(arrays.Data(self.numbers, self.tables))
         self.weights = self.lift(
             {c.symbol: sized.scalar(c.weight.start) for c in self.made.classes}
         )
@@ -128,10 +125,8 @@ class Learner:
 
     def lift(self, values: Mapping[sp.Symbol, float]) -> dict[Weight, Tensor]:
         """Weights whose entries have the values of their classes."""
-        of = {
-            w: [values[c.symbol] for c in self.made.classes if c.weight is w] for w in self.members
-        }
-        lifted = {w: arrays.lifted(own, of[w]) for w, own in self.members.items()}
+        of = [values[c.symbol] for c in self.made.classes]
+        lifted = {w: arrays.lifted(own, of) for w, own in self.members.items()}
         return {w: torch.tensor(x, dtype=self.student.dtype) for w, x in lifted.items()}
 
     def batch(self, number: int) -> arrays.Data:
@@ -152,16 +147,12 @@ class Learner:
     @torch.no_grad()
     def measure(self) -> dict[str, float]:
         """Order parameters of the flow as means over classes, mean loss and observables."""
-        means = []
-        for w, own in self.members.items():
-            listed = [c for c in self.made.classes if c.weight is w]
-            means += [
-                float(self.weights[w][torch.as_tensor(own == k)].mean()) for k in range(len(listed))
-            ]
-        found = {
-            x.name: float(v)
-            for x, v in zip(self.made.quotient.order, self.orders(*means), strict=True)
-        }
+        weights = {w: x.numpy() for w, x in self.weights.items()}
+        of = [(weights[c.weight], self.members[c.weight]) for c in self.made.classes]
+        orders = self.orders(*(float(x[own == k].mean()) for k, (x, own) in enumerate(of)))
+        found = dict(
+            zip((x.name for x in self.made.quotient.order), map(float, orders), strict=True)
+        )
         trees = self.student.stated.trees.items()
         return found | {k: float(self.student.mean(self.weights, self.test, v)) for k, v in trees}
 
@@ -170,8 +161,7 @@ class Learner:
         """Order parameters as a function of class means."""
         numbers = {x: self.numbers[x.name] for x in self.student.stated.symbols}
         order = [x.xreplace(numbers) for x in self.made.quotient.order.values()]
-        by_weight = [c.symbol for w in self.members for c in self.made.classes if c.weight is w]
-        return compiled(order, by_weight)
+        return compiled(order, [c.symbol for c in self.made.classes])
 
     def state(self) -> dict[str, Tensor]:
         """All weights."""

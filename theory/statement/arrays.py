@@ -193,8 +193,8 @@ def class_numbers(of: Classes, data: Data) -> np.ndarray:
     rows = rows.reshape(grid.shape[1], len(truth))
     found = np.array([known.get(tuple(row), -1) for row in rows.tolist()], int)
     along = grid[of.vectors]
-    if of.directions:
-        found = np.where(found < 0, -1, found * of.directions + along[0])
+    if any(isinstance(x, sp.Indexed) for x in of.symbols.values()):  # a class per direction
+        found = np.where(found < 0, -1, found * shape[of.vectors[0]] + along[0])
     if len(along):
         found = np.where((along[0] == along[-1]) & (len(along) == 2), found, -1)
     return found.reshape(shape)

@@ -14,7 +14,7 @@ import numpy as np
 
 from theory.parameters import ParameterError
 from theory.statement import arrays, symmetry
-from theory.statement.points import Points
+from theory.statement.symmetry import Points
 from theory.statement.tree import Weight, require
 
 LARGEST_SIZE = 6  # of up to four sizes, in a check
@@ -58,10 +58,10 @@ class Predicted:
     ----------
     loss : float
     weights, gradients : mapping of Weight to array
-    sizes, counted : mapping of Weight to array
-        Numbers of entries, as derived and as they are.
+    sizes, counted : array
+        Numbers of entries of the classes, as derived and as they are.
     members : mapping of Weight to array
-        See `arrays.class_numbers`.
+        See `theory.statement.derived.Derived.members`.
     values, slopes : mapping of Symbol to float
         Of the classes: of every entry its value, and its gradient.
     """
@@ -69,8 +69,8 @@ class Predicted:
     loss: float
     weights: dict[Weight, np.ndarray]
     gradients: dict[Weight, np.ndarray]
-    sizes: dict[Weight, np.ndarray]
-    counted: dict[Weight, np.ndarray]
+    sizes: np.ndarray
+    counted: np.ndarray
     members: dict[Weight, np.ndarray]
     values: dict[Any, float]
     slopes: dict[Any, float]
@@ -78,19 +78,20 @@ class Predicted:
 
 def predicted(made: Any, data: arrays.Data, seed: int = 0, values: Any = None) -> Predicted:
     """What was derived, entry by entry, at given or random values of the classes."""
-    values = values or Points(made, seed + 2).values()
+    values, members = values or Points(made, seed + 2).values(), made.members(data)
     loss, slope = made.slopes(list(values.values()), data.numbers)
-    found = Predicted(float(loss), {}, {}, {}, {}, {}, values, {})
-    slope_of = dict(zip(values, slope, strict=True))
-    for w, classes in made.roles.classes.items():
-        own = found.members[w] = arrays.class_numbers(classes, data)
-        sizes = {c.symbol: data.scalar(c.size) for c in made.classes if c.weight is w}
-        found.counted[w] = np.bincount(own[own >= 0].ravel(), minlength=len(sizes))
-        found.sizes[w] = np.array([*sizes.values()])
-        found.weights[w] = arrays.lifted(own, [values[x] for x in sizes])
-        found.slopes.update({x: slope_of[x] / n for x, n in sizes.items()})
-        found.gradients[w] = arrays.lifted(own, [found.slopes[x] for x in sizes])
-    return found
+    sizes = np.array([data.scalar(c.size) for c in made.classes])
+    every = np.concatenate([own[own >= 0] for own in members.values()])
+    return Predicted(
+        float(loss),
+        {w: arrays.lifted(own, [*values.values()]) for w, own in members.items()},
+        {w: arrays.lifted(own, slope / sizes) for w, own in members.items()},
+        sizes,
+        np.bincount(every, minlength=len(sizes)),
+        members,
+        values,
+        dict(zip(values, slope / sizes, strict=True)),
+    )
 
 
 def compare(made: Any, data: arrays.Data, seed: int = 0) -> dict[str, float]:
@@ -111,8 +112,9 @@ def compare(made: Any, data: arrays.Data, seed: int = 0) -> dict[str, float]:
         with np.errstate(divide="ignore", invalid="ignore"):  # masked terms may be anything
             return arrays.mean(data, arrays.Evaluation(data, weights).value(stated.loss))
 
-    entries = {w.name: np.abs(n - told.counted[w]) for w, n in told.sizes.items()}
-    off = {f"entries of {w}": float(gap.max(initial=0)) for w, gap in entries.items()}
+    off = dict.fromkeys((f"entries of {w}" for w in told.members), 0.0)
+    for c, gap in zip(made.classes, np.abs(told.sizes - told.counted), strict=True):
+        off[f"entries of {c.weight}"] = max(off[f"entries of {c.weight}"], float(gap))
     off["loss"] = float(abs(mean(told.weights) - told.loss)) / max(abs(told.loss), 1)
     largest = max(SMALL, *(float(np.abs(g).max(initial=0)) for g in told.gradients.values()))
     for w, gradient in told.gradients.items():

@@ -123,7 +123,7 @@ def mobility(means: Means) -> dict[tuple[sp.Symbol, sp.Symbol], sp.Expr]:
             world = World(means.stated, means.roles, averaged=True)
             pairs = [*zip(*(_replica(means, k[1]) for k in (key, other)), strict=True)]
             same = functools.partial(_agree, world, pairs)
-            chance = world.chances(same).get(True, sp.S.Zero)
+            chance = sp.factor(world.chances(same)[True])
         found[x, y] = found[y, x] = chance
     return found
 

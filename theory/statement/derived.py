@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
 import sympy as sp
 
 from theory import notation
@@ -18,7 +19,7 @@ from theory.scope import Scope, only
 from theory.statement import arrays, check, closure, gaussian, symmetry
 from theory.statement.roles import Roles
 from theory.statement.stated import Statement
-from theory.statement.tree import require
+from theory.statement.tree import Weight, require
 from theory.statement.world import Class, World, classes
 
 TIME = notation.symbol("t", means="time: learning rate times steps", real=True)
@@ -77,18 +78,16 @@ class Derived:
             require(name in known, f"{name}: no size of it; there are {', '.join(known)}")
         numbers = {known[n]: sp.Integer(v) for n, v in sizes.items()}
         write = functools.partial(gaussian.at_size, numbers=numbers)
-        roles, found = self.roles.like(), []
+        found = []
         for c in self.classes:
             many, named = c.many.xreplace(numbers), [c.symbol]
             if c in self.directions:
                 said = f"{many}: has one {c.weight} per direction; give it a number"
                 require(many.is_number, said)
-                roles.classes[c.weight].directions = int(many)
                 named = [gaussian.direction(c.label, k + 1) for k in range(int(many))]
             found += [Class(x, c.weight, write(c.size), c.means) for x in named]
         return replace(
             self,
-            roles=roles,
             classes=found,
             loss=write(self.loss),
             observables={k: write(v) for k, v in self.observables.items()},
@@ -100,6 +99,12 @@ class Derived:
         if not (self.directions or self.loss.has(sp.Sum)):
             return self
         return self.at(**{s.name: numbers[s.name] for s in self.statement.symbols if s.is_integer})
+
+    def members(self, data: arrays.Data) -> dict[Weight, np.ndarray]:
+        """Place of every entry's class among all of them, -1 for one that is zero."""
+        first = {c.weight: k for k, c in reversed([*enumerate(self.classes)])}
+        own = {w: arrays.class_numbers(of, data) for w, of in self.roles.classes.items()}
+        return {w: np.where(x < 0, -1, x + first.get(w, 0)) for w, x in own.items()}
 
     @functools.cached_property
     def rates(self) -> dict[sp.Symbol, sp.Expr]:

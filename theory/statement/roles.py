@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from theory.statement.stated import Statement
@@ -32,15 +32,14 @@ class Classes:
 
     An atom is a pair of terms, or one term that may not exist (an argument of what is no image).
     Entries with other truth values than those in ``symbols``, and those off the diagonal of a pair
-    of vector indices, are zero and stay so. Every pattern has so many ``directions``, where these
-    differ.
+    of vector indices, are zero and stay so. Where directions differ, every pattern has a symbol
+    that is an entry of an array.
     """
 
     weight: Weight
     slots: tuple[Index, ...]
     atoms: list[tuple[Term, ...]]
     symbols: dict[tuple[bool, ...], Any] = field(default_factory=dict)
-    directions: int = 0
 
     @property
     def plain(self) -> list[Index]:
@@ -68,12 +67,6 @@ class Roles:
             for n in walk(tree):
                 self._read(n)
         self.classes = {w: self._classes(w) for w in stated.weights}
-
-    def like(self) -> Roles:
-        """The same with classes of its own."""
-        made = Roles(self.stated, inverse=self.inverse)
-        made.classes = {w: replace(of) for w, of in self.classes.items()}
-        return made
 
     @staticmethod
     def place(term: Term) -> Any:

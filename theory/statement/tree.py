@@ -219,9 +219,10 @@ class Node:
     ----------
     kind : str
         ``number`` (``of``: an expression in sizes and numbers), ``entry`` (of an array), ``same``
-        (one where both terms are equal, else zero), ``equal`` (both parts), ``plus``, ``times``, ``power`` (``of``: the
-        exponent), ``exp``, ``log``, ``total`` (over the index ``of``; a term is the position of an
-        ordered sort that it ends before), ``trace`` (see `theory.statement.gaussian`).
+        (one where both terms are equal, else zero), ``equal`` (both parts), ``plus``, ``times``,
+        ``power`` (``of``: the exponent), ``exp``, ``log``, ``total`` (over the index ``of``; a term
+        is the position of an ordered sort that it ends before), ``trace`` (see
+        `theory.statement.gaussian`).
     parts : tuple of Node
         What it is made of.
     terms : tuple of Term

@@ -20,7 +20,7 @@ from theory.statement.stated import Statement
 from theory.statement.tree import Node, Term, Weight, expanded, product, require, substituted, walk
 
 MOST_BRANCHES = 25_000  # of all sums: half a minute
-MOST_PATTERNS = 1000  # ways in which an entry's indices can lie
+MOST_PATTERNS = 300  # ways in which an entry's indices can lie
 
 
 class World(Decisions):
@@ -66,7 +66,7 @@ class World(Decisions):
         for n, outcome in enumerate(self._branches(frame, body)):
             require(n < MOST_PATTERNS, f"statement {self.stated.name}: more than {n} patterns")
             found[outcome] += frame.summed(sp.S.One)
-        return {k: sp.factor(v) for k, v in found.items()}
+        return found
 
     def _branches(self, frame: Frame, body: Callable[[], Any]) -> Iterator[Any]:
         for _ in frame.replays():

@@ -49,7 +49,8 @@ def at(made: Derived, data: arrays.Data, seed: int = 0) -> list[Check]:
     found = [identity(f"loss, {where}", "loss", told.loss, float(loss), ROUNDING, WHY)]
     largest = max(float(np.abs(s).max()) for s in told.gradients.values()) or 1.0
     for w, slope in slopes.items():
-        sizes, counted = (np.append(x[w], 0) for x in (told.sizes, told.counted))
+        own = [c.weight is w for c in made.classes]
+        sizes, counted = (np.append(x[own], 0) for x in (told.sizes, told.counted))
         many, gap = len(np.unique(told.members[w])), np.abs(told.gradients[w] - slope.numpy())
         entries, by = f"entries of {w}, {where}", f"classes of {w} by refinement, {where}"
         found += [
