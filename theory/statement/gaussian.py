@@ -41,7 +41,8 @@ def integrated(tree: Node) -> Iterator[Node]:
         data = [f for f in factors if isinstance(f.of, Gauss)]
         rest = [f for f in factors if not isinstance(f.of, Gauss)]
         inside = [n for f in rest for p in f.parts for n in walk(p)]
-        said = "loss: a function of Gaussian data that is no polynomial: state it in overlaps"
+        names = ", ".join(sorted({n.of.name for n in inside if isinstance(n.of, Gauss)}))
+        said = f"gauss {names}: in a function that is no polynomial: state it in overlaps"
         require(not any(map(_vectors, inside)), f"{said} (theory.statement.overlaps)")
         if all(len(_vectors(f)) != 1 for f in rest):
             for pairs in _pairings(data):

@@ -171,8 +171,8 @@ def fixed(sort: Sort, place: Any, *, of: Term | None = None) -> Index:
     """The element at a known place, counted from 1; no direction of a vector has one."""
     at = sp.sympify(place, strict=True)
     inside = at.is_integer and not at.is_nonpositive and not (sort.size - at).is_negative
-    said = f"fixed {sort}: place = {place}: must lie in 1..{sort.size}"
-    require(inside and not sort.vector, said)
+    require(not sort.vector, f"fixed {sort}: directions of a vector have no places")
+    require(inside, f"fixed {sort}: place = {place}: must lie in 1..{sort.size}")
     return Index(sort, _parent(f"fixed {sort}", sort, of), place=at)
 
 
