@@ -214,10 +214,11 @@ class Derived:
     @functools.cached_property
     def growth(self) -> list[sp.Expr]:
         """Growth rates where all order parameters are zero, if that is a fixed point and they
-        solve equations of at most second degree.
+        solve equations of at most second degree; none are looked for where rates are long.
         """
         zero = dict.fromkeys(self.moving, sp.S.Zero)
-        if any(rate.xreplace(zero) != 0 for rate in self.moving.values()):
+        long = symmetry.longer(sp.Tuple(*self.moving.values()), symmetry.PROVABLE)
+        if long or any(rate.xreplace(zero) != 0 for rate in self.moving.values()):
             return []
         try:
             return [mode.rate for mode in linearised(self.flow, zero)]
