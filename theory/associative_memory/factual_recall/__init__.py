@@ -12,7 +12,19 @@ from theory.associative_memory.factual_recall.predict import predict
 from theory.associative_memory.factual_recall.scope import applies
 from theory.catalogue import catalogue
 
-__all__ = ["PARTS", "Parameters", "applies", "closed_form", "equations", "flow", "flows", "onset", "predict", "sections", "time_of_share"]
+__all__ = [
+    "PARTS",
+    "Parameters",
+    "applies",
+    "closed_form",
+    "equations",
+    "flow",
+    "flows",
+    "onset",
+    "predict",
+    "sections",
+    "time_of_share",
+]
 
 flows, sections, equations = catalogue(
     {

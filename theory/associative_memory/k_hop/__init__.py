@@ -18,7 +18,21 @@ from theory.catalogue import catalogue
 from theory.parameters import ParameterError
 from theory.scope import guard
 
-__all__ = ["Parameters", "Pointers", "applies", "curriculum_times", "direct_time", "equations", "flow", "flows", "mixture", "mixture_time", "predict", "probability", "sections"]
+__all__ = [
+    "Parameters",
+    "Pointers",
+    "applies",
+    "curriculum_times",
+    "direct_time",
+    "equations",
+    "flow",
+    "flows",
+    "mixture",
+    "mixture_time",
+    "predict",
+    "probability",
+    "sections",
+]
 
 
 @guard(KERNEL_LEARNERS)

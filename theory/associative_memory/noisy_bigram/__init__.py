@@ -10,7 +10,15 @@ from theory.associative_memory.noisy_bigram.parameters import Parameters
 from theory.associative_memory.noisy_bigram.scope import applies
 from theory.catalogue import catalogue
 
-__all__ = ["Parameters", "applies", "equations", "feed_forward_success", "flows", "sections", "value_recovered"]
+__all__ = [
+    "Parameters",
+    "applies",
+    "equations",
+    "feed_forward_success",
+    "flows",
+    "sections",
+    "value_recovered",
+]
 
 # No dynamics: one step.
 flows, sections, equations = catalogue({"Noisy bigrams: samples needed": [samples]})
