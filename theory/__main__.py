@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import itertools
 from pathlib import Path
 from typing import Any
 
@@ -13,17 +14,21 @@ from theory import cli, output, registry
 from theory.equation import Equation
 
 TALLEST = 12  # lines of a formula drawn in two dimensions
+LONGEST = 3000  # parts of a formula that is drawn, and whose terms are sorted
 
 
 def formula(equation: Equation, room: int) -> list[str]:
     """Lines of an equation as SymPy draws it; one that is too wide or too tall, as it types it."""
-    sides = sp.Eq(equation.lhs, equation.rhs, evaluate=False)
-    drawn = [
-        line.rstrip() for line in sp.pretty(sides, use_unicode=True, wrap_line=False).split("\n")
-    ]
-    if len(drawn) <= TALLEST and max(map(len, drawn)) <= room:
-        return drawn
-    return output.wrapped(f"{equation.lhs} = {sp.sstr(equation.rhs)}", room)
+    parts = sp.preorder_traversal(equation.rhs)
+    long = any(True for _ in itertools.islice(parts, LONGEST, None))
+    if not long:
+        sides = sp.Eq(equation.lhs, equation.rhs, evaluate=False)
+        pretty = sp.pretty(sides, use_unicode=True, wrap_line=False)
+        drawn = [line.rstrip() for line in pretty.split("\n")]
+        if len(drawn) <= TALLEST and max(map(len, drawn)) <= room:
+            return drawn
+    typed = sp.sstr(equation.rhs, order="none" if long else None)
+    return output.wrapped(f"{equation.lhs} = {typed}", room)
 
 
 def spoken(equation: Equation, room: int) -> str:

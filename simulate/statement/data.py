@@ -8,10 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from theory.parameters import ParameterError
-from theory.statement.arrays import Data, Evaluation, scales
+from theory.statement.arrays import Data, scales, taken
 from theory.statement.stated import Statement
-from theory.statement.tree import Function, Index
+from theory.statement.tree import Function, Index, require
 
 
 def inputs(
@@ -40,13 +39,12 @@ def inputs(
         If no element is left for a draw, or a sample is one-to-one in several arguments.
     """
     data = Data(numbers, dict(tables), chances=np.full(count, 1 / count))
-    for f in stated.functions:
-        if not f.kept:
-            data.tables[f] = _sample(f, tuple(map(data.size, f.sorts)), data.size(f.to), count, rng)
+    for f in (f for f in stated.functions if not f.kept):
+        data.tables[f] = _sample(f, data.shape(f.sorts), data.size(f.to), count, rng)
     for i in stated.draws:
         data.draws[i] = _draw(i, data, count, rng)
     for g in stated.gausses:
-        x = rng.standard_normal((count, *map(data.size, g.sorts)))
+        x = rng.standard_normal((count, *data.shape(g.sorts)))
         data.gausses[g] = x * np.sqrt(scales(g, data))
     return data
 
@@ -57,11 +55,8 @@ def _sample(
     """Values that are independent; distinct where that is stated, and not only nearly so."""
     if not f.injective or f.leading:
         return rng.integers(size, size=(count, *shape))
-    if len(f.injective) > 1:
-        raise ParameterError(
-            f"sample {f.name}: one-to-one in several arguments cannot be drawn; batch_size = 0 "
-            "lists all inputs"
-        )
+    said = "one-to-one in several arguments cannot be drawn; batch_size = 0 lists all inputs"
+    require(len(f.injective) == 1, f"sample {f.name}: {said}")
     (j,) = f.injective
     rest = shape[:j] + shape[j + 1 :]
     chosen = rng.random((count, *rest, size)).argsort(-1)[..., : shape[j]]
@@ -75,22 +70,17 @@ def _draw(i: Index, data: Data, count: int, rng: np.random.Generator) -> np.ndar
         return np.full(count, int(data.scalar(i.place)) - 1)
     if not i.distinct:
         return rng.integers(size, size=count)
-    data.draws[i] = np.arange(size)[:, None]  # every element for every input
-    read = Evaluation(data, {})
-    taken = np.any([np.broadcast_to(read.same(i, t), (size, count)) for t in i.distinct], 0)
-    if taken.all(0).any():
-        raise ParameterError(f"draw of {i.sort}: no other element is left")
-    return np.where(taken, -1, rng.random((size, count))).argmax(0)
+    barred = taken(i, data, count)
+    require(not barred.all(0).any(), f"draw of {i.sort}: no other element is left")
+    return np.where(barred, -1, rng.random((size, count))).argmax(0)
 
 
 def most(stated: Statement, numbers: Mapping[str, float]) -> float:
     """At most how many inputs there are, where they can be listed."""
-    data, found = Data(numbers), 0.0
-    for i in stated.draws:
-        found += 0 if i.place is not None else math.log(data.size(i.sort))
-    for f in stated.functions:
-        if not f.kept:
-            found += math.prod(map(data.size, f.sorts)) * math.log(data.size(f.to))
+    data = Data(numbers)
+    found = sum(math.log(data.size(i.sort)) for i in stated.draws if i.place is None)
+    for f in (f for f in stated.functions if not f.kept):
+        found += math.prod(data.shape(f.sorts)) * math.log(data.size(f.to))
     return math.inf if stated.gausses else math.exp(min(found, 700.0))
 
 

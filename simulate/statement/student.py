@@ -19,12 +19,11 @@ from simulate.learner import Descent, Each
 from simulate.statement import data as law
 from simulate.streams import keyed
 from theory import sources
-from theory.parameters import ParameterError
 from theory.statement import arrays, model, onset
 from theory.statement.derived import Derived
 from theory.statement.stated import Statement
 from theory.statement.symmetry import compiled
-from theory.statement.tree import Entry, Function, Index, Node, Total, Value, Weight, subterms
+from theory.statement.tree import Function, Index, Node, Value, Weight, require, subterms
 
 Weights = Mapping[Weight, Tensor]
 TEACHERS, TEST = 1, 2  # streams of a seed, beside its batches
@@ -110,33 +109,25 @@ class Learner:
         self.numbers = law.counted(p.as_dict())
         sized = arrays.Data(self.numbers)
         self.tables = dict(tables or arrays.teachers(stated, sized, keyed(seed, TEACHERS)))
-        if p.batch_size == 0 and any(f.leading for f in stated.functions):
-            raise ParameterError(
-                "batch_size = 0: must be at least 1 where samples are distinct to leading order"
-            )
+        distinct = p.batch_size > 0 or not any(f.leading for f in stated.functions)
+        said = "must be at least 1 where samples are distinct to leading order"
+        require(distinct, f"batch_size = 0: {said}")
         if p.batch_size == 0 or law.most(stated, self.numbers) <= TESTED:
             test = arrays.every_input(stated, self.numbers, None, self.tables)
         else:
             test = law.inputs(stated, self.numbers, self.tables, TESTED, keyed(seed, TEST))
         self.test = self.student.taken(test)
-        self.members = {
-            w: arrays.class_numbers(of, arrays.Data(self.numbers, self.tables))
-            for w, of in self.made.roles.classes.items()
-        }
-        of = self.made.roles.classes
-        start = {x: sized.scalar(w.start) for w in of for x in of[w].listed}
-        self.weights = self.lift(start)
+        self.members = self.made.members(arrays.Data(self.numbers, self.tables))
+        self.weights = self.lift(
+            {c.symbol: sized.scalar(c.weight.start) for c in self.made.classes}
+        )
         self.optimizer = Descent(self.weights.values(), lr=p.eta)
 
     def lift(self, values: Mapping[sp.Symbol, float]) -> dict[Weight, Tensor]:
         """Weights whose entries have the values of their classes."""
-        return {
-            w: torch.tensor(
-                arrays.lifted(self.members[w], [values[x] for x in of.listed]),
-                dtype=self.student.dtype,
-            )
-            for w, of in self.made.roles.classes.items()
-        }
+        of = [values[c.symbol] for c in self.made.classes]
+        lifted = {w: arrays.lifted(own, of) for w, own in self.members.items()}
+        return {w: torch.tensor(x, dtype=self.student.dtype) for w, x in lifted.items()}
 
     def batch(self, number: int) -> arrays.Data:
         """Inputs of a step."""
@@ -156,27 +147,21 @@ class Learner:
     @torch.no_grad()
     def measure(self) -> dict[str, float]:
         """Order parameters of the flow as means over classes, mean loss and observables."""
-        means = {}
-        for w, of in self.made.roles.classes.items():
-            for k, x in enumerate(of.listed):
-                means[x] = float(self.weights[w][torch.as_tensor(self.members[w] == k)].mean())
-        found = {name: combine(means) for name, combine in self.orders.items()}
-        trees = {"loss": self.student.stated.loss, **self.student.stated.observables}
-        return found | {
-            k: float(self.student.mean(self.weights, self.test, v)) for k, v in trees.items()
-        }
+        weights = {w: x.numpy() for w, x in self.weights.items()}
+        of = [(weights[c.weight], self.members[c.weight]) for c in self.made.classes]
+        orders = self.orders(*(float(x[own == k].mean()) for k, (x, own) in enumerate(of)))
+        found = dict(
+            zip((x.name for x in self.made.quotient.order), map(float, orders), strict=True)
+        )
+        trees = self.student.stated.trees.items()
+        return found | {k: float(self.student.mean(self.weights, self.test, v)) for k, v in trees}
 
     @functools.cached_property
-    def orders(self) -> dict[str, Any]:
-        """Functions of class means, by order parameter."""
-        symbols = [c.symbol for c in self.made.classes]
+    def orders(self) -> Any:
+        """Order parameters as a function of class means."""
         numbers = {x: self.numbers[x.name] for x in self.student.stated.symbols}
-        order = self.made.quotient.order
-        of = compiled([x.xreplace(numbers) for x in order.values()], symbols)
-        return {
-            x.name: lambda means, k=k: float(of(*(means[s] for s in symbols))[k])
-            for k, x in enumerate(order)
-        }
+        order = [x.xreplace(numbers) for x in self.made.quotient.order.values()]
+        return compiled(order, [c.symbol for c in self.made.classes])
 
     def state(self) -> dict[str, Tensor]:
         """All weights."""
@@ -197,10 +182,8 @@ def at_sizes(stated: Statement, p: Any) -> Derived:
         If a size or number has no value, or the student has no classes (a closure).
     """
     made = onset.concrete(model.offered(stated).derived(), p)
-    if made.shared:
-        raise ParameterError(
-            f"statement {stated.name}: of a closure over teachers there are no students yet"
-        )
+    said = f"statement {stated.name}: of a closure over teachers there are no students yet"
+    require(not made.shared, said)
     return made
 
 
@@ -215,20 +198,19 @@ def memory(stated: Statement, p: Any, itemsize: int = 8) -> float:
 
     def kept(n: Node) -> tuple[float, frozenset[Index]]:
         """Numbers kept below a node, and the sums that it depends on."""
-        below = [kept(c) for c in n.children()]
-        read = {t for x in n.terms() for t in subterms(x)}
-        axes = frozenset(t for t in read if isinstance(t, Index) and t.bound).union(
-            *(a for _, a in below)
-        )
-        many = math.prod(data.size(i.sort) for i in axes) * inputs
-        index = sum(isinstance(t, Value) for t in read) + isinstance(n, Entry)
-        own = many * (1 + index * 8 / itemsize)
-        return own + sum(b for b, _ in below), axes - {n.index} if isinstance(n, Total) else axes
+        below = [kept(c) for c in n.parts]
+        read = {s for t in n.terms for s in subterms(t)}
+        own = frozenset(t for t in read if isinstance(t, Index) and t.bound)
+        axes = own.union(*(a for _, a in below))
+        index = sum(isinstance(t, Value) for t in read) + isinstance(n.of, Weight)
+        many = math.prod(data.size(i.sort) for i in axes) * inputs * (1 + index * 8 / itemsize)
+        return many + sum(b for b, _ in below), axes - {n.of}
 
-    weights = sum(math.prod(map(data.size, w.sorts)) for w in stated.weights)
-    drawn = sum(math.prod(map(data.size, f.sorts)) for f in stated.functions if not f.kept)
-    drawn += sum(data.size(f.to) for f in stated.functions if not f.kept and f.injective)
-    drawn += sum(math.prod(map(data.size, g.sorts)) for g in stated.gausses)
+    samples = [f for f in stated.functions if not f.kept]
+    weights = sum(math.prod(data.shape(w.sorts)) for w in stated.weights)
+    drawn = sum(math.prod(data.shape(f.sorts)) for f in samples)
+    drawn += sum(math.prod(data.shape(g.sorts)) for g in stated.gausses)
+    drawn += sum(data.size(f.to) for f in samples if f.injective)
     names = len(stated.weights) * 4 + len(stated.observables) + 1
     numbers_kept = 2 * kept(stated.loss)[0] + 4 * weights
     return numbers_kept * itemsize + 4 * 8 * drawn * inputs + training.records(p, 2 * names)
@@ -253,8 +235,8 @@ def system(stated: Statement) -> Stated:
     """
     names = {s.name for s in stated.symbols} & model.TRAINING.keys()
     names |= ({w.name for w in stated.weights} | stated.observables.keys()) & TAKEN
-    for name in sorted(names):
-        raise ParameterError(f"statement {stated.name}: {name}: is a word of training")
+    taken = ", ".join(sorted(names))
+    require(not names, f"statement {stated.name}: {taken}: is a word of training")
     text = hashlib.sha256(stated.text.encode()).hexdigest()[:16]
     return Stated(
         f"statement.{stated.name}",

@@ -4,23 +4,14 @@ The words (`theory.statement.language`): ``sizes``, ``number``, ``spectrum``; ``
 ``sample``, ``gauss``, ``weight``; ``draw``, ``fixed``, ``total``, ``eq``, ``exp``, ``log``,
 ``cross_entropy``; and ``statement``, which makes the `Statement`.
 
-The tree (`theory.statement.tree`) has nodes (numbers) and terms (indices):
+The tree (`theory.statement.tree`) has one kind of node for numbers (`Node`: a ``kind``, ``parts``,
+``terms`` that it reads, and what it is ``of``) and two kinds of term:
 
-``Scalar(value)``
-    SymPy expression in sizes and numbers.
-``Entry(weight, indices)``, ``Component(gauss, indices)``
-    Entry of a trained array; of Gaussian data.
-``Same(pair)``
-    Whether two indices are equal, as one or zero.
-``Plus(parts)``, ``Times(parts)``, ``Power(base, exponent)``, ``Transform(kind, argument)``
-    Arithmetic, and ``exp`` or ``log``.
-``Total(index, body, end, inclusive)``
-    Sum over one index (several sorts are nested), of an ordered sort up to ``end``.
 ``Index(sort, parent, distinct, place, bound)``
-    A term: drawn, summed over (``bound``), or at a known ``place`` (counted from 1).
-``Value(function, arguments)``
-    A term: what a teacher (``function.kept``) or a sample gives. A permutation applied again is a
-    teacher of its own, with ``parts``.
+    Drawn, summed over (``bound``), or at a known ``place`` (counted from 1).
+``Value(function, arguments, solved)``
+    What a teacher (``function.kept``) or a sample gives; or an argument that it is solved for. A
+    permutation applied again is a teacher of its own, with ``parts``.
 
 What follows from it:
 
@@ -34,6 +25,8 @@ What follows from it:
     Loss, gradients of all weights and sizes against listed inputs; part of every derivation.
 `theory.statement.model`
     A file or an entry point as a model of the registry: `of_file`, `model`, `parameters`.
+`theory.statement.benchmark`
+    CPU time of a derivation and of the command that prints it.
 `theory.statement.overlaps`
     Rates of overlaps of hidden units from the averaged loss.
 """

@@ -6,9 +6,10 @@ whatever offers its functions (`torch` does).
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,26 +17,19 @@ import numpy as np
 import sympy as sp
 
 from theory.parameters import ParameterError
-from theory.statement.roles import Classes, Inverse
+from theory.statement.roles import Classes
 from theory.statement.stated import Statement
 from theory.statement.tree import (
-    Component,
-    Entry,
     Function,
     Gauss,
     Index,
     Node,
-    Plus,
-    Power,
-    Same,
-    Scalar,
     Sort,
     Term,
-    Times,
-    Total,
-    Transform,
     Value,
     Weight,
+    expanded,
+    require,
     subterms,
 )
 
@@ -84,6 +78,10 @@ class Data:
         """Number of elements of a sort."""
         return int(self.scalar(sort.size))
 
+    def shape(self, sorts: Sequence[Sort]) -> tuple[int, ...]:
+        """Numbers of elements of sorts."""
+        return tuple(map(self.size, sorts))
+
 
 class Evaluation:
     """Values of a tree for every input of a batch.
@@ -104,83 +102,73 @@ class Evaluation:
     ) -> None:
         self.data, self.weights, self.xp, self.one = data, weights, xp, one
         self.summed: dict[Index, Any] = {}
-        self.depth = 0
 
     def value(self, n: Node) -> Any:
         """Array that broadcasts against the batch and the sums around it."""
-        if isinstance(n, Scalar):
-            return self.data.scalar(n.value)
-        if isinstance(n, Entry):
-            array = self.weights[n.weight]
-            return array[tuple(map(self.term, n.indices))] if n.indices else array
-        if isinstance(n, Component):
-            return self._batched(self.data.gausses[n.gauss], n.indices)
-        if isinstance(n, Same):
-            return self.one * self.same(*n.pair)
-        if isinstance(n, Plus):
-            return sum(self.value(p) for p in n.parts)
-        if isinstance(n, Times):
-            return math.prod(self.value(p) for p in n.parts)
-        if isinstance(n, Power):
-            return self.value(n.base) ** self.data.scalar(n.exponent)
-        if isinstance(n, Transform):
-            x = self.value(n.argument)
-            if not hasattr(x, "shape"):
-                return getattr(math, n.kind)(x)
-            return getattr(self.xp, n.kind)(x)
-        assert isinstance(n, Total), n
-        size = self.data.size(n.index.sort)
-        self.depth += 1
-        self.summed[n.index] = self.xp.arange(size).reshape((size,) + (1,) * self.depth)
-        x = self.value(n.body)
-        if n.end is not None:
-            here, end = self.summed[n.index], self.term(n.end)
-            x = self.xp.where(here <= end if n.inclusive else here < end, x, 0 * self.one)
-        self.depth -= 1
-        if getattr(x, "ndim", 0) < self.depth + 2:
+        if n.kind == "number":
+            return self.data.scalar(n.of)
+        if n.kind == "same":
+            return self.one * self.same(*n.terms)
+        if n.kind == "total":
+            return self._total(n)
+        if isinstance(n.of, Gauss):
+            return self._read(self.data.gausses[n.of], n.terms, True)
+        if n.kind == "entry":
+            return self._read(self.weights[n.of], n.terms, False)
+        parts = list(map(self.value, n.parts))
+        if n.kind == "equal":
+            return self.one * (parts[0] == parts[1])
+        if n.kind == "plus":
+            return sum(parts)
+        if n.kind == "times":
+            return math.prod(parts)
+        if n.kind == "power":
+            return parts[0] ** self.data.scalar(n.of)
+        return getattr(self.xp if hasattr(parts[0], "shape") else math, n.kind)(parts[0])
+
+    def _total(self, n: Node) -> Any:
+        size, depth = self.data.size(n.of.sort), len(self.summed) + 1
+        self.summed[n.of] = here = self.xp.arange(size).reshape((size,) + (1,) * depth)
+        x = self.value(n.parts[0])
+        for end in n.terms:
+            x = self.xp.where(here < self.term(end), x, 0 * self.one)
+        del self.summed[n.of]
+        if getattr(x, "ndim", 0) < depth + 1:
             return size * x
         return x.sum(0) * (size // x.shape[0])
 
     def term(self, t: Term) -> Any:
         """Elements that a term names, counted from 0."""
-        if isinstance(t, Value):
-            table = self.data.tables[t.function]
-            if t.function.kept:
-                return table[tuple(map(self.term, t.arguments))]
-            return self._batched(table, t.arguments)
-        if isinstance(t, Inverse):
+        if isinstance(t, Index):
+            return self.summed[t] if t.bound else self.data.draws[t]
+        assert isinstance(t, Value), t
+        if t.solved is not None:
             return self._sent(t).argmax(0)
-        assert isinstance(t, Index)
-        return self.summed[t] if t.bound else self.data.draws[t]
+        return self._read(self.data.tables[t.function], t.arguments, not t.function.kept)
 
     def same(self, a: Term, b: Term) -> Any:
         """Whether two terms name the same element."""
-        equal = self.term(a) == self.term(b)
-        for t in (*subterms(a), *subterms(b)):
-            if isinstance(t, Inverse):
-                equal = equal & self.exists(t)
+        equal = (self.term(a) == self.term(b)) & self.exists(a, b)
         if a.parent is not None and b.parent is not None and a.parent != b.parent:
             equal = equal & self.same(a.parent, b.parent)
         return equal
 
-    def exists(self, t: Inverse) -> Any:
-        """Whether the argument that a function sends to an element is there."""
-        found = self._sent(t).any(0)
-        for inner in (x for t_ in (*t.others, t.image) for x in subterms(t_)):
-            if isinstance(inner, Inverse):
-                found = found & self.exists(inner)
-        return found
+    def exists(self, *terms: Term) -> Any:
+        """Whether terms name an element, wherever they are solved for an argument."""
+        inner = [s for t in terms for s in subterms(t) if getattr(s, "solved", None) is not None]
+        return math.prod((self._sent(t).any(0) for t in inner), start=True)
 
-    def _sent(self, t: Inverse) -> Any:
-        table = np.moveaxis(self.data.tables[t.function], t.j, -1)
-        values = table[tuple(map(self.term, t.others))] if t.others else table
-        image = np.asarray(self.term(t.image))
-        every = np.moveaxis(np.broadcast_to(values, (*image.shape, table.shape[-1])), -1, 0)
-        return every == image
+    def _sent(self, t: Any) -> Any:
+        *others, image = map(self.term, t.arguments)
+        values = np.moveaxis(self.data.tables[t.function], t.solved, -1)[tuple(others)]
+        at, many = np.asarray(image), values.shape[-1]
+        return np.moveaxis(np.broadcast_to(values, (*at.shape, many)), -1, 0) == at
 
-    def _batched(self, array: Any, terms: tuple[Term, ...]) -> Any:
-        batch = self.xp.arange(array.shape[0])
-        return array[(batch, *map(self.term, terms))]
+    def _read(self, array: Any, terms: tuple[Term, ...], batched: bool) -> Any:
+        at = tuple(map(self.term, terms))
+        if batched:
+            at = (self.xp.arange(array.shape[0]), *at)
+        return array[at] if at else array
 
 
 def mean(data: Data, values: Any) -> Any:
@@ -194,89 +182,101 @@ def lifted(numbers: np.ndarray, values: Sequence[Any]) -> np.ndarray:
 
 
 def class_numbers(of: Classes, data: Data) -> np.ndarray:
-    """Place of every entry's class in ``of.listed``, -1 for one that is zero; an axis per sort."""
-    shape = tuple(data.size(s) for s in of.weight.sorts)
-    count = math.prod(shape)
-    grid = np.indices(shape).reshape(len(shape), count)
+    """Place of every entry's class among those of its weight, -1 for one that is zero."""
+    shape = data.shape(of.weight.sorts)
+    grid = np.indices(shape).reshape(len(shape), math.prod(shape))
     of_entry = Data(data.numbers, data.tables, dict(zip(of.slots, grid, strict=True)))
     of_entry.draws |= {i: np.asarray(data.scalar(i.place) - 1, int) for i in data.draws if i.place}
-    told = Evaluation(of_entry, {})
-    truth = [
-        np.broadcast_to(told.exists(a[0]) if len(a) == 1 else told.same(*a), count)  # type: ignore[arg-type]
-        for a in of.atoms
-    ]
-    if of.diagonal:
-        return np.where(
-            truth[0], grid[np.nonzero([x.vector for x in of.weight.sorts])[0][0]], -1
-        ).reshape(shape)
-    known = {pattern: k for k, pattern in enumerate(of.symbols)}
-    found = [known.get(tuple(bool(t[e]) for t in truth), -1) for e in range(count)]
-    return np.array(found, int).reshape(shape)
+    told, known = Evaluation(of_entry, {}), {p: k for k, p in enumerate(of.symbols)}
+    truth = [told.exists(*a) if len(a) == 1 else told.same(*a) for a in of.atoms]
+    rows = np.array([np.broadcast_to(t, grid.shape[1]) for t in truth], bool).T
+    rows = rows.reshape(grid.shape[1], len(truth))
+    found = np.array([known.get(tuple(row), -1) for row in rows.tolist()], int)
+    along = grid[of.vectors]
+    if any(isinstance(x, sp.Indexed) for x in of.symbols.values()):  # a class per direction
+        found = np.where(found < 0, -1, found * shape[of.vectors[0]] + along[0])
+    if len(along):
+        found = np.where((along[0] == along[-1]) & (len(along) == 2), found, -1)
+    return found.reshape(shape)
 
 
 def teacher_table(f: Function, shape: tuple[int, ...], size: int, rng: Any) -> np.ndarray:
-    """A random table of a teacher: one-to-one where it is said to be, otherwise balanced.
-
-    Raises
-    ------
-    ParameterError
-        If the sizes do not fit it.
-    """
+    """A random table of a teacher: one-to-one where it is said to be, otherwise balanced."""
     if f.injective:
-        if any(shape[j] > size for j in f.injective):
-            raise ParameterError(f"teacher {f.name}: {shape} into {size} cannot be one-to-one")
         table = np.empty(shape, int)
-        rest = [k for k in range(len(shape)) if k not in f.injective]
-        for held in itertools.product(*(range(shape[k]) for k in rest)):
-            at: list[Any] = [slice(None)] * len(shape)
-            for k, v in zip(rest, held, strict=True):
-                at[k] = v
+        held: list[Any] = [
+            [slice(None)] if k in f.injective else range(n) for k, n in enumerate(shape)
+        ]
+        for at in itertools.product(*held):
             axes = np.ix_(*(rng.permutation(size)[: shape[j]] for j in f.injective))
-            table[tuple(at)] = rng.permutation(size)[sum(axes) % size]
+            table[at] = rng.permutation(size)[sum(axes) % size]
         return table
-    parent = f.parent
-    groups = 1 if parent is None else shape[parent]
-    count = math.prod(shape) // groups
-    if count % size:
-        raise ParameterError(
-            f"teacher {f.name}: {count} arguments cannot take {size} values equally often"
-        )
-    values = [rng.permutation(np.resize(np.arange(size), count)) for _ in range(groups)]
-    if parent is None:
-        return values[0].reshape(shape)
-    rest_shape = shape[:parent] + shape[parent + 1 :]
-    return np.stack([v.reshape(rest_shape) for v in values], parent)
-
-
-def composed_table(f: Function, tables: Mapping[Function, np.ndarray]) -> np.ndarray:
-    """Table of a teacher that is made of others."""
-    *outer, made = (tables[g] for g in f.parts)
-    for table in reversed(outer):
-        made = table[made]
-    return made
+    rest = [n for k, n in enumerate(shape) if k != f.parent]
+    groups = math.prod(shape) // math.prod(rest)
+    often = np.resize(np.arange(size), math.prod(rest))
+    table = np.reshape([rng.permutation(often) for _ in range(groups)], (groups, *rest))
+    return table[0] if f.parent is None else np.moveaxis(table, 0, f.parent)
 
 
 def teachers(stated: Statement, data: Data, rng: Any) -> dict[Function, np.ndarray]:
     """A table of every teacher, those that are made of others included."""
-    found = {
-        f: teacher_table(f, tuple(map(data.size, f.sorts)), data.size(f.to), rng)
-        for f in stated.functions
-        if f.kept and not f.parts
-    }
-    return found | {f: composed_table(f, found) for f in stated.functions if f.parts}
+    kept = [f for f in stated.functions if f.kept]
+    own = [f for f in kept if not f.parts]
+    return completed(
+        kept, {f: teacher_table(f, data.shape(f.sorts), data.size(f.to), rng) for f in own}
+    )
 
 
-def sample_tables(f: Function, shape: tuple[int, ...], size: int) -> Iterator[np.ndarray]:
-    """All tables of a sample."""
-    for values in itertools.product(range(size), repeat=math.prod(shape)):
-        table = np.array(values, int).reshape(shape)
-        if all(_distinct(np.moveaxis(table, j, 0)) for j in f.injective):
-            yield table
+def completed(kept: Sequence[Function], tables: Mapping[Function, Any]) -> dict[Function, Any]:
+    """Tables, with those of teachers that are made of others."""
+    found = dict(tables)
+    for f in (f for f in kept if f.parts):
+        *outer, found[f] = (tables[g] for g in f.parts)
+        for table in reversed(outer):
+            found[f] = table[found[f]]
+    return found
 
 
-def _distinct(table: np.ndarray) -> bool:
-    ordered = np.sort(table, 0)
-    return bool((ordered[1:] != ordered[:-1]).all())
+def every_table(name: str, many: int, shape: tuple[int, ...]) -> np.ndarray:
+    """All tables of numbers below ``many``, one after the other.
+
+    Raises
+    ------
+    Unlisted
+        If there are more than `MOST_INPUTS`.
+    """
+    entries = math.prod(shape)
+    if many**entries > MOST_INPUTS:
+        raise Unlisted(f"{name}: too many tables to list")
+    return np.array([*itertools.product(range(many), repeat=entries)], int).reshape(-1, *shape)
+
+
+def _samples(f: Function, data: Data) -> np.ndarray:
+    tables = every_table(f"sample {f.name}", data.size(f.to), data.shape(f.sorts))
+    for j in f.injective:
+        steps = np.diff(np.sort(tables, j + 1), axis=j + 1)
+        tables = tables[(steps != 0).reshape(len(tables), -1).all(1)]
+    return tables
+
+
+def _nodes(stated: Statement, g: Gauss, data: Data) -> tuple[np.ndarray, np.ndarray]:
+    """Gauss-Hermite nodes of all components and their masses, exact for means of the loss."""
+    products = [m for tree in stated.trees.values() for m in expanded(tree, {})]
+    degree = max(sum(n.of is g for n in factors) for _, factors in products)
+    nodes, masses = np.polynomial.hermite_e.hermegauss(degree // 2 + 1)
+    at = every_table(f"gauss {g.name}", len(nodes), data.shape(g.sorts))
+    of = (masses / masses.sum())[at].reshape(len(at), -1).prod(1)
+    return nodes[at] * np.sqrt(scales(g, data)), of
+
+
+def taken(i: Index, data: Data, count: int) -> np.ndarray:
+    """Which elements a draw must not be: by element and input."""
+    every = np.arange(data.size(i.sort))[:, None]
+    read = Evaluation(dataclasses.replace(data, draws={**data.draws, i: every}), {})
+    found = np.zeros((len(every), count), bool)
+    for t in i.distinct:
+        found |= read.same(i, t)
+    return found
 
 
 def every_input(
@@ -295,65 +295,36 @@ def every_input(
     ParameterError
         If sizes do not fit a teacher, or there are more than `MOST_INPUTS`.
     """
+    stated.fit(numbers)
     data = Data(numbers)
-    data.tables = dict(tables or teachers(stated, data, rng))
-    axes: list[list[Any]] = []
-    drawn = [i for i in stated.draws if i.place is None]
-    for i in drawn:
-        axes.append(list(range(data.size(i.sort))))
-    samples = []
-    for f in stated.functions:
-        shape = tuple(map(data.size, f.sorts))
-        if not (f.kept or f.parts):
-            samples.append(f)
-            if data.size(f.to) ** math.prod(shape) > MOST_INPUTS:
-                raise Unlisted(f"sample {f.name}: too many tables to list")
-            axes.append(list(sample_tables(f, shape, data.size(f.to))))
-    data.tables |= {f: composed_table(f, data.tables) for f in stated.functions if f.parts}
-    spots = []
-    for g in stated.gausses:
-        shape = tuple(map(data.size, g.sorts))
-        scale = scales(g, data)
-        rule = np.polynomial.hermite_e.hermegauss(_degree(stated, g) // 2 + 1)
-        for at in np.ndindex(shape):
-            spots.append((g, at, np.sqrt(scale[at[-1]]) * rule[0], rule[1] / rule[1].sum()))
-            axes.append(list(rule[0]))
-    count = math.prod(map(len, axes))
+    sources: list[tuple[dict[Any, Any], Any, Any, Any]] = []
+    data.tables = completed(stated.functions, tables or teachers(stated, data, rng))
+    for i in stated.draws:
+        at = slice(None) if i.place is None else [int(data.scalar(i.place)) - 1]
+        options = np.arange(data.size(i.sort))[at]
+        sources.append((data.draws, i, options, np.ones(len(options))))
+    for f in (f for f in stated.functions if not f.kept):
+        options = _samples(f, data)
+        sources.append((data.tables, f, options, np.full(len(options), 1 / max(len(options), 1))))
+    sources += [(data.gausses, g, *_nodes(stated, g, data)) for g in stated.gausses]
+    lengths = [len(options) for _, _, options, _ in sources]
+    count = math.prod(lengths)
+    require(count, f"statement {stated.name}: no input fits these sizes")
     if count > MOST_INPUTS:
         raise Unlisted(f"statement {stated.name}: {count} inputs are too many to list")
-    if not count:
-        raise ParameterError(f"statement {stated.name}: no input fits these sizes")
-    grid = np.indices([len(a) for a in axes]).reshape(len(axes), count)
-    data.chances = np.full(count, 1.0)
-    for i in stated.draws:
-        if i.place is not None:
-            data.draws[i] = np.full(count, int(data.scalar(i.place)) - 1)
-    for i, row in zip(drawn, grid, strict=False):
-        data.draws[i] = row
-    for f, row, axis in zip(samples, grid[len(drawn) :], axes[len(drawn) :], strict=False):
-        data.tables[f] = np.array(axis)[row]
-        data.chances /= len(axis)
-    read = Evaluation(data, {})
-    for i in drawn:
-        free = np.full(count, float(data.size(i.sort)))
-        others: list[Term] = []
-        for t in i.distinct:
-            new = ~np.any([read.same(t, o) for o in others], 0) if others else True
-            free -= new
-            data.chances *= ~(read.same(i, t))
-            others.append(t)
-        data.chances /= free
-    for g in stated.gausses:
-        data.gausses[g] = np.empty((count, *map(data.size, g.sorts)))
-    for (g, at, nodes, masses), row in zip(spots, grid[len(drawn) + len(samples) :], strict=True):
-        data.gausses[g][(slice(None), *at)] = nodes[row]
-        data.chances = data.chances * masses[row]
+    data.chances = np.ones(count)
+    for (store, key, options, masses), row in zip(
+        sources, np.indices(lengths).reshape(len(lengths), count), strict=True
+    ):
+        store[key] = options[row]
+        data.chances *= masses[row]
+    for i in (i for i in stated.draws if i.place is None):
+        free = ~taken(i, data, count)
+        data.chances *= free[data.draws[i], np.arange(count)] / np.maximum(free.sum(0), 1)
     kept = data.chances > 0
-    if not kept.all():
-        data.chances = data.chances[kept]
-        data.draws = {i: v[kept] for i, v in data.draws.items()}
-        for f in samples:
-            data.tables[f] = data.tables[f][kept]
+    for store, key, _, _ in sources:
+        store[key] = store[key][kept]
+    data.chances = data.chances[kept]
     return data
 
 
@@ -370,24 +341,5 @@ def scales(g: Gauss, data: Data) -> np.ndarray:
         return np.full(size, data.scalar(g.var))
     names = [f"{g.var.name}_{k + 1}" for k in range(size)]
     for name in names:
-        if name not in data.numbers:
-            raise ParameterError(f"{name}: has no value; {g.sorts[-1]} has {size} directions")
+        require(name in data.numbers, f"{name}: has no value; {g.sorts[-1]} has {size} directions")
     return np.array([data.numbers[name] for name in names])
-
-
-def _degree(stated: Statement, g: Gauss) -> int:
-    """Highest power of one Gaussian variable in the loss."""
-
-    def of(n: Node) -> int:
-        if isinstance(n, Component):
-            return int(n.gauss is g)
-        if isinstance(n, Plus):
-            return max(map(of, n.parts))
-        if isinstance(n, Times):
-            return sum(map(of, n.parts))
-        inner = max(map(of, n.children()), default=0)
-        if isinstance(n, Power) and inner:
-            return inner * int(n.exponent) if n.exponent.is_Integer and n.exponent > 0 else 20
-        return 20 if isinstance(n, Transform) and inner else inner
-
-    return max(map(of, (stated.loss, *stated.observables.values())))

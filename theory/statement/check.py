@@ -4,6 +4,7 @@ of classes. It is part of every derivation, as a right loss with wrong classes h
 
 from __future__ import annotations
 
+import collections
 import itertools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -13,11 +14,10 @@ import numpy as np
 
 from theory.parameters import ParameterError
 from theory.statement import arrays, symmetry
-from theory.statement.points import Points
-from theory.statement.tree import Weight
+from theory.statement.symmetry import Points
+from theory.statement.tree import Weight, require
 
 LARGEST_SIZE = 6  # of up to four sizes, in a check
-HIDING = 3  # what a pair of equal sizes costs, in units of a size
 SIZES, TEACHERS = 2, 4  # listings of a check: without teachers, with
 SMALL = 1e-4  # gradient below which errors are absolute: all of them may vanish
 AGREE = 1e-9  # relative to the largest gradient: rounding of sums over at most 50,000 inputs
@@ -34,24 +34,20 @@ def listed(made: Any, seed: int = 0) -> Iterator[arrays.Data]:
         If there are no such sizes, or none whose inputs can be listed.
     """
     points, stated = Points(made, seed), made.statement
-    largest = LARGEST_SIZE - max(len(points.sizes) - 4, 0)
-    grid = itertools.product(range(2, max(largest, 3) + 1), repeat=len(points.sizes))
-    cost = {s: sum(s) + HIDING * points.alike(s) for s in grid if points.allowed(s)}
-    refused, found = None, 0
-    for n, sizes in enumerate(sorted(cost, key=lambda s: (cost[s], s)) * TEACHERS):
+    largest = max(LARGEST_SIZE - max(len(points.sizes) - 4, 0), 3)
+    none = f"statement {stated.name}: no sizes from 2 to {largest} fill every class"
+    refused, found = ParameterError(none), 0
+    for n, sizes in enumerate(points.small(largest) * TEACHERS):
+        rng = np.random.default_rng(seed + n)
         try:
-            data = arrays.every_input(
-                stated, points.numbers(sizes), np.random.default_rng(seed + n)
-            )
+            data = arrays.every_input(stated, points.numbers(sizes), rng)
         except ParameterError as error:
-            refused = refused or error
+            refused = error if str(refused) == none else refused
             continue
         found += 1
         yield data
     if not found:
-        raise refused or ParameterError(
-            f"statement {stated.name}: no sizes from 2 to {largest} fill every class"
-        )
+        raise refused
 
 
 @dataclass(frozen=True)
@@ -62,10 +58,10 @@ class Predicted:
     ----------
     loss : float
     weights, gradients : mapping of Weight to array
-    sizes, counted : mapping of Weight to array
-        Numbers of entries, as derived and as they are.
+    sizes, counted : array
+        Numbers of entries of the classes, as derived and as they are.
     members : mapping of Weight to array
-        See `arrays.class_numbers`.
+        See `theory.statement.derived.Derived.members`.
     values, slopes : mapping of Symbol to float
         Of the classes: of every entry its value, and its gradient.
     """
@@ -73,8 +69,8 @@ class Predicted:
     loss: float
     weights: dict[Weight, np.ndarray]
     gradients: dict[Weight, np.ndarray]
-    sizes: dict[Weight, np.ndarray]
-    counted: dict[Weight, np.ndarray]
+    sizes: np.ndarray
+    counted: np.ndarray
     members: dict[Weight, np.ndarray]
     values: dict[Any, float]
     slopes: dict[Any, float]
@@ -82,19 +78,20 @@ class Predicted:
 
 def predicted(made: Any, data: arrays.Data, seed: int = 0, values: Any = None) -> Predicted:
     """What was derived, entry by entry, at given or random values of the classes."""
-    values = values or Points(made, seed + 2).values()
+    values, members = values or Points(made, seed + 2).values(), made.members(data)
     loss, slope = made.slopes(list(values.values()), data.numbers)
-    slope_of = dict(zip(values, slope, strict=True))
-    found = Predicted(float(loss), {}, {}, {}, {}, {}, values, {})
-    for w, classes in made.roles.classes.items():
-        own = found.members[w] = arrays.class_numbers(classes, data)
-        found.counted[w] = np.bincount(own[own >= 0].ravel(), minlength=len(classes.listed))
-        sizes = {c.symbol: data.scalar(c.size) for c in made.classes if c.weight is w}
-        size = found.sizes[w] = np.array([sizes[x] for x in classes.listed])
-        found.weights[w] = arrays.lifted(own, [values[x] for x in classes.listed])
-        found.slopes.update({x: slope_of[x] / n for x, n in zip(classes.listed, size, strict=True)})
-        found.gradients[w] = arrays.lifted(own, [found.slopes[x] for x in classes.listed])
-    return found
+    sizes = np.array([data.scalar(c.size) for c in made.classes])
+    every = np.concatenate([own[own >= 0] for own in members.values()])
+    return Predicted(
+        float(loss),
+        {w: arrays.lifted(own, [*values.values()]) for w, own in members.items()},
+        {w: arrays.lifted(own, slope / sizes) for w, own in members.items()},
+        sizes,
+        np.bincount(every, minlength=len(sizes)),
+        members,
+        values,
+        dict(zip(values, slope / sizes, strict=True)),
+    )
 
 
 def compare(made: Any, data: arrays.Data, seed: int = 0) -> dict[str, float]:
@@ -115,10 +112,9 @@ def compare(made: Any, data: arrays.Data, seed: int = 0) -> dict[str, float]:
         with np.errstate(divide="ignore", invalid="ignore"):  # masked terms may be anything
             return arrays.mean(data, arrays.Evaluation(data, weights).value(stated.loss))
 
-    off = {
-        f"entries of {w.name}": float(np.abs(n - told.counted[w]).max(initial=0))
-        for w, n in told.sizes.items()
-    }
+    off = dict.fromkeys((f"entries of {w}" for w in told.members), 0.0)
+    for c, gap in zip(made.classes, np.abs(told.sizes - told.counted), strict=True):
+        off[f"entries of {c.weight}"] = max(off[f"entries of {c.weight}"], float(gap))
     off["loss"] = float(abs(mean(told.weights) - told.loss)) / max(abs(told.loss), 1)
     largest = max(SMALL, *(float(np.abs(g).max(initial=0)) for g in told.gradients.values()))
     for w, gradient in told.gradients.items():
@@ -146,19 +142,14 @@ def confirm(made: Any, seed: int = 0) -> dict[str, float]:
     """
     made = written(made)
     stated = made.statement
-    worst: dict[str, float] = {}
-    several = TEACHERS if any(f.kept for f in stated.functions) else SIZES
-    for n, data in enumerate(itertools.islice(listed(made, seed), several)):
-        off = compare(made, data, seed + n)
-        worst = {k: max(v, worst.get(k, 0.0)) for k, v in off.items()}
-        for what, error in off.items():
-            if error < AGREE:
-                continue
-            at = ", ".join(f"{k} = {v:.3g}" for k, v in data.numbers.items())
-            kept = ", ".join(f.name for f in stated.functions if f.kept)
-            raise ParameterError(
-                f"statement {stated.name}: {what} off by {error:.1e} at {at}: the classes do not close"
-                f"{f' for one choice of teachers ({kept})' if kept else ''}; say where teachers are "
-                "injective, or ask for closure='mean logits'"
-            )
+    worst: dict[str, float] = collections.defaultdict(float)
+    kept = ", ".join(f.name for f in stated.functions if f.kept)
+    choice = f" for one choice of teachers ({kept})" if kept else ""
+    said = f"the classes do not close{choice}; say where teachers are injective, or ask for closure='mean logits'"
+    for n, data in enumerate(itertools.islice(listed(made, seed), TEACHERS if kept else SIZES)):
+        at = ", ".join(f"{k} = {v:.3g}" for k, v in data.numbers.items())
+        for what, error in compare(made, data, seed + n).items():
+            close = error < AGREE
+            require(close, f"statement {stated.name}: {what} off by {error:.1e} at {at}: {said}")
+            worst[what] = max(error, worst[what])
     return worst

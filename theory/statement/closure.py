@@ -10,23 +10,21 @@ from __future__ import annotations
 
 import functools
 import itertools
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import sympy as sp
 
 from theory import notation
-from theory.parameters import ParameterError
-from theory.statement.frames import Element
 from theory.statement.roles import Roles
 from theory.statement.stated import Statement
-from theory.statement.tree import Index, Term, Value, Weight, subterms, walk
+from theory.statement.tree import Index, Term, Value, Weight, reached, require, subterms
 from theory.statement.world import World
 
 
 @dataclass(frozen=True)
 class Name:
-    """What is known of an index: a ``letter`` told apart by number, a teacher's value, or free."""
+    """What is known of an index: told apart by ``number``, a teacher's value, or free."""
 
     role: Any
     number: int | None = None
@@ -39,94 +37,71 @@ class Means(World):
 
     def __init__(self, stated: Statement, roles: Roles) -> None:
         super().__init__(stated, roles, averaged=True)
+        none = all(s.of is None for s in stated.sorts)
+        require(none, "closure: sorts that belong to others are not supported")
         self.symbols: dict[tuple[Weight, tuple[Name, ...]], sp.Symbol] = {}
-        self.like: dict[Any, Index] = {}  # an index of every role
-        self.ranges = {roles._root(("value", f)) for f in stated.functions if f.kept}
-        self.targets = [
-            t for n in walk(stated.loss) for t in n.terms() if isinstance(t, Value) and _drawn(t)
-        ]
-        if any(s.of is not None for s in stated.sorts):
-            raise ParameterError("closure: sorts that belong to others are not supported")
+        terms = [t for t in reached(stated.loss) if isinstance(t, Term)]
+        self.like = {roles.of(t): t for t in reversed(terms) if isinstance(t, Index)}
+        self.ranges = {roles.root(("value", f)) for f in stated.functions if f.kept}
+        self.targets = [t for t in terms if isinstance(t, Value) and _drawn(t)]
 
-    def body(self, tree: Any) -> sp.Expr:
-        """Number of a tree, the values that are asked for placed first."""
+    def _begin(self) -> None:
+        """Place what is known of every input, and values at what is drawn."""
+        super()._begin()
         for t in self.targets:
             self.element(t)
-        return self.value(tree)
 
     def entry(self, weight: Weight, terms: tuple[Term, ...]) -> sp.Expr:
         """Mean of an entry in what is known; indices that are none of the known ones count so."""
-        weights: list[list[tuple[sp.Expr, Name]]] = [self._spelled(t) for t in terms]
-        total = sp.S.Zero
-        for chosen in itertools.product(*weights):
-            share = sp.Mul(*(w for w, _ in chosen))
-            total += share * self._symbol(weight, tuple(n for _, n in chosen))
-        return total
+        chosen = [list(zip(*c, strict=True)) for c in itertools.product(*map(self._spelled, terms))]
+        return sp.Add(*(sp.Mul(*w) * self._symbol(weight, names) for w, names in chosen))
 
     def _spelled(self, term: Term) -> list[tuple[sp.Expr, Name]]:
         if isinstance(term, Value) and term.function.kept:
             return [(sp.S.One, self._named(term))]
-        e = self.element(term)
-        assert e is not None
-        if isinstance(term, Index):
-            self.like.setdefault(e.role, term)
+        e: Any = self.element(term)
         if not self._free(e):
-            return [(sp.S.One, self._describe(e))]
+            return [(sp.S.One, self._named(term))]
         known = [k for k in self._group(e.role, None) if not self._free(k)]
-        size, rest = term.sort.size, term.sort.size - len(known)
-        return [
-            (size / rest, Name(e.role)),
-            *((-sp.S.One / rest, self._describe(k)) for k in known),
-        ]
+        rest = term.sort.size - len(known)
+        among = [(-sp.S.One / rest, self._describe(k)) for k in known]
+        return [(term.sort.size / rest, Name(e.role)), *among]
 
     def _named(self, term: Term) -> Name:
         if isinstance(term, Value) and term.function.kept:
-            role = self.roles.of(term)
-            return Name(role, None, term.function, tuple(map(self._named, term.arguments)))
-        e = self.element(term)
-        assert e is not None
-        if isinstance(term, Index):
-            self.like.setdefault(e.role, term)
-        return self._describe(e)
+            inner = tuple(map(self._named, term.arguments))
+            return Name(self.roles.of(term), None, term.function, inner)
+        return self._describe(self.element(term))
 
-    def _source(self, e: Element) -> Any:
-        return next(
-            (
-                key
-                for key, v in self.table.items()
-                if v is e and not isinstance(key, Index) and len(key) == 2
-            ),
-            None,
-        )
+    def _source(self, e: Any) -> Any:
+        """What an element is the value of."""
+        found = (k for k, v in self.table.items() if v is e and isinstance(k, tuple))
+        return next((k for k in found if k[1] is None), None)
 
-    def _free(self, e: Element) -> bool:
+    def _free(self, e: Any) -> bool:
         """Whether an element is only known to be none of the others."""
         return e.role in self.ranges and self._source(e) is None and e.depth > 0
 
-    def _describe(self, e: Element) -> Name:
+    def _describe(self, e: Any) -> Name:
         source = self._source(e)
         if source is None:
             return Name(e.role, self._group(e.role, None).index(e))
-        return Name(e.role, None, source[0], tuple(map(self._describe, source[1])))
+        return Name(e.role, None, source[0], tuple(map(self._describe, source[2])))
 
     def _symbol(self, weight: Weight, names: tuple[Name, ...]) -> sp.Symbol:
-        numbers: dict[tuple[Any, int], int] = {}
+        numbers: dict[Name, int] = {}
 
         def canonical(n: Name) -> Name:
-            if n.function is not None:
-                return Name(n.role, None, n.function, tuple(map(canonical, n.arguments)))
             if n.number is None:
-                return n
-            seen = [k for k in numbers if k[0] == n.role]
-            return Name(n.role, numbers.setdefault((n.role, n.number), len(seen)))
+                return replace(n, arguments=tuple(map(canonical, n.arguments)))
+            seen = sum(k.role == n.role for k in numbers)
+            return Name(n.role, numbers.setdefault(n, seen))
 
         key = weight, tuple(map(canonical, names))
         if key not in self.symbols:
             count = sum(w is weight for w, _ in self.symbols) + 1
-            said = ", ".join(map(self._said, key[1]))
-            self.symbols[key] = notation.symbol(
-                f"{weight.name}_{count}", means=f"mean of {weight.name}[{said}]", real=True
-            )
+            means = f"mean of {weight.name}[{', '.join(map(self._said, key[1]))}]"
+            self.symbols[key] = notation.symbol(f"{weight.name}_{count}", means=means, real=True)
         return self.symbols[key]
 
     def _said(self, n: Name) -> str:
@@ -146,15 +121,15 @@ def mobility(means: Means) -> dict[tuple[sp.Symbol, sp.Symbol], sp.Expr]:
         chance = sp.S.Zero
         if key[0] is other[0]:
             world = World(means.stated, means.roles, averaged=True)
-            one, two = (_replica(means, k[1]) for k in (key, other))
-            same = functools.partial(_agree, world, one, two)
-            chance = world.chances(same).get(True, sp.S.Zero)
+            pairs = [*zip(*(_replica(means, k[1]) for k in (key, other)), strict=True)]
+            same = functools.partial(_agree, world, pairs)
+            chance = sp.factor(world.chances(same)[True])
         found[x, y] = found[y, x] = chance
     return found
 
 
-def _agree(world: World, one: list[Term], two: list[Term]) -> bool:
-    return all(world.same(a, b) for a, b in zip(one, two, strict=True))
+def _agree(world: World, pairs: list[tuple[Term, Term]]) -> bool:
+    return all(world.same(*pair) for pair in pairs)
 
 
 def _replica(means: Means, names: tuple[Name, ...]) -> list[Term]:
@@ -164,12 +139,13 @@ def _replica(means: Means, names: tuple[Name, ...]) -> list[Term]:
     def term(n: Name) -> Term:
         if n.function is not None:
             return Value(n.function, tuple(map(term, n.arguments)))
+        if n in made:
+            return made[n]
         like = means.like[n.role]
         if n.number is None:
             return Index(like.sort, copied=like.copied or like)
-        if n not in made:
-            others = tuple(v for k, v in made.items() if k.role == n.role)
-            made[n] = Index(like.sort, distinct=others, copied=like.copied or like)
+        others = tuple(v for k, v in made.items() if k.role == n.role)
+        made[n] = Index(like.sort, distinct=others, copied=like.copied or like)
         return made[n]
 
     return [term(n) for n in names]

@@ -2,25 +2,124 @@
 
 from __future__ import annotations
 
+import collections
+import functools
 import itertools
+import math
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from typing import Any
 
 import sympy as sp
 
 from theory.parameters import ParameterError
-from theory.statement.frames import Element, Frame, NeedOuter, Quenched, Vague
-from theory.statement.occupancy import occupy
-from theory.statement.roles import Inverse, Roles
+from theory.statement.roles import Roles
 from theory.statement.stated import Statement
-from theory.statement.tree import Function, Index, Term, Value
+from theory.statement.tree import Function, Index, Term, Value, require
 
 TEACHER = "say in which arguments it is injective, or ask for closure='mean logits'"
 SAMPLE = "declare it injective, or injective='leading order', or give the size of its argument as a number"
 
 
+class Quenched(ParameterError):
+    """A sum holds a random number of equal terms, under a function that is not linear."""
+
+
+class Vague(Exception):
+    """Values of a sample (its argument) that were only known to be none of the known ones are
+    compared.
+    """
+
+
+class NeedOuter(Exception):
+    """At a depth of sums, or before all of them, a key has to be decided: its two arguments."""
+
+
+@dataclass(eq=False)
+class Element:
+    """A known element of a role; ``many`` of them where places with the same values are one.
+
+    An ordered one has a ``position``, a fixed one its ``place``; of a ``vague`` one it is
+    only known that this sample takes it, and that it is none of the others.
+    """
+
+    role: Any
+    parent: Element | None
+    depth: int
+    many: sp.Expr = sp.S.One
+    position: sp.Expr | None = None
+    place: sp.Expr | None = None
+    vague: Function | None = None
+
+
+@dataclass
+class Frame:
+    """A sum that is being carried out, or the mean over draws: a script of choices, replayed.
+
+    ``told`` has the elements that stand for all unknown ones of their role, with the function that
+    told them apart since; ``source`` has those that one of these goes with, one to one or as many
+    to each, by a function. How many there are of each kind is then a number, not random.
+    """
+
+    linear: bool
+    index: Index | None = None
+    script: list[list[int]] = field(default_factory=list)
+    at: int = 0
+    weight: sp.Expr = sp.S.One
+    told: dict[Element, Any] = field(default_factory=dict)
+    source: dict[Element, tuple[Element, Any]] = field(default_factory=dict)
+    positions: list[tuple[sp.Symbol, sp.Expr, sp.Expr]] = field(default_factory=list)
+
+    def replays(self) -> Iterator[None]:
+        """Start anew for every script of choices."""
+        while True:
+            self.at, self.weight, self.positions, self.told, self.source = 0, sp.S.One, [], {}, {}
+            yield
+            while self.script and self.script[-1][0] + 1 == self.script[-1][1]:
+                self.script.pop()
+            if not self.script:
+                return
+            self.script[-1][0] += 1
+
+    def counted(self, e: Element | None, function: Any) -> bool:
+        """Whether elements like this one can be told apart by a function, with known numbers."""
+        if e is None or self.told.get(e, e) not in (None, function):
+            return False
+        return e not in self.source or self.counted(*self.source[e])
+
+    def tell(self, e: Element, function: Any) -> None:
+        """Elements like this one are told apart by a function."""
+        self.told[e] = function
+        if e in self.source:
+            self.tell(*self.source[e])
+
+    def choose(self, options: list[tuple[sp.Expr, Any]]) -> Any:
+        """The option that the script says, or the first, which it says from now on."""
+        if self.at == len(self.script):
+            self.script.append([0, len(options)])
+        weight, outcome = options[self.script[self.at][0]]
+        self.at += 1
+        self.weight *= weight
+        return outcome
+
+    def summed(self, value: sp.Expr) -> sp.Expr:
+        """What this branch adds: times its weight, over all positions of its elements."""
+        term = self.weight * value
+        for symbol, low, high in reversed(self.positions):
+            if not term.has(symbol):
+                term *= high - low + 1
+            elif (high - low).is_number:
+                term = sp.Add(*(term.subs(symbol, k) for k in range(int(low), int(high) + 1)))
+            else:
+                term = sp.Sum(term, (symbol, low, high))
+        return term
+
+
 class Decisions:
     """What is known of one input while its loss is computed.
+
+    A ``table`` has the element of every index that was placed, and of every value: its key is the
+    function, None (or the place of the argument that it is solved for), and elements.
 
     Attributes
     ----------
@@ -42,45 +141,41 @@ class Decisions:
 
     def element(self, term: Term) -> Element | None:
         """The element that a term names, placed now if it was not; None for what does not exist."""
-        key = self._key(term)
-        if key is None:
-            return None
+        key: Any = term
+        if isinstance(term, Value):
+            found = tuple(map(self.element, term.arguments))
+            if None in found:
+                return None
+            key = (term.function, term.solved, found)
         if key not in self.table:
-            depth = self._depth(key)
-            if depth < len(self.frames) - 1:
-                raise NeedOuter(depth, key)
-            self._decide(key)
+            self._here(key)
         return self.table[key]
 
-    def _key(self, term: Term) -> Any:
-        if isinstance(term, Index):
-            return term
-        found = tuple(self.element(t) for t in term.inner)
-        if None in found:
-            return None
-        if isinstance(term, Value):
-            return (term.function, found)
-        assert isinstance(term, Inverse)
-        return (term.function, term.j, found[:-1], found[-1])
+    def _here(self, key: Any) -> None:
+        """Decide a key, or leave it to the outer sum that it belongs to."""
+        if (depth := self._depth(key)) < len(self.frames) - 1:
+            raise NeedOuter(depth, key)
+        self._decide(key)
 
     def _depth(self, key: Any) -> int:
-        if isinstance(key, Index):
-            return self.bound.get(key, 0) if key.bound else 0
-        if len(key) == 2:
-            return max(e.depth for e in key[1])
-        return max(e.depth for e in (*key[2], key[3]))
+        return max(e.depth for e in key[2]) if isinstance(key, tuple) else self.bound.get(key, 0)
 
     def _decide(self, key: Any) -> None:
         if key in self.table:
             return
         if isinstance(key, Index):
             self._place(key)
-        elif len(key) == 1:
-            occupy(self, key[0])
-        elif len(key) == 2:
-            self._apply(*key)
+        elif isinstance(key, Function):
+            self._occupy(key)
+        elif key[1] is None:
+            self._apply(key[0], key[2])
         else:
             self._invert(*key)
+
+    @property
+    def _random(self) -> bool:
+        """Whether a number of equal terms must not be random here."""
+        return len(self.frames) > 1 and not self.frames[-1].linear
 
     def _choose(
         self, what: str, options: list[tuple[Any, Any]], by: Element | None, function: Any
@@ -90,33 +185,37 @@ class Decisions:
         A choice that is no count would make the number of equal terms random: it is allowed before
         all sums, in sums whose mean may be taken, and where ``by`` stands for a known number.
         """
-        live = [(w, o) for w, o in options if sp.expand(sp.sympify(w, strict=True)) != 0]
+        live = [(w, o) for w, o in options if not _vanishes(w)]
         frame = self.frames[-1]
-        if len(live) > 1 and len(self.frames) > 1 and not frame.linear and function is not None:
-            if not frame.counted(by, function):
+        if len(live) > 1 and self._random and function is not None:
+            if by is None or not frame.counted(by, function):
                 raise Quenched(what)
-            frame.tell(by, function)  # type: ignore[arg-type]
+            frame.tell(by, function)
         return frame.choose(live)
 
     def _group(self, role: Any, parent: Element | None) -> list[Element]:
-        if self.known.get(("vague", role)):
-            raise Vague(self.known["vague", role][0].name)
+        for e in self.known.get(("vague", role), ()):
+            raise Vague(e.vague)  # type: ignore[arg-type]
         return self.known.setdefault((role, parent), [])
 
-    def _list_places(self) -> None:
-        for role, size in self.listed:
-            for k in range(1, int(size) + 1):
-                self._new(role, None, sp.Integer(k)).name = sp.Integer(k)
-
     def _new(
-        self, role: Any, parent: Element | None, position: Any = None, at: int = -1
+        self, role: Any, parent: Element | None, position: Any = None, at: int | None = None
     ) -> Element:
         made = Element(role, parent, len(self.frames) - 1, position=position)
         group = self._group(role, parent)
-        group.insert(len(group) if at < 0 else at, made)
+        group.insert(len(group) if at is None else at, made)
         return made
 
-    def _place(self, index: Index, end: Term | None = None, inclusive: bool = False) -> None:
+    def _begin(self) -> None:
+        """Place what is known of every input: listed places, fixed elements."""
+        for role, size in self.listed:
+            for k in range(1, int(size) + 1):
+                self._new(role, None, sp.Integer(k)).place = sp.Integer(k)
+        for index in self.stated.draws:
+            if index.place is not None:
+                self.element(index)
+
+    def _place(self, index: Index, end: Term | None = None) -> None:
         """Put an index among the known elements of its role, or beside them."""
         parent = None if index.parent is None else self.element(index.parent)
         last = None if end is None else self.element(end)
@@ -127,28 +226,20 @@ class Decisions:
             self.table[index] = self._at(index, group, role)
             return
         whole = sp.S.One if index.bound else 1 / (size - len({id(b) for b in barred}))
-        options: list[tuple[Any, Any]] = [(e.many * whole, e) for e in group if e not in barred]
-        free = size - sp.Add(*(e.many for e in group))
         if not index.sort.ordered or any(e.position is None for e in group):
-            options.append((free * whole, None))
+            free = size - sp.Add(*(e.many for e in group))
+            options: list[tuple[Any, Any]] = [(e.many * whole, e) for e in group if e not in barred]
+            options.append((free * whole, (None,)))
         else:
             stop = len(group) if last is None else group.index(last)
-            if last is not None:
-                kept = group[: stop + inclusive]
-                options = [(w, e) for w, e in options if e in kept]
-            options += [
-                ((high - low + 1) * whole, (k, low, high))
-                for k, low, high in self._gaps(group, size)
-                if k <= stop
-            ]
+            options = [(whole, e) for e in group[:stop] if e not in barred]
+            gaps = self._gaps(group, size)[: stop + 1]
+            options += [((high - low + 1) * whole, (k, low, high)) for k, low, high in gaps]
         chosen = self._choose(repr(index), options, None, None)
-        frame, old = self.frames[-1], isinstance(chosen, Element)
-        if chosen is None:
-            chosen = self._new(role, parent)
-        elif isinstance(chosen, tuple):
-            chosen = self._between(role, parent, index.sort.name, *chosen)
-        if index is frame.index and not old:
-            frame.told[chosen] = None
+        if isinstance(chosen, tuple):
+            chosen = self._between(role, parent, index.sort, *chosen)
+            if index is self.frames[-1].index:
+                self.frames[-1].told[chosen] = None
         self.table[index] = chosen
 
     def _gaps(self, group: list[Element], size: sp.Expr) -> list[tuple[int, sp.Expr, sp.Expr]]:
@@ -156,65 +247,64 @@ class Decisions:
         places = [sp.S.Zero, *(e.position for e in group), size + 1]
         return [(k, a + 1, b - 1) for k, (a, b) in enumerate(itertools.pairwise(places))]
 
-    def _between(self, role: Any, parent: Any, name: str, k: int, low: Any, high: Any) -> Element:
-        """A new element of an ordered sort, somewhere in a gap; its weight counted the gap."""
-        frame = self.frames[-1]
-        taken = sum(len(f.positions) for f in self.frames)
-        position = sp.Symbol(f"{name}_{taken + 1}", integer=True, positive=True)
+    def _between(
+        self, role: Any, parent: Any, sort: Any, k: int | None, low: Any = None, high: Any = None
+    ) -> Element:
+        """A new element; of an ordered sort, somewhere in a gap, which its weight counted."""
+        if k is None:
+            return self._new(role, parent)
+        frame, taken = self.frames[-1], sum(len(f.positions) for f in self.frames)
+        position = sp.Symbol(f"{sort.name}_{taken + 1}", integer=True, positive=True)
         frame.weight /= high - low + 1
         frame.positions.append((position, low, high))
         return self._new(role, parent, position, k)
 
     def _at(self, index: Index, group: list[Element], role: Any) -> Element:
-        """The element at a known place."""
-        for k, e in enumerate(group):
-            if e.name is None:
-                continue
-            gap = sp.expand(index.place - e.name)
+        """The element at a known place; of an ordered sort before the first that is further on."""
+        behind = None
+        for k, e in reversed([*enumerate(group)]):
+            gap = None if e.place is None else sp.expand(index.place - e.place)
             if gap == 0:
                 return e
-            if index.sort.ordered and gap.is_nonpositive:
-                made = self._new(role, None, index.place, k)
-                made.name = index.place
-                return made
-            if index.sort.ordered and not gap.is_nonnegative:
-                raise ParameterError(f"fixed {index!r}: before or after place {e.name}?")
-        made = self._new(role, None, index.place if index.sort.ordered else None)
-        made.name = index.place
+            if gap is not None and index.sort.ordered:
+                said = f"fixed {index!r}: before or after place {e.place}?"
+                require(gap.is_nonpositive or gap.is_nonnegative, said)
+                behind = k if gap.is_nonpositive else behind
+        made = self._new(role, None, index.place if index.sort.ordered else None, behind)
+        made.place = index.place
         return made
 
     def _apply(self, f: Function, args: tuple[Element, ...]) -> None:
-        """Decide the value of a function."""
+        """Decide the value of a function: ``capacity`` arguments take every value, of ``left``
+        that were not asked yet, so many of them ``taken``.
+        """
         if any(e.many != 1 for e in args):
-            occupy(self, f)
+            self._occupy(f)
             return
         parent = None if f.parent is None else args[f.parent]
-        role, size = self.roles._root(("value", f)), f.to.size
+        role, size, frame = self.roles.root(("value", f)), f.to.size, self.frames[-1]
         group = self._group(role, parent)
-        frame = self.frames[-1]
-        inner = len(self.frames) > 1 and not frame.linear
         new = [k for k, e in enumerate(args) if e in frame.told]
         by = args[new[0]] if len(new) == 1 else None
-        section = (f, new[0], args[: new[0]] + args[new[0] + 1 :]) if new else f
-        onto = f.kept
+        section = (f, new[0], _without(args, new[0])) if new else f
+        capacity, left, onto = sp.S.One, size, f.kept
+        taken: dict[Element, int] = {}
         if f.injective:
-            if inner:
+            if self._random:
                 self._statuses(f, args, group)
-                if (f, args) in self.table:
+                if (f, None, args) in self.table:
                     return
-            barred = self._barred(f, args, group)
-            rest = size - len(barred)
-            options: list[tuple[Any, Any]]
-            options = [(1 / rest, e) for e in group if e not in barred]
+            taken = dict.fromkeys(self._barred(f, args, group), 1)
+            left = size - len(taken)
             onto = bool(new) and f.sorts[new[0]].size == size and new[0] in f.injective
-            by = None if options else by
-            options.append(((size - len(group)) / rest, None))
+            by = by if len(taken) == len(group) else None
         elif f.kept and not self.averaged:
-            options = self._fibres(f, args, group, inner)
+            capacity, left, taken = self._fibres(f, args, group)
         else:
-            options = [(sp.S.One / size, e) for e in group]
-            options.append(((size - len(group)) / size, None))
             by, onto = None, False
+        options: list[tuple[Any, Any]]
+        options = [((capacity - taken.get(e, 0)) / left, e) for e in group]
+        options.append(((size - len(group)) * capacity / left, None))
         if f.kept and not (self.averaged or f.injective) and sum(w != 0 for w, _ in options) > 1:
             self.balanced.add(f)
         what = f"{f.kind} {f.name}: how often a sum meets each of its values is random; {TEACHER if f.kept else SAMPLE}"
@@ -223,130 +313,175 @@ class Decisions:
         except Quenched:
             if f.kept or f.injective or len(f.sorts) > 1 or not f.sorts[0].size.is_number:
                 raise
-            if f.sorts[0].ordered:
-                self.listed.add((self.roles._root(("argument", f, 0)), f.sorts[0].size))
-                raise Vague(f) from None
-            raise NeedOuter(0, (f,)) from None
+            if not f.sorts[0].ordered:
+                raise NeedOuter(0, f) from None
+            self.listed.add((self.roles.root(("argument", f, 0)), f.sorts[0].size))
+            raise Vague(f) from None
         if chosen is None:
-            chosen = self._ranged(f, role, parent)
+            said = f"{f.kind} {f.name}: its values are {f.to}, which is ordered"
+            require(not f.to.ordered, said)
+            chosen = self._new(role, parent)
             if onto and by is not None:
                 frame.told[chosen], frame.source[chosen] = None, (by, section)
         self._set(f, args, chosen)
 
-    def _ranged(self, f: Function, role: Any, parent: Any) -> Element:
-        if f.to.ordered:
-            raise ParameterError(f"{f.kind} {f.name}: its values are {f.to}, which is ordered")
-        return self._new(role, parent)
-
     def _set(self, f: Function, args: tuple[Element, ...], value: Element) -> None:
-        self.table[f, args] = value
+        self.table[f, None, args] = value
         for j in f.injective:
-            self.table[f, j, args[:j] + args[j + 1 :], value] = args[j]
-
-    def _decided(self, f: Function) -> Iterator[tuple[tuple[Element, ...], Element]]:
-        for key, value in self.table.items():
-            if isinstance(key, tuple) and len(key) == 2 and key[0] is f:
-                yield key[1], value
+            self.table[f, j, (*_without(args, j), value)] = args[j]
 
     def _barred(
         self, f: Function, args: tuple[Element, ...], group: list[Element]
     ) -> list[Element]:
         """Values that are taken, or that nothing is sent to."""
-        return [
-            e
-            for e in group
-            if any((f, j, args[:j] + args[j + 1 :], e) in self.table for j in f.injective)
-        ]
+        keys = [(j, _without(args, j)) for j in f.injective]
+        return [e for e in group if any((f, j, (*rest, e)) in self.table for j, rest in keys)]
 
     def _statuses(self, f: Function, args: tuple[Element, ...], group: list[Element]) -> None:
         """Before a sum meets values of a one-to-one function: what is sent to the known ones."""
         here = len(self.frames) - 1
         for j in f.injective:
-            others = args[:j] + args[j + 1 :]
+            others = _without(args, j)
             if args[j].depth == here and all(e.depth < here for e in others):
                 for e in list(group):
-                    if e not in self._barred(f, args, group):
-                        self._status(f, j, others, e)
+                    if not self._barred(f, args, [e]):
+                        self._status((f, j, (*others, e)))
 
-    def _status(self, f: Function, j: int, others: tuple[Element, ...], e: Element) -> None:
-        key = (f, j, others, e)
+    def _status(self, key: Any) -> None:
         if key not in self.table and key not in self.asked:
-            depth = self._depth(key)
-            if depth < len(self.frames) - 1:
-                raise NeedOuter(depth, key)
-            self._decide(key)
+            self._here(key)
 
-    def _invert(self, f: Function, j: int, others: tuple[Element, ...], image: Element) -> None:
+    def _invert(self, f: Function, j: int, given: tuple[Element, ...]) -> None:
         """Decide which argument a one-to-one function sends to an element, if any."""
-        parent = None if f.parent is None else image.parent
-        group = self._group(self.roles._root(("value", f)), parent)
-        frame = self.frames[-1]
-        if len(self.frames) > 1 and not frame.linear:
-            self.asked.append((f, j, others, image))
+        *others, image = given
+        key, frame, s = (f, j, given), self.frames[-1], f.sorts[j]
+        group = self._group(
+            self.roles.root(("value", f)), None if f.parent is None else image.parent
+        )
+        if self._random:
+            self.asked.append(key)
             try:
                 for e in list(group):
                     if e is not image and e.depth < len(self.frames) - 1:
-                        self._status(f, j, others, e)
+                        self._status((f, j, (*others, e)))
             finally:
                 self.asked.pop()
-            if (f, j, others, image) in self.table:
+            if key in self.table:
                 return
-        s = f.sorts[j]
         above = next((e for e, t in zip(others, f.sorts[:j], strict=False) if t is s.of), None)
-        role = self.roles._root(("argument", f, j))
+        role = self.roles.root(("argument", f, j))
         args = self._group(role, above)
-        full = [(a, others[:j] + (a,) + others[j:]) for a in args]
-        sent = [a for a, t in full if (f, t) in self.table]
-        open_ = [a for a, t in full if (f, t) not in self.table]
-        told = [e for e in group if (f, j, others, e) in self.table]
-        left = f.to.size - len(told)
+        full = {a: (*others[:j], a, *others[j:]) for a in args}
+        open_ = [a for a in args if (f, None, full[a]) not in self.table]
+        left = f.to.size - sum((f, j, (*others, e)) in self.table for e in group)
         options: list[tuple[Any, Any]] = [(a.many / left, a) for a in open_]
         if s.ordered:
-            options += [
-                ((high - low + 1) / left, (k, low, high))
-                for k, low, high in self._gaps(args, s.size)
-            ]
+            gaps = self._gaps(args, s.size)
+            options += [((high - low + 1) / left, (k, low, high)) for k, low, high in gaps]
         else:
-            options.append(((s.size - len(args)) / left, "new"))
-        options.append(((left - (s.size - len(sent))) / left, None))
+            options.append(((s.size - len(args)) / left, (None,)))
+        options.append(((left - (s.size - len(args) + len(open_))) / left, None))
         what = f"{f.kind} {f.name}: whether it takes a value is random in a sum; {TEACHER if f.kept else SAMPLE}"
-        section = (f, j, others)
-        chosen = self._choose(what, options, image if image in frame.told else None, section)
-        if chosen is None:
-            self.table[f, j, others, image] = None
-            return
-        if not isinstance(chosen, Element):
-            if isinstance(chosen, tuple):
-                chosen = self._between(role, above, s.name, *chosen)
-            else:
-                chosen = self._new(role, above)
-            if image in frame.told:
+        section, by = (f, j, tuple(others)), image if image in frame.told else None
+        chosen = self._choose(what, options, by, section)
+        if isinstance(chosen, tuple):
+            chosen = self._between(role, above, s, *chosen)
+            if by is not None:
                 frame.told[chosen], frame.source[chosen] = None, (image, section)
-        self._set(f, others[:j] + (chosen,) + others[j:], image)
+        if chosen is None:
+            self.table[key] = None
+        else:
+            self._set(f, (*others[:j], chosen, *others[j:]), image)
 
     def _fibres(
-        self, f: Function, args: tuple[Element, ...], group: list[Element], inner: bool
-    ) -> list[tuple[Any, Any]]:
-        """Options for the value of a balanced teacher: drawing without replacement."""
-        told = [(t, v) for t, v in self._decided(f) if v in group]
-        differ = {k for t, _ in told for k in range(len(args)) if t[k] is not args[k]}
+        self, f: Function, args: tuple[Element, ...], group: list[Element]
+    ) -> tuple[sp.Expr, sp.Expr, dict[Element, int]]:
+        """Of a balanced teacher, along the only argument that differs from those asked before: how
+        many take each value, how many are left, how many took the known ones. Values at several
+        differing arguments are taken to be independent.
+        """
+        keys = [k for k, v in self.table.items() if isinstance(k, tuple) and v in group]
+        told = [k for k in keys if k[:2] == (f, None)]
+        differ = {k for t in told for k, e in enumerate(args) if t[2][k] is not e}
         here = len(self.frames) - 1
-        if not told and inner:
-            differ = {k for k in range(len(args)) if args[k].depth == here}
-        size = f.to.size
+        if not told and self._random:
+            differ = {k for k, e in enumerate(args) if e.depth == here}
         if len(differ) > 1:
-            return [*((sp.S.One / size, e) for e in group), ((size - len(group)) / size, None)]
+            return sp.S.One, f.to.size, {}
         k = differ.pop() if differ else 0
-        if inner:
-            role = self.roles._root(("argument", f, k))
+        if self._random:
+            role = self.roles.root(("argument", f, k))
             for e in list(self._group(role, args[k].parent)):
-                other = (f, args[:k] + (e,) + args[k + 1 :])
+                other = (f, None, (*args[:k], e, *args[k + 1 :]))
                 if e.depth < here and other not in self.table:
                     raise NeedOuter(self._depth(other), other)
-        each, left = f.sorts[k].size / size, f.sorts[k].size - len(told)
-        taken = [sum(v is e for _, v in told) for e in group]
-        options: list[tuple[Any, Any]] = [
-            ((each - n) / left, e) for n, e in zip(taken, group, strict=True)
-        ]
-        options.append(((size - len(group)) * each / left, None))
-        return options
+        many = f.sorts[k].size
+        taken = collections.Counter(self.table[t] for t in told)
+        return many / f.to.size, many - len(told), taken
+
+    def _occupy(self, f: Function) -> None:
+        """Values of all exchangeable places at once: how many places hold each value."""
+        self.table[f] = True
+        role, to, size = (*map(self.roles.root, (("argument", f, 0), ("value", f))), f.to.size)
+        for index in self.stated.draws:
+            if self.roles.of(index) == role:
+                self._decide((f, None, (self.element(index),)))
+        group = self._group(role, None)
+        free = f.sorts[0].size - sp.Add(*(e.many for e in group))
+        if free.is_positive:
+            self._new(role, None).many = free
+        vague: list[Element] = []
+        for block in [e for e in group if (f, None, (e,)) not in self.table]:
+            values, many = list(self._group(to, None)), int(block.many)
+            rest, options = size - len(values), []
+            for counts in _shares(many, len(values)):
+                left = many - sum(counts)
+                for parts in _partitions(left) if f in self.whole else [(left,) * (left > 0)]:
+                    new = sp.ff(rest, len(parts)) if f in self.whole else rest**left
+                    options.append((_ways(counts, parts) * new / size**many, (counts, parts)))
+            counts, parts = self._choose(repr(f), options, None, None)
+            if f in self.whole:
+                values += [self._new(to, None) for _ in parts]
+            else:  # none of the known ones is all that is known of them
+                vague += [Element(to, None, 0, vague=f) for _ in parts]
+                values += vague[len(vague) - len(parts) :]
+            group.remove(block)
+            decided = [k for k in self.table if isinstance(k, tuple) and k[2] == (block,)]
+            for e, n in zip(values, (*counts, *parts), strict=True):
+                if n:
+                    piece = self._new(role, None)
+                    piece.many = sp.Integer(n)
+                    self.table |= {(k[0], k[1], (piece,)): self.table[k] for k in decided}
+                    self.table[f, None, (piece,)] = e
+        self.known["vague", to] = vague
+
+
+@functools.cache
+def _vanishes(weight: Any) -> bool:
+    return sp.expand(sp.S(weight)) == 0
+
+
+def _without(items: tuple[Any, ...], k: int) -> tuple[Any, ...]:
+    return items[:k] + items[k + 1 :]
+
+
+def _shares(total: int, kinds: int) -> Iterator[tuple[int, ...]]:
+    """Numbers of places that hold each known value, the rest holding new ones."""
+    for counts in itertools.product(range(total + 1), repeat=kinds):
+        if sum(counts) <= total:
+            yield counts
+
+
+def _partitions(total: int, most: int | None = None) -> Iterator[tuple[int, ...]]:
+    """Integer partitions, largest part first."""
+    if not total:
+        yield ()
+    for part in range(min(total, most or total), 0, -1):
+        yield from ((part, *rest) for rest in _partitions(total - part, part))
+
+
+def _ways(counts: tuple[int, ...], parts: tuple[int, ...]) -> int:
+    """Ways in which places can hold known values so often, and unknown ones as often as parts."""
+    alike = [parts.count(n) for n in set(parts)]
+    below = math.prod(map(math.factorial, (*counts, *parts, *alike)))
+    return math.factorial(sum(counts) + sum(parts)) // below

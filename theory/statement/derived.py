@@ -3,27 +3,28 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
 import sympy as sp
 
 from theory import notation
-from theory.conserved import conserved
 from theory.equation import Equation
 from theory.flow import Flow
 from theory.linearised import linearised
 from theory.parameters import ParameterError
 from theory.scope import Scope, only
 from theory.statement import arrays, check, closure, gaussian, symmetry
-from theory.statement.classes import Class, classes, vector_classes
 from theory.statement.roles import Roles
 from theory.statement.stated import Statement
-from theory.statement.world import World
+from theory.statement.tree import Weight, require
+from theory.statement.world import Class, World, classes
 
 TIME = notation.symbol("t", means="time: learning rate times steps", real=True)
 LOSS = notation.symbol("population_loss", r"\mathcal{L}", "population loss", real=True)
+GROWTH = functools.partial(notation.symbol, means="growth rate at zero weights")
 POPULATION = "gradient flow on the population loss"
 
 
@@ -74,61 +75,49 @@ class Derived:
         """
         known = {s.name: s for s in self.statement.symbols if s.is_integer}
         for name in sizes:
-            if name not in known:
-                raise ParameterError(f"{name}: no size of it; there are {', '.join(known)}")
-        numbers = {known[n]: v for n, v in sizes.items()}
-        roles, found = Roles(self.statement, inverse=self.roles.inverse), []
-        for w, of in roles.classes.items():
-            old = self.roles.classes[w]
-            of.atoms, of.symbols, of.slots = old.atoms, old.symbols, old.slots
+            require(name in known, f"{name}: no size of it; there are {', '.join(known)}")
+        numbers = {known[n]: sp.Integer(v) for n, v in sizes.items()}
         write = functools.partial(gaussian.at_size, numbers=numbers)
+        found = []
         for c in self.classes:
-            if c not in self.directions:
-                found.append(replace(c, size=write(c.size)))
-                continue
-            many = c.many.xreplace({k: sp.Integer(v) for k, v in numbers.items()})
-            if not many.is_number:
-                raise ParameterError(f"{many}: has one {c.weight} per direction; give it a number")
-            of = roles.classes[c.weight]
-            of.diagonal = [gaussian.direction(c.weight.name, k) for k in range(1, int(many) + 1)]
-            found += [Class(x, c.weight, write(c.size), c.means) for x in of.diagonal]
+            many, named = c.many.xreplace(numbers), [c.symbol]
+            if c in self.directions:
+                said = f"{many}: has one {c.weight} per direction; give it a number"
+                require(many.is_number, said)
+                named = [gaussian.direction(c.label, k + 1) for k in range(int(many))]
+            found += [Class(x, c.weight, write(c.size), c.means) for x in named]
         return replace(
             self,
-            roles=roles,
             classes=found,
             loss=write(self.loss),
             observables={k: write(v) for k, v in self.observables.items()},
             sizes={**self.sizes, **numbers},
         )
 
+    def written(self, numbers: Mapping[str, Any]) -> Derived:
+        """The same at the sizes among numbers, where sums over sizes have to be written out."""
+        if not (self.directions or self.loss.has(sp.Sum)):
+            return self
+        return self.at(**{s.name: numbers[s.name] for s in self.statement.symbols if s.is_integer})
+
+    def members(self, data: arrays.Data) -> dict[Weight, np.ndarray]:
+        """Place of every entry's class among all of them, -1 for one that is zero."""
+        first = {c.weight: k for k, c in reversed([*enumerate(self.classes)])}
+        own = {w: arrays.class_numbers(of, data) for w, of in self.roles.classes.items()}
+        return {w: np.where(x < 0, -1, x + first.get(w, 0)) for w, x in own.items()}
+
     @functools.cached_property
     def rates(self) -> dict[sp.Symbol, sp.Expr]:
         """Rate of every class: minus the slope of the loss, shared among its entries."""
         if self.shared:
-            slopes = {c.symbol: sp.diff(self.loss, c.symbol) for c in self.classes}
-            return {
-                x: -sp.Add(*(self.shared[x, y] * slope for y, slope in slopes.items()))
-                for x in slopes
-            }
-        return {
-            c.symbol: -(
-                gaussian.slope(self.loss, c.symbol.base)
-                if c in self.directions
-                else sp.diff(self.loss, c.symbol)
-            )
-            / c.size
-            for c in self.classes
+            slopes = {c.symbol: symmetry.slope(self.loss, c.symbol) for c in self.classes}
+            return {x: -sp.Add(*(self.shared[x, y] * s for y, s in slopes.items())) for x in slopes}
+        slope = {
+            c: gaussian.slope if c in self.directions else symmetry.slope for c in self.classes
         }
+        return {c.symbol: -of(self.loss, c.symbol) / c.size for c, of in slope.items()}
 
-    @functools.cached_property
-    def slopes(self) -> Callable[[Sequence[float], Mapping[str, float]], tuple[float, Any]]:
-        """Numbers of the loss and its slopes along all classes, at values of these in order and
-        numbers by name.
-        """
-        symbols = [c.symbol for c in self.classes]
-        others = sorted(self.loss.free_symbols - set(symbols), key=str)
-        of = symmetry.slopes(self.loss, symbols, others)
-        return lambda values, numbers: of(values, [numbers[s.name] for s in others])
+    slopes = functools.cached_property(symmetry.slopes)
 
     @functools.cached_property
     def conserved(self) -> list[symmetry.Conserved]:
@@ -146,6 +135,11 @@ class Derived:
             return symmetry.Quotient(order, gauge, mobility)
         return symmetry.quotient(self)
 
+    @property
+    def start(self) -> dict[sp.Symbol, sp.Expr]:
+        """Values of the classes at the start."""
+        return {c.symbol: c.weight.start for c in self.classes}
+
     @functools.cached_property
     def flow(self) -> Flow:
         """The flow of what moves, with the loss and what the statement names beside it.
@@ -157,23 +151,18 @@ class Derived:
         """
         if self.directions:
             return self.at().flow
-        q = self.quotient
-        if not q.order:
-            raise ParameterError(
-                f"statement {self.statement.name}: nothing moves: from equal entries, the loss changes "
-                "along no direction"
-            )
-        start = {c.symbol: c.weight.start for c in self.classes}
+        q, none = self.quotient, "nothing moves: from equal entries, the loss changes"
+        require(q.order, f"statement {self.statement.name}: {none} along no direction")
         shown = {"loss": self.loss, **self.observables}
         return Flow(
             self.statement.name,
             TIME,
             self.moving,
-            {x: combination.xreplace(start) for x, combination in q.order.items()},
+            {x: combined.xreplace(self.start) for x, combined in q.order.items()},
             self.reference,
             self.status,
             self.assumptions,
-            observables={k: v.xreplace(q.gauge) for k, v in shown.items()},
+            observables={k: symmetry.replaced(v, q.gauge) for k, v in shown.items()},
             scope=Scope(
                 f"the flow of {self.statement.name}",
                 "gradient descent in small steps",
@@ -186,34 +175,50 @@ class Derived:
     def moving(self) -> dict[sp.Symbol, sp.Expr]:
         """Rates of the order parameters in the order parameters."""
         q = self.quotient
-        loss = self.loss.xreplace(q.gauge)
-        slopes = {x: sp.diff(loss, x) for x in q.order}
         if self.shared:
-            slopes = {x: sp.diff(self.loss, x).xreplace(q.gauge) for x in q.gauge}
+            slopes = {x: symmetry.slope(self.loss, x).xreplace(q.gauge) for x in q.gauge}
+        else:
+            loss = symmetry.replaced(self.loss, q.gauge)
+            slopes = {x: symmetry.slope(loss, x) for x in q.order}
         return {
-            x: symmetry.tidied(-sp.Add(*(m * slopes[y] for y, m in q.mobility[x].items())))
+            x: symmetry.tidied(
+                -sp.Add(*(m * slopes[y] for y, m in q.mobility[x].items() if m != 0))
+            )
             for x in q.order
         }
 
     @functools.cached_property
     def invariants(self) -> list[tuple[sp.Expr, sp.Expr]]:
-        """Further conserved quantities of the flow, in its order parameters: start and quantity.
+        """Scalings in the order parameters: start and quantity.
 
-        None are looked for where rates are long, or hold sums.
+        With translations divided out, a sum of sizes times squares is a quadratic form in the
+        inverse of the mobility, if all that a translation joins is scaled alike.
         """
-        if any(rate.has(sp.Sum) for rate in self.moving.values()):
-            return []
-        if sum(rate.count_ops() for rate in self.moving.values()) > symmetry.PROVABLE:
-            return []
-        return [(e.lhs, e.rhs) for e in conserved(self.flow)]
+        q, found = self.quotient, []
+        names, class_of = [*q.order], {x: c for c, x in q.gauge.items()}
+        mobility = sp.Matrix([[q.mobility[x][y] for y in names] for x in names])
+        start = {x: combined.xreplace(self.start) for x, combined in q.order.items()}
+        for part in (c.coefficients for c in self.conserved if c.kind == "scaling"):
+            total = sp.S.Zero
+            for block in mobility.connected_components():
+                x = sp.Matrix([names[k] for k in block])
+                scaled = [part.get(class_of[y], sp.S.Zero) for y in x]
+                form = (x.T * mobility.extract(block, block).inv() * x)[0]
+                total += scaled[0] * form if len(set(scaled)) == 1 else sp.nan
+            if total is not sp.nan:
+                first = next(x for x in names if total.has(x))
+                total = sp.expand(total / sp.diff(total, first, 2) * 2)
+                found.append((total.xreplace(start), total))
+        return found
 
     @functools.cached_property
     def growth(self) -> list[sp.Expr]:
         """Growth rates where all order parameters are zero, if that is a fixed point and they
-        solve equations of at most second degree.
+        solve equations of at most second degree; none are looked for where rates are long.
         """
         zero = dict.fromkeys(self.moving, sp.S.Zero)
-        if any(rate.xreplace(zero) != 0 for rate in self.moving.values()):
+        long = symmetry.longer(sp.Tuple(*self.moving.values()), symmetry.PROVABLE)
+        if long or any(rate.xreplace(zero) != 0 for rate in self.moving.values()):
             return []
         try:
             return [mode.rate for mode in linearised(self.flow, zero)]
@@ -233,53 +238,32 @@ class Derived:
         """Equations, grouped as a write-up would."""
 
         def made(name: str, lhs: sp.Expr, rhs: Any, *more: str) -> Equation:
-            assumed = (*self.assumptions, *more)
-            return Equation(name, lhs, rhs, self.reference, self.status, assumed)
+            return Equation(name, lhs, rhs, self.reference, self.status, (*self.assumptions, *more))
 
-        count = [
-            Equation(
-                f"entries_{c.label}",
-                notation.symbol(
-                    f"entries_{c.label}",
-                    f"n_{{{notation.expression(sp.Symbol(c.label))}}}",
-                    f"entries of {c.weight}: {c.means}",
-                ),
-                c.size,
-                self.reference,
-                "exact",
-            )
-            for c in self.classes
-        ]
-        kept = [
-            made(f"{q.kind}_{k + 1}", notation.symbol(f"C_{k + 1}", means=q.kind), q.expression)
-            for k, q in enumerate([] if self.directions else self.conserved)
-        ]
-        moving = [
-            made(f"order_{x}", x, combination)
-            for x, combination in ({} if self.directions else self.quotient.order).items()
-            if x != combination
-        ]
-        first = {"Loss and classes": [made("loss", LOSS, self.loss), *count]}
+        first = [made("loss", LOSS, self.loss)]
+        for c in self.classes:
+            name, short = f"entries_{c.label}", notation.expression(sp.Symbol(c.label))
+            symbol = notation.symbol(name, f"n_{{{short}}}", f"entries of {c.weight}: {c.means}")
+            first.append(Equation(name, symbol, c.size, self.reference, "exact"))
+        found = {"Loss and classes": first}
         if self.directions:
-            rates = [
-                made(f"d{c.weight}_dt", sp.Derivative(c.symbol, TIME), self.rates[c.symbol])
-                for c in self.classes
-            ]
-            return {**first, "Flow": rates}
-        if not self.quotient.order:
-            return {**first, "Conserved": kept} if kept else first
-        kept += [made(f"conserved_{k}", *both) for k, both in enumerate(self.invariants, 1)]
-        growth = [
-            made(
-                f"growth_{k}",
-                notation.symbol(f"growth_{k}", means="growth rate at zero weights"),
-                rate,
-                "all order parameters small",
-            )
-            for k, rate in enumerate(self.growth, 1)
+            rates = [(c, sp.Derivative(c.symbol, TIME)) for c in self.classes]
+            found["Flow"] = [made(f"d{c.label}_dt", d, self.rates[c.symbol]) for c, d in rates]
+            return found
+        found["Conserved"] = [
+            made(f"{q.kind}_{k}", notation.symbol(f"C_{k}", means=q.kind), q.expression)
+            for k, q in enumerate(self.conserved, 1)
         ]
-        rates = list(self.flow.equations().values())
-        found = {**first, "Conserved": kept, "Flow": [*moving, *rates], "Growth": growth}
+        if self.moving:
+            order = [(x, combined) for x, combined in self.quotient.order.items() if x != combined]
+            kept = enumerate(self.invariants, 1)
+            found["Conserved"] += [made(f"conserved_{k}", *both) for k, both in kept]
+            found["Flow"] = [made(f"order_{x}", x, combined) for x, combined in order]
+            found["Flow"] += self.flow.equations().values()
+            found["Growth"] = [
+                made(f"growth_{k}", GROWTH(f"growth_{k}"), rate, "all order parameters small")
+                for k, rate in enumerate(self.growth, 1)
+            ]
         return {section: equations for section, equations in found.items() if equations}
 
 
@@ -300,8 +284,7 @@ def derive(stated: Statement, *, confirmed: bool = True) -> Derived:
     """
     if stated.closure is not None:
         return _closed(stated, Roles(stated))
-    fewer = confirmed and any(f.kept and f.injective for f in stated.functions)
-    if fewer and not stated.gausses:
+    if confirmed and any(f.kept and f.injective for f in stated.functions):
         try:
             return _derived(stated, Roles(stated, inverse=False), confirmed=True)
         except ParameterError:  # too few classes, or too many that teachers decide about
@@ -311,45 +294,32 @@ def derive(stated: Statement, *, confirmed: bool = True) -> Derived:
 
 def _derived(stated: Statement, roles: Roles, confirmed: bool) -> Derived:
     """Everything from given roles, compared with listed inputs."""
+    found, balanced = classes(stated, roles)
     world = World(stated, roles)
-    mean: Callable[[Any], sp.Expr] = world.mean_of
-    assumed: set[str] = set()
-    if stated.gausses:
-        found, mean = vector_classes(stated, roles), functools.partial(gaussian.mean, stated)
-    else:
-        found, assumed = classes(stated, roles)
-    loss = mean(stated.loss)
-    observables = {k: mean(v) for k, v in stated.observables.items()}
+    means = {k: world.mean_of(tree) for k, tree in stated.trees.items()}
     leading = [f.name for f in stated.functions if f.leading]
-    balanced = sorted({f.name for f in world.balanced} | assumed)
     assumptions = [POPULATION, "all entries of a weight equal at the start"]
-    assumptions += [f"{n}: all values equally often" for n in balanced]
+    often = sorted({f.name for f in world.balanced} | balanced)
+    assumptions += [f"{n}: all values equally often" for n in often]
     assumptions += [f"{n}: values distinct" for n in leading]
-    status = "leading order" if leading else "exact"
-    made = Derived(stated, roles, found, loss, observables, status, tuple(assumptions))
-    if confirmed:
-        try:
+    status, loss = "leading order" if leading else "exact", means.pop("loss")
+    made = Derived(stated, roles, found, loss, means, status, tuple(assumptions))
+    try:
+        if confirmed:
             check.confirm(made)
-        except arrays.Unlisted as error:
-            if not roles.inverse:
-                raise
-            made = replace(made, assumptions=(*assumptions, f"gradients not compared: {error}"))
+    except arrays.Unlisted as error:
+        if not roles.inverse:
+            raise
+        made = replace(made, assumptions=(*assumptions, f"gradients not compared: {error}"))
     return made
 
 
 def _closed(stated: Statement, roles: Roles) -> Derived:
     """The closure over random teachers."""
-    means = closure.Means(stated, roles)
-    loss, *others = (
-        means.mean(functools.partial(means.body, tree))
-        for tree in (stated.loss, *stated.observables.values())
-    )
-    shared = closure.mobility(means)
-    found = [
-        Class(x, weight, 1 / shared[x, x], notation.meanings(lambda _: True)[x][0])
-        for (weight, _), x in means.symbols.items()
-    ]
+    world = closure.Means(stated, roles)
+    means = {k: world.mean_of(tree) for k, tree in stated.trees.items()}
+    shared, meaning = closure.mobility(world), notation.meanings(lambda _: True)
+    found = [Class(x, w, 1 / shared[x, x], meaning[x][0]) for (w, _), x in world.symbols.items()]
     random = ", ".join(f.name for f in stated.functions if f.kept)
-    assumptions = (POPULATION, f"mean logits; {random}: averaged over")
-    observables = dict(zip(stated.observables, others, strict=True))
-    return Derived(stated, roles, found, loss, observables, "closure", assumptions, {}, shared)
+    assumed = (POPULATION, f"mean logits; {random}: averaged over")
+    return Derived(stated, roles, found, means.pop("loss"), means, "closure", assumed, {}, shared)

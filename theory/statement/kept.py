@@ -9,22 +9,25 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import sympy as sp
 
 from theory import compiled, notation, output, sources
-from theory.statement.classes import Class
 from theory.statement.derived import Derived, derive
 from theory.statement.roles import Roles
 from theory.statement.stated import Statement
 from theory.statement.symmetry import Conserved
+from theory.statement.tree import Weight
+from theory.statement.world import Class, classes
 
-HEADS = {
-    f.__name__: f for f in (sp.Add, sp.Mul, sp.Pow, sp.exp, sp.log, sp.Sum, sp.Tuple, sp.Indexed)
-}
+SYMPY = (sp.Add, sp.Mul, sp.Pow, sp.exp, sp.log, sp.Sum, sp.Tuple, sp.Indexed, sp.Rational)
+HEADS: dict[str, Any] = {f.__name__: f for f in (*SYMPY, Class, Conserved)}
+HEADS |= {"list": lambda *x: [*x], "tuple": lambda *x: x, "dict": lambda *x: dict(x)}
+FIELDS = ("classes", "loss", "observables", "status", "assumptions", "sizes", "shared")
+CACHED = ("conserved", "moving", "invariants", "growth")  # what takes time beyond these
+ASSUMED = ("integer", "positive", "real")  # of symbols
 
 
 @functools.cache
@@ -36,12 +39,11 @@ def engine() -> str:
 
 def derived(stated: Statement) -> Derived:
     """What follows from a statement: read, if it was derived before; derived and kept, if not."""
-    text = stated.text
-    name = hashlib.sha256(f"{engine()}\n{text}".encode()).hexdigest()[:32]
+    name = hashlib.sha256(f"{engine()}\n{stated.text}".encode()).hexdigest()[:32]
     try:
         path = compiled.folder() / f"statement_{name}.json"
         found = json.loads(path.read_text(encoding="utf-8"))
-        if found["text"] == text:
+        if found["text"] == stated.text:
             return _read(stated, found)
     except (OSError, RuntimeError, ValueError, KeyError, TypeError, IndexError):
         pass  # not there, no home folder, or damaged: derived anew
@@ -56,107 +58,54 @@ def derived(stated: Statement) -> Derived:
 
 
 def _written(made: Derived) -> dict[str, Any]:
-    fresh = Roles(made.statement, inverse=made.roles.inverse)
-    open_ = bool(made.directions)
-    moving = {} if open_ or not made.quotient.order else made.moving
+    made.equations()
     return {
         "text": made.statement.text,
         "inverse": made.roles.inverse,
-        "atoms": {
-            w.name: [fresh.classes[w].names.index(a) for a in of.names]
-            for w, of in made.roles.classes.items()
-        },
-        "patterns": {
-            w.name: [[list(p), _down(x)] for p, x in of.symbols.items()]
-            for w, of in made.roles.classes.items()
-        },
-        "classes": [
-            [_down(c.symbol), c.weight.name, _down(c.size), c.means, _down(c.many)]
-            for c in made.classes
-        ],
-        "loss": _down(made.loss),
-        "observables": {k: _down(v) for k, v in made.observables.items()},
-        "status": made.status,
-        "assumptions": made.assumptions,
-        "shared": [[_down(x), _down(y), _down(v)] for (x, y), v in made.shared.items()],
-        "conserved": None
-        if open_
-        else [
-            [
-                q.kind,
-                [[_down(x), _down(a)] for x, a in q.coefficients.items()],
-                _down(q.expression),
-                q.proved,
-            ]
-            for q in made.conserved
-        ],
-        "moving": [[_down(x), _down(rate)] for x, rate in moving.items()],
-        "invariants": [[_down(x), _down(y)] for x, y in (made.invariants if moving else [])],
-        "growth": [_down(x) for x in (made.growth if moving else [])],
+        "fields": [_down(getattr(made, k)) for k in FIELDS],
+        "cached": [[k, _down(vars(made)[k])] for k in CACHED if k in vars(made)],
     }
 
 
-def _read(stated: Statement, found: Mapping[str, Any]) -> Derived:
-    roles = Roles(stated, inverse=found["inverse"])
-    weights = {w.name: w for w in stated.weights}
-    for w, of in roles.classes.items():
-        of.atoms = [of.atoms[k] for k in found["atoms"][w.name]]
-        of.symbols = {tuple(p): _up(x) for p, x in found["patterns"][w.name]}
-    classes = [
-        Class(_up(x), weights[w], _up(size), means, _up(many))
-        for x, w, size, means, many in found["classes"]
-    ]
-    for c in classes:
-        if isinstance(c.symbol, sp.Symbol):
-            notation.symbol(c.symbol.name, means=f"{c.weight}: {c.means}", real=True)
-    made = Derived(
-        stated,
-        roles,
-        classes,
-        _up(found["loss"]),
-        {k: _up(v) for k, v in found["observables"].items()},
-        found["status"],
-        tuple(found["assumptions"]),
-        {},
-        {(_up(x), _up(y)): _up(v) for x, y, v in found["shared"]},
-    )
-    if found["conserved"] is not None:
-        vars(made)["conserved"] = [
-            Conserved(kind, {_up(x): _up(a) for x, a in part}, _up(kept), proved)
-            for kind, part, kept, proved in found["conserved"]
-        ]
-        vars(made)["moving"] = {_up(x): _up(rate) for x, rate in found["moving"]}
-        vars(made)["invariants"] = [(_up(x), _up(y)) for x, y in found["invariants"]]
-        vars(made)["growth"] = [_up(x) for x in found["growth"]]
+def _read(stated: Statement, found: dict[str, Any]) -> Derived:
+    up, roles = functools.partial(_up, stated), Roles(stated, inverse=found["inverse"])
+    made = Derived(stated, roles, *map(up, found["fields"]))
+    vars(made).update({k: up(value) for k, value in found["cached"]})
+    if not made.shared:
+        classes(stated, roles)  # quick, beside the loss: which entries they have
+    for c in made.classes if made.shared else ():
+        notation.symbol(c.symbol.name, means=c.means, real=True)
     return made
 
 
 def _down(x: Any) -> Any:
-    """An expression as lists."""
+    """An expression, or what holds expressions, as lists."""
+    if x is None or isinstance(x, str | bool | int):
+        return x
+    if isinstance(x, Weight | sp.IndexedBase):
+        return [type(x).__name__, x.name]
     if isinstance(x, sp.Rational):
-        return [x.p, x.q]
+        return ["Rational", x.p, x.q]
     if isinstance(x, sp.Symbol):
-        return [
-            "Symbol",
-            x.name,
-            "size" if x.is_integer else "positive" if x.is_positive else "real",
-        ]
-    if isinstance(x, sp.IndexedBase):
-        return ["IndexedBase", x.name]
-    if type(x).__name__ not in HEADS:
+        return ["Symbol", x.name, {k: True for k in ASSUMED if getattr(x, f"is_{k}")}]
+    name = type(x).__name__
+    if name not in HEADS:
         raise TypeError(f"{x}: cannot be kept")
-    return [type(x).__name__, *map(_down, x.args)]
+    parts: Any = vars(x).values() if isinstance(x, Class | Conserved) else x
+    if isinstance(x, dict | sp.Basic):
+        parts = x.items() if isinstance(x, dict) else x.args
+    return [name, *map(_down, parts)]
 
 
-def _up(x: Any) -> Any:
-    """An expression from lists."""
+def _up(stated: Statement, x: Any) -> Any:
+    """What `_down` made lists of."""
+    if not isinstance(x, list):
+        return x
     head, *rest = x
-    if isinstance(head, int):
-        return sp.Rational(head, *rest)
     if head == "Symbol":
-        name, kind = rest
-        kinds = {"size": {"integer": True, "positive": True}, "positive": {"positive": True}}
-        return sp.Symbol(name, **kinds.get(kind, {"real": True}))
+        return sp.Symbol(rest[0], **rest[1])
     if head == "IndexedBase":
         return notation.array(*rest)
-    return HEADS[head](*map(_up, rest))
+    if head == "Weight":
+        return next(w for w in stated.weights if w.name == rest[0])
+    return HEADS[head](*(_up(stated, part) for part in rest))

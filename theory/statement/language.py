@@ -8,21 +8,18 @@ from typing import Any
 import sympy as sp
 
 from theory import notation
-from theory.parameters import ParameterError
 from theory.statement.tree import (
     Function,
     Gauss,
     Index,
     Node,
-    Same,
     Sort,
     Spectrum,
     Term,
-    Total,
-    Transform,
     Weight,
     fits,
     node,
+    require,
 )
 
 
@@ -67,10 +64,10 @@ def sort(
         If the size is no positive whole number, nor an expression in sizes.
     """
     made = sp.sympify(size, strict=True)
-    if not made.is_integer or made.is_nonpositive:
-        raise ParameterError(f"sort {name}: size = {size}: must be a positive whole number")
-    if ordered + vector + (of is not None) > 1:
-        raise ParameterError(f"sort {name}: is one of ordered, vector, of another sort")
+    whole = made.is_integer and not made.is_nonpositive
+    require(whole, f"sort {name}: size = {size}: must be a positive whole number")
+    one = ordered + vector + (of is not None) < 2
+    require(one, f"sort {name}: is one of ordered, vector, of another sort")
     return Sort(name, made, of, ordered, vector)
 
 
@@ -109,10 +106,11 @@ def sample(
     from that they are taken to be distinct.
     """
     leading = injective == "leading order"
-    if isinstance(injective, str) and not leading:
-        raise ParameterError(
-            f"sample {name}: injective = {injective!r}: must be True, False, sorts or 'leading order'"
-        )
+    known = leading or not isinstance(injective, str)
+    said = (
+        f"sample {name}: injective = {injective!r}: must be True, False, sorts or 'leading order'"
+    )
+    require(known, said)
     return _function(name, args, to, False, True if leading else injective, leading)
 
 
@@ -121,22 +119,19 @@ def _function(
 ) -> Function:
     what = f"{'teacher' if kept else 'sample'} {name}"
     sorts = (args,) if isinstance(args, Sort) else tuple(args)
+    require(sorts, f"{what}: needs at least one argument")
     for s in (*sorts, to):
-        if not isinstance(s, Sort) or s.vector:
-            raise ParameterError(f"{what}: {s!r}: must be a sort that is no vector")
-    if not sorts:
-        raise ParameterError(f"{what}: needs at least one argument")
-    if to.of is not None and to.of not in sorts:
-        raise ParameterError(f"{what}: values are {to} of a {to.of}, which must be an argument")
+        plain = isinstance(s, Sort) and not s.vector
+        require(plain, f"{what}: {s!r}: must be a sort that is no vector")
+    inside = to.of is None or to.of in sorts
+    require(inside, f"{what}: values are {to} of a {to.of}, which must be an argument")
     chosen = sorts if injective is True else tuple(injective or ())
-    if set(chosen) - set(sorts):
-        raise ParameterError(f"{what}: injective in {chosen}: must be among its arguments {sorts}")
+    own = set(chosen) <= set(sorts)
+    require(own, f"{what}: injective in {chosen}: must be among its arguments {sorts}")
     one_to_one = tuple(k for k, s in enumerate(sorts) if s in chosen and s is not to.of)
-    for k in one_to_one:
-        if (sorts[k].size - to.size).is_positive:
-            raise ParameterError(
-                f"{what}: {sorts[k].size} {sorts[k]} into {to.size} {to} cannot be one-to-one"
-            )
+    for s in (sorts[k] for k in one_to_one):
+        said = f"{what}: {s.size} {s} into {to.size} {to} cannot be one-to-one"
+        require(not (s.size - to.size).is_positive, said)
     return Function(name, sorts, to, kept, one_to_one, leading)
 
 
@@ -149,63 +144,61 @@ def weight(name: str, *sorts: Sort, start: Any = 0) -> Weight:
         If an axis is no sort, or an ordered one: entries at absolute positions have no symmetry.
     """
     for s in sorts:
-        if not isinstance(s, Sort):
-            raise ParameterError(f"weight {name}: {s!r}: must be a sort")
-        if s.ordered:
-            raise ParameterError(
-                f"weight {name}: {s} is ordered: entries at absolute positions have no symmetry"
-            )
+        require(isinstance(s, Sort), f"weight {name}: {s!r}: must be a sort")
+        said = f"weight {name}: {s} is ordered: entries at absolute positions have no symmetry"
+        require(not s.ordered, said)
     return Weight(name, sorts, sp.sympify(start, strict=True))
 
 
 def gauss(name: str, *sorts: Sort, var: Any = 1) -> Gauss:
     """Make Gaussian data whose last sort is a vector; ``var`` is a number or a `spectrum`."""
-    if not sorts or not sorts[-1].vector or any(s.vector for s in sorts[:-1]):
-        raise ParameterError(f"gauss {name}: its last sort, and no other, must be a vector")
+    last = sorts and [s.vector for s in sorts] == [s is sorts[-1] for s in sorts]
+    require(last, f"gauss {name}: its last sort, and no other, must be a vector")
     return Gauss(name, sorts, var if isinstance(var, Spectrum) else sp.sympify(var, strict=True))
 
 
 def draw(sort: Sort, *, distinct: Any = (), of: Term | None = None) -> Index:
     """An element drawn uniformly for every input, none of those in ``distinct``."""
-    others = distinct if isinstance(distinct, tuple | list) else (distinct,)
+    others = tuple(distinct) if isinstance(distinct, tuple | list) else (distinct,)
     for other in others:
-        if not isinstance(other, Term) or other.sort is not sort:
-            raise ParameterError(f"draw of {sort}: distinct from {other!r}: must be a {sort}")
-    if sort.vector:
-        raise ParameterError(f"draw of {sort}: directions of a vector cannot be drawn")
-    return Index(sort, _parent(f"draw of {sort}", sort, of), tuple(others))
+        said = f"draw of {sort}: distinct from {other!r}: must be a {sort}"
+        require(isinstance(other, Term) and other.sort is sort, said)
+    require(not sort.vector, f"draw of {sort}: directions of a vector cannot be drawn")
+    return Index(sort, _parent(f"draw of {sort}", sort, of), others)
 
 
 def fixed(sort: Sort, place: Any, *, of: Term | None = None) -> Index:
-    """The element at a known place, counted from 1."""
+    """The element at a known place, counted from 1; no direction of a vector has one."""
     at = sp.sympify(place, strict=True)
-    if not at.is_integer or at.is_nonpositive or (sort.size - at).is_negative:
-        raise ParameterError(f"fixed {sort}: place = {place}: must lie in 1..{sort.size}")
+    inside = at.is_integer and not at.is_nonpositive and not (sort.size - at).is_negative
+    require(not sort.vector, f"fixed {sort}: directions of a vector have no places")
+    require(inside, f"fixed {sort}: place = {place}: must lie in 1..{sort.size}")
     return Index(sort, _parent(f"fixed {sort}", sort, of), place=at)
 
 
 def _parent(what: str, sort: Sort, of: Term | None) -> Term | None:
-    if sort.of is None and of is not None:
-        raise ParameterError(f"{what}: of = {of!r}: {sort} belongs to no other sort")
-    if sort.of is not None and (not isinstance(of, Term) or of.sort is not sort.of):
-        raise ParameterError(f"{what}: of = {of!r}: must be the {sort.of} that it belongs to")
+    fit = of is None if sort.of is None else isinstance(of, Term) and of.sort is sort.of
+    wanted = "belongs to none" if sort.of is None else f"must be the {sort.of} that it belongs to"
+    require(fit, f"{what}: of = {of!r}: {wanted}")
     return of
 
 
-def eq(i: Term, j: Term) -> Node:
-    """One where two indices are equal, else zero."""
+def eq(i: Any, j: Any) -> Node:
+    """One where two indices, or two numbers (as counts are), are equal, else zero."""
+    if not isinstance(i, Term) and not isinstance(j, Term):
+        return Node("equal", (node(i), node(j)))
     fits("eq", (i.sort if isinstance(i, Term) else j.sort,) * 2, (i, j))
-    return Same((i, j))
+    return Node("same", (), (i, j))
 
 
 def exp(x: Any) -> Node:
     """Exponential."""
-    return Transform("exp", node(x))
+    return Node("exp", (node(x),))
 
 
 def log(x: Any) -> Node:
     """Natural logarithm."""
-    return Transform("log", node(x))
+    return Node("log", (node(x),))
 
 
 def total(
@@ -233,22 +226,20 @@ def total(
     """
     indices: list[Index] = []
     for s in sorts:
-        if not isinstance(s, Sort):
-            raise ParameterError(f"total over {s!r}: must be a sort")
-        before = [i for i in indices if s.of is not None and i.sort is s.of]
-        own = before[-1] if before else (None if s.of is None else of)
+        require(isinstance(s, Sort), f"total over {s!r}: must be a sort")
+        above = [i for i in indices if i.sort is s.of]
+        own = above[-1] if above else (None if s.of is None else of)
         indices.append(Index(s, _parent(f"total over {s}", s, own), bound=True))
     end = upto if below is None else below
-    if not indices or (below is not None and upto is not None):
-        raise ParameterError("total: needs a sort, and at most one of below and upto")
+    require(sorts and None in (below, upto), "total: needs a sort, and one of below and upto")
     if end is not None:
-        if not all(s.ordered for s in sorts) or len(sorts) > 1:
-            raise ParameterError(f"total over {sorts[0]}: only one ordered sort can be masked")
+        masked = len(sorts) == 1 and sorts[0].ordered
+        require(masked, f"total over {sorts[0]}: only one ordered sort can be masked")
         fits("total: end", sorts, (end,))
     made = node(body(*indices))
     for i in reversed(indices):
-        made = Total(i, made, end, below is None)
-    return made
+        made = Node("total", (made,), () if end is None else (end,), i)
+    return made if upto is None else made + body(upto)
 
 
 def cross_entropy(

@@ -13,12 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import sympy as sp
-
 from theory.parameters import BaseParameters, ParameterError, nearest, parameter
 from theory.registry import COMMANDS, Model
 from theory.statement.stated import UNNAMED, Statement, unread
-from theory.statement.tree import Spectrum
+from theory.statement.tree import Spectrum, require
 
 TRAINING: dict[str, tuple[Any, str, dict[str, Any]]] = {
     "eta": (0.1, "learning rate", {"above": 0}),
@@ -71,8 +69,7 @@ class StatedModel(Model):
 
 def model(stated: Statement, name: str = "") -> StatedModel:
     """A statement as a `Model`: what an entry point may offer, in one line."""
-    paper = stated.name
-    return StatedModel(name or stated.name, stated.title, paper, "", stated)
+    return StatedModel(name or stated.name, stated.title, stated.name, "", stated)
 
 
 @functools.cache
@@ -81,26 +78,21 @@ def offered(stated: Statement) -> types.SimpleNamespace:
     from theory.statement import kept, onset
 
     found = functools.cache(functools.partial(kept.derived, stated))
+
+    def flows() -> dict[str, Any]:
+        """The flow, at the sizes that the statement gives where sums have to be written out."""
+        given = {s.name for s in stated.symbols if s.is_integer} <= stated.values.keys()
+        return {stated.name: (found().written(stated.values) if given else found()).flow}
+
     return types.SimpleNamespace(
         statement=stated,
         Parameters=parameters(stated),
         derived=found,
         equations=lambda: found().equations(),
         sections=lambda: found().sections(),
-        flows=lambda: {stated.name: _written_out(found()).flow},
+        flows=flows,
         onset=lambda p, until=None: onset.onset(found(), p, until),
     )
-
-
-def _written_out(made: Any) -> Any:
-    """The same at the sizes that the statement gives, where sums over sizes have to be written
-    out.
-    """
-    stated = made.statement
-    sizes = [s.name for s in stated.symbols if s.is_integer]
-    if not (made.directions or made.loss.has(sp.Sum)) or not {*sizes} <= {*stated.values}:
-        return made
-    return made.at(**{name: stated.values[name] for name in sizes})
 
 
 @functools.cache
@@ -114,29 +106,21 @@ def parameters(stated: Statement) -> type[BaseParameters]:
     ParameterError
         If ``values`` names what there is not.
     """
-    given = dict(stated.values)
-    fields: list[tuple[str, Any, Any]] = []
+    given, fields = dict(stated.values), {}
     for s in stated.symbols:
-        value = given.pop(s.name, None)
-        if s.is_integer:
-            fields.append((s.name, int | None, parameter(value, "size", low=1)))
-        else:
-            fields.append((s.name, float | None, parameter(value, "number")))
-    for g in stated.gausses:
-        if isinstance(g.var, Spectrum) and g.var.name in given:
-            for k, value in enumerate(given.pop(g.var.name), 1):
-                name = f"{g.var.name}_{k}"
-                fields.append((name, float, parameter(float(value), "eigenvalue", above=0)))
-    for name, (value, doc, bound) in TRAINING.items():
-        if name not in [f[0] for f in fields]:
-            default = given.pop(name, value)
-            fields.append((name, type(value), parameter(type(value)(default), doc, **bound)))
+        allowed: dict[str, Any] = {"low": 1} if s.is_integer else {}
+        value = parameter(given.pop(s.name, None), "size" if allowed else "number", **allowed)
+        fields[s.name] = (int | None if allowed else float | None, value)
+    for g in (g for g in stated.gausses if isinstance(g.var, Spectrum)):
+        for k, value in enumerate(given.pop(g.var.name, ()), 1):
+            fields[f"{g.var.name}_{k}"] = (float, parameter(float(value), "eigenvalue", above=0))
+    for name in (n for n in TRAINING if n not in fields):
+        value, doc, bound = TRAINING[name]
+        kind = type(value)
+        fields[name] = (kind, parameter(kind(given.pop(name, value)), doc, **bound))
     for name in given:
-        known = [f[0] for f in fields]
-        raise ParameterError(
-            f"statement {stated.name}: values: {name}: {nearest(name, known)}there are "
-            + ", ".join(known)
-        )
+        said = f"values: {name}: {nearest(name, fields)}there are {', '.join(fields)}"
+        require(False, f"statement {stated.name}: {said}")
 
     def __post_init__(self: Any) -> None:
         """Check single fields, then that sizes fit the statement."""
@@ -151,9 +135,9 @@ def parameters(stated: Statement) -> type[BaseParameters]:
         """Copy whose number of steps reaches the time ``t`` (None: unchanged)."""
         return self._until("t", t, "steps", self.eta)
 
-    made = dataclasses.make_dataclass(
+    return dataclasses.make_dataclass(
         "Parameters",
-        fields,
+        [(name, *field) for name, field in fields.items()],
         bases=(BaseParameters,),
         frozen=True,
         namespace={
@@ -164,7 +148,6 @@ def parameters(stated: Statement) -> type[BaseParameters]:
             "__module__": __name__,
         },
     )
-    return made
 
 
 @functools.cache
@@ -181,21 +164,14 @@ def of_file(name: str) -> StatedModel:
     """
     path, _, chosen = name.partition(".py")
     path, chosen = f"{path}.py", chosen.removeprefix(":")
-    if not Path(path).is_file():
-        raise ParameterError(f"model: no file {path}")
+    require(Path(path).is_file(), f"model: no file {path}")
     given = _run(path)
     stated = {k: v for k, v in given.items() if isinstance(v, Statement)}
-    if not stated:
-        raise ParameterError(f"{path}: states nothing: no statement(...) is bound to a name")
+    require(stated, f"{path}: states nothing: no statement(...) is bound to a name")
     unread(list(stated.values()), given)
-    if chosen and chosen not in stated:
-        raise ParameterError(
-            f"{path}:{chosen}: there is no such statement, but {', '.join(stated)}"
-        )
-    if len(stated) > 1 and not chosen:
-        several = ", ".join(f"{path}:{k}" for k in stated)
-        raise ParameterError(f"{path}: states several models: {several}")
-    key = chosen or next(iter(stated))
+    several, key = ", ".join(f"{path}:{k}" for k in stated), chosen or next(iter(stated))
+    require(chosen or len(stated) == 1, f"{path}: states several models: {several}")
+    require(key in stated, f"{path}:{chosen}: there is no such statement, but {several}")
     found = stated[key]  # without a name of its own it has that of its variable
     return model(dataclasses.replace(found, name=key) if found.name == UNNAMED else found)
 

@@ -6,13 +6,13 @@ import math
 from typing import Any
 
 import numpy as np
-import sympy as sp
 import xarray as xr
 
 from theory.linearised import linearised
 from theory.onset import Onset
 from theory.parameters import ParameterError
 from theory.statement.derived import Derived
+from theory.statement.tree import require
 
 SHARES = (0.1, 0.5, 0.9)  # of what the loss falls by
 FIRST, LONGEST = 1.0, 1e9  # lengths of a run that looks for its own end
@@ -38,39 +38,33 @@ def onset(made: Derived, p: Any, until: float | None = None) -> Onset:
     """
     flow = concrete(made, p).flow
     curve = _run(flow, p, until)
-    end, fall = float(curve.t[-1]), float(curve.loss[0] - curve.loss[-1])
-    numbers: dict[str, float] = {"run": end, "loss_start": float(curve.loss[0])}
-    numbers |= {"loss_end": float(curve.loss[-1])}
-    labels = {
-        "run": "length of the run",
-        "loss_start": "loss at the start",
-        "loss_end": "loss at the end of the run",
+    end, begun, fall = (
+        float(curve.t[-1]),
+        float(curve.loss[0]),
+        float(curve.loss[0] - curve.loss[-1]),
+    )
+    found = {
+        "run": (end, "length of the run"),
+        "loss_start": (begun, "loss at the start"),
+        "loss_end": (begun - fall, "loss at the end of the run"),
     }
-    events = {
-        f"t_{share:.0%}".rstrip("%"): flow.observables["loss"]
-        - (numbers["loss_start"] - share * fall)
-        for share in SHARES
-    }
-    if fall > 0:
-        found = flow.solve(p, at=[end], events=events, t=end)
-        numbers |= {name: float(found[name]) for name in events}
-        labels |= {
-            name: f"time at which the loss has done {share:.0%} of its fall"
-            for name, share in zip(events, SHARES, strict=True)
-        }
-    notes = []
+    events = {f"t_{share:.0%}".rstrip("%"): share for share in SHARES if fall > 0}
+    loss = flow.observables["loss"]
+    crossed = {name: loss - (begun - share * fall) for name, share in events.items()}
+    times = flow.solve(p, at=[end], events=crossed, t=end) if events else {}
+    for name, share in events.items():
+        label = f"time at which the loss has done {share:.0%} of its fall"
+        found[name] = (float(times[name]), label)
     try:
-        modes = linearised(flow, dict.fromkeys(flow.state, 0), p)
+        modes, notes = linearised(flow, dict.fromkeys(flow.state, 0), p), []
     except ParameterError:
-        modes = []
-        notes.append("zero weights are no fixed point: no growth rates there")
+        modes, notes = [], ["zero weights are no fixed point: no growth rates there"]
     for k, mode in enumerate(modes, 1):
-        numbers[f"growth_{k}"] = float(np.real(mode.rate))
-        labels[f"growth_{k}"] = "growth rate at zero weights, real part"
+        found[f"growth_{k}"] = (float(np.real(mode.rate)), "growth rate at zero weights, real part")
     return Onset(
-        numbers=numbers,
-        labels=labels,
-        absent={name: "not within the run" for name in events},
+        numbers={name: value for name, (value, _) in found.items()},
+        labels={name: label for name, (_, label) in found.items()},
+        absent=dict.fromkeys(events, "not within the run"),
         notes=notes,
         curves=lambda: {"flow": curve},
         equations=lambda: list(made.equations().values()),
@@ -88,13 +82,9 @@ def concrete(made: Derived, p: Any) -> Derived:
         If a size or number has no value.
     """
     for s in made.statement.symbols:
-        if getattr(p, s.name) is None:
-            raise ParameterError(
-                f"{s.name}: has no value; set it by --set {s.name}=VALUE, or by values= in the statement"
-            )
-    if not (made.directions or made.loss.has(sp.Sum)):
-        return made
-    return made.at(**{s.name: getattr(p, s.name) for s in made.statement.symbols if s.is_integer})
+        said = f"{s.name}: has no value; set it by --set {s.name}=VALUE, or by values= in the statement"
+        require(getattr(p, s.name) is not None, said)
+    return made.written(p.as_dict())
 
 
 def _run(flow: Any, p: Any, until: float | None) -> xr.Dataset:

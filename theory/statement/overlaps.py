@@ -7,6 +7,7 @@ are vectors in that space. The mean loss depends on ``Q_kl = w_k.w_l``, ``R_km =
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 from typing import Any
 
@@ -14,9 +15,10 @@ import sympy as sp
 
 from theory import notation
 from theory.flow import Flow
-from theory.parameters import ParameterError
 from theory.statement.derived import POPULATION, TIME
+from theory.statement.tree import require
 
+Unit = tuple[str, int]  # of the student (``w``) or of the teacher (``b``), from 1
 GAUSSIAN = "standard Gaussian inputs"
 
 
@@ -41,69 +43,67 @@ def mean_product(activation: str, u: Any, v: Any, uv: Any) -> sp.Expr:
         "erf": lambda: 2 / sp.pi * sp.asin(uv / sp.sqrt((1 + u) * (1 + v))),
         "relu": lambda: (sp.sqrt(u * v - uv**2) + uv * (sp.pi - sp.acos(uv / size))) / (2 * sp.pi),
     }
-    if activation not in table:
-        raise ParameterError(f"activation = {activation!r}: must be one of {', '.join(table)}")
+    words = ", ".join(table)
+    require(activation in table, f"activation = {activation!r}: must be one of {words}")
     if activation == "relu" and u == v == uv:  # the limit, which has slopes
         return sp.sympify(u, strict=True) / 2
     return sp.sympify(table[activation](), strict=True)
-
-
-def _symmetric(name: str, k: int, l: int, means: str) -> sp.Symbol:
-    first, second = sorted((k, l))
-    square = True if k == l else None
-    return notation.symbol(f"{name}_{first}{second}", means=means, real=True, positive=square)
 
 
 class Overlaps:
     """Symbols of the overlaps of ``hidden`` student units with ``teachers`` teacher units."""
 
     def __init__(self, hidden: int, teachers: int) -> None:
-        if hidden < 1 or teachers < 0:
-            raise ParameterError(f"hidden = {hidden}, teachers = {teachers}: must be positive")
+        positive = hidden > 0 and teachers >= 0
+        require(positive, f"hidden = {hidden}, teachers = {teachers}: must be positive")
         self.hidden, self.teachers = hidden, teachers
+        self.students = [("w", k) for k in range(1, hidden + 1)]
+        self.units = [*self.students, *(("b", m) for m in range(1, teachers + 1))]
 
     def Q(self, k: int, l: int) -> sp.Symbol:
         """Overlap of two student units, counted from 1."""
-        return _symmetric("Q", k, l, "overlap of student units")
+        return self.overlap(("w", k), ("w", l))
 
     def R(self, k: int, m: int) -> sp.Symbol:
         """Overlap of a student unit with a teacher unit."""
-        return notation.symbol(f"R_{k}{m}", means="overlap of student and teacher", real=True)
+        return self.overlap(("w", k), ("b", m))
 
     def T(self, m: int, n: int) -> sp.Symbol:
         """Overlap of two teacher units."""
-        return _symmetric("T", m, n, "overlap of teacher units")
+        return self.overlap(("b", m), ("b", n))
+
+    def overlap(self, x: Unit, y: Unit) -> sp.Symbol:
+        """Overlap of two units, students (``w``) and teachers (``b``)."""
+        (one, k), (other, l) = sorted((x, y), key=lambda unit: (unit[0] != "w", unit[1]))
+        kind, means = {
+            "ww": ("Q", "overlap of student units"),
+            "wb": ("R", "overlap of student and teacher"),
+            "bb": ("T", "overlap of teacher units"),
+        }[one + other]
+        square = True if x == y else None
+        return notation.symbol(f"{kind}_{k}{l}", means=means, real=True, positive=square)
 
     @property
     def state(self) -> list[sp.Symbol]:
         """What moves: R, then Q."""
-        units = range(1, self.hidden + 1)
-        found = [self.R(k, m) for k in units for m in range(1, self.teachers + 1)]
-        return found + [self.Q(k, l) for k in units for l in units if k <= l]
+        return [self.overlap(*pair) for pair in self._moving]
+
+    @property
+    def _moving(self) -> list[tuple[Unit, Unit]]:
+        crossed = list(itertools.product(self.students, self.units[self.hidden :]))
+        return crossed + list(itertools.combinations_with_replacement(self.students, 2))
 
     def rates(self, loss: sp.Expr) -> dict[sp.Symbol, sp.Expr]:
         """Rates of all overlaps: every entry of every ``w_k`` descends on the loss."""
-        units, teachers = range(1, self.hidden + 1), range(1, self.teachers + 1)
-        slope = {x: sp.diff(loss, x) for x in self.state}
 
-        def pull(k: int, with_unit: Any, with_teacher: Any) -> sp.Expr:
-            """Overlap of -dL/dw_k with a vector, given the vector's overlaps with all units."""
-            own = [slope[self.Q(k, l)] * (2 if k == l else 1) * with_unit(l) for l in units]
-            return -sp.Add(*own, *(slope[self.R(k, m)] * with_teacher(m) for m in teachers))
+        def pull(x: Unit, y: Unit) -> sp.Expr:
+            """Overlap of -dL/dx with y; teachers do not move."""
+            if x[0] == "b":
+                return sp.S.Zero
+            along = {z: sp.diff(loss, self.overlap(x, z)) * (1 + (z == x)) for z in self.units}
+            return -sp.Add(*(slope * self.overlap(z, y) for z, slope in along.items()))
 
-        rates = {}
-        for k in units:
-            for m in teachers:
-                rates[self.R(k, m)] = pull(
-                    k, lambda l, m=m: self.R(l, m), lambda n, m=m: self.T(n, m)
-                )  # type: ignore[misc]
-        for k in units:
-            for l in units:
-                if k <= l:
-                    there = pull(k, lambda i, l=l: self.Q(i, l), lambda n, l=l: self.R(l, n))  # type: ignore[misc]
-                    back = pull(l, lambda i, k=k: self.Q(i, k), lambda n, k=k: self.R(k, n))  # type: ignore[misc]
-                    rates[self.Q(k, l)] = there + back
-        return rates
+        return {self.overlap(x, y): pull(x, y) + pull(y, x) for x, y in self._moving}
 
     def flow(
         self,
@@ -131,15 +131,13 @@ class Overlaps:
             If an overlap has no start.
         """
         for x in self.state:
-            if x not in initial:
-                raise ParameterError(f"{name}: {x} has no start")
+            require(x in initial, f"{name}: {x} has no start")
         more = dict(weights or {})
         return Flow(
             name,
             TIME,
             self.rates(loss) | {w: -sp.diff(loss, w) for w in more},
-            {x: sp.sympify(initial[x], strict=True) for x in self.state}
-            | {w: sp.sympify(start, strict=True) for w, start in more.items()},
+            {x: sp.S(start) for x, start in ({x: initial[x] for x in self.state} | more).items()},
             f"overlaps {name}",
             "exact",
             (POPULATION, GAUSSIAN),
@@ -161,29 +159,14 @@ class Overlaps:
         student, teacher : mapping of int to Expr, optional
             Read-out of every unit; 1 by default.
         """
-        units = [
-            *(
-                (sp.sympify((student or {}).get(k, 1), strict=True), "w", k)
-                for k in range(1, self.hidden + 1)
-            ),
-            *(
-                (-sp.sympify((teacher or {}).get(m, 1), strict=True), "b", m)
-                for m in range(1, self.teachers + 1)
-            ),
-        ]
-
-        def overlap(one: str, k: int, other: str, l: int) -> sp.Symbol:
-            if one == other:
-                return self.Q(k, l) if one == "w" else self.T(k, l)
-            return self.R(k, l) if one == "w" else self.R(l, k)
-
+        readout = {("w", k): sp.S(a) for k, a in (student or {}).items()}
+        readout |= {("b", m): -sp.S(a) for m, a in (teacher or {}).items()}
+        signed = {x: readout.get(x, 1 if x[0] == "w" else -1) for x in self.units}
+        pairs = itertools.product(self.units, repeat=2)
+        means = {
+            (x, y): (self.overlap(x, x), self.overlap(y, y), self.overlap(x, y)) for x, y in pairs
+        }
         parts = (
-            a
-            * b
-            * mean_product(
-                activation, overlap(x, k, x, k), overlap(y, l, y, l), overlap(x, k, y, l)
-            )
-            for a, x, k in units
-            for b, y, l in units
+            signed[x] * signed[y] * mean_product(activation, *m) for (x, y), m in means.items()
         )
         return sp.Add(*parts) / 2

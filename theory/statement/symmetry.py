@@ -2,65 +2,93 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Mapping, Sequence
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
 import sympy as sp
 
 from theory import notation
-from theory.statement.points import Points
+from theory.parameters import ParameterError
 
-RANK = 1e-9  # relative to the largest singular value: double precision with a margin
+RANK = 1e-9  # of a column's size: double precision with a margin
 STEP = 1e-30j  # small enough for derivatives exact to rounding
 LARGEST = 24  # denominator of a coefficient
-PROVABLE = 600  # operations of an expression that SymPy multiplies out in a second
+LARGEST_DRAWN = 13  # of a size
+MOST_TRIES = 2000
+HIDING = 3  # what a pair of equal sizes costs, in units of a size
+AGREE = 1e-7  # of a coefficient and its fraction: a fit in double precision
+PROVABLE = 1200  # parts of an expression that SymPy multiplies out in a second
 MOST_EXPONENTIALS = 5  # different ones, of an expression that is put over one denominator
-READABLE = 300  # operations of one that it factors in a second
+READABLE = 600  # parts of one that it factors in a second
 
 
-def null_vectors(sample: Callable[[int], np.ndarray], width: int) -> list[list[sp.Rational]]:
-    """Rational vectors that every row of a matrix is orthogonal to, as reduced echelon form.
+def null_vectors(rows: np.ndarray) -> list[list[sp.Rational]]:
+    """Rational vectors that every row of a matrix is orthogonal to.
 
-    Parameters
-    ----------
-    sample : callable
-        Makes a matrix of so many rows, another one at every call.
-    width : int
-        Number of columns. Pivots are chosen from the last column on.
+    Each says how one column is a sum of those before it that are no such sums.
     """
-    rows = sample(3 * width)
-    _, sizes, vectors = np.linalg.svd(rows)
-    rank = int((sizes > RANK * max(sizes.max(initial=0), 1e-300)).sum())
-    reduced = _echelon(vectors[rank:, ::-1])[:, ::-1]
-    found = [[Fraction(float(v)).limit_denominator(LARGEST) for v in row] for row in reduced]
-    others = sample(width)
-    scale = np.abs(others).max(initial=1e-300)
-    return [
-        [sp.Rational(v.numerator, v.denominator) for v in row]
-        for row in found
-        if np.abs(others @ np.array(row, float)).max(initial=0) < 1e-7 * scale
-    ]
-
-
-def _echelon(rows: np.ndarray) -> np.ndarray:
-    rows, top = rows.copy(), 0
-    for column in range(rows.shape[1]):
-        if top == len(rows):
-            break
-        pivot = top + int(np.abs(rows[top:, column]).argmax())
-        if abs(rows[pivot, column]) < 1e-8:
+    own: list[int] = []
+    found = []
+    for k, column in enumerate(rows.T):
+        parts = np.linalg.lstsq(rows[:, own], column, rcond=None)[0] if own else np.empty(0)
+        vector = np.zeros(rows.shape[1])
+        vector[k], vector[own] = 1, -parts
+        if np.abs(rows @ vector).max() > RANK * np.abs(rows).max():
+            own.append(k)
             continue
-        rows[[top, pivot]] = rows[[pivot, top]]
-        rows[top] /= rows[top, column]
-        for other in range(len(rows)):
-            if other != top:
-                rows[other] -= rows[other, column] * rows[top]
-        top += 1
-    return rows[:top]
+        rounded = [sp.Rational(str(v)).limit_denominator(LARGEST) for v in vector]
+        if np.abs(np.array(rounded, float) - vector).max() < AGREE:
+            found.append(rounded)
+    return found
+
+
+Rebuild = Callable[[sp.Expr], sp.Expr]
+
+
+def rebuilt(expr: sp.Expr, rule: Callable[[sp.Expr, Rebuild], sp.Expr | None]) -> sp.Expr:
+    """An expression made anew from its parts, each of which is looked at once.
+
+    ``rule(part, of)`` gives what a part becomes, or None for the same of new parts.
+    """
+    known: dict[sp.Expr, sp.Expr] = {}
+
+    def of(e: sp.Expr) -> sp.Expr:
+        if e not in known:
+            made = rule(e, of)
+            known[e] = (e.func(*map(of, e.args)) if e.args else e) if made is None else made
+        return known[e]
+
+    return of(expr)
+
+
+def replaced(expr: sp.Expr, by: Mapping[sp.Expr, sp.Expr]) -> sp.Expr:
+    """An expression with others in the places of some."""
+    return rebuilt(expr, lambda e, of: by.get(e))
+
+
+def slope(expr: sp.Expr, x: sp.Symbol) -> sp.Expr:
+    """Derivative of an expression."""
+
+    def rule(e: sp.Expr, of: Rebuild) -> sp.Expr:
+        if not e.args:
+            return sp.Integer(e == x)
+        if not isinstance(e, sp.Add | sp.Mul | sp.Pow | sp.exp | sp.log):
+            return sp.diff(e, x)
+        inner = list(map(of, e.args))
+        if e.is_Add or not any(inner):
+            return sp.Add(*inner)
+        if e.is_Mul:
+            rest = (sp.Mul(*e.args[:k], *e.args[k + 1 :]) for k in range(len(inner)))
+            return sp.Add(*(d * r for d, r in zip(inner, rest, strict=True) if d != 0))
+        if e.is_Pow and inner[1] == 0:
+            return inner[0] * e.exp * e.base ** (e.exp - 1)
+        outer = {sp.exp: e, sp.log: 1 / e.args[0]}
+        return inner[0] * outer[e.func] if e.func in outer else sp.diff(e, x)
+
+    return rebuilt(expr, rule)
 
 
 def rational(expr: sp.Expr) -> tuple[sp.Expr, dict[sp.Symbol, sp.Expr]]:
@@ -77,27 +105,32 @@ def rational(expr: sp.Expr) -> tuple[sp.Expr, dict[sp.Symbol, sp.Expr]]:
             meaning[named[x]] = x
         return named[x]
 
-    def spelled(x: sp.Expr) -> sp.Expr:
-        if not x.has(sp.exp, sp.log):
-            return x
-        if isinstance(x, sp.exp):
-            inside = sp.cancel(sp.together(spelled(x.args[0])))
-            if not inside.is_polynomial(*inside.free_symbols):
-                return name(sp.exp(inside))
-            parts = (term.as_coeff_Mul() for term in sp.Add.make_args(sp.expand(inside)))
-            return sp.Mul(*(name(sp.exp(rest)) ** many for many, rest in parts if rest != 1))
+    def spelled(x: sp.Expr, of: Rebuild) -> sp.Expr | None:
         if isinstance(x, sp.log):
-            return name(sp.log(sp.factor(spelled(x.args[0]))))
-        return x.func(*map(spelled, x.args))
+            return name(sp.log(sp.factor(of(x.args[0]))))
+        if not isinstance(x, sp.exp):
+            return None
+        inside = sp.expand(of(x.args[0]))
+        if not inside.is_polynomial(*inside.free_symbols):
+            inside = sp.cancel(sp.together(inside))
+        if not inside.is_polynomial(*inside.free_symbols):
+            return name(sp.exp(inside))
+        parts = (term.as_coeff_Mul() for term in sp.Add.make_args(sp.expand(inside)))
+        return sp.Mul(*(name(sp.exp(rest)) ** many for many, rest in parts if rest != 1))
 
-    return spelled(expr), meaning
+    return rebuilt(expr, spelled), meaning
+
+
+def longer(expr: sp.Basic, most: int) -> bool:
+    """Whether an expression has more than so many parts; a long one is not counted to its end."""
+    return any(True for _ in itertools.islice(sp.preorder_traversal(expr), most, None))
 
 
 def proved(expr: sp.Expr) -> bool:
     """Whether an expression that is zero in numbers is shown to be zero, where that is cheap."""
     if expr == 0:
         return True
-    if expr.has(sp.Sum) or expr.count_ops() > PROVABLE:
+    if expr.has(sp.Sum) or longer(expr, PROVABLE):
         return False
     made, meaning = rational(expr)
     return len(meaning) <= 2 * MOST_EXPONENTIALS and sp.expand(sp.numer(sp.together(made))) == 0
@@ -105,7 +138,7 @@ def proved(expr: sp.Expr) -> bool:
 
 def tidied(expr: sp.Expr) -> sp.Expr:
     """A rational function of exponentials over one denominator, in factors, if that is shorter."""
-    if expr.has(sp.Sum, sp.log) or expr.count_ops() > READABLE:
+    if longer(expr, READABLE) or expr.has(sp.Sum, sp.log):
         return expr
     made, meaning = rational(expr)
     if len(meaning) > MOST_EXPONENTIALS:
@@ -119,22 +152,37 @@ def tidied(expr: sp.Expr) -> sp.Expr:
 def compiled(expressions: Sequence[sp.Expr], arguments: Sequence[sp.Symbol]) -> Callable[..., Any]:
     """Expressions as functions of numbers, sizes as whole ones; sums are added up term by term."""
     several = any(e.has(sp.Sum) for e in expressions)  # whose indices must stay inside
-    made = sp.lambdify(list(arguments), list(expressions), "numpy", cse=not several)
+    once = False if several else _shared
+    made = sp.lambdify(list(arguments), list(expressions), "numpy", cse=once)
     whole = [x.is_integer for x in arguments]
     return lambda *v: made(*(int(x) if w else x for w, x in zip(whole, v, strict=True)))
 
 
-def slopes(
-    expr: sp.Expr, by: Sequence[sp.Symbol], others: Sequence[sp.Symbol]
-) -> Callable[..., tuple[float, np.ndarray]]:
-    """An expression's value and derivatives by some of its symbols, by complex steps."""
-    of = compiled([expr], [*by, *others])
+def _shared(expressions: Any, **_: Any) -> tuple[list[tuple[sp.Symbol, sp.Expr]], list[sp.Expr]]:
+    """Exponentials and logarithms, which are what occurs many times, by symbols of their own."""
+    found: dict[sp.Expr, sp.Symbol] = {}
 
-    def found(values: Sequence[float], numbers: Sequence[float]) -> tuple[float, np.ndarray]:
-        steps = [
-            complex(of(*(x + STEP * (k == n) for n, x in enumerate(values)), *numbers)[0])
-            for k in range(len(values))
-        ]
+    def rule(e: sp.Expr, of: Rebuild) -> sp.Expr | None:
+        if not isinstance(e, sp.exp | sp.log):
+            return None
+        return found.setdefault(e.func(of(e.args[0]), evaluate=False), sp.Dummy())
+
+    reduced = [rebuilt(e, rule) for e in expressions]
+    return [(short, e) for e, short in found.items()], reduced
+
+
+def slopes(made: Any) -> Callable[[Sequence[float], Mapping[str, float]], tuple[float, Any]]:
+    """Numbers of the loss and its slopes along all classes, by complex steps: of values of these in
+    order and numbers by name.
+    """
+    symbols = [c.symbol for c in made.classes]
+    others = sorted(made.loss.free_symbols - set(symbols), key=str)
+    of = compiled([made.loss], [*symbols, *others])
+
+    def found(values: Sequence[float], numbers: Mapping[str, float]) -> tuple[float, Any]:
+        known = [numbers[s.name] for s in others]
+        moved = np.array(values) + STEP * np.eye(len(values))
+        steps = [complex(of(*point, *known)[0]) for point in moved]
         return steps[0].real, np.array([s.imag for s in steps]) / abs(STEP)
 
     return found
@@ -181,88 +229,110 @@ class Quotient:
     mobility: Mapping[sp.Symbol, Mapping[sp.Symbol, sp.Expr]]
 
 
+class Points:
+    """Random numbers for sizes, `number` symbols and values of classes, sizes that fit."""
+
+    def __init__(self, made: Any, seed: int = 0) -> None:
+        self.made, self.rng = made, np.random.default_rng(seed)
+        stated, known = made.statement, {c.symbol for c in made.classes}
+        free = made.loss.free_symbols.union(stated.symbols) - known
+        self.sizes = [s for s in stated.symbols if s.is_integer and s not in made.sizes]
+        self.others = sorted((s for s in free if not s.is_integer), key=str)
+        room = [f.to.size - f.sorts[j].size for f in stated.functions for j in f.injective]
+        room += [i.sort.size - i.place for i in stated.draws if i.place is not None]
+        sorts, classes = [s.size for s in stated.sorts], [c.size for c in made.classes]
+        fixed = {k: sp.Integer(v) for k, v in made.sizes.items()}
+        limits = [[sp.S(x).xreplace(fixed) for x in part] for part in (sorts, classes, room)]
+        self.counts = sp.lambdify(self.sizes, limits, "math")
+
+    def cost(self, sizes: tuple[int, ...]) -> float:
+        """What sizes cost that fit one-to-one functions and fill every class, else infinity: equal
+        ones hide faults.
+        """
+        try:
+            sorts, classes, room = self.counts(*sizes)
+        except ZeroDivisionError:
+            return np.inf
+        equal = sum(a == b for a, b in itertools.combinations(sorts, 2))
+        fits = min(*sorts, *classes) > 0 and min(room, default=0) >= 0
+        return sum(sizes) + HIDING * equal if fits else np.inf
+
+    def small(self, largest: int) -> list[tuple[int, ...]]:
+        """All sizes up to one that fit, cheap ones first."""
+        grid = itertools.product(range(2, largest + 1), repeat=len(self.sizes))
+        cost = {s: self.cost(s) for s in grid}
+        return sorted((s for s in cost if cost[s] < np.inf), key=lambda s: (cost[s], s))
+
+    def numbers(self, sizes: tuple[int, ...] | None = None) -> dict[str, float]:
+        """Sizes (drawn, if not given) and numbers by name."""
+        sizes = next(self._drawn()) if sizes is None else sizes
+        found = {s.name: float(n) for s, n in zip(self.sizes, sizes, strict=True)}
+        found |= {s.name: float(n) for s, n in self.made.sizes.items()}
+        return found | {s.name: float(self.rng.uniform(0.2, 0.9)) for s in self.others}
+
+    def _drawn(self) -> Iterator[tuple[int, ...]]:
+        for _ in range(MOST_TRIES):
+            sizes = tuple(self.rng.integers(2, LARGEST_DRAWN + 1, len(self.sizes)).tolist())
+            if self.cost(sizes) < np.inf:
+                yield sizes
+        name = self.made.statement.name
+        raise ParameterError(f"statement {name}: no sizes from 2 to {LARGEST_DRAWN} fit")
+
+    def values(self) -> dict[sp.Symbol, float]:
+        """Values of classes."""
+        return {c.symbol: float(self.rng.normal()) for c in self.made.classes}
+
+
 def conserved(made: Any) -> list[Conserved]:
-    points = Points(made)
-    symbols = [c.symbol for c in made.classes]
-
-    def sample(rows: int, scaled: bool) -> np.ndarray:
-        out = []
-        for _ in range(rows):
-            values = list(points.values().values())
-            row = made.slopes(values, points.numbers())[1]
-            out.append(row * values if scaled else row)
-        return np.array(out)
-
+    """Sums over weights, then over their squares, that the slopes of the loss leave alone."""
+    points, found = Points(made), []
     size = {c.symbol: c.size for c in made.classes}
-    found: list[Conserved] = []
+    values = [list(points.values().values()) for _ in range(4 * len(size))]
+    rows = np.array([made.slopes(v, points.numbers())[1] for v in values])
+    slopes = {} if longer(made.loss, PROVABLE) else {x: slope(made.loss, x) for x in size}
     for power in (1, 2):
-        vectors = null_vectors(functools.partial(sample, scaled=power == 2), len(symbols))
-        for vector in vectors:
-            part = {x: a for x, a in zip(symbols, vector, strict=True) if a != 0}
+        for vector in null_vectors(rows * np.array(values) ** (power - 1)):
+            part = {x: a for x, a in zip(size, vector, strict=True) if a != 0}
             if power == 2 and len(part) == 1:  # frozen, found above
                 continue
             kind = "scaling" if power == 2 else "translation" if len(part) > 1 else "frozen"
             kept = sp.factor(sp.Add(*(a * size[x] * x**power for x, a in part.items())))
             only = next(iter(part)) if kind == "frozen" else kept
-            found.append(Conserved(kind, part, only, _unmoved(made.loss, part, power)))
+            moved = [a * x ** (power - 1) * slopes[x] for x, a in part.items()] if slopes else []
+            sure = bool(moved) and proved(sp.Add(*moved))
+            found.append(Conserved(kind, part, only, sure))
     return found
-
-
-def _unmoved(loss: sp.Expr, part: Mapping[sp.Symbol, sp.Expr], power: int) -> bool:
-    """Whether it is proved that a loss does not change along a direction."""
-    if loss.count_ops() > PROVABLE:
-        return False
-    slopes = (a * x ** (power - 1) * sp.diff(loss, x) for x, a in part.items())
-    return proved(sp.Add(*slopes))
 
 
 def still(made: Any) -> list[Conserved]:
     """Order parameters of a closure that do not move."""
-    points, rates = Points(made), made.rates
-    arguments = [*rates, *points.sizes, *points.others]
-    of = compiled(list(rates.values()), arguments)
-    rows = []
-    for _ in range(3):
-        numbers = points.numbers()
-        rows.append(
-            of(*points.values().values(), *(numbers[s.name] for s in arguments[len(rates) :]))
-        )
-    size = np.abs(np.array(rows, float)).max(0)
-    return [
-        Conserved("frozen", {x: sp.S.One}, x, proved(rate))
-        for (x, rate), n in zip(rates.items(), size, strict=True)
-        if n < RANK * size.max()
-    ]
+    none = (x for x, rate in made.rates.items() if proved(rate))
+    return [Conserved("frozen", {x: sp.S.One}, x, True) for x in none]
 
 
 def quotient(made: Any) -> Quotient:
-    symbols = [c.symbol for c in made.classes]
+    """One class per translation as a base at zero, the others relative to it."""
     size = {c.symbol: c.size for c in made.classes}
     shifts = [q.coefficients for q in made.conserved if q.kind != "scaling"]
-    base = {next(x for x in reversed(symbols) if a.get(x) == 1): a for a in shifts}
-    shift = {
-        c.symbol: sp.Add(*(a.get(c.symbol, 0) * b for b, a in base.items()))
-        for c in made.classes
-        if c.symbol not in base
-    }
+    base = {next(x for x in reversed(size) if a.get(x) == 1): a for a in shifts}
+    shift = {x: sp.Add(*(a.get(x, 0) * b for b, a in base.items())) for x in size if x not in base}
     order: dict[sp.Symbol, sp.Expr] = {}
-    of: dict[sp.Symbol, sp.Symbol] = {}  # class by order parameter
+    gauge = dict.fromkeys(base, sp.S.Zero)
     for c in (c for c in made.classes if c.symbol in shift):
-        x = c.symbol
-        if shift[x] != 0:
+        x, moved = c.symbol, shift[c.symbol]
+        if moved != 0:
             alike = [d for d in made.classes if d.weight is c.weight and shift.get(d.symbol)]
             name = f"delta_{c.weight.name if len(alike) == 1 else x}"
-            x = notation.symbol(name, means=str(x - shift[x]), real=True)
-        order[x], of[x] = c.symbol - shift[c.symbol], c.symbol
-    mobility = {
-        x: {
-            y: sp.factor(
-                sp.Add(*(a.get(c, 0) * a.get(d, 0) / size[b] for b, a in base.items()))
-                + (1 / size[c] if c == d else 0)
-            )
-            for y, d in of.items()
-        }
-        for x, c in of.items()
-    }
-    gauge = dict.fromkeys(base, sp.S.Zero) | {c: x for x, c in of.items()}
-    return Quotient(order, gauge, mobility)
+            x = notation.symbol(name, means=str(x - moved), real=True)
+        order[x], gauge[c.symbol] = c.symbol - moved, x
+    free = {x: c for c, x in gauge.items() if c in shift}
+
+    def mobility(c: sp.Symbol, d: sp.Symbol) -> sp.Expr:
+        own = 1 / size[c] if c == d else 0
+        return sp.factor(
+            own + sp.Add(*(a.get(c, 0) * a.get(d, 0) / size[b] for b, a in base.items()))
+        )
+
+    return Quotient(
+        order, gauge, {x: {y: mobility(c, d) for y, d in free.items()} for x, c in free.items()}
+    )

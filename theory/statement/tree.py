@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,7 +14,14 @@ import sympy as sp
 from theory import notation
 from theory.parameters import ParameterError
 
+MOST = 5000  # products of a tree that is multiplied out
 _count = itertools.count()
+
+
+def require(holds: Any, said: str) -> None:
+    """Refuse in one line what does not hold."""
+    if not holds:
+        raise ParameterError(said)
 
 
 @dataclass(frozen=True)
@@ -47,16 +55,12 @@ class Term:
 
     sort: Sort
     parent: Term | None
-
-    @property
-    def inner(self) -> tuple[Term, ...]:
-        """Terms that it is made of."""
-        return ()
+    inner: tuple[Term, ...]
 
 
 @dataclass(frozen=True, eq=False)
 class Index(Term):
-    """An element drawn at random, summed over by a `Total` (``bound``), or at a known place.
+    """An element drawn at random, summed over (``bound``), or at a known ``place`` from 1.
 
     ``copied`` is the index of the sum that this one's sum is a copy of.
     """
@@ -68,10 +72,10 @@ class Index(Term):
     bound: bool = False
     copied: Index | None = None
     label: str = ""
-    number: int = field(default_factory=lambda: next(_count))
+    number: int = field(default_factory=lambda: next(_count), repr=False)
 
     @property
-    def inner(self) -> tuple[Term, ...]:
+    def inner(self) -> tuple[Term, ...]:  # type: ignore[override]
         """What it is distinct from, and what it belongs to."""
         return (*self.distinct, *(() if self.parent is None else (self.parent,)))
 
@@ -81,29 +85,33 @@ class Index(Term):
 
 @dataclass(frozen=True)
 class Value(Term):
-    """Value of a teacher or of a sample."""
+    """Value of a function; or, with ``solved``, its argument there, which may not exist: the last
+    of ``arguments`` is then the value, the others are the function's others.
+    """
 
     function: Function
     arguments: tuple[Term, ...]
+    solved: int | None = None
 
     @property
-    def inner(self) -> tuple[Term, ...]:
+    def inner(self) -> tuple[Term, ...]:  # type: ignore[override]
         """Its arguments."""
         return self.arguments
 
     @property
     def sort(self) -> Sort:  # type: ignore[override]
-        """Sort of the value."""
-        return self.function.to
+        """Sort of the value, or of the argument."""
+        return self.function.to if self.solved is None else self.function.sorts[self.solved]
 
     @property
     def parent(self) -> Term | None:  # type: ignore[override]
-        """The argument whose set the value lies in, if its sort has one per element."""
-        k = self.function.parent
-        return None if k is None else self.arguments[k]
+        """The last argument whose set the value lies in, if its sort has one per element."""
+        above = [t for t in self.arguments if t.sort is self.sort.of]
+        return above[-1] if above else None
 
     def __repr__(self) -> str:
-        return f"{self.function.name}({', '.join(map(repr, self.arguments))})"
+        inverse = "" if self.solved is None else "^-1"
+        return f"{self.function.name}{inverse}({', '.join(map(repr, self.arguments))})"
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,9 +120,8 @@ class Function:
 
     ``injective`` holds the places of arguments in which it is one-to-one, the others held;
     ``leading`` says that this holds to leading order only, as values are drawn independently.
-    A teacher from a sort into itself (which is a permutation, as all values are equally frequent)
-    that is applied again is a permutation of its own, made of its ``parts``, outermost first:
-    ``f(f(i))`` is one value.
+    A teacher from a sort into itself (a permutation, as all values are equally frequent) that is
+    applied again is a permutation of its own, made of its ``parts``, outermost first.
     """
 
     name: str
@@ -128,17 +135,15 @@ class Function:
     @property
     def parent(self) -> int | None:
         """Place of the argument whose set the values lie in."""
-        if self.to.of is None:
-            return None
-        return max(k for k, s in enumerate(self.sorts) if s is self.to.of)
+        places = [k for k, s in enumerate(self.sorts) if s is self.to.of]
+        return places[-1] if places else None
 
     def __call__(self, *terms: Term) -> Value:
         fits(f"{self.kind} {self.name}", self.sorts, terms)
-        inner = terms[0]
-        if self.kept and self.sorts == (self.to,) and isinstance(inner, Value):
-            g = inner.function
+        if self.kept and self.sorts == (self.to,) and isinstance(terms[0], Value):
+            g = terms[0].function
             if (g.parts or (g,))[-1] is (self.parts or (self,))[-1]:
-                return Value(composed(self, g), inner.arguments)
+                return Value(composed(self, g), terms[0].arguments)
         return Value(self, terms)
 
     @property
@@ -160,33 +165,33 @@ def composed(f: Function, g: Function) -> Function:
 
 def fits(what: str, sorts: Sequence[Sort], terms: Sequence[Any]) -> None:
     """Refuse terms that do not fit the places of ``what``."""
-    if len(sorts) != len(terms):
-        raise ParameterError(
-            f"{what}: takes {len(sorts)} indices ({', '.join(map(repr, sorts))}), got {len(terms)}"
-        )
+    wanted = f"takes {len(sorts)} indices ({', '.join(map(repr, sorts))}), got {len(terms)}"
+    require(len(sorts) == len(terms), f"{what}: {wanted}")
     for k, (s, t) in enumerate(zip(sorts, terms, strict=True)):
-        if not isinstance(t, Term):
-            raise ParameterError(f"{what}: index {k + 1} = {t!r}: must be an index of sort {s}")
-        if t.sort is not s:
-            raise ParameterError(
-                f"{what}: index {k + 1} = {t!r} is of sort {t.sort}, must be of sort {s}"
-            )
-        parents = [u for u in terms[:k] if u.sort is s.of]
-        if s.of is not None and parents and t.parent not in parents:
-            raise ParameterError(f"{what}: {t!r} belongs to {t.parent!r}, not to {parents[-1]!r}")
+        said = f"{what}: index {k + 1} = {t!r}"
+        require(isinstance(t, Term), f"{said}: must be an index of sort {s}")
+        require(t.sort is s, f"{said} is of sort {t.sort}, must be of sort {s}")
+        above = [u for u in terms[:k] if u.sort is s.of]
+        belongs = s.of is None or not above or t.parent in above
+        require(belongs, f"{what}: {t!r} belongs to {t.parent!r}, not to {above[-1:]}")
 
 
 @dataclass(frozen=True, eq=False)
 class Array:
-    """What is read entry by entry: trained weights, or Gaussian data."""
+    """What is read entry by entry."""
 
     name: str
     sorts: tuple[Sort, ...]
 
-    def _terms(self, what: str, indices: Any) -> tuple[Term, ...]:
+    def __getitem__(self, indices: Any) -> Node:
         terms = indices if isinstance(indices, tuple) else (indices,)
-        fits(f"{what} {self.name}", self.sorts, terms)
-        return terms
+        fits(f"{self.kind} {self.name}", self.sorts, terms)
+        return Node("entry", (), terms, self)
+
+    @property
+    def kind(self) -> str:
+        """What it is called in messages."""
+        return type(self).__name__.lower()
 
     def __repr__(self) -> str:
         return self.name
@@ -198,9 +203,6 @@ class Weight(Array):
 
     start: sp.Expr = sp.S.Zero
 
-    def __getitem__(self, indices: Any) -> Entry:
-        return Entry(self, self._terms("weight", indices))
-
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Gauss(Array):
@@ -208,158 +210,57 @@ class Gauss(Array):
 
     var: sp.Expr | Spectrum = sp.S.One
 
-    def __getitem__(self, indices: Any) -> Component:
-        return Component(self, self._terms("gauss", indices))
 
-
+@dataclass(frozen=True, eq=False)
 class Node:
-    """A number that depends on weights, draws and data."""
+    """A number that depends on weights, draws and data.
+
+    Attributes
+    ----------
+    kind : str
+        ``number`` (``of``: an expression in sizes and numbers), ``entry`` (of an array), ``same``
+        (one where both terms are equal, else zero), ``equal`` (both parts), ``plus``, ``times``,
+        ``power`` (``of``: the exponent), ``exp``, ``log``, ``total`` (over the index ``of``; a term
+        is the position of an ordered sort that it ends before), ``trace`` (see
+        `theory.statement.gaussian`).
+    parts : tuple of Node
+        What it is made of.
+    terms : tuple of Term
+        Indices that it reads.
+    """
+
+    kind: str
+    parts: tuple[Node, ...] = ()
+    terms: tuple[Term, ...] = ()
+    of: Any = None
 
     _op_priority = 100.0  # before SymPy's numbers, so that a symbol times a node is a node
 
     def __add__(self, other: Any) -> Node:
-        return Plus((self, node(other)))
-
-    def __radd__(self, other: Any) -> Node:
-        return Plus((node(other), self))
+        return Node("plus", (self, node(other)))
 
     def __mul__(self, other: Any) -> Node:
-        return Times((self, node(other)))
+        return Node("times", (self, node(other)))
 
-    def __rmul__(self, other: Any) -> Node:
-        return Times((node(other), self))
+    __radd__, __rmul__ = __add__, __mul__
 
     def __neg__(self) -> Node:
-        return Times((Scalar(sp.S.NegativeOne), self))
+        return self * -1
 
     def __sub__(self, other: Any) -> Node:
-        return Plus((self, -node(other)))
+        return self + node(other) * -1
 
     def __rsub__(self, other: Any) -> Node:
-        return Plus((node(other), -self))
+        return self * -1 + other
 
     def __pow__(self, exponent: Any) -> Node:
-        return Power(self, sp.sympify(exponent, strict=True))
+        return Node("power", (self,), (), sp.sympify(exponent, strict=True))
 
     def __truediv__(self, other: Any) -> Node:
-        return Times((self, Power(node(other), sp.S.NegativeOne)))
+        return self * node(other) ** -1
 
     def __rtruediv__(self, other: Any) -> Node:
-        return Times((node(other), Power(self, sp.S.NegativeOne)))
-
-    def children(self) -> tuple[Node, ...]:
-        """Nodes that it is made of."""
-        return ()
-
-    def terms(self) -> tuple[Term, ...]:
-        """Indices that it reads."""
-        return ()
-
-
-@dataclass(frozen=True, eq=False)
-class Scalar(Node):
-    """A number made of sizes and `number` symbols."""
-
-    value: sp.Expr
-
-
-@dataclass(frozen=True, eq=False)
-class Entry(Node):
-    """An entry of a weight."""
-
-    weight: Weight
-    indices: tuple[Term, ...]
-
-    def terms(self) -> tuple[Term, ...]:
-        """Its indices."""
-        return self.indices
-
-
-@dataclass(frozen=True, eq=False)
-class Component(Node):
-    """A component of Gaussian data."""
-
-    gauss: Gauss
-    indices: tuple[Term, ...]
-
-    def terms(self) -> tuple[Term, ...]:
-        """Its indices."""
-        return self.indices
-
-
-@dataclass(frozen=True, eq=False)
-class Same(Node):
-    """One if two indices are equal, else zero."""
-
-    pair: tuple[Term, Term]
-
-    def terms(self) -> tuple[Term, ...]:
-        """Both indices."""
-        return self.pair
-
-
-@dataclass(frozen=True, eq=False)
-class Plus(Node):
-    """A sum of nodes."""
-
-    parts: tuple[Node, ...]
-
-    def children(self) -> tuple[Node, ...]:
-        """Its terms."""
-        return self.parts
-
-
-@dataclass(frozen=True, eq=False)
-class Times(Node):
-    """A product of nodes."""
-
-    parts: tuple[Node, ...]
-
-    def children(self) -> tuple[Node, ...]:
-        """Its factors."""
-        return self.parts
-
-
-@dataclass(frozen=True, eq=False)
-class Power(Node):
-    """A node to a power that is a number."""
-
-    base: Node
-    exponent: sp.Expr
-
-    def children(self) -> tuple[Node, ...]:
-        """Its base."""
-        return (self.base,)
-
-
-@dataclass(frozen=True, eq=False)
-class Transform(Node):
-    """An exponential or a logarithm of a node; ``kind`` is ``exp`` or ``log``."""
-
-    kind: str
-    argument: Node
-
-    def children(self) -> tuple[Node, ...]:
-        """Its argument."""
-        return (self.argument,)
-
-
-@dataclass(frozen=True, eq=False)
-class Total(Node):
-    """Sum of ``body`` over ``index``, up to position ``end`` (which counts if ``inclusive``)."""
-
-    index: Index
-    body: Node
-    end: Term | None = None
-    inclusive: bool = False
-
-    def children(self) -> tuple[Node, ...]:
-        """What is summed."""
-        return (self.body,)
-
-    def terms(self) -> tuple[Term, ...]:
-        """The end of the sum."""
-        return () if self.end is None else (self.end,)
+        return self**-1 * other
 
 
 def node(value: Any) -> Node:
@@ -372,21 +273,18 @@ def node(value: Any) -> Node:
     """
     if isinstance(value, Node):
         return value
-    if isinstance(value, Term | Array | Function | Sort):
-        raise ParameterError(f"{value!r}: is a {type(value).__name__.lower()}, must be a number")
     try:
         made = sp.sympify(value, strict=True)
     except sp.SympifyError:
-        raise ParameterError(f"{value!r}: must be a number") from None
-    if not isinstance(made, sp.Expr):
-        raise ParameterError(f"{value!r}: must be a number")
-    return Scalar(sp.nsimplify(made, rational=True) if made.has(sp.Float) else made)
+        made = None
+    require(isinstance(made, sp.Expr), f"{value!r}: must be a number")
+    return Node("number", of=sp.nsimplify(made, rational=True) if made.has(sp.Float) else made)
 
 
 def walk(root: Node) -> Iterator[Node]:
     """Every node of a tree, shared ones once per occurrence, parents first."""
     yield root
-    for child in root.children():
+    for child in root.parts:
         yield from walk(child)
 
 
@@ -395,3 +293,65 @@ def subterms(term: Term) -> Iterator[Term]:
     yield term
     for t in term.inner:
         yield from subterms(t)
+
+
+def reached(root: Any, found: dict[Any, None] | None = None) -> dict[Any, None]:
+    """Everything that something is made of, in order of appearance: nodes, terms, sorts, ..."""
+    found = {} if found is None else found
+    if isinstance(root, tuple):
+        for x in root:
+            reached(x, found)
+    elif isinstance(root, sp.Expr):
+        found[root] = None
+    elif dataclasses.is_dataclass(root) and root not in found:
+        found[root] = None
+        reached(tuple(vars(root).values()), found)
+    return found
+
+
+def substituted(term: Term, by: Mapping[Term, Term]) -> Term:
+    """A term with other indices in the places of some."""
+    if isinstance(term, Value):
+        return Value(term.function, tuple(substituted(t, by) for t in term.arguments), term.solved)
+    return by.get(term, term)
+
+
+def renamed(n: Node, by: Mapping[Term, Term]) -> Node:
+    """A node with other indices; every sum in it gets an index of its own."""
+    own = n.of
+    terms = tuple(substituted(t, by) for t in n.terms)
+    if n.kind == "total":
+        parent = None if n.of.parent is None else substituted(n.of.parent, by)
+        own = Index(n.of.sort, parent, bound=True, copied=n.of.copied or n.of)
+        by = {**by, n.of: own}
+    return Node(n.kind, tuple(renamed(p, by) for p in n.parts), terms, own)
+
+
+def expanded(n: Node, by: Mapping[Term, Term]) -> list[tuple[tuple[Node, ...], tuple[Node, ...]]]:
+    """A tree multiplied out: factors of every product, with the sums that they are under.
+
+    Raises
+    ------
+    ParameterError
+        If there are more than `MOST` products.
+    """
+    if n.kind == "plus":
+        return [m for p in n.parts for m in expanded(p, by)]
+    if n.kind == "total":
+        head = renamed(dataclasses.replace(n, parts=()), by)
+        return [((head, *s), f) for s, f in expanded(n.parts[0], {**by, n.of: head.of})]
+    if n.kind != "times" and not (n.kind == "power" and n.of.is_Integer and n.of > 0):
+        return [((), (renamed(n, by),))]
+    made: list[tuple[tuple[Node, ...], tuple[Node, ...]]] = [((), ())]
+    for part in n.parts * (1 if n.kind == "times" else int(n.of)):
+        made = [(a + c, b + d) for a, b in made for c, d in expanded(part, by)]
+        require(len(made) <= MOST, f"loss: more than {MOST} products when multiplied out")
+    return made
+
+
+def product(sums: Sequence[Node], factors: Sequence[Node]) -> Node:
+    """A product under its sums."""
+    made = Node("times", tuple(factors))
+    for head in reversed(sums):
+        made = dataclasses.replace(head, parts=(made,))
+    return made

@@ -4,61 +4,48 @@ its sort only when something depends on where it is.
 
 from __future__ import annotations
 
+import collections
 import functools
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import sympy as sp
 
-from theory.parameters import ParameterError
-from theory.statement.decisions import Decisions
-from theory.statement.frames import Frame, NeedOuter, Quenched, Vague
-from theory.statement.polynomial import Monomial, monomials
-from theory.statement.roles import Classes, substituted
-from theory.statement.tree import (
-    Entry,
-    Function,
-    Node,
-    Plus,
-    Power,
-    Same,
-    Scalar,
-    Term,
-    Times,
-    Total,
-    Transform,
-    Weight,
-)
+from theory import notation
+from theory.statement import gaussian
+from theory.statement.decisions import Decisions, Frame, NeedOuter, Quenched, Vague
+from theory.statement.roles import Classes, Roles
+from theory.statement.stated import Statement
+from theory.statement.tree import Node, Term, Weight, expanded, product, require, substituted, walk
 
 MOST_BRANCHES = 25_000  # of all sums: half a minute
-MOST_PATTERNS = 1000  # ways in which an entry's indices can lie
+MOST_PATTERNS = 300  # ways in which an entry's indices can lie
 
 
 class World(Decisions):
     """Numbers of a tree, in means over everything that they depend on."""
 
     def mean_of(self, tree: Node) -> sp.Expr:
-        """Mean of a tree; where a sum holds random numbers of terms, of the tree multiplied out."""
+        """Mean of a tree, Gaussian data first; where a sum holds random numbers of terms, of the
+        tree multiplied out.
+        """
+        if self.stated.gausses:
+            return sp.Add(*map(self._mean_of, gaussian.integrated(tree)))
         try:
             return self._mean_of(tree)
         except Quenched as error:
-            leaf = functools.partial(Monomial, sp.S.One, ())
             try:
-                parts = monomials(tree, {}, lambda n: leaf((n,)))
-                return sp.Add(*(m.number * self._mean_of(m.node()) for m in parts))
+                return sp.Add(*(self._mean_of(product(*m)) for m in expanded(tree, {})))
             except Quenched:
                 raise error from None
 
     def _mean_of(self, tree: Node) -> sp.Expr:
         while True:
             try:
-                return self.mean(lambda: self.value(tree))
+                return self._added(Frame(linear=True), lambda: self.value(tree))
             except Vague as need:
-                self.whole.add(need.function)
-
-    def mean(self, body: Callable[[], sp.Expr]) -> sp.Expr:
-        """Mean of a number over everything that it depends on."""
-        return self._added(Frame(linear=True), body)
+                self.whole.add(need.args[0])
 
     def _added(self, frame: Frame, body: Callable[[], sp.Expr]) -> sp.Expr:
         """Sum over all branches; weights of equal values are added first."""
@@ -69,34 +56,29 @@ class World(Decisions):
                 rest.append(frame.summed(value))
             else:
                 counts.setdefault(value, []).append(frame.weight)
-        made = (v * (w[0] if len(w) == 1 else sp.factor(sp.Add(*w))) for v, w in counts.items())
+        made = (v * _collected(tuple(w)) for v, w in counts.items())
         return sp.Add(*made, *rest)
 
     def chances(self, body: Callable[[], Any]) -> dict[Any, sp.Expr]:
         """Probability of every outcome."""
         frame = Frame(linear=True)
-        found: dict[Any, sp.Expr] = {}
-        for outcome in self._branches(frame, body, MOST_PATTERNS):
-            found[outcome] = found.get(outcome, 0) + frame.summed(sp.S.One)
-        return {k: sp.factor(v) for k, v in found.items()}
+        found: Any = collections.defaultdict(lambda: sp.S.Zero)
+        for n, outcome in enumerate(self._branches(frame, body)):
+            require(n < MOST_PATTERNS, f"statement {self.stated.name}: more than {n} patterns")
+            found[outcome] += frame.summed(sp.S.One)
+        return found
 
-    def _branches(
-        self, frame: Frame, body: Callable[[], Any], most: int | None = None
-    ) -> Iterator[Any]:
-        for _ in range(most or MOST_BRANCHES):
+    def _branches(self, frame: Frame, body: Callable[[], Any]) -> Iterator[Any]:
+        for _ in frame.replays():
             self.spent += 1
-            if self.spent > MOST_BRANCHES:
-                break
+            said = f"statement {self.stated.name}: more than {MOST_BRANCHES} branches"
+            require(self.spent <= MOST_BRANCHES, said)
             saved = self.table, self.known
             self.table, self.known = (dict(self.table), {k: list(v) for k, v in self.known.items()})
             self.frames.append(frame)
-            frame.begin()
             try:
                 if len(self.frames) == 1:
-                    self._list_places()
-                    for index in self.stated.draws:
-                        if index.place is not None:
-                            self.element(index)
+                    self._begin()
                 value = body()
                 if frame.index is not None and frame.index not in self.table:
                     frame.weight *= frame.index.sort.size
@@ -104,32 +86,32 @@ class World(Decisions):
                 self.frames.pop()
                 self.table, self.known = saved
             yield value
-            if not frame.advance():
-                return
-        few = min(most or MOST_BRANCHES, MOST_BRANCHES)
-        raise ParameterError(f"statement {self.stated.name}: more than {few} branches")
 
     def value(self, n: Node, linear: bool = True) -> sp.Expr:
         """Number of a node in this world; ``linear`` says whether its mean may be taken."""
-        if isinstance(n, Scalar):
-            return n.value
-        if isinstance(n, Entry):
-            return self.entry(n.weight, n.indices)
-        if isinstance(n, Same):
-            return sp.Integer(self.same(*n.pair))
-        if isinstance(n, Plus):
+        if n.kind == "number":
+            return n.of
+        if n.kind == "entry":
+            return self.entry(n.of, n.terms)
+        if n.kind == "same":
+            return sp.Integer(self.same(*n.terms))
+        if n.kind == "plus":
             return sp.Add(*(self.value(p, linear) for p in n.parts))
-        if isinstance(n, Times):
+        if n.kind == "times":
             return self._product(n, linear)
-        if isinstance(n, Power):
-            return self.value(n.base, linear and n.exponent == 1) ** n.exponent
-        if isinstance(n, Transform):
-            made = self.value(n.argument, False)
-            return sp.exp(made) if n.kind == "exp" else sp.log(made)
-        assert isinstance(n, Total), n
-        return self._total(n, linear)
+        if n.kind == "power":
+            return self.value(n.parts[0], linear and n.of == 1) ** n.of
+        if n.kind == "trace":
+            return gaussian.trace([self.value(p) for p in n.parts], *n.of)
+        if n.kind == "total":
+            return self._total(n, linear)
+        if n.kind == "equal":
+            gap = sp.expand(self.value(n.parts[0], False) - self.value(n.parts[1], False))
+            require(gap.is_number, f"eq of numbers: whether {gap} = 0 is not known at all sizes")
+            return sp.Integer(gap == 0)
+        return getattr(sp, n.kind)(self.value(n.parts[0], False))
 
-    def _product(self, n: Times, linear: bool) -> sp.Expr:
+    def _product(self, n: Node, linear: bool) -> sp.Expr:
         linear = linear and sum(map(_sums, n.parts)) < 2
         made = sp.S.One
         for part in sorted(n.parts, key=_sums):  # a mask that is zero spares the sums
@@ -138,24 +120,24 @@ class World(Decisions):
                 break
         return made
 
-    def _total(self, n: Total, linear: bool) -> sp.Expr:
+    def _total(self, n: Node, linear: bool) -> sp.Expr:
+        self.bound[n.of] = len(self.frames)
+
+        def body() -> sp.Expr:
+            for end in n.terms:
+                self._place(n.of, end)
+            return self.value(n.parts[0], linear)
+
         while True:
             saved = dict(self.table), {k: list(v) for k, v in self.known.items()}
-            frame = Frame(linear, n.index)
-            self.bound[n.index] = len(self.frames)
-
-            def body() -> sp.Expr:
-                if n.end is not None:
-                    self._place(n.index, n.end, n.inclusive)
-                return self.value(n.body, linear)
-
             try:
-                return self._added(frame, body)
+                return self._added(Frame(linear, n.of), body)
             except NeedOuter as need:
                 self.table, self.known = saved
-                if need.depth < len(self.frames) - 1:
+                depth, key = need.args
+                if depth < len(self.frames) - 1:
                     raise
-                self._decide(need.key)
+                self._decide(key)
 
     def entry(self, weight: Weight, terms: tuple[Term, ...]) -> Any:
         """Symbol of the class that an entry belongs to."""
@@ -163,16 +145,12 @@ class World(Decisions):
         return classes.symbols[self.pattern(classes, terms)]
 
     def pattern(self, classes: Classes, terms: tuple[Term, ...]) -> tuple[bool, ...]:
-        """Truth values of the atoms of a weight at given indices."""
-        by: dict[Term, Term] = dict(zip(classes.slots, terms, strict=True))
-        found = []
-        for atom in classes.atoms:
-            spelled = [substituted(t, by) for t in atom]
-            if len(spelled) == 1:
-                found.append(self.element(spelled[0]) is not None)
-            else:
-                found.append(self.same(*spelled))
-        return tuple(found)
+        """Truth values of the atoms of a weight at given indices, vectors aside."""
+        by: dict[Term, Term] = dict(zip(classes.plain, terms, strict=True))
+        spelled = ([substituted(t, by) for t in atom] for atom in classes.atoms)
+        return tuple(
+            self.element(t[0]) is not None if len(t) == 1 else self.same(*t) for t in spelled
+        )
 
     def same(self, a: Term, b: Term) -> bool:
         """Whether two terms name the same element."""
@@ -181,17 +159,108 @@ class World(Decisions):
         if a.parent is not None and b.parent is not None and not self.same(a.parent, b.parent):
             return False
         one, other = self.element(a), self.element(b)
-        if one is not None and other is not None:
-            for e, o in ((one, other), (other, one)):
-                if isinstance(e.name, Function) and (isinstance(o.name, Function) or e is o):
-                    raise Vague(e.name)
-        if one is not None and one is other and one.many != 1:
-            raise ParameterError(
-                f"{a!r} and {b!r}: cannot be compared where places are exchangeable"
-            )
-        return one is not None and one is other
+        if one is None or other is None:
+            return False
+        for e, o in ((one, other), (other, one)):
+            if e.vague is not None and (o.vague is not None or e is o):
+                raise Vague(e.vague)
+        said = f"{a!r} and {b!r}: cannot be compared where places are exchangeable"
+        require(one is not other or one.many == 1, said)
+        return one is other
 
 
+@functools.cache
+def _collected(weights: tuple[sp.Expr, ...]) -> sp.Expr:
+    return weights[0] if len(weights) == 1 else sp.factor(sp.Add(*weights))
+
+
+@functools.cache
 def _sums(n: Node) -> bool:
     """Whether a node holds a sum over an index."""
-    return isinstance(n, Total) or any(map(_sums, n.children()))
+    return any(p.kind == "total" for p in walk(n))
+
+
+@dataclass(frozen=True)
+class Class:
+    """A class of a weight's entries, which keep one common value.
+
+    Attributes
+    ----------
+    symbol : Symbol
+        The common value (an entry of an array, where directions of a vector differ).
+    weight : Weight
+    size : Expr
+        How many entries it has.
+    means : str
+        What is the same and what is not.
+    """
+
+    symbol: sp.Symbol
+    weight: Weight
+    size: sp.Expr
+    means: str
+
+    @property
+    def many(self) -> sp.Expr:
+        """How many values there are: one, unless directions of a vector differ."""
+        along = [s.size for s in self.weight.sorts if s.vector]
+        return along[0] if isinstance(self.symbol, sp.Indexed) else sp.S.One
+
+    @property
+    def label(self) -> str:
+        """Name of the class, or of the array that it is an entry of."""
+        return self.symbol.base.name if isinstance(self.symbol, sp.Indexed) else self.symbol.name
+
+
+def classes(stated: Statement, roles: Roles) -> tuple[list[Class], set[str]]:
+    """Classes of all weights with their sizes, found by drawing an entry's indices at random, and
+    names of teachers that were taken to be balanced.
+
+    By the symmetry of Gaussian data, a weight with one vector index vanishes and one with two is
+    diagonal: one number, or one per eigenvalue.
+    """
+    found, assumed = [], set()
+    for weight, of in roles.classes.items():
+        if len(of.vectors) == 1:
+            continue
+        world, along = World(stated, roles), [of.slots[k].sort.size for k in of.vectors[:1]]
+        chances = world.chances(functools.partial(world.pattern, of, tuple(of.plain)))
+        assumed |= {f.name for f in world.balanced}
+        keep = _telling(list(chances))
+        of.atoms = [of.atoms[k] for k in keep]
+        entries = sp.Mul(*(s.sort.size for s in of.plain))
+        patterns = {tuple(p[k] for k in keep): q for p, q in chances.items()}
+        for pattern, chance in sorted(patterns.items(), reverse=True):
+            name = weight.name + "_" * bool(pattern) + "".join(str(int(b)) for b in pattern)
+            told = map(_said, of.atoms, pattern)
+            means = ", ".join([*told, *["on the diagonal"] * len(along)]) or "every entry"
+            size = sp.factor(entries * chance) * sp.Mul(*along)
+            symbol = notation.symbol(name, means=f"{weight.name}: {means}", real=True)
+            if along and gaussian.spectra(stated):
+                symbol, size = notation.array(name)[gaussian.DIRECTION], size / along[0]
+            of.symbols[pattern] = symbol
+            found.append(Class(symbol, weight, size, means))
+    return found, assumed
+
+
+def _telling(patterns: list[tuple[bool, ...]]) -> list[int]:
+    """Places of few atoms, simplest first, that tell all patterns apart."""
+
+    def told(places: list[int]) -> int:
+        return len({tuple(p[i] for i in places) for p in patterns})
+
+    keep: list[int] = []
+    for k in range(len(patterns[0])):
+        if told([*keep, k]) > told(keep):
+            keep.append(k)
+    for k in list(keep):  # what later ones made needless
+        if told([i for i in keep if i != k]) == len(patterns):
+            keep.remove(k)
+    return keep
+
+
+def _said(atom: tuple[Any, ...], holds: bool) -> str:
+    if len(atom) == 1:
+        image, f = atom[0].arguments[-1], atom[0].function.name
+        return f"{image!r} {'is' if holds else 'is not'} a value of {f}"
+    return f"{atom[0]!r} {'=' if holds else '!='} {atom[1]!r}"

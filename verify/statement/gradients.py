@@ -14,10 +14,10 @@ from simulate.pool import one_thread
 from simulate.statement import Student
 from simulate.statement import data as law
 from simulate.streams import keyed
-from theory.parameters import ParameterError
 from theory.statement import arrays, check, model
 from theory.statement.derived import Derived
 from theory.statement.stated import Statement
+from theory.statement.tree import require
 from verify.check import Check, identity, sampled, vanishing
 from verify.report import Report, Request
 from verify.statement.refine import pieces, refine
@@ -41,31 +41,28 @@ def at(made: Derived, data: arrays.Data, seed: int = 0) -> list[Check]:
         Of the values of classes.
     """
     student, told = Student(made.statement), check.predicted(made, data, seed)
-    taken = student.taken(data)
-    where = ", ".join(f"{k} = {v:.3g}" for k, v in data.numbers.items())
+    taken, where = student.taken(data), ", ".join(f"{k} = {v:.3g}" for k, v in data.numbers.items())
     weights = {w: torch.tensor(x) for w, x in told.weights.items()}
     loss, slopes = student.gradients(weights, taken)
-    refined = refine(student, taken, {w: np.minimum(x, 0) for w, x in told.members.items()}, seed)
-    split, found = pieces(told.members, refined), []
-    found.append(identity(f"loss, {where}", "loss", told.loss, float(loss), ROUNDING, WHY))
+    begun = {w: np.minimum(x, 0) for w, x in told.members.items()}
+    split = pieces(told.members, refine(student, taken, begun, seed))
+    found = [identity(f"loss, {where}", "loss", told.loss, float(loss), ROUNDING, WHY)]
     largest = max(float(np.abs(s).max()) for s in told.gradients.values()) or 1.0
     for w, slope in slopes.items():
-        sizes, counted = (np.append(x[w], 0) for x in (told.sizes, told.counted))
-        many = len(np.unique(told.members[w]))
-        gap = float(np.abs(told.gradients[w] - slope.numpy()).max()) / largest
+        own = [c.weight is w for c in made.classes]
+        sizes, counted = (np.append(x[own], 0) for x in (told.sizes, told.counted))
+        many, gap = len(np.unique(told.members[w])), np.abs(told.gradients[w] - slope.numpy())
+        entries, by = f"entries of {w}, {where}", f"classes of {w} by refinement, {where}"
         found += [
-            identity(f"entries of {w}, {where}", "classes", sizes, counted, 0, "counted"),
+            identity(entries, "classes", sizes, counted, 0, "counted"),
             vanishing(
-                f"gradient of {w}, {where}", "loss", gap, ROUNDING, f"over the largest; {WHY}"
+                f"gradient of {w}, {where}",
+                "loss",
+                float(gap.max()) / largest,
+                ROUNDING,
+                f"over the largest; {WHY}",
             ),
-            identity(
-                f"classes of {w} by refinement, {where}",
-                "classes",
-                many,
-                split[w],
-                0,
-                "gradients split none of them",
-            ),
+            identity(by, "classes", many, split[w], 0, "gradients split none of them"),
         ]
     return [*found, descent(made, data, told, where), *drawn(student, data, where, seed)]
 
@@ -91,14 +88,11 @@ def drawn(student: Student, data: arrays.Data, where: str, seed: int) -> list[Ch
     stated, rng = student.stated, keyed(seed, 0)
     if any(f.leading or (not f.kept and len(f.injective) > 1) for f in stated.functions):
         return []  # nearly distinct, or not drawn at all
-    weights = {
-        w: torch.tensor(SPREAD * rng.normal(size=tuple(map(data.size, w.sorts))))
-        for w in stated.weights
-    }
-    count, means = GAUSSIAN if stated.gausses else INPUTS, []
-    for _ in range(BATCHES):
-        batch = law.inputs(stated, data.numbers, data.tables, count, rng)
-        means.append(float(student.mean(weights, student.taken(batch))))
+    shapes = {w: data.shape(w.sorts) for w in stated.weights}
+    weights = {w: torch.tensor(SPREAD * rng.normal(size=n)) for w, n in shapes.items()}
+    count = GAUSSIAN if stated.gausses else INPUTS
+    batches = (law.inputs(stated, data.numbers, data.tables, count, rng) for _ in range(BATCHES))
+    means = [float(student.mean(weights, student.taken(batch))) for batch in batches]
     exact = float(student.mean(weights, student.taken(data)))
     return [sampled(f"loss of drawn inputs, {where}", "loss", exact, means)]
 
@@ -111,10 +105,8 @@ def checks(made: Derived) -> list[Check]:
     ParameterError
         For a closure, whose gradients are no gradients of any one student.
     """
-    if made.shared:
-        raise ParameterError(
-            f"statement {made.statement.name}: a closure over teachers has no gradients of one student"
-        )
+    none = "a closure over teachers has no gradients of one student"
+    require(not made.shared, f"statement {made.statement.name}: {none}")
     made = check.written(made)
     with one_thread():
         return [c for data in itertools.islice(check.listed(made), SIZES) for c in at(made, data)]

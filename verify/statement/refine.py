@@ -58,17 +58,12 @@ def _split(own: np.ndarray, slope: np.ndarray, apart: float) -> np.ndarray:
     """Classes whose entries have the same gradient."""
     found, count = np.full(own.shape, -1), 0
     for k in range(-1, own.max(initial=-1) + 1):
-        at = own == k
+        at = (own == k) & (
+            (k >= 0) | (np.abs(slope) > apart)
+        )  # zero entries that nothing moves stay
         order = np.sort(slope[at])
         steps = np.flatnonzero(np.diff(order) > apart)
-        groups = np.searchsorted(order[steps] + apart / 2, slope[at])
-        if k == -1:  # zero entries stay zero where nothing moves them
-            still = np.abs(slope[at]) <= apart
-            names = np.unique(groups[~still])
-            found[at] = np.where(still, -1, count + np.searchsorted(names, groups))
-            count += len(names)
-            continue
-        found[at] = count + groups
+        found[at] = count + np.searchsorted(order[steps] + apart / 2, slope[at])
         count += len(steps) + bool(at.any())
     return found
 

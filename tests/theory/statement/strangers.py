@@ -259,7 +259,44 @@ def two_steps():
     return statement(first + cross_entropy(logit, over=token, target=after(after(z))))
 
 
+def occurs_twice():
+    """Does the query occur exactly twice among four independent tokens?"""
+    M = sizes("M")
+    place, token = sort("place", 4), sort("token", M)
+    z, q = sample("z", (place,), token), draw(token)
+    A, c = weight("A", token, token), weight("c")
+    count = total(lambda p: eq(z(p), q), place)
+    out = total(lambda p: A[q, z(p)], place) + c[()]
+    return statement((eq(count, 2) - out) ** 2)
+
+
+def clusters():
+    """Linear maps of Gaussian inputs, one per group of tasks, chosen by a table of tasks."""
+    n, G, D = sizes("n G D")
+    task, group, dim = sort("task", n), sort("group", G), sort("dim", D, vector=True)
+    g, x, e, t = teacher("g", (task,), group), gauss("x", dim, var=2), gauss("e", dim), draw(task)
+    W, V = weight("W", group, dim, dim, start=1), weight("V", task, group, start=1)
+    one = lambda h, i: total(lambda j: W[h, i, j] * x[j], dim)  # noqa: E731
+    out = lambda i: total(lambda h: V[t, h] * one(h, i), group)  # noqa: E731
+    own = lambda i: one(g(t), i) * V[t, g(t)]  # noqa: E731
+    return statement(total(lambda i: (x[i] + e[i] - out(i) - own(i)) ** 2, dim))
+
+
+def masked_mean():
+    """Gaussian inputs in order: each is predicted from those before it."""
+    N, D = sizes("N D")
+    place, dim = sort("place", N, ordered=True), sort("dim", D, vector=True)
+    x, i, U, c = gauss("x", place, dim), draw(place), weight("U", dim, dim, start=1), weight("c")
+    before = lambda a: total(lambda p: read(a, p), place, below=i)  # noqa: E731
+    read = lambda a, p: total(lambda b: U[a, b] * x[p, b], dim)  # noqa: E731
+    target = lambda a: x[i, a] + total(lambda p: x[p, a], place, below=i)  # noqa: E731
+    return statement(total(lambda a: (target(a) - c[()] * before(a)) ** 2, dim))
+
+
 ALL = (
+    occurs_twice,
+    clusters,
+    masked_mean,
     two_steps,
     two_teachers,
     more_names,

@@ -12,7 +12,7 @@ import pytest
 from theory import __main__ as listing
 from theory import latex, onset, registry
 from theory.parameters import ParameterError
-from theory.statement import model, sizes, sort, statement, weight
+from theory.statement import eq, exp, gauss, model, sizes, sort, statement, teacher, total, weight
 from theory.statement.derived import derive
 from theory.statement.language import draw
 
@@ -39,6 +39,7 @@ WRONG = {
     "W[z, z] * weight('N', token)[z]": "weight N: something else is called so",
     "W[z, z] * weight('a b', token)[z]": "must be a name",
     "W[fixed(token, 0), z]": "place = 0: must lie in 1..N",
+    "W[fixed(sort('dim', N, vector=True), 1), z]": "directions of a vector have no places",
 }
 MADE = {
     "sort('empty', 0)": "size = 0: must be a positive whole number",
@@ -148,6 +149,27 @@ def test_a_statement_in_a_package_is_a_registered_model(tmp_path):
         [sys.executable, "-c", textwrap.dedent(code)], check=True, capture_output=True, text=True
     )
     assert found.stdout.startswith("lookup: Which token is it?")
+
+
+def test_what_cannot_be_derived_is_named():
+    """One line with the draw, sum, teacher or data."""
+    n, m = sizes("n m")
+    item, label, dim = sort("item", n), sort("label", m), sort("dim", m, vector=True)
+    place = sort("place", m, ordered=True)
+    f, g = teacher("f", (item,), label), teacher("g", (item,), place)
+    W, v, i = weight("W", item, label), weight("v", dim), draw(item)
+    x = gauss("x", dim)
+    count = lambda of: total(lambda j: eq(of(i), of(j)) * 1, item)  # noqa: E731
+    refused = {
+        "eq of numbers: whether n - 3 = 0": eq(total(lambda j: 1, item), 3) * W[i, f(i)],
+        "gauss x: in a function": exp(total(lambda k: x[k] * v[k], dim)),
+        "teacher g: its values are place, which is ordered": W[i, f(i)] * count(g),
+        "weight v: start = 1": total(lambda k: x[k] * weight("v", dim, start=1)[k], dim),
+    }
+    for said, loss in refused.items():
+        with pytest.raises(ParameterError, match=said) as caught:
+            derive(statement(loss))
+        assert "\n" not in str(caught.value)
 
 
 def test_nothing_moves():
