@@ -1,0 +1,31 @@
+"""A page to move a model's parameters in: ``python -m theory.explore [MODEL] --out FILE.html``."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from theory import cli, output
+from theory.explorer import page
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Command line."""
+    parser = cli.parser(
+        "theory.explore",
+        "One HTML file with sliders for a model's parameters and curves that move at once; no server, no network.",
+        "set",
+        "preset",
+        "out",
+    )
+    parser.add_argument("--runs", type=Path, metavar="FILE", help="netCDF file of students, drawn behind the curves")  # fmt: skip
+    args = parser.parse_args(argv)
+    made = page(args.model, cli.parameters(args), args.runs)
+    path = args.out or Path(f"{args.model.name.replace('.', '_')}.html")
+    output.write_text(path, made)
+    print(path, file=sys.stderr)
+    return 0
+
+
+if __name__ == "__main__":
+    cli.run(main)
