@@ -34,6 +34,22 @@ def test_column_sums_are_conserved(tiny, make):
     assert (student.M - M).abs().max() > 0.1
 
 
+def test_sums_of_single_inputs_move(tiny, make):
+    """Sec. 4.2: what is conserved is their mean over all inputs; attention moves between columns of
+    unequal sums.
+    """
+    student, data, _ = make(tiny)
+    actions, states = torch.as_tensor(data.actions), torch.as_tensor(data.states[:, :-1])
+
+    def logits():
+        return student(actions, states).detach().sum(-1)
+
+    before = logits()
+    descend(student, data, 200)
+    # Far above the 1e-12 to which the column sums stay.
+    assert (logits() - before).abs().max() > 1e-2
+
+
 def test_row_sums_are_not(tiny, make):
     student, data, _ = make(tiny)
     before = student.M.detach().sum(2)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from simulate.associative_memory import superposition
+from simulate.associative_memory import noisy_bigram, superposition
 from simulate.associative_memory.gradient_steps import InductionHead, Parameters, run, sample
 from simulate.associative_memory.trigger_task import Parameters as Task
 from simulate.associative_memory.trigger_task.student import Block, Simplified, Transformer
@@ -235,3 +235,29 @@ def test_capacity_of_few_outputs():
     assert off[0] > 2 * off[1] > 0 and off[1] < 0.08  # leaks between keys that share an output
     assert held[large] / held[small] == pytest.approx(2, rel=0.08)
     assert 1.2 < held[more] / held[large] < 1.5  # the latter M / ln M, at leading order
+
+
+def test_one_step_of_the_noisy_bigram_counts_labels():
+    """One step of autograd from zero weights, entry by entry, on the data sets of `one_step`: with
+    C[k, z] counting tokens z under label k, W_V is (C - column sums/(N + 1))/(n T); and what both
+    paths recover is what `one_step` counts.
+    """
+    p = noisy_bigram.Parameters(N=6, T=4, n=16, a=0.3, draws=8)
+    found = noisy_bigram.one_step(p, seed=3)
+    for k, rng in enumerate(np.random.default_rng(3).spawn(p.draws)):
+        context, _, label = noisy_bigram.sample(p, p.n, rng)
+        learner = noisy_bigram.Learner(p, 0, dtype=torch.float64)
+        logits = learner.logits(torch.as_tensor(context))
+        loss = torch.nn.functional.cross_entropy(logits, torch.as_tensor(label))
+        weights = [learner.weights[name] for name in ("feed_forward", "value")]
+        row, W_V = (-slope.numpy() for slope in torch.autograd.grad(loss, weights))
+        C = np.zeros((p.N + 1, p.N))
+        np.add.at(C, (label[:, None], context), 1)
+        counts = np.bincount(label, minlength=p.N + 1)
+        # Rounding of at most n terms of 1/n.
+        np.testing.assert_allclose(W_V, (C - C.sum(0) / (p.N + 1)) / (p.n * p.T), atol=1e-15)
+        np.testing.assert_allclose(row, counts / p.n - 1 / (p.N + 1), atol=1e-15)
+        assert (row[-1] > row[:-1].max() + 1e-12) == found["feed_forward"][k]
+        best = W_V[: p.N] > W_V[: p.N].max(0) - 1e-12  # ties are exact up to rounding
+        assert (best.diagonal() / best.sum(0)).mean() == pytest.approx(found["value"][k], rel=1e-12)
+    assert 0 < found["feed_forward"].mean() < 1 and 0 < found["value"].mean() < 1

@@ -27,9 +27,9 @@ def test_logit_variances_grow_as_attention_locks(shipped):
     p, runs = shipped
     for kind in ("correct", "other"):
         rise = runs[f"variance_{kind}"].max("alpha") / runs[f"variance_{kind}"].isel(alpha=0)
-        assert 4 < float(rise.min()) and float(rise.mean()) == pytest.approx(
-            {8: 4.6, 10: 6.7}[p.L], rel=0.15
-        )
+        # Demo, Table 1, Table 2: both kinds of logits are within 4% of these.
+        mean = {32: 4.9, 128: 7.2, 8: 6.2}[p.d_h]
+        assert 4 < float(rise.min()) and float(rise.mean()) == pytest.approx(mean, rel=0.05)
     form = st.equations()["logit_variance"]
     entry = float(form.evaluate({**p.values(), "participation": 1.0}))
     assert entry == pytest.approx(p.initial_variance, rel=1e-14)  # rounding
@@ -51,8 +51,8 @@ def test_attention_is_alike_on_the_diagonal_and_uneven_off_it(shipped):
     assert (off[learned] > 3 * on[learned]).all()
 
 
-# What S adds after A = 0.95, over what it rose until then: mean over seeds.
-LATER = {"demo": -0.24, "table_1": 0.01, "table_2": -0.11}
+# What S adds after A = 0.95, over what it rose until then: mean over seeds, standard error.
+LATER = {"demo": (-0.24, 0.03), "table_1": (0.01, 0.06), "table_2": (-0.11, 0.08)}
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -72,9 +72,8 @@ def test_off_target_overlap_saturates(name):
     assert (rise > 0).all() and (later > 0).all() and (later < 0.01 * rise).all()
     rise, later = stages(runs)
     assert (rise > 0).all()
-    share, error = (x / rise.mean() for x in (later.mean(), later.std(ddof=1) / len(later) ** 0.5))
-    assert error < 0.08 and abs(share - LATER[name]) < 4 * error
-    assert name != "demo" or share < -4 * error
+    found = [x / rise.mean() for x in (later.mean(), later.std(ddof=1) / len(later) ** 0.5)]
+    assert found == pytest.approx(LATER[name], abs=0.005)  # to the digits given
 
 
 def test_recovery_matters_less_and_less(shipped):
@@ -133,11 +132,13 @@ def test_greedy_students_do_become_perfect(shipped):
     """App. I says that they cannot: all predictions on all test sequences are right, though the
     loss is not zero.
     """
-    _, runs = shipped
+    p, runs = shipped
     assert (runs.accuracy.isel(alpha=-1) == 1).all() and (
         runs.rollout_accuracy.isel(alpha=-1) == 1
     ).all()
-    assert float(runs.loss.isel(alpha=-1).min()) > 0.1 and float(runs.A.max()) < 1
+    last = runs.loss.isel(alpha=-1)
+    assert 0.3 < float(last.min()) and float(last.max()) < 1.35 and p.n_test == 4096
+    assert float(runs.A.max()) < 1
 
 
 def curves(runs, *names):
@@ -266,8 +267,8 @@ def test_diagonal_entries_are_near_their_mean(shipped):
     rows = runs.attention.transpose("seed", "alpha", "step", "action").values
     diagonal = np.diagonal(rows, axis1=2, axis2=3)
     mean = diagonal.mean(-1)
-    limit = 0.35 if p == ensemble.SETTINGS["table_2"].p.run_to(16.0) else 0.1
-    assert np.abs(diagonal - mean[..., None]).max() < limit
+    largest = {32: 0.094, 128: 0.031, 8: 0.324}[p.d_h]  # demo, Table 1, Table 2
+    assert np.abs(diagonal - mean[..., None]).max() == pytest.approx(largest, abs=0.001)
     assert (diagonal.std(-1) / mean).max() < 0.3
     np.testing.assert_allclose(mean, curves(runs, "A")[0], rtol=1e-5)  # single precision
 
@@ -289,6 +290,32 @@ def test_slope_with_and_without_the_closure(name):
     ends = [first_crossing(runs.A, level).values for level in (0.25, 0.75)]
     assert [*found, (ends[1] - ends[0]).mean()] == pytest.approx(RISE[name], rel=0.02)
     assert np.ptp(ends[1] - ends[0]) < 0.5 * (ends[1] - ends[0]).mean()
+
+
+# Rms deviation of c(A): of (69) with current weights, of the closure; largest deviation of the mean
+# rollout: of (17)-(18) with measured moments, of (85) with measured steps, of (15) with (17)-(18).
+OFF = {
+    "demo": ([0.2061, 0.8369], [0.165, 0.003, 0.570]),
+    "table_1": ([0.0559, 0.7747], [0.414, 0.003, 0.892]),
+    "table_2": ([27.87, 0.6454], [0.364, 0.003, 0.908]),
+}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_how_far_closure_and_rollout_formulas_are_off(name):
+    """Sec. 4.3, App. E, Figs. 3 and 6: what the ledger says of them, to its digits."""
+    p, runs = ensemble.shipped(name)
+    measured, *curves = trajectories.closure_curves(p, runs).values()
+    scale = (measured**2).mean()
+    rms = [float((((c - measured) ** 2).mean() / scale) ** 0.5) for c in curves]
+    assert rms == pytest.approx(OFF[name][0], rel=0.002)
+    levels = (
+        trajectories.with_empirical_logits(p, runs).rollout_accuracy,
+        trajectories.position_dependent_rollout(p, runs),
+        trajectories.theory_curve(p, runs).rollout_accuracy,
+    )
+    gaps = [float(np.abs((x - runs.rollout_accuracy).mean("seed")).max()) for x in levels]
+    assert gaps == pytest.approx(OFF[name][1], abs=0.001) and gaps[1] < 0.004
 
 
 # Ends of the ranges of App. B, one size at a time, and beyond; and other training settings.
