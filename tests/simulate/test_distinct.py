@@ -179,8 +179,8 @@ def test_variance_of_message_passing_is_that_of_its_minimisers(branch):
 
 
 def test_variances_of_message_passing_concentrate():
-    """(43), (52): over sentences and tokens the variance of a field scatters by (2/d)^(1/2), that of
-    signs alone; over entries the variance of a weight scatters by a multiple of d^(-1/2).
+    """(43), (52): over sentences and tokens the variance of a field scatters by (2/d)^(1/2), as the
+    norm of a token does; over entries that of a weight by a multiple of d^(-1/2).
     """
     scatter = []
     for d in (60, 240):

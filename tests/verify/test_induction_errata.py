@@ -48,8 +48,8 @@ def test_second_layer_scores_use_the_first_layer_output():
 
 
 def test_rows_and_columns_of_the_second_layer():
-    """A.4 numbers all block rows of W2 alike, and shows W3 as one row of blocks: scores are sums over
-    four rows that differ, and only a column of blocks can be read.
+    """A.4 numbers all block rows of W2 alike, and shows W3 as one row of blocks: scores are sums
+    over four rows that differ, and only a column of blocks can be read.
     """
     D, random = 2, torch.Generator().manual_seed(2)
     U = torch.randn(5, 4 * D, generator=random, dtype=DOUBLE)
