@@ -15,6 +15,7 @@ from simulate.associative_memory.noisy_bigram import Parameters as BigramParamet
 from simulate.associative_memory.superposition import trained
 from simulate.positional_semantic import task
 from simulate.positional_semantic.gamp import gamp
+from simulate.positional_semantic.student import initial_weights
 from theory import registry
 from theory.parameters import ParameterError
 from theory.positional_semantic import Parameters as Sentences
@@ -135,12 +136,14 @@ def test_a_trained_memory_is_as_good_as_its_best_step():
     assert trained._descend([weight], logits, torch.arange(4), 3, 0.1) == 0.75
 
 
-@pytest.mark.parametrize("branch", ["semantic", "positional"])
-def test_variance_of_message_passing_is_that_of_its_minimisers(branch):
-    """Where it ends: the slopes of g by finite differences of the minimiser, entry by entry."""
-    p = Sentences(d=60, alpha=2.0, start=branch, omega=0.35, prox="local")
+def passed(branch, d):
+    """Where message passing ends: tokens, variances of the weights by finite differences of the
+    minimiser, entry by entry, and their mean as the algorithm has it.
+    """
+    p = Sentences(d=d, alpha=2.0, start=branch, omega=0.35, prox="local")
     teacher, data = task.sample(p, 3)
-    message = gamp(p, data, teacher, damping=0.85, iterations=3000)
+    weights = initial_weights(p, teacher, np.random.default_rng(0))["Q"][:, 0]
+    message = gamp(p, data, weights, damping=0.85, iterations=3000)
     assert message.steps[-1] < 1e-9
     X = data.tokens.double().numpy() / np.sqrt(p.d)
     Y = np.stack([data.target[:, 0, 1].double().numpy(), data.target[:, 1, 0].double().numpy()])
@@ -162,6 +165,29 @@ def test_variance_of_message_passing_is_that_of_its_minimisers(branch):
         return 1 / (p.lam - np.einsum("nld,ln->d", X**2, np.stack(slopes)))
 
     found = np.full(p.d, message.variance)
-    for _ in range(400):
+    for _ in range(60):
         found = 0.5 * found + 0.5 * spread(found)
+    return X, found, message
+
+
+@pytest.mark.parametrize("branch", ["semantic", "positional"])
+def test_variance_of_message_passing_is_that_of_its_minimisers(branch):
+    """Where it ends, on either branch: the slopes of g by finite differences of the minimiser."""
+    _, found, message = passed(branch, 60)
+    assert (message.weights.mean() > 0.2) == (branch == "positional")
     assert message.variance == pytest.approx(found.mean(), rel=1e-5)
+
+
+def test_variances_of_message_passing_concentrate():
+    """(43), (52): over sentences and tokens the variance of a field scatters by (2/d)^(1/2), as the
+    norm of a token does; over entries that of a weight by a multiple of d^(-1/2).
+    """
+    scatter = []
+    for d in (60, 240):
+        X, found, _ = passed("semantic", d)
+        fields = X**2 @ found  # the algorithm takes their mean for all
+        # 240 fields know their scatter to 5%.
+        assert fields.std() / fields.mean() == pytest.approx((2 / d) ** 0.5, rel=0.15)
+        scatter.append(found.std() / found.mean())
+    # Sixty entries know theirs to a tenth; without concentration the ratio is one.
+    assert scatter[0] / scatter[1] == pytest.approx(2, rel=0.4)

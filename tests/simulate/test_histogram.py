@@ -88,8 +88,8 @@ def test_loss_is_the_mean_over_all_tokens(kind):
 
 
 def test_solutions_learn_and_last():
-    """Better than guessing the commonest count; frozen entries stay zero; unfreezing moves
-    little.
+    """Better than guessing the commonest count; unfreezing moves little, and leaves attention as it
+    was: of tokens in one solution alone.
     """
     found = h.solutions(TINY, 0, device="cpu", progress=False)
     _, test = h.sample(TINY)
@@ -97,8 +97,15 @@ def test_solutions_learn_and_last():
     for row in found.values():
         assert row["accuracy"] > guess + 0.2 and row["accuracy_unfrozen"] > guess + 0.2
         assert row["frozen_to_unfrozen"] < 0.1 * row["start_to_frozen"]
-        assert 0 < row["formerly_zero"] < row["frozen_to_unfrozen"]
-    assert found["positional"]["dependence"] < 1e-6 < 0.01 < found["semantic"]["dependence"]
+        assert row["formerly_zero"] > 0
+        # A tenth of what attention varies by from place to place.
+        moved = abs(row["attention_unfrozen"] - row["attention"])
+        assert moved.max() < 0.1 * row["attention"].std()
+    positional, semantic = (
+        [row["dependence"], row["dependence_unfrozen"]]
+        for row in (found["positional"], found["semantic"])
+    )
+    assert positional[0] < 1e-6 and positional[1] < 0.01 < 0.05 < min(semantic)
 
 
 @pytest.mark.parametrize("kind", h.KINDS)

@@ -24,7 +24,7 @@ def random(seed: int = 0) -> torch.Generator:
 
 def test_zero_start():
     """Assumption 1: all weights are zero, and so is the prediction; the first gradient moves the
-    output alone.
+    output alone, which at gamma = 1 is the average of the context (Sec. 7.1).
     """
     p = Parameters(N=3, D=6)
     batch = task.sample(p, random(), 64, DOUBLE)
@@ -34,6 +34,9 @@ def test_zero_start():
     assert loss.item() == pytest.approx(float(batch.y.square().sum(1).mean()), rel=1e-14)
     slopes = torch.autograd.grad(loss, list(student.parameters()))
     assert (slopes[0] == 0).all() and (slopes[1] == 0).all() and slopes[2].abs().max() > 0.1
+    three = Constrained(6, "strict", DOUBLE)
+    three.theta.data = torch.tensor((0.0, 0.0, 1.0), dtype=DOUBLE)
+    torch.testing.assert_close(three(batch.X), batch.X[:, :-1, :6].mean(1), rtol=1e-12, atol=1e-12)
 
 
 def test_population_and_isotropy_are_both_needed():

@@ -203,14 +203,16 @@ def test_beta_phase_is_of_order_n_squared():
         if n in (2, 5, 50):
             rates = compiled(a, b, g, n)
             assert least < rates.min() and rates.max() < largest
-    # The time that beta takes from 1/4 to 1/2, in units of N^2, is a constant: corrections of 1/N.
+    # The time that beta takes from 1/4 to 1/2, over N^2: 2 exp(-beta^2/2) of every step, and 1/N.
     spent = [
         (path.of_beta(0.5) - path.of_beta(0.25)) / size**2
         for size in (64, 512, 4096)
         for path in [emergence.Path(size)]
     ]
-    assert spent[0] == pytest.approx(spent[2], rel=0.01)
-    assert spent[1] == pytest.approx(spent[2], rel=0.001)
+    limit = float(sp.integrate(2 * sp.exp(-(beta**2) / 2), (beta, 0.25, 0.5)))
+    assert limit == pytest.approx(0.465, abs=5e-4)
+    assert spent == pytest.approx([limit] * 3, rel=0.01)
+    assert spent[2] == pytest.approx(limit, rel=1e-3)
 
 
 def test_abbreviations_spelled_out():

@@ -13,6 +13,7 @@ from theory.parameters import ParameterError
 from theory.positional_semantic import Parameters, State, curve, onset, phase_diagram, solve
 from theory.positional_semantic.numbers import degree_seven, regulariser
 from theory.positional_semantic.numbers.channel import averages
+from theory.positional_semantic.numbers.fixed_point import transverse
 from theory.positional_semantic.numbers.thresholds import critical, thresholds
 
 # Converged values of an independent solver: q, own overlap, V, training loss, half test error; then
@@ -234,15 +235,18 @@ def test_small_alpha():
 
 @pytest.mark.slow
 def test_semantic_branch_ends():
-    """With the global minimiser, theta vanishes between alpha = 0.70 and 0.75 at omega = 0.3; the
-    local one goes on.
+    """With the global minimiser, theta vanishes between alpha = 0.70 and 0.75 at omega = 0.3, and m
+    grows below 0.83; the local one goes on to alpha = 0.01.
     """
     p = Parameters()
     assert (
         solve(p.replace(alpha=0.75), "semantic").exists
         and not solve(p.replace(alpha=0.7), "semantic").exists
     )
-    assert solve(p.replace(alpha=0.6, prox="local"), "semantic").exists
+    low, high = (transverse(solve(p.replace(alpha=a, order=8), "semantic")) for a in (0.82, 0.84))
+    assert high < 1 < low
+    thetas = [solve(p.replace(alpha=a, prox="local"), "semantic").state.theta for a in (0.6, 0.01)]
+    assert thetas == pytest.approx([0.0625, 0.00119], rel=0.01)
     data = curve(p, "semantic", [0.6, 1.0])
     assert np.isnan(data.theta[0]) and (data.theta[1:] > 0.05).all()
 

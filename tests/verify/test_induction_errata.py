@@ -47,6 +47,29 @@ def test_second_layer_scores_use_the_first_layer_output():
     assert sum(w.numel() for w in student.parameters()) == 28 * 4**2
 
 
+def test_rows_and_columns_of_the_second_layer():
+    """A.4 numbers all block rows of W2 alike, and shows W3 as one row of blocks: scores are sums
+    over four rows that differ, and only a column of blocks can be read.
+    """
+    D, random = 2, torch.Generator().manual_seed(2)
+    U = torch.randn(5, 4 * D, generator=random, dtype=DOUBLE)
+    W2 = torch.randn(4 * D, 4 * D, generator=random, dtype=DOUBLE)
+    student = Student(D, "strict", DOUBLE)
+    assert student.W2.shape == W2.shape
+    own = U.split(D, 1)
+    block = [rows.split(D, 1) for rows in W2.split(D)]
+
+    def scores(row):
+        return sum(own[i] @ block[row(i)][j] @ own[j].T for i in range(4) for j in range(4))
+
+    assert gap(scores(lambda i: i), U @ W2 @ U.T) < 1e-12
+    assert gap(scores(lambda i: 0), U @ W2 @ U.T) > 1  # as printed
+    V = torch.randn(1, 8 * D, generator=random, dtype=DOUBLE)
+    assert (V @ student.W3).shape == (1, D)
+    with pytest.raises(RuntimeError):
+        V @ student.W3.reshape(D, 8 * D)  # as printed
+
+
 def test_gradient_by_W1_is_a_sum_of_outer_products():
     """A.7.3 writes (X_i)_k (X_j)_l without a transpose: two row vectors, whose gradient needs
     (X_i)_k^T (X_j)_l.
@@ -72,6 +95,9 @@ def test_score_belongs_to_the_query():
     assert abs(float(h[i] @ W_K.T @ W_Q @ h[j]) - float(scores[i, j])) > 0.1
     with pytest.raises(RuntimeError):
         h[i] @ W_K @ W_Q @ h[j]  # as printed, the shapes do not fit
+    W_Q, W_K = W_Q[:3], W_K[:3]  # where they would, it is the score of no pair
+    scores = (h @ W_Q.T) @ (h @ W_K.T).T
+    assert float((scores - h[i] @ W_K @ W_Q @ h[j]).abs().min()) > 0.1
 
 
 def test_items_must_be_orthogonal_to_all_labels():
