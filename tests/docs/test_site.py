@@ -2,10 +2,8 @@
 shows.
 """
 
-import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 import urllib.parse
@@ -14,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.browser import opener
+
 ROOT = Path(__file__).parents[2]
-BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome")
 UNEXECUTED = {"DOCS_EXECUTION": "off", "DOCS_FIGURES": "stored"}
 
 
@@ -119,45 +118,7 @@ def test_pictures_and_mathematics(site):
 @pytest.fixture(scope="module")
 def browse(tmp_path_factory):
     """Opens a page; gives its document, console messages, and what it asked other hosts for."""
-    browser = next(filter(None, map(shutil.which, BROWSERS)), None)
-    if browser is None:
-        pytest.skip(f"no browser: none of {', '.join(BROWSERS)}")
-    place = tmp_path_factory.mktemp("browser")
-
-    def opened(path):
-        log = place / "net.json"
-        log.unlink(missing_ok=True)
-        done = subprocess.run(
-            [
-                browser,
-                "--headless",
-                "--disable-gpu",
-                "--no-first-run",
-                *(["--no-sandbox"] if os.geteuid() == 0 else []),
-                f"--user-data-dir={place / 'profile'}",
-                "--host-resolver-rules=MAP * ~NOTFOUND",
-                f"--log-net-log={log}",
-                "--enable-logging=stderr",
-                "--virtual-time-budget=3000",
-                "--dump-dom",
-                path.as_uri(),
-            ],
-            capture_output=True,
-            text=True,
-            timeout=300,
-        )
-        said = [x for x in done.stderr.splitlines() if ":CONSOLE" in x]
-        return done.stdout, said, asked_elsewhere(log)
-
-    blank = place / "blank.html"
-    blank.write_text("<!doctype html><p>opened</p>")
-    try:
-        starts = "opened" in opened(blank)[0]
-    except FileNotFoundError:  # it did not even write what it asked for
-        starts = False
-    if not starts:
-        pytest.skip(f"{browser} does not start here")
-    return opened
+    return opener(tmp_path_factory.mktemp("browser"))
 
 
 def test_the_browser_sees_faults(browse, tmp_path):
@@ -176,22 +137,3 @@ def test_in_a_browser(request, site, browse):
     for path in site if request.node.callspec.params["site"] == "executed" else some:
         document, said, asked = browse(path)
         assert "</html>" in document and (said, asked) == ([], set()), path
-
-
-def asked_elsewhere(log):
-    """Hosts that a page on the disk asked for; what the browser wants for itself does not count.
-
-    A net log ends without its brackets when the browser stops first.
-    """
-    text = log.read_text().rstrip().rstrip(",")
-    try:
-        events = json.loads(text)["events"]
-    except json.JSONDecodeError:
-        events = json.loads(text + "]}")["events"]
-    asked = [e.get("params", {}) for e in events]
-    return {
-        p["url"].split("/")[2]
-        for p in asked
-        if p.get("url", "").startswith(("http:", "https:", "ws:", "wss:"))
-        and "file:" in str(p.get("network_isolation_key"))
-    }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import html
+import itertools
 import json
 import math
 from collections.abc import Mapping
@@ -102,7 +103,9 @@ def formulas(flow: Flow) -> str:
                 f"<p>{html.escape(str(left))} = ... (<code>python -m theory.latex</code>)</p>"
             )
             continue
-        body = mathml(sp.Eq(left, right, evaluate=False), printer="presentation")
+        body = mathml(sp.Eq(left, right, evaluate=False), printer="presentation").replace(
+            "&dd;", "d"
+        )
         lines.append(f'<math display="block">{body}</math>')
     return "".join(lines)
 
@@ -127,6 +130,26 @@ def steps(p: BaseParameters, field: dataclasses.Field[Any], flow: Flow) -> list[
         except ParameterError:
             continue
     return good
+
+
+def clashes(p: BaseParameters, flow: Flow, moves: dict[str, list[Any]]) -> dict[str, list[str]]:
+    """Pairs of values that are not allowed together: per pair of fields ``"f g"`` a row of letters
+    for each value of f, ``x`` where a value of g does not fit.
+    """
+
+    def fits(**change: Any) -> bool:
+        try:
+            flow._ask(p.replace(**change))
+        except ParameterError:
+            return False
+        return True
+
+    found = {}
+    for f, g in itertools.combinations(moves, 2):
+        rows = ["".join(".x"[not fits(**{f: v, g: w})] for w in moves[g]) for v in moves[f]]
+        if any("x" in row for row in rows):
+            found[f"{f} {g}"] = rows
+    return found
 
 
 def followed(
@@ -181,7 +204,7 @@ def students(path: Path | None, flows: list[Flow]) -> tuple[dict[str, Any], str 
     if path is None:
         return {}, None
     try:
-        with xr.open_dataset(path, engine="h5netcdf") as file:
+        with xr.open_dataset(path) as file:
             runs = file.load()
     except (OSError, ValueError) as error:
         raise ParameterError(f"--runs {path}: {error}") from None
@@ -237,12 +260,19 @@ def page(model: Model, p: BaseParameters, runs: Path | None = None) -> str:
     if trained:
         own = {f.name for f in dataclasses.fields(p)}
         p = p.replace(**{k: v for k, v in json.loads(trained).items() if k in own})
-    made: dict[str, Any] = {"flows": {}, "fields": {}, "follows": {}, "numbers": {}, "runs": drawn}
+    made: dict[str, Any] = {
+        "flows": {},
+        "fields": {},
+        "follows": {},
+        "numbers": {},
+        "words": {},
+        "runs": drawn,
+    }
     code, refused = [], []
     for name, flow in flows.items():
         try:
             flow._ask(p)
-            _add(made, code, name, flow, p)
+            code.append(f"{json.dumps(name)}: {_add(made, model, flow, p)}")
         except (ParameterError, NotImplementedError) as error:
             refused.append(f"{name}: {error}")
     if not code:
@@ -263,8 +293,27 @@ def page(model: Model, p: BaseParameters, runs: Path | None = None) -> str:
     return text
 
 
-def _add(made: dict[str, Any], code: list[str], name: str, flow: Flow, p: BaseParameters) -> None:
-    """One flow: its JavaScript, and the sliders and tables that it needs."""
+def word(name: str) -> str:
+    """A name as letters and subscripts, or in words where it is made of such."""
+    _, *subscripts = name.split("_")
+    if max(map(len, subscripts), default=0) > 2 and not name.endswith("_omega"):
+        return name.replace("_", " ")
+    return str(sp.pretty(sp.Symbol(name)))
+
+
+def length(model: Model, flow: Flow, p: BaseParameters) -> float | None:
+    """Run length of the figure of ``theory.onset``, if there is one."""
+    try:
+        curves = model.wing("theory", "onset").onset(p).curves().values()
+    except (ModuleNotFoundError, ParameterError):
+        return None
+    time, state = flow.time.name, {x.name for x in flow.state}
+    ends = [float(c[time].max()) for c in curves if time in c.coords and state & set(c.data_vars)]
+    return max(ends, default=None)
+
+
+def _add(made: dict[str, Any], model: Model, flow: Flow, p: BaseParameters) -> str:
+    """One flow in JavaScript; the sliders and tables that it needs go into the page's data."""
     needs = flow._compiled[0]
     names = [s.name for s in needs]
     tried = {
@@ -295,5 +344,9 @@ def _add(made: dict[str, Any], code: list[str], name: str, flow: Flow, p: BasePa
         "moves": list(moves),
         "formulas": formulas(flow),
         "source": "; ".join(source),
+        "end": length(model, flow, p),
+        "clashes": clashes(p, flow, moves),
     }
-    code.append(f"{json.dumps(name)}: {{{parts}, {json.dumps(about)[1:-1]}}}")
+    for n in (*about["state"], *seen, flow.time.name, *names, *moves):
+        made["words"][n] = word(n)
+    return f"{{{parts}, {json.dumps(about)[1:-1]}}}"
