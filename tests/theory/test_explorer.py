@@ -16,9 +16,10 @@ from theory.explorer import build
 from theory.parameters import ParameterError
 from theory.registry import TABLE, find
 
-SETTINGS = {  # parameters that a flow of the model describes, beside the default ones
-    "induction_heads": lambda kind: kind.emergence(),
-    "linear_attention.separate": lambda kind: kind(attention="separate"),
+SETTINGS = {  # parameters that flows of a model describe, beside the default ones
+    "induction_heads": lambda kind: [kind.emergence(), kind(data="orthonormal", query="last")],
+    "linear_attention.merged": lambda kind: [kind(), kind(spectrum="1,1,1")],
+    "linear_attention.separate": lambda kind: [kind(attention="separate", begin="aligned")],
 }
 PLACES = 3  # random places of the sliders per flow
 LONGER = (1.0, 100.0)  # times the length of the figure: late times are stiff
@@ -37,15 +38,13 @@ document.getElementById("asked").textContent = JSON.stringify(answers);
 """
 
 
-def with_flow():
-    """Systems that have a flow, with parameters that one describes."""
-    for name, model in TABLE.items():
-        if not model.systems and model.wing("theory").flows():
-            kind = model.wing("theory").Parameters
-            yield name, model, SETTINGS.get(name, lambda kind: kind())(kind)
-
-
-CASES = [pytest.param(m, p, id=name) for name, m, p in with_flow()]
+CASES = [
+    pytest.param(model, p, id=f"{name}-{k}")
+    for name, model in TABLE.items()
+    if not model.systems and model.wing("theory").flows()
+    for kind in [model.wing("theory").Parameters]
+    for k, p in enumerate(SETTINGS.get(name, lambda kind: [kind()])(kind))
+]
 
 
 @pytest.fixture(scope="module")
@@ -62,8 +61,8 @@ def data(text):
 
 @pytest.mark.parametrize(("model", "p"), CASES)
 def test_the_page_integrates_what_the_flow_says(model, p, browse, tmp_path):
-    """At random places of all sliders, up to late times, to 1e-6 of the size of each order parameter;
-    and the first time at which the first one is half way.
+    """At random places of all sliders, up to late times, to 1e-6 of the largest value of each order
+    parameter; and the first time at which the first one is half way.
     """
     text = build.page(model, p)
     known, rng = data(text), np.random.default_rng(1)

@@ -118,6 +118,30 @@ def test_certain_labels_pick_their_cluster():
     assert not hats["q"][:, 0].any() and hats["q"][:, 1].all()
 
 
+def test_labels_of_two_tokens_are_drawn_together():
+    """Both tokens in the first cluster or both in the second, half and half: every number is the
+    mean of those of the two certain pairs, and not that of labels drawn one by one.
+    """
+    system = g.headline(Parameters(alpha=1.0), 128)
+    pi = np.repeat(system.pi, 2, 2)
+    pi[..., 1] += 0.7
+    gamma = np.concatenate([np.array([[[0.25], [0.25]]]), np.array([[[0.36], [0.16]]])], 2)
+
+    def found(labels):
+        made = replace(mixture(system, np.array(labels), pi), gamma=gamma)
+        x = g.starting_order(made, 0.18, 0.05, np.array([0.25, -0.25]), 60.0)
+        hats, *numbers = g.output_channel(made, x)
+        return hats, np.array(numbers)
+
+    (first, one), (second, other) = found([[1.0, 0], [0, 0]]), found([[0, 0], [0, 1.0]])
+    together, numbers = found([[0.5, 0], [0, 0.5]])
+    _, apart = found([[0.25, 0.25], [0.25, 0.25]])
+    assert numbers == pytest.approx((one + other) / 2, rel=1e-12)
+    assert np.abs(apart / numbers - 1).max() > 0.01
+    for name, value in together.items():
+        assert value == pytest.approx((first[name] + second[name]) / 2, rel=1e-10, abs=1e-14)
+
+
 def test_each_cluster_has_its_own_variance_and_mean():
     """Clusters that differ in both, certain labels, one per token: as a system whose tokens have
     these variances and means.

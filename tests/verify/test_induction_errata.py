@@ -34,8 +34,8 @@ def loss_at(mask: str = "strict", overlap: float = 0.0) -> float:
 
 
 def test_second_layer_scores_use_the_first_layer_output():
-    """Eq. (1) writes U on the left of one product and H_1 elsewhere: both are H_1, of 4D
-    columns.
+    """Eq. (1) prints the block that layer 2 carries on as U: it is H_1, of 4D columns as what is
+    retrieved, so that W_3 reads 8D of them; with an input of 2D columns it would read 6D.
     """
     scores = definitions.equations()["scores_2"].rhs
     assert {str(limit[2]) for limit in scores.limits} == {"4*D"}

@@ -48,6 +48,7 @@ def written(expr: sp.Expr) -> str:
     NotImplementedError
         Naming what JavaScript has no function for.
     """
+    expr = expr.xreplace({c: c.evalf(17) for c in expr.atoms(sp.NumberSymbol)})
     _, missing, text = Printer({"human": False}).doprint(expr)
     if missing:
         raise NotImplementedError(f"no JavaScript for {', '.join(map(str, missing))}")
@@ -316,6 +317,8 @@ def _add(made: dict[str, Any], model: Model, flow: Flow, p: BaseParameters) -> s
     """One flow in JavaScript; the sliders and tables that it needs go into the page's data."""
     needs = flow._compiled[0]
     names = [s.name for s in needs]
+    if missing := set(names) - set(sweep.numbers(p)):
+        raise ParameterError(f"no value for {', '.join(sorted(missing))}")
     tried = {
         f.name: values
         for f in dataclasses.fields(p)
