@@ -9,7 +9,8 @@ import pytest
 import torch
 from tiny import ALONE, STUDENTS, student
 
-from simulate import runs
+from simulate import asked, runs
+from simulate.associative_memory.k_hop.pointers import Learner as PointerLearner
 from simulate.associative_memory.noisy_bigram import Learner as Bigram
 from simulate.associative_memory.noisy_bigram import Parameters as BigramParameters
 from simulate.associative_memory.superposition import trained
@@ -17,6 +18,7 @@ from simulate.positional_semantic import task
 from simulate.positional_semantic.gamp import gamp
 from simulate.positional_semantic.student import initial_weights
 from theory import registry
+from theory.associative_memory.k_hop import Pointers
 from theory.parameters import ParameterError
 from theory.positional_semantic import Parameters as Sentences
 from theory.positional_semantic.numbers import prox
@@ -191,3 +193,28 @@ def test_variances_of_message_passing_concentrate():
         scatter.append(found.std() / found.mean())
     # Sixty entries know theirs to a tenth; without concentration the ratio is one.
     assert scatter[0] / scatter[1] == pytest.approx(2, rel=0.4)
+
+
+@pytest.mark.parametrize("start", ["semantic", "positional"])
+def test_equal_columns_start_apart_by_a_hundredth(start):
+    """Of their norm, whatever the dimension."""
+    for d in (50, 800):
+        p = Sentences(d=d, rank=2, start=start)
+        teacher = np.random.default_rng(1).standard_normal(d)
+        Q = initial_weights(p, teacher, np.random.default_rng(0))["Q"]
+        norm = np.linalg.norm(teacher) if start == "semantic" else 1.0
+        # The difference of two normal columns; 5 standard errors of its norm at d = 50.
+        apart = np.linalg.norm(Q[:, 0] - Q[:, 1]) / norm
+        assert apart == pytest.approx(0.01 * np.sqrt(2), rel=0.5)
+
+
+def test_pointers_start_as_a_mean_over_layers():
+    """Up to the spread of the start."""
+    p = Pointers(layers=3, spread=1e-3)
+    mixture = PointerLearner(p, 0).mixture.detach().numpy()
+    assert mixture.shape == (4, 4) and np.abs(mixture - 0.25).max() < 6e-3
+
+
+def test_seeds_are_as_many_as_were_asked_for():
+    """From a number."""
+    assert asked.seeds(3) == [0, 1, 2] and asked.seeds(0) == []

@@ -12,15 +12,19 @@ import xarray as xr
 
 from theory.associative_memory import factual_recall as recall
 from theory.positional_semantic import Parameters as Sentences
+from theory.registry import find
 from theory.state_tracking import Parameters as Tracking
 from verify import trajectories
 from verify.associative_memory.factual_recall import timescales as recalling
 from verify.associative_memory.gradient_steps import laws as gradient_steps
 from verify.associative_memory.noisy_bigram import laws as noisy
 from verify.associative_memory.superposition import laws as superposition
+from verify.associative_memory.trigger_task import laws as trigger_task
 from verify.check import sampled
+from verify.induction_heads import all_weights_equations
 from verify.induction_heads import timescales as heads
 from verify.positional_semantic import pictures, thresholds
+from verify.report import Request
 from verify.significance import MANY, Shape, normal_z, path, skewness
 from verify.state_tracking import trajectories as tracking
 
@@ -112,6 +116,12 @@ def test_the_plateau_is_held_to_its_height_and_students_to_the_flow():
     height, flow = (rows[f"{x} half way along the plateau"] for x in ("flow", "loss"))
     assert height.predicted == pytest.approx(np.log(p.D)) and height.measured != height.predicted
     assert flow.predicted == height.measured
+    for part in recalling.PARTS:
+        lag = p.eta * recalling.numbers.constants(p, part)["lambda_recall"]
+        held = [
+            c for c in rows.values() if c.name.endswith("by the flow, students") and part in c.name
+        ]
+        assert held and all(c.tolerance == max(0.01, lag) for c in held)
     times = [c for c in rows.values() if "integrator" in c.name or "used elsewhere" in c.name]
     assert len(times) == 12 and all(c.within for c in times)
 
@@ -143,9 +153,76 @@ def test_no_seed_is_counted_twice(monkeypatch):
         seeds.append(seed)
         return right(p.replace(samples=100), seed)
 
+    used, made = [], gradient_steps.sampled
     monkeypatch.setattr(gradient_steps, "run", run)
+    monkeypatch.setattr(
+        gradient_steps,
+        "sampled",
+        lambda *given, **more: used.append(len(given[3])) or made(*given, **more),
+    )
     gradient_steps.gradient_checks()
     assert len(set(seeds)) == len(seeds) == gradient_steps.BATCHES
+    assert set(used) == {gradient_steps.BATCHES}  # none is left out
+
+
+def test_no_seed_of_a_threshold_is_counted_twice(monkeypatch):
+    """Blocks of seeds follow each other."""
+    asked = []
+
+    def gap(name, p, centre, seeds, options):
+        asked.append((name, list(seeds)))
+        raise InterruptedError
+
+    monkeypatch.setattr(thresholds, "_gap", gap)
+    monkeypatch.setattr(
+        thresholds, "thresholds", lambda p: SimpleNamespace(reasons=(), alpha_c=1.5, alpha_l=1.6)
+    )
+    with pytest.raises(InterruptedError):
+        thresholds.report(Request(find("positional_semantic"), seeds="5"))
+    ((name, seeds),) = asked
+    assert name == "alpha_c" and seeds == list(range(5 * thresholds.BLOCKS))
+
+
+@pytest.mark.parametrize(
+    ("off", "within"), [((0.03, 0.02, 0.01), True), ((0.03, 0.04, 0.01), False)]
+)
+def test_any_growth_of_the_error_with_d_fails(off, within, monkeypatch):
+    """Of three dimensions, whichever step it is."""
+    settings = superposition.RECALL[:3]
+    errors = iter(off)
+    monkeypatch.setattr(superposition, "RECALL", settings)
+    monkeypatch.setattr(
+        superposition,
+        "recall",
+        lambda p: {
+            "accuracy": superposition.sphere(p.N, p.d) + next(errors) + np.array([-1e-9, 1e-9])
+        },
+    )
+    assert superposition.accuracy_checks()[-1].within is within
+
+
+def test_every_query_of_all_weights_is_looked_at(monkeypatch):
+    """An error in one of them, the last, fails both rows."""
+    right = all_weights_equations.loss_and_gradient
+
+    def wrong(theta, size, query, mask):
+        loss, slope = right(theta, size, query, mask)
+        factor = 1.05 if query == "uniform" else 1.0
+        return factor * loss, factor * slope
+
+    monkeypatch.setattr(all_weights_equations, "loss_and_gradient", wrong)
+    monkeypatch.setattr(all_weights_equations, "SIZES", all_weights_equations.SIZES[:1])
+    assert not any(c.within for c in all_weights_equations.running_sums({}))
+
+
+def test_planted_memories_are_predicted_to_be_whole(monkeypatch):
+    """Whatever is measured of them."""
+    right = trigger_task.Learner.measure
+    monkeypatch.setattr(
+        trigger_task.Learner, "measure", lambda self: {k: 0.9 * v for k, v in right(self).items()}
+    )
+    rows = [c for c in trigger_task.memories() if c.name.startswith("probe_W")]
+    assert len(rows) == 3 and not any(c.within for c in rows[:3])
 
 
 DRAWS = 1500  # a mean square of normal values scatters by sqrt(2 / 1500) = 3.7%
