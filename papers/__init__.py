@@ -1,4 +1,4 @@
-"""What the papers printed: figures, claims and write-ups, remade from theory and students."""
+"""The papers' figures, claims and write-ups, reproduced from theory and students."""
 
 from theory import __version__
 

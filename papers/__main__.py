@@ -1,5 +1,5 @@
-"""Remake a paper:
-``python -m papers forner2026 [--figure 2] [--scale small|paper] [--claims [--run]]``.
+"""Reproduce a paper: ``python -m papers forner2026 [--figure 2] [--scale small|paper] [--claims
+[--run]]``.
 """
 
 from __future__ import annotations
@@ -56,9 +56,9 @@ def main(argv: list[str] | None = None) -> int:
     scales = getattr(paper, "SCALES", ("small", "paper"))
     scale = (
         args.scale or scales[-2 if args.seeds or args.device else 0]
-    )  # who names seeds wants them trained
+    )  # given seeds imply training
     cli.choose("--scale", scale, dict.fromkeys(scales))
-    from papers.source import Source  # loads matplotlib: for figures alone
+    from papers.source import Source  # imports matplotlib, needed for figures only
 
     source = Source(
         scale,
@@ -76,7 +76,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _claims(model: Model, paper: ModuleType, args: argparse.Namespace) -> int:
-    """The ledger; exit code 1 where a typed verdict is not the computed one, 3 where stored
+    """Show the ledger. Exit code 1 if a typed verdict differs from the computed one, 3 if stored
     evidence is stale.
     """
     ledger = claims.load(Path(str(paper.__file__)).with_name("claims.toml"))

@@ -1,4 +1,6 @@
-"""Claims ledger: what a paper states, what covers it here, and the verdict, typed and computed."""
+"""Claims ledger: statements of a paper, the evidence for each, and its verdict, typed and
+computed.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +15,8 @@ from typing import Any
 
 from theory import output
 
-# From best to worst. The first two are agreement; "tested" rests on tests, which say no more than
-# that they passed; "drawn" is a picture without a number.
+# From best to worst. The first two are agreement; "tested" relies on tests, which only pass or
+# fail; "drawn" is a figure without a number.
 VERDICTS = (
     "exact",
     "agrees",
@@ -27,7 +29,7 @@ VERDICTS = (
     "erratum",
     "not covered",
 )
-WIDTH = 42  # of what a row says: the table fits 100 columns
+WIDTH = 42  # width of the statement: the table fits 100 columns
 
 
 @dataclass(frozen=True)
@@ -37,19 +39,18 @@ class Claim:
     Attributes
     ----------
     id, kind, says : str
-        Where it stands; what kind of statement (``formula``: an equation without a number); what it
-        says.
+        Place in the paper; kind of statement (``formula``: an equation without a number); text of
+        the statement.
     covered_by : list of str
-        Addresses: ``check:COMMAND.ID`` (a row of a ``verify`` command), ``test:PATH::NAME``; and
-        pointers, which prove nothing by themselves: ``equation:NAME``, ``code:ATTRIBUTE``,
-        ``figure:NAME``.
+        Evidence: ``check:COMMAND.ID`` (a row of a ``verify`` command), ``test:PATH::NAME``; and
+        pointers that are not evidence: ``equation:NAME``, ``code:ATTRIBUTE``, ``figure:NAME``.
     verdict : str
         One of `VERDICTS`, as typed.
     note : str
-        What a reader should know.
+        Note for the reader.
     partly : bool
-        Holds in part, or rests on a closure that nothing here checks: its verdict is never better
-        than *limit*.
+        The statement holds in part, or relies on a closure that is not checked here; its verdict is
+        at best *limit*.
     """
 
     id: str
@@ -72,33 +73,32 @@ def load(path: Path) -> list[Claim]:
 
 @dataclass(frozen=True)
 class Found:
-    """What stored evidence says (`evidence.found`).
+    """Summary of the stored evidence (`evidence.found`).
 
     Attributes
     ----------
     verdicts : mapping of str to str
-        Verdict per check, and of cited tests that were run (``tests.PATH::NAME``).
+        Verdict per check, and per cited test that was run (``tests.PATH::NAME``).
     equations : mapping of str to set of str
-        Names of the equations that the rows of a check are about (patterns as ``key_*``).
+        Names of the equations tested by the rows of a check (patterns such as ``key_*``).
     """
 
     verdicts: Mapping[str, str] = field(default_factory=dict)
     equations: Mapping[str, set[str]] = field(default_factory=dict)
 
     def about(self, address: str, names: list[str]) -> bool:
-        """Whether a check is about one of some equations."""
+        """Whether a check tests one of the given equations."""
         cited = self.equations.get(address, ())
         return any(fnmatch.fnmatchcase(name, one) for name in names for one in cited)
 
 
 def computed(claim: Claim, found: Found) -> str:
-    """Verdict that the evidence of a claim gives.
+    """Verdict of a claim computed from its evidence.
 
-    The worst of what shows it: its checks, and its tests, whose word is *tested*. Tests of an
-    equation or formula count only where no check is about an equation that the claim names: what
-    is exact about a neighbour lifts nothing. A check without a stored result is *undecided*. A
-    figure alone is *drawn*; equations and code alone show nothing. What is an erratum says so by
-    its kind, and needs evidence like the rest.
+    The worst verdict among its checks and its tests (*tested*). Tests of an equation or formula
+    count only if no check tests an equation that the claim names. A check without a stored result
+    is *undecided*. A figure alone is *drawn*; equations and code alone are no evidence. Errata are
+    marked by their kind and need evidence like other claims.
     """
     checks, tests = claim.evidence("check"), claim.evidence("test")
     words = [found.verdicts.get(address, "undecided") for address in checks]
@@ -123,18 +123,18 @@ def coverage(claims: list[Claim], found: Found) -> dict[str, int]:
 
 
 def without_result(claims: list[Claim], found: Found) -> list[str]:
-    """Addresses of checks that claims rest on and no stored evidence knows."""
+    """Cited checks without a stored result."""
     return sorted({a for c in claims for a in c.evidence("check") if a not in found.verdicts})
 
 
 def different(claims: list[Claim], found: Found) -> list[str]:
-    """Claims whose typed verdict is not the computed one."""
+    """Claims whose typed verdict differs from the computed one."""
     return [c.id for c in claims if c.verdict != computed(c, found)]
 
 
 def report(claims: list[Claim], found: Found) -> str:
-    """Ledger as a table, typed and computed verdicts side by side, with its coverage and
-    checks that have no result as last lines.
+    """Ledger as a text table with typed and computed verdicts, followed by the coverage and the
+    checks without a result.
     """
     rows = [
         (
@@ -158,5 +158,5 @@ def report(claims: list[Claim], found: Found) -> str:
 
 
 def as_dicts(claims: list[Claim], found: Found) -> list[dict[str, Any]]:
-    """Everything, for machines."""
+    """The ledger as dictionaries for JSON."""
     return [{**asdict(c), "computed": computed(c, found)} for c in claims]

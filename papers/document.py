@@ -59,7 +59,7 @@ def picture(name: str, caption: str) -> str:
 def makers(
     folder: Path, figures: Mapping[str, Any], sections: Callable[[], dict[str, list[Equation]]]
 ) -> dict[str, Callable[[str], str]]:
-    """What every template may ask for: preamble, equations SECTION, figure NAME, claims."""
+    """Generators available to every template: preamble, equations SECTION, figure NAME, claims."""
     return {
         "preamble": lambda _: PREAMBLE,
         "equations": lambda name: "\n".join(latex.display(e) for e in sections()[name]),
@@ -69,8 +69,8 @@ def makers(
 
 
 def fill(folder: Path, make: Makers) -> str:
-    """The folder's ``template.tex``, its lines ``%! KIND REST`` replaced by what their maker
-    returns.
+    """Fill the folder's ``template.tex``: lines ``%! KIND REST`` are replaced by the output of the
+    generator KIND.
     """
     lines = []
     for line in (folder / "template.tex").read_text().splitlines():
@@ -108,7 +108,7 @@ def write_all(
     source.made(tex)
     if not shutil.which("pdflatex"):
         return written
-    for _ in range(2):  # longtable needs a second pass
+    for _ in range(2):  # longtable needs two passes
         done = subprocess.run(
             ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", tex.name],
             cwd=out,

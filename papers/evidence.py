@@ -1,5 +1,5 @@
-"""Evidence: what the ``verify`` commands of a model found, and the tests that its ledger cites,
-stored beside the ledger with commit, cost and a hash of the sources.
+"""Evidence: stored results of a model's ``verify`` commands and of the tests cited in its ledger,
+with commit, cost and a digest of the sources.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from verify.check import VERDICTS
 from verify.report import Request, collect
 
 ROOT = Path(__file__).parents[1]
-TESTS = "tests"  # beside the commands: what the ledger cites of them
-# These look at every model, or at what a file states.
+TESTS = "tests"  # name of the record of cited tests, next to the commands
+# Modules that import every model, or handle statements in files.
 ASIDE = ("verify", "verify.device.students", "theory.statement.model")
 KEPT = (
     "id",
@@ -44,20 +44,20 @@ KEPT = (
 
 
 def place(model: Model) -> Path:
-    """File of a model's evidence, beside its ledger."""
+    """File of a model's evidence, next to its ledger."""
     return Path(str(model.ledger().__file__)).with_name("evidence.json")
 
 
 def sources(model: Model, command: str) -> str:
-    """Digest of every source that may change what a command finds for a model."""
+    """Digest of all sources that may affect the results of a command for a model."""
     return digest(modules(model, command).values())
 
 
 def modules(model: Model, command: str) -> dict[str, Path]:
-    """Files of the modules that answer to a command, of the model's theory and students, and of all
-    that these import.
+    """Files of the modules that implement a command, of the model's theory and students, and of
+    everything that these import.
 
-    What is measured on a device is no part of it, nor is the short way to shipped ensembles.
+    Device measurements and the shortcut to shipped ensembles are excluded.
     """
     tops = {wing: ROOT / wing for wing in ("theory", "simulate", "verify")}
     if model.package:
@@ -72,7 +72,7 @@ def modules(model: Model, command: str) -> dict[str, Path]:
 
 
 def commit(of: Path) -> str:
-    """Commit that is checked out where a file is kept; a word where nothing keeps it."""
+    """Commit checked out in the repository of a file; a placeholder word without a repository."""
 
     def git(*words: str) -> str:
         done = subprocess.run(
@@ -85,16 +85,14 @@ def commit(of: Path) -> str:
 
 
 def load(model: Model) -> dict[str, Any]:
-    """Stored evidence: per command its checks and tables, what they cost and what they were made
-    with.
-    """
+    """Stored evidence: per command its checks and tables, cost and provenance."""
     path = place(model)
     return json.loads(path.read_text()) if path.is_file() else {}
 
 
 def found(stored: Mapping[str, Any]) -> Found:
-    """The worst verdict per address ``command.id``, and what its rows are about: rows that differ
-    in parameters alone share one.
+    """Worst verdict per address ``command.id``, and the equations that its rows test. Rows that
+    differ only in parameters share an address.
     """
     verdicts: dict[str, str] = {}
     equations: dict[str, set[str]] = {}
@@ -108,15 +106,15 @@ def found(stored: Mapping[str, Any]) -> Found:
 
 
 def renew(model: Model, commands: Iterable[str], progress: bool) -> dict[str, Any]:
-    """Run ``verify`` commands, or the cited tests, and store what they find, one after the other,
-    each as soon as it is done.
+    """Run ``verify`` commands, or the cited tests, one after the other, and store each result as
+    soon as it is available.
 
     Parameters
     ----------
     model : Model
-        Whose commands.
+        Model whose commands are run.
     commands : iterable of str
-        Names such as ``gradients``; ``tests`` for the tests that the ledger cites.
+        Names such as ``gradients``; ``tests`` for the tests cited in the ledger.
 
     Returns
     -------
@@ -149,19 +147,19 @@ def renew(model: Model, commands: Iterable[str], progress: bool) -> dict[str, An
 
 
 def cited(model: Model) -> list[str]:
-    """Addresses of the tests that a ledger rests on."""
+    """Addresses of the tests cited in a ledger."""
     ledger = claims.load(Path(str(model.ledger().__file__)).with_name("claims.toml"))
     return sorted({address for c in ledger for address in c.evidence("test")})
 
 
 def tested(addresses: list[str]) -> list[dict[str, str]]:
-    """Run cited tests: a row per address, *tested* where all that it names passed and one did, else
-    *FAIL*.
+    """Run cited tests. One row per address: *tested* if at least one test of that name ran and all
+    passed, otherwise *FAIL*.
 
     Raises
     ------
     ParameterError
-        If the tests are not here, as in an installed package.
+        If the tests are not available, as in an installed package.
     """
     files = {address.partition("::")[0] for address in addresses}
     missing = [file for file in sorted(files) if not (ROOT / file).is_file()]
@@ -195,7 +193,7 @@ def tested(addresses: list[str]) -> list[dict[str, str]]:
 
 
 def state(model: Model, stored: Mapping[str, Any]) -> list[str]:
-    """One line per command: when it was run and what it cost, or that it is stale or missing."""
+    """One line per command: date and cost of its result, or that it is stale or missing."""
     late, lines = stale(model, stored), []
     for command in model.checks:
         record = stored.get(command)
@@ -216,7 +214,7 @@ def state(model: Model, stored: Mapping[str, Any]) -> list[str]:
 
 
 def stale(model: Model, stored: Mapping[str, Any]) -> list[str]:
-    """Commands whose stored result other sources made."""
+    """Commands whose stored result was made with other sources."""
     return [
         command
         for command in model.checks

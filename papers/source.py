@@ -1,5 +1,5 @@
-"""Figures, and where they get their students from: settings per scale, trained once and kept in the
-run store.
+"""Figures and the source of their students: settings per scale, trained once and kept in the run
+store.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Source:
     Attributes
     ----------
     scale : {'shipped', 'small', 'paper'}
-        Ensembles that come with the code, sizes for a CPU in minutes, or those of the paper.
+        Shipped ensembles, sizes for minutes on a CPU, or those of the paper.
     seeds : list of int
         Seeds of every ensemble.
     device : str or None
@@ -30,9 +30,9 @@ class Source:
     progress : bool
         Progress bars on stderr.
     made : callable
-        ``made(path)`` hears of every file as it is made.
+        ``made(path)`` is called for every file when it is written.
     asked : list
-        Parameters and number of seeds of the ensembles that the figure at hand took.
+        Parameters and number of seeds of the ensembles used by the current figure.
     """
 
     scale: str
@@ -43,7 +43,7 @@ class Source:
     asked: list[tuple[Any, int]] = field(default_factory=list, compare=False)
 
     def used(self, p: Any, seeds: int) -> None:
-        """Remember what the figure at hand is made of."""
+        """Record an ensemble used by the current figure."""
         self.asked.append((p, seeds))
 
     def train(
@@ -57,7 +57,7 @@ class Source:
     def train_on_cpu(
         self, train: Callable[..., xr.Dataset], p: Any, seeds: Iterable[int] | None = None
     ) -> xr.Dataset:
-        """Train (or fetch) an ensemble of students so small that they know no device."""
+        """Train (or fetch) an ensemble of small students, which run on the CPU only."""
         seeds = self.seeds if seeds is None else list(seeds)
         self.used(p, len(seeds))
         return train(p, seeds=seeds, progress=self.progress)

@@ -1,4 +1,4 @@
-"""What the papers train: PyTorch students that return labelled datasets."""
+"""Students: the networks that the papers train, in PyTorch; results are labelled datasets."""
 
 from theory import __version__
 

@@ -17,7 +17,7 @@ from theory.parameters import BaseParameters, ParameterError
 
 
 def parser(prog: str, description: str, *more: str) -> argparse.ArgumentParser:
-    """Parser of a command that trains."""
+    """Argument parser of a training command."""
     made = cli.parser(
         prog,
         description,
@@ -72,12 +72,12 @@ def base(args: argparse.Namespace, system: System) -> BaseParameters:
 
 
 def reaching(args: argparse.Namespace, system: System, p: BaseParameters) -> BaseParameters:
-    """Those parameters with the run length that ``--until`` or ``--alpha`` asks for.
+    """Parameters with the run length given by ``--until`` or ``--alpha``.
 
     Raises
     ------
     ParameterError
-        If the system has no time, or a swept parameter is not set.
+        If the system has no time, or a required swept parameter is not set.
     """
     until, flag = (args.alpha, "--alpha") if args.until is None else (args.until, "--until")
     if system.swept and getattr(p, system.swept) is None:
@@ -94,12 +94,14 @@ def reaching(args: argparse.Namespace, system: System, p: BaseParameters) -> Bas
 
 
 def digits(value: float) -> str:
-    """A number of a table: four decimal places, four digits if that would leave none."""
+    """Format a number for a table: four decimal places, or four significant digits if it is too
+    small.
+    """
     return f"{value:.4f}" if value == 0 or not abs(value) < 1e-3 else f"{value:.4g}"
 
 
 def main(argv: list[str] | None = None, model: str | None = None) -> int:
-    """Command line, or that of one model."""
+    """Command line, in general or for one model."""
     asked = parser("simulate", "Train one student per seed; finished seeds are not trained again.")
     asked.add_argument(
         "system",

@@ -1,4 +1,4 @@
-"""What a training is asked for, held before any work against what a store can keep."""
+"""Validation of training arguments (seeds, time, store, workers), done before any work."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from theory.parameters import ParameterError
 
 
 def _plain(value: Any) -> Any:
-    """A number of a library as one of Python."""
+    """Convert a NumPy or torch number to a Python number."""
     return value.item() if getattr(value, "ndim", None) == 0 else value
 
 
 def is_whole(value: Any) -> bool:
-    """Whether this is a whole number; true and false are none."""
+    """Whether a value is an integer; booleans are not."""
     return isinstance(value, int | np.integer) and not isinstance(value, bool)
 
 
 def seeds(asked: Any) -> list[int]:
-    """Seeds from a sequence of them, or from how many there are to be.
+    """Seeds from a sequence, or from their number.
 
     Raises
     ------
     ParameterError
-        Unless they are distinct whole numbers that netCDF and file names hold.
+        Unless they are distinct integers that netCDF and file names can hold.
     """
     number = _plain(asked)
     found: list[Any]
@@ -66,12 +66,12 @@ def time(asked: Any, name: str) -> float:
 
 
 def store(asked: Any) -> Path:
-    """Folder of runs; the default one where none is named.
+    """Folder of runs; the default folder if none is given.
 
     Raises
     ------
     ParameterError
-        Unless it is a path.
+        If it is not a path.
     """
     if asked is None:
         return runs.default_store()
@@ -82,12 +82,12 @@ def store(asked: Any) -> Path:
 
 
 def workers(asked: Any) -> int | None:
-    """How many processes; None leaves it open.
+    """Number of processes; None for automatic.
 
     Raises
     ------
     ParameterError
-        Unless it is a whole number >= 1.
+        Unless it is an integer >= 1.
     """
     if asked is not None and not (is_whole(asked) and asked >= 1):
         raise ParameterError(f"workers = {repr(asked):.80}: must be a whole number >= 1")

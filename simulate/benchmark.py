@@ -1,5 +1,5 @@
-"""Speed of a model's training step: ``python -m simulate.benchmark``; plain module against engine,
-same run.
+"""Speed of a model's training step, plain module against optimised code: ``python -m
+simulate.benchmark``.
 """
 
 from __future__ import annotations

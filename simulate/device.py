@@ -1,4 +1,4 @@
-"""Which torch device to run on."""
+"""Selection of the torch device, and memory check."""
 
 from __future__ import annotations
 
@@ -14,24 +14,23 @@ from theory.parameters import BaseParameters, ParameterError
 def require(
     needed: Callable[[Any], float], p: BaseParameters, device: torch.device, times: int = 1
 ) -> None:
-    """Refuse a training whose students do not fit into the memory of the device, or of this
-    machine.
+    """Raise an error if a training does not fit into the memory of the device or of this machine.
 
     Parameters
     ----------
     needed : callable
-        Parameters to bytes at the peak of one run.
+        Function of Parameters that estimates the peak memory of one run in bytes.
     p : Parameters
-        Those of the run.
+        Parameters of the run.
     device : torch.device
-        Where it is trained.
+        Device of the training.
     times : int
-        Runs that step together.
+        Number of runs that are trained together.
 
     Raises
     ------
     ParameterError
-        In one line: what is needed, what there is, which parameter to change.
+        Naming the bytes needed, the bytes available and the parameter to change.
     """
     memory.require(needed, p, "training", times=times)
     if device.type == "cuda":
@@ -45,20 +44,20 @@ def require(
 
 
 def find(name: str | None) -> torch.device:
-    """Device by name; without one, a GPU if there is one, else the CPU.
+    """Device by name; by default a GPU if there is one, otherwise the CPU.
 
     Raises
     ------
     ParameterError
-        If the name is malformed or the device is not there.
+        If the name is malformed or the device does not exist.
     """
     if name is None:
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
         device = torch.device(name)
-        if float(torch.ones(1, device=device)) != 1:  # the meta device, for one, holds no numbers
+        if float(torch.ones(1, device=device)) != 1:  # e.g. the meta device holds no numbers
             raise RuntimeError
-    except Exception:  # torch has a different error for every kind of device that is not there
+    except Exception:  # torch raises a different error for every kind of missing device
         there = ", ".join(["cpu", *(f"cuda:{i}" for i in range(torch.cuda.device_count()))])
         raise ParameterError(f"device = {name!r}: not here; there are {there}") from None
     return device

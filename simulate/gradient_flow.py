@@ -1,5 +1,5 @@
-"""Gradient flow of all weights of a student, by autograd: what descent follows as its steps get
-small, without the error of a step.
+"""Gradient flow of all weights of a student by autograd, the limit of gradient descent for small
+steps.
 """
 
 from __future__ import annotations
@@ -15,7 +15,9 @@ Weights = Mapping[str, Tensor]
 
 
 def rates(loss: Callable[[Weights], Tensor], weights: Weights) -> tuple[Tensor, dict[str, Tensor]]:
-    """A loss of named weights, and their rates: minus its gradient, zero where it knows none."""
+    """Rates of named weights: minus the gradient of the loss; zero for weights on which it does not
+    depend.
+    """
     held = {n: w.detach().requires_grad_() for n, w in weights.items()}
     total = loss(held)
     slopes = torch.autograd.grad(total, list(held.values()), materialize_grads=True)
@@ -37,24 +39,24 @@ def integrate(
     Parameters
     ----------
     loss : callable
-        Of named weights; a scalar tensor.
+        Loss as a function of named weights; returns a scalar tensor.
     weights : mapping of str to Tensor
-        At t = 0, in double precision on the CPU.
+        Initial weights, in double precision on the CPU.
     until : float
-        Length.
+        Final time.
     at : sequence of float, optional
-        Times to report at, rising; the end by default.
+        Output times, increasing; only the final time by default.
     events : mapping of str to callable, optional
-        Functions of the weights whose first zeros are looked for.
+        Functions of the weights; the first zero of each is located.
     rtol, atol : float
         Tolerances of the integrator.
 
     Returns
     -------
     list of dict
-        Weights at the times asked for.
+        Weights at the output times.
     dict
-        First time of each event, NaN where there is none.
+        First time of each event; NaN if it does not occur.
     """
     shapes, events = {n: w.shape for n, w in weights.items()}, events or {}
 

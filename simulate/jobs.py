@@ -1,4 +1,4 @@
-"""Carry out many runs: on the cores of this machine, or on a dask cluster."""
+"""Execute many runs on the cores of this machine or on a dask cluster."""
 
 from __future__ import annotations
 
@@ -21,31 +21,33 @@ from theory.parameters import ParameterError
 from theory.progress import bar
 
 Tick = Callable[[int], None]
-LONG_SECONDS = 300.0  # what takes longer is announced
-PROBED_SECONDS = 3.0  # in which settings are tried before
+LONG_SECONDS = 300.0  # longer computations are announced
+PROBED_SECONDS = 3.0  # time for trying settings beforehand
 
 
 @dataclass(frozen=True)
 class Job:
-    """Runs that belong together; picklable, and free to be done twice: what is finished is skipped.
+    """Runs that are trained together. A job is picklable and may be executed twice: finished runs
+    are skipped.
 
     Attributes
     ----------
     name : str
-        What it is, for the list of failures.
+        Name for the list of failures.
     epochs : int
-        Its length.
+        Number of epochs.
     work : callable
-        ``work(tick, wait)`` writes finished runs to their store and calls ``tick(epochs done)``. It
-        returns False if another process is at some of them; with ``wait`` it waits for that one.
+        ``work(tick, wait)`` writes finished runs to the store and calls ``tick(epochs done)``. It
+        returns False if another process is training some of them; with ``wait`` it waits for that
+        process.
     memory : float
-        Bytes it needs at its peak.
+        Peak memory in bytes.
     setting : str
         Jobs of one setting cost the same per epoch.
     probe : callable, optional
-        ``probe()`` measures what that is, in seconds.
+        ``probe()`` measures the cost per epoch in seconds.
     places : tuple of path
-        Files of its runs.
+        Files of the runs.
     """
 
     name: str
@@ -61,17 +63,17 @@ Failures = list[tuple[Job, Exception]]
 
 
 def carry_out(jobs: Sequence[Job], workers: int | None = None, progress: bool = True) -> Failures:
-    """Do the jobs in a process pool; return those that failed, each with its error.
+    """Execute the jobs in a process pool; returns those that failed, each with its error.
 
-    A worker that dies takes no other job with it: what it left is begun again, and after a second
-    death one job at a time, which shows whose it is.
+    If a worker process dies, unfinished jobs are started again; after a second death they run one
+    at a time, which identifies the job that fails.
     """
     failures: Failures = []
     waiting = list(jobs)
     memory = max((job.memory for job in jobs), default=0)
     if progress:
         announce(jobs, pool.at_once(len(jobs), workers, memory))
-    for wait in (False, True):  # first what is free, then what other processes were at
+    for wait in (False, True):  # first free jobs, then those that other processes were working on
         calls = [functools.partial(_attempt, job, wait) for job in waiting]
         try:
             outcomes = (
@@ -99,7 +101,7 @@ def carry_out(jobs: Sequence[Job], workers: int | None = None, progress: bool = 
 
 
 def _lost(jobs: Sequence[Job], failures: Failures) -> Failures:
-    """Jobs that nobody says have failed, and whose runs are not in the store."""
+    """Jobs not reported as failed whose runs are missing in the store."""
     failed = {id(job) for job, _ in failures}
     return [
         (job, FileNotFoundError(f"not in the store: {missing[0]}; run it again to go on"))
@@ -118,8 +120,8 @@ def _attempt(job: Job, wait: bool, tick: Tick) -> bool | Exception:
 
 
 def announce(jobs: Sequence[Job], workers: int | None) -> None:
-    """Say on stderr how long the jobs will take, if that is long; ``workers``: how many run side by
-    side, None where that is for a cluster to say.
+    """Print the estimated duration of the jobs on stderr if it is long. ``workers`` is the number
+    of parallel jobs; None on a cluster.
     """
     with pool.sharing(workers or pool.cores()):
         seconds = estimate(jobs)
@@ -138,15 +140,15 @@ def announce(jobs: Sequence[Job], workers: int | None) -> None:
 
 
 def estimate(jobs: Sequence[Job]) -> float:
-    """Seconds that the jobs take one after the other: a few settings are tried, the others take
-    their mean per epoch. Zero where none could be tried.
+    """Estimated serial time of the jobs in seconds. A few settings are tried; the others are
+    assigned their mean time per epoch. Zero if none could be tried.
     """
     settings = {job.setting: job.probe for job in jobs if job.probe is not None}
     order = sorted(settings)
-    random.Random(0).shuffle(order)  # a grid is ordered by cost
+    random.Random(0).shuffle(order)  # grids are ordered by cost
     started, found = time.monotonic(), {}
     for setting in order:
-        with contextlib.suppress(Exception):  # whatever is wrong, the training itself will say
+        with contextlib.suppress(Exception):  # the training itself will report the error
             probe = settings[setting]
             assert probe is not None
             found[setting] = probe()
@@ -157,17 +159,17 @@ def estimate(jobs: Sequence[Job]) -> float:
 
 
 def duration(seconds: float) -> str:
-    """Time in words, to two digits."""
+    """Duration in words, to two digits."""
     if seconds < 5400:
         return f"{seconds / 60:.0f} minutes"
     return f"{seconds / 3600:.2g} hours" if seconds < 172800 else f"{seconds / 86400:.2g} days"
 
 
 def on_cluster(jobs: Sequence[Job], address: str, progress: bool = True) -> Failures:
-    """Hand the jobs to a dask scheduler, whose workers must see the same store; as `carry_out`.
+    """As `carry_out`, on the workers of a dask scheduler, which must have access to the same store.
 
-    Dask's messages are pickles: whoever reaches the scheduler can run any code here and on the
-    workers. Trusted networks only.
+    Use on trusted networks only: dask messages are pickles, so that anyone with access to the
+    scheduler can run arbitrary code here and on the workers.
 
     Raises
     ------
@@ -185,17 +187,18 @@ def on_cluster(jobs: Sequence[Job], address: str, progress: bool = True) -> Fail
     try:
         client = Client(
             address, timeout="10s", set_as_default=False
-        )  # one that fails must not stay behind as the default
+        )  # a failed client must not remain the default
     except (OSError, ValueError) as error:
         raise ParameterError(f"--scheduler {address}: no scheduler answers ({error})") from None
     failures: Failures = []
-    # Where its scheduler is lost it prints tracebacks, and takes the jobs for done: see `_lost`.
+    # If the connection to the scheduler is lost, dask prints tracebacks and treats jobs as done:
+    # see `_lost`.
     logging.getLogger("distributed.client").setLevel(logging.CRITICAL)
     if progress:
         announce(jobs, None)
     with client, bar("training", len(jobs), "job", show=progress) as shown:
         futures = {
-            # A key that another client of this scheduler has, too, would be given his result.
+            # With a key that another client uses, too, dask would return that client's result.
             client.submit(_on_worker, job, key=f"{job.name}-{uuid.uuid4().hex}"): job
             for job in jobs
         }
@@ -211,6 +214,6 @@ def on_cluster(jobs: Sequence[Job], address: str, progress: bool = True) -> Fail
 def _on_worker(job: Job) -> None:
     import dask
 
-    # Files are ours alone: without this xarray would ask the cluster for a lock to write them.
+    # The files are private to a job; otherwise xarray would request a lock from the cluster.
     with pool.one_thread(), dask.config.set(scheduler="synchronous"):
         job.work(lambda epochs: None, True)

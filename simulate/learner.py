@@ -1,4 +1,4 @@
-"""What a student under training offers, and the two shapes most of them share."""
+"""Interface of students under training (`Learner`), and base classes for most of them."""
 
 from __future__ import annotations
 
@@ -12,40 +12,42 @@ import torch
 
 from theory.parameters import ParameterError
 
-State = dict[str, Any]  # tensors, numbers, and lists or dictionaries of them
+State = dict[str, Any]  # tensors, numbers, and lists or dictionaries of these
 
 
 class Learner(Protocol):
-    """A stack of students on their way, one per seed. It knows nothing of files, time or progress.
+    """A stack of students under training, one per seed. It does not handle files, time or progress.
 
-    A step may depend on nothing but the state, the seeds and its own number, so that a resumed run
-    goes on as the uninterrupted one would.
+    A step must depend only on the state, the seeds and its number, so that a resumed run continues
+    exactly like an uninterrupted one.
     """
 
     def step(self, number: int) -> None:
-        """Make training step ``number`` (0, 1, ...) of all students."""
+        """Perform training step ``number`` (0, 1, ...) of all students."""
 
     def measure(self) -> Mapping[str, Any]:
-        """Quantities of the system's ``meaning`` now, each with a first axis over students."""
+        """Current values of the quantities in the system's ``meaning``, each with a first axis over
+        students.
+        """
         return {}
 
     def state(self, b: int) -> State:
-        """What determines all later steps of one student."""
+        """State of one student, which determines all later steps."""
         return {}
 
     def load(self, states: Sequence[State]) -> None:
-        """Take up the states of all students, which made equally many steps."""
+        """Restore the states of all students, which must have made the same number of steps."""
 
     def finish(self, b: int) -> Mapping[str, Any]:
-        """What one student adds to its records at the end, as ``xarray.Dataset.assign`` takes
-        it.
+        """Final results of one student to be added to its records, as for
+        ``xarray.Dataset.assign``.
         """
         return {}
 
 
 class Each(Learner):
-    """Students that know no stack, side by side: ``kind(p, seed, device, dtype, **own)`` makes one,
-    whose `state` and `load` take one.
+    """Adapter for students without a stack axis: runs several side by side. ``kind(p, seed, device,
+    dtype, **own)`` makes one student, with `state` and `load` for a single student.
     """
 
     def __init__(
@@ -60,41 +62,41 @@ class Each(Learner):
         self.members = [kind(p, seed, device, dtype, **own) for seed in seeds]
 
     def step(self, number: int) -> None:
-        """One step of each."""
+        """One step of each student."""
         for member in self.members:
             member.step(number)
 
     def measure(self) -> Mapping[str, Any]:
-        """Measurements of all, stacked."""
+        """Stacked measurements of all students."""
         found = [member.measure() for member in self.members]
         return {name: np.stack([np.asarray(f[name]) for f in found]) for name in found[0]}
 
     def state(self, b: int) -> State:
-        """State of one."""
+        """State of one student."""
         return self.members[b].state()
 
     def load(self, states: Sequence[State]) -> None:
-        """Take up a state each."""
+        """Restore the state of each student."""
         for member, state in zip(self.members, states, strict=True):
             member.load(state)
 
     def finish(self, b: int) -> Mapping[str, Any]:
-        """What one adds, if its kind adds anything."""
+        """Final results of one student, if its kind has any."""
         return self.members[b].finish() if hasattr(self.members[b], "finish") else {}
 
 
 class Held(Learner):
-    """Students of another learner with weights clamped, at the start and after every step.
+    """Students of another learner with some weights clamped, at the start and after every step.
 
     Parameters
     ----------
     learner : Learner
-        Moves all weights.
+        Learner that trains all weights.
     students : int
-        How many it has.
+        Number of students.
     values : mapping of str to float
-        By name of a weight in a student's `state`, all of it (``w``), one entry of its first axis
-        (``theta[1]``) or several (``w[4:8]``).
+        Fixed values by name of a weight in a student's `state`: all entries (``w``), one entry of
+        the first axis (``theta[1]``) or several (``w[4:8]``).
 
     Raises
     ------
@@ -108,12 +110,12 @@ class Held(Learner):
         self._clamp()
 
     def step(self, number: int) -> None:
-        """One step of all, and back."""
+        """One step of all students, then reset the clamped weights."""
         self.learner.step(number)
         self._clamp()
 
     def load(self, states: Sequence[State]) -> None:
-        """Take up the states of all."""
+        """Restore the states of all students."""
         self.learner.load(states)
 
     @torch.no_grad()
@@ -142,10 +144,10 @@ def _tensors(state: State) -> Iterator[tuple[str, torch.Tensor]]:
 
 
 class Descent:
-    """Gradient descent with the interface of `torch.optim`, and the steps of its `SGD` to the last
-    bit.
+    """Gradient descent with the interface of `torch.optim`; bit for bit the same steps as
+    `torch.optim.SGD`.
 
-    The first optimiser of torch loads torch's compiler into a process, which takes two seconds.
+    Used because torch's optimisers load torch's compiler, which takes two seconds per process.
     """
 
     def __init__(
@@ -154,37 +156,39 @@ class Descent:
         self.weights, self.lr, self.weight_decay = list(weights), lr, weight_decay
 
     def zero_grad(self, set_to_none: bool = True) -> None:
-        """Forget all gradients."""
+        """Clear all gradients."""
         for w in self.weights:
             w.grad = None
 
     @torch.no_grad()
     def step(self) -> None:
-        """One step against the gradients that are there."""
+        """One descent step with the current gradients."""
         for w in self.weights:
             if w.grad is not None:
                 slope = w.grad.add(w, alpha=self.weight_decay) if self.weight_decay else w.grad
                 w.add_(slope, alpha=-self.lr)
 
     def state_dict(self) -> State:
-        """Nothing: it remembers nothing."""
+        """Empty, as there is no internal state."""
         return {"state": {}}
 
     def load_state_dict(self, state: State) -> None:
-        """Take up nothing."""
+        """Does nothing, as there is no internal state."""
 
 
 class Module:
-    """A student that is a module with an optimiser: together they are its state."""
+    """Base class of a student that is a torch module with an optimiser; its state consists
+    of both.
+    """
 
     student: Any
     optimizer: Descent | torch.optim.Optimizer
 
     def state(self) -> State:
-        """Weights, and what the optimiser remembers of them."""
+        """Weights and optimiser state."""
         return {"student": self.student.state_dict(), "optimizer": self.optimizer.state_dict()}
 
     def load(self, state: State) -> None:
-        """Take up a state."""
+        """Restore a state."""
         self.student.load_state_dict(state["student"])
         self.optimizer.load_state_dict(state["optimizer"])

@@ -1,5 +1,5 @@
-"""What a kind of student owes to training, of a package that nobody here has read: each point is
-held against what it gives at the first chance, and told in one line.
+"""Checks of the `Learner` interface for students of other packages. Each requirement is checked at
+the first opportunity, and a violation is reported in one line.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from simulate.asked import is_whole
 from simulate.learner import Learner, State
 from theory.parameters import ParameterError, brief
 
-TIMES = 1000  # measurements of a run whose times are looked at before it
+TIMES = 1000  # measurements whose times are checked before a run
 
 
 def length(system: Any, p: Any) -> int:
-    """Steps of a run.
+    """Number of steps of a run.
 
     Raises
     ------
     ParameterError
-        If a run would step for ever, or its time does not advance.
+        If the number of steps is not finite, or time does not advance.
     """
     steps = system.length(p)
     if not is_whole(steps) or steps < 0:
@@ -44,7 +44,7 @@ def length(system: Any, p: Any) -> int:
 
 
 def advances(system: Any, p: Any, steps: np.ndarray) -> np.ndarray:
-    """Times of steps.
+    """Check the times of steps.
 
     Raises
     ------
@@ -63,12 +63,13 @@ def advances(system: Any, p: Any, steps: np.ndarray) -> np.ndarray:
 def records(
     system: Any, found: Any, students: int, first: Mapping[str, np.ndarray] | None, step: int
 ) -> dict[str, np.ndarray]:
-    """What is measured at a step as arrays, first axis over the students.
+    """Check measurements at a step; returns arrays with a first axis over the students.
 
     Raises
     ------
     ParameterError
-        If it is not what the system says, other than at the first measurement, or no numbers.
+        If they differ from the system's ``meaning`` or from the first measurement, or are not
+        numbers.
     """
     who = f"{system.name}: measure() at {system.counter} {step}"
     if not isinstance(found, Mapping) or not all(isinstance(name, str) for name in found):
@@ -85,7 +86,7 @@ def records(
     for name, value in found.items():
         try:
             made[name] = np.array(value, float)
-        except (TypeError, ValueError, RuntimeError) as error:  # torch, of what needs a gradient
+        except (TypeError, ValueError, RuntimeError) as error:  # torch, if gradients are tracked
             raise ParameterError(f"{who}: {name} is no array of numbers ({brief(error)})") from None
         axes = 1 + len(system.dimensions.get(name, ()))
         shape = made[name].shape
@@ -103,7 +104,7 @@ def records(
 
 @contextlib.contextmanager
 def named(what: str) -> Iterator[None]:
-    """Say of whom it is that something cannot be stored."""
+    """Context manager: add to a storage error whose data it concerns."""
     try:
         yield
     except ParameterError as error:
@@ -111,12 +112,12 @@ def named(what: str) -> Iterator[None]:
 
 
 def states(system: Any, learner: Learner, students: int) -> list[State]:
-    """States of all students, as a checkpoint would give them.
+    """States of all students after a round trip through a checkpoint.
 
     Raises
     ------
     ParameterError
-        If one cannot be saved or read.
+        If a state cannot be saved or read.
     """
     found = [state(system, learner, b) for b in range(students)]
     with named(f"{system.name}: its state"):
@@ -124,12 +125,12 @@ def states(system: Any, learner: Learner, students: int) -> list[State]:
 
 
 def resumable(system: Any, learner: Learner, students: int) -> None:
-    """Give a learner its own state back, as a checkpoint would.
+    """Check that a learner can be restored from its own state, as from a checkpoint.
 
     Raises
     ------
     ParameterError
-        If the state cannot be saved, read, or taken up.
+        If the state cannot be saved, read, or restored.
     """
     back = states(system, learner, students)
     if any(back):
@@ -142,11 +143,11 @@ def state(system: Any, learner: Learner, b: int) -> State:
     Raises
     ------
     ParameterError
-        If it is no dictionary, or cannot be had.
+        If it is not a dictionary, or `state` fails.
     """
     try:
         found = learner.state(b)
-    except Exception as error:  # a stranger's code may do anything
+    except Exception as error:  # foreign code may raise anything
         raise ParameterError(f"{system.name}: state() fails: {brief(error)}") from error
     if not isinstance(found, dict):
         raise ParameterError(
@@ -156,16 +157,16 @@ def state(system: Any, learner: Learner, b: int) -> State:
 
 
 def load(system: Any, learner: Learner, states: Sequence[State]) -> None:
-    """Let a learner take up states, and see that it has them.
+    """Restore states of a learner, and check that it then has them.
 
     Raises
     ------
     ParameterError
-        If it does not.
+        If restoring fails or changes the states.
     """
     try:
         learner.load(states)
-    except Exception as error:  # a stranger's code may do anything
+    except Exception as error:  # foreign code may raise anything
         raise ParameterError(
             f"{system.name}: load() does not take what state() gave: {brief(error)}"
         ) from error
@@ -177,7 +178,7 @@ def load(system: Any, learner: Learner, states: Sequence[State]) -> None:
 
 
 def _alike(one: Any, two: Any) -> bool:
-    """Whether two states say the same, to the last bit."""
+    """Whether two states are equal, bit for bit."""
     if isinstance(one, Mapping):
         same = isinstance(two, Mapping) and one.keys() == two.keys()
         return same and all(_alike(one[k], two[k]) for k in one)

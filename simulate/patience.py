@@ -1,4 +1,6 @@
-"""Signals wait for the end of the step, or of the reading or writing, under way."""
+"""Defer signals until the current training step, or the current reading or writing of a file, is
+complete.
+"""
 
 from __future__ import annotations
 
@@ -11,18 +13,18 @@ from typing import Any
 
 
 class Patience:
-    """SIGINT and SIGTERM wait for the end of the step under way, so that a checkpoint can be
-    written; a second SIGINT does not, unless it must.
+    """Defer SIGINT and SIGTERM to the end of the current step, so that a checkpoint can be written.
+    A second SIGINT takes effect immediately unless ``endless``.
 
     Parameters
     ----------
     endless : bool
-        A second SIGINT waits, too: for steps that are short and must not be torn.
+        Also defer a second SIGINT; for short steps that must not be interrupted.
 
     Attributes
     ----------
     torn : bool
-        A step was left in the middle: its weights and its number do not belong together.
+        A step was interrupted: the weights do not correspond to the step number.
     """
 
     def __init__(self, endless: bool = False) -> None:
@@ -31,7 +33,7 @@ class Patience:
         self.before: dict[int, Callable[[int, FrameType | None], Any]] = {}
 
     def __enter__(self) -> Patience:
-        """Take the place of the handlers there are; only the main thread hears of signals."""
+        """Install handlers in place of the current ones; only the main thread receives signals."""
         if threading.current_thread() is threading.main_thread():
             for number in (signal.SIGINT, signal.SIGTERM):
                 handler = signal.getsignal(number)
@@ -41,7 +43,7 @@ class Patience:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Give the handlers their place back, unless one of them has given it to another."""
+        """Restore the previous handlers, unless other handlers were installed in between."""
         for number, handler in self.before.items():
             if signal.getsignal(number) == self._hear:
                 signal.signal(number, handler)
@@ -55,7 +57,7 @@ class Patience:
 
     @contextlib.contextmanager
     def step(self) -> Iterator[None]:
-        """What must be done whole."""
+        """Context manager for one step that must not be interrupted."""
         self.stepping = self.torn = True
         try:
             yield
@@ -69,8 +71,8 @@ class Patience:
 
 @contextlib.contextmanager
 def whole() -> Iterator[None]:
-    """Work of a library that signals wait for: raised inside it, they may leave its locks taken,
-    and the next to ask for them waits for ever.
+    """Context manager that defers signals during netCDF calls. An exception raised inside the
+    library could leave its locks taken, and the next call would wait forever.
     """
     with Patience(endless=True) as patience, patience.step():
         yield

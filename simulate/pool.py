@@ -1,4 +1,4 @@
-"""Run independent jobs on the cores of this machine, with one progress bar for all."""
+"""Process pool: run independent jobs on the cores of this machine with one progress bar."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ WATCH = "parent watch"
 
 
 def cores() -> int:
-    """Cores this process may use."""
+    """Number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 @contextlib.contextmanager
 def sharing(workers: int) -> Iterator[None]:
-    """Give what runs here the share of a job beside as many others."""
+    """Context manager: limit the threads used here to the share of one of several parallel jobs."""
     global _share
     before, _share = _share, max(1, cores() // max(1, workers))
     try:
@@ -44,12 +44,14 @@ def sharing(workers: int) -> Iterator[None]:
 
 
 def share() -> int:
-    """Threads the running job may use: its part of the cores. Results must not depend on it."""
+    """Number of threads that the current job may use. Results must not depend on it."""
     return _share
 
 
 def at_once(jobs: int, workers: int | None = None, memory: float = 0) -> int:
-    """Jobs that run side by side: as many as asked for (one per core), and as fit into memory."""
+    """Number of parallel jobs: as many as requested (default: one per core) and as fit into
+    memory.
+    """
     workers = min(workers or cores(), jobs)
     if memory * workers > UNASKED:
         workers = max(1, min(workers, int(available() / memory)))
@@ -58,8 +60,8 @@ def at_once(jobs: int, workers: int | None = None, memory: float = 0) -> int:
 
 @contextlib.contextmanager
 def one_thread() -> Iterator[None]:
-    """Keep torch on one thread: seeds in parallel beat threads within a step, and sums keep their
-    order.
+    """Context manager: run torch on one thread. Parallel seeds are faster than threads within a
+    step, and the order of summation stays fixed.
     """
     before = torch.get_num_threads()
     torch.set_num_threads(1)
@@ -71,8 +73,8 @@ def one_thread() -> Iterator[None]:
 
 @contextlib.contextmanager
 def stopping(when: Callable[[int], bool]) -> Iterator[None]:
-    """Interrupt a job that runs in this process, as ctrl-C would, once ``when(work done)``; its
-    checkpoint stays.
+    """Context manager: interrupt a job in this process, like Ctrl-C, once ``when(work done)`` is
+    true; its checkpoint is kept.
     """
     global _stop
     before, _stop = _stop, when
@@ -97,19 +99,21 @@ def run(
     Parameters
     ----------
     jobs : list of callable
-        Each takes ``tick(done)``, to be called with the work done so far; picklable.
+        Picklable functions of ``tick``, which they call as ``tick(done)`` with the work done so
+        far.
     sizes : list of int
         Work of each job, in the unit of ``tick``.
     workers : int, optional
-        Processes; by default as many as there are cores and jobs. One runs in this process.
+        Number of processes; by default the smaller of the numbers of cores and jobs. With one, the
+        jobs run in this process.
     progress : bool
-        Progress bar on stderr; within a command that shows progress, that one decides.
+        Progress bar on stderr; inside a command that shows progress, the command decides.
     alone : bool
         Use a process even for a single job.
     memory : float
-        Bytes a job needs at its peak: there are no more processes than fit side by side.
+        Peak memory of a job in bytes; limits the number of processes.
     what, unit : str
-        Of the progress bar.
+        Labels of the progress bar.
 
     Raises
     ------
@@ -124,7 +128,7 @@ def run(
     ):
         if workers <= 1 and not alone:
             return [_call(job, done, k, cores()) for k, job in enumerate(jobs)]
-        # Nothing is shared through files in folders, which would outlive a pool that is killed.
+        # No memory-mapped files are used, which would outlive a killed pool.
         parallel = joblib.Parallel(
             n_jobs=max(2, workers),
             backend="loky",
@@ -143,7 +147,7 @@ def run(
 def _in_worker(
     parent: int, job: Callable[[Callable[[int], None]], Any], done: Path, k: int, threads: int
 ) -> Any:
-    """Run a job in a worker that does not outlive its parent, however that one ends."""
+    """Run a job in a worker process that ends with its parent in any case."""
     if not any(thread.name == WATCH for thread in threading.enumerate()):
 
         def watch() -> None:
@@ -157,9 +161,9 @@ def _in_worker(
     try:
         return _call(job, done, k, threads)
     finally:
-        # Between jobs there is nothing to save: SIGTERM, as a notebook's kernel sends it to all its
-        # children when it ends, ends a worker at once instead of by an exception, which would
-        # be raised, and printed, wherever the worker is on its way out.
+        # Between jobs there is nothing to save. SIGTERM, which a notebook's kernel sends to its
+        # children when it ends, therefore ends a worker at once instead of raising an exception,
+        # which would be printed.
         signal.signal(signal.SIGTERM, before)
 
 
@@ -178,8 +182,8 @@ def _call(job: Callable[[Callable[[int], None]], Any], done: Path, k: int, threa
 
 @contextlib.contextmanager
 def one_line() -> Iterator[None]:
-    """Say in one line that a learning rate is beyond the students' precision; torch has a traceback
-    for it.
+    """Context manager: report a learning rate that overflows the students' precision in one line
+    instead of torch's traceback.
     """
     try:
         yield
@@ -193,8 +197,8 @@ def one_line() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _quiet_tracker() -> Iterator[None]:
-    """Let the process that cleans up behind the pool not warn of what it cleans up; it reads the
-    environment when started.
+    """Suppress warnings of the process that cleans up after the pool; it reads the environment when
+    started.
     """
     before = os.environ.get("PYTHONWARNINGS")
     os.environ["PYTHONWARNINGS"] = ",".join(filter(None, (before, "ignore:resource_tracker")))
@@ -209,7 +213,7 @@ def _quiet_tracker() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _counters(path: Path, sizes: list[int], what: str, unit: str, show: bool) -> Iterator[Path]:
-    """Progress bar fed from a file of counters that all processes share."""
+    """Progress bar fed by a file of counters shared by all processes."""
     counters = np.memmap(path, dtype=np.int64, mode="w+", shape=(max(1, len(sizes)),))
     with bar(what, sum(sizes), unit, show=show, count=lambda: int(counters.sum())):
         yield path

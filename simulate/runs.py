@@ -1,4 +1,4 @@
-"""Store of finished runs: one netCDF file per (configuration, seed); a file that exists is
+"""Store of finished runs: one netCDF file per (configuration, seed). A file that exists is
 complete.
 """
 
@@ -31,11 +31,11 @@ from theory import memory, sources
 from theory.output import atomic
 from theory.parameters import BaseParameters, ParameterError, brief
 
-FORMAT = 3  # raise when the meaning of a stored run changes
+FORMAT = 3  # to be raised when the meaning of a stored run changes
 KIND = "solvable-transformers run"
 MARK = b"sha256:"
 TRAILER = len(MARK) + 32
-PACKED = 1100  # bytes that zlib can make of one, 1032, and a margin
+PACKED = 1100  # largest expansion by zlib, 1032, and a margin
 
 
 def default_store() -> Path:
@@ -44,21 +44,23 @@ def default_store() -> Path:
 
 
 def configuration(model: str, p: BaseParameters, **more: Any) -> str:
-    """Canonical text that identifies a configuration: equal text, equal runs."""
+    """Canonical text that identifies a configuration; equal texts mean equal runs."""
     return json.dumps(
         {"format": FORMAT, "model": model, **p.as_dict(training_only=True), **more}, sort_keys=True
     )
 
 
 def place(store: Path, config: str, seed: int) -> Path:
-    """File of a run."""
+    """Path of a run's file."""
     return store / hashlib.sha256(config.encode()).hexdigest()[:16] / f"seed-{seed:05d}.nc"
 
 
 def provenance(
     model: str, config: str, p: BaseParameters, seed: int, code: str = ""
 ) -> dict[str, Any]:
-    """Attributes every stored run carries; ``code``: the `statements` that trained it."""
+    """Attributes of every stored run; ``code`` is the digest (`statements`) of the code that
+    trained it.
+    """
     versions = {name: _version(name) for name in ("solvable-transformers", "torch", "numpy")}
     command = " ".join([Path(sys.argv[0]).name, *sys.argv[1:]])
     return {
@@ -68,15 +70,15 @@ def provenance(
         "configuration": config,
         "seed": seed,
         "versions": json.dumps(versions),
-        "command": command.encode(errors="backslashreplace").decode(),  # a path may be no text
+        "command": command.encode(errors="backslashreplace").decode(),  # a path may be invalid text
         "code": code,
     }
 
 
 @functools.cache
 def statements(module: str) -> str:
-    """Digest of the package that a module is in, and of its task where theory has the data law;
-    empty where it is in no file (a notebook).
+    """Digest of the package that contains a module, and of the task module in theory if there is
+    one; empty for code that is not in a file (a notebook).
     """
     source = sys.modules[module]
     if getattr(source, "__file__", None) is None:
@@ -90,7 +92,7 @@ def statements(module: str) -> str:
 
 
 def _version(package: str) -> str:
-    """Version of a package; a checkout may be used without being installed."""
+    """Version of a package; also works for a checkout that is not installed."""
     try:
         return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:
@@ -98,15 +100,16 @@ def _version(package: str) -> str:
 
 
 def _seal(path: Path, content: bytes) -> None:
-    """Write bytes with their digest behind them, whole or not at all; HDF5 readers ignore what
-    follows the data.
+    """Write bytes followed by their digest, atomically. HDF5 readers ignore what follows the
+    data.
     """
     with atomic(path) as temporary:
         temporary.write_bytes(content + MARK + hashlib.sha256(content).digest())
 
 
 def _sizable(path: Path) -> None:
-    """Refuse what is no regular file, or would not fit into memory twice: sealed, and as arrays.
+    """Raise an error if a path is not a regular file or does not fit into memory twice (as bytes
+    and as arrays).
 
     Raises
     ------
@@ -125,13 +128,13 @@ def _sizable(path: Path) -> None:
 
 
 def _unseal(path: Path) -> bytes:
-    """Read the bytes back.
+    """Read bytes written by `_seal` and check the digest.
 
     Raises
     ------
     ParameterError
-        If the file is missing, too large, carries no digest, or differs from what was written in
-        any bit.
+        If the file is missing, too large, has no digest, or differs in any bit from what was
+        written.
     """
     _sizable(path)
     sealed = path.read_bytes()
@@ -144,14 +147,14 @@ def _unseal(path: Path) -> bytes:
 
 
 def write(dataset: xr.Dataset, path: Path | str) -> None:
-    """Write a dataset as netCDF, whole or not at all.
+    """Write a dataset as netCDF, atomically.
 
     Raises
     ------
     OSError
-        If the disk does not take it; nothing is left behind.
+        If the disk is full; no partial file remains.
     ParameterError
-        If netCDF cannot hold it.
+        If the dataset cannot be represented in netCDF.
     """
     _seal(Path(path), content(dataset))
 
@@ -162,7 +165,7 @@ def content(dataset: xr.Dataset) -> bytes:
     Raises
     ------
     ParameterError
-        If netCDF cannot hold it.
+        If the dataset cannot be represented in netCDF.
     """
     packed = {
         name: {"zlib": True, "complevel": 4} for name, v in dataset.variables.items() if v.size > 64
@@ -172,7 +175,7 @@ def content(dataset: xr.Dataset) -> bytes:
             return bytes(dataset.to_netcdf(engine="netcdf4", encoding=packed))
     except (OSError, MemoryError):
         raise
-    except Exception as error:  # netCDF4 has no common error for what it cannot write
+    except Exception as error:  # netCDF4 raises various errors for what it cannot write
         raise ParameterError(f"cannot be stored as netCDF: {brief(error)}") from None
 
 
@@ -184,7 +187,7 @@ def read(path: Path | str, lazy: bool = False) -> xr.Dataset:
     path : path
         The file.
     lazy : bool
-        Leave the values on the disk until they are asked for.
+        Load values from disk only when they are needed.
 
     Raises
     ------
@@ -196,7 +199,7 @@ def read(path: Path | str, lazy: bool = False) -> xr.Dataset:
     try:
         with whole(), netCDF4.Dataset(path.name, memory=sealed) as shapes:
             size = sum(v.size * getattr(v.dtype, "itemsize", 8) for v in shapes.variables.values())
-        if size > max(PACKED * len(sealed), memory.UNASKED):  # xarray would read its coordinates
+        if size > max(PACKED * len(sealed), memory.UNASKED):  # xarray would read the coordinates
             raise ParameterError(
                 f"{path}: says that its {memory.amount(len(sealed))} hold {memory.amount(size)}, "
                 "more than can be packed into them"
@@ -210,7 +213,7 @@ def read(path: Path | str, lazy: bool = False) -> xr.Dataset:
             dataset = xr.open_dataset(path, engine="netcdf4") if lazy else closed.load()
     except ParameterError:
         raise
-    except Exception as error:  # netCDF4 has no common error for what it cannot read
+    except Exception as error:  # netCDF4 raises various errors for what it cannot read
         raise ParameterError(
             f"{path}: not a readable netCDF file ({type(error).__name__})"
         ) from None
@@ -221,8 +224,8 @@ def read(path: Path | str, lazy: bool = False) -> xr.Dataset:
 
 
 def _check_attributes(path: Path, dataset: xr.Dataset) -> None:
-    """Refuse attributes of another kind than `provenance` gives; runs joined over a sweep may lack
-    some.
+    """Raise an error if attributes differ in type from those of `provenance`; runs joined over a
+    sweep may lack some.
     """
     for name in ("parameters", "configuration"):
         if name in dataset.attrs and not isinstance(_object(dataset.attrs[name]), dict):
@@ -234,12 +237,12 @@ def _check_attributes(path: Path, dataset: xr.Dataset) -> None:
 
 
 def _object(text: Any) -> Any:
-    """What a JSON text says; None if it is none."""
+    """Parse a JSON text; None if it is invalid."""
     try:
         found = json.loads(text) if isinstance(text, str) else None
-        json.dumps(found)  # as those who compare will do
+        json.dumps(found)  # as later comparisons do
         return found
-    except (ValueError, RecursionError):  # the latter, of what is nested too deeply
+    except (ValueError, RecursionError):  # the latter if nested too deeply
         return None
 
 
@@ -253,25 +256,26 @@ def ensemble(
     needed: Mapping[str, tuple[str, ...]],
     sizes: Callable[[P], Mapping[str, int]] = lambda p: {},
 ) -> tuple[P, xr.Dataset]:
-    """Parameters and runs of a stored file or folder, held against what a command will ask of it.
+    """Read parameters and runs of a stored file or folder, and check that they have what a command
+    needs.
 
     Parameters
     ----------
     path : path
         A netCDF file, or a folder of runs.
     model : str
-        Whose runs they must be.
+        Model that the runs must belong to.
     kind : type
         That model's ``Parameters``.
     needed : mapping of str to tuple of str
-        Numeric variables and coordinates that must be there, and their dimensions.
+        Required numeric variables and coordinates, with their dimensions.
     sizes : callable
         Lengths of dimensions that follow from the parameters.
 
     Raises
     ------
     ParameterError
-        Naming the file and what is missing or wrong in it.
+        Naming the file and the missing or invalid part.
     """
     path = Path(path)
     found = open(path) if path.is_dir() else read(path)
@@ -310,12 +314,12 @@ def ensemble(
 
 
 def writable(places: Iterable[Path]) -> None:
-    """Find out before any work whether runs can be written, by writing next to each.
+    """Check, before any work, whether runs can be written, by writing a test file next to each.
 
     Raises
     ------
     OSError
-        Naming what stands in the way.
+        Naming the obstacle.
     """
     for folder in dict.fromkeys(place.parent for place in places):
         folder.mkdir(parents=True, exist_ok=True)
@@ -327,8 +331,8 @@ def writable(places: Iterable[Path]) -> None:
 
 
 def destination(out: Path | None) -> tuple[Path, Path | None]:
-    """Store and, for a path that ends in .nc, the single file an ensemble goes to; any other path
-    is the store.
+    """Store and single output file for an output path: a path that ends in .nc is the single file,
+    any other path is the store.
 
     Raises
     ------
@@ -344,8 +348,8 @@ def destination(out: Path | None) -> tuple[Path, Path | None]:
 
 
 def finished(path: Path, config: str, seed: int) -> xr.Dataset | None:
-    """Return the stored run if it is there and is the one asked for; any other file is named and
-    set aside.
+    """Return the stored run if it exists and has the given configuration. Any other file is
+    reported and renamed.
     """
     if not path.exists():
         return None
@@ -362,16 +366,17 @@ def finished(path: Path, config: str, seed: int) -> xr.Dataset | None:
 
 
 def lock(path: Path) -> FileLock:
-    """Lock to hold while training the run of this file; the system opens it when its holder dies.
+    """File lock to hold while training a run. The operating system releases it if the process dies.
 
-    The lock's own file stays behind: to remove it while others may be about to lock it is a race.
+    The lock file is not removed: removing it while others may be about to lock it is a race
+    condition.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     return FileLock(path.with_name(f".{path.stem}.lock"))
 
 
 def pickled(state: dict[str, Any]) -> bytes:
-    """What a checkpoint says, as bytes that `unpickled` is known to take.
+    """Serialise a checkpoint, and check that `unpickled` can read it.
 
     Raises
     ------
@@ -384,7 +389,7 @@ def pickled(state: dict[str, Any]) -> bytes:
         unpickled(buffer.getvalue())
     except MemoryError:
         raise
-    except Exception as error:  # torch has no common error for what it cannot save or read
+    except Exception as error:  # torch raises various errors for what it cannot save or read
         raise ParameterError(
             f"cannot be saved and read back ({brief(error)}); "
             "tensors, numbers, and lists or dictionaries of them can"
@@ -393,12 +398,14 @@ def pickled(state: dict[str, Any]) -> bytes:
 
 
 def unpickled(saved: bytes) -> dict[str, Any]:
-    """What a checkpoint says; tensors and plain values alone are made from the bytes."""
+    """Read a serialised checkpoint. Only tensors and plain values are created from the bytes."""
     return torch.load(BytesIO(saved), weights_only=True, map_location="cpu")
 
 
 def sweep_up(path: Path) -> None:
-    """Remove what killed writers left of a run, whose `lock` the caller holds."""
+    """Remove temporary files that killed processes have left of a run; the caller holds its
+    `lock`.
+    """
     for left in path.parent.glob(f".{path.stem}-*"):
         left.unlink(missing_ok=True)
 
@@ -411,8 +418,8 @@ def save_checkpoint(path: Path, config: str, seed: int, state: dict[str, Any]) -
 
 
 def load_checkpoint(path: Path, config: str, seed: int) -> dict[str, Any] | None:
-    """Checkpoint of an interrupted run, or None; one that is damaged or of another run is named and
-    ignored.
+    """Checkpoint of an interrupted run, or None. A damaged checkpoint, or one of another run, is
+    reported and ignored.
     """
     checkpoint = path.with_suffix(".checkpoint")
     if not checkpoint.exists():
@@ -424,14 +431,14 @@ def load_checkpoint(path: Path, config: str, seed: int) -> dict[str, Any] | None
     except ParameterError as error:
         warnings.warn(f"{error}; starting over", stacklevel=2)
         return None
-    except Exception as error:  # torch.load has no common error for what it cannot read
+    except Exception as error:  # torch.load raises various errors for what it cannot read
         warnings.warn(f"{checkpoint}: cannot be read ({brief(error)}); starting over", stacklevel=2)
         return None
     return state
 
 
 def drop_checkpoint(path: Path) -> None:
-    """Remove the checkpoint of a run that is finished."""
+    """Remove the checkpoint of a finished run."""
     path.with_suffix(".checkpoint").unlink(missing_ok=True)
 
 
@@ -444,8 +451,8 @@ def combine(datasets: Iterable[xr.Dataset], seeds: Iterable[int]) -> xr.Dataset:
 def open(store: Path | str) -> xr.Dataset:
     """All finished runs of a store as one dataset.
 
-    Damaged and foreign files, and copies of others, are named in a warning and left out. Another
-    warning says where different code has trained the seeds of one configuration.
+    Damaged and foreign files, and duplicates, are reported in a warning and left out. Another
+    warning is given if the seeds of one configuration were trained by different code.
 
     Parameters
     ----------
@@ -455,18 +462,19 @@ def open(store: Path | str) -> xr.Dataset:
     Returns
     -------
     Dataset
-        Over ``seed``, a dimension for every parameter the configurations differ in, and the model's
-        time; NaN where there is no run or no measurement. Where ``epochs`` follows from the other
-        parameters (a sweep at fixed ``--alpha``), it is no dimension. What would not fit into
-        memory stays on the disk until it is asked for (dask arrays).
+        Over ``seed``, every parameter in which the configurations differ, and the model's time; NaN
+        if there is no run or no measurement. If ``epochs`` is determined by the other parameters (a
+        sweep at fixed ``--alpha``), it is not a dimension. Data that do not fit into memory are
+        loaded on demand (dask arrays).
 
     Raises
     ------
     ParameterError
-        If there are no runs, runs of several models, or more than memory holds and no dask.
+        If there are no runs, runs of several models, or more data than fit into memory and dask is
+        not installed.
     """
     found: dict[str, dict[int, xr.Dataset]] = {}
-    # A store has one level of folders: no other tree is walked.
+    # A store has one level of folders; deeper ones are not searched.
     for file in sorted([*Path(store).glob("seed-*.nc"), *Path(store).glob("*/seed-*.nc")]):
         try:
             run = read(file, lazy=True)
@@ -510,13 +518,11 @@ def open(store: Path | str) -> xr.Dataset:
 def _loader(
     store: Path | str, found: Mapping[str, Mapping[int, xr.Dataset]], points: int
 ) -> Callable[[xr.Dataset], xr.Dataset]:
-    """How to take up the runs of a store: into memory, or piece by piece where all of them would
-    not fit.
-    """
+    """Function that loads the runs of a store: into memory, or lazily if they do not fit."""
     largest = max(run.nbytes for of in found.values() for run in of.values())
     needed = (
         3 * points * max(len(of) for of in found.values()) * largest
-    )  # runs, joined along the seeds, joined
+    )  # memory: runs, joined along seeds, joined over the sweep
     if needed <= max(memory.available(), memory.UNASKED):
         return _whole
     if importlib.util.find_spec("dask") is None:
@@ -528,13 +534,13 @@ def _loader(
 
 
 def _whole(run: xr.Dataset) -> xr.Dataset:
-    """Values in memory, file closed."""
+    """Load values into memory and close the file."""
     with run:
         return run.load()
 
 
 def _swept(settings: list[dict[str, Any]]) -> list[str]:
-    """Names of the parameters that tell the configurations apart."""
+    """Names of the parameters in which the configurations differ."""
 
     def distinct(names: Iterable[str]) -> int:
         return len({json.dumps([s.get(n) for n in names]) for s in settings})
@@ -545,7 +551,7 @@ def _swept(settings: list[dict[str, Any]]) -> list[str]:
 
 
 def _join(pieces: list[tuple[dict[str, Any], xr.Dataset]], names: list[str]) -> xr.Dataset:
-    """Join ensembles along the swept parameters, one after the other."""
+    """Join ensembles along the swept parameters, one parameter after the other."""
     if not names:
         return pieces[0][1]
     name = names[0]

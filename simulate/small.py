@@ -1,4 +1,4 @@
-"""Every kind of student at a size that trains in a blink: for tests, and for `verify.device`."""
+"""A tiny setting of every kind of student, for tests and for `verify.device`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ HEADS = dict(N=2, D=4, batch_size=8, **STEPS)
 TRIGGER = dict(N=8, K=2, T=6, d=8, batch_size=4, n_test=16, **STEPS)
 COUNTING = dict(length=3, alphabet=3, samples=60, width=4, hidden=8, epochs=14, unfrozen_epochs=10)
 
-# By system and, behind a comma, variant.
+# Keys: system and, after a comma, variant.
 STUDENTS: dict[str, dict[str, Any]] = {
     "state_tracking.student": TRACKING,
     "state_tracking.student, adamw, minibatches": dict(

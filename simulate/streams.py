@@ -1,4 +1,4 @@
-"""Random streams of students: those of `theory.streams`, and torch's own."""
+"""Random streams of students: those of `theory.streams`, and torch generators."""
 
 from __future__ import annotations
 
@@ -11,6 +11,6 @@ __all__ = ["keyed", "of_torch", "spawned"]
 
 
 def of_torch(seed: int, purpose: int, step: int = 0) -> torch.Generator:
-    """Torch's generator, on the CPU, of a seed, a purpose and a step."""
+    """Torch CPU generator for a seed, a purpose and a step."""
     state = np.random.SeedSequence([seed, purpose, step]).generate_state(1, np.uint64)[0]
     return torch.Generator().manual_seed(int(state >> np.uint64(1)))

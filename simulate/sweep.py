@@ -38,7 +38,7 @@ def grid(base: BaseParameters, axes: list[str]) -> Iterator[tuple[str, Any]]:
 
 
 def shard(text: str | None, count: int) -> slice:
-    """Part ``i/n`` of a list of jobs, i from 0; all of it without a text.
+    """Part ``i/n`` of a list of jobs, with i counted from 0; the whole list without a text.
 
     Raises
     ------
@@ -83,11 +83,9 @@ def main(argv: list[str] | None = None) -> int:
     ]
     seeds = cli.seeds(args.seeds, "1")
     store = (args.out or runs.default_store()).resolve()
-    store.mkdir(
-        parents=True, exist_ok=True
-    )  # what cannot be written is found before anything is trained
-    # The runs are dealt out before looking at which are finished: a shard is the same whenever it
-    # starts.
+    store.mkdir(parents=True, exist_ok=True)  # write errors are found before anything is trained
+    # Runs are assigned to shards before finished ones are removed, so that a shard does not depend
+    # on when it starts.
     tasks = [(label, p, seed) for label, p in points for seed in seeds]
     mine = tasks[shard(args.shard, len(tasks))]
     todo = [

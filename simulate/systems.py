@@ -1,5 +1,5 @@
-"""All students by name: ``MODEL`` for a model's headline, ``MODEL.SYSTEM`` for any other of its
-kinds.
+"""All kinds of students by name: ``MODEL`` for a model's headline, ``MODEL.SYSTEM`` for any
+kind.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from theory import cli, registry
 
 
 def of(model: str) -> Mapping[str, System]:
-    """Systems of a model by their short names, headline first.
+    """Systems of a model by short name, headline first.
 
     Raises
     ------
@@ -23,13 +23,13 @@ def of(model: str) -> Mapping[str, System]:
 
 
 def find(name: str) -> tuple[str, System]:
-    """Short name and system of ``MODEL`` or ``MODEL.SYSTEM``; ``MODEL`` may be a file that states
-    one.
+    """Short name and system of ``MODEL`` or ``MODEL.SYSTEM``; ``MODEL`` may be a file with a
+    statement.
 
     Raises
     ------
     ParameterError
-        If there is none, naming the nearest.
+        If there is none; the message names the nearest.
     """
     file = re.match(r".*\.py(:\w+)?(?=\.|$)", name)
     model = file[0] if file else name.partition(".")[0]
@@ -40,7 +40,7 @@ def find(name: str) -> tuple[str, System]:
 
 
 def every() -> dict[str, System]:
-    """The systems of all models by their full names."""
+    """Systems of all models by full name."""
     found: dict[str, System] = {}
     for model in registry.MODELS.values():
         with registry.spared(model):

@@ -28,71 +28,75 @@ from theory import sources
 from theory.parameters import BaseParameters, ParameterError, brief, nearest
 
 CHECKPOINT_SECONDS = 10.0
-PROBE_SECONDS = 0.1  # of steps, to tell how long a training will take
+PROBE_SECONDS = 0.1  # time of trial steps for the estimate of the duration
 PRECISIONS = ("float32", "float64")
-# What students are made of, beside what is in their own package.
+# Shared modules that define students, in addition to their own package.
 SHARED = tuple(Path(__file__).with_name(name) for name in ("learner.py", "streams.py"))
 Records = dict[
     int, dict[str, np.ndarray]
-]  # by step and name, first axis over the students of a stack
+]  # by step and name; first axis over the students of a stack
 
 
 def records(p: Any, numbers: int) -> float:
-    """Bytes of so many recorded numbers per measurement: kept, stacked, packed, written."""
+    """Memory in bytes for a given number of recorded values per measurement: stored, stacked,
+    packed, written.
+    """
     return (p.steps // p.eval_every + 2) * 4 * 8 * numbers
 
 
 @dataclass(frozen=True)
 class System:
-    """What training needs to know about a kind of student.
+    """Description of a kind of student for training.
 
     Attributes
     ----------
     name : str
-        Under which its runs are stored.
+        Name under which runs are stored.
     parameters : type
         Its ``Parameters``.
     make : callable
         ``make(p, seeds, device, dtype, **own)`` gives a `Learner`.
     meaning : mapping
-        Measured quantities and what they are.
+        Measured quantities and their meanings.
     memory : callable
-        ``memory(p, itemsize)``: bytes at the peak of one run, at so many bytes per weight.
+        ``memory(p, itemsize)``: peak memory of one run in bytes, with ``itemsize`` bytes per
+        weight.
     dimensions : mapping
         Extra dimensions of a measured quantity.
     time : str or None
-        Dimension along which is measured, every ``p.eval_every`` steps; None if only the end counts
-        (`Learner.finish`).
+        Time dimension of the measurements, made every ``p.eval_every`` steps; None if only final
+        results are recorded (`Learner.finish`).
     clock : callable, optional
-        ``clock(p, steps)``: steps in the unit of ``time``; without it, time is the step.
+        ``clock(p, steps)`` converts steps to the unit of ``time``; without it, time is the step
+        number.
     counter : str
-        What a step is called.
+        Name of a step.
     length : callable
-        ``length(p)``: steps of a run.
+        ``length(p)``: number of steps of a run.
     swept : str
-        Parameter, if any, that a result carries as a dimension; `train` takes several values of it.
+        Parameter, if any, that is a dimension of results; `train` accepts several values of it.
     stack : int
-        Seeds that step together on a GPU; one does on the CPU, where each has a core.
+        Number of seeds trained together on a GPU. On the CPU it is one, as every seed has its own
+        core.
     implied : str or None
-        Precision that a configuration leaves out, the default then; without it, single precision,
-        always named.
+        Default precision, which is then omitted from the stored configuration. Without it the
+        default is single precision, always stored.
     devices : tuple of str
-        Kinds of devices it can be trained on; any without them.
+        Supported types of devices; all if empty.
     identity : callable
-        ``identity(p, **own)``: what identifies a run beside parameters and precision; ``own`` are
-        its own options.
+        ``identity(p, **own)``: what identifies a run in addition to parameters and precision;
+        ``own`` are options of this kind of student.
     finite : str
-        Quantity that a learning rate taken too large makes infinite.
+        Quantity that becomes infinite or NaN if the learning rate is too large.
     settings : mapping
-        Parameters that are given by the system.
+        Parameters fixed by the system.
     shown : tuple of str
-        Quantities on the command line; all numbers without them.
+        Quantities shown by the command; all if empty.
     text : callable, optional
-        ``text(p, content)``: parameters and system for a text of the user's.
+        ``text(p, content)``: parameters and system for a text given by the user.
     held : mapping of str to float
-        Weights that are clamped, as `Held` takes them:
-        ``dataclasses.replace(SYSTEM, held={"w[4:8]": 0.3})`` trains the students of
-        ``flow.held(w=0.3)``.
+        Clamped weights, as for `Held`: ``dataclasses.replace(SYSTEM, held={"w[4:8]": 0.3})`` trains
+        the students of ``flow.held(w=0.3)``.
     """
 
     name: str
@@ -117,7 +121,7 @@ class System:
     held: Mapping[str, float] = field(default_factory=dict)
 
     def learner(self, p: Any, seeds: Sequence[int], *where: Any, **own: Any) -> Learner:
-        """Students of the seeds, with what is held held."""
+        """Learner of the given seeds, with clamped weights if any."""
         made = self.make(p, seeds, *where, **own)
         return Held(made, len(seeds), self.held) if self.held else made
 
@@ -136,45 +140,44 @@ class System:
     ) -> xr.Dataset:
         """Train one student per seed.
 
-        Finished seeds are taken from the store; an interrupted one goes on from its last checkpoint
-        (on the CPU bit for bit as if it had not been interrupted).
+        Finished seeds are read from the store. An interrupted run continues from its last
+        checkpoint (on the CPU bit for bit like an uninterrupted one).
 
         Parameters
         ----------
         p : Parameters
             Model and training settings.
         seeds : iterable of int, or int
-            Seeds, or how many from 0; each fixes task, data and initial weights.
+            Seeds, or their number counted from 0. Each fixes task, data and initial weights.
         until : float, optional
-            Run length in the model's time instead of its steps; also under the time's name
+            Run length in the model's time instead of steps; also under the name of the time
             (``alpha=``, ``t=``).
         store : path, optional
-            Where runs are kept; ``output/runs`` by default.
+            Folder of stored runs; ``output/runs`` by default.
         device : str, optional
             Torch device; a GPU by default if there is one.
         dtype : torch.dtype or str, optional
-            ``float32`` or ``float64``; that of `implied`, or single precision, by default.
+            ``float32`` or ``float64``; by default `implied`, or else single precision.
         workers : int, optional
-            Seeds trained at once, each in a process of its own; one per core by default on the CPU,
-            one stack at a time on a GPU.
+            Number of parallel processes: by default one per core on the CPU, and one stack at a
+            time on a GPU.
         progress : bool
             Progress bar on stderr.
         **own
-            Options of this kind of student, as `identity` takes them, and several values of what is
-            `swept`.
+            Options of this kind of student, as for `identity`, and one or several values of the
+            `swept` parameter.
 
         Returns
         -------
         Dataset
-            Variables of `meaning` over ``seed``, the swept parameter and time; parameters and
-            provenance in the attributes.
+            Variables in `meaning` over ``seed``, the swept parameter and time; parameters and
+            provenance as attributes.
 
         Raises
         ------
         ParameterError
-            For unusable parameters, seeds, options, precision, device, store or workers, where the
-            loss does not stay finite, and where the student was changed since a run was
-            interrupted.
+            For invalid parameters, seeds, options, precision, device, store or workers; if the loss
+            does not stay finite; or if the student's code was changed since a run was interrupted.
         """
         seeds, workers = asked.seeds(seeds), asked.workers(workers)
         if not seeds:
@@ -203,7 +206,7 @@ class System:
         return self.read(points, seeds, asked.store(store), dtype, own)
 
     def _refuse(self, p: Any, own: Iterable[str]) -> None:
-        """Refuse options that this kind of student does not have."""
+        """Raise an error for options that this kind of student does not have."""
         options = list(inspect.signature(self.identity).parameters)[1:]
         fields = [f.name for f in dataclasses.fields(p)]
         taken = [*filter(None, (self.time, self.swept)), *options]
@@ -227,7 +230,7 @@ class System:
         dtype: torch.dtype | str | None = None,
         **own: Any,
     ) -> list[jobs.Job]:
-        """Jobs for the runs that are not finished yet; parameters and errors as in `train`."""
+        """Jobs for unfinished runs; parameters and errors as in `train`."""
         p, seeds, store = self.until(p), asked.seeds(seeds), asked.store(store)
         where, precision = self.device(device), self.precision(dtype)
         config = self.configuration(p, precision, **own)
@@ -235,7 +238,7 @@ class System:
         for s in seeds:
             if runs.finished(runs.place(store, config, s), config, s) is None:
                 missing.append(s)
-            else:  # its writer may have been killed before it did so
+            else:  # left if its writer was killed
                 runs.drop_checkpoint(runs.place(store, config, s))
         if not missing:
             return []
@@ -289,8 +292,8 @@ class System:
 
     @property
     def code(self) -> str:
-        """Digest of the package that makes these students; a run trained by another one is
-        reported when it is read, and one that was interrupted does not go on.
+        """Digest of the package that defines these students. A run trained by other code is
+        reported when it is read; an interrupted one does not continue.
         """
         homes = [part.__module__ for made in (self.memory, self.make) for part in _parts(made)]
         return runs.statements(next((m for m in homes if _of_students(m)), homes[0]))
@@ -300,7 +303,7 @@ class System:
         return runs.provenance(self.name, config, p, seed, self.code)
 
     def configuration(self, p: Any, dtype: torch.dtype, **own: Any) -> str:
-        """Canonical text of what fixes a run but for its seed."""
+        """Canonical text of everything that determines a run, except its seed."""
         named = str(dtype).removeprefix("torch.")
         precision = {} if named == self.implied else {"dtype": named}
         held = {"held": dict(self.held)} if self.held else {}
@@ -315,13 +318,13 @@ class System:
             ) from None
 
     def until(self, p: Any, until: float | None = None) -> Any:
-        """Parameters with the settings of this system, and with a run that reaches a time.
+        """Parameters with the settings of this system and a run length that reaches a given time.
 
         Raises
         ------
         ParameterError
-            If these are parameters of something else, a setting is another one, the system has no
-            time of its own, or no run reaches that time.
+            If the parameters belong to another system or contradict its settings, if the system has
+            no time, or if no run reaches that time.
         """
         if not isinstance(p, self.parameters):
             raise ParameterError(
@@ -348,12 +351,12 @@ class System:
         return reaching
 
     def precision(self, dtype: torch.dtype | str | None) -> torch.dtype:
-        """Torch's precision of a name.
+        """Torch dtype by name.
 
         Raises
         ------
         ParameterError
-            Unless it is single or double.
+            Unless it is single or double precision.
         """
         name = str(dtype or self.implied or PRECISIONS[0]).removeprefix("torch.")
         if name not in PRECISIONS:
@@ -361,12 +364,12 @@ class System:
         return getattr(torch, name)
 
     def device(self, name: str | None) -> torch.device:
-        """Torch's device of a name; without one, a GPU if there is one that can be used.
+        """Torch device by name; by default a GPU if there is a usable one.
 
         Raises
         ------
         ParameterError
-            If it is not there, or these students cannot be trained on it.
+            If the device does not exist, or these students cannot be trained on it.
         """
         if name is None and self.devices:
             name = self.devices[0]
@@ -379,14 +382,14 @@ class System:
 
 
 def _parts(made: Any) -> list[Any]:
-    """The functions and classes that a function is made of, in order."""
+    """The function itself, or the functions and classes inside a (nested) partial, in order."""
     if isinstance(made, functools.partial):
         return [part for one in (made.func, *made.args) if callable(one) for part in _parts(one)]
     return [made]
 
 
 def _of_students(module: str) -> bool:
-    """Whether a module is of some student, not of what all of them share."""
+    """Whether a module belongs to a particular student rather than to the shared code."""
     return sys.modules[module].__package__ != __package__ and (
         module.partition(".")[0] not in sys.stdlib_module_names or module == "__main__"
     )
@@ -400,7 +403,7 @@ def _seconds_per_step(
     dtype: torch.dtype,
     own: Mapping[str, Any],
 ) -> float:
-    """What a step of a job costs, with its share of the measurements: tried for a moment."""
+    """Measured seconds per step of a job, including its share of the measurements."""
     learner, length = system.learner(p, seeds, device, dtype, **own), system.length(p)
 
     def seconds(work: Callable[[], Any]) -> float:
@@ -410,7 +413,7 @@ def _seconds_per_step(
             torch.cuda.synchronize(device)
         return time.perf_counter() - started
 
-    learner.step(0)  # what compiles, compiles at the first call
+    learner.step(0)  # the first call includes compilation
     if system.time:
         learner.measure()
     spent: list[float] = []
@@ -432,9 +435,11 @@ def _train(
     tick: Callable[[int], None],
     wait: bool,
 ) -> bool:
-    """Train the runs of one job that nobody else is training; whether all are finished then."""
+    """Train the runs of one job that no other process holds a lock on; returns whether all are
+    finished.
+    """
     place = functools.partial(runs.place, store, config)
-    code = " ".join([system.code, sources.digest(SHARED)])  # what makes a step
+    code = " ".join([system.code, sources.digest(SHARED)])  # digest of the code of a step
     with contextlib.ExitStack() as held:
         mine: dict[int, State] = {}
         for seed in seeds:
@@ -445,7 +450,8 @@ def _train(
             runs.sweep_up(place(seed))
             if runs.finished(place(seed), config, seed) is None:
                 mine[seed] = _checkpoint(system, code, place(seed), config, seed)
-        # Students step together, so those that resume at different steps go one after the other.
+        # A stack is trained in lockstep, so that students that resume at different steps are
+        # trained one after the other.
         for start in sorted({state["step"] for state in mine.values()}):
             states = {seed: state for seed, state in mine.items() if state["step"] == start}
             learner = system.learner(p, list(states), device, dtype, **own)
@@ -474,12 +480,12 @@ def _train(
 
 
 def _checkpoint(system: System, code: str, path: Path, config: str, seed: int) -> State:
-    """Where a run goes on: its checkpoint, or the start.
+    """State from which a run continues: its checkpoint, or the initial state.
 
     Raises
     ------
     ParameterError
-        If the checkpoint is of other code: what it and this code make together nobody could name.
+        If the checkpoint was written by other code, as the run would then mix two versions.
     """
     state = runs.load_checkpoint(path, config, seed)
     if state is not None and not {"step", "learner", "records"} <= set(state):
@@ -497,7 +503,7 @@ def _checkpoint(system: System, code: str, path: Path, config: str, seed: int) -
 
 
 def _resume(system: System, learner: Learner, states: Mapping[Path, State]) -> None:
-    """Let a learner go on from checkpoints."""
+    """Restore a learner from checkpoints."""
     try:
         owed.load(system, learner, [state["learner"] for state in states.values()])
     except ParameterError as error:
@@ -514,7 +520,7 @@ def _save(
     places: Mapping[int, Path],
     step: int,
 ) -> None:
-    """Write one checkpoint per seed; students without a state start over."""
+    """Write one checkpoint per seed. Students without a state are trained again from the start."""
     for b, (seed, path) in enumerate(places.items()):
         kept = {
             str(s): {name: torch.as_tensor(v[b]) for name, v in record.items()}
@@ -536,11 +542,11 @@ def _learn(
     save: Callable[[int], None],
     tick: Callable[[int], None],
 ) -> list[xr.Dataset]:
-    """Step, measure and save to the end; ``found`` is filled, ``tick`` hears of every step, and
-    ``attrs`` are those of the students.
+    """Training loop: step, measure and save until the end. Measurements are added to ``found``,
+    ``tick`` is called after every step, and ``attrs`` are the students' attributes.
     """
     length, saved, begun = system.length(p), time.monotonic(), False
-    # Numbers that overflow are found below, by name.
+    # Overflow is detected below, by name.
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"), Patience() as patience:
         try:
             while True:
@@ -558,7 +564,7 @@ def _learn(
                         runs.content(_dataset(system, p, found, 0, attrs[0]))
                     owed.states(system, learner, len(attrs))
                     begun = True
-                if step == 1:  # some have no state to take up before
+                if step == 1:  # some have no state before the first step
                     with patience.step():
                         owed.resumable(system, learner, len(attrs))
                 if time.monotonic() - saved > CHECKPOINT_SECONDS:
@@ -580,12 +586,12 @@ def _learn(
 
 
 def _stay_finite(system: System, p: Any, step: int, now: Any, first: bool = False) -> None:
-    """Refuse a loss that is not finite.
+    """Raise an error if the loss is not finite.
 
     Raises
     ------
     ParameterError
-        Naming the learning rate, unless no step was made.
+        Naming the learning rate, unless no step has been made.
     """
     if np.isfinite(now).all():
         return
@@ -599,7 +605,7 @@ def _stay_finite(system: System, p: Any, step: int, now: Any, first: bool = Fals
 def _dataset(
     system: System, p: Any, found: Records, b: int, attrs: Mapping[str, Any]
 ) -> xr.Dataset:
-    """Records of one student, labelled."""
+    """Records of one student as a labelled dataset."""
     steps = np.array(sorted(found))
     if not system.time:
         return xr.Dataset(attrs=attrs)
@@ -617,7 +623,7 @@ def _dataset(
 
 
 def _whole(system: System, p: Any, learner: Learner, records: xr.Dataset, b: int) -> xr.Dataset:
-    """Records of one student with what it adds at the end."""
+    """Records of one student together with its final results."""
     result = records.assign(learner.finish(b))
     if system.time is None:
         _stay_finite(system, p, system.length(p), result[system.finite].values)

@@ -1,5 +1,5 @@
-"""What all tests share: a process of its own without the seconds that an interpreter takes to
-start, and the order in which workers derive.
+"""Shared by all tests: separate processes without the start-up time of an interpreter, and the
+distribution of tests over workers.
 """
 
 import contextlib

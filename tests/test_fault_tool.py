@@ -1,5 +1,5 @@
-"""The tool that injects faults: one at a time, into a copy; what a test notices is caught, and what
-none does is not.
+"""The tool that injects faults one at a time into a copy: a fault counts as caught if and only if a
+test fails.
 """
 
 import ast

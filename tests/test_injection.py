@@ -1,4 +1,4 @@
-"""What `tests.injection` found is complete, and nothing went unseen."""
+"""The stored results of `tests.injection` are complete, and every fault was detected."""
 
 import json
 import subprocess

@@ -1,5 +1,5 @@
-"""Small things that a user meets first: short reprs, formulas and tables in notebooks, versions,
-data and parameters of one's own.
+"""Usability: short reprs, formulas and tables in notebooks, versions, a user's own data and
+parameters.
 """
 
 import re

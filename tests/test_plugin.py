@@ -1,5 +1,5 @@
-"""A model from another package: written into a temporary folder with its entry point, then served
-by every command.
+"""A model from another package, written into a temporary folder with its entry point, works with
+every command.
 """
 
 import os

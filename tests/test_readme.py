@@ -1,4 +1,4 @@
-"""README keeps its word: its Python block runs, its numbers are found, its commands and flags
+"""README is correct: its Python block runs, its numbers are reproduced, its commands and flags
 exist.
 """
 

@@ -1,4 +1,4 @@
-"""Every model of the registry has the same rooms in every wing, with the same doors."""
+"""Every model of the registry has the same subpackages and interfaces in every wing."""
 
 import inspect
 import re

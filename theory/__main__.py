@@ -32,7 +32,7 @@ def formula(equation: Equation, room: int) -> list[str]:
 
 
 def spoken(equation: Equation, room: int) -> str:
-    """Name, reference, status and assumptions, with the formula below."""
+    """Text of an equation: name, reference, status and assumptions, with the formula below."""
     notes = "; ".join([equation.reference, equation.status, *equation.assumptions])
     head = output.wrapped(f"{equation.name}  ({notes})", room)
     return "\n".join([*head, *(f"    {line}" for line in formula(equation, room - 4)), ""])
@@ -63,7 +63,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _as_json(m: registry.Model) -> dict[str, Any]:
-    """What a model is, and its equations."""
+    """A model and its equations as a dictionary for JSON."""
     return {
         "title": m.title,
         "paper": m.paper,
@@ -82,7 +82,7 @@ def _as_json(m: registry.Model) -> dict[str, Any]:
 
 
 def _lines(m: registry.Model, args: argparse.Namespace) -> list[str]:
-    """A model's equations as tables; of one alone, with formulas."""
+    """A model's equations as tables; with formulas if only one model is listed."""
     lines = [f"{m.name}: {m.title}\n"]
     for section, equations in m.wing("theory").sections().items():
         if args.model and args.latex is None:

@@ -1,5 +1,5 @@
-"""Algebra the derivations share: sums that meet Kronecker deltas, moments of Gaussians, and
-choosing a result's printed form.
+"""Algebra shared by the derivations: sums over Kronecker deltas, moments of Gaussians, and
+rewriting a result in a chosen form.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ def delta_sum(
     Parameters
     ----------
     within : bool
-        Whether every free index is taken to lie in its range; otherwise what a delta picks comes
-        with the condition that it does, unless assumptions decide it.
+        If true, every free index is assumed to lie in its range. Otherwise the term that a delta
+        selects carries the condition that its index lies in range, unless assumptions decide it.
     """
     for limit in limits:
         terms = sp.Add.make_args(sp.expand(expr))
@@ -31,7 +31,9 @@ def delta_sum(
 def _term_sum(
     term: sp.Expr, index: sp.Symbol, low: sp.Expr, high: sp.Expr, within: bool
 ) -> sp.Expr:
-    """Sum of one product over one index: constant, picked by a delta, or left to SymPy."""
+    """Sum of one product over one index: a constant times the range, the term selected by a delta,
+    or an unevaluated sum.
+    """
     if not term.has(index):
         return term * (high - low + 1)
     for delta in sorted(term.atoms(sp.KroneckerDelta), key=str):
@@ -50,7 +52,7 @@ def gaussian_moment(variables: Sequence[Any], covariance: Callable[[Any, Any], s
     Parameters
     ----------
     variables : sequence
-        Whatever ``covariance(x, y)`` tells apart; one may occur several times.
+        Labels that ``covariance(x, y)`` accepts; a label may be repeated.
     """
     if not variables:
         return sp.S.One
@@ -75,10 +77,10 @@ def linear_root(expr: sp.Expr, unknown: sp.Symbol) -> sp.Expr:
 
 
 def delta_gradient(total: sp.Expr, entry: sp.Expr) -> sp.Expr:
-    """Derivative of a multi-index sum with respect to one entry, its free indices lying in range.
+    """Derivative of a multi-index sum with respect to one array entry, whose indices are assumed to
+    lie in range.
 
-    Linear in ``total``: each ``Sum`` is differentiated under the summation sign and the deltas
-    that result are resolved.
+    Each ``Sum`` is differentiated under the summation sign, then the resulting deltas are resolved.
     """
     result = sp.S.Zero
     for term in sp.Add.make_args(sp.expand(total)):
@@ -93,9 +95,9 @@ def delta_gradient(total: sp.Expr, entry: sp.Expr) -> sp.Expr:
 def vanishes(expr: sp.Expr) -> bool:
     """Whether SymPy can show that an expression is identically zero.
 
-    A numerator over one denominator, multiplied out, is seen to be zero; trigonometric functions
-    are written as exponentials first. What that leaves open goes to `sympy.simplify`, which is
-    slow.
+    The expression is brought over one denominator and its numerator expanded, with trigonometric
+    functions written as exponentials. Only if that is inconclusive is `sympy.simplify` called,
+    which is slow.
     """
     expr = sp.sympify(expr, strict=True)
     forms = (lambda: expr, lambda: expr.rewrite(sp.exp))
@@ -106,7 +108,8 @@ def vanishes(expr: sp.Expr) -> bool:
 
 
 def written_as(form: sp.Expr, derived: sp.Expr) -> sp.Expr:
-    """Give a derived result the grouping a reader expects, having proved that the two are equal.
+    """Return ``form`` in place of ``derived`` after proving that the two are equal. This gives a
+    derived result the grouping that a reader expects.
 
     Raises
     ------

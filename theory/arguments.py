@@ -1,8 +1,9 @@
-"""What a function is given: numbers and arrays read in one place, and declarations in its signature
-that are asked before it runs.
+"""Reading and validating function arguments: one place that converts numbers and arrays, and type
+hints in signatures that are checked before the function runs.
 
-``level: Annotated[float, Allowed(above=0, below=1)]`` under `checked` refuses other levels in one
-line; types alone say what is a number, a whole number, a list of numbers, Parameters.
+With `checked`, ``level: Annotated[float, Allowed(above=0, below=1)]`` rejects other values with a
+one-line error. A plain type hint says whether a number, an integer, a list of numbers or Parameters
+is expected.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from theory.parameters import ANYTHING, Allowed, ParameterError, number, shown
 Positive = Annotated[float, Allowed(above=0)]
 Nodes = Annotated[int, Allowed(low=2, high=10**4)]  # of a quadrature, per axis
 Times = Annotated[Iterable[float], Allowed(low=0)]
-Reader = Callable[[str, Any], Any]  # of an argument's name and value
+Reader = Callable[[str, Any], Any]  # reads an argument, given its name and value
 LISTS = ("Iterable", "Sequence", "Collection", "list")  # one after the other, in order
 WORDS = "US"  # kinds of NumPy arrays of text
 
@@ -36,31 +37,32 @@ def array(
     words: bool = False,
     empty: bool = False,
 ) -> Any:
-    """What was given as numbers, as an array; every number and array of the theory enters here.
+    """Convert a numerical argument to an array. Every number and array passed to the theory is read
+    here.
 
     Parameters
     ----------
     name : str
-        Of the field or argument, for messages.
+        Name of the field or argument, used in error messages.
     value : array_like
         A number, nested lists of equal length, an array.
     allowed : Allowed, optional
-        What every number must be; with it all must be finite, too.
+        Bounds for every entry. If given, all entries must also be finite.
     words : bool
-        Whether texts, truth values and None may stand in it, as in fields of Parameters.
+        Whether strings, booleans and None are accepted as entries, as in fields of Parameters.
     empty : bool
-        Whether it may hold nothing, as a sum may.
+        Whether an empty array is accepted.
 
     Returns
     -------
     ndarray
-        Without a copy where there is nothing to convert.
+        The input itself, not a copy, if no conversion is needed.
 
     Raises
     ------
     ParameterError
-        Naming it, for what is masked, labelled by dimensions that would be lost, complex, ragged,
-        empty, without an order or no number at all.
+        Naming the argument: if it is masked, complex, ragged, empty, unordered (a set), not
+        numerical, or a DataArray whose dimension names would be lost.
     """
     if isinstance(value, float | np.floating | np.integer) or type(value) is int:
         found = np.asarray(value)
@@ -87,7 +89,7 @@ def _read(name: str, value: Any, words: bool) -> np.ndarray:
         raise refuse("carries a gradient; detach it")
     try:
         found = np.asarray(value)
-    except Exception as error:  # whatever the object itself raises
+    except Exception as error:  # the object's own conversion may raise anything
         why = str(error).partition("\n")[0]
         if "inhomogeneous" in why:
             why = "lists in it differ in length"
@@ -121,7 +123,7 @@ def _read(name: str, value: Any, words: bool) -> np.ndarray:
 
 
 def _entries(value: Any) -> set[type]:
-    """Types of what nested lists hold in the end."""
+    """Types of the innermost entries of nested lists."""
     if not isinstance(value, list | tuple):
         return {type(value)}
     kinds = set(map(type, value))
@@ -131,7 +133,7 @@ def _entries(value: Any) -> set[type]:
 
 
 def _within(name: str, found: np.ndarray, allowed: Allowed) -> None:
-    """Refuse an array with the first number in it that is not allowed."""
+    """Raise an error that shows the first entry that is not allowed, if there is one."""
     with np.errstate(invalid="ignore"):
         right = np.isfinite(found) & allowed.admits(found)
     if not np.all(right):
@@ -141,12 +143,12 @@ def _within(name: str, found: np.ndarray, allowed: Allowed) -> None:
 
 
 def listed(name: str, value: Any, allowed: Allowed | None = None) -> np.ndarray:
-    """A list of numbers, one after the other; a DataArray of one dimension is one, too.
+    """Read a one-dimensional list of numbers; a one-dimensional DataArray is accepted.
 
     Raises
     ------
     ParameterError
-        As `array`, and for what is no list.
+        As `array`, and if the value is not one-dimensional.
     """
     if isinstance(value, xr.DataArray) and value.ndim == 1:
         value = value.values
@@ -159,11 +161,11 @@ def listed(name: str, value: Any, allowed: Allowed | None = None) -> np.ndarray:
 
 
 def checked(function: Callable) -> Callable:
-    """Read the arguments of a function as its signature declares them, before it runs.
+    """Decorator: validate and convert the arguments of a function according to its type hints.
 
-    ``int``, ``float``, ``bool`` and ``str`` become Python's own; arrays and lists of numbers
-    become arrays; of anything else the type is asked. ``Annotated[..., Allowed(...)]`` bounds
-    numbers, one by one or each of an array.
+    ``int``, ``float``, ``bool`` and ``str`` are converted to the Python types, arrays and lists of
+    numbers to arrays; for other hints the type is checked. ``Annotated[..., Allowed(...)]`` adds
+    bounds for a number or for every entry of an array.
 
     Raises
     ------
@@ -183,7 +185,7 @@ def checked(function: Callable) -> Callable:
 
 
 def reader(function: Callable) -> Callable[[dict[str, Any]], None]:
-    """What reads arguments of a function in place, by name."""
+    """Function that validates a dictionary of arguments in place, by name."""
 
     @functools.cache
     def readers() -> dict[str, Reader]:
@@ -204,7 +206,7 @@ def reader(function: Callable) -> Callable[[dict[str, Any]], None]:
 
 
 def _reader(hint: Any) -> Reader | None:
-    """How an argument with a type hint is read; None where anything goes."""
+    """Reader for a type hint; None if the hint does not restrict the argument."""
     allowed = ANYTHING
     if typing.get_origin(hint) is Annotated:
         hint, *notes = typing.get_args(hint)
@@ -228,7 +230,7 @@ def _reader(hint: Any) -> Reader | None:
 
 
 def _either(hints: tuple[Any, ...], allowed: Allowed) -> Reader | None:
-    """Of ``X | None``, of an array or a number, and of one of several classes."""
+    """Reader for a union: ``X | None``, array or number, or one of several classes."""
     rest = tuple(hint for hint in hints if hint is not type(None))
     inner: Reader | None
     if np.ndarray in rest:

@@ -1,4 +1,4 @@
-"""How fast are the numbers of a model, and how right: ``python -m theory.benchmark [MODEL]``."""
+"""Speed and error of a model's numerical code: ``python -m theory.benchmark [MODEL]``."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ from theory import cli, output, progress
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Command line: exit code 1 where the model's own way, the first row, misses its reference."""
+    """Command line. Exit code 1 if the model's own method (first row) disagrees with its
+    reference.
+    """
     args = cli.parser(
         "theory.benchmark",
         "Speed of a model's numbers, against the plain way.",

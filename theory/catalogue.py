@@ -1,4 +1,4 @@
-"""What a model offers: its equations by section and by name, and its flows by name, from data."""
+"""Build a model's ``flows()``, ``sections()`` and ``equations()`` from a table of contents."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ def catalogue(
     Parameters
     ----------
     contents : mapping of str to sequence
-        Per section, as a write-up would have them: modules with ``equations()``, functions that
-        make a `Flow`, single equations. Nothing is derived before one of the functions is called.
+        Per section of a write-up: modules with ``equations()``, functions that return a `Flow`, or
+        single equations. Nothing is derived until one of the returned functions is called.
     *flows_ : callable
-        Functions that make the model's flows.
+        Functions that return the model's flows.
     """
 
     def flows() -> dict[str, Flow]:

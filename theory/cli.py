@@ -1,4 +1,4 @@
-"""What all commands share: flags, printing, and one clear line when the input is wrong."""
+"""Shared by all commands: flags, printing, and one-line errors for invalid input."""
 
 from __future__ import annotations
 
@@ -71,12 +71,12 @@ _FLAGS: dict[str, dict[str, Any]] = {
 
 
 class Parser(argparse.ArgumentParser):
-    """Argument parser whose complaints are one line, like all others."""
+    """Argument parser that reports errors in one line, as the rest of the toolkit does."""
 
-    unset: frozenset[str] = frozenset()  # parameters that this command varies itself
+    unset: frozenset[str] = frozenset()  # parameters that the command itself varies
 
     def parse_args(self, args: Sequence[str] | None = None, namespace: Any = None) -> Any:  # type: ignore[override]
-        """Refuse unknown flags first: argparse would take what follows one for a MODEL."""
+        """Reject unknown flags first: argparse would take the word after one for a MODEL."""
         words = sys.argv[1:] if args is None else args
         for word in words:
             flag = word.partition("=")[0]
@@ -90,12 +90,12 @@ class Parser(argparse.ArgumentParser):
                 )
         found = super().parse_args(args, namespace)
         if getattr(found, "beyond", False):
-            warnings.simplefilter("ignore", scope.BeyondScope)  # the notes of the result say it
+            warnings.simplefilter("ignore", scope.BeyondScope)  # the result's notes say it
             scope.insist()
         return found
 
     def _advice(self, flag: str, words: Sequence[str]) -> str:
-        """What will do instead: the parameter of that name, or the nearest flag."""
+        """Suggest a replacement: ``--set`` for a parameter of that name, or the nearest flag."""
         name = flag[2:]
         if "--set" in self._option_string_actions and name not in self.unset:
             models = [registry.find(w) for w in words if w.partition(".")[0] in registry.MODELS]
@@ -125,8 +125,8 @@ def _model(name: str) -> registry.Model:
 def parser(prog: str, description: str, *flags: str, model: bool | str = True) -> Parser:
     """Make a command's parser from the shared flags it understands.
 
-    ``model`` says whether there is a MODEL and which is the default (True: the first);
-    ``"all"`` leaves it open.
+    ``model`` says whether the command takes a MODEL and which one is the default (True: the first;
+    ``"all"``: no default, all models).
     """
     made = Parser(prog=f"python -m {prog}", description=description)
     made.add_argument("--version", action="version", version=f"solvable-transformers {__version__}")
@@ -146,7 +146,7 @@ def parser(prog: str, description: str, *flags: str, model: bool | str = True) -
 
 
 def parameters(args: argparse.Namespace, base: BaseParameters | None = None) -> Any:
-    """Parameters from ``--preset`` and ``--set`` (``base`` where no preset is named)."""
+    """Parameters from ``--preset`` and ``--set``, starting from ``base`` if no preset is given."""
     kind = args.model.wing("theory").Parameters
     if getattr(args, "preset", None) is not None:
         base = choose("--preset", args.preset, kind.presets())()
@@ -177,7 +177,7 @@ def seeds(text: str | None, default: str) -> list[int]:
 
 
 def positive(field: str, value: float | None) -> float | None:
-    """Pass a positive finite number, or None, through.
+    """Return ``value`` unchanged if it is None or a positive finite number.
 
     Raises
     ------
@@ -190,12 +190,13 @@ def positive(field: str, value: float | None) -> float | None:
 
 
 def offering(command: str) -> list[str]:
-    """Models that answer to a verify command, in the order of the registry."""
+    """Models that implement a ``verify`` command, in the order of the registry."""
     return [m.name for m in registry.MODELS.values() if command in m.checks]
 
 
 def offers(model: registry.Model, command: str) -> None:
-    """Refuse a verify command that has no meaning for a model, naming those for which it has.
+    """Raise an error if a model does not implement a ``verify`` command, listing the models that
+    do.
 
     Raises
     ------
@@ -211,12 +212,12 @@ def offers(model: registry.Model, command: str) -> None:
 
 
 def having(model: registry.Model, wing: str, module: str) -> Any:
-    """A module of a model, where not every model has one.
+    """Import an optional module of a model.
 
     Raises
     ------
     ParameterError
-        If this one has none, naming those that do.
+        If the model does not have it; the message lists the models that do.
     """
     with contextlib.suppress(ParameterError):
         return model.wing(wing, module)
@@ -242,18 +243,18 @@ def count(text: str) -> int:
 
 
 def check_plot(target: str | None) -> None:
-    """Refuse a ``--plot`` target before any work is done.
+    """Check the ``--plot`` target before any work is done.
 
     Raises
     ------
     ParameterError
-        If it is the name of a model (``--plot MODEL`` is a slip for ``MODEL --plot``) or ends in no
-        known picture format, or nothing can be drawn.
+        If the target is the name of a model (``--plot MODEL`` instead of ``MODEL --plot``), has no
+        known picture format, or the result has no figure.
     """
     if target in registry.MODELS:
         raise ParameterError(f"--plot {target}: is a model, not a file; write '{target} --plot'")
     if target is not None:
-        from theory import plotting  # noqa: F401, says what is wrong with MPLBACKEND
+        from theory import plotting  # noqa: F401, fails here if MPLBACKEND is invalid
     if target:
         from matplotlib.backend_bases import FigureCanvasBase
 
@@ -263,7 +264,9 @@ def check_plot(target: str | None) -> None:
 
 
 def choose(field: str, name: str, table: Mapping[str, Any]) -> Any:
-    """Look up ``name`` in ``table``, naming the nearest entry when it is not there."""
+    """Look up ``name`` in ``table``; an unknown name raises an error that suggests the
+    nearest one.
+    """
     if name not in table:
         message = f"{field} {name}: must be one of {', '.join(table)}; {nearest(name, table, 0.4)}"
         raise ParameterError(message.rstrip(" ;"))
@@ -271,7 +274,7 @@ def choose(field: str, name: str, table: Mapping[str, Any]) -> Any:
 
 
 def _shortened(message: str) -> str:
-    """Message without the whole of what was typed, where that is long and no path."""
+    """Error message in which long user input is shortened, unless it is a path."""
     typed = {
         part
         for word in sys.argv[1:]
@@ -284,28 +287,28 @@ def _shortened(message: str) -> str:
 
 
 class Terminated(KeyboardInterrupt):
-    """SIGTERM, to be dealt with like an interrupt: what can be saved is saved."""
+    """Raised on SIGTERM and handled like an interrupt, so that a checkpoint is written."""
 
 
 def heed_termination() -> None:
-    """Let SIGTERM interrupt the work of this process, as a batch system sends it before it
-    kills.
+    """Turn SIGTERM, which batch systems send before killing a job, into a `Terminated`
+    exception.
     """
 
     def terminate(*_: Any) -> NoReturn:
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # a second one must not cut short the saving
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # ignored while a checkpoint is written
         raise Terminated
 
     with contextlib.suppress(ValueError):  # not in the main thread
         if (
             signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
-        ):  # who ignores it, or has plans of his own, keeps them
+        ):  # keep a handler that the caller has installed
             signal.signal(signal.SIGTERM, terminate)
 
 
 def _streams() -> None:
-    """Make the surroundings fit to print in: what an encoding lacks is escaped, a warning is one
-    line, nothing is lost where there is no stdout.
+    """Prepare the output streams: escape characters that the encoding lacks, print warnings on one
+    line, and replace a missing stdout.
     """
     if sys.stderr is None:
         sys.stderr = open(os.devnull, "w")  # noqa: SIM115, as long as the process
@@ -322,17 +325,17 @@ def _streams() -> None:
 
 
 def _forget_stdout() -> None:
-    """Leave nothing to flush at exit."""
+    """Redirect stdout so that nothing is flushed at exit."""
     with contextlib.suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def run(main: Callable[[], int]) -> NoReturn:
-    """Run a command: wrong input, a full disk and too little memory end in one line on stderr and
+    """Run a command. Invalid input, a full disk or insufficient memory give one line on stderr and
     exit code 2.
     """
-    # A process that ends soon: what is imported stays, and SymPy's small objects are rarely cyclic
-    # garbage.
+    # The process is short-lived, imported modules stay, and SymPy's small objects are rarely in
+    # reference cycles: garbage collection would only cost time.
     gc.freeze()
     gc.set_threshold(100_000)
     heed_termination()
@@ -360,7 +363,7 @@ def run(main: Callable[[], int]) -> NoReturn:
     except (
         MemoryError,
         RuntimeError,
-    ) as error:  # torch has no error of its own for memory it cannot get
+    ) as error:  # torch raises a plain RuntimeError when memory runs out
         said = str(error).partition("\n")[0]
         if not isinstance(error, MemoryError) and "memory" not in said:
             raise

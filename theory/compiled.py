@@ -1,5 +1,5 @@
-"""Machine code of derived expressions, kept between runs: Numba caches by file, so generated source
-becomes one.
+"""Cache of machine code for derived expressions. Numba caches compiled functions per file, so
+generated source is written to a file.
 """
 
 from __future__ import annotations
@@ -27,13 +27,12 @@ def folder() -> Path:
 
 
 def module(source: str) -> ModuleType:
-    """Import generated Python source from a file named by its SHA-256 and the versions that compile
-    it.
+    """Import generated Python source from a file whose name contains the SHA-256 of the source and
+    the versions of the compiler.
 
-    What a file of that name holds is compared with the source before it is trusted. ``KEPT`` is
-    defined in the module: whether ``numba.njit(cache=KEPT)`` can keep its machine code. Where the
-    user's cache folder cannot be written, the file lies in a temporary one, and is compiled every
-    time.
+    An existing file of that name is used only if its content equals the source. The module defines
+    ``KEPT``, the value for ``numba.njit(cache=KEPT)``. If the user's cache folder cannot be
+    written, a temporary file is used and the code is compiled in every run.
     """
     import numba
 

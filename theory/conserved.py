@@ -1,4 +1,4 @@
-"""What a flow conserves: looked for in floating-point numbers, then proved."""
+"""Conserved quantities of a flow: found numerically, then proved symbolically."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from theory.equation import Equation
 if TYPE_CHECKING:
     from theory.flow import Flow
 
-ZERO = 1e-9  # relative: what rounding leaves of a few hundred rates
-MANY = 30  # order parameters: with more, products of different ones are left out
-POINTS = (0.1, 0.9)  # where every term is real
+ZERO = 1e-9  # relative tolerance for rounding errors in a few hundred rates
+MANY = 30  # with more order parameters, products of different ones are left out of the ansatz
+POINTS = (0.1, 0.9)  # sampling range on which every term is real
 
 
 def ansatz(state: Sequence[sp.Symbol]) -> list[sp.Expr]:
-    """Terms of which conserved quantities are sums, from the one least expected on."""
+    """Candidate terms of a conserved quantity, the least likely ones first."""
     logs = [sp.log(f(x)) for f in (lambda x: 1 - x**2, lambda x: 1 - x, lambda x: x) for x in state]
     pairs = [x * y for x, y in itertools.combinations_with_replacement(state, 2)]
     squares = [x**2 for x in state] if len(state) > MANY else pairs
@@ -30,16 +30,18 @@ def ansatz(state: Sequence[sp.Symbol]) -> list[sp.Expr]:
 
 
 def conserved(flow: Flow) -> list[Equation]:
-    """Independent sums of the terms of `ansatz`, constant along a flow at any parameters.
+    """Independent linear combinations of the terms of `ansatz` that are constant along a flow, for
+    all parameter values.
 
-    The null space of the terms' rates at random points gives the terms of each; their coefficients
-    follow from the rates as symbols, and `theory.algebra.vanishes` has the last word.
+    The null space of the terms' rates at random points selects the terms of each combination. Their
+    coefficients then follow from the symbolic rates, and every result is proved by
+    `theory.algebra.vanishes`.
 
     Returns
     -------
     list of Equation
-        Value at the start (a symbol where that is infinite) = quantity. Nothing that was not
-        proved.
+        Each reads: initial value (a symbol if that is infinite) = conserved quantity. Only proved
+        results are returned.
     """
     terms, rng = ansatz(flow.state), np.random.default_rng(0)
     found: list[Equation] = []
@@ -63,8 +65,8 @@ def conserved(flow: Flow) -> list[Equation]:
 def _null_space(
     flow: Flow, terms: Sequence[sp.Expr], rng: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Gradients of the terms at one point; row-reduced coefficients of what is conserved there, at
-    random parameters.
+    """Gradients of the terms at one random point, and row-reduced coefficients of the combinations
+    that are conserved at random parameters.
     """
     free, rhs = flow._compiled[:2]
     fixed = [
@@ -88,7 +90,7 @@ def _null_space(
 
 
 def _reduced(rows: np.ndarray) -> np.ndarray:
-    """Row-reduced: each row has the one term of its own that comes first."""
+    """Row-reduced echelon form of a matrix."""
     rows, done = rows.copy(), 0
     for column in range(rows.shape[1]):
         if done == len(rows):
@@ -105,9 +107,10 @@ def _reduced(rows: np.ndarray) -> np.ndarray:
 
 
 def _proved(flow: Flow, terms: Sequence[sp.Expr]) -> sp.Expr | None:
-    """The sum of the terms, with coefficients, that is conserved; None if that cannot be shown.
+    """The conserved combination of the given terms with symbolic coefficients; None if conservation
+    cannot be proved.
 
-    Abbreviations of the flow are left as they are, where that suffices.
+    Abbreviations of the flow are kept unexpanded if the proof succeeds without expanding them.
     """
     for rates in (flow.rhs, flow.expanded):
         moved = [sp.Add(*(sp.diff(f, x) * rates[x] for x in flow.state)) for f in terms]

@@ -1,4 +1,4 @@
-"""Steps of array code whose variables know the index of each of their axes."""
+"""Intermediate representation of array code: a list of steps on arrays with named axes."""
 
 from __future__ import annotations
 
@@ -14,30 +14,31 @@ import sympy as sp
 
 from theory.parameters import ParameterError
 
-MOST_ENTRIES = 10**9  # of an array that is made on the way: 8 GB in double precision
-FEW = 256  # entries of a matrix below which many small products cost more than a copy
-View = tuple[int, tuple[int, ...] | None, tuple | None]  # a variable, its axes' order, new axes
+MOST_ENTRIES = 10**9  # entries of an intermediate array: 8 GB in double precision
+FEW = 256  # matrix size below which many small products cost more than copying the array
+View = tuple[int, tuple[int, ...] | None, tuple | None]  # variable, axis order, new axes
 
 
 @dataclass(frozen=True)
 class Array:
-    """A variable by its number, and the index of each of its axes."""
+    """An array: the number of its variable, and the index that each axis runs over."""
 
     number: int
     axes: tuple[sp.Symbol, ...]
 
 
 class Code:
-    """Steps that make one variable each from those before; the inputs are the first variables.
+    """A sequence of steps. Each computes one variable from earlier ones; the first variables are
+    the inputs.
 
     Attributes
     ----------
     xp : module
         Array module.
     inputs : int
-        How many there are.
+        Number of inputs.
     range : dict
-        First and last value of the indices that now mean something.
+        First and last value of every index in scope.
     """
 
     def __init__(self, xp: Any, inputs: int) -> None:
@@ -46,7 +47,9 @@ class Code:
         self.range: dict[sp.Symbol, tuple[int, int]] = {}
 
     def step(self, work: Callable, axes: Sequence[sp.Symbol], *views: View) -> Array:
-        """Variable over these indices that a function makes of others."""
+        """Add a step that applies a function to earlier variables; returns the new variable with
+        its indices.
+        """
         if (entries := self.entries(axes)) > MOST_ENTRIES:
             raise ParameterError(
                 f"an array over {axes} would have {entries:.1e} entries, at most {MOST_ENTRIES:.0e}"
@@ -55,7 +58,7 @@ class Code:
         return Array(self.inputs + len(self.steps) - 1, tuple(axes))
 
     def function(self, results: Sequence[Array]) -> Callable:
-        """Function of the inputs that takes all steps and returns these variables."""
+        """Compile the steps into a function of the inputs that returns the given variables."""
         steps, permute = self.steps, getattr(self.xp, "permute", None) or self.xp.transpose
 
         def seen(values: list, view: View) -> Any:
@@ -72,15 +75,17 @@ class Code:
         return call
 
     def shape(self, axes: Iterable[sp.Symbol], ranges: Mapping | None = None) -> tuple[int, ...]:
-        """How many values the indices have."""
+        """Lengths of the indices."""
         return tuple(last - first + 1 for first, last in ((ranges or self.range)[a] for a in axes))
 
     def entries(self, axes: Iterable[sp.Symbol]) -> int:
-        """Of an array over these indices."""
+        """Number of entries of an array over these indices."""
         return math.prod(self.shape(axes))
 
     def aligned(self, x: Array, axes: Sequence[sp.Symbol]) -> View:
-        """The array with its axes in a given order, of length 1 where it has none."""
+        """The array with its axes in a given order, with an axis of length 1 for every index it
+        lacks.
+        """
         order = tuple(x.axes.index(a) for a in axes if a in x.axes)
         at = tuple(slice(None) if a in x.axes else None for a in axes)
         while at[:1] == (None,):
@@ -89,24 +94,28 @@ class Code:
         return x.number, None if same else order, at if None in at else None
 
     def union(self, parts: Sequence[Array]) -> tuple[sp.Symbol, ...]:
-        """Indices of all of them; those of the largest as they lie in it."""
+        """Union of the indices of several arrays, starting with those of the largest array in
+        memory order.
+        """
         most = max(parts, key=lambda x: len(x.axes), default=Array(0, ())).axes
         every = dict.fromkeys(a for x in parts for a in x.axes)
         return (*(a for a in every if a not in most), *most)
 
     def einsum(self, kept: Sequence[sp.Symbol], *parts: Array) -> Array:
-        """Product in one pass, summed over the indices that are not kept."""
+        """Product by one ``einsum``, summed over the indices that are not kept."""
         terms = _letters([x.axes for x in parts], kept)
         work = functools.partial(self.xp.einsum, terms)
         return self.step(work, kept, *((x.number, None, None) for x in parts))
 
     def together(self, work: Callable[[Any, Any], Any], *parts: Array) -> Array:
-        """Sum or product, entry by entry."""
+        """Elementwise sum or product of arrays."""
         axes, views = self.union(parts), [self.aligned(x, self.union(parts)) for x in parts]
         return self.step(lambda *xs: functools.reduce(work, xs), axes, *views)
 
     def contracted(self, arrays: Sequence[Array], bound: set[sp.Symbol]) -> Array:
-        """Product of arrays summed over the bound indices, two by two in the cheapest order."""
+        """Product of arrays summed over the bound indices, contracted pairwise in the cheapest
+        order.
+        """
         arrays, terms = [*arrays], [x.axes for x in arrays]
         free = dict.fromkeys(a for axes in terms for a in axes if a not in bound)
         shapes = [np.broadcast_to(0.0, self.shape(axes)) for axes in terms]
@@ -127,9 +136,10 @@ class Code:
         return self.step(lambda v: v.sum(at), left, self.aligned(x, x.axes)) if at else x
 
     def _pair(self, x: Array, y: Array, keep: set[sp.Symbol]) -> Array:
-        """Product of two arrays, summed over indices that are not kept: a stack of products of
-        matrices, the larger array as it lies in memory where that is possible. An index that is
-        stacked and not kept is left for later.
+        """Product of two arrays, summed over the indices that are not kept, as a batched matrix
+        product. The larger array is used as it lies in memory if possible. A summed index that is
+        not among the last axes of the larger array is kept as a batch index and summed in a later
+        step.
         """
         x, y = (self._reduced(u, {*u.axes} - keep - {*v.axes}) for u, v in ((x, y), (y, x)))
         big, small = sorted((x, y), key=lambda u: -self.entries(u.axes))
@@ -141,7 +151,8 @@ class Code:
         stack = [a for a in big.axes if a in small.axes and a in keep]
         if not free and not others:
             return self.einsum(stack, big, small)
-        # From the last axis on: those of one kind, then those of the other; the rest is stacked.
+        # From the last axis: first the axes of one kind, then those of the other; the remaining
+        # axes are batch axes.
         rest = [*big.axes]
         last: list[list[sp.Symbol]] = []
         for kind in (summed, free) if rest[-1] in summed else (free, summed):

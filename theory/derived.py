@@ -1,8 +1,9 @@
-"""Numbers that remember the parameters they follow from.
+"""Derived numbers that remember the parameters they were computed from.
 
-``p.values()`` holds fields and what follows from them (c_omega from L, N, the frequencies). A copy
-with one field changed would keep the old c_omega; so what follows is marked here, and
-`theory.sweep.fresh` refuses it beside another L. ``float()`` of one is a number like any other.
+``p.values()`` holds the fields of Parameters and quantities derived from them (c_omega from L, N
+and the frequencies). Changing one field in a copy would leave a stale c_omega. So derived
+quantities are marked, and `theory.sweep.fresh` raises an error if one is combined with another
+value of its input. ``float()`` removes the mark.
 """
 
 from __future__ import annotations
@@ -13,27 +14,25 @@ import numpy as np
 
 
 class DerivedFloat(float):
-    """A float that follows from the fields of ``of``."""
+    """A float derived from the fields of ``of``."""
 
     of: Any = None
 
 
 class DerivedInt(int):
-    """A whole number that follows from the fields of ``of``."""
+    """An integer derived from the fields of ``of``."""
 
     of: Any = None
 
 
 class DerivedArray(np.ndarray):
-    """An array that follows from the fields of ``of``; what is computed from it is marked no
-    more.
-    """
+    """An array derived from the fields of ``of``. Results of arithmetic with it are not marked."""
 
     of: Any = None
 
 
 def mark(value: Any, parameters: Any) -> Any:
-    """The same number, marked; what is no number is left as it is."""
+    """The number, marked as derived from ``parameters``; other objects are returned unchanged."""
     if isinstance(value, bool):
         return value
     if isinstance(value, float):

@@ -1,5 +1,5 @@
-"""DataArrays in the place of arrays: broadcast by the names of their dimensions, which results
-carry with their coordinates.
+"""DataArrays as arguments of array code: broadcast by dimension names, with names and coordinates
+carried over to the result.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from theory.parameters import ParameterError
 
 
 class Axes:
-    """The named dimensions of some DataArrays together: axes of one array, in order.
+    """Union of the named dimensions of several DataArrays, as the ordered axes of one array.
 
     Raises
     ------
     ParameterError
-        If they differ in the coordinates of a dimension that they share.
+        If their coordinates differ along a shared dimension.
     """
 
     def __init__(self, arrays: Mapping[str, xr.DataArray]) -> None:
@@ -36,7 +36,8 @@ class Axes:
         self.coordinates = {x: c for x, c in together.coords.items() if set(c.dims) <= {x}}
 
     def plain(self, name: str, value: Any) -> Any:
-        """An argument with these axes in this order; a number stays one.
+        """An argument as a plain array with these axes in this order; a number is returned
+        unchanged.
 
         Raises
         ------
@@ -54,14 +55,14 @@ class Axes:
         return value
 
     def label(self, result: Any, inner: Mapping[Any, Any] | None = None) -> Any:
-        """A result whose first axes are these, with their names and coordinates.
+        """Label a result whose leading axes are these with their names and coordinates.
 
         Parameters
         ----------
         result : array_like or mapping
-            Or several by name.
+            Result, or several by name.
         inner : mapping, optional
-            Names and coordinates of further axes.
+            Names and coordinates of the remaining axes.
         """
         if isinstance(result, Mapping):
             return {name: self.label(value, inner) for name, value in result.items()}
@@ -75,7 +76,7 @@ class Axes:
 
 
 def named(given: Mapping[str, Any]) -> tuple[Axes | None, Mapping[str, Any]]:
-    """Named dimensions of DataArrays among some arguments, and the arguments as plain arrays."""
+    """Named dimensions of the DataArrays among the arguments, and all arguments as plain arrays."""
     arrays = {name: v for name, v in given.items() if isinstance(v, xr.DataArray)}
     if not arrays:
         return None, given
@@ -84,13 +85,13 @@ def named(given: Mapping[str, Any]) -> tuple[Axes | None, Mapping[str, Any]]:
 
 
 def by_dimension(along: str | None = None) -> Callable[[Callable], Callable]:
-    """Let array code take DataArrays: broadcast by the names of their dimensions, which the result
-    has, too.
+    """Decorator: let array code take DataArrays, broadcast by dimension name. The result is a
+    DataArray with the same dimensions.
 
     Parameters
     ----------
     along : str, optional
-        An argument that is a list of its own: the last axis of the result.
+        Argument that is a list and becomes the last axis of the result.
     """
 
     def decorate(function: Callable) -> Callable:
@@ -126,7 +127,7 @@ def _labelled(value: Any) -> bool:
 
 
 def _each(given: Mapping[str, Any], change: Callable[[str, Any], Any]) -> dict[str, Any]:
-    """Every argument, and every entry of those that are dictionaries, changed."""
+    """Apply a function to every argument, and to every entry of arguments that are dictionaries."""
     return {
         name: {k: change(k, v) for k, v in value.items()}
         if isinstance(value, dict)

@@ -16,11 +16,13 @@ from theory.parameters import ParameterError, nearest
 STATUSES = ("exact", "leading order", "closure", "empirical")
 
 
-_compiled = functools.lru_cache(maxsize=512)(numeric.function)  # sweeps ask again and again
+_compiled = functools.lru_cache(maxsize=512)(numeric.function)  # for sweeps
 
 
 class _WhenRead:
-    """A right-hand side, or the function that derives it: derived once, when somebody reads it."""
+    """Descriptor of a right-hand side. If it is given as a function, the function is called once,
+    when the right-hand side is first read.
+    """
 
     def __get__(self, equation: Equation, _: Any = None) -> sp.Expr:
         stored = vars(equation)
@@ -41,15 +43,16 @@ class Equation:
     name : str
         Short name, unique within its model.
     lhs, rhs : Expr
-        Kept apart, because ``sympy.Eq`` may collapse to a truth value. ``rhs`` may be given as the
-        function that derives it, which runs when the right-hand side is first read.
+        Left and right side, stored separately because ``sympy.Eq`` may collapse to a boolean.
+        ``rhs`` may be given as a function that derives it; it is called when the right-hand side is
+        first read.
     reference : str
         For example ``"forner2026, Eq. (11)"``.
     status : {'exact', 'leading order', 'closure', 'empirical'}
-        Exact under the stated assumptions; leading term of an expansion; rests on an ansatz;
-        fitted.
+        Exact under the stated assumptions; leading term of an expansion; relies on an ansatz;
+        fitted to data.
     assumptions : tuple of str
-        What was assumed on the way.
+        Assumptions made in the derivation.
     """
 
     name: str
@@ -60,16 +63,16 @@ class Equation:
     assumptions: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        """Refuse a status outside the vocabulary."""
+        """Check the status."""
         if self.status not in STATUSES:
             raise ValueError(f"status = {self.status!r}: must be one of {', '.join(STATUSES)}")
 
     def __getstate__(self) -> dict[str, Any]:
-        """What travels to another process: the derived result, not the function that derives it."""
+        """State for pickling: the derived result, not the function that derives it."""
         return {**vars(self), "rhs": self.rhs}
 
     def latex(self, *, align: bool = False) -> str:
-        """LaTeX of the equation; with ``align``, an alignment mark before the equals sign."""
+        """LaTeX of the equation; ``align`` adds an alignment mark before the equals sign."""
         return f"{notation.expression(self.lhs)} {'&' if align else ''}= {notation.expression(self.rhs)}"
 
     def lambdify(self, *arguments: sp.Basic, modules: str = "numpy") -> Callable:
@@ -80,26 +83,27 @@ class Equation:
 
     @by_dimension()
     def evaluate(self, values: Any, modules: str = "numpy", **swept: Any) -> Any:
-        """Numbers for the right-hand side.
+        """Evaluate the right-hand side numerically.
 
         Parameters
         ----------
         values : Parameters or mapping
-            Parameters, or numbers or arrays by symbol name, symbol, `IndexedBase` or
-            sub-expression. Names the equation does not use are ignored, so a model's whole
-            ``p.values()`` may be passed. Arrays of several indices, and entries at places (``G[k,
-            l]`` with numbers for ``k`` and ``l``), give single numbers: `lowered.number`.
+            Parameters, or numbers or arrays keyed by symbol name, symbol, `IndexedBase` or
+            sub-expression. Names that the equation does not use are ignored, so ``p.values()`` may
+            be passed as a whole. If arrays with several indices occur, or entries at fixed indices
+            (``G[k, l]`` with numbers for ``k`` and ``l``), the result is a single number: see
+            `lowered.number`.
         **swept
-            Arrays of fields of the parameters, and numbers of other symbols
-            (``evaluate(p, L=[3, 10], alpha=2.0)``).
+            Arrays of parameter fields, and values of other symbols: ``evaluate(p, L=[3, 10],
+            alpha=2.0)``.
 
         Raises
         ------
         KeyError
             If a free symbol has no value.
         ParameterError
-            If a number that is used follows from another value of a field than the one beside it,
-            or is none (None, complex, masked).
+            If a derived quantity was computed from another value of a field than the one given, or
+            a value is not a real number (None, complex, masked).
         """
         if swept or not isinstance(values, Mapping):
             known = {s.name for s in self.rhs.free_symbols if isinstance(s, sp.Symbol)}
@@ -117,7 +121,7 @@ class Equation:
         if bases and modules == "numpy" and used <= values.keys() and numeric.has_places(rest):
             sweep.fresh(values, used)
             return lowered.number(self.rhs.xreplace(given), values)
-        # By name, as the order of arguments decides the order of operations and so the last bit.
+        # Sorted by name: the order of arguments fixes the order of operations, and so the last bit.
         for symbol in sorted((bases | symbols) - set(given), key=lambda s: s.name):
             if symbol.name not in values:
                 raise KeyError(f"{self.name}: no value for {symbol.name}")
@@ -128,18 +132,18 @@ class Equation:
         return self.lambdify(*given, modules=modules)(*given.values())
 
     def subs(self, replacements: Mapping[Any, Any]) -> Self:
-        """Equation with both sides substituted, a derivative on the left excepted.
+        """Equation with the replacements made on both sides, except in a derivative on the left.
 
         Parameters
         ----------
         replacements : mapping
-            By symbol, by name of a symbol, or by sub-expression: ``subs({"A": 0.5})``. A symbol
-            made elsewhere counts by its name, whatever was assumed of it.
+            Keyed by symbol, symbol name or sub-expression: ``subs({"A": 0.5})``. Symbols are
+            matched by name, so their SymPy assumptions need not agree.
 
         Raises
         ------
         ParameterError
-            If no symbol has a given name.
+            If a given name is not a symbol of the equation.
         """
         known = {s.name: s for s in self.lhs.free_symbols | self.rhs.free_symbols if s.is_Symbol}
         found = {}
@@ -159,7 +163,7 @@ class Equation:
         return replace(self, lhs=self.lhs.subs(kept), rhs=self.rhs.subs(found))
 
     def __repr__(self) -> str:
-        """Name and provenance; the formula is not derived for it."""
+        """Name and provenance, without deriving the formula."""
         return f"<Equation {self.name}: {self.reference}, {self.status}>"
 
     def _repr_latex_(self) -> str:
@@ -170,17 +174,17 @@ class Equation:
 def table(
     reference: str, *assumptions: str, status: str, **rows: tuple[Any, ...]
 ) -> dict[str, Equation]:
-    """Equations of one origin, by name.
+    """Build several Equations with a common reference and status, by name.
 
     Parameters
     ----------
     reference, status : str
-        Of all of them.
+        Common to all equations.
     *assumptions : str
-        What all of them rest on.
+        Assumptions common to all.
     **rows : tuple
-        By name: left side, right side (or the function that derives it), and what this one assumes
-        besides.
+        By name: left side, right side (or a function that derives it), and further assumptions of
+        this equation.
     """
     return {
         name: Equation(name, lhs, rhs, reference, status, (*assumptions, *more))

@@ -1,4 +1,6 @@
-"""Flow: an ODE system of order parameters as plain data, with the numbers that follow from it."""
+"""Flow: an ODE system of order parameters as data, with its Jacobian, fixed points, series and
+numerical solutions.
+"""
 
 from __future__ import annotations
 
@@ -32,8 +34,8 @@ from theory.scope import Scope, insisting, marked
 
 END_ROUNDING = 16 * np.finfo(float).eps
 BEYOND = "leaves double precision (1.8e308)"
-SMALLEST = 1e-260  # start that LSODA can follow
-MOST_CALLS = 300_000  # of the right-hand side: hundreds of times what a flow of any preset needs
+SMALLEST = 1e-260  # smallest nonzero initial value that LSODA can follow
+MOST_CALLS = 300_000  # evaluations of the right-hand side, hundreds of times what any preset needs
 
 
 @dataclass(frozen=True, repr=False)
@@ -51,13 +53,13 @@ class Flow:
     initial : mapping of Symbol to Expr
         Initial value per order parameter.
     where : mapping of Symbol to Expr
-        Abbreviations used in the right-hand sides and observables, outermost first.
+        Abbreviations used in the right-hand sides and observables; each may use later ones.
     observables : mapping of str to Expr
-        Further quantities, functions of the order parameters, carried along a solution.
+        Functions of the order parameters that are evaluated along a solution.
     reference, status, assumptions
         As for `theory.equation.Equation`.
     scope : Scope, optional
-        Which students it describes; asked by whoever solves it for Parameters.
+        Which students the flow describes. It is checked when the flow is solved for Parameters.
     """
 
     name: str
@@ -76,7 +78,7 @@ class Flow:
 
     @property
     def expanded(self) -> dict[sp.Symbol, sp.Expr]:
-        """Right-hand sides with every abbreviation spelled out."""
+        """Right-hand sides with every abbreviation substituted."""
         return {x: self._spell(rhs) for x, rhs in self.rhs.items()}
 
     def _spell(self, expr: sp.Expr) -> sp.Expr:
@@ -104,9 +106,7 @@ class Flow:
         }
 
     def latex(self) -> str:
-        """Aligned block, ready for a write-up: the equations, then what their abbreviations stand
-        for.
-        """
+        """LaTeX ``aligned`` block: the equations, then the definitions of their abbreviations."""
         where = [
             Equation(x.name, x, meaning, self.reference, self.status)
             for x, meaning in self.where.items()
@@ -127,8 +127,8 @@ class Flow:
         return sp.Matrix(list(self.expanded.values())).jacobian(self.state)
 
     def fixed_points(self) -> list[dict[sp.Symbol, sp.Expr]]:
-        """Symbolic solutions of ``rhs = 0``; factors common to all equations that cannot vanish are
-        dropped.
+        """Symbolic solutions of ``rhs = 0``. Common factors of all equations that cannot vanish are
+        divided out.
         """
         rates = [sp.factor(r) for r in self.expanded.values()]
         common = [
@@ -139,12 +139,13 @@ class Flow:
         return sp.solve([r / sp.Mul(*common) for r in rates], self.state, dict=True)
 
     def held(self, **values: Any) -> Flow:
-        """The flow with order parameters clamped: ``flow.held(w=0.3)``. The others follow.
+        """The flow with some order parameters held at fixed values: ``flow.held(w=0.3)``. The
+        others evolve as before.
 
         Raises
         ------
         ParameterError
-            If there is no such order parameter.
+            If a name is not an order parameter.
         """
         names = {x.name: x for x in self.state}
         for name in values:
@@ -167,7 +168,7 @@ class Flow:
     ) -> dict[sp.Symbol, sp.Expr]:
         """Taylor polynomial in time about the initial values, up to and including ``time**order``.
 
-        ``start`` replaces symbols of the initial values and parameters (``{R_0: 0}``) beforehand.
+        ``start`` substitutes symbols of the initial values and parameters first: ``{R_0: 0}``.
         """
         start = start or {}
         rhs = {x: expr.subs(start) for x, expr in self.expanded.items()}
@@ -203,18 +204,18 @@ class Flow:
         parameters : Parameters or mapping
             Parameters, or numbers by symbol name.
         at : array, optional
-            Times at which to report; 601 equidistant ones by default.
+            Output times; 601 equidistant ones by default.
         events : mapping of str to Expr, optional
-            Expressions in the order parameters; the first time each crosses zero is reported under
-            its name (NaN if it does not), refined until it is as accurate as the integration.
+            Expressions in the order parameters. The first zero crossing of each is returned under
+            its name (NaN if there is none), to the accuracy of the integration.
         rtol, atol : float
-            Integrator tolerances, between 0 and 1; the absolute one at most ``rtol`` times the
-            smallest initial value that is not zero.
+            Integrator tolerances, between 0 and 1. The absolute tolerance is lowered to ``rtol``
+            times the smallest nonzero initial value if that is smaller.
         beyond : bool
-            Answer also for students that the flow does not describe, with a warning.
+            Also solve for students that the flow does not describe, with a warning.
         **end : float
-            Final time, under the flow's own time name: ``flow.solve(p, alpha=12)``; and arrays of
-            fields of the parameters, each a dimension of the result: ``L=[5, 10, 20]``.
+            Final time, under the name of the flow's time: ``flow.solve(p, alpha=12)``. Also arrays
+            of parameter fields, each of which becomes a dimension of the result: ``L=[5, 10, 20]``.
 
         Returns
         -------
@@ -225,10 +226,9 @@ class Flow:
         Raises
         ------
         ParameterError
-            If the final time is missing, misnamed, or not positive and finite, if a tolerance is
-            not between 0 and 1, if a time to report at lies outside the run, if a symbol has no
-            number, if the flow does not describe such students, or if the solution leaves double
-            precision.
+            If the final time is missing, misnamed, or not positive and finite; if a tolerance is
+            not between 0 and 1; if an output time lies outside the run; if a symbol has no value;
+            if the flow does not describe these students; or if the solution overflows.
         """
         if not isinstance(beyond, bool):
             raise ParameterError(f"beyond = {shown(beyond)}: must be true or false")
@@ -258,12 +258,12 @@ class Flow:
         numbers = sweep.numbers(parameters, [s.name for s in self._compiled[0]])
         rhs, jacobian, start = self._functions(numbers, end[name])
         at = np.linspace(0, end[name], 601) if at is None else at.astype(float)
-        # A last time that was computed may lie a few roundings beyond the end that it means.
+        # A computed last output time may exceed the final time by a few rounding errors.
         at = np.where((at > end[name]) & (at <= end[name] * (1 + END_ROUNDING)), end[name], at)
         if not ((at >= 0) & (at <= end[name])).all():
             raise ParameterError(f"at: times must lie between 0 and {name} = {end[name]:g}")
 
-        # What grows from a small start must not begin as an error of integration.
+        # The absolute tolerance must lie below small initial values that grow later.
         least = float(np.min(np.abs(start), where=start != 0, initial=np.inf))
         if least < SMALLEST:
             known = {s.name: float(numbers[s.name]) for s in self._compiled[0]}
@@ -272,12 +272,12 @@ class Flow:
                 "integration follows; take it larger, or 0"
             )
         atol = min(atol, rtol * least)
-        unit = end[name]  # the integrator's time runs from 0 to 1, whatever the clock
+        unit = end[name]  # the integrator's time runs from 0 to 1
 
         def integrate(t0: float, y0: np.ndarray, t1: float, **options: Any) -> Any:
             with np.errstate(
                 over="ignore"
-            ):  # e^m beyond double precision: its rate is zero, as it should be
+            ):  # e^m overflows: the rate is then zero, as it should be
                 solution = scipy.integrate.solve_ivp(
                     rhs, (t0, t1), y0, method="LSODA", jac=jacobian, rtol=rtol, atol=atol, **options
                 )
@@ -304,8 +304,8 @@ class Flow:
         return result
 
     def _refuse(self, parameters: Any, end: dict[str, Any]) -> None:
-        """Refuse keywords of `solve` that are neither the flow's time nor a field, and a time that
-        is no positive number.
+        """Reject keywords of `solve` that are neither the flow's time nor a field, and a final time
+        that is not a positive number.
         """
         name = self.time.name
         fields = (
@@ -352,7 +352,7 @@ class Flow:
         Raises
         ------
         ParameterError
-            If a symbol has no number.
+            If a symbol has no value.
         """
         self._ask(parameters)
         rates, _, start = self._functions(sweep.numbers(parameters), step, np.inf)
@@ -363,7 +363,7 @@ class Flow:
         return self.observed(parameters, step * np.arange(steps + 1), path.T)
 
     def observed(self, parameters: Any, times: np.ndarray, states: np.ndarray) -> xr.Dataset:
-        """Label given states ``(state, time)`` and add the observables."""
+        """Label an array of states ``(state, time)`` and add the observables."""
         name, numbers = self.time.name, sweep.numbers(parameters)
         data = {x.name: (name, states[i]) for i, x in enumerate(self.state)}
         along = dict(zip([x.name for x in self.state], states, strict=True))
@@ -387,13 +387,15 @@ class Flow:
         return marked(result)
 
     def _ask(self, parameters: Any) -> None:
-        """Refuse Parameters of students that the flow does not describe."""
+        """Raise an error for Parameters of students that the flow does not describe."""
         if self.scope is not None and isinstance(parameters, BaseParameters):
             self.scope.require(parameters)
 
     @functools.cached_property
     def _compiled(self) -> tuple[list[sp.Symbol], Any, Any, Any]:
-        """Parameters, and right-hand sides, Jacobian and initial values as functions of them."""
+        """The free symbols, and compiled functions of them: right-hand sides, Jacobian and initial
+        values.
+        """
         used = [*self.expanded.values(), *self.initial.values()]
         free = sorted(
             set().union(*(sp.sympify(e, strict=True).free_symbols for e in used))
@@ -408,8 +410,8 @@ class Flow:
     def _functions(
         self, numbers: Mapping[str, float], unit: float, most: float = MOST_CALLS
     ) -> tuple[Any, Any, np.ndarray]:
-        """Right-hand side and Jacobian in time divided by ``unit``, and the initial state; refuses
-        more than ``most`` evaluations.
+        """Right-hand side and Jacobian in units of the time ``unit``, and the initial state. More
+        than ``most`` evaluations raise an error.
         """
         free, rhs, jac, initial = self._compiled
         missing = sorted(s.name for s in free if s.name not in numbers)
@@ -432,14 +434,18 @@ class Flow:
         )
 
     def _beyond(self, what: str, time: float, numbers: Mapping[str, float]) -> str:
-        """One line on a solution that cannot be had, with the parameter that is most extreme."""
+        """Error message for a solution that cannot be computed; names the most extreme
+        parameter.
+        """
         free = self._compiled[0]
         most = most_extreme({s.name: float(numbers[s.name]) for s in free})
         return f"{most}: {self.name} {what} at {self.time.name} = {time:g}; take it less extreme"
 
     @staticmethod
     def _first_crossing(crossing: Any, solution: Any, integrate: Any) -> float:
-        """Bracket on the integrator's own steps, then polish by integrating up to the crossing."""
+        """First zero crossing: bracketed on the integrator's steps, then refined by integrating up
+        to it.
+        """
         values = crossing(*solution.y)
         if values[0] == 0:
             return 0.0

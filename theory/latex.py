@@ -56,11 +56,11 @@ PREAMBLE = r"""\documentclass[11pt]{article}
   \ifdim\wd\picturebox>\linewidth\resizebox{\linewidth}{!}{\usebox{\picturebox}}\else\usebox{\picturebox}\fi}
 \setlength{\parindent}{0pt}
 """
-NEAREST = 5  # equations that are named where there is none of the name or number asked for
+NEAREST = 5  # number of suggestions for an unknown equation name or number
 
 
 def rows(equation: Equation) -> list[str]:
-    """Rows of an alignment, one where the equation fits a line."""
+    """Rows of an alignment; a single row if the equation fits on one line."""
     left, right = (notation.expression(side) for side in (equation.lhs, equation.rhs))
     return lines.rows(left, right)
 
@@ -83,13 +83,11 @@ def display(equation: Equation) -> str:
 
 
 def fragment(equations: Iterable[Equation]) -> str:
-    """One ``align`` that breaks across pages, a numbered row with a label per equation; amsmath is
-    all it needs.
+    """One ``align`` environment with page breaks and one number and label per equation. It needs
+    amsmath only.
     """
     made = []
-    for (
-        e
-    ) in equations:  # all from the left margin: aligned at equals signs, wide sides would add up
+    for e in equations:  # left-aligned, to save width
         first, *others = rows(e)
         first = first if first.startswith("&") else "&" + first.replace(" &= ", " = ", 1)
         made.append("  " + " \\notag \\\\*\n  ".join([first, *others]) + f" \\label{{eq:{e.name}}}")
@@ -98,8 +96,8 @@ def fragment(equations: Iterable[Equation]) -> str:
 
 
 def symbols(model: Model, equations: Iterable[Equation]) -> str:
-    """Table of symbols, in order of appearance: what the code says of each, and where it is
-    defined, or else first used.
+    """Table of symbols in order of appearance: printed form, meaning (as given in the code), and
+    the equation that defines it or uses it first.
     """
     listed = list(equations)
     defined = {str(e.lhs): e.name for e in reversed(listed)}
@@ -119,12 +117,12 @@ def symbols(model: Model, equations: Iterable[Equation]) -> str:
 
 
 def occurring(equation: Equation) -> list[Any]:
-    """Symbols, arrays and undefined functions that an equation prints, bound ones left out."""
+    """Symbols, arrays and undefined functions in an equation, without bound ones."""
     both = (sp.sympify(equation.lhs, strict=True), sp.sympify(equation.rhs, strict=True))
     arrays = {a for x in both for a in x.atoms(sp.IndexedBase)}
     functions = {f.func for x in both for f in x.atoms(AppliedUndef)}
     plain = {s for x in both for s in x.free_symbols if isinstance(s, sp.Symbol)}
-    # Time in dA/dt is bound for SymPy, but a reader sees it.
+    # SymPy treats the time in dA/dt as bound, but it is printed.
     plain |= {s for x in both for d in x.atoms(sp.Derivative) for s in d.variables if s.is_Symbol}
     return [
         x
@@ -134,8 +132,8 @@ def occurring(equation: Equation) -> list[Any]:
 
 
 class Meanings:
-    """What symbols mean in a model: what its modules say where they make them, or else its
-    parameters, or else the modules that a system shares with its family.
+    """Meanings of a model's symbols. They are taken from the modules that define the symbols,
+    otherwise from the parameters, otherwise from modules that a system shares with its family.
     """
 
     def __init__(self, model: Model) -> None:
@@ -148,8 +146,10 @@ class Meanings:
         self._shared = notation.meanings(lambda name: name.rpartition(".")[0] == family)
 
     def of(self, x: Any) -> list[str]:
-        """Meanings of a symbol, array or function: one, unless modules differ; none, if unsaid."""
-        # A(D) means what A means, where nothing is said of the function.
+        """Meanings of a symbol, array or function: usually one; several if modules differ; none if
+        no module states one.
+        """
+        # A(D) has the meaning of A unless the function has its own.
         alike = (
             [y for y in self._own if str(y) == str(x)] if isinstance(x, UndefinedFunction) else []
         )
@@ -158,8 +158,8 @@ class Meanings:
 
 
 def numbers(reference: str) -> list[str]:
-    """Numbers of the paper's equations that a reference names as its own, not as a neighbour's;
-    ranges are spelled out.
+    """Equation numbers of the paper that a reference claims for itself (not those it only compares
+    with); ranges are expanded.
     """
     reference = re.split(r"\b(?:beyond|below|above|replacing|solution of)\b", reference)[0]
     found: list[str] = []
@@ -177,7 +177,7 @@ def choose(text: str, equations: Mapping[str, Equation]) -> list[Equation]:
     Raises
     ------
     ParameterError
-        If there is none, naming the nearest five.
+        If there is none; the message lists the nearest five.
     """
     if text in equations:
         return [equations[text]]
@@ -198,8 +198,8 @@ def choose(text: str, equations: Mapping[str, Equation]) -> list[Equation]:
 
 
 def document(title: str, sections: Mapping[str, Iterable[Equation]], end: str = "") -> str:
-    """Complete LaTeX document that compiles with ``pdflatex`` and AMS packages alone; ``end`` is
-    what stands behind the sections.
+    """Complete LaTeX document that compiles with ``pdflatex`` and AMS packages only; ``end`` is
+    appended after the sections.
     """
     body = "\n".join(
         f"\\section{{{escape(name)}}}\n" + "\n".join(display(e) for e in equations)

@@ -1,4 +1,4 @@
-"""A flow near a point: growth rates, and the directions that grow."""
+"""Linearisation of a flow about a point: growth rates and their directions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from theory.parameters import ParameterError
 if TYPE_CHECKING:
     from theory.flow import Flow
 
-STILL = 1e-9  # rate of a fixed point, relative to what the order parameters' sizes would move
+STILL = 1e-9  # largest rate at a fixed point, relative to the Jacobian times the order parameters
 
 
 class Mode(NamedTuple):
@@ -34,22 +34,22 @@ def linearised(
     Parameters
     ----------
     flow : Flow
-        Its rates.
+        The flow.
     at : mapping, optional
         Fixed point: a number or expression for every order parameter, or its name.
     parameters : Parameters or mapping, optional
-        For numbers, the fastest growth first; symbols without them.
+        If given, the result is numerical, with the fastest growth first; otherwise it is symbolic.
 
     Returns
     -------
     list of Mode
-        Symbols: of each part of the flow that the others neither move nor are moved by.
+        In the symbolic case, the modes of every decoupled block of the flow.
 
     Raises
     ------
     ParameterError
-        If the point is no fixed point, or if growth rates are roots of an equation of higher degree
-        than two and there are no parameters.
+        If the point is not a fixed point, or if, without parameters, a characteristic polynomial
+        has a degree above two.
     """
     names = {x.name: x for x in flow.state}
     given = {names.get(getattr(x, "name", x), x): v for x, v in (at or flow.initial).items()}
@@ -75,7 +75,9 @@ def linearised(
 
 
 def _eigenvectors(flow: Flow, block: sp.Matrix) -> Iterator[tuple[sp.Expr, list[sp.Expr]]]:
-    """Symbolic ones; quadratic equations are solved, others refused."""
+    """Symbolic eigenvectors. Quadratic characteristic equations are solved, higher degrees raise an
+    error.
+    """
     rational, algebraic = dom_eigenvects(DomainMatrix.from_Matrix(block).to_field())
     for field, value, _, vectors in rational:
         for vector in vectors.to_list():
@@ -96,7 +98,7 @@ def _eigenvectors(flow: Flow, block: sp.Matrix) -> Iterator[tuple[sp.Expr, list[
 def _numbers(
     flow: Flow, point: Mapping[sp.Symbol, sp.Expr], numbers: Mapping[str, float], fixed: bool
 ) -> list[Mode]:
-    """Modes in numbers, the fastest growth first."""
+    """Numerical modes, the fastest growth first."""
     rates, jacobian, _ = flow._functions(numbers, 1.0)
     known = {s: numbers[s.name] for v in point.values() for s in v.free_symbols}
     x = np.array([float(point[y].subs(known)) for y in flow.state])

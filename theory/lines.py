@@ -1,5 +1,5 @@
-"""Long formulas over lines: LaTeX of a right-hand side is broken before its plus and minus signs,
-brackets that a line leaves open are closed invisibly.
+"""Line breaks in long formulas. The LaTeX of a right-hand side is broken before plus and minus
+signs; brackets open at a break are closed by invisible delimiters.
 """
 
 from __future__ import annotations
@@ -7,10 +7,10 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-ROOM = 41.0  # ems of a line of the document, with space for the number
-LONG_LEFT = 14.0  # a left-hand side beyond this many ems has a line of its own
-FILLED = 0.4  # a line is filled by at least this share before it may be broken
-SPACE = 1.35  # ems of an equals sign
+ROOM = 41.0  # width of a line in ems, without the space for the equation number
+LONG_LEFT = 14.0  # a left-hand side wider than this gets its own line
+FILLED = 0.4  # a line must be filled to this share before it is broken
+SPACE = 1.35  # width of an equals sign in ems
 _TOKEN = re.compile(r"\\begin\{[a-z]+\}.*?\\end\{[a-z]+\}|\\[a-zA-Z]+|\\.|\s+|.", re.DOTALL)
 _WIDE = {"+": 1.2, "-": 1.2, "=": SPACE, "(": 0.39, ")": 0.39, "[": 0.28, "]": 0.28, ",": 0.45}
 _WIDE |= {"|": 0.28, ".": 0.28, "\\,": 0.17, "\\;": 0.28, "\\quad": 1.0, "\\times": 1.2, "!": 0.3}
@@ -40,12 +40,14 @@ _NAMED = (
 
 
 def tokens(latex: str) -> list[str]:
-    """Commands, characters, and environments as a whole."""
+    """Split LaTeX into commands, characters and whole environments."""
     return _TOKEN.findall(latex)
 
 
 def argument(parts: list[str], at: int) -> tuple[list[str], int]:
-    """Tokens of the group or the token at a place, without braces, and where it ends."""
+    """Tokens of the group (without braces) or the single token at a position, and the position
+    behind it.
+    """
     while at < len(parts) and parts[at].isspace():
         at += 1
     if at >= len(parts) or parts[at] != "{":
@@ -59,7 +61,7 @@ def argument(parts: list[str], at: int) -> tuple[list[str], int]:
 
 
 def width(latex: str) -> float:
-    """Estimate of the printed width in ems."""
+    """Estimated printed width in ems."""
     return _width(tokens(latex))
 
 
@@ -67,7 +69,7 @@ def _width(parts: list[str]) -> float:
     total, at, under = 0.0, 0, 0.0
     while at < len(parts):
         token, at = parts[at], at + 1
-        if token in ("\\sum", "\\prod", "\\limits"):  # scripts stand above and below
+        if token in ("\\sum", "\\prod", "\\limits"):  # sub- and superscripts are stacked
             total += _WIDE.get(token, 0.0)
             under = 1.4 if token != "\\limits" else 0.8
             continue
@@ -81,7 +83,7 @@ def _width(parts: list[str]) -> float:
         elif token in ("^", "_"):
             inner, at = argument(parts, at)
             script = 0.75 * _width(inner)
-            if at < len(parts) and parts[at] in ("^", "_"):  # one above the other
+            if at < len(parts) and parts[at] in ("^", "_"):  # numerator above denominator
                 inner, at = argument(parts, at + 1)
                 script = max(script, 0.75 * _width(inner))
             total += max(0.0, script - under)
@@ -99,7 +101,9 @@ def _width(parts: list[str]) -> float:
 
 
 def unfolded(latex: str, room: float) -> str:
-    """Fractions, roots and exponentials wider than a line as products, powers and exp."""
+    """Rewrite fractions, roots and exponentials that are wider than a line as products, powers and
+    exp.
+    """
     parts, made, at = tokens(latex), [], 0
     while at < len(parts):
         token = parts[at]
@@ -139,9 +143,9 @@ def _fraction(above: str, below: str, room: float) -> str:
 class _Break:
     """A place where a line may end."""
 
-    at: int  # token that the next line begins with
-    opened: int  # brackets open there
-    product: bool  # between factors, not before a sign
+    at: int  # index of the token that starts the next line
+    opened: int  # number of open brackets
+    product: bool  # between factors instead of before a sign
 
     @property
     def cost(self) -> float:
@@ -171,7 +175,7 @@ def _breaks(parts: list[str]) -> list[_Break]:
 
 
 def _ends_factor(parts: list[str], at: int) -> bool:
-    """Whether a bracket, or its power, has just been closed."""
+    """Whether a bracket or its exponent has just been closed."""
     before = [p for p in parts[:at] if not p.isspace()]
     if before and before[-1] == "}":
         depth, k = 0, len(before) - 1
@@ -185,8 +189,8 @@ def _ends_factor(parts: list[str], at: int) -> bool:
 
 
 def broken(latex: str, room: float) -> list[str]:
-    """Lines of at most ``room`` ems, each with its brackets in pairs; one line where it fits, and
-    wider ones only where there is no place to break.
+    """Break a formula into lines of at most ``room`` ems with balanced brackets. A line is wider
+    only if it has no place to break.
     """
     if width(latex) <= room:
         return [latex]
@@ -212,7 +216,7 @@ def broken(latex: str, room: float) -> list[str]:
 
 
 def rows(left: str, right: str, room: float = ROOM) -> list[str]:
-    """Rows of an alignment, with a mark each: ``left &= right``, broken where it is too long."""
+    """Rows of an alignment ``left &= right``, broken into several if too long."""
     space = room - width(left) - SPACE
     if width(right) <= space:
         return [f"{left} &= {right}"]

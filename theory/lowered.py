@@ -1,5 +1,6 @@
-"""From equations with indices to array code: every index a named axis, sums of products contracted
-in pairs. Written once per shape, for NumPy or another array module.
+"""Array code generated from equations with indices. Every index becomes a named axis, and sums of
+products are contracted pairwise. Code is generated once per combination of shapes, for NumPy or
+another array module.
 """
 
 from __future__ import annotations
@@ -20,28 +21,27 @@ from theory.parameters import ParameterError
 WHOLE = {"integer": True, "positive": True}
 LEAVES = (sp.Indexed, sp.Sum, sp.KroneckerDelta)
 RESULT = sp.Symbol("result")
-OPAQUE = (sp.Integral, sp.Product, sp.Derivative, sp.Limit)  # to NumPy, with arrays inside
+OPAQUE = (sp.Integral, sp.Product, sp.Derivative, sp.Limit)  # not lowered if they contain arrays
 
 
 class NotLowered(Exception):
-    """There is no array code for an expression, which has to be evaluated entry by entry."""
+    """No array code can be generated for an expression; it must be evaluated entry by entry."""
 
 
 class Lowered:
-    """Arrays that follow from arrays by definitions, as a function compiled for each shape it
-    meets.
+    """A set of definitions of arrays, compiled to a function for each combination of shapes.
 
     Parameters
     ----------
     definitions : mapping of Indexed or Symbol to Expr
-        What is computed, in terms of arrays, numbers and each other. Sums have ends that are whole
-        numbers once sizes are given; indices count from 1.
+        Definitions in terms of arrays, numbers and each other. Limits of sums must be integers once
+        the sizes are given; indices start at 1.
     wanted : sequence of Indexed or Symbol
-        Left sides whose arrays are returned.
+        Left sides of the definitions whose arrays are returned.
     over : sequence of Symbol
-        Indices that entries may leave out, outermost first: ``C[r, q]`` of an array over ``s, r,
-        q`` is at the ``s`` of its surroundings. A given array with more axes than indices has the
-        first of these in front, so what is asked of one seed is computed for a stack of them.
+        Indices that may be omitted, outermost first: ``C[r, q]`` of an array over ``s, r, q`` is
+        taken at the current ``s``. An input array with more axes than written indices has these
+        indices in front, so an equation for one seed is evaluated for a stack of seeds.
     xp : module
         Array module, ``torch`` for instance.
     """
@@ -68,16 +68,17 @@ class Lowered:
         )
 
     def __call__(self, values: Mapping[str, Any]) -> list[Any]:
-        """Arrays by name and numbers by name in, the wanted arrays out.
+        """Compute the wanted arrays from input arrays and numbers, both by name.
 
         Raises
         ------
         KeyError
             If something has no value.
         NotLowered
-            If there is no array code for a definition.
+            If no array code can be generated for a definition.
         ParameterError
-            If an array lacks an entry, or one that is made would have too many.
+            If an entry lies outside its array, or an intermediate array would have too many
+            entries.
         """
         arrays = [values[name] for name in self.arrays]
         shapes = tuple((name, tuple(values[name].shape)) for name in self.arrays)
@@ -94,7 +95,7 @@ def _name(x: Any) -> str:
 
 
 class _Writer(Code):
-    """Code of one function for given shapes."""
+    """Generates the code of one function for given shapes."""
 
     def __init__(
         self, asked: Lowered, shapes: dict[str, tuple[int, ...]], sizes: dict[sp.Symbol, sp.Expr]
@@ -102,7 +103,7 @@ class _Writer(Code):
         self.asked, self.shapes, self.sizes = asked, shapes, sizes
         super().__init__(asked.xp, len(asked.arrays) + len(asked.numbers))
         self.made: dict[Any, Array] = {}
-        self.spans: dict[sp.Symbol, tuple[int, int]] = {}  # of indices of what is given and defined
+        self.spans: dict[sp.Symbol, tuple[int, int]] = {}  # indices of given and defined arrays
         self.axes: dict[str, tuple[sp.Symbol, ...]] = {}
         self.rights: dict[str, sp.Expr] = {}
         for name, (left, right) in asked.definitions.items():
@@ -116,19 +117,19 @@ class _Writer(Code):
                         raise ParameterError(f"{x}: {i} goes to {n}, elsewhere to another end")
 
     def _completed(self, x: sp.Indexed) -> sp.Indexed:
-        """Entry with the indices that it leaves out."""
+        """Array entry with its omitted indices added."""
         missing = len(self._lengths(x)) - len(x.indices)
         return x.base[(*self.axes.get(_name(x), self.asked.over)[: max(0, missing)], *x.indices)]
 
     def _lengths(self, x: sp.Indexed) -> tuple[int, ...]:
-        """Of the axes of the array that an entry belongs to."""
+        """Lengths of the axes of the array that an entry belongs to."""
         name = _name(x)
         if name not in self.shapes and name not in self.axes:
             raise NotLowered(f"{x}: is used before it is defined")
         return self.shapes.get(name) or self.shape(self.axes[name], self.spans)
 
     def wanted(self) -> Callable:
-        """The function of arrays and numbers."""
+        """The generated function of arrays and numbers."""
         results = []
         for name in self.asked.wanted:
             axes, found = self.axes[name], self._defined(name)
@@ -140,7 +141,9 @@ class _Writer(Code):
         return self.function(results)
 
     def value(self, expr: sp.Expr) -> Array:
-        """Array of an expression over its free indices, written once whatever they are called."""
+        """Array of an expression over its free indices. An expression that differs only in the
+        names of indices is computed once.
+        """
         free = {x for x in expr.free_symbols if x in self.range}
         order = list(dict.fromkeys(x for x in sp.preorder_traversal(expr) if x in free))
         stand_in = {x: sp.Symbol(f"_axis{k}", **WHOLE) for k, x in enumerate(order)}
@@ -172,13 +175,13 @@ class _Writer(Code):
         return self._elementwise(expr)
 
     def _elementwise(self, expr: sp.Expr) -> Array:
-        """What NumPy does entry by entry, of arrays that are made before."""
+        """Elementwise function of arrays computed before."""
         if expr.has(*OPAQUE):
             raise NotLowered(str(expr))
         leaves: dict[sp.Expr, sp.Symbol] = {}
 
         def replaced(e: sp.Basic) -> sp.Basic:
-            apart = isinstance(e, sp.Function) and e != expr  # others may use it, too
+            apart = isinstance(e, sp.Function) and e != expr  # may be used again
             if isinstance(e, LEAVES) or e.is_Symbol or apart:
                 return leaves.setdefault(e, sp.Symbol(f"_leaf{len(leaves)}", real=True))
             return e.func(*map(replaced, e.args)) if e.args else e
@@ -193,15 +196,15 @@ class _Writer(Code):
         return self.step(work, axes, *(self.aligned(x, axes) for x in parts))
 
     def _defined(self, name: str) -> Array:
-        """Array of a definition, over its own indices."""
+        """Array of a definition over the indices on its left side."""
         outside, self.range = self.range, {a: self.spans[a] for a in self.axes[name]}
         found = self.value(self._inlined(self.rights[name]))
         self.range = outside
         return found
 
     def _inlined(self, expr: sp.Expr) -> sp.Expr:
-        """Put in products that have more entries than anything they are made of: what contracts
-        them needs never build them.
+        """Substitute definitions that are larger than each of their factors, so that a contraction
+        need not build them.
         """
 
         def replaced(x: sp.Indexed) -> sp.Expr:
@@ -213,12 +216,14 @@ class _Writer(Code):
         return expr.replace(lambda x: isinstance(x, sp.Indexed), replaced)
 
     def _outgrows(self, expr: sp.Expr, axes: Any, ranges: Mapping | None = None) -> bool:
-        """Whether it has more entries than each of the arrays that it is made of."""
+        """Whether the result would have more entries than each array that occurs in the
+        expression.
+        """
         parts = [math.prod(self._lengths(x)) for x in expr.atoms(sp.Indexed)]
         return math.prod(self.shape(axes, ranges)) > max(parts, default=math.inf)
 
     def _entry(self, x: sp.Indexed) -> Array:
-        """Entries of an array, given or defined, at indices or places."""
+        """Entries of a given or defined array at symbolic indices or fixed positions."""
         name, lengths, axes = _name(x), self._lengths(x), x.indices
         if len(lengths) != len(axes):
             raise _no_place(x, lengths)
@@ -269,8 +274,8 @@ class _Writer(Code):
             self.range[index] = (int(whole[0]), int(whole[1]))
 
     def _terms(self, term: sp.Expr, bound: set[sp.Symbol]) -> Iterator[tuple[list, set]]:
-        """Factors and summed indices of the terms of a sum, multiplied out only where a factor
-        would have more entries than anything it is made of.
+        """Factors and summed indices of every term. A factor that is a sum is multiplied out only
+        if its array would be larger than each array in it.
         """
         factors = list(sp.Mul.make_args(term))
         for f in factors:
@@ -299,7 +304,7 @@ class _Writer(Code):
                 if gone in bound and self.range[gone] == self.range[other]:
                     picked = (product / delta).xreplace({gone: other})
                     return self._term([*sp.Mul.make_args(picked)], bound - {gone})
-        inside = [f for f in factors if f.free_symbols & bound]  # the rest comes last
+        inside = [f for f in factors if f.free_symbols & bound]  # other factors are multiplied last
         arrays = [self.value(f) for f in inside]
         missing = bound.difference(*(x.axes for x in arrays))
         scale = sp.Mul(*(f for f in factors if f not in inside), self.entries(missing))
@@ -318,8 +323,8 @@ def _of(expr: sp.Expr) -> Lowered:
 
 
 def number(expr: sp.Expr, values: Mapping[str, Any]) -> float:
-    """Number of an expression in entries of arrays, by array code where there is some: as
-    `numeric.entry_by_entry`, which says what is taken and refused.
+    """Value of an expression in array entries, by array code if possible, otherwise by
+    `numeric.entry_by_entry`, which documents arguments and errors.
     """
     try:
         lowered = _of(expr)

@@ -1,4 +1,6 @@
-"""Memory: what there is, and one line where an estimate exceeds it before anything is allocated."""
+"""Memory: how much is available, and a one-line error, before allocation, if an estimate exceeds
+it.
+"""
 
 from __future__ import annotations
 
@@ -10,21 +12,21 @@ from typing import Any
 
 from theory.parameters import BaseParameters, ParameterError
 
-UNASKED = 2**26  # estimates below 64 MiB are not held against anything
-TRIED = 1024  # by how much a parameter is lowered to see what it brings
+UNASKED = 2**26  # estimates below 64 MiB are not checked
+TRIED = 1024  # factor by which a parameter is lowered to find the most effective one
 UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 
 
 def _number(path: str) -> float:
-    """Number in a file of the kernel; infinite if there is none."""
+    """Number in a kernel file; infinite if there is none."""
     try:
         return float(Path(path).read_text())
-    except (OSError, ValueError):  # cgroups without a limit say "max"
+    except (OSError, ValueError):  # cgroups without a limit contain "max"
         return float("inf")
 
 
 def _fields(path: str) -> dict[str, float]:
-    """Table of names and numbers in a file of the kernel."""
+    """Table of names and numbers in a kernel file."""
     try:
         lines = [line.replace(":", " ").split() for line in Path(path).read_text().splitlines()]
         return {words[0]: float(words[1]) for words in lines if len(words) > 1}
@@ -33,8 +35,8 @@ def _fields(path: str) -> dict[str, float]:
 
 
 def available() -> float:
-    """Bytes this process may still take: free memory, limit of its control group, limit of its
-    address space.
+    """Bytes that this process can still allocate: the smallest of free memory, control-group limit
+    and address-space limit.
     """
     found = [1024 * _fields("/proc/meminfo").get("MemAvailable", float("inf"))]
     for limit, used in (
@@ -47,7 +49,7 @@ def available() -> float:
         ).get("inactive_file", 0)
         most = _number(str(group / limit))
         found.append(most - taken if most < float("inf") and taken < float("inf") else most)
-    with contextlib.suppress(ImportError):  # not on every system
+    with contextlib.suppress(ImportError):  # not available on every system
         import resource
 
         pages = _number_of_pages()
@@ -62,7 +64,7 @@ def available() -> float:
 
 
 def _number_of_pages() -> tuple[int, int]:
-    """Bytes of address space and of data this process has now."""
+    """Current address space and data size of this process, in bytes."""
     try:
         words = Path("/proc/self/statm").read_text().split()
         size = os.sysconf("SC_PAGE_SIZE")
@@ -72,7 +74,7 @@ def _number_of_pages() -> tuple[int, int]:
 
 
 def amount(size: float) -> str:
-    """Bytes for people."""
+    """Number of bytes as readable text."""
     unit = 0
     while size >= 1024 and unit + 1 < len(UNITS):
         size, unit = size / 1024, unit + 1
@@ -87,25 +89,26 @@ def require(
     times: int = 1,
     there: float | None = None,
 ) -> None:
-    """Refuse parameters whose arrays do not fit, before they are allocated.
+    """Raise an error if the estimated memory exceeds what is available, before anything is
+    allocated.
 
     Parameters
     ----------
     needed : callable
-        Parameters to bytes, an estimate from shapes; monotone in every size.
+        Function of Parameters that estimates bytes from array shapes; monotone in every size.
     p : Parameters
-        Those asked for.
+        The requested parameters.
     what : str
-        What needs the memory.
+        What needs the memory, for the message.
     times : int
-        How many of it are held at a time.
+        How many such objects exist at a time.
     there : float, optional
-        Bytes there are; `available` by default.
+        Available bytes; `available` by default.
 
     Raises
     ------
     ParameterError
-        Naming the parameter that brings most when lowered, what is needed and what there is.
+        Naming the parameter whose reduction saves most, the bytes needed and the bytes available.
     """
     size = times * needed(p)
     if size <= UNASKED:
@@ -122,8 +125,8 @@ def require(
 
 
 def _heaviest(needed: Callable[[Any], float], p: BaseParameters) -> tuple[str, Any, str]:
-    """Parameter to change, its value and the direction: of those above their default the one that
-    brings most, else of all.
+    """Parameter to change, its value and the direction of the change: the one that saves most among
+    those above their default, otherwise among all.
     """
     best: tuple[str, Any, str] = ("", None, "smaller")
     least = (True, float("inf"))
@@ -151,9 +154,7 @@ def _heaviest(needed: Callable[[Any], float], p: BaseParameters) -> tuple[str, A
 
 
 def _lowered(p: BaseParameters, name: str, value: Any) -> Any:
-    """A value lowered by `TRIED`, within what its declaration allows; None if it is as low as can
-    be.
-    """
+    """A value divided by `TRIED`, within its allowed range; None if it cannot be lowered."""
     allowed = p._allowed(name)
     low, step = allowed.low, allowed.multiple_of or 1
     if isinstance(value, float):

@@ -1,4 +1,4 @@
-"""How symbols and formulas print: the one place with printer settings."""
+"""Symbols with their printed forms and meanings, and the LaTeX printer settings."""
 
 from __future__ import annotations
 
@@ -12,31 +12,31 @@ if TYPE_CHECKING:
     from theory.equation import Equation
 
 _NAMES: dict[sp.Symbol, str] = {}
-_MEANINGS: dict[tuple[str, Any], str] = {}  # by module and what it made: models share letters
+_MEANINGS: dict[tuple[str, Any], str] = {}  # by module and symbol: models share letters
 
 
 def symbol(name: str, latex: str | None = None, means: str = "", **assumptions: Any) -> sp.Symbol:
-    """Make a symbol; say how it prints, where that differs from its name, and what it means."""
+    """Make a symbol with its LaTeX form (if that differs from its name) and its meaning."""
     return _meaning(_named(sp.Symbol(name, **assumptions), latex), means)
 
 
 def array(
     name: str, latex: str | None = None, means: str = "", **assumptions: Any
 ) -> sp.IndexedBase:
-    """Make an indexed array, real at least, with its printed form and meaning."""
+    """Make an indexed array (real by default) with its LaTeX form and meaning."""
     made = sp.IndexedBase(name, **(assumptions or {"real": True}))
     _named(made.label, latex)
     return _meaning(made, means)
 
 
 def function(name: str, means: str = "") -> Any:
-    """Make an undefined function, with its meaning."""
+    """Make an undefined function with its meaning."""
     return _meaning(sp.Function(name), means)
 
 
 def meanings(inside: Callable[[str], bool]) -> dict[Any, list[str]]:
-    """What modules say of the symbols, arrays and functions that they make; ``inside`` picks the
-    modules by name.
+    """Meanings of symbols, arrays and functions, as given in the modules that define them.
+    ``inside`` selects modules by name.
     """
     said: dict[Any, list[str]] = {}
     for (module, made), text in _MEANINGS.items():
@@ -47,8 +47,8 @@ def meanings(inside: Callable[[str], bool]) -> dict[Any, list[str]]:
 
 def _meaning(made: Any, means: str) -> Any:
     if means:
-        # The module that calls `symbol`, `array` or `function`, as a symbol cannot carry a meaning:
-        # SymPy makes equal symbols one object.
+        # Stored under the module that calls `symbol`, `array` or `function`. A symbol cannot carry
+        # its meaning itself, as SymPy keeps equal symbols as one object.
         _MEANINGS[sys._getframe(2).f_globals["__name__"], made] = means
     return made
 
@@ -63,7 +63,7 @@ def _named(made: sp.Symbol, latex: str | None) -> sp.Symbol:
 
 
 def expression(expr: sp.Basic) -> str:
-    """LaTeX of a bare expression in the house style."""
+    """LaTeX of an expression with the toolkit's printer settings."""
     return sp.latex(
         expr,
         symbol_names=_NAMES,

@@ -1,4 +1,4 @@
-"""From an expression to numbers: the one wrapper around ``sympy.lambdify``."""
+"""Numerical evaluation of expressions: the only wrapper around ``sympy.lambdify``."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ import sympy as sp
 
 from theory.parameters import ParameterError
 
-MOST_TERMS = 10**6  # of a sum that is added up term by term: a second in double precision
+MOST_TERMS = 10**6  # terms of a sum evaluated term by term: about a second in double precision
 
 
 class dirichlet_kernel(sp.Function):
     r"""Normalised Dirichlet kernel ``sin(n x/2) / (n sin(x/2))``, continued to its limit at
     multiples of 2 pi.
 
-    Written as a function of its own because the ratio of sines is 0/0 exactly where rotary
-    frequencies like to sit.
+    A separate function is needed because the ratio of sines is 0/0 at multiples of 2 pi, where some
+    rotary frequencies lie.
     """
 
     @classmethod
@@ -46,8 +46,8 @@ class dirichlet_kernel(sp.Function):
 
 
 class wright_omega(sp.Function):
-    """``W_0(e^x)``, the principal Lambert W of an exponential that may be too large for a
-    number.
+    """``W_0(e^x)``, the principal Lambert W of an exponential, evaluated without overflow of
+    ``e^x``.
     """
 
     def fdiff(self, argindex: int = 1) -> sp.Expr:
@@ -75,16 +75,16 @@ def _polylog(order: Any, x: Any) -> Any:
 def _mpmath_dirichlet(x: Any, n: Any) -> Any:
     with mpmath.workprec(
         2 * mpmath.mp.prec + 20
-    ):  # n x / 2 must not lose x's distance from a multiple of 2 pi
+    ):  # keeps the distance of x from a multiple of 2 pi
         below = n * mpmath.sin(
             mpmath.mpf(x) / 2
-        )  # zero only at x = 0: no other multiple of 2 pi is a binary number
+        )  # zero only at x = 0, since no other multiple of 2 pi is a binary number
         value = mpmath.sin(n * mpmath.mpf(x) / 2) / below if below else mpmath.mpf(1)
     return +value
 
 
 def _real_lambert(z: Any, branch: Any = 0) -> Any:
-    """Real branches of the Lambert function; SciPy's own returns complex numbers."""
+    """Real branches of the Lambert function; SciPy returns complex numbers."""
     return scipy.special.lambertw(z, branch).real
 
 
@@ -117,23 +117,23 @@ def function(expressions: Any, arguments: Sequence[sp.Basic], modules: str = "nu
     expressions : Expr or sequence of Expr
         A sequence compiles to a function that returns a list.
     arguments : sequence of Basic
-        Symbols, or any sub-expressions (an entry ``M[b, r, s]``, a whole sum) that are to be fed
-        numbers. An ``IndexedBase`` ``X`` stands for an array whose last axis runs over the index
-        of the sums in which ``X[n]`` occurs, from their first term to their last.
+        Symbols or sub-expressions (an entry ``M[b, r, s]``, a whole sum) that are replaced by
+        numbers. An ``IndexedBase`` ``X`` stands for an array whose last axis runs over the index of
+        the sums in which ``X[n]`` occurs, from their first term to their last.
     modules : {'numpy', 'mpmath'}
         Arrays in double precision, or scalars at the working precision of mpmath.
 
     Returns
     -------
     callable
-        With ``numpy``, every result is broadcast against the arguments, constants included. Whole
-        numbers enter as floating-point numbers, as 64-bit integers would overflow without a word.
+        With ``numpy``, every result, constants included, is broadcast against the arguments.
+        Integers are converted to floats, because 64-bit integers overflow silently.
 
     Raises
     ------
     ParameterError
-        If an entry of an array has no argument; when called, if a sum has ends that are not whole
-        numbers, or more than `MOST_TERMS` terms, or another number of terms than the array.
+        If an array entry has no argument. When called: if the limits of a sum are not integers, or
+        it has more than `MOST_TERMS` terms, or its number of terms differs from the array's length.
     """
     many = isinstance(expressions, (list, tuple))
     results = [_compile(e, arguments, modules) for e in (expressions if many else [expressions])]
@@ -146,8 +146,8 @@ def function(expressions: Any, arguments: Sequence[sp.Basic], modules: str = "nu
 
 
 def has_places(expr: sp.Expr) -> bool:
-    """Whether entries of arrays are asked for at places, or under sums over several indices: what
-    `entry_by_entry` takes and `function` does not.
+    """Whether an expression contains array entries at fixed positions or under sums over several
+    indices. Such expressions need `entry_by_entry` instead of `function`.
     """
     summed = {
         x
@@ -159,22 +159,22 @@ def has_places(expr: sp.Expr) -> bool:
 
 
 def entry_by_entry(expr: sp.Expr, values: Mapping[str, Any]) -> float:
-    """Number of an expression in entries of arrays, added up term by term.
+    """Value of an expression in array entries, summed term by term.
 
     Parameters
     ----------
     expr : Expr
-        With sums over any number of indices, and entries ``G[k, l]`` at places.
+        May contain sums over any number of indices, and entries ``G[k, l]`` at fixed positions.
     values : mapping
-        By name: arrays with an axis per index, and numbers for everything else, places (counted
-        from 1) and ends of sums included.
+        By name: arrays with one axis per index, and numbers for everything else, including
+        positions (counted from 1) and limits of sums.
 
     Raises
     ------
     KeyError
-        If a symbol has no number.
+        If a symbol has no value.
     ParameterError
-        If a place lies outside of its array, or a sum has ends that are no numbers.
+        If a position lies outside its array, or the limits of a sum are not numbers.
     """
     arrays = {base.label for base in expr.atoms(sp.IndexedBase)}
     free = {x for x in expr.free_symbols if isinstance(x, sp.Symbol)} - arrays
@@ -197,20 +197,20 @@ def entry_by_entry(expr: sp.Expr, values: Mapping[str, Any]) -> float:
 
 
 def _number(value: Any) -> np.ndarray:
-    """Array whose whole numbers are floating-point: 3e9 times 3e9 is negative in 64-bit
-    integers.
-    """
+    """Array with integers converted to floats: 3e9 * 3e9 overflows in 64-bit integers."""
     array = np.asarray(value)
     return array.astype(float) if array.dtype.kind in "iubO" else array
 
 
 def _exact_number(value: Any) -> Any:
-    """Number for mpmath: quotients of Python's own numbers would be rounded to double precision."""
+    """Convert a number for mpmath: quotients of Python numbers would be rounded to double
+    precision.
+    """
     return mpmath.mpmathify(value.item() if isinstance(value, np.generic | np.ndarray) else value)
 
 
 def _terms(sums: Sequence[sp.Sum], stand_in: Mapping[sp.Basic, sp.Basic]) -> Callable:
-    """Check of the numbers of terms of sums that are added up term by term."""
+    """Function that checks the number of terms of sums evaluated term by term."""
     ends = [limit[1:] for s in sums for limit in s.limits]
     lengths = sp.lambdify([*stand_in.values()], [last - first + 1 for first, last in ends], "math")
     named = {q: name for name, q in stand_in.items()}
@@ -227,7 +227,9 @@ def _terms(sums: Sequence[sp.Sum], stand_in: Mapping[sp.Basic, sp.Basic]) -> Cal
 
 
 def _lengths(sums: Sequence[sp.Sum], stand_in: Mapping[sp.Basic, sp.Basic]) -> Callable:
-    """Check that arrays are as long as the sums over them say, where their ends have numbers."""
+    """Function that checks that array lengths agree with the limits of sums over them, where these
+    are numbers.
+    """
     given, named = [*stand_in.values()], {q: name for name, q in stand_in.items()}
     ends = [s.limits[0][1:] for s in sums]
     ends = [end for end in ends if all(q.free_symbols <= set(given) for q in end)]
@@ -246,7 +248,7 @@ def _lengths(sums: Sequence[sp.Sum], stand_in: Mapping[sp.Basic, sp.Basic]) -> C
 
 
 def _whole(symbol: sp.Basic, value: Any) -> int:
-    """End of a sum."""
+    """Limit of a sum as an integer."""
     number = np.asarray(value)
     if number.size != 1 or not np.isfinite(float(number)) or float(number) != int(number):
         raise ParameterError(
@@ -258,8 +260,8 @@ def _whole(symbol: sp.Basic, value: Any) -> int:
 def _compile(expr: sp.Expr, arguments: Sequence[sp.Basic], modules: str) -> Callable:
     arrays = [a for a in arguments if isinstance(a, sp.IndexedBase)]
     plain = [a for a in arguments if not isinstance(a, sp.IndexedBase)]
-    # Numbered symbols, not Dummy: the order of operations, hence the last bit, must not depend on
-    # history.
+    # Numbered symbols instead of Dummy: the order of operations, and so the last bit, must not
+    # depend on what was compiled before.
     stand_in: dict[sp.Basic, sp.Basic] = {
         a: sp.Symbol(f"_argument{k}") for k, a in enumerate(plain)
     }
@@ -281,8 +283,8 @@ def _compile(expr: sp.Expr, arguments: Sequence[sp.Basic], modules: str) -> Call
         raise ParameterError(
             f"{open_entries[0]}: has no number; give the entry itself, or an array that is summed over"
         )
-    # What is left of sums is added up term by term, to an end that has to be a Python integer. What
-    # a sum or an integral shares with others must not be taken out of it, as it may hold the index.
+    # Remaining sums are evaluated term by term up to a limit that must be a Python integer. Common
+    # subexpressions must not be taken out of a sum or an integral, as they may contain its index.
     loops = sorted(rest.atoms(sp.Sum), key=str)
     bound = rest.has(sp.Sum, sp.Integral)
     outer = sp.lambdify(
@@ -302,8 +304,8 @@ def _compile(expr: sp.Expr, arguments: Sequence[sp.Basic], modules: str) -> Call
         return out
 
     def elementwise(*values: Any) -> Any:
-        """What integrators call thousands of times: nothing to sum over, and nothing to broadcast
-        as a rule.
+        """Fast path for functions that integrators call thousands of times: no sums, arguments
+        usually scalars.
         """
         scalars = ready(values)
         with np.errstate(over="ignore"):

@@ -1,4 +1,4 @@
-"""When does the mechanism of a model emerge: ``python -m theory.onset [MODEL] --plot``."""
+"""When the mechanism of a model emerges: ``python -m theory.onset [MODEL] --plot``."""
 
 from __future__ import annotations
 
@@ -17,29 +17,29 @@ from theory.parameters import ParameterError, most_extreme, stated
 
 @dataclass(frozen=True, repr=False)
 class Onset:
-    """A model's answer: numbers, and what is computed only for whom asks: curves, equations, the
-    figure.
+    """Result of a model's onset calculation: numbers, and functions that compute curves, equations
+    and the figure on demand.
 
     Attributes
     ----------
     numbers : dict
-        Results under the theory's own names, NaN or infinite where there is none.
+        Results by the theory's names; NaN or infinite where the quantity does not exist.
     labels : dict
-        What each number is, for people.
+        Description of each number.
     absent : dict
-        What to print when a number is not finite.
+        Text to print if a number is not finite.
     notes : list of str
         Remarks, one line each.
     curves : callable
         ``curves()`` gives the datasets to draw, by name.
     equations : callable
-        ``equations()`` gives what the numbers and curves are evaluated from.
+        ``equations()`` gives the equations behind the numbers and curves.
     plot : callable
         ``plot(onset, axes)`` draws into two axes.
     details : dict
-        Further results for machines, nested where they belong together.
+        Further nested results for ``--json``.
     setting : dict
-        Parameters that all of this depends on, for the figure.
+        Parameters behind the results, for the title of the figure.
     """
 
     numbers: dict[str, float]
@@ -53,7 +53,7 @@ class Onset:
     setting: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Refuse a number that is not finite where the model does not say what that means.
+        """Raise an error for a number that is not finite and has no text in ``absent``.
 
         Raises
         ------
@@ -72,7 +72,7 @@ class Onset:
             )
 
     def draw(self) -> Any:
-        """The figure: two panels, under the parameters that they depend on."""
+        """Figure with two panels, titled with the parameters."""
         from theory import plotting  # loads matplotlib: for figures alone
 
         figure, axes = plotting.figure(1, 2)
@@ -81,7 +81,7 @@ class Onset:
         return figure
 
     def summary(self) -> dict[str, float]:
-        """The numbers alone, as a sweep stacks them."""
+        """The numbers, as stacked by a sweep."""
         return self.numbers
 
     def __repr__(self) -> str:
@@ -93,7 +93,7 @@ class Onset:
         return f"<pre>{html.escape(self.table())}</pre>"
 
     def table(self, *, wide: bool = False) -> str:
-        """Numbers as a table; it fits the terminal unless ``wide``."""
+        """Numbers as a text table, fitted to the terminal unless ``wide``."""
         rows = [
             (
                 name,

@@ -1,4 +1,4 @@
-"""What commands write: whole files or none, tables, JSON; and the text they read."""
+"""Input and output of commands: atomic files, tables, JSON, and reading text."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from typing import Any
 
 from theory.parameters import ParameterError
 
-WIDTH = 100  # characters per line where there is no terminal that says
-NARROWEST = 10  # characters that a column of words keeps
+WIDTH = 100  # characters per line without a terminal
+NARROWEST = 10  # smallest width of a text column, in characters
 
 
 @contextlib.contextmanager
 def atomic(path: Path) -> Iterator[Path]:
     """Write to a temporary neighbour of ``path`` that takes its name only when it is complete.
 
-    What may not be replaced (a link, a device, a pipe) is written directly.
+    Links, devices and pipes are written directly, as they must not be replaced.
     """
     if path.is_symlink() or (path.exists() and not path.is_file()):
         yield path
@@ -46,7 +46,7 @@ def atomic(path: Path) -> Iterator[Path]:
 
 
 def write_text(path: Path | None, text: str, *, stream: Any = None) -> None:
-    """Write text whole to a file, whose path is printed, or to stdout when there is no path."""
+    """Write text atomically to a file and print its path; without a path, write to stdout."""
     if path is None:
         print(text.removesuffix("\n"))
         return
@@ -56,12 +56,13 @@ def write_text(path: Path | None, text: str, *, stream: Any = None) -> None:
 
 
 def read_text(flag: str, path: Path, most: int = 2**28) -> str:
-    """Text of a regular file of at most ``most`` bytes; a device or a pipe may have no end.
+    """Text of a regular file of at most ``most`` bytes. Devices and pipes are rejected, as they may
+    be endless.
 
     Raises
     ------
     ParameterError
-        If it is none.
+        If it is not a regular file of UTF-8 text of at most that size.
     """
     if path.exists() and not path.is_file():
         raise ParameterError(f"{flag} {path}: must be a regular file")
@@ -76,7 +77,7 @@ def read_text(flag: str, path: Path, most: int = 2**28) -> str:
 
 
 def to_json(value: Any) -> str:
-    """JSON for machines: NumPy numbers become plain, what is not finite becomes null."""
+    """JSON text; NumPy numbers become Python numbers, and NaN and infinity become null."""
 
     def plain(v: Any) -> Any:
         if hasattr(v, "tolist"):
@@ -100,8 +101,8 @@ def width() -> int:
 def table(header: Sequence[str], rows: Sequence[Sequence[str]], *, wide: bool = True) -> str:
     """Plain text table with aligned columns; unless ``wide``, it fits the terminal.
 
-    Columns of words are broken over lines; columns behind the first two that do not fit even so are
-    left out and named below.
+    Text columns are wrapped. Columns after the first two that still do not fit are dropped and
+    named below the table.
     """
     cells = [[str(c) for c in r] for r in [header, *rows]]
     columns = list(range(len(header)))
@@ -133,7 +134,7 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]], *, wide: bool = 
 
 
 def wrapped(text: str, room: int) -> list[str]:
-    """Words over lines; what begins with blanks keeps them."""
+    """Wrap text to lines, keeping its indentation."""
     if len(text) <= room:
         return [text]
     indent = " " * (len(text) - len(text.lstrip()))

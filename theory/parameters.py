@@ -1,4 +1,4 @@
-"""Frozen, validated parameters: the same object feeds theory and simulation."""
+"""Frozen, validated parameters, used by both theory and simulation."""
 
 from __future__ import annotations
 
@@ -18,23 +18,24 @@ import numpy as np
 
 from theory import derived
 
-LONGEST = 300  # characters of somebody else's error that a line repeats
+LONGEST = 300  # characters of a foreign error message that are quoted
 
 
 class ParameterError(ValueError):
-    """A value the user gave cannot be used; the message names field, value and what is allowed."""
+    """Invalid user input. The message names the field, its value and the allowed values."""
 
 
 def brief(error: BaseException) -> str:
-    """Kind and first line of an error that somebody else's code raised."""
+    """Type and first line of an error raised by code outside the toolkit."""
     said = (str(error).strip().splitlines() or [""])[0][:LONGEST]
     return f"{type(error).__name__}: {said}" if said else type(error).__name__
 
 
 def nearest(name: str, known: typing.Iterable[str], cutoff: float = 0.6) -> str:
-    """Hint for an unknown name: ``"did you mean 'L'? "``, empty where nothing is alike.
+    """Hint for an unknown name: ``"did you mean 'L'? "``, or an empty text if no known name is
+    similar.
 
-    The same letters in other capitals come before what is most alike.
+    Names that differ only in capitalisation come before the most similar one.
     """
     known = list(known)
     same = [other for other in known if other.lower() == name.lower()]
@@ -42,23 +43,17 @@ def nearest(name: str, known: typing.Iterable[str], cutoff: float = 0.6) -> str:
     return f"did you mean '{found[0]}'? " if found else ""
 
 
-UNSAID = (
-    "n_test",
-    "eval_every",
-    "data_draw",
-    "weight_decay",
-    "d_model",
-)  # of no one's interest on a figure
-MOST_VALUES = 4  # of a parameter that differs between ensembles, before they are shortened
+UNSAID = ("n_test", "eval_every", "data_draw", "weight_decay", "d_model")  # not shown on figures
+MOST_VALUES = 4  # values shown of a parameter that differs between ensembles
 KINDS = {int: "a whole number", float: "a number", bool: "true or false", str: "a word"}
-PLAIN = {int, float, bool, str}  # what needs no unwrapping
-MOST = 2**63  # of whole numbers, that files and arrays can hold
-LONGEST = 60  # characters of a value that a message repeats
+PLAIN = {int, float, bool, str}  # types that need no unwrapping
+MOST = 2**63  # range of integers that files and arrays can hold
+LONGEST = 60  # characters of a value that a message quotes
 
 
 @dataclass(frozen=True)
 class Allowed:
-    """Which values a field or an argument may have, all of them finite.
+    """Allowed values of a field or argument; they must be finite.
 
     ``low`` and ``high`` are inclusive, ``above`` and ``below`` exclusive.
     """
@@ -71,7 +66,7 @@ class Allowed:
     multiple_of: int | None = None
 
     def __str__(self) -> str:
-        """What a message says is allowed."""
+        """Description of the allowed values for messages."""
         if self.choices:
             return "one of " + ", ".join(self.choices)
         bounds = ((">=", self.low), (">", self.above), ("<=", self.high), ("<", self.below))
@@ -83,7 +78,7 @@ class Allowed:
         return " and ".join(said) or "any finite value"
 
     def admits(self, value: Any) -> Any:
-        """Whether a finite number, or each of an array, is allowed."""
+        """Whether a finite number, or every entry of an array, is allowed."""
         found = value == value
         if self.low is not None:
             found = found & (value >= self.low)
@@ -100,18 +95,18 @@ ANYTHING = Allowed()
 
 
 def shown(value: Any) -> str:
-    """A value in a line of a message."""
+    """A value as shown in a one-line message."""
     text = " ".join(repr(value).split())
     return text if len(text) <= LONGEST else text[: LONGEST - 4] + " ..."
 
 
 def unwrapped(name: str, value: Any) -> Any:
-    """The number in an array or tensor without dimensions; anything else as it is.
+    """The number in a zero-dimensional array or tensor; other values unchanged.
 
     Raises
     ------
     ParameterError
-        For a number that is masked, or that a gradient belongs to.
+        If the number is masked or tracks a gradient.
     """
     if hasattr(value, "item") and getattr(value, "shape", None) == ():
         if isinstance(value, np.ma.MaskedArray):
@@ -123,23 +118,23 @@ def unwrapped(name: str, value: Any) -> Any:
 
 
 def admitted(name: str, value: Any, kinds: tuple[type, ...], allowed: Allowed) -> Any:
-    """A value as a field or an argument holds it.
+    """Validate a value of a field or argument and convert it to the stored type.
 
     Parameters
     ----------
     name : str
         Of the field or argument.
     value : object
-        What was given.
+        Value given by the user.
     kinds : tuple of type
-        What it may be: one of ``int``, ``float``, ``bool``, ``str`` and others, and ``NoneType``.
+        Allowed types: ``int``, ``float``, ``bool``, ``str`` and others, and ``NoneType``.
     allowed : Allowed
         Bounds or choices.
 
     Raises
     ------
     ParameterError
-        Naming it, its value and what is allowed.
+        Naming the field, its value and the allowed values.
     """
     if value is None and type(None) in kinds:
         return value
@@ -152,7 +147,7 @@ def admitted(name: str, value: Any, kinds: tuple[type, ...], allowed: Allowed) -
     if isinstance(value, int) and abs(value) >= MOST:
         raise refuse(f"below 2^63 in size, {allowed}")
     if float in kinds and isinstance(value, int | float) and not isinstance(value, bool):
-        value = float(value) + 0.0  # adding 0 makes -0 the same as 0
+        value = float(value) + 0.0  # adding 0 turns -0 into 0
     kind = next(k for k in kinds if k is not type(None))
     if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
         raise refuse(f"{KINDS.get(kind, f'of type {kind.__name__}')}, {allowed}")
@@ -168,28 +163,30 @@ def admitted(name: str, value: Any, kinds: tuple[type, ...], allowed: Allowed) -
 
 
 def number(name: str, value: Any, allowed: Allowed = ANYTHING, kind: type = float) -> Any:
-    """One finite number, as `admitted`."""
+    """Validate one finite number, as `admitted`."""
     return admitted(name, value, (kind,), allowed)
 
 
 def most_extreme(values: Mapping[str, Any]) -> str:
-    """Which of some numbers is furthest from 1 in size, with its value."""
+    """Name and value of the number whose magnitude is furthest from 1, as text."""
     sizes = {n: abs(v) for n, v in values.items() if isinstance(v, int | float) and v}
     name = max(sizes, key=lambda n: abs(math.log10(sizes[n])))
     return f"{name} = {values[name]:g}"
 
 
 def parameter(default: Any, doc: str, *, theory_only: bool = False, **allowed: Any) -> Any:
-    """Declare a field: its default, what it means, what is allowed (see `Allowed`).
+    """Declare a field: its default, meaning and allowed values (see `Allowed`).
 
-    ``theory_only`` fields set where a theory curve starts; they do not identify a training run.
+    ``theory_only`` fields set the start of a theory curve and do not identify a training run.
     """
     metadata = {"doc": doc, "theory_only": theory_only, "allowed": Allowed(**allowed)}
     return dataclasses.field(default=default, metadata=metadata)
 
 
 def _marked(values: typing.Callable) -> typing.Callable:
-    """``values()`` whose numbers know the parameters they follow from (`theory.sweep.fresh`)."""
+    """Wrap ``values()`` so that derived quantities remember the parameters that they were computed
+    from (`theory.sweep.fresh`).
+    """
 
     @functools.wraps(values)
     def call(self: BaseParameters) -> dict[str, Any]:
@@ -216,21 +213,21 @@ class BaseParameters:
     """By name of a number in ``values()``: those of them, no fields, that it is computed from."""
 
     def __init_subclass__(cls, **options: Any) -> None:
-        """What a model's ``values()`` adds to its fields is marked as following from them."""
+        """Mark the quantities that a model's ``values()`` adds to its fields as derived."""
         super().__init_subclass__(**options)
-        if "__repr__" not in vars(cls):  # or every subclass would get that of dataclasses
+        if "__repr__" not in vars(cls):  # otherwise subclasses get the dataclass repr
             cls.__repr__ = BaseParameters.__repr__  # type: ignore[method-assign]
         if "values" in vars(cls):
             cls.values = _marked(cls.values)  # type: ignore[method-assign]
 
     def __new__(cls, *args: Any, **values: Any) -> Self:
-        """Refuse unknown names before the dataclass machinery sees them."""
+        """Reject unknown names before the dataclass does."""
         cls._known(values)
         return super().__new__(cls)
 
     @classmethod
     def _known(cls, names: typing.Iterable[str], *more: str) -> None:
-        """Refuse names that are neither fields nor among those that a function takes besides."""
+        """Reject names that are neither fields nor further arguments of the calling function."""
         known = [*more, *(f.name for f in dataclasses.fields(cls))]
         for name in names:
             if name not in known:
@@ -259,13 +256,13 @@ class BaseParameters:
 
     @classmethod
     def _allowed(cls, name: str) -> Allowed:
-        """What a field may be; of one with a plain default, not declared by `parameter`, anything
-        of its kind.
+        """Allowed values of a field. A field with a plain default, not declared by `parameter`,
+        takes any value of its type.
         """
         return cls.__dataclass_fields__[name].metadata.get("allowed", ANYTHING)
 
     def __repr__(self) -> str:
-        """What makes them again: the fields that differ from their defaults."""
+        """Constructor call with the fields that differ from their defaults."""
         fields = dataclasses.fields(self)
         given = [(f.name, getattr(self, f.name)) for f in fields]
         kept = [
@@ -281,12 +278,13 @@ class BaseParameters:
         return dataclasses.replace(self, **changes)
 
     def _until(self, time: str, value: Any, length: str, unit: float) -> Self:
-        """Copy that runs until a time (None: unchanged): ``unit`` of it is one of ``length``.
+        """Copy whose run length is set to a time (None: unchanged); one step of the field
+        ``length`` takes the time ``unit``.
 
         Raises
         ------
         ParameterError
-            Unless the time is positive, finite and a number of steps that can be counted.
+            Unless the time is positive, finite and corresponds to a valid number of steps.
         """
         if value is None:
             return self
@@ -321,7 +319,7 @@ class BaseParameters:
 
     @classmethod
     def _several(cls, name: str, raw: str) -> str:
-        """How to have what was asked for with several values of a field."""
+        """Message that explains how to pass several values of a field."""
         room = cls.__module__.rpartition(".")[0]
         call = f"({{}}, {name}=[{', '.join(raw.split(','))}])"
         if room and importlib.util.find_spec(f"{room}.onset"):
@@ -342,7 +340,7 @@ class BaseParameters:
             return kind(raw)
         except ValueError:
             if kind is int:
-                try:  # 1e5 is a fine way to write a whole number
+                try:  # accepts 1e5 for an integer
                     value = float(raw)
                     return int(value) if value.is_integer() else value
                 except (ValueError, OverflowError):
@@ -350,8 +348,8 @@ class BaseParameters:
             return raw
 
     def values(self) -> dict[str, Any]:
-        """Numbers by symbol name, as formulas take them; models add what follows from their
-        fields.
+        """Numbers by symbol name, as formulas take them; models add the quantities derived from
+        their fields.
         """
         return {
             name: v
@@ -360,7 +358,7 @@ class BaseParameters:
         }
 
     def as_dict(self, *, training_only: bool = False) -> dict[str, Any]:
-        """Fields by name; with ``training_only``, those that identify a training run."""
+        """Fields by name; with ``training_only``, only those that identify a training run."""
         return {
             f.name: getattr(self, f.name)
             for f in dataclasses.fields(self)
@@ -373,12 +371,12 @@ class BaseParameters:
 
 
 def stated(values: typing.Mapping[str, Any]) -> str:
-    """Names with their values in a line, as figures show them; a list of values is shortened.
+    """Names and values on one line, as shown on figures; long lists of values are shortened.
 
     Parameters
     ----------
     values : mapping
-        A value, or several, by name.
+        One or several values by name.
     """
     said = []
     for name, value in values.items():
@@ -390,12 +388,13 @@ def stated(values: typing.Mapping[str, Any]) -> str:
 
 
 def described(asked: typing.Sequence[tuple[BaseParameters, int]]) -> str:
-    """Parameters of ensembles in a line: what they share, all values of what differs, and seeds.
+    """Parameters of several ensembles on one line: the common values, all values of those that
+    differ, and the number of seeds.
 
     Parameters
     ----------
     asked : sequence of (Parameters, int)
-        Parameters and number of seeds of every ensemble; zero seeds are not mentioned.
+        Parameters and number of seeds of every ensemble; zero is not shown.
     """
     values: dict[str, list[Any]] = {}
     for p, _ in asked:

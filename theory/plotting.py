@@ -1,5 +1,5 @@
-"""Figures in the house style: theory as lines, students one by one or as median and band, legends
-below the data, colours safe for colour-blind readers.
+"""Figure style: theory as lines, students as single lines or as median and band, legends below the
+panels, colours for colour-blind readers.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ try:
     import matplotlib
     import matplotlib.pyplot as plt
     from matplotlib.transforms import ScaledTranslation
-except ValueError as error:  # of MPLBACKEND, which it reads when it is loaded
+except ValueError as error:  # of MPLBACKEND, which matplotlib reads on import
     raise ParameterError(f"MPLBACKEND = {os.environ.get('MPLBACKEND')}: {error}") from None
 
-FEW = 20  # seeds that are drawn one by one
-HEADLINE_POINTS = 7  # size of its letters
-LEGEND_POINTS = 36  # from the axis down to a legend below tick and axis labels
-# Inches that legends take below each row of a figure.
+FEW = 20  # largest number of seeds drawn one by one
+HEADLINE_POINTS = 7  # font size
+LEGEND_POINTS = 36  # distance from the axis to the legend below its labels
+# Height of the legends below each row of a figure, in inches.
 _legends: weakref.WeakKeyDictionary[Any, dict[int, float]] = weakref.WeakKeyDictionary()
 STYLE = Path(__file__).with_name("project.mplstyle")
 
@@ -60,8 +60,8 @@ def has_display() -> bool:
 
 
 def deliver(fig: Any, target: str, default: str, *, stream: Any = None) -> None:
-    """Show the figure in a window, or write it to ``target`` (``default`` in the working
-    directory).
+    """Show the figure in a window, or write it to ``target`` or, without a display, to ``default``
+    in the working directory.
 
     The path written is printed to ``stream`` (stdout by default).
     """
@@ -74,26 +74,26 @@ def deliver(fig: Any, target: str, default: str, *, stream: Any = None) -> None:
 
 
 def save(fig: Any, path: Path) -> None:
-    """Write a figure whole or not at all."""
+    """Write a figure atomically."""
     with output.atomic(path) as temporary:
         fig.savefig(temporary)
     plt.close(fig)
 
 
 def headline(figure: Any, text: str) -> None:
-    """Write above the panels what they are made of, broken after semicolons alone; the figure grows
-    by its lines.
+    """Write a title with the parameters above the panels, broken only after semicolons. The figure
+    grows by the height of the title.
     """
-    room = int(16 * figure.get_figwidth())  # characters of this size per line
+    room = int(16 * figure.get_figwidth())  # characters per line at this font size
     parts = [part.replace(" ", "\N{NO-BREAK SPACE}") for part in text.split("; ")]
     lines = textwrap.wrap("; ".join(parts), room, break_long_words=False, break_on_hyphens=False)
     figure.suptitle("\n".join(lines), fontsize=HEADLINE_POINTS)
-    height = 1.2 * HEADLINE_POINTS / 72 * len(lines)  # 1.2: from line to line
+    height = 1.2 * HEADLINE_POINTS / 72 * len(lines)  # 1.2: line spacing
     figure.set_figheight(figure.get_figheight() + height)
 
 
 def below(axis: Any, **options: Any) -> None:
-    """Put the legend under the axis, where no data can be; the figure grows by as much as the
+    """Put the legend below the axis, clear of the data. The figure grows by the height of the
     highest legend of a row, so that panels keep their size.
     """
     shift = ScaledTranslation(0, -LEGEND_POINTS / 72, axis.figure.dpi_scale_trans)
@@ -122,9 +122,8 @@ def band(
     alpha: float = 0.25,
     width: float = 0.9,
 ) -> None:
-    """Draw an ensemble over ``seed``: one line each where there are few, of the given width (wide
-    where theory lies upon them); where there are many, the median as dots on a thin line, and the
-    band that holds two thirds of them.
+    """Draw an ensemble over ``seed``. Few seeds: one line of the given ``width`` each. Many seeds:
+    the median as dots on a thin line, and the band that contains two thirds of the seeds.
     """
     time = next(d for d in runs.dims if d != "seed")
     if runs.sizes["seed"] <= FEW:

@@ -1,5 +1,6 @@
-"""What `predict(p, runs)` and comparisons ask first: are parameters, runs and curve of the same
-students, do the runs hold what a curve starts from, and when were they looked at.
+"""Input validation shared by all predict functions and comparisons. It checks that parameters, runs
+and curve belong to the same students and that the runs contain the required variables, and gives
+the evaluation times.
 """
 
 from __future__ import annotations
@@ -15,24 +16,24 @@ import xarray as xr
 from theory import registry, scope
 from theory.parameters import BaseParameters, ParameterError
 
-MEASURED = ("epochs", "steps", "eval_every", "n_test")  # how long and how a run was looked at
+MEASURED = ("epochs", "steps", "eval_every", "n_test")  # run length and measurement
 
 
 def held(
     p: BaseParameters, runs: xr.Dataset, needed: Iterable[str], free: Iterable[str] = ()
 ) -> None:
-    """Refuse runs that cannot be those of ``p``.
+    """Raise an error if runs were not trained with the parameters ``p``, or lack a variable.
 
     Parameters
     ----------
     p : Parameters
-        Those that a curve will be computed for.
+        Parameters of the predicted curve.
     runs : Dataset
-        Students, or any dataset with the needed variables.
+        Students, or any dataset with the required variables.
     needed : iterable of str
-        Variables and coordinates.
+        Required variables and coordinates.
     free : iterable of str
-        Fields that do not matter to the curve, beside `MEASURED`.
+        Fields that do not affect the curve, in addition to `MEASURED`.
 
     Raises
     ------
@@ -53,7 +54,7 @@ def held(
 
 
 def _parameters(data: xr.Dataset, whose: str) -> dict[str, Any]:
-    """Parameters that a dataset says it is of; empty where it says nothing."""
+    """Parameters in the attributes of a dataset; empty if there are none."""
     try:
         found = json.loads(data.attrs.get("parameters", "{}"))
     except (TypeError, ValueError):
@@ -64,15 +65,15 @@ def _parameters(data: xr.Dataset, whose: str) -> dict[str, Any]:
 
 
 def comparable(curve: xr.Dataset, runs: xr.Dataset) -> None:
-    """Refuse a curve of theory and runs that are not of the same students, or of students that the
-    theory does not describe.
+    """Raise an error unless a theory curve and runs belong to the same students and the theory
+    describes these.
 
-    What neither says (a curve of one's own, without attributes) is not asked.
+    Only attributes that both datasets have are compared; a curve without attributes is accepted.
 
     Raises
     ------
     ParameterError
-        Naming what differs: the model, a field of the parameters, or the seeds.
+        Naming the field of the parameters that differs, the seeds, or the broken assumption.
     """
     for whose, data in (("curve", curve), ("runs", runs)):
         if not isinstance(data, xr.Dataset):
@@ -112,7 +113,7 @@ def _few(seeds: list) -> str:
 
 
 def _model(runs: xr.Dataset) -> Any:
-    """The model whose students these are; None where the runs do not say, or no theory has one."""
+    """Model of these students; None if the runs do not name one or the model has no scope."""
     name = str(runs.attrs.get("model", ""))
     while name and name not in registry.TABLE:
         name = name.rpartition(".")[0]
@@ -121,25 +122,25 @@ def _model(runs: xr.Dataset) -> Any:
 
 
 def evaluations(last: int, every: int) -> np.ndarray:
-    """Steps at which a run is looked at: every so many, and the last."""
+    """Steps at which a run is measured: multiples of ``every``, and the last step."""
     return np.unique(np.append(np.arange(0, last, every), last))
 
 
 def clock(
     p: Any, runs: xr.Dataset | None, t: float | None, step: float
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Steps of descent and their times, at which a curve that follows no seed is wanted.
+    """Steps and times at which to evaluate a curve that is the same for all seeds.
 
     Parameters
     ----------
     p : Parameters
-        With ``steps``, ``eval_every`` and a batch that the curve does not depend on.
+        With ``steps`` and ``eval_every``; the curve does not depend on the batch size.
     runs : Dataset or None
-        Students over ``(seed, t)``: at their evaluations.
+        Students over ``(seed, t)``; the curve is evaluated at their times.
     t : float or None
-        Length of the curve without runs; ``p.steps`` if None.
+        Length of the curve if there are no runs; ``p.steps`` if None.
     step : float
-        One step in t.
+        Time t of one step.
 
     Raises
     ------

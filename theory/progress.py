@@ -1,8 +1,8 @@
-"""Progress, the one place: bars on a terminal's stderr or below a notebook's cell, one line a
-minute on stderr anywhere else.
+"""Progress display: bars on stderr of a terminal or below a notebook cell, otherwise one line a
+minute on stderr.
 
-A command opens a `bar`; what it calls says where it is by `each` and `stage`, and opens bars of its
-own, which are shown if the command's is. Without a command nothing is printed.
+A command opens a `bar`. Functions that it calls report by `each` and `stage`, or open inner bars,
+which are shown if the command's bar is. Outside a command nothing is printed.
 """
 
 from __future__ import annotations
@@ -17,26 +17,26 @@ from typing import Any, TypeVar
 
 from tqdm import tqdm
 
-LINE_SECONDS = 60.0  # between two lines where there is no terminal
-POLL_SECONDS = 0.25  # between two looks at the counters
+LINE_SECONDS = 60.0  # seconds between two lines without a terminal
+POLL_SECONDS = 0.25  # seconds between two updates
 T = TypeVar("T")
-_running: list[Bar] = []  # outermost first
+_running: list[Bar] = []  # open bars, outermost first
 _lock = threading.RLock()
 
 
 class Bar:
-    """How far one piece of work is.
+    """Progress of one task.
 
     Attributes
     ----------
     what : str
-        The work.
+        Name of the task.
     total : int or None
-        How much there is to do; None where nobody knows.
+        Amount of work; None if unknown.
     done : int
-        How much is done.
+        Amount done.
     at : str
-        What is at hand.
+        Current item.
     """
 
     def __init__(
@@ -57,12 +57,12 @@ class Bar:
             )
 
     def __str__(self) -> str:
-        """One line: the work, how far it is, what is at hand."""
+        """One line: task, progress, current item."""
         share = f" {self.done / self.total:.0%} of {self.total} {self.unit}s" if self.total else ""
         return f"{self.what}:{share}{' ' if self.at else ''}{self.at}".rstrip(":")
 
     def _repr_html_(self) -> str:
-        """A bar, and the words that a terminal's has, for a notebook."""
+        """HTML bar with the terminal's text, for a notebook."""
         form, drawn = "{desc} [{elapsed}]{postfix}", ""
         if self.total:
             form = "{desc}: {percentage:.0f}% of {total_fmt}{unit} [{elapsed}<{remaining}]{postfix}"
@@ -79,7 +79,7 @@ class Bar:
         return f"<div>{drawn}{html.escape(words)}</div>"
 
     def draw(self) -> None:
-        """Look at the counter; on a terminal, show it."""
+        """Read the counter; on a terminal, show it."""
         if self._count is not None:
             self.done = self._count()
         if self._line is not None:
@@ -88,7 +88,7 @@ class Bar:
             self._line.refresh()
 
     def close(self) -> None:
-        """Look for the last time."""
+        """Update for the last time."""
         self.draw()
         if self._line is not None:
             self._line.close()
@@ -103,18 +103,18 @@ def bar(
     show: bool = True,
     count: Callable[[], int] | None = None,
 ) -> Iterator[Bar | None]:
-    """Show how far a piece of work is, as long as it lasts.
+    """Context manager that shows the progress of a task.
 
     Parameters
     ----------
     what : str
-        The work.
+        Name of the task.
     total : int, optional
-        How much there is to do, in ``unit``; without it, the time that passed is shown.
+        Amount of work, in ``unit``; without it, the elapsed time is shown.
     show : bool
-        Whether to show it. Within another bar, that one decides.
+        Whether to show the bar. An inner bar is shown if the outermost one is.
     count : callable, optional
-        ``count()`` says how much is done; without it, who has the bar sets ``done``.
+        ``count()`` returns the amount done; without it, the caller sets ``done``.
     """
     if not (_running or show):
         yield None
@@ -133,7 +133,7 @@ def bar(
 
 @contextlib.contextmanager
 def _ticking() -> Iterator[None]:
-    """Draw all bars from a thread, so that they move while the work does not look up."""
+    """Redraw all bars from a thread, so that they advance during long computations."""
     over, cell = threading.Event(), _cell()
 
     def draw() -> None:
@@ -168,9 +168,9 @@ def _ticking() -> Iterator[None]:
 
 
 def _cell() -> Any:
-    """Output below the notebook cell that runs, which `draw` replaces; None outside of a notebook.
+    """Output below the running notebook cell, which `draw` replaces; None outside a notebook.
 
-    Plain HTML, not widgets: it needs no extension, and stays in the saved notebook and its page.
+    Plain HTML instead of widgets: it needs no extension and is kept in the saved notebook.
     """
     shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
     if not hasattr(shell, "kernel"):
@@ -181,7 +181,7 @@ def _cell() -> Any:
 
 
 def each(items: Iterable[T], what: str, name: Callable[[T], object] = str) -> Iterator[T]:
-    """Pass items through, showing which is at hand, where a command shows progress."""
+    """Iterate over items and show the current one, if a command shows progress."""
     if not _running:
         yield from items
         return
@@ -191,7 +191,7 @@ def each(items: Iterable[T], what: str, name: Callable[[T], object] = str) -> It
         yield from listed
         return
     with bar(what, len(listed), "item") as shown:
-        assert shown is not None  # there is one around it
+        assert shown is not None  # inside another bar
         for k, item in enumerate(listed):
             shown.done, shown.at = k, str(name(item))
             yield item
@@ -199,12 +199,12 @@ def each(items: Iterable[T], what: str, name: Callable[[T], object] = str) -> It
 
 
 def stage(text: str) -> None:
-    """Say what is at hand, where a command shows progress."""
+    """Show the current stage, if a command shows progress."""
     if _running:
         _running[-1].at = text
 
 
 def say(line: str) -> None:
-    """Print a line on stdout at once, above the bars."""
+    """Print a line on stdout immediately, above the bars."""
     with _lock, tqdm.external_write_mode(file=sys.stdout):
         print(line, flush=True)

@@ -1,5 +1,5 @@
-"""The models of the toolkit, one line each, and those that other packages bring; every generic
-command runs over this table.
+"""Table of the toolkit's models and of models in other installed packages. Every generic command
+uses this table.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from typing import Any
 from theory.parameters import ParameterError, brief, nearest
 
 COMMANDS = ("gradients", "timescales", "trajectories", "fidelity", "laws", "thresholds")
-GROUP = "solvable_transformers.models"  # entry points of packages that bring a model
-# What every command asks of a model's room.
+GROUP = "solvable_transformers.models"  # entry point group of packages that provide a model
+# Attributes that commands require of a model's subpackages.
 DOORS = {"theory": ("Parameters", "equations", "sections"), "simulate": ("SYSTEMS",)}
 
 
 @dataclass(frozen=True)
 class Model:
-    """One solvable model, a system of one, or the family that its systems make up.
+    """A model, one system of a model, or a family of systems.
 
     Attributes
     ----------
@@ -35,12 +35,12 @@ class Model:
         Package name, the same in ``theory``, ``simulate`` and ``verify``; ``FAMILY.SYSTEM`` for a
         system. A family's flow, parameters, onset and students are those of its first system.
     title : str
-        One line for people.
+        One-line description.
     paper : str
         Key of the paper's folder under ``papers``.
     package : str
-        Package with the rooms ``theory``, ``simulate``, ``verify`` and ``papers`` of a model that
-        lives elsewhere; empty for those of this toolkit, whose rooms are in its wings.
+        For a model outside this toolkit, the package with its subpackages ``theory``, ``simulate``,
+        ``verify`` and ``papers``; empty for models of this toolkit.
     """
 
     name: str
@@ -50,27 +50,27 @@ class Model:
 
     @property
     def family(self) -> str:
-        """Name of the family that a system belongs to; empty for others."""
+        """Name of the family that a system belongs to; empty for other models."""
         return self.name.rpartition(".")[0]
 
     @property
     def systems(self) -> list[Model]:
-        """The systems of a family, its headline first; none for others."""
+        """Systems of a family, headline first; empty for other models."""
         return [m for m in _table().values() if m.family == self.name]
 
     @property
     def checks(self) -> tuple[str, ...]:
-        """The ``verify`` commands this model answers to: those it has a module for."""
+        """The ``verify`` commands that the model implements, i.e. has a module for."""
         return tuple(c for c in COMMANDS if self.offering(c))
 
     def offering(self, command: str) -> list[Model]:
-        """The systems that answer to a ``verify`` command; the model itself where it has no
-        systems.
-        """
+        """Systems that implement a ``verify`` command; the model itself if it has no systems."""
         return [m for m in self.systems or [self] if m._has("verify", command)]
 
     def path(self, wing: str) -> str:
-        """Dotted name of this model's room in a wing."""
+        """Dotted name of the model's subpackage in a wing (``theory``, ``simulate``,
+        ``verify``).
+        """
         if self.package:
             return ".".join(filter(None, (self.package, wing, self.name.partition(".")[2])))
         return f"{wing}.{self.name}"
@@ -86,13 +86,14 @@ class Model:
             return False
 
     def wing(self, wing: str, module: str | None = None) -> ModuleType:
-        """Import this model's package in one wing, or one of its modules (a family's headline's).
+        """Import the model's subpackage in one wing, or one of its modules (for a family, its
+        headline's).
 
         Raises
         ------
         ParameterError
-            If the model has none, as some systems have no onset, or another package's does not
-            load.
+            If the model does not have it (some systems have no onset), or a foreign package fails
+            to load.
         """
         room = self.systems[0] if module and self.systems else self
         found = self._room(".".join(filter(None, (room.path(wing), module))))
@@ -102,7 +103,9 @@ class Model:
         return found
 
     def ledger(self) -> ModuleType:
-        """Import the folder of its paper: figures, claims, write-up; errors as in `wing`."""
+        """Import the folder of the model's paper: figures, claims, write-up. Errors as in
+        `wing`.
+        """
         return self._room(f"{self.package}.papers" if self.package else f"papers.{self.paper}")
 
     def _room(self, path: str) -> ModuleType:
@@ -116,8 +119,8 @@ class Model:
 
     @contextlib.contextmanager
     def _guest(self, path: str) -> Iterator[None]:
-        """Import from a package, which may be a stranger's and do anything: what goes wrong is one
-        line, what is printed does not get into an answer.
+        """Import from a package that may be foreign. Any failure becomes a one-line error, and its
+        output does not reach stdout.
         """
         try:
             with contextlib.redirect_stdout(sys.stderr if self.package else sys.stdout):
@@ -130,15 +133,15 @@ class Model:
 
 
 def _leave_out(what: str, error: BaseException) -> None:
-    """Name what another package offers and nobody can use."""
+    """Print a warning that a model of another package is skipped."""
     said = str(error) if isinstance(error, ParameterError) else brief(error)
     warnings.warn(f"{what} left out: {said}", stacklevel=2)
 
 
 @contextlib.contextmanager
 def spared(model: Model) -> Iterator[None]:
-    """Do something for one of many models: one of another package that fails at it is named, and
-    the others are served.
+    """Context manager for one of many models: if a foreign model fails, it is reported and the
+    others continue.
     """
     try:
         yield
@@ -149,8 +152,8 @@ def spared(model: Model) -> Iterator[None]:
 
 
 def _elsewhere() -> Iterator[Model]:
-    """Models that installed packages offer, one or several per entry point; what cannot be used is
-    named and left out.
+    """Models provided by installed packages, one or several per entry point. Unusable ones are
+    reported and skipped.
     """
     taken = {m.name for m in OWN} | {m.paper for m in OWN}
     for entry in sorted(_entries(), key=lambda entry: (entry.name, entry.value)):
@@ -160,7 +163,7 @@ def _elsewhere() -> Iterator[Model]:
                 several = [offered] if isinstance(offered, Model) or _stated(offered) else offered
                 models = [_model(m, entry) for m in several]
                 _usable(models, taken)
-        except (Exception, SystemExit) as error:  # a stranger's package may do anything
+        except (Exception, SystemExit) as error:  # a foreign package may raise anything
             _leave_out(f"model {entry.name} ({entry.value})", error)
             continue
         taken |= {m.name for m in models} | {m.paper for m in models}
@@ -168,13 +171,13 @@ def _elsewhere() -> Iterator[Model]:
 
 
 def _stated(offered: Any) -> bool:
-    """Whether it is a statement; nobody has made one before its language is loaded."""
+    """Whether the object is a statement; none can exist before `theory.statement` is imported."""
     language = sys.modules.get("theory.statement.stated")
     return language is not None and isinstance(offered, language.Statement)
 
 
 def _model(offered: Any, entry: importlib.metadata.EntryPoint) -> Any:
-    """A model, or a statement as one, under the name of its entry point."""
+    """A model, or a statement wrapped as one, under the name of its entry point."""
     if not _stated(offered):
         return offered
     from theory.statement.model import model
@@ -183,10 +186,10 @@ def _model(offered: Any, entry: importlib.metadata.EntryPoint) -> Any:
 
 
 def _entries() -> Iterable[importlib.metadata.EntryPoint]:
-    """Entry points of all packages but those whose list of them cannot be read."""
+    """Entry points of all packages whose metadata can be read."""
     try:
         return importlib.metadata.entry_points(group=GROUP)
-    except Exception:  # one such list, and nobody would have any
+    except Exception:  # one unreadable list would otherwise hide all
         found: list[importlib.metadata.EntryPoint] = []
         for package in importlib.metadata.distributions():
             try:
@@ -197,12 +200,12 @@ def _entries() -> Iterable[importlib.metadata.EntryPoint]:
 
 
 def _usable(models: list[Model], taken: set[str]) -> None:
-    """Refuse what a package offers unless commands can serve it.
+    """Raise an error unless the commands can use a model of another package.
 
     Raises
     ------
     ParameterError
-        Naming what is wrong.
+        Naming the problem.
     """
     if not models or not all(isinstance(m, Model) and m.package for m in models):
         raise ParameterError("not a Model with a package, or several")
@@ -217,7 +220,7 @@ def _usable(models: list[Model], taken: set[str]) -> None:
         if m.name in taken or m.paper in taken or names.count(m.name) > 1:
             word = m.paper if m.paper in taken else m.name
             raise ParameterError(f"{m.name}: the name {word} is taken")
-        # A system's would load its family's room, which takes its time.
+        # For a system this would import its whole family, which is slow.
         if not m.family and importlib.util.find_spec(m.path("theory")) is None:
             raise ParameterError(f"{m.name}: has no {m.path('theory')}")
 
@@ -254,8 +257,8 @@ OWN = (
     Model("associative_memory.noisy_bigram", "In-context recall beside a noisy bigram", BIETTI),
     Model("associative_memory.k_hop", "k-fold composition by curriculum", BIETTI),
 )
-MODELS: dict[str, Model]  # those that are no system of a family, by name
-TABLE: dict[str, Model]  # all of them
+MODELS: dict[str, Model]  # models that are not systems of a family, by name
+TABLE: dict[str, Model]  # all models and systems
 
 
 @functools.cache
@@ -265,8 +268,8 @@ def _table() -> dict[str, Model]:
 
 
 def __getattr__(name: str) -> dict[str, Model]:
-    """``MODELS`` and ``TABLE``, made when first asked for: a package that brings a model imports
-    this module before it has one.
+    """Make ``MODELS`` and ``TABLE`` on first access: a package that provides a model imports this
+    module before it defines the model.
     """
     if name == "TABLE":
         return _table()
@@ -276,12 +279,13 @@ def __getattr__(name: str) -> dict[str, Model]:
 
 
 def find(name: str) -> Model:
-    """Look a model up by name, a system by ``family.system``, or what a file ``FILE.py`` states.
+    """Look up a model by name, a system by ``family.system``, or the statement in a file
+    ``FILE.py``.
 
     Raises
     ------
     ParameterError
-        If there is none, naming the nearest.
+        If there is none; the message names the nearest.
     """
     table = _table()
     if name in table:

@@ -1,9 +1,9 @@
-"""Scope: which students a theory describes. One guard, asked by every number, curve, prediction and
-comparison.
+"""Scope: which students a theory describes. One guard checks it for every number, curve, prediction
+and comparison.
 
-A theory states its limits as data (`Scope`). A function decorated by `guard` refuses
-parameters, runs or a realisation outside of them in one line; with ``beyond=True`` it answers all
-the same, warns, and the result says which assumption is broken.
+A theory states its limits of validity as data (`Scope`). A function decorated by `guard` raises a
+one-line error for parameters, runs or a realisation outside these limits. With ``beyond=True`` it
+computes the result all the same, warns, and records the broken assumption in the result.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from theory.parameters import BaseParameters, ParameterError, shown
 
 
 class BeyondScope(UserWarning):
-    """A theory was asked to answer for students that it does not describe."""
+    """Warning: a theory was applied to students that it does not describe."""
 
 
-# Broken assumptions found so far where the caller insists on an answer; None where nobody does.
+# Broken assumptions found so far if the caller passed ``beyond=True``; otherwise None.
 _insisted: contextvars.ContextVar[list[str] | None] = contextvars.ContextVar(
     "insisted", default=None
 )
@@ -37,20 +37,20 @@ _insisted: contextvars.ContextVar[list[str] | None] = contextvars.ContextVar(
 
 @dataclass(frozen=True)
 class Limit:
-    """One field of the parameters and what a theory allows there.
+    """One field of the parameters, and the values that a theory allows.
 
     Attributes
     ----------
     field : str
         Name of the field.
     words : str
-        What is allowed, for people.
+        Allowed values, in words.
     holds : callable
-        ``holds(p, runs)``: whether the theory describes them in this respect; ``runs`` may be None.
+        ``holds(p, runs)``: whether the limit is satisfied; ``runs`` may be None.
     value : callable
-        ``value(p, runs)``: what stands there instead, for people.
+        ``value(p, runs)``: the actual value, in words.
     reads : tuple of str
-        Further fields that `holds` looks at.
+        Further fields that `holds` depends on.
     """
 
     field: str
@@ -61,7 +61,7 @@ class Limit:
 
 
 def only(field: str, *values: Any, words: str = "") -> Limit:
-    """A field that must have one of some values."""
+    """Limit: a field must have one of the given values."""
     said = words or " or ".join("none" if v is None else str(v) for v in values)
     return Limit(
         field,
@@ -87,17 +87,17 @@ class Scope:
     Attributes
     ----------
     theory : str
-        What it is, for people: "the flow (15)".
+        Name of the theory, e.g. "the flow (15)".
     describes : str
-        Of which training: "full-batch gradient descent".
+        Which training it describes, e.g. "full-batch gradient descent".
     limits : tuple of Limit
-        What must hold.
+        Conditions on parameters and runs.
     free : tuple of str
-        Fields of a run that neither enter the theory nor matter to it, within its accuracy.
+        Fields that do not enter the theory and do not affect the students beyond its accuracy.
     enters : tuple of str
-        Fields that enter the theory otherwise than through ``p.values()``.
+        Fields that enter the theory other than through ``p.values()``.
     remedy : str
-        What works instead, for people; empty where there is nothing general.
+        What to use instead, in words; may be empty.
     """
 
     theory: str
@@ -109,16 +109,16 @@ class Scope:
 
     @property
     def reads(self) -> set[str]:
-        """Fields that limits look at."""
+        """Fields that the limits depend on."""
         return {name for limit in self.limits for name in (limit.field, *limit.reads)}
 
     def applies(self, p: Any, runs: xr.Dataset | None = None, given: Any = None) -> list[str]:
-        """What the theory does not describe of these students, a line each; empty where it applies.
+        """Broken assumptions for these students, one line each; empty if the theory applies.
 
         Parameters
         ----------
         p : Parameters
-            Of the students.
+            Parameters of the students.
         runs : Dataset, optional
             The students themselves.
         given : object, optional
@@ -127,7 +127,7 @@ class Scope:
         Raises
         ------
         ParameterError
-            If parameters, runs and realisation are not of the same students.
+            If parameters, runs and realisation belong to different students.
         """
         fields = _fields(p) if isinstance(p, BaseParameters) else set()
         if not fields or self.reads - fields:
@@ -147,28 +147,29 @@ class Scope:
         ]
 
     def require(self, p: Any, runs: xr.Dataset | None = None, given: Any = None) -> None:
-        """Refuse students that the theory does not describe, unless the caller insists.
+        """Raise an error for students that the theory does not describe, unless the caller passed
+        ``beyond=True``.
 
         Raises
         ------
         ParameterError
-            In one line that names the field.
+            Naming the field.
         """
         refuse(self.applies(p, runs, given))
 
 
 def refuse(lines: Sequence[str]) -> None:
-    """Refuse what a theory does not describe, or warn of it where the caller insists.
+    """Raise an error for broken assumptions, or warn if the caller passed ``beyond=True``.
 
     Parameters
     ----------
     lines : sequence of str
-        As `Scope.applies` gives them.
+        Broken assumptions, as returned by `Scope.applies`.
 
     Raises
     ------
     ParameterError
-        With the first.
+        With the first line.
     """
     known = _insisted.get()
     if lines and known is None:
@@ -180,16 +181,17 @@ def refuse(lines: Sequence[str]) -> None:
 
 
 def guard(scope: Scope | Mapping[str, Scope]) -> Callable[[Callable], Callable]:
-    """Ask a scope before a function answers for its first argument, and for ``runs`` and ``given``
-    where it has them.
+    """Decorator: check a scope before a function runs, for its first argument and for ``runs`` and
+    ``given`` if it has them.
 
-    The function gains a keyword ``beyond``, and the attribute ``scopes``. It may take arrays of
-    fields by keyword; mappings of numbers are not asked, as they name no training.
+    The function gains a keyword ``beyond`` and an attribute ``scopes``. Arrays of fields passed by
+    keyword are checked at every point. Mappings of numbers are not checked, as they do not specify
+    a training.
 
     Parameters
     ----------
     scope : Scope, or mapping of str to Scope
-        Of the theory; by the function's argument ``level`` where it has several.
+        Scope of the theory, or several by the value of the function's argument ``level``.
     """
     scopes = {"": scope} if isinstance(scope, Scope) else dict(scope)
 
@@ -199,11 +201,11 @@ def guard(scope: Scope | Mapping[str, Scope]) -> Callable[[Callable], Callable]:
 
         def ask(p: BaseParameters, arguments: tuple, named: Mapping[str, Any]) -> None:
             asked: dict[str, Any] = {}
-            with contextlib.suppress(TypeError):  # which the function will raise itself
+            with contextlib.suppress(TypeError):  # the function itself raises it
                 asked = dict(signature.bind_partial(p, *arguments, **named).arguments)
             level = asked.get("level", usual) if len(scopes) > 1 else ""
             own = scopes.get(level) if isinstance(level, str) else None
-            if own is not None:  # an unknown level: the function refuses it
+            if own is not None:  # the function rejects an unknown level
                 swept = {k: v for k, v in named.items() if k in own.reads and k in _fields(p)}
                 for q in sweep.Grid(p, swept).points if swept else (p,):
                     own.require(q, asked.get("runs"), asked.get("given"))
@@ -235,9 +237,10 @@ def _fields(p: BaseParameters) -> set[str]:
 
 @contextlib.contextmanager
 def insisting(beyond: bool = True) -> Iterator[None]:
-    """Within this block theories answer beyond their scope, too, with a warning (where asked for).
+    """Context manager: inside the block, theories are applied beyond their scope with a warning (if
+    ``beyond``).
 
-    A block inside another one belongs to it.
+    An inner block shares the record of the outer one.
     """
     if not beyond or _insisted.get() is not None:
         yield
@@ -250,18 +253,18 @@ def insisting(beyond: bool = True) -> Iterator[None]:
 
 
 def insist() -> None:
-    """From here on theories answer beyond their scope, with a warning: what ``--beyond`` means."""
+    """From now on apply theories beyond their scope, with a warning: the effect of ``--beyond``."""
     _insisted.set([])
 
 
 def broken() -> list[str]:
-    """Assumptions that answers of this block, or command, do without."""
+    """Assumptions broken so far within this block or command."""
     return list(_insisted.get() or [])
 
 
 def marked(result: Any) -> Any:
-    """A result that says which assumptions are broken: datasets by attributes, an onset by notes;
-    numbers and arrays have no place for it.
+    """Record broken assumptions in a result: in the attributes of a dataset, in the notes of an
+    Onset. Numbers and arrays are returned unchanged.
     """
     lines = broken()
     if not lines:
@@ -276,35 +279,34 @@ def marked(result: Any) -> Any:
 
 
 def applies(scopes: Mapping[str, Scope]) -> Callable[..., list[str]]:
-    """Make the function ``applies`` of a model from the scopes of its theories, the headline
-    first.
-    """
+    """Make a model's function ``applies`` from the scopes of its theories, headline first."""
 
     def applies(
         p: Any, runs: xr.Dataset | None = None, given: Any = None, level: str | None = None
     ) -> list[str]:
-        """What a theory of this model does not describe of these students, a line each.
+        """Assumptions of a theory of this model that these students break, one line each.
 
         Parameters
         ----------
         p : Parameters
-            Of the students.
+            Parameters of the students.
         runs : Dataset, optional
             The students themselves.
         given : object, optional
-            A realisation, as `predict` takes it.
+            Realisation, as for `predict`.
         level : str, optional
             Which theory; the first by default.
 
         Returns
         -------
         list of str
-            Empty where the theory applies.
+            Empty if the theory applies.
 
         Raises
         ------
         ParameterError
-            For an unknown level, or if parameters, runs and realisation do not belong together.
+            For an unknown level, or if parameters, runs and realisation belong to different
+            students.
         """
         if level is not None and (not isinstance(level, str) or level not in scopes):
             raise ParameterError(f"level = {level!r}: must be one of {', '.join(scopes)}")
@@ -314,6 +316,6 @@ def applies(scopes: Mapping[str, Scope]) -> Callable[..., list[str]]:
 
 
 def configuration(runs: xr.Dataset | None) -> dict[str, Any]:
-    """What identifies the runs of a dataset, as their store has it; empty where nothing does."""
+    """Stored configuration that identifies the runs of a dataset; empty if there is none."""
     found = {} if runs is None else json.loads(runs.attrs.get("configuration", "{}"))
     return found if isinstance(found, dict) else {}

@@ -1,24 +1,24 @@
-"""Taylor polynomials by arithmetic on coefficients, several times faster than ``sympy.series``."""
+"""Taylor polynomials by arithmetic on coefficients; several times faster than ``sympy.series``."""
 
 from __future__ import annotations
 
 import sympy as sp
 
-MOST = 32  # orders that leading powers may cancel on the way
+MOST = 32  # leading orders that may cancel
 
 
 def truncated(expr: sp.Expr, order: int, small: sp.Symbol) -> sp.Expr:
     """Taylor polynomial of an expression built from sums, products, powers and functions.
 
-    The same as ``sympy.series`` but by arithmetic on coefficients, several times faster.
+    Same result as ``sympy.series``, several times faster.
 
     Raises
     ------
     ValueError
-        If it has no Taylor series, or more than `MOST` leading orders cancel on the way.
+        If it has no Taylor series, or more than `MOST` leading orders cancel.
     """
     expr, size = sp.sympify(expr, strict=True), order + 1
-    while True:  # where leading powers cancel on the way, more of them are asked for
+    while True:  # if leading powers cancel, recompute with more terms
         first, coefficients = _laurent(expr, size, small)
         missing = order + 1 - first - len(coefficients)
         if missing <= 0:
@@ -31,8 +31,8 @@ def truncated(expr: sp.Expr, order: int, small: sp.Symbol) -> sp.Expr:
 
 
 def _laurent(expr: sp.Expr, size: int, small: sp.Symbol) -> tuple[int, list[sp.Expr]]:
-    """Lowest power and the coefficients from there on, the first of them not zero: as many as are
-    known where every leaf is known to ``size`` of them.
+    """Lowest power and the coefficients from there on, the first one nonzero. As many as are known
+    if every leaf of the expression is expanded to ``size`` coefficients.
     """
     if not expr.has(small):
         return 0, [expr] + [sp.S.Zero] * (size - 1)
@@ -79,7 +79,7 @@ def _laurent(expr: sp.Expr, size: int, small: sp.Symbol) -> tuple[int, list[sp.E
 
 
 def _taylor(expr: sp.Expr, part: sp.Expr, size: int, small: sp.Symbol) -> list[sp.Expr]:
-    """Coefficients of a part of an expression from the constant on."""
+    """Coefficients of a subexpression, starting with the constant."""
     v, c = _laurent(part, size, small)
     if v < 0 and c:
         raise ValueError(f"{expr}: no Taylor series")
@@ -87,7 +87,7 @@ def _taylor(expr: sp.Expr, part: sp.Expr, size: int, small: sp.Symbol) -> list[s
 
 
 def _product(a: list[sp.Expr], b: list[sp.Expr]) -> list[sp.Expr]:
-    """Coefficients of a product of two series, as many as are known of both."""
+    """Coefficients of a product of two series, up to the shorter one."""
     pairs = (
         [(a[i], b[k - i]) for i in range(k + 1) if a[i] and b[k - i]]
         for k in range(min(len(a), len(b)))

@@ -1,5 +1,5 @@
-"""Digest of what source files say, comments and docstrings left out, and which files a module
-imports: what was made with them is known to be stale when they change, and only then.
+"""Digest of source files without comments and docstrings, and the modules that a module imports.
+Stored results are stale if and only if this digest has changed.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 
 def digest(files: Iterable[Path]) -> str:
-    """Sixteen hexadecimal digits for Python files, in order."""
+    """Digest of Python files, in the given order: sixteen hexadecimal digits."""
     found = hashlib.sha256()
     for file in files:
         found.update(_statements(file.read_text(encoding="utf-8")))
@@ -24,22 +24,22 @@ def digest(files: Iterable[Path]) -> str:
 def imported(
     names: Iterable[str], packages: Mapping[str, Path], without: Container[str] = ()
 ) -> dict[str, Path]:
-    """Modules that some modules import, and these in turn, read without importing anything.
+    """Modules imported by the given modules, recursively, found by parsing without importing.
 
     Parameters
     ----------
     names : iterable of str
-        Dotted names of the modules to begin with.
+        Dotted names of the modules to start from.
     packages : mapping of str to Path
-        Folder per outermost package; what lies in no other is looked at.
+        Folder per top-level package; other packages are ignored.
     without : container of str
-        Modules that are left out, with what they alone import.
+        Modules that are left out, together with modules imported by them only.
 
     Returns
     -------
     dict of str to Path
-        File per module, by name: those given, what they import anywhere in them, and the packages
-        around each.
+        File per module, by name: the given modules, everything they import (also inside functions),
+        and the parent packages.
     """
     found: dict[str, Path] = {}
     todo = list(names)
@@ -64,7 +64,7 @@ def _file(name: str, packages: Mapping[str, Path]) -> Path | None:
 
 @functools.cache
 def _imports(text: str, package: str) -> tuple[str, ...]:
-    """Names that a file of a package imports; what is imported from a package may be a module."""
+    """Names imported by a file of a package; a name imported from a package may be a module."""
 
     def names() -> Iterator[str]:
         for node in ast.walk(ast.parse(text)):

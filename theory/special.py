@@ -1,5 +1,5 @@
-"""Array functions that several theories need: Gauss nodes, the root of y + e^y / n = c, the first
-crossing of a level, accuracy among Gaussian logits.
+"""Numerical functions shared by several theories: Gauss nodes, the root of y + e^y / n = c, the
+first crossing of a level, accuracy with Gaussian logits.
 """
 
 from __future__ import annotations
@@ -19,36 +19,36 @@ from theory.parameters import ANYTHING, Allowed
 
 @cache
 def gauss_hermite(order: int) -> tuple[np.ndarray, np.ndarray]:
-    """Nodes and weights for the standard normal."""
+    """Nodes and weights of Gauss-Hermite quadrature for the standard normal density."""
     x, w = np.polynomial.hermite_e.hermegauss(order)
     return x, w / w.sum()
 
 
 @cache
 def gauss_legendre(order: int, low: float = 0, high: float = 1) -> tuple[np.ndarray, np.ndarray]:
-    """Nodes and weights on an interval."""
+    """Nodes and weights of Gauss-Legendre quadrature on an interval."""
     x, w = np.polynomial.legendre.leggauss(order)
     return low + (high - low) * (x + 1) / 2, w * (high - low) / 2
 
 
 def log_linear(c: Any, n: Any) -> np.ndarray:
-    """Root y of ``y + e^y / n = c``, to rounding, also where ``e^c`` would overflow.
+    """Root y of ``y + e^y / n = c`` to machine precision, also if ``e^c`` overflows.
 
-    Lambert W of an exponential is Wright's omega; two Newton steps restore the digits that its
-    difference from c loses.
+    W_0 of an exponential is Wright's omega function. Two Newton steps restore the digits lost in
+    its difference from c.
     """
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         w = scipy.special.wrightomega(c - np.log(n))
         y = np.where(w < 1, c - w, np.log(n) + np.log(w))
         for _ in range(2):
             step = (n * (y - c) + np.exp(y)) / (n + np.exp(y))
-            y = y - np.where(np.isfinite(step), step, 0)  # n c beyond the largest number
+            y = y - np.where(np.isfinite(step), step, 0)  # n c overflows
     return y
 
 
 def first_crossing(run: Any, index: int, level: float) -> float:
-    """First time at which a number of a run of ``solve_ivp``, with dense output, reaches a level;
-    infinite where it does not.
+    """First time at which a component of a ``solve_ivp`` solution (with dense output) reaches a
+    level; infinite if it does not.
     """
     above = np.flatnonzero(run.y[index] >= level)
     if not above.size:
@@ -62,16 +62,17 @@ def first_crossing(run: Any, index: int, level: float) -> float:
 
 
 @by_dimension()
-@np.errstate(over="ignore")  # what is far above or below everything has the accuracy 1 or 0
+@np.errstate(over="ignore")  # far above or below all others the accuracy is 1 or 0
 def gaussian_accuracy(gap: Any, sigma_k: Any, sigma_kbar: Any, N: int) -> np.ndarray:
-    """Probability that a Gaussian correct logit exceeds N - 1 Gaussian others (forner2026, Eq. 17).
+    """Probability that the correct logit is the largest of N independent Gaussian logits
+    (forner2026, Eq. 17).
 
     Parameters
     ----------
     gap : array_like
         Mean of the correct logit minus mean of the others.
     sigma_k, sigma_kbar : array_like
-        Standard deviations of the correct and of every other logit, positive.
+        Standard deviations of the correct logit and of each other logit, positive.
     N : int
         Number of logits.
 
@@ -108,7 +109,8 @@ def gaussian_accuracy(gap: Any, sigma_k: Any, sigma_kbar: Any, N: int) -> np.nda
     u = np.arange(-12, 12 + step / 2, step)
     normal = np.exp(-(u**2) / 2) / np.sqrt(2 * np.pi)
     over_correct = normal * np.exp((N - 1) * scipy.special.log_ndtr((s_k * u + gap) / s_o))
-    # By the largest other logit, of density (N-1) phi Phi^(N-2): the correct one must lie above it.
+    # Integral over the largest other logit, with density (N-1) phi Phi^(N-2): the correct one must
+    # exceed it.
     largest = (N - 1) * normal * np.exp((N - 2) * scipy.special.log_ndtr(u))
     over_largest = largest * scipy.special.ndtr((gap - s_o * u) / s_k)
     return np.clip(

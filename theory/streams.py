@@ -1,9 +1,8 @@
-"""Random streams: what is drawn depends on the seed, the purpose and the step, never on what was
-drawn before.
+"""Random number streams that depend only on seed, purpose and step, not on earlier draws.
 
-So a resumed run draws what the uninterrupted one would, seeds do not depend on their company, and a
-theory can draw again what a student was given. New students take `keyed`; those that came before it
-keep their rule, and with it the bits of every stored run.
+A resumed run therefore draws the same numbers as an uninterrupted one, a seed does not depend on
+the other seeds of an ensemble, and the theory can reproduce a student's data. New students use
+`keyed`; older ones keep their own rule, so that stored runs remain reproducible bit for bit.
 """
 
 from __future__ import annotations
@@ -14,13 +13,13 @@ import numpy as np
 
 
 def keyed(seed: int, purpose: int, *step: int) -> np.random.Generator:
-    """Stream of a seed, the number of a purpose and, where every step draws anew, the step."""
+    """Stream for a seed, the number of a purpose and, for draws at every step, the step."""
     return np.random.default_rng([seed, purpose, *step])
 
 
 def spawned(seed: int, purposes: Sequence[str], **more: int) -> dict[str, np.random.Generator]:
-    """One stream per purpose, children of the seed's sequence; ``more`` redraws some of them and
-    leaves the others.
+    """One stream per purpose, spawned from the seed's sequence. ``more`` selects another draw for
+    single purposes and leaves the others unchanged.
     """
     keys = [(k, more[name]) if more.get(name) else (k,) for k, name in enumerate(purposes)]
     return {

@@ -1,7 +1,7 @@
-"""The one convention of all numbers: Parameters, and arrays of their fields by keyword.
+"""Calling convention of all numerical functions: Parameters, and arrays of their fields by keyword.
 
-``f(p, L=[3, 10, 30])`` is the loop over ``f(p.replace(L=...))``: whatever follows from a field is
-computed anew. Several arrays are broadcast against each other.
+``f(p, L=[3, 10, 30])`` is equivalent to a loop over ``f(p.replace(L=...))``: derived quantities are
+recomputed. Several arrays are broadcast against each other.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from theory import arguments
 from theory.dimensions import named
 from theory.parameters import BaseParameters, ParameterError, nearest, shown
 
-_RESULT = "result"  # name of what is joined as a dataset
+_RESULT = "result"  # temporary name when joining datasets
 
 
 class Grid:
-    """Parameters at every point of the broadcast shape of some swept fields.
+    """Parameters at every point of the grid spanned by arrays of fields.
 
     Raises
     ------
     ParameterError
-        For an unknown field, a value that is not allowed, or shapes that do not fit together.
+        For an unknown field, a value that is not allowed, or shapes that do not broadcast.
     """
 
     def __init__(self, p: BaseParameters, fields: Mapping[str, Any]) -> None:
@@ -50,15 +50,15 @@ class Grid:
             self.points.append(made[values])
 
     def stack(self, results: Sequence[Any]) -> Any:
-        """Results at all points as one: arrays of the grid's shape in front of their own.
+        """Stack the results of all points: the grid's axes come before the results' own.
 
-        Mappings are stacked entry by entry, datasets along dimensions called like the fields, and
-        results that have a ``summary()`` of numbers by that.
+        Mappings are stacked entry by entry, datasets along dimensions named after the fields, and
+        objects with a ``summary()`` by the numbers in it.
 
         Raises
         ------
         ParameterError
-            If results differ in size from point to point.
+            If the results at different points differ in shape.
         """
         if hasattr(results[0], "summary"):
             results = [r.summary() for r in results]
@@ -77,8 +77,10 @@ class Grid:
         return self.axes.label(found) if self.axes else found
 
     def _joined(self, results: list[xr.Dataset]) -> xr.Dataset:
-        """Datasets along one dimension per axis, named after the field that varies along it."""
-        # A field may be called like a result, as the loss of induction heads is.
+        """Join datasets along one dimension per axis, named after the field that varies
+        along it.
+        """
+        # A field may have the name of a result, as ``loss`` of induction heads.
         label = {n: f"parameter_{n}" if n in results[0].variables else n for n in self.given}
         axes: list[str] = [str(x) for x in self.axes.names] if self.axes else []
         for axis in range(-len(self.shape), 0) if not axes else ():
@@ -120,9 +122,9 @@ class Grid:
 
 
 def over_fields(function: Callable) -> Callable:
-    """Let a function of one parameter point take arrays of fields by keyword.
+    """Decorator: let a function of one parameter point take arrays of fields by keyword.
 
-    Names of its own arguments go to the function, names of fields are swept.
+    Keywords that are arguments of the function are passed on; names of fields are swept.
     """
     signature = inspect.signature(function).parameters
     takes_more = any(x.kind is x.VAR_KEYWORD for x in signature.values())
@@ -152,23 +154,24 @@ def _fields(p: Any) -> set[str]:
 
 
 def numbers(given: Any, names: Iterable[str] | None = None, /, **swept: Any) -> dict[str, Any]:
-    """Numbers by symbol name, as array code takes them.
+    """Numbers by symbol name for array code, with some fields swept or derived quantities
+    overridden.
 
     Parameters
     ----------
     given : Parameters or mapping
         Parameters, or numbers by symbol name.
     names : iterable of str, optional
-        Those that are needed; all by default.
+        Required names; all by default.
     **swept
-        Arrays of fields, from which everything else is computed anew; then numbers that replace
-        what would follow (``c_omega=0.3``).
+        Arrays of fields, from which all derived quantities are recomputed, and values that override
+        a derived quantity (``c_omega=0.3``).
 
     Raises
     ------
     ParameterError
-        For an unknown name, and for a mapping in which a field stands beside what follows from
-        another value of it.
+        For an unknown name, or for a mapping with a derived quantity that was computed from another
+        value of a field than the one given.
     """
     if not isinstance(given, BaseParameters):
         values = {**_mapping(given), **swept}
@@ -191,14 +194,14 @@ def numbers(given: Any, names: Iterable[str] | None = None, /, **swept: Any) -> 
         grid = Grid(given, fields)
         found = [q.values() for q in grid.points]
         wanted = values if names is None else [n for n in names if n in values]
-        # What differs in length from point to point (frequencies over d_h) has no array.
+        # Quantities whose shape differs between points (frequencies over d_h) are left out.
         same = [n for n in wanted if len({np.shape(v[n]) for v in found}) == 1]
         values = {n: grid.stack([v[n] for v in found]) for n in same}
     return {**values, **replaced}
 
 
 def _mapping(given: Any) -> Mapping[str, Any]:
-    """Numbers by symbol name, of a mapping or of what has ``values()`` of its own.
+    """Numbers by symbol name, from a mapping or an object with a method ``values()``.
 
     Raises
     ------
@@ -213,8 +216,8 @@ def _mapping(given: Any) -> Mapping[str, Any]:
 
 
 def _recomputed(p: BaseParameters, replaced: Mapping[str, Any], used: Collection[str]) -> None:
-    """Refuse a number in place of one that follows from fields, where nothing uses it or others
-    that follow from it would stay as they are.
+    """Reject an override of a derived quantity if nothing uses it, or if other quantities in use
+    depend on it and are not overridden, too.
     """
     for name in replaced:
         stale = [n for n, of in p.INPUTS.items() if name in of and n in used and n not in replaced]
@@ -226,19 +229,20 @@ def _recomputed(p: BaseParameters, replaced: Mapping[str, Any], used: Collection
 
 
 def fresh(values: Mapping[Any, Any], names: Iterable[Any] | None = None) -> None:
-    """Refuse numbers that follow from other parameters than those they stand beside.
+    """Reject derived quantities that were computed from other parameters than those given with
+    them.
 
     Parameters
     ----------
     values : mapping
         Numbers by symbol name, as copied from ``p.values()``.
     names : iterable, optional
-        Those that are used; all by default.
+        Names in use; all by default.
 
     Raises
     ------
     ParameterError
-        Naming the field, and what belongs to another value of it.
+        Naming the field and the stale quantities.
     """
     used = values if names is None else [n for n in names if n in values]
     marked = {n: values[n] for n in used if getattr(values[n], "of", None) is not None}
@@ -252,7 +256,7 @@ def fresh(values: Mapping[Any, Any], names: Iterable[Any] | None = None) -> None
                 or np.asarray(now).dtype.kind not in "iuf"
             ):
                 continue
-            # What follows from a field differs at one end of a sweep or at the other.
+            # If a sweep makes a quantity stale, it does so at one of its ends.
             at = np.ravel(now)
             for end in {at.min(), at.max()} - {own} if at.size else ():
                 changed = p.replace(**{field: _like(own, end)}).values()
@@ -267,7 +271,7 @@ def fresh(values: Mapping[Any, Any], names: Iterable[Any] | None = None) -> None
 
 
 def _follows(p: BaseParameters, values: Mapping[Any, Any], names: Iterable[str]) -> None:
-    """Refuse numbers beside another value of what they follow from, that is no field itself."""
+    """Reject derived quantities whose input is itself a derived quantity and was overridden."""
     for name in names:
         for of in set(p.INPUTS.get(name, ())) & values.keys():
             now = values[of]
@@ -279,7 +283,7 @@ def _follows(p: BaseParameters, values: Mapping[Any, Any], names: Iterable[str])
 
 
 def _like(example: Any, value: float) -> Any:
-    """A number of the kind that a field holds."""
+    """Convert a number to the type of a field."""
     return int(value) if isinstance(example, int) and float(value).is_integer() else float(value)
 
 

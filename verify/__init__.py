@@ -1,4 +1,6 @@
-"""Does the theory predict the students? Checks that are table, exit code and test at once."""
+"""Does the theory predict the students? Checks with verdicts, shown as tables and used for exit
+codes and tests.
+"""
 
 from __future__ import annotations
 
@@ -15,22 +17,21 @@ __all__ = ["__version__", "ensembles"]
 
 
 def ensembles(name: str) -> tuple[Parameters, xr.Dataset]:
-    """Parameters and students of an ensemble that comes with the code: ``p, runs =
-    ensembles("table_1")``.
+    """Parameters and students of a shipped ensemble: ``p, runs = ensembles("table_1")``.
 
     Parameters
     ----------
     name : str
         ``table_1`` and ``table_2`` of the state-tracking paper, ``unequal``, ``demo`` (twenty
-        seeds), ``draws_2048`` and ``draws_8192`` (training sets redrawn; attention only).
+        seeds), or ``draws_2048`` and ``draws_8192`` (redrawn training sets; attention only).
 
     Raises
     ------
     ParameterError
-        If there is none of that name.
+        If there is no ensemble of that name.
     """
     from theory import cli
-    from verify.state_tracking import ensemble  # loads torch: not for nothing
+    from verify.state_tracking import ensemble  # imports torch, so only when needed
 
     cli.choose("ensemble", name, ensemble.SETTINGS)
     return ensemble.shipped(name)

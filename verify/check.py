@@ -1,5 +1,5 @@
-"""Check: both sides of a claim, what the check could have seen, and the verdict that follows; a
-row, a JSON object, an exit code.
+"""Check: predicted and measured value of a claim, the minimum detectable effect, and the verdict;
+shown as a table row or JSON, and used for the exit code.
 """
 
 from __future__ import annotations
@@ -21,25 +21,22 @@ Z_REASON = (
     f"|z| <= {Z_MAX:g}, z from Student t: a true statement fails once in 16,000, where fewer than "
     f"{MANY} values are near normal; of more, their skewness is corrected for"
 )
-IDENTITY = 1e-6  # an identity is held to this or better: what is left is rounding, or the error of a numerical method
-SEEN = 0.05  # relative error of a prediction that an agreement must be able to see
-ROUNDING = (
-    4 * np.finfo(float).eps
-)  # relative: samples without any scatter, against a prediction of a few operations
+IDENTITY = 1e-6  # tolerance of identities: rounding, or the error of a numerical method
+SEEN = 0.05  # minimum detectable relative error required for *agrees*
+ROUNDING = 4 * np.finfo(float).eps  # relative tolerance for samples without any scatter
 VERDICTS = ("exact", "agrees", "coarse", "bound", "limit", "undecided", "FAIL")
 
 
 @dataclass(frozen=True)
 class Band:
-    """Where a theory that is not exact was measured to lie.
+    """Measured systematic deviation of a theory that is not exact.
 
     Attributes
     ----------
     low, high : float
-        Of measured / predicted - 1 (where a check states a scale: of the deviation over that
-        scale).
+        Limits of measured / predicted - 1 (or of the deviation divided by the check's scale).
     why : str
-        What the theory leaves out.
+        What the theory neglects.
     """
 
     low: float
@@ -47,7 +44,7 @@ class Band:
     why: str
 
     def __str__(self) -> str:
-        """Say how far off, and why."""
+        """The band and its reason as text."""
         return f"off by {self.low:+.1%} to {self.high:+.1%}: {self.why}"
 
 
@@ -58,32 +55,32 @@ class Check:
     Attributes
     ----------
     name : str
-        What is checked; up to the first comma it says what, behind it where.
+        What is checked; after the first comma, at which parameters.
     equation : str
         Name of the Equation, or a reference.
     predicted, measured : float
-        Both sides; for arrays, the entries that differ most.
+        Both values; for arrays, the entries that differ most.
     error : float
-        Deviation in the unit of `tolerance`: from the prediction, or from the band.
+        Deviation from the prediction, or from the band, in the unit of `tolerance`.
     tolerance : float
         Largest acceptable error.
     reason : str
-        Why this tolerance.
+        Reason for the tolerance.
     band : Band, optional
-        Where a theory that is not exact lies; what leaves it on either side fails.
+        Known systematic deviation of the theory. A value outside the band, on either side, fails.
     standard_error : float, optional
-        Of `measured`, where it is sampled.
+        Standard error of `measured`, if it is sampled.
     resolution : float, optional
-        Relative error of the prediction that the check would have flagged nine times in ten (by
-        default its tolerance).
+        Minimum detectable effect: relative error of the prediction that the check would have
+        flagged with a power of 90% (by default its tolerance).
     see : float
-        What `resolution` must reach for a verdict.
+        Largest `resolution` at which the check has enough power for a verdict.
     needed : int, optional
-        Samples with which it would.
+        Number of samples with which it would have enough power.
     scale : float, optional
-        What the deviation is relative to; by default the size of `predicted`.
+        Scale of relative deviations; by default the absolute value of `predicted`.
     bound : {'', '>=', '<='}
-        Where `predicted` is a bound.
+        Direction of the inequality, if `predicted` is a bound.
     """
 
     name: str
@@ -103,9 +100,7 @@ class Check:
 
     @property
     def deviation(self) -> float:
-        """Of `measured` from `predicted`, relative to the scale; NaN where there is none, as for a
-        bound.
-        """
+        """Deviation of `measured` from `predicted`, relative to the scale; NaN for a bound."""
         if self.bound:
             return np.nan
         scale = abs(self.predicted) if self.scale is None else self.scale
@@ -113,13 +108,13 @@ class Check:
 
     @property
     def statistic(self) -> str:
-        """What `error` is: of sampled values z, otherwise an error in the unit of `tolerance`."""
+        """Kind of `error`: z for sampled values, otherwise an error in the unit of `tolerance`."""
         return "error" if self.standard_error is None else "z"
 
     @property
     def id(self) -> str:
-        """Address that ledgers cite: what is checked, without where (rows that differ in that alone
-        share it).
+        """Address that ledgers cite: the name up to its first comma. Rows that differ only in
+        parameters share it.
         """
         what = re.split(r",|:| (?:at|for) [^,:]*=", self.name.strip().replace("= 1/2", "half"))[0]
         return re.sub(r"\W+", "_", what).strip("_")
@@ -127,22 +122,24 @@ class Check:
     @property
     def within(self) -> bool:
         """Whether the error is inside the tolerance."""
-        return bool(self.error <= self.tolerance)  # NaN is not
+        return bool(self.error <= self.tolerance)  # false for NaN
 
     @property
     def sees(self) -> float:
-        """Relative error of the prediction that would have been flagged."""
+        """Minimum detectable effect: relative error of the prediction that would have been
+        flagged.
+        """
         return self.tolerance if self.resolution is None else self.resolution
 
     @property
     def verdict(self) -> str:
         """One of `VERDICTS`.
 
-        *exact*: an identity. *agrees*: within its tolerance, and 5% off or more would have been
-        flagged. *coarse*: inside, but 5% would not have been flagged by design (see `sees`).
-        *bound*: an inequality holds, by more than 5%, and nothing is said of the size. *limit*:
-        inside the band in which the theory is known to be off. *undecided*: inside, but the samples
-        could not have seen what the check must see. *FAIL*: outside.
+        *exact*: an identity. *agrees*: within tolerance, and an error of 5% would have been
+        detected. *coarse*: within tolerance, but the design of the check cannot detect 5% (see
+        `sees`). *bound*: an inequality holds with a margin above 5%, so that the size is not
+        tested. *limit*: inside the band of known systematic deviations. *undecided*: within
+        tolerance, but there are too few samples for the required power. *FAIL*: outside.
         """
         if not self.within:
             return "FAIL"
@@ -156,14 +153,16 @@ class Check:
 
     @property
     def why(self) -> str:
-        """Reason of the tolerance, what is known to break the theory, or what would decide."""
+        """Reason of the tolerance, known limitation of the theory, or samples needed for a
+        decision.
+        """
         if self.verdict == "undecided":
             more = f"{self.needed} samples would" if self.needed else "more samples would not"
             return f"could not have seen {self.see:.0%}; {more}"
         return str(self.band) if self.band is not None else self.reason
 
     def as_dict(self) -> dict[str, Any]:
-        """For machines."""
+        """Dictionary for JSON."""
         return {
             "id": self.id,
             **asdict(self),
@@ -178,11 +177,11 @@ class Check:
 def identity(
     name: str, equation: str, predicted: Any, measured: Any, tolerance: float, reason: str
 ) -> Check:
-    """Two sides that must be equal: error relative to the largest measured entry."""
+    """Check that two sides are equal; the error is relative to the largest measured entry."""
     both = [np.asarray(v, dtype=float) for v in (predicted, measured)]
     left, right = (v.ravel() for v in np.broadcast_arrays(*both))
     gap = np.abs(left - right)
-    # The entry to show: the worst one, not-a-number first; when all agree, the largest.
+    # Entry shown: the worst one, NaN first; if all agree, the largest.
     worst = int(np.argmax(np.where(np.isfinite(gap), gap, np.inf) if gap.any() else np.abs(right)))
     scale = np.abs(right).max()
     error = float(gap[worst] / scale) if scale > 0 else float(gap[worst])
@@ -199,14 +198,14 @@ def identity(
 
 
 class Sides:
-    """Both sides of Equations, gathered point by point: an `identity` per label.
+    """Collects both sides of Equations point by point; gives one `identity` per label.
 
     Parameters
     ----------
     table : mapping of str to Equation
-        Equations by name; a test hands in a faulty one.
+        Equations by name; tests pass a faulty one.
     tolerance, reason
-        Of all rows.
+        Common to all rows.
     """
 
     def __init__(self, table: Mapping[str, Equation], tolerance: float, reason: str) -> None:
@@ -214,12 +213,12 @@ class Sides:
         self.found: dict[tuple[str, str], list[np.ndarray]] = defaultdict(list)
 
     def add(self, label: str, equation: str, values: Any, measured: Any) -> None:
-        """What an equation says of these values, and what was measured: numbers or arrays."""
+        """Add the value of an equation and the measured value: numbers or arrays."""
         both = np.broadcast_arrays(self.table[equation].evaluate(values), np.asarray(measured))
         self.found[label, equation].append(np.reshape(both, (2, -1)))
 
     def checks(self) -> list[Check]:
-        """A row per label and equation."""
+        """One row per label and equation."""
         rows = []
         for (label, equation), parts in self.found.items():
             predicted, measured = np.concatenate(parts, axis=1)
@@ -237,8 +236,8 @@ def near(
     scale: float | None = None,
     band: Band | None = None,
 ) -> Check:
-    """A number that is known (not sampled) against its prediction, in units of ``scale`` (default:
-    of the prediction); of several, the one that is farthest off, not-a-number first.
+    """Check of a number without sampling error against its prediction, in units of ``scale``
+    (default: the prediction). Of several, the one with the largest deviation is shown, NaN first.
     """
     off = np.abs(np.ravel(measured) - predicted)
     measured = np.ravel(measured)[np.argmax(np.where(np.isfinite(off), off, np.inf))]
@@ -260,18 +259,18 @@ def near(
 
 
 def vanishing(name: str, equation: str, measured: Any, tolerance: float, reason: str) -> Check:
-    """Something that must be zero: the error is its largest size."""
+    """Check that something is zero; the error is its largest absolute value."""
     size = float(np.abs(np.asarray(measured, dtype=float)).max())
     return Check(name, equation, 0.0, size, size, tolerance, reason)
 
 
 def at_least(name: str, equation: str, bound: float, measured: float, reason: str) -> Check:
-    """A value that must not fall below a bound: sees how much smaller it could not be."""
+    """Check that a value is not below a bound; `sees` is the relative margin to the bound."""
     return _bounded(name, equation, bound, measured, reason, ">=", bound - measured)
 
 
 def at_most(name: str, equation: str, bound: float, measured: float, reason: str) -> Check:
-    """A value that must not exceed a bound: sees how much larger it could not be."""
+    """Check that a value does not exceed a bound; `sees` is the relative margin to the bound."""
     return _bounded(name, equation, bound, measured, reason, "<=", measured - bound)
 
 
@@ -317,34 +316,35 @@ def estimated(
     reason: str = Z_REASON,
     shape: Shape = SINGLE,
 ) -> Check:
-    """An estimate with a standard error against its prediction, or against the band around it:
-    error is |z|.
+    """Check of an estimate with a standard error against its prediction, or against the band around
+    it; the error is |z|.
 
     Parameters
     ----------
     samples : float
-        Number of independent values behind the standard error (infinite where it is known).
+        Number of independent values behind the standard error (infinite if the error is known).
     band : Band, optional
-        Where the theory is known to be off.
+        Known systematic deviation of the theory.
     scale : float, optional
-        What relative errors are relative to; by default ``|predicted|``. A prediction of zero needs
-        one to be decided.
+        Scale of relative errors; by default ``|predicted|``. Required for a decision if the
+        prediction is zero.
     see : float
-        Relative error that the check must be able to see (with a band: at least twice its width).
+        Required minimum detectable effect (with a band: at least twice its width).
     shape : Shape
-        Skewness of the values, and of how many points along a curve this one is the farthest off.
+        Skewness of the values, and the number of points along a curve of which this deviation is
+        the largest.
     """
     scale = abs(predicted) if scale is None else scale
     deviation = (measured - predicted) / scale if scale else np.nan
     away = abs(measured - predicted) if band is None else scale * outside(deviation, band)
-    if standard_error == 0:  # nothing scatters: equal up to rounding, or not at all
+    if standard_error == 0:  # no scatter: must be equal up to rounding
         z = 0.0 if away <= ROUNDING * max(abs(predicted), abs(measured)) else np.inf
     else:
         middle = 0.0 if band is None else scale * (band.low + band.high) / 2
         side = 1 if measured >= predicted + middle else -1
         z = normal_z(side * away / standard_error, samples, shape)
     relative = standard_error / scale if scale else np.inf
-    width = 0.0 if band is None else band.high - band.low  # a shift by less may stay inside
+    width = 0.0 if band is None else band.high - band.low  # a smaller shift may stay inside
     see = max(see, 2 * width)
     known = shape if samples >= MANY else shape._replace(skewness=0.0)
     wanted = (
@@ -377,9 +377,9 @@ def sampled(
     scale: float | None = None,
     see: float = SEEN,
 ) -> Check:
-    """A mean over independent samples against its prediction (see `estimated`)."""
+    """Check of a mean over independent samples against its prediction (see `estimated`)."""
     x = np.asarray(samples, dtype=float)
-    same = x.size > 1 and bool((x == x[0]).all())  # their mean and deviation are off by rounding
+    same = x.size > 1 and bool((x == x[0]).all())  # mean and deviation have rounding errors
     error = 0.0 if same else float(x.std(ddof=1) / np.sqrt(x.size)) if x.size > 1 else np.nan
     mean = float(x[0] if same else x.mean())
     return estimated(
@@ -397,21 +397,21 @@ def sampled(
 
 
 def failed(checks: Sequence[Check]) -> bool:
-    """Whether a command that made these checks fails (one without checks does)."""
+    """Whether a command with these checks fails (also without any checks)."""
     return not checks or not all(c.within for c in checks)
 
 
 def summary(checks: Sequence[Check]) -> str:
-    """How many of each verdict."""
+    """Number of checks with each verdict, as text."""
     found = Counter(c.verdict for c in checks)
     return ", ".join(f"{found[v]} {v}" for v in VERDICTS if found[v] or v == "FAIL")
 
 
 def table(checks: Sequence[Check], *, wide: bool = False) -> str:
-    """Rows for people: the deviation in per cent, and z where samples scatter.
+    """Checks as a text table, with deviations in per cent, and z for sampled values.
 
-    Unless ``wide``, the table fits the terminal: long names go on below, and so does the reason why
-    a row is not simply right.
+    Unless ``wide``, the table fits the terminal: long names and the reasons of verdicts continue on
+    lines below.
     """
     if wide:
         return _ended(output.table(WIDE, [[*_row(c), *_more(c)] for c in checks]), checks)
@@ -431,8 +431,8 @@ def table(checks: Sequence[Check], *, wide: bool = False) -> str:
 
 NARROW = ("check", "predicted", "measured", "off", "z", "verdict")
 WIDE = (*NARROW, "equation", "error", "tolerance", "sees", "why")
-NARROWEST = 20  # characters that names of checks keep
-PLAIN = ("exact", "agrees")  # verdicts that need no reason
+NARROWEST = 20  # smallest width of the column of names
+PLAIN = ("exact", "agrees")  # verdicts shown without a reason
 AGREES = "agrees: within its tolerance, and 5% off or more would have been flagged."
 Z_SENTENCE = (
     f"z: standard errors between prediction (or band) and mean, as unlikely as a normal z; beyond {Z_MAX:g} a row fails,"
@@ -445,7 +445,9 @@ def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
 
 
 def _trouble(c: Check) -> str:
-    """Why a row is not simply right; where nothing scatters, by how much it fails."""
+    """Reason shown for a verdict; for a failure without sampling error, the size of the
+    deviation.
+    """
     if c.verdict == "FAIL" and c.statistic == "error" and c.band is None:
         return f"error {c.error:.1e}, allowed {c.tolerance:.2g}: {c.why}"
     return c.why
@@ -459,7 +461,7 @@ def _ended(text: str, checks: Sequence[Check]) -> str:
 
 
 def percent(deviation: float) -> str:
-    """A relative deviation in per cent; empty where there is none."""
+    """Relative deviation in per cent; empty if there is none."""
     if not np.isfinite(deviation):
         return ""
     if abs(deviation) < 5e-5:
@@ -468,7 +470,7 @@ def percent(deviation: float) -> str:
 
 
 def uncertain(value: float, error: float | None) -> str:
-    """A number, and its standard error to two digits, to as many places."""
+    """Number with its standard error to two digits, both to the same decimal place."""
     if error is None or not np.isfinite(error) or error == 0 or not 1e-4 < abs(value) < 1e6:
         return f"{value:.5g}" + ("" if error is None else f" +- {error:.1e}")
     places = max(0, 1 - int(np.floor(np.log10(error))))

@@ -1,4 +1,4 @@
-"""What ``make demo`` has derived, trained and found, in few lines: ``python -m verify.demo``."""
+"""Summary of the results of ``make demo``: ``python -m verify.demo``."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FIGURES = {
 
 
 def lines(folder: Path) -> list[str]:
-    """From what the demo's commands have left in their folder.
+    """Summary lines from the files in the demo's folder.
 
     Raises
     ------

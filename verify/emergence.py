@@ -1,5 +1,5 @@
-"""When a trajectory first crosses a level, seed by seed; a run that ends before is censored, not
-dropped silently.
+"""First crossing of a level by a trajectory, seed by seed. Runs that end earlier are counted as
+censored.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ class Times:
     Attributes
     ----------
     values : ndarray, shape (seeds,)
-        First crossing per seed in the trajectory's time unit, NaN where the run ended before it.
+        First crossing per seed in the trajectory's time unit; NaN if the run ended before it.
     end : float
         Length of the runs.
     """
@@ -28,18 +28,18 @@ class Times:
 
     @property
     def seen(self) -> np.ndarray:
-        """Times of the seeds that did emerge."""
+        """Times of the uncensored seeds."""
         return self.values[np.isfinite(self.values)]
 
     def interval(self, level: float = 0.95) -> tuple[float, float]:
-        """Confidence interval of the mean over seeds that emerged (Student t)."""
+        """Confidence interval of the mean over uncensored seeds (Student t)."""
         if self.seen.size < 2:
             return np.nan, np.nan
         half = scipy.stats.t.ppf((1 + level) / 2, self.seen.size - 1) * scipy.stats.sem(self.seen)
         return float(self.seen.mean() - half), float(self.seen.mean() + half)
 
     def summary(self, name: str) -> str:
-        """One line: mean, interval, censored seeds."""
+        """One line: mean, interval, number of censored seeds."""
         censored = self.values.size - self.seen.size
         note = (
             f"; {censored} of {self.values.size} seeds censored: not before {self.end:.3g}"

@@ -1,6 +1,4 @@
-"""The ensemble a command looks at: a given file, one that comes with the code, or students trained
-(once) for it.
-"""
+"""Ensemble for a command: a given file, a shipped ensemble, or students trained once."""
 
 from __future__ import annotations
 
@@ -21,7 +19,7 @@ FLAGS = ("plot", "set", "preset", "seeds", "alpha", "device", "quiet", "beyond")
 
 
 def flag(parser: argparse.ArgumentParser) -> None:
-    """The flag of commands that hold theory against an ensemble."""
+    """The flag ``--runs`` of commands that compare theory with an ensemble."""
     parser.add_argument(
         "--runs",
         type=Path,
@@ -37,19 +35,19 @@ class Source:
     Attributes
     ----------
     system : System
-        Whose students.
+        System of the students.
     base : Parameters
-        What is trained where nothing is asked for.
+        Default parameters of the training.
     seeds : str
-        Which seeds then.
+        Default seeds.
     needed : mapping of str to tuple of str
-        Variables of a stored ensemble, with their dimensions.
+        Required variables of a stored ensemble, with their dimensions.
     until : float, optional
-        Length of the runs of `base`, where it does not say so itself.
+        Run length for `base`, if not given by its parameters.
     sizes : callable
         Lengths of dimensions that follow from parameters.
     shipped : callable, optional
-        The ensemble that comes with the code.
+        Function that returns the shipped ensemble.
     """
 
     system: System
@@ -66,12 +64,12 @@ class Source:
 
 
 def get(request: Request) -> tuple[Any, xr.Dataset]:
-    """Parameters and ensemble that a request asks for.
+    """Parameters and ensemble for a request.
 
     Raises
     ------
     ParameterError
-        If the given file is not an ensemble of this model, or parameters are given beside it.
+        If the given file is not an ensemble of this model, or parameters are given in addition.
     """
     source: Source = request.model.wing("verify", "ensemble").SOURCE
     if request.runs is not None:

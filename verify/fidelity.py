@@ -1,4 +1,4 @@
-"""How well each level of theory predicts each seed: ``python -m verify.fidelity [MODEL]``."""
+"""Accuracy of each level of theory for every seed: ``python -m verify.fidelity [MODEL]``."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from verify import report
 
 
 def renew(parser: argparse.ArgumentParser) -> None:
-    """Flag of this command alone."""
+    """The flag ``--train``, specific to this command."""
     parser.add_argument(
         "--train", action="store_true", help="train the ensembles again first (hours on a CPU)"
     )

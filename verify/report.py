@@ -1,4 +1,4 @@
-"""Report: what a command found; Request: what it was asked; and the one main behind all ``verify``
+"""Request (arguments of a command), Report (its results), and the main function of all ``verify``
 commands.
 """
 
@@ -21,26 +21,26 @@ from verify.check import Check
 
 @dataclass(frozen=True)
 class Request:
-    """What a command line (or a figure, or a test) asks of a check module.
+    """Arguments passed to a check module by a command line, a figure or a test.
 
     Attributes
     ----------
     model : Model
-        Whose checks.
+        Model to be checked.
     preset, assignments : str or None, tuple of str
-        Of ``--preset`` and ``--set``.
+        Values of ``--preset`` and ``--set``.
     seeds : str or None
-        Of ``--seeds``.
+        Value of ``--seeds``.
     until : float or None
-        Length of the runs in the model's time unit, of ``--alpha``.
+        Run length in the model's time unit, from ``--alpha``.
     runs : Path or None
         Ensemble to use instead of training one.
     device : str or None
-        Where students train.
+        Device of the training.
     progress : bool
-        Whether to show it.
+        Whether to show progress.
     renew : bool
-        Train the ensembles that come with the code again first.
+        Train the shipped ensembles again first.
     """
 
     model: Model
@@ -55,12 +55,12 @@ class Request:
 
     @property
     def training(self) -> dict[str, Any]:
-        """Options that every ``train`` takes."""
+        """Options common to every ``train``."""
         return {"device": self.device, "progress": self.progress}
 
     @property
     def given(self) -> list[str]:
-        """Flags that say what to train."""
+        """Given flags that specify a training."""
         named = {
             "--set": self.assignments,
             "--preset": self.preset,
@@ -71,19 +71,19 @@ class Request:
         return [flag for flag, value in named.items() if value]
 
     def parameters(self, base: Any = None) -> Any:
-        """Parameters that were asked for (``base`` where no preset is named)."""
+        """Requested parameters (``base`` if no preset is given)."""
         kind = self.model.wing("theory").Parameters
         if self.preset is not None:
             base = cli.choose("--preset", self.preset, kind.presets())()
         return (base or kind()).parse(list(self.assignments))
 
     def seed_list(self, default: str, least: int = 2) -> list[int]:
-        """Seeds that were asked for.
+        """Requested seeds.
 
         Raises
         ------
         ParameterError
-            If there are fewer than a comparison needs.
+            If there are too few for a comparison.
         """
         found = cli.seeds(self.seeds, default)
         if len(found) < least:
@@ -93,20 +93,20 @@ class Request:
 
 @dataclass(frozen=True)
 class Report:
-    """What a command found.
+    """Results of a command.
 
     Attributes
     ----------
     checks : sequence of Check
-        Verdicts.
+        Checks with their verdicts.
     notes : sequence of str
-        Lines for people.
+        Lines of text.
     tables : mapping of str to (header, rows)
-        Printed before the checks, under their titles.
+        Tables by title, printed before the checks.
     numbers : mapping
-        For machines.
+        Dictionary for JSON.
     draw : callable, optional
-        Makes the figure.
+        Function that makes the figure.
     """
 
     checks: Sequence[Check]
@@ -118,7 +118,7 @@ class Report:
     draw: Callable[[], Any] | None = None
 
     def text(self, *, wide: bool = False) -> str:
-        """Tables, checks, notes; they fit the terminal unless ``wide``."""
+        """Text of tables, checks and notes, fitted to the terminal unless ``wide``."""
         tables = [
             f"{title}\n{output.table(header, rows, wide=wide)}\n"
             for title, (header, rows) in self.tables.items()
@@ -140,12 +140,12 @@ class Report:
 
     @property
     def exit_code(self) -> int:
-        """1 where a check failed."""
+        """1 if a check failed, otherwise 0."""
         return int(check.failed(self.checks))
 
 
 def merged(reports: Sequence[Report]) -> Report:
-    """Several reports as one; the first figure."""
+    """Merge several reports; the first figure is kept."""
     return Report(
         [c for r in reports for c in r.checks],
         [n for r in reports for n in r.notes],
@@ -156,12 +156,12 @@ def merged(reports: Sequence[Report]) -> Report:
 
 
 def collect(request: Request, command: str) -> Report:
-    """Everything a ``verify`` command finds for a model: the reports of its modules of that name.
+    """Merged reports of all modules of a model that implement a ``verify`` command.
 
     Raises
     ------
     ParameterError
-        If the model does not answer to the command.
+        If the model does not implement the command.
     """
     cli.offers(request.model, command)
     found = []
@@ -172,28 +172,29 @@ def collect(request: Request, command: str) -> Report:
 
 
 def gathered(groups: Iterable[Callable[..., Iterable[Check]]], *given: Any) -> list[Check]:
-    """Checks of several groups, one after the other; progress says which is at hand, by its name.
+    """Run several groups of checks one after the other; the progress display shows the current
+    group.
 
     Parameters
     ----------
     groups : iterable of callable
-        Functions that make checks.
+        Functions that return checks.
     *given
-        What each of them is called with.
+        Arguments of each function.
     """
     named = progress.each(groups, "checks", lambda group: group.__name__.replace("_", " "))
     return [made for group in named for made in group(*given)]
 
 
 def with_device(request: Request, checks: list[Check]) -> Report:
-    """Checks of a model's derivations; where a device is named or there is a GPU, its students'
-    gradients there too.
+    """Checks of a model's derivations and, if a device is given or a GPU exists, of its students'
+    gradients on that device.
     """
     from simulate import device
 
     where = device.find(request.device)
     if request.device or where.type != "cpu":
-        from verify.device import students  # every student there is: not for nothing
+        from verify.device import students  # imports every student, so only when needed
 
         checks = [*checks, *students.checks(request.model.name.partition(".")[0], where)]
     return Report(checks)
@@ -211,14 +212,14 @@ def derivations(
     Parameters
     ----------
     covers : mapping of callable to tuple of str
-        Groups of checks, each of which takes the table of Equations, and what they stand for: a
-        fault in any of these is caught (`tests/verify/test_faults.py`).
+        Groups of checks, each a function of the table of Equations, and the equations that they
+        test. A fault in any of these is detected (`tests/verify/test_faults.py`).
     equations : callable
         The model's Equations by name.
     """
 
     def checks(table: Table | None = None) -> list[Check]:
-        """All checks, on the derived equations or on a given table of them."""
+        """All checks, for the derived equations or a given table."""
         from simulate.pool import one_thread
 
         eq = table or equations()
@@ -226,14 +227,14 @@ def derivations(
             return [c for group in covers for c in group(eq)]
 
     def report(request: Request) -> Report:
-        """All checks; on another device also the students' gradients."""
+        """Report of all checks, including the students' gradients on another device."""
         return with_device(request, checks())
 
     return checks, report
 
 
 def request(args: argparse.Namespace) -> Request:
-    """What a command line asks."""
+    """Request from parsed command-line arguments."""
     given = vars(args)
     return Request(
         args.model,
@@ -257,19 +258,19 @@ def main(
     more: Callable[[argparse.ArgumentParser], Any] | None = None,
     unset: Iterable[str] = (),
 ) -> int:
-    """Any ``verify`` command: parse, collect, print, draw. Its default model is the first that
-    answers to it.
+    """Main function of a ``verify`` command: parse, collect, print, draw. The default model is the
+    first one that implements it.
 
     Parameters
     ----------
     command : str
-        Name of the command and of the modules that answer to it.
+        Name of the command and of the modules that implement it.
     flags : sequence of str
-        Shared flags it understands.
+        Shared flags of the command.
     more : callable, optional
-        Adds flags of its own.
+        Function that adds further flags.
     unset : iterable of str
-        Parameters that the command varies itself.
+        Parameters that the command itself varies.
     """
     parser = cli.parser(
         f"verify.{command}", description, "json", "wide", *flags, model=cli.offering(command)[0]
@@ -282,7 +283,7 @@ def main(
     if "plot" in flags:
         cli.check_plot(args.plot)
     if getattr(args, "device", None) is not None:
-        from simulate import device  # loads torch: not before the arguments are known to be good
+        from simulate import device  # imports torch, so only after the arguments are validated
 
         device.find(args.device)
     with progress.bar(f"verify.{command} {args.model.name}", show=request(args).progress):

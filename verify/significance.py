@@ -1,5 +1,5 @@
-"""How far a mean of few, skewed or many neighbouring values strays by chance: Student's t, the
-correction for skewness, and the largest of many points along a curve.
+"""Significance of deviations: Student's t for few samples, correction for skewness, and the largest
+deviation along a curve.
 """
 
 from __future__ import annotations
@@ -12,23 +12,23 @@ import scipy.optimize
 import scipy.stats
 
 Z_MAX = 4.0
-POWER = 0.9  # how often what a check claims to see would be flagged
-MOST = 10**7  # seeds: nobody trains more
-MANY = 30  # values from which on their skewness is known well enough to be corrected for
+POWER = 0.9  # power of a check at its minimum detectable effect
+MOST = 10**7  # largest number of seeds considered
+MANY = 30  # number of values from which on the skewness is corrected for
 
 
 class Shape(NamedTuple):
-    """What a standard error of a mean does not say.
+    """Properties of samples beyond the standard error of their mean.
 
     Attributes
     ----------
     skewness : float
-        Of the values. Below `MANY` of them it is not used: few values are taken as normal.
+        Skewness of the values. Not used for fewer than `MANY` values, which are treated as normal.
     points : int
-        Among how many points of a curve this deviation is the largest.
+        Number of points along a curve of which this deviation is the largest.
     length : float
-        Of the curve that the scatter of the values describes on the unit sphere (`path`):
-        neighbours that move together count as one point.
+        Length of the curve that the normalised deviations describe on the unit sphere (`path`).
+        Perfectly correlated neighbours contribute zero.
     """
 
     skewness: float = 0.0
@@ -40,24 +40,24 @@ SINGLE = Shape()
 
 
 def skewness(values: np.ndarray) -> float:
-    """Third standardised moment, without bias for normal values; zero where nothing scatters."""
+    """Third standardised moment, unbiased for normal values; zero if there is no scatter."""
     x = np.asarray(values, dtype=float)
     scatters = x.size > 2 and np.isfinite(x).all() and np.ptp(x) > 0
     return float(scipy.stats.skew(x, bias=False)) if scatters else 0.0
 
 
 def path(deviations: np.ndarray) -> tuple[int, float]:
-    """Points and length of the curve that scatter describes.
+    """Number of points and length of the curve that normalised deviations describe.
 
     Parameters
     ----------
     deviations : ndarray, shape (samples, points)
-        Of every sample from the mean over samples, along time.
+        Deviations of every sample from the mean over samples, along time.
 
     Returns
     -------
     tuple of int and float
-        Points at which anything scatters, and the sum of the angles between neighbouring ones, as
+        Number of points with scatter, and the sum of the angles between neighbouring points as
         directions in the space of samples.
     """
     size = np.linalg.norm(deviations, axis=0)
@@ -67,8 +67,8 @@ def path(deviations: np.ndarray) -> tuple[int, float]:
 
 
 def _hall(t: float, bend: float) -> float:
-    """Student's t made symmetric (Hall 1992): for positive skewness the left tail is the long
-    one.
+    """Transformation of Student's t that removes skewness (Hall 1992); for positive skewness its
+    left tail is the long one.
     """
     return t if bend == 0 else ((1 + bend * t) ** 3 - 1) / (3 * bend) + bend / 2
 
@@ -79,10 +79,11 @@ def _bend(samples: float, shape: Shape) -> float:
 
 
 def _chance(t: float, samples: float, shape: Shape) -> float:
-    """That chance alone takes the largest of the points to ``t`` or beyond, in either direction.
+    """Probability that chance alone takes the largest deviation to ``t`` or beyond, in either
+    direction.
 
-    One point, and the number of times that a curve crosses the level on average: the formula of
-    Rice, for t (Worsley 1994); never more than all points by themselves (Bonferroni).
+    The probability for one point plus the mean number of level crossings of the curve (formula of
+    Rice for t, Worsley 1994), bounded by the sum over all points (Bonferroni).
     """
     one = float(2 * scipy.stats.t.sf(t, samples - 1))
     decay = t**2 / 2 if np.isinf(samples) else (samples - 2) / 2 * np.log1p(t**2 / (samples - 1))
@@ -91,13 +92,13 @@ def _chance(t: float, samples: float, shape: Shape) -> float:
 
 
 def normal_z(t: float, samples: float, shape: Shape = SINGLE) -> float:
-    """Normal z as unlikely as a Student t of ``samples`` values: few seeds do not look significant
-    by themselves, nor does the largest of many points, nor what skewness explains.
+    """Normal z with the same p-value as a Student t of ``samples`` values, corrected for skewness
+    and for the number of points along a curve.
 
     Parameters
     ----------
     t : float
-        Signed: measured less predicted, in standard errors.
+        Measured minus predicted, in standard errors.
     """
     if not samples > 1:
         return np.nan
@@ -107,8 +108,8 @@ def normal_z(t: float, samples: float, shape: Shape = SINGLE) -> float:
 
 @functools.cache
 def reach(samples: float, z_max: float = Z_MAX, shape: Shape = SINGLE) -> float:
-    """Standard errors by which a mean of ``samples`` values must be off, to the side where that is
-    harder to see, to be flagged nine times in ten.
+    """Minimum detectable effect in standard errors: deviation of a mean of ``samples`` values that
+    is flagged with a power of 90%, on the side where detection is harder.
     """
     if samples <= 1:
         return np.inf
@@ -121,14 +122,14 @@ def reach(samples: float, z_max: float = Z_MAX, shape: Shape = SINGLE) -> float:
 
     if beyond(critical) > 0:
         critical = float(scipy.optimize.brentq(beyond, critical, most))
-    if bend := abs(_bend(samples, shape)):  # the inverse of `_hall`, on the side of the long tail
+    if bend := abs(_bend(samples, shape)):  # inverse of `_hall` on the side of the long tail
         critical = max(critical, (1 - np.cbrt(1 - 3 * bend * (critical + bend / 2))) / bend)
     return float(critical + scipy.stats.t.ppf(POWER, samples - 1))
 
 
 def needed(spread: float, see: float, shape: Shape = SINGLE) -> int | None:
-    """Samples of standard deviation ``spread`` whose mean would show ``see``; None beyond any
-    reason.
+    """Number of samples of standard deviation ``spread`` with which a deviation ``see`` would be
+    detected; None if unreasonably large.
     """
 
     def shows(size: int) -> bool:

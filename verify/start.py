@@ -1,5 +1,5 @@
-"""What a first answer costs: ``python -m verify.start`` times every command in a fresh process
-against its libraries' import.
+"""Start-up cost: ``python -m verify.start`` times every command in a fresh process, relative to
+importing its libraries.
 """
 
 from __future__ import annotations
@@ -13,17 +13,18 @@ import time
 from theory import cli, output, progress, registry
 
 LIBRARIES = "import sympy, scipy.integrate, scipy.optimize, xarray"
-# The same numbers a second time in one process: derivations, machine code and imports are there.
+# Time of a second evaluation in the same process, with derivations, machine code and imports
+# already done.
 AGAIN = (
     "import time\nfrom theory import registry\nwing = registry.find('{0}').wing('theory', 'onset')\n"
     "p = registry.find('{0}').wing('theory').Parameters()\nwing.onset(p)\nstart = time.process_time()\n"
     "wing.onset(p)\nprint(time.process_time() - start)"
 )
-WITH_NUMBERS = ("positional_semantic",)  # whose numbers, fixed points, cost more than a start
+WITH_NUMBERS = ("positional_semantic",)  # its fixed points cost more than the start
 
 
 def commands(model: str) -> dict[str, tuple[list[str], float]]:
-    """Commands of a model, and how many times the import of the libraries each may cost."""
+    """Commands of a model, with the allowed ratio of their cost to the import of the libraries."""
     room = registry.find(model).path("theory")
     return {
         f"import {room}": (["-c", f"import {room}"], 1.2),
@@ -34,10 +35,8 @@ def commands(model: str) -> dict[str, tuple[list[str], float]]:
 
 
 def seconds(arguments: list[str]) -> tuple[float, str]:
-    """CPU time (user and system) of a Python process, its children included, and what it
-    printed.
-    """
-    # Our sources are compiled once, as those of the libraries are, whatever this shell says.
+    """CPU time (user and system) of a Python process including its children, and its output."""
+    # Bytecode is written regardless of the shell's settings, as for the libraries.
     kept = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
     before = os.times()
     done = subprocess.run(
@@ -52,8 +51,8 @@ def seconds(arguments: list[str]) -> tuple[float, str]:
 
 
 def measure(models: list[str], rounds: int) -> list[dict]:
-    """Medians over rounds, in each of which everything runs once, so that a slow minute slows all
-    alike.
+    """Median times over rounds. Every command runs once per round, so that a slow period affects
+    all alike.
 
     Parameters
     ----------
@@ -65,10 +64,9 @@ def measure(models: list[str], rounds: int) -> list[dict]:
     Returns
     -------
     list of dict
-        Per command: CPU ``seconds``, ``ratio`` to the import of the libraries, ``allowed`` ratio
-        and whether it is ``within``. What ``verify.gradients`` pays for torch, and a model of
-        `WITH_NUMBERS` for its numbers themselves, is taken off before the ratio, and said in
-        ``without``.
+        Per command: CPU ``seconds``, ``ratio`` to the import of the libraries, ``allowed`` ratio,
+        and whether it is ``within``. The cost of torch in ``verify.gradients``, and of the numbers
+        themselves for models in `WITH_NUMBERS`, is subtracted first and given in ``without``.
     """
     tasks = {name: task for model in models for name, task in commands(model).items()}
     spent: dict[str, list[float]] = {name: [] for name in (LIBRARIES, "torch", *tasks)}
@@ -119,7 +117,7 @@ def measure(models: list[str], rounds: int) -> list[dict]:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Command line: exit code 1 where a command costs more than it may."""
+    """Command line. Exit code 1 if a command costs more than allowed."""
     parser = cli.parser(
         "verify.start",
         "CPU time of first answers, as a multiple of importing the libraries.",

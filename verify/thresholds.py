@@ -1,5 +1,5 @@
-"""Critical sample complexities from simulations against theory:
-``python -m verify.thresholds [MODEL]``.
+"""Critical sample complexities from simulations against theory: ``python -m verify.thresholds
+[MODEL]``.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Emergence times fitted and held against their laws: ``python -m verify.timescales [MODEL]``."""
+"""Emergence times and their scaling against theory: ``python -m verify.timescales [MODEL]``."""
 
 from __future__ import annotations
 

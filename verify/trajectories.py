@@ -18,18 +18,18 @@ from verify.significance import Shape, path, skewness
 
 @dataclass(frozen=True, repr=False)
 class Comparison:
-    """A theory curve held against an ensemble, variable by variable; prints as a table.
+    """Comparison of a theory curve with an ensemble, variable by variable; prints as a table.
 
     Attributes
     ----------
     checks : list of Check
-        Largest deviation of the ensemble mean per variable, in standard errors, judged as the
-        largest of the curve's points (`significance`).
+        Largest deviation of the ensemble mean per variable, in standard errors, with the
+        significance of a maximum along a curve (`significance`).
     deviations : Dataset
-        ``theory - mean`` per variable over time, in standard deviations of the ensemble; NaN where
-        it does not spread.
+        ``theory - mean`` per variable over time, in standard deviations of the ensemble; NaN
+        without scatter.
     beyond : str
-        Assumptions of the theory that these students break; empty where it describes them.
+        Assumptions of the theory that these students break; empty if there are none.
     """
 
     checks: list[Check]
@@ -37,12 +37,14 @@ class Comparison:
     beyond: str = ""
 
     def __str__(self) -> str:
-        """Table of checks, then how often theory lies inside the ensemble's band."""
+        """Table of checks, then the fraction of times at which theory lies inside the ensemble's
+        band.
+        """
         beyond = f"\nbeyond its scope: {self.beyond}" if self.beyond else ""
         return f"{check.table(self.checks)}\n{self.spoken()}{beyond}"
 
     def __repr__(self) -> str:
-        """How many of each verdict."""
+        """Number of checks with each verdict."""
         return f"<Comparison of {', '.join(c.equation for c in self.checks)}: {check.summary(self.checks)}>"
 
     def _repr_html_(self) -> str:
@@ -50,7 +52,7 @@ class Comparison:
         return f"<pre>{html.escape(str(self))}</pre>"
 
     def inside(self) -> dict[str, float]:
-        """Share of evaluation times at which theory lies within two standard deviations of the
+        """Fraction of evaluation times at which theory lies within two standard deviations of the
         ensemble mean.
         """
         return {
@@ -60,7 +62,7 @@ class Comparison:
         }
 
     def spoken(self) -> str:
-        """The same as a line."""
+        """`inside` as a line of text."""
         inside = "; ".join(f"{name} {share:.0%}" for name, share in self.inside().items())
         if not inside:
             return "a single curve: how it scatters is not known"
@@ -78,26 +80,27 @@ def compare(
     time: str | None = None,
     beyond: bool = False,
 ) -> Comparison:
-    """Compare every variable that a theory curve and an ensemble share.
+    """Compare all variables common to a theory curve and an ensemble.
 
     Parameters
     ----------
     curve : Dataset
-        Theory over time; over ``(seed, time)`` where it follows every seed, which is then compared
-        seed by seed; over ``(draw, time)`` where starts are drawn, of which the mean is compared.
-        Interpolated to the ensemble's evaluation times (cubic).
+        Theory over time; over ``(seed, time)`` if it predicts every seed, which is then compared
+        seed by seed; or over ``(draw, time)`` for drawn initial values, whose mean is compared.
+        Interpolated (cubic) to the ensemble's evaluation times.
     runs : Dataset
-        Students over ``(seed, time)``, or any dataset whose variables have the same names; without
-        ``seed`` it is one curve.
+        Students over ``(seed, time)``, or any dataset with variables of the same names; without
+        ``seed`` a single curve.
     bands : mapping, optional
-        Per variable, where the theory is known to be off: (measured - predicted) over the largest
-        predicted size.
+        Per variable, known systematic deviation: (measured - predicted) over the largest predicted
+        size.
     label : str
-        Behind the names of the variables.
+        Text appended to the names of the variables.
     time : str, optional
-        What the runs call the time, where it is not as the theory calls it; in the theory's unit.
+        Name of the time in the runs, if it differs from the theory's; the unit must be the
+        theory's.
     beyond : bool
-        Compare also with students that the theory does not describe, with a warning.
+        Also compare with students that the theory does not describe, with a warning.
 
     Returns
     -------
@@ -106,7 +109,7 @@ def compare(
     Raises
     ------
     ParameterError
-        If curve and runs are not of the same students, or of students that the theory does not
+        If curve and runs belong to different students, or to students that the theory does not
         describe; if there is no common time or variable, or a time has no coordinate.
     """
     with scope.insisting(beyond):
@@ -136,7 +139,7 @@ def compare(
         method="cubic" if curve.sizes[time] > 3 else "linear",
         kwargs={"fill_value": "extrapolate"},
     )
-    # Of drawn starts the mean is compared, known as well as their number makes it.
+    # For drawn initial values the mean is compared, with the standard error of their number.
     drawn = theory.var("draw", ddof=1) / theory.sizes["draw"] if "draw" in theory.dims else None
     theory = theory.mean("draw") if drawn is not None else theory
     checks, deviations = [], {}
@@ -180,7 +183,7 @@ def compare(
                 size,
                 band=(bands or {}).get(name),
                 scale=scale,
-                # The gap is theory less measured.
+                # The gap is theory minus measured.
                 shape=Shape(-skewness(each[:, k]), *path(each - each.mean(0))),
             )
         )
@@ -190,7 +193,7 @@ def compare(
 def _timed(
     curve: xr.Dataset, runs: xr.Dataset, time: str | None
 ) -> tuple[xr.Dataset, xr.Dataset, str]:
-    """Both in the order of time, under the name that it has in the curve."""
+    """Both datasets sorted by time, which is renamed as in the curve."""
     clocks = [str(d) for d in curve.dims if d not in ("seed", "draw") and d in curve.coords]
     if time is not None and time not in runs.dims:
         raise ParameterError(f"time = {time!r}: must be a dimension of the runs ({_listed(runs)})")
@@ -222,7 +225,7 @@ def _named(data: xr.Dataset) -> str:
 
 
 def _largest(gap: xr.DataArray) -> int:
-    """Where a deviation is largest; at 0 where there is none."""
+    """Index of the largest deviation; 0 if there is none."""
     size = np.abs(gap.values)
     return int(np.nanargmax(size)) if np.isfinite(size).any() else 0
 

@@ -32,7 +32,7 @@ from verify.associative_memory.trigger_task.laws import EARLY
 
 
 def few(source: Source, most: int) -> list[int]:
-    """Seeds of ensembles that are dear: the first few at the small scale."""
+    """Seeds of expensive ensembles: only the first few at the small scale."""
     return source.seeds[:most] if source.scale == "small" else source.seeds
 
 
@@ -226,7 +226,7 @@ def steps(source: Source) -> Any:
     size = p.N
     scaled = np.zeros_like(
         good.weights["W_1"]
-    )  # the first position has no choice, the last none that matters
+    )  # the first position has no choice, and the last one's does not matter
     scaled[1:-1] = good.weights["W_1"][1:-1] / np.abs(good.weights["W_1"][1:-1]).max(
         1, keepdims=True
     )

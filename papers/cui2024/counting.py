@@ -31,7 +31,7 @@ COLUMNS = {
 def trained(
     p: HistogramParameters, seed: int, device: str | None, progress: bool
 ) -> dict[str, dict[str, Any]]:
-    """Both solutions of a seed, trained once per process."""
+    """Both solutions of a seed (cached per process)."""
     return solutions(p, seed, device=device, progress=progress)
 
 
@@ -63,7 +63,7 @@ class Table:
 
 
 def letters(sequence: np.ndarray) -> list[str]:
-    """Tokens as capitals."""
+    """Tokens as capital letters."""
     return [chr(ord("A") + int(t)) for t in sequence]
 
 

@@ -1,4 +1,4 @@
-"""Every figure of the paper, remade: what it needs and how it is drawn."""
+"""Every figure of the paper: required students and theory, and drawing."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from theory.positional_semantic.onset import interpolated
 from verify.positional_semantic import thresholds as check
 
 ALPHA = r"sample complexity $\alpha = n/d$"
-POINTS = 65  # of a theory curve: the end of a branch, a square root, shows no corners
+POINTS = 65  # points of a theory curve, enough for the square root at the end of a branch
 STARTS = ("positional", "semantic")
 COLOURS = {"positional": "C0", "semantic": "C1", "random": "C3", "mixed": "C4", "agnostic": "C5"}
 
 
 @dataclass(frozen=True)
 class Setting:
-    """Sizes of all figures at one scale: students, and the grids they are trained on."""
+    """Sizes of all figures at one scale: students and grids."""
 
     p: Parameters
     alphas: tuple[float, ...]
@@ -44,8 +44,8 @@ class Setting:
     limit_seeds: int
 
 
-# Theory curves beside students are of the selection that informed descent follows
-# (docs/models/selections.md).
+# Theory curves next to students use the branch of the proximal operator that informed descent
+# follows (docs/models/selections.md).
 GRID = tuple(np.linspace(0.01, 2, 25).round(6))
 SETTINGS = {
     "small": Setting(
@@ -110,7 +110,7 @@ def both(source: Source, p: Parameters, alphas: Any, seeds: Any = None) -> dict[
 
 
 def between(alphas: tuple[float, ...]) -> np.ndarray:
-    """Points of a theory curve over the range of ``alphas``: none shows as a corner."""
+    """Points of a smooth theory curve over the range of ``alphas``."""
     return np.linspace(min(alphas), max(alphas), POINTS)
 
 
@@ -267,7 +267,9 @@ def map_panel(axis: Any, data: xr.DataArray, title: str, label: str) -> None:
 
 
 def theory_lines(axes: tuple[Any, Any], p: Parameters, s: Setting) -> None:
-    """alpha_c and alpha_l over omega into two panels, for both selections of the minimiser."""
+    """Draw alpha_c and alpha_l over omega into two panels, for both branches of the proximal
+    operator.
+    """
     for prox, mark, style in (("global", ".", "-"), ("local", "x", "--")):
         rows = line(p.replace(order=s.theory_order, prox=prox), sorted(s.lines, reverse=True))
         for axis, name in zip(axes, ("alpha_c", "alpha_l"), strict=True):
@@ -364,7 +366,7 @@ EXTENSIONS: dict[str, tuple[str, dict[str, Any]]] = {
 
 
 def extension(name: str, source: Source, s: Setting) -> Any:
-    """Figs. 10-13: an extension beside the model of the main text."""
+    """Figs. 10-13: an extension compared with the model of the main text."""
     title, change = EXTENSIONS[name]
     plain, changed = s.p, s.p.replace(**change)
     figure, (left, right) = plotting.figure(1, 2)
@@ -396,7 +398,7 @@ def extension_maps(source: Source, s: Setting) -> Any:
 
 
 def uninformed(source: Source, s: Setting) -> Any:
-    """Fig. 15: Adam from random weights; where it ends, against the two informed minima."""
+    """Fig. 15: Adam from random weights; its final loss against the two informed minima."""
     seeds = range(s.adam_seeds)
     runs = students(source, s.adam, [s.adam.alpha], seeds).isel(alpha=0)
     informed = both(source, s.p.replace(d=s.adam.d, n_test=s.adam.n_test), [s.adam.alpha], seeds)
@@ -443,8 +445,8 @@ def uninformed(source: Source, s: Setting) -> Any:
 
 
 def selections(source: Source, s: Setting) -> Any:
-    """Ours: both selections of the envelope's minimiser against students of both branches: small
-    ones one by one, and what large ones tend to.
+    """Ours: both branches of the proximal operator against students of both starts: small students
+    one by one, and the limit of large ones.
     """
     figure, axes = plotting.figure(1, 2)
     for axis, (kind, name, tex) in zip(

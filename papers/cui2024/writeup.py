@@ -16,7 +16,7 @@ HERE = Path(__file__).parent
 
 
 def thresholds(source: Source) -> str:
-    """Thresholds over omega for both selections."""
+    """Table of thresholds over omega for both branches of the proximal operator."""
     setting = SETTINGS[source.scale]
     omegas = [w for w in sorted(setting.lines, reverse=True) if round(10 * w, 6) % 1 == 0]
     found = {

@@ -1,4 +1,4 @@
-"""Every figure of the paper, remade: which setting it needs and how it is drawn."""
+"""Every figure of the paper: required setting and drawing."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from verify.state_tracking.trajectories import (
 MEASURED_LOGITS = "(17)-(18), measured logits"
 TIME = r"training time $\alpha$ = epochs / $(d_g N)$"
 SCALES = ("shipped", "small", "paper")
-# Small settings keep the frequency families and learning rate of the tables.
+# Small settings with the frequency families and learning rate of the tables.
 SETTINGS: dict[tuple[str, str], Parameters] = {
     ("small", "table_1"): Parameters.demo(),
     ("small", "table_2"): Parameters.table_2().replace(
@@ -41,7 +41,7 @@ SETTINGS: dict[tuple[str, str], Parameters] = {
 
 
 def students(source: Source, setting: str) -> tuple[Parameters, xr.Dataset]:
-    """Parameters and ensemble of a setting: the one that comes with the code, or trained."""
+    """Parameters and ensemble of a setting, shipped or trained."""
     if source.scale == "shipped":
         p, runs = ensemble.shipped(setting)
         source.used(p, runs.sizes["seed"])
@@ -51,14 +51,14 @@ def students(source: Source, setting: str) -> tuple[Parameters, xr.Dataset]:
 
 
 def of(setting: str, draw: Callable[[Parameters, xr.Dataset], Any]) -> Callable[[Source], Any]:
-    """Drawing from the ensemble of a setting, which is trained if it is missing."""
+    """Make the drawing function of a figure from the ensemble of a setting, trained if missing."""
     return lambda source: draw(*students(source, setting))
 
 
 def theory_of(
     setting: str, draw: Callable[[Parameters, xr.Dataset], Any]
 ) -> Callable[[Source], Any]:
-    """The same, of theory alone: no seeds are drawn."""
+    """The same for figures of theory only, without seeds."""
 
     def drawn(source: Source) -> Any:
         p, runs = students(source, setting)
@@ -69,7 +69,7 @@ def theory_of(
 
 
 def theory(p: Parameters, runs: xr.Dataset) -> xr.Dataset:
-    """Theory curve over the length of the runs."""
+    """Theory curve over the run length."""
     return st.trajectory(p, float(runs.alpha[-1]))
 
 
@@ -77,7 +77,7 @@ Curves = list[tuple[str, xr.DataArray, xr.DataArray | None]]
 
 
 def panels(runs: xr.Dataset, groups: list[tuple[str, Curves]], predicted_by: str = "theory") -> Any:
-    """One panel per group of (name, students, prediction): students one by one or as a band,
+    """One panel per group of (name, students, prediction): students as single lines or as a band,
     prediction dashed.
     """
     figure, axes = plotting.figure(1, len(groups), width=3.7, height=2.9)
@@ -142,7 +142,9 @@ def logits_and_loss(p: Parameters, runs: xr.Dataset) -> Any:
 
 
 def variances(p: Parameters, runs: xr.Dataset) -> tuple[str, list]:
-    """Panel of logit variances: students, and our column statistics from the same seeds' starts."""
+    """Panel of logit variances: students, and our column theory from the same seeds' initial
+    values.
+    """
     ours = levels.finite_data(p, runs)
     return (
         "logit variance",
@@ -204,7 +206,9 @@ def attention_entries(p: Parameters, runs: xr.Dataset) -> Any:
 
 
 def closure(p: Parameters, runs: xr.Dataset) -> Any:
-    """Ours: the one uncontrolled step of the derivation, along training and against A."""
+    """Ours: the uncontrolled step of the derivation (closure of c(A)), along training and against
+    A.
+    """
     figure, (left, right) = plotting.figure(1, 2)
     for k, (name, values) in enumerate(closure_curves(p, runs).items()):
         plotting.band(left, values, f"C{k}", name, alpha=0.15)
@@ -231,8 +235,8 @@ def onset_forms(p: Parameters, runs: xr.Dataset) -> Any:
 
 
 def composite_forms(p: Parameters, runs: xr.Dataset) -> Any:
-    """Ours: early, onset, late and composite forms beside the exact solution, here and for a large
-    system.
+    """Ours: early, onset, late and composite forms compared with the exact solution, for this
+    setting and for a large system.
     """
     size, length = 1e5, 3e4
     large = {
@@ -318,7 +322,7 @@ def composite_forms(p: Parameters, runs: xr.Dataset) -> Any:
 
 
 def composite_curve(numbers: Any, end: float) -> dict[str, np.ndarray]:
-    """Composite up to the time ``end``, dense where attention locks."""
+    """Composite up to the time ``end``, with more points where attention locks."""
     last = float(
         (st.inversion.states(numbers, [end])["R"] - st.inversion.states(numbers, [end])["S"])[0]
     )
@@ -327,7 +331,7 @@ def composite_curve(numbers: Any, end: float) -> dict[str, np.ndarray]:
 
 
 def rollout_recursion(p: Parameters, runs: xr.Dataset) -> Any:
-    """Ours: the recursion (85) fed with the measured accuracy of every step."""
+    """Ours: the recursion (85) evaluated with the measured accuracy of every step."""
     fed = position_dependent_rollout(p, runs)
     return panels(
         runs,

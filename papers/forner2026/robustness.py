@@ -1,4 +1,6 @@
-"""Robustness sweeps of App. B: one parameter at a time, does the student still learn, and when."""
+"""Robustness sweeps of App. B: whether and when students learn, changing one parameter at a
+time.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,7 @@ from theory import plotting
 from theory.state_tracking import Parameters, onset
 from verify.emergence import first_crossing
 
-SEEDS = 4  # per setting of the small sweep
+SEEDS = 4  # seeds per setting of the small sweep
 SMALL = Parameters(N=8, L=5, d_g=8, d_h=16, n_train=1024, eval_every=16)
 RANGES: dict[str, dict[str, tuple]] = {
     "small": {
@@ -38,7 +40,7 @@ RANGES: dict[str, dict[str, tuple]] = {
         "rope": ("2pi", "plain", "linear"),
     },
 }
-LATE = 1e3  # times of A = 1/2 beyond it are named, not drawn
+LATE = 1e3  # longer times of A = 1/2 are stated, not drawn
 LABELS = {
     "N": "$N$",
     "d_g": "$d_g$",
@@ -55,8 +57,8 @@ STORED = Path(__file__).with_name("robustness.json")
 
 
 def found(source: Source) -> dict[str, list[dict[str, Any]]]:
-    """Results that come with the code (made by ``papers forner2026 --figure robustness --scale
-    small``), or of a sweep that is asked for.
+    """Shipped results (made by ``papers forner2026 --figure robustness --scale small``), or those
+    of a requested sweep.
     """
     if source.scale != "shipped":
         return sweep(source)
@@ -71,7 +73,9 @@ def found(source: Source) -> dict[str, list[dict[str, Any]]]:
 
 
 def sweep(source: Source) -> dict[str, list[dict[str, Any]]]:
-    """Train around one setting; per parameter and value, times of A = 1/2 and final accuracies."""
+    """Train around one setting; returns times of A = 1/2 and final accuracies per parameter and
+    value.
+    """
     large = source.scale == "paper"
     base = Parameters.table_1() if large else SMALL
     seeds = source.seeds[: 10 if large else SEEDS]

@@ -17,7 +17,7 @@ HERE = Path(__file__).parent
 
 
 def numbers(source: Source) -> str:
-    """Settings and the constants that follow from them."""
+    """Table of settings and derived constants."""
     rows = []
     for table in ("table_1", "table_2"):
         p = students(source, table)[0]

@@ -1,5 +1,5 @@
-"""Figure of the law of all weights: scaled emergence times, how far the law is off, and which
-numbers carry a run.
+"""Figure of the law of all weights: scaled emergence times, error of the law, and the leading
+pseudo-parameters of a run.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ SHOWN = {
 
 
 def draw(_: Source) -> Any:
-    """Times over N for both queries with the law and three numbers alone, the law's error, and a
-    run's numbers over time.
+    """Draw times over N for both queries with the law and with three pseudo-parameters only, the
+    law's error, and a run's pseudo-parameters over time.
     """
     figure, axes = plotting.figure(2, 2)
     found = {query: [times.times(N, query) for N in SIZES] for query in LABELS}
@@ -52,7 +52,7 @@ def draw(_: Source) -> Any:
             scaled = [
                 f[name] * np.log(N) / N**2 for f, N in zip(far[query], LAW_SIZES, strict=True)
             ]
-            fine = np.geomspace(large[0], large[-1], 100)  # smooth in ln N between the sizes
+            fine = np.geomspace(large[0], large[-1], 100)  # smooth in ln N between sizes
             law_curve = PchipInterpolator(np.log(large), scaled)(np.log(fine))
             axis.semilogx(fine, law_curve, "-", lw=1, color=f"C{c}")
         axis.plot([], [], "k-", lw=1, label="law, nothing fitted")

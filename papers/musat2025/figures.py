@@ -1,6 +1,4 @@
-"""Every figure of the paper but the schematics, remade: which setting it needs and how it is
-drawn.
-"""
+"""Every figure of the paper except the schematics: required setting and drawing."""
 
 from __future__ import annotations
 
@@ -23,14 +21,17 @@ from verify.emergence import first_crossing
 from verify.induction_heads import pictures, timescales
 
 THREE = {"alpha_3": r"\alpha_3", "beta_2": r"\beta_2", "gamma_3": r"\gamma_3"}
-CORNER = {"I": (0.8, 0.2), "M": (0.87, 0.13)}  # of a block, beside the diagonals of I or M
+CORNER = {
+    "I": (0.8, 0.2),
+    "M": (0.87, 0.13),
+}  # place of labels in a block, next to the diagonals of I or M
 STEPS = "training step"
-# Apps. C and D train in minutes on a CPU as printed, so that both scales share them.
+# Apps. C and D train in minutes on a CPU at the printed sizes; both scales use these.
 ABLATION = {"4": (16, 32), "15": (32, 16), "16": (8, 32)}  # N, D
 ABLATION_SEEDS = 2
 EMERGENCE = {"small": (2, 4, 6, 8, 12, 16, 24), "paper": (2, 4, 8, 16, 32, 64, 128)}
-RATE = 100 / 256  # step in t of App. F: rate 100, mean over D = 256
-THRESHOLD = 0.1  # of alpha and beta in Fig. 5; 1/2 for gamma
+RATE = 100 / 256  # step in t in App. F: rate 100, mean over D = 256
+THRESHOLD = 0.1  # threshold of alpha and beta in Fig. 5; 1/2 for gamma
 STANDARD = {"small": StandardParameters(), "paper": StandardParameters.paper()}
 UNIFORM_SIZES = (4, 8, 16, 32, 64, 128, 256, 512, 1024)
 DROP_SIZES = (4, 8, 16, 32, 64, 256, 1024, 10**4, 10**5, 10**6, 10**7)
@@ -49,8 +50,8 @@ def heat(
     label: str = "entry",
     limit: float | None = None,
 ) -> None:
-    """Matrix as an image, zero white, with its own colour bar; pointed where entries lie beyond the
-    limit.
+    """Draw a matrix as an image, zero in white, with a colour bar that is pointed if entries exceed
+    its limit.
     """
     top = float(np.abs(matrix).max())
     limit = limit or top or 1.0
@@ -61,7 +62,7 @@ def heat(
     axis.grid(False)
     extend = "both" if top > limit else "neither"
     figure.colorbar(image, ax=axis, fraction=0.046, pad=0.02, label=label, extend=extend)
-    figure.get_layout_engine().set(w_pad=0.12)  # a bar's label stays with its bar
+    figure.get_layout_engine().set(w_pad=0.12)  # keep the label at its colour bar
 
 
 def weights(source: Source, N: int, step: int) -> Any:
@@ -234,7 +235,7 @@ def interpretation(source: Source) -> Any:
     runs = standard_runs(source, 1).isel(seed=0)
     p = STANDARD[source.scale]
     figure, axes = plotting.figure(1, 3, width=4.2, height=3.6)
-    written = ("", "V_1", "V_2", "V_2 V_1")  # by no layer, the first, the second, both
+    written = ("", "V_1", "V_2", "V_2 V_1")  # written by no layer, the first, the second, both
     marks = {
         f"${by}\\,{of}$": size
         for by in written
@@ -251,8 +252,7 @@ def interpretation(source: Source) -> Any:
     }
     for axis, (name, (title, label)) in zip(axes, panels.items(), strict=True):
         matrix = runs[name].values
-        # A few entries are large by the random start; the colour scale leaves out the top
-        # thousandth.
+        # A few entries are large due to the random start; the colour scale excludes the top 0.1%.
         heat(figure, axis, matrix, title, label, float(np.quantile(np.abs(matrix), 0.999)))
         label_blocks(axis, marks, matrix.shape[1], "x")
         if name == "readout":
@@ -309,7 +309,7 @@ def onset_curves(source: Source) -> Any:
 
 
 def uniform(source: Source) -> Any:
-    """Ours: averaging over the queried pair speeds emergence up by ln N; the time of the drop
+    """Ours: averaging over the queried pair accelerates emergence by ln N; the time of the drop
     against its formula.
     """
     figure, (left, right) = plotting.figure(1, 2)

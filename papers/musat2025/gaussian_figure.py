@@ -1,4 +1,4 @@
-"""Figure of Gaussian data: the law of fast attention over N, and what finite D adds to it."""
+"""Figure of Gaussian data: the law of fast attention over N, and its finite-D correction."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def draw(source: Source) -> Any:
     with the first order in 1/D.
     """
     figure, (left, right) = plotting.figure(1, 2)
-    over_dimensions(right, source)  # first, as it may lack students
+    over_dimensions(right, source)  # first, as it may require training
     over_sizes(left)
     return figure
 
@@ -42,7 +42,7 @@ def after() -> float:
 
 
 def over_sizes(axis: Any) -> None:
-    """Flow of all weights at D = infinity but for its two speeds."""
+    """Flow of all weights at D = infinity, except for its two rates."""
     fine = np.geomspace(SIZES[0], SIZES[-1], 60)
     for query, label in LABELS.items():
         style = {"marker": "o" if query == "last" else "s", "ms": 4, "lw": 0.8}
@@ -67,7 +67,7 @@ def over_sizes(axis: Any) -> None:
 
 
 def over_dimensions(axis: Any, source: Source) -> None:
-    """Steps to the drop over those with orthonormal inner products."""
+    """Number of steps to the drop relative to orthonormal inner products."""
     dimensions = gaussian.DIMENSIONS
     limit, first = np.array([gaussian.descents(D, gaussian.SIZE) for D in dimensions]).T
     axis.semilogx(dimensions, first / limit, "k-", lw=1, label="first order in $1/D$")

@@ -1,4 +1,6 @@
-"""``python -m simulate associative_memory`` under the model's own name."""
+"""``python -m simulate.associative_memory``, the same as ``python -m simulate
+associative_memory``.
+"""
 
 from functools import partial
 

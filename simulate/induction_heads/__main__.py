@@ -1,4 +1,4 @@
-"""``python -m simulate induction_heads`` under the model's own name."""
+"""``python -m simulate.induction_heads``, the same as ``python -m simulate induction_heads``."""
 
 from functools import partial
 

@@ -1,5 +1,5 @@
-"""Disentangled students: all weights, 19 directions or three numbers, by stochastic gradient
-descent from zero.
+"""Disentangled students trained by stochastic gradient descent from zero: all weights, 19
+directions or three pseudo-parameters.
 """
 
 from __future__ import annotations
@@ -39,19 +39,20 @@ KINDS: dict[str, type[torch.nn.Module]] = {
     "projected": Constrained,
     "three": Constrained,
 }
-SHORT = dict(zip(("alpha", "beta", "gamma"), THREE, strict=True))  # names of the flow
+SHORT = dict(zip(("alpha", "beta", "gamma"), THREE, strict=True))  # names in the flow
 
 
 def memory(p: Parameters, itemsize: int = 4, keep_weights: bool = False) -> float:
-    """Bytes at the peak of one run, from the shapes it makes; `itemsize` bytes per number."""
+    """Peak memory of one run in bytes, estimated from array shapes; ``itemsize`` bytes per
+    number.
+    """
     places, D = 2 * p.N + 1, p.dimension
     sequences = p.batch_size * places * 2 * D * itemsize
     scores = p.batch_size * places**2 * itemsize
     frames = 8 * p.batch_size * p.N * D * itemsize if p.data == "orthonormal" else 0  # QR
     weights = 28 * D**2 * itemsize
-    # Sequences of test and step, the parts they are put together from, both layers and their
-    # gradients. The 19 directions have up to a score each; measuring builds all matrices several
-    # times over.
+    # Test and training sequences with their parts, both layers and their gradients. The 19
+    # directions need up to one score matrix each; measurements build all matrices several times.
     kept = training.records(p, 24 + (28 * D**2 if keep_weights else 0))
     return 14 * sequences + 20 * scores + frames + 8 * weights + kept
 
@@ -64,11 +65,11 @@ class Learner(Module):
     p : Parameters
         Task, architecture and training settings.
     seed : int
-        Fixes training and test sequences.
+        Seed of training and test sequences.
     device : torch.device
-        Where the student is.
+        Device.
     dtype : torch.dtype
-        Its precision.
+        Precision of the student.
     keep_weights : bool
         Record W1, W2, W3 at every measurement (large).
     """
@@ -89,8 +90,8 @@ class Learner(Module):
             keep_weights,
         )
         self.student = KINDS[p.trained](p.dimension, p.mask, dtype).to(device)
-        # The gradient of a matrix along its kernel, over D, is what a step of the matrices leaves
-        # of it.
+        # A step of the matrices changes a pseudo-parameter by the gradient along its kernel,
+        # divided by D.
         rate = p.eta / p.dimension if p.trained in ("nineteen", "projected") else p.eta
         self.optimizer = Descent(self.student.parameters(), lr=rate)
         self.test = self._draw("test")
@@ -108,7 +109,7 @@ class Learner(Module):
 
     @torch.no_grad()
     def measure(self) -> dict[str, np.ndarray]:
-        """Pseudo-parameters, what they leave out, and the loss."""
+        """Pseudo-parameters, the norm outside them, and the loss."""
         weights = {k: w.detach().cpu() for k, w in self.student.weights().items()}
         loss = squared_error(self.student(self.test.X), self.test.y, "sum") / task.scale(self.p)
         values = project(weights)
@@ -126,7 +127,7 @@ class Learner(Module):
         return {k: v.double().numpy() for k, v in found.items()}
 
     def _loss_of(self, values: torch.Tensor) -> torch.Tensor:
-        """Loss of the network made of some pseudo-parameters."""
+        """Loss of the network with only some pseudo-parameters nonzero."""
         cut = Nineteen(self.p.dimension, self.p.mask, self.dtype).to(self.device)
         cut.theta.copy_(values)
         return (squared_error(cut(self.test.X), self.test.y, "sum") / task.scale(self.p)).cpu()
@@ -137,12 +138,12 @@ class Learner(Module):
 
 
 def identity(p: Parameters, keep_weights: bool = False) -> dict[str, Any]:
-    """Kept weights identify a run."""
+    """Identity of a run: whether weights are recorded."""
     return {"keep_weights": keep_weights}
 
 
 def clock(p: Parameters, steps: np.ndarray) -> np.ndarray:
-    """Flow time of the three numbers."""
+    """Time of the three-parameter flow."""
     return steps * p.time_per_step
 
 

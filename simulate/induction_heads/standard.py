@@ -1,6 +1,4 @@
-"""The standard attention-only transformer that the disentangled one imitates (Sec. 2, App. E, Figs.
-1, 2, 17).
-"""
+"""The standard attention-only transformer (Sec. 2, App. E, Figs. 1, 2, 17)."""
 
 from __future__ import annotations
 
@@ -20,10 +18,11 @@ from theory.induction_heads.parameters import StandardParameters
 
 
 class Transformer(nn.Module):
-    """Two attention-only layers of one head on a residual stream, learned token and position
+    """Two attention-only layers with one head each on a residual stream, learned token and position
     embeddings, linear output.
 
-    No normalisation, no biases, no tied weights. Columns of the stream are rows here.
+    No normalisation, no biases, no tied weights. The residual stream is stored as rows, not columns
+    as in the paper.
     """
 
     def __init__(self, p: StandardParameters, random: torch.Generator) -> None:
@@ -32,7 +31,7 @@ class Transformer(nn.Module):
         self.E = nn.Parameter(torch.randn(p.vocabulary, p.D, generator=random))
         self.P = nn.Parameter(torch.randn(p.block, p.D, generator=random))
 
-        def dense(rows: int) -> nn.Parameter:  # torch's default for a linear layer
+        def dense(rows: int) -> nn.Parameter:  # torch's default initialisation of a linear layer
             return nn.Parameter((2 * torch.rand(rows, p.D, generator=random) - 1) / math.sqrt(p.D))
 
         self.Q, self.K, self.V, self.O = (
@@ -51,15 +50,15 @@ class Transformer(nn.Module):
 
     @torch.no_grad()
     def interpret(self) -> dict[str, torch.Tensor]:
-        """Key-query products and output matrix in the basis of embeddings and of what the heads
-        write (Fig. 2).
+        """Key-query products and output matrix in the basis of the embeddings and the outputs of
+        the heads (Fig. 2).
 
         Returns
         -------
         dict
             ``scores_1`` and ``scores_2`` (query, key), divided by sqrt(D) as in the softmax, and
-            ``readout`` (token, direction). Directions: tokens, positions; the same written by head
-            1; both written by head 2 (readout only).
+            ``readout`` (token, direction). Directions: tokens and positions; the same as written by
+            head 1; all of these as written by head 2 (readout only).
         """
         base = torch.cat([self.E, self.P])
         first = torch.cat([base, base @ self.V[0].T @ self.O[0].T])
@@ -93,7 +92,7 @@ def sample(
 
 
 class Learner(Module):
-    """One standard transformer, trained on the negative log-likelihood of the right label."""
+    """One standard transformer, trained on the negative log-likelihood of the correct label."""
 
     def __init__(
         self, p: StandardParameters, seed: int, device: torch.device, dtype: torch.dtype
@@ -135,11 +134,13 @@ class Learner(Module):
 
 
 def memory(p: StandardParameters, itemsize: int = 4) -> float:
-    """Bytes at the peak of one run, from the shapes it makes; `itemsize` bytes per weight."""
+    """Peak memory of one run in bytes, estimated from array shapes; ``itemsize`` bytes per
+    weight.
+    """
     places, tokens = 2 * p.pairs + 1, p.vocabulary + p.block
     stream, scores = p.batch_size * places * p.D, p.batch_size * places**2
     weights = tokens * p.D + 8 * p.D**2 + p.vocabulary * p.D
-    draws = 6 * p.batch_size * p.vocabulary  # random numbers, their order in 8 bytes
+    draws = 6 * p.batch_size * p.vocabulary  # random numbers and their sorting indices of 8 bytes
     shown = 8 * tokens * p.D + 3 * 5 * tokens**2 + 3 * 4 * p.vocabulary * tokens  # `interpret`
     return (
         itemsize * (30 * stream + 20 * scores + 6 * weights + shown)

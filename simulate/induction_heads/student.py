@@ -1,5 +1,5 @@
-"""Students: the disentangled transformer with all its weights, and with alpha_3, beta_2, gamma_3
-alone (Sec. 3.1).
+"""Students: the disentangled transformer with all weights, in 19 directions, or with alpha_3,
+beta_2, gamma_3 only (Sec. 3.1).
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ THREE = ("alpha_3", "beta_2", "gamma_3")
 
 
 def attention(scores: torch.Tensor, mask: str) -> torch.Tensor:
-    """Row softmax over earlier positions (and the own one if ``mask`` is inclusive).
+    """Row softmax over earlier positions, including the position itself if ``mask`` is inclusive.
 
-    The strict mask leaves the first row nothing to see: it is zero, not 0/0. ``scores`` holds the
-    last rows of the square matrix of scores.
+    With the strict mask the first row has nothing to attend to and is set to zero. ``scores`` holds
+    the last rows of the square matrix of scores.
     """
     rows, columns = scores.shape[-2:]
     row = torch.arange(columns - rows, columns, device=scores.device)[:, None]
@@ -31,10 +31,10 @@ def attention(scores: torch.Tensor, mask: str) -> torch.Tensor:
 
 
 class Student(nn.Module):
-    """Disentangled transformer (1): two attention layers that append what they retrieve, one linear
-    layer.
+    """Disentangled transformer (1): two attention layers that append their output to their input,
+    and one linear layer.
 
-    The loss reads the query's row alone, so the second layer is evaluated for that row.
+    The loss depends on the query's row only, so that the second layer is evaluated for that row.
     """
 
     def __init__(self, D: int, mask: str = "strict", dtype: torch.dtype = torch.float32) -> None:
@@ -58,9 +58,9 @@ class Student(nn.Module):
 
 
 class Constrained(nn.Module):
-    """The same network with all weights zero but alpha M, beta I and gamma I in their blocks.
+    """The same network with all weights zero except the blocks alpha M, beta I and gamma I.
 
-    Only the blocks that are not zero are multiplied out.
+    Only the nonzero blocks are multiplied.
     """
 
     def __init__(self, D: int, mask: str = "strict", dtype: torch.dtype = torch.float32) -> None:
@@ -84,8 +84,8 @@ class Constrained(nn.Module):
 class Nineteen(nn.Module):
     """The same network with all weights in the 19 directions of Theorem 1.
 
-    On orthonormal data every inner product is fixed, so that its loss does not depend on the draw:
-    with every pair queried once, its descent is the population descent of all weights.
+    On orthonormal data every inner product is fixed, so that the loss does not depend on the draw.
+    If every pair is queried once, gradient descent equals the population descent of all weights.
     """
 
     def __init__(self, D: int, mask: str = "strict", dtype: torch.dtype = torch.float32) -> None:
@@ -130,7 +130,7 @@ class Nineteen(nn.Module):
 
 
 def squared_error(z: torch.Tensor, y: torch.Tensor, reduction: str) -> torch.Tensor:
-    """Loss averaged over the batch; over the D coordinates the ``mean`` or the ``sum``."""
+    """Squared error averaged over the batch; ``mean`` or ``sum`` over the D coordinates."""
     each = (z - y).square()
     return each.mean() if reduction == "mean" else each.sum(-1).mean()
 
@@ -144,8 +144,8 @@ def kernel(kind: str, D: int, dtype: torch.dtype = torch.float64) -> torch.Tenso
 def assemble(
     values: Mapping[str, torch.Tensor | float], D: int, dtype: torch.dtype = torch.float64
 ) -> dict[str, torch.Tensor]:
-    """Matrices W1, W2, W3 of the given pseudo-parameters, all others zero (Eqs. (6)-(8)), on their
-    device.
+    """Matrices W1, W2, W3 for the given pseudo-parameters, with all others zero (Eqs. (6)-(8)), on
+    the same device.
     """
     device = next((v.device for v in values.values() if isinstance(v, torch.Tensor)), None)
     matrices = {}
@@ -160,7 +160,9 @@ def assemble(
 
 
 def project(weights: Mapping[str, torch.Tensor]) -> torch.Tensor:
-    """The 19 pseudo-parameters of three matrices: inner products with I or M per block, over D."""
+    """The 19 pseudo-parameters of three matrices: inner products of blocks with I or M, divided by
+    D.
+    """
     D = weights["W3"].shape[1]
     found = []
     for pseudo in PSEUDO:
@@ -174,8 +176,8 @@ def project(weights: Mapping[str, torch.Tensor]) -> torch.Tensor:
 
 
 def residual(weights: Mapping[str, torch.Tensor]) -> torch.Tensor:
-    """Norm of what the 19 pseudo-parameters leave out, over the norm of all weights (0 for zero
-    weights).
+    """Norm of the weights outside the 19 directions, relative to the norm of all weights (0 for
+    zero weights).
     """
     D, dtype = weights["W3"].shape[1], weights["W3"].dtype
     inside = assemble(dict(zip(NAMES, project(weights), strict=True)), D, dtype)

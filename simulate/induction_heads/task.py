@@ -1,4 +1,6 @@
-"""Task: item-label pairs with positional codes, then one of the items again (Sec. 3.2)."""
+"""Task: item-label pairs with positional codes, followed by one of the items as query (Sec.
+3.2).
+"""
 
 from __future__ import annotations
 
@@ -13,8 +15,8 @@ STREAMS = ("train", "test", "initialisation")
 
 
 class Batch(NamedTuple):
-    """Sequences ``X`` of shape (batch, 2N+1, 2D), targets ``y`` (batch, D), queried pair ``q``
-    (batch,) from 0.
+    """Sequences ``X`` of shape (batch, 2N+1, 2D), targets ``y`` (batch, D), and queried pairs ``q``
+    (batch,), counted from 0.
     """
 
     X: torch.Tensor
@@ -23,8 +25,8 @@ class Batch(NamedTuple):
 
 
 def generator(seed: int, stream: str, step: int = 0) -> torch.Generator:
-    """Random stream of one seed, purpose and step, so that a resumed run draws what the
-    uninterrupted one would.
+    """Random stream for a seed, purpose and step, so that a resumed run draws the same numbers as
+    an uninterrupted one.
     """
     return of_torch(seed, STREAMS.index(stream), step)
 
@@ -46,8 +48,8 @@ def haar(shape: tuple[int, int, int], random: torch.Generator, dtype: torch.dtyp
 def orthonormal(
     p: Parameters, size: int, random: torch.Generator, dtype: torch.dtype
 ) -> tuple[torch.Tensor, ...]:
-    """Items, labels and codes for which all tokens, and all codes with all swapped codes, are
-    orthonormal.
+    """Items, labels and codes such that all tokens are orthonormal, and so are all codes and
+    swapped codes together.
 
     A code is half in the +1 and half in the -1 eigenspace of M, (f + g)/sqrt(2): then p M = (f -
     g)/sqrt(2).
@@ -78,7 +80,7 @@ def sample(
     size: int | None = None,
     dtype: torch.dtype = torch.float32,
 ) -> Batch:
-    """Draw sequences by the law that ``p`` names (Eq. (5), or Assumptions 7 and 8)."""
+    """Draw sequences from the distribution selected in ``p`` (Eq. (5), or Assumptions 7 and 8)."""
     size = size or p.batch_size
     if p.data == "orthonormal":
         items, labels, codes = orthonormal(p, size, random, dtype)

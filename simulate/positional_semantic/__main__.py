@@ -1,4 +1,6 @@
-"""``python -m simulate positional_semantic`` under the model's own name."""
+"""``python -m simulate.positional_semantic``, the same as ``python -m simulate
+positional_semantic``.
+"""
 
 from functools import partial
 

@@ -1,5 +1,5 @@
-"""Generalised approximate message passing for the attention layer (Algorithm 1 of App. B), rank
-one.
+"""Generalised approximate message passing (GAMP) for the attention layer of rank one (Algorithm 1
+of App. B).
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ from theory.positional_semantic.numbers import prox
 from theory.positional_semantic.numbers.prox import target_solution
 from theory.positional_semantic.scope import MINIMUM
 
-TOLERANCE = 1e-10  # step of the weights per sqrt(d)
+TOLERANCE = 1e-10  # convergence criterion: change of the weights divided by sqrt(d)
 
 
 @dataclass(frozen=True)
 class Message:
-    """Where message passing ended.
+    """Result of message passing.
 
     Attributes
     ----------
     weights : ndarray, shape (d,)
         Estimate of Q.
     steps : ndarray
-        Step of the weights per sqrt(d), iteration by iteration.
+        Change of the weights divided by sqrt(d), in every iteration.
     gradient : float
-        Norm per sqrt(d) of the gradient of the risk with Gram matrices at their limit.
+        Norm of the gradient of the risk divided by sqrt(d), with Gram matrices at their limit.
     variance : float
         Mean variance, to compare with V/sigma^2.
     """
@@ -42,7 +42,7 @@ class Message:
 def gamp(
     p: Parameters, data: Data, start: np.ndarray, *, damping: float = 0.7, iterations: int = 300
 ) -> Message:
-    """Iterate from given weights.
+    """Iterate message passing from given weights.
 
     Parameters
     ----------
@@ -56,12 +56,12 @@ def gamp(
     damping : float
         Weight of the old iterate.
     iterations : int
-        At most.
+        Largest number of iterations.
     """
     MINIMUM.require(p)
     X = data.tokens.double().numpy() / np.sqrt(p.d)  # (n, 2, d)
     Y = np.stack([data.target[:, 0, 1].double().numpy(), data.target[:, 1, 0].double().numpy()])
-    squares = (X**2).mean((0, 1))  # concentrates; kept per entry
+    squares = (X**2).mean((0, 1))  # concentrates as d grows; stored per entry
     far = target_solution(Y)
     weights, g = start.astype(float).copy(), np.zeros((2, len(X)))
     spread = np.full(p.d, 1 / p.lam)
@@ -83,7 +83,7 @@ def gamp(
         determinant = a * c - b * b
         slope = np.stack([c / determinant - 1, a / determinant - 1]) / variance
         found = -np.einsum("nld,ln->d", X**2, slope, optimize=True)
-        # On its way the estimate may pass where the risk is concave; variances stay positive.
+        # The estimate may pass through regions of concave risk; variances are kept positive.
         curvature = np.maximum(damping * curvature + (1 - damping) * found, -0.5 * p.lam)
         new = (np.einsum("nld,ln->d", X, g, optimize=True) + curvature * weights) / (
             p.lam + curvature
@@ -98,14 +98,13 @@ def gamp(
 
 
 def risk_gradient(p: Parameters, data: Data, weights: np.ndarray) -> float:
-    """Norm per sqrt(d) of the gradient of the idealised risk (Gram matrices sigma^2 times the
-    identity).
+    """Norm of the gradient of the idealised risk (Gram matrices sigma^2 times the identity),
+    divided by sqrt(d).
     """
     X = data.tokens.double().numpy() / np.sqrt(p.d)
     Y = np.stack([data.target[:, 0, 1].double().numpy(), data.target[:, 1, 0].double().numpy()])
     fields = (X @ weights).T
-    # At w = z the quadratic term of the objective has no gradient: what is left is that of the
-    # loss.
+    # At w = z the gradient of the quadratic term vanishes, and only that of the loss remains.
     _, first, second, *_ = prox.objective(fields, fields, Y, 1.0, p.sigma)
     gradient = np.einsum("nld,ln->d", X, np.stack([first, second]), optimize=True) + p.lam * weights
     return float(np.linalg.norm(gradient) / np.sqrt(p.d))

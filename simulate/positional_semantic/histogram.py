@@ -1,10 +1,10 @@
-"""The histogram task of App. A: one counting task, a positional and a semantic solution, and
-whether they last.
+"""The histogram task of App. A: a counting task with a positional and a semantic solution, and
+their stability.
 
 A transformer with one head (no residual connection) learns how often each token of a sequence
-occurs in it. With half of the embedding reserved for tokens and half for positions, queries and
-keys read one half only while the rest is frozen at zero. Then everything is unfrozen, perturbed and
-trained on.
+occurs in it. Half of the embedding is reserved for tokens and half for positions. Queries and keys
+first read one half only, with the rest frozen at zero. Then all weights are unfrozen, perturbed and
+trained further.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ def count(sequences: torch.Tensor) -> torch.Tensor:
 
 
 class Counter(nn.Module):
-    """Embedding, one attention head whose queries and keys read a subspace, LayerNorm, two-layer
-    network (21)-(24).
+    """Embedding, one attention head with queries and keys that read a subspace, LayerNorm, and a
+    two-layer network (21)-(24).
     """
 
     def __init__(self, p: HistogramParameters, kind: str) -> None:
@@ -69,9 +69,9 @@ class Counter(nn.Module):
         self.read = nn.Sequential(
             nn.LayerNorm(d), nn.Linear(d, p.hidden), nn.ReLU(), nn.Linear(p.hidden, p.length + 1)
         )
-        first = torch.arange(d) < half  # coordinates of the tokens
+        first = torch.arange(d) < half  # embedding coordinates reserved for tokens
         seen = first if kind == "semantic" else ~first
-        # Zeros at the start, and masks of what may move: tokens left, positions right, Q and K one
+        # Initial zeros, and masks of trainable entries: tokens left, positions right, Q and K one
         # of the two.
         self.masks = {
             "tokens": first.expand(p.alphabet, d),
@@ -82,7 +82,7 @@ class Counter(nn.Module):
         self.apply_masks()
 
     def apply_masks(self) -> None:
-        """Set what is frozen to zero."""
+        """Set frozen weights to zero."""
         named = dict(self.named_parameters())
         with torch.no_grad():
             for name, mask in self.masks.items():
@@ -110,7 +110,7 @@ def distance(a: dict[str, torch.Tensor], b: dict[str, torch.Tensor]) -> float:
 
 
 def accuracy(model: Counter, sequences: torch.Tensor) -> float:
-    """Share of positions counted right."""
+    """Fraction of positions with the correct count."""
     with torch.no_grad():
         return float((model(sequences).argmax(2) == count(sequences)).float().mean())
 
@@ -124,19 +124,19 @@ def dependence(model: Counter, sequences: torch.Tensor) -> float:
 
 
 class Learner:
-    """Both solutions of a seed, trained side by side: frozen by Adam, then all weights, perturbed,
-    by plain descent.
+    """Both solutions of a seed, trained side by side: first with frozen weights by Adam, then all
+    weights, after a perturbation, by plain gradient descent.
 
     Parameters
     ----------
     p : HistogramParameters
         Sizes and training.
     seed : int
-        Fixes initial weights, the order of the sequences and the perturbation.
+        Seed of the initial weights, the order of the sequences and the perturbation.
     device : torch.device
-        Where the students are.
+        Device.
     dtype : torch.dtype
-        Their precision.
+        Precision of the students.
     """
 
     def __init__(
@@ -155,7 +155,7 @@ class Learner:
         self._optimize()
 
     def _optimize(self) -> None:
-        """Make the optimisers of this phase."""
+        """Create the optimisers of this phase."""
         self.optimizers: dict[str, torch.optim.Optimizer] = {
             kind: torch.optim.SGD(model.parameters(), lr=self.p.eta)
             if self.frozen
@@ -164,7 +164,7 @@ class Learner:
         }
 
     def step(self, number: int) -> None:
-        """One epoch of both; the last frozen one ends with the unfreezing."""
+        """One epoch of both students; weights are unfrozen after the last frozen epoch."""
         for kind, model in self.models.items():
             optimizer = self.optimizers[kind]
             for rows in torch.randperm(len(self.train), generator=self.orders[kind]).split(
@@ -192,8 +192,8 @@ class Learner:
                     )
 
     def state(self) -> State:
-        """Weights of both, also as they were when unfrozen, what the optimisers remember, and where
-        the random streams are.
+        """Weights of both, now and at unfreezing, optimiser states, and states of the random
+        streams.
         """
         return {
             kind: {
@@ -206,7 +206,7 @@ class Learner:
         }
 
     def load(self, state: State) -> None:
-        """Take up a state."""
+        """Restore a state."""
         self.frozen = {
             kind: {name: w.to(self.device) for name, w in state[kind]["frozen"].items()}
             for kind in KINDS
@@ -219,7 +219,7 @@ class Learner:
             self.orders[kind].set_state(state[kind]["order"])
 
     def finish(self) -> dict[str, Any]:
-        """Quantities of `MEANING` of both solutions."""
+        """Quantities in `MEANING` for both solutions."""
         rows = {kind: self._compare(kind) for kind in KINDS}
         found = {
             name: (
@@ -261,8 +261,8 @@ class Learner:
 
 
 def memory(p: HistogramParameters, itemsize: int = 4) -> float:
-    """Bytes at the peak of one seed, from the shapes it makes: all test sequences are evaluated at
-    once.
+    """Peak memory of one seed in bytes, estimated from array shapes; all test sequences are
+    evaluated at once.
     """
     n = max(p.batch, p.samples)
     sequences = p.samples * p.length * (8 * 5 + p.length)
@@ -274,7 +274,7 @@ def memory(p: HistogramParameters, itemsize: int = 4) -> float:
 
 
 def length(p: HistogramParameters) -> int:
-    """Epochs, frozen and not."""
+    """Total number of epochs, frozen and unfrozen."""
     return p.epochs + p.unfrozen_epochs
 
 
@@ -294,8 +294,8 @@ SYSTEM = training.System(
 def solutions(
     p: HistogramParameters, seed: int, *, device: str | None = None, progress: bool = True
 ) -> dict[str, dict[str, Any]]:
-    """Both solutions of one seed by kind: quantities of `MEANING` and ``sequences``; trained once,
-    then from the store.
+    """Both solutions of one seed by kind: quantities in `MEANING` and ``sequences``. Trained once,
+    then read from the store.
     """
     found = SYSTEM.train(p, [seed], device=device, progress=progress).isel(seed=0)
     return {

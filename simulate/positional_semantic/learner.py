@@ -1,5 +1,5 @@
-"""Empirical risk minimisation: full-batch descent of a stack, then L-BFGS to the minimum, one
-student at a time.
+"""Empirical risk minimisation: full-batch descent of a stack of students, then L-BFGS to the
+minimum for each.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ POLISH = {"maxiter": 2000, "maxfun": 4000, "ftol": 1e-15, "gtol": 1e-7, "maxcor"
 
 
 def memory(p: Parameters, itemsize: int = 4) -> float:
-    """Bytes at the peak of one run, from the shapes it makes; `itemsize` bytes per number of the
-    descent.
+    """Peak memory of one run in bytes, estimated from array shapes; ``itemsize`` bytes per number
+    during descent.
     """
     tokens = 2 * p.n * p.d
-    # Drawn, shifted, Gram matrices by way of double precision; a copy in double precision for the
-    # polish.
+    # Sentences as drawn and shifted, Gram matrices via double precision, and a copy in double
+    # precision for the L-BFGS phase.
     sentences = tokens * (8 + itemsize + 16 + (8 if p.polish else 0)) + 40 * 8 * p.n
     tested = 2 * min(p.n_test, TEST_BLOCK) * p.d * 40
     weights = (2 if not p.tied else 1) * p.d * p.rank
@@ -49,11 +49,11 @@ class Learner(learner.Learner):
     p : Parameters
         Task, student and training settings.
     seeds : sequence of int
-        Each fixes teacher, data and initial weights through separate streams.
+        Seeds; each fixes teacher, data and initial weights through separate streams.
     device : torch.device
-        Where the students are.
+        Device.
     dtype : torch.dtype
-        Precision of the descent; the polish is in float64.
+        Precision of the descent; L-BFGS runs in float64.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class Learner(learner.Learner):
             self.tail.append({k: v.clone() for k, v in self.weights.items()})
 
     def state(self, b: int) -> learner.State:
-        """Weights, also of the last steps, and what the optimiser remembers of them."""
+        """Weights, now and averaged over the last steps, and optimiser state."""
         state: learner.State = {
             "step": self.done,
             "weights": {n: w[b].clone() for n, w in self.weights.items()},
@@ -111,7 +111,7 @@ class Learner(learner.Learner):
         return state
 
     def load(self, states: Sequence[learner.State]) -> None:
-        """Take up the states of all students."""
+        """Restore the states of all students."""
         self.done = states[0]["step"]
         for name, value in self.weights.items():
             value.copy_(torch.stack([s["weights"][name] for s in states]))
@@ -131,8 +131,8 @@ class Learner(learner.Learner):
                 self.adam.state[value] = {"step": torch.tensor(float(self.done)), **moments}
 
     def finish(self, b: int) -> dict[str, Any]:
-        """Overlaps and losses, of the polished weights or on average over the last steps; a problem
-        of its own for each.
+        """Overlaps and losses, either of the weights after L-BFGS or averaged over the last steps;
+        each run separately.
         """
         p, teacher, whole = self.p, self.teachers[b], self.problem
         data = task.Data(whole.tokens[b], whole.target[b], whole.tt[b], whole.ts[b], whole.ss[b])
@@ -160,7 +160,7 @@ class Learner(learner.Learner):
 
 
 def polish(problem: Problem, weights: Weights) -> Weights:
-    """Minimum of the basin the weights lie in, by L-BFGS in float64; one run."""
+    """Local minimum reached from the weights by L-BFGS in float64, for one run."""
     shapes = {k: v.shape for k, v in weights.items()}
     like = next(iter(weights.values()))
 

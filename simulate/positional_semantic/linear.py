@@ -13,7 +13,7 @@ from simulate.learner import Descent, Each, State
 from simulate.positional_semantic import task
 from theory.positional_semantic import Parameters
 
-RIDGE = 1e-4  # as in the paper's runs; without effect as d grows
+RIDGE = 1e-4  # as in the paper's runs; irrelevant for large d
 ADAM = {"optimizer": "adam", "eta": 0.5, "steps": 200}  # of the paper
 MEANING = {
     "W_11": "weight",
@@ -25,8 +25,8 @@ MEANING = {
 
 
 class Learner:
-    """Weights of ``f(x) = W x`` that descend from the identity on the training sentences of a seed,
-    all at once.
+    """Weights of ``f(x) = W x``, trained from the identity by full-batch descent on the training
+    sentences of a seed.
     """
 
     def __init__(
@@ -64,17 +64,17 @@ class Learner:
             self.weight.copy_(torch.as_tensor(np.linalg.solve(self.square, self.cross.T).T))
 
     def state(self) -> State:
-        """Weights, and what the optimiser remembers of them."""
+        """Weights and optimiser state."""
         return {"weight": self.weight.detach(), "optimizer": self.optimizer.state_dict()}
 
     def load(self, state: State) -> None:
-        """Take up a state."""
+        """Restore a state."""
         with torch.no_grad():
             self.weight.copy_(state["weight"])
         self.optimizer.load_state_dict(state["optimizer"])
 
     def measure(self) -> dict[str, float]:
-        """Quantities of `MEANING`."""
+        """Quantities in `MEANING`."""
         W = self.weight.detach().numpy()
         rng = task.streams(self.seed)["test"]
         test = task.make(
@@ -86,7 +86,7 @@ class Learner:
         return {**entries, "half_test": float(error / 2)}
 
     def finish(self) -> dict[str, Any]:
-        """The same, labelled."""
+        """Labelled final results."""
         return {
             name: ((), value, {"long_name": MEANING[name]})
             for name, value in self.measure().items()
@@ -94,8 +94,8 @@ class Learner:
 
 
 def memory(p: Parameters, itemsize: int = 8) -> float:
-    """Bytes at the peak of one run, from the shapes it makes: sentences as drawn, in the precision,
-    shifted; their products.
+    """Peak memory of one run in bytes, estimated from array shapes: sentences as drawn, converted
+    and shifted, and their products.
     """
     return 2 * max(p.n, p.n_test) * p.d * (4 + 2 * itemsize + 8) + 40 * 8 * (p.n + p.n_test)
 

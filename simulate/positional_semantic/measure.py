@@ -1,4 +1,4 @@
-"""What is measured of a trained student, under the theory's names and units."""
+"""Measurements of a trained student, with the theory's names and units."""
 
 from __future__ import annotations
 

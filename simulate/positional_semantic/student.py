@@ -1,4 +1,4 @@
-"""The attention layer, its empirical risk, and where descent starts (Eqs. 2, 3, 15)."""
+"""The attention layer, its empirical risk, and initial weights (Eqs. 2, 3, 15)."""
 
 from __future__ import annotations
 
@@ -18,8 +18,7 @@ class Student(torch.nn.Module):
     Parameters
     ----------
     weights : dict of Tensor
-        ``Q`` of shape ``(d, rank)``, and ``K`` (untied) or ``W`` (value matrix) where they are
-        trained.
+        ``Q`` of shape ``(d, rank)``, and ``K`` (untied) or ``W`` (value matrix) if trained.
     """
 
     def __init__(self, weights: Weights) -> None:
@@ -47,11 +46,11 @@ class Student(torch.nn.Module):
 
 
 class Problem:
-    """Empirical risks of a batch of runs, as fast as matrix products allow.
+    """Empirical risks of a batch of runs, by batched matrix products.
 
-    Runs may differ in their number of sentences; shorter ones are padded with sentences of weight
-    zero. Without a value matrix the error is a function of the fields ``(x+p) Q/sqrt(d)`` and of
-    Gram matrices, so that a step costs two products with the tokens.
+    Runs may differ in their number of sentences; shorter ones are padded with zero-weight
+    sentences. Without a value matrix the error is a function of the fields ``(x+p) Q/sqrt(d)`` and
+    of Gram matrices, so that a step costs two products with the tokens.
     """
 
     def __init__(self, data: list[Data], lam: float) -> None:
@@ -72,7 +71,7 @@ class Problem:
         self.tt, self.ts, self.ss = stack("gram_tt"), stack("gram_ts"), stack("gram_ss")
         self.constant = torch.einsum("rnab,rnbc,rnac->r", self.target, self.tt, self.target) / 2
         self.cross = self.target @ self.ts
-        # Kept for the value matrix only, which needs the outputs themselves.
+        # Kept only for the value matrix, which requires the outputs.
         self.rows = self.tokens.flatten(1, 2)
 
     def fields(self, Q: torch.Tensor) -> torch.Tensor:
@@ -105,7 +104,7 @@ class Problem:
         return self.errors(weights) + self.lam / 2 * ridge
 
     def gradient(self, weights: Weights) -> tuple[torch.Tensor, Weights]:
-        """Objective and its gradient in every weight."""
+        """Objective and its gradient with respect to every weight."""
         leaves = {k: v.detach().requires_grad_() for k, v in weights.items()}
         value = self.objective(leaves)
         found = torch.autograd.grad(value.sum(), list(leaves.values()))
@@ -115,11 +114,11 @@ class Problem:
 def initial_weights(
     p: Parameters, teacher: np.ndarray, rng: np.random.Generator
 ) -> dict[str, np.ndarray]:
-    """Weights at the start, ``Q`` of shape ``(d, rank)`` and what else is trained.
+    """Initial weights: ``Q`` of shape ``(d, rank)``, and ``K`` or ``W`` if trained.
 
-    Semantic: the teacher, norm sqrt(d). Positional: ``1/sqrt(d)`` in every entry, norm one, which
-    is nearly the origin. Random: 0.1 times normal. The paper's code leaves the extensions open;
-    here an untied K starts like Q and a value matrix at the identity.
+    Semantic: the teacher, of norm sqrt(d). Positional: ``1/sqrt(d)`` in every entry, norm one,
+    which is close to the origin. Random: 0.1 times normal. For the extensions, which the paper's
+    code leaves open, an untied K starts like Q and a value matrix at the identity.
     """
     semantic, positional = teacher, np.full(p.d, p.d**-0.5)
     columns = {
@@ -133,7 +132,7 @@ def initial_weights(
     else:
         Q = np.stack(columns, 1)
         if p.rank > 1 and p.start != "mixed":
-            # Equal columns would stay equal for ever.
+            # Equal columns would stay equal.
             Q = Q + 0.01 * np.linalg.norm(Q[:, 0]) / np.sqrt(p.d) * rng.standard_normal(Q.shape)
     out = {"Q": Q}
     if not p.tied:

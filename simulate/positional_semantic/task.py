@@ -27,8 +27,8 @@ def positional_encoding(d: int) -> np.ndarray:
 def draw_teacher(p: Parameters, rng: np.random.Generator) -> np.ndarray:
     """Teacher weights Q*, shape ``(d,)``.
 
-    ``normalised`` fixes what concentrates as d grows, norm sqrt(d) and no overlap with p, which
-    removes most of the scatter between seeds.
+    ``normalised`` sets the norm to sqrt(d) and the overlap with p to zero, their limits for large
+    d, which removes most of the variation between seeds.
     """
     teacher = rng.standard_normal(p.d)
     if p.teacher == "normalised":
@@ -38,8 +38,8 @@ def draw_teacher(p: Parameters, rng: np.random.Generator) -> np.ndarray:
 
 
 def draw_sentences(p: Parameters, n: int, rng: np.random.Generator) -> np.ndarray:
-    """Tokens ``x``, shape ``(n, 2, d)``, variance sigma^2; the second correlated with the first if
-    asked for.
+    """Tokens ``x``, shape ``(n, 2, d)``, variance sigma^2; the second may be correlated with the
+    first.
     """
     x = rng.standard_normal((n, 2, p.d), dtype=np.float32)
     if p.correlation:
@@ -49,7 +49,9 @@ def draw_sentences(p: Parameters, n: int, rng: np.random.Generator) -> np.ndarra
 
 
 def target_attention(p: Parameters, x: np.ndarray, teacher: np.ndarray) -> np.ndarray:
-    """Target matrix T (16) of every sentence, shape ``(n, 2, 2)``; the teacher sees x without p."""
+    """Target matrix T (16) of every sentence, shape ``(n, 2, 2)``; the teacher acts on x
+    without p.
+    """
     h = np.asarray(x @ (teacher / np.sqrt(p.d)).astype(x.dtype), float)
     scores = h[:, :, None] * h[:, None, :]
     scores -= scores.max(2, keepdims=True)
@@ -59,17 +61,17 @@ def target_attention(p: Parameters, x: np.ndarray, teacher: np.ndarray) -> np.nd
 
 @dataclass(frozen=True)
 class Data:
-    """Sentences as the student needs them.
+    """Sentences with their targets and Gram matrices.
 
     Attributes
     ----------
     tokens : Tensor, shape (n, 2, d)
-        ``x + p``, what the student sees.
+        ``x + p``, the student's input.
     target : Tensor, shape (n, 2, 2)
         Target attention T.
     gram_tt, gram_ts, gram_ss : Tensor, shape (n, 2, 2)
-        ``x x^T/d``, ``x (x+p)^T/d`` and ``(x+p)(x+p)^T/d``: with these the squared error of a
-        student whose values are the tokens needs no sum over d.
+        ``x x^T/d``, ``x (x+p)^T/d`` and ``(x+p)(x+p)^T/d``. With these the squared error of a
+        student without a value matrix needs no sum over d.
     """
 
     tokens: torch.Tensor
@@ -87,7 +89,7 @@ class Data:
         )
 
     def idealised(self, sigma: float) -> Data:
-        """Copy whose Gram matrices are their limit, sigma^2 times the identity (40)."""
+        """Copy with Gram matrices at their limit, sigma^2 times the identity (40)."""
         limit = sigma**2 * torch.eye(2).to(self.gram_tt).expand_as(self.gram_tt)
         return Data(self.tokens, self.target, limit, limit, limit)
 

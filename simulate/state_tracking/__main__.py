@@ -1,4 +1,4 @@
-"""``python -m simulate state_tracking`` under the model's own name."""
+"""``python -m simulate.state_tracking``, the same as ``python -m simulate state_tracking``."""
 
 from functools import partial
 

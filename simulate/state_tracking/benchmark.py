@@ -1,4 +1,4 @@
-"""Time of a training step: the plain module of App. B as one would write it, against the engine."""
+"""Benchmark of a training step: the plain module of App. B against the optimised code."""
 
 from __future__ import annotations
 
@@ -18,14 +18,15 @@ from simulate.state_tracking.device_time import ceilings, floors, timed
 from simulate.state_tracking.learner import Learner
 from theory.state_tracking import Parameters
 
-PLAIN_SECONDS, ENGINE_SECONDS = 20.0, 2.0  # of steps; their median counts
+PLAIN_SECONDS, ENGINE_SECONDS = 20.0, 2.0  # number of timed steps; the median is reported
 GPU_SEEDS = (1, 16, 100)
 
 
 def measure(p: Parameters, device: str | None = None, quiet: bool = True) -> dict[str, Any]:
-    """Median times, ratios to the plain module, peak memory, and the floor.
+    """Median times, ratios to the plain module, peak memory, and the lower bound.
 
-    Every row runs in a process of its own, so that its peak memory is its own; one after the other.
+    Every row runs in a separate process, one after the other, so that its peak memory is measured
+    correctly.
     """
     where = devices.find(device)
     threads = pool.cores()

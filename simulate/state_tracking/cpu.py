@@ -1,9 +1,9 @@
 """Numba kernels of the logic module: one thread per range of states, every sum in a fixed order.
 
-Rows come grouped by (state, step), see `Groups`. For one state the logic matrices are a table of
-d_g columns, small enough for the first cache, and a row's logits are L scaled lookups. Going back,
-the rows' errors are only added up by (place of the action, action): both gradients follow from
-these sums, ``dM[a] = sum_j pi_j E[j, a]`` and ``dpi_j = sum_a M[a] . E[j, a]``, once per group
+Rows are grouped by (state, step), see `Groups`. For one state the logic matrices are a table of d_g
+columns that fits into the first-level cache, and a row's logits are L scaled lookups. In the
+backward pass the rows' errors are summed by (position of the action, action). Both gradients follow
+from these sums, ``dM[a] = sum_j pi_j E[j, a]`` and ``dpi_j = sum_a M[a] . E[j, a]``, once per group
 instead of once per row.
 """
 
@@ -19,13 +19,13 @@ from torch import Tensor, from_numpy
 
 from simulate.state_tracking.groups import Groups
 
-BLOCK = 64  # rows whose logits are held at a time
+BLOCK = 64  # rows whose logits are stored at a time
 SUMS = {
     "reassoc",
     "contract",
     "arcp",
     "nsz",
-}  # sums may be reordered once, when compiled; NaN stays NaN
+}  # sums are reordered at compile time only; NaN is preserved
 
 
 def _exp(x):

@@ -1,5 +1,5 @@
-"""Where the time of a training step goes on a device: stacks, launches, kernels, and the device's
-own ceilings.
+"""Profile of a training step on a device: stacks, kernel launches, kernels, and the device's peak
+rates.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from torch.utils.benchmark.utils.common import Measurement
 from simulate.state_tracking.learner import Learner
 from theory.state_tracking import Parameters
 
-SHOWN = 8  # kernels in the report
+SHOWN = 8  # number of kernels in the report
 PROFILED = 5  # steps
 
 
 def floors(p: Parameters) -> dict[str, float]:
-    """Least work of one seed's step: operations as lookups and as dense products, and bytes that
-    must move.
+    """Minimum work of a step for one seed: operations as lookups and as dense products, and bytes
+    to be moved.
 
-    Per row and action there is one lookup of N entries forward and one in each gradient, each a
-    multiplication and an addition. Bytes: the actions and targets of all rows (16 bits each), the N
-    tables of d_g N single-precision numbers, and their gradient, each once.
+    Per row and action there is one lookup of N entries in the forward pass and one for each
+    gradient, each with a multiplication and an addition. Bytes: the actions and targets of all rows
+    (16 bits each), the N tables of d_g N single-precision numbers, and their gradient, each once.
     """
     rows = p.n_train * p.L
     return {
@@ -37,17 +37,17 @@ def floors(p: Parameters) -> dict[str, float]:
 
 
 def timed(work: Callable[[], Any], at_least: float) -> Measurement:
-    """Times of one call in seconds, over blocks that take so many seconds in all; the device is
-    waited for only between blocks.
+    """Times of one call in seconds, averaged over blocks; the device is synchronised only between
+    blocks.
     """
-    work()  # compiles, fills caches
+    work()  # compilation and caches
     timer = Timer("work()", globals={"work": work}, num_threads=torch.get_num_threads())
     return timer.blocked_autorange(min_run_time=at_least)
 
 
 def ceilings(device: torch.device, size: int) -> dict[str, float]:
-    """What the device does at best, measured: single-precision and tf32 products in GFLOP/s, copies
-    in GB/s.
+    """Measured peak rates of the device: single-precision and tf32 products in GFLOP/s, copies in
+    GB/s.
     """
     x, found = torch.randn(size, size, device=device), {}
     before = torch.get_float32_matmul_precision()
@@ -64,7 +64,7 @@ def ceilings(device: torch.device, size: int) -> dict[str, float]:
 
 
 def describe(device: torch.device) -> dict[str, Any]:
-    """Name and sizes of the device, and the versions that drive it."""
+    """Name and sizes of the device, and software versions."""
     found = {"device": str(device), "torch": torch.__version__, "cuda": torch.version.cuda}
     if device.type == "cuda":
         own = torch.cuda.get_device_properties(device)
@@ -74,10 +74,12 @@ def describe(device: torch.device) -> dict[str, Any]:
 
 
 def captured(work: Callable[[], Any]) -> Callable[[], Any]:
-    """The same work as one CUDA graph: kernels are launched together, without Python in between."""
+    """The same work as one CUDA graph, in which kernels are launched together without Python in
+    between.
+    """
     side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(side):  # what is captured must have run: it compiles and allocates
+    with torch.cuda.stream(side):  # work must run once before capture, to compile and allocate
         for _ in range(3):
             work()
     torch.cuda.current_stream().wait_stream(side)
@@ -88,8 +90,8 @@ def captured(work: Callable[[], Any]) -> Callable[[], Any]:
 
 
 def kernels(work: Callable[[], Any], on_gpu: bool) -> tuple[float, list[dict[str, Any]]]:
-    """Microseconds per call that the device was busy, in all and by its longest kernels (by its
-    operators on a CPU).
+    """Busy time of the device per call in microseconds, in total and by the longest kernels
+    (operators on a CPU).
     """
     with profile(activities=[ProfilerActivity.CUDA if on_gpu else ProfilerActivity.CPU]) as seen:
         for _ in range(PROFILED):
@@ -99,7 +101,7 @@ def kernels(work: Callable[[], Any], on_gpu: bool) -> tuple[float, list[dict[str
     rows = []
     for event in seen.key_averages():
         spent = (event.self_cpu_time_total, event.self_device_time_total)[on_gpu] / PROFILED
-        # On a GPU kernels have rows of their own beside the operators', and beside named regions.
+        # On a GPU the profiler lists kernels separately from operators and named regions.
         kernel = (event.device_type != DeviceType.CPU) == on_gpu
         if spent > 0 and kernel and not getattr(event, "is_user_annotation", False):
             calls = event.count / PROFILED
@@ -111,11 +113,11 @@ def kernels(work: Callable[[], Any], on_gpu: bool) -> tuple[float, list[dict[str
 def step_time(
     p: Parameters, device: torch.device, seeds: int, at_least: float, limits: dict[str, float]
 ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """Time of a step of a stack as it is trained, launched by Python and as a CUDA graph, with its
-    shares of the ceilings; and its longest kernels.
+    """Time of a training step of a stack, launched by Python and as a CUDA graph, relative to the
+    peak rates; and its longest kernels.
 
-    Shares are of one seed's least work (`floors`) over its time: 1 would be a device that does
-    nothing else.
+    Ratios are the minimum work of one seed (`floors`) per time over the peak rate; 1 would be ideal
+    use of the device.
     """
     on_gpu = device.type == "cuda"
     if on_gpu:
@@ -132,7 +134,7 @@ def step_time(
         try:
             best = min(alone, again := timed(captured(work), at_least).median)
             graph = again / seeds * 1e6
-        except RuntimeError as error:  # what cannot be measured must not take the rest with it
+        except RuntimeError as error:  # a failed measurement must not stop the others
             graph = str(error).partition("\n")[0]
     floor, each = floors(p), best / seeds
     return {

@@ -2,8 +2,8 @@
 fixed order.
 
 A program holds the d_g x N table of its state, builds the retrieved mixtures of a block of rows in
-registers by comparing action numbers, and does the three products (logits, and both ways back) on
-the matrix units at single precision. Nothing of the size of the data is ever written.
+registers by comparing action numbers, and computes the three products (logits and both gradients)
+on the matrix units in single precision. No array of the size of the data is written.
 """
 
 from __future__ import annotations
@@ -19,22 +19,25 @@ from simulate.state_tracking.student import Students
 try:
     import triton
     import triton.language as tl
-except ImportError:  # comes with torch builds for CUDA
+except ImportError:  # included in torch builds for CUDA
     triton = None
 
-BLOCK = 32  # rows at a time
-# Memory that a program shares, as compiled (`tests/simulate/test_engine.py`): bytes per entry of
-# the padded table at most; and what it may be where the device does not say, as since Volta.
+BLOCK = 32  # rows per block
+# Shared memory of a program as compiled (`tests/simulate/test_engine.py`): upper bound in bytes per
+# entry of the padded table, and the limit assumed if the device does not report one (as since
+# Volta).
 BYTES, SHARED = 24, 96 * 2**10
 
 
 def padded(size: int) -> int:
-    """Size of a table's side as the matrix units take it."""
+    """Side of a table, padded for the matrix units."""
     return max(16, 1 << (size - 1).bit_length())
 
 
 def serves(students: Students) -> bool:
-    """Whether these kernels can train the students: single precision, tables that fit."""
+    """Whether these kernels can train the students: single precision, and tables that fit into
+    shared memory.
+    """
     device, p, shared = students.M.device, students.p, SHARED
     if device.type == "cuda":
         own = torch.cuda.get_device_properties(device)
@@ -164,7 +167,7 @@ class Logic:
     groups : Groups
         Training rows of every student.
     device : torch.device
-        Where to keep them.
+        Device of the data.
     """
 
     def __init__(self, groups: Groups, device: torch.device) -> None:
@@ -191,7 +194,7 @@ class Logic:
         d_pi, d_columns = pi.new_empty(B, N, L, L), columns.new_empty(B, N, L, d_g, N)
         with torch.cuda.device_of(
             pi
-        ):  # kernels start on the current device, wherever their data are
+        ):  # kernels start on the current device, not on that of the data
             _gradients[grid](
                 pi.contiguous(),
                 columns,

@@ -1,8 +1,9 @@
-"""Loss, gradients and logit statistics without building the mixed matrices.
+"""Loss, gradients and logit statistics, computed without forming the mixtures of logic matrices.
 
-Under teacher forcing the current states never change, so the (sequence, step) rows are grouped by
-state once. Rows of one state share the columns ``M[:, :, s]``, and the logic module becomes N
-independent tables. Derivatives are written by hand; the logic module's run in a kernel per device.
+Under teacher forcing the current states are fixed, so that the rows (sequence, step) are grouped by
+state once. Rows of one state use the same columns ``M[:, :, s]``, and the logic module becomes N
+independent tables. Derivatives are hand-written; those of the logic module are computed by a kernel
+for the device.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Attention:
-    """Attention of students whose tokens are all embedded alike, and its derivative; weights
+    """Attention of students with the same embedding for all tokens, and its derivative; weights
     ``(B, d_h, 1)``.
     """
 
@@ -69,9 +70,9 @@ class Grouped:
     Parameters
     ----------
     students : Students
-        Give sizes, device and precision.
+        Students, which set sizes, device and precision.
     data : list of Sequences
-        Training sequences of each student, equally many.
+        Training sequences of each student, the same number for all.
     threads : int
         CPU threads; results do not depend on it.
     """
@@ -117,8 +118,8 @@ def _columns(M: Tensor) -> Tensor:
 
 
 class Plain:
-    """The same by autograd of the plain module, in slices: for learned embeddings, and where there
-    is no kernel.
+    """Gradients by autograd of the plain module, in slices; for learned embeddings and devices
+    without a kernel.
     """
 
     def __init__(
@@ -184,15 +185,13 @@ def _gradient(w: torch.nn.Parameter) -> Tensor:
 
 
 def engine(students: Students) -> type[Grouped] | type[Plain]:
-    """Fastest way to the gradients of these students."""
+    """Fastest implementation of the gradients of these students."""
     grouped = students.M.device.type == "cpu" or _served_by_triton(students)
     return Grouped if students.p.fix_embedding and grouped else Plain
 
 
 def _served_by_triton(students: Students) -> bool:
-    """Whether the GPU's kernels train these students; asked without importing Triton where it
-    cannot be so.
-    """
+    """Whether the GPU kernels can train these students; avoids importing Triton if they cannot."""
     if students.M.device.type == "cpu" and os.environ.get("TRITON_INTERPRET") != "1":
         return False
     from simulate.state_tracking import gpu

@@ -1,4 +1,4 @@
-"""Training rows sorted by what their logits depend on."""
+"""Training rows sorted by current state and step."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Groups:
     targets : ndarray, shape (B, n L)
         Next states.
     bounds : ndarray, shape (B, N L + 1)
-        Rows ``bounds[s L + t]`` up to ``bounds[s L + t + 1]`` are at state s and step t.
+        Rows ``bounds[s L + t]`` up to ``bounds[s L + t + 1]`` have state s and step t.
     N : int
         Number of states.
     """
@@ -33,9 +33,7 @@ class Groups:
 
     @classmethod
     def of(cls, data: list[Sequences], N: int) -> Self:
-        """Group sequences; under teacher forcing the current states never change, so once is
-        enough.
-        """
+        """Group sequences. Needed only once, as current states are fixed under teacher forcing."""
         actions, targets, bounds = [], [], []
         for d in data:
             n, L = d.actions.shape

@@ -16,11 +16,11 @@ from simulate.state_tracking.student import Student, Students
 from simulate.streams import keyed
 from theory.state_tracking import Parameters, task
 
-GPU_STACK = 128  # seeds trained together; at Table 1 each needs some 10 MB of training rows and partial sums
+GPU_STACK = 128  # seeds trained together; at Table 1 each needs about 10 MB
 
 
 def identity(p: Parameters, permutations: np.ndarray | None = None) -> dict[str, Any]:
-    """Given permutations identify a run."""
+    """Identity of a run: permutations, if given."""
     return (
         {}
         if permutations is None
@@ -29,18 +29,18 @@ def identity(p: Parameters, permutations: np.ndarray | None = None) -> dict[str,
 
 
 def memory(p: Parameters, itemsize: int = 4) -> float:
-    """Bytes at the peak of one run, from the shapes it makes; `itemsize` bytes per weight."""
+    """Peak memory of one run in bytes, estimated from array shapes; ``itemsize`` bytes per
+    weight.
+    """
     rows = p.n_train * p.L
     data = 8 * (p.n_train + p.n_test) * (2 * p.L + 1) + 8 * p.n_test * (2 * p.L + 1)
     entries, head = p.d_g * p.N**2, p.d_h * p.d_model
-    # Drawn, stacked and transposed weights, gradients, moments of the optimiser; teachers and
-    # overlaps in double precision.
+    # Drawn, stacked and transposed weights, gradients, optimiser moments; teachers and overlaps in
+    # double precision.
     weights = entries * (48 + 8 * itemsize) + (2 * head + (p.d_g + p.N) * p.d_model) * (
         16 + 4 * itemsize
     )
-    drawn = (
-        16 * p.d_g * p.N + p.d_g**2 * p.N
-    )  # permutations, and all pairs of them for their overlap
+    drawn = 16 * p.d_g * p.N + p.d_g**2 * p.N  # permutations, and all their pairs for the overlap
     if p.fix_embedding:
         part = p.batch_size if p.batch_size and p.batch_size < p.n_train else 0
         grouped = (
@@ -58,7 +58,7 @@ def memory(p: Parameters, itemsize: int = 4) -> float:
     tested = p.n_test * (4 * p.N * itemsize + 8 * p.L)
     records = (
         (p.epochs // p.eval_every + 2) * 8 * (p.L**2 + p.L + 24) * 4
-    )  # kept, stacked, packed, written
+    )  # stored, stacked, packed, written
     return data + weights + drawn + grouped + tables + sums + tested + records
 
 
@@ -70,11 +70,11 @@ class Learner(learner.Learner):
     p : Parameters
         Model and training settings.
     seeds : sequence of int
-        Each fixes teachers, data and initial weights through separate streams.
+        Seeds; each fixes teachers, data and initial weights through separate streams.
     device : torch.device
-        Where the students are.
+        Device.
     dtype : torch.dtype
-        Their precision.
+        Precision of the students.
     permutations : ndarray, shape (d_g, N), optional
         A given action of a group instead of random permutations.
     """
@@ -120,7 +120,7 @@ class Learner(learner.Learner):
             self.optimizer.step()
 
     def batches(self, epoch: int) -> Iterator[Grouped | Plain]:
-        """All training data, or its parts in the order of this epoch."""
+        """All training data, or minibatches in the order of this epoch."""
         size, n = self.p.batch_size or self.p.n_train, self.p.n_train
         if size == n:
             yield self.full
@@ -138,11 +138,11 @@ class Learner(learner.Learner):
             yield self.engine(self.students, part, pool.share())
 
     def measure(self) -> dict[str, np.ndarray]:
-        """Quantities of `measure.MEANING`."""
+        """Quantities in `measure.MEANING`."""
         return measure(self.students, self.full, self.test_data, self.teachers)
 
     def state(self, b: int) -> learner.State:
-        """Weights, and what the optimiser remembers of them."""
+        """Weights and optimiser state."""
         own = {
             i: {k: v[b] if v.ndim else v for k, v in kept.items() if isinstance(v, torch.Tensor)}
             for i, kept in self.optimizer.state_dict()["state"].items()
@@ -153,7 +153,7 @@ class Learner(learner.Learner):
         }
 
     def load(self, states: Sequence[learner.State]) -> None:
-        """Take up the states of all students."""
+        """Restore the states of all students."""
         with torch.no_grad():
             for name, w in self.students.named_parameters():
                 w.copy_(torch.stack([state["weights"][name] for state in states]))

@@ -1,4 +1,4 @@
-"""What is measured along a run, under the same names as in theory."""
+"""Measurements along a run, with the same names as in the theory."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ MEANING = {
 
 @torch.no_grad()
 def overlaps(M: Tensor, teachers: Tensor) -> dict[str, Tensor]:
-    """R, S and zeta (Eqs. 9, 40) and the spread of M, for students ``(B, d_g, N, N)``; S is NaN for
-    one action.
+    """R, S and zeta (Eqs. 9, 40) and the variances of M, for students ``(B, d_g, N, N)``; S is NaN
+    for a single action.
     """
     d_g, N = M.shape[1:3]
     M, teachers = M.double(), teachers.double()
@@ -70,7 +70,7 @@ def predictions(
     students : Students
         B students.
     engine : Grouped or Plain
-        Gives their attention.
+        Computes their attention.
     actions, states : Tensor, shapes (B, n, L) and (B, n, L + 1)
         Test sequences.
     """
@@ -94,8 +94,8 @@ def predictions(
 
 @torch.no_grad()
 def attention_factor(students: Students) -> tuple[np.ndarray, np.ndarray]:
-    """d_g N |grad_W A|^2 as it is, and as Eq. (69) gives it from the current weights; NaN if the
-    embedding is learned.
+    """Attention factor d_g N |grad_W A|^2, exactly and by Eq. (69) from the current weights; NaN if
+    the embedding is learned.
     """
     p, W_Q, W_K = students.p, students.W_Q, students.W_K
     if not p.fix_embedding:
@@ -107,7 +107,7 @@ def attention_factor(students: Students) -> tuple[np.ndarray, np.ndarray]:
 
 
 def ansatz_factor(p: Parameters, A: np.ndarray, W_Q: Tensor, W_K: Tensor) -> np.ndarray:
-    """Attention factor c(A) of Eq. (69) for given weights; 0 for L = 1, where A does not move."""
+    """Attention factor c(A) of Eq. (69) for given weights; 0 for L = 1, where A is constant."""
     if p.L == 1:
         return np.zeros(len(A))
     compiled, gap = _compiled_ansatz(), lambda_of_frequencies(p)
@@ -150,14 +150,14 @@ def untrained_statistics(p: Parameters, seed: int) -> dict[str, float]:
 def measure(
     students: Students, engine: Grouped | Plain, test: tuple[Tensor, Tensor], teachers: Tensor
 ) -> dict[str, np.ndarray]:
-    """All quantities of `MEANING` at one time, each with a first axis over students.
+    """All quantities in `MEANING` at one time, each with a first axis over students.
 
     Parameters
     ----------
     students : Students
         B students.
     engine : Grouped or Plain
-        With their training data.
+        Contains their training data.
     test : tuple of Tensor
         Actions ``(B, n, L)`` and states ``(B, n, L + 1)``.
     teachers : Tensor, shape (B, d_g, N, N)

@@ -1,5 +1,5 @@
-"""The student as a plain module (App. B), its textbook realisations (App. C), and the teacher (Sec.
-3.3).
+"""The student as a plain torch module (App. B), its GLU and full-embedding realisations (App. C),
+and the teacher (Sec. 3.3).
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class Student(nn.Module):
         return torch.softmax(q @ k.transpose(1, 2) / self.p.d_h**0.5, dim=-1)
 
     def retrieve(self, attention: Tensor, actions: Tensor) -> Tensor:
-        """Weight o of every action in the vocabulary, shape ``(n, T, d_g)``: attention on one-hot
+        """Attention output o (weight of every action), shape ``(n, T, d_g)``: attention on one-hot
         values.
         """
         values = nn.functional.one_hot(actions, self.p.d_g).to(attention.dtype)
@@ -123,19 +123,18 @@ class Student(nn.Module):
 
 
 class Students(nn.Module):
-    """Several students of one shape, stacked along a first axis; they share nothing but the
-    arithmetic.
+    """Several independent students of the same shape, stacked along a first axis.
 
     Parameters
     ----------
     members : list of Student
-        From here on their weights are slices of the stacked ones.
+        Students; their weights become views of the stacked weights.
     """
 
     W_Q: nn.Parameter
     W_K: nn.Parameter
     M: nn.Parameter
-    members: tuple[Student, ...]  # a tuple is not registered: their weights are ours
+    members: tuple[Student, ...]  # a tuple is not registered: the weights are the stacked ones
 
     def __init__(self, members: list[Student]) -> None:
         super().__init__()
@@ -179,7 +178,7 @@ class GLUStudent(Student):
 def with_full_embedding(
     p: Parameters, weights: dict[str, np.ndarray], dtype: torch.dtype = torch.float32
 ) -> Student:
-    """Realise the student with one-hot embeddings and key/query matrices of tied columns (Eqs.
+    """Equivalent student with one-hot embeddings and key/query matrices with tied columns (Eqs.
     23-24).
     """
     wide = p.replace(d_model=p.d_g + p.N, fix_embedding=False)
@@ -190,8 +189,9 @@ def with_full_embedding(
 def teacher_weights(p: Parameters, perms: np.ndarray, gap: float = 40.0) -> dict[str, np.ndarray]:
     """Weights of the same architecture that solve the task (Sec. 3.3).
 
-    Keys are constant, queries are the keys turned by the lag: attention peaks at offset -L, with
-    attention logits at least ``gap`` above all others; the logic matrices are the permutations.
+    Keys are constant and queries are the keys rotated by the lag, so that attention peaks at offset
+    -L, with attention logits at least ``gap`` above all others. The logic matrices are the
+    permutations.
 
     Raises
     ------

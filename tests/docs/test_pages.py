@@ -1,4 +1,4 @@
-"""The sources of the site: links, what must be named, and what the directives make."""
+"""Sources of the site: links, required content, and the output of the directives."""
 
 import json
 import re
@@ -34,7 +34,7 @@ def test_links_of_a_page(page):
 
 
 def test_every_page_is_in_a_table_of_contents():
-    """No page that nobody finds."""
+    """Every page is reachable from a table of contents."""
     listed = {ROOT / "docs" / "index.md"}
     for page in PAGES:
         for tree in re.findall(r"^```\{toctree\}\n(.*?)^```", page.read_text(), re.M | re.S):
@@ -44,7 +44,7 @@ def test_every_page_is_in_a_table_of_contents():
 
 
 def test_pictures_have_alternative_texts():
-    """Every cell that draws says what is seen."""
+    """Every cell that draws a figure has an alternative text."""
     for page in PAGES:
         cells = re.findall(r"^```\{code-cell\}.*?^```", page.read_text(), re.M | re.S)
         for cell in cells:

@@ -1,5 +1,5 @@
-"""The built site: no warning, no broken link, nothing from elsewhere, mathematics that a browser
-shows.
+"""The built site: no warnings, no broken links, no external resources, mathematics that a browser
+renders.
 """
 
 import os

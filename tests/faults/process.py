@@ -1,5 +1,5 @@
-"""Test files in processes of their own, forked from one that has loaded the libraries: seconds of
-imports are paid once.
+"""Test files in separate processes, forked from one that has loaded the libraries, so that imports
+are paid once.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which test calls which function: what decides the tests that a fault has to pass."""
+"""Which test calls which function; selects the tests to run for a fault."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Where a fault may be, what it is, and how it is put there: signs, operators, terms, numbers,
-bounds, comparisons, functions; and the slips of `slips.py`.
+"""Possible faults and how they are injected: signs, operators, terms, numbers, bounds, comparisons,
+functions; and the logical mistakes of `slips.py`.
 """
 
 from __future__ import annotations

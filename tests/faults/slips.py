@@ -1,5 +1,5 @@
-"""Faults of meaning, not of arithmetic: seeds reused, a stream used twice, an argument for its
-neighbour, predicted for measured, a variance or a field dropped, a direction lost.
+"""Logical instead of arithmetic faults: reused seeds, a random stream used twice, exchanged
+arguments, predicted in place of measured, a dropped variance or field, a lost sign.
 """
 
 from __future__ import annotations

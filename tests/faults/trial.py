@@ -1,5 +1,5 @@
-"""Faults on trial: one at a time in a copy of the tree, against the tests that call the function,
-the most particular first.
+"""Run faults one at a time in a copy of the tree against the tests that call the function, the most
+specific tests first.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Every ledger: legal fields, addresses that exist, typed verdicts that are the computed ones, and
-faults that show.
+"""Every ledger: valid fields, existing addresses, typed verdicts equal to the computed ones, and
+detection of faults.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Devices by name: what is here is found, everything else is refused in one line."""
+"""Devices by name: existing ones are found, others give a one-line error."""
 
 import pytest
 import torch

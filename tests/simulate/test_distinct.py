@@ -1,4 +1,6 @@
-"""What differs is kept apart: settings in the name of a run, seeds in its data, test sentences."""
+"""Different runs are kept apart: settings in the name of a run, seeds in its data, test
+sentences.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The kernels: nothing depends on how the work is shared out, and single precision follows
+"""The kernels: results do not depend on the distribution of work, and single precision agrees with
 double.
 """
 

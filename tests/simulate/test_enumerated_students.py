@@ -1,6 +1,4 @@
-"""Students against equations and definitions, with nothing sampled where all cases can be
-counted.
-"""
+"""Students against equations and definitions, by enumeration of all cases where possible."""
 
 from __future__ import annotations
 

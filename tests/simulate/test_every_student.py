@@ -1,4 +1,5 @@
-"""One house: every student is swept, sharded, stopped, killed, locked and refused alike.
+"""One training loop: sweeps, shards, interrupts, kills, locks and errors work in the same way for
+every student.
 
 Could see: a learner whose state leaves something out, that depends on its company or on the process
 it runs in, that two processes train twice, that knows no precision, or whose numbers may overflow

@@ -1,4 +1,4 @@
-"""Students with weights held, against the flow with the same order parameter held."""
+"""Students with clamped weights against the flow with the same order parameter clamped."""
 
 from dataclasses import replace
 

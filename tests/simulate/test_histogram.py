@@ -1,4 +1,4 @@
-"""The histogram task: data, what is frozen, and that both solutions learn and last."""
+"""The histogram task: data, frozen weights, learning and stability of both solutions."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""What descent conserves: column sums of every M_a exactly, |W_Q|^2 - |W_K|^2 per rotary block in
-continuous time.
+"""Quantities conserved by descent: column sums of every M_a exactly, |W_Q|^2 - |W_K|^2 per rotary
+block in continuous time.
 """
 
 import numpy as np

@@ -1,4 +1,4 @@
-"""What is measured along a run, against slow loops and the definitions."""
+"""Measurements along a run against slow loops and the definitions."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Faults of the moment, for every student: nothing lost, nothing wrong, one line.
+"""Transient failures, for every student: nothing is lost or wrong, and errors are one line.
 
 Full disk, damaged checkpoints, a clock that goes backwards, a store copied while in use, signals.
 Could see: a loop that trusts what it should not, resumes with another bit, leaves half a file, or

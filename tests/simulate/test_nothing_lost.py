@@ -31,8 +31,8 @@ def interrupted(system, p, store, at=6):
 
 @EVERY
 def test_a_checkpoint_is_refused_by_other_code_and_kept(name, tmp_path, monkeypatch):
-    """By another student, and by what students share; its own goes on, and so does who removes
-    it.
+    """By another student, and by shared code; its own code continues, and so does a run whose owner
+    removes it.
     """
     system, p = student(name)
     checkpoint = interrupted(system, p, tmp_path)
@@ -257,7 +257,7 @@ def test_what_cannot_be_stored_in_the_end_is_told(name, tmp_path):
 
 @EVERY
 def test_what_killed_writers_left_is_swept_up(name, tmp_path):
-    """Of the runs that are trained, and of nobody else's; a finished run needs no checkpoint."""
+    """Only files of the runs being trained are removed; a finished run needs no checkpoint."""
     system, p = student(name)
     first = system.train(p, [1], store=tmp_path, **ALONE)
     (folder,) = (f.parent for f in tmp_path.rglob("seed-00001.nc"))

@@ -1,5 +1,5 @@
-"""What students of the shipped ensembles of state tracking show, in numbers: stages, logits,
-attention, rollouts, settings that learn.
+"""Quantitative statements about the shipped ensembles of state tracking: stages, logits, attention,
+rollouts, settings that learn.
 """
 
 from __future__ import annotations

@@ -1,6 +1,4 @@
-"""The store of runs: what identifies a run, what is refused, and that a full disk leaves nothing
-half-written.
-"""
+"""The store of runs: identity of a run, rejected files, and no partial files on a full disk."""
 
 import contextlib
 import dataclasses

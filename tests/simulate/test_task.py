@@ -1,6 +1,4 @@
-"""The task: permutations, sequences, tokens, groups, and random streams that do not disturb each
-other.
-"""
+"""The task: permutations, sequences, tokens, groups, and independent random streams."""
 
 import itertools
 import math

@@ -1,4 +1,4 @@
-"""The trigger task: law of the sequences, tables, probes, students that read the past only."""
+"""The trigger task: distribution of the sequences, tables, probes, causality of students."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The small students of `simulate.small`, and those of another package."""
+"""The tiny students of `simulate.small`, and those of another package."""
 
 from simulate.small import STEPS, STUDENTS, student
 from theory import registry

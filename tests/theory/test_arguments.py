@@ -1,5 +1,5 @@
-"""What functions make of what they are given: dimensions, masks, mappings, numbers in place of what
-follows from fields; and numbers at the ends of their reach.
+"""Treatment of arguments: dimensions, masks, mappings, overridden derived quantities; and numbers
+at the limits of validity.
 """
 
 import math
@@ -121,9 +121,7 @@ def test_mappings_are_held_to_what_fields_are(name):
 
 
 def test_numbers_in_place_of_what_follows():
-    """c_omega may be replaced, what it is computed from not beside it; its own equation takes
-    both.
-    """
+    """c_omega may be overridden, but not together with its inputs; its own equation takes both."""
     law, values = st.equations()["c_omega"], P.values()
     assert law.evaluate(P, sigma2=2 / 3) == pytest.approx(2 * values["c_omega"], rel=1e-14)
     with pytest.raises(

@@ -1,6 +1,4 @@
-"""The commands of the theory wing: what they print and write, and one clear line for wrong
-input.
-"""
+"""Commands of the theory wing: output, files, and one-line errors for invalid input."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Column statistics by independent roads: enumeration in rationals, random matrices, explicit
-descent, fine quadrature.
+"""Column statistics by independent methods: enumeration in rational arithmetic, random matrices,
+explicit descent, fine quadrature.
 """
 
 from __future__ import annotations

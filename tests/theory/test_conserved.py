@@ -1,4 +1,6 @@
-"""What flows conserve, how they start, and flows with an order parameter held."""
+"""Conserved quantities of flows, linearisation at the start, and flows with a clamped order
+parameter.
+"""
 
 import numpy as np
 import pytest

@@ -1,5 +1,5 @@
-"""Dressed theory by independent roads: enumeration in rationals, Gaussian averages and derivatives
-at high precision, autograd.
+"""Dressed theory by independent methods: enumeration in rational arithmetic, Gaussian averages and
+derivatives at high precision, autograd.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Independent road: every input of a tiny task, in exact rational arithmetic, against the averaged
+"""Enumeration: every input of a tiny task, in exact rational arithmetic, against the averaged
 formulas.
 
 Actions and states are enumerated, the attention entries stay symbols (each row sums to one), the

@@ -1,6 +1,4 @@
-"""Where the paper is wrong, loose or silent: the toolkit holds the corrected statement, and says
-so.
-"""
+"""Errata of the paper: the toolkit has the corrected statements and mentions the corrections."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The benchmark of factual recall: three roads to a hitting time, at a reduced size."""
+"""The benchmark of factual recall at a reduced size: three methods for a hitting time."""
 
 from __future__ import annotations
 

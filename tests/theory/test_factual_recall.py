@@ -1,5 +1,5 @@
-"""Factual recall: brute force over answers, conserved quantities, hitting times on independent
-roads, the command.
+"""Factual recall: brute force over answers, conserved quantities, hitting times by independent
+methods, the command.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Flow as a noun: trajectories, events and symbolic results, on toys with known answers."""
+"""Flow: trajectories, events and symbolic results, for toy systems with known answers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every model of the registry must offer, and which wing may import which."""
+"""Required interface of every model of the registry, and allowed imports between wings."""
 
 from __future__ import annotations
 

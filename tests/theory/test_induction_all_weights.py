@@ -1,5 +1,5 @@
-"""All weights: what cannot move, the law against the flow, its limit of large N, and wrong
-input.
+"""All weights: redundant pseudo-parameters, the law against the flow, its limit of large N, and
+invalid input.
 """
 
 from __future__ import annotations

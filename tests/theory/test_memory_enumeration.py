@@ -1,6 +1,4 @@
-"""Equations of the associative-memory systems against enumeration, in rational arithmetic: nothing
-is typed again, all is counted.
-"""
+"""Equations of the associative-memory systems against enumeration in rational arithmetic."""
 
 from __future__ import annotations
 

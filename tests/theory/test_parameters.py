@@ -1,6 +1,4 @@
-"""Parameters: every wrong value is refused in one line that names field, value and what is
-allowed.
-"""
+"""Parameters: every invalid value gives a one-line error with field, value and allowed values."""
 
 from __future__ import annotations
 

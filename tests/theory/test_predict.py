@@ -1,4 +1,4 @@
-"""`predict`: our theory of single students, one verb for all models."""
+"""`predict`: theory of single students, with the same interface for all models."""
 
 import dataclasses
 

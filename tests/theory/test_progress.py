@@ -1,4 +1,4 @@
-"""Progress: a moving bar on a terminal, a line a minute elsewhere, nothing without a command."""
+"""Progress: a bar on a terminal, one line a minute elsewhere, nothing outside commands."""
 
 from __future__ import annotations
 

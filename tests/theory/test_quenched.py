@@ -1,5 +1,5 @@
-"""Quenched theory by independent roads: all inputs of tiny students, the Equations entry by entry,
-training sets drawn many times, students.
+"""Quenched theory by independent methods: all inputs of tiny students, the Equations entry by
+entry, many training sets, students.
 """
 
 import itertools

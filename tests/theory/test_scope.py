@@ -1,5 +1,5 @@
-"""What a theory does not describe is refused, by every function, flow and command, in one line; who
-insists gets an answer that says so.
+"""Every function, flow and command rejects students that its theory does not describe, in one line;
+with ``beyond=True`` the result is marked.
 """
 
 import dataclasses

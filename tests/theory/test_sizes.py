@@ -1,5 +1,4 @@
-"""Sizes from 1 to 10^18, whole or floating-point: what formulas give agrees with mpmath, or is
-refused in one line.
+"""Sizes from 1 to 10^18, integer or float: formulas agree with mpmath, or give a one-line error.
 
 Could see: an integer that overflows on its way (c_omega was negative at N d_g = 10^19), a formula
 that takes whole and floating-point sizes differently, and one that ends in a traceback.

@@ -1,5 +1,5 @@
-"""Packages of others, and surroundings that nobody foresaw: what is broken is named in one line,
-and all else works.
+"""Broken foreign packages and unusual environments: the broken part is named in one line, and
+everything else works.
 
 Could see: one package that takes every command with it, that passes for another model, or that gets
 its own words into an answer; a command that ends in a traceback where it cannot print or draw.

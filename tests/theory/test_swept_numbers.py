@@ -1,5 +1,5 @@
-"""One convention of all numbers: Parameters, arrays of fields by keyword; nothing that follows from
-a field outlives it.
+"""Calling convention of all numbers: Parameters, and arrays of fields by keyword; derived
+quantities never become stale.
 """
 
 import importlib

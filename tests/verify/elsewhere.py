@@ -1,5 +1,5 @@
-"""A device that is not there: its tensors keep their numbers on the CPU, but meet the CPU's as a
-GPU's would.
+"""A simulated device: its tensors are stored on the CPU, but cannot be combined with CPU tensors,
+as on a GPU.
 
 What would end in "Expected all tensors to be on the same device" on a GPU ends in an error here.
 Importing this registers the device with torch for good, so it is done in a process of its own.

@@ -1,5 +1,5 @@
-"""What column statistics are off by at Table 1, seed by seed, as `python -m verify.fidelity --json`
-gives it: running them takes minutes.
+"""Errors of column statistics at Table 1, seed by seed, as stored output of `python -m
+verify.fidelity --json`, which takes minutes.
 """
 
 import numpy as np

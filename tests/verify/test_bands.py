@@ -1,5 +1,5 @@
-"""How far theory is off, measured again on the ensembles that come with the code; and a theory that
-is off otherwise fails.
+"""Bands of theory, measured again on the shipped ensembles; a theory with other deviations
+fails.
 """
 
 from __future__ import annotations

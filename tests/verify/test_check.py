@@ -1,4 +1,4 @@
-"""Check: verdicts, what a check could have seen, errors, z-scores, tables, exit codes."""
+"""Check: verdicts, minimum detectable effects, errors, z-scores, tables, exit codes."""
 
 import json
 

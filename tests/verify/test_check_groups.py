@@ -1,4 +1,4 @@
-"""Faults in checks themselves: what they compare, and that they fail when what they measure is
+"""Faults in checks themselves: they compare the right quantities, and fail if a measurement is
 wrong.
 """
 

@@ -1,5 +1,5 @@
-"""Theory curve against an ensemble: accepts an ensemble drawn about it, refuses one that is 5%
-off.
+"""Theory curve against an ensemble: accepts an ensemble drawn about it, rejects one that is off by
+5%.
 """
 
 import numpy as np

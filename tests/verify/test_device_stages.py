@@ -1,5 +1,5 @@
-"""verify.device without a GPU: stages at tiny sizes, faults that its checks must see, and a device
-that is not there.
+"""verify.device without a GPU: stages at tiny sizes, faults that its checks must detect, and a
+simulated device.
 """
 
 import json

@@ -1,5 +1,5 @@
-"""A wrong sign or a wrong factor in any equation is caught by the checks of `verify.gradients` that
-cite it, for every model.
+"""A wrong sign or factor in any equation is detected by the checks of `verify.gradients` that cite
+it, for every model.
 """
 
 from __future__ import annotations

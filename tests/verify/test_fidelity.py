@@ -1,5 +1,5 @@
-"""The ladder of theories: what it measures, and that every step up is worth it on the ensembles
-that come with the code.
+"""Levels of theory: correctness of the errors, and improvement by every level on the shipped
+ensembles.
 """
 
 import json

@@ -1,5 +1,5 @@
-"""Files and streams from elsewhere: whatever is given as ``--runs`` or ``--text``, one line that
-names it, and an end.
+"""Foreign files and streams: any input to ``--runs`` or ``--text`` ends with a one-line error that
+names it.
 """
 
 import functools

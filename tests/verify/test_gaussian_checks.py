@@ -1,4 +1,4 @@
-"""Checks on Gaussian data pass at reduced size, and fail with a fault in what they rest on."""
+"""Checks on Gaussian data pass at reduced size, and fail with a fault in their equations."""
 
 import functools
 from dataclasses import replace

@@ -1,6 +1,4 @@
-"""Checks of the induction-head model: laws, network, hypotheses, controls, and the commands
-answer.
-"""
+"""Checks of the induction-head model: laws, network, hypotheses, controls, and commands."""
 
 import matplotlib as mpl
 import numpy as np

@@ -1,4 +1,4 @@
-"""Checks of the associative-memory systems: they pass, and their commands answer."""
+"""Checks of the associative-memory systems and their commands pass."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The checks of the positional-semantic model notice faults, and answer as commands (that they
-pass: `test_faults`).
+"""The checks of the positional-semantic model detect faults and work as commands (`test_faults`
+tests that they pass).
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""What is measured is what a row looks at: students that are off fail, either way; standard
-errors are those of simulation; no sample is counted twice.
+"""Rows test the measured students: deviations in either direction fail, standard errors agree with
+simulations, no sample is counted twice.
 """
 
 from __future__ import annotations

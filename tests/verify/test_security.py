@@ -1,5 +1,5 @@
-"""No user string reaches an evaluator or a shell, and nothing is unpickled: looked for in the
-source, and tried.
+"""No user string reaches an evaluator or a shell, and nothing is unpickled: by search of the source
+and by tests.
 """
 
 import ast

@@ -1,6 +1,4 @@
-"""The cost of first answers: ratios, what is taken off, and exit code 1 where one is above what it
-may be.
-"""
+"""Start-up cost: ratios, subtracted times, and exit code 1 if a ratio exceeds its limit."""
 
 import importlib.util
 

@@ -1,8 +1,8 @@
 """Weights as associative memories (slides of A. Bietti, 2025): seven small systems, headed by
 factual recall.
 
-Each subpackage is one system with its own ``Parameters``; the names here are those of the headline
-system, `factual_recall`, except that ``equations()`` and ``sections()`` hold those of all systems.
+Each subpackage is one system with its own ``Parameters``. The names here are those of the headline
+system, `factual_recall`, but ``equations()`` and ``sections()`` cover all systems.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""From scores to the loss when only alpha, beta and gamma are non-zero (B.3), for any queried pair
-and both masks.
+"""Scores, attention and loss when only alpha, beta and gamma are nonzero (B.3), for any queried
+pair and both masks.
 
-Only three facts about the data enter, all from Assumption 7: tokens of the context are orthonormal,
-positional codes are orthonormal, and so are codes and swapped codes. Rows are addressed as
-("item", k), ("label", k) and ("query", q).
+Only three properties of the data are used, all from Assumption 7: tokens of the context are
+orthonormal, positional codes are orthonormal, and codes are orthogonal to swapped codes. Rows are
+addressed as ("item", k), ("label", k) and ("query", q).
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ from theory.induction_heads.symbols import (
 
 ORTHONORMAL = "orthonormal items, labels and positions (Assumption 7, and every item orthogonal to every label)"
 THREE = "only alpha_3, beta_2, gamma_3 differ from zero"
-MASKS = {"strict": 0, "inclusive": 1}  # whether a row sees itself
+MASKS = {"strict": 0, "inclusive": 1}  # whether a row attends to itself
 Row = tuple[str, sp.Expr]
 
 
 def position_score(row: Row, column: Row) -> sp.Expr:
     """Entry of X (alpha M) X^T in the position block.
 
-    A label carries its pair's code times M. M is an involution, so the score of two codes with an
-    even number of M between them is the inner product of the codes themselves; with an odd number
-    it is that of a code with a swapped code, which vanishes. The query has no position.
+    A label carries its pair's code times M. M is an involution: with an even number of factors M
+    the score is the inner product of two codes, with an odd number that of a code and a swapped
+    code, which vanishes. The query has no positional code.
     """
     if "query" in (row[0], column[0]):
         return sp.S.Zero
@@ -73,24 +73,21 @@ def over_visible(row: Row, own: int, entry: Callable[[Row], sp.Expr]) -> sp.Expr
 
 
 def exponential(score: sp.Expr) -> sp.Expr:
-    """Exponential of a score that is alpha times a Kronecker delta, linear in the delta."""
+    """Exponential of alpha times a Kronecker delta, rewritten as linear in the delta."""
     hits = score.atoms(sp.KroneckerDelta)
     return 1 + (sp.exp(alpha) - 1) * hits.pop() if hits else sp.exp(score)
 
 
 def first_attention(row: Row, column: Row, own: int) -> sp.Expr:
     """Softmax weight of the first layer."""
-    generic = (
-        row[0],
-        k,
-    )  # a bare symbol, of which SymPy knows that it lies in the range of the sum
+    generic = (row[0], k)  # a symbol that SymPy knows to lie in the range of the sum
     normaliser = over_visible(generic, own, lambda c: exponential(position_score(generic, c)))
     return exponential(position_score(row, column)) / sp.expand(normaliser.subs(k, row[1]))
 
 
 def key_score(row: Row, own: int) -> sp.Expr:
-    """Score of the query on a row in the second layer, divided by beta: the queried item in what
-    that row retrieved.
+    """Score of the query on a row in the second layer, divided by beta: the weight of the queried
+    item in what that row retrieved.
     """
     return sp.simplify(
         over_visible(row, own, lambda c: first_attention(row, c, own) * query_overlap(c))
@@ -99,8 +96,8 @@ def key_score(row: Row, own: int) -> sp.Expr:
 
 @cache
 def key_scores(mask: str = "strict") -> dict[str, sp.Expr]:
-    """Scores over beta of the rows before the queried pair, of its item and label, of those d pairs
-    later, and of the query.
+    """Scores divided by beta: of rows before the queried pair, of its item and label, of the rows d
+    pairs later, and of the query.
     """
     own = MASKS[mask]
     places = {
@@ -120,8 +117,8 @@ def key_scores(mask: str = "strict") -> dict[str, sp.Expr]:
 def normaliser_and_loss(mask: str = "strict") -> tuple[sp.Expr, sp.Expr]:
     """Z_q, and the loss in terms of Z_q.
 
-    The output is gamma times the attention-weighted mean of tokens. These are orthonormal, but the
-    query repeats the queried item, so that their weights add before they are squared.
+    The output is gamma times the attention-weighted mean of the tokens. These are orthonormal,
+    except that the query equals the queried item, so that their two weights add before squaring.
     """
     c = key_scores(mask)
 
@@ -139,7 +136,7 @@ def normaliser_and_loss(mask: str = "strict") -> tuple[sp.Expr, sp.Expr]:
 
 
 def loss_of_query(mask: str = "strict") -> sp.Expr:
-    """Loss as a function of alpha, beta, gamma, N and q alone."""
+    """Loss as a function of alpha, beta, gamma, N and q."""
     normaliser, loss = normaliser_and_loss(mask)
     return loss.subs(Z_q, normaliser)
 

@@ -1,5 +1,5 @@
-"""Seconds per emergence time when every weight moves: the flow of all, O(N) per step, and its law,
-O(1) per step.
+"""Benchmark of emergence times with all weights trained: full flow, O(N) per step, and asymptotic
+law, O(1) per step.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from theory.induction_heads.numbers import all_weights as times
 from theory.induction_heads.numbers import leading_order
 
 SIZES = (64, 1000)
-AGREE = 2e-2  # law against flow at the larger size, where its error is of order ln N / N
+AGREE = 2e-2  # law against flow at the larger size; its error is of order ln N / N
 
 
 def benchmark() -> dict[str, Any]:
-    """Run it.
+    """Run the benchmark.
 
     Returns
     -------
@@ -25,7 +25,7 @@ def benchmark() -> dict[str, Any]:
         law, ``agree``, ``note``.
     """
     rows, spent = [], {}
-    leading_order.predicted(4), leading_order.predicted(4, "uniform"), times.times(4)  # compile
+    leading_order.predicted(4), leading_order.predicted(4, "uniform"), times.times(4)  # compiles
     for query in times.QUERIES:
         for size in SIZES:
             loose, seconds = {}, {}

@@ -1,4 +1,4 @@
-"""Statement of the model: task, disentangled transformer and loss (Sec. 3, A.3), entry by entry.
+"""Definition of the model: task, disentangled transformer and loss (Sec. 3, A.3), entry by entry.
 
 Rows of the sequence: item k is row 2k-1, label k is row 2k, the query is row 2N+1. The first half
 of a row is the token, the second half its positional code. Row vectors throughout.
@@ -62,7 +62,7 @@ def softmax(score: sp.IndexedBase) -> sp.Expr:
 
 @cache
 def equations() -> dict[str, Equation]:
-    """Definitions everything else is derived from."""
+    """Definitions from which everything else is derived."""
     half = D / 2
     swap = sp.KroneckerDelta(n, m + half) + sp.KroneckerDelta(m, n + half)
     end = 2 * N + 1

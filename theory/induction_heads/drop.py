@@ -1,5 +1,5 @@
-"""When the loss drops: a blow-up with a universal inner problem, its matching, and the tail after
-it (beyond Theorem 2).
+"""Drop of the loss: a finite-time blow-up with a universal inner problem, matched asymptotics, and
+the power-law tail (beyond Theorem 2).
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ from theory.induction_heads.symbols import (
 )
 
 INNER = "e^alpha of order N / beta, w = beta p of order 1, N -> infinity"
-SERIES_ORDER = 24  # of gamma(w), an asymptotic series
-EARLY = 1e-6  # odds p/(1-p) from which on saturation is followed
-SERIES_FROM = 0.01  # where its terms still fall below rounding
+SERIES_ORDER = 24  # order of the asymptotic series of gamma(w)
+EARLY = 1e-6  # odds p/(1-p) at which the integration of saturation starts
+SERIES_FROM = 0.01  # start, where the series' terms still fall below rounding
 
 
 @cache
 def inner_rates() -> tuple[sp.Expr, sp.Expr]:
-    """Universal d w/d tau and d gamma/d tau, tau = t/N: N to infinity at fixed w, then beta to
-    infinity.
+    """Universal rates d w/d tau and d gamma/d tau with tau = t/N: limit N to infinity at fixed w,
+    then beta to infinity.
     """
     rates = dynamics.flow().rhs
     short = dynamics.abbreviations()
@@ -63,8 +63,8 @@ def inner_rates() -> tuple[sp.Expr, sp.Expr]:
 
 @cache
 def saturating_rates() -> tuple[sp.Expr, sp.Expr]:
-    """N d beta/dt and N d gamma/dt over p, beta and gamma, N to infinity at fixed p: to all orders
-    in 1/beta, of which `inner_rates` keep the first.
+    """N d beta/dt and N d gamma/dt as functions of p, beta and gamma for N to infinity at fixed p,
+    to all orders in 1/beta; `inner_rates` are their leading order.
     """
     rates, short = dynamics.flow().rhs, dynamics.abbreviations()
     size = sp.Symbol("N", positive=True)
@@ -79,16 +79,18 @@ def saturating_rates() -> tuple[sp.Expr, sp.Expr]:
 
 @cache
 def left_over(N: int) -> float:
-    """What `matched_time` leaves of (T_drop)/N at beta_c of some N, for all but powers of 1/N.
+    """Remainder of T_drop / N beyond `matched_time`, to all orders in 1/beta_c, without powers of
+    1/N.
 
-    The flow of `saturating_rates` along the invariant, beta^2 = 2 ln(2N p/(1-p)) + 2p/(1-p), from
-    where p is small and gamma on its slow manifold to the blow-up. Of order 1/beta_c at last; the
-    largest size, 0.012, is at N of about 10^22.
+    Integrates `saturating_rates` along the invariant beta^2 = 2 ln(2N p/(1-p)) + 2p/(1-p), from
+    small p with gamma on its slow manifold to the blow-up. The remainder decays as 1/beta_c; its
+    largest magnitude is 0.012, at N of about 10^22.
 
     Parameters
     ----------
     N : int
-        At least 10^6: integration starts at p = 10^-6, where what came before is the law's.
+        At least 10^6: the integration starts at p = 10^-6; earlier times are given by the
+        expansion.
     """
     log_2N = float(np.log(2.0 * N))
     of_beta, of_gamma = (numeric.function(x, [p, beta, gamma]) for x in saturating_rates())
@@ -112,7 +114,7 @@ def left_over(N: int) -> float:
         rtol=1e-10,
         atol=1e-12,
     )
-    # Before: 2 N^2 of the Gaussian integral that is left, and -(beta - 1)^2 N (`expansions`).
+    # Earlier: 2 N^2 times the rest of the Gaussian integral, and -(beta - 1)^2 N (`expansions`).
     mills = np.sqrt(np.pi / 2) * scipy.special.erfcx(begin / np.sqrt(2))
     before = -np.exp(-EARLY) / EARLY * mills - (begin - 1) ** 2
     return float(before + solved.y[1, -1] + (critical - 1) ** 2 - blow_up()["kappa"])
@@ -120,10 +122,10 @@ def left_over(N: int) -> float:
 
 @cache
 def inner_series(order: int) -> sp.Expr:
-    """Gamma as a power series in w on the solution that leaves gamma = 1, w = 0.
+    """Gamma as a power series in w on the solution that starts at gamma = 1, w = 0.
 
-    From d gamma/dw = (e^w - gamma) / (gamma w^2 e^w), that is gamma = e^w (1 - w^2 gamma d
-    gamma/dw): the right side is known to one order more than gamma itself.
+    From d gamma/dw = (e^w - gamma) / (gamma w^2 e^w), i.e. gamma = e^w (1 - w^2 gamma d gamma/dw);
+    the right side is known to one order more than gamma.
     """
     of_w, of_gamma = inner_rates()
     written_as(sp.exp(w) - gamma, of_gamma)
@@ -148,9 +150,9 @@ def inner_series(order: int) -> sp.Expr:
 def blow_up() -> dict[str, float]:
     """Constants of the inner problem: ``kappa`` and ``gamma_blow_up``.
 
-    With tau = C - 1/w - 2 ln w + o(1) as w -> 0, the solution blows up at tau = C + kappa. The
-    integral of d tau/dw is taken along w with what diverges at w = 0 subtracted; gamma at the
-    blow-up follows from gamma^2 + 2/w, which tends to it up to e^-w.
+    With tau = C - 1/w - 2 ln w + o(1) as w -> 0, the solution blows up at tau = C + kappa. d tau/dw
+    is integrated over w after subtracting its divergence at w = 0. Gamma at the blow-up is obtained
+    from gamma^2 + 2/w, which converges to its square up to e^-w.
     """
     of_w, of_gamma = inner_rates()
     time = numeric.function(1 / of_w, [w, gamma])
@@ -160,15 +162,15 @@ def blow_up() -> dict[str, float]:
     def rates(v: float, state: np.ndarray) -> list[float]:
         return [slope(v, state[0]), time(v, state[0]) - 1 / v**2 + 2 / v]
 
-    # Below the start the integrand is its series: 1 / (gamma w^2 e^w) - 1/w^2 + 2/w.
+    # Below the start the integrand 1 / (gamma w^2 e^w) - 1/w^2 + 2/w is given by its series.
     regular = sp.series((1 / (inner_series(8) * sp.exp(w)) - 1 + 2 * w) / w**2, w, 0, 6).removeO()
     begin = float(sp.integrate(regular, (w, 0, SERIES_FROM)))
-    end = 60.0  # e^-60 is below rounding
+    end = 60.0  # e^-60 is below machine precision
     solved = scipy.integrate.solve_ivp(
         rates, (SERIES_FROM, end), [start, begin], method="Radau", rtol=1e-12, atol=1e-14
     )
     last, total = solved.y[:, -1]
-    # Undo the subtraction at the upper end; from there to infinity nothing is left.
+    # Undo the subtraction at the upper end; the rest of the integral is negligible.
     return {
         "kappa": float(total - 1 / end - 2 * np.log(end)),
         "gamma_blow_up": float(np.sqrt(last**2 + 2 / end)),
@@ -177,15 +179,15 @@ def blow_up() -> dict[str, float]:
 
 @cache
 def matched_time() -> sp.Expr:
-    """T_drop: the slow time written in w where w = O(1), joined to the inner problem.
+    """T_drop by matching: the slow time, written in w at w = O(1), is joined to the inner problem.
 
-    Where w = O(1), ln w = ln(beta/beta_c) + (beta^2 - beta_c^2)/2 with 2N = beta_c exp(beta_c^2/2),
-    so that beta^2 = beta_c^2 + 2 ln w up to 1/beta_c^2 and N exp(-beta^2/2) = beta / (2w).
+    At w = O(1), ln w = ln(beta/beta_c) + (beta^2 - beta_c^2)/2 with 2N = beta_c exp(beta_c^2/2), so
+    that beta^2 = beta_c^2 + 2 ln w up to 1/beta_c^2 and N exp(-beta^2/2) = beta / (2w).
     """
     of_square, of_line = expansions.slow_time()[:2]
     log_w = sp.Symbol("log_w", real=True)
     end = sp.limit(of_square, beta, sp.oo)
-    # N^2 of_square = N^2 end - (N / w) share, where the part of I beyond beta falls as
+    # N^2 of_square = N^2 end - (N / w) share; the part of I beyond beta decays as
     # exp(-beta^2/2)/beta.
     share = sp.limit(
         (end - of_square).rewrite(sp.erfc) * sp.exp(beta**2 / 2) * beta / 2, beta, sp.oo
@@ -195,7 +197,7 @@ def matched_time() -> sp.Expr:
         sp.erf(sp.sqrt(2) * beta / 2), 1
     ).subs(beta, beta_c)
     logs = sp.limit(rest, beta_c, sp.oo)
-    # tau = C - 1/w - 2 ln w is how the inner solution starts, so C + kappa is where it ends.
+    # The inner solution starts as tau = C - 1/w - 2 ln w and ends at C + kappa.
     if share != 1 or logs != -2 * log_w:
         raise ArithmeticError("slow manifold and inner problem do not match")
     square = -((beta_c - 1) ** 2)
@@ -205,11 +207,13 @@ def matched_time() -> sp.Expr:
 
 @cache
 def tail() -> sp.Expr:
-    """Loss long after the drop: gamma on gamma_star, first layer saturated (p = 1), s large."""
+    """Loss long after the drop: gamma at its optimum gamma_star, first layer saturated (p = 1), s
+    large.
+    """
     least = dynamics.equations()["loss_star"].rhs
     # d s/dt = s d beta/dt = -s (ds/dbeta) dL*/ds with ds/dbeta = s.
     growth = -(s**2) * sp.diff(least, s)
-    pace = sp.limit(growth * s, s, sp.oo)  # of s^2/2
+    pace = sp.limit(growth * s, s, sp.oo)  # rate of s^2/2
     return sp.limit(least * s**2, s, sp.oo) / (2 * pace * t)
 
 

@@ -1,6 +1,4 @@
-"""Three-parameter loss, its gradient, the flow and what is conserved along it (B.3-B.5, and
-beyond).
-"""
+"""Three-parameter loss, its gradient, the flow and its invariant (B.3-B.5, and beyond)."""
 
 from __future__ import annotations
 
@@ -48,8 +46,8 @@ conserved = symbol("conserved", "C", "invariant of the flow", real=True)
 
 @cache
 def abbreviations() -> dict[sp.Symbol, sp.Expr]:
-    """What r, F, s, p and G stand for, outermost first; p is the score of the right label over
-    beta.
+    """Definitions of r, F, s, p and G; each may use later ones. p is the score of the correct label
+    divided by beta.
     """
     own_label = attention.key_scores()["own_label"].subs(q, N)
     return {
@@ -62,24 +60,23 @@ def abbreviations() -> dict[sp.Symbol, sp.Expr]:
 
 
 def spelled(expr: sp.Expr) -> sp.Expr:
-    """Expression in alpha, beta, gamma and N alone."""
+    """Expression in alpha, beta, gamma and N only."""
     for short, meaning in abbreviations().items():
         expr = expr.subs(short, meaning)
     return expr
 
 
 def grouped(form: sp.Expr, derived: sp.Expr) -> sp.Expr:
-    """Write a result in s, r and F, proved equal with r spelled out."""
+    """Write a result in terms of s, r and F; the two are proved equal with r substituted."""
     written_as(form.subs(r, s + F), derived)
     return form
 
 
 @cache
 def equations() -> dict[str, Equation]:
-    """Loss at q = N, its gradient by the chain rule, the invariant, and the best gamma."""
+    """Loss at q = N, its gradient by the chain rule, the invariant, and the optimal gamma."""
     short = abbreviations()
-    # No row comes after the last pair, and its own label has the weight s among 2N - 1 others of
-    # weight 1.
+    # No row follows the last pair; its label has weight s, and 2N - 1 other rows have weight 1.
     exponent = sp.exp(beta * attention.key_scores()["own_label"].subs(q, N))
     loss = (
         attention.loss_of_query()
@@ -90,7 +87,7 @@ def equations() -> dict[str, Equation]:
         .subs(N, (F + 1) / 2)
     )
     loss = grouped(1 - 2 * gamma * s / r + gamma**2 * (s**2 + F) / r**2, loss)
-    # Beta and alpha act through s = exp(beta p), alpha through p = e^alpha / G.
+    # Beta and alpha enter through s = exp(beta p), alpha through p = e^alpha / G.
     inner = loss.subs(r, s + F)
     by_s = grouped(2 * F * (gamma**2 * (s - 1) / r**3 - gamma / r**2), sp.diff(inner, s))
     by_gamma = grouped(2 * gamma * (s**2 + F) / r**2 - 2 * s / r, sp.diff(inner, gamma))
@@ -107,7 +104,7 @@ def equations() -> dict[str, Equation]:
     invariant = written_as((2 * N - 2) * alpha + sp.exp(alpha) - 1 - (N - 1) * beta**2, invariant)
     start = sp.Rational(1, 2) * beta**2 + 1 / (2 * N - 2)
     of_beta = start - sp.LambertW(sp.exp(start) / (2 * N - 2))
-    # W(z) e^W(z) = z turns the exponential of the solution into W itself.
+    # W(z) e^W(z) = z rewrites the exponential of the solution as W.
     W = sp.Dummy("W")
     solved = (
         invariant.subs(alpha, start - W).expand().subs(sp.exp(-W), W * (2 * N - 2) * sp.exp(-start))
@@ -193,7 +190,7 @@ def equations() -> dict[str, Equation]:
 def flow() -> Flow:
     """Gradient flow of alpha, beta, gamma with unit rate on the loss summed over D (Assumption 5).
 
-    The full matrices under a flow of unit rate move D times slower: see
+    The gradient flow of the full matrices at unit rate is D times slower: see
     `Parameters.time_per_step`.
     """
     eq = equations()

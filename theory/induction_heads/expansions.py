@@ -1,9 +1,8 @@
-"""Theorem 2 with its constants: the emergence times expanded in 1/N (Sec. 6, App. B; beyond its
-orders).
+"""Theorem 2 with constants: emergence times expanded in 1/N (Sec. 6, App. B, and beyond).
 
-With x = 1/(2N) the flow has an initial layer, t ~ N, in which gamma settles while beta = O(x), and
-a slow manifold, t ~ N^2, on which gamma follows beta. E stands for exp(beta^2/2), so that d E =
-beta E d beta.
+With x = 1/(2N) the flow has an initial layer, t ~ N, in which gamma relaxes while beta = O(x), and
+a slow manifold, t ~ N^2, on which gamma follows beta. E denotes exp(beta^2/2), so that dE = beta E
+d beta.
 """
 
 from __future__ import annotations
@@ -51,9 +50,7 @@ in_x = 1 / (2 * x)  # N
 
 
 def scaled_rates(first: dict[sp.Symbol, sp.Expr], order: int) -> tuple[sp.Expr, sp.Expr]:
-    """N d beta/dt and N d gamma/dt to the given order in x, after the given quantities are
-    substituted.
-    """
+    """N d beta/dt and N d gamma/dt to the given order in x, after the given substitutions."""
     short = dynamics.abbreviations()
     rates = dynamics.flow().rhs
     of_p = truncated(short[p].subs(G, short[G]).subs(first).subs(N, in_x), order, x)
@@ -107,7 +104,7 @@ def layer(order: int = 2) -> tuple[sp.Expr, sp.Expr]:
     b, g = (sp.symbols(f"{name}_0:{order + 1}", cls=sp.Function) for name in ("b", "g"))
     of_beta = sum(b[k](tau) * x**k for k in range(1, order + 1))
     of_gamma = sum(g[k](tau) * x**k for k in range(order + 1))
-    A = sp.Symbol("A")  # alpha / x^2, which no equation to this order contains
+    A = sp.Symbol("A")  # alpha / x^2, which does not occur to this order
     rates = scaled_rates({alpha: A * x**2, beta: of_beta, gamma: of_gamma}, order)
     known: dict[sp.Expr, sp.Expr] = {b[0](tau): sp.S.Zero}
     for k in range(order + 1):
@@ -128,7 +125,9 @@ def layer(order: int = 2) -> tuple[sp.Expr, sp.Expr]:
 
 
 def crossing(curve: sp.Expr, level: sp.Expr, order: int = 2) -> sp.Expr:
-    """Tau at which a polynomial in x with coefficients in tau reaches a level, expanded in x."""
+    """Time tau at which a polynomial in x, with coefficients in tau, reaches a level, expanded in
+    x.
+    """
     found = sp.solve(curve.coeff(x, 0) - level, tau)[0]
     for k in range(1, order + 1):
         c = sp.Dummy("c")
@@ -138,13 +137,13 @@ def crossing(curve: sp.Expr, level: sp.Expr, order: int = 2) -> sp.Expr:
 
 
 def integrated(polynomial: sp.Expr) -> sp.Expr:
-    """Integral from 0 to beta of a polynomial in beta and powers of E, in parts down to error
+    """Integral from 0 to beta of a polynomial in beta and powers of E, by parts down to error
     functions.
 
     Raises
     ------
     ArithmeticError
-        If its derivative is not what was integrated.
+        If the derivative of the result is not the integrand.
     """
 
     def part(power: int, height: sp.Expr) -> sp.Expr:
@@ -177,7 +176,8 @@ def slow_time() -> list[sp.Expr]:
     """Coefficients of N^2, N and 1 in the time at which beta is reached on the slow manifold, as
     functions of beta.
 
-    The constant of integration is the delay of the layer: beta there grows like gamma instead of 1.
+    The constant of integration is the delay by the initial layer, in which beta grows in proportion
+    to gamma instead of 1.
     """
     speed = manifold()[2]
     # dt/d beta = 2 N^2 / speed = (1/(2 x^2)) / speed
@@ -185,7 +185,7 @@ def slow_time() -> list[sp.Expr]:
     parts = [integrated(inverse.coeff(x, k)) for k in range(3)]
     # t = parts[0]/x^2 + parts[1]/x + parts[2] + delay, x = 1/(2N)
     slow = 4 * N**2 * parts[0] + 2 * N * parts[1] + parts[2]
-    of_beta = layer()[0].subs(sp.exp(-tau), 0)  # behind the layer
+    of_beta = layer()[0].subs(sp.exp(-tau), 0)  # after the initial layer
     scaled = (slow / N).subs(N, in_x).subs(beta, of_beta)
     delay = sp.expand(truncated(tau - scaled, 1, x))
     if delay.has(tau, x):
@@ -194,7 +194,7 @@ def slow_time() -> list[sp.Expr]:
 
 
 def time_of_beta(level: sp.Expr) -> sp.Expr:
-    """T_beta for a level, to O(1)."""
+    """T_beta for a given level, to O(1)."""
     return sum(
         (sp.simplify(c.subs(beta, level)) * N ** (2 - k) for k, c in enumerate(slow_time())),
         sp.S.Zero,
@@ -202,7 +202,9 @@ def time_of_beta(level: sp.Expr) -> sp.Expr:
 
 
 def time_of_alpha(level: sp.Expr) -> sp.Expr:
-    """T_alpha for a level, to O(1): the time of the beta that the invariant assigns to it."""
+    """T_alpha for a given level, to O(1): the time at which beta has the value given by the
+    invariant.
+    """
     of_level = dynamics.equations()["beta_of_alpha"].rhs.subs(alpha, level).subs(N, in_x)
     scaled = sum(c * x**k / 2 ** (2 - k) for k, c in enumerate(slow_time()))  # t x^2
     expanded = truncated(scaled.subs(beta, truncated(of_level, 2, x)), 2, x)
@@ -213,7 +215,7 @@ def time_of_alpha(level: sp.Expr) -> sp.Expr:
 
 @cache
 def equations() -> dict[str, Equation]:
-    """Curves and emergence times, each to the order where its next term vanishes as N grows."""
+    """Curves and emergence times, each to an order such that the next term vanishes as N grows."""
     given, new = (*dynamics.GIVEN, LARGE), dynamics.NEW
     early, late = "t of order N", "t >> N, beta of order 1"
 

@@ -1,11 +1,11 @@
-"""Gaussian items, labels and codes of unit variance, the paper's own data: what that changes.
+"""Gaussian items, labels and codes of unit variance, as in the paper's experiments.
 
-Vectors have squared norm D, not 1. With D alpha and D beta for alpha and beta the loss over D is
-that of normalised vectors; gamma moves D times as fast as there, these two D^3 times. For
-D >> N^(1/2) attention therefore forms while gamma is still D t/N, in N^(3/2) / D^2 where gamma = 1
-would give N^2 / D^3; the loss drops ln 2 / (4 D) later. Inner products over D deviate from their
-means by 1/D in the square: the loss over D to first order in 1/D is its second derivatives by them
-times half their variances.
+Vectors have squared norm D instead of 1. In terms of D alpha and D beta, the loss divided by D is
+that of normalised vectors; gamma then moves D times faster, and the other two D^3 times faster. For
+D >> N^(1/2) attention therefore forms while gamma = D t/N is still small, at times of order N^(3/2)
+/ D^2 (at gamma = 1 it would take N^2 / D^3); the loss drops ln 2 / (4 D) later. Inner products
+divided by D deviate from their means with variance of order 1/D: to first order in 1/D, the loss
+over D changes by half the sum of its second derivatives with respect to them times their variances.
 """
 
 from __future__ import annotations
@@ -66,7 +66,9 @@ QUERIES = {
 
 
 def variances() -> tuple[sp.Expr, sp.Expr, sp.Expr]:
-    """Variances of x.y, |x|^2 and x M x^T over D, coordinates independent and standard normal."""
+    """Variances of x.y, |x|^2 and x M x^T, divided by D, for independent standard normal
+    coordinates.
+    """
 
     def of(product: str) -> sp.Expr:
         square, mean = (
@@ -81,9 +83,9 @@ def variances() -> tuple[sp.Expr, sp.Expr, sp.Expr]:
 def needed_last() -> sp.Expr:
     """Integral of D^3 gamma over time until D beta = theta, last pair.
 
-    Behind the first steps d(beta)/dt = gamma E / (2 N^2) to leading order, proportional to gamma
-    however small, and alpha = beta^2/2 whatever gamma does, as the invariant holds at any common
-    speed of the two.
+    After the first steps d(beta)/dt = gamma E / (2 N^2) to leading order, proportional to gamma
+    however small, and alpha = beta^2/2 for any gamma(t), since the invariant does not depend on a
+    common rate of the two.
     """
     shift = expansions.manifold()[0].coeff(x, 0)
     rate, _ = expansions.scaled_rates({sp.exp(alpha): E * sp.exp(shift)}, 2)
@@ -95,20 +97,20 @@ def needed_last() -> sp.Expr:
 
 @cache
 def drive() -> sp.Expr:
-    """What ln N multiplies in the fall of the loss for a uniform query, gammas and attention small,
-    times N^2.
+    """Coefficient of ln N in the decrease of the loss for a uniform query, at small gammas and
+    attention, times N^2.
 
-    The loss falls by 2 (gamma_3 w + gamma_4 r): w the attention on the right label, r what other
-    rows attend to and hold of it, rows after the query's pair alone. To first order in beta a row
-    has the weight (1 + beta (score - mean score)) / (2 N); the mean scores, and what is beyond
-    first order, leave no ln N in the mean over pairs.
+    The loss decreases by 2 (gamma_3 w + gamma_4 r), with w the attention on the correct label and r
+    its weight in what other attended rows have retrieved. To first order in beta a row has
+    attention (1 + beta (score - mean score)) / (2 N). The mean scores and higher orders do not
+    contribute to ln N after averaging over pairs.
     """
     weights = {name: weight.subs(scores.E, 0) for name, weight in scores.context_weights().items()}
-    later = [weights["item_other"], weights["label_other"]]  # of what row pair k holds of a label
+    later = [weights["item_other"], weights["label_other"]]  # a label's weight in row pair k
     summand = gamma_3 * beta_2 * weights["label_item"]
-    summand += gamma_4 * (k - 1) * sum(w + beta_2 * w**2 for w in later)  # k - 1 pairs before
+    summand += gamma_4 * (k - 1) * sum(w + beta_2 * w**2 for w in later)  # k - 1 earlier pairs
     v = sp.Symbol("v")
-    far = sp.cancel(sp.together(summand.subs(k, 1 / v)))  # c_0 + c_1 / k, and the sum c_1 ln N
+    far = sp.cancel(sp.together(summand.subs(k, 1 / v)))  # c_0 + c_1 / k, which sums to c_1 ln N
     return sp.expand(sp.diff(far, v).subs(v, 0))
 
 
@@ -136,7 +138,7 @@ def fast_time(query: str) -> sp.Expr:
     Raises
     ------
     ArithmeticError
-        If a gamma that is held to be t/N for normalised vectors starts with another rate.
+        If gamma, assumed to be t/N for normalised vectors, starts with another rate.
     """
     found = plateau.layer()
     start = {
@@ -153,7 +155,9 @@ def fast_time(query: str) -> sp.Expr:
 
 @cache
 def after_attention() -> sp.Expr:
-    """Time of gamma from zero until the loss is 1/2, all attention on the right label."""
+    """Time for gamma to grow from zero until the loss is 1/2, with all attention on the correct
+    label.
+    """
     rates, loss = dynamics.flow().rhs, dynamics.equations()["loss"].rhs
     rate, late = (
         sp.cancel(expr.subs(r, s + F).subs(s, 1 / u)).subs(u, 0) for expr in (rates[gamma], loss)
@@ -163,13 +167,13 @@ def after_attention() -> sp.Expr:
 
 
 def drop_time(query: str) -> sp.Expr:
-    """Time until beta runs away, theta to infinity, and then that of gamma."""
+    """Time until beta diverges (theta to infinity), plus the time of gamma after that."""
     return fast_time(query).subs(theta, sp.oo) + after_attention()
 
 
 @cache
 def equations() -> dict[str, Equation]:
-    """Variances of inner products, and emergence times where attention is fast."""
+    """Variances of inner products, and emergence times in the regime of fast attention."""
     new = dynamics.NEW
     found = [
         Equation(

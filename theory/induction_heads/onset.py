@@ -1,6 +1,4 @@
-"""When the induction head emerges (Definitions 1-3, Theorem 2): times, curves, and how they are
-drawn.
-"""
+"""When the induction head emerges (Definitions 1-3, Theorem 2): times, curves and figure."""
 
 from __future__ import annotations
 
@@ -39,27 +37,28 @@ ROLES = {
 @scope.guard(EMERGENCE)
 @sweep.over_fields
 def onset(p: Parameters, t_end: float | None = None) -> Onset:
-    """Emergence times and curves of what is trained: three numbers, or all weights.
+    """Emergence times and curves for the trained parameters: three pseudo-parameters, or all
+    weights.
 
     Parameters
     ----------
     p : Parameters
-        What is trained, on which data, and which pair is queried.
+        Trained weights, data and query.
     t_end : float, optional
-        Length of the curves in ``t``; 1.25 times the latest emergence by default (of all weights
+        Length of the curves in ``t``; by default 1.25 times the latest emergence (for all weights
         they end at the drop).
 
     Returns
     -------
     Onset
-        With numbers ``N``, ``T_gamma``, ``T_beta``, ``T_alpha``, ``T_drop`` in ``t`` (unit rate of
-        normalised vectors, loss summed over D); infinite for what never comes.
+        With numbers ``N``, ``T_gamma``, ``T_beta``, ``T_alpha``, ``T_drop`` in ``t`` (unit rate for
+        normalised vectors, loss summed over D); infinite if never reached.
     """
     return _three(p, t_end) if p.trained in PROJECTED else _all(p)
 
 
 def _all(p: Parameters) -> Onset:
-    """Of all weights."""
+    """Onset with all weights trained."""
     times, notes = all_weights_times(p), []
     if p.data == "gaussian":
         notes.append(
@@ -81,9 +80,7 @@ def _all(p: Parameters) -> Onset:
 
 
 def _path(p: Parameters) -> xr.Dataset:
-    """The three numbers of an induction head and the loss when every weight moves, up to the
-    drop.
-    """
+    """Alpha_3, beta_2, gamma_3 and the loss with all weights trained, up to the drop."""
     speed, pace = all_weights.rates(p.data, p.dimension)
     curve = all_weights.curve(p.N, p.query, p.mask, speed=speed)
     names = {full: short for short, full in SHORT.items()}
@@ -91,7 +88,7 @@ def _path(p: Parameters) -> xr.Dataset:
 
 
 def _three(p: Parameters, t_end: float | None) -> Onset:
-    """Of three numbers."""
+    """Onset with three trained pseudo-parameters."""
     times = emergence.times(p.N)
     notes = []
     if p.N == 1:
@@ -119,7 +116,9 @@ def _three(p: Parameters, t_end: float | None) -> Onset:
 
 
 def curves(N: int, end: float) -> dict[str, xr.Dataset]:
-    """Parameters and loss over ``t`` up to ``end``, and the slow manifold where there is one."""
+    """Pseudo-parameters and loss over ``t`` up to ``end``, and the slow manifold if there is
+    one.
+    """
     curve = emergence.Path(N).curve(end)
     if N == 1:
         return {FLOW: curve}
@@ -140,8 +139,8 @@ def curves(N: int, end: float) -> dict[str, xr.Dataset]:
 
 
 def draw(result: Onset, axes: Any) -> None:
-    """Parameters on the left, loss on the right, over the logarithm of one time."""
-    from theory import plotting  # loads matplotlib: for figures alone
+    """Pseudo-parameters (left) and loss (right) over the logarithm of time."""
+    from theory import plotting  # imports matplotlib, needed for figures only
 
     left, right = axes
     numbers, drawn = result.numbers, result.curves()

@@ -1,6 +1,4 @@
-"""Parameters of the induction-head model: one object for the theory and for the disentangled
-students.
-"""
+"""Parameters of the induction-head model, used by the theory and the disentangled students."""
 
 from __future__ import annotations
 
@@ -12,9 +10,7 @@ import numpy as np
 
 from theory.parameters import BaseParameters, ParameterError, parameter
 
-LARGEST_N = (
-    10**7
-)  # beyond it, double precision no longer resolves the O(1) terms of the emergence times
+LARGEST_N = 10**7  # beyond it, double precision does not resolve the O(1) terms of emergence times
 
 
 @dataclass(frozen=True)
@@ -22,9 +18,9 @@ class Parameters(BaseParameters):
     """Task, architecture and training of the disentangled transformer (musat2025, Secs. 3 and 6,
     Apps. C, D, F).
 
-    The theory uses ``N`` alone. Its time is ``t``: gradient flow with unit rate in the three
-    parameters on the loss SUMMED over the D coordinates. Training steps relate to it through
-    `time_per_step`.
+    The three-parameter theory depends on ``N`` only. Its time ``t`` is that of gradient flow at
+    unit rate in the three parameters, on the loss SUMMED over the D coordinates. `time_per_step`
+    converts training steps to ``t``.
 
     Raises
     ------
@@ -62,7 +58,7 @@ class Parameters(BaseParameters):
     eval_every: int = parameter(10, "steps between measurements", low=1)
 
     def __post_init__(self) -> None:
-        """Check single fields, then what must hold between them."""
+        """Check single fields, then relations between them."""
         super().__post_init__()
         if self.data == "orthonormal" and self.dimension < 2 * self.N:
             raise ParameterError(
@@ -88,8 +84,8 @@ class Parameters(BaseParameters):
 
     @classmethod
     def demo(cls) -> Self:
-        """Small setting that trains in seconds on a CPU: orthonormal data, the last pair queried,
-        all weights.
+        """Small setting that trains in seconds on a CPU: orthonormal data, last pair queried, all
+        weights trained.
 
         eta = 16 with the mean over D = 8 coordinates is a step of 0.25 in ``t``.
         """
@@ -116,7 +112,7 @@ class Parameters(BaseParameters):
 
     @property
     def dimension(self) -> int:
-        """D, or the smallest dimension that holds N orthonormal pairs."""
+        """D, or by default the smallest dimension with N orthonormal pairs."""
         return 2 * self.N if self.D is None else self.D
 
     @property
@@ -141,7 +137,7 @@ class Parameters(BaseParameters):
         return self._until("t", t, "steps", self.time_per_step)
 
     def values(self) -> dict[str, Any]:
-        """Numbers by symbol name, as the equations want them."""
+        """Numbers by symbol name, as used in the equations."""
         return {
             "N": self.N,
             "D": self.dimension,
@@ -152,8 +148,8 @@ class Parameters(BaseParameters):
 
 @dataclass(frozen=True)
 class StandardParameters(BaseParameters):
-    """Sizes and training of the standard transformer; App. E by default except where a CPU needs it
-    smaller.
+    """Sizes and training of the standard transformer; by default as in App. E, with some sizes
+    reduced for a CPU.
 
     Raises
     ------
@@ -172,7 +168,7 @@ class StandardParameters(BaseParameters):
     eval_every: int = parameter(2, "steps between measurements", low=1)
 
     def __post_init__(self) -> None:
-        """Check single fields, then what must hold between them."""
+        """Check single fields, then relations between them."""
         super().__post_init__()
         if 2 * self.pairs > self.vocabulary:
             raise ParameterError(

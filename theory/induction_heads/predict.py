@@ -1,4 +1,4 @@
-"""What theory says for Parameters: emergence times, and the curves of a training run."""
+"""Emergence times for Parameters, and predicted curves of a training run."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from theory.induction_heads.numbers.emergence import Level, LevelGamma
 from theory.induction_heads.parameters import Parameters
 from theory.induction_heads.scope import ALL, DESCENT, THREE
 
-SHORT = {"alpha": "alpha_3", "beta": "beta_2", "gamma": "gamma_3"}  # names of the flow
+SHORT = {"alpha": "alpha_3", "beta": "beta_2", "gamma": "gamma_3"}  # names in the flow
 
 
 @scope.guard(THREE)
@@ -26,11 +26,11 @@ def times(
 @scope.guard(ALL)
 @sweep.over_fields
 def all_weights_times(p: Parameters) -> dict[str, float]:
-    """Emergence times when every weight moves, for the data, query and mask of ``p``.
+    """Emergence times with all weights trained, for the data, query and mask of ``p``.
 
-    Exact for orthonormal data; on Gaussian data to leading order in 1/D, where inner products do
-    not fluctuate. Times in ``t``, keys as
-    `all_weights.times`; infinite for what does not come before the drop.
+    Exact for orthonormal data. On Gaussian data to leading order in 1/D, i.e. without fluctuations
+    of inner products. Times in ``t``, keys as in `all_weights.times`; infinite if not reached
+    before the drop.
     """
     speed, pace = all_weights.rates(p.data, p.dimension)
     found = all_weights.times(p.N, p.query, p.mask, speed=speed)
@@ -40,14 +40,15 @@ def all_weights_times(p: Parameters) -> dict[str, float]:
 @scope.guard(DESCENT)
 @sweep.over_fields
 def predict(p: Parameters, runs: xr.Dataset | None = None, *, t: float | None = None) -> xr.Dataset:
-    """Descent of all weights without noise, with the students' step; every seed starts from zero.
+    """Predict a training run: population gradient descent of all weights with the students' step,
+    starting from zero for every seed.
 
     Parameters
     ----------
     p : Parameters
-        What was trained, or is to be.
+        Parameters of the training run.
     runs : Dataset, optional
-        Students over ``(seed, t)``: at their evaluations.
+        Students over ``(seed, t)``; the curve is evaluated at their times.
     t : float, optional
         Length of the curve without runs; ``p.steps`` by default.
 
@@ -59,8 +60,8 @@ def predict(p: Parameters, runs: xr.Dataset | None = None, *, t: float | None = 
     Raises
     ------
     ParameterError
-        Where the closed flow does not hold: other data than orthonormal, a query of each pair in
-        turn, fewer weights; or if the runs were trained with other parameters.
+        If the closed flow does not apply (data not orthonormal, every pair queried in turn, fewer
+        weights), or if the runs were trained with other parameters.
     """
     steps, at = prediction.clock(p, runs, t, p.time_per_step)
     path = all_weights.euler(p.N, p.query, p.mask, p.time_per_step, int(steps[-1]))[steps]

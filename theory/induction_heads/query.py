@@ -1,5 +1,5 @@
-"""The queried pair drawn uniformly: averaged loss and flow, and what that does to the N^2 law
-(beyond Assumption 8).
+"""Uniformly drawn query: averaged loss and flow, and the change of the N^2 law (beyond Assumption
+8).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ gamma_E = symbol("gamma_E", r"\gamma_{\mathrm{E}}", "Euler's constant", positive
 
 
 def taken_out(summand: sp.Expr, limit: sp.Tuple) -> sp.Expr:
-    """A sum term by term, what does not depend on its index before it."""
+    """Split a sum into terms and move factors that do not depend on its index in front."""
     index, low, high = limit
     total = sp.S.Zero
     for term in sp.Add.make_args(sp.expand(summand)):
@@ -31,10 +31,11 @@ def taken_out(summand: sp.Expr, limit: sp.Tuple) -> sp.Expr:
 
 @cache
 def initial_slope() -> sp.Expr:
-    """Rate of beta at alpha = beta = 0 for queried pair q: (gamma/N) (score of the right label -
+    """Rate of beta at alpha = beta = 0 for queried pair q: (gamma/N) (score of the correct label -
     mean score), proved equal to -dL/dbeta.
 
-    At beta = 0 attention is uniform, so that only the linear term of the loss moves.
+    At beta = 0 attention is uniform, so that only the term of the loss linear in attention
+    contributes.
     """
     start = {alpha: 0, beta: 0}
     c = {name: score.subs(start) for name, score in attention.key_scores("strict").items()}
@@ -49,8 +50,8 @@ def initial_slope() -> sp.Expr:
 
 @cache
 def mean_initial_slope() -> sp.Expr:
-    """The same averaged over q: pair k is later for k - 1 queries, and its two scores times k - 1
-    add up simply.
+    """Average of `initial_slope` over q. Pair k is a later pair for k - 1 queries, and the sum of
+    its two scores times k - 1 is simple.
     """
     c = {name: score.subs(alpha, 0) for name, score in attention.key_scores("strict").items()}
     own = c["own_label"]
@@ -63,8 +64,8 @@ def mean_initial_slope() -> sp.Expr:
 
 @cache
 def large_initial_slope() -> sp.Expr:
-    """Its limit for large N: sum of 1/(2q - 1) = H(2N) - H(N)/2, and H(n) = ln n + gamma_E +
-    O(1/n).
+    """Limit of `mean_initial_slope` for large N, by sum of 1/(2q - 1) = H(2N) - H(N)/2 and H(n) =
+    ln n + gamma_E + O(1/n).
     """
     total = sp.Symbol("total")
     scaled = sp.expand(
@@ -78,7 +79,7 @@ def large_initial_slope() -> sp.Expr:
 
 @cache
 def equations() -> dict[str, Equation]:
-    """Rate of beta at the start, for any queried pair and on average."""
+    """Initial rate of beta, for any queried pair and on average."""
     given = (attention.ORTHONORMAL, attention.THREE, "alpha = beta = 0", "strict mask")
     place = ref("beyond Assumption 8: any q")
     found = [

@@ -1,9 +1,9 @@
-"""Theorem 1 as a computation: which weights can leave zero (Sec. 4, App. A).
+"""Theorem 1 by computation: which weights can become nonzero (Sec. 4, App. A).
 
-Items and labels may be rotated together by any orthogonal E, codes by any F = diag(e, e) or
-antidiag(e, e) with e orthogonal, for such F keep M. A population gradient commutes with both, so
-each of its blocks lies in a commutant. Signed permutations are enough, and they are finite in
-number, so that everything here is exact.
+Items and labels may be rotated together by any orthogonal E, and codes by any F = diag(e, e) or
+antidiag(e, e) with e orthogonal, as such F commute with M. The population gradient commutes with
+both, so each of its blocks lies in a commutant. Signed permutations suffice; they form a finite
+group, so that the calculation is exact.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ ASSUMED = ("zero start", "population gradient", "law of the data invariant under
 
 
 class Pseudo(NamedTuple):
-    """One pseudo-parameter: block (row, column), counted from 0, of a weight matrix, and the matrix
-    it multiplies.
+    """One pseudo-parameter: block (row, column) of a weight matrix, counted from 0, and the matrix
+    (I or M) that it multiplies.
     """
 
     name: str
@@ -64,10 +64,11 @@ def pseudo_parameters() -> tuple[Pseudo, ...]:
 
 
 def reachable() -> tuple[str, ...]:
-    """Names of the pseudo-parameters that can ever leave zero.
+    """Names of the pseudo-parameters that can become nonzero.
 
-    The loss reads one row of scores of the second layer, that of the query; row block i of W2
-    multiplies block i of the query's row, and its second block is the query's position, zero.
+    The loss depends on one row of second-layer scores, that of the query. Row block i of W2
+    multiplies block i of the query's row, and block 2 of that row, the query's positional code, is
+    zero.
     """
     dead = {1} if definitions.equations()["query_position"].rhs == 0 else set()
     return tuple(p.name for p in pseudo_parameters() if not (p.matrix == "W2" and p.row in dead))
@@ -89,7 +90,7 @@ def swap(D: int) -> np.ndarray:
 
 @cache
 def group(kind: str, D: int) -> tuple[np.ndarray, ...]:
-    """Signed permutations that tokens, or positions, may be rotated by."""
+    """Signed permutations that leave the distribution of tokens, or of positions, invariant."""
     if kind == TOKEN:
         return tuple(signed_permutations(D))
     corners = (np.eye(2, dtype=int), np.array([[0, 1], [1, 0]]))
@@ -97,11 +98,10 @@ def group(kind: str, D: int) -> tuple[np.ndarray, ...]:
 
 
 def averages(left: str, right: str, D: int) -> np.ndarray:
-    """Average of E^T A F over the group for every matrix unit A, times the size of the group; exact
-    integers.
+    """Sum of E^T A F over the group for every matrix unit A; exact integers.
 
-    Rows are the averages, flattened. Rotations of the two sides are the same element where both are
-    of one kind, and independent where they are not: then the sum of products is that of sums.
+    Each row is one flattened sum. If both sides are of the same kind they are rotated by the same
+    element; otherwise by independent ones, and the sum factorises.
     """
     a, b = np.array(group(left, D)), np.array(group(right, D))
     if left == right:
@@ -111,7 +111,7 @@ def averages(left: str, right: str, D: int) -> np.ndarray:
 
 @cache
 def commutant(left: str, right: str, D: int = 4) -> tuple[str, ...]:
-    """Matrices that a block between two kinds of rows must be a combination of (Propositions 1-3).
+    """Matrices that span a block between two kinds of rows (Propositions 1-3).
 
     Returns
     -------
@@ -121,7 +121,7 @@ def commutant(left: str, right: str, D: int = 4) -> tuple[str, ...]:
     Raises
     ------
     ArithmeticError
-        If the averages span anything else.
+        If the averages span another space.
     """
     spanned = averages(left, right, D)
     candidates = {"I": np.eye(D, dtype=int), "M": swap(D)}
@@ -140,8 +140,8 @@ def commutant(left: str, right: str, D: int = 4) -> tuple[str, ...]:
 
 
 def dimension(D: int) -> Fraction:
-    """Dimension of the space of invariant (W1, W2, W3) by characters: an average over the group,
-    exactly a whole number.
+    """Dimension of the space of invariant (W1, W2, W3), by the character formula: an average over
+    the group that is exactly an integer.
     """
     trace = {kind: [int(np.trace(g)) for g in group(kind, D)] for kind in (TOKEN, POSITION)}
     mean = {kind: Fraction(sum(v), len(v)) for kind, v in trace.items()}
@@ -155,7 +155,7 @@ def dimension(D: int) -> Fraction:
 
 @cache
 def equations() -> dict[str, Equation]:
-    """Non-zero blocks of the weights, entry by entry."""
+    """Nonzero blocks of the weights, entry by entry."""
     blocks: dict[tuple[str, int, int], sp.Expr] = {}
     for name, matrix, i, j, kernel in pseudo_parameters():
         letter, number = name.split("_")

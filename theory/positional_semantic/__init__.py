@@ -46,8 +46,8 @@ __all__ = [
     "thresholds",
 ]
 
-# No flow: the theory describes minima, with the sample complexity alpha = n/d in the place of a
-# training time.
+# There is no flow: the theory describes minima of the loss as functions of the sample complexity
+# alpha = n/d.
 flows, sections, equations = catalogue(
     {
         "Definitions": [definitions],

@@ -1,4 +1,4 @@
-"""The phase diagram and single fixed points: how long they take, and how far they are from a finer
+"""Benchmark of the phase diagram and of single fixed points: time, and error against a finer
 quadrature.
 """
 
@@ -24,13 +24,13 @@ AT, BESIDE = 1.3, 1.25
 BRANCHES = ("positional", "semantic")
 DIAGRAM = 16
 FINE = 24  # nodes per axis of the reference
-AGREE = 5e-3  # relative in q and the overlap: the jumps leave a few permille at 16 nodes, more for small omega
+AGREE = 5e-3  # relative in q and overlap: a few permille at 16 nodes, more at small omega
 REPEATS = 3
 CHECKED = (
     (0.3, 1.25375),
     (0.3, 2.0),
     (0.5, 2.0),
-)  # points of the diagram held against the reference
+)  # points of the diagram compared with the reference
 
 
 def distance(point: Any, reference: FixedPoint) -> float:
@@ -50,7 +50,7 @@ def timed(way: Callable[[], Any]) -> tuple[float, Any]:
 
 
 def benchmark(omegas: Iterable[float] = OMEGAS, alphas: Iterable[float] = ALPHAS) -> dict[str, Any]:
-    """Run it.
+    """Run the benchmark.
 
     Returns
     -------
@@ -61,7 +61,7 @@ def benchmark(omegas: Iterable[float] = OMEGAS, alphas: Iterable[float] = ALPHAS
     """
     p = Parameters()
     omegas, alphas = list(omegas), list(alphas)
-    solve(p.replace(alpha=AT), "semantic")  # derives and compiles
+    solve(p.replace(alpha=AT), "semantic")  # first call derives and compiles
     rows: list[dict[str, Any]] = []
 
     def add(way: str, points: int, seconds: float, error: float) -> None:
@@ -116,7 +116,7 @@ def benchmark(omegas: Iterable[float] = OMEGAS, alphas: Iterable[float] = ALPHAS
 
 
 def nearest(omegas: list[float], alphas: list[float]) -> list[tuple[float, float]]:
-    """Points of the grid next to those that are checked: both branches exist there."""
+    """Grid points next to the checked ones, at which both branches exist."""
     return sorted(
         {
             (min(omegas, key=lambda w: abs(w - x)), min(alphas, key=lambda a: abs(a - y)))

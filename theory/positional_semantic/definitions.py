@@ -1,4 +1,4 @@
-"""The layer, its target and the two-token objects everything is built from (Eqs. 1-6, 15-16)."""
+"""Definition of the layer, its target and the two-token quantities (Eqs. 1-6, 15-16)."""
 
 from __future__ import annotations
 
@@ -54,8 +54,7 @@ def off_diagonal(first: sp.Expr, second: sp.Expr) -> tuple[sp.Expr, sp.Expr]:
     """Entries (1,2) and (2,1) of the two-token attention matrix, from the softmax, as logistic
     functions.
 
-    A softmax over two entries is the logistic function of their difference; that this is so here is
-    proved, not assumed.
+    A softmax over two entries is the logistic function of their difference; the identity is proved.
     """
     S = tied_attention(sp.Matrix([first, second]))
     forms = logistic(first * (second - first)), logistic(second * (first - second))
@@ -67,8 +66,8 @@ def off_diagonal(first: sp.Expr, second: sp.Expr) -> tuple[sp.Expr, sp.Expr]:
 
 @cache
 def equations() -> dict[str, Equation]:
-    """Student and target attention on two tokens, the loss of a sentence and the objective of its
-    envelope.
+    """Student and target attention on two tokens, the loss of a sentence, and the objective of its
+    Moreau envelope.
     """
     P, R = off_diagonal(z_1, z_2)
     P_h, R_h = off_diagonal(h_1, h_2)
@@ -112,7 +111,9 @@ def equations() -> dict[str, Equation]:
 
 @cache
 def derivatives() -> list[sp.Expr]:
-    """Objective, its gradient and its Hessian (11, 12, 22) in the student's fields."""
+    """Objective, its gradient and its Hessian (entries 11, 12, 22) with respect to the student's
+    fields.
+    """
     f = equations()["objective"].rhs
     return [
         f,

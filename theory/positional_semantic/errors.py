@@ -1,5 +1,5 @@
-"""Training loss in its equal forms (14, 120, 121), its derivative in alpha, and the test error
-(10).
+"""Training loss in three equivalent forms (14, 120, 121), its derivative with respect to alpha, and
+the test error (10).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ NORMALISATIONS = {
     "half": 0.5,
     "full": 1.0,
     "entry": 0.5,
-}  # of |y - f|^2/d; per entry is 1/(d L) with L = 2
+}  # factors of |y - f|^2/d; ``entry``: mean over the d L entries, L = 2
 epsilon_full = symbol(
     "epsilon_full", r"\epsilon_{\mathrm{full}}", "test error of a sentence", nonnegative=True
 )
@@ -49,13 +49,15 @@ S_gap, R_gap = (
 
 @cache
 def equations() -> dict[str, Equation]:
-    """Training loss three ways, proved equal at the fixed point; envelope identity; test error."""
+    """Training loss in three forms, proved equal at the fixed point; envelope identity; test
+    error.
+    """
     phi = free_entropy.equations()["free_entropy"].rhs
     fixed = {x: state_evolution.equations()[x.name].rhs for x in ORDER}
     by_envelope = alpha * E_M - q_hat * V / 2 + lam * q / (2 * sigma**2)
     if not vanishes((-phi - by_envelope).subs(fixed, simultaneous=True)):
         raise ArithmeticError("the training loss is not minus the free entropy")
-    # The envelope is its quadratic term, V g^2/2 per token, and the loss.
+    # The envelope is the sum of its quadratic term, V g^2/2 per token, and the loss.
     by_loss = by_envelope.subs(
         {E_M: E_loss + V * E_gg / 2, q_hat: state_evolution.equations()["q_hat"].rhs}
     )
@@ -63,7 +65,7 @@ def equations() -> dict[str, Equation]:
     slope = -sp.diff(phi, alpha)  # all other variables are stationary
     gap = sp.Matrix(
         [[S_gap, 0], [0, R_gap]]
-    )  # squared gaps of the rows; both entries of a row differ by the same
+    )  # squared differences of the rows; both entries of a row differ equally
     found = [
         Equation(
             "training_loss", epsilon_t, by_envelope, ref("Eqs. (14), (120)"), "closure", (*RS, *TWO)

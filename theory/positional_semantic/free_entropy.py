@@ -1,9 +1,9 @@
-"""Zero-temperature replica free entropy of the rank-one layer, and in index form for any L, ranks
-and covariances.
+"""Zero-temperature replica free entropy of the rank-one layer, and its general form for any L,
+ranks and covariances.
 
-Conventions: the free entropy is minus the training loss at its stationary point (121); hats are
-summed over the two tokens. The derivation follows App. C: trace, entropic and energetic potentials
-after the rescaling (99).
+Conventions: at its stationary point the free entropy is minus the training loss (121); conjugates
+(hats) are summed over the two tokens. The derivation follows App. C: trace, entropic and energetic
+potentials after the rescaling (99).
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def entropic_potential() -> sp.Expr:
 
 
 def gaussian_moments(expr: sp.Expr, variances: dict[sp.Symbol, sp.Expr]) -> sp.Expr:
-    """Average of a polynomial of degree two over independent centred variables."""
+    """Average of a polynomial of degree two over independent variables of mean zero."""
     poly = sp.Poly(expr, *variances)
     total = sp.S.Zero
     for powers, coefficient in poly.terms():
@@ -74,7 +74,7 @@ def gaussian_moments(expr: sp.Expr, variances: dict[sp.Symbol, sp.Expr]) -> sp.E
 
 @cache
 def equations() -> dict[str, Equation]:
-    """Entropic potential and free entropy of the rank-one layer; free entropy in index form."""
+    """Entropic potential and free entropy of the rank-one layer, and the general free entropy."""
     psi = sp.factor(entropic_potential())
     trace = (V_hat * q - q_hat * V) / 2 - m_hat * m - theta_hat * theta
     found = [
@@ -139,15 +139,15 @@ def general() -> Equation:
 
 
 def gradient(values: dict[sp.Symbol, sp.Expr]) -> dict[sp.Symbol, sp.Expr]:
-    """Derivatives of the free entropy in all eight variables, with those of ``E_M`` given by
-    ``values``.
+    """Derivatives of the free entropy with respect to all eight variables; derivatives of ``E_M``
+    are taken from ``values``.
     """
     phi = equations()["free_entropy"].rhs
     return {x: sp.diff(phi, x) + sp.diff(phi, E_M) * values.get(x, 0) for x in (*ORDER, *CONJUGATE)}
 
 
 def matrices(tokens: int, rank: int, teacher: int) -> dict[str, list[sp.Matrix]]:
-    """Explicit symbols of every order parameter and conjugate, one matrix per token."""
+    """Matrices of symbols for every order parameter and conjugate, one per token."""
     shapes = {"q": (rank, rank), "V": (rank, rank), "m": (rank, 1), "theta": (rank, teacher)}
     return {
         name + hat: [
@@ -162,11 +162,11 @@ def matrices(tokens: int, rank: int, teacher: int) -> dict[str, list[sp.Matrix]]
 
 
 def explicit(tokens: int, rank: int, teacher: int) -> tuple[sp.Expr, dict[str, list[sp.Matrix]]]:
-    """Free entropy without its energetic part, entry by entry, for one eigen-direction of given
-    gamma, pi, tau.
+    """Free entropy without its energetic part in terms of single entries, for one eigendirection
+    with given gamma, pi, tau.
 
-    All entries are independent variables, symmetric matrices included, so that plain partial
-    derivatives give the stationarity conditions.
+    All entries are independent variables, also of symmetric matrices, so that partial derivatives
+    give the stationarity conditions.
     """
     x = matrices(tokens, rank, teacher)
     gammas, pis = (

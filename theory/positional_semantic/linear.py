@@ -1,4 +1,4 @@
-"""Result 5.1: the purely positional baseline, a dense linear layer, in closed form (19-20)."""
+"""Result 5.1: closed form of the purely positional baseline, a dense linear layer (19-20)."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ def equations() -> dict[str, Equation]:
     risk = sp.expand(sigma**2 * ((T - W) * (T - W).T).trace())
 
     def average(expr: sp.Expr) -> sp.Expr:
-        # P and R have one law: the tokens are exchangeable.
+        # P and R have the same distribution, as the tokens are exchangeable.
         expr = sp.expand(expr).subs({P**2: P_var + P_mean**2, R**2: P_var + P_mean**2})
         return expr.subs({P: P_mean, R: P_mean})
 
     risk = average(risk)
     best = {
         x: linear_root(sp.diff(risk, x), x) for x in (W1, W2)
-    }  # neither enters the other's condition
+    }  # the two conditions are independent
     error = written_as(4 * sigma**2 * (1 - omega) ** 2 * P_var, sp.factor(risk.subs(best)))
     found = [
         Equation(

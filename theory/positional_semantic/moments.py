@@ -1,5 +1,5 @@
-"""Output channel (9), (42), (103): its Gaussian fields, the envelope, and the averages the state
-evolution needs.
+"""Output channel (9), (42), (103): its Gaussian fields, the Moreau envelope, and the averages in
+the state evolution.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""When does semantic attention emerge: alpha_c, alpha_l, and the phase diagram over omega."""
+"""When semantic attention emerges: alpha_c, alpha_l, and the phase diagram over omega."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from theory.positional_semantic.numbers.thresholds import Thresholds, line, thre
 from theory.positional_semantic.parameters import Parameters
 from theory.positional_semantic.scope import MINIMUM
 
-SETTING = ("omega", "sigma", "lam", "L", "target", "prox")  # on the figure
+SETTING = ("omega", "sigma", "lam", "L", "target", "prox")  # in the title of the figure
 SHOWN = ("q", "m", "V", "theta", "train_loss", "test_mse_half")
-DRAWN_ORDER = 8  # nodes per axis of what is only drawn: alpha_c to half a percent
+DRAWN_ORDER = 8  # nodes per axis for figures only: alpha_c to half a percent
 OMEGAS, START = (
     0.1,
     0.3,
-)  # spacing of the drawn lines, and where to start without a crossing at the given omega
-DRAWN = 33  # points of a branch: its curve has no visible corners
+)  # spacing of omega, and its start if there is no crossing at the given omega
+DRAWN = 33  # points per branch, enough for a smooth curve
 BOTH = ("positional", "semantic")
 LABELS = {
     "omega": "positional fraction of the target",
@@ -37,20 +37,20 @@ LABELS = {
 @scope.guard(MINIMUM)
 @sweep.over_fields
 def onset(p: Parameters, alpha: float | None = None) -> Onset:
-    """Thresholds at ``p.omega``, both fixed points there, and what is needed to draw the phase
+    """Thresholds at ``p.omega``, the fixed points of both branches there, and the data of the phase
     diagram.
 
     Parameters
     ----------
     p : Parameters
-        Model. With ``p.alpha`` the fixed points at that sample complexity are reported as well.
+        Model. If ``p.alpha`` is set, the fixed points at that sample complexity are included.
     alpha : float, optional
         Overrides ``p.alpha``.
 
     Returns
     -------
     Onset
-        With numbers ``omega``, ``alpha_c``, ``alpha_l`` (NaN where there is no crossing, see
+        With numbers ``omega``, ``alpha_c``, ``alpha_l`` (NaN if there is no crossing, see
         ``notes``) and details ``prox``, ``at_alpha_c``, ``at_alpha``, ``errors`` and ``reasons``.
     """
     p = p if alpha is None else p.replace(alpha=alpha)
@@ -121,7 +121,7 @@ def onset(p: Parameters, alpha: float | None = None) -> Onset:
 
 
 def report(point: FixedPoint) -> dict[str, float] | None:
-    """Numbers of a fixed point, or None where the branch does not exist."""
+    """Summary of a fixed point, or None if the branch does not exist."""
     if not point.exists:
         return None
     return {
@@ -134,7 +134,7 @@ def report(point: FixedPoint) -> dict[str, float] | None:
 
 
 def curves(p: Parameters, found: Thresholds) -> dict[str, xr.Dataset]:
-    """Thresholds over omega (``lines``), and both branches over alpha at ``p.omega``, on a coarse
+    """Thresholds over omega (``lines``) and both branches over alpha at ``p.omega``, with a coarse
     quadrature.
     """
     p = p.replace(order=min(p.order, DRAWN_ORDER))
@@ -144,7 +144,7 @@ def curves(p: Parameters, found: Thresholds) -> dict[str, xr.Dataset]:
 
 
 def lines(p: Parameters, found: Thresholds) -> xr.Dataset:
-    """Thresholds over omega, away from ``p.omega`` on both sides, or from 0.3 if there is no
+    """Thresholds over omega, continued to both sides from ``p.omega``, or from 0.3 if there is no
     crossing there.
     """
     found = found if found.at_alpha_c else thresholds(p.replace(omega=START))
@@ -161,12 +161,13 @@ def lines(p: Parameters, found: Thresholds) -> xr.Dataset:
 
 
 def interpolated(omegas: Any, values: Any) -> tuple[np.ndarray, np.ndarray]:
-    """A line through thresholds over omega, monotonic in between and without corners.
+    """Smooth monotone interpolation of thresholds over omega.
 
     Parameters
     ----------
     omegas, values : array_like, shape (n,)
-        Rising positional fractions and positive thresholds; fewer than two are given back.
+        Increasing positional fractions and positive thresholds; fewer than two points are returned
+        unchanged.
     """
     omegas, values = np.asarray(omegas, float), np.asarray(values, float)
     if len(omegas) < 2:
@@ -179,7 +180,7 @@ def draw(p: Parameters, result: Onset, axes: Any) -> None:
     """Phase diagram on the left; on the right the two differences whose zeros are the thresholds:
     training losses of the branches, test errors of the semantic one and of the linear layer.
     """
-    from theory import plotting  # loads matplotlib: for figures alone
+    from theory import plotting  # imports matplotlib, needed for figures only
 
     left, right = axes
     drawn = result.curves()

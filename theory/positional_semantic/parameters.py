@@ -1,4 +1,4 @@
-"""Parameters of the positional-semantic model; the setting of all figures by default."""
+"""Parameters of the positional-semantic model; by default the setting of the paper's figures."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ TARGETS = {"standard": ((0.6, 0.4), (0.4, 0.6)), "alternative": ((0.3, 0.7), (0.
 class Parameters(BaseParameters):
     """Task, student and training settings (cui2024, Secs. 5 and E).
 
-    The same object goes to theory and to the students. There is no training time in the theory:
-    the control variable is the sample complexity ``alpha = n / d``.
+    Used by both theory and students. The theory has no training time; the control variable is the
+    sample complexity ``alpha = n / d``.
 
     Raises
     ------
@@ -63,7 +63,7 @@ class Parameters(BaseParameters):
     n_test: int = parameter(50000, "test sentences", low=1)
 
     def __post_init__(self) -> None:
-        """Check single fields, then what must hold between them."""
+        """Check single fields, then relations between them."""
         super().__post_init__()
         if self.start == "mixed" and self.rank != 2:
             raise ParameterError(f"start = 'mixed': needs rank = 2, got rank = {self.rank}")
@@ -110,7 +110,7 @@ class Parameters(BaseParameters):
 
     @property
     def finer(self) -> int:
-        """Nodes per axis of the quadrature that this one is held against: half as many again."""
+        """Nodes per axis of the reference quadrature: 1.5 times as many."""
         return min(64, 2 * (3 * self.order // 4))
 
     @property
@@ -119,7 +119,7 @@ class Parameters(BaseParameters):
         return max(1, round(self.complexity * self.d))
 
     def values(self) -> dict[str, Any]:
-        """Numbers by symbol name, as the equations want them."""
+        """Numbers by symbol name, as used in the equations."""
         A = self.A
         return {
             "omega": self.omega,
@@ -136,8 +136,8 @@ class Parameters(BaseParameters):
 
 @dataclass(frozen=True)
 class HistogramParameters(BaseParameters):
-    """Sizes and training settings of the counting task (cui2024, App. A); `paper` has the published
-    ones.
+    """Sizes and training settings of the counting task (cui2024, App. A); the preset `paper` has
+    the published ones.
     """
 
     length: int = parameter(6, "tokens per sequence", low=2)

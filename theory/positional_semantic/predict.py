@@ -1,4 +1,4 @@
-"""What informed descents arrive at, in the limit of infinite d."""
+"""Prediction of informed descent in the limit of infinite d."""
 
 from __future__ import annotations
 
@@ -9,35 +9,35 @@ from theory.positional_semantic.numbers.branches import curve
 from theory.positional_semantic.parameters import Parameters
 from theory.positional_semantic.scope import DESCENT, HOW
 
-SHARED = ["q", "m", "theta", "train_loss", "test_mse_half"]  # with the students
+SHARED = ["q", "m", "theta", "train_loss", "test_mse_half"]  # variables that the students have, too
 
 
 @scope.guard(DESCENT)
 @sweep.over_fields
 def predict(p: Parameters, runs: xr.Dataset | None = None) -> xr.Dataset:
-    """Order parameters, training loss and test error where descent from the student's start ends.
+    """Predict order parameters, training loss and test error at the end of informed descent.
 
-    Informed descent stays in the well it starts in, so the local minimiser of the envelope is taken
-    whatever ``p.prox`` says.
+    Informed descent stays in its initial well; therefore the local branch of the proximal operator
+    is used for any ``p.prox``.
 
     Parameters
     ----------
     p : Parameters
-        What was trained; ``p.start`` says from where.
+        Parameters of the training; ``p.start`` is its initial condition.
     runs : Dataset, optional
-        Students; where they have the sample complexity ``alpha`` as a dimension, so has the result.
+        Students. If they have the sample complexity ``alpha`` as a dimension, so has the result.
 
     Returns
     -------
     Dataset
-        ``q``, ``m``, ``theta`` (sizes), ``train_loss`` and ``test_mse_half``; NaN where the branch
-        does not exist.
+        ``q``, ``m``, ``theta`` (absolute values), ``train_loss`` and ``test_mse_half``; NaN if the
+        branch does not exist.
 
     Raises
     ------
     ParameterError
-        For a start that is on neither branch, an extension the theory does not cover, a missing
-        alpha, or runs that were trained with other parameters.
+        For a start on neither branch, an extension that the theory does not cover, a missing alpha,
+        or runs trained with other parameters.
     """
     swept = runs is not None and "alpha" in runs.dims
     if runs is not None:

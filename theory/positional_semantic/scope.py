@@ -5,7 +5,7 @@ from __future__ import annotations
 from theory import scope
 from theory.scope import Scope, only
 
-HOW = ("d", "teacher", "optimizer", "eta", "steps", "n_test")  # how the minimum is come to
+HOW = ("d", "teacher", "optimizer", "eta", "steps", "n_test")  # the path to the minimum
 TIED = (only("rank", 1), only("tied", True), only("value", False), only("correlation", 0.0))
 BY_EXPERIMENT = "the extensions of App. E.3 have students only"
 MINIMUM = Scope(

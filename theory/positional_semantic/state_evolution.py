@@ -1,11 +1,11 @@
-"""State evolution (7): the stationarity conditions of the free entropy, the energetic part by
-Gaussian identities.
+"""State evolution (7): stationarity conditions of the free entropy, with Gaussian identities for
+the energetic part.
 
-The average of the envelope depends on the order parameters through the law of its arguments.
-Differentiating under the average gives derivatives of the envelope M(w, h); the envelope theorem
-turns those in w and V into g = (z* - w)/V, and integration by parts (Stein's lemma) removes those
-in h. The result holds g itself and none of its derivatives, so that jumps of g need no separate
-treatment.
+The average of the envelope depends on the order parameters through the distribution of its
+arguments. Differentiation under the average gives derivatives of the envelope M(w, h). The envelope
+theorem expresses those with respect to w and V by g = (z* - w)/V, and integration by parts (Stein's
+lemma) removes those with respect to h. The result contains g but none of its derivatives, so that
+jumps of g need no separate treatment.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ NU = rho - theta**2 / q
 
 
 def by_envelope_theorem() -> dict[sp.Symbol, sp.Expr]:
-    """Derivatives of the envelope in ``w`` and ``V`` as functions of ``g``: those of its objective
-    at the minimiser.
+    """Derivatives of the envelope with respect to ``w`` and ``V`` as functions of ``g``, i.e. those
+    of its objective at the minimiser.
     """
     g = sp.Symbol("g", real=True)
     objective = (z - w) ** 2 / (2 * V) + sp.Function("l")(z, h)
@@ -71,12 +71,13 @@ def stein(expr: sp.Expr) -> sp.Expr:
 
 @cache
 def envelope_gradient() -> dict[sp.Symbol, sp.Expr]:
-    """Derivatives of ``E_M`` in q, m, V and theta as averages of ``g``, each proved by parts.
+    """Derivatives of ``E_M`` with respect to q, m, V and theta as averages of ``g``, each proved by
+    integration by parts.
 
     Raises
     ------
     ArithmeticError
-        If a form is not the derivative.
+        If a printed form does not equal the derivative.
     """
     g = -sp.diff(envelope, w)  # envelope theorem
     if by_envelope_theorem()[w] != -sp.Symbol("g", real=True):
@@ -106,7 +107,7 @@ def envelope_gradient() -> dict[sp.Symbol, sp.Expr]:
 @cache
 def equations() -> dict[str, Equation]:
     """The eight equations (7)-(8), solved from the stationarity of the free entropy, and their
-    abbreviation.
+    abbreviation nu.
     """
     conditions = free_entropy.gradient(envelope_gradient())
     found = [
@@ -114,7 +115,7 @@ def equations() -> dict[str, Equation]:
             "nu", nu, NU, ref("Eq. (7)"), "exact", ("law of the teacher field given the student's",)
         )
     ]
-    # The condition in an order parameter fixes its conjugate, and the other way round.
+    # The derivative with respect to an order parameter determines its conjugate, and vice versa.
     partner = {q: V_hat, V: q_hat, m: CONJUGATE[1], theta: CONJUGATE[3]}
     for x in ORDER:
         y = partner[x]
@@ -122,7 +123,7 @@ def equations() -> dict[str, Equation]:
         if x is q:
             theta_hat_form = linear_root(conditions[theta], CONJUGATE[3])
             solution = sp.expand(solution)
-            # E_geta enters through theta_hat alone.
+            # E_geta enters through theta_hat only.
             moment = linear_root(CONJUGATE[3] - theta_hat_form, E_geta)
             solution = sp.expand(solution.subs(E_geta, moment))
         found.append(Equation(y.name, y, solution, ref("Eqs. (7), (109)"), "closure", (*RS, *TWO)))

@@ -37,7 +37,7 @@ Y_12, Y_21 = (
     symbol(f"Y_{k}", f"Y_{{{k}}}", "entry of the target attention", real=True) for k in ("12", "21")
 )
 
-# Gaussian averages over the output channel; their numbers are in
+# Gaussian averages over the output channel, evaluated in
 # `theory.positional_semantic.numbers.channel`.
 E_gg = symbol(
     "E_gg", r"\mathbb{E}[g_{1}^{2}+g_{2}^{2}]", "channel average, drives q", nonnegative=True

@@ -1,5 +1,5 @@
-"""Attention: softmax and rotary derivatives, c(A), its closure and the constant c_omega (Eqs. 5,
-14, 62-73).
+"""Attention: softmax and rotary derivatives, attention factor c(A), its closure, and the constant
+c_omega (Eqs. 5, 14, 62-73).
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ logit_block = symbol("l_block", r"l_{ij}^{(n)}", "attention score from block n",
 
 
 def rotation(angle: sp.Expr) -> sp.Matrix:
-    """Rotation of one rotary pair."""
+    """Rotation matrix of one rotary pair."""
     return sp.Matrix([[sp.cos(angle), -sp.sin(angle)], [sp.sin(angle), sp.cos(angle)]])
 
 
@@ -66,7 +66,7 @@ def block_logit() -> sp.Expr:
 
 
 def softmax_derivative() -> sp.Expr:
-    """d pi_{i} / d l_k of a softmax row, written in attention entries."""
+    """Derivative d pi_i / d l_k of a softmax row, in terms of the attention entries."""
     weights = sp.Sum(sp.exp(logit[j]), (j, 1, L))
     derivative = sp.diff(softmax_row(), logit[k])
     derivative = derivative.replace(
@@ -92,8 +92,8 @@ def power_of_plane_waves() -> sp.Expr:
 
 @cache
 def generic_lambda() -> sp.Expr:
-    """lambda_n of a frequency that is no multiple of 2 pi: mean rotation over pairs of different
-    positions.
+    """lambda_n for a frequency that is not a multiple of 2 pi: mean rotation over pairs of
+    different positions.
     """
     wave = power_of_plane_waves()
     return written_as((wave / L - 1) / (L - 1), (wave - L) / (L * (L - 1)))
@@ -109,8 +109,8 @@ SPECTRUM = sum_over_blocks((1 - dirichlet_kernel(omega[n], L) ** 2) ** 2)
 
 @cache
 def mean_ansatz() -> sp.Expr:
-    """c(A) under the ansatz, averaged over the initialisation: each block norm has mean 2
-    sigma^2.
+    """c(A) under the ansatz, averaged over the initialisation (the squared norm of a block has mean
+    2 sigma^2).
     """
     gap = (1 - generic_lambda()).subs(power_of_plane_waves(), (L * dirichlet_kernel(w, L)) ** 2)
     gap = written_as(L / (L - 1) * (1 - dirichlet_kernel(w, L) ** 2), gap)
@@ -131,24 +131,24 @@ def mean_ansatz() -> sp.Expr:
 
 @cache
 def matched_constant() -> sp.Expr:
-    """c_omega: closure L c_omega A (1 - A) equal to the averaged ansatz at A = 1/L."""
+    """c_omega, from matching the closure L c_omega A (1 - A) to the averaged ansatz at A = 1/L."""
     constant = (mean_ansatz() / (closure() / c_omega_symbol)).subs(A, 1 / L)
     return written_as(2 * d_g * N / (L * (L - 1)) * sigma2 * (2 / d_h) * SPECTRUM, constant)
 
 
 def closure() -> sp.Expr:
-    """c(A) of the paper."""
+    """The paper's closure of c(A)."""
     return L * c_omega_symbol * A * (1 - A)
 
 
 @cache
 def ansatz() -> sp.Expr:
-    """c(A) under the ansatz: the sum of the blocks' squared gradients.
+    """c(A) under the ansatz: sum over rotary blocks of squared gradients.
 
     Raises
     ------
     ArithmeticError
-        If the sum is not that of its blocks.
+        If the printed sum differs from the sum over blocks.
     """
     entries = k1**2 + k2**2 + q1**2 + q2**2
     per_block = written_as(
@@ -164,7 +164,7 @@ def ansatz() -> sp.Expr:
 
 
 def gradient_squared_under_ansatz(lam: sp.Expr) -> sp.Expr:
-    """|grad A|^2 of one rotary block (times d_h) when attention follows the ansatz.
+    """|grad A|^2 of one rotary block, times d_h, for attention of the ansatz form.
 
     With pi_ii = A and pi_ik = (1-A)/(L-1), the double sum over positions of
     pi_ii (delta_ik - pi_ik) Omega(k-i-L) / L is a multiple of the rotation Omega(-L), because
@@ -266,8 +266,8 @@ def equations() -> dict[str, Equation]:
 def c_omega(parameters: Parameters) -> float:
     """Attention constant c_omega (forner2026, Eq. 14).
 
-    Dimensionless in the time unit ``alpha = epochs/(d_g N)``. For L = 1 there is nothing to
-    attend to but the right action; the expression continues to 0 there.
+    Dimensionless in the time unit ``alpha = epochs/(d_g N)``. It is 0 for L = 1, where attention
+    cannot change.
     """
     p = parameters
     if p.L == 1:

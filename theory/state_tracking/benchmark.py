@@ -1,5 +1,5 @@
-"""Event times of many parameter points: exact solution against a loop over an ODE integrator, both
-against mpmath.
+"""Benchmark: event times at many parameter points by the exact solution and by a loop over an ODE
+integrator, both compared with mpmath.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from theory.state_tracking.symbols import A, N, S, d_g, zeta
 
 POINTS, LOOPED, REFERENCES, DIGITS = 10_000, 100, 12, 20
 RTOL, ATOL = 1e-10, 1e-12
-HORIZON = 1e6  # of the integrator, in alpha: the loop cannot know how late the event comes
+HORIZON = 1e6  # end of integration in alpha; the loop does not know the event time in advance
 AGREE = 1e-9  # relative, against mpmath
-CALLS = 21  # of the rates of the quenched theory
-ROUNDED = 1.2e-7  # relative: one unit in the last place of pairs, which are in single precision
+CALLS = 21  # evaluations of the rates of the quenched theory
+ROUNDED = 1.2e-7  # relative; pairs are in single precision
 
 
 def sample(points: int, seed: int = 0) -> dict[str, np.ndarray]:
-    """Parameter points: sizes of the paper's robustness sweeps, random initial values above the
+    """Random parameter points: sizes of the paper's robustness sweeps, initial values above the
     separatrix.
     """
     rng = np.random.default_rng(seed)
@@ -131,8 +131,8 @@ def reference(values: Mapping[str, float], level: Any = "0.5", digits: int = DIG
 
 
 def rates(p: Parameters, calls: int) -> list[dict[str, Any]]:
-    """Rows on the rates of the quenched theory for one student: those lowered from its equations,
-    and by hand, called in turn; the median call.
+    """Rows for the rates of the quenched theory of one student: median time per call of generated
+    and hand-written code, called alternately.
     """
     rng = np.random.default_rng(0)
     start = Start.drawn(p, 1, rng)
@@ -163,7 +163,7 @@ def rates(p: Parameters, calls: int) -> list[dict[str, Any]]:
 
 
 def benchmark() -> dict[str, Any]:
-    """Run it.
+    """Run the benchmark.
 
     Returns
     -------
@@ -173,7 +173,7 @@ def benchmark() -> dict[str, Any]:
         (largest relative difference of the two over all points looped over), ``note``.
     """
     values = sample(POINTS)
-    emergence_time({q: x[:10] for q, x in values.items()})  # compiles
+    emergence_time({q: x[:10] for q, x in values.items()})  # first call compiles
     seconds = []
     for _ in range(3):
         started = time.perf_counter()

@@ -1,10 +1,10 @@
-"""Column statistics: what descent makes of single entries of M, in place of Gaussian logits.
+"""Cavity equations for single columns of M ("column statistics"), in place of Gaussian logits.
 
-Given attention, the columns (action, state) of M learn independently of those of other states, and
-feel those of their own state as noise. So one column in a self-consistent surrounding (a cavity)
-stands for all: its right entry v_k and wrong entries v_w are followed by their initial value v_0,
-uniform as M is drawn, and by the column's share 1 + epsilon of the training set. `per_seed`
-integrates these equations.
+Given the attention, the columns (action, state) of M for different states learn independently;
+columns of the same state act on each other as noise. One column in a self-consistent environment
+therefore represents all. Its correct entry v_k and wrong entries v_w are followed as functions of
+their initial value v_0, which is uniform, and of the column's share 1 + epsilon of the training
+set. `per_seed` integrates these equations.
 """
 
 from __future__ import annotations
@@ -57,19 +57,19 @@ left = array("g", means="probability left to wrong states, by position", nonnega
 
 
 def own_weight() -> sp.Expr:
-    """Mean weight of a column in the logits of its own sequences: found at j = i - L, and by chance
-    elsewhere.
+    """Mean attention weight of a column in the logits of its own sequences: its action at j = i -
+    L, plus chance occurrences elsewhere.
     """
     chance = delta_sum(sp.KroneckerDelta(c, 1), (c, 1, d_g)) / d_g
     return pi_i + (1 - pi_i) * chance
 
 
 def noise() -> tuple[sp.Expr, sp.Expr]:
-    """Coefficients of the variance of other columns' and of the own column's entries in a logit's
-    noise.
+    """Coefficients in the variance of a logit: of the variance of the other columns' entries, and
+    of the mean squared deviation of the own column's entry from their mean.
 
-    Others: variance of sum_j pi_j X_j [g_j is not the own action] with X drawn per action. Own:
-    variance of how often the own action stands at the other places.
+    Others: variance of sum_j pi_j X_j [g_j is not the own action], X drawn per action. Own:
+    variance of the weight with which the own action occurs at the other positions.
     """
     a, b = sp.symbols("a b", integer=True, positive=True)
     other = 1 - sp.KroneckerDelta(a, 1)
@@ -85,7 +85,7 @@ def noise() -> tuple[sp.Expr, sp.Expr]:
 
 
 def mixture_variance() -> sp.Expr:
-    """Variance of an entry that is the right one of its column with probability 1/N."""
+    """Variance of an entry that is the correct one of its column with probability 1/N."""
     square = (V_k + R**2) / N + (V_w + mean_w**2) * (N - 1) / N
     mean = R / N + mean_w * (N - 1) / N
     form = V_k / N + (N - 1) / N * V_w + (N - 1) / N**2 * (R - mean_w) ** 2
@@ -94,15 +94,15 @@ def mixture_variance() -> sp.Expr:
 
 @cache
 def equations() -> dict[str, Equation]:
-    """Logits of a column, their noise, softmax weights, and the rates of its entries."""
+    """Logits of a column, their noise, softmax weights, and the rates of the entries."""
     by_others, by_own = noise()
     normal = sp.exp(-(xi**2) / 2) / sp.sqrt(2 * sp.pi)
     line = (xi, -sp.oo, sp.oo)
     noisy = sp.exp(z_v + sp.sqrt(u_k) * xi)
     v_0 = sp.Symbol("v_0", real=True)
     of_start = sp.Function("z_w")(v_0)
-    # What remains of the response of a wrong entry once its own sequences, weight b_i and slope
-    # b_i, are taken out.
+    # Response of a wrong entry without the contribution of its own sequences (weight b_i, slope
+    # b_i).
     stir = (
         eta
         / L

@@ -1,5 +1,5 @@
-"""Finite-size onset, and a composite of early, onset and late forms that holds at all times (no Eq.
-in the paper).
+"""Finite-size onset, and a uniformly valid composite of the early, onset and late solutions (not in
+the paper).
 """
 
 from __future__ import annotations
@@ -28,15 +28,18 @@ ERROR = "error O(L^(-3/2)) in D and alpha, O(1/L) in A, at all times, where N an
 
 
 def lock(z: sp.Expr) -> sp.Expr:
-    """What 1/A = 1/(1 - e^-E) leaves beside the onset's 1/E, at E = z^2/2: regular at z = 0."""
+    """Difference between 1/A = 1/(1 - e^-E) and its onset form 1/E at E = z^2/2; regular at
+    z = 0.
+    """
     return 1 / (1 - sp.exp(-(z**2) / 2)) - 2 / z**2
 
 
 def large_L() -> sp.Expr:
-    """Time of A = a from A_0 = 1/L, R_0 = S_0 = zeta = 0 in powers of L^(-1/2), up to 1/L.
+    """Time of A = a, starting at A_0 = 1/L, R_0 = S_0 = zeta = 0, expanded in powers of L^(-1/2) up
+    to 1/L.
 
-    From the composite T(D): D_a and epsilon are put in, kappa = kappa_L L; g = (N-1)/N until D of
-    order 1.
+    Obtained from the composite T(D) by inserting D_a and epsilon, with kappa = kappa_L L, and g =
+    (N-1)/N until D is of order 1.
     """
     e, depth = sp.symbols("e depth", positive=True)  # L^(-1/2) and -ln(1-a)
     rise = exact.equations()["epsilon"].rhs.subs({D_0: 0, A_0: e**2})
@@ -63,7 +66,9 @@ def large_L() -> sp.Expr:
 
 @cache
 def proper_time() -> sp.Expr:
-    """T(D): 1/A = 1/E + (1/A - 1/E), where epsilon is dropped beside kappa D^2/2 in the bracket."""
+    """T(D) from 1/A = 1/E + (1/A - 1/E), with epsilon neglected against kappa D^2/2 in the
+    bracket.
+    """
     both = waited() + (H(sp.sqrt(kappa) * D) - H(sp.sqrt(kappa) * D_0)) / sp.sqrt(kappa)
     split = 1 / (epsilon + kappa * D**2 / 2) + lock(sp.sqrt(kappa) * D)
     derivative = both.diff(D).subs(
@@ -76,8 +81,8 @@ def proper_time() -> sp.Expr:
 
 
 def training_time() -> sp.Expr:
-    """alpha(D): the margin is m_0 until D is of order 1, and that of A = 1, S = S_inf from there
-    on.
+    """alpha(D), with the margin equal to m_0 until D is of order 1, and to that of A = 1, S = S_inf
+    afterwards.
     """
     of_T = sp.Function("T")(D)
     settled = exact.equations()["margin_of_D"].rhs.subs({A: 1, S: S_inf})
@@ -90,7 +95,7 @@ def training_time() -> sp.Expr:
 
 @cache
 def equations() -> dict[str, Equation]:
-    """The lock, the composite, and the time of A = a at large L."""
+    """Lock function, composite solution, and the time of A = a at large L."""
     found = [
         Equation("lock", H(x), sp.Integral(lock(t), (t, 0, x)), ref(BEYOND), "exact"),
         Equation(

@@ -1,4 +1,4 @@
-"""Statement of the model: task, attention, logic module, loss and order parameters (Eqs. 1-9)."""
+"""Definition of the model: task, attention, logic module, loss and order parameters (Eqs. 1-9)."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ def softmax_row() -> sp.Expr:
 
 @cache
 def equations() -> dict[str, Equation]:
-    """Definitions everything else is derived from."""
+    """Definitions from which everything else is derived."""
     entries = ((p, 1, N), (q, 1, N))
     own = sp.Sum(M_star[a, p, q] * M[a, p, q], *entries, (a, 1, d_g))
     pairs = sp.Sum(
         M_star[c, p, q] * M[a, p, q], *entries, (a, 1, d_g), (c, 1, d_g)
-    )  # c numbers teachers, a students
+    )  # c labels teachers, a students
     step = function(r"\sigma", "permutation of the states by an action")
     target = state[i - L]
     cross_entropy = sp.log(sp.Sum(sp.exp(z[i + 1, r]), (r, 1, N))) - z[i + 1, target]

@@ -1,10 +1,9 @@
-"""Fluctuation-dressed theory: the mean-field loss with the noise of M kept, and keys and queries
-kept exactly.
+"""Fluctuation-dressed theory: mean-field loss with the variance of the logits, and exact attention.
 
-The paper replaces logits by their means, and attention by one number. Here the logits keep their
-variance over the entries of M to second order, which penalises concentrated attention, and
-attention keeps its matrix, driven through the true softmax. `per_seed` integrates it from a seed's
-own start.
+The paper replaces the logits by their means and the attention matrix by one number. Here the
+variance of the logits over the entries of M is kept to second order, which penalises concentrated
+attention, and keys and queries evolve under the exact softmax. `per_seed` integrates the equations
+from the initial weights of each seed.
 """
 
 from __future__ import annotations
@@ -58,32 +57,32 @@ curvature = array("curvature", r"q", "response of a wrong entry, by position")
 
 
 def noise_cost() -> tuple[sp.Expr, sp.Expr]:
-    """Coefficient of v/2 in <ln Z> and in ln <Z>, for independent logits of variance v about their
-    means.
+    """Coefficient of v/2 in <ln Z> (quenched) and in ln <Z> (annealed), for independent logits of
+    variance v.
 
-    Quenched: half the sum of second derivatives of ln Z. Annealed: every term of Z gains the same
-    Gaussian factor.
+    Quenched: the sum of second derivatives of ln Z. Annealed: every term of Z is multiplied by the
+    same Gaussian factor.
     """
     x, size = sp.Symbol("x", real=True), sp.Symbol("v", positive=True)
     of_right = sp.log(sp.exp(z_k + x) + (N - 1) * sp.exp(z_kbar))
     of_wrong = sp.log(sp.exp(z_k) + sp.exp(z_kbar + x) + (N - 2) * sp.exp(z_kbar))
     second = [sp.diff(f, x, 2).subs(x, 0) for f in (of_right, of_wrong)]
-    margin = sp.log((N - 1) * (1 - g) / g)  # the margin at which g is left on wrong states
+    margin = sp.log((N - 1) * (1 - g) / g)  # margin at which the probability of wrong states is g
     quenched = written_as(
         2 * g - g**2 * N / (N - 1), (second[0] + (N - 1) * second[1]).subs(z_k, z_kbar + margin)
     )
     normal = sp.exp(-(x**2) / (2 * size)) / sp.sqrt(2 * sp.pi * size)
-    shifted = (normal * sp.exp(x)).subs(x, x + size)  # the mean of e^x: complete the square
+    shifted = (normal * sp.exp(x)).subs(x, x + size)  # mean of e^x by completing the square
     gain = sp.expand_log(sp.log(sp.simplify(shifted / normal)), force=True)
     return quenched, written_as(sp.S.One, gain * 2 / size)
 
 
 def response() -> sp.Expr:
-    """Decay rate of a deviation of one wrong entry, over eta q: sum_j pi_j E[d z / d M | g_j is its
-    action].
+    """Linear response: decay rate of a deviation of one wrong entry, divided by eta q: sum_j pi_j
+    E[d z / d M | g_j is its action].
 
-    The entry enters the logit with the attention on its action: pi_j where it was found, and
-    elsewhere wherever the same action happens to stand.
+    The entry contributes to the logit with the attention on its action: pi_j at position j, plus
+    the attention at other positions where the same action occurs by chance.
     """
     there = pi[i, j] + (1 - pi[i, j]) * delta_sum(sp.KroneckerDelta(c, 1), (c, 1, d_g)) / d_g
     total = sp.expand(pi[i, j] * there)
@@ -93,8 +92,8 @@ def response() -> sp.Expr:
 
 
 def sampled_force() -> sp.Expr:
-    """Variance over sequences of sum_r (p_r - y_r) M_r, the force of one sequence on one attention
-    entry, at p = 1/N.
+    """Variance over sequences of the force of one sequence on one attention entry, sum_r (p_r -
+    y_r) M_r, at p = 1/N.
     """
     at_target, elsewhere = (1 / N - 1) ** 2, 1 / N**2
     return written_as(V * (1 - 1 / N), V * (at_target + (N - 1) * elsewhere))
@@ -102,15 +101,15 @@ def sampled_force() -> sp.Expr:
 
 @cache
 def equations() -> dict[str, Equation]:
-    """Noise, its cost, the dressed loss, its derivatives by attention entries, and the variance of
-    M.
+    """Logit variance and its coefficient in the loss, the dressed loss, its derivatives with
+    respect to attention entries, and the decay of the variance of M.
     """
     quenched, annealed = noise_cost()
     of_logits = variance.equations()["logit_variance"].rhs.subs(sigma2, V)
     at_i = logits.equations()["logit_correct_position"].rhs
     margin = loss.equations()["margin"].rhs.subs(z_k, at_i)
     mean_loss = loss.equations()["loss_of_margin"].rhs
-    # Chain rule: pi_ii enters through the margin and the noise, pi_ij through the noise only.
+    # Chain rule: pi_ii enters through the margin and the variance, pi_ij only through the variance.
     g_of_m = loss.equations()["g"].rhs
     g_by_m = written_as(-g * (1 - g), sp.diff(g_of_m, m).subs(m, sp.log((N - 1) * (1 - g) / g)))
     loss_by_m = written_as(-g, sp.diff(mean_loss, m).subs(m, sp.log((N - 1) * (1 - g) / g)))

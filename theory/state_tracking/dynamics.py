@@ -44,11 +44,12 @@ Delta_R, Delta_S = (
     symbol("Delta_R", r"\Delta R", "change of R in an epoch", real=True),
     symbol("Delta_S", r"\Delta S", "change of S in an epoch", real=True),
 )
-EPOCH = 1 / (d_g * N)  # training time of one epoch
+EPOCH = 1 / (d_g * N)  # training time alpha of one epoch
 
 
 def projected_update(teacher: sp.Symbol, student: sp.Symbol) -> sp.Expr:
-    """Tr[M*_teacher^T Delta M_student]/N from the entry update: entries turn into mean overlaps.
+    """Tr[M*_teacher^T Delta M_student]/N from the update of single entries, expressed in mean
+    overlaps.
 
     Products of teacher entries summed over the matrix give Tr[M*_a^T M*_c]; a constant entry gives
     Tr[M*^T J] = N, as every permutation matrix has N ones.
@@ -60,19 +61,19 @@ def projected_update(teacher: sp.Symbol, student: sp.Symbol) -> sp.Expr:
     return own * overlaps.mean_overlap(teacher, student) + total * everyone + constant
 
 
-SCALE = eta * EPOCH * g * N / (N - 1)  # of every update
+SCALE = eta * EPOCH * g * N / (N - 1)  # common factor of every update
 
 
 @cache
 def update_on_target() -> sp.Expr:
-    """Step of R: mean of the projected update over matrices and their own teachers."""
+    """Update of R: mean of the projected update over matrices and their own teachers."""
     on = delta_sum(projected_update(a, b).subs(b, a), (a, 1, d_g)) / d_g
     return written_as(SCALE * (c_R + c_S * tau - 1 / N), on)
 
 
 @cache
 def update_off_target() -> sp.Expr:
-    """Step of S: mean over matrices and the teachers of others."""
+    """Update of S: mean over matrices and the teachers of other actions."""
     off = delta_sum((1 - delta(a, b)) * projected_update(a, b), (b, 1, d_g), (a, 1, d_g)) / (
         d_g * (d_g - 1)
     )
@@ -82,7 +83,9 @@ def update_off_target() -> sp.Expr:
 
 
 def over_seeds(update: sp.Expr, form: sp.Expr) -> sp.Expr:
-    """Update averaged over independent permutations, by attention; ``form`` is its grouping."""
+    """Update averaged over independent teachers, collected by attention; ``form`` is the printed
+    grouping.
+    """
     coefficients = {c_S: 1 - c_R, tau: overlaps.equations()["tau_bar_iid"].rhs}
     mean = update.subs(coefficients).subs(c_R, logits.equations()["c_R"].rhs)
     return written_as(eta * EPOCH * g * form, mean)
@@ -90,7 +93,9 @@ def over_seeds(update: sp.Expr, form: sp.Expr) -> sp.Expr:
 
 @cache
 def equations() -> dict[str, Equation]:
-    """Updates with finite teacher overlap, their mean over seeds, and the attention equation."""
+    """Updates at finite teacher overlap, their averages over teachers, and the equation of
+    attention.
+    """
     seeds = "averaged over independent permutations"
     found = [
         Equation(
@@ -146,11 +151,11 @@ def flow(teacher_overlap: str = "iid", closure: str = "closure") -> Flow:
     Parameters
     ----------
     teacher_overlap : {'iid', 'distinct', 'tau'}
-        Mean overlap of distinct teachers: independent permutations (1/N), distinct ones (Eq. 77),
-        or left as the symbol ``tau``.
+        Mean overlap of distinct teachers: 1/N for independent permutations, Eq. (77) for distinct
+        ones, or the symbol ``tau``.
     closure : {'closure', 'ansatz'}
         Attention factor c(A): the paper's L c_omega A (1 - A), or Eq. (69) averaged over the
-        initialisation and kept for all times.
+        initialisation and used at all times.
 
     Raises
     ------

@@ -65,7 +65,7 @@ BEYOND = "beyond the paper: exact solution of Eq. (15)"
 
 @cache
 def steepness() -> sp.Expr:
-    """kappa: the rate of A over the rate of R - S is free of g, eta and the training time, and
+    """kappa: the ratio of the rates of A and R - S does not contain g, eta or the time, and
     separates.
     """
     rate = flow("tau").rhs
@@ -91,7 +91,7 @@ def first_integral() -> sp.Expr:
 
 @cache
 def attention_of_difference() -> sp.Expr:
-    """A as a function of D = R - S, from the constant of motion."""
+    """A as a function of D = R - S, from the first integral."""
     at_start = first_integral().subs({A: A_0, R: S + D_0})
     left = sp.exp(at_start - first_integral().subs(R, S + D) + sp.log(1 - A))  # 1 - A
     return written_as(1 - (1 - A_0) * sp.exp(-kappa * (D**2 - D_0**2) / 2), 1 - left)
@@ -99,7 +99,7 @@ def attention_of_difference() -> sp.Expr:
 
 @cache
 def square_at(value: sp.Expr) -> sp.Expr:
-    """D^2 where A has a given value: the constant of motion is linear in it."""
+    """D^2 at a given A; the first integral is linear in D^2."""
     square = D_0**2 + 2 / kappa * sp.log((1 - A_0) / (1 - value))
     written_as(value, attention_of_difference().subs(D, sp.sqrt(square)))
     return square
@@ -115,13 +115,13 @@ def height() -> sp.Expr:
 
 @cache
 def off_target() -> sp.Expr:
-    """S as a function of T and D: dT = pace eta g dalpha gives dD/dT = A and dS/dT = (1-A)/d_g +
+    """S as a function of T and D. With dT = pace eta g dalpha, dD/dT = A and dS/dT = (1-A)/d_g +
     drift.
 
     Raises
     ------
     ArithmeticError
-        If it does not solve the flow.
+        If the result does not solve the flow.
     """
     found = S_0 + (1 / d_g + drift) * T - (D - D_0) / d_g
     attention = attention_of_difference()
@@ -134,7 +134,8 @@ def off_target() -> sp.Expr:
 
 @cache
 def growth() -> tuple[sp.Expr, sp.Expr]:
-    """Pace and drift: dD/dalpha = pace eta g A, dS/dalpha = pace eta g ((1-A)/d_g + drift).
+    """Coefficients ``pace`` and ``drift`` in dD/dalpha = pace eta g A and dS/dalpha = pace eta g
+    ((1-A)/d_g + drift).
 
     For independent teachers (tau = 1/N) the pace is 1 and the drift 0.
     """
@@ -157,13 +158,13 @@ def margin() -> sp.Expr:
 
 
 def along(upper: sp.Expr, integrand: sp.Expr) -> sp.Integral:
-    """Integral over D from its initial value."""
+    """Integral over D from its initial value D_0."""
     return sp.Integral(integrand.subs(D, x), (x, D_0, upper))
 
 
 @cache
 def equations() -> dict[str, Equation]:
-    """First integral, solution by quadratures, times of A = a, separatrix."""
+    """First integral, solution by quadratures, time of A = a, separatrix."""
     of_A, of_T, of_S = sp.Function("A")(D), sp.Function("T")(D), sp.Function("S")(D)
 
     def time() -> sp.Expr:
@@ -175,7 +176,7 @@ def equations() -> dict[str, Equation]:
         return written_as(-2 * epsilon / kappa, square)
 
     def edge() -> sp.Expr:
-        """Start at height 0: A falls to 0 just where D has come up to 0."""
+        """Separatrix, epsilon = 0: A reaches 0 exactly when D reaches 0 from below."""
         return -sp.sqrt(-height().subs(D_0, 0) / height().coeff(D_0**2))
 
     moving = (*ANY, "kappa > 0")

@@ -1,4 +1,6 @@
-"""Constant attention, the late time A = 1, and where the off-target overlap S comes to rest."""
+"""Solution at constant attention, late-time solution at A = 1, and saturation of the off-target
+overlap S.
+"""
 
 from __future__ import annotations
 
@@ -51,11 +53,11 @@ INDEPENDENT = "independent teachers (tau = 1/N)"
 
 @cache
 def clock() -> tuple[sp.Expr, sp.Expr, sp.Expr, sp.Expr]:
-    """Rate of the correct logit per eta g, the clock X as a function of the margin and of alpha,
-    and the margin.
+    """Coasting solution: rate of the correct logit per eta g, the variable X as a function of the
+    margin and as a function of alpha, and the margin in terms of X.
 
-    At constant A the margin obeys dm/dalpha = N/(N-1) eta g(m) times a constant; dm/g is
-    integrated.
+    At constant A the margin obeys dm/dalpha = N/(N-1) eta g(m) times a constant, so that X =
+    integral of dm/g is linear in alpha.
     """
     rate, mean = flow("tau").rhs, logits.equations()
     speed = pace * (A * (A + (1 - A) / d_g) + (1 - A) / d_g + drift)
@@ -73,13 +75,15 @@ def clock() -> tuple[sp.Expr, sp.Expr, sp.Expr, sp.Expr]:
     written_as(wright_omega(shifted).rewrite(sp.LambertW), solved)
     form = sp.log(
         (N - 1) * wright_omega(X - sp.log(N - 1))
-    )  # X minus the Lambert function, without its cancellation
+    )  # X minus the Lambert function, written without cancellation
     return speed, left, of_alpha, form
 
 
 @cache
 def off_target() -> sp.Sum:
-    """S at D = infinity: (1/A - 1)/d_g integrated term by term as a geometric series in 1 - A."""
+    """S at D = infinity: (1/A - 1)/d_g is expanded as a geometric series in 1 - A and integrated
+    term by term.
+    """
     attention = exact.equations()["A_of_D"].rhs
     ratio = (1 - A_0) * sp.exp(kappa * D_0**2 / 2)
     written_as(ratio * sp.exp(-kappa * D**2 / 2), 1 - attention)
@@ -115,32 +119,34 @@ def constant() -> sp.Expr:
 
 
 WHEN = eta * alpha + C
-X_LATE = (N * WHEN - zeta) / (N - 1)  # the clock of the margin once A = 1
+X_LATE = (N * WHEN - zeta) / (N - 1)  # X of the margin at A = 1
 
 
 @cache
 def locked_clock() -> tuple[sp.Expr, sp.Expr]:
-    """R and the clock once A = 1: the mean logit <z_k> is R there, and grows at the rate eta g."""
+    """Relation of R and alpha at A = 1, where the mean logit <z_k> equals R and grows at the rate
+    eta g.
+    """
     speed, of_m, _, of_X = clock()
     written_as(
         sp.S.One, speed.subs(A, 1).subs({q: exact.equations()[q.name].rhs for q in (pace, drift)})
     )
-    at_one = sp.expand((N - 1) / N * X + zeta / N)  # <z_k> by the margin
+    at_one = sp.expand((N - 1) / N * X + zeta / N)  # <z_k> in terms of the margin
     of_R = at_one.subs(X, of_X).subs(X, X_LATE)
     in_R = sp.expand(
         ((N - 1) * of_m.subs(m, (N * R - zeta) / (N - 1)) + zeta) / N
-    )  # the clock, in units of R
+    )  # X in units of R
     return of_R, written_as(R + sp.exp((N * R - zeta) / (N - 1)) / N, in_R)
 
 
 def late_integral() -> sp.Expr:
-    """What R + e^((N R - zeta)/(N-1))/N equals once A = 1: the clock, in units of R."""
+    """Integral of the flow at A = 1: R + e^((N R - zeta)/(N-1))/N, linear in alpha."""
     written_as(R + sp.exp((N * R - zeta) / (N - 1)) / N, locked_clock()[1])
     return WHEN
 
 
 def late_growth() -> sp.Expr:
-    """R where its exponential is all of the clock."""
+    """R at late times, where the exponential term dominates."""
     exponential = locked_clock()[1] - R
     logarithm = linear_root(sp.expand_log(sp.log(exponential), force=True) - sp.log(WHEN), R)
     return written_as(
@@ -149,13 +155,13 @@ def late_growth() -> sp.Expr:
 
 
 def late_decay() -> sp.Expr:
-    """Loss ln(1 + 1/W) where the Lambert function W is large and linear in the clock."""
+    """Loss ln(1 + 1/W) at late times, where the Lambert function W is large and linear in alpha."""
     W = sp.Symbol("W", positive=True)
     return sp.limit(sp.log(1 + 1 / W) * W, W, sp.oo) / (sp.diff(X_LATE, alpha) * alpha)
 
 
 def saturated() -> sp.Expr:
-    """S at D = infinity from D_0 = 0, where the sum of y^n/n^s is the polylogarithm Li_s(y)."""
+    """S at D = infinity for D_0 = 0; the sum of y^n/n^s is the polylogarithm Li_s(y)."""
     (total,) = off_target().atoms(sp.Sum)
     centred = sp.simplify(total.function.subs(D_0, 0) / (1 - A_0) ** n * sp.sqrt(n))
     return S_0 + centred * sp.polylog(sp.Rational(1, 2), 1 - A_0) / d_g
@@ -163,7 +169,9 @@ def saturated() -> sp.Expr:
 
 @cache
 def equations() -> dict[str, Equation]:
-    """Margin at constant attention; R, loss and their growth once A = 1; saturation of S."""
+    """Margin at constant attention; R and loss at A = 1 and their late-time forms;
+    saturation of S.
+    """
     falling = sp.log(1 + 1 / wright_omega(X_LATE - sp.log(N - 1)))
     found = [
         Equation(

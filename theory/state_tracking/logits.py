@@ -1,4 +1,4 @@
-"""Mean logits, by the exact average over independent uniform actions and states (App. D)."""
+"""Mean logits, averaged exactly over independent uniform actions and states (App. D)."""
 
 from __future__ import annotations
 
@@ -47,7 +47,9 @@ def average_pair_weight() -> sp.Expr:
 
 
 def average_correct_logit() -> sp.Expr:
-    """Sum of w(a, b) Tr[M*_a^T M_b]/N over pairs, whose means are R (a = b) and S (a != b)."""
+    """Sum of w(a, b) Tr[M*_a^T M_b]/N over pairs of actions; the mean of the trace over N is R for
+    a = b and S for a != b.
+    """
     overlap = delta(a, b) * R + (1 - delta(a, b)) * S
     return delta_sum(average_pair_weight() * overlap, (b, 1, d_g), (a, 1, d_g))
 

@@ -1,4 +1,6 @@
-"""Mean-field loss and its derivatives with respect to logits and attention (Eqs. 10, 43, 61)."""
+"""Mean-field loss and its derivatives with respect to the logits and the attention (Eqs. 10, 43,
+61).
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,7 @@ MEAN_FIELD = "logits replaced by their means"
 
 @cache
 def equations() -> dict[str, Equation]:
-    """Loss, margin, and the derivatives everything descends on."""
+    """Loss, margin, and the derivatives that enter gradient descent."""
     mean = logits.equations()
     correct, other = mean["logit_correct"].rhs, mean["logit_other"].rhs
     value = -z_k + sp.log(sp.exp(z_k) + (N - 1) * sp.exp(z_kbar))
@@ -24,8 +26,8 @@ def equations() -> dict[str, Equation]:
     wrong_mass = written_as(1 / (1 + sp.exp(m) / (N - 1)), by_other)
     opposite = written_as(
         -sp.S.One, by_correct / by_other
-    )  # descent moves the two logits against each other
-    # Chain rule through both mean logits, of which the second depends on A through the first.
+    )  # the two derivatives have opposite sign
+    # Chain rule through both mean logits; the second depends on A through the first.
     through_correct = sp.diff(correct, A)
     through_other = sp.diff(other, z_k) * through_correct
     by_A = written_as(
@@ -62,7 +64,7 @@ def equations() -> dict[str, Equation]:
 
 
 def abbreviations() -> dict[sp.Symbol, sp.Expr]:
-    """What g, m and the mean logits stand for, outermost first."""
+    """Definitions of g, m and the mean logits; each may use later ones."""
     return {
         e.lhs: e.rhs
         for e in (

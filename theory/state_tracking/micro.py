@@ -33,14 +33,14 @@ from theory.state_tracking.symbols import (
 )
 
 ENTRY = M[b, r, s]
-OWN = M_star[b, r, s]  # entry of the matrix' own teacher
+OWN = M_star[b, r, s]  # entry of the matrix's own teacher
 ALL = sp.Sum(M_star[c, r, s], (c, 1, d_g))  # entry of the sum of all teachers
 UPDATE = symbol("Delta_M", r"\Delta [M_{b}]_{rs}", "change of an entry of M in an epoch")
 
 
 @cache
 def equations() -> dict[str, Equation]:
-    """Equations 47-52: from definitions to the step of one entry."""
+    """Equations 47-52: from the definitions to the update of one entry."""
     definition = definitions.equations()
     dR = delta_gradient(definition["R"].rhs, ENTRY)
     dS = written_as((ALL - OWN) / (d_g * (d_g - 1) * N), delta_gradient(definition["S"].rhs, ENTRY))

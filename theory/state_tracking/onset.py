@@ -1,4 +1,4 @@
-"""Onset of attention learning (App. H, Eqs. 79-81): when does retrieval emerge."""
+"""Onset of attention learning: when retrieval emerges (App. H, Eqs. 79-81)."""
 
 from __future__ import annotations
 
@@ -52,14 +52,14 @@ alpha_star = symbol(
 departure = symbol("departure", r"\ln(A/A_{(81)})", "what Eq. (81) lacks in ln A", real=True)
 SHARP = ("N, d_g, L to infinity", "A_0 = 1/L, R_0 = S_0 = zeta = 0", "before the onset: A small")
 LARGE = ("N, d_g, L large", "A small", "R - S linear in time")
-SHOWN = ("N", "L", "d_g", "d_h", "eta", "c_omega", "A_0", "R_0", "S_0", "zeta")  # on the figure
+SHOWN = ("N", "L", "d_g", "d_h", "eta", "c_omega", "A_0", "R_0", "S_0", "zeta")  # in titles
 HALF = {"alpha_half": A - sp.Rational(1, 2)}
 
 
 @cache
 def rise() -> sp.Expr:
-    """E = -ln(1-A) over D = R - S, which is A while A is small: 1 - e^-E is E = epsilon + kappa
-    D^2/2.
+    """E = -ln(1-A) as a function of D = R - S: E = epsilon + kappa D^2/2, which equals A to leading
+    order while A is small.
     """
     height = epsilon + kappa * D**2 / 2
     written_as(
@@ -72,16 +72,17 @@ def rise() -> sp.Expr:
 
 @cache
 def secant() -> sp.Expr:
-    """A(T) while A is small: dD/dT = A is a Riccati equation, solved by a tangent.
+    """A(T) while A is small: dD/dT = A = epsilon + kappa D^2/2 is a Riccati equation, solved by a
+    tangent.
 
     Raises
     ------
     ArithmeticError
-        If it is not.
+        If the form does not solve the equation.
     """
     phase = sp.sqrt(kappa * epsilon / 2) * T + sp.atan(D_0 * sp.sqrt(kappa / (2 * epsilon)))
     path = sp.sqrt(2 * epsilon / kappa) * sp.tan(phase)
-    up = sp.Symbol("rise", positive=True)  # epsilon above the separatrix
+    up = sp.Symbol("rise", positive=True)  # epsilon > 0: above the separatrix
     if not vanishes((path.diff(T) - rise().subs(D, path)).subs(epsilon, up)):
         raise ArithmeticError("the tangent does not solve the Riccati equation")
     written_as(D_0, path.subs(T, 0).subs(epsilon, up))
@@ -92,7 +93,7 @@ def secant() -> sp.Expr:
 
 @cache
 def waited() -> sp.Expr:
-    """T(D) while A is small: an arc tangent, the integral of 1/A over D."""
+    """T(D) while A is small: the integral of 1/A over D, an arc tangent."""
     up = sp.Symbol("rise", positive=True)
     inverse = (
         sp.sqrt(2)
@@ -105,7 +106,7 @@ def waited() -> sp.Expr:
 
 @cache
 def sharp() -> sp.Expr:
-    """The onset form to leading order in 1/L: epsilon L -> 1, kappa/L -> c_omega, T -> eta
+    """Onset solution to leading order in 1/L: epsilon L -> 1, kappa/L -> c_omega, T -> eta
     alpha.
     """
     size = sp.Symbol("size", positive=True)
@@ -150,12 +151,12 @@ def growth() -> sp.Expr:
 
 
 def early_mass() -> sp.Expr:
-    """g while the logits are small."""
+    """g for small logits."""
     return sp.cancel(loss.equations()["g"].rhs.subs(m, 0))
 
 
 def early_difference() -> sp.Expr:
-    """Rate of R - S while A = 1/L and the logits are small; eta g A at all times."""
+    """Rate of R - S: eta g A at all times; returned for A = 1/L and small logits."""
     return written_as(eta * g * A, rates()[R] - rates()[S]).subs({g: early_mass(), A: 1 / L})
 
 
@@ -167,19 +168,18 @@ def exponent() -> sp.Expr:
 
 @cache
 def onset_A() -> sp.Expr:
-    """A from 1/L on."""
+    """A(alpha), starting at 1/L."""
     return sp.exp(exponent() * alpha**2) / L
 
 
 @cache
 def gain_of_flow() -> sp.Expr:
-    """Exact coefficient of alpha^2 in ln A at the random start, where the rate of A itself
-    vanishes.
+    """Exact coefficient of alpha^2 in ln A for the random start, at which the rate of A vanishes.
 
     Raises
     ------
     ArithmeticError
-        If it does not vanish: then ln A would have a term linear in alpha.
+        If the rate does not vanish; ln A would then have a term linear in alpha.
     """
     start = {A: A_0, R: R_0, S: S_0}
     random_start = {A_0: 1 / L, R_0: 0, S_0: 0, zeta: 0}
@@ -187,14 +187,14 @@ def gain_of_flow() -> sp.Expr:
     first = rate[A].subs(start).subs(random_start)
     if first != 0:
         raise ArithmeticError(f"A moves at the start: {first}")
-    # Only R and S move at first, and g need not be differentiated: it multiplies R - S = 0.
+    # At first only R and S change. g need not be differentiated, as it multiplies R - S = 0.
     second = sum(sp.diff(rate[A], q) * rate[q] for q in (R, S)).subs(start).subs(random_start)
     second = second.subs(g, early_mass()) * L / 2
     return written_as(eta**2 * c_omega / 2 * (1 - 1 / N) * (1 - 1 / d_g) * (1 - 1 / L), second)
 
 
 def departure_of_sharp() -> sp.Expr:
-    """What Eq. (81) lacks of the sharp onset, to the first order that differs."""
+    """Leading term of the difference between the sharp onset and Eq. (81)."""
     phase = sp.Symbol("phase", positive=True)
     small = sp.series(-2 * sp.log(sp.cos(phase)), phase, 0, 6).removeO()  # ln sec^2
     small = small.subs(phase, eta * sp.sqrt(c_omega / 2) * alpha)
@@ -270,7 +270,7 @@ def equations() -> dict[str, Equation]:
 @scope.guard(FLOW)
 @sweep.over_fields
 def onset(p: Parameters, alpha_end: float | None = None) -> Onset:
-    """Numbers and curves of the onset: flow, early-time and onset solution on one time axis.
+    """Numbers and curves of the onset: flow, early-time and onset solutions on one time axis.
 
     Parameters
     ----------
@@ -282,9 +282,9 @@ def onset(p: Parameters, alpha_end: float | None = None) -> Onset:
     Returns
     -------
     Onset
-        With numbers ``c_omega``, ``T_alpha`` = sqrt(2/c_omega)/eta, ``onset_coefficient``,
-        ``alpha_half``, the time of A = 1/2 by the exact solution (NaN when the mechanism never
-        emerges), ``alpha_star``, the sharp onset of infinite size, and ``D_separatrix``, the value
+        With numbers ``c_omega``; ``T_alpha`` = sqrt(2/c_omega)/eta; ``onset_coefficient``;
+        ``alpha_half``, the time of A = 1/2 by the exact solution (NaN if the mechanism never
+        emerges); ``alpha_star``, the sharp onset at infinite size; and ``D_separatrix``, the value
         of R_0 - S_0 at or below which attention dies.
     """
     numbers = p.values()
@@ -295,7 +295,7 @@ def onset(p: Parameters, alpha_end: float | None = None) -> Onset:
     if moves:
         star = float(equations()["alpha_star"].evaluate(numbers))
         steepness = exact.equations()["kappa"].evaluate(numbers)
-        with np.errstate(divide="ignore"):  # A_0 = 1 cannot die
+        with np.errstate(divide="ignore"):  # with A_0 = 1 attention cannot die
             edge = float(exact.equations()["separatrix"].evaluate({**numbers, "kappa": steepness}))
     if numbers["A_0"] >= 0.5:
         notes.append("A is at or above 1/2 from the start")
@@ -351,9 +351,7 @@ def onset(p: Parameters, alpha_end: float | None = None) -> Onset:
 
 
 def curves(p: Parameters, end: float) -> dict[str, xr.Dataset]:
-    """Order parameters over alpha up to ``end``: the flow, solved exactly, and the approximations
-    to it.
-    """
+    """Order parameters over alpha up to ``end``: exact solution of the flow, and approximations."""
     curve = inversion.solve(p, np.linspace(0, end, 601))
     numbers = p.values() | {"alpha": curve.alpha.values}
     forms = {
@@ -381,8 +379,8 @@ def curves(p: Parameters, end: float) -> dict[str, xr.Dataset]:
 
 
 def draw(result: Onset, axes: Any) -> None:
-    """Attention on the left, teacher overlaps on the right; flow solid, approximations broken."""
-    from theory import plotting  # loads matplotlib: for figures alone
+    """Attention (left) and teacher overlaps (right); flow as solid lines, approximations dashed."""
+    from theory import plotting  # imports matplotlib, needed for figures only
 
     left, right = axes
     half, drawn = result.numbers["alpha_half"], result.curves()

@@ -21,14 +21,14 @@ tau_bar = symbol("tau_bar", r"\bar{\tau}", "expected overlap of distinct teacher
 
 
 def mean_overlap(first: sp.Symbol, second: sp.Symbol) -> sp.Expr:
-    """Normalised overlap Tr[M*^T M*]/N of two teachers: one for equal indices, tau on average
-    else.
+    """Normalised overlap Tr[M*^T M*]/N of two teachers: 1 for equal indices, otherwise tau on
+    average.
     """
     return delta(first, second) + (1 - delta(first, second)) * tau
 
 
 def mean_of_triples() -> sp.Expr:
-    """(58): the pair (a, c) counts once for every b that is neither, d_g - 2 times."""
+    """Eq. (58): every pair (a, c) is counted once for each b different from both, d_g - 2 times."""
     triples = delta_sum(
         (1 - delta(a, b)) * (1 - delta(a, c)) * (1 - delta(b, c)) * tau,
         (b, 1, d_g),
@@ -40,15 +40,15 @@ def mean_of_triples() -> sp.Expr:
 
 @cache
 def all_fixed_points() -> sp.Expr:
-    """Traces of all of S_N added up, in units of N!: (N-1)! permutations leave a given state
-    fixed.
+    """Sum of the traces of all permutations in S_N, in units of N!; (N-1)! permutations fix a given
+    state.
     """
     return sp.combsimp(sp.Sum(sp.factorial(N - 1), (r, 1, N)).doit() / sp.factorial(N))
 
 
 def distinct_overlap() -> sp.Expr:
-    """The identity cannot be drawn against itself: its N fixed points and its one place are taken
-    out.
+    """Mean overlap of two different permutations: the identity, with N fixed points, is excluded
+    from the average.
     """
     size = sp.factorial(N)
     found = (all_fixed_points() * size - N) / (size - 1) / N

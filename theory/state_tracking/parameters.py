@@ -15,7 +15,7 @@ from theory.parameters import BaseParameters, ParameterError, parameter
 
 
 def frequencies_memory(p: Parameters) -> float:
-    """Bytes of the frequencies and of what `attention.c_omega` makes of them, all double
+    """Memory in bytes for the frequencies and the arrays in `attention.c_omega`, in double
     precision.
     """
     return 8 * (p.d_h // 2) * 9
@@ -23,9 +23,9 @@ def frequencies_memory(p: Parameters) -> float:
 
 @dataclass(frozen=True)
 class Parameters(BaseParameters):
-    """Sizes, training settings and theory starting values (forner2026, Tables 1 and 2).
+    """Sizes, training settings and initial values of the theory (forner2026, Tables 1 and 2).
 
-    The same object goes to theory and to the students. Time unit: ``alpha = epochs / (d_g N)``.
+    Used by both theory and students. Unit of time: ``alpha = epochs / (d_g N)``.
 
     Raises
     ------
@@ -63,7 +63,7 @@ class Parameters(BaseParameters):
     S_0: float = parameter(0.0, "off-target overlap at time 0", theory_only=True)
 
     def __post_init__(self) -> None:
-        """Check single fields, then what must hold between them."""
+        """Check single fields, then relations between them."""
         super().__post_init__()
         if self.permutations == "distinct" and self.N < 20 and self.d_g > math.factorial(self.N):
             raise ParameterError(
@@ -106,7 +106,7 @@ class Parameters(BaseParameters):
         Raises
         ------
         ParameterError
-            If they, and what is evaluated from them, do not fit into memory.
+            If the frequencies and the arrays computed from them do not fit into memory.
         """
         memory.require(frequencies_memory, self, "a table of frequencies")
         index = np.arange(self.d_h // 2)
@@ -117,11 +117,11 @@ class Parameters(BaseParameters):
 
     @property
     def initial_variance(self) -> float:
-        """Variance of every entry of W_Q, W_K and M at time 0: uniform on (-1, 1)."""
+        """Variance of every entry of W_Q, W_K and M at time 0, uniform on (-1, 1): 1/3."""
         return 1 / 3
 
     def alpha(self, epoch: Any) -> Any:
-        """Training time of an epoch."""
+        """Training time alpha of one epoch."""
         return epoch / (self.d_g * self.N)
 
     def run_to(self, alpha: float | None) -> Self:
@@ -135,7 +135,7 @@ class Parameters(BaseParameters):
         return self._until("alpha", alpha, "epochs", 1 / (self.d_g * self.N))
 
     def values(self) -> dict[str, Any]:
-        """Numbers by symbol name, as the equations want them."""
+        """Numbers by symbol name, as used in the equations."""
         constant, tau = _constants(
             self.N, self.L, self.d_g, self.d_h, self.rope_theta, self.rope, self.permutations
         )
@@ -160,7 +160,7 @@ class Parameters(BaseParameters):
 def _constants(
     N: int, L: int, d_g: int, d_h: int, rope_theta: float, rope: str, permutations: str
 ) -> tuple[float, float]:
-    """c_omega and the mean overlap of teachers: all they follow from; a sweep asks often."""
+    """c_omega and the mean teacher overlap as a cached function of the fields they depend on."""
     from theory.state_tracking.attention import c_omega
     from theory.state_tracking.overlaps import equations
 

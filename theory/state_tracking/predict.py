@@ -1,4 +1,4 @@
-"""The theory of single students: one curve per seed, from where that seed starts."""
+"""Theory of single students: one curve per seed, from the seed's own initial values."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ ACCURACIES = ["accuracy", "rollout_accuracy"]
 
 
 class WithoutAccuracies(Columns):
-    """Columns that leave out what takes most of the time of an evaluation."""
+    """Column theory without accuracies, which take most of the time of an evaluation."""
 
     def _accuracy(self, found: Logits) -> np.ndarray:
         return np.full(found.own.shape, np.nan)
 
 
 LEVELS: dict[str, Any] = {"columns": Columns, "dressed": Dressed, "quenched": Quenched}
-DRAW = 0  # seed of drawn starts
+DRAW = 0  # seed of drawn initial values
 
 
 @scope.guard({name: SCOPES[name] for name in LEVELS})
@@ -48,43 +48,46 @@ def predict(
     accuracies: bool = True,
     given: Realisation | None = None,
 ) -> xr.Dataset:
-    """Our best theory of a training run, seed by seed; nothing is fitted.
+    """Predict a training run seed by seed, without fitted parameters.
 
     Parameters
     ----------
     p : Parameters
-        What was trained, or is to be.
+        Parameters of the training run.
     runs : Dataset, optional
-        Students over ``(seed, alpha)``, evaluated at time 0: every seed is followed from its own
-        start, at its evaluation times.
+        Students over ``(seed, alpha)``, measured at time 0. Every seed is predicted from its own
+        initial values, at its evaluation times.
     seeds : int, optional
-        In place of runs: that many starts from the law of the initial weights.
+        In place of runs: number of initial values to draw from the distribution of the initial
+        weights.
     alpha : float, optional
-        Length of the curves of drawn starts; ``p.epochs`` by default.
+        Length of the curves without runs; ``p.epochs`` by default.
     level : {'columns', 'dressed', 'quenched'}
-        Entries of M by initial value and the size of the training set; one variance of M with
-        Gaussian logits, faster and less accurate once logits are learned; or every entry of M,
-        slower, and to a few parts in a thousand.
+        ``columns``: cavity equations for entries of M, with the size of the training set.
+        ``dressed``: one variance of M and Gaussian logits; faster, and less accurate once logits
+        are learned. ``quenched``: every entry of M at fixed disorder; slower, accurate to a few
+        parts in a thousand.
     accuracies : bool
-        Whether to compute accuracies too: 60 ms of the 65 ms of an evaluation, per seed. A step
-        takes 0.2 ms per seed at the demo's sizes.
+        Whether to compute accuracies, too. They take 60 ms of the 65 ms of an evaluation per seed;
+        a step takes 0.2 ms per seed at the demo's sizes.
     given : Realisation, optional
-        For the level ``quenched``: teachers, initial M and training sets. Those of the runs by
-        default, which follow from their seeds; drawn for drawn starts.
+        For the level ``quenched``: teachers, initial M and training sets. By default those of the
+        runs, reconstructed from their seeds; without runs they are drawn.
 
     Returns
     -------
     Dataset
-        ``A``, ``R``, ``S``, ``loss``, logits and accuracies under the students' names, over
-        ``(seed, alpha)`` with the seeds of the runs; over ``(draw, alpha)`` for drawn starts, whose
-        mean and band are ``.mean("draw")`` and ``.std("draw")``. Time in alpha = epochs / (d_g N).
+        ``A``, ``R``, ``S``, ``loss``, logits and accuracies, named as for students: over ``(seed,
+        alpha)`` with the seeds of the runs, or over ``(draw, alpha)`` for drawn initial values,
+        with mean and standard deviation ``.mean("draw")`` and ``.std("draw")``. Time in alpha =
+        epochs / (d_g N).
 
     Raises
     ------
     ParameterError
-        Unless either runs or seeds are given; if runs lack what theory starts from, or were trained
-        with other parameters; if a realisation is not that of the runs; for training that the
-        theory does not describe.
+        Unless either runs or seeds are given; if runs lack initial values or were trained with
+        other parameters; if a realisation belongs to other students; or if the theory does not
+        describe the training.
     """
     if level not in LEVELS:
         raise ParameterError(f"level = {level!r}: must be one of {', '.join(LEVELS)}")
@@ -123,7 +126,7 @@ def predict(
 def _system(
     p: Parameters, start: Start, level: str, accuracies: bool, given: Realisation | None
 ) -> Any:
-    """The theory of a level, at its start."""
+    """System of equations of a level with its initial values."""
     if given is not None:
         return Quenched(p, start, given)
     kind = LEVELS[level]
@@ -133,7 +136,7 @@ def _system(
 def _followed(
     p: Parameters, runs: xr.Dataset, level: str, accuracies: bool, given: Realisation | None
 ) -> xr.Dataset:
-    """From the start of every run, at its evaluations."""
+    """Predict runs from their initial values, at their evaluation times."""
     free = () if level == "quenched" else ("data_draw",)
     prediction.held(p, runs, NEEDED, free=free)
     students = runs if "seed" in runs.dims else runs.expand_dims("seed")
@@ -144,7 +147,7 @@ def _followed(
         given = Realisation.of(p, students)
     epochs = np.rint(times * p.d_g * p.N).astype(int)
     curves = solve(_system(p, Start.measured(students), level, accuracies, given), epochs)
-    # The students' own times, whose last bits may differ from epochs / (d_g N).
+    # Use the students' stored times, whose last bits may differ from epochs / (d_g N).
     curves = curves.assign_coords(alpha=times, epoch=("alpha", epochs))
     if "seed" in students.coords:
         curves = curves.assign_coords(seed=students.seed)

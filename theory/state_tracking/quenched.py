@@ -1,12 +1,12 @@
-"""Quenched theory: one student, given its teachers, its initial weights and what its training set
-counts.
+"""Quenched theory: fixed-disorder theory of one student, given its teachers, initial weights and
+the pair counts of its training set.
 
-Rows of the training set (a sequence, a step) that share state, step and right action form a group.
-Inside a group the weights of the actions have a mean, which the training set's counts of pairs of
-actions fix, and scatter about it, as attention also falls on other actions. The scatter is kept to
-second order in the logits, as if the weights were Gaussian. Nothing else is dropped: actions that
-repeat in a sequence, single entries of M, and what one training set has too much or too little of
-all enter through the means. `per_seed` integrates it.
+Training rows (sequence, step) with the same state, step and correct action form a group. Within a
+group the attention weights of the actions have a mean, fixed by the pair counts of the training
+set, and fluctuate about it, because attention also falls on other actions. These fluctuations are
+kept to second order in the logits, as for Gaussian weights. There is no other approximation:
+repeated actions in a sequence, single entries of M, and the deviation of one training set from the
+average enter through the means. `per_seed` integrates the equations.
 """
 
 from __future__ import annotations
@@ -72,13 +72,13 @@ group_accuracy = array("a_group", "a", "probability that the right logit is a gr
 lead = array("lead", r"\Delta", "lead of the right logit over another, at given noise of its own")
 xi = symbol("xi", r"\xi", "standard Gaussian", real=True)
 GROUP = (s, i, a)
-rate = sp.IndexedBase("rate_M")  # in epochs
+rate = sp.IndexedBase("rate_M")  # rate per epoch
 SIZE = n_train * L * share[GROUP]
 
 
 def mean_weight() -> sp.Expr:
-    """Mean of what attention retrieves: an action stands at a place as often as the pairs are
-    counted.
+    """Mean weight of an action in the attention output: the frequency of the action at each
+    position is given by the pair counts.
     """
     retrieved = definitions.equations()["retrieved"].rhs.subs(a, b)
     found = sp.KroneckerDelta(definitions.action[j], b)
@@ -86,7 +86,9 @@ def mean_weight() -> sp.Expr:
 
 
 def weight_covariance() -> sp.Expr:
-    """Covariance of the weights of actions b and c over one other place, per squared attention."""
+    """Covariance of the weights of actions b and c from one other position, per squared
+    attention.
+    """
     at = sp.Symbol("at", integer=True, positive=True)
     both = sp.KroneckerDelta(at, b) * sp.KroneckerDelta(at, c)
     once = delta_sum(sp.KroneckerDelta(at, b), (at, 1, d_g)) / d_g
@@ -94,14 +96,16 @@ def weight_covariance() -> sp.Expr:
 
 
 def within() -> sp.Expr:
-    """Share of the variance that is left about the mean of n independent rows."""
+    """Factor 1 - 1/n of the variance that remains about the mean of n independent rows."""
     size, other = sp.symbols("n_rows other", integer=True, positive=True)
     of_mean = delta_sum(sp.KroneckerDelta(n, other), (other, 1, size), (n, 1, size)) / size**2
     return sp.expand(1 - of_mean).subs(size, SIZE)
 
 
 def slope(expr: sp.Expr, along: sp.Symbol) -> sp.Expr:
-    """Derivative by the logit of state ``along`` of an expression in softmax probabilities."""
+    """Derivative of an expression in softmax probabilities with respect to the logit of state
+    ``along``.
+    """
     total = sp.Symbol("Z", positive=True)
     normaliser = delta_gradient(sp.Sum(sp.exp(z[k]), (k, 1, N)), z[along])
     quotient = sp.diff(sp.exp(z[r]), z[along]) / total - sp.exp(z[r]) * normaliser / total**2
@@ -112,14 +116,16 @@ def slope(expr: sp.Expr, along: sp.Symbol) -> sp.Expr:
     found = sp.S.Zero
     for entry in expr.atoms(sp.Indexed):
         if entry.base == plain:
-            one = sp.Dummy()  # SymPy takes entries at r and q for possibly the same
+            one = sp.Dummy()  # SymPy treats entries at r and q as possibly equal
             by_entry = sp.diff(expr.xreplace({entry: one}), one).xreplace({one: entry})
             found += by_entry * rule.subs(r, entry.indices[0])
     return found
 
 
 def contracted(expr: sp.Expr) -> sp.Expr:
-    """Sum over q and p of the covariance of their logits times an expression, in terms of q."""
+    """Contract an expression with the covariance C[q, p] of logits; the remaining index is
+    named q.
+    """
     found = delta_sum(C[q, p] * expr, (p, 1, N), (q, 1, N))
     found = found.replace(
         lambda x: isinstance(x, sp.Sum) and x.variables == [p], lambda x: x.xreplace({p: q})
@@ -128,8 +134,9 @@ def contracted(expr: sp.Expr) -> sp.Expr:
 
 
 def logit_lift() -> sp.Expr:
-    """Half the covariance times the second derivatives of a probability, over the probability,
-    beside what is common to all states and so falls out of the softmax.
+    """Correction of a logit due to fluctuations: half the covariance contracted with the second
+    derivatives of a probability, divided by the probability. Terms common to all states cancel in
+    the softmax and are dropped.
     """
     second = sp.expand(slope(slope(plain[r], q), p) / plain[r])
     own = [x for x in sp.Add.make_args(contracted(second)) if x.has(r)]
@@ -138,7 +145,7 @@ def logit_lift() -> sp.Expr:
 
 
 def entry_covariance() -> sp.Expr:
-    """Covariance of the weight of action b with a group's logit of state q, over `scatter`."""
+    """Covariance of the weight of action b with the logit of state q, divided by `scatter`."""
     found = delta_sum(weight_covariance() * M[c, q, s], (c, 1, d_g))
     mean = found.replace(
         lambda x: isinstance(x, sp.Sum), lambda x: x.function / M[c, q, s] * d_g * mean_M[s, q]
@@ -148,7 +155,9 @@ def entry_covariance() -> sp.Expr:
 
 @cache
 def equations() -> dict[str, Equation]:
-    """Groups, their probabilities, the rate of M, the force on attention, and accuracy."""
+    """Mean logits and fluctuations of groups, their probabilities, the rate of M, the force on
+    attention, and accuracy.
+    """
     elsewhere = 1 - sp.KroneckerDelta(i, j)
     groups, states = ((s, 1, N), (a, 1, d_g)), ((r, 1, N), (q, 1, N))
     average = sp.Sum(M[b, r, s], (b, 1, d_g)) / d_g
@@ -158,13 +167,13 @@ def equations() -> dict[str, Equation]:
     lifted = plain[r] * sp.exp(shift[r])
     right = sp.Sum(M_star[a, r, s] * mean[at_r], (r, 1, N))
     variance = scatter[GROUP] * C[s, r, r]
-    # The weight of an action scatters with the probabilities, through the logits.
+    # The weight of an action is correlated with the probabilities through the logits.
     response = scatter[GROUP] * sp.Sum(J[between] * entry_covariance(), (q, 1, N))
     rows = share[GROUP] * (weight[(*GROUP, b)] * error + response)
     by_pairs = sp.Sum(pairs[s, i, j, a, b] * error * M[b, r, s], *groups, (b, 1, d_g), (r, 1, N))
     left = share[GROUP] * within()
     by_scatter = sp.Sum(left * J[between] * C[s, r, q], *groups, *states)
-    # Of the other states one by one, given the noise of the right one.
+    # Probability that each other logit lies below the correct one, given the latter's noise.
     winning = sp.Sum(M_star[a, q, s] * C[s, q, q], (q, 1, N))
     ahead = right + sp.sqrt(scatter[GROUP] * winning) * xi - mean[at_r]
     below = (1 + sp.erf(lead[r] / sp.sqrt(2 * variance))) / 2
@@ -222,10 +231,11 @@ def equations() -> dict[str, Equation]:
 
 
 def rates(xp: Any = np) -> Lowered:
-    """Array code of the equations: change of M per epoch and the force on attention, from ``M``,
-    ``M_star``, ``pi``, ``nu`` and ``pairs`` of a stack of students, and sizes.
+    """Array code generated from the equations: change of M per epoch and force on attention, from
+    ``M``, ``M_star``, ``pi``, ``nu`` and ``pairs`` of a stack of students, and the sizes.
 
-    A group without rows counts as one row: it has no pairs and no scatter, and so adds nothing.
+    An empty group is treated as one row; it has no pairs and no fluctuations, and does not
+    contribute.
 
     Parameters
     ----------

@@ -40,8 +40,8 @@ def closed_form(steps: sp.Expr) -> sp.Expr:
 
 
 def prove_closed_form() -> None:
-    """Induction: rho_1 = A_0, and one more step of (84) turns the form for L into the form for L +
-    1.
+    """Proof by induction: rho_1 = A_0, and one step of (84) turns the form for L into the form for
+    L + 1.
 
     Raises
     ------
@@ -51,7 +51,7 @@ def prove_closed_form() -> None:
     last = (right[i] - wrong[i]).subs(i, L)
 
     def split(product: sp.Product) -> sp.Expr:
-        """Take the factor L out of a product that ends there."""
+        """Split off the last factor of a product that ends at L."""
         ((index, low, high),) = product.limits
         return sp.Product(product.function, (index, low, high - 1)) * product.function.subs(
             index, high
@@ -59,7 +59,7 @@ def prove_closed_form() -> None:
 
     following = closed_form(L + 1)
     (total,) = following.atoms(sp.Sum)
-    at_end = total.function.subs(t, L).doit()  # its product is empty
+    at_end = total.function.subs(t, L).doit()  # empty product
     following = following.subs(total, sp.Sum(total.function, (t, 1, L - 1)) + at_end)
     following = following.replace(lambda e: isinstance(e, sp.Product), split)
     following = following.replace(
@@ -70,7 +70,7 @@ def prove_closed_form() -> None:
         raise ArithmeticError("the closed form does not solve the recursion")
 
 
-UNIFORM = (1 - accuracy) / (N - 1)  # recovery where wrong states lead anywhere alike
+UNIFORM = (1 - accuracy) / (N - 1)  # recovery with uniform transitions from wrong states
 u = symbol("u", means="a logit in units of its deviation", real=True)
 x = sp.Symbol("x", real=True)
 NORMAL = sp.exp(-(u**2) / 2) / sp.sqrt(2 * sp.pi)
@@ -79,7 +79,7 @@ LINE = (-sp.oo, sp.oo)
 
 
 def constant_gain() -> sp.Expr:
-    """Solution of the recursion with one accuracy for all positions."""
+    """Solution of the recursion with the same accuracy at all positions."""
     path = sp.Function("rho")
     solved = sp.rsolve(
         path(t + 1) - path(t) * (accuracy - UNIFORM) - UNIFORM, path(t), {path(0): 1}
@@ -88,7 +88,7 @@ def constant_gain() -> sp.Expr:
 
 
 def density_of_right() -> sp.Expr:
-    """Density of the right logit times the probability that all wrong ones lie below."""
+    """Density of the correct logit times the probability that all wrong logits lie below it."""
     density = sp.exp(-((x - mu_k) ** 2) / (2 * sigma_k**2)) / (sp.sqrt(2 * sp.pi) * sigma_k)
     return density * BELOW((x - mu_kbar) / sigma_kbar) ** (N - 1)
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from theory import scope
 from theory.scope import FULL_BATCH, Limit, Scope, configuration, only
 
-MEASURED = ("n_test", "epochs", "eval_every")  # how long and how a run is looked at
+MEASURED = ("n_test", "epochs", "eval_every")  # run length and measurement
 WEIGHTS = Limit(
     "fix_embedding",
     "True (embeddings held at unity)",
@@ -35,7 +35,9 @@ FLOW = Scope(
 
 
 def flow_of(permutations: str) -> Scope:
-    """Scope of the flow (15) for teachers drawn in one way; of a given overlap, for any."""
+    """Scope of the flow (15) for one way of drawing teachers; for a given overlap, of any
+    teachers.
+    """
     if permutations == "tau":
         return replace(FLOW, limits=DESCENT)
     kind = only("permutations", permutations, words=f"{permutations} as the flow's teachers")

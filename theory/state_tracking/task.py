@@ -1,5 +1,5 @@
-"""The permutation-chain task: teachers, sequences, and the seed's independent random streams (Sec.
-3.1, App. B).
+"""Permutation-chain task: teachers, sequences and initial weights, from independent random streams
+of a seed (Sec. 3.1, App. B).
 """
 
 from __future__ import annotations
@@ -18,17 +18,15 @@ STREAMS = ("task", "train", "test", "initialisation", "batches")
 
 
 def streams(seed: int, data_draw: int = 0) -> dict[str, np.random.Generator]:
-    """Independent generators of one seed: neither n_train nor data_draw moves teachers, weights or
-    test data.
+    """Independent generators of one seed. Changing n_train or data_draw does not change teachers,
+    weights or test data.
     """
     return spawned(seed, STREAMS, train=data_draw)
 
 
 @dataclass(frozen=True)
 class Sequences:
-    """Actions ``(n, L)`` in 0..d_g-1 and the states ``(n, L+1)`` in 0..N-1 they lead through (Eqs.
-    1-2).
-    """
+    """Actions ``(n, L)`` in 0..d_g-1 and the visited states ``(n, L+1)`` in 0..N-1 (Eqs. 1-2)."""
 
     actions: np.ndarray
     states: np.ndarray
@@ -42,7 +40,7 @@ def draw_permutations(p: Parameters, rng: np.random.Generator) -> np.ndarray:
     """Teachers, shape ``(d_g, N)``: ``perms[a, s]`` is the state that action a leads to from s."""
     if p.permutations == "iid":
         return np.stack([rng.permutation(p.N) for _ in range(p.d_g)])
-    if p.N <= 7:  # few enough to list, so that no vocabulary is out of reach
+    if p.N <= 7:  # few enough to enumerate, so that any vocabulary can be drawn
         every = np.array(list(itertools.permutations(range(p.N))))
         return every[rng.permutation(len(every))[: p.d_g]]
     found: dict[bytes, np.ndarray] = {}
@@ -53,12 +51,12 @@ def draw_permutations(p: Parameters, rng: np.random.Generator) -> np.ndarray:
 
 
 def check_permutations(perms: np.ndarray, p: Parameters) -> np.ndarray:
-    """Refuse an array that is not d_g permutations of N states.
+    """Raise an error unless an array consists of d_g permutations of N states.
 
     Raises
     ------
     ParameterError
-        Naming what does not fit.
+        Naming the problem.
     """
     try:
         array = np.asarray(perms, dtype=float)

@@ -1,5 +1,5 @@
-"""Variance of the logits over the entries of M: the value the paper measures at time 0, as a
-formula.
+"""Variance of the logits over the entries of M; gives a formula for the initial value that the
+paper measures.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def initial_participation() -> sp.Expr:
 @cache
 def equations() -> dict[str, Equation]:
     """Variance for given attention, and at random keys and queries."""
-    # Var_M of sum_j pi_j M_{g_j}: equal actions share an entry, different ones agree with
+    # Var_M of sum_j pi_j M_{g_j}: equal actions share an entry, and two actions are equal with
     # probability 1/d_g.
     agree = delta_sum(sp.KroneckerDelta(j, c), (c, 1, d_g)) / d_g
     spread = sp.expand(participation + (1 - participation) * agree) * sigma2

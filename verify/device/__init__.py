@@ -1,1 +1,1 @@
-"""Everything that is measured of the students on a device: ``python -m verify.device``."""
+"""Checks and benchmarks of the students on a device: ``python -m verify.device``."""

@@ -1,8 +1,8 @@
-"""Measure everything on a device: ``python -m verify.device --device cuda --out DIR``; see
-``--dry-run``.
+"""Run all checks and benchmarks on a device: ``python -m verify.device --device cuda --out DIR``;
+see ``--dry-run``.
 
-Runs from a bare checkout: it needs an interpreter with the packages of pyproject.toml (and Triton
-on a GPU), no installation.
+Runs from a checkout without installation; requires the packages of pyproject.toml (and Triton on a
+GPU).
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ PROJECT = Path(__file__).parents[2] / "pyproject.toml"
 
 
 def missing(triton: bool) -> list[str]:
-    """Packages this project depends on that are not here: a checkout that was never installed would
-    notice in the middle of a stage.
+    """Missing required packages. Checked first, because a checkout without installation would
+    otherwise fail in the middle of a stage.
     """
     listed = (
         tomllib.loads(PROJECT.read_text())["project"]["dependencies"] if PROJECT.exists() else []
@@ -49,7 +49,7 @@ def main(argv: list[str] | None = None) -> int:
     args = parser.parse_args(argv)
     cli.positive("--seconds", args.seconds)
     if args.dry_run:
-        os.environ["TRITON_INTERPRET"] = "1"  # before Triton is imported
+        os.environ["TRITON_INTERPRET"] = "1"  # must be set before Triton is imported
     if absent := missing(triton=args.dry_run or (args.device or "").startswith("cuda")):
         raise ParameterError(f"packages: not here: {', '.join(absent)}")
     from simulate import device as devices
@@ -65,10 +65,10 @@ def main(argv: list[str] | None = None) -> int:
     out = args.out or Path("output") / ("device-dry-run" if args.dry_run else "device")
     out.mkdir(parents=True, exist_ok=True)
     if args.dry_run and args.out is None:
-        (out / "report.json").unlink(missing_ok=True)  # a rehearsal begins anew
+        (out / "report.json").unlink(missing_ok=True)  # a dry run starts from scratch
 
     say = (lambda line: None) if args.quiet else partial(print, file=sys.stderr, flush=True)
-    with tempfile.TemporaryDirectory() as scratch:  # a dry run leaves nothing in the store
+    with tempfile.TemporaryDirectory() as scratch:  # a dry run does not write to the store
         store = Path(scratch) if args.dry_run else args.store or runs.default_store()
         report = stages.run(names, device, out, store, args.seconds, args.dry_run, say)
     print(stages.text(report))

@@ -1,4 +1,4 @@
-"""Ensembles at the papers' sizes, as far as the time goes, reduced to small files."""
+"""Ensembles at the papers' sizes, as far as time permits, reduced to small files."""
 
 from __future__ import annotations
 
@@ -26,16 +26,15 @@ from verify.emergence import first_crossing
 from verify.state_tracking import ensemble
 
 SEEDS = 100
-LARGEST = 16 * 10**6  # bytes of a file
-SAFETY = 0.8  # of the time, when the number of seeds is chosen to fit it
-LEVELS = {"T_gamma": 0.5, "T_beta": 0.1, "T_alpha": 0.1, "t_ICL": 0.5}  # of that number; of alpha
+LARGEST = 16 * 10**6  # largest size of a file in bytes
+SAFETY = 0.8  # fraction of the time planned for, when the number of seeds is chosen
+LEVELS = {"T_gamma": 0.5, "T_beta": 0.1, "T_alpha": 0.1, "t_ICL": 0.5}  # t_ICL: level of alpha
 
 
 @dataclass
 class Job:
-    """What a stage may use (where, sizes that only show that the code runs, folders of results and
-    of runs, its time, microseconds per seed and epoch at Table 1 if they are known), and what it
-    has found when it ends or is ended.
+    """Settings of a stage (device, dry run, folders of results and runs, time limit, microseconds
+    per seed and epoch at Table 1 if known) and its results.
     """
 
     device: torch.device
@@ -54,8 +53,8 @@ class Job:
         return dict(store=self.store, device=str(self.device), workers=1, progress=False)
 
     def write(self, dataset: xr.Dataset, name: str, along: str) -> None:
-        """Write in single precision, every second evaluation left out until the file is small
-        enough.
+        """Write a dataset in single precision; evaluations are thinned by factors of two until the
+        file is small enough.
         """
         kept, path = dataset.astype("float32", keep_attrs=True), self.out / name
         runs.write(kept, path)
@@ -66,7 +65,7 @@ class Job:
 
 
 def setting(name: str, tiny: bool) -> Any:
-    """Parameters of a state-tracking ensemble, up to the time of the shipped ones."""
+    """Parameters of a state-tracking ensemble with the run length of the shipped ones."""
     given = ensemble.SETTINGS[name]
     if tiny:
         return given.p.replace(**FEW)
@@ -74,10 +73,10 @@ def setting(name: str, tiny: bool) -> Any:
 
 
 def a_minute(job: Job, at_least: float) -> dict[str, Any]:
-    """Time per seed and epoch of real training at Table 1, measurements included, from the first
+    """Time per seed and epoch of training at Table 1, including measurements, from the first
     ``at_least`` seconds.
 
-    The runs stay in the store: the ensemble at Table 1 goes on from them.
+    The runs remain in the store and are continued by the ensemble at Table 1.
     """
     p, seeds = setting("table_1", job.tiny), range(2 if job.tiny else SEEDS)
     seen: list[tuple[int, float]] = []
@@ -86,7 +85,7 @@ def a_minute(job: Job, at_least: float) -> dict[str, Any]:
         return len(seen) > 1 and seen[-1][1] - seen[0][1] >= at_least
 
     def watch(done: int) -> bool:
-        if done % p.eval_every == 1:  # just measured: the device has caught up with Python
+        if done % p.eval_every == 1:  # just after a measurement, when the device is synchronised
             seen.append((done, time.monotonic()))
         return enough()
 
@@ -111,7 +110,7 @@ def a_minute(job: Job, at_least: float) -> dict[str, Any]:
 
 
 def tracking(job: Job, name: str) -> None:
-    """State tracking at one of the paper's tables: as many seeds as fit, the most first."""
+    """State tracking at one of the paper's tables, with as many seeds as fit into the time."""
     p, seeds = setting(name, job.tiny), 2 if job.tiny else SEEDS
     if job.each and not job.tiny:
         seeds = max(2, min(SEEDS, int(SAFETY * job.seconds / (job.each * 1e-6 * p.epochs))))
@@ -124,7 +123,7 @@ def tracking(job: Job, name: str) -> None:
 
 
 def transformer(job: Job) -> None:
-    """The standard transformer of musat2025 at its printed size; maps of the first seed only."""
+    """The standard transformer of musat2025 at its published size; maps of the first seed only."""
     p, seeds = StandardParameters.paper(), range(5)
     if job.tiny:
         p, seeds = p.replace(D=8, batch_size=4, steps=4), range(2)
@@ -139,8 +138,8 @@ def transformer(job: Job) -> None:
 
 
 def emergence_times(job: Job) -> None:
-    """Fig. 5 of musat2025 at D = 256: emergence times over N, small N first. Its data are drawn on
-    the CPU.
+    """Fig. 5 of musat2025 at D = 256: emergence times over N, small N first. Data are drawn on the
+    CPU.
     """
     for N in (2,) if job.tiny else (2, 4, 8, 16, 32):
         base = ih.Parameters.emergence().replace(N=N, eval_every=1)
@@ -159,14 +158,14 @@ def attention_layer(job: Job) -> None:
     """cui2024, Figs. 2 and 3 at d = 1000 with 24 seeds: both starts, sample complexities from
     coarse to fine.
 
-    The published setting but for 4000 test sentences instead of 50,000, which are drawn on the CPU.
+    The published setting, except for 4000 test sentences (drawn on the CPU) instead of 50,000.
     """
     p = ps.Parameters(polish=False, teacher="gaussian", n_test=4000)
     grid, seeds, steps = np.linspace(0.01, 2, 25).round(6), range(24), [8, 4, 2, 1]
     if job.tiny:
         p, seeds, grid, steps = p.replace(d=12, steps=4, n_test=8), range(2), grid[12:], [12]
     starts = xr.DataArray(["positional", "semantic"], dims="start", name="start")
-    for step in steps:  # what has been trained before comes from the store
+    for step in steps:  # students trained before are read from the store
         found = [
             train_positional(p.replace(start=s), seeds, alpha=grid[::step], **job.training)
             for s in starts.values.tolist()

@@ -1,5 +1,5 @@
-"""The stages of ``verify.device``: each limited in time, recorded when it ends, and not repeated
-when it is done.
+"""Stages of ``verify.device``: each has a time limit, is recorded when it ends, and is not repeated
+once done.
 """
 
 from __future__ import annotations
@@ -23,12 +23,14 @@ from verify import check
 from verify.device import scale, students
 from verify.device.scale import Job
 
-GRACE = 30.0  # seconds that a stage may take to come to its end
-LEAST = 20.0  # seconds with which none begins
+GRACE = 30.0  # seconds allowed for a stage to stop
+LEAST = 20.0  # no stage starts with less time left, in seconds
 
 
 def gradients(job: Job) -> None:
-    """Every student's gradients on the device, and every student interrupted and resumed."""
+    """Gradients of every student on the device, and resumption of every student after an
+    interruption.
+    """
     for model in dict.fromkeys(name.partition(".")[0] for name in students.kinds()):
         job.checks += students.checks(model, job.device)
     for name in students.kinds():
@@ -36,13 +38,13 @@ def gradients(job: Job) -> None:
 
 
 def agreement(job: Job) -> None:
-    """Ensembles as on the CPU, and resumed."""
+    """Ensembles compared with the CPU, and resumed."""
     for name in students.COMPARED:
         job.checks += students.agreement(name, job.device, job.tiny)
 
 
 def stacks(job: Job) -> None:
-    """Stacks of several sizes against seeds alone."""
+    """Stacks of several sizes against single seeds."""
     for dtype in students.TOLERANCE:
         rows, equal = students.stacks(job.device, dtype, job.tiny)
         job.checks += rows
@@ -50,7 +52,7 @@ def stacks(job: Job) -> None:
 
 
 def speed(job: Job) -> None:
-    """Time of a step, its shares of the device's ceilings, and a minute of training."""
+    """Time of a step relative to the device's peak rates, and one minute of training."""
     p = scale.setting("table_1", job.tiny)
     limits = device_time.ceilings(job.device, 64 if job.tiny else 8192)
     job.numbers |= {"floors": device_time.floors(p), "ceilings": limits, "steps": [], "kernels": []}
@@ -61,7 +63,7 @@ def speed(job: Job) -> None:
     job.numbers["training"] = scale.a_minute(job, 0.0 if job.tiny else 60.0)
 
 
-# With the most seconds that each gets.
+# With the time limit of each in seconds.
 STAGES: dict[str, tuple[Callable[[Job], None], float]] = {
     "gradients": (gradients, 420),
     "agreement": (agreement, 420),
@@ -76,10 +78,10 @@ STAGES: dict[str, tuple[Callable[[Job], None], float]] = {
 
 @contextmanager
 def limited(seconds: float) -> Iterator[list[bool]]:
-    """Interrupt what runs here when the time is over, as ctrl-C would: training ends its step and
-    keeps a checkpoint. The list that is handed out then holds True.
+    """Context manager: interrupt the block when the time is over, like Ctrl-C; training completes
+    its step and keeps a checkpoint. The returned list then contains True.
 
-    Without effect where the system has no alarms.
+    No effect on systems without alarm signals.
     """
     over = [False]
 
@@ -110,13 +112,13 @@ def run(
     tiny: bool,
     say: Callable[[str], None],
 ) -> dict[str, Any]:
-    """Carry out what is not done yet; ``report.json`` and ``report.txt`` are written anew after
+    """Run the stages that are not done yet; ``report.json`` and ``report.txt`` are rewritten after
     every stage.
 
     Raises
     ------
     ParameterError
-        If the folder holds the report of another device, or of a dry run beside a real one.
+        If the folder contains the report of another device, or mixes a dry run with a real one.
     """
     report = begin(out, device, tiny)
     end = time.monotonic() + seconds
@@ -141,7 +143,7 @@ def run(
                 if not over[0]:
                     raise
                 status = "unfinished"
-            except Exception as found:  # a stage that fails must not take the others with it
+            except Exception as found:  # a failing stage must not stop the others
                 status, error = "failed", "".join(traceback.format_exception(found))
             say(f"{name}: {status} {error.strip().rpartition(chr(10))[2]}".rstrip())
             report["stages"][name] = {
@@ -160,7 +162,7 @@ def run(
 
 
 def begin(out: Path, device: torch.device, tiny: bool) -> dict[str, Any]:
-    """The report of earlier calls, or an empty one."""
+    """Report of earlier calls, or an empty one."""
     own, path = {"dry_run": tiny, **device_time.describe(device)}, out / "report.json"
     if not path.exists():
         return {**own, "stages": {}}
@@ -177,14 +179,14 @@ def begin(out: Path, device: torch.device, tiny: bool) -> dict[str, Any]:
 
 
 def succeeded(report: dict[str, Any], names: Sequence[str]) -> bool:
-    """Whether the named stages are done and no check failed."""
+    """Whether the named stages are done and no check has failed."""
     stages = report["stages"]
     fine = all(row["within"] for r in stages.values() for row in r.get("checks", ()))
     return fine and all(stages[name]["status"] == "done" for name in names)
 
 
 def text(report: dict[str, Any]) -> str:
-    """The report as tables: a line per stage, then what each found."""
+    """The report as text: one line per stage, then the results of each."""
     kind = "DRY RUN at tiny sizes: no number below means anything" if report["dry_run"] else ""
     parts = [f"{report.get('name') or report['device']}, torch {report['torch']}. {kind}"]
     rows = [

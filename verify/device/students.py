@@ -1,5 +1,6 @@
-"""Every kind of student on a device: gradients as by autograd on the CPU, ensembles as on the CPU
-within the seeds' spread, resumed bit for bit, and the same in a stack of any size.
+"""Checks of every kind of student on a device: gradients against autograd on the CPU, ensembles
+against the CPU within the spread of seeds, resumption bit for bit, and independence of the stack
+size.
 """
 
 from __future__ import annotations
@@ -26,16 +27,16 @@ from simulate.training import System
 from verify.check import Check, at_least, identity, vanishing
 
 CPU = torch.device("cpu")
-SHAKE = 0.3  # of weights before their gradients are compared: many start at zero
+SHAKE = 0.3  # perturbation of the weights before gradients are compared, as many start at zero
 TOLERANCE = {
     torch.float32: (1e-4, "single precision, sums that cancel; products at tf32 would leave 1e-3"),
     torch.float64: (1e-11, "double precision; one operation at single precision would leave 1e-8"),
 }
-# Sizes that need padding to powers of two, and some forty rows of a state, where blocks have 32.
+# Sizes that need padding to powers of two, and about forty rows per state, more than a block of 32.
 WIDE = dict(N=3, L=3, d_g=17, d_h=8, n_train=120, n_test=16)
-# So few that Triton's interpreter does not take long.
+# Small enough for Triton's interpreter.
 FEW = dict(N=2, L=2, d_g=2, d_h=4, n_train=24, n_test=8, epochs=4, eval_every=2)
-# Ensembles that are held against the CPU's, and what of them.
+# Ensembles compared with the CPU, and the compared variables.
 COMPARED = {
     "state_tracking.student": ("A", "R", "S", "loss", "variance_other", "rollout_accuracy"),
     "induction_heads.disentangled": ("alpha", "beta", "gamma", "loss"),
@@ -46,17 +47,17 @@ SHIFT = 0.1
 SHIFT_WHY = "standard deviations over seeds: a smaller shift takes 1600 seeds to be seen at z = 4"
 BITS_WHY = "the same device, the same stack: bit for bit"
 LEFT_WHY = "else nothing was resumed"
-STEPS = 10  # of descent before stacks are compared
+STEPS = 10  # steps of descent before stacks are compared
 
 
 def kinds(model: str = "") -> list[str]:
-    """Students (of a model) that can be trained on any device."""
+    """Kinds of students (of a model) that can be trained on any device."""
     return [n for n in STUDENTS if n.startswith(model) and not student(n)[0].devices]
 
 
 @contextmanager
 def watched() -> Iterator[dict[int, tuple[Tensor, Tensor]]]:
-    """Weights that are trained, each with its first gradient, in the order in which they come."""
+    """Context manager: collect trained weights with their first gradients, in order."""
     seen: dict[int, tuple[Tensor, Tensor]] = {}
     descend, differentiate = learner.Descent.step, torch.autograd.grad
 
@@ -90,10 +91,10 @@ def watched() -> Iterator[dict[int, tuple[Tensor, Tensor]]]:
 def observed(
     system: System, p: Any, device: torch.device, dtype: torch.dtype, weights: list[Tensor]
 ) -> dict[str, np.ndarray]:
-    """What a stack of two students measures, and its gradients, at given weights; where none are
-    given, the list is filled with those at the start, shaken.
+    """Measurements and gradients of a stack of two students at given weights. An empty list of
+    weights is filled with perturbed initial weights.
     """
-    draw, random = torch.randn, torch.Generator().manual_seed(20260616)  # any fixed number
+    draw, random = torch.randn, torch.Generator().manual_seed(20260616)  # any fixed seed
 
     def randn(*size: Any, dtype: torch.dtype | None = None, **more: Any) -> Tensor:
         """The same numbers at both precisions."""
@@ -120,8 +121,8 @@ def observed(
 
 
 def gradients(name: str, device: torch.device, **settings: Any) -> list[Check]:
-    """One row per precision: the gradient, or what is measured, that differs most from autograd in
-    double precision on the CPU.
+    """One row per precision: the gradient or measurement that differs most from autograd in double
+    precision on the CPU.
     """
     system, p = student(name, **settings)
     by_hand = system.name == "state_tracking" and p.fix_embedding
@@ -131,7 +132,7 @@ def gradients(name: str, device: torch.device, **settings: Any) -> list[Check]:
     rows = []
     for dtype, (tolerance, why) in TOLERANCE.items():
         if (device, dtype) == (CPU, torch.float64) and not by_hand:
-            continue  # would hold the reference against itself
+            continue  # would compare the reference with itself
         where = f"{name}{', wide' * bool(settings)}, {str(dtype)[6:]} on {device}"
         found = observed(system, p, device, dtype, weights)
         if found.keys() != expected.keys():
@@ -152,7 +153,7 @@ def checks(model: str, device: torch.device) -> list[Check]:
 
 
 def ensemble(name: str, tiny: bool) -> tuple[System, Any, range]:
-    """System, parameters and seeds of an ensemble that is compared; tiny ones only show that the
+    """System, parameters and seeds of an ensemble to be compared; ``tiny`` ones only test that the
     code runs.
     """
     if tiny:
@@ -162,10 +163,10 @@ def ensemble(name: str, tiny: bool) -> tuple[System, Any, range]:
 
 
 def agreement(name: str, device: torch.device, tiny: bool) -> Iterator[Check]:
-    """Students trained on the CPU and on the device, and there with an interruption."""
+    """Students trained on the CPU and on the device, the latter also with an interruption."""
     here, *rows = resumed(name, device, tiny)
     system, p, seeds = ensemble(name, tiny)
-    interpreter = patch.dict(os.environ, TRITON_INTERPRET="0")  # it is a device, not the CPU
+    interpreter = patch.dict(os.environ, TRITON_INTERPRET="0")  # a device other than the CPU
     with interpreter, tempfile.TemporaryDirectory() as folder:
         on_cpu = partial(system.train, store=folder, device="cpu", progress=False)
         there = on_cpu(p, seeds, workers=1 if tiny else None)
@@ -177,7 +178,7 @@ def agreement(name: str, device: torch.device, tiny: bool) -> Iterator[Check]:
 def shift(name: str, quantity: str, there: xr.DataArray, here: xr.DataArray) -> Check:
     """Largest shift of the mean over seeds between two devices, in standard deviations over seeds.
 
-    Where seeds do not differ at all (at time 0, say) the mean must not either, up to rounding.
+    If seeds do not differ at all (e.g. at time 0), the mean must be equal up to rounding.
     """
     rounding = 1e-6 * np.abs(there).max() + np.finfo(float).tiny
     gap = np.abs((here - there).mean("seed", skipna=False))
@@ -185,8 +186,8 @@ def shift(name: str, quantity: str, there: xr.DataArray, here: xr.DataArray) -> 
 
 
 def resumed(name: str, device: torch.device, tiny: bool) -> tuple[xr.Dataset, Check, Check]:
-    """Students trained on a device, and whether those that were interrupted half way are the
-    same.
+    """Students trained on a device, and whether interrupting them half-way gives the same
+    result.
     """
     system, p, seeds = ensemble(name, tiny)
     left, half, stops = 0, system.length(p) // 2, [False]
@@ -197,7 +198,7 @@ def resumed(name: str, device: torch.device, tiny: bool) -> tuple[xr.Dataset, Ch
 
     with tempfile.TemporaryDirectory() as whole, tempfile.TemporaryDirectory() as cut:
         train = partial(system.train, p, seeds, device=str(device), workers=1, progress=False)
-        for _ in seeds:  # where they go one after the other, each is interrupted
+        for _ in seeds:  # seeds that are trained one after the other are each interrupted
             with pool.stopping(halfway):
                 try:
                     train(store=cut)
@@ -219,7 +220,7 @@ def stacks(
     device: torch.device, dtype: torch.dtype, tiny: bool
 ) -> tuple[list[Check], dict[str, float]]:
     """Weights of state-tracking students after a few steps in stacks of several sizes against those
-    of each alone, and the share of students whose weights agree bit for bit.
+    of single students, and the fraction of students whose weights agree bit for bit.
     """
     system, p, _ = ensemble("state_tracking.student", tiny)
     sizes = (1, 2, 3) if tiny else (1, 16, 100, 128)

@@ -1,5 +1,5 @@
-"""Emergence when every weight moves: the closed flow against the network, its law against the flow,
-students against both; Gaussian data are in a file of their own.
+"""Emergence with all weights trained: closed flow against the network, asymptotic law against the
+flow, students against both. Gaussian data are in `gaussian`.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ STANDARD_PAIRS, STANDARD_SEEDS, STANDARD_STEPS = (2, 4, 8), range(3), 400
 
 
 class Network:
-    """The full network on one orthonormal frame: loss and gradient on the nineteen, by autograd,
-    every pair it needs.
+    """The full network on one orthonormal frame: loss and gradient with respect to the nineteen
+    pseudo-parameters, by autograd, averaged over the queried pairs.
     """
 
     def __init__(self, size: int, query: str, mask: str) -> None:
@@ -75,12 +75,12 @@ class Network:
         gradient = {k: torch.as_tensor(w.grad) for k, w in self.student.weights().items()}
         return float(loss.detach()), D * project(
             gradient
-        ).numpy()  # a number multiplies a matrix of squared norm D
+        ).numpy()  # a pseudo-parameter multiplies a matrix of squared norm D
 
 
 def against_network(size: int = NETWORK_SIZE) -> list[Check]:
-    """Drop and emergence times of the full network's own gradient flow against the closed
-    flow's.
+    """Drop and emergence times of the full network's gradient flow against those of the closed
+    flow.
     """
     checks = []
     with one_thread():
@@ -104,7 +104,7 @@ def against_network(size: int = NETWORK_SIZE) -> list[Check]:
 
 
 def descent(size: int = 6, steps: int = 300, **more: Any) -> list[Check]:
-    """Training in the nineteen directions against the Euler map of the closed gradient, every
+    """Training in the nineteen directions against the Euler map of the closed gradient, at every
     step.
     """
     checks = []
@@ -127,14 +127,14 @@ def descent(size: int = 6, steps: int = 300, **more: Any) -> list[Check]:
 
 @cache
 def flow_times(size: int, query: str) -> dict[str, float]:
-    """Times of the flow of all weights, strict mask, once per size."""
+    """Times of the flow of all weights, strict mask; cached per size."""
     return times.times(size, query)
 
 
 def against_law(
     sizes: Iterable[int] = LAW_SIZES, largest: int = LAW_LARGEST
 ) -> tuple[list[Check], list[str]]:
-    """The law with nothing fitted at the largest size, and with its term of order N taken from
+    """The law without fitted constants at the largest size, and with its term of order N fitted at
     smaller sizes.
     """
     checks: list[Check] = []
@@ -179,8 +179,8 @@ def against_law(
 
 
 def helped(sizes: Iterable[int] = (4, 16, 64, 256)) -> list[str]:
-    """Hypothesis 2 as numbers: T_drop of all weights over that of three, and what happens when some
-    numbers are held at zero.
+    """Hypothesis 2: ratio of T_drop of all weights to that of three, and the effect of holding some
+    pseudo-parameters at zero.
     """
     notes = []
     for query, label in QUERIES.items():
@@ -198,7 +198,7 @@ def helped(sizes: Iterable[int] = (4, 16, 64, 256)) -> list[str]:
 def student_parameters(
     size: int, query: str, trained: str = "all", batch: int = 1, steps: int | None = None
 ) -> Parameters:
-    """Students on orthonormal data, long enough for the loss to drop."""
+    """Parameters of students on orthonormal data, with runs long enough for the loss to drop."""
     D = 2 * size
     steps = steps or int(1.4 * flow_times(size, query)["T_drop"] / RATE)
     p = Parameters(
@@ -225,8 +225,8 @@ def drop_of(runs: xr.Dataset) -> np.ndarray:
 
 
 def students(**more: Any) -> tuple[list[Check], list[str]]:
-    """Drop of students trained with all weights and finite batches, extrapolated in the batch,
-    against descent with the same step.
+    """Drop of students with all weights trained on finite batches, extrapolated in the batch size,
+    against population descent with the same step.
     """
     checks, notes = [], []
     for query, label in QUERIES.items():
@@ -300,7 +300,7 @@ def standard_transformer(**more: Any) -> list[str]:
 
 
 def everything(**more: Any) -> tuple[list[Check], list[str]]:
-    """All of the above: rows and notes of ``verify.timescales``."""
+    """All of the above: checks and notes of ``verify.timescales``."""
     checks = [*against_network(), *descent(**more)]
     found, notes = against_law()
     checks += found

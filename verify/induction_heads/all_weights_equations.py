@@ -1,4 +1,4 @@
-"""Equations of all weights, row by row, and the O(N) code, against the whole network and
+"""Equations of all weights, row by row, and the O(N) code, against the full network and
 autograd.
 """
 
@@ -25,11 +25,13 @@ from verify.check import Check, identity, near
 Table = Mapping[str, Equation]
 EXACT, EXACT_WHY = 1e-12, "both sides float64; gradient by autograd"
 SIZES = (1, 2, 3, 5, 8)
-LARGE = (1000, 4000)  # where the five numbers are held against all, their difference falling as 1/N
+LARGE = (1000, 4000)  # five against all; the difference decreases as 1/N
 
 
 def network(theta: torch.Tensor, size: int, pair: int, mask: str) -> torch.Tensor:
-    """Loss of the full network with these nineteen numbers on one orthonormal frame."""
+    """Loss of the full network with the given nineteen pseudo-parameters on one orthonormal
+    frame.
+    """
     p = Parameters(N=size, data="orthonormal", query="last", mask=mask)
     items, labels, codes = task.orthonormal(
         p, 1, torch.Generator().manual_seed(pair), torch.float64
@@ -44,12 +46,12 @@ def network(theta: torch.Tensor, size: int, pair: int, mask: str) -> torch.Tenso
 
 
 def point(seed: int) -> np.ndarray:
-    """Some values of the nineteen."""
+    """Values of the nineteen pseudo-parameters."""
     return 0.7 * np.random.default_rng(seed).standard_normal(len(NAMES))
 
 
 def by_equations(eq: Table, theta: np.ndarray, size: int, pair: int, mask: str) -> float:
-    """Loss from the equations alone: scores of all rows, softmax, what is retrieved, output, sum of
+    """Loss from the equations only: scores of all rows, softmax, retrieved tokens, output, sum of
     squares. Not for pair 1.
     """
     end = "" if mask == "strict" else "_inclusive"
@@ -81,7 +83,7 @@ def by_equations(eq: Table, theta: np.ndarray, size: int, pair: int, mask: str) 
 
 
 def row_by_row(eq: Table, masks: tuple[str, ...] = tuple(MASKS)) -> list[Check]:
-    """The equations against the network, at places that have earlier, own and later pairs."""
+    """The equations against the network, at pairs with earlier and later pairs."""
     checks = []
     for mask in masks:
         theta, size, pair = point(3), 4, 3
@@ -133,8 +135,8 @@ def running_sums(_: Table) -> list[Check]:
 
 
 def five_numbers(eq: Table) -> list[Check]:
-    """Gradient of the loss of five numbers against that of all, gamma_1 at its minimum, as N grows;
-    and the sums it rests on.
+    """Gradient of the loss of five pseudo-parameters against that of all, with gamma_1 at its
+    minimum, as N grows; and the sums in it.
     """
     loss = eq["plateau_loss"].rhs
     slope = sp.lambdify(
@@ -200,8 +202,8 @@ def five_numbers(eq: Table) -> list[Check]:
 
 
 def layer(eq: Table) -> list[Check]:
-    """The first layer in time: rates of its closed form against the exact gradient at large N,
-    nothing else having moved.
+    """Initial time layer: rates of its closed form against the exact gradient at large N, with the
+    other pseudo-parameters still zero.
     """
     checks, size, tau = [], 10**5, 0.9
     t = plateau.tau

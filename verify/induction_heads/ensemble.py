@@ -1,6 +1,4 @@
-"""The ensemble a check looks at: a given file, or students of the demo preset trained (once) for
-it.
-"""
+"""Ensemble for the checks: a given file, or students of the demo preset, trained once."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Constants and exponents of the emergence times, from the flow itself against the derived
-expansions.
-"""
+"""Constants and exponents of the emergence times: numerical flow against the derived expansions."""
 
 from __future__ import annotations
 
@@ -18,18 +16,18 @@ from verify.check import Check, identity, near, vanishing
 FIT = (256, 512, 1024, 2048)  # four sizes for the four terms a N^2 + b N + c + d/N
 EXPONENT_SIZES = (64, 128, 256, 512, 1024, 2048)
 DROP_SIZES = (10**3, 10**4, 10**5, 10**6, 10**7)
-LATE_SIZE = 10**6  # from here on powers of 1/N are less than what the law leaves out
+LATE_SIZE = 10**6  # from here on powers of 1/N are below the error of the law
 
 
 @cache
 def times(N: int) -> dict[str, float]:
-    """Emergence times of the flow, once per size."""
+    """Emergence times of the flow; cached per size."""
     return emergence.times(N)
 
 
 @cache
 def uniform_times(N: int) -> dict[str, float]:
-    """Emergence times of the flow under a uniform query, once per size."""
+    """Emergence times of the flow for a uniform query; cached per size."""
     return uniform_query.times(N)
 
 
@@ -54,7 +52,8 @@ def fitted() -> list[Check]:
     sizes = np.array(FIT, float)
     for name, limit in (("T_beta", 0.5), ("T_alpha", 1.0)):
         betas = [0.5 if name == "T_beta" else emergence.beta_of(0.5, n) for n in FIT]
-        # Times over the law 2 N^2 I(limit), so that the O(1) term is not lost in the digits of N^2.
+        # The leading law 2 N^2 I(limit) is subtracted, so that the O(1) term is not lost to
+        # rounding.
         law = 2 * float(emergence.gaussian(limit))
         beyond = [
             2 * n**2 * float(emergence.gaussian(b) - emergence.gaussian(limit))
@@ -138,7 +137,7 @@ def constants() -> list[Check]:
 
 
 def exponents() -> tuple[list[Check], list[str]]:
-    """Exponents of Theorem 2 from the flow; under a uniform query the factor ln N."""
+    """Exponents of Theorem 2 from the flow, and the factor ln N for a uniform query."""
     checks, notes = (
         [],
         [

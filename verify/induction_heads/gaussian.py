@@ -1,5 +1,5 @@
-"""Gaussian data of unit variance in place of orthonormal: the loss to first order in 1/D, students
-of all weights from D = 16 to 256, and the law where attention is fast.
+"""Gaussian data of unit variance: the loss to first order in 1/D, students with all weights trained
+from D = 16 to 256, and the law of fast attention.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from verify.induction_heads import population
 SIZE, DIMENSIONS = 4, (16, 32, 64, 128, 256)  # the paper's smallest N
 SEEDS = range(10)
 BATCHES = (64, 256)
-NOISY = 256  # from this D on the larger batch alone: at 64, 0.8 of the weights lie outside the 19
-RATES = {128: 1 / 16, 256: 1 / 16}  # eta; noise of batches grows with eta D
+NOISY = 256  # from this D on only the larger batch: at 64, 0.8 of the weights lie outside the 19
+RATES = {128: 1 / 16, 256: 1 / 16}  # learning rate; batch noise grows with eta D
 RATE = 1 / 8
 LONGER = 1.25  # than descent: small batches drop later
 LARGE = (16, 32)  # N, D of the default setting, where `theory.onset` has leading order in 1/D
@@ -42,7 +42,7 @@ LEADING = {  # learning rate: of seeds 100 to 109, +- 6 standard errors
 HALF_FILLED = (4, 8)  # sizes at N = D/2, as the paper's
 LOSS_DIMENSIONS = (64, 128)
 GROUPS, DRAWS = 32, 2000
-LAW_SIZE, LAW_PACES, LAW_RTOL = 2048, (64, 128), 1e-6  # paces: D / N^(1/2)
+LAW_SIZE, LAW_PACES, LAW_RTOL = 2048, (64, 128), 1e-6  # values of D / N^(1/2)
 TOLERANCES: dict[str, Callable[[int], tuple[float, str]]] = {
     "last": lambda N: (math.log(N) / N, "ln N / N: the order that the law leaves out"),
     "uniform": lambda N: (1 / math.log(N), "1 / ln N: the order that the law leaves out"),
@@ -50,12 +50,12 @@ TOLERANCES: dict[str, Callable[[int], tuple[float, str]]] = {
 
 
 def speeds(D: float) -> dict[str, float]:
-    """Rates in the scale of normalised vectors, where gammas move at rate 1."""
+    """Relative rates in the scale of normalised vectors, in which gammas move at rate 1."""
     return times.rates("gaussian", D)[0] or {}
 
 
 def parameters(D: int, size: int = SIZE, batch: int = 1, steps: int = 1) -> Parameters:
-    """Students of all weights on Gaussian data."""
+    """Parameters of students with all weights trained on Gaussian data."""
     return Parameters(
         N=size,
         D=D,
@@ -85,8 +85,9 @@ def drop(D: int, size: int = SIZE, order: int = 1) -> float:
 
 
 def points() -> dict[str, np.ndarray]:
-    """Numbers at which the loss is expanded: all nineteen of some size, and a head at which each of
-    the three variances makes at least a seventh of the coefficient.
+    """Points at which the loss is expanded: one with all nineteen pseudo-parameters nonzero, and an
+    induction head at which each of the three variances contributes at least a seventh of the
+    coefficient.
     """
     head = {"alpha_2": 2.0, "alpha_3": 2.0, "beta_2": 3.0, "gamma_3": 1.0}
     return {
@@ -98,8 +99,8 @@ def points() -> dict[str, np.ndarray]:
 def excess(theta: np.ndarray, size: int, D: int, groups: int, draws: int) -> np.ndarray:
     """D (mean loss on Gaussian data - that on orthonormal), one estimate per group of draws.
 
-    The loss is regressed on the inner products, whose means are known: their linear effect, which
-    is D^(1/2) times larger, drops out.
+    The loss is regressed on the inner products, whose means are known; this removes their linear
+    effect, which is D^(1/2) times larger.
     """
     student = Nineteen(2 * size, "strict", torch.float64)
     student.theta.data = torch.as_tensor(theta)
@@ -125,7 +126,7 @@ def excess(theta: np.ndarray, size: int, D: int, groups: int, draws: int) -> np.
 
 
 def loss_to_first_order(size: int = SIZE, groups: int = GROUPS, draws: int = DRAWS) -> list[Check]:
-    """Coefficient of 1/D in the loss, D to infinity by two values."""
+    """Coefficient of 1/D in the loss, extrapolated to infinite D from two values."""
     ratio, checks = LOSS_DIMENSIONS[1] / LOSS_DIMENSIONS[0], []
     with one_thread():
         of = population.coefficient(size)
@@ -152,10 +153,10 @@ def descents(D: int, size: int) -> tuple[float, float]:
 def drops(
     D: int, size: int, trained: Callable[[Parameters], xr.Dataset]
 ) -> dict[int | None, np.ndarray]:
-    """Steps to the drop of every seed, by batch size; ``trained`` gives the runs.
+    """Number of steps to the drop for every seed, by batch size; ``trained`` returns the runs.
 
-    Under None at infinite batch: what is linear in 1/batch is taken out, seed by seed, from two
-    batches where D allows it.
+    The entry None is the limit of infinite batch size: seed by seed, the term linear in 1/batch is
+    removed using two batch sizes, if D allows.
     """
     steps = int(LONGER * descents(D, size)[1])
     found: dict[int | None, np.ndarray] = {}
@@ -170,8 +171,8 @@ def drops(
 
 
 def students(**more: Any) -> tuple[list[Check], list[str]]:
-    """Drop of students of all weights, extrapolated in the batch, against descent on the population
-    loss to first order in 1/D.
+    """Drop of students with all weights trained, extrapolated in the batch size, against descent on
+    the population loss to first order in 1/D.
     """
     checks, notes = [], []
     for D in DIMENSIONS:
@@ -219,12 +220,12 @@ def leading_order(seeds: Iterable[int] = LARGE_SEEDS, **more: Any) -> list[Check
 
 
 def batch_in_words(batch: int | None) -> str:
-    """A batch size in words."""
+    """Batch size in words."""
     return "infinite batch" if batch is None else f"batch {batch}"
 
 
 def half_filled() -> list[str]:
-    """First order in 1/D where N = D/2, as the paper has it."""
+    """First order in 1/D at N = D/2, as in the paper."""
     notes = []
     for N in HALF_FILLED:
         limit, predicted = descents(2 * N, N)
@@ -236,8 +237,8 @@ def half_filled() -> list[str]:
 
 
 def against_law(size: int = LAW_SIZE) -> list[Check]:
-    """Times of the flow of all weights, inner products as at D = infinity, over those of the
-    equations; D / N^(1/2) to infinity.
+    """Times of the flow of all weights, with inner products as at D = infinity, over those of the
+    equations; extrapolated to infinite D / N^(1/2).
     """
     equations, checks = law.equations(), []
     for query in times.QUERIES:
@@ -266,7 +267,7 @@ def against_law(size: int = LAW_SIZE) -> list[Check]:
 
 
 def everything(**more: Any) -> tuple[list[Check], list[str]]:
-    """All of the above: rows and notes of ``verify.timescales``."""
+    """All of the above: checks and notes of ``verify.timescales``."""
     found, notes = students(**more)
     checks = [*loss_to_first_order(), *against_law(), *found, *leading_order(**more)]
     return checks, [*notes, *half_filled()]

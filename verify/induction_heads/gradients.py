@@ -1,7 +1,7 @@
-"""Every formula of the induction-head theory against autograd of the whole architecture.
+"""Every formula of the induction-head theory against autograd of the full architecture.
 
-Each group of checks takes the table of Equations, so that a test can hand in a faulty one and see
-it caught; `COVERS` says which equations a group stands for.
+Each group of checks takes the table of Equations, so that tests can pass a faulty one and confirm
+that it is detected. `COVERS` lists the equations that each group tests.
 """
 
 from __future__ import annotations
@@ -37,20 +37,20 @@ EXACT, EXACT_WHY = 1e-12, "both sides float64, few operations"
 AUTOGRAD, AUTOGRAD_WHY = 1e-10, "autograd in float64"
 SIZES = (2, 3, 5, 8)
 POINTS = 5
-GENERATOR = 20251103  # any fixed number; the checks hold for all
+GENERATOR = 20251103  # any fixed seed; the checks hold for all
 SHORT = ("alpha", "beta", "gamma")
-FLOOR = 1e-3  # a control must leave at least this much outside
+FLOOR = 1e-3  # smallest part outside required of a control
 
 
 def _grad(x: torch.Tensor) -> torch.Tensor:
-    """Gradient that ``backward`` left."""
+    """Gradient left by ``backward``."""
     if x.grad is None:
         raise ValueError("no gradient: call backward first")
     return x.grad
 
 
 def both(pairs: list[tuple[float, float]]) -> tuple[list[float], list[float]]:
-    """Predicted and measured apart."""
+    """Split pairs into predicted and measured values."""
     return [p for p, _ in pairs], [m for _, m in pairs]
 
 
@@ -103,13 +103,13 @@ class Point:
 
 @cache
 def _compiled(expr: sp.Expr) -> Callable[..., float]:
-    """Plain Python: its sums run over rows, of which there are few."""
+    """Compiled to plain Python, as sums run over few rows."""
     return sp.lambdify((alpha, beta, gamma, N_symbol, q), expr, "math")
 
 
 def three_parameters(eq: Table) -> list[Check]:
-    """Loss (B.3), gradients (B.4.6) and rates (B.5) at q = N against the whole network; the factor
-    D of full matrices.
+    """Loss (B.3), gradients (B.4.6) and rates (B.5) at q = N against the full network; the factor D
+    of full matrices.
     """
     sides = Sides(eq, AUTOGRAD, AUTOGRAD_WHY)
     for N in SIZES:
@@ -145,7 +145,7 @@ def chain(eq: Table) -> list[Check]:
 
 
 def any_query(eq: Table) -> list[Check]:
-    """Loss for every queried pair and both masks, and its gradient by SymPy, against the whole
+    """Loss for every queried pair and both masks, and its gradient by SymPy, against the full
     network.
     """
     checks = []
@@ -185,8 +185,8 @@ def any_query(eq: Table) -> list[Check]:
 
 
 def scores(eq: Table) -> list[Check]:
-    """Attention of the first layer and scores of the second, entry by entry, against the network's
-    own.
+    """Attention of the first layer and scores of the second, entry by entry, against the
+    network.
     """
     N, pair, checks = 5, 3, []
     for mask in MASKS:
@@ -284,7 +284,7 @@ def scores(eq: Table) -> list[Check]:
 
 
 def conserved(eq: Table) -> list[Check]:
-    """The invariant, its two solutions, and the best gamma, against autograd and the integrated
+    """The invariant, its two solutions, and the optimal gamma, against autograd and the integrated
     flow.
     """
     moved, best, least = [], [], []
@@ -345,12 +345,12 @@ def conserved(eq: Table) -> list[Check]:
 
 
 def uniform_query(eq: Table) -> list[Check]:
-    """Slope of beta at the start for every q, its mean, and the O(N) code of the averaged flow,
-    against the network.
+    """Initial slope of beta for every q, its mean, and the O(N) code of the averaged flow, against
+    the network.
     """
     N, slopes, losses, gradients = 5, [], [], []
     for pair in range(1, N + 1):
-        x = Point(N, pair, "strict", 0)  # one theta for all q
+        x = Point(N, pair, "strict", 0)  # the same parameters for all q
         start = torch.tensor([0.0, 0.0, 0.8], dtype=torch.float64, requires_grad=True)
         student = Student(x.D, "strict", torch.float64)
         weights = assemble(dict(zip(THREE, start, strict=True)), x.D)
@@ -388,8 +388,8 @@ def uniform_query(eq: Table) -> list[Check]:
 
 
 def theorem_1(_: Table) -> list[Check]:
-    """Nineteen directions by exact group averages, the four that never move, and controls that must
-    fail.
+    """Nineteen directions by exact group averages, the four that never become nonzero, and controls
+    that must fail.
     """
     checks = [
         identity(
@@ -463,7 +463,7 @@ def control(
     floor: float,
     why: str = "control: the average must leave the 19 directions",
 ) -> Check:
-    """Something that must NOT vanish."""
+    """Check of something that must NOT vanish."""
     return at_least(f"control by {name}", "Theorem 1", floor, measured, why)
 
 
@@ -494,7 +494,7 @@ COVERS: dict[Callable[[Table], list[Check]], tuple[str, ...]] = {
     conserved: ("alpha_of_beta", "beta_of_alpha", "gamma_star", "loss_star", "plateau"),
     uniform_query: ("initial_slope", "mean_initial_slope"),
     theorem_1: (),
-    all_weights_equations.row_by_row: (),  # faults in these: tests of all weights
+    all_weights_equations.row_by_row: (),  # faults in these are tested with all weights
     all_weights_equations.running_sums: (),
     all_weights_equations.five_numbers: (),
 }

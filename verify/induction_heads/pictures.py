@@ -1,5 +1,5 @@
-"""What the pictures of trained students show, as numbers: the mechanism (Fig. 2), the structure of
-the weights (Figs. 3, 6-14), all weights beside three directions (Figs. 4, 15, 16).
+"""Quantitative checks of the figures of trained students: the mechanism (Fig. 2), the structure of
+the weights (Figs. 3, 6-14), all weights against three directions (Figs. 4, 15, 16).
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ SEEDS, ABLATED = range(8), range(6)
 STRUCTURE = {4: (100, 200, 400), 8: (200, 400, 800), 16: (250, 500, 1000)}  # App. C: N, steps
 ABLATION = {(16, 32): 300, (32, 16): 600, (8, 32): 200}  # App. D: (N, D), steps
 OTHERS = "the other sixteen directions take part; items and labels are not orthonormal"
-# Of T_drop with all weights over three directions: mean +- 3.5 s.e. of the seeds 100 to 103 (at
-# N = 16 to 107), which no check looks at.
+# Ratio of T_drop, all weights over three directions: mean +- 3.5 s.e. of the seeds 100 to 103 (at N
+# = 16 to 107), which no check uses.
 BANDS = {
     (16, 32): Band(0.071, 0.083, OTHERS),
     (32, 16): Band(0.155, 0.193, OTHERS),
@@ -32,7 +32,7 @@ BANDS = {
 
 
 def structure(N: int) -> Parameters:
-    """App. C: all weights, D = 16, looked at after the printed steps."""
+    """App. C: all weights, D = 16, measured after the printed numbers of steps."""
     shown = STRUCTURE[N]
     return Parameters.structure().replace(
         N=N, steps=shown[-1], eval_every=int(np.gcd.reduce(shown))
@@ -47,7 +47,7 @@ def ablation(size: tuple[int, int], trained: str = "all") -> Parameters:
 
 
 def outside(runs: xr.Dataset) -> np.ndarray:
-    """What the 19 directions leave out of every student's weights, one row per seed."""
+    """Component of every student's weights outside the 19 directions, one row per seed."""
     rows = []
     for seed in range(runs.sizes["seed"]):
         weights = {k: torch.as_tensor(runs[k].values[seed]) for k in ("W1", "W2", "W3")}
@@ -58,14 +58,14 @@ def outside(runs: xr.Dataset) -> np.ndarray:
 
 
 def shared(rows: np.ndarray) -> np.ndarray:
-    """Cosine of every pair of rows: zero on average where seeds have nothing in common."""
+    """Cosine of every pair of rows; zero on average if seeds are independent."""
     unit = rows / np.linalg.norm(rows, axis=1, keepdims=True)
     return np.array([unit[i] @ unit[j] for i, j in itertools.combinations(range(len(unit)), 2)])
 
 
 def lead(runs: xr.Dataset) -> float:
-    """Smallest of the three pseudo-parameters over the largest of the other sixteen, least over
-    seeds.
+    """Smallest of the three pseudo-parameters divided by the largest of the other sixteen; minimum
+    over seeds.
     """
     size = np.abs(runs.pseudo)
     three, others = size.sel(parameter=list(THREE)), size.drop_sel(parameter=list(THREE))
@@ -73,8 +73,8 @@ def lead(runs: xr.Dataset) -> float:
 
 
 def weights(**more: Any) -> list[Check]:
-    """Weights have the predicted structure: the three lead, and what lies outside the 19 directions
-    is noise, of which no two students share anything.
+    """Weights have the predicted structure: the three pseudo-parameters dominate, and components
+    outside the 19 directions are noise, uncorrelated between students.
     """
     checks = []
     for N in STRUCTURE:
@@ -102,8 +102,8 @@ def weights(**more: Any) -> list[Check]:
 
 
 def ablations(**more: Any) -> list[Check]:
-    """All weights beside three directions: the three lead, and the losses drop at almost the same
-    time.
+    """All weights against three directions: the three pseudo-parameters dominate, and the losses
+    drop at almost the same time.
     """
     checks = []
     for N, D in ABLATION:
@@ -129,13 +129,13 @@ def ablations(**more: Any) -> list[Check]:
 
 
 def mechanism(p: StandardParameters | None = None, **more: Any) -> list[Check]:
-    """Where the matrices of Fig. 2 are largest: the share of rows in which the predicted column is,
-    least over seeds.
+    """Fraction of rows of the matrices of Fig. 2 in which the predicted column is the largest;
+    minimum over seeds.
     """
     p = p or StandardParameters()
     runs = standard.train(p, seeds=SEEDS, **more)
     tokens, block = p.vocabulary, p.block
-    each = tokens + block  # directions of the embeddings, and of what every head writes
+    each = tokens + block  # directions of the embeddings, and of the output of every head
     first = runs.scores_1.values[:, tokens:, tokens:]
     past = np.where(np.tri(block, dtype=bool), first, -np.inf)
     found = {

@@ -1,10 +1,10 @@
-"""Population loss on Gaussian data to first order in 1/D, by the network itself.
+"""Population loss on Gaussian data to first order in 1/D, computed from the network.
 
-The loss over D is a function of the inner products over D of items and labels, of codes, and of
-codes with swapped codes. These are uncorrelated, their third moments of order 1/D^2; where D is
-infinite they are those of orthonormal vectors. So the coefficient of 1/D is half the sum of second
-derivatives by each of them times its variance, here by central differences of frames that have
-these inner products.
+The loss over D is a function of the inner products, divided by D, of items and labels, of codes,
+and of codes with swapped codes. These are uncorrelated, with third moments of order 1/D^2, and tend
+to those of orthonormal vectors as D grows. The coefficient of 1/D is therefore half the sum of the
+second derivatives times the variances. The derivatives are central differences between frames with
+shifted inner products.
 """
 
 from __future__ import annotations
@@ -19,11 +19,13 @@ from simulate.induction_heads.student import Nineteen, squared_error
 from theory.induction_heads import gaussian
 from theory.induction_heads.numbers.all_weights_loss import loss_and_gradient
 
-SHIFT = 1e-2  # of an inner product: differences are off by 1e-5 of the coefficient, measured
+SHIFT = 1e-2  # shift of an inner product; relative error of the coefficient 1e-5 (measured)
 
 
 def _shifts(size: int, own: float) -> torch.Tensor:
-    """Each entry of a symmetric matrix alone, times its deviation: (entries, size, size)."""
+    """Shifts of single entries of a symmetric matrix, in units of their standard deviation:
+    (entries, size, size).
+    """
     i, j = torch.tril_indices(size, size)
     found = torch.zeros(len(i), size, size, dtype=torch.float64)
     each = torch.arange(len(i))
@@ -33,18 +35,19 @@ def _shifts(size: int, own: float) -> torch.Tensor:
 
 
 def _deviation(name: str) -> float:
-    """Standard deviation of an inner product over D, times the root of D."""
+    """Standard deviation of an inner product divided by D, times sqrt(D)."""
     return float(np.sqrt(gaussian.equations()[f"gram_variance_{name}"].evaluate({"D": 1})))
 
 
 def realised(*grams: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Items, labels and codes in 2N dimensions with these inner products over D.
+    """Items, labels and codes in 2N dimensions with given inner products.
 
     Parameters
     ----------
     *grams : Tensor
-        Of items and labels (frames, 2N, 2N); twice those of the parts of codes in the eigenspaces
-        +1 and -1 of M (frames, N, N): p.p' is their mean, p M p' half their difference.
+        Gram matrices of items and labels (frames, 2N, 2N), and twice those of the components of
+        codes in the eigenspaces +1 and -1 of M (frames, N, N): p.p' is their mean, p M p' half
+        their difference.
 
     Returns
     -------
@@ -57,7 +60,7 @@ def realised(*grams: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Te
 
 
 def shifted(size: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Frames of one pair of shifts each, up and down, per inner product."""
+    """Frames with one inner product shifted up or down."""
     tokens = _shifts(2 * size, _deviation("own"))
     plain, swapped = (_shifts(size, _deviation(name)) for name in ("own", "swapped"))
     still = tokens.new_zeros(len(tokens), size, size)
@@ -74,8 +77,8 @@ def shifted(size: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
 def coefficient(
     size: int, mask: str = "strict"
 ) -> Callable[[np.ndarray], tuple[float, np.ndarray]]:
-    """Coefficient of 1/D in the loss over D, uniform query, and its gradient, as a function of the
-    nineteen numbers; alphas and betas times D.
+    """Coefficient of 1/D in the loss over D for a uniform query, and its gradient, as a function of
+    the nineteen pseudo-parameters, with alphas and betas multiplied by D.
     """
     data = shifted(size)
     count = len(data[0])

@@ -1,10 +1,10 @@
-"""Theorem 1 without Monte Carlo: the gradient of ONE fixed sample averaged over a finite group
+"""Theorem 1 without Monte Carlo: the gradient on ONE fixed sample, averaged over a finite group
 (A.5-A.7).
 
-The proof uses nothing about orthogonal matrices that signed permutations lack. So the average over
-all signed permutations E of tokens and F of codes, at arbitrary weights inside the 19 directions,
-lies in these directions to rounding; subgroups that are too small, or rotations of the wrong
-things, do not keep it there.
+The proof uses only properties of orthogonal matrices that signed permutations share. Therefore the
+average over all signed permutations E of tokens and F of codes, at arbitrary weights inside the 19
+directions, lies in these directions up to rounding. For subgroups that are too small, or for
+rotations that are not symmetries, it does not (controls).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from simulate.induction_heads.student import NAMES, Student, assemble, project, 
 from theory.induction_heads import structure
 
 Rotation = tuple[np.ndarray, np.ndarray, np.ndarray]  # of items, labels, codes
-CHUNK = 2048  # group elements per batch
+CHUNK = 2048  # number of group elements per batch
 
 
 def whole_group(D: int) -> list[Rotation]:
@@ -68,7 +68,7 @@ class Sample:
         self.student.load_state_dict(assemble(dict(zip(NAMES, values, strict=True)), D))
 
     def gradient(self, rotations: list[Rotation]) -> dict[str, torch.Tensor]:
-        """Gradient of the summed squared error, averaged over rotations of the sample."""
+        """Gradient of the squared error (summed over D), averaged over rotations of the sample."""
         self.student.zero_grad()
         for k in range(0, len(rotations), CHUNK):
             part = rotations[k : k + CHUNK]

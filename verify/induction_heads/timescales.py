@@ -1,9 +1,9 @@
-"""Emergence times of the induction head: the flow's own laws, the constrained network, and training
-of all weights.
+"""Emergence times of the induction head: laws of the flow, the constrained network, and training of
+all weights.
 
-Three independent roads: the constants of `flow_laws`; a network with three trainable numbers, which
-must be an Euler integration of the flow; and descent of all weights, whose population version is
-the descent of the 19 pseudo-parameters and does not obey Theorem 2.
+Three independent comparisons: the constants of `flow_laws`; a network with three trainable
+pseudo-parameters, which must be an Euler integration of the flow; and descent of all weights, whose
+population version is the descent of the 19 pseudo-parameters and does not follow Theorem 2.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from verify.report import Report, Request
 NAMES = ("T_gamma", "T_beta", "T_alpha", "T_drop")
 LEVELS = {"T_gamma": "gamma", "T_beta": "beta", "T_alpha": "alpha"}
 QUERIES = {"last": "q = N", "uniform": "uniform q"}
-RATE = 0.1  # step in t
+RATE = 0.1  # step size in t
 SIZES = (4, 6, 8, 12)
 SEEDS, PAPER_SEEDS = range(100, 108), range(24)
 BATCH = 32
@@ -40,15 +40,14 @@ PAPER = Parameters.structure().replace(
     batch_size=128, steps=200, eval_every=2
 )  # App. C with smaller batches
 OUTSIDE = Band(0.63, 0.70, "gradient noise of batches of 128; it falls as their root: 0.32 at 512")
-# Of the demo's setting, which is small: mean +- 3 s.e. of sixteen seeds (100 to 115) that no check
-# looks at.
+# For the small demo setting: mean +- 3 s.e. of sixteen seeds (100 to 115) that no check uses.
 SMALL = "at N = 4 the other directions take part, and batches of 32 are noisy"
 BANDS = {
     "head alone": Band(0.102, 0.129, SMALL),
     "t_ICL": Band(0.028, 0.054, SMALL),
     "three directions": Band(-0.215, -0.195, SMALL),
 }
-# Of App. C, Gaussian data: mean +- 3 s.e. of the same sixteen seeds.
+# For App. C, Gaussian data: mean +- 3 s.e. of the same sixteen seeds.
 SHARED = "the others share the output, and batches are noisy"
 BANDS_OF_PAPER = {
     "head alone": Band(-0.033, -0.016, SHARED),
@@ -64,12 +63,12 @@ EXPONENTS = {
     ("T_alpha", "uniform"): Band(-0.0275, -0.019, NOISE),
 }
 NETWORK_SIZE = 4
-THRESHOLD = 0.1  # of alpha and beta in Fig. 5
+THRESHOLD = 0.1  # threshold of alpha and beta in Fig. 5
 RATES = (0.4, 0.2, 0.1, 0.05)
 
 
 def crossings(runs: xr.Dataset, level: float = 0.5) -> dict[str, np.ndarray]:
-    """Emergence times per seed, NaN for what the run does not reach."""
+    """Emergence times per seed; NaN if not reached within the run."""
     found = {
         name: first_crossing(runs[variable], level).values for name, variable in LEVELS.items()
     }
@@ -77,7 +76,7 @@ def crossings(runs: xr.Dataset, level: float = 0.5) -> dict[str, np.ndarray]:
 
 
 def euler(N: int, step: float, steps: int) -> np.ndarray:
-    """Euler integration of the derived flow: (steps + 1, 3)."""
+    """Euler integration of the derived flow; shape (steps + 1, 3)."""
     flow = ih.flow()
     rates = function(
         [flow.expanded[x] for x in flow.state],
@@ -93,8 +92,8 @@ def euler(N: int, step: float, steps: int) -> np.ndarray:
 
 
 def constrained(N: int, rate: float, length: float, **more: Any) -> xr.Dataset:
-    """Train the three-number network at a given step in ``t`` on Haar-random orthonormal sequences,
-    one per step.
+    """Train the three-parameter network with a given step size in ``t`` on Haar-random orthonormal
+    sequences, one per step.
     """
     D = 2 * N
     p = Parameters(
@@ -112,7 +111,9 @@ def constrained(N: int, rate: float, length: float, **more: Any) -> xr.Dataset:
 
 
 def network(**more: Any) -> tuple[list[Check], list[str]]:
-    """The constrained network against Euler, and its times against the flow as the rate falls."""
+    """The constrained network against Euler integration, and its times against the flow as the step
+    size decreases.
+    """
     N, rate = NETWORK_SIZE, 0.2
     exact = flow_laws.times(N)
     length = 1.4 * max(exact.values())
@@ -181,8 +182,8 @@ def network(**more: Any) -> tuple[list[Check], list[str]]:
 
 
 def population(N: int, which: str, **more: Any) -> dict[str, float]:
-    """Times of the population descent of ALL weights: by Theorem 1 the descent of 19 numbers,
-    without noise.
+    """Times of the population descent of ALL weights, which by Theorem 1 is the noiseless descent
+    of 19 pseudo-parameters.
     """
     return {
         k: float(v[0]) for k, v in crossings(train_all(N, which, "nineteen", [0], **more)).items()
@@ -219,8 +220,8 @@ def train_all(
 
 
 def emergence(p: Parameters, runs: xr.Dataset, **more: Any) -> tuple[list[Check], list[str]]:
-    """Hypotheses 1 and 2 on one ensemble of all-weights students, beside one trained in three
-    directions alone.
+    """Hypotheses 1 and 2 on an ensemble with all weights trained and one trained in three
+    directions only.
     """
     more = {"progress": False, **more}
     label = f"{p.data} data, {p.query} q, N = {p.N}, D = {p.dimension}"
@@ -260,7 +261,8 @@ def emergence(p: Parameters, runs: xr.Dataset, **more: Any) -> tuple[list[Check]
                 band=OUTSIDE,
             ),
         ]
-    # Hypothesis 1, by intervention: the drop is there with the head alone, and never without it.
+    # Hypothesis 1 by intervention: the drop occurs with the three pseudo-parameters only, and never
+    # without them.
     without = float(runs.loss_others.min())
     checks += [
         at_least(
@@ -279,7 +281,7 @@ def emergence(p: Parameters, runs: xr.Dataset, **more: Any) -> tuple[list[Check]
         times["T_drop"],
         bands.get("head alone"),
     )
-    if p.data == "orthonormal":  # thresholds of 1/2 mean something where vectors have norm 1
+    if p.data == "orthonormal":  # thresholds of 1/2 are meaningful for vectors of norm 1
         flow = flow_laws.times(p.N) if p.query == "last" else flow_laws.uniform_times(p.N)
         head = np.max(np.stack([times[name] for name in LEVELS]), 0)
         checks += _ratio(
@@ -316,7 +318,7 @@ def _ratio(
     below: np.ndarray,
     band: Band | None = None,
 ) -> list[Check]:
-    """Mean ratio over the seeds in which both happened, if there are two."""
+    """Mean ratio over the seeds in which both events occurred, if there are at least two."""
     seen = np.isfinite(above) & np.isfinite(below)
     if seen.sum() < 2:
         return []
@@ -324,8 +326,8 @@ def _ratio(
 
 
 def _enough(p: Parameters) -> int:
-    """Steps that let three directions alone drop the loss on orthonormal data; elsewhere as many as
-    all weights get.
+    """Number of steps for the loss to drop with three directions only on orthonormal data;
+    otherwise the same number as for all weights.
     """
     if p.data != "orthonormal":
         return p.steps
@@ -334,8 +336,8 @@ def _enough(p: Parameters) -> int:
 
 
 def batches(which: str, **more: Any) -> list[Check]:
-    """Noise of finite batches shifts times by a term of order 1/batch: extrapolated to infinity,
-    the population descent.
+    """Batch noise shifts times by a term of order 1/batch; extrapolated to infinite batch size,
+    they agree with population descent.
     """
     small, large = (
         crossings(train_all(NOISE_SIZE, which, "all", SEEDS, batch=b, **more))
@@ -408,14 +410,14 @@ def all_weights(**more: Any) -> tuple[list[Check], list[str], dict[str, Any]]:
 
 
 def report(request: Request) -> Report:
-    """One ensemble, then everything that does not need it."""
+    """Checks on one ensemble, then all others."""
     checks, notes = emergence(*ensemble.get(request), **request.training)
     scaled, more, sweeps = scaling(**request.training)
     return Report(checks + scaled, notes + more, draw=lambda: draw(sweeps))
 
 
 def scaling(**more: Any) -> tuple[list[Check], list[str], dict[str, Any]]:
-    """Everything that does not need the given ensemble."""
+    """Checks that do not need the given ensemble."""
     checks = flow_laws.constants()
     found, notes = flow_laws.exponents()
     checks += found

@@ -1,5 +1,5 @@
-"""Curves of all weights: descent of the closed flow, step by step, against students trained on
-batches of orthonormal data.
+"""Curves of all weights: descent with the closed gradient, step by step, against students trained
+on batches of orthonormal data.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from verify.trajectories import compare
 
 NOISE = "noise of batches of 32, of order 1/batch"
 OUTSIDE = "noise of batches of 32, outside the 19 directions too"
-# (students - descent) over the largest predicted size, on sixteen students of the demo preset
-# (seeds 100 to 115) that no check looks at: 3.5 standard errors to either side.
+# (students - descent) over the largest predicted size, from sixteen students of the demo preset
+# (seeds 100 to 115) that no check uses; 3.5 standard errors to either side.
 BANDS = {
     "alpha": Band(0.019, 0.029, NOISE),
     "beta": Band(0.0105, 0.020, NOISE),
@@ -30,7 +30,7 @@ BANDS = {
 
 
 def report(request: Request) -> Report:
-    """The three numbers and the loss, students against noiseless descent."""
+    """Compare the three pseudo-parameters and the loss of students with noiseless descent."""
     p, runs = ensemble.get(request)
     comparison = compare(predict(p, runs), runs, BANDS if p == Parameters.demo() else None)
     return Report(
@@ -42,7 +42,7 @@ def report(request: Request) -> Report:
 
 
 def draw(p: Parameters, runs: xr.Dataset) -> Any:
-    """Loss and the three numbers over time, one line per student."""
+    """Loss and the three pseudo-parameters over time, one line per student."""
     figure, axes = plotting.figure(1, 2, width=3.9, height=3.0)
     curve = predict(p, runs)
     for axis, names, label in zip(

@@ -1,8 +1,8 @@
 """Derivatives of the positional-semantic theory and its students against autograd, differences and
 each other.
 
-Each group of checks takes the table of Equations, so that a test can hand in a faulty one and see
-it caught; `COVERS` says which equations a group stands for.
+Each group of checks takes the table of Equations, so that tests can pass a faulty one and confirm
+that it is detected. `COVERS` lists the equations that each group tests.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ SEED = 20240204
 TINY = Parameters(d=12, alpha=1.5, correlation=0.3)
 MESSAGE = Parameters(d=300, alpha=2.0)
 WELL_ENDS = "where its well ends the local selection falls, the envelope has a step, and the state evolution is not its gradient"
-# Measured at alpha = 1.3, a tenth to either side; nothing here is random.
+# Measured at alpha = 1.3, with a tenth to either side; nothing here is random.
 OFF_ITS_WELL = {
     "q": Band(0.024, 0.030, WELL_ENDS),
     "m": Band(-0.027, -0.022, WELL_ENDS),
@@ -57,7 +57,7 @@ def students(eq: Table) -> list[Check]:
         teacher, data = task.sample(p, 3)
         _, longer = task.sample(
             p.replace(alpha=2.5), 4
-        )  # a second run of another length: padding must not matter
+        )  # a second run with another number of sentences: padding must not matter
         weights = {
             k: torch.as_tensor(v + 0.3 * rng.standard_normal(v.shape))
             for k, v in initial_weights(p, teacher, rng).items()
@@ -88,7 +88,7 @@ def students(eq: Table) -> list[Check]:
 
 
 def random_fields(n: int = 500) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Student fields, centres and targets as they occur."""
+    """Student fields, centres and targets with typical values."""
     rng = np.random.default_rng(SEED)
     z, w, h = 0.6 * rng.standard_normal((3, 2, n))
     S = 1 / (1 + np.exp(-np.stack([h[0] * (h[1] - h[0]), h[1] * (h[0] - h[1])])))
@@ -96,7 +96,7 @@ def random_fields(n: int = 500) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def envelope(eq: Table) -> list[Check]:
-    """Attention, loss and objective of the envelope against autograd; its minimisers; the envelope
+    """Attention, loss and objective of the envelope against autograd; minimisers; envelope
     theorem.
     """
     z, w, Y = random_fields()
@@ -112,7 +112,7 @@ def envelope(eq: Table) -> list[Check]:
     value = (leaf - torch.tensor(w)).square().sum(0) / (2 * V) + loss
     rows = (
         torch.softmax(leaf[:, None] * leaf[None, :], dim=1).detach().numpy()
-    )  # scores of both tokens on both
+    )  # scores of both tokens on both tokens
     at = {
         "z_1": z[0],
         "z_2": z[1],
@@ -188,12 +188,12 @@ POINTS = (("semantic", "global"), ("positional", "global"), ("positional", "loca
 
 @cache
 def fixed(branch: str, prox_: str) -> FixedPoint:
-    """Fixed point at alpha = 1.3, once."""
+    """Fixed point at alpha = 1.3 (cached)."""
     return solve(Parameters(alpha=1.3, prox=prox_), branch)
 
 
 def training_loss(eq: Table) -> list[Check]:
-    """Training loss by the data term, against that by the envelope."""
+    """Training loss from the data term against that from the envelope."""
     return [
         identity(
             f"training loss by envelope and by data term, {', '.join(at)}",
@@ -208,8 +208,8 @@ def training_loss(eq: Table) -> list[Check]:
 
 
 def stationarity(eq: Table) -> list[Check]:
-    """The free entropy is stationary at every fixed point: derived formulas, and differences of its
-    value.
+    """The free entropy is stationary at every fixed point: by derived formulas and by differences
+    of its value.
     """
     checks = []
     for branch, prox_ in POINTS:
@@ -247,8 +247,8 @@ def stationarity(eq: Table) -> list[Check]:
 
 
 def by_differences(point: FixedPoint, where: str, band: dict[str, Band] | None) -> list[Check]:
-    """Numerical derivative of the free entropy in the order parameters, conjugates held, in units
-    of one term of it.
+    """Numerical derivative of the free entropy with respect to the order parameters at fixed
+    conjugates, in units of one of its terms.
     """
     phi = free_entropy.equations()["free_entropy"]
     out = []
@@ -286,8 +286,8 @@ def by_differences(point: FixedPoint, where: str, band: dict[str, Band] | None) 
 
 
 def message_passing(eq: Table) -> list[Check]:
-    """Where GAMP converges, the gradient of the risk vanishes; distance to the minimum that L-BFGS
-    finds.
+    """At convergence of GAMP the gradient of the risk vanishes; distance to the minimum found by
+    L-BFGS.
     """
     p = MESSAGE
     teacher, data = task.sample(p, 1)

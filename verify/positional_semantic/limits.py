@@ -1,5 +1,5 @@
-"""What thresholds need of samples over seeds: the limit of large d, where a mean changes sign, and
-standard errors by leaving seeds out.
+"""Statistics for thresholds from samples over seeds: extrapolation in d, sign change of a mean,
+jackknife errors.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import xarray as xr
 
 
 def over_d(runs: Sequence[Any], sizes: Sequence[int]) -> Any:
-    """Ensembles of several sizes as one, with a dimension ``d``."""
+    """Ensembles of several sizes joined along a dimension ``d``."""
     return xr.concat(
         runs,
         xr.Variable("d", list(sizes)),
@@ -23,8 +23,8 @@ def over_d(runs: Sequence[Any], sizes: Sequence[int]) -> Any:
 
 
 def at_infinity(samples: xr.DataArray) -> xr.DataArray:
-    """Samples extrapolated to d = infinity seed by seed, linearly in 1/d; their scatter falls as
-    d^(-1/2).
+    """Samples extrapolated to d = infinity seed by seed, linearly in 1/d, weighted for a scatter of
+    order d^(-1/2).
     """
     d = samples.d.values
     weight = np.sqrt(d)
@@ -33,8 +33,8 @@ def at_infinity(samples: xr.DataArray) -> xr.DataArray:
 
 
 def jackknife(estimate: Callable[[np.ndarray], float], seeds: int) -> tuple[float, float]:
-    """An estimate from the seeds of the given numbers, and its standard error; NaN where it does
-    not stand without one of them.
+    """Jackknife: an estimate from given seeds and its standard error; NaN if the estimate fails
+    without one of them.
     """
     every = np.arange(seeds)
     left_out = np.array([estimate(np.delete(every, k)) for k in every])
@@ -42,7 +42,7 @@ def jackknife(estimate: Callable[[np.ndarray], float], seeds: int) -> tuple[floa
 
 
 def root(gap: xr.DataArray, seeds: np.ndarray) -> float:
-    """Where the mean over some seeds rises through zero; NaN if it does not, or is not
+    """Point at which the mean over some seeds rises through zero; NaN if it does not, or is not
     monotonic.
     """
     mean = gap.transpose("seed", "alpha").values[seeds].mean(0)
@@ -51,12 +51,14 @@ def root(gap: xr.DataArray, seeds: np.ndarray) -> float:
 
 
 def crossing(gap: xr.DataArray) -> tuple[float, float]:
-    """Where the mean over seeds rises through zero, and its standard error; NaN if it does not."""
+    """Point at which the mean over seeds rises through zero, and its standard error; NaN if it does
+    not.
+    """
     return jackknife(lambda kept: root(gap, kept), gap.sizes["seed"])
 
 
 def shift(gap: xr.DataArray, other: xr.DataArray) -> tuple[float, float]:
-    """Ratio of the places where two means over the same seeds rise through zero, and its standard
-    error.
+    """Ratio of the points at which two means over the same seeds rise through zero, and its
+    standard error.
     """
     return jackknife(lambda kept: root(gap, kept) / root(other, kept), gap.sizes["seed"])

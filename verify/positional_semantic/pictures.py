@@ -1,4 +1,4 @@
-"""What the pictures of App. E show, as numbers: slices and the other target (Figs. 8, 9), the
+"""Quantitative checks of the figures of App. E: slices and the other target (Figs. 8, 9), the
 extensions (Figs. 10-14), Adam from random weights (Fig. 15).
 """
 
@@ -18,10 +18,10 @@ SEEDS, MORE_SEEDS, ADAM_SEEDS = range(16), range(32), range(60)
 BASE = Parameters(d=100, steps=200, n_test=1, prox="local")
 STARTS = ("positional", "semantic")
 SIZES, ALPHA, SLICE_SEEDS = (60, 120, 240), 1.2, range(48)
-SEE = 0.2  # a fifth of a loss: 5% of each would take some three hundred seeds
-# Figs. 8 and 9: one panel each of omega, sigma and lambda, and one place of the other map. (At
-# omega = 0.7 students leave the semantic branch, at sigma = 0.3 and lambda = 0.1 weights vanish;
-# with the other target the positional branch is about to end here.)
+SEE = 0.2  # a fifth of a loss; 5% of each would take about three hundred seeds
+# Figs. 8 and 9: one panel each of omega, sigma and lambda, and one point of the other map. (At
+# omega = 0.7 students leave the semantic branch; at sigma = 0.3 and lambda = 0.1 weights vanish;
+# with the other target the positional branch ends close to this point.)
 SLICES: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
     "at omega = 0.2": ({"omega": 0.2}, STARTS),
     "at sigma = 0.7": ({"sigma": 0.7}, STARTS),
@@ -43,11 +43,12 @@ RANK_2, RANK_2_ALPHAS = BASE.replace(n_test=2000, **TWO), (1.0, 1.8)
 ADAM = Parameters(
     d=100, alpha=2.0, start="random", optimizer="adam", eta=0.01, steps=1000, n_test=1
 )
-LARGER = 0.5  # omega, beside the main text's
-SAME = 1e-3  # relative; two losses this close are one minimum
+LARGER = 0.5  # second value of omega, in addition to the main text's
+SAME = 1e-3  # relative; two losses this close count as the same minimum
 EXPERIMENT = "by experiment only (App. E.3); the paper's parameters are not known"
-# Students over the model of the main text (or over omega = 0.2, or over the better of the two other
-# starts), less one: mean +- 3.5 s.e. of as many seeds from 100 on, which no check looks at.
+# Ratio of students to the model of the main text (or to omega = 0.2, or to the better of the two
+# other starts), minus one: mean +- 3.5 s.e. of the same number of seeds from 100 on, which no check
+# uses.
 BANDS = {
     name: Band(low, high, EXPERIMENT)
     for name, (low, high) in {
@@ -65,7 +66,7 @@ BANDS = {
 
 
 def gap(p: Parameters, seeds: range, alphas: tuple[float, ...], **more: Any) -> xr.DataArray:
-    """Training loss, positional less semantic, over (seed, alpha)."""
+    """Training loss, positional minus semantic, over (seed, alpha)."""
     losses = [
         train(p.replace(start=k), seeds, alpha=list(alphas), **more).train_loss for k in STARTS
     ]
@@ -96,9 +97,7 @@ def slices(**more: Any) -> list[Check]:
 
 
 def extensions(**more: Any) -> list[Check]:
-    """How far an extension moves the transition, where it does, and that the transition moves with
-    omega there.
-    """
+    """Shift of the transition by an extension, and its dependence on omega."""
     checks = []
     for what, (change, seeds, *alphas) in EXTENSIONS.items():
         one, lower = (
@@ -116,7 +115,7 @@ def extensions(**more: Any) -> list[Check]:
 
 
 def rank_two(**more: Any) -> list[Check]:
-    """A start with one column of each kind, against the better of the two others on the same
+    """A start with one column of each kind, against the better of the two other starts on the same
     sentences.
     """
     of = {
@@ -133,7 +132,9 @@ def rank_two(**more: Any) -> list[Check]:
 
 
 def ends(omega: float, **more: Any) -> dict[str, np.ndarray]:
-    """Which runs of Adam end in one of the informed minima, by its loss, or elsewhere."""
+    """Whether runs of Adam end in one of the informed minima (identified by the loss) or
+    elsewhere.
+    """
     students = {"adam": ADAM.replace(alpha=None)} | {
         k: BASE.replace(start=k, d=ADAM.d) for k in STARTS
     }
@@ -144,7 +145,7 @@ def ends(omega: float, **more: Any) -> dict[str, np.ndarray]:
     positional, semantic = (
         np.isclose(loss["adam"], loss[k], rtol=SAME, atol=0).ravel() for k in STARTS
     )
-    # Where both starts find one minimum, an end there counts for neither kind.
+    # If both starts find the same minimum, a run that ends there counts for neither kind.
     return {
         "the positional minimum": positional & ~semantic,
         "the semantic minimum": semantic & ~positional,
@@ -153,7 +154,7 @@ def ends(omega: float, **more: Any) -> dict[str, np.ndarray]:
 
 
 def adam(**more: Any) -> list[Check]:
-    """Where Adam ends from random weights; at a larger omega, which minimum more often."""
+    """Final minima of Adam from random weights; the more frequent one at a larger omega."""
     checks = [
         at_least(
             f"runs of Adam from random weights that end in {where}",

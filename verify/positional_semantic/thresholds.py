@@ -1,11 +1,11 @@
-"""alpha_c and alpha_l from trained students, with confidence intervals, against both selections of
-the minimiser.
+"""alpha_c and alpha_l from trained students, with confidence intervals, against both branches of
+the proximal operator.
 
-A seed fixes teacher and sentences; both minima are found on the same sentences, so that what the
-losses have in common cancels. Everything is extrapolated to d = infinity seed by seed. alpha_c is
-where the mean gap of the training losses changes sign and alpha_l where the mean semantic test
-error meets that of the linear layer, both by linear interpolation over alpha; intervals are by the
-jackknife. (A mean of crossings seed by seed would lose the seeds that cross outside the grid.)
+A seed fixes teacher and sentences. Both minima are found on the same sentences, so that common
+fluctuations of the losses cancel. Everything is extrapolated to d = infinity seed by seed. alpha_c
+is the zero of the mean gap of the training losses, and alpha_l the point at which the mean semantic
+test error equals that of the linear layer, both by linear interpolation over alpha, with jackknife
+intervals. (Averaging the crossings of single seeds would lose seeds that cross outside the grid.)
 """
 
 from __future__ import annotations
@@ -34,13 +34,14 @@ from verify.positional_semantic.limits import at_infinity, crossing, over_d
 from verify.report import Report, Request
 
 SEEDS = "128"
-BLOCKS = 3  # of as many seeds, for alpha_c: a difference of losses scatters most
+BLOCKS = 3  # factor on the number of seeds for alpha_c: a difference of losses scatters most
 DEMO = Parameters(d=400, steps=300, n_test=4000)
-FACTORS = {"alpha_c": (0.85, 1.0, 1.15), "alpha_l": (0.9, 1.0, 1.1)}  # of the predicted threshold
+FACTORS = {"alpha_c": (0.85, 1.0, 1.15), "alpha_l": (0.9, 1.0, 1.1)}  # of the prediction
 SELECTION = "the paper's selection; informed descent follows the local one (see the claims ledger)"
-# The paper's selection where students tell the two apart, at omega = 0.3; semantic branch at alpha
-# = 0.57, positional at 1: (students - predicted) over the local prediction, 3.5 standard errors to
-# either side, of 128 seeds (1000 to 1127) that no check looks at (docs/models/selections.md).
+# Deviation of the paper's branch of the proximal operator where students distinguish the two, at
+# omega = 0.3; semantic branch at alpha = 0.57, positional at 1: (students - predicted) over the
+# local prediction, 3.5 standard errors to either side, from 128 seeds (1000 to 1127) that no check
+# uses (docs/models/selections.md).
 NOT_REACHED = {
     "theta, semantic": (0.886, 1.004),
     "test_mse_half, semantic": (-0.123, -0.095),
@@ -48,17 +49,17 @@ NOT_REACHED = {
     "q, positional": (-0.053, -0.006),
     "m, positional": (0.005, 0.030),
 }
-SAME = 1e-3  # relative; two selections this close are one prediction, at the accuracy of the quadrature
+SAME = 1e-3  # relative; two predictions this close are equal within the error of the quadrature
 UNTIED, SOBOL = (
     3.2,
     2048,
-)  # sample complexity, and points: the theory's numbers scatter by 0.2 % over scramblings
-GAMP_SEEDS = 32  # message passing is run on the first few seeds, at half the sizes
-SEE_V = 0.2  # V scatters by 8% between seeds at d = infinity: 5% would take a hundred of them, half an hour
-# Of the exponent -1/2: what tells falling scatter from scatter that stays; 5% of it would take some
-# twenty thousand seeds.
+)  # sample complexity and Sobol points; the theory scatters by 0.2% over scramblings
+GAMP_SEEDS = 32  # message passing runs on the first few seeds, at half the sizes
+SEE_V = 0.2  # V scatters by 8% between seeds at d = infinity; 5% would take a hundred seeds
+# Required resolution of the exponent -1/2: distinguishes decreasing from constant scatter; 5% of it
+# would take about twenty thousand seeds.
 SLOPES = 1.0
-DAMPING = {"semantic": 0.7, "positional": 0.85}  # of message passing: enough for it to converge
+DAMPING = {"semantic": 0.7, "positional": 0.85}  # with these GAMP converges
 POINTS = (
     ("semantic", 2.0, ("q", "theta", "train_loss", "test_mse_half")),
     ("positional", 1.0, ("q", "m", "train_loss", "test_mse_half")),
@@ -138,9 +139,7 @@ def report(request: Request) -> Report:
 
 
 def _apart(p: Parameters, name: str) -> Band | None:
-    """Where the paper's selection of the minimiser is known to be off; measured at omega = 0.3
-    alone.
-    """
+    """Band of the paper's branch of the proximal operator; measured at omega = 0.3 only."""
     measured = NOT_REACHED.get(name) if p.omega == DEMO.omega else None
     return None if measured is None else Band(*measured, SELECTION)
 
@@ -148,10 +147,10 @@ def _apart(p: Parameters, name: str) -> Band | None:
 def _gap(
     name: str, p: Parameters, centre: float, seeds: list[int], options: dict[str, Any]
 ) -> xr.DataArray:
-    """What changes sign at the threshold, over (seed, alpha), rising."""
+    """Quantity over (seed, alpha) that rises through zero at the threshold."""
     grid = [f * centre for f in FACTORS[name]]
     if name == "alpha_c":
-        p = p.replace(n_test=1)  # the test error is not looked at
+        p = p.replace(n_test=1)  # the test error is not used
         losses = [
             train(p.replace(start=k), seeds, alpha=grid, **options).train_loss
             for k in ("positional", "semantic")
@@ -165,7 +164,7 @@ def _gap(
 
 
 def each(function: Callable[..., Any], arguments: Iterable[tuple[Any, ...]]) -> list[Any]:
-    """Results for all arguments, on all cores."""
+    """Map a function over arguments on all cores."""
     jobs = [lambda tick, a=a: _ticked(function(*a), tick) for a in arguments]
     return pool.run(jobs, [1] * len(jobs), progress=False, what="fits", unit="fit")
 
@@ -178,7 +177,7 @@ def _ticked(result: Any, tick: Callable[[int], None]) -> Any:
 def order_parameters(
     p: Parameters, sizes: Sequence[int], seeds: list[int], options: dict[str, Any]
 ) -> list[Check]:
-    """Overlaps and losses of both minima against both selections."""
+    """Overlaps and losses of both minima against both branches of the proximal operator."""
     checks = []
     for branch, alpha, names in (*POINTS, WHERE_SELECTIONS_DIFFER):
         points = {k: solve(p.replace(alpha=alpha, prox=k), branch) for k in SELECTIONS}
@@ -212,7 +211,7 @@ def minima(
     seeds: Sequence[int],
     options: dict[str, Any],
 ) -> xr.DataArray:
-    """What students of one branch end with, at d = infinity, over (name, seed)."""
+    """Final values of students of one branch, at d = infinity, over (name, seed)."""
     runs = [
         train(p.replace(d=d, start=branch), seeds, alpha=alpha, **options)[[*names]].isel(alpha=0)
         for d in sizes
@@ -223,8 +222,8 @@ def minima(
 def overlaps(
     p: Parameters, branch: str, name: str, seeds: Sequence[int], options: dict[str, Any]
 ) -> xr.DataArray:
-    """An overlap of students at d = infinity over (seed, alpha): all ensembles that the command
-    trains of one branch.
+    """An overlap of students at d = infinity over (seed, alpha), from all ensembles of one branch
+    that the command trains.
     """
     sizes = (p.d // 2, p.d, 2 * p.d)
     centre = thresholds(p.replace(prox="global")).alpha_c
@@ -245,7 +244,7 @@ def overlaps(
 def untied_keys(
     p: Parameters, sizes: Sequence[int], seeds: list[int], options: dict[str, Any]
 ) -> list[Check]:
-    """Result C.2: students with keys of their own, semantic start, against the general state
+    """Result C.2: students with untied keys, semantic start, against the general state
     evolution.
     """
     p = p.replace(alpha=UNTIED, prox="local")
@@ -257,8 +256,8 @@ def untied_keys(
     )
     found = general.solve(system, start, damping=0.8, tolerance=1e-5)
     q, theta = found.order.q.mean((0, 1)), found.order.theta.mean((0, 1))[:, 0]
-    # Q -> c Q, K -> K/c moves the ridge alone, and that little: sums over points fix c badly, so
-    # nothing here depends on it.
+    # Q -> c Q, K -> K/c changes only the ridge, and only slightly. Sums over points determine c
+    # badly, so that no compared quantity depends on it.
     predicted = {
         "q": np.sqrt(q[0, 0] * q[1, 1]),
         "cosine": theta[0] / np.sqrt(q[0, 0]) / p.sigma,
@@ -289,7 +288,7 @@ def untied_keys(
 def concentration(
     p: Parameters, sizes: Sequence[int], seeds: list[int], options: dict[str, Any]
 ) -> tuple[list[Check], list[str]]:
-    """Scatter between seeds over d: order parameters concentrate as d^(-1/2)."""
+    """Scatter between seeds as a function of d: order parameters concentrate as d^(-1/2)."""
     spreads, notes = (
         [],
         ["", "standard deviation over seeds, semantic at alpha = 2, teacher as drawn:"],
@@ -302,7 +301,7 @@ def concentration(
         notes.append(f"  d = {d}: theta {values.mean():.4f} +- {spreads[-1]:.4f}")
     x = np.log(sizes) - np.log(sizes).mean()
     slope = float(x @ np.log(spreads) / (x @ x))
-    # ln of a standard deviation from k samples scatters by 1/sqrt(2 (k - 1)).
+    # The logarithm of a standard deviation from k samples has standard error 1/sqrt(2 (k - 1)).
     error = float(1 / np.sqrt((x @ x) * 2 * (len(seeds) - 1)))
     return [
         estimated(
@@ -322,8 +321,8 @@ def message_passing(
 ) -> tuple[list[Check], list[str]]:
     """GAMP against state evolution, both branches.
 
-    Message passing on a few seeds at half the sizes, less descent on the same sentences, plus
-    descent on all seeds and sizes: what the sentences do to both cancels.
+    Control variates: message passing minus descent on the same sentences (a few seeds at half the
+    sizes), plus descent on all seeds and sizes, so that common fluctuations cancel.
     """
     checks, notes = [], [""]
     halves, few = [d // 2 for d in sizes], seeds[:GAMP_SEEDS]
@@ -378,7 +377,7 @@ def message_passing(
 
 
 def _overlaps(p: Parameters, seed: int) -> dict[str, float]:
-    """Where message passing ends on the sentences of a seed."""
+    """Result of message passing on the sentences of a seed."""
     teacher, data = task.sample(p, seed)
     start = initial_weights(p, teacher, np.random.default_rng(seed))["Q"][:, 0]
     message = gamp(p, data, start, damping=DAMPING[p.start], iterations=400)

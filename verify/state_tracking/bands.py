@@ -1,8 +1,8 @@
-"""How far each level of theory is off, as measured on the ensembles that come with the code.
+"""Systematic deviations of each level of theory, measured on the shipped ensembles.
 
 Numbers are (measured - predicted) over the largest predicted size, seed by seed from each seed's
-own start: mean over the forty seeds 100 to 139 of the demo's setting, which no check looks at, with
-six standard errors to either side, as far as chance takes the largest deviation of a curve; and the
+own initial values: mean over the forty seeds 100 to 139 of the demo's setting, which no check uses,
+with six standard errors to either side (the range of the largest deviation along a curve); and the
 hull of the same over all four settings (``tests/verify/test_bands.py`` measures them again).
 """
 
@@ -29,7 +29,7 @@ PAPER = {
     "accuracy": ((-0.187, 0.002), (-0.70, 0.002), FROZEN),
     "rollout_accuracy": ((-0.50, -0.066), (-1.01, -0.066), FROZEN),
 }
-# Of `predict`, with accuracies at one evaluation in six (`trajectories.EVERY`).
+# For `predict`, with accuracies at one evaluation in six (`trajectories.EVERY`).
 OURS = {
     "A": ((-0.032, 0.049), (-0.032, 0.064), CAVITY),
     "R": ((-0.0077, 0.0053), (-0.0077, 0.0075), CAVITY),
@@ -41,7 +41,7 @@ OURS = {
     "rollout_accuracy": ((-0.063, 0.032), (-0.13, 0.09), CAVITY),
 }
 # Largest deviation of the rollout accuracy of a seed from Eqs. (17)-(18) with its own measured
-# means and variances; of the very seeds that rows look at, 3.5 standard errors to either side.
+# means and variances; from the seeds of the checks themselves, 3.5 standard errors to either side.
 MOMENTS = {
     "rollout": (
         (0.21, 0.30),

@@ -1,6 +1,4 @@
-"""The ensembles checks look at: shipped with the code, a given file, or students trained (once) for
-it.
-"""
+"""Ensembles for the checks: shipped ones, a given file, or students trained once."""
 
 from __future__ import annotations
 
@@ -25,12 +23,12 @@ SHIPPED = Path(__file__).with_name("ensembles")
 
 @dataclass(frozen=True)
 class Setting:
-    """An ensemble that comes with the code.
+    """A shipped ensemble.
 
     Attributes
     ----------
     title : str
-        One line for people.
+        One-line description.
     p : Parameters
         Sizes and training.
     alpha : float
@@ -63,7 +61,7 @@ class Setting:
 
 
 DRAWS = Parameters.demo().replace(n_test=16, eval_every=16)
-TESTED = 4096  # test sequences: a rollout accuracy of 1/2 is known to 0.8%
+TESTED = 4096  # test sequences; a rollout accuracy of 1/2 has a standard error of 0.8%
 SETTINGS = {
     "table_1": Setting("Table 1 of the paper", Parameters(n_test=TESTED), 8.0, range(5)),
     "table_2": Setting(
@@ -91,9 +89,9 @@ SETTINGS = {
 }
 
 
-# The grid: each setting moves one parameter of a base to one end of its range, so that one
-# assumption of the theory is strained at a time; with the length of its runs. `HELD_OUT` was drawn
-# from the first twelve, in this order.
+# The grid: each setting moves one parameter of a base setting to one end of its range, which
+# strains one assumption of the theory at a time; with the run length. `HELD_OUT` was drawn from the
+# first twelve, in this order.
 BASE = Parameters(N=16, L=8, d_g=16, d_h=32, n_train=8192, n_test=TESTED)
 MOVED: tuple[tuple[str, Any, float], ...] = (
     ("d_g", 4, 10.0),
@@ -121,7 +119,8 @@ GRID = {
     for name, value, alpha in MOVED
     for moved in [BASE.replace(**{name: value})]
 } | {
-    # Where column statistics were found wanting: actions repeat inside a sequence, steps are large.
+    # Settings at which column statistics failed: actions repeat inside a sequence, or steps are
+    # large.
     "mixed": Setting(
         "N = 24, L = 12, 10 actions",
         Parameters(
@@ -131,13 +130,13 @@ GRID = {
         range(100, 104),
     )
 }
-# Settings whose students are trained after the last change of the theory:
+# Settings whose students were trained after the last change of the theory:
 # ``default_rng(13).permutation(12)[:6]``.
 HELD_OUT = tuple(list(GRID)[k] for k in np.random.default_rng(13).permutation(12)[:6])
 SETTINGS |= GRID
 
 
-# What a trained ensemble holds, and the dimensions that have names.
+# Variables of a trained ensemble, with their dimensions.
 NEEDED = {
     "alpha": ("alpha",),
     "epoch": ("alpha",),
@@ -147,14 +146,14 @@ AT_START = ("R", "S", "zeta", "M_variance_correct", "M_variance_other")
 
 
 def shipped(name: str) -> tuple[Parameters, xr.Dataset]:
-    """Parameters and ensemble that come with the code."""
+    """Parameters and data of a shipped ensemble."""
     return store.ensemble(SHIPPED / f"{name}.nc", "state_tracking", Parameters, {})
 
 
 def renew(
     device: str | None = None, progress: bool = True, names: Iterable[str] | None = None
 ) -> None:
-    """Train shipped ensembles, or some of them, again and write them, in single precision."""
+    """Train all or some shipped ensembles again and write them in single precision."""
     for name in SETTINGS if names is None else names:
         setting = SETTINGS[name]
         found = [
@@ -168,7 +167,7 @@ def renew(
             for draw in setting.draws
         ]
         runs = found[0]
-        if len(found) > 1:  # of redrawn training sets only attention is of interest, and the start
+        if len(found) > 1:  # for redrawn training sets only attention and initial values are kept
             kept = [run[["A", "W_Q_start", "W_K_start", *AT_START]] for run in found]
             runs = xr.concat(kept, dim="data_draw", combine_attrs="drop_conflicts").assign_attrs(
                 found[0].attrs

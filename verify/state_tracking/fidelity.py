@@ -1,4 +1,4 @@
-"""The ladder of theories of the state-tracking model, each held against every seed of the shipped
+"""Accuracy of the levels of theory of the state-tracking model for every seed of the shipped
 ensembles.
 """
 
@@ -46,11 +46,11 @@ from verify.state_tracking.levels import (
 LADDER = ("table_1", "table_2", "unequal")
 SETTINGS = {name: ensemble.SETTINGS[name] for name in LADDER}
 GRID = ensemble.GRID
-FORCES = 16  # draws of the training set's force per seed
-EVERY = 3  # evaluations of the students: a third of them changes no error by more than its standard error
+FORCES = 16  # draws of the training set's random force per seed
+EVERY = 3  # evaluations used; with a third of them no error changes by more than its standard error
 EVERY_ON_GRID = 2
-TAKEN_APART = "mixed"  # the setting at which every term of the quenched theory is left out in turn
-LOCKING, LOCKED = 0.2, 0.9  # attention between which it locks
+TAKEN_APART = "mixed"  # setting at which every term of the quenched theory is omitted in turn
+LOCKING, LOCKED = 0.2, 0.9  # range of attention during locking
 MEASURES = {
     "half_time": "time of A = 1/2",
     "rollout_half_time": "rollout half-time",
@@ -72,16 +72,16 @@ ON_GRID = (PAPER, COLUMNS, DRAWN, COUNTS, FULL)
 
 @dataclass(frozen=True)
 class Fidelity:
-    """How far one level of theory is off at one setting.
+    """Errors of one level of theory at one setting.
 
     Attributes
     ----------
     errors : dict of str to ndarray, shape (seeds,)
-        Per measure: relative errors (times, signed; variances, rms over evaluations) of
-        the seeds that get there within their run, or largest absolute deviations.
+        Per measure: relative errors (signed for times; rms over evaluations for variances) of the
+        seeds that reach the event within their run, or largest absolute deviations.
     inside, paired : float
-        Share of evaluations at which the mean rollout curve over seeds lies within a standard error
-        of the students' mean, and of the mean difference seed by seed (68% for a perfect theory).
+        Fraction of evaluations at which the mean rollout curve over seeds lies within one standard
+        error of the students' mean, unpaired and paired by seed (68% for a perfect theory).
     """
 
     errors: dict[str, np.ndarray]
@@ -103,7 +103,7 @@ class Fidelity:
         return rms, float((x**2).std(ddof=1) / n / (2 * rms)) if rms else 0.0
 
     def as_dict(self) -> dict[str, Any]:
-        """For machines: value, standard error and errors per seed of each measure."""
+        """Dictionary for JSON: value, standard error and errors per seed of each measure."""
         measures = {}
         for name in MEASURES:
             value, error = self.summary(name)
@@ -117,7 +117,7 @@ Ladder = dict[str, dict[str, Fidelity]]
 
 
 def judge(p: Parameters, theory: xr.Dataset, runs: xr.Dataset) -> Fidelity:
-    """Hold curves per seed against the seeds."""
+    """Compare curves per seed with the students."""
     theory, runs = theory.transpose("seed", ...), runs.transpose("seed", ...)
     errors, scatter = {}, {}
     for name, (of, level) in times(p).items():
@@ -146,7 +146,7 @@ def judge(p: Parameters, theory: xr.Dataset, runs: xr.Dataset) -> Fidelity:
     for sample in (runs.rollout_accuracy.values, gap):
         error = np.maximum(
             sample.std(0, ddof=1) / np.sqrt(len(gap)), 0.5 / ensemble.TESTED
-        )  # a test set's own resolution
+        )  # sampling error of the test set
         shares.append(float((np.abs(gap.mean(0)) <= error).mean()))
     return Fidelity(errors, shares[0], shares[1], scatter)
 
@@ -156,7 +156,7 @@ def _rms(x: np.ndarray) -> float:
 
 
 def _at_equal_A(theory: xr.Dataset, run: xr.Dataset, name: str) -> float:
-    """Rms relative error of a variance while attention locks, compared at equal attention."""
+    """Rms relative error of a variance during locking, compared at equal attention."""
     during = (run.A.values > LOCKING) & (run.A.values < LOCKED)
     rising = slice(0, int(np.argmax(theory.A.values > (1 + LOCKED) / 2)) + 1)
     at = np.interp(run.A.values[during], theory.A.values[rising], theory[name].values[rising])
@@ -182,7 +182,7 @@ def _without(term: str, tick: Callable[[int], None]) -> Fidelity:
 
 
 def terms() -> dict[str, Fidelity]:
-    """What the quenched theory is off by without one of its terms, at one setting."""
+    """Errors of the quenched theory without one of its terms, at one setting."""
     found = pool.run(
         [functools.partial(_without, term) for term in TERMS],
         [1] * len(TERMS),
@@ -194,7 +194,7 @@ def terms() -> dict[str, Fidelity]:
 
 
 def report(request: Request) -> Report:
-    """The ladder at every setting, the grid, and their verdicts."""
+    """Report: levels of theory at every setting, the grid, and their verdicts."""
     if request.renew:
         ensemble.renew(request.device, request.progress)
     found, grid = ladder()
@@ -216,8 +216,8 @@ def report(request: Request) -> Report:
 
 
 def ladder() -> tuple[Ladder, Ladder]:
-    """The levels at every setting of the ladder, and those of the grid, on the cores of this
-    machine; the longest first.
+    """Errors of the levels at every setting and at those of the grid, computed in parallel, the
+    longest first.
     """
     order = (DRAWN, FULL, COUNTS, *LEVELS)
     wanted = ((SETTINGS, ON_LADDER), (GRID, ON_GRID))
@@ -244,8 +244,8 @@ def ladder() -> tuple[Ladder, Ladder]:
 
 
 def across(grid: Ladder, name: str) -> list[list[str]]:
-    """Table of one measure, a row per setting of the grid: what every level is off by, and the
-    scatter of the time over what the drawn level does not know.
+    """Table of one measure with a row per setting of the grid: errors of every level, and the
+    scatter of the time over the unknown disorder.
     """
     table = []
     for setting, levels in grid.items():
@@ -277,14 +277,14 @@ def _brief(value: float, error: float, relative: bool) -> str:
 
 
 def as_dict(found: Ladder) -> dict[str, Any]:
-    """The ladder for machines."""
+    """Errors of all levels as a dictionary for JSON."""
     return {
         setting: {level: f.as_dict() for level, f in levels.items()}
         for setting, levels in found.items()
     }
 
 
-# Aims of the theory that knows the training set, set before the grid was trained; nothing is
+# Targets for the theory that knows the training set, set before the grid was trained; nothing is
 # fitted.
 AIMS = {
     "half_time": 0.01,
@@ -295,7 +295,8 @@ AIMS = {
     "variance_correct": 0.05,
     "at_equal_A": 0.05,
 }
-# Of the theory that knows a seed's start only; the times' are this, or 1.2 times what they scatter.
+# Targets for the theory that knows a seed's initial values only; for times this, or 1.2 times their
+# scatter.
 AIMS_DRAWN = {
     "half_time": 0.01,
     "rollout_half_time": 0.01,
@@ -305,8 +306,8 @@ AIMS_DRAWN = {
 ABOVE_SCATTER = 1.2
 AT_CHANCE = "before it rises the s.e. of 5 seeds is that of the test sets, beyond which a true mean lies one time in three"
 FEW_SEEDS = "what a start does not fix scatters; the rms of some five seeds is known to a third"
-# Where the aims are missed: the measured value, with a tenth to either side (on fixed seeds nothing
-# is random).
+# Where targets are missed: the measured value, with a tenth to either side (with fixed seeds
+# nothing is random).
 MISSED = {
     ("table_1", "outside"): 0.182,
     ("table_2", "outside"): 0.113,
@@ -324,9 +325,9 @@ MISSED_DRAWN = {
     ("mixed", "half_time"): 0.0164,
     ("mixed", "rollout_half_time"): 0.0172,
 }
-# The paper's levels on the same seeds, mean over seeds: of predicted / measured - 1 for times, of
-# max |A| and max |loss|. What would move these numbers with the seeds held are other training sets;
-# what a level that does not know them is off by says by how much.
+# The paper's levels on the same seeds, mean over seeds: of predicted / measured - 1 for times, and
+# of max |A| and max |loss|. At fixed seeds only other training sets would change these numbers; the
+# error of a level that does not know them shows by how much.
 OFF = {
     ("table_1", PAPER): {
         "half_time": 0.2221,
@@ -365,12 +366,13 @@ OFF = {
         "loss": 0.0803,
     },
 }
-WIDTH = 4.0  # standard errors of that level
+WIDTH = 4.0  # standard errors of this level
 
 
 def checks(found: Ladder, grid: Ladder) -> list[Check]:
-    """The last level of the ladder against its aims at every setting; what knows a seed's start
-    only against the scatter that it predicts; the paper's levels against their measured bands.
+    """Checks: the last level against its targets at every setting; the level that knows initial
+    values only against the scatter that it predicts; the paper's levels against their measured
+    bands.
     """
     out = []
     for setting, levels in found.items():
@@ -389,7 +391,9 @@ def checks(found: Ladder, grid: Ladder) -> list[Check]:
 
 
 def aims(setting: str, levels: dict[str, Fidelity]) -> list[Check]:
-    """The last level against aims set beforehand; where one is missed, against what is known."""
+    """The last level against targets set beforehand; if one is missed, against its known
+    deviation.
+    """
     best, title = levels[FULL], ensemble.SETTINGS[setting].title
     out = [
         _aim(
@@ -413,7 +417,7 @@ def aims(setting: str, levels: dict[str, Fidelity]) -> list[Check]:
                 f"error of the {MEASURES[name]} by our theory over the paper's, {title}",
                 FULL,
                 0.25,
-                ours / theirs if np.isfinite(theirs) else 0.0,  # it may never get there
+                ours / theirs if np.isfinite(theirs) else 0.0,  # it may never reach it
                 "the theory is worth its equations",
             )
         )
@@ -421,7 +425,7 @@ def aims(setting: str, levels: dict[str, Fidelity]) -> list[Check]:
 
 
 def drawn_aims(setting: str, levels: dict[str, Fidelity]) -> list[Check]:
-    """The level that knows a seed's start only, against its aims."""
+    """The level that knows a seed's initial values only, against its targets."""
     level, title = levels[DRAWN], ensemble.SETTINGS[setting].title
     return [
         _aim(
@@ -444,10 +448,10 @@ def _aim(
 
 
 def calibration(grid: Ladder, name: str) -> Check:
-    """Whether seeds lie as far from the mean over draws as the draws say, over the whole grid.
+    """Whether seeds deviate from the mean over draws as predicted by the scatter of draws, over the
+    whole grid.
 
-    The mean of some seeds' squared errors over the squared scatter of their draws is distributed
-    like F with as many degrees of freedom.
+    The mean of squared errors over the squared scatter of the draws follows an F distribution.
     """
     ratios, expected, variance = [], 0.0, 0.0
     for levels in grid.values():
@@ -490,7 +494,7 @@ def each_training_set(name: str, tick: Callable[[int], None]) -> Check:
 
 
 def off(setting: str, levels: dict[str, Fidelity]) -> list[Check]:
-    """How far the paper's levels are off on these seeds, against what was measured."""
+    """Errors of the paper's levels on these seeds against their measured bands."""
     out, title = [], ensemble.SETTINGS[setting].title
     for level in (PAPER, OWN):
         for name, centre in OFF.get((setting, level), {}).items():
@@ -514,7 +518,7 @@ def off(setting: str, levels: dict[str, Fidelity]) -> list[Check]:
 
 def scatter(name: str, tick: Callable[[int], None]) -> Check:
     """Relative scatter of the time of A = 1/2 over redrawn training sets, pooled over seeds:
-    dressed theory, students.
+    dressed theory against students.
     """
     p, runs = ensemble.shipped(name)
     times = np.array(
@@ -544,7 +548,9 @@ def scatter(name: str, tick: Callable[[int], None]) -> Check:
 
 
 def draw(p: Parameters, runs: xr.Dataset) -> Any:
-    """Attention and rollout accuracy of single seeds: students, the paper's curve, and ours."""
+    """Figure: attention and rollout accuracy of single seeds: students, the paper's curve, and
+    ours.
+    """
     ours, theirs = quenched(p, runs), paper(p, runs)
     figure, axes = plotting.figure(1, 2, width=3.9, height=3.0)
     for axis, name, label in zip(

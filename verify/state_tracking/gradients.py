@@ -1,7 +1,7 @@
-"""Every derivative of the state-tracking theory against autograd of the real thing.
+"""Every derivative of the state-tracking theory against autograd of the actual model.
 
-Each group of checks takes the table of Equations, so that a test can hand in a faulty one and see
-it caught; `COVERS` says which equations a group stands for.
+Each group of checks takes the table of Equations, so that tests can pass a faulty one and confirm
+that it is detected. `COVERS` lists the equations that each group tests.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from verify.report import Table, derivations
 
 P = Parameters(
     N=4, L=3, d_g=4, d_h=6, rope_theta=10.0
-)  # frequencies that tell three positions apart
-DRAWS = 8000  # standard errors below 1%: an error of 5% shows at 5 sigma or more
+)  # frequencies that distinguish three positions
+DRAWS = 8000  # standard errors below 1%: an error of 5% is detected at 5 sigma or more
 EXACT, EXACT_WHY = 1e-12, "both sides float64, few operations"
 AUTOGRAD, AUTOGRAD_WHY = 1e-9, "autograd in float64"
-GENERATOR = 20260616  # any fixed number; the checks hold for all
+GENERATOR = 20260616  # any fixed seed; the checks hold for all
 
 
 class Inputs:
@@ -109,7 +109,7 @@ class Inputs:
             "zeta": float(self.M.detach().sum() / (p.d_g * p.N)),
             "pi_i": A,
         }
-        # Softmax of the mean logits: mass on wrong states.
+        # Softmax of the mean logits: probability of wrong states.
         vector = torch.tensor([at["z_k"]] + [at["z_kbar"]] * (p.N - 1), dtype=torch.float64)
         return at | {"g": float(1 - torch.softmax(vector, 0)[0])}
 
@@ -137,7 +137,7 @@ def mean_logits(eq: Table) -> list[Check]:
 
 
 def loss_derivatives(eq: Table) -> list[Check]:
-    """Loss (10) and its derivatives by the logits (43) and by A (61)."""
+    """Loss (10) and its derivatives with respect to the logits (43) and A (61)."""
     x = Inputs()
     values = x.values()
     z = [
@@ -165,7 +165,7 @@ def of_entries(equation: Equation, x: Inputs) -> np.ndarray:
 
 
 def entry_derivatives(eq: Table) -> list[Check]:
-    """Derivatives by single entries of M (47-49) and their update (52)."""
+    """Derivatives with respect to single entries of M (47-49) and their update (52)."""
     x = Inputs()
     R, S = x.overlaps()
     correct, other = x.mean_logits()
@@ -184,7 +184,9 @@ def entry_derivatives(eq: Table) -> list[Check]:
 
 
 def projected(x: Inputs) -> tuple[float, float]:
-    """Changes of R and S in one epoch of descent on the mean-field loss: linear in M, so exact."""
+    """Changes of R and S in one epoch of descent on the mean-field loss; exact, as they are linear
+    in M.
+    """
     R, S = x.overlaps()
     step = -x.p.eta * grad(x.loss(), x.M)
     return float((grad(R, x.M) * step).sum()), float((grad(S, x.M) * step).sum())
@@ -207,8 +209,8 @@ def seed_means(eq: Table) -> list[Check]:
     """Updates averaged over drawn teachers (59), and the mean overlaps (77 and for independent
     draws).
 
-    All draws start from M = 0, where they share the same logits and hence the same g; one autograd
-    call gives the descent step of every draw.
+    All draws start from M = 0, with the same logits and hence the same g; one autograd call gives
+    the descent step of every draw.
     """
     p = P.replace(L=2)
     x, rng = Inputs(p), np.random.default_rng(GENERATOR)
@@ -309,17 +311,15 @@ def chain(eq: Table, x: Inputs, pi: np.ndarray) -> dict[str, np.ndarray]:
 
 
 class Pinned(torch.nn.Module):
-    """A of a student whose attention is pinned to the ansatz, while its derivatives stay those of
-    the real logits.
+    """A of a student whose attention is set to the ansatz, with the derivatives of the actual
+    logits.
     """
 
     def __init__(self, student: Student, A: float) -> None:
         super().__init__()
         self.student, eye = student, torch.eye(student.p.L, dtype=torch.float64)
         self.target = A * eye + (1 - A) / (student.p.L - 1) * (1 - eye)
-        self.tokens = torch.zeros(
-            1, student.p.L, dtype=torch.long
-        )  # what they are does not matter here
+        self.tokens = torch.zeros(1, student.p.L, dtype=torch.long)  # irrelevant here
 
     def forward(self) -> torch.Tensor:
         """Mean attention on the right action."""
@@ -436,11 +436,11 @@ def attention_constant(eq: Table) -> list[Check]:
 
 
 def flow_increments(eq: Table) -> list[Check]:
-    """One small step of descent on the mean-field loss moves A, R and S as the flow says.
+    """One small step of descent on the mean-field loss changes A, R and S as in the flow.
 
-    W_Q, W_K and M all move; A comes from the real attention. The flow is fed the drawn teachers'
-    tau and the c_omega that makes its closure exact at this point; the limit of a vanishing step
-    is taken by extrapolating two steps.
+    W_Q, W_K and M are all trained; A is that of the actual attention. The flow is given the drawn
+    teachers' tau and the c_omega that makes its closure exact at this point; the limit of a
+    vanishing step is taken by extrapolating two steps.
     """
     x = Inputs()
     p, student = x.p, x.student
@@ -614,7 +614,7 @@ def dressed_derivatives(eq: Table) -> list[Check]:
 
 
 def engine(eq: Table) -> list[Check]:
-    """The trainer's hand-written gradients against autograd of the plain module."""
+    """The training code's hand-written gradients against autograd of the plain module."""
     p = Parameters(N=6, L=5, d_g=5, d_h=8, n_train=64)
     rng = np.random.default_rng(GENERATOR)
     data = task.draw_sequences(task.draw_permutations(p, rng), p.n_train, p.L, rng)

@@ -1,5 +1,6 @@
-"""Levels of theory of the state-tracking model, from the paper's curve to the quenched theory, each
-as curves per seed of an ensemble; and the quenched theory without one of its terms.
+"""Levels of theory of the state-tracking model, from the paper's curve to the quenched
+(fixed-disorder) theory, each as curves per seed of an ensemble; and the quenched theory without one
+of its terms.
 """
 
 from __future__ import annotations
@@ -23,12 +24,12 @@ from theory.state_tracking.numbers.per_seed import (
 from verify.emergence import first_crossing
 from verify.state_tracking.trajectories import own_start
 
-DRAWS = 4  # of all that is not known of a seed: their mean adds an eighth to what one draw scatters
-LONG = 0.06  # steps of what is drawn: they move times by a tenth of a per cent, draws by one
+DRAWS = 4  # draws of the unknown disorder per seed; their mean adds 1/8 of the variance of one draw
+LONG = 0.06  # step size for draws: changes times by 0.1%, against a scatter of 1%
 
 
 def times(p: Parameters) -> dict[str, tuple[str, float]]:
-    """What is timed, and the level that is crossed: with two actions, A = 1/2 is chance."""
+    """Timed variables and their levels; with two actions, A = 1/2 is the chance level."""
     return {
         "half_time": ("A", 0.5 if p.L > 2 else 0.75),
         "rollout_half_time": ("rollout_accuracy", 0.5),
@@ -42,7 +43,7 @@ def paper(p: Parameters, runs: xr.Dataset) -> xr.Dataset:
 
 
 def exact(p: Parameters, runs: xr.Dataset) -> xr.Dataset:
-    """Exact solution of Eq. (15) from a seed's own A, R, S and zeta; the rest as in the paper."""
+    """Exact solution of Eq. (15) from a seed's own A, R, S and zeta, otherwise as in the paper."""
     return _frozen(p, own_start(p, runs))
 
 
@@ -67,8 +68,8 @@ def finite_data(p: Parameters, runs: xr.Dataset) -> xr.Dataset:
 
 
 def drawn(p: Parameters, runs: xr.Dataset) -> xr.Dataset:
-    """Quenched theory of other teachers, matrices M and training sets with a seed's start: mean
-    over draws, and the relative scatter of both times over them.
+    """Quenched theory with a seed's initial values but random teachers, matrices M and training
+    sets: mean over draws, and the relative scatter of both times.
     """
     start = Start.measured(runs)
     curves = [
@@ -112,17 +113,17 @@ LEVELS: dict[str, Callable[[Parameters, xr.Dataset], xr.Dataset]] = {
 
 
 def _left(system: Quenched, left: np.ndarray | float) -> Quenched:
-    """With another share of the scatter within groups."""
+    """Variant with another share of the scatter within groups."""
     system.left = left + 0 * system.left
     return system
 
 
 def _uniform(known: Realisation) -> Realisation:
-    """With as many rows in each group."""
+    """Variant with the same number of rows in each group."""
     return replace(known, share=np.full_like(known.share, 1 / known.share[0].size), pairs=None)
 
 
-# What the quenched theory is worth without one of its terms, the last three on top of each other.
+# Quenched theory without one of its terms; the last three omissions are cumulative.
 TERMS: dict[str, Callable[[Parameters, Start, Realisation], Quenched]] = {
     "whole": Quenched,
     "no scatter within groups": lambda p, s, g: _left(Quenched(p, s, g), 0.0),

@@ -28,16 +28,17 @@ SWEEPS: dict[str, tuple[tuple[float, ...], Callable[[Any], Parameters]]] = {
     "N": ((6, 8, 12), lambda v: SMALL.replace(N=v, d_g=v)),
     "d_h": ((8, 16, 32), lambda v: SMALL.replace(d_h=v)),
 }
-# Exponents by Eq. (15) from every seed's own start: (students' - predicted) / |predicted| on the
-# sixteen seeds 100 to 115, which no check looks at, 4 standard errors to either side. Seeds share
-# everything but eta, so that one is known to 1e-4 and shows the O(eta) of Euler steps.
+# Exponents by Eq. (15) from every seed's own initial values: (students' - predicted) / |predicted|
+# on the sixteen seeds 100 to 115, which no check uses, 4 standard errors to either side. Runs of a
+# seed differ only in eta, so that the exponent of eta is known to 1e-4 and shows the O(eta) effect
+# of Euler steps.
 EXPONENTS = {
     "eta": Band(0.0033, 0.0039, "exact as eta -> 0; students take finite steps"),
     "L": Band(-0.35, -0.122, CLOSURE),
     "N": Band(0.025, 0.203, CLOSURE),
     "d_h": Band(-0.148, 0.306, CLOSURE),
 }
-WINDOW = 0.4  # of the onset time scale: the quadratic law's own quartic term stays below the noise
+WINDOW = 0.4  # fraction of the onset time scale, in which the quartic term stays below the noise
 
 
 def onset_fit(alpha: np.ndarray, values: np.ndarray, window: float, degree: int = 2) -> np.ndarray:
@@ -48,8 +49,8 @@ def onset_fit(alpha: np.ndarray, values: np.ndarray, window: float, degree: int 
 
 
 def exact_solution(p: Parameters) -> tuple[list[Check], list[str]]:
-    """Exact solution against the integrated flow, and where (81) departs from the flow of a large
-    system.
+    """Exact solution against the integrated flow, and the departure of (81) from the flow of a
+    large system.
     """
     half = st.emergence_time(p.values())
     found = st.flow(p.permutations).solve(p, at=[0.0], events=onset.HALF, alpha=1.5 * float(half))
@@ -64,7 +65,7 @@ def exact_solution(p: Parameters) -> tuple[list[Check], list[str]]:
         )
     ]
     size = 1e8
-    # All sizes at once, at this c_omega: a number of its own here, whatever it followed from.
+    # All sizes at once at this c_omega, as an independent number.
     v = {"N": size, "d_g": size, "L": size, "tau": 1 / size, "A_0": 1 / size, "eta": p.eta}
     v |= {"c_omega": st.c_omega(p), "R_0": 0.0, "S_0": 0.0, "zeta": 0.0}
     star = float(onset.equations()["alpha_star"].evaluate(v))
@@ -99,7 +100,7 @@ def exact_solution(p: Parameters) -> tuple[list[Check], list[str]]:
 
 
 def report(request: Request) -> Report:
-    """One ensemble against theory, then the exponents."""
+    """Checks of one ensemble against theory, then of the exponents."""
     checks, notes = emergence(*ensemble.get(request))
     scaled, more, sweeps = scaling(**request.training)
     return Report(checks + scaled, notes + more, draw=lambda: draw(sweeps))
@@ -142,7 +143,7 @@ def emergence(p: Parameters, runs: xr.Dataset) -> tuple[list[Check], list[str]]:
             predicted = first_crossing(curves[variable].transpose("seed", ...), 0.5).values
             reached = np.isfinite(times.values)
             ratio = (times.values / predicted)[reached & np.isfinite(predicted)]
-            if reached.sum() > 1 >= ratio.size:  # nothing to compare is no agreement
+            if reached.sum() > 1 >= ratio.size:  # without a comparison there is no agreement
                 what = f"{name}{level}: seeds in which theory gets there, too"
                 checks.append(at_least(what, "flow (15)", 2, float(ratio.size), "students do"))
             if ratio.size > 1:
@@ -210,7 +211,7 @@ def scaling(**training: Any) -> tuple[list[Check], list[str], dict[str, Any]]:
         weights = (x - x.mean()) / ((x - x.mean()) ** 2).sum()
         slopes = {
             level: weights @ np.log(np.array(v)) for level, v in found.items()
-        }  # NaN for a seed censored anywhere
+        }  # NaN for a seed that is censored anywhere
         for level in ("by Eq. (15)", "with noise of M"):
             gap = slopes["students"] - slopes[level]
             gap = gap[np.isfinite(gap)]
@@ -233,7 +234,9 @@ def scaling(**training: Any) -> tuple[list[Check], list[str], dict[str, Any]]:
 
 
 def draw(sweeps: dict[str, Any]) -> Any:
-    """Time of A = 1/2 over each swept parameter: flow as line, students as mean and marks."""
+    """Figure: time of A = 1/2 over each swept parameter; flow as line, students as mean and
+    marks.
+    """
     figure, axes = plotting.figure(1, len(sweeps), width=2.9, height=2.7)
     axes = np.atleast_1d(axes)
     for axis, (name, (grid, _, students)) in zip(axes, sweeps.items(), strict=True):

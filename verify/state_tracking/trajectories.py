@@ -1,5 +1,5 @@
-"""Order-parameter curves of the state-tracking model: flow (15) against students, and where mean
-field ends.
+"""Order-parameter curves of the state-tracking model: flow (15) against students, and limits of the
+mean-field theory.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from verify.state_tracking import ensemble as tracking
 from verify.state_tracking.bands import MOMENTS, OURS, PAPER, bands
 from verify.trajectories import Comparison, compare
 
-UNTRAINED = 512  # students without training, a few milliseconds each
-EVERY = 6  # evaluations at which our theory gives accuracies
-LOCKED = 0.95  # attention from which on a logit is, nearly, one entry of M
+UNTRAINED = 512  # untrained students, a few milliseconds each
+EVERY = 6  # interval of evaluations at which our theory gives accuracies
+LOCKED = 0.95  # attention above which a logit is nearly a single entry of M
 
 
 def theory_curve(p: Parameters, runs: xr.Dataset) -> xr.Dataset:
@@ -37,8 +37,8 @@ def theory_curve(p: Parameters, runs: xr.Dataset) -> xr.Dataset:
 
 
 def untrained(p: Parameters) -> list[Check]:
-    """Attention, overlaps and logit variance of untrained students; the zeros over what they become
-    when the task is known.
+    """Attention, overlaps and logit variance of untrained students; quantities that vanish are
+    divided by their values after learning.
     """
     found = [untrained_statistics(p.replace(n_train=64), seed) for seed in range(UNTRAINED)]
     checks = [
@@ -57,8 +57,8 @@ def untrained(p: Parameters) -> list[Check]:
         ("Table 2", Parameters.table_2(), 24),
         ("these sizes", p, 64),
     ):
-        # The paper prints 0.044 and 0.0466 and takes them from simulation. 4096 sequences leave a
-        # scatter of 2% between seeds.
+        # The paper prints 0.044 and 0.0466, taken from simulations. With 4096 sequences the scatter
+        # between seeds is 2%.
         start = [
             untrained_statistics(at.replace(n_train=4096), seed)["variance_correct"]
             for seed in range(seeds)
@@ -88,19 +88,21 @@ def closure_curves(p: Parameters, runs: xr.Dataset) -> dict[str, xr.DataArray]:
 
 
 def with_empirical_logits(p: Parameters, runs: xr.Dataset) -> xr.Dataset:
-    """Eqs. (17)-(18) fed with the measured logit means and variances of every run (Figs. 6b, 9)."""
+    """Eqs. (17)-(18) evaluated with the measured logit means and variances of every run (Figs. 6b,
+    9).
+    """
     return with_accuracy(runs, p, runs.variance_correct, runs.variance_other)
 
 
 def position_dependent_rollout(p: Parameters, runs: xr.Dataset) -> xr.DataArray:
-    """Eq. (85) fed with the measured accuracy of every step."""
+    """Eq. (85) evaluated with the measured accuracy of every step."""
     final = rollout(runs.step_accuracy.transpose(..., "step").values, p.N)[..., -1]
     return runs.rollout_accuracy.copy(data=final)
 
 
 def report(request: Request) -> Report:
-    """The ensemble that is asked for, against theory; beside the one that comes with the code,
-    Table 2's.
+    """Report: the requested ensemble against theory; with the shipped ensemble also that of Table
+    2.
     """
     found = against(*ensemble.get(request))
     if request.runs is None and not request.given:
@@ -111,8 +113,8 @@ def report(request: Request) -> Report:
 
 
 def against(p: Parameters, runs: xr.Dataset) -> Report:
-    """Compare two levels of theory with every seed; check what must hold; say how far the
-    uncontrolled steps are off.
+    """Compare two levels of theory with every seed, check exact properties, and measure the errors
+    of uncontrolled approximations.
     """
     paper, ours = own_start(p, runs), predicted(p, runs)
     held = compare(paper, runs, bands(PAPER, p), " by Eq. (15)")
@@ -138,14 +140,14 @@ def against(p: Parameters, runs: xr.Dataset) -> Report:
 
 def predicted(p: Parameters, runs: xr.Dataset) -> tuple[xr.Dataset, xr.Dataset]:
     """Our theory of single seeds: order parameters, loss and logits at every evaluation, accuracies
-    at one in `EVERY`, as they take the time.
+    (expensive) at one in `EVERY`.
     """
     some = runs.isel(alpha=slice(None, None, EVERY))
     return st.predict(p, runs, accuracies=False), st.predict(p, some)[ACCURACIES]
 
 
 def best(p: Parameters, runs: xr.Dataset, ours: xr.Dataset, rates: xr.Dataset) -> Comparison:
-    """Hold it against the seeds."""
+    """Compare our theory with the seeds."""
     table = bands(OURS, p)
     parts = [
         compare(ours[[n for n in OURS if n in ours]], runs, table, " by our theory"),
@@ -171,12 +173,12 @@ def own_start(p: Parameters, runs: xr.Dataset) -> xr.Dataset:
 
 
 def noisy(p: Parameters, runs: xr.Dataset) -> xr.Dataset:
-    """Our theory with the noise of M and exact attention, from every seed's own start."""
+    """Dressed theory (variance of M and exact attention) from every seed's own initial values."""
     return st.predict(p, runs, level="dressed")
 
 
 def pictures(p: Parameters, runs: xr.Dataset, where: str = "") -> list[Check]:
-    """What the figures of attention and rollout show, as numbers."""
+    """Quantitative checks of the figures of attention and rollout."""
     half = (
         runs.attention.isel(alpha=np.abs(runs.A - 0.5).argmin("alpha"))
         .transpose("seed", "step", "action")
@@ -219,7 +221,7 @@ def pictures(p: Parameters, runs: xr.Dataset, where: str = "") -> list[Check]:
 
 
 def by_quadrature(p: Parameters) -> Check:
-    """Accuracy (17) as it stands, adaptively, against the quadrature that all curves use."""
+    """Accuracy (17) by adaptive quadrature, against the quadrature used for all curves."""
     eq = rollout_equations.equations()
     phi = eq["normal_below"].rhs.doit()
     spelled = eq["accuracy"].rhs.replace(
@@ -239,7 +241,7 @@ def by_quadrature(p: Parameters) -> Check:
 
 
 def conserved(runs: xr.Dataset) -> Check:
-    """The overlap that no student moves."""
+    """The overlap zeta, which is conserved by training."""
     drift = float(np.abs(runs.zeta - runs.zeta.isel(alpha=0)).max())
     rounding = 10 * np.finfo("float32").eps * float(runs.epoch[-1]) ** 0.5
     return vanishing(
@@ -252,7 +254,7 @@ def conserved(runs: xr.Dataset) -> Check:
 
 
 def closures(p: Parameters, runs: xr.Dataset) -> list[str]:
-    """How far ansatz and closure are from the measured attention factor."""
+    """Deviation of ansatz and closure from the measured attention factor."""
     curves = closure_curves(p, runs)
     measured = curves["measured (63)"]
     notes = [
@@ -265,8 +267,8 @@ def closures(p: Parameters, runs: xr.Dataset) -> list[str]:
 
 
 def kurtoses(runs: xr.Dataset) -> list[str]:
-    """How far logits are from Gaussian."""
-    locked = (runs.A > LOCKED).argmax("alpha")  # per seed; 0 if never, and then left out
+    """Deviation of the logits from a Gaussian."""
+    locked = (runs.A > LOCKED).argmax("alpha")  # per seed; 0 if never reached, and then left out
     moments = {
         "before training": runs.isel(alpha=0),
         f"when A first exceeds {LOCKED}": runs.isel(alpha=locked).where(locked > 0),
@@ -282,7 +284,7 @@ def kurtoses(runs: xr.Dataset) -> list[str]:
 
 
 def rollouts(p: Parameters, runs: xr.Dataset, curve: xr.Dataset) -> list[str]:
-    """How far each step of the rollout theory is from the students' rollouts."""
+    """Deviation of each step of the rollout theory from the students' rollouts."""
     levels = {
         "(17)-(18) with measured logit means and variances": with_empirical_logits(
             p, runs
@@ -301,8 +303,8 @@ def rollouts(p: Parameters, runs: xr.Dataset, curve: xr.Dataset) -> list[str]:
 
 
 def draw(p: Parameters, runs: xr.Dataset, ours: xr.Dataset, rates: xr.Dataset) -> Any:
-    """Six panels: order parameters, loss, accuracies, attention factor; every seed as a line where
-    there are few.
+    """Figure with six panels: order parameters, loss, accuracies, attention factor; few seeds are
+    drawn as single lines.
     """
     figure, axes = plotting.figure(2, 3, width=3.6, height=2.9)
     curve = st.trajectory(p, float(runs.alpha[-1]))
@@ -317,7 +319,7 @@ def draw(p: Parameters, runs: xr.Dataset, ours: xr.Dataset, rates: xr.Dataset) -
         for k, name in enumerate(names):
             kind = {"accuracy": "next token", "rollout_accuracy": "rollout"}.get(name)
             colour = f"C{k}" if kind else "C0"
-            # Wide and pale, as theory lies upon them.
+            # Wide and pale, as theory is drawn over them.
             plotting.band(axis, runs[name], colour, kind or "students", width=2.5)
             if kind:
                 at = rates[name].transpose("alpha", "seed")

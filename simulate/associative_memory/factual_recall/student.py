@@ -1,5 +1,5 @@
-"""Linear attention from the end token over one-hot tokens: the plain module, and the engine that
-trains it.
+"""Linear attention from the end token over one-hot tokens: a plain torch module, and the NumPy code
+that trains it.
 """
 
 from __future__ import annotations
@@ -34,10 +34,12 @@ MEANING = {
 
 
 def memory(p: Parameters, itemsize: int = 4) -> float:
-    """Bytes at the peak of one run, from the shapes it makes; `itemsize` bytes per weight."""
-    table = 8 * p.vocabulary * p.answers  # values: kept, gradient, in double precision to measure
+    """Peak memory of one run in bytes, estimated from array shapes; ``itemsize`` bytes per
+    weight.
+    """
+    table = 8 * p.vocabulary * p.answers  # values: stored, gradient, double precision
     batch = p.batch_size * (16 * p.noise_tokens + 12 * p.vocabulary + 16 * p.answers + 64)
-    facts = p.S * p.R * p.answers * 8 * 6  # logits of all facts, measured at once
+    facts = p.S * p.R * p.answers * 8 * 6  # logits of all facts, measured together
     return (4 * table + batch + facts) * itemsize / 4 + training.records(p, 2 * len(MEANING))
 
 
@@ -68,14 +70,14 @@ class LinearAttention(nn.Module):
 
 
 class Learner:
-    """Stochastic gradient descent by token counts, gradients written by hand (NumPy).
+    """Stochastic gradient descent on token counts, with hand-written gradients (NumPy).
 
     Parameters
     ----------
     p : Parameters
         Task and training settings.
     seed : int
-        Fixes all batches.
+        Seed of all batches.
     device : torch.device, optional
         The CPU.
     dtype : torch.dtype
@@ -116,7 +118,7 @@ class Learner:
         return (summed * self.V).sum(1), summed * self.w[:, None]
 
     def measure(self) -> dict[str, Any]:
-        """All quantities of `MEANING`; noise tokens enter by their mean count."""
+        """All quantities in `MEANING`; noise tokens enter with their mean count."""
         p, w, V = self.p, self.w.astype(float), self.V.astype(float)
         subject, relation = (x.ravel() for x in np.indices((p.S, p.R)))
         answer = self.table[subject, relation]
@@ -155,7 +157,7 @@ class Learner:
         return {"w": torch.from_numpy(self.w.copy()), "V": torch.from_numpy(self.V.copy())}
 
     def load(self, state: dict[str, Any]) -> None:
-        """Take up weights."""
+        """Set the weights."""
         self.w, self.V = state["w"].numpy().copy(), state["V"].numpy().copy()
 
 

@@ -1,4 +1,6 @@
-"""The fact-lookup task: fact table, sequences, and token counts, all a linear student sees."""
+"""The fact-lookup task: fact table, sequences, and token counts, on which a linear student
+depends.
+"""
 
 from __future__ import annotations
 
@@ -17,15 +19,15 @@ def fact_table(p: Parameters) -> np.ndarray:
 
 
 def random_table(p: Parameters, rng: np.random.Generator) -> np.ndarray:
-    """Answers drawn at random within their relation: unbalanced, the symmetric theory is then
-    approximate.
+    """Answers drawn at random within their relation. They are unbalanced, so that the symmetric
+    theory is approximate.
     """
     return np.arange(p.R) * p.D + rng.integers(p.D, size=(p.S, p.R))
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Sequences by subject, relation, answer (each ``(n,)``) and how often each noise token occurs
+    """Sequences given by subject, relation, answer (each ``(n,)``) and the counts of noise tokens
     ``(n, noise)``.
     """
 
@@ -48,8 +50,8 @@ class Batch:
 
 
 def sample(p: Parameters, n: int, table: np.ndarray, rng: np.random.Generator) -> Batch:
-    """Draw ``n`` sequences by their counts: the order of tokens does not reach a linear student
-    without positions.
+    """Draw ``n`` sequences as counts; a linear student without positional encoding does not depend
+    on the order of tokens.
     """
     subject, relation = rng.integers(p.S, size=n), rng.integers(p.R, size=n)
     noise = rng.multinomial(p.T - 3, np.full(p.noise_tokens, 1 / p.noise_tokens), size=n)
@@ -61,8 +63,8 @@ def draw_sequences(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Token sequences ``(n, T)`` and answers ``(n,)``.
 
-    Subject at a uniform place among the first T-1, relation at another, noise elsewhere, end token
-    last.
+    The subject is at a uniform position among the first T-1, the relation at another one, noise
+    elsewhere, and the end token last.
     """
     tokens = rng.integers(p.noise_tokens, size=(n, p.T)) + p.S + p.R
     subject, relation = rng.integers(p.S, size=n), rng.integers(p.R, size=n)

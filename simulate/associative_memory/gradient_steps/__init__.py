@@ -1,4 +1,4 @@
-"""Three descent steps on an induction head."""
+"""Three gradient steps that build an induction head."""
 
 from simulate.associative_memory.gradient_steps.steps import (
     InductionHead,

@@ -28,8 +28,8 @@ def sample(
 
 
 class InductionHead(torch.nn.Module):
-    """Two attention layers on one-hot features in two blocks [token | remapped previous tokens],
-    weights zero.
+    """Two attention layers on one-hot features in two blocks [token | remapped previous tokens];
+    zero initial weights.
 
     ``W_1 (T, T)``: positional scores of layer 1; ``W_2 (2N, N)``: keys against the last token;
     ``W_O (N, 2N)``: outputs of layer 2.
@@ -63,7 +63,7 @@ class InductionHead(torch.nn.Module):
 
 @dataclass
 class Outcome:
-    """What is measured before and after every step."""
+    """Measurements before and after every step."""
 
     probes: dict[str, float] = field(default_factory=dict)
     accuracy: list[float] = field(default_factory=list)
@@ -96,8 +96,8 @@ def test(model: InductionHead, seed: int, count: int = 5000) -> tuple[float, flo
 
 
 def memory_of_run(p: Parameters) -> float:
-    """Bytes at the peak of `run`, from the shapes it makes: one-hot tokens of a chunk, or of the
-    5000 test sequences.
+    """Peak memory of `run` in bytes, estimated from array shapes: one-hot tokens of a chunk, or of
+    the 5000 test sequences.
     """
     activations = 5000 * p.T * p.N * (8 + 4 * 5) + CHUNK * p.T * p.N * 4 * 4
     return activations + 8 * 5000 * p.T * 3 + 4 * 6 * (4 * p.N**2 + 2 * p.T**2)
@@ -109,10 +109,10 @@ def run(p: Parameters, seed: int = 0) -> Outcome:
     Returns
     -------
     Outcome
-        ``probes``: part of the wanted associations that are strongest in their column or row, right
-        after the step (plain tokens to themselves; triggers to their remapped selves; positions
-        2..T-1 to the one before); ``accuracy`` and ``attention`` before and after each step;
-        gradients and weights.
+        ``probes``: fraction of the desired associations that are strongest in their column or row
+        directly after the step (plain tokens to themselves; triggers to their remapped selves;
+        positions 2..T-1 to the one before); ``accuracy`` and ``attention`` before and after each
+        step; gradients and weights.
     """
     memory.require(memory_of_run, p, "a gradient step")
     model, out = InductionHead(p), Outcome()
@@ -142,7 +142,7 @@ def run(p: Parameters, seed: int = 0) -> Outcome:
             model.get_parameter(name).sub_(scale * slope)
         weight = model.get_parameter(name).detach()
         seen = rows(weight)
-        if name == "W_1":  # a position attends to itself and those before it
+        if name == "W_1":  # a position attends to itself and to earlier ones
             seen = seen + model.mask[inner]
         out.probes[name] = float((seen.argmax(1) == wanted).double().mean())
         out.gradients[name], out.weights[name] = slope.numpy(), weight.numpy().copy()

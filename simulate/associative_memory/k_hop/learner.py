@@ -1,4 +1,6 @@
-"""The k-hop task and its kernel learner: softmax kernels in place of the hidden permutations."""
+"""The k-hop task and its kernel learner, with softmax kernels in place of the hidden
+permutations.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +50,9 @@ def apply(kernels: Tensor, given: Tensor, start: Tensor) -> Tensor:
 
 
 def memory(p: Parameters, itemsize: int = 8) -> float:
-    """Bytes at the peak of one run, from the shapes it makes; `itemsize` bytes per number."""
+    """Peak memory of one run in bytes, estimated from array shapes; ``itemsize`` bytes per
+    number.
+    """
     n = max(p.batch_size, 4096)
     integers = 8 * n * p.k * p.N * 4
     return (
@@ -59,9 +63,11 @@ def memory(p: Parameters, itemsize: int = 8) -> float:
 
 
 class Learner:
-    """Online ascent of the probability of the right answer; hop by hop with ``p.curriculum``.
+    """Online gradient ascent on the probability of the correct answer; hop by hop with
+    ``p.curriculum``.
 
-    Kernels start at overlap m_0 with their permutations and are uniform otherwise, as in theory.
+    As in the theory, kernels start with overlap m_0 with their permutations and are otherwise
+    uniform.
     """
 
     def __init__(
@@ -89,14 +95,14 @@ class Learner:
         return ((self.matrices * self.kernels().detach()).sum((1, 2)) - 1) / (self.p.N - 1)
 
     def sample(self, n: int, hops: int, rng: np.random.Generator) -> tuple[Tensor, Tensor, Tensor]:
-        """Given permutations, starting points and right answers."""
+        """Given permutations, starting points and correct answers."""
         given = draw_permutations((n, hops), self.p.N, rng)
         start = rng.integers(self.p.N, size=n)
         right = answer(self.hidden[:hops], given, start)
         return tuple(torch.as_tensor(v, device=self.device) for v in (given, start, right))  # type: ignore[return-value]
 
     def step(self, number: int) -> None:
-        """One batch, one step; a stage of the curriculum ends when the product of its overlaps
+        """One step on one batch. A stage of the curriculum ends when the product of its overlaps
         reaches `STAGE`.
         """
         if (
@@ -112,7 +118,7 @@ class Learner:
             self.logits += self.p.eta * slope
 
     def measure(self) -> dict[str, Any]:
-        """All quantities of `MEANING`."""
+        """All quantities in `MEANING`."""
         overlap = self.overlaps()
         given, start, right = self.sample(4096, self.p.k, keyed(self.seed, 2))
         with torch.no_grad():
@@ -129,7 +135,7 @@ class Learner:
         return {"logits": self.logits.detach().clone(), "hops": torch.tensor(self.hops)}
 
     def load(self, state: dict[str, Any]) -> None:
-        """Take up a state."""
+        """Restore a state."""
         self.logits, self.hops = (
             state["logits"].to(self.device).requires_grad_(),
             int(state["hops"]),

@@ -1,10 +1,10 @@
-"""Extension: layer-by-layer learning of 1, 2, 4, .. hops by attention that jumps along a
-permutation in the context.
+"""Extension: layers that learn 1, 2, 4, .. hops by attention along a permutation given in the
+context.
 
-A setting of ours, as the slides give none. Position i of the context holds sigma(i), one-hot. Layer
-l attends from the thing that position i points to, by trained scores on positions, and takes over
-its pointer: identity scores turn m hops into 2 m. Hops 2^j are read from a trained mixture of all
-layers.
+This setting is ours, as the slides give none. Position i of the context holds sigma(i), one-hot. In
+layer l, position i attends, by trained scores on positions, from the thing that it points to and
+copies the pointer found there; identity scores turn m hops into 2 m. Hops 2^j are read from a
+trained mixture of all layers.
 """
 
 from __future__ import annotations
@@ -29,7 +29,9 @@ MEANING = {
 
 
 def memory(p: Pointers, itemsize: int = 4) -> float:
-    """Bytes at the peak of one run, from the shapes it makes; `itemsize` bytes per number."""
+    """Peak memory of one run in bytes, estimated from array shapes; ``itemsize`` bytes per
+    number.
+    """
     n = max(p.batch_size, 512)
     shapes = n * p.N**2 * (12 * p.layers + 14) + 6 * p.layers * p.N**2
     return (
@@ -79,11 +81,11 @@ class Learner:
             truth = torch.as_tensor(target, device=self.device)
             losses.append(torch.nn.functional.cross_entropy(logits.flatten(0, 1), truth.flatten()))
             right.append((logits.argmax(-1) == truth).float().mean())
-            target = np.take_along_axis(target, target, axis=1)  # twice as many hops
+            target = np.take_along_axis(target, target, axis=1)  # doubles the number of hops
         return torch.stack(losses), torch.stack(right)
 
     def step(self, number: int) -> None:
-        """One batch, one step."""
+        """One step on one batch."""
         sigma = draw_permutations((self.p.batch_size,), self.p.N, keyed(self.seed, 1, number))
         losses, _ = self.loss(sigma)
         self.optimizer.zero_grad()
@@ -92,7 +94,7 @@ class Learner:
 
     @torch.no_grad()
     def measure(self) -> dict[str, Any]:
-        """All quantities of `MEANING`."""
+        """All quantities in `MEANING`."""
         sigma = draw_permutations((512,), self.p.N, keyed(self.seed, 2))
         states, attention = self.pointers(torch.as_tensor(sigma, device=self.device))
         jump = [
@@ -108,7 +110,7 @@ class Learner:
         }
 
     def load(self, state: dict[str, Any]) -> None:
-        """Take up a state."""
+        """Restore a state."""
         with torch.no_grad():
             for w, kept in zip(self.weights, state["weights"], strict=True):
                 w.copy_(kept)

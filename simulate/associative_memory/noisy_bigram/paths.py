@@ -39,7 +39,7 @@ CUTS = (
     0.4,
     0.2,
     0.0,
-)  # parts of the feed-forward path that are kept
+)  # fractions of the feed-forward path that are kept
 
 
 def sample(
@@ -48,7 +48,7 @@ def sample(
     """Context ``(n, T)`` with the clean answer at index 0, clean answers ``(n,)``, labels ``(n,)``;
     noise is N.
 
-    Order does not matter: what tells the answer apart is that the token before it was the trigger.
+    The order does not matter; the answer is distinguished by the trigger before it.
     """
     context = rng.integers(p.N, size=(n, p.T))
     label = np.where(rng.random(n) < p.a, p.N, context[:, 0])
@@ -61,9 +61,9 @@ def one_step(p: Parameters, seed: int = 0) -> dict[str, np.ndarray]:
     Returns
     -------
     dict
-        Over draws: ``feed_forward``, whether the noise token has strictly the largest logit;
-        ``value``, part of the tokens z whose largest entry W_V[k, z] over answers k is k = z, ties
-        broken evenly.
+        Arrays over draws: ``feed_forward``, whether the noise token has strictly the largest logit;
+        ``value``, fraction of the tokens z for which W_V[k, z] is largest at k = z, ties broken
+        evenly.
     """
     memory_module.require(memory_of_one_step, p, "one gradient step")
     found: dict[str, list[float]] = {"feed_forward": [], "value": []}
@@ -72,7 +72,7 @@ def one_step(p: Parameters, seed: int = 0) -> dict[str, np.ndarray]:
         counts = np.bincount(label, minlength=p.N + 1)
         found["feed_forward"].append(float(counts[p.N] > counts[: p.N].max()))
         # W_V = eta (C - column sums / (N + 1)) / (n T), C[k, z] counting tokens z under label k:
-        # per column the order is that of C.
+        # within a column the order of entries is that of C.
         index = (label[:, None] * p.N + context).ravel()
         counted = np.bincount(index, minlength=(p.N + 1) * p.N).reshape(p.N + 1, p.N)[: p.N]
         best = counted == counted.max(0)
@@ -81,8 +81,8 @@ def one_step(p: Parameters, seed: int = 0) -> dict[str, np.ndarray]:
 
 
 def memory(p: Parameters, itemsize: int = 4) -> float:
-    """Bytes at the peak of one run of the ablated model, from the shapes it makes; `itemsize` bytes
-    per number.
+    """Peak memory of one run of the ablated model in bytes, estimated from array shapes;
+    ``itemsize`` bytes per number.
     """
     n = max(p.batch_size, 4096)
     return (
@@ -93,18 +93,18 @@ def memory(p: Parameters, itemsize: int = 4) -> float:
 
 
 def memory_of_one_step(p: Parameters) -> float:
-    """Bytes at the peak of `one_step`: contexts and their counts under every label, one data set at
-    a time.
+    """Peak memory of `one_step` in bytes: contexts and their counts under every label, one data set
+    at a time.
     """
     return 8 * p.n * (3 * p.T + 4) + 8 * 3 * (p.N + 1) * p.N + 16 * p.draws
 
 
 class Learner:
-    """Feed-forward row of the trigger, value matrix, and the score of its attention on 'the token
-    after the trigger'.
+    """Model with the feed-forward row of the trigger, a value matrix, and an attention score on the
+    token after the trigger.
 
-    The context's tokens are one-hot; the query is always the trigger, so the feed-forward path is
-    one row.
+    Tokens of the context are one-hot. The query is always the trigger, so that the feed-forward
+    path is a single row.
     """
 
     def __init__(
@@ -122,7 +122,7 @@ class Learner:
         }
 
     def logits(self, context: Tensor, keep: float = 1.0) -> Tensor:
-        """Logits ``(n, N + 1)``, a part of the feed-forward path kept."""
+        """Logits ``(n, N + 1)`` with a fraction of the feed-forward path kept."""
         others = torch.zeros(self.p.T - 1, dtype=self.dtype, device=self.device)
         attention = torch.softmax(torch.cat([self.weights["score"][None], others]), 0)
         seen = torch.zeros(
@@ -131,14 +131,14 @@ class Learner:
         return keep * self.weights["feed_forward"] + seen @ self.weights["value"].T
 
     def sample(self, n: int, purpose: int, *step: int) -> tuple[Tensor, ...]:
-        """Contexts, clean answers and labels of a stream, on the device."""
+        """Contexts, clean answers and labels from a random stream, on the device."""
         return tuple(
             torch.as_tensor(v, device=self.device)
             for v in sample(self.p, n, keyed(self.seed, purpose, *step))
         )
 
     def step(self, number: int) -> None:
-        """One batch, one descent step."""
+        """One descent step on one batch."""
         context, _, label = self.sample(self.p.batch_size, 1, number)
         loss = torch.nn.functional.cross_entropy(self.logits(context), label)
         slopes = torch.autograd.grad(loss, list(self.weights.values()))
@@ -148,14 +148,14 @@ class Learner:
 
     @torch.no_grad()
     def predictions(self, keep: float) -> tuple[float, float]:
-        """Parts of the samples predicted as clean answer and as noise token."""
+        """Fractions of the samples predicted as clean answer and as noise token."""
         context, clean, _ = self.sample(4096, 2)
         best = self.logits(context, keep).argmax(1)
         return float((best == clean).double().mean()), float((best == self.p.N).double().mean())
 
     @torch.no_grad()
     def measure(self) -> dict[str, Any]:
-        """All quantities of `MEANING`."""
+        """All quantities in `MEANING`."""
         context, _, label = self.sample(4096, 2)
         logits = self.logits(context)
         score = float(self.weights["score"].exp())
@@ -175,7 +175,7 @@ class Learner:
         return {name: w.detach().clone() for name, w in self.weights.items()}
 
     def load(self, state: dict[str, Any]) -> None:
-        """Take up weights."""
+        """Set the weights."""
         self.weights = {name: w.to(self.device).requires_grad_() for name, w in state.items()}
 
 

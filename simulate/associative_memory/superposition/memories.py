@@ -26,15 +26,15 @@ def hebbian(
 def scores(
     p: Parameters, rng: np.random.Generator, weights: np.ndarray | float = 1.0
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Scores ``(N, outputs)`` of one draw of embeddings, and the right outputs ``(N,)``."""
+    """Scores ``(N, outputs)`` of one draw of embeddings, and the correct outputs ``(N,)``."""
     answer = np.arange(p.N) % p.outputs
     e, u = unit_vectors(p.N, p.d, rng), unit_vectors(p.outputs, p.d, rng)
     return e @ hebbian(e, u, answer, weights).T @ u.T, answer
 
 
 def memory_of_run(p: Parameters) -> float:
-    """Bytes at the peak of `recall`: embeddings and matrix of a draw, its scores and the last
-    one's, hits of all.
+    """Peak memory of `recall` in bytes: embeddings and matrix of a draw, scores of two draws, hits
+    of all draws.
     """
     return 8 * (
         3 * (p.N + p.outputs) * p.d + 2 * p.N * p.d + 2 * p.d**2 + 2 * p.N * p.outputs
@@ -44,14 +44,14 @@ def memory_of_run(p: Parameters) -> float:
 def recall(
     p: Parameters, seed: int = 0, weights: np.ndarray | float = 1.0
 ) -> dict[str, np.ndarray]:
-    """Recall of many draws.
+    """Recall in many draws of the embeddings.
 
     Parameters
     ----------
     p : Parameters
         Sizes and number of draws.
     seed : int
-        Fixes all embeddings.
+        Seed of all embeddings.
     weights : ndarray or float
         Weight q of every stored key.
 
@@ -59,8 +59,8 @@ def recall(
     -------
     dict
         Arrays over draws: ``accuracy``; ``right`` and ``wrong``, scores of the first key for its
-        right output and one wrong one (independent between draws, so their moments have plain
-        standard errors); ``hits`` ``(draws, N)``.
+        correct output and one wrong one (independent between draws, so that their moments have
+        simple standard errors); ``hits`` ``(draws, N)``.
     """
     memory.require(memory_of_run, p, "recall")
     out: dict[str, list[Any]] = {"accuracy": [], "right": [], "wrong": [], "hits": []}
@@ -77,9 +77,7 @@ def recall(
 def zipf_error(
     d: int, a: float, keys: int, M: int, stored: int, draws: int, seed: int = 0
 ) -> np.ndarray:
-    """Error on Zipf data when the ``stored`` most frequent keys are stored with weight 1, per
-    draw.
-    """
+    """Error per draw on Zipf data if the ``stored`` most frequent keys are stored with weight 1."""
     p = Parameters(d=d, N=keys, M=M, draws=draws)
     weights = (np.arange(keys) < stored).astype(float)
     frequency = np.arange(1, keys + 1) ** -a

@@ -1,6 +1,4 @@
-"""Trained memories: a matrix, or an MLP, between fixed random embeddings; how many keys they can be
-made to hold.
-"""
+"""Trained memories: a matrix or an MLP between fixed random embeddings, and their capacity."""
 
 from __future__ import annotations
 
@@ -11,7 +9,7 @@ import torch
 
 from simulate.associative_memory.superposition.memories import unit_vectors
 
-GOAL = 0.99  # accuracy that counts as stored
+GOAL = 0.99  # accuracy required for keys to count as stored
 
 
 def train_linear(N: int, d: int, seed: int, steps: int = 4096, eta: float = 1000.0) -> float:
@@ -35,8 +33,8 @@ def train_mlp(
     steps: int = 2000,
     eta: float = 0.03,
 ) -> float:
-    """Best recall accuracy of ``V^T relu(U e + b)`` trained by full-batch Adam; ``outputs``
-    classes, one per key without.
+    """Best recall accuracy of ``V^T relu(U e + b)`` trained by full-batch Adam with ``outputs``
+    classes (default: one per key).
     """
     rng = np.random.default_rng([seed, N, d, width])
     classes = outputs or N
@@ -73,10 +71,10 @@ def _descend(
 
 
 def capacity(accuracy: Callable[[int], float], low: int, high: int, tolerance: float = 0.02) -> int:
-    """Largest number of keys with accuracy of at least `GOAL`, by bisection to a relative
+    """Largest number of keys with an accuracy of at least `GOAL`, by bisection to a relative
     tolerance.
 
-    Returns ``low - 1`` or ``high`` where the answer lies outside the bracket.
+    Returns ``low - 1`` or ``high`` if the answer lies outside the bracket.
     """
     if accuracy(low) < GOAL:
         return low - 1

@@ -1,6 +1,6 @@
 """Students of the trigger-token task.
 
-One's own text instead of the shipped table::
+To use your own text instead of the shipped table::
 
     table, alphabet = table_of_text(Path("input.txt").read_text())
     runs = train(Parameters(N=len(alphabet)), table=table)

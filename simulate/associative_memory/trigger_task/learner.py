@@ -1,4 +1,4 @@
-"""Learning of the trigger-task students, measured by in-context accuracy and memory probes."""
+"""Training of the trigger-task students, measured by in-context accuracy and memory probes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,9 @@ MEANING = {
 
 
 def memory(p: Parameters, itemsize: int = 4) -> float:
-    """Bytes at the peak of one run, from the shapes it makes; `itemsize` bytes per weight."""
+    """Peak memory of one run in bytes, estimated from array shapes; ``itemsize`` bytes per
+    weight.
+    """
     drawn = max(p.batch_size, p.n_test)
     table = 8 * 4 * p.N**2
     laws = drawn * p.N * (8 * (3 * p.K + 4) + 4)
@@ -49,18 +51,18 @@ def memory(p: Parameters, itemsize: int = 4) -> float:
 
 
 class Learner(Module):
-    """Online training: every step has a batch of its own, drawn from (seed, step).
+    """Online training; the batch of every step is drawn from (seed, step).
 
     Parameters
     ----------
     p : Parameters
         Task, student, training.
     seed : int
-        Fixes frozen parts, initial weights and all batches.
+        Seed of frozen parts, initial weights and all batches.
     device : torch.device, optional
-        Where the student is; the CPU by default.
+        Device; the CPU by default.
     dtype : torch.dtype
-        Its precision.
+        Precision of the student.
     table : task.Table, optional
         Bigram statistics; the shipped synthetic table by default.
     """
@@ -93,7 +95,7 @@ class Learner(Module):
         return torch.as_tensor(array, device=self.device)
 
     def step(self, number: int) -> None:
-        """One batch, one step of the optimiser."""
+        """One optimiser step on one batch."""
         data = task.sample(self.p, self.p.batch_size, self.table, keyed(self.seed, 2, number))
         tokens = self._put(data.tokens)
         logits = self.student(tokens[:, :-1])
@@ -109,7 +111,7 @@ class Learner(Module):
         (losses * kept).sum().div(kept.sum().clamp(min=1)).backward()
         if (
             self.p.schedule == "staged"
-        ):  # a third of the run for each, in the order in which they emerge
+        ):  # one third of the run for each matrix, in the order of emergence
             active = TRAINED[min(3 * number // self.p.steps, 2)]
             for name, weight in self.student.named_parameters():
                 if name in TRAINED and name != active:
@@ -118,7 +120,7 @@ class Learner(Module):
 
     @torch.no_grad()
     def measure(self) -> dict[str, Any]:
-        """All quantities of `MEANING` on the test set."""
+        """All quantities in `MEANING` on the test set."""
         tokens, known = self._put(self.test.tokens), self._put(self.test.predictable)
         logits = torch.cat([self.student(part) for part in tokens[:, :-1].split(128)])
         losses = torch.nn.functional.cross_entropy(
@@ -140,7 +142,9 @@ class Learner(Module):
 
 
 def on(table: task.Table) -> training.System:
-    """The same on other bigram statistics; runs are stored under their digest."""
+    """The same system with other bigram statistics; runs are stored under the digest of the
+    table.
+    """
     digest = hashlib.sha256(table.unigram.tobytes() + table.bigram.tobytes()).hexdigest()[:16]
     return replace(
         SYSTEM, name=f"{SYSTEM.name}, table {digest}", make=partial(Each, Learner, table=table)
@@ -148,7 +152,9 @@ def on(table: task.Table) -> training.System:
 
 
 def on_text(p: Parameters, text: str) -> tuple[Parameters, training.System]:
-    """Parameters with the alphabet of a text, by characters, and the system on its bigrams."""
+    """Parameters for the alphabet of a text (characters as tokens), and the system with its bigram
+    statistics.
+    """
     table, alphabet = task.table_of_text(text)
     return p.replace(N=len(alphabet)), on(table)
 

@@ -18,16 +18,16 @@ class Simplified(nn.Module):
     """Two attention layers on frozen random embeddings; only ``W_K1``, ``W_K2`` and ``W_O2`` are
     trained.
 
-    ``W_Q = 1``, no normalisation, no feed-forward part. Embeddings are standard normal, frozen maps
-    have entries of variance 1/d, attention scores are divided by sqrt(d); trained matrices start at
-    zero, so attention starts uniform.
+    ``W_Q = 1``, without normalisation and feed-forward part. Embeddings are standard normal, frozen
+    maps have entries of variance 1/d, and attention scores are divided by sqrt(d). Trained matrices
+    start at zero, so that attention starts uniform.
 
     Parameters
     ----------
     p : Parameters
         Sizes.
     rng : numpy Generator
-        Draws the frozen parts.
+        Random generator for the frozen parts.
     """
 
     tokens: Tensor
@@ -72,11 +72,11 @@ class Simplified(nn.Module):
 
     @torch.no_grad()
     def probes(self, triggers: Tensor) -> dict[str, float]:
-        """Share of right recalls of the three target memories.
+        """Fraction of correct recalls of the three target memories.
 
-        ``W_O2``: every token's value back to its output vector; ``W_K2``: every fixed trigger to
-        its remapped self, among the triggers; ``W_K1``: every position to the one before, among all
-        positions.
+        ``W_O2``: from every token's value to its output vector. ``W_K2``: from every fixed trigger
+        to its remapped self, among the triggers. ``W_K1``: from every position to the previous one,
+        among all positions.
         """
         e, position = self.tokens, self.positions
         of_values = (self.unembedding @ self.W_O2 @ self.W_V2 @ e.T).argmax(0)

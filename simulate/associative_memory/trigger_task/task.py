@@ -9,7 +9,7 @@ import numpy as np
 from theory.associative_memory.trigger_task.parameters import Parameters
 from theory.parameters import ParameterError
 
-TABLE_SEED = 2025  # the shipped table is this draw
+TABLE_SEED = 2025  # seed of the shipped table
 
 
 @dataclass(frozen=True)
@@ -22,12 +22,12 @@ class Table:
     bigram: np.ndarray
 
     def __post_init__(self) -> None:
-        """Refuse what is not a table of probabilities.
+        """Check that the table consists of probabilities.
 
         Raises
         ------
         ParameterError
-            Naming the part.
+            Naming the invalid part.
         """
         n = len(self.unigram)
         for name, array, shape in (
@@ -41,9 +41,10 @@ class Table:
 
 
 def synthetic_table(N: int) -> Table:
-    """Shipped table: rows drawn around a Zipf law, then the unigram that this chain settles to.
+    """Shipped table: rows drawn around a Zipf law, and the stationary unigram distribution of this
+    chain.
 
-    Zipf frequencies and about ten likely successors per token, as letters of a language have.
+    Zipf frequencies and about ten likely successors per token, as for letters of a language.
     """
     rng = np.random.default_rng([TABLE_SEED, N])
     zipf = 1 / np.arange(1, N + 1)
@@ -55,10 +56,11 @@ def synthetic_table(N: int) -> Table:
 
 
 def table_of_text(text: str) -> tuple[Table, str]:
-    """Bigram table of one's own text, by characters, and the characters in the order of the tokens.
+    """Bigram table of a text with characters as tokens, and the characters in the order of the
+    tokens.
 
-    Characters are numbered by first appearance; a character nothing follows continues with the
-    unigram law.
+    Characters are numbered by first appearance. A character without a successor continues with the
+    unigram distribution.
 
     Raises
     ------
@@ -81,11 +83,11 @@ def table_of_text(text: str) -> tuple[Table, str]:
 
 @dataclass(frozen=True)
 class Sequences:
-    """Tokens ``(n, T + 1)``, triggers ``(n, K)`` with their outputs ``(n, K)``, and which positions
-    can be known.
+    """Tokens ``(n, T + 1)``, triggers ``(n, K)``, their outputs ``(n, K)``, and the mask of
+    predictable positions.
 
-    ``predictable[:, t]`` is true where ``tokens[:, t]`` is a trigger that occurred before:
-    ``tokens[:, t+1]`` is then in the context.
+    ``predictable[:, t]`` is true if ``tokens[:, t]`` is a trigger that has occurred before, so that
+    ``tokens[:, t+1]`` is in the context.
     """
 
     tokens: np.ndarray
@@ -104,7 +106,7 @@ def sample(p: Parameters, n: int, table: Table, rng: np.random.Generator) -> Seq
     N, rows = p.N, np.arange(n)
     if p.triggers == "fixed":
         triggers = np.tile(fixed_triggers(p, table), (n, 1))
-    else:  # without replacement, by unigram weights: the K largest of exponential races
+    else:  # without replacement, with unigram weights: the K first in exponential races
         triggers = np.argsort(
             rng.exponential(size=(n, N)) / np.maximum(table.unigram, 1e-300), axis=1
         )[:, : p.K]

@@ -1,5 +1,5 @@
-"""Factual recall by linear attention, with its plateau of ignoring the subject (slides; Nichani et
-al. 2024).
+"""Factual recall by linear attention, with a loss plateau at which the subject is ignored (slides;
+Nichani et al. 2024).
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Times at which half of either loss is gone: quadrature and closed form against integrating the
-flow, all against mpmath.
+"""Benchmark: times at which either part of the loss has halved, by quadrature, closed form and
+integration of the flow, all compared with mpmath.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ POINTS = tuple(
     for part in PARTS
 )
 CHECKED, DIGITS = slice(None, None, 5), 30
-AGREE = 1e-9  # relative; the quadrature is asked for 1e-12, the flow for the same in every step
-LEADING = 1e-4  # of the closed form: next is a term of order epsilon^2 ln(1/epsilon)
+AGREE = 1e-9  # relative; quadrature and flow are computed with tolerance 1e-12
+LEADING = 1e-4  # closed form; the next term is of order epsilon^2 ln(1/epsilon)
 
 
 def integrated(p: Parameters, part: Part, share: float) -> float:
-    """The time by integrating the flow until the gain is reached."""
+    """Time by integrating the flow until the gain is reached."""
     goal = timescales.equations()["gain_at_share"].evaluate(
         {"share_left": share, "K": p.values()[part.choices.name]}
     )
     system = _flow()
-    end = 1.5 * numbers.closed_form(p, part, share)  # how far to integrate: known here alone
+    end = 1.5 * numbers.closed_form(p, part, share)  # end of the integration, known only here
     found = system.solve(p, t=end, at=[end], events={"hit": system.where[part.gain] - float(goal)})
     return float(found.hit)
 
@@ -45,12 +45,12 @@ def _flow() -> Any:
 
 
 def reference(p: Parameters, part: Part, share: float) -> mpmath.mpf:
-    """The time by mpmath from the symbolic integral over theta."""
+    """Time by mpmath from the symbolic integral over theta."""
     eq, given = timescales.equations(), numbers.constants(p, part)
     with mpmath.workdps(DIGITS):
         v = {name: mpmath.mpf(value) for name, value in given.items()}
         v["share_left"] = mpmath.mpf(share)
-        for name in ("lambda_recall", "c_recall"):  # anew, with all digits
+        for name in ("lambda_recall", "c_recall"):  # recomputed with all digits
             source = (
                 eq[f"growth_{part.name}"]
                 if name.startswith("lambda")
@@ -69,7 +69,7 @@ def reference(p: Parameters, part: Part, share: float) -> mpmath.mpf:
 
 
 def benchmark() -> dict[str, Any]:
-    """Run it.
+    """Run the benchmark.
 
     Returns
     -------
@@ -85,7 +85,7 @@ def benchmark() -> dict[str, Any]:
     )
     rows: list[dict[str, Any]] = []
     for way, of, tolerance in ways:
-        of(*POINTS[0], SHARE)  # derives and compiles
+        of(*POINTS[0], SHARE)  # first call derives and compiles
         started = time.perf_counter()
         found = [of(p, part, SHARE) for p, part in POINTS]
         spent = time.perf_counter() - started

@@ -35,9 +35,7 @@ INVARIANT = symbol("c_recall", "c", "ratio c_r or c_s", positive=True)
 
 @dataclass(frozen=True)
 class Part:
-    """One of the two independent pairs: attention ``w``, value gain ``delta``, and what they are
-    made of.
-    """
+    """One of the two independent pairs: attention ``w``, value gain ``delta``, and their sizes."""
 
     name: str
     w: sp.Symbol
@@ -56,19 +54,19 @@ PARTS = (RELATION, SUBJECT)
 
 
 def wrong_mass(part: Part) -> sp.Expr:
-    """Probability the part leaves on wrong choices, from its loss -ln(1 - g)."""
+    """Probability g of wrong choices in a part, from its loss -ln(1 - g)."""
     return sp.factor(1 - sp.exp(-reduction.equations()[f"loss_{part.name}"].rhs))
 
 
 @cache
 def descent(part: Part) -> tuple[sp.Expr, sp.Expr]:
-    """Rates of delta and w: every weight descends by its own share of the derivative of the
+    """Rates of delta and w: every weight follows its share of the derivative of the
     symmetric loss.
     """
     total = reduction.equations()["recall_loss"].rhs
     gain = part.w * (
         part.values[0] - part.values[1]
-    )  # the other part does not depend on these weights
+    )  # the other part of the loss does not depend on these weights
 
     def rate(weight: sp.Symbol) -> sp.Expr:
         slope = -sp.diff(total.subs(part.gain, gain), weight) / reduction.SHARED[weight]
@@ -81,7 +79,7 @@ def descent(part: Part) -> tuple[sp.Expr, sp.Expr]:
 
 @cache
 def ratio(part: Part) -> sp.Expr:
-    """c = d(w^2)/d(delta^2), which makes w^2 - c delta^2 conserved."""
+    """c = d(w^2)/d(delta^2), so that w^2 - c delta^2 is conserved."""
     of_delta, of_w = descent(part)
     form = {"r": D * (R - 1) / R, "s": R * (D - 1) / D}[part.letter]
     return written_as(form, part.w * of_w / (part.delta * of_delta))
@@ -89,7 +87,7 @@ def ratio(part: Part) -> sp.Expr:
 
 @cache
 def equations() -> dict[str, Equation]:
-    """Mass on wrong choices, rates, and the conserved quantity of each part."""
+    """Probability of wrong choices, rates, and the conserved quantity of each part."""
     found = []
     for part in PARTS:
         assumed = (reduction.SYMMETRIC,)
@@ -133,7 +131,7 @@ def _proved(mass: sp.Expr, part: Part) -> sp.Expr:
 
 
 def conserved(part: Part) -> sp.Expr:
-    """What the flow of a part conserves."""
+    """Conserved quantity of a part."""
     return part.w**2 - ratio(part) * part.delta**2
 
 
@@ -141,8 +139,8 @@ def conserved(part: Part) -> sp.Expr:
 def flow() -> Flow:
     """Flow of attention and value gains in the time t = eta * steps.
 
-    Observables: the losses, the gains, the probability of the right answer and of any answer of the
-    right relation.
+    Observables: losses, gains, and the probabilities of the correct answer and of any answer of the
+    correct relation.
     """
     rates, eq = {}, reduction.equations()
     for part in PARTS:
@@ -155,7 +153,7 @@ def flow() -> Flow:
             *(made[f"gain_{q.name}"] for q in PARTS),
         )
     }
-    # Losses by the wrong mass in terms of e^-X, which does not overflow.
+    # Losses from the probability of wrong choices in terms of e^-X, which does not overflow.
     gained = {
         q: sp.log(1 + (n - 1) * sp.exp(-g)) for q, n, g in (("relation", R, X), ("subject", D, Y))
     }

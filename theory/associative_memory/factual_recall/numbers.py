@@ -1,4 +1,4 @@
-"""Hitting times in numbers."""
+"""Numerical hitting times."""
 
 from __future__ import annotations
 
@@ -40,9 +40,7 @@ def angle_of_share(p: Parameters, part: Part, share: float) -> float:
 
 
 def gain(share: float, choices: float) -> float:
-    """Equation ``gain_at_share``, where K^share - 1 and the ratio's distance from 1 cancel no
-    digits.
-    """
+    """Equation ``gain_at_share``, evaluated without cancellation in K^share - 1 and 1 - share."""
     left = math.expm1(share * math.log(choices))
     return math.log1p(-math.expm1((share - 1) * math.log(choices)) * choices / left)
 
@@ -50,7 +48,7 @@ def gain(share: float, choices: float) -> float:
 @scope.guard(RECALL)
 @sweep.over_fields
 def time_of_share(p: Parameters, part: Part, share: Share) -> float:
-    """Flow time at which a part of the loss has fallen to a share of its initial value, at any
+    """Flow time at which a part of the loss has decreased to a share of its initial value, at any
     epsilon.
 
     Parameters
@@ -60,8 +58,8 @@ def time_of_share(p: Parameters, part: Part, share: Share) -> float:
     part : Part
         `dynamics.RELATION` or `dynamics.SUBJECT`.
     share : float
-        Between 0 and 1, both excluded, and at least 1e-300: its logarithm is the gain. The share
-        at time 0 lies below 1 by a term of order epsilon; above it the answer is 0.
+        Strictly between 0 and 1, and at least 1e-300. The share at time 0 lies below 1 by a term
+        that vanishes with epsilon; for larger values the time is 0.
 
     Returns
     -------
@@ -71,8 +69,8 @@ def time_of_share(p: Parameters, part: Part, share: Share) -> float:
     numbers = constants(p, part)
     end = angle_of_share(p, part, share)
     lam, choices = numbers["lambda_recall"], numbers["K"]
-    # The integral of e^X over theta, with X = X_end sinh(2 theta)/sinh(2 theta_end), up to the last
-    # 40 units where X > 0.
+    # Integral of e^X over theta, with X = X_end sinh(2 theta)/sinh(2 theta_end); for X > 0 only the
+    # last 40 units contribute.
     amplitude = p.epsilon**2 / (2 * np.sqrt(numbers["c_recall"]))
     start = max(0.0, end - 20)
     area, _ = scipy.integrate.quad(
@@ -84,12 +82,12 @@ def time_of_share(p: Parameters, part: Part, share: Share) -> float:
 @scope.guard(RECALL)
 @sweep.over_fields
 def closed_form(p: Parameters, part: Part, share: Share) -> float:
-    """The same by the closed form for a small start (`hitting_time`).
+    """Flow time by the closed form for a small start (`hitting_time`).
 
     Raises
     ------
     ParameterError
-        For a share so near 1 that the start is not small beside its gain.
+        For a share so close to 1 that the start is not small compared with its gain.
     """
     numbers: dict[str, Any] = constants(p, part)
     numbers["X_gain"] = gain(share, numbers["K"])

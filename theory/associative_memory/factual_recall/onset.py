@@ -1,5 +1,5 @@
-"""When facts are recalled: the step at which the relation is known, the plateau, the step at which
-the subject is.
+"""When facts are recalled: the step at which the relation is learned, the plateau, and the step at
+which the subject is learned.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from theory.associative_memory.factual_recall.parameters import Parameters
 from theory.associative_memory.factual_recall.scope import RECALL
 from theory.onset import Onset
 
-SHARES = {"90": 0.9, "50": 0.5, "10": 0.1}  # of the initial value of either loss
+SHARES = {"90": 0.9, "50": 0.5, "10": 0.1}  # shares of the initial value of either part of the loss
 
 
 @scope.guard(RECALL)
@@ -36,7 +36,7 @@ def onset(p: Parameters, t_end: float | None = None) -> Onset:
     -------
     Onset
         ``steps_relation_90`` ... ``steps_subject_10``: steps (flow time / eta) at which each part
-        of the loss is down to that percentage of its initial value; ``plateau`` = ln D,
+        of the loss has decreased to that percentage of its initial value; ``plateau`` = ln D,
         ``initial_loss`` = ln(R D), ``learning_rate``, ``growth_ratio`` of the two exponential
         growth rates, ``plateau_steps`` between the halves.
     """
@@ -92,16 +92,14 @@ def onset(p: Parameters, t_end: float | None = None) -> Onset:
 
 
 def curve(p: Parameters, end: float) -> xr.Dataset:
-    """The flow up to the time ``end``, with steps beside the time."""
+    """Solution of the flow up to the time ``end``, with steps as a second coordinate."""
     found = dynamics.flow().solve(p, t=end)
     return found.assign_coords(step=("t", found.t.values / p.eta))
 
 
 def draw(result: Onset, axes: Any) -> None:
-    """Loss with its plateau on the left, the two parts with their crossings on the right, over
-    steps.
-    """
-    from theory import plotting  # loads matplotlib: for figures alone
+    """Loss with its plateau (left), and its two parts with their crossings (right), over steps."""
+    from theory import plotting  # imports matplotlib, needed for figures only
 
     left, right = axes
     curve, found = result.curves()["flow"], result.numbers

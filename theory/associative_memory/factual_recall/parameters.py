@@ -1,4 +1,4 @@
-"""Parameters of factual recall; the reference run by default."""
+"""Parameters of factual recall; by default the authors' reference run."""
 
 from __future__ import annotations
 
@@ -14,12 +14,13 @@ class Parameters(BaseParameters):
     """Sizes and training settings of the fact-lookup task (reference run of Nichani et al. 2024,
     authors' code).
 
-    Theory and students take the same object. Time unit: gradient-flow time ``t = eta * steps``.
+    Used by both theory and students. Unit of time: gradient-flow time ``t = eta * steps``.
 
     Raises
     ------
     ParameterError
-        For an unknown name, a value out of range, or answers that the subjects cannot share evenly.
+        For an unknown name, a value out of range, or a number of subjects that is not a multiple of
+        the answers per relation.
     """
 
     S: int = parameter(16, "subjects, a multiple of D", low=2)
@@ -48,7 +49,7 @@ class Parameters(BaseParameters):
 
     @classmethod
     def small(cls) -> Self:
-        """Setting that trains in a second: few facts, a larger start."""
+        """Setting that trains in a second: few facts, larger initial weights."""
         return cls(
             S=8,
             R=2,
@@ -88,7 +89,7 @@ class Parameters(BaseParameters):
         return self._until("t", t, "steps", self.eta)
 
     def values(self) -> dict[str, Any]:
-        """Numbers by symbol name, as the equations want them."""
+        """Numbers by symbol name, as used in the equations."""
         return {
             "S": self.S,
             "R": self.R,

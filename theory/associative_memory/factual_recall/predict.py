@@ -1,4 +1,4 @@
-"""The curves of a training run: full-batch descent with the students' step."""
+"""Predicted curves of a training run: full-batch descent with the students' step."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from theory.associative_memory.factual_recall.scope import RECALL
 @scope.guard(RECALL)
 @sweep.over_fields
 def predict(p: Parameters, runs: xr.Dataset | None = None, *, t: float | None = None) -> xr.Dataset:
-    """Descent without the noise of batches; every seed starts alike.
+    """Predict a training run: gradient descent without batch noise, the same for every seed.
 
     Parameters
     ----------
     p : Parameters
-        What was trained, or is to be.
+        Parameters of the training run.
     runs : Dataset, optional
-        Students over ``(seed, t)``: at their evaluations.
+        Students over ``(seed, t)``; the curve is evaluated at their times.
     t : float, optional
         Length of the curve without runs, in units of ``eta * steps``; ``p.steps`` by default.
 
     Returns
     -------
     Dataset
-        Variables of the flow over ``t``. Its ``accuracy`` is called ``probability`` here, as the
-        students' accuracy counts answers.
+        Variables of the flow over ``t``. The flow's ``accuracy`` is renamed ``probability``,
+        because the students' accuracy counts correct answers.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""From the loss of the linear-attention student to one factor for the relation and one for the
+"""Reduction of the loss of the linear-attention student to a part of the relation and a part of the
 subject.
 """
 
@@ -22,7 +22,7 @@ w_r = symbol("w_r", means="attention on the relation", real=True)
 w_s = symbol("w_s", means="attention on the subject", real=True)
 delta_r = symbol("delta_r", means="value of the relation: its answers minus the rest", real=True)
 delta_s = symbol("delta_s", means="value of the subject: its answers minus the rest", real=True)
-# Values of the relation's answers and of all others; the same for the subject.
+# Value entries of the relation's answers and of all others; the same for the subject.
 V_r, V_r_not = (
     symbol("V_r_plus", r"V_{r}^{+}", real=True),
     symbol("V_r_minus", r"V_{r}^{-}", real=True),
@@ -38,7 +38,7 @@ L_s = symbol(
     "loss_subject", r"\mathcal{L}_{\mathrm{sub}}", "part of the loss from the subject", real=True
 )
 Z = symbol("Z", means="partition function of the answers", positive=True)
-background = symbol("b_noise", "b", real=True)  # what noise and end token add to every logit
+background = symbol("b_noise", "b", real=True)  # contribution of noise and end token to every logit
 a = symbol("a", means="an answer", integer=True, positive=True)
 position = symbol("n_position", "n", "a position", integer=True, positive=True)
 weight = array("w", means="attention on a token")
@@ -46,14 +46,14 @@ value = array("V", means="value of a token for an answer")
 token, logit = array("z_token", "z", "tokens"), array("logit", r"\ell", "logits of the answers")
 SYMMETRIC = "weights equal at the start, balanced facts: noise and end rows stay frozen, rows have two values each"
 
-# Answers by (of this relation, of this subject): how many, and their logit.
+# Number and logit of answers, by (of this relation, of this subject).
 KINDS = {
     (True, True): (sp.Integer(1), w_r * V_r + w_s * V_s),
     (True, False): (D - 1, w_r * V_r + w_s * V_s_not),
     (False, True): (R - 1, w_r * V_r_not + w_s * V_s),
     (False, False): ((R - 1) * (D - 1), w_r * V_r_not + w_s * V_s_not),
 }
-# How many weights share each of the symmetric values.
+# Number of weights with each of the symmetric values.
 SHARED = {
     V_r: R * D,
     V_r_not: R * (R - 1) * D,
@@ -65,7 +65,7 @@ SHARED = {
 
 
 def loss_of_weights() -> sp.Expr:
-    """Cross-entropy of any fact, in the symmetric weights; noise and end token cancel."""
+    """Cross-entropy of any fact in the symmetric weights; noise and end token cancel."""
     right = KINDS[True, True][1]
     return (
         sp.log(sum(count * sp.exp(value + background) for count, value in KINDS.values()))
@@ -75,17 +75,17 @@ def loss_of_weights() -> sp.Expr:
 
 
 def by_gains(expr: sp.Expr) -> sp.Expr:
-    """Spell values by gains: only ``X = w_r delta_r`` and ``Y = w_s delta_s`` are left."""
+    """Substitute gains for values; only ``X = w_r delta_r`` and ``Y = w_s delta_s`` remain."""
     return expr.subs({V_r: V_r_not + X / w_r, V_s: V_s_not + Y / w_s})
 
 
 RELATION, SUBJECT = (
     (sp.exp(q) + n - 1) / sp.exp(q) for q, n in ((X, R), (Y, D))
-)  # exp of the two losses
+)  # exponentials of the two losses
 
 
 def partition() -> sp.Expr:
-    """Normalisation in units of the weight of an answer that is wrong in both."""
+    """Normalisation relative to the weight of an answer that is wrong in relation and subject."""
     raw = by_gains(
         sum(count * sp.exp(value - KINDS[False, False][1]) for count, value in KINDS.values())
     )
@@ -97,15 +97,15 @@ def partition() -> sp.Expr:
 
 @cache
 def total_loss() -> sp.Expr:
-    """Cross-entropy as the sum of a loss of the relation and one of the subject.
+    """Cross-entropy as the sum of a part of the relation and a part of the subject.
 
     Raises
     ------
     ArithmeticError
-        If the loss of the symmetric weights does not factorise so.
+        If the normalisation does not factorise.
     """
-    # exp(L) is free of logarithms, so equality of the losses is an identity of rational functions
-    # of e^X, e^Y.
+    # exp(L) contains no logarithms, so that equality of the losses is an identity of rational
+    # functions of e^X, e^Y.
     written_as(RELATION * SUBJECT, partition() / sp.exp(X + Y))
     spelled = sp.exp(loss_of_weights()).expand()
     if not vanishes(
@@ -116,7 +116,7 @@ def total_loss() -> sp.Expr:
 
 
 def plateau() -> sp.Expr:
-    """Loss with the relation known for sure, X to infinity, and nothing of the subject."""
+    """Loss with the relation known with certainty (X to infinity) and the subject ignored."""
     small = sp.Symbol("small", positive=True)  # e^-X
     return sp.log(
         sp.cancel(RELATION.subs(sp.exp(X), 1 / small)).subs(small, 0) * SUBJECT.subs(Y, 0)

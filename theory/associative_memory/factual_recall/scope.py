@@ -3,7 +3,7 @@
 from theory import scope
 from theory.scope import Scope
 
-# The weights of noise tokens do not move, and batches add noise alone.
+# The weights of noise tokens do not change, and batches only add noise.
 RECALL = Scope(
     "the flow of factual recall",
     "linear attention on balanced facts",

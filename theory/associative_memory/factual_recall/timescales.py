@@ -35,7 +35,7 @@ def growth(part: Part) -> sp.Expr:
     """Growth rate of the linearised pair."""
     flow = dynamics.flow()
     modes = flow.linearised(at=dict.fromkeys(flow.state, 0))
-    return next(mode.rate for mode in modes if part.w in mode.direction)  # the others decay
+    return next(mode.rate for mode in modes if part.w in mode.direction)  # other modes decay
 
 
 @cache
@@ -43,7 +43,7 @@ def speed() -> sp.Expr:
     """Rate of theta along w = epsilon cosh(theta), delta = epsilon sinh(theta)/sqrt(c), for K
     choices.
 
-    ``w^2 - c delta^2 = epsilon^2`` makes this exact; both parts are of this form.
+    Exact because of ``w^2 - c delta^2 = epsilon^2``; both parts have this form.
     """
     forms = set()
     for part in PARTS:
@@ -67,7 +67,7 @@ def speed() -> sp.Expr:
 
 @cache
 def growth_rate(name: str) -> sp.Expr:
-    """Growth rate of a part, in the printed grouping."""
+    """Growth rate of a part in its printed form."""
     part = next(q for q in PARTS if q.name == name)
     form = {"relation": sp.sqrt((R - 1) / (R * D)) / R, "subject": sp.sqrt((D - 1) / (R * D)) / S}[
         name
@@ -76,34 +76,34 @@ def growth_rate(name: str) -> sp.Expr:
 
 
 def ratio_of_rates() -> sp.Expr:
-    """Growth rate of the relation over that of the subject."""
+    """Ratio of the growth rates of relation and subject."""
     return sp.sqrt(sp.factor(growth_rate("relation") ** 2 / growth_rate("subject") ** 2))
 
 
 @cache
 def exact_gain() -> sp.Expr:
-    """Gain X = w delta over theta."""
+    """Gain X = w delta as a function of theta."""
     form = epsilon**2 * sp.sinh(2 * angle) / (2 * sp.sqrt(c))
     return written_as(form, epsilon * sp.cosh(angle) * epsilon * sp.sinh(angle) / sp.sqrt(c))
 
 
 def exact_hitting() -> sp.Expr:
-    """Time of theta as an integral."""
+    """Time at which theta is reached, as an integral."""
     inner = symbol("theta_inner", r"\theta'", positive=True)
     integrand = sp.expand(1 / speed().subs(gain, exact_gain().subs(angle, inner)))
     return sp.Integral(sp.simplify(integrand), (inner, 0, angle))
 
 
 def hitting_time() -> sp.Expr:
-    """Time of a gain for a small start.
+    """Time at which a gain is reached, for a small start.
 
-    e^theta is large wherever X is not small, so X = epsilon^2 e^{2 theta} / (4 sqrt c) and
-    dX/dt = 2 X d(theta)/dt; up to a gain x -> 0 the growth is exponential.
+    e^theta is large unless X is small; hence X = epsilon^2 e^{2 theta} / (4 sqrt c) and dX/dt = 2 X
+    d(theta)/dt. Up to a gain x -> 0 the growth is exponential.
 
     Raises
     ------
     ArithmeticError
-        If the matching point does not drop out, or the form is not the derived one.
+        If the matching point x does not cancel, or the printed form is not the derived one.
     """
     leading = epsilon**2 * sp.exp(2 * angle) / (4 * sp.sqrt(c))
     slope = 2 * gain * speed()
@@ -125,8 +125,8 @@ def hitting_time() -> sp.Expr:
 
 
 def gain_at_share() -> sp.Expr:
-    """Gain at which a part of the loss is a given share of its initial ln K: (e^X + K - 1) e^-X =
-    K^share.
+    """Gain at which a part of the loss is a given share of its initial value ln K: (e^X + K - 1)
+    e^-X = K^share.
     """
     grown = symbol("grown", positive=True)  # e^X
     root = linear_root(grown + K - 1 - K**share * grown, grown)
@@ -135,10 +135,12 @@ def gain_at_share() -> sp.Expr:
 
 @cache
 def equations() -> dict[str, Equation]:
-    """Growth rates, exact and limiting hitting times, late decay, and the length of the plateau."""
+    """Growth rates, hitting times (exact and for a small start), late decay, and length of the
+    plateau.
+    """
     late = sp.log(
         2 * rate * K * t
-    )  # e^X = 2 lambda K X t to leading order, X growing like a logarithm
+    )  # e^X = 2 lambda K X t to leading order; X grows logarithmically
     late_loss = (K - 1) / (2 * rate * K * t * late)
     between = sp.log(1 / epsilon) * (1 / rates["subject"] - 1 / rates["relation"])
     found = [

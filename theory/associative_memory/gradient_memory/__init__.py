@@ -1,4 +1,4 @@
-"""Gradients as memories: the lemma, one step, and descent to the end (slides; Bietti et al.
+"""Gradients as associative memories: lemma, one step, and gradient flow (slides; Bietti et al.
 2023).
 """
 

@@ -1,5 +1,5 @@
-"""One step from zero, and descent to the end: the margin in closed form (orthonormal embeddings,
-uniform keys).
+"""One step from zero, and gradient flow at all times: margin in closed form (orthonormal
+embeddings, uniform keys).
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ half_time = symbol("t_half", r"t_{1/2}", "time at which half the loss is left", 
 
 
 def rates() -> tuple[sp.Expr, sp.Expr]:
-    """Descent rates of the right logit and of a wrong one at margin m, by the gradient lemma.
+    """Rates of the correct and of a wrong logit at margin m, by the gradient lemma.
 
-    The lemma's residual at key z is the prediction minus the truth; with orthonormal embeddings the
-    logit of (k, z) moves by the residual of (k, z) alone, times the weight 1/N of the key.
+    The residual in the lemma is prediction minus truth. With orthonormal embeddings the logit of
+    (k, z) changes only by the residual of (k, z), times the probability 1/N of the key.
     """
     right = sp.exp(m) / (sp.exp(m) + K - 1)
     wrong = 1 / (sp.exp(m) + K - 1)
@@ -52,14 +52,16 @@ def flow() -> Flow:
 
 @cache
 def equations() -> dict[str, Equation]:
-    """Logits, margin and loss after one step; margin and half-way time of the flow."""
+    """Logits, margin and loss after one step; margin of the flow, and the time at which its loss
+    has halved.
+    """
     step = [sp.simplify(eta * q.subs(m, 0)) for q in rates()]
     right, wrong = written_as(eta / N * (1 - 1 / K), step[0]), written_as(-eta / (N * K), step[1])
     margin = sp.simplify(right - wrong)
     loss = sp.log(1 + (K - 1) * sp.exp(-m))
     # Separate variables: (e^m + K - 1) dm = K dt / N.
     travelled = sp.integrate(sp.expand(K / N / flow().rhs[m]), (m, 0, m))
-    clock = sp.expand(travelled - K * t / N)  # grows with m: one root
+    clock = sp.expand(travelled - K * t / N)  # increases with m: one root
     start = (1 + K * t / N) / (K - 1)
     closed = start - sp.LambertW(sp.exp(start) / (K - 1))
     W = sp.Dummy("W")  # W e^W = e^start / (K - 1)

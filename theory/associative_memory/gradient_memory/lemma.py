@@ -1,5 +1,5 @@
-"""The gradient of the cross-entropy is an associative memory: outer products of outputs and
-inputs.
+"""Gradient lemma: the gradient of the cross-entropy is an associative memory, a sum of outer
+products of outputs and inputs.
 """
 
 from __future__ import annotations
@@ -48,12 +48,16 @@ def score() -> sp.Expr:
 
 
 def score_gradient() -> sp.Expr:
-    """Derivative of a score by one entry of W: the outer product of output and input."""
+    """Derivative of a score with respect to an entry of W: the outer product of output and
+    input.
+    """
     return delta_gradient(score(), W[i, j])
 
 
 def backward() -> sp.Expr:
-    """Derivative of ``ln sum_l exp F_l - F_y`` by the score F_k, written in the prediction."""
+    """Derivative of ``ln sum_l exp F_l - F_y`` with respect to the score F_k, in terms of the
+    prediction.
+    """
     partition = sp.Sum(sp.exp(F[l]), (l, 1, K))
     derivative = sp.diff(sp.log(partition) - F[y], F[k])
     resolved = derivative.replace(
@@ -63,25 +67,25 @@ def backward() -> sp.Expr:
 
 
 def averaged() -> sp.Expr:
-    """Mean of (p_hat_k - delta_yk) over the answers y of one key, of probabilities p(y|z)."""
+    """Mean of (p_hat_k - delta_yk) over the answers y of one key with probabilities p(y|z)."""
     residual = backward().subs(p_hat[k], p_hat[k, z])
     total = delta_sum(residual.coeff(delta(k, y)) * delta(k, y) * p[y, z], (y, 1, K))
     rest = residual - residual.coeff(delta(k, y)) * delta(
         k, y
-    )  # does not depend on y, and sum_y p(y|z) = 1
+    )  # independent of y, and sum_y p(y|z) = 1
     return sp.expand(total + rest)
 
 
 @cache
 def equations() -> dict[str, Equation]:
-    """Score, its gradient, the backward factor, the lemma, its forms for noisy inputs and inner
+    """Score, its gradient, the backward factor, the lemma, and its forms for noisy inputs and inner
     matrices.
     """
     outer = score_gradient()
     residual = averaged()
     weight = array("p_key", "p", "probability of a key")
     entry = sp.Sum(weight[z] * residual * outer, (k, 1, K), (z, 1, N))
-    # Noisy inputs: samples x with vectors e_x; gather the inputs of every class.
+    # Noisy inputs: samples x with vectors e_x, collected by class.
     back = backward()
     per_class = back.coeff(delta(k, y)) * prior[k] * mean[k, j] + (
         back - back.coeff(delta(k, y)) * delta(k, y)

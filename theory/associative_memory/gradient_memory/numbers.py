@@ -1,4 +1,4 @@
-"""The margin in numbers."""
+"""Numerical margin."""
 
 from __future__ import annotations
 
@@ -19,5 +19,5 @@ def margin(
     K: Annotated[int, Allowed(low=2)],
     t: Annotated[np.ndarray | float, Allowed(low=0)],
 ) -> np.ndarray:
-    """Margin of `margin_flow`, also where ``exp`` of its argument would overflow."""
+    """Margin of `margin_flow`, evaluated without overflow."""
     return log_linear((1 + K * np.asarray(t, float) / N) / (K - 1), K - 1)

@@ -11,8 +11,7 @@ from theory.parameters import BaseParameters, ParameterError, parameter
 
 @dataclass(frozen=True)
 class Parameters(BaseParameters):
-    """Uniform keys ``z`` with one right class each, orthonormal embeddings, weights zero at the
-    start.
+    """Uniform keys ``z`` with one correct class each, orthonormal embeddings, zero initial weights.
 
     Raises
     ------
@@ -25,7 +24,7 @@ class Parameters(BaseParameters):
     eta: float = parameter(1.0, "learning rate", above=0)
 
     def __post_init__(self) -> None:
-        """Check single fields, then that every class can have a key."""
+        """Check single fields, then that every class has a key."""
         super().__post_init__()
         if self.K > self.N:
             raise ParameterError(f"K = {self.K}: must be <= N = {self.N}")

@@ -1,4 +1,4 @@
-"""The second gradient in numbers."""
+"""Numerical value of the second gradient."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from theory.parameters import Allowed, number
 @scope.guard(STEPS)
 @sweep.over_fields
 def second_gradient(p: Parameters) -> float:
-    """Descent direction of a trigger's own association in the second step, per unit learning rate
-    of the first.
+    """Negative gradient of a trigger's own association in the second step, per unit learning rate
+    of the first step.
 
-    Leading order in the first step (softmax still linear), exact otherwise: the value of position s
-    is right in so far as the first step's matrix maps it to y; given t0 all expectations are sums
+    To leading order in the first step (linear softmax), otherwise exact. The value at position s
+    contributes as far as the first step's matrix maps it to y; given t0, all expectations are sums
     over positions.
 
     Returns
     -------
     float
-        Entry of a trigger's own remapped token in that trigger's column of W^2; of another trigger
-        it is 0.
+        Entry of W^2 in a trigger's column at the trigger's own remapped token. The entry at another
+        trigger's remapped token is 0.
 
     Raises
     ------
     ParameterError
-        For sequences longer than 10^4, for which the sum over positions takes seconds.
+        For sequences longer than 10^4 (the sum over positions would take seconds).
     """
     number("T", p.T, Allowed(high=10**4), int)
     size, plain, length = p.N, p.N - p.K, p.T
@@ -37,10 +37,10 @@ def second_gradient(p: Parameters) -> float:
     harmonic = np.cumsum(1 / at)
     weight = (
         harmonic[-1] - np.append(0.0, harmonic[:-1])
-    ) / length  # of every position in the averaged remap block
+    ) / length  # weight of every position in the averaged remap block
     starts = np.arange(1, length - 1)
-    # Mean input given the answer: (own answer, another plain token, a trigger), token and remap
-    # block.
+    # Mean input given the answer, for (the answer, another plain token, a trigger); token block and
+    # remap block.
     token = (
         (length - 3) / (plain * length) + 1 / length,
         (length - 3) / (plain * length),
@@ -51,12 +51,12 @@ def second_gradient(p: Parameters) -> float:
     remap = (random / plain + answer, random / plain, trigger / p.K)
 
     def parts(block: tuple[float, float, float]) -> np.ndarray:
-        """Mean of (mean given y - (n/N) overall mean) at the answer, a random plain token, a
-        trigger.
+        """Mean of (mean given y - (n/N) overall mean) at the answer, at a random plain token and at
+        a trigger.
         """
         overall = (
             block[0] + (plain - 1) * block[1]
-        ) / plain  # a random plain token is the answer once in n
+        ) / plain  # a random plain token is the answer with probability 1/n
         return np.array(
             [
                 block[0] - plain / size * overall,

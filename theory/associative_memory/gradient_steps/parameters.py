@@ -11,12 +11,13 @@ from theory.parameters import BaseParameters, ParameterError, parameter
 
 @dataclass(frozen=True)
 class Parameters(BaseParameters):
-    """Task and step sizes: a trigger, its answer right after it, the trigger again at the end.
+    """Task (a trigger, its answer directly after it, and the trigger again at the end) and step
+    sizes.
 
     Raises
     ------
     ParameterError
-        For an unknown name, a value out of range, or too few tokens that are no triggers.
+        For an unknown name, a value out of range, or too few tokens that are not triggers.
     """
 
     N: int = parameter(30, "tokens, triggers included", low=4)
@@ -32,14 +33,14 @@ class Parameters(BaseParameters):
     )
 
     def __post_init__(self) -> None:
-        """Check single fields, then that answers can differ."""
+        """Check single fields, then that there are at least two possible answers."""
         super().__post_init__()
         if self.N - self.K < 2:
             raise ParameterError(f"K = {self.K}: must be <= N - 2 = {self.N - 2}")
 
     @classmethod
     def unsaturated(cls) -> Self:
-        """First step small enough to leave the softmax in its linear range."""
+        """First step small enough for the softmax to stay linear."""
         return cls()
 
     @classmethod

@@ -1,5 +1,4 @@
-"""Population gradients of the first two steps: what the output matrix and the trigger associations
-receive.
+"""Population gradients of the first two steps: output matrix and trigger associations.
 
 Setting: a trigger q (uniform among K) at position t0 (uniform in 1..T-2), its answer y (uniform
 among the n = N - K other tokens) at t0 + 1, q again at T, all other positions uniform among the n
@@ -42,11 +41,11 @@ s = symbol("s_position", "s", "a position", integer=True, positive=True)
 
 
 def token_mean(known: bool) -> sp.Expr:
-    """Mean of the averaged token block at a plain token z; with ``known``, given that the answer is
-    k.
+    """Mean of the averaged token block at a plain token z; with ``known``, conditional on the
+    answer k.
 
-    Of T positions T - 3 are uniform on the plain tokens; the answer is z for sure if k = z, uniform
-    otherwise.
+    Of T positions, T - 3 are uniform on the plain tokens. The answer is z with certainty if k = z,
+    and uniform if k is not given.
     """
     random = (T - 3) / n
     return sp.simplify((random + (delta if known else 1 / n)) / T)
@@ -72,7 +71,7 @@ def mean_reach() -> sp.Expr:
         or summed.subs(T, 2) != 0
     ):
         raise ArithmeticError("the sum of harmonic numbers is wrong")
-    # By the digamma function: the NumPy printer drops the brackets around a harmonic number.
+    # Uses digamma functions, because SymPy's NumPy printer drops brackets around a harmonic number.
     return (sp.harmonic(T) / T - summed / (T * (T - 2))).rewrite(sp.digamma)
 
 

@@ -38,13 +38,13 @@ __all__ = [
 @guard(KERNEL_LEARNERS)
 @sweep.over_fields
 def probability(p: Parameters, fixed_points: Sequence[int]) -> float:
-    """Agreement of two sets of hidden permutations that send ``fixed_points[j]`` points of hop j
-    alike.
+    """Agreement of two sets of hidden permutations that coincide at ``fixed_points[j]`` points of
+    hop j.
 
     Raises
     ------
     ParameterError
-        Unless there is one number per hop, of points that two permutations can send alike.
+        Unless there is one number per hop at which two permutations can coincide.
     """
     if len(fixed_points) != p.k:
         raise ParameterError(f"fixed_points: has {len(fixed_points)} hops, must have k = {p.k}")

@@ -1,5 +1,5 @@
-"""How often two sets of hidden permutations give the same answer: exact, as a two-state Markov
-chain.
+"""Probability that two sets of hidden permutations give the same answer; exact, by a two-state
+Markov chain.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ before, fixed = (
 
 
 def one_hop() -> sp.Expr:
-    """Agreement after a hop from that before it.
+    """Agreement after a hop as a function of the agreement before it.
 
-    The input permutation leaves an agreeing pair at a uniform point, and sends a pair that differs
-    to a uniform pair of distinct points. In agreement, the hidden maps send the point alike with
-    probability phi/N. From a pair (x, x') of distinct points they meet if x' is the image of x
-    under pi'^-1 pi, which x moves with probability 1 - phi/N, and x' is any of N - 1 points.
+    The input permutation maps an agreeing pair to a uniform point, and a differing pair to a
+    uniform pair of distinct points. Agreeing points stay in agreement with probability phi/N.
+    Distinct points x, x' are mapped to the same point if x' is the image of x under pi'^-1 pi; the
+    image differs from x with probability 1 - phi/N, and x' is any of N - 1 points.
     """
     return before * fixed / N + (1 - before) * (1 - fixed / N) / (N - 1)
 

@@ -1,4 +1,4 @@
-"""Agreement, and times with and without a curriculum, in numbers."""
+"""Numerical agreement, and training times with and without a curriculum."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ from theory.equation import Equation
 from theory.parameters import Allowed, ParameterError
 
 Kernels = Annotated[str, Allowed(choices=tuple(overlaps.LEARNERS))]
-Product = Annotated[float, Allowed(above=0, high=0.99999)]  # of overlaps; 1 is never reached
-LONGEST = {"mixture": 200.0, "sphere": 100.0, "softmax": 1e5}  # time of a stage, by what is trained
+Product = Annotated[float, Allowed(above=0, high=0.99999)]  # 1 is never reached
+LONGEST = {"mixture": 200.0, "sphere": 100.0, "softmax": 1e5}  # longest time of a stage
 
 
 def _reached(found: Any, what: str, horizon: float) -> float:
-    """Time of the event ``end`` of a solution.
+    """Time of the event ``end`` in a solution.
 
     Raises
     ------
     ParameterError
-        If it does not happen before the end.
+        If the event does not occur before the end.
     """
     if np.isnan(time := float(found.end)):
         raise ParameterError(f"{what}: not reached before t = {horizon:g}")
@@ -42,13 +42,13 @@ def _reached(found: Any, what: str, horizon: float) -> float:
 @scope.guard(KERNEL_LEARNERS)
 @sweep.over_fields
 def mixture_time(p: Parameters, product: Product = 0.5) -> float:
-    """Time of training on the mixture until the product of all overlaps reaches a value; 0 where
-    it starts above.
+    """Time of training on the mixture until the product of all overlaps reaches a value; 0 if it
+    starts above.
 
     Raises
     ------
     ParameterError
-        For a product outside (0, 0.99999], or one that is not reached before t = 200.
+        For a product outside (0, 0.99999], or one not reached before t = 200.
     """
     if product <= p.m_0**p.k:
         return 0.0
@@ -62,15 +62,15 @@ def mixture_time(p: Parameters, product: Product = 0.5) -> float:
 @sweep.over_fields
 def direct_time(p: Parameters, product: Product = 0.5, kernels: Kernels = "sphere") -> float:
     """Time of direct training from equal overlaps until their product reaches a value, by
-    quadrature; 0 where it starts above.
+    quadrature; 0 if it starts above.
 
-    In units of the `flow` of those kernels; with ``s = ln m`` the integrand is smooth on all
+    In the time unit of `flow` for these kernels. With ``s = ln m`` the integrand is smooth on all
     scales.
 
     Raises
     ------
     ParameterError
-        For a product outside (0, 0.99999], unknown kernels, or a time beyond the largest number.
+        For a product outside (0, 0.99999], unknown kernels, or a time that overflows.
     """
     end = product ** (1 / p.k)
     if end <= p.m_0:
@@ -96,7 +96,7 @@ def direct_time(p: Parameters, product: Product = 0.5, kernels: Kernels = "spher
 
 
 class _Start:
-    """Starting overlaps under the names the flow wants."""
+    """Parameters with initial overlaps under the flow's symbol names."""
 
     def __init__(self, p: Parameters, overlaps: list[float]) -> None:
         self.N, self.overlaps = p.N, overlaps
@@ -116,7 +116,7 @@ def curriculum_times(p: Parameters, kernels: Kernels = "sphere") -> list[float]:
     Raises
     ------
     ParameterError
-        For unknown kernels, or if a stage takes longer than a hundred (sphere) or 1e5 (softmax).
+        For unknown kernels, or if a stage takes longer than t = 100 (sphere) or 1e5 (softmax).
     """
     horizon = LONGEST[kernels]
     reached: list[float] = []
@@ -136,14 +136,14 @@ def curriculum_times(p: Parameters, kernels: Kernels = "sphere") -> list[float]:
 
 
 def over_hops(equation: Equation, entries: sp.IndexedBase, values: Sequence, size: int) -> sp.Expr:
-    """An equation's product over hops, exactly where the values are.
+    """Evaluate an equation's product over hops; exactly if the values are exact.
 
     Parameters
     ----------
     equation : Equation
         ``agreement`` or ``hop_accuracy``.
     entries : IndexedBase
-        What it has of every hop: `phi`, `overlap`.
+        Array with one entry per hop: `phi` or `overlap`.
     values : sequence, shape (k,)
         Their values.
     size : int
@@ -162,14 +162,14 @@ def probability(
     Parameters
     ----------
     fixed_points : sequence of int, shape (k,)
-        Number of points that hop j of both sets sends alike.
+        Number of points at which hop j of the two sets coincides.
     size : int
         Number of things N.
 
     Raises
     ------
     ParameterError
-        For a number of points that two permutations of N things cannot send alike.
+        For a number of points at which two permutations of N things cannot coincide.
     """
     points = np.asarray(fixed_points).tolist()
     for alike in points:

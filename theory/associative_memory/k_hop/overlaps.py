@@ -1,4 +1,4 @@
-"""Learning the hidden permutations by kernels: the flow of overlaps, all hops at once or by
+"""Learning hidden permutations by kernels: flow of the overlaps, for all hops at once or by
 curriculum.
 """
 
@@ -28,34 +28,35 @@ trace = symbol(
     real=True,
 )
 correct = symbol("p_correct", r"p_{\mathrm{correct}}", "probability of the answer", positive=True)
-STAGE = 0.9  # a stage of the curriculum ends when its product of overlaps is this
+STAGE = 0.9  # product of overlaps at which a stage of the curriculum ends
 SPHERE = "every kernel ascends on the sphere of fixed norm: rate of m times 1 - m^2"
 SOFTMAX = "columns of every kernel are softmaxes of trained logits"
 KERNELS = "doubly stochastic kernels in place of the hidden permutations"
 
 
 def on_sphere(slope: sp.Expr) -> sp.Expr:
-    """Rate of the overlap with a unit vector when a unit vector ascends a function of that overlap.
+    """Rate of the overlap m of two unit vectors when one follows the gradient of a function of m.
 
-    On the unit sphere the gradient loses its part along the vector, which is m times its length.
+    On the unit sphere the component of the gradient along the vector, m times its length, is
+    projected out.
     """
     return sp.factor(slope - slope * m * m)
 
 
 def by_softmax(slope: sp.Expr) -> sp.Expr:
-    """Rate of the overlap when the N columns of a kernel are softmaxes of logits that ascend a
-    function of it.
+    """Rate of the overlap when the N columns of a kernel are softmaxes of logits that follow the
+    gradient of a function of the overlap.
 
-    A column with mass a on the right entry has m = (N a - 1)/(N - 1); each column carries 1/N of
-    the slope.
+    A column with probability a on the correct entry has m = (N a - 1)/(N - 1); each column
+    contributes 1/N of the slope.
     """
     a, gap = sp.symbols("a gap", positive=True)
     mass = sp.exp(gap) / (sp.exp(gap) + N - 1)
     of_mass = (
         sp.diff((N * a - 1) / (N - 1), a) * slope * (1 - 1 / N) / N
     )  # objective 1/N + (1 - 1/N) prod m
-    right = of_mass * a * (1 - a)  # softmax derivative of its own logit
-    wrong = -right / (N - 1)  # the N - 1 other logits of the column share the opposite
+    right = of_mass * a * (1 - a)  # softmax derivative with respect to its own logit
+    wrong = -right / (N - 1)  # the opposite, shared by the column's N - 1 other logits
     of_gap = sp.simplify(sp.diff(mass, gap) / (mass * (1 - mass))) * a * (1 - a) * (right - wrong)
     rate = sp.diff((N * a - 1) / (N - 1), a) * of_gap
     return sp.factor(rate.subs(a, (1 + (N - 1) * m) / N))
@@ -76,8 +77,8 @@ def flow(hops: int, kernels: str = "sphere") -> Flow:
     hops : int
         Number of hops k.
     kernels : {'sphere', 'softmax'}
-        Kernels of fixed norm, time in units of 1/(learning rate (1 - 1/N)); or softmax columns, as
-        the students have, time ``t = eta * steps``.
+        ``sphere``: kernels of fixed norm, time in units of 1/(learning rate (1 - 1/N)).
+        ``softmax``: softmax columns as in the students, time ``t = eta * steps``.
     """
     names = [symbol(f"m_{q}", means=f"overlap of hop {q}", real=True) for q in range(1, hops + 1)]
     starts = [symbol(f"m_{q}_0", rf"m_{{{q}}}(0)", positive=True) for q in range(1, hops + 1)]
@@ -99,7 +100,8 @@ def flow(hops: int, kernels: str = "sphere") -> Flow:
 
 @cache
 def mixture(hops: int) -> Flow:
-    """Flow of the overlaps when tasks of 1, 2, .. k hops are mixed evenly, kernels on the sphere.
+    """Flow of the overlaps for an even mixture of tasks with 1, 2, .. k hops, kernels on the
+    sphere.
 
     The objective is the sum over l of the product of the first l overlaps, in the time unit of
     `flow` for each task.
@@ -117,13 +119,13 @@ def mixture(hops: int) -> Flow:
 
 @cache
 def equations() -> dict[str, Equation]:
-    """Expected accuracy of kernels, the flow of equal overlaps, its time, and the conserved
+    """Expected accuracy of kernels, flow of equal overlaps, its training time, and the conserved
     ratios.
     """
     overlap_of = (trace - 1) / (N - 1)
     accuracy = 1 / N + (1 - 1 / N) * sp.Product(overlap[j], (j, 1, k))
     equal = on_sphere(m ** (k - 1))
-    # Direct training from equal overlaps: separate variables; small m_0 makes 1 - m^2 = 1.
+    # Direct training from equal overlaps: separation of variables, with 1 - m^2 = 1 for small m_0.
     power = symbol("n_power", positive=True)
     v = sp.Symbol("v", positive=True)
     direct = sp.integrate(v ** (-power - 1), (v, m_0, sp.oo)).subs(power, k - 2)

@@ -60,8 +60,7 @@ class Parameters(BaseParameters):
 
 @dataclass(frozen=True)
 class Pointers(BaseParameters):
-    """Extension: attention layers that jump along a permutation given in context, 1, 2, 4, .. hops
-    deep.
+    """Extension: attention layers that learn 1, 2, 4, .. hops along a permutation given in context.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""The curves of a training run of softmax kernels, stage by stage of the curriculum."""
+"""Predicted curves of a training run of softmax kernels, by stage of the curriculum."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from theory.associative_memory.k_hop.scope import KERNEL_LEARNERS
 @scope.guard(KERNEL_LEARNERS)
 @sweep.over_fields
 def predict(p: Parameters, runs: xr.Dataset | None = None, *, t: float | None = None) -> xr.Dataset:
-    """Flow of the overlaps of softmax kernels, without the noise of batches; every seed starts
-    alike.
+    """Predict a training run: flow of the overlaps of softmax kernels without batch noise, the same
+    for every seed.
 
     Parameters
     ----------
     p : Parameters
-        What was trained, or is to be.
+        Parameters of the training run.
     runs : Dataset, optional
-        Students over ``(seed, t)``: at their evaluations.
+        Students over ``(seed, t)``; the curve is evaluated at their times.
     t : float, optional
         Length of the curve without runs, in units of ``eta * steps``; ``p.steps`` by default.
 
     Returns
     -------
     Dataset
-        ``overlap`` over ``(t, hop)``; ``product``, ``hops`` (in training) and ``accuracy`` over
-        ``t``.
+        ``overlap`` over ``(t, hop)``; ``product``, ``hops`` (number in training) and ``accuracy``
+        over ``t``.
 
     Raises
     ------

@@ -3,7 +3,7 @@
 from theory import scope
 from theory.scope import Scope
 
-# Each function says whether it is of direct training, of the curriculum or of the mixture.
+# Each function states whether it describes direct training, the curriculum or the mixture.
 KERNEL_LEARNERS = Scope(
     "the flow of the overlaps",
     "kernel learners that start with equal overlaps",

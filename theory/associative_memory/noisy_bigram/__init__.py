@@ -1,4 +1,4 @@
-"""Noisy bigrams: the global association is learned long before the one in context (slides; Chen et
+"""Noisy bigrams: the global association is learned long before the in-context one (slides; Chen et
 al. 2024).
 """
 

@@ -1,4 +1,4 @@
-"""Probabilities that memories are recovered from finite samples, in numbers."""
+"""Probabilities that memories are recovered from finite samples."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from theory.associative_memory.noisy_bigram.parameters import Parameters
 from theory.associative_memory.noisy_bigram.scope import ONE_STEP
 from theory.parameters import Allowed, ParameterError, number
 
-MOST = 2 * 10**8  # pairs of counts: a gigabyte and a half, and a minute
+MOST = 2 * 10**8  # pairs of counts: 1.5 GB and a minute
 
 
 @scope.guard(ONE_STEP)
@@ -20,14 +20,14 @@ MOST = 2 * 10**8  # pairs of counts: a gigabyte and a half, and a minute
 def feed_forward_success(p: Parameters) -> float:
     """Probability that the noise token has strictly the largest count among n labels, exactly.
 
-    For j noise labels, the n - j others must all fall below j: the multinomial coefficient sum is a
-    power of a truncated exponential series, raised term by term in floating point (all terms
-    positive).
+    With j noise labels, the counts of all other labels among the remaining n - j must be below j.
+    This multinomial sum is a coefficient in a power of a truncated exponential series, computed in
+    floating point (all terms are positive).
 
     Raises
     ------
     ParameterError
-        For more samples than the sums take half a minute for.
+        For so many samples that the sums take more than half a minute.
     """
     number("n", p.n, Allowed(high=4096), int)
     total = 0.0
@@ -37,7 +37,7 @@ def feed_forward_success(p: Parameters) -> float:
             inside = 1.0
         elif rest > (j - 1) * p.N:
             inside = 0.0
-        else:  # (n-j)! N^-(n-j) [x^(n-j)] (sum_{i<j} x^i / i!)^N, with x scaled to keep terms near one
+        else:  # (n-j)! N^-(n-j) [x^(n-j)] (sum_{i<j} x^i / i!)^N, with x scaled so that terms are of order one
             scale = rest / p.N
             series = np.array(
                 [
@@ -72,15 +72,16 @@ def _power(series: np.ndarray, exponent: int, order: int) -> float:
 @scope.guard(ONE_STEP)
 @sweep.over_fields
 def value_recovered(p: Parameters) -> float:
-    """Recovered part of the value memory at finite N, ties broken evenly.
+    """Recovered fraction of the value memory at finite N, with ties broken evenly.
 
-    Exact laws of the count of token z under its own label and under another one; the N - 1 other
-    labels are taken as independent, which they are up to their common number of samples.
+    Uses the exact distributions of the count of token z under its own label and under another one.
+    The N - 1 other labels are treated as independent, although their numbers of samples add up to a
+    constant.
 
     Raises
     ------
     ParameterError
-        For more samples or tokens than their counts have room for.
+        For more samples or tokens than the arrays of counts can hold.
     """
     number("n", p.n, Allowed(high=10**9), int)
     number("T", p.T, Allowed(high=10**7), int)
@@ -99,13 +100,12 @@ def value_recovered(p: Parameters) -> float:
     )  # occurrences at the T - 1 random places
     here = by_chance @ weight
     own = np.zeros(len(c))
-    # Under its own label each sample holds z once more.
+    # Under its own label each sample contains z once more.
     for count, w in zip(labelled, weight, strict=True):
         own[count:] += w * by_chance[: len(c) - count, count]
     at_most = np.cumsum(here)
     below = np.append(0.0, at_most[:-1])
-    # Ties with j of N - 1 others are won with probability 1/(j + 1): the mean of a binomial
-    # expansion.
+    # Ties with j of N - 1 others are won with probability 1/(j + 1), averaged over a binomial.
     win = np.where(
         here > 1e-12,
         (at_most**p.N - below**p.N) / (p.N * np.maximum(here, 1e-300)),

@@ -11,7 +11,7 @@ from theory.parameters import BaseParameters, parameter
 
 @dataclass(frozen=True)
 class Parameters(BaseParameters):
-    """A trigger's answer stands in the context, but the label is a fixed noise token with
+    """A trigger's answer occurs in the context, but the label is a fixed noise token with
     probability a.
 
     Raises
@@ -37,7 +37,7 @@ class Parameters(BaseParameters):
 
     @classmethod
     def ablation(cls) -> Self:
-        """Both paths trained, noise more frequent than the clean answer."""
+        """Both paths trained; noise more frequent than the clean answer."""
         return cls(N=32, T=16, a=0.6)
 
     @classmethod

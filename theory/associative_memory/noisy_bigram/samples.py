@@ -1,5 +1,5 @@
-"""How many samples each path needs: the feed-forward one O(1/a), the value memory of the order of
-N.
+"""Sample complexity of each path: O(1/a) for the feed-forward path, of order N for the value
+memory.
 """
 
 from __future__ import annotations
@@ -40,19 +40,19 @@ def poisson(mean: sp.Expr, value: sp.Expr) -> sp.Expr:
 
 @cache
 def equations() -> dict[str, Equation]:
-    """Failure of the feed-forward path, its sample size, and the recovered part of the value
-    memory.
+    """Failure probability of the feed-forward path, its sample size, and the recovered fraction of
+    the value memory.
     """
-    # All other labels are counted at most once while n << sqrt(N): the noise token must be counted
+    # For n << sqrt(N) all other labels occur at most once, so that the noise token must occur
     # twice.
     binomial = sp.binomial(n, count) * a**count * (1 - a) ** (n - count)
     failing = sum(binomial.subs(count, sp.Integer(c)) for c in (0, 1))
     failing = written_as((1 - a) ** n + n * a * (1 - a) ** (n - 1), failing)
     small = symbol("x_na", "x", positive=True)  # n a, fixed as a -> 0
     limit = sp.simplify(sp.limit(failing.subs(n, small / a), a, 0))
-    # Association z -> z collects the Poisson(lambda) samples labelled z; any other label collects z
-    # by chance, once at most as N grows: one own sample ties with the Poisson(Lambda) chance ones,
-    # of which the best is drawn evenly.
+    # The association z -> z has a Poisson(lambda) number of samples labelled z. Any other label has
+    # z by chance, at most once as N grows. A single own sample ties with Poisson(Lambda) chance
+    # ones, and the winner is drawn evenly.
     at_least_two = 1 - poisson(rate, sp.Integer(0)) - poisson(rate, sp.Integer(1))
     tie = sp.simplify(sp.summation(poisson(others, count) / (count + 1), (count, 0, sp.oo)))
     share = sp.expand(at_least_two) + poisson(rate, sp.Integer(1)) * written_as(

@@ -28,7 +28,7 @@ def sphere(p: Parameters) -> float:
     return numbers.sphere(p.N, p.d)
 
 
-# No dynamics: the memory is given.
+# No dynamics: the memory matrix is given.
 flows, sections, equations = catalogue(
     {
         "Superposition: interference": [moments],

@@ -50,10 +50,10 @@ def squared_cosine() -> sp.Expr:
 def variance(kinds: list[tuple[sp.Expr, bool, bool]]) -> sp.Expr:
     """Sum of the variances of uncorrelated terms.
 
-    Each kind is (sum of q^2 of its keys, whether the outputs are different vectors, whether the
-    keys are). A term is a product of inner products; one of different vectors has mean 0 and mean
-    square 1/d, one of a vector with itself is 1. Terms of different keys are uncorrelated: turning
-    one key's embedding around changes the sign of its term alone.
+    Each kind is (sum of q^2 over its keys, whether the outputs are different vectors, whether the
+    keys are different vectors). A term is a product of inner products: of different vectors with
+    mean 0 and mean square 1/d, of a vector with itself equal to 1. Terms of different keys are
+    uncorrelated, since reversing the embedding of one key changes the sign of its term only.
     """
     square = squared_cosine()
     return sp.expand(
@@ -68,9 +68,9 @@ def variance(kinds: list[tuple[sp.Expr, bool, bool]]) -> sp.Expr:
 @cache
 def equations() -> dict[str, Equation]:
     """Scores, their moments for any weights, for one output per key, and for M outputs."""
-    # Right output y = f(x): its own key (a constant), keys of the same output, all others.
+    # Correct output y = f(x): its own key (a constant), keys with the same output, all others.
     right = variance([(q_x**2, False, False), (Q_y - q_x**2, False, True), (Q - Q_y, True, True)])
-    # Wrong output k: the key itself, keys of output k, all others.
+    # Wrong output k: the key itself, keys with output k, all others.
     wrong = variance([(q_x**2, True, False), (Q_k, False, True), (Q - Q_k - q_x**2, True, True)])
     injective = {q_x: 1, Q_y: 1, Q_k: 1, Q: N}
     of_right = written_as((N - 1) / d**2, right.subs(injective))

@@ -1,4 +1,4 @@
-"""Parameters of superposed memories: many associations in one matrix of random embeddings."""
+"""Parameters of superposed memories: many associations in one matrix with random embeddings."""
 
 from __future__ import annotations
 

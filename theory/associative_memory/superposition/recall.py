@@ -1,5 +1,5 @@
-"""Recall accuracy of a Hebbian memory, one output per key: Gaussian scores, and wrong scores with
-sphere tails.
+"""Recall accuracy of a Hebbian memory, one output per key: with Gaussian scores, and with sphere
+tails of wrong scores.
 """
 
 from __future__ import annotations
@@ -25,10 +25,11 @@ INDEPENDENT = "wrong scores independent of one another"
 
 
 def length_of_rest() -> sp.Expr:
-    """Mean squared length of the recalled vector without the asked output's own pair.
+    """Mean squared length of the recalled vector without the component along the correct output.
 
-    Along u_y it is the right score, 1 + sigma_0 z; each of the N - 1 other pairs adds its output,
-    weighted by the overlap of keys (mean square 1/d), of which the part across u_y is 1 - 1/d.
+    The component along u_y is the correct score, 1 + sigma_0 z. Each of the N - 1 other pairs adds
+    its output, weighted by the overlap of the keys (mean square 1/d); a fraction 1 - 1/d of it is
+    perpendicular to u_y.
     """
     square = moments.squared_cosine()
     return (1 + sigma_0 * z) ** 2 + (N - 1) * square * (1 - square)
@@ -51,12 +52,13 @@ def equations() -> dict[str, Equation]:
     )
     sphere = sp.Integral(phi * wrong ** (N - 1), (z, -sp.oo, sp.oo))
     # Half of the keys are recalled when the largest of N wrong scores, about sigma_1 sqrt(2 ln N),
-    # meets the right score 1; at fixed N/d^2 up to logarithms the leak 2/d vanishes against N/d^2.
+    # equals the correct score 1. At fixed N/d^2 (up to logarithms) the leak 2/d is negligible
+    # against N/d^2.
     scaled = moments.equations()["interference_wrong"].rhs.subs(N, share * d**2)
     needed = (
         2 * sp.limit(scaled, d, sp.oo) * d**2 / share * sp.log(N) * (N / d**2)
-    )  # = d^2 where 2 sigma_1^2 ln N = 1
-    # With few outputs the leading part of the variance is that of order 1/d.
+    )  # = d^2 for 2 sigma_1^2 ln N = 1
+    # With few outputs the variance is dominated by the term of order 1/d.
     few = sp.expand(moments.equations()["classes_wrong"].rhs * d).coeff(d, 0).coeff(N, 1) * N / d
     found = [
         Equation(

@@ -1,4 +1,4 @@
-"""Keys of Zipf frequencies: which are stored, and what is lost (few outputs; Cabannes et al.
+"""Keys with Zipf frequencies: lost and unseen probability mass (few outputs; Cabannes et al.
 2024).
 """
 
@@ -23,12 +23,14 @@ LAW = "frequencies x^-(1 + b) / zeta(1 + b)"
 
 
 def lost_mass() -> sp.Expr:
-    """Mass of the keys beyond rank P, sum replaced by its integral."""
+    """Probability mass of the keys beyond rank P, with the sum replaced by an integral."""
     return sp.simplify(sp.integrate(rank ** (-b - 1), (rank, P, sp.oo))) / sp.zeta(1 + b)
 
 
 def unseen_mass() -> sp.Expr:
-    """Mass of the keys that T samples miss: mean of (1 - p)^T, by e^(-T p), sum by its integral."""
+    """Probability mass of the keys that T samples miss: mean of (1 - p)^T, approximated by e^(-T
+    p), with the sum replaced by an integral.
+    """
     v, c = sp.symbols("v c", positive=True)
     a = 1 + b
     # v = T p(x): x = (T/zeta)^(1/a) v^(-1/a), so x^-a dx / zeta = (1/a) T^(1/a - 1) zeta^(-1/a)

@@ -1,4 +1,4 @@
-"""The in-context bigram task, the three memories that solve it, and the probe that looks for
+"""The in-context bigram task, the three memories that solve it, and the probe that measures
 them.
 """
 
@@ -48,9 +48,11 @@ def transition_law() -> sp.Expr:
 
 @cache
 def equations() -> dict[str, Equation]:
-    """Law of the sequences, target memories entry by entry, the probe, and its value at random."""
+    """Distribution of the sequences, entries of the target memories, the probe, and its chance
+    level.
+    """
     recall = sp.Sum(hit[i], (i, 1, size)) / size
-    # A random winner is uniform on M candidates.
+    # By chance the largest of M candidates is uniform.
     chance = sp.simplify(size * (1 / size) / size)
     k_1 = sp.Sum(p[position, i] * p[position - 1, j], (position, 2, T))
     k_2 = sp.Sum(e[trigger[k], i] * remapped[trigger[k], j], (k, 1, K))

@@ -14,7 +14,7 @@ class Parameters(BaseParameters):
     """Task, student and training of the in-context bigram task (slides; Bietti et al. 2023).
 
     Time is counted in steps. The student ``simplified`` has frozen random embeddings and three
-    trained matrices; ``transformer`` is a full pre-norm transformer of ``layers`` layers.
+    trained matrices; ``transformer`` is a full pre-norm transformer with ``layers`` layers.
 
     Raises
     ------
@@ -56,7 +56,7 @@ class Parameters(BaseParameters):
     n_test: int = parameter(256, "test sequences", low=1)
 
     def __post_init__(self) -> None:
-        """Check single fields, then that there are enough tokens."""
+        """Check single fields, then that there are enough tokens for the triggers."""
         super().__post_init__()
         if self.K >= self.N:
             raise ParameterError(f"K = {self.K}: must be < N = {self.N}")
@@ -70,7 +70,7 @@ class Parameters(BaseParameters):
 
     @classmethod
     def two_layers(cls) -> Self:
-        """Full transformer that learns the task."""
+        """Full transformer with two layers, which learns the task."""
         return cls(
             student="transformer",
             layers=2,
@@ -83,7 +83,7 @@ class Parameters(BaseParameters):
 
     @classmethod
     def one_layer(cls) -> Self:
-        """Full transformer that cannot."""
+        """Full transformer with one layer, which cannot learn the task."""
         return cls.two_layers().replace(layers=1, steps=300)
 
     @classmethod

@@ -1,10 +1,11 @@
-"""The law of the emergence times when every weight moves: flow of five numbers, and its limit of
-large N.
+"""Asymptotic law of the emergence times when all weights are trained: flow of five
+pseudo-parameters, and its limit of large N.
 
-Both queries give N^2 / ln N. For the last pair alpha_3 does not wait for beta_2: negative gamma_4
-makes retrieved tokens of no use, and attention of labels on their own items collects them; its
-drive is e^alpha_3 ln N / (4 N^2). For a uniform query gamma_4 is idle and the mean over positions
-gives the ln N, but gamma_2 and gamma_3 share the output.
+For both kinds of queries the times scale as N^2 / ln N. For the last pair alpha_3 does not wait for
+beta_2: because gamma_4 is negative, retrieved tokens are harmful, and attention of labels on their
+own items collects them; alpha_3 is driven by e^alpha_3 ln N / (4 N^2). For a uniform query gamma_4
+has no effect and the average over positions gives the ln N, but gamma_2 and gamma_3 share the
+output.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from theory.induction_heads.symbols import N, T_alpha, T_drop, T_gamma, ref, tau
 from theory.notation import symbol
 
 EXPLICIT, NODES = 2048, 64
-FAR = 18.0  # of alpha_3: e^-18 of the time is left; polygammas of larger arguments cancel in phi
+FAR = 18.0  # largest alpha_3: e^-18 of the time is left; beyond it polygammas cancel in phi
 LARGE = (*LEADING[:1], "N to infinity: the next term is smaller by 1 / ln N", *LEADING[2:])
 mean_phi, variance_phi = (
     symbol("mean_phi", r"\langle\varphi\rangle", "mean of phi until the drop", real=True),
@@ -36,8 +37,8 @@ beta_2, gamma_3, alpha_3 = (THETA[n] for n in ("beta_2", "gamma_3", "alpha_3"))
 
 @cache
 def constants() -> dict[str, float]:
-    """Mean and variance of phi(1/u) over u in (0, 1), and the time of gamma_3 = 1/2 over N for the
-    last pair.
+    """Mean and variance of phi(1/u) over u in (0, 1), and the time of gamma_3 = 1/2 divided by N,
+    for the last pair.
     """
     of_e = numeric.function(plateau.sums()[phi], [e])
     moments = [
@@ -62,8 +63,8 @@ def uniform_integral() -> sp.Expr:
     """Integral of exp(-b^2/2) / sqrt(1 + 2 b^2) over b > 0: T_drop ln N / (4 N^2) for a uniform
     query.
 
-    With b = sinh(v) / sqrt(2) it is that of exp((1 - cosh 2v) / 8) / sqrt(2), and K_0(z) that of
-    exp(-z cosh w) over w > 0.
+    Substituting b = sinh(v) / sqrt(2) gives the integral of exp((1 - cosh 2v) / 8) / sqrt(2), and
+    K_0(z) is the integral of exp(-z cosh w) over w > 0.
     """
     v = sp.Symbol("v", positive=True)
     b = sp.sinh(v) / sp.sqrt(2)
@@ -80,10 +81,10 @@ def uniform_integral() -> sp.Expr:
 
 @cache
 def equations() -> dict[str, Equation]:
-    """Limits of large N, with the first corrections for the last pair."""
+    """Limits of large N; for the last pair with the first corrections."""
     new, log = f"{PLACE}: law", sp.log(N)
-    # Last pair: e^-alpha falls at the rate (ln N + phi(e) + 4 alpha / ln N) / (4 N^2), as beta_2 =
-    # 2 alpha / ln N follows.
+    # Last pair: e^-alpha decreases at the rate (ln N + phi(e) + 4 alpha / ln N) / (4 N^2), using
+    # beta_2 = 2 alpha / ln N.
     mean_alpha = sp.integrate(-sp.log(u), (u, 0, 1))
     corrected = 4 * N**2 / (log + mean_phi + (4 * mean_alpha - variance_phi) / log)
     two_gamma = sp.Rational(

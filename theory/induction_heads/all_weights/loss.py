@@ -1,11 +1,11 @@
-"""Loss of all nineteen pseudo-parameters: exact equations, and the same in O(N) by running sums,
-gradient included.
+"""Loss of all nineteen pseudo-parameters: exact equations, and how it is computed in O(N), gradient
+included, by running sums.
 
-The output is a sum over the tokens of the context, so that the loss is a sum of squares of its
-coefficients. Summed over rows they need, for every queried pair, sums over later pairs of what
-depends on the later pair alone, and sums over earlier pairs of what does not depend on the query.
-The function of these sums is differentiated by SymPy; the gradient of a running sum is the running
-sum from the other end.
+The output is a linear combination of the tokens of the context, so that the loss is a sum of
+squares of coefficients. For every queried pair these sums over rows involve sums over later pairs
+of quantities that depend on the later pair only, and sums over earlier pairs of quantities that do
+not depend on the query. The loss as a function of these sums is differentiated by SymPy; the
+gradient of a running sum is a running sum from the other end.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ gamma = [THETA[f"gamma_{i}"] for i in range(1, 5)]
 
 @cache
 def equations() -> dict[str, Equation]:
-    """What the second layer retrieves of what the first retrieved, the output token by token, and
-    the loss.
+    """What the second layer retrieves from the first layer's output, the network output token by
+    token, and the loss.
     """
     found = []
     for mask, own in MASKS.items():
@@ -64,7 +64,7 @@ def equations() -> dict[str, Equation]:
             total = sp.Sum(later, (d, 1, N - k)) + sum(own_rows) + (w_query * query if own else 0)
             again = (
                 sp.KroneckerDelta(q, k) if name == "item" else sp.S.Zero
-            )  # the query repeats item q
+            )  # the query is a copy of item q
             out = gamma[0] * again + gamma[1] * (
                 query + own * again * weight(("query", q), ("query", q))
             )

@@ -1,10 +1,11 @@
-"""The plateau and the way off it: five numbers that carry the emergence, strict mask, up to
+"""The loss plateau and the escape from it: reduction to five pseudo-parameters, strict mask, up to
 relative order 1/N.
 
-While the second layer attends to all rows alike, the loss is a quadratic form in gamma_2 + gamma_3
-and gamma_4, whose coefficients depend on alpha_3 alone: moments of S, what the first layer's rows
-retrieve of a token, 2N times. Attention on the right label adds the rest. alpha_1 and beta_10 start
-from a product that vanishes, gamma_1 removes the queried item, beta_1 acts at relative order 1/N.
+While the second layer attends uniformly, the loss is a quadratic form in gamma_2 + gamma_3 and
+gamma_4, with coefficients that depend on alpha_3 only: moments of S, which is 2N times what the
+first layer's rows retrieve of a token. Attention on the correct label adds the rest. alpha_1 and
+beta_10 grow only from a product that vanishes initially, gamma_1 removes the queried item, and
+beta_1 contributes at relative order 1/N.
 """
 
 from __future__ import annotations
@@ -34,11 +35,10 @@ LEADING = ("strict mask", "relative order 1/N left out", ORTHONORMAL)
 
 
 def power_sums(rational: sp.Expr, over: sp.Symbol, last: sp.Expr | None) -> sp.Expr:
-    """Sum of a rational function of ``over`` from 1 to ``last`` by polygammas; ``last`` None: its
-    finite part, ln N dropped.
+    """Sum of a rational function of ``over`` from 1 to ``last`` in polygamma functions. If ``last``
+    is None: the finite part at infinity, without ln N.
 
-    Of partial fractions c / (j + x)^n, the sum is a difference of polygammas; constants sum to
-    themselves.
+    For partial fractions c / (j + x)^n the sum is a difference of polygamma functions.
     """
     total = sp.S.Zero
     for term in sp.Add.make_args(sp.apart(rational, over)):
@@ -62,13 +62,13 @@ def power_sums(rational: sp.Expr, over: sp.Symbol, last: sp.Expr | None) -> sp.E
 
 @cache
 def row_gain() -> sp.Expr:
-    """What attention of label k on its own item gains, over gamma_4^2 / (2 N^2), per unit of
-    alpha_3.
+    """Decrease of the loss due to the attention of label k on its own item, per unit of alpha_3 and
+    divided by gamma_4^2 / (2 N^2).
 
-    A label's weight p on its item takes from all tokens before in equal parts. With 2 N times the
-    output coefficient of a token equal to Gamma + gamma_4 S, the gain is - gamma_4 p (1 - p) (S of
-    the item - mean S of the tokens before). Every row l in between gives each token before it the
-    same, and there are 2l - 2 of them: the mean telescopes.
+    A label's weight p on its item reduces its weights on all earlier tokens equally. With Gamma +
+    gamma_4 S as 2 N times the output coefficient of a token, the gain is - gamma_4 p (1 - p) (S of
+    the item - mean S of the earlier tokens). Every row l in between gives the same to each of the
+    2l - 2 earlier tokens, so that the mean telescopes.
     """
     p = context_weights()["label_item"].subs(E, 0)
     # (l - 1) tau_l, tau_l = share of row pair l, is 1 - p_l / 2; sum over l = 2..k and the items'
@@ -81,15 +81,15 @@ def row_gain() -> sp.Expr:
     )
     if share != 0:
         raise ArithmeticError("a row does not give away what it keeps not")
-    mean_excess = 1 - (own(k) - own(1)) / (2 * (k - 1))  # of mean S over S_k = S of label k
+    mean_excess = 1 - (own(k) - own(1)) / (2 * (k - 1))  # excess of the mean of S over S of label k
     gap = sp.factor((own(k) - mean_excess).subs(own(1), 1).subs(own(k), p))
     return sp.factor(-p * (1 - p) * gap)
 
 
 @cache
 def sums() -> dict[sp.Symbol, sp.Expr]:
-    """Phi, the sum of `row_gain` over e; delta, its integral over e, over N; phi, twice Phi without
-    its ln N.
+    """Phi: sum of `row_gain` over rows, divided by e; delta: its integral over e, divided by N;
+    phi: twice Phi without its ln N.
     """
     gain = sp.cancel(row_gain().subs(k, j + 1) / e)
     kept = sp.integrate(sp.apart(gain, e), e)
@@ -110,8 +110,8 @@ def moments() -> tuple[sp.Expr, sp.Expr]:
 
 
 def quadratic(target: sp.Expr, square: sp.Expr = sp.S.Zero) -> sp.Expr:
-    """2 N (loss - 1) while the second layer attends to all rows alike; ``target``: what the right
-    label has of S.
+    """2 N (loss - 1) while the second layer attends uniformly; ``target`` is S of the correct
+    label.
     """
     first, second = moments()
     return (
@@ -123,7 +123,9 @@ def quadratic(target: sp.Expr, square: sp.Expr = sp.S.Zero) -> sp.Expr:
 
 
 def right_label() -> sp.Expr:
-    """Loss due to attention a on the right label beyond 1/(2N), for queried pair q."""
+    """Change of the loss due to attention a on the correct label in excess of 1/(2N), for queried
+    pair q.
+    """
     score = beta_2 * context_weights()["label_item"].subs(E, 0).subs(k, q).subs(e, sp.exp(alpha_3))
     a = sp.exp(score) / (sp.exp(score) + 2 * N - 1)
     return -2 * gamma_3 * (a - 1 / (2 * N)) + gamma_3**2 * (a**2 - 1 / (2 * N) ** 2)
@@ -131,7 +133,7 @@ def right_label() -> sp.Expr:
 
 @cache
 def loss_last() -> sp.Expr:
-    """Loss for the last pair: nothing later attends to its label, so that S = 0 there."""
+    """Loss for the last pair. No later row attends to its label, so that S = 0 there."""
     spelled = sums()[delta].subs(e, sp.exp(alpha_3))
     return (
         1
@@ -142,12 +144,13 @@ def loss_last() -> sp.Expr:
 
 @cache
 def loss_uniform() -> tuple[sp.Expr, sp.Expr]:
-    """Loss for a uniform query: what does not depend on the pair, and what is averaged over it.
+    """Loss for a uniform query: the part that does not depend on the pair, and the part to be
+    averaged over pairs.
 
-    Labels are retrieved as often as all tokens are, but for what labels give to their items: S has
-    mean 1 - (P + 1)/(2N) there, P the sum of all p. So gamma_4 is of order ln N / N, and its 1/N
-    corrections decide when gamma_3 passes 1/2. Later rows take beta_2 / 2 of the sum over queries
-    away from the right label.
+    Labels are retrieved as often as other tokens, except for the attention of labels on their own
+    items: the mean of S over labels is 1 - (P + 1)/(2N), with P the sum of all p. Hence gamma_4 is
+    of order ln N / N, and its 1/N corrections determine when gamma_3 passes 1/2. In the sum over
+    queries, later rows reduce the attention on the correct label by beta_2 / 2.
     """
     weight = sp.cancel(context_weights()["label_item"].subs(E, 0).subs(k, j))
     total = power_sums(weight, j, N).subs(e, sp.exp(alpha_3))
@@ -158,13 +161,13 @@ def loss_uniform() -> tuple[sp.Expr, sp.Expr]:
 
 @cache
 def layer() -> dict[str, sp.Expr]:
-    """Gamma and gamma_4 over tau = t/N from zero, for the last pair and for a uniform query: N to
-    infinity.
+    """Gamma and gamma_4 as functions of tau = t/N, starting at zero, for the last pair and for a
+    uniform query, at N to infinity.
     """
     found: dict[str, sp.Expr] = {}
     for name, target in (("last", sp.S.Zero), ("uniform", moments()[0])):
         form = quadratic(target)
-        # gamma_2 and gamma_3 both descend, each by half the form's derivative.
+        # gamma_2 and gamma_3 both follow half the derivative of the quadratic form.
         slopes = sp.Matrix([-sp.diff(form, Gamma), -sp.diff(form, gamma_4) / 2])
         rates = slopes.jacobian([Gamma, gamma_4])
         rest = -rates.inv() * slopes.subs({Gamma: 0, gamma_4: 0})
@@ -177,7 +180,7 @@ def layer() -> dict[str, sp.Expr]:
 
 @cache
 def equations() -> dict[str, Equation]:
-    """Gain of a row, its sums, the loss of five numbers, and the first layer in time."""
+    """Gain of a row, its sums, the loss of five pseudo-parameters, and the initial time layer."""
     found = [
         Equation(
             "plateau_Phi",
@@ -241,7 +244,9 @@ def equations() -> dict[str, Equation]:
 
 @cache
 def flow() -> Flow:
-    """Gradient flow of the five numbers for the last pair, unit rate on the summed loss."""
+    """Gradient flow of the five pseudo-parameters for the last pair, at unit rate on the loss
+    summed over D.
+    """
     state = [THETA[n] for n in FIVE]
     loss = loss_last()
     return Flow(

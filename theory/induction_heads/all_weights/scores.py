@@ -1,10 +1,10 @@
 """Scores of both layers when all nineteen pseudo-parameters of Theorem 1 are present (orthonormal
 data, any query).
 
-Rows are addressed as ("item", k), ("label", k) and ("query", q), as in `attention`; what is used of
-the data are the inner products of tokens and of codes. A key of the second layer is one of seven
-kinds, whose scores depend on at most one pair number. With the strict mask the first row is a kind
-of its own, as it retrieves nothing.
+Rows are addressed as ("item", k), ("label", k) and ("query", q), as in `attention`. Only the inner
+products of tokens and of codes enter. A key of the second layer is one of seven kinds, whose scores
+depend on at most one pair number. With the strict mask the first row is a separate kind, as it
+retrieves nothing.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ THETA = {
 ALL_WEIGHTS = "all nineteen pseudo-parameters (Theorem 1)"
 PLACE = "beyond Theorem 2: all weights"
 SHARE = {kind: sp.Symbol(f"share_{kind}", positive=True) for kind in ("item", "label", "query")}
-RETRIEVED = 2  # blocks 0 and 1 of a row are its token and code, 2 and 3 the same retrieved by the first layer
+RETRIEVED = 2  # blocks 0, 1: token and code of a row; 2, 3: the same as retrieved by layer 1
 
-# What a key's score depends on: weights of the first layer (g, h, H of the query; e, E of context
+# Quantities in a key's score: weights of the first layer (g, h, H of the query; e, E of context
 # rows), then sums of W2.
 g, h, H, E = (symbol(x, positive=True) for x in ("g", "h", "H", "E_s"))
 e = symbol("e", means="exp(alpha_3), of a label on its item, first layer", positive=True)
@@ -44,8 +44,8 @@ def overlap(kind: str, kernel: str, row: Row, column: Row) -> sp.Expr:
     """Inner product of the tokens, or of the codes with the kernel I or M between them, of two
     rows.
 
-    The query repeats item q and has no code. A label carries its pair's code times M, so that an
-    odd number of M leaves a code against a swapped code, which vanishes.
+    The query has the token of item q and no code. A label carries its pair's code times M, so that
+    with an odd number of M a code meets a swapped code, whose inner product vanishes.
     """
     if kind == structure.TOKEN:
         kinds = ["item" if r[0] == "query" else r[0] for r in (row, column)]
@@ -59,7 +59,7 @@ def overlap(kind: str, kernel: str, row: Row, column: Row) -> sp.Expr:
 
 
 def exponential(score: sp.Expr) -> sp.Expr:
-    """Exponential of a multiple of one Kronecker delta, linear in the delta."""
+    """Exponential of a multiple of one Kronecker delta, rewritten as linear in the delta."""
     hits = score.atoms(sp.KroneckerDelta)
     if not hits:
         return sp.exp(score)
@@ -69,11 +69,11 @@ def exponential(score: sp.Expr) -> sp.Expr:
 
 @cache
 def normaliser(kind: str, own: int) -> sp.Expr:
-    """Normaliser of row k of a kind in the first layer."""
+    """Softmax normaliser of row k of a given kind in the first layer."""
     row = (
         kind,
         q if kind == "query" else k,
-    )  # bare symbols, of which SymPy knows that they lie in the range of the sum
+    )  # symbols that SymPy knows to lie in the range of the sum
     return sp.expand(over_visible(row, own, lambda c: exponential(first_score(row, c))))
 
 
@@ -90,15 +90,15 @@ def first_score(row: Row, column: Row) -> sp.Expr:
 
 
 def first_weight(row: Row, column: Row) -> sp.Expr:
-    """Attention of the first layer, softmax of X W1 X^T, over the symbol of `SHARE` for the row's
-    normaliser.
+    """Attention of the first layer, softmax of X W1 X^T, in units of the symbol in `SHARE` for the
+    inverse normaliser.
     """
     return exponential(first_score(row, column)) * SHARE[row[0]]
 
 
 def normalised(expr: sp.Expr, row: Row, own: int) -> sp.Expr:
-    """Put the normalisers of a row and of the query in; a row that sees nothing retrieves
-    nothing.
+    """Substitute the normalisers of a row and of the query. A row that attends to nothing retrieves
+    zero.
     """
     for kind, number in (row, ("query", q)):
         total = normaliser(kind, own).subs(k, number)
@@ -108,7 +108,7 @@ def normalised(expr: sp.Expr, row: Row, own: int) -> sp.Expr:
 
 @cache
 def from_query(block: int, kernel: str, own: int) -> dict[str, sp.Expr]:
-    """Inner product of a block of the query's row with the token or code of item k, of label k, and
+    """Inner products of a block of the query's row with the token or code of item k, of label k and
     of the query.
     """
     kind, query = structure.BLOCKS["W2"][0][block], ("query", q)
@@ -126,7 +126,7 @@ def from_query(block: int, kernel: str, own: int) -> dict[str, sp.Expr]:
 
 
 def key_score(row: Row, own: int) -> sp.Expr:
-    """Score of the query on a row in the second layer: one entry of the query's row of U W2 U^T."""
+    """Score of the query on a row in the second layer: an entry of the query's row of U W2 U^T."""
     total = sp.S.Zero
     for p in structure.pseudo_parameters():
         if p.matrix != "W2" or p.name not in structure.reachable():
@@ -146,7 +146,7 @@ def key_score(row: Row, own: int) -> sp.Expr:
 
 
 def decided(expr: sp.Expr) -> sp.Expr:
-    """Expression whose conditions are decided by all pair numbers and distances being at least
+    """Resolve conditions in an expression, using that all pair numbers and distances are at least
     1.
     """
     least = {x: 1 + sp.Symbol(f"{x.name}_0", integer=True, nonnegative=True) for x in (d, k, q)}
@@ -160,7 +160,7 @@ def decided(expr: sp.Expr) -> sp.Expr:
 
 @cache
 def key_scores(mask: str = "strict") -> dict[str, sp.Expr]:
-    """Scores by kind of row; ``later`` rows are those of pair q + d."""
+    """Scores by kind of row; ``later`` rows belong to pair q + d."""
     own = MASKS[mask]
     places = {
         "earlier_item": ("item", q - d),
@@ -172,17 +172,17 @@ def key_scores(mask: str = "strict") -> dict[str, sp.Expr]:
     }
     places["query" if own else "first"] = ("query", q) if own else ("item", sp.S.One)
     found = {name: key_score(row, own) for name, row in places.items()}
-    for name, score in found.items():  # q = k + d says that pair q - d exists
+    for name, score in found.items():  # q = k + d ensures that pair q - d exists
         earlier = name.startswith("earlier")
         found[name] = decided(score.subs(q, k + d)).subs(k, q - d) if earlier else decided(score)
-    if not own:  # the first row is not the queried item, which is a kind of its own
+    if not own:  # the first row is not the queried item, which is a separate kind
         found["first"] = found["first"].subs(sp.KroneckerDelta(1, q), 0)
     return found
 
 
 @cache
 def abbreviations(mask: str = "strict") -> dict[sp.Symbol, sp.Expr]:
-    """What the weights of the first layer and the sums of W2 stand for."""
+    """Definitions of the abbreviations for weights of the first layer and sums of W2."""
     own = MASKS[mask]
     of_item, of_other = (
         normalised(first_weight(("query", q), ("item", n)), ("query", q), own) for n in (q, q + d)
@@ -203,7 +203,7 @@ def abbreviations(mask: str = "strict") -> dict[sp.Symbol, sp.Expr]:
         **({x_self: of_self} if own else {}),
         b_item: b[2] + (H - g) * b[8] + (h - g) * b[11],
         b_label: (h - g) * b[12],
-        H: (1 + own) * h,  # the query sees its own token, too
+        H: (1 + own) * h,  # the query attends to its own token, too
         h: of_item,
         g: of_other,
         e: sp.exp(THETA["alpha_3"]),
@@ -212,15 +212,15 @@ def abbreviations(mask: str = "strict") -> dict[sp.Symbol, sp.Expr]:
 
 
 def spelled(expr: sp.Expr, mask: str) -> sp.Expr:
-    """Expression in the pseudo-parameters alone."""
+    """Expression with all abbreviations substituted, in the pseudo-parameters only."""
     for short, meaning in abbreviations(mask).items():
         expr = expr.subs(short, meaning)
     return expr
 
 
 def context_weights() -> dict[str, sp.Expr]:
-    """Attention of the first layer in row pair k: of an item on itself and on others, of a label on
-    its item, itself and others.
+    """Attention of the first layer in pair k: of an item on itself and on other rows, of a label on
+    its item, itself and other rows.
     """
     n = 2 * k - 2
     return {
@@ -234,8 +234,8 @@ def context_weights() -> dict[str, sp.Expr]:
 
 @cache
 def grouped_scores(mask: str = "strict") -> dict[str, sp.Expr]:
-    """Scores relative to the rows before the queried pair, in a form proved equal to the derived
-    one.
+    """Scores relative to rows before the queried pair, in a printed form proved equal to the
+    derived one.
     """
     w, own = context_weights(), MASKS[mask]
     at = {
@@ -259,9 +259,10 @@ def grouped_scores(mask: str = "strict") -> dict[str, sp.Expr]:
 
 @cache
 def redundant(mask: str = "strict") -> tuple[tuple[str, ...], tuple[tuple[str, str], ...]]:
-    """Reachable numbers that the loss does not depend on, and pairs of which it sees the sum alone.
+    """Reachable pseudo-parameters on which the loss does not depend, and pairs on which it depends
+    only through their sum.
 
-    Both start at zero, so that the first stay there, and the second stay equal.
+    All start at zero: the former remain zero, and the latter remain equal to each other.
     """
     short = abbreviations(mask)
     seen = [
@@ -269,7 +270,7 @@ def redundant(mask: str = "strict") -> tuple[tuple[str, ...], tuple[tuple[str, s
         for x in (x_item, x_label, x_first, x_self, b_item, b_label)
         if x in short
     ]
-    seen += [short[x] for x in (e, E, g)]  # h = (1 - others) / (1 + own) goes with g
+    seen += [short[x] for x in (e, E, g)]  # h = (1 - others) / (1 + own) is a multiple of g
     slope = {
         n: [sp.diff(s, THETA[n]) for s in seen]
         for n in structure.reachable()
@@ -287,13 +288,13 @@ def redundant(mask: str = "strict") -> tuple[tuple[str, ...], tuple[tuple[str, s
 
 
 def attention_of(form: sp.Expr, row: Row, column: Row, mask: str) -> sp.Expr:
-    """Attention of the first layer, its form by context proved equal to the softmax."""
+    """Attention of the first layer in printed form, proved equal to the softmax."""
     return written_as(spelled(form, mask), normalised(first_weight(row, column), row, MASKS[mask]))
 
 
 def relative_score(name: str, mask: str) -> sp.Expr:
     """Score of a kind of row relative to a row before the queried pair, in the pseudo-parameters
-    alone.
+    only.
     """
     return spelled(grouped_scores(mask)[name], mask)
 

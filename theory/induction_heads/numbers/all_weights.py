@@ -1,7 +1,7 @@
-"""Emergence times of the gradient flow of all weights, at any N, by a stiff integrator.
+"""Emergence times of the gradient flow of all weights by a stiff integrator.
 
-Rates span 1 (gamma_1), 1/N (the other gammas) and 1/N^2 (everything else), and the loss drops
-within a time of order N after N^2. The integrator is implicit and runs in t/N; its Jacobian is the
+Rates are of order 1 (gamma_1), 1/N (other gammas) and 1/N^2 (the rest), and the loss drops within a
+time of order N after a time of order N^2. An implicit integrator in t/N is used; its Jacobian is a
 central difference of the exact gradient.
 """
 
@@ -24,30 +24,31 @@ from theory.parameters import Allowed, ParameterError
 from theory.special import first_crossing
 
 LossAndGradient = Callable[[np.ndarray], tuple[float, np.ndarray]]
-HEAD = {"gamma": "gamma_3", "beta": "beta_2", "alpha": "alpha_3"}  # the three of the paper
+HEAD = {"gamma": "gamma_3", "beta": "beta_2", "alpha": "alpha_3"}  # the paper's three
 LEVELS = {f"T_{short}": name for short, name in HEAD.items()}
 TWIN = (
     "alpha_1",
     "beta_10",
-)  # with gamma_3 a second way to an induction head: match first, then step by one position
+)  # with gamma_3, a second induction head: match first, then shift by one position
 QUERIES = ("last", "uniform")
-Pairs = Annotated[int, Allowed(low=1, high=10**6)]  # a minute and 10 GB beyond
+Pairs = Annotated[int, Allowed(low=1, high=10**6)]  # beyond it: more than a minute and 10 GB
 Query = Annotated[str, Allowed(choices=QUERIES)]
 Mask = Annotated[str, Allowed(choices=("strict", "inclusive"))]
 RTOL, ATOL = (
     1e-9,
     1e-11,
-)  # the gradient is exact to 1e-15 of 1/N; tighter, and steps shrink without gain
-DIFFERENCE = 1e-4  # of the Jacobian: its error 1e-8 slows Newton's iteration by nothing
-HORIZON = 40.0  # in N^2: no flow here takes longer
+)  # the gradient is exact to 1e-15 / N; a smaller tolerance only costs steps
+DIFFERENCE = 1e-4  # step of the Jacobian; its error 1e-8 does not slow Newton's iteration
+HORIZON = 40.0  # longest time in N^2
 HALF = 0.5
 
 
 def rates(data: str, D: float) -> tuple[dict[str, float] | None, float]:
-    """Rates of the numbers by name, and of the gammas per unit of t.
+    """Relative rates of the pseudo-parameters by name, and the rate of the gammas per unit of t.
 
-    Orthonormal vectors: all alike. Gaussian ones of squared norm D, in units in which gammas move
-    at rate 1 while t counts unit-rate flow of normalised vectors (see `gaussian`).
+    For orthonormal vectors all rates are equal. For Gaussian vectors of squared norm D the unit is
+    such that gammas move at rate 1, while t counts unit-rate flow of normalised vectors (see
+    `gaussian`).
     """
     if data == "orthonormal":
         return None, 1.0
@@ -56,7 +57,7 @@ def rates(data: str, D: float) -> tuple[dict[str, float] | None, float]:
 
 @checked
 def moving(mask: Mask) -> tuple[str, ...]:
-    """Numbers that can leave zero with this mask."""
+    """Pseudo-parameters that can become nonzero with this mask."""
     return tuple(n for n in structure.reachable() if n not in scores.redundant(mask)[0])
 
 
@@ -69,30 +70,31 @@ def descend(
     speed: Mapping[str, float] | None = None,
     horizon: float = HORIZON,
 ) -> Any:
-    """Gradient flow from zero until the loss has dropped, in t/N; ``names`` move, the other numbers
-    stay zero.
+    """Gradient flow from zero until the loss has dropped, in units t/N. Only ``names`` are trained;
+    the other pseudo-parameters stay zero.
 
     Parameters
     ----------
     of : callable
-        Loss and gradient at the nineteen numbers.
+        Loss and gradient as a function of the nineteen pseudo-parameters.
     size : int
-        N, which sets the scales.
+        Number of pairs N, which sets the scales.
     names : collection of str
-        What moves.
+        Trained pseudo-parameters.
     until : callable, optional
-        Of loss and all numbers: whether to stop; at loss 1/2 by default.
+        Function of the loss and all pseudo-parameters that decides when to stop; by default at loss
+        1/2.
     rtol : float
         Tolerance of the integrator.
     speed : mapping of str to float, optional
         Rates other than 1, by name.
     horizon : float
-        Where to give up, in N^2.
+        Longest time, in N^2.
 
     Returns
     -------
     object
-        SciPy's solution, of which ``sol`` gives all nineteen numbers at a time.
+        SciPy's solution; ``sol(t / N)`` gives all nineteen pseudo-parameters.
     """
     index = np.array([NAMES.index(n) for n in NAMES if n in names])
     pace = np.array([(speed or {}).get(NAMES[i], 1.0) for i in index])
@@ -139,7 +141,7 @@ def descend(
 
 
 def crossings(run: Any, size: int, levels: Mapping[str, str] = LEVELS) -> dict[str, float]:
-    """First times at which numbers reach 1/2, infinite where they do not; and that of the loss."""
+    """First times at which pseudo-parameters, and the loss, reach 1/2; infinite if they do not."""
     found = {
         label: size * first_crossing(run, NAMES.index(name), HALF) for label, name in levels.items()
     }
@@ -187,16 +189,16 @@ def times(
     mask : {'strict', 'inclusive'}
         Causal mask.
     names : collection of str, optional
-        Numbers that may move; all by default.
+        Trained pseudo-parameters; all by default.
     **options
         Of `descend`.
 
     Returns
     -------
     dict
-        ``T_gamma``, ``T_beta``, ``T_alpha`` (gamma_3, beta_2, alpha_3 at 1/2; infinite where not
-        before the drop) and ``T_drop`` (loss at 1/2), in the time of unit-rate flow of the numbers
-        on the summed loss.
+        ``T_gamma``, ``T_beta``, ``T_alpha`` (gamma_3, beta_2, alpha_3 at 1/2; infinite if not
+        before the drop) and ``T_drop`` (loss at 1/2), in the time t of unit-rate flow of the
+        pseudo-parameters on the loss summed over D.
     """
     return crossings(flow_of(size, query, mask, names, **options), size)
 
@@ -209,8 +211,8 @@ def curve(
     points: Annotated[int, Allowed(low=2, high=10**6)] = 400,
     **options: Any,
 ) -> xr.Dataset:
-    """All nineteen numbers and the loss over t, up to the drop; points even in the integrator's own
-    steps.
+    """All nineteen pseudo-parameters and the loss over t, up to the drop, at points spread evenly
+    over the integrator's steps.
     """
     run = flow_of(size, query, mask, **options)
     at = np.interp(np.linspace(0, 1, points), np.linspace(0, 1, len(run.t)), run.t)
@@ -223,8 +225,8 @@ def curve(
 
 
 def euler(size: int, query: str, mask: str, step: float, steps: int) -> np.ndarray:
-    """Gradient descent with a finite step in t, every pair queried once per step for a uniform
-    query: (steps + 1, 19).
+    """Gradient descent with a finite step in t; for a uniform query every pair is queried once per
+    step. Shape (steps + 1, 19).
     """
     path = np.zeros((steps + 1, len(NAMES)))
     for i in range(steps):

@@ -1,4 +1,4 @@
-"""Loss of all weights and its gradient in O(N), by sums over rows."""
+"""Loss of all weights and its gradient in O(N), by running sums over rows."""
 
 from __future__ import annotations
 
@@ -30,16 +30,18 @@ from theory.parameters import ParameterError
 NAMES = tuple(THETA)
 
 
-TINY = 1e-30  # an imaginary step this small differentiates without cancellation
+TINY = 1e-30  # step of complex-step differentiation, free of cancellation
 
 
 class Sums(NamedTuple):
-    """What the loss of one queried pair depends on, apart from the numbers of `EFFECTIVE`.
+    """Sums on which the loss of one queried pair depends, in addition to the quantities in
+    `EFFECTIVE`.
 
-    Unnormalised attention of the query on the own rows and on itself; over later pairs: sums of
+    Unnormalised attention of the query on the rows of the queried pair; over later pairs: sums of
     what their rows retrieve of one earlier token, of attention, of coefficients and of their
-    squares; over earlier pairs: sums of first and second powers of what their tokens get beyond a
-    common share; the first pair's; weights of the own rows in the first layer.
+    squares; over earlier pairs: sums of first and second powers of the excess of their tokens over
+    a common share; the excess of the first pair; first-layer weights of the rows of the queried
+    pair.
     """
 
     on_item: np.ndarray
@@ -86,22 +88,22 @@ OUTER = (
     gamma[3],
     g,
     H,
-)  # of these, what acts on the loss beside the sums
+)  # those that enter the loss directly
 
 
 @cache
 def loss_of_sums() -> Callable:
-    """Loss of one queried pair and its gradient in terms of `Sums`, `OUTER` and the numbers of
-    earlier and later pairs.
+    """Compiled loss of one queried pair and its gradient as functions of `Sums`, `OUTER` and the
+    counts of earlier and later pairs.
     """
     s = Sums(*(sp.Symbol(name, real=True) for name in Sums._fields))  # type: ignore[arg-type]
     before, after, has_first = sp.symbols(
         "before after has_first"
-    )  # the first row is apart unless it is the queried item
+    )  # the first row is a separate kind unless it is the queried item
     third, fourth = gamma[2], gamma[3]
     extra = has_first * (sp.exp(x_first) - 1)
     Z = s.later_weight + s.on_item + s.on_label + on_self + 2 * before + extra
-    by_self = fourth * on_self * g  # of every token but the queried item
+    by_self = fourth * on_self * g  # coefficient common to every token but the queried item
     item = (
         o_item
         + (
@@ -142,7 +144,7 @@ def loss_of_sums() -> Callable:
 
 @cache
 def effective(mask: str) -> Callable:
-    """Numbers of `EFFECTIVE` from the pseudo-parameters and N."""
+    """Quantities in `EFFECTIVE` from the pseudo-parameters and N."""
     output = {
         o_item: gamma[0] + gamma[1] * H,
         o_other: gamma[1] * g,
@@ -153,7 +155,7 @@ def effective(mask: str) -> Callable:
 
 
 def after_each(x: np.ndarray) -> np.ndarray:
-    """Sum over the entries behind each entry."""
+    """Sum over the entries after each entry."""
     return np.append(np.cumsum(x[:0:-1])[::-1], 0.0)
 
 
@@ -181,12 +183,12 @@ def loss_and_gradient(
     Returns
     -------
     tuple
-        Loss summed over the D coordinates, and the gradient by the nineteen numbers.
+        Loss summed over the D coordinates, and its gradient, shape (19,).
 
     Raises
     ------
     ParameterError
-        If the query is neither a pair nor ``uniform``.
+        If the query is neither a pair number nor ``uniform``.
     """
     if query != "uniform" and query not in range(1, size + 1):
         raise ParameterError(f"query = {query}: must be uniform or a pair from 1 to {size}")
@@ -201,12 +203,12 @@ def loss_and_gradient(
 def _with_sums(
     v: dict[sp.Symbol, float], size: int, asked: slice, strict: bool
 ) -> tuple[float, np.ndarray]:
-    """Mean loss over the asked pairs, and its gradient by `EFFECTIVE`."""
+    """Mean loss over the queried pairs, and its gradient with respect to `EFFECTIVE`."""
     pair = np.arange(1.0, size + 1)
     n, third, fourth, slope = 2 * pair - 2, v[gamma[2]], v[gamma[3]], v[b_item] + v[b_label]
     first = np.zeros(size)
     first[0] = float(strict)  # the first row retrieves nothing, and its score differs
-    # Weights of the first layer (equations all_attention_*); then the second layer's of later pairs
+    # First-layer weights (equations all_attention_*), then second-layer weights of later pairs
     # (all_key_later_*).
     item_other = 1 / np.where(v[E] + n > 0, v[E] + n, np.inf)
     label_other = 1 / (v[e] + v[E] + n)
@@ -260,7 +262,7 @@ def _with_sums(
         x: share_of_each * float(np.sum(np.broadcast_to(y, pair[asked].shape)))
         for x, y in zip(OUTER, found[1 + len(by) :], strict=True)
     }
-    # Back through the sums.
+    # Backward pass through the sums.
     first_, second_ = after_each(by.earlier_first), after_each(by.earlier_second)
     by_f_item, by_f_label = first_ + 2 * f_item * second_, first_ + 2 * f_label * second_
     by_f_item[0] += by.first_extra.sum()

@@ -1,9 +1,10 @@
-"""Emergence times of the flow, N = 1 to 10^7 in a second: beta as the independent variable, nothing
-cancels.
+"""Emergence times of the three-parameter flow for N = 1 to 10^7 in a second: beta is the
+independent variable, and nothing cancels.
 
-Plain time is of order N^2 while the flow is stiff on the scale N, and the O(1) terms of the
-emergence times would drown. So alpha is eliminated by the invariant, gamma is carried as gamma - 1,
-and time as its excess over the leading law, ``excess = (t - 2 N^2 I(beta)) / N``.
+The time is of order N^2 while the flow is stiff on the scale N, so that the O(1) terms of the
+emergence times would be lost to rounding. Therefore alpha is eliminated by the invariant, gamma is
+stored as gamma - 1, and time as its excess over the leading law, ``excess = (t - 2 N^2 I(beta)) /
+N``.
 """
 
 from __future__ import annotations
@@ -26,12 +27,12 @@ from theory.parameters import Allowed, ParameterError
 from theory.special import log_linear
 
 TIGHT: dict[str, Any] = {"rtol": 1e-12, "atol": 1e-16}  # gamma - 1 is of order 1/N
-LAYER = 1.0  # length of the initial layer in t / N; gamma passes 1/2 near ln 2
-NEWTON = 3  # steps that make alpha exact to rounding
+LAYER = 1.0  # length of the initial layer in t/N; gamma passes 1/2 near ln 2
+NEWTON = 3  # Newton steps; they make alpha exact to rounding
 FARTHEST = 60.0  # beta; the loss drops before beta = 15 for every N allowed
 HALF = 0.5
-Level = Annotated[float, Allowed(low=1e-6, high=5)]  # of alpha and beta: to beta = 13 at N = 2
-LevelGamma = Annotated[float, Allowed(low=1e-6, high=0.62)]  # the layer ends at 0.628 or above
+Level = Annotated[float, Allowed(low=1e-6, high=5)]  # largest level; beta = 13 at N = 2
+LevelGamma = Annotated[float, Allowed(low=1e-6, high=0.62)]  # gamma ends the layer above 0.628
 
 
 def gaussian(beta: Any) -> Any:
@@ -40,15 +41,15 @@ def gaussian(beta: Any) -> Any:
 
 
 def alpha_of(beta: Any, N: int) -> Any:
-    """Alpha from beta by the invariant (equation ``alpha_of_beta``, with a Lambert function that
-    cannot overflow).
+    """Alpha from beta by the invariant (equation ``alpha_of_beta``, with an overflow-free Lambert
+    function).
     """
     if N == 1:
         return np.zeros_like(np.asarray(beta, float))
     n = 2 * N - 2
     start = np.square(beta) / 2 + 1 / n
     alpha = log_linear(start, n)
-    for _ in range(NEWTON):  # the difference above loses relative accuracy where beta is small
+    for _ in range(NEWTON):  # restores the relative accuracy at small beta
         alpha = alpha - (alpha + np.expm1(alpha) / n - np.square(beta) / 2) / (
             1 + np.exp(alpha) / n
         )
@@ -56,12 +57,12 @@ def alpha_of(beta: Any, N: int) -> Any:
 
 
 def beta_of(alpha: float, N: int) -> float:
-    """Beta from alpha by the invariant; infinite at N = 1, where alpha stays 0."""
+    """Beta from alpha by the invariant; infinite for N = 1, where alpha stays 0."""
     return math.sqrt(2 * alpha + math.expm1(alpha) / (N - 1)) if N > 1 else math.inf
 
 
 def rates(beta: Any, g: Any, N: int) -> tuple[Any, Any, Any]:
-    """Flow on the invariant at beta and gamma = 1 + g, arranged so that nothing cancels.
+    """Flow on the invariant at beta and gamma = 1 + g, written without cancellation.
 
     Returns
     -------
@@ -94,7 +95,7 @@ def rates(beta: Any, g: Any, N: int) -> tuple[Any, Any, Any]:
 
 @dataclass(frozen=True)
 class Path:
-    """The flow at one N: a layer in t/N, then excess and gamma - 1 over beta."""
+    """Solution at one N: initial layer in t/N, then excess and gamma - 1 as functions of beta."""
 
     N: int
 
@@ -132,7 +133,7 @@ class Path:
         return found
 
     def excess(self, beta: float) -> float:
-        """(t - 2 N^2 I(beta)) / N at the time when beta is reached, behind the layer."""
+        """(t - 2 N^2 I(beta)) / N at the time when beta is reached, after the layer."""
         return float(self.integrate(self.handover, beta).y[0, -1])
 
     def time(self, beta: Any, excess: Any) -> Any:
@@ -169,7 +170,7 @@ class Path:
 
         above.terminal = True  # type: ignore[attr-defined]
         run = self.integrate(self.handover, FARTHEST, events=above)
-        before = (run.t[-2], run.y[:, -2])  # the last step of the integrator above the level
+        before = (run.t[-2], run.y[:, -2])  # last integrator step with the loss above the level
 
         def at(beta: float) -> np.ndarray:
             return self.integrate(before, beta).y[:, -1] if beta > before[0] else before[1]
@@ -182,8 +183,8 @@ class Path:
         return float(self.time(beta, at(beta)[0]))
 
     def curve(self, end: float, points: int = 600) -> xr.Dataset:
-        """Alpha, beta, gamma and loss over t, up to t = ``end``; the points crowd where things
-        happen.
+        """Alpha, beta, gamma and loss over t, up to t = ``end``, with more points where they change
+        fast.
 
         Returns
         -------
@@ -195,7 +196,7 @@ class Path:
         ParameterError
             If ``end`` is not above 1e-290.
         """
-        if not end > 1e-290:  # subnormal numbers have no digits left to integrate with
+        if not end > 1e-290:  # subnormal numbers lack the digits for integration
             raise ParameterError(f"t = {end:g}: must be above 1e-290")
         tau = np.linspace(0, min(LAYER, end / self.N), 60)
         early = scipy.integrate.solve_ivp(
@@ -215,8 +216,8 @@ class Path:
 
             arrived.terminal = True  # type: ignore[attr-defined]
             run = self.integrate(self.handover, FARTHEST, events=arrived, dense_output=True)
-            # Even in time, in its logarithm and in beta together: smooth on the plateau, in the
-            # drop and behind the layer.
+            # Points even in time, in its logarithm and in beta: smooth on the plateau, after the
+            # layer and in the drop.
             grid = np.unique(
                 np.append(
                     np.geomspace(run.t[0], run.t[-1], 10 * points),
@@ -260,13 +261,13 @@ def times(
     level : float
         Threshold of alpha and beta (Definition 1: 1/2; Fig. 5: 0.1), from 1e-6 to 5.
     level_gamma : float
-        Threshold of gamma, from 1e-6 to 0.62, below what it reaches in the initial layer.
+        Threshold of gamma, from 1e-6 to 0.62 (gamma reaches it in the initial layer).
 
     Returns
     -------
     dict
         ``T_gamma``, ``T_beta``, ``T_alpha`` and ``T_drop``, the first time of loss < 1/2; infinite
-        for what never comes.
+        if never reached.
     """
     path = Path(N)
     find: dict[str, Callable[[], float]] = {

@@ -1,4 +1,6 @@
-"""The drop under all weights at sizes beyond any sum: the leading-order law in numbers."""
+"""Leading-order law of the drop with all weights trained, for sizes at which sums over rows are too
+expensive.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,9 @@ from theory.special import gauss_legendre
 
 @cache
 def _compiled(query: str) -> tuple[Callable, Callable]:
-    """Part of the loss common to all pairs and its gradient by `FIVE`; then that of one pair."""
+    """Compiled loss: the part common to all pairs, then the part of one pair, each with its
+    gradient with respect to `FIVE`.
+    """
     state = [THETA[n] for n in FIVE]
     common, one = (
         plateau.loss_uniform()
@@ -48,11 +52,11 @@ def _compiled(query: str) -> tuple[Callable, Callable]:
 
 @cache
 def nodes(size: int) -> tuple[np.ndarray, np.ndarray]:
-    """Pairs and weights for means over all pairs: each of the first `EXPLICIT`, then Gauss-Legendre
-    in ln q.
+    """Nodes and weights for averages over all pairs: the first `EXPLICIT` pairs one by one, then
+    Gauss-Legendre in ln q.
 
-    What is averaged depends on q through e/(e + 2q - 2) alone, smooth in ln q; the sum as an
-    integral from half a step before the first pair is off by a 1/(24 q^2)-th of it.
+    The averaged function depends on q only through e/(e + 2q - 2), smooth in ln q. Replacing the
+    sum by an integral that starts half a step earlier has a relative error of 1/(24 q^2).
     """
     pairs = np.arange(1.0, min(size, EXPLICIT) + 1)
     weights = np.ones_like(pairs)
@@ -66,7 +70,7 @@ def nodes(size: int) -> tuple[np.ndarray, np.ndarray]:
 def loss_and_gradient(
     theta: np.ndarray, size: int, query: str = "last"
 ) -> tuple[float, np.ndarray]:
-    """Loss of the five numbers and its gradient, in the layout of all nineteen (equation
+    """Loss of the five pseudo-parameters and its gradient, in the layout of all nineteen (equation
     ``plateau_loss``).
     """
     common, one = _compiled(query)
@@ -84,12 +88,12 @@ def loss_and_gradient(
 def predicted(
     size: Annotated[int, Allowed(low=2, high=10**5)], query: times.Query = "last", **options: Any
 ) -> dict[str, float]:
-    """Emergence times by the flow of five numbers, strict mask; relative error of order 1/N,
-    nothing fitted.
+    """Emergence times by the flow of five pseudo-parameters, strict mask, without fitted constants;
+    relative error of order 1/N.
 
-    O(1) per step for either query; to N = 10^4: at 10^6 rounding of the gammas stops the
-    integrator, see `slow_drop`. Units and names as in `times.times`; infinite for what does not
-    come before the drop.
+    O(1) per step for either query. Valid up to N = 10^4; at 10^6 rounding errors of the gammas stop
+    the integrator, see `slow_drop`. Units and names as in `all_weights.times`; infinite if not
+    reached before the drop.
     """
     return times.crossings(
         times.descend(lambda x: loss_and_gradient(x, size, query), size, FIVE, **options), size
@@ -98,8 +102,8 @@ def predicted(
 
 @checked
 def slow_drop(log_size: Annotated[float, Allowed(low=0, high=1e3)]) -> float:
-    """T_drop / N^2 for the last pair when 1/N is zero and ln N is kept: one ODE for alpha_3 over
-    beta_2.
+    """T_drop / N^2 for the last pair in the limit 1/N -> 0 at fixed ln N: one ODE for alpha_3 as a
+    function of beta_2.
     """
     of_e = numeric.function(plateau.sums()[phi], [e])
 

@@ -1,4 +1,4 @@
-"""A uniform query in numbers: loss and gradient in O(N), emergence times of the flow."""
+"""Numerical uniform query: loss and gradient in O(N), and emergence times of the flow."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from theory.induction_heads.symbols import alpha, d, q
 from theory.parameters import Allowed
 from theory.special import first_crossing
 
-HIGHEST = 0.55  # level that the flow is followed to
-HORIZON = 4.0  # in N^2: the last pair alone takes 1.71 N^2, and no average over q takes longer
+HIGHEST = 0.55  # level up to which the flow is integrated
+HORIZON = 4.0  # longest time in N^2; the last pair alone takes 1.71 N^2, averages over q less
 
 
 @cache
 def _scores() -> Any:
-    """Own-label, later-item and later-label score over beta with their derivatives by alpha,
-    compiled.
+    """Compiled scores of own label, later item and later label, divided by beta, and their
+    derivatives with respect to alpha.
     """
     c = attention.key_scores("strict")
     of_pair = [c["own_label"], c["later_item"].subs(q, q - d), c["later_label"].subs(q, q - d)]
@@ -34,10 +34,11 @@ def _scores() -> Any:
 
 
 def loss_and_gradient(state: Any, size: int) -> tuple[float, np.ndarray]:
-    """Loss averaged over all q = 1..N, strict mask, and its gradient by (alpha, beta, gamma).
+    """Loss averaged over all q = 1..N, strict mask, and its gradient with respect to (alpha, beta,
+    gamma).
 
-    Rows before the queried pair have score 0, its own label and the rows after it have theirs; sums
-    over later rows are running sums from the end, so one call costs O(N).
+    Rows before the queried pair have score 0; its own label and later rows have nonzero scores.
+    Sums over later rows are running sums from the end, so that one call costs O(N).
     """
     a, b, c = (float(v) for v in state)
     pairs = np.arange(1.0, size + 1)
@@ -81,8 +82,8 @@ def times(
     size: Annotated[int, Allowed(low=1, high=10**6)],
     level: Annotated[float, Allowed(low=1e-6, high=HIGHEST)] = 0.5,
 ) -> dict[str, float]:
-    """Emergence times under uniform q: ``T_gamma``, ``T_beta``, ``T_alpha``, ``T_drop``; infinite
-    where not before 4 N^2.
+    """Emergence times for uniform q: ``T_gamma``, ``T_beta``, ``T_alpha``, ``T_drop``; infinite if
+    not before 4 N^2.
     """
 
     def rate(_: float, state: np.ndarray) -> np.ndarray:

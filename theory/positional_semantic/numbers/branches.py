@@ -1,4 +1,4 @@
-"""Branches over the sample complexity, by continuation, and the phase diagram."""
+"""Branches of fixed points over the sample complexity, by continuation, and the phase diagram."""
 
 from __future__ import annotations
 
@@ -43,18 +43,17 @@ MEANING = {
 def continue_branch(
     p: Parameters, branch: Branch, alphas: Alphas, near: FixedPoint | None = None
 ) -> list[FixedPoint | None]:
-    """Fixed points of one branch at every alpha, each started from its neighbours, from the largest
-    alpha down.
+    """Fixed points of one branch at every alpha, by continuation from the largest alpha down.
 
-    Where the overlap of the branch has vanished, or its fixed point is lost, the branch ends: None
-    there and below. The positional branch may end towards large alpha as well (small omega): it is
-    looked for at every alpha until found.
+    The branch ends where its overlap vanishes or its fixed point is lost; the result is None there
+    and below. At small omega the positional branch may also end towards large alpha, so it is
+    searched for at every alpha until found.
     """
     points: dict[float, FixedPoint] = {}
     for alpha in sorted({float(a) for a in alphas}, reverse=True):
         here = p.replace(alpha=alpha)
         try:
-            if branch == "positional" and not points:  # a coarse look is ten times cheaper
+            if branch == "positional" and not points:  # a coarse search is ten times cheaper
                 near = solve(here.replace(order=min(COARSE, p.order)), branch, near)
                 if not near.exists:
                     near = None
@@ -72,7 +71,7 @@ def continue_branch(
 def _predicted(
     alpha: float, points: dict[float, FixedPoint], near: FixedPoint | None
 ) -> FixedPoint | None:
-    """Where to start at ``alpha``: on the line through the last two points, if it keeps q and V
+    """Starting point at ``alpha``: linear extrapolation of the last two points, if it keeps q and V
     positive.
     """
     last = list(points.values())[-2:]
@@ -81,7 +80,8 @@ def _predicted(
     before, here = last
     ahead = (alpha - here.p.complexity) / (here.p.complexity - before.p.complexity)
     state = State(*(b + ahead * (b - a) for a, b in zip(before.state, here.state, strict=True)))
-    # Near its end an overlap falls like a square root, which a line overshoots.
+    # Near the end of a branch its overlap vanishes as a square root, which a linear extrapolation
+    # overshoots.
     safe = all(s * b > 0.25 * b * b for s, b in zip(state, here.state, strict=True) if b)
     return replace(here, state=state) if safe else here
 

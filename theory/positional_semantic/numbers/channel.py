@@ -1,13 +1,12 @@
-"""Gaussian averages over the output channel, by a quadrature that is split where the minimiser
-jumps.
+"""Gaussian averages over the output channel, by a quadrature split where the minimiser jumps.
 
-Given the order parameters, a sentence is a teacher field ``h`` (two independent N(0, rho)) and,
-given it, ``w = (m, -m) + theta/rho h + s zeta`` with ``s^2 = q - theta^2/rho``. The target
-attention Y depends on ``h`` only. For each ``h``, the plane of ``w`` is cut along the axis ``n``
-that joins the two exact solutions of S(z) = Y: the global minimiser jumps at one value of ``w.n``
-per value of the other coordinate, found by Newton, and each side has Gauss-Legendre nodes of its
-own. The local selection stays in the well on the side of the mean field as long as there is one;
-its axis is cut where that well ends.
+Given the order parameters, a sentence is described by a teacher field ``h`` (two independent N(0,
+rho)) and by ``w = (m, -m) + theta/rho h + s zeta`` with ``s^2 = q - theta^2/rho``. The target
+attention Y depends on ``h`` only. For each ``h``, the plane of ``w`` is scanned by lines parallel
+to the axis ``n`` that joins the two exact solutions of S(z) = Y. On each line the global minimiser
+jumps at one value of ``w.n``, found by Newton's method, and each side has its own Gauss-Legendre
+nodes. The local branch of the proximal operator (``prox=local``) stays in the well on the side of
+the mean field as long as that well exists; its lines are split where the well ends.
 """
 
 from __future__ import annotations
@@ -24,12 +23,12 @@ from theory.positional_semantic.numbers import prox
 from theory.positional_semantic.parameters import Parameters
 from theory.special import gauss_hermite, gauss_legendre
 
-REACH = 5.5  # standard deviations at which the normal axis is cut off: 4e-8 of the mass lies beyond
+REACH = 5.5  # cutoff of the normal axis in standard deviations; 4e-8 of the mass lies beyond
 JUMP_STEPS = 60  # bisection alone needs 25
 CUT_FOUND = 1e-7
-FARTHEST_CUT = 2.0  # wells are about 1 apart, jumps lie between them
-BISECTIONS = 10  # to 2e-3, and an extrapolation from there
-SAME_WELL = 1e-6  # distance below which two minimisers are one
+FARTHEST_CUT = 2.0  # wells are about 1 apart, with jumps between them
+BISECTIONS = 10  # to 2e-3, then extrapolated
+SAME_WELL = 1e-6  # distance below which two minimisers are the same
 
 
 class State(NamedTuple):
@@ -43,21 +42,22 @@ class State(NamedTuple):
 
 @dataclass
 class Averages:
-    """What the state evolution needs from the output channel, and how reliable it is.
+    """Averages over the output channel that enter the state evolution, and stability measures.
 
     Attributes
     ----------
     numbers : dict
         ``E_gg, E_g, E_gxi, E_geta, E_M, E_loss`` by symbol name.
     replicon : float
-        ``V^2 E |dg/dw|_F^2`` without its jumps; times alpha it must be below one for message
-        passing to be stable.
+        ``V^2 E |dg/dw|_F^2`` without the contribution of jumps. Message passing is stable if alpha
+        times this is below one.
     jump : float
         Probability density of ``w`` on the surface where the minimiser jumps, weighted by the
-        squared jump of g times V^2 (zero: the selection is smooth and `replicon` is all there is).
+        squared jump of g times V^2. If zero, the minimiser is continuous and `replicon` decides
+        stability.
     cut, wells : ndarray
-        Where the minimiser jumps, shape (lines,), and what it is at the nodes, to start from at a
-        nearby state.
+        Position of the jump, shape (lines,), and the minimisers at the nodes, used as starting
+        points at a nearby state.
     """
 
     numbers: dict[str, float]
@@ -79,11 +79,11 @@ def target(p: Parameters, h: np.ndarray) -> np.ndarray:
 def teacher_nodes(
     task: Parameters, order: int, whole: bool
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Fields ``h``, weights, targets ``Y`` and axis ``z_0`` over the plane, or over its half
-    ``h_1 > 0``.
+    """Nodes ``h``, weights, targets ``Y`` and axis ``z_0`` on the plane, or on its half ``h_1 >
+    0``.
 
-    Everything averaged is even under ``h -> -h`` when ``m = 0`` (with ``w -> -w``) or
-    ``theta = 0``.
+    The half plane suffices if ``m = 0`` (with ``w -> -w``) or ``theta = 0``: all averaged functions
+    are then even under ``h -> -h``.
     """
     x, weight = gauss_hermite(order)
     half = (x > 0) | whole
@@ -99,13 +99,13 @@ def averages(p: Parameters, state: State, near: Averages | None = None) -> Avera
     Parameters
     ----------
     p : Parameters
-        Model, selection of the minimiser (``prox``) and nodes per axis (``order``).
+        Model, branch of the proximal operator (``prox``) and nodes per axis (``order``).
     state : State
-        Order parameters; twice as expensive with both ``m`` and ``theta``.
+        Order parameters. The cost doubles if both ``m`` and ``theta`` are nonzero.
     near : Averages, optional
-        The result at a nearby state with as many nodes, to save Newton steps.
+        Result at a nearby state with the same number of nodes, to save Newton steps.
     """
-    # The target depends on nothing else.
+    # The target depends on these fields only.
     task = Parameters(omega=p.omega, sigma=p.sigma, target=p.target)
     h, weights, Y, z_0 = teacher_nodes(task, p.order, bool(state.m and state.theta))
     rho = p.sigma**2
@@ -138,7 +138,7 @@ def averages(p: Parameters, state: State, near: Averages | None = None) -> Avera
 def _from_nearby(
     lines: Lines, wells: np.ndarray, start: np.ndarray, plus: np.ndarray, minus: np.ndarray
 ) -> np.ndarray:
-    """Wells remembered from nearby as starts, where they lie on this side of the cut."""
+    """Minimisers of a nearby state as starting points, if they lie on this side of the cut."""
     side = np.repeat([-1, 1], start.shape[2] // 2)
     between = ((plus + minus) * lines.normal).sum(0)[:, None] / 2
     same = side * ((wells * lines.normal[..., None]).sum(0) - between) > 0
@@ -148,8 +148,8 @@ def _from_nearby(
 def _integrands(
     p: Parameters, state: State, h: np.ndarray, w: np.ndarray, z: np.ndarray, Y: np.ndarray
 ) -> dict[str, np.ndarray]:
-    """What is averaged, on ``(line, node)``; what is odd vanishes by symmetry, which the half plane
-    of h does not show.
+    """Integrands on ``(line, node)``. Odd ones are set to zero, as on the half plane of h their
+    cancellation would be missed.
     """
     g = (z - w) / state.V
     xi = (w - np.array([state.m, -state.m])[:, None, None]) / np.sqrt(state.q)
@@ -181,12 +181,12 @@ def _two_sides(
     plus: np.ndarray,
     minus: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Nodes ``(line, node)`` and weights along the normal on both sides of ``cut``, and where to
-    start.
+    """Nodes ``(line, node)`` and weights along the normal on both sides of ``cut``, and starting
+    points for the minimiser.
     """
     x, weight = gauss_legendre(order)
     low, high = centre - REACH * spread, centre + REACH * spread
-    inside = np.clip(cut, low, high)  # only what carries mass gets nodes
+    inside = np.clip(cut, low, high)  # nodes only where the Gaussian has weight
     sides = []
     for begin, end, well in ((low, inside, minus), (inside, high, plus)):
         at = begin[:, None] + (end - begin)[:, None] * x
@@ -204,15 +204,14 @@ def _two_sides(
 
 @dataclass(frozen=True)
 class Lines:
-    """Lines in the plane of ``w`` parallel to the axis between the two wells, several for every
-    target.
+    """Lines in the plane of ``w`` parallel to the axis between the two wells; several per target.
 
     Attributes
     ----------
     p, variance
         Model, and the order parameter V.
     Y, normal, far, base : ndarray, shape (2, lines)
-        Target, direction, exact solution on the + side, and the point with coordinate zero.
+        Target, direction of the line, exact solution on the + side, and point with coordinate zero.
     centre : ndarray, shape (lines,)
         Coordinate of the mean of ``w``.
     """
@@ -235,7 +234,7 @@ class Lines:
         mean: np.ndarray,
         offsets: np.ndarray,
     ) -> Self:
-        """Lines at the given offsets from the mean, for every target; the + side is that of the
+        """Lines at the given offsets from the mean, for every target. The + side is the side of the
         mean.
         """
         z_0 = z_0 * np.where((z_0 * mean).sum(0) < 0, -1.0, 1.0)
@@ -275,13 +274,13 @@ class Lines:
         return z.reshape(2, *shape), value.reshape(shape), hessian.reshape(3, *shape)
 
     def _of(self, active: np.ndarray) -> Lines:
-        """Some of the lines."""
+        """Select lines."""
         Y, normal, far, base = (v[:, active] for v in (self.Y, self.normal, self.far, self.base))
         return Lines(self.p, self.variance, Y, normal, far, base, self.centre[active])
 
     def _both(self, at: np.ndarray, active: np.ndarray) -> tuple[np.ndarray, ...]:
-        """Wells reached from far on the + side and from far on the - side; their values; Hessian of
-        the first.
+        """Wells reached from far on the + and the - side, their values, and the Hessian of the
+        first.
         """
         lines = self._of(active)
         up, f_up, curvature = (v[..., 0] for v in lines.descend(lines.far[..., None], at[:, None]))
@@ -289,12 +288,12 @@ class Lines:
         return up, f_up, down, f_down, curvature
 
     def jump(self, guess: np.ndarray | None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Coordinate at which the global minimiser changes sides, shape (lines,), and the wells
-        there, (2, lines).
+        """Coordinate at which the global minimiser changes sides, shape (lines,), and the two wells
+        there, shape (2, lines).
 
-        Where there are two wells, both are equally deep there and the minimiser jumps. Where there
-        is one, it crosses from one side to the other within a short distance: a good place to cut
-        as well. Newton steps, kept inside a bracket that halves when they leave it.
+        With two wells, both are equally deep at this point and the minimiser jumps. With one well,
+        the minimiser crosses over within a short distance, which is also a good place to split.
+        Found by Newton steps with bisection as fallback.
         """
         cut = np.zeros(self.centre.size) if guess is None else guess.copy()
         low, high = np.full(cut.size, -FARTHEST_CUT), np.full(cut.size, FARTHEST_CUT)
@@ -326,12 +325,13 @@ class Lines:
     def end_of_plus_well(
         self, cut: np.ndarray, plus: np.ndarray, minus: np.ndarray, lowest: np.ndarray
     ) -> np.ndarray:
-        """Coordinate below which the + well is gone, shape (lines,); ``plus`` and ``minus`` become
-        the wells there.
+        """Coordinate below which the + well does not exist, shape (lines,). ``plus`` and ``minus``
+        are updated to the wells there.
 
-        The local selection stays in the + well wherever there is one. Lines without two wells keep
-        ``cut``; nothing below ``lowest`` is looked at. The well ends where it meets the saddle: the
-        Hessian's determinant falls to zero like a square root, which the last step extrapolates.
+        The local branch uses the + well wherever it exists. Lines without two wells keep ``cut``;
+        coordinates below ``lowest`` are not searched. The well ends where it merges with the
+        saddle: the determinant of the Hessian vanishes as a square root, which is used for the
+        final extrapolation.
         """
         active = np.flatnonzero(
             (((plus - minus) * self.normal).sum(0) > SAME_WELL) & (cut > lowest)

@@ -1,11 +1,11 @@
-"""The state evolution on a 12-node rule of degree seven per pair of Gaussians, as the overlaps of
-the authors' data.
+"""State evolution with a 12-node quadrature rule of degree seven per pair of Gaussians, as behind
+the overlaps of the authors' data.
 
-Their losses and errors were integrated with a rule of degree eleven at these overlaps.
+The authors' losses and errors were integrated with a rule of degree eleven at these overlaps.
 
-The rule (Stroud's E_2^{r^2} 7-1) integrates polynomials up to degree seven; the minimiser of the
-envelope jumps, so that its fixed points are off by a few permille to tens of percent
-(`fixed_point.solve` converges). It is here to show where the published overlaps come from.
+The rule (Stroud's E_2^{r^2} 7-1) is exact for polynomials up to degree seven. Since the minimiser
+of the envelope jumps, its fixed points have errors from a few permille to tens of percent
+(`fixed_point.solve` converges). It reproduces the published overlaps.
 """
 
 from __future__ import annotations
@@ -42,7 +42,9 @@ def rule() -> tuple[np.ndarray, np.ndarray]:
 
 
 def averages(p: Parameters, state: State) -> Averages:
-    """Output averages on 12 x 12 nodes with the global minimiser, best of three starts."""
+    """Output averages on 12 x 12 nodes with the global minimiser, found as the best of three
+    starts.
+    """
     nodes, weights = rule()
     xi, eta = (np.repeat(nodes, 12, 1), np.tile(nodes, 12))
     total = np.outer(weights, weights).ravel()
@@ -81,7 +83,7 @@ def solve(p: Parameters, branch: Branch, start: State | None = None) -> FixedPoi
     Raises
     ------
     ParameterError
-        If it does not settle.
+        If it does not converge.
     """
     with in_range(p):
         state = start or STARTS[branch]

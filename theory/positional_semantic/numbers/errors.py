@@ -1,4 +1,4 @@
-"""The test error at given order parameters, in numbers."""
+"""Numerical test error at given order parameters."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ def test_error(
     Raises
     ------
     ParameterError
-        For an unknown normalisation, or nodes that are not even.
+        For an unknown normalisation, or an odd number of nodes.
     """
     x, weight = gauss_hermite(order)
     rho = p.sigma**2
     half = x > 0
-    grids = [x[half], x, x, x]  # even under a common change of sign, up to the sign of m
+    grids = [x[half], x, x, x]  # even under a common sign change, up to the sign of m
     factors = [2 * weight[half], weight, weight, weight]
     h = p.sigma * np.array(np.meshgrid(*grids[:2], indexing="ij"))[..., None, None]
     zeta = np.array(np.meshgrid(*grids[2:], indexing="ij"))[:, None, None]

@@ -1,6 +1,4 @@
-"""Fixed points of the state evolution: branches, their stability, and how well they are
-converged.
-"""
+"""Fixed points of the state evolution: branches, stability and convergence."""
 
 from __future__ import annotations
 
@@ -42,23 +40,23 @@ from theory.positional_semantic.symbols import (
 
 BRANCHES = ("positional", "semantic", "agnostic")
 Branch = Annotated[str, Allowed(choices=BRANCHES)]
-# Where to start without a neighbour: near the solutions at omega = 0.3, alpha = 2, sigma = 0.5;
-# scaled with sigma.
+# Default starting points, near the solutions at omega = 0.3, alpha = 2, sigma = 0.5; scaled with
+# sigma.
 STARTS = {
     "positional": State(0.05, 0.26, 11.0, 0.0),
     "semantic": State(0.115, 0.0, 12.5, 0.158),
     "agnostic": State(0.1, 0.0, 15.0, 0.0),
 }
-COARSE = 8  # nodes per axis of the first approach and of the Jacobian
-DAMPING, SHORTEST = 0.7, 0.05  # weight of the old iterate at first; smallest weight of the new one
+COARSE = 8  # nodes per axis of the first iterations and of the Jacobian
+DAMPING, SHORTEST = 0.7, 0.05  # initial weight of the old iterate; smallest weight of the new one
 PICARD, CLOSE = (
     600,
     1e-3,
-)  # damped steps at most, and the relative change at which Newton steps take over
+)  # largest number of damped steps; relative change at which Newton steps take over
 CHORD, TIGHT = 25, 1e-8
-CONVERGED = 5e-5  # a node beside the end of a local well may fall either way, steps of 1e-5; the quadrature is off by more
-VANISHED = 2e-3  # an overlap below this, relative to sqrt(q), is none: the branch has merged with the agnostic one
-NO_WEIGHTS = 1e-8  # q below this falls for ever: the branch has merged with zero weights
+CONVERGED = 5e-5  # nodes at the end of a local well cause jumps of 1e-5
+VANISHED = 2e-3  # overlap / sqrt(q) below which a branch has merged with the agnostic one
+NO_WEIGHTS = 1e-8  # q below this decays to zero: the branch has merged with zero weights
 MOMENTS = (E_gg, E_g, E_gxi, E_geta)
 
 
@@ -71,21 +69,21 @@ class FixedPoint:
     p : Parameters
         Model, with ``alpha``.
     branch : {'positional', 'semantic', 'agnostic'}
-        What it was started as; see `exists`.
+        Branch on which the iteration was started; see `exists`.
     state : State
         Order parameters (6).
     hats : dict
         Conjugates by symbol name.
     averages : Averages
-        Of the output channel, at the state.
+        Averages over the output channel at the fixed point.
     residual : float
         Largest relative change under one undamped step.
     jacobian : ndarray
-        Of the undamped map along the branch in ``log q``, overlap and ``log V``; approximate after
-        continuation.
+        Jacobian of the undamped map along the branch in ``log q``, overlap and ``log V``;
+        approximate after continuation.
     error : dict
-        Difference of ``q, m, V, theta, train_loss`` from a finer quadrature, with sign; empty if
-        not asked for.
+        Signed difference of ``q, m, V, theta, train_loss`` from a finer quadrature; empty if not
+        requested.
     """
 
     p: Parameters
@@ -99,7 +97,7 @@ class FixedPoint:
 
     @property
     def exists(self) -> bool:
-        """Whether the branch's own overlap has not vanished."""
+        """Whether the branch exists, i.e. its overlap is nonzero."""
         own = {
             "positional": abs(self.state.m),
             "semantic": abs(self.state.theta) / self.p.sigma,
@@ -109,14 +107,14 @@ class FixedPoint:
 
     @property
     def along(self) -> float:
-        """Largest real part of the eigenvalues of the undamped map along the branch: below one,
-        damped steps converge.
+        """Largest real part of the eigenvalues of the undamped map along the branch. Damped steps
+        converge if it is below one.
         """
         coarse = _Map(self.p.replace(order=COARSE), self.branch)
         return float(np.linalg.eigvals(coarse.jacobian(coarse.pack(self.state))).real.max())
 
     def values(self) -> dict[str, Any]:
-        """Everything by symbol name."""
+        """All values by symbol name."""
         return {**self.p.values(), **self.state._asdict(), **self.hats, **self.averages.numbers}
 
     @property
@@ -126,30 +124,30 @@ class FixedPoint:
 
     @property
     def test_mse_half(self) -> float:
-        """Half of ``E|y - f|^2/d``, what the figures of the paper show."""
+        """Half of ``E|y - f|^2/d``, as in the paper's figures."""
         return error_of(self.p, self.state)
 
     @property
     def slope(self) -> float:
-        """Derivative of the training loss in alpha along the branch."""
+        """Derivative of the training loss with respect to alpha along the branch."""
         return float(errors.equations()["training_loss_slope"].evaluate(self.values()))
 
     @property
     def replicon(self) -> float:
-        """``alpha V^2 E|dg/dw|^2`` without jumps: below one, message passing is stable where
-        nothing jumps.
+        """``alpha V^2 E|dg/dw|^2`` without jumps. Without jumps, message passing is stable if it is
+        below one.
         """
         return self.p.complexity * self.averages.replicon
 
     @property
     def jump(self) -> float:
-        """Weight of the jumps of the minimiser (`Averages.jump`): above zero the replicon condition
-        is violated.
+        """Weight of the jumps of the minimiser (`Averages.jump`). If it is positive, the replicon
+        condition is violated.
         """
         return self.p.complexity * self.averages.jump
 
     def summary(self) -> dict[str, float]:
-        """Numbers for people and machines."""
+        """Summary as a dictionary of numbers."""
         return {
             **{k: float(abs(v)) for k, v in self.state._asdict().items()},
             "train_loss": self.train_loss,
@@ -159,9 +157,7 @@ class FixedPoint:
 
 @cache
 def _compiled() -> tuple[Any, Any]:
-    """Conjugates from averages, and order parameters from conjugates: the derived equations,
-    compiled.
-    """
+    """Compiled equations (7): conjugates from averages, and order parameters from conjugates."""
     eq = state_evolution.equations()
     nu = {state_evolution.nu: eq["nu"].rhs}
     hats = [eq[x.name].rhs.subs(nu) for x in (q_hat, m_hat, theta_hat)]
@@ -196,12 +192,12 @@ def input_channel(p: Parameters, hats: dict[str, float]) -> State:
 
 
 def _free(branch: str) -> list[int]:
-    """Which entries of a State move on a branch."""
+    """Entries of a State that are free on a branch."""
     return {"positional": [0, 1, 2], "semantic": [0, 2, 3], "agnostic": [0, 2]}[branch]
 
 
 class _Map:
-    """Undamped map on the free variables of a branch: log q, log V and the overlap."""
+    """Undamped map of the free variables of a branch: log q, log V and the overlap."""
 
     def __init__(self, p: Parameters, branch: str) -> None:
         self.p, self.branch, self.index = p, branch, _free(branch)
@@ -231,14 +227,14 @@ class _Map:
 
     @property
     def found(self) -> Averages:
-        """Averages at the point where the map was called last."""
+        """Averages at the point of the last call of the map."""
         if self.last is None:
             raise RuntimeError("the map was not called yet")
         return self.last
 
     def settle(self, x: np.ndarray) -> np.ndarray | None:
         """Damped steps until the relative changes are small; None if the overlap of the branch
-        vanishes on the way.
+        vanishes.
 
         Raises
         ------
@@ -250,7 +246,7 @@ class _Map:
         for _ in range(PICARD):
             change = self(x) - x
             size = float(np.abs(change).max())
-            if size > before:  # a step too long for the map's most negative eigenvalue
+            if size > before:  # step too long for the most negative eigenvalue of the map
                 step = max(0.8 * step, SHORTEST)
             before = size
             if x[0] < np.log(NO_WEIGHTS):
@@ -267,7 +263,7 @@ class _Map:
         return x
 
     def point(self, x: np.ndarray, residual: float, jacobian: np.ndarray) -> FixedPoint:
-        """Collect the results at ``x``, where the map was called last."""
+        """Results at ``x``, the point of the last call of the map."""
         state = self.unpack(x)
         return FixedPoint(
             self.p,
@@ -280,8 +276,8 @@ class _Map:
         )
 
     def jacobian(self, x: np.ndarray) -> np.ndarray:
-        """Central differences; 1e-3 is far above what moving quadrature nodes leave, and below the
-        curvature.
+        """Central differences. The step 1e-3 is large against errors from moving quadrature nodes
+        and small against the curvature.
         """
         columns = []
         for k in range(x.size):
@@ -298,9 +294,9 @@ def solve(
 ) -> FixedPoint:
     """Fixed point of the state evolution on a branch.
 
-    Damped steps on a coarse quadrature, then quasi-Newton steps on the full one. Newton alone would
-    also converge to unstable points, so it starts where damped steps have settled, or at a solution
-    nearby.
+    Damped steps on a coarse quadrature, then quasi-Newton steps on the full one. Newton steps alone
+    would also converge to unstable points; they therefore start where damped steps have converged,
+    or at a nearby solution.
 
     Parameters
     ----------
@@ -309,14 +305,14 @@ def solve(
     branch : {'positional', 'semantic', 'agnostic'}
         Which of the invariant subspaces: ``theta = 0``, ``m = 0``, both zero.
     near : FixedPoint, optional
-        A solution of the same branch nearby, as in continuation.
+        Nearby solution of the same branch, for continuation.
     error : bool
-        Also solve with half as many nodes again, and report the difference.
+        Also solve with 1.5 times as many nodes, and report the difference.
 
     Raises
     ------
     ParameterError
-        For an unknown branch, a missing alpha, an extension the theory does not cover, or no
+        For an unknown branch, a missing alpha, an extension that the theory does not cover, or no
         convergence.
     """
     with in_range(p):
@@ -325,12 +321,12 @@ def solve(
 
 @contextlib.contextmanager
 def in_range(p: Parameters) -> Iterator[None]:
-    """Numbers that leave double precision, and what cannot be solved for that, as one line.
+    """Context manager: turn overflow and linear-algebra failures into a one-line error.
 
     Raises
     ------
     NotConverged
-        With the parameters that may be too extreme.
+        Naming parameters that may be too extreme.
     """
     where = f"omega = {p.omega:g}, alpha = {p.complexity:g}, lam = {p.lam:g}, sigma = {p.sigma:g}"
     try:
@@ -349,10 +345,10 @@ def _solve(p: Parameters, branch: str, near: FixedPoint | None, error: bool) -> 
     if near is not None:
         x, jacobian = fine.pack(near.state), near.jacobian
         x, residual = _chord(fine, x, jacobian)
-    if not residual < CONVERGED:  # no neighbour, or too far away
+    if not residual < CONVERGED:  # no nearby solution, or too far away
         coarse = _Map(p.replace(order=min(COARSE, p.order)), branch)
         settled = coarse.settle(fine.pack(near.state if near is not None else STARTS[branch]))
-        if settled is None:  # the overlap decays: what is left is the agnostic solution
+        if settled is None:  # the overlap decays to the agnostic solution
             return replace(_solve(p, "agnostic", None, False), branch=branch)
         jacobian = coarse.jacobian(settled)
         x, residual = _chord(fine, settled, jacobian)
@@ -372,7 +368,7 @@ def _solve(p: Parameters, branch: str, near: FixedPoint | None, error: bool) -> 
 def _chord(
     of: Callable[[np.ndarray], np.ndarray], x: np.ndarray, jacobian: np.ndarray
 ) -> tuple[np.ndarray, float]:
-    """Solve ``of(x) = x`` by Broyden steps from a given Jacobian of the map; returns also the
+    """Solve ``of(x) = x`` by Broyden steps from a given Jacobian of the map; returns x and the
     residual.
     """
     inverse = np.linalg.inv(np.eye(x.size) - jacobian)
@@ -391,16 +387,12 @@ def _chord(
         along = step @ inverse
         inverse = inverse + np.outer(-step - inverse @ difference, along) / (along @ difference)
         x, gap = new, gap_new
-    return best, float(
-        np.abs(of(best) - best).max()
-    )  # the last call is the one whose averages are kept
+    return best, float(np.abs(of(best) - best).max())  # the averages of the last call are kept
 
 
 @checked
 def gradient(point: FixedPoint) -> dict[str, float]:
-    """Derivatives of the free entropy in all eight variables at a fixed point, by the derived
-    formulas.
-    """
+    """Derivatives of the free entropy with respect to all eight variables at a fixed point."""
     formulas = free_entropy.gradient(state_evolution.envelope_gradient())
     nu = float(state_evolution.equations()["nu"].evaluate(point.values()))
     values = {**point.values(), "nu": nu}
@@ -415,10 +407,10 @@ def gradient(point: FixedPoint) -> dict[str, float]:
 def transverse(
     point: FixedPoint, size: Annotated[float, Allowed(low=1e-9, high=1)] = 1e-3
 ) -> float:
-    """Growth per undamped step of the overlap that the branch does not have: above one it would
-    leave the branch.
+    """Growth factor per undamped step of the overlap that vanishes on this branch. Above one the
+    branch is unstable.
 
-    The overlap is set to ``size`` (m, or theta/sigma) and one step is taken on the whole plane of
+    The overlap (m, or theta/sigma) is set to ``size`` and one step is taken on the whole plane of
     h.
     """
     coarse = point.p.replace(order=COARSE)

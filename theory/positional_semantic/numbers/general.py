@@ -1,10 +1,11 @@
-"""Results 4.2 and C.2 in general: any number of tokens, ranks, covariances, untied keys, Gaussian
-mixtures.
+"""Results 4.2 and C.2 in full generality: any number of tokens, ranks, covariances, untied keys,
+Gaussian mixtures.
 
-The state evolution is the stationarity of the general free entropy (`free_entropy.general`). Output
-averages are quasi-Monte Carlo sums over scrambled Sobol points with mirror images; the minimiser is
-that of the well in which the conditional mean of the fields lies (the local selection). For the
-layer of the figures use the quadrature of `fixed_point`, which is exact to many more digits.
+The state evolution is the stationarity condition of the general free entropy
+(`free_entropy.general`). Output averages are quasi-Monte Carlo sums over scrambled Sobol points and
+their mirror images. The minimiser is taken in the well that contains the conditional mean of the
+fields (local branch). For the layer of the figures use the quadrature of `fixed_point`, which is
+far more accurate.
 
 Shapes: L tokens, C clusters per token, R student columns (queries and keys stacked if untied), t
 teacher columns.
@@ -27,7 +28,7 @@ from theory.parameters import ANYTHING, Allowed, ParameterError, shown
 from theory.positional_semantic import definitions
 from theory.positional_semantic.parameters import Parameters
 
-Size = Annotated[float, Allowed(above=0, high=1e100)]  # its square is a number
+Size = Annotated[float, Allowed(above=0, high=1e100)]  # its square does not overflow
 DAMPING, ITERATIONS, TOLERANCE = 0.7, 400, 1e-7
 NEWTON, FARTHEST, GRADIENT = 100, 0.7, 1e-11
 
@@ -48,8 +49,8 @@ def dot_product_target(
 
 
 def attention(fields: sp.Matrix, untied: bool) -> sp.Matrix:
-    """Attention of the student: ``softmax(h h^T)``, or ``softmax(h_Q h_K^T)`` with columns split in
-    two halves.
+    """Attention of the student: ``softmax(h h^T)``, or ``softmax(h_Q h_K^T)`` with the columns
+    split into two halves.
     """
     if not untied:
         return definitions.tied_attention(fields)
@@ -59,7 +60,7 @@ def attention(fields: sp.Matrix, untied: bool) -> sp.Matrix:
 
 @dataclass(frozen=True)
 class System:
-    """What the general state evolution needs to know.
+    """Specification of a system for the general state evolution.
 
     Attributes
     ----------
@@ -86,7 +87,7 @@ class System:
     points : int
         Sobol points, a power of two; mirror images come on top.
     seed : int
-        Of the scrambling.
+        Seed of the scrambling.
     """
 
     alpha: float
@@ -104,7 +105,7 @@ class System:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        """Check what must fit together."""
+        """Check that the shapes are consistent."""
         if (
             self.gamma.shape != self.pi.shape
             or self.gamma.ndim != 3
@@ -138,7 +139,7 @@ class System:
         x = scipy.stats.norm.ppf(sobol.random(self.points).clip(1e-12, 1 - 1e-12))
         x = x.reshape(-1, self.tokens, self.rank + t)
         other = np.concatenate([x[..., : self.rank], -x[..., self.rank :]], 2)
-        # All four images: m = 0 and theta = 0 stay zero to the last bit.
+        # With all four images, m = 0 and theta = 0 are preserved exactly.
         return np.concatenate([x, -x, other, -other])
 
     @cached_property
@@ -191,7 +192,7 @@ class Order:
     theta: np.ndarray
 
     def mixed(self, other: Order, share: float) -> Order:
-        """``share`` of self and the rest of the other."""
+        """Convex combination: ``share`` of self, the rest of the other."""
         return Order(
             *(
                 share * a + (1 - share) * b
@@ -208,7 +209,7 @@ class Order:
 
 @dataclass(frozen=True)
 class Solution:
-    """Fixed point of the general state evolution, its hats, losses and residual."""
+    """Fixed point of the general state evolution with its conjugates, losses and residual."""
 
     order: Order
     hats: dict[str, np.ndarray]
@@ -222,8 +223,8 @@ class Solution:
 def proximal(
     system: System, w: np.ndarray, Y: np.ndarray, V: np.ndarray, rho: np.ndarray, start: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Minimiser and envelope for fields ``w`` (n, L, R), descended from ``start``; ``V`` is (L, R,
-    R).
+    """Minimiser and Moreau envelope for fields ``w`` (n, L, R), by descent from ``start``; ``V``
+    has shape (L, R, R).
     """
     n, L, R = w.shape
     inverse = np.zeros((L * R, L * R))
@@ -271,7 +272,7 @@ def proximal(
 
 
 def output_channel(system: System, x: Order) -> tuple[dict[str, np.ndarray], float, float, float]:
-    """Hats (7), (128) by the covariance form; mean envelope, mean loss at the minimiser, and full
+    """Conjugates (7), (128) in covariance form, mean envelope, mean loss at the minimiser, and full
     test error.
     """
     L, C, R, t = *x.q.shape[:2], system.rank, len(system.teacher)
@@ -367,7 +368,7 @@ def solve(
     Raises
     ------
     ParameterError
-        If it leaves its domain or does not settle.
+        If the iteration leaves its domain or does not converge.
     """
     x = start
     residual = np.inf

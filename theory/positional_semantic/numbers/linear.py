@@ -1,4 +1,4 @@
-"""The linear baseline in numbers."""
+"""Numerical values of the linear baseline."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def moments(sigma_: float, order: int = 96) -> tuple[float, float]:
 @scope.guard(LINEAR)
 @sweep.over_fields
 def baseline(p: Parameters) -> dict[str, float]:
-    """Numbers of the baseline: ``W_12``, ``W_21``, ``epsilon_lin`` (full) and ``half_test`` as
-    figures show it.
+    """Values of the baseline: ``W_12``, ``W_21``, ``epsilon_lin`` (full error) and ``half_test``,
+    half of it, as in the figures.
     """
     mean, variance = moments(p.sigma)
     values = {**p.values(), "P_mean": mean, "P_var": variance}

@@ -1,9 +1,10 @@
-"""Proximal operator of the sentence loss: a minimiser of its Moreau envelope, in a chosen well.
+"""Proximal operator of the sentence loss: a minimiser of the objective of its Moreau envelope, in a
+chosen well.
 
-The envelope's objective ``|z - w|^2/(2V) + l(z, Y)`` is not convex. The loss is even in ``z``, so
-where ``V`` is large there are two wells, near the two exact solutions of ``S(z) = Y`` and mirror
-images of each other for ``w = 0``. This module descends to the well a start lies in; which well
-counts is decided in `theory.positional_semantic.numbers.channel`.
+The objective ``|z - w|^2/(2V) + l(z, Y)`` is not convex. The loss is even in ``z``, so that for
+large ``V`` there are two wells, near the two exact solutions of ``S(z) = Y``; for ``w = 0`` they
+are mirror images of each other. This module descends to the well that contains the starting point;
+`theory.positional_semantic.numbers.channel` decides which well is used.
 """
 
 from __future__ import annotations
@@ -22,18 +23,18 @@ from theory.positional_semantic import definitions
 from theory.positional_semantic.symbols import Y_12, Y_21, V, sigma, w_1, w_2, z_1, z_2
 
 SMALLEST_CURVATURE = (
-    1e-4  # of the shifted Hessian, in units of 1/V: below it a Newton step would run away
+    1e-4  # smallest eigenvalue of the shifted Hessian in units of 1/V; limits Newton steps
 )
 FARTHEST = 0.7  # longest step; wells are about 1 apart
 STEPS = 200
-ROUNDING = 1e-15  # a step may raise the objective by its rounding
-GRADIENT = 1e-12  # of the objective, whose scale is sigma^2; V times this bounds the error of z
-SHORTEST = 1e-6  # share of a step: below it no improvement can be seen in the objective, its rounding is reached
+ROUNDING = 1e-15  # a step may raise the objective by rounding errors
+GRADIENT = 1e-12  # of the gradient; V times this bounds the error of z
+SHORTEST = 1e-6  # smallest fraction of a step: rounding level
 ARGUMENTS = (z_1, z_2, w_1, w_2, Y_12, Y_21, V, sigma)
 
 
 class NotConverged(ParameterError, ArithmeticError):
-    """There is no solution that damped and Newton steps can find."""
+    """Damped and Newton steps have not found a solution."""
 
 
 @cache
@@ -70,11 +71,11 @@ def loss(z: np.ndarray, Y: np.ndarray, scale: float) -> np.ndarray:
 def target_solution(Y: np.ndarray, least: float = 0.05) -> np.ndarray:
     """Fields ``z_0`` with ``S(z_0) = Y``, one of the pair ``+-z_0``; shape ``(2, ...)``.
 
-    With ``u = logit Y_12`` and ``v = logit Y_21``: ``z_1 - z_2 = sqrt(-(u + v))`` and
-    ``z_1 + z_2 = (v - u)/(z_1 - z_2)``. Where ``Y_12 + Y_21 >= 1`` there is no solution (the two
-    attention probabilities of a tied layer add up to less than one); there, and where the
-    difference falls below ``least``, the difference is held at ``least``: a starting point and a
-    direction only.
+    With ``u = logit Y_12`` and ``v = logit Y_21``: ``z_1 - z_2 = sqrt(-(u + v))`` and ``z_1 + z_2 =
+    (v - u)/(z_1 - z_2)``. If ``Y_12 + Y_21 >= 1`` there is no solution (the two attention
+    probabilities of a tied layer add up to less than one); then, and if the difference is below
+    ``least``, the difference is set to ``least``, which gives a starting point and a direction
+    only.
     """
     u, v = (np.log(y) - np.log1p(-y) for y in np.clip(Y, 1e-12, 1 - 1e-12))
     gap = np.sqrt(np.maximum(-(u + v), least**2))
@@ -83,14 +84,14 @@ def target_solution(Y: np.ndarray, least: float = 0.05) -> np.ndarray:
 
 
 def newton(z, w, Y, variance, scale, value, hessian):  # type: ignore[no-untyped-def]
-    """Descend from every column of ``z`` in place; how many do not settle. Runs as machine code,
-    see `_newton`.
+    """Minimise from every column of ``z``, in place; returns how many do not converge. Compiled to
+    machine code, see `_newton`.
     """
     unsettled = 0
     for i in range(z.shape[1]):
         x, y = z[0, i], z[1, i]
         f, g_1, g_2, a, b, c = at(x, y, w[0, i], w[1, i], Y[0, i], Y[1, i], variance, scale)  # noqa: F821
-        shrink, steps = 1.0, 0  # the step is cut to a quarter on every refusal
+        shrink, steps = 1.0, 0  # a rejected step is reduced to a quarter
         while np.abs(g_1) + np.abs(g_2) >= GRADIENT and shrink >= SHORTEST and steps < STEPS:
             steps += 1
             lowest = (a + c) / 2 - np.hypot((a - c) / 2, b)
@@ -115,9 +116,9 @@ def newton(z, w, Y, variance, scale, value, hessian):  # type: ignore[no-untyped
 
 @cache
 def _newton() -> Callable[..., int]:
-    """`newton` as machine code, ``at`` being the derived objective, gradient and Hessian.
+    """`newton` compiled to machine code; ``at`` is the derived objective, gradient and Hessian.
 
-    Made on first use: importing Numba takes longer than most of what the model is asked.
+    Compiled on first use, because importing Numba is slow.
     """
     derived = sp.lambdify(ARGUMENTS, tuple(definitions.derivatives()), "math", cse=True)
     constants = "".join(
@@ -156,17 +157,16 @@ def descend(
     Returns
     -------
     z : ndarray, shape (2, n)
-        Minimisers; every accepted step lowers the objective, so a start is not left for a higher
-        well.
+        Minimisers. Every accepted step lowers the objective.
     value : ndarray, shape (n,)
-        Objective there: the Moreau envelope.
+        Objective at the minimiser: the Moreau envelope.
     hessian : ndarray, shape (3, n)
         Entries (11, 12, 22) of the objective's Hessian.
 
     Raises
     ------
     NotConverged
-        If a point does not settle.
+        If a point does not converge.
     """
     z = np.array(start, float, order="C")
     value, hessian = np.empty(z.shape[1]), np.empty((3, z.shape[1]))

@@ -1,5 +1,5 @@
-"""Any separable convex regulariser in the input channel (App. C.6): one prox of the regulariser per
-weight.
+"""Separable convex regularisers in the input channel (App. C.6): one proximal map of the
+regulariser per weight.
 
 Each weight minimises ``r(Q) + D Q^2/2 - b Q`` with ``D = sigma^2 V_hat`` and a Gaussian ``b`` of
 mean ``m_hat`` and variance ``sigma^2 q_hat + sigma^2 rho theta_hat^2`` (p has the same entry
@@ -21,7 +21,8 @@ from theory.positional_semantic.numbers.channel import State, averages
 from theory.positional_semantic.numbers.fixed_point import STARTS, Branch, conjugates, in_range
 from theory.positional_semantic.parameters import Parameters
 
-# Trapezoidal rule on +-9 standard deviations: kinks of the prox cost 1e-6, the cut 1e-18.
+# Trapezoidal rule on +-9 standard deviations: error 1e-6 from kinks of the proximal map, 1e-18 from
+# the cutoff.
 POINTS = np.linspace(-9, 9, 4001)
 WEIGHTS = np.exp(-(POINTS**2) / 2) / np.exp(-(POINTS**2) / 2).sum()
 Strength = Annotated[float, Allowed(low=0)]
@@ -71,7 +72,7 @@ def input_channel(
     D, rho = p.sigma**2 * hats["V_hat"], p.sigma**2
     spread = p.sigma * np.sqrt(hats["q_hat"] + rho * hats["theta_hat"] ** 2)
     Q = regulariser.minimise(D, hats["m_hat"] + spread * POINTS)
-    slope = float(WEIGHTS @ (Q * POINTS)) / spread  # E dQ/db by parts: no derivative at the kinks
+    slope = float(WEIGHTS @ (Q * POINTS)) / spread  # E dQ/db by parts avoids derivatives at kinks
     found = (
         p.sigma**2 * WEIGHTS @ Q**2,
         WEIGHTS @ Q,
@@ -90,7 +91,7 @@ def solve(
     Raises
     ------
     ParameterError
-        For an unknown branch, or if it does not settle.
+        For an unknown branch, or if it does not converge.
     """
     with in_range(p):
         state, found = start or STARTS[branch], None

@@ -1,5 +1,5 @@
-"""Where the global minimum changes (alpha_c), and where the semantic layer beats the linear one
-(alpha_l).
+"""Thresholds: alpha_c, where the global minimum changes from positional to semantic, and alpha_l,
+above which the semantic layer beats the linear one.
 """
 
 from __future__ import annotations
@@ -16,13 +16,11 @@ from theory.positional_semantic.numbers.linear import baseline
 from theory.positional_semantic.parameters import Parameters
 from theory.positional_semantic.scope import MINIMUM
 
-FIRST = 2.0  # where the search starts without a neighbour; both branches exist there in all settings of the paper
-SMALLEST, LARGEST = 0.05, 16.0  # no crossing is looked for beyond
-CLOSE = (
-    1e-4  # Newton stops when its step in alpha is below; the step is taken, and leaves its square
-)
+FIRST = 2.0  # default start of the search; both branches exist there in all settings of the paper
+SMALLEST, LARGEST = 0.05, 16.0  # range of alpha that is searched
+CLOSE = 1e-4  # Newton stops if its step in alpha is below this; the error is of second order in it
 STEPS = 25
-NARROW = 1.02  # ratio of alphas between which no common range of both branches is looked for
+NARROW = 1.02  # smallest ratio of alphas in the search for a common range of both branches
 
 
 @dataclass(frozen=True)
@@ -34,7 +32,7 @@ class Thresholds:
     omega, alpha_c, alpha_l : float
         NaN where there is no crossing.
     reasons : dict
-        Why not, by name.
+        Reasons for missing crossings, by name.
     at_alpha_c : dict
         Fixed points of both branches at alpha_c.
     at_alpha_l : FixedPoint or None
@@ -49,7 +47,7 @@ class Thresholds:
     at_alpha_l: FixedPoint | None = field(default=None, repr=False)
 
     def summary(self) -> dict[str, float]:
-        """Numbers for people and machines."""
+        """Summary as a dictionary of numbers."""
         return {"alpha_c": self.alpha_c, "alpha_l": self.alpha_l}
 
 
@@ -59,12 +57,13 @@ class _Missing(Exception):
 
 @checked
 def critical(p: Parameters, near: Thresholds | None = None) -> tuple[float, dict[str, FixedPoint]]:
-    """alpha_c by Newton: the derivative of the loss gap is the gap of the mean envelopes.
+    """alpha_c by Newton's method. The derivative of the loss gap with respect to alpha is the gap
+    of the mean envelopes.
 
     Raises
     ------
     ParameterError
-        If there is no crossing, saying why.
+        If there is no crossing; the message gives the reason.
     """
     try:
         return _critical(p, near)
@@ -83,13 +82,13 @@ def _critical(p: Parameters, near: Thresholds | None) -> tuple[float, dict[str, 
 def _crossing(
     p: Parameters, near: Thresholds | None, lost: list[str]
 ) -> tuple[float, dict[str, FixedPoint]]:
-    """As `critical`; ``lost`` is filled with where no fixed point was found, which need not mean
-    that there is none.
+    """As `critical`. Points at which no fixed point was found, although one may exist, are appended
+    to ``lost``.
     """
     alpha = near.alpha_c if near and near.at_alpha_c else FIRST
     starts = dict(near.at_alpha_c) if near else {}
     points: dict[str, FixedPoint] = {}
-    low, high = 0.0, math.inf  # alphas at which there is no semantic, and no positional branch
+    low, high = 0.0, math.inf  # no semantic branch below, no positional branch above
     for _ in range(STEPS):
         at = p.replace(alpha=alpha)
         points = {}
@@ -106,7 +105,7 @@ def _crossing(
             continue
         points["positional"] = solve(at, "positional", starts.get("positional"))
         if not points["positional"].exists:
-            # For small omega the positional branch ends at large alpha, well above the crossing.
+            # At small omega the positional branch ends at large alpha, well above the crossing.
             high, starts = min(high, alpha), {}
             alpha = _between(low, high, 0.6 * alpha)
             if alpha < SMALLEST:
@@ -116,8 +115,7 @@ def _crossing(
         gap = points["positional"].train_loss - points["semantic"].train_loss
         slope = points["positional"].slope - points["semantic"].slope
         if slope <= 0:
-            # The gap rises with alpha only beyond the first appearance of the semantic branch, if
-            # at all.
+            # The gap increases with alpha only above the start of the semantic branch, if at all.
             if alpha >= LARGEST:
                 raise _Missing(f"positional below semantic up to alpha = {LARGEST:g}")
             alpha, starts = min(LARGEST, 1.5 * alpha), {}
@@ -134,7 +132,9 @@ def _crossing(
 
 
 def _between(low: float, high: float, free: float) -> float:
-    """The next alpha to look at: between the two, ``free`` as long as one of them is unknown."""
+    """Next alpha of the search: between the two bounds, or ``free`` while one of them is
+    unknown.
+    """
     if not low or math.isinf(high):
         return free
     if high < NARROW * low:
@@ -162,7 +162,7 @@ def _linear(p: Parameters, first: FixedPoint, guess: float | None) -> tuple[floa
             raise _Missing(f"no semantic branch at alpha = {alpha:g}")
         gap_there = there.test_mse_half - level
         slope = (gap_there - gap) / (there.p.complexity - here.p.complexity)
-        # Where the error still rises, at small alpha, the crossing lies far above.
+        # If the error still increases, at small alpha, the crossing lies far above.
         step = -gap_there / slope if slope < 0 else math.copysign(0.5 * alpha, gap_there)
         if abs(step) < CLOSE:
             return alpha + step, there
@@ -173,8 +173,8 @@ def _linear(p: Parameters, first: FixedPoint, guess: float | None) -> tuple[floa
 @scope.guard(MINIMUM)
 @sweep.over_fields
 def thresholds(p: Parameters, near: Thresholds | None = None) -> Thresholds:
-    """Both thresholds at ``p.omega``, NaN where there is no crossing (``reasons`` says why);
-    ``near`` is the result at a neighbouring omega, to start from.
+    """Both thresholds at ``p.omega``; NaN if there is no crossing (``reasons`` says why). ``near``
+    is the result at a nearby omega, used as a start.
     """
     result = Thresholds(p.omega, math.nan, math.nan)
     try:
@@ -195,7 +195,7 @@ def thresholds(p: Parameters, near: Thresholds | None = None) -> Thresholds:
 
 @checked
 def line(p: Parameters, omegas: Omegas, near: Thresholds | None = None) -> list[Thresholds]:
-    """Thresholds over omega, NaN where there is no crossing, each started from the one before."""
+    """Thresholds over omega by continuation; NaN if there is no crossing."""
     found = []
     for omega in omegas:
         result = thresholds(p.replace(omega=float(omega)), near)

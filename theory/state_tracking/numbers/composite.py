@@ -1,4 +1,4 @@
-"""The composite solution in numbers."""
+"""Numerical values of the composite solution."""
 
 from __future__ import annotations
 
@@ -18,14 +18,13 @@ from theory.state_tracking.exact import D_0, kappa
 from theory.state_tracking.numbers.quadrature import NAMES, Points
 from theory.state_tracking.scope import FLOW
 
-LARGEST = 1e150  # of D: its square is a number
+LARGEST = 1e150  # largest D whose square does not overflow
 
 
 @by_dimension()
 @arguments.checked
 def lock_function(z: Annotated[Any, ANYTHING]) -> np.ndarray:
-    """H(z), the universal function of the lock; odd, and z + sqrt(pi/2) zeta(1/2) + 2/z for large
-    z.
+    """Lock function H(z): odd, universal, and equal to z + sqrt(pi/2) zeta(1/2) + 2/z for large z.
 
     Parameters
     ----------
@@ -35,7 +34,8 @@ def lock_function(z: Annotated[Any, ANYTHING]) -> np.ndarray:
     Returns
     -------
     ndarray
-        To 1e-14: the integrand has its nearest poles at distance 3.5 from the real axis.
+        Accurate to 1e-14; the nearest poles of the integrand lie at distance 3.5 from the real
+        axis.
     """
     z = np.asarray(z, float)
     far = 9.0  # e^(-z^2/2) is below rounding
@@ -54,35 +54,35 @@ def lock_function(z: Annotated[Any, ANYTHING]) -> np.ndarray:
 
 
 def _point(values: Mapping[str, Any]) -> str:
-    """Where, for a message."""
+    """Parameter point, for an error message."""
     return ", ".join(f"{n} = {np.ravel(values[n])[0]:g}" for n in NAMES)
 
 
 @scope.guard(FLOW)
 @sweep.over_fields
-@np.errstate(over="ignore", invalid="ignore")  # what is lost is refused at the end
+@np.errstate(over="ignore", invalid="ignore")  # overflow is detected at the end
 def composite(p: Any, D: Annotated[Any, ANYTHING]) -> dict[str, np.ndarray]:
-    """Composite solution, with D = R - S as the parameter along the curve.
+    """Composite solution, parametrised by D = R - S.
 
     Parameters
     ----------
     p : Parameters or mapping
-        Parameters, or numbers of one point by symbol name, as for
+        Parameters, or numbers of one parameter point by symbol name, as for
         `theory.state_tracking.numbers.quadrature.emergence_time`.
     D : array_like
-        From D_0 upwards.
+        Values of D, not below D_0.
 
     Returns
     -------
     dict of str to ndarray
-        ``alpha`` (infinite beyond the largest number), ``A``, ``R``, ``S``; the error is
-        O(L^-3/2) in alpha and S + D, O(1/L) in A at given alpha.
+        ``alpha`` (infinite if it overflows), ``A``, ``R``, ``S``. The error is O(L^-3/2) in alpha
+        and S + D, and O(1/L) in A at given alpha.
 
     Raises
     ------
     ParameterError
-        Unless epsilon > 0 and teachers are independent; for D below D_0, or whose square is beyond
-        the largest number.
+        If epsilon <= 0, if teachers are not independent, or if a D lies below D_0 or its square
+        overflows.
     """
     values = sweep.numbers(p, NAMES)
     c = Points.of(values)
@@ -99,7 +99,7 @@ def composite(p: Any, D: Annotated[Any, ANYTHING]) -> dict[str, np.ndarray]:
         for q, v in ((exact.D, D), (D_0, numbers["D_0"]))
     }
     T = equations()["proper_time_composite"].evaluate({**numbers, **shape, "D": D})
-    # As D grows, T - D comes to rest: H(z) - z at sqrt(pi/2) zeta(1/2), the arc tangent at pi/2.
+    # As D grows, T - D saturates: H(z) - z tends to sqrt(pi/2) zeta(1/2), the arc tangent to pi/2.
     rest = np.sqrt(2 / (numbers["kappa"] * numbers["epsilon"])) * (
         np.pi / 2 - np.arctan(numbers["D_0"] / c.delta[0])
     )

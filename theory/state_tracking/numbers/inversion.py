@@ -1,5 +1,5 @@
-"""A, R and S of the exact solution at given times: monotone inversion of alpha(D), then the Lambert
-form.
+"""A, R and S of the exact solution at given times: monotone inversion of alpha(D), then the closed
+form at A = 1.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def states(p: Any, alpha: Any, **swept: Any) -> dict[str, np.ndarray]:
     Returns
     -------
     dict of str to ndarray
-        Arrays of the broadcast shape of the values, followed by the times.
+        Arrays of the broadcast shape of the parameters, with the times as last axis.
 
     Raises
     ------
@@ -57,7 +57,7 @@ def states(p: Any, alpha: Any, **swept: Any) -> dict[str, np.ndarray]:
     times = arguments.listed("alpha", alpha, Allowed(low=0))
     points = Points.of(values)
     found = np.empty((3, points.N.size, times.size))
-    # Where 1/g starts beyond double precision, nothing moves before that time.
+    # If 1/g overflows at the start, nothing changes within representable times.
     moving = points.moving & (points.margin(points.A_0, points.D_0, points.S_0) < 700)
     batch = max(1, 32 * CHUNK // (times.size * NODES))
     for which, road in ((moving, _moving), (~moving, _still)):
@@ -70,7 +70,7 @@ def states(p: Any, alpha: Any, **swept: Any) -> dict[str, np.ndarray]:
 
 
 def _still(points: Points, times: np.ndarray) -> tuple[np.ndarray, ...]:
-    """A, D and S where attention does not move, or nothing does."""
+    """A, D and S at points where attention, or everything, is constant."""
     c = points[:, None]
     return np.broadcast_arrays(c.A_0, *_coast(c, c.A_0, c.D_0, c.S_0, times))
 
@@ -78,11 +78,11 @@ def _still(points: Points, times: np.ndarray) -> tuple[np.ndarray, ...]:
 def _coast(
     c: Points, A: np.ndarray, D: np.ndarray, S: np.ndarray, after: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """D and S a time ``after`` the given state, attention being constant (`late_time`,
+    """D and S at a time ``after`` the given state, at constant attention (`late_time`,
     ``coasting_margin``).
     """
     start = c.margin(A, D, S)
-    rate = c.pace * ((1 - A) / c.d_g + c.drift)  # of S per eta g; that of D is pace A
+    rate = c.pace * ((1 - A) / c.d_g + c.drift)  # rate of S per eta g; that of D is pace A
     lift = rate + (A + (1 - A) / c.d_g) * c.pace * A
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         X = start + np.exp(start) / (c.N - 1) + c.N / (c.N - 1) * lift * c.eta * after
@@ -92,20 +92,21 @@ def _coast(
 
 
 def _reach(points: Points, end: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Where to integrate from and to in s so as to cover the times up to ``end``, and where A
-    locks.
+    """Integration limits in s that cover the times up to ``end``, and the s at which A
+    reaches 1.
     """
     start = points.s_of(points.D_0, points.E_0)
     locked = points.locked()
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-        # A dying point waits at least the integral of dD/E: eta pace alpha >= its growth.
+        # If attention dies, eta pace alpha is at least the integral of dD/E, which bounds s from
+        # above.
         waited = points.eta * points.pace * end * np.abs(
             points.epsilon
         ) / points.delta + np.arcsinh(np.exp(start))
         stop = np.where(
             points.side < 0, waited + np.log(-np.expm1(-2 * waited)) - np.log(2), locked
         )
-    for _ in range(40):  # e^m may bring the end much nearer: look with few panels, then again
+    for _ in range(40):  # e^m may shorten the range: estimate it with few panels, repeatedly
         if points.panels(start, stop).max() <= 64:
             break
         seen = points.integrate(start, stop, 64)
@@ -118,10 +119,10 @@ def _reach(points: Points, end: float) -> tuple[np.ndarray, np.ndarray, np.ndarr
     return start, stop, locked
 
 
-@np.errstate(over="ignore", invalid="ignore")  # times beyond the largest number
+@np.errstate(over="ignore", invalid="ignore")  # times may overflow
 def _moving(points: Points, times: np.ndarray) -> tuple[np.ndarray, ...]:
-    """A, D and S where attention moves: monotone inversion of alpha(s), then constant attention
-    once A = 1.
+    """A, D and S at points where attention changes: monotone inversion of alpha(s), then constant
+    attention once A = 1.
     """
     start, stop, locked = _reach(points, times.max())
     run = points.integrate(start, stop, points.panels(start, stop).max())
@@ -144,15 +145,15 @@ def _moving(points: Points, times: np.ndarray) -> tuple[np.ndarray, ...]:
 
 
 def legendre(t: np.ndarray, coefficients: np.ndarray) -> np.ndarray:
-    """Series with its own coefficients for every t."""
+    """Legendre series with different coefficients for every t."""
     return np.einsum(
         "...j,...j", np.polynomial.legendre.legvander(t, coefficients.shape[-1] - 1), coefficients
     )
 
 
 def solve_monotone(value: Any, slope: Any, wanted: np.ndarray) -> np.ndarray:
-    """Solve ``value(t) = wanted`` for an increasing function on [-1, 1], by Newton kept inside a
-    bracket.
+    """Solve ``value(t) = wanted`` for an increasing function on [-1, 1] by bracketed Newton
+    steps.
     """
     low, high, t = np.full(wanted.shape, -1.0), np.full(wanted.shape, 1.0), np.zeros(wanted.shape)
     for _ in range(100):
@@ -171,7 +172,7 @@ def solve_monotone(value: Any, slope: Any, wanted: np.ndarray) -> np.ndarray:
 @scope.guard(FLOW)
 @sweep.over_fields
 def solve(p: Parameters, at: Times) -> xr.Dataset:
-    """Trajectory of one parameter point, with the variables of ``flow(...).solve``.
+    """Trajectory at one parameter point, with the variables of ``flow(...).solve``.
 
     Parameters
     ----------
@@ -183,8 +184,7 @@ def solve(p: Parameters, at: Times) -> xr.Dataset:
     Returns
     -------
     Dataset
-        A, R, S and the observables of the flow over ``alpha``; infinite beyond the
-        largest number.
+        A, R, S and the observables of the flow over ``alpha``; infinite if they overflow.
     """
     numbers = p.values()
     times = np.asarray(at)

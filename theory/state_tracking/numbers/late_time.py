@@ -1,4 +1,4 @@
-"""The constant of the late-time law in numbers."""
+"""Numerical value of the constant in the late-time law."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from theory.state_tracking.scope import FLOW
 
 
 @by_dimension()
-@np.errstate(over="ignore", invalid="ignore")  # what overflows on the way has no constant
+@np.errstate(over="ignore", invalid="ignore")  # overflow gives no constant
 @scope.guard(FLOW)
 def late_constant(p: Any, **swept: Any) -> np.ndarray:
     """Constant C of the late-time solution R + e^{(N R - zeta)/(N-1)}/N = eta alpha + C.
@@ -29,8 +29,7 @@ def late_constant(p: Any, **swept: Any) -> np.ndarray:
     Returns
     -------
     ndarray
-        In units of eta alpha; NaN where attention dies or does not move, or where e^m overflows on
-        the way.
+        In units of eta alpha; NaN if attention dies or is constant, or if e^m overflows.
     """
     values = sweep.numbers(p, NAMES, **swept)
     points = Points.of(values)
@@ -39,7 +38,7 @@ def late_constant(p: Any, **swept: Any) -> np.ndarray:
     for k in np.flatnonzero(points.moving & ~points.dying):
         one, depth = points[k : k + 1], quadrature.LOCKED
         start = one.s_of(one.D_0, one.E_0)
-        while True:  # the integrand falls like e^(m - E)
+        while True:  # the integrand decays as e^(m - E)
             stop = one.locked(depth)
             run = one.integrate(start, stop, int(one.panels(start, stop).max()))
             with np.errstate(invalid="ignore"):

@@ -1,5 +1,5 @@
-r"""Numbers of the exact solution, for many parameter points at once: charts, panels and event
-times.
+r"""Numerical exact solution at many parameter points at once: coordinate charts, quadrature panels
+and event times.
 
 With :math:`E = -\ln(1-A) = \varepsilon + \kappa D^2/2`, both integrals of the solution run over
 dD/A. A chart D(s) makes the integrand analytic in a strip of half-width pi/4 about the real axis,
@@ -33,11 +33,11 @@ TO_LEGENDRE = (np.polynomial.legendre.legvander(X, NODES - 1) * WEIGHTS[:, None]
 # Legendre coefficients of its integral from -1, and that integral at the nodes.
 TO_INTEGRAL = np.polynomial.legendre.legint(TO_LEGENDRE, lbnd=-1)
 AT_NODES = np.polynomial.legendre.legvander(X, NODES) @ TO_INTEGRAL
-WIDTH = 0.8  # of a panel in s: its ellipse in the strip has radius 4.2; interpolants inside err by 4.2^-20 = 4e-13
-EVENT_WIDTH = 1.6  # where ends of panels alone count: radius 2.4, and 2.4^-40 = 1e-15 (order 2 NODES at the ends)
-GROWTH = 16.0  # of the margin that one such panel may hold on average: exp(16 t) on it to 1e-13
-LOCKED = 40.0  # E at which 1 - A = e^-40 is below rounding
-CHUNK = 2**15  # nodes evaluated at a time: arrays that stay in the cache
+WIDTH = 0.8  # of a panel in s: Bernstein ellipse 4.2, interpolation error 4.2^-20 = 4e-13
+EVENT_WIDTH = 1.6  # if only panel ends count: ellipse 2.4, error 2.4^-40 = 1e-15 (order 2 NODES)
+GROWTH = 16.0  # growth of the margin allowed on one such panel: exp(16 t) is integrated to 1e-13
+LOCKED = 40.0  # E at which 1 - A = e^-40 is below machine precision
+CHUNK = 2**15  # nodes evaluated at a time, so that arrays stay in the cache
 FIELDS = ("N", "L", "d_g", "eta", "zeta", "A_0", "R_0", "S_0")
 ALLOWED = {
     **{name: Parameters._allowed(name) for name in FIELDS},
@@ -48,10 +48,10 @@ NAMES = ("N", "L", "d_g", "eta", "c_omega", "tau", "zeta", "A_0", "R_0", "S_0")
 
 
 class Panels(NamedTuple):
-    """Cumulative integrals on the panels of some points; times in alpha."""
+    """Cumulative integrals over the panels of some parameter points; times in alpha."""
 
     edge: np.ndarray  # s, shape (points, panels + 1)
-    alpha: np.ndarray  # at the edges
+    alpha: np.ndarray  # training time at the edges
     T: np.ndarray  # proper time at the edges
     alpha_rate: np.ndarray  # d alpha/ds and dT/ds at the nodes, shape (points, panels, NODES)
     T_rate: np.ndarray
@@ -93,15 +93,14 @@ class Points:
 
     @classmethod
     def of(cls, values: Any) -> Points:
-        """From Parameters, or numbers by symbol name, broadcast to one dimension.
+        """Read Parameters, or numbers by symbol name, broadcast to one dimension.
 
         Raises
         ------
         KeyError
             If a name is missing.
         ParameterError
-            For a number that its declaration does not allow, or if the square of a teacher overlap
-            lies beyond the largest number.
+            For a value that is not allowed, or if (R_0 - S_0)^2 overflows.
         """
         values = sweep.numbers(values, NAMES)
         read = [arguments.array(n, values[n], ALLOWED[n]).astype(float) for n in NAMES]
@@ -118,7 +117,7 @@ class Points:
                 )
             epsilon = np.where(
                 epsilon == 0, -np.finfo(float).tiny, epsilon
-            )  # the separatrix itself: A dies, too
+            )  # on the separatrix A dies, too
             delta = np.sqrt(2 * np.abs(epsilon) / kappa)
         return cls(
             v["N"],
@@ -138,17 +137,17 @@ class Points:
         )
 
     def __getitem__(self, which: Any) -> Points:
-        """Some of the points, or all with axes appended (``points[:, None]``)."""
+        """Select points, or append axes (``points[:, None]``)."""
         return Points(**{name: getattr(self, name)[which] for name in self.__dataclass_fields__})
 
     @property
     def moving(self) -> np.ndarray:
-        """Where attention moves at all."""
+        """Points at which attention changes at all."""
         return (self.kappa > 0) & (self.A_0 < 1)
 
     @property
     def dying(self) -> np.ndarray:
-        """Where D_0 lies at or below the separatrix."""
+        """Points with D_0 at or below the separatrix."""
         return self.moving & (self.side < 0)
 
     def chart(self, s: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -163,7 +162,7 @@ class Points:
             root, cosh, bent = np.sqrt(1 + q), np.cosh(s), self.side == 0
             D = self.delta * np.where(bent, np.sinh(s), self.side * root)
             E = size * np.where(bent, cosh**2, q)
-            # A dying E falls below the smallest number; only E/A -> 1 still matters there.
+            # If attention dies, E underflows; only E/A -> 1 is needed there.
             return (
                 D,
                 np.maximum(E, np.finfo(float).tiny),
@@ -171,7 +170,7 @@ class Points:
             )
 
     def s_of(self, D: np.ndarray, E: np.ndarray) -> np.ndarray:
-        """Chart coordinate of a point of the solution."""
+        """Chart coordinate s of a point (D, E) of the solution."""
         with np.errstate(divide="ignore", invalid="ignore"):
             return np.where(
                 self.side == 0,
@@ -180,7 +179,7 @@ class Points:
             )
 
     def locked(self, depth: float = LOCKED) -> np.ndarray:
-        """Chart coordinate at which 1 - A = e^-depth; infinite where attention dies."""
+        """Chart coordinate s at which 1 - A = e^-depth; infinite if attention dies."""
         size = np.abs(self.epsilon)
         with np.errstate(divide="ignore", over="ignore"):
             bent = np.arccosh(np.sqrt(np.maximum(depth / size, 1)))
@@ -188,8 +187,8 @@ class Points:
         return np.where(self.side < 0, np.inf, np.maximum(at, self.s_of(self.D_0, self.E_0)))
 
     def plateau(self, s: np.ndarray) -> np.ndarray:
-        """Integral of dD/E up to a constant, in closed form: T exceeds D by at most this, and is at
-        least this.
+        """Integral of dD/E up to a constant, in closed form. It is a lower bound of T, and T
+        exceeds D by at most this.
         """
         with np.errstate(over="ignore"):
             bent = np.arctan(np.sinh(np.clip(s, -700, 700)))
@@ -201,7 +200,7 @@ class Points:
         return self.delta / np.abs(self.epsilon) * shape
 
     def off_target(self, D: np.ndarray, T: np.ndarray) -> np.ndarray:
-        """S."""
+        """Off-target overlap S."""
         return self.S_0 + (1 / self.d_g + self.drift) * T - (D - self.D_0) / self.d_g
 
     def margin(self, A: np.ndarray, D: np.ndarray, S: np.ndarray) -> np.ndarray:
@@ -216,7 +215,7 @@ class Points:
         waiting = self.plateau(stop) - self.plateau(start) + D[1] - D[0]
         swing = (
             np.abs(D).sum(0) + np.abs(1 / self.d_g + self.drift) * waiting
-        )  # bounds the variation of S + c_R D
+        )  # bound on the variation of S + c_R D
         wanted = (stop - start) / width * (1 + self.N / (self.N - 1) * swing / GROWTH)
         return np.clip(np.ceil(np.nan_to_num(wanted, nan=most, posinf=most)), 1, most).astype(int)
 
@@ -227,9 +226,7 @@ class Points:
         c = self[:, None, None]
         D, E, stretch = c.chart((edge[:, :-1, None] + half) + half * X)
         A = -np.expm1(-E)
-        with np.errstate(
-            over="ignore", invalid="ignore"
-        ):  # beyond double precision, time is infinite or NaN
+        with np.errstate(over="ignore", invalid="ignore"):  # on overflow, times are infinite or NaN
             T_rate = stretch * (E / A)
             T = cumulate((half * (T_rate @ WEIGHTS[:, None]))[..., 0])
             inside = T[:, :-1, None] + half * (T_rate @ AT_NODES.T)
@@ -245,13 +242,13 @@ class Points:
 
 
 def cumulate(parts: np.ndarray) -> np.ndarray:
-    """Running sum along the last axis, from 0."""
+    """Cumulative sum along the last axis, starting at 0."""
     return np.concatenate([np.zeros_like(parts[..., :1]), np.cumsum(parts, -1)], -1)
 
 
 @by_dimension()
 @scope.guard(FLOW)
-@np.errstate(over="ignore", invalid="ignore")  # what is lost is refused at the end
+@np.errstate(over="ignore", invalid="ignore")  # overflow is detected at the end
 def emergence_time(p: Any, level: Any = 0.5, **swept: Any) -> np.ndarray:
     """Training time at which attention reaches ``A = level``, by quadrature of the exact solution.
 
@@ -259,7 +256,7 @@ def emergence_time(p: Any, level: Any = 0.5, **swept: Any) -> np.ndarray:
     ----------
     p : Parameters or mapping
         Parameters; or N, L, d_g, eta, c_omega, tau, zeta, A_0, R_0, S_0 as numbers or arrays that
-        broadcast, each meant as it is.
+        broadcast, taken as independent.
     level : array_like
         Value of A, inside (0, 1); broadcast with the rest.
     **swept
@@ -268,15 +265,14 @@ def emergence_time(p: Any, level: Any = 0.5, **swept: Any) -> np.ndarray:
     Returns
     -------
     ndarray
-        Time in alpha; 0 where A starts at or above the level, NaN where it never gets there (beyond
-        the separatrix, or attention does not move), infinite beyond the largest double.
+        Time in alpha: 0 if A starts at or above the level; NaN if A never reaches it (attention
+        dies or is constant); infinite if it overflows.
 
     Raises
     ------
     ParameterError
-        If a level lies outside (0, 1), or an A_0 outside (0, 1], or numbers are too large or too
-        small for double precision, or c_omega, tau or A_0 follow from other fields than those
-        beside them.
+        If a level lies outside (0, 1) or A_0 outside (0, 1]; if numbers over- or underflow; or if
+        c_omega, tau or A_0 were derived from other values of the fields than those given.
     KeyError
         If a name is missing.
     """
@@ -294,7 +290,8 @@ def emergence_time(p: Any, level: Any = 0.5, **swept: Any) -> np.ndarray:
     panels = points.panels(start, stop, EVENT_WIDTH)
     order = np.argsort(panels)
     while order.size:
-        # As many points as fill a chunk, with the panels of the most demanding among them.
+        # Process as many points as fill a chunk, with the number of panels of the most demanding
+        # one.
         some = order[
             : np.searchsorted(panels[order] * np.arange(1, order.size + 1) * NODES, CHUNK) + 1
         ]

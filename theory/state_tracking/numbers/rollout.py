@@ -1,4 +1,4 @@
-"""Accuracies along a curve in numbers: of a step, and of a whole rollout."""
+"""Numerical accuracies along a curve: of a single step and of a whole rollout."""
 
 from __future__ import annotations
 
@@ -20,28 +20,28 @@ from theory.state_tracking.scope import FLOW
 from theory.state_tracking.symbols import accuracy, t
 
 POSITIVE = Allowed(above=0)
-BY_ROUNDING = Allowed(low=-1e-12, high=1 + 1e-12)  # a probability from a quadrature
+BY_ROUNDING = Allowed(low=-1e-12, high=1 + 1e-12)  # rounding of a quadrature
 
 
 def rollout(accuracies: Any, N: int) -> np.ndarray:
-    """Probability that the state is right after each step of a rollout (forner2026, Eqs. 84-86).
+    """Probability that the state is correct after each step of a rollout (forner2026, Eqs. 84-86).
 
     Parameters
     ----------
     accuracies : array_like, shape (..., L)
-        Next-token accuracy on a right state, per position; NaN where it is not known.
+        Next-token accuracy given a correct state, per position; NaN if unknown.
     N : int
         Number of states.
 
     Returns
     -------
     ndarray, shape (..., L)
-        Last entry: final rollout accuracy; NaN from the first that is not known.
+        The last entry is the final rollout accuracy. NaN from the first unknown accuracy on.
 
     Raises
     ------
     ParameterError
-        For accuracies outside [0, 1], no list of them, or fewer than two states.
+        For accuracies outside [0, 1] or without an axis, or fewer than two states.
     """
     steps = arguments.array("accuracies", accuracies).astype(float)
     if not steps.ndim:
@@ -59,7 +59,7 @@ def rollout(accuracies: Any, N: int) -> np.ndarray:
 
 @cache
 def _step() -> Callable:
-    """Recursion (84) where wrong states lead anywhere alike (86)."""
+    """One step of the recursion (84) with uniform transitions from wrong states (86)."""
     rhs = equations()["rollout_recursion"].rhs.subs(wrong[t], equations()["recovery"].rhs)
     return numeric.function(rhs.subs(right[t], accuracy), [rho_t[t], accuracy, symbols.N])
 
@@ -68,7 +68,8 @@ def _step() -> Callable:
 def with_accuracy(
     curve: xr.Dataset, p: Parameters, variance_correct: Any = None, variance_other: Any = None
 ) -> xr.Dataset:
-    """Add ``accuracy`` (17) and ``rollout_accuracy`` (18) to a trajectory with logit means.
+    """Add ``accuracy`` (17) and ``rollout_accuracy`` (18) to a trajectory that contains the mean
+    logits.
 
     Parameters
     ----------
@@ -82,7 +83,7 @@ def with_accuracy(
     Raises
     ------
     ParameterError
-        If the curve lacks its logits, or a variance is not positive.
+        If the curve lacks the mean logits, or a variance is not positive.
     """
     if missing := {"logit_correct", "logit_other"} - {*curve.variables}:
         raise ParameterError(f"curve: variable {', '.join(sorted(missing))} is missing")
@@ -98,7 +99,7 @@ def with_accuracy(
 
 
 def _along(curve: xr.DataArray, name: str, value: Any) -> xr.DataArray:
-    """Positive numbers along a curve, with its dimensions where they have none."""
+    """Check that numbers are positive, and give them the curve's dimensions if they have none."""
     if isinstance(value, xr.DataArray):
         arguments.array(name, value.values, POSITIVE)
         return value
@@ -111,7 +112,7 @@ def _along(curve: xr.DataArray, name: str, value: Any) -> xr.DataArray:
 @scope.guard(FLOW)
 @sweep.over_fields
 def trajectory(p: Parameters, alpha: float, **options: Any) -> xr.Dataset:
-    """Everything theory says about a training run, over ``alpha``: flow, logits, loss, accuracies.
+    """The theory of a training run over ``alpha``: order parameters, logits, loss, accuracies.
 
     Parameters
     ----------
@@ -124,7 +125,7 @@ def trajectory(p: Parameters, alpha: float, **options: Any) -> xr.Dataset:
 
     Notes
     -----
-    What lies beyond the largest number is infinite.
+    Values that overflow are infinite.
 
     Arrays of fields are dimensions of the result: ``trajectory(p, 12, L=[5, 10, 20])``.
     """

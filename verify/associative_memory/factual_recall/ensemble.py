@@ -1,4 +1,4 @@
-"""The ensemble a check looks at: a given file, or the reference run trained (once) for it."""
+"""Ensemble for the checks: a given file, or the reference run, trained once."""
 
 from __future__ import annotations
 

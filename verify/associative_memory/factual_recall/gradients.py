@@ -18,8 +18,8 @@ P = Parameters(S=6, R=4, D=3, noise_tokens=5, T=7)
 
 
 class Symmetric:
-    """The plain student at a symmetric point: every fact once, each with all noise tokens equally
-    often.
+    """The plain student at a symmetric point, on a batch with every fact once and all noise tokens
+    equally often.
     """
 
     def __init__(self) -> None:
@@ -69,7 +69,7 @@ class Symmetric:
 
 
 def losses(eq: Table) -> list[Check]:
-    """Factorised loss and its two parts; every fact has the same loss."""
+    """Checks of the factorised loss and its two parts; every fact has the same loss."""
     x = Symmetric()
     v = x.values()
     logits = x.student.of_counts(x.counts).detach()
@@ -87,7 +87,7 @@ def losses(eq: Table) -> list[Check]:
 
 
 def rates(eq: Table) -> list[Check]:
-    """Descent of every weight: equal within its group, zero where theory says frozen."""
+    """Checks of the rate of every weight: equal within its group, and zero for frozen weights."""
     x = Symmetric()
     v, p = x.values(), x.p
     d_w, d_V = (-g.numpy() for g in x.slopes)
@@ -104,7 +104,9 @@ def rates(eq: Table) -> list[Check]:
 
 
 def engine(eq: Table) -> list[Check]:
-    """The trainer's gradients by counts against autograd of the module that reads tokens."""
+    """The training code's gradients (from counts) against autograd of the module that reads
+    tokens.
+    """
     rng = np.random.default_rng(1)
     p = P.replace(epsilon=0.5)
     tokens, answer = task.draw_sequences(p, 32, task.fact_table(p), rng)

@@ -1,4 +1,4 @@
-"""When the relation and the subject are learned: quadrature, closed form, Euler map and
+"""Times at which relation and subject are learned: quadrature, closed form, Euler map and
 students.
 """
 
@@ -44,12 +44,12 @@ BATCH_NOISE = Band(-0.001, 0.001, "gradient noise of finite batches: a bias of s
 
 
 def crossing(losses: xr.DataArray, share: float) -> np.ndarray:
-    """Flow time at which losses fall to a share of their initial value, per seed."""
+    """Flow time at which the losses fall to a share of their initial value, per seed."""
     return first_crossing(-losses, -share * float(losses.isel(t=0).mean())).values
 
 
 def report(request: Request) -> Report:
-    """One ensemble, then sweeps."""
+    """Checks on one ensemble, then on sweeps."""
     checks, notes = emergence(*ensemble.get(request))
     scaled, more, sweeps = scaling(progress=request.progress)
     return Report(checks + scaled, notes + more, draw=lambda: draw(sweeps))
@@ -174,7 +174,7 @@ def emergence(p: Parameters, runs: xr.Dataset) -> tuple[list[Check], list[str]]:
 
 
 def _level(part: Part, share: float) -> Any:
-    """Expression that crosses zero when a part of the loss is at a share of its initial value."""
+    """Expression that crosses zero when a part of the loss reaches a share of its initial value."""
     goal = timescales.equations()["gain_at_share"].rhs.subs(
         {timescales.share: share, timescales.K: part.choices}
     )
@@ -182,7 +182,7 @@ def _level(part: Part, share: float) -> Any:
 
 
 def plateau_steps(p: Parameters) -> float:
-    """Steps of the flow from half the relation loss to half the subject loss."""
+    """Number of steps of the flow between half the relation loss and half the subject loss."""
     relation, subject = (time_of_share(p, part, 0.5) for part in PARTS)
     return (subject - relation) / p.eta
 
@@ -270,7 +270,7 @@ def draw(sweeps: dict[str, Any]) -> Any:
     for axis, (name, rows) in zip(np.atleast_1d(axes), sweeps.items(), strict=True):
         at = [r["value"] for r in rows]
         grid, make = SWEEPS[name]
-        whole = name != "epsilon"  # only some sizes are allowed: a mark each
+        whole = name != "epsilon"  # only some sizes are allowed: one mark each
         fine = at if whole else np.geomspace(min(grid), max(grid), 33).tolist()
         lengths = [plateau_steps(make(v)) for v in fine]
         axis.plot(fine, lengths, "k_" if whole else "k--", ms=22, label="flow")

@@ -31,8 +31,8 @@ VARIABLES = (
 
 
 def report(request: Request) -> Report:
-    """Compare with full-batch descent at the same steps, each curve to 1% of its range; say how far
-    the flow is.
+    """Compare students with full-batch descent at the same steps, to 1% of the range of each curve;
+    report the deviation of the flow.
     """
     p, runs = ensemble.get(request)
     bands = dict.fromkeys(VARIABLES, Band(-0.01, 0.01, BATCHES))
@@ -51,7 +51,7 @@ def report(request: Request) -> Report:
     )
 
 
-STYLES = ("--", "-.", ":")  # of the flow, upon the students' wide lines
+STYLES = ("--", "-.", ":")  # line width of the flow, drawn over the students' wide lines
 
 
 def draw(p: Parameters, runs: xr.Dataset) -> Any:

@@ -1,4 +1,4 @@
-"""The gradient lemma, one step, and descent to the end, against autograd in double precision."""
+"""The gradient lemma, one step, and the gradient flow, against autograd in double precision."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ GENERATOR = 2025
 
 
 class Inputs:
-    """A random law on keys and classes, random embeddings and weights."""
+    """A random joint distribution of keys and classes, random embeddings and weights."""
 
     def __init__(self) -> None:
         rng = np.random.default_rng(GENERATOR)
@@ -46,8 +46,8 @@ class Inputs:
 
 
 def lemma(eq: Table) -> list[Check]:
-    """Gradient as sum of outer products: residual per (key, class) by the backward equation,
-    weights of the keys.
+    """Gradient as a sum of outer products, with the residual per (key, class) from the backward
+    equation and the probabilities of the keys.
     """
     x = Inputs()
     (measured,) = torch.autograd.grad(x.loss(x.scores(x.W)), x.W)
@@ -87,7 +87,7 @@ def lemma(eq: Table) -> list[Check]:
 
 
 def _entries(equation: Equation, values: dict[str, np.ndarray]) -> np.ndarray:
-    """Evaluate an equation in its indexed entries, sums stripped: they are taken by the caller."""
+    """Evaluate the summand of an equation in its indexed entries; the caller sums."""
     body = equation.rhs.replace(lambda q: isinstance(q, Sum), lambda q: q.function)
     given = {x: values[x.base.label.name] for x in body.atoms(Indexed)}
     return np.asarray(
@@ -96,7 +96,7 @@ def _entries(equation: Equation, values: dict[str, np.ndarray]) -> np.ndarray:
 
 
 def noisy(eq: Table) -> list[Check]:
-    """Inputs that are no embeddings: class means against prediction-weighted means."""
+    """Noisy inputs: class means against prediction-weighted means."""
     x = Inputs()
     (measured,) = torch.autograd.grad(x.loss(x.scores(x.W)), x.W)
     prior = x.law @ x.key

@@ -1,5 +1,5 @@
-"""Three gradient steps: population gradients by formula, probes, accuracy, and the saturation
-trap.
+"""Three gradient steps: population gradients against formulas, probes, accuracy, and failure by
+saturation.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ def gradient_checks() -> list[Check]:
     """Entries of the first two gradients, averaged over equivalent entries, against formula; one
     value per data set.
     """
-    small = P.replace(first_step=0.01, samples=10000)  # linear in the first step up to 1%
+    small = P.replace(first_step=0.01, samples=10000)  # the first step is linear up to 1%
     found = [run(small, seed=100 * b) for b in range(BATCHES)]
     K, N, v = P.K, P.N, P.values()
     other = ~np.eye(N - K, dtype=bool)

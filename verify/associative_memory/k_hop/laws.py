@@ -30,7 +30,7 @@ def every_input(N: int, k: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def agreement() -> list[Check]:
-    """Agreement of random pairs of hidden permutations, counted over all inputs."""
+    """Checks of the agreement of random pairs of hidden permutations, counted over all inputs."""
     out = []
     for N, k in SIZES:
         given, start = every_input(N, k)
@@ -90,7 +90,7 @@ def kernels() -> list[Check]:
 
 
 def times() -> list[Check]:
-    """Direct training against its law, and the curriculum's constant time per hop."""
+    """Time of direct training against its law, and the constant time per hop of the curriculum."""
     out = []
     for k in (3, 4, 6):
         p = Parameters(k=k, m_0=1e-3)

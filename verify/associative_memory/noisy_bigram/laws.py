@@ -13,8 +13,8 @@ RATIOS = (1, 4, 16)
 
 
 def feed_forward() -> list[Check]:
-    """Noise token on top after one step: exact formula, its leading order, and no dependence on
-    N.
+    """Probability of the noise token having the largest logit after one step: exact formula,
+    leading order, and independence of N.
     """
     out = []
     for N in SIZES:
@@ -43,8 +43,8 @@ def feed_forward() -> list[Check]:
 
 
 def value_memory() -> list[Check]:
-    """Recovered part of the value memory at finite N, and its limit, which knows n and N by their
-    ratio alone.
+    """Recovered fraction of the value memory at finite N, and its limit, which depends on
+    n/N only.
     """
     out = []
     for N in SIZES:
@@ -79,8 +79,8 @@ def value_memory() -> list[Check]:
 
 
 def ablation() -> list[Check]:
-    """Trained with both paths: noise token predicted; clean answer once the feed-forward path is
-    removed.
+    """Students with both paths predict the noise token; without the feed-forward path they predict
+    the clean answer.
     """
     learner = Learner(Parameters.ablation(), seed=0)
     for number in range(1200):

@@ -21,8 +21,8 @@ RECALL = (
     Parameters(d=64, N=256, draws=100),
     Parameters(d=128, N=1024, draws=20),
 )
-# Largest systematic error of the two formulas for N >= 2 d, falling with d: they take wrong scores
-# as independent, and the squared length of the recalled vector at its mean.
+# Largest systematic error of the two formulas for N >= 2 d; decreases with d. The formulas treat
+# wrong scores as independent and replace the squared length of the recalled vector by its mean.
 SPHERE = {32: 0.06, 64: 0.03, 128: 0.015}
 GAUSS = {32: 0.10, 64: 0.07, 128: 0.04}
 
@@ -55,7 +55,7 @@ def moment_checks() -> list[Check]:
 
 
 def accuracy_checks() -> list[Check]:
-    """Recall accuracy against both formulas, and the sphere formula's error falling with d."""
+    """Recall accuracy against both formulas; the error of the sphere formula decreases with d."""
     out, errors = [], []
     for p in RECALL:
         found = recall(p)["accuracy"]
@@ -91,7 +91,7 @@ def accuracy_checks() -> list[Check]:
 
 
 def quadrature_checks() -> list[Check]:
-    """Both formulas as they stand, by adaptive quadrature, against the numbers used elsewhere."""
+    """Both formulas by adaptive quadrature, against the numerical code used elsewhere."""
     p, why = RECALL[0], "adaptive quadrature, absolute error 1.5e-8 per integral"
     table = equations()
     given = {"N": p.N, "d": p.d}
@@ -118,12 +118,14 @@ def zipf_checks() -> list[Check]:
     a, sizes, keys, M = 1.5, (16, 32, 64), 4096, 4
     found = np.array([zipf_error(d, a, keys, M, d // 4, 40) for d in sizes])
     x = np.log(sizes) - np.mean(np.log(sizes))
-    slopes = (x / (x**2).sum()) @ np.log(found)  # one slope per draw
+    slopes = (x / (x**2).sum()) @ np.log(found)  # one exponent per draw
     b = {"b_zipf": a - 1}
     law = float(equations()["zipf_exponent"].evaluate(b))
 
     def beyond(P: float) -> float:
-        """Mass of keys beyond P; the sum as an integral from half a step before."""
+        """Probability mass of keys beyond rank P; the sum is replaced by an integral that starts
+        half a step earlier.
+        """
         return float(equations()["zipf_lost"].evaluate({**b, "P_stored": P + 0.5}))
 
     lost = np.array([beyond(d // 4) - beyond(keys) for d in sizes]) / (1 - beyond(keys))
@@ -175,7 +177,7 @@ def laws() -> list[Check]:
 
 
 def capacity_checks() -> list[Check]:
-    """The load of half recall goes to the capacity law."""
+    """The load at which half is recalled approaches the capacity law."""
     loads = [_half_load(d) for d in (1e3, 1e6, 1e9)]
     law = float(1 / equations()["capacity"].rhs.coeff(symbols.N * sp.log(symbols.N)))
     gaps = np.abs(np.array(loads) - law)
@@ -198,7 +200,7 @@ def capacity_checks() -> list[Check]:
 
 
 def _half_load(d: float) -> float:
-    """Load N ln N / d^2 at which the Gaussian formula recalls half."""
+    """Load N ln N / d^2 at which the Gaussian formula gives an accuracy of 1/2."""
     log_n = scipy.optimize.brentq(lambda x: gaussian(np.exp(x), d) - 0.5, np.log(d), 2 * np.log(d))
     return float(np.exp(log_n) * log_n / d**2)
 

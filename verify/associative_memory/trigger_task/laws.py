@@ -23,8 +23,8 @@ SEEDS = range(5)
 RANDOM, DRAWS = (
     200,
     60,
-)  # untrained students, and random key matrices for each: one probe of five triggers is 0.2 +- 0.18
-SCALE = 50.0  # of planted memories: keys and outputs well separated
+)  # untrained students and random key matrices; one probe of five triggers is 0.2 +- 0.18
+SCALE = 50.0  # dimension for planted memories, with keys and outputs well separated
 PLACES = ((0, 0), (3, 17), (200, 5), (128, 255))
 EARLY = Parameters(batch_size=512, self_loops=False, eta=0.01, steps=8, eval_every=1)
 PROBES = {
@@ -63,7 +63,7 @@ def planted(p: Parameters, scale: float = SCALE, seed: int = 0) -> Learner:
     e, position, d = student.tokens, student.positions, p.d
     triggers = learner.triggers
     with torch.no_grad():
-        # Key scores are divided by sqrt(d), embeddings have squared norm d.
+        # Key scores are divided by sqrt(d); embeddings have squared norm d.
         student.W_K1[:] = position[1:].T @ position[:-1] * (scale / d**1.5)
         student.W_K2[:] = e[triggers].T @ (e[triggers] @ student.W_OV1.T) * (scale / d**1.5)
         student.W_O2[:] = student.unembedding.T @ (e @ student.W_V2.T) * (scale / d)
@@ -157,7 +157,7 @@ def transformers() -> list[Check]:
 
 
 def emergence(progress: bool = False) -> dict[str, np.ndarray]:
-    """Steps at which each probe reaches 0.9, and in-context accuracy 0.9, per seed."""
+    """Steps at which each probe and the in-context accuracy reach 0.9, per seed."""
     runs = train(Parameters.simplified(), SEEDS, progress=progress)
     return {
         name: first_crossing(runs[name], 0.9).values for name in (*PROBES, "in_context_accuracy")
@@ -165,8 +165,8 @@ def emergence(progress: bool = False) -> dict[str, np.ndarray]:
 
 
 def first_steps(progress: bool = False) -> tuple[dict[str, np.ndarray], np.ndarray]:
-    """First steps with large batches, no self-loops: step of half the rise of the W_O2 and W_K2
-    probes; W_K1 at the end.
+    """First steps with large batches and without self-loops: step at which the W_O2 and W_K2 probes
+    have risen half-way; W_K1 at the end.
     """
     runs = train(EARLY, range(3), progress=progress)
     rise = {}

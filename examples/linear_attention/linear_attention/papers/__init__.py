@@ -1,5 +1,5 @@
 """Zhang, Singh, Latham, Saxe: Training dynamics of in-context learning in linear attention
-(arXiv:2501.16265): figures remade, and the ledger.
+(arXiv:2501.16265): reproduced figures, and the ledger.
 """
 
 from __future__ import annotations
@@ -51,7 +51,9 @@ def losses(source: Source) -> Any:
 
 
 def contrast(source: Source) -> Any:
-    """Time of the first drop over the start: a logarithm if merged, a power if separate."""
+    """Time of the first drop over the size of the initial weights: logarithmic if merged, a power
+    law if separate.
+    """
     figure, axis = plotting.figure(1, 1)
     each, t_1 = [Parameters(start=float(s)) for s in STARTS], separate.equations()["t_aligned"]
     axis.loglog(1 / STARTS, [merged_time(p) for p in each], "o-", ms=3, label="merged, flow")

@@ -24,7 +24,7 @@ MEANING = {
 
 
 class Student:
-    """One student; descent on half the loss, so that time is eta * steps."""
+    """One student, trained by descent on half the loss, so that time is eta * steps."""
 
     def __init__(self, p: Parameters, seed: int, device: torch.device, dtype: torch.dtype) -> None:
         self.p, self.seed, self.device, self.dtype = p, seed, device, dtype
@@ -46,7 +46,7 @@ class Student:
         self.weights = {n: w + self.p.eta * moved[n] for n, w in self.weights.items()}
 
     def measure(self) -> dict[str, Any]:
-        """Quantities of `MEANING`."""
+        """Quantities in `MEANING`."""
         small, others = self.weights, torch.zeros(())
         if self.p.student == "tokens":
             small = student.extracted(self.weights)
@@ -67,12 +67,12 @@ class Student:
         return self.weights
 
     def load(self, state: dict[str, Any]) -> None:
-        """Take up weights."""
+        """Set the weights."""
         self.weights = {n: w.to(self.device) for n, w in state.items()}
 
 
 def memory(p: Parameters, itemsize: int = 4) -> float:
-    """Bytes at the peak of one run, from the shapes it makes."""
+    """Peak memory of one run in bytes, estimated from array shapes."""
     D, drawn = p.eigenvalues.size, p.student != "population"
     prompts = drawn * p.batch_size * (p.N + 1) * (D + 1 + p.H * (p.R + 2))
     weights = p.H * (D + 1) * max(D + 1, 2 * p.R) + D**2

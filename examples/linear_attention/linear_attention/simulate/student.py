@@ -1,5 +1,5 @@
-"""Linear self-attention on tokens (x, y), and what is left of it without the weights that start at
-zero.
+"""Linear self-attention on tokens (x, y), and the reduced model without the weights that
+stay zero.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ LONG = {"v": "value", "U": "key_query", "K": "key", "Q": "query"}
 
 
 def block(name: str, D: int) -> tuple[slice, ...]:
-    """What may move of a weight of all heads: of the value the last entry, of the rest what meets
-    x.
+    """Slice of the entries that can become nonzero in a weight of all heads: the last entry of the
+    value, and the x block of the others.
     """
     last, first = slice(D, None), slice(D)
     return slice(None), *{"value": (last, last), "key_query": (first, first)}.get(
@@ -28,7 +28,7 @@ def block(name: str, D: int) -> tuple[slice, ...]:
 
 
 def attention(weights: Mapping[str, Tensor], X: Tensor) -> Tensor:
-    """Prediction of linear self-attention: the label's place of the query's token.
+    """Prediction of linear self-attention: the label entry of the query's output token.
 
     Parameters
     ----------
@@ -63,7 +63,7 @@ def reduced(weights: Mapping[str, Tensor], X: Tensor) -> Tensor:
 
 
 def embedded(weights: Weights, D: int) -> Weights:
-    """Weights of the attention that hold those of the reduced model, and zeros."""
+    """Weights of the full attention for given weights of the reduced model, zero elsewhere."""
     found = {}
     for short, w in weights.items():
         w, rows = (
@@ -77,7 +77,7 @@ def embedded(weights: Weights, D: int) -> Weights:
 
 
 def extracted(weights: Weights) -> Weights:
-    """The part of the attention that may move, under the short names."""
+    """Weights of the reduced model from those of the full attention."""
     D = weights["value"].shape[-1] - 1
     found = {s: weights[n][block(n, D)] for s, n in LONG.items() if n in weights}
     return found | {"v": found["v"][:, 0, 0]}
@@ -89,7 +89,7 @@ def start(p: Parameters, seed: int) -> Weights:
     D, rows = x.size, (p.H, p.R, x.size)
     shapes = {"v": (p.H,), **({"U": (p.H, D, D)} if merged else {"K": rows, "Q": rows})}
     drawn = {n: torch.as_tensor(random.standard_normal(s)) for n, s in shapes.items()}
-    along = torch.as_tensor(x**2).diag() / float((x**4).sum()) ** 0.5  # Lambda^2, of size one
+    along = torch.as_tensor(x**2).diag() / float((x**4).sum()) ** 0.5  # Lambda^2, normalised
     if p.begin == "aligned":
         diagonal = torch.eye(p.H * p.R, D, dtype=torch.float64).view(rows)
         drawn = {
@@ -111,14 +111,14 @@ def tokens(inputs: np.ndarray, teacher: np.ndarray) -> tuple[Tensor, Tensor]:
 
 
 def sample(p: Parameters, seed: int, step: int) -> tuple[Tensor, Tensor]:
-    """Tokens and answers of one batch; it depends on nothing but seed and step."""
+    """Tokens and answers of one batch, which depends only on seed and step."""
     random, x = keyed(seed, 1, step), p.eigenvalues
     inputs = random.standard_normal((p.batch_size, x.size, p.N + 1)) * x[:, None] ** 0.5
     return tokens(inputs, random.standard_normal((p.batch_size, x.size, 1)))
 
 
 def population(p: Parameters) -> Callable[[Mapping[str, Tensor]], Tensor]:
-    """Loss over all prompts of reduced weights."""
+    """Population loss (over all prompts) of reduced weights."""
     x, a = (torch.tensor(p.values()[n]) for n in ("lambda", "a"))
     quadratic, linear = a[:, None] * x, 2 * (x**2).diag()
 
@@ -136,7 +136,9 @@ def final(p: Parameters) -> Tensor:
 
 
 def invariants(weights: Weights) -> Tensor:
-    """What gradient flow conserves, flattened: the invariants of `merged`, or of `separate`."""
+    """Conserved quantities of gradient flow, flattened: the invariants of `merged` or of
+    `separate`.
+    """
     v = weights["v"]
     if "U" in weights:
         U = weights["U"].flatten(1)

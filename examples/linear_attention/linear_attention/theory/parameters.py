@@ -53,7 +53,7 @@ class Parameters(BaseParameters):
     eval_every: int = parameter(10, "steps between measurements", low=1)
 
     def __post_init__(self) -> None:
-        """Check single fields, then what must hold between them."""
+        """Check single fields, then relations between them."""
         super().__post_init__()
         x = self.eigenvalues
         if not (((x >= 1e-20) & (x <= 1e20)).all() and (np.diff(x) <= 0).all()):
@@ -75,7 +75,7 @@ class Parameters(BaseParameters):
             return np.array([np.nan])
 
     def values(self) -> dict[str, Any]:
-        """Numbers by symbol name, with what follows from the fields."""
+        """Numbers by symbol name, with derived quantities."""
         from linear_attention.theory import symbols, task
 
         x, equations = self.eigenvalues, task.equations()
@@ -89,13 +89,13 @@ class Parameters(BaseParameters):
         return known
 
     def learned(self, directions: int) -> dict[str, Any]:
-        """The same where only the first directions are there to be learned."""
+        """Numbers with only the first directions left to be learned."""
         known = self.values()
         return known | {"m": directions, **{n: known[n][:directions] for n in ("lambda", "a")}}
 
     @property
     def modes(self) -> list[dict[str, Any]]:
-        """The same for every direction as the first."""
+        """Numbers for every direction in the place of the first."""
         known = self.values()
         return [
             known | {"lambda_1": x, "a_1": y}

@@ -63,5 +63,7 @@ drop = symbol("T_drop", r"T_{\mathrm{drop}}", "time of half the drop of the loss
 
 
 def table(place: str, *assumptions: str, **rows: Any) -> dict[str, equation.Equation]:
-    """Equations of one origin; of the paper the topic: its numbers were not at hand."""
+    """Equations of one origin; references to the paper give the topic, as its equation numbers were
+    not available.
+    """
     return equation.table(f"zhang2025, {place}", *assumptions, **rows)

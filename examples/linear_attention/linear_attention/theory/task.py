@@ -46,13 +46,15 @@ def moment(variables: list[Variable], *summed: tuple[sp.Symbol, sp.Expr]) -> sp.
 
 
 def _sum(term: sp.Expr, limit: sp.Tuple) -> sp.Expr:
-    """Sum with what does not depend on its index in front; that of the eigenvalues is the trace."""
+    """Sum with factors that do not depend on its index in front; the sum of the eigenvalues is
+    written as the trace.
+    """
     before, inside = term.as_independent(limit[0])
     return before * (trace if inside == lam[limit[0]] else sp.Sum(inside, limit))
 
 
 def beta(n: sp.Symbol, e: sp.Symbol, component: sp.Symbol) -> list[Variable]:
-    """A component of beta: N times the mean over n, to be summed over n and e."""
+    """A component of beta as the summand of N times the mean over n, to be summed over n and e."""
     return [("w", e), ("x", n, e), ("x", n, component)]
 
 
@@ -101,20 +103,20 @@ def diagonal_force(weight: sp.Expr) -> sp.Expr:
 
 
 def pull(weight: sp.Expr, entry: sp.Expr) -> sp.Expr:
-    """Rate of an entry that W is made of, before it is summed over i and j."""
+    """Rate of a factor of W as a summand, to be summed over i and j."""
     return G[i, j] * delta_gradient(weight, entry)
 
 
 @cache
 def gained(entry: sp.Expr) -> sp.Expr:
-    """What an entry of a diagonal W takes off the loss."""
+    """Reduction of the loss by an entry of a diagonal W."""
     to = sp.integrate(diagonal_force(w[k]), (w[d], 0, w[d]))
     return sp.factor(2 * to).subs(w[d], entry)
 
 
 def euler(pace: sp.Expr, x: sp.Symbol, start: sp.Expr, end: sp.Expr) -> sp.Expr:
-    """What steps of size eta add to the time that dx/dt = f takes, f the ``pace``: to first order
-    they follow f - (eta/2) f f'.
+    """Correction of the time of dx/dt = f, with f the ``pace``, by steps of size eta, which to
+    first order follow f - (eta/2) f f'.
     """
     f = sp.Function("f")(x)
     added = sp.diff(1 / (f - S.eta / 2 * f * sp.diff(f, x)), S.eta).subs(S.eta, 0)

@@ -1,4 +1,6 @@
-"""The flow of all weights of the reduced model, and what laws of both systems look for in it."""
+"""The gradient flow of all weights of the reduced model, with events and checks for both
+systems.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,7 @@ def losses(p: Parameters, path: list[Weights]) -> list[float]:
 
 
 def dropping(p: Parameters) -> dict[str, Any]:
-    """Event: three quarters of what the loss loses in all are gone."""
+    """Event: the loss has completed three quarters of its total decrease."""
     loss, at = student.population(p), level(p)
     return {"drop": lambda weights: loss(weights) - at}
 
@@ -45,7 +47,9 @@ def learning(p: Parameters, directions: range) -> dict[str, Any]:
 
 
 def conserved(table: Table, system: str, name: str, begun: Weights, last: Weights) -> list[Check]:
-    """The invariants at the end of a flow are those of its start, and those of the equation."""
+    """Checks that the invariants at the end of a flow equal those at its start and those of the
+    equation.
+    """
     known: dict[str, Any] = {x: v.detach().numpy() for x, v in last.items()}
     H, *_, D = known["U" if "U" in known else "K"].shape
     sizes = {"D": D, "R": known["K"].shape[1] if "K" in known else None}
@@ -64,7 +68,7 @@ def conserved(table: Table, system: str, name: str, begun: Weights, last: Weight
 def added_by_steps(
     table: Table, name: str, base: float, known: Any, learned: xr.DataArray, at: str
 ) -> Check:
-    """What descent adds to the time ``base`` at which the flow is half-way."""
+    """Delay by finite steps, relative to the time ``base`` at which the flow is half-way."""
     adds = float(first_crossing(learned, 0.5).values[0]) - base
     shift = float(table[name].evaluate(known)) - base
     return near(f"what a step adds, {at}", name, shift, adds, 0.04, "next order in eta")

@@ -1,9 +1,9 @@
-"""Checks of both systems against the attention on tokens, averaged over ALL prompts; each takes the
-table of Equations, so that a faulty one can be handed in.
+"""Checks of both systems against the attention on tokens, averaged over ALL prompts. Each takes the
+table of Equations, so that tests can pass a faulty one.
 
-No Gaussian number enters a squared error of linear attention with a power above four, and the rule
-of Gauss and Hermite with three nodes is exact up to five: what is summed is what would be
-integrated. So the real attention is held against the theory without noise.
+No Gaussian variable enters the squared error of linear attention with a power above four, and
+Gauss-Hermite quadrature with three nodes is exact up to five. The sum over nodes is therefore the
+exact average, and the attention is compared with the theory without sampling noise.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from theory.special import gauss_hermite
 from verify.check import Check, Sides, at_least, sampled, vanishing
 from verify.report import Table
 
-SEED = 20250127  # any fixed number; the checks hold for all
+SEED = 20250127  # any fixed seed; the checks hold for all
 EXACT = 1e-10, "sum over all prompts of the rule, float64"
 SMALL = (("1.3", 3), ("1.4,0.6", 2), ("1.2,0.9,0.4", 1))  # spectrum, N: up to 20,000 prompts
-SIZE = 0.4  # of the weights
+SIZE = 0.4  # size of the weights
 DRAWN = Parameters(spectrum="1.4,0.6", N=4, H=2, batch_size=2**15)
-BATCHES = 80  # of drawn prompts: their loss to 1%
+BATCHES = 80  # number of drawn prompts: their loss to 1%
 
 
 @cache
@@ -42,7 +42,7 @@ def every(spectrum: str, N: int) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def half_loss(p: Parameters, predict: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    """Of a prediction over all prompts, as a function of its weights."""
+    """Half the loss of a prediction over all prompts, as a function of its weights."""
     X, answers, share = every(p.spectrum, p.N)
     return lambda weights: (share * (answers - predict(weights, X)).square()).sum() / 2
 
@@ -69,7 +69,7 @@ class Point:
 
 
 def points(**more: Any) -> list[Point]:
-    """Two heads at small sizes."""
+    """Test points: two heads at small sizes."""
     return [Point(Parameters(spectrum=x, N=N, H=2, **more)) for x, N in SMALL]
 
 
@@ -108,7 +108,7 @@ def losses(table: Table) -> list[Check]:
 
 
 def drawn(table: Table) -> list[Check]:
-    """The loss on drawn prompts: seen to 1%."""
+    """The loss on drawn prompts, to 1%."""
     weights = {n: SIZE * w / w.std() for n, w in student.start(DRAWN, SEED).items()}
     known, found = DRAWN.values() | {"W": student.matrix(weights).numpy()}, []
     for k in range(BATCHES):
@@ -132,7 +132,7 @@ def entries(table: Table, names: Mapping[str, str], **more: Any) -> list[Check]:
 
 
 def invariant(table: Table, name: str, letters: str, part: slice, **more: Any) -> list[Check]:
-    """As measured along training, and without change under the rates of autograd."""
+    """The invariants as measured along training, and constant under the rates of autograd."""
     sides, drift = Sides(table, *EXACT), []
     for x in points(**more):
         sizes = {"g": x.p.H, "h": x.p.H, "r": x.p.R, "s": x.p.R}
@@ -148,7 +148,7 @@ def invariant(table: Table, name: str, letters: str, part: slice, **more: Any) -
 
 
 def zeros(attention: str, **more: Any) -> list[Check]:
-    """Weights that start at zero stay there under the population gradient, and only those."""
+    """Weights that start at zero stay zero under the population gradient, and only those."""
     outside, inside = [], []
     for x in points(attention=attention, **more):
         small = student.embedded(x.rates, x.p.eigenvalues.size)

@@ -1,5 +1,5 @@
-"""Numbers of the dressed theory, of the column statistics and of the quenched theory, from a seed's
-own start: one curve per seed.
+"""One curve per seed: numerical integration of the dressed theory, the cavity equations (columns)
+and the fixed-disorder (quenched) theory from each seed's initial weights.
 """
 
 from theory.state_tracking.numbers.per_seed.attention import Attention

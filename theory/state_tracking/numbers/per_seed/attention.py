@@ -1,4 +1,4 @@
-"""Softmax of rotary logits and its derivative, for many seeds at once."""
+"""Softmax of rotary logits and its derivative, vectorised over seeds."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from theory.state_tracking.parameters import Parameters
 
 
 class Attention:
-    """Attention matrices (B, L, L) of keys and queries (B, d_h), and the way back."""
+    """Attention matrices (B, L, L) from keys and queries (B, d_h), and their backward pass."""
 
     def __init__(self, p: Parameters) -> None:
         steps = np.arange(p.L)
@@ -29,7 +29,9 @@ class Attention:
     def backward(
         self, W_Q: np.ndarray, W_K: np.ndarray, at: np.ndarray, force: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Gradients by W_Q and W_K from those by the attention entries."""
+        """Gradients with respect to W_Q and W_K from those with respect to the attention
+        entries.
+        """
         d_l = (at * (force - (at * force).sum(2, keepdims=True))).reshape(len(at), -1)
         even, odd = d_l @ self.tables[0], d_l @ self.tables[1]
         q1, q2, k1, k2 = W_Q[:, 0::2], W_Q[:, 1::2], W_K[:, 0::2], W_K[:, 1::2]

@@ -1,4 +1,6 @@
-"""Array code of the column statistics: entries of M by initial value, from a seed's own start."""
+"""Numerical cavity equations (column statistics): entries of M as functions of their initial value,
+from a seed's initial weights.
+"""
 
 from __future__ import annotations
 
@@ -13,16 +15,17 @@ from theory.state_tracking.numbers.per_seed.observables import forces, forms, su
 from theory.state_tracking.numbers.per_seed.start import Start
 from theory.state_tracking.parameters import Parameters
 
-# Quadrature nodes in v_0, epsilon and xi: more change no time by 1e-4.
+# Quadrature nodes in v_0, epsilon and xi: with more nodes no time changes by 1e-4.
 NODES, SHARES, NOISE = 10, 5, 5
 
 
-FINE = 65  # points between which distributions of entries are interpolated
+FINE = 65  # points of the interpolation of distributions of entries
 
 
 @dataclass(frozen=True)
 class Logits:
-    """Means and variances of the logits of B seeds at L positions, columns by share and v_0.
+    """Means and variances of the logits of B seeds at L positions; columns are labelled by share
+    and v_0.
 
     Attributes
     ----------
@@ -31,11 +34,11 @@ class Logits:
     own : ndarray, shape (B, L)
         Its diagonal, ``pi_i``.
     elsewhere : ndarray, shape (B, L)
-        Sum of squares beside the diagonal, ``T``.
+        Sum of squared off-diagonal entries per row, ``T``.
     weight : ndarray, shape (B, L)
         ``own_weight``.
     R, mean_w, V_w : ndarray, shape (B,)
-        Means of right and wrong entries; variance of the wrong ones.
+        Means of correct and wrong entries; variance of the wrong ones.
     u_k, u_w : ndarray, shape (B, L)
         ``noise_right`` and ``noise_wrong``.
     z_k, z_w : ndarray, shape (B, L, share, v_0)
@@ -56,17 +59,18 @@ class Logits:
 
 
 class Columns:
-    """Entries of M by initial value and share of the training set; state W_Q, W_K, v_k, v_w, S per
-    seed.
+    """Cavity equations of entries of M, by initial value and share of the training set. State per
+    seed: W_Q, W_K, v_k, v_w, S.
 
     Parameters
     ----------
     p : Parameters
         Sizes, learning rate and ``n_train``.
     start : Start
-        Where the seeds start.
+        Initial values of the seeds.
     finite_data : bool
-        Let columns differ in their share of the training set; otherwise it is infinite.
+        Let columns differ in their share of a finite training set; otherwise the training set is
+        infinite.
     """
 
     def __init__(self, p: Parameters, start: Start, finite_data: bool = True) -> None:
@@ -92,11 +96,11 @@ class Columns:
         ]
 
     def _mean(self, f: np.ndarray) -> np.ndarray:
-        """Average over initial values and shares, the last two axes."""
+        """Average over shares and initial values (the last two axes)."""
         return (f @ self.of_v) @ self.of_share
 
     def _logits(self) -> Logits:
-        """Logits of the present state."""
+        """Logits in the current state."""
         p, f = self.p, forms()
         W_Q, W_K, v_k, v_w, S = self.state
         at = self.attention.forward(W_Q, W_K)
@@ -131,7 +135,7 @@ class Columns:
         W_Q, W_K, v_k, v_w, S = self.state
         x = self._logits()
         e_w = np.exp(x.z_w + x.u_w[..., None, None] / 2)
-        others = (p.N - 1) * (e_w @ self.of_v)[..., None]  # of columns of the same share
+        others = (p.N - 1) * (e_w @ self.of_v)[..., None]  # average over columns of the same share
         e_k = np.exp(x.z_k)[..., None] * np.exp(np.sqrt(x.u_k)[..., None, None, None] * self.xi)
         inverse = 1 / (e_k + others[..., None])
         p_k = (e_k * inverse) @ self.of_xi
@@ -152,7 +156,7 @@ class Columns:
         return [-p.eta * d_q, -p.eta * d_k, *(p.eta * r / (p.d_g * p.N) for r in by_alpha)]
 
     def observe(self) -> dict[str, np.ndarray]:
-        """Order parameters, logits, loss and accuracies, per seed."""
+        """Order parameters, logits, loss and accuracies per seed."""
         p, x = self.p, self._logits()
         right, other = self._mean(x.z_k), self._mean(x.z_w)
         right_variance = self._mean(x.z_k**2) - right**2 + x.u_k
@@ -176,15 +180,16 @@ class Columns:
         )
 
     def _accuracy(self, found: Logits) -> np.ndarray:
-        """Probability that the right logit is the largest, per seed and position.
+        """Probability that the correct logit is the largest, per seed and position.
 
-        The N - 1 wrong logits are independent draws of a column's wrong entries and noise. Their
-        distribution function has corners once the noise is gone, and a column is learned at a sharp
-        time: logits, smooth in v_0 and epsilon, are interpolated to many of both.
+        The N - 1 wrong logits are independent draws of a column's wrong entries plus noise. Their
+        distribution function has kinks once the noise has vanished, and each column is learned at a
+        sharp time; therefore the logits, smooth in v_0 and epsilon, are interpolated to many values
+        of both.
         """
         from scipy.interpolate import (
             BarycentricInterpolator,
-        )  # here, as few of those who import the model need it
+        )  # imported here because it is rarely needed
 
         fine = np.linspace(-1, 1, FINE)
         middle = (fine[1:] + fine[:-1]) / 2
@@ -204,8 +209,8 @@ class Columns:
             grid = np.linspace(
                 min(z_k[at][0], z_w[at][0]) - edge, max(z_k[at][-1], z_w[at][-1]) + edge, 2 * FINE
             )
-            # Entries uniform between neighbours, noise Gaussian: the integral of Phi is x Phi +
-            # phi.
+            # Entries are uniform between neighbouring nodes and the noise is Gaussian: the integral
+            # of Phi is x Phi + phi.
             x = (grid[:, None] - z_w[at]) / max(s_w, 1e-9)
             integral = max(s_w, 1e-9) * (x * ndtr(x) + np.exp(-(x**2) / 2) / np.sqrt(2 * np.pi))
             below = np.maximum((-np.diff(integral) / np.diff(z_w[at])).mean(1), 0)

@@ -1,4 +1,4 @@
-"""Array code of the dressed theory: mean-field logits with noise, from a seed's own start."""
+"""Numerical dressed theory: mean-field logits with variance, from a seed's initial weights."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from theory.state_tracking.parameters import Parameters
 
 
 class Dressed:
-    """Mean-field logits with noise: state W_Q, W_K, R, S and V_M per seed.
+    """Dressed theory. State per seed: W_Q, W_K, R, S and V_M.
 
     Parameters
     ----------
     p : Parameters
         Sizes and learning rate.
     start : Start
-        Where the seeds start.
+        Initial values of the seeds.
     annealed : bool
-        Price the noise at ln <Z> instead of <ln Z>.
+        Use the annealed average ln <Z> instead of the quenched <ln Z>.
     pull : ndarray, shape (B, L, L), optional
-        Constant force on the attention entries of every position: what one training set adds to the
-        mean one.
+        Constant force on the attention entries of every position: the deviation of one training set
+        from the mean.
     """
 
     def __init__(
@@ -38,8 +38,8 @@ class Dressed:
         self.zeta = start.zeta[:, None]
 
     def _means(self) -> tuple[np.ndarray, ...]:
-        """Attention, its diagonal, spread of the noise, right logit and margin: per seed and
-        position.
+        """Attention, its diagonal, logit variance per variance of M, correct logit and margin, per
+        seed and position.
         """
         W_Q, W_K, R, S, _ = self.state
         at = self.attention.forward(W_Q, W_K)
@@ -71,7 +71,7 @@ class Dressed:
         return [-p.eta * d_q, -p.eta * d_k, *(x / (p.d_g * p.N) for x in by_alpha)]
 
     def observe(self) -> dict[str, np.ndarray]:
-        """Order parameters, logits, loss and accuracies, per seed."""
+        """Order parameters, logits, loss and accuracies per seed."""
         p, f = self.p, forms()
         _, _, R, S, V = self.state
         _, own, spread, correct, margin = self._means()

@@ -1,5 +1,5 @@
-"""Rates of the quenched theory lowered from its equations: what the faster array code is checked
-against.
+"""Rates of the quenched theory as generated from its equations; reference for the faster
+hand-written code.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ compiled = cache(quenched.rates)
 
 
 class Spelled(Quenched):
-    """`Quenched`, of counted training sets, with the rates that its equations say."""
+    """`Quenched` for counted training sets, with rates generated from the equations."""
 
     def __init__(self, p: Parameters, start: Start, given: Realisation) -> None:
         super().__init__(p, start, given)

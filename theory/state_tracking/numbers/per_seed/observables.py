@@ -1,5 +1,5 @@
-"""What both levels of the per-seed theory share: compiled elementary functions, the forces on
-attention, and what is observed.
+"""Shared by the dressed and the column theory: compiled functions, forces on attention, and
+observables.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from theory.state_tracking.symbols import N, R, S, d_g, g, m, z_k, zeta
 
 @cache
 def forms() -> dict[str, Callable]:
-    """Elementary functions of the theory, compiled from its equations."""
+    """Functions of the theory compiled from its equations."""
     d, k, one = dressed.equations(), columns.equations(), logits.equations()
     return {
         "spread": d["spread"].lambdify(variance.participation, d_g),
@@ -53,8 +53,8 @@ def forms() -> dict[str, Callable]:
 def forces(
     p: Parameters, at: np.ndarray, wrong: np.ndarray, V: np.ndarray, R: np.ndarray, S: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Derivatives of the dressed loss of a position by all attention entries, and the part on the
-    right one only.
+    """Derivatives of the dressed loss of a position with respect to all attention entries, and the
+    extra part on the correct one.
     """
     f = forms()
     noise = f["spread"]((at**2).sum(2), p.d_g) * V[:, None]
@@ -75,8 +75,8 @@ def summary(
     loss_: np.ndarray,
     steps: np.ndarray,
 ) -> dict[str, np.ndarray]:
-    """Observables from means and variances per (seed, position): variances over rows include the
-    spread of means.
+    """Observables from means and variances per (seed, position). Variances over rows include the
+    variance of the means.
     """
     return {
         "A": own.mean(1),

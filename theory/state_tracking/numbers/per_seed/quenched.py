@@ -1,4 +1,4 @@
-"""Array code of the quenched theory: groups of training rows, for many seeds at once."""
+"""Numerical quenched (fixed-disorder) theory: groups of training rows, vectorised over seeds."""
 
 from __future__ import annotations
 
@@ -12,21 +12,23 @@ from theory.state_tracking.numbers.per_seed.realisation import Realisation
 from theory.state_tracking.numbers.per_seed.start import Start
 from theory.state_tracking.parameters import Parameters
 
-# Nodes of the integral over the noise of the right logit: more change no accuracy by 1e-3.
+# Nodes of the integral over the noise of the correct logit: with more nodes no accuracy changes by
+# 1e-3.
 NOISE = 5
 
 
 class Quenched:
-    """Groups of rows by state, step and right action; state W_Q, W_K and M per seed.
+    """Quenched theory for groups of rows with the same state, step and correct action. State per
+    seed: W_Q, W_K and M.
 
     Parameters
     ----------
     p : Parameters
         Sizes and learning rate.
     start : Start
-        Keys and queries of the seeds.
+        Initial keys and queries of the seeds.
     given : Realisation
-        Their teachers, initial M and training sets.
+        Teachers, initial M and training sets of the seeds.
     """
 
     def __init__(self, p: Parameters, start: Start, given: Realisation) -> None:
@@ -35,13 +37,15 @@ class Quenched:
         M = np.ascontiguousarray(given.M.transpose(0, 3, 1, 2), dtype=float)
         self.state = [start.W_Q.astype(float), start.W_K.astype(float), M]
         rows = given.share * p.n_train * p.L
-        # What is left of a variance about the mean of a group, where that mean is known.
+        # Factor 1 - 1/n of the variance that remains about the known mean of a group of n rows.
         within = np.where(rows > 0, 1 - 1 / np.maximum(rows, 1), 0)
         self.left = given.share * (1.0 if given.pairs is None else within)
         self.scale = 1 / np.where(given.share > 0, given.share, np.inf)
 
     def _attention(self) -> tuple[np.ndarray, ...]:
-        """Attention, what falls on right actions, and squares of the rest."""
+        """Attention, its diagonal (weight on correct actions), and the sum of squares of the other
+        entries.
+        """
         at = self.attention.forward(*self.state[:2])
         own = np.einsum("bii->bi", at)
         return at, own, (at**2).sum(2) - own**2
@@ -58,8 +62,8 @@ class Quenched:
         return (found.reshape(B, N, L, d, d) * self.scale[..., None]).reshape(B, N, L * d, d)
 
     def _moments(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Mean (B, s, r), deviations (B, s, a, r) and covariance (B, s, r, q) of entries of M over
-        actions.
+        """Mean (B, s, r), deviations (B, s, a, r) and covariance (B, s, r, q) of the entries of M
+        over actions.
         """
         M = self.state[2]
         mean = M.mean(2)
@@ -67,12 +71,14 @@ class Quenched:
         return mean, deviation, deviation.swapaxes(2, 3) @ deviation / self.p.d_g
 
     def _spread(self, T: np.ndarray) -> np.ndarray:
-        """Variance of logits per variance of M, by group: (B, 1 or s, i a, 1)."""
+        """Variance of logits per variance of M, by group, shape (B, 1 or s, i a, 1)."""
         left = self.left * self.scale * T[:, None, :, None]
         return left.reshape(*left.shape[:2], -1, 1)
 
     def _probabilities(self, z: np.ndarray, C: np.ndarray, spread: np.ndarray) -> np.ndarray:
-        """Mean probabilities: the softmax of the mean logits, lifted by their scatter."""
+        """Mean probabilities: softmax of the mean logits with a second-order correction for their
+        variance.
+        """
         plain = _softmax(z)
         square = np.einsum("bsrr->bsr", C)[:, :, None]
         return _softmax(z + spread / 2 * (square - 2 * plain @ C))
@@ -88,7 +94,7 @@ class Quenched:
         prob = self._probabilities(weights @ M, C, spread)
         share = self.given.share.reshape(B, N, -1, 1)
         error = (prob.reshape(B, N, p.L, d, N) - self.teachers[:, :, None]).reshape(prob.shape)
-        # Response to logits, summed over groups with what their logits scatter.
+        # Response to logits, summed over groups with the variance of their logits.
         left = self.left.reshape(B, N, -1, 1)
         heavy = left * prob
         by_step = T[:, None, :, None, None]
@@ -96,7 +102,7 @@ class Quenched:
         response = -noisy.swapaxes(2, 3) @ prob
         response[:, :, np.arange(N), np.arange(N)] += noisy.sum(2)
         d_M = weights.swapaxes(2, 3) @ (share * error) + deviation @ response / d
-        # Force on attention: what the groups' means do, and what their scatter costs.
+        # Force on attention: from the groups' mean logits, and from the loss due to their variance.
         force = self._force(error, M)
         square = np.einsum("bsrr->bsr", C)[:, :, None]
         cost = np.einsum("bsgr,bsgr->bsg", heavy, square - prob @ C)
@@ -106,7 +112,9 @@ class Quenched:
         return [-p.eta * d_q, -p.eta * d_k, -p.eta * d_M]
 
     def _force(self, error: np.ndarray, M: np.ndarray) -> np.ndarray:
-        """Derivatives (B, i, j) of the loss of the groups' means by attention."""
+        """Derivatives (B, i, j) of the loss of the groups' mean logits with respect to
+        attention.
+        """
         share, pairs = self.given.share, self.given.pairs
         B, N, L, d = share.shape
         if pairs is None:
@@ -119,7 +127,7 @@ class Quenched:
         return found[..., 0].sum(1, dtype=float)
 
     def observe(self) -> dict[str, np.ndarray]:
-        """Order parameters, logits, loss and accuracies, per seed."""
+        """Order parameters, logits, loss and accuracies per seed."""
         p, y = self.p, self.teachers
         M = self.state[2]
         B, N, d, _ = M.shape
@@ -137,7 +145,7 @@ class Quenched:
         right = (z * target).sum(3)
 
         def over_rows(x: np.ndarray) -> np.ndarray:
-            """Mean over the rows of a step: (B, L)."""
+            """Mean over the rows of a step, shape (B, L)."""
             return p.L * (share * x).reshape(B, N, p.L, d).sum((1, 3))
 
         def variance(is_it: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
@@ -165,7 +173,7 @@ class Quenched:
     def _accuracy(
         self, own: np.ndarray, T: np.ndarray, mean: np.ndarray, C: np.ndarray
     ) -> np.ndarray:
-        """Probability that the right logit is the largest on new sequences, per seed and step."""
+        """Probability that the correct logit is the largest on new sequences, per seed and step."""
         M, y = self.state[2], self.teachers
         nodes, weight = gauss_hermite(NOISE)
         square = np.einsum("bsrr->bsr", C)
@@ -183,8 +191,8 @@ class Quenched:
 
 
 def _softmax(z: np.ndarray) -> np.ndarray:
-    """Over the last axis. Logits of all groups are of one size, so one shift serves all; sums over
-    short axes are fast as products.
+    """Softmax over the last axis. One common shift suffices, as logits of all groups have similar
+    size. The sum over the short axis is a matrix product, which is faster.
     """
     e = np.exp(z - z.max())
     e /= (e @ np.ones(e.shape[3]))[..., None]

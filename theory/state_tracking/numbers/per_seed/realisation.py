@@ -1,4 +1,6 @@
-"""One realisation of students: their teachers, initial M, and what their training sets count."""
+"""Realisation (fixed disorder) of students: teachers, initial M, and counts of their
+training sets.
+"""
 
 from __future__ import annotations
 
@@ -15,33 +17,35 @@ from theory.state_tracking import task
 from theory.state_tracking.numbers.per_seed.start import Start
 from theory.state_tracking.parameters import Parameters
 
-SINGLE = 2e-5  # students keep overlaps, means of thousands of entries, in single precision
+SINGLE = 2e-5  # students store overlaps, means of thousands of entries, in single precision
 
 
 def pairs_memory(p: Parameters) -> float:
-    """Bytes of one seed's pairs, and of what its groups are at a step of the theory."""
+    """Memory in bytes for the pair counts of one seed and for its groups in a step of the
+    theory.
+    """
     return 8 * p.N * p.L * p.d_g * (p.L * p.d_g + 8 * p.N)
 
 
 @dataclass(frozen=True)
 class Realisation:
-    """Teachers, initial M and counted pairs of actions of some students; arrays over seeds.
+    """Teachers, initial M and counts of pairs of actions of some students; arrays over seeds.
 
     Attributes
     ----------
     teachers : ndarray, shape (B, d_g, N)
-        State that an action leads to from a state.
+        ``teachers[a, s]``: state that action a leads to from state s, per seed.
     M : ndarray, shape (B, d_g, N, N)
         ``M[a, r, s]`` at time 0, from state s to state r.
     share : ndarray, shape (B, N, L, d_g)
-        Share of the training rows (sequence, step) that are at a state and a step, by right action.
+        Share of the training rows (sequence, step) with a given state, step and correct action.
     pairs : ndarray, shape (B, N, L, L, d_g, d_g), optional
-        The same with a second place and the action that stands there; what an infinite training set
-        has, if left out.
+        The same with a second position and the action at that position. If omitted, the training
+        set is infinite.
     seeds : tuple of int, optional
-        Of the students; none where everything is drawn.
+        Seeds of the students; none if the realisation is drawn at random.
     data_draw : int, optional
-        Which of a seed's training sets was counted.
+        Number of the training set of each seed (`Parameters.data_draw`).
     """
 
     teachers: np.ndarray
@@ -55,21 +59,22 @@ class Realisation:
     def of_seeds(
         cls, p: Parameters, seeds: Sequence[int], permutations: np.ndarray | None = None
     ) -> Self:
-        """Of the students that are trained with these parameters, from their seeds.
+        """Realisation of the students that training with these parameters and seeds produces.
 
         Parameters
         ----------
         p : Parameters
-            With which they are, or were, trained.
+            Parameters of the training.
         seeds : sequence of int
-            Which.
+            Seeds.
         permutations : ndarray, shape (d_g, N), optional
-            Teachers, where they are not drawn.
+            Teachers, if they are not drawn from the seeds.
 
         Raises
         ------
         ParameterError
-            If the counts would not fit into memory, or permutations are none.
+            If the counts do not fit into memory, or ``permutations`` is not an array of
+            permutations.
         """
         memory.require(pairs_memory, p, "counts of pairs of actions")
         own = None if permutations is None else task.check_permutations(permutations, p)
@@ -86,12 +91,12 @@ class Realisation:
 
     @classmethod
     def of(cls, p: Parameters, runs: xr.Dataset) -> Self:
-        """Of the students of an ensemble, over ``(seed, alpha)``.
+        """Realisation of the students of an ensemble over ``(seed, alpha)``.
 
         Raises
         ------
         ParameterError
-            If the runs do not say their seeds, or did not start from what these seeds draw.
+            If the runs have no seeds, or their initial values differ from what these seeds draw.
         """
         if "seed" not in runs.coords:
             raise ParameterError(
@@ -103,12 +108,12 @@ class Realisation:
         return found
 
     def belongs(self, p: Parameters, runs: xr.Dataset | None) -> None:
-        """Refuse parameters or runs of other students.
+        """Raise an error if parameters or runs belong to other students.
 
         Raises
         ------
         ParameterError
-            Naming what differs: sizes, seeds, training sets, or the overlap R at time 0, which
+            Naming the difference: sizes, seeds, training sets, or the overlap R at time 0, which
             depends on teachers and weights.
         """
         sizes, own = (p.N, p.L, p.d_g), self.share.shape[1:]
@@ -150,8 +155,8 @@ class Realisation:
     def counted(
         cls, teachers: np.ndarray, M: np.ndarray, actions: np.ndarray, states: np.ndarray
     ) -> Self:
-        """Of one student, from its training set: actions ``(n, L)`` and states ``(n, L+1)``, from
-        0.
+        """Realisation of one student from its training set: actions ``(n, L)`` and states ``(n,
+        L+1)``, counted from 0.
         """
         (n, L), (d_g, N) = actions.shape, teachers.shape
         pairs = np.empty((N, L, L, d_g, d_g), np.float32)
@@ -165,14 +170,15 @@ class Realisation:
 
     @classmethod
     def drawn(cls, p: Parameters, start: Start, rng: np.random.Generator) -> Self:
-        """Teachers, entries of M and training sets from their laws.
+        """Random realisation: teachers, entries of M and training sets drawn from their
+        distributions.
 
-        M has the overlaps, the sum and the variances of a start; else it is random.
+        M has the overlaps, the sum and the variances of the given start, and is random otherwise.
 
         Raises
         ------
         ParameterError
-            If the pairs would not fit into memory.
+            If the pair counts do not fit into memory.
         """
         memory.require(pairs_memory, p, "counts of pairs of actions")
         return cls.joined([cls._drawn(p, start, k, rng) for k in range(len(start.R))])
@@ -185,7 +191,7 @@ class Realisation:
 
     @classmethod
     def joined(cls, members: list[Self]) -> Self:
-        """One stack of several."""
+        """Concatenate several realisations along the seeds."""
         pairs = [m.pairs for m in members if m.pairs is not None]
         return cls(
             np.concatenate([m.teachers for m in members]),
@@ -195,16 +201,16 @@ class Realisation:
         )
 
     def without_pairs(self) -> Self:
-        """The same with the pairs of an infinite training set."""
+        """Copy with the pair frequencies of an infinite training set."""
         return replace(self, pairs=None)
 
     def redrawn(self, start: Start, rng: np.random.Generator) -> Self:
-        """The same with other matrices M of the same overlaps, sum and variances."""
+        """Copy with other matrices M of the same overlaps, sum and variances."""
         found = [matched(x, start, k, rng) for k, x in enumerate(self.teachers)]
         return replace(self, M=np.stack(found))
 
     def one_hot(self) -> np.ndarray:
-        """Teachers as matrices, ``(B, N, d_g, N)`` over current state, action, next state."""
+        """Teachers as matrices of shape ``(B, N, d_g, N)``: current state, action, next state."""
         return (self.teachers.swapaxes(1, 2)[..., None] == np.arange(self.M.shape[2])).astype(float)
 
 

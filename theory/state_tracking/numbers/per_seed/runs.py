@@ -1,5 +1,5 @@
-"""Runs of the per-seed theory: the steps of descent, whose size shows in emergence times, several
-at once where they are small.
+"""Integration of the per-seed theory: steps of gradient descent with their finite size, several
+steps at once while changes are small.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from theory.state_tracking.parameters import Parameters
 
 System = Dressed | Columns | Quenched
 Step = Annotated[float, Allowed(above=0, high=1)]
-STEP = 0.02  # of the time in which order parameters change: moves no time by 5e-4
+STEP = 0.02  # share of the time scale of the order parameters; no time changes by 5e-4
 
 
 def stride(p: Parameters, step: float = STEP) -> int:
-    """Epochs that are taken at once."""
+    """Number of epochs taken at once."""
     return max(1, int(step * p.d_g * p.N / (p.eta * max(1.0, np.sqrt(c_omega(p))))))
 
 
 def advance(system: System, epochs: int) -> None:
-    """Move a system on by a number of epochs, ``x -> x + f(x)`` each, exact to second order in f.
+    """Advance a system by a number of epochs, ``x -> x + f(x)`` each, correct to second order in f.
 
-    h of these steps add ``h f + h (h-1)/2 f' f``, and ``f' f`` is what a step of
-    size h changes f by, over h.
+    h steps add ``h f + h (h-1)/2 f' f``, where ``f' f`` is the change of f over a step of size h,
+    divided by h.
     """
     at, rates = system.state, system.rates()
     system.state = [x + epochs * f for x, f in zip(at, rates, strict=True)]
@@ -49,13 +49,13 @@ def advance(system: System, epochs: int) -> None:
 
 @checked
 def solve(system: System, epochs: Iterable[int], step: Step = STEP) -> xr.Dataset:
-    """Run a system, once, to the last of the given epochs; observables over ``(seed, alpha)`` at
-    each of them. `step` is as `STEP`.
+    """Integrate a system up to the last of the given epochs; returns the observables over ``(seed,
+    alpha)`` at these epochs. ``step`` is explained at `STEP`.
 
     Raises
     ------
     ParameterError
-        Unless the epochs are whole, increasing and not negative.
+        Unless the epochs are increasing non-negative integers.
     """
     epochs = np.asarray(epochs)
     if (epochs != epochs.astype(int)).any() or epochs[0] < 0 or (np.diff(epochs) <= 0).any():
@@ -73,7 +73,7 @@ def solve(system: System, epochs: Iterable[int], step: Step = STEP) -> xr.Datase
 
 @checked
 def half_times(system: System, epochs: Annotated[int, Allowed(low=0)]) -> np.ndarray:
-    """Time of A = 1/2 per seed, in alpha; NaN where it is not reached within the given epochs."""
+    """Time of A = 1/2 per seed, in alpha; NaN if it is not reached within the given epochs."""
     found, at, most = [], [], stride(system.p)
     for now in range(0, epochs + 1, most):
         W_Q, W_K = system.state[:2]
@@ -91,7 +91,7 @@ def half_times(system: System, epochs: Annotated[int, Allowed(low=0)]) -> np.nda
 
 
 @checked
-@np.errstate(over="ignore", invalid="ignore")  # descent that runs away does not get there
+@np.errstate(over="ignore", invalid="ignore")  # diverging descent does not reach it
 def data_scatter(
     p: Parameters,
     start: Start,
@@ -102,27 +102,27 @@ def data_scatter(
     """Relative standard deviation of the time of A = 1/2 over draws of the training set alone, per
     seed.
 
-    A training set of n sequences adds a constant Gaussian force to every attention entry, of the
-    variance ``force_noise``; its effect on the time is found by running the dressed theory
-    ``draws`` times.
+    A training set of n sequences adds a constant Gaussian force of variance ``force_noise`` to
+    every attention entry. Its effect on the time is found by running the dressed theory ``draws``
+    times.
 
     Parameters
     ----------
     p : Parameters
         With ``n_train``.
     start : Start
-        Seeds.
+        Initial values of the seeds.
     draws : int
         Training sets per seed.
     rng : Generator
-        For the forces.
+        Random generator for the forces.
     alpha : float
-        When to give up.
+        Longest time to integrate to.
 
     Returns
     -------
     ndarray, shape (B,)
-        NaN where a draw does not get there before.
+        NaN if a draw does not reach A = 1/2 by then.
     """
     memory.require(
         lambda q: 8 * draws * len(start.R) * q.L**2, p, "forces on all attention entries"

@@ -1,4 +1,4 @@
-"""Where seeds start: measured in an ensemble, or drawn as its students are."""
+"""Initial values of seeds: measured in an ensemble, or drawn from the initialisation."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import xarray as xr
 from theory.parameters import Allowed, ParameterError, number
 from theory.state_tracking.parameters import Parameters
 
-MEASURED = {  # what students call it
+MEASURED = {  # names in the students' datasets
     "W_Q": "W_Q_start",
     "W_K": "W_K_start",
     "R": "R",
@@ -25,16 +25,16 @@ MEASURED = {  # what students call it
 
 @dataclass(frozen=True)
 class Start:
-    """Where seeds start; arrays over seeds.
+    """Initial values of seeds; arrays over seeds.
 
     Attributes
     ----------
     W_Q, W_K : ndarray, shape (B, d_h)
         Keys and queries.
     R, S, zeta : ndarray, shape (B,)
-        Overlaps, and the conserved mean of the logit sum.
+        Overlaps, and the conserved mean zeta of the logit sum.
     variance_right, variance_wrong : ndarray, shape (B,)
-        Variance of the teachers' entries of M, and of the others.
+        Variance of the entries of M at the teachers' ones, and of the other entries.
     """
 
     W_Q: np.ndarray
@@ -47,7 +47,7 @@ class Start:
 
     @classmethod
     def measured(cls, runs: xr.Dataset) -> Self:
-        """Starts of the seeds of an ensemble, over ``(seed, alpha)``.
+        """Initial values of the seeds of an ensemble over ``(seed, alpha)``.
 
         Raises
         ------
@@ -57,7 +57,7 @@ class Start:
         at = runs.isel(alpha=0).transpose("seed", ...)
         found = {field: at[name].values for field, name in MEASURED.items()}
         if runs.attrs.get("parameters") and json.loads(runs.attrs["parameters"]).get("d_g") == 1:
-            found["S"] = np.zeros_like(found["R"])  # a single action has no other
+            found["S"] = np.zeros_like(found["R"])  # a single action has no S
         for field, values in found.items():
             if not np.isfinite(values).all():
                 raise ParameterError(f"runs: {MEASURED[field]} at time 0 must be finite")
@@ -65,15 +65,15 @@ class Start:
 
     @classmethod
     def drawn(cls, p: Parameters, seeds: int, rng: np.random.Generator) -> Self:
-        """Starts from the distribution of the ensemble: independent uniform weights.
+        """Random initial values from the distribution of the students: independent uniform weights.
 
-        R, S and zeta are sums of many entries of M, jointly Gaussian; the variances of entries are
-        at their mean.
+        R, S and zeta, sums of many entries of M, are drawn as jointly Gaussian; the variances of
+        entries are set to their mean.
 
         Raises
         ------
         ParameterError
-            For more starts than anybody draws.
+            If too many starts are requested.
         """
         number("seeds", seeds, Allowed(low=1, high=10**6), int)
         var = p.initial_variance

@@ -1,5 +1,5 @@
-"""White data (Lambda = I), one matrix: the logistic drop, balanced or not, and what a finite step
-adds.
+"""White data (Lambda = I), one matrix: the logistic drop, balanced or not, and the effect of a
+finite step.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ HALF = 1 / (2 * c)
 
 @cache
 def rates() -> tuple[sp.Expr, sp.Expr]:
-    """Of the value v and of u = |U|_F, where u_d = u / sqrt(D)."""
+    """Rates of the value v and of u = |U|_F, with u_d = u / sqrt(D)."""
     known = dynamics.equations()
     same = {S.u[d]: along / sp.sqrt(D), S.lam[d]: 1, S.a[d]: c}
     of_value = D * known["merged_dvalue_dt"].rhs.function.subs(same)
@@ -35,7 +35,7 @@ def rates() -> tuple[sp.Expr, sp.Expr]:
 
 @cache
 def speed() -> sp.Expr:
-    """Of s = v u / sqrt(D) at given kappa = v^2 - u^2, which is conserved."""
+    """Rate of s = v u / sqrt(D) at given kappa = v^2 - u^2, which is conserved."""
     of_value, of_u = rates()
     both = sp.sqrt(kappa**2 + 4 * D * scale**2)  # v^2 + u^2
     if not vanishes(value * of_value - along * of_u):
@@ -48,7 +48,7 @@ def speed() -> sp.Expr:
 
 
 def balanced(at: sp.Expr = scale) -> sp.Expr:
-    """Speed at v = u."""
+    """Rate of s at v = u."""
     return speed().subs({kappa: 0, scale: s_0}).subs(s_0, at)
 
 
@@ -61,7 +61,7 @@ def unbalanced_time() -> sp.Expr:
     if not vanishes(root**2 - kappa**2 - 4 * D * of_x**2):
         raise ArithmeticError("x does not take the root")
     integrand = sp.diff(of_x, x) / (root * (1 - c * of_x)).subs(c, 2 * sp.sqrt(D) * b / kappa)
-    low, high = (1 - sp.sqrt(1 + b**2)) / b, (1 + sp.sqrt(1 + b**2)) / b  # where the force vanishes
+    low, high = (1 - sp.sqrt(1 + b**2)) / b, (1 + sp.sqrt(1 + b**2)) / b  # zero of the force
     total = sp.log((x - low) / (high - x)) / (2 * sp.sqrt(D) * sp.sqrt(1 + b**2))
     written_as(sp.simplify(integrand), sp.diff(total, x))
     ends = [2 * sp.sqrt(D) * y / kappa + sp.sqrt(1 + 4 * D * y**2 / kappa**2) for y in (s_0, HALF)]
@@ -71,7 +71,7 @@ def unbalanced_time() -> sp.Expr:
 
 @cache
 def step_shift() -> sp.Expr:
-    """What Euler steps add to the time (v = u)."""
+    """Correction of the time by Euler steps (v = u)."""
     start, end = (sp.sqrt(sp.sqrt(D) * y) for y in (s_0, HALF))
     added = task.euler(rates()[1].subs(value, along), along, start, end)
     return added.replace(sp.log, lambda x: sp.log(sp.simplify(x)))
@@ -79,7 +79,7 @@ def step_shift() -> sp.Expr:
 
 @cache
 def equations() -> dict[str, Equation]:
-    """Speed, solution and time of the drop; what kappa and a finite step do to it."""
+    """Rate, solution and time of the drop, and its corrections by kappa and a finite step."""
     distance = 1 / (c * scale) - 1  # decays at a constant rate
     pace = sp.cancel(-sp.diff(sp.log(distance), scale) * balanced())
     away = distance.subs(scale, s_0)

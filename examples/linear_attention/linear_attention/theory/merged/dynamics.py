@@ -1,4 +1,4 @@
-"""One matrix for key and query: flow of the heads, what it conserves, and how it leaves zero."""
+"""One matrix for key and query: flow of the heads, invariants, and growth from zero."""
 
 from __future__ import annotations
 
@@ -36,7 +36,8 @@ def equations() -> dict[str, Equation]:
         moved -= of_U.subs({g: one, k: i, l: j}) * U[other, i, j]
     if sp.expand(moved) != 0:
         raise ArithmeticError("v_g v_h - tr(U_g^T U_h) is not conserved")
-    # Early: G = Lambda^2. Of U only the part along Lambda^2 meets it: u = tr(U^T Lambda^2) / rate.
+    # Early: G = Lambda^2. Only the component of U along Lambda^2 contributes: u = tr(U^T Lambda^2)
+    # / rate.
     size = sp.Sum(delta_sum(task.early_force() ** 2, (j, 1, D)), (i, 1, D))  # |Lambda^2|_F^2
     matrix = sp.Matrix([[0, rate], [size / rate, 0]]).subs(size, rate**2)  # of (v, u)
     start = sp.Matrix([value, along])
@@ -79,10 +80,12 @@ def equations() -> dict[str, Equation]:
 
 @cache
 def flow(size: int) -> Flow:
-    """Value and D = ``size`` directions of one effective head, from sqrt(P_0) along Lambda^2."""
+    """Flow of the value and D = ``size`` directions of one effective head, starting from sqrt(P_0)
+    along Lambda^2.
+    """
 
     def spelled(expr: sp.Expr, direction: int = 1) -> sp.Expr:
-        """Sums written out, entries of arrays as symbols: u[2] as u_2."""
+        """Expand sums, and replace array entries by symbols: u[2] becomes u_2."""
         return (expr.subs({D: size, d: direction}).doit()).replace(
             lambda x: isinstance(x, sp.Indexed), lambda x: symbol(f"{x.base.name}_{x.indices[0]}")
         )

@@ -17,18 +17,18 @@ from theory.equation import Equation
 from theory.onset import Onset
 from theory.parameters import ParameterError
 
-SHARE = 0.75  # of a step of the loss: W_dd at half its final value
+SHARE = 0.75  # fraction of a drop of the loss at W_dd equal to half its final value
 
 
 @scope.guard(DROPS)
 @sweep.over_fields
 def onset(p: Parameters, t_end: float | None = None) -> Onset:
-    """Times of the drops from an aligned start: the scalar equations, at any Lambda.
+    """Times of the drops from an aligned start, by the scalar equations at any Lambda.
 
     Parameters
     ----------
     p : Parameters
-        Spectrum, N and start matter.
+        Only spectrum, N and the size of the initial weights enter.
     t_end : float, optional
         Length of the curves; 1.2 times the last drop by default.
 
@@ -61,14 +61,14 @@ def onset(p: Parameters, t_end: float | None = None) -> Onset:
 
 
 def _ahead(p: Parameters, name: str, law: Equation, values: dict[str, Any]) -> float:
-    """A time by its law.
+    """Time from its formula.
 
     Raises
     ------
     ParameterError
-        If the start is beyond it.
+        If the start lies beyond the event.
     """
-    with np.errstate(invalid="ignore"):  # beyond even the end of the drop
+    with np.errstate(invalid="ignore"):  # beyond the end of the drop
         time = float(law.evaluate(values))
     if not time > 0:
         raise ParameterError(
@@ -83,17 +83,17 @@ def plateau(p: Parameters, drops: int) -> float:
 
 
 def level(p: Parameters) -> float:
-    """Loss when three quarters of what goes are gone."""
+    """Loss at three quarters of a drop."""
     return SHARE * plateau(p, p.eigenvalues.size) + (1 - SHARE) * plateau(p, 0)
 
 
 def merged_time(p: Parameters) -> float:
-    """Time at which one effective head has three quarters of its drop behind it.
+    """Time at which one effective head has completed three quarters of its drop.
 
     Raises
     ------
     ParameterError
-        If it starts there, or does not get there.
+        If it starts beyond this point, or does not reach it.
     """
     x, flow = p.eigenvalues, merged.dynamics.flow(p.eigenvalues.size)
     end = 3 * np.log(10 / p.start) / p.values()["gamma"] * (1 + x[0] / x[-1])
@@ -117,8 +117,8 @@ def curves(p: Parameters, end: float) -> dict[str, xr.Dataset]:
 
 
 def draw(result: Onset, axes: Any) -> None:
-    """The one drop on the left, the staircase on the right."""
-    from theory import plotting  # loads matplotlib: for figures alone
+    """Single drop (left) and staircase (right)."""
+    from theory import plotting  # imports matplotlib, needed for figures only
 
     times = {
         "merged": ("T_drop", r"$T_{\mathrm{drop}}$: three quarters of the drop are gone"),

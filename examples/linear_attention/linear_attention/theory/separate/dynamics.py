@@ -17,7 +17,7 @@ from theory.notation import symbol
 
 ALIGNED = "v = k = q = u along direction 1"
 LEVEL = "the drop is at (a/lambda) u^3 = 1/2, where three quarters of a step are gone"
-FINAL = (S.lam_1 / S.a_1) ** sp.Rational(1, 3)  # of u
+FINAL = (S.lam_1 / S.a_1) ** sp.Rational(1, 3)  # rate of u
 HALF = (S.lam_1 / (2 * S.a_1)) ** sp.Rational(1, 3)
 
 
@@ -44,13 +44,15 @@ def conserved() -> tuple[sp.Expr, sp.Expr]:
 
 
 def early_pull() -> sp.Expr:
-    """Rate of v before W matters, by direction i: half of d(v^2)/dtau, at tau = 0."""
+    """Early rate of v (while W is small), by direction i: half of d(v^2)/dtau at tau = 0."""
     return sp.diff(early().atoms(sp.Sum).pop().function, S.tau).subs(S.tau, 0) / 2
 
 
 @cache
 def early() -> sp.Expr:
-    """v^2 over tau, where dtau = v dt: k + q grows and k - q decays along every direction."""
+    """v^2 as a function of tau, with dtau = v dt: k + q grows and k - q decays along every
+    direction.
+    """
     of_v, of_K, of_Q = (
         x.subs({G[i, j]: task.early_force(), r: 1, s: 1, g: 1}).expand() for x in heads()
     )
@@ -80,7 +82,7 @@ def aligned() -> tuple[sp.Expr, sp.Expr]:
 
 @cache
 def pace() -> sp.Expr:
-    """Of a head of rank one with v = k = q = u."""
+    """Rate of u for a head of rank one with v = k = q = u."""
     of_value, of_row = aligned()
     one = {u[d]: S.along, S.value: S.along, lam[d]: S.lam_1, S.a[d]: S.a_1}
     moved = of_row.subs(one)
@@ -102,7 +104,7 @@ def aligned_time() -> sp.Expr:
 
 @cache
 def shift_of_drop() -> sp.Expr:
-    """From where the early growth would blow up to the drop: of order one for a small start."""
+    """Time between the blow-up of the early growth and the drop; of order one for a small start."""
     early_growth = 1 / (S.lam_1**2 * S.u_0)
     written_as(
         -1 / sp.diff(early_growth, S.u_0), S.lam_1**2 * S.u_0**2
@@ -165,7 +167,9 @@ def equations() -> dict[str, Equation]:
 
 
 def flow() -> Flow:
-    """An aligned head of rank one, for the largest eigenvalue, and what it takes off the loss."""
+    """Flow of an aligned head of rank one for the largest eigenvalue, and its reduction of the
+    loss.
+    """
     gained = task.gained(S.along**3).subs({lam[d]: S.lam_1, S.a[d]: S.a_1})
     place = "zhang2025, separate: scalar equations"
     start, seen = {S.along: S.u_0}, {"gained": gained}

@@ -1,8 +1,9 @@
-"""Times of the drops from any small start: every head on its own until one of them blows up.
+"""Times of the drops from any small initial weights: heads evolve independently until one of them
+blows up.
 
-Before a drop a head does not know of the others: in tau, where dtau = v dt, it moves as a particle
-in the potential -v^2/2 (`v_squared`), and where v^2 vanishes on its way it turns around. In a drop
-one head takes the largest eigenvalues that are left, and what is learned is frozen for the rest.
+Before a drop the heads are independent. In tau, with dtau = v dt, a head moves like a particle in
+the potential -v^2/2 (`v_squared`), with a turning point where v^2 vanishes. In a drop one head
+learns the largest remaining eigenvalues, which are then removed for the other heads.
 """
 
 from __future__ import annotations
@@ -23,12 +24,12 @@ from theory.numeric import function
 from theory.parameters import ANYTHING, Allowed, ParameterError
 
 Weights = Annotated[np.ndarray, ANYTHING]
-FAR = 60.0  # lambda^2 times the length that is followed: to 1/v of e^-40
+FAR = 60.0  # lambda^2 times the integration length: up to 1/v = e^-40
 
 
 @cache
 def _pull() -> Callable[..., np.ndarray]:
-    """Early pull on v by every entry of a head."""
+    """Early force on v by every entry of a head."""
     return function(dynamics.early_pull(), [S.plus[S.i], S.minus[S.i], S.lam[S.i]])
 
 
@@ -41,13 +42,14 @@ class Head:
     minus: np.ndarray
 
     def at(self, v: float, tau: float, x: np.ndarray) -> Head:
-        """The head at some tau; what is learned has the eigenvalue zero in ``x``."""
+        """The head at a given tau; learned directions have eigenvalue zero in ``x``."""
         return Head(v, self.plus * np.exp(x**2 * tau), self.minus * np.exp(-(x**2) * tau))
 
     def course(self, x: np.ndarray) -> tuple[float, Callable[[float], Head]]:
-        """Time until it blows up if nothing else is learned before, and the head at earlier times.
+        """Time until the head blows up if nothing else is learned before, and the head at earlier
+        times.
 
-        Followed in s, where dt = ds / size: t ends where the size does not.
+        Integrated in s with dt = ds / size, so that the blow-up at finite t lies at infinite s.
         """
         pull = _pull()
 
@@ -76,23 +78,26 @@ def drops(
     a: Annotated[np.ndarray, Allowed(above=0)],
     eta: Annotated[float, Allowed(low=0, high=1)] = 0.0,
 ) -> Iterator[float]:
-    """Times of all drops from a start, each R directions: the first of them half learned.
+    """Times of all drops from given initial weights. Every drop learns R directions; its time is
+    that at which the first is half learned.
 
     Parameters
     ----------
     v, K, Q : ndarray, shapes (H,), (H, R, D), (H, R, D)
         Weights at t = 0, small.
     eigenvalues : ndarray, shape (D,)
-        Of Lambda, falling, all different: equal ones are learned in combinations.
+        Eigenvalues of Lambda, decreasing and distinct (equal ones would be learned in
+        combinations).
     a : ndarray, shape (D,)
-        Of E beta beta^T.
+        Eigenvalues of E beta beta^T.
     eta : float
-        Step of gradient descent: a head is delayed as the aligned one that blows up when it does.
+        Step of gradient descent: a head is delayed like the aligned head that blows up at the same
+        time.
 
     Raises
     ------
     ParameterError
-        For shapes that do not fit together, and weights that are not small.
+        For inconsistent shapes, or weights that are not small.
     """
     if eigenvalues.ndim != 1:
         raise ParameterError(f"eigenvalues: has shape {eigenvalues.shape}, must be (D,)")

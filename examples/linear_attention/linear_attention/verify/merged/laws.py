@@ -53,7 +53,7 @@ def flow(table: Table) -> list[Check]:
 
 
 def early(table: Table) -> list[Check]:
-    """Growth of every head before W matters, and the invariants to the end."""
+    """Early growth of every head (while W is small), and the invariants at all times."""
     p = Parameters(start=1e-6)
     square, known, begun = torch.as_tensor(p.eigenvalues**2).diag(), p.values(), student.start(p, 1)
     rate, t = known["gamma"], 8 / known["gamma"]  # grown e^8-fold: W is still below 1e-5
@@ -73,7 +73,8 @@ def early(table: Table) -> list[Check]:
 def spectra(table: Table) -> list[Check]:
     """Any Lambda: one effective head of D + 1 numbers against all heads; exponents in the start.
 
-    Over ln(1/start) the time is a line of slope 1/gamma; over 1/start it hardly grows.
+    The time is linear in ln(1/start) with slope 1/gamma; as a power of 1/start its exponent is
+    close to zero.
     """
     x, each = np.log(1 / np.array(EXPONENTS)), [Parameters(start=s) for s in EXPONENTS]
     times = np.array([[drop(p, seed) for p in each] for seed in SEEDS])
@@ -90,7 +91,7 @@ def spectra(table: Table) -> list[Check]:
 
 
 def steps(table: Table) -> list[Check]:
-    """What gradient descent adds to the time, by students of the population gradient."""
+    """Delay by finite steps of gradient descent, for students of the population gradient."""
     rows, base = [], float(merged.equations()["T_drop"].evaluate(ALIGNED.values()))
     for eta in (0.01, 0.02):
         p = ALIGNED.replace(eta=eta, eval_every=1, steps=round(4 / eta))

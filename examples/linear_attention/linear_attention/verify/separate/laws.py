@@ -1,4 +1,6 @@
-"""Key and query apart: times and heights of the staircase, by the whole flow and by students."""
+"""Separate key and query: times and heights of the staircase, for the full flow and for
+students.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ from verify.emergence import first_crossing
 from verify.report import Report, Request, Table
 
 SEEDS = range(4)
-SEEN = 12  # students on drawn tokens: 5% shows
+SEEN = 12  # students on drawn tokens; 5% is detected
 STAIRS = Parameters(attention="separate")
 EXPONENTS = (0.02, 0.01, 0.005, 0.0025)  # starts
 LEFT = 1e-2, "what small starts leave of a step"
@@ -75,7 +77,7 @@ def aligned(table: Table) -> list[Check]:
 
 
 def generic(table: Table) -> list[Check]:
-    """Any start: times of the drops, heights between them, and what is conserved."""
+    """Any start: times of the drops, heights between them, and conserved quantities."""
     expected = [predicted(STAIRS, seed) for seed in SEEDS]
     found = [staircase(STAIRS, k, 1.15 * e[-1], 4) for k, e in zip(SEEDS, expected, strict=True)]
     ratio = np.array([times for times, _ in found]) / expected
@@ -95,7 +97,7 @@ def rank(table: Table) -> list[Check]:
 
 
 def exponents(table: Table) -> list[Check]:
-    """The time of the first drop is a power of 1/start: one, not a logarithm."""
+    """The time of the first drop is a power of 1/start with exponent one, not a logarithm."""
     each, x = [STAIRS.replace(start=s) for s in EXPONENTS], np.log(1 / np.array(EXPONENTS))
     times = [[staircase(p, k, 2 * predicted(p, k, 1)[0], 1)[0][0] for p in each] for k in SEEDS]
     leading = np.log([float(table["t_leading"].evaluate(p.values())) for p in each])
