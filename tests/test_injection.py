@@ -47,7 +47,7 @@ def test_no_equation_is_left_out(key):
     }
     assert cited <= tried
     own = [r["equation"] for r in RESULTS[key]["rows"]]
-    assert all(own.count(n) == 2 for n in own)
+    assert all(own.count(n) == 2 for n in own if n != injection.MEASURED)
 
 
 def test_a_fault_is_put():
