@@ -119,7 +119,9 @@ def test_the_plateau_is_held_to_its_height_and_students_to_the_flow():
     for part in recalling.PARTS:
         lag = p.eta * recalling.numbers.constants(p, part)["lambda_recall"]
         held = [
-            c for c in rows.values() if c.name.endswith("by the flow, students") and part.name in c.name
+            c
+            for c in rows.values()
+            if c.name.endswith("by the flow, students") and part.name in c.name
         ]
         assert held and all(c.tolerance == max(0.01, lag) for c in held)
     times = [c for c in rows.values() if "integrator" in c.name or "used elsewhere" in c.name]
