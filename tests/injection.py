@@ -1,6 +1,5 @@
 """``python -m tests.injection [SYSTEM ...]``: a wrong factor and a wrong sign in every equation
-that a check cites, students whose measurements are off by 5%, and what its rows say; renews
-``tests/injection.json``.
+that a check cites, and what its rows say; renews ``tests/injection.json``.
 
 A fault multiplies the right-hand side wherever it is read. Each has a process of its own, so that
 nothing derived before hides it. Students are trained once, and kept in the run store.
@@ -20,12 +19,9 @@ from pathlib import Path
 from typing import Any
 
 import joblib
-import xarray as xr
 
 from papers import evidence
-from simulate import runs as store
 from simulate.pool import one_thread
-from simulate.training import System
 from theory import equation, progress, registry
 from verify.check import Check
 from verify.report import Request
@@ -40,31 +36,13 @@ STUDENTS = {  # that no store keeps, or that are trained where the theory puts t
 NOTES = {  # what takes minutes and makes notes, no rows: a constant of a module, and its value here
     "timescales induction_heads": ("verify.induction_heads.gaussian", "HALF_FILLED", ())
 }
-MEASURED = "(students)"  # in place of an equation: what students measure is off
 EQUIVALENT = {  # faults that no row can see
     "zeta": "zero on average at the start, and it does not move: so is, and does not, any multiple"
 }
 
 
-def mismeasure(factor: float) -> None:
-    """Make this process read students whose values and times are off; they start as they are."""
-
-    def off(runs: xr.Dataset) -> xr.Dataset:
-        wrong = runs.copy()
-        for name, values in runs.variables.items():
-            if values.dtype.kind == "f" and not str(name).endswith("_start"):
-                wrong[name] = factor * runs[name]
-        return wrong.assign_attrs(runs.attrs)
-
-    read, shipped = System.read, store.ensemble
-    System.read = lambda *given: off(read(*given))  # type: ignore[method-assign]
-    store.ensemble = lambda *given: (lambda p, runs: (p, off(runs)))(*shipped(*given))
-
-
 def put(system: registry.Model, name: str, factor: float) -> None:
     """Make this process read one equation wrongly; what is made of it has the fault already."""
-    if name == MEASURED:
-        return mismeasure(factor)
     plain, wrong = equation._WhenRead.__get__, system.wing("theory").equations()[name]
 
     def read(self: Any, of: Any, kind: Any = None) -> Any:
@@ -74,7 +52,6 @@ def put(system: registry.Model, name: str, factor: float) -> None:
         return value * factor if value != 0 else value + factor - 1  # of scale one
 
     equation._WhenRead.__get__ = read  # type: ignore[method-assign]
-    return None
 
 
 def names(system: registry.Model) -> set[str]:
@@ -119,10 +96,8 @@ def found(command: str, system: registry.Model, memory: joblib.Memory, *fault: A
 
 
 def cites(check: Check, name: str) -> bool:
-    """Whether a row rests on an equation, or may rest on students; patterns are allowed."""
-    return name == MEASURED or any(
-        fnmatch.fnmatchcase(name, c) for c in re.split(r",\s*", check.equation)
-    )
+    """Whether a row rests on an equation; patterns are allowed."""
+    return any(fnmatch.fnmatchcase(name, c) for c in re.split(r",\s*", check.equation))
 
 
 def inject(command: str, system: registry.Model, only: str = "*") -> list[dict[str, Any]]:
@@ -144,21 +119,20 @@ def _inject(
     wanted = sorted(
         n for n in equations if any(cites(c, n) for c in checks) and fnmatch.fnmatchcase(n, only)
     )
-    faults = [(name, factor) for name in wanted for factor in (0.0, -1.0)]
-    if fnmatch.fnmatchcase(MEASURED, only):
-        faults.append((MEASURED, 1 - LEAST))  # below: an accuracy stays one
-    for name, factor in progress.each(faults, "faults"):
+    for name in progress.each(wanted, "equations"):
         own = [c for c in checks if cites(c, name)]
-        factor = factor or 1 + max(LEAST, 2 * min(c.sees for c in own))
-        now = found(command, system, memory, name, factor)
-        if isinstance(now, str):
-            failing: Any = now[:160]
-        else:
-            failing = sorted({c.id for c in now[0] if cites(c, name) and c.verdict == "FAIL"})
-        rows.append(
-            {"equation": name, "factor": round(factor, 3), "rows": len(own), "seen by": failing}
-        )
-        print(f"{command} {system.name}: {rows[-1]}", flush=True)
+        seen = 1 + max(LEAST, 2 * min(c.sees for c in own))
+        for factor in (seen, -1.0):
+            now = found(command, system, memory, name, factor)
+            failing = (
+                now[:160]
+                if isinstance(now, str)
+                else sorted({c.id for c in now[0] if cites(c, name) and c.verdict == "FAIL"})
+            )
+            rows.append(
+                {"equation": name, "factor": round(factor, 3), "rows": len(own), "seen by": failing}
+            )
+            print(f"{command} {system.name}: {rows[-1]}", flush=True)
     return rows
 
 
