@@ -64,6 +64,11 @@ class Student:
         read = arrays.Evaluation(data, weights, torch, one)
         return arrays.mean(data, read.value(self.stated.loss if tree is None else tree))
 
+    def losses(self, weights: Weights, data: arrays.Data) -> Tensor:
+        """Loss of every input."""
+        one = torch.ones((), dtype=self.dtype)
+        return arrays.Evaluation(data, weights, torch, one).value(self.stated.loss) * one
+
     def gradients(self, weights: Weights, data: arrays.Data) -> tuple[Tensor, dict[Weight, Tensor]]:
         """Mean loss and its gradients by all weights, by autograd."""
         held = {w: x.detach().requires_grad_() for w, x in weights.items()}

@@ -17,7 +17,8 @@ from theory.statement.roles import Roles
 from theory.statement.stated import Statement
 from theory.statement.tree import Function, Index, Term, Value, require
 
-TEACHER = "say in which arguments it is injective, or ask for closure='mean logits'"
+NEGLECTS = "closure='mean logits' is no remedy but an approximation: it neglects how logits scatter"
+TEACHER = f"say in which arguments it is injective; {NEGLECTS}"
 SAMPLE = "declare it injective, or injective='leading order', or give the size of its argument as a number"
 
 
