@@ -296,10 +296,10 @@ def derive(stated: Statement, *, confirmed: bool = True) -> Derived:
 def _derived(stated: Statement, roles: Roles, confirmed: bool) -> Derived:
     """Everything from given roles, compared with listed inputs."""
     found, balanced = classes(stated, roles)
-    still = "nothing moves: no entry of a weight is anything but zero by symmetry"
-    require(found, f"statement {stated.name}: {still}")
     world = World(stated, roles)
     means = {k: world.mean_of(tree) for k, tree in stated.trees.items()}
+    still = "nothing moves: by symmetry every entry of every weight stays zero"
+    require(found, f"statement {stated.name}: {still}")
     leading = [f.name for f in stated.functions if f.leading]
     assumptions = [POPULATION, "all entries of a weight equal at the start"]
     often = sorted({f.name for f in world.balanced} | balanced)

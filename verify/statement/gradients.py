@@ -92,17 +92,15 @@ def drawn(student: Student, data: arrays.Data, where: str, seed: int) -> list[Ch
     shapes = {w: data.shape(w.sorts) for w in stated.weights}
     weights = {w: torch.tensor(SPREAD * rng.normal(size=n)) for w, n in shapes.items()}
     count = GAUSSIAN if stated.gausses else INPUTS
-    batches = [law.inputs(stated, data.numbers, data.tables, count, rng) for _ in range(BATCHES)]
-    losses = [student.losses(weights, student.taken(batch)) for batch in batches]
-    means, exact = (
-        [float(x.mean()) for x in losses],
-        float(student.mean(weights, student.taken(data))),
-    )
+    batches = (law.inputs(stated, data.numbers, data.tables, count, rng) for _ in range(BATCHES))
+    losses = [student.each(weights, student.taken(batch)) for batch in batches]
+    exact = float(student.mean(weights, student.taken(data)))
     share, band = law.coinciding(stated, data), None
     if share:
-        spread = float(torch.cat(losses).max() - torch.cat(losses).min()) / abs(exact)
-        why = f"values taken to be distinct coincide in {share:.0%} of inputs, whose losses differ by no more"
-        band = Band(-share * spread, share * spread, why)
+        low, high = (f(f(x.tolist()) for x in losses) / abs(exact) for f in (min, max))
+        said = f"values taken to be distinct coincide in {share:.0%} of inputs"
+        band = Band(share * (low - high), share * (high - low), f"{said}, bounded by all losses")
+    means = [float(x.mean()) for x in losses]
     return [sampled(f"loss of drawn inputs{where}", "loss", exact, means, band=band)]
 
 
