@@ -131,7 +131,7 @@ def statement(
     observables : mapping, optional
         Further numbers to follow, by name.
     closure : {'mean logits'}, optional
-        Average over teachers, exponents replaced by their means.
+        Average over teachers, exponents replaced by their means: how logits scatter is neglected.
     values : mapping, optional
         Numbers for sizes and numbers that commands start from, by name; a list for a spectrum.
     version : int
