@@ -84,6 +84,17 @@ def most(stated: Statement, numbers: Mapping[str, float]) -> float:
     return math.inf if stated.gausses else math.exp(min(found, 700.0))
 
 
+def coinciding(stated: Statement, data: Data) -> float:
+    """Share of inputs in which values coincide that are distinct to leading order."""
+    distinct = 1.0
+    for f in (f for f in stated.functions if f.leading):
+        size, shape = data.size(f.to), data.shape(f.sorts)
+        for j in f.injective:
+            one = math.perm(size, shape[j]) / size ** shape[j]
+            distinct *= one ** (math.prod(shape) // shape[j])
+    return 1 - distinct
+
+
 def counted(numbers: Mapping[str, Any]) -> dict[str, float]:
     """Numbers of parameters, sizes as numbers."""
     return {k: float(v) for k, v in numbers.items() if isinstance(v, int | float)}

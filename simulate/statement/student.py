@@ -58,11 +58,14 @@ class Student:
             data.known,
         )
 
+    def each(self, weights: Weights, data: arrays.Data, tree: Node | None = None) -> Tensor:
+        """Loss of every input (made by `taken`), or another number of the statement."""
+        read = arrays.Evaluation(data, weights, torch, torch.ones((), dtype=self.dtype))
+        return read.value(self.stated.loss if tree is None else tree)
+
     def mean(self, weights: Weights, data: arrays.Data, tree: Node | None = None) -> Tensor:
-        """Mean loss of inputs (made by `taken`), or mean of another number of the statement."""
-        one = torch.ones((), dtype=self.dtype)
-        read = arrays.Evaluation(data, weights, torch, one)
-        return arrays.mean(data, read.value(self.stated.loss if tree is None else tree))
+        """Mean of these."""
+        return arrays.mean(data, self.each(weights, data, tree))
 
     def gradients(self, weights: Weights, data: arrays.Data) -> tuple[Tensor, dict[Weight, Tensor]]:
         """Mean loss and its gradients by all weights, by autograd."""

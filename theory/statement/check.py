@@ -14,12 +14,12 @@ import numpy as np
 
 from theory.parameters import ParameterError
 from theory.statement import arrays, symmetry
+from theory.statement.decisions import NEGLECTS
 from theory.statement.symmetry import Points
 from theory.statement.tree import Weight, require
 
 LARGEST_SIZE = 6  # of up to four sizes, in a check
 SIZES, TEACHERS = 2, 4  # listings of a check: without teachers, with
-SMALL = 1e-4  # gradient below which errors are absolute: all of them may vanish
 AGREE = 1e-9  # relative to the largest gradient: rounding of sums over at most 50,000 inputs
 
 
@@ -104,7 +104,7 @@ def compare(made: Any, data: arrays.Data, seed: int = 0) -> dict[str, float]:
     -------
     dict
         Differences by name: ``loss``, ``entries of W`` (of its classes), and ``gradient of W``,
-        relative to the largest of all.
+        relative to the largest of all, or to what it should be if that is larger.
     """
     stated, rng, told = made.statement, np.random.default_rng(seed + 1), predicted(made, data, seed)
 
@@ -116,12 +116,15 @@ def compare(made: Any, data: arrays.Data, seed: int = 0) -> dict[str, float]:
     for c, gap in zip(made.classes, np.abs(told.sizes - told.counted), strict=True):
         off[f"entries of {c.weight}"] = max(off[f"entries of {c.weight}"], float(gap))
     off["loss"] = float(abs(mean(told.weights) - told.loss)) / max(abs(told.loss), 1)
-    largest = max(SMALL, *(float(np.abs(g).max(initial=0)) for g in told.gradients.values()))
+    largest = max(
+        symmetry.SMALL, *(float(np.abs(g).max(initial=0)) for g in told.gradients.values())
+    )
     for w, gradient in told.gradients.items():
         along = rng.normal(size=gradient.shape)
         step = {**told.weights, w: told.weights[w] + symmetry.STEP * along}
-        error = mean(step).imag / abs(symmetry.STEP) - (along * gradient).sum()
-        off[f"gradient of {w.name}"] = float(abs(error)) / largest
+        found = float(mean(step).imag / abs(symmetry.STEP))
+        error = abs(found - float((along * gradient).sum()))
+        off[f"gradient of {w.name}"] = error / max(largest, abs(found))
     return off
 
 
@@ -145,11 +148,13 @@ def confirm(made: Any, seed: int = 0) -> dict[str, float]:
     worst: dict[str, float] = collections.defaultdict(float)
     kept = ", ".join(f.name for f in stated.functions if f.kept)
     choice = f" for one choice of teachers ({kept})" if kept else ""
-    said = f"the classes do not close{choice}; say where teachers are injective, or ask for closure='mean logits'"
+    said = f"the classes do not close{choice}"
+    said += f"; say where teachers are injective; {NEGLECTS}" if kept else ""
     for n, data in enumerate(itertools.islice(listed(made, seed), TEACHERS if kept else SIZES)):
-        at = ", ".join(f"{k} = {v:.3g}" for k, v in data.numbers.items())
+        at = " at " * bool(data.numbers)
+        at += ", ".join(f"{k} = {v:.3g}" for k, v in data.numbers.items())
         for what, error in compare(made, data, seed + n).items():
             close = error < AGREE
-            require(close, f"statement {stated.name}: {what} off by {error:.1e} at {at}: {said}")
+            require(close, f"statement {stated.name}: {what} off by {error:.1e}{at}: {said}")
             worst[what] = max(error, worst[what])
     return worst

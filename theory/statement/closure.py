@@ -18,7 +18,7 @@ import sympy as sp
 from theory import notation
 from theory.statement.roles import Roles
 from theory.statement.stated import Statement
-from theory.statement.tree import Index, Term, Value, Weight, reached, require, subterms
+from theory.statement.tree import Index, Term, Value, Weight, reached, require, subterms, walk
 from theory.statement.world import World
 
 
@@ -44,6 +44,13 @@ class Means(World):
         self.like = {roles.of(t): t for t in reversed(terms) if isinstance(t, Index)}
         self.ranges = {roles.root(("value", f)) for f in stated.functions if f.kept}
         self.targets = [t for t in terms if isinstance(t, Value) and _drawn(t)]
+        inner = {s for t in self.targets for u in t.arguments for s in subterms(u)}
+        for t in (t for t in self.targets if t.function.kept and t not in inner):
+            said = f"closure: what is read at {t!r} must be read at all its arguments, too"
+            why = "else logits may scatter around their means as much as these differ"
+            read = [n.terms for n in walk(stated.loss) if t in n.terms and isinstance(n.of, Weight)]
+            told = read and all({*t.arguments} <= {*terms} for terms in filter(_settled, read))
+            require(told, f"{said}: {why}")
 
     def _begin(self) -> None:
         """Place what is known of every input, and values at what is drawn."""
@@ -108,6 +115,10 @@ class Means(World):
         if n.function is not None:
             return f"{n.function.name}({', '.join(map(self._said, n.arguments))})"
         return f"{self.like[n.role].sort.name}{'' if n.number is None else n.number}"
+
+
+def _settled(terms: tuple[Term, ...]) -> bool:
+    return all(map(_drawn, terms))
 
 
 def _drawn(term: Term) -> bool:

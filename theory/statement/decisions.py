@@ -6,7 +6,7 @@ import collections
 import functools
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,7 +17,8 @@ from theory.statement.roles import Roles
 from theory.statement.stated import Statement
 from theory.statement.tree import Function, Index, Term, Value, require
 
-TEACHER = "say in which arguments it is injective, or ask for closure='mean logits'"
+NEGLECTS = "closure='mean logits' is no remedy but an approximation: it neglects how logits scatter"
+TEACHER = f"say in which arguments it is injective; {NEGLECTS}"
 SAMPLE = "declare it injective, or injective='leading order', or give the size of its argument as a number"
 
 
@@ -167,6 +168,8 @@ class Decisions:
             self._place(key)
         elif isinstance(key, Function):
             self._occupy(key)
+        elif isinstance(key, Element):
+            self._split(key, [sp.S.One] * int(key.many))
         elif key[1] is None:
             self._apply(key[0], key[2])
         else:
@@ -278,7 +281,9 @@ class Decisions:
         """Decide the value of a function: ``capacity`` arguments take every value, of ``left``
         that were not asked yet, so many of them ``taken``.
         """
-        if any(e.many != 1 for e in args):
+        if f.injective or f.kept or len(args) > 1:
+            self._single(args)
+        elif args[0].many != 1:
             self._occupy(f)
             return
         parent = None if f.parent is None else args[f.parent]
@@ -370,6 +375,7 @@ class Decisions:
                 return
         above = next((e for e, t in zip(others, f.sorts[:j], strict=False) if t is s.of), None)
         role = self.roles.root(("argument", f, j))
+        self._single(self._group(role, above))
         args = self._group(role, above)
         full = {a: (*others[:j], a, *others[j:]) for a in args}
         open_ = [a for a in args if (f, None, full[a]) not in self.table]
@@ -445,15 +451,27 @@ class Decisions:
             else:  # none of the known ones is all that is known of them
                 vague += [Element(to, None, 0, vague=f) for _ in parts]
                 values += vague[len(vague) - len(parts) :]
-            group.remove(block)
-            decided = [k for k in self.table if isinstance(k, tuple) and k[2] == (block,)]
-            for e, n in zip(values, (*counts, *parts), strict=True):
-                if n:
-                    piece = self._new(role, None)
-                    piece.many = sp.Integer(n)
-                    self.table |= {(k[0], k[1], (piece,)): self.table[k] for k in decided}
-                    self.table[f, None, (piece,)] = e
+            held = [(e, n) for e, n in zip(values, (*counts, *parts), strict=True) if n]
+            pieces = self._split(block, [sp.Integer(n) for _, n in held])
+            for piece, (e, _) in zip(pieces, held, strict=True):
+                self.table[f, None, (piece,)] = e
         self.known["vague", to] = vague
+
+    def _single(self, elements: Iterable[Element]) -> None:
+        """Have each element stand for one place, not for as many as were alike so far."""
+        for e in [e for e in elements if e.many != 1]:
+            self._here(e)
+
+    def _split(self, block: Element, sizes: list[sp.Expr]) -> list[Element]:
+        """Elements in the place of one, of so many places each, with the values that it had."""
+        group = self._group(block.role, None)
+        group.remove(block)
+        decided = [k for k in self.table if isinstance(k, tuple) and k[2] == (block,)]
+        pieces = [self._new(block.role, None) for _ in sizes]
+        for piece, size in zip(pieces, sizes, strict=True):
+            piece.many = size
+            self.table |= {(k[0], k[1], (piece,)): self.table[k] for k in decided}
+        return pieces
 
 
 @functools.cache

@@ -244,7 +244,8 @@ class Derived:
         for c in self.classes:
             name, short = f"entries_{c.label}", notation.expression(sp.Symbol(c.label))
             symbol = notation.symbol(name, f"n_{{{short}}}", f"entries of {c.weight}: {c.means}")
-            first.append(Equation(name, symbol, c.size, self.reference, "exact"))
+            status = self.status if self.shared else "exact"
+            first.append(Equation(name, symbol, c.size, self.reference, status))
         found = {"Loss and classes": first}
         if self.directions:
             rates = [(c, sp.Derivative(c.symbol, TIME)) for c in self.classes]
@@ -297,6 +298,8 @@ def _derived(stated: Statement, roles: Roles, confirmed: bool) -> Derived:
     found, balanced = classes(stated, roles)
     world = World(stated, roles)
     means = {k: world.mean_of(tree) for k, tree in stated.trees.items()}
+    still = "nothing moves: by symmetry every entry of every weight stays zero"
+    require(found, f"statement {stated.name}: {still}")
     leading = [f.name for f in stated.functions if f.leading]
     assumptions = [POPULATION, "all entries of a weight equal at the start"]
     often = sorted({f.name for f in world.balanced} | balanced)
@@ -321,5 +324,6 @@ def _closed(stated: Statement, roles: Roles) -> Derived:
     shared, meaning = closure.mobility(world), notation.meanings(lambda _: True)
     found = [Class(x, w, 1 / shared[x, x], meaning[x][0]) for (w, _), x in world.symbols.items()]
     random = ", ".join(f.name for f in stated.functions if f.kept)
-    assumed = (POPULATION, f"mean logits; {random}: averaged over")
+    neglected = "how logits scatter around their means, over inputs and teachers, is neglected"
+    assumed = (POPULATION, f"mean logits; {random}: averaged over; {neglected}")
     return Derived(stated, roles, found, means.pop("loss"), means, "closure", assumed, {}, shared)

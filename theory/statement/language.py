@@ -86,7 +86,9 @@ def teacher(
         Sort of its values.
     injective : bool or sequence of Sort
         The arguments in which it is one-to-one while the others are held: all (True), or those of
-        these sorts. ``injective=(state,)`` makes a permutation for every other argument.
+        these sorts. ``injective=(state,)`` makes a permutation for every other argument. With
+        all of two arguments it is a Latin square: every row and every column takes a value at most
+        once, and the square is that of addition modulo the size, with all labels permuted.
 
     Raises
     ------
@@ -119,7 +121,8 @@ def _function(
 ) -> Function:
     what = f"{'teacher' if kept else 'sample'} {name}"
     sorts = (args,) if isinstance(args, Sort) else tuple(args)
-    require(sorts, f"{what}: needs at least one argument")
+    one = "one element is draw(sort) or fixed(sort, place), one vector is gauss(...)"
+    require(sorts, f"{what}: needs at least one argument; {one}")
     for s in (*sorts, to):
         plain = isinstance(s, Sort) and not s.vector
         require(plain, f"{what}: {s!r}: must be a sort that is no vector")
@@ -152,13 +155,16 @@ def weight(name: str, *sorts: Sort, start: Any = 0) -> Weight:
 
 def gauss(name: str, *sorts: Sort, var: Any = 1) -> Gauss:
     """Make Gaussian data whose last sort is a vector; ``var`` is a number or a `spectrum`."""
-    last = sorts and [s.vector for s in sorts] == [s is sorts[-1] for s in sorts]
-    require(last, f"gauss {name}: its last sort, and no other, must be a vector")
+    vectors = [isinstance(s, Sort) and s.vector for s in sorts]
+    last = sorts and vectors == [s is sorts[-1] for s in sorts] and all(map(_is_sort, sorts))
+    said = "its last sort, and no other, must be a vector: sort(..., vector=True)"
+    require(last, f"gauss {name}: {said}")
     return Gauss(name, sorts, var if isinstance(var, Spectrum) else sp.sympify(var, strict=True))
 
 
 def draw(sort: Sort, *, distinct: Any = (), of: Term | None = None) -> Index:
     """An element drawn uniformly for every input, none of those in ``distinct``."""
+    require(_is_sort(sort), f"draw of {sort!r}: must be of a sort")
     others = tuple(distinct) if isinstance(distinct, tuple | list) else (distinct,)
     for other in others:
         said = f"draw of {sort}: distinct from {other!r}: must be a {sort}"
@@ -169,11 +175,16 @@ def draw(sort: Sort, *, distinct: Any = (), of: Term | None = None) -> Index:
 
 def fixed(sort: Sort, place: Any, *, of: Term | None = None) -> Index:
     """The element at a known place, counted from 1; no direction of a vector has one."""
-    at = sp.sympify(place, strict=True)
+    require(_is_sort(sort), f"fixed {sort!r}: must be of a sort: fixed(sort, place)")
+    at = node(place).of
     inside = at.is_integer and not at.is_nonpositive and not (sort.size - at).is_negative
     require(not sort.vector, f"fixed {sort}: directions of a vector have no places")
     require(inside, f"fixed {sort}: place = {place}: must lie in 1..{sort.size}")
     return Index(sort, _parent(f"fixed {sort}", sort, of), place=at)
+
+
+def _is_sort(s: Any) -> bool:
+    return isinstance(s, Sort)
 
 
 def _parent(what: str, sort: Sort, of: Term | None) -> Term | None:

@@ -131,7 +131,7 @@ def statement(
     observables : mapping, optional
         Further numbers to follow, by name.
     closure : {'mean logits'}, optional
-        Average over teachers, exponents replaced by their means.
+        Average over teachers, exponents replaced by their means: how logits scatter is neglected.
     values : mapping, optional
         Numbers for sizes and numbers that commands start from, by name; a list for a spectrum.
     version : int
@@ -166,6 +166,10 @@ def statement(
         require(w.isidentifier(), f"{what}: weight {w!r}: must be a name")
         require(w not in taken, f"{what}: weight {w}: something else is called so")
     draws = sorted((i for i in indices if not i.bound), key=lambda i: i.number)
+    for s in (s for s in symbols if s.is_integer):
+        said = f"{s.name} = {(values or {}).get(s.name)}: a size must be a whole number"
+        real = f"a real number is number({s.name!r})"
+        require((values or {}).get(s.name, 0) % 1 == 0, f"{what}: values: {said}; {real}")
     first, *others = trees.items()
     text = spelled((version, name, title, closure, *trees.items()), {})
     return Statement(

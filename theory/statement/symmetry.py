@@ -14,6 +14,7 @@ from theory import notation
 from theory.parameters import ParameterError
 
 RANK = 1e-9  # of a column's size: double precision with a margin
+SMALL = 1e-4  # slope below which errors are absolute: all of them may vanish
 STEP = 1e-30j  # small enough for derivatives exact to rounding
 LARGEST = 24  # denominator of a coefficient
 LARGEST_DRAWN = 13  # of a size
@@ -36,7 +37,7 @@ def null_vectors(rows: np.ndarray) -> list[list[sp.Rational]]:
         parts = np.linalg.lstsq(rows[:, own], column, rcond=None)[0] if own else np.empty(0)
         vector = np.zeros(rows.shape[1])
         vector[k], vector[own] = 1, -parts
-        if np.abs(rows @ vector).max() > RANK * np.abs(rows).max():
+        if np.abs(rows @ vector).max() > RANK * max(np.abs(rows).max(), SMALL):
             own.append(k)
             continue
         rounded = [sp.Rational(str(v)).limit_denominator(LARGEST) for v in vector]

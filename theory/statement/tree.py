@@ -50,7 +50,16 @@ class Sort:
         return self.name
 
 
-class Term:
+class Unordered:
+    """What can be equal, and not less or more."""
+
+    def __lt__(self, other: Any) -> Any:
+        require(False, f"{self!r}: cannot be less or more than something; eq(i, j) compares")
+
+    __le__ = __gt__ = __ge__ = __lt__
+
+
+class Term(Unordered):
     """What names an element of a sort: a drawn index, one summed over, a function's value."""
 
     sort: Sort
@@ -138,6 +147,9 @@ class Function:
         places = [k for k, s in enumerate(self.sorts) if s is self.to.of]
         return places[-1] if places else None
 
+    def __getitem__(self, terms: Any) -> Any:
+        require(False, f"{self.kind} {self.name}: is read with (...), not with [...]")
+
     def __call__(self, *terms: Term) -> Value:
         fits(f"{self.kind} {self.name}", self.sorts, terms)
         if self.kept and self.sorts == (self.to,) and isinstance(terms[0], Value):
@@ -188,6 +200,9 @@ class Array:
         fits(f"{self.kind} {self.name}", self.sorts, terms)
         return Node("entry", (), terms, self)
 
+    def __call__(self, *terms: Any) -> Any:
+        require(False, f"{self.kind} {self.name}: is read with [...], not with (...)")
+
     @property
     def kind(self) -> str:
         """What it is called in messages."""
@@ -212,7 +227,7 @@ class Gauss(Array):
 
 
 @dataclass(frozen=True, eq=False)
-class Node:
+class Node(Unordered):
     """A number that depends on weights, draws and data.
 
     Attributes

@@ -164,8 +164,8 @@ class World(Decisions):
         for e, o in ((one, other), (other, one)):
             if e.vague is not None and (o.vague is not None or e is o):
                 raise Vague(e.vague)
-        said = f"{a!r} and {b!r}: cannot be compared where places are exchangeable"
-        require(one is not other or one.many == 1, said)
+        if one is other:
+            self._single([one])
         return one is other
 
 

@@ -18,9 +18,9 @@ from theory.statement import arrays, check, model
 from theory.statement.derived import Derived
 from theory.statement.stated import Statement
 from theory.statement.tree import require
-from verify.check import Check, identity, sampled, vanishing
+from verify.check import Band, Check, identity, sampled, vanishing
 from verify.report import Report, Request
-from verify.statement.refine import pieces, refine
+from verify.statement.refine import largest, pieces, refine
 
 SIZES = 3  # at which everything is compared
 STEPS, ETA = 5, 0.3  # of descent
@@ -41,26 +41,27 @@ def at(made: Derived, data: arrays.Data, seed: int = 0) -> list[Check]:
         Of the values of classes.
     """
     student, told = Student(made.statement), check.predicted(made, data, seed)
-    taken, where = student.taken(data), ", ".join(f"{k} = {v:.3g}" for k, v in data.numbers.items())
+    taken = student.taken(data)
+    where = "".join(f", {k} = {v:.3g}" for k, v in data.numbers.items())
     weights = {w: torch.tensor(x) for w, x in told.weights.items()}
     loss, slopes = student.gradients(weights, taken)
     begun = {w: np.minimum(x, 0) for w, x in told.members.items()}
     split = pieces(told.members, refine(student, taken, begun, seed))
-    found = [identity(f"loss, {where}", "loss", told.loss, float(loss), ROUNDING, WHY)]
-    largest = max(float(np.abs(s).max()) for s in told.gradients.values()) or 1.0
+    found = [identity(f"loss{where}", "loss", told.loss, float(loss), ROUNDING, WHY)]
+    scale = largest(student, taken, seed)
     for w, slope in slopes.items():
         own = [c.weight is w for c in made.classes]
         sizes, counted = (np.append(x[own], 0) for x in (told.sizes, told.counted))
         many, gap = len(np.unique(told.members[w])), np.abs(told.gradients[w] - slope.numpy())
-        entries, by = f"entries of {w}, {where}", f"classes of {w} by refinement, {where}"
+        entries, by = f"entries of {w}{where}", f"classes of {w} by refinement{where}"
         found += [
             identity(entries, "classes", sizes, counted, 0, "counted"),
             vanishing(
-                f"gradient of {w}, {where}",
+                f"gradient of {w}{where}",
                 "loss",
-                float(gap.max()) / largest,
+                float(gap.max()) / scale,
                 ROUNDING,
-                f"over the largest; {WHY}",
+                f"over the largest at random weights; {WHY}",
             ),
             identity(by, "classes", many, split[w], 0, "gradients split none of them"),
         ]
@@ -79,22 +80,28 @@ def descent(made: Derived, data: arrays.Data, begun: check.Predicted, where: str
         values = {x: v - ETA * told.slopes[x] for x, v in told.values.items()}
         told = check.predicted(made, data, values=values)
     one, two = (np.concatenate([np.ravel(x) for x in v.values()]) for v in (told.weights, weights))
-    what = f"all weights after {STEPS} steps, {where}"
+    what = f"all weights after {STEPS} steps{where}"
     return identity(what, "rates", one, two, ROUNDING, WHY)
 
 
 def drawn(student: Student, data: arrays.Data, where: str, seed: int) -> list[Check]:
     """Loss of drawn inputs against that of all inputs, at random values of all weights."""
     stated, rng = student.stated, keyed(seed, 0)
-    if any(f.leading or (not f.kept and len(f.injective) > 1) for f in stated.functions):
-        return []  # nearly distinct, or not drawn at all
+    if any(not f.kept and not f.leading and len(f.injective) > 1 for f in stated.functions):
+        return []  # not drawn
     shapes = {w: data.shape(w.sorts) for w in stated.weights}
     weights = {w: torch.tensor(SPREAD * rng.normal(size=n)) for w, n in shapes.items()}
     count = GAUSSIAN if stated.gausses else INPUTS
     batches = (law.inputs(stated, data.numbers, data.tables, count, rng) for _ in range(BATCHES))
-    means = [float(student.mean(weights, student.taken(batch))) for batch in batches]
+    losses = [student.each(weights, student.taken(batch)) for batch in batches]
     exact = float(student.mean(weights, student.taken(data)))
-    return [sampled(f"loss of drawn inputs, {where}", "loss", exact, means)]
+    share, band = law.coinciding(stated, data), None
+    if share:
+        low, high = (f(f(x.tolist()) for x in losses) / abs(exact) for f in (min, max))
+        said = f"values taken to be distinct coincide in {share:.0%} of inputs"
+        band = Band(share * (low - high), share * (high - low), f"{said}, bounded by all losses")
+    means = [float(x.mean()) for x in losses]
+    return [sampled(f"loss of drawn inputs{where}", "loss", exact, means, band=band)]
 
 
 def checks(made: Derived) -> list[Check]:

@@ -40,18 +40,26 @@ def refine(student: Student, data: Data, begun: Mapping[Weight, np.ndarray], see
         Numbers of classes, -1 for entries that stay zero.
     """
     rng, classes = np.random.default_rng(seed), dict(begun)
+    apart = APART * largest(student, data, seed)
     for _ in range(ROUNDS):
         weights = {
             w: torch.tensor(lifted(own, rng.normal(size=own.max(initial=-1) + 1)))
             for w, own in classes.items()
         }
         slopes = {w: s.numpy() for w, s in student.gradients(weights, data)[1].items()}
-        largest = max(float(np.abs(s).max(initial=0)) for s in slopes.values())
-        found = {w: _split(classes[w], s, APART * largest) for w, s in slopes.items()}
+        found = {w: _split(classes[w], s, apart) for w, s in slopes.items()}
         if all((found[w].max() == classes[w].max()) for w in found):
             return found
         classes = found
     return classes
+
+
+def largest(student: Student, data: Data, seed: int) -> float:
+    """Size of gradients, also where equal entries have none: at random values of all entries."""
+    rng, of = np.random.default_rng(seed), student.stated.weights
+    weights = {w: torch.tensor(rng.normal(size=data.shape(w.sorts))) for w in of}
+    found = student.gradients(weights, data)[1].values()
+    return max(float(s.abs().max()) for s in found) or 1.0
 
 
 def _split(own: np.ndarray, slope: np.ndarray, apart: float) -> np.ndarray:

@@ -293,7 +293,26 @@ def masked_mean():
     return statement(total(lambda a: (target(a) - c[()] * before(a)) ** 2, dim))
 
 
+def coinciding_values():
+    """Places with coinciding values that distinct keys tell apart."""
+    N, M = sizes("N M")
+    place, key, value = sort("place", 3), sort("key", N), sort("value", M)
+    z = sample("z", (place,), key, injective=True)
+    y = sample("y", (place,), value)
+    A, W, s = weight("A", key, key), weight("W", value, value), draw(place)
+    return statement(exp(total(lambda p: W[y(p), y(s)] * (1 + A[z(s), z(p)]), place)))
+
+
+def coinciding_pairs():
+    """Pairs of different places with values that may coincide."""
+    place, value = sort("place", 3), sort("value", sizes("M"))
+    y, W = sample("y", (place,), value), weight("W", value, value)
+    return statement(exp(total(lambda p, q: W[y(p), y(q)] * (1 - 2 * eq(p, q)), place, place)))
+
+
 ALL = (
+    coinciding_values,
+    coinciding_pairs,
     occurs_twice,
     clusters,
     masked_mean,

@@ -228,6 +228,23 @@ def test_state_tracking_closure():
     agree(made.rates, tracking_dynamics.flow().expanded, names, points, scale=0.7 * 5 * 8)
 
 
+def test_the_closure_says_what_it_neglects_and_where_it_fails():
+    """Every weight sees one argument of a table alone: its logits scatter as much as they differ,
+    students stay far above the closure. Nothing of it is exact, and no refusal calls it a remedy.
+    """
+    made = derived("tracking")
+    assert {e.status for e in made.equations().values()} == {"closure"}
+    assert "how logits scatter" in made.assumptions[-1]
+    item = sort("item", systems.sizes("N"))
+    f, a, b = teacher("f", (item, item), item), draw(item), draw(item)
+    U, V = weight("U", item, item), weight("V", item, item)
+    loss = cross_entropy(lambda c: U[a, c] + V[b, c], over=item, target=f(a, b))
+    with pytest.raises(ParameterError, match=r"closure: what is read at f\("):
+        derive(statement(loss, closure="mean logits"))
+    with pytest.raises(ParameterError, match="no remedy but an approximation"):
+        derive(statement(loss))
+
+
 def test_overlaps_of_gradients_by_listing_teachers():
     """Means of entries at N = d = 3: overlaps averaged over all 216 teachers."""
     import itertools

@@ -38,6 +38,10 @@ WRONG = {
     "W[z, z] * weight('W', token)[z]": "two of its weights are called W",
     "W[z, z] * weight('N', token)[z]": "weight N: something else is called so",
     "W[z, z] * weight('a b', token)[z]": "must be a name",
+    "W[z, z] > 1": "cannot be less or more than something; eq(i, j) compares",
+    "eq(z, z) * (z < z)": "eq(i, j) compares",
+    "W[z, z] * gauss('x', sort('dim', 3, vector=True))(z)": "gauss x: is read with [...]",
+    "W[z, teacher('f', (token,), token)[z]]": "teacher f: is read with (...)",
     "W[fixed(token, 0), z]": "place = 0: must lie in 1..N",
     "W[fixed(sort('dim', N, vector=True), 1), z]": "directions of a vector have no places",
 }
@@ -49,7 +53,13 @@ MADE = {
     "teacher('f', (token,), token, injective=(sort('other', 2),))": "must be among its arguments",
     "sample('x', (token,), token, injective='mostly')": "'leading order'",
     "teacher('f', (token,), sort('choice', 2, of=sort('relation', 2)))": "must be an argument",
-    "gauss('x', token)": "must be a vector",
+    "gauss('x', token)": "must be a vector: sort(..., vector=True)",
+    "gauss('x', (), token)": "must be a vector: sort(..., vector=True)",
+    "teacher('u', (), token)": "needs at least one argument; one element is draw(sort)",
+    "fixed('u', token)": "fixed 'u': must be of a sort",
+    "fixed(token, 'u')": "'u': must be a number",
+    "draw('u')": "draw of 'u': must be of a sort",
+    "statement(W[z, z], values={'N': 0.2})": "a real number is number('N')",
     "draw(sort('choice', 2, of=token))": "must be the token that it belongs to",
     "draw(token, distinct=3)": "must be a token",
     "statement(W[z, z], version=2)": "version = 2: must be 1",
@@ -180,6 +190,11 @@ def test_nothing_moves():
     with pytest.raises(ParameterError, match="nothing moves"):
         _ = made.flow
     assert "loss" in made.equations()
+    D, n = sizes("D n")
+    dim, kind = sort("dim", D, vector=True), sort("kind", n)
+    w, x, k = weight("w", dim), gauss("x", kind, dim), draw(kind)
+    with pytest.raises(ParameterError, match="nothing moves: by symmetry"):
+        derive(statement((total(lambda i: w[i] * x[k, i], dim) - 1) ** 2))
 
 
 def test_the_text_of_a_statement_tells_statements_apart():

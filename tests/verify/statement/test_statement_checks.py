@@ -18,7 +18,7 @@ from simulate import statement as students
 from simulate.statement import Learner, Student
 from simulate.statement import data as law
 from theory.parameters import ParameterError
-from theory.statement import arrays
+from theory.statement import arrays, cross_entropy, draw, sizes, sort, statement, teacher, weight
 from theory.statement import check as exact
 from theory.statement.derived import derive
 from verify import gradients as command
@@ -69,6 +69,35 @@ def test_the_command_answers_for_a_file(tmp_path, capsys):
     with pytest.raises(ParameterError, match="a closure over teachers has no gradients") as said:
         command.main([str(tmp_path / "tracking.py"), "--quiet"])
     assert "\n" not in str(said.value)
+
+
+def test_no_gradient_at_all_agrees_with_rounding():
+    """A Latin square seen row by row and column by column: nothing moves, and nothing is listed
+    as conserved but that.
+    """
+    item = sort("item", sizes("N"))
+    f, a, b = teacher("f", (item, item), item, injective=True), draw(item), draw(item)
+    U, V = weight("U", item, item), weight("V", item, item)
+    loss = cross_entropy(lambda c: U[a, c] + V[b, c], over=item, target=f(a, b))
+    made = derive(statement(loss))
+    assert not failing(gradients.checks(made))
+    assert {q.kind for q in made.conserved} == {"frozen"}
+
+
+def test_leading_order_is_a_limit(monkeypatch, tmp_path):
+    """Drawn values may coincide: how far that is off is said; values that always do are seen."""
+    stated = systems.retrieval(injective="leading order")
+    made = derive(stated)
+    found = {c.id: c for c in gradients.checks(made)}
+    assert found["loss_of_drawn_inputs"].verdict == "limit"
+    assert "of inputs" in found["loss_of_drawn_inputs"].why
+    system = students.of(stated).SYSTEMS["student"]
+    p = system.parameters(N=5, M=4, P=3, steps=20, eval_every=10, batch_size=64)
+    runs = system.train(p, range(3), store=tmp_path, progress=False, workers=1)
+    bands = [c.band for c in trajectories.checks(stated, p, runs)]
+    assert all("coincide in 82% of inputs: its size is not large" in str(b) for b in bands)
+    monkeypatch.setattr(law, "_sample", lambda f, s, n, c, r: np.zeros((c, *s), int))
+    assert "loss_of_drawn_inputs" in failing(gradients.checks(made))
 
 
 def test_unbalanced_facts_fail():
