@@ -302,3 +302,14 @@ def test_projection_is_blind_to_sign_conventions():
     transposed = [(e.T, e.T, f.T) for e, _, f in symmetry.whole_group(D)]
     again = symmetry.Sample(3, D, 1).gradient(transposed)
     assert gap(project(gradient), project(again)) < 1e-12
+    largest = max(float(g.abs().max()) for g in gradient.values())
+
+    def apart(one, other):
+        """Largest difference of two gradients, entry by entry, over the largest entry."""
+        return max(float((one[k] - other[k]).abs().max()) for k in one) / largest
+
+    assert apart(gradient, again) < 1e-12
+    # Of one element that is not symmetric it does make a difference.
+    single = [(e, e, f) for e, _, f in symmetry.whole_group(D) if (e != e.T).any()][:1]
+    turned = [(e.T, e.T, f.T) for e, _, f in single]
+    assert apart(*(symmetry.Sample(3, D, 1).gradient(r) for r in (single, turned))) > 0.01
