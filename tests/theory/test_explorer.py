@@ -2,6 +2,7 @@
 follows from them; it needs no network.
 """
 
+import functools
 import html
 import json
 import re
@@ -47,6 +48,12 @@ CASES = [
 ]
 
 
+@functools.cache
+def built(name, p):
+    """A model's page."""
+    return build.page(find(name), p)
+
+
 @pytest.fixture(scope="module")
 def browse(tmp_path_factory):
     """Opens a page of the disk."""
@@ -64,7 +71,7 @@ def test_the_page_integrates_what_the_flow_says(model, p, browse, tmp_path):
     """At random places of all sliders, up to late times, to 1e-6 of the largest value of each order
     parameter; and the first time at which the first one is half way.
     """
-    text = build.page(model, p)
+    text = built(model.name, p)
     known, rng = data(text), np.random.default_rng(1)
     flows = {
         n: f for n, f in model.wing("theory").flows().items() if json.dumps(n) + ": {rates" in text
@@ -118,7 +125,7 @@ def test_the_page_integrates_what_the_flow_says(model, p, browse, tmp_path):
 @pytest.mark.parametrize(("model", "p"), CASES)
 def test_a_page_is_small_and_whole(model, p):
     """No address in it, every word of the template replaced."""
-    text = build.page(model, p)
+    text = built(model.name, p)
     assert len(text) < 200_000 and "http" not in text.replace(
         "http://www.w3.org/1998/Math/MathML", ""
     )

@@ -476,7 +476,7 @@ class Decisions:
 
 @functools.cache
 def _vanishes(weight: Any) -> bool:
-    return sp.expand(sp.S(weight)) == 0
+    return sp.expand(sp.sympify(weight, strict=True)) == 0
 
 
 def _without(items: tuple[Any, ...], k: int) -> tuple[Any, ...]:

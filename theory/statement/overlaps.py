@@ -137,7 +137,10 @@ class Overlaps:
             name,
             TIME,
             self.rates(loss) | {w: -sp.diff(loss, w) for w in more},
-            {x: sp.S(start) for x, start in ({x: initial[x] for x in self.state} | more).items()},
+            {
+                x: sp.sympify(start, strict=True)
+                for x, start in ({x: initial[x] for x in self.state} | more).items()
+            },
             f"overlaps {name}",
             "exact",
             (POPULATION, GAUSSIAN),
@@ -159,8 +162,8 @@ class Overlaps:
         student, teacher : mapping of int to Expr, optional
             Read-out of every unit; 1 by default.
         """
-        readout = {("w", k): sp.S(a) for k, a in (student or {}).items()}
-        readout |= {("b", m): -sp.S(a) for m, a in (teacher or {}).items()}
+        readout = {("w", k): sp.sympify(a, strict=True) for k, a in (student or {}).items()}
+        readout |= {("b", m): -sp.sympify(a, strict=True) for m, a in (teacher or {}).items()}
         signed = {x: readout.get(x, 1 if x[0] == "w" else -1) for x in self.units}
         pairs = itertools.product(self.units, repeat=2)
         means = {

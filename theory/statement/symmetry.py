@@ -243,7 +243,10 @@ class Points:
         room += [i.sort.size - i.place for i in stated.draws if i.place is not None]
         sorts, classes = [s.size for s in stated.sorts], [c.size for c in made.classes]
         fixed = {k: sp.Integer(v) for k, v in made.sizes.items()}
-        limits = [[sp.S(x).xreplace(fixed) for x in part] for part in (sorts, classes, room)]
+        limits = [
+            [sp.sympify(x, strict=True).xreplace(fixed) for x in part]
+            for part in (sorts, classes, room)
+        ]
         self.counts = sp.lambdify(self.sizes, limits, "math")
 
     def cost(self, sizes: tuple[int, ...]) -> float:
