@@ -40,7 +40,7 @@ document.getElementById("asked").textContent = JSON.stringify(answers);
 
 
 CASES = [
-    pytest.param(model, p, id=f"{name}-{k}")
+    pytest.param(model, p, id=f"{name}-{k}", marks=[pytest.mark.slow] * (k > 0))
     for name, model in TABLE.items()
     if not model.systems and model.wing("theory").flows()
     for kind in [model.wing("theory").Parameters]

@@ -313,6 +313,22 @@ def length(model: Model, flow: Flow, p: BaseParameters) -> float | None:
     return max(ends, default=None)
 
 
+def _moves(p: BaseParameters, field: str, names: list[str]) -> bool:
+    """Whether a number follows from a field, by its value doubled or halved."""
+    value = getattr(p, field)
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return False
+    base = sweep.numbers(p, names)
+    for other in (2 * value or 1, value // 2 if isinstance(value, int) else value / 2):
+        try:
+            found = sweep.numbers(p.replace(**{field: other}), names)
+        except ParameterError:
+            continue
+        if any(found.get(n) != base[n] for n in names):
+            return True
+    return False
+
+
 def _add(made: dict[str, Any], model: Model, flow: Flow, p: BaseParameters) -> str:
     """One flow in JavaScript; the sliders and tables that it needs go into the page's data."""
     needs = flow._compiled[0]
@@ -322,6 +338,7 @@ def _add(made: dict[str, Any], model: Model, flow: Flow, p: BaseParameters) -> s
     tried = {
         f.name: values
         for f in dataclasses.fields(p)
+        if f.name in names or _moves(p, f.name, names)
         if isinstance(v := getattr(p, f.name), int | float)
         and not isinstance(v, bool)
         and len(values := steps(p, f, flow)) > 1
