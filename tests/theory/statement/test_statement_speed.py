@@ -16,6 +16,7 @@ import systems
 
 from theory.statement import benchmark as speed
 
+pytestmark = pytest.mark.slow  # times: no part of `make test`
 ACCEPTANCE = {
     "bigram": systems.bigram,
     "recall": systems.recall,
