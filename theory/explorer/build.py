@@ -7,7 +7,7 @@ import html
 import itertools
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -26,10 +26,9 @@ HERE = Path(__file__).parent
 STEPS = 20  # places of a slider on either side of its value
 FACTOR = {int: 16.0, float: 100.0}  # from the value to either end
 LONGEST = 600  # operations of a formula that is shown
-PROBES, CLOSE = (
-    24,
-    1e-9,
-)  # of the product that a derived number is tabulated as, and how well it holds
+# Random places at which a derived number is compared with the product it is tabulated as, and the
+# relative error allowed: roundings of a product of a few factors.
+PROBES, CLOSE = 24, 1e-9
 POINTS = 200  # of a student's curve
 
 
@@ -45,13 +44,13 @@ def written(expr: sp.Expr) -> str:
 
     Raises
     ------
-    NotImplementedError
+    ParameterError
         Naming what JavaScript has no function for.
     """
     expr = expr.xreplace({c: c.evalf(17) for c in expr.atoms(sp.NumberSymbol)})
     _, missing, text = Printer({"human": False}).doprint(expr)
     if missing:
-        raise NotImplementedError(f"no JavaScript for {', '.join(map(str, missing))}")
+        raise ParameterError(f"no JavaScript for {', '.join(map(str, missing))}")
     return text
 
 
@@ -73,16 +72,14 @@ def function(arguments: Mapping[str, list[sp.Symbol]], value: list[Any]) -> str:
 
 def script(flow: Flow, needs: list[sp.Symbol]) -> tuple[str, list[str], list[str]]:
     """JavaScript of a flow, the observables that it carries, and those that it has no words for."""
-    y, carried, left = list(flow.state), {}, []
+    y, carried, left = list(flow.state), {}, {}
     for name, expr in flow.observables.items():
         spelled = flow._spell(sp.sympify(expr, strict=True))
         try:
-            if not spelled.free_symbols <= {*y, *needs}:
-                raise NotImplementedError
-            function({"y": y, "p": needs}, [spelled])
-            carried[name] = spelled
-        except NotImplementedError:
-            left.append(name)
+            written(spelled)
+            (carried if spelled.free_symbols <= {*y, *needs} else left)[name] = spelled
+        except ParameterError:
+            left[name] = spelled
     both = {"y": y, "p": needs}
     rates = list(flow.expanded.values())
     parts = {
@@ -91,7 +88,7 @@ def script(flow: Flow, needs: list[sp.Symbol]) -> tuple[str, list[str], list[str
         "start": function({"p": needs}, [flow.initial[x] for x in y]),
         "seen": function(both, list(carried.values())) if carried else "(y, p) => []",
     }
-    return ", ".join(f"{k}: {v}" for k, v in parts.items()), list(carried), left
+    return ", ".join(f"{k}: {v}" for k, v in parts.items()), list(carried), list(left)
 
 
 def formulas(flow: Flow) -> str:
@@ -155,9 +152,9 @@ def clashes(p: BaseParameters, flow: Flow, moves: dict[str, list[Any]]) -> dict[
 
 def followed(
     p: BaseParameters, names: list[str], moves: dict[str, list[Any]]
-) -> tuple[dict[str, Any], dict[str, list[Any]]]:
-    """Numbers that follow from fields, as a value times a factor per place of a slider; fields
-    whose effect is no such factor are taken out.
+) -> tuple[dict[str, dict[str, list[float]]], dict[str, list[Any]]]:
+    """What numbers that are no fields are multiplied by at each place of a slider; and the sliders,
+    without those whose effect is no such factor.
     """
 
     def numbers(**change: Any) -> dict[str, float]:
@@ -166,32 +163,41 @@ def followed(
 
     base, kept = numbers(), dict(moves)
     fields = {f.name for f in dataclasses.fields(p) if getattr(p, f.name) is not None}
-    derived = [n for n in names if n not in fields]
-    tables = {f: [numbers(**{f: v}) for v in values] for f, values in moves.items()}
-    factors: dict[str, dict[str, list[float]]] = {n: {} for n in derived}
+    factors: dict[str, dict[str, list[float]]] = {n: {} for n in names if n not in fields}
     rng = np.random.default_rng(0)
-    for f, table in tables.items():
-        for n in derived:
-            along = [row[n] for row in table]
-            if any(v != base[n] for v in along):
-                factors[n][f] = [v / base[n] if base[n] else math.nan for v in along]
-        for n in derived:
-            among = [g for g in factors[n] if g in kept]
-            for _ in range(PROBES if f in factors[n] else 0):
-                drawn = {g: int(rng.integers(len(kept[g]))) for g in among}
-                made = base[n] * math.prod(factors[n][g][k] for g, k in drawn.items())
-                true = numbers(**{g: kept[g][k] for g, k in drawn.items()})[n]
-                if not abs(made - true) <= CLOSE * abs(true):
-                    kept.pop(f, None)
-                    break
-        if f not in kept:
-            for n in derived:
-                factors[n].pop(f, None)
-    read = {f for f in kept if f in names or any(f in factors[n] for n in derived)}
-    return (
-        {n: {"value": base[n], "factors": factors[n]} for n in derived},
-        {f: v for f, v in kept.items() if f in read},
-    )
+    for f, values in moves.items():
+        rows = [numbers(**{f: v}) for v in values]
+        of_f = {n: [row[n] for row in rows] for n in factors}
+        changed = [n for n, along in of_f.items() if any(v != base[n] for v in along)]
+        for n in changed:
+            factors[n][f] = [v / base[n] if base[n] else math.nan for v in of_f[n]]
+        if not all(_is_product(numbers, base[n], n, factors[n], kept, rng) for n in changed):
+            del kept[f]
+            for n in changed:
+                del factors[n][f]
+    read = {f for f in kept if f in names or any(f in of for of in factors.values())}
+    return factors, {f: v for f, v in kept.items() if f in read}
+
+
+def _is_product(
+    numbers: Callable[..., dict[str, float]],
+    base: float,
+    name: str,
+    factors: dict[str, list[float]],
+    values: dict[str, list[Any]],
+    rng: np.random.Generator,
+) -> bool:
+    """Whether a number is its value times its factors, at random places of all its sliders."""
+    for _ in range(PROBES):
+        drawn = {f: int(rng.integers(len(values[f]))) for f in factors}
+        try:
+            true = numbers(**{f: values[f][k] for f, k in drawn.items()})[name]
+        except ParameterError:  # values that clash: no curve there
+            continue
+        made = base * math.prod(factors[f][k] for f, k in drawn.items())
+        if not abs(made - true) <= CLOSE * abs(true):
+            return False
+    return True
 
 
 def students(path: Path | None, flows: list[Flow]) -> tuple[dict[str, Any], str | None]:
@@ -261,32 +267,23 @@ def page(model: Model, p: BaseParameters, runs: Path | None = None) -> str:
     if trained:
         own = {f.name for f in dataclasses.fields(p)}
         p = p.replace(**{k: v for k, v in json.loads(trained).items() if k in own})
-    made: dict[str, Any] = {
-        "flows": {},
-        "fields": {},
-        "follows": {},
-        "numbers": {},
-        "words": {},
-        "runs": drawn,
-    }
     code, refused = [], []
     for name, flow in flows.items():
         try:
             flow._ask(p)
-            code.append(f"{json.dumps(name)}: {_add(made, model, flow, p)}")
-        except (ParameterError, NotImplementedError) as error:
+            code.append(f"{json.dumps(name)}: {described(model, flow, p)}")
+        except ParameterError as error:
             refused.append(f"{name}: {error}")
     if not code:
         raise ParameterError(f"{model.name}: no flow to explore; {'; '.join(refused)}")
-    data = json.dumps(made | {"flows": "FLOWS"}).replace('"FLOWS"', "{" + ", ".join(code) + "}")
-    fixed = {k: v for k, v in p.as_dict().items() if k not in made["fields"]}
+    setting = ", ".join(f"{k} = {v}" for k, v in p.as_dict().items() if v is not None)
     words = {
         "TITLE": html.escape(model.title),
-        "CAPTION": html.escape(
-            "Fixed: " + ", ".join(f"{k} = {v}" for k, v in fixed.items() if v is not None)
-        ),
+        "CAPTION": html.escape(f"Start: {setting}"),
         "CODE": (HERE / "flow.js").read_text(),
-        "DATA": data.replace("</", "<\\/"),
+        "DATA": f"{{flows: {{{', '.join(code)}}}, runs: {json.dumps(drawn)}}}".replace(
+            "</", "<\\/"
+        ),
     }
     text = (HERE / "page.html").read_text()
     for word, value in words.items():
@@ -306,7 +303,7 @@ def length(model: Model, flow: Flow, p: BaseParameters) -> float | None:
     """Run length of the figure of ``theory.onset``, if there is one."""
     try:
         curves = model.wing("theory", "onset").onset(p).curves().values()
-    except (ModuleNotFoundError, ParameterError):
+    except ParameterError:
         return None
     time, state = flow.time.name, {x.name for x in flow.state}
     ends = [float(c[time].max()) for c in curves if time in c.coords and state & set(c.data_vars)]
@@ -314,7 +311,7 @@ def length(model: Model, flow: Flow, p: BaseParameters) -> float | None:
 
 
 def _moves(p: BaseParameters, field: str, names: list[str]) -> bool:
-    """Whether a number follows from a field, by its value doubled or halved."""
+    """Whether a field is a number that others follow from: its value doubled or halved."""
     value = getattr(p, field)
     if not isinstance(value, int | float) or isinstance(value, bool):
         return False
@@ -329,30 +326,17 @@ def _moves(p: BaseParameters, field: str, names: list[str]) -> bool:
     return False
 
 
-def _add(made: dict[str, Any], model: Model, flow: Flow, p: BaseParameters) -> str:
-    """One flow in JavaScript; the sliders and tables that it needs go into the page's data."""
+def described(model: Model, flow: Flow, p: BaseParameters) -> str:
+    """One flow as a JavaScript object: its functions, its sliders, and what follows from them."""
     needs = flow._compiled[0]
     names = [s.name for s in needs]
-    if missing := set(names) - set(sweep.numbers(p)):
-        raise ParameterError(f"no value for {', '.join(sorted(missing))}")
-    tried = {
-        f.name: values
-        for f in dataclasses.fields(p)
-        if f.name in names or _moves(p, f.name, names)
-        if isinstance(v := getattr(p, f.name), int | float)
-        and not isinstance(v, bool)
-        and len(values := steps(p, f, flow)) > 1
-    }
+    numbers = sweep.numbers(p)
+    if missing := [n for n in names if n not in numbers]:
+        raise ParameterError(f"no value for {', '.join(missing)}")
+    fields = {f.name: f for f in dataclasses.fields(p) if _moves(p, f.name, names)}
+    tried = {n: v for n, f in fields.items() if len(v := steps(p, f, flow)) > 1}
     follows, moves = followed(p, names, tried)
     parts, seen, left = script(flow, needs)
-    made["follows"] |= follows
-    made["numbers"] |= {n: float(v) for n, v in sweep.numbers(p, names).items() if n in names}
-    for f in dataclasses.fields(p):
-        if f.name in moves:
-            doc = f.metadata.get("doc", "")
-            values = moves[f.name]
-            start = values.index(getattr(p, f.name))
-            made["fields"][f.name] = {"values": values, "start": start, "doc": doc}
     source = [flow.reference, flow.status, *flow.assumptions]
     if left:
         source.append(f"not carried here: {', '.join(left)}")
@@ -361,12 +345,17 @@ def _add(made: dict[str, Any], model: Model, flow: Flow, p: BaseParameters) -> s
         "observables": seen,
         "time": flow.time.name,
         "needs": names,
-        "moves": list(moves),
+        "numbers": {n: float(numbers[n]) for n in names},
+        "fields": {
+            n: {"values": v, "start": v.index(getattr(p, n)), "doc": fields[n].metadata["doc"]}
+            for n, v in moves.items()
+        },
+        "follows": follows,
+        "clashes": clashes(p, flow, moves),
         "formulas": formulas(flow),
         "source": "; ".join(source),
         "end": length(model, flow, p),
-        "clashes": clashes(p, flow, moves),
     }
-    for n in (*about["state"], *seen, flow.time.name, *names, *moves):
-        made["words"][n] = word(n)
+    shown = (*about["state"], *seen, flow.time.name, *names, *moves)
+    about["words"] = {n: word(n) for n in shown}
     return f"{{{parts}, {json.dumps(about)[1:-1]}}}"
