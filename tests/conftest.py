@@ -21,6 +21,7 @@ os.environ.setdefault("SYMPY_CACHE_SIZE", "50000")  # all models in one process,
 
 from theory import registry
 
+pytest_plugins = ["tests.frozen"]
 ROOT = Path(__file__).parents[1]
 
 
