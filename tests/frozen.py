@@ -23,7 +23,7 @@ ROOT = Path(__file__).parents[1]
 FILE = ROOT / "tests/golden/numbers.json"
 VALUES = ("predicted", "measured", "tolerance", "standard_error", "resolution")
 # Students in single precision differ by rounding between machines, amplified by training: measured
-# with and without AVX2, up to 1e-4 in values and 3e-3 in the scatter of seeds, the last two entries.
+# with and without AVX2, up to 1e-4 in values and 3e-3 in scatter and resolution, the last two.
 PART, OF_SCATTER = 1e-3, 1e-2
 MOST = 8  # of more settings of one row, as where a test simulates a rule, none is held
 built: list[tuple[str, list[float | None]]] = []
