@@ -72,7 +72,9 @@ def function(arguments: Mapping[str, list[sp.Symbol]], value: list[Any]) -> str:
 
 def script(flow: Flow, needs: list[sp.Symbol]) -> tuple[str, list[str], list[str]]:
     """JavaScript of a flow, the observables that it carries, and those that it has no words for."""
-    y, carried, left = list(flow.state), {}, {}
+    y = list(flow.state)
+    carried: dict[str, sp.Expr] = {}
+    left: dict[str, sp.Expr] = {}
     for name, expr in flow.observables.items():
         spelled = flow._spell(sp.sympify(expr, strict=True))
         try:
