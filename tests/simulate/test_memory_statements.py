@@ -95,6 +95,14 @@ def test_attention_is_uniform_at_first():
     torch.testing.assert_close(
         attention[0], torch.tril(torch.ones(6, 6)) / torch.arange(1, 7)[:, None], rtol=1e-6, atol=0
     )
+    # Read out block by block: mean of the tokens, and of the means of tokens up to each position.
+    one = torch.nn.functional.one_hot(torch.as_tensor(tokens), p.N).double()
+    before = one.cumsum(1) / torch.arange(1, p.T + 1)[:, None]
+    for block, mean in enumerate((one.mean(1), before.mean(1))):
+        with torch.no_grad():
+            model.W_O.zero_()
+            model.W_O[:, block * p.N : (block + 1) * p.N] = torch.eye(p.N)
+        torch.testing.assert_close(model(torch.as_tensor(tokens))[0], mean)
 
 
 def test_the_right_output_is_always_in_the_context():

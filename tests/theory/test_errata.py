@@ -65,6 +65,10 @@ def test_norms_average_to_a_trace():
     constant = constant.subs({att.omega[x]: x for x in (1, 2)})
     expected = EQUATIONS["c_ansatz_mean"].rhs.subs(c_omega, constant).subs(sigma2, 1)
     assert sp.simplify(mean.subs(lam) - expected) == 0
+    # With the number X^T X, 4 for sign vectors, in each of the d_h entries of the trace it would be
+    # d_h times as large.
+    literal = form.subs({norm[x]: 2 * 4 for norm in (W_K2, W_Q2) for x in (1, 2)}).subs(lam)
+    assert sp.simplify(literal - 4 * expected) == 0
 
 
 def test_rollout_is_regular_at_perfect_accuracy():
