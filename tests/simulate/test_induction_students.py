@@ -311,36 +311,48 @@ def test_standard_transformer():
 
 def test_standard_student_written_out():
     """Both layers place by place: one head each, learned embeddings, no norm, no bias, no tied
-    weight; a step is AdamW's first on the mean negative log-likelihood.
+    weight; two steps are AdamW's on the mean negative log-likelihood.
     """
     learner = standard.Learner(SMALL, 7, torch.device("cpu"), DOUBLE)
     named = dict(learner.student.named_parameters())
     assert named.keys() == {"E", "P", "out", *(f"{x}.{k}" for x in "QKVO" for k in range(2))}
-    w = {name: value.detach().clone().requires_grad_() for name, value in named.items()}
-    tokens, offset, label = learner._draw("train", 0)
-    rows = []
-    for row, first in zip(tokens[:4], offset[:4], strict=True):
-        h = [w["E"][token] + w["P"][first + place] for place, token in enumerate(row)]
-        for k in range(2):
-            Q, K, V, O = (w[f"{x}.{k}"] for x in "QKVO")
-            new = []
-            for place, x in enumerate(h):
-                scores = torch.stack([(Q @ x) @ (K @ y) for y in h[: place + 1]]) / SMALL.D**0.5
-                weights = torch.exp(scores) / torch.exp(scores).sum()
-                new.append(x + O @ V @ sum(a * y for a, y in zip(weights, h, strict=False)))
-            h = new
-        rows.append(w["out"] @ h[-1])
-    logits = torch.stack(rows)
-    assert gap(learner.student(tokens[:4], offset[:4]), logits) < 1e-11  # sums of 16 terms, twice
-    chosen = logits[torch.arange(4), label[:4]] - torch.log(torch.exp(logits).sum(1))
-    gradients = torch.autograd.grad(-chosen.mean(), list(w.values()))
-    learner._draw = lambda stream, step: [tokens[:4], offset[:4], label[:4]]
-    learner.step(0)
+    tokens, offset, label = (x[:4] for x in learner._draw("train", 0))
+
+    def written_out(w):
+        rows = []
+        for row, first in zip(tokens, offset, strict=True):
+            h = [w["E"][token] + w["P"][first + place] for place, token in enumerate(row)]
+            for k in range(2):
+                Q, K, V, O = (w[f"{x}.{k}"] for x in "QKVO")
+                new = []
+                for place, x in enumerate(h):
+                    scores = torch.stack([(Q @ x) @ (K @ y) for y in h[: place + 1]]) / SMALL.D**0.5
+                    weights = torch.exp(scores) / torch.exp(scores).sum()
+                    new.append(x + O @ V @ sum(a * y for a, y in zip(weights, h, strict=False)))
+                h = new
+            rows.append(w["out"] @ h[-1])
+        return torch.stack(rows)
+
+    learner._draw = lambda stream, step: [tokens, offset, label]
     eta, decay = SMALL.eta, SMALL.weight_decay
-    for (name, start), g in zip(w.items(), gradients, strict=True):
-        expected = (1 - eta * decay) * start - eta * g / (g.abs() + 1e-8)
-        # Entries whose gradient is as small as AdamW's own 1e-8 see its rounding.
-        assert gap(named[name], expected) < 1e-3 * eta * decay, name
+    means = dict.fromkeys(named, 0.0), dict.fromkeys(named, 0.0)
+    for step in (1, 2):
+        w = {name: value.detach().clone().requires_grad_() for name, value in named.items()}
+        logits = written_out(w)
+        # Sums of 16 terms, twice.
+        assert gap(learner.student(tokens, offset), logits) < 1e-11
+        chosen = logits[torch.arange(4), label] - torch.log(torch.exp(logits).sum(1))
+        gradients = torch.autograd.grad(-chosen.mean(), list(w.values()))
+        learner.step(step - 1)
+        for (name, start), g in zip(w.items(), gradients, strict=True):
+            for mean, x, keep in zip(means, (g, g**2), (0.9, 0.999), strict=True):
+                mean[name] = keep * mean[name] + (1 - keep) * x
+            first, second = (
+                m[name] / (1 - k**step) for m, k in zip(means, (0.9, 0.999), strict=True)
+            )
+            expected = (1 - eta * decay) * start - eta * first / (second.sqrt() + 1e-8)
+            # Entries whose gradient is as small as AdamW's own 1e-8 see its rounding.
+            assert gap(named[name], expected) < 1e-3 * eta * decay, name
 
 
 def test_standard_training(tmp_path):

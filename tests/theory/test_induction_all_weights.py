@@ -4,6 +4,8 @@ invalid input.
 
 from __future__ import annotations
 
+import tracemalloc
+
 import numpy as np
 import pytest
 import scipy.integrate
@@ -11,7 +13,7 @@ import sympy as sp
 from later import Later
 
 from theory.algebra import vanishes
-from theory.induction_heads import attention, structure
+from theory.induction_heads import attention, dynamics, structure
 from theory.induction_heads.all_weights import law, plateau, scores
 from theory.induction_heads.numbers import all_weights as times
 from theory.induction_heads.numbers import all_weights_loss, leading_order
@@ -59,6 +61,28 @@ def test_gradient_is_the_slope_of_the_loss(mask, query):
         assert gradient[NAMES.index(a)] == pytest.approx(
             gradient[NAMES.index(b)], rel=1e-12
         )  # rounding
+
+
+def test_cost_is_proportional_to_the_pairs():
+    """Memory per pair does not grow (of an N x N array it would, tenfold; 10^10 steps of a loop
+    would not end); the loss of three numbers is (B.3).
+    """
+    at = {"alpha": 0.4, "beta": 9.0, "gamma": 0.8}
+    point = dict(zip(("alpha_3", "beta_2", "gamma_3"), at.values(), strict=True))
+    theta = np.array([point.get(n, 0.0) for n in NAMES])
+    loss = dynamics.spelled(dynamics.equations()["loss"].rhs)
+    per_pair = []
+    for N in (10**4, 10**5):
+        for query in (N, "uniform"):
+            tracemalloc.start()
+            found = all_weights_loss.loss_and_gradient(theta, N, query)[0]
+            per_pair.append(tracemalloc.get_traced_memory()[1] / N)
+            tracemalloc.stop()
+            if query == N:
+                put_in = {x: (at | {"N": N})[x.name] for x in loss.free_symbols}
+                exact = float(loss.subs(put_in).evalf(30))
+                assert 1 - found == pytest.approx(1 - exact, rel=1e-9)  # rounding of 1, over 1/N
+    assert max(per_pair) < 2 * min(per_pair)
 
 
 def test_flow_of_five_is_descent_on_its_loss():

@@ -55,6 +55,16 @@ def test_times_of_three_numbers():
     assert 2 * far - near == pytest.approx(1, abs=5e-3)  # less than half of ln N / N, which is left
 
 
+@pytest.mark.parametrize("query", times.QUERIES)
+def test_the_loss_drops_after_attention(query):
+    """D so large that attention takes less than 1% of the time, all weights: ln 2 / (4 D)."""
+    N, D = 16, 1e5
+    found = times.times(N, query, speed=times.rates("gaussian", D)[0], rtol=1e-5)["T_drop"] / D
+    assert 4 * D * found == pytest.approx(math.log(2), rel=0.01)
+    law = gaussian.equations()[f"T_drop_gaussian_{query}"].evaluate({"N": N, "D": D})
+    assert found == pytest.approx(law, rel=0.003)  # of what attention takes, a part
+
+
 def test_integral_of_a_uniform_query():
     """Sums over pairs in closed form at ln N = 100 and 200, no step of the derivation: with h = e/2
     that of p is P = h (ln N - psi(h)), that of (k - 1) / (e + 2k - 2)^2 is P'(h) / 4.

@@ -293,8 +293,8 @@ def test_ridge_is_a_case_of_the_general_regulariser():
 
 
 def test_weights_minimise_any_regulariser():
-    """(105)-(106) with ridge and lasso: the prox against a grid, order parameters of the input
-    channel against their definitions over drawn fields.
+    """(101), (105)-(106) with ridge and lasso: the prox and the envelope against a grid, order
+    parameters of the input channel against their definitions over drawn fields.
     """
     p, net = Parameters(), regulariser.elastic_net(0.02, 0.3)
     hats = {"V_hat": 0.4, "q_hat": 0.5, "m_hat": 0.2, "theta_hat": 0.7}
@@ -307,6 +307,8 @@ def test_weights_minimise_any_regulariser():
     grid = np.linspace(-12, 12, 4801)
     cost = 0.01 * grid**2 + 0.3 * abs(grid) + D / 2 * grid**2 - b[:200, None] * grid
     assert np.abs(grid[cost.argmin(1)] - Q[:200]).max() <= 0.0026  # half a cell
+    least = (net.value(Q) + D / 2 * Q**2 - b * Q)[:200]  # entropic envelope; of half a cell 4e-7
+    assert 0 <= (cost.min(1) - least).min() + 1e-12 and (cost.min(1) - least).max() < 4e-7
     drawn = {
         "q": p.sigma**2 * Q**2,
         "m": Q,

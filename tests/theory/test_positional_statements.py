@@ -143,6 +143,29 @@ def test_moments_of_replicated_fields():
         assert norm == pytest.approx((column**2).sum() / d, rel=1e-14)
 
 
+def test_replicated_fields_become_jointly_gaussian():
+    """Both tokens of a sentence, exactly: means +-m, no covariance between them; joint fourth
+    cumulants of two replicas and the teacher fall as 1/d.
+    """
+    columns = np.array([[1, 2, -1, 3], [0, 1, 1, -2], [2, 0, 1, 1]])
+    signs = np.array([*itertools.product((-1, 1), repeat=8)]).reshape(-1, 2, 4)
+    tokens = 0.5 * signs + positional_encoding(4)
+    fields = (tokens @ columns[:2].T / 2).reshape(-1, 4)  # replicas, first and second token
+    overlap = 0.25 * columns[:2] @ columns[:2].T / 4
+    m = columns[:2].mean(1)
+    assert fields.mean(0) == pytest.approx([*m, *-m], rel=1e-14)
+    assert np.cov(fields.T, bias=True) == pytest.approx(np.kron(np.eye(2), overlap), abs=1e-14)
+
+    def cumulants(d):
+        f = np.array([*itertools.product((-1, 1), repeat=d)]) @ np.tile(columns, d // 4).T / d**0.5
+        second, fourth = f.T @ f / len(f), np.einsum("na,nb,nc,nd->abcd", f, f, f, f) / len(f)
+        pairs = np.multiply.outer(second, second)
+        return fourth - sum(np.einsum(f"{p}->abcd", pairs) for p in ("abcd", "acbd", "adbc"))
+
+    assert abs(cumulants(4)).max() > 1
+    np.testing.assert_allclose(cumulants(8), cumulants(4) / 2, atol=1e-12)  # rounding
+
+
 def test_zero_temperature_of_the_entropic_potential():
     """One weight in n replicas: the Gaussian integral at inverse temperature beta, n -> 0, beta ->
     infinity with the rescaling (99).
