@@ -32,6 +32,10 @@ class Vague(Exception):
     """
 
 
+class NoTerms(Exception):
+    """A sum runs over no place, as one below the first."""
+
+
 class NeedOuter(Exception):
     """At a depth of sums, or before all of them, a key has to be decided: its two arguments."""
 
@@ -189,6 +193,8 @@ class Decisions:
         all sums, in sums whose mean may be taken, and where ``by`` stands for a known number.
         """
         live = [(w, o) for w, o in options if not _vanishes(w)]
+        if not live:
+            raise NoTerms
         frame = self.frames[-1]
         if len(live) > 1 and self._random and function is not None:
             if by is None or not frame.counted(by, function):
@@ -258,7 +264,7 @@ class Decisions:
             return self._new(role, parent)
         frame, taken = self.frames[-1], sum(len(f.positions) for f in self.frames)
         position = sp.Symbol(f"{sort.name}_{taken + 1}", integer=True, positive=True)
-        frame.weight /= high - low + 1
+        frame.weight = sp.cancel(frame.weight / (high - low + 1))  # 0/0 where the gap is empty
         frame.positions.append((position, low, high))
         return self._new(role, parent, position, k)
 

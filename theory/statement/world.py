@@ -14,7 +14,7 @@ import sympy as sp
 
 from theory import notation
 from theory.statement import gaussian
-from theory.statement.decisions import Decisions, Frame, NeedOuter, Quenched, Vague
+from theory.statement.decisions import Decisions, Frame, NeedOuter, NoTerms, Quenched, Vague
 from theory.statement.roles import Classes, Roles
 from theory.statement.stated import Statement
 from theory.statement.tree import Node, Term, Weight, expanded, product, require, substituted, walk
@@ -82,6 +82,8 @@ class World(Decisions):
                 value = body()
                 if frame.index is not None and frame.index not in self.table:
                     frame.weight *= frame.index.sort.size
+            except NoTerms:
+                continue
             finally:
                 self.frames.pop()
                 self.table, self.known = saved

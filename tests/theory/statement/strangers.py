@@ -310,7 +310,34 @@ def coinciding_pairs():
     return statement(exp(total(lambda p, q: W[y(p), y(q)] * (1 - 2 * eq(p, q)), place, place)))
 
 
+def burstiness():
+    """Induction with the asked pair at two of four places: which comes first, and sums that run
+    over no place.
+    """
+    pair = sort("pair", 4, ordered=True)
+    alpha, beta = (weight(name)[()] for name in ("alpha", "beta"))
+    first = draw(pair)
+    asked = (first, draw(pair, distinct=first))
+
+    def here(i):
+        return eq(i, asked[0]) + eq(i, asked[1])
+
+    def before(i):
+        return total(lambda j: 1, pair, below=i)
+
+    def label(i):
+        earlier = total(here, pair, below=i)
+        return (here(i) * exp(alpha) + earlier) / (exp(alpha) + 2 * before(i))
+
+    def item(i):
+        return total(here, pair, below=i) / (2 * before(i) + eq(i, fixed(pair, 1)))
+
+    every = total(lambda i: exp(beta * label(i)) + exp(beta * item(i)), pair)
+    return statement(1 - total(lambda i: here(i) * exp(beta * label(i)), pair) / every)
+
+
 ALL = (
+    burstiness,
     coinciding_values,
     coinciding_pairs,
     occurs_twice,
