@@ -13,6 +13,7 @@ from sympy.core.function import AppliedUndef, UndefinedFunction
 
 from theory import cli, lines, notation, output
 from theory.parameters import ParameterError
+from theory.renaming import Renaming
 
 if TYPE_CHECKING:
     from theory.equation import Equation
@@ -57,6 +58,7 @@ PREAMBLE = r"""\documentclass[11pt]{article}
 \setlength{\parindent}{0pt}
 """
 NEAREST = 5  # number of suggestions for an unknown equation name or number
+UNCHANGED = Renaming()
 
 
 def rows(equation: Equation) -> list[str]:
@@ -95,9 +97,9 @@ def fragment(equations: Iterable[Equation]) -> str:
     return f"\\begingroup\\allowdisplaybreaks\n\\begin{{align}}\n{body}\n\\end{{align}}\n\\endgroup"
 
 
-def symbols(model: Model, equations: Iterable[Equation]) -> str:
+def symbols(model: Model, equations: Iterable[Equation], renaming: Renaming = UNCHANGED) -> str:
     """Table of symbols in order of appearance: printed form, meaning (as given in the code), and
-    the equation that defines it or uses it first.
+    the equation that defines it or uses it first. Equations are given under their own names.
     """
     listed = list(equations)
     defined = {str(e.lhs): e.name for e in reversed(listed)}
@@ -107,7 +109,8 @@ def symbols(model: Model, equations: Iterable[Equation]) -> str:
         own = part.wing("theory").equations() if model.systems else {e.name: e for e in listed}
         for equation in (e for e in listed if e.name in own):
             for x in occurring(equation):
-                name, printed, means = str(x), notation.expression(x), "; ".join(said.of(x))
+                name, printed = str(x), notation.expression(renaming.expression(x))
+                means = renaming.words("; ".join(said.of(x)))
                 where = f"by {defined[name]}" if name in defined else f"first in {equation.name}"
                 row = [f"${printed}$", escape(means), escape(where)]
                 found.setdefault((printed, means), row)
@@ -227,6 +230,13 @@ def main(argv: list[str] | None = None) -> int:
         help="this equation, by name or by number in the paper: c_omega, 15, 'Eq. (15)' (repeatable); "
         "a line each, or with --fragment, --symbols",
     )
+    parser.add_argument(
+        "--rename",
+        action="append",
+        default=[],
+        metavar="OLD=NEW",
+        help="print a symbol under another name: N=T, alpha=tau, d_g=d_k (repeatable)",
+    )
     args = parser.parse_args(argv)
     theory = args.model.wing("theory")
     equations = theory.equations()
@@ -234,14 +244,21 @@ def main(argv: list[str] | None = None) -> int:
     if args.equation is not None:
         named = {e.name: e for text in args.equation for e in choose(text, equations)}
         chosen = list(named.values())
+    renaming = Renaming.read(args.rename, chosen)
+    renamed = [renaming.equation(e) for e in chosen]
     if args.fragment or args.symbols:
-        parts = [fragment(chosen)] if args.fragment else []
-        text = "\n".join([*parts, *([symbols(args.model, chosen)] if args.symbols else [])])
+        parts = [fragment(renamed)] if args.fragment else []
+        text = "\n".join(
+            [*parts, *([symbols(args.model, chosen, renaming)] if args.symbols else [])]
+        )
     elif args.equation is not None:
-        text = "\n".join(e.latex() for e in chosen)
+        text = "\n".join(e.latex() for e in renamed)
     else:
-        table = f"\\section{{Symbols}}\n{symbols(args.model, chosen)}\n"
-        text = document(args.model.title, theory.sections(), table)
+        table = f"\\section{{Symbols}}\n{symbols(args.model, chosen, renaming)}\n"
+        sections = {
+            name: [renaming.equation(e) for e in part] for name, part in theory.sections().items()
+        }
+        text = document(args.model.title, sections, table)
     output.write_text(args.out, text)
     return 0
 
