@@ -11,7 +11,8 @@ from typing import Any
 
 import xarray as xr
 
-from theory import plotting
+from papers import drawing
+from theory import output, plotting
 from theory.parameters import described
 
 
@@ -82,12 +83,17 @@ class Figure:
     draw: Callable[[Source], Any]
 
     def write(self, source: Source, out: Path) -> Path:
-        """Draw and write; return the file."""
+        """Draw and write, with all parameters of the ensembles in the file's metadata; return the
+        file.
+        """
         path = out / f"figure_{self.name}.png"
         source.asked.clear()
         figure = self.draw(source)
         if source.asked and not figure.get_suptitle():
-            plotting.headline(figure, described(source.asked))
-        plotting.save(figure, path)
+            plotting.headline(figure, drawing.title(source.asked))
+        told = {"Description": described(source.asked)} if source.asked else {}
+        with output.atomic(path) as temporary:
+            figure.savefig(temporary, metadata={"Title": self.caption, **told})
+        plotting.plt.close(figure)
         source.made(path)
         return path

@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 
 from simulate import state_tracking
-from theory import onset
 
 README = (Path(__file__).parents[1] / "README.md").read_text()
 (BLOCK,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
@@ -53,14 +52,6 @@ def test_python_block(monkeypatch, tmp_path):
             assert f"{value:.{digits}f}" == text, source
         compared += len(numbers)
     assert compared >= 3
-
-
-def test_numbers_of_the_demo(capsys):
-    """The table README shows is printed by the command of `make demo`."""
-    assert onset.main(["state_tracking", "--preset", "demo", "--quiet"]) == 0
-    printed = dict(re.findall(rf"^(\w+)\s+({NUMBER})\s", capsys.readouterr().out, re.MULTILINE))
-    shown = dict(re.findall(rf"^(c_omega|alpha_half)\s+({NUMBER})\s", README, re.MULTILINE))
-    assert len(shown) == 2 and shown == {name: printed[name] for name in shown}
 
 
 @pytest.mark.parametrize("row", ROWS, ids=[row.split("`")[0] for row in ROWS])

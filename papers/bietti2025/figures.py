@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from papers import drawing
 from papers.source import Figure, Source
 from simulate.associative_memory import factual_recall as recall_students
 from simulate.associative_memory import gradient_steps as step_students
@@ -64,7 +65,7 @@ def recall(source: Source) -> Any:
     ):
         axes[0].axhline(value, color="0.6", ls=style, lw=0.8, zorder=0, label=text)
     for axis in axes:
-        plotting.below(axis)
+        drawing.inside(axis)
     return figure
 
 
@@ -91,7 +92,7 @@ def one_step(source: Source) -> Any:
     left.set(xlabel=r"flow time $t=\eta\,\times$ steps", ylabel="margin $m$", ylim=(1e-3, 50))
     right.set(xlabel=r"flow time $t=\eta\,\times$ steps", ylabel=r"loss / $\ln K$", ylim=(0, 1.05))
     for axis in (left, right):
-        plotting.below(axis)
+        drawing.inside(axis)
     return figure
 
 
@@ -156,7 +157,7 @@ def capacity(source: Source) -> Any:
     right.loglog(fixed, [d * w for d, w in widths], "C2^", label="MLP, 32 outputs, $md$")
     right.set(xlabel="keys stored at accuracy 0.99, $N$", ylabel="parameters", ylim=(40, 2e4))
     for axis in (left, right):
-        plotting.below(axis)
+        drawing.inside(axis)
     plotting.headline(
         figure,
         "Hebbian: mean and standard error over 4 to 256 draws; trained: seed 0, learning rate 0.05",
@@ -190,7 +191,7 @@ def probes(source: Source) -> Any:
             ylim=(0, 1.03),
             title=f"{title}, {runs.sizes['seed']} seeds",
         )
-    plotting.below(axes[0])
+    drawing.inside(axes[0])
     return figure
 
 
@@ -210,7 +211,7 @@ def layers(source: Source) -> Any:
     )
     axis.axhline(0.99, color="0.6", lw=0.8, ls=":")
     axis.set(xlabel="training step", ylabel="in-context accuracy", ylim=(0, 1.03))
-    plotting.below(axis)
+    drawing.inside(axis)
     return figure
 
 
@@ -265,7 +266,7 @@ def steps(source: Source) -> Any:
     axis.set(
         xlabel="gradient steps taken", ylabel="accuracy, attention", xticks=range(4), ylim=(0, 1.05)
     )
-    plotting.below(axis)
+    drawing.inside(axis)
     source.used(p, 1)
     return figure
 
@@ -315,7 +316,7 @@ def samples(source: Source) -> Any:
     right.set_title("value memory")
     for axis in (left, right):
         axis.plot([], [], "0.3", lw=1, label="theory at that $N$")
-        plotting.below(axis)
+        drawing.inside(axis)
     plotting.headline(
         figure,
         f"{stated({'T': base.T, 'a': base.a})}; {base.draws} draws (left), 250 to 15 (right)",
@@ -352,7 +353,7 @@ def ablation(source: Source) -> Any:
         xlim=(1.03, -0.03),
     )
     for axis in (left, right):
-        plotting.below(axis)
+        drawing.inside(axis)
     return figure
 
 
@@ -402,8 +403,8 @@ def hops(source: Source) -> Any:
         ylabel=f"product of {hops_} overlaps",
         ylim=(0, 1.03),
     )
-    plotting.below(left)
-    plotting.below(right)
+    drawing.inside(left)
+    drawing.inside(right)
     return figure
 
 
@@ -433,8 +434,8 @@ def pointers(source: Source) -> Any:
                 title=title,
                 ylim=(0, 1.03),
             )
-    plotting.below(axes[0])
-    plotting.below(axes[2])
+    drawing.inside(axes[0])
+    drawing.inside(axes[2])
     return figure
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
+from papers import drawing
 from papers.cui2024 import counting
 from papers.source import Figure, Source
 from simulate.positional_semantic import train
@@ -189,7 +190,7 @@ def transition(source: Source, s: Setting) -> Any:
         label=rf"$\alpha_l = {found.alpha_l:.3f}$, theory",
     )
     for axis in (left, middle, right):
-        plotting.below(axis)
+        drawing.inside(axis)
     return figure
 
 
@@ -229,7 +230,7 @@ def scaling_panel(
     shown = s.sizes[:: max(1, len(s.sizes) // 5)]
     axis.set_xticks(shown, [f"{d}" for d in shown])
     axis.minorticks_off()
-    plotting.below(axis)
+    drawing.inside(axis)
 
 
 def experiment_map(
@@ -287,7 +288,7 @@ def theory_lines(axes: tuple[Any, Any], p: Parameters, s: Setting) -> None:
     for axis in axes:
         axis.set(ylim=(0.2, 2.2))
         if axis.get_legend_handles_labels()[0]:
-            plotting.below(axis)
+            drawing.inside(axis)
 
 
 def phase_maps(source: Source, s: Setting, p: Parameters, axes: tuple[Any, Any]) -> None:
@@ -346,7 +347,7 @@ def slices(source: Source, s: Setting) -> Any:
                 f"C{k}",
                 rf"${tex} = {value:g}$",
             )
-        plotting.below(axis, title="students; theory (local prox) dashed", title_fontsize=7)
+        drawing.inside(axis, title="students; theory (local prox) dashed", title_fontsize=7)
     return figure
 
 
@@ -378,8 +379,8 @@ def extension(name: str, source: Source, s: Setting) -> Any:
     for kind, r in runs.items():
         plotting.band(right, 1e3 * r.test_mse_half, COLOURS[kind], f"{kind} start")
     right.set(xlabel=ALPHA, ylabel=r"test error $E|y-f|^2/(2d)\ [10^{-3}]$", title=title)
-    plotting.below(left, title="students; theory (local prox) dashed", title_fontsize=7)
-    plotting.below(right)
+    drawing.inside(left, title="students; theory (local prox) dashed", title_fontsize=7)
+    drawing.inside(right)
     return figure
 
 
@@ -439,8 +440,8 @@ def uninformed(source: Source, s: Setting) -> Any:
         ylabel="runs",
         title=rf"$d = {s.adam.d}$, $\alpha = {s.adam.alpha:g}$",
     )
-    plotting.below(left)
-    plotting.below(right)
+    drawing.inside(left)
+    drawing.inside(right)
     return figure
 
 
@@ -474,7 +475,7 @@ def selections(source: Source, s: Setting) -> Any:
             label=rf"students, $d \to \infty$ from {p.d // 2}, {p.d}, {2 * p.d}: {len(seeds)} seeds, standard error",
         )
         axis.set(xlabel=ALPHA, ylabel=f"overlap ${tex}$", title=f"{kind} branch", ylim=(0, None))
-        plotting.below(axis)
+        drawing.inside(axis)
     return figure
 
 

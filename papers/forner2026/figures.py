@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
+from papers import drawing
 from papers.forner2026 import robustness
 from papers.source import Figure, Source
 from simulate.state_tracking import train
@@ -17,7 +18,7 @@ from theory.state_tracking import Parameters, early_time, late_time, onset
 from theory.state_tracking.numbers import late_time as number_late_time
 from theory.state_tracking.numbers.composite import composite
 from theory.state_tracking.numbers.rollout import with_accuracy
-from verify.state_tracking import ensemble, fidelity, levels
+from verify.state_tracking import ensemble, fidelity
 from verify.state_tracking.trajectories import (
     closure_curves,
     position_dependent_rollout,
@@ -94,7 +95,7 @@ def panels(runs: xr.Dataset, groups: list[tuple[str, Curves]], predicted_by: str
         axis.set(xlabel=TIME, ylabel=label, xlim=(0, float(runs.alpha[-1])))
         if "accuracy" in label or "attention" in label:
             axis.set_ylim(-0.02, 1.05)
-        plotting.below(axis)
+        drawing.inside(axis)
     return figure
 
 
@@ -103,6 +104,39 @@ def order_parameters(p: Parameters, runs: xr.Dataset) -> Any:
     curve = theory(p, runs)
     labels = {"A": "attention $A$", "R": "teacher overlap $R$", "S": "off-target overlap $S$"}
     return panels(runs, [(label, [("", runs[x], curve[x])]) for x, label in labels.items()])
+
+
+def own_starts(p: Parameters, runs: xr.Dataset) -> Any:
+    """Ours: every student beside the theory from its own initial values, and the paper's curve."""
+    theirs, ours = theory(p, runs), st.predict(p, runs, accuracies=False)
+    figure, axes = plotting.figure(1, 2, width=3.7, height=2.7)
+    some = slice(None, None, 6)
+    for axis, (name, label) in zip(
+        axes, (("A", "attention $A$"), ("R", "teacher overlap $R$")), strict=True
+    ):
+        for k, mark in zip(range(runs.sizes["seed"]), "osD^v", strict=True):
+            student, line = (data[name].isel(seed=k) for data in (runs, ours))
+            words = (
+                ("students, one colour and mark each", "theory, from each student's start")
+                if k == 0
+                else ("", "")
+            )
+            axis.plot(line.alpha, line, color=f"C{k}", lw=1, label=words[1] or None)
+            axis.plot(
+                student.alpha[some],
+                student[some],
+                mark,
+                ms=3,
+                color=f"C{k}",
+                label=words[0] or None,
+            )
+        axis.plot(
+            theirs.alpha, theirs[name], "k--", lw=1.2, label="theory, from the mean start (15)"
+        )
+        axis.set(xlabel=TIME, ylabel=label, xlim=(0, 5))
+    axes[1].set_ylim(-0.1, 2)
+    drawing.inside(axes[1], loc="upper left")
+    return figure
 
 
 def rollout_constant(p: Parameters, runs: xr.Dataset) -> Any:
@@ -145,7 +179,7 @@ def variances(p: Parameters, runs: xr.Dataset) -> tuple[str, list]:
     """Panel of logit variances: students, and our column theory from the same seeds' initial
     values.
     """
-    ours = levels.finite_data(p, runs)
+    ours = st.predict(p, runs, accuracies=False)
     return (
         "logit variance",
         [
@@ -201,7 +235,7 @@ def attention_entries(p: Parameters, runs: xr.Dataset) -> Any:
         ylim=(-0.02, 1.05),
         xlim=(0, float(runs.alpha[-1])),
     )
-    plotting.below(axis)
+    drawing.inside(axis)
     return figure
 
 
@@ -224,8 +258,8 @@ def closure(p: Parameters, runs: xr.Dataset) -> Any:
     right.set(
         xlabel="attention $A$", ylabel=r"attention factor $d_g N\,|\nabla_W A|^2$", xlim=(0, 1)
     )
-    plotting.below(left)
-    plotting.below(right, markerscale=3)
+    drawing.inside(left)
+    drawing.inside(right, markerscale=3)
     return figure
 
 
@@ -278,9 +312,9 @@ def composite_forms(p: Parameters, runs: xr.Dataset) -> Any:
             r"$\alpha^\star$", (star, 0.5), xytext=(4, 0), textcoords="offset points", color="C1"
         )
         axis.set(xlabel=TIME, ylabel="attention $A$", title=title, ylim=(0, 1.05), xlim=(0, end))
-    plotting.below(axes[0])
+    drawing.inside(axes[0])
     axes[1].set(yscale="log", ylim=(2e-5, 2))
-    plotting.below(axes[1])
+    drawing.inside(axes[1])
     late = axes[2]
     numbers, times = (
         {**p.values(), "C": number_late_time.late_constant(p.values())},
@@ -317,7 +351,7 @@ def composite_forms(p: Parameters, runs: xr.Dataset) -> Any:
         ylim=(2e-3, 30),
         title=f"$L = {p.L}$, $N = d_g = {p.N}$",
     )
-    plotting.below(late)
+    drawing.inside(late)
     return figure
 
 
@@ -347,6 +381,11 @@ FIGURES = {
             "2",
             "Order parameters: students against the flow (15).",
             of("table_1", order_parameters),
+        ),
+        Figure(
+            "students",
+            "Every student of Fig. 2 beside the theory from its own initial weights (ours).",
+            of("table_1", own_starts),
         ),
         Figure(
             "3",

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from scipy.interpolate import PchipInterpolator
 
+from papers import drawing
 from papers.source import Source
 from theory import plotting
 from theory.induction_heads.all_weights import law
@@ -73,7 +74,7 @@ def draw(_: Source) -> Any:
             title=f"strict mask, {label}",
             ylim=(0, 9 if query == "last" else 5),
         )
-        plotting.below(axis, ncols=2)
+        drawing.inside(axis, ncols=2)
     left, right = axes[1]
     known = {N: {query: found[query][SIZES.index(N)] for query in LABELS} for N in SIZES}
     for query, marker in zip(LABELS, "os", strict=True):
@@ -99,7 +100,7 @@ def draw(_: Source) -> Any:
         ylabel="relative error of the law",
         title="five numbers against all weights",
     )
-    plotting.below(left, ncols=2)
+    drawing.inside(left, ncols=2)
     curve = times.curve(PATH_SIZE, "last")
     for c, (name, letter) in enumerate(SHOWN.items()):
         right.semilogx(curve.t[1:], curve[name][1:], color=f"C{c}", label=f"${letter}$")
@@ -112,5 +113,5 @@ def draw(_: Source) -> Any:
         xlim=(1, None),
         ylim=(-2.2, 8.5),
     )
-    plotting.below(right, ncols=2)
+    drawing.inside(right, ncols=2)
     return figure

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
+from papers import drawing
 from papers.musat2025 import all_weights_figure, gaussian_figure
 from papers.source import Figure, Source
 from simulate.induction_heads import standard, train
@@ -108,7 +109,7 @@ def pseudo_panel(axis: Any, runs: xr.Dataset) -> None:
         values = runs.pseudo.sel(parameter=name).swap_dims(t="step")
         plotting.band(axis, values, f"C{k}", f"${letter}$")
     axis.set(xlabel=STEPS, ylabel="pseudo-parameter", xlim=(0, int(runs.step[-1])))
-    plotting.below(axis)
+    drawing.inside(axis)
 
 
 def ablation(source: Source, name: str) -> Any:
@@ -143,7 +144,7 @@ def ablation(source: Source, name: str) -> Any:
             ylim=(0, 1.1),
             xlim=(0, base.steps),
         )
-        plotting.below(axes[row, 1])
+        drawing.inside(axes[row, 1])
     return figure
 
 
@@ -196,7 +197,7 @@ def emergence_times(source: Source) -> Any:
         left.plot(smooth, flow[name], "-", color=f"C{k}", lw=1)
     left.plot([], [], "k-", lw=1, label="three-parameter flow")
     left.set(xlabel="item-label pairs $N$", ylabel="emergence time $t$", ylim=(0, None))
-    plotting.below(left)
+    drawing.inside(left)
     expansion = ih.equations()["T_alpha"]
     fine = np.geomspace(sizes[0], sizes[-1], 100)
     right.loglog(
@@ -219,7 +220,7 @@ def emergence_times(source: Source) -> Any:
         xticklabels=[str(N) for N in sizes],
     )
     right.minorticks_off()
-    plotting.below(right)
+    drawing.inside(right)
     return figure
 
 
@@ -299,7 +300,7 @@ def standard_loss(source: Source) -> Any:
         xlim=(0, int(runs.step[-1])),
         ylim=(0, None),
     )
-    plotting.below(axis)
+    drawing.inside(axis)
     return figure
 
 
@@ -335,7 +336,7 @@ def uniform(source: Source) -> Any:
             label=f"${label} \\ln N / N^2$, uniform $q$",
         )
     left.set(xlabel="item-label pairs $N$", ylabel="scaled emergence time", ylim=(0, 4.2))
-    plotting.below(left, ncols=2)
+    drawing.inside(left, ncols=2)
     large = np.array(DROP_SIZES, float)
     measured = np.array([emergence.Path(int(N)).of_loss() for N in large])
     law, kappa = ih.equations()["T_drop"], ih.drop.blow_up()["kappa"]
@@ -357,7 +358,7 @@ def uniform(source: Source) -> Any:
         large, (predicted - square) / large, "-", color="C0", lw=1, label="matched expansion"
     )
     right.set(xlabel="item-label pairs $N$", ylabel=r"$(T_\mathrm{drop} - \sqrt{2\pi}\,N^2)\,/\,N$")
-    plotting.below(right)
+    drawing.inside(right)
     return figure
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import scipy.stats
 
+from papers import drawing
 from papers.source import Source
 from simulate.induction_heads import train
 from theory import plotting
@@ -63,7 +64,7 @@ def over_sizes(axis: Any) -> None:
         title="flow of all weights, unit variance",
         ylim=(0, None),
     )
-    plotting.below(axis, ncols=2)
+    drawing.inside(axis, ncols=2)
 
 
 def over_dimensions(axis: Any, source: Source) -> None:
@@ -97,4 +98,4 @@ def over_dimensions(axis: Any, source: Source) -> None:
         xticklabels=[str(D) for D in dimensions],
     )
     axis.minorticks_off()
-    plotting.below(axis)
+    drawing.inside(axis)

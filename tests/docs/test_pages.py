@@ -63,11 +63,11 @@ def test_every_model_and_system_has_a_page():
 
 
 def test_readme_is_short():
-    """At most 90 lines, no table row beyond 120 characters, every system named, links there."""
+    """Under 100 lines of at most 120 characters, every system named, links there."""
     text = (ROOT / "README.md").read_text()
     lines = text.splitlines()
-    assert len(lines) <= 90
-    assert [x for x in lines if x.startswith("|") and len(x) > 120] == []
+    assert len(lines) < 100
+    assert [x for x in lines if len(x) > 120] == []
     assert [m.name for m in registry.TABLE.values() if m.name.split(".")[-1] not in text] == []
     targets = [t for t in LINK.findall(text) if "://" not in t]
     assert targets and [t for t in targets if not (ROOT / t).exists()] == []

@@ -14,6 +14,7 @@ from linear_attention.theory import merged, separate
 from linear_attention.theory.merged.onset import merged_time, plateau
 from linear_attention.theory.parameters import Parameters
 from linear_attention.verify.separate.laws import predicted
+from papers import drawing
 from papers.source import Figure, Source
 from theory import plotting
 from theory.parameters import stated
@@ -46,7 +47,7 @@ def losses(source: Source) -> Any:
             axis.set_xlim(0, float(runs.t[-1]))
         axis.set(xlabel="$t$ = steps times step size", ylabel=r"loss $\mathcal{L}$", ylim=(0, None))
         axis.set_title(f"{p.attention} key and query")
-        plotting.below(axis)
+        drawing.inside(axis)
     return figure
 
 
@@ -64,7 +65,7 @@ def contrast(source: Source) -> Any:
         label = None if n else "separate, flow from generic starts, a line per seed"
         axis.loglog(1 / STARTS, times, color="C1", lw=0.7, alpha=0.6, label=label)
     axis.set(xlabel="1 / size of the start", ylabel="time of the first drop $t$")
-    plotting.below(axis)
+    drawing.inside(axis)
     shown = {name: getattr(each[0], name) for name in ("spectrum", "N", "H", "R")}
     plotting.headline(figure, stated(shown))
     return figure

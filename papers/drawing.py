@@ -1,0 +1,97 @@
+"""Legends in or beside the panels, and titles in symbols, for the figures of the papers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import sympy as sp
+
+from theory.parameters import UNSAID, BaseParameters
+
+POINTS = 7  # font size of legends
+MOST = 4  # longest list of values in a title
+SIZES = 2  # the first fields of the parameters are the sizes, which every title gives
+
+
+def inside(axis: Any, **options: Any) -> None:
+    """Put the legend into the panel, where it covers least; it lets curves show through."""
+    axis.legend(
+        **{"loc": "best", "fontsize": POINTS, "frameon": True, "framealpha": 0.8, **options},
+        edgecolor="none",
+    )
+
+
+def beside(axis: Any, **options: Any) -> None:
+    """Put the legend to the right of the panel. The figure grows by its width, so that panels keep
+    their size.
+    """
+    legend = axis.legend(
+        **{"loc": "upper left", "fontsize": POINTS, **options},
+        bbox_to_anchor=(1.01, 1),
+        borderaxespad=0,
+    )
+    figure = axis.figure
+    figure.set_figwidth(figure.get_figwidth() + legend.get_window_extent().width / figure.dpi)
+
+
+def title(asked: Sequence[tuple[BaseParameters, int]]) -> str:
+    """Title of a figure: the preset next to the ensembles, their sizes, what differs from the
+    preset, and the number of seeds.
+
+    Parameters
+    ----------
+    asked : sequence of (Parameters, int)
+        Parameters and number of seeds of every ensemble; zero is not shown.
+    """
+    every = [_told(p) for p, _ in asked]
+    kinds = {type(p) for p, _ in asked}
+    presets = {
+        name: _told(make())
+        for kind in kinds
+        for name, make in getattr(kind, "presets", dict)().items()
+    }
+    off = {
+        name: sum(told.get(key) != value for told in every for key, value in preset.items())
+        for name, preset in presets.items()
+    }
+    nearest = min(off, key=lambda name: off[name], default="")
+    preset = presets.get(nearest, {})
+    shown: dict[str, list[Any]] = {}
+    for told in every:
+        for key in [*list(told)[:SIZES], *(k for k, v in told.items() if preset.get(k) != v)]:
+            shown.setdefault(key, [])
+    for key, values in shown.items():
+        values += dict.fromkeys(told[key] for told in every if told.get(key) is not None)
+    seeds = sorted({n for _, n in asked if n})
+    parts = [f"preset {nearest.replace('_', ' ')}"] if nearest else []
+    parts += [assigned(key, values) for key, values in shown.items() if values]
+    if seeds:
+        parts.append(" or ".join(map(str, seeds)) + (" seed" if seeds == [1] else " seeds"))
+    return "; ".join(parts)
+
+
+def _told(p: BaseParameters) -> Mapping[str, Any]:
+    known = p.as_dict(training_only=True)
+    return {k: tuple(v) if isinstance(v, list) else v for k, v in known.items() if k not in UNSAID}
+
+
+def assigned(name: str, values: Sequence[Any]) -> str:
+    """Name and values of a field, in symbols if its name is that of a symbol."""
+    few = [*map(written, values)]
+    if len(few) > MOST:
+        few = [few[0], r"\dots", few[-1]]
+    head, _, index = name.partition("_")
+    letter = sp.latex(sp.Symbol(head))
+    if len(head) > 1 and not letter.startswith("\\"):
+        return f"{name.replace('_', ' ')} " + ", ".join(f"${x}$" if "\\" in x else x for x in few)
+    small = rf"_{{\mathrm{{{index}}}}}" if len(index) > 1 else f"_{index}" * bool(index)
+    return f"${letter}{small}=" + r",\;".join(few) + "$"
+
+
+def written(value: Any) -> str:
+    """A value as a title gives it, a power of ten as LaTeX."""
+    if not isinstance(value, float):
+        return str(value)
+    digits, e, power = f"{value:.4g}".partition("e")
+    return rf"{digits}\times10^{{{int(power)}}}".removeprefix(r"1\times") if e else digits
