@@ -11,6 +11,7 @@ from theory.parameters import UNSAID, BaseParameters
 
 POINTS = 7  # font size of legends
 MOST = 4  # longest list of values in a title
+SPELLED = {"lam": "lambda"}  # a field cannot be named lambda
 SIZES = 2  # the first fields of the parameters are the sizes, which every title gives
 
 
@@ -81,7 +82,7 @@ def assigned(name: str, values: Sequence[Any]) -> str:
     few = [*map(written, values)]
     if len(few) > MOST:
         few = [few[0], r"\dots", few[-1]]
-    head, _, index = name.partition("_")
+    head, _, index = SPELLED.get(name, name).partition("_")
     letter = sp.latex(sp.Symbol(head))
     if len(head) > 1 and not letter.startswith("\\"):
         return f"{name.replace('_', ' ')} " + ", ".join(f"${x}$" if "\\" in x else x for x in few)

@@ -49,7 +49,7 @@ def recall(source: Source) -> Any:
     groups = [
         ("cross-entropy [nats]", ("loss",), ("loss",)),
         ("part of the loss [nats]", ("loss_relation", "loss_subject"), ("relation", "subject")),
-        ("attention weight", ("w_r", "w_s"), ("relation $w_r$", "subject $w_s$")),
+        ("attention weight $w_r$, $w_s$", ("w_r", "w_s"), ("relation", "subject")),
     ]
     for axis, (label, names, words) in zip(axes, groups, strict=True):
         for k, (name, word) in enumerate(zip(names, words, strict=True)):
@@ -64,8 +64,8 @@ def recall(source: Source) -> Any:
         (np.log(p.D), ":", r"$\ln D$: relation known, subject ignored"),
     ):
         axes[0].axhline(value, color="0.6", ls=style, lw=0.8, zorder=0, label=text)
-    for axis in axes:
-        drawing.inside(axis)
+    drawing.inside(axes[0])
+    drawing.beside(axes[2])
     return figure
 
 
@@ -404,7 +404,7 @@ def hops(source: Source) -> Any:
         ylim=(0, 1.03),
     )
     drawing.inside(left)
-    drawing.inside(right)
+    drawing.inside(right, loc="center", bbox_to_anchor=(0.4, 0.5))
     return figure
 
 

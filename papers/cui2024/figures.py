@@ -189,8 +189,9 @@ def transition(source: Source, s: Setting) -> Any:
         ls=":",
         label=rf"$\alpha_l = {found.alpha_l:.3f}$, theory",
     )
-    for axis in (left, middle, right):
-        drawing.inside(axis)
+    drawing.inside(left)
+    drawing.inside(middle)
+    drawing.beside(right)
     return figure
 
 
@@ -288,7 +289,7 @@ def theory_lines(axes: tuple[Any, Any], p: Parameters, s: Setting) -> None:
     for axis in axes:
         axis.set(ylim=(0.2, 2.2))
         if axis.get_legend_handles_labels()[0]:
-            drawing.inside(axis)
+            plotting.below(axis)  # clear of the map
 
 
 def phase_maps(source: Source, s: Setting, p: Parameters, axes: tuple[Any, Any]) -> None:

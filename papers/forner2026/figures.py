@@ -79,7 +79,7 @@ Curves = list[tuple[str, xr.DataArray, xr.DataArray | None]]
 
 def panels(runs: xr.Dataset, groups: list[tuple[str, Curves]], predicted_by: str = "theory") -> Any:
     """One panel per group of (name, students, prediction): students as single lines or as a band,
-    prediction dashed.
+    prediction dashed, with marks where there are two.
     """
     figure, axes = plotting.figure(1, len(groups), width=3.7, height=2.9)
     for axis, (label, curves) in zip(np.atleast_1d(axes), groups, strict=True):
@@ -90,7 +90,13 @@ def panels(runs: xr.Dataset, groups: list[tuple[str, Curves]], predicted_by: str
                 mean = predicted.mean("seed") if "seed" in predicted.dims else predicted
                 by = predicted.attrs.get("by", predicted_by)
                 axis.plot(
-                    mean.alpha, mean, color=f"C{k}" if name else "k", ls="--", label=prefix + by
+                    mean.alpha,
+                    mean,
+                    "os"[k] + "--" if name else "--",
+                    ms=4,
+                    markevery=0.12,
+                    color=f"C{k}" if name else "k",
+                    label=prefix + by,
                 )
         axis.set(xlabel=TIME, ylabel=label, xlim=(0, float(runs.alpha[-1])))
         if "accuracy" in label or "attention" in label:
@@ -263,9 +269,34 @@ def closure(p: Parameters, runs: xr.Dataset) -> Any:
     return figure
 
 
+FORMS = {
+    "flow (15)": ("flow (15), exact", "-", ""),
+    "early time": ("early time (78)", ":", "o"),
+    "onset": ("onset (81), small $A$", "--", "s"),
+    "sharp onset": ("sharp onset, leading order in $1/L$", "-.", "D"),
+}
+
+
 def onset_forms(p: Parameters, runs: xr.Dataset) -> Any:
     """Apps. G and H: early-time and onset solution beside the flow."""
-    return onset.onset(p).draw()
+    found = onset.onset(p)
+    figure, (left, right) = plotting.figure(1, 2)
+    for k, (name, curve) in enumerate(found.curves().items()):
+        words, style, mark = FORMS[name]
+        rest = {"marker": mark, "ms": 4, "markevery": 0.12}
+        left.plot(curve.alpha, curve.A, style, color=f"C{k}", label=words, **rest)
+        for q, colour in (("R", "C0"), ("S", "C3")):
+            if q in curve:
+                label = f"${q}$, {words}"
+                right.plot(curve.alpha, curve[q], style, color=colour, label=label, **rest)
+    half = found.numbers["alpha_half"]
+    left.axvline(half, color="0.6", lw=0.8, label=rf"$\alpha_{{1/2}} = {half:.3f}$")
+    end = float(curve.alpha[-1])
+    left.set(xlabel=TIME, ylabel="attention $A$", xlim=(0, end), ylim=(0, 1.05))
+    right.set(xlabel=TIME, ylabel="overlap", xlim=(0, end), ylim=(0, 2))
+    drawing.inside(left)
+    drawing.inside(right)
+    return figure
 
 
 def composite_forms(p: Parameters, runs: xr.Dataset) -> Any:

@@ -34,6 +34,7 @@ EMERGENCE = {"small": (2, 4, 6, 8, 12, 16, 24), "paper": (2, 4, 8, 16, 32, 64, 1
 RATE = 100 / 256  # step in t in App. F: rate 100, mean over D = 256
 THRESHOLD = 0.1  # threshold of alpha and beta in Fig. 5; 1/2 for gamma
 STANDARD = {"small": StandardParameters(), "paper": StandardParameters.paper()}
+AROUND = 15.0  # time shown on both sides of the drop
 UNIFORM_SIZES = (4, 8, 16, 32, 64, 128, 256, 512, 1024)
 DROP_SIZES = (4, 8, 16, 32, 64, 256, 1024, 10**4, 10**5, 10**6, 10**7)
 
@@ -74,7 +75,7 @@ def weights(source: Source, N: int, step: int) -> Any:
     figure, axes = plotting.figure(1, 3, width=3.6, height=3.2)
     for axis, name in zip(axes, ("W1", "W2", "W3"), strict=True):
         matrix = at[name].values
-        heat(figure, axis, matrix, f"$W^{{({name[1]})}}$, $N = {N}$, step {step}")
+        heat(figure, axis, matrix, f"$W^{{({name[1]})}}$, step {step}")
         rows, columns = structure.BLOCKS[name]
         for k in range(1, len(rows)):
             axis.axhline(k * D - 0.5, color="0.5", lw=0.5)
@@ -109,7 +110,6 @@ def pseudo_panel(axis: Any, runs: xr.Dataset) -> None:
         values = runs.pseudo.sel(parameter=name).swap_dims(t="step")
         plotting.band(axis, values, f"C{k}", f"${letter}$")
     axis.set(xlabel=STEPS, ylabel="pseudo-parameter", xlim=(0, int(runs.step[-1])))
-    drawing.inside(axis)
 
 
 def ablation(source: Source, name: str) -> Any:
@@ -124,7 +124,7 @@ def ablation(source: Source, name: str) -> Any:
     ):
         runs = source.train(train, base.replace(trained=trained), source.seeds[:ABLATION_SEEDS])
         pseudo_panel(axes[row, 0], runs)
-        axes[row, 0].set_title(f"{label}, $N = {N}$, $D = {D}$")
+        axes[row, 0].set_title(label)
         plotting.band(axes[row, 1], runs.loss.swap_dims(t="step"), "C3", "loss")
         drop = first_crossing(-runs.loss, -0.5).values
         head = np.max(
@@ -145,6 +145,7 @@ def ablation(source: Source, name: str) -> Any:
             xlim=(0, base.steps),
         )
         drawing.inside(axes[row, 1])
+    drawing.inside(axes[0, 0], loc="upper left")
     return figure
 
 
@@ -305,8 +306,49 @@ def standard_loss(source: Source) -> Any:
 
 
 def onset_curves(source: Source) -> Any:
-    """Ours: the flow, its slow manifold and its four times."""
-    return onset.onset(Parameters.emergence(N=64)).draw()
+    """Ours: the flow and its slow manifold over the time left before the drop, and the loss around
+    the drop.
+    """
+    p = Parameters.emergence(N=64)
+    drop = emergence.times(p.N)["T_drop"]
+    drawn = onset.onset(p, t_end=drop + 2 * AROUND).curves()
+    curve, slow = drawn[onset.FLOW], drawn[onset.SLOW]
+    figure, (left, right) = plotting.figure(1, 2)
+    before, slow = curve.sel(t=curve.t < drop), slow.sel(t=(slow.t > 5 * p.N) & (slow.t < drop))
+    for k, ((name, letter), mark) in enumerate(zip(onset.SYMBOLS.items(), "osD", strict=True)):
+        label = f"${letter}$: {onset.ROLES[name]}"
+        left.plot(
+            drop - before.t,
+            before[name],
+            f"{mark}-",
+            ms=4,
+            markevery=0.15,
+            color=f"C{k}",
+            label=label,
+        )
+        words = "slow manifold" if k == 0 else None
+        left.plot(drop - slow.t, slow[name], "k--", lw=0.9, label=words)
+    left.axhline(0.5, color="0.6", lw=0.8, label="level 1/2")
+    left.set(
+        xscale="log",
+        xlim=(drop, 0.1),
+        ylim=(0, 6.5),
+        xlabel=r"time left, $T_\mathrm{drop} - t$",
+        ylabel="parameter",
+    )
+    close = curve.sel(t=abs(curve.t - drop) < AROUND)
+    right.plot(close.t - drop, close.loss, color="C3", label=r"loss $\mathcal{L}$")
+    right.plot([0], [0.5], "o", ms=5, color="C3", label=rf"$T_\mathrm{{drop}} = {drop:.1f}$")
+    right.set(
+        xlabel=r"time since the drop, $t - T_\mathrm{drop}$",
+        ylabel="loss",
+        xlim=(-AROUND, AROUND),
+        ylim=(0, 1.05),
+    )
+    drawing.inside(left)
+    drawing.inside(right)
+    plotting.headline(figure, f"$N={p.N}$")
+    return figure
 
 
 def uniform(source: Source) -> Any:
@@ -414,7 +456,11 @@ FIGURES = {
             "Loss of the standard transformer; every batch is new, so training loss is test loss.",
             standard_loss,
         ),
-        Figure("onset", "The three-parameter flow at N = 64 with its slow manifold.", onset_curves),
+        Figure(
+            "onset",
+            "The three-parameter flow with its slow manifold, and the loss around the drop.",
+            onset_curves,
+        ),
         Figure(
             "uniform",
             "Uniform query (left) and the time of the drop (right) against the derived laws.",

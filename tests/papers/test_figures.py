@@ -8,8 +8,10 @@ from pathlib import Path
 import matplotlib as mpl
 import pytest
 from matplotlib.testing.compare import compare_images
+from PIL import Image
 
 from papers import __main__ as command
+from papers import drawing
 from papers.forner2026 import FIGURES, figures, robustness, writeup
 from papers.source import Figure, Source, described
 from theory import plotting
@@ -139,6 +141,51 @@ def test_figures_say_what_they_are_made_of():
     two = [(TINY, 2), (TINY.replace(L=5), 2)]
     assert re.match(r"N = 4; L = 3, 5; d_g = 4; .*; 2 seeds$", described(two))
     assert "seed" not in described([(TINY, 0)])
+
+
+def test_titles_in_symbols():
+    """The preset next to it, its sizes, what differs, and how many; the rest is in the file."""
+    p = Parameters.demo().replace(d_g=6, eta=1e-5, n_train=64)
+    assert drawing.title([(p, 2)]) == (
+        r"preset demo; $N=16$; $L=8$; $d_g=6$; $\eta=10^{-5}$; $n_{\mathrm{train}}=64$; 2 seeds"
+    )
+    assert drawing.title([(Parameters(), 0)]) == "preset table 1; $N=32$; $L=10$"
+    both = [(Parameters(epochs=8192), 1), (Parameters(epochs=8192, L=3), 1)]
+    assert drawing.title(both) == r"preset table 1; $N=32$; $L=10,\;3$; epochs 8192; 1 seed"
+    many = [(Parameters(optimizer="adam", L=k), 1) for k in range(1, 8)]
+    assert drawing.title(many).endswith(r"$L=1,\;\dots,\;7$; optimizer adam; 1 seed")
+    assert drawing.assigned("lam", [2.5e-3]) == r"$\lambda=0.0025$"
+    figure, _ = plotting.figure()
+    plotting.headline(figure, drawing.title([(p, 2)]))
+    figure.canvas.draw()  # or mathtext refuses
+    mpl.pyplot.close(figure)
+
+
+def test_a_figure_carries_its_parameters(tmp_path):
+    """All of them, in the file's metadata."""
+    figure = Figure("x", "What it shows.", figures.of("table_1", figures.rollout_constant))
+    path = figure.write(Source("shipped", [0]), tmp_path)
+    told = Image.open(path).text
+    assert told["Title"] == "What it shows."
+    assert "d_h = 128; eta = 0.5; n_train = 32768" in told["Description"]
+
+
+def test_legends_take_no_room_from_panels():
+    """Inside, the figure stays as it is; beside, it is wider by the legend."""
+    figure, (left, right) = plotting.figure(1, 2)
+    for axis in (left, right):
+        axis.plot([0, 1], label="a line")
+    figure.canvas.draw()
+    before, panel = figure.get_size_inches().copy(), right.get_window_extent().width
+    drawing.inside(left)
+    assert (figure.get_size_inches() == before).all()
+    drawing.beside(right)
+    wide, high = figure.get_size_inches()
+    assert high == before[1] and before[0] < wide < before[0] + 1.5
+    figure.canvas.draw()
+    # half an em of padding is taken from two panels
+    assert right.get_window_extent().width == pytest.approx(panel, rel=0.05)
+    mpl.pyplot.close(figure)
 
 
 def test_panels_keep_their_size():

@@ -31,7 +31,7 @@ def losses(source: Source) -> Any:
     for axis, p in zip(axes, (one, stairs), strict=True):
         runs = source.train(train, p)
         lines = axis.plot(runs.t, runs.loss.transpose("t", "seed"), color="C0", lw=1, alpha=0.6)
-        lines[0].set_label("students, a line each")
+        lines[0].set_label("one line per student")
         for m in range(p.eigenvalues.size + 1):
             words = None if m else "loss with 0, 1, ... directions learned"
             axis.axhline(plateau(p, m), color="0.6", lw=0.7, ls=":", zorder=0, label=words)
@@ -62,7 +62,7 @@ def contrast(source: Source) -> Any:
     axis.loglog(1 / STARTS, aligned, "s-", ms=3, label="separate, aligned head, flow")
     for n, seed in enumerate(source.seeds[:4]):
         times = [predicted(p.replace(attention="separate"), seed, 1)[0] for p in each]
-        label = None if n else "separate, flow from generic starts, a line per seed"
+        label = None if n else "separate, flow from generic starts, one line per seed"
         axis.loglog(1 / STARTS, times, color="C1", lw=0.7, alpha=0.6, label=label)
     axis.set(xlabel="1 / size of the start", ylabel="time of the first drop $t$")
     drawing.inside(axis)
