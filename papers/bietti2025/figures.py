@@ -26,7 +26,6 @@ from theory.associative_memory import (
     superposition,
 )
 from theory.associative_memory.superposition import numbers as superposition_numbers
-from theory.parameters import stated
 from verify.associative_memory.factual_recall import timescales
 from verify.associative_memory.k_hop.laws import learner_runs
 from verify.associative_memory.trigger_task.laws import EARLY
@@ -318,8 +317,7 @@ def samples(source: Source) -> Any:
         axis.plot([], [], "0.3", lw=1, label="theory at that $N$")
         drawing.inside(axis)
     plotting.headline(
-        figure,
-        f"{stated({'T': base.T, 'a': base.a})}; {base.draws} draws (left), 250 to 15 (right)",
+        figure, f"$T={base.T}$; $a={base.a}$; {base.draws} draws (left), 250 to 15 (right)"
     )
     return figure
 

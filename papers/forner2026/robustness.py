@@ -126,13 +126,14 @@ def draw(found: dict[str, list[dict[str, Any]]]) -> Any:
         top = 1.15 * times[times < LATE].max()
         for x, r in zip(at, rows, strict=True):
             if not r["flow"] < top:
-                lower.text(
-                    x, 0.97 * top, "flow: not\nwithin $10^3$", ha="left", va="top", fontsize=6
-                )
+                words = rf"flow: not within $10^{np.log10(LATE):.0f}$"
+                lower.text(x, 0.5 * top, words, ha="center", va="center", fontsize=6, rotation=90)
         upper.set(ylim=(-0.03, 1.05), xticks=at, xticklabels=[])
         ticks = [r["value"] if isinstance(r["value"], str) else f"{r['value']:g}" for r in rows]
         lower.set(xlabel=LABELS[name], xticks=at, xticklabels=ticks, ylim=(0, top))
         lower.tick_params(axis="x", labelsize=7)
+        for axis in (upper, lower):
+            axis.set_xlim(at[0] - 0.5, at[-1] + 0.5)
     axes[0, 0].set_ylabel("final accuracy")
     axes[1, 0].set_ylabel(r"time of $A=1/2$, in $\alpha$")
     figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower left", ncols=2)

@@ -17,7 +17,6 @@ from linear_attention.verify.separate.laws import predicted
 from papers import drawing
 from papers.source import Figure, Source
 from theory import plotting
-from theory.parameters import stated
 
 __all__ = ["FIGURES", "write_all"]
 STARTS = np.logspace(-4, -1.5, 11)
@@ -66,8 +65,8 @@ def contrast(source: Source) -> Any:
         axis.loglog(1 / STARTS, times, color="C1", lw=0.7, alpha=0.6, label=label)
     axis.set(xlabel="1 / size of the start", ylabel="time of the first drop $t$")
     drawing.inside(axis)
-    shown = {name: getattr(each[0], name) for name in ("spectrum", "N", "H", "R")}
-    plotting.headline(figure, stated(shown))
+    shown = (drawing.assigned(x, [getattr(each[0], x)]) for x in ("spectrum", "N", "H", "R"))
+    plotting.headline(figure, "; ".join(shown))
     return figure
 
 
