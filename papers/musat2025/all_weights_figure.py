@@ -102,15 +102,18 @@ def draw(_: Source) -> Any:
     )
     drawing.inside(left, ncols=2)
     curve = times.curve(PATH_SIZE, "last")
+    drop = known[PATH_SIZE]["last"]["T_drop"]
+    curve = curve.sel(t=curve.t < drop)
     for c, (name, letter) in enumerate(SHOWN.items()):
-        right.semilogx(curve.t[1:], curve[name][1:], color=f"C{c}", label=f"${letter}$")
-    right.semilogx(curve.t[1:], curve.loss[1:], "k", lw=1, label="loss")
+        mark = {"marker": "osD^vP"[c], "ms": 4, "markevery": 0.15}
+        right.semilogx(drop - curve.t, curve[name], color=f"C{c}", label=f"${letter}$", **mark)
+    right.semilogx(drop - curve.t, curve.loss, "k", lw=1, label="loss")
     right.axhline(0.5, color="0.7", lw=0.8, label="level 1/2")
     right.set(
-        xlabel="time $t$",
+        xlabel=r"time left, $T_\mathrm{drop} - t$",
         ylabel="pseudo-parameter, loss",
         title=f"$q = N = {PATH_SIZE}$, strict mask",
-        xlim=(1, None),
+        xlim=(drop, 0.1),
         ylim=(-2.2, 8.5),
     )
     drawing.inside(right, ncols=2)
