@@ -27,8 +27,8 @@ from verify.report import Request, collect
 
 ROOT = Path(__file__).parents[1]
 TESTS = "tests"  # name of the record of cited tests, next to the commands
-# Modules that import every model, or handle statements in files.
-ASIDE = ("verify", "verify.device.students", "theory.statement.model")
+# Modules that import every model, handle statements in files, or draw.
+ASIDE = ("verify", "verify.device.students", "theory.statement.model", "theory.plotting")
 KEPT = (
     "id",
     "name",
@@ -50,7 +50,7 @@ def place(model: Model) -> Path:
 
 def sources(model: Model, command: str) -> str:
     """Digest of all sources that may affect the results of a command for a model."""
-    return digest(modules(model, command).values())
+    return digest(modules(model, command).values(), drawing=False)
 
 
 def modules(model: Model, command: str) -> dict[str, Path]:

@@ -238,8 +238,8 @@ def test_run_stores_and_a_difference_is_exit_1(tmp_path, monkeypatch, capsys):
 def test_stale_evidence_is_exit_3(tmp_path, monkeypatch):
     """One command's sources have changed: said, and in the exit code."""
     model = MODELS["linear_attention"]
-    monkeypatch.setattr(evidence, "place", lambda model: tmp_path / "e.json")
     fresh = {k: {**v, "sources": "now"} for k, v in stored(model.paper).items()}
+    monkeypatch.setattr(evidence, "place", lambda model: tmp_path / "e.json")
     monkeypatch.setattr(evidence, "sources", lambda model, what: "now")
     for change, code in (({}, 0), ({"laws": {**fresh["laws"], "sources": "before"}}, 3)):
         (tmp_path / "e.json").write_text(json.dumps({**fresh, **change}))
@@ -322,8 +322,28 @@ def test_sources_of_a_command_are_what_it_imports(tmp_path):
         [sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=ROOT
     )
     known = evidence.modules(MODELS["associative_memory"], "gradients")
-    assert set(done.stdout.split()) <= known.keys()
+    assert set(done.stdout.split()) - {"theory.plotting"} <= known.keys()
     assert not [name for name in known if "positional" in name]
+
+
+@pytest.mark.parametrize(
+    ("text", "counts"),
+    [
+        ("def draw(result, axes):\n    axes.plot({})", False),
+        ("def draw(p):\n    plotting.figure({})", False),
+        ("def draw(p, rng):\n    return rng.normal({})", True),
+        ("def drawn(axes):\n    return {}", True),
+        ("draw = {}", True),
+    ],
+)
+def test_functions_that_plot_do_not_make_results_stale(text, counts, tmp_path):
+    """By name and by what they use; the code of runs counts all functions."""
+    made = []
+    for value in (1, 2):
+        path = tmp_path / f"{value}.py"
+        path.write_text("x = 1\n" + text.format(value))
+        made.append([sources.digest([path], drawing=d) for d in (False, True)])
+    assert (made[0][0] != made[1][0]) == counts and made[0][1] != made[1][1]
 
 
 def test_what_has_no_result_is_counted_and_named():
