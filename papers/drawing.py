@@ -1,4 +1,4 @@
-"""Legends in or beside the panels, and titles in symbols, for the figures of the papers."""
+"""Titles in symbols, for the figures of the papers."""
 
 from __future__ import annotations
 
@@ -9,31 +9,9 @@ import sympy as sp
 
 from theory.parameters import UNSAID, BaseParameters
 
-POINTS = 7  # font size of legends
 MOST = 4  # longest list of values in a title
 SPELLED = {"lam": "lambda"}  # a field cannot be named lambda
 SIZES = 2  # the first fields of the parameters are the sizes, which every title gives
-
-
-def inside(axis: Any, **options: Any) -> None:
-    """Put the legend into the panel, where it covers least; it lets curves show through."""
-    axis.legend(
-        **{"loc": "best", "fontsize": POINTS, "frameon": True, "framealpha": 0.8, **options},
-        edgecolor="none",
-    )
-
-
-def beside(axis: Any, **options: Any) -> None:
-    """Put the legend to the right of the panel. The figure grows by its width, so that panels keep
-    their size.
-    """
-    legend = axis.legend(
-        **{"loc": "upper left", "fontsize": POINTS, **options},
-        bbox_to_anchor=(1.01, 1),
-        borderaxespad=0,
-    )
-    figure = axis.figure
-    figure.set_figwidth(figure.get_figwidth() + legend.get_window_extent().width / figure.dpi)
 
 
 def title(asked: Sequence[tuple[BaseParameters, int]]) -> str:

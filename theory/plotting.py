@@ -114,6 +114,25 @@ def below(axis: Any, **options: Any) -> None:
     heights[row] = max(height, heights.get(row, 0.0))
 
 
+def inside(axis: Any, **options: Any) -> None:
+    """Put the legend into the panel, where it covers least; it lets curves show through."""
+    axis.legend(
+        **{"loc": "best", "fontsize": 7, "frameon": True, "framealpha": 0.8, **options},
+        edgecolor="none",
+    )
+
+
+def beside(axis: Any, **options: Any) -> None:
+    """Put the legend to the right of the panel. The figure grows by its width, so that panels keep
+    their size.
+    """
+    legend = axis.legend(
+        **{"loc": "upper left", "fontsize": 7, **options}, bbox_to_anchor=(1.01, 1), borderaxespad=0
+    )
+    figure = axis.figure
+    figure.set_figwidth(figure.get_figwidth() + legend.get_window_extent().width / figure.dpi)
+
+
 def band(
     axis: Any,
     runs: xr.DataArray,

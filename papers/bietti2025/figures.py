@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from papers import drawing
 from papers.source import Figure, Source
 from simulate.associative_memory import factual_recall as recall_students
 from simulate.associative_memory import gradient_steps as step_students
@@ -63,8 +62,8 @@ def recall(source: Source) -> Any:
         (np.log(p.D), ":", r"$\ln D$: relation known, subject ignored"),
     ):
         axes[0].axhline(value, color="0.6", ls=style, lw=0.8, zorder=0, label=text)
-    drawing.inside(axes[0])
-    drawing.beside(axes[2])
+    plotting.inside(axes[0])
+    plotting.beside(axes[2])
     return figure
 
 
@@ -91,7 +90,7 @@ def one_step(source: Source) -> Any:
     left.set(xlabel=r"flow time $t=\eta\,\times$ steps", ylabel="margin $m$", ylim=(1e-3, 50))
     right.set(xlabel=r"flow time $t=\eta\,\times$ steps", ylabel=r"loss / $\ln K$", ylim=(0, 1.05))
     for axis in (left, right):
-        drawing.inside(axis)
+        plotting.inside(axis)
     return figure
 
 
@@ -156,7 +155,7 @@ def capacity(source: Source) -> Any:
     right.loglog(fixed, [d * w for d, w in widths], "C2^", label="MLP, 32 outputs, $md$")
     right.set(xlabel="keys stored at accuracy 0.99, $N$", ylabel="parameters", ylim=(40, 2e4))
     for axis in (left, right):
-        drawing.inside(axis)
+        plotting.inside(axis)
     plotting.headline(
         figure,
         "Hebbian: mean and standard error over 4 to 256 draws; trained: seed 0, learning rate 0.05",
@@ -190,7 +189,7 @@ def probes(source: Source) -> Any:
             ylim=(0, 1.03),
             title=f"{title}, {runs.sizes['seed']} seeds",
         )
-    drawing.inside(axes[0])
+    plotting.inside(axes[0])
     return figure
 
 
@@ -210,7 +209,7 @@ def layers(source: Source) -> Any:
     )
     axis.axhline(0.99, color="0.6", lw=0.8, ls=":")
     axis.set(xlabel="training step", ylabel="in-context accuracy", ylim=(0, 1.03))
-    drawing.inside(axis)
+    plotting.inside(axis)
     return figure
 
 
@@ -265,7 +264,7 @@ def steps(source: Source) -> Any:
     axis.set(
         xlabel="gradient steps taken", ylabel="accuracy, attention", xticks=range(4), ylim=(0, 1.05)
     )
-    drawing.inside(axis)
+    plotting.inside(axis)
     source.used(p, 1)
     return figure
 
@@ -315,7 +314,7 @@ def samples(source: Source) -> Any:
     right.set_title("value memory")
     for axis in (left, right):
         axis.plot([], [], "0.3", lw=1, label="theory at that $N$")
-        drawing.inside(axis)
+        plotting.inside(axis)
     plotting.headline(
         figure, f"$T={base.T}$; $a={base.a}$; {base.draws} draws (left), 250 to 15 (right)"
     )
@@ -351,7 +350,7 @@ def ablation(source: Source) -> Any:
         xlim=(1.03, -0.03),
     )
     for axis in (left, right):
-        drawing.inside(axis)
+        plotting.inside(axis)
     return figure
 
 
@@ -401,8 +400,8 @@ def hops(source: Source) -> Any:
         ylabel=f"product of {hops_} overlaps",
         ylim=(0, 1.03),
     )
-    drawing.inside(left)
-    drawing.inside(right, loc="center", bbox_to_anchor=(0.4, 0.5))
+    plotting.inside(left)
+    plotting.inside(right, loc="center", bbox_to_anchor=(0.4, 0.5))
     return figure
 
 
@@ -432,8 +431,8 @@ def pointers(source: Source) -> Any:
                 title=title,
                 ylim=(0, 1.03),
             )
-    drawing.inside(axes[0])
-    drawing.inside(axes[2])
+    plotting.inside(axes[0])
+    plotting.inside(axes[2])
     return figure
 
 

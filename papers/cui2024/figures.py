@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from papers import drawing
 from papers.cui2024 import counting
 from papers.source import Figure, Source
 from simulate.positional_semantic import train
@@ -189,9 +188,9 @@ def transition(source: Source, s: Setting) -> Any:
         ls=":",
         label=rf"$\alpha_l = {found.alpha_l:.3f}$, theory",
     )
-    drawing.inside(left)
-    drawing.inside(middle)
-    drawing.beside(right)
+    plotting.inside(left)
+    plotting.inside(middle)
+    plotting.beside(right)
     return figure
 
 
@@ -231,7 +230,7 @@ def scaling_panel(
     shown = s.sizes[:: max(1, len(s.sizes) // 5)]
     axis.set_xticks(shown, [f"{d}" for d in shown])
     axis.minorticks_off()
-    drawing.inside(axis)
+    plotting.inside(axis)
 
 
 def experiment_map(
@@ -348,7 +347,7 @@ def slices(source: Source, s: Setting) -> Any:
                 f"C{k}",
                 rf"${tex} = {value:g}$",
             )
-        drawing.inside(axis, title="students; theory (local prox) dashed", title_fontsize=7)
+        plotting.inside(axis, title="students; theory (local prox) dashed", title_fontsize=7)
     return figure
 
 
@@ -380,8 +379,8 @@ def extension(name: str, source: Source, s: Setting) -> Any:
     for kind, r in runs.items():
         plotting.band(right, 1e3 * r.test_mse_half, COLOURS[kind], f"{kind} start")
     right.set(xlabel=ALPHA, ylabel=r"test error $E|y-f|^2/(2d)\ [10^{-3}]$", title=title)
-    drawing.inside(left, title="students; theory (local prox) dashed", title_fontsize=7)
-    drawing.inside(right)
+    plotting.inside(left, title="students; theory (local prox) dashed", title_fontsize=7)
+    plotting.inside(right)
     return figure
 
 
@@ -441,8 +440,8 @@ def uninformed(source: Source, s: Setting) -> Any:
         ylabel="runs",
         title=rf"$d = {s.adam.d}$, $\alpha = {s.adam.alpha:g}$",
     )
-    drawing.inside(left)
-    drawing.inside(right)
+    plotting.inside(left)
+    plotting.inside(right)
     return figure
 
 
@@ -476,7 +475,7 @@ def selections(source: Source, s: Setting) -> Any:
             label=rf"students, $d \to \infty$ from {p.d // 2}, {p.d}, {2 * p.d}: {len(seeds)} seeds, standard error",
         )
         axis.set(xlabel=ALPHA, ylabel=f"overlap ${tex}$", title=f"{kind} branch", ylim=(0, None))
-        drawing.inside(axis)
+        plotting.inside(axis)
     return figure
 
 

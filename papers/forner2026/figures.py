@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from papers import drawing
 from papers.forner2026 import robustness
 from papers.source import Figure, Source
 from simulate.state_tracking import train
@@ -101,7 +100,7 @@ def panels(runs: xr.Dataset, groups: list[tuple[str, Curves]], predicted_by: str
         axis.set(xlabel=TIME, ylabel=label, xlim=(0, float(runs.alpha[-1])))
         if "accuracy" in label or "attention" in label:
             axis.set_ylim(-0.02, 1.05)
-        drawing.inside(axis)
+        plotting.inside(axis)
     return figure
 
 
@@ -141,7 +140,7 @@ def own_starts(p: Parameters, runs: xr.Dataset) -> Any:
         )
         axis.set(xlabel=TIME, ylabel=label, xlim=(0, 5))
     axes[1].set_ylim(-0.1, 2)
-    drawing.inside(axes[1], loc="upper left")
+    plotting.inside(axes[1], loc="upper left")
     return figure
 
 
@@ -241,7 +240,7 @@ def attention_entries(p: Parameters, runs: xr.Dataset) -> Any:
         ylim=(-0.02, 1.05),
         xlim=(0, float(runs.alpha[-1])),
     )
-    drawing.inside(axis)
+    plotting.inside(axis)
     return figure
 
 
@@ -264,39 +263,14 @@ def closure(p: Parameters, runs: xr.Dataset) -> Any:
     right.set(
         xlabel="attention $A$", ylabel=r"attention factor $d_g N\,|\nabla_W A|^2$", xlim=(0, 1)
     )
-    drawing.inside(left)
-    drawing.inside(right, markerscale=3)
+    plotting.inside(left)
+    plotting.inside(right, markerscale=3)
     return figure
-
-
-FORMS = {
-    "flow (15)": ("flow (15), exact", "-", ""),
-    "early time": ("early time (78)", ":", "o"),
-    "onset": ("onset (81), small $A$", "--", "s"),
-    "sharp onset": ("sharp onset, leading order in $1/L$", "-.", "D"),
-}
 
 
 def onset_forms(p: Parameters, runs: xr.Dataset) -> Any:
     """Apps. G and H: early-time and onset solution beside the flow."""
-    found = onset.onset(p)
-    figure, (left, right) = plotting.figure(1, 2)
-    for k, (name, curve) in enumerate(found.curves().items()):
-        words, style, mark = FORMS[name]
-        rest = {"marker": mark, "ms": 4, "markevery": 0.12}
-        left.plot(curve.alpha, curve.A, style, color=f"C{k}", label=words, **rest)
-        for q, colour in (("R", "C0"), ("S", "C3")):
-            if q in curve:
-                label = f"${q}$, {words}"
-                right.plot(curve.alpha, curve[q], style, color=colour, label=label, **rest)
-    half = found.numbers["alpha_half"]
-    left.axvline(half, color="0.6", lw=0.8, label=rf"$\alpha_{{1/2}} = {half:.3f}$")
-    end = float(curve.alpha[-1])
-    left.set(xlabel=TIME, ylabel="attention $A$", xlim=(0, end), ylim=(0, 1.05))
-    right.set(xlabel=TIME, ylabel="overlap", xlim=(0, end), ylim=(0, 2))
-    drawing.inside(left)
-    drawing.inside(right)
-    return figure
+    return onset.onset(p).draw()
 
 
 def composite_forms(p: Parameters, runs: xr.Dataset) -> Any:
@@ -343,9 +317,9 @@ def composite_forms(p: Parameters, runs: xr.Dataset) -> Any:
             r"$\alpha^\star$", (star, 0.5), xytext=(4, 0), textcoords="offset points", color="C1"
         )
         axis.set(xlabel=TIME, ylabel="attention $A$", title=title, ylim=(0, 1.05), xlim=(0, end))
-    drawing.inside(axes[0])
+    plotting.inside(axes[0])
     axes[1].set(yscale="log", ylim=(2e-5, 2))
-    drawing.inside(axes[1])
+    plotting.inside(axes[1])
     late = axes[2]
     numbers, times = (
         {**p.values(), "C": number_late_time.late_constant(p.values())},
@@ -382,7 +356,7 @@ def composite_forms(p: Parameters, runs: xr.Dataset) -> Any:
         ylim=(2e-3, 30),
         title=f"$L = {p.L}$, $N = d_g = {p.N}$",
     )
-    drawing.inside(late)
+    plotting.inside(late)
     return figure
 
 

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 from scipy.interpolate import PchipInterpolator
 
-from papers import drawing
 from papers.source import Source
 from theory import plotting
 from theory.induction_heads.all_weights import law
@@ -74,7 +73,7 @@ def draw(_: Source) -> Any:
             title=f"strict mask, {label}",
             ylim=(0, 9 if query == "last" else 5),
         )
-        drawing.inside(axis, ncols=2)
+        plotting.inside(axis, ncols=2)
     left, right = axes[1]
     known = {N: {query: found[query][SIZES.index(N)] for query in LABELS} for N in SIZES}
     for query, marker in zip(LABELS, "os", strict=True):
@@ -100,7 +99,7 @@ def draw(_: Source) -> Any:
         ylabel="relative error of the law",
         title="five numbers against all weights",
     )
-    drawing.inside(left, ncols=2)
+    plotting.inside(left, ncols=2)
     curve = times.curve(PATH_SIZE, "last")
     drop = known[PATH_SIZE]["last"]["T_drop"]
     curve = curve.sel(t=curve.t < drop)
@@ -116,5 +115,5 @@ def draw(_: Source) -> Any:
         xlim=(drop, 0.1),
         ylim=(-2.2, 8.5),
     )
-    drawing.inside(right, ncols=2)
+    plotting.inside(right, ncols=2)
     return figure

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from papers import drawing
 from papers.musat2025 import all_weights_figure, gaussian_figure
 from papers.source import Figure, Source
 from simulate.induction_heads import standard, train
@@ -34,7 +33,6 @@ EMERGENCE = {"small": (2, 4, 6, 8, 12, 16, 24), "paper": (2, 4, 8, 16, 32, 64, 1
 RATE = 100 / 256  # step in t in App. F: rate 100, mean over D = 256
 THRESHOLD = 0.1  # threshold of alpha and beta in Fig. 5; 1/2 for gamma
 STANDARD = {"small": StandardParameters(), "paper": StandardParameters.paper()}
-AROUND = 15.0  # time shown on both sides of the drop
 UNIFORM_SIZES = (4, 8, 16, 32, 64, 128, 256, 512, 1024)
 DROP_SIZES = (4, 8, 16, 32, 64, 256, 1024, 10**4, 10**5, 10**6, 10**7)
 
@@ -144,8 +142,8 @@ def ablation(source: Source, name: str) -> Any:
             ylim=(0, 1.1),
             xlim=(0, base.steps),
         )
-        drawing.inside(axes[row, 1])
-    drawing.inside(axes[0, 0], loc="upper left")
+        plotting.inside(axes[row, 1])
+    plotting.inside(axes[0, 0], loc="upper left")
     return figure
 
 
@@ -198,7 +196,7 @@ def emergence_times(source: Source) -> Any:
         left.plot(smooth, flow[name], "-", color=f"C{k}", lw=1)
     left.plot([], [], "k-", lw=1, label="three-parameter flow")
     left.set(xlabel="item-label pairs $N$", ylabel="emergence time $t$", ylim=(0, None))
-    drawing.inside(left)
+    plotting.inside(left)
     expansion = ih.equations()["T_alpha"]
     fine = np.geomspace(sizes[0], sizes[-1], 100)
     right.loglog(
@@ -221,7 +219,7 @@ def emergence_times(source: Source) -> Any:
         xticklabels=[str(N) for N in sizes],
     )
     right.minorticks_off()
-    drawing.inside(right)
+    plotting.inside(right)
     return figure
 
 
@@ -301,7 +299,7 @@ def standard_loss(source: Source) -> Any:
         xlim=(0, int(runs.step[-1])),
         ylim=(0, None),
     )
-    drawing.inside(axis)
+    plotting.inside(axis)
     return figure
 
 
@@ -309,46 +307,7 @@ def onset_curves(source: Source) -> Any:
     """Ours: the flow and its slow manifold over the time left before the drop, and the loss around
     the drop.
     """
-    p = Parameters.emergence(N=64)
-    drop = emergence.times(p.N)["T_drop"]
-    drawn = onset.onset(p, t_end=drop + 2 * AROUND).curves()
-    curve, slow = drawn[onset.FLOW], drawn[onset.SLOW]
-    figure, (left, right) = plotting.figure(1, 2)
-    before, slow = curve.sel(t=curve.t < drop), slow.sel(t=(slow.t > 5 * p.N) & (slow.t < drop))
-    for k, ((name, letter), mark) in enumerate(zip(onset.SYMBOLS.items(), "osD", strict=True)):
-        label = f"${letter}$: {onset.ROLES[name]}"
-        left.plot(
-            drop - before.t,
-            before[name],
-            f"{mark}-",
-            ms=4,
-            markevery=0.15,
-            color=f"C{k}",
-            label=label,
-        )
-        words = "slow manifold" if k == 0 else None
-        left.plot(drop - slow.t, slow[name], "k--", lw=0.9, label=words)
-    left.axhline(0.5, color="0.6", lw=0.8, label="level 1/2")
-    left.set(
-        xscale="log",
-        xlim=(drop, 0.1),
-        ylim=(0, 6.5),
-        xlabel=r"time left, $T_\mathrm{drop} - t$",
-        ylabel="parameter",
-    )
-    close = curve.sel(t=abs(curve.t - drop) < AROUND)
-    right.plot(close.t - drop, close.loss, color="C3", label=r"loss $\mathcal{L}$")
-    right.plot([0], [0.5], "o", ms=5, color="C3", label=rf"$T_\mathrm{{drop}} = {drop:.1f}$")
-    right.set(
-        xlabel=r"time since the drop, $t - T_\mathrm{drop}$",
-        ylabel="loss",
-        xlim=(-AROUND, AROUND),
-        ylim=(0, 1.05),
-    )
-    drawing.inside(left)
-    drawing.inside(right)
-    plotting.headline(figure, f"$N={p.N}$")
-    return figure
+    return onset.onset(Parameters.emergence(N=64)).draw()
 
 
 def uniform(source: Source) -> Any:
@@ -378,7 +337,7 @@ def uniform(source: Source) -> Any:
             label=f"${label} \\ln N / N^2$, uniform $q$",
         )
     left.set(xlabel="item-label pairs $N$", ylabel="scaled emergence time", ylim=(0, 4.2))
-    drawing.inside(left, ncols=2)
+    plotting.inside(left, ncols=2)
     large = np.array(DROP_SIZES, float)
     measured = np.array([emergence.Path(int(N)).of_loss() for N in large])
     law, kappa = ih.equations()["T_drop"], ih.drop.blow_up()["kappa"]
@@ -400,7 +359,7 @@ def uniform(source: Source) -> Any:
         large, (predicted - square) / large, "-", color="C0", lw=1, label="matched expansion"
     )
     right.set(xlabel="item-label pairs $N$", ylabel=r"$(T_\mathrm{drop} - \sqrt{2\pi}\,N^2)\,/\,N$")
-    drawing.inside(right)
+    plotting.inside(right)
     return figure
 
 

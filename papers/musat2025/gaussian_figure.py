@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import scipy.stats
 
-from papers import drawing
 from papers.source import Source
 from simulate.induction_heads import train
 from theory import plotting
@@ -64,7 +63,7 @@ def over_sizes(axis: Any) -> None:
         title="flow of all weights, unit variance",
         ylim=(0, None),
     )
-    drawing.inside(axis, ncols=2)
+    plotting.inside(axis, ncols=2)
 
 
 def over_dimensions(axis: Any, source: Source) -> None:
@@ -98,4 +97,4 @@ def over_dimensions(axis: Any, source: Source) -> None:
         xticklabels=[str(D) for D in dimensions],
     )
     axis.minorticks_off()
-    drawing.inside(axis)
+    plotting.inside(axis)

@@ -177,9 +177,9 @@ def test_legends_take_no_room_from_panels():
         axis.plot([0, 1], label="a line")
     figure.canvas.draw()
     before, panel = figure.get_size_inches().copy(), right.get_window_extent().width
-    drawing.inside(left)
+    plotting.inside(left)
     assert (figure.get_size_inches() == before).all()
-    drawing.beside(right)
+    plotting.beside(right)
     wide, high = figure.get_size_inches()
     assert high == before[1] and before[0] < wide < before[0] + 1.5
     figure.canvas.draw()

@@ -139,45 +139,49 @@ def curves(N: int, end: float) -> dict[str, xr.Dataset]:
 
 
 def draw(result: Onset, axes: Any) -> None:
-    """Pseudo-parameters (left) and loss (right) over the logarithm of time."""
+    """Pseudo-parameters over the time left before the drop, and the loss around the drop; over time
+    itself where the loss does not drop.
+    """
     from theory import plotting  # imports matplotlib, needed for figures only
 
     left, right = axes
-    numbers, drawn = result.numbers, result.curves()
-    name = next(iter(drawn))
-    curve = drawn[name]
-    N, end = numbers["N"], float(curve.t[-1])
-    first = max(min(0.02 * N, 0.1 * end), 1e-3 * end)
-    for k, (short, letter) in enumerate(SYMBOLS.items()):
-        left.plot(curve.t, curve[short], color=f"C{k}", label=f"${letter}$: {ROLES[short]}")
-        time = numbers[f"T_{short}"]
-        if time <= end:
-            left.plot([time], [0.5], "o", ms=4, color=f"C{k}")
-            right.axvline(
-                time, color=f"C{k}", lw=0.9, ls=":", label=f"$T_{letter}$: ${letter} = 1/2$"
-            )
-    if SLOW in drawn:
+    drawn, drop = result.curves(), result.numbers["T_drop"]
+    name, curve = next(iter(drawn.items()))
+    drops = drop <= float(curve.t[-1])
+    before = curve.sel(t=curve.t < drop) if drops else curve
+    for k, ((short, letter), mark) in enumerate(zip(SYMBOLS.items(), "osD", strict=True)):
+        left.plot(
+            drop - before.t if drops else before.t,
+            before[short],
+            f"{mark}-",
+            ms=4,
+            markevery=0.15,
+            color=f"C{k}",
+            label=f"${letter}$: {ROLES[short]}",
+        )
+    if SLOW in drawn and drops:
         slow = drawn[SLOW]
-        slow = slow.sel(t=(slow.t > 5 * N) & (slow.t < end) & (abs(slow.gamma - 1) < 1))
-        for k, name in enumerate(SYMBOLS):
-            left.plot(slow.t, slow[name], "--", color="0.3", lw=0.9, label=SLOW if k == 0 else None)
-    left.axhline(0.5, color="0.6", lw=0.8, label="level 1/2, reached at the dots")
-    left.set(
-        xscale="log",
-        xlim=(first, end),
-        xlabel="training time $t$ (unit rate, summed loss)",
-        ylabel="parameter",
-        ylim=(0, 1.05 * max(1.0, min(4.0, float(curve.gamma.max())))),
-    )
-    right.plot(curve.t, curve.loss, color="C3", label=name)
-    if numbers["T_drop"] <= end:
-        right.plot([numbers["T_drop"]], [0.5], "o", ms=4, color="C3", label=DROP)
-    right.set(
-        xscale="log",
-        xlabel="training time $t$ (unit rate, summed loss)",
-        ylabel=r"loss $\mathcal{L}$",
-        xlim=(first, end),
-        ylim=(0, 1.05),
-    )
+        slow = slow.sel(t=(slow.t > 5 * result.numbers["N"]) & (slow.t < drop))
+        for k, short in enumerate(SYMBOLS):
+            left.plot(drop - slow.t, slow[short], "k--", lw=0.9, label=None if k else SLOW)
+    left.axhline(0.5, color="0.6", lw=0.8, label="level 1/2")
+    left.set(ylabel="parameter", ylim=(0, 1.05 * float(before[list(SYMBOLS)].to_array().max())))
+    if drops:
+        falls = curve.t[(curve.loss < 0.98 * curve.loss[0]) & (curve.loss > 0.5)]
+        around = 1.5 * (drop - float(falls[0])) if falls.size else 0.1 * drop
+        close = curve.sel(t=abs(curve.t - drop) < around)
+        left.set(
+            xscale="log",
+            xlim=(drop, around / 100),
+            xlabel=r"time left, $T_\mathrm{drop} - t$ (unit rate, summed loss)",
+        )
+        right.plot(close.t - drop, close.loss, color="C3", label=name)
+        right.plot([0], [0.5], "o", ms=5, color="C3", label=rf"$T_\mathrm{{drop}} = {drop:.4g}$")
+        right.set(xlabel=r"time since the drop, $t - T_\mathrm{drop}$", xlim=(-around, around))
+    else:
+        left.set(xlabel="training time $t$ (unit rate, summed loss)")
+        right.plot(curve.t, curve.loss, color="C3", label=name)
+        right.set(xlabel="training time $t$ (unit rate, summed loss)")
+    right.set(ylabel=r"loss $\mathcal{L}$", ylim=(0, 1.05 * float(curve.loss.max())))
     for axis in axes:
-        plotting.below(axis, ncols=2)
+        plotting.inside(axis)

@@ -379,32 +379,34 @@ def curves(p: Parameters, end: float) -> dict[str, xr.Dataset]:
 
 
 def draw(result: Onset, axes: Any) -> None:
-    """Attention (left) and teacher overlaps (right); flow as solid lines, approximations dashed."""
+    """Attention (left) and teacher overlaps (right): the flow as solid lines, approximations of it
+    dashed and marked.
+    """
     from theory import plotting  # imports matplotlib, needed for figures only
 
     left, right = axes
     half, drawn = result.numbers["alpha_half"], result.curves()
     styles = {
-        "flow (15)": ("-", "flow (15), exact"),
-        "early time": (":", "early time (78)"),
-        "onset": ("--", "onset (81), small $A$"),
-        "sharp onset": ("-.", "sharp onset, leading order in $1/L$"),
+        "flow (15)": ("-", "", "flow (15), exact"),
+        "early time": (":", "o", "early time (78)"),
+        "onset": ("--", "s", "onset (81), small $A$"),
+        "sharp onset": ("-.", "D", "sharp onset, leading order in $1/L$"),
     }
-    for name, curve in drawn.items():
-        for q, axis, colour in (("A", left, "C0"), ("R", right, "C1"), ("S", right, "C2")):
+    for k, (name, curve) in enumerate(drawn.items()):
+        style, mark, words = styles[name]
+        more = {"ls": style, "marker": mark, "ms": 4, "markevery": 0.12}
+        left.plot(curve.alpha, curve.A, color=f"C{k}", label=words, **more)
+        for q, colour in (("R", "C0"), ("S", "C3")):
             if q in curve:
-                style, words = styles[name]
-                label = words if axis is left else f"${q}$, {words}"
-                axis.plot(curve.alpha, curve[q], style, color=colour, label=label)
+                label = f"${q}$, {words}"
+                right.plot(curve.alpha, curve[q], color=colour, label=label, **more)
     left.set(ylim=(0, 1.05), ylabel="attention $A$")
     right.set(ylabel="teacher overlap", ylim=(0, 1.1 * float(drawn["flow (15)"].R.max())))
     if half > 0:
-        left.axvline(
-            half, color="0.6", lw=0.8, label=rf"$A = 1/2$ at $\alpha_{{1/2}} = {half:.3f}$"
-        )
+        left.axvline(half, color="0.6", lw=0.8, label=rf"$\alpha_{{1/2}} = {half:.3f}$")
     for axis in axes:
         axis.set(
             xlabel=r"training time $\alpha$ = epochs / $(d_g N)$",
             xlim=(0, float(drawn["flow (15)"].alpha[-1])),
         )
-        plotting.below(axis)
+        plotting.inside(axis)

@@ -46,7 +46,7 @@ def losses(source: Source) -> Any:
             axis.set_xlim(0, float(runs.t[-1]))
         axis.set(xlabel="$t$ = steps times step size", ylabel=r"loss $\mathcal{L}$", ylim=(0, None))
         axis.set_title(f"{p.attention} key and query")
-        drawing.inside(axis)
+        plotting.inside(axis)
     return figure
 
 
@@ -64,7 +64,7 @@ def contrast(source: Source) -> Any:
         label = None if n else "separate, flow from generic starts, one line per seed"
         axis.loglog(1 / STARTS, times, color="C1", lw=0.7, alpha=0.6, label=label)
     axis.set(xlabel="1 / size of the start", ylabel="time of the first drop $t$")
-    drawing.inside(axis)
+    plotting.inside(axis)
     shown = (drawing.assigned(x, [getattr(each[0], x)]) for x in ("spectrum", "N", "H", "R"))
     plotting.headline(figure, "; ".join(shown))
     return figure
