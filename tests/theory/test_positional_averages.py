@@ -175,8 +175,8 @@ def test_training_loss_is_minus_the_free_entropy(branch):
 
 
 def test_linear_layer_beats_its_neighbours():
-    """W of (19) and its error (20) over 200000 draws of the teacher's field: the mean of the target,
-    its value, and none of its neighbours is better.
+    """W of (19) and its error (20) over 200000 draws of the teacher's field: the mean target, its
+    value, and no better neighbour.
     """
     p = Parameters()
     rng = np.random.default_rng(1)

@@ -149,7 +149,9 @@ def test_replicated_fields_become_jointly_gaussian():
     """
     columns = np.array([[1, 2, -1, 3], [0, 1, 1, -2], [2, 0, 1, 1]])
     signs = np.array([*itertools.product((-1, 1), repeat=8)]).reshape(-1, 2, 4)
-    tokens = np.stack([0.5 * signs + positional_encoding(4)] * 2 + [0.5 * signs], 2)  # of the fields
+    tokens = np.stack(
+        [0.5 * signs + positional_encoding(4)] * 2 + [0.5 * signs], 2
+    )  # of the fields
     fields = np.einsum("sikd,kd->sik", tokens, columns).reshape(-1, 6) / 2  # teacher: no encodings
     overlap = 0.25 * columns @ columns.T / 4
     m = columns[:2].mean(1)
