@@ -10,9 +10,18 @@ import sympy as sp
 import torch
 
 from simulate.induction_heads import Constrained, Parameters, Student, assemble, project, task
-from simulate.induction_heads.student import NAMES, PSEUDO, attention, residual, squared_error
+from simulate.induction_heads.student import (
+    NAMES,
+    PSEUDO,
+    Nineteen,
+    attention,
+    residual,
+    squared_error,
+)
 from theory import induction_heads as ih
 from theory.induction_heads import structure
+from theory.induction_heads.numbers.all_weights import rates
+from theory.induction_heads.numbers.all_weights_loss import loss_and_gradient
 
 DOUBLE = torch.float64
 
@@ -219,6 +228,27 @@ def test_constrained_network_at_every_size(size):
     assert (-slopes).numpy() == pytest.approx(rates, rel=1e-10)  # sums of 2N terms that cancel
     weights = sum(w.numel() for w in Student(p.D).parameters())
     assert weights == 28 * p.D**2  # Sec. 4
+
+
+@pytest.mark.parametrize("D", [6, 24])
+def test_rates_of_vectors_of_squared_norm_D(D):
+    """Gaussian data at D = infinity: orthogonal vectors of variance 1 give, by the network's own
+    gradient, the flow of normalised ones at D^2 times the rate for scores, all at D times it.
+    """
+    p = Parameters(N=3, D=D, data="orthonormal", query="each")
+    batch = task.sample(p, random(D), 3, DOUBLE)
+    theta = torch.randn(19, generator=random(1), dtype=DOUBLE)
+    scores = torch.tensor([not name.startswith("gamma") for name in NAMES])
+    student = Nineteen(D, "strict", DOUBLE)
+    student.theta.data = torch.where(scores, theta / D, theta)
+    loss = squared_error(student(D**0.5 * batch.X), D**0.5 * batch.y, "sum")
+    (slopes,) = torch.autograd.grad(loss, [student.theta])
+    still, gradient = loss_and_gradient(theta.numpy(), 3, "uniform", "strict")
+    assert loss.item() == pytest.approx(D * still, rel=1e-12)
+    relative, all_of_them = rates("gaussian", D)
+    expected = all_of_them * np.array([relative[name] for name in NAMES]) * gradient
+    moved = torch.where(scores, D * slopes, slopes).numpy()
+    assert moved == pytest.approx(expected, rel=1e-9, abs=1e-9)  # rounding, of sums that cancel
 
 
 def test_a_large_residual_stream_is_disentangled():

@@ -158,7 +158,7 @@ def test_plain_forward():
 
 def test_projection():
     """Reads back what was assembled, sees nothing else, and the kernels are orthogonal with squared
-    norm D.
+    norm D; of full matrices, the inner product with each of the 19 over D.
     """
     values = dict(zip(NAMES, torch.randn(19, generator=random(), dtype=DOUBLE), strict=True))
     weights = assemble(values, 4)
@@ -173,6 +173,10 @@ def test_projection():
     assert torch.equal(M @ M, eye) and torch.equal(M, M.T)
     assert float(residual({k: 0 * w for k, w in weights.items()})) == 0
     assert len(PSEUDO) == 19
+    full = {k: torch.randn(w.shape, generator=random(1), dtype=DOUBLE) for k, w in weights.items()}
+    for name, found in zip(NAMES, project(full), strict=True):
+        along = assemble({name: 1.0}, 4)
+        assert gap(found, sum((full[k] * along[k]).sum() for k in full) / 4) < ROUNDING
 
 
 @pytest.mark.parametrize("mask", ["strict", "inclusive"])
@@ -256,6 +260,16 @@ def test_divergence_is_one_line():
     assert (
         float(runs.loss.isel(t=-1)[0]) < 1 - 1 / 8
     )  # below the plateau 1 - 1/(2N): the head has begun to work
+
+
+def test_the_three_become_positive_and_lead():
+    """The paper's setting at a smaller size: alpha_3, beta_2 and gamma_3, with their signs, exceed
+    the size of each of the other sixteen.
+    """
+    p = Parameters.structure().replace(N=4, D=8, batch_size=64, steps=60, eval_every=60)
+    last = train(p, store=None, seeds=range(2), **ALONE).pseudo.isel(t=-1)
+    three, others = last.sel(parameter=list(THREE)), last.drop_sel(parameter=list(THREE))
+    assert (three.min("parameter") > abs(others).max("parameter")).all()
 
 
 def test_dataset():

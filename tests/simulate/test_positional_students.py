@@ -191,14 +191,17 @@ def test_minimum_is_a_minimum(tmp_path):
 
 
 def test_linear_layer():
-    """Normal equations and the paper's Adam agree; the population's weights and error within
-    sampling error.
+    """Normal equations and the paper's Adam agree; the population's weights within sampling error,
+    its error at d = 400 over eight seeds.
     """
-    p = Parameters(d=100, alpha=40.0, n_test=4000)
+    p = Parameters(d=100, alpha=40.0, n_test=10)
     exact, adam, theory = fit_linear(p, 0), fit_linear(p, 0, "adam"), baseline(p)
     assert adam["W_12"] == pytest.approx(exact["W_12"], abs=1e-4)
     assert exact["W_12"] == pytest.approx(theory["W_12"], abs=0.005)
-    assert exact["half_test"] == pytest.approx(theory["half_test"], rel=0.1)
+    large = Parameters(d=400, alpha=4.0, n_test=4000)
+    errors = [fit_linear(large, seed)["half_test"] for seed in range(8)]
+    # Four standard errors of their mean; at d = 100 the error is 3% larger, as 1/d.
+    assert np.mean(errors) == pytest.approx(theory["half_test"], rel=0.04)
 
 
 def test_message_passing_converges_on_both_branches():

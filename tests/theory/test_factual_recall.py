@@ -62,10 +62,10 @@ def test_normalisation_by_counting(relations, answers):
 
 
 def test_printed_plateau_and_start():
-    """ln D and ln(R D)."""
-    p = Parameters()
-    assert EQ["plateau"].evaluate(p.values()) == pytest.approx(np.log(8), rel=1e-15)
-    assert EQ["initial_loss"].evaluate(p.values()) == pytest.approx(np.log(32), rel=1e-15)
+    """ln D and ln(R D), of four relations with eight answers and of three with five."""
+    for p, answers, total in ((Parameters(), 8, 32), (Parameters(S=15, R=3, D=5), 5, 15)):
+        assert EQ["plateau"].evaluate(p.values()) == pytest.approx(np.log(answers), rel=1e-15)
+        assert EQ["initial_loss"].evaluate(p.values()) == pytest.approx(np.log(total), rel=1e-15)
 
 
 def test_flow_keeps_its_invariants():

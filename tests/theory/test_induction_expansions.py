@@ -144,7 +144,12 @@ def test_what_has_no_taylor_polynomial_is_refused(expr):
 
 
 def test_thresholds():
-    """General thresholds: 0.19967 N^2 and 0.86549 N^2 at the 0.1 of Fig. 5."""
+    """General thresholds: 0.19967 N^2 and 0.86549 N^2 at the 0.1 of Fig. 5; others by the flow."""
+    path = emergence.Path(10**6)
+    for theta in (0.25, 0.8):
+        for name, reached in (("beta", path.of_beta), ("alpha", path.of_alpha)):
+            leading = eq[f"T_{name}_theta"].evaluate({"N": 1e6, "theta": theta})
+            assert reached(theta) == pytest.approx(leading, rel=1e-5)  # next term of order N
     at = {"N": 1.0, "theta": 0.1}
     assert eq["T_beta_theta"].evaluate(at) == pytest.approx(0.19967, abs=5e-6)
     assert eq["T_alpha_theta"].evaluate(at) == pytest.approx(0.86549, abs=5e-6)

@@ -175,7 +175,7 @@ def test_training_loss_is_minus_the_free_entropy(branch):
 
 
 def test_linear_layer_beats_its_neighbours():
-    """W of (19) and its error (20) over 200000 draws of the teacher's field: least squares, its
+    """W of (19) and its error (20) over 200000 draws of the teacher's field: the mean target, its
     value, and no better neighbour.
     """
     p = Parameters()
@@ -184,6 +184,12 @@ def test_linear_layer_beats_its_neighbours():
     found = baseline(p)
     for name, k in (("W_12", 0), ("W_21", 1)):
         assert abs(T[k].mean() - found[name]) < 4 * T[k].std() / np.sqrt(T[k].size)
-    draws = p.sigma**2 * 2 * ((T - np.array([[found["W_12"]], [found["W_21"]]])) ** 2).sum(0)
-    z = (draws.mean() - found["epsilon_lin"]) / (draws.std() / np.sqrt(draws.size))
-    assert abs(z) < 4 and draws.std() / np.sqrt(draws.size) < 0.005 * draws.mean()
+
+    def draws(W):
+        return p.sigma**2 * 2 * ((T - np.reshape(W, (2, 1))) ** 2).sum(0)
+
+    W = np.array([found["W_12"], found["W_21"]])
+    own, step = draws(W), 0.005 * np.eye(2)  # thirty standard errors of the mean target
+    z = (own.mean() - found["epsilon_lin"]) / (own.std() / np.sqrt(own.size))
+    assert abs(z) < 4 and own.std() / np.sqrt(own.size) < 0.005 * own.mean()
+    assert all(draws(W + away).mean() > own.mean() for away in [*step, *-step])

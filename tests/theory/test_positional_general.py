@@ -28,6 +28,26 @@ def test_two_tokens_are_the_headline_system():
     assert found.test_full / 2 == pytest.approx(exact.test_mse_half, rel=0.01)
 
 
+def test_atoms_of_the_law_are_averaged():
+    """Eqs. (5)-(6): with two pairs of spectrum and encoding every order parameter is the mean over
+    those of either alone, at the same conjugates.
+    """
+    gamma, weight = np.array([[[0.25], [0.16]], [[0.5], [0.2]]]), np.array([0.3, 0.7])
+    pi = np.array([[[1.0], [-1.0]], [[-0.5], [2.0]]])
+    one = g.headline(Parameters(alpha=1.0), 2)
+    both = replace(one, gamma=gamma, pi=pi, weight=weight)
+    assert both.spectra() == pytest.approx(np.einsum("k,klc->lc", weight, gamma), rel=1e-14)
+    hats = vars(g.starting_order(one, 2.0, 0.5, np.array([0.3, -0.4]), 0.2))
+
+    def parameters(system):
+        order, norm, overlap = g.input_channel(system, hats)
+        return np.concatenate([np.ravel(v) for v in [*vars(order).values(), norm, overlap]])
+
+    alone = [parameters(replace(one, gamma=gamma[[k]], pi=pi[[k]])) for k in range(2)]
+    assert parameters(both) == pytest.approx(weight @ alone, rel=1e-12)
+    assert np.abs(alone[0] / alone[1] - 1).min() > 0.02  # they do differ
+
+
 @pytest.mark.parametrize("V", [2.0, 50.0, 500.0])
 def test_proximal_points_settle_like_newton(monkeypatch, V):
     """Quadratically at last: 15 steps are enough over two decades of V; halving the distance 37

@@ -144,16 +144,18 @@ def test_moments_of_replicated_fields():
 
 
 def test_replicated_fields_become_jointly_gaussian():
-    """Both tokens of a sentence, exactly: means +-m, no covariance between them; joint fourth
-    cumulants of two replicas and the teacher fall as 1/d.
+    """Two replicas and the teacher on both tokens of a sentence, exactly: means +-m and 0, no
+    covariance between tokens; joint fourth cumulants fall as 1/d.
     """
     columns = np.array([[1, 2, -1, 3], [0, 1, 1, -2], [2, 0, 1, 1]])
     signs = np.array([*itertools.product((-1, 1), repeat=8)]).reshape(-1, 2, 4)
-    tokens = 0.5 * signs + positional_encoding(4)
-    fields = (tokens @ columns[:2].T / 2).reshape(-1, 4)  # replicas, first and second token
-    overlap = 0.25 * columns[:2] @ columns[:2].T / 4
+    tokens = np.stack(
+        [0.5 * signs + positional_encoding(4)] * 2 + [0.5 * signs], 2
+    )  # of the fields
+    fields = np.einsum("sikd,kd->sik", tokens, columns).reshape(-1, 6) / 2  # teacher: no encodings
+    overlap = 0.25 * columns @ columns.T / 4
     m = columns[:2].mean(1)
-    assert fields.mean(0) == pytest.approx([*m, *-m], rel=1e-14)
+    assert fields.mean(0) == pytest.approx([*m, 0, *-m, 0], abs=1e-14)
     assert np.cov(fields.T, bias=True) == pytest.approx(np.kron(np.eye(2), overlap), abs=1e-14)
 
     def cumulants(d):

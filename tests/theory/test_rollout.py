@@ -15,7 +15,9 @@ from hypothesis import strategies as st
 from theory import state_tracking
 from theory.parameters import ParameterError
 from theory.state_tracking import Parameters, gaussian_accuracy
+from theory.state_tracking import rollout as written
 from theory.state_tracking.numbers.rollout import rollout
+from theory.state_tracking.symbols import L, t
 from theory.state_tracking.variance import participation
 
 SIZES, RATIOS, GAPS = (
@@ -122,14 +124,15 @@ def test_deviations_must_be_positive(deviations):
         gaussian_accuracy(1.0, *deviations, 8)
 
 
-def markov(accuracies, size):
+def markov(accuracies, size, recovery=None):
     """Probability of the right state (index 0) after each step, by explicit transition matrices.
 
-    From a wrong state the right one is reached with probability (1 - A)/(N - 1), as (86) has it.
+    From a wrong state the right one is reached with probability (1 - A)/(N - 1), as (86) has it,
+    unless others are given.
     """
     chain, reached = np.eye(size)[0], []
-    for right in accuracies:
-        wrong = (1 - right) / (size - 1)
+    recovery = (1 - accuracies) / (size - 1) if recovery is None else recovery
+    for right, wrong in zip(accuracies, recovery, strict=True):
         step = np.full((size, size), (1 - wrong) / (size - 1))
         step[:, 0] = wrong
         step[0] = (1 - right) / (size - 1)
@@ -148,6 +151,20 @@ def test_rollout_against_a_markov_chain(size):
     assert found.shape == (4, 10)
     for row, chain in zip(found, accuracies, strict=True):
         np.testing.assert_allclose(row, markov(chain, size), rtol=1e-13)  # rounding of ten steps
+
+
+def test_any_recovery_against_a_markov_chain():
+    """The recursion (16), (84) and (85), with chances of recovery drawn apart from accuracies."""
+    right, wrong = np.random.default_rng(0).uniform(size=(2, 5))
+    exact, eq, rho = markov(right, 4, wrong), state_tracking.equations(), 1.0
+    step, known = eq["rollout_recursion"].rhs, {}
+    for k in range(5):
+        known |= {written.right[k]: right[k], written.wrong[k]: wrong[k]}
+    for k, reached in enumerate(exact):
+        rho = float(step.subs(written.rho_t[t], rho).subs(t, k).subs(known))
+        assert rho == pytest.approx(reached, rel=1e-13)  # rounding of five steps
+    closed = eq["rollout_closed"].rhs.subs(L, 5).doit().subs(known)
+    assert float(closed) == pytest.approx(exact[-1], rel=1e-13)
 
 
 @pytest.mark.parametrize("size", [2, 32])
