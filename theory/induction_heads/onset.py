@@ -167,8 +167,10 @@ def draw(result: Onset, axes: Any) -> None:
     left.axhline(0.5, color="0.6", lw=0.8, label="level 1/2")
     left.set(ylabel="parameter", ylim=(0, 1.05 * float(before[list(SYMBOLS)].to_array().max())))
     if drops:
-        falls = curve.t[(curve.loss < 0.98 * curve.loss[0]) & (curve.loss > 0.5)]
+        falls = curve.t[(curve.loss < 0.95 * curve.loss[0]) & (curve.loss > 0.5)]
         around = 1.5 * (drop - float(falls[0])) if falls.size else 0.1 * drop
+        after = min(around, max(float(curve.t[-1]) - drop, 0.05 * around))
+        said = f"{drop:.0f}" if drop >= 1000 else f"{drop:.4g}"
         close = curve.sel(t=abs(curve.t - drop) < around)
         left.set(
             xscale="log",
@@ -176,8 +178,8 @@ def draw(result: Onset, axes: Any) -> None:
             xlabel=r"time left, $T_\mathrm{drop} - t$ (unit rate, summed loss)",
         )
         right.plot(close.t - drop, close.loss, color="C3", label=name)
-        right.plot([0], [0.5], "o", ms=5, color="C3", label=rf"$T_\mathrm{{drop}} = {drop:.4g}$")
-        right.set(xlabel=r"time since the drop, $t - T_\mathrm{drop}$", xlim=(-around, around))
+        right.plot([0], [0.5], "o", ms=5, color="C3", label=rf"$T_\mathrm{{drop}} = {said}$")
+        right.set(xlabel=r"time since the drop, $t - T_\mathrm{drop}$", xlim=(-around, after))
     else:
         left.set(xlabel="training time $t$ (unit rate, summed loss)")
         right.plot(curve.t, curve.loss, color="C3", label=name)
