@@ -37,7 +37,10 @@ FIRST = (
 CALLED = {
     "theory": ("theory.equation.Equation", "theory.flow.Flow", "theory.registry.find"),
     "simulate": ("simulate.runs.open", "simulate.runs.ensemble"),
-    "verify": ("verify.trajectories.compare", "verify.check.Check", "verify.check.table"),
+    "verify": (
+        *("verify.trajectories.compare", "verify.times.emergence_times", "verify.times.exponents"),
+        *("verify.check.Check", "verify.check.table"),
+    ),
 }
 PERFORMANCE = Path(__file__).parents[1] / "performance.json"
 
