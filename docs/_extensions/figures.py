@@ -29,7 +29,7 @@ DRAWN = ROOT / "output" / "docs-figures"
 TRAIN = bool(os.environ.get("DOCS_TRAIN"))
 KEPT = ROOT / "docs" / "_static" / "kept"  # small copies, and the commit each was drawn at
 DPI, COLOURS = 100, 128  # of a copy: letters of 8 points are 11 pixels high
-TILE = (4.0, 3.0)  # of a thumbnail, in inches
+TILE, PANEL = (4.6, 3.4), 3.6  # of a thumbnail, and height of a row of panels, in inches
 PALETTE = Image.Quantize.FASTOCTREE  # keeps colours that are rare in the figure, as in a colour bar
 
 # Minutes of computing each, without the store of runs: left to `make docs-all`.
@@ -140,8 +140,8 @@ def place(paper: str, name: str) -> str:
 
 
 def dpi(image: Image.Image) -> float:
-    """Pixels per inch, as drawn; copies made before they said so count as 96."""
-    return image.info.get("dpi", (96, 96))[0]
+    """Pixels per inch. Copies made before they said so are taken for one row of panels."""
+    return image.info.get("dpi", (image.height / PANEL,))[0]
 
 
 def cut(blank: np.ndarray, limit: float) -> int:
@@ -166,14 +166,16 @@ def thumbnail(path: Path, paper: str) -> Path:
     made.parent.mkdir(parents=True, exist_ok=True)
     with Image.open(path) as image:
         ink = np.asarray(image.convert("L")) < 250
-        width, height = (cut(~ink.any(axis), x * dpi(image)) for axis, x in enumerate(TILE))
+        width, height = (
+            cut(np.atleast_1d(~ink.any(axis)), x * dpi(image)) for axis, x in enumerate(TILE)
+        )
         image.crop((0, 0, width, height)).save(made)
     return made
 
 
 def thumbnails(paper: str) -> str:
-    """A crop of each figure of a paper, linked to the whole. Figures whose captions differ in numbers
-    alone are one entry.
+    """A crop of each figure of a paper, linked to the whole; one for all figures whose captions
+    differ in numbers alone.
     """
     known, scale = of_paper(paper)
     alike: dict[str, list[str]] = {}
@@ -183,7 +185,9 @@ def thumbnails(paper: str) -> str:
     for first, *rest in alike.values():
         figure = known[first]
         more = ", ".join(f"[{name}](#{place(paper, name)})" for name in rest)
-        said = f"[{first}](#{place(paper, first)}): {figure.caption}" + f" Others: {more}." * bool(rest)
+        said = f"[{first}](#{place(paper, first)}): {figure.caption}" + f" Others: {more}." * bool(
+            rest
+        )
         path = draw(figure, paper, scale) or copy_of(paper, figure)
         if path is None or path.suffix == ".txt":
             out.append(f":::{{container}} entry\n{said}\n:::\n")
@@ -212,7 +216,8 @@ def keep(papers: list[str]) -> None:
                     copy.write_text(path.read_text())
                 else:
                     with Image.open(path) as drawn_now:
-                        drawn_now.thumbnail([round(x / dpi(drawn_now) * DPI) for x in drawn_now.size])
+                        ratio = DPI / dpi(drawn_now)
+                        drawn_now.thumbnail((drawn_now.width * ratio, drawn_now.height * ratio))
                         small = drawn_now.convert("RGB").quantize(COLOURS, PALETTE)
                         small.save(copy, optimize=True, dpi=(DPI, DPI))
             drawn = sorted(

@@ -178,9 +178,9 @@ def verified(model: str, commands: Sequence[str] = ()) -> str:
     return "\n".join(out)
 
 
-def filtered(made: str) -> str:
+def filtered(made: str, kind: str = "") -> str:
     """A table that `_static/filter.js` gives a field for words and a button per verdict."""
-    return f":::::{{container}} filtered\n{made}:::::\n"
+    return f":::::{{container}} filtered {kind}\n{made}:::::\n"
 
 
 def _ledger(paper: str) -> tuple[registry.Model, list[claims.Claim], claims.Found]:
@@ -194,7 +194,7 @@ def coverage(paper: str) -> str:
     _, ledger, found = _ledger(paper)
     counts = claims.coverage(ledger, found)
     shown = [v for v in counts if counts[v]]
-    return table(("claims", *map(mark, shown)), [[len(ledger), *(counts[v] for v in shown)]])
+    return f"{len(ledger)} claims: " + ", ".join(f"{mark(v)} {counts[v]}" for v in shown) + "\n"
 
 
 def ledger(paper: str, kinds: Sequence[str] = (), words: Sequence[str] = ()) -> str:
@@ -211,7 +211,7 @@ def ledger(paper: str, kinds: Sequence[str] = (), words: Sequence[str] = ()) -> 
         on = " · ".join(filter(None, (linked(model, c.evidence("equation")), ", ".join(links))))
         said = text(c.says) + below(text(c.note), on)
         rows.append([text(c.id), said, mark(claims.computed(c, found))])
-    return filtered(table(("where", "what it says", "verdict"), rows))
+    return filtered(table(("where", "what it says", "verdict"), rows), "ledger")
 
 
 # ---- Commands
@@ -308,19 +308,19 @@ def called(group: str) -> str:
     """Table of what a group is imported for, each with the first sentence of its docstring."""
     rows = []
     for name, value in offered(group).items():
-        said = re.split(r"\.\s|\n\n", value.__doc__ or "")[0].rstrip(".")
+        said = re.split(r"\.\s+(?=[A-Z])|\n\n", value.__doc__ or "")[0].rstrip(".")
         place = f"{value.__module__}.{getattr(value, '__qualname__', name)}"
         link = code(name) if "<locals>" in place else f"{{py:obj}}`{name} <{place}>`"
-        rows.append([link, text(said)])
-    return table(("call", "what it is"), rows) if rows else ""
+        rows.append([link, text(said.replace("``", "`"))])
+    return f"## What it is imported for\n\n{table(('call', 'what it is'), rows)}" if rows else ""
 
 
 def api(group: str) -> str:
-    """What a group is imported for; then ``automodule`` of every module, those first that define it."""
+    """What a group is imported for; then ``automodule`` of all modules, first those it is from."""
     wing = group.partition(".")[0]
     made = {value.__module__ for value in offered(group).values()}
     out = [called(group)]
-    for name in sorted(_listed(wing)[group], key=lambda n: (n not in made, n != group)):
+    for name in sorted(_listed(wing)[group], key=lambda n: (n != group, n not in made)):
         out.append(
             f"## `{name}`\n\n```{{eval-rst}}\n.. automodule:: {name}\n   :members:\n"
             f"   :ignore-module-all:\n   :show-inheritance:\n```\n"
@@ -339,8 +339,9 @@ def performance() -> str:
         )
     stored = json.loads(PERFORMANCE.read_text())
     out = [
+        "## Benchmarks\n",
         f"Measured {stored['date']} at commit `{stored['commit']}` on {text(stored['machine'])}, "
-        f"by `{stored['command']}`.\n"
+        f"by `{stored['command']}`.\n",
     ]
     for made in stored["tables"]:
         out += [f"### `{made['command']}`\n", text(made["about"]) + "\n"]

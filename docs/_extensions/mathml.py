@@ -1,5 +1,5 @@
-"""Mathematics as MathML, made when the site is built: no script is needed. ``_static/fonts`` has the
-font (STIX Two Math as the npm package @fontsource/stix-two-math 5.3.0 carries it, with its licence).
+"""Mathematics as MathML, made when the site is built: no script is needed. ``_static/fonts`` has
+the font: STIX Two Math and its licence, from the npm package @fontsource/stix-two-math 5.3.0.
 """
 
 from __future__ import annotations
