@@ -124,6 +124,35 @@ def test_the_browser_sees_faults(browse, tmp_path):
     assert any("missing is not defined" in x for x in said) and asked == {"example.org"}
 
 
+def test_the_filter_of_a_table(browse, tmp_path):
+    """A verdict, then words among its rows; then all again."""
+    kinds = ["exact", "limit"] * 4
+    rows = "".join(
+        f'<tr><td>row{i}<td><span class="verdict {k}">{k}</span></tr>' for i, k in enumerate(kinds)
+    )
+    script = """
+    addEventListener("load", () => {
+      const [words, button] = [document.querySelector("input"), document.querySelectorAll("button")[1]];
+      const say = () => {
+        const left = [...document.querySelectorAll("tbody tr")].filter((row) => !row.hidden);
+        document.body.append(` [${left.map((row) => row.cells[0].textContent)}]`);
+      };
+      const type = (text) => { words.value = text; words.dispatchEvent(new Event("input")); say(); };
+      button.click(); say(); type("ROW3 limit"); type("exact"); type(""); button.click(); say();
+    });
+    """
+    page = tmp_path / "table.html"
+    page.write_text(
+        f'<!doctype html><div class="filtered"><table><tbody>{rows}</table></div>'
+        f'<script src="{(ROOT / "docs/_static/filter.js").as_uri()}"></script>'
+        f"<script>{script}</script>"
+    )
+    document, said, _ = browse(page)
+    odd, every = "row1,row3,row5,row7", ",".join(f"row{i}" for i in range(8))
+    assert said == [] and "limit</span> 4</button>" in document
+    assert f"[{odd}] [row3] [] [{odd}] [{every}]" in document
+
+
 def test_in_a_browser(request, site, browse):
     """Each page opens without a console error or a request to another host; of the quick build one
     of each folder.
