@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from matplotlib import pyplot as plt
 from PIL import Image
 
 from papers import evidence
@@ -60,9 +61,12 @@ def nothing_trained() -> Iterator[list[Any]]:
 
 def make(figure: Figure, paper: str, folder: Path, scale: str) -> tuple[Path | None, bool]:
     """Draw a figure, None where it needs training; and whether it asked the store of runs."""
-    with contextlib.suppress(NeedsTraining), nothing_trained() as asked:
-        return figure.write(Source(scale, list(range(8)), None, TRAIN), folder), bool(asked)
-    return None, True
+    try:
+        with contextlib.suppress(NeedsTraining), nothing_trained() as asked:
+            return figure.write(Source(scale, list(range(8)), None, TRAIN), folder), bool(asked)
+        return None, True
+    finally:
+        plt.close("all")
 
 
 def draw(figure: Figure, paper: str, scale: str) -> Path | None:
