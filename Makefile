@@ -1,7 +1,8 @@
 # Two commands: `make demo` runs the main job, `make test` runs the tests. Each installs what it needs, and no more.
 # `make test-all` adds the long forms: many kills, every parameter, whole ensembles.
 # `make faults` injects 150 random faults into a copy (about two hours); it goes on where it was stopped.
-# `make docs` builds the site into output/docs, every page executed; `make docs-all` trains what its gallery needs, too.
+# `make docs` builds the site into output/docs, every page executed; `make docs-all` trains what its gallery needs, too;
+# `make site` checks the links of what `make docs` built and packs it into output/site.zip.
 # On a machine with a CUDA GPU, `make gpu` measures everything there with PYTHON as it is: nothing is installed.
 PYTHON ?= python3
 VENV := .venv
@@ -15,7 +16,7 @@ DEMO := output/demo
 OUT ?= output/device
 SECONDS_LEFT ?= 1800
 
-.PHONY: demo test test-all faults check docs-setup docs docs-all setup clean gpu gpu-dry-run
+.PHONY: demo test test-all faults check docs-setup docs docs-all site setup clean gpu gpu-dry-run
 
 setup: $(TESTS)
 
@@ -66,6 +67,10 @@ docs-setup: $(DOCS)
 docs: $(DOCS)
 	$(RUN) -m sphinx -j 2 -W --keep-going -q -d output/docs-doctrees docs output/docs
 	@echo "open output/docs/index.html"
+
+site: docs
+	$(RUN) docs/_extensions/links.py output/docs
+	$(RUN) -m zipfile -c output/site.zip output/docs
 
 docs-all: $(DOCS)
 	DOCS_TRAIN=1 $(RUN) -m sphinx -W --keep-going -q -d output/docs-doctrees docs output/docs

@@ -22,7 +22,7 @@ from theory import output
 from theory.parameters import ParameterError
 from theory.registry import Model
 from theory.sources import digest, imported
-from verify.check import VERDICTS
+from verify.check import VERDICTS, Check
 from verify.report import Request, collect
 
 ROOT = Path(__file__).parents[1]
@@ -130,10 +130,7 @@ def renew(model: Model, commands: Iterable[str], progress: bool) -> dict[str, An
             report = collect(Request(model, progress=progress), command)
             record = {
                 "sources": sources(model, command),
-                "checks": [
-                    {k: v for k, v in c.as_dict().items() if k in KEPT and (v or k != "bound")}
-                    for c in report.checks
-                ],
+                "checks": [kept(check) for check in report.checks],
                 "tables": {k: [header, *rows] for k, (header, rows) in report.tables.items()},
             }
         stored[command] = {
@@ -144,6 +141,15 @@ def renew(model: Model, commands: Iterable[str], progress: bool) -> dict[str, An
         with output.atomic(place(model)) as temporary:
             temporary.write_text(output.to_json(dict(sorted(stored.items()))) + "\n")
     return stored
+
+
+def kept(check: Check) -> dict[str, Any]:
+    """What is stored of a check. Bounds name their direction; what is neither *exact* nor *agrees*
+    says why.
+    """
+    why = "" if check.verdict in VERDICTS[:2] else check.why
+    row = {**check.as_dict(), "why": why}
+    return {k: v for k, v in row.items() if k in KEPT and (v or k not in ("bound", "why"))}
 
 
 def cited(model: Model) -> list[str]:

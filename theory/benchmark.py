@@ -38,7 +38,7 @@ def main(argv: list[str] | None = None) -> int:
             )
         )
         print(
-            f"ratio {found['ratio']:.0f}; {'within' if found['agree'] else 'NOT within'} the tolerance\n{found['note']}"
+            f"ratio {found['ratio']:.3g}; {'within' if found['agree'] else 'NOT within'} the tolerance\n{found['note']}"
         )
     return 0 if found["rows"][0]["within"] else 1
 

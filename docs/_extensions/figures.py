@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import sys
 import tempfile
 import unittest.mock
@@ -15,6 +16,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from matplotlib import pyplot as plt
 from PIL import Image
 
 from papers import evidence
@@ -26,7 +29,8 @@ ROOT = Path(__file__).parents[2]
 DRAWN = ROOT / "output" / "docs-figures"
 TRAIN = bool(os.environ.get("DOCS_TRAIN"))
 KEPT = ROOT / "docs" / "_static" / "kept"  # small copies, and the commit each was drawn at
-WIDTH, COLOURS = 640, 128  # of a copy, width in pixels
+DPI, COLOURS = 100, 128  # of a copy: letters of 8 points are 11 pixels high
+TILE, PANEL = (4.6, 3.4), 3.6  # of a thumbnail, and height of a row of panels, in inches
 PALETTE = Image.Quantize.FASTOCTREE  # keeps colours that are rare in the figure, as in a colour bar
 
 # Minutes of computing each, without the store of runs: left to `make docs-all`.
@@ -57,9 +61,12 @@ def nothing_trained() -> Iterator[list[Any]]:
 
 def make(figure: Figure, paper: str, folder: Path, scale: str) -> tuple[Path | None, bool]:
     """Draw a figure, None where it needs training; and whether it asked the store of runs."""
-    with contextlib.suppress(NeedsTraining), nothing_trained() as asked:
-        return figure.write(Source(scale, list(range(8)), None, TRAIN), folder), bool(asked)
-    return None, True
+    try:
+        with contextlib.suppress(NeedsTraining), nothing_trained() as asked:
+            return figure.write(Source(scale, list(range(8)), None, TRAIN), folder), bool(asked)
+        return None, True
+    finally:
+        plt.close("all")
 
 
 def draw(figure: Figure, paper: str, scale: str) -> Path | None:
@@ -97,21 +104,26 @@ def command(paper: str, figure: Figure) -> str:
     return f"python -m papers {paper} --figure {figure.name}"
 
 
+def copy_of(paper: str, figure: Figure) -> Path | None:
+    """The copy that is kept of a figure, if any."""
+    kept = (KEPT / paper / name for name in (f"figure_{figure.name}.png", f"{figure.name}.txt"))
+    return next((p for p in kept if p.is_file()), None)
+
+
 def shown(path: Path | None, title: str, figure: Figure, paper: str) -> str:
     """A figure, or its copy, with alternative text, caption and command."""
     how, said = f"`{command(paper, figure)}`", ""
     if path is None:
-        kept = (KEPT / paper / name for name in (f"figure_{figure.name}.png", f"{figure.name}.txt"))
-        path = next((p for p in kept if p.is_file()), None)
+        path = copy_of(paper, figure)
         at = commits().get(f"{paper}/{figure.name}")
         if at is None or path is None:
             return f"*{figure.name}: {figure.caption} Its students are not here:* {how}\n"
         said = f" Small copy, drawn at commit {at}."
     if path.suffix == ".txt":
         return f"**{figure.name}** {figure.caption}{said} {how}\n```text\n{path.read_text()}\n```\n"
-    place = os.path.relpath(path, ROOT / "docs")
+    where = os.path.relpath(path, ROOT / "docs")
     return (
-        f":::{{figure}} /{place}\n:alt: {json.dumps(f'{title}: {figure.caption}', ensure_ascii=False)}\n:width: 100%\n\n"
+        f":::{{figure}} /{where}\n:alt: {json.dumps(f'{title}: {figure.caption}', ensure_ascii=False)}\n:width: 100%\n\n"
         f"**{figure.name}** {figure.caption}{said} {how}\n:::\n"
     )
 
@@ -119,11 +131,76 @@ def shown(path: Path | None, title: str, figure: Figure, paper: str) -> str:
 def gallery(paper: str) -> str:
     """Figures of a paper with captions and commands."""
     known, scale = of_paper(paper)
-    rows = [
-        shown(draw(f, paper, scale), f"Figure {name} of {paper}", f, paper)
+    return "\n".join(
+        f"({place(paper, name)})=\n"
+        + shown(draw(f, paper, scale), f"Figure {name} of {paper}", f, paper)
         for name, f in known.items()
-    ]
-    return "\n".join(["::::{container} gallery\n", *rows, "::::\n"])
+    )
+
+
+def place(paper: str, name: str) -> str:
+    """Name of a figure's place in the gallery of its paper."""
+    return f"figure-{paper}-{name}".replace("_", "-")
+
+
+def dpi(image: Image.Image) -> float:
+    """Pixels per inch. Copies made before they said so are taken for one row of panels."""
+    return image.info.get("dpi", (image.height / PANEL,))[0]
+
+
+def cut(blank: np.ndarray, limit: float) -> int:
+    """Where to cut a row of pixels (or a column): in the middle of its widest blank run between 0.6
+    and 1.2 of the limit, so that one panel is left whole.
+    """
+    if len(blank) <= 1.2 * limit:
+        return len(blank)
+    low, high = int(0.6 * limit), int(1.2 * limit)
+    best, start = (0, round(limit)), None
+    for at, free in enumerate([*blank[low:high], False], low):
+        if free and start is None:
+            start = at
+        elif not free and start is not None:
+            best, start = max(best, (at - start, (at + start) // 2)), None
+    return best[1]
+
+
+def thumbnail(path: Path, paper: str) -> Path:
+    """The upper left of a figure, about one panel, at the size at which it was drawn."""
+    made = DRAWN / os.environ["DOCS_SOURCES"] / "thumbnails" / paper / path.name
+    made.parent.mkdir(parents=True, exist_ok=True)
+    with Image.open(path) as image:
+        ink = np.asarray(image.convert("L")) < 250
+        width, height = (
+            cut(np.atleast_1d(~ink.any(axis)), x * dpi(image)) for axis, x in enumerate(TILE)
+        )
+        image.crop((0, 0, width, height)).save(made)
+    return made
+
+
+def thumbnails(paper: str) -> str:
+    """A crop of each figure of a paper, linked to the whole; one for all figures whose captions
+    differ in numbers alone.
+    """
+    known, scale = of_paper(paper)
+    alike: dict[str, list[str]] = {}
+    for name, figure in known.items():
+        alike.setdefault(re.sub(r"\d+", "#", figure.caption), []).append(name)
+    out = ["::::{container} gallery\n"]
+    for first, *rest in alike.values():
+        figure = known[first]
+        more = ", ".join(f"[{name}](#{place(paper, name)})" for name in rest)
+        said = f"[{first}](#{place(paper, first)}): {figure.caption}" + f" Others: {more}." * bool(
+            rest
+        )
+        path = draw(figure, paper, scale) or copy_of(paper, figure)
+        if path is None or path.suffix == ".txt":
+            out.append(f":::{{container}} entry\n{said}\n:::\n")
+            continue
+        where = os.path.relpath(thumbnail(path, paper), ROOT / "docs")
+        words = json.dumps(f"Part of figure {first} of {paper}", ensure_ascii=False)
+        target = f"gallery_{paper}.html#{place(paper, first)}"
+        out.append(f":::{{figure}} /{where}\n:alt: {words}\n:target: {target}\n\n{said}\n:::\n")
+    return "\n".join([*out, "::::\n"])
 
 
 def keep(papers: list[str]) -> None:
@@ -143,9 +220,10 @@ def keep(papers: list[str]) -> None:
                     copy.write_text(path.read_text())
                 else:
                     with Image.open(path) as drawn_now:
-                        drawn_now.thumbnail((WIDTH, 10 * WIDTH))
+                        ratio = DPI / dpi(drawn_now)
+                        drawn_now.thumbnail((drawn_now.width * ratio, drawn_now.height * ratio))
                         small = drawn_now.convert("RGB").quantize(COLOURS, PALETTE)
-                        small.save(copy, optimize=True)
+                        small.save(copy, optimize=True, dpi=(DPI, DPI))
             drawn = sorted(
                 (commits() | {f"{paper}/{name}": evidence.commit(Path(__file__))}).items()
             )

@@ -7,6 +7,7 @@ no page types what the code knows.
 from __future__ import annotations
 
 import argparse
+import functools
 import importlib
 import json
 import re
@@ -27,6 +28,20 @@ from verify.check import VERDICTS
 
 ROOT = Path(__file__).parents[2]
 WINGS = ("theory", "simulate", "verify", "papers")
+# What users call, in the order in which the pages of the API open with it.
+FIRST = (
+    *("Parameters", "predict", "train", "emergence_times", "emergence_time", "times", "thresholds"),
+    *("flow", "onset", "equations"),
+)
+# The same of wings, whose packages export little.
+CALLED = {
+    "theory": ("theory.equation.Equation", "theory.flow.Flow", "theory.registry.find"),
+    "simulate": ("simulate.runs.open", "simulate.runs.ensemble"),
+    "verify": (
+        *("verify.trajectories.compare", "verify.times.emergence_times", "verify.times.exponents"),
+        *("verify.check.Check", "verify.check.table"),
+    ),
+}
 PERFORMANCE = Path(__file__).parents[1] / "performance.json"
 
 
@@ -50,6 +65,33 @@ def code(words: object) -> str:
     return f"`{words}`".replace("|", r"\|")
 
 
+def anchor(kind: str, *names: str) -> str:
+    """Name of a place in a page, of an equation or a check."""
+    return re.sub(r"[^a-z0-9]+", "-", " ".join((kind, *names)).lower())
+
+
+def linked(model: registry.Model, names: Iterable[str]) -> str:
+    """Names of equations, each a link to its formula where there is one."""
+    known = [n for n in names if n in found_equations(model.name)]
+    return ", ".join(f"[{code(n)}](#{anchor('equation', model.name, n)})" for n in known)
+
+
+@functools.cache
+def found_equations(model: str) -> frozenset[str]:
+    """Names of a model's equations."""
+    return frozenset(registry.find(model).wing("theory").equations())
+
+
+def mark(verdict: str) -> str:
+    """A verdict with the class that colours it, and gives it a sign of its own."""
+    return f"[{verdict}]{{.verdict .{verdict.lower().replace(' ', '-')}}}"
+
+
+def below(*notes: str) -> str:
+    """Notes of a row, each on a line below what it says."""
+    return "".join(f" [{note}]{{.note}}" for note in notes if note)
+
+
 # ---- What is derived
 
 
@@ -66,13 +108,16 @@ def statuses(model: str) -> str:
 
 def equations(model: str) -> str:
     """Every equation of a model: name, reference, status, assumptions, formula."""
-    out = []
+    out, met = [], set()
     for name, found in registry.find(model).wing("theory").sections().items():
         out.append(f"## {text(name)}\n")
         for e in found:
             assumed = f" Assumes: {text('; '.join(e.assumptions))}." if e.assumptions else ""
             head = f"{code(e.name)}: {text(e.reference)}; *{e.status}*.{assumed}"
-            out.append(f"{head}\n\n$$\n{e.latex()}\n$$\n")
+            target = anchor("equation", model, e.name)
+            place = "" if target in met else f"({target})=\n"  # two names may differ in case
+            met.add(target)
+            out.append(f"{place}{head}\n\n$$\n{e.latex()}\n$$\n")
     return "\n".join(out)
 
 
@@ -110,24 +155,32 @@ def verified(model: str, commands: Sequence[str] = ()) -> str:
             worst = max(same, key=lambda row: VERDICTS.index(row["verdict"]))
             error = worst["standard_error"]
             sees = worst["sees"]
+            tested = sorted({n for row in same for n in re.split(r",\s*", row["equation"])})
+            name = text(worst["name"].partition(",")[0] if len(same) > 1 else worst["name"])
+            if not commands:  # the page of the model has all its checks, and is where links lead
+                name = f"[{name}]{{#{anchor('check', found.name, command, worst['id'])}}}"
             rows.append(
                 [
-                    text(worst["name"].partition(",")[0] if len(same) > 1 else worst["name"]),
+                    name + below(text(worst.get("why", "")), linked(found, tested)),
                     len(same),
                     number(worst["predicted"]),
                     number(worst["measured"]) + (f" ± {error:.1e}" if error else ""),
-                    worst["verdict"],
+                    mark(worst["verdict"]),
                     ""
                     if worst["verdict"] == "exact" or sees is None
                     else f"{sees:.1%}"
                     if sees < 10
                     else "nothing",
-                    text(worst.get("why") or ""),
                 ]
             )
-        header = ("check", "rows", "predicted", "measured", "verdict (worst)", "sees", "why")
-        out.append(table(header, rows))
+        header = ("check", "rows", "predicted", "measured", "verdict (worst)", "sees")
+        out.append(filtered(table(header, rows)))
     return "\n".join(out)
+
+
+def filtered(made: str, kind: str = "") -> str:
+    """A table that `_static/filter.js` gives a field for words and a button per verdict."""
+    return f":::::{{container}} filtered {kind}\n{made}:::::\n"
 
 
 def _ledger(paper: str) -> tuple[registry.Model, list[claims.Claim], claims.Found]:
@@ -141,19 +194,24 @@ def coverage(paper: str) -> str:
     _, ledger, found = _ledger(paper)
     counts = claims.coverage(ledger, found)
     shown = [v for v in counts if counts[v]]
-    return table(("claims", *shown), [[len(ledger), *(counts[v] for v in shown)]])
+    return f"{len(ledger)} claims: " + ", ".join(f"{mark(v)} {counts[v]}" for v in shown) + "\n"
 
 
 def ledger(paper: str, kinds: Sequence[str] = (), words: Sequence[str] = ()) -> str:
     """Claims of a paper with computed verdicts: all, of some kinds, or those that name a word."""
-    _, listed, found = _ledger(paper)
-    rows = [
-        [text(c.id), text(c.says), claims.computed(c, found), text(c.note)]
-        for c in listed
-        if (not kinds or c.kind in kinds)
-        and (not words or any(w in f"{c.id} {c.says} {c.note}" for w in words))
-    ]
-    return table(("where", "what it says", "verdict", "note"), rows)
+    model, listed, found = _ledger(paper)
+    rows = []
+    for c in listed:
+        if (kinds and c.kind not in kinds) or (
+            words and not any(w in f"{c.id} {c.says} {c.note}" for w in words)
+        ):
+            continue
+        checks = [a for a in c.evidence("check") if a in found.verdicts]
+        links = [f"[{code(a)}](#{anchor('check', model.name, a)})" for a in checks]
+        on = " · ".join(filter(None, (linked(model, c.evidence("equation")), ", ".join(links))))
+        said = text(c.says) + below(text(c.note), on)
+        rows.append([text(c.id), said, mark(claims.computed(c, found))])
+    return filtered(table(("where", "what it says", "verdict"), rows), "ledger")
 
 
 # ---- Commands
@@ -231,11 +289,38 @@ def _listed(wing: str) -> dict[str, list[str]]:
     return groups
 
 
+def offered(group: str) -> dict[str, Any]:
+    """What a group is imported for, by name: what its package exports, and of a wing `CALLED`."""
+    module = importlib.import_module(group)
+    names = sorted(set(getattr(module, "__all__", ())) - {"__version__"}, key=_rank)
+    found = {name: getattr(module, name) for name in names}
+    for path in CALLED.get(group, ()):
+        place, _, name = path.rpartition(".")
+        found[path.removeprefix(f"{group}.")] = getattr(importlib.import_module(place), name)
+    return {name: value for name, value in found.items() if callable(value)}
+
+
+def _rank(name: str) -> tuple[int, str]:
+    return FIRST.index(name) if name in FIRST else len(FIRST), name
+
+
+def called(group: str) -> str:
+    """Table of what a group is imported for, each with the first sentence of its docstring."""
+    rows = []
+    for name, value in offered(group).items():
+        said = re.split(r"\.\s+(?=[A-Z])|\n\n", value.__doc__ or "")[0].rstrip(".")
+        place = f"{value.__module__}.{getattr(value, '__qualname__', name)}"
+        link = code(name) if "<locals>" in place else f"{{py:obj}}`{name} <{place}>`"
+        rows.append([link, text(said.replace("``", "`"))])
+    return f"## What it is imported for\n\n{table(('call', 'what it is'), rows)}" if rows else ""
+
+
 def api(group: str) -> str:
-    """``automodule`` of every module of a group."""
+    """What a group is imported for; then ``automodule`` of all modules, first those it is from."""
     wing = group.partition(".")[0]
-    out = []
-    for name in _listed(wing)[group]:
+    made = {value.__module__ for value in offered(group).values()}
+    out = [called(group)]
+    for name in sorted(_listed(wing)[group], key=lambda n: (n != group, n not in made)):
         out.append(
             f"## `{name}`\n\n```{{eval-rst}}\n.. automodule:: {name}\n   :members:\n"
             f"   :ignore-module-all:\n   :show-inheritance:\n```\n"
@@ -254,8 +339,9 @@ def performance() -> str:
         )
     stored = json.loads(PERFORMANCE.read_text())
     out = [
+        "## Benchmarks\n",
         f"Measured {stored['date']} at commit `{stored['commit']}` on {text(stored['machine'])}, "
-        f"by `{stored['command']}`.\n"
+        f"by `{stored['command']}`.\n",
     ]
     for made in stored["tables"]:
         out += [f"### `{made['command']}`\n", text(made["about"]) + "\n"]
@@ -287,7 +373,7 @@ class Generated(SphinxDirective):
 
     def run(self) -> list[Any]:
         """Make the Markdown and parse it in place."""
-        if type(self).make in (figures.gallery, figures.picture):
+        if type(self).make in (figures.gallery, figures.picture, figures.thumbnails):
             self.env.note_reread()  # there may be more figures than last time
         options = {name: words.split() for name, words in self.options.items()}
         made = type(self).make(*self.arguments, **options)
@@ -299,13 +385,25 @@ def plain_bars(app: Sphinx, what: str, name: str, obj: Any, options: Any, lines:
     lines[:] = [x if "`" in x else x.replace("|", r"\|") for x in lines]
 
 
+def cost(app: Sphinx, page: str, template: str, context: dict[str, Any], tree: Any) -> None:
+    """At the end of a page with cells: how long they took to run."""
+    data = getattr(app.env, "nb_metadata", {}).get(page, {}).get("exec_data") or {}
+    if data.get("runtime"):
+        context["body"] += (
+            f'<p class="cost">The cells of this page took {data["runtime"]:.0f} s to run '
+            f"when they were last executed.</p>"
+        )
+
+
 def setup(app: Sphinx) -> dict[str, bool]:
     """Register one directive per maker."""
     makers = (statuses, equations, verified, coverage, ledger, commands, api, performance, costs)
-    for maker in (*makers, figures.gallery, figures.picture):
+    drawn = (figures.gallery, figures.picture, figures.thumbnails)
+    for maker in (*makers, *drawn):
         kind = type(maker.__name__, (Generated,), {"make": staticmethod(maker)})
         app.add_directive(maker.__name__, kind)
     app.connect("autodoc-process-docstring", plain_bars)
+    app.connect("html-page-context", cost)
     # What directives are made of is no file that Sphinx watches: all pages follow this hash.
     app.add_config_value("sources_hash", "", "env")
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,9 +1,12 @@
-"""Mathematics as MathML, made when the site is built: no script and no font is needed."""
+"""Mathematics as MathML, made when the site is built: no script is needed. ``_static/fonts`` has
+the font: STIX Two Math and its licence, from the npm package @fontsource/stix-two-math 5.3.0.
+"""
 
 from __future__ import annotations
 
 import re
 from typing import Any
+from xml.etree import ElementTree
 
 from docutils import nodes
 from latex2mathml.converter import convert
@@ -13,6 +16,29 @@ from sphinx.util import logging
 LOG = logging.getLogger(__name__)
 # Commands the converter has no word for.
 SPELLED = {r"{aligned}": "{align*}", r"\\arg\b": r"\\operatorname{arg}", r"\\bm\b": r"\\boldsymbol"}
+
+NS = "{http://www.w3.org/1998/Math/MathML}"
+TALL = {NS + x for x in ("mfrac", "msqrt", "mroot", "mtable", "munder", "mover", "munderover")}
+ElementTree.register_namespace("", NS.strip("{}"))
+
+
+def tidied(made: str) -> str:
+    """Indices below an exponent instead of behind it; bars that the font can stretch; delimiters
+    around what is one line high do not stretch, since Chromium leaves room beside those that may.
+    """
+    root = ElementTree.fromstring(made)
+    for e in root.iter():
+        inner = e[0][0] if e.tag == NS + "msub" and len(e[0]) == 1 else None
+        if inner is not None and inner.tag == NS + "msup":
+            e.tag, e[:] = NS + "msubsup", [inner[0], e[1], inner[1]]
+        if e.tag == NS + "mover" and e[1].text in ("\u2015", "\u00af"):
+            e[1].text = "\u203e"
+            e[1].set("stretchy", "true")
+        fences = [x for x in e if x.get("fence") == "true"]
+        if fences and not TALL & {x.tag for x in e.iter()}:
+            for fence in fences:
+                fence.set("stretchy", "false")
+    return ElementTree.tostring(root, encoding="unicode")
 
 
 def mathml(text: str, display: str, where: nodes.Node) -> str:
@@ -26,7 +52,7 @@ def mathml(text: str, display: str, where: nodes.Node) -> str:
         return ""
     if left := re.findall(r"\\[A-Za-z]+", made):
         LOG.warning("no MathML of %s in %s", ", ".join(left), text, location=where)
-    return made
+    return tidied(made)
 
 
 def inline(writer: Any, node: nodes.math) -> None:

@@ -58,7 +58,7 @@ def numbers(model: str) -> dict[str, Any]:
         "about": "A model's numbers, against the plain way.",
         "header": ["way", "points", "seconds", "microseconds per point", "error"],
         "rows": rows,
-        "notes": [f"Ratio {found['ratio']:.0f}. {found['note']}"],
+        "notes": [f"Ratio {found['ratio']:.3g}. {found['note']}"],
     }
 
 

@@ -89,7 +89,7 @@ def test_a_copy_is_small_and_names_its_commit(monkeypatch, tmp_path):
 
     def make(figure, paper, folder, scale):
         path = folder / f"figure_{figure.name}.png"
-        Image.new("RGB", (1400, 700), "white").save(path)
+        Image.new("RGB", (1400, 700), "white").save(path, dpi=(200, 200))
         return path, figure.name == "law"
 
     monkeypatch.setattr(figures, "KEPT", tmp_path)
@@ -99,7 +99,40 @@ def test_a_copy_is_small_and_names_its_commit(monkeypatch, tmp_path):
     assert commit == {"musat2025/law": evidence.commit(Path(__file__))}
     (copy,) = tmp_path.rglob("*.png")
     with Image.open(copy) as small:
-        assert small.size == (figures.WIDTH, figures.WIDTH // 2)
+        assert small.size == (7 * figures.DPI, 3.5 * figures.DPI)
+        assert small.info["dpi"] == pytest.approx((figures.DPI, figures.DPI), rel=1e-3)  # per metre
+
+
+def test_a_thumbnail_is_the_first_panel(monkeypatch, tmp_path):
+    """Cut in the gap between two panels, not at a fixed width; of what is small nothing is cut."""
+    monkeypatch.syspath_prepend(ROOT / "docs/_extensions")
+    monkeypatch.setenv("DOCS_SOURCES", "here")
+    import figures
+
+    monkeypatch.setattr(figures, "DRAWN", tmp_path)
+    drawn = Image.new("RGB", (1000, 340), "white")
+    for left in (10, 430, 800):  # panels that end at 400, 780 and 990
+        drawn.paste("black", (left, 10, {10: 400, 430: 780, 800: 990}[left], 330))
+    drawn.save(tmp_path / "wide.png", dpi=(100, 100))
+    drawn.crop((0, 0, 420, 340)).save(tmp_path / "small.png", dpi=(100, 100))
+    with Image.open(figures.thumbnail(tmp_path / "wide.png", "paper")) as wide:
+        assert 400 <= wide.width <= 430 and wide.height == 340
+    with Image.open(figures.thumbnail(tmp_path / "small.png", "paper")) as small:
+        assert small.size == (420, 340)
+
+
+def test_figures_that_differ_in_numbers_are_one_entry(monkeypatch, tmp_path):
+    """All are named, and linked."""
+    monkeypatch.syspath_prepend(ROOT / "docs/_extensions")
+    monkeypatch.setenv("DOCS_SOURCES", "here")
+    import figures
+
+    monkeypatch.setattr(figures, "DRAWN", tmp_path)
+    monkeypatch.setattr(figures, "draw", lambda figure, paper, scale: None)
+    made = figures.thumbnails("musat2025")
+    named = set(re.findall(r"\(#figure-musat2025-([\w-]+)\)", made))
+    assert named == {n.replace("_", "-") for n in figures.of_paper("musat2025")[0]}
+    assert made.count("Weights after") == 1 and "[14](#figure-musat2025-14)" in made
 
 
 def test_a_copy_of_a_table_is_text(monkeypatch, tmp_path):
@@ -191,11 +224,35 @@ def test_api_lists_every_module(generated):
 
 def test_ledger_has_every_claim(generated):
     """One row per claim, and a verdict in each."""
-    rows = generated.ledger("cui2024").splitlines()[2:]
+    made = generated.ledger("cui2024")
     _, listed, _ = generated._ledger("cui2024")
-    assert len(rows) == len(listed) > 20
-    errata = generated.ledger("cui2024", kinds=["erratum"]).splitlines()[2:]
-    assert 0 < len(errata) < len(rows)
+    assert made.count("{.verdict .") == len(listed) > 20
+    errata = generated.ledger("cui2024", kinds=["erratum"]).count("{.verdict .")
+    assert 0 < errata < len(listed)
+
+
+def test_pages_of_the_api_open_with_what_is_called(generated):
+    """Predictions and training before the rest, and modules that define them before others."""
+    theory, students = (generated.api(f"{wing}.state_tracking") for wing in ("theory", "simulate"))
+    calls = theory[: theory.index("## `theory.state_tracking`")]
+    assert calls.index("`Parameters <") < calls.index("`predict <") < calls.index("`c_omega <")
+    assert "`train <simulate.training.System.train>`" in students
+    assert theory.index(".predict`\n") < theory.index(".columns`\n")
+    assert all(
+        f"`{name} <" in generated.called("verify") for name in ("ensembles", "times.exponents")
+    )
+
+
+def test_evidence_shows_why(generated, monkeypatch):
+    """Where it is stored; and each row leads to the formulas that it tests."""
+    check = {"id": "late", "name": "late", "equation": "(15), dA_dalpha", "predicted": 1.0}
+    check |= {"measured": 1.2, "standard_error": None, "sees": 0.2, "verdict": "limit"}
+    record = {"commit": "c", "seconds": 1, "checks": [check | {"why": "off by *much*"}]}
+    monkeypatch.setattr(generated.evidence, "load", lambda model: {"trajectories": record})
+    made = generated.verified("state_tracking")
+    assert r"[off by \*much\*]{.note}" in made and "[limit]{.verdict .limit}" in made
+    assert "[late]{#check-state-tracking-trajectories-late}" in made
+    assert "[`dA_dalpha`](#equation-state-tracking-da-dalpha)" in made
 
 
 def test_cells_survive_what_is_in_them(generated):
@@ -214,6 +271,10 @@ def test_mathematics_becomes_mathml(generated):
         sys.path.pop(0)
     from theory import state_tracking
 
+    stacked = mathml.mathml(r"{W^{(1)}}_{m,n} \overline{C} \left(N - 1\right)", "inline", None)
+    assert "<msubsup>" in stacked and "\u203e" in stacked and 'stretchy="true" fence' not in stacked
+    tall = mathml.mathml(r"\left(\frac{a}{b}\right)", "inline", None)
+    assert tall.count('stretchy="true"') == 2
     made = mathml.mathml(state_tracking.flow().latex(), "block", None)
     assert made.count("<mtr>") >= 3 and "\\" not in made
     said = []

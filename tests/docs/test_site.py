@@ -6,8 +6,6 @@ import os
 import re
 import subprocess
 import sys
-import urllib.parse
-from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
@@ -15,51 +13,34 @@ import pytest
 from tests.browser import opener
 
 ROOT = Path(__file__).parents[2]
-UNEXECUTED = {"DOCS_EXECUTION": "off", "DOCS_FIGURES": "stored"}
+sys.path.insert(0, str(ROOT / "docs/_extensions"))
+import links  # noqa: E402
+
+sys.path.pop(0)
+QUICK = {"DOCS_EXECUTION": "stored", "DOCS_FIGURES": "stored"}
 
 
-class Page(HTMLParser):
-    """Links, anchors, pictures and visible text of a page."""
-
-    def __init__(self, path):
-        super().__init__()
-        self.links, self.loads, self.ids, self.alts, self.words = [], [], set(), [], []
-        self.silent = 0
-        self.feed(path.read_text())
-
-    def handle_starttag(self, tag, attrs):
-        """Collect."""
-        a = dict(attrs)
-        self.ids |= {a["id"]} if a.get("id") else set()
-        if tag == "a" and a.get("href"):
-            self.links.append(a["href"])
-        if tag in ("img", "script", "source", "iframe") and a.get("src"):
-            self.loads.append(a["src"])
-        if tag == "link" and a.get("href") and a.get("rel") not in ("canonical",):
-            self.loads.append(a["href"])
-        if tag == "img":
-            self.alts.append((a.get("src", ""), a.get("alt") or ""))
-        self.silent += tag in ("script", "style", "pre", "code")
-
-    def handle_endtag(self, tag):
-        """Text counts again."""
-        self.silent -= tag in ("script", "style", "pre", "code")
-
-    def handle_data(self, data):
-        """What a reader sees outside of code."""
-        if not self.silent:
-            self.words.append(data)
-
-
-@pytest.fixture(
-    scope="module", params=["unexecuted", pytest.param("executed", marks=pytest.mark.slow)]
+# What a clone is before anything else is installed: no model of another package.
+ALONE = """
+import importlib.metadata
+found = importlib.metadata.entry_points
+importlib.metadata.entry_points = lambda **wanted: (
+    () if wanted.get("group") == "solvable_transformers.models" else found(**wanted)
 )
+"""
+
+
+@pytest.fixture(scope="module", params=["stored", pytest.param("executed", marks=pytest.mark.slow)])
 def site(request, tmp_path_factory):
-    """The site as `make docs` builds it; or its pages without what their cells print."""
+    """The site as `make docs` builds it; or with only those pages executed that train nothing, and
+    no package beside this one.
+    """
     for package in ("sphinx", "myst_nb", "furo", "latex2mathml"):
         pytest.importorskip(package, reason=f"{package} is not installed (extra docs)")
     whole = request.param == "executed"
     out = ROOT / "output" / "docs" if whole else tmp_path_factory.mktemp("site")
+    quick = tmp_path_factory.mktemp("alone")
+    (quick / "sitecustomize.py").write_text(ALONE)
     doctrees = "output/docs-doctrees" if whole else tmp_path_factory.mktemp("doctrees")
     done = subprocess.run(
         [
@@ -78,25 +59,39 @@ def site(request, tmp_path_factory):
         cwd=ROOT,
         capture_output=True,
         text=True,
-        env=os.environ | ({} if whole else UNEXECUTED),
+        env=os.environ | ({} if whole else {**QUICK, "PYTHONPATH": str(quick)}),
     )
     assert done.returncode == 0, done.stderr[-3000:]
-    return {p: Page(p) for p in sorted(out.rglob("*.html"))}
+    return links.pages(out)
 
 
 def test_links_resolve(site):
     """Every relative link leads to a file, and every fragment to an id."""
-    broken = []
+    assert links.broken(site) == [] and len(site) > 40
+
+
+def test_a_link_that_leads_nowhere_is_found(tmp_path):
+    """To no file, and to no place in a page; links to other hosts are not followed."""
+    (tmp_path / "a.html").write_text('<p id="here"><a href="b.html#there">')
+    (tmp_path / "b.html").write_text(
+        '<a href="a.html#here"><a href="c.html"><a href="https://example.org/x#y">'
+    )
+    found = links.broken(links.pages(tmp_path))
+    assert found == [("a.html", "b.html#there"), ("b.html", "c.html")]
+
+
+def test_rows_lead_to_checks_and_equations(site):
+    """From the ledger of each paper."""
     for path, page in site.items():
-        for href in (*page.links, *page.loads):
-            url = urllib.parse.urlsplit(href)
-            if url.scheme or url.netloc:
-                continue
-            target = (path.parent / urllib.parse.unquote(url.path)).resolve() if url.path else path
-            there = site.get(target)
-            if not target.exists() or (url.fragment and there and url.fragment not in there.ids):
-                broken.append((path.name, href))
-    assert broken == [] and len(site) > 40
+        if path.stem.startswith("ledger_"):
+            for kind in ("check", "equation"):
+                assert sum(f".html#{kind}-" in x for x in page.links) > 20, (path.name, kind)
+
+
+def test_pages_say_how_long_they_took(site):
+    """Those with cells that ran."""
+    took = {path.stem for path, page in site.items() if "s to run when" in " ".join(page.words)}
+    assert {"trust", "glossary"} <= took and "commands" not in took
 
 
 def test_nothing_comes_from_elsewhere(site):
@@ -129,9 +124,38 @@ def test_the_browser_sees_faults(browse, tmp_path):
     assert any("missing is not defined" in x for x in said) and asked == {"example.org"}
 
 
+def test_the_filter_of_a_table(browse, tmp_path):
+    """A verdict, then words among its rows; then all again."""
+    kinds = ["exact", "limit"] * 4
+    rows = "".join(
+        f'<tr><td>row{i}<td><span class="verdict {k}">{k}</span></tr>' for i, k in enumerate(kinds)
+    )
+    script = """
+    addEventListener("load", () => {
+      const [words, button] = [document.querySelector("input"), document.querySelectorAll("button")[1]];
+      const say = () => {
+        const left = [...document.querySelectorAll("tbody tr")].filter((row) => !row.hidden);
+        document.body.append(` [${left.map((row) => row.cells[0].textContent)}]`);
+      };
+      const type = (text) => { words.value = text; words.dispatchEvent(new Event("input")); say(); };
+      button.click(); say(); type("ROW3 limit"); type("exact"); type(""); button.click(); say();
+    });
+    """
+    page = tmp_path / "table.html"
+    page.write_text(
+        f'<!doctype html><div class="filtered"><table><tbody>{rows}</table></div>'
+        f'<script src="{(ROOT / "docs/_static/filter.js").as_uri()}"></script>'
+        f"<script>{script}</script>"
+    )
+    document, said, _ = browse(page)
+    odd, every = "row1,row3,row5,row7", ",".join(f"row{i}" for i in range(8))
+    assert said == [] and "limit</span> 4</button>" in document
+    assert f"[{odd}] [row3] [] [{odd}] [{every}]" in document
+
+
 def test_in_a_browser(request, site, browse):
-    """Each page opens without a console error or a request to another host; of pages that are not
-    executed, one of each folder.
+    """Each page opens without a console error or a request to another host; of the quick build one
+    of each folder.
     """
     some = {path.parent: path for path in site}.values()
     for path in site if request.node.callspec.params["site"] == "executed" else some:

@@ -14,6 +14,7 @@ from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 from addresses import exists
 
@@ -22,7 +23,7 @@ from papers import claims, evidence
 from theory import sources
 from theory.parameters import ParameterError
 from theory.registry import MODELS
-from verify.check import Check, identity
+from verify.check import Band, Check, identity, near, sampled
 from verify.report import Report
 
 ROOT = Path(__file__).parents[2]
@@ -167,6 +168,17 @@ def _gradients_again(model, tmp_path, monkeypatch):
     assert {r["id"]: r["verdict"] for r in again["checks"]} == {
         r["id"]: r["verdict"] for r in stored(model.paper)["gradients"]["checks"]
     }
+
+
+def test_evidence_says_why():
+    """Of a known deviation and of too few samples; agreement needs no reason."""
+    band = Band(0.1, 0.3, "a neglected term")
+    off = evidence.kept(near("off", "e", 1.0, 1.2, 0.0, "reason", band=band))
+    few = evidence.kept(sampled("few", "e", 1.0, np.array([0.5, 1.0, 1.5])))
+    good = evidence.kept(near("good", "e", 1.0, 1.0, 0.01, "reason"))
+    assert (off["verdict"], off["why"]) == ("limit", "off by +10.0% to +30.0%: a neglected term")
+    assert few["verdict"] == "undecided" and "samples would" in few["why"]
+    assert good["verdict"] == "agrees" and "why" not in good
 
 
 def test_evidence_run_again(tmp_path, monkeypatch):
