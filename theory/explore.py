@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from theory import cli, output
-from theory.explorer import page
+from theory.explorer import opening, page
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -20,7 +20,7 @@ def main(argv: list[str] | None = None) -> int:
     )
     parser.add_argument("--runs", type=Path, metavar="FILE", help="netCDF file of students, drawn behind the curves")  # fmt: skip
     args = parser.parse_args(argv)
-    made = page(args.model, cli.parameters(args), args.runs)
+    made = page(args.model, cli.parameters(args, opening(args.model)), args.runs)
     path = args.out or Path(f"{args.model.name.replace('.', '_')}.html")
     output.write_text(path, made)
     print(path, file=sys.stderr)

@@ -10,6 +10,7 @@ import argparse
 import functools
 import importlib
 import json
+import os
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -22,7 +23,7 @@ from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
 from papers import claims, evidence
-from theory import cli, registry
+from theory import cli, explorer, output, registry
 from theory.equation import STATUSES
 from verify.check import VERDICTS
 
@@ -42,6 +43,7 @@ CALLED = {
         *("verify.check.Check", "verify.check.table"),
     ),
 }
+EXPLORERS = os.environ.get("DOCS_EXECUTION") not in ("off", "stored")  # seconds each
 PERFORMANCE = Path(__file__).parents[1] / "performance.json"
 
 
@@ -364,6 +366,28 @@ def costs() -> str:
     return table(("command", "checks", "seconds", "commit"), rows)
 
 
+def explorable() -> list[registry.Model]:
+    """Models with a flow, of this package."""
+    own = [m for m in registry.TABLE.values() if not m.package and not m.systems]
+    return [m for m in own if m.wing("theory").flows()]
+
+
+def explorers() -> str:
+    """Links to the explorer's pages, where they are made."""
+    made = [f'<li><a href="explore/{m.name}.html">{m.title}</a></li>' for m in explorable()]
+    return f"<ul>{''.join(made)}</ul>" if EXPLORERS else "Left out of this quick build."
+
+
+def explore(app: Sphinx, error: Exception | None) -> None:
+    """Write the explorer's pages beside those of the site."""
+    if error is None and EXPLORERS and app.builder.format == "html":
+        for model in explorable():
+            path = Path(app.outdir) / "explore" / f"{model.name}.html"
+            path.parent.mkdir(exist_ok=True)
+            with output.atomic(path) as temporary:
+                temporary.write_text(explorer.page(model, explorer.opening(model)))
+
+
 class Generated(SphinxDirective):
     """A directive that parses the Markdown its maker returns."""
 
@@ -399,11 +423,12 @@ def setup(app: Sphinx) -> dict[str, bool]:
     """Register one directive per maker."""
     makers = (statuses, equations, verified, coverage, ledger, commands, api, performance, costs)
     drawn = (figures.gallery, figures.picture, figures.thumbnails)
-    for maker in (*makers, *drawn):
+    for maker in (*makers, explorers, *drawn):
         kind = type(maker.__name__, (Generated,), {"make": staticmethod(maker)})
         app.add_directive(maker.__name__, kind)
     app.connect("autodoc-process-docstring", plain_bars)
     app.connect("html-page-context", cost)
+    app.connect("build-finished", explore)
     # What directives are made of is no file that Sphinx watches: all pages follow this hash.
     app.add_config_value("sources_hash", "", "env")
     return {"parallel_read_safe": True, "parallel_write_safe": True}

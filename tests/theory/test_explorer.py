@@ -2,6 +2,7 @@
 follows from them; it needs no network.
 """
 
+import contextlib
 import functools
 import html
 import json
@@ -154,6 +155,22 @@ def test_students_are_drawn_behind(tmp_path):
     for file in ("other.nc", "missing.nc"):
         with pytest.raises(ParameterError, match=file):
             build.page(model, p, tmp_path / file)
+
+
+@pytest.mark.parametrize(("model", "p"), CASES)
+def test_pages_open_where_a_flow_describes_the_student(model, p):
+    """With default parameters, or with those of a preset; where no preset is described, the page is
+    refused, and says what to set.
+    """
+    start, described = build.opening(model), 0
+    for flow in model.wing("theory").flows().values():
+        with contextlib.suppress(ParameterError):
+            flow._ask(start)
+            described += 1
+    if not described:
+        with pytest.raises(ParameterError, match="begin = "):
+            built(model.name, start)
+    assert described or model.name == "linear_attention.separate"
 
 
 def test_command(tmp_path, capsys):

@@ -1,5 +1,5 @@
 """An explorer of a model's flows: one HTML page that integrates them itself."""
 
-from theory.explorer.build import page
+from theory.explorer.build import opening, page
 
-__all__ = ["page"]
+__all__ = ["opening", "page"]

@@ -236,6 +236,20 @@ def students(path: Path | None, flows: list[Flow]) -> tuple[dict[str, Any], str 
     return {"times": thin[time].values.tolist(), "values": values}, runs.attrs.get("parameters")
 
 
+def opening(model: Model) -> BaseParameters:
+    """Default parameters, or those of the first preset that a flow of the model describes."""
+    theory = model.wing("theory")
+    kind = theory.Parameters
+    for make in (kind, *kind.presets().values()):
+        for flow in theory.flows().values():
+            try:
+                flow._ask(p := make())
+            except ParameterError:
+                continue
+            return p
+    return kind()
+
+
 def page(model: Model, p: BaseParameters, runs: Path | None = None) -> str:
     """Self-contained HTML page of a model's flows: sliders, curves that it integrates, formulas.
 
