@@ -182,6 +182,18 @@ def test_plateau_grows_with_the_logarithm_of_the_start(sizes):
     assert lead > less > 0
 
 
+@pytest.mark.parametrize("share", [0.9, 0.5, 0.1])
+@pytest.mark.parametrize("sizes", [(8, 2, 4), (4, 2, 4), (8, 4, 4), (8, 2, 8)])
+def test_shares_of_the_loss_at_hitting_times(sizes, share):
+    """Along the integrated flow; rates off by 5% move the loss there by more than 5%."""
+    p = Parameters(**dict(zip("SRD", sizes, strict=True)), epsilon=0.01)
+    for part in PARTS:
+        time = time_of_share(p, part, share)
+        loss = float(flow().solve(p, t=1.05 * time, at=[time])[f"loss_{part.name}"][0])
+        # The integrator's 1e-9 of the weights, times the steepness of the drop.
+        assert loss / np.log(constants(p, part)["K"]) == pytest.approx(share, rel=1e-6)
+
+
 def test_late_decay():
     """Losses of both parts approach (K-1)/(2 lambda K t ln(2 lambda K t)), corrections of order ln
     ln t / ln t; they are the whole loss, which vanishes.
