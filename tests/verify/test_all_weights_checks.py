@@ -159,6 +159,24 @@ def test_descent_step_by_step(tmp_path):
     )
 
 
+@pytest.mark.parametrize(("more", "within"), [(1.0, True), (3.0, False)])
+def test_law_is_held_to_the_flow(more, within, monkeypatch):
+    """A flow that is late by N ln N is within 2 ln N / N, one that is late by three times as much
+    is not; either is what its smaller sizes say.
+    """
+    names = (*times.LEVELS, "T_drop")
+    late = {N: dict.fromkeys(names, N**2 + more * N * np.log(N)) for N in (16, 32, 64)}
+    monkeypatch.setattr(all_weights, "flow_times", lambda N, query: late[N])
+    monkeypatch.setattr(
+        all_weights.leading_order, "predicted", lambda N, query: dict.fromkeys(names, N**2)
+    )
+    checks, _ = all_weights.against_law((16, 32), 64)
+    plain = [c for c in checks if "corrected" not in c.name]
+    assert len(plain) == len(checks) / 2 == 2 * len(names)
+    assert all(c.within == (within or c not in plain) for c in checks)
+    assert {c.measured for c in checks} == {late[64]["T_drop"]}
+
+
 @pytest.mark.slow
 def test_law():
     """Largest size from nothing, and from smaller sizes."""

@@ -350,3 +350,21 @@ def test_renewed_ensembles_are_read_back(monkeypatch, tmp_path):
     assert drawn.A.isel(data_draw=0).values.tobytes() == one.A.values.tobytes()
     for level in (fidelity.DRAWN, fidelity.COUNTS):  # what the ladder above leaves out
         assert np.isfinite(fidelity.LEVELS[level](p, one).A).all()
+
+
+def test_terms_are_left_out_one_by_one(monkeypatch):
+    """Each omission is another system, of the same realisation, solved at the runs' epochs."""
+    asked = []
+    _, runs = ensemble.shipped(fidelity.TAKEN_APART)
+    runs = runs.isel(alpha=slice(None, None, fidelity.EVERY_ON_GRID))
+
+    def solve(system, epochs):
+        assert list(epochs) == list(runs.epoch.values)
+        asked.append(system)
+        return runs
+
+    monkeypatch.setattr(fidelity, "solve", solve)
+    whole, no_pairs = (fidelity._without(term, lambda done: None) for term in ("whole", "no pairs"))
+    assert asked[0] is not asked[1] and type(asked[0]) is type(asked[1])
+    assert all(float(np.abs(e).max()) == 0 for e in (*whole.errors.values(),))
+    assert whole.errors.keys() == no_pairs.errors.keys()

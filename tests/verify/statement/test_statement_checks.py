@@ -84,6 +84,16 @@ def test_no_gradient_at_all_agrees_with_rounding():
     assert {q.kind for q in made.conserved} == {"frozen"}
 
 
+def test_a_negative_loss_has_a_band_all_the_same():
+    """Of a leading order: a constant in the loss changes neither order of the band's ends nor the
+    verdict.
+    """
+    right = systems.retrieval(injective="leading order")
+    made = derive(statement(right.loss - 3, name="negative"))
+    (row,) = [c for c in gradients.checks(made) if c.id == "loss_of_drawn_inputs"][:1]
+    assert row.predicted < 0 and row.band.low < row.band.high and row.verdict == "limit"
+
+
 def test_leading_order_is_a_limit(monkeypatch, tmp_path):
     """Drawn values may coincide: how far that is off is said; values that always do are seen."""
     stated = systems.retrieval(injective="leading order")
