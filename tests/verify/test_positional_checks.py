@@ -274,3 +274,32 @@ def test_bad_input(words, message):
     """One line each."""
     with pytest.raises(ParameterError, match=message):
         thresholds_command.main(words)
+
+
+@pytest.mark.parametrize("off", [None, "q", "cosine", "train_loss", "test_mse_half"])
+def test_untied_keys_are_held_to_both_columns(off, monkeypatch):
+    """q is the geometric mean of two columns whose scales are free; each quantity off by 5% fails
+    alone.
+    """
+    sigma, rng = Parameters().sigma, np.random.default_rng(0)
+    right = {"q": 6.0, "cosine": 1.0 / (2 * sigma), "train_loss": 0.1, "test_mse_half": 0.2}
+    order = SimpleNamespace(q=np.array([[[[4.0, 0.0], [0.0, 9.0]]]]), theta=np.ones((1, 1, 2, 1)))
+    found = SimpleNamespace(order=order, train_loss=0.1, test_full=0.4)
+    near = SimpleNamespace(state=SimpleNamespace(q=1.0, V=1.0))
+    monkeypatch.setattr(thresholds, "solve", lambda p, branch: near)
+    monkeypatch.setattr(thresholds, "replace", lambda system, **changes: system)
+    for name in ("headline", "starting_order"):
+        monkeypatch.setattr(thresholds.general, name, lambda *given: None)
+    monkeypatch.setattr(thresholds.general, "solve", lambda *given, **more: found)
+
+    def train(p, seeds, alpha, **options):
+        assert not p.tied and p.start == "semantic"
+        names = {k: v * (1.05 if k == off else 1.0) for k, v in right.items()}
+        names["theta"] = names.pop("cosine") * np.sqrt(names["q"]) * p.sigma
+        spread = 1 + 1e-3 * rng.normal(size=(len(seeds), 1))
+        found = {k: (("seed", "alpha"), v * spread) for k, v in names.items()}
+        return xr.Dataset(found, {"seed": list(seeds), "alpha": [1.0]})
+
+    monkeypatch.setattr(thresholds, "train", train)
+    checks = thresholds.untied_keys(Parameters(), (200, 400, 800), list(range(16)), {})
+    assert {c.name.split()[0] for c in checks if not c.within} == {off} - {None}
