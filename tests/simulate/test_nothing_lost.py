@@ -10,6 +10,7 @@ import dataclasses
 import itertools
 import math
 import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -291,3 +292,20 @@ def test_every_job_says_where_its_runs_will_be(name, tmp_path):
     said = [place for job in planned for place in job.places]
     assert jobs.carry_out(planned, 1, False) == []
     assert sorted(said) == sorted(tmp_path.rglob("seed-*.nc")) and len(said) == 2
+
+
+def test_every_job_is_counted_in_the_store(tmp_path):
+    """Of four, whichever run is missing: told once, unless its failure was reported already."""
+    for missing in range(4):
+        planned = [
+            SimpleNamespace(places=[tmp_path / f"{missing}-{k}-{s}" for s in (0, 1)])
+            for k in range(4)
+        ]
+        for job in planned:
+            for place in job.places:
+                place.touch()
+        lost = planned[missing].places[1]
+        lost.unlink()
+        ((job, error),) = jobs._lost(planned, [])
+        assert job is planned[missing] and lost.name in str(error)
+        assert jobs._lost(planned, [(planned[missing], ValueError())]) == []
