@@ -368,3 +368,15 @@ def test_terms_are_left_out_one_by_one(monkeypatch):
     assert asked[0] is not asked[1] and type(asked[0]) is type(asked[1])
     assert all(float(np.abs(e).max()) == 0 for e in (*whole.errors.values(),))
     assert whole.errors.keys() == no_pairs.errors.keys()
+
+
+@pytest.mark.parametrize(("factor", "within"), [(5.0, True), (3.0, False), (np.nan, True)])
+def test_errors_are_held_to_a_quarter_of_the_papers(factor, within):
+    """Ours over the paper's, which may never reach a level."""
+    ours = best()
+    theirs = Fidelity({k: factor * v for k, v in ours.errors.items()}, 0.1, 0.1)
+    levels = {fidelity.FULL: ours, fidelity.PAPER: theirs}
+    rows = [c for c in fidelity.aims("table_1", levels) if "over the paper's" in c.name]
+    assert len(rows) == len(fidelity.SCATTERED)
+    expected = 0.0 if np.isnan(factor) else 1 / factor
+    assert all(c.within == within and c.measured == pytest.approx(expected) for c in rows)
