@@ -164,6 +164,14 @@ HELD = {
     ),
     # Entries of 8 x 8 matrices are few for a theory of averages over them: 0.05 for these seeds.
     OWN: lambda x: float(abs(x["ours"].A - x["runs"].A).max()) < 0.1,
+    "When did each seed learn, and when should it have?": lambda x: (
+        x["found"].sizes == {"quantity": 2, "seed": 20}
+        and float(abs(x["found"].deviation.mean("seed")).max()) < 0.05
+    ),
+    "A heat map over two fields": lambda x: (
+        x["times"].dims == ("L", "N")
+        and float(x["times"].sel(L=8, N=16)) == pytest.approx(4.242, abs=1e-3)
+    ),
     "Eq. (15) alone, in a paper that compiles": lambda x: (
         "\\begin{aligned}" in x["text"] and x["text"].count("alpha") >= 3 and compiles("paper.tex")
     ),
