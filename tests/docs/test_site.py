@@ -51,6 +51,8 @@ def site(request, tmp_path_factory):
             "--keep-going",
             "-q",
             "-E",
+            "-j",
+            "2",
             "-d",
             str(doctrees),
             "docs",
