@@ -21,7 +21,12 @@ def printed(*arguments, capsys):
     return capsys.readouterr().out
 
 
-@pytest.mark.parametrize("model", registry.MODELS)
+LARGE = ("induction_heads", "associative_memory")  # seconds; the smaller ones have every kind
+
+
+@pytest.mark.parametrize(
+    "model", [pytest.param(m, marks=[pytest.mark.slow] * (m in LARGE)) for m in registry.MODELS]
+)
 def test_there_and_back(model):
     """All names of every equation at once: none is left, and back again it is the equation."""
     equations = registry.find(model).wing("theory").equations().values()

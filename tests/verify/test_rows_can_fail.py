@@ -231,7 +231,7 @@ def test_planted_memories_are_predicted_to_be_whole(monkeypatch):
 DRAWS = 400  # a mean square of normal values scatters by sqrt(2 / 400) = 7%
 
 
-@pytest.mark.parametrize("drawn", [0, 4])
+@pytest.mark.parametrize("drawn", [pytest.param(0, marks=pytest.mark.slow), 4])
 def test_standard_errors_of_compare_are_those_of_simulation(drawn):
     """Of few seeds, about a curve that is known, or the mean of drawn ones: the squared error
     that a row states is, on average, that of its mean.
