@@ -1,5 +1,5 @@
 """Evidence: stored results of a model's ``verify`` commands and of the tests cited in its ledger,
-with commit, cost and a digest of the sources.
+with commit, cost and a digest of the code that they use.
 """
 
 from __future__ import annotations
@@ -21,14 +21,21 @@ from papers.claims import Found
 from theory import output
 from theory.parameters import ParameterError
 from theory.registry import Model
-from theory.sources import digest, imported
+from theory.sources import imported, used
 from verify.check import VERDICTS, Check
 from verify.report import Request, collect
 
 ROOT = Path(__file__).parents[1]
 TESTS = "tests"  # name of the record of cited tests, next to the commands
-# Modules that import every model, handle statements in files, or draw.
-ASIDE = ("verify", "verify.device.students", "theory.statement.model", "theory.plotting")
+# Modules that import every model, handle statements in files, draw, print or compute digests.
+ASIDE = (
+    "verify",
+    "verify.device.students",
+    "theory.statement.model",
+    "theory.plotting",
+    "theory.printing",
+    "theory.sources",
+)
 KEPT = (
     "id",
     "name",
@@ -49,8 +56,14 @@ def place(model: Model) -> Path:
 
 
 def sources(model: Model, command: str) -> str:
-    """Digest of all sources that may affect the results of a command for a model."""
-    return digest(modules(model, command).values(), drawing=False)
+    """Digest of all code that may affect the results of a command for a model."""
+    files = modules(model, command)
+    return used(files.values(), [files[name] for name in _roots(model, command) if name in files])
+
+
+def _roots(model: Model, command: str) -> list[str]:
+    """Modules that implement a command for a model; one model may share another's."""
+    return [f"{m.path('verify')}.{command}" for m in model.offering(command)]
 
 
 def modules(model: Model, command: str) -> dict[str, Path]:
@@ -63,12 +76,8 @@ def modules(model: Model, command: str) -> dict[str, Path]:
     if model.package:
         top = model.package.partition(".")[0]
         tops[top] = Path(str(importlib.import_module(top).__file__)).parent
-    roots = [
-        name
-        for m in model.offering(command)
-        for name in (f"{m.path('verify')}.{command}", m.path("theory"), m.path("simulate"))
-    ]
-    return imported(["verify.report", *roots], tops, ASIDE)
+    own = [m.path(wing) for m in model.offering(command) for wing in ("theory", "simulate")]
+    return imported(["verify.report", *_roots(model, command), *own], tops, ASIDE)
 
 
 def commit(of: Path) -> str:

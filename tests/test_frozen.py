@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from tests.frozen import OF_SCATTER, PART, holds, same
+from tests.frozen import OF_RESOLUTION, OF_SCATTER, PART, holds, same
 
 ROW = [1.0, 1.1, 4.0, 0.05, 0.02]
 
@@ -12,7 +12,7 @@ ROW = [1.0, 1.1, 4.0, 0.05, 0.02]
 @pytest.mark.parametrize("k", range(5))
 def test_any_number_off_by_more_than_rounding_is_another_row(k):
     """And is the same within it; one that is missing is another."""
-    part = PART if k < 2 else OF_SCATTER
+    part = (PART, PART, OF_SCATTER, OF_SCATTER, OF_RESOLUTION)[k]
     off = [v * (1 + 5 * part) if i == k else v for i, v in enumerate(ROW)]
     near = [v * (1 + part / 5) if i == k else v for i, v in enumerate(ROW)]
     none = [None if i == k > 1 else v for i, v in enumerate(ROW)]

@@ -9,7 +9,7 @@ from typing import Any, Self
 
 import sympy as sp
 
-from theory import arguments, lowered, notation, numeric, sweep
+from theory import arguments, lowered, numeric, printing, sweep
 from theory.dimensions import by_dimension
 from theory.parameters import ParameterError, nearest
 
@@ -73,7 +73,7 @@ class Equation:
 
     def latex(self, *, align: bool = False) -> str:
         """LaTeX of the equation; ``align`` adds an alignment mark before the equals sign."""
-        return f"{notation.expression(self.lhs)} {'&' if align else ''}= {notation.expression(self.rhs)}"
+        return f"{printing.expression(self.lhs)} {'&' if align else ''}= {printing.expression(self.rhs)}"
 
     def lambdify(self, *arguments: sp.Basic, modules: str = "numpy") -> Callable:
         """Compile the right-hand side; see `theory.numeric.function`."""

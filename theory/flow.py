@@ -17,7 +17,7 @@ import scipy.optimize
 import sympy as sp
 import xarray as xr
 
-from theory import arguments, notation, numeric, sweep
+from theory import arguments, numeric, printing, sweep
 from theory.conserved import conserved
 from theory.equation import Equation
 from theory.linearised import linearised
@@ -111,7 +111,7 @@ class Flow:
             Equation(x.name, x, meaning, self.reference, self.status)
             for x, meaning in self.where.items()
         ]
-        return notation.aligned([*self.equations().values(), *where])
+        return printing.aligned([*self.equations().values(), *where])
 
     def __repr__(self) -> str:
         """Name, order parameters and provenance."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import sympy as sp
 from sympy.core.function import AppliedUndef, UndefinedFunction
 
-from theory import cli, lines, notation, output
+from theory import cli, lines, notation, output, printing
 from theory.parameters import ParameterError
 from theory.renaming import Renaming
 
@@ -63,7 +63,7 @@ UNCHANGED = Renaming()
 
 def rows(equation: Equation) -> list[str]:
     """Rows of an alignment; a single row if the equation fits on one line."""
-    left, right = (notation.expression(side) for side in (equation.lhs, equation.rhs))
+    left, right = (printing.expression(side) for side in (equation.lhs, equation.rhs))
     return lines.rows(left, right)
 
 
@@ -109,7 +109,7 @@ def symbols(model: Model, equations: Iterable[Equation], renaming: Renaming = UN
         own = part.wing("theory").equations() if model.systems else {e.name: e for e in listed}
         for equation in (e for e in listed if e.name in own):
             for x in occurring(equation):
-                name, printed = str(x), notation.expression(renaming.expression(x))
+                name, printed = str(x), printing.expression(renaming.expression(x))
                 means = renaming.words("; ".join(said.of(x)))
                 where = f"by {defined[name]}" if name in defined else f"first in {equation.name}"
                 row = [f"${printed}$", escape(means), escape(where)]

@@ -1,17 +1,14 @@
-"""Symbols with their printed forms and meanings, and the LaTeX printer settings."""
+"""Symbols with their printed forms and meanings."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import sympy as sp
 
-if TYPE_CHECKING:
-    from theory.equation import Equation
-
-_NAMES: dict[sp.Symbol, str] = {}
+NAMES: dict[sp.Symbol, str] = {}
 _MEANINGS: dict[tuple[str, Any], str] = {}  # by module and symbol: models share letters
 
 
@@ -54,29 +51,9 @@ def _meaning(made: Any, means: str) -> Any:
 
 
 def _named(made: sp.Symbol, latex: str | None) -> sp.Symbol:
-    for other, printed in _NAMES.items():
+    for other, printed in NAMES.items():
         if latex and other.name == made.name and printed != latex:
             raise ValueError(f"{made}: printed as both {printed} and {latex}")
     if latex:
-        _NAMES[made] = latex
+        NAMES[made] = latex
     return made
-
-
-def expression(expr: sp.Basic) -> str:
-    """LaTeX of an expression with the toolkit's printer settings."""
-    return sp.latex(
-        expr,
-        symbol_names=_NAMES,
-        mul_symbol=None,
-        fold_short_frac=False,
-        ln_notation=True,
-        parenthesize_super=True,
-        imaginary_unit="i",
-        diff_operator="d",
-    )
-
-
-def aligned(equations: Iterable[Equation]) -> str:
-    """One ``aligned`` block of several equations."""
-    lines = " \\\\\n".join("  " + e.latex(align=True) for e in equations)
-    return f"\\begin{{aligned}}\n{lines}\n\\end{{aligned}}"

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from theory import cli, notation, output
+from theory import cli, output, printing
 from theory.equation import Equation
 from theory.parameters import ParameterError, most_extreme, stated
 
@@ -127,7 +127,7 @@ def main(argv: list[str] | None = None) -> int:
     remarks = (
         sys.stderr if args.json else None
     )  # with --json, stdout holds one JSON object and nothing else
-    formulas = notation.aligned(result.equations()) if args.latex else ""
+    formulas = printing.aligned(result.equations()) if args.latex else ""
     if args.json:
         found = {
             "model": args.model.name,

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any
 import sympy as sp
 from sympy.core.function import AppliedUndef, UndefinedFunction
 
-from theory import notation
+from theory import printing
 from theory.parameters import ParameterError
 
 if TYPE_CHECKING:
     from theory.equation import Equation
 
 NEAREST = 5  # number of suggestions for an unknown symbol
-CONSTANTS = {notation.expression(x) for x in (sp.E, sp.I, sp.pi)}
+CONSTANTS = {printing.expression(x) for x in (sp.E, sp.I, sp.pi)}
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class Renaming:
     def check(self, equations: Iterable[Equation]) -> None:
         """Refuse unknown and clashing names; see `read`."""
         occurring = {x for e in equations for side in _sides(e) for x in _named(side)}
-        looks = {str(x): notation.expression(x) for x in occurring}
+        looks = {str(x): printing.expression(x) for x in occurring}
         for old, new in self.names.items():
             if old not in looks:
                 near = difflib.get_close_matches(old, looks, n=NEAREST, cutoff=0)
@@ -78,7 +78,7 @@ class Renaming:
                 )
         taken = {look: name for name, look in looks.items() if name not in self.names}
         for old, new in self.names.items():
-            look = notation.expression(sp.Symbol(new))
+            look = printing.expression(sp.Symbol(new))
             if look in CONSTANTS:
                 raise ParameterError(f"--rename {old}={new}: {new} is a constant")
             other = new if new in taken.values() else taken.get(look)

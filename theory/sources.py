@@ -1,6 +1,5 @@
-"""Digest of source files without comments and docstrings, and the modules that a module imports.
-Stored results are stale if and only if this digest has changed; stored numbers do not depend on
-functions that draw.
+"""Digests of source files without comments and docstrings, the modules that a module imports, and
+the definitions that it may use. Stored results are stale if and only if their digest has changed.
 """
 
 from __future__ import annotations
@@ -9,23 +8,51 @@ import ast
 import functools
 import hashlib
 from collections.abc import Container, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
-DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+DEFINITIONS = (ast.ClassDef, *FUNCTIONS)
 
 
-def digest(files: Iterable[Path], *, drawing: bool = True) -> str:
-    """Digest of Python files, in the given order: sixteen hexadecimal digits.
+def digest(files: Iterable[Path]) -> str:
+    """Digest of Python files, in the given order: sixteen hexadecimal digits."""
+    return _hashed(_plain(file.read_text(encoding="utf-8")) for file in files)
+
+
+def used(files: Iterable[Path], roots: Iterable[Path] = ()) -> str:
+    """Digest of what Python files may execute together: sixteen hexadecimal digits.
+
+    A function, class, method or constant counts if any counted code mentions its name, wherever it
+    is defined; two of the same name both count. Methods of a class with bases count with the class,
+    as others may call them; other statements outside functions always. Functions ``draw`` that plot
+    and imports do not, so that code may move between modules.
 
     Parameters
     ----------
     files : iterable of Path
-    drawing : bool
-        Whether functions ``draw`` that plot count.
+        All files.
+    roots : iterable of Path
+        Those among them of which everything counts.
     """
+    whole = set(roots)
+    parts = [
+        (part, file in whole) for file in files for part in _parts(file.read_text(encoding="utf-8"))
+    ]
+    reached: set[str] = set()
+    now = -1
+    while now < len(reached):
+        now = len(reached)
+        for part, always in parts:
+            if always or part.names <= reached:
+                reached |= part.mentions
+    return _hashed(sorted(part.text for part, always in parts if always or part.names <= reached))
+
+
+def _hashed(texts: Iterable[str]) -> str:
     found = hashlib.sha256()
-    for file in files:
-        found.update(_statements(file.read_text(encoding="utf-8"), drawing))
+    for text in texts:
+        found.update(text.encode())
     return found.hexdigest()[:16]
 
 
@@ -87,20 +114,75 @@ def _imports(text: str, package: str) -> tuple[str, ...]:
     return tuple(names())
 
 
+@dataclass(frozen=True)
+class Part:
+    """Code that counts if all of some names are mentioned: a function, a method with its class, or
+    statements (no names).
+    """
+
+    names: frozenset[str]
+    text: str
+    mentions: frozenset[str]
+
+
 @functools.cache
-def _statements(text: str, drawing: bool) -> bytes:
+def _parts(text: str) -> tuple[Part, ...]:
+    def part(node: ast.stmt, *names: str) -> Part:
+        return Part(frozenset(names), ast.unparse(node), frozenset(_mentions(node)))
+
+    def parts() -> Iterator[Part]:
+        for node in _undocumented(text).body:
+            match node:
+                case ast.ClassDef(bases=[]):
+                    methods = [
+                        x for x in node.body if isinstance(x, FUNCTIONS) and x.name[0] != "_"
+                    ]
+                    node.body = [x for x in node.body if x not in methods] or [ast.Pass()]
+                    yield part(node, node.name)
+                    yield from (part(x, node.name, x.name) for x in methods)
+                case ast.ClassDef(name=name) | ast.Assign(targets=[ast.Name(id=name)]):
+                    yield part(node, name)
+                case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
+                    if not _draws(node):
+                        yield part(node, *([] if name.startswith("__") else [name]))
+                case ast.AnnAssign(target=ast.Name(id=name)):
+                    yield part(node, name)
+                case ast.Import() | ast.ImportFrom():
+                    yield Part(frozenset(), "", frozenset(_mentions(node)))
+                case _:
+                    yield part(node)
+
+    return tuple(parts())
+
+
+def _mentions(node: ast.AST) -> Iterator[str]:
+    """Names in code, attributes, words in quotes, and what is imported under another name."""
+    for x in ast.walk(node):
+        match x:
+            case ast.Name(id=name) | ast.Attribute(attr=name):
+                yield name
+            case ast.Constant(value=str() as name) | ast.alias(name=name, asname=str()):
+                yield from name.split(".")
+
+
+@functools.cache
+def _plain(text: str) -> str:
+    return ast.unparse(_undocumented(text))
+
+
+def _undocumented(text: str) -> ast.Module:
     tree = ast.parse(text)
-    if not drawing:
-        tree.body = [node for node in tree.body if not _draws(node)]
     for node in ast.walk(tree):
-        if isinstance(node, DOCUMENTED) and ast.get_docstring(node, clean=False) is not None:
+        if (
+            isinstance(node, (ast.Module, *DEFINITIONS))
+            and ast.get_docstring(node, clean=False) is not None
+        ):
             node.body = node.body[1:] or [ast.Pass()]
-    return ast.unparse(tree).encode()
+    return tree
 
 
-def _draws(node: ast.stmt) -> bool:
+def _draws(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
     """A function ``draw`` that is given axes, or makes them by `theory.plotting`."""
-    if not (isinstance(node, ast.FunctionDef) and node.name == "draw"):
-        return False
     given = any(a.arg == "axes" for a in node.args.args)
-    return given or any(isinstance(n, ast.Name) and n.id == "plotting" for n in ast.walk(node))
+    plots = given or any(isinstance(n, ast.Name) and n.id == "plotting" for n in ast.walk(node))
+    return node.name == "draw" and plots

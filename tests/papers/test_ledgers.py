@@ -334,7 +334,7 @@ def test_sources_of_a_command_are_what_it_imports(tmp_path):
         [sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=ROOT
     )
     known = evidence.modules(MODELS["associative_memory"], "gradients")
-    assert set(done.stdout.split()) - {"theory.plotting"} <= known.keys()
+    assert set(done.stdout.split()) - set(evidence.ASIDE) <= known.keys()
     assert not [name for name in known if "positional" in name]
 
 
@@ -344,18 +344,48 @@ def test_sources_of_a_command_are_what_it_imports(tmp_path):
         ("def draw(result, axes):\n    axes.plot({})", False),
         ("def draw(p):\n    plotting.figure({})", False),
         ("def draw(p, rng):\n    return rng.normal({})", True),
-        ("def drawn(axes):\n    return {}", True),
-        ("draw = {}", True),
+        ("def unused():\n    return {}", False),
+        ("def helper():\n    return {}", True),
+        ("def looked_up():\n    return {}", True),
+        ("constant = {}", True),
+        ("other = {}", False),
+        ("print({})", True),
+        ("class Kept:\n    def method(self):\n        return {}", True),
+        ("class Kept:\n    def another(self):\n        return {}", False),
+        ("class Kept(Base):\n    def another(self):\n        return {}", True),
+        ("class Kept:\n    def __eq__(self, other):\n        return {}", True),
+        ("def helper():\n    'Says {}.'", False),
+        ("from {} import something", False),
     ],
 )
-def test_functions_that_plot_do_not_make_results_stale(text, counts, tmp_path):
-    """By name and by what they use; the code of runs counts all functions."""
-    made = []
+def test_what_may_be_executed_makes_results_stale(text, counts, tmp_path):
+    """Code whose name is mentioned, directly or by other such code; runs count every statement."""
+    root = tmp_path / "root.py"
+    root.write_text(
+        "from far import helper as h\ndef run():\n"
+        "    return draw, h, getattr(x, 'looked_up'), constant, Kept().method()"
+    )
+    made, whole = [], []
     for value in (1, 2):
         path = tmp_path / f"{value}.py"
-        path.write_text("x = 1\n" + text.format(value))
-        made.append([sources.digest([path], drawing=d) for d in (False, True)])
-    assert (made[0][0] != made[1][0]) == counts and made[0][1] != made[1][1]
+        path.write_text("x = 1\n" + text.format(f"package{value}" if "from" in text else value))
+        made.append(sources.used([root, path], [root]))
+        whole.append(sources.digest([path]))
+    assert (made[0] != made[1]) == counts and (whole[0] != whole[1]) == ("Says" not in text)
+
+
+def test_code_moves_without_making_results_stale(tmp_path):
+    """From one module to another, not to another class."""
+    files = [tmp_path / name for name in ("root.py", "a.py", "b.py")]
+    contents = [("f()", "def f(): return g()", "def g(): return 1")]
+    contents += [("f()", "", "def g(): return 1\ndef f(): return g()")]
+    contents += [("f()", "def g(): return 1", "class A:\n    def f(self): return g()")]
+    found = []
+    for texts in contents:
+        for file, text in zip(files, texts, strict=True):
+            file.write_text(text)
+        found.append(sources.used(files, files[:1]))
+    assert found[0] == found[1] != found[2]
 
 
 def test_what_has_no_result_is_counted_and_named():

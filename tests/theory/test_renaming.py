@@ -7,7 +7,7 @@ import re
 import pytest
 import sympy as sp
 
-from theory import latex, notation, registry
+from theory import latex, printing, registry
 from theory.equation import Equation
 from theory.parameters import ParameterError
 from theory.renaming import Renaming, _named, _sides
@@ -75,7 +75,7 @@ def test_functions_arrays_and_bound_symbols():
     expr = f(f(x)) + sp.Sum(W[i], (i, 1, y))
     moved = Renaming({"f": "h", "W": "V", "i": "j", "y": "n"}).expression(expr)
     assert (
-        notation.expression(moved)
+        printing.expression(moved)
         == r"h{\left(h{\left(x \right)} \right)} + \sum_{j=1}^{n} {V}_{j}"
     )
 

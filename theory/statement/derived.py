@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import sympy as sp
 
-from theory import notation
+from theory import notation, printing
 from theory.equation import Equation
 from theory.flow import Flow
 from theory.linearised import linearised
@@ -242,7 +242,7 @@ class Derived:
 
         first = [made("loss", LOSS, self.loss)]
         for c in self.classes:
-            name, short = f"entries_{c.label}", notation.expression(sp.Symbol(c.label))
+            name, short = f"entries_{c.label}", printing.expression(sp.Symbol(c.label))
             symbol = notation.symbol(name, f"n_{{{short}}}", f"entries of {c.weight}: {c.means}")
             status = self.status if self.shared else "exact"
             first.append(Equation(name, symbol, c.size, self.reference, status))
