@@ -44,7 +44,7 @@ KEPT = (
     "measured",
     "standard_error",
     "verdict",
-    "sees",
+    "detectable",
     "why",
     "bound",
 )

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from theory.parameters import ParameterError
+from theory.renamed import renamed
 
 State = dict[str, Any]  # tensors, numbers, and lists or dictionaries of these
 
@@ -192,3 +193,6 @@ class Module:
         """Restore a state."""
         self.student.load_state_dict(state["student"])
         self.optimizer.load_state_dict(state["optimizer"])
+
+
+__getattr__ = renamed(__name__, {"Each": "Unstacked", "Held": "Clamped"})

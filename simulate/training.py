@@ -95,8 +95,8 @@ class System:
     text : callable, optional
         ``text(p, content)``: parameters and system for a text given by the user.
     held : mapping of str to float
-        Clamped weights, as for `Clamped`: ``dataclasses.replace(SYSTEM, held={"w[4:8]": 0.3})`` trains
-        the students of ``flow.held(w=0.3)``.
+        Weights that stay fixed, see `Clamped`: ``replace(SYSTEM, held={"w[4:8]": 0.3})`` trains the
+        students of ``flow.held(w=0.3)``.
     """
 
     name: str

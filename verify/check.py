@@ -145,8 +145,8 @@ class Check:
         """One of `VERDICTS`.
 
         *exact*: an identity. *agrees*: within tolerance, and an error of 5% would have been
-        detected. *coarse*: within tolerance, but the design of the check cannot detect 5% (required
-        `sees`). *bound*: an inequality holds with a margin above 5%, so that the size is not
+        detected. *coarse*: within tolerance, but the design of the check cannot detect 5% (see
+        `detectable`). *bound*: an inequality holds with a margin above 5%, so that the size is not
         tested. *limit*: inside the band of known systematic deviations. *undecided*: within
         tolerance, but there are too few samples for the required power. *FAIL*: outside.
         """
@@ -181,7 +181,7 @@ class Check:
             **asdict(self),
             "deviation": self.deviation,
             "statistic": self.statistic,
-            "sees": self.detectable,
+            "detectable": self.detectable,
             "within": self.within,
             "verdict": self.verdict,
         }
@@ -278,12 +278,12 @@ def vanishing(name: str, equation: str, measured: Any, tolerance: float, reason:
 
 
 def at_least(name: str, equation: str, bound: float, measured: float, reason: str) -> Check:
-    """Check that a value is not below a bound; `sees` is the relative margin to the bound."""
+    """Check that a value is not below a bound; `detectable` is the relative margin."""
     return _bounded(name, equation, bound, measured, reason, ">=", bound - measured)
 
 
 def at_most(name: str, equation: str, bound: float, measured: float, reason: str) -> Check:
-    """Check that a value does not exceed a bound; `sees` is the relative margin to the bound."""
+    """Check that a value does not exceed a bound; `detectable` is the relative margin."""
     return _bounded(name, equation, bound, measured, reason, "<=", measured - bound)
 
 
@@ -445,7 +445,7 @@ def table(checks: Sequence[Check], *, wide: bool = False) -> str:
 
 
 NARROW = ("check", "predicted", "measured", "off", "z", "verdict")
-WIDE = (*NARROW, "equation", "error", "tolerance", "sees", "why")
+WIDE = (*NARROW, "equation", "error", "tolerance", "detectable", "why")
 NARROWEST = 20  # smallest width of the column of names
 PLAIN = ("exact", "agrees")  # verdicts shown without a reason
 AGREES = "agrees: within its tolerance, and 5% off or more would have been flagged."

@@ -157,7 +157,7 @@ def verified(model: str, commands: Sequence[str] = ()) -> str:
         for same in groups.values():
             worst = max(same, key=lambda row: VERDICTS.index(row["verdict"]))
             error = worst["standard_error"]
-            sees = worst["sees"]
+            detectable = worst["detectable"]
             tested = sorted({n for row in same for n in re.split(r",\s*", row["equation"])})
             name = text(worst["name"].partition(",")[0] if len(same) > 1 else worst["name"])
             if not commands:  # the page of the model has all its checks, and is where links lead
@@ -170,13 +170,13 @@ def verified(model: str, commands: Sequence[str] = ()) -> str:
                     number(worst["measured"]) + (f" ± {error:.1e}" if error else ""),
                     mark(worst["verdict"]),
                     ""
-                    if worst["verdict"] == "exact" or sees is None
-                    else f"{sees:.1%}"
-                    if sees < 10
+                    if worst["verdict"] == "exact" or detectable is None
+                    else f"{detectable:.1%}"
+                    if detectable < 10
                     else "nothing",
                 ]
             )
-        header = ("check", "rows", "predicted", "measured", "verdict (worst)", "sees")
+        header = ("check", "rows", "predicted", "measured", "verdict (worst)", "detectable")
         out.append(filtered(table(header, rows)))
     return "\n".join(out)
 

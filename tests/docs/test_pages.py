@@ -237,7 +237,7 @@ def test_pages_of_the_api_open_with_what_is_called(generated):
     calls = theory[: theory.index("## `theory.state_tracking`")]
     assert calls.index("`Parameters <") < calls.index("`predict <") < calls.index("`c_omega <")
     assert "`train <simulate.training.System.train>`" in students
-    assert theory.index(".predict`\n") < theory.index(".columns`\n")
+    assert theory.index(".predict`\n") < theory.index(".cavity`\n")
     assert all(
         f"`{name} <" in generated.called("verify") for name in ("ensembles", "times.exponents")
     )
@@ -246,7 +246,7 @@ def test_pages_of_the_api_open_with_what_is_called(generated):
 def test_evidence_shows_why(generated, monkeypatch):
     """Where it is stored; and each row leads to the formulas that it tests."""
     check = {"id": "late", "name": "late", "equation": "(15), dA_dalpha", "predicted": 1.0}
-    check |= {"measured": 1.2, "standard_error": None, "sees": 0.2, "verdict": "limit"}
+    check |= {"measured": 1.2, "standard_error": None, "detectable": 0.2, "verdict": "limit"}
     record = {"commit": "c", "seconds": 1, "checks": [check | {"why": "off by *much*"}]}
     monkeypatch.setattr(generated.evidence, "load", lambda model: {"trajectories": record})
     made = generated.verified("state_tracking")

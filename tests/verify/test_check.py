@@ -206,13 +206,13 @@ DRAWN = 1000  # a share of 0.9 scatters by sqrt(0.9 0.1 / 1000) = 0.0095
     ],
 )
 def test_resolution_is_flagged_nine_times_in_ten(n, sign):
-    """A prediction off by what the check says it sees, for truths of 2 that scatter by 10%: four
-    binomial deviations about 0.9.
+    """A prediction off by what the check says it can detect, for truths of 2 that scatter by 10%:
+    four binomial deviations about 0.9.
     """
     rng = np.random.default_rng([n, sign + 1])
     flagged = 0
     for x in rng.normal(2.0, 0.2, (DRAWN, n)):
-        detectable = sampled("x", "e", 2.0, x).sees
+        detectable = sampled("x", "e", 2.0, x).detectable
         flagged += not sampled("x", "e", 2.0 * (1 + sign * detectable), x).within
     assert flagged / DRAWN == pytest.approx(0.9, abs=4 * np.sqrt(0.9 * 0.1 / DRAWN))
 
@@ -226,14 +226,14 @@ def test_resolution_of_bands_adds_their_width():
         sampled("x", "e", 1.0, scattered(20, 0.01, 1.15), band=OFF),
     )
     assert banded.detectable == pytest.approx(plain.detectable + 0.1, rel=1e-9)
-    assert near("x", "e", 1.0, 1.15, 0.0, "", band=OFF).sees == pytest.approx(0.1)
+    assert near("x", "e", 1.0, 1.15, 0.0, "", band=OFF).detectable == pytest.approx(0.1)
 
 
 @pytest.mark.parametrize(
     ("spread", "required"),
     [(0.01, 0.05), (0.05, 0.05), (0.1, 0.05), (0.3, 0.05), (0.3, 0.5), (1.0, 0.2)],
 )
-def test_needed_is_the_smallest_number(spread, required):
+def test_samples_needed_is_the_smallest_number(spread, required):
     n = samples_needed(spread, required)
     assert detectable_effect(n) * spread / np.sqrt(n) <= required
     assert all(detectable_effect(k) * spread / np.sqrt(k) > required for k in range(2, n))
@@ -339,7 +339,7 @@ def test_report_exit_code_and_json():
         "error",
         "tolerance",
         "reason",
-        "sees",
+        "detectable",
         "within",
         "verdict",
     }
@@ -362,7 +362,7 @@ def test_nothing_checked_is_not_a_success():
 
 
 def test_a_check_made_by_hand_sees_its_tolerance():
-    assert Check("x", "e", 1.0, 1.0, 0.0, 0.02, "why").sees == 0.02
+    assert Check("x", "e", 1.0, 1.0, 0.0, 0.02, "why").detectable == 0.02
     assert Check("x", "e", 1.0, 1.0, 0.0, 0.02, "why").verdict == "agrees"
 
 

@@ -160,7 +160,7 @@ def test_the_grid_is_followed(name):
     """Two seeds of two settings, two actions and large steps, within the aims of the whole grid."""
     p, runs = ensemble.shipped(name)
     runs = runs.isel(seed=slice(0, 2), alpha=slice(None, None, 4))
-    found = fidelity.judge(p, fidelity.quenched(p, runs), runs)
+    found = fidelity.judge(p, fidelity.fixed_disorder(p, runs), runs)
     for measure in ("half_time", "rollout_half_time", "A", "variance_other", "variance_correct"):
         assert np.abs(found.errors[measure]).max() < fidelity.AIMS[measure], measure
 
@@ -186,7 +186,7 @@ def test_every_step_of_the_ladder_is_worth_it():
     assert rollout[0] > 1.5 * rollout[1] > 3 * rollout[2]
     right = [
         found[level].summary("variance_correct")[0]
-        for level in ("dressed", "+ cavity equations", fidelity.COLUMNS, fidelity.FULL)
+        for level in ("dressed", "+ cavity equations", fidelity.CAVITY, fidelity.FULL)
     ]
     assert right[0] > 3 * right[1] > 3 * right[2] * 1.2 > 20 * right[3]
     assert half[2] > 4 * found[fidelity.FULL].summary("half_time")[0]
@@ -197,7 +197,7 @@ def ladder():
     """At Table 1 and one setting of the grid: the paper's levels run at the first; the others as
     cavity equations are known to come out.
     """
-    known = dict.fromkeys((fidelity.COLUMNS, fidelity.COUNTS, fidelity.FULL), best())
+    known = dict.fromkeys((fidelity.CAVITY, fidelity.COUNTS, fidelity.FULL), best())
     scatter = {"half_time": 0.005, "rollout_half_time": 0.007}
     known[fidelity.FULL] = replace(best(), inside=0.818)
     known[fidelity.DRAWN] = replace(best(), scatter=scatter)

@@ -337,7 +337,9 @@ def test_skewness_costs_resolution_on_the_side_of_the_long_tail():
     """What a row says it sees holds for the harder side; of fewer values it is not known."""
     x = np.random.default_rng(0).exponential(size=200)
     symmetric = 1 + x.std() * np.random.default_rng(0).normal(size=200)
-    assert sampled("x", "e", 1.0, x).sees > 1.05 * sampled("x", "e", 1.0, symmetric).sees
+    assert (
+        sampled("x", "e", 1.0, x).detectable > 1.05 * sampled("x", "e", 1.0, symmetric).detectable
+    )
     few = x[: MANY - 1]
     same = Shape(skewness(few))
     assert normal_z(-5.0, few.size, same) == normal_z(-5.0, few.size)

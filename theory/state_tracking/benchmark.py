@@ -131,8 +131,8 @@ def reference(values: Mapping[str, float], level: Any = "0.5", digits: int = DIG
 
 
 def rates(p: Parameters, calls: int) -> list[dict[str, Any]]:
-    """Rows for the rates of the fixed-disorder theory of one student: median time per call of generated
-    and hand-written code, called alternately.
+    """Rows for the rates of the fixed-disorder theory of one student: median time per call of
+    generated and hand-written code, called alternately.
     """
     rng = np.random.default_rng(0)
     start = Start.drawn(p, 1, rng)

@@ -1,4 +1,5 @@
-"""Cavity equations for single columns of M ("cavity equations"), in place of Gaussian logits.
+"""Cavity equations for single columns of M, in place of Gaussian logits (as in dynamical mean-field
+theory: one column in the self-consistent environment of the others).
 
 Given the attention, the columns (action, state) of M for different states learn independently;
 columns of the same state act on each other as noise. One column in a self-consistent environment

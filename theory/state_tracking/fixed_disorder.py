@@ -1,5 +1,5 @@
-"""Fixed-disorder theory: fixed-disorder theory of one student, given its teachers, initial weights and
-the pair counts of its training set.
+"""Fixed-disorder theory of one student: given its teachers, initial weights and the pair counts of
+its training set.
 
 Training rows (sequence, step) with the same state, step and correct action form a group. Within a
 group the attention weights of the actions have a mean, fixed by the pair counts of the training

@@ -32,6 +32,7 @@ class WithoutAccuracies(Cavity):
         return np.full(found.own.shape, np.nan)
 
 
+RENAMED = {"columns": "cavity", "quenched": "fixed_disorder"}  # names before version 0.1
 LEVELS: dict[str, Any] = {"cavity": Cavity, "dressed": Dressed, "fixed_disorder": FixedDisorder}
 DRAW = 0  # seed of drawn initial values
 
@@ -62,17 +63,17 @@ def predict(
         weights.
     alpha : float, optional
         Length of the curves without runs; ``p.epochs`` by default.
-    level : {'columns', 'dressed', 'fixed_disorder'}
-        ``columns``: cavity equations for entries of M, with the size of the training set.
+    level : {'cavity', 'dressed', 'fixed_disorder'}
+        ``cavity``: cavity equations for entries of M, with the size of the training set.
         ``dressed``: one variance of M and Gaussian logits; faster, and less accurate once logits
-        are learned. ``fixed_disorder``: every entry of M at fixed disorder; slower, accurate to a few
-        parts in a thousand.
+        are learned. ``fixed_disorder``: every entry of M, given teachers, initial weights and
+        training set; slower, accurate to a few parts in a thousand.
     accuracies : bool
         Whether to compute accuracies, too. They take 60 ms of the 65 ms of an evaluation per seed;
         a step takes 0.2 ms per seed at the demo's sizes.
     given : Realisation, optional
-        For the level ``fixed_disorder``: teachers, initial M and training sets. By default those of the
-        runs, reconstructed from their seeds; without runs they are drawn.
+        For the level ``fixed_disorder``: teachers, initial M and training sets. By default those of
+        the runs, reconstructed from their seeds; without runs they are drawn.
 
     Returns
     -------
@@ -90,7 +91,9 @@ def predict(
         describe the training.
     """
     if level not in LEVELS:
-        raise ParameterError(f"level = {level!r}: must be one of {', '.join(LEVELS)}")
+        new = RENAMED.get(level) if isinstance(level, str) else None
+        hint = f"; it is called '{new}' now" if new else ""
+        raise ParameterError(f"level = {level!r}: must be one of {', '.join(LEVELS)}{hint}")
     if given is not None and (level != "fixed_disorder" or runs is None):
         raise ParameterError("given: goes with runs and level = 'fixed_disorder'")
     if (runs is None) == (seeds is None):

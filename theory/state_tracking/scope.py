@@ -44,7 +44,7 @@ def flow_of(permutations: str) -> Scope:
     return replace(FLOW, limits=(*FLOW.limits, kind))
 
 
-COLUMNS = Scope("the theory of one start", f"{GRADIENT}, teachers drawn", FLOW.limits, FLOW.free)
+ONE_START = Scope("the theory of one start", f"{GRADIENT}, teachers drawn", FLOW.limits, FLOW.free)
 REALISATION = Scope("the theory of one realisation", GRADIENT, DESCENT, MEASURED, ("data_draw",))
-SCOPES = {"flow": FLOW, "cavity": COLUMNS, "dressed": COLUMNS, "fixed_disorder": REALISATION}
+SCOPES = {"flow": FLOW, "cavity": ONE_START, "dressed": ONE_START, "fixed_disorder": REALISATION}
 applies = scope.applies(SCOPES)

@@ -90,7 +90,7 @@ def slices(**more: Any) -> list[Check]:
                     "training_loss",
                     point["train_loss"],
                     at_infinity(over_d(runs, SIZES)).isel(alpha=0).values,
-                    see=SEE,
+                    required=SEE,
                 )
             )
     return checks

@@ -310,7 +310,7 @@ def concentration(
             -0.5,
             slope,
             error,
-            see=SLOPES,
+            required=SLOPES,
             reason="|z| <= 4, from the scatter of a standard deviation",
         )
     ], notes
@@ -361,7 +361,7 @@ def message_passing(
                 at_infinity(
                     xr.DataArray(variances, dims=("d", "seed"), coords={"d": halves})
                 ).values,
-                see=SEE_V,
+                required=SEE_V,
             )
         )
         last = {

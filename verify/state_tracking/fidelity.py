@@ -29,7 +29,7 @@ from verify.emergence import first_crossing
 from verify.report import Report, Request
 from verify.state_tracking import ensemble
 from verify.state_tracking.levels import (
-    COLUMNS,
+    CAVITY,
     COUNTS,
     DRAWN,
     DRAWS,
@@ -67,7 +67,7 @@ ABSOLUTE = ("A", "loss", "rollout_accuracy")  # measures that are deviations, no
 
 
 ON_LADDER = tuple(level for level in LEVELS if level not in (DRAWN, COUNTS))
-ON_GRID = (PAPER, COLUMNS, DRAWN, COUNTS, FULL)
+ON_GRID = (PAPER, CAVITY, DRAWN, COUNTS, FULL)
 
 
 @dataclass(frozen=True)
@@ -468,7 +468,7 @@ def calibration(grid: Ladder, name: str) -> Check:
         predicted,
         float(np.sqrt(np.mean(ratios))),
         float(np.sqrt(variance)) / (2 * predicted),
-        see=0.5,
+        required=0.5,
         reason="|z| <= 4; the ratio of rms of 14 settings is known to an eighth",
     )
 
@@ -498,7 +498,7 @@ def off(setting: str, levels: dict[str, Fidelity]) -> list[Check]:
     out, title = [], ensemble.SETTINGS[setting].title
     for level in (PAPER, OWN):
         for name, centre in OFF.get((setting, level), {}).items():
-            errors, ours = levels[level].errors[name], levels[COLUMNS].errors[name]
+            errors, ours = levels[level].errors[name], levels[CAVITY].errors[name]
             half = WIDTH * float(ours.std(ddof=1) / np.sqrt(len(ours)))
             band = Band(centre - half, centre + half, "closure c(A), one logit variance")
             out.append(
@@ -542,7 +542,7 @@ def scatter(name: str, tick: Callable[[int], None]) -> Check:
         pooled[0],
         pooled[1],
         relative * pooled[0],
-        see=0.5,
+        required=0.5,
         reason="|z| <= 4; the students' scatter is known to 9%",
     )
 

@@ -1,6 +1,6 @@
-"""Levels of theory of the state-tracking model, from the paper's curve to the quenched
-(fixed-disorder) theory, each as curves per seed of an ensemble; and the fixed-disorder theory without one
-of its terms.
+"""Levels of theory of the state-tracking model, from the paper's curve to the fixed-disorder
+theory, each as curves per seed of an ensemble; and the fixed-disorder theory without one of its
+terms.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def dressed(p: Parameters, runs: xr.Dataset) -> xr.Dataset:
     return solve(Dressed(p, Start.measured(runs)), runs.epoch.values)
 
 
-def columns(p: Parameters, runs: xr.Dataset) -> xr.Dataset:
+def cavity(p: Parameters, runs: xr.Dataset) -> xr.Dataset:
     """Entries of M by their initial value, with an infinite training set."""
     return solve(Cavity(p, Start.measured(runs), finite_data=False), runs.epoch.values)
 
@@ -68,8 +68,8 @@ def finite_data(p: Parameters, runs: xr.Dataset) -> xr.Dataset:
 
 
 def drawn(p: Parameters, runs: xr.Dataset) -> xr.Dataset:
-    """Fixed-disorder theory with a seed's initial values but random teachers, matrices M and training
-    sets: mean over draws, and the relative scatter of both times.
+    """Fixed-disorder theory with a seed's initial values but random teachers, matrices M and
+    training sets: mean over draws, and the relative scatter of both times.
     """
     start = Start.measured(runs)
     curves = [
@@ -104,7 +104,7 @@ LEVELS: dict[str, Callable[[Parameters, xr.Dataset], xr.Dataset]] = {
     "paper, Eq. (15)": paper,
     "exact, own start": exact,
     "dressed": dressed,
-    "+ cavity equations": columns,
+    "+ cavity equations": cavity,
     "+ finite training set": finite_data,
     "fixed disorder, all drawn": drawn,
     "fixed disorder, counts": counts,
@@ -127,9 +127,9 @@ def _uniform(known: Realisation) -> Realisation:
 TERMS: dict[str, Callable[[Parameters, Start, Realisation], FixedDisorder]] = {
     "whole": FixedDisorder,
     "no scatter within groups": lambda p, s, g: _left(FixedDisorder(p, s, g), 0.0),
-    "means take no part of it": lambda p, s, g: _left(FixedDisorder(p, s, g), g.share),
+    "variance about the true mean": lambda p, s, g: _left(FixedDisorder(p, s, g), g.share),
     "no pairs": lambda p, s, g: FixedDisorder(p, s, g.without_pairs()),
     "no counts": lambda p, s, g: FixedDisorder(p, s, _uniform(g)),
     "no M": lambda p, s, g: FixedDisorder(p, s, _uniform(g).redrawn(s, np.random.default_rng(0))),
 }
-PAPER, OWN, COLUMNS, DRAWN, COUNTS, FULL = (list(LEVELS)[k] for k in (0, 1, 4, 5, 6, 7))
+PAPER, OWN, CAVITY, DRAWN, COUNTS, FULL = (list(LEVELS)[k] for k in (0, 1, 4, 5, 6, 7))

@@ -115,7 +115,9 @@ def drawn(table: Table) -> list[Check]:
         X, answers = student.sample(DRAWN, SEED, k)
         found.append(float((answers - student.reduced(weights, X)).square().mean()))
     return [
-        sampled("loss on drawn prompts", "loss", table["loss"].evaluate(known), found, see=0.01)
+        sampled(
+            "loss on drawn prompts", "loss", table["loss"].evaluate(known), found, required=0.01
+        )
     ]
 
 

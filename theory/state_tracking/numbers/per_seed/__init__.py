@@ -1,5 +1,5 @@
-"""One curve per seed: numerical integration of the dressed theory, the cavity equations (columns)
-and the fixed-disorder (fixed_disorder) theory from each seed's initial weights.
+"""One curve per seed: numerical integration of the dressed theory, the cavity equations
+and the fixed-disorder theory from each seed's initial weights.
 """
 
 from theory.state_tracking.numbers.per_seed.attention import Attention
@@ -13,7 +13,7 @@ from theory.state_tracking.numbers.per_seed.start import Start
 
 __all__ = [
     "Attention",
-    "Columns",
+    "Cavity",
     "Dressed",
     "Realisation",
     "FixedDisorder",

@@ -1,4 +1,4 @@
-"""Numerical cavity equations (cavity equations): entries of M as functions of their initial value,
+"""Numerical cavity equations: entries of M as functions of their initial value,
 from a seed's initial weights.
 """
 

@@ -1,4 +1,4 @@
-"""Numerical quenched (fixed-disorder) theory: groups of training rows, vectorised over seeds."""
+"""Numerical fixed-disorder theory: groups of training rows, vectorised over seeds."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ NOISE = 5
 
 
 class FixedDisorder:
-    """Fixed-disorder theory for groups of rows with the same state, step and correct action. State per
-    seed: W_Q, W_K and M.
+    """Fixed-disorder theory for groups of rows with the same state, step and correct action. State
+    per seed: W_Q, W_K and M.
 
     Parameters
     ----------
