@@ -40,7 +40,7 @@ def test_reprs_are_short_and_parameters_can_be_typed_again():
     """No formula is derived for a repr; every line fits a terminal."""
     p, runs = verify.ensembles("demo")
     found = compare(st.flow().solve(DEMO, alpha=3), runs)
-    for thing in (DEMO, st.flow(), st.onset.onset(DEMO), found, st.flow().equations()["dA_dalpha"]):
+    for thing in (DEMO, st.flow(), st.onset(DEMO), found, st.flow().equations()["dA_dalpha"]):
         assert len(repr(thing)) < 250, type(thing)
     assert eval(repr(DEMO)) == DEMO and repr(Parameters()) == "Parameters()"
     derived = []
@@ -50,7 +50,7 @@ def test_reprs_are_short_and_parameters_can_be_typed_again():
 
 def test_notebooks_show_formulas_and_tables():
     """What IPython asks for: LaTeX of equations and flows, HTML of answers, escaped."""
-    law, result = st.equations()["c_omega"], st.onset.onset(DEMO)
+    law, result = st.equations()["c_omega"], st.onset(DEMO)
     assert law._repr_latex_() == rf"$\displaystyle {law.latex()}$"
     assert st.flow()._repr_latex_().split("\n", 1)[1].rsplit("\n", 1)[0] == st.flow().latex()
     assert "alpha_half" in result._repr_html_() and "&gt;" not in result._repr_html_()[:5]

@@ -214,7 +214,8 @@ class Flow:
         beyond : bool
             Also solve for students that the flow does not describe, with a warning.
         **end : float
-            Final time, under the name of the flow's time: ``flow.solve(p, alpha=12)``. Also arrays
+            Final time, as ``until`` or under the name of the flow's time: ``flow.solve(p,
+            alpha=12)``. Also arrays
             of parameter fields, each of which becomes a dimension of the result: ``L=[5, 10, 20]``.
 
         Returns
@@ -245,6 +246,8 @@ class Flow:
         end: dict[str, Any],
     ) -> xr.Dataset:
         name = self.time.name
+        if "until" in end and name not in end:
+            end[name] = end.pop("until")
         self._refuse(parameters, end)
         rtol, atol = (
             number(*of, Allowed(above=0, below=1)) for of in (("rtol", rtol), ("atol", atol))

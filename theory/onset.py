@@ -41,6 +41,8 @@ class Onset:
         Further nested results for ``--json``.
     setting : dict
         Parameters behind the results, for the title of the figure.
+    times : dict
+        Units of those numbers that are times of an event: what ``emergence_times`` returns.
     """
 
     numbers: dict[str, float]
@@ -52,6 +54,7 @@ class Onset:
     plot: Callable[[Onset, Any], None] = field(repr=False)
     details: dict[str, Any] = field(default_factory=dict)
     setting: dict[str, Any] = field(default_factory=dict)
+    times: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Raise an error for a number that is not finite and has no text in ``absent``.
@@ -124,7 +127,10 @@ def main(argv: list[str] | None = None) -> int:
     args = parser.parse_args(argv)
     cli.check_plot(args.plot)
     p = cli.parameters(args)
-    result = cli.having(args.model, "theory", "onset").onset(p, cli.positive("--alpha", args.alpha))
+    until = cli.positive("--alpha", args.alpha)
+    if until is not None and "alpha" in p.as_dict():  # a sample complexity
+        p, until = p.replace(alpha=until), None
+    result = cli.having(args.model, "theory", "onset").onset(p, until)
     remarks = (
         sys.stderr if args.json else None
     )  # with --json, stdout holds one JSON object and nothing else

@@ -323,7 +323,7 @@ class BaseParameters:
         room = cls.__module__.rpartition(".")[0]
         call = f"({{}}, {name}=[{', '.join(raw.split(','))}])"
         if room and importlib.util.find_spec(f"{room}.onset"):
-            call = f"from {room} import Parameters, onset; onset.onset{call.format('Parameters()')}"
+            call = f"from {room} import Parameters, onset; onset{call.format('Parameters()')}"
         else:
             call = "f" + call.format("p")
         return f"; several in Python: {call}; students: simulate.sweep --grid {name}={raw}"

@@ -82,23 +82,17 @@ class Grid:
         """
         # A field may have the name of a result, as ``loss`` of induction heads.
         label = {n: f"parameter_{n}" if n in results[0].variables else n for n in self.given}
-        axes: list[str] = [str(x) for x in self.axes.names] if self.axes else []
-        for axis in range(-len(self.shape), 0) if not axes else ():
-            along = [
-                label[n]
-                for n, v in self.given.items()
-                if v.ndim >= -axis and v.shape[axis] == self.shape[axis]
-            ]
-            axes.append(next((n for n in along if n not in axes), f"axis_{len(axes)}"))
+        named_axes = [str(x) for x in self.axes.names] if self.axes else None
+        names, coordinates = axes(self.given, self.shape, label, named_axes)
 
         def join(part: list[xr.Dataset], level: int) -> xr.Dataset:
-            if level == len(axes):
+            if level == len(names):
                 return part[0]
             step = len(part) // self.shape[level]
             rows = [join(part[k : k + step], level + 1) for k in range(0, len(part), step)]
             return xr.concat(
                 rows,
-                axes[level],
+                names[level],
                 data_vars="all",
                 coords="minimal",
                 compat="equals",
@@ -113,12 +107,41 @@ class Grid:
                 f"{self.names}: the times differ from value to value; say at which with at=..., or "
                 "ask for one at a time"
             ) from None
-        coordinates = {}
-        for name, v in self.given.items():
-            spans = [k for k in range(-v.ndim, 0) if v.shape[k] == self.shape[k]]
-            values = v.reshape([v.shape[k] for k in spans])
-            coordinates[label[name]] = ([axes[k] for k in spans], values)
         return joined.assign_coords({**(self.axes.coordinates if self.axes else {}), **coordinates})
+
+
+def axes(
+    given: Mapping[str, np.ndarray],
+    shape: Sequence[int],
+    label: Mapping[str, str],
+    known: list[str] | None = None,
+) -> tuple[list[str], dict[str, tuple[list[str], np.ndarray]]]:
+    """Names of the axes of a broadcast shape, each after a field that varies along it, and the
+    fields as coordinates.
+
+    Parameters
+    ----------
+    given : mapping of str to ndarray
+        Fields, which broadcast to ``shape``.
+    label : mapping of str to str
+        Name of each field in the result.
+    known : list of str, optional
+        Names of the axes, if these have been given.
+    """
+    names = [*(known or ())]
+    for axis in range(-len(shape), 0) if not names else ():
+        along = [
+            label[n] for n, v in given.items() if v.ndim >= -axis and v.shape[axis] == shape[axis]
+        ]
+        names.append(next((n for n in along if n not in names), f"axis_{len(names)}"))
+    coordinates = {}
+    for name, v in given.items():
+        spans = [k for k in range(-v.ndim, 0) if v.shape[k] == shape[k]]
+        coordinates[label[name]] = (
+            [names[k] for k in spans],
+            v.reshape([v.shape[k] for k in spans]),
+        )
+    return names, coordinates
 
 
 def over_fields(function: Callable) -> Callable:

@@ -36,7 +36,9 @@ def lines(folder: Path) -> list[str]:
     measured = first_crossing(runs.A, 0.5).values
     start, end = per_seed.Start.measured(runs), int(runs.epoch[-1])
     predicted = {
-        "one curve by the paper's Eq. (15)": np.full(measured.shape, st.emergence_time(p)),
+        "one curve by the paper's Eq. (15)": np.full(
+            measured.shape, st.numbers.quadrature.emergence_time(p)
+        ),
         "Eq. (15) from each student's own start": first_crossing(own_start(p, runs).A, 0.5).values,
         "our theory, from each student's own start": per_seed.half_times(
             per_seed.Cavity(p, start), end

@@ -32,7 +32,7 @@ ROOT = Path(__file__).parents[2]
 WINGS = ("theory", "simulate", "verify", "papers")
 # What users call, in the order in which the pages of the API open with it.
 FIRST = (
-    *("Parameters", "predict", "train", "emergence_times", "emergence_time", "times", "thresholds"),
+    *("Parameters", "predict", "train", "emergence_times", "thresholds"),
     *("flow", "onset", "equations"),
 )
 # The same of wings, whose packages export little.

@@ -17,6 +17,7 @@ from theory.state_tracking import Parameters, early_time, late_time, onset
 from theory.state_tracking.numbers import late_time as number_late_time
 from theory.state_tracking.numbers.composite import composite
 from theory.state_tracking.numbers.rollout import with_accuracy
+from theory.state_tracking.onset import equations as onset_equations
 from verify.state_tracking import ensemble, fidelity
 from verify.state_tracking.trajectories import (
     closure_curves,
@@ -270,7 +271,7 @@ def closure(p: Parameters, runs: xr.Dataset) -> Any:
 
 def onset_forms(p: Parameters, runs: xr.Dataset) -> Any:
     """Apps. G and H: early-time and onset solution beside the flow."""
-    return onset.onset(p).draw()
+    return onset(p).draw()
 
 
 def composite_forms(p: Parameters, runs: xr.Dataset) -> Any:
@@ -292,7 +293,7 @@ def composite_forms(p: Parameters, runs: xr.Dataset) -> Any:
         (axes[0], p.values(), f"$L = {p.L}$, $N = d_g = {p.N}$"),
         (axes[1], large, r"$L = 3\times10^4$, $N = d_g = 10^5$"),
     ):
-        star = float(onset.equations()["alpha_star"].evaluate(numbers))
+        star = float(onset_equations()["alpha_star"].evaluate(numbers))
         end = 1.6 * star
         at = {**numbers, "alpha": np.linspace(0, end, 801)}
         axis.plot(
@@ -302,11 +303,11 @@ def composite_forms(p: Parameters, runs: xr.Dataset) -> Any:
             lw=4,
             label="exact",
         )
-        axis.plot(at["alpha"], onset.equations()["onset_A"].evaluate(at), "C0:", label="(81)")
+        axis.plot(at["alpha"], onset_equations()["onset_A"].evaluate(at), "C0:", label="(81)")
         before = {**at, "alpha": at["alpha"][at["alpha"] < star]}
         axis.plot(
             before["alpha"],
-            onset.equations()["onset_sharp"].evaluate(before),
+            onset_equations()["onset_sharp"].evaluate(before),
             "C1-.",
             label=r"$\cos^{-2}$, sharp onset",
         )

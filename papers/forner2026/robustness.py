@@ -84,7 +84,7 @@ def sweep(source: Source) -> dict[str, list[dict[str, Any]]]:
         out[name] = []
         for value in grid:
             p = base.replace(**{name: value})
-            half = onset.onset(p).numbers["alpha_half"]
+            half = onset(p).numbers["alpha_half"]
             length = min(max(16.0, 4 * half), 40.0) if np.isfinite(half) else 30.0
             runs = source.train(train, p.run_to(length), seeds)
             last = runs.isel(alpha=-1)

@@ -21,7 +21,7 @@ def numbers(source: Source) -> str:
     rows = []
     for table in ("table_1", "table_2"):
         p = students(source, table)[0]
-        found = onset.onset(p).numbers
+        found = onset(p).numbers
         rows.append(
             (
                 table.replace("_", " "),

@@ -307,7 +307,7 @@ def onset_curves(source: Source) -> Any:
     """Ours: the flow and its slow manifold over the time left before the drop, and the loss around
     the drop.
     """
-    return onset.onset(Parameters.emergence(N=64)).draw()
+    return onset(Parameters.emergence(N=64)).draw()
 
 
 def uniform(source: Source) -> Any:

@@ -120,7 +120,7 @@ def test_stored_robustness_is_the_theory_of_today():
     for name, rows in robustness.found(Source("shipped", [0])).items():
         for row in rows[:1]:
             p = robustness.SMALL.replace(**{name: row["value"]})
-            half = onset.onset(p).numbers["alpha_half"]
+            half = onset(p).numbers["alpha_half"]
             assert row["flow"] == pytest.approx(half, rel=1e-9)
 
 

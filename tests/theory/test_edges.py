@@ -81,7 +81,9 @@ EDGES: dict[str, Any] = {
 
 def small(system: str, function: str = "") -> BaseParameters:
     """Parameters at which every number is cheap, and that a function describes."""
-    own = {"trained": "three"} if (system, function) == ("induction_heads", "times") else {}
+    own = (
+        {"trained": "three"} if (system, function) == ("induction_heads", "emergence_times") else {}
+    )
     return registry.find(system).wing("theory").Parameters(**SMALL.get(system, {}), **own)
 
 

@@ -284,4 +284,4 @@ def test_onset_reads_the_curve_that_it_shows():
             assert np.interp(at, curve.step, loss) == pytest.approx(int(label) / 100, abs=2e-3)
             last = max(last, at)
     assert curve.step[-1] == pytest.approx(1.6 * last, rel=1e-12)
-    assert onset(p, t_end=5.0).curves()["flow"].t[-1] == 5.0
+    assert onset(p, until=5.0).curves()["flow"].t[-1] == 5.0

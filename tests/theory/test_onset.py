@@ -54,7 +54,7 @@ def test_onset_numbers_and_curves():
     assert (np.diff(curve.R) > np.diff(curve.S)).all()
     gap = float(curve.R[1] - curve.S[1]) / float(curve.alpha[1])
     assert gap == pytest.approx(p.eta * (1 - 1 / p.N) / p.L, rel=1e-4)
-    assert onset(p, alpha_end=1.5).curves()["flow (15)"].alpha[-1] == 1.5
+    assert onset(p, alpha=1.5).curves()["flow (15)"].alpha[-1] == 1.5
 
 
 def test_time_scale_stays_of_order_one():

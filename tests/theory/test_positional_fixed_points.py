@@ -219,7 +219,7 @@ def test_no_crossing_says_why():
     assert math.isnan(found.alpha_c) and "no semantic branch" in found.reasons["alpha_c"]
     with pytest.raises(ParameterError, match="alpha_c: no semantic branch"):
         critical(Parameters(omega=1.0, order=8))
-    result = onset.onset(Parameters(omega=1.0, order=8))
+    result = onset(Parameters(omega=1.0, order=8))
     assert result.details["at_alpha_c"] is None and "none" not in result.table()
 
 

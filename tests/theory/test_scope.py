@@ -120,7 +120,7 @@ def test_who_insists_gets_an_answer_that_says_so():
     assert len(seen) == 1
     assert found.attrs["status"] == "beyond its scope" and "sgd" in found.attrs["assumptions"]
     with pytest.warns(scope.BeyondScope):
-        notes = st.onset.onset(p, beyond=True).notes
+        notes = st.onset(p, beyond=True).notes
     assert any("optimizer = 'adam'" in note for note in notes)
     with pytest.warns(scope.BeyondScope):
         curve = st.flow().solve(p, alpha=0.5, beyond=True)
@@ -140,10 +140,10 @@ def test_a_sweep_asks_once(monkeypatch):
         scope.Scope, "applies", lambda *a, **k: (asked.append(1), plain(*a, **k))[1]
     )
     p = small("state_tracking")
-    st.emergence_time(p, eta=np.linspace(0.1, 1, 1000))
+    st.numbers.quadrature.emergence_time(p, eta=np.linspace(0.1, 1, 1000))
     assert len(asked) == 1
     with pytest.raises(ParameterError, match="weight_decay = 0.1"):
-        st.emergence_time(p, weight_decay=[0.0, 0.1])
+        st.numbers.quadrature.emergence_time(p, weight_decay=[0.0, 0.1])
 
 
 @pytest.mark.parametrize("name", sorted(MODELS))

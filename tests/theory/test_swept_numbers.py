@@ -33,21 +33,21 @@ LATER = [0.0, 0.5, 3.0]
 CASES = {
     "state_tracking": {
         "c_omega": ({}, "L", [1, 3, 8]),
-        "emergence_time": ({"level": 0.3}, "L", [2, 3, 8]),
+        "emergence_times": ({"level": 0.3}, "L", [2, 3, 8]),
+        "numbers.quadrature.emergence_time": ({"level": 0.3}, "L", [2, 3, 8]),
         "initial_variance": ({}, "d_h", [8, 16]),
         "trajectory": ({"alpha": 0.5, "at": [0, 0.5]}, "L", [2, 8]),
         "predict": ({"seeds": 2, "level": "dressed"}, "L", [2, 5]),
-        "onset.onset": ({}, "N", [6, 9]),
+        "onset": ({}, "N", [6, 9]),
         "inversion.states": ({"alpha": LATER}, "L", [2, 8]),
         "inversion.solve": ({"at": LATER}, "permutations", ["iid", "distinct"]),
         "numbers.late_time.late_constant": ({}, "N", [6, 9]),
         "numbers.composite.composite": ({"D": [0.0, 0.5]}, "L", [20, 30]),
     },
     "induction_heads": {
-        "times": ({"level": 0.3}, "N", [2, 5]),
-        "all_weights_times": ({}, "N", [2, 3]),
+        "emergence_times": ({}, "N", [2, 5]),
         "predict": ({}, "loss", ["mean", "mean"]),
-        "onset.onset": ({}, "N", [2, 5]),
+        "onset": ({}, "N", [2, 5]),
     },
     "positional_semantic": {
         "solve": ({"branch": "semantic"}, "alpha", [2.0, 3.0]),
@@ -56,12 +56,15 @@ CASES = {
         "curve": ({"branch": "agnostic", "alphas": [2.0, 3.0]}, "omega", [0.2, 0.4]),
         "phase_diagram": ({"omegas": [0.2], "alphas": [3.0], "jobs": 1}, "lam", [0.01]),
         "predict": ({}, "omega", [0.2, 0.3]),
+        "thresholds": ({}, "omega", [0.2, 0.3]),
+        "onset": ({}, "omega", [0.2]),
     },
     "associative_memory.factual_recall": {
         "predict": ({}, "R", [2, 3]),
         "time_of_share": (HALF, "epsilon", [0.1, 0.2]),
         "closed_form": (HALF, "D", [2, 3]),
-        "onset.onset": ({}, "S", [6, 8]),
+        "emergence_times": ({}, "S", [6, 8]),
+        "onset": ({}, "S", [6, 8]),
     },
     "associative_memory.gradient_memory": {"margin": ({"t": 7.0}, "K", [2, 4])},
     "associative_memory.superposition": {
@@ -82,7 +85,7 @@ CASES = {
         "predict": ({}, "curriculum", [False, True]),
     },
 }
-DERIVED_LONG = ("all_weights_times", "predict")  # of induction heads: nine seconds of derivation
+DERIVED_LONG = ("predict",)  # of induction heads: nine seconds of derivation
 ALL = [
     pytest.param(
         system,
@@ -97,7 +100,7 @@ ALL = [
 
 def small(system, name=""):
     """Parameters at which every number is cheap, and that a function describes."""
-    own = {"trained": "three"} if (system, name) == ("induction_heads", "times") else {}
+    own = {"trained": "three"} if (system, name) == ("induction_heads", "emergence_times") else {}
     return find(system).wing("theory").Parameters(**SMALL.get(system, {}), **own)
 
 
@@ -201,9 +204,9 @@ def test_the_idiom_that_went_wrong():
     """
     p, package = small("state_tracking"), find("state_tracking").wing("theory")
     stale = {**p.values(), "L": np.arange(3, 23)}
-    onset, flow = package.onset.equations()["onset_A"], package.flow()
+    onset, flow = package.equations()["onset_A"], package.flow()
     for call in (
-        lambda: package.emergence_time(stale),
+        lambda: package.numbers.quadrature.emergence_time(stale),
         lambda: package.inversion.states(stale, [0.1]),
         lambda: onset.evaluate({**stale, "alpha": 1.0}),
         lambda: flow.solve({**stale, "L": 3}, alpha=1.0),
@@ -213,33 +216,49 @@ def test_the_idiom_that_went_wrong():
     # Numbers that nothing follows from may be replaced, and what follows may be replaced itself.
     free = {**p.values(), "eta": np.array([0.1, 0.2])}
     np.testing.assert_array_equal(
-        package.emergence_time(free), package.emergence_time(p, eta=[0.1, 0.2])
+        package.numbers.quadrature.emergence_time(free),
+        package.numbers.quadrature.emergence_time(p, eta=[0.1, 0.2]),
     )
     changed = {**p.values(), "c_omega": 0.3}
-    assert package.emergence_time(changed) == package.emergence_time(p, c_omega=0.3)
-    assert package.emergence_time(changed) != package.emergence_time(p)
+    assert package.numbers.quadrature.emergence_time(
+        changed
+    ) == package.numbers.quadrature.emergence_time(p, c_omega=0.3)
+    assert package.numbers.quadrature.emergence_time(
+        changed
+    ) != package.numbers.quadrature.emergence_time(p)
     p = package.Parameters(N=16, d_g=16, d_h=32, eta=0.5)
-    rising = package.emergence_time(p, L=np.arange(3, 23))
-    alone = package.emergence_time(p.replace(L=3)), package.emergence_time(p.replace(L=22))
+    rising = package.numbers.quadrature.emergence_time(p, L=np.arange(3, 23))
+    alone = (
+        package.numbers.quadrature.emergence_time(p.replace(L=3)),
+        package.numbers.quadrature.emergence_time(p.replace(L=22)),
+    )
     assert rising[[0, -1]] == pytest.approx(alone, rel=1e-12) and rising[-1] > 5 * rising[0]
 
 
 def test_arrays_broadcast_and_errors_name_the_field():
     """Two fields; equations; shapes, names and values that do not work."""
     p, package = small("state_tracking"), find("state_tracking").wing("theory")
-    both = package.emergence_time(p, L=[3, 8], eta=[[0.1], [0.2], [0.5]])
+    both = package.numbers.quadrature.emergence_time(p, L=[3, 8], eta=[[0.1], [0.2], [0.5]])
     assert both.shape == (3, 2)
-    assert both[2, 1] == pytest.approx(package.emergence_time(p.replace(L=8, eta=0.5)), rel=1e-12)
+    assert both[2, 1] == pytest.approx(
+        package.numbers.quadrature.emergence_time(p.replace(L=8, eta=0.5)), rel=1e-12
+    )
     curves = package.trajectory(p, 0.5, at=[0, 0.5], L=[3, 8], eta=[[0.1], [0.2], [0.5]])
     assert dict(curves.sizes) == {"eta": 3, "L": 2, "alpha": 2}
     assert curves.eta.values.tolist() == [0.1, 0.2, 0.5]
-    law = package.onset.equations()["onset_A"]
+    law = package.equations()["onset_A"]
     at = law.evaluate(p, L=[3, 8], alpha=2.0)
     assert at[1] == law.evaluate({**p.replace(L=8).values(), "alpha": 2.0})
     for call, message in (
-        (lambda: package.emergence_time(p, L=[3, 4], eta=[0.1, 0.2, 0.3]), "do not fit together"),
-        (lambda: package.emergence_time(p, L=[3, -1]), "L = -1: must be >= 1"),
-        (lambda: package.emergence_time(p, c_omga=1.0), "did you mean 'c_omega'"),
+        (
+            lambda: package.numbers.quadrature.emergence_time(p, L=[3, 4], eta=[0.1, 0.2, 0.3]),
+            "do not fit together",
+        ),
+        (lambda: package.numbers.quadrature.emergence_time(p, L=[3, -1]), "L = -1: must be >= 1"),
+        (
+            lambda: package.numbers.quadrature.emergence_time(p, c_omga=1.0),
+            "did you mean 'c_omega'",
+        ),
         (lambda: package.c_omega(p, l=[3]), "l: unknown parameter"),
         (lambda: package.equations()["c_omega"].evaluate(p, alfa=1.0), "alfa: neither"),
     ):
@@ -248,7 +267,11 @@ def test_arrays_broadcast_and_errors_name_the_field():
 
 
 THREE = {
-    "state_tracking": ("emergence_time", {}, {"L": [3, 5], "eta": [0.2, 0.4, 0.9], "N": [8, 16]}),
+    "state_tracking": (
+        "numbers.quadrature.emergence_time",
+        {},
+        {"L": [3, 5], "eta": [0.2, 0.4, 0.9], "N": [8, 16]},
+    ),
     "associative_memory.noisy_bigram": (
         "feed_forward_success",
         {},
@@ -267,7 +290,7 @@ def test_three_fields_at_once(model):
     """Every axis is that of its field: the loop over all three, and no two points the same."""
     name, given, fields = THREE[model]
     theory = find(model).wing("theory")
-    function, p = getattr(theory, name), theory.Parameters()
+    function, p = of(model, name), theory.Parameters()
     shapes = [(-1, 1, 1), (-1, 1), (-1,)]
     swept = {k: np.reshape(v, s) for (k, v), s in zip(fields.items(), shapes, strict=True)}
     found = function(p, **given, **swept)

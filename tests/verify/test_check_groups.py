@@ -13,7 +13,7 @@ from theory.associative_memory.factual_recall import Parameters as Recall
 from theory.associative_memory.factual_recall import flow, time_of_share
 from theory.associative_memory.factual_recall.dynamics import PARTS
 from theory.state_tracking import Parameters as Tracking
-from theory.state_tracking import onset
+from theory.state_tracking.onset import equations as onset_equations
 from verify.associative_memory.factual_recall import timescales as recall
 from verify.associative_memory.gradient_steps import laws as gradient_steps
 from verify.associative_memory.k_hop import laws as k_hop
@@ -176,7 +176,7 @@ def test_onset_rate_of_the_flow():
     p, runs = ensemble.shipped("demo")
     found, _ = tracking.emergence(p, runs)
     rate = row(found, "onset rate of the flow")
-    exact = float(onset.equations()["onset_coefficient"].evaluate(p.values()))
+    exact = float(onset_equations()["onset_coefficient"].evaluate(p.values()))
     assert (
         rate.predicted == exact and rate.measured == pytest.approx(exact, rel=1e-6) and rate.within
     )

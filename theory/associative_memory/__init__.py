@@ -19,6 +19,7 @@ from theory.associative_memory import (
 from theory.associative_memory.factual_recall import (
     Parameters,
     applies,
+    emergence_times,
     flow,
     flows,
     onset,
@@ -40,6 +41,7 @@ __all__ = [
     "SYSTEMS",
     "Parameters",
     "applies",
+    "emergence_times",
     "equations",
     "factual_recall",
     "flow",

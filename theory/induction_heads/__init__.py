@@ -10,23 +10,24 @@ from theory.induction_heads import (
     dynamics,
     expansions,
     gaussian,
-    onset,
     query,
     structure,
 )
 from theory.induction_heads.all_weights import law, loss, plateau, scores
 from theory.induction_heads.dynamics import flow
 from theory.induction_heads.numbers import emergence
+from theory.induction_heads.onset import emergence_times, onset
 from theory.induction_heads.parameters import Parameters
-from theory.induction_heads.predict import all_weights_times, predict, times
+from theory.induction_heads.predict import predict
 from theory.induction_heads.scope import applies
+from theory.renamed import renamed
 
 __all__ = [
     "Parameters",
-    "all_weights_times",
     "applies",
     "drop",
     "emergence",
+    "emergence_times",
     "equations",
     "flow",
     "flows",
@@ -35,7 +36,6 @@ __all__ = [
     "query",
     "sections",
     "structure",
-    "times",
 ]
 
 flows, sections, equations = catalogue(
@@ -54,4 +54,11 @@ flows, sections, equations = catalogue(
     },
     flow,
     plateau.flow,
+)
+__getattr__ = renamed(
+    __name__,
+    {
+        "times": "emergence_times(p) of p = Parameters.emergence(...)",
+        "all_weights_times": "emergence_times(p)",
+    },
 )

@@ -9,6 +9,7 @@ import numpy as np
 import xarray as xr
 
 from theory import scope, sweep
+from theory.emergence import of_onset, until
 from theory.induction_heads import drop, dynamics, expansions
 from theory.induction_heads.all_weights import loss, scores
 from theory.induction_heads.numbers import all_weights, emergence
@@ -34,9 +35,10 @@ ROLES = {
 }
 
 
+@until("t")
 @scope.guard(EMERGENCE)
 @sweep.over_fields
-def onset(p: Parameters, t_end: float | None = None) -> Onset:
+def onset(p: Parameters, until: float | None = None) -> Onset:
     """Emergence times and curves for the trained parameters: three pseudo-parameters, or all
     weights.
 
@@ -44,9 +46,9 @@ def onset(p: Parameters, t_end: float | None = None) -> Onset:
     ----------
     p : Parameters
         Trained weights, data and query.
-    t_end : float, optional
-        Length of the curves in ``t``; by default 1.25 times the latest emergence (for all weights
-        they end at the drop).
+    until : float, optional
+        Length of the curves in ``t`` (also ``t=``); by default 1.25 times the latest emergence (for
+        all weights they end at the drop).
 
     Returns
     -------
@@ -54,7 +56,7 @@ def onset(p: Parameters, t_end: float | None = None) -> Onset:
         With numbers ``N``, ``T_gamma``, ``T_beta``, ``T_alpha``, ``T_drop`` in ``t`` (unit rate for
         normalised vectors, loss summed over D); infinite if never reached.
     """
-    return _three(p, t_end) if p.trained in PROJECTED else _all(p)
+    return _three(p, until) if p.trained in PROJECTED else _all(p)
 
 
 def _all(p: Parameters) -> Onset:
@@ -76,6 +78,7 @@ def _all(p: Parameters) -> Onset:
         plot=draw,
         setting={name: getattr(p, name) for name in ("N", "data", "query", "mask")}
         | ({"D": p.dimension} if p.data == "gaussian" else {}),
+        times=dict.fromkeys(times, "t"),
     )
 
 
@@ -87,7 +90,7 @@ def _path(p: Parameters) -> xr.Dataset:
     return curve[[*names, "loss"]].rename(names).assign_coords(t=curve.t / pace)
 
 
-def _three(p: Parameters, t_end: float | None) -> Onset:
+def _three(p: Parameters, until: float | None) -> Onset:
     """Onset with three trained pseudo-parameters."""
     times = emergence.times(p.N)
     notes = []
@@ -103,7 +106,7 @@ def _three(p: Parameters, t_end: float | None) -> Onset:
         absent={"T_alpha": "never emerges"},
         notes=notes,
         curves=lambda: curves(
-            p.N, t_end or 1.25 * max(v for v in times.values() if math.isfinite(v))
+            p.N, until or 1.25 * max(v for v in times.values() if math.isfinite(v))
         ),
         equations=lambda: [
             *dynamics.flow().equations().values(),
@@ -112,7 +115,11 @@ def _three(p: Parameters, t_end: float | None) -> Onset:
         ],
         plot=draw,
         setting={"N": p.N},
+        times=dict.fromkeys(times, "t"),
     )
+
+
+emergence_times = of_onset(onset)
 
 
 def curves(N: int, end: float) -> dict[str, xr.Dataset]:

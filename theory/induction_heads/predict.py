@@ -5,6 +5,7 @@ from __future__ import annotations
 import xarray as xr
 
 from theory import prediction, scope, sweep
+from theory.emergence import until
 from theory.induction_heads.numbers import all_weights, emergence
 from theory.induction_heads.numbers.all_weights_loss import NAMES, loss_and_gradient
 from theory.induction_heads.numbers.emergence import Level, LevelGamma
@@ -37,9 +38,12 @@ def all_weights_times(p: Parameters) -> dict[str, float]:
     return {name: value / pace for name, value in found.items()}
 
 
+@until("t")
 @scope.guard(DESCENT)
 @sweep.over_fields
-def predict(p: Parameters, runs: xr.Dataset | None = None, *, t: float | None = None) -> xr.Dataset:
+def predict(
+    p: Parameters, runs: xr.Dataset | None = None, *, until: float | None = None
+) -> xr.Dataset:
     """Predict a training run: population gradient descent of all weights with the students' step,
     starting from zero for every seed.
 
@@ -49,8 +53,8 @@ def predict(p: Parameters, runs: xr.Dataset | None = None, *, t: float | None = 
         Parameters of the training run.
     runs : Dataset, optional
         Students over ``(seed, t)``; the curve is evaluated at their times.
-    t : float, optional
-        Length of the curve without runs; ``p.steps`` by default.
+    until : float, optional
+        Length of the curve without runs, in ``t`` (also ``t=``); ``p.steps`` by default.
 
     Returns
     -------
@@ -63,7 +67,7 @@ def predict(p: Parameters, runs: xr.Dataset | None = None, *, t: float | None = 
         If the closed flow does not apply (data not orthonormal, every pair queried in turn, fewer
         weights), or if the runs were trained with other parameters.
     """
-    steps, at = prediction.clock(p, runs, t, p.time_per_step)
+    steps, at = prediction.clock(p, runs, until, p.time_per_step)
     path = all_weights.euler(p.N, p.query, p.mask, p.time_per_step, int(steps[-1]))[steps]
     pair = p.N if p.query == "last" else p.query
     losses = [loss_and_gradient(x, p.N, pair, p.mask)[0] for x in path]

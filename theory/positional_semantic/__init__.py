@@ -11,19 +11,20 @@ from theory.positional_semantic import (
     free_entropy,
     linear,
     moments,
-    onset,
     state_evolution,
 )
-from theory.positional_semantic.numbers import branches, fixed_point, thresholds
+from theory.positional_semantic.numbers import branches, fixed_point
 from theory.positional_semantic.numbers.branches import curve, phase_diagram
 from theory.positional_semantic.numbers.channel import State
 from theory.positional_semantic.numbers.errors import test_error
 from theory.positional_semantic.numbers.fixed_point import FixedPoint, solve
 from theory.positional_semantic.numbers.linear import baseline
 from theory.positional_semantic.numbers.thresholds import Thresholds
+from theory.positional_semantic.onset import onset, thresholds
 from theory.positional_semantic.parameters import Parameters
 from theory.positional_semantic.predict import predict
 from theory.positional_semantic.scope import applies
+from theory.renamed import renamed
 
 __all__ = [
     "FixedPoint",
@@ -57,4 +58,7 @@ flows, sections, equations = catalogue(
         "Errors": [errors],
         "Linear baseline": [linear],
     }
+)
+__getattr__ = renamed(
+    __name__, {"emergence_times": "thresholds(p) (minima of the loss have no training time)"}
 )

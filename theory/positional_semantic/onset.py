@@ -10,11 +10,13 @@ from scipy.interpolate import PchipInterpolator
 
 from theory import scope, sweep
 from theory.onset import Onset
+from theory.parameters import ParameterError
 from theory.positional_semantic import errors, linear, state_evolution
 from theory.positional_semantic.numbers.branches import curve
 from theory.positional_semantic.numbers.fixed_point import FixedPoint, solve, transverse
 from theory.positional_semantic.numbers.linear import baseline
-from theory.positional_semantic.numbers.thresholds import Thresholds, line, thresholds
+from theory.positional_semantic.numbers.thresholds import Thresholds, line
+from theory.positional_semantic.numbers.thresholds import thresholds as crossings
 from theory.positional_semantic.parameters import Parameters
 from theory.positional_semantic.scope import MINIMUM
 
@@ -36,7 +38,7 @@ LABELS = {
 
 @scope.guard(MINIMUM)
 @sweep.over_fields
-def onset(p: Parameters, alpha: float | None = None) -> Onset:
+def onset(p: Parameters, until: float | None = None) -> Onset:
     """Thresholds at ``p.omega``, the fixed points of both branches there, and the data of the phase
     diagram.
 
@@ -44,8 +46,8 @@ def onset(p: Parameters, alpha: float | None = None) -> Onset:
     ----------
     p : Parameters
         Model. If ``p.alpha`` is set, the fixed points at that sample complexity are included.
-    alpha : float, optional
-        Overrides ``p.alpha``.
+    until : None
+        Refused: these are minima of the loss, without a training time.
 
     Returns
     -------
@@ -53,8 +55,9 @@ def onset(p: Parameters, alpha: float | None = None) -> Onset:
         With numbers ``omega``, ``alpha_c``, ``alpha_l`` (NaN if there is no crossing, see
         ``notes``) and details ``prox``, ``at_alpha_c``, ``at_alpha``, ``errors`` and ``reasons``.
     """
-    p = p if alpha is None else p.replace(alpha=alpha)
-    found = thresholds(p)
+    if until is not None:
+        raise ParameterError(f"until = {until}: there is no training time; alpha = n/d is a field")
+    found = crossings(p)
     notes = [f"{name}: {why}" for name, why in found.reasons.items()]
     details: dict[str, Any] = {"prox": p.prox, "at_alpha_c": None, "reasons": found.reasons}
     if found.at_alpha_c:
@@ -120,6 +123,26 @@ def onset(p: Parameters, alpha: float | None = None) -> Onset:
     )
 
 
+@scope.guard(MINIMUM)
+@sweep.over_fields
+def thresholds(p: Parameters) -> xr.Dataset:
+    """Critical sample complexities; arrays of fields become dimensions.
+
+    Parameters
+    ----------
+    p : Parameters
+        Model; ``alpha`` does not enter.
+
+    Returns
+    -------
+    Dataset
+        ``alpha_c`` and ``alpha_l`` in n/d; NaN if there is no crossing.
+    """
+    found = crossings(p).summary()
+    words = {name: {"long_name": LABELS[name], "units": "n/d"} for name in found}
+    return xr.Dataset({name: ((), value, words[name]) for name, value in found.items()})
+
+
 def report(point: FixedPoint) -> dict[str, float] | None:
     """Summary of a fixed point, or None if the branch does not exist."""
     if not point.exists:
@@ -147,7 +170,7 @@ def lines(p: Parameters, found: Thresholds) -> xr.Dataset:
     """Thresholds over omega, continued to both sides from ``p.omega``, or from 0.3 if there is no
     crossing there.
     """
-    found = found if found.at_alpha_c else thresholds(p.replace(omega=START))
+    found = found if found.at_alpha_c else crossings(p.replace(omega=START))
     rows = [found]
     if found.at_alpha_c:
         for grid in (

@@ -5,6 +5,7 @@ arXiv:2606.18164).
 from __future__ import annotations
 
 from theory.catalogue import catalogue
+from theory.renamed import renamed
 from theory.special import gaussian_accuracy
 from theory.state_tracking import (
     attention,
@@ -20,7 +21,6 @@ from theory.state_tracking import (
     logits,
     loss,
     micro,
-    onset,
     overlaps,
     rollout,
     variance,
@@ -28,8 +28,9 @@ from theory.state_tracking import (
 from theory.state_tracking.attention import c_omega
 from theory.state_tracking.dynamics import flow, thermodynamic_limit
 from theory.state_tracking.numbers import inversion, per_seed
-from theory.state_tracking.numbers.quadrature import emergence_time
 from theory.state_tracking.numbers.rollout import trajectory, with_accuracy
+from theory.state_tracking.onset import emergence_times, onset
+from theory.state_tracking.onset import equations as onset_equations
 from theory.state_tracking.parameters import Parameters
 from theory.state_tracking.predict import predict
 from theory.state_tracking.scope import applies
@@ -40,7 +41,7 @@ __all__ = [
     "applies",
     "c_omega",
     "composite",
-    "emergence_time",
+    "emergence_times",
     "equations",
     "flow",
     "flows",
@@ -66,7 +67,7 @@ flows, sections, equations = catalogue(
         "Attention": [attention],
         "Order-parameter dynamics": [dynamics, flow],
         "Early time": [early_time],
-        "Onset": [onset],
+        "Onset": [onset_equations],
         "Exact solution": [exact],
         "Constant attention and late time": [late_time],
         "Composite for all times": [composite],
@@ -79,3 +80,4 @@ flows, sections, equations = catalogue(
     flow,
     thermodynamic_limit,
 )
+__getattr__ = renamed(__name__, {"emergence_time": "emergence_times(p, ...).alpha_half"})

@@ -11,9 +11,11 @@ import xarray as xr
 
 from theory import scope, sweep
 from theory.algebra import linear_root, vanishes, written_as
+from theory.emergence import labelled, until
 from theory.equation import Equation
 from theory.notation import symbol
 from theory.onset import Onset
+from theory.parameters import number
 from theory.state_tracking import exact, loss, overlaps
 from theory.state_tracking.dynamics import flow
 from theory.state_tracking.early_time import equations as early_equations
@@ -267,17 +269,18 @@ def equations() -> dict[str, Equation]:
     return {e.name: e for e in found}
 
 
+@until("alpha")
 @scope.guard(FLOW)
 @sweep.over_fields
-def onset(p: Parameters, alpha_end: float | None = None) -> Onset:
+def onset(p: Parameters, until: float | None = None) -> Onset:
     """Numbers and curves of the onset: flow, early-time and onset solutions on one time axis.
 
     Parameters
     ----------
     p : Parameters
         Model parameters.
-    alpha_end : float, optional
-        Length of the curves in alpha; 2.5 times the time of A = 1/2 by default.
+    until : float, optional
+        Length of the curves in alpha (also ``alpha=``); 2.5 times the time of A = 1/2 by default.
 
     Returns
     -------
@@ -338,7 +341,7 @@ def onset(p: Parameters, alpha_end: float | None = None) -> Onset:
         },
         notes=notes,
         curves=lambda: curves(
-            p, alpha_end or (2.5 * half if 0 < half < np.inf else min(5 * scale, 12.0))
+            p, until or (2.5 * half if 0 < half < np.inf else min(5 * scale, 12.0))
         ),
         equations=lambda: [
             *flow(p.permutations).equations().values(),
@@ -347,7 +350,40 @@ def onset(p: Parameters, alpha_end: float | None = None) -> Onset:
         ],
         plot=draw,
         setting={name: numbers[name] for name in SHOWN},
+        times={"alpha_half": "alpha", "alpha_star": "alpha"},
     )
+
+
+@scope.guard(FLOW)
+def emergence_times(p: Any, level: float = 0.5, **fields: Any) -> xr.Dataset:
+    """Training time at which attention reaches a level, by the exact solution of the flow (15).
+
+    Parameters
+    ----------
+    p : Parameters
+        Model parameters.
+    level : float
+        Value of A, inside (0, 1).
+    **fields
+        Arrays of fields, which broadcast and become dimensions of the result, and derived
+        quantities to override: ``emergence_times(p, L=[3, 10, 22])``, ``..., c_omega=1.0``. A sweep
+        of 10^4 points takes a fraction of a second.
+
+    Returns
+    -------
+    Dataset
+        ``alpha_half`` (``alpha_at_level`` for another level) in alpha: 0 if A starts at or above
+        the level; NaN if A never reaches it; infinite if it overflows.
+
+    Raises
+    ------
+    ParameterError
+        As `theory.state_tracking.numbers.quadrature.emergence_time`.
+    """
+    level = number("level", level)
+    name = "alpha_half" if level == 0.5 else "alpha_at_level"
+    words = {"long_name": f"time of A = {level:g}, flow (15), exact", "units": "alpha"}
+    return labelled(name, emergence_time(p, level, **fields), fields, **words)
 
 
 def curves(p: Parameters, end: float) -> dict[str, xr.Dataset]:

@@ -8,6 +8,7 @@ import numpy as np
 import xarray as xr
 
 from theory import prediction, scope, sweep
+from theory.emergence import until
 from theory.parameters import ParameterError
 from theory.state_tracking.numbers.per_seed import (
     Cavity,
@@ -37,6 +38,7 @@ LEVELS: dict[str, Any] = {"cavity": Cavity, "dressed": Dressed, "fixed_disorder"
 DRAW = 0  # seed of drawn initial values
 
 
+@until("alpha")
 @scope.guard({name: SCOPES[name] for name in LEVELS})
 @sweep.over_fields
 def predict(
@@ -44,7 +46,7 @@ def predict(
     runs: xr.Dataset | None = None,
     *,
     seeds: int | None = None,
-    alpha: float | None = None,
+    until: float | None = None,
     level: str = "cavity",
     accuracies: bool = True,
     given: Realisation | None = None,
@@ -61,7 +63,7 @@ def predict(
     seeds : int, optional
         In place of runs: number of initial values to draw from the distribution of the initial
         weights.
-    alpha : float, optional
+    until : float, optional
         Length of the curves without runs; ``p.epochs`` by default.
     level : {'cavity', 'dressed', 'fixed_disorder'}
         ``cavity``: cavity equations for entries of M, with the size of the training set.
@@ -103,7 +105,7 @@ def predict(
     else:
         if not isinstance(seeds, int | np.integer) or isinstance(seeds, bool) or seeds < 1:
             raise ParameterError(f"seeds = {seeds}: must be how many starts to draw, at least 1")
-        p = p.run_to(alpha)
+        p = p.run_to(until)
         rng = np.random.default_rng(DRAW)
         start = Start.drawn(p, int(seeds), rng)
         known = (

@@ -75,6 +75,7 @@ def model(stated: Statement, name: str = "") -> StatedModel:
 @functools.cache
 def offered(stated: Statement) -> types.SimpleNamespace:
     """What a model's ``theory`` package offers, and its ``onset``."""
+    from theory.emergence import of_onset
     from theory.statement import kept, onset
 
     found = functools.cache(functools.partial(kept.derived, stated))
@@ -84,6 +85,9 @@ def offered(stated: Statement) -> types.SimpleNamespace:
         given = {s.name for s in stated.symbols if s.is_integer} <= stated.values.keys()
         return {stated.name: (found().written(stated.values) if given else found()).flow}
 
+    def own_onset(p: Any, until: float | None = None) -> Any:
+        return onset.onset(found(), p, until)
+
     return types.SimpleNamespace(
         statement=stated,
         Parameters=parameters(stated),
@@ -91,7 +95,8 @@ def offered(stated: Statement) -> types.SimpleNamespace:
         equations=lambda: found().equations(),
         sections=lambda: found().sections(),
         flows=flows,
-        onset=lambda p, until=None: onset.onset(found(), p, until),
+        onset=own_onset,
+        emergence_times=of_onset(own_onset),
     )
 
 

@@ -70,6 +70,7 @@ def onset(made: Derived, p: Any, until: float | None = None) -> Onset:
         equations=lambda: list(made.equations().values()),
         plot=draw,
         setting={s.name: getattr(p, s.name) for s in made.statement.symbols},
+        times=dict.fromkeys(events, "t"),
     )
 
 

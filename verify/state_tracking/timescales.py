@@ -12,7 +12,9 @@ from simulate.state_tracking import train
 from theory import state_tracking as st
 from theory.parameters import stated
 from theory.runtime import plotting
-from theory.state_tracking import Parameters, onset
+from theory.state_tracking import Parameters
+from theory.state_tracking.onset import HALF
+from theory.state_tracking.onset import equations as onset_equations
 from verify import ensemble
 from verify.check import Band, Check, at_least, identity, sampled
 from verify.emergence import first_crossing
@@ -52,8 +54,8 @@ def exact_solution(p: Parameters) -> tuple[list[Check], list[str]]:
     """Exact solution against the integrated flow, and the departure of (81) from the flow of a
     large system.
     """
-    half = st.emergence_time(p.values())
-    found = st.flow(p.permutations).solve(p, at=[0.0], events=onset.HALF, alpha=1.5 * float(half))
+    half = st.numbers.quadrature.emergence_time(p.values())
+    found = st.flow(p.permutations).solve(p, at=[0.0], events=HALF, alpha=1.5 * float(half))
     checks = [
         identity(
             "time of A = 1/2 by the exact solution",
@@ -68,13 +70,13 @@ def exact_solution(p: Parameters) -> tuple[list[Check], list[str]]:
     # All sizes at once at this c_omega, as an independent number.
     v = {"N": size, "d_g": size, "L": size, "tau": 1 / size, "A_0": 1 / size, "eta": p.eta}
     v |= {"c_omega": st.c_omega(p), "R_0": 0.0, "S_0": 0.0, "zeta": 0.0}
-    star = float(onset.equations()["alpha_star"].evaluate(v))
+    star = float(onset_equations()["alpha_star"].evaluate(v))
     times = star * np.array([0.05, 0.9])
     grown = st.inversion.states(v, times)["A"]
     sharp, printed = (
-        onset.equations()[q].evaluate({**v, "alpha": times}) for q in ("onset_sharp", "onset_A")
+        onset_equations()[q].evaluate({**v, "alpha": times}) for q in ("onset_sharp", "onset_A")
     )
-    departure = onset.equations()["onset_departure"].evaluate({**v, "alpha": times[0]})
+    departure = onset_equations()["onset_departure"].evaluate({**v, "alpha": times[0]})
     checks += [
         identity(
             "A L at 0.9 alpha_star, L = 1e8",
@@ -108,8 +110,8 @@ def report(request: Request) -> Report:
 
 def emergence(p: Parameters, runs: xr.Dataset) -> tuple[list[Check], list[str]]:
     """Times of A = 1/2 and rollout = 1/2, and the onset rate, against theory."""
-    exact = onset.equations()["onset_coefficient"].evaluate(p.values())
-    scale = float(onset.equations()["onset_time_scale"].evaluate(p.values()))
+    exact = onset_equations()["onset_coefficient"].evaluate(p.values())
+    scale = float(onset_equations()["onset_time_scale"].evaluate(p.values()))
     fine = np.linspace(0, 0.1 * scale, 41)
     flow = st.flow(p.permutations).solve(p, at=fine, alpha=float(fine[-1]))
     from_flow = onset_fit(flow.alpha.values, flow.A.values, float(fine[-1]), degree=5)[1]
@@ -164,7 +166,7 @@ def emergence(p: Parameters, runs: xr.Dataset) -> tuple[list[Check], list[str]]:
     half = [
         float(
             st.flow()
-            .solve(p.replace(eta=e), at=[0.0], events=onset.HALF, alpha=40 * scale * p.eta / e)
+            .solve(p.replace(eta=e), at=[0.0], events=HALF, alpha=40 * scale * p.eta / e)
             .alpha_half
         )
         * e
@@ -198,7 +200,7 @@ def scaling(**training: Any) -> tuple[list[Check], list[str], dict[str, Any]]:
         flow = []
         for value in grid:
             p = make(value)
-            flow.append(float(st.emergence_time(p.values())))
+            flow.append(float(st.numbers.quadrature.emergence_time(p.values())))
             p = p.run_to(2.5 * flow[-1])
             runs = train(p, seeds=SEEDS, **training)
             times = first_crossing(runs.A, 0.5)
@@ -245,7 +247,9 @@ def draw(sweeps: dict[str, Any]) -> Any:
             fine = np.unique(2 * np.round(fine / 2) if name == "d_h" else np.round(fine)).astype(
                 int
             )
-        curve = [float(st.emergence_time(SWEEPS[name][1](v.item()))) for v in fine]
+        curve = [
+            float(st.numbers.quadrature.emergence_time(SWEEPS[name][1](v.item()))) for v in fine
+        ]
         axis.loglog(fine, curve, "k--" if name == "eta" else "k.--", ms=4, lw=1, label="flow (15)")
         for value, times in zip(grid, students, strict=True):
             axis.plot(np.full(len(times), value), times, ".", color="C0", alpha=0.35, ms=4)

@@ -4,9 +4,10 @@ Nichani et al. 2024).
 
 from __future__ import annotations
 
-from theory.associative_memory.factual_recall import dynamics, onset, reduction, timescales
+from theory.associative_memory.factual_recall import dynamics, reduction, timescales
 from theory.associative_memory.factual_recall.dynamics import PARTS, flow
 from theory.associative_memory.factual_recall.numbers import closed_form, time_of_share
+from theory.associative_memory.factual_recall.onset import emergence_times, onset
 from theory.associative_memory.factual_recall.parameters import Parameters
 from theory.associative_memory.factual_recall.predict import predict
 from theory.associative_memory.factual_recall.scope import applies
@@ -17,6 +18,7 @@ __all__ = [
     "Parameters",
     "applies",
     "closed_form",
+    "emergence_times",
     "equations",
     "flow",
     "flows",

@@ -14,23 +14,25 @@ from theory.associative_memory.factual_recall import numbers as in_numbers
 from theory.associative_memory.factual_recall.dynamics import PARTS, RELATION, SUBJECT
 from theory.associative_memory.factual_recall.parameters import Parameters
 from theory.associative_memory.factual_recall.scope import RECALL
+from theory.emergence import of_onset, until
 from theory.onset import Onset
 
 SHARES = {"90": 0.9, "50": 0.5, "10": 0.1}  # shares of the initial value of either part of the loss
 
 
+@until("t")
 @scope.guard(RECALL)
 @sweep.over_fields
-def onset(p: Parameters, t_end: float | None = None) -> Onset:
+def onset(p: Parameters, until: float | None = None) -> Onset:
     """Numbers and curves of factual recall.
 
     Parameters
     ----------
     p : Parameters
         Sizes, start and learning rate.
-    t_end : float, optional
-        Length of the curves in the flow time ``t = eta * steps``; 1.6 times the last crossing by
-        default.
+    until : float, optional
+        Length of the curves in the flow time ``t = eta * steps`` (also ``t=``); 1.6 times the last
+        crossing by default.
 
     Returns
     -------
@@ -77,7 +79,7 @@ def onset(p: Parameters, t_end: float | None = None) -> Onset:
         notes=notes,
         curves=lambda: {
             "flow": curve(
-                p, t_end or 1.6 * p.eta * max(numbers[f"steps_{q.name}_10"] for q in PARTS)
+                p, until or 1.6 * p.eta * max(numbers[f"steps_{q.name}_10"] for q in PARTS)
             )
         },
         equations=lambda: [
@@ -88,7 +90,11 @@ def onset(p: Parameters, t_end: float | None = None) -> Onset:
         ],
         plot=draw,
         setting={name: values[name] for name in ("S", "R", "D", "epsilon", "eta")},
+        times={name: "steps" for name in numbers if name.startswith("steps_")},
     )
+
+
+emergence_times = of_onset(onset)
 
 
 def curve(p: Parameters, end: float) -> xr.Dataset:

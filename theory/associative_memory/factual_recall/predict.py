@@ -8,11 +8,15 @@ from theory import prediction, scope, sweep
 from theory.associative_memory.factual_recall.dynamics import flow
 from theory.associative_memory.factual_recall.parameters import Parameters
 from theory.associative_memory.factual_recall.scope import RECALL
+from theory.emergence import until
 
 
+@until("t")
 @scope.guard(RECALL)
 @sweep.over_fields
-def predict(p: Parameters, runs: xr.Dataset | None = None, *, t: float | None = None) -> xr.Dataset:
+def predict(
+    p: Parameters, runs: xr.Dataset | None = None, *, until: float | None = None
+) -> xr.Dataset:
     """Predict a training run: gradient descent without batch noise, the same for every seed.
 
     Parameters
@@ -21,7 +25,7 @@ def predict(p: Parameters, runs: xr.Dataset | None = None, *, t: float | None = 
         Parameters of the training run.
     runs : Dataset, optional
         Students over ``(seed, t)``; the curve is evaluated at their times.
-    t : float, optional
+    until : float, optional
         Length of the curve without runs, in units of ``eta * steps``; ``p.steps`` by default.
 
     Returns
@@ -35,6 +39,6 @@ def predict(p: Parameters, runs: xr.Dataset | None = None, *, t: float | None = 
     ParameterError
         If the runs lack their steps or were trained with other parameters.
     """
-    steps, at = prediction.clock(p, runs, t, p.eta)
+    steps, at = prediction.clock(p, runs, until, p.eta)
     curve = flow().descend(p, p.eta, int(steps[-1])).isel(t=steps).rename(accuracy="probability")
     return curve.assign_coords(t=at, step=("t", steps))

@@ -10,11 +10,15 @@ from theory import prediction, scope, sweep
 from theory.associative_memory.k_hop.overlaps import STAGE, flow
 from theory.associative_memory.k_hop.parameters import Parameters
 from theory.associative_memory.k_hop.scope import KERNEL_LEARNERS
+from theory.emergence import until
 
 
+@until("t")
 @scope.guard(KERNEL_LEARNERS)
 @sweep.over_fields
-def predict(p: Parameters, runs: xr.Dataset | None = None, *, t: float | None = None) -> xr.Dataset:
+def predict(
+    p: Parameters, runs: xr.Dataset | None = None, *, until: float | None = None
+) -> xr.Dataset:
     """Predict a training run: flow of the overlaps of softmax kernels without batch noise, the same
     for every seed.
 
@@ -24,8 +28,9 @@ def predict(p: Parameters, runs: xr.Dataset | None = None, *, t: float | None = 
         Parameters of the training run.
     runs : Dataset, optional
         Students over ``(seed, t)``; the curve is evaluated at their times.
-    t : float, optional
-        Length of the curve without runs, in units of ``eta * steps``; ``p.steps`` by default.
+    until : float, optional
+        Length of the curve without runs, in ``t = eta * steps`` (also ``t=``); by default
+        that of ``p.steps``.
 
     Returns
     -------
@@ -39,7 +44,7 @@ def predict(p: Parameters, runs: xr.Dataset | None = None, *, t: float | None = 
         If the runs lack their times or were trained with other parameters.
     """
     if runs is None:
-        times = np.linspace(0, p.eta * p.steps if t is None else t, 601)
+        times = np.linspace(0, p.eta * p.steps if until is None else until, 601)
     else:
         prediction.check_runs(p, runs, ("t",), free=("batch_size",))
         times = runs.t.values.astype(float)

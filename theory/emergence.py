@@ -1,0 +1,101 @@
+"""Emergence times of every model as datasets, and one name for the length of a run."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from theory import scope, sweep
+from theory.onset import Onset
+from theory.parameters import BaseParameters, ParameterError
+
+
+def until(*aliases: str) -> Callable[[Callable], Callable]:
+    """Decorator: let the keyword ``until``, the length of a run, also be given under the name of
+    the model's time.
+
+    Parameters
+    ----------
+    *aliases : str
+        Names of the time, e.g. ``alpha``.
+    """
+
+    def decorate(function: Callable) -> Callable:
+        @functools.wraps(function)
+        def call(*given: Any, **more: Any) -> Any:
+            for alias in aliases:
+                if alias in more:
+                    if "until" in more:
+                        raise ParameterError(f"{alias} = {more[alias]}: is the same as until")
+                    more["until"] = more.pop(alias)
+            return function(*given, **more)
+
+        return call
+
+    return decorate
+
+
+def of_onset(onset: Callable[..., Onset]) -> Callable[..., xr.Dataset]:
+    """Make a model's ``emergence_times`` from its onset."""
+
+    @sweep.over_fields
+    def at_a_point(p: BaseParameters) -> xr.Dataset:
+        found = onset(p)
+        return xr.Dataset(
+            {
+                name: ((), found.numbers[name], {"long_name": found.labels[name], "units": unit})
+                for name, unit in found.times.items()
+            }
+        )
+
+    def emergence_times(p: Any, *, beyond: bool = False, **fields: Any) -> xr.Dataset:
+        """Times at which a mechanism emerges, the times among the numbers of `onset`.
+
+        Parameters
+        ----------
+        p : Parameters
+            Parameters of the model.
+        beyond : bool
+            Also answer for students that the theory does not describe, with a warning.
+        **fields
+            Arrays of fields, each of which becomes a dimension of the result.
+
+        Returns
+        -------
+        Dataset
+            One variable per event, with description and unit as attributes; infinite or NaN if it
+            never happens.
+
+        Raises
+        ------
+        ParameterError
+            If the theory does not describe these students, or a field is unknown.
+        """
+        with scope.allow_beyond(beyond):
+            return scope.marked(at_a_point(p, **fields))
+
+    emergence_times.scopes = getattr(onset, "scopes", {})  # type: ignore[attr-defined]
+    return emergence_times
+
+
+def labelled(name: str, values: Any, given: Mapping[str, Any], **attributes: str) -> xr.Dataset:
+    """One variable over the fields that were swept.
+
+    Parameters
+    ----------
+    name : str
+        Name of the variable.
+    values : array_like or DataArray
+        Result of array code for ``given``; a DataArray has its dimensions already.
+    given : mapping of str to array_like
+        Swept fields and overridden derived quantities, which broadcast.
+    """
+    if isinstance(values, xr.DataArray):
+        return values.rename(name).assign_attrs(attributes).to_dataset()
+    arrays = {field: np.asarray(v) for field, v in given.items()}
+    dims, coordinates = sweep.axes(arrays, np.shape(values), {f: f for f in arrays})
+    return xr.Dataset({name: (dims, values, attributes)}, coordinates)
