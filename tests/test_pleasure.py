@@ -161,7 +161,7 @@ WISHES = dict(
 OWN = "Parameters of one's own, trained and followed seed by seed"
 HELD = {
     "Times over a parameter, with a plot": lambda x: (
-        x["times"][[0, -1]] == pytest.approx([1.209, 11.536], abs=1e-3)
+        x["times"].values[[0, -1]] == pytest.approx([1.209, 11.536], abs=1e-3)
     ),
     # Entries of 8 x 8 matrices are few for a theory of averages over them: 0.05 for these seeds.
     OWN: lambda x: float(abs(x["ours"].A - x["runs"].A).max()) < 0.1,

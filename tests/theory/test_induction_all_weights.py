@@ -13,7 +13,7 @@ import sympy as sp
 from later import Later
 
 from theory.algebra import vanishes
-from theory.induction_heads import attention, dynamics, structure
+from theory.induction_heads import attention, dynamics, network, structure
 from theory.induction_heads.all_weights import law, plateau, scores
 from theory.induction_heads.numbers import all_weights as times
 from theory.induction_heads.numbers import all_weights_loss, leading_order
@@ -297,7 +297,7 @@ def test_wrong_input(call, field):
         call()
 
 
-@pytest.mark.parametrize("mask", attention.MASKS)
+@pytest.mark.parametrize("mask", network.MASKS)
 def test_scores_of_three_numbers_are_a_special_case(mask):
     """The thirteen scores of `attention`, derived alone: sixteen of nineteen numbers are zero."""
     short = {"alpha_3": alpha, "beta_2": beta, "gamma_3": gamma}

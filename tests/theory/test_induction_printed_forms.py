@@ -10,8 +10,8 @@ import pytest
 import sympy as sp
 
 from theory import induction_heads as ih
-from theory.induction_heads import attention, dynamics, structure
-from theory.induction_heads.symbols import F, G, N, alpha, beta, gamma, k, p, q, r, s
+from theory.induction_heads import attention, dynamics, network, structure
+from theory.induction_heads.symbols import F, G, N, alpha, beta, gamma, k, l, p, q, r, s
 
 GIVEN_r = {r: s + F}
 E_ALPHA = sp.exp(alpha)
@@ -148,10 +148,9 @@ def test_score_between_item_and_label():
     """Erratum of B.3: the score of an item on its own label is alpha as well, not 0; only the mask
     hides it.
     """
-    assert attention.position_score(("item", k), ("label", k)) == alpha
-    assert attention.position_score(("label", k), ("item", k)) == alpha
-    assert (
-        attention.position_score(("item", k), ("item", k))
-        == attention.position_score(("label", k), ("label", k))
-        == 0
-    )
+    same = sp.KroneckerDelta(k, l)
+    assert derived("score_label_item") == derived("score_item_label") == alpha * same
+    net = network.Network("strict", attention.NAMES)
+    for kind in ("item", "label"):
+        row = net.row(kind, k)
+        assert network.value(net.score("W1", row, row)) == 0

@@ -10,6 +10,7 @@ from theory.algebra import vanishes, written_as
 from theory.equation import Equation
 from theory.flow import Flow
 from theory.induction_heads import attention
+from theory.induction_heads.network import ORTHONORMAL
 from theory.induction_heads.scope import THREE
 from theory.induction_heads.symbols import (
     F,
@@ -29,13 +30,7 @@ from theory.induction_heads.symbols import (
 from theory.notation import symbol
 
 LAST = "last pair queried, q = N (Assumption 8)"
-GIVEN = (
-    attention.ORTHONORMAL,
-    attention.THREE,
-    LAST,
-    "strict mask",
-    "summed over the D coordinates",
-)
+GIVEN = (ORTHONORMAL, attention.THREE, LAST, "strict mask", "summed over the D coordinates")
 NEW = "beyond Theorem 2"
 gamma_star = symbol(
     "gamma_star", r"\gamma^{\star}", "gamma of least loss at given attention", real=True
@@ -78,14 +73,8 @@ def equations() -> dict[str, Equation]:
     short = abbreviations()
     # No row follows the last pair; its label has weight s, and 2N - 1 other rows have weight 1.
     exponent = sp.exp(beta * attention.key_scores()["own_label"].subs(q, N))
-    loss = (
-        attention.loss_of_query()
-        .subs(q, N)
-        .doit()
-        .subs(exponent, s)
-        .subs(exponent**2, s**2)
-        .subs(N, (F + 1) / 2)
-    )
+    loss = attention.derived("strict", N).loss.subs(exponent, s).subs(exponent**2, s**2)
+    loss = loss.subs(N, (F + 1) / 2)
     loss = grouped(1 - 2 * gamma * s / r + gamma**2 * (s**2 + F) / r**2, loss)
     # Beta and alpha enter through s = exp(beta p), alpha through p = e^alpha / G.
     inner = loss.subs(r, s + F)

@@ -11,6 +11,7 @@ import sympy as sp
 from theory.algebra import written_as
 from theory.equation import Equation
 from theory.induction_heads import attention
+from theory.induction_heads.network import ORTHONORMAL
 from theory.induction_heads.symbols import N, alpha, beta, d, gamma, k, q, ref
 from theory.notation import symbol
 
@@ -80,7 +81,7 @@ def large_initial_slope() -> sp.Expr:
 @cache
 def equations() -> dict[str, Equation]:
     """Initial rate of beta, for any queried pair and on average."""
-    given = (attention.ORTHONORMAL, attention.THREE, "alpha = beta = 0", "strict mask")
+    given = (ORTHONORMAL, attention.THREE, "alpha = beta = 0", "strict mask")
     place = ref("beyond Assumption 8: any q")
     found = [
         Equation("initial_slope", slope, initial_slope, place, "exact", given),

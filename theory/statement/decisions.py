@@ -185,7 +185,7 @@ class Decisions:
         return len(self.frames) > 1 and not self.frames[-1].linear
 
     def _choose(
-        self, what: str, options: list[tuple[Any, Any]], by: Element | None, function: Any
+        self, what: Any, options: list[tuple[Any, Any]], by: Element | None, function: Any
     ) -> Any:
         """Choose among options that can happen.
 
@@ -198,7 +198,7 @@ class Decisions:
         frame = self.frames[-1]
         if len(live) > 1 and self._random and function is not None:
             if by is None or not frame.counted(by, function):
-                raise Quenched(what)
+                raise Quenched(f"{what}")
             frame.tell(by, function)
         return frame.choose(live)
 
@@ -244,7 +244,7 @@ class Decisions:
             options = [(whole, e) for e in group[:stop] if e not in barred]
             gaps = self._gaps(group, size)[: stop + 1]
             options += [((high - low + 1) * whole, (k, low, high)) for k, low, high in gaps]
-        chosen = self._choose(repr(index), options, None, None)
+        chosen = self._choose(index, options, None, None)
         if isinstance(chosen, tuple):
             chosen = self._between(role, parent, index.sort, *chosen)
             if index is self.frames[-1].index:
@@ -276,8 +276,8 @@ class Decisions:
             if gap == 0:
                 return e
             if gap is not None and index.sort.ordered:
-                said = f"fixed {index!r}: before or after place {e.place}?"
-                require(gap.is_nonpositive or gap.is_nonnegative, said)
+                if not (gap.is_nonpositive or gap.is_nonnegative):
+                    raise ParameterError(f"fixed {index!r}: before or after place {e.place}?")
                 behind = k if gap.is_nonpositive else behind
         made = self._new(role, None, index.place if index.sort.ordered else None, behind)
         made.place = index.place
@@ -451,7 +451,7 @@ class Decisions:
                 for parts in _partitions(left) if f in self.whole else [(left,) * (left > 0)]:
                     new = sp.ff(rest, len(parts)) if f in self.whole else rest**left
                     options.append((_ways(counts, parts) * new / size**many, (counts, parts)))
-            counts, parts = self._choose(repr(f), options, None, None)
+            counts, parts = self._choose(f, options, None, None)
             if f in self.whole:
                 values += [self._new(to, None) for _ in parts]
             else:  # none of the known ones is all that is known of them

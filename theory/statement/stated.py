@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -53,8 +54,6 @@ class Statement:
         What the trees read, in order of appearance.
     symbols : tuple of Symbol
         Sizes and numbers, by name.
-    text : str
-        The statement as canonical text, the same in every process.
     """
 
     loss: Node
@@ -70,7 +69,12 @@ class Statement:
     gausses: tuple[Gauss, ...]
     sorts: tuple[Sort, ...]
     symbols: tuple[sp.Symbol, ...]
-    text: str
+
+    @functools.cached_property
+    def text(self) -> str:
+        """The statement as canonical text, the same in every process."""
+        said = (self.version, self.name, self.title, self.closure, *self.trees.items())
+        return spelled(said, {})
 
     @property
     def trees(self) -> dict[str, Node]:
@@ -171,7 +175,6 @@ def statement(
         real = f"a real number is number({s.name!r})"
         require((values or {}).get(s.name, 0) % 1 == 0, f"{what}: values: {said}; {real}")
     first, *others = trees.items()
-    text = spelled((version, name, title, closure, *trees.items()), {})
     return Statement(
         first[1],
         name,
@@ -186,7 +189,6 @@ def statement(
         gausses,
         sorts,
         tuple(sorted(symbols, key=lambda s: s.name)),
-        text,
     )
 
 

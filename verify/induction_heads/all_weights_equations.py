@@ -17,7 +17,7 @@ from theory.induction_heads import Parameters
 from theory.induction_heads.all_weights import plateau
 from theory.induction_heads.all_weights.plateau import FIVE
 from theory.induction_heads.all_weights.scores import THETA
-from theory.induction_heads.attention import MASKS
+from theory.induction_heads.network import MASKS
 from theory.induction_heads.numbers.all_weights_loss import loss_and_gradient
 from theory.induction_heads.symbols import N as N_symbol
 from verify.check import Check, identity, near

@@ -25,7 +25,7 @@ from simulate.induction_heads.student import (
 )
 from theory import induction_heads as ih
 from theory.induction_heads import Parameters, structure
-from theory.induction_heads.attention import MASKS
+from theory.induction_heads.network import MASKS
 from theory.induction_heads.numbers.uniform_query import loss_and_gradient
 from theory.induction_heads.symbols import N as N_symbol
 from theory.induction_heads.symbols import alpha, beta, d, gamma, k, q

@@ -20,6 +20,7 @@ from simulate.statement import Student
 from simulate.streams import keyed
 from theory.associative_memory.factual_recall import Parameters
 from theory.induction_heads import Parameters as Induction
+from theory.induction_heads import attention as network
 from theory.statement import eq, exp, fixed, sort, statement, total, weight
 from theory.statement.arrays import Data
 from theory.statement.derived import derive
@@ -70,8 +71,8 @@ def test_factual_recall():
 @pytest.mark.parametrize("q", [1, 3, 5])
 @pytest.mark.parametrize("mask", ["strict", "inclusive"])
 def test_induction_heads(q, mask):
-    """Three numbers, any queried pair, on orthonormal tokens."""
-    stated = systems.induction(q, 5, mask == "inclusive")
+    """The model's own statement: three numbers, any queried pair, on orthonormal tokens."""
+    stated = network.derived(mask).statement
     p = Induction(N=5, D=10, data="orthonormal", mask=mask, trained="three")
     random = pairs.generator(0, "test")
     items, labels, codes = pairs.orthonormal(p, 4, random, torch.float64)
@@ -82,7 +83,7 @@ def test_induction_heads(q, mask):
         plain.theta.copy_(torch.tensor(list(theta.values()), dtype=torch.float64))
     loss = float(heads.squared_error(plain(batch.X), batch.y, "sum").detach())
     (at,) = stated.draws
-    data = Data({}, {}, {at: np.full(4, q - 1)}, chances=np.full(4, 0.25))
+    data = Data({"N": p.N, "q": q}, {}, {at: np.full(4, q - 1)}, chances=np.full(4, 0.25))
     found = generated(stated, theta, data)
     assert found == pytest.approx(loss, rel=1e-10)  # frames are orthonormal to rounding of a QR
 

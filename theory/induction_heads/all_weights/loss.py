@@ -10,14 +10,14 @@ gradient of a running sum is a running sum from the other end.
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, partial
 
 import sympy as sp
 
-from theory.equation import Equation
+from theory.equation import Equation, table
 from theory.induction_heads.all_weights import scores
 from theory.induction_heads.all_weights.scores import THETA
-from theory.induction_heads.attention import MASKS, ORTHONORMAL
+from theory.induction_heads.network import MASKS, ORTHONORMAL, Network, value
 from theory.induction_heads.symbols import N, d, k, q, ref, squared_error
 from theory.notation import array, symbol
 
@@ -41,54 +41,36 @@ def equations() -> dict[str, Equation]:
     """What the second layer retrieves from the first layer's output, the network output token by
     token, and the loss.
     """
-    found = []
-    for mask, own in MASKS.items():
-        given = (ORTHONORMAL, scores.ALL_WEIGHTS, f"{mask} mask")
-        end = "" if mask == "strict" else "_inclusive"
-
-        def weight(row: scores.Row, column: scores.Row, own: int = own) -> sp.Expr:
-            return scores.normalised(scores.first_weight(row, column), row, own)
-
-        for name, r, w, c in (
-            ("item", r_item, w_item, c_item),
-            ("label", r_label, w_label, c_label),
-        ):
-            column = (name, k)
-            later = sum(
-                a[k + d] * weight((kind, k + d), column)
-                for kind, a in (("item", w_item), ("label", w_label))
-            )
-            own_rows = [w_item[k] * weight(("item", k), column)] if own and name == "item" else []
-            own_rows += [w_label[k] * weight(("label", k), column)] if own or name == "item" else []
-            query = scores.normalised(scores.first_weight(("query", q), column), ("query", q), own)
-            total = sp.Sum(later, (d, 1, N - k)) + sum(own_rows) + (w_query * query if own else 0)
-            again = (
-                sp.KroneckerDelta(q, k) if name == "item" else sp.S.Zero
-            )  # the query is a copy of item q
-            out = gamma[0] * again + gamma[1] * (
-                query + own * again * weight(("query", q), ("query", q))
-            )
-            out += gamma[2] * (w[k] + own * again * w_query) + gamma[3] * (
-                r[k] + own * again * w_query * weight(("query", q), ("query", q))
-            )
-            found += [
-                Equation(
-                    f"all_retrieved_{name}{end}", r[k], total, ref(scores.PLACE), "exact", given
-                ),
-                Equation(f"all_output_{name}{end}", c[k], out, ref(scores.PLACE), "exact", given),
-            ]
+    given = (ORTHONORMAL, scores.ALL_WEIGHTS)
+    given = (ORTHONORMAL, scores.ALL_WEIGHTS)
     squares = 1 - 2 * c_label[q] + sp.Sum(c_item[k] ** 2 + c_label[k] ** 2, (k, 1, N))
-    found.append(
-        Equation(
-            "all_loss",
-            squared_error,
-            squares,
-            ref(scores.PLACE),
-            "exact",
-            (ORTHONORMAL, scores.ALL_WEIGHTS),
-        )
-    )
-    return {x.name: x for x in found}
+    found: dict[str, Equation] = {}
+    rows = {"item": w_item, "label": w_label}
+    for mask, own in MASKS.items():
+        net, end, made = scores.network(mask), "" if mask == "strict" else "_inclusive", {}
+        of_query = partial(net.first_attention, net.query)
+        on_itself = own * value(of_query(net.query))
+        for name, r, c in (("item", r_item, c_item), ("label", r_label, c_label)):
+
+            def retrieved(
+                kind: str, pair: sp.Expr, net: Network = net, name: str = name
+            ) -> sp.Expr:
+                attention = net.first_attention(net.row(kind, pair), net.row(name, k))
+                return rows[kind][pair] * value(attention)
+
+            same = ["item"] * own + ["label"] if name == "item" else ["label"] * own
+            query = net.depending(of_query, name, k, q)
+            total = sp.Sum(sum(retrieved(kind, k + d) for kind in rows), (d, 1, N - k))
+            total += sum(retrieved(kind, k) for kind in same) + own * w_query * query
+            again = sp.KroneckerDelta(q, k) * int(name == "item")  # the query is a copy of item q
+            out = gamma[0] * again + gamma[1] * (query + again * on_itself)
+            out += gamma[2] * (rows[name][k] + own * again * w_query)
+            out += gamma[3] * (r[k] + again * w_query * on_itself)
+            made[f"all_retrieved_{name}{end}"] = (r[k], total)
+            made[f"all_output_{name}{end}"] = (c[k], out)
+        found |= table(ref(scores.PLACE), *given, f"{mask} mask", status="exact", **made)
+    loss = (squared_error, squares)
+    return found | table(ref(scores.PLACE), *given, status="exact", all_loss=loss)
 
 
 on_self, o_item, o_other = (sp.Symbol(x, real=True) for x in ("on_self", "o_item", "o_other"))

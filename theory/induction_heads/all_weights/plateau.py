@@ -17,7 +17,7 @@ import sympy as sp
 from theory.equation import Equation
 from theory.flow import Flow
 from theory.induction_heads.all_weights.scores import PLACE, THETA, E, context_weights, e
-from theory.induction_heads.attention import ORTHONORMAL
+from theory.induction_heads.network import ORTHONORMAL
 from theory.induction_heads.scope import PLATEAU
 from theory.induction_heads.symbols import N, j, k, q, ref, squared_error, t, tau
 from theory.notation import symbol

@@ -1,10 +1,8 @@
 """Scores of both layers when all nineteen pseudo-parameters of Theorem 1 are present (orthonormal
 data, any query).
 
-Rows are addressed as ("item", k), ("label", k) and ("query", q), as in `attention`. Only the inner
-products of tokens and of codes enter. A key of the second layer is one of seven kinds, whose scores
-depend on at most one pair number. With the strict mask the first row is a separate kind, as it
-retrieves nothing.
+A key of the second layer is one of seven kinds, whose scores depend on at most one pair number.
+With the strict mask the first row is a separate kind, as it retrieves nothing.
 """
 
 from __future__ import annotations
@@ -14,9 +12,9 @@ from functools import cache, partial
 import sympy as sp
 
 from theory.algebra import vanishes, written_as
-from theory.equation import Equation
+from theory.equation import Equation, table
 from theory.induction_heads import structure
-from theory.induction_heads.attention import MASKS, ORTHONORMAL, Row, over_visible
+from theory.induction_heads.network import KEYS, MASKS, ORTHONORMAL, Network, number, value
 from theory.induction_heads.symbols import N, P, T, d, k, l, q, ref
 from theory.notation import symbol
 
@@ -26,8 +24,7 @@ THETA = {
 }
 ALL_WEIGHTS = "all nineteen pseudo-parameters (Theorem 1)"
 PLACE = "beyond Theorem 2: all weights"
-SHARE = {kind: sp.Symbol(f"share_{kind}", positive=True) for kind in ("item", "label", "query")}
-RETRIEVED = 2  # blocks 0, 1: token and code of a row; 2, 3: the same as retrieved by layer 1
+Place = tuple[str, sp.Expr]  # kind and pair of a row
 
 # Quantities in a key's score: weights of the first layer (g, h, H of the query; e, E of context
 # rows), then sums of W2.
@@ -40,152 +37,24 @@ x_item, x_first, x_label, x_self = (
 b_item, b_label = (symbol(f"b_{x}", rf"b_{{\mathrm{{{x}}}}}", real=True) for x in ("item", "label"))
 
 
-def overlap(kind: str, kernel: str, row: Row, column: Row) -> sp.Expr:
-    """Inner product of the tokens, or of the codes with the kernel I or M between them, of two
-    rows.
-
-    The query has the token of item q and no code. A label carries its pair's code times M, so that
-    with an odd number of M a code meets a swapped code, whose inner product vanishes.
-    """
-    if kind == structure.TOKEN:
-        kinds = ["item" if r[0] == "query" else r[0] for r in (row, column)]
-        return sp.KroneckerDelta(row[1], column[1]) if kinds[0] == kinds[1] else sp.S.Zero
-    swaps = (kernel == "M") + (row[0] == "label") + (column[0] == "label")
-    return (
-        sp.S.Zero
-        if "query" in (row[0], column[0]) or swaps % 2
-        else sp.KroneckerDelta(row[1], column[1])
-    )
-
-
-def exponential(score: sp.Expr) -> sp.Expr:
-    """Exponential of a multiple of one Kronecker delta, rewritten as linear in the delta."""
-    hits = score.atoms(sp.KroneckerDelta)
-    if not hits:
-        return sp.exp(score)
-    (hit,) = hits
-    return 1 + (sp.exp(score.subs(hit, 1)) - 1) * hit
-
-
 @cache
-def normaliser(kind: str, own: int) -> sp.Expr:
-    """Softmax normaliser of row k of a given kind in the first layer."""
-    row = (
-        kind,
-        q if kind == "query" else k,
-    )  # symbols that SymPy knows to lie in the range of the sum
-    return sp.expand(over_visible(row, own, lambda c: exponential(first_score(row, c))))
-
-
-def first_score(row: Row, column: Row) -> sp.Expr:
-    """Entry of X W1 X^T."""
-    return sum(
-        (
-            THETA[p.name] * overlap(structure.BLOCKS["W1"][0][p.row], p.kernel, row, column)
-            for p in structure.pseudo_parameters()
-            if p.matrix == "W1"
-        ),
-        sp.S.Zero,
-    )
-
-
-def first_weight(row: Row, column: Row) -> sp.Expr:
-    """Attention of the first layer, softmax of X W1 X^T, in units of the symbol in `SHARE` for the
-    inverse normaliser.
-    """
-    return exponential(first_score(row, column)) * SHARE[row[0]]
-
-
-def normalised(expr: sp.Expr, row: Row, own: int) -> sp.Expr:
-    """Substitute the normalisers of a row and of the query. A row that attends to nothing retrieves
-    zero.
-    """
-    for kind, number in (row, ("query", q)):
-        total = normaliser(kind, own).subs(k, number)
-        expr = expr.subs(SHARE[kind], 0 if total == 0 else 1 / total)
-    return expr
-
-
-@cache
-def from_query(block: int, kernel: str, own: int) -> dict[str, sp.Expr]:
-    """Inner products of a block of the query's row with the token or code of item k, of label k and
-    of the query.
-    """
-    kind, query = structure.BLOCKS["W2"][0][block], ("query", q)
-
-    def product(c: Row) -> sp.Expr:
-        if block < RETRIEVED:
-            return overlap(kind, kernel, query, c)
-        return over_visible(
-            query, own, lambda b: first_weight(query, b) * overlap(kind, kernel, b, c)
-        )
-
-    return {
-        c: sp.expand(product((c, q if c == "query" else k))) for c in ("item", "label", "query")
-    }
-
-
-def key_score(row: Row, own: int) -> sp.Expr:
-    """Score of the query on a row in the second layer: an entry of the query's row of U W2 U^T."""
-    total = sp.S.Zero
-    for p in structure.pseudo_parameters():
-        if p.matrix != "W2" or p.name not in structure.reachable():
-            continue
-        of = from_query(p.row, p.kernel, own)
-
-        def product(c: Row, of: dict[str, sp.Expr] = of) -> sp.Expr:
-            return of[c[0]].subs(k, c[1])
-
-        if p.column < RETRIEVED:
-            kind = structure.BLOCKS["W2"][1][p.column]
-            value = sp.S.Zero if (kind, row[0]) == (structure.POSITION, "query") else product(row)
-        else:
-            value = over_visible(row, own, lambda c: first_weight(row, c) * product(c))
-        total += THETA[p.name] * value
-    return normalised(total, row, own)
-
-
-def decided(expr: sp.Expr) -> sp.Expr:
-    """Resolve conditions in an expression, using that all pair numbers and distances are at least
-    1.
-    """
-    least = {x: 1 + sp.Symbol(f"{x.name}_0", integer=True, nonnegative=True) for x in (d, k, q)}
-    for condition in expr.atoms(sp.core.relational.Relational):
-        gap = sp.expand((condition.gts - condition.lts).subs(least))
-        if not (gap.is_nonnegative or gap.is_negative):
-            raise ArithmeticError(f"{condition}: undecided")
-        expr = expr.subs(condition, bool(gap.is_nonnegative))
-    return expr
+def network(mask: str = "strict") -> Network:
+    """The network with all pseudo-parameters that can become nonzero."""
+    return Network(mask, {name: name for name in structure.reachable()})
 
 
 @cache
 def key_scores(mask: str = "strict") -> dict[str, sp.Expr]:
     """Scores by kind of row; ``later`` rows belong to pair q + d."""
-    own = MASKS[mask]
-    places = {
-        "earlier_item": ("item", q - d),
-        "earlier_label": ("label", q - d),
-        "own_item": ("item", q),
-        "own_label": ("label", q),
-        "later_item": ("item", q + d),
-        "later_label": ("label", q + d),
-    }
-    places["query" if own else "first"] = ("query", q) if own else ("item", sp.S.One)
-    found = {name: key_score(row, own) for name, row in places.items()}
-    for name, score in found.items():  # q = k + d ensures that pair q - d exists
-        earlier = name.startswith("earlier")
-        found[name] = decided(score.subs(q, k + d)).subs(k, q - d) if earlier else decided(score)
-    if not own:  # the first row is not the queried item, which is a separate kind
-        found["first"] = found["first"].subs(sp.KroneckerDelta(1, q), 0)
-    return found
+    return network(mask).key_scores()
 
 
 @cache
 def abbreviations(mask: str = "strict") -> dict[sp.Symbol, sp.Expr]:
     """Definitions of the abbreviations for weights of the first layer and sums of W2."""
-    own = MASKS[mask]
+    own, net = MASKS[mask], network(mask)
     of_item, of_other = (
-        normalised(first_weight(("query", q), ("item", n)), ("query", q), own) for n in (q, q + d)
+        value(net.first_attention(net.query, net.row("item", n))) for n in (q, q + d)
     )
     b = {int(n.split("_")[1]): v for n, v in THETA.items() if n.startswith("beta")}
     of_self = (
@@ -287,9 +156,11 @@ def redundant(mask: str = "strict") -> tuple[tuple[str, ...], tuple[tuple[str, s
     return still, tuple(same)
 
 
-def attention_of(form: sp.Expr, row: Row, column: Row, mask: str) -> sp.Expr:
+def attention_of(form: sp.Expr, row: Place, column: Place, mask: str) -> sp.Expr:
     """Attention of the first layer in printed form, proved equal to the softmax."""
-    return written_as(spelled(form, mask), normalised(first_weight(row, column), row, MASKS[mask]))
+    net = network(mask)
+    derived = value(net.first_attention(net.row(*row), net.row(*column)))
+    return written_as(spelled(form, mask), derived)
 
 
 def relative_score(name: str, mask: str) -> sp.Expr:
@@ -304,73 +175,40 @@ def equations() -> dict[str, Equation]:
     """Attention of the first layer, and scores of the second layer relative to a row before the
     queried pair.
     """
-    found = []
-    row_of = {
-        "item_self": (2 * k - 1, 2 * k - 1),
-        "item_other": (2 * k - 1, 2 * l),
-        "label_item": (2 * k, 2 * k - 1),
-        "label_self": (2 * k, 2 * k),
-        "label_other": (2 * k, 2 * l),
+    found: dict[str, Equation] = {}
+    rows: dict[str, tuple[Place, Place]] = {
+        "item_self": (("item", k), ("item", k)),
+        "item_other": (("item", k), ("label", k - d)),
+        "label_item": (("label", k), ("item", k)),
+        "label_self": (("label", k), ("label", k)),
+        "label_other": (("label", k), ("label", k - d)),
     }
-    key_of = {
-        "first": 1,
-        "own_item": 2 * q - 1,
-        "own_label": 2 * q,
-        "later_item": 2 * (q + d) - 1,
-        "later_label": 2 * (q + d),
-        "query": 2 * N + 1,
-    }
+    last = number("query", q)
+    relative = P[last, number(*KEYS["earlier_label"])]
     for mask, own in MASKS.items():
-        given = (ORTHONORMAL, ALL_WEIGHTS, f"{mask} mask")
         end = "" if mask == "strict" else "_inclusive"
-        rows = {
-            "item_self": (("item", k), ("item", k)),
-            "item_other": (("item", k), ("label", k - d)),
-            "label_item": (("label", k), ("item", k)),
-            "label_self": (("label", k), ("label", k)),
-            "label_other": (("label", k), ("label", k - d)),
+        first = {
+            f"attention_{name}": (
+                T[number(row, k), number(column, k if pair == k else l)],
+                partial(attention_of, form, (row, k), (column, pair), mask),
+            )
+            for name, form in context_weights().items()
+            for (row, _), (column, pair) in (rows[name],)
+            if own or not name.endswith("self")
         }
-        for name, form in context_weights().items():
-            if not own and name.endswith("self"):
-                continue
-            found.append(
-                Equation(
-                    f"all_attention_{name}{end}",
-                    T[row_of[name]],
-                    partial(attention_of, form, *rows[name], mask),
-                    ref(PLACE),
-                    "exact",
-                    given,
-                )
-            )
         query = {"item": (2 * q - 1, h), "other": (2 * l, g)}
-        found += [
-            Equation(
-                f"all_attention_query_{name}{end}",
-                T[2 * N + 1, column],
-                spelled(weight, mask),
-                ref(PLACE),
-                "exact",
-                given,
-            )
+        first |= {
+            f"attention_query_{name}": (T[last, column], spelled(weight, mask))
             for name, (column, weight) in query.items()
-        ]
-        relative = P[2 * N + 1, 2 * (q - d)]
-        found += [
-            Equation(
-                f"all_key_{name}{end}",
-                P[2 * N + 1, key_of[name]] - relative,
+        }
+        keys = ("own_item", "own_label", "later_item", "later_label", "query" if own else "first")
+        second = {
+            f"key_{name}": (
+                P[last, number(*KEYS[name])] - relative,
                 partial(relative_score, name, mask),
-                ref(PLACE),
-                "exact",
-                given,
             )
-            for name in (
-                "own_item",
-                "own_label",
-                "later_item",
-                "later_label",
-                "query" if own else "first",
-            )
-        ]
-    return {x.name: x for x in found}
+            for name in keys
+        }
+        made = {f"all_{name}{end}": row for name, row in (first | second).items()}
+        found |= table(ref(PLACE), ORTHONORMAL, ALL_WEIGHTS, f"{mask} mask", status="exact", **made)
+    return found

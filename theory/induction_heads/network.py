@@ -1,0 +1,150 @@
+"""The network on orthonormal data, stated once: all nineteen pseudo-parameters, or some of them.
+
+Rows are addressed as ("item", k), ("label", k) and ("query", q). Only three properties of the data
+are used, all from Assumption 7: tokens are orthonormal, positional codes are orthonormal, and codes
+are orthogonal to swapped codes. `theory.statement` derives scores, attention and loss from it, for
+any queried pair and both masks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+import sympy as sp
+
+from theory.induction_heads import structure
+from theory.induction_heads.symbols import N, d, q
+from theory.statement import eq, exp, fixed, sort, statement, total, weight
+from theory.statement.derived import derive
+from theory.statement.tree import Node, Term, node
+
+ORTHONORMAL = "orthonormal items, labels and positions (Assumption 7, and every item orthogonal to every label)"
+MASKS = {"strict": 0, "inclusive": 1}  # whether a row attends to itself
+RETRIEVED = 2  # blocks 0, 1: token and code of a row; 2, 3: the same as retrieved by layer 1
+KEYS = {  # rows by what they are to the query; those of pair 1 retrieve nothing under a strict mask
+    "earlier_item": ("item", q - d),
+    "earlier_label": ("label", q - d),
+    "own_item": ("item", q),
+    "own_label": ("label", q),
+    "later_item": ("item", q + d),
+    "later_label": ("label", q + d),
+    "first": ("item", sp.S.One),
+    "query": ("query", q),
+}
+Row = tuple[str, Term]
+
+
+def number(kind: str, pair: sp.Expr) -> sp.Expr:
+    """Number of a row in the sequence."""
+    return {"item": 2 * pair - 1, "label": 2 * pair, "query": 2 * N + 1}[kind]
+
+
+def overlap(kind: str, kernel: str, row: Row, column: Row) -> Node:
+    """Inner product of the tokens, or of the codes with the kernel I or M between them, of two
+    rows.
+
+    The query has the token of item q and no code. A label carries its pair's code times M, an
+    involution: with an odd number of M a code meets a swapped code, whose inner product vanishes.
+    """
+    if kind == structure.TOKEN:
+        one, other = ("item" if r[0] == "query" else r[0] for r in (row, column))
+        same = one == other
+    else:
+        swaps = (kernel == "M") + (row[0] == "label") + (column[0] == "label")
+        same = "query" not in (row[0], column[0]) and swaps % 2 == 0
+    return eq(row[1], column[1]) if same else node(0)
+
+
+class Network:
+    """The network as expressions of a statement.
+
+    Parameters
+    ----------
+    mask : {'strict', 'inclusive'}
+    names : mapping of str to str
+        Pseudo-parameters that are present, and what they are called; the others are zero.
+    place : Expr
+        Pair that is queried.
+    """
+
+    def __init__(self, mask: str, names: Mapping[str, str], place: Any = q) -> None:
+        self.own, self.pair = MASKS[mask], sort("pair", N, ordered=True)
+        self.query = self.row("query", place)
+        present = (p for p in structure.pseudo_parameters() if p.name in names)
+        self.weights = {p: weight(names[p.name])[()] for p in present}
+
+    def row(self, kind: str, place: Any) -> Row:
+        """A row of a known pair."""
+        return kind, fixed(self.pair, place)
+
+    def visible(self, row: Row, entry: Callable[[Row], Node]) -> Node:
+        """Sum an entry over all rows that a row attends to."""
+        kind, number = row
+        same = ["item"] * (kind == "label") + [kind] * self.own
+        earlier = {} if kind == "query" else {"below": number}
+        pairs = total(lambda l: entry(("item", l)) + entry(("label", l)), self.pair, **earlier)
+        return sum((entry((c, number)) for c in same), pairs)
+
+    def score(self, matrix: str, row: Row, column: Row) -> Node:
+        """Entry of X W1 X^T, or of U W2 U^T."""
+
+        def product(p: structure.Pseudo) -> Node:
+            inner = partial(overlap, structure.BLOCKS[matrix][0][p.row], p.kernel)
+            return self.block(
+                p.column, column, lambda c: self.block(p.row, row, lambda b: inner(b, c))
+            )
+
+        terms = (w * product(p) for p, w in self.weights.items() if p.matrix == matrix)
+        return sum(terms, node(0))
+
+    def first_attention(self, row: Row, column: Row) -> Node:
+        """Softmax weight of the first layer."""
+        every = self.visible(row, lambda c: exp(self.score("W1", row, c)))
+        return exp(self.score("W1", row, column)) / every
+
+    def block(self, number: int, row: Row, entry: Callable[[Row], Node]) -> Node:
+        """An entry linear in a block of U: of a row itself, or of what it retrieved."""
+        if number < RETRIEVED:
+            return entry(row)
+        return self.visible(row, lambda c: self.first_attention(row, c) * entry(c))
+
+    def depending(self, entry: Callable[[Row], Node], kind: str, i: sp.Expr, j: sp.Expr) -> sp.Expr:
+        """A number that depends on the row of pair i only by whether it is pair j."""
+        same, other = (value(entry(self.row(kind, place))) for place in (j, j + d))
+        return sp.together(other + (same - other) * sp.KroneckerDelta(i, j))
+
+    def key_score(self, row: Row) -> Node:
+        """Score of the query on a row in the second layer."""
+        return self.score("W2", self.query, row)
+
+    def key_scores(self) -> dict[str, sp.Expr]:
+        """Scores by kind of row; the first row is one of its own if it retrieves nothing."""
+        missing = "first" if self.own else "query"
+        rows = {name: self.row(*row) for name, row in KEYS.items() if name != missing}
+        return {name: value(self.key_score(row)) for name, row in rows.items()}
+
+    def normaliser_and_loss(self) -> tuple[Node, Node]:
+        """Normaliser of the query's attention, and the loss, if only gamma_3 writes out.
+
+        The output is gamma_3 times the attention-weighted mean of the tokens. The query has the
+        token of item q, so that their two weights add before squaring.
+        """
+        (gamma,) = (w for p, w in self.weights.items() if p.matrix == "W3")
+
+        def weight(kind: str, number: Term) -> Node:
+            return exp(self.key_score((kind, number)))
+
+        def squares(l: Term) -> Node:
+            again = self.own * eq(l, self.query[1]) * weight(*self.query)
+            return (weight("item", l) + again) ** 2 + weight("label", l) ** 2
+
+        every = self.visible(self.query, lambda row: weight(*row))
+        right, squared = weight("label", self.query[1]), total(squares, self.pair)
+        return every, 1 - 2 * gamma * right / every + gamma**2 * squared / every**2
+
+
+def value(number: Node) -> sp.Expr:
+    """A number of the network in pseudo-parameters and places."""
+    return derive(statement(number), confirmed=False).loss
