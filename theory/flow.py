@@ -231,8 +231,6 @@ class Flow:
             not between 0 and 1; if an output time lies outside the run; if a symbol has no value;
             if the flow does not describe these students; or if the solution overflows.
         """
-        if not isinstance(beyond, bool):
-            raise ParameterError(f"beyond = {shown(beyond)}: must be true or false")
         with allow_beyond(beyond):
             return self._solved(parameters, at, events, rtol, atol, end)
 

@@ -212,8 +212,6 @@ def guard(scope: Scope | Mapping[str, Scope]) -> Callable[[Callable], Callable]:
 
         @functools.wraps(function)
         def call(p: Any, *arguments: Any, beyond: bool = False, **named: Any) -> Any:
-            if not isinstance(beyond, bool):
-                raise ParameterError(f"beyond = {shown(beyond)}: must be true or false")
             with allow_beyond(beyond):
                 if isinstance(p, BaseParameters):
                     ask(p, arguments, named)
@@ -241,7 +239,14 @@ def allow_beyond(beyond: bool = True) -> Iterator[None]:
     ``beyond``).
 
     An inner block shares the record of the outer one.
+
+    Raises
+    ------
+    ParameterError
+        If ``beyond`` is not true or false.
     """
+    if not isinstance(beyond, bool):
+        raise ParameterError(f"beyond = {shown(beyond)}: must be true or false")
     if not beyond or _insisted.get() is not None:
         yield
         return

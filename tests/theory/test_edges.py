@@ -79,6 +79,9 @@ EDGES: dict[str, Any] = {
 }
 
 
+UNTIL = "until|alpha|t|run length"  # messages call the length of a run by the model's time
+
+
 def small(system: str, function: str = "") -> BaseParameters:
     """Parameters at which every number is cheap, and that a function describes."""
     own = (
@@ -323,7 +326,8 @@ def fault(function: Callable, arguments: Mapping[str, Any], name: str, edge: str
         said = str(error)
         if "\n" in said:
             return f"several lines: {said!r}"
-        return None if re.search(rf"\b({name})\b", said) else f"does not name it: {said}"
+        names = UNTIL if name == "until" else name
+        return None if re.search(rf"\b({names})\b", said) else f"does not name it: {said}"
     except (Exception, Late) as error:
         return f"{type(error).__name__}: {error}"
     found, said = list(numbers(result)), inspect.getdoc(function) or ""

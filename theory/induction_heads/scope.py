@@ -9,7 +9,7 @@ LEAST_D = 32  # there the drop is 1.6% later than leading order in 1/D says, at 
 PROJECTED = ("three", "projected")
 TIME = ("loss", "eta", "batch_size", "steps", "eval_every")  # the unit of time, noise, measurement
 THREE_WORK = (
-    "Parameters.emergence() is of it, and all_weights_times(p, data='orthonormal') of all weights"
+    "Parameters.emergence() is of it, and emergence_times(p, data='orthonormal') of all weights"
 )
 ORTHONORMAL = only("data", "orthonormal")
 LARGE_D = Limit(

@@ -11,6 +11,7 @@ from theory.associative_memory.k_hop.overlaps import STAGE, flow
 from theory.associative_memory.k_hop.parameters import Parameters
 from theory.associative_memory.k_hop.scope import KERNEL_LEARNERS
 from theory.emergence import until
+from theory.parameters import Allowed, number
 
 
 @until("t")
@@ -44,7 +45,8 @@ def predict(
         If the runs lack their times or were trained with other parameters.
     """
     if runs is None:
-        times = np.linspace(0, p.eta * p.steps if until is None else until, 601)
+        end = p.eta * p.steps if until is None else number("until", until, Allowed(above=0))
+        times = np.linspace(0, end, 601)
     else:
         prediction.check_runs(p, runs, ("t",), free=("batch_size",))
         times = runs.t.values.astype(float)
