@@ -84,9 +84,8 @@ UNTIL = "until|alpha|t|run length"  # messages call the length of a run by the m
 
 def small(system: str, function: str = "") -> BaseParameters:
     """Parameters at which every number is cheap, and that a function describes."""
-    own = (
-        {"trained": "three"} if (system, function) == ("induction_heads", "emergence_times") else {}
-    )
+    of_three = system == "induction_heads" and function in ("times", "emergence_times")
+    own = {"trained": "three"} if of_three else {}
     return registry.find(system).wing("theory").Parameters(**SMALL.get(system, {}), **own)
 
 
