@@ -8,7 +8,7 @@ from types import ModuleType
 from theory.equation import Equation
 from theory.flow import Flow
 
-Source = ModuleType | Callable[[], Flow] | Equation
+Source = ModuleType | Callable[[], Flow | Mapping[str, Equation]] | Equation
 Sections = Callable[[], dict[str, list[Equation]]]
 
 
@@ -20,8 +20,8 @@ def catalogue(
     Parameters
     ----------
     contents : mapping of str to sequence
-        Per section of a write-up: modules with ``equations()``, functions that return a `Flow`, or
-        single equations. Nothing is derived until one of the returned functions is called.
+        Per section of a write-up: modules with ``equations()``, functions that return a `Flow` or
+        equations by name, or single equations. Nothing is derived until one of the returned functions is called.
     *flows_ : callable
         Functions that return the model's flows.
     """
@@ -58,4 +58,5 @@ def _by_name(sections: Sections) -> Callable[[], dict[str, Equation]]:
 def _of(source: Source) -> list[Equation]:
     if isinstance(source, Equation):
         return [source]
-    return list((source if isinstance(source, ModuleType) else source()).equations().values())
+    made = source if isinstance(source, ModuleType) else source()
+    return list((made if isinstance(made, Mapping) else made.equations()).values())

@@ -9,7 +9,7 @@ from typing import Any
 import xarray as xr
 
 from theory import scope, sweep
-from theory.associative_memory.factual_recall import dynamics, reduction, timescales
+from theory.associative_memory.factual_recall import dynamics, timescales
 from theory.associative_memory.factual_recall import numbers as in_numbers
 from theory.associative_memory.factual_recall.dynamics import PARTS, RELATION, SUBJECT
 from theory.associative_memory.factual_recall.parameters import Parameters
@@ -47,8 +47,8 @@ def onset(p: Parameters, t_end: float | None = None) -> Onset:
     }
     values, notes = p.values(), []
     numbers |= {
-        "plateau": float(reduction.equations()["plateau"].evaluate(values)),
-        "initial_loss": float(reduction.equations()["initial_loss"].evaluate(values)),
+        "plateau": float(dynamics.losses()["plateau"].evaluate(values)),
+        "initial_loss": float(dynamics.losses()["initial_loss"].evaluate(values)),
         "learning_rate": p.eta,
         "growth_ratio": float(timescales.equations()["growth_ratio"].evaluate(values)),
         "plateau_steps": numbers["steps_subject_50"] - numbers["steps_relation_50"],
@@ -81,7 +81,7 @@ def onset(p: Parameters, t_end: float | None = None) -> Onset:
             )
         },
         equations=lambda: [
-            *reduction.equations().values(),
+            *dynamics.losses().values(),
             *dynamics.flow().equations().values(),
             *dynamics.equations().values(),
             *timescales.equations().values(),

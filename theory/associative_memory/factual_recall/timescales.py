@@ -7,9 +7,9 @@ from functools import cache, partial
 import sympy as sp
 
 from theory.algebra import linear_root, vanishes, written_as
-from theory.associative_memory.factual_recall import dynamics, reduction
+from theory.associative_memory.factual_recall import dynamics
 from theory.associative_memory.factual_recall.dynamics import PARTS, Part, epsilon
-from theory.associative_memory.factual_recall.reduction import D, R, S
+from theory.associative_memory.factual_recall.statement import D, R, S
 from theory.associative_memory.symbols import DERIVED, ref, t
 from theory.equation import Equation
 from theory.notation import symbol
@@ -170,18 +170,18 @@ def equations() -> dict[str, Equation]:
             ref(DERIVED),
             "exact",
             (
-                reduction.SYMMETRIC,
+                dynamics.SYMMETRIC,
                 "w = epsilon cosh(theta), K = R for the relation and D for the subject",
             ),
         ),
-        Equation("gain_of_angle", gain, exact_gain, ref(DERIVED), "exact", (reduction.SYMMETRIC,)),
+        Equation("gain_of_angle", gain, exact_gain, ref(DERIVED), "exact", (dynamics.SYMMETRIC,)),
         Equation(
             "hitting_time_exact",
             symbol("T_exact", r"T(\theta)", "time at which theta is reached"),
             exact_hitting,
             ref(DERIVED),
             "exact",
-            (reduction.SYMMETRIC,),
+            (dynamics.SYMMETRIC,),
         ),
         Equation(
             "gain_at_share",
