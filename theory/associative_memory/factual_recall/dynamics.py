@@ -10,7 +10,7 @@ from functools import cache, partial
 import sympy as sp
 
 from theory import equation
-from theory.algebra import vanishes, written_as
+from theory.algebra import written_as
 from theory.associative_memory.factual_recall.scope import RECALL
 from theory.associative_memory.factual_recall.statement import (
     NAMES,
@@ -181,9 +181,7 @@ def flow() -> Flow:
     # In terms of e^-X, which does not overflow.
     odds = {p: 1 + (p.choices - 1) * sp.exp(-p.gain) for p in PARTS}
     for p, form in odds.items():
-        written_as(form, observed(f"loss_{p.name}"))
-    if not vanishes(odds[RELATION] * odds[SUBJECT] - observed("loss")):
-        raise ArithmeticError("the loss is not the sum of its parts")
+        written_as(form, p.odds)
     return printed.flow(
         kept.derived(recall()),
         NAMES,
