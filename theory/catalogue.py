@@ -21,7 +21,8 @@ def catalogue(
     ----------
     contents : mapping of str to sequence
         Per section of a write-up: modules with ``equations()``, functions that return a `Flow` or
-        equations by name, or single equations. Nothing is derived until one of the returned functions is called.
+        equations by name, or single equations. Nothing is derived until one of the returned
+        functions is called.
     *flows_ : callable
         Functions that return the model's flows.
     """

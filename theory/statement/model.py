@@ -44,7 +44,7 @@ class StatedModel(Model):
     @property
     def checks(self) -> tuple[str, ...]:
         """The ``verify`` commands that statements answer to."""
-        return tuple(c for c in COMMANDS if self._has("verify", c))
+        return tuple(c for c in COMMANDS if self.has("verify", c))
 
     def wing(self, wing: str, module: str | None = None) -> Any:
         """What a wing (or a module of it) has for this statement: for ``theory``, everything that

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from functools import cache
 
-import sympy as sp
-
 from theory.associative_memory.symbols import T
 from theory.notation import symbol
 from theory.statement import (
