@@ -4,13 +4,8 @@ from linear_attention.theory import merged, separate
 from linear_attention.theory.parameters import Parameters
 from linear_attention.theory.scope import applies
 from theory.catalogue import family
-from theory.flow import Flow
 
 __all__ = ["Parameters", "applies", "equations", "flows", "merged", "sections", "separate"]
 
 sections, equations = family([merged, separate])
-
-
-def flows() -> dict[str, Flow]:
-    """The ODE systems of both."""
-    return merged.flows() | separate.flows()
+flows = lambda: merged.flows() | separate.flows()  # noqa: E731
