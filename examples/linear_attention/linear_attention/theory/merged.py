@@ -22,7 +22,7 @@ from theory.flow import Flow
 from theory.notation import symbol
 from theory.statement.gaussian import at_size
 
-__all__ = ["Parameters", "applies", "equations", "flow", "flows", "sections", "white_flow"]
+__all__ = ["Parameters", "applies", "equations", "flows", "sections"]
 HEADS, ONE = "W = sum_h v_h U_h", "U = diag(u_d), one effective head"
 WHITE, BALANCED = "Lambda = I, W = s I", "v = u"
 LEVEL = "the drop is at c s = 1/2, where three quarters of what goes are gone"
@@ -158,7 +158,9 @@ def drop() -> dict[str, Equation]:
     of_steps = "beyond: merged, white data, finite step"
     return {
         **S.table("merged: white data, time course", *white, status="exact", **logistic),
-        **S.table("beyond: merged, white data, unbalanced start", *uneven, status="exact", **beyond),
+        **S.table(
+            "beyond: merged, white data, unbalanced start", *uneven, status="exact", **beyond
+        ),
         **S.table(of_steps, *white, status="leading order", **stepped),
     }
 

@@ -17,7 +17,7 @@ from theory.equation import Equation
 from theory.flow import Flow
 from theory.notation import symbol
 
-__all__ = ["Parameters", "applies", "equations", "flow", "flows", "sections"]
+__all__ = ["Parameters", "applies", "equations", "flows", "sections"]
 ALIGNED = "v = k = q = u along direction 1"
 LEVEL = "the drop is at (a/lambda) u^3 = 1/2, where three quarters of a step are gone"
 FINAL = (S.lam_1 / S.a_1) ** sp.Rational(1, 3)  # of u
@@ -161,6 +161,4 @@ def flow() -> Flow:
     return Flow("separate_aligned", t, {S.along: pace()}, {S.along: S.u_0}, *given, **more)
 
 
-flows, sections, equations = catalogue(
-    {"Task": [task], "Separate key and query": [dynamics]}, flow
-)
+flows, sections, equations = catalogue({"Task": [task], "Separate key and query": [dynamics]}, flow)

@@ -41,4 +41,6 @@ def regression(kind: str = "W") -> Statement:
     score = lambda n: total(lambda i, j: x[n, i] * W((i, j)) * q[j], dim, dim)  # noqa: E731
     found = total(lambda n: label(n) * score(n), pair) / N
     answer = total(lambda i: w[i] * q[i], dim)
-    return statement(sp.Rational(1, 2) * (answer - found) ** 2, name=f"regression_{kind.split()[0]}")
+    return statement(
+        sp.Rational(1, 2) * (answer - found) ** 2, name=f"regression_{kind.split()[0]}"
+    )

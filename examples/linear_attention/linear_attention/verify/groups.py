@@ -111,7 +111,12 @@ def plain(attention: str, R: int = 1) -> list[Check]:
         rows += [np.ravel(own[n].numpy() - w) for n, w in x.rates.items()]
     label, why = f"{attention} rate of", "the same attention does move"
     return [
-        vanishing(f"{label} the plain attention, less the statement's", "loss", np.concatenate(rows), *EXACT),  # fmt: skip
+        vanishing(
+            f"{label} the plain attention, less the statement's",
+            "loss",
+            np.concatenate(rows),
+            *EXACT,
+        ),  # fmt: skip
         vanishing(f"{label} weights that start at zero", "loss", outside, *EXACT),
         at_least(f"{label} the others", "loss", 1e-2, min(inside), why),
     ]
