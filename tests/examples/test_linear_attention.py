@@ -233,7 +233,7 @@ def test_merged_loss_drops_once():
 
 
 def test_odd_moments_vanish():
-    """What pairs a single w: the reason why some weights stay at zero. All inputs, and E w^4 = 3."""
+    """What pairs a single w: the reason why some weights stay at zero. Fourth moments do not."""
     x = groups.point("merged", Parameters(spectrum="1.4,0.6", N=2, H=1))
     w, inputs, share = x.input("w"), x.input("x"), x.data.chances
     assert np.abs(share @ (w * inputs[:, 0] * inputs[:, 1])).max() < 1e-15

@@ -67,7 +67,8 @@ def _contracted(
         var, k = one.of.var, group[one.terms[-1]]
         along = array(var.name)[symbols.get(k, indices[-1])] if isinstance(var, Spectrum) else var
         of_group[k] = of_group.get(k, sp.S.One) * along
-    total, limits = sp.S.One, {}
+    total: sp.Expr = sp.S.One
+    limits: dict[int, Any] = {}
     for i in bound:
         k = group[i]
         along = of_group.pop(k, sp.S.One)

@@ -62,19 +62,13 @@ class Entries:
         return next(x for g, x in self.data.gausses.items() if g.name == name)
 
 
-def at(letters: str, place: Iterable[int]) -> dict[str, int]:
-    """Indices of an entry, counted from 1, by letter."""
-    return {letter: k + 1 for letter, k in zip(letters, place, strict=True)}
-
-
 def rates(
     sides: Sides, points: Iterable[Entries], names: Mapping[str, tuple[str, str]], label: str
 ) -> None:
     """Add the rate of every entry of the named weights: equation and letters of its indices."""
     for x in points:
         for name, (equation, letters) in names.items():
-            for place, rate in np.ndenumerate(x.rates[name]):
-                sides.add(f"{label} of {name}", equation, x.known | at(letters, place), rate)
+            sides.each(f"{label} of {name}", equation, x.known, letters, x.rates[name])
 
 
 def invariant(
@@ -92,7 +86,6 @@ def invariant(
             measured({n: w + sign * x.rates[n] for n, w in x.weights.items()})
             for sign in (0, 1, -1)
         )
-        for place, y in np.ndenumerate(here):
-            sides.add(f"{equation} as measured", equation, x.known | at(letters, place), y)
+        sides.each(f"{equation} as measured", equation, x.known, letters, here)
         drift += np.ravel(ahead - behind).tolist()
     return vanishing(f"{equation}, its rate", equation, np.array(drift) / 2, *why)

@@ -145,7 +145,8 @@ def scaling(progress: bool = False) -> tuple[list[Check], list[str], dict[str, A
     """Length of the plateau over epsilon, S, R and D: students against full-batch descent and the
     flow.
     """
-    checks, sweeps, halves = [], {}, [f"loss_{part.name}" for part in PARTS]
+    checks, halves = [], [f"loss_{part.name}" for part in PARTS]
+    sweeps: dict[str, Any] = {}
     title = "plateau length in steps (relation half known to subject half known): flow, students"
     notes = ["", title]
     for name, (grid, _) in SWEPT.items():

@@ -12,9 +12,7 @@ from linear_attention.theory import symbols as S
 from linear_attention.theory import task
 from linear_attention.theory.parameters import Parameters
 from linear_attention.theory.scope import MERGED, WHITE_DATA, applies
-from linear_attention.theory.symbols import (
-    D, U, along, c, d, g, h, i, j, k, kappa, l, lam, rate, s_0, scale, t, u, value,
-)  # fmt: skip
+from linear_attention.theory.symbols import D, U, c, d, g, h, i, j, k, kappa, l, lam, rate, t, u
 from theory.algebra import delta_sum, vanishes, written_as
 from theory.catalogue import catalogue
 from theory.equation import Equation
@@ -23,6 +21,7 @@ from theory.notation import symbol
 from theory.statement.gaussian import at_size
 
 __all__ = ["Parameters", "applies", "equations", "flows", "sections"]
+along, scale, s_0, value = S.along, S.scale, S.s_0, S.value
 HEADS, ONE = "W = sum_h v_h U_h", "U = diag(u_d), one effective head"
 WHITE, BALANCED = "Lambda = I, W = s I", "v = u"
 LEVEL = "the drop is at c s = 1/2, where three quarters of what goes are gone"

@@ -56,8 +56,7 @@ def moments(table: Table) -> list[Check]:
             x = point("merged", p)
             inputs, w = x.input("x"), x.input("w")
             beta = (inputs * (inputs @ w[:, :, None])).mean(1)
-            for d, second in enumerate(x.data.chances @ beta**2, 1):
-                sides.add(label + where, name, p.values() | {"d": d}, second)
+            sides.each(label + where, name, p.values(), "d", x.data.chances @ beta**2)
     return sides.checks()
 
 
@@ -67,13 +66,11 @@ def losses(table: Table) -> list[Check]:
     for x, (spectrum, N) in zip(points("merged"), SMALL, strict=True):
         p, known = Parameters(spectrum=spectrum, N=N, H=2), x.known
         sides.add("loss of the attention", "loss", known, 2 * x.loss)
-        for (k, l), slope in np.ndenumerate(known["G"]):
-            sides.add("slope of the loss in W", "force", known | {"k": k + 1, "l": l + 1}, slope)
+        sides.each("slope of the loss in W", "force", known, "kl", known["G"])
         eye = np.eye(p.eigenvalues.size)
         zero, one = (point("W", p, {"W": W}).rates["W"].diagonal() for W in (0 * eye, eye))
         best = zero / (zero - one)  # the slope is linear in W
-        for d, weight in enumerate(best, 1):
-            sides.add("weight at the minimum", "w_best", known | {"d": d}, weight)
+        sides.each("weight at the minimum", "w_best", known, "d", best)
         for m in range(best.size + 1):
             left = 2 * point("W", p, {"W": (np.arange(best.size) < m) * best * eye}).loss
             sides.add("loss with the first directions learned", "plateau", p.learned(m), left)

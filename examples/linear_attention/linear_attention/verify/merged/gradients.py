@@ -35,8 +35,7 @@ def one_head(table: Table) -> list[Check]:
             x = groups.point("one head", p, {"v": v, "U": np.diag(u)})
             known, dv, du = x.known | {"u": u}, float(x.rates["v"]), x.rates["U"].diagonal()
             sides.add("rate of the value of one head", "merged_dvalue_dt", known, dv)
-            for d in range(D):
-                sides.add("rate of its directions", "merged_du_dt", known | {"d": d + 1}, du[d])
+            sides.each("rate of its directions", "merged_du_dt", known, "d", du)
             if text != spectrum:
                 known |= {"kappa": v**2 - (u**2).sum(), "s": v * u[0]}
                 sides.add("rate of s", "merged_ds_dt", known, dv * u[0] + v * du[0])

@@ -43,8 +43,7 @@ def aligned(table: Table) -> list[Check]:
         astray.append(of_keys.ravel())
         label = "rate of the value of an aligned head"
         sides.add(label, "separate_dvalue_dt", known | p.learned(R), x.rates["v"])
-        for d in range(R):
-            sides.add("rate of its rows", "separate_du_dt", known | {"d": d + 1}, du[d])
+        sides.each("rate of its rows", "separate_du_dt", known, "d", du)
         if R == 1:
             label = "rate of an aligned head of rank one"
             sides.add(label, "aligned_du_dt", known | {"u": v}, du[0])
