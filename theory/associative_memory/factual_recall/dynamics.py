@@ -29,20 +29,17 @@ from theory.flow import Flow
 from theory.notation import array, symbol
 from theory.statement import kept, printed
 
-X = symbol("X", means="logit gained by the right relation", real=True)
-Y = symbol("Y", means="logit gained by the right subject", real=True)
+X, Y = (
+    symbol(x, means=f"logit gained by the right {of}", real=True)
+    for x, of in zip("XY", ("relation", "subject"), strict=True)
+)
 g_r = symbol("g_r", means="probability of answers of wrong relations", positive=True)
 g_s = symbol("g_s", means="probability of wrong answers of the relation", positive=True)
-L_r, L_s = (
-    symbol(f"loss_{x}", rf"\mathcal{{L}}_{{\mathrm{{{x[:3]}}}}}", f"part of the loss from the {x}", real=True)
-    for x in ("relation", "subject")
-)  # fmt: skip
 Z = symbol("Z", means="partition function of the answers", positive=True)
 INVARIANT = symbol("c_recall", "c", "ratio c_r or c_s", positive=True)
 a = symbol("a", means="an answer", integer=True, positive=True)
 position = symbol("n_position", "n", "a position", integer=True, positive=True)
-weight = array("w", means="attention on a token")
-value = array("V", means="value of a token for an answer")
+weight, value = array("w", means="attention on a token"), array("V", means="value of a token for an answer")  # fmt: skip
 token, logit = array("z_token", "z", "tokens"), array("logit", r"\ell", "logits of the answers")
 SYMMETRIC = "weights equal at the start, balanced facts: noise and end rows stay frozen, rows have two values each"
 
@@ -58,6 +55,14 @@ class Part:
     wrong: sp.Symbol
     choices: sp.Symbol
     others: sp.Symbol
+
+    @property
+    def loss(self) -> sp.Symbol:
+        """Its part of the loss."""
+        short = rf"\mathcal{{L}}_{{\mathrm{{{self.name[:3]}}}}}"
+        return symbol(
+            f"loss_{self.name}", short, f"part of the loss from the {self.name}", real=True
+        )
 
     @property
     def odds(self) -> sp.Expr:
@@ -77,28 +82,10 @@ def observed(name: str) -> sp.Expr:
     return sp.exp(found.subs({part.delta: part.gain / part.w for part in PARTS}))
 
 
-def part_of_loss(part: Part) -> sp.Expr:
-    """Its part of the loss."""
-    return sp.log(written_as(part.odds, observed(f"loss_{part.name}")))
-
-
-def partition() -> sp.Expr:
-    """Normalisation relative to the weight of an answer that is wrong in relation and subject."""
-    form = (sp.exp(X) + R - 1) * (sp.exp(Y) + D - 1)
-    return written_as(form, observed("loss") * sp.exp(X) * sp.exp(Y))
-
-
 def total_loss() -> sp.Expr:
     """Cross-entropy as the sum of a part of the relation and a part of the subject."""
     written_as(RELATION.odds * SUBJECT.odds, observed("loss"))
     return sp.log(RELATION.odds) + sp.log(SUBJECT.odds)
-
-
-def plateau() -> sp.Expr:
-    """Loss with the relation known with certainty (X to infinity) and the subject ignored."""
-    small = sp.Symbol("small", positive=True)  # e^-X
-    known = sp.cancel(RELATION.odds.subs(sp.exp(X), 1 / small)).subs(small, 0)
-    return sp.log(known * SUBJECT.odds.subs(Y, 0))
 
 
 @cache
@@ -109,25 +96,30 @@ def losses() -> dict[str, Equation]:
     height = symbol("plateau", r"\mathcal{L}_{\mathrm{plateau}}", "loss on the plateau")
     slides = ref("slides, factual recall: linear attention, one-hot embeddings")
     phase = ref("slides, factual recall: phase of predicting by p(a|r); height derived here")
+    parts = {
+        f"loss_{p.name}": (
+            p.loss,
+            lambda p=p: sp.log(written_as(p.odds, observed(f"loss_{p.name}"))),
+        )
+        for p in PARTS
+    }
+    # Relative to the weight of an answer that is wrong in relation and subject.
+    form = (sp.exp(X) + R - 1) * (sp.exp(Y) + D - 1)
+    partition = lambda: written_as(form, observed("loss") * sp.exp(X) * sp.exp(Y))  # noqa: E731
+    small = sp.Symbol("small", positive=True)  # e^-X: zero where the relation is certain
+    known = sp.cancel(RELATION.odds.subs(sp.exp(X), 1 / small)).subs(small, 0)
+    begun = lambda: sp.log(sp.exp(total_loss().subs({X: 0, Y: 0})))  # noqa: E731
+    reduced = {
+        "recall_partition": (Z, partition),
+        **parts,
+        "recall_loss": (L, total_loss),
+        "initial_loss": (start, begun),
+    }
+    plateau = height, sp.log(known * SUBJECT.odds.subs(Y, 0)), "relation known, subject not"
     return {
         **equation.table(slides, status="exact", recall_logit=(logit[a], read)),
-        **equation.table(
-            ref(DERIVED),
-            SYMMETRIC,
-            status="exact",
-            recall_partition=(Z, partition),
-            loss_relation=(L_r, partial(part_of_loss, RELATION)),
-            loss_subject=(L_s, partial(part_of_loss, SUBJECT)),
-            recall_loss=(L, total_loss),
-            initial_loss=(start, lambda: sp.log(sp.exp(total_loss().subs({X: 0, Y: 0})))),
-        ),
-        **equation.table(
-            phase,
-            SYMMETRIC,
-            "relation known, subject not",
-            status="exact",
-            plateau=(height, plateau),
-        ),
+        **equation.table(ref(DERIVED), SYMMETRIC, status="exact", **reduced),
+        **equation.table(phase, SYMMETRIC, status="exact", plateau=plateau),
     }
 
 
