@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from theory import plotting
 from theory.flow import Flow
 from theory.parameters import described
+from theory.runtime import plotting
 from verify import ensemble
 from verify.check import Band
 from verify.report import Report, Request
