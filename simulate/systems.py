@@ -23,6 +23,13 @@ def of(model: str) -> Mapping[str, System]:
     return registry.find(model).wing("simulate").SYSTEMS
 
 
+def of_model(model: registry.Model) -> list[System]:
+    """Kinds of students of a model, or of one system of a family; headline first."""
+    family, _, short = model.name.rpartition(".")
+    there = of(family) if family else model.wing("simulate").SYSTEMS
+    return [there[short]] if short in there else [*there.values()]
+
+
 def find(name: str) -> tuple[str, System]:
     """Short name and system of ``MODEL`` or ``MODEL.SYSTEM``; ``MODEL`` may be a file with a
     statement.

@@ -24,7 +24,7 @@ from simulate import arguments, interface_checks, jobs, runs
 from simulate import device as devices
 from simulate.learner import Clamped, Learner, State
 from simulate.signals import DeferSignals
-from theory.parameters import BaseParameters, ParameterError, error_summary, nearest
+from theory.parameters import BaseParameters, ParameterError, Stepped, error_summary, nearest
 from theory.runtime import sources
 
 CHECKPOINT_SECONDS = 10.0
@@ -42,6 +42,11 @@ def records(p: Any, numbers: int) -> float:
     packed, written.
     """
     return (p.steps // p.eval_every + 2) * 4 * 8 * numbers
+
+
+def eta_times_steps(p: Any, steps: np.ndarray) -> np.ndarray:
+    """Time of gradient flow."""
+    return p.eta * steps
 
 
 @dataclass(frozen=True)
@@ -67,7 +72,8 @@ class System:
         Time dimension of the measurements, made every ``p.eval_every`` steps; None if only final
         results are recorded (`Learner.finish`).
     clock : callable, optional
-        ``clock(p, steps)`` converts steps to the unit of ``time``; without it, time is the step
+        ``clock(p, steps)`` converts steps to the unit of ``time``, ``eta * steps`` for parameters
+        that are `theory.parameters.Stepped` if not given; without it, time is the step
         number.
     counter : str
         Name of a step.
@@ -119,6 +125,11 @@ class System:
     displayed: tuple[str, ...] = ()
     text: Callable[[Any, str], tuple[Any, System]] | None = None
     held: Mapping[str, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """The clock that follows from the parameters, if none is given."""
+        if self.clock is None and self.time == "t" and issubclass(self.parameters, Stepped):
+            object.__setattr__(self, "clock", eta_times_steps)
 
     def learner(self, p: Any, seeds: Sequence[int], *where: Any, **own: Any) -> Learner:
         """Learner of the given seeds, with clamped weights if any."""

@@ -23,21 +23,16 @@ FILES = {
         from theory.equation import Equation
         from theory.flow import Flow
         from theory.notation import symbol
-        from theory.parameters import BaseParameters, parameter
+        from theory.parameters import Stepped, parameter
         a, a_0, t, u, v = (symbol(n, n) for n in ("a", "a_0", "t", "u", "v"))
 
         @dataclass(frozen=True)
-        class Parameters(BaseParameters):
+        class Parameters(Stepped):
             """One number to start from; time t = eta * steps."""
             a_0: float = parameter(0.01, "initial product", low=1e-9, high=0.5)
             eta: float = parameter(0.01, "learning rate", above=0)
             steps: int = parameter(500, "length of a run", low=1)
             eval_every: int = parameter(10, "steps between measurements", low=1)
-            @classmethod
-            def presets(cls):
-                return {"reference": cls}
-            def run_to(self, until):
-                return self if until is None else self.replace(steps=round(until / self.eta))
 
         def rate():
             loss = (1 - u * v) ** 2 / 2
@@ -90,7 +85,7 @@ FILES = {
 
         MEANING = {"a": "product of the weights", "loss": "(1 - a)^2 / 2"}
         SYSTEM = training.System("toy_product", Parameters, partial(Unstacked, Student), MEANING, lambda p, itemsize: 1e6, time="t",
-                                 clock=lambda p, steps: p.eta * steps, devices=("cpu",))
+                                 devices=("cpu",))
         SYSTEMS, train = {"student": SYSTEM}, SYSTEM.train
     ''',
     "toy_product/verify/__init__.py": "",
@@ -105,12 +100,6 @@ FILES = {
             moved = -float(slope[0] * u[1] + slope[1] * u[0])
             rate = theory.equations()["da_dt"].evaluate({"a": 0.3})
             return with_device(request, [identity("rate of the product", "da_dt", rate, moved, 1e-12, "autograd in float64")])
-    """,
-    "toy_product/verify/ensemble.py": """
-        from toy_product.simulate import SYSTEM
-        from toy_product.theory import Parameters
-        from verify.ensemble import Source
-        SOURCE = Source(SYSTEM, Parameters(), "2", {"t": ("t",), "a": ("seed", "t")})
     """,
     "toy_product/verify/trajectories.py": """
         import numpy as np

@@ -8,8 +8,7 @@ from types import ModuleType
 from theory.equation import Equation
 from theory.flow import Flow
 
-Equations = dict[str, Equation]
-Source = ModuleType | Callable[[], Flow | Equations] | Equation
+Source = ModuleType | Callable[[], Flow | Mapping[str, Equation]] | Equation
 Sections = Callable[[], dict[str, list[Equation]]]
 
 
@@ -60,5 +59,5 @@ def _by_name(sections: Sections) -> Callable[[], dict[str, Equation]]:
 def _of(source: Source) -> list[Equation]:
     if isinstance(source, Equation):
         return [source]
-    found = source if isinstance(source, ModuleType) else source()
-    return list((found if isinstance(found, dict) else found.equations()).values())
+    made = source if isinstance(source, ModuleType) else source()
+    return list((made if isinstance(made, Mapping) else made.equations()).values())

@@ -211,6 +211,8 @@ class BaseParameters:
 
     INPUTS: ClassVar[Mapping[str, tuple[str, ...]]] = {}
     """By name of a number in ``values()``: those of them, no fields, that it is computed from."""
+    PRESETS: ClassVar[Mapping[str, Mapping[str, Any]]] = {"default": {}}
+    """By name of a preset: the fields that it sets. ``Parameters.NAME()`` makes it."""
 
     def __init_subclass__(cls, **options: Any) -> None:
         """Mark the quantities that a model's ``values()`` adds to its fields as derived."""
@@ -219,6 +221,8 @@ class BaseParameters:
             cls.__repr__ = BaseParameters.__repr__  # type: ignore[method-assign]
         if "values" in vars(cls):
             cls.values = _marked(cls.values)  # type: ignore[method-assign]
+        for name, changes in vars(cls).get("PRESETS", {}).items():
+            setattr(cls, name, functools.partial(cls, **changes))
 
     def __new__(cls, *args: Any, **values: Any) -> Self:
         """Reject unknown names before the dataclass does."""
@@ -271,6 +275,11 @@ class BaseParameters:
             if type(v) is not type(f.default) or v != f.default
         ]
         return f"{type(self).__qualname__}({', '.join(kept)})"
+
+    @classmethod
+    def presets(cls) -> dict[str, typing.Callable[[], Self]]:
+        """Named settings."""
+        return {name: functools.partial(cls, **changes) for name, changes in cls.PRESETS.items()}
 
     def replace(self, **changes: Any) -> Self:
         """Copy with some fields changed."""
@@ -368,6 +377,21 @@ class BaseParameters:
     def as_json(self, *, training_only: bool = False) -> str:
         """Canonical JSON text: equal parameters give equal text."""
         return json.dumps(self.as_dict(training_only=training_only), sort_keys=True)
+
+
+@dataclass(frozen=True)
+class Stepped(BaseParameters):
+    """Parameters with fields ``eta`` and ``steps``; the students' time is ``t = eta * steps``."""
+
+    def run_to(self, t: float | None) -> Self:
+        """Copy whose number of steps reaches the time ``t`` (None: unchanged).
+
+        Raises
+        ------
+        ParameterError
+            Unless ``t`` is positive, finite and at least half a step.
+        """
+        return self._until("t", t, "steps", self.eta)  # type: ignore[attr-defined]
 
 
 def stated(values: typing.Mapping[str, Any]) -> str:

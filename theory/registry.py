@@ -65,7 +65,7 @@ class Model:
 
     def offering(self, command: str) -> list[Model]:
         """Systems that implement a ``verify`` command; the model itself if it has no systems."""
-        return [m for m in self.systems or [self] if m._has("verify", command)]
+        return [m for m in self.systems or [self] if m.has("verify", command)]
 
     def path(self, wing: str) -> str:
         """Dotted name of the model's subpackage in a wing (``theory``, ``simulate``,
@@ -75,9 +75,10 @@ class Model:
             return ".".join(filter(None, (self.package, wing, self.name.partition(".")[2])))
         return f"{wing}.{self.name}"
 
-    def _has(self, wing: str, module: str) -> bool:
+    def has(self, wing: str, module: str) -> bool:
+        """Whether the model has a module in a wing, found without importing it."""
         try:
-            with self._guest(self.path(wing)):
+            with self._guest(f"{self.path(wing)}.{module}"):
                 return importlib.util.find_spec(f"{self.path(wing)}.{module}") is not None
         except ModuleNotFoundError:
             return False
@@ -96,6 +97,9 @@ class Model:
             to load.
         """
         room = self.systems[0] if module and self.systems else self
+        above = _table().get(room.family) if module else None
+        if above and not room.has(wing, str(module)) and above.has(wing, str(module)):
+            room = above  # one module for all systems of a family
         found = self._room(".".join(filter(None, (room.path(wing), module))))
         lacking = [d for d in DOORS.get(wing, ()) if not (module or hasattr(found, d))]
         if self.package and lacking:

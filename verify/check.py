@@ -230,6 +230,14 @@ class Sides:
         both = np.broadcast_arrays(self.table[equation].evaluate(values), np.asarray(measured))
         self.found[label, equation].append(np.reshape(both, (2, -1)))
 
+    def each(
+        self, label: str, equation: str, values: Any, letters: str, measured: np.ndarray
+    ) -> None:
+        """Every entry of an array, its indices, counted from 1, called by letters."""
+        for place, one in np.ndenumerate(measured):
+            at = {letter: k + 1 for letter, k in zip(letters, place, strict=True)}
+            self.add(label, equation, {**values, **at}, one)
+
     def checks(self) -> list[Check]:
         """One row per label and equation."""
         rows = []

@@ -11,10 +11,13 @@ from typing import Any
 import xarray as xr
 
 from simulate import runs as store
+from simulate.systems import of_model as systems
 from simulate.training import System
 from theory.parameters import ParameterError
+from theory.registry import Model
 from verify.report import Request
 
+SEEDS = "4"  # of students, where a model does not say
 FLAGS = ("plot", "set", "preset", "seeds", "alpha", "device", "quiet", "beyond")
 
 
@@ -63,6 +66,19 @@ class Source:
         return store.ensemble(path, self.system.name, type(self.base), self.needed, self.sizes)
 
 
+def of(model: Model) -> Source:
+    """Where a model's ensembles come from: what its module ``ensemble`` says, else students of its
+    first system at its default parameters, with all that they measure.
+    """
+    if model.has("verify", "ensemble"):
+        return model.wing("verify", "ensemble").SOURCE
+    (system, *_) = systems(model)
+    time = str(system.time)
+    needed = {x: ("seed", time, *system.dimensions.get(x, ())) for x in system.meaning}
+    needed |= {time: (time,), system.counter: (time,)}
+    return Source(system, system.parameters(), SEEDS, needed)
+
+
 def get(request: Request) -> tuple[Any, xr.Dataset]:
     """Parameters and ensemble for a request.
 
@@ -71,7 +87,7 @@ def get(request: Request) -> tuple[Any, xr.Dataset]:
     ParameterError
         If the given file is not an ensemble of this model, or parameters are given in addition.
     """
-    source: Source = request.model.wing("verify", "ensemble").SOURCE
+    source = of(request.model)
     if request.runs is not None:
         if request.given:
             raise ParameterError(

@@ -94,7 +94,7 @@ def starts() -> dict[str, Any]:
 def main() -> None:
     """Measure one after the other and write."""
     place = machine()
-    wanted = sys.argv[1:] or [m.name for m in TABLE.values() if m._has("theory", "benchmark")]
+    wanted = sys.argv[1:] or [m.name for m in TABLE.values() if m.has("theory", "benchmark")]
     tables = [*(numbers(name) for name in wanted), steps(), starts()]
     made = {
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),

@@ -22,8 +22,8 @@ from linear_attention import simulate
 from linear_attention.simulate import student
 from linear_attention.theory import Parameters, merged, separate, task
 from linear_attention.theory import symbols as S
-from linear_attention.theory.merged.onset import onset
-from linear_attention.theory.separate.heads import Head
+from linear_attention.theory.heads import Head
+from linear_attention.theory.onset import onset
 from linear_attention.verify import flows, groups
 from linear_attention.verify.merged import laws as one
 from linear_attention.verify.separate import laws as stairs
@@ -123,7 +123,7 @@ def test_printed_forms():
 
 def test_fixed_points_of_white_data():
     """Zero, and the minimum."""
-    found = merged.drop.flow().fixed_points()
+    found = merged.white_flow().fixed_points()
     assert {point[S.scale] for point in found} == {0, 1 / S.c}
 
 
@@ -186,16 +186,16 @@ def test_every_subset_of_directions_is_a_fixed_point():
     best = 1 / (x * (1 + 1 / p.N) + x.sum() / p.N)
     losses = []
     for chosen in itertools.product((False, True), repeat=3):
-        u = torch.as_tensor(np.where(chosen, best, 0) ** (1 / 3))
-        rows = u.diag()[:, None]
-        at = groups.Point(p, {"v": u, "K": rows, "Q": rows.clone()})
-        assert max(float(w.abs().max()) for w in at.all_rates.values()) < 1e-12
+        u = np.where(chosen, best, 0) ** (1 / 3)
+        rows = np.diag(u)[:, None]
+        at = groups.point("separate", p, {"v": u, "K": rows, "Q": rows})
+        assert max(float(np.abs(w).max()) for w in at.rates.values()) < 1e-12
         left = x.sum() - (x**2 * best)[list(chosen)].sum()
-        assert at.loss == pytest.approx(left, rel=1e-12)
+        assert 2 * at.loss == pytest.approx(left, rel=1e-12)
         losses.append(left)
         if any(chosen):  # nearby they move
-            off = groups.Point(p, {"v": 1.1 * u, "K": rows, "Q": rows.clone()})
-            assert max(float(w.abs().max()) for w in off.rates.values()) > 1e-3
+            off = groups.point("separate", p, {"v": 1.1 * u, "K": rows, "Q": rows})
+            assert max(float(np.abs(w).max()) for w in off.rates.values()) > 1e-3
     assert np.diff(np.sort(losses)).min() > 1e-3
 
 
@@ -233,10 +233,11 @@ def test_merged_loss_drops_once():
 
 
 def test_odd_moments_vanish():
-    """What pairs a single w: the reason why some weights stay at zero."""
-    assert task.moment([("w", S.e), ("x", S.n, S.e), ("x", S.n, S.i)], (S.n, S.N)) == 0
-    fourth = task.moment([("w", S.e)] * 4)
-    assert fourth == 3  # E w^4
+    """What pairs a single w: the reason why some weights stay at zero. Fourth moments do not."""
+    x = groups.point("merged", Parameters(spectrum="1.4,0.6", N=2, H=1))
+    w, inputs, share = x.input("w"), x.input("x"), x.data.chances
+    assert np.abs(share @ (w * inputs[:, 0] * inputs[:, 1])).max() < 1e-15
+    assert share @ inputs[:, 0, 0] ** 4 == pytest.approx(3 * 1.4**2, rel=1e-13)
 
 
 @pytest.mark.parametrize("value", [0.01, -0.01])

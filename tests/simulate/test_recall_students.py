@@ -14,13 +14,7 @@ from simulate.associative_memory import __main__ as command
 from simulate.associative_memory import factual_recall
 from simulate.associative_memory.factual_recall import Parameters, task
 from simulate.associative_memory.factual_recall.student import Learner, LinearAttention, _softmax
-from theory.associative_memory.factual_recall import (
-    PARTS,
-    equations,
-    flow,
-    reduction,
-    time_of_share,
-)
+from theory.associative_memory.factual_recall import PARTS, dynamics, equations, flow, time_of_share
 from theory.associative_memory.symbols import T
 from theory.parameters import ParameterError
 from verify.emergence import first_crossing
@@ -57,8 +51,8 @@ def test_logits_are_the_equations():
     found = student(torch.tensor(tokens)).detach().numpy()
     form = equations()["recall_logit"].rhs.subs(T, p.T).doit()
     for (row, answer), logit in np.ndenumerate(found):
-        spelled = form.subs({reduction.token[n + 1]: int(x) for n, x in enumerate(tokens[row])})
-        spelled = spelled.subs(reduction.a, answer)
+        spelled = form.subs({dynamics.token[n + 1]: int(x) for n, x in enumerate(tokens[row])})
+        spelled = spelled.subs(dynamics.a, answer)
         values = {x: w[int(x.indices[0])] for x in spelled.atoms(sp.Indexed) if len(x.indices) == 1}
         for x in spelled.atoms(sp.Indexed) - values.keys():
             values[x] = V[tuple(map(int, x.indices))]

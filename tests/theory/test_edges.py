@@ -51,7 +51,7 @@ INNER = {
     "prox": "objective loss target_solution newton descend",
     "state_tracking.onset": "rise secant waited sharp at_large_sizes rates growth early_mass "
     "early_difference exponent onset_A gain_of_flow departure_of_sharp",
-    "merged.onset": "plateau level merged_time",
+    "theory.onset": "plateau level merged_time",
     "onset": "curves curve draw report lines interpolated",
     "k_hop.numbers": "over_hops",
     "factual_recall.numbers": "constants angle_of_share gain",
@@ -227,8 +227,9 @@ def homes() -> set[str]:
 
 def rooms(package: types.ModuleType) -> Iterator[types.ModuleType]:
     """Modules of numbers below a theory's package."""
-    for info in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
-        if set(info.name.removeprefix(package.__name__).split(".")) & set(ROOMS):
+    home = importlib.import_module(str(package.__package__))  # a system may be one module of it
+    for info in pkgutil.walk_packages(home.__path__, f"{home.__name__}."):
+        if set(info.name.removeprefix(home.__name__).split(".")) & set(ROOMS):
             yield importlib.import_module(info.name)
 
 

@@ -47,10 +47,7 @@ def test_timescales_command(tmp_path, monkeypatch, capsys):
     """
     monkeypatch.setenv("SOLVABLE_TRANSFORMERS_RUNS", str(tmp_path / "runs"))
     monkeypatch.setattr("simulate.pool.cores", lambda: 1)
-    small = recall_timescales.SMALL.replace(epsilon=0.02)
-    monkeypatch.setattr(
-        recall_timescales, "SWEEPS", {"epsilon": ((0.02, 0.01), lambda v: small.replace(epsilon=v))}
-    )
+    monkeypatch.setattr(recall_timescales, "SWEPT", {"epsilon": ((0.02, 0.01), "start")})
     words = [
         "--preset",
         "small",

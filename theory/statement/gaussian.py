@@ -45,7 +45,7 @@ def integrated(tree: Node) -> Iterator[Node]:
         said = f"gauss {names}: in a function that is no polynomial: state it in overlaps"
         require(not any(map(_vectors, inside)), f"{said} (theory.statement.overlaps)")
         if all(len(_vectors(f)) != 1 for f in rest):
-            for pairs in _pairings(data):
+            for pairs in pairings(data):
                 yield _contracted(sums, rest, pairs)
 
 
@@ -53,14 +53,14 @@ def _vectors(n: Node) -> list[Term]:
     return [t for t in n.terms if t.sort.vector]
 
 
-def _pairings(data: list[Node]) -> Iterator[list[tuple[Node, Node]]]:
+def pairings(data: list[Node]) -> Iterator[list[tuple[Node, Node]]]:
     if not data:
         yield []
         return
     first, *others = data
     for k, other in enumerate(others):
         if other.of is first.of:
-            for rest in _pairings(others[:k] + others[k + 1 :]):
+            for rest in pairings(others[:k] + others[k + 1 :]):
                 yield [(first, other), *rest]
 
 

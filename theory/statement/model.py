@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from theory.parameters import BaseParameters, ParameterError, nearest, parameter
+from theory.parameters import BaseParameters, ParameterError, Stepped, nearest, parameter
 from theory.registry import COMMANDS, Model
 from theory.statement.stated import UNNAMED, Statement, unread
 from theory.statement.tree import Spectrum, require
@@ -44,7 +44,7 @@ class StatedModel(Model):
     @property
     def checks(self) -> tuple[str, ...]:
         """The ``verify`` commands that statements answer to."""
-        return tuple(c for c in COMMANDS if self._has("verify", c))
+        return tuple(c for c in COMMANDS if self.has("verify", c))
 
     def wing(self, wing: str, module: str | None = None) -> Any:
         """What a wing (or a module of it) has for this statement: for ``theory``, everything that
@@ -132,23 +132,14 @@ def parameters(stated: Statement) -> type[BaseParameters]:
         BaseParameters.__post_init__(self)
         stated.fit(self.as_dict())
 
-    def presets(cls: Any) -> dict[str, Any]:
-        """The values of the statement."""
-        return {"stated": cls}
-
-    def run_to(self: Any, t: float | None) -> Any:
-        """Copy whose number of steps reaches the time ``t`` (None: unchanged)."""
-        return self._until("t", t, "steps", self.eta)
-
     return dataclasses.make_dataclass(
         "Parameters",
         [(name, *field) for name, field in fields.items()],
-        bases=(BaseParameters,),
+        bases=(Stepped,),
         frozen=True,
         namespace={
-            "presets": classmethod(presets),
+            "PRESETS": {"stated": {}},
             "__post_init__": __post_init__,
-            "run_to": run_to,
             "__doc__": f"Sizes and numbers of {stated.name}, and how a student is trained.",
             "__module__": __name__,
         },

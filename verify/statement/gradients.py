@@ -104,7 +104,7 @@ def drawn(student: Student, data: arrays.Data, where: str, seed: int) -> list[Ch
     return [sampled(f"loss of drawn inputs{where}", "loss", exact, means, band=band)]
 
 
-def checks(made: Derived) -> list[Check]:
+def checks(made: Derived, sizes: int = SIZES) -> list[Check]:
     """Everything at a few tiny sizes.
 
     Raises
@@ -116,7 +116,7 @@ def checks(made: Derived) -> list[Check]:
     require(not made.shared, f"statement {made.statement.name}: {none}")
     made = check.written(made)
     with one_thread():
-        return [c for data in itertools.islice(check.listed(made), SIZES) for c in at(made, data)]
+        return [c for data in itertools.islice(check.listed(made), sizes) for c in at(made, data)]
 
 
 @functools.cache

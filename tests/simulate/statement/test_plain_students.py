@@ -19,6 +19,7 @@ from simulate.induction_heads import task as pairs
 from simulate.statement import Student
 from simulate.streams import keyed
 from theory.associative_memory.factual_recall import Parameters
+from theory.associative_memory.factual_recall.statement import recall
 from theory.induction_heads import Parameters as Induction
 from theory.induction_heads import attention as network
 from theory.statement import eq, exp, fixed, sort, statement, total, weight
@@ -39,7 +40,7 @@ def generated(stated, weights, data):
 
 def test_factual_recall():
     """Random weights, unbalanced facts, tokens in random places."""
-    stated, rng = systems.recall(), keyed(3, 0)
+    stated, rng = recall(), keyed(3, 0)
     p = Parameters(S=8, R=3, D=4, T=7, noise_tokens=6)
     facts = task.random_table(p, rng)
     tokens, answers = task.draw_sequences(p, 64, facts, rng)
@@ -58,7 +59,7 @@ def test_factual_recall():
     (f,), (z,) = ([x for x in stated.functions if x.kept == kept] for kept in (True, False))
     subject, relation = stated.draws
     data = Data(
-        {"S": p.S, "R": p.R, "D": p.D, "T": p.T, "n": p.noise_tokens},
+        {"S": p.S, "R": p.R, "D": p.D, "T": p.T, "noise_tokens": p.noise_tokens},
         {f: facts % p.D, z: tokens[noise].reshape(64, p.T - 3) - p.S - p.R},
         {subject: np.array(first), relation: np.array(second) - p.S},
         chances=np.full(64, 1 / 64),

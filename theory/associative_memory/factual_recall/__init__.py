@@ -4,7 +4,7 @@ Nichani et al. 2024).
 
 from __future__ import annotations
 
-from theory.associative_memory.factual_recall import dynamics, reduction, timescales
+from theory.associative_memory.factual_recall import dynamics, timescales
 from theory.associative_memory.factual_recall.dynamics import PARTS, flow
 from theory.associative_memory.factual_recall.numbers import closed_form, time_of_share
 from theory.associative_memory.factual_recall.onset import emergence_times, onset
@@ -30,7 +30,7 @@ __all__ = [
 
 flows, sections, equations = catalogue(
     {
-        "Factual recall: exact reduction": [reduction],
+        "Factual recall: exact reduction": [dynamics.losses],
         "Factual recall: flow": [dynamics, flow],
         "Factual recall: hitting times": [timescales],
     },

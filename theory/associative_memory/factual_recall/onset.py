@@ -9,7 +9,7 @@ from typing import Any
 import xarray as xr
 
 from theory import scope, sweep
-from theory.associative_memory.factual_recall import dynamics, reduction, timescales
+from theory.associative_memory.factual_recall import dynamics, timescales
 from theory.associative_memory.factual_recall import numbers as in_numbers
 from theory.associative_memory.factual_recall.dynamics import PARTS, RELATION, SUBJECT
 from theory.associative_memory.factual_recall.parameters import Parameters
@@ -17,7 +17,8 @@ from theory.associative_memory.factual_recall.scope import RECALL
 from theory.emergence import of_onset, until
 from theory.onset import Onset
 
-SHARES = {"90": 0.9, "50": 0.5, "10": 0.1}  # shares of the initial value of either part of the loss
+# Shares of the initial value of either part of the loss, and what they are called.
+SHARES = {"90": (0.9, "90%"), "50": (0.5, "half"), "10": (0.1, "10%")}
 
 
 @until("t")
@@ -42,55 +43,40 @@ def onset(p: Parameters, until: float | None = None) -> Onset:
         ``initial_loss`` = ln(R D), ``learning_rate``, ``growth_ratio`` of the two exponential
         growth rates, ``plateau_steps`` between the halves.
     """
-    numbers = {
-        f"steps_{part.name}_{label}": in_numbers.time_of_share(p, part, share) / p.eta
-        for part in PARTS
-        for label, share in SHARES.items()
-    }
+    rows: dict[str, tuple[float, str]] = {}
+    for part in PARTS:
+        for label, (share, words) in SHARES.items():
+            steps = in_numbers.time_of_share(p, part, share) / p.eta
+            text = f"steps until the {part.name} loss is down to {words}"
+            rows[f"steps_{part.name}_{label}"] = steps, text
     values, notes = p.values(), []
-    numbers |= {
-        "plateau": float(reduction.equations()["plateau"].evaluate(values)),
-        "initial_loss": float(reduction.equations()["initial_loss"].evaluate(values)),
-        "learning_rate": p.eta,
-        "growth_ratio": float(timescales.equations()["growth_ratio"].evaluate(values)),
-        "plateau_steps": numbers["steps_subject_50"] - numbers["steps_relation_50"],
-    }
-    if numbers["growth_ratio"] <= 1:
+    early, late = rows["steps_relation_50"][0], rows["steps_subject_50"][0]
+    for name, text in (
+        ("plateau", "loss while only the relation is known, ln D"),
+        ("initial_loss", "loss at the start, ln(R D)"),
+    ):
+        rows[name] = float(dynamics.losses()[name].evaluate(values)), text
+    ratio = float(timescales.equations()["growth_ratio"].evaluate(values))
+    rows["learning_rate"] = p.eta, "flow time per step"
+    rows["growth_ratio"] = ratio, "growth rate of the relation / of the subject"
+    text = "steps from half the relation loss to half the subject loss"
+    rows["plateau_steps"] = late - early, text
+    if ratio <= 1:
         notes.append("the subject is learned no later than the relation: no plateau at ln D")
-    elif numbers["steps_subject_90"] < numbers["steps_relation_10"]:
+    elif rows["steps_subject_90"][0] < rows["steps_relation_10"][0]:
         notes.append("the two transitions overlap: the plateau at ln D is not flat")
-    meaning = {"90": "90%", "50": "half", "10": "10%"}
-    labels = {
-        f"steps_{part.name}_{q}": f"steps until the {part.name} loss is down to {meaning[q]}"
-        for part in PARTS
-        for q in SHARES
-    }
-    labels |= {
-        "plateau": "loss while only the relation is known, ln D",
-        "initial_loss": "loss at the start, ln(R D)",
-        "learning_rate": "flow time per step",
-        "growth_ratio": "growth rate of the relation / of the subject",
-        "plateau_steps": "steps from half the relation loss to half the subject loss",
-    }
+    end = 1.6 * p.eta * max(rows[f"steps_{part.name}_10"][0] for part in PARTS)
+    known = (dynamics.losses(), dynamics.flow().equations(), dynamics.equations())
     return Onset(
-        numbers=numbers,
-        labels=labels,
+        numbers={name: number for name, (number, _) in rows.items()},
+        labels={name: text for name, (_, text) in rows.items()},
         absent={},
         notes=notes,
-        curves=lambda: {
-            "flow": curve(
-                p, until or 1.6 * p.eta * max(numbers[f"steps_{q.name}_10"] for q in PARTS)
-            )
-        },
-        equations=lambda: [
-            *reduction.equations().values(),
-            *dynamics.flow().equations().values(),
-            *dynamics.equations().values(),
-            *timescales.equations().values(),
-        ],
+        curves=lambda: {"flow": curve(p, until or end)},
+        equations=lambda: [e for made in (*known, timescales.equations()) for e in made.values()],
         plot=draw,
         setting={name: values[name] for name in ("S", "R", "D", "epsilon", "eta")},
-        times={name: "steps" for name in numbers if name.startswith("steps_")},
+        times={name: "steps" for name in rows if name.startswith("steps_")},
     )
 
 
@@ -120,7 +106,7 @@ def draw(result: Onset, axes: Any) -> None:
         losses = curve[f"loss_{part.name}"]
         right.plot(curve.step, losses / losses[0], color=f"C{k}", label=f"{part.name}, flow")
         at = [found[f"steps_{part.name}_{label}"] for label in SHARES]
-        right.plot(at, list(SHARES.values()), "o", color=f"C{k}", ms=4)
+        right.plot(at, [share for share, _ in SHARES.values()], "o", color=f"C{k}", ms=4)
     right.plot([], [], "ko", ms=4, label="down to 90, 50, 10%")
     right.set(ylabel="part of the loss / its start", ylim=(0, 1.05))
     for axis in axes:

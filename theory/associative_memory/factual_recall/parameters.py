@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, ClassVar
 
-from theory.parameters import BaseParameters, ParameterError, parameter
+from theory.parameters import ParameterError, Stepped, parameter
 
 
 @dataclass(frozen=True)
-class Parameters(BaseParameters):
+class Parameters(Stepped):
     """Sizes and training settings of the fact-lookup task (reference run of Nichani et al. 2024,
     authors' code).
 
@@ -23,6 +23,13 @@ class Parameters(BaseParameters):
         the answers per relation.
     """
 
+    small: ClassVar[Callable[[], Parameters]]
+    PRESETS = {
+        "reference": {},
+        # Trains in a second: few facts, larger initial weights.
+        "small": dict(S=8, R=2, D=4, noise_tokens=6, T=8, epsilon=1e-3, eta=0.2)
+        | dict(batch_size=256, steps=1500, eval_every=5),
+    }
     S: int = parameter(16, "subjects, a multiple of D", low=2)
     R: int = parameter(4, "relations", low=2)
     D: int = parameter(8, "possible answers per relation", low=2)
@@ -42,32 +49,6 @@ class Parameters(BaseParameters):
                 f"S = {self.S}: must be a multiple of D = {self.D}, so that answers are balanced"
             )
 
-    @classmethod
-    def reference(cls) -> Self:
-        """Reference run of the authors' code."""
-        return cls()
-
-    @classmethod
-    def small(cls) -> Self:
-        """Setting that trains in a second: few facts, larger initial weights."""
-        return cls(
-            S=8,
-            R=2,
-            D=4,
-            noise_tokens=6,
-            T=8,
-            epsilon=1e-3,
-            eta=0.2,
-            batch_size=256,
-            steps=1500,
-            eval_every=5,
-        )
-
-    @classmethod
-    def presets(cls) -> dict[str, Callable[[], Self]]:
-        """Named settings."""
-        return {"reference": cls.reference, "small": cls.small}
-
     @property
     def answers(self) -> int:
         """Number of answers, ``R D``."""
@@ -78,23 +59,6 @@ class Parameters(BaseParameters):
         """Number of tokens: subjects, relations, noise, end of sequence."""
         return self.S + self.R + self.noise_tokens + 1
 
-    def run_to(self, t: float | None) -> Self:
-        """Copy whose number of steps reaches the flow time ``t`` (None: unchanged).
-
-        Raises
-        ------
-        ParameterError
-            Unless ``t`` is positive, finite and at least half a step.
-        """
-        return self._until("t", t, "steps", self.eta)
-
     def values(self) -> dict[str, Any]:
         """Numbers by symbol name, as used in the equations."""
-        return {
-            "S": self.S,
-            "R": self.R,
-            "D": self.D,
-            "epsilon": self.epsilon,
-            "eta": self.eta,
-            "T": self.T,
-        }
+        return {name: getattr(self, name) for name in ("S", "R", "D", "epsilon", "eta", "T")}

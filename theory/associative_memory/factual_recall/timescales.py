@@ -6,10 +6,11 @@ from functools import cache, partial
 
 import sympy as sp
 
+from theory import equation
 from theory.algebra import linear_root, vanishes, written_as
-from theory.associative_memory.factual_recall import dynamics, reduction
-from theory.associative_memory.factual_recall.dynamics import PARTS, Part, epsilon
-from theory.associative_memory.factual_recall.reduction import D, R, S
+from theory.associative_memory.factual_recall import dynamics
+from theory.associative_memory.factual_recall.dynamics import PARTS, SYMMETRIC, Part
+from theory.associative_memory.factual_recall.statement import D, R, S, epsilon
 from theory.associative_memory.symbols import DERIVED, ref, t
 from theory.equation import Equation
 from theory.notation import symbol
@@ -24,10 +25,10 @@ angle = symbol("theta", means="angle: attention is epsilon cosh(theta)", positiv
 share = symbol("share_left", r"\varphi", "part of the initial loss that is left", positive=True)
 hitting = symbol("T_hit", "T(X)", "time at which X is reached", positive=True)
 rates = {
-    "relation": symbol("lambda_r", means="initial growth rate of the relation", positive=True),
-    "subject": symbol("lambda_s", means="initial growth rate of the subject", positive=True),
+    x: symbol(f"lambda_{x[0]}", means=f"initial growth rate of the {x}", positive=True)
+    for x in ("relation", "subject")
 }
-SMALL = "epsilon -> 0"
+SMALL, LINEAR = "epsilon -> 0", "linear in the weights"
 
 
 @cache
@@ -69,10 +70,8 @@ def speed() -> sp.Expr:
 def growth_rate(name: str) -> sp.Expr:
     """Growth rate of a part in its printed form."""
     part = next(q for q in PARTS if q.name == name)
-    form = {"relation": sp.sqrt((R - 1) / (R * D)) / R, "subject": sp.sqrt((D - 1) / (R * D)) / S}[
-        name
-    ]
-    return written_as(form, growth(part))
+    rows = {"relation": R, "subject": S}[name]
+    return written_as(sp.sqrt((part.choices - 1) / (R * D)) / rows, growth(part))
 
 
 def ratio_of_rates() -> sp.Expr:
@@ -138,75 +137,33 @@ def equations() -> dict[str, Equation]:
     """Growth rates, hitting times (exact and for a small start), late decay, and length of the
     plateau.
     """
-    late = sp.log(
-        2 * rate * K * t
-    )  # e^X = 2 lambda K X t to leading order; X grows logarithmically
+    # e^X = 2 lambda K X t to leading order; X grows logarithmically
+    late = sp.log(2 * rate * K * t)
     late_loss = (K - 1) / (2 * rate * K * t * late)
     between = sp.log(1 / epsilon) * (1 / rates["subject"] - 1 / rates["relation"])
-    found = [
-        *(
-            Equation(
-                f"growth_{name}",
-                rates[name],
-                partial(growth_rate, name),
-                ref(DERIVED),
-                "exact",
-                ("linear in the weights",),
-            )
-            for name in rates
-        ),
-        Equation(
-            "growth_ratio",
-            rates["relation"] / rates["subject"],
-            ratio_of_rates,
+    same = "w = epsilon cosh(theta), K = R for the relation and D for the subject"
+    reached = symbol("T_exact", r"T(\theta)", "time at which theta is reached")
+    left = symbol("loss_late", r"\mathcal{L}_{\mathrm{late}}", "part of the loss at late times")
+    length = symbol("T_plateau", r"T_{\mathrm{plateau}}", "length of the plateau")
+    goal = "gain at which a part of the loss is a given share of its initial ln K"
+    growing = rates["relation"] / rates["subject"], ratio_of_rates
+    return {
+        **equation.table(
             ref(DERIVED),
-            "exact",
-            ("a plateau at ln D where this is well above 1",),
+            status="exact",
+            growth_relation=(rates["relation"], partial(growth_rate, "relation"), LINEAR),
+            growth_subject=(rates["subject"], partial(growth_rate, "subject"), LINEAR),
+            growth_ratio=(*growing, "a plateau at ln D where this is well above 1"),
+            recall_angle=(sp.Derivative(angle, t), speed, SYMMETRIC, same),
+            gain_of_angle=(gain, exact_gain, SYMMETRIC),
+            hitting_time_exact=(reached, exact_hitting, SYMMETRIC),
+            gain_at_share=(gain, gain_at_share, goal),
         ),
-        Equation(
-            "recall_angle",
-            sp.Derivative(angle, t),
-            speed,
+        **equation.table(
             ref(DERIVED),
-            "exact",
-            (
-                reduction.SYMMETRIC,
-                "w = epsilon cosh(theta), K = R for the relation and D for the subject",
-            ),
+            status="leading order",
+            hitting_time=(hitting, hitting_time, SMALL),
+            late_loss=(left, late_loss, "t large, corrections of order ln ln t / ln t"),
+            plateau_length=(length, between, SMALL, "leading logarithm"),
         ),
-        Equation("gain_of_angle", gain, exact_gain, ref(DERIVED), "exact", (reduction.SYMMETRIC,)),
-        Equation(
-            "hitting_time_exact",
-            symbol("T_exact", r"T(\theta)", "time at which theta is reached"),
-            exact_hitting,
-            ref(DERIVED),
-            "exact",
-            (reduction.SYMMETRIC,),
-        ),
-        Equation(
-            "gain_at_share",
-            gain,
-            gain_at_share,
-            ref(DERIVED),
-            "exact",
-            ("gain at which a part of the loss is a given share of its initial ln K",),
-        ),
-        Equation("hitting_time", hitting, hitting_time, ref(DERIVED), "leading order", (SMALL,)),
-        Equation(
-            "late_loss",
-            symbol("loss_late", r"\mathcal{L}_{\mathrm{late}}", "part of the loss at late times"),
-            late_loss,
-            ref(DERIVED),
-            "leading order",
-            ("t large, corrections of order ln ln t / ln t",),
-        ),
-        Equation(
-            "plateau_length",
-            symbol("T_plateau", r"T_{\mathrm{plateau}}", "length of the plateau"),
-            between,
-            ref(DERIVED),
-            "leading order",
-            (SMALL, "leading logarithm"),
-        ),
-    ]
-    return {e.name: e for e in found}
+    }

@@ -11,7 +11,7 @@ import numpy as np
 
 from linear_attention.simulate import train
 from linear_attention.theory import merged, separate
-from linear_attention.theory.merged.onset import merged_time, plateau
+from linear_attention.theory.onset import merged_time, plateau
 from linear_attention.theory.parameters import Parameters
 from linear_attention.verify.separate.laws import predicted
 from papers import drawing
@@ -35,7 +35,7 @@ def losses(source: Source) -> Any:
             words = None if m else "loss with 0, 1, ... directions learned"
             axis.axhline(plateau(p, m), color="0.6", lw=0.7, ls=":", zorder=0, label=words)
         if p.attention == "merged":
-            curve = merged.dynamics.flow(p.eigenvalues.size).solve(p, t=float(runs.t[-1]))
+            curve = merged.flow(p.eigenvalues.size).solve(p, t=float(runs.t[-1]))
             axis.plot(curve.t, curve.loss, "k--", lw=1.2, label="flow of one effective head")
         else:
             seed = int(runs.seed[0])

@@ -1,16 +1,22 @@
 """In-context linear regression by linear attention (Zhang et al., arXiv:2501.16265)."""
 
 from linear_attention.theory import merged, separate
+from linear_attention.theory.onset import emergence_times, onset
 from linear_attention.theory.parameters import Parameters
 from linear_attention.theory.scope import applies
 from theory.catalogue import family
-from theory.flow import Flow
 
-__all__ = ["Parameters", "applies", "equations", "flows", "merged", "sections", "separate"]
+__all__ = [
+    "Parameters",
+    "applies",
+    "emergence_times",
+    "equations",
+    "flows",
+    "merged",
+    "onset",
+    "sections",
+    "separate",
+]
 
 sections, equations = family([merged, separate])
-
-
-def flows() -> dict[str, Flow]:
-    """The ODE systems of both."""
-    return merged.flows() | separate.flows()
+flows = lambda: merged.flows() | separate.flows()  # noqa: E731

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
-from typing import Any, Self
+from typing import Any, ClassVar
 
 import numpy as np
 
-from theory.parameters import BaseParameters, ParameterError, parameter
+from theory.parameters import ParameterError, Stepped, parameter
 
 
 @dataclass(frozen=True)
-class Parameters(BaseParameters):
+class Parameters(Stepped):
     """Task, attention and training; time is ``t = eta * steps``, gradient flow of unit rate on half
     the loss.
 
@@ -23,6 +22,12 @@ class Parameters(BaseParameters):
         For an unknown name or a value out of range.
     """
 
+    white: ClassVar[Callable[[], Parameters]]
+    PRESETS = {
+        "reference": {},  # generic merged heads
+        "white": dict(spectrum="1,1,1,1", H=3, start=1.5e-6**0.5, steps=300),  # one logistic drop
+        "staircase": dict(attention="separate", start=0.05, steps=5000, eval_every=25),
+    }
     spectrum: str = parameter("1.6,1.1,0.8,0.5", "eigenvalues of Lambda, falling, commas between")
     N: int = parameter(20, "pairs in the context", low=1)
     H: int = parameter(4, "heads", low=1)
@@ -78,15 +83,16 @@ class Parameters(BaseParameters):
         """Numbers by symbol name, with derived quantities."""
         from linear_attention.theory import symbols, task
 
-        x, equations = self.eigenvalues, task.equations()
+        x, (a, c) = self.eigenvalues, (task.equations()[n] for n in "ac")
         known: dict[str, Any] = {**super().values(), "D": x.size, "lambda": x}
         known |= {"tr_Lambda": float(x.sum()), "gamma": float(np.sqrt((x**4).sum()))}
-        known["a"] = equations["a"].evaluate(known | {symbols.lam[symbols.d]: x})
-        known["c"] = float(equations["c"].evaluate(known))
+        known |= {
+            "a": a.evaluate(known | {symbols.lam[symbols.d]: x}),
+            "c": float(c.evaluate(known)),
+        }
         known |= {"P_0": self.start**2, "u_0": self.start, "s_0": self.start**2 / x.size**0.5}
-        for name in ("lambda", "a"):
-            known |= {f"{name}_{n}": float(y) for n, y in enumerate(known[name], 1)}
-        return known
+        each = {n: enumerate(known[n].tolist(), 1) for n in ("lambda", "a")}
+        return known | {f"{n}_{k}": y for n, of in each.items() for k, y in of}
 
     def learned(self, directions: int) -> dict[str, Any]:
         """Numbers with only the first directions left to be learned."""
@@ -97,22 +103,5 @@ class Parameters(BaseParameters):
     def modes(self) -> list[dict[str, Any]]:
         """Numbers for every direction in the place of the first."""
         known = self.values()
-        return [
-            known | {"lambda_1": x, "a_1": y}
-            for x, y in zip(known["lambda"].tolist(), known["a"].tolist(), strict=True)
-        ]
-
-    @classmethod
-    def white(cls) -> Self:
-        """Lambda = I, D = 4, N = 20, H = 3: one logistic drop."""
-        return cls(spectrum="1,1,1,1", H=3, start=1.5e-6**0.5, steps=300)
-
-    @classmethod
-    def presets(cls) -> dict[str, Callable[[], Self]]:
-        """Named settings: generic merged heads, one logistic drop, four drops of separate ones."""
-        stairs = partial(cls, attention="separate", start=0.05, steps=5000, eval_every=25)
-        return {"reference": cls, "white": cls.white, "staircase": stairs}
-
-    def run_to(self, until: float | None) -> Self:
-        """Parameters of a run up to a time ``t``."""
-        return self._until("t", until, "steps", self.eta)
+        each = zip(known["lambda"].tolist(), known["a"].tolist(), strict=True)
+        return [known | {"lambda_1": x, "a_1": y} for x, y in each]

@@ -11,28 +11,19 @@ ALIGNED = Limit(
     lambda p, runs: repr(p.begin),
     ("attention",),
 )
-DROPS = Scope(
-    "the time of each drop",
-    "merged heads from a small start, separate ones from an aligned start",
-    (ALIGNED,),
-    RUN,
-    remedy="separate.heads.drops follows any start",
-)
-ONE_HEAD = Scope(
-    "the flow of one aligned head",
-    "heads that start along one direction",
-    (only("attention", "separate"), only("begin", "aligned")),
-    RUN,
-)
 WHITE = Limit(
     "spectrum",
     "white, as in '1,1,1'",
-    lambda p, runs: len(set(p.eigenvalues)) == 1 and p.eigenvalues[0] == 1,
+    lambda p, runs: set(p.eigenvalues) == {1},
     lambda p, runs: repr(p.spectrum),
 )
-WHITE_DATA = Scope(
-    "the logistic drop", "merged key and query on white data", (WHITE,), ("begin", *RUN)
-)
-MERGED = Scope("the flow of one effective head", "merged key and query", (), ("begin", *RUN))
+STARTS = "merged heads from a small start, separate ones from an aligned start"
+ANY = "theory.heads.drops follows any start"
+DROPS = Scope("the time of each drop", STARTS, (ALIGNED,), RUN, remedy=ANY)
+ONE = only("attention", "separate"), only("begin", "aligned")
+ONE_HEAD = Scope("the flow of one aligned head", "heads that start along one direction", ONE, RUN)
+FREE = ("begin", *RUN)
+WHITE_DATA = Scope("the logistic drop", "merged key and query on white data", (WHITE,), FREE)
+MERGED = Scope("the flow of one effective head", "merged key and query", (), FREE)
 SCOPES = {"drops": DROPS, "merged": MERGED, "separate": ONE_HEAD}
 applies = scope.applies(SCOPES)

@@ -7,32 +7,23 @@ from typing import Any
 from theory import equation
 from theory.notation import array, symbol
 
+INTEGER = {"integer": True, "positive": True}
+
 # Sizes and places; arrays run over directions d = 1..D, the eigenvectors of Lambda
-D, N, H, R, m = (
-    symbol(x, means=means, integer=True, positive=True)
-    for x, means in (
-        ("D", "dimension of tokens"),
-        ("N", "examples in the prompt"),
-        ("H", "heads"),
-        ("R", "rank of key and query"),
-        ("m", "directions that are learned"),
-    )
-)
-d, e, f, i, j, k, l, n, o = (
-    symbol(x, means="a direction", integer=True, positive=True) for x in "defijklno"
-)
-g, h = (symbol(x, means="a head", integer=True, positive=True) for x in "gh")
-r, s = (symbol(x, means="a row of key and query", integer=True, positive=True) for x in "rs")
+D = symbol("D", means="dimension of tokens", **INTEGER)
+N = symbol("N", means="examples in the prompt", **INTEGER)
+H = symbol("H", means="heads", **INTEGER)
+R = symbol("R", means="rank of key and query", **INTEGER)
+m = symbol("m", means="directions that are learned", **INTEGER)
+d, i, j, k, l = (symbol(x, means="a direction", **INTEGER) for x in "dijkl")
+g, h = (symbol(x, means="a head", **INTEGER) for x in "gh")
+r, s = (symbol(x, means="a row of key and query", **INTEGER) for x in "rs")
 
 # Data
+SIZE = "trace of Lambda, the covariance of tokens"
 lam = array("lambda", r"\lambda", "eigenvalues of Lambda")
 a = array("a", means="eigenvalues of E beta beta^T")
-trace = symbol(
-    "tr_Lambda",
-    r"\operatorname{tr}\Lambda",
-    "trace of Lambda, the covariance of tokens",
-    positive=True,
-)
+trace = symbol("tr_Lambda", r"\operatorname{tr}\Lambda", SIZE, positive=True)
 lam_1 = symbol("lambda_1", r"\lambda_{1}", "eigenvalue of the direction at hand", positive=True)
 a_1 = symbol("a_1", means="a in that direction", positive=True)
 c = symbol("c", means="a at Lambda = I", positive=True)

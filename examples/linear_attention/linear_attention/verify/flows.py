@@ -11,7 +11,7 @@ import xarray as xr
 
 from linear_attention.simulate import student
 from linear_attention.simulate.student import Weights
-from linear_attention.theory.merged.onset import level
+from linear_attention.theory.onset import level
 from linear_attention.theory.parameters import Parameters
 from simulate.gradient_flow import integrate
 from verify.check import Check, identity, near, vanishing

@@ -9,7 +9,7 @@ import torch
 
 from linear_attention.simulate import student, train
 from linear_attention.theory import merged
-from linear_attention.theory.merged.onset import merged_time
+from linear_attention.theory.onset import merged_time
 from linear_attention.theory.parameters import Parameters
 from linear_attention.verify import flows
 from linear_attention.verify.flows import ODE

@@ -1,9 +1,8 @@
-"""Separate key and query: every rate against autograd of the attention over all prompts."""
+"""Separate key and query: every rate against autograd of the statement's student on all prompts."""
 
 from __future__ import annotations
 
 import numpy as np
-import torch
 
 from linear_attention.simulate import student
 from linear_attention.theory import separate
@@ -12,17 +11,20 @@ from linear_attention.verify import groups
 from theory.special import gauss_legendre
 from verify.check import Check, Sides, identity, vanishing
 from verify.report import Table, derivations
-
-SEPARATE = dict(attention="separate", R=2)
+from verify.statement.entries import invariant, rates
 
 
 def heads(table: Table) -> list[Check]:
     """Rates of v, K and Q at rank two; both invariants."""
-    names = {"v": "separate_dv_dt", "K": "separate_dK_dt", "Q": "separate_dQ_dt"}
-    found = groups.entries(table, names, **SEPARATE)
-    for name, letters, part in (("norm", "g", slice(2)), ("rows", "grs", slice(2, None))):
-        found += groups.invariant(table, f"separate_{name}", letters, part, **SEPARATE)
-    return found
+    sides, points = Sides(table, *groups.EXACT), groups.points("separate", 2)
+    names = {"v": ("separate_dv_dt", "g"), "K": ("separate_dK_dt", "gsi"), "Q": ("separate_dQ_dt", "gsj")}  # fmt: skip
+    rates(sides, points, names, "separate rate")
+    product = lambda x: np.einsum("gri,gsi->grs", x, x)  # noqa: E731
+    norm = lambda w: w["v"] ** 2 - (w["K"] ** 2).sum((1, 2))  # noqa: E731
+    rows = lambda w: product(w["K"]) - product(w["Q"])  # noqa: E731
+    laws = ("separate_norm", "g", norm), ("separate_rows", "grs", rows)
+    still = [invariant(sides, points, *law, groups.EXACT) for law in laws]
+    return [*sides.checks(), *still]
 
 
 def aligned(table: Table) -> list[Check]:
@@ -31,31 +33,22 @@ def aligned(table: Table) -> list[Check]:
     for spectrum, N, R in (("1.4,0.6", 2, 2), ("1.2,0.9,0.4", 1, 2), ("1.4,0.6", 2, 1)):
         p = Parameters(spectrum=spectrum, N=N, H=1, R=R, attention="separate")
         u = np.linspace(0.5, 0.8, R)
-        v, rows = float(np.sqrt((u**2).sum())), torch.as_tensor(np.eye(R, p.eigenvalues.size))
-        rows = torch.as_tensor(u)[:, None] * rows[None]
-        x = groups.Point(
-            p, {"v": torch.tensor([v], dtype=torch.float64), "K": rows, "Q": rows.clone()}
-        )
+        v, rows = np.sqrt((u**2).sum()), u[:, None] * np.eye(R, p.eigenvalues.size)[None]
+        x = groups.point("separate", p, {"v": [v], "K": rows, "Q": rows})
         known = x.known | {"v": v, "u": u}
-        of_keys, of_queries = (x.rates[name][0].clone().numpy() for name in "KQ")
+        of_keys, of_queries = (x.rates[name][0].copy() for name in "KQ")
         astray.append((of_keys - of_queries).ravel())
         du = of_keys.diagonal().copy()
         np.fill_diagonal(of_keys, 0)
         astray.append(of_keys.ravel())
         label = "rate of the value of an aligned head"
         sides.add(label, "separate_dvalue_dt", known | p.learned(R), x.rates["v"])
-        for d in range(R):
-            sides.add("rate of its rows", "separate_du_dt", known | {"d": d + 1}, du[d])
+        sides.each("rate of its rows", "separate_du_dt", known, "d", du)
         if R == 1:
             label = "rate of an aligned head of rank one"
             sides.add(label, "aligned_du_dt", known | {"u": v}, du[0])
-    stays = vanishing(
-        "rate of an aligned head out of alignment",
-        "separate_dK_dt",
-        np.concatenate(astray),
-        *groups.EXACT,
-    )
-    return [*sides.checks(), stays]
+    label, off = "rate of an aligned head out of alignment", np.concatenate(astray)
+    return [*sides.checks(), vanishing(label, "separate_dK_dt", off, *groups.EXACT)]
 
 
 def early(table: Table) -> list[Check]:
@@ -72,15 +65,15 @@ def early(table: Table) -> list[Check]:
     return [identity(label, "v_squared", found, measured, 1e-10, why)]
 
 
-def zeros(_: Table) -> list[Check]:
-    """Weights that start at zero."""
-    return groups.zeros(**SEPARATE)
+def plain(_: Table) -> list[Check]:
+    """The attention on tokens."""
+    return groups.plain("separate", 2)
 
 
 COVERS = {
     heads: ("separate_dv_dt", "separate_dK_dt", "separate_dQ_dt", "separate_norm", "separate_rows"),
     aligned: ("separate_dvalue_dt", "separate_du_dt", "aligned_du_dt"),
     early: ("v_squared",),
-    zeros: (),
+    plain: (),
 }
 checks, report = derivations(COVERS, separate.equations)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from linear_attention.simulate import student, train
-from linear_attention.theory import separate
+from linear_attention.theory import heads, separate
 from linear_attention.theory.parameters import Parameters
 from linear_attention.verify import flows
 from linear_attention.verify.flows import ODE
@@ -38,7 +38,7 @@ def predicted(p: Parameters, seed: int, drops: int | None = None, eta: float = 0
     """Times of the first drops (or all) from the start of every head."""
     begun, known = student.start(p, seed), p.values()
     v, K, Q = (begun[n].numpy() for n in "vKQ")
-    times = separate.heads.drops(v, K, Q, known["lambda"], known["a"], eta)
+    times = heads.drops(v, K, Q, known["lambda"], known["a"], eta)
     return np.array([*islice(times, drops)])
 
 

@@ -8,17 +8,21 @@ import sympy as sp
 
 from linear_attention.theory import symbols as S
 from linear_attention.theory import task
-from linear_attention.theory.scope import ONE_HEAD
+from linear_attention.theory.parameters import Parameters
+from linear_attention.theory.scope import ONE_HEAD, applies
 from linear_attention.theory.symbols import D, G, K, Q, R, d, g, h, i, j, k, lam, r, s, t, u, v
 from theory.algebra import delta_sum, vanishes, written_as
+from theory.catalogue import catalogue
 from theory.equation import Equation
 from theory.flow import Flow
 from theory.notation import symbol
 
+__all__ = ["Parameters", "applies", "equations", "flows", "sections"]
 ALIGNED = "v = k = q = u along direction 1"
 LEVEL = "the drop is at (a/lambda) u^3 = 1/2, where three quarters of a step are gone"
-FINAL = (S.lam_1 / S.a_1) ** sp.Rational(1, 3)  # rate of u
+FINAL = (S.lam_1 / S.a_1) ** sp.Rational(1, 3)  # of u
 HALF = (S.lam_1 / (2 * S.a_1)) ** sp.Rational(1, 3)
+of = sp.Derivative
 
 
 @cache
@@ -53,9 +57,8 @@ def early() -> sp.Expr:
     """v^2 as a function of tau, with dtau = v dt: k + q grows and k - q decays along every
     direction.
     """
-    of_v, of_K, of_Q = (
-        x.subs({G[i, j]: task.early_force(), r: 1, s: 1, g: 1}).expand() for x in heads()
-    )
+    small = {G[i, j]: task.early_force(), r: 1, s: 1, g: 1}
+    of_v, of_K, of_Q = (x.subs(small).expand() for x in heads())
     by_K, by_Q = (delta_sum(x, (y, 1, D)) / v[1] for x, y in ((of_K, j), (of_Q, i)))
     sizes = {S.plus[i]: 1, S.minus[i]: -1}
     half = {x[1, 1, i]: S.plus[i] + y * S.minus[i] for x, y in ((K, 1), (Q, -1))}
@@ -106,63 +109,45 @@ def aligned_time() -> sp.Expr:
 def shift_of_drop() -> sp.Expr:
     """Time between the blow-up of the early growth and the drop; of order one for a small start."""
     early_growth = 1 / (S.lam_1**2 * S.u_0)
-    written_as(
-        -1 / sp.diff(early_growth, S.u_0), S.lam_1**2 * S.u_0**2
-    )  # du/dt without the force of W
+    # du/dt without the force of W
+    written_as(-1 / sp.diff(early_growth, S.u_0), S.lam_1**2 * S.u_0**2)
     return sp.expand(aligned_time() - early_growth).subs(S.u_0, 0)
 
 
 @cache
-def equations() -> dict[str, Equation]:
+def dynamics() -> dict[str, Equation]:
     """Rates of the heads, invariants, early time, aligned heads and the time of their drop."""
     (of_v, of_K, of_Q), (norm, rows), (of_value, of_row) = heads(), conserved(), aligned()
-    t_d, of = symbol("t_d", means="time of a drop", positive=True), sp.Derivative
-    whole = sp.Sum(of_v, (i, 1, D), (j, 1, D), (r, 1, R))
+    time, later = symbol("t_d", means="time of a drop", positive=True), "what t_d has beyond its leading term"  # fmt: skip
+    flow_of_heads = dict(
+        separate_dv_dt=(of(v[g], t), sp.Sum(of_v, (i, 1, D), (j, 1, D), (r, 1, R))),
+        separate_dK_dt=(of(K[g, s, i], t), sp.Sum(of_K, (j, 1, D))),
+        separate_dQ_dt=(of(Q[g, s, j], t), sp.Sum(of_Q, (i, 1, D))),
+        separate_norm=(symbol("kappa_g", r"\kappa_{g}", "invariant of a head: norm"), norm),
+        separate_rows=(symbol("C_rs", "C_{rs}", "invariant of two rows of a head"), rows),
+    )
+    scalar = dict(
+        separate_dvalue_dt=(of(S.value, t), of_value),
+        separate_du_dt=(of(u[d], t), of_row),
+        aligned_du_dt=(of(S.along, t), pace),
+    )
+    small = dict(
+        t_leading=(time, lambda: sp.limit(aligned_time() * S.u_0, S.u_0, 0) / S.u_0),
+        t_shift=(symbol("delta_t", r"\delta t_{d}", later), shift_of_drop),
+        t_step=(time, lambda: aligned_time() + task.euler(pace(), S.along, S.u_0, HALF)),
+    )
+    laws = "separate: gradient flow and conservation laws", "W = sum_h v_h K_h^T Q_h"
+    start = "W = 0 in the force", "rank one; k, q = p+ +- p- at t = 0"
+    squared = symbol("v_tau", r"v(\tau)", "value at tau") ** 2, early
+    beyond, exact = "beyond: separate, early time from any start", dict(t_aligned=(time, aligned_time))  # fmt: skip
+    along = "row r of K and Q along direction r, both of size u_r; v^2 = sum_r u_r^2"
+    near = ALIGNED, "u_0 -> 0, or eta -> 0"
     return {
-        **S.table(
-            "separate: gradient flow and conservation laws",
-            "W = sum_h v_h K_h^T Q_h",
-            status="exact",
-            separate_dv_dt=(of(v[g], t), whole),
-            separate_dK_dt=(of(K[g, s, i], t), sp.Sum(of_K, (j, 1, D))),
-            separate_dQ_dt=(of(Q[g, s, j], t), sp.Sum(of_Q, (i, 1, D))),
-            separate_norm=(symbol("kappa_g", r"\kappa_{g}", "invariant of a head: norm"), norm),
-            separate_rows=(symbol("C_rs", "C_{rs}", "invariant of two rows of a head"), rows),
-        ),
-        **S.table(
-            "beyond: separate, early time from any start",
-            "W = 0 in the force",
-            "rank one; k, q = p+ +- p- at t = 0",
-            status="leading order",
-            v_squared=(symbol("v_tau", r"v(\tau)", "value at tau") ** 2, early),
-        ),
-        **S.table(
-            "separate: scalar equations",
-            "row r of K and Q along direction r, both of size u_r; v^2 = sum_r u_r^2",
-            status="exact",
-            separate_dvalue_dt=(of(S.value, t), of_value),
-            separate_du_dt=(of(u[d], t), of_row),
-            aligned_du_dt=(of(S.along, t), pace),
-        ),
-        **S.table(
-            "beyond: separate, time of a drop",
-            ALIGNED,
-            LEVEL,
-            status="exact",
-            t_aligned=(t_d, aligned_time),
-        ),
-        **S.table(
-            "separate: time of a drop, and beyond",
-            ALIGNED,
-            "u_0 -> 0, or eta -> 0",
-            status="leading order",
-            t_leading=(t_d, lambda: sp.limit(aligned_time() * S.u_0, S.u_0, 0) / S.u_0),
-            t_shift=(
-                symbol("delta_t", r"\delta t_{d}", "what t_d has beyond its leading term"),
-                shift_of_drop,
-            ),
-            t_step=(t_d, lambda: aligned_time() + task.euler(pace(), S.along, S.u_0, HALF)),
-        ),
+        **S.table(*laws, status="exact", **flow_of_heads),
+        **S.table(beyond, *start, status="leading order", v_squared=squared),
+        **S.table("separate: scalar equations", along, status="exact", **scalar),
+        **S.table("beyond: separate, time of a drop", ALIGNED, LEVEL, status="exact", **exact),
+        **S.table("separate: time of a drop, and beyond", *near, status="leading order", **small),
     }
 
 
@@ -171,16 +156,9 @@ def flow() -> Flow:
     loss.
     """
     gained = task.gained(S.along**3).subs({lam[d]: S.lam_1, S.a[d]: S.a_1})
-    place = "zhang2025, separate: scalar equations"
-    start, seen = {S.along: S.u_0}, {"gained": gained}
-    return Flow(
-        "separate_aligned",
-        t,
-        {S.along: pace()},
-        start,
-        place,
-        "exact",
-        (ALIGNED,),
-        observables=seen,
-        scope=ONE_HEAD,
-    )
+    given = "zhang2025, separate: scalar equations", "exact", (ALIGNED,)
+    more = {"observables": {"gained": gained}, "scope": ONE_HEAD}
+    return Flow("separate_aligned", t, {S.along: pace()}, {S.along: S.u_0}, *given, **more)
+
+
+flows, sections, equations = catalogue({"Task": [task], "Separate key and query": [dynamics]}, flow)

@@ -17,8 +17,8 @@ import numpy as np
 import scipy.integrate
 import scipy.optimize
 
+from linear_attention.theory import separate
 from linear_attention.theory import symbols as S
-from linear_attention.theory.separate import dynamics
 from theory.arguments import checked
 from theory.numeric import function
 from theory.parameters import ANYTHING, Allowed, ParameterError
@@ -30,7 +30,7 @@ FAR = 60.0  # lambda^2 times the integration length: up to 1/v = e^-40
 @cache
 def _pull() -> Callable[..., np.ndarray]:
     """Early force on v by every entry of a head."""
-    return function(dynamics.early_pull(), [S.plus[S.i], S.minus[S.i], S.lam[S.i]])
+    return function(separate.early_pull(), [S.plus[S.i], S.minus[S.i], S.lam[S.i]])
 
 
 @dataclass(frozen=True)
@@ -114,7 +114,7 @@ def _drops(
     v: np.ndarray, K: np.ndarray, Q: np.ndarray, eigenvalues: np.ndarray, a: np.ndarray, eta: float
 ) -> Iterator[float]:
     left = [Head(float(x), (k + q) / 2, (k - q) / 2) for x, k, q in zip(v, K, Q, strict=True)]
-    known = dynamics.equations()
+    known = separate.dynamics()
     open_, now = eigenvalues.astype(float).copy(), 0.0
     while left and open_.any():
         courses = [head.course(open_) for head in left]

@@ -13,24 +13,27 @@ from linear_attention.theory import merged, separate, task
 from linear_attention.theory.parameters import Parameters
 from linear_attention.theory.scope import DROPS
 from theory import scope, sweep
+from theory.emergence import of_onset, until
 from theory.equation import Equation
 from theory.onset import Onset
 from theory.parameters import ParameterError
 
+BEYOND = "start = {start:g}: lies beyond the drop of {name}; take it smaller"
 SHARE = 0.75  # fraction of a drop of the loss at W_dd equal to half its final value
 
 
+@until("t")
 @scope.guard(DROPS)
 @sweep.over_fields
-def onset(p: Parameters, t_end: float | None = None) -> Onset:
+def onset(p: Parameters, until: float | None = None) -> Onset:
     """Times of the drops from an aligned start, by the scalar equations at any Lambda.
 
     Parameters
     ----------
     p : Parameters
         Only spectrum, N and the size of the initial weights enter.
-    t_end : float, optional
-        Length of the curves; 1.2 times the last drop by default.
+    until : float, optional
+        Length of the curves (also ``t=``); 1.2 times the last drop by default.
 
     Returns
     -------
@@ -52,28 +55,24 @@ def onset(p: Parameters, t_end: float | None = None) -> Onset:
         {name: number for name, number, _ in rows},
         {name: text for name, _, text in rows},
         {},
-        ["aligned starts of size `start`; heads from any start: separate.heads.drops"],
-        curves=lambda: curves(p, t_end or 1.2 * last),
+        ["aligned starts of size `start`; heads from any start: theory.heads.drops"],
+        curves=lambda: curves(p, until or 1.2 * last),
         equations=lambda: [logistic, t_d, task.equations()["plateau"]],
         plot=draw,
         setting={"spectrum": p.spectrum, "N": p.N, "start": p.start},
+        times={name: "t" for name, _, _ in rows if name[0] in "Tt"},
     )
 
 
-def _ahead(p: Parameters, name: str, law: Equation, values: dict[str, Any]) -> float:
-    """Time from its formula.
+emergence_times = of_onset(onset)
 
-    Raises
-    ------
-    ParameterError
-        If the start lies beyond the event.
-    """
+
+def _ahead(p: Parameters, name: str, law: Equation, values: dict[str, Any]) -> float:
+    """Time from its formula; refused if the start lies beyond the event."""
     with np.errstate(invalid="ignore"):  # beyond the end of the drop
         time = float(law.evaluate(values))
     if not time > 0:
-        raise ParameterError(
-            f"start = {p.start:g}: lies beyond the drop of {name}; take it smaller"
-        )
+        raise ParameterError(BEYOND.format(start=p.start, name=name))
     return time
 
 
@@ -95,14 +94,12 @@ def merged_time(p: Parameters) -> float:
     ParameterError
         If it starts beyond this point, or does not reach it.
     """
-    x, flow = p.eigenvalues, merged.dynamics.flow(p.eigenvalues.size)
+    x, flow = p.eigenvalues, merged.flow(p.eigenvalues.size)
     end = 3 * np.log(10 / p.start) / p.values()["gamma"] * (1 + x[0] / x[-1])
     events = {"drop": flow.observables["loss"] - level(p)}
     curve = flow.solve(p, at=[0], events=events, t=end)
     if float(curve.loss[0]) <= level(p):
-        raise ParameterError(
-            f"start = {p.start:g}: lies beyond the drop of T_drop; take it smaller"
-        )
+        raise ParameterError(BEYOND.format(start=p.start, name="T_drop"))
     if np.isnan(time := float(curve["drop"])):
         raise ParameterError(f"T_drop: the loss does not drop before t = {end:g}")
     return time
@@ -110,8 +107,8 @@ def merged_time(p: Parameters) -> float:
 
 def curves(p: Parameters, end: float) -> dict[str, xr.Dataset]:
     """Loss over ``t`` for both, from aligned starts."""
-    one = merged.dynamics.flow(p.eigenvalues.size).solve(p, t=4 * merged_time(p))
-    heads = [separate.dynamics.flow().solve(mode, t=end) for mode in p.modes]
+    one = merged.flow(p.eigenvalues.size).solve(p, t=4 * merged_time(p))
+    heads = [separate.flow().solve(mode, t=end) for mode in p.modes]
     stairs = p.values()["tr_Lambda"] - sum(head.gained for head in heads)
     return {"merged": one, "separate": stairs.to_dataset(name="loss")}
 
@@ -120,21 +117,18 @@ def draw(result: Onset, axes: Any) -> None:
     """Single drop (left) and staircase (right)."""
     from theory.runtime import plotting  # imports matplotlib, needed for figures only
 
-    times = {
+    drops = {
         "merged": ("T_drop", r"$T_{\mathrm{drop}}$: three quarters of the drop are gone"),
         "separate": ("t_", "$t_1, t_2, \\dots$: drops, one each"),
     }
+    levels = "L_", "loss with 0, 1, ... directions learned"
     for axis, (name, curve) in zip(axes, result.curves().items(), strict=True):
         axis.plot(curve.t, curve.loss, color="C0", label="loss, flow from an aligned start")
-        first, words = times[name]
-        for start, text, draw_line, style in (
-            ("L_", "loss with 0, 1, ... directions learned", axis.axhline, ("0.7", "-")),
-            (first, words, axis.axvline, ("C3", ":")),
-        ):
+        lines = (*levels, axis.axhline, "0.7", "-"), (*drops[name], axis.axvline, "C3", ":")
+        for start, text, line, color, style in lines:
             values = [v for key, v in result.numbers.items() if key.startswith(start)]
             for k, value in enumerate(values):
-                label = None if k else text
-                draw_line(value, color=style[0], ls=style[1], lw=0.9, zorder=0, label=label)
+                line(value, color=color, ls=style, lw=0.9, zorder=0, label=None if k else text)
         axis.set(xlabel="$t$ (unit rate, half the loss)", ylabel=r"loss $\mathcal{L}$")
         axis.set(ylim=(0, None), title=f"{name} key and query")
         plotting.below(axis)

@@ -1,0 +1,178 @@
+"""One matrix for key and query: flow of the heads, invariants, growth from zero; one effective head
+at any Lambda; and for white data the logistic drop, balanced or not, with the effect of a step.
+"""
+
+from __future__ import annotations
+
+from functools import cache, partial
+
+import sympy as sp
+
+from linear_attention.theory import symbols as S
+from linear_attention.theory import task
+from linear_attention.theory.parameters import Parameters
+from linear_attention.theory.scope import MERGED, WHITE_DATA, applies
+from linear_attention.theory.symbols import D, U, c, d, g, h, i, j, k, kappa, l, lam, rate, t, u
+from theory.algebra import delta_sum, vanishes, written_as
+from theory.catalogue import catalogue
+from theory.equation import Equation
+from theory.flow import Flow
+from theory.notation import symbol
+from theory.statement.gaussian import at_size
+
+__all__ = ["Parameters", "applies", "equations", "flows", "sections"]
+along, scale, s_0, value = S.along, S.scale, S.s_0, S.value
+HEADS, ONE = "W = sum_h v_h U_h", "U = diag(u_d), one effective head"
+WHITE, BALANCED = "Lambda = I, W = s I", "v = u"
+LEVEL = "the drop is at c s = 1/2, where three quarters of what goes are gone"
+HALF = 1 / (2 * c)
+of = sp.Derivative
+
+
+@cache
+def dynamics() -> dict[str, Equation]:
+    """Rates of the heads, invariants, early growth, and one effective head for any Lambda."""
+    v, weight = S.v, sp.Sum(S.v[h] * U[h, i, j], (h, 1, S.H))
+    of_v, both = task.pull(weight, v[g]), ((i, 1, D), (j, 1, D))
+    of_U = delta_sum(task.pull(weight, U[g, k, l]), *both)
+    moved = sp.S.Zero  # d/dt of v_g v_h - tr(U_g^T U_h), under one sum
+    for one, other in ((g, h), (h, g)):
+        moved += of_v.subs(g, one) * v[other]
+        moved -= of_U.subs({g: one, k: i, l: j}) * U[other, i, j]
+    if sp.expand(moved) != 0:
+        raise ArithmeticError("v_g v_h - tr(U_g^T U_h) is not conserved")
+    # Early: G = Lambda^2. Only the component of U along Lambda^2 contributes: u = tr(U^T Lambda^2)
+    # / rate.
+    size = sp.Sum(delta_sum(task.early_force() ** 2, (j, 1, D)), (i, 1, D))  # |Lambda^2|_F^2
+    matrix = sp.Matrix([[0, rate], [size / rate, 0]]).subs(size, rate**2)  # of (v, u)
+    start = sp.Matrix([value, along])
+    grown = start * sp.cosh(rate * t) + start.permute([1, 0]) * sp.sinh(rate * t)
+    if grown.subs(t, 0) != start or not (grown.diff(t) - matrix * grown).expand().is_zero_matrix:
+        raise ArithmeticError("v and u do not grow together")
+    pull = task.diagonal_force(value * u[k])  # one head along the eigenvectors stays there
+    kept = symbol("kappa_gh", r"\kappa_{gh}", "invariant of two heads")
+    heads = dict(
+        merged_dv_dt=(of(v[g], t), sp.Sum(of_v, *both)),
+        merged_dU_dt=(of(U[g, k, l], t), of_U),
+        merged_invariant=(kept, v[g] * v[h] - sp.Sum(U[g, i, j] * U[h, i, j], *both)),
+    )
+    early = dict(
+        merged_rate=(rate, sp.sqrt(size)),
+        merged_v_early=(symbol("v_t", "v(t)", "value at t"), grown[0]),
+        merged_u_early=(symbol("u_t", "u(t)", "weight along Lambda^2 at t"), grown[1]),
+    )
+    one_head = dict(
+        merged_dvalue_dt=(of(value, t), sp.Sum(u[d] * pull, (d, 1, D))),
+        merged_du_dt=(of(u[d], t), value * pull),
+    )
+    small, place = ("W = 0 in the force", "any head; v and u at t = 0"), "merged: early dynamics"
+    return {
+        **S.table("merged: gradient flow and conservation law", HEADS, status="exact", **heads),
+        **S.table(place, *small, status="leading order", **early),
+        **S.table("merged: any Lambda", ONE, status="exact", **one_head),
+    }
+
+
+@cache
+def flow(size: int) -> Flow:
+    """Flow of the value and D = ``size`` directions of one effective head, starting from sqrt(P_0)
+    along Lambda^2.
+    """
+    known, start, write = dynamics(), sp.sqrt(S.P_0), partial(at_size, numbers={D: size})
+    loss = S.trace - sp.Sum(task.gained(value * u[d]), (d, 1, D))
+    rates, initial = {value: write(known["merged_dvalue_dt"].rhs)}, {value: start}
+    for n in range(1, size + 1):
+        x = write(u[d].subs(d, n))
+        rates[x] = write(known["merged_du_dt"].rhs.subs(d, n))
+        initial[x] = write((start * lam[d] ** 2 / rate).subs(d, n))
+    given = "zhang2025, merged: any Lambda", "leading order", (ONE, "heads collapse to one while W is small")  # fmt: skip
+    seen = {"loss": write(loss)}
+    return Flow(f"merged_{size}", t, rates, initial, *given, observables=seen, scope=MERGED)
+
+
+@cache
+def rates() -> tuple[sp.Expr, sp.Expr]:
+    """White data: rates of the value v and of u = |U|_F, with u_d = u / sqrt(D)."""
+    known, same = dynamics(), {u[d]: along / sp.sqrt(D), lam[d]: 1, S.a[d]: c}
+    of_value = D * known["merged_dvalue_dt"].rhs.function.subs(same)
+    return of_value, sp.sqrt(D) * known["merged_du_dt"].rhs.subs(same)
+
+
+@cache
+def speed() -> sp.Expr:
+    """Rate of s = v u / sqrt(D) at given kappa = v^2 - u^2, which is conserved."""
+    of_value, of_u = rates()
+    both = sp.sqrt(kappa**2 + 4 * D * scale**2)  # v^2 + u^2
+    if not vanishes(value * of_value - along * of_u):
+        raise ArithmeticError("v^2 - u^2 is not conserved")
+    weights = {kappa: value**2 - along**2, scale: value * along / sp.sqrt(D)}
+    written_as(both.subs(weights) ** 2, (value**2 + along**2) ** 2)
+    moved = (of_value * along + value * of_u) / sp.sqrt(D)
+    written_as((value**2 + along**2) * (1 - c * scale).subs(weights), moved)
+    return both * (1 - c * scale)
+
+
+def balanced(at: sp.Expr = scale) -> sp.Expr:
+    """Rate of s at v = u."""
+    return speed().subs({kappa: 0, scale: s_0}).subs(s_0, at)
+
+
+@cache
+def unbalanced_time() -> sp.Expr:
+    """Time from s_0 to the drop at kappa > 0, in x where 2 sqrt(D) s = kappa (x - 1/x) / 2."""
+    x, b = sp.symbols("x b", positive=True)  # b = c kappa / (2 sqrt(D))
+    of_x = kappa * (x - 1 / x) / (4 * sp.sqrt(D))
+    root = kappa * (x + 1 / x) / 2  # sqrt(kappa^2 + 4 D s^2)
+    if not vanishes(root**2 - kappa**2 - 4 * D * of_x**2):
+        raise ArithmeticError("x does not take the root")
+    integrand = sp.diff(of_x, x) / (root * (1 - c * of_x)).subs(c, 2 * sp.sqrt(D) * b / kappa)
+    low, high = (1 - sp.sqrt(1 + b**2)) / b, (1 + sp.sqrt(1 + b**2)) / b  # zero of the force
+    total = sp.log((x - low) / (high - x)) / (2 * sp.sqrt(D) * sp.sqrt(1 + b**2))
+    written_as(sp.simplify(integrand), sp.diff(total, x))
+    ends = [2 * sp.sqrt(D) * y / kappa + sp.sqrt(1 + 4 * D * y**2 / kappa**2) for y in (s_0, HALF)]
+    first, last = (total.subs(x, y).subs(b, c * kappa / (2 * sp.sqrt(D))) for y in ends)
+    return last - first
+
+
+@cache
+def step_shift() -> sp.Expr:
+    """Correction of the time by Euler steps (v = u)."""
+    start, end = (sp.sqrt(sp.sqrt(D) * y) for y in (s_0, HALF))
+    added = task.euler(rates()[1].subs(value, along), along, start, end)
+    return added.replace(sp.log, lambda x: sp.log(sp.simplify(x)))
+
+
+@cache
+def drop() -> dict[str, Equation]:
+    """Rate, solution and time of the drop, and its corrections by kappa and a finite step."""
+    distance = 1 / (c * scale) - 1  # decays at a constant rate, and is 1 at the drop
+    pace = sp.cancel(-sp.diff(sp.log(distance), scale) * balanced())
+    away = distance.subs(scale, s_0)
+    time, course = sp.log(away) / pace, 1 / (c * (1 + away * sp.exp(-pace * t)))
+    white, uneven = (WHITE, BALANCED, LEVEL), (WHITE, "kappa = v^2 - u^2 > 0", LEVEL)
+    of_t = symbol("s_t", "s(t)", "value times weight per direction at t")
+    logistic = dict(merged_s=(of_t, course), T_drop=(S.drop, time))
+    beyond = dict(merged_ds_dt=(of(scale, t), speed), T_unbalanced=(S.drop, unbalanced_time))
+    stepped = dict(T_step=(S.drop, lambda: time + step_shift(), "gradient descent, eta -> 0"))
+    of_steps = "beyond: merged, white data, finite step"
+    return {
+        **S.table("merged: white data, time course", *white, status="exact", **logistic),
+        **S.table(
+            "beyond: merged, white data, unbalanced start", *uneven, status="exact", **beyond
+        ),
+        **S.table(of_steps, *white, status="leading order", **stepped),
+    }
+
+
+def white_flow() -> Flow:
+    """The logistic flow."""
+    given = "zhang2025, merged: white data, time course", "exact", (WHITE, BALANCED)
+    start = {scale: s_0}
+    return Flow("merged_white", t, {scale: balanced()}, start, *given, scope=WHITE_DATA)
+
+
+flows, sections, equations = catalogue(
+    {"Task": [task], "Merged key and query": [dynamics], "Merged: white data": [drop]},
+    white_flow,
+    partial(flow, 4),
+)

@@ -1,0 +1,80 @@
+"""What follows from a statement in the symbols and abbreviations of a paper."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import sympy as sp
+
+from theory.flow import Flow
+from theory.statement.derived import Derived
+
+
+def spelled(expr: sp.Expr, where: Mapping[sp.Symbol, sp.Expr]) -> sp.Expr:
+    """An expression without abbreviations; each may use later ones."""
+    for short, meaning in where.items():
+        expr = expr.subs(short, meaning)
+    return expr
+
+
+def shortened(expr: sp.Expr, where: Mapping[sp.Symbol, sp.Expr]) -> sp.Expr:
+    """An expression with the first abbreviation that is a factor of all its exponentials."""
+    for short, meaning in where.items():
+        rest = sp.factor(expr / spelled(meaning, where))
+        if expr.has(sp.exp) and not rest.has(sp.exp):
+            return rest * short
+    return expr
+
+
+def flow(
+    made: Derived,
+    names: Mapping[str, sp.Symbol],
+    where: Mapping[sp.Symbol, sp.Expr] | None = None,
+    **more: Any,
+) -> Flow:
+    """The derived flow, its order parameters called and ordered as in ``names``.
+
+    Parameters
+    ----------
+    made : Derived
+    names : mapping of str to Symbol
+        By name of an order parameter of the derivation, the symbol that is printed.
+    where : mapping of Symbol to Expr, optional
+        Abbreviations, in printed symbols; one that is a factor of a rate is written for it.
+    **more
+        Fields of `theory.flow.Flow`: name, time, reference, scope, observables and others.
+    """
+    own = {x: names.get(x.name, x) for x in made.flow.state}
+    where = {**(where or {})}
+    rates = {own[x]: shortened(rate.xreplace(own), where) for x, rate in made.flow.rhs.items()}
+    start = {own[x]: value.xreplace(own) for x, value in made.flow.initial.items()}
+    order = [x for x in names.values() if x in rates]
+    order += [x for x in rates if x not in order]
+    given = {
+        "name": made.statement.name,
+        "time": made.flow.time,
+        "reference": made.reference,
+        "status": made.status,
+        "assumptions": made.assumptions,
+        "observables": observables(made, names),
+        "scope": made.flow.scope,
+    }
+    return Flow(
+        rhs={x: rates[x] for x in order},
+        initial={x: start[x] for x in order},
+        where=where,
+        **{**given, **more},
+    )
+
+
+def observables(made: Derived, names: Mapping[str, sp.Symbol]) -> dict[str, sp.Expr]:
+    """Loss and what else the statement follows, in printed order parameters."""
+    own = {x: names.get(x.name, x) for x in made.flow.state}
+    return {k: value.xreplace(own) for k, value in made.flow.observables.items()}
+
+
+def invariants(made: Derived, names: Mapping[str, sp.Symbol]) -> list[sp.Expr]:
+    """Conserved quantities, in printed order parameters."""
+    own = {x: names.get(x.name, x) for x in made.flow.state}
+    return [sp.expand(kept.xreplace(own)) for _, kept in made.invariants]
