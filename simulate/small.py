@@ -38,6 +38,7 @@ STUDENTS: dict[str, dict[str, Any]] = {
     "associative_memory.noisy_bigram": dict(N=8, batch_size=4, **STEPS),
     "associative_memory.k_hop": dict(N=3, k=2, batch_size=8, curriculum=True, **STEPS),
     "associative_memory.pointers": dict(N=3, layers=1, batch_size=4, **STEPS),
+    "associative_memory.retrieval": dict(N=5, M=4, P=3, batch_size=8, **STEPS),
 }
 
 

@@ -41,12 +41,16 @@ class Model:
     package : str
         For a model outside this toolkit, the package with its subpackages ``theory``, ``simulate``,
         ``verify`` and ``papers``; empty for models of this toolkit.
+    stated : bool
+        Whether its theory follows from a statement (``theory.NAME.stated``): what it has no module
+        for is then what a wing has for every statement.
     """
 
     name: str
     title: str
     paper: str
     package: str = ""
+    stated: bool = False
 
     @property
     def family(self) -> str:
@@ -76,6 +80,8 @@ class Model:
         return f"{wing}.{self.name}"
 
     def _has(self, wing: str, module: str) -> bool:
+        if self.stated and wing != "theory" and _there(f"{wing}.statement.{module}"):
+            return True
         try:
             with self._guest(self.path(wing)):
                 return importlib.util.find_spec(f"{self.path(wing)}.{module}") is not None
@@ -96,7 +102,11 @@ class Model:
             to load.
         """
         room = self.systems[0] if module and self.systems else self
-        found = self._room(".".join(filter(None, (room.path(wing), module))))
+        path = ".".join(filter(None, (room.path(wing), module)))
+        if room.stated and not _there(path):
+            own = room.wing("theory")
+            return own if wing == "theory" and module == "onset" else of_all(own.stated, wing, module)
+        found = self._room(path)
         lacking = [d for d in DOORS.get(wing, ()) if not (module or hasattr(found, d))]
         if self.package and lacking:
             raise ParameterError(f"{self.name}: {found.__name__} lacks {', '.join(lacking)}")
@@ -130,6 +140,29 @@ class Model:
             if not self.package or (missing and f"{path}.".startswith(missing)):
                 raise
             raise ParameterError(f"{self.name}: {path} does not load: {brief(error)}") from error
+
+
+def _there(path: str) -> bool:
+    """Whether there is a module of that name in this toolkit."""
+    try:
+        return importlib.util.find_spec(path) is not None
+    except ModuleNotFoundError:
+        return False
+
+
+def of_all(stated: Any, wing: str, module: str | None) -> Any:
+    """What a wing (or a module of it) has for a statement: a module, or what its ``of`` gives.
+
+    Raises
+    ------
+    ParameterError
+        If statements have no such module.
+    """
+    path = ".".join(filter(None, (wing, "statement", module)))
+    if not _there(path):
+        raise ParameterError(f"{stated.name}: has no {path}")
+    found = importlib.import_module(path)
+    return found.of(stated) if hasattr(found, "of") else found
 
 
 def _leave_out(what: str, error: BaseException) -> None:
@@ -244,7 +277,7 @@ OWN = (
     ),
     Model(
         "associative_memory",
-        "Weights as associative memories: factual recall and six more systems (Bietti et al.)",
+        "Weights as associative memories: factual recall and eight more systems (Bietti et al.)",
         BIETTI,
     ),
     Model("associative_memory.factual_recall", "Factual recall by linear attention", BIETTI),
@@ -256,6 +289,9 @@ OWN = (
     Model("associative_memory.gradient_steps", "Three gradient steps on the trigger task", BIETTI),
     Model("associative_memory.noisy_bigram", "In-context recall beside a noisy bigram", BIETTI),
     Model("associative_memory.k_hop", "k-fold composition by curriculum", BIETTI),
+    Model(
+        "associative_memory.retrieval", "Retrieval by a softmax head", BIETTI, stated=True
+    ),
 )
 MODELS: dict[str, Model]  # models that are not systems of a family, by name
 TABLE: dict[str, Model]  # all models and systems

@@ -228,7 +228,7 @@ class Derived:
     @property
     def reference(self) -> str:
         """Where the equations come from."""
-        return f"statement {self.statement.name}"
+        return ", ".join(filter(None, (self.statement.paper, f"statement {self.statement.name}")))
 
     def equations(self) -> dict[str, Equation]:
         """Loss, sizes of classes, conserved quantities and rates, by name."""

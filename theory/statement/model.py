@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import importlib
 import runpy
 import sys
 import traceback
 import types
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from theory.catalogue import catalogue
+from theory.equation import Equation
 from theory.parameters import BaseParameters, ParameterError, nearest, parameter
-from theory.registry import COMMANDS, Model
+from theory.registry import COMMANDS, Model, of_all
 from theory.statement.stated import UNNAMED, Statement, unread
 from theory.statement.tree import Spectrum, require
 
@@ -57,14 +59,7 @@ class StatedModel(Model):
         """
         if wing == "theory" and module in (None, "onset"):
             return offered(self.statement)
-        path = ".".join(filter(None, (self.path(wing), module)))
-        try:
-            found = importlib.import_module(path)
-        except ModuleNotFoundError as error:
-            if error.name is None or not f"{path}.".startswith(f"{error.name}."):
-                raise
-            raise ParameterError(f"{self.name}: has no {path}") from None
-        return found.of(self.statement) if hasattr(found, "of") else found
+        return of_all(self.statement, wing, module)
 
 
 def model(stated: Statement, name: str = "") -> StatedModel:
@@ -93,6 +88,56 @@ def offered(stated: Statement) -> types.SimpleNamespace:
         flows=flows,
         onset=lambda p, until=None: onset.onset(found(), p, until),
     )
+
+
+def served(
+    stated: Statement,
+    contents: Mapping[str, Sequence[Any]] = types.MappingProxyType({}),
+    numbers: Callable[[Any], Mapping[str, tuple[float, str]]] = lambda p: {},
+) -> tuple[Any, ...]:
+    """What a package whose theory is a statement with some art beside it has to offer.
+
+    Parameters
+    ----------
+    stated : Statement
+    contents : mapping of str to sequence
+        Further sections of equations, as for `theory.catalogue.catalogue`.
+    numbers : callable
+        Further numbers of the onset at given parameters: value and label by name.
+
+    Returns
+    -------
+    tuple
+        ``Parameters``, ``flows``, ``sections``, ``equations`` and ``onset`` of the package. Names
+        of equations begin with the statement's, so that systems of a family differ.
+    """
+    base = offered(stated)
+
+    def sections() -> dict[str, list[Equation]]:
+        """All equations, grouped as a write-up would."""
+        own = {
+            f"{stated.title}: {title.lower()}": [
+                dataclasses.replace(e, name=f"{stated.name}_{e.name}") for e in found
+            ]
+            for title, found in base.sections().items()
+        }
+        return own | catalogue(contents)[1]()
+
+    def onset(p: Any, until: float | None = None) -> Any:
+        """Growth rates and emergence times."""
+        found, more = base.onset(p, until), numbers(p)
+        return dataclasses.replace(
+            found,
+            numbers=found.numbers | {k: v for k, (v, _) in more.items()},
+            labels=found.labels | {k: label for k, (_, label) in more.items()},
+            equations=lambda: [e for part in sections().values() for e in part],
+        )
+
+    def equations() -> dict[str, Equation]:
+        """All equations by name."""
+        return {e.name: e for part in sections().values() for e in part}
+
+    return base.Parameters, base.flows, sections, equations, onset
 
 
 @functools.cache

@@ -41,6 +41,8 @@ class Statement:
         Loss of one input; the population loss is its mean over draws, samples and Gaussian data.
     name, title : str
         What the model is called.
+    paper : str
+        Key of the paper that its equations refer to; may be empty.
     observables : mapping of str to Node
         Further numbers whose means are carried along.
     closure : str, optional
@@ -71,6 +73,7 @@ class Statement:
     sorts: tuple[Sort, ...]
     symbols: tuple[sp.Symbol, ...]
     text: str
+    paper: str = ""
 
     @property
     def trees(self) -> dict[str, Node]:
@@ -115,6 +118,7 @@ def statement(
     *,
     name: str = UNNAMED,
     title: str = "",
+    paper: str = "",
     observables: Mapping[str, Any] | None = None,
     closure: str | None = None,
     values: Mapping[str, Any] | None = None,
@@ -128,6 +132,8 @@ def statement(
         Loss of one input.
     name, title : str
         What the model is called, and one line on it.
+    paper : str
+        Key of the paper that its equations refer to.
     observables : mapping, optional
         Further numbers to follow, by name.
     closure : {'mean logits'}, optional
@@ -187,6 +193,7 @@ def statement(
         sorts,
         tuple(sorted(symbols, key=lambda s: s.name)),
         text,
+        paper,
     )
 
 
