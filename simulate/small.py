@@ -39,6 +39,7 @@ STUDENTS: dict[str, dict[str, Any]] = {
     "associative_memory.k_hop": dict(N=3, k=2, batch_size=8, curriculum=True, **STEPS),
     "associative_memory.pointers": dict(N=3, layers=1, batch_size=4, **STEPS),
     "associative_memory.retrieval": dict(N=5, M=4, P=3, batch_size=8, **STEPS),
+    "associative_memory.softmax_recall": dict(S=4, R=2, D=2, T=4, n=2, batch_size=8, **STEPS),
 }
 
 

@@ -289,8 +289,12 @@ OWN = (
     Model("associative_memory.gradient_steps", "Three gradient steps on the trigger task", BIETTI),
     Model("associative_memory.noisy_bigram", "In-context recall beside a noisy bigram", BIETTI),
     Model("associative_memory.k_hop", "k-fold composition by curriculum", BIETTI),
+    Model("associative_memory.retrieval", "Retrieval by a softmax head", BIETTI, stated=True),
     Model(
-        "associative_memory.retrieval", "Retrieval by a softmax head", BIETTI, stated=True
+        "associative_memory.softmax_recall",
+        "Factual recall by softmax attention",
+        BIETTI,
+        stated=True,
     ),
 )
 MODELS: dict[str, Model]  # models that are not systems of a family, by name

@@ -14,6 +14,7 @@ from theory.associative_memory import (
     k_hop,
     noisy_bigram,
     retrieval,
+    softmax_recall,
     superposition,
     trigger_task,
 )
@@ -36,6 +37,7 @@ SYSTEMS = (
     noisy_bigram,
     k_hop,
     retrieval,
+    softmax_recall,
 )
 
 __all__ = [
@@ -54,6 +56,7 @@ __all__ = [
     "predict",
     "retrieval",
     "sections",
+    "softmax_recall",
     "superposition",
     "trigger_task",
 ]

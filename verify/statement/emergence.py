@@ -66,7 +66,7 @@ def emergence(
         where = ", ".join(f"{s.name} = {getattr(p, s.name)}" for s in stated.symbols)
         what = f"time of {variable} = {level:g}"
         checks += [
-            identity(f"{what} by the flow, {where}", equation, time, exact, off.high, off.reason),
+            identity(f"{what} by the flow, {where}", equation, time, exact, off.high, off.why),
             sampled(f"{what}, students, {where}", equation, time, found, band=off),
             sampled(f"{what} by descent, students, {where}", "flow", slow, found, band=NOISE),
         ]

@@ -1,8 +1,7 @@
 """When a softmax head finds the key: from attention 1/P to 1/2, starting at zero weights.
 
-The read-out grows on the mean of what is shown, and the score on the read-out. Their ratio of rates
-depends on a product of two functions as long as most of the answer's probability lies on values
-that are not shown, which leaves one integral.
+The read-out grows on the mean of what is shown, and the score on the read-out. The ratio of their
+rates separates (`ramp`) as long as most of the probability lies on values that are not shown.
 """
 
 from __future__ import annotations
@@ -12,6 +11,7 @@ from functools import cache
 import sympy as sp
 
 from theory.algebra import vanishes, written_as
+from theory.associative_memory import ramp
 from theory.associative_memory.retrieval.statement import M, N, P, linear, stated
 from theory.associative_memory.symbols import DERIVED, ref, t
 from theory.equation import Equation, table
@@ -23,8 +23,6 @@ from theory.statement.model import offered
 K = symbol("delta_K", means="score of the right key minus that of another", real=True)
 V = symbol("delta_V", means="read-out of the right value minus that of another", real=True)
 A = symbol("A", means="attention to the right key", positive=True)
-path = sp.Function("delta_V", real=True)(K)
-gap = symbol("kappa", means="score, integrated over", nonnegative=True)
 unseen = symbol("u_unseen", "u", "probability of values that are not shown", positive=True)
 balance = symbol("C_heads", "C", "balance of score and read-out", real=True)
 time = symbol("T_half", r"T_{1/2}", "time at which attention is 1/2", positive=True)
@@ -50,37 +48,26 @@ def small(rate: sp.Expr) -> sp.Expr:
 
 @cache
 def law() -> sp.Expr:
-    """Square of the read-out as a function of the score, from the ratio of their rates.
-
-    Raises
-    ------
-    ArithmeticError
-        If the ratio depends on both, or the printed form is not its integral.
-    """
-    ratio = sp.simplify(V * small(flow().rhs[V]) / small(flow().rhs[K]))
+    """Square of the read-out as a function of the score, from the ratio of their rates."""
     form = (
         2 * (N - 1) / (M * (M - 1) * (P - 1))
         * ((M - 1) * (sp.exp(K) - 1) + (P - 1) * ((M - 2) * K - (P - 1) * (1 - sp.exp(-K))))
     )  # fmt: skip
-    if ratio.has(V) or not vanishes(sp.diff(form, K) - 2 * ratio) or form.subs(K, 0) != 0:
-        raise ArithmeticError("the rates do not separate, or this is not their integral")
-    return form
+    return ramp.squared(form, K, V, [small(flow().rhs[x]) for x in (K, V)])
 
 
 @cache
 def emergence() -> sp.Expr:
     """Time until attention is 1/2, along the path: an integral over the score."""
-    slope = flow().rhs[K].subs(V, path)
-    return sp.Integral(1 / slope, (K, 0, sp.log(P - 1)))
+    return ramp.elapsed(flow().rhs[K], K, V, sp.log(P - 1))
 
 
 def many_pairs() -> sp.Expr:
     """The same for many pairs: all of the time passes while attention is of order 1/P."""
     square = sp.limit(sp.limit(law() * (M - 1) / (N - 1), M, sp.oo), P, sp.oo)
     rate = sp.limit((P - 1) * (N - 1) * small(flow().rhs[K]) / V, P, sp.oo)
-    integral = sp.integrate(1 / (rate * sp.sqrt(square)).subs(K, gap), (gap, 0, sp.oo))
-    scale = (P - 1) * sp.sqrt((N - 1) * (M - 1))
-    return sp.simplify(integral) * scale
+    found = ramp.many(rate, square, K) * (P - 1) * sp.sqrt((N - 1) * (M - 1))
+    return written_as((P - 1) * sp.sqrt(sp.pi / 2) * sp.sqrt((N - 1) * (M - 1)), found)
 
 
 @cache

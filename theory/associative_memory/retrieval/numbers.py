@@ -2,35 +2,25 @@
 
 from __future__ import annotations
 
-from functools import cache
 from typing import Any
 
 import numpy as np
-import sympy as sp
 
-from theory import numeric, scope, sweep
+from theory import scope, sweep
+from theory.associative_memory import ramp
 from theory.associative_memory.retrieval import emergence
-from theory.associative_memory.retrieval.emergence import K, path
+from theory.associative_memory.retrieval.emergence import K
 from theory.associative_memory.retrieval.statement import M, N, P
 from theory.scope import Limit, Scope
-from theory.special import gauss_legendre
 
-NODES = 60  # of the integral over the root of the score, which is analytic
-
-
-@cache
-def compiled() -> Any:
-    """The integrand, and the read-out beside it, at a score."""
-    read_out = sp.sqrt(emergence.law())
-    integrand = emergence.emergence().function.subs(path, read_out)
-    return [numeric.function(x, (K, N, M, P)) for x in (integrand, read_out)]
+added = ramp.seconds(emergence.emergence, emergence.law, N, M, P)
 
 
 def half(p: Any) -> float:
-    """Share of what is left, one value each, in the sum behind the softmax that is the right
-    value's at attention 1/2.
-    """
-    return float(np.exp(compiled()[1](np.log(p.P - 1), p.N, p.M, p.P) / 2) / p.M)
+    """The right value's weight in the sum behind the softmax at attention 1/2, over M."""
+    square = emergence.equations()["retrieval_read_out"]
+    read_out = square.evaluate({**p.as_dict(), K.name: float(np.log(p.P - 1))})
+    return float(np.exp(read_out / 2) / p.M)
 
 
 SCOPE = Scope(
@@ -41,8 +31,8 @@ SCOPE = Scope(
         Limit("P", "at least 3", lambda p, runs: p.P >= 3, lambda p, runs: p.P),
         Limit(
             "N",
-            "so small that exp(read-out/2) stays below M until attention is 1/2",
-            lambda p, runs: p.P < 3 or half(p) < 1,
+            "so small that exp(read-out/2) stays below M/2 until attention is 1/2",
+            lambda p, runs: p.P < 3 or half(p) < 1 / 2,
             lambda p, runs: p.N,
             ("M", "P"),
         ),
@@ -62,9 +52,7 @@ def emergence_time(p: Any) -> float:
     p : Parameters
         Of the softmax head.
     """
-    root, weights = gauss_legendre(NODES, 0, float(np.sqrt(np.log(p.P - 1))))
-    values = compiled()[0](root**2, p.N, p.M, p.P)
-    return float(2 * (weights * root * values).sum())
+    return added(p.N, p.M, p.P)
 
 
 def numbers(p: Any) -> dict[str, tuple[float, str]]:

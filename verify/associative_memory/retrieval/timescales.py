@@ -8,8 +8,8 @@ from verify.report import Report, Request
 from verify.statement.emergence import emergence
 
 GRID = tuple(
-    Parameters(N=N, M=M, P=P, eta=1.0, eval_every=2)
-    for N, M, P in ((32, 32, 4), (16, 32, 4), (32, 16, 4), (32, 32, 8))
+    Parameters(N=N, M=M, P=P, eta=0.5, eval_every=2)
+    for N, M, P in ((32, 32, 4), (16, 32, 4), (32, 24, 4), (32, 32, 8))
 )
 FEW = Band(-0.02, 0.02, "values that are shown gain a part of the probability: 2% is allowed")
 

@@ -1,0 +1,25 @@
+"""Factual recall by softmax attention over the tokens; derived from a statement
+(`theory.statement`).
+"""
+
+from __future__ import annotations
+
+from theory.associative_memory.softmax_recall import emergence
+from theory.associative_memory.softmax_recall.numbers import applies, emergence_time, numbers
+from theory.associative_memory.softmax_recall.statement import stated
+from theory.statement.model import served
+
+__all__ = [
+    "Parameters",
+    "applies",
+    "emergence_time",
+    "equations",
+    "flows",
+    "onset",
+    "sections",
+    "stated",
+]
+
+Parameters, flows, sections, equations, onset = served(
+    stated, {"Factual recall by softmax attention: emergence": [emergence]}, numbers
+)
