@@ -126,7 +126,7 @@ def equations() -> dict[str, Equation]:
         "linear_retrieval_growth": (rate, linear_growth, "linear head, small weights"),
     }
     leading = {
-        "retrieval_read_out": (V, lambda: sp.sqrt(law()), FEW),
+        "retrieval_read_out": (V**2, law, FEW),
         "retrieval_emergence": (time, emergence, FEW, path),
         "retrieval_many_pairs": (time, many_pairs, LARGE),
     }

@@ -19,7 +19,7 @@ added = ramp.seconds(emergence.emergence, emergence.law, N, M, P)
 def half(p: Any) -> float:
     """The right value's weight in the sum behind the softmax at attention 1/2, over M."""
     square = emergence.equations()["retrieval_read_out"]
-    read_out = square.evaluate({**p.as_dict(), K.name: float(np.log(p.P - 1))})
+    read_out = np.sqrt(square.evaluate({**p.as_dict(), K.name: float(np.log(p.P - 1))}))
     return float(np.exp(read_out / 2) / p.M)
 
 

@@ -94,7 +94,7 @@ def equations() -> dict[str, Equation]:
     """Loss, attention and the relation's emergence."""
     exact = {"softmax_recall_split": (loss, split), "softmax_recall_a_r": (a_r, attention("a_r"))}
     leading = {
-        "softmax_recall_read_out": (V, lambda: sp.sqrt(law())),
+        "softmax_recall_read_out": (V**2, law),
         "softmax_recall_emergence": (T_r, emergence, "read-out of softmax_recall_read_out"),
         "softmax_recall_many_tokens": (T_r, many_tokens, MANY),
     }
