@@ -105,7 +105,9 @@ class Model:
         path = ".".join(filter(None, (room.path(wing), module)))
         if room.stated and not _there(path):
             own = room.wing("theory")
-            return own if wing == "theory" and module == "onset" else of_all(own.stated, wing, module)
+            return (
+                own if wing == "theory" and module == "onset" else of_all(own.stated, wing, module)
+            )
         found = self._room(path)
         lacking = [d for d in DOORS.get(wing, ()) if not (module or hasattr(found, d))]
         if self.package and lacking:

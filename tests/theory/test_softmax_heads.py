@@ -88,7 +88,9 @@ def recalled(S, R, D, T, n):
     def rates(_, y):
         a = attention(y)
         r, s = y[4:]
-        left = np.array([(R - 1) / (np.exp(a[0] * r) + R - 1), (D - 1) / (np.exp(a[1] * s) + D - 1)])
+        left = np.array(
+            [(R - 1) / (np.exp(a[0] * r) + R - 1), (D - 1) / (np.exp(a[1] * s) + D - 1)]
+        )
         gain = np.array([r * left[0], s * left[1], 0, 0])
         scores = a * (gain - a @ gain) / [R, S, 1, n]
         read = a[:2] * left * [1 / (D * (R - 1)), D / (R * S * (D - 1))]

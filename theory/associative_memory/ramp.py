@@ -39,7 +39,11 @@ def squared(form: sp.Expr, score: sp.Symbol, read: sp.Symbol, rates: Sequence[sp
         If the ratio of rates depends on both, or ``form`` is not its integral from zero.
     """
     ratio = sp.simplify(read * rates[1] / rates[0])
-    if ratio.has(read) or form.subs(score, 0) != 0 or not vanishes(sp.diff(form, score) - 2 * ratio):
+    if (
+        ratio.has(read)
+        or form.subs(score, 0) != 0
+        or not vanishes(sp.diff(form, score) - 2 * ratio)
+    ):
         raise ArithmeticError("the rates do not separate, or this is not their integral")
     return form
 

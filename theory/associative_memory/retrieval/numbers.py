@@ -60,5 +60,3 @@ def numbers(p: Any) -> dict[str, tuple[float, str]]:
     if SCOPE.applies(p):
         return {}
     return {"t_half": (emergence_time(p), "time at which attention is 1/2, by an integral")}
-
-

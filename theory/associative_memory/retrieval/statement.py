@@ -24,7 +24,9 @@ N, M, P = sizes("N M P")  # keys, values, pairs that are shown
 epsilon = number("epsilon", "initial weights of the linear head")
 
 
-def head(name: str, title: str, score: Callable[[Any], Any], start: Any, **values: Any) -> Statement:
+def head(
+    name: str, title: str, score: Callable[[Any], Any], start: Any, **values: Any
+) -> Statement:
     """A head that weighs what it reads by a score of query and key, over the sum of what is left
     at zero weights.
     """
