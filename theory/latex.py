@@ -146,6 +146,9 @@ class Meanings:
         fields = dataclasses.fields(kind) if kind else ()
         self._own = notation.meanings(lambda name: f"{name}.".startswith(f"{room}."))
         self._fields = {f.name: [f.metadata["doc"]] for f in fields if f.metadata.get("doc")}
+        if model.stated:
+            found = model.wing("theory").derived().meanings
+            self._fields = {k: [v] for k, v in found.items()} | self._fields
         self._shared = notation.meanings(lambda name: name.rpartition(".")[0] == family)
 
     def of(self, x: Any) -> list[str]:

@@ -44,6 +44,9 @@ class Model:
     stated : bool
         Whether its theory follows from a statement (``theory.NAME.stated``): what it has no module
         for is then what a wing has for every statement.
+    beside : bool
+        Whether ``MODEL.SYSTEM`` stands beside a model that is no family: it has equations and
+        checks of its own.
     """
 
     name: str
@@ -51,6 +54,7 @@ class Model:
     paper: str
     package: str = ""
     stated: bool = False
+    beside: bool = False
 
     @property
     def family(self) -> str:
@@ -60,7 +64,7 @@ class Model:
     @property
     def systems(self) -> list[Model]:
         """Systems of a family, headline first; empty for other models."""
-        return [m for m in _table().values() if m.family == self.name]
+        return [m for m in _table().values() if m.family == self.name and not m.beside]
 
     @property
     def checks(self) -> tuple[str, ...]:
@@ -271,6 +275,13 @@ OWN = (
         "induction_heads",
         "Induction heads in a disentangled two-layer transformer (Musat et al.)",
         "musat2025",
+    ),
+    Model(
+        "induction_heads.bursty",
+        "Induction heads on a burst of right pairs",
+        "musat2025",
+        stated=True,
+        beside=True,
     ),
     Model(
         "positional_semantic",

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import sympy as sp
+
 from theory.catalogue import catalogue
 from theory.equation import Equation
 from theory.parameters import BaseParameters, ParameterError, nearest, parameter
@@ -64,7 +66,7 @@ class StatedModel(Model):
 
 def model(stated: Statement, name: str = "") -> StatedModel:
     """A statement as a `Model`: what an entry point may offer, in one line."""
-    return StatedModel(name or stated.name, stated.title, stated.name, "", stated)
+    return StatedModel(name or stated.name, stated.title, stated.name, statement=stated)
 
 
 @functools.cache
@@ -90,6 +92,11 @@ def offered(stated: Statement) -> types.SimpleNamespace:
     )
 
 
+def factored(x: sp.Expr) -> sp.Expr:
+    """Logarithm of a number, written as a product where it is one."""
+    return sp.log(sp.factor(sp.expand_power_exp(sp.expand(x))))
+
+
 def served(
     stated: Statement,
     contents: Mapping[str, Sequence[Any]] = types.MappingProxyType({}),
@@ -108,17 +115,22 @@ def served(
     Returns
     -------
     tuple
-        ``Parameters``, ``flows``, ``sections``, ``equations`` and ``onset`` of the package. Names
+        ``Parameters``, ``derived``, ``flows``, ``sections``, ``equations`` and ``onset``. Names
         of equations begin with the statement's, so that systems of a family differ.
     """
     base = offered(stated)
 
+    def renamed(e: Equation) -> Equation:
+        name = f"{stated.name}_{e.name}"
+        if e.name == "loss" and not base.derived().directions:
+            loss = base.derived().flow.observables["loss"]
+            e = dataclasses.replace(e, rhs=loss.replace(sp.log, factored))
+        return dataclasses.replace(e, name=name)
+
     def sections() -> dict[str, list[Equation]]:
-        """All equations, grouped as a write-up would."""
+        """All equations, grouped as a write-up would; the loss in the order parameters."""
         own = {
-            f"{stated.title}: {title.lower()}": [
-                dataclasses.replace(e, name=f"{stated.name}_{e.name}") for e in found
-            ]
+            f"{stated.title}: {title.lower()}": [*map(renamed, found)]
             for title, found in base.sections().items()
         }
         return own | catalogue(contents)[1]()
@@ -137,7 +149,7 @@ def served(
         """All equations by name."""
         return {e.name: e for part in sections().values() for e in part}
 
-    return base.Parameters, base.flows, sections, equations, onset
+    return base.Parameters, base.derived, base.flows, sections, equations, onset
 
 
 @functools.cache
@@ -154,7 +166,8 @@ def parameters(stated: Statement) -> type[BaseParameters]:
     given, fields = dict(stated.values), {}
     for s in stated.symbols:
         allowed: dict[str, Any] = {"low": 1} if s.is_integer else {}
-        value = parameter(given.pop(s.name, None), "size" if allowed else "number", **allowed)
+        of = next((f"how many there are of {q.name}" for q in stated.sorts if q.size == s), "size")
+        value = parameter(given.pop(s.name, None), of if allowed else "number", **allowed)
         fields[s.name] = (int | None if allowed else float | None, value)
     for g in (g for g in stated.gausses if isinstance(g.var, Spectrum)):
         for k, value in enumerate(given.pop(g.var.name, ()), 1):

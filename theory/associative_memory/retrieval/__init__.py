@@ -12,6 +12,7 @@ from theory.statement.model import served
 __all__ = [
     "Parameters",
     "applies",
+    "derived",
     "emergence_time",
     "equations",
     "flows",
@@ -20,6 +21,6 @@ __all__ = [
     "stated",
 ]
 
-Parameters, flows, sections, equations, onset = served(
+Parameters, derived, flows, sections, equations, onset = served(
     stated, {"Retrieval by a softmax head: emergence": [emergence]}, numbers
 )

@@ -6,12 +6,12 @@ from collections.abc import Callable
 from typing import Any
 
 from theory.associative_memory.symbols import PAPER
+from theory.notation import symbol
 from theory.statement import (
     Statement,
     cross_entropy,
     draw,
     exp,
-    number,
     sample,
     sizes,
     sort,
@@ -21,7 +21,7 @@ from theory.statement import (
 )
 
 N, M, P = sizes("N M P")  # keys, values, pairs that are shown
-epsilon = number("epsilon", "initial weights of the linear head")
+epsilon = symbol("epsilon", means="initial weights of the linear head", real=True)
 
 
 def head(
