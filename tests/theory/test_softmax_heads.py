@@ -113,6 +113,19 @@ def test_time_of_the_relation(sizes):
     assert softmax_recall.emergence_time(p) == pytest.approx(exact, rel=0.02)
 
 
+def test_the_subject_waits():
+    """Attention to the subject falls while the relation holds it, and passes 1/2 late."""
+    rates, _ = recalled(8, 4, 4, 8, 16)
+    run = solve_ivp(rates, (0, 1000), np.zeros(6), t_eval=[0, 300, 1000], **SOLVE)
+    weights = np.exp(run.y[:4]) * [[1], [1], [1], [5]]
+    relation, subject = (weights / weights.sum(0))[:2]
+    assert relation[1] > 0.9 and subject[1] < subject[0] / 2 and subject[2] > 0.5
+    flow = softmax_recall.flows()["softmax_recall"]
+    p = softmax_recall.Parameters(S=8, R=4, D=4, T=8, n=16)
+    told = flow.solve(p, at=run.t, t=1000)
+    assert told.a_s.values == pytest.approx(subject, rel=1e-6)
+
+
 def test_time_of_many_tokens():
     """The closed form is the limit."""
     p = softmax_recall.Parameters(S=64, R=4, D=4, n=32, T=10**6)

@@ -239,7 +239,9 @@ class Derived:
             found[f"entries_{c.label}"] = f"entries of {c.weight}: {c.means}"
         found |= {f"C_{k}": q.kind for k, q in enumerate(self.conserved, 1)}
         found |= {str(x): str(combined) for x, combined in self.quotient.order.items()}
-        rates = {f"growth_{k}": "growth rate at zero weights" for k in range(1, len(self.growth) + 1)}
+        rates = {
+            f"growth_{k}": "growth rate at zero weights" for k in range(1, len(self.growth) + 1)
+        }
         return found | rates
 
     def equations(self) -> dict[str, Equation]:

@@ -5,12 +5,7 @@ length; derived from a statement (`theory.statement`).
 from __future__ import annotations
 
 from theory.induction_heads.bursty import emergence
-from theory.induction_heads.bursty.numbers import (
-    applies,
-    effective_length,
-    emergence_time,
-    numbers,
-)
+from theory.induction_heads.bursty.numbers import applies, effective_length, emergence_time, numbers
 from theory.induction_heads.bursty.statement import stated
 from theory.statement.model import served
 

@@ -12,7 +12,7 @@ from verify.emergence import first_crossing
 from verify.report import Report, Request
 from verify.statement.emergence import emergence
 
-GRID = tuple(Parameters(N=N, B=B) for N, B in ((16, 2), (32, 1), (32, 4), (64, 4)))
+GRID = tuple(Parameters(N=N, B=B) for N, B in ((16, 1), (16, 2), (32, 4), (64, 4)))
 NEXT = Band(-0.02, 0.02, "next order in B/N: 2% is allowed")
 STEP = 0.25  # of the transformers, in the flow's time
 
