@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import sympy as sp
 from sympy.core.function import AppliedUndef, UndefinedFunction
 
-from theory import cli, lines, notation, output, printing
+from theory import cli, lines, notation, output, printing, registry
 from theory.parameters import ParameterError
 from theory.renaming import Renaming
 
@@ -144,7 +144,12 @@ class Meanings:
         family = room.rpartition(".")[0]
         kind = getattr(model.wing("theory"), "Parameters", None)
         fields = dataclasses.fields(kind) if kind else ()
-        self._own = notation.meanings(lambda name: f"{name}.".startswith(f"{room}."))
+        beside = tuple(
+            f"{room}.{m.name.rpartition('.')[2]}." for m in registry.TABLE.values() if m.beside
+        )
+        self._own = notation.meanings(
+            lambda name: f"{name}.".startswith(f"{room}.") and not f"{name}.".startswith(beside)
+        )
         self._fields = {f.name: [f.metadata["doc"]] for f in fields if f.metadata.get("doc")}
         if model.stated:
             found = model.wing("theory").derived().meanings

@@ -15,11 +15,12 @@ import sympy as sp
 
 from theory import numeric
 from theory.algebra import vanishes
-from theory.notation import symbol
+from theory.notation import function, symbol
 from theory.special import gauss_legendre
 
 NODES = 60  # of the integral over the root of the score, which is analytic
 kappa = symbol("kappa", means="score, integrated over", nonnegative=True)
+speed = function("v_score", means="rate of the score, on its path")
 
 
 def squared(form: sp.Expr, score: sp.Symbol, read: sp.Symbol, rates: Sequence[sp.Expr]) -> sp.Expr:
@@ -48,10 +49,9 @@ def squared(form: sp.Expr, score: sp.Symbol, read: sp.Symbol, rates: Sequence[sp
     return form
 
 
-def elapsed(rate: sp.Expr, score: sp.Symbol, read: sp.Symbol, end: sp.Expr) -> sp.Integral:
-    """Time until the score is ``end``; what is read is a function of the score on the way."""
-    along = sp.Function(read.name, real=True)(score)
-    return sp.Integral(1 / rate.subs(read, along), (score, 0, end))
+def elapsed(score: sp.Symbol, end: sp.Expr) -> sp.Integral:
+    """Time until the score is ``end``, in terms of its rate on the way."""
+    return sp.Integral(1 / speed(score), (score, 0, end))
 
 
 def many(rate: sp.Expr, square: sp.Expr, score: sp.Symbol) -> sp.Expr:
@@ -60,27 +60,26 @@ def many(rate: sp.Expr, square: sp.Expr, score: sp.Symbol) -> sp.Expr:
 
 
 def seconds(
-    time: Callable[[], sp.Expr], square: Callable[[], sp.Expr], *symbols: sp.Symbol
+    made: Callable[[], tuple[sp.Expr, sp.Expr, sp.Integral]], read: sp.Symbol, *symbols: sp.Symbol
 ) -> Callable[..., float]:
     """Function of the values of symbols that adds such an integral up.
 
     Parameters
     ----------
-    time : callable
-        Gives the integral, as `elapsed` makes it.
-    square : callable
-        Gives the square of what is read.
+    made : callable
+        Gives the rate of the score, the square of what is read, and the integral of `elapsed`.
+    read : Symbol
+        What is read.
     *symbols : Symbol
         Sizes, in the order of the function's arguments.
     """
 
     @cache
     def compiled() -> list[Any]:
-        integral = time()
+        rate, square, integral = made()
         score, _, end = integral.limits[0]
-        (along,) = integral.function.atoms(sp.core.function.AppliedUndef)
-        integrand = integral.function.subs(along, sp.sqrt(square()))
-        return [numeric.function(integrand, (score, *symbols)), numeric.function(end, symbols)]
+        along = integral.function.subs(speed(score), rate.subs(read, sp.sqrt(square)))
+        return [numeric.function(along, (score, *symbols)), numeric.function(end, symbols)]
 
     def added(*values: float) -> float:
         integrand, end = compiled()

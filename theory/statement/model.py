@@ -92,6 +92,9 @@ def offered(stated: Statement) -> types.SimpleNamespace:
     )
 
 
+LONGEST = 300  # operations of a rate that is printed in a package's sections
+
+
 def factored(x: sp.Expr) -> sp.Expr:
     """Logarithm of a number, written as a product where it is one."""
     return sp.log(sp.factor(sp.expand_power_exp(sp.expand(x))))
@@ -128,9 +131,13 @@ def served(
         return dataclasses.replace(e, name=name)
 
     def sections() -> dict[str, list[Equation]]:
-        """All equations, grouped as a write-up would; the loss in the order parameters."""
+        """All equations, grouped as a write-up would; the loss in the order parameters. Rates that
+        would fill a page are left out: they are in the flow.
+        """
         own = {
-            f"{stated.title}: {title.lower()}": [*map(renamed, found)]
+            f"{stated.title}: {title.lower()}": [
+                renamed(e) for e in found if e.name == "loss" or e.rhs.count_ops() <= LONGEST
+            ]
             for title, found in base.sections().items()
         }
         return own | catalogue(contents)[1]()

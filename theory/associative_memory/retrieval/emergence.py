@@ -59,7 +59,7 @@ def law() -> sp.Expr:
 @cache
 def emergence() -> sp.Expr:
     """Time until attention is 1/2, along the path: an integral over the score."""
-    return ramp.elapsed(flow().rhs[K], K, V, sp.log(P - 1))
+    return ramp.elapsed(K, sp.log(P - 1))
 
 
 def many_pairs() -> sp.Expr:
@@ -116,7 +116,7 @@ def equations() -> dict[str, Equation]:
     ((start, invariant),) = kept.derived(linear).invariants
     shown = symbol("loss_shown", r"\mathcal{L}_{\mathrm{shown}}", "plateau of the loss")
     rate = symbol("lambda_linear", r"\lambda_{\mathrm{lin}}", "growth rate of the linear head")
-    path = "read-out of retrieval_read_out"
+    path = "rate retrieval_ddelta_K_dt, read-out retrieval_read_out"
     exact = {
         "retrieval_attention": (A, attention),
         "retrieval_plateau": (shown, plateau),
@@ -132,3 +132,6 @@ def equations() -> dict[str, Equation]:
     }
     where = ref(DERIVED)
     return table(where, status="exact", **exact) | table(where, status="leading order", **leading)
+
+
+added = ramp.seconds(lambda: (flow().rhs[K], law(), emergence()), V, N, M, P)

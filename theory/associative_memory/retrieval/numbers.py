@@ -7,13 +7,9 @@ from typing import Any
 import numpy as np
 
 from theory import scope, sweep
-from theory.associative_memory import ramp
 from theory.associative_memory.retrieval import emergence
-from theory.associative_memory.retrieval.emergence import K
-from theory.associative_memory.retrieval.statement import M, N, P
+from theory.associative_memory.retrieval.emergence import K, added
 from theory.scope import Limit, Scope
-
-added = ramp.seconds(emergence.emergence, emergence.law, N, M, P)
 
 
 def half(p: Any) -> float:

@@ -21,7 +21,7 @@ from theory.statement import (
 )
 
 N, M, P = sizes("N M P")  # keys, values, pairs that are shown
-epsilon = symbol("epsilon", means="initial weights of the linear head", real=True)
+epsilon = symbol("epsilon", means="initial weights of the linear head", positive=True)
 
 
 def head(

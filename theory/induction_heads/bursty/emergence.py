@@ -74,8 +74,8 @@ def rate() -> sp.Expr:
 
 @cache
 def law() -> sp.Expr:
-    """Square of beta as a function of alpha; its second term is there for B > 1, where rows retrieve
-    the queried item from earlier right pairs.
+    """Square of beta as a function of alpha. Its second term is there for B > 1, where rows
+    retrieve the queried item from earlier right pairs.
     """
     gain = (B - 1) * (N - B) / (2 * N + B**2 - 2 * B)
     form = 2 * alpha + 2 * gain * (1 - sp.exp(-alpha))
