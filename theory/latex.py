@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import sympy as sp
 from sympy.core.function import AppliedUndef, UndefinedFunction
 
-from theory import lines, notation, printing
+from theory import lines, notation, printing, registry
 from theory.parameters import ParameterError
 from theory.renaming import Renaming
 from theory.runtime import cli, output
@@ -145,8 +145,16 @@ class Meanings:
         family = room.rpartition(".")[0]
         kind = getattr(model.wing("theory"), "Parameters", None)
         fields = dataclasses.fields(kind) if kind else ()
-        self._own = notation.meanings(lambda name: f"{name}.".startswith(f"{room}."))
+        beside = tuple(
+            f"{room}.{m.name.rpartition('.')[2]}." for m in registry.TABLE.values() if m.beside
+        )
+        self._own = notation.meanings(
+            lambda name: f"{name}.".startswith(f"{room}.") and not f"{name}.".startswith(beside)
+        )
         self._fields = {f.name: [f.metadata["doc"]] for f in fields if f.metadata.get("doc")}
+        if model.stated:
+            found = model.wing("theory").derived().meanings
+            self._fields = {k: [v] for k, v in found.items()} | self._fields
         self._shared = notation.meanings(lambda name: name.rpartition(".")[0] == family)
 
     def of(self, x: Any) -> list[str]:

@@ -41,12 +41,20 @@ class Model:
     package : str
         For a model outside this toolkit, the package with its subpackages ``theory``, ``simulate``,
         ``verify`` and ``papers``; empty for models of this toolkit.
+    stated : bool
+        Whether its theory follows from a statement (``theory.NAME.stated``): what it has no module
+        for is then what a wing has for every statement.
+    beside : bool
+        Whether ``MODEL.SYSTEM`` stands beside a model that is no family: it has equations and
+        checks of its own.
     """
 
     name: str
     title: str
     paper: str
     package: str = ""
+    stated: bool = False
+    beside: bool = False
 
     @property
     def family(self) -> str:
@@ -56,7 +64,7 @@ class Model:
     @property
     def systems(self) -> list[Model]:
         """Systems of a family, headline first; empty for other models."""
-        return [m for m in _table().values() if m.family == self.name]
+        return [m for m in _table().values() if m.family == self.name and not m.beside]
 
     @property
     def checks(self) -> tuple[str, ...]:
@@ -77,6 +85,8 @@ class Model:
 
     def has(self, wing: str, module: str) -> bool:
         """Whether the model has a module in a wing, found without importing it."""
+        if self.stated and wing != "theory" and _there(f"{wing}.statement.{module}"):
+            return True
         try:
             with self._guest(f"{self.path(wing)}.{module}"):
                 return importlib.util.find_spec(f"{self.path(wing)}.{module}") is not None
@@ -100,7 +110,13 @@ class Model:
         above = _table().get(room.family) if module else None
         if above and not room.has(wing, str(module)) and above.has(wing, str(module)):
             room = above  # one module for all systems of a family
-        found = self._room(".".join(filter(None, (room.path(wing), module))))
+        path = ".".join(filter(None, (room.path(wing), module)))
+        if room.stated and not _there(path):
+            own = room.wing("theory")
+            return (
+                own if wing == "theory" and module == "onset" else of_all(own.stated, wing, module)
+            )
+        found = self._room(path)
         lacking = [d for d in DOORS.get(wing, ()) if not (module or hasattr(found, d))]
         if self.package and lacking:
             raise ParameterError(f"{self.name}: {found.__name__} lacks {', '.join(lacking)}")
@@ -136,6 +152,29 @@ class Model:
             raise ParameterError(
                 f"{self.name}: {path} does not load: {error_summary(error)}"
             ) from error
+
+
+def _there(path: str) -> bool:
+    """Whether there is a module of that name in this toolkit."""
+    try:
+        return importlib.util.find_spec(path) is not None
+    except ModuleNotFoundError:
+        return False
+
+
+def of_all(stated: Any, wing: str, module: str | None) -> Any:
+    """What a wing (or a module of it) has for a statement: a module, or what its ``of`` gives.
+
+    Raises
+    ------
+    ParameterError
+        If statements have no such module.
+    """
+    path = ".".join(filter(None, (wing, "statement", module)))
+    if not _there(path):
+        raise ParameterError(f"{stated.name}: has no {path}")
+    found = importlib.import_module(path)
+    return found.of(stated) if hasattr(found, "of") else found
 
 
 def _leave_out(what: str, error: BaseException) -> None:
@@ -244,13 +283,20 @@ OWN = (
         "musat2025",
     ),
     Model(
+        "induction_heads.bursty",
+        "Induction heads on a burst of right pairs",
+        "musat2025",
+        stated=True,
+        beside=True,
+    ),
+    Model(
         "positional_semantic",
         "Positional against semantic dot-product attention (Cui et al.)",
         "cui2024",
     ),
     Model(
         "associative_memory",
-        "Weights as associative memories: factual recall and six more systems (Bietti et al.)",
+        "Weights as associative memories: factual recall and eight more systems (Bietti et al.)",
         BIETTI,
     ),
     Model("associative_memory.factual_recall", "Factual recall by linear attention", BIETTI),
@@ -262,6 +308,13 @@ OWN = (
     Model("associative_memory.gradient_steps", "Three gradient steps on the trigger task", BIETTI),
     Model("associative_memory.noisy_bigram", "In-context recall beside a noisy bigram", BIETTI),
     Model("associative_memory.k_hop", "k-fold composition by curriculum", BIETTI),
+    Model("associative_memory.retrieval", "Retrieval by a softmax head", BIETTI, stated=True),
+    Model(
+        "associative_memory.softmax_recall",
+        "Factual recall by softmax attention",
+        BIETTI,
+        stated=True,
+    ),
 )
 MODELS: dict[str, Model]  # models that are not systems of a family, by name
 TABLE: dict[str, Model]  # all models and systems

@@ -1,6 +1,8 @@
 """Students of the associative-memory systems; each subpackage is one system."""
 
 from simulate.associative_memory import factual_recall, k_hop, noisy_bigram, trigger_task
+from simulate.statement import of
+from theory.associative_memory import retrieval, softmax_recall
 
 SYSTEMS = {
     "factual_recall": factual_recall.SYSTEM,
@@ -8,6 +10,8 @@ SYSTEMS = {
     "noisy_bigram": noisy_bigram.SYSTEM,
     "k_hop": k_hop.SYSTEM,
     "pointers": k_hop.pointers.SYSTEM,
+    "retrieval": of(retrieval.stated).SYSTEMS["student"],
+    "softmax_recall": of(softmax_recall.stated).SYSTEMS["student"],
 }
 
 train = factual_recall.train

@@ -3,7 +3,8 @@
 from simulate.induction_heads import learner, standard, task
 from simulate.induction_heads.standard import Transformer
 from simulate.induction_heads.student import Constrained, Student, assemble, project, residual
-from theory.induction_heads import Parameters
+from simulate.statement import of
+from theory.induction_heads import Parameters, bursty
 from theory.induction_heads.parameters import StandardParameters
 
 __all__ = [
@@ -22,4 +23,5 @@ __all__ = [
 ]
 
 SYSTEMS = {**learner.SYSTEMS, "standard": standard.SYSTEM}
+SYSTEMS["bursty"] = of(bursty.stated).SYSTEMS["student"]
 train = learner.DISENTANGLED.train

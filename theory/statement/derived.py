@@ -228,7 +228,21 @@ class Derived:
     @property
     def reference(self) -> str:
         """Where the equations come from."""
-        return f"statement {self.statement.name}"
+        return ", ".join(filter(None, (self.statement.paper, f"statement {self.statement.name}")))
+
+    @property
+    def meanings(self) -> dict[str, str]:
+        """What symbols of the equations stand for, by name."""
+        found = {TIME.name: "time: learning rate times steps", LOSS.name: "population loss"}
+        for c in self.classes:
+            found[str(c.symbol)] = f"{c.weight}: {c.means}"
+            found[f"entries_{c.label}"] = f"entries of {c.weight}: {c.means}"
+        found |= {f"C_{k}": q.kind for k, q in enumerate(self.conserved, 1)}
+        found |= {str(x): str(combined) for x, combined in self.quotient.order.items()}
+        rates = {
+            f"growth_{k}": "growth rate at zero weights" for k in range(1, len(self.growth) + 1)
+        }
+        return found | rates
 
     def equations(self) -> dict[str, Equation]:
         """Loss, sizes of classes, conserved quantities and rates, by name."""

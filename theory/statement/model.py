@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import importlib
 import runpy
 import sys
 import traceback
 import types
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import sympy as sp
+
+from theory.catalogue import catalogue
+from theory.emergence import of_onset
+from theory.equation import Equation
 from theory.parameters import BaseParameters, ParameterError, Stepped, nearest, parameter
-from theory.registry import COMMANDS, Model
+from theory.registry import COMMANDS, Model, of_all
 from theory.statement.stated import UNNAMED, Statement, unread
 from theory.statement.tree import Spectrum, require
 
@@ -57,25 +62,17 @@ class StatedModel(Model):
         """
         if wing == "theory" and module in (None, "onset"):
             return offered(self.statement)
-        path = ".".join(filter(None, (self.path(wing), module)))
-        try:
-            found = importlib.import_module(path)
-        except ModuleNotFoundError as error:
-            if error.name is None or not f"{path}.".startswith(f"{error.name}."):
-                raise
-            raise ParameterError(f"{self.name}: has no {path}") from None
-        return found.of(self.statement) if hasattr(found, "of") else found
+        return of_all(self.statement, wing, module)
 
 
 def model(stated: Statement, name: str = "") -> StatedModel:
     """A statement as a `Model`: what an entry point may offer, in one line."""
-    return StatedModel(name or stated.name, stated.title, stated.name, "", stated)
+    return StatedModel(name or stated.name, stated.title, stated.name, statement=stated)
 
 
 @functools.cache
 def offered(stated: Statement) -> types.SimpleNamespace:
     """What a model's ``theory`` package offers, and its ``onset``."""
-    from theory.emergence import of_onset
     from theory.statement import kept, onset
 
     found = functools.cache(functools.partial(kept.derived, stated))
@@ -100,6 +97,76 @@ def offered(stated: Statement) -> types.SimpleNamespace:
     )
 
 
+LONGEST = 300  # operations of a rate that is printed in a package's sections
+
+
+def factored(x: sp.Expr) -> sp.Expr:
+    """Logarithm of a number, written as a product where it is one."""
+    return sp.log(sp.factor(sp.expand_power_exp(sp.expand(x))))
+
+
+def served(
+    stated: Statement,
+    contents: Mapping[str, Sequence[Any]] = types.MappingProxyType({}),
+    numbers: Callable[[Any], Mapping[str, tuple[float, str]]] = lambda p: {},
+) -> tuple[Any, ...]:
+    """What a package whose theory is a statement with some art beside it has to offer.
+
+    Parameters
+    ----------
+    stated : Statement
+    contents : mapping of str to sequence
+        Further sections of equations, as for `theory.catalogue.catalogue`.
+    numbers : callable
+        Further numbers of the onset at given parameters: value and label by name.
+
+    Returns
+    -------
+    tuple
+        ``Parameters``, ``derived``, ``flows``, ``sections``, ``equations``, ``onset`` and
+        ``emergence_times``. Names of equations begin with the statement's, so that systems of a
+        family differ.
+    """
+    base = offered(stated)
+
+    def renamed(e: Equation) -> Equation:
+        name = f"{stated.name}_{e.name}"
+        if e.name == "loss" and not base.derived().directions:
+            loss = base.derived().flow.observables["loss"]
+            e = dataclasses.replace(e, rhs=loss.replace(sp.log, factored))
+        return dataclasses.replace(e, name=name)
+
+    def sections() -> dict[str, list[Equation]]:
+        """All equations, grouped as a write-up would; the loss in the order parameters. Rates that
+        would fill a page are left out: they are in the flow.
+        """
+        own = {
+            f"{stated.title}: {title.lower()}": [
+                renamed(e) for e in found if e.name == "loss" or e.rhs.count_ops() <= LONGEST
+            ]
+            for title, found in base.sections().items()
+        }
+        return own | catalogue(contents)[1]()
+
+    def onset(p: Any, until: float | None = None) -> Any:
+        """Growth rates and emergence times."""
+        found, more = base.onset(p, until), numbers(p)
+        return dataclasses.replace(
+            found,
+            numbers=found.numbers | {k: v for k, (v, _) in more.items()},
+            labels=found.labels | {k: label for k, (_, label) in more.items()},
+            equations=lambda: [e for part in sections().values() for e in part],
+            times=found.times | {k: "t" for k in more if k[0] in "Tt"},
+        )
+
+    def equations() -> dict[str, Equation]:
+        """All equations by name."""
+        return {e.name: e for part in sections().values() for e in part}
+
+    shared = (base.Parameters, base.derived, base.flows)
+    return *shared, sections, equations, onset, of_onset(onset)
+
+
 @functools.cache
 def parameters(stated: Statement) -> type[BaseParameters]:
     """Parameters of a statement: its sizes and numbers, and how a student is trained.
@@ -114,7 +181,8 @@ def parameters(stated: Statement) -> type[BaseParameters]:
     given, fields = dict(stated.values), {}
     for s in stated.symbols:
         allowed: dict[str, Any] = {"low": 1} if s.is_integer else {}
-        value = parameter(given.pop(s.name, None), "size" if allowed else "number", **allowed)
+        of = next((f"how many there are of {q.name}" for q in stated.sorts if q.size == s), "size")
+        value = parameter(given.pop(s.name, None), of if allowed else "number", **allowed)
         fields[s.name] = (int | None if allowed else float | None, value)
     for g in (g for g in stated.gausses if isinstance(g.var, Spectrum)):
         for k, value in enumerate(given.pop(g.var.name, ()), 1):

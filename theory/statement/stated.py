@@ -42,6 +42,8 @@ class Statement:
         Loss of one input; the population loss is its mean over draws, samples and Gaussian data.
     name, title : str
         What the model is called.
+    paper : str
+        Key of the paper that its equations refer to; may be empty.
     observables : mapping of str to Node
         Further numbers whose means are carried along.
     closure : str, optional
@@ -69,6 +71,7 @@ class Statement:
     gausses: tuple[Gauss, ...]
     sorts: tuple[Sort, ...]
     symbols: tuple[sp.Symbol, ...]
+    paper: str = ""
 
     @functools.cached_property
     def text(self) -> str:
@@ -119,6 +122,7 @@ def statement(
     *,
     name: str = UNNAMED,
     title: str = "",
+    paper: str = "",
     observables: Mapping[str, Any] | None = None,
     closure: str | None = None,
     values: Mapping[str, Any] | None = None,
@@ -132,6 +136,8 @@ def statement(
         Loss of one input.
     name, title : str
         What the model is called, and one line on it.
+    paper : str
+        Key of the paper that its equations refer to.
     observables : mapping, optional
         Further numbers to follow, by name.
     closure : {'mean logits'}, optional
@@ -189,6 +195,7 @@ def statement(
         gausses,
         sorts,
         tuple(sorted(symbols, key=lambda s: s.name)),
+        paper,
     )
 
 

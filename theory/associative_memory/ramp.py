@@ -1,0 +1,89 @@
+"""How a softmax head starts: what is read grows, and a score on it, both from zero.
+
+Where the ratio of their rates is a function of the score over what is read, the square of what is
+read is a function of the score, and the time is one integral.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Any
+
+import numpy as np
+import sympy as sp
+
+from theory import numeric
+from theory.algebra import vanishes
+from theory.notation import function, symbol
+from theory.special import gauss_legendre
+
+NODES = 60  # of the integral over the root of the score, which is analytic
+kappa = symbol("kappa", means="score, integrated over", nonnegative=True)
+speed = function("v_score", means="rate of the score, on its path")
+
+
+def squared(form: sp.Expr, score: sp.Symbol, read: sp.Symbol, rates: Sequence[sp.Expr]) -> sp.Expr:
+    """Square of what is read as a function of the score, in its printed form.
+
+    Parameters
+    ----------
+    form : Expr
+        The printed form.
+    score, read : Symbol
+    rates : sequence of Expr
+        Of score and of what is read.
+
+    Raises
+    ------
+    ArithmeticError
+        If the ratio of rates depends on both, or ``form`` is not its integral from zero.
+    """
+    ratio = sp.simplify(read * rates[1] / rates[0])
+    if (
+        ratio.has(read)
+        or form.subs(score, 0) != 0
+        or not vanishes(sp.diff(form, score) - 2 * ratio)
+    ):
+        raise ArithmeticError("the rates do not separate, or this is not their integral")
+    return form
+
+
+def elapsed(score: sp.Symbol, end: sp.Expr) -> sp.Integral:
+    """Time until the score is ``end``, in terms of its rate on the way."""
+    return sp.Integral(1 / speed(score), (score, 0, end))
+
+
+def many(rate: sp.Expr, square: sp.Expr, score: sp.Symbol) -> sp.Expr:
+    """Such a time where the rate is ``rate`` times what is read, to an infinite score."""
+    return sp.integrate((1 / (rate * sp.sqrt(square))).subs(score, kappa), (kappa, 0, sp.oo))
+
+
+def seconds(
+    made: Callable[[], tuple[sp.Expr, sp.Expr, sp.Integral]], read: sp.Symbol, *symbols: sp.Symbol
+) -> Callable[..., float]:
+    """Function of the values of symbols that adds such an integral up.
+
+    Parameters
+    ----------
+    made : callable
+        Gives the rate of the score, the square of what is read, and the integral of `elapsed`.
+    read : Symbol
+        What is read.
+    *symbols : Symbol
+        Sizes, in the order of the function's arguments.
+    """
+
+    @cache
+    def compiled() -> list[Any]:
+        rate, square, integral = made()
+        score, _, end = integral.limits[0]
+        along = integral.function.subs(speed(score), rate.subs(read, sp.sqrt(square)))
+        return [numeric.function(along, (score, *symbols)), numeric.function(end, symbols)]
+
+    def added(*values: float) -> float:
+        integrand, end = compiled()
+        root, weights = gauss_legendre(NODES, 0, float(np.sqrt(end(*values))))
+        return float(2 * (weights * root * integrand(root**2, *values)).sum())
+
+    return added

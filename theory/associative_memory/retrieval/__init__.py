@@ -1,0 +1,27 @@
+"""Retrieval of a value by its key, by a softmax head and by a linear one; derived from a statement
+(`theory.statement`).
+"""
+
+from __future__ import annotations
+
+from theory.associative_memory.retrieval import emergence
+from theory.associative_memory.retrieval.numbers import applies, emergence_time, numbers
+from theory.associative_memory.retrieval.statement import stated
+from theory.statement.model import served
+
+__all__ = [
+    "Parameters",
+    "applies",
+    "derived",
+    "emergence_time",
+    "emergence_times",
+    "equations",
+    "flows",
+    "onset",
+    "sections",
+    "stated",
+]
+
+Parameters, derived, flows, sections, equations, onset, emergence_times = served(
+    stated, {"Retrieval by a softmax head: emergence": [emergence]}, numbers
+)

@@ -1,0 +1,137 @@
+"""When a softmax head finds the key: from attention 1/P to 1/2, starting at zero weights.
+
+The read-out grows on the mean of what is shown, and the score on the read-out. The ratio of their
+rates separates (`ramp`) as long as most of the probability lies on values that are not shown.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+import sympy as sp
+
+from theory.algebra import vanishes, written_as
+from theory.associative_memory import ramp
+from theory.associative_memory.retrieval.statement import M, N, P, linear, stated
+from theory.associative_memory.symbols import DERIVED, ref, t
+from theory.equation import Equation, table
+from theory.flow import Flow
+from theory.notation import symbol
+from theory.statement import kept
+from theory.statement.model import offered
+
+K = symbol("delta_K", means="score of the right key minus that of another", real=True)
+V = symbol("delta_V", means="read-out of the right value minus that of another", real=True)
+A = symbol("A", means="attention to the right key", positive=True)
+unseen = symbol("u_unseen", "u", "probability of values that are not shown", positive=True)
+balance = symbol("C_heads", "C", "balance of score and read-out", real=True)
+time = symbol("T_half", r"T_{1/2}", "time at which attention is 1/2", positive=True)
+FEW = "while most of the probability lies on values that are not shown"
+LARGE = "N and M large at a given ratio, then P"
+
+
+@cache
+def flow() -> Flow:
+    """The flow of score and read-out."""
+    return offered(stated).flows()[stated.name]
+
+
+def attention() -> sp.Expr:
+    """Attention as a function of the score."""
+    return written_as(sp.exp(K) / (sp.exp(K) + P - 1), flow().observables["A"])
+
+
+def small(rate: sp.Expr) -> sp.Expr:
+    """A rate while logits are small: all values equally likely."""
+    return sp.factor(rate.replace(lambda e: isinstance(e, sp.exp) and e.has(V), lambda e: sp.S.One))
+
+
+@cache
+def law() -> sp.Expr:
+    """Square of the read-out as a function of the score, from the ratio of their rates."""
+    form = (
+        2 * (N - 1) / (M * (M - 1) * (P - 1))
+        * ((M - 1) * (sp.exp(K) - 1) + (P - 1) * ((M - 2) * K - (P - 1) * (1 - sp.exp(-K))))
+    )  # fmt: skip
+    return ramp.squared(form, K, V, [small(flow().rhs[x]) for x in (K, V)])
+
+
+@cache
+def emergence() -> sp.Expr:
+    """Time until attention is 1/2, along the path: an integral over the score."""
+    return ramp.elapsed(K, sp.log(P - 1))
+
+
+def many_pairs() -> sp.Expr:
+    """The same for many pairs: all of the time passes while attention is of order 1/P."""
+    square = sp.limit(sp.limit(law() * (M - 1) / (N - 1), M, sp.oo), P, sp.oo)
+    rate = sp.limit((P - 1) * (N - 1) * small(flow().rhs[K]) / V, P, sp.oo)
+    found = ramp.many(rate, square, K) * (P - 1) * sp.sqrt((N - 1) * (M - 1))
+    return written_as((P - 1) * sp.sqrt(sp.pi / 2) * sp.sqrt((N - 1) * (M - 1)), found)
+
+
+@cache
+def plateau() -> sp.Expr:
+    """Loss once it is known which values are shown, and not yet which is the right one."""
+    grown = symbol("grown", positive=True)
+    loss = flow().observables["loss"].subs(K, 0).subs(V, P * sp.log(grown))
+    return sp.limit(sp.logcombine(sp.powsimp(loss), force=True), grown, sp.oo)
+
+
+@cache
+def balanced() -> sp.Expr:
+    """What is conserved if every value is shown (M = P), zero at the start."""
+    F = law().subs(M, P) * (P - 1) / (N - 1)
+    form = 2 * (sp.exp(K) - 1 + (P - 2) * K - (P - 1) * (1 - sp.exp(-K))) / P
+    return (N - 1) * written_as(form, F) - (M - 1) * V**2
+
+
+def drift() -> sp.Expr:
+    """Rate of that balance for any M: it falls by what is left on values that are not shown.
+
+    Raises
+    ------
+    ArithmeticError
+        If it is not that.
+    """
+    moved = sum(sp.diff(balanced(), x) * flow().rhs[x] for x in (K, V))
+    B = (1 - attention()) / (P - 1)
+    mass = (M - P) / (M - P + sp.exp(attention() * V) + (P - 1) * sp.exp(B * V))
+    form = -2 * unseen * V / P
+    if not vanishes(moved - form.subs(unseen, mass)):
+        raise ArithmeticError("the balance does not fall by what is not shown")
+    return form
+
+
+def linear_growth() -> sp.Expr:
+    """Growth rate of a linear head at zero weights, where nothing moves by itself."""
+    square = max(kept.derived(linear).growth, key=lambda x: float(x.subs({N: 9, M: 7, P: 3}))) ** 2
+    form = ((M - 1) ** 2 * (N - 1) + (P - 1) ** 2) / (M**2 * N * (N - 1) * (M - 1))
+    return sp.sqrt(written_as(form, square))
+
+
+@cache
+def equations() -> dict[str, Equation]:
+    """Attention, plateau, balance, emergence; and the linear head beside it."""
+    ((start, invariant),) = kept.derived(linear).invariants
+    shown = symbol("loss_shown", r"\mathcal{L}_{\mathrm{shown}}", "plateau of the loss")
+    rate = symbol("lambda_linear", r"\lambda_{\mathrm{lin}}", "growth rate of the linear head")
+    path = "rate retrieval_ddelta_K_dt, read-out retrieval_read_out"
+    exact = {
+        "retrieval_attention": (A, attention),
+        "retrieval_plateau": (shown, plateau),
+        "retrieval_balance": (balance, balanced, "conserved if all values are shown, M = P"),
+        "retrieval_balance_rate": (sp.Derivative(balance, t), drift),
+        "linear_retrieval_balance": (start, invariant, "linear head"),
+        "linear_retrieval_growth": (rate, linear_growth, "linear head, small weights"),
+    }
+    leading = {
+        "retrieval_read_out": (V**2, law, FEW),
+        "retrieval_emergence": (time, emergence, FEW, path),
+        "retrieval_many_pairs": (time, many_pairs, LARGE),
+    }
+    where = ref(DERIVED)
+    return table(where, status="exact", **exact) | table(where, status="leading order", **leading)
+
+
+added = ramp.seconds(lambda: (flow().rhs[K], law(), emergence()), V, N, M, P)

@@ -1,0 +1,58 @@
+"""Time at which attention emerges, as a number."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from theory import scope, sweep
+from theory.associative_memory.retrieval import emergence
+from theory.associative_memory.retrieval.emergence import K, added
+from theory.scope import Limit, Scope
+
+
+def half(p: Any) -> float:
+    """The right value's weight in the sum behind the softmax at attention 1/2, over M."""
+    square = emergence.equations()["retrieval_read_out"]
+    read_out = np.sqrt(square.evaluate({**p.as_dict(), K.name: float(np.log(p.P - 1))}))
+    return float(np.exp(read_out / 2) / p.M)
+
+
+SCOPE = Scope(
+    "retrieval_emergence",
+    "gradient descent in small steps from zero weights, whose attention emerges while most of the "
+    "probability lies on values that are not shown",
+    (
+        Limit("P", "at least 3", lambda p, runs: p.P >= 3, lambda p, runs: p.P),
+        Limit(
+            "N",
+            "so small that exp(read-out/2) stays below M/2 until attention is 1/2",
+            lambda p, runs: p.P < 3 or half(p) < 1 / 2,
+            lambda p, runs: p.N,
+            ("M", "P"),
+        ),
+    ),
+    free=("eta", "steps", "eval_every", "batch_size"),
+)
+applies = scope.applies({"emergence": SCOPE})
+
+
+@scope.guard(SCOPE)
+@sweep.over_fields
+def emergence_time(p: Any) -> float:
+    """Time at which attention to the right key is 1/2, by the integral of `retrieval_emergence`.
+
+    Parameters
+    ----------
+    p : Parameters
+        Of the softmax head.
+    """
+    return added(p.N, p.M, p.P)
+
+
+def numbers(p: Any) -> dict[str, tuple[float, str]]:
+    """For the onset: where it applies."""
+    if SCOPE.applies(p):
+        return {}
+    return {"t_half": (emergence_time(p), "time at which attention is 1/2, by an integral")}

@@ -1,0 +1,27 @@
+"""Factual recall by softmax attention over the tokens; derived from a statement
+(`theory.statement`).
+"""
+
+from __future__ import annotations
+
+from theory.associative_memory.softmax_recall import emergence
+from theory.associative_memory.softmax_recall.numbers import applies, emergence_time, numbers
+from theory.associative_memory.softmax_recall.statement import stated
+from theory.statement.model import served
+
+__all__ = [
+    "Parameters",
+    "applies",
+    "derived",
+    "emergence_time",
+    "emergence_times",
+    "equations",
+    "flows",
+    "onset",
+    "sections",
+    "stated",
+]
+
+Parameters, derived, flows, sections, equations, onset, emergence_times = served(
+    stated, {"Factual recall by softmax attention: emergence": [emergence]}, numbers
+)

@@ -1,0 +1,154 @@
+"""When softmax attention finds the relation; and what its sum to one does to the subject."""
+
+from __future__ import annotations
+
+from functools import cache, partial
+
+import sympy as sp
+
+from theory.algebra import vanishes, written_as
+from theory.associative_memory import ramp
+from theory.associative_memory.softmax_recall.statement import D, R, S, T, n, stated
+from theory.associative_memory.symbols import DERIVED, ref, t
+from theory.equation import Equation, table
+from theory.flow import Flow
+from theory.notation import symbol
+from theory.statement.model import offered
+
+w, w_s, w_e = (
+    symbol(f"delta_w_{k}", means=f"score of the {of} minus that of noise", real=True)
+    for k, of in (("r", "relation"), ("s", "subject"), ("e", "end token"))
+)
+V, V_s = (
+    symbol(f"delta_V_{k}", means=f"read-out of the {of}: right minus wrong", real=True)
+    for k, of in (("r", "relation"), ("s", "subject"))
+)
+X, Y = (
+    symbol(f"{x}_logit", x, f"logit that the {of} adds to right answers", real=True)
+    for x, of in (("X", "relation"), ("Y", "subject"))
+)
+a_r, a_s, a_e, a_n = (
+    symbol(f"a_{k}", means=f"attention to {of}", positive=True)
+    for k, of in (
+        ("r", "the relation"),
+        ("s", "the subject"),
+        ("e", "the end token"),
+        ("n", "noise"),
+    )
+)
+g_r, g_s = (
+    symbol(f"g_{k}", means=f"probability that is not on right {of}", positive=True)
+    for k, of in (("r", "relations"), ("s", "choices"))
+)
+whole = T - 3 + sp.exp(w) + sp.exp(w_s) + sp.exp(w_e)
+T_r = symbol("T_relation", "T_r", "time at which attention to the relation is 1/2", positive=True)
+loss = symbol("loss_recall", r"\mathcal{L}", "population loss", real=True)
+ALONE = "subject and end token as at the start"
+MANY = "many tokens"
+
+
+@cache
+def flow() -> Flow:
+    """The flow of three scores and two read-outs."""
+    return offered(stated).flows()[stated.name]
+
+
+def attention(name: str) -> sp.Expr:
+    """Attention to the relation (``a_r``) or the subject (``a_s``)."""
+    return flow().observables[name]
+
+
+def split() -> sp.Expr:
+    """The loss: relation and subject each have a term, and meet in attention alone.
+
+    Raises
+    ------
+    ArithmeticError
+        If it is not that.
+    """
+    form = sp.log(1 + (R - 1) * sp.exp(-X)) + sp.log(1 + (D - 1) * sp.exp(-Y))
+    x, y = attention("a_r") * V, attention("a_s") * V_s
+    whole = sp.exp(flow().observables["loss"]) - sp.exp(form).subs({X: x, Y: y})
+    if not vanishes(sp.powsimp(sp.expand(whole))):
+        raise ArithmeticError("the loss does not split")
+    return form
+
+
+def moved(x: sp.Symbol) -> sp.Expr:
+    """Rate of a score or a read-out, in attentions and in the slopes of both parts of the loss.
+
+    Raises
+    ------
+    ArithmeticError
+        If it is not that of the flow.
+    """
+    shares = {sizes: sp.exp(score) / whole for sizes, score in ((S, w_s), (R, w), (sp.S.One, w_e))}
+    at = {a_s: shares[S], a_r: shares[R], a_e: shares[sp.S.One], a_n: (T - 3) / whole}
+    gains = {
+        g_r: (R - 1) / (sp.exp(at[a_r] * V) + R - 1),
+        g_s: (D - 1) / (sp.exp(at[a_s] * V_s) + D - 1),
+    }
+    common = a_r * g_r * V + a_s * g_s * V_s
+    form = {
+        w_s: a_s * (g_s * V_s - common) / S,
+        w: a_r * (g_r * V - common) / R,
+        w_e: -a_e * common,
+        V_s: D * a_s * g_s / (R * S * (D - 1)),
+        V: a_r * g_r / (D * (R - 1)),
+    }[x] + (a_n * common / n if x in (w_s, w, w_e) else 0)
+    off = flow().rhs[x] - form.subs(gains).subs(at)
+    if not vanishes(sp.expand_power_exp(off.replace(sp.exp, lambda e: sp.exp(sp.expand(e))))):
+        raise ArithmeticError(f"{form} is not the rate of {x}")
+    return form
+
+
+@cache
+def alone(x: sp.Symbol) -> sp.Expr:
+    """A rate where only the relation has moved."""
+    return sp.factor(flow().rhs[x].subs({w_s: 0, w_e: 0, V_s: 0}))
+
+
+@cache
+def law() -> sp.Expr:
+    """Square of the relation's read-out as a function of its score."""
+    mass = R * n * (T - 1) / (n * (T - 1) + R * (T - 3))
+    form = 2 * mass / (D * (R - 1)) * (w + (sp.exp(w) - 1) / (T - 1))
+    return ramp.squared(form, w, V, [alone(w), alone(V)])
+
+
+@cache
+def emergence() -> sp.Expr:
+    """Time until attention to the relation is 1/2: an integral over its score."""
+    return ramp.elapsed(w, sp.log(T - 1))
+
+
+def many_tokens() -> sp.Expr:
+    """The same for many tokens: all of the time passes while attention is of order 1/T."""
+    rate = sp.limit(T * sp.limit(alone(w) / V, V, 0), T, sp.oo)
+    found = ramp.many(rate, sp.limit(law(), T, sp.oo), w) * T
+    form = T * R * sp.sqrt(sp.pi / 2) * sp.sqrt(D * n * R / ((R - 1) * (n + R)))
+    return sp.sqrt(written_as(form**2, found**2))
+
+
+@cache
+def equations() -> dict[str, Equation]:
+    """Loss, attention and the relation's emergence."""
+    exact = {"softmax_recall_split": (loss, split), "softmax_recall_a_r": (a_r, attention("a_r"))}
+    exact |= {
+        f"softmax_recall_rate_{x.name}": (sp.Derivative(x, t), partial(moved, x))
+        for x in (w_s, w, w_e, V_s, V)
+    }
+    rate = "rate softmax_recall_alone, read-out softmax_recall_read_out"
+    leading = {
+        "softmax_recall_alone": (sp.Derivative(w, t), lambda: alone(w)),
+        "softmax_recall_read_out": (V**2, law),
+        "softmax_recall_emergence": (T_r, emergence, rate),
+        "softmax_recall_many_tokens": (T_r, many_tokens, MANY),
+    }
+    where = ref(DERIVED)
+    return table(where, status="exact", **exact) | table(
+        where, ALONE, status="leading order", **leading
+    )
+
+
+added = ramp.seconds(lambda: (alone(w), law(), emergence()), V, S, R, D, T, n)

@@ -1,0 +1,55 @@
+"""Time at which the relation is found, as a number."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from theory import scope, sweep
+from theory.associative_memory.softmax_recall.emergence import added
+from theory.scope import Limit, Scope
+
+FIRST = 2  # how much faster the relation has to be
+
+
+def ahead(p: Any) -> float:
+    """Time of the subject over that of the relation, each alone, among many tokens."""
+    return float(p.S / p.R * np.sqrt((p.R - 1) / (p.D - 1)))
+
+
+SCOPE = Scope(
+    "softmax_recall_emergence",
+    "gradient descent in small steps from zero weights, where the relation comes first",
+    (
+        Limit("T", "at least 8", lambda p, runs: p.T >= 8, lambda p, runs: p.T),
+        Limit("n", "at least R", lambda p, runs: p.n >= p.R, lambda p, runs: p.n, ("R",)),
+        Limit(
+            "S",
+            f"at least {FIRST} R sqrt((D - 1)/(R - 1)), with R and D at least 2",
+            lambda p, runs: min(p.R, p.D) > 1 and ahead(p) >= FIRST,
+            lambda p, runs: p.S,
+            ("R", "D"),
+        ),
+    ),
+    free=("eta", "steps", "eval_every", "batch_size"),
+)
+applies = scope.applies({"emergence": SCOPE})
+
+
+@scope.guard(SCOPE)
+@sweep.over_fields
+def emergence_time(p: Any) -> float:
+    """Time at which attention to the relation is 1/2, by the integral of
+    `softmax_recall_emergence`.
+    """
+    return added(p.S, p.R, p.D, p.T, p.n)
+
+
+def numbers(p: Any) -> dict[str, tuple[float, str]]:
+    """For the onset: the plateau, and the relation's time where its formula applies."""
+    found = {"plateau": (float(np.log(p.D)), "loss while only the relation is known, ln D")}
+    if not SCOPE.applies(p):
+        label = "time at which attention to the relation is 1/2, by an integral"
+        found["t_relation"] = (emergence_time(p), label)
+    return found

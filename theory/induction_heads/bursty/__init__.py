@@ -1,0 +1,28 @@
+"""Induction heads on a burst of right pairs (Musat et al., Sec. 7.2): what bursts do to the context
+length; derived from a statement (`theory.statement`).
+"""
+
+from __future__ import annotations
+
+from theory.induction_heads.bursty import emergence
+from theory.induction_heads.bursty.numbers import applies, effective_length, emergence_time, numbers
+from theory.induction_heads.bursty.statement import stated
+from theory.statement.model import served
+
+__all__ = [
+    "Parameters",
+    "applies",
+    "derived",
+    "effective_length",
+    "emergence_time",
+    "emergence_times",
+    "equations",
+    "flows",
+    "onset",
+    "sections",
+    "stated",
+]
+
+Parameters, derived, flows, sections, equations, onset, emergence_times = served(
+    stated, {"Burst of right pairs: emergence": [emergence]}, numbers
+)

@@ -1,0 +1,77 @@
+"""Times and effective context lengths as numbers."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+import sympy as sp
+
+from theory import numeric, scope, sweep
+from theory.induction_heads.bursty import emergence
+from theory.induction_heads.bursty.emergence import alpha, beta, gamma
+from theory.induction_heads.bursty.statement import B, N, stated
+from theory.scope import Limit, Scope
+from theory.special import gauss_legendre
+from theory.statement import kept
+
+NODES = 40  # of integrals over the root of alpha, which are analytic
+THETA = 0.5  # of Theorem 2
+
+SCOPE = Scope(
+    "burst_time",
+    "gradient descent in small steps from zero, three numbers",
+    (
+        Limit("N", "at least 16", lambda p, runs: p.N >= 16, lambda p, runs: p.N),
+        Limit("B", "at most sqrt(N/2)", lambda p, runs: 2 * p.B**2 <= p.N, lambda p, runs: p.B, ("N",)),
+    ),
+    free=("eta", "steps", "eval_every", "batch_size"),
+)  # fmt: skip
+applies = scope.applies({"emergence": SCOPE})
+
+
+@cache
+def compiled() -> list[Any]:
+    """Beta of alpha, rate of alpha at the best gamma, delay; at (alpha, N, B).
+
+    The loss is a polynomial of second degree in gamma, so that all three come from the flow.
+    """
+    loss = kept.derived(stated).loss
+    square, linear = sp.diff(loss, gamma, 2) / 2, sp.diff(loss, gamma).subs(gamma, 0)
+    root = sp.sqrt(emergence.law())
+    best = -linear / square / 2
+    slope = -sp.diff(square, alpha) * best**2 - sp.diff(linear, alpha) * best
+    return [
+        numeric.function(x, (*more, N, B))
+        for x, more in ((root, (alpha,)), (slope, (alpha, beta)), (emergence.delay(), ()))
+    ]
+
+
+@scope.guard(SCOPE)
+@sweep.over_fields
+def emergence_time(p: Any) -> float:
+    """Time at which alpha is 1/2: `burst_time`, with the rate of the exact flow on its path."""
+    of_alpha, slope, delay = compiled()
+    root, weights = gauss_legendre(NODES, 0, float(np.sqrt(THETA)))
+    at = root**2
+    rates = slope(at, of_alpha(at, p.N, p.B), p.N, p.B)
+    return float((2 * weights * root / rates).sum() + delay(p.N, p.B))
+
+
+@scope.guard(SCOPE)
+@sweep.over_fields
+def effective_length(p: Any) -> float:
+    """Effective context length, `burst_effective_length` at threshold 1/2."""
+    equation = emergence.equations()["burst_effective_length"]
+    return float(equation.evaluate({"N": p.N, "B": p.B, "theta": THETA}))
+
+
+def numbers(p: Any) -> dict[str, tuple[float, str]]:
+    """For the onset: where they apply."""
+    if SCOPE.applies(p):
+        return {}
+    return {
+        "T_alpha": (emergence_time(p), "time at which alpha is 1/2"),
+        "N_eff": (effective_length(p), "context length at which one right pair takes as long"),
+    }

@@ -1,0 +1,1 @@
+"""Checks of retrieval, beside those of every statement."""

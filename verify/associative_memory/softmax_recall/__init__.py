@@ -1,0 +1,1 @@
+"""Checks of factual recall by softmax attention, beside those of every statement."""

@@ -1,0 +1,33 @@
+"""When relation and subject are found: students against the integral, and against the flow."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from theory.associative_memory.softmax_recall import Parameters, emergence_time, flows, stated
+from verify.check import Band
+from verify.report import Report, Request, merged
+from verify.statement.emergence import emergence
+
+GRID = tuple(
+    Parameters(S=S, R=R, D=D, T=T, n=n, eta=0.5, eval_every=4)
+    for S, R, D, T, n in ((16, 4, 4, 16, 16), (32, 4, 4, 16, 16), (16, 4, 8, 16, 16))
+)
+SMALL = Parameters(S=8, R=4, D=4, T=8, n=16, eval_every=4)  # whose subject is found soon
+ALONE = Band(-0.02, 0.02, "subject and end token move, one token each in T: 2% is allowed")
+STEPS = Band(-0.02, 0.02, "steps of length eta = 1 against the flow: 2% is allowed")
+
+
+def subject(p: Any) -> float:
+    """Time at which attention to the subject is 1/2, by the flow."""
+    flow = flows()[stated.name]
+    event = {"time": flow.observables["a_s"] - 0.5}
+    return float(flow.solve(p, at=[0.0], t=1e4, events=event)["time"])
+
+
+def report(request: Request) -> Report:
+    """Relation at three settings, subject at one; a dozen students."""
+    show, name = request.progress, "softmax_recall_emergence"
+    relation = emergence(stated, GRID, "a_r", emergence_time, name, ALONE, progress=show)
+    late = emergence(stated, [SMALL], "a_s", subject, "flow", STEPS, progress=show)
+    return merged([Report(*relation), Report(*late)])

@@ -1,0 +1,40 @@
+"""T(N, B): flow, students of the statement, and disentangled transformers on such sequences."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from simulate.induction_heads import burst
+from theory import induction_heads as ih
+from theory.induction_heads.bursty import Parameters, emergence_time, stated
+from verify.check import Band, Check, identity
+from verify.emergence import first_crossing
+from verify.report import Report, Request
+from verify.statement.emergence import emergence
+
+GRID = tuple(Parameters(N=N, B=B) for N, B in ((16, 1), (16, 2), (32, 4), (64, 4)))
+NEXT = Band(-0.02, 0.02, "next order in B/N: 2% is allowed")
+STEP = 0.25  # of the transformers, in the flow's time
+
+
+def transformers(settings: Sequence[Parameters]) -> list[Check]:
+    """Three numbers in a transformer that is shown sequences; the loss does not depend on them."""
+    found = []
+    for p in settings:
+        time = emergence_time(p)
+        steps = int(1.2 * time / STEP)
+        given = dict(N=p.N, trained="three", data="orthonormal", query="last", batch_size=1)
+        runs = burst.descent(ih.Parameters(steps=steps, **given), p.B, 0, STEP)
+        there = float(first_crossing(runs.alpha.expand_dims("seed"), 0.5).values[0])
+        what = f"time of alpha = 0.5, transformer, N = {p.N}, B = {p.B}"
+        found.append(identity(what, "burst_time", time, there, NEXT.high, NEXT.why))
+    return found
+
+
+def report(request: Request) -> Report:
+    """All settings."""
+    show = request.progress
+    checks, notes = emergence(
+        stated, GRID, "alpha", emergence_time, "burst_time", NEXT, seeds=(0, 1), progress=show
+    )
+    return Report([*checks, *transformers(GRID)], notes)

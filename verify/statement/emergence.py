@@ -1,0 +1,75 @@
+"""Emergence times of students of a statement beside a formula, and beside descent of the flow."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from simulate.statement import of
+from simulate.statement.student import at_sizes
+from theory.statement.stated import Statement
+from verify.check import Band, Check, identity, sampled
+from verify.emergence import first_crossing
+
+LONGER = 1.2  # runs, than the predicted time
+NOISE = Band(-0.005, 0.005, "noise of batches, which moves class means in second order")
+
+
+def emergence(
+    stated: Statement,
+    settings: Sequence[Any],
+    variable: str,
+    predicted: Callable[[Any], float],
+    equation: str,
+    off: Band,
+    *,
+    seeds: Sequence[int] = (0, 1, 2),
+    level: float = 0.5,
+    progress: bool = False,
+) -> tuple[list[Check], list[str]]:
+    """Checks of a formula for the time at which a variable of the flow reaches a level.
+
+    Parameters
+    ----------
+    stated : Statement
+    settings : sequence of Parameters
+    variable : str
+        Name of an order parameter or observable.
+    predicted : callable
+        The time at given parameters.
+    equation : str
+        The formula's name.
+    off : Band
+        How far the formula may be from the flow, and why; steps are of the same order.
+    seeds : sequence of int
+        Of the students at each setting.
+    level : float
+    progress : bool
+
+    Returns
+    -------
+    checks, notes
+        Formula against flow, students against formula, students against descent in equal steps.
+    """
+    checks, notes = [], [f"time at which {variable} = {level:g}: formula, flow, descent, students"]
+    for p in settings:
+        time = predicted(p)
+        p = p.run_to(LONGER * time)
+        flow = at_sizes(stated, p).flow
+        shown = flow.observables.get(variable) or next(x for x in flow.state if x.name == variable)
+        event = {"time": shown - level}
+        exact = float(flow.solve(p, at=[0.0], t=LONGER * time, events=event)["time"])
+        descent = flow.descend(p, p.eta, p.steps)[variable].expand_dims("seed")
+        runs = of(stated).train(p, seeds=tuple(seeds), progress=progress)
+        found = first_crossing(runs[variable], level).values
+        slow = float(first_crossing(descent.isel(t=runs.step.values), level).values[0])
+        where = ", ".join(f"{s.name} = {getattr(p, s.name)}" for s in stated.symbols)
+        what = f"time of {variable} = {level:g}"
+        checks += [
+            identity(f"{what} by the flow, {where}", equation, time, exact, off.high, off.why),
+            sampled(f"{what}, students, {where}", equation, time, found, band=off),
+            sampled(f"{what} by descent, students, {where}", "flow", slow, found, band=NOISE),
+        ]
+        values = ", ".join(f"{x:.5g}" for x in (time, exact, slow, found.mean()))
+        notes.append(f"  {where}: {values}")
+    return checks, notes
