@@ -88,7 +88,7 @@ class Model:
         if self.stated and wing != "theory" and _there(f"{wing}.statement.{module}"):
             return True
         try:
-            with self._guest(f"{self.path(wing)}.{module}"):
+            with self._guest(self.path(wing)):
                 return importlib.util.find_spec(f"{self.path(wing)}.{module}") is not None
         except ModuleNotFoundError:
             return False

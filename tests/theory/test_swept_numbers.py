@@ -30,6 +30,7 @@ HALF = {"part": factual_recall.dynamics.SUBJECT, "share": 0.5}
 STATE = State(q=0.2, m=0.1, theta=0.05, V=0.3)
 LATER = [0.0, 0.5, 3.0]
 # Function: its own arguments, the swept field and its values.
+STATED = {"onset": ({"until": 4.0}, "eta", [0.1]), "emergence_times": ({}, "eta", [0.1, 0.2])}
 CASES = {
     "state_tracking": {
         "c_omega": ({}, "L", [1, 3, 8]),
@@ -66,6 +67,10 @@ CASES = {
         "emergence_times": ({}, "S", [6, 8]),
         "onset": ({}, "S", [6, 8]),
     },
+    "associative_memory.retrieval": STATED | {"emergence_time": ({}, "N", [8, 10])},
+    "associative_memory.softmax_recall": STATED | {"emergence_time": ({}, "S", [8, 12])},
+    "induction_heads.bursty": STATED
+    | {"emergence_time": ({}, "B", [1, 2]), "effective_length": ({}, "B", [1, 2])},
     "associative_memory.gradient_memory": {"margin": ({"t": 7.0}, "K", [2, 4])},
     "associative_memory.superposition": {
         "gaussian": ({}, "N", [32, 64]),

@@ -15,6 +15,7 @@ from typing import Any
 
 import sympy as sp
 
+from theory import sweep
 from theory.catalogue import catalogue
 from theory.emergence import of_onset
 from theory.equation import Equation
@@ -82,6 +83,7 @@ def offered(stated: Statement) -> types.SimpleNamespace:
         given = {s.name for s in stated.symbols if s.is_integer} <= stated.values.keys()
         return {stated.name: (found().written(stated.values) if given else found()).flow}
 
+    @sweep.over_fields
     def own_onset(p: Any, until: float | None = None) -> Any:
         return onset.onset(found(), p, until)
 
@@ -148,6 +150,7 @@ def served(
         }
         return own | catalogue(contents)[1]()
 
+    @sweep.over_fields
     def onset(p: Any, until: float | None = None) -> Any:
         """Growth rates and emergence times."""
         found, more = base.onset(p, until), numbers(p)

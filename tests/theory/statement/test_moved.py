@@ -92,7 +92,7 @@ def test_numbers_of_equations():
                     time = recall.closed_form(p, part, share)
                     expected = found.pop(f"{part.name} closed {share}")
                     assert time == pytest.approx(expected, rel=NUMBER)
-            for key, number in recall.onset.onset(p).numbers.items():
+            for key, number in recall.onset(p).numbers.items():
                 assert number == pytest.approx(found.pop(f"onset {key}"), rel=NUMBER)
         else:
             theory = example()
