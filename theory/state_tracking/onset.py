@@ -341,7 +341,7 @@ def onset(p: Parameters, alpha_end: float | None = None) -> Onset:
             p, alpha_end or (2.5 * half if 0 < half < np.inf else min(5 * scale, 12.0))
         ),
         equations=lambda: [
-            *flow(p.permutations).equations().values(),
+            *flow(p.teachers).equations().values(),
             *early_equations().values(),
             *equations().values(),
         ],

@@ -12,6 +12,7 @@ import numpy as np
 
 from theory import memory
 from theory.parameters import BaseParameters, ParameterError, parameter
+from theory.state_tracking import groups
 
 
 def frequencies_memory(p: Parameters) -> float:
@@ -51,7 +52,12 @@ class Parameters(BaseParameters):
     optimizer: str = parameter("sgd", "optimiser", choices=("sgd", "adam", "adamw"))
     rope_theta: float = parameter(1e4, "base of the rotary frequencies", above=1)
     rope: str = parameter("2pi", "family of rotary frequencies", choices=("2pi", "plain", "linear"))
-    permutations: str = parameter("iid", "how teachers are drawn", choices=("iid", "distinct"))
+    permutations: str = parameter(
+        "iid",
+        "how teachers are drawn, or the group that they are",
+        choices=("iid", "distinct"),
+        or_else=(groups.is_group, groups.WORDS),
+    )
     fix_embedding: bool = parameter(True, "embeddings held at unity")
     epochs: int = parameter(20000, "length of a run", low=1)
     eval_every: int = parameter(50, "epochs between measurements", low=1)
@@ -69,6 +75,14 @@ class Parameters(BaseParameters):
             raise ParameterError(
                 f"d_g = {self.d_g}: must be <= N! = {math.factorial(self.N)} for distinct permutations of N = {self.N}"
             )
+        if self.teachers == "group":
+            for field, size in zip(("d_g", "N"), groups.sizes(self.permutations), strict=True):
+                if getattr(self, field) != size:
+                    what = {"d_g": "elements of the group", "N": "points that it acts on"}[field]
+                    raise ParameterError(
+                        f"{field} = {getattr(self, field)}: must be {size} with permutations = "
+                        f"{self.permutations}, the {what}"
+                    )
         if self.batch_size is not None and self.batch_size > self.n_train:
             raise ParameterError(
                 f"batch_size = {self.batch_size}: must be <= n_train = {self.n_train}"
@@ -94,7 +108,33 @@ class Parameters(BaseParameters):
     @classmethod
     def presets(cls) -> dict[str, Callable[[], Self]]:
         """Named settings."""
-        return {"table_1": cls.table_1, "table_2": cls.table_2, "demo": cls.demo}
+        return {
+            "table_1": cls.table_1,
+            "table_2": cls.table_2,
+            "demo": cls.demo,
+            "words_a5": functools.partial(cls.words, "A_5_regular"),
+            "words_s5": functools.partial(cls.words, "S_5_regular"),
+        }
+
+    @classmethod
+    def words(cls, group: str) -> Self:
+        """Word problem of a group: the running product of a word of elements, which act on the
+        group itself.
+
+        Raises
+        ------
+        ParameterError
+            For what is no group.
+        """
+        if not groups.is_group(group):
+            raise ParameterError(f"group = {group!r}: must be {groups.WORDS}")
+        order, points = groups.sizes(group)
+        return cls(N=points, d_g=order, permutations=group, epochs=4 * order * points)
+
+    @property
+    def teachers(self) -> str:
+        """Kind of teachers: ``iid``, ``distinct`` or ``group``."""
+        return "group" if groups.is_group(self.permutations) else self.permutations
 
     @property
     def frequencies(self) -> np.ndarray:
@@ -165,4 +205,5 @@ def _constants(
     from theory.state_tracking.overlaps import equations
 
     p = Parameters(N, L, d_g, d_h, rope_theta=rope_theta, rope=rope, permutations=permutations)
-    return c_omega(p), float(equations()[f"tau_bar_{permutations}"].evaluate({"N": N}))
+    overlap = equations()[f"tau_bar_{p.teachers}"].evaluate({"N": N, "d_g": d_g})
+    return c_omega(p), float(overlap)

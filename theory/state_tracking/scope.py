@@ -18,7 +18,7 @@ WEIGHTS = Limit(
 DESCENT = (only("optimizer", "sgd"), FULL_BATCH, only("weight_decay", 0.0), WEIGHTS)
 DRAWN = Limit(
     "permutations",
-    "drawn, iid or distinct",
+    "drawn, iid or distinct, or a group by name",
     lambda p, runs: "given_permutations" not in configuration(runs),
     lambda p, runs: "given by the user",
 )
@@ -34,17 +34,36 @@ FLOW = Scope(
 )
 
 
-def flow_of(permutations: str) -> Scope:
+def flow_of(permutations: str, length: int | None = None) -> Scope:
     """Scope of the flow (15) for one way of drawing teachers; for a given overlap, of any
-    teachers.
+    teachers. ``regular``: of a group acting on itself, for sequences of a given length.
     """
     if permutations == "tau":
         return replace(FLOW, limits=DESCENT)
-    kind = only("permutations", permutations, words=f"{permutations} as the flow's teachers")
+    if permutations == "regular":
+        itself = Limit(
+            "permutations",
+            "a group acting on itself, as A_5_regular",
+            lambda p, runs: p.teachers == "group" and p.N == p.d_g,
+            lambda p, runs: repr(p.permutations),
+            ("N", "d_g"),
+        )
+        short = "the flow of a group acting on itself"
+        return replace(FLOW, theory=short, limits=(*FLOW.limits, itself, only("L", length)))
+    words = "a group" if permutations == "group" else permutations
+    kind = Limit(
+        "permutations",
+        f"{words} as the flow's teachers",
+        lambda p, runs: p.teachers == permutations,
+        lambda p, runs: repr(p.permutations),
+    )
     return replace(FLOW, limits=(*FLOW.limits, kind))
 
 
-COLUMNS = Scope("the theory of one start", f"{GRADIENT}, teachers drawn", FLOW.limits, FLOW.free)
+APART = only("permutations", "iid", "distinct", words="iid or distinct (or level quenched)")
+COLUMNS = Scope(
+    "the theory of one start", f"{GRADIENT}, teachers drawn", (*FLOW.limits, APART), FLOW.free
+)
 REALISATION = Scope("the theory of one realisation", GRADIENT, DESCENT, MEASURED, ("data_draw",))
 SCOPES = {"flow": FLOW, "columns": COLUMNS, "dressed": COLUMNS, "quenched": REALISATION}
 applies = scope.applies(SCOPES)
