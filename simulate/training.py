@@ -94,6 +94,8 @@ class System:
         Quantities shown by the command; all if empty.
     text : callable, optional
         ``text(p, content)``: parameters and system for a text given by the user.
+    data : callable, optional
+        ``data(p, content, file)``: parameters and options of `train` for data in a file.
     held : mapping of str to float
         Clamped weights, as for `Held`: ``dataclasses.replace(SYSTEM, held={"w[4:8]": 0.3})`` trains
         the students of ``flow.held(w=0.3)``.
@@ -118,6 +120,7 @@ class System:
     settings: Mapping[str, Any] = field(default_factory=dict)
     shown: tuple[str, ...] = ()
     text: Callable[[Any, str], tuple[Any, System]] | None = None
+    data: Callable[[Any, str, str], tuple[Any, dict[str, Any]]] | None = None
     held: Mapping[str, float] = field(default_factory=dict)
 
     def learner(self, p: Any, seeds: Sequence[int], *where: Any, **own: Any) -> Learner:

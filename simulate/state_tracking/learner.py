@@ -14,18 +14,36 @@ from simulate.state_tracking.gradients import Grouped, Plain, engine
 from simulate.state_tracking.measure import MEANING, measure
 from simulate.state_tracking.student import Student, Students
 from simulate.streams import keyed
+from theory.parameters import ParameterError
 from theory.state_tracking import Parameters, task
+from theory.state_tracking.words import Words, read
 
 GPU_STACK = 128  # seeds trained together; at Table 1 each needs about 10 MB
 
 
-def identity(p: Parameters, permutations: np.ndarray | None = None) -> dict[str, Any]:
-    """Identity of a run: permutations, if given."""
-    return (
-        {}
-        if permutations is None
-        else {"given_permutations": task.check_permutations(permutations, p).tolist()}
-    )
+def identity(
+    p: Parameters, permutations: np.ndarray | None = None, words: Words | None = None
+) -> dict[str, Any]:
+    """Identity of a run: permutations or data, if given.
+
+    Raises
+    ------
+    ParameterError
+        For permutations or words that do not fit the parameters.
+    """
+    found: dict[str, Any] = {}
+    if words is not None:
+        if permutations is not None:
+            raise ParameterError("permutations: must not be given with words, which have their own")
+        words.fits(p)
+        permutations, found = words.permutations, {"given_words": words.digest}
+    if permutations is not None:
+        if p.teachers == "group":
+            raise ParameterError(
+                f"permutations = {p.permutations!r}: must be iid or distinct where a table is given"
+            )
+        found["given_permutations"] = task.check_permutations(permutations, p).tolist()
+    return found
 
 
 def memory(p: Parameters, itemsize: int = 4) -> float:
@@ -76,7 +94,9 @@ class Learner(learner.Learner):
     dtype : torch.dtype
         Precision of the students.
     permutations : ndarray, shape (d_g, N), optional
-        A given action of a group instead of random permutations.
+        Given teachers instead of random permutations.
+    words : Words, optional
+        Given training and test set, with teachers of their own.
     """
 
     def __init__(
@@ -86,17 +106,23 @@ class Learner(learner.Learner):
         device: torch.device,
         dtype: torch.dtype,
         permutations: np.ndarray | None = None,
+        words: Words | None = None,
     ) -> None:
         self.p, self.seeds = p, seeds
+        permutations = permutations if words is None else words.permutations
         self.permutations, self.train_data, test, start = [], [], [], []
         for seed in seeds:
             stream = task.streams(seed, p.data_draw)
             drawn = task.draw_permutations(p, stream["task"])
             self.permutations.append(drawn if permutations is None else np.asarray(permutations))
-            self.train_data.append(
-                task.draw_sequences(self.permutations[-1], p.n_train, p.L, stream["train"])
-            )
-            test.append(task.draw_sequences(self.permutations[-1], p.n_test, p.L, stream["test"]))
+            for kept, n, which in (
+                (self.train_data, p.n_train, "train"),
+                (test, p.n_test, "test"),
+            ):
+                given = None if words is None else getattr(words, which)
+                kept.append(
+                    given or task.draw_sequences(self.permutations[-1], n, p.L, stream[which])
+                )
             start.append(task.draw_weights(p, stream["initialisation"]))
         self.students = Students(
             [Student(p, w, dtype, learn_embedding=not p.fix_embedding).to(device) for w in start]
@@ -179,6 +205,12 @@ def _optimizer(p: Parameters, students: Students) -> Any:
     return kind(students.parameters(), lr=p.eta, weight_decay=p.weight_decay)
 
 
+def on_words(p: Parameters, content: str, file: str) -> tuple[Parameters, dict[str, Any]]:
+    """Parameters and options for the word problem in a CSV file."""
+    p, words = read(p, content, file)
+    return p, {"words": words}
+
+
 SYSTEM = training.System(
     "state_tracking",
     Parameters,
@@ -192,5 +224,6 @@ SYSTEM = training.System(
     dimensions={"step_accuracy": ("step",), "attention": ("step", "action")},
     stack=GPU_STACK,
     identity=identity,
+    data=on_words,
     shown=("A", "R", "S", "loss", "accuracy", "rollout_accuracy"),
 )

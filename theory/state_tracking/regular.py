@@ -50,7 +50,7 @@ def loss(length: int) -> sp.Expr:
 
 
 @cache
-def flow(length: int) -> Flow:
+def flow(length: int, states: int) -> Flow:
     """Flow of A, R and S for a group that acts on itself: descent on all entries of M, which are R
     where an action leads and S elsewhere, and the closure of attention.
 
@@ -58,21 +58,24 @@ def flow(length: int) -> Flow:
     ----------
     length : int
         Actions per sequence L.
+    states : int
+        Number of states N, the order of the group.
 
     Raises
     ------
     ParameterError
-        Unless 1 <= L <= 20.
+        Unless 1 <= L <= 20 and N >= 2.
     """
     number("L", length, LENGTHS, int)
-    value = loss(length)
+    number("N", states, Allowed(low=2), int)
+    value = loss(length).subs(N, states)
     # An epoch moves an entry by -eta times the derivative; N^2 entries of M are R, N - 1 times as
     # many S.
-    rates = {R: -value.diff(R), S: -value.diff(S) / (N - 1)}
-    force = attention.equations()["c_closure"].rhs.subs({L: length, d_g: N})
+    rates = {R: -value.diff(R), S: -value.diff(S) / (states - 1)}
+    force = attention.equations()["c_closure"].rhs.subs({L: length, d_g: states})
     rates = {A: -force * value.diff(A), **rates}
     return Flow(
-        name=f"state_tracking, group acting on itself, L = {length}",
+        name=f"state_tracking, group acting on itself, N = {states}, L = {length}",
         time=alpha,
         rhs={q: eta * rate for q, rate in rates.items()},
         initial={A: A_0, R: R_0, S: S_0},
@@ -80,5 +83,5 @@ def flow(length: int) -> Flow:
         status="closure",
         assumptions=(logits.UNIFORM, OTHERS, attention.CLOSURE, "gradient flow"),
         observables={"loss": value},
-        scope=flow_of("regular", length),
+        scope=flow_of("regular", length, states),
     )

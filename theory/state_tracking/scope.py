@@ -34,9 +34,9 @@ FLOW = Scope(
 )
 
 
-def flow_of(permutations: str, length: int | None = None) -> Scope:
+def flow_of(permutations: str, length: int | None = None, states: int | None = None) -> Scope:
     """Scope of the flow (15) for one way of drawing teachers; for a given overlap, of any
-    teachers. ``regular``: of a group acting on itself, for sequences of a given length.
+    teachers. ``regular``: of a group acting on itself, for given L and N.
     """
     if permutations == "tau":
         return replace(FLOW, limits=DESCENT)
@@ -49,7 +49,8 @@ def flow_of(permutations: str, length: int | None = None) -> Scope:
             ("N", "d_g"),
         )
         short = "the flow of a group acting on itself"
-        return replace(FLOW, theory=short, limits=(*FLOW.limits, itself, only("L", length)))
+        sizes = (only("L", length), only("N", states))
+        return replace(FLOW, theory=short, limits=(*FLOW.limits, itself, *sizes))
     words = "a group" if permutations == "group" else permutations
     kind = Limit(
         "permutations",
