@@ -22,6 +22,7 @@ from theory.state_tracking import (
     onset,
     overlaps,
     quenched,
+    rewards,
     rollout,
     variance,
 )
@@ -75,6 +76,7 @@ flows, sections, equations = catalogue(
         "Column statistics": [columns],
         "Quenched theory": [quenched],
         "Rollout accuracy": [rollout],
+        "Rewards": [rewards],
     },
     flow,
     thermodynamic_limit,

@@ -61,6 +61,33 @@ class Parameters(BaseParameters):
     fix_embedding: bool = parameter(True, "embeddings held at unity")
     epochs: int = parameter(20000, "length of a run", low=1)
     eval_every: int = parameter(50, "epochs between measurements", low=1)
+    reward: str = parameter(
+        "none",
+        "what is rewarded after pretraining: the last state of a rollout, every step given the "
+        "state before it, or every true state; none is supervised training",
+        choices=("none", "outcome", "step", "true"),
+        theory_only=True,
+    )
+    pretrain: float = parameter(
+        0.0,
+        "mean probability of the right state from which on rewards train; 0 is from scratch",
+        low=0,
+        below=1,
+        theory_only=True,
+    )
+    rollouts: int = parameter(2048, "rollouts per step", low=2, theory_only=True)
+    group: int | None = parameter(
+        None,
+        "rollouts per prompt, whose mean reward is the baseline; none: one each, baseline over all",
+        low=2,
+        theory_only=True,
+    )
+    normalised: bool = parameter(
+        False, "rewards over their standard deviation, as in GRPO", theory_only=True
+    )
+    horizon: int | None = parameter(
+        None, "steps of a rollout; none is L", low=1, theory_only=True
+    )
     zeta: float = parameter(0.0, "conserved mean of the logit sum", theory_only=True)
     A_0: float | None = parameter(
         None, "attention at time 0; none is 1/L", above=0, high=1, theory_only=True
@@ -87,6 +114,14 @@ class Parameters(BaseParameters):
             raise ParameterError(
                 f"batch_size = {self.batch_size}: must be <= n_train = {self.n_train}"
             )
+        if self.rollouts % (self.group or 1):
+            raise ParameterError(
+                f"rollouts = {self.rollouts}: must be a multiple of group = {self.group}"
+            )
+        if self.horizon is not None and self.horizon > self.L:
+            raise ParameterError(f"horizon = {self.horizon}: must be <= L = {self.L}")
+        if self.normalised and self.reward not in ("none", "outcome"):
+            raise ParameterError(f"normalised = True: must be False for reward = {self.reward!r}")
         if self.fix_embedding and self.d_model != 1:
             raise ParameterError(f"d_model = {self.d_model}: must be 1 with fix_embedding = True")
 

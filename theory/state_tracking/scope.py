@@ -15,7 +15,8 @@ WEIGHTS = Limit(
     lambda p, runs: p.fix_embedding,
     ("d_model",),
 )
-DESCENT = (only("optimizer", "sgd"), FULL_BATCH, only("weight_decay", 0.0), WEIGHTS)
+UNREWARDED = only("reward", "none")
+DESCENT = (only("optimizer", "sgd"), FULL_BATCH, only("weight_decay", 0.0), WEIGHTS, UNREWARDED)
 DRAWN = Limit(
     "permutations",
     "drawn, iid or distinct, or a group by name",
@@ -31,6 +32,15 @@ ARCHITECTURE = Scope(
 )
 FLOW = Scope(
     "the flow (15)", f"{GRADIENT}, teachers drawn", (*DESCENT, DRAWN), ("data_draw", *MEASURED)
+)
+
+
+# Batches of labelled sequences end with pretraining; the theory takes that as full-batch.
+REWARDS = Scope(
+    "the clock of rewards",
+    "plain gradient ascent on rewards of sampled rollouts",
+    (*(limit for limit in FLOW.limits if limit is not UNREWARDED),),
+    ("data_draw", *MEASURED),
 )
 
 
