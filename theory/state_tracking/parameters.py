@@ -149,7 +149,24 @@ class Parameters(BaseParameters):
             "demo": cls.demo,
             "words_a5": functools.partial(cls.words, "A_5_regular"),
             "words_s5": functools.partial(cls.words, "S_5_regular"),
+            "rewards": cls.rewards,
         }
+
+    @classmethod
+    def rewards(cls) -> Self:
+        """Small setting with rewards after pretraining, trained in seconds."""
+        return cls(
+            N=8,
+            L=3,
+            d_g=8,
+            d_h=16,
+            n_train=2048,
+            n_test=1024,
+            epochs=45 * 64,
+            eval_every=16,
+            reward="outcome",
+            pretrain=0.3,
+        )
 
     @classmethod
     def words(cls, group: str) -> Self:

@@ -44,6 +44,9 @@ REWARDS = Scope(
 )
 
 
+ONSET = replace(FLOW, limits=REWARDS.limits)  # answers for rewards, too
+
+
 def flow_of(permutations: str, length: int | None = None, states: int | None = None) -> Scope:
     """Scope of the flow (15) for one way of drawing teachers; for a given overlap, of any
     teachers. ``regular``: of a group acting on itself, for given L and N.
