@@ -21,29 +21,48 @@ from theory.state_tracking.words import Words, read
 GPU_STACK = 128  # seeds trained together; at Table 1 each needs about 10 MB
 
 
-def identity(
-    p: Parameters, permutations: np.ndarray | None = None, words: Words | None = None
-) -> dict[str, Any]:
-    """Identity of a run: permutations or data, if given.
+def tables(p: Parameters, permutations: np.ndarray | None) -> dict[str, Any]:
+    """What given permutations add to the identity of a run.
 
     Raises
     ------
     ParameterError
-        For permutations or words that do not fit the parameters.
+        If they do not fit the parameters.
     """
-    found: dict[str, Any] = {}
+    if permutations is None:
+        return {}
+    if p.teachers == "group":
+        raise ParameterError(
+            f"permutations = {p.permutations!r}: must be iid or distinct where a table is given"
+        )
+    return {"given_permutations": task.check_permutations(permutations, p).tolist()}
+
+
+def identity(
+    p: Parameters,
+    permutations: np.ndarray | None = None,
+    words: Words | None = None,
+    keep: bool = False,
+) -> dict[str, Any]:
+    """Identity of a run: permutations or data, if given, and whether it keeps its final weights.
+
+    Raises
+    ------
+    ParameterError
+        For permutations or words that do not fit the parameters, or parameters with a reward.
+    """
+    if p.reward != "none":
+        raise ParameterError(
+            f"reward = {p.reward!r}: must be none for labels; train state_tracking.rewards"
+        )
+    found: dict[str, Any] = {"keep": True} if keep else {}
     if words is not None:
         if permutations is not None:
             raise ParameterError("permutations: must not be given with words, which have their own")
         words.fits(p)
-        permutations, found = words.permutations, {"given_words": words.digest}
-    if permutations is not None:
-        if p.teachers == "group":
-            raise ParameterError(
-                f"permutations = {p.permutations!r}: must be iid or distinct where a table is given"
-            )
-        found["given_permutations"] = task.check_permutations(permutations, p).tolist()
-    return found
+        permutations = words.permutations
+        found["given_words"] = words.digest
+    return found | tables(p, permutations)
 
 
 def memory(p: Parameters, itemsize: int = 4) -> float:
@@ -97,6 +116,8 @@ class Learner(learner.Learner):
         Given teachers instead of random permutations.
     words : Words, optional
         Given training and test set, with teachers of their own.
+    keep : bool
+        Whether to store the final weights.
     """
 
     def __init__(
@@ -107,8 +128,9 @@ class Learner(learner.Learner):
         dtype: torch.dtype,
         permutations: np.ndarray | None = None,
         words: Words | None = None,
+        keep: bool = False,
     ) -> None:
-        self.p, self.seeds = p, seeds
+        self.p, self.seeds, self.keep = p, seeds, keep
         permutations = permutations if words is None else words.permutations
         self.permutations, self.train_data, test, start = [], [], [], []
         for seed in seeds:
@@ -191,10 +213,14 @@ class Learner(learner.Learner):
         self.optimizer.load_state_dict({**self.optimizer.state_dict(), "state": stacked})
 
     def finish(self, b: int) -> dict[str, Any]:
-        """Overlap of the drawn teachers, and initial queries and keys."""
+        """Overlap of the drawn teachers, initial queries and keys, and final weights if asked."""
         found: dict[str, Any] = {"tau": task.teacher_overlap(self.permutations[b])}
         if self.p.fix_embedding:
             found |= {f"{name}_start": ("head", value) for name, value in self.start[b].items()}
+        axes = {"W_Q": ("head", "model"), "W_K": ("head", "model"), "M": ("teacher", "next", "now")}
+        axes["embedding"] = ("token", "model")
+        for name, value in self.students.named_parameters() if self.keep else ():
+            found[f"{name}_end"] = (axes[name], value[b].detach().cpu().numpy())
         return found
 
 

@@ -15,7 +15,7 @@ from theory.state_tracking import groups
 from theory.state_tracking.parameters import Parameters
 from theory.streams import spawned
 
-STREAMS = ("task", "train", "test", "initialisation", "batches")
+STREAMS = ("task", "train", "test", "initialisation", "batches", "rollouts")
 
 
 def streams(seed: int, data_draw: int = 0) -> dict[str, np.random.Generator]:
