@@ -30,6 +30,7 @@ from theory.state_tracking.attention import c_omega
 from theory.state_tracking.dynamics import flow, thermodynamic_limit
 from theory.state_tracking.numbers import inversion, per_seed
 from theory.state_tracking.numbers.quadrature import emergence_time
+from theory.state_tracking.numbers.rewards import best_switch, rewards_time
 from theory.state_tracking.numbers.rollout import trajectory, with_accuracy
 from theory.state_tracking.parameters import Parameters
 from theory.state_tracking.predict import predict
@@ -39,6 +40,7 @@ from theory.state_tracking.variance import initial_variance
 __all__ = [
     "Parameters",
     "applies",
+    "best_switch",
     "c_omega",
     "composite",
     "emergence_time",
@@ -51,6 +53,7 @@ __all__ = [
     "onset",
     "per_seed",
     "predict",
+    "rewards_time",
     "sections",
     "thermodynamic_limit",
     "trajectory",

@@ -277,7 +277,7 @@ def flow(
     base = supervised("tau")
     timed = full_clock(reward, size, normalised, steps).subs(s, 1 - g)
     if steps is None and timed.has(sp.Sum):
-        raise ParameterError(f"steps: must be given for reward = {reward!r}")
+        raise ParameterError(f"steps = None: must be a number for reward = {reward!r}")
     return Flow(
         name=f"state_tracking, reward: {reward}",
         time=alpha,

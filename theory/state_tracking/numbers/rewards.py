@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -20,6 +21,7 @@ from theory.state_tracking.scope import REWARDS
 from theory.state_tracking.symbols import L, N, m
 
 PANELS, NODES = 64, 20
+ROUNDING = 1e-12  # of the clock at x = 0
 LONGEST = 1e9  # supervised time up to which a level is looked for
 BRACKETS = 40  # points of every refinement of a root
 HALF = 0.5  # of the expected reward between guessing and certainty
@@ -30,17 +32,25 @@ def clock(p: Parameters) -> Callable[[Any], Any]:
     if p.reward == "none":
         raise ParameterError("reward = 'none': must be outcome, step or true for rewards")
     size = p.group or p.rollouts
-    form = rewards.full_clock(p.reward, size, p.normalised, p.horizon or p.L)
-    compiled = numeric.function(form.doit(), (rewards.s, N, L))
+    compiled = _compiled(p.reward, size, p.normalised, p.horizon or p.L)
     return lambda s: compiled(np.asarray(s, float), p.N, p.L)
+
+
+@functools.cache
+def _compiled(*kind: Any) -> Any:
+    return numeric.function(rewards.full_clock(*kind).doit(), (rewards.s, N, L))
+
+
+@functools.cache
+def _success() -> Any:
+    return numeric.function(rewards.equations()["success"].rhs, (m, N))
 
 
 def success(p: Parameters, alpha: Any) -> np.ndarray:
     """Probability s of the right next state at given times of supervised training."""
     along = inversion.states(p.values(), np.atleast_1d(alpha))
     margin = Points.of(p.values())[:, None].margin(along["A"], along["R"] - along["S"], along["S"])
-    form = numeric.function(rewards.equations()["success"].rhs, (m, N))
-    return np.ravel(form(margin, p.N))
+    return np.ravel(_success()(margin, p.N))
 
 
 def time_of(p: Parameters, level: float) -> float:
@@ -109,7 +119,7 @@ def rewards_time(p: Parameters, level: float) -> float:
     begun, end = time_of(p, min(p.pretrain, level)), time_of(p, level)
     if end <= begun or not np.isfinite(end):
         return end
-    if begun == 0 and not clock(p)(success(p, 0.0))[0] > 0:
+    if begun == 0 and not clock(p)(success(p, 0.0))[0] > ROUNDING:
         return np.inf
     return begun + float(waited(p, panels(begun, end))[-1])
 
