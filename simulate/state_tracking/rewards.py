@@ -177,13 +177,13 @@ class Learner(supervised.Learner):
         return centred.reshape(-1, steps)
 
     @torch.no_grad()
-    def policy(self) -> tuple[float, float]:
-        """Mean probability of the right next state, given the right one, and expected reward of
-        the last state, on the test set; no states are sampled.
+    def policy(self) -> tuple[float, float, float]:
+        """Mean and variance of the probability of the right next state, given the right one, and
+        expected reward of the last state, on the test set; no states are sampled.
         """
         p, columns = self.p, self._columns().double()
         pi = self.attention.forward(self.students.W_Q, self.students.W_K)[0].double()
-        right, reward = 0.0, 0.0
+        right, reward = [], 0.0
         actions, states = (x[0].split(TESTED_AT_ONCE) for x in self.test_data)
         for acts, path in zip(actions, states, strict=True):
             at = torch.arange(len(acts))
@@ -192,10 +192,11 @@ class Learner(supervised.Learner):
             for t in range(p.horizon or p.L):
                 logits = sum(pi[t, j] * columns[:, acts[:, j]] for j in range(p.L))
                 kernel = torch.softmax(logits, 2).transpose(0, 1)  # sequence, state, next state
-                right += float(kernel[at, path[:, t], path[:, t + 1]].sum())
+                right.append(kernel[at, path[:, t], path[:, t + 1]])
                 law = torch.einsum("ns,nsr->nr", law, kernel)
             reward += float(law[at, path[:, p.horizon or p.L]].sum())
-        return right / (p.n_test * (p.horizon or p.L)), reward / p.n_test
+        every = torch.cat(right)
+        return float(every.mean()), float(every.var(correction=0)), reward / p.n_test
 
     def success(self) -> float:
         """Mean probability of the right next state."""
@@ -203,8 +204,9 @@ class Learner(supervised.Learner):
 
     def measure(self) -> dict[str, np.ndarray]:
         """Quantities in `MEANING`."""
-        right, reward = self.policy()
-        own = {"success": right, "expected_reward": reward, "rewarded": float(self.rewarded)}
+        right, spread, reward = self.policy()
+        own = {"success": right, "success_variance": spread, "expected_reward": reward}
+        own["rewarded"] = float(self.rewarded)
         return {**super().measure(), **{name: np.array([v]) for name, v in own.items()}}
 
     def state(self, b: int) -> learner.State:
@@ -224,6 +226,7 @@ SYSTEM = dataclasses.replace(
     meaning={
         **MEANING,
         "success": "mean probability of the right next state, test set",
+        "success_variance": "variance of that probability over rows",
         "expected_reward": "probability that the last state of a sampled rollout is right, test set",
         "rewarded": "1 from the first step with rewards on",
     },

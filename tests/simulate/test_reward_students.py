@@ -135,10 +135,12 @@ def test_expected_reward_is_that_of_sampled_states():
         for t in range(found.p.L):
             chance = torch.softmax(student(actions, at[:, None], t)[:, 0], 1)
             forced = torch.softmax(student(actions, states[:, t : t + 1], t)[:, 0], 1)
-            right.append(forced.gather(1, states[:, t + 1 : t + 2]).mean())
+            right.append(forced.gather(1, states[:, t + 1 : t + 2])[:, 0])
             at = torch.multinomial(chance, 1, generator=rng)[:, 0]
-    success, reward = found.policy()
-    assert success == pytest.approx(float(torch.stack(right).mean()), abs=1e-12)
+    success, spread, reward = found.policy()
+    every = torch.stack(right)
+    assert success == pytest.approx(float(every.mean()), abs=1e-12)
+    assert spread == pytest.approx(float(every.var(correction=0)), abs=1e-12)
     hit = float((at == states[:, -1]).double().mean())
     assert abs(hit - reward) < 4 * (reward * (1 - reward) / len(at)) ** 0.5
 

@@ -46,6 +46,14 @@ def test_expected_reward_of_every_path(steps):
     assert float(found) == pytest.approx(total, abs=1e-14)
 
 
+def test_rows_that_differ():
+    """Two kinds of rows, pushed by hand."""
+    low, high = 0.3, 0.7
+    pushed = (low * (1 - low) + high * (1 - high)) / (2 - low - high)
+    gain = rewards.equations()["scatter_gain"].evaluate({"success": 0.5, "success_variance": 0.04})
+    assert float(gain) * 0.5 == pytest.approx(pushed, abs=1e-15)
+
+
 @pytest.mark.parametrize("reward", rewards.REWARD)
 def test_clock_is_the_ratio_of_slopes(reward):
     """Slopes of the objective and of the loss in the margin, by differences."""

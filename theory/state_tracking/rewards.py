@@ -54,6 +54,9 @@ factor = symbol("gain", r"\gamma", "what a baseline or a normalisation multiplie
 REWARD = ("outcome", "step", "true")
 SAMPLED = "states are sampled from the student and fed back"
 BEYOND = "beyond the paper: rewards"
+scatter = symbol(
+    "success_variance", r"\sigma_{s}^{2}", "variance of s over rows of the data", nonnegative=True
+)
 MOST_GROUP = 256  # rollouts of a group whose sum over k is spelled out
 
 
@@ -140,6 +143,24 @@ def _by_excess(found: sp.Expr, shape: sp.Expr) -> sp.Expr:
     """A clock as a function of x times s."""
     written_as(shape * success(), found)
     return shape * s
+
+
+@cache
+def scatter_gain() -> sp.Expr:
+    """Rows differ in s. Labels push a row by 1 - s, rewards by s (1 - s) times what the other steps
+    of its rollout give, on average: means of a polynomial of degree two.
+    """
+    off = sp.Symbol("off", real=True)  # s of a row less the mean: mean 0, mean square `scatter`
+
+    def mean(value: sp.Expr) -> sp.Expr:
+        c = sp.Poly(sp.expand(value), off)
+        return c.coeff_monomial(1) + c.coeff_monomial(off**2) * scatter
+
+    slope = success_of_margin().diff(m)
+    row = s * (1 - s)
+    written_as(row.subs(s, success_of_margin()), slope)
+    pushed = mean(row.subs(s, s + off)) / mean((1 - s).subs(s, s + off))
+    return written_as(1 - scatter / (s * (1 - s)), pushed / (row / (1 - s)))
 
 
 @cache
@@ -363,6 +384,14 @@ def equations() -> dict[str, Equation]:
             ref(BEYOND + ": from here on they are faster per step"),
             "leading order",
             (*closure, "N large"),
+        ),
+        Equation(
+            "scatter_gain",
+            factor,
+            scatter_gain,
+            ref(BEYOND + ": rows with different s, leading correction"),
+            "closure",
+            ("rows of a rollout independent of each other", SAMPLED),
         ),
         Equation("baseline_gain", factor, baseline_gain, ref(BEYOND), "exact", iid),
         Equation(

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from theory.state_tracking import Parameters
+from theory.state_tracking import Parameters, equations
 from theory.state_tracking.numbers.rewards import clock
 from verify.check import Band, Check, at_most, sampled
 from verify.report import Report, Request
@@ -48,7 +48,8 @@ def measured_clock(
     p: Parameters, labels: xr.Dataset, run: xr.Dataset, window: tuple[float, float]
 ) -> tuple[float, float]:
     """Supervised time per time with rewards, between the same overlaps R, while s is in a window;
-    and the mean of the law at the student's own s. NaN if the run does not pass the window.
+    and the mean of the law at the student's own s and its variance over rows. NaN if the run does
+    not pass the window.
     """
     run = rewarded(run)
     inside = np.flatnonzero((run.success.values >= window[0]) & (run.success.values <= window[1]))
@@ -56,7 +57,9 @@ def measured_clock(
         return np.nan, np.nan
     part = slice(inside[0], inside[-1] + 1)
     labelled, alpha = at_equal_R(labels, run, "alpha")[part], run.alpha.values[part]
-    law = np.trapezoid(clock(p)(run.success.values[part]), alpha) / (alpha[-1] - alpha[0])
+    s, scatter = (run[name].values[part] for name in ("success", "success_variance"))
+    gain = equations()["scatter_gain"].evaluate({"success": s, "success_variance": scatter})
+    law = np.trapezoid(clock(p)(s) * gain, alpha) / (alpha[-1] - alpha[0])
     return (labelled[-1] - labelled[0]) / (alpha[-1] - alpha[0]), float(law)
 
 

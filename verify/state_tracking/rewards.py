@@ -14,16 +14,16 @@ from theory.state_tracking import Parameters
 SHIPPED = Path(__file__).with_name("ensembles")
 SMALL = Parameters.rewards()
 SEEDS = range(5)
-# Kind: what differs from `SMALL`, and length in alpha (to s = 0.9 and beyond).
+# Kind: what differs from `SMALL`, and length in alpha (past s = 0.6, some past 0.9).
 KINDS: dict[str, tuple[dict, float]] = {
     "supervised": (dict(reward="none", pretrain=0.0), 60.0),
     "outcome": ({}, 60.0),
     "grpo": (dict(group=8, normalised=True), 32.0),
-    "step": (dict(reward="step", pretrain=0.0), 64.0),
-    "true": (dict(reward="true", pretrain=0.0), 110.0),
+    "step": (dict(reward="step", pretrain=0.0), 48.0),
     "scratch": (dict(pretrain=0.0), 20.0),
+    "true": (dict(reward="true", pretrain=0.0), 96.0),
 }
-KEPT = ("A", "R", "S", "loss", "success", "expected_reward", "rewarded")
+KEPT = ("A", "R", "S", "loss", "success", "success_variance", "expected_reward", "rewarded")
 
 
 def parameters(kind: str, base: Parameters = SMALL) -> Parameters:
