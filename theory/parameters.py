@@ -154,7 +154,7 @@ def admitted(name: str, value: Any, kinds: tuple[type, ...], allowed: Allowed) -
     if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
         raise refuse(f"{KINDS.get(kind, f'of type {kind.__name__}')}, {allowed}")
     if allowed.choices:
-        further = allowed.or_else is not None and allowed.or_else[0](value)
+        further = allowed.or_else is not None and allowed.or_else[0](str(value))
         if value not in allowed.choices and not further:
             raise refuse(str(allowed))
     elif isinstance(value, int | float):

@@ -137,10 +137,7 @@ class Learner(learner.Learner):
             stream = task.streams(seed, p.data_draw)
             drawn = task.draw_permutations(p, stream["task"])
             self.permutations.append(drawn if permutations is None else np.asarray(permutations))
-            for kept, n, which in (
-                (self.train_data, p.n_train, "train"),
-                (test, p.n_test, "test"),
-            ):
+            for kept, n, which in ((self.train_data, p.n_train, "train"), (test, p.n_test, "test")):
                 given = None if words is None else getattr(words, which)
                 kept.append(
                     given or task.draw_sequences(self.permutations[-1], n, p.L, stream[which])

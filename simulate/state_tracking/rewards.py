@@ -1,5 +1,6 @@
-"""Students that learn from rewards of their own rollouts, from scratch or after supervised training:
-REINFORCE with the mean reward of a batch or of a group as baseline, GRPO, a reward per step.
+"""Students that learn from rewards of their own rollouts, from scratch or after supervised
+training: REINFORCE with the mean reward of a batch or of a group as baseline, GRPO, a reward per
+step.
 """
 
 from __future__ import annotations
@@ -121,7 +122,9 @@ class Learner(supervised.Learner):
         actions = rng.integers(p.d_g, size=(p.rollouts // size, p.L)).repeat(size, axis=0)
         first = rng.integers(p.N, size=p.rollouts // size).repeat(size)
         uniform = rng.random((p.rollouts, p.horizon or p.L))
-        found = tuple(torch.as_tensor(v, device=self.table.device) for v in (actions, first, uniform))
+        found = tuple(
+            torch.as_tensor(v, device=self.table.device) for v in (actions, first, uniform)
+        )
         return found  # type: ignore[return-value]
 
     def _columns(self) -> Tensor:

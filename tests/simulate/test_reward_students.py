@@ -1,5 +1,5 @@
-"""Students that learn from rewards: policy gradients against autograd and against the exact slope of
-the expected reward, and the way from supervised training to rewards.
+"""Students that learn from rewards: policy gradients against autograd and against the exact slope
+of the expected reward, and the way from supervised training to rewards.
 """
 
 import numpy as np
@@ -41,13 +41,15 @@ def plain(found):
     ids=str,
 )
 def test_policy_gradient_is_that_of_autograd(changes):
-    """Minus the mean of advantage times log-probability of the sampled states, advantages by hand."""
+    """Minus the mean of advantage times log-probability of sampled states; advantages by hand."""
     found = made(TINY.replace(**changes))
     p, draws, seen = found.p, found.prompts(3), {}
     known = found.advantages
-    found.advantages = lambda a, path: seen.setdefault("value", known(a, path)) if (
-        seen.setdefault("states", path) is path
-    ) else None
+    found.advantages = lambda a, path: (
+        seen.setdefault("value", known(a, path))
+        if (seen.setdefault("states", path) is path)
+        else None
+    )
     found.ascend(*draws)
     actions, states = draws[0], seen["states"]
     reference, steps = plain(found), states.shape[1] - 1

@@ -39,7 +39,9 @@ def test_expected_reward_of_every_path(steps):
     """Sum over all paths of sampled states, each right with s and else anywhere alike."""
     size, value = 4, 0.55
     total = 0.0
-    for path in itertools.product(range(size), repeat=steps):  # where the student goes, less the truth
+    for path in itertools.product(
+        range(size), repeat=steps
+    ):  # where the student goes, less the truth
         moves = np.diff([0, *path]) % size
         total += np.prod(np.where(moves == 0, value, (1 - value) / (size - 1))) * (path[-1] == 0)
     found = rewards.expected().subs({x: (size * value - 1) / (size - 1), N: size, L: steps})
@@ -117,9 +119,7 @@ def test_flow_moves_on_the_supervised_orbit():
 def test_time_diverges_where_rewards_start_from_guesses(steps):
     """Quadrature against the law for small x: a power, a logarithm for two steps."""
     p = P.replace(L=steps)
-    speed = float(
-        rewards.equations()["rewards_speed"].evaluate({**p.values(), "A": 1 / p.L})
-    )
+    speed = float(rewards.equations()["rewards_speed"].evaluate({**p.values(), "A": 1 / p.L}))
     law = rewards.equations()["rewards_wait_2" if steps == 2 else "rewards_wait"]
 
     def both(x_0):
@@ -154,9 +154,7 @@ def test_curriculum_of_horizons():
 
     p = P.replace(L=9)
     for value in np.linspace(0.15, 0.95, 9):
-        every = [
-            float(numbers.clock(p.replace(horizon=n))(value)) for n in range(1, p.L + 1)
-        ]
+        every = [float(numbers.clock(p.replace(horizon=n))(value)) for n in range(1, p.L + 1)]
         assert fastest_horizon(p, value) == 1 + int(np.argmax(every))
 
 

@@ -48,7 +48,9 @@ def _elements(kind: str, n: int) -> list[tuple[int, ...]]:
     if kind in "SA":
         return [g for g in itertools.permutations(range(n)) if kind == "S" or _even(g)]
     turns = [tuple((x + k) % n for x in range(n)) for k in range(n)]
-    return turns if kind == "Z" else turns + [tuple((k - x) % n for x in range(n)) for k in range(n)]
+    return (
+        turns if kind == "Z" else turns + [tuple((k - x) % n for x in range(n)) for k in range(n)]
+    )
 
 
 def acting_on_itself(elements: np.ndarray) -> np.ndarray:

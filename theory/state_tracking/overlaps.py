@@ -19,8 +19,9 @@ sigma_overlap = symbol(
 )
 tau_bar = symbol("tau_bar", r"\bar{\tau}", "expected overlap of distinct teachers", real=True)
 tau_ab = symbol("tau_ab", r"\tau_{ab}", "overlap of the teachers a and b", real=True)
-acted, back = function(r"\sigma", "permutation of the states by an action"), function(
-    r"\sigma^{-1}", "its inverse"
+acted, back = (
+    function(r"\sigma", "permutation of the states by an action"),
+    function(r"\sigma^{-1}", "its inverse"),
 )
 GROUP = ("teachers are all elements of a group that can send any state to any other",)
 
@@ -61,8 +62,8 @@ def distinct_overlap() -> sp.Expr:
 
 
 def fixed_points() -> sp.Expr:
-    """Tr[M*_a^T M*_b]/N: entries are deltas, and sigma_a(s) = sigma_b(s) wherever s is a fixed point
-    of sigma_a^-1 sigma_b.
+    """Tr[M*_a^T M*_b]/N: entries are deltas, and sigma_a(s) = sigma_b(s) wherever s is a fixed
+    point of sigma_a^-1 sigma_b.
     """
     entries = delta(r, acted(a, s)) * delta(r, acted(b, s))
     met = delta_sum(entries, (r, 1, N)).subs(delta(acted(a, s), acted(b, s)), delta(s, moved()))

@@ -85,9 +85,7 @@ class Parameters(BaseParameters):
     normalised: bool = parameter(
         False, "rewards over their standard deviation, as in GRPO", theory_only=True
     )
-    horizon: int | None = parameter(
-        None, "steps of a rollout; none is L", low=1, theory_only=True
-    )
+    horizon: int | None = parameter(None, "steps of a rollout; none is L", low=1, theory_only=True)
     zeta: float = parameter(0.0, "conserved mean of the logit sum", theory_only=True)
     A_0: float | None = parameter(
         None, "attention at time 0; none is 1/L", above=0, high=1, theory_only=True

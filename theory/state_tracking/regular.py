@@ -1,5 +1,5 @@
-"""Group acting on itself: two numbers, R and S, are all entries of M, and the average over the other
-actions of a sequence is a finite sum.
+"""Group acting on itself: two numbers, R and S, are all entries of M, and the average over the
+other actions of a sequence is a finite sum.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from theory.flow import Flow
 from theory.parameters import Allowed, number
 from theory.state_tracking import attention, logits
 from theory.state_tracking.scope import flow_of
-from theory.state_tracking.symbols import A_0, L, N, R, R_0, S, S_0, A, alpha, d_g, eta, ref
+from theory.state_tracking.symbols import A_0, R_0, S_0, A, L, N, R, S, alpha, d_g, eta, ref
 
 LENGTHS = Allowed(low=1, high=20)  # the sum has 97 terms at L = 10, 2,087 at L = 20
 OTHERS = "the other actions get (1 - A)/(L - 1) of the attention each"

@@ -90,8 +90,8 @@ def success() -> sp.Expr:
 
 @cache
 def prove_orbit() -> None:
-    """All rates of the flow (15) are the derivative of the loss by the margin times a factor without
-    the margin. A function of the margin alone, such as the expected reward, has the same factors.
+    """All rates of the flow (15) are the derivative of the loss by the margin times a factor
+    without the margin. A function of the margin alone, such as the expected reward, has the same factors.
 
     Raises
     ------
@@ -108,8 +108,8 @@ def prove_orbit() -> None:
 
 
 def pace_of(objective: sp.Expr) -> sp.Expr:
-    """Clock of an objective by x: its slope in the margin over that of -loss = ln s, so its slope in
-    ln s.
+    """Clock of an objective by x: its slope in the margin over that of -loss = ln s, so its slope
+    in ln s.
     """
     prove_orbit()
     return objective.diff(x) * excess().diff(s) * success()
@@ -174,8 +174,8 @@ def baseline_gain() -> sp.Expr:
 
 @cache
 def normalised_gain() -> sp.Expr:
-    """Rewards less their mean, over their standard deviation in the group. The mean score of a right
-    rollout is grad J / J, that of a wrong one -grad J / (1 - J).
+    """Rewards less their mean, over their standard deviation in the group. The mean score of a
+    right rollout is grad J / J, that of a wrong one -grad J / (1 - J).
     """
     share = k / G
     spread = sp.sqrt(share * (1 - share))
@@ -372,10 +372,20 @@ def equations() -> dict[str, Equation]:
         ),
         Equation("rewards_speed", speed, speed_of_excess, ref(BEYOND), "closure", small),
         Equation(
-            "rewards_wait", alpha, lambda: wait()[0], ref(BEYOND), "leading order", (*small, "L > 2")
+            "rewards_wait",
+            alpha,
+            lambda: wait()[0],
+            ref(BEYOND),
+            "leading order",
+            (*small, "L > 2"),
         ),
         Equation(
-            "rewards_wait_2", alpha, lambda: wait()[1], ref(BEYOND), "leading order", (*small, "L = 2")
+            "rewards_wait_2",
+            alpha,
+            lambda: wait()[1],
+            ref(BEYOND),
+            "leading order",
+            (*small, "L = 2"),
         ),
         Equation(
             "rewards_even",

@@ -1,5 +1,5 @@
-"""Word problems in the format of the public suites: a CSV file with the columns ``input`` (a word of
-actions) and ``target`` (the state after each), both as whole numbers separated by spaces.
+"""Word problems in the format of the public suites: a CSV file with the columns ``input`` (a word
+of actions) and ``target`` (the state after each), both as whole numbers separated by spaces.
 """
 
 from __future__ import annotations
@@ -40,7 +40,9 @@ class Words:
         own |= {"n_train": len(self.train.actions), "n_test": len(self.test.actions)}
         for field, size in (own | {"L": self.train.actions.shape[1]}).items():
             if getattr(p, field) != size:
-                raise ParameterError(f"{field} = {getattr(p, field)}: must be {size}, as in the words")
+                raise ParameterError(
+                    f"{field} = {getattr(p, field)}: must be {size}, as in the words"
+                )
 
     @property
     def digest(self) -> str:

@@ -1,4 +1,4 @@
-"""Times under rewards: quadratures over the orbit of supervised training, whose solution is exact."""
+"""Times under rewards: quadratures over the orbit of supervised training."""
 
 from __future__ import annotations
 
