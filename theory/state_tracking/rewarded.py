@@ -10,10 +10,11 @@ import numpy as np
 import xarray as xr
 
 from theory.onset import Onset
-from theory.state_tracking import rewards
+from theory.state_tracking import reward_gains, reward_times, rewards
 from theory.state_tracking.numbers import inversion
 from theory.state_tracking.numbers import rewards as numbers
 from theory.state_tracking.parameters import Parameters
+from theory.state_tracking.symbols import L, N
 
 SHOWN = ("N", "L", "d_g", "d_h", "eta", "reward", "pretrain", "rollouts", "group", "normalised")
 LABELS = {
@@ -37,13 +38,13 @@ ABSENT = dict.fromkeys(
 def halfway(p: Parameters) -> float:
     """s of an expected reward half way from guessing to certainty after L steps: x^L = 1/2."""
     x = numbers.HALF ** (1 / p.L)
-    return float(rewards.success().subs({rewards.x: x, rewards.N: p.N}))
+    return float(rewards.success().subs({rewards.x: x, N: p.N}))
 
 
 def fastest_horizon(p: Parameters, s: float) -> int:
     """Steps of a rollout, up to L, with the fastest clock at s."""
     x = (p.N * s - 1) / (p.N - 1)
-    edge = rewards.next_horizon()  # one step more pays from here on
+    edge = reward_times.next_horizon()  # one step more pays from here on
     return 1 + sum(x > float(edge.subs(rewards.horizon, n)) for n in range(1, p.L))
 
 
@@ -64,7 +65,7 @@ def onset(p: Parameters, alpha_end: float | None = None) -> Onset:
     found = {
         "clock_start": float(numbers.clock(p)(start)),
         "success_even": even,
-        "success_even_large": float(rewards.even_success().subs(rewards.L, p.L)),
+        "success_even_large": float(reward_times.even_success().subs(L, p.L)),
         "success_even_rollout": numbers.best_switch(p, p.rollouts / p.n_train),
         "success_half": half,
         "alpha_pretrained": pretrained,
@@ -87,7 +88,11 @@ def onset(p: Parameters, alpha_end: float | None = None) -> Onset:
         absent=ABSENT,
         notes=notes,
         curves=lambda: curves(p, alpha_end),
-        equations=lambda: list(rewards.equations().values()),
+        equations=lambda: [
+            *rewards.equations().values(),
+            *reward_gains.equations().values(),
+            *reward_times.equations().values(),
+        ],
         plot=draw,
         setting={name: p.as_dict()[name] for name in SHOWN},
     )

@@ -13,7 +13,7 @@ from scipy.optimize import brentq
 from theory import numeric, scope, sweep
 from theory.parameters import Allowed, ParameterError, number
 from theory.special import gauss_legendre
-from theory.state_tracking import rewards
+from theory.state_tracking import reward_gains, rewards
 from theory.state_tracking.numbers import inversion
 from theory.state_tracking.numbers.quadrature import Points
 from theory.state_tracking.parameters import Parameters
@@ -38,7 +38,7 @@ def clock(p: Parameters) -> Callable[[Any], Any]:
 
 @functools.cache
 def _compiled(*kind: Any) -> Any:
-    return numeric.function(rewards.full_clock(*kind).doit(), (rewards.s, N, L))
+    return numeric.function(reward_gains.full_clock(*kind).doit(), (rewards.s, N, L))
 
 
 @functools.cache
