@@ -22,7 +22,10 @@ BAND = Band(
 ORBIT = Band(-0.01, 0.01, "2048 rollouts a step against a fixed training set")
 EQUATION = {"outcome": "rewards_clock", "grpo": "normalised_gain", "step": "rewards_clock_step"}
 # s at which orbits are compared: while attention still moves, some time after rewards took over.
-MEET = {"outcome": 0.36, "grpo": 0.36, "step": 0.2}
+MEET = {"outcome": (0.36,), "grpo": (0.36,), "step": (0.2, 0.36)}
+# While attention emerges under rewards (shipped seeds: +0.11 +- 0.02 in A).
+EMERGING = Band(-0.01, 0.2, "rewards weigh a row by its own s; labels do not")
+EARLY = 0.3  # s below which attention is still small
 ENOUGH = 3  # measurements inside a window
 
 
@@ -82,12 +85,16 @@ def clocks(kind: str, p: Parameters, labels: xr.Dataset, runs: xr.Dataset) -> li
 
 def orbits(kind: str, labels: xr.Dataset, runs: xr.Dataset) -> list[Check]:
     """A and S of both students of a seed where their overlaps R are equal."""
+    return [row for level in MEET[kind] for row in _orbit(kind, level, labels, runs)]
+
+
+def _orbit(kind: str, level: float, labels: xr.Dataset, runs: xr.Dataset) -> list[Check]:
     found: dict[str, list[tuple[float, float]]] = {"A": [], "S": []}
     scale = {"A": 1.0, "S": 0.0}
     for k in runs.seed.values:
         run, own = rewarded(runs.sel(seed=k)), labels.sel(seed=k)
-        at = int(np.argmax(run.success.values >= MEET[kind]))
-        if not run.success.values[at] >= MEET[kind]:
+        at = int(np.argmax(run.success.values >= level))
+        if not run.success.values[at] >= level:
             return []
         scale["S"] = max(scale["S"], abs(float(run.R[at])))
         for name, pairs in found.items():
@@ -97,11 +104,11 @@ def orbits(kind: str, labels: xr.Dataset, runs: xr.Dataset) -> list[Check]:
         label, reward = np.array(pairs).T
         out.append(
             sampled(
-                f"orbit of rewards, {name} at equal R, {kind}",
+                f"orbit of rewards, {name} at equal R, {kind}, s = {level:g}",
                 f"d{name}_dalpha",
                 float(label.mean()),
                 reward - label + label.mean(),
-                band=ORBIT,
+                band=EMERGING if name == "A" and level < EARLY else ORBIT,
                 scale=scale[name],
             )
         )

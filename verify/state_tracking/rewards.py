@@ -15,7 +15,7 @@ SHIPPED = Path(__file__).with_name("ensembles")
 SMALL = Parameters.rewards()
 SEEDS = range(5)
 FEW = {"scratch": range(2)}  # students that stay where they are need no statistics
-# Kind: what differs from `SMALL`, and length in alpha (past s = 0.6, some past 0.9; guesses teach nothing).
+# Kind: what differs from `SMALL`, and length in alpha: past s = 0.6, some past 0.9.
 KINDS: dict[str, tuple[dict, float]] = {
     "supervised": (dict(reward="none", pretrain=0.0), 60.0),
     "outcome": ({}, 60.0),
