@@ -23,6 +23,7 @@ KINDS: dict[str, tuple[dict, float]] = {
     "step": (dict(reward="step", pretrain=0.0), 48.0),
     "scratch": (dict(pretrain=0.0), 20.0),
 }
+COMMAND = 'python -c "from verify.state_tracking import rewards; rewards.renew()"'
 KEPT = ("A", "R", "S", "loss", "success", "success_variance", "expected_reward", "rewarded")
 
 
@@ -54,5 +55,5 @@ def renew(kinds: Iterable[str] = KINDS, progress: bool = True) -> None:
     """Train the shipped ensembles again and write them in single precision."""
     for kind in kinds:
         runs = train(kind, progress=progress)
-        few = runs[[name for name in KEPT if name in runs]]
+        few = runs[[name for name in KEPT if name in runs]].assign_attrs(command=COMMAND)
         store.write(few.astype("float32", keep_attrs=True), SHIPPED / f"rewards_{kind}.nc")
