@@ -117,6 +117,12 @@ def main(argv: list[str] | None = None, model: str | None = None) -> int:
         metavar="FILE",
         help="trigger_task: bigrams of this text, by characters; sets N",
     )
+    asked.add_argument(
+        "--data",
+        type=Path,
+        metavar="FILE",
+        help="state_tracking: word problem (CSV with input, target); sets N, L and d_g",
+    )
     words = sys.argv[1:] if argv is None else argv
     args = asked.parse_args([model, *words] if model else words)
     short, system = systems.find(".".join(filter(None, (args.model, args.system or args.named))))
@@ -126,6 +132,12 @@ def main(argv: list[str] | None = None, model: str | None = None) -> int:
         if system.text is None:
             raise ParameterError(f"--text {args.text}: only for trigger_task")
         p, system = system.text(p, output.read_text("--text", args.text))
+    own: dict[str, Any] = {}
+    if args.data:
+        if system.data is None:
+            raise ParameterError(f"--data {args.data}: only for state_tracking")
+        text = output.read_text("--data", args.data)
+        p, own = system.data(p, text, f"--data {args.data}")
     p, seeds = reaching(args, system, p), cli.seeds(args.seeds, "1")
     store, single = runs.destination(args.out)
     result = system.train(
@@ -136,6 +148,7 @@ def main(argv: list[str] | None = None, model: str | None = None) -> int:
         dtype=args.dtype,
         workers=args.workers,
         progress=not args.quiet,
+        **own,
     )
     if single:
         runs.write(result, single)

@@ -100,6 +100,8 @@ class System:
         Quantities shown by the command; all if empty.
     text : callable, optional
         ``text(p, content)``: parameters and system for a text given by the user.
+    data : callable, optional
+        ``data(p, content, file)``: parameters and options of `train` for data in a file.
     held : mapping of str to float
         Weights that stay fixed, see `Clamped`: ``replace(SYSTEM, held={"w[4:8]": 0.3})`` trains the
         students of ``flow.held(w=0.3)``.
@@ -124,6 +126,7 @@ class System:
     settings: Mapping[str, Any] = field(default_factory=dict)
     displayed: tuple[str, ...] = ()
     text: Callable[[Any, str], tuple[Any, System]] | None = None
+    data: Callable[[Any, str, str], tuple[Any, dict[str, Any]]] | None = None
     held: Mapping[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

@@ -10,7 +10,7 @@ import json
 import math
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
@@ -63,12 +63,14 @@ class Allowed:
     high: float | None = None
     below: float | None = None
     choices: tuple[str, ...] | None = None
+    or_else: tuple[Callable[[str], bool], str] | None = None  # a test of further words, described
     multiple_of: int | None = None
 
     def __str__(self) -> str:
         """Description of the allowed values for messages."""
         if self.choices:
-            return "one of " + ", ".join(self.choices)
+            more = f" or {self.or_else[1]}" if self.or_else else ""
+            return "one of " + ", ".join(self.choices) + more
         bounds = ((">=", self.low), (">", self.above), ("<=", self.high), ("<", self.below))
         said = [f"{sign} {value:g}" for sign, value in bounds if value is not None]
         if self.low is not None and self.low == self.high:
@@ -152,7 +154,8 @@ def admitted(name: str, value: Any, kinds: tuple[type, ...], allowed: Allowed) -
     if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
         raise refuse(f"{KINDS.get(kind, f'of type {kind.__name__}')}, {allowed}")
     if allowed.choices:
-        if value not in allowed.choices:
+        further = allowed.or_else is not None and allowed.or_else[0](str(value))
+        if value not in allowed.choices and not further:
             raise refuse(str(allowed))
     elif isinstance(value, int | float):
         if not math.isfinite(value):

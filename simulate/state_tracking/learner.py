@@ -14,18 +14,55 @@ from simulate.state_tracking.gradients import Grouped, Plain, engine
 from simulate.state_tracking.measure import MEANING, measure
 from simulate.state_tracking.student import Student, Students
 from simulate.streams import keyed
+from theory.parameters import ParameterError
 from theory.state_tracking import Parameters, task
+from theory.state_tracking.words import Words, read
 
 GPU_STACK = 128  # seeds trained together; at Table 1 each needs about 10 MB
 
 
-def identity(p: Parameters, permutations: np.ndarray | None = None) -> dict[str, Any]:
-    """Identity of a run: permutations, if given."""
-    return (
-        {}
-        if permutations is None
-        else {"given_permutations": task.check_permutations(permutations, p).tolist()}
-    )
+def tables(p: Parameters, permutations: np.ndarray | None) -> dict[str, Any]:
+    """What given permutations add to the identity of a run.
+
+    Raises
+    ------
+    ParameterError
+        If they do not fit the parameters.
+    """
+    if permutations is None:
+        return {}
+    if p.teachers == "group":
+        raise ParameterError(
+            f"permutations = {p.permutations!r}: must be iid or distinct where a table is given"
+        )
+    return {"given_permutations": task.check_permutations(permutations, p).tolist()}
+
+
+def identity(
+    p: Parameters,
+    permutations: np.ndarray | None = None,
+    words: Words | None = None,
+    keep: bool = False,
+) -> dict[str, Any]:
+    """Identity of a run: permutations or data, if given, and whether it keeps its final weights.
+
+    Raises
+    ------
+    ParameterError
+        For permutations or words that do not fit the parameters, or parameters with a reward.
+    """
+    if p.reward != "none":
+        raise ParameterError(
+            f"reward = {p.reward!r}: must be none for labels; train state_tracking.rewards"
+        )
+    found: dict[str, Any] = {"keep": True} if keep else {}
+    if words is not None:
+        if permutations is not None:
+            raise ParameterError("permutations: must not be given with words, which have their own")
+        words.fits(p)
+        permutations = words.permutations
+        found["given_words"] = words.digest
+    return found | tables(p, permutations)
 
 
 def memory(p: Parameters, itemsize: int = 4) -> float:
@@ -76,7 +113,11 @@ class Learner(learner.Learner):
     dtype : torch.dtype
         Precision of the students.
     permutations : ndarray, shape (d_g, N), optional
-        A given action of a group instead of random permutations.
+        Given teachers instead of random permutations.
+    words : Words, optional
+        Given training and test set, with teachers of their own.
+    keep : bool
+        Whether to store the final weights.
     """
 
     def __init__(
@@ -86,17 +127,24 @@ class Learner(learner.Learner):
         device: torch.device,
         dtype: torch.dtype,
         permutations: np.ndarray | None = None,
+        words: Words | None = None,
+        keep: bool = False,
     ) -> None:
-        self.p, self.seeds = p, seeds
-        self.permutations, self.train_data, test, start = [], [], [], []
+        self.p, self.seeds, self.keep = p, seeds, keep
+        permutations = permutations if words is None else words.permutations
+        self.permutations: list[Any] = []
+        self.train_data: list[Any] = []
+        test: list[Any] = []
+        start: list[Any] = []
         for seed in seeds:
             stream = task.streams(seed, p.data_draw)
             drawn = task.draw_permutations(p, stream["task"])
             self.permutations.append(drawn if permutations is None else np.asarray(permutations))
-            self.train_data.append(
-                task.draw_sequences(self.permutations[-1], p.n_train, p.L, stream["train"])
-            )
-            test.append(task.draw_sequences(self.permutations[-1], p.n_test, p.L, stream["test"]))
+            for kept, n, which in ((self.train_data, p.n_train, "train"), (test, p.n_test, "test")):
+                given = None if words is None else getattr(words, which)
+                kept.append(
+                    given or task.draw_sequences(self.permutations[-1], n, p.L, stream[which])
+                )
             start.append(task.draw_weights(p, stream["initialisation"]))
         self.students = Students(
             [Student(p, w, dtype, learn_embedding=not p.fix_embedding).to(device) for w in start]
@@ -165,10 +213,14 @@ class Learner(learner.Learner):
         self.optimizer.load_state_dict({**self.optimizer.state_dict(), "state": stacked})
 
     def finish(self, b: int) -> dict[str, Any]:
-        """Overlap of the drawn teachers, and initial queries and keys."""
+        """Overlap of the drawn teachers, initial queries and keys, and final weights if asked."""
         found: dict[str, Any] = {"tau": task.teacher_overlap(self.permutations[b])}
         if self.p.fix_embedding:
             found |= {f"{name}_start": ("head", value) for name, value in self.start[b].items()}
+        axes = {"W_Q": ("head", "model"), "W_K": ("head", "model"), "M": ("teacher", "next", "now")}
+        axes["embedding"] = ("token", "model")
+        for name, value in self.students.named_parameters() if self.keep else ():
+            found[f"{name}_end"] = (axes[name], value[b].detach().cpu().numpy())
         return found
 
 
@@ -177,6 +229,12 @@ def _optimizer(p: Parameters, students: Students) -> Any:
         p.optimizer
     ]
     return kind(students.parameters(), lr=p.eta, weight_decay=p.weight_decay)
+
+
+def on_words(p: Parameters, content: str, file: str) -> tuple[Parameters, dict[str, Any]]:
+    """Parameters and options for the word problem in a CSV file."""
+    p, words = read(p, content, file)
+    return p, {"words": words}
 
 
 SYSTEM = training.System(
@@ -192,5 +250,6 @@ SYSTEM = training.System(
     dimensions={"step_accuracy": ("step",), "attention": ("step", "action")},
     stack=GPU_STACK,
     identity=identity,
+    data=on_words,
     displayed=("A", "R", "S", "loss", "accuracy", "rollout_accuracy"),
 )

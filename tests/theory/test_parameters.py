@@ -28,6 +28,7 @@ COUNTS = {
     "n_test": 1,
     "epochs": 1,
     "eval_every": 1,
+    "rollouts": 2,
 }
 REALS = {
     "eta": "> 0",
@@ -69,6 +70,11 @@ REFUSED = [
     ("optimizer", 1, "one of sgd, adam, adamw"),
     ("rope", "3pi", "one of 2pi, plain, linear"),
     ("permutations", "none", "one of iid, distinct"),
+    ("reward", "last", "one of none, outcome, step, true"),
+    ("group", 1, ">= 2"),
+    ("horizon", 0, ">= 1"),
+    ("normalised", 1, "true or false"),
+    ("pretrain", 1.0, ">= 0 and < 1"),
     ("fix_embedding", 1, "true or false"),
     ("fix_embedding", "yes", "true or false"),
 ]

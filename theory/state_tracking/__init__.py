@@ -22,12 +22,17 @@ from theory.state_tracking import (
     loss,
     micro,
     overlaps,
+    reward_gains,
+    reward_times,
+    rewards,
     rollout,
     variance,
 )
 from theory.state_tracking.attention import c_omega
 from theory.state_tracking.dynamics import flow, thermodynamic_limit
 from theory.state_tracking.numbers import inversion, per_seed
+from theory.state_tracking.numbers.rewards import best_switch, rewards_time
+from theory.state_tracking.numbers.rewards import curve as rewards_curve
 from theory.state_tracking.numbers.rollout import trajectory, with_accuracy
 from theory.state_tracking.onset import emergence_times, onset
 from theory.state_tracking.onset import equations as onset_equations
@@ -39,6 +44,7 @@ from theory.state_tracking.variance import initial_variance
 __all__ = [
     "Parameters",
     "applies",
+    "best_switch",
     "c_omega",
     "composite",
     "emergence_times",
@@ -51,6 +57,8 @@ __all__ = [
     "onset",
     "per_seed",
     "predict",
+    "rewards_curve",
+    "rewards_time",
     "sections",
     "thermodynamic_limit",
     "trajectory",
@@ -76,6 +84,7 @@ flows, sections, equations = catalogue(
         "Cavity equations": [cavity],
         "Fixed-disorder theory": [fixed_disorder],
         "Rollout accuracy": [rollout],
+        "Rewards": [rewards, reward_gains, reward_times],
     },
     flow,
     thermodynamic_limit,

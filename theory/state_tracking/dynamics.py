@@ -40,6 +40,11 @@ from theory.state_tracking.symbols import (
 )
 
 delta = sp.KroneckerDelta
+Delta_S_ab, S_ab, S_ab0 = (
+    symbol("Delta_S_ab", r"\Delta S_{ab}", "change of S_ab in an epoch", real=True),
+    symbol("S_ab", "S_{ab}", "overlap of the matrix of action a with the teacher of b", real=True),
+    symbol("S_ab0", "S_{ab}(0)", "S_ab at time 0", real=True),
+)
 Delta_R, Delta_S = (
     symbol("Delta_R", r"\Delta R", "change of R in an epoch", real=True),
     symbol("Delta_S", r"\Delta S", "change of S in an epoch", real=True),
@@ -80,6 +85,30 @@ def update_off_target() -> sp.Expr:
     return written_as(
         SCALE * (c_R * tau + c_S * (d_g - 2) / (d_g - 1) * tau + c_S / (d_g - 1) - 1 / N), off
     )
+
+
+@cache
+def update_of_pair() -> sp.Expr:
+    """Update of the overlap of a student's matrix with any teacher of a group: it knows only the
+    overlap of that teacher with its own.
+    """
+    step = sp.expand(micro.equations()["update_M"].rhs)
+    own, total = step.coeff(micro.OWN), step.coeff(micro.ALL)
+    constant = sp.expand(step - own * micro.OWN - total * micro.ALL)
+    tau_group = overlaps.equations()["tau_bar_group"].rhs
+    everyone = delta_sum(overlaps.mean_overlap(b, c), (c, 1, d_g)).subs(tau, tau_group)
+    found = own * overlaps.tau_ab + total * everyone + constant
+    spell = {c_S: 1 - c_R, c_R: logits.equations()["c_R"].rhs}
+    return written_as(SCALE * A * (overlaps.tau_ab - 1 / N), found.subs(c_S, 1 - c_R).subs(spell))
+
+
+@cache
+def overlap_of_pair() -> sp.Expr:
+    """Growth of the overlap with any teacher, by that of R: the ratio of the two updates is
+    constant.
+    """
+    ratio = update_of_pair() / update_of_pair().subs(overlaps.tau_ab, 1)
+    return written_as((N * overlaps.tau_ab - 1) / (N - 1) * (R - R_0), sp.cancel(ratio) * (R - R_0))
 
 
 def over_seeds(update: sp.Expr, form: sp.Expr) -> sp.Expr:
@@ -125,6 +154,22 @@ def equations() -> dict[str, Equation]:
             "exact",
             (MEAN_FIELD, seeds),
         ),
+        Equation(
+            "delta_S_ab",
+            Delta_S_ab,
+            update_of_pair,
+            ref("beyond Eqs. (53)-(56): one pair of a group"),
+            "exact",
+            (MEAN_FIELD, *overlaps.GROUP),
+        ),
+        Equation(
+            "S_ab",
+            S_ab - S_ab0,
+            overlap_of_pair,
+            ref("beyond Eq. (59): one overlap per class of a^-1 b"),
+            "exact",
+            (MEAN_FIELD, *overlaps.GROUP),
+        ),
         # One epoch of descent on W moves A by -eta |grad A|^2 dl/dA, and c(A) = d_g N |grad A|^2.
         Equation(
             "dA_dalpha_chain",
@@ -150,9 +195,9 @@ def flow(teacher_overlap: str = "iid", closure: str = "closure") -> Flow:
 
     Parameters
     ----------
-    teacher_overlap : {'iid', 'distinct', 'tau'}
+    teacher_overlap : {'iid', 'distinct', 'group', 'tau'}
         Mean overlap of distinct teachers: 1/N for independent permutations, Eq. (77) for distinct
-        ones, or the symbol ``tau``.
+        ones, that of all elements of a group, or the symbol ``tau``.
     closure : {'closure', 'ansatz'}
         Attention factor c(A): the paper's L c_omega A (1 - A), or Eq. (69) averaged over the
         initialisation and used at all times.
@@ -168,7 +213,12 @@ def flow(teacher_overlap: str = "iid", closure: str = "closure") -> Flow:
     overlap = _option(
         "teacher_overlap",
         teacher_overlap,
-        {"iid": None, "tau": tau, "distinct": overlaps.equations()["tau_bar_distinct"].rhs},
+        {
+            "iid": None,
+            "tau": tau,
+            "distinct": overlaps.equations()["tau_bar_distinct"].rhs,
+            "group": overlaps.equations()["tau_bar_group"].rhs,
+        },
     )
     factor = _option("closure", closure, {"closure": "c_closure", "ansatz": "c_ansatz_mean"})
     if overlap is None:

@@ -16,14 +16,14 @@ from theory.equation import Equation
 from theory.notation import symbol
 from theory.onset import Onset
 from theory.parameters import number
-from theory.state_tracking import exact, loss, overlaps
+from theory.state_tracking import exact, loss, overlaps, rewarded
 from theory.state_tracking.dynamics import flow
 from theory.state_tracking.early_time import equations as early_equations
 from theory.state_tracking.exact import BEYOND, D_0, D, T, epsilon, kappa, x
 from theory.state_tracking.numbers import inversion
 from theory.state_tracking.numbers.quadrature import emergence_time
 from theory.state_tracking.parameters import Parameters
-from theory.state_tracking.scope import FLOW
+from theory.state_tracking.scope import FLOW, ONSET
 from theory.state_tracking.symbols import (
     A_0,
     R_0,
@@ -270,7 +270,7 @@ def equations() -> dict[str, Equation]:
 
 
 @until("alpha")
-@scope.guard(FLOW)
+@scope.guard(ONSET)
 @sweep.over_fields
 def onset(p: Parameters, until: float | None = None) -> Onset:
     """Numbers and curves of the onset: flow, early-time and onset solutions on one time axis.
@@ -288,8 +288,11 @@ def onset(p: Parameters, until: float | None = None) -> Onset:
         With numbers ``c_omega``; ``T_alpha`` = sqrt(2/c_omega)/eta; ``onset_coefficient``;
         ``alpha_half``, the time of A = 1/2 by the exact solution (NaN if the mechanism never
         emerges); ``alpha_star``, the sharp onset at infinite size; and ``D_separatrix``, the value
-        of R_0 - S_0 at or below which attention dies.
+        of R_0 - S_0 at or below which attention dies. With a reward, the numbers of
+        `theory.state_tracking.rewarded.onset`.
     """
+    if p.reward != "none":
+        return rewarded.onset(p, until)
     numbers = p.values()
     moves = numbers["c_omega"] > 0 and p.d_g > 1 and p.L > 1
     scale = float(equations()["onset_time_scale"].evaluate(numbers)) if moves else np.inf
@@ -344,7 +347,7 @@ def onset(p: Parameters, until: float | None = None) -> Onset:
             p, until or (2.5 * half if 0 < half < np.inf else min(5 * scale, 12.0))
         ),
         equations=lambda: [
-            *flow(p.permutations).equations().values(),
+            *flow(p.teachers).equations().values(),
             *early_equations().values(),
             *equations().values(),
         ],

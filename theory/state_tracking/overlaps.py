@@ -10,14 +10,20 @@ import sympy as sp
 
 from theory.algebra import delta_sum, written_as
 from theory.equation import Equation
-from theory.notation import symbol
-from theory.state_tracking.symbols import M_star, N, a, b, c, d_g, p, q, r, ref, tau
+from theory.notation import function, symbol
+from theory.state_tracking.symbols import M_star, N, a, b, c, d_g, p, q, r, ref, s, tau
 
 delta = sp.KroneckerDelta
 sigma_overlap = symbol(
     "sigma_overlap", r"\sigma", "mean overlap of a teacher with the rest", real=True
 )
 tau_bar = symbol("tau_bar", r"\bar{\tau}", "expected overlap of distinct teachers", real=True)
+tau_ab = symbol("tau_ab", r"\tau_{ab}", "overlap of the teachers a and b", real=True)
+acted, back = (
+    function(r"\sigma", "permutation of the states by an action"),
+    function(r"\sigma^{-1}", "its inverse"),
+)
+GROUP = ("teachers are all elements of a group that can send any state to any other",)
 
 
 def mean_overlap(first: sp.Symbol, second: sp.Symbol) -> sp.Expr:
@@ -55,6 +61,30 @@ def distinct_overlap() -> sp.Expr:
     return written_as(1 / N - (N - 1) / (N * (size - 1)), found)
 
 
+def fixed_points() -> sp.Expr:
+    """Tr[M*_a^T M*_b]/N: entries are deltas, and sigma_a(s) = sigma_b(s) wherever s is a fixed
+    point of sigma_a^-1 sigma_b.
+    """
+    entries = delta(r, acted(a, s)) * delta(r, acted(b, s))
+    met = delta_sum(entries, (r, 1, N)).subs(delta(acted(a, s), acted(b, s)), delta(s, moved()))
+    return sp.Sum(met, (s, 1, N)) / N
+
+
+def moved() -> sp.Expr:
+    """State to which the composed permutation sends s."""
+    return back(a, acted(b, s))
+
+
+def group_overlap() -> sp.Expr:
+    """Mean overlap of different elements of a group: of d_g elements, d_g/N fix a given state, as
+    those that lead to each of the N states are equally many; the identity fixes all.
+    """
+    fixed = sp.Sum(d_g / N, (r, 1, N)).doit()
+    found = written_as((d_g - N) / (N * (d_g - 1)), (fixed - N) / (d_g - 1) / N)
+    written_as(distinct_overlap(), found.subs(d_g, sp.factorial(N)))  # all permutations
+    return found
+
+
 @cache
 def equations() -> dict[str, Equation]:
     """Equations 57-58 and 74-77, with the value for independent draws."""
@@ -80,6 +110,12 @@ def equations() -> dict[str, Equation]:
             ref("App. B, replacing Eq. (77)"),
             "exact",
             ("permutations uniform and independent, duplicates allowed",),
+        ),
+        Equation(
+            "tau_pair", tau_ab, fixed_points, ref("beyond Eq. (57): one pair"), "exact", GROUP
+        ),
+        Equation(
+            "tau_bar_group", tau_bar, group_overlap, ref("beyond Eq. (77): a group"), "exact", GROUP
         ),
     ]
     return {e.name: e for e in found}

@@ -12,6 +12,7 @@ import numpy as np
 
 from theory.parameters import BaseParameters, ParameterError, parameter
 from theory.runtime import memory
+from theory.state_tracking import groups
 
 
 def frequencies_memory(p: Parameters) -> float:
@@ -51,10 +52,40 @@ class Parameters(BaseParameters):
     optimizer: str = parameter("sgd", "optimiser", choices=("sgd", "adam", "adamw"))
     rope_theta: float = parameter(1e4, "base of the rotary frequencies", above=1)
     rope: str = parameter("2pi", "family of rotary frequencies", choices=("2pi", "plain", "linear"))
-    permutations: str = parameter("iid", "how teachers are drawn", choices=("iid", "distinct"))
+    permutations: str = parameter(
+        "iid",
+        "how teachers are drawn, or the group that they are",
+        choices=("iid", "distinct"),
+        or_else=(groups.is_group, groups.WORDS),
+    )
     fix_embedding: bool = parameter(True, "embeddings held at unity")
     epochs: int = parameter(20000, "length of a run", low=1)
     eval_every: int = parameter(50, "epochs between measurements", low=1)
+    reward: str = parameter(
+        "none",
+        "what is rewarded after pretraining: the last state of a rollout, every step given the "
+        "state before it, or every true state; none is supervised training",
+        choices=("none", "outcome", "step", "true"),
+        theory_only=True,
+    )
+    pretrain: float = parameter(
+        0.0,
+        "mean probability of the right state from which on rewards train; 0 is from scratch",
+        low=0,
+        below=1,
+        theory_only=True,
+    )
+    rollouts: int = parameter(2048, "rollouts per step", low=2, theory_only=True)
+    group: int | None = parameter(
+        None,
+        "rollouts per prompt, whose mean reward is the baseline; none: one each, baseline over all",
+        low=2,
+        theory_only=True,
+    )
+    normalised: bool = parameter(
+        False, "rewards over their standard deviation, as in GRPO", theory_only=True
+    )
+    horizon: int | None = parameter(None, "steps of a rollout; none is L", low=1, theory_only=True)
     zeta: float = parameter(0.0, "conserved mean of the logit sum", theory_only=True)
     A_0: float | None = parameter(
         None, "attention at time 0; none is 1/L", above=0, high=1, theory_only=True
@@ -69,10 +100,26 @@ class Parameters(BaseParameters):
             raise ParameterError(
                 f"d_g = {self.d_g}: must be <= N! = {math.factorial(self.N)} for distinct permutations of N = {self.N}"
             )
+        if self.teachers == "group":
+            for field, size in zip(("d_g", "N"), groups.sizes(self.permutations), strict=True):
+                if getattr(self, field) != size:
+                    what = {"d_g": "elements of the group", "N": "points that it acts on"}[field]
+                    raise ParameterError(
+                        f"{field} = {getattr(self, field)}: must be {size} with permutations = "
+                        f"{self.permutations}, the {what}"
+                    )
         if self.batch_size is not None and self.batch_size > self.n_train:
             raise ParameterError(
                 f"batch_size = {self.batch_size}: must be <= n_train = {self.n_train}"
             )
+        if self.rollouts % (self.group or 1):
+            raise ParameterError(
+                f"rollouts = {self.rollouts}: must be a multiple of group = {self.group}"
+            )
+        if self.horizon is not None and self.horizon > self.L:
+            raise ParameterError(f"horizon = {self.horizon}: must be <= L = {self.L}")
+        if self.normalised and self.reward not in ("none", "outcome"):
+            raise ParameterError(f"normalised = True: must be False for reward = {self.reward!r}")
         if self.fix_embedding and self.d_model != 1:
             raise ParameterError(f"d_model = {self.d_model}: must be 1 with fix_embedding = True")
 
@@ -94,7 +141,50 @@ class Parameters(BaseParameters):
     @classmethod
     def presets(cls) -> dict[str, Callable[[], Self]]:
         """Named settings."""
-        return {"table_1": cls.table_1, "table_2": cls.table_2, "demo": cls.demo}
+        return {
+            "table_1": cls.table_1,
+            "table_2": cls.table_2,
+            "demo": cls.demo,
+            "words_a5": functools.partial(cls.words, "A_5_regular"),
+            "words_s5": functools.partial(cls.words, "S_5_regular"),
+            "rewards": cls.rewards,
+        }
+
+    @classmethod
+    def rewards(cls) -> Self:
+        """Small setting with rewards after pretraining, trained in seconds."""
+        return cls(
+            N=8,
+            L=3,
+            d_g=8,
+            d_h=16,
+            n_train=2048,
+            n_test=1024,
+            epochs=45 * 64,
+            eval_every=16,
+            reward="outcome",
+            pretrain=0.3,
+        )
+
+    @classmethod
+    def words(cls, group: str) -> Self:
+        """Word problem of a group: the running product of a word of elements, which act on the
+        group itself.
+
+        Raises
+        ------
+        ParameterError
+            For what is no group.
+        """
+        if not groups.is_group(group):
+            raise ParameterError(f"group = {group!r}: must be {groups.WORDS}")
+        order, points = groups.sizes(group)
+        return cls(N=points, d_g=order, permutations=group, epochs=4 * order * points)
+
+    @property
+    def teachers(self) -> str:
+        """Kind of teachers: ``iid``, ``distinct`` or ``group``."""
+        return "group" if groups.is_group(self.permutations) else self.permutations
 
     @property
     def frequencies(self) -> np.ndarray:
@@ -165,4 +255,5 @@ def _constants(
     from theory.state_tracking.overlaps import equations
 
     p = Parameters(N, L, d_g, d_h, rope_theta=rope_theta, rope=rope, permutations=permutations)
-    return c_omega(p), float(equations()[f"tau_bar_{permutations}"].evaluate({"N": N}))
+    overlap = equations()[f"tau_bar_{p.teachers}"].evaluate({"N": N, "d_g": d_g})
+    return c_omega(p), float(overlap)

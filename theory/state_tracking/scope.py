@@ -15,10 +15,11 @@ WEIGHTS = Limit(
     lambda p, runs: p.fix_embedding,
     ("d_model",),
 )
-DESCENT = (only("optimizer", "sgd"), FULL_BATCH, only("weight_decay", 0.0), WEIGHTS)
+UNREWARDED = only("reward", "none")
+DESCENT = (only("optimizer", "sgd"), FULL_BATCH, only("weight_decay", 0.0), WEIGHTS, UNREWARDED)
 DRAWN = Limit(
     "permutations",
-    "drawn, iid or distinct",
+    "drawn, iid or distinct, or a group by name",
     lambda p, runs: "given_permutations" not in configuration(runs),
     lambda p, runs: "given by the user",
 )
@@ -34,17 +35,49 @@ FLOW = Scope(
 )
 
 
-def flow_of(permutations: str) -> Scope:
+# Batches of labelled sequences end with pretraining; the theory takes that as full-batch.
+REWARDS = Scope(
+    "the clock of rewards",
+    "plain gradient ascent on rewards of sampled rollouts",
+    (*(limit for limit in FLOW.limits if limit is not UNREWARDED),),
+    ("data_draw", *MEASURED),
+)
+
+
+ONSET = replace(FLOW, limits=REWARDS.limits)  # answers for rewards, too
+
+
+def flow_of(permutations: str, length: int | None = None, states: int | None = None) -> Scope:
     """Scope of the flow (15) for one way of drawing teachers; for a given overlap, of any
-    teachers.
+    teachers. ``regular``: of a group acting on itself, for given L and N.
     """
     if permutations == "tau":
         return replace(FLOW, limits=DESCENT)
-    kind = only("permutations", permutations, words=f"{permutations} as the flow's teachers")
+    if permutations == "regular":
+        itself = Limit(
+            "permutations",
+            "a group acting on itself, as A_5_regular",
+            lambda p, runs: p.teachers == "group" and p.N == p.d_g,
+            lambda p, runs: repr(p.permutations),
+            ("N", "d_g"),
+        )
+        short = "the flow of a group acting on itself"
+        sizes = (only("L", length), only("N", states))
+        return replace(FLOW, theory=short, limits=(*FLOW.limits, itself, *sizes))
+    words = "a group" if permutations == "group" else permutations
+    kind = Limit(
+        "permutations",
+        f"{words} as the flow's teachers",
+        lambda p, runs: p.teachers == permutations,
+        lambda p, runs: repr(p.permutations),
+    )
     return replace(FLOW, limits=(*FLOW.limits, kind))
 
 
-ONE_START = Scope("the theory of one start", f"{GRADIENT}, teachers drawn", FLOW.limits, FLOW.free)
+APART = only("permutations", "iid", "distinct", words="iid or distinct (or level fixed_disorder)")
+ONE_START = Scope(
+    "the theory of one start", f"{GRADIENT}, teachers drawn", (*FLOW.limits, APART), FLOW.free
+)
 REALISATION = Scope("the theory of one realisation", GRADIENT, DESCENT, MEASURED, ("data_draw",))
 SCOPES = {"flow": FLOW, "cavity": ONE_START, "dressed": ONE_START, "fixed_disorder": REALISATION}
 applies = scope.applies(SCOPES)

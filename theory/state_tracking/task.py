@@ -11,10 +11,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from theory.parameters import ParameterError
+from theory.state_tracking import groups
 from theory.state_tracking.parameters import Parameters
 from theory.streams import spawned
 
-STREAMS = ("task", "train", "test", "initialisation", "batches")
+STREAMS = ("task", "train", "test", "initialisation", "batches", "rollouts")
 
 
 def streams(seed: int, data_draw: int = 0) -> dict[str, np.random.Generator]:
@@ -37,7 +38,11 @@ class Sequences:
 
 
 def draw_permutations(p: Parameters, rng: np.random.Generator) -> np.ndarray:
-    """Teachers, shape ``(d_g, N)``: ``perms[a, s]`` is the state that action a leads to from s."""
+    """Teachers, shape ``(d_g, N)``: ``perms[a, s]`` is the state that action a leads to from s. A
+    group's are not drawn.
+    """
+    if p.teachers == "group":
+        return groups.table(p.permutations)
     if p.permutations == "iid":
         return np.stack([rng.permutation(p.N) for _ in range(p.d_g)])
     if p.N <= 7:  # few enough to enumerate, so that any vocabulary can be drawn
@@ -73,15 +78,12 @@ def check_permutations(perms: np.ndarray, p: Parameters) -> np.ndarray:
 
 def cyclic_group(N: int) -> np.ndarray:
     """Z_N acting on itself, shape ``(N, N)``."""
-    return (np.arange(N)[:, None] + np.arange(N)) % N
+    return groups.table(f"Z_{N}")
 
 
 def symmetric_group(n: int) -> np.ndarray:
     """S_n acting on itself from the left, shape ``(n!, n!)``."""
-    elements = list(itertools.permutations(range(n)))
-    number = {g: i for i, g in enumerate(elements)}
-    table = [[number[tuple(g[x] for x in h)] for h in elements] for g in elements]
-    return np.array(table).reshape(math.factorial(n), math.factorial(n))
+    return groups.table(f"S_{n}_regular")
 
 
 def draw_sequences(perms: np.ndarray, n: int, L: int, rng: np.random.Generator) -> Sequences:
@@ -110,7 +112,7 @@ def teacher_overlap(perms: np.ndarray) -> float:
     d_g, N = perms.shape
     if d_g == 1:
         return math.nan
-    agree = (perms[:, None, :] == perms[None, :, :]).sum()
+    agree = sum(np.square(np.bincount(perms[:, s], minlength=N)).sum() for s in range(N))
     return float((agree - d_g * N) / (d_g * (d_g - 1) * N))
 
 

@@ -55,7 +55,7 @@ def exact_solution(p: Parameters) -> tuple[list[Check], list[str]]:
     large system.
     """
     half = st.numbers.quadrature.emergence_time(p.values())
-    found = st.flow(p.permutations).solve(p, at=[0.0], events=HALF, alpha=1.5 * float(half))
+    found = st.flow(p.teachers).solve(p, at=[0.0], events=HALF, alpha=1.5 * float(half))
     checks = [
         identity(
             "time of A = 1/2 by the exact solution",
@@ -113,7 +113,7 @@ def emergence(p: Parameters, runs: xr.Dataset) -> tuple[list[Check], list[str]]:
     exact = onset_equations()["onset_coefficient"].evaluate(p.values())
     scale = float(onset_equations()["onset_time_scale"].evaluate(p.values()))
     fine = np.linspace(0, 0.1 * scale, 41)
-    flow = st.flow(p.permutations).solve(p, at=fine, alpha=float(fine[-1]))
+    flow = st.flow(p.teachers).solve(p, at=fine, alpha=float(fine[-1]))
     from_flow = onset_fit(flow.alpha.values, flow.A.values, float(fine[-1]), degree=5)[1]
     checks = [
         identity(

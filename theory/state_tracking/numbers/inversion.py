@@ -189,7 +189,7 @@ def solve(p: Parameters, at: Times) -> xr.Dataset:
     numbers = p.values()
     times = np.asarray(at)
     along = states(numbers, times)
-    system = flow(p.permutations)
+    system = flow(p.teachers)
     for label, expr in system.observables.items():
         for short, meaning in system.where.items():
             expr = expr.subs(short, meaning)

@@ -129,4 +129,4 @@ def trajectory(p: Parameters, alpha: float, **options: Any) -> xr.Dataset:
 
     Arrays of fields are dimensions of the result: ``trajectory(p, 12, L=[5, 10, 20])``.
     """
-    return with_accuracy(flow(p.permutations).solve(p, alpha=alpha, **options), p)
+    return with_accuracy(flow(p.teachers).solve(p, alpha=alpha, **options), p)

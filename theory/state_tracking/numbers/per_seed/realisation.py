@@ -17,6 +17,7 @@ from theory.runtime import memory
 from theory.state_tracking import task
 from theory.state_tracking.numbers.per_seed.start import Start
 from theory.state_tracking.parameters import Parameters
+from theory.state_tracking.words import Words
 
 SINGLE = 2e-5  # students store overlaps, means of thousands of entries, in single precision
 
@@ -91,6 +92,20 @@ class Realisation:
         return replace(cls.joined(found), seeds=own_seeds, data_draw=p.data_draw)
 
     @classmethod
+    def of_words(cls, p: Parameters, seeds: Sequence[int], words: Words) -> Self:
+        """Realisation of students trained on the words of a file; errors as in `of_seeds`."""
+        words.fits(p)
+        memory.require(pairs_memory, p, "counts of pairs of actions")
+        weights = [
+            task.draw_weights(p, task.streams(int(seed), p.data_draw)["initialisation"])
+            for seed in seeds
+        ]
+        data, teachers = words.train, words.permutations
+        found = [cls.counted(teachers, w["M"], data.actions, data.states) for w in weights]
+        own_seeds = tuple(int(seed) for seed in seeds)
+        return replace(cls.joined(found), seeds=own_seeds, data_draw=p.data_draw)
+
+    @classmethod
     def of(cls, p: Parameters, runs: xr.Dataset) -> Self:
         """Realisation of the students of an ensemble over ``(seed, alpha)``.
 
@@ -103,7 +118,12 @@ class Realisation:
             raise ParameterError(
                 "runs: coordinate seed is missing; their realisation follows from it"
             )
-        given = scope.configuration(runs).get("given_permutations")
+        configuration = scope.configuration(runs)
+        given = configuration.get("given_permutations")
+        if "given_words" in configuration:
+            raise ParameterError(
+                "runs: trained on a file's words; pass given = Realisation.of_words(p, seeds, words)"
+            )
         found = cls.of_seeds(p, np.atleast_1d(runs.seed.values).tolist(), given)
         found.belongs(p, runs)
         return found

@@ -1,0 +1,241 @@
+"""Students that learn from rewards of their own rollouts, from scratch or after supervised
+training: REINFORCE with the mean reward of a batch or of a group as baseline, GRPO, a reward per
+step.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+import xarray as xr
+from torch import Tensor
+
+from simulate import learner
+from simulate.state_tracking import learner as supervised
+from simulate.state_tracking.gradients import Attention
+from simulate.state_tracking.measure import MEANING
+from simulate.streams import keyed
+from theory.parameters import ParameterError
+from theory.state_tracking import Parameters, task
+
+FIELDS = ("reward", "pretrain", "rollouts", "group", "normalised", "horizon")
+WEIGHTS = ("W_Q", "W_K", "M")
+TESTED_AT_ONCE = 256  # test sequences whose transition probabilities are held at a time
+
+
+def identity(
+    p: Parameters, permutations: np.ndarray | None = None, start: xr.Dataset | None = None
+) -> dict[str, Any]:
+    """Identity of a run: reward and rollouts, given permutations, and the weights it starts from.
+
+    Raises
+    ------
+    ParameterError
+        For parameters without a reward, a learned embedding, or a start without weights.
+    """
+    if p.reward == "none":
+        raise ParameterError(
+            "reward = 'none': must be outcome, step or true for state_tracking.rewards"
+        )
+    if not p.fix_embedding:
+        raise ParameterError("fix_embedding = False: must be True for state_tracking.rewards")
+    found = {name: getattr(p, name) for name in FIELDS}
+    found |= supervised.tables(p, permutations)
+    if start is not None:
+        found["start"] = hashlib.sha256(
+            b"".join(_weights(start)[name].tobytes() for name in WEIGHTS)
+        ).hexdigest()[:16]
+    return found
+
+
+def _weights(start: xr.Dataset) -> dict[str, np.ndarray]:
+    """Final weights of supervised runs, over seeds."""
+    if missing := [name for name in WEIGHTS if f"{name}_end" not in start]:
+        raise ParameterError(f"start: {missing[0]}_end is missing; train it with keep=True")
+    if "seed" not in start.dims:
+        raise ParameterError("start: must be runs over seed")
+    return {name: np.ascontiguousarray(start[f"{name}_end"].values) for name in WEIGHTS}
+
+
+def memory(p: Parameters, itemsize: int = 4) -> float:
+    """Peak memory of one run in bytes: that of supervised training, and of rollouts."""
+    picked = p.rollouts * p.L * (p.N * (3 * itemsize) + 8 * 6)
+    rolled = p.rollouts * p.L * p.N * 3 * itemsize
+    tested = min(TESTED_AT_ONCE, p.n_test) * p.N**2 * 8 * (p.L + 2) * 2
+    return supervised.memory(p, itemsize) + picked + rolled + tested + 8 * p.d_g * p.N**2
+
+
+class Learner(supervised.Learner):
+    """One student: supervised until its mean probability of the right state has reached
+    ``p.pretrain`` at a measurement, then by policy gradient on fresh prompts.
+
+    Parameters
+    ----------
+    p, seeds, device, dtype, permutations
+        As for supervised training; one seed.
+    start : Dataset, optional
+        Supervised runs with their final weights (``train(..., keep=True)``), whose student of the
+        same seed goes on.
+    """
+
+    def __init__(
+        self,
+        p: Parameters,
+        seeds: Sequence[int],
+        device: torch.device,
+        dtype: torch.dtype,
+        permutations: np.ndarray | None = None,
+        start: xr.Dataset | None = None,
+    ) -> None:
+        super().__init__(p, seeds, device, dtype, permutations)
+        self.attention = Attention(p, dtype, device)
+        self.table = torch.as_tensor(np.stack(self.permutations)[0], device=device)
+        self.rewarded = p.pretrain == 0
+        if start is not None:
+            given = _weights(start.sel(seed=list(seeds)))
+            with torch.no_grad():
+                for name in WEIGHTS:
+                    weight = self.students.get_parameter(name)
+                    weight.copy_(torch.as_tensor(given[name], dtype=dtype).reshape(weight.shape))
+
+    def step(self, number: int) -> None:
+        """One epoch of supervised training, or one step of ascent on rewards."""
+        if not self.rewarded and number % self.p.eval_every == 0:
+            self.rewarded = bool(self.success() >= self.p.pretrain)
+        if not self.rewarded:
+            super().step(number)
+            return
+        self.ascend(*self.prompts(number))
+        self.optimizer.step()
+
+    def prompts(self, number: int) -> tuple[Tensor, Tensor, Tensor]:
+        """Actions and first states of a step's rollouts, those of a group together, and the random
+        numbers that sample states.
+        """
+        p, rng = self.p, keyed(self.seeds[0], task.STREAMS.index("rollouts"), number)
+        size = p.group or 1
+        actions = rng.integers(p.d_g, size=(p.rollouts // size, p.L)).repeat(size, axis=0)
+        first = rng.integers(p.N, size=p.rollouts // size).repeat(size)
+        uniform = rng.random((p.rollouts, p.horizon or p.L))
+        found = tuple(
+            torch.as_tensor(v, device=self.table.device) for v in (actions, first, uniform)
+        )
+        return found  # type: ignore[return-value]
+
+    def _columns(self) -> Tensor:
+        """M by current state, action and next state."""
+        return self.students.M[0].detach().permute(2, 0, 1).contiguous()
+
+    @torch.no_grad()
+    def ascend(self, actions: Tensor, first: Tensor, uniform: Tensor) -> None:
+        """Set ``.grad`` to minus the policy gradient of the mean reward, from sampled rollouts."""
+        p, W_Q, W_K = self.p, self.students.W_Q, self.students.W_K
+        columns, pi = self._columns(), self.attention.forward(W_Q, W_K)
+        steps = uniform.shape[1]
+        states, probabilities = [first], []
+        for t in range(steps):
+            logits = torch.einsum("j,njr->nr", pi[0, t], columns[states[-1][:, None], actions])
+            probabilities.append(torch.softmax(logits, 1))
+            below = probabilities[-1].double().cumsum(1) < uniform[:, t, None]
+            states.append(below.sum(1).clamp(max=p.N - 1))
+        advantage = self.advantages(actions, torch.stack(states, 1)).to(columns)
+        d_pi, d_columns = torch.zeros_like(pi), torch.zeros_like(columns)
+        flat = d_columns.view(-1, p.N)
+        for t in range(steps):
+            error = probabilities[t].clone()
+            error[torch.arange(len(error)), states[t + 1]] -= 1
+            error *= advantage[:, t, None] / len(error)
+            d_pi[0, t] = torch.einsum("nr,njr->j", error, columns[states[t][:, None], actions])
+            cell = states[t] * p.d_g
+            for j in range(p.L):
+                flat.index_add_(0, cell + actions[:, j], error, alpha=float(pi[0, t, j]))
+        W_Q.grad, W_K.grad = self.attention.backward(W_Q, W_K, pi, d_pi)
+        self.students.M.grad = d_columns.permute(1, 2, 0)[None].contiguous()
+
+    def advantages(self, actions: Tensor, states: Tensor) -> Tensor:
+        """Advantage of every sampled state, shape ``(rollouts, steps)``: its rewards less their
+        mean over the group (or over all rollouts), over their standard deviation if asked.
+        """
+        p, steps = self.p, states.shape[1] - 1
+        true = [states[:, 0]]
+        for t in range(steps):
+            true.append(self.table[actions[:, t], true[-1]])
+        if p.reward == "outcome":
+            found = (states[:, -1] == true[-1]).double()[:, None].expand(-1, steps)
+        elif p.reward == "step":
+            found = (states[:, 1:] == self.table[actions[:, :steps], states[:, :-1]]) / steps
+        else:  # rewards from here on
+            hits = (states[:, 1:] == torch.stack(true[1:], 1)) / steps
+            found = hits.flip(1).cumsum(1).flip(1)
+        grouped = found.double().reshape(-1, p.group or p.rollouts, steps)
+        centred = grouped - grouped.mean(1, keepdim=True)
+        if p.normalised:
+            spread = centred.square().mean(1, keepdim=True).sqrt()
+            centred = torch.where(spread > 0, centred / spread, torch.zeros_like(centred))
+        return centred.reshape(-1, steps)
+
+    @torch.no_grad()
+    def policy(self) -> tuple[float, float, float]:
+        """Mean and variance of the probability of the right next state, given the right one, and
+        expected reward of the last state, on the test set; no states are sampled.
+        """
+        p, columns = self.p, self._columns().double()
+        pi = self.attention.forward(self.students.W_Q, self.students.W_K)[0].double()
+        right, reward = [], 0.0
+        actions, states = (x[0].split(TESTED_AT_ONCE) for x in self.test_data)
+        for acts, path in zip(actions, states, strict=True):
+            at = torch.arange(len(acts))
+            law = torch.zeros(len(acts), p.N, dtype=torch.float64, device=acts.device)
+            law[at, path[:, 0]] = 1
+            for t in range(p.horizon or p.L):
+                logits: Any = sum(pi[t, j] * columns[:, acts[:, j]] for j in range(p.L))
+                kernel = torch.softmax(logits, 2).transpose(0, 1)  # sequence, state, next state
+                right.append(kernel[at, path[:, t], path[:, t + 1]])
+                law = torch.einsum("ns,nsr->nr", law, kernel)
+            reward += float(law[at, path[:, p.horizon or p.L]].sum())
+        every = torch.cat(right)
+        return float(every.mean()), float(every.var(correction=0)), reward / p.n_test
+
+    def success(self) -> float:
+        """Mean probability of the right next state."""
+        return self.policy()[0]
+
+    def measure(self) -> dict[str, np.ndarray]:
+        """Quantities in `MEANING`."""
+        right, spread, reward = self.policy()
+        own = {"success": right, "success_variance": spread, "expected_reward": reward}
+        own["rewarded"] = float(self.rewarded)
+        return {**super().measure(), **{name: np.array([v]) for name, v in own.items()}}
+
+    def state(self, b: int) -> learner.State:
+        """Weights, optimiser state, and whether rewards have taken over."""
+        return {**super().state(b), "rewarded": self.rewarded}
+
+    def load(self, states: Sequence[learner.State]) -> None:
+        """Restore the state."""
+        super().load(states)
+        self.rewarded = bool(states[0]["rewarded"])
+
+
+SYSTEM = dataclasses.replace(
+    supervised.SYSTEM,
+    name="state_tracking.rewards",
+    make=Learner,
+    meaning={
+        **MEANING,
+        "success": "mean probability of the right next state, test set",
+        "success_variance": "variance of that probability over rows",
+        "expected_reward": "probability that the last state of a sampled rollout is right, test set",
+        "rewarded": "1 from the first step with rewards on",
+    },
+    memory=memory,
+    stack=1,
+    identity=identity,
+    data=None,
+    displayed=("A", "R", "S", "success", "expected_reward", "rollout_accuracy", "rewarded"),
+)

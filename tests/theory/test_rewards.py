@@ -1,0 +1,202 @@
+"""Rewards: clocks, gains and times against their definitions, computed another way."""
+
+import itertools
+
+import numpy as np
+import pytest
+import sympy as sp
+
+from theory import onset as command
+from theory import state_tracking as st
+from theory.parameters import ParameterError
+from theory.state_tracking import inversion, reward_gains, reward_times, rewards
+from theory.state_tracking.numbers import rewards as numbers
+
+P = st.Parameters.rewards()
+s, x, N, L, J = rewards.s, rewards.x, rewards.N, rewards.L, rewards.J
+ALL = rewards.equations() | reward_gains.equations() | reward_times.equations()
+
+
+def printed(name, form):
+    assert sp.simplify(ALL[name].rhs - form) == 0
+
+
+def test_printed_forms():
+    """As one writes them by hand."""
+    printed("excess", (N * s - 1) / (N - 1))
+    printed("expected_reward", (N - 1) / N * x**L + 1 / N)
+    printed("rewards_clock", L * x ** (L - 1) * s)
+    printed("rewards_clock_step", s)
+    printed("rewards_from_scratch", 0)
+    printed("rewards_even", L ** (-1 / L))
+    printed("baseline_gain", 1 - 1 / reward_gains.G)
+    printed("next_horizon", rewards.horizon / (rewards.horizon + 1))
+    printed("best_horizon", -1 / sp.log(x))
+    assert float(reward_times.even_success().subs(L, 10)) == pytest.approx(0.7943, abs=1e-4)
+
+
+@pytest.mark.parametrize("steps", [1, 2, 4])
+def test_expected_reward_of_every_path(steps):
+    """Sum over all paths of sampled states, each right with s and else anywhere alike."""
+    size, value = 4, 0.55
+    total = 0.0
+    for path in itertools.product(
+        range(size), repeat=steps
+    ):  # where the student goes, less the truth
+        moves = np.diff([0, *path]) % size
+        total += np.prod(np.where(moves == 0, value, (1 - value) / (size - 1))) * (path[-1] == 0)
+    found = rewards.expected().subs({x: (size * value - 1) / (size - 1), N: size, L: steps})
+    assert float(found) == pytest.approx(total, abs=1e-14)
+
+
+def test_rows_that_differ():
+    """Two kinds of rows, pushed by hand."""
+    low, high = 0.3, 0.7
+    pushed = (low * (1 - low) + high * (1 - high)) / (2 - low - high)
+    gain = ALL["scatter_gain"].evaluate({"success": 0.5, "success_variance": 0.04})
+    assert float(gain) * 0.5 == pytest.approx(pushed, abs=1e-15)
+
+
+@pytest.mark.parametrize("reward", rewards.REWARD)
+def test_clock_is_the_ratio_of_slopes(reward):
+    """Slopes of the objective and of the loss in the margin, by differences."""
+    objective = {
+        "outcome": lambda v: v**3 * 7 / 8 + 1 / 8,
+        "step": lambda v: (1 + 7 * v) / 8,
+        "true": lambda v: np.mean([v**t * 7 / 8 + 1 / 8 for t in (1, 2, 3)]),
+    }[reward]
+    right = lambda margin: 1 / (1 + 7 * np.exp(-margin))  # noqa: E731
+    up, down = (right(1.3 + h) for h in (1e-5, -1e-5))
+    ratio = objective((8 * up - 1) / 7) - objective((8 * down - 1) / 7)
+    ratio /= np.log(up) - np.log(down)
+    clock = reward_gains.full_clock(reward, None, False, 3).doit().subs({N: 8, s: right(1.3)})
+    assert float(clock) == pytest.approx(ratio, rel=1e-8)
+
+
+def test_gains_of_groups():
+    """Mean over all outcomes of a group; 2.57 and not 7.14 at G = 8, J = 0.02."""
+    value = 0.3
+
+    def mean_product(size, normalised):
+        """Mean over a group of advantage times score, the score of one rollout with a slope of 1:
+        1/J if right, -1/(1-J) if wrong.
+        """
+        total = 0.0
+        for hits in itertools.product((0, 1), repeat=size):
+            hit = np.array(hits, float)
+            chance = value ** hit.sum() * (1 - value) ** (size - hit.sum())
+            advantage = hit - hit.mean()
+            if normalised:
+                advantage = advantage / (hit.std() or 1)
+            total += chance * (advantage * np.where(hit == 1, 1 / value, -1 / (1 - value))).mean()
+        return total
+
+    for size, normalised in itertools.product((2, 3, 6), (False, True)):
+        found = float(reward_gains.gain(size, normalised).subs(J, value))
+        assert found == pytest.approx(mean_product(size, normalised), rel=1e-12)
+    assert float(reward_gains.gain(8, True).subs(J, 0.02)) == pytest.approx(2.573, abs=1e-3)
+    limit = reward_gains.normalised_limit().subs(J, 0.02)
+    assert float(limit) == pytest.approx(7.143, abs=1e-3)
+    assert float(reward_gains.gain(256, True).subs(J, 0.3)) == pytest.approx(
+        float(reward_gains.normalised_limit().subs(J, 0.3)), rel=5e-3
+    )
+
+
+def test_flow_moves_on_the_supervised_orbit():
+    """The flow under rewards, integrated, against the exact solution at another time."""
+    begun = numbers.time_of(P, P.pretrain)
+    at = {k: float(v[0]) for k, v in inversion.states(P.values(), [begun]).items()}
+    moved = P.replace(A_0=at["A"], R_0=at["R"], S_0=at["S"])
+    length = st.rewards_time(P, 0.7) - begun
+    system = reward_gains.flow("outcome", P.rollouts, False, P.L)
+    end = system.solve(moved, alpha=length, at=[length])
+    assert end.success.item() == pytest.approx(0.7, abs=1e-6)
+    there = inversion.states(P.values(), [numbers.time_of(P, 0.7)])
+    for q in "ARS":
+        assert end[q].item() == pytest.approx(there[q].item(), abs=1e-6)
+
+
+@pytest.mark.parametrize("steps", [2, 3, 5])
+def test_time_diverges_where_rewards_start_from_guesses(steps):
+    """Quadrature against the law for small x: a power, a logarithm for two steps."""
+    p = P.replace(L=steps)
+    speed = float(ALL["rewards_speed"].evaluate({**p.values(), "A": 1 / p.L}))
+    law = ALL["rewards_wait_2" if steps == 2 else "rewards_wait"]
+
+    def both(x_0):
+        exact = st.rewards_time(p.replace(pretrain=(1 + 7 * x_0) / 8), 0.5)
+        return exact, float(law.evaluate({**p.values(), "speed": speed, "excess_0": x_0}))
+
+    (far, far_law), (near, near_law) = both(1e-3), both(1e-4)
+    assert near - far == pytest.approx(near_law - far_law, rel=0.02)
+    assert st.rewards_time(p.replace(pretrain=0.0), 0.5) == np.inf
+
+
+def test_switching_where_the_clocks_are_even_is_best():
+    """Later and earlier switches reach the end later, per step and per sequence."""
+    for cost in (1.0, 0.25):
+        even = st.best_switch(P, cost)
+
+        def total(at, cost=cost):
+            q = P.replace(pretrain=at)
+            return numbers.time_of(q, at) + cost * (
+                st.rewards_time(q, 0.95) - numbers.time_of(q, at)
+            )
+
+        assert total(even) < min(total(even - 0.03), total(even + 0.03))
+    assert np.isnan(st.best_switch(P, 4.0))  # the clock never exceeds L = 3
+    per_step = P.replace(reward="step", rollouts=2)  # s/2 with a baseline over two
+    assert np.isnan(st.best_switch(per_step))
+
+
+def test_curriculum_of_horizons():
+    """The fastest horizon by the equations, against all of them."""
+    from theory.state_tracking.rewarded import fastest_horizon
+
+    p = P.replace(L=9)
+    for value in np.linspace(0.15, 0.95, 9):
+        every = [float(numbers.clock(p.replace(horizon=n))(value)) for n in range(1, p.L + 1)]
+        assert fastest_horizon(p, value) == 1 + int(np.argmax(every))
+
+
+def test_onset_answers(capsys):
+    assert command.main(["state_tracking", "--preset=rewards"]) == 0
+    shown = capsys.readouterr().out
+    assert "alpha_half_best" in shown and "success_even" in shown
+    found = st.onset.onset(P).numbers
+    assert found["alpha_half_best"] < found["alpha_half_supervised"] < found["alpha_half"]
+    scratch = st.onset.onset(P.replace(pretrain=0.0))
+    assert scratch.numbers["alpha_half"] == np.inf and "no student learns" in scratch.notes[0]
+    curves = st.onset.onset(P).curves()
+    by_R = np.interp(curves["rewards"].R, curves["supervised"].R, curves["supervised"].A)
+    kept = curves["rewards"].R.values <= float(curves["supervised"].R[-1])
+    assert np.abs(by_R - curves["rewards"].A.values)[kept].max() < 2e-3  # linear interpolation
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (dict(group=7), "rollouts = 2048: must be a multiple of group = 7"),
+        (dict(horizon=4), "horizon = 4: must be <= L = 3"),
+        (dict(normalised=True, reward="step"), "normalised = True: must be False for reward"),
+        (dict(pretrain=1.0), "pretrain = 1.0: must be"),
+    ],
+)
+def test_wrong_rewards_are_refused(changes, message):
+    with pytest.raises(ParameterError, match=message):
+        P.replace(**changes)
+
+
+def test_theories_of_labels_refuse_rewards():
+    for ask in (
+        lambda: st.emergence_times(P),
+        lambda: st.flow().solve(P, alpha=1),
+        lambda: st.predict(P, seeds=1, alpha=1),
+        lambda: st.rewards_time(P.replace(optimizer="adam"), 0.5),
+        lambda: st.rewards_time(P.replace(reward="none"), 0.5),
+        lambda: reward_gains.flow("true"),
+        lambda: reward_gains.full_clock("sum"),
+    ):
+        with pytest.raises(ParameterError, match="must be") as caught:
+            ask()
+        assert "\n" not in str(caught.value)

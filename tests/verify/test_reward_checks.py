@@ -1,0 +1,75 @@
+"""Rows about rewards hold for the shipped students; clocks or orbits that were off fail."""
+
+import pytest
+
+from theory.registry import MODELS
+from theory.state_tracking import Parameters
+from verify.report import Request
+from verify.state_tracking import laws, rewards
+
+
+@pytest.fixture(scope="module")
+def shipped():
+    return {kind: rewards.shipped(kind) for kind in rewards.KINDS}
+
+
+def test_shipped_students_hold():
+    """Every kind in every window that it passes; five seeds decide some of them."""
+    found = laws.report(Request(MODELS["state_tracking"]))
+    assert found.exit_code == 0
+    assert {c.id for c in found.checks} == {
+        "clock_of_rewards",
+        "orbit_of_rewards",
+        "no_learning_from_scratch",
+    }
+    for kind in laws.EQUATION:
+        rows = [c for c in found.checks if f", {kind}" in c.name]
+        assert len(rows) >= 3
+        decided = [c for c in rows if c.verdict in ("agrees", "limit")]
+        assert any(c.id == "clock_of_rewards" for c in decided)
+        assert any(c.id == "orbit_of_rewards" for c in decided)
+
+
+def off(shipped, change, kind="outcome"):
+    """Names of the rows that fail for changed students."""
+    made = {**shipped, kind: change(shipped[kind].copy())}
+    return [c.name for c in laws.compare(made, rewards.SMALL) if not c.within]
+
+
+@pytest.mark.parametrize("pace", [0.8, 1.25])
+def test_another_clock_is_seen(shipped, pace):
+    """Rewards a fifth faster or slower, in all windows but the first, where a seed stands out."""
+    slower = lambda runs: runs.assign_coords(alpha=runs.alpha * pace)  # noqa: E731
+    assert len([n for n in off(shipped, slower) if n.startswith("clock of rewards, outcome")]) >= 2
+
+
+def test_another_law_is_seen(shipped):
+    """L x^L s, one factor of x too many; rewards per step for the outcome."""
+    wrong = Parameters.rewards().replace(reward="step")
+    rows = laws.clocks("outcome", wrong, shipped["supervised"], shipped["outcome"])
+    assert rows and not any(c.within for c in rows)
+
+
+def test_another_orbit_is_seen(shipped):
+    def moved(runs):
+        runs["A"] = runs.A - 0.03 * (runs.rewarded > 0)
+        runs["S"] = runs.S + 0.03 * runs.R
+        return runs
+
+    failed = off(shipped, moved)
+    assert [n for n in failed if "A at equal R" in n] and [n for n in failed if "S at equal R" in n]
+
+
+def test_learning_from_guesses_would_be_seen(shipped):
+    def taught(runs):
+        labels = shipped["supervised"].R.interp(alpha=runs.alpha)
+        runs["R"] = runs.R + 0.1 * labels
+        return runs
+
+    assert off(shipped, taught, "scratch")
+
+
+def test_too_short_runs_give_no_row(shipped):
+    short = lambda runs: runs.isel(alpha=slice(0, 30))  # noqa: E731
+    made = {**shipped, "outcome": short(shipped["outcome"])}
+    assert not [c for c in laws.compare(made, rewards.SMALL) if "outcome" in c.name]

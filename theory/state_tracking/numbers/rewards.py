@@ -1,0 +1,178 @@
+"""Times under rewards: quadratures over the orbit of supervised training."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import xarray as xr
+from scipy.optimize import brentq
+
+from theory import numeric, scope, sweep
+from theory.parameters import Allowed, ParameterError, number
+from theory.special import gauss_legendre
+from theory.state_tracking import reward_gains, rewards
+from theory.state_tracking.numbers import inversion
+from theory.state_tracking.numbers.quadrature import Points
+from theory.state_tracking.parameters import Parameters
+from theory.state_tracking.scope import REWARDS
+from theory.state_tracking.symbols import L, N, m
+
+PANELS, NODES = 64, 20
+ROUNDING = 1e-12  # of the clock at x = 0
+LONGEST = 1e9  # supervised time up to which a level is looked for
+BRACKETS = 40  # points of every refinement of a root
+HALF = 0.5  # of the expected reward between guessing and certainty
+
+
+def clock(p: Parameters) -> Callable[[Any], Any]:
+    """Clock as a function of s for the reward, baseline and horizon of some parameters."""
+    if p.reward == "none":
+        raise ParameterError("reward = 'none': must be outcome, step or true for rewards")
+    size = p.group or p.rollouts
+    compiled = _compiled(p.reward, size, p.normalised, p.horizon or p.L)
+    return lambda s: compiled(np.asarray(s, float), p.N, p.L)
+
+
+@functools.cache
+def _compiled(*kind: Any) -> Any:
+    return numeric.function(reward_gains.full_clock(*kind).doit(), (rewards.s, N, L))
+
+
+@functools.cache
+def _success() -> Any:
+    return numeric.function(rewards.equations()["success"].rhs, (m, N))
+
+
+def success(p: Parameters, alpha: Any) -> np.ndarray:
+    """Probability s of the right next state at given times of supervised training."""
+    along = inversion.states(p.values(), np.atleast_1d(alpha))
+    margin = Points.of(p.values())[:, None].margin(along["A"], along["R"] - along["S"], along["S"])
+    return np.ravel(_success()(margin, p.N))
+
+
+def time_of(p: Parameters, level: float) -> float:
+    """Supervised time at which s reaches a level; 0 if it starts there, infinite if never."""
+    low, high = 0.0, 1.0
+    if success(p, 0.0)[0] >= level:
+        return 0.0
+    while success(p, high)[0] < level:
+        low, high = high, 2 * high
+        if high > LONGEST:
+            return np.inf
+    while high - low > 4e-15 * high:
+        at = np.linspace(low, high, BRACKETS)
+        above = int(np.argmax(success(p, at) >= level))
+        if at[max(above - 1, 0)] <= low and at[above] >= high:
+            break
+        low, high = at[max(above - 1, 0)], at[above]
+    return float(high)
+
+
+def waited(p: Parameters, edges: np.ndarray) -> np.ndarray:
+    """Time with rewards between given times of supervised training on the same orbit; infinite if
+    the clock stands still or runs backwards.
+    """
+    nodes, weights = gauss_legendre(NODES, -1, 1)
+    half = np.diff(edges)[:, None] / 2
+    at = edges[:-1, None] + half * (1 + nodes)
+    pace = clock(p)(success(p, at.ravel())).reshape(at.shape)
+    with np.errstate(divide="ignore"):
+        parts = np.where((pace > 0).all(1), (half * weights / pace).sum(1), np.inf)
+    return np.concatenate([[0.0], np.cumsum(parts)])
+
+
+def panels(start: float, stop: float) -> np.ndarray:
+    """Edges between two times, denser where the clock is slow."""
+    if start > 0:
+        return np.geomspace(start, stop, PANELS + 1)
+    return stop * np.linspace(0, 1, PANELS + 1) ** 2
+
+
+@scope.guard(REWARDS)
+@sweep.over_fields
+def rewards_time(p: Parameters, level: float) -> float:
+    """Training time at which s, the probability of the right next state, reaches a level:
+    supervised until ``p.pretrain``, then by rewards.
+
+    Parameters
+    ----------
+    p : Parameters
+        Parameters with a reward.
+    level : float
+        Value of s, inside (1/N, 1).
+
+    Returns
+    -------
+    float
+        Time in alpha; infinite if it is never reached, as from scratch with a reward for the last
+        of several steps.
+
+    Raises
+    ------
+    ParameterError
+        For a level that no training starts below, or without a reward.
+    """
+    level = number("level", level, Allowed(above=1 / p.N, below=1))
+    begun, end = time_of(p, min(p.pretrain, level)), time_of(p, level)
+    if end <= begun or not np.isfinite(end):
+        return end
+    if begun == 0 and not clock(p)(success(p, 0.0))[0] > ROUNDING:
+        return np.inf
+    return begun + float(waited(p, panels(begun, end))[-1])
+
+
+@scope.guard(REWARDS)
+@sweep.over_fields
+def best_switch(p: Parameters, cost: float = 1.0) -> float:
+    """Value of s from which on a step with rewards is worth more than supervised steps of the same
+    cost: switching there reaches every later s first.
+
+    Parameters
+    ----------
+    p : Parameters
+        Parameters with a reward.
+    cost : float
+        Cost of a step with rewards, in supervised steps: 1 per step; ``p.rollouts / p.n_train`` by
+        the number of sequences.
+
+    Returns
+    -------
+    float
+        NaN if rewards are never worth it, 1/N if always.
+    """
+    cost, pace = number("cost", cost, Allowed(above=0)), clock(p)
+    levels = 1 / p.N + (1 - 1 / p.N) * np.linspace(0, 1, 4001)[1:-1]
+    worth = pace(levels) >= cost
+    if not worth.any():
+        return np.nan
+    first = int(np.argmax(worth))
+    if first == 0:
+        return 1 / p.N
+    return float(brentq(lambda s: pace(s) - cost, levels[first - 1], levels[first], xtol=1e-14))
+
+
+@scope.guard(REWARDS)
+@sweep.over_fields
+def curve(p: Parameters, until: float = 0.9) -> xr.Dataset:
+    """A, R, S, s and the clock over training time, supervised first, then by rewards, until s
+    reaches a level; at the same R they are those of supervised training.
+    """
+    begun, end = time_of(p, min(p.pretrain, until)), time_of(p, until)
+    if not np.isfinite(end):
+        raise ParameterError(f"until = {until:g}: s never gets there")
+    before = np.linspace(0, begun, 200, endpoint=False) if begun else np.array([])
+    edges = panels(begun, end)
+    alpha = begun + waited(p, edges)
+    kept = np.isfinite(alpha)
+    sup = np.concatenate([before, edges[kept]])
+    along = inversion.states(p.values(), sup)
+    s = success(p, sup)
+    data = {q: np.ravel(v) for q, v in along.items()} | {"success": s, "clock": clock(p)(s)}
+    return xr.Dataset(
+        {q: ("alpha", v) for q, v in data.items()} | {"supervised_alpha": ("alpha", sup)},
+        coords={"alpha": np.concatenate([before, alpha[kept]])},
+        attrs={"kind": "theory", "status": "closure", "parameters": p.as_json()},
+    )

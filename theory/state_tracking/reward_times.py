@@ -1,0 +1,150 @@
+"""Times under rewards: the wait after pretraining, when rewards are faster than labels, how many
+steps to roll out.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+import sympy as sp
+
+from theory.algebra import written_as
+from theory.equation import Equation
+from theory.notation import symbol
+from theory.state_tracking import exact, logits, loss
+from theory.state_tracking.dynamics import flow as supervised
+from theory.state_tracking.exact import D
+from theory.state_tracking.loss import MEAN_FIELD
+from theory.state_tracking.rewards import (
+    BEYOND,
+    SAMPLED,
+    clock_of,
+    excess,
+    horizon,
+    rollout_assumptions,
+    s,
+    success_of_margin,
+    x,
+)
+from theory.state_tracking.symbols import A, L, N, R, S, alpha, g, m, ref, z_k, z_kbar, zeta
+
+x_0 = symbol("excess_0", "x_0", "x where rewards take over", positive=True)
+speed = symbol("speed", "v", "rate of x under supervised training at x = 0", positive=True)
+
+
+@cache
+def speed_of_excess() -> sp.Expr:
+    """dx/dalpha of supervised training at the start of an orbit, R = S = zeta = 0."""
+    mean = logits.equations()
+    margin = loss.equations()["margin"].rhs.subs(z_kbar, mean["logit_other"].rhs)
+    margin = margin.subs(z_k, mean["logit_correct"].rhs)
+    rates = supervised("tau").rhs
+    moving = sum(margin.diff(q) * rates[q] for q in (A, R, S))
+    by_margin = excess().diff(s) * success_of_margin().diff(m)
+    start = {R: 0, S: 0, zeta: 0}
+    found = (by_margin * moving).subs(g, loss.equations()["g"].rhs).subs(m, 0).subs(start)
+    return sp.factor(found)
+
+
+@cache
+def wait() -> tuple[sp.Expr, sp.Expr]:
+    """Time with rewards while x is small, where x grows as v times the clock: (L > 2, L = 2)."""
+    lag = sp.Symbol("lag", positive=True)  # L - 2
+    slow = clock_of("outcome").subs(s, 1 / N) * speed
+    inverse = sp.Integral(1 / slow.subs(L, lag + 2), (x, x_0, sp.oo)).doit()
+    long = written_as(N / (L * (L - 2) * speed * x_0 ** (L - 2)), inverse.subs(lag, L - 2))
+    short = sp.Integral(1 / slow.subs(L, 2), (x, x_0, 1)).doit()
+    return long, written_as(N / (2 * speed) * sp.log(1 / x_0), short)
+
+
+@cache
+def next_horizon() -> sp.Expr:
+    """x at which rollouts of one step more are as fast: the clocks of both are equal."""
+    after = clock_of("outcome", horizon + 1) / clock_of("outcome", horizon)
+    (found,) = sp.solve(sp.powsimp(after) - 1, x)
+    return written_as(horizon / (horizon + 1), found)
+
+
+@cache
+def best_horizon() -> sp.Expr:
+    """Horizon of the fastest clock, taken as a real number."""
+    (found,) = sp.solve(sp.simplify(sp.diff(clock_of("outcome", horizon), horizon) / s), horizon)
+    return written_as(-1 / sp.log(x), found)
+
+
+@cache
+def even_success() -> sp.Expr:
+    """s at which a step with rewards is worth a supervised one, for many states, where x -> s."""
+    size = sp.Symbol("size", positive=True)
+    many = sp.limit(excess().subs(N, size), size, sp.oo)
+    value = sp.Symbol("s", positive=True)
+    worth = clock_of("outcome").subs(x, many).subs(s, value)
+    form = L ** (-1 / L)
+    written_as(sp.S.One, sp.powsimp(worth.subs(value, form), force=True))
+    return form
+
+
+@cache
+def equations() -> dict[str, Equation]:
+    """Waits, switches and horizons."""
+    closure = (MEAN_FIELD, SAMPLED, *rollout_assumptions())
+    small = ("x small", "start at R = S = zeta = 0")
+
+    def waiting() -> sp.Expr:
+        density = exact.equations()["alpha_of_D"].rhs
+        (inner,) = density.atoms(sp.Integral)
+        timed = sp.Integral(inner.function / sp.Function("c")(exact.x), *inner.limits)
+        return density.subs(inner, timed)
+
+    found = [
+        Equation(
+            "rewards_time",
+            sp.Function("alpha")(D),
+            waiting,
+            ref(BEYOND + ": quadrature on the orbit"),
+            "closure",
+            (*closure, "c(D) is the clock on the orbit"),
+        ),
+        Equation("rewards_speed", speed, speed_of_excess, ref(BEYOND), "closure", small),
+        Equation(
+            "rewards_wait",
+            alpha,
+            lambda: wait()[0],
+            ref(BEYOND),
+            "leading order",
+            (*small, "L > 2"),
+        ),
+        Equation(
+            "rewards_wait_2",
+            alpha,
+            lambda: wait()[1],
+            ref(BEYOND),
+            "leading order",
+            (*small, "L = 2"),
+        ),
+        Equation(
+            "rewards_even",
+            s,
+            even_success,
+            ref(BEYOND + ": from here on they are faster per step"),
+            "leading order",
+            (*closure, "N large"),
+        ),
+        Equation(
+            "next_horizon",
+            x,
+            next_horizon,
+            ref(BEYOND + ": curriculum, when to roll out one step more"),
+            "closure",
+            closure,
+        ),
+        Equation(
+            "best_horizon",
+            horizon,
+            best_horizon,
+            ref(BEYOND + ": curriculum"),
+            "closure",
+            (*closure, "as a real number"),
+        ),
+    ]
+    return {e.name: e for e in found}

@@ -1,0 +1,132 @@
+"""When rewards take over: times and switches for the table and figure of ``theory.onset`` with
+``--set reward=outcome``.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from theory.onset import Onset
+from theory.state_tracking import reward_gains, reward_times, rewards
+from theory.state_tracking.numbers import inversion
+from theory.state_tracking.numbers import rewards as numbers
+from theory.state_tracking.parameters import Parameters
+from theory.state_tracking.symbols import L, N
+
+SHOWN = ("N", "L", "d_g", "d_h", "eta", "reward", "pretrain", "rollouts", "group", "normalised")
+LABELS = {
+    "clock_start": "supervised time that a unit of time is worth where rewards take over",
+    "success_even": "s from which on a step with rewards is worth more than a supervised one",
+    "success_even_large": "the same for a last reward without baseline, N large: L^(-1/L)",
+    "success_even_rollout": "the same per sequence, a rollout against a training sequence",
+    "success_half": "s at which expected rewards are half way from guessing to certainty",
+    "alpha_pretrained": "time at which rewards take over",
+    "alpha_half_supervised": "time of success_half by supervised training alone",
+    "alpha_half": "time of success_half with rewards from alpha_pretrained on",
+    "alpha_half_best": "the least such time, switching at success_even",
+    "horizon_start": "steps of a rollout with the fastest clock where rewards take over",
+}
+NEVER = "never"
+ABSENT = dict.fromkeys(
+    ("alpha_pretrained", "alpha_half_supervised", "alpha_half", "alpha_half_best"), NEVER
+) | {"success_even": NEVER, "success_even_rollout": NEVER}
+
+
+def halfway(p: Parameters) -> float:
+    """s of an expected reward half way from guessing to certainty after L steps: x^L = 1/2."""
+    x = numbers.HALF ** (1 / p.L)
+    return float(rewards.success().subs({rewards.x: x, N: p.N}))
+
+
+def fastest_horizon(p: Parameters, s: float) -> int:
+    """Steps of a rollout, up to L, with the fastest clock at s."""
+    x = (p.N * s - 1) / (p.N - 1)
+    edge = reward_times.next_horizon()  # one step more pays from here on
+    return 1 + sum(x > float(edge.subs(rewards.horizon, n)) for n in range(1, p.L))
+
+
+def onset(p: Parameters, until: float | None = None) -> Onset:
+    """Numbers and curves under rewards.
+
+    Parameters
+    ----------
+    p : Parameters
+        Parameters with a reward.
+    until : float, optional
+        Length of the curves in alpha; until s is half way from `halfway` to 1 by default.
+    """
+    half, pretrained = halfway(p), numbers.time_of(p, p.pretrain)
+    start = float(numbers.success(p, 0.0)[0]) if pretrained == 0 else p.pretrain
+    even = numbers.best_switch(p)
+    best = p.replace(pretrain=0.0 if not even < 1 else even)
+    found = {
+        "clock_start": float(numbers.clock(p)(start)),
+        "success_even": even,
+        "success_even_large": float(reward_times.even_success().subs(L, p.L)),
+        "success_even_rollout": numbers.best_switch(p, p.rollouts / p.n_train),
+        "success_half": half,
+        "alpha_pretrained": pretrained,
+        "alpha_half_supervised": numbers.time_of(p, half),
+        "alpha_half": numbers.rewards_time(p, half),
+        "alpha_half_best": numbers.rewards_time(best, half)
+        if even < 1
+        else numbers.time_of(p, half),
+        "horizon_start": fastest_horizon(p, start),
+    }
+    notes = []
+    if not np.isfinite(found["alpha_half"]) and np.isfinite(found["alpha_half_supervised"]):
+        notes.append(
+            f"s = {start:.4g} where rewards take over: no student learns from rewards of guesses; "
+            "set pretrain above 1/N"
+        )
+    return Onset(
+        numbers=found,
+        labels=LABELS,
+        absent=ABSENT,
+        notes=notes,
+        curves=lambda: curves(p, until),
+        equations=lambda: [
+            *rewards.equations().values(),
+            *reward_gains.equations().values(),
+            *reward_times.equations().values(),
+        ],
+        plot=draw,
+        setting={name: p.as_dict()[name] for name in SHOWN},
+    )
+
+
+def curves(p: Parameters, end: float | None) -> dict[str, xr.Dataset]:
+    """Supervised training, and rewards after pretraining, over alpha."""
+    level = (1 + halfway(p)) / 2
+    rewarded = numbers.curve(p, level)
+    last = float(rewarded.alpha[-1]) if end is None else end
+    plain = inversion.states(p.values(), at := np.linspace(0, last, 401))
+    data = {q: ("alpha", np.ravel(v)) for q, v in plain.items()}
+    data["success"] = ("alpha", numbers.success(p, at))
+    supervised = xr.Dataset(data, coords={"alpha": at})
+    return {"supervised": supervised, "rewards": rewarded.sel(alpha=slice(None, last))}
+
+
+def draw(result: Onset, axes: Any) -> None:
+    """The clocks (left: s over time) and the orbit (right: A over R)."""
+    from theory.runtime import plotting  # imports matplotlib, needed for figures only
+
+    left, right = axes
+    drawn, begun = result.curves(), result.numbers["alpha_pretrained"]
+    styles = {"supervised": ("C0", "-", "supervised"), "rewards": ("C1", "--", "rewards")}
+    for name, (colour, dash, words) in styles.items():
+        left.plot(drawn[name].alpha, drawn[name].success, color=colour, ls=dash, label=words)
+        right.plot(drawn[name].R, drawn[name].A, color=colour, ls=dash, label=words)
+    if begun > 0:
+        left.axvline(begun, color="0.6", lw=0.8, label="rewards take over")
+    left.set(
+        xlabel=r"training time $\alpha$ = epochs / $(d_g N)$",
+        ylabel="probability $s$ of the right state",
+        ylim=(0, 1.02),
+    )
+    right.set(xlabel="overlap $R$ with the own teacher", ylabel="attention $A$", ylim=(0, 1.05))
+    for axis in axes:
+        plotting.inside(axis)
