@@ -174,24 +174,32 @@ class Equation:
 
 
 def table(
-    reference: str, *assumptions: str, status: str, **rows: tuple[Any, ...]
+    reference: str | Callable[[str], str], *assumptions: str, status: str, **rows: tuple[Any, ...]
 ) -> dict[str, Equation]:
-    """Build several Equations with a common reference and status, by name.
+    """Build several Equations by name, one row each.
+
+    A row is ``name=(lhs, rhs, *assumptions)``, where the right side may be a function that derives
+    it. A status between the right side and the assumptions holds for this row only.
 
     Parameters
     ----------
-    reference, status : str
-        Common to all equations.
+    reference : str or callable
+        Common to all equations; or a function that makes a row's reference from its place in the
+        source, which every row then gives after its right side: ``name=(lhs, rhs, "Eq. (9)")``.
     *assumptions : str
-        Assumptions common to all.
-    **rows : tuple
-        By name: left side, right side (or a function that derives it), and further assumptions of
-        this equation.
+        Common to all, listed before those of a row.
+    status : str
+        Status of the rows that do not give their own.
     """
-    return {
-        name: Equation(name, lhs, rhs, reference, status, (*assumptions, *more))
-        for name, (lhs, rhs, *more) in rows.items()
-    }
+
+    def row(name: str, lhs: sp.Expr, rhs: sp.Expr, *words: str) -> Equation:
+        place, words = (
+            (reference, words) if isinstance(reference, str) else (reference(words[0]), words[1:])
+        )
+        own, words = (words[0], words[1:]) if words and words[0] in STATUSES else (status, words)
+        return Equation(name, lhs, rhs, place, own, (*assumptions, *words))
+
+    return {name: row(name, *entries) for name, entries in rows.items()}
 
 
 Equation.rhs = _WhenRead()  # after the class is made, so that the field has no default
