@@ -178,28 +178,26 @@ def table(
 ) -> dict[str, Equation]:
     """Build several Equations by name, one row each.
 
-    A row is ``name=(lhs, rhs, *assumptions)``, where the right side may be a function that derives
-    it. A status between the right side and the assumptions holds for this row only.
-
     Parameters
     ----------
     reference : str or callable
         Common to all equations; or a function that makes a row's reference from its place in the
-        source, which every row then gives after its right side: ``name=(lhs, rhs, "Eq. (9)")``.
+        source, the third entry of every row.
     *assumptions : str
         Common to all, listed before those of a row.
     status : str
-        Status of the rows that do not give their own.
+        Of all rows that do not give their own.
+    **rows : tuple
+        By name: left side, right side (or a function that derives it), place if the reference is a
+        function, status if it is not the common one, and further assumptions of this equation:
+        ``g=(g, rhs, "Eq. (9)", "closure", "x large")``.
     """
-
-    def row(name: str, lhs: sp.Expr, rhs: sp.Expr, *words: str) -> Equation:
-        place, words = (
-            (reference, words) if isinstance(reference, str) else (reference(words[0]), words[1:])
-        )
-        own, words = (words[0], words[1:]) if words and words[0] in STATUSES else (status, words)
-        return Equation(name, lhs, rhs, place, own, (*assumptions, *words))
-
-    return {name: row(name, *entries) for name, entries in rows.items()}
+    made = {}
+    for name, (lhs, rhs, *words) in rows.items():
+        source = reference if isinstance(reference, str) else reference(words.pop(0))
+        own = words.pop(0) if words and words[0] in STATUSES else status
+        made[name] = Equation(name, lhs, rhs, source, own, (*assumptions, *words))
+    return made
 
 
 Equation.rhs = _WhenRead()  # after the class is made, so that the field has no default

@@ -67,7 +67,6 @@ def equations() -> dict[str, Equation]:
         [[S_gap, 0], [0, R_gap]]
     )  # squared differences of the rows; both entries of a row differ equally
     fixed_point = "q_hat at its fixed point"
-    stationary = "along a branch, where the free entropy is stationary"
     return table(
         ref,
         status="closure",
@@ -78,7 +77,7 @@ def equations() -> dict[str, Equation]:
             slope,
             "beyond Eq. (121)",
             *RS,
-            stationary,
+            "along a branch, where the free entropy is stationary",
         ),
         test_error=(epsilon_full, 2 * sigma**2 * gap.trace(), "Eqs. (10), (111)", "exact", *TWO),
     )

@@ -199,24 +199,20 @@ def equations() -> dict[str, Equation]:
         slope = delta_gradient(definitions.equations()["A"].rhs, pi[j + L, j])
         return slope.subs(sp.KroneckerDelta(j, j), 1)
 
-    matched = "mean over independent centred entries of variance sigma^2"
-    periodic = "the same at every multiple of 2 pi, by periodicity"
-    at_2pi = sp.Limit(lambda_[n], w, 2 * sp.pi)
-    by_score = sp.Derivative(pi[i], logit[k])
     slope = {x: (sp.Derivative(logit_block, x), sp.diff(block, x)) for x in (q1, q2, k1, k2)}
     return table(
         ref,
         status="exact",
         attention_logit=(logit_block, block, "Eq. (5)", "one rotary block"),
         dA_dpi=(sp.Derivative(A, pi[j + L, j]), by_entry, "Eqs. (8), (65)"),
-        softmax_derivative=(by_score, softmax_derivative, "Eq. (66)"),
+        softmax_derivative=(sp.Derivative(pi[i], logit[k]), softmax_derivative, "Eq. (66)"),
         **{f"dl_d{x.name}": (*slope[x], "Eq. (67)") for x in (q1, q2)},
         **{f"dl_d{x.name}": (*slope[x], "Eq. (68)") for x in (k1, k2)},
         lambda_2pi=(
-            at_2pi,
+            sp.Limit(lambda_[n], w, 2 * sp.pi),
             lambda: sp.limit(generic_lambda(), w, 2 * sp.pi),
             "below Eq. (69)",
-            periodic,
+            "the same at every multiple of 2 pi, by periodicity",
         ),
         **{
             "lambda": (
@@ -240,7 +236,7 @@ def equations() -> dict[str, Equation]:
             c_omega_symbol,
             matched_constant,
             "Eqs. (14), (71)-(73)",
-            matched,
+            "mean over independent centred entries of variance sigma^2",
             "matched at A = 1/L",
         ),
     )

@@ -99,11 +99,6 @@ def mixture_variance() -> sp.Expr:
     return written_as(form, square - mean**2)
 
 
-def beyond(place: str) -> str:
-    """Reference to a part of the cavity equations."""
-    return ref(f"{BEYOND}, {place}")
-
-
 @cache
 def equations() -> dict[str, Equation]:
     """Logits of a column, their noise, softmax weights, and the rates of the entries."""
@@ -133,10 +128,9 @@ def equations() -> dict[str, Equation]:
     rise = share * sp.Sum(beta[i] * (1 - right_mass[i]), (i, 1, L)) - stir * (v_k - R)
     fall = -share * sp.Sum(beta[i] * wrong_mass[i], (i, 1, L)) - stir * (v_w - mean_w)
     off_target = eta / L * sp.Sum(left[i] * (1 - beta[i]) / (d_g - 1), (i, 1, L))
-    counts = "occurrences of (action, state) are Poisson with mean n L / (d_g N)"
-    drawn = "independent permutations"
-    stated = table(
-        beyond,
+    closed = ("closure", CAVITY)
+    return table(
+        lambda place: ref(f"{BEYOND}, {place}"),
         status="exact",
         own_weight=(b_i, weight, "weight of the own column"),
         column_right=(z_v, b_i * v_k + (1 - b_i) * S, "right logit", "mean over the other columns"),
@@ -146,30 +140,32 @@ def equations() -> dict[str, Equation]:
             "wrong logit",
             "mean over the other columns, whose entries sum to zeta",
         ),
-        entry_variance=(V_all, mixture_variance(), "variance of other columns' entries", drawn),
-    )
-    closed = table(
-        beyond,
-        CAVITY,
-        status="closure",
-        noise_right=(u_k, noise_k, "noise of the right logit"),
-        noise_wrong=(u_w, noise_w, "noise of a wrong logit"),
-        wrong_mean=(W, average, "mean exponential", SELF_AVERAGING),
-        right_probability=(p_k, right, "weight of the right entry", SELF_AVERAGING),
+        entry_variance=(
+            V_all,
+            mixture_variance(),
+            "variance of other columns' entries",
+            "independent permutations",
+        ),
+        noise_right=(u_k, noise_k, "noise of the right logit", *closed),
+        noise_wrong=(u_w, noise_w, "noise of a wrong logit", *closed),
+        wrong_mean=(W, average, "mean exponential", *closed, SELF_AVERAGING),
+        right_probability=(p_k, right, "weight of the right entry", *closed, SELF_AVERAGING),
         wrong_probability=(
             p_w,
             wrong,
             "weight of a wrong entry",
+            *closed,
             SELF_AVERAGING,
             "mean over v_k as well",
         ),
-        rate_right=(sp.Derivative(v_k, alpha), rise, "right entry", dressed.RESPONSE),
-        rate_wrong=(sp.Derivative(v_w, alpha), fall, "wrong entry", dressed.RESPONSE),
-    )
-    means = table(
-        beyond,
-        status="leading order",
+        rate_right=(sp.Derivative(v_k, alpha), rise, "right entry", *closed, dressed.RESPONSE),
+        rate_wrong=(sp.Derivative(v_w, alpha), fall, "wrong entry", *closed, dressed.RESPONSE),
         rate_S=(sp.Derivative(S, alpha), off_target, "off-target overlap", "closure", "means only"),
-        share_variance=(of_shares, d_g * N / (n_train * L), "finite training set", counts),
+        share_variance=(
+            of_shares,
+            d_g * N / (n_train * L),
+            "finite training set",
+            "leading order",
+            "occurrences of (action, state) are Poisson with mean n L / (d_g N)",
+        ),
     )
-    return stated | closed | means

@@ -51,8 +51,7 @@ def equations() -> dict[str, Equation]:
         M_star[c, p, q] * M[a, p, q], *entries, (a, 1, d_g), (c, 1, d_g)
     )  # c labels teachers, a students
     step = function(r"\sigma", "permutation of the states by an action")
-    target = state[i - L]
-    cross_entropy = sp.log(sp.Sum(sp.exp(z[i + 1, r]), (r, 1, N))) - z[i + 1, target]
+    cross_entropy = sp.log(sp.Sum(sp.exp(z[i + 1, r]), (r, 1, N))) - z[i + 1, state[i - L]]
     weights = sp.Sum(pi[i, j] * sp.KroneckerDelta(action[j], a), (j, 1, L))
     scores = sp.Sum(output[i, a] * M[a, r, s], (a, 1, d_g))
     cost = sp.Sum(cross_entropy, (i, L + 1, 2 * L)) / L

@@ -124,10 +124,7 @@ def equations() -> dict[str, Equation]:
     decay = -2 * eta * sp.Sum(curvature[i] * spread[i], (i, 1, L)) / L * V
     one_position = written_as((1 - 1 / d_g) * variance.participation + 1 / d_g, response())
     assumed = (SECOND_ORDER, "noise independent of the means")
-    against = sp.expand(h / 2 * noise_by_pi)
     independent = "entries of M independent with variance V_M"
-    alone = "without the noise's own part"
-    early = ("before anything is learned", "sequences independent")
     return table(
         lambda place: ref(f"{BEYOND}, {place}"),
         status="leading order",
@@ -141,11 +138,11 @@ def equations() -> dict[str, Equation]:
             through_margin,
             "force on the right action",
             *assumed,
-            alone,
+            "without the noise's own part",
         ),
         dloss_dpi_noise=(
             sp.Derivative(loss_i, pi[i, j]),
-            against,
+            sp.expand(h / 2 * noise_by_pi),
             "force against concentration",
             *assumed,
         ),
@@ -162,6 +159,7 @@ def equations() -> dict[str, Equation]:
             force_noise,
             sampled_force() / n_train,
             "one draw of the training set",
-            *early,
+            "before anything is learned",
+            "sequences independent",
         ),
     )

@@ -18,6 +18,5 @@ def equations() -> dict[str, Equation]:
     """A, R and S to first order in the logits."""
     at_start = {A: A_0, R: 0, S: 0, zeta: 0}
     rate = {x: sp.factor(rhs.subs(at_start)) for x, rhs in flow().expanded.items()}
-    grown = {x: sp.integrate(rate[x], (alpha, 0, alpha)) for x in (R, S)}
-    rows = {f"early_{x.name}": (x, grown[x]) for x in (R, S)}
-    return table(ref("Eq. (78)"), *ASSUMED, status="leading order", early_A=(A, A_0), **rows)
+    grown = {f"early_{x.name}": (x, sp.integrate(rate[x], (alpha, 0, alpha))) for x in (R, S)}
+    return table(ref("Eq. (78)"), *ASSUMED, status="leading order", early_A=(A, A_0), **grown)

@@ -173,19 +173,13 @@ def equations() -> dict[str, Equation]:
     saturation of S.
     """
     falling = sp.log(1 + 1 / wright_omega(X_LATE - sp.log(N - 1)))
-    of_R = R + sp.exp((N * R - zeta) / (N - 1)) / N
-    constant_A = table(
-        ref(BEYOND),
-        FROZEN,
-        status="exact",
-        coasting_lift=(lift, lambda: clock()[0], "rate of the correct logit per eta g"),
-        coasting_clock=(X, lambda: clock()[2]),
-        coasting_margin=(m, lambda: clock()[3]),
-    )
-    return constant_A | table(
+    return table(
         ref(BEYOND),
         status="exact",
-        late_integral=(of_R, late_integral, LOCKED),
+        coasting_lift=(lift, lambda: clock()[0], FROZEN, "rate of the correct logit per eta g"),
+        coasting_clock=(X, lambda: clock()[2], FROZEN),
+        coasting_margin=(m, lambda: clock()[3], FROZEN),
+        late_integral=(R + sp.exp((N * R - zeta) / (N - 1)) / N, late_integral, LOCKED),
         late_R=(R, lambda: locked_clock()[0], LOCKED),
         late_constant=(C, constant, INDEPENDENT),
         late_loss=(loss, falling, LOCKED, "mean-field loss (10)"),

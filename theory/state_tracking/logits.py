@@ -61,9 +61,6 @@ def equations() -> dict[str, Equation]:
     of_R = written_as(A + (1 - A) / d_g, at_i.coeff(R).subs(pi_i, A))
     of_S = written_as((d_g - 1) / d_g * (1 - A), at_i.coeff(S).subs(pi_i, A))
     total = sp.Sum(M[a, p, q], (a, 1, d_g), (p, 1, N), (q, 1, N)) / (d_g * N)
-    other = linear_root(z_k + (N - 1) * z_kbar - zeta, z_kbar)
-    conserved = "conserved by descent on the cross-entropy"
-    alike = "wrong states are alike on average"
     return table(
         ref,
         status="exact",
@@ -72,6 +69,12 @@ def equations() -> dict[str, Equation]:
         c_R=(c_R, of_R, "Eq. (46)"),
         c_S=(c_S, of_S, "Eq. (46)"),
         logit_correct=(z_k, of_R * R + of_S * S, "Eqs. (11), (36)", UNIFORM, EXCHANGEABLE),
-        zeta=(zeta, total, "Eq. (40)", conserved),
-        logit_other=(z_kbar, other, "Eqs. (12), (41)", UNIFORM, alike),
+        zeta=(zeta, total, "Eq. (40)", "conserved by descent on the cross-entropy"),
+        logit_other=(
+            z_kbar,
+            linear_root(z_k + (N - 1) * z_kbar - zeta, z_kbar),
+            "Eqs. (12), (41)",
+            UNIFORM,
+            "wrong states are alike on average",
+        ),
     )

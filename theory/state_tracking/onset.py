@@ -209,16 +209,10 @@ def departure_of_sharp() -> sp.Expr:
 @cache
 def equations() -> dict[str, Equation]:
     """Growth of R - S, of A, and the exact small-time coefficient of ln A."""
-    coefficient = "coefficient of alpha^2 along the flow (15) from A = 1/L, R = S = zeta = 0"
     corrected = "below Eq. (81), corrected: printed as sqrt(2/(c_omega eta))"
-    in_L = "beyond Eq. (81): leading order in 1/L"
     lacks = "beyond Eq. (81): what it lacks"
     small = "eta alpha sqrt(c_omega) small"
     difference = sp.Derivative(R - S, alpha)
-
-    def blow_up() -> sp.Expr:
-        return linear_root(sp.pi / 2 - eta * sp.sqrt(c_omega / 2) * alpha, alpha)
-
     return table(
         ref,
         status="leading order",
@@ -231,12 +225,17 @@ def equations() -> dict[str, Equation]:
             gain_of_flow,
             "beyond Eq. (81): finite sizes",
             "exact",
-            coefficient,
+            "coefficient of alpha^2 along the flow (15) from A = 1/L, R = S = zeta = 0",
         ),
         onset_secant=(A, secant, BEYOND, "A small", "epsilon > 0"),
-        onset_sharp=(A, sharp, in_L, *SHARP),
+        onset_sharp=(A, sharp, "beyond Eq. (81): leading order in 1/L", *SHARP),
         onset_departure=(departure, departure_of_sharp, lacks, *SHARP, small),
-        alpha_star=(alpha_star, blow_up, "beyond Eq. (81): sharp onset", *SHARP),
+        alpha_star=(
+            alpha_star,
+            lambda: linear_root(sp.pi / 2 - eta * sp.sqrt(c_omega / 2) * alpha, alpha),
+            "beyond Eq. (81): sharp onset",
+            *SHARP,
+        ),
     )
 
 

@@ -111,15 +111,18 @@ def equations() -> dict[str, Equation]:
         prove_closed_form()
         return closed_form(L)
 
-    step = rho_t[t] * (right[t] - wrong[t]) + wrong[t]
-    below = sp.Integral(NORMAL.subs(u, y), (y, -sp.oo, u))
     by_density = sp.Integral(density_of_right(), (x, *LINE))
-    forgets = "a step is right or wrong whatever came before, given the state"
+    below = sp.Integral(NORMAL.subs(u, y), (y, -sp.oo, u))
     one, alike = "one accuracy for all positions", "wrong states lead anywhere alike"
     return table(
         ref,
         status="closure",
-        rollout_recursion=(rho_t[t + 1], step, "Eqs. (16), (82)-(84)", forgets),
+        rollout_recursion=(
+            rho_t[t + 1],
+            rho_t[t] * (right[t] - wrong[t]) + wrong[t],
+            "Eqs. (16), (82)-(84)",
+            "a step is right or wrong whatever came before, given the state",
+        ),
         rollout_closed=(rho_t[L], closed, "Eq. (85)", "exact", "proved by induction on L"),
         recovery=(recovery, UNIFORM, "Eq. (86)", alike),
         rollout_mean=(rho, constant_gain, "Eqs. (18), (87)", one, alike),

@@ -60,7 +60,7 @@ def equations() -> dict[str, Equation]:
     )  # = d^2 for 2 sigma_1^2 ln N = 1
     # With few outputs the variance is dominated by the term of order 1/d.
     few = sp.expand(moments.equations()["classes_wrong"].rhs * d).coeff(d, 0).coeff(N, 1) * N / d
-    by_chance = table(
+    of_scores = table(
         ref(DERIVED),
         RANDOM,
         status="exact",
@@ -77,13 +77,21 @@ def equations() -> dict[str, Equation]:
             "F_d: distribution function of one coordinate of a uniform unit vector",
         ),
     )
-    half = "half of the keys recalled"
-    law = "slides: capacity of the order of the parameters; law derived here"
-    interfere = "M outputs, M well below d: keys of one output interfere at order 1/d"
-    most = sp.solve(sp.Eq(2 * sp.log(M) * few, 1), N)[0]
-    return by_chance | table(
+    return of_scores | table(
         ref,
         status="leading order",
-        capacity_classes=(N, most, DERIVED, interfere, half),
-        capacity=(d**2, sp.simplify(needed), law, half, "N, d -> infinity: ln ln N neglected"),
+        capacity_classes=(
+            N,
+            sp.solve(sp.Eq(2 * sp.log(M) * few, 1), N)[0],
+            DERIVED,
+            "M outputs, M well below d: keys of one output interfere at order 1/d",
+            "half of the keys recalled",
+        ),
+        capacity=(
+            d**2,
+            sp.simplify(needed),
+            "slides: capacity of the order of the parameters; law derived here",
+            "half of the keys recalled",
+            "N, d -> infinity: ln ln N neglected",
+        ),
     )
