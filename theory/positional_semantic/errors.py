@@ -62,7 +62,6 @@ def equations() -> dict[str, Equation]:
         {E_M: E_loss + V * E_gg / 2, q_hat: state_evolution.equations()["q_hat"].rhs}
     )
     by_loss = sp.expand(by_loss)
-    slope = -sp.diff(phi, alpha)  # all other variables are stationary
     gap = sp.Matrix(
         [[S_gap, 0], [0, R_gap]]
     )  # squared differences of the rows; both entries of a row differ equally
@@ -74,7 +73,7 @@ def equations() -> dict[str, Equation]:
         training_loss_data=(epsilon_t, by_loss, "Eqs. (14), (117)", *RS, *TWO, fixed_point),
         training_loss_slope=(
             sp.Derivative(epsilon_t, alpha),
-            slope,
+            -sp.diff(phi, alpha),  # all other variables are stationary
             "beyond Eq. (121)",
             *RS,
             "along a branch, where the free entropy is stationary",

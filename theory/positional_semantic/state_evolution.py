@@ -126,10 +126,9 @@ def equations() -> dict[str, Equation]:
     inverse = {V_hat: q, q_hat: V, CONJUGATE[1]: m, CONJUGATE[3]: theta}
     for y, x in inverse.items():
         rows[x.name] = (x, sp.factor(linear_root(conditions[y], x)))
-    given = table(
+    return table(
         ref("Eq. (7)"), "law of the teacher field given the student's", status="exact", nu=(nu, NU)
-    )
-    return given | table(ref("Eqs. (7), (109)"), *RS, *TWO, status="closure", **rows)
+    ) | table(ref("Eqs. (7), (109)"), *RS, *TWO, status="closure", **rows)
 
 
 NORM = symbol("norm", r"\lVert\hat{Q}\rVert^{2}/d", "squared norm of the weights", nonnegative=True)

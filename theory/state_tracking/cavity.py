@@ -124,7 +124,6 @@ def equations() -> dict[str, Equation]:
     noise_w = by_others * V_all + by_own * (V_w + ((R - S) / (N - 1)) ** 2)
     average = sp.Integral(sp.exp(of_start + u_w / 2), (v_0, -1, 1)) / 2
     right = sp.Integral(normal * noisy / (noisy + (N - 1) * W), line)
-    wrong = sp.exp(z_w + u_w / 2) * sp.Integral(normal / (noisy + (N - 1) * W), line)
     rise = share * sp.Sum(beta[i] * (1 - right_mass[i]), (i, 1, L)) - stir * (v_k - R)
     fall = -share * sp.Sum(beta[i] * wrong_mass[i], (i, 1, L)) - stir * (v_w - mean_w)
     off_target = eta / L * sp.Sum(left[i] * (1 - beta[i]) / (d_g - 1), (i, 1, L))
@@ -152,7 +151,7 @@ def equations() -> dict[str, Equation]:
         right_probability=(p_k, right, "weight of the right entry", *closed, SELF_AVERAGING),
         wrong_probability=(
             p_w,
-            wrong,
+            sp.exp(z_w + u_w / 2) * sp.Integral(normal / (noisy + (N - 1) * W), line),
             "weight of a wrong entry",
             *closed,
             SELF_AVERAGING,

@@ -97,21 +97,24 @@ def equations() -> dict[str, Equation]:
     attention.
     """
     seeds = "averaged over independent permutations"
-
-    def mean_on_target() -> sp.Expr:
-        return over_seeds(update_on_target(), A + (1 - A) / d_g)
-
-    def mean_off_target() -> sp.Expr:
-        return over_seeds(update_off_target(), (1 - A) / d_g)
-
     return table(
         ref,
         MEAN_FIELD,
         status="exact",
         delta_R=(Delta_R, update_on_target, "Eqs. (53)-(54)"),
         delta_S=(Delta_S, update_off_target, "Eqs. (55)-(56)", "d_g >= 3"),
-        delta_R_mean=(Delta_R, mean_on_target, "Eq. (59a)", seeds),
-        delta_S_mean=(Delta_S, mean_off_target, "Eq. (59b)", seeds),
+        delta_R_mean=(
+            Delta_R,
+            lambda: over_seeds(update_on_target(), A + (1 - A) / d_g),
+            "Eq. (59a)",
+            seeds,
+        ),
+        delta_S_mean=(
+            Delta_S,
+            lambda: over_seeds(update_off_target(), (1 - A) / d_g),
+            "Eq. (59b)",
+            seeds,
+        ),
         # One epoch of descent on W moves A by -eta |grad A|^2 dl/dA, and c(A) = d_g N |grad A|^2.
         dA_dalpha_chain=(
             sp.Derivative(A, alpha),

@@ -178,7 +178,6 @@ def equations() -> dict[str, Equation]:
         """Separatrix, epsilon = 0: A reaches 0 exactly when D reaches 0 from below."""
         return -sp.sqrt(-height().subs(D_0, 0) / height().coeff(D_0**2))
 
-    positive = "kappa > 0"
     return table(
         ref(BEYOND),
         ANY,
@@ -195,15 +194,15 @@ def equations() -> dict[str, Equation]:
         D_of_level=(
             D_level2,
             lambda: square_at(level),
-            positive,
+            "kappa > 0",
             "A = a, reached at the positive root",
         ),
-        epsilon=(epsilon, height, positive, "the value of -ln(1-A) at D = 0"),
-        separatrix=(D_sep, edge, positive, "for D_0 at or below, A falls to 0 for good"),
+        epsilon=(epsilon, height, "kappa > 0", "the value of -ln(1-A) at D = 0"),
+        separatrix=(D_sep, edge, "kappa > 0", "for D_0 at or below, A falls to 0 for good"),
         resting_place=(
             D_dead2,
             dead,
-            positive,
+            "kappa > 0",
             "below the separatrix: D rises to the negative root, A to 0",
         ),
     )

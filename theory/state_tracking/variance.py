@@ -55,7 +55,6 @@ def equations() -> dict[str, Equation]:
     agree = delta_sum(sp.KroneckerDelta(j, c), (c, 1, d_g)) / d_g
     spread = sp.expand(participation + (1 - participation) * agree) * sigma2
     spread = written_as(sigma2 * ((1 - 1 / d_g) * participation + 1 / d_g), spread)
-    initial = spread.subs(participation, initial_participation())
     return table(
         ref,
         "entries of M independent with variance sigma^2",
@@ -64,7 +63,7 @@ def equations() -> dict[str, Equation]:
         logit_variance=(variance, spread, "beyond App. I: variance over the entries of M"),
         logit_variance_initial=(
             variance,
-            initial,
+            spread.subs(participation, initial_participation()),
             "beyond App. I: the value the paper measures",
             "leading order",
             "random keys and queries, second order in the attention logits",
