@@ -174,24 +174,30 @@ class Equation:
 
 
 def table(
-    reference: str, *assumptions: str, status: str, **rows: tuple[Any, ...]
+    reference: str | Callable[[str], str], *assumptions: str, status: str, **rows: tuple[Any, ...]
 ) -> dict[str, Equation]:
-    """Build several Equations with a common reference and status, by name.
+    """Build several Equations by name, one row each.
 
     Parameters
     ----------
-    reference, status : str
-        Common to all equations.
+    reference : str or callable
+        Common to all equations; or a function that makes a row's reference from its place in the
+        source, the third entry of every row.
     *assumptions : str
-        Assumptions common to all.
+        Common to all, listed before those of a row.
+    status : str
+        Of all rows that do not give their own.
     **rows : tuple
-        By name: left side, right side (or a function that derives it), and further assumptions of
-        this equation.
+        By name: left side, right side (or a function that derives it), place if the reference is a
+        function, status if it is not the common one, and further assumptions of this equation:
+        ``g=(g, rhs, "Eq. (9)", "closure", "x large")``.
     """
-    return {
-        name: Equation(name, lhs, rhs, reference, status, (*assumptions, *more))
-        for name, (lhs, rhs, *more) in rows.items()
-    }
+    made = {}
+    for name, (lhs, rhs, *words) in rows.items():
+        source = reference if isinstance(reference, str) else reference(words.pop(0))
+        own = words.pop(0) if words and words[0] in STATUSES else status
+        made[name] = Equation(name, lhs, rhs, source, own, (*assumptions, *words))
+    return made
 
 
 Equation.rhs = _WhenRead()  # after the class is made, so that the field has no default

@@ -44,6 +44,21 @@ def test_a_table_shares_what_its_equations_share():
     assert rows["two"].assumptions == ("all", "besides") and rows["two"].rhs == y**2
 
 
+def test_a_row_gives_its_own_place_and_status():
+    """The place comes third; a status after it holds for this row; what follows is assumed."""
+    rows = table(
+        "paper, {}".format,
+        "all",
+        status="exact",
+        one=(x, y, "Eq. (1)", "besides"),
+        two=(x, y, "Eq. (2)", "closure", "besides"),
+        three=(x, y, "Eq. (3)"),
+    )
+    assert rows["one"] == Equation("one", x, y, "paper, Eq. (1)", "exact", ("all", "besides"))
+    assert rows["two"] == Equation("two", x, y, "paper, Eq. (2)", "closure", ("all", "besides"))
+    assert rows["three"] == Equation("three", x, y, "paper, Eq. (3)", "exact", ("all",))
+
+
 def test_evaluate_by_name_symbol_and_entry():
     """Names the equation does not use are ignored; a missing one is named."""
     form = Equation("form", x, y**2 + M[i, j], "nowhere", "exact")

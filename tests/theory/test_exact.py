@@ -16,9 +16,8 @@ from theory import benchmark as command
 from theory import numeric, state_tracking
 from theory.parameters import ParameterError
 from theory.state_tracking import Parameters, benchmark, exact
-from theory.state_tracking.numbers.quadrature import emergence_time
 from theory.state_tracking.numbers import inversion
-from theory.state_tracking.numbers.quadrature import NAMES
+from theory.state_tracking.numbers.quadrature import NAMES, emergence_time
 from theory.state_tracking.symbols import A_0, A, L, N, R, S, c_omega, d_g, eta, g, tau
 
 TABLE_1 = Parameters()

@@ -7,7 +7,7 @@ from functools import cache
 import sympy as sp
 
 from theory.algebra import vanishes, written_as
-from theory.equation import Equation
+from theory.equation import Equation, table
 from theory.notation import symbol
 from theory.positional_semantic.symbols import (
     A_12,
@@ -79,34 +79,25 @@ def equations() -> dict[str, Equation]:
         sigma**2 * ((Y_12 - P) ** 2 + (Y_21 - R) ** 2), sigma**2 * (gap * gap.T).trace() / 2
     )
     quadratic = ((z_1 - w_1) ** 2 + (z_2 - w_2) ** 2) / (2 * V)
-    two = ("two tokens", "tied rank-one weights")
-    found = [
-        Equation("S_12", S_12, P, ref("Eq. (15)"), "exact", two),
-        Equation("S_21", S_21, R, ref("Eq. (15)"), "exact", two),
-        Equation("Y_12", Y_12, (1 - omega) * P_h + omega * A_12, ref("Eq. (16)"), "exact", two),
-        Equation("Y_21", Y_21, (1 - omega) * R_h + omega * A_21, ref("Eq. (16)"), "exact", two),
-        Equation(
-            "sentence_loss",
+    kept = "the constant in Y alone is kept"
+    return table(
+        ref,
+        "two tokens",
+        "tied rank-one weights",
+        status="exact",
+        S_12=(S_12, P, "Eq. (15)"),
+        S_21=(S_21, R, "Eq. (15)"),
+        Y_12=(Y_12, (1 - omega) * P_h + omega * A_12, "Eq. (16)"),
+        Y_21=(Y_21, (1 - omega) * R_h + omega * A_21, "Eq. (16)"),
+        sentence_loss=(
             loss_symbol,
             loss,
-            ref("Eqs. (39), (40)"),
-            "exact",
-            (
-                *two,
-                "d to infinity: x x^T / d is sigma^2 times the identity",
-                "rows of A sum to one",
-            ),
+            "Eqs. (39), (40)",
+            "d to infinity: x x^T / d is sigma^2 times the identity",
+            "rows of A sum to one",
         ),
-        Equation(
-            "objective",
-            objective_symbol,
-            quadratic + loss,
-            ref("Eqs. (42), (103)"),
-            "exact",
-            (*two, "the constant in Y alone is kept"),
-        ),
-    ]
-    return {e.name: e for e in found}
+        objective=(objective_symbol, quadratic + loss, "Eqs. (42), (103)", kept),
+    )
 
 
 @cache

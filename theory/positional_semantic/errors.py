@@ -9,7 +9,7 @@ from functools import cache
 import sympy as sp
 
 from theory.algebra import vanishes
-from theory.equation import Equation
+from theory.equation import Equation, table
 from theory.notation import symbol
 from theory.positional_semantic import free_entropy, state_evolution
 from theory.positional_semantic.free_entropy import RS, TWO
@@ -62,37 +62,21 @@ def equations() -> dict[str, Equation]:
         {E_M: E_loss + V * E_gg / 2, q_hat: state_evolution.equations()["q_hat"].rhs}
     )
     by_loss = sp.expand(by_loss)
-    slope = -sp.diff(phi, alpha)  # all other variables are stationary
     gap = sp.Matrix(
         [[S_gap, 0], [0, R_gap]]
     )  # squared differences of the rows; both entries of a row differ equally
-    found = [
-        Equation(
-            "training_loss", epsilon_t, by_envelope, ref("Eqs. (14), (120)"), "closure", (*RS, *TWO)
-        ),
-        Equation(
-            "training_loss_data",
-            epsilon_t,
-            by_loss,
-            ref("Eqs. (14), (117)"),
-            "closure",
-            (*RS, *TWO, "q_hat at its fixed point"),
-        ),
-        Equation(
-            "training_loss_slope",
+    fixed_point = "q_hat at its fixed point"
+    return table(
+        ref,
+        status="closure",
+        training_loss=(epsilon_t, by_envelope, "Eqs. (14), (120)", *RS, *TWO),
+        training_loss_data=(epsilon_t, by_loss, "Eqs. (14), (117)", *RS, *TWO, fixed_point),
+        training_loss_slope=(
             sp.Derivative(epsilon_t, alpha),
-            slope,
-            ref("beyond Eq. (121)"),
-            "closure",
-            (*RS, "along a branch, where the free entropy is stationary"),
+            -sp.diff(phi, alpha),  # all other variables are stationary
+            "beyond Eq. (121)",
+            *RS,
+            "along a branch, where the free entropy is stationary",
         ),
-        Equation(
-            "test_error",
-            epsilon_full,
-            2 * sigma**2 * gap.trace(),
-            ref("Eqs. (10), (111)"),
-            "exact",
-            TWO,
-        ),
-    ]
-    return {e.name: e for e in found}
+        test_error=(epsilon_full, 2 * sigma**2 * gap.trace(), "Eqs. (10), (111)", "exact", *TWO),
+    )

@@ -13,7 +13,7 @@ from functools import cache
 import sympy as sp
 
 from theory.algebra import linear_root
-from theory.equation import Equation
+from theory.equation import Equation, table
 from theory.notation import array, function, symbol
 from theory.positional_semantic.symbols import (
     CONJUGATE,
@@ -77,22 +77,23 @@ def equations() -> dict[str, Equation]:
     """Entropic potential and free entropy of the rank-one layer, and the general free entropy."""
     psi = sp.factor(entropic_potential())
     trace = (V_hat * q - q_hat * V) / 2 - m_hat * m - theta_hat * theta
-    found = [
-        Equation("entropic_potential", Psi, psi, ref("Eqs. (101), (107)"), "exact", (*RS, *TWO)),
-        Equation(
-            "free_entropy",
+    return table(
+        ref,
+        *RS,
+        status="closure",
+        entropic_potential=(Psi, psi, "Eqs. (101), (107)", "exact", *TWO),
+        free_entropy=(Phi, trace + psi - alpha * E_M, "Eqs. (104), (108)", *TWO),
+        free_entropy_general=(
             Phi,
-            trace + psi - alpha * E_M,
-            ref("Eqs. (104), (108)"),
-            "closure",
-            (*RS, *TWO),
+            general(),
+            "Eqs. (104), (108)",
+            "D = lambda + sum_l gamma_l V_hat_l, b = sum_l (pi_l m_hat_l + gamma_l theta_hat_l tau)",
+            "nu: joint law (5) of eigenvalues, projections of p and teacher",
         ),
-        general(),
-    ]
-    return {e.name: e for e in found}
+    )
 
 
-def general() -> Equation:
+def general() -> sp.Expr:
     """Free entropy for L tokens, student rank r, teacher rank t and jointly diagonal
     covariances.
     """
@@ -124,18 +125,7 @@ def general() -> Equation:
         (a, 1, r),
         (b, 1, r),
     )
-    return Equation(
-        "free_entropy_general",
-        Phi,
-        trace + mean(inner) / 2 - alpha * E_M,
-        ref("Eqs. (104), (108)"),
-        "closure",
-        (
-            *RS,
-            "D = lambda + sum_l gamma_l V_hat_l, b = sum_l (pi_l m_hat_l + gamma_l theta_hat_l tau)",
-            "nu: joint law (5) of eigenvalues, projections of p and teacher",
-        ),
-    )
+    return trace + mean(inner) / 2 - alpha * E_M
 
 
 def gradient(values: dict[sp.Symbol, sp.Expr]) -> dict[sp.Symbol, sp.Expr]:

@@ -7,7 +7,7 @@ from functools import cache
 import sympy as sp
 
 from theory.algebra import linear_root, written_as
-from theory.equation import Equation
+from theory.equation import Equation, table
 from theory.notation import symbol
 from theory.positional_semantic.symbols import A_12, A_21, omega, ref, sigma
 
@@ -47,31 +47,12 @@ def equations() -> dict[str, Equation]:
         x: linear_root(sp.diff(risk, x), x) for x in (W1, W2)
     }  # the two conditions are independent
     error = written_as(4 * sigma**2 * (1 - omega) ** 2 * P_var, sp.factor(risk.subs(best)))
-    found = [
-        Equation(
-            "W_12",
-            W_12,
-            sp.collect(sp.expand(best[W1]), omega),
-            ref("Eqs. (19), (140)"),
-            "exact",
-            ASSUMED,
-        ),
-        Equation(
-            "W_21",
-            W_21,
-            sp.collect(sp.expand(best[W2]), omega),
-            ref("Eqs. (19), (140)"),
-            "exact",
-            ASSUMED,
-        ),
-        Equation("linear_error", epsilon_lin, error, ref("Eqs. (20), (142)"), "exact", ASSUMED),
-        Equation(
-            "linear_positional",
-            W_12,
-            best[W1].subs(omega, 1),
-            ref("App. D.1, Eq. (142)"),
-            "exact",
-            (*ASSUMED, "omega = 1"),
-        ),
-    ]
-    return {e.name: e for e in found}
+    return table(
+        ref,
+        *ASSUMED,
+        status="exact",
+        W_12=(W_12, sp.collect(sp.expand(best[W1]), omega), "Eqs. (19), (140)"),
+        W_21=(W_21, sp.collect(sp.expand(best[W2]), omega), "Eqs. (19), (140)"),
+        linear_error=(epsilon_lin, error, "Eqs. (20), (142)"),
+        linear_positional=(W_12, best[W1].subs(omega, 1), "App. D.1, Eq. (142)", "omega = 1"),
+    )

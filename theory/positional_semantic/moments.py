@@ -8,7 +8,7 @@ from functools import cache
 
 import sympy as sp
 
-from theory.equation import Equation
+from theory.equation import Equation, table
 from theory.notation import function, symbol
 from theory.positional_semantic import definitions, errors
 from theory.positional_semantic.symbols import (
@@ -64,66 +64,28 @@ def equations() -> dict[str, Equation]:
     at_best = {z_1: best[z_1], z_2: best[z_2]}
     objective = definitions.equations()["objective"].rhs
     loss = definitions.equations()["sentence_loss"].rhs
-    gaps = [
-        (Y - S) ** 2
-        for Y, S in (
-            (Y_12, definitions.equations()["S_12"].rhs),
-            (Y_21, definitions.equations()["S_21"].rhs),
-        )
-    ]
+    gap = Y_12 - definitions.equations()["S_12"].rhs, Y_21 - definitions.equations()["S_21"].rhs
     at_w = {z_1: w_1, z_2: w_2}
-    fields = [
-        Equation("w_1", w_1, m + sp.sqrt(q) * xi_1, ref("Eq. (7)"), "exact"),
-        Equation("w_2", w_2, -m + sp.sqrt(q) * xi_2, ref("Eq. (7)"), "exact"),
-        *(
-            Equation(
-                h.name,
-                h,
-                theta / sp.sqrt(q) * x + sp.sqrt(nu) * e,
-                ref("Eq. (7)"),
-                "exact",
-                ("nu is the variance of the teacher field given the student's",),
-            )
-            for h, x, e in ((h_1, xi_1, eta_1), (h_2, xi_2, eta_2))
-        ),
-    ]
-    stationary = [
-        Equation(
-            g.name,
-            g,
-            sp.expand(-sp.diff(objective, w)).subs(at_best),
-            ref("Eqs. (42), (103)"),
-            "exact",
-            ("envelope theorem",),
-        )
-        for g, w in ((g_1, w_1), (g_2, w_2))
-    ]
-    averages = {
-        E_gg: (g_1**2 + g_2**2, "(7)"),
-        E_g: (g_1 - g_2, "(7)"),
-        E_gxi: (g_1 * xi_1 + g_2 * xi_2, "(7)"),
-        E_geta: (g_1 * eta_1 + g_2 * eta_2, "(7)"),
-        E_M: (envelope, "(14)"),
-        E_loss: (loss.subs(at_best), "(14)"),
-        errors.S_gap: (gaps[0].subs(at_w), "(10)"),
-        errors.R_gap: (gaps[1].subs(at_w), "(10)"),
-    }
-    return {
-        e.name: e
-        for e in [
-            *fields,
-            Equation(
-                "envelope",
-                envelope,
-                objective.subs(at_best),
-                ref("Eqs. (9), (42), (103)"),
-                "exact",
-                ("z^* minimises the objective over z_1, z_2",),
-            ),
-            *stationary,
-            *(
-                Equation(x.name, x, average(form), ref(f"Eq. {place}"), "exact")
-                for x, (form, place) in averages.items()
-            ),
-        ]
-    }
+    h = [theta / sp.sqrt(q) * x + sp.sqrt(nu) * e for x, e in ((xi_1, eta_1), (xi_2, eta_2))]
+    g = [sp.expand(-sp.diff(objective, w)).subs(at_best) for w in (w_1, w_2)]
+    variance = "nu is the variance of the teacher field given the student's"
+    smallest = "z^* minimises the objective over z_1, z_2"
+    return table(
+        ref,
+        status="exact",
+        w_1=(w_1, m + sp.sqrt(q) * xi_1, "Eq. (7)"),
+        w_2=(w_2, -m + sp.sqrt(q) * xi_2, "Eq. (7)"),
+        h_1=(h_1, h[0], "Eq. (7)", variance),
+        h_2=(h_2, h[1], "Eq. (7)", variance),
+        envelope=(envelope, objective.subs(at_best), "Eqs. (9), (42), (103)", smallest),
+        g_1=(g_1, g[0], "Eqs. (42), (103)", "envelope theorem"),
+        g_2=(g_2, g[1], "Eqs. (42), (103)", "envelope theorem"),
+        E_gg=(E_gg, average(g_1**2 + g_2**2), "Eq. (7)"),
+        E_g=(E_g, average(g_1 - g_2), "Eq. (7)"),
+        E_gxi=(E_gxi, average(g_1 * xi_1 + g_2 * xi_2), "Eq. (7)"),
+        E_geta=(E_geta, average(g_1 * eta_1 + g_2 * eta_2), "Eq. (7)"),
+        E_M=(E_M, average(envelope), "Eq. (14)"),
+        E_loss=(E_loss, average(loss.subs(at_best)), "Eq. (14)"),
+        E_S_12=(errors.S_gap, average((gap[0] ** 2).subs(at_w)), "Eq. (10)"),
+        E_S_21=(errors.R_gap, average((gap[1] ** 2).subs(at_w)), "Eq. (10)"),
+    )

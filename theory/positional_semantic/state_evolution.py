@@ -15,7 +15,7 @@ from functools import cache
 import sympy as sp
 
 from theory.algebra import linear_root, vanishes
-from theory.equation import Equation
+from theory.equation import Equation, table
 from theory.notation import symbol
 from theory.positional_semantic import free_entropy
 from theory.positional_semantic.free_entropy import RS, TWO
@@ -110,11 +110,7 @@ def equations() -> dict[str, Equation]:
     abbreviation nu.
     """
     conditions = free_entropy.gradient(envelope_gradient())
-    found = [
-        Equation(
-            "nu", nu, NU, ref("Eq. (7)"), "exact", ("law of the teacher field given the student's",)
-        )
-    ]
+    rows = {}
     # The derivative with respect to an order parameter determines its conjugate, and vice versa.
     partner = {q: V_hat, V: q_hat, m: CONJUGATE[1], theta: CONJUGATE[3]}
     for x in ORDER:
@@ -126,14 +122,13 @@ def equations() -> dict[str, Equation]:
             # E_geta enters through theta_hat only.
             moment = linear_root(CONJUGATE[3] - theta_hat_form, E_geta)
             solution = sp.expand(solution.subs(E_geta, moment))
-        found.append(Equation(y.name, y, solution, ref("Eqs. (7), (109)"), "closure", (*RS, *TWO)))
+        rows[y.name] = (y, solution)
     inverse = {V_hat: q, q_hat: V, CONJUGATE[1]: m, CONJUGATE[3]: theta}
     for y, x in inverse.items():
-        solution = linear_root(conditions[y], x)
-        found.append(
-            Equation(x.name, x, sp.factor(solution), ref("Eqs. (7), (109)"), "closure", (*RS, *TWO))
-        )
-    return {e.name: e for e in found}
+        rows[x.name] = (x, sp.factor(linear_root(conditions[y], x)))
+    return table(
+        ref("Eq. (7)"), "law of the teacher field given the student's", status="exact", nu=(nu, NU)
+    ) | table(ref("Eqs. (7), (109)"), *RS, *TWO, status="closure", **rows)
 
 
 NORM = symbol("norm", r"\lVert\hat{Q}\rVert^{2}/d", "squared norm of the weights", nonnegative=True)

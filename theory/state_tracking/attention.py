@@ -10,7 +10,7 @@ import sympy as sp
 
 from theory import scope, sweep
 from theory.algebra import delta_gradient, delta_sum, vanishes, written_as
-from theory.equation import Equation
+from theory.equation import Equation, table
 from theory.notation import array, symbol
 from theory.numeric import dirichlet_kernel
 from theory.state_tracking import definitions
@@ -199,66 +199,47 @@ def equations() -> dict[str, Equation]:
         slope = delta_gradient(definitions.equations()["A"].rhs, pi[j + L, j])
         return slope.subs(sp.KroneckerDelta(j, j), 1)
 
-    found = [
-        Equation(
-            "attention_logit", logit_block, block, ref("Eq. (5)"), "exact", ("one rotary block",)
-        ),
-        Equation(
-            "dA_dpi", sp.Derivative(A, pi[j + L, j]), by_entry, ref("Eqs. (8), (65)"), "exact"
-        ),
-        Equation(
-            "softmax_derivative",
-            sp.Derivative(pi[i], logit[k]),
-            softmax_derivative,
-            ref("Eq. (66)"),
-            "exact",
-        ),
-        *(
-            Equation(
-                f"dl_d{x.name}",
-                sp.Derivative(logit_block, x),
-                sp.diff(block, x),
-                ref("Eq. (67)" if x in (q1, q2) else "Eq. (68)"),
-                "exact",
-            )
-            for x in (q1, q2, k1, k2)
-        ),
-        Equation(
-            "lambda_2pi",
+    slope = {x: (sp.Derivative(logit_block, x), sp.diff(block, x)) for x in (q1, q2, k1, k2)}
+    return table(
+        ref,
+        status="exact",
+        attention_logit=(logit_block, block, "Eq. (5)", "one rotary block"),
+        dA_dpi=(sp.Derivative(A, pi[j + L, j]), by_entry, "Eqs. (8), (65)"),
+        softmax_derivative=(sp.Derivative(pi[i], logit[k]), softmax_derivative, "Eq. (66)"),
+        **{f"dl_d{x.name}": (*slope[x], "Eq. (67)") for x in (q1, q2)},
+        **{f"dl_d{x.name}": (*slope[x], "Eq. (68)") for x in (k1, k2)},
+        lambda_2pi=(
             sp.Limit(lambda_[n], w, 2 * sp.pi),
             lambda: sp.limit(generic_lambda(), w, 2 * sp.pi),
-            ref("below Eq. (69)"),
-            "exact",
-            ("the same at every multiple of 2 pi, by periodicity",),
+            "below Eq. (69)",
+            "the same at every multiple of 2 pi, by periodicity",
         ),
-        Equation(
-            "lambda",
-            lambda_[n],
-            generic_lambda,
-            ref("Eq. (70)"),
-            "exact",
-            ("omega_n not a multiple of 2 pi, where lambda_n = 1",),
-        ),
-        Equation("c_ansatz", c_A, ansatz, ref("Eqs. (63), (69)"), "exact", (ANSATZ,)),
-        Equation(
-            "c_ansatz_mean",
+        **{
+            "lambda": (
+                lambda_[n],
+                generic_lambda,
+                "Eq. (70)",
+                "omega_n not a multiple of 2 pi, where lambda_n = 1",
+            )
+        },
+        c_ansatz=(c_A, ansatz, "Eqs. (63), (69)", ANSATZ),
+        c_ansatz_mean=(
             c_A,
             by_constant,
-            ref("Eqs. (69), (72)-(73)"),
+            "Eqs. (69), (72)-(73)",
             "closure",
-            (ANSATZ, "key and query norms stay at their initial mean"),
+            ANSATZ,
+            "key and query norms stay at their initial mean",
         ),
-        Equation("c_closure", c_A, closure(), ref("above Eqs. (14), (71)"), "closure", (CLOSURE,)),
-        Equation(
-            "c_omega",
+        c_closure=(c_A, closure(), "above Eqs. (14), (71)", "closure", CLOSURE),
+        c_omega=(
             c_omega_symbol,
             matched_constant,
-            ref("Eqs. (14), (71)-(73)"),
-            "exact",
-            ("mean over independent centred entries of variance sigma^2", "matched at A = 1/L"),
+            "Eqs. (14), (71)-(73)",
+            "mean over independent centred entries of variance sigma^2",
+            "matched at A = 1/L",
         ),
-    ]
-    return {e.name: e for e in found}
+    )
 
 
 @scope.guard(ARCHITECTURE)

@@ -15,7 +15,7 @@ from functools import cache
 import sympy as sp
 
 from theory.algebra import delta_sum, written_as
-from theory.equation import Equation
+from theory.equation import Equation, table
 from theory.notation import array, symbol
 from theory.state_tracking import dressed, logits
 from theory.state_tracking.logits import pi_i
@@ -51,6 +51,12 @@ W = symbol("W_i", means="mean of exp(wrong logit)", positive=True)
 p_k = symbol("p_k", means="probability of the right state", positive=True)
 p_w = symbol("p_w", r"p_{\bar k}", "probability of a wrong state", positive=True)
 mean_w = symbol("mean_w", r"\langle v_{\bar k}\rangle", "mean of wrong entries", real=True)
+of_shares = symbol(
+    "share_variance",
+    r"\langle\varepsilon^{2}\rangle",
+    "variance of shares of the training set",
+    positive=True,
+)
 beta = array("column_weight", r"b", "weight of the column, by position")
 right_mass = array("p_k", means="probability of the right state, by position")
 wrong_mass = array("p_w", r"p_{\bar k}", "probability of a wrong state, by position")
@@ -113,114 +119,52 @@ def equations() -> dict[str, Equation]:
         )
     )
     share = (1 + epsilon) * eta / L
-    found = [
-        Equation(
-            "own_weight",
-            b_i,
-            written_as(logits.equations()["c_R"].rhs.subs(A, pi_i), own_weight()),
-            ref(f"{BEYOND}, weight of the own column"),
-            "exact",
-        ),
-        Equation(
-            "column_right",
-            z_v,
-            b_i * v_k + (1 - b_i) * S,
-            ref(f"{BEYOND}, right logit"),
-            "exact",
-            ("mean over the other columns",),
-        ),
-        Equation(
-            "column_wrong",
+    weight = written_as(logits.equations()["c_R"].rhs.subs(A, pi_i), own_weight())
+    noise_k = by_others * V_all + by_own * (V_k + (R - S) ** 2)
+    noise_w = by_others * V_all + by_own * (V_w + ((R - S) / (N - 1)) ** 2)
+    average = sp.Integral(sp.exp(of_start + u_w / 2), (v_0, -1, 1)) / 2
+    right = sp.Integral(normal * noisy / (noisy + (N - 1) * W), line)
+    rise = share * sp.Sum(beta[i] * (1 - right_mass[i]), (i, 1, L)) - stir * (v_k - R)
+    fall = -share * sp.Sum(beta[i] * wrong_mass[i], (i, 1, L)) - stir * (v_w - mean_w)
+    off_target = eta / L * sp.Sum(left[i] * (1 - beta[i]) / (d_g - 1), (i, 1, L))
+    closed = ("closure", CAVITY)
+    return table(
+        lambda place: ref(f"{BEYOND}, {place}"),
+        status="exact",
+        own_weight=(b_i, weight, "weight of the own column"),
+        column_right=(z_v, b_i * v_k + (1 - b_i) * S, "right logit", "mean over the other columns"),
+        column_wrong=(
             z_w,
             b_i * v_w + (1 - b_i) * (zeta - S) / (N - 1),
-            ref(f"{BEYOND}, wrong logit"),
-            "exact",
-            ("mean over the other columns, whose entries sum to zeta",),
+            "wrong logit",
+            "mean over the other columns, whose entries sum to zeta",
         ),
-        Equation(
-            "entry_variance",
+        entry_variance=(
             V_all,
             mixture_variance(),
-            ref(f"{BEYOND}, variance of other columns' entries"),
-            "exact",
-            ("independent permutations",),
+            "variance of other columns' entries",
+            "independent permutations",
         ),
-        Equation(
-            "noise_right",
-            u_k,
-            by_others * V_all + by_own * (V_k + (R - S) ** 2),
-            ref(f"{BEYOND}, noise of the right logit"),
-            "closure",
-            (CAVITY,),
-        ),
-        Equation(
-            "noise_wrong",
-            u_w,
-            by_others * V_all + by_own * (V_w + ((R - S) / (N - 1)) ** 2),
-            ref(f"{BEYOND}, noise of a wrong logit"),
-            "closure",
-            (CAVITY,),
-        ),
-        Equation(
-            "wrong_mean",
-            W,
-            sp.Integral(sp.exp(of_start + u_w / 2), (v_0, -1, 1)) / 2,
-            ref(f"{BEYOND}, mean exponential"),
-            "closure",
-            (CAVITY, SELF_AVERAGING),
-        ),
-        Equation(
-            "right_probability",
-            p_k,
-            sp.Integral(normal * noisy / (noisy + (N - 1) * W), line),
-            ref(f"{BEYOND}, weight of the right entry"),
-            "closure",
-            (CAVITY, SELF_AVERAGING),
-        ),
-        Equation(
-            "wrong_probability",
+        noise_right=(u_k, noise_k, "noise of the right logit", *closed),
+        noise_wrong=(u_w, noise_w, "noise of a wrong logit", *closed),
+        wrong_mean=(W, average, "mean exponential", *closed, SELF_AVERAGING),
+        right_probability=(p_k, right, "weight of the right entry", *closed, SELF_AVERAGING),
+        wrong_probability=(
             p_w,
             sp.exp(z_w + u_w / 2) * sp.Integral(normal / (noisy + (N - 1) * W), line),
-            ref(f"{BEYOND}, weight of a wrong entry"),
-            "closure",
-            (CAVITY, SELF_AVERAGING, "mean over v_k as well"),
+            "weight of a wrong entry",
+            *closed,
+            SELF_AVERAGING,
+            "mean over v_k as well",
         ),
-        Equation(
-            "rate_right",
-            sp.Derivative(v_k, alpha),
-            share * sp.Sum(beta[i] * (1 - right_mass[i]), (i, 1, L)) - stir * (v_k - R),
-            ref(f"{BEYOND}, right entry"),
-            "closure",
-            (CAVITY, dressed.RESPONSE),
-        ),
-        Equation(
-            "rate_wrong",
-            sp.Derivative(v_w, alpha),
-            -share * sp.Sum(beta[i] * wrong_mass[i], (i, 1, L)) - stir * (v_w - mean_w),
-            ref(f"{BEYOND}, wrong entry"),
-            "closure",
-            (CAVITY, dressed.RESPONSE),
-        ),
-        Equation(
-            "rate_S",
-            sp.Derivative(S, alpha),
-            eta / L * sp.Sum(left[i] * (1 - beta[i]) / (d_g - 1), (i, 1, L)),
-            ref(f"{BEYOND}, off-target overlap"),
-            "closure",
-            ("means only",),
-        ),
-        Equation(
-            "share_variance",
-            symbol(
-                "share_variance",
-                r"\langle\varepsilon^{2}\rangle",
-                "variance of shares of the training set",
-                positive=True,
-            ),
+        rate_right=(sp.Derivative(v_k, alpha), rise, "right entry", *closed, dressed.RESPONSE),
+        rate_wrong=(sp.Derivative(v_w, alpha), fall, "wrong entry", *closed, dressed.RESPONSE),
+        rate_S=(sp.Derivative(S, alpha), off_target, "off-target overlap", "closure", "means only"),
+        share_variance=(
+            of_shares,
             d_g * N / (n_train * L),
-            ref(f"{BEYOND}, finite training set"),
+            "finite training set",
             "leading order",
-            ("occurrences of (action, state) are Poisson with mean n L / (d_g N)",),
+            "occurrences of (action, state) are Poisson with mean n L / (d_g N)",
         ),
-    ]
-    return {e.name: e for e in found}
+    )

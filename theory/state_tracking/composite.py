@@ -9,7 +9,7 @@ from functools import cache
 import sympy as sp
 
 from theory.algebra import written_as
-from theory.equation import Equation
+from theory.equation import Equation, table
 from theory.notation import function, symbol
 from theory.series import truncated
 from theory.state_tracking import exact
@@ -96,36 +96,20 @@ def training_time() -> sp.Expr:
 @cache
 def equations() -> dict[str, Equation]:
     """Lock function, composite solution, and the time of A = a at large L."""
-    found = [
-        Equation("lock", H(x), sp.Integral(lock(t), (t, 0, x)), ref(BEYOND), "exact"),
-        Equation(
-            "proper_time_composite",
-            sp.Function("T")(D),
-            proper_time,
-            ref(BEYOND),
-            "leading order",
-            ("epsilon > 0", ERROR),
-        ),
-        Equation(
-            "alpha_composite",
-            sp.Function("alpha")(D),
-            training_time,
-            ref(BEYOND),
-            "leading order",
-            (INDEPENDENT, "epsilon > 0", "m_0 is the margin at alpha = 0", ERROR),
-        ),
-        Equation(
-            "alpha_level_large_L",
+    of_D, start = sp.Function("alpha")(D), "m_0 is the margin at alpha = 0"
+    return table(
+        ref,
+        status="leading order",
+        lock=(H(x), sp.Integral(lock(t), (t, 0, x)), BEYOND, "exact"),
+        proper_time_composite=(sp.Function("T")(D), proper_time, BEYOND, "epsilon > 0", ERROR),
+        alpha_composite=(of_D, training_time, BEYOND, INDEPENDENT, "epsilon > 0", start, ERROR),
+        alpha_level_large_L=(
             alpha_level,
             large_L,
-            ref("beyond Eq. (81): finite sizes"),
-            "leading order",
-            (
-                "A_0 = 1/L, R_0 = S_0 = zeta = 0",
-                INDEPENDENT,
-                "kappa_L = kappa/L",
-                "error O(L^(-3/2))",
-            ),
+            "beyond Eq. (81): finite sizes",
+            "A_0 = 1/L, R_0 = S_0 = zeta = 0",
+            INDEPENDENT,
+            "kappa_L = kappa/L",
+            "error O(L^(-3/2))",
         ),
-    ]
-    return {e.name: e for e in found}
+    )

@@ -6,7 +6,7 @@ from functools import cache
 
 import sympy as sp
 
-from theory.equation import Equation
+from theory.equation import Equation, table
 from theory.notation import array, function, symbol
 from theory.state_tracking.symbols import (
     A,
@@ -51,40 +51,19 @@ def equations() -> dict[str, Equation]:
         M_star[c, p, q] * M[a, p, q], *entries, (a, 1, d_g), (c, 1, d_g)
     )  # c labels teachers, a students
     step = function(r"\sigma", "permutation of the states by an action")
-    target = state[i - L]
-    cross_entropy = sp.log(sp.Sum(sp.exp(z[i + 1, r]), (r, 1, N))) - z[i + 1, target]
-    found = [
-        Equation("state", state[t], step(action[t], state[t - 1]), ref("Eq. (1)"), "exact"),
-        Equation(
-            "attention", pi[i], softmax_row(), ref("Eq. (4)"), "exact", ("one row, actions 1..L",)
-        ),
-        Equation(
-            "retrieved",
-            output[i, a],
-            sp.Sum(pi[i, j] * sp.KroneckerDelta(action[j], a), (j, 1, L)),
-            ref("Eqs. (4), (27)"),
-            "exact",
-        ),
-        Equation(
-            "logit",
-            z[i + 1, r],
-            sp.Sum(output[i, a] * M[a, r, s], (a, 1, d_g)),
-            ref("Eqs. (6), (26), (37)"),
-            "exact",
-            ("s is the current state x_i",),
-        ),
-        Equation(
-            "training_loss",
-            training_loss,
-            sp.Sum(cross_entropy, (i, L + 1, 2 * L)) / L,
-            ref("Eq. (7)"),
-            "exact",
-            ("averaged over the training sequences",),
-        ),
-        Equation("A", A, sp.Sum(pi[i, i - L], (i, L + 1, 2 * L)) / L, ref("Eq. (8)"), "exact"),
-        Equation("R", R, own / (d_g * N), ref("Eq. (9a)"), "exact"),
-        Equation(
-            "S", S, (pairs - own) / (d_g * (d_g - 1) * N), ref("Eq. (9b)"), "exact", ("d_g >= 2",)
-        ),
-    ]
-    return {e.name: e for e in found}
+    cross_entropy = sp.log(sp.Sum(sp.exp(z[i + 1, r]), (r, 1, N))) - z[i + 1, state[i - L]]
+    weights = sp.Sum(pi[i, j] * sp.KroneckerDelta(action[j], a), (j, 1, L))
+    scores = sp.Sum(output[i, a] * M[a, r, s], (a, 1, d_g))
+    cost = sp.Sum(cross_entropy, (i, L + 1, 2 * L)) / L
+    return table(
+        ref,
+        status="exact",
+        state=(state[t], step(action[t], state[t - 1]), "Eq. (1)"),
+        attention=(pi[i], softmax_row(), "Eq. (4)", "one row, actions 1..L"),
+        retrieved=(output[i, a], weights, "Eqs. (4), (27)"),
+        logit=(z[i + 1, r], scores, "Eqs. (6), (26), (37)", "s is the current state x_i"),
+        training_loss=(training_loss, cost, "Eq. (7)", "averaged over the training sequences"),
+        A=(A, sp.Sum(pi[i, i - L], (i, L + 1, 2 * L)) / L, "Eq. (8)"),
+        R=(R, own / (d_g * N), "Eq. (9a)"),
+        S=(S, (pairs - own) / (d_g * (d_g - 1) * N), "Eq. (9b)", "d_g >= 2"),
+    )

@@ -13,7 +13,7 @@ from functools import cache
 import sympy as sp
 
 from theory.algebra import delta_sum, written_as
-from theory.equation import Equation
+from theory.equation import Equation, table
 from theory.notation import array, symbol
 from theory.state_tracking import logits, loss, variance
 from theory.state_tracking.definitions import pi
@@ -124,75 +124,42 @@ def equations() -> dict[str, Equation]:
     decay = -2 * eta * sp.Sum(curvature[i] * spread[i], (i, 1, L)) / L * V
     one_position = written_as((1 - 1 / d_g) * variance.participation + 1 / d_g, response())
     assumed = (SECOND_ORDER, "noise independent of the means")
-    found = [
-        Equation(
-            "noise",
-            v,
-            of_logits,
-            ref(f"{BEYOND}, noise"),
-            "exact",
-            ("entries of M independent with variance V_M",),
-        ),
-        Equation(
-            "noise_cost", h, quenched, ref(f"{BEYOND}, quenched average"), "leading order", assumed
-        ),
-        Equation(
-            "noise_cost_annealed",
-            h,
-            annealed,
-            ref(f"{BEYOND}, annealed"),
-            "closure",
-            ("<ln Z> replaced by ln <Z>",),
-        ),
-        Equation(
-            "loss_dressed",
-            loss_i,
-            mean_loss + v * h / 2,
-            ref(f"{BEYOND}, loss at one position"),
-            "leading order",
-            assumed,
-        ),
-        Equation("margin_position", m, margin, ref(f"{BEYOND}, margin at one position"), "exact"),
-        Equation(
-            "dloss_dpi_margin",
+    independent = "entries of M independent with variance V_M"
+    return table(
+        lambda place: ref(f"{BEYOND}, {place}"),
+        status="leading order",
+        noise=(v, of_logits, "noise", "exact", independent),
+        noise_cost=(h, quenched, "quenched average", *assumed),
+        noise_cost_annealed=(h, annealed, "annealed", "closure", "<ln Z> replaced by ln <Z>"),
+        loss_dressed=(loss_i, mean_loss + v * h / 2, "loss at one position", *assumed),
+        margin_position=(m, margin, "margin at one position", "exact"),
+        dloss_dpi_margin=(
             sp.Derivative(loss_i, pi_i),
             through_margin,
-            ref(f"{BEYOND}, force on the right action"),
-            "leading order",
-            (*assumed, "without the noise's own part"),
+            "force on the right action",
+            *assumed,
+            "without the noise's own part",
         ),
-        Equation(
-            "dloss_dpi_noise",
+        dloss_dpi_noise=(
             sp.Derivative(loss_i, pi[i, j]),
             sp.expand(h / 2 * noise_by_pi),
-            ref(f"{BEYOND}, force against concentration"),
-            "leading order",
-            assumed,
+            "force against concentration",
+            *assumed,
         ),
-        Equation("spread", spread[i], one_position, ref(f"{BEYOND}, response"), "exact"),
-        Equation(
-            "curvature",
+        spread=(spread[i], one_position, "response", "exact"),
+        curvature=(
             curvature[i],
             p_w * (1 - p_w),
-            ref(f"{BEYOND}, response"),
+            "response",
             "exact",
-            ("softmax of the mean logits",),
+            "softmax of the mean logits",
         ),
-        Equation(
-            "dV_dalpha",
-            sp.Derivative(V, alpha),
-            decay,
-            ref(f"{BEYOND}, variance of M"),
-            "closure",
-            (RESPONSE,),
-        ),
-        Equation(
-            "force_noise",
+        dV_dalpha=(sp.Derivative(V, alpha), decay, "variance of M", "closure", RESPONSE),
+        force_noise=(
             force_noise,
             sampled_force() / n_train,
-            ref(f"{BEYOND}, one draw of the training set"),
-            "leading order",
-            ("before anything is learned", "sequences independent"),
+            "one draw of the training set",
+            "before anything is learned",
+            "sequences independent",
         ),
-    ]
-    return {e.name: e for e in found}
+    )

@@ -9,7 +9,7 @@ from typing import Any
 import sympy as sp
 
 from theory.algebra import delta_sum, written_as
-from theory.equation import Equation
+from theory.equation import Equation, table
 from theory.flow import Flow
 from theory.notation import symbol
 from theory.parameters import ParameterError
@@ -126,61 +126,45 @@ def equations() -> dict[str, Equation]:
     attention.
     """
     seeds = "averaged over independent permutations"
-    found = [
-        Equation(
-            "delta_R", Delta_R, update_on_target, ref("Eqs. (53)-(54)"), "exact", (MEAN_FIELD,)
-        ),
-        Equation(
-            "delta_S",
-            Delta_S,
-            update_off_target,
-            ref("Eqs. (55)-(56)"),
-            "exact",
-            (MEAN_FIELD, "d_g >= 3"),
-        ),
-        Equation(
-            "delta_R_mean",
+    return table(
+        ref,
+        MEAN_FIELD,
+        status="exact",
+        delta_R=(Delta_R, update_on_target, "Eqs. (53)-(54)"),
+        delta_S=(Delta_S, update_off_target, "Eqs. (55)-(56)", "d_g >= 3"),
+        delta_R_mean=(
             Delta_R,
             lambda: over_seeds(update_on_target(), A + (1 - A) / d_g),
-            ref("Eq. (59a)"),
-            "exact",
-            (MEAN_FIELD, seeds),
+            "Eq. (59a)",
+            seeds,
         ),
-        Equation(
-            "delta_S_mean",
+        delta_S_mean=(
             Delta_S,
             lambda: over_seeds(update_off_target(), (1 - A) / d_g),
-            ref("Eq. (59b)"),
-            "exact",
-            (MEAN_FIELD, seeds),
+            "Eq. (59b)",
+            seeds,
         ),
-        Equation(
-            "delta_S_ab",
+        delta_S_ab=(
             Delta_S_ab,
             update_of_pair,
-            ref("beyond Eqs. (53)-(56): one pair of a group"),
-            "exact",
-            (MEAN_FIELD, *overlaps.GROUP),
+            "beyond Eqs. (53)-(56): one pair of a group",
+            *overlaps.GROUP,
         ),
-        Equation(
-            "S_ab",
+        S_ab=(
             S_ab - S_ab0,
             overlap_of_pair,
-            ref("beyond Eq. (59): one overlap per class of a^-1 b"),
-            "exact",
-            (MEAN_FIELD, *overlaps.GROUP),
+            "beyond Eq. (59): one overlap per class of a^-1 b",
+            *overlaps.GROUP,
         ),
         # One epoch of descent on W moves A by -eta |grad A|^2 dl/dA, and c(A) = d_g N |grad A|^2.
-        Equation(
-            "dA_dalpha_chain",
+        dA_dalpha_chain=(
             sp.Derivative(A, alpha),
             lambda: -eta * c_A * loss.equations()["dloss_dA"].rhs,
-            ref("Eqs. (60)-(64)"),
-            "exact",
-            (MEAN_FIELD, "small steps", "A is the only route from the loss to W_Q, W_K"),
+            "Eqs. (60)-(64)",
+            "small steps",
+            "A is the only route from the loss to W_Q, W_K",
         ),
-    ]
-    return {e.name: e for e in found}
+    )
 
 
 def _option(field: str, value: str, table: Mapping[str, Any]) -> Any:

@@ -5,12 +5,11 @@ separatrix.
 from __future__ import annotations
 
 from functools import cache
-from typing import Any
 
 import sympy as sp
 
 from theory.algebra import vanishes, written_as
-from theory.equation import Equation
+from theory.equation import Equation, table
 from theory.notation import symbol
 from theory.state_tracking import logits, loss
 from theory.state_tracking.dynamics import flow
@@ -59,7 +58,7 @@ D_sep = symbol(
 D_dead2 = symbol("D_dead2", r"D_{\dagger}^{2}", "square of D where A comes to rest at 0", real=True)
 invariant = symbol("invariant", r"\mathcal{I}", "first integral of the flow", real=True)
 
-ANY = ("flow (15), any A_0 < 1, R_0, S_0, zeta and mean teacher overlap tau",)
+ANY = "flow (15), any A_0 < 1, R_0, S_0, zeta and mean teacher overlap tau"
 BEYOND = "beyond the paper: exact solution of Eq. (15)"
 
 
@@ -179,38 +178,31 @@ def equations() -> dict[str, Equation]:
         """Separatrix, epsilon = 0: A reaches 0 exactly when D reaches 0 from below."""
         return -sp.sqrt(-height().subs(D_0, 0) / height().coeff(D_0**2))
 
-    moving = (*ANY, "kappa > 0")
-    rows: list[tuple[str, sp.Expr, Any, tuple[str, ...]]] = [
-        ("kappa", kappa, steepness, ANY),
-        ("pace", pace, lambda: growth()[0], (*ANY, "dD/dalpha = pace eta g A")),
-        (
-            "off_target_drift",
-            drift,
-            lambda: growth()[1],
-            (*ANY, "dS/dalpha = pace eta g ((1-A)/d_g + drift)"),
-        ),
-        ("first_integral", invariant, first_integral, (*ANY, "constant along the flow")),
-        ("A_of_D", of_A, attention_of_difference, ANY),
-        ("proper_time", of_T, along(D, 1 / of_A), (*ANY, "dT = pace eta g dalpha")),
-        ("S_of_D", of_S, lambda: off_target().subs(T, of_T), ANY),
-        ("margin_of_D", m, margin, (*ANY, "R = S + D")),
-        ("alpha_of_D", sp.Function("alpha")(D), time, ANY),
-        (
-            "D_of_level",
+    return table(
+        ref(BEYOND),
+        ANY,
+        status="exact",
+        kappa=(kappa, steepness),
+        pace=(pace, lambda: growth()[0], "dD/dalpha = pace eta g A"),
+        off_target_drift=(drift, lambda: growth()[1], "dS/dalpha = pace eta g ((1-A)/d_g + drift)"),
+        first_integral=(invariant, first_integral, "constant along the flow"),
+        A_of_D=(of_A, attention_of_difference),
+        proper_time=(of_T, along(D, 1 / of_A), "dT = pace eta g dalpha"),
+        S_of_D=(of_S, lambda: off_target().subs(T, of_T)),
+        margin_of_D=(m, margin, "R = S + D"),
+        alpha_of_D=(sp.Function("alpha")(D), time),
+        D_of_level=(
             D_level2,
             lambda: square_at(level),
-            (*moving, "A = a, reached at the positive root"),
+            "kappa > 0",
+            "A = a, reached at the positive root",
         ),
-        ("epsilon", epsilon, height, (*moving, "the value of -ln(1-A) at D = 0")),
-        ("separatrix", D_sep, edge, (*moving, "for D_0 at or below, A falls to 0 for good")),
-        (
-            "resting_place",
+        epsilon=(epsilon, height, "kappa > 0", "the value of -ln(1-A) at D = 0"),
+        separatrix=(D_sep, edge, "kappa > 0", "for D_0 at or below, A falls to 0 for good"),
+        resting_place=(
             D_dead2,
             dead,
-            (*moving, "below the separatrix: D rises to the negative root, A to 0"),
+            "kappa > 0",
+            "below the separatrix: D rises to the negative root, A to 0",
         ),
-    ]
-    return {
-        name: Equation(name, lhs, rhs, ref(BEYOND), "exact", given)
-        for name, lhs, rhs, given in rows
-    }
+    )

@@ -9,7 +9,7 @@ from functools import cache
 import sympy as sp
 
 from theory.algebra import linear_root, written_as
-from theory.equation import Equation
+from theory.equation import Equation, table
 from theory.notation import symbol
 from theory.numeric import wright_omega
 from theory.state_tracking import exact, logits
@@ -47,7 +47,7 @@ C = symbol("C", means="what the time before A = 1 leaves behind", real=True)
 S_inf = symbol("S_inf", r"S_{\infty}", "S in the end", real=True)
 
 FROZEN = "attention constant"
-LOCKED = ("A = 1: exact up to e^(-kappa (D^2 - D_0^2)/2)",)
+LOCKED = "A = 1: exact up to e^(-kappa (D^2 - D_0^2)/2)"
 INDEPENDENT = "independent teachers (tau = 1/N)"
 
 
@@ -173,61 +173,18 @@ def equations() -> dict[str, Equation]:
     saturation of S.
     """
     falling = sp.log(1 + 1 / wright_omega(X_LATE - sp.log(N - 1)))
-    found = [
-        Equation(
-            "coasting_lift",
-            lift,
-            lambda: clock()[0],
-            ref(BEYOND),
-            "exact",
-            (FROZEN, "rate of the correct logit per eta g"),
-        ),
-        Equation("coasting_clock", X, lambda: clock()[2], ref(BEYOND), "exact", (FROZEN,)),
-        Equation("coasting_margin", m, lambda: clock()[3], ref(BEYOND), "exact", (FROZEN,)),
-        Equation(
-            "late_integral",
-            R + sp.exp((N * R - zeta) / (N - 1)) / N,
-            late_integral,
-            ref(BEYOND),
-            "exact",
-            LOCKED,
-        ),
-        Equation("late_R", R, lambda: locked_clock()[0], ref(BEYOND), "exact", LOCKED),
-        Equation("late_constant", C, constant, ref(BEYOND), "exact", (INDEPENDENT,)),
-        Equation(
-            "late_loss", loss, falling, ref(BEYOND), "exact", (*LOCKED, "mean-field loss (10)")
-        ),
-        Equation(
-            "late_growth",
-            R,
-            late_growth,
-            ref(BEYOND),
-            "leading order",
-            (*LOCKED, "alpha to infinity"),
-        ),
-        Equation(
-            "late_decay",
-            loss,
-            late_decay,
-            ref(BEYOND),
-            "leading order",
-            (*LOCKED, "alpha to infinity"),
-        ),
-        Equation(
-            "off_target_limit",
-            S_inf,
-            off_target,
-            ref(BEYOND),
-            "exact",
-            (INDEPENDENT, "D_0 above the separatrix"),
-        ),
-        Equation(
-            "off_target_limit_centred",
-            S_inf,
-            saturated,
-            ref(BEYOND),
-            "exact",
-            (INDEPENDENT, "D_0 = 0"),
-        ),
-    ]
-    return {e.name: e for e in found}
+    return table(
+        ref(BEYOND),
+        status="exact",
+        coasting_lift=(lift, lambda: clock()[0], FROZEN, "rate of the correct logit per eta g"),
+        coasting_clock=(X, lambda: clock()[2], FROZEN),
+        coasting_margin=(m, lambda: clock()[3], FROZEN),
+        late_integral=(R + sp.exp((N * R - zeta) / (N - 1)) / N, late_integral, LOCKED),
+        late_R=(R, lambda: locked_clock()[0], LOCKED),
+        late_constant=(C, constant, INDEPENDENT),
+        late_loss=(loss, falling, LOCKED, "mean-field loss (10)"),
+        late_growth=(R, late_growth, "leading order", LOCKED, "alpha to infinity"),
+        late_decay=(loss, late_decay, "leading order", LOCKED, "alpha to infinity"),
+        off_target_limit=(S_inf, off_target, INDEPENDENT, "D_0 above the separatrix"),
+        off_target_limit_centred=(S_inf, saturated, INDEPENDENT, "D_0 = 0"),
+    )

@@ -7,7 +7,7 @@ from functools import cache
 import sympy as sp
 
 from theory.algebra import delta_sum, linear_root, written_as
-from theory.equation import Equation
+from theory.equation import Equation, table
 from theory.notation import function, symbol
 from theory.state_tracking.symbols import (
     A,
@@ -61,42 +61,20 @@ def equations() -> dict[str, Equation]:
     of_R = written_as(A + (1 - A) / d_g, at_i.coeff(R).subs(pi_i, A))
     of_S = written_as((d_g - 1) / d_g * (1 - A), at_i.coeff(S).subs(pi_i, A))
     total = sp.Sum(M[a, p, q], (a, 1, d_g), (p, 1, N), (q, 1, N)) / (d_g * N)
-    uniform, conserved = (UNIFORM,), ("conserved by descent on the cross-entropy",)
-    found = [
-        Equation(
-            "pair_weight",
-            pair_weight,
-            average_pair_weight(),
-            ref("Eqs. (30)-(33)"),
-            "exact",
-            uniform,
-        ),
-        Equation(
-            "logit_correct_position",
-            z_k_i,
-            (of_R * R + of_S * S).subs(A, pi_i),
-            ref("Eq. (35)"),
-            "exact",
-            uniform,
-        ),
-        Equation("c_R", c_R, of_R, ref("Eq. (46)"), "exact"),
-        Equation("c_S", c_S, of_S, ref("Eq. (46)"), "exact"),
-        Equation(
-            "logit_correct",
-            z_k,
-            of_R * R + of_S * S,
-            ref("Eqs. (11), (36)"),
-            "exact",
-            (UNIFORM, EXCHANGEABLE),
-        ),
-        Equation("zeta", zeta, total, ref("Eq. (40)"), "exact", conserved),
-        Equation(
-            "logit_other",
+    return table(
+        ref,
+        status="exact",
+        pair_weight=(pair_weight, average_pair_weight(), "Eqs. (30)-(33)", UNIFORM),
+        logit_correct_position=(z_k_i, (of_R * R + of_S * S).subs(A, pi_i), "Eq. (35)", UNIFORM),
+        c_R=(c_R, of_R, "Eq. (46)"),
+        c_S=(c_S, of_S, "Eq. (46)"),
+        logit_correct=(z_k, of_R * R + of_S * S, "Eqs. (11), (36)", UNIFORM, EXCHANGEABLE),
+        zeta=(zeta, total, "Eq. (40)", "conserved by descent on the cross-entropy"),
+        logit_other=(
             z_kbar,
             linear_root(z_k + (N - 1) * z_kbar - zeta, z_kbar),
-            ref("Eqs. (12), (41)"),
-            "exact",
-            (UNIFORM, "wrong states are alike on average"),
+            "Eqs. (12), (41)",
+            UNIFORM,
+            "wrong states are alike on average",
         ),
-    ]
-    return {e.name: e for e in found}
+    )

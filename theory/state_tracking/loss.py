@@ -9,7 +9,7 @@ from functools import cache
 import sympy as sp
 
 from theory.algebra import written_as
-from theory.equation import Equation
+from theory.equation import Equation, table
 from theory.state_tracking import logits
 from theory.state_tracking.symbols import A, N, R, S, d_g, g, loss, m, ref, z_k, z_kbar
 
@@ -35,32 +35,17 @@ def equations() -> dict[str, Equation]:
         opposite * g * through_correct + g * through_other,
     )
     of_margin = written_as(1 + (N - 1) * sp.exp(-m), sp.expand(sp.exp(value.subs(z_k, z_kbar + m))))
-    assumed = (MEAN_FIELD,)
-    found = [
-        Equation("loss", loss, value, ref("Eq. (10)"), "closure", assumed),
-        Equation(
-            "loss_of_margin",
-            loss,
-            sp.log(of_margin),
-            ref("Eq. (10), by the margin"),
-            "closure",
-            assumed,
-        ),
-        Equation("margin", m, sp.factor(z_k - other), ref("below Eq. (15)"), "exact"),
-        Equation(
-            "g", g, wrong_mass, ref("Eqs. (15), (59)"), "exact", ("softmax of the mean logits",)
-        ),
-        Equation(
-            "dloss_dz_k", sp.Derivative(loss, z_k), opposite * g, ref("Eq. (43)"), "exact", assumed
-        ),
-        Equation(
-            "dloss_dz_kbar", sp.Derivative(loss, z_kbar), g, ref("Eq. (43)"), "exact", assumed
-        ),
-        Equation(
-            "dloss_dA", sp.Derivative(loss, A), by_A, ref("Eqs. (61), (64)"), "exact", assumed
-        ),
-    ]
-    return {e.name: e for e in found}
+    return table(
+        ref,
+        status="exact",
+        loss=(loss, value, "Eq. (10)", "closure", MEAN_FIELD),
+        loss_of_margin=(loss, sp.log(of_margin), "Eq. (10), by the margin", "closure", MEAN_FIELD),
+        margin=(m, sp.factor(z_k - other), "below Eq. (15)"),
+        g=(g, wrong_mass, "Eqs. (15), (59)", "softmax of the mean logits"),
+        dloss_dz_k=(sp.Derivative(loss, z_k), opposite * g, "Eq. (43)", MEAN_FIELD),
+        dloss_dz_kbar=(sp.Derivative(loss, z_kbar), g, "Eq. (43)", MEAN_FIELD),
+        dloss_dA=(sp.Derivative(loss, A), by_A, "Eqs. (61), (64)", MEAN_FIELD),
+    )
 
 
 def abbreviations() -> dict[sp.Symbol, sp.Expr]:

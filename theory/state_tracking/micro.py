@@ -7,7 +7,7 @@ from functools import cache
 import sympy as sp
 
 from theory.algebra import delta_gradient, written_as
-from theory.equation import Equation
+from theory.equation import Equation, table
 from theory.notation import symbol
 from theory.state_tracking import definitions, logits, loss
 from theory.state_tracking.loss import MEAN_FIELD
@@ -54,11 +54,12 @@ def equations() -> dict[str, Equation]:
     step = written_as(
         eta / (d_g * N) * g * N / (N - 1) * (c_R * OWN + c_S / (d_g - 1) * others - 1 / N), step
     )
-    found = [
-        Equation("dR_dM", sp.Derivative(R, ENTRY), dR, ref("Eq. (47)"), "exact"),
-        Equation("dS_dM", sp.Derivative(S, ENTRY), dS, ref("Eq. (47)"), "exact", ("d_g >= 2",)),
-        Equation("dz_k_dM", sp.Derivative(z_k, ENTRY), dz_k, ref("Eqs. (44)-(48)"), "exact"),
-        Equation("dz_kbar_dM", sp.Derivative(z_kbar, ENTRY), dz_kbar, ref("Eq. (49)"), "exact"),
-        Equation("update_M", UPDATE, step, ref("Eqs. (42), (50)-(52)"), "exact", (MEAN_FIELD,)),
-    ]
-    return {e.name: e for e in found}
+    return table(
+        ref,
+        status="exact",
+        dR_dM=(sp.Derivative(R, ENTRY), dR, "Eq. (47)"),
+        dS_dM=(sp.Derivative(S, ENTRY), dS, "Eq. (47)", "d_g >= 2"),
+        dz_k_dM=(sp.Derivative(z_k, ENTRY), dz_k, "Eqs. (44)-(48)"),
+        dz_kbar_dM=(sp.Derivative(z_kbar, ENTRY), dz_kbar, "Eq. (49)"),
+        update_M=(UPDATE, step, "Eqs. (42), (50)-(52)", MEAN_FIELD),
+    )

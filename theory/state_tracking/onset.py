@@ -12,7 +12,7 @@ import xarray as xr
 from theory import scope, sweep
 from theory.algebra import linear_root, vanishes, written_as
 from theory.emergence import labelled, until
-from theory.equation import Equation
+from theory.equation import Equation, table
 from theory.notation import symbol
 from theory.onset import Onset
 from theory.parameters import number
@@ -209,64 +209,34 @@ def departure_of_sharp() -> sp.Expr:
 @cache
 def equations() -> dict[str, Equation]:
     """Growth of R - S, of A, and the exact small-time coefficient of ln A."""
-    found = [
-        Equation(
-            "onset_difference",
-            sp.Derivative(R - S, alpha),
-            early_difference,
-            ref("Eq. (79)"),
-            "leading order",
-            ("A = 1/L", "logits small"),
-        ),
-        Equation(
-            "onset_rate", sp.Derivative(A, alpha), growth, ref("Eq. (80)"), "leading order", LARGE
-        ),
-        Equation("onset_A", A, onset_A, ref("Eq. (81)"), "leading order", LARGE),
-        Equation(
-            "onset_time_scale",
-            T_alpha,
-            lambda: 1 / sp.sqrt(exponent()),
-            ref("below Eq. (81), corrected: printed as sqrt(2/(c_omega eta))"),
-            "leading order",
-            LARGE,
-        ),
-        Equation(
-            "onset_coefficient",
+    corrected = "below Eq. (81), corrected: printed as sqrt(2/(c_omega eta))"
+    lacks = "beyond Eq. (81): what it lacks"
+    small = "eta alpha sqrt(c_omega) small"
+    difference = sp.Derivative(R - S, alpha)
+    return table(
+        ref,
+        status="leading order",
+        onset_difference=(difference, early_difference, "Eq. (79)", "A = 1/L", "logits small"),
+        onset_rate=(sp.Derivative(A, alpha), growth, "Eq. (80)", *LARGE),
+        onset_A=(A, onset_A, "Eq. (81)", *LARGE),
+        onset_time_scale=(T_alpha, lambda: 1 / sp.sqrt(exponent()), corrected, *LARGE),
+        onset_coefficient=(
             gain,
             gain_of_flow,
-            ref("beyond Eq. (81): finite sizes"),
+            "beyond Eq. (81): finite sizes",
             "exact",
-            ("coefficient of alpha^2 along the flow (15) from A = 1/L, R = S = zeta = 0",),
+            "coefficient of alpha^2 along the flow (15) from A = 1/L, R = S = zeta = 0",
         ),
-        Equation(
-            "onset_secant", A, secant, ref(BEYOND), "leading order", ("A small", "epsilon > 0")
-        ),
-        Equation(
-            "onset_sharp",
-            A,
-            sharp,
-            ref("beyond Eq. (81): leading order in 1/L"),
-            "leading order",
-            SHARP,
-        ),
-        Equation(
-            "onset_departure",
-            departure,
-            departure_of_sharp,
-            ref("beyond Eq. (81): what it lacks"),
-            "leading order",
-            (*SHARP, "eta alpha sqrt(c_omega) small"),
-        ),
-        Equation(
-            "alpha_star",
+        onset_secant=(A, secant, BEYOND, "A small", "epsilon > 0"),
+        onset_sharp=(A, sharp, "beyond Eq. (81): leading order in 1/L", *SHARP),
+        onset_departure=(departure, departure_of_sharp, lacks, *SHARP, small),
+        alpha_star=(
             alpha_star,
             lambda: linear_root(sp.pi / 2 - eta * sp.sqrt(c_omega / 2) * alpha, alpha),
-            ref("beyond Eq. (81): sharp onset"),
-            "leading order",
-            SHARP,
+            "beyond Eq. (81): sharp onset",
+            *SHARP,
         ),
-    ]
-    return {e.name: e for e in found}
+    )
 
 
 @until("alpha")

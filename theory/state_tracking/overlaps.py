@@ -9,7 +9,7 @@ from functools import cache
 import sympy as sp
 
 from theory.algebra import delta_sum, written_as
-from theory.equation import Equation
+from theory.equation import Equation, table
 from theory.notation import function, symbol
 from theory.state_tracking.symbols import M_star, N, a, b, c, d_g, p, q, r, ref, s, tau
 
@@ -90,32 +90,15 @@ def equations() -> dict[str, Equation]:
     """Equations 57-58 and 74-77, with the value for independent draws."""
     trace = sp.Sum(M_star[a, p, q] * M_star[c, p, q], (p, 1, N), (q, 1, N))
     pairs = sp.Sum((1 - delta(a, c)) * trace, (a, 1, d_g), (c, 1, d_g)) / (d_g * (d_g - 1) * N)
-    found = [
-        Equation("tau", tau, pairs, ref("Eq. (57)"), "exact", ("d_g >= 2",)),
-        Equation(
-            "sigma_overlap", sigma_overlap, mean_of_triples, ref("Eq. (58)"), "exact", ("d_g >= 3",)
-        ),
-        Equation(
-            "tau_bar_distinct",
-            tau_bar,
-            distinct_overlap,
-            ref("Eqs. (74)-(77)"),
-            "exact",
-            ("permutations uniform and distinct",),
-        ),
-        Equation(
-            "tau_bar_iid",
-            tau_bar,
-            lambda: all_fixed_points() / N,
-            ref("App. B, replacing Eq. (77)"),
-            "exact",
-            ("permutations uniform and independent, duplicates allowed",),
-        ),
-        Equation(
-            "tau_pair", tau_ab, fixed_points, ref("beyond Eq. (57): one pair"), "exact", GROUP
-        ),
-        Equation(
-            "tau_bar_group", tau_bar, group_overlap, ref("beyond Eq. (77): a group"), "exact", GROUP
-        ),
-    ]
-    return {e.name: e for e in found}
+    distinct = "permutations uniform and distinct"
+    iid = "permutations uniform and independent, duplicates allowed"
+    return table(
+        ref,
+        status="exact",
+        tau=(tau, pairs, "Eq. (57)", "d_g >= 2"),
+        sigma_overlap=(sigma_overlap, mean_of_triples, "Eq. (58)", "d_g >= 3"),
+        tau_bar_distinct=(tau_bar, distinct_overlap, "Eqs. (74)-(77)", distinct),
+        tau_bar_iid=(tau_bar, lambda: all_fixed_points() / N, "App. B, replacing Eq. (77)", iid),
+        tau_pair=(tau_ab, fixed_points, "beyond Eq. (57): one pair", *GROUP),
+        tau_bar_group=(tau_bar, group_overlap, "beyond Eq. (77): a group", *GROUP),
+    )

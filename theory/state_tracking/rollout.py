@@ -7,7 +7,7 @@ from functools import cache
 import sympy as sp
 
 from theory.algebra import vanishes, written_as
-from theory.equation import Equation
+from theory.equation import Equation, table
 from theory.notation import array, function, symbol
 from theory.state_tracking.symbols import (
     L,
@@ -111,61 +111,27 @@ def equations() -> dict[str, Equation]:
         prove_closed_form()
         return closed_form(L)
 
-    found = [
-        Equation(
-            "rollout_recursion",
+    by_density = sp.Integral(density_of_right(), (x, *LINE))
+    below = sp.Integral(NORMAL.subs(u, y), (y, -sp.oo, u))
+    one, alike = "one accuracy for all positions", "wrong states lead anywhere alike"
+    return table(
+        ref,
+        status="closure",
+        rollout_recursion=(
             rho_t[t + 1],
             rho_t[t] * (right[t] - wrong[t]) + wrong[t],
-            ref("Eqs. (16), (82)-(84)"),
-            "closure",
-            ("a step is right or wrong whatever came before, given the state",),
+            "Eqs. (16), (82)-(84)",
+            "a step is right or wrong whatever came before, given the state",
         ),
-        Equation(
-            "rollout_closed",
-            rho_t[L],
-            closed,
-            ref("Eq. (85)"),
-            "exact",
-            ("proved by induction on L",),
-        ),
-        Equation(
-            "recovery",
-            recovery,
-            UNIFORM,
-            ref("Eq. (86)"),
-            "closure",
-            ("wrong states lead anywhere alike",),
-        ),
-        Equation(
-            "rollout_mean",
-            rho,
-            constant_gain,
-            ref("Eqs. (18), (87)"),
-            "closure",
-            ("one accuracy for all positions", "wrong states lead anywhere alike"),
-        ),
-        Equation(
-            "normal_below",
-            BELOW(u),
-            sp.Integral(NORMAL.subs(u, y), (y, -sp.oo, u)),
-            ref("Eq. (90)"),
-            "exact",
-        ),
-        Equation(
-            "accuracy_density",
-            accuracy,
-            sp.Integral(density_of_right(), (x, *LINE)),
-            ref("Eqs. (88)-(89)"),
-            "closure",
-            (GAUSSIAN,),
-        ),
-        Equation(
-            "accuracy",
+        rollout_closed=(rho_t[L], closed, "Eq. (85)", "exact", "proved by induction on L"),
+        recovery=(recovery, UNIFORM, "Eq. (86)", alike),
+        rollout_mean=(rho, constant_gain, "Eqs. (18), (87)", one, alike),
+        normal_below=(BELOW(u), below, "Eq. (90)", "exact"),
+        accuracy_density=(accuracy, by_density, "Eqs. (88)-(89)", GAUSSIAN),
+        accuracy=(
             accuracy,
             lambda: sp.Integral(standardised(), (u, *LINE)),
-            ref("Eqs. (17), (91)"),
-            "closure",
-            (GAUSSIAN,),
+            "Eqs. (17), (91)",
+            GAUSSIAN,
         ),
-    ]
-    return {e.name: e for e in found}
+    )

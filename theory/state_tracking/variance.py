@@ -10,7 +10,7 @@ import sympy as sp
 
 from theory import scope, sweep
 from theory.algebra import delta_sum, written_as
-from theory.equation import Equation
+from theory.equation import Equation, table
 from theory.notation import symbol
 from theory.numeric import dirichlet_kernel
 from theory.state_tracking.parameters import Parameters
@@ -55,31 +55,20 @@ def equations() -> dict[str, Equation]:
     agree = delta_sum(sp.KroneckerDelta(j, c), (c, 1, d_g)) / d_g
     spread = sp.expand(participation + (1 - participation) * agree) * sigma2
     spread = written_as(sigma2 * ((1 - 1 / d_g) * participation + 1 / d_g), spread)
-    independent = (
+    return table(
+        ref,
         "entries of M independent with variance sigma^2",
         "actions independent and uniform",
-    )
-    at_start = (*independent, "random keys and queries, second order in the attention logits")
-    initial = spread.subs(participation, initial_participation())
-    found = [
-        Equation(
-            "logit_variance",
+        status="exact",
+        logit_variance=(variance, spread, "beyond App. I: variance over the entries of M"),
+        logit_variance_initial=(
             variance,
-            spread,
-            ref("beyond App. I: variance over the entries of M"),
-            "exact",
-            independent,
-        ),
-        Equation(
-            "logit_variance_initial",
-            variance,
-            initial,
-            ref("beyond App. I: the value the paper measures"),
+            spread.subs(participation, initial_participation()),
+            "beyond App. I: the value the paper measures",
             "leading order",
-            at_start,
+            "random keys and queries, second order in the attention logits",
         ),
-    ]
-    return {e.name: e for e in found}
+    )
 
 
 @scope.guard(ARCHITECTURE)

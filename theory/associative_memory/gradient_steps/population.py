@@ -94,30 +94,19 @@ def equations() -> dict[str, Equation]:
     means = "gradient from a remapped token to itself"
     on_remapped = symbol("slope_remap_diagonal", remapped, means, real=True)
     lead = written_as(1 / (n * T), gain)
-    return {
-        **table(
-            ref(DERIVED),
-            UNIFORM,
-            status="exact",
-            token_mean=(mean_plain, token_mean(known=False), "z plain"),
-            token_mean_given=(mean_given, token_mean(known=True), "z, k plain"),
+    return table(
+        ref,
+        UNIFORM,
+        status="exact",
+        token_mean=(mean_plain, token_mean(known=False), DERIVED, "z plain"),
+        token_mean_given=(mean_given, token_mean(known=True), DERIVED, "z, k plain"),
+        first_gradient=(slope_token, sp.factor(slope), STATEMENT, "z, k plain"),
+        first_gain=(slope_token - on, lead, STATEMENT, "lead of z -> z after a unit step"),
+        answer_reach=(reach, position, DERIVED, "first layer: inclusive causal mask"),
+        first_gain_remap=(
+            slope_remap - on_remapped,
+            position / n,
+            DERIVED,
+            "the same in the remap block",
         ),
-        **table(
-            ref(STATEMENT),
-            UNIFORM,
-            status="exact",
-            first_gradient=(slope_token, sp.factor(slope), "z, k plain"),
-            first_gain=(slope_token - on, lead, "lead of z -> z after a unit step"),
-        ),
-        **table(
-            ref(DERIVED),
-            UNIFORM,
-            status="exact",
-            answer_reach=(reach, position, "first layer: inclusive causal mask"),
-            first_gain_remap=(
-                slope_remap - on_remapped,
-                position / n,
-                "the same in the remap block",
-            ),
-        ),
-    }
+    )

@@ -53,27 +53,15 @@ def equations() -> dict[str, Equation]:
     falling = N * (N - 1) / (N * (N - 1))
     square = sp.simplify(falling + 1 - 2 + 1)  # E phi(phi-1) + E phi - 2 E phi + 1
     typical = sp.simplify((square / (N - 1) ** 2) ** k)
-    wang = ref("Wang et al. 2025, correlation behind the lower bound; identity derived here")
+    wang = "Wang et al. 2025, correlation behind the lower bound; identity derived here"
     square_means = "mean squared correlation of two tasks"
-    alike, corr = (
-        "no hop alike anywhere",
-        symbol("corr2", r"\mathbb{E}\,\mathrm{corr}^{2}", square_means),
-    )
+    corr = symbol("corr2", r"\mathbb{E}\,\mathrm{corr}^{2}", square_means)
     drawn = "hidden permutations independent and uniform"
-    return {
-        **table(ref(DERIVED), UNIFORM, status="exact", agreement_hop=(agree[j], one_hop())),
-        **table(wang, UNIFORM, status="exact", agreement=(agreement, product)),
-        **table(
-            ref(DERIVED),
-            UNIFORM,
-            status="exact",
-            agreement_derangements=(agreement, derangements, alike),
-        ),
-        **table(
-            ref(DERIVED),
-            drawn,
-            "corr: product of (phi_j - 1)/(N - 1)",
-            status="exact",
-            correlation_square=(corr, typical),
-        ),
-    }
+    return table(
+        ref,
+        status="exact",
+        agreement_hop=(agree[j], one_hop(), DERIVED, UNIFORM),
+        agreement=(agreement, product, wang, UNIFORM),
+        agreement_derangements=(agreement, derangements, DERIVED, UNIFORM, "no hop alike anywhere"),
+        correlation_square=(corr, typical, DERIVED, drawn, "corr: product of (phi_j - 1)/(N - 1)"),
+    )

@@ -134,25 +134,17 @@ def equations() -> dict[str, Equation]:
     written_as((1 - first**2) / (1 - second**2), sp.exp(kept.rhs))
     at_ends, rate_of_m = "0 for a constant kernel, 1 for the permutation", sp.Derivative(m, t)
     conserved = symbol("C_ij", means="invariant of hops i and j", positive=True)
-    direct_limit = (
-        symbol("T_direct", r"T_{\mathrm{direct}}", "time of all hops at once"),
-        direct,
-        "k >= 3",
-        "m_0 -> 0",
-        SPHERE,
-    )
+    direct_time = symbol("T_direct", r"T_{\mathrm{direct}}", "time of all hops at once")
     ratio = (1 - overlap[i] ** 2) / (1 - overlap[j] ** 2)
     pairs = "conserved for every pair of hops in training"
-    alike, here = "all overlaps equal", ref(DERIVED)
-    return {
-        **table(
-            here,
-            status="exact",
-            hop_overlap=(overlap[j], overlap_of, at_ends),
-            hop_accuracy=(correct, accuracy, KERNELS, "input permutations uniform"),
-            equal_overlaps=(rate_of_m, equal, SPHERE, alike),
-            equal_overlaps_softmax=(rate_of_m, by_softmax(m ** (k - 1)), SOFTMAX, alike),
-        ),
-        **table(here, status="leading order", direct_time=direct_limit),
-        **table(here, SPHERE, pairs, status="exact", hop_invariant=(conserved, ratio)),
-    }
+    alike = "all overlaps equal"
+    return table(
+        ref(DERIVED),
+        status="exact",
+        hop_overlap=(overlap[j], overlap_of, at_ends),
+        hop_accuracy=(correct, accuracy, KERNELS, "input permutations uniform"),
+        equal_overlaps=(rate_of_m, equal, SPHERE, alike),
+        equal_overlaps_softmax=(rate_of_m, by_softmax(m ** (k - 1)), SOFTMAX, alike),
+        direct_time=(direct_time, direct, "leading order", "k >= 3", "m_0 -> 0", SPHERE),
+        hop_invariant=(conserved, ratio, SPHERE, pairs),
+    )

@@ -62,11 +62,11 @@ def equations() -> dict[str, Equation]:
     one_value = "part of the tokens z whose largest value entry is z"
     ratio = "N -> infinity at fixed n/N: depends on n and N through their ratio alone"
     scaling = "a -> 0 at fixed n a: the sample size is O(1/a), whatever N"
-    small_n, scaled = "n well below sqrt(N)", limit.subs(small, n * a)
-    known, here, early = ref(STATEMENT), ref(DERIVED), "leading order"
-    return {
-        **table(known, STEP, status=early, bigram_fail=(fail, failing, small_n)),
-        **table(here, STEP, status=early, bigram_fail_scaled=(fail, scaled, scaling)),
-        **table(here, status="exact", labels_per_answer=(rate, n * (1 - a) / N)),
-        **table(known, STEP, status=early, value_recovered=(recovered, share, ratio, one_value)),
-    }
+    return table(
+        ref,
+        status="leading order",
+        bigram_fail=(fail, failing, STATEMENT, STEP, "n well below sqrt(N)"),
+        bigram_fail_scaled=(fail, limit.subs(small, n * a), DERIVED, STEP, scaling),
+        labels_per_answer=(rate, n * (1 - a) / N, DERIVED, "exact"),
+        value_recovered=(recovered, share, STATEMENT, STEP, ratio, one_value),
+    )

@@ -11,7 +11,7 @@ import sympy as sp
 from theory.associative_memory.superposition import moments
 from theory.associative_memory.superposition.moments import RANDOM, M
 from theory.associative_memory.symbols import DERIVED, N, d, ref
-from theory.equation import Equation
+from theory.equation import Equation, table
 from theory.notation import function, symbol
 
 accuracy = symbol("accuracy_recall", r"\mathrm{acc}", "probability of recall", positive=True)
@@ -60,70 +60,38 @@ def equations() -> dict[str, Equation]:
     )  # = d^2 for 2 sigma_1^2 ln N = 1
     # With few outputs the variance is dominated by the term of order 1/d.
     few = sp.expand(moments.equations()["classes_wrong"].rhs * d).coeff(d, 0).coeff(N, 1) * N / d
-    found = [
-        Equation(
-            "sigma_right",
-            sigma_0,
-            sp.sqrt(moments.equations()["interference_right"].rhs),
-            ref(DERIVED),
-            "exact",
-            (RANDOM,),
-        ),
-        Equation(
-            "sigma_wrong",
-            sigma_1,
-            sp.sqrt(moments.equations()["interference_wrong"].rhs),
-            ref(DERIVED),
-            "exact",
-            (RANDOM,),
-        ),
-        Equation(
-            "recall_gaussian",
-            accuracy,
-            gauss,
-            ref(DERIVED),
-            "closure",
-            (RANDOM, "Gaussian scores", INDEPENDENT),
-        ),
-        Equation(
-            "recalled_length",
-            rho2,
-            length_of_rest(),
-            ref(DERIVED),
-            "exact",
-            (RANDOM, "mean over embeddings, right score given"),
-        ),
-        Equation(
-            "recall_sphere",
+    of_scores = table(
+        ref(DERIVED),
+        RANDOM,
+        status="exact",
+        sigma_right=(sigma_0, sp.sqrt(moments.equations()["interference_right"].rhs)),
+        sigma_wrong=(sigma_1, sp.sqrt(moments.equations()["interference_wrong"].rhs)),
+        recall_gaussian=(accuracy, gauss, "closure", "Gaussian scores", INDEPENDENT),
+        recalled_length=(rho2, length_of_rest(), "mean over embeddings, right score given"),
+        recall_sphere=(
             accuracy,
             sphere,
-            ref(DERIVED),
             "closure",
-            (
-                RANDOM,
-                INDEPENDENT,
-                "squared length of the recalled vector at its mean; right score Gaussian",
-                "F_d: distribution function of one coordinate of a uniform unit vector",
-            ),
+            INDEPENDENT,
+            "squared length of the recalled vector at its mean; right score Gaussian",
+            "F_d: distribution function of one coordinate of a uniform unit vector",
         ),
-        Equation(
-            "capacity_classes",
+    )
+    return of_scores | table(
+        ref,
+        status="leading order",
+        capacity_classes=(
             N,
             sp.solve(sp.Eq(2 * sp.log(M) * few, 1), N)[0],
-            ref(DERIVED),
-            "leading order",
-            (
-                "M outputs, M well below d: keys of one output interfere at order 1/d",
-                "half of the keys recalled",
-            ),
+            DERIVED,
+            "M outputs, M well below d: keys of one output interfere at order 1/d",
+            "half of the keys recalled",
         ),
-        Equation(
-            "capacity",
+        capacity=(
             d**2,
             sp.simplify(needed),
-            ref("slides: capacity of the order of the parameters; law derived here"),
-            "leading order",
-            ("half of the keys recalled", "N, d -> infinity: ln ln N neglected"),
+            "slides: capacity of the order of the parameters; law derived here",
+            "half of the keys recalled",
+            "N, d -> infinity: ln ln N neglected",
         ),
-    ]
-    return {e.name: e for e in found}
+    )

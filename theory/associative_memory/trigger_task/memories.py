@@ -56,17 +56,16 @@ def equations() -> dict[str, Equation]:
     chance = sp.simplify(size * (1 / size) / size)
     k_1 = sp.Sum(p[position, i] * p[position - 1, j], (position, 2, T))
     k_2 = sp.Sum(e[trigger[k], i] * remapped[trigger[k], j], (k, 1, K))
+    heads = "slides, induction head with associative memories"
+    law = "slides, p(j|i) of the bigram task"
     blind = "weights that know nothing: mean over draws"
-    law = (transition[last, first], transition_law())
-    return {
-        **table(ref("slides, p(j|i) of the bigram task"), status="exact", trigger_transition=law),
-        **table(
-            ref("slides, induction head with associative memories"),
-            status="exact",
-            target_W_K1=(W_K1[i, j], k_1),
-            target_W_K2=(W_K2[i, j], k_2),
-            target_W_O2=(W_O2[i, j], sp.Sum(u[k, i] * value[k, j], (k, 1, N))),
-        ),
-        **table(ref("slides, memory recall probes"), status="exact", probe=(probe, recall)),
-        **table(ref("derived here"), blind, status="exact", probe_chance=(probe, chance)),
-    }
+    return table(
+        ref,
+        status="exact",
+        trigger_transition=(transition[last, first], transition_law(), law),
+        target_W_K1=(W_K1[i, j], k_1, heads),
+        target_W_K2=(W_K2[i, j], k_2, heads),
+        target_W_O2=(W_O2[i, j], sp.Sum(u[k, i] * value[k, j], (k, 1, N)), heads),
+        probe=(probe, recall, "slides, memory recall probes"),
+        probe_chance=(probe, chance, "derived here", blind),
+    )
