@@ -118,7 +118,7 @@ def test_mean_over_other_actions_at_ten():
 def test_attention_of_a_group_emerges_as_its_flow_says():
     """The exact solution takes the mean overlap of the group."""
     p = parameters("A_4_regular", L=6, d_h=16, rope="plain")
-    half = float(st.emergence_time(p))
+    half = float(st.emergence_times(p).alpha_half)
     curve = st.flow("group").solve(p, alpha=half, at=[half])
     assert curve.A.item() == pytest.approx(0.5, abs=1e-6)
 
@@ -147,7 +147,7 @@ def test_theories_of_other_teachers_are_refused():
         (lambda: regular.flow(4, 5).solve(st.Parameters(L=4), alpha=1), "a group acting on itself"),
         (lambda: regular.flow(5, 5).solve(p, alpha=1), "L = 4: must be 5"),
         (lambda: regular.flow(21, 5), "L = 21: must be"),
-        (lambda: st.predict(p, seeds=1, alpha=1), r"iid or distinct \(or level quenched\)"),
+        (lambda: st.predict(p, seeds=1, alpha=1), r"iid or distinct \(or level fixed_disorder\)"),
     ):
         with pytest.raises(ParameterError, match=message) as caught:
             ask()
@@ -158,4 +158,4 @@ def test_presets_of_word_problems():
     for name, order in (("words_a5", 60), ("words_s5", 120)):
         p = st.Parameters.presets()[name]()
         assert (p.N, p.d_g, p.values()["tau"]) == (order, order, 0)
-        assert p.alpha(p.epochs) > 2 * float(st.emergence_time(p))
+        assert p.alpha(p.epochs) > 2 * float(st.emergence_times(p).alpha_half)

@@ -163,11 +163,11 @@ def test_onset_answers(capsys):
     assert command.main(["state_tracking", "--preset=rewards"]) == 0
     shown = capsys.readouterr().out
     assert "alpha_half_best" in shown and "success_even" in shown
-    found = st.onset.onset(P).numbers
+    found = st.onset(P).numbers
     assert found["alpha_half_best"] < found["alpha_half_supervised"] < found["alpha_half"]
-    scratch = st.onset.onset(P.replace(pretrain=0.0))
+    scratch = st.onset(P.replace(pretrain=0.0))
     assert scratch.numbers["alpha_half"] == np.inf and "no student learns" in scratch.notes[0]
-    curves = st.onset.onset(P).curves()
+    curves = st.onset(P).curves()
     by_R = np.interp(curves["rewards"].R, curves["supervised"].R, curves["supervised"].A)
     kept = curves["rewards"].R.values <= float(curves["supervised"].R[-1])
     assert np.abs(by_R - curves["rewards"].A.values)[kept].max() < 2e-3  # linear interpolation

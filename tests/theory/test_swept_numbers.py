@@ -24,6 +24,9 @@ SMALL = {
     "induction_heads": {"N": 3, "data": "orthonormal", "query": "last", "steps": 20},
     "positional_semantic": {"alpha": 2.0, "order": 6},
     "associative_memory.factual_recall": {"S": 6, "R": 3, "D": 2, "steps": 20},
+    "associative_memory.retrieval": {"N": 8, "M": 8, "P": 3},
+    "associative_memory.softmax_recall": {"S": 8, "R": 2, "D": 2, "T": 5, "n": 3},
+    "induction_heads.bursty": {"N": 16, "B": 1},
     "associative_memory.k_hop": {"N": 4, "k": 2, "m_0": 0.2, "steps": 200},
 }
 HALF = {"part": factual_recall.dynamics.SUBJECT, "share": 0.5}
@@ -37,6 +40,9 @@ CASES = {
         "emergence_times": ({"level": 0.3}, "L", [2, 3, 8]),
         "numbers.quadrature.emergence_time": ({"level": 0.3}, "L", [2, 3, 8]),
         "initial_variance": ({}, "d_h", [8, 16]),
+        "best_switch": ({}, "L", [3, 4]),
+        "rewards_time": ({"level": 0.6}, "L", [3, 4]),
+        "rewards_curve": ({}, "L", [3]),
         "trajectory": ({"alpha": 0.5, "at": [0, 0.5]}, "L", [2, 8]),
         "predict": ({"seeds": 2, "level": "dressed"}, "L", [2, 5]),
         "onset": ({}, "N", [6, 9]),
@@ -106,6 +112,7 @@ ALL = [
 def small(system, name=""):
     """Parameters at which every number is cheap, and that a function describes."""
     own = {"trained": "three"} if (system, name) == ("induction_heads", "emergence_times") else {}
+    own |= {"reward": "outcome", "pretrain": 0.4} if "switch" in name or "rewards" in name else {}
     return find(system).wing("theory").Parameters(**SMALL.get(system, {}), **own)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,16 @@ TIME = notation.symbol("t", means="time: learning rate times steps", real=True)
 LOSS = notation.symbol("population_loss", r"\mathcal{L}", "population loss", real=True)
 GROWTH = functools.partial(notation.symbol, means="growth rate at zero weights")
 POPULATION = "gradient flow on the population loss"
+
+
+def scope_of(of: Statement, sizes: Mapping[sp.Symbol, int] = MappingProxyType({})) -> Scope:
+    """Which students the flow of a statement describes, derived at some sizes or at any."""
+    return Scope(
+        f"the flow of {of.name}",
+        "gradient descent in small steps",
+        tuple(only(s.name, n) for s, n in sizes.items()),
+        free=("eta", "steps", "eval_every", "batch_size"),
+    )
 
 
 @dataclass(frozen=True)
@@ -163,12 +174,7 @@ class Derived:
             self.status,
             self.assumptions,
             observables={k: symmetry.replaced(v, q.gauge) for k, v in shown.items()},
-            scope=Scope(
-                f"the flow of {self.statement.name}",
-                "gradient descent in small steps",
-                tuple(only(s.name, n) for s, n in self.sizes.items()),
-                free=("eta", "steps", "eval_every", "batch_size"),
-            ),
+            scope=scope_of(self.statement, self.sizes),
         )
 
     @functools.cached_property

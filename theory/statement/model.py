@@ -15,12 +15,13 @@ from typing import Any
 
 import sympy as sp
 
-from theory import sweep
+from theory import scope, sweep
 from theory.catalogue import catalogue
 from theory.emergence import of_onset
 from theory.equation import Equation
 from theory.parameters import BaseParameters, ParameterError, Stepped, nearest, parameter
 from theory.registry import COMMANDS, Model, of_all
+from theory.statement.derived import scope_of
 from theory.statement.stated import UNNAMED, Statement, unread
 from theory.statement.tree import Spectrum, require
 
@@ -83,6 +84,7 @@ def offered(stated: Statement) -> types.SimpleNamespace:
         given = {s.name for s in stated.symbols if s.is_integer} <= stated.values.keys()
         return {stated.name: (found().written(stated.values) if given else found()).flow}
 
+    @scope.guard(scope_of(stated))
     @sweep.over_fields
     def own_onset(p: Any, until: float | None = None) -> Any:
         return onset.onset(found(), p, until)
@@ -150,6 +152,7 @@ def served(
         }
         return own | catalogue(contents)[1]()
 
+    @scope.guard(scope_of(stated))
     @sweep.over_fields
     def onset(p: Any, until: float | None = None) -> Any:
         """Growth rates and emergence times."""

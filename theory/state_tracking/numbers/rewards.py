@@ -156,13 +156,13 @@ def best_switch(p: Parameters, cost: float = 1.0) -> float:
 
 @scope.guard(REWARDS)
 @sweep.over_fields
-def curve(p: Parameters, until: float = 0.9) -> xr.Dataset:
+def curve(p: Parameters, level: float = 0.9) -> xr.Dataset:
     """A, R, S, s and the clock over training time, supervised first, then by rewards, until s
     reaches a level; at the same R they are those of supervised training.
     """
-    begun, end = time_of(p, min(p.pretrain, until)), time_of(p, until)
+    begun, end = time_of(p, min(p.pretrain, level)), time_of(p, level)
     if not np.isfinite(end):
-        raise ParameterError(f"until = {until:g}: s never gets there")
+        raise ParameterError(f"level = {level:g}: s never gets there")
     before = np.linspace(0, begun, 200, endpoint=False) if begun else np.array([])
     edges = panels(begun, end)
     alpha = begun + waited(p, edges)
