@@ -15,7 +15,7 @@ from theory.equation import Equation
 from theory.flow import Flow
 from theory.linearised import linearised
 from theory.parameters import ParameterError
-from theory.scope import Scope, only
+from theory.scope import Limit, Scope, only
 from theory.statement import arrays, check, closure, gaussian, symmetry
 from theory.statement.roles import Roles
 from theory.statement.stated import Statement
@@ -166,10 +166,33 @@ class Derived:
             scope=Scope(
                 f"the flow of {self.statement.name}",
                 "gradient descent in small steps",
-                tuple(only(s.name, n) for s, n in self.sizes.items()),
+                (*(only(s.name, n) for s, n in self.sizes.items()), *self.filled),
                 free=("eta", "steps", "eval_every", "batch_size"),
             ),
         )
+
+    @property
+    def filled(self) -> list[Limit]:
+        """Limits: sizes at which a class has no entry leave nothing that its rate could follow."""
+        sizes = [s for s in self.statement.symbols if s.is_integer and s not in self.sizes]
+        many = [] if self.shared else [c.size for c in self.classes if c.size.free_symbols]
+
+        def holds(p: Any, _: Any) -> bool:
+            given = {s: sp.Integer(getattr(p, s.name)) for s in sizes if getattr(p, s.name)}
+            return all(size.xreplace(given) != 0 for size in many)
+
+        words = "so large that every class of weights has entries"
+        return [
+            Limit(
+                s.name,
+                words,
+                holds,
+                lambda p, _, s=s: getattr(p, s.name),
+                tuple(q.name for q in sizes if q != s),
+            )
+            for s in sizes
+            if any(size.subs(s, 1) == 0 for size in many)
+        ]
 
     @functools.cached_property
     def moving(self) -> dict[sp.Symbol, sp.Expr]:
