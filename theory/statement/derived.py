@@ -187,7 +187,7 @@ class Derived:
                 s.name,
                 words,
                 holds,
-                lambda p, _, s=s: getattr(p, s.name),
+                lambda p, _, name=s.name: getattr(p, name),  # type: ignore[misc]
                 tuple(q.name for q in sizes if q != s),
             )
             for s in sizes
