@@ -45,8 +45,8 @@ class Model:
         Whether its theory follows from a statement (``theory.NAME.stated``): what it has no module
         for is then what a wing has for every statement.
     beside : bool
-        Whether ``MODEL.SYSTEM`` stands beside a model that is no family: it has equations and
-        checks of its own.
+        Whether ``MODEL.SYSTEM`` stands beside its model: its equations and checks are its own, and
+        no part of the model's.
     """
 
     name: str
@@ -296,7 +296,7 @@ OWN = (
     ),
     Model(
         "associative_memory",
-        "Weights as associative memories: factual recall and eight more systems (Bietti et al.)",
+        "Weights as associative memories: factual recall and six more systems (Bietti et al.)",
         BIETTI,
     ),
     Model("associative_memory.factual_recall", "Factual recall by linear attention", BIETTI),
@@ -308,12 +308,19 @@ OWN = (
     Model("associative_memory.gradient_steps", "Three gradient steps on the trigger task", BIETTI),
     Model("associative_memory.noisy_bigram", "In-context recall beside a noisy bigram", BIETTI),
     Model("associative_memory.k_hop", "k-fold composition by curriculum", BIETTI),
-    Model("associative_memory.retrieval", "Retrieval by a softmax head", BIETTI, stated=True),
+    Model(
+        "associative_memory.retrieval",
+        "Retrieval by a softmax head",
+        BIETTI,
+        stated=True,
+        beside=True,
+    ),
     Model(
         "associative_memory.softmax_recall",
         "Factual recall by softmax attention",
         BIETTI,
         stated=True,
+        beside=True,
     ),
 )
 MODELS: dict[str, Model]  # models that are not systems of a family, by name

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import torch
 import xarray as xr
 
 from simulate.induction_heads import task
-from simulate.induction_heads.learner import KINDS
-from simulate.induction_heads.student import NAMES, project, squared_error
+from simulate.induction_heads.student import NAMES, Constrained, Student, project, squared_error
 from simulate.learner import Descent
 from theory.induction_heads import Parameters
 
@@ -37,7 +34,8 @@ def descent(p: Parameters, B: int, seed: int, step: float = 1.0) -> xr.Dataset:
     step : float
         Time of a step.
     """
-    student: Any = KINDS[p.trained](p.dimension, p.mask, torch.float64)
+    kinds: dict[str, type[Constrained] | type[Student]] = {"three": Constrained, "all": Student}
+    student = kinds[p.trained](p.dimension, p.mask, torch.float64)
     rate = step * p.dimension ** (p.trained != "three")
     optimizer, alpha = Descent(student.parameters(), lr=rate), [0.0]
     for number in range(p.steps):

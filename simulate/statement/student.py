@@ -184,10 +184,15 @@ def at_sizes(stated: Statement, p: Any) -> Derived:
     ParameterError
         If a size or number has no value, or the student has no classes (a closure).
     """
-    made = onset.concrete(model.offered(stated).derived(), p)
+    made = _written(stated, tuple(onset.sized(stated, p).items()))
     said = f"statement {stated.name}: of a closure over teachers there are no students yet"
     require(not made.shared, said)
     return made
+
+
+@functools.lru_cache(maxsize=16)  # the flow of written sums takes seconds
+def _written(stated: Statement, sizes: tuple[tuple[str, int], ...]) -> Derived:
+    return model.offered(stated).derived().written(dict(sizes))
 
 
 def memory(stated: Statement, p: Any, itemsize: int = 8) -> float:

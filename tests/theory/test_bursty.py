@@ -53,12 +53,14 @@ def test_time(sizes):
 
 
 def test_effective_length():
-    """N itself for a single right pair, up to 1/(4N); falling with B by more than B."""
+    """N itself for a single right pair, up to 1/(4N); falling as B^(-5/4) between 1 and sqrt(N)."""
     p = bursty.Parameters()
     single = bursty.effective_length(p, N=[100, 1000], B=1)
     assert np.divide(single, [100, 1000]) - 1 == pytest.approx([1 / 400, 1 / 4000], rel=0.01)
     burst = bursty.effective_length(p, N=10**6, B=[1, 2, 4, 8])
     assert (burst[:-1] / burst[1:] > 2).all()
+    far = bursty.effective_length(p, N=10**12, B=[1000, 2000])
+    assert np.log2(far[0] / far[1]) == pytest.approx(1.25, abs=0.001)
 
 
 def test_balance_and_rate_to_first_order():

@@ -45,8 +45,9 @@ document.getElementById("asked").textContent = JSON.stringify(answers);
 """
 
 
+LONG = {"associative_memory.softmax_recall"}  # whose rates take the browser minutes
 CASES = [
-    pytest.param(model, p, id=f"{name}-{k}", marks=[pytest.mark.slow] * (k > 0))
+    pytest.param(model, p, id=f"{name}-{k}", marks=[pytest.mark.slow] * (k > 0 or name in LONG))
     for name, model in TABLE.items()
     if not model.systems and model.wing("theory").flows()
     for kind in [model.wing("theory").Parameters]

@@ -1,4 +1,4 @@
-"""Weights as associative memories (slides of A. Bietti, 2025): nine small systems, headed by
+"""Weights as associative memories (slides of A. Bietti, 2025): seven small systems, headed by
 factual recall.
 
 Each subpackage is one system with its own ``Parameters``. The names here are those of the headline
@@ -13,8 +13,6 @@ from theory.associative_memory import (
     gradient_steps,
     k_hop,
     noisy_bigram,
-    retrieval,
-    softmax_recall,
     superposition,
     trigger_task,
 )
@@ -37,8 +35,6 @@ SYSTEMS = (
     gradient_steps,
     noisy_bigram,
     k_hop,
-    retrieval,
-    softmax_recall,
 )
 
 __all__ = [
@@ -56,9 +52,7 @@ __all__ = [
     "noisy_bigram",
     "onset",
     "predict",
-    "retrieval",
     "sections",
-    "softmax_recall",
     "superposition",
     "trigger_task",
 ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
@@ -16,7 +16,7 @@ from theory.equation import Equation
 from theory.flow import Flow
 from theory.linearised import linearised
 from theory.parameters import ParameterError
-from theory.scope import Scope, only
+from theory.scope import Limit, Scope, only
 from theory.statement import arrays, check, closure, gaussian, symmetry
 from theory.statement.roles import Roles
 from theory.statement.stated import Statement
@@ -29,12 +29,16 @@ GROWTH = functools.partial(notation.symbol, means="growth rate at zero weights")
 POPULATION = "gradient flow on the population loss"
 
 
-def scope_of(of: Statement, sizes: Mapping[sp.Symbol, int] = MappingProxyType({})) -> Scope:
+def scope_of(
+    of: Statement,
+    sizes: Mapping[sp.Symbol, int] = MappingProxyType({}),
+    filled: Sequence[Limit] = (),
+) -> Scope:
     """Which students the flow of a statement describes, derived at some sizes or at any."""
     return Scope(
         f"the flow of {of.name}",
         "gradient descent in small steps",
-        tuple(only(s.name, n) for s, n in sizes.items()),
+        (*(only(s.name, n) for s, n in sizes.items()), *filled),
         free=("eta", "steps", "eval_every", "batch_size"),
     )
 
@@ -174,8 +178,31 @@ class Derived:
             self.status,
             self.assumptions,
             observables={k: symmetry.replaced(v, q.gauge) for k, v in shown.items()},
-            scope=scope_of(self.statement, self.sizes),
+            scope=scope_of(self.statement, self.sizes, self.filled),
         )
+
+    @property
+    def filled(self) -> list[Limit]:
+        """Limits: sizes at which a class has no entry leave nothing that its rate could follow."""
+        sizes = [s for s in self.statement.symbols if s.is_integer and s not in self.sizes]
+        many = [] if self.shared else [c.size for c in self.classes if c.size.free_symbols]
+
+        def holds(p: Any, _: Any) -> bool:
+            given = {s: sp.Integer(getattr(p, s.name)) for s in sizes if getattr(p, s.name)}
+            return all(size.xreplace(given) != 0 for size in many)
+
+        words = "so large that every class of weights has entries"
+        return [
+            Limit(
+                s.name,
+                words,
+                holds,
+                lambda p, _, name=s.name: getattr(p, name),  # type: ignore[misc]
+                tuple(q.name for q in sizes if q != s),
+            )
+            for s in sizes
+            if any(size.subs(s, 1) == 0 for size in many)
+        ]
 
     @functools.cached_property
     def moving(self) -> dict[sp.Symbol, sp.Expr]:

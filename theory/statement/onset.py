@@ -12,6 +12,7 @@ from theory.linearised import linearised
 from theory.onset import Onset
 from theory.parameters import ParameterError
 from theory.statement.derived import Derived
+from theory.statement.stated import Statement
 from theory.statement.tree import require
 
 SHARES = (0.1, 0.5, 0.9)  # of what the loss falls by
@@ -82,10 +83,21 @@ def concrete(made: Derived, p: Any) -> Derived:
     ParameterError
         If a size or number has no value.
     """
-    for s in made.statement.symbols:
+    return made.written(sized(made.statement, p))
+
+
+def sized(stated: Statement, p: Any) -> dict[str, int]:
+    """Sizes of a statement at given parameters.
+
+    Raises
+    ------
+    ParameterError
+        If a size or number has no value.
+    """
+    for s in stated.symbols:
         said = f"{s.name}: has no value; set it by --set {s.name}=VALUE, or by values= in the statement"
         require(getattr(p, s.name) is not None, said)
-    return made.written(p.as_dict())
+    return {s.name: getattr(p, s.name) for s in stated.symbols if s.is_integer}
 
 
 def _run(flow: Any, p: Any, until: float | None) -> xr.Dataset:

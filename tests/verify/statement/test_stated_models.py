@@ -1,0 +1,40 @@
+"""The registry's models that follow from statements: their checks pass, and can fail."""
+
+import pytest
+
+from simulate.pool import one_thread
+from theory.registry import find
+from verify.check import Band, failed
+from verify.report import Request, collect
+from verify.statement.emergence import emergence
+
+NAMES = [
+    "associative_memory.retrieval",
+    pytest.param("associative_memory.softmax_recall", marks=pytest.mark.slow),
+    "induction_heads.bursty",
+]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_derivation_against_all_weights(name):
+    """Loss, gradients of all weights, classes, steps of descent: exact, or drawn and agreeing."""
+    with one_thread():
+        found = collect(Request(find(name)), "gradients").checks
+    assert len(found) >= 9 and {c.verdict for c in found} <= {"exact", "agrees"}
+    steps = [c for c in found if c.name.startswith("all weights after")]
+    assert steps and all(c.verdict == "exact" for c in steps)
+
+
+def test_times_of_students(tmp_path, monkeypatch):
+    """Agreement with the formula; a formula off by 5% is seen, in the flow and in the students."""
+    monkeypatch.setenv("SOLVABLE_TRANSFORMERS_RUNS", str(tmp_path))
+    theory = find("induction_heads.bursty").wing("theory")
+    settings = [theory.Parameters(N=16, B=2, eta=2.0, eval_every=2)]
+    band, name = Band(-0.02, 0.02, "next order in B/N"), "burst_time"
+
+    def checked(share):
+        time = lambda p: share * theory.emergence_time(p)  # noqa: E731
+        return emergence(theory.stated, settings, "alpha", time, name, band, seeds=(0, 1))[0]
+
+    good, bad = checked(1.0), checked(1.05)
+    assert not failed(good) and [c.within for c in bad] == [False, False, True]
