@@ -40,7 +40,8 @@ def other_values(field, value):
     if value is None:
         return [2, 0.5, "1.0,0.5"]
     if isinstance(value, int | float):
-        return [value + 1, 2 * value, value + 2, 3 * value, value - 1, value / 2 + 0.3]
+        tried = (value + 1, 2 * value, value + 2, 3 * value, value - 1, value / 2 + 0.3)
+        return [v for v in tried if v != value]
     return ["1.1,0.7"]
 
 
