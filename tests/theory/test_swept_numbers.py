@@ -39,7 +39,6 @@ CASES = {
         "predict": ({"seeds": 2, "level": "dressed"}, "L", [2, 5]),
         "onset.onset": ({}, "N", [6, 9]),
         "rewards_time": ({"level": 0.5}, "reward", ["step", "true"]),
-        "rewards_curve": ({"until": 0.5}, "reward", ["step", "true"]),
         "best_switch": ({}, "reward", ["outcome", "true"]),
         "inversion.states": ({"alpha": LATER}, "L", [2, 8]),
         "inversion.solve": ({"at": LATER}, "permutations", ["iid", "distinct"]),

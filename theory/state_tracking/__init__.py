@@ -33,7 +33,6 @@ from theory.state_tracking.dynamics import flow, thermodynamic_limit
 from theory.state_tracking.numbers import inversion, per_seed
 from theory.state_tracking.numbers.quadrature import emergence_time
 from theory.state_tracking.numbers.rewards import best_switch, rewards_time
-from theory.state_tracking.numbers.rewards import curve as rewards_curve
 from theory.state_tracking.numbers.rollout import trajectory, with_accuracy
 from theory.state_tracking.parameters import Parameters
 from theory.state_tracking.predict import predict
@@ -56,7 +55,6 @@ __all__ = [
     "onset",
     "per_seed",
     "predict",
-    "rewards_curve",
     "rewards_time",
     "sections",
     "thermodynamic_limit",
