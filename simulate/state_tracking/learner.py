@@ -250,5 +250,5 @@ SYSTEM = training.System(
     stack=GPU_STACK,
     identity=identity,
     data=on_words,
-    shown=("A", "R", "S", "loss", "accuracy", "rollout_accuracy"),
+    displayed=("A", "R", "S", "loss", "accuracy", "rollout_accuracy"),
 )

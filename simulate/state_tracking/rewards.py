@@ -268,5 +268,5 @@ SYSTEM = dataclasses.replace(
     stack=1,
     identity=identity,
     data=None,
-    shown=("A", "R", "S", "success", "expected_reward", "rollout_accuracy", "rewarded"),
+    displayed=("A", "R", "S", "success", "expected_reward", "rollout_accuracy", "rewarded"),
 )

@@ -49,14 +49,14 @@ def test_students_learn_the_words_and_theory_counts_them(read, tmp_path):
     p, found = read
     runs = train(p, seeds=[0, 1], words=found, store=tmp_path, **ALONE)
     given = Realisation.of_words(p, [0, 1], found)
-    curve = st.predict(p, runs, level="quenched", given=given)
+    curve = st.predict(p, runs, level="fixed_disorder", given=given)
     other = st.predict(
-        p, runs, level="quenched", given=Realisation.of_seeds(p, [0, 1], found.permutations)
+        p, runs, level="fixed_disorder", given=Realisation.of_seeds(p, [0, 1], found.permutations)
     )
     off, off_other = (float(abs(c.loss - runs.loss).max()) for c in (curve, other))
     assert off < 0.02 and off_other > 3 * off, (off, off_other)
     for ask, message in (
-        (lambda: st.predict(p, runs, level="quenched"), "trained on a file's words"),
+        (lambda: st.predict(p, runs, level="fixed_disorder"), "trained on a file's words"),
         (lambda: st.predict(p, runs), "given by the user"),
         (lambda: train(p.replace(L=5), words=found, store=tmp_path, **ALONE), "L = 5: must be 4"),
         (

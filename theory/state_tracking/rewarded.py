@@ -112,7 +112,7 @@ def curves(p: Parameters, end: float | None) -> dict[str, xr.Dataset]:
 
 def draw(result: Onset, axes: Any) -> None:
     """The clocks (left: s over time) and the orbit (right: A over R)."""
-    from theory import plotting  # imports matplotlib, needed for figures only
+    from theory.runtime import plotting  # imports matplotlib, needed for figures only
 
     left, right = axes
     drawn, begun = result.curves(), result.numbers["alpha_pretrained"]

@@ -74,10 +74,10 @@ def flow_of(permutations: str, length: int | None = None, states: int | None = N
     return replace(FLOW, limits=(*FLOW.limits, kind))
 
 
-APART = only("permutations", "iid", "distinct", words="iid or distinct (or level quenched)")
+APART = only("permutations", "iid", "distinct", words="iid or distinct (or level fixed_disorder)")
 COLUMNS = Scope(
     "the theory of one start", f"{GRADIENT}, teachers drawn", (*FLOW.limits, APART), FLOW.free
 )
 REALISATION = Scope("the theory of one realisation", GRADIENT, DESCENT, MEASURED, ("data_draw",))
-SCOPES = {"flow": FLOW, "columns": COLUMNS, "dressed": COLUMNS, "quenched": REALISATION}
+SCOPES = {"flow": FLOW, "cavity": COLUMNS, "dressed": COLUMNS, "fixed_disorder": REALISATION}
 applies = scope.applies(SCOPES)
