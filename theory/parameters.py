@@ -180,7 +180,8 @@ def most_extreme(values: Mapping[str, Any]) -> str:
 def parameter(default: Any, doc: str, *, theory_only: bool = False, **allowed: Any) -> Any:
     """Declare a field: its default, meaning and allowed values (see `Allowed`).
 
-    ``theory_only`` fields set the start of a theory curve and do not identify a training run.
+    ``theory_only`` fields set the start of a theory curve and do not identify a training run; a
+    system of students may add some to its ``identity``.
     """
     metadata = {"doc": doc, "theory_only": theory_only, "allowed": Allowed(**allowed)}
     return dataclasses.field(default=default, metadata=metadata)

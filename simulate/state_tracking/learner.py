@@ -132,10 +132,9 @@ class Learner(learner.Learner):
     ) -> None:
         self.p, self.seeds, self.keep = p, seeds, keep
         permutations = permutations if words is None else words.permutations
-        self.permutations: list[Any] = []
-        self.train_data: list[Any] = []
-        test: list[Any] = []
-        start: list[Any] = []
+        self.permutations, start = [], []
+        self.train_data: list[task.Sequences] = []
+        test: list[task.Sequences] = []
         for seed in seeds:
             stream = task.streams(seed, p.data_draw)
             drawn = task.draw_permutations(p, stream["task"])

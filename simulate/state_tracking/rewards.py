@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -77,7 +78,7 @@ class Learner(supervised.Learner):
     Parameters
     ----------
     p, seeds, device, dtype, permutations
-        As for supervised training; one seed.
+        As for supervised training; a single seed.
     start : Dataset, optional
         Supervised runs with their final weights (``train(..., keep=True)``), whose student of the
         same seed goes on.
@@ -193,8 +194,10 @@ class Learner(supervised.Learner):
             law = torch.zeros(len(acts), p.N, dtype=torch.float64, device=acts.device)
             law[at, path[:, 0]] = 1
             for t in range(p.horizon or p.L):
-                logits: Any = sum(pi[t, j] * columns[:, acts[:, j]] for j in range(p.L))
-                kernel = torch.softmax(logits, 2).transpose(0, 1)  # sequence, state, next state
+                logits = [pi[t, j] * columns[:, acts[:, j]] for j in range(p.L)]
+                kernel = torch.softmax(torch.stack(logits).sum(0), 2).transpose(
+                    0, 1
+                )  # sequence, state, next state
                 right.append(kernel[at, path[:, t], path[:, t + 1]])
                 law = torch.einsum("ns,nsr->nr", law, kernel)
             reward += float(law[at, path[:, p.horizon or p.L]].sum())
@@ -222,10 +225,38 @@ class Learner(supervised.Learner):
         self.rewarded = bool(states[0]["rewarded"])
 
 
+class One:
+    """A single student for `simulate.learner.Each`: those of a stack change over at different
+    steps.
+    """
+
+    def __init__(
+        self, p: Parameters, seed: int, device: torch.device, dtype: torch.dtype, **own: Any
+    ) -> None:
+        self.learner = Learner(p, [seed], device, dtype, **own)
+        self.step, self.students = self.learner.step, self.learner.students
+
+    def measure(self) -> dict[str, np.ndarray]:
+        """Quantities in `MEANING`."""
+        return {name: v[0] for name, v in self.learner.measure().items()}
+
+    def state(self) -> learner.State:
+        """State of the student."""
+        return self.learner.state(0)
+
+    def load(self, state: learner.State) -> None:
+        """Restore a state."""
+        self.learner.load([state])
+
+    def finish(self) -> dict[str, Any]:
+        """Final results, as of supervised training."""
+        return self.learner.finish(0)
+
+
 SYSTEM = dataclasses.replace(
     supervised.SYSTEM,
     name="state_tracking.rewards",
-    make=Learner,
+    make=partial(learner.Each, One),
     meaning={
         **MEANING,
         "success": "mean probability of the right next state, test set",

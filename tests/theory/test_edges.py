@@ -48,6 +48,7 @@ INNER = {
     "general": "softmax attention proximal output_channel input_channel",
     "regulariser": "input_channel",
     "linear": "moments",
+    "numbers.rewards": "clock success time_of waited panels curve",
     "prox": "objective loss target_solution newton descend",
     "state_tracking.onset": "rise secant waited sharp at_large_sizes rates growth early_mass "
     "early_difference exponent onset_A gain_of_flow departure_of_sharp",
@@ -56,6 +57,7 @@ INNER = {
     "k_hop.numbers": "over_hops",
     "factual_recall.numbers": "constants angle_of_share gain",
 }
+REWARDED = [("state_tracking", name) for name in ("rewards_time", "best_switch")]
 EDGES: dict[str, Any] = {
     "nan": math.nan,
     "inf": math.inf,
@@ -86,6 +88,8 @@ def small(system: str, function: str = "") -> BaseParameters:
     """Parameters at which every number is cheap, and that a function describes."""
     of_three = system == "induction_heads" and function in ("times", "emergence_times")
     own = {"trained": "three"} if of_three else {}
+    if (system, function) in REWARDED:
+        own = {"reward": "step"}
     return registry.find(system).wing("theory").Parameters(**SMALL.get(system, {}), **own)
 
 

@@ -40,12 +40,11 @@ CASES = {
         "emergence_times": ({"level": 0.3}, "L", [2, 3, 8]),
         "numbers.quadrature.emergence_time": ({"level": 0.3}, "L", [2, 3, 8]),
         "initial_variance": ({}, "d_h", [8, 16]),
-        "best_switch": ({}, "L", [3, 4]),
-        "rewards_time": ({"level": 0.6}, "L", [3, 4]),
-        "rewards_curve": ({}, "L", [3]),
         "trajectory": ({"alpha": 0.5, "at": [0, 0.5]}, "L", [2, 8]),
         "predict": ({"seeds": 2, "level": "dressed"}, "L", [2, 5]),
         "onset": ({}, "N", [6, 9]),
+        "rewards_time": ({"level": 0.5}, "reward", ["step", "true"]),
+        "best_switch": ({}, "reward", ["outcome", "true"]),
         "inversion.states": ({"alpha": LATER}, "L", [2, 8]),
         "inversion.solve": ({"at": LATER}, "permutations", ["iid", "distinct"]),
         "numbers.late_time.late_constant": ({}, "N", [6, 9]),
@@ -112,7 +111,6 @@ ALL = [
 def small(system, name=""):
     """Parameters at which every number is cheap, and that a function describes."""
     own = {"trained": "three"} if (system, name) == ("induction_heads", "emergence_times") else {}
-    own |= {"reward": "outcome", "pretrain": 0.4} if "switch" in name or "rewards" in name else {}
     return find(system).wing("theory").Parameters(**SMALL.get(system, {}), **own)
 
 

@@ -32,7 +32,6 @@ from theory.state_tracking.attention import c_omega
 from theory.state_tracking.dynamics import flow, thermodynamic_limit
 from theory.state_tracking.numbers import inversion, per_seed
 from theory.state_tracking.numbers.rewards import best_switch, rewards_time
-from theory.state_tracking.numbers.rewards import curve as rewards_curve
 from theory.state_tracking.numbers.rollout import trajectory, with_accuracy
 from theory.state_tracking.onset import emergence_times, onset
 from theory.state_tracking.onset import equations as onset_equations
@@ -57,7 +56,6 @@ __all__ = [
     "onset",
     "per_seed",
     "predict",
-    "rewards_curve",
     "rewards_time",
     "sections",
     "thermodynamic_limit",

@@ -155,7 +155,6 @@ def best_switch(p: Parameters, cost: float = 1.0) -> float:
 
 
 @scope.guard(REWARDS)
-@sweep.over_fields
 def curve(p: Parameters, level: float = 0.9) -> xr.Dataset:
     """A, R, S, s and the clock over training time, supervised first, then by rewards, until s
     reaches a level; at the same R they are those of supervised training.
