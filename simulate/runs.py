@@ -27,7 +27,7 @@ import xarray as xr
 from filelock import FileLock
 
 from simulate.patience import whole
-from theory import memory, sources
+from theory import memory, prediction, sources
 from theory.output import atomic
 from theory.parameters import BaseParameters, ParameterError, brief
 
@@ -46,7 +46,7 @@ def default_store() -> Path:
 def configuration(model: str, p: BaseParameters, **more: Any) -> str:
     """Canonical text that identifies a configuration; equal texts mean equal runs."""
     return json.dumps(
-        {"format": FORMAT, "model": model, **p.as_dict(training_only=True), **more}, sort_keys=True
+        {"format": FORMAT, "model": model, **p.stored(training_only=True), **more}, sort_keys=True
     )
 
 
@@ -498,7 +498,7 @@ def open(store: Path | str) -> xr.Dataset:
             "older to train them again",
             stacklevel=2,
         )
-    settings = {config: json.loads(config) for config in found}
+    settings = {config: _setting(config) for config in found}
     models = sorted({s["model"] for s in settings.values()})
     if len(models) > 1:
         raise ParameterError(f"{store}: holds runs of {', '.join(models)}; name one of its folders")
@@ -513,6 +513,14 @@ def open(store: Path | str) -> xr.Dataset:
         for config, of in found.items()
     ]
     return _join(pieces, swept)
+
+
+def _setting(config: str) -> dict[str, Any]:
+    """Stored configuration, with the defaults of fields that were added since."""
+    setting = json.loads(config)
+    model = prediction.named(setting["model"])
+    kind = None if model is None else getattr(model.wing("theory"), "Parameters", None)
+    return setting if kind is None else kind.filled(setting)
 
 
 def _loader(

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import replace
 
 from theory import scope
+from theory.optimisers import Optimiser
 from theory.scope import FULL_BATCH, Limit, Scope, configuration, only
 
 MEASURED = ("n_test", "epochs", "eval_every")  # run length and measurement
@@ -15,7 +17,16 @@ WEIGHTS = Limit(
     lambda p, runs: p.fix_embedding,
     ("d_model",),
 )
-DESCENT = (only("optimizer", "sgd"), FULL_BATCH, only("weight_decay", 0.0), WEIGHTS)
+OPTIMISER = tuple(f.name for f in dataclasses.fields(Optimiser))
+ADAM = ("beta_1", "beta_2", "epsilon", "nesterov")  # at their defaults where nothing uses them
+PLAIN = ("optimizer", "weight_decay", "momentum", "schedule", "warmup", "clip")
+DESCENT = (
+    only("optimizer", "sgd"),
+    FULL_BATCH,
+    *(only(name, getattr(Optimiser(), name)) for name in PLAIN[1:]),
+    WEIGHTS,
+)
+UNUSED = (*ADAM, "unit")  # by descent with all data
 DRAWN = Limit(
     "permutations",
     "drawn, iid or distinct",
@@ -23,14 +34,18 @@ DRAWN = Limit(
     lambda p, runs: "given by the user",
 )
 GRADIENT = "full-batch gradient descent on the weights themselves"
+TRAINING = "training of the weights themselves, by any optimiser, with the seed's own batches"
 ARCHITECTURE = Scope(
     "the attention constant and the variance of the logits",
     "attention with embeddings held at unity",
     (WEIGHTS,),
-    ("eta", "n_train", "data_draw", "batch_size", "weight_decay", "optimizer", *MEASURED),
+    ("eta", "n_train", "data_draw", "batch_size", "unit", *OPTIMISER, *MEASURED),
 )
 FLOW = Scope(
-    "the flow (15)", f"{GRADIENT}, teachers drawn", (*DESCENT, DRAWN), ("data_draw", *MEASURED)
+    "the flow (15)",
+    f"{GRADIENT}, teachers drawn",
+    (*DESCENT, DRAWN),
+    ("data_draw", *UNUSED, *MEASURED),
 )
 
 
@@ -45,6 +60,12 @@ def flow_of(permutations: str) -> Scope:
 
 
 COLUMNS = Scope("the theory of one start", f"{GRADIENT}, teachers drawn", FLOW.limits, FLOW.free)
-REALISATION = Scope("the theory of one realisation", GRADIENT, DESCENT, MEASURED, ("data_draw",))
+REALISATION = Scope(
+    "the theory of one realisation",
+    TRAINING,
+    (WEIGHTS,),
+    ("n_test", "eval_every"),
+    ("data_draw", "n_train", "batch_size", "unit", "epochs", *OPTIMISER),
+)
 SCOPES = {"flow": FLOW, "columns": COLUMNS, "dressed": COLUMNS, "quenched": REALISATION}
 applies = scope.applies(SCOPES)

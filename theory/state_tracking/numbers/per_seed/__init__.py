@@ -10,6 +10,7 @@ from theory.state_tracking.numbers.per_seed.quenched import Quenched
 from theory.state_tracking.numbers.per_seed.realisation import Realisation
 from theory.state_tracking.numbers.per_seed.runs import data_scatter, half_times, solve
 from theory.state_tracking.numbers.per_seed.start import Start
+from theory.state_tracking.numbers.per_seed.trained import Trained, system
 
 __all__ = [
     "Attention",
@@ -19,7 +20,9 @@ __all__ = [
     "Quenched",
     "Spelled",
     "Start",
+    "Trained",
     "data_scatter",
     "half_times",
     "solve",
+    "system",
 ]
