@@ -12,6 +12,7 @@ import sympy as sp
 
 from theory import notation, printing
 from theory.equation import Equation
+from theory.entries import Entries
 from theory.flow import Flow
 from theory.linearised import linearised
 from theory.parameters import ParameterError
@@ -169,6 +170,16 @@ class Derived:
                 tuple(only(s.name, n) for s, n in self.sizes.items()),
                 free=("eta", "steps", "eval_every", "batch_size"),
             ),
+            entries=None if self.shared else self.entries,
+        )
+
+    def entries(self) -> Entries:
+        """The weights behind the flow, one value per class."""
+        return Entries(
+            {x: -rate for x, rate in self.rates.items()},
+            {c.symbol: c.size for c in self.classes},
+            self.start,
+            dict(self.quotient.order),
         )
 
     @functools.cached_property

@@ -23,6 +23,7 @@ from theory.associative_memory.factual_recall.reduction import (
 )
 from theory.associative_memory.factual_recall.scope import RECALL
 from theory.associative_memory.symbols import DERIVED, ref, t
+from theory.entries import Entries
 from theory.equation import Equation
 from theory.flow import Flow
 from theory.notation import symbol
@@ -59,18 +60,35 @@ def wrong_mass(part: Part) -> sp.Expr:
 
 
 @cache
-def descent(part: Part) -> tuple[sp.Expr, sp.Expr]:
-    """Rates of delta and w: every weight follows its share of the derivative of the
-    symmetric loss.
-    """
+def slopes_of(part: Part) -> dict[sp.Symbol, sp.Expr]:
+    """Derivative of the loss by one weight of each value in a part."""
     total = reduction.equations()["recall_loss"].rhs
     gain = part.w * (
         part.values[0] - part.values[1]
     )  # the other part of the loss does not depend on these weights
+    whole = total.subs(part.gain, gain)
+    return {x: sp.diff(whole, x) / reduction.SHARED[x] for x in (part.w, *part.values)}
+
+
+def entries() -> Entries:
+    """The weights behind the flow: attention, values of own answers and of others, per part."""
+    slopes = {x: form for part in PARTS for x, form in slopes_of(part).items()}
+    order = {q.w: q.w for q in PARTS} | {q.delta: q.values[0] - q.values[1] for q in PARTS}
+    kept = {x: order[x] for x in (w_r, delta_r, w_s, delta_s)}
+    return Entries(
+        slopes, {x: reduction.SHARED[x] for x in slopes}, dict.fromkeys(slopes, epsilon), kept
+    )
+
+
+@cache
+def descent(part: Part) -> tuple[sp.Expr, sp.Expr]:
+    """Rates of delta and w: every weight follows its share of the derivative of the
+    symmetric loss.
+    """
+    slopes = slopes_of(part)
 
     def rate(weight: sp.Symbol) -> sp.Expr:
-        slope = -sp.diff(total.subs(part.gain, gain), weight) / reduction.SHARED[weight]
-        return slope.subs(part.values[0], part.values[1] + part.delta)
+        return -slopes[weight].subs(part.values[0], part.values[1] + part.delta)
 
     mass = wrong_mass(part).subs(part.gain, part.w * part.delta)
     rates = (rate(part.values[0]) - rate(part.values[1]), rate(part.w))
@@ -181,4 +199,5 @@ def flow() -> Flow:
             "accuracy": right["relation"] * right["subject"],
         },
         scope=RECALL,
+        entries=entries,
     )
