@@ -31,7 +31,12 @@ WAYS = [
         for one, two, small in ((0.9, 0.999, 1e-8), (0.5, 0.9, 1e-3))
     ),
 ]
-RATES = [dict(), dict(warmup=4), dict(schedule="cosine"), dict(warmup=4, schedule="cosine", clip=0.7)]
+RATES = [
+    dict(),
+    dict(warmup=4),
+    dict(schedule="cosine"),
+    dict(warmup=4, schedule="cosine", clip=0.7),
+]
 TINY = Parameters(N=4, L=3, d_g=3, d_h=4, n_train=24, n_test=8, epochs=STEPS, eval_every=4, eta=ETA)
 
 
@@ -127,9 +132,9 @@ def test_stored_runs_keep_their_identity():
     p = Parameters.table_1()
     said = json.loads(SYSTEM.configuration(p, torch.float32))
     assert {"momentum", "clip", "unit", "beta_1"}.isdisjoint(said) and said["weight_decay"] == 0.0
-    assert str(runs.place(runs.default_store(), SYSTEM.configuration(p, torch.float32), 0)).endswith(
-        TABLE_1
-    )
+    assert str(
+        runs.place(runs.default_store(), SYSTEM.configuration(p, torch.float32), 0)
+    ).endswith(TABLE_1)
     moved = json.loads(SYSTEM.configuration(p.replace(momentum=0.9), torch.float32))
     assert moved == {**said, "momentum": 0.9}
     assert Parameters(**json.loads(p.as_json())) == p
