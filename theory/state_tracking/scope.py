@@ -67,5 +67,12 @@ REALISATION = Scope(
     ("n_test", "eval_every"),
     ("data_draw", "n_train", "batch_size", "unit", "epochs", *OPTIMISER),
 )
+ARRIVALS = Scope(
+    "the theory of entries by arrivals",
+    "training of the weights themselves, by any optimiser, with ample data",
+    (WEIGHTS, DRAWN, only("permutations", "iid")),
+    ("n_train", "data_draw", "n_test", "eval_every"),
+    ("batch_size", "unit", "epochs", *OPTIMISER),
+)
 SCOPES = {"flow": FLOW, "columns": COLUMNS, "dressed": COLUMNS, "quenched": REALISATION}
 applies = scope.applies(SCOPES)

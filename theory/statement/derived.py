@@ -11,8 +11,8 @@ import numpy as np
 import sympy as sp
 
 from theory import notation, printing
-from theory.equation import Equation
 from theory.entries import Entries
+from theory.equation import Equation
 from theory.flow import Flow
 from theory.linearised import linearised
 from theory.parameters import ParameterError

@@ -3,9 +3,17 @@
 from __future__ import annotations
 
 from verify.report import Report, Request
-from verify.state_tracking import optimisers
+from verify.state_tracking import adam, clocks, optimisers
 
 
 def report(request: Request) -> Report:
-    """Every optimiser, single seeds against the fixed-disorder theory."""
-    return Report(optimisers.checks(**request.training))
+    """Momentum, Adam, and every optimiser for single seeds."""
+    training = request.training
+    groups = (
+        clocks.on_flow,
+        lambda: clocks.on_students(**training),
+        lambda: adam.at_settings(**training),
+        lambda: adam.exponents(**training),
+        lambda: optimisers.checks(**training),
+    )
+    return Report([check for group in groups for check in group()])

@@ -2,6 +2,7 @@
 and the fixed-disorder (quenched) theory from each seed's initial weights.
 """
 
+from theory.state_tracking.numbers.per_seed.arrivals import Arrivals, emergence_steps
 from theory.state_tracking.numbers.per_seed.attention import Attention
 from theory.state_tracking.numbers.per_seed.columns import Columns
 from theory.state_tracking.numbers.per_seed.dressed import Dressed
@@ -13,6 +14,7 @@ from theory.state_tracking.numbers.per_seed.start import Start
 from theory.state_tracking.numbers.per_seed.trained import Trained, system
 
 __all__ = [
+    "Arrivals",
     "Attention",
     "Columns",
     "Dressed",
@@ -22,6 +24,7 @@ __all__ = [
     "Start",
     "Trained",
     "data_scatter",
+    "emergence_steps",
     "half_times",
     "solve",
     "system",
