@@ -36,7 +36,7 @@ slope = symbol("slope", r"\nabla\mathcal{L}", "gradient at the weights", real=Tr
 
 @dataclass(frozen=True)
 class Rule:
-    """Which combination of memory and gradient a step follows: the memory, or Nesterov's mixture."""
+    """What a step follows: the memory of gradients, or Nesterov's mixture with the latest one."""
 
     name: str
     nesterov: bool

@@ -81,8 +81,8 @@ def test_plain_descent_goes_in_strides():
     for k, x in enumerate(fast.rates()):
         np.testing.assert_allclose(x, -p.eta * (slow.gradients()[k] + 0.01 * slow.state[k]))
     slow.epoch()
-    for x, y in zip(slow.state, [w + f for w, f in zip(fast.state, fast.rates())], strict=True):
-        np.testing.assert_allclose(x, y, rtol=1e-12, atol=1e-15)
+    for x, w, f in zip(slow.state, fast.state, fast.rates(), strict=True):
+        np.testing.assert_allclose(x, w + f, rtol=1e-12, atol=1e-15)
 
 
 def test_predict_serves_them(tmp_path):

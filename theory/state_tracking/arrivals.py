@@ -1,7 +1,7 @@
-"""Theory for any optimiser from sizes alone: entries of M by what they stand for. From a state, some
-of the d_g actions lead to another state (its arrivals). Entries of M are right or wrong, and belong
-to states with so many arrivals and a mean entry at the start. All of one kind have the same mean
-gradient, so that they move together under every optimiser, also under one that forgets its size.
+"""Theory for any optimiser from sizes alone: entries of M by what they stand for. From a state,
+some of the d_g actions lead to another state (its arrivals). Entries of M are right or wrong, and
+belong to states with so many arrivals and a mean entry at the start. All of one kind have the same
+mean gradient, so that they move together under every optimiser, also one that forgets its size.
 """
 
 from __future__ import annotations

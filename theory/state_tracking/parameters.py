@@ -169,6 +169,7 @@ class Parameters(Optimiser):
             "d_g": self.d_g,
             "d_h": self.d_h,
             "eta": self.eta,
+            "weight_decay": self.weight_decay,
             "zeta": self.zeta,
             "A_0": 1 / self.L if self.A_0 is None else self.A_0,
             "R_0": self.R_0,

@@ -74,5 +74,12 @@ ARRIVALS = Scope(
     ("n_train", "data_draw", "n_test", "eval_every"),
     ("batch_size", "unit", "epochs", *OPTIMISER),
 )
+DECAYING = Scope(
+    "the overlap under weight decay",
+    "descent with coupled weight decay, teachers drawn, once attention is on the right action",
+    (only("optimizer", "sgd"), *(x for x in DESCENT if x.field in ("momentum", "clip")), WEIGHTS),
+    ("eta", "n_train", "data_draw", "batch_size", "schedule", "warmup", *UNUSED, *MEASURED),
+    ("weight_decay",),
+)
 SCOPES = {"flow": FLOW, "columns": COLUMNS, "dressed": COLUMNS, "quenched": REALISATION}
 applies = scope.applies(SCOPES)

@@ -1,4 +1,4 @@
-"""Emergence under Adam from sizes and starts alone, and how it goes with sizes and learning rate."""
+"""Emergence under Adam from sizes and starts alone, and its exponents."""
 
 from __future__ import annotations
 
@@ -22,13 +22,7 @@ BACKWARD = Band(
 MISSED = {"unequal": BACKWARD}
 # How times go with one field at a time, about this base.
 BASE = Parameters.demo().replace(optimizer="adam", eta=0.006, n_test=16, unit="step", epochs=300)
-MOVES: dict[str, tuple[Any, Any]] = {
-    "eta": (0.003, 0.012),
-    "N": (12, 32),
-    "L": (5, 12),
-    "d_g": (12, 32),
-    "d_h": (16, 64),
-}
+MOVES: dict[str, tuple[Any, Any]] = {"eta": (0.003, 0.012), "L": (5, 12)}
 SEEDS = range(200, 206)
 
 
