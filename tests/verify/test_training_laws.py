@@ -55,6 +55,7 @@ def test_decay_ends_where_it_should(store):
     """A learned state at a tiny size; half the decay is seen."""
     p = TINY.replace(eta=2.0, n_train=2048, n_test=16)
     rows = decay.checks(p, (1e-3,), (0,), **store)
-    assert all(c.within for c in rows)
+    # Eight teachers of eight states agree by chance in a few per cent of pairs.
+    assert rows[0].measured == pytest.approx(rows[0].predicted, rel=0.02)
     other = decay.late_overlap(p.replace(weight_decay=5e-4))
-    assert abs(float(other) / rows[0].predicted - 1) > 3 * decay.REST
+    assert abs(float(other) / rows[0].predicted - 1) > 0.06

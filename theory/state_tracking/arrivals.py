@@ -95,7 +95,7 @@ def equations() -> dict[str, Equation]:
 @cache
 def spelled(count: int) -> tuple[sp.Expr, sp.Expr, list[list[sp.Symbol]]]:
     """Loss without the cost of random entries, and sum of squared probabilities, for so many kinds,
-    with symbols in place of the arrays `BASES`. Slopes follow by differentiation.
+    with symbols in place of the arrays `BASES`.
     """
     eq, every = equations(), range(1, count + 1)
     names = [[sp.Symbol(f"{base.name}_{n}") for n in every] for base in BASES]

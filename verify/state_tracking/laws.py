@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from verify.report import Report, Request
-from verify.state_tracking import adam, clocks, optimisers
+from verify.state_tracking import adam, clocks, decay, optimisers
 
 
 def report(request: Request) -> Report:
-    """Momentum, Adam, and every optimiser for single seeds."""
+    """Momentum, Adam, decay, and every optimiser for single seeds."""
     training = request.training
     groups = (
         clocks.on_flow,
         lambda: clocks.on_students(**training),
         lambda: adam.at_settings(**training),
         lambda: adam.exponents(**training),
+        lambda: decay.checks(**training),
         lambda: optimisers.checks(**training),
     )
     return Report([check for group in groups for check in group()])

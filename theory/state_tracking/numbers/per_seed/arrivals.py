@@ -2,37 +2,68 @@
 
 from __future__ import annotations
 
-from functools import cache
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 import scipy.stats
-import sympy as sp
 
 from theory import scope
 from theory.optimisers import Steps
 from theory.special import gauss_hermite
-from theory.state_tracking import arrivals
-from theory.state_tracking.logits import pi_i
 from theory.state_tracking.numbers.per_seed.attention import Attention
 from theory.state_tracking.numbers.per_seed.start import Start
 from theory.state_tracking.parameters import Parameters
 from theory.state_tracking.scope import ARRIVALS
-from theory.state_tracking.symbols import N, d_g
 
 RARE = 1e-4  # share of states with more arrivals than are followed
 NODES = 3  # of the mean entry to a state at the start
 
 
-@cache
-def compiled(kinds: int) -> Any:
-    """Slopes of a position's loss by entries of every kind and by attention on the own action, and
-    the sum of squared probabilities, as array code derived from the loss.
+@dataclass(frozen=True)
+class Kinds:
+    """Law of the kinds of states, arrays over them: the slopes of the loss of
+    `theory.state_tracking.arrivals`, written for arrays.
+
+    Attributes
+    ----------
+    share, k, offset : ndarray
+        As `arrivals.BASES`.
+    N, d_g : int
+        States and actions.
     """
-    loss, squares, (*law, right, wrong) = arrivals.spelled(kinds)
-    by = [sp.diff(loss, x) for x in (*right, *wrong, pi_i)]
-    arguments = [pi_i, *right, *wrong, *(x for own in law for x in own), N, d_g]
-    return sp.lambdify(arguments, [*by, squares], "numpy", cse=True)
+
+    share: np.ndarray
+    k: np.ndarray
+    offset: np.ndarray
+    N: int
+    d_g: int
+
+    def slopes(
+        self, own: np.ndarray, right: np.ndarray, wrong: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """Derivatives of the losses of positions by entries of every kind and by attention on the
+        own action, and sums of squared probabilities.
+
+        Parameters
+        ----------
+        own : ndarray, shape (B, L)
+            Attention on the own action.
+        right, wrong : ndarray, shape (B, kinds)
+            Entries.
+        """
+        b, x, y = own[..., None], right[:, None], wrong[:, None]
+        mean = (self.k * x + (self.d_g - self.k) * y) / self.d_g
+        e_x, e_y = (np.exp(b * v + (1 - b) * mean + self.offset) for v in (x, y))
+        states, chosen = self.N * self.share, self.N * self.share * self.k / self.d_g
+        Z = (e_y @ states)[..., None] - e_y + e_x
+        by_x = chosen * (e_x / Z - 1)
+        by_y = states * e_y * (1 / Z @ chosen)[..., None] - chosen * e_y / Z
+        by_mean = (1 - b) * (by_x + by_y)
+        by_right = b * by_x + self.k / self.d_g * by_mean
+        by_wrong = b * by_y + (1 - self.k / self.d_g) * by_mean
+        by_own = (by_x * (x - mean) + by_y * (y - mean)).sum(-1)
+        squares = (((e_y**2 @ states)[..., None] - e_y**2 + e_x**2) / Z**2) @ chosen
+        return by_right, by_wrong, by_own, squares
 
 
 class Arrivals:
@@ -52,19 +83,19 @@ class Arrivals:
         most = min(p.d_g, int(law.isf(RARE)) + 1)
         node, weight = gauss_hermite(NODES)
         of_k, of_node = np.divmod(np.arange((most + 1) * NODES), NODES)
-        self.k = of_k.astype(float)
-        self.share = law.pmf(of_k) / law.cdf(most) * weight[of_node]
-        self.offset = np.sqrt(p.initial_variance / p.d_g) * node[of_node]
-        many = p.N**2 * self.share
-        self.many = [many * self.k, many * (p.d_g - self.k)]
+        share = law.pmf(of_k) / law.cdf(most) * weight[of_node]
+        offset = np.sqrt(p.initial_variance / p.d_g) * node[of_node]
+        self.kinds = Kinds(share, of_k.astype(float), offset, p.N, p.d_g)
+        self.many = [p.N**2 * share * of_k, p.N**2 * share * (p.d_g - of_k)]
         self.state = [start.W_Q.astype(float), start.W_K.astype(float), *self._entries(start)]
         self.steps = Steps(p, p.eta, p.updates)
 
     def _entries(self, start: Start) -> list[np.ndarray]:
         """Mean entries by kind at the start: the smallest that have the overlaps and the sum."""
-        one = np.ones_like(self.k)
+        k = self.kinds.k
+        one = np.ones_like(k)
         # What a right and a wrong entry is in R, S and zeta, up to their numbers of terms.
-        along = [np.stack([one, self.k - 1, one]), np.stack([0 * one, self.k, one])]
+        along = [np.stack([one, k - 1, one]), np.stack([0 * one, k, one])]
         p, many = self.p, self.many
         gram = sum((a * n) @ a.T for a, n in zip(along, many, strict=True))
         pairs = p.d_g * p.N
@@ -78,16 +109,15 @@ class Arrivals:
         p, (W_Q, W_K, right, wrong) = self.p, self.state
         at = self.attention.forward(W_Q, W_K)
         own = np.einsum("bii->bi", at)
-        entries = [x[:, None] for x in (*right.T, *wrong.T)]
-        law = (*self.share, *self.k, *self.offset)
-        found = compiled(len(self.k))(own, *entries, *law, p.N, p.d_g)
-        *by_entry, by_own, squares = (np.broadcast_to(x, own.shape) for x in found)
-        mean = np.stack([x.mean(1) for x in by_entry], 1)
+        *by_entry, by_own, squares = self.kinds.slopes(own, right, wrong)
         noise = p.initial_variance * (1 - 1 / p.d_g) * (1 - squares)
         force = (noise[..., None] * at + by_own[..., None] * np.eye(p.L)) / p.L
         heads = self.attention.backward(W_Q, W_K, at, force)
-        mean = mean / np.maximum(np.concatenate(self.many), 1e-300)
-        return [*heads, *np.split(mean, 2, 1)]
+        by_kind = [
+            np.divide(d.mean(1), n, out=np.zeros((len(own), n.size)), where=n > 0)
+            for d, n in zip(by_entry, self.many, strict=True)
+        ]
+        return [*heads, *by_kind]
 
     def step(self) -> None:
         """One step of the optimiser."""
