@@ -18,7 +18,7 @@ from theory.notation import symbol
 from theory.optimisers import Optimiser
 from theory.parameters import ParameterError
 
-REFERENCE = "derived here: momentum as a filter of gradients"
+REFERENCE = "derived here, momentum as a filter of gradients"
 SLOW = "gradients change little from step to step"
 
 eta = symbol("eta", r"\eta", "learning rate", positive=True)

@@ -166,7 +166,8 @@ def test_shares_of_arrivals():
     for k in range(4):
         share, size = (counts == k).mean(), counts.size
         own = theory.kinds.share[theory.kinds.k == k].sum()
-        law = arrivals.equations()["arrivals"].evaluate({"d_g": 8, "N": 12, "k_arrivals": k})
+        form = arrivals.equations()["arrivals"].rhs
+        law = form.subs({d_g: 8, N: 12, arrivals.k: k}).doit()
         assert own == pytest.approx(float(law), abs=2e-4)
         # 4 standard errors; counts of one state are correlated, which makes them smaller.
         assert abs(share - own) < 4 * np.sqrt(own * (1 - own) / size)

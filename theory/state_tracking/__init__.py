@@ -7,9 +7,11 @@ from __future__ import annotations
 from theory.catalogue import catalogue
 from theory.special import gaussian_accuracy
 from theory.state_tracking import (
+    arrivals,
     attention,
     columns,
     composite,
+    decay,
     definitions,
     dressed,
     dynamics,
@@ -19,6 +21,7 @@ from theory.state_tracking import (
     logits,
     loss,
     micro,
+    momentum,
     onset,
     overlaps,
     quenched,
@@ -75,6 +78,9 @@ flows, sections, equations = catalogue(
         "Column statistics": [columns],
         "Quenched theory": [quenched],
         "Rollout accuracy": [rollout],
+        "Momentum": [momentum],
+        "Entries by arrivals": [arrivals],
+        "Weight decay": [decay],
     },
     flow,
     thermodynamic_limit,

@@ -38,6 +38,7 @@ T = symbol("T_all", r"T", "sum of squared attention of a position", positive=Tru
 kind_loss = symbol("loss_kinds", r"\ell", "loss of a position by kinds", real=True)
 chance = symbol("chance", "P_{k}", "share of states with k arrivals", positive=True)
 k = symbol("k_arrivals", "k", "arrivals", integer=True, nonnegative=True)
+one = symbol("arriving", "j", "an arrival", integer=True, nonnegative=True)
 BASES = (share, arrivals, offset, right, wrong)
 
 
@@ -55,7 +56,8 @@ def logit(entry: sp.Indexed) -> sp.Expr:
 
 def binomial() -> sp.Expr:
     """Each action leads to a state with probability 1/N."""
-    return sp.binomial(d_g, k) * (1 / N) ** k * (1 - 1 / N) ** (d_g - k)
+    ways = sp.Product((d_g - one) / (one + 1), (one, 0, k - 1))
+    return ways * (1 / N) ** k * (1 - 1 / N) ** (d_g - k)
 
 
 def over_states(power: int) -> sp.Expr:

@@ -38,7 +38,7 @@ def checks(
     for decay in decays:
         q = p.replace(weight_decay=decay)
         R, S = ends(q, seeds, **training)
-        title = f"decay {decay:g}"
+        title = f"decay {decay:g}, N = {p.N}"
         out += [
             near(
                 f"R in the end, {title}",
