@@ -70,5 +70,5 @@ class Entries:
         path = np.empty((steps + 1, len(names), 1))  # the last axis: one student
         path[0, :, 0] = start
         for n in range(steps):
-            path[n + 1] = step(path[n], np.array(slopes(path[n, :, 0]), float)[:, None])
+            path[n + 1] = step([*path[n]], [*np.array(slopes(path[n, :, 0]), float)[:, None]])
         return np.array([np.broadcast_to(x, steps + 1) for x in orders(path[..., 0].T)], float)

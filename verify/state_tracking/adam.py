@@ -63,8 +63,9 @@ def exponent(field: str, p: Parameters, seeds: Iterable[int], **training: Any) -
         moved = p.replace(**{field: value})
         if field == "eta":
             moved = moved.replace(epochs=round(p.epochs * p.eta / value))
-        ends.append([x.mean() for x in times(moved, seeds, **training)])
-    return tuple(np.log(np.divide(*ends[::-1])) / np.log(high / low))
+        ends.append([float(x.mean()) for x in times(moved, seeds, **training)])
+    first, last = np.array(ends)
+    return tuple(np.log(last / first) / np.log(high / low))
 
 
 def exponents(**training: Any) -> list[Check]:
