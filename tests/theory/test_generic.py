@@ -98,7 +98,7 @@ def sample(expr, draw):
     sums = expr.atoms(sp.Sum)
     bound = {s.variables[0] for s in sums}
     entries = {x for x in expr.atoms(sp.Indexed) if not bound & x.free_symbols}
-    apart = {x: sp.prime(9 + n) for n, x in enumerate(sorted(entries, key=str))}
+    apart = {x: sp.Integer(sp.prime(9 + n)) for n, x in enumerate(sorted(entries, key=str))}
     symbols = {q for q in expr.xreplace(apart).free_symbols if q.is_Symbol} - bound
     symbols -= {base.label for base in expr.atoms(sp.IndexedBase)}
     ends = {q for s in sums for q in s.limits[0][2].free_symbols}
