@@ -30,7 +30,7 @@ BASES = {
 # Learning rates at which attention emerges after some hundred steps, and steps of a run: of Adam,
 # of momentum (a tenth as large for the same clock), and of batches.
 RATES = {
-    "table_1": ((0.004, 400), (0.5, 1500), (4.0, 800)),
+    "table_1": ((0.004, 400), (0.5, 1500), (4.0, 1000)),
     "table_2": ((0.01, 300), (0.5, 1000), (4.0, 700)),
     "demo": ((0.006, 320), (0.25, 1100), (2.0, 700)),
     "unequal": ((0.004, 400), (0.25, 800), (2.0, 500)),
