@@ -12,7 +12,13 @@ from simulate.state_tracking import train
 from simulate.state_tracking.learner import Learner
 from theory.parameters import ParameterError
 from theory.state_tracking import Parameters, predict
-from theory.state_tracking.numbers.per_seed import Quenched, Realisation, Start, Trained, system
+from theory.state_tracking.numbers.per_seed import (
+    FixedDisorder,
+    Realisation,
+    Start,
+    Trained,
+    system,
+)
 
 ONE = Parameters(
     N=5, L=4, d_g=4, d_h=6, n_train=7, n_test=8, batch_size=1, unit="step", epochs=15, rope="plain"
@@ -77,7 +83,7 @@ def test_plain_descent_goes_in_strides():
     start = Start.drawn(p, 1, rng)
     given = Realisation.drawn(p, start, rng)
     fast, slow = system(p, start, given), Trained(p, start, given)
-    assert type(fast) is Quenched
+    assert type(fast) is FixedDisorder
     for k, x in enumerate(fast.rates()):
         np.testing.assert_allclose(x, -p.eta * (slow.gradients()[k] + 0.01 * slow.state[k]))
     slow.epoch()
@@ -89,15 +95,15 @@ def test_predict_serves_them(tmp_path):
     """One call, at the students' own evaluations; refused where data or schedule are missing."""
     p = ONE.replace(schedule="cosine", momentum=0.5, eval_every=5, epochs=15)
     runs = train(p, [3, 8], workers=1, progress=False, store=tmp_path, dtype="float64")
-    ours = predict(p, runs, level="quenched", accuracies=False)
+    ours = predict(p, runs, level="fixed_disorder", accuracies=False)
     for name in ("A", "R", "S"):
         np.testing.assert_allclose(ours[name], runs[name], atol=3e-5)
     with pytest.raises(ParameterError, match="epochs = 20: the runs were trained with 15"):
-        predict(p.replace(epochs=20), runs, level="quenched")
+        predict(p.replace(epochs=20), runs, level="fixed_disorder")
     with pytest.raises(ParameterError, match="momentum = 0.9: the runs were trained with 0.5"):
-        predict(p.replace(momentum=0.9), runs, level="quenched")
+        predict(p.replace(momentum=0.9), runs, level="fixed_disorder")
     with pytest.raises(ParameterError, match="batch_size = 1: must be none or n_train"):
-        predict(p, runs, level="columns")
+        predict(p, runs, level="cavity")
     bare = replace(Realisation.of(p, runs), sequences=None)
     with pytest.raises(ParameterError, match="given: has no sequences"):
-        predict(p, runs, level="quenched", given=bare)
+        predict(p, runs, level="fixed_disorder", given=bare)

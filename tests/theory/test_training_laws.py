@@ -17,7 +17,7 @@ from theory.state_tracking import flow as tracking
 from theory.state_tracking.logits import pi_i
 from theory.state_tracking.numbers.per_seed import (
     Arrivals,
-    Quenched,
+    FixedDisorder,
     Realisation,
     Start,
     emergence_steps,
@@ -89,7 +89,7 @@ def test_slopes_by_arrivals_are_mean_gradients():
     M = np.where(own > 0, 0.3 + 0.1 * k, 0.2 * k - 0.1)
     flat = np.full_like(given.share, 1 / given.share[0].size)
     known = replace(given, M=M.transpose(0, 3, 2, 1), share=flat, pairs=None)
-    theirs = Quenched(p, start, known)
+    theirs = FixedDisorder(p, start, known)
     theirs.left = 0 * theirs.left  # no fluctuations within groups
     whole = theirs.gradients()[2].transpose(0, 1, 3, 2)
     slopes = ours.gradients()

@@ -10,9 +10,9 @@ from typing import Any, Self
 
 import numpy as np
 
-from theory import memory
 from theory.optimisers import Optimiser
 from theory.parameters import ParameterError, parameter
+from theory.runtime import memory
 
 
 def frequencies_memory(p: Parameters) -> float:

@@ -81,5 +81,5 @@ DECAYING = Scope(
     ("eta", "n_train", "data_draw", "batch_size", "schedule", "warmup", *UNUSED, *MEASURED),
     ("weight_decay",),
 )
-SCOPES = {"flow": FLOW, "columns": COLUMNS, "dressed": COLUMNS, "quenched": REALISATION}
+SCOPES = {"flow": FLOW, "cavity": COLUMNS, "dressed": COLUMNS, "fixed_disorder": REALISATION}
 applies = scope.applies(SCOPES)

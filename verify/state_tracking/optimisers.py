@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from simulate.state_tracking import train
-from theory import progress
+from theory.runtime import progress
 from theory.state_tracking import Parameters, predict
 from verify.check import Band, Check, near
 from verify.emergence import first_crossing
@@ -71,7 +71,7 @@ def cases() -> dict[tuple[str, str], Parameters]:
 def errors(p: Parameters, seeds: Iterable[int], **training: Any) -> dict[str, np.ndarray]:
     """Relative errors of the predicted times, per seed; NaN where a student does not get there."""
     runs = train(p, seeds, **training)
-    ours = predict(p, runs, level="quenched")
+    ours = predict(p, runs, level="fixed_disorder")
     found = {}
     for name, (of, level) in times(p).items():
         predicted, measured = (first_crossing(x[of], level).values for x in (ours, runs))

@@ -1,4 +1,4 @@
-"""Quenched theory under any optimiser: its gradients go through the optimiser's steps, and every
+"""Fixed-disorder theory under any optimiser: its gradients go through the optimiser's steps, and every
 step counts the batch that the seed's student takes.
 """
 
@@ -8,14 +8,14 @@ import numpy as np
 
 from theory.optimisers import Steps
 from theory.parameters import ParameterError
-from theory.state_tracking.numbers.per_seed.quenched import Quenched
+from theory.state_tracking.numbers.per_seed.fixed_disorder import FixedDisorder
 from theory.state_tracking.numbers.per_seed.realisation import Realisation
 from theory.state_tracking.numbers.per_seed.start import Start
 from theory.state_tracking.parameters import Parameters
 
 
-class Trained(Quenched):
-    """Quenched theory of students trained by momentum, Adam, schedules, clipping or batches.
+class Trained(FixedDisorder):
+    """Fixed-disorder theory of students trained by momentum, Adam, schedules, clipping or batches.
 
     Parameters
     ----------
@@ -24,7 +24,7 @@ class Trained(Quenched):
     start : Start
         Initial keys and queries of the seeds.
     given : Realisation
-        As for `Quenched`; with its sequences where steps take batches.
+        As for `FixedDisorder`; with its sequences where steps take batches.
 
     Raises
     ------
@@ -56,6 +56,6 @@ class Trained(Quenched):
         return super().observe()
 
 
-def system(p: Parameters, start: Start, given: Realisation) -> Quenched:
-    """Quenched theory of these students: in strides where steps depend on the weights alone."""
-    return (Quenched if p.steady and p.batches == 1 else Trained)(p, start, given)
+def system(p: Parameters, start: Start, given: Realisation) -> FixedDisorder:
+    """Fixed-disorder theory of these students: in strides where steps depend on the weights alone."""
+    return (FixedDisorder if p.steady and p.batches == 1 else Trained)(p, start, given)
