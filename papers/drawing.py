@@ -51,7 +51,7 @@ def title(asked: Sequence[tuple[BaseParameters, int]]) -> str:
 
 
 def _told(p: BaseParameters) -> Mapping[str, Any]:
-    known = p.as_dict(training_only=True)
+    known = p.stored(training_only=True)
     return {
         k: tuple(v) if isinstance(v, list) else v for k, v in known.items() if k not in NOT_SHOWN
     }

@@ -175,7 +175,7 @@ def main(argv: list[str] | None = None, model: str | None = None) -> int:
                     **at,
                     "steps": system.length(p),
                     "final": {n: last[n].values for n in shown},
-                    "parameters": p.as_dict(training_only=True),
+                    "parameters": p.stored(training_only=True),
                 }
             )
         )

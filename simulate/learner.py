@@ -145,16 +145,33 @@ def _tensors(state: State) -> Iterator[tuple[str, torch.Tensor]]:
 
 
 class Descent:
-    """Gradient descent with the interface of `torch.optim`; bit for bit the same steps as
-    `torch.optim.SGD`.
+    """Gradient descent, also with momentum, with the interface of `torch.optim`; bit for bit the
+    same steps as `torch.optim.SGD`.
 
     Used because torch's optimisers load torch's compiler, which takes two seconds per process.
     """
 
     def __init__(
-        self, weights: Iterable[torch.Tensor], lr: float, weight_decay: float = 0.0
+        self,
+        weights: Iterable[torch.Tensor],
+        lr: float,
+        weight_decay: float = 0.0,
+        momentum: float = 0.0,
+        nesterov: bool = False,
     ) -> None:
-        self.weights, self.lr, self.weight_decay = list(weights), lr, weight_decay
+        self.weights, self.weight_decay = list(weights), weight_decay
+        self.momentum, self.nesterov = momentum, nesterov
+        self.param_groups: list[dict[str, Any]] = [{"lr": lr}]
+        self.kept: dict[int, torch.Tensor] = {}  # momentum, by place of the weight
+
+    @property
+    def lr(self) -> float:
+        """Learning rate."""
+        return self.param_groups[0]["lr"]
+
+    @lr.setter
+    def lr(self, value: float) -> None:
+        self.param_groups[0]["lr"] = value
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Clear all gradients."""
@@ -164,17 +181,29 @@ class Descent:
     @torch.no_grad()
     def step(self) -> None:
         """One descent step with the current gradients."""
-        for w in self.weights:
+        for k, w in enumerate(self.weights):
             if w.grad is not None:
                 slope = w.grad.add(w, alpha=self.weight_decay) if self.weight_decay else w.grad
-                w.add_(slope, alpha=-self.lr)
+                w.add_(self._moved(k, slope), alpha=-self.lr)
+
+    def _moved(self, k: int, slope: torch.Tensor) -> torch.Tensor:
+        """Direction of a step of one weight."""
+        if not self.momentum:
+            return slope
+        if k in self.kept:
+            self.kept[k].mul_(self.momentum).add_(slope)
+        else:
+            self.kept[k] = slope.clone()
+        return slope.add(self.kept[k], alpha=self.momentum) if self.nesterov else self.kept[k]
 
     def state_dict(self) -> State:
-        """Empty, as there is no internal state."""
-        return {"state": {}}
+        """Momentum of every weight that has any."""
+        return {"state": {k: {"momentum_buffer": v} for k, v in self.kept.items()}}
 
     def load_state_dict(self, state: State) -> None:
-        """Does nothing, as there is no internal state."""
+        """Take up the momentum."""
+        found = state["state"].items()
+        self.kept = {int(k): v["momentum_buffer"].clone() for k, v in found}
 
 
 class Module:

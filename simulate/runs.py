@@ -27,6 +27,7 @@ import xarray as xr
 from filelock import FileLock
 
 from simulate.signals import defer_signals
+from theory import prediction
 from theory.parameters import BaseParameters, ParameterError, error_summary
 from theory.runtime import memory, sources
 from theory.runtime.output import atomic
@@ -46,7 +47,7 @@ def default_store() -> Path:
 def configuration(model: str, p: BaseParameters, **more: Any) -> str:
     """Canonical text that identifies a configuration; equal texts mean equal runs."""
     return json.dumps(
-        {"format": FORMAT, "model": model, **p.as_dict(training_only=True), **more}, sort_keys=True
+        {"format": FORMAT, "model": model, **p.stored(training_only=True), **more}, sort_keys=True
     )
 
 
@@ -502,7 +503,7 @@ def open(store: Path | str) -> xr.Dataset:
             "older to train them again",
             stacklevel=2,
         )
-    settings = {config: json.loads(config) for config in found}
+    settings = {config: _setting(config) for config in found}
     models = sorted({s["model"] for s in settings.values()})
     if len(models) > 1:
         raise ParameterError(f"{store}: holds runs of {', '.join(models)}; name one of its folders")
@@ -517,6 +518,14 @@ def open(store: Path | str) -> xr.Dataset:
         for config, of in found.items()
     ]
     return _join(pieces, swept)
+
+
+def _setting(config: str) -> dict[str, Any]:
+    """Stored configuration, with the defaults of fields that were added since."""
+    setting = json.loads(config)
+    model = prediction.named(setting["model"])
+    kind = None if model is None else getattr(model.wing("theory"), "Parameters", None)
+    return setting if kind is None else kind.filled(setting)
 
 
 def _loader(

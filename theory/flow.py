@@ -7,7 +7,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import itertools
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -19,8 +19,10 @@ import xarray as xr
 
 from theory import arguments, numeric, printing, sweep
 from theory.conserved import conserved
+from theory.entries import Entries
 from theory.equation import Equation
 from theory.linearised import linearised
+from theory.optimisers import Optimiser
 from theory.parameters import (
     Allowed,
     BaseParameters,
@@ -60,6 +62,9 @@ class Flow:
         As for `theory.equation.Equation`.
     scope : Scope, optional
         Which students the flow describes. It is checked when the flow is solved for Parameters.
+    entries : callable, optional
+        Makes the student's weights behind the order parameters, which optimisers other than plain
+        descent need.
     """
 
     name: str
@@ -72,6 +77,7 @@ class Flow:
     where: Mapping[sp.Symbol, sp.Expr] = field(default_factory=dict)
     observables: Mapping[str, sp.Expr] = field(default_factory=dict)
     scope: Scope | None = None
+    entries: Callable[[], Entries] | None = None
 
     conserved = conserved
     linearised = linearised
@@ -333,17 +339,22 @@ class Flow:
                 f"run length: must be {name} = a positive number, got {given}"
             ) from None
 
-    def descend(self, parameters: Any, step: float, steps: int) -> xr.Dataset:
-        """Gradient descent with a finite step: the Euler map of the flow.
+    def descend(
+        self, parameters: Any, step: float, steps: int, *, optimizer: Optimiser | None = None
+    ) -> xr.Dataset:
+        """Gradient descent with a finite step: the Euler map of the flow; or another optimiser.
 
         Parameters
         ----------
         parameters : Parameters or mapping
             Parameters, or numbers by symbol name.
         step : float
-            Step in the flow's time.
+            Step in the flow's time; the learning rate of an optimiser.
         steps : int
             Number of steps.
+        optimizer : Optimiser, optional
+            Momentum, weight decay, Adam, a schedule, clipping: steps of the student's weights, in
+            place of plain descent. Time stays ``step`` times the number of steps.
 
         Returns
         -------
@@ -353,15 +364,26 @@ class Flow:
         Raises
         ------
         ParameterError
-            If a symbol has no value.
+            If a symbol has no value, or an optimiser is asked for where order parameters are not
+            sums of weights.
         """
         self._ask(parameters)
+        times = step * np.arange(steps + 1)
+        if optimizer is not None:
+            if self.entries is None:
+                raise ParameterError(
+                    f"optimizer: {self.name} does not follow the weights themselves, which an "
+                    "optimiser moves; must be none, plain descent"
+                )
+            numbers = sweep.numbers(parameters)
+            path = self.entries().path(numbers, optimizer, step, steps)
+            return self.observed(parameters, times, path)
         rates, _, start = self._functions(sweep.numbers(parameters), step, np.inf)
         path = np.empty((steps + 1, start.size))
         path[0] = start
         for n in range(steps):
             path[n + 1] = path[n] + rates(n, path[n])
-        return self.observed(parameters, step * np.arange(steps + 1), path.T)
+        return self.observed(parameters, times, path.T)
 
     def observed(self, parameters: Any, times: np.ndarray, states: np.ndarray) -> xr.Dataset:
         """Label an array of states ``(state, time)`` and add the observables."""

@@ -177,13 +177,18 @@ def most_extreme(values: Mapping[str, Any]) -> str:
     return f"{name} = {values[name]:g}"
 
 
-def parameter(default: Any, doc: str, *, theory_only: bool = False, **allowed: Any) -> Any:
+def parameter(
+    default: Any, doc: str, *, theory_only: bool = False, later: bool = False, **allowed: Any
+) -> Any:
     """Declare a field: its default, meaning and allowed values (see `Allowed`).
 
     ``theory_only`` fields set the start of a theory curve and do not identify a training run; a
-    system of students may add some to its ``identity``.
+    system of students may add some to its ``identity``. ``later`` fields were added when runs had
+    been stored: at their default they are left out of what identifies a run, so that stored runs
+    stay valid.
     """
-    metadata = {"doc": doc, "theory_only": theory_only, "allowed": Allowed(**allowed)}
+    metadata = {"doc": doc, "theory_only": theory_only, "later": later}
+    metadata["allowed"] = Allowed(**allowed)
     return dataclasses.field(default=default, metadata=metadata)
 
 
@@ -378,9 +383,21 @@ class BaseParameters:
             if not (training_only and f.metadata.get("theory_only"))
         }
 
+    def stored(self, *, training_only: bool = False) -> dict[str, Any]:
+        """Fields as stored with runs: without those added later that have their default."""
+        later = self.filled({})
+        found = self.as_dict(training_only=training_only)
+        return {k: v for k, v in found.items() if k not in later or v != later[k]}
+
+    @classmethod
+    def filled(cls, stored: typing.Mapping[str, Any]) -> dict[str, Any]:
+        """Stored fields with the defaults of those that were added later."""
+        later = (f for f in dataclasses.fields(cls) if f.metadata.get("later"))
+        return {**{f.name: f.default for f in later}, **stored}
+
     def as_json(self, *, training_only: bool = False) -> str:
-        """Canonical JSON text: equal parameters give equal text."""
-        return json.dumps(self.as_dict(training_only=training_only), sort_keys=True)
+        """Canonical JSON text: equal parameters give equal text, that of `stored`."""
+        return json.dumps(self.stored(training_only=training_only), sort_keys=True)
 
 
 @dataclass(frozen=True)
@@ -426,7 +443,7 @@ def described(asked: typing.Sequence[tuple[BaseParameters, int]]) -> str:
     """
     values: dict[str, list[Any]] = {}
     for p, _ in asked:
-        for name, value in p.as_dict(training_only=True).items():
+        for name, value in p.stored(training_only=True).items():
             if value is not None and name not in NOT_SHOWN:
                 values.setdefault(name, []).append(value)
     seeds = sorted({n for _, n in asked if n})

@@ -45,7 +45,7 @@ def check_runs(
     missing = [name for name in needed if name not in runs.variables]
     if missing:
         raise ParameterError(f"runs: variable {', '.join(missing)} is missing")
-    trained = _parameters(runs, "runs")
+    trained = _parameters(runs, "runs", p)
     for name, value in p.as_dict(training_only=True).items():
         if name in (*MEASURED, *free) or name not in trained:
             continue
@@ -53,15 +53,17 @@ def check_runs(
             raise ParameterError(f"{name} = {value}: the runs were trained with {trained[name]}")
 
 
-def _parameters(data: xr.Dataset, whose: str) -> dict[str, Any]:
-    """Parameters in the attributes of a dataset; empty if there are none."""
+def _parameters(data: xr.Dataset, whose: str, kind: Any = None) -> dict[str, Any]:
+    """Parameters in the attributes of a dataset, with the defaults of fields of their kind that
+    were added later; empty if there are none.
+    """
     try:
         found = json.loads(data.attrs.get("parameters", "{}"))
     except (TypeError, ValueError):
         found = None
     if not isinstance(found, dict):
         raise ParameterError(f"{whose}: attribute parameters is not a JSON object")
-    return found
+    return kind.filled(found) if found and kind is not None else found
 
 
 def check_curve(curve: xr.Dataset, runs: xr.Dataset) -> None:
@@ -96,6 +98,7 @@ def check_curve(curve: xr.Dataset, runs: xr.Dataset) -> None:
     if not said or not trained or model is None:
         return
     kind = model.wing("theory").Parameters
+    said, trained = kind.filled(said), kind.filled(trained)
     fields = {f.name for f in dataclasses.fields(kind) if not f.metadata.get("theory_only")}
     for name in fields.intersection(said, trained).difference(MEASURED, ("data_draw",)):
         if said[name] != trained[name]:
@@ -114,11 +117,15 @@ def _few(seeds: list) -> str:
 
 def _model(runs: xr.Dataset) -> Any:
     """Model of these students; None if the runs do not name one or the model has no scope."""
-    name = str(runs.attrs.get("model", ""))
+    model = named(str(runs.attrs.get("model", "")))
+    return model if model is not None and hasattr(model.wing("theory"), "applies") else None
+
+
+def named(name: str) -> Any:
+    """Model of students with this name, that of a model or of one of its kinds; None if unknown."""
     while name and name not in registry.TABLE:
         name = name.rpartition(".")[0]
-    model = registry.TABLE.get(name)
-    return model if model is not None and hasattr(model.wing("theory"), "applies") else None
+    return registry.TABLE.get(name)
 
 
 def evaluations(last: int, every: int) -> np.ndarray:

@@ -57,7 +57,7 @@ def measure(p: Parameters, device: str | None = None, quiet: bool = True) -> dic
     name = f"{cpu}, {threads} cores" if on_cpu else torch.cuda.get_device_name(where)
     return {
         "device": name,
-        "parameters": p.as_dict(training_only=True),
+        "parameters": p.stored(training_only=True),
         "ratio": best["ratio"],
         "rows": rows,
         "gflop_per_step": gather,

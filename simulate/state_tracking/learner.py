@@ -13,7 +13,7 @@ from simulate import learner, pool, training
 from simulate.state_tracking.gradients import Grouped, Plain, engine
 from simulate.state_tracking.measure import MEANING, measure
 from simulate.state_tracking.student import Student, Students
-from simulate.streams import keyed
+from theory.optimisers import CLIPPED
 from theory.parameters import ParameterError
 from theory.state_tracking import Parameters, task
 from theory.state_tracking.words import Words, read
@@ -161,28 +161,36 @@ class Learner(learner.Learner):
         self.optimizer = _optimizer(p, self.students)
 
     def step(self, number: int) -> None:
-        """One epoch."""
-        for batch in self.batches(number):
+        """One epoch, or one step where those are counted."""
+        for at, batch in zip(self.p.steps_of(number), self.batches(number), strict=True):
             batch.gradients(self.students)
+            self._clip()
+            for group in self.optimizer.param_groups:
+                group["lr"] = self.p.eta * self.p.share(at, self.p.updates)
             self.optimizer.step()
 
-    def batches(self, epoch: int) -> Iterator[Grouped | Plain]:
-        """All training data, or minibatches in the order of this epoch."""
-        size, n = self.p.batch_size or self.p.n_train, self.p.n_train
-        if size == n:
-            yield self.full
-            return
-        orders = [
-            keyed(seed, task.STREAMS.index("batches"), epoch).permutation(n) for seed in self.seeds
-        ]
-        for start in range(0, n, size):
-            part = [
-                task.Sequences(
-                    d.actions[order[start : start + size]], d.states[order[start : start + size]]
-                )
-                for d, order in zip(self.train_data, orders, strict=True)
-            ]
+    def batches(self, number: int) -> Iterator[Grouped | Plain]:
+        """All training data, or the minibatches of this epoch or step."""
+        for at in self.p.steps_of(number):
+            if self.p.batches == 1:
+                yield self.full
+                continue
+            part = []
+            for data, seed in zip(self.train_data, self.seeds, strict=True):
+                own = task.batch(self.p, seed, at)
+                part.append(task.Sequences(data.actions[own], data.states[own]))
             yield self.engine(self.students, part, pool.share())
+
+    @torch.no_grad()
+    def _clip(self) -> None:
+        """Clip every student's gradient by its norm, as `torch.nn.utils.clip_grad_norm_` does."""
+        if self.p.clip is None:
+            return
+        found = [w.grad for w in self.students.parameters() if w.grad is not None]
+        square = torch.stack([g.square().flatten(1).sum(1) for g in found]).sum(0)
+        share = (self.p.clip / (square.sqrt() + CLIPPED)).clamp(max=1)
+        for g in found:
+            g.mul_(share.view(-1, *[1] * (g.ndim - 1)))
 
     def measure(self) -> dict[str, np.ndarray]:
         """Quantities in `measure.MEANING`."""
@@ -224,10 +232,14 @@ class Learner(learner.Learner):
 
 
 def _optimizer(p: Parameters, students: Students) -> Any:
-    kind: Any = {"sgd": learner.Descent, "adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[
-        p.optimizer
-    ]
-    return kind(students.parameters(), lr=p.eta, weight_decay=p.weight_decay)
+    usual: Any = dict(lr=p.eta, weight_decay=p.weight_decay)
+    if p.optimizer == "sgd":
+        return learner.Descent(
+            students.parameters(), **usual, momentum=p.momentum, nesterov=p.nesterov
+        )
+    kind: Any = torch.optim.Adam if p.optimizer == "adam" else torch.optim.AdamW
+    memories = (p.beta_1, p.beta_2)
+    return kind(students.parameters(), **usual, betas=memories, eps=p.epsilon)
 
 
 def on_words(p: Parameters, content: str, file: str) -> tuple[Parameters, dict[str, Any]]:

@@ -37,6 +37,8 @@ INNER = {
     "realisation": "matched pairs_memory",
     "observables": "forms forces summary",
     "runs": "advance stride",
+    "trained": "system",
+    "arrivals": "emergence_steps",
     "all_weights": "descend crossings euler rates",
     "all_weights_loss": "loss_of_sums effective after_each before_each loss_and_gradient",
     "emergence": "gaussian alpha_of beta_of rates",

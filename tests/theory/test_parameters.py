@@ -69,6 +69,15 @@ REFUSED = [
     ("data_draw", 0.5, "a whole number"),
     ("optimizer", "lbfgs", "one of sgd, adam, adamw"),
     ("optimizer", 1, "one of sgd, adam, adamw"),
+    ("momentum", 1.0, ">= 0 and < 1"),
+    ("nesterov", 1, "true or false"),
+    ("beta_1", 1.0, ">= 0 and < 1"),
+    ("beta_2", -0.1, ">= 0 and < 1"),
+    ("epsilon", -1e-8, ">= 0"),
+    ("schedule", "linear", "one of constant, cosine"),
+    ("warmup", -1, ">= 0"),
+    ("clip", 0.0, "> 0"),
+    ("unit", "batch", "one of epoch, step"),
     ("rope", "3pi", "one of 2pi, plain, linear"),
     ("permutations", "none", "one of iid, distinct"),
     ("reward", "last", "one of none, outcome, step, true"),
@@ -293,7 +302,7 @@ def test_json_of_a_training_run():
     assert p.as_json(training_only=True) == Parameters().as_json(training_only=True)
     assert p.as_json() != Parameters().as_json()
     assert Parameters(eta=0.4).as_json(training_only=True) != p.as_json(training_only=True)
-    assert list(json.loads(p.as_json())) == sorted(p.as_dict())
+    assert list(json.loads(p.as_json())) == sorted(p.stored())
 
 
 def test_frequencies():

@@ -150,8 +150,8 @@ def test_laws_command(monkeypatch, capsys):
     assert "1 exact, 0 FAIL" in capsys.readouterr().out
     monkeypatch.setattr(k_hop, "laws", lambda: [identity("a", "e", 1, 2, 0, "why")])
     assert laws.main(["associative_memory.k_hop", "--json"]) == 1
-    with pytest.raises(ParameterError, match="verify.laws: not for state_tracking"):
-        laws.main(["state_tracking"])
+    with pytest.raises(ParameterError, match="verify.laws: not for induction_heads"):
+        laws.main(["induction_heads"])
 
 
 def test_every_system_is_whole():

@@ -292,7 +292,7 @@ def page(model: Model, p: BaseParameters, runs: Path | None = None) -> str:
             refused.append(f"{name}: {error}")
     if not code:
         raise ParameterError(f"{model.name}: no flow to explore; {'; '.join(refused)}")
-    setting = ", ".join(f"{k} = {v}" for k, v in p.as_dict().items() if v is not None)
+    setting = ", ".join(f"{k} = {v}" for k, v in p.stored().items() if v is not None)
     words = {
         "TITLE": html.escape(model.title),
         "CAPTION": html.escape(f"Start: {setting}"),

@@ -8,9 +8,11 @@ from theory.catalogue import catalogue
 from theory.renamed import renamed
 from theory.special import gaussian_accuracy
 from theory.state_tracking import (
+    arrivals,
     attention,
     cavity,
     composite,
+    decay,
     definitions,
     dressed,
     dynamics,
@@ -21,6 +23,7 @@ from theory.state_tracking import (
     logits,
     loss,
     micro,
+    momentum,
     overlaps,
     reward_gains,
     reward_times,
@@ -83,6 +86,9 @@ flows, sections, equations = catalogue(
         "Fixed-disorder theory": [fixed_disorder],
         "Rollout accuracy": [rollout],
         "Rewards": [rewards, reward_gains, reward_times],
+        "Momentum": [momentum],
+        "Entries by arrivals": [arrivals],
+        "Weight decay": [decay],
     },
     flow,
     thermodynamic_limit,

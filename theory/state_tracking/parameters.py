@@ -10,7 +10,8 @@ from typing import Any, Self
 
 import numpy as np
 
-from theory.parameters import BaseParameters, ParameterError, parameter
+from theory.optimisers import Optimiser
+from theory.parameters import ParameterError, parameter
 from theory.runtime import memory
 from theory.state_tracking import groups
 
@@ -23,7 +24,7 @@ def frequencies_memory(p: Parameters) -> float:
 
 
 @dataclass(frozen=True)
-class Parameters(BaseParameters):
+class Parameters(Optimiser):
     """Sizes, training settings and initial values of the theory (forner2026, Tables 1 and 2).
 
     Used by both theory and students. Unit of time: ``alpha = epochs / (d_g N)``.
@@ -48,8 +49,6 @@ class Parameters(BaseParameters):
         0, "which of a seed's training sets; all else of the seed stays", low=0
     )
     batch_size: int | None = parameter(None, "sequences per step; none is full batch", low=1)
-    weight_decay: float = parameter(0.0, "weight decay", low=0)
-    optimizer: str = parameter("sgd", "optimiser", choices=("sgd", "adam", "adamw"))
     rope_theta: float = parameter(1e4, "base of the rotary frequencies", above=1)
     rope: str = parameter("2pi", "family of rotary frequencies", choices=("2pi", "plain", "linear"))
     permutations: str = parameter(
@@ -61,6 +60,12 @@ class Parameters(BaseParameters):
     fix_embedding: bool = parameter(True, "embeddings held at unity")
     epochs: int = parameter(20000, "length of a run", low=1)
     eval_every: int = parameter(50, "epochs between measurements", low=1)
+    unit: str = parameter(
+        "epoch",
+        "what epochs and eval_every count; step: single steps, each of one batch",
+        choices=("epoch", "step"),
+        later=True,
+    )
     reward: str = parameter(
         "none",
         "what is rewarded after pretraining: the last state of a rollout, every step given the "
@@ -120,6 +125,10 @@ class Parameters(BaseParameters):
             raise ParameterError(f"horizon = {self.horizon}: must be <= L = {self.L}")
         if self.normalised and self.reward not in ("none", "outcome"):
             raise ParameterError(f"normalised = True: must be False for reward = {self.reward!r}")
+        if self.schedule != "constant" and self.warmup >= self.updates:
+            raise ParameterError(
+                f"warmup = {self.warmup}: must be < {self.updates}, the steps of this run"
+            )
         if self.fix_embedding and self.d_model != 1:
             raise ParameterError(f"d_model = {self.d_model}: must be 1 with fix_embedding = True")
 
@@ -211,8 +220,23 @@ class Parameters(BaseParameters):
         return 1 / 3
 
     def alpha(self, epoch: Any) -> Any:
-        """Training time alpha of one epoch."""
+        """Training time alpha of an epoch, or of a step where those are counted."""
         return epoch / (self.d_g * self.N)
+
+    @property
+    def batches(self) -> int:
+        """Steps of the optimiser in one pass over the training set."""
+        return -(-self.n_train // (self.batch_size or self.n_train))
+
+    @property
+    def updates(self) -> int:
+        """Steps of the optimiser in a run."""
+        return self.epochs * len(self.steps_of(0))
+
+    def steps_of(self, count: int) -> range:
+        """Steps of the optimiser in one epoch, or the one step where those are counted."""
+        each = 1 if self.unit == "step" else self.batches
+        return range(count * each, (count + 1) * each)
 
     def run_to(self, alpha: float | None) -> Self:
         """Copy whose number of epochs reaches the training time ``alpha`` (None: unchanged).
@@ -235,6 +259,7 @@ class Parameters(BaseParameters):
             "d_g": self.d_g,
             "d_h": self.d_h,
             "eta": self.eta,
+            "weight_decay": self.weight_decay,
             "zeta": self.zeta,
             "A_0": 1 / self.L if self.A_0 is None else self.A_0,
             "R_0": self.R_0,

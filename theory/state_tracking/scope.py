@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import replace
 
 from theory import scope
+from theory.optimisers import Optimiser
 from theory.scope import FULL_BATCH, Limit, Scope, configuration, only
 
 MEASURED = ("n_test", "epochs", "eval_every")  # run length and measurement
@@ -16,7 +18,17 @@ WEIGHTS = Limit(
     ("d_model",),
 )
 UNREWARDED = only("reward", "none")
-DESCENT = (only("optimizer", "sgd"), FULL_BATCH, only("weight_decay", 0.0), WEIGHTS, UNREWARDED)
+OPTIMISER = tuple(f.name for f in dataclasses.fields(Optimiser))
+ADAM = ("beta_1", "beta_2", "epsilon", "nesterov")  # at their defaults where nothing uses them
+PLAIN = ("optimizer", "weight_decay", "momentum", "schedule", "warmup", "clip")
+DESCENT = (
+    only("optimizer", "sgd"),
+    FULL_BATCH,
+    *(only(name, getattr(Optimiser(), name)) for name in PLAIN[1:]),
+    WEIGHTS,
+    UNREWARDED,
+)
+UNUSED = (*ADAM, "unit")  # by descent with all data
 DRAWN = Limit(
     "permutations",
     "drawn, iid or distinct, or a group by name",
@@ -24,14 +36,18 @@ DRAWN = Limit(
     lambda p, runs: "given by the user",
 )
 GRADIENT = "full-batch gradient descent on the weights themselves"
+TRAINING = "training of the weights themselves, by any optimiser, with the seed's own batches"
 ARCHITECTURE = Scope(
     "the attention constant and the variance of the logits",
     "attention with embeddings held at unity",
     (WEIGHTS,),
-    ("eta", "n_train", "data_draw", "batch_size", "weight_decay", "optimizer", *MEASURED),
+    ("eta", "n_train", "data_draw", "batch_size", "unit", *OPTIMISER, *MEASURED),
 )
 FLOW = Scope(
-    "the flow (15)", f"{GRADIENT}, teachers drawn", (*DESCENT, DRAWN), ("data_draw", *MEASURED)
+    "the flow (15)",
+    f"{GRADIENT}, teachers drawn",
+    (*DESCENT, DRAWN),
+    ("data_draw", *UNUSED, *MEASURED),
 )
 
 
@@ -78,6 +94,31 @@ APART = only("permutations", "iid", "distinct", words="iid or distinct (or level
 ONE_START = Scope(
     "the theory of one start", f"{GRADIENT}, teachers drawn", (*FLOW.limits, APART), FLOW.free
 )
-REALISATION = Scope("the theory of one realisation", GRADIENT, DESCENT, MEASURED, ("data_draw",))
+REALISATION = Scope(
+    "the theory of one realisation",
+    TRAINING,
+    (WEIGHTS, UNREWARDED),
+    ("n_test", "eval_every"),
+    ("data_draw", "n_train", "batch_size", "unit", "epochs", *OPTIMISER),
+)
+ARRIVALS = Scope(
+    "the theory of entries by arrivals",
+    "training of the weights themselves, by any optimiser, with ample data",
+    (WEIGHTS, UNREWARDED, DRAWN, only("permutations", "iid")),
+    ("n_train", "data_draw", "n_test", "eval_every"),
+    ("batch_size", "unit", "epochs", *OPTIMISER),
+)
+DECAYING = Scope(
+    "the overlap under weight decay",
+    "descent with coupled weight decay, teachers drawn, once attention is on the right action",
+    (
+        only("optimizer", "sgd"),
+        *(x for x in DESCENT if x.field in ("momentum", "clip")),
+        WEIGHTS,
+        UNREWARDED,
+    ),
+    ("eta", "n_train", "data_draw", "batch_size", "schedule", "warmup", *UNUSED, *MEASURED),
+    ("weight_decay",),
+)
 SCOPES = {"flow": FLOW, "cavity": ONE_START, "dressed": ONE_START, "fixed_disorder": REALISATION}
 applies = scope.applies(SCOPES)

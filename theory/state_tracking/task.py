@@ -4,6 +4,7 @@ of a seed (Sec. 3.1, App. B).
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ import numpy as np
 from theory.parameters import ParameterError
 from theory.state_tracking import groups
 from theory.state_tracking.parameters import Parameters
-from theory.streams import spawned
+from theory.streams import keyed, spawned
 
 STREAMS = ("task", "train", "test", "initialisation", "batches", "rollouts")
 
@@ -97,6 +98,21 @@ def draw_sequences(perms: np.ndarray, n: int, L: int, rng: np.random.Generator) 
     for t in range(L):
         states[:, t + 1] = perms[actions[:, t], states[:, t]]
     return Sequences(actions, states)
+
+
+def batch_order(seed: int, epoch: int, n: int) -> np.ndarray:
+    """Order in which an epoch visits the training sequences of a seed, batch after batch."""
+    return keyed(seed, STREAMS.index("batches"), epoch).permutation(n)
+
+
+def batch(p: Parameters, seed: int, step: int) -> np.ndarray:
+    """Sequences of a step, by number; the last batch of an epoch may be smaller."""
+    size = p.batch_size or p.n_train
+    epoch, first = step // p.batches, step % p.batches * size
+    return _order(seed, epoch, p.n_train)[first : first + size]
+
+
+_order = functools.lru_cache(maxsize=64)(batch_order)
 
 
 def teacher_matrices(perms: np.ndarray) -> np.ndarray:

@@ -12,6 +12,7 @@ import numpy as np
 import sympy as sp
 
 from theory import notation, printing
+from theory.entries import Entries
 from theory.equation import Equation
 from theory.flow import Flow
 from theory.linearised import linearised
@@ -179,6 +180,16 @@ class Derived:
             self.assumptions,
             observables={k: symmetry.replaced(v, q.gauge) for k, v in shown.items()},
             scope=scope_of(self.statement, self.sizes, self.filled),
+            entries=None if self.shared else self.entries,
+        )
+
+    def entries(self) -> Entries:
+        """The weights behind the flow, one value per class."""
+        return Entries(
+            {x: -rate for x, rate in self.rates.items()},
+            {c.symbol: c.size for c in self.classes},
+            self.start,
+            dict(self.quotient.order),
         )
 
     @property

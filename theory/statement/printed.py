@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import sympy as sp
 
+from theory.entries import Entries
 from theory.flow import Flow
 from theory.statement.derived import Derived
 
@@ -51,6 +53,11 @@ def flow(
     start = {own[x]: value.xreplace(own) for x, value in made.flow.initial.items()}
     order = [x for x in names.values() if x in rates]
     order += [x for x in rates if x not in order]
+
+    def entries() -> Entries:
+        found = made.entries()
+        return replace(found, order={own[x]: form for x, form in found.order.items()})
+
     given = {
         "name": made.statement.name,
         "time": made.flow.time,
@@ -59,6 +66,7 @@ def flow(
         "assumptions": made.assumptions,
         "observables": observables(made, names),
         "scope": made.flow.scope,
+        "entries": entries if made.flow.entries else None,
     }
     return Flow(
         rhs={x: rates[x] for x in order},

@@ -2,6 +2,7 @@
 and the fixed-disorder theory from each seed's initial weights.
 """
 
+from theory.state_tracking.numbers.per_seed.arrivals import Arrivals, emergence_steps
 from theory.state_tracking.numbers.per_seed.attention import Attention
 from theory.state_tracking.numbers.per_seed.cavity import Cavity
 from theory.state_tracking.numbers.per_seed.dressed import Dressed
@@ -10,8 +11,10 @@ from theory.state_tracking.numbers.per_seed.lowered import Spelled
 from theory.state_tracking.numbers.per_seed.realisation import Realisation
 from theory.state_tracking.numbers.per_seed.runs import data_scatter, half_times, solve
 from theory.state_tracking.numbers.per_seed.start import Start
+from theory.state_tracking.numbers.per_seed.trained import Trained, system
 
 __all__ = [
+    "Arrivals",
     "Attention",
     "Cavity",
     "Dressed",
@@ -19,7 +22,10 @@ __all__ = [
     "FixedDisorder",
     "Spelled",
     "Start",
+    "Trained",
     "data_scatter",
+    "emergence_steps",
     "half_times",
     "solve",
+    "system",
 ]

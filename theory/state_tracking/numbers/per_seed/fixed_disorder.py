@@ -32,15 +32,26 @@ class FixedDisorder:
     """
 
     def __init__(self, p: Parameters, start: Start, given: Realisation) -> None:
-        self.p, self.attention, self.given = p, Attention(p), given
+        self.p, self.attention = p, Attention(p)
         self.teachers = given.one_hot()  # (B, s, a, r), as M below
         M = np.ascontiguousarray(given.M.transpose(0, 3, 1, 2), dtype=float)
         self.state = [start.W_Q.astype(float), start.W_K.astype(float), M]
-        rows = given.share * p.n_train * p.L
+        self.see(given, p.n_train)
+
+    def see(self, given: Realisation, sequences: int) -> None:
+        """From now on take the loss over these counts of so many sequences."""
+        self.given = given
+        rows = given.share * sequences * self.p.L
         # Factor 1 - 1/n of the variance that remains about the known mean of a group of n rows.
         within = np.where(rows > 0, 1 - 1 / np.maximum(rows, 1), 0)
         self.left = given.share * (1.0 if given.pairs is None else within)
         self.scale = 1 / np.where(given.share > 0, given.share, np.inf)
+        # Actions that never occur beside a state have no gradient there: Adam divides by its size.
+        self.absent = None
+        if given.pairs is not None:
+            B, N, _, d = given.share.shape
+            most = given.pairs.reshape(B, N, -1, d).max(2)
+            self.absent = np.broadcast_to(most[..., None] == 0, self.state[2].shape)
 
     def _attention(self) -> tuple[np.ndarray, ...]:
         """Attention, its diagonal (weight on correct actions), and the sum of squares of the other
@@ -84,7 +95,12 @@ class FixedDisorder:
         return _softmax(z + spread / 2 * (square - 2 * plain @ C))
 
     def rates(self) -> list[np.ndarray]:
-        """Change of the state per epoch."""
+        """Change of the state per step of plain descent, with coupled weight decay."""
+        p, slopes = self.p, self.gradients()
+        return [-p.eta * (g + p.weight_decay * w) for g, w in zip(slopes, self.state, strict=True)]
+
+    def gradients(self) -> list[np.ndarray]:
+        """Derivatives of the loss by the state."""
         p = self.p
         W_Q, W_K, M = self.state
         B, N, d, _ = M.shape
@@ -101,7 +117,10 @@ class FixedDisorder:
         noisy = (heavy.reshape(B, N, p.L, d, N) * by_step).reshape(prob.shape)
         response = -noisy.swapaxes(2, 3) @ prob
         response[:, :, np.arange(N), np.arange(N)] += noisy.sum(2)
-        d_M = weights.swapaxes(2, 3) @ (share * error) + deviation @ response / d
+        by_scatter = deviation @ response / d
+        if self.absent is not None:
+            by_scatter[self.absent] = 0
+        d_M = weights.swapaxes(2, 3) @ (share * error) + by_scatter
         # Force on attention: from the groups' mean logits, and from the loss due to their variance.
         force = self._force(error, M)
         square = np.einsum("bsrr->bsr", C)[:, :, None]
@@ -109,7 +128,7 @@ class FixedDisorder:
         by_place = at * cost.reshape(B, N, p.L, d).sum((1, 3))[..., None]
         force += by_place * (1 - np.eye(p.L))
         d_q, d_k = self.attention.backward(W_Q, W_K, at, force)
-        return [-p.eta * d_q, -p.eta * d_k, -p.eta * d_M]
+        return [d_q, d_k, d_M]
 
     def _force(self, error: np.ndarray, M: np.ndarray) -> np.ndarray:
         """Derivatives (B, i, j) of the loss of the groups' mean logits with respect to

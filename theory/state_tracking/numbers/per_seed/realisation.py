@@ -48,6 +48,8 @@ class Realisation:
         Seeds of the students; none if the realisation is drawn at random.
     data_draw : int, optional
         Number of the training set of each seed (`Parameters.data_draw`).
+    sequences : tuple of Sequences, optional
+        Training sets of the seeds, where steps take batches of them.
     """
 
     teachers: np.ndarray
@@ -56,6 +58,7 @@ class Realisation:
     pairs: np.ndarray | None = None
     seeds: tuple[int, ...] | None = None
     data_draw: int | None = None
+    sequences: tuple[task.Sequences, ...] | None = None
 
     @classmethod
     def of_seeds(
@@ -87,7 +90,7 @@ class Realisation:
             teachers = drawn if own is None else own
             data = task.draw_sequences(teachers, p.n_train, p.L, stream["train"])
             M = task.draw_weights(p, stream["initialisation"])["M"]
-            found.append(cls.counted(teachers, M, data.actions, data.states))
+            found.append(cls._of_data(p, teachers, M, data))
         own_seeds = tuple(int(seed) for seed in seeds)
         return replace(cls.joined(found), seeds=own_seeds, data_draw=p.data_draw)
 
@@ -208,17 +211,39 @@ class Realisation:
     def _drawn(cls, p: Parameters, start: Start, k: int, rng: np.random.Generator) -> Self:
         teachers = task.draw_permutations(p, rng)
         data = task.draw_sequences(teachers, p.n_train, p.L, rng)
-        return cls.counted(teachers, matched(teachers, start, k, rng), data.actions, data.states)
+        return cls._of_data(p, teachers, matched(teachers, start, k, rng), data)
+
+    @classmethod
+    def _of_data(
+        cls, p: Parameters, teachers: np.ndarray, M: np.ndarray, data: task.Sequences
+    ) -> Self:
+        """Counts of one student's training set, and the set itself if its batches are needed."""
+        found = cls.counted(teachers, M, data.actions, data.states)
+        return found if p.batches == 1 else replace(found, sequences=(data,))
+
+    def batch(self, p: Parameters, step: int) -> tuple[Self, int]:
+        """Counts of the batch of a step of the optimiser, and its number of sequences.
+
+        Drawn realisations, which have no seeds, are numbered.
+        """
+        found, seeds = [], self.seeds or range(len(self.teachers))
+        for k, (seed, data) in enumerate(zip(seeds, self.sequences or (), strict=True)):
+            own = task.batch(p, int(seed), step)
+            teachers, M = self.teachers[k], self.M[k]
+            found.append(self.counted(teachers, M, data.actions[own], data.states[own]))
+        return self.joined(found), len(own)
 
     @classmethod
     def joined(cls, members: list[Self]) -> Self:
         """Concatenate several realisations along the seeds."""
         pairs = [m.pairs for m in members if m.pairs is not None]
+        data = [one for m in members for one in m.sequences or ()]
         return cls(
             np.concatenate([m.teachers for m in members]),
             np.concatenate([m.M for m in members]),
             np.concatenate([m.share for m in members]),
             np.concatenate(pairs) if pairs else None,
+            sequences=tuple(data) or None,
         )
 
     def without_pairs(self) -> Self:

@@ -19,6 +19,7 @@ from theory.state_tracking.numbers.per_seed.cavity import Cavity
 from theory.state_tracking.numbers.per_seed.dressed import Dressed
 from theory.state_tracking.numbers.per_seed.fixed_disorder import FixedDisorder
 from theory.state_tracking.numbers.per_seed.start import Start
+from theory.state_tracking.numbers.per_seed.trained import Trained
 from theory.state_tracking.parameters import Parameters
 
 System = Dressed | Cavity | FixedDisorder
@@ -35,8 +36,12 @@ def advance(system: System, epochs: int) -> None:
     """Advance a system by a number of epochs, ``x -> x + f(x)`` each, correct to second order in f.
 
     h steps add ``h f + h (h-1)/2 f' f``, where ``f' f`` is the change of f over a step of size h,
-    divided by h.
+    divided by h. Systems whose steps remember earlier ones make each step by themselves.
     """
+    if isinstance(system, Trained):
+        for _ in range(epochs):
+            system.epoch()
+        return
     at, rates = system.state, system.rates()
     system.state = [x + epochs * f for x, f in zip(at, rates, strict=True)]
     if epochs > 1:
@@ -74,7 +79,8 @@ def solve(system: System, epochs: Iterable[int], step: Step = STEP) -> xr.Datase
 @checked
 def half_times(system: System, epochs: Annotated[int, Allowed(low=0)]) -> np.ndarray:
     """Time of A = 1/2 per seed, in alpha; NaN if it is not reached within the given epochs."""
-    found, at, most = [], [], stride(system.p)
+    found, at = [], []
+    most = 1 if isinstance(system, Trained) else stride(system.p)
     for now in range(0, epochs + 1, most):
         W_Q, W_K = system.state[:2]
         found.append(np.einsum("bii->b", system.attention.forward(W_Q, W_K)) / system.p.L)

@@ -1,0 +1,109 @@
+"""Fixed-disorder theory under any optimiser: exact where every group has one row, and entries that
+the data do not touch stay where they are.
+"""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from simulate.state_tracking import train
+from simulate.state_tracking.learner import Learner
+from theory.parameters import ParameterError
+from theory.state_tracking import Parameters, predict
+from theory.state_tracking.numbers.per_seed import (
+    FixedDisorder,
+    Realisation,
+    Start,
+    Trained,
+    system,
+)
+
+ONE = Parameters(
+    N=5, L=4, d_g=4, d_h=6, n_train=7, n_test=8, batch_size=1, unit="step", epochs=15, rope="plain"
+)
+WAYS = [
+    dict(eta=0.5, weight_decay=0.1),
+    dict(eta=0.3, momentum=0.8, nesterov=True, schedule="cosine", warmup=3),
+    dict(eta=0.02, optimizer="adam", clip=0.1),
+    dict(eta=0.02, optimizer="adamw", weight_decay=0.3),
+]
+
+
+def followed(p, seeds=(3, 8)):
+    """Students in double precision, and the theory of their realisations."""
+    run = Learner(p, list(seeds), torch.device("cpu"), torch.float64)
+    given = Realisation.of_seeds(p, seeds)
+    start = Start.drawn(p, len(seeds), np.random.default_rng(0))
+    heads = {k: np.stack([x[k] for x in run.start]) for k in ("W_Q", "W_K")}
+    return run, system(p, replace(start, **heads), given)
+
+
+@pytest.mark.parametrize("way", WAYS, ids=str)
+def test_batches_of_one_sequence_are_exact(way):
+    """Every group has one row, so that nothing scatters: all weights of two students after each of
+    two passes, to the single precision of counts. The order of batches, schedule, clipping and
+    memories are in it.
+    """
+    p = ONE.replace(**way)
+    run, theory = followed(p)
+    assert isinstance(theory, Trained)
+    for step in range(p.epochs):
+        run.step(step)
+        theory.epoch()
+    W_Q, W_K, M = theory.state
+    students = run.students
+    for ours, theirs in (
+        (M.transpose(0, 2, 3, 1), students.M),
+        (W_Q[..., None], students.W_Q),
+        (W_K[..., None], students.W_K),
+    ):
+        np.testing.assert_allclose(ours, theirs.detach(), atol=2e-5)
+
+
+def test_what_is_absent_does_not_move():
+    """Adam divides by a gradient's size: entries of actions that never occur beside a state."""
+    p = ONE.replace(batch_size=None, optimizer="adam", eta=0.1, n_train=12, L=2, d_g=6)
+    run, theory = followed(p)
+    before = theory.state[2].copy()
+    run.full.gradients(run.students)
+    seen = run.students.M.grad.permute(0, 3, 1, 2).abs().sum(-1).numpy() > 0
+    theory.epoch()
+    moved = np.abs(theory.state[2] - before).sum(-1) > 0
+    assert np.array_equal(moved, seen) and 0.1 < seen.mean() < 0.9
+
+
+def test_plain_descent_goes_in_strides():
+    """Steps that depend on the weights alone are taken several at once, coupled decay among them;
+    one by one they give the same.
+    """
+    p = Parameters(N=6, L=3, d_g=5, d_h=8, n_train=200, weight_decay=0.01, eta=0.2)
+    rng = np.random.default_rng(1)
+    start = Start.drawn(p, 1, rng)
+    given = Realisation.drawn(p, start, rng)
+    fast, slow = system(p, start, given), Trained(p, start, given)
+    assert type(fast) is FixedDisorder
+    for k, x in enumerate(fast.rates()):
+        np.testing.assert_allclose(x, -p.eta * (slow.gradients()[k] + 0.01 * slow.state[k]))
+    slow.epoch()
+    for x, w, f in zip(slow.state, fast.state, fast.rates(), strict=True):
+        np.testing.assert_allclose(x, w + f, rtol=1e-12, atol=1e-15)
+
+
+def test_predict_serves_them(tmp_path):
+    """One call, at the students' own evaluations; refused where data or schedule are missing."""
+    p = ONE.replace(schedule="cosine", momentum=0.5, eval_every=5, epochs=15)
+    runs = train(p, [3, 8], workers=1, progress=False, store=tmp_path, dtype="float64")
+    ours = predict(p, runs, level="fixed_disorder", accuracies=False)
+    for name in ("A", "R", "S"):
+        np.testing.assert_allclose(ours[name], runs[name], atol=3e-5)
+    with pytest.raises(ParameterError, match="epochs = 20: the runs were trained with 15"):
+        predict(p.replace(epochs=20), runs, level="fixed_disorder")
+    with pytest.raises(ParameterError, match="momentum = 0.9: the runs were trained with 0.5"):
+        predict(p.replace(momentum=0.9), runs, level="fixed_disorder")
+    with pytest.raises(ParameterError, match="batch_size = 1: must be none or n_train"):
+        predict(p, runs, level="cavity")
+    bare = replace(Realisation.of(p, runs), sequences=None)
+    with pytest.raises(ParameterError, match="given: has no sequences"):
+        predict(p, runs, level="fixed_disorder", given=bare)

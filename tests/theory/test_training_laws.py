@@ -1,0 +1,173 @@
+"""Laws of training: memory of momentum from impulses, entries by arrivals against the
+fixed-disorder theory, the balance of loss and decay.
+"""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import sympy as sp
+from later import Later
+
+from theory import clocks
+from theory.optimisers import Optimiser, Steps
+from theory.parameters import ParameterError
+from theory.state_tracking import Parameters, arrivals, decay
+from theory.state_tracking import flow as tracking
+from theory.state_tracking.logits import pi_i
+from theory.state_tracking.numbers.per_seed import (
+    Arrivals,
+    FixedDisorder,
+    Realisation,
+    Start,
+    emergence_steps,
+)
+from theory.state_tracking.numbers.per_seed.arrivals import Kinds
+from theory.state_tracking.symbols import N, d_g
+
+CLOCKS, DECAY = Later(clocks.equations), Later(decay.equations)
+BALLS = [Optimiser(momentum=0.7), Optimiser(momentum=0.7, nesterov=True)]
+
+
+@pytest.mark.parametrize("how", BALLS, ids=["heavy ball", "Nesterov"])
+def test_memory_of_momentum(how):
+    """Weights of past gradients from the answer to one impulse: their sum, their mean age, and the
+    clock under constant gradients.
+    """
+    name = "nesterov" if how.nesterov else "heavy_ball"
+    answers, constant = [], []
+    for kept, gradients in ((answers, [1.0] + [0.0] * 199), (constant, [1.0] * 30)):
+        step, w = Steps(how, 1.0, len(gradients)), [np.zeros((1, 1))]
+        for g in gradients:
+            w = step(w, [np.full((1, 1), g)])
+            kept.append(-w[0].item())
+    weights = np.diff([0.0, *answers])
+    known = {"beta": 0.7, "eta": 1.0}
+    assert weights.sum() == pytest.approx(CLOCKS["rate_momentum"].evaluate(known), rel=1e-12)
+    mean_age = (weights * np.arange(200)).sum() / weights.sum()
+    assert mean_age == pytest.approx(CLOCKS[f"age_{name}"].evaluate(known), rel=1e-12)
+    for n in (1, 2, 30):
+        at = CLOCKS[f"clock_{name}"].evaluate({**known, "steps": n})
+        assert constant[n - 1] == pytest.approx(at, rel=1e-12)
+
+
+def test_plain_descent_of_the_same_path():
+    """On a parabola the slower of both solutions of the recursion: the rate of plain descent with
+    momentum's path agrees to second order, that of momentum itself to first.
+    """
+    gaps = []
+    for eta in (4e-4, 2e-4):
+        how = Optimiser(momentum=0.8)
+        same = clocks.as_plain(how, eta)
+        # w -> 1 + b - eta, -b: the larger root is the factor of one step.
+        factor = np.roots([1, -(1 + 0.8 - eta), 0.8]).max()
+        per_clock = -np.log(factor) / (same.eta / same.stretch)
+        gaps.append([-np.log(1 - r) / r / per_clock - 1 for r in (same.eta, eta / 0.2)])
+    with_memory, without = (np.log2(abs(a / b)) for a, b in zip(*gaps, strict=True))
+    assert with_memory == pytest.approx(2, abs=0.1) and without == pytest.approx(1, abs=0.1)
+    with pytest.raises(ParameterError, match="optimizer = adam: must be sgd"):
+        clocks.as_plain(Optimiser(optimizer="adam"), 0.1)
+
+
+def test_slopes_by_arrivals_are_mean_gradients():
+    """Entries of M of one value per kind: gradients of the fixed-disorder theory, averaged over all
+    entries of a kind, and its force on attention. 60 states of each of 6 draws.
+    """
+    p = Parameters(N=60, d_g=40, L=3, d_h=4, rope="plain", rope_theta=10.0, n_train=50, eta=1.0)
+    rng = np.random.default_rng(0)
+    start = Start.drawn(p, 6, rng)
+    ours = Arrivals(p, start)
+    law, size = ours.kinds, ours.kinds.k.size
+    one = (0.3 + 0.1 * law.k, 0.2 * law.k - 0.1)  # right and wrong entries by kind
+    middle = np.where(law.offset == 0, law.share, 0)
+    ours.kinds = law = replace(law, share=middle / middle.sum())
+    ours.many = [p.N**2 * law.share * law.k, p.N**2 * law.share * (p.d_g - law.k)]
+    ours.state[2:] = [np.broadcast_to(x, (6, size)).copy() for x in one]
+    given = Realisation.drawn(p.replace(n_train=4), start, rng)
+    own = given.one_hot().transpose(0, 1, 3, 2)  # (B, s, r, a)
+    k = own.sum(3, keepdims=True)
+    M = np.where(own > 0, 0.3 + 0.1 * k, 0.2 * k - 0.1)
+    flat = np.full_like(given.share, 1 / given.share[0].size)
+    known = replace(given, M=M.transpose(0, 3, 2, 1), share=flat, pairs=None)
+    theirs = FixedDisorder(p, start, known)
+    theirs.left = 0 * theirs.left  # no fluctuations within groups
+    whole = theirs.gradients()[2].transpose(0, 1, 3, 2)
+    slopes = ours.gradients()
+    kinds = {int(a): n for n, a in enumerate(law.k) if law.offset[n] == 0}
+    scale = np.abs(whole[own > 0]).mean()
+    for right, found in ((True, slopes[2]), (False, slopes[3])):
+        for count in range(1 if right else 0, 4):
+            chosen = (own > 0 if right else own == 0) & (k == count)
+            mean = whole[chosen].mean()
+            # The sum over 60 states in a normalisation scatters by a few per cent.
+            assert found[:, kinds[count]].mean() == pytest.approx(mean, abs=0.05 * scale), count
+
+
+def test_arrivals_is_the_flow_at_the_start():
+    """Plain descent from zero entries: the rate of R of the flow (15), at the same attention."""
+    p = Parameters(N=64, d_g=64, L=4, d_h=8, eta=0.5)
+    zero = np.zeros((1, p.d_h))
+    start = Start(zero, zero, *np.zeros((3, 1)), *np.ones((2, 1)))
+    theory = Arrivals(p, start)
+    theory.step()
+    weight = theory.kinds.share * theory.kinds.k
+    rate = (weight * theory.state[2][0]).sum() / weight.sum() * p.d_g * p.N
+    numbers = {**p.values(), "A": 0.25, "R": 0.0, "S": 0.0}
+    expected = tracking().equations()["dR_dalpha"]
+    of_flow = tracking()._spell(expected.rhs)
+    known = {s: numbers[s.name] for s in of_flow.free_symbols}
+    # Noise of random entries moves probabilities, here by the spread of means over actions.
+    assert rate == pytest.approx(float(of_flow.subs(known)), rel=0.05)
+    assert np.isnan(emergence_steps(p.replace(epochs=2, optimizer="adam"), start)).all()
+
+
+def test_slopes_by_kind_are_those_of_the_loss():
+    """Array code against derivatives of the stated loss, for three kinds."""
+    rng = np.random.default_rng(4)
+    law = Kinds(np.array([0.5, 0.3, 0.2]), np.array([0.0, 1.0, 2.0]), rng.normal(size=3), 6, 5)
+    own, right, wrong = rng.uniform(size=(1, 2)), *rng.normal(size=(2, 1, 3))
+    loss, squares, (*known, x, y) = arrivals.spelled(3)
+    values = dict(zip((*x, *y), (*right[0], *wrong[0]), strict=True)) | {N: 6, d_g: 5}
+    for names, array in zip(known, (law.share, law.k, law.offset), strict=True):
+        values |= dict(zip(names, array, strict=True))
+    by_right, by_wrong, by_own, sums = law.slopes(own, right, wrong)
+    for i, at in enumerate(own[0]):
+        here = {**values, pi_i: at}
+        assert by_own[0, i] == pytest.approx(float(sp.diff(loss, pi_i).subs(here)), rel=1e-12)
+        assert sums[0, i] == pytest.approx(float(squares.subs(here)), rel=1e-12)
+        for names, found in ((x, by_right), (y, by_wrong)):
+            slopes = [float(sp.diff(loss, name).subs(here)) for name in names]
+            np.testing.assert_allclose(found[0, i], slopes, rtol=1e-11, atol=1e-15)
+
+
+@pytest.mark.parametrize("rate", [1e-4, 1e-3, 0.1])
+def test_overlap_under_decay(rate):
+    """The value of the generalised Lambert function, by its defining equation; Table 1's are those
+    of the balance of flow and decay.
+    """
+    p = Parameters.table_1().replace(weight_decay=rate)
+    R = float(decay.late_overlap(p))
+    W = p.N * R / (p.N - 1)
+    assert W * np.exp(W) + (p.N - 1) * W == pytest.approx(1 / (rate * p.d_g), rel=1e-10)
+    assert DECAY["R_decayed"].evaluate({"W_r": W, "N": p.N}) == pytest.approx(R, rel=1e-12)
+    assert decay.late_overlap(p, weight_decay=[rate, 2 * rate])[1] < R
+    assert decay.late_overlap(Parameters()) == np.inf
+
+
+def test_shares_of_arrivals():
+    """Counted over many teachers; their number is followed up to rare ones."""
+    p = Parameters(N=12, d_g=8)
+    theory = Arrivals(p, Start.drawn(p, 1, np.random.default_rng(0)))
+    given = [np.random.default_rng([3, n]).permutation(12)[None] for n in range(8 * 400)]
+    to = np.concatenate(given).reshape(400, 8, 12)
+    counts = np.array(
+        [np.bincount(to[n, :, s], minlength=12) for n in range(400) for s in range(12)]
+    )
+    for k in range(4):
+        share, size = (counts == k).mean(), counts.size
+        own = theory.kinds.share[theory.kinds.k == k].sum()
+        form = arrivals.equations()["arrivals"].rhs
+        law = form.subs({d_g: 8, N: 12, arrivals.k: k}).doit()
+        assert own == pytest.approx(float(law), abs=2e-4)
+        # 4 standard errors; counts of one state are correlated, which makes them smaller.
+        assert abs(share - own) < 4 * np.sqrt(own * (1 - own) / size)

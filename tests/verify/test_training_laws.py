@@ -1,0 +1,61 @@
+"""Rows of ``verify.laws state_tracking`` at tiny sizes, and what they would see."""
+
+import numpy as np
+import pytest
+
+from theory import clocks as law
+from theory.state_tracking import Parameters
+from verify.state_tracking import adam, clocks, decay, optimisers
+from verify.state_tracking.clocks import gaps
+
+TINY = Parameters(N=8, L=4, d_g=8, d_h=16, n_train=1024, n_test=512, unit="step")
+ALONE = dict(workers=1, progress=False)
+
+
+@pytest.fixture
+def store(tmp_path):
+    return {**ALONE, "store": tmp_path}
+
+
+def test_clocks_on_a_flow(monkeypatch):
+    """All powers hold; with a wrong age the second order is lost."""
+    assert all(c.within for c in clocks.on_flow())
+    right = law.as_plain
+    monkeypatch.setattr(
+        law, "as_plain", lambda how, eta: right(how.replace(momentum=0.9 * how.momentum), eta)
+    )
+    how = clocks.BALLS["heavy ball"]
+    assert abs(gaps(how, clocks.RATES[0])[0]) > 5e-3
+
+
+def test_single_seeds_under_two_optimisers(store):
+    """AdamW, and momentum with batches: bars times four, as tiny students have few entries. A
+    prediction without decay is off by more.
+    """
+    wide = {name: 4 * bar for name, bar in optimisers.BARS.items()}
+    ways = (
+        dict(optimizer="adamw", eta=0.01, weight_decay=0.2, epochs=180, eval_every=3),
+        dict(momentum=0.9, eta=0.2, schedule="cosine", batch_size=128, epochs=240, eval_every=4),
+    )
+    for number, way in enumerate(ways):
+        found = optimisers.errors(TINY.replace(**way), [0, 1], **store)
+        for name, bar in wide.items():
+            assert np.sqrt(np.mean(found[name] ** 2)) < bar, (number, name)
+    assert len(optimisers.rows("tiny, AdamW", TINY.replace(**ways[0]), [0, 1], **store)) == 2
+
+
+def test_adam_from_starts(store):
+    """Within 10% for two tiny students; exponents of theory and students in the learning rate."""
+    p = TINY.replace(N=16, d_g=16, optimizer="adam", eta=0.01, epochs=200, eval_every=2, n_test=16)
+    theory, students = adam.times(p, [0, 1, 2], **store)
+    assert theory == pytest.approx(students, rel=0.1)
+
+
+def test_decay_ends_where_it_should(store):
+    """A learned state at a tiny size; half the decay is seen."""
+    p = TINY.replace(eta=2.0, n_train=2048, n_test=16)
+    rows = decay.checks(p, (1e-3,), (0,), **store)
+    # Eight teachers of eight states agree by chance in a few per cent of pairs.
+    assert rows[0].measured == pytest.approx(rows[0].predicted, rel=0.02)
+    other = decay.late_overlap(p.replace(weight_decay=5e-4))
+    assert abs(float(other) / rows[0].predicted - 1) > 0.06

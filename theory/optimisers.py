@@ -1,0 +1,152 @@
+"""Optimisers as maps from gradients to steps, with PyTorch's definitions: descent with momentum,
+Adam, weight decay, learning-rate schedules, clipping. Used for flows and theories of single
+students; no torch here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from theory.parameters import BaseParameters, ParameterError, parameter
+
+CLIPPED = 1e-6  # added to the norm by torch.nn.utils.clip_grad_norm_
+
+
+@dataclass(frozen=True, kw_only=True)
+class Optimiser(BaseParameters):
+    """How weights move, apart from the learning rate and the length of the run. Parameters of
+    students inherit these fields.
+
+    Raises
+    ------
+    ParameterError
+        For a value out of range, or one that the chosen optimiser does not use.
+    """
+
+    optimizer: str = parameter("sgd", "optimiser", choices=("sgd", "adam", "adamw"))
+    weight_decay: float = parameter(
+        0.0, "weight decay: coupled for sgd and adam, decoupled for adamw", low=0
+    )
+    momentum: float = parameter(0.0, "momentum of sgd", low=0, below=1, later=True)
+    nesterov: bool = parameter(False, "Nesterov's momentum", later=True)
+    beta_1: float = parameter(0.9, "Adam's memory of gradients", low=0, below=1, later=True)
+    beta_2: float = parameter(0.999, "Adam's memory of squares", low=0, below=1, later=True)
+    epsilon: float = parameter(1e-8, "added to Adam's root of squares", low=0, later=True)
+    schedule: str = parameter(
+        "constant", "learning rate after warm-up", choices=("constant", "cosine"), later=True
+    )
+    warmup: int = parameter(0, "steps of linear warm-up", low=0, later=True)
+    clip: float | None = parameter(
+        None, "largest norm of the gradient; none is unclipped", above=0, later=True
+    )
+
+    def __post_init__(self) -> None:
+        """Check single fields, then that the chosen optimiser uses them."""
+        super().__post_init__()
+        used = {
+            "momentum": self.optimizer == "sgd",
+            "nesterov": self.momentum > 0,
+            **dict.fromkeys(("beta_1", "beta_2", "epsilon"), self.optimizer != "sgd"),
+        }
+        for name, so in used.items():
+            value, usual = getattr(self, name), type(self).__dataclass_fields__[name].default
+            if not so and value != usual:
+                why = "without momentum" if name == "nesterov" else f"for {self.optimizer}"
+                raise ParameterError(f"{name} = {value}: must be {usual} {why}")
+
+    def share(self, number: int, steps: int) -> float:
+        """Share of the learning rate at step ``number`` (from 0) of a run of so many steps.
+
+        Warm-up is linear, ``(number + 1) / warmup``; a cosine then falls to zero at the end.
+        """
+        if number < self.warmup:
+            return (number + 1) / self.warmup
+        if self.schedule == "constant":
+            return 1.0
+        through = (number - self.warmup) / max(steps - self.warmup, 1)
+        return float(1 + np.cos(np.pi * min(through, 1.0))) / 2
+
+    @property
+    def steady(self) -> bool:
+        """Whether a step depends on the weights alone, not on earlier steps or its number."""
+        plain = self.optimizer == "sgd" and self.momentum == 0 and self.clip is None
+        return plain and self.schedule == "constant" and self.warmup == 0
+
+
+class Steps:
+    """Steps of one run: called with weights and gradients, gives the next weights. Arrays have a
+    first axis over independent students.
+
+    Parameters
+    ----------
+    how : Optimiser
+        Also Parameters of students that inherit from it.
+    eta : float
+        Learning rate.
+    steps : int
+        Length of the run, for the schedule.
+    entries : sequence of int, optional
+        Number of equal weights that each array stands for, in the norm that is clipped.
+    """
+
+    def __init__(
+        self, how: Optimiser, eta: float, steps: int, entries: Sequence[Any] | None = None
+    ) -> None:
+        self.how, self.eta, self.steps, self.entries = how, eta, steps, entries
+        self.number = 0
+        self.first: list[np.ndarray] = []  # momentum, or Adam's means of gradients
+        self.second: list[np.ndarray] = []  # Adam's means of squares
+
+    def __call__(
+        self, weights: Sequence[np.ndarray], gradients: Sequence[np.ndarray]
+    ) -> list[np.ndarray]:
+        """The weights after one step."""
+        how, rate = self.how, self.eta * self.how.share(self.number, self.steps)
+        self.number += 1
+        slopes = self._clipped(gradients)
+        if how.optimizer == "adamw":
+            weights = [w * (1 - rate * how.weight_decay) for w in weights]
+        elif how.weight_decay:
+            slopes = [g + how.weight_decay * w for g, w in zip(slopes, weights, strict=True)]
+        moves = self._descent(slopes) if how.optimizer == "sgd" else self._adam(slopes)
+        return [w - rate * x for w, x in zip(weights, moves, strict=True)]
+
+    def _clipped(self, gradients: Sequence[np.ndarray]) -> list[np.ndarray]:
+        if self.how.clip is None:
+            return list(gradients)
+        many = self.entries or [1] * len(gradients)
+        square = sum(
+            n * (g**2).sum(tuple(range(1, g.ndim))) for n, g in zip(many, gradients, strict=True)
+        )
+        share = np.minimum(self.how.clip / (np.sqrt(square) + CLIPPED), 1)
+        return [g * share.reshape(-1, *[1] * (g.ndim - 1)) for g in gradients]
+
+    def _descent(self, slopes: list[np.ndarray]) -> list[np.ndarray]:
+        """Heavy ball or Nesterov; the first step takes the gradient itself as its memory."""
+        mu = self.how.momentum
+        if mu == 0:
+            return slopes
+        kept = self.first or [np.zeros_like(g) for g in slopes]
+        self.first = [mu * v + g for v, g in zip(kept, slopes, strict=True)]
+        if not self.how.nesterov:
+            return self.first
+        return [g + mu * v for g, v in zip(slopes, self.first, strict=True)]
+
+    def _adam(self, slopes: list[np.ndarray]) -> list[np.ndarray]:
+        """Adam: mean gradient over the root of the mean square, both without the bias of their
+        start at zero. A weight that never had a gradient stays.
+        """
+        one, two, n = self.how.beta_1, self.how.beta_2, self.number
+        if not self.first:
+            self.first, self.second = ([np.zeros_like(g) for g in slopes] for _ in range(2))
+        self.first = [one * m + (1 - one) * g for m, g in zip(self.first, slopes, strict=True)]
+        self.second = [two * v + (1 - two) * g**2 for v, g in zip(self.second, slopes, strict=True)]
+        found = []
+        for m, v in zip(self.first, self.second, strict=True):
+            size = np.sqrt(v) / np.sqrt(1 - two**n) + self.how.epsilon
+            found.append(np.where(m == 0, 0.0, m) / np.where(size == 0, 1.0, size) / (1 - one**n))
+        return found

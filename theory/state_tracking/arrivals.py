@@ -1,0 +1,113 @@
+"""Theory for any optimiser from sizes alone: entries of M by what they stand for. From a state,
+some of the d_g actions lead to another state (its arrivals). Entries of M are right or wrong, and
+belong to states with so many arrivals and a mean entry at the start. All of one kind have the same
+mean gradient, so that they move together under every optimiser, also one that forgets its size.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+import sympy as sp
+
+from theory.equation import Equation, table
+from theory.notation import array, symbol
+from theory.state_tracking.logits import pi_i
+from theory.state_tracking.symbols import N, d_g, ref
+
+BEYOND = "beyond the paper: entries by arrivals"
+LARGE = "many states: of every kind there are as many as on average"
+
+c = symbol("c_kind", "c", "kind of a state: arrivals, and mean entry at the start", integer=True)
+e = symbol("e_kind", "e", "kind of a wrong state", integer=True)
+kinds = symbol("kinds", r"n_{c}", "number of kinds", integer=True, positive=True)
+share = array("P_kind", "P", "share of states of a kind")
+arrivals = array("k_kind", "k", "actions that lead to a state of a kind")
+offset = array("offset", r"\delta", "mean over actions of the entries to a state at the start")
+right = array("v_right", r"v^{+}", "right entry of M to a state of a kind, less its start")
+wrong = array("v_wrong", r"v^{-}", "wrong entry of M to a state of a kind, less its start")
+mean = array(
+    "v_mean", r"\bar v", "mean over actions of the entries to a state of a kind, less its start"
+)
+z_right = array("z_right", r"z^{+}", "logit of a right state by kind")
+z_wrong = array("z_wrong", r"z^{-}", "logit of a wrong state by kind")
+Z = array("Z_kind", "Z", "normalisation, by kind of the right state")
+squares = symbol("squares", r"\Sigma", "mean sum of squared probabilities", positive=True)
+V = symbol("V_0", r"V_{0}", "variance of entries of M at the start", positive=True)
+T = symbol("T_all", r"T", "sum of squared attention of a position", positive=True)
+kind_loss = symbol("loss_kinds", r"\ell", "loss of a position by kinds", real=True)
+chance = symbol("chance", "P_{k}", "share of states with k arrivals", positive=True)
+k = symbol("k_arrivals", "k", "arrivals", integer=True, nonnegative=True)
+one = symbol("arriving", "j", "an arrival", integer=True, nonnegative=True)
+BASES = (share, arrivals, offset, right, wrong)
+
+
+def mean_entry() -> sp.Expr:
+    """Of the d_g actions, those that lead there have their right entry there."""
+    return (arrivals[c] * right[c] + (d_g - arrivals[c]) * wrong[c]) / d_g
+
+
+def logit(entry: sp.Indexed) -> sp.Expr:
+    """Own action with its attention, all others, as they are on average, with the rest; an entry
+    at the start is on average what its mean over actions is.
+    """
+    return pi_i * entry + (1 - pi_i) * mean[c] + offset[c]
+
+
+def binomial() -> sp.Expr:
+    """Each action leads to a state with probability 1/N."""
+    ways = sp.Product((d_g - one) / (one + 1), (one, 0, k - 1))
+    return ways * (1 / N) ** k * (1 - 1 / N) ** (d_g - k)
+
+
+def over_states(power: int) -> sp.Expr:
+    """Sum of powers of exp(logit): all states as if wrong, the right one in the place of one."""
+    everyone = N * sp.Sum(share[e] * sp.exp(power * z_wrong[e]), (e, 1, kinds))
+    return everyone - sp.exp(power * z_wrong[c]) + sp.exp(power * z_right[c])
+
+
+def over_right(form: sp.Expr) -> sp.Expr:
+    """Mean over actions of what depends on the kind of the right state."""
+    return sp.Sum(N * share[c] * arrivals[c] / d_g * form, (c, 1, kinds))
+
+
+def loss() -> sp.Expr:
+    """Cross-entropy over right states, and what random entries of M cost to second order."""
+    known = over_right(sp.log(Z[c]) - z_right[c])
+    return known + T * V / 2 * (1 - 1 / d_g) * (1 - squares)
+
+
+@cache
+def equations() -> dict[str, Equation]:
+    """Shares, logits and loss by kinds."""
+    return table(
+        ref(BEYOND),
+        LARGE,
+        status="leading order",
+        arrivals=(chance, binomial()),
+        kind_mean=(mean[c], mean_entry()),
+        kind_right=(z_right[c], logit(right[c])),
+        kind_wrong=(z_wrong[c], logit(wrong[c])),
+        kind_normalisation=(Z[c], over_states(1)),
+        kind_squares=(squares, over_right(over_states(2) / Z[c] ** 2)),
+        kind_loss=(kind_loss, loss()),
+    )
+
+
+@cache
+def spelled(count: int) -> tuple[sp.Expr, sp.Expr, list[list[sp.Symbol]]]:
+    """Loss without the cost of random entries, and sum of squared probabilities, for so many kinds,
+    with symbols in place of the arrays `BASES`.
+    """
+    eq, every = equations(), range(1, count + 1)
+    names = [[sp.Symbol(f"{base.name}_{n}") for n in every] for base in BASES]
+    x = {base[n]: own[n - 1] for base, own in zip(BASES, names, strict=True) for n in every}
+
+    def whole(form: sp.Expr) -> sp.Expr:
+        return form.subs(kinds, count).doit()
+
+    steps = {"kind_mean": mean, "kind_right": z_right, "kind_wrong": z_wrong}
+    for name, base in (*steps.items(), ("kind_normalisation", Z)):
+        x |= {base[n]: whole(eq[name].rhs).subs(c, n).xreplace(x) for n in every}
+    known, sums = (whole(eq[name].rhs.subs(T, 0)) for name in ("kind_loss", "kind_squares"))
+    return known.xreplace(x), sums.xreplace(x), names

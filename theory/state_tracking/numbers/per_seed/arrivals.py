@@ -1,0 +1,160 @@
+"""Numerical theory of entries by arrivals: from sizes and drawn keys and queries, any optimiser."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.stats
+
+from theory import scope
+from theory.optimisers import Steps
+from theory.special import gauss_hermite
+from theory.state_tracking.numbers.per_seed.attention import Attention
+from theory.state_tracking.numbers.per_seed.start import Start
+from theory.state_tracking.parameters import Parameters
+from theory.state_tracking.scope import ARRIVALS
+
+RARE = 1e-4  # share of states with more arrivals than are followed
+NODES = 3  # of the mean entry to a state at the start
+
+
+@dataclass(frozen=True)
+class Kinds:
+    """Law of the kinds of states, arrays over them: the slopes of the loss of
+    `theory.state_tracking.arrivals`, written for arrays.
+
+    Attributes
+    ----------
+    share, k, offset : ndarray
+        As `arrivals.BASES`.
+    N, d_g : int
+        States and actions.
+    """
+
+    share: np.ndarray
+    k: np.ndarray
+    offset: np.ndarray
+    N: int
+    d_g: int
+
+    def slopes(
+        self, own: np.ndarray, right: np.ndarray, wrong: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """Derivatives of the losses of positions by entries of every kind and by attention on the
+        own action, and sums of squared probabilities.
+
+        Parameters
+        ----------
+        own : ndarray, shape (B, L)
+            Attention on the own action.
+        right, wrong : ndarray, shape (B, kinds)
+            Entries.
+        """
+        b, x, y = own[..., None], right[:, None], wrong[:, None]
+        mean = (self.k * x + (self.d_g - self.k) * y) / self.d_g
+        e_x, e_y = (np.exp(b * v + (1 - b) * mean + self.offset) for v in (x, y))
+        states, chosen = self.N * self.share, self.N * self.share * self.k / self.d_g
+        Z = (e_y @ states)[..., None] - e_y + e_x
+        by_x = chosen * (e_x / Z - 1)
+        by_y = states * e_y * (1 / Z @ chosen)[..., None] - chosen * e_y / Z
+        by_mean = (1 - b) * (by_x + by_y)
+        by_right = b * by_x + self.k / self.d_g * by_mean
+        by_wrong = b * by_y + (1 - self.k / self.d_g) * by_mean
+        by_own = (by_x * (x - mean) + by_y * (y - mean)).sum(-1)
+        squares = (((e_y**2 @ states)[..., None] - e_y**2 + e_x**2) / Z**2) @ chosen
+        return by_right, by_wrong, by_own, squares
+
+
+class Arrivals:
+    """Mean entries of M by kind, and keys and queries of students, under the optimiser of ``p``.
+
+    Parameters
+    ----------
+    p : Parameters
+        Sizes and training.
+    start : Start
+        Keys, queries and overlaps at the start.
+    """
+
+    def __init__(self, p: Parameters, start: Start) -> None:
+        self.p, self.attention = p, Attention(p)
+        law = scipy.stats.binom(p.d_g, 1 / p.N)
+        most = min(p.d_g, int(law.isf(RARE)) + 1)
+        node, weight = gauss_hermite(NODES)
+        of_k, of_node = np.divmod(np.arange((most + 1) * NODES), NODES)
+        share = law.pmf(of_k) / law.cdf(most) * weight[of_node]
+        offset = np.sqrt(p.initial_variance / p.d_g) * node[of_node]
+        self.kinds = Kinds(share, of_k.astype(float), offset, p.N, p.d_g)
+        self.many = [p.N**2 * share * of_k, p.N**2 * share * (p.d_g - of_k)]
+        self.state = [start.W_Q.astype(float), start.W_K.astype(float), *self._entries(start)]
+        self.steps = Steps(p, p.eta, p.updates)
+
+    def _entries(self, start: Start) -> list[np.ndarray]:
+        """Mean entries by kind at the start: the smallest that have the overlaps and the sum."""
+        k = self.kinds.k
+        one = np.ones_like(k)
+        # What a right and a wrong entry is in R, S and zeta, up to their numbers of terms.
+        along = [np.stack([one, k - 1, one]), np.stack([0 * one, k, one])]
+        p, many = self.p, self.many
+        gram = sum((a * n) @ a.T for a, n in zip(along, many, strict=True))
+        pairs = p.d_g * p.N
+        terms = np.array([pairs, pairs * (p.d_g - 1), pairs])
+        sums = np.stack([start.R, start.S, start.zeta]) * terms[:, None]
+        lift = np.linalg.lstsq(gram, sums, rcond=None)[0].T
+        return [lift @ a for a in along]
+
+    def gradients(self) -> list[np.ndarray]:
+        """Derivative of the loss by single weights."""
+        p, (W_Q, W_K, right, wrong) = self.p, self.state
+        at = self.attention.forward(W_Q, W_K)
+        own = np.einsum("bii->bi", at)
+        *by_entry, by_own, squares = self.kinds.slopes(own, right, wrong)
+        noise = p.initial_variance * (1 - 1 / p.d_g) * (1 - squares)
+        force = (noise[..., None] * at + by_own[..., None] * np.eye(p.L)) / p.L
+        heads = self.attention.backward(W_Q, W_K, at, force)
+        by_kind = [
+            np.divide(d.mean(1), n, out=np.zeros((len(own), n.size)), where=n > 0)
+            for d, n in zip(by_entry, self.many, strict=True)
+        ]
+        return [*heads, *by_kind]
+
+    def step(self) -> None:
+        """One step of the optimiser."""
+        self.state = self.steps(self.state, self.gradients())
+
+    def attend(self) -> np.ndarray:
+        """Attention A per student."""
+        at = self.attention.forward(*self.state[:2])
+        return np.einsum("bii->b", at) / self.p.L
+
+
+@scope.guard(ARRIVALS)
+def emergence_steps(p: Parameters, start: Start) -> np.ndarray:
+    """Steps of the optimiser until A = 1/2, from sizes and starts alone.
+
+    Parameters
+    ----------
+    p : Parameters
+        Sizes, optimiser, and the length of the run.
+    start : Start
+        Keys, queries and overlaps: measured in students, or `Start.drawn`.
+
+    Returns
+    -------
+    ndarray, shape (B,)
+        NaN where a run ends before.
+    """
+    system, A = Arrivals(p, start), []
+    for _ in range(p.updates + 1):
+        A.append(system.attend())
+        if (A[-1] > 0.5).all():
+            break
+        system.step()
+    rows = np.array(A).T
+    out = np.full(len(rows), np.nan)
+    for b, row in enumerate(rows):
+        above = np.flatnonzero(row >= 0.5)
+        if above.size and (j := above[0]):
+            out[b] = j - 1 + (0.5 - row[j - 1]) / (row[j] - row[j - 1])
+    return out

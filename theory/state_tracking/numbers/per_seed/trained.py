@@ -1,0 +1,61 @@
+"""Fixed-disorder theory under any optimiser: its gradients go through the optimiser's steps, and
+every step counts the batch that the seed's student takes.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from theory.optimisers import Steps
+from theory.parameters import ParameterError
+from theory.state_tracking.numbers.per_seed.fixed_disorder import FixedDisorder
+from theory.state_tracking.numbers.per_seed.realisation import Realisation
+from theory.state_tracking.numbers.per_seed.start import Start
+from theory.state_tracking.parameters import Parameters
+
+
+class Trained(FixedDisorder):
+    """Fixed-disorder theory of students trained by momentum, Adam, schedules, clipping or batches.
+
+    Parameters
+    ----------
+    p : Parameters
+        With the optimiser and the length of the run.
+    start : Start
+        Initial keys and queries of the seeds.
+    given : Realisation
+        As for `FixedDisorder`; with its sequences where steps take batches.
+
+    Raises
+    ------
+    ParameterError
+        If batches are asked for and the realisation has no sequences.
+    """
+
+    def __init__(self, p: Parameters, start: Start, given: Realisation) -> None:
+        super().__init__(p, start, given)
+        if p.batches > 1 and given.sequences is None:
+            raise ParameterError(
+                f"given: has no sequences, which batch_size = {p.batch_size} needs; "
+                "make it by Realisation.of with these parameters"
+            )
+        self.whole, self.epochs = given, 0
+        self.steps = Steps(p, p.eta, p.updates)
+
+    def epoch(self) -> None:
+        """One epoch, or one step where those are counted."""
+        for step in self.p.steps_of(self.epochs):
+            if self.p.batches > 1:
+                self.see(*self.whole.batch(self.p, step))
+            self.state = self.steps(self.state, self.gradients())
+        self.epochs += 1
+
+    def observe(self) -> dict[str, np.ndarray]:
+        """Order parameters, logits, loss and accuracies per seed, over the whole training set."""
+        self.see(self.whole, self.p.n_train)
+        return super().observe()
+
+
+def system(p: Parameters, start: Start, given: Realisation) -> FixedDisorder:
+    """Fixed-disorder theory; in strides where steps depend on the weights alone."""
+    return (FixedDisorder if p.steady and p.batches == 1 else Trained)(p, start, given)

@@ -1,0 +1,134 @@
+"""Momentum and schedules: the plain descent that takes the same path, on a flow and on students."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from simulate.state_tracking import train
+from theory import clocks
+from theory.associative_memory import factual_recall
+from theory.optimisers import Optimiser
+from theory.state_tracking import Parameters
+from verify.check import Check, at_least, near
+from verify.emergence import first_crossing
+
+BALLS = {
+    "heavy ball": Optimiser(momentum=0.8),
+    "Nesterov": Optimiser(momentum=0.8, nesterov=True),
+    "heavy ball, cosine": Optimiser(momentum=0.8, schedule="cosine"),
+}
+RECALL = factual_recall.Parameters.small().replace(epsilon=0.3)
+CLOCK = 60.0  # of a run, at small steps; the relation is known after half of it
+RATES = (0.01, 0.005)
+NEXT = 5e-4  # of a time: the next order in the rate
+LEVEL = 0.5  # share of the relation's loss
+# Students: rate of momentum times its steps; rates at which plain descent is stable.
+STUDENTS = Parameters.demo().replace(n_test=16, unit="step")
+ETA, LENGTH, SEEDS = 0.04, 720.0, range(200, 203)
+
+
+def of_flow(how: Optimiser, eta: float, steps: int) -> float:
+    """Clock at which the relation's loss has halved, by steps of the flow's weights."""
+    curve = factual_recall.flow().descend(RECALL, eta, steps, optimizer=how)
+    fallen = -curve.loss_relation.assign_coords(t=clocks.clock_of(how, eta, steps))
+    return float(first_crossing(fallen, LEVEL * float(fallen[0])).values[0])
+
+
+def gaps(how: Optimiser, eta: float) -> tuple[float, float]:
+    """Relative deviation of this clock from that of the equivalent plain descent, with and without
+    what the memory adds: there plain descent at the rate of momentum itself.
+    """
+    same = clocks.as_plain(how, eta)
+    plain = Optimiser(schedule=how.schedule)
+    own = CLOCK * (2 if how.schedule == "cosine" else 1)
+    found, other, bare = (
+        of_flow(rule, rate, round(own / effective))
+        for rule, rate, effective in (
+            (how, eta, eta / (1 - how.momentum)),
+            (plain, same.eta, same.eta),
+            (plain, eta / (1 - how.momentum), eta / (1 - how.momentum)),
+        )
+    )
+    return (found - same.delay) / other - 1, found / bare - 1
+
+
+def on_flow() -> list[Check]:
+    """The deviation falls as the square of the rate, and as its first power without memory."""
+    out = []
+    for name, how in BALLS.items():
+        found = np.abs([gaps(how, eta) for eta in RATES])
+        powers = np.log(found[0] / found[1]) / np.log(RATES[0] / RATES[1])
+        for what, order, power in zip(("with", "without"), (2, 1), powers, strict=True):
+            out.append(
+                near(
+                    f"power of the rate in its deviation {what} memory, {name}",
+                    "plain_rate",
+                    order,
+                    float(power),
+                    0.2,
+                    "next order at these rates",
+                    1.0,
+                )
+            )
+    return out
+
+
+def student_times(p: Parameters, seeds: Iterable[int], **training: Any) -> np.ndarray:
+    """Clock at which A = 1/2, per seed."""
+    runs = train(p, seeds, **training)
+    clock = clocks.clock_of(p, p.eta, p.updates)[runs.epoch.values]
+    return first_crossing(runs.A.assign_coords(alpha=clock), 0.5).values
+
+
+def of_students(
+    how: Optimiser, p: Parameters, seeds: Iterable[int], length: float, **training: Any
+) -> tuple[float, float]:
+    """Mean relative deviation from the equivalent plain descent of the same seeds; and of that
+    plain descent from one at the rate of momentum.
+    """
+    same, rate = clocks.as_plain(how, p.eta), p.eta / (1 - how.momentum)
+    own = length * (2 if how.schedule == "cosine" else 1)
+    fields = dict(momentum=how.momentum, nesterov=how.nesterov, schedule=how.schedule)
+    runs = (
+        (p.replace(**fields), rate),
+        (p.replace(eta=same.eta, schedule=how.schedule), same.eta),
+        (p.replace(eta=rate, schedule=how.schedule), rate),
+    )
+    times = []
+    for q, effective in runs:
+        steps = round(own / effective)
+        q = q.replace(epochs=steps, eval_every=max(1, steps // 400))
+        times.append(student_times(q, seeds, **training))
+    momentum, plain, bare = times
+    gap, worth = (momentum - same.delay) / plain - 1, momentum / bare - 1
+    return float(gap.mean()), float(worth.mean())
+
+
+def on_students(
+    p: Parameters = STUDENTS, seeds: Iterable[int] = SEEDS, length: float = LENGTH, **training: Any
+) -> list[Check]:
+    """Times of A = 1/2 of the same seeds, trained with momentum and by plain descent."""
+    out = []
+    for name, how in BALLS.items():
+        gap, worth = of_students(how, p.replace(eta=ETA), seeds, length, **training)
+        out += [
+            near(
+                f"time of A = 1/2 with memory over that of plain descent, {name}",
+                "plain_rate",
+                1.0,
+                1 + gap,
+                NEXT,
+                "second order in the rate",
+            ),
+            at_least(
+                f"shift that memory makes, in tolerances of that, {name}",
+                "plain_rate",
+                3.0,
+                abs(worth) / NEXT,
+                "the check sees it",
+            ),
+        ]
+    return out

@@ -1,0 +1,59 @@
+"""Weight decay: the overlaps of students in the end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from simulate.state_tracking import train
+from theory.state_tracking import Parameters
+from theory.state_tracking.decay import late_overlap
+from verify.check import Check, at_most, near
+
+DECAYS = (3e-4, 1e-3)  # at 3e-3 these students do not learn
+STUDENTS = Parameters.demo().replace(eta=2.0, n_train=8192, n_test=16)
+SEEDS = range(200, 202)
+AGE = 6.0  # of runs, in times 1 / (eta decay): e^-6 of the start is left
+REST = 0.005  # of R: attention below 1, unequal shares of the training set
+ALIKE = 0.01  # S over R
+
+
+def ends(p: Parameters, seeds: Iterable[int], **training: Any) -> tuple[np.ndarray, np.ndarray]:
+    """R and S of students in the end."""
+    steps = round(AGE / (p.eta * p.weight_decay))
+    runs = train(p.replace(epochs=steps, eval_every=steps), seeds, **training)
+    return runs.R.isel(alpha=-1).values, runs.S.isel(alpha=-1).values
+
+
+def checks(
+    p: Parameters = STUDENTS,
+    decays: Iterable[float] = DECAYS,
+    seeds: Iterable[int] = SEEDS,
+    **training: Any,
+) -> list[Check]:
+    """R against its closed form, S against zero."""
+    out = []
+    for decay in decays:
+        q = p.replace(weight_decay=decay)
+        R, S = ends(q, seeds, **training)
+        title = f"decay {decay:g}, N = {p.N}"
+        out += [
+            near(
+                f"R in the end, {title}",
+                "R_decayed",
+                float(late_overlap(q)),
+                float(R.mean()),
+                REST,
+                "attention below 1; unequal shares of the training set",
+            ),
+            at_most(
+                f"size of S over R in the end, {title}",
+                "R_decayed",
+                ALIKE,
+                float(np.abs(S / R).max()),
+                "nothing drives it but other teachers that agree by chance",
+            ),
+        ]
+    return out
