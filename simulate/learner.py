@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import torch
@@ -224,4 +224,5 @@ class Module:
         self.optimizer.load_state_dict(state["optimizer"])
 
 
-__getattr__ = renamed(__name__, {"Each": "Unstacked", "Held": "Clamped"})
+if not TYPE_CHECKING:  # checkers would take every name for one of the module
+    __getattr__ = renamed(__name__, {"Each": "Unstacked", "Held": "Clamped"})

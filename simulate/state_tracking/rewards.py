@@ -226,7 +226,7 @@ class Learner(supervised.Learner):
 
 
 class One:
-    """A single student for `simulate.learner.Each`: those of a stack change over at different
+    """A single student for `simulate.learner.Unstacked`: those of a stack change over at different
     steps.
     """
 
@@ -256,7 +256,7 @@ class One:
 SYSTEM = dataclasses.replace(
     supervised.SYSTEM,
     name="state_tracking.rewards",
-    make=partial(learner.Each, One),
+    make=partial(learner.Unstacked, One),
     meaning={
         **MEANING,
         "success": "mean probability of the right next state, test set",

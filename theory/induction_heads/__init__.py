@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from theory.catalogue import catalogue
 from theory.induction_heads import (
     attention,
@@ -55,10 +57,11 @@ flows, sections, equations = catalogue(
     flow,
     plateau.flow,
 )
-__getattr__ = renamed(
-    __name__,
-    {
-        "times": "emergence_times(p) of p = Parameters.emergence(...)",
-        "all_weights_times": "emergence_times(p)",
-    },
-)
+if not TYPE_CHECKING:  # checkers would take every name for one of the module
+    __getattr__ = renamed(
+        __name__,
+        {
+            "times": "emergence_times(p) of p = Parameters.emergence(...)",
+            "all_weights_times": "emergence_times(p)",
+        },
+    )
