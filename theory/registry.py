@@ -89,7 +89,11 @@ class Model:
             return True
         try:
             with self._guest(self.path(wing)):
-                return importlib.util.find_spec(f"{self.path(wing)}.{module}") is not None
+                room = importlib.util.find_spec(self.path(wing))
+                inside = room is not None and room.submodule_search_locations is not None
+                return (
+                    inside and importlib.util.find_spec(f"{self.path(wing)}.{module}") is not None
+                )
         except ModuleNotFoundError:
             return False
         except ParameterError as error:

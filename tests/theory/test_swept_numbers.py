@@ -25,7 +25,7 @@ SMALL = {
     "positional_semantic": {"alpha": 2.0, "order": 6},
     "associative_memory.factual_recall": {"S": 6, "R": 3, "D": 2, "steps": 20},
     "associative_memory.retrieval": {"N": 8, "M": 8, "P": 3},
-    "associative_memory.softmax_recall": {"S": 8, "R": 2, "D": 2, "T": 5, "n": 3},
+    "associative_memory.softmax_recall": {"S": 16, "R": 4, "D": 4, "T": 16, "n": 16},
     "induction_heads.bursty": {"N": 16, "B": 1},
     "associative_memory.k_hop": {"N": 4, "k": 2, "m_0": 0.2, "steps": 200},
 }
@@ -73,7 +73,7 @@ CASES = {
         "onset": ({}, "S", [6, 8]),
     },
     "associative_memory.retrieval": STATED | {"emergence_time": ({}, "N", [8, 10])},
-    "associative_memory.softmax_recall": STATED | {"emergence_time": ({}, "S", [8, 12])},
+    "associative_memory.softmax_recall": STATED | {"emergence_time": ({}, "S", [16, 20])},
     "induction_heads.bursty": STATED
     | {"emergence_time": ({}, "B", [1, 2]), "effective_length": ({}, "B", [1, 2])},
     "associative_memory.gradient_memory": {"margin": ({"t": 7.0}, "K", [2, 4])},

@@ -56,7 +56,7 @@ REWARDS = Scope(
     "the clock of rewards",
     "plain gradient ascent on rewards of sampled rollouts",
     (*(limit for limit in FLOW.limits if limit is not UNREWARDED),),
-    ("data_draw", *MEASURED),
+    ("data_draw", *UNUSED, *MEASURED),
 )
 
 

@@ -8,6 +8,8 @@ from typing import Any, ClassVar
 
 from theory.parameters import ParameterError, Stepped, parameter
 
+NAMES = ("S", "R", "D", "epsilon", "eta", "T", "noise_tokens")  # in equations
+
 
 @dataclass(frozen=True)
 class Parameters(Stepped):
@@ -61,4 +63,4 @@ class Parameters(Stepped):
 
     def values(self) -> dict[str, Any]:
         """Numbers by symbol name, as used in the equations."""
-        return {name: getattr(self, name) for name in ("S", "R", "D", "epsilon", "eta", "T")}
+        return {name: getattr(self, name) for name in NAMES}
