@@ -14,13 +14,15 @@ from __future__ import annotations
 import functools
 import json
 import math
+import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import xarray as xr
 
 ROOT = Path(__file__).parents[1]
 FILE = ROOT / "tests/golden/numbers.json"
@@ -30,6 +32,8 @@ VALUES = ("predicted", "measured", "tolerance", "standard_error", "resolution")
 # resolutions, where the rule for largest deviations reads the correlation of neighbouring times.
 PART, OF_SCATTER, OF_RESOLUTION = 1e-3, 1e-2, 1e-1
 ROUNDING = 1e-8  # absolute; no row means to measure less
+RESIDUE = 1e-6  # printed with few digits
+NUMBER = re.compile(r"(?<![\w^.])-?\d+(?:\.\d+)?(?:e[+-]?\d+)?")
 MOST = 8  # of more settings of one row, as where a test simulates a rule, none is held
 built: list[tuple[str, list[float | None]]] = []
 rows: list[str] = []  # names of all rows
@@ -40,6 +44,25 @@ def hold(key: str, *values: float | None) -> None:
     one size.
     """
     built.append((key, [None if v is None else float(f"{v:.7g}") for v in values]))
+
+
+def hold_all(key: str, found: Any) -> None:
+    """Hold whatever is in mappings, sequences, datasets, arrays, and the numbers in texts, but for
+    residues.
+    """
+    if isinstance(found, str):
+        found = [float(number) for number in NUMBER.findall(found)]
+    if isinstance(found, Mapping | xr.Dataset):
+        for name, part in found.items():
+            hold_all(f"{key} | {name}", part)
+    elif isinstance(found, list | tuple) and not all(isinstance(x, int | float) for x in found):
+        for k, part in enumerate(found):
+            hold_all(f"{key} | {k}", part)
+    elif (x := np.asarray(found)).dtype.kind in "fiub" and x.size:
+        x = x.astype(float)
+        size = float(np.sqrt(np.mean(x**2)))
+        if not size <= RESIDUE:
+            hold(key, x.mean(), size, x.size)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -122,7 +145,7 @@ def _watch() -> None:
         if sides is not None and np.abs(sides).max() > ROUNDING:
             hold(f"{key} | sides", sides.mean(), np.sqrt(np.mean(sides**2)), sides.size)
         elif self.standard_error is None:
-            hold(f"{key} | entries", np.size(entries))
+            hold(f"{key} | entries", np.asarray(entries).size)
 
     check.Check.__init__ = remember
 

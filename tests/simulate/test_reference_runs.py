@@ -6,11 +6,14 @@ training and in whatever is measured.
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 from tiny import ALONE, STUDENTS, student
 
 from tests import frozen
+from theory.parameters import ParameterError
 
 
 @pytest.mark.parametrize("name", STUDENTS)
@@ -30,3 +33,28 @@ def _hold(key, curve, indexes):
     sizes = np.sqrt((curve**2).mean(others))
     frozen.hold(key, *np.atleast_1d(ends.mean([d for d in ends.dims if d != "seed"])))
     frozen.hold(f"{key} | all", *np.atleast_1d(sizes))
+
+
+def _others():
+    """Every choice that a tiny student does not make, one at a time, as test parameters."""
+    for name in STUDENTS:
+        if "," not in name:
+            system, p = student(name)
+            for field in dataclasses.fields(p):
+                allowed, now = field.metadata["allowed"], getattr(p, field.name)
+                kinds = (False, True) if isinstance(now, bool) else allowed.choices or ()
+                kinds = () if field.metadata["theory_only"] or field.name in system.settings else kinds
+                yield from (pytest.param(name, {field.name: k}) for k in kinds if k != now)
+
+
+@pytest.mark.parametrize(("name", "change"), [*_others()])
+def test_every_choice_of_students_ends_where_it_did(name, change, tmp_path):
+    """One seed; choices that need another one beside are refused in a line."""
+    try:
+        system, p = student(name, **change)
+        found = system.train(p, [1], store=tmp_path, dtype="float64", **ALONE)
+    except ParameterError as refused:
+        pytest.skip(str(refused))
+    for key, curve in found.data_vars.items():
+        if curve.dtype.kind in "fiub":
+            _hold(f"{name}, {change} | {key}", curve.astype(float), found.xindexes)

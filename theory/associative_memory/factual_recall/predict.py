@@ -36,5 +36,5 @@ def predict(p: Parameters, runs: xr.Dataset | None = None, *, t: float | None = 
         If the runs lack their steps or were trained with other parameters.
     """
     steps, at = prediction.clock(p, runs, t, p.eta)
-    curve = flow().descend(p, p.eta, int(steps[-1])).isel(t=steps).rename(accuracy="probability")
-    return curve.assign_coords(t=at, step=("t", steps))
+    curve = prediction.finite(p, lambda: flow().descend(p, p.eta, int(steps[-1])).isel(t=steps))
+    return curve.rename(accuracy="probability").assign_coords(t=at, step=("t", steps))
