@@ -32,11 +32,11 @@ VALUES = ("predicted", "measured", "tolerance", "standard_error", "resolution")
 # resolutions, where the rule for largest deviations reads the correlation of neighbouring times.
 PART, OF_SCATTER, OF_RESOLUTION = 1e-3, 1e-2, 1e-1
 ROUNDING = 1e-8  # absolute; no row means to measure less
-RESIDUE = 1e-6  # printed with few digits
-NUMBER = re.compile(r"(?<![\w^.])-?\d+(?:\.\d+)?(?:e[+-]?\d+)?")
+NUMBER = re.compile(r"(?<![\w.])-?\d+(?:\.\d+)?(?:e[+-]?\d+)?")
 MOST = 8  # of more settings of one row, as where a test simulates a rule, none is held
 built: list[tuple[str, list[float | None]]] = []
 rows: list[str] = []  # names of all rows
+reading: list[str] = []  # the test whose reports are held, too
 
 
 def hold(key: str, *values: float | None) -> None:
@@ -46,22 +46,25 @@ def hold(key: str, *values: float | None) -> None:
     built.append((key, [None if v is None else float(f"{v:.7g}") for v in values]))
 
 
-def hold_all(key: str, found: Any) -> None:
+def hold_all(key: str, found: Any, loosely: bool = False) -> None:
     """Hold whatever is in mappings, sequences, datasets, arrays, and the numbers in texts, but for
-    residues.
+    residues; loosely, where the last printed digit of a text may be another on other machines.
     """
-    if isinstance(found, str):
-        found = [float(number) for number in NUMBER.findall(found)]
+    if isinstance(found, str):  # printed with few digits
+        seen = [float(n) for n in NUMBER.findall(found) if "e" not in n]  # others are residues
+        if loosely:
+            hold(key, 1.0, 1.0, None, None, *seen)
+        found = [] if loosely else seen
     if isinstance(found, Mapping | xr.Dataset):
         for name, part in found.items():
-            hold_all(f"{key} | {name}", part)
+            hold_all(f"{key} | {name}", part, loosely)
     elif isinstance(found, list | tuple) and not all(isinstance(x, int | float) for x in found):
         for k, part in enumerate(found):
-            hold_all(f"{key} | {k}", part)
+            hold_all(f"{key} | {k}", part, loosely)
     elif (x := np.asarray(found)).dtype.kind in "fiub" and x.size:
         x = x.astype(float)
         size = float(np.sqrt(np.mean(x**2)))
-        if not size <= RESIDUE:
+        if not size <= ROUNDING:
             hold(key, x.mean(), size, x.size)
 
 
@@ -84,6 +87,7 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
     _watch()
     built.clear()
     rows.clear()
+    reading[:] = [item.nodeid] * item.nodeid.startswith("tests/verify/")
     yield
     if rows:
         hold(f"{item.nodeid} | rows", len(rows))
@@ -119,10 +123,10 @@ def _all() -> dict[str, list[list[float]]]:
 
 @functools.cache
 def _watch() -> None:
-    """Remember every row that code of verify builds, once verify is there."""
-    from verify import check
+    """Remember every row and report that code of verify builds, once verify is there."""
+    from verify import check, report
 
-    right = check.Check.__init__
+    right, whole = check.Check.__init__, report.Report.__init__
 
     @functools.wraps(right)
     def remember(self: Any, *given: Any, **more: Any) -> None:
@@ -132,8 +136,7 @@ def _watch() -> None:
             sides = frame.f_locals.get("right") if "gap" in frame.f_locals else sides  # identity
             entries = frame.f_locals.get("off", frame.f_locals.get("measured", entries))
             frame = frame.f_back
-        path = Path(frame.f_code.co_filename)
-        if not path.is_relative_to(ROOT) or path.is_relative_to(ROOT / "tests"):
+        if not _ours(frame):
             return
         key = f"{self.equation} | {self.name}"
         rows.append(key)
@@ -147,7 +150,21 @@ def _watch() -> None:
         elif self.standard_error is None:
             hold(f"{key} | entries", np.asarray(entries).size)
 
-    check.Check.__init__ = remember
+    @functools.wraps(whole)
+    def read(self: Any, *given: Any, **more: Any) -> None:
+        whole(self, *given, **more)
+        frame = sys._getframe(1)
+        if _ours(frame) and report.__file__ != frame.f_code.co_filename and reading:
+            where = Path(frame.f_code.co_filename).relative_to(ROOT).as_posix()
+            hold_all(f"notes of {where}", [*self.notes], loosely=True)
+
+    check.Check.__init__, report.Report.__init__ = remember, read
+
+
+def _ours(frame: Any) -> bool:
+    """Whether code is of the project and no test."""
+    path = Path(frame.f_code.co_filename)
+    return path.is_relative_to(ROOT) and not path.is_relative_to(ROOT / "tests")
 
 
 class Keeper:

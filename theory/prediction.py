@@ -147,16 +147,18 @@ def finite(p: Any, follow: Callable[[], xr.Dataset]) -> xr.Dataset:
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             curves = follow()
     except OverflowError:
-        raise overflow(p) from None
+        raise diverged(p) from None
+    except ParameterError as error:  # of what depends on the curves: a variance below zero
+        raise (diverged(p) if "= nan" in str(error) else error) from None
     kept = [np.isfinite(curve.values) for curve in curves.data_vars.values()]
     if any(where.any() and not where.all() for where in kept):
-        raise overflow(p)
+        raise diverged(p)
     return curves
 
 
-def overflow(p: Any) -> ParameterError:
+def diverged(p: Any) -> ParameterError:
     """Of a descent with too large steps."""
-    return ParameterError(f"eta = {p.eta:g}: the descent leaves double precision; take it smaller")
+    return ParameterError(f"eta = {p.eta:g}: the descent diverges; take it smaller")
 
 
 def clock(
