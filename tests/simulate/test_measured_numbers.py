@@ -26,10 +26,10 @@ P = Sentences(**SENTENCES)
 
 
 def message(prox):
-    """Message passing far from its fixed point."""
-    p = P.replace(prox=prox)
+    """Message passing far from its fixed point, where the minimisers differ."""
+    p = P.replace(prox=prox, alpha=0.5)
     teacher, data = task.sample(p, 3)
-    start = 0.5 * teacher + np.linspace(-1, 1, p.d) ** 3
+    start = 3 * teacher + np.linspace(-1, 1, p.d) ** 3
     return dataclasses.asdict(gamp(p, data, start, damping=0.6, iterations=4))
 
 
