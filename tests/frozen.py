@@ -36,7 +36,7 @@ NUMBER = re.compile(r"(?<![\w.])-?\d+(?:\.\d+)?(?:e[+-]?\d+)?")
 MOST = 8  # of more settings of one row, as where a test simulates a rule, none is held
 built: list[tuple[str, list[float | None]]] = []
 rows: list[str] = []  # names of all rows
-reading: list[str] = []  # the test whose reports are held, too
+reading: list[str] = []  # a test of `verify`, of which notes and number of rows are held, too
 
 
 def hold(key: str, *values: float | None) -> None:
@@ -89,7 +89,7 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
     rows.clear()
     reading[:] = [item.nodeid] * item.nodeid.startswith("tests/verify/")
     yield
-    if rows:
+    if rows and reading:
         hold(f"{item.nodeid} | rows", len(rows))
     if item.config.getoption("freeze"):
         item.user_properties.append(("rows", list(built)))
