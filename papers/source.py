@@ -12,8 +12,8 @@ from typing import Any
 import xarray as xr
 
 from papers import drawing
-from theory import output, plotting
 from theory.parameters import described
+from theory.runtime import output, plotting
 
 
 @dataclass(frozen=True)

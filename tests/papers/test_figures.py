@@ -14,8 +14,8 @@ from papers import __main__ as command
 from papers import drawing
 from papers.forner2026 import FIGURES, figures, robustness, writeup
 from papers.source import Figure, Source, described
-from theory import plotting
 from theory.parameters import ParameterError
+from theory.runtime import plotting
 from theory.state_tracking import Parameters, onset
 
 mpl.use("Agg")

@@ -11,8 +11,8 @@ import xarray as xr
 
 from simulate.statement.data import coinciding, counted
 from simulate.statement.student import at_sizes
-from theory import plotting
 from theory.parameters import described
+from theory.runtime import plotting
 from theory.statement.arrays import Data
 from theory.statement.stated import Statement
 from verify import ensemble

@@ -16,7 +16,7 @@ from linear_attention.theory.parameters import Parameters
 from linear_attention.verify.separate.laws import predicted
 from papers import drawing
 from papers.source import Figure, Source
-from theory import plotting
+from theory.runtime import plotting
 
 __all__ = ["FIGURES", "write_all"]
 STARTS = np.logspace(-4, -1.5, 11)
