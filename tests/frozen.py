@@ -1,11 +1,12 @@
-"""Rows of the verify commands that tests build, and ends of tiny students, are held to numbers that
-were frozen before, `golden/numbers.json`.
+"""Rows of the verify commands that tests build, and tiny students, are held to numbers that were
+frozen before, `golden/numbers.json`.
 
 Could see: samples left out, seeds used twice, a prediction taken from the measurement, in every row
-that any test builds. A change that is meant: ``pytest --freeze`` adds what is new; after removing
-the file, all tests write it anew. Not frozen: what is equal up to rounding or has to vanish (which
-entry or time differs most depends on the machine; a fault fails there), sizes behind inequalities,
-and names with an empty list in the file, such as angles between residues of rounding.
+that any test builds; rows that a test no longer builds. A change that is meant: ``pytest --freeze``
+adds what is new; after removing the file, all tests write it anew. Of two sides that are equal up
+to rounding mean, root mean square and number of their entries are frozen (which entry differs most
+depends on the machine), of what has to vanish the number of entries. Not frozen: residues of
+rounding, and names with an empty list in the file, such as angles between such residues.
 """
 
 from __future__ import annotations
@@ -13,12 +14,15 @@ from __future__ import annotations
 import functools
 import json
 import math
+import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+import xarray as xr
 
 ROOT = Path(__file__).parents[1]
 FILE = ROOT / "tests/golden/numbers.json"
@@ -28,8 +32,11 @@ VALUES = ("predicted", "measured", "tolerance", "standard_error", "resolution")
 # resolutions, where the rule for largest deviations reads the correlation of neighbouring times.
 PART, OF_SCATTER, OF_RESOLUTION = 1e-3, 1e-2, 1e-1
 ROUNDING = 1e-8  # absolute; no row means to measure less
+NUMBER = re.compile(r"(?<![\w.])-?\d+(?:\.\d+)?(?:e[+-]?\d+)?")
 MOST = 8  # of more settings of one row, as where a test simulates a rule, none is held
 built: list[tuple[str, list[float | None]]] = []
+rows: list[str] = []  # names of all rows
+reading: list[str] = []  # a test of `verify`, of which notes and number of rows are held, too
 
 
 def hold(key: str, *values: float | None) -> None:
@@ -37,6 +44,28 @@ def hold(key: str, *values: float | None) -> None:
     one size.
     """
     built.append((key, [None if v is None else float(f"{v:.7g}") for v in values]))
+
+
+def hold_all(key: str, found: Any, loosely: bool = False) -> None:
+    """Hold whatever is in mappings, sequences, datasets, arrays, and the numbers in texts, but for
+    residues; loosely, where the last printed digit of a text may be another on other machines.
+    """
+    if isinstance(found, str):  # printed with few digits
+        seen = [float(n) for n in NUMBER.findall(found) if "e" not in n]  # others are residues
+        if loosely:
+            hold(key, 1.0, 1.0, None, None, *seen)
+        found = [] if loosely else seen
+    if isinstance(found, Mapping | xr.Dataset):
+        for name, part in found.items():
+            hold_all(f"{key} | {name}", part, loosely)
+    elif isinstance(found, list | tuple) and not all(isinstance(x, int | float) for x in found):
+        for k, part in enumerate(found):
+            hold_all(f"{key} | {k}", part, loosely)
+    elif (x := np.asarray(found)).dtype.kind in "fiub" and x.size:
+        x = x.astype(float)
+        size = float(np.sqrt(np.mean(x**2)))
+        if not size <= ROUNDING:
+            hold(key, x.mean(), size, x.size)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -57,7 +86,11 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
     """Fails a test whose rows are not those that were frozen."""
     _watch()
     built.clear()
+    rows.clear()
+    reading[:] = [item.nodeid] * item.nodeid.startswith("tests/verify/")
     yield
+    if rows and reading:
+        hold(f"{item.nodeid} | rows", len(rows))
     if item.config.getoption("freeze"):
         item.user_properties.append(("rows", list(built)))
         return
@@ -76,10 +109,10 @@ def same(row: list[Any], was: list[Any]) -> bool:
     scale = max((abs(x) for x in (*was[:2], *row[:2]) if x == x), default=0.0)
     parts = (PART * scale, PART * scale, *(OF_SCATTER * abs(x or 0) for x in was[2:4]))
     apart = (*parts, *(OF_RESOLUTION * abs(x or 0) for x in was[4:]))
-    return all(
+    return len(row) == len(was) and all(
         (a is None) == (b is None)
         and (a == b or a is None or (math.isnan(a) and math.isnan(b)) or abs(a - b) <= most)
-        for a, b, most in zip(row, was, apart, strict=True)
+        for a, b, most in zip(row, was, apart, strict=False)
     )
 
 
@@ -90,26 +123,48 @@ def _all() -> dict[str, list[list[float]]]:
 
 @functools.cache
 def _watch() -> None:
-    """Remember every row that code of verify builds, once verify is there."""
-    from verify import check
+    """Remember every row and report that code of verify builds, once verify is there."""
+    from verify import check, report
 
-    right = check.Check.__init__
+    right, whole = check.Check.__init__, report.Report.__init__
 
     @functools.wraps(right)
     def remember(self: Any, *given: Any, **more: Any) -> None:
         right(self, *given, **more)
-        frame = sys._getframe(1)
+        frame, sides, entries = sys._getframe(1), None, None
         while frame.f_code.co_filename in (check.__file__, "<string>"):  # its own functions
+            sides = frame.f_locals.get("right") if "gap" in frame.f_locals else sides  # identity
+            entries = frame.f_locals.get("off", frame.f_locals.get("measured", entries))
             frame = frame.f_back
-        path = Path(frame.f_code.co_filename)
-        ours = path.is_relative_to(ROOT) and not path.is_relative_to(ROOT / "tests")
+        if not _ours(frame):
+            return
+        key = f"{self.equation} | {self.name}"
+        rows.append(key)
         differs = abs(self.predicted) * PART / 10 < abs(self.predicted - self.measured)
         seen = self.standard_error is not None and (differs or "largest deviation" not in self.name)
-        sized = seen or (self.predicted and differs and not self.bound)
-        if ours and sized and max(abs(self.predicted), abs(self.measured)) > ROUNDING:
-            hold(f"{self.equation} | {self.name}", *(getattr(self, name) for name in VALUES))
+        sized = seen or (self.predicted and differs) or self.bound
+        if sized and max(abs(self.predicted), abs(self.measured)) > ROUNDING:
+            hold(key, *(getattr(self, name) for name in VALUES))
+        if sides is not None and np.abs(sides).max() > ROUNDING:
+            hold(f"{key} | sides", sides.mean(), np.sqrt(np.mean(sides**2)), sides.size)
+        elif self.standard_error is None:
+            hold(f"{key} | entries", np.asarray(entries).size)
 
-    check.Check.__init__ = remember
+    @functools.wraps(whole)
+    def read(self: Any, *given: Any, **more: Any) -> None:
+        whole(self, *given, **more)
+        frame = sys._getframe(1)
+        if _ours(frame) and report.__file__ != frame.f_code.co_filename and reading:
+            where = Path(frame.f_code.co_filename).relative_to(ROOT).as_posix()
+            hold_all(f"notes of {where}", [*self.notes], loosely=True)
+
+    check.Check.__init__, report.Report.__init__ = remember, read
+
+
+def _ours(frame: Any) -> bool:
+    """Whether code is of the project and no test."""
+    path = Path(frame.f_code.co_filename)
+    return path.is_relative_to(ROOT) and not path.is_relative_to(ROOT / "tests")
 
 
 class Keeper:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ import xarray as xr
 from theory import registry, scope
 from theory.parameters import BaseParameters, ParameterError
 
+MOST_STEPS = 10**7  # followed one by one, in an hour or so
 MEASURED = ("epochs", "steps", "eval_every", "n_test")  # run length and measurement
 
 
@@ -128,9 +129,43 @@ def named(name: str) -> Any:
     return registry.TABLE.get(name)
 
 
-def evaluations(last: int, every: int) -> np.ndarray:
-    """Steps at which a run is measured: multiples of ``every``, and the last step."""
+def evaluations(last: int, every: int, name: str = "steps") -> np.ndarray:
+    """Steps at which a run is measured: multiples of ``every``, and the last step.
+
+    Raises
+    ------
+    ParameterError
+        If a descent of that many steps cannot be followed.
+    """
+    if last > MOST_STEPS:
+        raise ParameterError(f"{name} = {last:g}: a predicted curve has at most {MOST_STEPS:g}")
     return np.unique(np.append(np.arange(0, last, every), last))
+
+
+def finite(p: Any, follow: Callable[[], xr.Dataset]) -> xr.Dataset:
+    """Curves of a descent with the learning rate ``p.eta``.
+
+    Raises
+    ------
+    ParameterError
+        If they are finite at first and do not stay so.
+    """
+    try:
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            curves = follow()
+    except OverflowError:
+        raise diverged(p) from None
+    except ParameterError as error:  # of what depends on the curves: a variance below zero
+        raise (diverged(p) if "= nan" in str(error) else error) from None
+    kept = [np.isfinite(curve.values) for curve in curves.data_vars.values()]
+    if any(where.any() and not where.all() for where in kept):
+        raise diverged(p)
+    return curves
+
+
+def diverged(p: Any) -> ParameterError:
+    """Of a descent with too large steps."""
+    return ParameterError(f"eta = {p.eta:g}: the descent diverges; take it smaller")
 
 
 def clock(

@@ -88,3 +88,18 @@ def test_workers_do_not_outlive_a_killed_parent(tmp_path):
     while any(map(alive, workers)) and time.monotonic() < deadline:
         time.sleep(0.1)
     assert not any(map(alive, workers))
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="Linux only")
+def test_cores_are_those_that_this_process_may_use(monkeypatch, forked):
+    """Not those of another process, nor of the machine."""
+    asked = []
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: asked.append(pid) or {3, 5, 8})
+    assert pool.cores() == 3 and asked == [0]
+    monkeypatch.undo()
+
+    def pinned():
+        os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+        assert pool.cores() == 1
+
+    assert forked(pinned).returncode == 0

@@ -6,10 +6,14 @@ training and in whatever is measured.
 
 from __future__ import annotations
 
+import dataclasses
+
+import numpy as np
 import pytest
 from tiny import ALONE, STUDENTS, student
 
 from tests import frozen
+from theory.parameters import ParameterError
 
 
 @pytest.mark.parametrize("name", STUDENTS)
@@ -18,8 +22,40 @@ def test_students_end_where_they_did(name, tmp_path):
     system, p = student(name)
     found = system.train(p, [0, 1], store=tmp_path, dtype="float64", **ALONE)
     for key, curve in found.data_vars.items():
-        if "seed" in curve.dims and curve.dtype.kind in "fiub":
-            ends = curve.astype(float).isel(
-                {d: -1 for d in curve.dims if d in found.xindexes and d != "seed"}
-            )
-            frozen.hold(f"{name} | {key}", *ends.mean([d for d in ends.dims if d != "seed"]).values)
+        if curve.dtype.kind in "fiub":
+            _hold(f"{name} | {key}", curve.astype(float), found.xindexes)
+
+
+def _hold(key, curve, indexes):
+    """Means at the end, and root mean squares of everything, seed by seed."""
+    ends = curve.isel({d: -1 for d in curve.dims if d in indexes and d != "seed"})
+    others = [d for d in curve.dims if d != "seed"]
+    sizes = np.sqrt((curve**2).mean(others))
+    frozen.hold(key, *np.atleast_1d(ends.mean([d for d in ends.dims if d != "seed"])))
+    frozen.hold(f"{key} | all", *np.atleast_1d(sizes))
+
+
+def _others():
+    """Every choice that a tiny student does not make, one at a time, as test parameters."""
+    for name in STUDENTS:
+        if "," not in name:
+            system, p = student(name)
+            for field in dataclasses.fields(p):
+                allowed, now = field.metadata["allowed"], getattr(p, field.name)
+                kinds = (False, True) if isinstance(now, bool) else allowed.choices or ()
+                if not field.metadata["theory_only"] and field.name not in system.settings:
+                    yield from (pytest.param(name, {field.name: k}) for k in kinds if k != now)
+
+
+@pytest.mark.parametrize(("name", "change"), [*_others()])
+def test_every_choice_of_students_ends_where_it_did(name, change, tmp_path):
+    """One seed; choices that need another one beside are refused in a line."""
+    more = {"eta": 0.25} if change == {"loss": "sum"} else {}  # four times the slopes of the mean
+    try:
+        system, p = student(name, **change, **more)
+        found = system.train(p, [1], store=tmp_path, dtype="float64", **ALONE)
+    except ParameterError as refused:
+        pytest.skip(str(refused))
+    for key, curve in found.data_vars.items():
+        if curve.dtype.kind in "fiub":
+            _hold(f"{name}, {change} | {key}", curve.astype(float), found.xindexes)

@@ -7,8 +7,10 @@ import pytest
 import xarray as xr
 
 from theory import associative_memory as am
+from theory import induction_heads as ih
 from theory import positional_semantic as ps
 from theory import state_tracking as st
+from theory.associative_memory import factual_recall as recall
 from theory.associative_memory import k_hop
 from theory.parameters import ParameterError
 from theory.state_tracking.numbers.per_seed import (
@@ -212,3 +214,33 @@ def test_informed_descents_take_the_local_minimiser():
         ps.predict(p.replace(start="random"), runs)
     with pytest.raises(ParameterError, match="sigma = 0.4: the runs were trained"):
         ps.predict(p.replace(sigma=0.4), runs)
+
+
+HEADS = ih.Parameters(N=2, D=4, data="orthonormal", query="last", steps=24, eval_every=4)
+RECALL = recall.Parameters(steps=24, eval_every=4)
+FAR = {
+    "state_tracking": lambda p, **more: st.predict(p, seeds=2, **more),
+    "dressed": lambda p, **more: st.predict(p, seeds=2, level="dressed", **more),
+    "fixed_disorder": lambda p, **more: st.predict(p, seeds=2, level="fixed_disorder", **more),
+    "induction_heads": ih.predict,
+    "factual_recall": recall.predict,
+}
+OF = {"induction_heads": HEADS, "factual_recall": RECALL}
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("name", FAR)
+def test_what_takes_too_long_or_diverges_is_one_line(name):
+    """Lengths of 10^18, in steps and in time; learning rates of 10^300."""
+    p, follow = OF.get(name, P), FAR[name]
+    steps, time = ("steps", "t") if name in OF else ("epochs", "alpha")
+    with pytest.raises(ParameterError, match=rf"^{steps} = 1e\+18: a predicted curve has at most"):
+        follow(p.replace(**{steps: 10**18}))
+    with pytest.raises(ParameterError, match=rf"^(({time}|{steps}) = [\d.]+e\+18: )"):
+        follow(p, **{time: 1e18})
+    if name == "factual_recall":  # probabilities saturate: such a step is followed
+        assert np.isfinite(follow(p.replace(eta=1e300)).to_array()).all()
+        return
+    for eta in (1e18, 1e300):
+        with pytest.raises(ParameterError, match=r"^eta = 1e\+\d+: the descent diverges"):
+            follow(p.replace(eta=eta))

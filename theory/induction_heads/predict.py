@@ -68,17 +68,17 @@ def predict(
         weights), or if the runs were trained with other parameters.
     """
     steps, at = prediction.clock(p, runs, until, p.time_per_step)
-    path = all_weights.euler(p.N, p.query, p.mask, p.time_per_step, int(steps[-1]))[steps]
     pair = p.N if p.query == "last" else p.query
-    losses = [loss_and_gradient(x, p.N, pair, p.mask)[0] for x in path]
-    return xr.Dataset(
-        {short: ("t", path[:, NAMES.index(full)]) for short, full in SHORT.items()}
-        | {"loss": ("t", losses)},
-        coords={"t": at, "step": ("t", steps)},
-        attrs={
-            "kind": "theory",
-            "reference": "beyond musat2025: descent of the flow of all weights",
-            "status": "exact",
-            "parameters": p.as_json(),
-        },
+
+    def follow() -> xr.Dataset:
+        path = all_weights.euler(p.N, p.query, p.mask, p.time_per_step, int(steps[-1]))[steps]
+        losses = [loss_and_gradient(x, p.N, pair, p.mask)[0] for x in path]
+        curves = {short: ("t", path[:, NAMES.index(full)]) for short, full in SHORT.items()}
+        return xr.Dataset(curves | {"loss": ("t", losses)}, {"t": at, "step": ("t", steps)})
+
+    return prediction.finite(p, follow).assign_attrs(
+        kind="theory",
+        reference="beyond musat2025: descent of the flow of all weights",
+        status="exact",
+        parameters=p.as_json(),
     )

@@ -104,7 +104,7 @@ def predict(
     if (runs is None) == (seeds is None):
         raise ParameterError("predict: needs the runs to follow, or seeds = a number of starts")
     if runs is not None:
-        curves = _followed(p, runs, level, accuracies, given)
+        curves = prediction.finite(p, lambda: _followed(p, runs, level, accuracies, given))
     else:
         if not isinstance(seeds, int | np.integer) or isinstance(seeds, bool) or seeds < 1:
             raise ParameterError(f"seeds = {seeds}: must be how many starts to draw, at least 1")
@@ -116,8 +116,9 @@ def predict(
             if level == "fixed_disorder"
             else None
         )
-        epochs = prediction.evaluations(p.epochs, p.eval_every)
-        curves = solve(_system(p, start, level, accuracies, known), epochs).rename(seed="draw")
+        epochs = prediction.evaluations(p.epochs, p.eval_every, "epochs")
+        system = _system(p, start, level, accuracies, known)
+        curves = prediction.finite(p, lambda: solve(system, epochs)).rename(seed="draw")
     whose = "drawn starts" if runs is None else "each seed's own start"
     if level == "fixed_disorder":
         whose = "drawn realisations" if runs is None else "each seed's own realisation"

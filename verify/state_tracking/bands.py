@@ -41,12 +41,13 @@ OURS = {
     "rollout_accuracy": ((-0.063, 0.032), (-0.13, 0.09), CAVITY),
 }
 # Largest deviation of the rollout accuracy of a seed from Eqs. (17)-(18) with its own measured
-# means and variances; from the seeds of the checks themselves, 3.5 standard errors to either side.
+# means and variances, 3.5 standard errors to either side: at the demo's setting from the seeds 100
+# to 123, which no check uses (0.262 +- 0.011); at the others from the seeds of the checks.
 MOMENTS = {
     "rollout": (
-        (0.21, 0.30),
+        (0.223, 0.302),
         (0.21, 0.60),
-        "Gaussian logits, one accuracy for all steps (measured on these very seeds)",
+        "Gaussian logits, one accuracy for all steps (beyond the demo measured on these very seeds)",
     )
 }
 # Emergence times, measured / predicted - 1.

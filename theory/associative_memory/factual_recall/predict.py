@@ -40,5 +40,5 @@ def predict(
         If the runs lack their steps or were trained with other parameters.
     """
     steps, at = prediction.clock(p, runs, until, p.eta)
-    curve = flow().descend(p, p.eta, int(steps[-1])).isel(t=steps).rename(accuracy="probability")
-    return curve.assign_coords(t=at, step=("t", steps))
+    curve = prediction.finite(p, lambda: flow().descend(p, p.eta, int(steps[-1])).isel(t=steps))
+    return curve.rename(accuracy="probability").assign_coords(t=at, step=("t", steps))
