@@ -4,7 +4,7 @@ stay equal by symmetry.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -44,8 +44,16 @@ class Entries:
             for x, form in self.order.items()
         }
 
-    def path(self, numbers: Mapping[str, Any], how: Optimiser, eta: float, steps: int) -> Any:
-        """Order parameters before the first and after every step, shape ``(state, steps + 1)``.
+    def path(
+        self,
+        state: Sequence[sp.Symbol],
+        numbers: Mapping[str, Any],
+        how: Optimiser,
+        eta: float,
+        steps: int,
+    ) -> Any:
+        """Order parameters, in the order of ``state``, before the first and after every step; shape
+        ``(state, steps + 1)``.
 
         Raises
         ------
@@ -64,7 +72,7 @@ class Entries:
             made = sp.lambdify([*names, *free], [*forms.values()], ["scipy", "numpy"], cse=True)
             return lambda values: made(*values, *known)
 
-        slopes, orders = compiled(self.slopes), compiled(self.order)
+        slopes, orders = compiled(self.slopes), compiled({x: self.order[x] for x in state})
         start, many = (compiled({w: of[w] for w in names})(names) for of in (self.start, self.many))
         step = Steps(how, eta, steps, many)
         path = np.empty((steps + 1, len(names), 1))  # the last axis: one student

@@ -376,7 +376,7 @@ class Flow:
                     "optimiser moves; must be none, plain descent"
                 )
             numbers = sweep.numbers(parameters)
-            path = self.entries().path(numbers, optimizer, step, steps)
+            path = self.entries().path(self.state, numbers, optimizer, step, steps)
             return self.observed(parameters, times, path)
         rates, _, start = self._functions(sweep.numbers(parameters), step, np.inf)
         path = np.empty((steps + 1, start.size))
