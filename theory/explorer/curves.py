@@ -141,7 +141,6 @@ def tabulated(p: BaseParameters, data: xr.Dataset) -> str:
         "clashes": {},
         "formulas": dict.fromkeys(groups, ""),
         "source": "; ".join(data.attrs[n] for n in ("reference", "status", "note")),
-        "words": {n: display.word(n) for n in fields}
-        | {str(n): str(n).replace("_", " ") for n in data.data_vars},
+        "words": {str(n): display.word(str(n)) for n in (*fields, *data.data_vars)},
     }
     return json.dumps(about)

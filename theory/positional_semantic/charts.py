@@ -12,7 +12,8 @@ from theory.positional_semantic.onset import BOTH, DRAWN_ORDER, LABELS
 from theory.positional_semantic.parameters import Parameters
 from theory.positional_semantic.scope import MINIMUM
 
-OMEGAS = np.linspace(0, 0.5, 6)
+OMEGAS = np.linspace(0, 0.5, 6)  # of branches; thresholds take a tenth of the time
+FINER = np.linspace(0, 0.5, 21)
 ALPHAS = np.geomspace(0.5, 4, 17)
 SHOWN = ("train_loss", "test_mse_half", "m", "theta", "q", "V")
 NOTE = (
@@ -38,9 +39,9 @@ def charts(p: Parameters) -> dict[str, xr.Dataset]:
         for b in BOTH
     }
     # From the middle, where both crossings exist, to either side.
-    middle = len(OMEGAS) // 2
-    up = line(p, OMEGAS[middle:])
-    found = [*line(p, OMEGAS[middle - 1 :: -1], up[0])[::-1], *up]
+    middle = len(FINER) // 2
+    up = line(p, FINER[middle:])
+    found = [*line(p, FINER[middle - 1 :: -1], up[0])[::-1], *up]
     thresholds = {
         name: (
             "omega",
@@ -56,6 +57,6 @@ def charts(p: Parameters) -> dict[str, xr.Dataset]:
     }
     words = "; ".join(f"{name}: {LABELS[name]}" for name in ("alpha_c", "alpha_l"))
     return {
-        "thresholds": xr.Dataset(thresholds, {"omega": OMEGAS}, about | {"note": f"{words}; {about['note']}"}),
+        "thresholds": xr.Dataset(thresholds, {"omega": FINER}, about | {"note": f"{words}; {about['note']}"}),
         "branches": xr.Dataset(branches, {"omega": OMEGAS, "alpha": ALPHAS}, about),
     }
