@@ -11,8 +11,7 @@ from typing import Any
 
 import xarray as xr
 
-from papers import drawing
-from theory import output, plotting
+from theory import output, plotting, titles
 from theory.parameters import described
 
 
@@ -90,7 +89,7 @@ class Figure:
         source.asked.clear()
         figure = self.draw(source)
         if source.asked and not figure.get_suptitle():
-            plotting.headline(figure, drawing.title(source.asked))
+            plotting.headline(figure, titles.title(source.asked))
         told = {"Description": described(source.asked)} if source.asked else {}
         with output.atomic(path) as temporary:
             figure.savefig(temporary, metadata={"Title": self.caption, **told})

@@ -93,6 +93,11 @@ def opening(model: Model) -> BaseParameters:
     return kind()
 
 
+def offers(model: Model) -> bool:
+    """Whether a page of the model would have something to draw, without drawing it."""
+    return bool(model.wing("theory").flows()) or curves.offered(model, opening(model))
+
+
 def page(model: Model, p: BaseParameters, runs: Path | None = None) -> str:
     """Self-contained HTML page of a model: sliders, curves of its flows, which the page integrates,
     of its closed forms, and from tables, formulas.

@@ -7,6 +7,7 @@ from __future__ import annotations
 import html
 import json
 import math
+from types import ModuleType
 from typing import Any
 
 import sympy as sp
@@ -31,15 +32,24 @@ def entries(model: Model, p: BaseParameters) -> list[str]:
     return [f"{json.dumps(title)}: {code}" for title, code in made.items() if code]
 
 
+def offered(model: Model, p: BaseParameters) -> bool:
+    """Whether there are tables or closed forms, without computing the tables."""
+    return _charts(model) is not None or bool(closed(model, p))
+
+
 def tables(model: Model, p: BaseParameters) -> dict[str, xr.Dataset]:
     """What ``charts.charts(p)`` of the model computes: by title, datasets over fields of the
     parameters, each variable with the ``long_name`` under which curves are drawn together.
     """
+    charts = _charts(model)
+    return dict(charts.charts(p)) if charts else {}
+
+
+def _charts(model: Model) -> ModuleType | None:
     try:
-        charts = model.wing("theory", "charts")
+        return model.wing("theory", "charts")
     except ParameterError:
-        return {}
-    return dict(charts.charts(p))
+        return None
 
 
 def known(p: BaseParameters) -> set[str]:

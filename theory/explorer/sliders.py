@@ -1,4 +1,4 @@
-"""Sliders of a page: values that a field may take, and what the numbers of a formula follow from."""
+"""Sliders of a page: values a field may take, and what the numbers of a formula follow from."""
 
 from __future__ import annotations
 

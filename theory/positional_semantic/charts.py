@@ -57,6 +57,8 @@ def charts(p: Parameters) -> dict[str, xr.Dataset]:
     }
     words = "; ".join(f"{name}: {LABELS[name]}" for name in ("alpha_c", "alpha_l"))
     return {
-        "thresholds": xr.Dataset(thresholds, {"omega": FINER}, about | {"note": f"{words}; {about['note']}"}),
+        "thresholds": xr.Dataset(
+            thresholds, {"omega": FINER}, about | {"note": f"{words}; {about['note']}"}
+        ),
         "branches": xr.Dataset(branches, {"omega": OMEGAS, "alpha": ALPHAS}, about),
     }

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from theory import plotting
+from theory import plotting, titles
 from theory.associative_memory.factual_recall import Parameters, flow, predict
 from theory.parameters import described
 from verify import ensemble
@@ -78,6 +78,7 @@ def draw(p: Parameters, runs: xr.Dataset) -> Any:
             )
             axis.plot(curve.t / p.eta, curve[name], "k", ls=STYLES[k], lw=1, label=f"{word}, flow")
         axis.set(xlabel=r"training step = $t/\eta$", ylabel=label, ylim=(0, None))
-        plotting.below(axis)
-    plotting.headline(figure, described([(p, runs.sizes["seed"])]))
+        plotting.inside(axis)
+    asked = [(p, runs.sizes["seed"])]
+    plotting.headline(figure, titles.title(asked), described(asked))
     return figure

@@ -137,4 +137,4 @@ def draw(result: Onset, axes: Any) -> None:
                 draw_line(value, color=style[0], ls=style[1], lw=0.9, zorder=0, label=label)
         axis.set(xlabel="$t$ (unit rate, half the loss)", ylabel=r"loss $\mathcal{L}$")
         axis.set(ylim=(0, None), title=f"{name} key and query")
-        plotting.below(axis)
+        plotting.inside(axis)

@@ -1,4 +1,4 @@
-"""Titles in symbols, for the figures of the papers."""
+"""Titles of figures, in symbols."""
 
 from __future__ import annotations
 
@@ -48,6 +48,15 @@ def title(asked: Sequence[tuple[BaseParameters, int]]) -> str:
     if seeds:
         parts.append(" or ".join(map(str, seeds)) + (" seed" if seeds == [1] else " seeds"))
     return "; ".join(parts)
+
+
+def symbols(text: str) -> str:
+    """``name = value; ...``, as `theory.parameters.stated` says it, in symbols; others stay."""
+    parts = [part.partition(" = ") for part in text.split("; ")]
+    return "; ".join(
+        assigned(name, value.split(", ")) if name.isidentifier() else name + equals + value
+        for name, equals, value in parts
+    )
 
 
 def _told(p: BaseParameters) -> Mapping[str, Any]:
