@@ -23,7 +23,7 @@ KINDS = {
 def charts(p: Parameters) -> dict[str, xr.Dataset]:
     """Recovery over (N, a, n) at the length of the context in the parameters."""
     places = {"N": ANSWERS, "a": NOISES, "n": SAMPLES}
-    grid = dict(zip(places, np.ix_(*places.values()), strict=True))
+    grid: dict[str, np.ndarray] = dict(zip(places, np.ix_(*places.values()), strict=True))
     data = {
         name: (tuple(places), made(p, **grid), {"long_name": words})
         for name, (made, words) in KINDS.items()
