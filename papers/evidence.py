@@ -33,6 +33,7 @@ ASIDE = (
     "verify.device.students",
     "theory.statement.model",
     "theory.plotting",
+    "theory.renaming",
     "theory.titles",
     "theory.printing",
     "theory.sources",
