@@ -102,7 +102,8 @@ def closed(model: Model, p: BaseParameters) -> str:
         "curves": [e.name for e in found],
         "groups": groups,
         "formulas": shown,
-        "source": "",
+        "status": {e.name: e.status for e in found},
+        "source": "Each formula holds under the assumptions that are said with it, whatever the start says.",
         "words": {n: display.word(n) for n in (*names, *about["fields"])}
         | {e.name: e.name.replace("_", " ") for e in found},
     }
@@ -150,6 +151,7 @@ def tabulated(p: BaseParameters, data: xr.Dataset) -> str:
         "follows": {},
         "clashes": {},
         "formulas": dict.fromkeys(groups, ""),
+        "status": {},
         "source": "; ".join(data.attrs[n] for n in ("reference", "status", "note")),
         "words": {str(n): display.word(str(n)) for n in (*fields, *data.data_vars)},
     }
