@@ -203,6 +203,6 @@ def test_panels_keep_their_size():
     assert before < short < tall < before + 1.0
     plotting.headline(figure, "; ".join(f"name = {k}" for k in range(40)))
     words = figure.get_suptitle().replace("\N{NO-BREAK SPACE}", " ").splitlines()
-    assert len(words) > 1 and all(w.startswith("name = ") for w in words)
+    assert len(words) > 1 and all(w.startswith("name ") for w in words)
     assert figure.get_figheight() > tall
     mpl.pyplot.close(figure)
