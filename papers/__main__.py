@@ -9,9 +9,10 @@ from pathlib import Path
 from types import ModuleType
 
 from papers import claims, evidence
-from theory import cli, output, progress, registry
+from theory import registry
 from theory.parameters import ParameterError
 from theory.registry import Model
+from theory.runtime import cli, output, progress
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from theory import output
+from theory.runtime import output
 
 # From best to worst. The first two are agreement; "tested" relies on tests, which only pass or
 # fail; "drawn" is a figure without a number.

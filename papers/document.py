@@ -12,8 +12,9 @@ from typing import Any
 
 from papers import claims
 from papers.source import Source
-from theory import latex, output, progress
+from theory import latex
 from theory.equation import Equation
+from theory.runtime import output, progress
 from verify import check
 from verify.check import Check
 

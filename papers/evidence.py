@@ -18,10 +18,10 @@ from xml.etree import ElementTree
 
 from papers import claims
 from papers.claims import Found
-from theory import output
 from theory.parameters import ParameterError
 from theory.registry import Model
-from theory.sources import imported, used
+from theory.runtime import output
+from theory.runtime.sources import imported, used
 from verify.check import VERDICTS, Check
 from verify.report import Request, collect
 
@@ -32,11 +32,11 @@ ASIDE = (
     "verify",
     "verify.device.students",
     "theory.statement.model",
-    "theory.plotting",
+    "theory.runtime.plotting",
     "theory.renaming",
     "theory.titles",
     "theory.printing",
-    "theory.sources",
+    "theory.runtime.sources",
 )
 KEPT = (
     "id",

@@ -11,8 +11,9 @@ from typing import Any
 
 import xarray as xr
 
-from theory import output, plotting, titles
+from theory import titles
 from theory.parameters import described
+from theory.runtime import output, plotting
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,9 @@ import numpy as np
 
 from simulate import runs, systems
 from simulate.training import PRECISIONS, System
-from theory import cli, output, registry
+from theory import registry
 from theory.parameters import BaseParameters, ParameterError
+from theory.runtime import cli, output
 
 
 def parser(prog: str, description: str, *more: str) -> argparse.ArgumentParser:
@@ -80,11 +81,11 @@ def reaching(args: argparse.Namespace, system: System, p: BaseParameters) -> Bas
         If the system has no time, or a required swept parameter is not set.
     """
     until, flag = (args.alpha, "--alpha") if args.until is None else (args.until, "--until")
-    if system.swept and getattr(p, system.swept) is None:
+    if system.sweep_parameter and getattr(p, system.sweep_parameter) is None:
         raise ParameterError(
-            f"--{system.swept}: must be given; {p.__dataclass_fields__[system.swept].metadata['doc']}"
+            f"--{system.sweep_parameter}: must be given; {p.__dataclass_fields__[system.sweep_parameter].metadata['doc']}"
         )
-    if until is None or (flag == "--alpha" and system.swept == "alpha"):
+    if until is None or (flag == "--alpha" and system.sweep_parameter == "alpha"):
         return system.until(p)
     if not hasattr(p, "run_to"):
         raise ParameterError(
@@ -139,15 +140,15 @@ def main(argv: list[str] | None = None, model: str | None = None) -> int:
     if single:
         runs.write(result, single)
     last, where = (
-        result.isel({d: -1 for d in result.dims if d in (system.time, system.swept)}),
+        result.isel({d: -1 for d in result.dims if d in (system.time, system.sweep_parameter)}),
         str(single or store),
     )
-    shown = system.shown or [
+    shown = system.displayed or [
         n for n, v in last.data_vars.items() if v.dims == ("seed",) and not np.isnan(v).all()
     ]
     at = {
         name: float(last[name])
-        for name in (system.counter, system.time, system.swept)
+        for name in (system.counter, system.time, system.sweep_parameter)
         if name in last.coords
     }
     if args.json:

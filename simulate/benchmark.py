@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import sys
 
-from theory import cli, output
+from theory.runtime import cli, output
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -7,8 +7,8 @@ from typing import Any
 
 import torch
 
-from theory import memory
 from theory.parameters import BaseParameters, ParameterError
+from theory.runtime import memory
 
 
 def require(

@@ -18,7 +18,7 @@ from joblib.externals.loky.process_executor import TerminatedWorkerError
 
 from simulate import pool
 from theory.parameters import ParameterError
-from theory.progress import bar
+from theory.runtime.progress import bar
 
 Tick = Callable[[int], None]
 LONG_SECONDS = 300.0  # longer computations are announced

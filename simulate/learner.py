@@ -45,7 +45,7 @@ class Learner(Protocol):
         return {}
 
 
-class Each(Learner):
+class Unstacked(Learner):
     """Adapter for students without a stack axis: runs several side by side. ``kind(p, seed, device,
     dtype, **own)`` makes one student, with `state` and `load` for a single student.
     """
@@ -85,7 +85,7 @@ class Each(Learner):
         return self.members[b].finish() if hasattr(self.members[b], "finish") else {}
 
 
-class Held(Learner):
+class Clamped(Learner):
     """Students of another learner with some weights clamped, at the start and after every step.
 
     Parameters

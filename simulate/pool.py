@@ -16,10 +16,10 @@ import joblib
 import numpy as np
 import torch
 
-from theory.cli import heed_termination
-from theory.memory import UNASKED, available
 from theory.parameters import ParameterError
-from theory.progress import POLL_SECONDS, bar
+from theory.runtime.cli import heed_termination
+from theory.runtime.memory import NEGLIGIBLE_BYTES, available
+from theory.runtime.progress import POLL_SECONDS, bar
 
 _share = 1
 _stop: Callable[[int], bool] | None = None
@@ -53,7 +53,7 @@ def at_once(jobs: int, workers: int | None = None, memory: float = 0) -> int:
     memory.
     """
     workers = min(workers or cores(), jobs)
-    if memory * workers > UNASKED:
+    if memory * workers > NEGLIGIBLE_BYTES:
         workers = max(1, min(workers, int(available() / memory)))
     return workers
 

@@ -26,10 +26,10 @@ import torch
 import xarray as xr
 from filelock import FileLock
 
-from simulate.patience import whole
-from theory import memory, sources
-from theory.output import atomic
-from theory.parameters import BaseParameters, ParameterError, brief
+from simulate.signals import defer_signals
+from theory.parameters import BaseParameters, ParameterError, error_summary
+from theory.runtime import memory, sources
+from theory.runtime.output import atomic
 
 FORMAT = 3  # to be raised when the meaning of a stored run changes
 KIND = "solvable-transformers run"
@@ -121,7 +121,7 @@ def _sizable(path: Path) -> None:
             f"{path}: {'is not a regular file' if path.exists() else 'no such file'}"
         )
     size, there = path.stat().st_size, memory.available()
-    if 2 * size > max(there, memory.UNASKED):
+    if 2 * size > max(there, memory.NEGLIGIBLE_BYTES):
         raise ParameterError(
             f"{path}: reading it takes twice its {memory.amount(size)}, there are {memory.amount(there)}"
         )
@@ -171,12 +171,12 @@ def content(dataset: xr.Dataset) -> bytes:
         name: {"zlib": True, "complevel": 4} for name, v in dataset.variables.items() if v.size > 64
     }
     try:
-        with whole():
+        with defer_signals():
             return bytes(dataset.to_netcdf(engine="netcdf4", encoding=packed))
     except (OSError, MemoryError):
         raise
     except Exception as error:  # netCDF4 raises various errors for what it cannot write
-        raise ParameterError(f"cannot be stored as netCDF: {brief(error)}") from None
+        raise ParameterError(f"cannot be stored as netCDF: {error_summary(error)}") from None
 
 
 def read(path: Path | str, lazy: bool = False) -> xr.Dataset:
@@ -197,15 +197,17 @@ def read(path: Path | str, lazy: bool = False) -> xr.Dataset:
     path = Path(path)
     sealed = _unseal(path)
     try:
-        with whole(), netCDF4.Dataset(path.name, memory=sealed) as shapes:
+        with defer_signals(), netCDF4.Dataset(path.name, memory=sealed) as shapes:
             size = sum(v.size * getattr(v.dtype, "itemsize", 8) for v in shapes.variables.values())
-        if size > max(PACKED * len(sealed), memory.UNASKED):  # xarray would read the coordinates
+        if size > max(
+            PACKED * len(sealed), memory.NEGLIGIBLE_BYTES
+        ):  # xarray would read the coordinates
             raise ParameterError(
                 f"{path}: says that its {memory.amount(len(sealed))} hold {memory.amount(size)}, "
                 "more than can be packed into them"
             )
-        with whole(), xr.open_dataset(sealed, engine="netcdf4") as closed:
-            if not lazy and closed.nbytes > max(memory.available(), memory.UNASKED):
+        with defer_signals(), xr.open_dataset(sealed, engine="netcdf4") as closed:
+            if not lazy and closed.nbytes > max(memory.available(), memory.NEGLIGIBLE_BYTES):
                 raise ParameterError(
                     f"{path}: needs {memory.amount(closed.nbytes)} of memory, there are "
                     f"{memory.amount(memory.available())}"
@@ -391,7 +393,7 @@ def pickled(state: dict[str, Any]) -> bytes:
         raise
     except Exception as error:  # torch raises various errors for what it cannot save or read
         raise ParameterError(
-            f"cannot be saved and read back ({brief(error)}); "
+            f"cannot be saved and read back ({error_summary(error)}); "
             "tensors, numbers, and lists or dictionaries of them can"
         ) from None
     return buffer.getvalue()
@@ -432,7 +434,9 @@ def load_checkpoint(path: Path, config: str, seed: int) -> dict[str, Any] | None
         warnings.warn(f"{error}; starting over", stacklevel=2)
         return None
     except Exception as error:  # torch.load raises various errors for what it cannot read
-        warnings.warn(f"{checkpoint}: cannot be read ({brief(error)}); starting over", stacklevel=2)
+        warnings.warn(
+            f"{checkpoint}: cannot be read ({error_summary(error)}); starting over", stacklevel=2
+        )
         return None
     return state
 
@@ -523,7 +527,7 @@ def _loader(
     needed = (
         3 * points * max(len(of) for of in found.values()) * largest
     )  # memory: runs, joined along seeds, joined over the sweep
-    if needed <= max(memory.available(), memory.UNASKED):
+    if needed <= max(memory.available(), memory.NEGLIGIBLE_BYTES):
         return _whole
     if importlib.util.find_spec("dask") is None:
         raise ParameterError(

@@ -12,8 +12,8 @@ from typing import Any
 
 from simulate import __main__ as command
 from simulate import jobs, runs, systems
-from theory import cli, output
 from theory.parameters import BaseParameters, ParameterError
+from theory.runtime import cli, output
 
 
 def grid(base: BaseParameters, axes: list[str]) -> Iterator[tuple[str, Any]]:

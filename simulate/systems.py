@@ -8,7 +8,8 @@ import re
 from collections.abc import Mapping
 
 from simulate.training import System
-from theory import cli, registry
+from theory import registry
+from theory.runtime import cli
 
 
 def of(model: str) -> Mapping[str, System]:
@@ -43,6 +44,6 @@ def every() -> dict[str, System]:
     """Systems of all models by full name."""
     found: dict[str, System] = {}
     for model in registry.MODELS.values():
-        with registry.spared(model):
+        with registry.skip_on_error(model):
             found |= {f"{model.name}.{short}": s for short, s in of(model.name).items()}
     return found

@@ -20,12 +20,12 @@ import torch
 import xarray as xr
 from filelock import Timeout
 
-from simulate import asked, jobs, owed, runs
+from simulate import arguments, interface_checks, jobs, runs
 from simulate import device as devices
-from simulate.learner import Held, Learner, State
-from simulate.patience import Patience
-from theory import sources
-from theory.parameters import BaseParameters, ParameterError, brief, nearest
+from simulate.learner import Clamped, Learner, State
+from simulate.signals import DeferSignals
+from theory.parameters import BaseParameters, ParameterError, error_summary, nearest
+from theory.runtime import sources
 
 CHECKPOINT_SECONDS = 10.0
 PROBE_SECONDS = 0.1  # time of trial steps for the estimate of the duration
@@ -95,7 +95,7 @@ class System:
     text : callable, optional
         ``text(p, content)``: parameters and system for a text given by the user.
     held : mapping of str to float
-        Clamped weights, as for `Held`: ``dataclasses.replace(SYSTEM, held={"w[4:8]": 0.3})`` trains
+        Clamped weights, as for `Clamped`: ``dataclasses.replace(SYSTEM, held={"w[4:8]": 0.3})`` trains
         the students of ``flow.held(w=0.3)``.
     """
 
@@ -109,21 +109,21 @@ class System:
     clock: Callable[[Any, np.ndarray], Any] | None = None
     counter: str = "step"
     length: Callable[[Any], int] = operator.attrgetter("steps")
-    swept: str = ""
+    sweep_parameter: str = ""
     stack: int = 1
-    implied: str | None = None
+    default_dtype: str | None = None
     devices: tuple[str, ...] = ()
     identity: Callable[..., dict[str, Any]] = lambda p: {}
     finite: str = "loss"
     settings: Mapping[str, Any] = field(default_factory=dict)
-    shown: tuple[str, ...] = ()
+    displayed: tuple[str, ...] = ()
     text: Callable[[Any, str], tuple[Any, System]] | None = None
     held: Mapping[str, float] = field(default_factory=dict)
 
     def learner(self, p: Any, seeds: Sequence[int], *where: Any, **own: Any) -> Learner:
         """Learner of the given seeds, with clamped weights if any."""
         made = self.make(p, seeds, *where, **own)
-        return Held(made, len(seeds), self.held) if self.held else made
+        return Clamped(made, len(seeds), self.held) if self.held else made
 
     def train(
         self,
@@ -179,21 +179,21 @@ class System:
             For invalid parameters, seeds, options, precision, device, store or workers; if the loss
             does not stay finite; or if the student's code was changed since a run was interrupted.
         """
-        seeds, workers = asked.seeds(seeds), asked.workers(workers)
+        seeds, workers = arguments.seeds(seeds), arguments.workers(workers)
         if not seeds:
             raise ParameterError("seeds = []: must be at least one")
         p = self.until(
             p, until if until is not None or self.time is None else own.pop(self.time, None)
         )
-        values = own.pop(self.swept, None)
+        values = own.pop(self.sweep_parameter, None)
         self._refuse(p, own)
         points = (
             [p]
             if values is None
-            else [p.replace(**{self.swept: v}) for v in np.atleast_1d(values).tolist()]
+            else [p.replace(**{self.sweep_parameter: v}) for v in np.atleast_1d(values).tolist()]
         )
         if len({q.as_json() for q in points}) < len(points):
-            raise ParameterError(f"{self.swept} = {values}: a value is repeated")
+            raise ParameterError(f"{self.sweep_parameter} = {values}: a value is repeated")
         planned = [
             job
             for q in points
@@ -203,13 +203,13 @@ class System:
             planned, workers if self.device(device).type == "cpu" else 1, progress
         ):
             raise error
-        return self.read(points, seeds, asked.store(store), dtype, own)
+        return self.read(points, seeds, arguments.store(store), dtype, own)
 
     def _refuse(self, p: Any, own: Iterable[str]) -> None:
         """Raise an error for options that this kind of student does not have."""
         options = list(inspect.signature(self.identity).parameters)[1:]
         fields = [f.name for f in dataclasses.fields(p)]
-        taken = [*filter(None, (self.time, self.swept)), *options]
+        taken = [*filter(None, (self.time, self.sweep_parameter)), *options]
         taken += [x for x in inspect.signature(self.train).parameters if x not in ("p", "own")]
         for name in own:
             if name == self.time:
@@ -231,7 +231,7 @@ class System:
         **own: Any,
     ) -> list[jobs.Job]:
         """Jobs for unfinished runs; parameters and errors as in `train`."""
-        p, seeds, store = self.until(p), asked.seeds(seeds), asked.store(store)
+        p, seeds, store = self.until(p), arguments.seeds(seeds), arguments.store(store)
         where, precision = self.device(device), self.precision(dtype)
         config = self.configuration(p, precision, **own)
         missing = []
@@ -242,8 +242,8 @@ class System:
                 runs.drop_checkpoint(runs.place(store, config, s))
         if not missing:
             return []
-        length = owed.length(self, p)
-        with owed.named(f"{self.name}: a run"):
+        length = interface_checks.length(self, p)
+        with interface_checks.named(f"{self.name}: a run"):
             runs.content(xr.Dataset(attrs=self.provenance(config, p, missing[0])))
         size = 1 if where.type == "cpu" else self.stack
         needed = functools.partial(self.memory, itemsize=torch.zeros((), dtype=precision).itemsize)
@@ -283,12 +283,14 @@ class System:
                     stacklevel=2,
                 )
             found.append(runs.combine(stored, seeds))
-        if not self.swept:
+        if not self.sweep_parameter:
             return found[0]
-        joined = xr.concat(found, dim=self.swept, combine_attrs="drop_conflicts", join="exact")
+        joined = xr.concat(
+            found, dim=self.sweep_parameter, combine_attrs="drop_conflicts", join="exact"
+        )
         return joined.assign_coords(
-            {self.swept: [getattr(p, self.swept) for p in points]}
-        ).transpose("seed", self.swept, ...)
+            {self.sweep_parameter: [getattr(p, self.sweep_parameter) for p in points]}
+        ).transpose("seed", self.sweep_parameter, ...)
 
     @property
     def code(self) -> str:
@@ -305,7 +307,7 @@ class System:
     def configuration(self, p: Any, dtype: torch.dtype, **own: Any) -> str:
         """Canonical text of everything that determines a run, except its seed."""
         named = str(dtype).removeprefix("torch.")
-        precision = {} if named == self.implied else {"dtype": named}
+        precision = {} if named == self.default_dtype else {"dtype": named}
         held = {"held": dict(self.held)} if self.held else {}
         identity = {**self.identity(p, **own), **held}
         try:
@@ -314,7 +316,7 @@ class System:
             if isinstance(error, ParameterError):
                 raise
             raise ParameterError(
-                f"{self.name}: identity() gives what JSON cannot hold ({brief(error)})"
+                f"{self.name}: identity() gives what JSON cannot hold ({error_summary(error)})"
             ) from None
 
     def until(self, p: Any, until: float | None = None) -> Any:
@@ -343,7 +345,7 @@ class System:
             raise ParameterError(
                 f"until = {until}: {self.name} has no time of its own; set {self.counter}s=... instead"
             )
-        reaching = p.run_to(asked.time(until, f"until ({self.time})"))
+        reaching = p.run_to(arguments.time(until, f"until ({self.time})"))
         if not isinstance(reaching, self.parameters):
             raise ParameterError(
                 f"{self.name}: run_to() gives {type(reaching).__name__}, must give parameters"
@@ -358,7 +360,7 @@ class System:
         ParameterError
             Unless it is single or double precision.
         """
-        name = str(dtype or self.implied or PRECISIONS[0]).removeprefix("torch.")
+        name = str(dtype or self.default_dtype or PRECISIONS[0]).removeprefix("torch.")
         if name not in PRECISIONS:
             raise ParameterError(f"dtype = {name}: must be {' or '.join(PRECISIONS)}")
         return getattr(torch, name)
@@ -470,7 +472,7 @@ def _train(
             attrs = [system.provenance(config, p, seed) for seed in states]
             results = _learn(system, p, learner, attrs, start, found, saving, tick)
             for seed, result in zip(states, results, strict=True):
-                with owed.named(f"{system.name}: a run"):
+                with interface_checks.named(f"{system.name}: a run"):
                     runs.write(result, place(seed))
                 runs.drop_checkpoint(place(seed))
         finished = all(place(seed).exists() for seed in seeds)
@@ -505,7 +507,7 @@ def _checkpoint(system: System, code: str, path: Path, config: str, seed: int) -
 def _resume(system: System, learner: Learner, states: Mapping[Path, State]) -> None:
     """Restore a learner from checkpoints."""
     try:
-        owed.load(system, learner, [state["learner"] for state in states.values()])
+        interface_checks.load(system, learner, [state["learner"] for state in states.values()])
     except ParameterError as error:
         files = ", ".join(str(path.with_suffix(".checkpoint")) for path in states)
         raise ParameterError(f"{error}; to start over, remove {files}") from error
@@ -526,9 +528,9 @@ def _save(
             str(s): {name: torch.as_tensor(v[b]) for name, v in record.items()}
             for s, record in found.items()
         }
-        if state := owed.state(system, learner, b):
+        if state := interface_checks.state(system, learner, b):
             said = {"step": step, "code": code, "learner": state, "records": kept}
-            with owed.named(f"{system.name}: its state"):
+            with interface_checks.named(f"{system.name}: its state"):
                 runs.save_checkpoint(path, config, seed, said)
 
 
@@ -547,7 +549,7 @@ def _learn(
     """
     length, saved, begun = system.length(p), time.monotonic(), False
     # Overflow is detected below, by name.
-    with np.errstate(over="ignore", invalid="ignore", divide="ignore"), Patience() as patience:
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"), DeferSignals() as patience:
         try:
             while True:
                 if (
@@ -556,17 +558,19 @@ def _learn(
                     and step not in found
                 ):
                     first = found[min(found)] if found else None
-                    made = owed.records(system, learner.measure(), len(attrs), first, step)
+                    made = interface_checks.records(
+                        system, learner.measure(), len(attrs), first, step
+                    )
                     _stay_finite(system, p, step, made[system.finite], first is None)
                     found[step] = made
                 if not begun:
-                    with owed.named(f"{system.name}: a run"):
+                    with interface_checks.named(f"{system.name}: a run"):
                         runs.content(_dataset(system, p, found, 0, attrs[0]))
-                    owed.states(system, learner, len(attrs))
+                    interface_checks.states(system, learner, len(attrs))
                     begun = True
                 if step == 1:  # some have no state before the first step
                     with patience.step():
-                        owed.resumable(system, learner, len(attrs))
+                        interface_checks.resumable(system, learner, len(attrs))
                 if time.monotonic() - saved > CHECKPOINT_SECONDS:
                     save(step)
                     saved = time.monotonic()
@@ -617,7 +621,9 @@ def _dataset(
         )
         for name in found[steps[0]]
     }
-    clock = {} if system.clock is None else {system.time: owed.advances(system, p, steps)}
+    clock = (
+        {} if system.clock is None else {system.time: interface_checks.advances(system, p, steps)}
+    )
     coords = {**clock, system.counter: (system.time, steps)}
     return xr.Dataset(data, coords, attrs)
 

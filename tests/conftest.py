@@ -38,7 +38,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 
 def pytest_collection_finish() -> None:
-    """Small objects of SymPy are rarely cyclic garbage: as `theory.cli.run` has it."""
+    """Small objects of SymPy are rarely cyclic garbage: as `theory.runtime.cli.run` has it."""
     gc.freeze()
     gc.set_threshold(100_000)
 

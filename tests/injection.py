@@ -22,7 +22,8 @@ import joblib
 
 from papers import evidence
 from simulate.pool import one_thread
-from theory import equation, progress, registry
+from theory import equation, registry
+from theory.runtime import progress
 from verify.check import Check
 from verify.report import Request
 
@@ -121,7 +122,7 @@ def _inject(
     )
     for name in progress.each(wanted, "equations"):
         own = [c for c in checks if cites(c, name)]
-        seen = 1 + max(LEAST, 2 * min(c.sees for c in own))
+        seen = 1 + max(LEAST, 2 * min(c.detectable for c in own))
         for factor in (seen, -1.0):
             now = found(command, system, memory, name, factor)
             failing = (

@@ -20,12 +20,13 @@ import simulate
 import theory
 import verify
 from simulate import runs as store
-from theory import cli, notation
+from theory import notation
 from theory import state_tracking as st
 from theory.equation import Equation
 from theory.flow import Flow
 from theory.onset import main as onset_command
 from theory.parameters import BaseParameters, ParameterError, parameter
+from theory.runtime import cli
 from theory.state_tracking import Parameters
 from theory.state_tracking.symbols import A, R
 from verify.trajectories import compare

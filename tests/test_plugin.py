@@ -71,7 +71,7 @@ FILES = {
         from functools import partial
         import torch
         from simulate import training
-        from simulate.learner import Each
+        from simulate.learner import Unstacked
         from toy_product.theory import Parameters
 
         class Student:
@@ -89,7 +89,7 @@ FILES = {
                 self.u = state["u"]
 
         MEANING = {"a": "product of the weights", "loss": "(1 - a)^2 / 2"}
-        SYSTEM = training.System("toy_product", Parameters, partial(Each, Student), MEANING, lambda p, itemsize: 1e6, time="t",
+        SYSTEM = training.System("toy_product", Parameters, partial(Unstacked, Student), MEANING, lambda p, itemsize: 1e6, time="t",
                                  clock=lambda p, steps: p.eta * steps, devices=("cpu",))
         SYSTEMS, train = {"student": SYSTEM}, SYSTEM.train
     ''',

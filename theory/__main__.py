@@ -10,8 +10,9 @@ from typing import Any
 
 import sympy as sp
 
-from theory import cli, output, registry
+from theory import registry
 from theory.equation import Equation
+from theory.runtime import cli, output
 
 TALLEST = 12  # lines of a formula drawn in two dimensions
 LONGEST = 3000  # parts of a formula that is drawn, and whose terms are sorted
@@ -52,7 +53,7 @@ def main(argv: list[str] | None = None) -> int:
     models = [args.model] if args.model else list(registry.MODELS.values())
     found: dict[str, Any] = {}
     for m in models:
-        with contextlib.nullcontext() if args.model else registry.spared(m):
+        with contextlib.nullcontext() if args.model else registry.skip_on_error(m):
             found[m.name] = _as_json(m) if args.json else _lines(m, args)
     if args.json:
         print(output.to_json(found))

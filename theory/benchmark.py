@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from theory import cli, output, progress
+from theory.runtime import cli, output, progress
 
 
 def main(argv: list[str] | None = None) -> int:

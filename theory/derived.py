@@ -2,7 +2,7 @@
 
 ``p.values()`` holds the fields of Parameters and quantities derived from them (c_omega from L, N
 and the frequencies). Changing one field in a copy would leave a stale c_omega. So derived
-quantities are marked, and `theory.sweep.fresh` raises an error if one is combined with another
+quantities are marked, and `theory.sweep.reject_stale` raises an error if one is combined with another
 value of its input. ``float()`` removes the mark.
 """
 

@@ -120,7 +120,7 @@ class Equation:
         } - labels
         used = {s.name for s in symbols | labels}
         if bases and modules == "numpy" and used <= values.keys() and numeric.has_places(rest):
-            sweep.fresh(values, used)
+            sweep.reject_stale(values, used)
             return lowered.number(self.rhs.xreplace(given), values)
         # Sorted by name: the order of arguments fixes the order of operations, and so the last bit.
         for symbol in sorted((bases | symbols) - set(given), key=lambda s: s.name):
@@ -129,7 +129,9 @@ class Equation:
             given[symbol] = value = values[symbol.name]
             if modules == "numpy":
                 arguments.array(symbol.name, value, empty=True)
-        sweep.fresh(values, {s.name for s in given if isinstance(s, sp.Symbol)} & values.keys())
+        sweep.reject_stale(
+            values, {s.name for s in given if isinstance(s, sp.Symbol)} & values.keys()
+        )
         return self.lambdify(*given, modules=modules)(*given.values())
 
     def subs(self, replacements: Mapping[Any, Any]) -> Self:

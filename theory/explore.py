@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from theory import cli, output
 from theory.explorer import opening, page
+from theory.runtime import cli, output
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -30,7 +30,7 @@ from theory.parameters import (
     number,
     shown,
 )
-from theory.scope import Scope, insisting, marked
+from theory.scope import Scope, allow_beyond, marked
 
 END_ROUNDING = 16 * np.finfo(float).eps
 BEYOND = "leaves double precision (1.8e308)"
@@ -232,7 +232,7 @@ class Flow:
         """
         if not isinstance(beyond, bool):
             raise ParameterError(f"beyond = {shown(beyond)}: must be true or false")
-        with insisting(beyond):
+        with allow_beyond(beyond):
             return self._solved(parameters, at, events, rtol, atol, end)
 
     def _solved(

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 import sympy as sp
 from sympy.core.function import AppliedUndef, UndefinedFunction
 
-from theory import cli, lines, notation, output, printing
+from theory import lines, notation, printing
 from theory.parameters import ParameterError
 from theory.renaming import Renaming
+from theory.runtime import cli, output
 
 if TYPE_CHECKING:
     from theory.equation import Equation

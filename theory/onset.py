@@ -10,9 +10,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from theory import cli, output, printing
+from theory import printing
 from theory.equation import Equation
 from theory.parameters import ParameterError, most_extreme, stated
+from theory.runtime import cli, output
 
 
 @dataclass(frozen=True, repr=False)
@@ -73,7 +74,7 @@ class Onset:
 
     def draw(self) -> Any:
         """Figure with two panels, titled with the parameters."""
-        from theory import plotting  # loads matplotlib: for figures alone
+        from theory.runtime import plotting  # loads matplotlib: for figures alone
 
         figure, axes = plotting.figure(1, 2)
         self.plot(self, axes)
@@ -144,7 +145,7 @@ def main(argv: list[str] | None = None) -> int:
     for note in () if args.quiet else result.notes:
         print(f"note: {note}", file=sys.stderr)
     if args.plot is not None:
-        from theory import plotting
+        from theory.runtime import plotting
 
         plotting.deliver(result.draw(), args.plot, f"onset_{args.model.name}.png", stream=remarks)
     return 0

@@ -25,7 +25,7 @@ class ParameterError(ValueError):
     """Invalid user input. The message names the field, its value and the allowed values."""
 
 
-def brief(error: BaseException) -> str:
+def error_summary(error: BaseException) -> str:
     """Type and first line of an error raised by code outside the toolkit."""
     said = (str(error).strip().splitlines() or [""])[0][:LONGEST]
     return f"{type(error).__name__}: {said}" if said else type(error).__name__
@@ -43,7 +43,7 @@ def nearest(name: str, known: typing.Iterable[str], cutoff: float = 0.6) -> str:
     return f"did you mean '{found[0]}'? " if found else ""
 
 
-UNSAID = ("n_test", "eval_every", "data_draw", "weight_decay", "d_model")  # not shown on figures
+NOT_SHOWN = ("n_test", "eval_every", "data_draw", "weight_decay", "d_model")  # not shown on figures
 MOST_VALUES = 4  # values shown of a parameter that differs between ensembles
 KINDS = {int: "a whole number", float: "a number", bool: "true or false", str: "a word"}
 PLAIN = {int, float, bool, str}  # types that need no unwrapping
@@ -185,7 +185,7 @@ def parameter(default: Any, doc: str, *, theory_only: bool = False, **allowed: A
 
 def _marked(values: typing.Callable) -> typing.Callable:
     """Wrap ``values()`` so that derived quantities remember the parameters that they were computed
-    from (`theory.sweep.fresh`).
+    from (`theory.sweep.reject_stale`).
     """
 
     @functools.wraps(values)
@@ -399,7 +399,7 @@ def described(asked: typing.Sequence[tuple[BaseParameters, int]]) -> str:
     values: dict[str, list[Any]] = {}
     for p, _ in asked:
         for name, value in p.as_dict(training_only=True).items():
-            if value is not None and name not in UNSAID:
+            if value is not None and name not in NOT_SHOWN:
                 values.setdefault(name, []).append(value)
     seeds = sorted({n for _, n in asked if n})
     counts = [" or ".join(map(str, seeds)) + (" seed" if seeds == [1] else " seeds")]

@@ -19,7 +19,7 @@ from theory.parameters import BaseParameters, ParameterError
 MEASURED = ("epochs", "steps", "eval_every", "n_test")  # run length and measurement
 
 
-def held(
+def check_runs(
     p: BaseParameters, runs: xr.Dataset, needed: Iterable[str], free: Iterable[str] = ()
 ) -> None:
     """Raise an error if runs were not trained with the parameters ``p``, or lack a variable.
@@ -64,7 +64,7 @@ def _parameters(data: xr.Dataset, whose: str) -> dict[str, Any]:
     return found
 
 
-def comparable(curve: xr.Dataset, runs: xr.Dataset) -> None:
+def check_curve(curve: xr.Dataset, runs: xr.Dataset) -> None:
     """Raise an error unless a theory curve and runs belong to the same students and the theory
     describes these.
 
@@ -148,7 +148,7 @@ def clock(
         As `held`.
     """
     if runs is not None:
-        held(p, runs, ("t", "step"), free=("batch_size",))
+        check_runs(p, runs, ("t", "step"), free=("batch_size",))
         return runs.step.values, runs.t.values
     p = p.run_to(t)
     steps = evaluations(p.steps, p.eval_every)

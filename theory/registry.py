@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from types import ModuleType
 from typing import Any
 
-from theory.parameters import ParameterError, brief, nearest
+from theory.parameters import ParameterError, error_summary, nearest
 
 COMMANDS = ("gradients", "timescales", "trajectories", "fidelity", "laws", "thresholds")
 GROUP = "solvable_transformers.models"  # entry point group of packages that provide a model
@@ -129,17 +129,19 @@ class Model:
             missing = isinstance(error, ModuleNotFoundError) and f"{error.name}."
             if not self.package or (missing and f"{path}.".startswith(missing)):
                 raise
-            raise ParameterError(f"{self.name}: {path} does not load: {brief(error)}") from error
+            raise ParameterError(
+                f"{self.name}: {path} does not load: {error_summary(error)}"
+            ) from error
 
 
 def _leave_out(what: str, error: BaseException) -> None:
     """Print a warning that a model of another package is skipped."""
-    said = str(error) if isinstance(error, ParameterError) else brief(error)
+    said = str(error) if isinstance(error, ParameterError) else error_summary(error)
     warnings.warn(f"{what} left out: {said}", stacklevel=2)
 
 
 @contextlib.contextmanager
-def spared(model: Model) -> Iterator[None]:
+def skip_on_error(model: Model) -> Iterator[None]:
     """Context manager for one of many models: if a foreign model fails, it is reported and the
     others continue.
     """

@@ -214,7 +214,7 @@ def guard(scope: Scope | Mapping[str, Scope]) -> Callable[[Callable], Callable]:
         def call(p: Any, *arguments: Any, beyond: bool = False, **named: Any) -> Any:
             if not isinstance(beyond, bool):
                 raise ParameterError(f"beyond = {shown(beyond)}: must be true or false")
-            with insisting(beyond):
+            with allow_beyond(beyond):
                 if isinstance(p, BaseParameters):
                     ask(p, arguments, named)
                 return marked(function(p, *arguments, **named))
@@ -236,7 +236,7 @@ def _fields(p: BaseParameters) -> set[str]:
 
 
 @contextlib.contextmanager
-def insisting(beyond: bool = True) -> Iterator[None]:
+def allow_beyond(beyond: bool = True) -> Iterator[None]:
     """Context manager: inside the block, theories are applied beyond their scope with a warning (if
     ``beyond``).
 

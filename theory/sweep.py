@@ -177,7 +177,7 @@ def numbers(given: Any, names: Iterable[str] | None = None, /, **swept: Any) -> 
         values = {**_mapping(given), **swept}
         used = [n for n in names or () if n in values]
         read = {n: arguments.array(str(n), values[n]) for n in used}
-        fresh(values, names)
+        reject_stale(values, names)
         return {**values, **{n: v for n, v in read.items() if v.ndim}}
     fields = {k: v for k, v in swept.items() if k in _fields(given)}
     values = given.values()
@@ -228,7 +228,7 @@ def _recomputed(p: BaseParameters, replaced: Mapping[str, Any], used: Collection
             raise ParameterError(f"{name}: not used here; used are {', '.join(sorted(used))}")
 
 
-def fresh(values: Mapping[Any, Any], names: Iterable[Any] | None = None) -> None:
+def reject_stale(values: Mapping[Any, Any], names: Iterable[Any] | None = None) -> None:
     """Reject derived quantities that were computed from other parameters than those given with
     them.
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import sympy as sp
 
-from theory.parameters import UNSAID, BaseParameters
+from theory.parameters import NOT_SHOWN, BaseParameters
 
 MOST = 4  # longest list of values in a title
 SPELLED = {"lam": "lambda"}  # a field cannot be named lambda
@@ -69,7 +69,9 @@ def _read(text: str) -> Any:
 
 def _told(p: BaseParameters) -> Mapping[str, Any]:
     known = p.as_dict(training_only=True)
-    return {k: tuple(v) if isinstance(v, list) else v for k, v in known.items() if k not in UNSAID}
+    return {
+        k: tuple(v) if isinstance(v, list) else v for k, v in known.items() if k not in NOT_SHOWN
+    }
 
 
 def assigned(name: str, values: Sequence[Any]) -> str:

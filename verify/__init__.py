@@ -30,7 +30,7 @@ def ensembles(name: str) -> tuple[Parameters, xr.Dataset]:
     ParameterError
         If there is no ensemble of that name.
     """
-    from theory import cli
+    from theory.runtime import cli
     from verify.state_tracking import ensemble  # imports torch, so only when needed
 
     cli.choose("ensemble", name, ensemble.SETTINGS)

@@ -13,9 +13,18 @@ from typing import Any
 
 import numpy as np
 
-from theory import output
 from theory.equation import Equation
-from verify.significance import MANY, SINGLE, Z_MAX, Shape, needed, normal_z, reach, skewness
+from theory.runtime import output
+from verify.significance import (
+    MANY,
+    SINGLE,
+    Z_MAX,
+    Shape,
+    detectable_effect,
+    normal_z,
+    samples_needed,
+    skewness,
+)
 
 Z_REASON = (
     f"|z| <= {Z_MAX:g}, z from Student t: a true statement fails once in 16,000, where fewer than "
@@ -73,9 +82,9 @@ class Check:
     resolution : float, optional
         Minimum detectable effect: relative error of the prediction that the check would have
         flagged with a power of 90% (by default its tolerance).
-    see : float
+    required : float
         Largest `resolution` at which the check has enough power for a verdict.
-    needed : int, optional
+    samples_needed : int, optional
         Number of samples with which it would have enough power.
     scale : float, optional
         Scale of relative deviations; by default the absolute value of `predicted`.
@@ -93,8 +102,8 @@ class Check:
     band: Band | None = None
     standard_error: float | None = None
     resolution: float | None = None
-    see: float = SEEN
-    needed: int | None = None
+    required: float = SEEN
+    samples_needed: int | None = None
     scale: float | None = None
     bound: str = ""
 
@@ -125,7 +134,7 @@ class Check:
         return bool(self.error <= self.tolerance)  # false for NaN
 
     @property
-    def sees(self) -> float:
+    def detectable(self) -> float:
         """Minimum detectable effect: relative error of the prediction that would have been
         flagged.
         """
@@ -136,20 +145,20 @@ class Check:
         """One of `VERDICTS`.
 
         *exact*: an identity. *agrees*: within tolerance, and an error of 5% would have been
-        detected. *coarse*: within tolerance, but the design of the check cannot detect 5% (see
+        detected. *coarse*: within tolerance, but the design of the check cannot detect 5% (required
         `sees`). *bound*: an inequality holds with a margin above 5%, so that the size is not
         tested. *limit*: inside the band of known systematic deviations. *undecided*: within
         tolerance, but there are too few samples for the required power. *FAIL*: outside.
         """
         if not self.within:
             return "FAIL"
-        if self.standard_error is not None and not self.sees <= self.see:
+        if self.standard_error is not None and not self.detectable <= self.required:
             return "undecided"
         if self.band is not None and not -SEEN <= self.band.low <= 0 <= self.band.high <= SEEN:
             return "limit"
         if self.standard_error is None and self.resolution is None and self.tolerance <= IDENTITY:
             return "exact"
-        return "agrees" if self.sees <= SEEN else "bound" if self.bound else "coarse"
+        return "agrees" if self.detectable <= SEEN else "bound" if self.bound else "coarse"
 
     @property
     def why(self) -> str:
@@ -157,8 +166,12 @@ class Check:
         decision.
         """
         if self.verdict == "undecided":
-            more = f"{self.needed} samples would" if self.needed else "more samples would not"
-            return f"could not have seen {self.see:.0%}; {more}"
+            more = (
+                f"{self.samples_needed} samples would"
+                if self.samples_needed
+                else "more samples would not"
+            )
+            return f"could not have seen {self.required:.0%}; {more}"
         return str(self.band) if self.band is not None else self.reason
 
     def as_dict(self) -> dict[str, Any]:
@@ -168,7 +181,7 @@ class Check:
             **asdict(self),
             "deviation": self.deviation,
             "statistic": self.statistic,
-            "sees": self.sees,
+            "sees": self.detectable,
             "within": self.within,
             "verdict": self.verdict,
         }
@@ -279,7 +292,7 @@ def _bounded(
 ) -> Check:
     error = max(0.0, float(beyond)) if np.isfinite(measured) else np.nan
     slack = max(0.0, -float(beyond))
-    sees = 0.0 if slack == 0 else slack / abs(measured) if measured else np.inf
+    detectable = 0.0 if slack == 0 else slack / abs(measured) if measured else np.inf
     return Check(
         name,
         equation,
@@ -288,7 +301,7 @@ def _bounded(
         error,
         0.0,
         reason,
-        resolution=float(sees),
+        resolution=float(detectable),
         bound=sign,
     )
 
@@ -312,7 +325,7 @@ def estimated(
     *,
     band: Band | None = None,
     scale: float | None = None,
-    see: float = SEEN,
+    required: float = SEEN,
     reason: str = Z_REASON,
     shape: Shape = SINGLE,
 ) -> Check:
@@ -328,7 +341,7 @@ def estimated(
     scale : float, optional
         Scale of relative errors; by default ``|predicted|``. Required for a decision if the
         prediction is zero.
-    see : float
+    required : float
         Required minimum detectable effect (with a band: at least twice its width).
     shape : Shape
         Skewness of the values, and the number of points along a curve of which this deviation is
@@ -345,10 +358,12 @@ def estimated(
         z = normal_z(side * away / standard_error, samples, shape)
     relative = standard_error / scale if scale else np.inf
     width = 0.0 if band is None else band.high - band.low  # a smaller shift may stay inside
-    see = max(see, 2 * width)
+    required = max(required, 2 * width)
     known = shape if samples >= MANY else shape._replace(skewness=0.0)
     wanted = (
-        needed(relative * np.sqrt(samples), see - width, known) if np.isfinite(samples) else None
+        samples_needed(relative * np.sqrt(samples), required - width, known)
+        if np.isfinite(samples)
+        else None
     )
     return Check(
         name,
@@ -360,8 +375,8 @@ def estimated(
         reason,
         band,
         float(standard_error),
-        float(width + reach(samples, shape=shape) * relative),
-        see,
+        float(width + detectable_effect(samples, shape=shape) * relative),
+        required,
         wanted,
         float(scale),
     )
@@ -375,7 +390,7 @@ def sampled(
     *,
     band: Band | None = None,
     scale: float | None = None,
-    see: float = SEEN,
+    required: float = SEEN,
 ) -> Check:
     """Check of a mean over independent samples against its prediction (see `estimated`)."""
     x = np.asarray(samples, dtype=float)
@@ -391,7 +406,7 @@ def sampled(
         x.size,
         band=band,
         scale=scale,
-        see=see,
+        required=required,
         shape=Shape(skewness(x)),
     )
 
@@ -492,7 +507,9 @@ def _row(c: Check) -> list[str]:
 
 
 def _more(c: Check) -> list[str]:
-    sees = "" if c.verdict == "exact" else f"{c.sees:.1%}" if c.sees < 10 else "nothing"
+    detectable = (
+        "" if c.verdict == "exact" else f"{c.detectable:.1%}" if c.detectable < 10 else "nothing"
+    )
     error = f"{c.error:.1e}" if c.statistic == "error" else ""
     why = "" if c.why == Z_REASON else c.why
-    return [c.equation, error, f"{c.tolerance:.2g}", sees, why]
+    return [c.equation, error, f"{c.tolerance:.2g}", detectable, why]

@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 
 from simulate.state_tracking.learner import SYSTEM
-from theory import cli
 from theory import state_tracking as st
 from theory.parameters import ParameterError
+from theory.runtime import cli
 from theory.state_tracking import Parameters, per_seed
 from verify import ensemble
 from verify.emergence import first_crossing
@@ -39,10 +39,10 @@ def lines(folder: Path) -> list[str]:
         "one curve by the paper's Eq. (15)": np.full(measured.shape, st.emergence_time(p)),
         "Eq. (15) from each student's own start": first_crossing(own_start(p, runs).A, 0.5).values,
         "our theory, from each student's own start": per_seed.half_times(
-            per_seed.Columns(p, start), end
+            per_seed.Cavity(p, start), end
         ),
         "and from its teachers, initial weights and training set": per_seed.half_times(
-            per_seed.Quenched(p, start, per_seed.Realisation.of(p, runs)), end
+            per_seed.FixedDisorder(p, start, per_seed.Realisation.of(p, runs)), end
         ),
     }
     found = [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from theory import cli
+from theory.runtime import cli
 from verify import report
 
 

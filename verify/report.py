@@ -11,10 +11,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from theory import cli, output, progress, scope
+from theory import scope
 from theory.equation import Equation
 from theory.parameters import ParameterError
 from theory.registry import Model
+from theory.runtime import cli, output, progress
 from verify import check
 from verify.check import Check
 
@@ -293,7 +294,7 @@ def main(
     else:
         print(found.text(wide=args.wide))
     if getattr(args, "plot", None) is not None and found.draw is not None:
-        from theory import plotting
+        from theory.runtime import plotting
 
         plotting.deliver(
             found.draw(),

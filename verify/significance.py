@@ -107,7 +107,7 @@ def normal_z(t: float, samples: float, shape: Shape = SINGLE) -> float:
 
 
 @functools.cache
-def reach(samples: float, z_max: float = Z_MAX, shape: Shape = SINGLE) -> float:
+def detectable_effect(samples: float, z_max: float = Z_MAX, shape: Shape = SINGLE) -> float:
     """Minimum detectable effect in standard errors: deviation of a mean of ``samples`` values that
     is flagged with a power of 90%, on the side where detection is harder.
     """
@@ -127,13 +127,13 @@ def reach(samples: float, z_max: float = Z_MAX, shape: Shape = SINGLE) -> float:
     return float(critical + scipy.stats.t.ppf(POWER, samples - 1))
 
 
-def needed(spread: float, see: float, shape: Shape = SINGLE) -> int | None:
+def samples_needed(spread: float, required: float, shape: Shape = SINGLE) -> int | None:
     """Number of samples of standard deviation ``spread`` with which a deviation ``see`` would be
     detected; None if unreasonably large.
     """
 
     def shows(size: int) -> bool:
-        return bool(reach(size, shape=shape) * spread / np.sqrt(size) <= see)
+        return bool(detectable_effect(size, shape=shape) * spread / np.sqrt(size) <= required)
 
     low, high = 1, 2
     while not shows(high):

@@ -10,7 +10,8 @@ import subprocess
 import sys
 import time
 
-from theory import cli, output, progress, registry
+from theory import registry
+from theory.runtime import cli, output, progress
 
 LIBRARIES = "import sympy, scipy.integrate, scipy.optimize, xarray"
 # Time of a second evaluation in the same process, with derivations, machine code and imports

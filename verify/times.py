@@ -45,8 +45,8 @@ def emergence_times(
         If a variable is missing, the time is not clear, or the theory does not describe the
         students.
     """
-    with scope.insisting(beyond):
-        prediction.comparable(theory, runs)
+    with scope.allow_beyond(beyond):
+        prediction.check_curve(theory, runs)
     if not levels:
         raise ParameterError("levels: none given; say for instance A=0.5")
     found = []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from theory import cli
+from theory.runtime import cli
 from verify import ensemble, report
 
 

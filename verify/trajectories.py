@@ -9,8 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 import xarray as xr
 
-from theory import cli, prediction, scope
+from theory import prediction, scope
 from theory.parameters import ParameterError
+from theory.runtime import cli
 from verify import check, ensemble, report
 from verify.check import Band, Check
 from verify.significance import Shape, path, skewness
@@ -112,8 +113,8 @@ def compare(
         If curve and runs belong to different students, or to students that the theory does not
         describe; if there is no common time or variable, or a time has no coordinate.
     """
-    with scope.insisting(beyond):
-        prediction.comparable(curve, runs)
+    with scope.allow_beyond(beyond):
+        prediction.check_curve(curve, runs)
         broken = "; ".join(scope.broken()) or curve.attrs.get("assumptions", "")
     curve, runs, time = _timed(curve, runs, time)
     shared = [

@@ -23,7 +23,8 @@ from PIL import Image
 from papers import evidence
 from papers.source import Figure, Source
 from simulate import jobs
-from theory import output, registry
+from theory import registry
+from theory.runtime import output
 
 ROOT = Path(__file__).parents[2]
 DRAWN = ROOT / "output" / "docs-figures"

@@ -23,8 +23,9 @@ from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
 from papers import claims, evidence
-from theory import cli, explorer, output, registry
+from theory import explorer, registry
 from theory.equation import STATUSES
+from theory.runtime import cli, output
 from verify.check import VERDICTS
 
 ROOT = Path(__file__).parents[2]

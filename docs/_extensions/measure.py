@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from papers import evidence
-from theory import output
 from theory.registry import TABLE
+from theory.runtime import output
 
 PLACE = Path(__file__).parents[1] / "performance.json"
 

@@ -16,7 +16,6 @@ from simulate.associative_memory import superposition as memories
 from simulate.associative_memory import trigger_task as trigger_students
 from simulate.associative_memory.noisy_bigram.paths import CUTS
 from simulate.pool import one_thread
-from theory import plotting
 from theory.associative_memory import (
     factual_recall,
     gradient_memory,
@@ -25,6 +24,7 @@ from theory.associative_memory import (
     superposition,
 )
 from theory.associative_memory.superposition import numbers as superposition_numbers
+from theory.runtime import plotting
 from verify.associative_memory.factual_recall import timescales
 from verify.associative_memory.k_hop.laws import learner_runs
 from verify.associative_memory.trigger_task.laws import EARLY

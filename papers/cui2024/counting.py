@@ -11,8 +11,8 @@ import numpy as np
 
 from papers.source import Source
 from simulate.positional_semantic.histogram import KINDS, solutions
-from theory import output, plotting
 from theory.positional_semantic.parameters import HistogramParameters
+from theory.runtime import output, plotting
 
 SETTINGS = {"small": HistogramParameters(), "paper": HistogramParameters.paper()}
 SEEDS = {"small": 2, "paper": 10}

@@ -13,10 +13,10 @@ import xarray as xr
 from papers.cui2024 import counting
 from papers.source import Figure, Source
 from simulate.positional_semantic import train
-from theory import plotting
 from theory.positional_semantic import Parameters, baseline, curve, solve
 from theory.positional_semantic.numbers.thresholds import line, thresholds
 from theory.positional_semantic.onset import interpolated
+from theory.runtime import plotting
 from verify.positional_semantic import thresholds as check
 
 ALPHA = r"sample complexity $\alpha = n/d$"

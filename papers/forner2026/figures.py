@@ -11,8 +11,8 @@ import xarray as xr
 from papers.forner2026 import robustness
 from papers.source import Figure, Source
 from simulate.state_tracking import train
-from theory import plotting
 from theory import state_tracking as st
+from theory.runtime import plotting
 from theory.state_tracking import Parameters, early_time, late_time, onset
 from theory.state_tracking.numbers import late_time as number_late_time
 from theory.state_tracking.numbers.composite import composite
@@ -191,7 +191,7 @@ def variances(p: Parameters, runs: xr.Dataset) -> tuple[str, list]:
             (
                 name,
                 runs[f"variance_{name}"],
-                ours[f"variance_{name}"].assign_attrs(by="column statistics"),
+                ours[f"variance_{name}"].assign_attrs(by="cavity equations"),
             )
             for name in ("correct", "other")
         ],
@@ -446,7 +446,7 @@ FIGURES = {
         ),
         Figure(
             "fidelity",
-            "Single seeds, 10 actions in sequences of 12: students, the paper's theory, and the quenched theory.",
+            "Single seeds, 10 actions in sequences of 12: students, the paper's theory, and the fixed-disorder theory.",
             of("mixed", fidelity.draw),
         ),
         Figure(

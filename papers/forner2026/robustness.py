@@ -12,7 +12,7 @@ import numpy as np
 
 from papers.source import Source
 from simulate.state_tracking import train
-from theory import plotting
+from theory.runtime import plotting
 from theory.state_tracking import Parameters, onset
 from verify.emergence import first_crossing
 

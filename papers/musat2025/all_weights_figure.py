@@ -10,10 +10,10 @@ import numpy as np
 from scipy.interpolate import PchipInterpolator
 
 from papers.source import Source
-from theory import plotting
 from theory.induction_heads.all_weights import law
 from theory.induction_heads.numbers import all_weights as times
 from theory.induction_heads.numbers import leading_order
+from theory.runtime import plotting
 from verify.induction_heads import flow_laws
 
 SIZES = (4, 8, 16, 32, 64, 128, 256)

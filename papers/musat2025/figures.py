@@ -12,11 +12,11 @@ from papers.musat2025 import all_weights_figure, gaussian_figure
 from papers.source import Figure, Source
 from simulate.induction_heads import standard, train
 from theory import induction_heads as ih
-from theory import plotting
 from theory.induction_heads import Parameters, onset, structure
 from theory.induction_heads.numbers import emergence, uniform_query
 from theory.induction_heads.parameters import StandardParameters
 from theory.induction_heads.symbols import N as N_symbol
+from theory.runtime import plotting
 from verify.emergence import first_crossing
 from verify.induction_heads import pictures, timescales
 

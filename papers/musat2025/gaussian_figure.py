@@ -9,10 +9,10 @@ import scipy.stats
 
 from papers.source import Source
 from simulate.induction_heads import train
-from theory import plotting
 from theory.induction_heads import gaussian as law
 from theory.induction_heads import symbols
 from theory.induction_heads.numbers import all_weights as times
+from theory.runtime import plotting
 from verify.induction_heads import gaussian
 
 SIZES = (4, 8, 16, 32, 64, 128, 256)

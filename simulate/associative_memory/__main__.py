@@ -5,7 +5,7 @@ associative_memory``.
 from functools import partial
 
 from simulate import __main__ as command
-from theory import cli
+from theory.runtime import cli
 
 main = partial(command.main, model="associative_memory")
 

@@ -23,7 +23,7 @@ from simulate.induction_heads.student import (
     residual,
     squared_error,
 )
-from simulate.learner import Descent, Each, Module
+from simulate.learner import Descent, Module, Unstacked
 from theory.induction_heads import Parameters
 
 MEANING = {
@@ -150,7 +150,7 @@ def clock(p: Parameters, steps: np.ndarray) -> np.ndarray:
 DISENTANGLED = training.System(
     "induction_heads",
     Parameters,
-    partial(Each, Learner),
+    partial(Unstacked, Learner),
     MEANING,
     memory,
     time="t",
@@ -160,7 +160,7 @@ DISENTANGLED = training.System(
         "pseudo": ("parameter",),
         **{f"W{k}": (f"row_{k}", f"column_{k}") for k in (1, 2, 3)},
     },
-    shown=("alpha", "beta", "gamma", "loss", "residual"),
+    displayed=("alpha", "beta", "gamma", "loss", "residual"),
 )
 SYSTEMS = {
     "disentangled": DISENTANGLED,

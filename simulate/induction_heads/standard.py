@@ -13,7 +13,7 @@ from torch import nn
 from simulate import training
 from simulate.induction_heads.student import attention
 from simulate.induction_heads.task import generator
-from simulate.learner import Each, Module
+from simulate.learner import Module, Unstacked
 from theory.induction_heads.parameters import StandardParameters
 
 
@@ -157,14 +157,14 @@ def identity(p: StandardParameters) -> dict[str, Any]:
 SYSTEM = training.System(
     "induction_heads",
     StandardParameters,
-    partial(Each, Learner),
+    partial(Unstacked, Learner),
     {
         "loss": "negative log-likelihood of the right label (nats)",
         "accuracy": "label most probable",
     },
     memory,
-    implied="float32",
+    default_dtype="float32",
     identity=identity,
-    shown=("loss", "accuracy"),
+    displayed=("loss", "accuracy"),
 )
 train = SYSTEM.train

@@ -17,7 +17,7 @@ import torch
 from torch import nn
 
 from simulate import training
-from simulate.learner import Each, State
+from simulate.learner import State, Unstacked
 from theory.parameters import ParameterError
 from theory.positional_semantic.parameters import HistogramParameters
 
@@ -281,7 +281,7 @@ def length(p: HistogramParameters) -> int:
 SYSTEM = training.System(
     "positional_semantic.histogram",
     HistogramParameters,
-    functools.partial(Each, Learner),
+    functools.partial(Unstacked, Learner),
     MEANING,
     memory,
     time=None,

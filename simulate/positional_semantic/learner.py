@@ -188,8 +188,8 @@ SYSTEM = training.System(
     MEANING,
     memory,
     time=None,
-    swept="alpha",
+    sweep_parameter="alpha",
     stack=GPU_STACK,
     finite="train_loss",
-    shown=("q", "m", "theta", "train_loss", "test_mse_half", "gradient"),
+    displayed=("q", "m", "theta", "train_loss", "test_mse_half", "gradient"),
 )

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from simulate import training
-from simulate.learner import Descent, Each, State
+from simulate.learner import Descent, State, Unstacked
 from simulate.positional_semantic import task
 from theory.positional_semantic import Parameters
 
@@ -103,12 +103,12 @@ def memory(p: Parameters, itemsize: int = 8) -> float:
 SYSTEM = training.System(
     "positional_semantic.linear",
     Parameters,
-    partial(Each, Learner),
+    partial(Unstacked, Learner),
     MEANING,
     memory,
     time=None,
-    swept="alpha",
-    implied="float64",
+    sweep_parameter="alpha",
+    default_dtype="float64",
     devices=("cpu",),
     finite="half_test",
 )

@@ -3,7 +3,7 @@
 from functools import partial
 
 from simulate import __main__ as command
-from theory import cli
+from theory.runtime import cli
 
 main = partial(command.main, model="state_tracking")
 

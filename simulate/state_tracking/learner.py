@@ -192,5 +192,5 @@ SYSTEM = training.System(
     dimensions={"step_accuracy": ("step",), "attention": ("step", "action")},
     stack=GPU_STACK,
     identity=identity,
-    shown=("A", "R", "S", "loss", "accuracy", "rollout_accuracy"),
+    displayed=("A", "R", "S", "loss", "accuracy", "rollout_accuracy"),
 )

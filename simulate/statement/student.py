@@ -15,10 +15,10 @@ import torch
 from torch import Tensor
 
 from simulate import training
-from simulate.learner import Descent, Each
+from simulate.learner import Descent, Unstacked
 from simulate.statement import data as law
 from simulate.streams import keyed
-from theory import sources
+from theory.runtime import sources
 from theory.statement import arrays, model, onset
 from theory.statement.derived import Derived
 from theory.statement.stated import Statement
@@ -244,12 +244,12 @@ def system(stated: Statement) -> Stated:
     return Stated(
         f"statement.{stated.name}",
         model.parameters(stated),
-        functools.partial(Each, functools.partial(Learner, stated)),
+        functools.partial(Unstacked, functools.partial(Learner, stated)),
         {"loss": "mean loss: of all inputs, or of a test sample where they are not listed"},
         functools.partial(memory, stated),
         time="t",
         clock=lambda p, steps: p.eta * steps,
-        implied="float64",
+        default_dtype="float64",
         devices=("cpu",),
         identity=functools.partial(_identity, text),
     )

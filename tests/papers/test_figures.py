@@ -13,8 +13,9 @@ from PIL import Image
 from papers import __main__ as command
 from papers.forner2026 import FIGURES, figures, robustness, writeup
 from papers.source import Figure, Source, described
-from theory import plotting, titles
+from theory import titles
 from theory.parameters import ParameterError
+from theory.runtime import plotting
 from theory.state_tracking import Parameters, onset
 
 mpl.use("Agg")

@@ -20,9 +20,9 @@ from addresses import exists
 
 from papers import __main__ as command
 from papers import claims, evidence
-from theory import sources
 from theory.parameters import ParameterError
 from theory.registry import MODELS
+from theory.runtime import sources
 from verify.check import VERDICTS, Band, Check, identity, near, sampled
 from verify.report import Report
 

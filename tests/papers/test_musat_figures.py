@@ -12,8 +12,8 @@ from papers import __main__ as command
 from papers.musat2025 import FIGURES, all_weights_figure, figures, writeup
 from papers.source import Source
 from simulate.induction_heads import Parameters, StandardParameters
-from theory import plotting
 from theory.parameters import ParameterError
+from theory.runtime import plotting
 from verify.induction_heads import flow_laws, gradients, pictures, timescales
 
 mpl.use("Agg")

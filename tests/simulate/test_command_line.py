@@ -12,8 +12,8 @@ import torch
 from simulate import runs
 from simulate.state_tracking import __main__ as command
 from simulate.state_tracking import train
-from theory import cli
 from theory.parameters import ParameterError
+from theory.runtime import cli
 
 SMALL = [
     "--workers=1",

@@ -11,7 +11,7 @@ import pytest
 import torch
 from tiny import ALONE, STUDENTS, student
 
-from simulate import asked, runs
+from simulate import arguments, runs
 from simulate.associative_memory.k_hop.pointers import Learner as PointerLearner
 from simulate.associative_memory.noisy_bigram import Learner as Bigram
 from simulate.associative_memory.noisy_bigram import Parameters as BigramParameters
@@ -219,4 +219,4 @@ def test_pointers_start_as_a_mean_over_layers():
 
 def test_seeds_are_as_many_as_were_asked_for():
     """From a number."""
-    assert asked.seeds(3) == [0, 1, 2] and asked.seeds(0) == []
+    assert arguments.seeds(3) == [0, 1, 2] and arguments.seeds(0) == []

@@ -19,8 +19,8 @@ from tiny import ALONE, STUDENTS, bits, student
 
 from simulate import __main__ as command
 from simulate import jobs, pool, runs, sweep, systems, training
-from theory import cli
 from theory.parameters import ParameterError
+from theory.runtime import cli
 
 FIRST = [name for name in STUDENTS if "," not in name]  # one per system
 FORKED = [
@@ -101,7 +101,7 @@ def test_both_precisions(name):
             if system.time
             else {n: v[1] for n, v in learner.finish(0).items() if isinstance(v, tuple)}
         )
-        stored.append(json.loads(system.configuration(p, dtype)).get("dtype", system.implied))
+        stored.append(json.loads(system.configuration(p, dtype)).get("dtype", system.default_dtype))
     assert stored == list(training.PRECISIONS)
     assert any((np.asarray(found[0][n]) != np.asarray(found[1][n])).any() for n in found[0])
     one, two = (np.ravel(f[system.finite]) for f in found)
@@ -281,7 +281,7 @@ from pathlib import Path
 import torch
 from tiny import ALONE, STUDENTS, bits, student
 from simulate import runs, training
-from theory import cli
+from theory.runtime import cli
 torch.set_num_threads(1)
 training.CHECKPOINT_SECONDS = -1.0
 os.fsync = lambda handle: None  # against power cuts; of a killed process the system keeps what was written

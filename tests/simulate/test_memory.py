@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from simulate import pool
-from theory import memory, registry
+from theory import registry
 from theory.parameters import ParameterError
+from theory.runtime import memory
 
 # Every learner at sizes where one shape after the other makes up its memory, some 100 to 500 MB
 # each, one or two steps.
@@ -214,7 +215,7 @@ def test_what_fits_is_not_refused_and_the_boundary_is_what_there_is(tiny):
 
 def test_a_limit_of_the_process_counts():
     """What `ulimit -v` leaves, not what the machine has."""
-    code = "import resource; resource.setrlimit(resource.RLIMIT_AS, (2**33, 2**33)); from theory import memory; print(memory.available())"
+    code = "import resource; resource.setrlimit(resource.RLIMIT_AS, (2**33, 2**33)); from theory.runtime import memory; print(memory.available())"
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
     )

@@ -20,7 +20,7 @@ import pytest
 from tiny import ALONE, STUDENTS, bits, student
 
 from simulate import runs, training
-from theory import cli
+from theory.runtime import cli
 
 QUICK = ("positional_semantic.attention, adam", "state_tracking.student")
 NAMES = [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in STUDENTS]

@@ -21,12 +21,12 @@ import xarray as xr
 from xarray.backends.locks import CombinedLock
 
 from simulate import runs, systems, training
-from simulate.learner import Each
-from simulate.patience import whole
+from simulate.learner import Unstacked
+from simulate.signals import defer_signals
 from simulate.state_tracking import Parameters, train
 from simulate.state_tracking.learner import Learner
-from theory import cli
 from theory.parameters import ParameterError
+from theory.runtime import cli
 
 ALONE = dict(progress=False, workers=1)
 
@@ -137,7 +137,7 @@ def test_the_code_of_a_student_is_its_own(tmp_path, monkeypatch):
     """Not that of a helper which says what it needs."""
     there = systems.every()["state_tracking.student"]
     shared = functools.partial(training.records, numbers=3)
-    made = functools.partial(Each, Learner)
+    made = functools.partial(Unstacked, Learner)
     assert dataclasses.replace(there, memory=shared, make=made).code == there.code
     assert dataclasses.replace(there, memory=functools.partial(there.memory)).code == there.code
 
@@ -219,7 +219,7 @@ def test_a_signal_that_waited_is_heard_where_the_work_fails():
     """Otherwise a process that was told to stop would go on."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
-        with pytest.raises(KeyboardInterrupt), whole():
+        with pytest.raises(KeyboardInterrupt), defer_signals():
             os.kill(os.getpid(), signal.SIGINT)
             raise OSError("disk")
         assert signal.getsignal(signal.SIGINT) is signal.default_int_handler

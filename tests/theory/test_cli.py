@@ -16,8 +16,9 @@ import numpy as np
 import pytest
 
 from theory import __main__ as listing
-from theory import cli, latex, onset, output, registry
+from theory import latex, onset, registry
 from theory.parameters import ParameterError
+from theory.runtime import cli, output
 
 matplotlib.use("Agg")
 PNG = b"\x89PNG\r\n\x1a\n"

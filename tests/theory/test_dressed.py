@@ -19,7 +19,7 @@ from later import Later
 from theory.state_tracking import Parameters, dressed, dynamics
 from theory.state_tracking.definitions import pi
 from theory.state_tracking.numbers.per_seed import (
-    Columns,
+    Cavity,
     Dressed,
     Start,
     data_scatter,
@@ -385,7 +385,7 @@ def test_rates_against_the_equations():
     np.testing.assert_allclose(found[4] * p.d_g * p.N, rate, rtol=1e-13)
 
 
-@pytest.mark.parametrize("kind", [Dressed, pytest.param(Columns, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kind", [Dressed, pytest.param(Cavity, marks=pytest.mark.slow)])
 def test_keys_and_queries_move_alike(kind):
     """The loss does not change when a block of W_Q grows as that of W_K shrinks: |W_Q|^2 - |W_K|^2
     has rate zero.
@@ -523,7 +523,7 @@ def test_measured_starts_are_those_of_the_data_set():
     np.testing.assert_allclose(Dressed(P, start).state[4], pooled, rtol=1e-15)
 
 
-@pytest.mark.parametrize("kind", [Dressed, Columns])
+@pytest.mark.parametrize("kind", [Dressed, Cavity])
 def test_seeds_do_not_depend_on_their_company(kind):
     """Stacked or alone, every curve is the same, and is given at the epochs asked for."""
     p = P.replace(N=5, d_g=4, d_h=8, eta=2.0, n_train=400)

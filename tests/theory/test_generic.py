@@ -15,9 +15,10 @@ import numpy as np
 import pytest
 import sympy as sp
 
-from theory import output, registry
+from theory import registry
 from theory.equation import STATUSES
 from theory.parameters import BaseParameters, ParameterError
+from theory.runtime import output
 
 ROOT = Path(__file__).parents[2]
 MODELS = [pytest.param(m, id=m.name) for m in registry.MODELS.values()]

@@ -19,10 +19,11 @@ from pathlib import Path
 import pytest
 import sympy as sp
 
-from theory import latex, lines, notation, output, registry
+from theory import latex, lines, notation, registry
 from theory import state_tracking as st
 from theory.equation import Equation
 from theory.parameters import ParameterError
+from theory.runtime import output
 from theory.state_tracking import symbols
 
 ROOT = Path(__file__).parents[2]

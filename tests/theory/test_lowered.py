@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 import sympy as sp
 import torch
-from test_quenched import P, begin
+from test_fixed_disorder import P, begin
 
 from theory import contraction, numeric
 from theory import lowered as lowered_module
 from theory.lowered import Lowered, NotLowered, number
 from theory.parameters import ParameterError
-from theory.state_tracking import quenched
-from theory.state_tracking.numbers.per_seed import Quenched, Realisation, Spelled, Start
+from theory.state_tracking import fixed_disorder
+from theory.state_tracking.numbers.per_seed import FixedDisorder, Realisation, Spelled, Start
 
 i, j, k, l, n, m, seed = sp.symbols("i j k l n m seed", integer=True, positive=True)
 y = sp.Symbol("y", real=True)
@@ -107,7 +107,7 @@ def test_rates_of_the_quenched_theory_by_hand(size):
     )
     given = Realisation.joined([*members])
     assert (given.share == 0).any() or size[0] == 3
-    by_hand, lowered = Quenched(p, start, given).rates(), Spelled(p, start, given).rates()
+    by_hand, lowered = FixedDisorder(p, start, given).rates(), Spelled(p, start, given).rates()
     for x, expected in zip(by_hand, lowered, strict=True):
         np.testing.assert_allclose(x, expected, rtol=0, atol=3e-7 * np.abs(expected).max())
     with pytest.raises(ParameterError, match="pairs = None"):
@@ -121,5 +121,7 @@ def test_rates_in_torch():
     M = system.state[2].transpose(0, 2, 3, 1)
     values = system.numbers | {"M": M, "pi": system.attention.forward(*system.state[:2])}
     tensors = {q: torch.tensor(x) if np.ndim(x) else x for q, x in values.items()}
-    for x, z in zip(quenched.rates(torch)(tensors), quenched.rates()(values), strict=True):
+    for x, z in zip(
+        fixed_disorder.rates(torch)(tensors), fixed_disorder.rates()(values), strict=True
+    ):
         np.testing.assert_allclose(x.numpy(), z, rtol=1e-12, atol=1e-16)

@@ -12,9 +12,9 @@ from theory import state_tracking as st
 from theory.associative_memory import k_hop
 from theory.parameters import ParameterError
 from theory.state_tracking.numbers.per_seed import (
-    Columns,
+    Cavity,
     Dressed,
-    Quenched,
+    FixedDisorder,
     Realisation,
     Start,
     solve,
@@ -41,7 +41,7 @@ def started(seeds=3):
     return start, xr.Dataset(data, coords, {"parameters": P.as_json()})
 
 
-@pytest.mark.parametrize(("level", "system"), [("columns", Columns), ("dressed", Dressed)])
+@pytest.mark.parametrize(("level", "system"), [("cavity", Cavity), ("dressed", Dressed)])
 def test_every_seed_is_followed_from_its_own_start(level, system):
     """What `per_seed` gives from the same starts, under the runs' seeds and times; one seed alone
     has the same curve.
@@ -56,7 +56,7 @@ def test_every_seed_is_followed_from_its_own_start(level, system):
     one = st.predict(P, runs.sel(seed=11), level=level)
     assert one.A.dims == ("alpha",)
     np.testing.assert_allclose(one.A, found.A.sel(seed=11), rtol=1e-12)
-    if level == "columns":
+    if level == "cavity":
         quick = st.predict(P, runs, accuracies=False)
         assert set(found) - set(quick) == {"accuracy", "rollout_accuracy"}
         xr.testing.assert_allclose(quick, found[list(quick)], rtol=1e-12)
@@ -68,16 +68,16 @@ def test_a_training_set_may_be_given():
     """
     start, runs = started()
     given = Realisation.drawn(P, start, np.random.default_rng(8))
-    found = st.predict(P, runs, level="quenched", given=given)
-    alone = solve(Quenched(P, start, given), [0, 7, 60])
+    found = st.predict(P, runs, level="fixed_disorder", given=given)
+    alone = solve(FixedDisorder(P, start, given), [0, 7, 60])
     np.testing.assert_allclose(found.A, alone.A, rtol=1e-12)
     with pytest.raises(ParameterError, match="other teachers or other weights"):
-        st.predict(P, runs, level="quenched")
-    with pytest.raises(ParameterError, match="level = 'quenched'"):
+        st.predict(P, runs, level="fixed_disorder")
+    with pytest.raises(ParameterError, match="level = 'fixed_disorder'"):
         st.predict(P, runs, given=given)
     few = Realisation.drawn(P, started(2)[0], np.random.default_rng(8))
     with pytest.raises(ParameterError, match="2 students, must be 3 as the runs"):
-        st.predict(P, runs, level="quenched", given=few)
+        st.predict(P, runs, level="fixed_disorder", given=few)
 
 
 SMALL = st.Parameters(N=6, L=4, d_g=6, d_h=8, n_train=64, n_test=32, eval_every=60)
@@ -98,12 +98,12 @@ def test_a_realisation_is_counted_from_the_runs(students):
     single-precision descent; with those of the other seed it is off by ten times as much.
     """
     for runs in students:
-        found = st.predict(SMALL, runs, level="quenched")
+        found = st.predict(SMALL, runs, level="fixed_disorder")
         assert "own realisation" in found.attrs["reference"]
         off = float(np.abs(found.A - runs.A).max())
         crossed = Realisation.of(SMALL, runs)
         crossed = dataclasses.replace(crossed, share=crossed.share[::-1], pairs=crossed.pairs[::-1])
-        swapped = solve(Quenched(SMALL, Start.measured(runs), crossed), runs.epoch.values)
+        swapped = solve(FixedDisorder(SMALL, Start.measured(runs), crossed), runs.epoch.values)
         assert off < 0.03 and float(np.abs(swapped.A.values - runs.A.values).max()) > 2 * off
 
 
@@ -116,14 +116,14 @@ def test_a_realisation_of_others_is_refused(students):
         (Realisation.of(SMALL, cyclic), "other teachers or other weights"),
     ]:
         with pytest.raises(ParameterError, match=words):
-            st.predict(SMALL, drawn, level="quenched", given=given)
-        assert st.applies(SMALL, drawn, level="quenched") == []
+            st.predict(SMALL, drawn, level="fixed_disorder", given=given)
+        assert st.applies(SMALL, drawn, level="fixed_disorder") == []
         with pytest.raises(ParameterError, match=words):
-            st.applies(SMALL, drawn, given, "quenched")
+            st.applies(SMALL, drawn, given, "fixed_disorder")
     with pytest.raises(ParameterError, match="permutations = given by the user: must be drawn"):
         st.predict(SMALL, cyclic)
     with pytest.raises(ParameterError, match="data_draw = 1: the runs were trained with 0"):
-        st.predict(SMALL.replace(data_draw=1), drawn, level="quenched")
+        st.predict(SMALL.replace(data_draw=1), drawn, level="fixed_disorder")
 
 
 def test_a_start_that_is_not_finite_is_refused(students):

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from theory import progress
+from theory.runtime import progress
 
 
 @pytest.fixture

@@ -176,9 +176,9 @@ def curve_and_runs():
 def test_what_is_compared_is_of_the_same_students():
     """Seeds, fields, optimiser and teachers; curves of one's own, without attributes, pass."""
     p, curve, runs = curve_and_runs()
-    prediction.comparable(curve, runs)
-    prediction.comparable(curve.drop_attrs(), runs)
-    prediction.comparable(curve.mean("seed"), runs.drop_attrs())
+    prediction.check_curve(curve, runs)
+    prediction.check_curve(curve.drop_attrs(), runs)
+    prediction.check_curve(curve.mean("seed"), runs.drop_attrs())
     adam = p.replace(optimizer="adam").as_json()
     own = '{"given_permutations": [[0]]}'
     for ours, theirs, words in [
@@ -197,6 +197,6 @@ def test_what_is_compared_is_of_the_same_students():
         (curve, runs.A, "runs: must be a Dataset, got DataArray"),
     ]:
         with pytest.raises(ParameterError, match=words):
-            prediction.comparable(ours, theirs)
-    with scope.insisting(), pytest.warns(scope.BeyondScope):
-        prediction.comparable(curve, runs.assign_attrs(configuration=own))
+            prediction.check_curve(ours, theirs)
+    with scope.allow_beyond(), pytest.warns(scope.BeyondScope):
+        prediction.check_curve(curve, runs.assign_attrs(configuration=own))

@@ -18,8 +18,9 @@ from pathlib import Path
 import pytest
 
 from theory import __main__ as listing
-from theory import cli, registry
+from theory import registry
 from theory.parameters import ParameterError
+from theory.runtime import cli
 
 ROOT = Path(__file__).parents[2]
 HEAD = "from theory.registry import Model\n"

@@ -187,11 +187,11 @@ def test_what_follows_from_a_field_is_not_taken_beside_another(system):
         ]
         if moved:
             with pytest.raises(ParameterError, match=rf"^{field} = .*{moved[0]}") as error:
-                sweep.fresh(mixed)
+                sweep.reject_stale(mixed)
             assert all(n in str(error.value) for n in moved)
             refused += 1
         else:
-            sweep.fresh(mixed)
+            sweep.reject_stale(mixed)
     assert refused >= {"state_tracking": 4, "induction_heads": 1}.get(system, 0)
 
 

@@ -1,4 +1,4 @@
-"""Errors of column statistics at Table 1, seed by seed, as stored output of `python -m
+"""Errors of cavity equations at Table 1, seed by seed, as stored output of `python -m
 verify.fidelity --json`, which takes minutes.
 """
 

@@ -234,7 +234,7 @@ def test_an_attention_equation_off_by_five_per_cent_fails(attention_times, facto
 @pytest.mark.slow
 @pytest.mark.parametrize("setting", fidelity.LADDER)
 def test_bands_and_known_errors_are_those_of_the_full_ladder(setting):
-    """With column statistics run."""
+    """With cavity equations run."""
     p, runs = ensemble.shipped(setting)
     runs = runs.isel(alpha=slice(None, None, fidelity.EVERY))
     full = fidelity.judge(p, fidelity.LEVELS[fidelity.COLUMNS](p, runs), runs)

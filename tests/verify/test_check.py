@@ -15,13 +15,13 @@ from verify.check import (
     Sides,
     at_least,
     at_most,
+    detectable_effect,
     estimated,
     failed,
     identity,
     near,
-    needed,
-    reach,
     sampled,
+    samples_needed,
     vanishing,
 )
 from verify.report import Report, merged
@@ -77,7 +77,7 @@ VERDICTS = {
     "coarse": [
         identity("x", "e", 1.0, 1.01, 0.06, "why"),
         near("x", "e", 1.0, 1.01, 0.5, "why"),
-        sampled("x", "e", 1.0, scattered(20, 0.1), see=0.5),
+        sampled("x", "e", 1.0, scattered(20, 0.1), required=0.5),
     ],
     "bound": [
         at_least("x", "e", 1.0, 1.06, "why"),
@@ -212,8 +212,8 @@ def test_resolution_is_flagged_nine_times_in_ten(n, sign):
     rng = np.random.default_rng([n, sign + 1])
     flagged = 0
     for x in rng.normal(2.0, 0.2, (DRAWN, n)):
-        sees = sampled("x", "e", 2.0, x).sees
-        flagged += not sampled("x", "e", 2.0 * (1 + sign * sees), x).within
+        detectable = sampled("x", "e", 2.0, x).sees
+        flagged += not sampled("x", "e", 2.0 * (1 + sign * detectable), x).within
     assert flagged / DRAWN == pytest.approx(0.9, abs=4 * np.sqrt(0.9 * 0.1 / DRAWN))
 
 
@@ -225,22 +225,26 @@ def test_resolution_of_bands_adds_their_width():
         sampled("x", "e", 1.0, scattered(20, 0.01)),
         sampled("x", "e", 1.0, scattered(20, 0.01, 1.15), band=OFF),
     )
-    assert banded.sees == pytest.approx(plain.sees + 0.1, rel=1e-9)
+    assert banded.detectable == pytest.approx(plain.detectable + 0.1, rel=1e-9)
     assert near("x", "e", 1.0, 1.15, 0.0, "", band=OFF).sees == pytest.approx(0.1)
 
 
 @pytest.mark.parametrize(
-    ("spread", "see"),
+    ("spread", "required"),
     [(0.01, 0.05), (0.05, 0.05), (0.1, 0.05), (0.3, 0.05), (0.3, 0.5), (1.0, 0.2)],
 )
-def test_needed_is_the_smallest_number(spread, see):
-    n = needed(spread, see)
-    assert reach(n) * spread / np.sqrt(n) <= see
-    assert all(reach(k) * spread / np.sqrt(k) > see for k in range(2, n))
+def test_needed_is_the_smallest_number(spread, required):
+    n = samples_needed(spread, required)
+    assert detectable_effect(n) * spread / np.sqrt(n) <= required
+    assert all(detectable_effect(k) * spread / np.sqrt(k) > required for k in range(2, n))
 
 
 def test_nobody_trains_for_ever():
-    assert needed(1.0, 0.0) is None and needed(1.0, 1e-9) is None and needed(np.nan, 0.05) is None
+    assert (
+        samples_needed(1.0, 0.0) is None
+        and samples_needed(1.0, 1e-9) is None
+        and samples_needed(np.nan, 0.05) is None
+    )
     assert (
         sampled("x", "e", 0.0, [0.1, -0.1]).why == "could not have seen 5%; more samples would not"
     )
@@ -255,21 +259,25 @@ def test_undecided_says_how_many_samples_decide(spread):
     assert (
         c.verdict == "undecided"
         and c.within
-        and c.why == f"could not have seen 5%; {c.needed} samples would"
+        and c.why == f"could not have seen 5%; {c.samples_needed} samples would"
     )
-    assert sampled("x", "e", 1.0, scattered(c.needed, spread)).verdict == "agrees"
+    assert sampled("x", "e", 1.0, scattered(c.samples_needed, spread)).verdict == "agrees"
     assert {
-        sampled("x", "e", 1.0, scattered(n, spread)).verdict for n in range(2, min(c.needed, 40))
+        sampled("x", "e", 1.0, scattered(n, spread)).verdict
+        for n in range(2, min(c.samples_needed, 40))
     } == {"undecided"}
     assert "undecided" in check.table([c]) and "agrees" not in check.table([c])
 
 
 def test_the_same_for_a_band():
     c = sampled("x", "e", 1.0, scattered(8, 0.5, 1.15), band=OFF)
-    assert c.verdict == "undecided" and c.see == pytest.approx(0.2)
-    assert sampled("x", "e", 1.0, scattered(c.needed, 0.5, 1.15), band=OFF).verdict == "limit"
+    assert c.verdict == "undecided" and c.required == pytest.approx(0.2)
     assert (
-        sampled("x", "e", 1.0, scattered(c.needed - 1, 0.5, 1.15), band=OFF).verdict == "undecided"
+        sampled("x", "e", 1.0, scattered(c.samples_needed, 0.5, 1.15), band=OFF).verdict == "limit"
+    )
+    assert (
+        sampled("x", "e", 1.0, scattered(c.samples_needed - 1, 0.5, 1.15), band=OFF).verdict
+        == "undecided"
     )
 
 

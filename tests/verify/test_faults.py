@@ -84,7 +84,7 @@ def test_injected_fault_is_caught(name, group, equation, kind, quick):
     factor = (
         -1
         if kind == "sign"
-        else 1 + max(LEAST, 2 * min(c.sees for c in cite(found(name)[group], equation)))
+        else 1 + max(LEAST, 2 * min(c.detectable for c in cite(found(name)[group], equation)))
     )
     faulty = {**table, equation: replace(table[equation], rhs=factor * table[equation].rhs)}
     with one_thread():

@@ -181,12 +181,12 @@ def test_every_step_of_the_ladder_is_worth_it():
     assert half[0] > half[1] > 2 * half[2]
     rollout = [
         found[level].summary("rollout_half_time")[0]
-        for level in ("exact, own start", "dressed", "+ column statistics")
+        for level in ("exact, own start", "dressed", "+ cavity equations")
     ]
     assert rollout[0] > 1.5 * rollout[1] > 3 * rollout[2]
     right = [
         found[level].summary("variance_correct")[0]
-        for level in ("dressed", "+ column statistics", fidelity.COLUMNS, fidelity.FULL)
+        for level in ("dressed", "+ cavity equations", fidelity.COLUMNS, fidelity.FULL)
     ]
     assert right[0] > 3 * right[1] > 3 * right[2] * 1.2 > 20 * right[3]
     assert half[2] > 4 * found[fidelity.FULL].summary("half_time")[0]
@@ -195,7 +195,7 @@ def test_every_step_of_the_ladder_is_worth_it():
 @pytest.fixture(scope="module")
 def ladder():
     """At Table 1 and one setting of the grid: the paper's levels run at the first; the others as
-    column statistics are known to come out.
+    cavity equations are known to come out.
     """
     known = dict.fromkeys((fidelity.COLUMNS, fidelity.COUNTS, fidelity.FULL), best())
     scatter = {"half_time": 0.005, "rollout_half_time": 0.007}

@@ -21,8 +21,9 @@ from simulate.associative_memory import factual_recall
 from simulate.induction_heads import Parameters as Heads
 from simulate.induction_heads import train as train_heads
 from simulate.state_tracking import Parameters, train
-from theory import memory, registry
+from theory import registry
 from theory.parameters import ParameterError
+from theory.runtime import memory
 from verify import timescales, trajectories
 
 ALONE = dict(progress=False, workers=1)
@@ -214,7 +215,7 @@ def test_a_store_larger_than_memory_stays_on_the_disk(tmp_path, monkeypatch):
         train(p.replace(eta=eta), seeds=[0, 1], store=tmp_path, **ALONE)
     whole = runs.open(tmp_path)
     monkeypatch.setattr(memory, "available", lambda: 10_000.0)
-    monkeypatch.setattr(memory, "UNASKED", 10_000)
+    monkeypatch.setattr(memory, "NEGLIGIBLE_BYTES", 10_000)
     monkeypatch.setattr(runs, "_sizable", lambda path: None)
     lazy = runs.open(tmp_path)
     assert whole.A.chunks is None and lazy.A.chunks is not None
@@ -227,7 +228,7 @@ def test_a_store_larger_than_memory_stays_on_the_disk(tmp_path, monkeypatch):
 NOBODY = """
 import os, sys
 from simulate import sweep, training
-from theory import cli
+from theory.runtime import cli
 from simulate.state_tracking import __main__ as single
 folder, which = sys.argv[1:]
 def never(*args, **kwargs):

@@ -142,7 +142,7 @@ def draw(result: Onset, axes: Any) -> None:
     """Pseudo-parameters over the time left before the drop, and the loss around the drop; over time
     itself where the loss does not drop.
     """
-    from theory import plotting  # imports matplotlib, needed for figures only
+    from theory.runtime import plotting  # imports matplotlib, needed for figures only
 
     left, right = axes
     drawn, drop = result.curves(), result.numbers["T_drop"]

@@ -180,7 +180,7 @@ def draw(p: Parameters, result: Onset, axes: Any) -> None:
     """Phase diagram on the left; on the right the two differences whose zeros are the thresholds:
     training losses of the branches, test errors of the semantic one and of the linear layer.
     """
-    from theory import plotting  # imports matplotlib, needed for figures only
+    from theory.runtime import plotting  # imports matplotlib, needed for figures only
 
     left, right = axes
     drawn = result.curves()

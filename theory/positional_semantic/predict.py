@@ -41,7 +41,7 @@ def predict(p: Parameters, runs: xr.Dataset | None = None) -> xr.Dataset:
     """
     swept = runs is not None and "alpha" in runs.dims
     if runs is not None:
-        prediction.held(p, runs, (), free=(*HOW, *(["alpha"] if swept else [])))
+        prediction.check_runs(p, runs, (), free=(*HOW, *(["alpha"] if swept else [])))
     alphas = runs.alpha.values if runs is not None and swept else [p.complexity]
     found = curve(p.replace(prox="local"), p.start, alphas)[SHARED]
     return found if swept else found.isel(alpha=0)

@@ -17,7 +17,7 @@ import sympy as sp
 from theory import numeric
 from theory.state_tracking import exact
 from theory.state_tracking.dynamics import flow
-from theory.state_tracking.numbers.per_seed import Quenched, Realisation, Spelled, Start
+from theory.state_tracking.numbers.per_seed import FixedDisorder, Realisation, Spelled, Start
 from theory.state_tracking.numbers.quadrature import emergence_time
 from theory.state_tracking.parameters import Parameters
 from theory.state_tracking.symbols import A, N, S, d_g, zeta
@@ -26,7 +26,7 @@ POINTS, LOOPED, REFERENCES, DIGITS = 10_000, 100, 12, 20
 RTOL, ATOL = 1e-10, 1e-12
 HORIZON = 1e6  # end of integration in alpha; the loop does not know the event time in advance
 AGREE = 1e-9  # relative, against mpmath
-CALLS = 21  # evaluations of the rates of the quenched theory
+CALLS = 21  # evaluations of the rates of the fixed-disorder theory
 ROUNDED = 1.2e-7  # relative; pairs are in single precision
 
 
@@ -131,7 +131,7 @@ def reference(values: Mapping[str, float], level: Any = "0.5", digits: int = DIG
 
 
 def rates(p: Parameters, calls: int) -> list[dict[str, Any]]:
-    """Rows for the rates of the quenched theory of one student: median time per call of generated
+    """Rows for the rates of the fixed-disorder theory of one student: median time per call of generated
     and hand-written code, called alternately.
     """
     rng = np.random.default_rng(0)
@@ -139,7 +139,7 @@ def rates(p: Parameters, calls: int) -> list[dict[str, Any]]:
     given = Realisation.drawn(p, start, rng)
     systems = {
         "rates, lowered": Spelled(p, start, given),
-        "rates, by hand": Quenched(p, start, given),
+        "rates, by hand": FixedDisorder(p, start, given),
     }
     found = {way: system.rates() for way, system in systems.items()}
     seconds: dict[str, list[float]] = {way: [] for way in systems}
@@ -218,6 +218,6 @@ def benchmark() -> dict[str, Any]:
         "note": f"time of A = 1/2; exact: median of 3 runs over {POINTS} points; LSODA (rtol {RTOL:g}, atol {ATOL:g}) timed on the "
         f"first {LOOPED} of them; error: largest relative one on the first {REFERENCES}, against mpmath with {DIGITS} digits; "
         f"over all {LOOPED} the two differ by up to {apart:.1e}, the integrator's own error; "
-        f"rates of the quenched theory at Table 1, median of {CALLS} calls: lowered from its equations {times_of:.2g} times those by hand, "
+        f"rates of the fixed-disorder theory at Table 1, median of {CALLS} calls: lowered from its equations {times_of:.2g} times those by hand, "
         "whose pairs are in single precision",
     }

@@ -57,10 +57,10 @@ curvature = array("curvature", r"q", "response of a wrong entry, by position")
 
 
 def noise_cost() -> tuple[sp.Expr, sp.Expr]:
-    """Coefficient of v/2 in <ln Z> (quenched) and in ln <Z> (annealed), for independent logits of
+    """Coefficient of v/2 in <ln Z> (fixed_disorder) and in ln <Z> (annealed), for independent logits of
     variance v.
 
-    Quenched: the sum of second derivatives of ln Z. Annealed: every term of Z is multiplied by the
+    FixedDisorder: the sum of second derivatives of ln Z. Annealed: every term of Z is multiplied by the
     same Gaussian factor.
     """
     x, size = sp.Symbol("x", real=True), sp.Symbol("v", positive=True)
@@ -68,13 +68,13 @@ def noise_cost() -> tuple[sp.Expr, sp.Expr]:
     of_wrong = sp.log(sp.exp(z_k) + sp.exp(z_kbar + x) + (N - 2) * sp.exp(z_kbar))
     second = [sp.diff(f, x, 2).subs(x, 0) for f in (of_right, of_wrong)]
     margin = sp.log((N - 1) * (1 - g) / g)  # margin at which the probability of wrong states is g
-    quenched = written_as(
+    fixed_disorder = written_as(
         2 * g - g**2 * N / (N - 1), (second[0] + (N - 1) * second[1]).subs(z_k, z_kbar + margin)
     )
     normal = sp.exp(-(x**2) / (2 * size)) / sp.sqrt(2 * sp.pi * size)
     shifted = (normal * sp.exp(x)).subs(x, x + size)  # mean of e^x by completing the square
     gain = sp.expand_log(sp.log(sp.simplify(shifted / normal)), force=True)
-    return quenched, written_as(sp.S.One, gain * 2 / size)
+    return fixed_disorder, written_as(sp.S.One, gain * 2 / size)
 
 
 def response() -> sp.Expr:
@@ -104,7 +104,7 @@ def equations() -> dict[str, Equation]:
     """Logit variance and its coefficient in the loss, the dressed loss, its derivatives with
     respect to attention entries, and the decay of the variance of M.
     """
-    quenched, annealed = noise_cost()
+    fixed_disorder, annealed = noise_cost()
     of_logits = variance.equations()["logit_variance"].rhs.subs(sigma2, V)
     at_i = logits.equations()["logit_correct_position"].rhs
     margin = loss.equations()["margin"].rhs.subs(z_k, at_i)
@@ -115,7 +115,7 @@ def equations() -> dict[str, Equation]:
     loss_by_m = written_as(-g, sp.diff(mean_loss, m).subs(m, sp.log((N - 1) * (1 - g) / g)))
     m_by_pi = written_as(N / (N - 1) * (1 - 1 / d_g) * (R - S), sp.diff(margin, pi_i))
     noise_by_pi = sp.diff(of_logits, variance.participation) * 2 * pi[i, j]
-    through_margin = (loss_by_m + v / 2 * sp.diff(quenched, g) * g_by_m) * m_by_pi
+    through_margin = (loss_by_m + v / 2 * sp.diff(fixed_disorder, g) * g_by_m) * m_by_pi
     through_margin = written_as(
         -g * N / (N - 1) * (1 - 1 / d_g) * (R - S) * (1 + v * (1 - g) * (1 - g * N / (N - 1))),
         through_margin,
@@ -133,7 +133,14 @@ def equations() -> dict[str, Equation]:
             "exact",
             ("entries of M independent with variance V_M",),
         ),
-        Equation("noise_cost", h, quenched, ref(f"{BEYOND}, quenched"), "leading order", assumed),
+        Equation(
+            "noise_cost",
+            h,
+            fixed_disorder,
+            ref(f"{BEYOND}, fixed_disorder"),
+            "leading order",
+            assumed,
+        ),
         Equation(
             "noise_cost_annealed",
             h,

@@ -382,7 +382,7 @@ def draw(result: Onset, axes: Any) -> None:
     """Attention (left) and teacher overlaps (right): the flow as solid lines, approximations of it
     dashed and marked.
     """
-    from theory import plotting  # imports matplotlib, needed for figures only
+    from theory.runtime import plotting  # imports matplotlib, needed for figures only
 
     left, right = axes
     half, drawn = result.numbers["alpha_half"], result.curves()

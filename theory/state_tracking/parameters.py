@@ -10,8 +10,8 @@ from typing import Any, Self
 
 import numpy as np
 
-from theory import memory
 from theory.parameters import BaseParameters, ParameterError, parameter
+from theory.runtime import memory
 
 
 def frequencies_memory(p: Parameters) -> float:

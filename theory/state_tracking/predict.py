@@ -10,14 +10,14 @@ import xarray as xr
 from theory import prediction, scope, sweep
 from theory.parameters import ParameterError
 from theory.state_tracking.numbers.per_seed import (
-    Columns,
+    Cavity,
     Dressed,
-    Quenched,
+    FixedDisorder,
     Realisation,
     Start,
     solve,
 )
-from theory.state_tracking.numbers.per_seed.columns import Logits
+from theory.state_tracking.numbers.per_seed.cavity import Logits
 from theory.state_tracking.parameters import Parameters
 from theory.state_tracking.scope import SCOPES
 
@@ -25,14 +25,14 @@ NEEDED = ("alpha", "R", "S", "zeta", "W_Q_start", "W_K_start", "M_variance_corre
 ACCURACIES = ["accuracy", "rollout_accuracy"]
 
 
-class WithoutAccuracies(Columns):
+class WithoutAccuracies(Cavity):
     """Column theory without accuracies, which take most of the time of an evaluation."""
 
     def _accuracy(self, found: Logits) -> np.ndarray:
         return np.full(found.own.shape, np.nan)
 
 
-LEVELS: dict[str, Any] = {"columns": Columns, "dressed": Dressed, "quenched": Quenched}
+LEVELS: dict[str, Any] = {"cavity": Cavity, "dressed": Dressed, "fixed_disorder": FixedDisorder}
 DRAW = 0  # seed of drawn initial values
 
 
@@ -44,7 +44,7 @@ def predict(
     *,
     seeds: int | None = None,
     alpha: float | None = None,
-    level: str = "columns",
+    level: str = "cavity",
     accuracies: bool = True,
     given: Realisation | None = None,
 ) -> xr.Dataset:
@@ -62,16 +62,16 @@ def predict(
         weights.
     alpha : float, optional
         Length of the curves without runs; ``p.epochs`` by default.
-    level : {'columns', 'dressed', 'quenched'}
+    level : {'columns', 'dressed', 'fixed_disorder'}
         ``columns``: cavity equations for entries of M, with the size of the training set.
         ``dressed``: one variance of M and Gaussian logits; faster, and less accurate once logits
-        are learned. ``quenched``: every entry of M at fixed disorder; slower, accurate to a few
+        are learned. ``fixed_disorder``: every entry of M at fixed disorder; slower, accurate to a few
         parts in a thousand.
     accuracies : bool
         Whether to compute accuracies, too. They take 60 ms of the 65 ms of an evaluation per seed;
         a step takes 0.2 ms per seed at the demo's sizes.
     given : Realisation, optional
-        For the level ``quenched``: teachers, initial M and training sets. By default those of the
+        For the level ``fixed_disorder``: teachers, initial M and training sets. By default those of the
         runs, reconstructed from their seeds; without runs they are drawn.
 
     Returns
@@ -91,8 +91,8 @@ def predict(
     """
     if level not in LEVELS:
         raise ParameterError(f"level = {level!r}: must be one of {', '.join(LEVELS)}")
-    if given is not None and (level != "quenched" or runs is None):
-        raise ParameterError("given: goes with runs and level = 'quenched'")
+    if given is not None and (level != "fixed_disorder" or runs is None):
+        raise ParameterError("given: goes with runs and level = 'fixed_disorder'")
     if (runs is None) == (seeds is None):
         raise ParameterError("predict: needs the runs to follow, or seeds = a number of starts")
     if runs is not None:
@@ -105,13 +105,13 @@ def predict(
         start = Start.drawn(p, int(seeds), rng)
         known = (
             Realisation.drawn(p, start, np.random.default_rng(DRAW))
-            if level == "quenched"
+            if level == "fixed_disorder"
             else None
         )
         epochs = prediction.evaluations(p.epochs, p.eval_every)
         curves = solve(_system(p, start, level, accuracies, known), epochs).rename(seed="draw")
     whose = "drawn starts" if runs is None else "each seed's own start"
-    if level == "quenched":
+    if level == "fixed_disorder":
         whose = "drawn realisations" if runs is None else "each seed's own realisation"
         whose = "the given realisations" if given is not None else whose
     return curves.drop_vars([] if accuracies else ACCURACIES).assign_attrs(
@@ -128,22 +128,22 @@ def _system(
 ) -> Any:
     """System of equations of a level with its initial values."""
     if given is not None:
-        return Quenched(p, start, given)
+        return FixedDisorder(p, start, given)
     kind = LEVELS[level]
-    return (WithoutAccuracies if kind is Columns and not accuracies else kind)(p, start)
+    return (WithoutAccuracies if kind is Cavity and not accuracies else kind)(p, start)
 
 
 def _followed(
     p: Parameters, runs: xr.Dataset, level: str, accuracies: bool, given: Realisation | None
 ) -> xr.Dataset:
     """Predict runs from their initial values, at their evaluation times."""
-    free = () if level == "quenched" else ("data_draw",)
-    prediction.held(p, runs, NEEDED, free=free)
+    free = () if level == "fixed_disorder" else ("data_draw",)
+    prediction.check_runs(p, runs, NEEDED, free=free)
     students = runs if "seed" in runs.dims else runs.expand_dims("seed")
     times = students.alpha.values
     if float(times[0]) != 0 or not (np.diff(times) > 0).all():
         raise ParameterError(f"runs: alpha must rise from 0, begins {times[:3].tolist()}")
-    if level == "quenched" and given is None:
+    if level == "fixed_disorder" and given is None:
         given = Realisation.of(p, students)
     epochs = np.rint(times * p.d_g * p.N).astype(int)
     curves = solve(_system(p, Start.measured(students), level, accuracies, given), epochs)

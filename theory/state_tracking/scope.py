@@ -46,5 +46,5 @@ def flow_of(permutations: str) -> Scope:
 
 COLUMNS = Scope("the theory of one start", f"{GRADIENT}, teachers drawn", FLOW.limits, FLOW.free)
 REALISATION = Scope("the theory of one realisation", GRADIENT, DESCENT, MEASURED, ("data_draw",))
-SCOPES = {"flow": FLOW, "columns": COLUMNS, "dressed": COLUMNS, "quenched": REALISATION}
+SCOPES = {"flow": FLOW, "cavity": COLUMNS, "dressed": COLUMNS, "fixed_disorder": REALISATION}
 applies = scope.applies(SCOPES)

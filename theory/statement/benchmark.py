@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from theory import __main__ as listing
-from theory import output
+from theory.runtime import output
 from theory.statement import check, kept
 from theory.statement.derived import derive
 from theory.statement.stated import Statement

@@ -14,7 +14,8 @@ from typing import Any
 
 import sympy as sp
 
-from theory import compiled, notation, output, sources
+from theory import notation
+from theory.runtime import compiled, output, sources
 from theory.statement.derived import Derived, derive
 from theory.statement.roles import Roles
 from theory.statement.stated import Statement

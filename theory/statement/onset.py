@@ -101,7 +101,7 @@ def _run(flow: Any, p: Any, until: float | None) -> xr.Dataset:
 
 def draw(result: Onset, axes: Any) -> None:
     """The loss on the left, order parameters on the right, over time."""
-    from theory import plotting  # loads matplotlib: for figures alone
+    from theory.runtime import plotting  # loads matplotlib: for figures alone
 
     left, right = axes
     curve = result.curves()["flow"]

@@ -16,8 +16,8 @@ from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 
-from theory import cli
 from theory.parameters import ParameterError
+from theory.runtime import cli
 
 PROJECT = Path(__file__).parents[2] / "pyproject.toml"
 

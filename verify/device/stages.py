@@ -17,8 +17,8 @@ from typing import Any
 import torch
 
 from simulate.state_tracking import device_time
-from theory import output
 from theory.parameters import ParameterError
+from theory.runtime import output
 from verify import check
 from verify.device import scale, students
 from verify.device.scale import Job

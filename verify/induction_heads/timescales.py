@@ -16,10 +16,10 @@ import xarray as xr
 from simulate.induction_heads import train
 from simulate.induction_heads.student import THREE
 from theory import induction_heads as ih
-from theory import plotting
 from theory.induction_heads import Parameters
 from theory.induction_heads.numbers import emergence as special
 from theory.numeric import function
+from theory.runtime import plotting
 from verify import ensemble
 from verify.check import Band, Check, at_least, identity, near, sampled
 from verify.emergence import Times, first_crossing

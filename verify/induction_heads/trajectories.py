@@ -8,10 +8,11 @@ from typing import Any
 
 import xarray as xr
 
-from theory import plotting, titles
+from theory import titles
 from theory.induction_heads import Parameters, predict
 from theory.induction_heads.predict import SHORT
 from theory.parameters import described
+from theory.runtime import plotting
 from verify import ensemble
 from verify.check import Band
 from verify.report import Report, Request

@@ -23,11 +23,12 @@ from simulate.positional_semantic import task, train
 from simulate.positional_semantic.gamp import gamp
 from simulate.positional_semantic.linear import fit_linear
 from simulate.positional_semantic.student import initial_weights
-from theory import plotting, titles
+from theory import titles
 from theory.parameters import ParameterError, described
 from theory.positional_semantic import Parameters, solve
 from theory.positional_semantic.numbers import general
 from theory.positional_semantic.numbers.thresholds import thresholds
+from theory.runtime import plotting
 from verify.check import Band, Check, estimated, sampled
 from verify.positional_semantic import pictures
 from verify.positional_semantic.limits import at_infinity, crossing, over_d

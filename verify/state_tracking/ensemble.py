@@ -119,7 +119,7 @@ GRID = {
     for name, value, alpha in MOVED
     for moved in [BASE.replace(**{name: value})]
 } | {
-    # Settings at which column statistics failed: actions repeat inside a sequence, or steps are
+    # Settings at which cavity equations failed: actions repeat inside a sequence, or steps are
     # large.
     "mixed": Setting(
         "N = 24, L = 12, 10 actions",

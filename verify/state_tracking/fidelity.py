@@ -14,11 +14,12 @@ import scipy.stats
 import xarray as xr
 
 from simulate import pool
-from theory import plotting, titles
+from theory import titles
 from theory.parameters import described
+from theory.runtime import plotting
 from theory.state_tracking import Parameters
 from theory.state_tracking.numbers.per_seed import (
-    Quenched,
+    FixedDisorder,
     Realisation,
     Start,
     data_scatter,
@@ -39,8 +40,8 @@ from verify.state_tracking.levels import (
     OWN,
     PAPER,
     TERMS,
+    fixed_disorder,
     paper,
-    quenched,
     times,
 )
 
@@ -50,7 +51,7 @@ GRID = ensemble.GRID
 FORCES = 16  # draws of the training set's random force per seed
 EVERY = 3  # evaluations used; with a third of them no error changes by more than its standard error
 EVERY_ON_GRID = 2
-TAKEN_APART = "mixed"  # setting at which every term of the quenched theory is omitted in turn
+TAKEN_APART = "mixed"  # setting at which every term of the fixed-disorder theory is omitted in turn
 LOCKING, LOCKED = 0.2, 0.9  # range of attention during locking
 MEASURES = {
     "half_time": "time of A = 1/2",
@@ -183,7 +184,7 @@ def _without(term: str, tick: Callable[[int], None]) -> Fidelity:
 
 
 def terms() -> dict[str, Fidelity]:
-    """Errors of the quenched theory without one of its terms, at one setting."""
+    """Errors of the fixed-disorder theory without one of its terms, at one setting."""
     found = pool.run(
         [functools.partial(_without, term) for term in TERMS],
         [1] * len(TERMS),
@@ -205,7 +206,7 @@ def report(request: Request) -> Report:
     }
     apart = terms()
     title = ensemble.SETTINGS[TAKEN_APART].title
-    tables[f"quenched, {title}"] = (("error of", *apart), rows(apart))
+    tables[f"fixed_disorder, {title}"] = (("error of", *apart), rows(apart))
     for name in ON_GRID_SHOWN:
         tables[f"grid: {MEASURES[name]}"] = (("setting", *ON_GRID, "scatter"), across(grid, name))
     return Report(
@@ -481,7 +482,7 @@ def each_training_set(name: str, tick: Callable[[int], None]) -> Check:
     for draw in runs.data_draw.values:
         one = runs.sel(data_draw=draw)
         known = Realisation.of(p.replace(data_draw=int(draw)), one)
-        predicted = half_times(Quenched(p, Start.measured(one), known), p.epochs)
+        predicted = half_times(FixedDisorder(p, Start.measured(one), known), p.epochs)
         errors += list(predicted / first_crossing(one.A, 0.5).values - 1)
     return near(
         f"time of A = 1/2 of {len(errors)} students, each with its training set, n = {p.n_train}",
@@ -552,7 +553,7 @@ def draw(p: Parameters, runs: xr.Dataset) -> Any:
     """Figure: attention and rollout accuracy of single seeds: students, the paper's curve, and
     ours.
     """
-    ours, theirs = quenched(p, runs), paper(p, runs)
+    ours, theirs = fixed_disorder(p, runs), paper(p, runs)
     figure, axes = plotting.figure(1, 2, width=3.9, height=3.0)
     for axis, name, label in zip(
         axes, ("A", "rollout_accuracy"), ("attention $A$", "final rollout accuracy"), strict=True

@@ -1,5 +1,5 @@
 """Levels of theory of the state-tracking model, from the paper's curve to the quenched
-(fixed-disorder) theory, each as curves per seed of an ensemble; and the quenched theory without one
+(fixed-disorder) theory, each as curves per seed of an ensemble; and the fixed-disorder theory without one
 of its terms.
 """
 
@@ -14,9 +14,9 @@ import xarray as xr
 from theory import state_tracking as st
 from theory.state_tracking import Parameters
 from theory.state_tracking.numbers.per_seed import (
-    Columns,
+    Cavity,
     Dressed,
-    Quenched,
+    FixedDisorder,
     Realisation,
     Start,
     solve,
@@ -59,22 +59,22 @@ def dressed(p: Parameters, runs: xr.Dataset) -> xr.Dataset:
 
 def columns(p: Parameters, runs: xr.Dataset) -> xr.Dataset:
     """Entries of M by their initial value, with an infinite training set."""
-    return solve(Columns(p, Start.measured(runs), finite_data=False), runs.epoch.values)
+    return solve(Cavity(p, Start.measured(runs), finite_data=False), runs.epoch.values)
 
 
 def finite_data(p: Parameters, runs: xr.Dataset) -> xr.Dataset:
     """Entries of M by their initial value and their column's share of the training set."""
-    return solve(Columns(p, Start.measured(runs)), runs.epoch.values)
+    return solve(Cavity(p, Start.measured(runs)), runs.epoch.values)
 
 
 def drawn(p: Parameters, runs: xr.Dataset) -> xr.Dataset:
-    """Quenched theory with a seed's initial values but random teachers, matrices M and training
+    """Fixed-disorder theory with a seed's initial values but random teachers, matrices M and training
     sets: mean over draws, and the relative scatter of both times.
     """
     start = Start.measured(runs)
     curves = [
         solve(
-            Quenched(p, start, Realisation.drawn(p, start, np.random.default_rng(k))),
+            FixedDisorder(p, start, Realisation.drawn(p, start, np.random.default_rng(k))),
             runs.epoch.values,
             LONG,
         )
@@ -89,30 +89,30 @@ def drawn(p: Parameters, runs: xr.Dataset) -> xr.Dataset:
 
 
 def counts(p: Parameters, runs: xr.Dataset) -> xr.Dataset:
-    """Quenched theory of a seed's teachers and counts per state, step and action; M drawn."""
+    """Fixed-disorder theory of a seed's teachers and counts per state, step and action; M drawn."""
     start = Start.measured(runs)
     known = Realisation.of(p, runs).redrawn(start, np.random.default_rng(0))
-    return solve(Quenched(p, start, known.without_pairs()), runs.epoch.values, LONG)
+    return solve(FixedDisorder(p, start, known.without_pairs()), runs.epoch.values, LONG)
 
 
-def quenched(p: Parameters, runs: xr.Dataset) -> xr.Dataset:
-    """Quenched theory of a seed's teachers, initial M and training set."""
-    return solve(Quenched(p, Start.measured(runs), Realisation.of(p, runs)), runs.epoch.values)
+def fixed_disorder(p: Parameters, runs: xr.Dataset) -> xr.Dataset:
+    """Fixed-disorder theory of a seed's teachers, initial M and training set."""
+    return solve(FixedDisorder(p, Start.measured(runs), Realisation.of(p, runs)), runs.epoch.values)
 
 
 LEVELS: dict[str, Callable[[Parameters, xr.Dataset], xr.Dataset]] = {
     "paper, Eq. (15)": paper,
     "exact, own start": exact,
     "dressed": dressed,
-    "+ column statistics": columns,
+    "+ cavity equations": columns,
     "+ finite training set": finite_data,
-    "quenched, all drawn": drawn,
-    "quenched, counts": counts,
-    "quenched, counts + M": quenched,
+    "fixed disorder, all drawn": drawn,
+    "fixed disorder, counts": counts,
+    "fixed disorder, counts + M": fixed_disorder,
 }
 
 
-def _left(system: Quenched, left: np.ndarray | float) -> Quenched:
+def _left(system: FixedDisorder, left: np.ndarray | float) -> FixedDisorder:
     """Variant with another share of the scatter within groups."""
     system.left = left + 0 * system.left
     return system
@@ -123,13 +123,13 @@ def _uniform(known: Realisation) -> Realisation:
     return replace(known, share=np.full_like(known.share, 1 / known.share[0].size), pairs=None)
 
 
-# Quenched theory without one of its terms; the last three omissions are cumulative.
-TERMS: dict[str, Callable[[Parameters, Start, Realisation], Quenched]] = {
-    "whole": Quenched,
-    "no scatter within groups": lambda p, s, g: _left(Quenched(p, s, g), 0.0),
-    "means take no part of it": lambda p, s, g: _left(Quenched(p, s, g), g.share),
-    "no pairs": lambda p, s, g: Quenched(p, s, g.without_pairs()),
-    "no counts": lambda p, s, g: Quenched(p, s, _uniform(g)),
-    "no M": lambda p, s, g: Quenched(p, s, _uniform(g).redrawn(s, np.random.default_rng(0))),
+# Fixed-disorder theory without one of its terms; the last three omissions are cumulative.
+TERMS: dict[str, Callable[[Parameters, Start, Realisation], FixedDisorder]] = {
+    "whole": FixedDisorder,
+    "no scatter within groups": lambda p, s, g: _left(FixedDisorder(p, s, g), 0.0),
+    "means take no part of it": lambda p, s, g: _left(FixedDisorder(p, s, g), g.share),
+    "no pairs": lambda p, s, g: FixedDisorder(p, s, g.without_pairs()),
+    "no counts": lambda p, s, g: FixedDisorder(p, s, _uniform(g)),
+    "no M": lambda p, s, g: FixedDisorder(p, s, _uniform(g).redrawn(s, np.random.default_rng(0))),
 }
 PAPER, OWN, COLUMNS, DRAWN, COUNTS, FULL = (list(LEVELS)[k] for k in (0, 1, 4, 5, 6, 7))

@@ -9,9 +9,9 @@ import numpy as np
 import xarray as xr
 
 from simulate.state_tracking import train
-from theory import plotting
 from theory import state_tracking as st
 from theory.parameters import stated
+from theory.runtime import plotting
 from theory.state_tracking import Parameters, onset
 from verify import ensemble
 from verify.check import Band, Check, at_least, identity, sampled

@@ -11,9 +11,10 @@ import numpy as np
 import xarray as xr
 
 from simulate.state_tracking.measure import untrained_statistics
-from theory import plotting, titles
 from theory import state_tracking as st
+from theory import titles
 from theory.parameters import described
+from theory.runtime import plotting
 from theory.special import gaussian_accuracy
 from theory.state_tracking import Parameters, attention
 from theory.state_tracking import rollout as rollout_equations

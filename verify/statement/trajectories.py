@@ -11,8 +11,9 @@ import xarray as xr
 
 from simulate.statement.data import coinciding, counted
 from simulate.statement.student import at_sizes
-from theory import plotting, titles
+from theory import titles
 from theory.parameters import described
+from theory.runtime import plotting
 from theory.statement.arrays import Data
 from theory.statement.stated import Statement
 from verify import ensemble

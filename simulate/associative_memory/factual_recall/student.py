@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from simulate import training
 from simulate.associative_memory.factual_recall import task
-from simulate.learner import Each
+from simulate.learner import Unstacked
 from simulate.streams import keyed
 from theory.associative_memory.factual_recall import Parameters
 
@@ -174,11 +174,11 @@ def clock(p: Parameters, steps: np.ndarray) -> np.ndarray:
 SYSTEM = training.System(
     "associative_memory.factual_recall",
     Parameters,
-    partial(Each, Learner),
+    partial(Unstacked, Learner),
     MEANING,
     memory,
     time="t",
     clock=clock,
-    implied="float32",
+    default_dtype="float32",
     devices=("cpu",),
 )

@@ -8,8 +8,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from theory import memory
 from theory.associative_memory.gradient_steps import Parameters
+from theory.runtime import memory
 
 CHUNK = 2500  # sequences at a time
 

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from simulate import training
-from simulate.learner import Each
+from simulate.learner import Unstacked
 from simulate.streams import keyed
 from theory.associative_memory.k_hop import Parameters
 from theory.associative_memory.k_hop.overlaps import STAGE
@@ -150,12 +150,12 @@ def clock(p: Parameters, steps: np.ndarray) -> np.ndarray:
 SYSTEM = training.System(
     "associative_memory.k_hop",
     Parameters,
-    partial(Each, Learner),
+    partial(Unstacked, Learner),
     MEANING,
     memory,
     time="t",
     clock=clock,
     dimensions={"overlap": ("hop",)},
-    implied="float64",
+    default_dtype="float64",
     finite="product",
 )

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from simulate import training
 from simulate.associative_memory.k_hop.learner import draw_permutations
-from simulate.learner import Each
+from simulate.learner import Unstacked
 from simulate.streams import keyed
 from theory.associative_memory.k_hop.parameters import Pointers
 
@@ -120,10 +120,10 @@ class Learner:
 SYSTEM = training.System(
     "associative_memory.k_hop, pointers",
     Pointers,
-    partial(Each, Learner),
+    partial(Unstacked, Learner),
     MEANING,
     memory,
     dimensions={"accuracy": ("task",), "jump": ("layer",)},
-    implied="float32",
+    default_dtype="float32",
     finite="jump",
 )

@@ -12,10 +12,10 @@ import torch
 from torch import Tensor
 
 from simulate import training
-from simulate.learner import Each
+from simulate.learner import Unstacked
 from simulate.streams import keyed
-from theory import memory as memory_module
 from theory.associative_memory.noisy_bigram import Parameters
+from theory.runtime import memory as memory_module
 
 MEANING = {
     "loss": "cross-entropy, 4096 fresh samples",
@@ -182,8 +182,8 @@ class Learner:
 SYSTEM = training.System(
     "associative_memory.noisy_bigram",
     Parameters,
-    partial(Each, Learner),
+    partial(Unstacked, Learner),
     MEANING,
     memory,
-    implied="float32",
+    default_dtype="float32",
 )

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from theory import memory
 from theory.associative_memory.superposition import Parameters
+from theory.runtime import memory
 
 
 def unit_vectors(n: int, d: int, rng: np.random.Generator) -> np.ndarray:

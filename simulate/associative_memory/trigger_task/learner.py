@@ -13,7 +13,7 @@ import torch
 from simulate import training
 from simulate.associative_memory.trigger_task import task
 from simulate.associative_memory.trigger_task.student import TRAINED, Simplified, Transformer
-from simulate.learner import Each, Module
+from simulate.learner import Module, Unstacked
 from simulate.streams import keyed
 from theory.associative_memory.trigger_task.parameters import Parameters
 
@@ -147,7 +147,7 @@ def on(table: task.Table) -> training.System:
     """
     digest = hashlib.sha256(table.unigram.tobytes() + table.bigram.tobytes()).hexdigest()[:16]
     return replace(
-        SYSTEM, name=f"{SYSTEM.name}, table {digest}", make=partial(Each, Learner, table=table)
+        SYSTEM, name=f"{SYSTEM.name}, table {digest}", make=partial(Unstacked, Learner, table=table)
     )
 
 
@@ -162,9 +162,9 @@ def on_text(p: Parameters, text: str) -> tuple[Parameters, training.System]:
 SYSTEM = training.System(
     "associative_memory.trigger_task",
     Parameters,
-    partial(Each, Learner),
+    partial(Unstacked, Learner),
     MEANING,
     memory,
-    implied="float32",
+    default_dtype="float32",
     text=on_text,
 )

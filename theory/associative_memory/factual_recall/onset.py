@@ -99,7 +99,7 @@ def curve(p: Parameters, end: float) -> xr.Dataset:
 
 def draw(result: Onset, axes: Any) -> None:
     """Loss with its plateau (left), and its two parts with their crossings (right), over steps."""
-    from theory import plotting  # imports matplotlib, needed for figures only
+    from theory.runtime import plotting  # imports matplotlib, needed for figures only
 
     left, right = axes
     curve, found = result.curves()["flow"], result.numbers

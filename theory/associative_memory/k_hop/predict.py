@@ -41,7 +41,7 @@ def predict(p: Parameters, runs: xr.Dataset | None = None, *, t: float | None = 
     if runs is None:
         times = np.linspace(0, p.eta * p.steps if t is None else t, 601)
     else:
-        prediction.held(p, runs, ("t",), free=("batch_size",))
+        prediction.check_runs(p, runs, ("t",), free=("batch_size",))
         times = runs.t.values.astype(float)
     overlaps, stage = np.full((len(times), p.k), p.m_0), np.zeros(len(times), int)
     state, begun, hops = [p.m_0] * p.k, 0.0, 1 if p.curriculum else p.k

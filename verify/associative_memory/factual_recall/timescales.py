@@ -11,7 +11,6 @@ import numpy as np
 import xarray as xr
 
 from simulate.associative_memory.factual_recall import train
-from theory import plotting
 from theory.associative_memory.factual_recall import (
     Parameters,
     closed_form,
@@ -24,6 +23,7 @@ from theory.associative_memory.factual_recall import (
 from theory.associative_memory.factual_recall.dynamics import PARTS, Part
 from theory.associative_memory.factual_recall.onset import SHARES
 from theory.parameters import stated
+from theory.runtime import plotting
 from verify import ensemble
 from verify.check import Band, Check, identity, sampled
 from verify.emergence import first_crossing

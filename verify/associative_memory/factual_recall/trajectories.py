@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from theory import plotting, titles
+from theory import titles
 from theory.associative_memory.factual_recall import Parameters, flow, predict
 from theory.parameters import described
+from theory.runtime import plotting
 from verify import ensemble
 from verify.check import Band
 from verify.report import Report, Request

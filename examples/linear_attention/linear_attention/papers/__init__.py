@@ -15,7 +15,8 @@ from linear_attention.theory.merged.onset import merged_time, plateau
 from linear_attention.theory.parameters import Parameters
 from linear_attention.verify.separate.laws import predicted
 from papers.source import Figure, Source
-from theory import plotting, titles
+from theory import titles
+from theory.runtime import plotting
 
 __all__ = ["FIGURES", "write_all"]
 STARTS = np.logspace(-4, -1.5, 11)

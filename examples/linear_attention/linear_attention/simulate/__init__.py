@@ -12,7 +12,7 @@ from linear_attention.simulate import student
 from linear_attention.theory.parameters import Parameters
 from simulate import training
 from simulate.gradient_flow import rates
-from simulate.learner import Each
+from simulate.learner import Unstacked
 
 MEANING = {
     "loss": "mean squared error over all prompts of beta^T W x_q",
@@ -83,13 +83,13 @@ def memory(p: Parameters, itemsize: int = 4) -> float:
 SYSTEM = training.System(
     "linear_attention",
     Parameters,
-    partial(Each, Student),
+    partial(Unstacked, Student),
     MEANING,
     memory,
     dimensions={"learned": ("direction",), "invariant": ("pair",)},
     time="t",
     clock=lambda p, steps: p.eta * steps,
-    implied="float64",
+    default_dtype="float64",
 )
 SYSTEMS = {k: replace(SYSTEM, settings={"attention": k}) for k in ("merged", "separate")}
 train = SYSTEM.train

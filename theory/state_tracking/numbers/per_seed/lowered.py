@@ -1,4 +1,4 @@
-"""Rates of the quenched theory as generated from its equations; reference for the faster
+"""Rates of the fixed-disorder theory as generated from its equations; reference for the faster
 hand-written code.
 """
 
@@ -9,17 +9,17 @@ from functools import cache
 import numpy as np
 
 from theory.parameters import ParameterError
-from theory.state_tracking import quenched
-from theory.state_tracking.numbers.per_seed.quenched import Quenched
+from theory.state_tracking import fixed_disorder
+from theory.state_tracking.numbers.per_seed.fixed_disorder import FixedDisorder
 from theory.state_tracking.numbers.per_seed.realisation import Realisation
 from theory.state_tracking.numbers.per_seed.start import Start
 from theory.state_tracking.parameters import Parameters
 
-compiled = cache(quenched.rates)
+compiled = cache(fixed_disorder.rates)
 
 
-class Spelled(Quenched):
-    """`Quenched` for counted training sets, with rates generated from the equations."""
+class Spelled(FixedDisorder):
+    """`FixedDisorder` for counted training sets, with rates generated from the equations."""
 
     def __init__(self, p: Parameters, start: Start, given: Realisation) -> None:
         super().__init__(p, start, given)

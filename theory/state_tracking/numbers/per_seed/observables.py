@@ -9,7 +9,7 @@ from functools import cache
 
 import numpy as np
 
-from theory.state_tracking import columns, dressed, logits, loss, variance
+from theory.state_tracking import cavity, dressed, logits, loss, variance
 from theory.state_tracking.definitions import pi
 from theory.state_tracking.logits import pi_i
 from theory.state_tracking.numbers.rollout import rollout
@@ -20,7 +20,7 @@ from theory.state_tracking.symbols import N, R, S, d_g, g, m, z_k, zeta
 @cache
 def forms() -> dict[str, Callable]:
     """Functions of the theory compiled from its equations."""
-    d, k, one = dressed.equations(), columns.equations(), logits.equations()
+    d, k, one = dressed.equations(), cavity.equations(), logits.equations()
     return {
         "spread": d["spread"].lambdify(variance.participation, d_g),
         "curvature": d["curvature"].lambdify(g, N),
@@ -35,18 +35,16 @@ def forms() -> dict[str, Callable]:
         "g": loss.equations()["g"].lambdify(m, N),
         "loss": loss.equations()["loss_of_margin"].lambdify(m, N),
         "weight": k["own_weight"].lambdify(pi_i, d_g),
-        "entry_variance": k["entry_variance"].lambdify(
-            columns.V_k, columns.V_w, R, columns.mean_w, N
-        ),
+        "entry_variance": k["entry_variance"].lambdify(cavity.V_k, cavity.V_w, R, cavity.mean_w, N),
         "noise_right": k["noise_right"].lambdify(
-            pi_i, columns.T, columns.V_all, columns.V_k, R, S, d_g
+            pi_i, cavity.T, cavity.V_all, cavity.V_k, R, S, d_g
         ),
         "noise_wrong": k["noise_wrong"].lambdify(
-            pi_i, columns.T, columns.V_all, columns.V_w, R, S, N, d_g
+            pi_i, cavity.T, cavity.V_all, cavity.V_w, R, S, N, d_g
         ),
-        "right": k["column_right"].lambdify(columns.b_i, columns.v_k, S),
-        "wrong": k["column_wrong"].lambdify(columns.b_i, columns.v_w, S, zeta, N),
-        "share": k["share_variance"].lambdify(d_g, N, columns.n_train, dressed.L),
+        "right": k["column_right"].lambdify(cavity.b_i, cavity.v_k, S),
+        "wrong": k["column_wrong"].lambdify(cavity.b_i, cavity.v_w, S, zeta, N),
+        "share": k["share_variance"].lambdify(d_g, N, cavity.n_train, dressed.L),
     }
 
 

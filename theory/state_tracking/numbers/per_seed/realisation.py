@@ -11,8 +11,9 @@ from typing import Self
 import numpy as np
 import xarray as xr
 
-from theory import memory, scope
+from theory import scope
 from theory.parameters import ParameterError
+from theory.runtime import memory
 from theory.state_tracking import task
 from theory.state_tracking.numbers.per_seed.start import Start
 from theory.state_tracking.parameters import Parameters

@@ -10,18 +10,18 @@ from typing import Annotated
 import numpy as np
 import xarray as xr
 
-from theory import memory
 from theory.arguments import Positive, checked
 from theory.parameters import Allowed, ParameterError
+from theory.runtime import memory
 from theory.state_tracking import dressed
 from theory.state_tracking.attention import c_omega
-from theory.state_tracking.numbers.per_seed.columns import Columns
+from theory.state_tracking.numbers.per_seed.cavity import Cavity
 from theory.state_tracking.numbers.per_seed.dressed import Dressed
-from theory.state_tracking.numbers.per_seed.quenched import Quenched
+from theory.state_tracking.numbers.per_seed.fixed_disorder import FixedDisorder
 from theory.state_tracking.numbers.per_seed.start import Start
 from theory.state_tracking.parameters import Parameters
 
-System = Dressed | Columns | Quenched
+System = Dressed | Cavity | FixedDisorder
 Step = Annotated[float, Allowed(above=0, high=1)]
 STEP = 0.02  # share of the time scale of the order parameters; no time changes by 5e-4
 

@@ -118,7 +118,7 @@ def curves(p: Parameters, end: float) -> dict[str, xr.Dataset]:
 
 def draw(result: Onset, axes: Any) -> None:
     """Single drop (left) and staircase (right)."""
-    from theory import plotting  # imports matplotlib, needed for figures only
+    from theory.runtime import plotting  # imports matplotlib, needed for figures only
 
     times = {
         "merged": ("T_drop", r"$T_{\mathrm{drop}}$: three quarters of the drop are gone"),

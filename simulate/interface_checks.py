@@ -12,9 +12,9 @@ import numpy as np
 import torch
 
 from simulate import runs
-from simulate.asked import is_whole
+from simulate.arguments import is_whole
 from simulate.learner import Learner, State
-from theory.parameters import ParameterError, brief
+from theory.parameters import ParameterError, error_summary
 
 TIMES = 1000  # measurements whose times are checked before a run
 
@@ -87,7 +87,9 @@ def records(
         try:
             made[name] = np.array(value, float)
         except (TypeError, ValueError, RuntimeError) as error:  # torch, if gradients are tracked
-            raise ParameterError(f"{who}: {name} is no array of numbers ({brief(error)})") from None
+            raise ParameterError(
+                f"{who}: {name} is no array of numbers ({error_summary(error)})"
+            ) from None
         axes = 1 + len(system.dimensions.get(name, ()))
         shape = made[name].shape
         if len(shape) != axes or shape[0] != students:
@@ -148,7 +150,7 @@ def state(system: Any, learner: Learner, b: int) -> State:
     try:
         found = learner.state(b)
     except Exception as error:  # foreign code may raise anything
-        raise ParameterError(f"{system.name}: state() fails: {brief(error)}") from error
+        raise ParameterError(f"{system.name}: state() fails: {error_summary(error)}") from error
     if not isinstance(found, dict):
         raise ParameterError(
             f"{system.name}: state() gives {type(found).__name__}, must be a dictionary"
@@ -168,7 +170,7 @@ def load(system: Any, learner: Learner, states: Sequence[State]) -> None:
         learner.load(states)
     except Exception as error:  # foreign code may raise anything
         raise ParameterError(
-            f"{system.name}: load() does not take what state() gave: {brief(error)}"
+            f"{system.name}: load() does not take what state() gave: {error_summary(error)}"
         ) from error
     if not all(_alike(state(system, learner, b), s) for b, s in enumerate(states)):
         raise ParameterError(

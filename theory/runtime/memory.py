@@ -12,7 +12,7 @@ from typing import Any
 
 from theory.parameters import BaseParameters, ParameterError
 
-UNASKED = 2**26  # estimates below 64 MiB are not checked
+NEGLIGIBLE_BYTES = 2**26  # estimates below 64 MiB are not checked
 TRIED = 1024  # factor by which a parameter is lowered to find the most effective one
 UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 
@@ -111,7 +111,7 @@ def require(
         Naming the parameter whose reduction saves most, the bytes needed and the bytes available.
     """
     size = times * needed(p)
-    if size <= UNASKED:
+    if size <= NEGLIGIBLE_BYTES:
         return
     there = available() if there is None else there
     if size <= there:

@@ -17,8 +17,8 @@ from theory.state_tracking.parameters import Parameters
 NOISE = 5
 
 
-class Quenched:
-    """Quenched theory for groups of rows with the same state, step and correct action. State per
+class FixedDisorder:
+    """Fixed-disorder theory for groups of rows with the same state, step and correct action. State per
     seed: W_Q, W_K and M.
 
     Parameters

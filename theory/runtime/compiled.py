@@ -14,7 +14,7 @@ from types import ModuleType
 
 import numpy as np
 
-from theory import output
+from theory.runtime import output
 
 
 def folder() -> Path:

@@ -1,4 +1,4 @@
-"""Quenched theory by independent methods: all inputs of tiny students, the Equations entry by
+"""Fixed-disorder theory by independent methods: all inputs of tiny students, the Equations entry by
 entry, many training sets, students.
 """
 
@@ -12,13 +12,13 @@ import sympy as sp
 from later import Later
 
 from theory.parameters import ParameterError
-from theory.state_tracking import Parameters, quenched
+from theory.state_tracking import Parameters, fixed_disorder
 from theory.state_tracking.numbers import per_seed
-from theory.state_tracking.numbers.per_seed import Attention, Quenched, Realisation, Start
+from theory.state_tracking.numbers.per_seed import Attention, FixedDisorder, Realisation, Start
 from theory.state_tracking.numbers.per_seed.runs import advance, stride
 
 P = Parameters(N=3, L=3, d_g=2, d_h=4, rope="plain", rope_theta=10.0, n_train=40, n_test=8)
-EQUATIONS = Later(quenched.equations)
+EQUATIONS = Later(fixed_disorder.equations)
 
 
 def begin(p: Parameters, seed: int, scale: float = 1.0) -> tuple[Start, Realisation]:
@@ -62,7 +62,7 @@ def every_input(p: Parameters, teachers: np.ndarray) -> tuple[np.ndarray, np.nda
 
 def by_theory(p: Parameters, start: Start, given: Realisation) -> dict[str, np.ndarray]:
     """The same by the array code."""
-    system, caught = Quenched(p, start, given), {}
+    system, caught = FixedDisorder(p, start, given), {}
     backward = system.attention.backward
 
     def catch(W_Q, W_K, at, force):
@@ -107,7 +107,7 @@ def test_overlaps_and_logits_over_all_inputs(size):
     p = P.replace(N=size[0], d_g=size[1], L=size[2])
     start, given = begin(p, 5)
     flat = np.full_like(given.share, 1 / given.share[0].size)
-    found = Quenched(p, start, replace(given, share=flat, pairs=None)).observe()
+    found = FixedDisorder(p, start, replace(given, share=flat, pairs=None)).observe()
     actions, states = every_input(p, given.teachers[0])
     at = Attention(p).forward(start.W_Q, start.W_K)[0]
     M, met = given.M[0].transpose(2, 0, 1), np.eye(p.d_g)[actions]
@@ -199,16 +199,18 @@ def test_accuracy_is_the_integral(monkeypatch):
     """Of the Equation, by adaptive quadrature, on new sequences: weights of an infinite training
     set.
     """
-    monkeypatch.setattr(per_seed.quenched, "NOISE", 61)
+    monkeypatch.setattr(per_seed.fixed_disorder, "NOISE", 61)
     start, given = begin(P, 9)
     start.W_Q[:], start.W_K[:] = 1.5 * start.W_Q, 1.5 * start.W_K
-    system = Quenched(P, start, given)
+    system = FixedDisorder(P, start, given)
     at, own, T = system._attention()
     mean, _, C = system._moments()
     found = system._accuracy(own, T, mean, C)
-    y, ahead, r = given.one_hot()[0].transpose(1, 2, 0), EQUATIONS["lead"], quenched.r
+    y, ahead, r = given.one_hot()[0].transpose(1, 2, 0), EQUATIONS["lead"], fixed_disorder.r
     leads = {ahead.lhs.subs(r, k): ahead.rhs.subs(r, k) for k in range(1, P.N + 1)}
-    form = EQUATIONS["group_accuracy"].rhs.function.subs(quenched.N, P.N).doit().xreplace(leads)
+    form = (
+        EQUATIONS["group_accuracy"].rhs.function.subs(fixed_disorder.N, P.N).doit().xreplace(leads)
+    )
     M = system.state[2][0]
     for i in (0, P.L - 1):
         first = []
@@ -223,7 +225,7 @@ def test_accuracy_is_the_integral(monkeypatch):
                 array = {"z_group": z, "C": C[0], "T": T[0], "M_star": y}[str(x.base)]
                 here = {"z_group": where[-1:], "T": where[1:2]}.get(str(x.base), where)
                 values[x] = array[here]
-            integrand = sp.lambdify(quenched.xi, known.xreplace(values), "scipy")
+            integrand = sp.lambdify(fixed_disorder.xi, known.xreplace(values), "scipy")
             first.append(scipy.integrate.quad(integrand, -12, 12)[0])
         # Where a state has next to no noise, the product is a step, which nodes resolve slowly.
         assert found[0, i] == pytest.approx(np.mean(first), abs=1e-3)
@@ -234,11 +236,11 @@ def test_five_nodes_are_enough(monkeypatch):
     """Accuracies along a run of the demo's sizes, against eight times as many."""
     p = Parameters.demo()
     start = Start.drawn(p, 1, np.random.default_rng(0))
-    system = Quenched(p, start, Realisation.drawn(p, start, np.random.default_rng(1)))
+    system = FixedDisorder(p, start, Realisation.drawn(p, start, np.random.default_rng(1)))
     for _ in range(7):
         few = system.observe()
         with monkeypatch.context() as patch:
-            patch.setattr(per_seed.quenched, "NOISE", 41)
+            patch.setattr(per_seed.fixed_disorder, "NOISE", 41)
             many = system.observe()
         assert few["accuracy"] == pytest.approx(many["accuracy"], abs=1e-3)
         assert few["rollout_accuracy"] == pytest.approx(many["rollout_accuracy"], abs=1e-3)
@@ -291,7 +293,7 @@ def test_columns_keep_their_sums():
     """Errors of a row sum to zero, whatever the groups."""
     p = P.replace(N=5, d_g=4, L=4)
     start, given = begin(p, 4)
-    rates = Quenched(p, start, given).rates()
+    rates = FixedDisorder(p, start, given).rates()
     assert np.abs(rates[2].sum(3)).max() < 1e-15 and np.abs(rates[2]).max() > 1e-4
 
 
@@ -345,7 +347,7 @@ def test_several_steps_at_once():
     start, given = begin(p, 1)
     left = []
     for many in (4, 8, 16):
-        one, whole = Quenched(p, start, given), Quenched(p, start, given)
+        one, whole = FixedDisorder(p, start, given), FixedDisorder(p, start, given)
         for _ in range(many):
             advance(one, 1)
         advance(whole, many)
@@ -367,7 +369,7 @@ def test_long_steps_move_no_time(eta, alpha, monkeypatch):
     epochs, found = p.run_to(alpha).epochs, []
     for step in (per_seed.runs.STEP, 0.0):
         monkeypatch.setattr(per_seed.runs.stride, "__defaults__", (step,))
-        found.append(per_seed.half_times(Quenched(p, start, given), epochs))
+        found.append(per_seed.half_times(FixedDisorder(p, start, given), epochs))
     assert np.isfinite(found[1]).all() and stride(p, per_seed.runs.STEP) > 1
     assert np.abs(found[0] / found[1] - 1).max() < 5e-4
 
@@ -386,7 +388,9 @@ def test_students_are_followed(monkeypatch):
     start, measured = Start.measured(one), first_crossing(one.A, 0.5).values
     off, crossed = (
         per_seed.half_times(
-            Quenched(p, start, Realisation.of_seeds(p.replace(data_draw=taken), one.seed.values)),
+            FixedDisorder(
+                p, start, Realisation.of_seeds(p.replace(data_draw=taken), one.seed.values)
+            ),
             p.run_to(6.0).epochs,
         )
         / measured

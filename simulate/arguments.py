@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from simulate import runs
-from theory.cli import MOST_SEEDS
 from theory.parameters import ParameterError
+from theory.runtime.cli import MOST_SEEDS
 
 
 def _plain(value: Any) -> Any:

@@ -12,7 +12,7 @@ from types import FrameType
 from typing import Any
 
 
-class Patience:
+class DeferSignals:
     """Defer SIGINT and SIGTERM to the end of the current step, so that a checkpoint can be written.
     A second SIGINT takes effect immediately unless ``endless``.
 
@@ -32,7 +32,7 @@ class Patience:
         self.pending: int | None = None
         self.before: dict[int, Callable[[int, FrameType | None], Any]] = {}
 
-    def __enter__(self) -> Patience:
+    def __enter__(self) -> DeferSignals:
         """Install handlers in place of the current ones; only the main thread receives signals."""
         if threading.current_thread() is threading.main_thread():
             for number in (signal.SIGINT, signal.SIGTERM):
@@ -70,9 +70,9 @@ class Patience:
 
 
 @contextlib.contextmanager
-def whole() -> Iterator[None]:
+def defer_signals() -> Iterator[None]:
     """Context manager that defers signals during netCDF calls. An exception raised inside the
     library could leave its locks taken, and the next call would wait forever.
     """
-    with Patience(endless=True) as patience, patience.step():
+    with DeferSignals(endless=True) as patience, patience.step():
         yield

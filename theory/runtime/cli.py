@@ -254,7 +254,7 @@ def check_plot(target: str | None) -> None:
     if target in registry.MODELS:
         raise ParameterError(f"--plot {target}: is a model, not a file; write '{target} --plot'")
     if target is not None:
-        from theory import plotting  # noqa: F401, fails here if MPLBACKEND is invalid
+        from theory.runtime import plotting  # noqa: F401, fails here if MPLBACKEND is invalid
     if target:
         from matplotlib.backend_bases import FigureCanvasBase
 

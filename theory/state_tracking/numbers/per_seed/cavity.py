@@ -1,4 +1,4 @@
-"""Numerical cavity equations (column statistics): entries of M as functions of their initial value,
+"""Numerical cavity equations (cavity equations): entries of M as functions of their initial value,
 from a seed's initial weights.
 """
 
@@ -58,7 +58,7 @@ class Logits:
     z_w: np.ndarray
 
 
-class Columns:
+class Cavity:
     """Cavity equations of entries of M, by initial value and share of the training set. State per
     seed: W_Q, W_K, v_k, v_w, S.
 

@@ -13,8 +13,9 @@ from typing import Any
 
 import xarray as xr
 
-from theory import output, titles
-from theory.parameters import ParameterError, brief
+from theory import titles
+from theory.parameters import ParameterError, error_summary
+from theory.runtime import output
 
 try:
     import matplotlib
@@ -48,7 +49,7 @@ def figure(
         )
     except ImportError as error:
         raise ParameterError(
-            f"MPLBACKEND = {os.environ.get('MPLBACKEND')}: {brief(error)}"
+            f"MPLBACKEND = {os.environ.get('MPLBACKEND')}: {error_summary(error)}"
         ) from None
 
 

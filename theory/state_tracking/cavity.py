@@ -1,4 +1,4 @@
-"""Cavity equations for single columns of M ("column statistics"), in place of Gaussian logits.
+"""Cavity equations for single columns of M ("cavity equations"), in place of Gaussian logits.
 
 Given the attention, the columns (action, state) of M for different states learn independently;
 columns of the same state act on each other as noise. One column in a self-consistent environment
@@ -20,7 +20,7 @@ from theory.state_tracking import dressed, logits
 from theory.state_tracking.logits import pi_i
 from theory.state_tracking.symbols import A, L, N, R, S, alpha, c, d_g, eta, i, n_train, ref, zeta
 
-BEYOND = "beyond the paper: column statistics"
+BEYOND = "beyond the paper: cavity equations"
 CAVITY = "other columns of the state act as independent Gaussian noise"
 SELF_AVERAGING = "sums over the wrong entries self-average"
 

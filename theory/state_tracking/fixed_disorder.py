@@ -1,4 +1,4 @@
-"""Quenched theory: fixed-disorder theory of one student, given its teachers, initial weights and
+"""Fixed-disorder theory: fixed-disorder theory of one student, given its teachers, initial weights and
 the pair counts of its training set.
 
 Training rows (sequence, step) with the same state, step and correct action form a group. Within a
@@ -46,7 +46,7 @@ from theory.state_tracking.symbols import (
     s,
 )
 
-BEYOND = "beyond the paper: quenched theory"
+BEYOND = "beyond the paper: fixed-disorder theory"
 SECOND_ORDER = "cumulants of the weights in a group up to the second, logits to second order"
 UNIFORM = "actions at other places independent and uniform"
 

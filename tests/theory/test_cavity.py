@@ -1,4 +1,4 @@
-"""Column statistics by independent methods: enumeration in rational arithmetic, random matrices,
+"""Cavity equations by independent methods: enumeration in rational arithmetic, random matrices,
 explicit descent, fine quadrature.
 """
 
@@ -15,13 +15,13 @@ import sympy as sp
 import torch
 from later import Later
 
-from theory.state_tracking import Parameters, columns, dressed
-from theory.state_tracking.columns import V_all, V_k, V_w, mean_w
+from theory.state_tracking import Parameters, cavity, dressed
+from theory.state_tracking.cavity import V_all, V_k, V_w, mean_w
 from theory.state_tracking.numbers import per_seed
-from theory.state_tracking.numbers.per_seed import Columns, Start, solve
+from theory.state_tracking.numbers.per_seed import Cavity, Start, solve
 from theory.state_tracking.symbols import N, R, S, d_g, eta
 
-EQUATIONS = Later(columns.equations)
+EQUATIONS = Later(cavity.equations)
 ROWS = [
     [Fraction(1, 2), Fraction(1, 3), Fraction(1, 6)],
     [Fraction(1, 7), Fraction(4, 7), Fraction(2, 7)],
@@ -60,8 +60,8 @@ def test_weight_and_noise_by_enumeration(row, actions):
     """Law of total variance over all sequences whose right action is the column's own."""
     mean, own, others = (rational(x) for x in counted(row, actions))
     at = {
-        columns.pi_i: rational(row[0]),
-        columns.T: sum(rational(w) ** 2 for w in row[1:]),
+        cavity.pi_i: rational(row[0]),
+        cavity.T: sum(rational(w) ** 2 for w in row[1:]),
         d_g: actions,
     }
     assert EQUATIONS["own_weight"].rhs.subs(at) == mean
@@ -79,16 +79,14 @@ def test_noise_and_signal_add_up():
     others, own = (sp.expand(EQUATIONS["noise_right"].rhs).coeff(x) for x in (V_all, V_k))
     weight = EQUATIONS["own_weight"].rhs
     whole = dressed.equations()["spread"].rhs.subs(
-        dressed.variance.participation, columns.pi_i**2 + columns.T
+        dressed.variance.participation, cavity.pi_i**2 + cavity.T
     )
     assert sp.expand(weight**2 + others + own - whole) == 0
     # What a column feels of its own deviation elsewhere is the rest of the spread.
-    pull = (
-        -sp.diff(EQUATIONS["rate_wrong"].rhs, columns.v_w).subs(columns.dressed.L, 1).doit() / eta
-    )
-    share = columns.left[1] / (N - 1)
+    pull = -sp.diff(EQUATIONS["rate_wrong"].rhs, cavity.v_w).subs(cavity.dressed.L, 1).doit() / eta
+    share = cavity.left[1] / (N - 1)
     elsewhere = sp.cancel(pull / (share * (1 - share)))
-    assert sp.expand(elsewhere - (dressed.spread[1] - columns.beta[1] ** 2)) == 0
+    assert sp.expand(elsewhere - (dressed.spread[1] - cavity.beta[1] ** 2)) == 0
 
 
 def test_entry_variance_by_enumeration():
@@ -199,7 +197,7 @@ def test_mean_logits_at_the_start_are_exact(size):
     """Over all inputs of one random student, whatever its matrices."""
     p = Parameters(N=size[0], d_g=size[1], L=size[2], d_h=4, rope="plain", rope_theta=10.0)
     start, right, every = student(p, np.random.default_rng(size), None)
-    found = Columns(p, start).observe()
+    found = Cavity(p, start).observe()
     other = (every.sum(2) - right) / (p.N - 1)
     assert found["logit_correct"][0] == pytest.approx(right.mean(), abs=1e-13)  # rounding
     assert found["logit_other"][0] == pytest.approx(other.mean(), abs=1e-13)
@@ -215,7 +213,7 @@ def test_logits_at_the_start_against_random_students():
     scale = {}
     for _ in range(80):
         start, right, every = student(p, rng, 1000)
-        theory = Columns(p, start).observe()
+        theory = Cavity(p, start).observe()
         others = (every**2).sum(2) - right**2, every.sum(2) - right
         mean = others[1].mean() / (p.N - 1)
         loss = np.log(np.exp(every).sum(2)) - right
@@ -244,7 +242,7 @@ def test_rates_at_the_start_against_fine_quadrature():
     p = Parameters(N=8, L=3, d_g=5, d_h=4, rope="plain", rope_theta=10.0, n_train=300)
     start = Start.drawn(p, 1, np.random.default_rng(3))
     start.S[:], start.R[:] = 0.15, 0.7
-    system = Columns(p, start)
+    system = Cavity(p, start)
     R_, S_, zeta_, V_ = (float(x[0]) for x in (start.R, start.S, start.zeta, start.variance_right))
     W_Q, W_K = (torch.tensor(w, requires_grad=True) for w in (start.W_Q, start.W_K))
     place, omega = torch.arange(1, 2 * p.L + 1, dtype=torch.float64), torch.tensor(p.frequencies)
@@ -364,7 +362,7 @@ FAST = Parameters(N=16, L=4, d_g=16, d_h=16, eta=2.0, n_train=2048, rope_theta=1
 def test_column_sums_are_conserved():
     """R + (N - 1) <v_w> = zeta on the way to learned, for every share of the training set."""
     start = Start.drawn(FAST, 3, np.random.default_rng(0))
-    system = Columns(FAST, start)
+    system = Cavity(FAST, start)
     for _ in range(1200):
         system.state = [x + rate for x, rate in zip(system.state, system.rates(), strict=True)]
         _, _, v_k, v_w, _ = system.state
@@ -381,10 +379,10 @@ def test_unlimited_data_is_the_limit_of_a_large_training_set():
     """What a training set of n sequences changes falls as 1/n, to nothing."""
     start = Start.drawn(FAST, 1, np.random.default_rng(0))
     epochs = [0, 250, 400, 600]
-    limit = solve(Columns(FAST, start, finite_data=False), epochs)
+    limit = solve(Cavity(FAST, start, finite_data=False), epochs)
     gaps = []
     for n in (10**5, 10**6, 10**12):
-        found = solve(Columns(FAST.replace(n_train=n), start), epochs)
+        found = solve(Cavity(FAST.replace(n_train=n), start), epochs)
         gaps.append(
             {
                 x: (found[x] - limit[x]).values[0]
@@ -420,19 +418,19 @@ def test_probabilities_add_up():
     right, wrong = (EQUATIONS[f"{x}_probability"].rhs for x in ("right", "wrong"))
     (average,) = wrong.atoms(sp.Integral)
     W = EQUATIONS["wrong_mean"].lhs
-    normal = sp.exp(-(columns.xi**2) / 2) / sp.sqrt(2 * sp.pi)
+    normal = sp.exp(-(cavity.xi**2) / 2) / sp.sqrt(2 * sp.pi)
     assert sp.simplify(right.function + (N - 1) * W * average.function - normal) == 0
-    assert (wrong / average).free_symbols == {columns.z_w, columns.u_w}
+    assert (wrong / average).free_symbols == {cavity.z_w, cavity.u_w}
 
 
 def test_quadrature_has_converged(monkeypatch):
     """Twice the nodes in everything moves no time by the 1e-4 that `per_seed` claims."""
     start = Start.drawn(FAST, 2, np.random.default_rng(0))
     epochs = np.arange(0, 1000, 20)
-    usual = solve(Columns(FAST, start), epochs)
+    usual = solve(Cavity(FAST, start), epochs)
     for name, value in (("NODES", 16), ("SHARES", 8), ("NOISE", 9), ("FINE", 129)):
-        monkeypatch.setattr(per_seed.columns, name, value)
-    finer = solve(Columns(FAST, start), epochs)
+        monkeypatch.setattr(per_seed.cavity, name, value)
+    finer = solve(Cavity(FAST, start), epochs)
     for name in ("A", "rollout_accuracy"):
         np.testing.assert_allclose(crossing(usual, name), crossing(finer, name), rtol=1e-4)
 
@@ -444,7 +442,7 @@ def test_locked_attention_against_descent_of_columns():
     p = Parameters(N=500, L=1, d_g=1, d_h=2, eta=50.0)  # entries move by at most 0.1 per step
     draws, rng = 300, np.random.default_rng(1)
     zero, third = np.zeros(1), np.full(1, 1 / 3)
-    system = Columns(
+    system = Cavity(
         p,
         Start(np.ones((1, 2)), np.ones((1, 2)), zero, zero, zero, third, third),
         finite_data=False,
@@ -476,7 +474,7 @@ def test_locked_attention_against_descent_of_columns():
     assert seen["accuracy"].mean() > 0.9
 
 
-def by_quadrature(x: dict, at: tuple[int, int], system: Columns) -> float:
+def by_quadrature(x: dict, at: tuple[int, int], system: Cavity) -> float:
     """Accuracy of one seed and position by brute force: smooth distribution functions of entries
     plus noise.
     """
@@ -509,7 +507,7 @@ def test_accuracy_along_a_run(finite_data):
     """Against brute-force distribution functions, and by sampled logits; variances of logits
     around their means.
     """
-    system = Columns(FAST, Start.drawn(FAST, 1, np.random.default_rng(0)), finite_data)
+    system = Cavity(FAST, Start.drawn(FAST, 1, np.random.default_rng(0)), finite_data)
     rng = np.random.default_rng(2)
     for _ in range(3):
         x = system._logits()
@@ -546,7 +544,7 @@ def test_accuracy_before_locking():
     staircase of the distribution.
     """
     p = Parameters.demo().replace(eta=2.0)
-    system = Columns(p, Start.drawn(p, 1, np.random.default_rng(0)), finite_data=False)
+    system = Cavity(p, Start.drawn(p, 1, np.random.default_rng(0)), finite_data=False)
     for _ in range(150):
         system.state = [y + rate for y, rate in zip(system.state, system.rates(), strict=True)]
     x = system._logits()

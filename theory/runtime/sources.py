@@ -182,7 +182,7 @@ def _undocumented(text: str) -> ast.Module:
 
 
 def _draws(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
-    """A function ``draw`` that is given axes, or makes them by `theory.plotting`."""
+    """A function ``draw`` that is given axes, or makes them by `theory.runtime.plotting`."""
     given = any(a.arg == "axes" for a in node.args.args)
     plots = given or any(isinstance(n, ast.Name) and n.id == "plotting" for n in ast.walk(node))
     return node.name == "draw" and plots
