@@ -33,6 +33,8 @@ ASIDE = (
     "verify.device.students",
     "theory.statement.model",
     "theory.runtime.plotting",
+    "theory.renaming",
+    "theory.titles",
     "theory.printing",
     "theory.runtime.sources",
 )
@@ -159,6 +161,23 @@ def kept(check: Check) -> dict[str, Any]:
     why = "" if check.verdict in VERDICTS[:2] else check.why
     row = {**check.as_dict(), "why": why}
     return {k: v for k, v in row.items() if k in KEPT and (v or k not in ("bound", "why"))}
+
+
+def reason(row: Mapping[str, Any]) -> str:
+    """Why a stored row has its verdict: as its check said, or, for a row stored before checks said
+    so, what the verdict means for its numbers. Empty for *exact* and *agrees*.
+    """
+    if row.get("why") or row["verdict"] not in VERDICTS[2:]:
+        return row.get("why", "")
+    sees = "nothing" if row["sees"] is None else f"no error below {row['sees']:.2g}"
+    off = f"{row['measured']:.4g} measured, {row['predicted']:.4g} predicted"
+    return {
+        "coarse": f"by its design it sees {sees} (relative)",
+        "bound": "an inequality: it holds with a margin, the size is not tested",
+        "undecided": f"with these samples it sees {sees} (relative)",
+        "limit": f"{off}: inside the deviation that is known of this theory",
+        "FAIL": off,
+    }[row["verdict"]]
 
 
 def cited(model: Model) -> list[str]:

@@ -11,7 +11,7 @@ from typing import Any
 
 import xarray as xr
 
-from papers import drawing
+from theory import titles
 from theory.parameters import described
 from theory.runtime import output, plotting
 
@@ -90,7 +90,7 @@ class Figure:
         source.asked.clear()
         figure = self.draw(source)
         if source.asked and not figure.get_suptitle():
-            plotting.headline(figure, drawing.title(source.asked))
+            plotting.headline(figure, titles.title(source.asked))
         told = {"Description": described(source.asked)} if source.asked else {}
         with output.atomic(path) as temporary:
             figure.savefig(temporary, metadata={"Title": self.caption, **told})

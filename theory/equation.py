@@ -12,6 +12,7 @@ import sympy as sp
 from theory import arguments, lowered, numeric, printing, sweep
 from theory.dimensions import by_dimension
 from theory.parameters import ParameterError, nearest
+from theory.renaming import Renaming
 
 STATUSES = ("exact", "leading order", "closure", "empirical")
 
@@ -163,6 +164,22 @@ class Equation:
             if not (self.lhs.has(sp.Derivative) and not isinstance(value, sp.Symbol))
         }
         return replace(self, lhs=self.lhs.subs(kept), rhs=self.rhs.subs(found))
+
+    def rename(self, names: Mapping[str, str]) -> Self:
+        """Equation with symbols, arrays and functions under other names: ``rename({"N": "T"})``.
+
+        Parameters
+        ----------
+        names : mapping of str to str
+            New names by old ones, Greek letters by name (``tau``), an index after an underscore;
+            all are changed at once.
+
+        Raises
+        ------
+        ParameterError
+            If the equation has no symbol of an old name, or a new name is none or is taken.
+        """
+        return Renaming.of(names, [self]).equation(self)
 
     def __repr__(self) -> str:
         """Name and provenance, without deriving the formula."""

@@ -7,7 +7,7 @@ import difflib
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import sympy as sp
 from sympy.core.function import AppliedUndef, UndefinedFunction
@@ -18,6 +18,7 @@ from theory.parameters import ParameterError
 if TYPE_CHECKING:
     from theory.equation import Equation
 
+AnyEquation = TypeVar("AnyEquation", bound="Equation")
 NEAREST = 5  # number of suggestions for an unknown symbol
 CONSTANTS = {printing.expression(x) for x in (sp.E, sp.I, sp.pi)}
 
@@ -66,25 +67,35 @@ class Renaming:
             made.check(equations)
         return made
 
-    def check(self, equations: Iterable[Equation]) -> None:
-        """Refuse unknown and clashing names; see `read`."""
+    @classmethod
+    def of(cls, names: Mapping[str, str], equations: Iterable[Equation]) -> Renaming:
+        """Renaming of a call. Errors as in `read`."""
+        for old, new in names.items():
+            if not isinstance(new, str) or not re.fullmatch(r"[A-Za-z]\w*", new, re.ASCII):
+                raise ParameterError(f"rename {old}={new}: {new!r} is not a name, as T, tau or d_k")
+        made = cls(dict(names))
+        made.check(equations, "rename")
+        return made
+
+    def check(self, equations: Iterable[Equation], said: str = "--rename") -> None:
+        """Refuse unknown and clashing names; see `read`. ``said`` begins the message."""
         occurring = {x for e in equations for side in _sides(e) for x in _named(side)}
         looks = {str(x): printing.expression(x) for x in occurring}
         for old, new in self.names.items():
             if old not in looks:
                 near = difflib.get_close_matches(old, looks, n=NEAREST, cutoff=0)
                 raise ParameterError(
-                    f"--rename {old}={new}: no symbol {old}; nearest are {', '.join(near)}"
+                    f"{said} {old}={new}: no symbol {old}; nearest are {', '.join(near)}"
                 )
         taken = {look: name for name, look in looks.items() if name not in self.names}
         for old, new in self.names.items():
             look = printing.expression(sp.Symbol(new))
             if look in CONSTANTS:
-                raise ParameterError(f"--rename {old}={new}: {new} is a constant")
+                raise ParameterError(f"{said} {old}={new}: {new} is a constant")
             other = new if new in taken.values() else taken.get(look)
             if other is not None:
                 raise ParameterError(
-                    f"--rename {old}={new}: {other} is another symbol there, to be renamed, too"
+                    f"{said} {old}={new}: {other} is another symbol there, to be renamed, too"
                 )
             taken[look] = old
 
@@ -108,7 +119,7 @@ class Renaming:
         new = self.names.get(of.__name__)
         return of if new is None else UndefinedFunction(new, **of._kwargs)
 
-    def equation(self, equation: Equation) -> Equation:
+    def equation(self, equation: AnyEquation) -> AnyEquation:
         """An equation under the new names, with its assumptions."""
         if not self.names:
             return equation

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
+from theory import titles
 from theory.flow import Flow
 from theory.parameters import described
 from theory.runtime import plotting
@@ -62,8 +63,9 @@ def trajectories(
                 plotting.band(axis, measured, colour, f"{word}, students", width=3)
                 axis.plot(curve.t / p.eta, curve[name], "k", ls=style, lw=1, label=f"{word}, flow")
             axis.set(xlabel=r"training step = $t/\eta$", ylabel=label, ylim=(0, None))
-            plotting.below(axis)
-        plotting.headline(figure, described([(p, runs.sizes["seed"])]))
+            plotting.inside(axis)
+        asked = [(p, runs.sizes["seed"])]
+        plotting.headline(figure, titles.title(asked), described(asked))
         return figure
 
     return report

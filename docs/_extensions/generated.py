@@ -164,7 +164,7 @@ def verified(model: str, commands: Sequence[str] = ()) -> str:
                 name = f"[{name}]{{#{anchor('check', found.name, command, worst['id'])}}}"
             rows.append(
                 [
-                    name + below(text(worst.get("why", "")), linked(found, tested)),
+                    name + below(text(evidence.reason(worst)), linked(found, tested)),
                     len(same),
                     number(worst["predicted"]),
                     number(worst["measured"]) + (f" ± {error:.1e}" if error else ""),
@@ -368,9 +368,9 @@ def costs() -> str:
 
 
 def explorable() -> list[registry.Model]:
-    """Models with a flow, of this package."""
+    """Models of this package with something to explore."""
     own = [m for m in registry.TABLE.values() if not m.package and not m.systems]
-    return [m for m in own if m.wing("theory").flows()]
+    return [m for m in own if explorer.offers(m)]
 
 
 def explorers() -> str:

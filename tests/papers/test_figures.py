@@ -11,9 +11,9 @@ from matplotlib.testing.compare import compare_images
 from PIL import Image
 
 from papers import __main__ as command
-from papers import drawing
 from papers.forner2026 import FIGURES, figures, robustness, writeup
 from papers.source import Figure, Source, described
+from theory import titles
 from theory.parameters import ParameterError
 from theory.runtime import plotting
 from theory.state_tracking import Parameters, onset
@@ -146,17 +146,19 @@ def test_figures_say_what_they_are_made_of():
 def test_titles_in_symbols():
     """The preset next to it, its sizes, what differs, and how many; the rest is in the file."""
     p = Parameters.demo().replace(d_g=6, eta=1e-5, n_train=64)
-    assert drawing.title([(p, 2)]) == (
+    assert titles.title([(p, 2)]) == (
         r"preset demo; $N=16$; $L=8$; $d_g=6$; $\eta=10^{-5}$; $n_{\mathrm{train}}=64$; 2 seeds"
     )
-    assert drawing.title([(Parameters(), 0)]) == "preset table 1; $N=32$; $L=10$"
+    assert titles.title([(Parameters(), 0)]) == "preset table 1; $N=32$; $L=10$"
     both = [(Parameters(epochs=8192), 1), (Parameters(epochs=8192, L=3), 1)]
-    assert drawing.title(both) == r"preset table 1; $N=32$; $L=10,\;3$; epochs 8192; 1 seed"
+    assert titles.title(both) == r"preset table 1; $N=32$; $L=10,\;3$; epochs 8192; 1 seed"
     many = [(Parameters(optimizer="adam", L=k), 1) for k in range(1, 8)]
-    assert drawing.title(many).endswith(r"$L=1,\;\dots,\;7$; optimizer adam; 1 seed")
-    assert drawing.assigned("lam", [2.5e-3]) == r"$\lambda=0.0025$"
+    assert titles.title(many).endswith(r"$L=1,\;\dots,\;7$; optimizer adam; 1 seed")
+    assert titles.assigned("lam", [2.5e-3]) == r"$\lambda=0.0025$"
+    said = "eta = 1e-05; L = 3, 5; step in t = 0.1; strict; $N=2$"
+    assert titles.symbols(said) == r"$\eta=10^{-5}$; $L=3,\;5$; step in t = 0.1; strict; $N=2$"
     figure, _ = plotting.figure()
-    plotting.headline(figure, drawing.title([(p, 2)]))
+    plotting.headline(figure, titles.title([(p, 2)]))
     figure.canvas.draw()  # or mathtext refuses
     mpl.pyplot.close(figure)
 
@@ -202,6 +204,6 @@ def test_panels_keep_their_size():
     assert before < short < tall < before + 1.0
     plotting.headline(figure, "; ".join(f"name = {k}" for k in range(40)))
     words = figure.get_suptitle().replace("\N{NO-BREAK SPACE}", " ").splitlines()
-    assert len(words) > 1 and all(w.startswith("name = ") for w in words)
+    assert len(words) > 1 and all(w.startswith("name ") for w in words)
     assert figure.get_figheight() > tall
     mpl.pyplot.close(figure)

@@ -23,7 +23,7 @@ from papers import claims, evidence
 from theory.parameters import ParameterError
 from theory.registry import MODELS
 from theory.runtime import sources
-from verify.check import Band, Check, identity, near, sampled
+from verify.check import VERDICTS, Band, Check, identity, near, sampled
 from verify.report import Report
 
 ROOT = Path(__file__).parents[2]
@@ -179,6 +179,26 @@ def test_evidence_says_why():
     assert (off["verdict"], off["why"]) == ("limit", "off by +10.0% to +30.0%: a neglected term")
     assert few["verdict"] == "undecided" and "samples would" in few["why"]
     assert good["verdict"] == "agrees" and "why" not in good
+
+
+def test_older_evidence_says_why():
+    """Rows stored before checks said so: from their numbers; own words come first."""
+    row = {"predicted": 2.0, "measured": 2.5, "sees": 0.125}
+    said = {v: evidence.reason({**row, "verdict": v}) for v in VERDICTS}
+    assert said["exact"] == said["agrees"] == ""
+    assert said["limit"].startswith("2.5 measured, 2 predicted")
+    assert "no error below 0.12 (relative)" in said["undecided"]
+    assert "by its design" in said["coarse"] and "inequality" in said["bound"]
+    assert "sees nothing" in evidence.reason({**row, "sees": None, "verdict": "coarse"})
+    assert (
+        evidence.reason({**row, "verdict": "limit", "why": "a neglected term"})
+        == "a neglected term"
+    )
+    for model in MODELS.values():
+        for record in evidence.load(model).values():
+            for stored in record["checks"]:
+                if stored["verdict"] in VERDICTS[2:]:
+                    assert evidence.reason(stored), stored["id"]
 
 
 def test_evidence_run_again(tmp_path, monkeypatch):

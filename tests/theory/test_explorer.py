@@ -1,5 +1,5 @@
-"""The explorer's page integrates what `Flow.solve` integrates, in a browser; its sliders move what
-follows from them; it needs no network.
+"""The explorer's page integrates what `Flow.solve` integrates, in a browser, evaluates closed forms
+as `Equation` does, and shows tables; its sliders move what follows from them; it needs no network.
 """
 
 import contextlib
@@ -14,7 +14,7 @@ import xarray as xr
 
 from tests.browser import opener
 from theory import explore, sweep
-from theory.explorer import build
+from theory.explorer import build, curves, sliders
 from theory.parameters import ParameterError
 from theory.registry import TABLE, find
 
@@ -26,30 +26,58 @@ SETTINGS = {  # parameters that flows of a model describe, beside the default on
 # Lengths of runs over that of the figure: late times are stiff. The first with the sliders where
 # they start, the others at random places.
 LONGER = (1.0, 100.0, 1.0, 100.0)
+PLACES = 6  # of the sliders, for closed forms and tables
 SCRIPT = """
 <pre id="asked"></pre><script>
 const drawn = (limit) => Math.floor(random() * limit);
 let seed = 1;
 function random() { seed = (16807 * seed) % 2147483647; return seed / 2147483647; }
-const answers = Object.keys(MODEL.flows).flatMap((name) => LONGER.map((longer, k) => {
+function put(name, k) {
   choose(name, {});
   if (k) for (const [f, {values}] of Object.entries(flow.fields)) place[f] = drawn(values.length);
+}
+const timed = Object.keys(MODEL.flows).filter((name) => MODEL.flows[name].time);
+const answers = timed.flatMap((name) => LONGER.map((longer, k) => {
+  put(name, k);
   const end = longer * (flow.end || 8), asked = {name, end, fields: chosen(), quantities: [...flow.state, ...flow.observables]};
   if (clashing()) return asked;
   const values = numbers(), p = flow.needs.map((n) => values[n]), found = curve(flow, p, end, 12);
   const last = found.path[found.path.length - 1], middle = (found.path[0][0] + last[0]) / 2;
   return {...asked, numbers: values, times: found.times, values: found.values, half: first(flow, p, found, 0, middle)};
 }));
-document.getElementById("asked").textContent = JSON.stringify(answers);
+const others = Object.keys(MODEL.flows).filter((name) => MODEL.flows[name].curves);
+const untimed = others.flatMap((name) => Array.from({length: PLACES}, (_, k) => {
+  put(name, k);
+  if (clashing()) return {name, fields: chosen()};
+  const over = Object.keys(flow.fields)[k % Object.keys(flow.fields).length];
+  return {name, fields: chosen(), over, curves: flow.curves, ...along(over)};
+}));
+document.getElementById("asked").textContent = JSON.stringify({answers, untimed});
 </script>
 """
 
 
 LONG = {"associative_memory.softmax_recall"}  # whose rates take the browser minutes
+NOTHING = {"associative_memory.trigger_task"}  # definitions, and a chance level
+# Their tables take seconds: a page of each is opened with smaller ones, below.
+TABLED = {
+    "positional_semantic": {
+        "OMEGAS": np.array([0.2, 0.3]),
+        "FINER": np.array([0.2, 0.3]),
+        "ALPHAS": np.array([1.0, 2.0]),
+    },
+    "associative_memory.superposition": {"DIMENSIONS": [16, 64], "KEYS": [4, 64, 1024]},
+    "associative_memory.noisy_bigram": {
+        "ANSWERS": [16, 64],
+        "NOISES": [0.3, 0.7],
+        "SAMPLES": [8, 64],
+    },
+}
+
 CASES = [
     pytest.param(model, p, id=f"{name}-{k}", marks=[pytest.mark.slow] * (k > 0 or name in LONG))
     for name, model in TABLE.items()
-    if not model.systems and model.wing("theory").flows()
+    if not model.systems and name not in {*NOTHING, *TABLED}
     for kind in [model.wing("theory").Parameters]
     for k, p in enumerate(SETTINGS.get(name, lambda kind: [kind()])(kind))
 ]
@@ -75,16 +103,14 @@ def numbers_of(text, name):
 @pytest.mark.parametrize(("model", "p"), CASES)
 def test_the_page_integrates_what_the_flow_says(model, p, browse, tmp_path):
     """At random places of all sliders, up to late times, to 1e-6 of the largest value of each order
-    parameter; observables too, and the first time at which the first one is half way.
+    parameter; observables too, and the first time at which the first one is half way. Closed forms,
+    along each slider.
     """
-    page, flows = tmp_path / "page.html", model.wing("theory").flows()
-    script = SCRIPT.replace("LONGER", json.dumps(LONGER))
-    page.write_text(built(model.name, p).replace("</html>", script + "</html>"))
-    document, said, elsewhere = browse(page)
-    assert (said, elsewhere) == ([], set())
-    found = re.search(r'<pre id="asked">(.*?)</pre>', document, re.DOTALL).group(1)
-    answers, compared = json.loads(html.unescape(found)), 0
-    assert answers
+    flows = model.wing("theory").flows()
+    of_page = asked(built(model.name, p), browse, tmp_path / "page.html")
+    follows_equations(model, p, of_page["untimed"])
+    answers, compared = of_page["answers"], 0
+    assert bool(answers) == bool(flows)
     for of in answers:
         flow = flows[of["name"]]
         if "numbers" not in of:
@@ -94,7 +120,7 @@ def test_the_page_integrates_what_the_flow_says(model, p, browse, tmp_path):
         q, times, values = p.replace(**of["fields"]), of["times"], np.array(of["values"], float)
         numbers = sweep.numbers(q)
         for n, value in of["numbers"].items():
-            assert value == pytest.approx(float(numbers[n]), rel=build.CLOSE), (of["name"], n)
+            assert value == pytest.approx(float(numbers[n]), rel=sliders.CLOSE), (of["name"], n)
         x = flow.state[0]
         half = {"half": x - (values[0, 0] + values[-1, 0]) / 2}
         exact = flow.solve(q, at=times, events=half, **{flow.time.name: of["end"]})
@@ -109,7 +135,85 @@ def test_the_page_integrates_what_the_flow_says(model, p, browse, tmp_path):
         if values[0, 0] != values[-1, 0]:
             assert of["half"] == pytest.approx(float(exact.half), rel=1e-6)
             compared += 1
-    assert compared > 1
+    assert compared > 1 or not flows
+
+
+def asked(text, browse, page):
+    """What a page answers in a browser; it says nothing to the console and asks nobody else."""
+    script = SCRIPT.replace("LONGER", json.dumps(LONGER)).replace("PLACES", str(PLACES))
+    page.write_text(text.replace("</html>", script + "</html>"))
+    document, said, elsewhere = browse(page)
+    assert (said, elsewhere) == ([], set())
+    found = re.search(r'<pre id="asked">(.*?)</pre>', document, re.DOTALL).group(1)
+    return json.loads(html.unescape(found))
+
+
+def follows_equations(model, p, answers):
+    """Closed forms of a page are the equations at the same parameters, to rounding."""
+    equations, compared = model.wing("theory").equations(), 0
+    for of in answers:
+        if of["name"] != curves.CLOSED or "values" not in of:
+            continue
+        for x, row in zip(of["times"], np.array(of["values"], float), strict=True):
+            try:
+                q = p.replace(**of["fields"] | {of["over"]: x})
+            except ParameterError:
+                assert np.isnan(row).all()
+                continue
+            for name, value in zip(of["curves"], row, strict=True):
+                with np.errstate(all="ignore"):
+                    exact = float(equations[name].evaluate(q))
+                if not np.isfinite(exact):  # JSON has no infinity
+                    exact = np.nan
+                assert value == pytest.approx(exact, rel=1e-8, abs=1e-300, nan_ok=True), (name, q)
+                compared += np.isfinite(value)
+    assert compared > 10 * PLACES
+
+
+def one(name, theory, p):
+    """Entries of a model's tables, each from the function that a user calls at one point."""
+    if name == "positional_semantic":
+        q = p.replace(omega=0.2, order=8)
+        point = theory.solve(q.replace(alpha=2.0), "semantic")
+        yield "branches", "theta_semantic", {"omega": 0.2, "alpha": 2.0}, point.state.theta
+        found = theory.thresholds.thresholds(q)
+        yield "thresholds", "alpha_l", {"omega": 0.2}, found.alpha_l
+    elif name.endswith("superposition"):
+        at = {"d": 16, "N": 64}
+        yield "recall", "recall_gaussian", at, theory.gaussian(p, **at)
+        yield "recall", "recall_sphere", at, theory.sphere(p, **at)
+    else:
+        at = {"N": 64, "a": 0.7, "n": 8}
+        yield "recovery at finite N", "value_recovered", at, theory.value_recovered(p, **at)
+        yield "recovery at finite N", "noise_answered", at, theory.feed_forward_success(p, **at)
+
+
+@pytest.mark.parametrize("name", TABLED)
+def test_a_page_shows_tables(name, browse, tmp_path, monkeypatch):
+    """At every place of the sliders the numbers that Python computed, one by one; entries of the
+    tables are what single calls give, up to the tolerance of fixed points.
+    """
+    model = find(name)
+    charts, theory = model.wing("theory", "charts"), model.wing("theory")
+    p = theory.Parameters()
+    for grid, smaller in TABLED[name].items():
+        monkeypatch.setattr(charts, grid, smaller)
+    made, compared = charts.charts(p), 0
+    for table, variable, at, value in one(name, theory, p):
+        assert float(made[table][variable].sel(at)) == pytest.approx(value, rel=1e-6)
+    monkeypatch.setattr(charts, "charts", lambda q: made)
+    found = asked(build.page(model, p), browse, tmp_path / "page.html")
+    if name != "positional_semantic":  # no closed form of its parameters
+        follows_equations(model, p, found["untimed"])
+    for of in found["untimed"]:
+        if of["name"] == curves.CLOSED:
+            continue
+        for x, row in zip(of["times"], np.array(of["values"], float), strict=True):
+            at = made[of["name"]].sel(of["fields"] | {of["over"]: x})
+            for n, value in zip(of["curves"], row, strict=True):
+                assert value == pytest.approx(float(at[n]), rel=1e-8, nan_ok=True), (n, x)
+                compared += np.isfinite(value)
+    assert compared > 10
 
 
 @pytest.mark.parametrize(("model", "p"), CASES)
@@ -130,8 +234,16 @@ def test_what_is_no_product_is_left_out():
     flow = find("state_tracking").wing("theory").flows()["state_tracking"]
     names = [s.name for s in flow._compiled[0]]
     moves = {"L": [5, 10, 20], "N": [16, 32, 64], "d_h": [64, 128, 256]}
-    follows, kept = build.followed(p, names, moves)
-    assert list(kept) == ["L", "N"] and list(follows["c_omega"]) == ["L", "N"]
+    follows, kept = sliders.followed(p, names, moves)
+    assert list(kept) == ["L", "N"] and list(follows["c_omega"].parts) == ["L", "N"]
+
+
+def test_differences_are_followed():
+    """N - K is no product, but a sum of parts of N and of K."""
+    p = find("associative_memory.gradient_steps").wing("theory").Parameters()
+    follows, kept = sliders.followed(p, ["n_plain"], {"N": [30, 60], "K": [3, 4, 5]})
+    assert list(kept) == ["N", "K"] and follows["n_plain"].way == "sum"
+    assert follows["n_plain"].parts == {"N": [0, 30], "K": [0, -1, -2]}
 
 
 def test_students_are_drawn_behind(tmp_path):
@@ -164,21 +276,22 @@ def test_pages_open_where_a_flow_describes_the_student(model, p):
     refused, and says what to set.
     """
     start, described = build.opening(model), 0
-    for flow in model.wing("theory").flows().values():
+    flows = model.wing("theory").flows()
+    for flow in flows.values():
         with contextlib.suppress(ParameterError):
             flow._ask(start)
             described += 1
-    if not described:
+    if flows and not described:
         with pytest.raises(ParameterError, match="must be separate"):
             built(model.name, start)
-    assert described or model.name == "linear_attention.separate"
+    assert described or not flows or model.name == "linear_attention.separate"
 
 
 def test_command(tmp_path, capsys):
-    """Writes one file; a model without a flow is refused in a line."""
+    """Writes one file; a model with nothing to draw is refused in a line."""
     assert explore.main(["--set", "L=5", "--out", str(tmp_path / "x.html")]) == 0
     L = numbers_of((tmp_path / "x.html").read_text(), "L")
     assert L["values"][L["start"]] == 5
-    with pytest.raises(ParameterError, match="no flow"):
-        explore.main(["positional_semantic", "--out", str(tmp_path / "y.html")])
+    with pytest.raises(ParameterError, match="no flow and no curve"):
+        explore.main([*NOTHING, "--out", str(tmp_path / "y.html")])
     assert not (tmp_path / "y.html").exists()

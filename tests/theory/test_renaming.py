@@ -114,6 +114,23 @@ def test_refused(typed, message):
         Renaming.read(typed, [equation])
 
 
+def test_an_equation_is_renamed():
+    """By a call: both sides and the assumptions; what it evaluates to follows; errors name it."""
+    equation = Equation("f", y, x**2, "here", "exact", ("x > 0",))
+    renamed = equation.rename({"x": "tau"})
+    assert renamed.latex() == r"y = \tau^{2}" and renamed.assumptions == ("tau > 0",)
+    assert renamed.evaluate({"tau": 3.0}) == equation.evaluate({"x": 3.0}) == 9
+    assert renamed.rename({"tau": "x"}) == equation
+    for names, message in (
+        ({"xx": "u"}, "rename xx=u: no symbol xx; nearest are x, y"),
+        ({"x": "y"}, "rename x=y: y is another symbol there, to be renamed, too"),
+        ({"x": "2"}, "rename x=2: '2' is not a name, as T, tau or d_k"),
+        ({"x": 2}, "rename x=2: 2 is not a name, as T, tau or d_k"),
+    ):
+        with pytest.raises(ParameterError, match=f"^{re.escape(message)}$"):
+            equation.rename(names)
+
+
 def test_names_that_look_alike_are_refused():
     """`lamda` is SymPy's other spelling of lambda: two symbols would print as one."""
     equation = Equation("f", y, x + sp.Symbol("lambda"), "here", "exact")

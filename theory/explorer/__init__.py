@@ -1,5 +1,7 @@
-"""An explorer of a model's flows: one HTML page that integrates them itself."""
+"""An explorer of a model: one HTML page that integrates its flows, evaluates its closed forms and
+shows tables of the rest.
+"""
 
-from theory.explorer.build import opening, page
+from theory.explorer.build import offers, opening, page
 
-__all__ = ["opening", "page"]
+__all__ = ["offers", "opening", "page"]

@@ -1,5 +1,5 @@
-"""Figure style: theory as lines, students as single lines or as median and band, legends below the
-panels, colours for colour-blind readers.
+"""Figure style: theory as lines, students as single lines or as median and band, legends in
+or beside the panels, colours for colour-blind readers.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any
 
 import xarray as xr
 
+from theory import titles
 from theory.parameters import ParameterError, error_summary
 from theory.runtime import output
 
@@ -74,16 +75,20 @@ def deliver(fig: Any, target: str, default: str, *, stream: Any = None) -> None:
 
 
 def save(fig: Any, path: Path) -> None:
-    """Write a figure atomically."""
+    """Write a figure atomically, a PNG with what `headline` was told."""
+    told = fig.get_label() if path.suffix == ".png" else ""
     with output.atomic(path) as temporary:
-        fig.savefig(temporary)
+        fig.savefig(temporary, **({"metadata": {"Description": told}} if told else {}))
     plt.close(fig)
 
 
-def headline(figure: Any, text: str) -> None:
-    """Write a title with the parameters above the panels, broken only after semicolons. The figure
-    grows by the height of the title.
+def headline(figure: Any, text: str, told: str = "") -> None:
+    """Write a title with the parameters above the panels, in symbols, broken only after semicolons.
+    The figure grows by the height of the title. What is ``told`` (or the title) goes into the file,
+    as a description.
     """
+    figure.set_label(told or text)
+    text = titles.symbols(text)
     room = int(16 * figure.get_figwidth())  # characters per line at this font size
     parts = [part.replace(" ", "\N{NO-BREAK SPACE}") for part in text.split("; ")]
     lines = textwrap.wrap("; ".join(parts), room, break_long_words=False, break_on_hyphens=False)
@@ -149,8 +154,10 @@ def band(
         lines = axis.plot(
             runs[time], runs.transpose(time, "seed"), color=colour, lw=width, alpha=max(alpha, 0.4)
         )
-        many = ", a line each" if runs.sizes["seed"] > 1 else ""
-        lines[0].set_label(f"{label}{many}" if label else None)
+        if label and runs.sizes["seed"] > 1:
+            named = label if "students" in label else f"{label}, students"
+            label = named.replace("students", "one line per student")
+        lines[0].set_label(label)
         return
     low, middle, high = (runs.quantile(q, "seed") for q in (1 / 6, 1 / 2, 5 / 6))
     axis.fill_between(runs[time], low, high, color=colour, alpha=alpha, lw=0)

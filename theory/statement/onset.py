@@ -129,4 +129,4 @@ def draw(result: Onset, axes: Any) -> None:
     right.set(ylabel="order parameters")
     for axis in axes:
         axis.set(xlabel="$t$", xlim=(0, float(curve.t[-1])))
-        plotting.below(axis)
+        plotting.inside(axis)

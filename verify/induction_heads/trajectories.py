@@ -8,6 +8,7 @@ from typing import Any
 
 import xarray as xr
 
+from theory import titles
 from theory.induction_heads import Parameters, predict
 from theory.induction_heads.predict import SHORT
 from theory.parameters import described
@@ -55,6 +56,7 @@ def draw(p: Parameters, runs: xr.Dataset) -> Any:
                 curve.t, curve[name], "k--", lw=1, label=None if k else "descent without noise"
             )
         axis.set(xlabel="$t$ = steps times step in $t$", ylabel=label)
-        plotting.below(axis)
-    plotting.headline(figure, described([(p, runs.sizes["seed"])]))
+        plotting.inside(axis)
+    asked = [(p, runs.sizes["seed"])]
+    plotting.headline(figure, titles.title(asked), described(asked))
     return figure

@@ -23,6 +23,7 @@ from simulate.positional_semantic import task, train
 from simulate.positional_semantic.gamp import gamp
 from simulate.positional_semantic.linear import fit_linear
 from simulate.positional_semantic.student import initial_weights
+from theory import titles
 from theory.parameters import ParameterError, described
 from theory.positional_semantic import Parameters, solve
 from theory.positional_semantic.numbers import general
@@ -436,6 +437,7 @@ def draw(p: Parameters, gaps: dict[str, xr.DataArray], numbers: dict[str, Any]) 
             )
         axis.axhline(0, color="0.4", lw=0.6)
         axis.set(xlabel=r"sample complexity $\alpha = n/d$", ylabel=labels[name])
-        plotting.below(axis)
-    plotting.headline(figure, described([(p, next(iter(gaps.values())).sizes["seed"])]))
+        plotting.inside(axis)
+    asked = [(p, next(iter(gaps.values())).sizes["seed"])]
+    plotting.headline(figure, titles.title(asked), described(asked))
     return figure

@@ -14,6 +14,8 @@ import scipy.stats
 import xarray as xr
 
 from simulate import pool
+from theory import titles
+from theory.parameters import described
 from theory.runtime import plotting
 from theory.state_tracking import Parameters
 from theory.state_tracking.numbers.per_seed import (
@@ -570,7 +572,7 @@ def draw(p: Parameters, runs: xr.Dataset) -> Any:
                 ours[name].isel(seed=k),
                 color=f"C{k}",
                 lw=1.2,
-                label="ours, from the seed's teachers, initial weights and training set"
+                label="ours, from the seed's teachers,\ninitial weights and training set"
                 if k == 0
                 else None,
             )
@@ -581,10 +583,7 @@ def draw(p: Parameters, runs: xr.Dataset) -> Any:
             xlim=(0, float(runs.alpha[-1])),
             ylim=(-0.02, 1.05),
         )
-    plotting.below(axes[0])
-    figure.suptitle(
-        rf"$N={p.N}$, $d_g={p.d_g}$, $L={p.L}$, $d_h={p.d_h}$, $\eta={p.eta:g}$, "
-        rf"$n_{{\rm train}}={p.n_train}$, {runs.sizes['seed']} seeds",
-        fontsize=9,
-    )
+    plotting.inside(axes[0])
+    asked = [(p, runs.sizes["seed"])]
+    plotting.headline(figure, titles.title(asked), described(asked))
     return figure

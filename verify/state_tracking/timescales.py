@@ -272,10 +272,10 @@ def draw(sweeps: dict[str, Any]) -> Any:
     for axis in axes:
         axis.set(yticks=ticks, yticklabels=[f"{t}" for t in ticks])
         axis.set_ylim(0.9 * np.nanmin(every), 1.1 * np.nanmax(every))
-    plotting.below(axes[0])
+    plotting.inside(axes[0])
     shared = {n: v for n, v in SMALL.values().items() if n in ("N", "L", "d_g", "d_h", "eta")}
     plotting.headline(
         figure,
-        f"{stated({**shared, 'n_train': SMALL.n_train})}, but for what is swept; {len(SEEDS)} seeds",
+        f"{stated({**shared, 'n_train': SMALL.n_train})}; but for what is swept; {len(SEEDS)} seeds",
     )
     return figure

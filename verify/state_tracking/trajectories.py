@@ -12,6 +12,7 @@ import xarray as xr
 
 from simulate.state_tracking.measure import untrained_statistics
 from theory import state_tracking as st
+from theory import titles
 from theory.parameters import described
 from theory.runtime import plotting
 from theory.special import gaussian_accuracy
@@ -315,7 +316,7 @@ def draw(p: Parameters, runs: xr.Dataset, ours: xr.Dataset, rates: xr.Dataset) -
         (("loss",), "loss"),
         (("accuracy", "rollout_accuracy"), "accuracy"),
     ]
-    for axis, (names, label) in zip(axes.flat, panels, strict=False):
+    for axis, (names, label) in zip((*axes.flat[:4], axes.flat[5]), panels, strict=True):
         for k, name in enumerate(names):
             kind = {"accuracy": "next token", "rollout_accuracy": "rollout"}.get(name)
             colour = f"C{k}" if kind else "C0"
@@ -342,8 +343,10 @@ def draw(p: Parameters, runs: xr.Dataset, ours: xr.Dataset, rates: xr.Dataset) -
             axis.set_ylim(0, 1.05)
         if kind:
             axis.plot([], [], "0.4", ls="--", label="paper, Eqs. (15), (17)-(18)")
-        plotting.below(axis)
-    axis = axes.flat[5]
+        if names[0] == "R":
+            plotting.inside(axis)
+    plotting.beside(axis)  # accuracies
+    axis = axes.flat[4]
     for k, (name, values) in enumerate(closure_curves(p, runs).items()):
         axis.plot(
             runs.alpha, values.mean("seed"), color=f"C{k}", ls=("-", "--", ":")[k], label=name
@@ -351,7 +354,8 @@ def draw(p: Parameters, runs: xr.Dataset, ours: xr.Dataset, rates: xr.Dataset) -
     axis.set(
         xlabel=r"$\alpha$ = epochs / $(d_g N)$", ylabel=r"attention factor $d_g N\,|\nabla A|^2$"
     )
-    plotting.below(axis)
+    plotting.inside(axis)
     axis.set_title("means over the students")
-    plotting.headline(figure, described([(p, runs.sizes["seed"])]))
+    asked = [(p, runs.sizes["seed"])]
+    plotting.headline(figure, titles.title(asked), described(asked))
     return figure

@@ -11,6 +11,7 @@ import xarray as xr
 
 from simulate.statement.data import coinciding, counted
 from simulate.statement.student import at_sizes
+from theory import titles
 from theory.parameters import described
 from theory.runtime import plotting
 from theory.statement.arrays import Data
@@ -72,8 +73,9 @@ def draw(stated: Statement, p: Any, runs: xr.Dataset) -> Any:
             plotting.band(axis, runs[name], f"C{k}", f"{name}, students")
             axis.plot(curve.t, curve[name], "k--", lw=1, label=None if k else "theory")
         axis.set(xlabel="$t$ = learning rate times steps")
-        plotting.below(axis)
-    plotting.headline(figure, described([(p, runs.sizes["seed"])]))
+        plotting.inside(axis)
+    asked = [(p, runs.sizes["seed"])]
+    plotting.headline(figure, titles.title(asked), described(asked))
     return figure
 
 

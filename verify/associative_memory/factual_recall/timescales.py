@@ -198,9 +198,9 @@ def draw(sweeps: dict[str, Any]) -> Any:
         axis.set_xscale("linear" if whole else "log")
         if whole:
             axis.set_xticks(at)
-    plotting.below(np.atleast_1d(axes)[0])
+    plotting.inside(np.atleast_1d(axes)[0])
     shared = {n: getattr(SMALL, n) for n in ("epsilon", "S", "R", "D", "eta", "batch_size")}
     plotting.headline(
-        figure, f"{stated(shared)}, but for what is swept; {len(SEEDS)} seeds, a mark each"
+        figure, f"{stated(shared)}; but for what is swept; {len(SEEDS)} seeds, a mark each"
     )
     return figure

@@ -14,8 +14,8 @@ from linear_attention.theory import merged, separate
 from linear_attention.theory.onset import merged_time, plateau
 from linear_attention.theory.parameters import Parameters
 from linear_attention.verify.separate.laws import predicted
-from papers import drawing
 from papers.source import Figure, Source
+from theory import titles
 from theory.runtime import plotting
 
 __all__ = ["FIGURES", "write_all"]
@@ -65,7 +65,7 @@ def contrast(source: Source) -> Any:
         axis.loglog(1 / STARTS, times, color="C1", lw=0.7, alpha=0.6, label=label)
     axis.set(xlabel="1 / size of the start", ylabel="time of the first drop $t$")
     plotting.inside(axis)
-    shown = (drawing.assigned(x, [getattr(each[0], x)]) for x in ("spectrum", "N", "H", "R"))
+    shown = (titles.assigned(x, [getattr(each[0], x)]) for x in ("spectrum", "N", "H", "R"))
     plotting.headline(figure, "; ".join(shown))
     return figure
 

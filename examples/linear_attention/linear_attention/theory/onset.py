@@ -131,4 +131,4 @@ def draw(result: Onset, axes: Any) -> None:
                 line(value, color=color, ls=style, lw=0.9, zorder=0, label=None if k else text)
         axis.set(xlabel="$t$ (unit rate, half the loss)", ylabel=r"loss $\mathcal{L}$")
         axis.set(ylim=(0, None), title=f"{name} key and query")
-        plotting.below(axis)
+        plotting.inside(axis)

@@ -1,7 +1,8 @@
-"""Titles in symbols, for the figures of the papers."""
+"""Titles of figures, in symbols."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -48,6 +49,22 @@ def title(asked: Sequence[tuple[BaseParameters, int]]) -> str:
     if seeds:
         parts.append(" or ".join(map(str, seeds)) + (" seed" if seeds == [1] else " seeds"))
     return "; ".join(parts)
+
+
+def symbols(text: str) -> str:
+    """``name = value; ...``, as `theory.parameters.stated` says it, in symbols; others stay."""
+    parts = [part.partition(" = ") for part in text.split("; ")]
+    return "; ".join(
+        assigned(name, [*map(_read, value.split(", "))])
+        if equals and name.isidentifier()
+        else name + equals + value
+        for name, equals, value in parts
+    )
+
+
+def _read(text: str) -> Any:
+    """A number with a power of ten as a number; anything else as it stands."""
+    return float(text) if re.fullmatch(r"-?[\d.]+e[+-]?\d+", text) else text
 
 
 def _told(p: BaseParameters) -> Mapping[str, Any]:
