@@ -62,7 +62,10 @@ class Entries:
         """
         names = [*self.slopes]
         used = [*self.slopes.values(), *self.many.values(), *self.start.values()]
-        free = sorted(set().union(*(sp.sympify(e).free_symbols for e in used)) - {*names}, key=str)
+        free = sorted(
+            set().union(*(sp.sympify(e, strict=True).free_symbols for e in used)) - {*names},
+            key=str,
+        )
         missing = [s.name for s in free if s.name not in numbers]
         if missing:
             raise ParameterError(f"optimizer: no value for {', '.join(missing)}")

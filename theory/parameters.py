@@ -376,10 +376,13 @@ class BaseParameters:
         }
 
     def as_dict(self, *, training_only: bool = False) -> dict[str, Any]:
-        """Fields by name; with ``training_only``, only those that identify a training run."""
+        """Fields by name, a model's own first; with ``training_only``, only those that identify a
+        training run.
+        """
+        own = type(self).__annotations__
         return {
             f.name: getattr(self, f.name)
-            for f in dataclasses.fields(self)
+            for f in sorted(dataclasses.fields(self), key=lambda f: f.name not in own)
             if not (training_only and f.metadata.get("theory_only"))
         }
 

@@ -197,6 +197,7 @@ def guard(scope: Scope | Mapping[str, Scope]) -> Callable[[Callable], Callable]:
 
     def decorate(function: Callable) -> Callable:
         signature = inspect.signature(function)
+        first = next(iter(signature.parameters))
         usual = signature.parameters["level"].default if "level" in signature.parameters else ""
 
         def ask(p: BaseParameters, arguments: tuple, named: Mapping[str, Any]) -> None:
@@ -215,6 +216,8 @@ def guard(scope: Scope | Mapping[str, Scope]) -> Callable[[Callable], Callable]:
             with allow_beyond(beyond):
                 if isinstance(p, BaseParameters):
                     ask(p, arguments, named)
+                elif not callable(getattr(p, "values", None)):
+                    raise ParameterError(f"{first} = {shown(p)}: must be Parameters")
                 return marked(function(p, *arguments, **named))
 
         parameters = [*signature.parameters.values()]

@@ -183,13 +183,13 @@ def test_evidence_says_why():
 
 def test_older_evidence_says_why():
     """Rows stored before checks said so: from their numbers; own words come first."""
-    row = {"predicted": 2.0, "measured": 2.5, "sees": 0.125}
+    row = {"predicted": 2.0, "measured": 2.5, "detectable": 0.125}
     said = {v: evidence.reason({**row, "verdict": v}) for v in VERDICTS}
     assert said["exact"] == said["agrees"] == ""
     assert said["limit"].startswith("2.5 measured, 2 predicted")
     assert "no error below 0.12 (relative)" in said["undecided"]
     assert "by its design" in said["coarse"] and "inequality" in said["bound"]
-    assert "sees nothing" in evidence.reason({**row, "sees": None, "verdict": "coarse"})
+    assert "detect nothing" in evidence.reason({**row, "detectable": None, "verdict": "coarse"})
     assert (
         evidence.reason({**row, "verdict": "limit", "why": "a neglected term"})
         == "a neglected term"

@@ -76,7 +76,7 @@ def test_json(program, tmp_path, small):
     assert found["model"] == "state_tracking"
     assert found["seeds"] == [0, 1]
     assert found["alpha"] == 4 / 30
-    assert found["parameters"] == small.as_dict(training_only=True)
+    assert found["parameters"] == small.stored(training_only=True)
     stored = runs.open(tmp_path / "runs").isel(alpha=-1)
     assert {name: stored[name].values.tolist() for name in found["final"]} == found["final"]
 

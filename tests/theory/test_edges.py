@@ -29,7 +29,7 @@ from theory.parameters import BaseParameters, ParameterError
 LIMIT = 60  # seconds of a call, on a machine with other things to do
 ROOMS = ("numbers", "onset", "predict", "heads")  # where a theory's functions of numbers live
 # Formulas in, formulas out.
-SYMBOLIC = {"equations", "sections", "flow", "flows", "thermodynamic_limit", "mixture"}
+SYMBOLIC = {"derived", "equations", "sections", "flow", "flows", "thermodynamic_limit", "mixture"}
 # Parts of other functions, which have read the arguments; and figures.
 INNER = {
     "inversion": "legendre solve_monotone",
@@ -58,6 +58,9 @@ INNER = {
     "onset": "curves curve draw report lines interpolated",
     "k_hop.numbers": "over_hops",
     "factual_recall.numbers": "constants angle_of_share gain",
+    "retrieval.numbers": "half numbers",
+    "softmax_recall.numbers": "ahead numbers",
+    "bursty.numbers": "compiled numbers",
 }
 REWARDED = [("state_tracking", name) for name in ("rewards_time", "best_switch")]
 EDGES: dict[str, Any] = {
@@ -217,6 +220,8 @@ def functions() -> dict[str, tuple[str, Callable]]:
                 function = getattr(home, name)
                 if not callable(function) or inspect.isclass(function):
                     continue
+                if getattr(function, "__module__", "").startswith("theory.statement"):
+                    continue  # of any statement: tests/theory/statement
                 if home is not package and getattr(function, "__module__", "") != home.__name__:
                     continue
                 if name not in SYMBOLIC | inner and function not in [f for _, f in found.values()]:
@@ -234,7 +239,11 @@ def homes() -> set[str]:
 def rooms(package: types.ModuleType) -> Iterator[types.ModuleType]:
     """Modules of numbers below a theory's package."""
     home = importlib.import_module(str(package.__package__))  # a system may be one module of it
+    beside = tuple(f"{m.path('theory')}." for m in registry.TABLE.values() if m.family)
+    beside = tuple(x for x in beside if not f"{home.__name__}.".startswith(x))
     for info in pkgutil.walk_packages(home.__path__, f"{home.__name__}."):
+        if info.name.startswith(beside):
+            continue  # another system's
         if set(info.name.removeprefix(home.__name__).split(".")) & set(ROOMS):
             yield importlib.import_module(info.name)
 

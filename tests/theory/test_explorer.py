@@ -176,8 +176,8 @@ def one(name, theory, p):
         q = p.replace(omega=0.2, order=8)
         point = theory.solve(q.replace(alpha=2.0), "semantic")
         yield "branches", "theta_semantic", {"omega": 0.2, "alpha": 2.0}, point.state.theta
-        found = theory.thresholds.thresholds(q)
-        yield "thresholds", "alpha_l", {"omega": 0.2}, found.alpha_l
+        found = theory.thresholds(q)
+        yield "thresholds", "alpha_l", {"omega": 0.2}, float(found.alpha_l)
     elif name.endswith("superposition"):
         at = {"d": 16, "N": 64}
         yield "recall", "recall_gaussian", at, theory.gaussian(p, **at)

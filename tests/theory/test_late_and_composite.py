@@ -14,22 +14,17 @@ from later import Later
 from theory import numeric, state_tracking
 from theory.numeric import wright_omega
 from theory.parameters import ParameterError
-from theory.state_tracking import (
-    Parameters,
-    composite,
-    emergence_time,
-    exact,
-    inversion,
-    late_time,
-    onset,
-)
+from theory.state_tracking import Parameters, composite, exact, inversion, late_time
 from theory.state_tracking.numbers import composite as in_numbers
 from theory.state_tracking.numbers.composite import lock_function
 from theory.state_tracking.numbers.late_time import late_constant
+from theory.state_tracking.numbers.quadrature import emergence_time
+from theory.state_tracking.onset import equations as onset_equations
 from theory.state_tracking.symbols import N, alpha, c_omega, d_g, eta, tau
 
 TABLE_1 = Parameters()
-LATE, LARGE, ONSET = (Later(m.equations) for m in (late_time, composite, onset))
+LATE, LARGE = (Later(m.equations) for m in (late_time, composite))
+ONSET = Later(onset_equations)
 HALF = composite.H(
     sp.sqrt(2) * sp.sqrt(-sp.log(1 - exact.level))
 )  # as it stands in alpha_level_large_L

@@ -146,7 +146,7 @@ def test_several_values_are_a_call_in_python():
     call = re.search(r"several in Python: (.*); (.*); students", str(caught.value))
     names: dict = {}
     exec(call[1], names)
-    alone = names["onset"].onset(Parameters(L=8)).numbers["alpha_half"]
+    alone = names["onset"](Parameters(L=8)).numbers["alpha_half"]
     assert eval(call[2], names)["alpha_half"][1] == pytest.approx(alone, rel=1e-12)
     with pytest.raises(ParameterError, match="^L = '3,x': must be a whole number"):
         Parameters().parse(["L=3,x"])

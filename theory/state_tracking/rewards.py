@@ -128,8 +128,15 @@ def equations() -> dict[str, Equation]:
     closure = (MEAN_FIELD, SAMPLED, *rollout_assumptions())
     found = [
         Equation("success", s, success_of_margin, ref(BEYOND), "closure", (MEAN_FIELD,)),
-        Equation("excess", x, excess, ref("gain of the recursion (84)"), "exact"),
-        Equation("expected_reward", J, expected, ref("Eq. (18), sampled"), "closure", closure),
+        Equation("excess", x, excess, ref("beyond Eq. (84): gain of the recursion"), "exact"),
+        Equation(
+            "expected_reward",
+            J,
+            expected,
+            ref("beyond Eq. (18): states are sampled"),
+            "closure",
+            closure,
+        ),
         Equation(
             "rewards_clock", clock, lambda: clock_of("outcome"), ref(BEYOND), "closure", closure
         ),

@@ -188,8 +188,9 @@ def parameters(stated: Statement) -> type[BaseParameters]:
     for s in stated.symbols:
         allowed: dict[str, Any] = {"low": 1} if s.is_integer else {}
         of = next((f"how many there are of {q.name}" for q in stated.sorts if q.size == s), "size")
-        value = parameter(given.pop(s.name, None), of if allowed else "number", **allowed)
-        fields[s.name] = (int | None if allowed else float | None, value)
+        default, kind = given.pop(s.name, None), int if allowed else float
+        value = parameter(default, of if allowed else "number", **allowed)
+        fields[s.name] = (kind | None if default is None else kind, value)
     for g in (g for g in stated.gausses if isinstance(g.var, Spectrum)):
         for k, value in enumerate(given.pop(g.var.name, ()), 1):
             fields[f"{g.var.name}_{k}"] = (float, parameter(float(value), "eigenvalue", above=0))

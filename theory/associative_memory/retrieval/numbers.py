@@ -12,6 +12,7 @@ from theory.associative_memory.retrieval.emergence import K, added
 from theory.scope import Limit, Scope
 
 
+@np.errstate(over="ignore")  # beyond all sizes that the limits allow
 def half(p: Any) -> float:
     """The right value's weight in the sum behind the softmax at attention 1/2, over M."""
     square = emergence.equations()["retrieval_read_out"]
