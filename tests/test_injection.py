@@ -17,6 +17,7 @@ SYSTEMS = {
     for command in injection.COMMANDS
     for model in registry.MODELS.values()
     for system in model.offering(command)
+    if f"{command} {system.name}" not in injection.ASIDE
 }
 
 

@@ -18,6 +18,7 @@ import torch
 from tiny import ALONE, STUDENTS, bits, student
 
 from simulate import jobs, pool, runs
+from simulate.statement.student import Stated
 from theory.parameters import ParameterError
 
 EVERY = pytest.mark.parametrize("name", [name for name in STUDENTS if "," not in name])
@@ -41,6 +42,7 @@ def test_a_checkpoint_is_refused_by_other_code_and_kept(name, tmp_path, monkeypa
     before = checkpoint.read_bytes()
     with monkeypatch.context() as patch:
         patch.setattr(runs, "statements", lambda module: "another")
+        patch.setattr(Stated, "code", "another")
         with pytest.raises(ParameterError, match="written by other code.* to start over") as caught:
             system.train(p, store=tmp_path, **ALONE)
         assert str(checkpoint) in str(caught.value) and "\n" not in str(caught.value)

@@ -101,7 +101,9 @@ class Statement:
         given = [s for s in self.sorts if s.size.free_symbols <= known.keys()]
         size = {s: int(s.size.subs(known)) for s in given}
         for s, n in size.items():
-            require(n >= 1, f"sort {s}: {s.size} = {n}: must be at least 1")
+            of = ", ".join(f"{x} = {known[x]}" for x in sorted(s.size.free_symbols, key=str))
+            own = "" if s.size.is_Symbol else f"{of}: "
+            require(n >= 1, f"sort {s}: {own}{s.size} = {n}: must be at least 1")
         for f in self.functions:
             if not {*f.sorts, f.to} <= size.keys():
                 continue

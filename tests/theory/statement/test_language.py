@@ -132,7 +132,7 @@ def test_numbers_that_are_missing_or_do_not_fit(tmp_path):
     stated = statement(cross_entropy(lambda d: V[x, d], over=label, target=f(x)))
     kind = model.parameters(stated)
     assert kind(A=8, D=3).A == 8
-    with pytest.raises(ParameterError, match="sort item: A - 2 = 0"):
+    with pytest.raises(ParameterError, match="sort item: A = 2: A - 2 = 0"):
         kind(A=2)
     with pytest.raises(ParameterError, match="teacher f: A - 2 = 5: must be such that D = 3"):
         kind(A=7, D=3)
