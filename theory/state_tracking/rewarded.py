@@ -94,7 +94,7 @@ def onset(p: Parameters, until: float | None = None) -> Onset:
             *reward_times.equations().values(),
         ],
         plot=draw,
-        setting={name: p.as_dict()[name] for name in SHOWN},
+        setting={name: v for name, v in p.as_dict().items() if name in SHOWN and v},
     )
 
 

@@ -122,9 +122,11 @@ def draw(result: Onset, axes: Any) -> None:
     for name in curve.data_vars:
         if name != "loss":
             right.plot(curve.t, curve[name], label=name)
-    for name, value in result.numbers.items():
-        if name.startswith("t_") and math.isfinite(value):
-            left.axvline(value, color="0.6", lw=0.8, ls=":")
+    times = {name: result.numbers[name] for name in result.times}
+    shown = [f"{name} = {v:.4g}" for name, v in times.items() if math.isfinite(v)]
+    for k, value in enumerate(v for v in times.values() if math.isfinite(v)):
+        label = "; ".join(shown) if k == 0 else None
+        left.axvline(value, color="0.6", lw=0.8, ls=":", label=label)
     left.set(ylabel="loss")
     right.set(ylabel="order parameters")
     for axis in axes:
