@@ -100,15 +100,17 @@ def fixed_disorder(p: Parameters, runs: xr.Dataset) -> xr.Dataset:
     return solve(FixedDisorder(p, Start.measured(runs), Realisation.of(p, runs)), runs.epoch.values)
 
 
+PAPER, OWN, CAVITY = "paper, Eq. (15)", "exact, own start", "+ finite training set"
+DRAWN, COUNTS, FULL = (f"fixed disorder, {of}" for of in ("all drawn", "counts", "counts + M"))
 LEVELS: dict[str, Callable[[Parameters, xr.Dataset], xr.Dataset]] = {
-    "paper, Eq. (15)": paper,
-    "exact, own start": exact,
+    PAPER: paper,
+    OWN: exact,
     "dressed": dressed,
     "+ cavity equations": cavity,
-    "+ finite training set": finite_data,
-    "fixed disorder, all drawn": drawn,
-    "fixed disorder, counts": counts,
-    "fixed disorder, counts + M": fixed_disorder,
+    CAVITY: finite_data,
+    DRAWN: drawn,
+    COUNTS: counts,
+    FULL: fixed_disorder,
 }
 
 
@@ -132,4 +134,3 @@ TERMS: dict[str, Callable[[Parameters, Start, Realisation], FixedDisorder]] = {
     "no counts": lambda p, s, g: FixedDisorder(p, s, _uniform(g)),
     "no M": lambda p, s, g: FixedDisorder(p, s, _uniform(g).redrawn(s, np.random.default_rng(0))),
 }
-PAPER, OWN, CAVITY, DRAWN, COUNTS, FULL = (list(LEVELS)[k] for k in (0, 1, 4, 5, 6, 7))
