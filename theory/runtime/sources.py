@@ -7,6 +7,7 @@ from __future__ import annotations
 import ast
 import functools
 import hashlib
+import symtable
 from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,7 +27,7 @@ def used(files: Iterable[Path], roots: Iterable[Path] = ()) -> str:
     A function, class, method or constant counts if any counted code mentions its name, wherever it
     is defined; two of the same name both count. Methods of a class with bases count with the class,
     as others may call them; other statements outside functions always. Functions ``draw`` that plot
-    and imports do not, so that code may move between modules.
+    and imports do not, so that code may move between modules, nor do names of local variables.
 
     Parameters
     ----------
@@ -128,6 +129,7 @@ class Part:
 @functools.cache
 def _parts(text: str) -> tuple[Part, ...]:
     def part(node: ast.stmt, *names: str) -> Part:
+        node = _numbered(node)
         return Part(frozenset(names), ast.unparse(node), frozenset(_mentions(node)))
 
     def parts() -> Iterator[Part]:
@@ -153,6 +155,29 @@ def _parts(text: str) -> tuple[Part, ...]:
                     yield part(node)
 
     return tuple(parts())
+
+
+def _numbered(node: ast.stmt) -> ast.stmt:
+    """Code whose functions call their local variables by numbers, in order of appearance; arguments
+    and names that are also used for something global stay.
+    """
+    todo = [symtable.symtable(ast.unparse(node), "", "exec")]
+    local: set[str] = set()
+    other: set[str] = set()
+    while todo:
+        scope = todo.pop()
+        todo += scope.get_children()
+        for name in scope.get_symbols() if scope.get_type() == "function" else ():
+            plain = name.is_local() and not (name.is_parameter() or name.is_imported())
+            plain = plain and not name.is_namespace()
+            (local if plain else other if not name.is_free() else set()).add(name.get_name())
+        if scope.get_type() != "function":
+            other |= {name.get_name() for name in scope.get_symbols()}
+    numbers: dict[str, str] = {}
+    for x in ast.walk(node):
+        if isinstance(x, ast.Name) and x.id in local - other:
+            x.id = numbers.setdefault(x.id, f"_{len(numbers)}")
+    return node
 
 
 def _mentions(node: ast.AST) -> Iterator[str]:
