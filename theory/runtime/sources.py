@@ -159,25 +159,35 @@ def _parts(text: str) -> tuple[Part, ...]:
 
 def _numbered(node: ast.stmt) -> ast.stmt:
     """Code whose functions call their local variables by numbers, in order of appearance; arguments
-    and names that are also used for something global stay.
+    and names that also stand for something else in the same function stay.
     """
-    todo = [symtable.symtable(ast.unparse(node), "", "exec")]
-    local: set[str] = set()
-    other: set[str] = set()
+    todo: list[ast.AST] = [node]
+    while todo:
+        x = todo.pop()
+        if isinstance(x, FUNCTIONS):
+            local, numbers = _local(ast.unparse(x)), dict[str, str]()
+            for y in ast.walk(x):
+                if isinstance(y, ast.Name) and y.id in local:
+                    y.id = numbers.setdefault(y.id, f"_{len(numbers)}")
+        else:
+            todo += ast.iter_child_nodes(x)
+    return node
+
+
+def _local(text: str) -> set[str]:
+    """Names of a function, and of those inside it, that are local variables wherever they occur."""
+    names: dict[str, bool] = {}
+    todo = symtable.symtable(text, "", "exec").get_children()
     while todo:
         scope = todo.pop()
         todo += scope.get_children()
-        for name in scope.get_symbols() if scope.get_type() == "function" else ():
-            plain = name.is_local() and not (name.is_parameter() or name.is_imported())
-            plain = plain and not name.is_namespace()
-            (local if plain else other if not name.is_free() else set()).add(name.get_name())
-        if scope.get_type() != "function":
-            other |= {name.get_name() for name in scope.get_symbols()}
-    numbers: dict[str, str] = {}
-    for x in ast.walk(node):
-        if isinstance(x, ast.Name) and x.id in local - other:
-            x.id = numbers.setdefault(x.id, f"_{len(numbers)}")
-    return node
+        for name in scope.get_symbols():
+            plain = name.is_local() and not (
+                name.is_parameter() or name.is_imported() or name.is_namespace()
+            )
+            if not name.is_free():
+                names[name.get_name()] = plain and names.get(name.get_name(), True)
+    return {name for name, plain in names.items() if plain}
 
 
 def _mentions(node: ast.AST) -> Iterator[str]:
