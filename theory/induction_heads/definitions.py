@@ -10,7 +10,7 @@ from functools import cache
 
 import sympy as sp
 
-from theory.equation import Equation
+from theory.equation import Equation, table
 from theory.induction_heads.symbols import (
     W1,
     W2,
@@ -70,53 +70,28 @@ def equations() -> dict[str, Equation]:
     def bilinear(rows: sp.IndexedBase, W: sp.IndexedBase, width: sp.Expr) -> sp.Expr:
         return sp.Sum(rows[i, m] * W[m, n] * rows[j, n], (m, 1, width), (n, 1, width))
 
-    found = [
-        Equation("swap", M[m, n], swap, ref("Eq. (2)"), "exact", ("D even",)),
-        Equation("item_token", X_token[2 * k - 1, m], a[k, m], ref("Eq. (3)"), "exact"),
-        Equation("item_position", X_position[2 * k - 1, m], code[k, m], ref("Eq. (3)"), "exact"),
-        Equation("label_token", X_token[2 * k, m], b[k, m], ref("Eq. (3)"), "exact"),
-        Equation(
-            "label_position",
-            X_position[2 * k, m],
-            sp.Sum(code[k, n] * M[n, m], (n, 1, D)),
-            ref("Eq. (3)"),
-            "exact",
-        ),
-        Equation("query_token", X_token[end, m], a[q, m], ref("Eq. (4)"), "exact"),
-        Equation("query_position", X_position[end, m], sp.S.Zero, ref("Eq. (4)"), "exact"),
-        Equation("target", y[m], b[q, m], ref("Eq. (4)"), "exact"),
-        Equation("scores_1", S[i, j], bilinear(X, W1, 2 * D), ref("Eq. (1), A.4"), "exact"),
-        Equation("attention_1", T[i, j], softmax(S), ref("Eq. (1), A.4"), "exact", (MASK,)),
-        Equation(
-            "retrieved_1",
-            U[i, 2 * D + m],
-            sp.Sum(T[i, j] * X[j, m], (j, 1, last)),
-            ref("Eq. (1), A.4"),
-            "exact",
-        ),
-        Equation("scores_2", P[i, j], bilinear(U, W2, 4 * D), ref("Eq. (1), A.4"), "exact"),
-        Equation("attention_2", Q[i, j], softmax(P), ref("Eq. (1), A.4"), "exact", (MASK,)),
-        Equation(
-            "retrieved_2",
-            V[i, 4 * D + m],
-            sp.Sum(Q[i, j] * U[j, m], (j, 1, last)),
-            ref("Eq. (1), A.4"),
-            "exact",
-        ),
-        Equation(
-            "output",
-            output[m],
-            sp.Sum(V[end, n] * W3[n, m], (n, 1, 8 * D)),
-            ref("Eq. (1), A.3"),
-            "exact",
-        ),
-        Equation(
-            "squared_error",
+    return table(
+        ref,
+        status="exact",
+        swap=(M[m, n], swap, "Eq. (2)", "D even"),
+        item_token=(X_token[2 * k - 1, m], a[k, m], "Eq. (3)"),
+        item_position=(X_position[2 * k - 1, m], code[k, m], "Eq. (3)"),
+        label_token=(X_token[2 * k, m], b[k, m], "Eq. (3)"),
+        label_position=(X_position[2 * k, m], sp.Sum(code[k, n] * M[n, m], (n, 1, D)), "Eq. (3)"),
+        query_token=(X_token[end, m], a[q, m], "Eq. (4)"),
+        query_position=(X_position[end, m], sp.S.Zero, "Eq. (4)"),
+        target=(y[m], b[q, m], "Eq. (4)"),
+        scores_1=(S[i, j], bilinear(X, W1, 2 * D), "Eq. (1), A.4"),
+        attention_1=(T[i, j], softmax(S), "Eq. (1), A.4", MASK),
+        retrieved_1=(U[i, 2 * D + m], sp.Sum(T[i, j] * X[j, m], (j, 1, last)), "Eq. (1), A.4"),
+        scores_2=(P[i, j], bilinear(U, W2, 4 * D), "Eq. (1), A.4"),
+        attention_2=(Q[i, j], softmax(P), "Eq. (1), A.4", MASK),
+        retrieved_2=(V[i, 4 * D + m], sp.Sum(Q[i, j] * U[j, m], (j, 1, last)), "Eq. (1), A.4"),
+        output=(output[m], sp.Sum(V[end, n] * W3[n, m], (n, 1, 8 * D)), "Eq. (1), A.3"),
+        squared_error=(
             squared_error,
             sp.Sum((y[m] - output[m]) ** 2, (m, 1, D)),
-            ref("Sec. 3.2, A.3"),
-            "exact",
-            ("summed over the D coordinates",),
+            "Sec. 3.2, A.3",
+            "summed over the D coordinates",
         ),
-    ]
-    return {e.name: e for e in found}
+    )

@@ -13,7 +13,7 @@ import sympy as sp
 
 from theory import numeric
 from theory.algebra import written_as
-from theory.equation import Equation
+from theory.equation import Equation, table
 from theory.induction_heads import dynamics, expansions
 from theory.induction_heads.symbols import (
     F,
@@ -221,53 +221,50 @@ def tail() -> sp.Expr:
 def equations() -> dict[str, Equation]:
     """Inner problem, time of the drop, and the tail."""
     given, new = dynamics.GIVEN, dynamics.NEW
-    found = [
-        Equation(
-            "drop_dw_dtau",
+    return table(
+        ref,
+        status="leading order",
+        drop_dw_dtau=(
             sp.Derivative(w, tau),
             lambda: inner_rates()[0],
-            ref(f"{new}: loss drop"),
-            "leading order",
-            (*given, INNER),
+            f"{new}: loss drop",
+            *given,
+            INNER,
         ),
-        Equation(
-            "drop_dgamma_dtau",
+        drop_dgamma_dtau=(
             sp.Derivative(gamma, tau),
             lambda: inner_rates()[1],
-            ref(f"{new}: loss drop"),
-            "leading order",
-            (*given, INNER),
+            f"{new}: loss drop",
+            *given,
+            INNER,
         ),
-        Equation(
-            "drop_gamma_series",
+        drop_gamma_series=(
             gamma,
             lambda: inner_series(4),
-            ref(f"{new}: loss drop"),
-            "leading order",
-            (*given, INNER, "w -> 0"),
+            f"{new}: loss drop",
+            *given,
+            INNER,
+            "w -> 0",
         ),
-        Equation(
-            "beta_c",
+        beta_c=(
             beta_c,
             sp.sqrt(sp.LambertW(4 * N**2)),
-            ref(f"{new}: 2N = beta_c exp(beta_c^2/2)"),
+            f"{new}: 2N = beta_c exp(beta_c^2/2)",
             "exact",
         ),
-        Equation(
-            "T_drop",
+        T_drop=(
             T_drop,
             matched_time,
-            ref(f"{new}: time of loss = 1/2"),
-            "leading order",
-            (*given, "next term o(N)", "kappa = 0.9811115 from the inner problem"),
+            f"{new}: time of loss = 1/2",
+            *given,
+            "next term o(N)",
+            "kappa = 0.9811115 from the inner problem",
         ),
-        Equation(
-            "loss_tail",
+        loss_tail=(
             squared_error,
             tail,
-            ref(f"{new}: loss long after the drop"),
-            "leading order",
-            (*given, "gamma = gamma_star, p = 1, s >> N^(1/2)"),
+            f"{new}: loss long after the drop",
+            *given,
+            "gamma = gamma_star, p = 1, s >> N^(1/2)",
         ),
-    ]
-    return {e.name: e for e in found}
+    )

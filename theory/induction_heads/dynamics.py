@@ -7,7 +7,7 @@ from functools import cache
 import sympy as sp
 
 from theory.algebra import vanishes, written_as
-from theory.equation import Equation
+from theory.equation import Equation, table
 from theory.flow import Flow
 from theory.induction_heads import attention
 from theory.induction_heads.network import ORTHONORMAL
@@ -102,77 +102,37 @@ def equations() -> dict[str, Equation]:
         raise ArithmeticError("alpha(beta) does not solve the invariant")
     best = written_as(s * (s + F) / (s**2 + F), sp.solve(by_gamma.subs(r, s + F), gamma)[0])
     least = written_as(F / (s**2 + F), inner.subs(gamma, best))
-    found = [
-        Equation("loss", squared_error, loss, ref("B.3, B.4.1"), "exact", GIVEN),
-        Equation("dloss_ds", sp.Derivative(squared_error, s), by_s, ref("B.4.3"), "exact", GIVEN),
-        Equation("ds_dbeta", sp.Derivative(s, beta), s_by_beta, ref("B.4.4"), "exact", GIVEN),
-        Equation(
-            "ds_dalpha", sp.Derivative(s, alpha), s_by_p * p_by_alpha, ref("B.4.4"), "exact", GIVEN
-        ),
-        Equation(
-            "dloss_dgamma",
-            sp.Derivative(squared_error, gamma),
-            by_gamma,
-            ref("B.4.2, B.4.6"),
-            "exact",
-            GIVEN,
-        ),
-        Equation(
-            "dloss_dbeta",
-            sp.Derivative(squared_error, beta),
-            by_s * s_by_beta,
-            ref("B.4.5, B.4.6"),
-            "exact",
-            GIVEN,
-        ),
-        Equation(
-            "dloss_dalpha",
+    return table(
+        ref,
+        *GIVEN,
+        status="exact",
+        loss=(squared_error, loss, "B.3, B.4.1"),
+        dloss_ds=(sp.Derivative(squared_error, s), by_s, "B.4.3"),
+        ds_dbeta=(sp.Derivative(s, beta), s_by_beta, "B.4.4"),
+        ds_dalpha=(sp.Derivative(s, alpha), s_by_p * p_by_alpha, "B.4.4"),
+        dloss_dgamma=(sp.Derivative(squared_error, gamma), by_gamma, "B.4.2, B.4.6"),
+        dloss_dbeta=(sp.Derivative(squared_error, beta), by_s * s_by_beta, "B.4.5, B.4.6"),
+        dloss_dalpha=(
             sp.Derivative(squared_error, alpha),
             by_s * s_by_p * p_by_alpha,
-            ref("B.4.5, B.4.6"),
-            "exact",
-            GIVEN,
+            "B.4.5, B.4.6",
         ),
-        Equation(
-            "invariant",
-            conserved,
-            invariant,
-            ref(f"{NEW}: zero along the flow from zero"),
-            "exact",
-            GIVEN,
-        ),
-        Equation(
-            "alpha_of_beta",
-            alpha,
-            of_beta,
-            ref(f"{NEW}: the invariant solved"),
-            "exact",
-            (*GIVEN, "N >= 2"),
-        ),
-        Equation(
-            "beta_of_alpha",
+        invariant=(conserved, invariant, f"{NEW}: zero along the flow from zero"),
+        alpha_of_beta=(alpha, of_beta, f"{NEW}: the invariant solved", "N >= 2"),
+        beta_of_alpha=(
             beta,
             sp.sqrt(2 * alpha + (sp.exp(alpha) - 1) / (N - 1)),
-            ref(f"{NEW}: the invariant solved"),
-            "exact",
-            (*GIVEN, "N >= 2"),
+            f"{NEW}: the invariant solved",
+            "N >= 2",
         ),
-        Equation(
-            "gamma_star", gamma_star, best, ref(f"{NEW}: best gamma at given s"), "exact", GIVEN
-        ),
-        Equation(
-            "loss_star", loss_star, least, ref(f"{NEW}: loss at the best gamma"), "exact", GIVEN
-        ),
-        Equation(
-            "plateau",
+        gamma_star=(gamma_star, best, f"{NEW}: best gamma at given s"),
+        loss_star=(loss_star, least, f"{NEW}: loss at the best gamma"),
+        plateau=(
             loss_star,
             sp.simplify(spelled(least.subs(s, 1))),
-            ref(f"{NEW}: best loss at alpha beta = 0"),
-            "exact",
-            GIVEN,
+            f"{NEW}: best loss at alpha beta = 0",
         ),
-    ]
-    return {e.name: e for e in found}
+    )
 
 
 @cache

@@ -9,7 +9,7 @@ from functools import cache
 import sympy as sp
 
 from theory.algebra import written_as
-from theory.equation import Equation
+from theory.equation import Equation, table
 from theory.induction_heads import attention
 from theory.induction_heads.network import ORTHONORMAL
 from theory.induction_heads.symbols import N, alpha, beta, d, gamma, k, q, ref
@@ -83,18 +83,11 @@ def equations() -> dict[str, Equation]:
     """Initial rate of beta, for any queried pair and on average."""
     given = (ORTHONORMAL, attention.THREE, "alpha = beta = 0", "strict mask")
     place = ref("beyond Assumption 8: any q")
-    found = [
-        Equation("initial_slope", slope, initial_slope, place, "exact", given),
-        Equation(
-            "mean_initial_slope", slope, mean_initial_slope, place, "exact", (*given, UNIFORM)
-        ),
-        Equation(
-            "large_initial_slope",
-            slope,
-            large_initial_slope,
-            place,
-            "leading order",
-            (*given, UNIFORM, "large N"),
-        ),
-    ]
-    return {e.name: e for e in found}
+    return table(
+        place,
+        *given,
+        status="exact",
+        initial_slope=(slope, initial_slope),
+        mean_initial_slope=(slope, mean_initial_slope, UNIFORM),
+        large_initial_slope=(slope, large_initial_slope, "leading order", UNIFORM, "large N"),
+    )

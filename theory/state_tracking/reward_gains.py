@@ -9,7 +9,7 @@ from functools import cache
 import sympy as sp
 
 from theory.algebra import delta_sum, written_as
-from theory.equation import Equation
+from theory.equation import Equation, table
 from theory.flow import Flow
 from theory.notation import symbol
 from theory.parameters import ParameterError
@@ -158,31 +158,30 @@ def flow(
 def equations() -> dict[str, Equation]:
     """Factors of the clock."""
     iid = ("rollouts independent", "R_i the reward of rollout i")
-    found = [
-        Equation(
-            "scatter_gain",
+    return table(
+        ref,
+        status="closure",
+        scatter_gain=(
             factor,
             scatter_gain,
-            ref(BEYOND + ": rows with different s, leading correction"),
-            "closure",
-            ("rows of a rollout independent of each other", SAMPLED),
+            BEYOND + ": rows with different s, leading correction",
+            "rows of a rollout independent of each other",
+            SAMPLED,
         ),
-        Equation("baseline_gain", factor, baseline_gain, ref(BEYOND), "exact", iid),
-        Equation(
-            "normalised_gain",
+        baseline_gain=(factor, baseline_gain, BEYOND, "exact", *iid),
+        normalised_gain=(
             factor,
             normalised_gain,
-            ref(BEYOND + ", GRPO"),
-            "closure",
-            (*iid, "every prompt has the expected reward J"),
+            BEYOND + ", GRPO",
+            *iid,
+            "every prompt has the expected reward J",
         ),
-        Equation(
-            "normalised_gain_limit",
+        normalised_gain_limit=(
             factor,
             normalised_limit,
-            ref(BEYOND + ", GRPO"),
+            BEYOND + ", GRPO",
             "leading order",
-            (*iid, "G large"),
+            *iid,
+            "G large",
         ),
-    ]
-    return {e.name: e for e in found}
+    )

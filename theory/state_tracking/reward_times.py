@@ -9,7 +9,7 @@ from functools import cache
 import sympy as sp
 
 from theory.algebra import written_as
-from theory.equation import Equation
+from theory.equation import Equation, table
 from theory.notation import symbol
 from theory.state_tracking import exact, logits, loss
 from theory.state_tracking.dynamics import flow as supervised
@@ -96,55 +96,32 @@ def equations() -> dict[str, Equation]:
         timed = sp.Integral(inner.function / sp.Function("c")(exact.x), *inner.limits)
         return density.subs(inner, timed)
 
-    found = [
-        Equation(
-            "rewards_time",
+    return table(
+        ref,
+        status="closure",
+        rewards_time=(
             sp.Function("alpha")(D),
             waiting,
-            ref(BEYOND + ": quadrature on the orbit"),
-            "closure",
-            (*closure, "c(D) is the clock on the orbit"),
+            BEYOND + ": quadrature on the orbit",
+            *closure,
+            "c(D) is the clock on the orbit",
         ),
-        Equation("rewards_speed", speed, speed_of_excess, ref(BEYOND), "closure", small),
-        Equation(
-            "rewards_wait",
-            alpha,
-            lambda: wait()[0],
-            ref(BEYOND),
-            "leading order",
-            (*small, "L > 2"),
-        ),
-        Equation(
-            "rewards_wait_2",
-            alpha,
-            lambda: wait()[1],
-            ref(BEYOND),
-            "leading order",
-            (*small, "L = 2"),
-        ),
-        Equation(
-            "rewards_even",
+        rewards_speed=(speed, speed_of_excess, BEYOND, *small),
+        rewards_wait=(alpha, lambda: wait()[0], BEYOND, "leading order", *small, "L > 2"),
+        rewards_wait_2=(alpha, lambda: wait()[1], BEYOND, "leading order", *small, "L = 2"),
+        rewards_even=(
             s,
             even_success,
-            ref(BEYOND + ": from here on they are faster per step"),
+            BEYOND + ": from here on they are faster per step",
             "leading order",
-            (*closure, "N large"),
+            *closure,
+            "N large",
         ),
-        Equation(
-            "next_horizon",
+        next_horizon=(
             x,
             next_horizon,
-            ref(BEYOND + ": curriculum, when to roll out one step more"),
-            "closure",
-            closure,
+            BEYOND + ": curriculum, when to roll out one step more",
+            *closure,
         ),
-        Equation(
-            "best_horizon",
-            horizon,
-            best_horizon,
-            ref(BEYOND + ": curriculum"),
-            "closure",
-            (*closure, "as a real number"),
-        ),
-    ]
-    return {e.name: e for e in found}
+        best_horizon=(horizon, best_horizon, BEYOND + ": curriculum", *closure, "as a real number"),
+    )

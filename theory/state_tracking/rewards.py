@@ -9,7 +9,7 @@ from functools import cache
 import sympy as sp
 
 from theory.algebra import vanishes, written_as
-from theory.equation import Equation
+from theory.equation import Equation, table
 from theory.notation import symbol
 from theory.parameters import ParameterError
 from theory.state_tracking import loss, rollout
@@ -126,43 +126,30 @@ def rollout_assumptions() -> tuple[str, ...]:
 def equations() -> dict[str, Equation]:
     """Success, expected reward, and clocks of the kinds of reward."""
     closure = (MEAN_FIELD, SAMPLED, *rollout_assumptions())
-    found = [
-        Equation("success", s, success_of_margin, ref(BEYOND), "closure", (MEAN_FIELD,)),
-        Equation("excess", x, excess, ref("beyond Eq. (84): gain of the recursion"), "exact"),
-        Equation(
-            "expected_reward",
-            J,
-            expected,
-            ref("beyond Eq. (18): states are sampled"),
-            "closure",
-            closure,
-        ),
-        Equation(
-            "rewards_clock", clock, lambda: clock_of("outcome"), ref(BEYOND), "closure", closure
-        ),
-        Equation(
-            "rewards_clock_step",
+    return table(
+        ref,
+        status="closure",
+        success=(s, success_of_margin, BEYOND, MEAN_FIELD),
+        excess=(x, excess, "beyond Eq. (84): gain of the recursion", "exact"),
+        expected_reward=(J, expected, "beyond Eq. (18): states are sampled", *closure),
+        rewards_clock=(clock, lambda: clock_of("outcome"), BEYOND, *closure),
+        rewards_clock_step=(
             clock,
             lambda: clock_of("step"),
-            ref(BEYOND + ", one per step, given the state before"),
-            "closure",
-            closure,
+            BEYOND + ", one per step, given the state before",
+            *closure,
         ),
-        Equation(
-            "rewards_clock_true",
+        rewards_clock_true=(
             clock,
             lambda: clock_of("true"),
-            ref(BEYOND + ", one per step, for the true state"),
-            "closure",
-            closure,
+            BEYOND + ", one per step, for the true state",
+            *closure,
         ),
-        Equation(
-            "rewards_from_scratch",
+        rewards_from_scratch=(
             clock,
             lambda: clock_of("outcome").subs(L, 1 + L).subs(x, 0),
-            ref(BEYOND + ": at guessing, two steps or more"),
-            "closure",
-            (*closure, "L + 1 steps, L >= 1"),
+            BEYOND + ": at guessing, two steps or more",
+            *closure,
+            "L + 1 steps, L >= 1",
         ),
-    ]
-    return {e.name: e for e in found}
+    )

@@ -17,7 +17,7 @@ import scipy.optimize
 import sympy as sp
 
 from theory import numeric
-from theory.equation import Equation
+from theory.equation import Equation, table
 from theory.induction_heads.all_weights import plateau
 from theory.induction_heads.all_weights.plateau import LEADING, e, phi
 from theory.induction_heads.all_weights.scores import PLACE, THETA
@@ -91,62 +91,19 @@ def equations() -> dict[str, Equation]:
         1, 2
     )  # uniform q: gamma_3 at the start; gamma_3 - gamma_2 grows with beta_2
     rest = sp.sqrt(two_gamma**2 + beta_2**2 / 2)
-    found = [
-        Equation(
-            "all_gamma_last",
-            gamma_3,
-            sp.sqrt(1 + beta_2**2 / 2),
-            ref(f"{new}: behind the layer, q = N"),
-            "leading order",
-            LARGE,
-        ),
-        Equation(
-            "all_gamma_uniform",
-            gamma_3,
-            rest,
-            ref(f"{new}: behind the layer, uniform q"),
-            "leading order",
-            LARGE,
-        ),
-        Equation(
-            "all_alpha_uniform",
-            alpha_3,
-            beta_2**2 / 2,
-            ref(f"{new}: behind the layer, uniform q"),
-            "leading order",
-            LARGE,
-        ),
-        Equation(
-            "T_drop_all_last",
-            T_drop,
-            corrected,
-            ref(f"{new}: q = N, to relative order 1 / (ln N)^2"),
-            "leading order",
-            LARGE,
-        ),
-        Equation(
-            "T_alpha_all_last",
+    return table(
+        ref,
+        *LARGE,
+        status="leading order",
+        all_gamma_last=(gamma_3, sp.sqrt(1 + beta_2**2 / 2), f"{new}: behind the layer, q = N"),
+        all_gamma_uniform=(gamma_3, rest, f"{new}: behind the layer, uniform q"),
+        all_alpha_uniform=(alpha_3, beta_2**2 / 2, f"{new}: behind the layer, uniform q"),
+        T_drop_all_last=(T_drop, corrected, f"{new}: q = N, to relative order 1 / (ln N)^2"),
+        T_alpha_all_last=(
             T_alpha,
             4 * (1 - sp.exp(-sp.Rational(1, 2))) * N**2 / log,
-            ref(f"{new}: q = N"),
-            "leading order",
-            LARGE,
+            f"{new}: q = N",
         ),
-        Equation(
-            "T_drop_all_uniform",
-            T_drop,
-            4 * uniform_integral() * N**2 / log,
-            ref(f"{new}: uniform q"),
-            "leading order",
-            LARGE,
-        ),
-        Equation(
-            "T_gamma_all_uniform",
-            T_gamma,
-            N * log / (2 - sp.sqrt(2)),
-            ref(f"{new}: uniform q"),
-            "leading order",
-            LARGE,
-        ),
-    ]
-    return {x.name: x for x in found}
+        T_drop_all_uniform=(T_drop, 4 * uniform_integral() * N**2 / log, f"{new}: uniform q"),
+        T_gamma_all_uniform=(T_gamma, N * log / (2 - sp.sqrt(2)), f"{new}: uniform q"),
+    )

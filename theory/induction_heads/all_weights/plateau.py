@@ -14,7 +14,7 @@ from functools import cache
 
 import sympy as sp
 
-from theory.equation import Equation
+from theory.equation import Equation, table
 from theory.flow import Flow
 from theory.induction_heads.all_weights.scores import PLACE, THETA, E, context_weights, e
 from theory.induction_heads.network import ORTHONORMAL
@@ -181,65 +181,38 @@ def layer() -> dict[str, sp.Expr]:
 @cache
 def equations() -> dict[str, Equation]:
     """Gain of a row, its sums, the loss of five pseudo-parameters, and the initial time layer."""
-    found = [
-        Equation(
-            "plateau_Phi",
-            Phi,
-            lambda: sums()[Phi],
-            ref(f"{PLACE}: drive of alpha_3"),
-            "exact",
-            LEADING[:1],
-        ),
-        Equation(
-            "plateau_delta",
+    return table(
+        ref,
+        status="leading order",
+        plateau_Phi=(Phi, lambda: sums()[Phi], f"{PLACE}: drive of alpha_3", "exact", *LEADING[:1]),
+        plateau_delta=(
             delta,
             lambda: sums()[delta],
-            ref(f"{PLACE}: integral of Phi over e, over N"),
+            f"{PLACE}: integral of Phi over e, over N",
             "exact",
-            LEADING[:1],
+            *LEADING[:1],
         ),
-        Equation(
-            "plateau_phi",
-            phi,
-            lambda: sums()[phi],
-            ref(f"{PLACE}: 2 Phi = ln N + phi + O(e/N)"),
-            "leading order",
-            LEADING,
-        ),
-        Equation(
-            "plateau_loss",
-            squared_error,
-            loss_last,
-            ref(f"{PLACE}: five numbers, q = N"),
-            "leading order",
-            LEADING,
-        ),
-        Equation(
-            "plateau_Gamma",
+        plateau_phi=(phi, lambda: sums()[phi], f"{PLACE}: 2 Phi = ln N + phi + O(e/N)", *LEADING),
+        plateau_loss=(squared_error, loss_last, f"{PLACE}: five numbers, q = N", *LEADING),
+        plateau_Gamma=(
             Gamma,
             lambda: layer()["last_Gamma"],
-            ref(f"{PLACE}: t of order N, q = N"),
-            "leading order",
-            LEADING,
+            f"{PLACE}: t of order N, q = N",
+            *LEADING,
         ),
-        Equation(
-            "plateau_gamma_4",
+        plateau_gamma_4=(
             gamma_4,
             lambda: layer()["last_gamma_4"],
-            ref(f"{PLACE}: t of order N, q = N"),
-            "leading order",
-            LEADING,
+            f"{PLACE}: t of order N, q = N",
+            *LEADING,
         ),
-        Equation(
-            "plateau_Gamma_uniform",
+        plateau_Gamma_uniform=(
             Gamma,
             lambda: layer()["uniform_Gamma"],
-            ref(f"{PLACE}: t of order N, uniform q"),
-            "leading order",
-            LEADING,
+            f"{PLACE}: t of order N, uniform q",
+            *LEADING,
         ),
-    ]
-    return {x.name: x for x in found}
+    )
 
 
 @cache
