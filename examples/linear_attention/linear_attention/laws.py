@@ -1,4 +1,4 @@
-"""Times and heights of the drops, by the flow of all weights of the reduced model and by students."""
+"""Times and heights of the drops, by the flow of all reduced weights and by students."""
 
 from __future__ import annotations
 
