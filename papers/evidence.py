@@ -65,7 +65,7 @@ def sources(model: Model, command: str) -> str:
 
 def _roots(model: Model, command: str) -> list[str]:
     """Modules that implement a command for a model; one model may share another's."""
-    return [f"{m.path('verify')}.{command}" for m in model.offering(command)]
+    return [m.place("verify", command) for m in model.offering(command)]
 
 
 def modules(model: Model, command: str) -> dict[str, Path]:

@@ -78,14 +78,14 @@ def provenance(
 
 @functools.cache
 def statements(module: str) -> str:
-    """Digest of the package that contains a module, and of the task module in theory if there is
-    one; empty for code that is not in a file (a notebook).
+    """Digest of the package that contains a module (of ``simulate.py`` in a flat package), and of
+    the task module in theory if there is one; empty for code that is not in a file (a notebook).
     """
     source = sys.modules[module]
     if getattr(source, "__file__", None) is None:
         return ""
     path, package = Path(str(source.__file__)), source.__package__ or ""
-    if not package:
+    if not package or path.name == "simulate.py":
         return sources.digest([path])
     task = sys.modules.get(f"{package.replace('simulate.', 'theory.', 1)}.task")
     law = [] if task is None or package in task.__name__ else [Path(str(task.__file__))]

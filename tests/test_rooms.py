@@ -51,7 +51,7 @@ def test_checks(model):
 def test_paper(model):
     """Figures have titles and functions, claims and evidence are stored."""
     ledger = model.ledger()
-    folder = Path(ledger.__path__[0])
+    folder = Path(ledger.__file__).parent
     assert ledger.FIGURES and all(re.fullmatch(r"[\w-]+", str(name)) for name in ledger.FIGURES)
     for name in ("claims.toml", "evidence.json"):
         assert (folder / name).read_text()

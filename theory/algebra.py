@@ -11,26 +11,17 @@ import sympy as sp
 from sympy.concrete.delta import deltasummation
 
 
-def delta_sum(
-    expr: sp.Expr, *limits: tuple[sp.Symbol, sp.Expr, sp.Expr], within: bool = True
-) -> sp.Expr:
-    """Sum over the given indices, resolving deltas.
-
-    Parameters
-    ----------
-    within : bool
-        If true, every free index is assumed to lie in its range. Otherwise the term that a delta
-        selects carries the condition that its index lies in range, unless assumptions decide it.
+def delta_sum(expr: sp.Expr, *limits: tuple[sp.Symbol, sp.Expr, sp.Expr]) -> sp.Expr:
+    """Sum over the given indices, resolving deltas; every free index is assumed to lie in its
+    range.
     """
     for limit in limits:
         terms = sp.Add.make_args(sp.expand(expr))
-        expr = sp.Add(*(_term_sum(term, *limit, within) for term in terms))
+        expr = sp.Add(*(_term_sum(term, *limit) for term in terms))
     return sp.expand(expr)
 
 
-def _term_sum(
-    term: sp.Expr, index: sp.Symbol, low: sp.Expr, high: sp.Expr, within: bool
-) -> sp.Expr:
+def _term_sum(term: sp.Expr, index: sp.Symbol, low: sp.Expr, high: sp.Expr) -> sp.Expr:
     """Sum of one product over one index: a constant times the range, the term selected by a delta,
     or an unevaluated sum.
     """
@@ -39,10 +30,8 @@ def _term_sum(
     for delta in sorted(term.atoms(sp.KroneckerDelta), key=str):
         if index in delta.args:
             (other,) = set(delta.args) - {index}
-            picked = (term / delta).subs(index, other)
-            inside = within or sp.And(low <= other, other <= high)
-            return sp.Piecewise((picked, inside), (0, True))
-    return deltasummation(term, (index, low, high), no_piecewise=within)
+            return (term / delta).subs(index, other)
+    return deltasummation(term, (index, low, high), no_piecewise=True)
 
 
 def gaussian_moment(variables: Sequence[Any], covariance: Callable[[Any, Any], sp.Expr]) -> sp.Expr:

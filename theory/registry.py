@@ -39,8 +39,11 @@ class Model:
     paper : str
         Key of the paper's folder under ``papers``.
     package : str
-        For a model outside this toolkit, the package with its subpackages ``theory``, ``simulate``,
-        ``verify`` and ``papers``; empty for models of this toolkit.
+        For a model outside this toolkit, its package; empty for models of this toolkit. It has
+        subpackages ``theory``, ``simulate``, ``verify`` and ``papers``, or is flat: then
+        ``theory.py`` (with the onset), ``simulate.py`` and ``papers.py`` (beside ``claims.toml``)
+        are modules, and so is each ``verify`` command (``gradients.py``, ...) and the theory of
+        each system.
     stated : bool
         Whether its theory follows from a statement (``theory.NAME.stated``): what it has no module
         for is then what a wing has for every statement.
@@ -76,29 +79,36 @@ class Model:
         return [m for m in self.systems or [self] if m.has("verify", command)]
 
     def path(self, wing: str) -> str:
-        """Dotted name of the model's subpackage in a wing (``theory``, ``simulate``,
+        """Dotted name of the model's subpackage (or module) in a wing (``theory``, ``simulate``,
         ``verify``).
         """
-        if self.package:
-            return ".".join(filter(None, (self.package, wing, self.name.partition(".")[2])))
-        return f"{wing}.{self.name}"
+        if not self.package:
+            return f"{wing}.{self.name}"
+        system = self.name.partition(".")[2]
+        nested, flat = (
+            ".".join(filter(None, parts))
+            for parts in ((self.package, wing, system), (self.package, system))
+        )
+        beside = (system or wing == "verify") and not _there(nested) and _there(flat)
+        return flat if beside else nested
+
+    def place(self, wing: str, module: str) -> str:
+        """Dotted name of a module of the model in a wing, or of its family, whose modules serve all
+        its systems; empty if there is none. Nothing but packages is imported.
+        """
+        above = None if self.beside else _table().get(self.family)
+        try:
+            with self._guest(self.package):
+                paths = [f"{m.path(wing)}.{module}" for m in (self, above) if m]
+                return next(filter(_there, paths), "")
+        except ParameterError as error:
+            _leave_out(f"{wing} of model {self.name}", error)
+            return ""
 
     def has(self, wing: str, module: str) -> bool:
         """Whether the model has a module in a wing, found without importing it."""
-        if self.stated and wing != "theory" and _there(f"{wing}.statement.{module}"):
-            return True
-        try:
-            with self._guest(self.path(wing)):
-                room = importlib.util.find_spec(self.path(wing))
-                inside = room is not None and room.submodule_search_locations is not None
-                return (
-                    inside and importlib.util.find_spec(f"{self.path(wing)}.{module}") is not None
-                )
-        except ModuleNotFoundError:
-            return False
-        except ParameterError as error:
-            _leave_out(f"{wing} of model {self.name}", error)
-            return False
+        stated = self.stated and wing != "theory" and _there(f"{wing}.statement.{module}")
+        return stated or bool(self.place(wing, module))
 
     def wing(self, wing: str, module: str | None = None) -> ModuleType:
         """Import the model's subpackage in one wing, or one of its modules (for a family, its
@@ -111,17 +121,17 @@ class Model:
             to load.
         """
         room = self.systems[0] if module and self.systems else self
-        above = _table().get(room.family) if module else None
-        if above and not room.has(wing, str(module)) and above.has(wing, str(module)):
-            room = above  # one module for all systems of a family
-        path = ".".join(filter(None, (room.path(wing), module)))
+        path = room.place(wing, module) if module else room.path(wing)
         if room.stated and not _there(path):
             own = room.wing("theory")
             return (
                 own if wing == "theory" and module == "onset" else of_all(own.stated, wing, module)
             )
-        found = self._room(path)
-        lacking = [d for d in DOORS.get(wing, ()) if not (module or hasattr(found, d))]
+        if self.package and module == "onset" and not path:
+            path = f"{self.package}.theory"  # a flat package's onset is a name in its theory
+        found = self._room(path or f"{room.path(wing)}.{module}")
+        required = ("onset",) if module == "onset" else () if module else DOORS.get(wing, ())
+        lacking = [d for d in required if not hasattr(found, d)]
         if self.package and lacking:
             raise ParameterError(f"{self.name}: {found.__name__} lacks {', '.join(lacking)}")
         return found
@@ -159,10 +169,12 @@ class Model:
 
 
 def _there(path: str) -> bool:
-    """Whether there is a module of that name in this toolkit."""
+    """Whether there is a module of that name, in this toolkit or a package."""
     try:
-        return importlib.util.find_spec(path) is not None
-    except ModuleNotFoundError:
+        return bool(path) and importlib.util.find_spec(path) is not None
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{path}.".startswith(f"{error.name}."):
+            raise  # a package is there, but not what it imports
         return False
 
 

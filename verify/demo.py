@@ -11,9 +11,9 @@ from theory import state_tracking as st
 from theory.parameters import ParameterError
 from theory.runtime import cli
 from theory.state_tracking import Parameters, per_seed
+from theory.state_tracking.levels import own_start
 from verify import ensemble
 from verify.emergence import first_crossing
-from verify.state_tracking.trajectories import own_start
 
 FIGURES = {
     "onset.png": "when attention emerges: the flow, exact, against early-time and onset forms",

@@ -202,11 +202,16 @@ def with_device(request: Request, checks: list[Check]) -> Report:
 
 
 Table = Mapping[str, Equation]
+Covers = Mapping[Any, Any]  # groups of checks and the equations that they test
+
+
+def covered(covers: Covers, name: str) -> Covers:
+    """The groups of one model, where they are listed by system of a family."""
+    return covers.get(name.rpartition(".")[2], covers)
 
 
 def derivations(
-    covers: Mapping[Callable[[Table], list[Check]], tuple[str, ...]],
-    equations: Callable[[], dict[str, Equation]],
+    covers: Covers, equations: Callable[[], dict[str, Equation]]
 ) -> tuple[Callable[..., list[Check]], Callable[[Request], Report]]:
     """Make the functions ``checks`` and ``report`` of a model's ``gradients`` module.
 
@@ -214,22 +219,23 @@ def derivations(
     ----------
     covers : mapping of callable to tuple of str
         Groups of checks, each a function of the table of Equations, and the equations that they
-        test. A fault in any of these is detected (`tests/verify/test_faults.py`).
+        test; or these by system of a family. A fault in any of these is detected
+        (`tests/verify/test_faults.py`).
     equations : callable
         The model's Equations by name.
     """
 
-    def checks(table: Table | None = None) -> list[Check]:
+    def checks(table: Table | None = None, system: str = "") -> list[Check]:
         """All checks, for the derived equations or a given table."""
         from simulate.pool import one_thread
 
         eq = table or equations()
         with one_thread():
-            return [c for group in covers for c in group(eq)]
+            return [c for group in covered(covers, system) for c in group(eq)]
 
     def report(request: Request) -> Report:
         """Report of all checks, including the students' gradients on another device."""
-        return with_device(request, checks())
+        return with_device(request, checks(system=request.model.name))
 
     return checks, report
 

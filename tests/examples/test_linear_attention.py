@@ -18,15 +18,11 @@ import scipy.integrate
 import scipy.optimize
 import sympy as sp
 import torch
-from linear_attention import simulate
-from linear_attention.simulate import student
-from linear_attention.theory import Parameters, merged, separate, task
-from linear_attention.theory import symbols as S
-from linear_attention.theory.heads import Head
-from linear_attention.theory.onset import onset
-from linear_attention.verify import flows, groups
-from linear_attention.verify.merged import laws as one
-from linear_attention.verify.separate import laws as stairs
+from linear_attention import gradients, laws, merged, separate, task
+from linear_attention import simulate as student
+from linear_attention import statement as S
+from linear_attention.heads import Head
+from linear_attention.theory import Parameters, onset
 
 from simulate import gradient_flow
 from theory import registry
@@ -82,7 +78,7 @@ def test_numbers_of_the_drop():
         assert merged.equations()["T_drop"].evaluate(p.values()) == pytest.approx(
             expected, abs=5e-5
         )
-    assert one.drop(p, 0) == pytest.approx(4.105, abs=1e-3)  # to the digits given
+    assert laws.drop(p, 0) == pytest.approx(4.105, abs=1e-3)  # to the digits given
     answer = onset(white).numbers
     assert answer["T_drop"] == pytest.approx(answer["T_white"], rel=1e-9)  # two integrations
 
@@ -90,13 +86,13 @@ def test_numbers_of_the_drop():
 @pytest.mark.parametrize("drops", [2, pytest.param(4, marks=pytest.mark.slow)])
 def test_numbers_of_the_staircase(drops):
     """Plateaus of four eigenvalues, and the flow of all weights that passes them."""
-    p = stairs.STAIRS.replace(start=0.03)
+    p = laws.STAIRS.replace(start=0.03)
     levels = list(onset(p.replace(begin="aligned")).numbers.values())[-5:]
     assert levels == pytest.approx([4, 2.638298, 1.745309, 1.129924, 0.785097], abs=5e-7)
-    expected = stairs.predicted(p, 0, drops)
-    passed = stairs.between(p, 0, expected)
+    expected = laws.predicted(p, 0, drops)
+    passed = laws.between(p, 0, expected)
     assert passed == pytest.approx(levels[1 : drops + 1], rel=2e-3)  # left by 0.03
-    times, _ = stairs.staircase(p, 0, 1.3 * expected[-1], drops)
+    times, _ = laws.staircase(p, 0, 1.3 * expected[-1], drops)
     assert times[0] == pytest.approx(expected[0], rel=5e-3)  # next order in the start
     assert times[1:] == pytest.approx(expected[1:], rel=0.03)  # frozen at once
 
@@ -131,9 +127,9 @@ def test_white_data_follow_the_logistic():
     """All of its course, to saturation: the flow of all weights, a logistic typed here, the
     equation.
     """
-    p, at = one.ALIGNED, np.linspace(0, 8, 33)
+    p, at = laws.ALIGNED, np.linspace(0, 8, 33)
     begun = student.start(p, 0)
-    path = [begun, *flows.flow(p, begun, at[-1], at=at[1:])[0]]
+    path = [begun, *laws.follow(p, begun, at[-1], at=at[1:])[0]]
     found = np.array([float(student.matrix(w)[0, 0]) for w in path])
     D, c = 4, 1 + 5 / 20
     typed = 1 / (c + (1 / found[0] - c) * np.exp(-2 * D**0.5 * at))
@@ -188,13 +184,13 @@ def test_every_subset_of_directions_is_a_fixed_point():
     for chosen in itertools.product((False, True), repeat=3):
         u = np.where(chosen, best, 0) ** (1 / 3)
         rows = np.diag(u)[:, None]
-        at = groups.point("separate", p, {"v": u, "K": rows, "Q": rows})
+        at = gradients.point("separate", p, {"v": u, "K": rows, "Q": rows})
         assert max(float(np.abs(w).max()) for w in at.rates.values()) < 1e-12
         left = x.sum() - (x**2 * best)[list(chosen)].sum()
         assert 2 * at.loss == pytest.approx(left, rel=1e-12)
         losses.append(left)
         if any(chosen):  # nearby they move
-            off = groups.point("separate", p, {"v": 1.1 * u, "K": rows, "Q": rows})
+            off = gradients.point("separate", p, {"v": 1.1 * u, "K": rows, "Q": rows})
             assert max(float(np.abs(w).max()) for w in off.rates.values()) > 1e-3
     assert np.diff(np.sort(losses)).min() > 1e-3
 
@@ -203,7 +199,7 @@ def test_merged_heads_grow_along_the_square_alone():
     """Early, every head: 100-fold and more along Lambda^2, and nothing in any other direction."""
     p = Parameters(start=1e-6)
     square, begun = torch.as_tensor(p.eigenvalues**2).diag(), student.start(p, 1)
-    (last,), _ = flows.flow(p, begun, 8 / p.values()["gamma"])
+    (last,), _ = laws.follow(p, begun, 8 / p.values()["gamma"])
 
     def parts(weights):
         along = (weights["U"] * square).sum((1, 2)) / square.square().sum()
@@ -221,10 +217,10 @@ def test_merged_loss_drops_once():
     waits = []
     for start in (1e-3, 1e-5):
         p = Parameters(start=start)
-        begun, drop = student.start(p, 0), one.drop(p, 0)
+        begun, drop = student.start(p, 0), laws.drop(p, 0)
         at = np.linspace(0, 2.5 * drop, 60)
-        path = flows.flow(p, begun, at[-1], at=at[1:])[0]
-        loss = np.array(flows.losses(p, [begun, *path]))
+        path = laws.follow(p, begun, at[-1], at=at[1:])[0]
+        loss = np.array(laws.losses(p, [begun, *path]))
         pace = -np.diff(loss)
         assert (pace > 0).all()
         assert ((pace[1:-1] > pace[:-2]) & (pace[1:-1] > pace[2:])).sum() == 1
@@ -234,7 +230,7 @@ def test_merged_loss_drops_once():
 
 def test_odd_moments_vanish():
     """What pairs a single w: the reason why some weights stay at zero. Fourth moments do not."""
-    x = groups.point("merged", Parameters(spectrum="1.4,0.6", N=2, H=1))
+    x = gradients.point("merged", Parameters(spectrum="1.4,0.6", N=2, H=1))
     w, inputs, share = x.input("w"), x.input("x"), x.data.chances
     assert np.abs(share @ (w * inputs[:, 0] * inputs[:, 1])).max() < 1e-15
     assert share @ inputs[:, 0, 0] ** 4 == pytest.approx(3 * 1.4**2, rel=1e-13)
@@ -278,25 +274,27 @@ _large.terminal = True
 def test_a_step_delays_generic_heads(tmp_path):
     """The first drop of descent on all prompts, later than that of the flow by what a step adds."""
     eta, seeds = 0.02, range(4)
-    p = stairs.STAIRS.replace(start=0.05, eta=eta, steps=600, eval_every=1)
-    runs = simulate.train(p, seeds, store=tmp_path, **ALONE)
+    p = laws.STAIRS.replace(start=0.05, eta=eta, steps=600, eval_every=1)
+    runs = student.train(p, seeds, store=tmp_path, **ALONE)
     times = first_crossing(runs.learned.isel(direction=0), 0.5).values
     for seed, time in zip(seeds, times, strict=True):
-        (flowing,), _ = stairs.staircase(p, seed, 12, 1)
-        shift = stairs.predicted(p, seed, 1, eta) - stairs.predicted(p, seed, 1)
+        (flowing,), _ = laws.staircase(p, seed, 12, 1)
+        shift = laws.predicted(p, seed, 1, eta) - laws.predicted(p, seed, 1)
         # The start's shape adds a number of order one to the logarithm of the paces.
         assert time - flowing == pytest.approx(float(shift[0]), abs=eta / 2)
         assert shift > 2 * eta / 2
 
 
 def test_embedding_is_the_reduced_model():
-    """The attention with zeros elsewhere predicts what the reduced model does; back again."""
+    """The attention with zeros elsewhere predicts beta^T W x_q; back again."""
     for attention in ("merged", "separate"):
         p = Parameters(attention=attention, R=2, start=0.5, batch_size=8)
         small = student.start(p, 3)
         whole = student.embedded(small, 4)
         X, _ = student.sample(p, 0, 0)
-        torch.testing.assert_close(student.attention(whole, X), student.reduced(small, X))
+        beta = (X[:, :-1, :-1] * X[:, -1:, :-1]).mean(2)
+        reduced = torch.einsum("bi,ij,bj->b", beta, student.matrix(small), X[:, :-1, -1])
+        torch.testing.assert_close(student.attention(whole, X), reduced)
         back = student.extracted(whole)
         assert all((back[n] == w).all() for n, w in small.items())
 
@@ -305,7 +303,7 @@ def test_embedding_is_the_reduced_model():
 def test_population_students_follow_the_equations(attention, tmp_path):
     """A step moves every weight by its derived rate; tokens move others only by noise."""
     p = Parameters(attention=attention, R=2 if attention == "separate" else 1, start=0.3)
-    one = simulate.Student(p, 0, torch.device("cpu"), torch.float64)
+    one = student.Student(p, 0, torch.device("cpu"), torch.float64)
     begun, W = dict(one.weights), student.matrix(one.weights).numpy()
     known = p.values() | {n: w.numpy() for n, w in begun.items()} | {"W": W}
     force, size = task.equations()["force"], range(1, 5)
@@ -321,7 +319,7 @@ def test_population_students_follow_the_equations(attention, tmp_path):
             moved = float(one.weights[name][place]) - before
             assert moved == pytest.approx(p.eta * rate, rel=1e-9, abs=1e-14)  # rounding of W
     drawn = p.replace(student="tokens", steps=6, eval_every=3, batch_size=64)
-    runs = simulate.train(drawn, store=tmp_path, **ALONE)
+    runs = student.train(drawn, store=tmp_path, **ALONE)
     assert runs.others[0, 0] == 0 and 0 < runs.others[0, -1] < 0.05
 
 
@@ -338,25 +336,24 @@ def test_wrong_parameters_are_refused():
             Parameters(**changes)
         assert "\n" not in str(caught.value)
     with pytest.raises(ParameterError, match="iB of memory"):
-        simulate.train(Parameters(student="tokens", batch_size=10**12), **ALONE)
+        student.train(Parameters(student="tokens", batch_size=10**12), **ALONE)
 
 
 # Laws: each equation, wrong by 5%, fails.
 LAWS = [
-    (one.early, ("merged_v_early", "merged_u_early", "merged_rate"), ()),
-    (one.flow, ("T_drop", "T_unbalanced", "merged_s"), pytest.mark.slow),
-    (one.steps, ("T_step",), pytest.mark.slow),
-    (stairs.aligned, ("t_aligned", "t_leading", "t_step"), pytest.mark.slow),
-    (stairs.rank, ("plateau",), pytest.mark.slow),
+    (laws.early, ("merged_v_early", "merged_u_early", "merged_rate"), ()),
+    (laws.flow, ("T_drop", "T_unbalanced", "merged_s"), pytest.mark.slow),
+    (laws.steps, ("T_step",), pytest.mark.slow),
+    (laws.aligned, ("t_aligned", "t_leading", "t_step"), pytest.mark.slow),
+    (laws.rank, ("plateau",), pytest.mark.slow),
 ]
 
 
 @pytest.fixture
 def quick(monkeypatch):
     """One seed of the flows, and each flow once: no law changes it."""
-    for module in (one, stairs):
-        monkeypatch.setattr(module, "SEEDS", range(1))
-    flow, kept = flows.flow, {}
+    monkeypatch.setattr(laws, "SEEDS", range(1))
+    flow, kept = laws.follow, {}
 
     def once(p, begun, until, **more):
         start = tuple(w.numpy().tobytes() for w in begun.values())
@@ -365,7 +362,7 @@ def quick(monkeypatch):
             kept[key] = flow(p, begun, until, **more)
         return kept[key]
 
-    monkeypatch.setattr(flows, "flow", once)
+    monkeypatch.setattr(laws, "follow", once)
 
 
 @pytest.mark.parametrize(
@@ -385,10 +382,10 @@ def test_a_fault_in_a_law_is_caught(group, equations, quick):
 def test_the_other_laws_hold(quick):
     """Any Lambda, exponents, drawn prompts, generic heads, students."""
     table = merged.equations() | separate.equations()
-    rows = [*one.spectra(table), *groups.drawn(table)]
-    rows += [*stairs.generic(table), *stairs.exponents(table)]
+    rows = [*laws.spectra(table), *gradients.drawn(table)]
+    rows += [*laws.generic(table), *laws.exponents(table)]
     assert not failed(rows) and {c.verdict for c in rows} <= {"exact", "agrees", "bound"}
-    assert not failed(one.students(table, **ALONE) + stairs.students(table, **ALONE))
+    assert not failed(laws.merged_students(table, **ALONE) + laws.separate_students(table, **ALONE))
 
 
 def test_answers_are_json():

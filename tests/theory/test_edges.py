@@ -27,7 +27,7 @@ from theory import registry
 from theory.parameters import BaseParameters, ParameterError
 
 LIMIT = 60  # seconds of a call, on a machine with other things to do
-ROOMS = ("numbers", "onset", "predict", "heads")  # where a theory's functions of numbers live
+ROOMS = ("numbers", "onset", "predict", "heads", "theory")  # functions of numbers; flat packages
 # Formulas in, formulas out.
 SYMBOLIC = {"derived", "equations", "sections", "flow", "flows", "thermodynamic_limit", "mixture"}
 # Parts of other functions, which have read the arguments; and figures.
@@ -54,7 +54,7 @@ INNER = {
     "prox": "objective loss target_solution newton descend",
     "state_tracking.onset": "rise secant waited sharp at_large_sizes rates growth early_mass "
     "early_difference exponent onset_A gain_of_flow departure_of_sharp",
-    "theory.onset": "plateau level merged_time",
+    "linear_attention.theory": "plateau level merged_time curves",
     "onset": "curves curve draw report lines interpolated",
     "k_hop.numbers": "over_hops",
     "factual_recall.numbers": "constants angle_of_share gain",

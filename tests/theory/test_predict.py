@@ -1,6 +1,7 @@
 """`predict`: theory of single students, with the same interface for all models."""
 
 import dataclasses
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from theory import state_tracking as st
 from theory.associative_memory import factual_recall as recall
 from theory.associative_memory import k_hop
 from theory.parameters import ParameterError
+from theory.state_tracking.levels import DRAWS, LEVELS
 from theory.state_tracking.numbers.per_seed import (
     Cavity,
     Dressed,
@@ -21,6 +23,7 @@ from theory.state_tracking.numbers.per_seed import (
     Start,
     solve,
 )
+from theory.state_tracking.predict import ACCURACIES
 
 P = st.Parameters(N=6, L=4, d_g=5, d_h=8, n_train=64, epochs=60, eval_every=20)
 
@@ -62,6 +65,38 @@ def test_every_seed_is_followed_from_its_own_start(level, system):
         quick = st.predict(P, runs, accuracies=False)
         assert set(found) - set(quick) == {"accuracy", "rollout_accuracy"}
         xr.testing.assert_allclose(quick, found[list(quick)], rtol=1e-12)
+
+
+def test_every_level_answers_and_is_documented():
+    """By its name: curves of the runs, what it lacks, whom it describes, a row in the docs; drawn
+    starts where it integrates a system.
+    """
+    page = (Path(__file__).parents[2] / "docs/models/state_tracking_beyond.md").read_text()
+    start, runs = started(2)
+    begun = {
+        n: (("seed", "alpha"), np.outer(v, [1, 1, 1])) for n, v in vars(start).items() if n in "RS"
+    }
+    runs = runs.assign(begun | {"A": xr.full_like(runs.R, 1 / P.L)})
+    known = Realisation.drawn(P, start, np.random.default_rng(8))
+    for name, level in LEVELS.items():
+        assert f"| `{name}` | {level.title} |" in page
+        assert st.applies(P, runs, level=name) == []
+        given = {"given": known} if level.known and name != "disorder_drawn" else {}
+        found = st.predict(P, runs, level=name, **given)
+        assert {"A", "R", "S", "loss", *ACCURACIES} <= set(found) and found.attrs["level"] == name
+        assert found.sizes["seed"] == 2 and found.sizes["alpha"] == 3
+        assert found.sizes.get("draw") == (DRAWS if name == "disorder_drawn" else None)
+        assert np.isfinite(found.A).all()
+        spread = np.ptp(found.A.isel(alpha=-1).values)
+        assert spread == 0 if name == "flow" else spread > 0  # one curve, or one per seed
+        for lacking in level.needs:
+            with pytest.raises(ParameterError, match=f"variable {lacking} is missing"):
+                st.predict(P, runs.drop_vars(lacking), level=name, **given)
+        if level.system is None:
+            with pytest.raises(ParameterError, match=f"level = '{name}': follows runs"):
+                st.predict(P, seeds=2, level=name)
+    with pytest.raises(ParameterError, match="must be one of flow, own_start, dressed"):
+        st.applies(P, level="best")
 
 
 def test_a_training_set_may_be_given():

@@ -204,7 +204,7 @@ def rows(setting="table_1", full=None):
     p, runs = ensemble.shipped(setting)
     runs = runs.isel(alpha=slice(None, None, fidelity.EVERY))
     levels = {
-        level: fidelity.judge(p, fidelity.LEVELS[level](p, runs), runs)
+        level: fidelity.judge(p, fidelity.LEVELS[level].curves(p, runs), runs)
         for level in (fidelity.PAPER, fidelity.OWN)
     }
     return fidelity.off(setting, {**levels, fidelity.CAVITY: full or best()})
@@ -237,7 +237,7 @@ def test_bands_and_known_errors_are_those_of_the_full_ladder(setting):
     """With cavity equations run."""
     p, runs = ensemble.shipped(setting)
     runs = runs.isel(alpha=slice(None, None, fidelity.EVERY))
-    full = fidelity.judge(p, fidelity.LEVELS[fidelity.CAVITY](p, runs), runs)
+    full = fidelity.judge(p, fidelity.LEVELS[fidelity.CAVITY].curves(p, runs), runs)
     assert {c.verdict for c in rows(setting, full)} == {"limit"}
     if setting == "table_1":
         assert (full.inside, full.paired) == pytest.approx(

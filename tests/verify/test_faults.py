@@ -16,6 +16,7 @@ from theory.parameters import ParameterError
 from theory.registry import MODELS
 from verify.check import failed
 from verify.induction_heads import gradients, score_gradients
+from verify.report import covered
 
 WITH_GRADIENTS = {m.name: m for model in MODELS.values() for m in model.offering("gradients")}
 COVERING = {
@@ -23,10 +24,17 @@ COVERING = {
     for name, m in WITH_GRADIENTS.items()
     if hasattr(m.wing("verify", "gradients"), "COVERS")
 }
+
+
+def covers(name):
+    """Groups of a model's checks, and the equations that they cover."""
+    return covered(COVERING[name].wing("verify", "gradients").COVERS, name)
+
+
 CASES = [
     (name, group, equation)
-    for name, m in COVERING.items()
-    for group, equations in m.wing("verify", "gradients").COVERS.items()
+    for name in COVERING
+    for group, equations in covers(name).items()
     for equation in equations
 ]
 LEAST = 0.05  # relative fault that must be seen
@@ -54,7 +62,7 @@ def found(name):
     """All rows of a model's groups on the equations as they are; the table is the same for all."""
     table = COVERING[name].wing("theory").equations()
     with one_thread():
-        return {group: group(table) for group in COVERING[name].wing("verify", "gradients").COVERS}
+        return {group: group(table) for group in covers(name)}
 
 
 def cite(rows, equation):
@@ -143,14 +151,11 @@ DERIVATIVES = {
 @pytest.mark.parametrize("name", COVERING)
 def test_every_derivative_is_covered(name):
     """By a group whose rows notice a fault in it."""
-    module, equations = (
-        COVERING[name].wing("verify", "gradients"),
-        COVERING[name].wing("theory").equations(),
-    )
-    covered = {equation for names in module.COVERS.values() for equation in names}
-    assert covered <= equations.keys()
+    equations = COVERING[name].wing("theory").equations()
+    held = {equation for names in covers(name).values() for equation in names}
+    assert held <= equations.keys()
     wanted = {n for n in equations if DERIVATIVES[name](n)}
-    assert wanted and wanted <= covered
+    assert wanted and wanted <= held
 
 
 # Ids that rows of different equations share: the same statement for both masks, several laws of

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -157,6 +157,8 @@ class StandardParameters(BaseParameters):
         For an unknown name or a value out of range.
     """
 
+    paper: ClassVar[Callable[[], StandardParameters]]
+    PRESETS = {"small": {}, "paper": dict(D=2048, batch_size=512)}  # App. E, for a GPU
     D: int = parameter(128, "embedding and head dimension (paper: 2048)", low=2)
     vocabulary: int = parameter(32, "tokens", low=2)
     block: int = parameter(32, "positions", low=3)
@@ -178,13 +180,3 @@ class StandardParameters(BaseParameters):
             raise ParameterError(
                 f"pairs = {self.pairs}: 2 pairs + 1 positions must fit into block = {self.block}"
             )
-
-    @classmethod
-    def paper(cls) -> Self:
-        """Sizes of App. E; for a GPU."""
-        return cls(D=2048, batch_size=512)
-
-    @classmethod
-    def presets(cls) -> dict[str, Callable[[], Self]]:
-        """Named settings."""
-        return {"small": cls, "paper": cls.paper}

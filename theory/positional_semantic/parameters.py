@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -140,6 +140,13 @@ class HistogramParameters(BaseParameters):
     the published ones.
     """
 
+    paper: ClassVar[Callable[[], HistogramParameters]]
+    PRESETS = {
+        "small": {},
+        # Published sizes: an hour per seed and solution on a CPU.
+        "paper": dict(length=10, alphabet=15, samples=50000, width=64)
+        | dict(epochs=200, unfrozen_epochs=100),
+    }
     length: int = parameter(6, "tokens per sequence", low=2)
     alphabet: int = parameter(8, "different tokens", low=2)
     samples: int = parameter(4000, "sequences drawn, before repetitions are dropped", low=10)
@@ -151,13 +158,3 @@ class HistogramParameters(BaseParameters):
     eta: float = parameter(1e-3, "learning rate, Adam frozen and SGD unfrozen", above=0)
     batch: int = parameter(32, "sequences per step", low=1)
     noise: float = parameter(1e-3, "perturbation when unfreezing", low=0)
-
-    @classmethod
-    def paper(cls) -> Self:
-        """Published sizes: an hour per seed and solution on a CPU."""
-        return cls(length=10, alphabet=15, samples=50000, width=64, epochs=200, unfrozen_epochs=100)
-
-    @classmethod
-    def presets(cls) -> dict[str, Callable[[], Self]]:
-        """Named settings."""
-        return {"small": cls, "paper": cls.paper}

@@ -35,6 +35,7 @@ from theory.state_tracking import (
 )
 from theory.state_tracking.attention import c_omega
 from theory.state_tracking.dynamics import flow, thermodynamic_limit
+from theory.state_tracking.levels import applies
 from theory.state_tracking.numbers import inversion, per_seed
 from theory.state_tracking.numbers.rewards import best_switch, rewards_time
 from theory.state_tracking.numbers.rollout import trajectory, with_accuracy
@@ -42,7 +43,6 @@ from theory.state_tracking.onset import emergence_times, onset
 from theory.state_tracking.onset import equations as onset_equations
 from theory.state_tracking.parameters import Parameters
 from theory.state_tracking.predict import predict
-from theory.state_tracking.scope import applies
 from theory.state_tracking.variance import initial_variance
 
 __all__ = [

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -11,37 +10,17 @@ import xarray as xr
 from theory import prediction, scope, sweep
 from theory.emergence import until
 from theory.parameters import ParameterError
-from theory.state_tracking.numbers.per_seed import (
-    Cavity,
-    Dressed,
-    FixedDisorder,
-    Realisation,
-    Start,
-    solve,
-    system,
-)
-from theory.state_tracking.numbers.per_seed.cavity import Logits
+from theory.state_tracking.levels import LEVELS, Level
+from theory.state_tracking.numbers.per_seed import Realisation, Start, solve
 from theory.state_tracking.parameters import Parameters
-from theory.state_tracking.scope import SCOPES
 
-NEEDED = ("alpha", "R", "S", "zeta", "W_Q_start", "W_K_start", "M_variance_correct")
 ACCURACIES = ["accuracy", "rollout_accuracy"]
-
-
-class WithoutAccuracies(Cavity):
-    """Column theory without accuracies, which take most of the time of an evaluation."""
-
-    def _accuracy(self, found: Logits) -> np.ndarray:
-        return np.full(found.own.shape, np.nan)
-
-
 RENAMED = {"columns": "cavity", "quenched": "fixed_disorder"}  # names before version 0.1
-LEVELS: dict[str, Any] = {"cavity": Cavity, "dressed": Dressed, "fixed_disorder": FixedDisorder}
 DRAW = 0  # seed of drawn initial values
 
 
 @until("alpha")
-@scope.guard({name: SCOPES[name] for name in LEVELS})
+@scope.guard({name: level.scope for name, level in LEVELS.items()})
 @sweep.over_fields
 def predict(
     p: Parameters,
@@ -67,7 +46,8 @@ def predict(
         weights.
     until : float, optional
         Length of the curves without runs; ``p.epochs`` by default.
-    level : {'cavity', 'dressed', 'fixed_disorder'}
+    level : str
+        A name in `theory.state_tracking.levels.LEVELS`, above all
         ``cavity``: cavity equations for entries of M, with the size of the training set.
         ``dressed``: one variance of M and Gaussian logits; faster, and less accurate once logits
         are learned. ``fixed_disorder``: every entry of M, given teachers, initial weights and
@@ -85,8 +65,8 @@ def predict(
     Dataset
         ``A``, ``R``, ``S``, ``loss``, logits and accuracies, named as for students: over ``(seed,
         alpha)`` with the seeds of the runs, or over ``(draw, alpha)`` for drawn initial values,
-        with mean and standard deviation ``.mean("draw")`` and ``.std("draw")``. Time in alpha =
-        epochs / (d_g N).
+        with mean and standard deviation ``.mean("draw")`` and ``.std("draw")``; over both for the
+        level ``disorder_drawn``. Time in alpha = epochs / (d_g N).
 
     Raises
     ------
@@ -99,55 +79,45 @@ def predict(
         new = RENAMED.get(level) if isinstance(level, str) else None
         hint = f"; it is called '{new}' now" if new else ""
         raise ParameterError(f"level = {level!r}: must be one of {', '.join(LEVELS)}{hint}")
-    if given is not None and (level != "fixed_disorder" or runs is None):
+    row = LEVELS[level]
+    if given is not None and (row.known is None or runs is None):
         raise ParameterError("given: goes with runs and level = 'fixed_disorder'")
     if (runs is None) == (seeds is None):
         raise ParameterError("predict: needs the runs to follow, or seeds = a number of starts")
     if runs is not None:
-        curves = prediction.finite(p, lambda: _followed(p, runs, level, accuracies, given))
+        curves = prediction.finite(p, lambda: _followed(p, runs, row, accuracies, given))
     else:
         if not isinstance(seeds, int | np.integer) or isinstance(seeds, bool) or seeds < 1:
             raise ParameterError(f"seeds = {seeds}: must be how many starts to draw, at least 1")
+        if row.system is None:
+            raise ParameterError(f"level = {level!r}: follows runs, not drawn starts")
         p = p.run_to(until)
-        rng = np.random.default_rng(DRAW)
-        start = Start.drawn(p, int(seeds), rng)
-        known = (
-            Realisation.drawn(p, start, np.random.default_rng(DRAW))
-            if level == "fixed_disorder"
-            else None
-        )
+        start = Start.drawn(p, int(seeds), np.random.default_rng(DRAW))
+        known = Realisation.drawn(p, start, np.random.default_rng(DRAW)) if row.known else None
         epochs = prediction.evaluations(p.epochs, p.eval_every, "epochs")
-        system = _system(p, start, level, accuracies, known)
+        system = row.system(p, start, known, accuracies)
         curves = prediction.finite(p, lambda: solve(system, epochs)).rename(seed="draw")
     whose = "drawn starts" if runs is None else "each seed's own start"
-    if level == "fixed_disorder":
+    if row.known:
         whose = "drawn realisations" if runs is None else "each seed's own realisation"
         whose = "the given realisations" if given is not None else whose
     return curves.drop_vars([] if accuracies else ACCURACIES).assign_attrs(
         kind="theory",
-        reference=f"beyond forner2026: {level}, from {whose}",
+        reference="forner2026, Eq. (15)"
+        if row.flow
+        else f"beyond forner2026: {level}, from {whose}",
         level=level,
         status="closure",
         parameters=p.as_json(),
     )
 
 
-def _system(
-    p: Parameters, start: Start, level: str, accuracies: bool, given: Realisation | None
-) -> Any:
-    """System of equations of a level with its initial values."""
-    if given is not None:
-        return system(p, start, given)
-    kind = LEVELS[level]
-    return (WithoutAccuracies if kind is Cavity and not accuracies else kind)(p, start)
-
-
 def _followed(
-    p: Parameters, runs: xr.Dataset, level: str, accuracies: bool, given: Realisation | None
+    p: Parameters, runs: xr.Dataset, level: Level, accuracies: bool, given: Realisation | None
 ) -> xr.Dataset:
     """Predict runs from their initial values, at their evaluation times."""
-    free = () if level == "fixed_disorder" else ("data_draw",)
-    prediction.check_runs(p, runs, NEEDED, free=free)
+    free = () if level.known else ("data_draw",)
+    prediction.check_runs(p, runs, ("alpha", *level.needs), free=free)
     length = json.loads(runs.attrs.get("parameters", "{}")).get("epochs", p.epochs)
     if p.schedule != "constant" and length != p.epochs:
         raise ParameterError(
@@ -157,11 +127,9 @@ def _followed(
     times = students.alpha.values
     if float(times[0]) != 0 or not (np.diff(times) > 0).all():
         raise ParameterError(f"runs: alpha must rise from 0, begins {times[:3].tolist()}")
-    if level == "fixed_disorder" and given is None:
-        given = Realisation.of(p, students)
-    epochs = np.rint(times * p.d_g * p.N).astype(int)
-    curves = solve(_system(p, Start.measured(students), level, accuracies, given), epochs)
+    curves = level.curves(p, students, given, accuracies)
     # Use the students' stored times, whose last bits may differ from epochs / (d_g N).
+    epochs = np.rint(times * p.d_g * p.N).astype(int)
     curves = curves.assign_coords(alpha=times, epoch=("alpha", epochs))
     if "seed" in students.coords:
         curves = curves.assign_coords(seed=students.seed)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import replace
 
-from theory import scope
 from theory.optimisers import Optimiser
 from theory.scope import FULL_BATCH, Limit, Scope, configuration, only
 
@@ -120,5 +119,3 @@ DECAYING = Scope(
     ("eta", "n_train", "data_draw", "batch_size", "schedule", "warmup", *UNUSED, *MEASURED),
     ("weight_decay",),
 )
-SCOPES = {"flow": FLOW, "cavity": ONE_START, "dressed": ONE_START, "fixed_disorder": REALISATION}
-applies = scope.applies(SCOPES)

@@ -18,6 +18,7 @@ from theory import titles
 from theory.parameters import described
 from theory.runtime import plotting
 from theory.state_tracking import Parameters
+from theory.state_tracking.levels import DRAWS, LEVELS
 from theory.state_tracking.numbers.per_seed import (
     FixedDisorder,
     Realisation,
@@ -30,21 +31,11 @@ from verify.check import Band, Check, at_most, estimated, near
 from verify.emergence import first_crossing
 from verify.report import Report, Request
 from verify.state_tracking import ensemble
-from verify.state_tracking.levels import (
-    CAVITY,
-    COUNTS,
-    DRAWN,
-    DRAWS,
-    FULL,
-    LEVELS,
-    OWN,
-    PAPER,
-    TERMS,
-    fixed_disorder,
-    paper,
-    times,
-)
+from verify.state_tracking.terms import TERMS, times
 
+PAPER, OWN, CAVITY = "flow", "own_start", "cavity"
+DRAWN, COUNTS, FULL = "disorder_drawn", "disorder_counts", "fixed_disorder"
+TITLES = {name: level.title for name, level in LEVELS.items()}
 LADDER = ("table_1", "table_2", "unequal")
 SETTINGS = {name: ensemble.SETTINGS[name] for name in LADDER}
 GRID = ensemble.GRID
@@ -119,15 +110,20 @@ Ladder = dict[str, dict[str, Fidelity]]
 
 
 def judge(p: Parameters, theory: xr.Dataset, runs: xr.Dataset) -> Fidelity:
-    """Compare curves per seed with the students."""
-    theory, runs = theory.transpose("seed", ...), runs.transpose("seed", ...)
+    """Compare curves per seed with the students; of several draws their mean, with the relative
+    scatter of both times.
+    """
+    drawn = theory.transpose("draw", "seed", ...) if "draw" in theory.dims else None
+    theory = theory.transpose("seed", ...) if drawn is None else drawn.mean("draw")
+    runs = runs.transpose("seed", ...)
     errors, scatter = {}, {}
     for name, (of, level) in times(p).items():
         predicted, measured = (first_crossing(d[of], level).values for d in (theory, runs))
         timed = np.isfinite(measured)
         errors[name] = (predicted / measured - 1)[timed]
-        if f"{name}_scatter" in theory:
-            scatter[name] = _rms(theory[f"{name}_scatter"].values[timed])
+        if drawn is not None:
+            at = np.array([first_crossing(curve, level).values for curve in drawn[of]])
+            scatter[name] = _rms((at.std(0, ddof=1) / at.mean(0))[timed])
     for name in ("A", "loss", "rollout_accuracy"):
         errors[name] = np.abs(theory[name].values - runs[name].values).max(1)
     ratios = {}
@@ -169,7 +165,7 @@ def _one(setting: str, level: str, tick: Callable[[int], None]) -> Fidelity:
     p, runs = ensemble.shipped(setting)
     every = EVERY if setting in LADDER else EVERY_ON_GRID
     runs = runs.isel(alpha=slice(None, None, every))
-    found = judge(p, LEVELS[level](p, runs), runs)
+    found = judge(p, LEVELS[level].curves(p, runs), runs)
     tick(1)
     return found
 
@@ -201,14 +197,20 @@ def report(request: Request) -> Report:
         ensemble.renew(request.device, request.progress)
     found, grid = ladder()
     tables = {
-        f"{setting}: {ensemble.SETTINGS[setting].title}": (("error of", *levels), rows(levels))
+        f"{setting}: {ensemble.SETTINGS[setting].title}": (
+            ("error of", *(TITLES[x] for x in levels)),
+            rows(levels),
+        )
         for setting, levels in found.items()
     }
     apart = terms()
     title = ensemble.SETTINGS[TAKEN_APART].title
-    tables[f"fixed_disorder, {title}"] = (("error of", *apart), rows(apart))
+    tables[f"fixed disorder, {title}"] = (("error of", *apart), rows(apart))
     for name in ON_GRID_SHOWN:
-        tables[f"grid: {MEASURES[name]}"] = (("setting", *ON_GRID, "scatter"), across(grid, name))
+        tables[f"grid: {MEASURES[name]}"] = (
+            ("setting", *(TITLES[x] for x in ON_GRID), "scatter"),
+            across(grid, name),
+        )
     return Report(
         checks(found, grid),
         tables=tables,
@@ -400,7 +402,7 @@ def aims(setting: str, levels: dict[str, Fidelity]) -> list[Check]:
     out = [
         _aim(
             f"{MEASURES[name]} by our theory, {title}",
-            FULL,
+            TITLES[FULL],
             best.summary(name)[0],
             aim,
             MISSED.get((setting, name)),
@@ -411,13 +413,13 @@ def aims(setting: str, levels: dict[str, Fidelity]) -> list[Check]:
     if setting in LADDER:
         label = f"share of evaluations with the mean rollout beyond one s.e., {title}"
         known = MISSED.get((setting, "outside"))
-        out.append(_aim(label, FULL, 1 - best.inside, 0.1, known, AT_CHANCE))
+        out.append(_aim(label, TITLES[FULL], 1 - best.inside, 0.1, known, AT_CHANCE))
     for name in SCATTERED:
         (ours, _), (theirs, _) = best.summary(name), levels[PAPER].summary(name)
         out.append(
             at_most(
                 f"error of the {MEASURES[name]} by our theory over the paper's, {title}",
-                FULL,
+                TITLES[FULL],
                 0.25,
                 ours / theirs if np.isfinite(theirs) else 0.0,  # it may never reach it
                 "the theory is worth its equations",
@@ -432,7 +434,7 @@ def drawn_aims(setting: str, levels: dict[str, Fidelity]) -> list[Check]:
     return [
         _aim(
             f"{MEASURES[name]} by our theory of a start alone, {title}",
-            DRAWN,
+            TITLES[DRAWN],
             level.summary(name)[0],
             max(aim, ABOVE_SCATTER * level.scatter.get(name, 0.0)),
             MISSED_DRAWN.get((setting, name)),
@@ -466,7 +468,7 @@ def calibration(grid: Ladder, name: str) -> Check:
     predicted = float(np.sqrt(expected))
     return estimated(
         f"{MEASURES[name]} of single seeds over the scatter predicted, whole grid",
-        DRAWN,
+        TITLES[DRAWN],
         predicted,
         float(np.sqrt(np.mean(ratios))),
         float(np.sqrt(variance)) / (2 * predicted),
@@ -486,7 +488,7 @@ def each_training_set(name: str, tick: Callable[[int], None]) -> Check:
         errors += list(predicted / first_crossing(one.A, 0.5).values - 1)
     return near(
         f"time of A = 1/2 of {len(errors)} students, each with its training set, n = {p.n_train}",
-        FULL,
+        TITLES[FULL],
         0.0,
         _rms(np.array(errors)),
         0.01,
@@ -505,7 +507,7 @@ def off(setting: str, levels: dict[str, Fidelity]) -> list[Check]:
             band = Band(centre - half, centre + half, "closure c(A), one logit variance")
             out.append(
                 near(
-                    f"{MEASURES[name]} by {level.replace(', ', ' ')}, {title}",
+                    f"{MEASURES[name]} by {TITLES[level].replace(', ', ' ')}, {title}",
                     "flow (15)",
                     0.0,
                     float(errors.mean()),
@@ -553,7 +555,7 @@ def draw(p: Parameters, runs: xr.Dataset) -> Any:
     """Figure: attention and rollout accuracy of single seeds: students, the paper's curve, and
     ours.
     """
-    ours, theirs = fixed_disorder(p, runs), paper(p, runs)
+    ours, theirs = (LEVELS[level].curves(p, runs) for level in (FULL, PAPER))
     figure, axes = plotting.figure(1, 2, width=3.9, height=3.0)
     for axis, name, label in zip(
         axes, ("A", "rollout_accuracy"), ("attention $A$", "final rollout accuracy"), strict=True

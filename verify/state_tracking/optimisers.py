@@ -12,10 +12,11 @@ import numpy as np
 from simulate.state_tracking import train
 from theory.runtime import progress
 from theory.state_tracking import Parameters, predict
+from theory.state_tracking.levels import LEVELS
 from verify.check import Band, Check, near
 from verify.emergence import first_crossing
 from verify.state_tracking.ensemble import TESTED
-from verify.state_tracking.levels import FULL, times
+from verify.state_tracking.terms import times
 
 SEEDS = range(200, 205)  # trained after the theory was finished
 EVALUATIONS = 120  # of a run; theory is evaluated at the same steps
@@ -93,7 +94,9 @@ def rows(
         size, missed = float(np.sqrt(np.mean(found**2))), (known or {}).get(name)
         band = None if missed is None else Band(0.9 * missed, 1.1 * missed, MISSING)
         label = f"{NAMES[name]} per seed, rms, {title}"
-        out.append(near(label, FULL, 0.0, size, BARS[name], why, 1.0, band))
+        out.append(
+            near(label, LEVELS["fixed_disorder"].title, 0.0, size, BARS[name], why, 1.0, band)
+        )
     return out
 
 

@@ -13,6 +13,7 @@ from theory import state_tracking as st
 from theory.parameters import stated
 from theory.runtime import plotting
 from theory.state_tracking import Parameters
+from theory.state_tracking.levels import own_start
 from theory.state_tracking.onset import HALF
 from theory.state_tracking.onset import equations as onset_equations
 from verify import ensemble
@@ -20,7 +21,7 @@ from verify.check import Band, Check, at_least, identity, sampled
 from verify.emergence import first_crossing
 from verify.report import Report, Request
 from verify.state_tracking.bands import CLOSURE, NOISY_TIMES, PAPER_TIMES, bands
-from verify.state_tracking.trajectories import noisy, own_start
+from verify.state_tracking.trajectories import noisy
 
 SMALL = Parameters(N=8, L=5, d_g=8, d_h=16, n_train=1024, n_test=256, eval_every=5)
 SEEDS = range(16)

@@ -18,6 +18,7 @@ from theory.runtime import plotting
 from theory.special import gaussian_accuracy
 from theory.state_tracking import Parameters, attention
 from theory.state_tracking import rollout as rollout_equations
+from theory.state_tracking.levels import own_start
 from theory.state_tracking.numbers.rollout import rollout, with_accuracy
 from theory.state_tracking.predict import ACCURACIES
 from verify import ensemble
@@ -157,20 +158,6 @@ def best(p: Parameters, runs: xr.Dataset, ours: xr.Dataset, rates: xr.Dataset) -
     return Comparison(
         [c for part in parts for c in part.checks], parts[0].deviations, parts[0].beyond
     )
-
-
-def own_start(p: Parameters, runs: xr.Dataset) -> xr.Dataset:
-    """Exact solution of Eq. (15) from every seed's own A, R, S and zeta, with the paper's logits
-    and accuracies.
-    """
-    curves = []
-    for seed in runs.seed:
-        first = runs.sel(seed=seed).isel(alpha=0)
-        own = p.replace(
-            A_0=float(first.A), R_0=float(first.R), S_0=float(first.S), zeta=float(first.zeta)
-        )
-        curves.append(st.with_accuracy(st.inversion.solve(own, runs.alpha.values), own))
-    return xr.concat(curves, dim=runs.seed)
 
 
 def noisy(p: Parameters, runs: xr.Dataset) -> xr.Dataset:

@@ -91,7 +91,7 @@ def test_induction_heads(q, mask):
 
 def test_linear_attention():
     """All weights of one head that the statement has, on random prompts."""
-    plain = pytest.importorskip("linear_attention.simulate.student")
+    plain = pytest.importorskip("linear_attention.simulate")
     stated, rng, D, N = systems.regression(), keyed(4, 0), 3, 5
     x, q, t = (rng.normal(size=shape) for shape in ((40, N, D), (40, D), (40, D)))
     weights = {"v": rng.normal(), "U": rng.normal(size=(D, D))}

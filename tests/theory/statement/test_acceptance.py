@@ -164,7 +164,7 @@ def test_regression():
     assert sp.expand(kept.expression) in (v**2 - D * U**2, D * U**2 - v**2)
     off = check.confirm(derived("regression"))
     assert off["gradient of b"] < ROUNDING and off["gradient of c"] < ROUNDING
-    merged = pytest.importorskip("linear_attention.theory.merged")
+    merged = pytest.importorskip("linear_attention.merged")
     hand, flow = merged.flow(2), derived("regression").at(D=2).flow
     value = next(x.name for x in hand.state if not x.name.startswith("u"))
     names = {"U_1": "u_1", "U_2": "u_2", "v": value}

@@ -98,7 +98,7 @@ def test_numbers_of_equations():
             theory = example()
             p = theory.Parameters(**row["given"])
             if name.endswith("onset"):
-                from linear_attention.theory.onset import onset
+                from linear_attention.theory import onset
 
                 assert onset(p).numbers == pytest.approx(found, rel=NUMBER)
                 continue
@@ -118,7 +118,8 @@ def test_numbers_of_equations():
 def test_times_of_drops():
     """Three generic heads, with and without a step."""
     example()
-    from linear_attention.theory import Parameters, heads
+    from linear_attention import heads
+    from linear_attention.theory import Parameters
 
     p, rng = Parameters(spectrum="2.3,0.41,0.17", N=5), np.random.default_rng(5)
     v, K, Q = (rng.normal(size=s) * 0.01 for s in ((3,), (3, 1, 3), (3, 1, 3)))

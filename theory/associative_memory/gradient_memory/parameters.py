@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Self
 
 from theory.parameters import BaseParameters, ParameterError, parameter
 
@@ -19,6 +17,8 @@ class Parameters(BaseParameters):
         For an unknown name or a value out of range.
     """
 
+    # As many classes as keys (slides); four classes.
+    PRESETS = {"bijection": {}, "few_classes": dict(K=4)}
     N: int = parameter(32, "keys", low=2)
     K: int = parameter(32, "classes, at most N", low=2)
     eta: float = parameter(1.0, "learning rate", above=0)
@@ -28,22 +28,3 @@ class Parameters(BaseParameters):
         super().__post_init__()
         if self.K > self.N:
             raise ParameterError(f"K = {self.K}: must be <= N = {self.N}")
-
-    @classmethod
-    def bijection(cls) -> Self:
-        """As many classes as keys (slides)."""
-        return cls()
-
-    @classmethod
-    def few_classes(cls) -> Self:
-        """Four classes."""
-        return cls(K=4)
-
-    @classmethod
-    def presets(cls) -> dict[str, Callable[[], Self]]:
-        """Named settings."""
-        return {"bijection": cls.bijection, "few_classes": cls.few_classes}
-
-    def values(self) -> dict[str, Any]:
-        """Numbers by symbol name."""
-        return {"N": self.N, "K": self.K, "eta": self.eta}

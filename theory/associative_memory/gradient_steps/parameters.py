@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any
 
 from theory.parameters import BaseParameters, ParameterError, parameter
 
@@ -20,6 +19,9 @@ class Parameters(BaseParameters):
         For an unknown name, a value out of range, or too few tokens that are not triggers.
     """
 
+    # First step small enough for the softmax to stay linear; thirty times larger: the softmax
+    # saturates and later steps fail.
+    PRESETS = {"unsaturated": {}, "saturated": dict(first_step=30.0)}
     N: int = parameter(30, "tokens, triggers included", low=4)
     K: int = parameter(3, "triggers", low=1)
     T: int = parameter(32, "sequence length", low=5)
@@ -37,21 +39,6 @@ class Parameters(BaseParameters):
         super().__post_init__()
         if self.N - self.K < 2:
             raise ParameterError(f"K = {self.K}: must be <= N - 2 = {self.N - 2}")
-
-    @classmethod
-    def unsaturated(cls) -> Self:
-        """First step small enough for the softmax to stay linear."""
-        return cls()
-
-    @classmethod
-    def saturated(cls) -> Self:
-        """First step thirty times larger: the softmax saturates and later steps fail."""
-        return cls(first_step=30.0)
-
-    @classmethod
-    def presets(cls) -> dict[str, Callable[[], Self]]:
-        """Named settings."""
-        return {"unsaturated": cls.unsaturated, "saturated": cls.saturated}
 
     def values(self) -> dict[str, Any]:
         """Numbers by symbol name."""

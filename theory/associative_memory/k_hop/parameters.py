@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any
 
 from theory.parameters import BaseParameters, parameter
 
@@ -20,6 +19,8 @@ class Parameters(BaseParameters):
         For an unknown name or a value out of range.
     """
 
+    # All hops at once; hop by hop.
+    PRESETS = {"direct": {}, "easy_to_hard": dict(curriculum=True)}
     N: int = parameter(5, "things that are permuted", low=2)
     k: int = parameter(3, "hops", low=1, high=16)
     m_0: float = parameter(
@@ -32,21 +33,6 @@ class Parameters(BaseParameters):
     batch_size: int = parameter(256, "samples per step of the kernel learner", low=1)
     steps: int = parameter(4000, "length of a run", low=1)
     eval_every: int = parameter(10, "steps between measurements", low=1)
-
-    @classmethod
-    def direct(cls) -> Self:
-        """All hops at once."""
-        return cls()
-
-    @classmethod
-    def easy_to_hard(cls) -> Self:
-        """Hop by hop."""
-        return cls(curriculum=True)
-
-    @classmethod
-    def presets(cls) -> dict[str, Callable[[], Self]]:
-        """Named settings."""
-        return {"direct": cls.direct, "easy_to_hard": cls.easy_to_hard}
 
     def values(self) -> dict[str, Any]:
         """Numbers by symbol name; all overlaps start alike."""

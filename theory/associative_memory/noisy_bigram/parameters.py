@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, ClassVar
 
 from theory.parameters import BaseParameters, parameter
 
@@ -20,6 +20,11 @@ class Parameters(BaseParameters):
         For an unknown name or a value out of range.
     """
 
+    ablation: ClassVar[Callable[[], Parameters]]
+    PRESETS = {
+        "one_step": {},  # one gradient step from n samples
+        "ablation": dict(N=32, T=16, a=0.6),  # both paths trained; more noise than clean answers
+    }
     N: int = parameter(64, "possible answers; the noise token is one more", low=2)
     T: int = parameter(8, "context tokens: the answer and T - 1 random ones", low=2)
     a: float = parameter(0.5, "probability that the label is the noise token", above=0, high=0.99)
@@ -29,21 +34,6 @@ class Parameters(BaseParameters):
     batch_size: int = parameter(128, "samples per step of the ablated model", low=1)
     steps: int = parameter(3000, "length of a run of the ablated model", low=1)
     eval_every: int = parameter(50, "steps between measurements", low=1)
-
-    @classmethod
-    def one_step(cls) -> Self:
-        """One gradient step from n samples."""
-        return cls()
-
-    @classmethod
-    def ablation(cls) -> Self:
-        """Both paths trained; noise more frequent than the clean answer."""
-        return cls(N=32, T=16, a=0.6)
-
-    @classmethod
-    def presets(cls) -> dict[str, Callable[[], Self]]:
-        """Named settings."""
-        return {"one_step": cls.one_step, "ablation": cls.ablation}
 
     def values(self) -> dict[str, Any]:
         """Numbers by symbol name."""

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any
 
 from theory.parameters import BaseParameters, ParameterError, parameter
 
@@ -19,6 +18,8 @@ class Parameters(BaseParameters):
         For an unknown name or a value out of range.
     """
 
+    # One output per key; eight outputs.
+    PRESETS = {"injective": {}, "few_classes": dict(M=8)}
     d: int = parameter(64, "embedding dimension", low=4)
     N: int = parameter(256, "stored keys", low=2)
     M: int | None = parameter(None, "outputs; none is one per key", low=2)
@@ -29,21 +30,6 @@ class Parameters(BaseParameters):
         super().__post_init__()
         if self.M is not None and self.M > self.N:
             raise ParameterError(f"M = {self.M}: must be <= N = {self.N}")
-
-    @classmethod
-    def injective(cls) -> Self:
-        """One output per key."""
-        return cls()
-
-    @classmethod
-    def few_classes(cls) -> Self:
-        """Eight outputs."""
-        return cls(M=8)
-
-    @classmethod
-    def presets(cls) -> dict[str, Callable[[], Self]]:
-        """Named settings."""
-        return {"injective": cls.injective, "few_classes": cls.few_classes}
 
     @property
     def outputs(self) -> int:

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, ClassVar
 
 from theory.parameters import BaseParameters, ParameterError, parameter
+
+# Full transformer
+WHOLE = dict(student="transformer", layers=2, batch_size=48, eta=2e-3, loss_on="all") | dict(
+    steps=200, eval_every=20
+)
 
 
 @dataclass(frozen=True)
@@ -22,6 +27,15 @@ class Parameters(BaseParameters):
         For an unknown name, a value out of range, or more triggers than tokens.
     """
 
+    simplified: ClassVar[Callable[[], Parameters]]
+    two_layers: ClassVar[Callable[[], Parameters]]
+    one_layer: ClassVar[Callable[[], Parameters]]
+    PRESETS = {
+        # Three trained matrices, loss on predictable tokens (slides, memory-recall probes).
+        "simplified": {},
+        "two_layers": WHOLE,  # which learns the task
+        "one_layer": {**WHOLE, "layers": 1, "steps": 300},  # which cannot
+    }
     N: int = parameter(65, "vocabulary", low=3)
     K: int = parameter(5, "trigger tokens per sequence", low=1)
     T: int = parameter(64, "sequence length", low=4)
@@ -62,38 +76,6 @@ class Parameters(BaseParameters):
             raise ParameterError(f"K = {self.K}: must be < N = {self.N}")
         if self.student == "simplified" and self.layers != 2:
             raise ParameterError(f"layers = {self.layers}: must be 2 with student = 'simplified'")
-
-    @classmethod
-    def simplified(cls) -> Self:
-        """Three trained matrices, loss on predictable tokens (slides, memory-recall probes)."""
-        return cls()
-
-    @classmethod
-    def two_layers(cls) -> Self:
-        """Full transformer with two layers, which learns the task."""
-        return cls(
-            student="transformer",
-            layers=2,
-            batch_size=48,
-            eta=2e-3,
-            loss_on="all",
-            steps=200,
-            eval_every=20,
-        )
-
-    @classmethod
-    def one_layer(cls) -> Self:
-        """Full transformer with one layer, which cannot learn the task."""
-        return cls.two_layers().replace(layers=1, steps=300)
-
-    @classmethod
-    def presets(cls) -> dict[str, Callable[[], Self]]:
-        """Named settings."""
-        return {
-            "simplified": cls.simplified,
-            "two_layers": cls.two_layers,
-            "one_layer": cls.one_layer,
-        }
 
     def values(self) -> dict[str, Any]:
         """Numbers by symbol name."""

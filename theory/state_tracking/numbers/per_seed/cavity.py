@@ -71,10 +71,15 @@ class Cavity:
     finite_data : bool
         Let columns differ in their share of a finite training set; otherwise the training set is
         infinite.
+    accuracies : bool
+        Compute accuracies, which take most of the time of an evaluation; otherwise they are NaN.
     """
 
-    def __init__(self, p: Parameters, start: Start, finite_data: bool = True) -> None:
+    def __init__(
+        self, p: Parameters, start: Start, finite_data: bool = True, accuracies: bool = True
+    ) -> None:
         self.p, self.attention, self.zeta = p, Attention(p), start.zeta[:, None]
+        self.accuracies = accuracies
         self.v_0, weight = gauss_legendre(NODES, -1)
         self.of_v = weight / 2
         self.e, self.of_share = gauss_hermite(SHARES if finite_data else 1)
@@ -176,7 +181,7 @@ class Cavity:
             other=other,
             other_variance=other_variance,
             loss_=loss_,
-            steps=self._accuracy(x),
+            steps=self._accuracy(x) if self.accuracies else np.full(x.own.shape, np.nan),
         )
 
     def _accuracy(self, found: Logits) -> np.ndarray:

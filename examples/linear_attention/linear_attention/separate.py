@@ -6,11 +6,10 @@ from functools import cache
 
 import sympy as sp
 
-from linear_attention.theory import symbols as S
-from linear_attention.theory import task
-from linear_attention.theory.parameters import Parameters
-from linear_attention.theory.scope import ONE_HEAD, applies
-from linear_attention.theory.symbols import D, G, K, Q, R, d, g, h, i, j, k, lam, r, s, t, u, v
+from linear_attention import statement as S
+from linear_attention import task
+from linear_attention.parameters import ONE_HEAD, Parameters, applies
+from linear_attention.statement import D, G, K, Q, R, d, g, h, i, j, k, lam, r, s, t, u, v
 from theory.algebra import delta_sum, vanishes, written_as
 from theory.catalogue import catalogue
 from theory.equation import Equation

@@ -8,9 +8,8 @@ from functools import cache
 
 import sympy as sp
 
-from linear_attention.theory import symbols as S
-from linear_attention.theory.statement import regression
-from linear_attention.theory.symbols import D, G, N, W, a, d, i, j, k, l, lam, trace, w
+from linear_attention import statement as S
+from linear_attention.statement import D, G, N, W, a, d, i, j, k, l, lam, regression, trace, w
 from theory.algebra import delta_gradient, linear_root, vanishes, written_as
 from theory.equation import Equation
 from theory.notation import symbol

@@ -1,5 +1,5 @@
-"""When linear attention learns to regress in context: one drop if key and query are merged, a
-staircase if not.
+"""In-context linear regression by linear attention (Zhang et al., arXiv:2501.16265): one drop if
+key and query are merged, a staircase if not.
 """
 
 from __future__ import annotations
@@ -9,15 +9,28 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from linear_attention.theory import merged, separate, task
-from linear_attention.theory.parameters import Parameters
-from linear_attention.theory.scope import DROPS
+from linear_attention import merged, separate, task
+from linear_attention.parameters import DROPS, Parameters, applies
 from theory import scope, sweep
+from theory.catalogue import family
 from theory.emergence import of_onset, until
 from theory.equation import Equation
 from theory.onset import Onset
 from theory.parameters import ParameterError
 
+__all__ = [
+    "Parameters",
+    "applies",
+    "emergence_times",
+    "equations",
+    "flows",
+    "merged",
+    "onset",
+    "sections",
+    "separate",
+]
+sections, equations = family([merged, separate])
+flows = lambda: merged.flows() | separate.flows()  # noqa: E731
 BEYOND = "start = {start:g}: lies beyond the drop of {name}; take it smaller"
 SHARE = 0.75  # fraction of a drop of the loss at W_dd equal to half its final value
 
@@ -55,7 +68,7 @@ def onset(p: Parameters, until: float | None = None) -> Onset:
         {name: number for name, number, _ in rows},
         {name: text for name, _, text in rows},
         {},
-        ["aligned starts of size `start`; heads from any start: theory.heads.drops"],
+        ["aligned starts of size `start`; heads from any start: heads.drops"],
         curves=lambda: curves(p, until or 1.2 * last),
         equations=lambda: [logistic, t_d, task.equations()["plateau"]],
         plot=draw,

@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
+from linear_attention import merged, separate
+from linear_attention.laws import predicted
+from linear_attention.parameters import Parameters
 from linear_attention.simulate import train
-from linear_attention.theory import merged, separate
-from linear_attention.theory.onset import merged_time, plateau
-from linear_attention.theory.parameters import Parameters
-from linear_attention.verify.separate.laws import predicted
+from linear_attention.theory import merged_time, plateau
 from papers.source import Figure, Source
 from theory import titles
 from theory.runtime import plotting

@@ -8,11 +8,10 @@ from functools import cache, partial
 
 import sympy as sp
 
-from linear_attention.theory import symbols as S
-from linear_attention.theory import task
-from linear_attention.theory.parameters import Parameters
-from linear_attention.theory.scope import MERGED, WHITE_DATA, applies
-from linear_attention.theory.symbols import D, U, c, d, g, h, i, j, k, kappa, l, lam, rate, t, u
+from linear_attention import statement as S
+from linear_attention import task
+from linear_attention.parameters import MERGED, WHITE_DATA, Parameters, applies
+from linear_attention.statement import D, U, c, d, g, h, i, j, k, kappa, l, lam, rate, t, u
 from theory.algebra import delta_sum, vanishes, written_as
 from theory.catalogue import catalogue
 from theory.equation import Equation

@@ -17,8 +17,8 @@ import numpy as np
 import scipy.integrate
 import scipy.optimize
 
-from linear_attention.theory import separate
-from linear_attention.theory import symbols as S
+from linear_attention import separate
+from linear_attention import statement as S
 from theory.arguments import checked
 from theory.numeric import function
 from theory.parameters import ANYTHING, Allowed, ParameterError

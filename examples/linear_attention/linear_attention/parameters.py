@@ -1,4 +1,4 @@
-"""Parameters of in-context linear regression: one object for theory and students."""
+"""Parameters of in-context linear regression, and which students each theory describes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from linear_attention.statement import d, lam
+from theory import scope
 from theory.parameters import ParameterError, Stepped, parameter
+from theory.scope import Limit, Scope, only
 
 
 @dataclass(frozen=True)
@@ -81,15 +84,12 @@ class Parameters(Stepped):
 
     def values(self) -> dict[str, Any]:
         """Numbers by symbol name, with derived quantities."""
-        from linear_attention.theory import symbols, task
+        from linear_attention.task import equations
 
-        x, (a, c) = self.eigenvalues, (task.equations()[n] for n in "ac")
+        x, (a, c) = self.eigenvalues, (equations()[n] for n in "ac")
         known: dict[str, Any] = {**super().values(), "D": x.size, "lambda": x}
         known |= {"tr_Lambda": float(x.sum()), "gamma": float(np.sqrt((x**4).sum()))}
-        known |= {
-            "a": a.evaluate(known | {symbols.lam[symbols.d]: x}),
-            "c": float(c.evaluate(known)),
-        }
+        known |= {"a": a.evaluate(known | {lam[d]: x}), "c": float(c.evaluate(known))}
         known |= {"P_0": self.start**2, "u_0": self.start, "s_0": self.start**2 / x.size**0.5}
         each = {n: enumerate(known[n].tolist(), 1) for n in ("lambda", "a")}
         return known | {f"{n}_{k}": y for n, of in each.items() for k, y in of}
@@ -105,3 +105,29 @@ class Parameters(Stepped):
         known = self.values()
         each = zip(known["lambda"].tolist(), known["a"].tolist(), strict=True)
         return [known | {"lambda_1": x, "a_1": y} for x, y in each]
+
+
+RUN = ("H", "R", "student", "eta", "batch_size", "steps", "eval_every", "attention")
+ALIGNED = Limit(
+    "begin",
+    "aligned where key and query are separate",
+    lambda p, runs: p.attention == "merged" or p.begin == "aligned",
+    lambda p, runs: repr(p.begin),
+    ("attention",),
+)
+WHITE = Limit(
+    "spectrum",
+    "white, as in '1,1,1'",
+    lambda p, runs: set(p.eigenvalues) == {1},
+    lambda p, runs: repr(p.spectrum),
+)
+STARTS = "merged heads from a small start, separate ones from an aligned start"
+ANY = "heads.drops follows any start"
+DROPS = Scope("the time of each drop", STARTS, (ALIGNED,), RUN, remedy=ANY)
+ONE = only("attention", "separate"), only("begin", "aligned")
+ONE_HEAD = Scope("the flow of one aligned head", "heads that start along one direction", ONE, RUN)
+FREE = ("begin", *RUN)
+WHITE_DATA = Scope("the logistic drop", "merged key and query on white data", (WHITE,), FREE)
+MERGED = Scope("the flow of one effective head", "merged key and query", (), FREE)
+SCOPES = {"drops": DROPS, "merged": MERGED, "separate": ONE_HEAD}
+applies = scope.applies(SCOPES)

@@ -1,0 +1,259 @@
+"""Times and heights of the drops, by the flow of all reduced weights and by students."""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import Any
+
+import numpy as np
+import torch
+import xarray as xr
+
+from linear_attention import heads, merged, separate
+from linear_attention import simulate as student
+from linear_attention.parameters import Parameters
+from linear_attention.simulate import Weights, train
+from linear_attention.theory import equations, level, merged_time
+from simulate.gradient_flow import integrate
+from verify.check import Check, Sides, identity, near, sampled, vanishing
+from verify.emergence import first_crossing
+from verify.report import Report, Request, Table, gathered
+
+ODE = 1e-6, "ODE of all weights at 1e-10"
+SEEDS = range(4)
+STARTS = (1.5e-6, 1.186e-7)  # P(0)
+SMALL = 3e-3, "corrections of the order of the start, sqrt(P(0)) = 1e-3"
+TINY = tuple(10.0**-k for k in (3, 4, 5, 6))  # starts, merged
+DECADES = 1e-2, "starts up to 0.001 shift a time by up to 0.003, over three decades"
+WHITE = Parameters.white()
+ALIGNED = WHITE.replace(H=1, begin="aligned")
+SEEN = 12  # students on drawn tokens; 5% is detected
+STAIRS = Parameters(attention="separate")
+LARGER = (0.02, 0.01, 0.005, 0.0025)  # starts, separate
+LEFT = 1e-2, "what small starts leave of a step"
+FIRST = 5e-3, "next order in the start, 0.01"
+LATER = 0.03, "frozen at once what takes a time of order one to be learned"
+
+
+def follow(p: Parameters, begun: Weights, until: float, **more: Any) -> Any:
+    """Weights at some times, and times of events, of the flow of every reduced weight."""
+    loss = student.population(p)
+    return integrate(lambda weights: loss(weights) / 2, begun, until, **more)
+
+
+def losses(p: Parameters, path: list[Weights]) -> list[float]:
+    """Loss along a path."""
+    return [float(x) for x in map(student.population(p), path)]
+
+
+def conserved(table: Table, system: str, begun: Weights, last: Weights) -> list[Check]:
+    """Checks that the invariants at the end of a flow equal those at its start and those of the
+    equation.
+    """
+    now, before = (student.invariants(w) for w in (last, begun))
+    name, found = next(iter(now.items()))
+    drift = torch.cat([(x - before[n]).flatten() for n, x in now.items()])
+    known: dict[str, Any] = {n: w.detach().numpy() for n, w in last.items()}
+    known["D"] = (known["U"] if "U" in known else known["K"]).shape[-1]
+    if "K" in known:
+        known["R"] = known["K"].shape[1]
+    sides, label = Sides(table, 1e-9, "rounding of sums"), f"{system} invariants by the equation"
+    sides.each(label, name, known, "gh"[: found.ndim], found.numpy())
+    label = f"{system} invariants along training"
+    return [vanishing(label, name, drift, 1e-7, ODE[1]), *sides.checks()]
+
+
+def added_by_steps(
+    table: Table, name: str, base: float, known: Any, learned: xr.DataArray, at: str
+) -> Check:
+    """Delay by finite steps, relative to the time ``base`` at which the flow is half-way."""
+    adds = float(first_crossing(learned, 0.5).values[0]) - base
+    shift = float(table[name].evaluate(known)) - base
+    return near(f"what a step adds, {at}", name, shift, adds, 0.04, "next order in eta")
+
+
+def drop(p: Parameters, seed: int, begun: Weights | None = None) -> float:
+    """Time at which the flow of all weights has done three quarters of its decrease of the loss."""
+    loss, at = student.population(p), level(p)
+    events = {"drop": lambda weights: loss(weights) - at}
+    return follow(p, begun or student.start(p, seed), 30, events=events)[1]["drop"]
+
+
+def flow(table: Table) -> list[Check]:
+    """White data: generic heads, an unbalanced head, and s over time."""
+    rows = []
+    for P_0 in STARTS:
+        p, label = WHITE.replace(start=P_0**0.5), f"drop of generic heads, P(0) = {P_0:g}"
+        expected, times = table["T_drop"].evaluate(p.values()), [drop(p, seed) for seed in SEEDS]
+        rows.append(near(label, "T_drop", expected, times, *SMALL))
+    begun, known = student.start(ALIGNED, 0), ALIGNED.values()
+    (last,), _ = follow(ALIGNED, begun, 3.0)
+    s, expected = student.matrix(last)[0, 0], table["merged_s"].evaluate(known | {"t": 3.0})
+    rows.append(identity("s of a balanced head", "merged_s", expected, s, *ODE))
+    begun["v"] = begun["v"] + 0.1
+    v, u = float(begun["v"][0]), float(begun["U"].norm())
+    known |= {"kappa": v**2 - u**2, "s_0": v * u / known["D"] ** 0.5}
+    expected, found = table["T_unbalanced"].evaluate(known), drop(ALIGNED, 0, begun)
+    return [*rows, identity("drop of an unbalanced head", "T_unbalanced", expected, found, *ODE)]
+
+
+def early(table: Table) -> list[Check]:
+    """Early growth of every head (while W is small), and the invariants at all times."""
+    p = Parameters(start=1e-6)
+    square, known, begun = torch.as_tensor(p.eigenvalues**2).diag(), p.values(), student.start(p, 1)
+    rate, t = known["gamma"], 8 / known["gamma"]  # grown e^8-fold: W is still below 1e-5
+    (last,), _ = follow(p, begun, t)
+    (v, u), now = ((w["v"], (w["U"] * square).sum((1, 2)) / rate) for w in (begun, last))
+    expected = table["merged_rate"].evaluate(known)
+    rows = [identity("rate of the growth", "merged_rate", expected, square.norm(), 1e-12, "a norm")]
+    for name, measured in zip("vu", now, strict=True):
+        equation, label = f"merged_{name}_early", f"{name} of every head, early"
+        predicted = table[equation].evaluate(known | {"v": v.numpy(), "u": u.numpy(), "t": t})
+        rows.append(identity(label, equation, predicted, measured, 1e-4, "W of 1e-5 by then"))
+    begun = student.start(Parameters(), 0)
+    (last,), _ = follow(Parameters(), begun, 20)
+    return [*rows, *conserved(table, "merged", begun, last)]
+
+
+def spectra(table: Table) -> list[Check]:
+    """Any Lambda: one effective head of D + 1 numbers against all heads; exponents in the start.
+
+    The time is linear in ln(1/start) with slope 1/gamma; as a power of 1/start its exponent is
+    close to zero.
+    """
+    x, each = np.log(1 / np.array(TINY)), [Parameters(start=s) for s in TINY]
+    times = np.array([[drop(p, seed) for p in each] for seed in SEEDS])
+    theory = np.array([merged_time(p) for p in each])
+    slope = np.polyfit(x, times.mean(0), 1)[0]
+    power, expected = (np.polyfit(x, np.log(y), 1)[0] for y in (times.mean(0), theory))
+    gamma, of = table["merged_rate"].evaluate(each[0].values()), "merged_du_dt"
+    why, label = "order of the start", "slope of the drop over ln of 1/start"
+    return [
+        near("drop at any Lambda", of, theory[1], times[:, 1], 1e-2, why),
+        near(label, "merged_rate", 1 / gamma, slope, *DECADES),
+        near("fitted power of 1/start, merged", of, expected, power, *DECADES),
+    ]
+
+
+def steps(table: Table) -> list[Check]:
+    """Delay by finite steps of gradient descent, for students of the population gradient."""
+    rows, base = [], float(merged.equations()["T_drop"].evaluate(ALIGNED.values()))
+    for eta in (0.01, 0.02):
+        p = ALIGNED.replace(eta=eta, eval_every=1, steps=round(4 / eta))
+        learned, at = train(p, progress=False, workers=1).learned, f"eta = {eta:g}"
+        half = learned.mean("direction")
+        rows.append(added_by_steps(table, "T_step", base, p.values(), half, at))
+    return rows
+
+
+def merged_students(table: Table, **more: Any) -> list[Check]:
+    """The attention on drawn tokens, all weights moving: eight seeds, merged."""
+    p = WHITE.replace(student="tokens", batch_size=256, steps=250, eval_every=2)
+    times = first_crossing(train(p, range(8), **more).learned.mean("direction"), 0.5).values
+    predicted = table["T_step"].evaluate(p.values())
+    return [sampled("drop of the attention on drawn tokens", "T_step", predicted, times)]
+
+
+def staircase(p: Parameters, seed: int, until: float, drops: int) -> tuple[np.ndarray, Any]:
+    """Times at which each drop's first direction is half learned by the flow, and its end."""
+    half = student.final(p) / 2
+    events = {
+        str(d): lambda weights, d=d: student.matrix(weights)[d, d] - half[d]
+        for d in range(0, drops * p.R, p.R)
+    }
+    path, times = follow(p, student.start(p, seed), until, events=events)
+    return np.array(list(times.values())), path[-1]
+
+
+def predicted(p: Parameters, seed: int, drops: int | None = None, eta: float = 0.0) -> np.ndarray:
+    """Times of the first drops (or all) from the start of every head."""
+    begun, known = student.start(p, seed), p.values()
+    v, K, Q = (begun[n].numpy() for n in "vKQ")
+    times = heads.drops(v, K, Q, known["lambda"], known["a"], eta)
+    return np.array([*islice(times, drops)])
+
+
+def between(p: Parameters, seed: int, expected: np.ndarray) -> list[float]:
+    """Losses half-way between the drops on a logarithmic axis, and at the end."""
+    at = [*np.sqrt(expected[1:] * expected[:-1]), 1.3 * expected[-1]]
+    return losses(p, follow(p, student.start(p, seed), at[-1], at=at)[0])
+
+
+def heights(table: Table, p: Parameters, seed: int, expected: np.ndarray) -> list[Check]:
+    """Plateaus of the loss."""
+    rows = []
+    for m, loss in enumerate(between(p, seed, expected), 1):
+        level = table["plateau"].evaluate(p.learned(m * p.R))
+        rows.append(near(f"loss after drop {m}, R = {p.R}", "plateau", level, loss, *LEFT))
+    return rows
+
+
+def aligned(table: Table) -> list[Check]:
+    """Times of aligned heads: the flow of all weights, and descent with a step."""
+    p = STAIRS.replace(begin="aligned", start=0.05, steps=1000, eval_every=1)
+    expected = [float(table["t_aligned"].evaluate(mode)) for mode in p.modes]
+    times, _ = staircase(p, 0, 100, 4)
+    t_d, tiny = separate.equations()["t_aligned"], p.values() | {"u_0": 1e-5}
+    label, leading = "drop of a tiny aligned head", table["t_leading"].evaluate(tiny)
+    why = "next order in the start, 1e-5"
+    rows = [
+        identity("drops of aligned heads", "t_aligned", expected, times, *ODE),
+        near(label, "t_leading", leading, t_d.evaluate(tiny), 1e-3, why),
+    ]
+    learned = train(p, progress=False, workers=1).learned
+    for d, mode in enumerate(p.modes[:2]):
+        base, at, one = float(t_d.evaluate(mode)), f"drop {d + 1}", learned.isel(direction=d)
+        rows.append(added_by_steps(table, "t_step", base, mode, one, at))
+    return rows
+
+
+def generic(table: Table) -> list[Check]:
+    """Any start: times of the drops, heights between them, and conserved quantities."""
+    expected = [predicted(STAIRS, seed) for seed in SEEDS]
+    found = [staircase(STAIRS, k, 1.15 * e[-1], 4) for k, e in zip(SEEDS, expected, strict=True)]
+    ratio = np.array([times for times, _ in found]) / expected
+    what, begun = "of generic heads, over the time by quadrature", student.start(STAIRS, SEEDS[0])
+    return [
+        *conserved(table, "separate", begun, found[0][1]),
+        near(f"first drop {what}", "heads by quadrature", 1.0, ratio[:, 0], *FIRST),
+        near(f"later drops {what}", "heads by quadrature", 1.0, ratio[:, 1:], *LATER),
+        *heights(table, STAIRS, SEEDS[0], expected[0]),
+    ]
+
+
+def rank(table: Table) -> list[Check]:
+    """A head of rank two takes two directions in one drop, the second soon after the first."""
+    p = STAIRS.replace(R=2, H=2)
+    return heights(table, p, 0, predicted(p, 0))
+
+
+def exponents(table: Table) -> list[Check]:
+    """The time of the first drop is a power of 1/start with exponent one, not a logarithm."""
+    each, x = [STAIRS.replace(start=s) for s in LARGER], np.log(1 / np.array(LARGER))
+    times = [[staircase(p, k, 2 * predicted(p, k, 1)[0], 1)[0][0] for p in each] for k in SEEDS]
+    leading = np.log([float(table["t_leading"].evaluate(p.values())) for p in each])
+    expected, powers = np.polyfit(x, leading, 1)[0], np.polyfit(x, np.log(times).T, 1)[0]
+    label, why = "fitted power of 1/start, separate", "starts up to 0.02, over one decade"
+    return [near(label, "t_leading", expected, powers, 0.03, why)]
+
+
+def separate_students(table: Table, **more: Any) -> list[Check]:
+    """The attention on drawn tokens, all weights moving: its first drop, seed by seed."""
+    p = STAIRS.replace(start=0.05, student="tokens", batch_size=256, steps=600, eval_every=2)
+    times = first_crossing(train(p, range(SEEN), **more).learned.isel(direction=0), 0.5).values
+    ratio = times / [predicted(p, seed, 1, p.eta)[0] for seed in range(SEEN)]
+    label = "first drop of the attention on drawn tokens, over its time by quadrature"
+    return [sampled(label, "heads by quadrature", 1.0, ratio)]
+
+
+LAWS = {
+    "merged": ((flow, early, spectra, steps), merged_students),
+    "separate": ((aligned, generic, rank, exponents), separate_students),
+}
+
+
+def report(request: Request) -> Report:
+    """Everything on the derived equations of one system."""
+    groups, students = LAWS[request.model.name.rpartition(".")[2]]
+    table = equations()
+    return Report([*gathered(groups, table), *students(table, **request.training)])
