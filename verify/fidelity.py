@@ -20,7 +20,7 @@ def main(argv: list[str] | None = None) -> int:
     return report.main(
         "fidelity",
         "A ladder of theories, held against every seed of the shipped ensembles.",
-        ("plot", "device", "quiet"),
+        ("plot", "device", "quiet", "full"),
         argv,
         more=renew,
     )

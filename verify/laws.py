@@ -11,7 +11,10 @@ from verify import report
 def main(argv: list[str] | None = None) -> int:
     """Command line."""
     return report.main(
-        "laws", "Laws in closed form against sampling, enumeration and students.", ("quiet",), argv
+        "laws",
+        "Laws in closed form against sampling, enumeration and students.",
+        ("quiet", "full"),
+        argv,
     )
 
 

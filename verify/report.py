@@ -42,6 +42,8 @@ class Request:
         Whether to show progress.
     renew : bool
         Train the shipped ensembles again first.
+    full : bool
+        Whether to run also what takes more than a minute. Command lines ask for it by ``--full``.
     """
 
     model: Model
@@ -53,6 +55,7 @@ class Request:
     device: str | None = None
     progress: bool = False
     renew: bool = False
+    full: bool = True
 
     @property
     def training(self) -> dict[str, Any]:
@@ -77,6 +80,10 @@ class Request:
         if self.preset is not None:
             base = cli.choose("--preset", self.preset, kind.presets())()
         return (base or kind()).parse(list(self.assignments))
+
+    def left_out(self, what: str) -> list[str]:
+        """Line that says what only ``--full`` runs; none with it."""
+        return [] if self.full else ["", f"not run without --full: {what}"]
 
     def seed_list(self, default: str, least: int = 2) -> list[int]:
         """Requested seeds.
@@ -253,6 +260,7 @@ def request(args: argparse.Namespace) -> Request:
         given.get("device"),
         not given.get("quiet", False),
         given.get("train", False),
+        given.get("full", True),
     )
 
 
@@ -308,4 +316,6 @@ def main(
             f"{command}_{args.model.name}.png",
             stream=sys.stderr if args.json else None,
         )
+    elif getattr(args, "plot", None) is not None:
+        print("no figure of this form of the command (see --full)", file=sys.stderr)
     return found.exit_code

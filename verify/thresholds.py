@@ -13,7 +13,7 @@ def main(argv: list[str] | None = None) -> int:
     return report.main(
         "thresholds",
         "Thresholds measured on ensembles, with confidence intervals.",
-        ("plot", "set", "preset", "seeds", "device", "quiet", "beyond"),
+        ("plot", "set", "preset", "seeds", "device", "quiet", "full", "beyond"),
         argv,
         unset=("alpha",),
     )

@@ -11,7 +11,7 @@ def main(argv: list[str] | None = None) -> int:
     return report.main(
         "timescales",
         "Emergence times of ensembles and their scaling.",
-        ensemble.FLAGS,
+        (*ensemble.FLAGS, "full"),
         argv,
         more=ensemble.flag,
     )

@@ -59,7 +59,10 @@ def test_timescales_of_a_given_ensemble(store, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(
         "simulate.pool.cores", lambda: 1
     )  # seconds of training are not worth processes that load torch
-    timescales.main(["--runs", str(store), "--quiet", "--plot", str(tmp_path / "t.png")])
+    timescales.main(["--runs", str(store), "--quiet"])
+    out = capsys.readouterr().out
+    assert "not run without --full: exponents" in out and "exponent of the time" not in out
+    timescales.main(["--runs", str(store), "--quiet", "--full", "--plot", str(tmp_path / "t.png")])
     out = capsys.readouterr().out
     for text in (
         "onset rate of the flow",

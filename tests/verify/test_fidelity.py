@@ -220,11 +220,11 @@ def ladder():
 
 def test_the_command_prints_the_ladder_and_exits_0(monkeypatch, capsys, ladder):
     monkeypatch.setattr("simulate.pool.cores", lambda: 1)
-    monkeypatch.setattr(fidelity, "ladder", lambda: ladder)
+    monkeypatch.setattr(fidelity, "ladder", lambda whole: ladder)
     monkeypatch.setattr(fidelity, "terms", lambda: {"whole": best()})
     monkeypatch.setattr(fidelity, "each_training_set", small_scatter)
     monkeypatch.setattr(fidelity, "scatter", small_scatter)
-    assert command.main(["--json"]) == 0
+    assert command.main(["--json", "--full"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["failed"] is False and found["model"] == "state_tracking"
     assert (
@@ -240,9 +240,13 @@ def test_the_command_prints_the_ladder_and_exits_0(monkeypatch, capsys, ladder):
         and by_id["share_of_evaluations_with_the_mean_rollout_beyond_one_s_e"] == "limit"
     )
     assert {v for i, v in by_id.items() if i.startswith("time_of_A_half_by_paper")} == {"limit"}
-    assert command.main([]) == 0
+    assert command.main(["--full"]) == 0
     out = capsys.readouterr().out
     assert "time of A = 1/2" in out and "eta_1.5" in out and "0.50%" in out
+    monkeypatch.setattr(fidelity, "terms", None)  # minutes: not without --full
+    assert command.main([]) == 0
+    out = capsys.readouterr().out
+    assert "time of A = 1/2" in out and "eta_1.5" not in out and "not run without --full" in out
 
 
 def test_every_term_can_be_left_out():

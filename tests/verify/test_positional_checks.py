@@ -251,7 +251,7 @@ def test_thresholds_command(tmp_path, monkeypatch, capsys):
         thresholds, "FACTORS", {"alpha_c": (0.5, 1.0, 1.8), "alpha_l": (0.7, 1.3, 2.2)}
     )
     picture = tmp_path / "t.png"
-    thresholds_command.main(["--seeds", "3", "--json", "--quiet", "--plot", str(picture)])
+    thresholds_command.main(["--seeds", "3", "--json", "--quiet", "--full", "--plot", str(picture)])
     found = json.loads(capsys.readouterr().out)
     assert {"alpha_c", "alpha_l"} == set(found["thresholds"]) and picture.stat().st_size > 10_000
     assert [

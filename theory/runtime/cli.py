@@ -63,6 +63,10 @@ _FLAGS: dict[str, dict[str, Any]] = {
     },
     "device": {"default": None, "metavar": "NAME", "help": "torch device (cpu, cuda, cuda:1, ...)"},
     "quiet": {"action": "store_true", "help": "no progress on stderr"},
+    "full": {
+        "action": "store_true",
+        "help": "also what takes minutes to hours; ledgers cite this form",
+    },
     "beyond": {
         "action": "store_true",
         "help": "answer also for students that the theory does not describe, and say so",

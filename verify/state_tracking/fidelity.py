@@ -195,7 +195,7 @@ def report(request: Request) -> Report:
     """Report: levels of theory at every setting, the grid, and their verdicts."""
     if request.renew:
         ensemble.renew(request.device, request.progress)
-    found, grid = ladder()
+    found, grid = ladder(whole=request.full)
     tables = {
         f"{setting}: {ensemble.SETTINGS[setting].title}": (
             ("error of", *(TITLES[x] for x in levels)),
@@ -203,6 +203,16 @@ def report(request: Request) -> Report:
         )
         for setting, levels in found.items()
     }
+
+    def figure() -> Any:
+        return draw(*ensemble.shipped(TAKEN_APART))
+
+    if not request.full:
+        left_out = request.left_out(
+            f"{len(GRID)} further settings, every term left out in turn, training sets redrawn "
+            "(twelve minutes)"
+        )
+        return Report(ladder_checks(found), left_out, tables, {"ladder": as_dict(found)}, figure)
     apart = terms()
     title = ensemble.SETTINGS[TAKEN_APART].title
     tables[f"fixed disorder, {title}"] = (("error of", *apart), rows(apart))
@@ -215,16 +225,16 @@ def report(request: Request) -> Report:
         checks(found, grid),
         tables=tables,
         numbers={"ladder": as_dict(found), "grid": as_dict(grid)},
-        draw=lambda: draw(*ensemble.shipped(TAKEN_APART)),
+        draw=figure,
     )
 
 
-def ladder() -> tuple[Ladder, Ladder]:
-    """Errors of the levels at every setting and at those of the grid, computed in parallel, the
-    longest first.
+def ladder(whole: bool = True) -> tuple[Ladder, Ladder]:
+    """Errors of the levels at every setting and, if ``whole``, at those of the grid, computed in
+    parallel, the longest first.
     """
     order = (DRAWN, FULL, COUNTS, *LEVELS)
-    wanted = ((SETTINGS, ON_LADDER), (GRID, ON_GRID))
+    wanted = ((SETTINGS, ON_LADDER), (GRID if whole else {}, ON_GRID))
     tasks = [(s, level) for settings, levels in wanted for s in settings for level in levels]
     tasks.sort(key=lambda task: order.index(task[1]))
     done = dict(
@@ -378,9 +388,7 @@ def checks(found: Ladder, grid: Ladder) -> list[Check]:
     values only against the scatter that it predicts; the paper's levels against their measured
     bands.
     """
-    out = []
-    for setting, levels in found.items():
-        out += [*aims(setting, levels), *off(setting, levels)]
+    out = ladder_checks(found)
     for setting, levels in grid.items():
         out += [*aims(setting, levels), *drawn_aims(setting, levels)]
     out += [calibration(grid, name) for name in SCATTERED]
@@ -392,6 +400,15 @@ def checks(found: Ladder, grid: Ladder) -> list[Check]:
     return out + pool.run(
         redrawn, [1] * len(redrawn), progress=False, what="training sets redrawn", unit="ensemble"
     )
+
+
+def ladder_checks(found: Ladder) -> list[Check]:
+    """Checks of the three settings of the ladder."""
+    return [
+        c
+        for setting, levels in found.items()
+        for c in (*aims(setting, levels), *off(setting, levels))
+    ]
 
 
 def aims(setting: str, levels: dict[str, Fidelity]) -> list[Check]:

@@ -105,6 +105,11 @@ def exact_solution(p: Parameters) -> tuple[list[Check], list[str]]:
 def report(request: Request) -> Report:
     """Checks of one ensemble against theory, then of the exponents."""
     checks, notes = emergence(*ensemble.get(request))
+    if not request.full:
+        notes += request.left_out(
+            "exponents of students in eta, L, N and d_h (minutes of training)"
+        )
+        return Report(checks, notes)
     scaled, more, sweeps = scaling(**request.training)
     return Report(checks + scaled, notes + more, draw=lambda: draw(sweeps))
 
