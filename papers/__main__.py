@@ -70,7 +70,10 @@ def main(argv: list[str] | None = None) -> int:
     )
     one = cli.choose("--figure", args.figure, paper.FIGURES) if args.figure is not None else None
     with progress.bar(f"papers {args.paper}", show=not args.quiet):
-        written = [one.write(source, out)] if one else paper.write_all(source, out)
+        if one is None and hasattr(paper, "write_all"):  # with a write-up
+            written = paper.write_all(source, out)
+        else:
+            written = [f.write(source, out) for f in ([one] if one else paper.FIGURES.values())]
     if args.json:
         print(output.to_json({"paper": args.paper, "written": [str(w) for w in written]}))
     return 0

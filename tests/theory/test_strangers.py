@@ -12,6 +12,7 @@ import json
 import os
 import subprocess
 import sys
+import textwrap
 import warnings
 from pathlib import Path
 
@@ -146,6 +147,34 @@ def test_a_broken_room_is_one_line(fault, tmp_path, installed, monkeypatch, caps
             model.wing(wing)
     with pytest.raises(ParameterError, match="broken: has no broken.papers"):
         model.ledger()
+
+
+def test_a_flat_package_is_a_family(tmp_path, installed):
+    """Wings as modules, commands beside them for all systems, the theory of a system under its
+    name; what lacks is one line.
+    """
+    two = HEAD + 'MODEL = [Model(n, "A model", "flat", "flat") for n in ("flat", "flat.one")]'
+    package(tmp_path, "flat", two)
+    for name, text in {"theory": THEORY, "one": THEORY, "laws": "report = print"}.items():
+        (tmp_path / "flat" / f"{name}.py").write_text(textwrap.dedent(text))
+    new, lines = installed()
+    family, one = new["flat"], new["flat.one"]
+    assert lines == [] and family.checks == one.checks == ("laws",)
+    assert family.systems == family.offering("laws") == [one]
+    assert one.wing("verify", "laws") is family.wing("verify", "laws")
+    assert (family.path("theory"), one.path("theory")) == ("flat.theory", "flat.one")
+    assert one.wing("theory").__name__ == "flat.one"
+    for call, said in (
+        (lambda: one.wing("theory", "onset"), "flat.one: flat.theory lacks onset"),
+        (lambda: one.wing("verify", "gradients"), "flat.one: has no flat.one.gradients"),
+        (family.ledger, "flat: has no flat.papers"),
+    ):
+        with pytest.raises(ParameterError, match=f"^{said}"):
+            call()
+    (tmp_path / "flat" / "theory.py").write_text("Parameters = onset = equations = sections = 0")
+    importlib.invalidate_caches()
+    del sys.modules["flat.theory"]
+    assert one.wing("theory", "onset").onset == 0
 
 
 def command(words, environment=(), after=""):

@@ -19,7 +19,6 @@ from theory.induction_heads.scope import EMERGENCE, PROJECTED
 from theory.onset import Onset
 
 FLOW, SLOW, ALL_WEIGHTS = "flow (B.5)", "slow manifold", "flow of all weights"
-DROP = r"$T_{\mathrm{drop}}$: loss $= 1/2$"
 LABELS = {
     "N": "item-label pairs",
     "T_gamma": "time of gamma = 1/2, flow (B.5)",

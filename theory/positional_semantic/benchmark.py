@@ -22,7 +22,6 @@ OMEGAS, ALPHAS = (
 )  # alphas of the paper's figures
 AT, BESIDE = 1.3, 1.25
 BRANCHES = ("positional", "semantic")
-DIAGRAM = 16
 FINE = 24  # nodes per axis of the reference
 AGREE = 5e-3  # relative in q and overlap: a few permille at 16 nodes, more at small omega
 REPEATS = 3

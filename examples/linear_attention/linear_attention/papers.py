@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,7 +17,6 @@ from papers.source import Figure, Source
 from theory import titles
 from theory.runtime import plotting
 
-__all__ = ["FIGURES", "write_all"]
 STARTS = np.logspace(-4, -1.5, 11)
 
 
@@ -70,15 +68,8 @@ def contrast(source: Source) -> Any:
     return figure
 
 
-FIGURES = {
-    f.name: f
-    for f in (
-        Figure("losses", "Loss of students: one drop if merged, a staircase if separate.", losses),
-        Figure("contrast", "Time of the first drop over the size of the start.", contrast),
-    )
-}
-
-
-def write_all(source: Source, out: Path) -> list[Path]:
-    """All figures."""
-    return [figure.write(source, out) for figure in FIGURES.values()]
+DRAWN = (
+    Figure("losses", "Loss of students: one drop if merged, a staircase if separate.", losses),
+    Figure("contrast", "Time of the first drop over the size of the start.", contrast),
+)
+FIGURES = {f.name: f for f in DRAWN}
