@@ -22,7 +22,8 @@ from theory.parameters import ParameterError
 GAPS = np.geomspace(0.9, 0.01, 60)
 SEQUENCES = np.concatenate([1 - GAPS, 1 / (1 - GAPS[::-1])])  # tau; none is 1
 TASKS = np.geomspace(0.1, 10, 121)  # kappa
-LONGER = (1, 10, 100)  # contexts, in units of the one given
+LONGER, LONGEST = (1, 10, 100), 1e6  # contexts, in units of the one given; alpha
+LINES = "-", "--", "-."
 
 
 @scope.guard(ERRORS)
@@ -68,7 +69,7 @@ def curves(p: Parameters) -> dict[str, xr.Dataset]:
     contexts that are longer, too.
     """
     both = {"trained": error_trained(p, tau=SEQUENCES), "new": error_new(p, tau=SEQUENCES)}
-    alpha = [n * p.alpha for n in LONGER]
+    alpha = sorted({min(n * p.alpha, LONGEST) for n in LONGER})
     many = [error_unlimited(p, alpha=a, kappa=TASKS) for a in alpha]
     over = {n: ("tau", e) for n, e in both.items()}
     return {
@@ -88,9 +89,9 @@ def draw(result: Onset, axes: Any) -> None:
     left.axvline(1, color="0.7", lw=0.9, zorder=0)
     left.set(xlabel=r"training sequences $\tau = n/d^2$", ylabel="mean squared error")
     rho = result.setting["rho"]
-    for line, (alpha, curve) in zip(("-", "--", "-."), found["tasks"].new.groupby("alpha")):
-        label = rf"new tasks, $\tau = \infty$, $\alpha = {alpha:g}$"
-        right.loglog(curve.kappa, curve.squeeze(), "C1", ls=line, label=label)
+    for line, curve in zip(LINES, found["tasks"].new, strict=False):
+        label = rf"new tasks, $\tau = \infty$, $\alpha = {float(curve.alpha):g}$"
+        right.loglog(curve.kappa, curve, "C1", ls=line, label=label)
     right.axhline(rho, color="k", ls=":", lw=0.9, label=r"label noise $\rho$")
     right.axvline(1, color="0.7", lw=0.9, zorder=0)
     right.set(xlabel=r"training tasks $\kappa = k/d$", ylabel="mean squared error")
