@@ -10,3 +10,12 @@ TITLES = {
     "linear_attention.separate": "Separate key and query: from saddle to saddle",
 }
 MODELS = [Model(name, title, "zhang2025", "linear_attention") for name, title in TITLES.items()]
+MODELS.append(
+    Model(
+        "linear_attention.proportional",
+        "Linear attention fitted in the proportional limit (Lu et al.)",
+        "zhang2025",
+        "linear_attention",
+        beside=True,
+    )
+)

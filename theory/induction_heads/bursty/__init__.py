@@ -4,7 +4,8 @@ length; derived from a statement (`theory.statement`).
 
 from __future__ import annotations
 
-from theory.induction_heads.bursty import emergence
+from theory.induction_heads.bursty import emergence, mixture
+from theory.induction_heads.bursty.contexts import random_time, spread_time
 from theory.induction_heads.bursty.numbers import applies, effective_length, emergence_time, numbers
 from theory.induction_heads.bursty.statement import stated
 from theory.statement.model import served
@@ -19,10 +20,14 @@ __all__ = [
     "equations",
     "flows",
     "onset",
+    "random_time",
     "sections",
+    "spread_time",
     "stated",
 ]
 
 Parameters, derived, flows, sections, equations, onset, emergence_times = served(
-    stated, {"Burst of right pairs: emergence": [emergence]}, numbers
+    stated,
+    {"Burst of right pairs: emergence": [emergence], "Bursts of random size": [mixture]},
+    numbers,
 )

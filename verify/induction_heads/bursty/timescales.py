@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from simulate.induction_heads import burst
+from simulate.induction_heads import contexts as students
 from theory import induction_heads as ih
-from theory.induction_heads.bursty import Parameters, emergence_time, stated
+from theory.induction_heads.bursty import Parameters, contexts, emergence_time, stated
 from verify.check import Band, Check, identity
 from verify.emergence import first_crossing
 from verify.report import Report, Request
@@ -31,10 +34,29 @@ def transformers(settings: Sequence[Parameters]) -> list[Check]:
     return found
 
 
+def mixtures() -> list[Check]:
+    """One head on contexts that differ: the flow of the mean loss, in a transformer."""
+    found = []
+    for what, N, right, chances, step in (
+        ("B = 1 or 2", 16, contexts.bursts(16, [1, 2]), contexts.zipf(2, 1.0), 0.5),
+        ("B = 1 to 4", 32, contexts.bursts(32, [1, 2, 3, 4]), contexts.zipf(4, 2.0), 1.0),
+        ("last quarter", 32, contexts.spread(32, 2, 0.25, 8), np.full(8, 1 / 8), 1.0),
+        ("last half", 32, contexts.spread(32, 2, 0.5, 8), np.full(8, 1 / 8), 1.0),
+    ):
+        time = contexts.Mixture(right, chances).time()
+        given = dict(trained="three", data="orthonormal", query="last", batch_size=1)
+        p = ih.Parameters(N=N, steps=int(1.2 * time / step), **given)
+        runs = students.descent(p, right, chances, 0, step)
+        there = float(first_crossing(runs.alpha.expand_dims("seed"), 0.5).values[0])
+        label = f"time of alpha = 0.5, mixture of contexts, N = {N}, {what}"
+        found.append(identity(label, "burst_time", time, there, NEXT.high, NEXT.why))
+    return found
+
+
 def report(request: Request) -> Report:
     """All settings."""
     show = request.progress
     checks, notes = emergence(
         stated, GRID, "alpha", emergence_time, "burst_time", NEXT, seeds=(0, 1), progress=show
     )
-    return Report([*checks, *transformers(GRID)], notes)
+    return Report([*checks, *transformers(GRID), *mixtures()], notes)

@@ -1,0 +1,131 @@
+"""Errors in the proportional limit: against least-squares fits at d = 20 to 80 and the best
+attention on a pool at d = 100 and 200, all extrapolated to infinite d.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from linear_attention.proportional import Parameters, equations, error_new
+from linear_attention.proportional.fits import draws, fit, tasks, unlimited
+from theory.streams import keyed
+from verify.check import Check, near, sampled
+from verify.report import Report, Request, Table, gathered
+
+SETTINGS = {  # d is the smaller of two sizes
+    "many sequences": Parameters(d=20, draws=64),
+    "few sequences": Parameters(tau=0.3, kappa=2.0, d=40, draws=64),
+    "few tasks": Parameters(kappa=0.5, alpha=3.0, tau=3.0, d=20, draws=96),
+    "a ridge at tau = 1": Parameters(tau=1.0, ridge=0.5, rho=0.1, d=20, draws=64),
+}
+POOLS = {
+    "few tasks": Parameters(kappa=0.6, alpha=10.0, d=100, draws=16),
+    "kappa = 1": Parameters(alpha=10.0, d=100, draws=16),
+    "many tasks": Parameters(kappa=2.0, alpha=10.0, d=100, draws=16),
+}
+
+
+def at_infinity(p: Parameters, made: Callable[..., Any]) -> np.ndarray:
+    """Both errors at infinite d, draw by draw, shape (2, draws): linear in 1/d, from d and 2 d."""
+    return (2 * draws(p.replace(d=2 * p.d), made) - draws(p, made)).T
+
+
+def fits(table: Table) -> list[Check]:
+    """Both errors of fits to sequences."""
+    rows = []
+    for label, p in SETTINGS.items():
+        trained, new = at_infinity(p, fit)
+        known = p.values()
+        of_trained = float(table["error_trained"].evaluate(known))
+        of_new = float(table["error_new"].evaluate(known | {"error_trained": of_trained}))
+        rows.append(
+            sampled(f"error on trained tasks, {label}", "error_trained", of_trained, trained)
+        )
+        rows.append(sampled(f"error on new tasks, {label}", "error_new", of_new, new))
+    return rows
+
+
+def pools(table: Table) -> list[Check]:
+    """Error on new tasks of the best attention on a pool."""
+    rows = []
+    for label, p in POOLS.items():
+        expected = float(table["new_unlimited"].evaluate(p.values()))
+        found = at_infinity(p, unlimited)[1]
+        rows.append(
+            sampled(f"error without limit on sequences, {label}", "new_unlimited", expected, found)
+        )
+    return rows
+
+
+def spectrum(table: Table) -> list[Check]:
+    """M and M' at z, of eigenvalues of one large pool."""
+    rows, p = [], Parameters(kappa=0.7, d=600)
+    pool = tasks(p, keyed(0, 0))
+    r = np.linalg.eigvalsh(pool.T @ pool / len(pool))
+    for z in (0.1, 1.0):
+        known = {"kappa": p.kappa, "z": z}
+        M = float(table["mp_transform"].evaluate(known))
+        slope = float(table["mp_slope"].evaluate(known | {"M_z": M}))
+        why = "traces of one pool scatter by 1/d"
+        for name, expected, found in (
+            ("mp_transform", M, (1 / (r + z)).mean()),
+            ("mp_slope", slope, -(1 / (r + z) ** 2).mean()),
+        ):
+            rows.append(
+                near(
+                    f"{name.replace('_', ' ')} of a pool, z = {z:g}",
+                    name,
+                    expected,
+                    found,
+                    0.01,
+                    why,
+                )
+            )
+    return rows
+
+
+def limits(table: Table) -> list[Check]:
+    """Laws of the ends, against the errors: the peak at tau = 1 from both sides, the transition at
+    kappa = 1.
+    """
+    p, off = Parameters(alpha=3.0, kappa=0.8), 1e-5
+    height = float(table["error_peak"].evaluate(p.values()))
+    found = off * error_new(p, tau=[1 - off, 1 + off])
+    rows = [
+        near(
+            "height of the peak from both sides",
+            "error_peak",
+            height,
+            found,
+            1e-3,
+            "tau off 1 by 1e-5",
+        )
+    ]
+    for s in (-2.0, 0.0, 1.0):
+        x = 1e-8
+        q = Parameters(alpha=1e6, kappa=1 + s * x**0.5, rho=0.01)
+        known = q.values() | {"x_star": x}
+        M = float(table["mp_transform"].evaluate(known | {"z": x}))
+        slope = float(table["mp_slope"].evaluate(known | {"z": x, "M_z": M}))
+        whole = table["new_unlimited"].evaluate(known | {"M_x": M, "dM_x": slope})
+        law = float(table["transition"].evaluate({"s": s}))
+        excess = (float(whole) - q.rho) / x**0.5
+        rows.append(
+            near(
+                f"excess at the transition, s = {s:g}",
+                "transition",
+                law,
+                excess,
+                1e-3,
+                "sqrt(x) = 1e-4",
+            )
+        )
+    return rows
+
+
+def report(request: Request) -> Report:
+    """Everything on the derived equations."""
+    return Report(gathered((spectrum, limits, pools, fits), equations()))

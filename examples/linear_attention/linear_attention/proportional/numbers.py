@@ -1,0 +1,44 @@
+"""Both errors as numbers."""
+
+from __future__ import annotations
+
+from linear_attention.proportional.errors import equations
+from linear_attention.proportional.parameters import Parameters
+from theory import scope, sweep
+from theory.scope import Limit, Scope
+
+OFF_PEAK = Limit(
+    "tau",
+    "other than 1 without a ridge",
+    lambda p, runs: p.ridge > 0 or p.tau != 1,
+    lambda p, runs: p.tau,
+    ("ridge",),
+)
+ERRORS = Scope(
+    "the error of a fit",
+    "fits that do not interpolate just so",
+    (OFF_PEAK,),
+    ("d", "draws"),
+    remedy="the error diverges there; error_peak says how",
+)
+applies = scope.applies({"errors": ERRORS})
+
+
+@scope.guard(ERRORS)
+@sweep.over_fields
+def error_trained(p: Parameters) -> float:
+    """Error on fresh sequences of the training tasks (IDG in the paper)."""
+    return float(p.values()["error_trained"])
+
+
+@scope.guard(ERRORS)
+@sweep.over_fields
+def error_new(p: Parameters) -> float:
+    """Error on new tasks (ICL in the paper)."""
+    return float(equations()["error_new"].evaluate(p.values()))
+
+
+@sweep.over_fields
+def error_unlimited(p: Parameters) -> float:
+    """Error on new tasks without limit on training sequences, no ridge."""
+    return float(equations()["new_unlimited"].evaluate(p.values()))
