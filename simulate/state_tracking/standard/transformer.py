@@ -1,0 +1,125 @@
+"""A standard transformer: learned embeddings, softmax heads that see all earlier tokens, MLPs, a
+residual stream.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from simulate.state_tracking.student import rotate
+from theory.state_tracking.standard import StandardParameters
+
+
+class Seen(NamedTuple):
+    """Logits of the next states ``(n, T, N)``, and attention of the states on all tokens, as it is
+    without intervention, ``(n, heads of all blocks, T, L + T)``.
+    """
+
+    logits: Tensor
+    attention: Tensor
+
+
+class Heads(nn.Module):
+    """Causal softmax attention of several heads, without biases."""
+
+    omega: Tensor
+
+    def __init__(self, p: StandardParameters) -> None:
+        super().__init__()
+        self.p = p
+        width = p.heads * p.d_h
+        self.query, self.key, self.value = (
+            nn.Linear(p.d_model, width, bias=False) for _ in range(3)
+        )
+        self.out = nn.Linear(width, p.d_model, bias=False)
+        rotary = torch.tensor(p.frequencies) if p.positions == "rope" else torch.empty(0)
+        self.register_buffer("omega", rotary, persistent=False)
+
+    def forward(self, x: Tensor, redirect: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Output, and the attention of states before it is redirected."""
+        n, length, _ = x.shape
+        split = (n, length, self.p.heads, self.p.d_h)
+        q, k, v = (f(x).view(split).transpose(1, 2) for f in (self.query, self.key, self.value))
+        if self.p.positions == "rope":
+            angle = torch.arange(length, device=x.device)[:, None] * self.omega
+            q, k = (rotate(y, angle.to(y.dtype)) for y in (q, k))
+        later = torch.ones(length, length, dtype=torch.bool, device=x.device).triu(1)
+        scores = (q @ k.transpose(2, 3) / math.sqrt(self.p.d_h)).masked_fill(later, -math.inf)
+        weights = scores.softmax(-1)
+        seen = weights[:, :, self.p.L :]
+        if redirect is not None:
+            on_actions = seen[..., : self.p.L].sum(-1, keepdim=True) * redirect
+            moved = torch.cat([on_actions, seen[..., self.p.L :]], -1)
+            weights = torch.cat([weights[:, :, : self.p.L], moved], 2)
+        return self.out((weights @ v).transpose(1, 2).flatten(2)), seen
+
+
+class MLP(nn.Module):
+    """Two layers with a GELU between, or three with a gate."""
+
+    def __init__(self, p: StandardParameters) -> None:
+        super().__init__()
+        self.up = nn.Linear(p.d_model, p.d_ff)
+        self.gate = nn.Linear(p.d_model, p.d_ff) if p.mlp == "glu" else None
+        self.down = nn.Linear(p.d_ff, p.d_model)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Output to be added to the residual stream."""
+        up = self.up(x)
+        if self.gate is None:
+            return self.down(nn.functional.gelu(up))
+        return self.down(up * nn.functional.gelu(self.gate(x)))
+
+
+class Transformer(nn.Module):
+    """Blocks of attention and MLP on a residual stream; torch's own initialisation."""
+
+    def __init__(self, p: StandardParameters) -> None:
+        super().__init__()
+        self.p = p
+        self.tokens = nn.Embedding(p.d_g + p.N, p.d_model)
+        self.places = nn.Embedding(2 * p.L, p.d_model) if p.positions == "learned" else None
+
+        def norm() -> nn.Module:
+            return nn.LayerNorm(p.d_model) if p.norm else nn.Identity()
+
+        self.blocks = nn.ModuleList(
+            nn.ModuleList([norm(), Heads(p), norm(), MLP(p)]) for _ in range(p.blocks)
+        )
+        self.norm = norm()
+        self.out = nn.Linear(p.d_model, p.N)
+
+    def forward(self, actions: Tensor, states: Tensor, redirect: Tensor | None = None) -> Seen:
+        """Logits of the next states under teacher forcing, with the attention.
+
+        Parameters
+        ----------
+        actions : Tensor, shape (n, L)
+            Actions 0..d_g-1.
+        states : Tensor, shape (n, T)
+            States s_0 .. s_{T-1}, 0..N-1.
+        redirect : Tensor, shape (T, L), optional
+            Intervention: how, at each step, every head distributes over the actions what it pays to
+            them in total. What it pays to states stays.
+        """
+        x = self.tokens(torch.cat([actions, states + self.p.d_g], 1))
+        if self.places is not None:
+            x = x + self.places.weight[: x.shape[1]]
+        seen = []
+        for norm, heads, norm_2, mlp in self.blocks:  # type: ignore[misc]
+            out, attention = heads(norm(x), redirect)
+            seen.append(attention)
+            x = x + out
+            x = x + mlp(norm_2(x))
+        return Seen(self.out(self.norm(x[:, self.p.L :])), torch.cat(seen, 1))
+
+
+def drawn(p: StandardParameters, seed: int) -> Transformer:
+    """A transformer with initial weights from a seed; torch's own random state is left as it is."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return Transformer(p)
