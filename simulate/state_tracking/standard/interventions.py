@@ -16,11 +16,12 @@ from torch import Tensor
 from simulate.state_tracking.standard.transformer import Seen
 
 MEANING = {
-    "A": "attention on the right action, best head",
-    "A_mean": "attention on the right action, mean over heads",
-    "A_shared": "attention on the right action, best head of every step",
-    "A_heads": "attention on the right action, every head",
-    "B": "attention of a state on itself, best head",
+    "A": "attention on the right action, of what the best head pays to actions",
+    "retrieval": "attention on the right action, best head",
+    "retrieval_mean": "attention on the right action, mean over heads",
+    "retrieval_shared": "attention on the right action, best head of every step",
+    "retrieval_heads": "attention on the right action, every head",
+    "B": "attention of a state on itself, the head where it is largest",
     "R": "overlap with the own teacher: logit of the right state less the mean logit, attention on actions moved to the right one",
     "S": "overlap with the other teachers: the same logit, attention on actions moved to another one",
     "loss": "cross-entropy, test set",
@@ -32,7 +33,7 @@ MEANING = {
     "attention": "attention of each step (row) on each action (column), best head",
 }
 DIMENSIONS = {
-    "A_heads": ("head",),
+    "retrieval_heads": ("head",),
     "step_accuracy": ("step",),
     "attention": ("step", "action"),
 }
@@ -51,22 +52,23 @@ def measure(student: Callable[..., Seen], actions: Tensor, states: Tensor) -> di
     """
     L, now, then = actions.shape[1], states[:, :-1], states[:, 1:]
     right = torch.eye(L, device=actions.device, dtype=student(actions[:1], now[:1]).logits.dtype)
-    other = right.roll(1, 1)
+    other = right.roll(1, 1)  # the action one place later
     own = student(actions, now)
     retrieved = student(actions, now, right).logits
     averaged = student(actions, now, right.mean(0).expand(L, L)).logits
     mistaken = student(actions, now, other).logits
-    differs = actions != actions.roll(-1, 1)  # step by step: the action paid attention to, the right one
-    paid = own.attention.double().mean(0)  # head, step, token
-    on_right = paid[:, range(L), range(L)]
+    differs = actions != actions.roll(-1, 1)  # at step t: the right action, and the one moved to
+    paid = own.attention.double().mean(0)  # head, step, action
+    on_right = paid.diagonal(dim1=1, dim2=2)
     best = int(on_right.mean(1).argmax())
     hits = (own.logits.argmax(-1) == then).double().mean(0)
     return {
-        "A": on_right[best].mean(),
-        "A_mean": on_right.mean(),
-        "A_shared": on_right.amax(0).mean(),
-        "A_heads": on_right.mean(1),
-        "B": paid[:, range(L), range(L, 2 * L)].mean(1).max() if paid.shape[2] > L else paid.sum() * 0,
+        "A": on_right[best].sum() / paid[best].sum(),
+        "retrieval": on_right[best].mean(),
+        "retrieval_mean": on_right.mean(),
+        "retrieval_shared": on_right.amax(0).mean(),
+        "retrieval_heads": on_right.mean(1),
+        "B": own.itself.double().mean((0, 2)).max(),
         "R": _excess(retrieved, then).mean(),
         "S": _excess(mistaken, then)[differs].mean(),
         "loss": torch.nn.functional.cross_entropy(own.logits.flatten(0, 1), then.flatten()),
@@ -75,7 +77,7 @@ def measure(student: Callable[..., Seen], actions: Tensor, states: Tensor) -> di
         "rollout_accuracy": (rollout(student, actions, states[:, 0]) == then[:, -1]).double().mean(),
         "logic": (retrieved.argmax(-1) == then).double().mean(),
         "heuristic": (averaged.argmax(-1) == then).double().mean(),
-        "attention": paid[best, :, :L],
+        "attention": paid[best],
     }
 
 

@@ -15,12 +15,22 @@ from theory.state_tracking.standard import StandardParameters
 
 
 class Seen(NamedTuple):
-    """Logits of the next states ``(n, T, N)``, and attention of the states on all tokens, as it is
-    without intervention, ``(n, heads of all blocks, T, L + T)``.
+    """What a student does at every state, heads of all blocks one after the other; attention as it
+    is without intervention.
+
+    Attributes
+    ----------
+    logits : Tensor, shape (n, T, N)
+        Of the next states.
+    attention : Tensor, shape (n, heads, T, L)
+        On the actions.
+    itself : Tensor, shape (n, heads, T)
+        Of a state on itself.
     """
 
     logits: Tensor
     attention: Tensor
+    itself: Tensor
 
 
 class Heads(nn.Module):
@@ -115,7 +125,9 @@ class Transformer(nn.Module):
             seen.append(attention)
             x = x + out
             x = x + mlp(norm_2(x))
-        return Seen(self.out(self.norm(x[:, self.p.L :])), torch.cat(seen, 1))
+        paid, L = torch.cat(seen, 1), self.p.L
+        itself = paid[..., L:].diagonal(dim1=2, dim2=3)
+        return Seen(self.out(self.norm(x[:, L:])), paid[..., :L], itself)
 
 
 def drawn(p: StandardParameters, seed: int) -> Transformer:
