@@ -60,7 +60,9 @@ def test_a_block_is_torch_s_own_layer():
     x = student.tokens(torch.cat([actions, states[:, :-1] + p.d_g], 1)) + student.places.weight
     mask = nn.Transformer.generate_square_subsequent_mask(2 * p.L, dtype=torch.float64)
     found = student.out(student.norm(layer(x, src_mask=mask, is_causal=True)[:, p.L :]))
-    torch.testing.assert_close(student(actions, states[:, :-1]).logits, found, rtol=0, atol=ROUNDING)
+    torch.testing.assert_close(
+        student(actions, states[:, :-1]).logits, found, rtol=0, atol=ROUNDING
+    )
 
 
 @pytest.mark.parametrize("change", [{}, dict(blocks=2, mlp="glu", norm=False, positions="rope")])
@@ -140,7 +142,10 @@ def test_order_parameters_of_the_solvable_student_are_the_theory_s():
     assert float(found["retrieval"]) == pytest.approx(float(found["A"]), abs=ROUNDING)
     hits = student.M[actions, :, states[:, :-1]].argmax(-1) == states[:, 1:]
     assert float(found["logic"]) == pytest.approx(float(hits.double().mean()), abs=ROUNDING)
-    both = student.M[actions[:, [0]], :, states[:, :-1]] + student.M[actions[:, [1]], :, states[:, :-1]]
+    both = (
+        student.M[actions[:, [0]], :, states[:, :-1]]
+        + student.M[actions[:, [1]], :, states[:, :-1]]
+    )
     hits = both.argmax(-1) == states[:, 1:]
     assert float(found["heuristic"]) == pytest.approx(float(hits.double().mean()), abs=ROUNDING)
     assert float(found["B"]) == 0
@@ -184,7 +189,7 @@ def test_a_student_learns_the_task(tmp_path):
 
 def test_theories_of_the_solvable_student_refuse_these(tmp_path):
     """In one line, which names the field; who insists gets the flow of these sizes."""
-    p = StandardParameters(N=5, L=3, d_g=4)
+    p = StandardParameters(N=5, L=3, d_g=4, optimizer="sgd", batch_size=None, unit="epoch")
     for function in (lambda: st.flow().solve(p, alpha=1.0), lambda: st.onset(p)):
         with pytest.raises(ParameterError, match="^fix_embedding = False: must be True") as caught:
             function()
@@ -193,8 +198,8 @@ def test_theories_of_the_solvable_student_refuse_these(tmp_path):
         curve = st.flow().solve(p, alpha=1.0, beyond=True)
     own = st.flow().solve(Parameters(N=5, L=3, d_g=4, d_h=32, eta=p.eta, rope="plain"), alpha=1.0)
     assert float(curve.A[-1]) == pytest.approx(float(own.A[-1]), rel=1e-9)
-    tiny = SMALL.replace(n_train=20, n_test=4, batch_size=10, epochs=2, eval_every=1)
-    runs = train(tiny, 1, store=tmp_path, **ALONE)
+    tiny = dict(n_train=20, n_test=4, batch_size=None, optimizer="sgd", epochs=2, eval_every=1)
+    runs = train(SMALL.replace(**tiny), 1, store=tmp_path, **ALONE)
     with pytest.raises(ParameterError, match="fix_embedding = False: must be True"):
         compare(own.drop_attrs().assign_attrs(kind="theory", parameters=runs.parameters), runs)
     with pytest.raises(ParameterError, match="must be Parameters for the solvable student"):

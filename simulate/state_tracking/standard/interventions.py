@@ -1,5 +1,5 @@
-"""Order parameters of any architecture, by intervention: attention on actions is moved, and what the
-student then predicts is measured.
+"""Order parameters of any architecture, by intervention: attention on actions is moved, and what
+the student then predicts is measured.
 
 A student is a function ``student(actions, states, redirect)`` with the result of
 `transformer.Transformer.forward`; for the solvable student, whose head sees actions alone, A, R and
@@ -74,7 +74,9 @@ def measure(student: Callable[..., Seen], actions: Tensor, states: Tensor) -> di
         "loss": torch.nn.functional.cross_entropy(own.logits.flatten(0, 1), then.flatten()),
         "accuracy": hits.mean(),
         "step_accuracy": hits,
-        "rollout_accuracy": (rollout(student, actions, states[:, 0]) == then[:, -1]).double().mean(),
+        "rollout_accuracy": (rollout(student, actions, states[:, 0]) == then[:, -1])
+        .double()
+        .mean(),
         "logic": (retrieved.argmax(-1) == then).double().mean(),
         "heuristic": (averaged.argmax(-1) == then).double().mean(),
         "attention": paid[best],

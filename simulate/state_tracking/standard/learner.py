@@ -20,7 +20,7 @@ from theory.state_tracking.standard import StandardParameters
 
 
 class Learner(Module):
-    """One standard transformer on the teachers and sequences of the solvable student of its seed."""
+    """One standard transformer, on the data of the solvable student of its seed."""
 
     def __init__(
         self,

@@ -17,9 +17,7 @@ from simulate.state_tracking.student import Student
 from theory.state_tracking import Parameters
 
 
-def seen(
-    student: Student, actions: Tensor, states: Tensor, redirect: Tensor | None = None
-) -> Seen:
+def seen(student: Student, actions: Tensor, states: Tensor, redirect: Tensor | None = None) -> Seen:
     """As `transformer.Transformer.forward`; one head, which sees actions alone."""
     attention = student.attention(actions, states)
     used = attention if redirect is None else redirect.expand_as(attention)
@@ -30,9 +28,7 @@ def seen(
 class Measured:
     """One solvable student for `simulate.learner.Unstacked`."""
 
-    def __init__(
-        self, p: Parameters, seed: int, device: torch.device, dtype: torch.dtype
-    ) -> None:
+    def __init__(self, p: Parameters, seed: int, device: torch.device, dtype: torch.dtype) -> None:
         self.learner = learner.Learner(p, [seed], device, dtype)
         self.step = self.learner.step
 
