@@ -21,9 +21,6 @@ PLACE = Path(__file__).with_name("ensembles") / "standard.nc"
 COMMAND = 'python -c "from verify.state_tracking import standard_ensemble as e; e.renew()"'
 SEEDS = range(8)
 BASE = StandardParameters(epochs=300)
-SOLVABLE = Parameters(
-    N=BASE.N, L=BASE.L, d_g=BASE.d_g, d_h=BASE.d_h, batch_size=256, epochs=800, eval_every=10
-).replace(unit="step")
 # Sizes that are varied, both ways, for exponents: fields by name of a setting.
 SIZES: dict[str, dict[str, Any]] = {
     "L = 3": {"L": 3},
@@ -46,25 +43,26 @@ STANDARD: dict[str, dict[str, Any]] = {
 }
 KEPT = ("A", "retrieval", "retrieval_mean", "retrieval_shared", "B", "R", "S", "loss")
 KEPT += ("accuracy", "rollout_accuracy", "logic", "heuristic")
-PREFIX = "solvable, "
-ADAM = PREFIX + "Adam"
+
+_SOLVABLE = Parameters(
+    N=BASE.N, L=BASE.L, d_g=BASE.d_g, d_h=BASE.d_h, batch_size=256, unit="step", epochs=800, eval_every=10,
+)  # fmt: skip
+# Solvable students of the base's sizes, by name of a setting.
+SOLVABLE = {
+    "solvable, descent": _SOLVABLE,
+    "solvable, Adam": _SOLVABLE.replace(optimizer="adam", eta=0.02),
+}
+SETTINGS = (*STANDARD, *SOLVABLE)
 
 
 def parameters(setting: str) -> Parameters:
-    """Parameters of a setting; names of solvable students begin with `PREFIX`."""
-    if not setting.startswith(PREFIX):
-        return BASE.replace(**STANDARD[setting])
-    if setting == ADAM:
-        return SOLVABLE.replace(optimizer="adam", eta=0.02)
-    return SOLVABLE
-
-
-SETTINGS = (*STANDARD, PREFIX + "descent", ADAM)
+    """Parameters of a setting."""
+    return SOLVABLE[setting] if setting in SOLVABLE else BASE.replace(**STANDARD[setting])
 
 
 def train(setting: str, seeds: Iterable[int] = SEEDS, **options: Any) -> xr.Dataset:
     """Students of one setting, trained unless they are in the store."""
-    system = solvable.SYSTEM if setting.startswith(PREFIX) else SYSTEM
+    system = solvable.SYSTEM if setting in SOLVABLE else SYSTEM
     return system.train(parameters(setting), seeds, **options)
 
 
