@@ -118,7 +118,9 @@ def order(found: Mapping[str, xr.Dataset]) -> list[Check]:
             continue
         for early, late in zip(STAGES, STAGES[1:], strict=False):
             ratio = np.log(times[late] / times[early]).values
-            rows.append(above(f"ln of time of {late} by that of {early}, {setting}", 0.0, ratio, WHY))
+            rows.append(
+                above(f"ln of time of {late} by that of {early}, {setting}", 0.0, ratio, WHY)
+            )
     return rows
 
 
@@ -175,11 +177,11 @@ def flow_steps(p: Parameters) -> float:
 
 
 def one_head(found: Mapping[str, xr.Dataset]) -> list[Check]:
-    """A block of one head waits: at the end of its run it answers fewer rollouts than two heads at
-    the end of theirs, a third as long.
+    """A block of one head waits: at the end of its run, the longer one, it answers fewer rollouts
+    than two heads.
     """
     gap = (found["base"].end - found[ENDS_LATE].end).values
-    return [above("rollout accuracy of two heads less that of one head, at the end", 0.0, gap, WHY)]
+    return [above("rollout accuracy of two heads less that of one head, at the end", 0.1, gap, WHY)]
 
 
 def report(runs: Mapping[str, xr.Dataset] | None = None) -> Report:
@@ -194,7 +196,10 @@ def report(runs: Mapping[str, xr.Dataset] | None = None) -> Report:
             ["in", "flow (15)", "standard transformers"],
             rows,
         ),
-        "how far the picture extends": (["of the solvable student", "here", "rows"], picture(checks)),
+        "how far the picture extends": (
+            ["of the solvable student", "here", "rows"],
+            picture(checks),
+        ),
     }
     return Report(checks, tables=tables)
 
@@ -256,7 +261,9 @@ def draw(runs: Mapping[str, xr.Dataset] | None = None, names: Sequence[str] = ()
                 plotting.band(axis, part[quantity], colour, word)
             axis.set(xlabel="thousand predicted tokens seen", xlim=(0, None))
             plotting.inside(axis)
-        column[0].set(title=name if name in SOLVABLE else "standard: one block, two heads", ylim=(0, 1))
+        column[0].set(
+            title=name if name in SOLVABLE else "standard: one block, two heads", ylim=(0, 1)
+        )
         guess = float(stages(p, runs[name]).known.mean())
         column[0].axhline(guess, color="0.5", ls=":", lw=1)
     axes[0, 0].set_ylabel("share, accuracy")

@@ -24,10 +24,10 @@ BASE = StandardParameters(epochs=300)
 # Sizes that are varied, both ways, for exponents: fields by name of a setting.
 SIZES: dict[str, dict[str, Any]] = {
     "L = 3": {"L": 3},
-    "L = 9": {"L": 9},
-    "N = 4": {"N": 4, "epochs": 200},
+    "L = 9": {"L": 9, "epochs": 200},
+    "N = 4": {"N": 4, "epochs": 160},
     "N = 16": {"N": 16, "epochs": 500},
-    "d_g = 4": {"d_g": 4, "epochs": 200},
+    "d_g = 4": {"d_g": 4, "epochs": 160},
     "d_g = 16": {"d_g": 16, "epochs": 400},
 }
 # What differs from the base, by name of a setting.
@@ -37,9 +37,9 @@ STANDARD: dict[str, dict[str, Any]] = {
     "2 blocks of one head": {"blocks": 2, "heads": 1, "epochs": 200},
     "4 heads": {"heads": 4, "epochs": 200},
     "rotary": {"positions": "rope", "epochs": 200},
-    "no LayerNorm": {"norm": False, "epochs": 250},
+    "no LayerNorm": {"norm": False, "epochs": 200},
     "descent": {"optimizer": "sgd", "momentum": 0.9, "eta": 0.1, "epochs": 400, "eval_every": 20},
-    "1 head": {"heads": 1, "epochs": 800, "eval_every": 40},
+    "1 head": {"heads": 1, "epochs": 500, "eval_every": 20},
 }
 KEPT = ("A", "retrieval", "retrieval_mean", "retrieval_shared", "B", "R", "S", "loss")
 KEPT += ("accuracy", "rollout_accuracy", "logic", "heuristic")
@@ -70,12 +70,14 @@ def joined(found: Mapping[str, xr.Dataset]) -> xr.Dataset:
     """Runs of all settings in one dataset over setting, seed and measurement; NaN after the end."""
     parts = []
     for runs in found.values():
-        few = runs[[*KEPT, "epoch"]].reset_coords().drop_vars("alpha")
-        parts.append(few.rename(alpha="measurement").astype("float32"))
+        few = runs[[*KEPT, "epoch"]].reset_coords().rename(alpha="measurement")
+        few = few.assign_coords(measurement=np.arange(few.sizes["measurement"]))
+        parts.append(few.astype("float32"))
     whole = xr.concat(parts, "setting", join="outer", combine_attrs="drop")
-    longest = max(part.sizes["measurement"] for part in parts)
-    return whole.assign_coords(setting=[*found], measurement=np.arange(longest)).assign_attrs(
-        parameters=json.dumps({name: parameters(name).stored() for name in found}), command=COMMAND
+    return whole.assign_coords(setting=[*found]).assign_attrs(
+        kind=store.KIND,
+        parameters=json.dumps({name: parameters(name).stored() for name in found}),
+        command=COMMAND,
     )
 
 

@@ -68,17 +68,19 @@ def memory(p: StandardParameters, itemsize: int = 4) -> float:
     weight.
     """
     width, length = p.heads * p.d_h, 2 * p.L
-    rows = max(p.sequences_per_step, p.n_test)
-    per_token = 8 * p.d_model + 8 * width + 6 * p.d_ff  # of a block, forward and backward
-    activations = rows * length * (p.blocks * (per_token + 5 * p.heads * length) + 4 * p.d_model)
-    logits = 8 * p.n_test * p.L * p.N * (itemsize + 2)
+    scores = p.heads * length
+    trained = p.blocks * (8 * p.d_model + 8 * width + 6 * p.d_ff + 5 * scores) + 4 * p.d_model
+    tested = 4 * p.d_model + 4 * width + 3 * p.d_ff + 3 * scores + p.blocks * scores  # no gradients
+    rows = max(p.sequences_per_step * trained, p.n_test * tested) * length
+    logits = p.n_test * p.L * p.N * (7 * itemsize + 16)
     block = 4 * p.d_model * width + (2 + (p.mlp == "glu")) * p.d_model * p.d_ff
     weights = p.blocks * block + (p.d_g + 2 * p.N + 2 * p.L) * p.d_model
     data = 8 * (p.n_train + p.n_test) * (2 * p.L + 1) * 2 + 16 * p.n_train
     drawn_tables = 24 * p.d_g * p.N
     numbers = 12 + p.L**2 + p.L + p.blocks * p.heads
     records = (p.epochs // p.eval_every + 2) * 4 * 8 * numbers
-    return itemsize * (activations + 6 * weights) + logits + data + drawn_tables + records
+    # Weights, gradients, two moments, and copies of the state.
+    return itemsize * (rows + 12 * weights) + logits + data + drawn_tables + records
 
 
 def identity(p: StandardParameters, permutations: np.ndarray | None = None) -> dict[str, Any]:
