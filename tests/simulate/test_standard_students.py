@@ -43,7 +43,8 @@ def test_a_block_is_torch_s_own_layer():
     """
     p = SMALL
     student, actions, states = student_and_data(p)
-    ((norm, heads, norm_2, mlp),) = student.blocks
+    (block,) = student.blocks
+    heads, mlp = block.heads, block.mlp
     layer = nn.TransformerEncoderLayer(
         p.d_model, p.heads, p.d_ff, 0.0, "gelu", batch_first=True, norm_first=True
     ).double()
@@ -54,7 +55,7 @@ def test_a_block_is_torch_s_own_layer():
         layer.self_attn.in_proj_bias.zero_()
         layer.self_attn.out_proj.weight.copy_(heads.out.weight)
         layer.self_attn.out_proj.bias.zero_()
-    pairs = [(layer.norm1, norm), (layer.norm2, norm_2), (layer.linear1, mlp.up)]
+    pairs = [(layer.norm1, block.norm_1), (layer.norm2, block.norm_2), (layer.linear1, mlp.up)]
     for theirs, ours in [*pairs, (layer.linear2, mlp.down)]:
         theirs.load_state_dict(ours.state_dict())
     x = student.tokens(torch.cat([actions, states[:, :-1] + p.d_g], 1)) + student.places.weight
@@ -78,7 +79,7 @@ def test_no_state_sees_a_later_one(change):
 def test_a_gate_multiplies():
     """Without its gate's weights a gated MLP is linear, times the GELU of the gate's bias."""
     student, *_ = student_and_data(SMALL.replace(mlp="glu"))
-    mlp, x = student.blocks[0][3], torch.randn(7, 8, dtype=torch.float64)
+    mlp, x = student.blocks[0].mlp, torch.randn(7, 8, dtype=torch.float64)
     nn.init.zeros_(mlp.gate.weight)
     expected = mlp.down(mlp.up(x) * nn.functional.gelu(mlp.gate.bias))
     torch.testing.assert_close(mlp(x), expected, rtol=0, atol=ROUNDING)
@@ -103,7 +104,7 @@ def test_moved_attention_is_that_on_copies():
     """
     p = SMALL.replace(positions="rope")
     student, actions, states = student_and_data(p)
-    nn.init.zeros_(student.blocks[0][1].query.weight)
+    nn.init.zeros_(student.blocks[0].heads.query.weight)
     now, eye = states[:, :-1], torch.eye(p.L, dtype=torch.float64)
     own = student(actions, now)
     spread = student(actions, now, torch.full((p.L, p.L), 1 / p.L, dtype=torch.float64))

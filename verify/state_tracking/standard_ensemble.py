@@ -41,8 +41,20 @@ STANDARD: dict[str, dict[str, Any]] = {
     "descent": {"optimizer": "sgd", "momentum": 0.9, "eta": 0.1, "epochs": 400, "eval_every": 20},
     "1 head": {"heads": 1, "epochs": 500, "eval_every": 20},
 }
-KEPT = ("A", "retrieval", "retrieval_mean", "retrieval_shared", "B", "R", "S", "loss")
-KEPT += ("accuracy", "rollout_accuracy", "logic", "heuristic")
+KEPT: tuple[str, ...] = (
+    "A",
+    "retrieval",
+    "retrieval_mean",
+    "retrieval_shared",
+    "B",
+    "R",
+    "S",
+    "loss",
+    "accuracy",
+    "rollout_accuracy",
+    "logic",
+    "heuristic",
+)
 
 _SOLVABLE = Parameters(
     N=BASE.N, L=BASE.L, d_g=BASE.d_g, d_h=BASE.d_h, batch_size=256, unit="step", epochs=800, eval_every=10,

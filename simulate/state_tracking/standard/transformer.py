@@ -85,6 +85,26 @@ class MLP(nn.Module):
         return self.down(up * nn.functional.gelu(self.gate(x)))
 
 
+def normalised(p: StandardParameters) -> nn.Module:
+    """LayerNorm, or nothing."""
+    return nn.LayerNorm(p.d_model) if p.norm else nn.Identity()
+
+
+class Block(nn.Module):
+    """Attention, then an MLP, each added to the residual stream."""
+
+    def __init__(self, p: StandardParameters) -> None:
+        super().__init__()
+        self.norm_1, self.heads = normalised(p), Heads(p)
+        self.norm_2, self.mlp = normalised(p), MLP(p)
+
+    def forward(self, x: Tensor, redirect: Tensor | None) -> tuple[Tensor, Tensor]:
+        """The stream, and the attention of states before it is redirected."""
+        out, seen = self.heads(self.norm_1(x), redirect)
+        x = x + out
+        return x + self.mlp(self.norm_2(x)), seen
+
+
 class Transformer(nn.Module):
     """Blocks of attention and MLP on a residual stream; torch's own initialisation."""
 
@@ -93,14 +113,8 @@ class Transformer(nn.Module):
         self.p = p
         self.tokens = nn.Embedding(p.d_g + p.N, p.d_model)
         self.places = nn.Embedding(2 * p.L, p.d_model) if p.positions == "learned" else None
-
-        def norm() -> nn.Module:
-            return nn.LayerNorm(p.d_model) if p.norm else nn.Identity()
-
-        self.blocks = nn.ModuleList(
-            nn.ModuleList([norm(), Heads(p), norm(), MLP(p)]) for _ in range(p.blocks)
-        )
-        self.norm = norm()
+        self.blocks = nn.ModuleList(Block(p) for _ in range(p.blocks))
+        self.norm = normalised(p)
         self.out = nn.Linear(p.d_model, p.N)
 
     def forward(self, actions: Tensor, states: Tensor, redirect: Tensor | None = None) -> Seen:
@@ -120,11 +134,9 @@ class Transformer(nn.Module):
         if self.places is not None:
             x = x + self.places.weight[: x.shape[1]]
         seen = []
-        for norm, heads, norm_2, mlp in self.blocks:  # type: ignore[misc]
-            out, attention = heads(norm(x), redirect)
+        for block in self.blocks:
+            x, attention = block(x, redirect)
             seen.append(attention)
-            x = x + out
-            x = x + mlp(norm_2(x))
         paid, L = torch.cat(seen, 1), self.p.L
         itself = paid[..., L:].diagonal(dim1=2, dim2=3)
         return Seen(self.out(self.norm(x[:, L:])), paid[..., :L], itself)
