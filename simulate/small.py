@@ -9,6 +9,7 @@ from simulate.training import System
 
 STEPS = dict(steps=24, eval_every=4)
 TRACKING = dict(N=6, L=4, d_g=5, d_h=8, n_train=64, n_test=32, epochs=24, eval_every=4)
+BLOCK = dict(d_model=8, d_ff=8, batch_size=16)
 SENTENCES = dict(d=20, alpha=2.0, steps=24, n_test=50)
 HEADS = dict(N=2, D=4, batch_size=8, **STEPS)
 TRIGGER = dict(N=8, K=2, T=6, d=8, batch_size=4, n_test=16, **STEPS)
@@ -27,6 +28,10 @@ STUDENTS: dict[str, dict[str, Any]] = {
     ),
     "state_tracking.rewards, adam, true states": dict(
         TRACKING, reward="true", rollouts=32, horizon=3, optimizer="adam", eta=0.02
+    ),
+    "state_tracking.standard": dict(TRACKING, n_test=16, **BLOCK),
+    "state_tracking.standard, rotary, gated, two blocks": dict(
+        TRACKING, n_test=16, **BLOCK, blocks=2, heads=1, mlp="glu", norm=False, positions="rope"
     ),
     "induction_heads.disentangled": dict(HEADS, trained="projected"),
     "induction_heads.three": HEADS,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -232,13 +233,18 @@ def _largest(gap: xr.DataArray) -> int:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Command line."""
+    """Command line; a CSV file is compared with the model's flow (`verify.tables`)."""
+    from verify import tables  # which compares by this module
+
+    words = sys.argv[1:] if argv is None else argv
+    if any(word.partition("=")[0] in ("--columns", "--rows") for word in words):
+        return tables.main(argv)
     return report.main(
         "trajectories",
         "Order-parameter curves, theory against students.",
         ensemble.FLAGS,
         argv,
-        more=ensemble.flag,
+        more=tables.flags,
     )
 
 

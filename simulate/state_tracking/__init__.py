@@ -2,6 +2,7 @@
 
 from simulate.state_tracking.learner import SYSTEM
 from simulate.state_tracking.rewards import SYSTEM as REWARDS
+from simulate.state_tracking.standard import SYSTEM as STANDARD
 from simulate.state_tracking.student import (
     GLUStudent,
     Student,
@@ -23,5 +24,5 @@ __all__ = [
     "with_full_embedding",
 ]
 
-SYSTEMS = {"student": SYSTEM, "rewards": REWARDS}
+SYSTEMS = {"student": SYSTEM, "rewards": REWARDS, "standard": STANDARD}
 train = SYSTEM.train

@@ -8,13 +8,14 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import nn
 
 from simulate import learner, pool, training
 from simulate.state_tracking.gradients import Grouped, Plain, engine
 from simulate.state_tracking.measure import MEANING, measure
 from simulate.state_tracking.student import Student, Students
 from theory.optimisers import CLIPPED
-from theory.parameters import ParameterError
+from theory.parameters import ParameterError, shown
 from theory.state_tracking import Parameters, task
 from theory.state_tracking.words import Words, read
 
@@ -51,6 +52,8 @@ def identity(
     ParameterError
         For permutations or words that do not fit the parameters, or parameters with a reward.
     """
+    if type(p) is not Parameters:
+        raise ParameterError(f"p = {shown(p)}: must be Parameters for the solvable student")
     if p.reward != "none":
         raise ParameterError(
             f"reward = {p.reward!r}: must be none for labels; train state_tracking.rewards"
@@ -158,7 +161,7 @@ class Learner(learner.Learner):
         )
         self.engine = engine(self.students)
         self.full = self.engine(self.students, self.train_data, pool.share())
-        self.optimizer = _optimizer(p, self.students)
+        self.optimizer = optimizer(p, self.students)
 
     def step(self, number: int) -> None:
         """One epoch, or one step where those are counted."""
@@ -231,7 +234,8 @@ class Learner(learner.Learner):
         return found
 
 
-def _optimizer(p: Parameters, students: Students) -> Any:
+def optimizer(p: Parameters, students: nn.Module) -> Any:
+    """Optimiser of the weights of a module."""
     usual: Any = dict(lr=p.eta, weight_decay=p.weight_decay)
     if p.optimizer == "sgd":
         return learner.Descent(

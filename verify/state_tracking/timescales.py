@@ -19,7 +19,8 @@ from theory.state_tracking.onset import equations as onset_equations
 from verify import ensemble
 from verify.check import Band, Check, at_least, identity, sampled
 from verify.emergence import first_crossing
-from verify.report import Report, Request
+from verify.report import Report, Request, merged
+from verify.state_tracking import standard
 from verify.state_tracking.bands import CLOSURE, NOISY_TIMES, PAPER_TIMES, bands
 from verify.state_tracking.trajectories import noisy
 
@@ -103,7 +104,9 @@ def exact_solution(p: Parameters) -> tuple[list[Check], list[str]]:
 
 
 def report(request: Request) -> Report:
-    """Checks of one ensemble against theory, then of the exponents."""
+    """Checks of one ensemble against theory, then of the exponents; without a request of its own
+    also of standard transformers.
+    """
     checks, notes = emergence(*ensemble.get(request))
     if not request.full:
         notes += request.left_out(
@@ -111,7 +114,8 @@ def report(request: Request) -> Report:
         )
         return Report(checks, notes)
     scaled, more, sweeps = scaling(**request.training)
-    return Report(checks + scaled, notes + more, draw=lambda: draw(sweeps))
+    found = Report(checks + scaled, notes + more, draw=lambda: draw(sweeps))
+    return found if request.runs or request.given else merged([found, standard.report()])
 
 
 def emergence(p: Parameters, runs: xr.Dataset) -> tuple[list[Check], list[str]]:

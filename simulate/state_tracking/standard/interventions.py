@@ -1,0 +1,98 @@
+"""Order parameters of any architecture, by intervention: attention on actions is moved, and what
+the student then predicts is measured.
+
+A student is a function ``student(actions, states, redirect)`` with the result of
+`transformer.Transformer.forward`; for the solvable student, whose head sees actions alone, A, R and
+S are those of the theory (R and S less zeta/N).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from simulate.state_tracking.standard.transformer import Seen
+
+MEANING = {
+    "A": "attention on the right action, of what the best head pays to actions",
+    "retrieval": "attention on the right action, best head",
+    "retrieval_mean": "attention on the right action, mean over heads",
+    "retrieval_shared": "attention on the right action, best head of every step",
+    "retrieval_heads": "attention on the right action, every head",
+    "B": "attention of a state on itself, the head where it is largest",
+    "R": "overlap with the own teacher: logit of the right state less the mean logit, attention on actions moved to the right one",
+    "S": "overlap with the other teachers: the same logit, attention on actions moved to another one",
+    "loss": "cross-entropy, test set",
+    "accuracy": "next-token accuracy under teacher forcing, test set",
+    "step_accuracy": "next-token accuracy per step, test set",
+    "rollout_accuracy": "final accuracy of greedy rollouts, test set",
+    "logic": "next-token accuracy with attention on actions moved to the right one",
+    "heuristic": "next-token accuracy with attention on actions spread evenly over them",
+    "attention": "attention of each step (row) on each action (column), best head",
+}
+DIMENSIONS = {
+    "retrieval_heads": ("head",),
+    "step_accuracy": ("step",),
+    "attention": ("step", "action"),
+}
+
+
+@torch.no_grad()
+def measure(student: Callable[..., Seen], actions: Tensor, states: Tensor) -> dict[str, Tensor]:
+    """Quantities in `MEANING`.
+
+    Parameters
+    ----------
+    student : callable
+        The student.
+    actions, states : Tensor, shapes (n, L) and (n, L + 1)
+        Test sequences.
+    """
+    L, now, then = actions.shape[1], states[:, :-1], states[:, 1:]
+    right = torch.eye(L, device=actions.device, dtype=student(actions[:1], now[:1]).logits.dtype)
+    other = right.roll(1, 1)  # the action one place later
+    own = student(actions, now)
+    retrieved = student(actions, now, right).logits
+    averaged = student(actions, now, right.mean(0).expand(L, L)).logits
+    mistaken = student(actions, now, other).logits
+    differs = actions != actions.roll(-1, 1)  # at step t: the right action, and the one moved to
+    paid = own.attention.double().mean(0)  # head, step, action
+    on_right = paid.diagonal(dim1=1, dim2=2)
+    best = int(on_right.mean(1).argmax())
+    hits = (own.logits.argmax(-1) == then).double().mean(0)
+    return {
+        "A": on_right[best].sum() / paid[best].sum(),
+        "retrieval": on_right[best].mean(),
+        "retrieval_mean": on_right.mean(),
+        "retrieval_shared": on_right.amax(0).mean(),
+        "retrieval_heads": on_right.mean(1),
+        "B": own.itself.double().mean((0, 2)).max(),
+        "R": _excess(retrieved, then).mean(),
+        "S": _excess(mistaken, then)[differs].mean(),
+        "loss": torch.nn.functional.cross_entropy(own.logits.flatten(0, 1), then.flatten()),
+        "accuracy": hits.mean(),
+        "step_accuracy": hits,
+        "rollout_accuracy": (rollout(student, actions, states[:, 0]) == then[:, -1])
+        .double()
+        .mean(),
+        "logic": (retrieved.argmax(-1) == then).double().mean(),
+        "heuristic": (averaged.argmax(-1) == then).double().mean(),
+        "attention": paid[best],
+    }
+
+
+def _excess(logits: Tensor, then: Tensor) -> Tensor:
+    """Logit of the right state less the mean over states."""
+    own = logits.double()
+    return own.gather(2, then[..., None])[..., 0] - own.mean(-1)
+
+
+def rollout(student: Callable[..., Seen], actions: Tensor, first: Tensor) -> Tensor:
+    """Last state of greedy rollouts from the first states."""
+    states = first[:, None]
+    for _ in range(actions.shape[1]):
+        guess = student(actions, states).logits[:, -1].argmax(-1, keepdim=True)
+        states = torch.cat([states, guess], 1)
+    return states[:, -1]

@@ -1,0 +1,207 @@
+"""Stages of standard transformers: read off curves of which they are known, judged with power, and
+found in the shipped ensembles.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+
+import numpy as np
+import pytest
+import xarray as xr
+
+from simulate import runs as store
+from theory.state_tracking import Parameters, task
+from theory.state_tracking.numbers.guesses import from_actions, from_state
+from verify.check import failed
+from verify.state_tracking import standard
+from verify.state_tracking import standard_ensemble as ensembles
+
+SEEDS = 8
+WAY = {"attention": 70.0, "logic": 90.0, "rollout": 115.0}  # steps half of the way
+
+
+def made_up(setting: str, specific: float = 0.2, above: float = 1.0, **way: float) -> xr.Dataset:
+    """Students whose stages are known: straight lines through half of the way, some steps apart
+    from seed to seed.
+    """
+    p, way = ensembles.parameters(setting), {**WAY, **way}
+    epochs = np.arange(0, 301, 10.0)
+    rng = np.random.default_rng(len(setting))
+    curves: dict[str, list[np.ndarray]] = {n: [] for n in ("A", "logic", "rollout_accuracy", "accuracy", "R", "S")}  # fmt: skip
+    for seed in range(SEEDS):
+        known = from_state(task.draw_permutations(p, task.streams(seed)["task"]))
+        late = rng.normal(1, 0.02)
+
+        def rise(low, high, half, late=late):
+            return low + (high - low) * np.clip(epochs / (2 * half * late), 0, 1)
+
+        curves["A"].append(rise(1 / p.L, 1, way["attention"]))
+        curves["logic"].append(rise(known, 1, way["logic"]))
+        curves["rollout_accuracy"].append(rise(0, 1, way["rollout"]))
+        flat = np.where(epochs < 10, 1 / p.N, above * known)
+        curves["accuracy"].append(np.where(epochs < 50, flat, 1.0))
+        curves["R"].append(1 + 0 * epochs)
+        curves["S"].append(1 - specific + 0 * epochs)
+    data = {name: (("seed", "epoch"), np.array(v)) for name, v in curves.items()}
+    return xr.Dataset(data, {"seed": np.arange(SEEDS), "epoch": epochs})
+
+
+def test_stages_are_read_off():
+    """Half-way times, seed by seed; what is known before attention; how specific logic is then."""
+    found = standard.stages(ensembles.parameters("base"), made_up("base"))
+    for name, half in WAY.items():
+        assert found[name].mean() == pytest.approx(half, rel=0.03) and found[name].std() > 0
+    np.testing.assert_allclose(found.logic / found.attention, 90 / 70, rtol=1e-9)
+    np.testing.assert_allclose(found.plateau, found.known, rtol=1e-9)
+    np.testing.assert_allclose(found.specific, 0.2, rtol=1e-9)
+    assert (found.guess > 0).all() and (found.guess < 10).all()
+
+
+@pytest.mark.parametrize(
+    ("group", "change", "name"),
+    [
+        (standard.order, dict(logic=69.0), "ln of time of logic by that of attention"),
+        (standard.order, dict(rollout=80.0), "ln of time of rollout by that of logic"),
+        (
+            standard.first_stage,
+            dict(above=1.4),
+            "accuracy before attention by the best guess from the state",
+        ),
+        (standard.specificity, dict(specific=0.6), "1 - S/R at the time of attention"),
+    ],
+)
+def test_rows_see_another_order(group, change, name):
+    """Stages at the same time, a guess from actions, logic before attention: each fails its row."""
+    p = ensembles.parameters("base")
+    right = group({"base": standard.stages(p, made_up("base"))})
+    wrong = group({"base": standard.stages(p, made_up("base", **change))})
+    assert not failed(right)
+    assert [c.name for c in wrong if c.verdict == "FAIL"] == [f"{name}, base"]
+
+
+def test_rows_see_other_exponents_and_a_head_that_learns():
+    """Times in proportion to those of the flow, and one head as good as two, fail."""
+    settings = {name for names in standard.ALONG.values() for name in names}
+
+    def found(like_flow: bool):
+        out = {}
+        for name in settings:
+            p = ensembles.parameters(name)
+            half = standard.flow_steps(p) / 4 if like_flow else 70.0
+            out[name] = standard.stages(p, made_up(name, attention=half))
+        return out
+
+    same, _ = standard.exponents(found(True))
+    flat, rows = standard.exponents(found(False))
+    assert [c.verdict for c in same] == ["FAIL", "agrees", "FAIL"]
+    assert [c.verdict for c in flat] == ["bound", "FAIL", "bound"]
+    assert [row[0] for row in rows] == ["L", "N", "d_g"]
+    base = standard.stages(ensembles.parameters("base"), made_up("base"))
+    later = standard.stages(ensembles.parameters("base"), made_up("base", rollout=140.0))
+    assert not failed(standard.one_head({"base": base, standard.ONE_HEAD: later}))
+    assert failed(standard.one_head({"base": later, standard.ONE_HEAD: base}))
+
+
+def test_a_stage_that_is_not_reached_fails():
+    """In one seed: no mean over the others is taken for it."""
+    runs = made_up("base")
+    runs["logic"][3] = 0.4
+    found = {"base": standard.stages(ensembles.parameters("base"), runs)}
+    assert np.isnan(found["base"].logic[3]) and failed(standard.order(found))
+    assert "(1 not)" in standard.table(found)[0][3]
+
+
+def test_guesses_by_enumeration():
+    """The best rule among all, for few states and actions."""
+    perms = np.array([[1, 2, 0], [1, 0, 2], [0, 1, 2], [1, 2, 0]])
+    rules = itertools.product(range(3), repeat=3)
+    hits = [np.mean([perms[a, s] == rule[s] for a in range(4) for s in range(3)]) for rule in rules]
+    assert from_state(perms) == pytest.approx(max(hits))
+    actions, states = np.array([[0, 3, 2], [0, 1, 2]]), np.array([[0], [2]])
+    # From 0 two of three lead to 1; from 2 they lead to 0, 2 and 2.
+    assert from_actions(perms, actions, states) == pytest.approx(2 / 3)
+    assert from_actions(perms, actions[:1, :1], states[:1]) == 1
+
+
+def test_shipped_ensembles_are_those_of_the_settings():
+    """Parameters in the file, eight seeds, all that is kept."""
+    said = json.loads(store.read(ensembles.PLACE).attrs["parameters"])
+    found = ensembles.shipped()
+    assert list(found) == list(said) == list(ensembles.SETTINGS)
+    for name, runs in found.items():
+        p = ensembles.parameters(name)
+        assert said[name] == p.stored() and runs.sizes["seed"] == SEEDS
+        assert runs.epoch.values[-1] == p.epochs and set(runs.data_vars) == set(ensembles.KEPT)
+        assert runs.to_array().notnull().all()
+    assert isinstance(ensembles.parameters("solvable, Adam"), Parameters)
+
+
+def test_joined_runs_come_back(tmp_path, monkeypatch):
+    """Of different lengths, through a file."""
+    parts = {}
+    for name, n in (("base", 4), ("1 head", 7)):
+        shape = (2, n)
+        data = {q: (("seed", "alpha"), np.full(shape, k + n)) for k, q in enumerate(ensembles.KEPT)}
+        coords = {"seed": [0, 1], "alpha": np.arange(n) / 64, "epoch": ("alpha", 10 * np.arange(n))}
+        parts[name] = xr.Dataset(data, coords)
+    monkeypatch.setattr(ensembles, "PLACE", tmp_path / "standard.nc")
+    store.write(ensembles.joined(parts), ensembles.PLACE)
+    found = ensembles.shipped()
+    assert [found[name].epoch.values.tolist() for name in parts] == [
+        [0, 10, 20, 30],
+        [0, 10, 20, 30, 40, 50, 60],
+    ]
+    assert (found["1 head"].loss == 7 + ensembles.KEPT.index("loss")).all()
+
+
+@pytest.fixture(scope="module")
+def shipped():
+    """Stages of the shipped ensembles."""
+    runs = ensembles.shipped()
+    return {name: standard.stages(ensembles.parameters(name), r) for name, r in runs.items()}
+
+
+def test_standard_transformers_learn_in_stages(shipped):
+    """Guess, attention, logic, rollout, in every setting that learns; attention before logic."""
+    assert not failed(standard.order(shipped))
+
+
+def test_the_first_stage_is_a_guess_from_the_state(shipped):
+    """Before attention the accuracy is that of the best guess from the state alone, not that of the
+    best guess from the actions of the sequence.
+    """
+    assert not failed(standard.first_stage(shipped))
+    p = ensembles.parameters("base")
+    for seed in range(SEEDS):
+        stream = task.streams(seed)
+        perms = task.draw_permutations(p, stream["task"])
+        data = task.draw_sequences(perms, p.n_test, p.L, stream["test"])
+        knowing = from_actions(perms, data.actions, data.states[:, :-1])
+        assert shipped["base"].plateau.sel(seed=seed) < 0.85 * knowing
+
+
+def test_logic_is_specific_first_in_the_solvable_student_alone(shipped):
+    """1 - S/R at the time of attention: above a half there, under both optimisers, below here."""
+    assert not failed(standard.specificity(shipped))
+
+
+def test_the_time_of_attention_grows_more_slowly_than_by_the_flow(shipped):
+    """In L and d_g; of N eight seeds do not decide it."""
+    checks, _ = standard.exponents(shipped)
+    assert not failed(checks)
+
+
+def test_one_head_is_later(shipped):
+    """Its rollouts are right later than those of two heads, seed by seed."""
+    assert not failed(standard.one_head(shipped))
+
+
+def test_report_says_what_extends():
+    """All lines of the table are decided; every setting is in that of the stages."""
+    found = standard.report()
+    assert found.exit_code == 0
+    first, *_, last = found.tables.values()
+    assert [row[0] for row in first[1]] == list(ensembles.SETTINGS)
+    assert "undecided" not in [row[1] for row in last[1]] and all(int(row[2]) for row in last[1])
