@@ -56,10 +56,6 @@ class Learner(supervised.Learner):
 
 
 SYSTEM = dataclasses.replace(
-    supervised.SYSTEM,
-    name="state_tracking.continued",
-    make=Learner,
-    identity=identity,
-    data=None,
+    supervised.SYSTEM, name="state_tracking.continued", make=Learner, identity=identity, data=None
 )
 train = SYSTEM.train

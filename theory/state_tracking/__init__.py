@@ -26,7 +26,9 @@ from theory.state_tracking import (
     loss,
     micro,
     momentum,
+    norms,
     overlaps,
+    phases,
     reward_gains,
     reward_times,
     rewards,
@@ -36,6 +38,7 @@ from theory.state_tracking import (
 from theory.state_tracking.attention import c_omega
 from theory.state_tracking.dynamics import flow, thermodynamic_limit
 from theory.state_tracking.numbers import inversion, per_seed
+from theory.state_tracking.numbers.decay import decay_thresholds, late_states
 from theory.state_tracking.numbers.rewards import best_switch, rewards_time
 from theory.state_tracking.numbers.rollout import trajectory, with_accuracy
 from theory.state_tracking.onset import emergence_times, onset
@@ -51,6 +54,7 @@ __all__ = [
     "best_switch",
     "c_omega",
     "composite",
+    "decay_thresholds",
     "emergence_times",
     "equations",
     "flow",
@@ -58,6 +62,7 @@ __all__ = [
     "gaussian_accuracy",
     "initial_variance",
     "inversion",
+    "late_states",
     "onset",
     "per_seed",
     "predict",
@@ -90,10 +95,11 @@ flows, sections, equations = catalogue(
         "Rewards": [rewards, reward_gains, reward_times],
         "Momentum": [momentum],
         "Entries by arrivals": [arrivals],
-        "Weight decay": [decay],
+        "Weight decay": [decay, norms, phases, norms.flow],
     },
     flow,
     thermodynamic_limit,
+    norms.flow,
 )
 if not TYPE_CHECKING:  # checkers would take every name for one of the module
     __getattr__ = renamed(__name__, {"emergence_time": "emergence_times(p, ...).alpha_half"})

@@ -19,7 +19,6 @@ from theory.state_tracking.attention import ANSATZ, k1, k2, lambda_, q1, q2, rot
 from theory.state_tracking.decay import BEYOND, decay
 from theory.state_tracking.scope import decaying_flow
 from theory.state_tracking.symbols import (
-    A_0,
     W_K2,
     W_Q2,
     A,
@@ -40,7 +39,9 @@ ALIKE = "blocks alike: their waves average out over positions; those that turn t
 loss_rate = symbol("mu", r"\mu", "share of a weight that decay takes per time", positive=True)
 U = array("U", means="scores of the right action by rotary block, times the root of d_h")
 U_n = symbol("U_n", "U_{n}", "score of the right action by one block", real=True)
-h = symbol("h", means="lead of the score of the right action over the mean of the others", real=True)
+h = symbol(
+    "h", means="lead of the score of the right action over the mean of the others", real=True
+)
 push = symbol("push", r"f_{n}", "rate at which the loss lines up key and query of a block")
 force = symbol("force_A", "F", "force on attention, -dl/dA", real=True)
 P = symbol("P", means="squared norm of keys, or queries, in all blocks", nonnegative=True)

@@ -60,7 +60,16 @@ REWARDS = Scope(
 )
 
 
-ONSET = replace(FLOW, limits=REWARDS.limits)  # answers for rewards, too
+WITHOUT_DECAY = next(limit for limit in DESCENT if limit.field == "weight_decay")
+NOT_BOTH = replace(
+    WITHOUT_DECAY,
+    words="0.0 where there is a reward",
+    holds=lambda p, runs: p.weight_decay == 0 or p.reward == "none",
+    reads=("reward",),
+)
+ONSET = replace(  # answers for rewards and for weight decay, too
+    FLOW, limits=tuple(NOT_BOTH if x is WITHOUT_DECAY else x for x in REWARDS.limits)
+)
 
 
 def flow_of(permutations: str, length: int | None = None, states: int | None = None) -> Scope:
@@ -120,8 +129,6 @@ DECAYING = Scope(
     ("eta", "n_train", "data_draw", "batch_size", "schedule", "warmup", *UNUSED, *MEASURED),
     ("weight_decay",),
 )
-# The flow with norms: descent that decays, too.
-WITHOUT_DECAY = next(limit for limit in DESCENT if limit.field == "weight_decay")
 
 
 def decaying(scope_: Scope, theory: str) -> Scope:
@@ -136,7 +143,7 @@ def decaying_flow(permutations: str) -> Scope:
     return decaying(flow_of(permutations), "the flow with norms")
 
 
-MOVES = Limit("L", "at least 2, so that attention can move", lambda p, runs: p.L > 1, lambda p, runs: p.L)
+MOVES = Limit("L", "at least 2", lambda p, runs: p.L > 1, lambda p, runs: p.L)
 SEVERAL = Limit("d_g", "at least 2", lambda p, runs: p.d_g > 1, lambda p, runs: p.d_g)
 DECAY_THRESHOLDS = replace(
     decaying(FLOW, "the fixed points under weight decay"),

@@ -72,7 +72,10 @@ def edge(p: Parameters) -> float:
     best = int(of_attention(p, grid).argmax())
     low, high = grid[max(best - 1, 0)], grid[min(best + 1, grid.size - 1)]
     found = scipy.optimize.minimize_scalar(
-        lambda x: -float(of_attention(p, x)), bounds=(low, high), method="bounded", options=dict(xatol=1e-12)
+        lambda x: -float(of_attention(p, x)),
+        bounds=(low, high),
+        method="bounded",
+        options=dict(xatol=1e-12),
     )
     return float(found.x) if best else float(grid[0])
 
@@ -100,7 +103,9 @@ def decay_thresholds(p: Parameters) -> xr.Dataset:
         "A_lost": last,
     }
     words = WORDS | {"A_lost": "least attention of a learned state"}
-    return xr.Dataset({name: ((), float(v), {"long_name": words[name]}) for name, v in values.items()})
+    return xr.Dataset(
+        {name: ((), float(v), {"long_name": words[name]}) for name, v in values.items()}
+    )
 
 
 @scope.guard(LATE_STATES)
@@ -126,7 +131,7 @@ def late_states(p: Parameters) -> xr.Dataset:
     if p.weight_decay < of_attention(p, last):
         ends[1] = 1 - np.exp(
             scipy.optimize.brentq(
-                lambda x: max(np.log(of_attention(p, 1 - np.exp(x)) / p.weight_decay), -1e3),
+                lambda x: of_attention(p, 1 - np.exp(x)) / p.weight_decay - 1,
                 np.log(UNDONE),
                 np.log1p(-last),
                 xtol=1e-13,
@@ -149,6 +154,4 @@ def late_states(p: Parameters) -> xr.Dataset:
     )
     data = {x: ("state", v, {"long_name": MEANING[x]}) for x, v in found.items()}
     grown = ((), numbers["decay_growth"], {"long_name": MEANING["decay_growth"]})
-    return xr.Dataset(
-        data | {"decay_growth": grown}, coords={"state": ["unlearned", "learned"]}
-    )
+    return xr.Dataset(data | {"decay_growth": grown}, coords={"state": ["unlearned", "learned"]})
