@@ -19,6 +19,7 @@ from theory.state_tracking import (
     dressed,
     dynamics,
     early_time,
+    edge,
     exact,
     fixed_disorder,
     late_time,
@@ -39,6 +40,7 @@ from theory.state_tracking.attention import c_omega
 from theory.state_tracking.dynamics import flow, thermodynamic_limit
 from theory.state_tracking.numbers import inversion, per_seed
 from theory.state_tracking.numbers.decay import decay_thresholds, late_states
+from theory.state_tracking.numbers.edge import largest_rate, sharpness
 from theory.state_tracking.numbers.rewards import best_switch, rewards_time
 from theory.state_tracking.numbers.rollout import trajectory, with_accuracy
 from theory.state_tracking.onset import emergence_times, onset
@@ -62,12 +64,14 @@ __all__ = [
     "gaussian_accuracy",
     "initial_variance",
     "inversion",
+    "largest_rate",
     "late_states",
     "onset",
     "per_seed",
     "predict",
     "rewards_time",
     "sections",
+    "sharpness",
     "thermodynamic_limit",
     "trajectory",
     "with_accuracy",
@@ -96,6 +100,7 @@ flows, sections, equations = catalogue(
         "Momentum": [momentum],
         "Entries by arrivals": [arrivals],
         "Weight decay": [decay, norms, phases, norms.flow],
+        "Large learning rates": [edge],
     },
     flow,
     thermodynamic_limit,

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from verify.check import Check
 from verify.report import Report, Request
-from verify.state_tracking import adam, clocks, decay, optimisers, phases, reward_clocks
+from verify.state_tracking import adam, clocks, decay, edge, optimisers, phases, reward_clocks
 
 
 def report(request: Request) -> Report:
@@ -20,6 +20,7 @@ def report(request: Request) -> Report:
         lambda: adam.exponents(**training),
         lambda: decay.checks(**training),
         lambda: phases.checks(**training),
+        lambda: edge.checks(**training),
         lambda: optimisers.checks(**training),
     )
     return Report([check for group in groups for check in group()])
