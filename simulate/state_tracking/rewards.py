@@ -48,19 +48,32 @@ def identity(
     found = {name: getattr(p, name) for name in FIELDS}
     found |= supervised.tables(p, permutations)
     if start is not None:
-        found["start"] = hashlib.sha256(
-            b"".join(_weights(start)[name].tobytes() for name in WEIGHTS)
-        ).hexdigest()[:16]
+        found["start"] = digest(start)
     return found
 
 
-def _weights(start: xr.Dataset) -> dict[str, np.ndarray]:
+def digest(start: xr.Dataset) -> str:
+    """Digest of the weights that runs start from."""
+    weights = final_weights(start)
+    return hashlib.sha256(b"".join(weights[name].tobytes() for name in WEIGHTS)).hexdigest()[:16]
+
+
+def final_weights(start: xr.Dataset) -> dict[str, np.ndarray]:
     """Final weights of supervised runs, over seeds."""
     if missing := [name for name in WEIGHTS if f"{name}_end" not in start]:
         raise ParameterError(f"start: {missing[0]}_end is missing; train it with keep=True")
     if "seed" not in start.dims:
         raise ParameterError("start: must be runs over seed")
     return {name: np.ascontiguousarray(start[f"{name}_end"].values) for name in WEIGHTS}
+
+
+@torch.no_grad()
+def go_on(learner_: supervised.Learner, start: xr.Dataset) -> None:
+    """Give students the final weights of runs of the same seeds."""
+    given = final_weights(start.sel(seed=list(learner_.seeds)))
+    for name in WEIGHTS:
+        weight = learner_.students.get_parameter(name)
+        weight.copy_(torch.as_tensor(given[name]).reshape(weight.shape))
 
 
 def memory(p: Parameters, itemsize: int = 4) -> float:
@@ -98,11 +111,7 @@ class Learner(supervised.Learner):
         self.table = torch.as_tensor(np.stack(self.permutations)[0], device=device)
         self.rewarded = p.pretrain == 0
         if start is not None:
-            given = _weights(start.sel(seed=list(seeds)))
-            with torch.no_grad():
-                for name in WEIGHTS:
-                    weight = self.students.get_parameter(name)
-                    weight.copy_(torch.as_tensor(given[name], dtype=dtype).reshape(weight.shape))
+            go_on(self, start)
 
     def step(self, number: int) -> None:
         """One epoch of supervised training, or one step of ascent on rewards."""

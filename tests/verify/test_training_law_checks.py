@@ -5,7 +5,8 @@ import pytest
 
 from theory import clocks as law
 from theory.state_tracking import Parameters
-from verify.state_tracking import adam, clocks, decay, optimisers
+from verify.check import Band
+from verify.state_tracking import adam, clocks, decay, edge, optimisers, phases
 from verify.state_tracking.clocks import gaps
 
 TINY = Parameters(N=8, L=4, d_g=8, d_h=16, n_train=1024, n_test=512, unit="step")
@@ -59,3 +60,36 @@ def test_decay_ends_where_it_should(store):
     assert rows[0].measured == pytest.approx(rows[0].predicted, rel=0.02)
     other = decay.late_overlap(p.replace(weight_decay=5e-4))
     assert abs(float(other) / rows[0].predicted - 1) > 0.06
+
+
+def test_phases_under_decay(store, monkeypatch):
+    """A tiny student on all sides of both critical decays, further off the largest decay, as eight
+    teachers of eight states overlap by chance. Were the critical decays lower by 1.6, what should
+    be lost would be kept, and what should die would grow.
+    """
+    p = TINY.replace(eta=2.0, d_h=32, n_train=2048, n_test=16, unit="epoch")
+    wide = {x: Band(-0.1, 0.1, band.why) for x, band in phases.BANDS.items()}
+    monkeypatch.setattr(phases, "KEPT", 0.6)
+    monkeypatch.setattr(phases, "LEARNED", 2e-3)
+    rows = phases.rows("tiny", p, (0,), wide, **store)
+    assert len(rows) == 6 and all(row.within for row in rows)
+    right = phases.decay_thresholds
+    monkeypatch.setattr(phases, "decay_thresholds", lambda q: right(q) / 1.6)
+    wrong = phases.rows("tiny, wrong", p, (0,), wide, **store)
+    assert not wrong[3].within and not wrong[5].within
+
+
+def test_edge_of_stability(store, monkeypatch):
+    """A tiny student stays at a rate below the edge of its learned state and leaves above it; a
+    sharpness of another theory by 1.7 has both on one side.
+    """
+    p = TINY.replace(eta=2.0, d_h=32, n_train=2048, n_test=16, unit="epoch")
+    monkeypatch.setattr(phases, "LEARNED", 2e-3)
+    wide = Band(-0.2, 0.2, edge.BAND.why)
+    rows = edge.checks(p, (5e-3,), 5e-3, (0,), wide, **store)
+    assert [row.within for row in rows] == [True] * 4
+    right = edge.largest_rate
+    for factor, missed in ((1.7, 1), (1 / 1.7, 2)):
+        monkeypatch.setattr(edge, "largest_rate", lambda q, f=factor: f * right(q))
+        wrong = edge.checks(p, (5e-3,), 5e-3, (0,), wide, **store)
+        assert not wrong[0].within and not wrong[missed].within

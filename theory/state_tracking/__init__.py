@@ -19,6 +19,7 @@ from theory.state_tracking import (
     dressed,
     dynamics,
     early_time,
+    edge,
     exact,
     fixed_disorder,
     late_time,
@@ -26,7 +27,9 @@ from theory.state_tracking import (
     loss,
     micro,
     momentum,
+    norms,
     overlaps,
+    phases,
     reward_gains,
     reward_times,
     rewards,
@@ -37,6 +40,8 @@ from theory.state_tracking.attention import c_omega
 from theory.state_tracking.dynamics import flow, thermodynamic_limit
 from theory.state_tracking.levels import applies
 from theory.state_tracking.numbers import inversion, per_seed
+from theory.state_tracking.numbers.decay import decay_thresholds, late_states
+from theory.state_tracking.numbers.edge import largest_rate, sharpness
 from theory.state_tracking.numbers.rewards import best_switch, rewards_time
 from theory.state_tracking.numbers.rollout import trajectory, with_accuracy
 from theory.state_tracking.onset import emergence_times, onset
@@ -51,6 +56,7 @@ __all__ = [
     "best_switch",
     "c_omega",
     "composite",
+    "decay_thresholds",
     "emergence_times",
     "equations",
     "flow",
@@ -58,11 +64,14 @@ __all__ = [
     "gaussian_accuracy",
     "initial_variance",
     "inversion",
+    "largest_rate",
+    "late_states",
     "onset",
     "per_seed",
     "predict",
     "rewards_time",
     "sections",
+    "sharpness",
     "thermodynamic_limit",
     "trajectory",
     "with_accuracy",
@@ -90,10 +99,12 @@ flows, sections, equations = catalogue(
         "Rewards": [rewards, reward_gains, reward_times],
         "Momentum": [momentum],
         "Entries by arrivals": [arrivals],
-        "Weight decay": [decay],
+        "Weight decay": [decay, norms, phases, norms.flow],
+        "Large learning rates": [edge],
     },
     flow,
     thermodynamic_limit,
+    norms.flow,
 )
 if not TYPE_CHECKING:  # checkers would take every name for one of the module
     __getattr__ = renamed(__name__, {"emergence_time": "emergence_times(p, ...).alpha_half"})

@@ -16,7 +16,7 @@ from theory.equation import Equation, table
 from theory.notation import symbol
 from theory.onset import Onset
 from theory.parameters import number
-from theory.state_tracking import exact, loss, overlaps, rewarded
+from theory.state_tracking import decayed, exact, loss, overlaps, rewarded
 from theory.state_tracking.dynamics import flow
 from theory.state_tracking.early_time import equations as early_equations
 from theory.state_tracking.exact import BEYOND, D_0, D, T, epsilon, kappa, x
@@ -259,10 +259,13 @@ def onset(p: Parameters, until: float | None = None) -> Onset:
         ``alpha_half``, the time of A = 1/2 by the exact solution (NaN if the mechanism never
         emerges); ``alpha_star``, the sharp onset at infinite size; and ``D_separatrix``, the value
         of R_0 - S_0 at or below which attention dies. With a reward, the numbers of
-        `theory.state_tracking.rewarded.onset`.
+        `theory.state_tracking.rewarded.onset`; with weight decay, those of
+        `theory.state_tracking.decayed.onset`.
     """
     if p.reward != "none":
         return rewarded.onset(p, until)
+    if p.weight_decay > 0:
+        return decayed.onset(p, until)
     numbers = p.values()
     moves = numbers["c_omega"] > 0 and p.d_g > 1 and p.L > 1
     scale = float(equations()["onset_time_scale"].evaluate(numbers)) if moves else np.inf

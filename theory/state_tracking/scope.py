@@ -59,7 +59,16 @@ REWARDS = Scope(
 )
 
 
-ONSET = replace(FLOW, limits=REWARDS.limits)  # answers for rewards, too
+WITHOUT_DECAY = next(limit for limit in DESCENT if limit.field == "weight_decay")
+NOT_BOTH = replace(
+    WITHOUT_DECAY,
+    words="0.0 where there is a reward",
+    holds=lambda p, runs: p.weight_decay == 0 or p.reward == "none",
+    reads=("reward",),
+)
+ONSET = replace(  # answers for rewards and for weight decay, too
+    FLOW, limits=tuple(NOT_BOTH if x is WITHOUT_DECAY else x for x in REWARDS.limits)
+)
 
 
 def flow_of(permutations: str, length: int | None = None, states: int | None = None) -> Scope:
@@ -119,3 +128,28 @@ DECAYING = Scope(
     ("eta", "n_train", "data_draw", "batch_size", "schedule", "warmup", *UNUSED, *MEASURED),
     ("weight_decay",),
 )
+
+
+def decaying(scope_: Scope, theory: str) -> Scope:
+    """A scope of plain descent, with coupled weight decay."""
+    kept = tuple(limit for limit in scope_.limits if limit is not WITHOUT_DECAY)
+    words = f"{scope_.describes} and coupled weight decay"
+    return replace(scope_, theory=theory, describes=words, limits=kept)
+
+
+def decaying_flow(permutations: str) -> Scope:
+    """Scope of the flow with norms of keys and queries, as `flow_of`."""
+    return decaying(flow_of(permutations), "the flow with norms")
+
+
+MOVES = Limit("L", "at least 2", lambda p, runs: p.L > 1, lambda p, runs: p.L)
+SEVERAL = Limit("d_g", "at least 2", lambda p, runs: p.d_g > 1, lambda p, runs: p.d_g)
+DECAY_THRESHOLDS = replace(
+    decaying(FLOW, "the fixed points under weight decay"),
+    limits=(*(x for x in FLOW.limits if x is not WITHOUT_DECAY), MOVES, SEVERAL),
+    free=("eta", "n_train", "batch_size", *FLOW.free),
+)
+POSITIVE = Limit(
+    "weight_decay", "above 0", lambda p, runs: p.weight_decay > 0, lambda p, runs: p.weight_decay
+)
+LATE_STATES = replace(DECAY_THRESHOLDS, limits=(*DECAY_THRESHOLDS.limits, POSITIVE))

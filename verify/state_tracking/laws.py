@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from verify.check import Check
 from verify.report import Report, Request
-from verify.state_tracking import adam, clocks, decay, optimisers, reward_clocks
+from verify.state_tracking import adam, clocks, decay, edge, optimisers, phases, reward_clocks
 
 
 def report(request: Request) -> Report:
@@ -21,6 +21,8 @@ def report(request: Request) -> Report:
         lambda: adam.at_settings(**training),
         lambda: adam.exponents(**training),
         lambda: decay.checks(**training),
+        lambda: phases.checks(**training),
+        lambda: edge.checks(**training),
         lambda: optimisers.checks(**training),
     )
     asked = (*groups, *trained) if request.full else groups

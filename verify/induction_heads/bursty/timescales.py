@@ -27,7 +27,9 @@ def transformers(settings: Sequence[Parameters]) -> list[Check]:
     for p in settings:
         time = emergence_time(p)
         steps = int(1.2 * time / STEP)
-        given: dict[str, Any] = dict(N=p.N, trained="three", data="orthonormal", query="last", batch_size=1)
+        given: dict[str, Any] = dict(
+            N=p.N, trained="three", data="orthonormal", query="last", batch_size=1
+        )
         runs = burst.descent(ih.Parameters(steps=steps, **given), p.B, 0, STEP)
         there = float(first_crossing(runs.alpha.expand_dims("seed"), 0.5).values[0])
         what = f"time of alpha = 0.5, transformer, N = {p.N}, B = {p.B}"
@@ -45,7 +47,9 @@ def mixtures() -> list[Check]:
         ("last half", 32, contexts.spread(32, 2, 0.5, 8), np.full(8, 1 / 8), 1.0),
     ):
         time = contexts.Mixture(right, chances).time()
-        given: dict[str, Any] = dict(trained="three", data="orthonormal", query="last", batch_size=1)
+        given: dict[str, Any] = dict(
+            trained="three", data="orthonormal", query="last", batch_size=1
+        )
         p = ih.Parameters(N=N, steps=int(1.2 * time / step), **given)
         runs = students.descent(p, right, chances, 0, step)
         there = float(first_crossing(runs.alpha.expand_dims("seed"), 0.5).values[0])

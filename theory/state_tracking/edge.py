@@ -1,0 +1,114 @@
+"""Sharpness of the loss, and the largest learning rate: amplitudes of keys and queries as linear
+coordinates, in which the Jacobian of the flow is the Hessian of the loss.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+
+import sympy as sp
+
+from theory.algebra import written_as
+from theory.equation import Equation, table
+from theory.flow import Flow
+from theory.notation import symbol
+from theory.state_tracking import loss as mean_field
+from theory.state_tracking import norms, phases
+from theory.state_tracking.attention import ANSATZ
+from theory.state_tracking.decay import decay
+from theory.state_tracking.norms import PER_TIME, WIDEST, gap, lead, pushing
+from theory.state_tracking.symbols import A, N, R, S, d_g, d_h, g, m, ref, z_k
+
+BEYOND = "beyond the paper: large learning rates"
+HELD = "R and S held: they have a per cent of the eigenvector's weight"
+
+up = symbol("lined_up", r"p_{+}", "amplitude of keys and queries that are lined up", real=True)
+down = symbol("opposed", r"p_{-}", "amplitude of those that are opposed", real=True)
+sharpness = symbol("sharpness", r"\Lambda", "largest eigenvalue of the Hessian", real=True)
+largest = symbol("eta_edge", r"\eta_{\mathrm{e}}", "largest stable learning rate", positive=True)
+SCORE, NORM = (up**2 - down**2) / 2, (up**2 + down**2) / 2  # of all blocks
+
+
+def push() -> sp.Expr:
+    """Rate at which the loss lines up keys and queries, blocks alike."""
+    known = {1 - norms.lambda_[norms.n]: gap, norms.force: -mean_field.equations()["dloss_dA"].rhs}
+    return pushing().subs(known)
+
+
+@cache
+def amplitudes() -> dict[sp.Symbol, sp.Expr]:
+    """Rates of the sum and the difference of keys and (turned) queries, over the root of two: each
+    moves by itself, and their squares give score and norm.
+    """
+    form = {up: (push() - PER_TIME) * up, down: -(push() + PER_TIME) * down}
+    at = {norms.U[norms.n]: SCORE, norms.W_Q2[norms.n]: NORM, norms.W_K2[norms.n]: NORM}
+    at |= {norms.push: push(), norms.loss_rate: PER_TIME}
+    for quantity, rate in ((SCORE, norms.of_score()), (NORM, norms.of_norm(norms.KEYS))):
+        written_as(rate.subs(at), sum(sp.diff(quantity, x) * r for x, r in form.items()))
+    return form
+
+
+@cache
+def of_A() -> sp.Expr:
+    """Attention by the amplitudes."""
+    return norms.attention_of_lead().subs(norms.h, gap / sp.sqrt(d_h) * SCORE)
+
+
+@cache
+def flow(teacher_overlap: str = "iid") -> Flow:
+    """Flow with norms in linear coordinates: amplitudes of keys and queries, R and S.
+
+    Parameters
+    ----------
+    teacher_overlap : {'iid', 'distinct', 'group', 'tau'}
+        As for `theory.state_tracking.dynamics.flow`.
+    """
+    plain = norms.flow(teacher_overlap)
+    rates = {x: r for x, r in plain.rhs.items() if x not in (A, norms.P)}
+    scored = sp.sqrt(d_h) / gap * lead()
+    start = {x: plain.initial[norms.P] + sign * scored for x, sign in ((up, 1), (down, -1))}
+    known = {A: plain.initial[A], gap: WIDEST}
+    return replace(
+        plain,
+        name="state_tracking, amplitudes",
+        rhs={x: r.subs(gap, WIDEST) for x, r in amplitudes().items()} | rates,
+        initial={x: sp.sqrt(v.subs(known)) for x, v in start.items()}
+        | {x: v for x, v in plain.initial.items() if x in rates},
+        where={**plain.where, A: of_A().subs(gap, WIDEST)},
+        reference=ref(BEYOND),
+        observables={**plain.observables, "A": A},
+    )
+
+
+@cache
+def of_learned_state() -> sp.Expr:
+    """Sharpness of the learned state under weight decay, along keys and queries: what decay takes,
+    times twice the lead, times how fast the push falls with the lead.
+    """
+    spelled = push().subs(g, mean_field.equations()["g"].rhs)
+    right = phases.logits.equations()["logit_correct"].rhs
+    margin = mean_field.equations()["margin"].rhs.subs(z_k, right)
+    falls = sp.diff(spelled.subs(m, margin), A) * A * (1 - A)  # per lead
+    slope = falls / spelled.subs(m, margin)
+    form = 2 * A - 1 + A * (1 - A) * (1 - g) * N / (N - 1) * (1 - 1 / d_g) * (R - S)
+    own = form.subs(g, mean_field.equations()["g"].rhs).subs(m, margin)
+    written_as(own, -slope)
+    by_up = written_as(gap / sp.sqrt(d_h) * up**2, up * sp.diff(gap / sp.sqrt(d_h) * SCORE, up))
+    full = by_up.subs(up**2, 2 * sp.sqrt(d_h) / gap * lead())  # up^2 = 2 P, down = 0
+    # The push equals the decay there, eta d_g N times the weight decay.
+    return written_as(2 * lead(), full) * decay * form
+
+
+@cache
+def equations() -> dict[str, Equation]:
+    """Amplitudes, and the sharpness of the learned state."""
+    rates = amplitudes()
+    return table(
+        ref(BEYOND),
+        status="closure",
+        lined_up=(sp.Derivative(up, norms.alpha), lambda: rates[up], ANSATZ, norms.ALIKE),
+        opposed=(sp.Derivative(down, norms.alpha), lambda: rates[down], ANSATZ, norms.ALIKE),
+        sharpness_learned=(sharpness, of_learned_state, "leading order", *phases.STEADY, HELD),
+        eta_edge=(largest, 2 / sharpness, "exact"),
+    )

@@ -1,0 +1,121 @@
+"""Large learning rates: sharpness of the learned state under weight decay, students at rates below
+and above its edge, and students beyond the edge of the way there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import torch
+import xarray as xr
+
+from simulate.state_tracking import continued, train
+from simulate.state_tracking.learner import Learner
+from simulate.state_tracking.rewards import go_on
+from theory.state_tracking import Parameters
+from theory.state_tracking.numbers.edge import largest_rate, sharpness
+from verify.check import Band, Check, at_least, at_most, near
+from verify.state_tracking import phases
+
+DECAYS = (2e-3, 5e-3, 8e-3)  # at the first nothing leaves the learned state within a run
+LEAVES = 5e-3  # decay at which students are trained at rates below and above
+BELOW, ABOVE = 0.8, 1.25  # of the largest stable rate
+STEPS = 100  # of these runs
+STILL, MOVED = 0.002, 0.02  # range of A over the second half of a run
+BEYOND = 4.0  # of the edge on the way from scratch
+ITERATIONS, DISTANCE = 40, 1e-4  # of the power method, and of its differences
+BAND = Band(-0.06, 0.01, phases.UNEQUAL)
+
+
+def full_sharpness(p: Parameters, runs: xr.Dataset) -> float:
+    """Largest eigenvalue of the Hessian in all weights, with decay, of the student of one seed, by
+    the power method on differences of gradients.
+    """
+    learner = Learner(p, [*runs.seed.values], torch.device("cpu"), torch.float64)
+    go_on(learner, runs)
+    weights = [*learner.students.parameters()]
+    start = [w.detach().clone() for w in weights]
+    rng = torch.Generator().manual_seed(0)
+    along = [torch.randn(w.shape, generator=rng, dtype=w.dtype) for w in weights]
+    found = np.nan
+    for _ in range(ITERATIONS):
+        norm = torch.stack([x.square().sum() for x in along]).sum().sqrt()
+        along, sides = [x / norm for x in along], []
+        for sign in (1, -1):
+            with torch.no_grad():
+                for w, at, x in zip(weights, start, along, strict=True):
+                    w.copy_(at + sign * DISTANCE * x)
+            learner.full.gradients(learner.students)
+            sides.append([w.grad.clone() for w in weights if w.grad is not None])
+        moved = [(a - b) / (2 * DISTANCE) for a, b in zip(*sides, strict=True)]
+        found = float(sum((a * b).sum() for a, b in zip(moved, along, strict=True)))
+        along = moved
+    return found + p.weight_decay
+
+
+def wandering(p: Parameters, eta: float, start: xr.Dataset, **training: Any) -> float:
+    """Range of A over the second half of a run from given weights, the smallest over seeds."""
+    q = p.replace(eta=float(eta), epochs=STEPS, eval_every=1)
+    A = continued.train(q, [*start.seed.values], start=start, **training).A
+    half = A.isel(alpha=slice(STEPS // 2, None))
+    return float((half.max("alpha") - half.min("alpha")).min())
+
+
+def checks(
+    p: Parameters = phases.BASE,
+    decays: Iterable[float] = DECAYS,
+    leaves: float = LEAVES,
+    seeds: Iterable[int] = phases.SEEDS,
+    band: Band = BAND,
+    **training: Any,
+) -> list[Check]:
+    """Sharpness, stability on both sides, and what lies beyond the edge on the way."""
+    seeds, out = [*seeds], []
+    learned = train(
+        phases.aged(p, phases.LEARNED, phases.AGES["learned"]), seeds, keep=True, **training
+    )
+    for rate in decays:
+        q = phases.aged(p, rate, phases.AGES["kept"])
+        settled = continued.train(q, seeds, start=learned, **training)
+        edge = float(largest_rate(q))
+        full = [full_sharpness(q, settled.sel(seed=[s])) for s in seeds]
+        out.append(
+            near(
+                f"sharpness of the learned state, decay {rate:g}",
+                "eta_edge",
+                2 / edge,
+                float(np.mean(full)),
+                0.0,
+                phases.UNEQUAL,
+                None,
+                band,
+            )
+        )
+        if rate == leaves:
+            below, above = (wandering(q, f * edge, settled, **training) for f in (BELOW, ABOVE))
+            at = f"times the largest stable rate, decay {rate:g}"
+            out += [
+                at_most(
+                    f"range of attention at {BELOW:g} {at}", "eta_edge", STILL, below, "stable"
+                ),
+                at_least(
+                    f"range of attention at {ABOVE:g} {at}", "eta_edge", MOVED, above, "unstable"
+                ),
+            ]
+    way = sharpness(p.replace(weight_decay=0.0), 12 / p.eta)
+    edge = float(way.eta_edge.where(way.sharpness > 0).min())
+    q = p.replace(eta=BEYOND * edge, unit="step")
+    q = q.run_to(12 / q.eta)
+    A = train(q.replace(eval_every=q.epochs), seeds, **training).A.isel(alpha=-1)
+    out.append(
+        at_least(
+            f"attention from scratch at {BEYOND:g} times the edge on the way",
+            "eta_edge",
+            0.99,
+            float(A.min()),
+            "the sharp stretch is passed in a few steps, too few to leave",
+        )
+    )
+    return out
