@@ -13,6 +13,7 @@ import pytest
 import xarray as xr
 
 from tests.browser import opener
+from tests.firefox import Firefox
 from theory import explore, sweep
 from theory.explorer import build, curves, sliders
 from theory.parameters import ParameterError
@@ -89,10 +90,16 @@ def built(name, p):
     return build.page(find(name), p)
 
 
-@pytest.fixture(scope="module")
-def browse(tmp_path_factory):
+@pytest.fixture(scope="module", params=["chromium", pytest.param("firefox", marks=pytest.mark.slow)])
+def browse(request, tmp_path_factory):
     """Opens a page of the disk."""
-    return opener(tmp_path_factory.mktemp("browser"), 60_000)
+    place = tmp_path_factory.mktemp("browser")
+    if request.param == "chromium":
+        yield opener(place, 60_000)
+        return
+    browser = Firefox(place)
+    yield browser
+    browser.close()
 
 
 def numbers_of(text, name):
