@@ -58,7 +58,6 @@ document.getElementById("asked").textContent = JSON.stringify({answers, untimed}
 """
 
 
-LONG = {"associative_memory.softmax_recall"}  # whose rates take the browser minutes
 NOTHING = {"associative_memory.trigger_task"}  # definitions, and a chance level
 # Their tables take seconds: a page of each is opened with smaller ones, below.
 TABLED = {
@@ -76,7 +75,7 @@ TABLED = {
 }
 
 CASES = [
-    pytest.param(model, p, id=f"{name}-{k}", marks=[pytest.mark.slow] * (k > 0 or name in LONG))
+    pytest.param(model, p, id=f"{name}-{k}", marks=[pytest.mark.slow] * (k > 0))
     for name, model in TABLE.items()
     if not model.systems and name not in {*NOTHING, *TABLED}
     for kind in [model.wing("theory").Parameters]
@@ -132,13 +131,15 @@ def test_the_page_integrates_what_the_flow_says(model, p, browse, tmp_path):
         half = {"half": x - (values[0, 0] + values[-1, 0]) / 2}
         exact = flow.solve(q, at=times, events=half, **{flow.time.name: of["end"]})
         states = max(float(np.abs(exact[x.name]).max()) for x in flow.state)
+        # What the page's integration does not follow: rounding of an order parameter that stays 0.
+        floor = 1e-9 * min([1.0, *(abs(v) for v in values[0, : len(flow.state)] if v)])
         for name, column in zip(of["quantities"], values.T, strict=True):
             curve = exact[name].values
             size = np.abs(curve).max()
             if name in flow.observables:  # one that cancels is known as well as its parts
                 size = max(size, states)
             off = np.abs(column - curve).max()
-            assert off <= 1e-6 * size, (of["name"], name, of["fields"], off)
+            assert off <= max(1e-6 * size, floor), (of["name"], name, of["fields"], off)
         if values[0, 0] != values[-1, 0]:
             assert of["half"] == pytest.approx(float(exact.half), rel=1e-6)
             compared += 1
