@@ -401,7 +401,7 @@ def hops(source: Source) -> Any:
         ylim=(0, 1.03),
     )
     plotting.inside(left)
-    plotting.inside(right, loc="center", bbox_to_anchor=(0.4, 0.5))
+    plotting.inside(right, loc="center", bbox_to_anchor=(0.39, 0.5), handlelength=1.4)
     return figure
 
 

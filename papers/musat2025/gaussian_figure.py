@@ -25,7 +25,7 @@ def draw(source: Source) -> Any:
     with the first order in 1/D.
     """
     figure, (left, right) = plotting.figure(1, 2)
-    over_dimensions(right, source)  # first, as it may require training
+    over_dimensions(right, source)  # first: asks for students
     over_sizes(left)
     return figure
 
@@ -69,12 +69,12 @@ def over_sizes(axis: Any) -> None:
 def over_dimensions(axis: Any, source: Source) -> None:
     """Number of steps to the drop relative to orthonormal inner products."""
     dimensions = gaussian.DIMENSIONS
-    limit, first = np.array([gaussian.descents(D, gaussian.SIZE) for D in dimensions]).T
-    axis.semilogx(dimensions, first / limit, "k-", lw=1, label="first order in $1/D$")
-    found = [
+    found = [  # first, as it may require training
         gaussian.drops(D, gaussian.SIZE, lambda p: source.train(train, p, gaussian.SEEDS))
         for D in dimensions
     ]
+    limit, first = np.array([gaussian.descents(D, gaussian.SIZE) for D in dimensions]).T
+    axis.semilogx(dimensions, first / limit, "k-", lw=1, label="first order in $1/D$")
     for c, batch in enumerate((*gaussian.BATCHES, None)):
         seen = [k for k, x in enumerate(found) if batch in x]
         over = [found[k][batch] / limit[k] for k in seen]

@@ -13,6 +13,7 @@ import pytest
 import xarray as xr
 
 from tests.browser import opener
+from tests.firefox import Firefox
 from theory import explore, sweep
 from theory.explorer import build, curves, sliders
 from theory.parameters import ParameterError
@@ -57,7 +58,6 @@ document.getElementById("asked").textContent = JSON.stringify({answers, untimed}
 """
 
 
-LONG = {"associative_memory.softmax_recall"}  # whose rates take the browser minutes
 NOTHING = {"associative_memory.trigger_task"}  # definitions, and a chance level
 # Their tables take seconds: a page of each is opened with smaller ones, below.
 TABLED = {
@@ -75,7 +75,7 @@ TABLED = {
 }
 
 CASES = [
-    pytest.param(model, p, id=f"{name}-{k}", marks=[pytest.mark.slow] * (k > 0 or name in LONG))
+    pytest.param(model, p, id=f"{name}-{k}", marks=[pytest.mark.slow] * (k > 0))
     for name, model in TABLE.items()
     if not model.systems and name not in {*NOTHING, *TABLED}
     for kind in [model.wing("theory").Parameters]
@@ -89,10 +89,16 @@ def built(name, p):
     return build.page(find(name), p)
 
 
-@pytest.fixture(scope="module")
-def browse(tmp_path_factory):
+@pytest.fixture(scope="module", params=["chromium", pytest.param("firefox", marks=pytest.mark.slow)])
+def browse(request, tmp_path_factory):
     """Opens a page of the disk."""
-    return opener(tmp_path_factory.mktemp("browser"), 60_000)
+    place = tmp_path_factory.mktemp("browser")
+    if request.param == "chromium":
+        yield opener(place, 60_000)
+        return
+    browser = Firefox(place)
+    yield browser
+    browser.close()
 
 
 def numbers_of(text, name):
@@ -125,13 +131,15 @@ def test_the_page_integrates_what_the_flow_says(model, p, browse, tmp_path):
         half = {"half": x - (values[0, 0] + values[-1, 0]) / 2}
         exact = flow.solve(q, at=times, events=half, **{flow.time.name: of["end"]})
         states = max(float(np.abs(exact[x.name]).max()) for x in flow.state)
+        # What the page's integration does not follow: rounding of an order parameter that stays 0.
+        floor = 1e-9 * min([1.0, *(abs(v) for v in values[0, : len(flow.state)] if v)])
         for name, column in zip(of["quantities"], values.T, strict=True):
             curve = exact[name].values
             size = np.abs(curve).max()
             if name in flow.observables:  # one that cancels is known as well as its parts
                 size = max(size, states)
             off = np.abs(column - curve).max()
-            assert off <= 1e-6 * size, (of["name"], name, of["fields"], off)
+            assert off <= max(1e-6 * size, floor), (of["name"], name, of["fields"], off)
         if values[0, 0] != values[-1, 0]:
             assert of["half"] == pytest.approx(float(exact.half), rel=1e-6)
             compared += 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
 import math
 from collections.abc import Callable, Mapping
@@ -65,9 +66,18 @@ def steps(p: BaseParameters, field: str, fits: Fits) -> list[Any]:
     return [v for v in sorted(tried | {value}) if _allowed(p, fits, {field: v})]
 
 
-def _allowed(p: BaseParameters, fits: Fits, change: Mapping[str, Any]) -> bool:
+@functools.lru_cache(1 << 14)  # a flow and closed forms ask for the same pairs, a millisecond each
+def _changed(p: BaseParameters, *change: tuple[str, Any]) -> BaseParameters | None:
     try:
-        return fits(p.replace(**change))
+        return p.replace(**dict(change))
+    except ParameterError:
+        return None
+
+
+def _allowed(p: BaseParameters, fits: Fits, change: Mapping[str, Any]) -> bool:
+    q = _changed(p, *change.items())
+    try:
+        return q is not None and fits(q)
     except ParameterError:
         return False
 
