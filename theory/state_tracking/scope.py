@@ -105,8 +105,8 @@ ARRIVALS = Scope(
     "the theory of entries by arrivals",
     "training of the weights themselves, by any optimiser, with ample data",
     (WEIGHTS, UNREWARDED, DRAWN, only("permutations", "iid")),
-    ("n_train", "data_draw", "n_test", "eval_every"),
-    ("batch_size", "unit", "epochs", *OPTIMISER),
+    ("data_draw", "n_test", "eval_every"),
+    ("n_train", "batch_size", "unit", "epochs", *OPTIMISER),
 )
 DECAYING = Scope(
     "the overlap under weight decay",
