@@ -129,7 +129,8 @@ def test_single_gradients_differ_as_they_should():
     *_, mass = ours.kinds.slopes(np.einsum("bii->bi", at), right, wrong)
     (kind,) = np.flatnonzero((ours.kinds.k == 1) & (np.abs(ours.kinds.offset) < 1e-9))
     here = mass[..., [kind]]
-    counted = form["counts"](squares, here, 1 / p.d_g, p.N, p.d_g, p.n_train, p.L).mean()
+    on = np.einsum("bii->bi", at)[..., None]
+    counted = form["counts"](on, squares, here, 1 / p.d_g, p.N, p.d_g, p.n_train, p.L).mean()
     assert (found[0] - found[1])[chosen].var() / 2 == pytest.approx(counted, rel=0.1)
     mean = np.mean(found, 0)
     off, rest = (np.where(own > 0, np.nan, x) for x in (M, mean))

@@ -113,12 +113,19 @@ def deviation() -> sp.Expr:
 
 
 def over_sets() -> sp.Expr:
-    """Variance of the mean over rows: each has weight times (p - y), where y = y^2 is one for the
-    share of actions that arrive.
+    """Variance of the mean over rows of weight times (p - y). A row of the entry's own action, where
+    its state is wrong, has the attention on it and chance; another row has chance alone, and the
+    state is right (y = y^2 = 1) for the share of the other actions that arrive.
     """
-    y = sp.Symbol("y")
-    square = sp.expand((p_kind - y) ** 2).subs(y**2, y).subs(y, arriving)
-    return squared_weight() * square / (N * n_train * L)
+    y, w, at = sp.symbols("y w at")
+    elsewhere = squared_weight().subs(T, at)
+    # Mean and mean square of the weight at the places other than the own one, which has pi_i.
+    chance = (elsewhere * (1 - pi_i) ** 2).subs(at, (T - pi_i**2) / (1 - pi_i) ** 2)
+    both = sp.expand((pi_i + w) ** 2).subs(w**2, chance).subs(w, (1 - pi_i) / d_g)
+    others = arriving * d_g / (d_g - 1)
+    square = sp.expand((p_kind - y) ** 2).subs(y**2, y).subs(y, others)
+    whole = both * p_kind**2 / d_g + (1 - 1 / d_g) * chance * square
+    return sp.simplify(whole) / (N * n_train * L)
 
 
 def entry_scatter() -> sp.Expr:

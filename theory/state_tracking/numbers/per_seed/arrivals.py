@@ -32,7 +32,7 @@ def forms() -> dict[str, Callable]:
     k, x = arrivals.arriving, arrivals
     return {
         "answer": eq["entry_answer"].lambdify(x.T, x.p_kind, N, d_g),
-        "counts": eq["entry_counts"].lambdify(x.T, x.p_kind, k, N, d_g, n_train, L),
+        "counts": eq["entry_counts"].lambdify(x.pi_i, x.T, x.p_kind, k, N, d_g, n_train, L),
         "scatter": eq["entry_scatter"].lambdify(x.off_square, k, x.gap, x.V, d_g),
     }
 
@@ -145,7 +145,7 @@ class Arrivals:
         off = np.sqrt(p.initial_variance * (1 - 1 / d)) * self.own_start
         off = off + wrong - typical[..., None]
         answer = f["answer"](all_squares, mass, p.N, d).mean(1)
-        counted = f["counts"](all_squares, mass, k, p.N, d, p.n_train, p.L).mean(1)
+        counted = f["counts"](own[..., None], all_squares, mass, k, p.N, d, p.n_train, p.L).mean(1)
         single = by_wrong[..., None] + answer[..., None] * off
         single += np.sqrt(counted)[..., None] * self.own_counts
         # Variance of M over actions, at the states that are likely.
