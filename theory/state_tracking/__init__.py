@@ -12,6 +12,7 @@ from theory.special import gaussian_accuracy
 from theory.state_tracking import (
     arrivals,
     attention,
+    batches,
     cavity,
     composite,
     decay,
@@ -90,6 +91,7 @@ flows, sections, equations = catalogue(
         "Rollout accuracy": [rollout],
         "Rewards": [rewards, reward_gains, reward_times],
         "Momentum": [momentum],
+        "Order of batches": [batches],
         "Entries by arrivals": [arrivals],
         "Weight decay": [decay],
     },

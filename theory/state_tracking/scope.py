@@ -108,6 +108,13 @@ ARRIVALS = Scope(
     ("data_draw", "n_test", "eval_every"),
     ("n_train", "batch_size", "unit", "epochs", *OPTIMISER),
 )
+BATCHES = Scope(
+    "the theory of the order of batches",
+    "plain descent on the weights themselves in batches, teachers drawn",
+    (*(limit for limit in DESCENT if limit is not FULL_BATCH), DRAWN, only("permutations", "iid")),
+    ("data_draw", "n_test", "eval_every", *ADAM),
+    ("n_train", "batch_size", "unit", "epochs"),
+)
 DECAYING = Scope(
     "the overlap under weight decay",
     "descent with coupled weight decay, teachers drawn, once attention is on the right action",
