@@ -31,8 +31,8 @@ batch_covariance = symbol(
 force_variance = symbol(
     "force_variance", r"s^{2}", "variance over sequences of the force on attention", positive=True
 )
-k, l = (symbol(x, means="a step of an epoch", integer=True, nonnegative=True) for x in ("k", "l"))
-e = symbol("epoch", "e", "an epoch", integer=True, nonnegative=True)
+k, l = (symbol(x, means="a step of an epoch", integer=True, positive=True) for x in ("k", "l"))
+e = symbol("epoch", "e", "an epoch", integer=True, positive=True)
 epochs = symbol("epochs", "E", "epochs until attention emerges", integer=True, positive=True)
 kernel = array(
     "kernel", r"\chi", "answer of the time to a force of one sequence, by epoch and step"
@@ -70,11 +70,11 @@ def over_orders() -> sp.Expr:
     variance, between = (f.subs(of_all, 1) for f in of_pairs())
     form = (n_train / B * x - y) / (n_train - 1)
     found = written_as(form, variance * x + between * (y - x))
-    last = n_train / B - 1
+    last = n_train / B
     one = kernel[e, k, i, j]
-    squares = sp.Sum(one**2, (k, 0, last), (i, 1, L), (j, 1, L))
-    sums = sp.Sum(sp.Sum(one, (k, 0, last)) ** 2, (i, 1, L), (j, 1, L))
-    return sp.Sum(found.subs({x: squares, y: sums}), (e, 0, epochs - 1))
+    squares = sp.Sum(one**2, (k, 1, last), (i, 1, L), (j, 1, L))
+    sums = sp.Sum(sp.Sum(one, (k, 1, last)) ** 2, (i, 1, L), (j, 1, L))
+    return sp.Sum(found.subs({x: squares, y: sums}), (e, 1, epochs))
 
 
 def not_yet() -> sp.Expr:
@@ -83,7 +83,7 @@ def not_yet() -> sp.Expr:
     or long past.
     """
     move = eta / (n_train * L) * at[l, i, j] * size[l, i]
-    return size[k, i] * sp.Sum(move, (l, 0, k - 1))
+    return size[k, i] * sp.Sum(move, (l, 1, k - 1))
 
 
 @cache

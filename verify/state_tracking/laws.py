@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 from verify.check import Check
 from verify.report import Report, Request
-from verify.state_tracking import adam, clocks, decay, optimisers, reward_clocks
+from verify.state_tracking import adam, batches, clocks, decay, optimisers, reward_clocks
 
 
 def report(request: Request) -> Report:
-    """Clocks of rewards; momentum, Adam, decay, and every optimiser for single seeds."""
+    """Clocks of rewards; momentum, Adam, decay, batches, and every optimiser for single seeds."""
     training = request.training
     groups: tuple[Callable[[], list[Check]], ...] = (
         lambda: reward_clocks.checks(request),
@@ -19,6 +19,7 @@ def report(request: Request) -> Report:
         lambda: adam.at_settings(**training),
         lambda: adam.exponents(**training),
         lambda: decay.checks(**training),
+        batches.checks,
         lambda: optimisers.checks(**training),
     )
     return Report([check for group in groups for check in group()])
