@@ -205,7 +205,7 @@ def test_accuracy_is_the_integral(monkeypatch):
     system = FixedDisorder(P, start, given)
     at, own, T = system._attention()
     mean, _, C = system._moments()
-    found = system._accuracy(own, T, mean, C)
+    found = system._right(own, T, mean, C).mean((2, 3))
     y, ahead, r = given.one_hot()[0].transpose(1, 2, 0), EQUATIONS["lead"], fixed_disorder.r
     leads = {ahead.lhs.subs(r, k): ahead.rhs.subs(r, k) for k in range(1, P.N + 1)}
     form = (

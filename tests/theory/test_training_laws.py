@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 import sympy as sp
 from later import Later
+from test_fixed_disorder import by_rows
 
 from theory import clocks
 from theory.optimisers import Optimiser, Steps
 from theory.parameters import ParameterError
-from theory.state_tracking import Parameters, arrivals, decay
+from theory.state_tracking import Parameters, arrivals, decay, task
 from theory.state_tracking import flow as tracking
 from theory.state_tracking.logits import pi_i
 from theory.state_tracking.numbers.per_seed import (
@@ -22,7 +23,7 @@ from theory.state_tracking.numbers.per_seed import (
     Start,
     emergence_steps,
 )
-from theory.state_tracking.numbers.per_seed.arrivals import Kinds
+from theory.state_tracking.numbers.per_seed.arrivals import Kinds, forms
 from theory.state_tracking.symbols import N, d_g
 
 CLOCKS, DECAY = Later(clocks.equations), Later(decay.equations)
@@ -82,7 +83,9 @@ def test_slopes_by_arrivals_are_mean_gradients():
     middle = np.where(law.offset == 0, law.share, 0)
     ours.kinds = law = replace(law, share=middle / middle.sum())
     ours.many = [p.N**2 * law.share * law.k, p.N**2 * law.share * (p.d_g - law.k)]
-    ours.state[2:] = [np.broadcast_to(x, (6, size)).copy() for x in one]
+    parts = ours.of_part.size
+    ours.state[2] = np.broadcast_to(one[0], (6, size)).copy()
+    ours.state[3] = np.broadcast_to(one[1][:, None], (6, size, parts)).copy()
     given = Realisation.drawn(p.replace(n_train=4), start, rng)
     own = given.one_hot().transpose(0, 1, 3, 2)  # (B, s, r, a)
     k = own.sum(3, keepdims=True)
@@ -93,6 +96,7 @@ def test_slopes_by_arrivals_are_mean_gradients():
     theirs.left = 0 * theirs.left  # no fluctuations within groups
     whole = theirs.gradients()[2].transpose(0, 1, 3, 2)
     slopes = ours.gradients()
+    slopes[3] = slopes[3] @ ours.of_part
     kinds = {int(a): n for n, a in enumerate(law.k) if law.offset[n] == 0}
     scale = np.abs(whole[own > 0]).mean()
     for right, found in ((True, slopes[2]), (False, slopes[3])):
@@ -101,6 +105,39 @@ def test_slopes_by_arrivals_are_mean_gradients():
             mean = whole[chosen].mean()
             # The sum over 60 states in a normalisation scatters by a few per cent.
             assert found[:, kinds[count]].mean() == pytest.approx(mean, abs=0.05 * scale), count
+
+
+def test_single_gradients_differ_as_they_should():
+    """Exact gradients of single wrong entries to states with one arrival: slope in the entry
+    itself, and variance between two training sets.
+    """
+    p = Parameters(N=24, L=5, d_g=16, d_h=8, n_train=2000, eta=1.0)
+    rng = np.random.default_rng(0)
+    start = Start.drawn(p, 1, rng)
+    start.W_Q[:], start.W_K[:] = 0.5 * start.W_Q, 0.5 * start.W_K
+    given = Realisation.drawn(p, start, rng)
+    found = []
+    for _ in range(2):
+        data = task.draw_sequences(given.teachers[0], p.n_train, p.L, rng)
+        found.append(by_rows(p, start, given, data.actions, data.states)["d_M"])
+    own, M = given.one_hot()[0], given.M[0].transpose(2, 0, 1)
+    chosen = (own == 0) & (own.sum(1, keepdims=True) == 1)
+    ours, form = Arrivals(p, start), forms()
+    at = ours.attention.forward(*ours.state[:2])
+    squares = (at**2).sum(2)[..., None]
+    right, wrong = ours.state[2], ours.state[3] @ ours.of_part
+    *_, mass = ours.kinds.slopes(np.einsum("bii->bi", at), right, wrong)
+    (kind,) = np.flatnonzero((ours.kinds.k == 1) & (np.abs(ours.kinds.offset) < 1e-9))
+    here = mass[..., [kind]]
+    on = np.einsum("bii->bi", at)[..., None]
+    counted = form["counts"](on, squares, here, 1 / p.d_g, p.N, p.d_g, p.n_train, p.L).mean()
+    assert (found[0] - found[1])[chosen].var() / 2 == pytest.approx(counted, rel=0.1)
+    mean = np.mean(found, 0)
+    off, rest = (np.where(own > 0, np.nan, x) for x in (M, mean))
+    off, rest = (x - np.nanmean(x, 1, keepdims=True) for x in (off, rest))
+    slope = np.polyfit(off[chosen], rest[chosen], 1)[0]
+    answer = form["answer"](squares, here, p.N, p.d_g).mean()
+    assert slope == pytest.approx(answer, rel=0.15)
 
 
 def test_arrivals_is_the_flow_at_the_start():
@@ -130,7 +167,7 @@ def test_slopes_by_kind_are_those_of_the_loss():
     values = dict(zip((*x, *y), (*right[0], *wrong[0]), strict=True)) | {N: 6, d_g: 5}
     for names, array in zip(known, (law.share, law.k, law.offset), strict=True):
         values |= dict(zip(names, array, strict=True))
-    by_right, by_wrong, by_own, sums = law.slopes(own, right, wrong)
+    by_right, by_wrong, by_own, sums, _ = law.slopes(own, right, wrong)
     for i, at in enumerate(own[0]):
         here = {**values, pi_i: at}
         assert by_own[0, i] == pytest.approx(float(sp.diff(loss, pi_i).subs(here)), rel=1e-12)

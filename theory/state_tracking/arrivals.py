@@ -1,7 +1,13 @@
 """Theory for any optimiser from sizes alone: entries of M by what they stand for. From a state,
 some of the d_g actions lead to another state (its arrivals). Entries of M are right or wrong, and
 belong to states with so many arrivals and a mean entry at the start. All of one kind have the same
-mean gradient, so that they move together under every optimiser, also one that forgets its size.
+mean gradient, and move together under every optimiser, also one that forgets its size.
+
+Where the mean gradient of a kind is close to zero, Adam makes the sign of each single gradient
+count: of wrong entries to states with one arrival, which should fall because the state is not the
+right one and rise because the state is as frequent as the right ones of other actions. Single
+gradients differ by the initial value of the entry and by the counts of its training set, both fixed
+during training.
 """
 
 from __future__ import annotations
@@ -10,10 +16,11 @@ from functools import cache
 
 import sympy as sp
 
+from theory.algebra import delta_sum, written_as
 from theory.equation import Equation, table
 from theory.notation import array, symbol
 from theory.state_tracking.logits import pi_i
-from theory.state_tracking.symbols import N, d_g, ref
+from theory.state_tracking.symbols import L, N, d_g, n_train, ref
 
 BEYOND = "beyond the paper: entries by arrivals"
 LARGE = "many states: of every kind there are as many as on average"
@@ -39,6 +46,14 @@ kind_loss = symbol("loss_kinds", r"\ell", "loss of a position by kinds", real=Tr
 chance = symbol("chance", "P_{k}", "share of states with k arrivals", positive=True)
 k = symbol("k_arrivals", "k", "arrivals", integer=True, nonnegative=True)
 one = symbol("arriving", "j", "an arrival", integer=True, nonnegative=True)
+p_kind = symbol("p_kind", "p", "mean probability of a state of a kind", positive=True)
+arriving = symbol("kappa", r"\kappa", "arrivals over the number of actions", nonnegative=True)
+off = symbol("off", r"\Delta", "a wrong entry less the mean of its kind", real=True)
+answer = symbol("answer", "a", "slope of a single gradient in its own entry", nonnegative=True)
+counted = symbol("counted", r"b^{2}", "variance of single gradients over training sets")
+off_square = symbol("off_square", r"\langle\Delta^{2}\rangle", "its mean square", positive=True)
+gap = symbol("gap_kind", r"v^{+}-v^{-}", "right less wrong entry of a kind", real=True)
+scatter = symbol("scatter_kind", "V", "variance over actions of entries to a state", positive=True)
 BASES = (share, arrivals, offset, right, wrong)
 
 
@@ -77,6 +92,51 @@ def loss() -> sp.Expr:
     return known + T * V / 2 * (1 - 1 / d_g) * (1 - squares)
 
 
+def squared_weight() -> sp.Expr:
+    """Mean square of the weight of an action: of the same place, and of two places that show it."""
+    at, b = sp.symbols("at b", integer=True, positive=True)
+    here = delta_sum(sp.KroneckerDelta(at, b), (at, 1, d_g)) / d_g
+    return T * here + (1 - T) * here**2
+
+
+def deviation() -> sp.Expr:
+    """Slope of a single gradient in its entry, less that of the mean over actions: weight times
+    answer of the probability, at a state that is one of N.
+    """
+    logit_ = sp.Symbol("x", real=True)
+    others = sp.Symbol("others", positive=True)
+    soft = sp.exp(logit_) / (sp.exp(logit_) + others)
+    rise = sp.diff(soft, logit_).subs(others, sp.exp(logit_) * (1 - p_kind) / p_kind)
+    rise = written_as(p_kind * (1 - p_kind), rise)
+    spread = written_as(T / d_g * (1 - 1 / d_g), squared_weight() - 1 / d_g**2)
+    return spread * rise / N
+
+
+def over_sets() -> sp.Expr:
+    """Variance of the mean over rows of weight times (p - y). A row of the entry's own action, where
+    its state is wrong, has the attention on it and chance; another row has chance alone, and the
+    state is right (y = y^2 = 1) for the share of the other actions that arrive.
+    """
+    y, w, at = sp.symbols("y w at")
+    elsewhere = squared_weight().subs(T, at)
+    # Mean and mean square of the weight at the places other than the own one, which has pi_i.
+    chance = (elsewhere * (1 - pi_i) ** 2).subs(at, (T - pi_i**2) / (1 - pi_i) ** 2)
+    both = sp.expand((pi_i + w) ** 2).subs(w**2, chance).subs(w, (1 - pi_i) / d_g)
+    others = arriving * d_g / (d_g - 1)
+    square = sp.expand((p_kind - y) ** 2).subs(y**2, y).subs(y, others)
+    whole = both * p_kind**2 / d_g + (1 - 1 / d_g) * chance * square
+    return sp.simplify(whole) / (N * n_train * L)
+
+
+def entry_scatter() -> sp.Expr:
+    """Variance of an entry that is right for the share of actions that arrive."""
+    start = V * (1 - 1 / d_g)
+    at_right, at_wrong = start + gap**2, off_square
+    mean = arriving * gap
+    form = (1 - arriving) * off_square + arriving * start + arriving * (1 - arriving) * gap**2
+    return written_as(form, arriving * at_right + (1 - arriving) * at_wrong - mean**2)
+
+
 @cache
 def equations() -> dict[str, Equation]:
     """Shares, logits and loss by kinds."""
@@ -91,6 +151,9 @@ def equations() -> dict[str, Equation]:
         kind_normalisation=(Z[c], over_states(1)),
         kind_squares=(squares, over_right(over_states(2) / Z[c] ** 2)),
         kind_loss=(kind_loss, loss()),
+        entry_answer=(answer, deviation(), "by position"),
+        entry_counts=(counted, over_sets(), "by position", "rows independent"),
+        entry_scatter=(scatter, entry_scatter(), "deviations at right entries as at the start"),
     )
 
 

@@ -113,8 +113,15 @@ ARRIVALS = Scope(
     "the theory of entries by arrivals",
     "training of the weights themselves, by any optimiser, with ample data",
     (WEIGHTS, UNREWARDED, DRAWN, only("permutations", "iid")),
-    ("n_train", "data_draw", "n_test", "eval_every"),
-    ("batch_size", "unit", "epochs", *OPTIMISER),
+    ("data_draw", "n_test", "eval_every"),
+    ("n_train", "batch_size", "unit", "epochs", *OPTIMISER),
+)
+BATCHES = Scope(
+    "the theory of the order of batches",
+    "plain descent on the weights themselves in batches, teachers drawn",
+    (*(limit for limit in DESCENT if limit is not FULL_BATCH), DRAWN, only("permutations", "iid")),
+    ("data_draw", "n_test", "eval_every", *ADAM),
+    ("n_train", "batch_size", "unit", "epochs"),
 )
 DECAYING = Scope(
     "the overlap under weight decay",

@@ -6,11 +6,20 @@ from collections.abc import Callable
 
 from verify.check import Check
 from verify.report import Report, Request
-from verify.state_tracking import adam, clocks, decay, edge, optimisers, phases, reward_clocks
+from verify.state_tracking import (
+    adam,
+    batches,
+    clocks,
+    decay,
+    edge,
+    optimisers,
+    phases,
+    reward_clocks,
+)
 
 
 def report(request: Request) -> Report:
-    """Clocks of rewards; momentum, Adam, decay, and every optimiser for single seeds."""
+    """Clocks of rewards; momentum, Adam, decay, batches, and every optimiser for single seeds."""
     training = request.training
     groups: tuple[Callable[[], list[Check]], ...] = (
         lambda: reward_clocks.checks(request),
@@ -23,6 +32,7 @@ def report(request: Request) -> Report:
         lambda: decay.checks(**training),
         lambda: phases.checks(**training),
         lambda: edge.checks(**training),
+        batches.checks,
         lambda: optimisers.checks(**training),
     )
     asked = (*groups, *trained) if request.full else groups

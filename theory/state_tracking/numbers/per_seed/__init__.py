@@ -4,6 +4,7 @@ and the fixed-disorder theory from each seed's initial weights.
 
 from theory.state_tracking.numbers.per_seed.arrivals import Arrivals, emergence_steps
 from theory.state_tracking.numbers.per_seed.attention import Attention
+from theory.state_tracking.numbers.per_seed.batches import Orders, batch_times
 from theory.state_tracking.numbers.per_seed.cavity import Cavity
 from theory.state_tracking.numbers.per_seed.dressed import Dressed
 from theory.state_tracking.numbers.per_seed.fixed_disorder import FixedDisorder
@@ -18,11 +19,13 @@ __all__ = [
     "Attention",
     "Cavity",
     "Dressed",
+    "Orders",
     "Realisation",
     "FixedDisorder",
     "Spelled",
     "Start",
     "Trained",
+    "batch_times",
     "data_scatter",
     "emergence_steps",
     "half_times",

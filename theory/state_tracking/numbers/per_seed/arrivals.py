@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 import scipy.stats
@@ -10,13 +12,29 @@ import scipy.stats
 from theory import scope
 from theory.optimisers import Steps
 from theory.special import gauss_hermite
+from theory.state_tracking import arrivals
+from theory.state_tracking.arrivals import equations
 from theory.state_tracking.numbers.per_seed.attention import Attention
 from theory.state_tracking.numbers.per_seed.start import Start
 from theory.state_tracking.parameters import Parameters
 from theory.state_tracking.scope import ARRIVALS
+from theory.state_tracking.symbols import L, N, d_g, n_train
 
 RARE = 1e-4  # share of states with more arrivals than are followed
 NODES = 3  # of the mean entry to a state at the start
+PARTS = 5  # of single entries in initial value and in counts
+
+
+@cache
+def forms() -> dict[str, Callable]:
+    """What single entries add, compiled from the equations."""
+    eq = equations()
+    k, x = arrivals.arriving, arrivals
+    return {
+        "answer": eq["entry_answer"].lambdify(x.T, x.p_kind, N, d_g),
+        "counts": eq["entry_counts"].lambdify(x.pi_i, x.T, x.p_kind, k, N, d_g, n_train, L),
+        "scatter": eq["entry_scatter"].lambdify(x.off_square, k, x.gap, x.V, d_g),
+    }
 
 
 @dataclass(frozen=True)
@@ -40,9 +58,9 @@ class Kinds:
 
     def slopes(
         self, own: np.ndarray, right: np.ndarray, wrong: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         """Derivatives of the losses of positions by entries of every kind and by attention on the
-        own action, and sums of squared probabilities.
+        own action, sums of squared probabilities, and mean probabilities of states by kind.
 
         Parameters
         ----------
@@ -57,13 +75,14 @@ class Kinds:
         states, chosen = self.N * self.share, self.N * self.share * self.k / self.d_g
         Z = (e_y @ states)[..., None] - e_y + e_x
         by_x = chosen * (e_x / Z - 1)
-        by_y = states * e_y * (1 / Z @ chosen)[..., None] - chosen * e_y / Z
+        mass = e_y * (1 / Z @ chosen)[..., None]
+        by_y = states * mass - chosen * e_y / Z
         by_mean = (1 - b) * (by_x + by_y)
         by_right = b * by_x + self.k / self.d_g * by_mean
         by_wrong = b * by_y + (1 - self.k / self.d_g) * by_mean
         by_own = (by_x * (x - mean) + by_y * (y - mean)).sum(-1)
         squares = (((e_y**2 @ states)[..., None] - e_y**2 + e_x**2) / Z**2) @ chosen
-        return by_right, by_wrong, by_own, squares
+        return by_right, by_wrong, by_own, squares, mass
 
 
 class Arrivals:
@@ -87,7 +106,13 @@ class Arrivals:
         offset = np.sqrt(p.initial_variance / p.d_g) * node[of_node]
         self.kinds = Kinds(share, of_k.astype(float), offset, p.N, p.d_g)
         self.many = [p.N**2 * share * of_k, p.N**2 * share * (p.d_g - of_k)]
-        self.state = [start.W_Q.astype(float), start.W_K.astype(float), *self._entries(start)]
+        # Single wrong entries: initial value and counts in the training set, in standard units.
+        one, weight = gauss_hermite(PARTS)
+        self.own_start, self.own_counts = (x.ravel() for x in np.meshgrid(one, one))
+        self.of_part = np.outer(weight, weight).ravel()
+        right, wrong = self._entries(start)
+        wrong = np.repeat(wrong[..., None], self.of_part.size, 2)
+        self.state = [start.W_Q.astype(float), start.W_K.astype(float), right, wrong]
         self.steps = Steps(p, p.eta, p.updates)
 
     def _entries(self, start: Start) -> list[np.ndarray]:
@@ -106,18 +131,31 @@ class Arrivals:
 
     def gradients(self) -> list[np.ndarray]:
         """Derivative of the loss by single weights."""
-        p, (W_Q, W_K, right, wrong) = self.p, self.state
+        p, d, (W_Q, W_K, right, wrong) = self.p, self.p.d_g, self.state
         at = self.attention.forward(W_Q, W_K)
-        own = np.einsum("bii->bi", at)
-        *by_entry, by_own, squares = self.kinds.slopes(own, right, wrong)
-        noise = p.initial_variance * (1 - 1 / p.d_g) * (1 - squares)
+        own, all_squares = np.einsum("bii->bi", at), (at**2).sum(2)[..., None]
+        typical = wrong @ self.of_part
+        *by_entry, by_own, squares, mass = self.kinds.slopes(own, right, typical)
+        by_right, by_wrong = (
+            np.divide(x.mean(1), n, out=np.zeros((len(own), n.size)), where=n > 0)
+            for x, n in zip(by_entry, self.many, strict=True)
+        )
+        # Single wrong entries about the mean of their kind.
+        k, f = self.kinds.k / d, forms()
+        off = np.sqrt(p.initial_variance * (1 - 1 / d)) * self.own_start
+        off = off + wrong - typical[..., None]
+        answer = f["answer"](all_squares, mass, p.N, d).mean(1)
+        counted = f["counts"](own[..., None], all_squares, mass, k, p.N, d, p.n_train, p.L).mean(1)
+        single = by_wrong[..., None] + answer[..., None] * off
+        single += np.sqrt(counted)[..., None] * self.own_counts
+        # Variance of M over actions, at the states that are likely.
+        scatter = f["scatter"](off**2 @ self.of_part, k, right - typical, p.initial_variance, d)
+        heavy = mass * self.kinds.share
+        V = (heavy * scatter[:, None]).sum(2) / heavy.sum(2)
+        noise = V * (1 - squares)
         force = (noise[..., None] * at + by_own[..., None] * np.eye(p.L)) / p.L
         heads = self.attention.backward(W_Q, W_K, at, force)
-        by_kind = [
-            np.divide(d.mean(1), n, out=np.zeros((len(own), n.size)), where=n > 0)
-            for d, n in zip(by_entry, self.many, strict=True)
-        ]
-        return [*heads, *by_kind]
+        return [*heads, by_right, single]
 
     def step(self) -> None:
         """One step of the optimiser."""

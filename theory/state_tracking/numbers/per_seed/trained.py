@@ -9,12 +9,13 @@ import numpy as np
 from theory.optimisers import Steps
 from theory.parameters import ParameterError
 from theory.state_tracking.numbers.per_seed.fixed_disorder import FixedDisorder
+from theory.state_tracking.numbers.per_seed.fourth_order import FourthOrder
 from theory.state_tracking.numbers.per_seed.realisation import Realisation
 from theory.state_tracking.numbers.per_seed.start import Start
 from theory.state_tracking.parameters import Parameters
 
 
-class Trained(FixedDisorder):
+class Trained(FourthOrder):
     """Fixed-disorder theory of students trained by momentum, Adam, schedules, clipping or batches.
 
     Parameters

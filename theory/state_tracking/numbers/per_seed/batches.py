@@ -1,0 +1,202 @@
+"""Numerical theory of the order of batches: emergence times of one start over orders, by linear
+response of the dressed theory.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from theory import scope
+from theory.parameters import ParameterError
+from theory.state_tracking.batches import equations
+from theory.state_tracking.numbers.per_seed.dressed import Dressed
+from theory.state_tracking.numbers.per_seed.observables import forms
+from theory.state_tracking.numbers.per_seed.start import Start
+from theory.state_tracking.parameters import Parameters
+from theory.state_tracking.scope import BATCHES
+
+SMALL = 1e-4  # of finite differences, in weights of size one
+
+
+@dataclass(frozen=True)
+class Orders:
+    """Steps until A = 1/2 over orders of the batches.
+
+    Attributes
+    ----------
+    half : float
+        Of full-batch descent.
+    shift : float
+        Mean over orders, less that.
+    deviation : float
+        Standard deviation over orders.
+    """
+
+    half: float
+    shift: float
+    deviation: float
+
+
+class Path:
+    """Full-batch path of one start until A = 1/2, by the dressed theory, and the answer of the time
+    to what happens on it.
+
+    Parameters
+    ----------
+    p : Parameters
+        Sizes, learning rate, and the longest run.
+    start : Start
+        One start.
+
+    Raises
+    ------
+    ParameterError
+        If attention does not emerge within the run.
+    """
+
+    def __init__(self, p: Parameters, start: Start) -> None:
+        self.p, self.start = p, start
+        self.system = Dressed(p, start)
+        self.heads, self.size = 2 * p.d_h, 2 * p.d_h + 3
+        self.states = [self._packed(self.system.state)]
+        A = [self._A(self._at(0))]
+        while A[-1] < 0.5:
+            if len(A) > p.updates:
+                raise ParameterError(f"epochs = {p.epochs}: attention must emerge within the run")
+            self.system.state = [
+                x + f for x, f in zip(self.system.state, self.system.rates(), strict=True)
+            ]
+            self.states.append(self._packed(self.system.state))
+            A.append(self._A(self._at(len(A))))
+        self.steps = len(A) - 1
+        self.half = self.steps - 1 + (0.5 - A[-2]) / (A[-1] - A[-2])
+        self.jacobians = [self._jacobian(n) for n in range(self.steps)]
+        ends = self._pi(self.states[-1] + SMALL * np.eye(self.size))
+        ends -= self._pi(self.states[-1] - SMALL * np.eye(self.size))
+        rise = np.einsum("bii->b", ends) / p.L / (2 * SMALL)
+        self.answers = [-rise / (A[-1] - A[-2])]  # of the time to a change of the state
+        for J in reversed(self.jacobians):
+            self.answers.insert(0, self.answers[0] + J @ self.answers[0])
+
+    def _packed(self, state: list[np.ndarray]) -> np.ndarray:
+        return np.concatenate([x.reshape(len(x), -1) for x in state], 1)
+
+    def _unpacked(self, x: np.ndarray) -> list[np.ndarray]:
+        d, h = self.p.d_h, self.heads
+        return [x[:, :d], x[:, d:h], x[:, h], x[:, h + 1], x[:, h + 2]]
+
+    def _pi(self, x: np.ndarray) -> np.ndarray:
+        return self.system.attention.forward(*self._unpacked(x)[:2])
+
+    def _at(self, n: int) -> np.ndarray:
+        return self._pi(self.states[n])[0]
+
+    def _A(self, at: np.ndarray) -> float:
+        return float(np.trace(at)) / self.p.L
+
+    def _jacobian(self, n: int) -> np.ndarray:
+        """Derivatives of the rates, by what is changed and of which rate."""
+        eye = SMALL * np.eye(self.size)
+        system = Dressed(self.p, self.start)
+        system.zeta = np.repeat(self.start.zeta[:, None], 2 * self.size, 0)
+        system.state = self._unpacked(np.concatenate([self.states[n] + eye, self.states[n] - eye]))
+        up, down = np.split(self._packed(system.rates()), 2)
+        return (up - down) / (2 * SMALL)
+
+    def errors(self, n: int) -> tuple[np.ndarray, np.ndarray]:
+        """Probability of wrong states by position at a step, and variance of the force of a
+        sequence.
+        """
+        p, system = self.p, Dressed(self.p, self.start)
+        system.state = self._unpacked(self.states[n])
+        wrong = forms()["g"](system._means()[-1], p.N)[0]
+        numbers = {"V_M": system.state[4][0], "N": p.N, "d_g": p.d_g}
+        form = equations()["force_variance"]
+        return wrong, np.array([form.evaluate({**numbers, "g": g}) for g in wrong], dtype=float)
+
+    def to_force(self, n: int) -> np.ndarray:
+        """Answer of the time to a force on attention at a step."""
+        along = self.answers[n + 1]
+        h = SMALL / np.linalg.norm(along)
+        moved = self._pi(self.states[n] + h * along) - self._pi(self.states[n] - h * along)
+        return -self.p.eta / self.p.L * moved[0] / (2 * h)
+
+    def slopes(self, n: int) -> np.ndarray:
+        """Derivatives of all attention entries by the state, shape (L^2, state)."""
+        L = self.p.L
+        W_Q, W_K = (np.repeat(x, L**2, 0) for x in self._unpacked(self.states[n])[:2])
+        at = np.repeat(self._at(n)[None], L**2, 0)
+        found = np.zeros((L**2, self.size))
+        one = np.eye(L**2).reshape(-1, L, L)
+        found[:, : self.heads] = np.concatenate(
+            self.system.attention.backward(W_Q, W_K, at, one), 1
+        )
+        return found
+
+    def bend(self, n: int, along: np.ndarray) -> np.ndarray:
+        """Second derivative of every attention entry, along the time's answer and along its own
+        direction.
+        """
+        h = SMALL**0.5
+        length = np.maximum(np.linalg.norm(along, axis=1, keepdims=True), SMALL)
+        other = h * along / length
+        answer = self.answers[n + 1]
+        own = h * answer / np.linalg.norm(answer)
+        entry = np.arange(len(along))
+        corners = [
+            sign * self._pi(self.states[n] + a * own + b * other).reshape(len(along), -1)
+            for a, b, sign in ((1, 1, 1), (1, -1, -1), (-1, 1, -1), (-1, -1, 1))
+        ]
+        scale = np.linalg.norm(answer) * length[:, 0] / (4 * h**2)
+        return sum(x[entry, entry] for x in corners) * scale
+
+
+@scope.guard(BATCHES)
+def batch_times(p: Parameters, start: Start, half: float | None = None) -> Orders:
+    """Steps until A = 1/2 of one start over orders of its batches.
+
+    Parameters
+    ----------
+    p : Parameters
+        With the batch size, a divisor of the training set; times are in steps.
+    start : Start
+        One start.
+    half : float, optional
+        Steps of full-batch descent, where known, as the place in the last epoch matters: the
+        theory's own number is off by a few per cent.
+
+    Raises
+    ------
+    ParameterError
+        If batches have different sizes, attention does not emerge, or there are several starts.
+    """
+    if p.batch_size is None or p.n_train % p.batch_size:
+        raise ParameterError(f"batch_size = {p.batch_size}: must divide n_train = {p.n_train}")
+    if len(start.R) != 1:
+        raise ParameterError(f"start: has {len(start.R)} seeds, must be one")
+    path, L, m = Path(p, start), p.L, p.batches
+    if half is not None:  # as many steps by another learning rate
+        p = p.replace(eta=p.eta * path.half / half)
+        path = Path(p, start)
+    variance = shift = 0.0
+    for n in range(path.steps):
+        if n % m == 0:
+            squares, sums = 0.0, np.zeros((L, L))
+            moved, own = np.zeros((L, L)), np.zeros((L**2, path.size))
+            done = variance
+        wrong, force = path.errors(n)
+        answer, at = path.to_force(n), path._at(n)
+        # Scatter: answers to the forces of single sequences.
+        kernel = answer * np.sqrt(force)[:, None]
+        squares, sums = squares + (kernel**2).sum(), sums + kernel
+        variance = done + (m * squares - (sums**2).sum()) / (p.n_train - 1)
+        # Mean: what sequences have not yet done to M, and to keys and queries.
+        error = wrong * np.sqrt(p.N / (p.N - 1))
+        shift += p.eta / (p.n_train * L) * (answer * moved * error[:, None]).sum()
+        bend = (np.repeat(force, L) * path.bend(n, own)).sum()
+        shift -= (p.eta / L) ** 2 / p.n_train * bend
+        moved += at * error[:, None]
+        own += own @ path.jacobians[n] + path.slopes(n)
+    return Orders(path.half, float(shift), float(np.sqrt(variance)))

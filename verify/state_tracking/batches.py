@@ -1,0 +1,120 @@
+"""Order of batches: scatter and mean of the steps until A = 1/2 over orders in which students visit
+one training set.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+import torch
+
+from simulate.state_tracking.learner import Learner
+from theory.state_tracking import Parameters, task
+from theory.state_tracking.numbers.per_seed import Attention, Orders, Realisation, Start
+from theory.state_tracking.numbers.per_seed import batch_times as predicted
+from verify.check import Check, at_least, estimated, near
+
+STUDENTS = Parameters.demo().replace(unit="step", n_test=16, eta=2.0, epochs=600)
+SIZES, SEEDS, ORDERS = (128, 32, 8), range(200, 203), 120
+SCATTER = 0.2  # forces of sequences independent; orders of three seeds alone give 0.04
+MEAN = 0.5  # of the shift that a row must be able to see: the time itself moves by 1e-3
+SEEN = 2.0  # scatter without the cancellation over an epoch, over the students'
+
+
+def start_of(p: Parameters, seed: int) -> Start:
+    """Start of the student of a seed."""
+    found = task.draw_weights(p, task.streams(seed, p.data_draw)["initialisation"])
+    given = Realisation.of_seeds(p, [seed])
+    y, M, pairs = given.one_hot(), given.M.transpose(0, 3, 1, 2), p.d_g * p.N
+    R = (y * M).sum((1, 2, 3)) / pairs
+    S = ((y.sum(2) * M.sum(2)).sum((1, 2)) / pairs - R) / (p.d_g - 1)
+    variances = (np.array([M[y == one].var()]) for one in (1, 0))
+    return Start(found["W_Q"].T, found["W_K"].T, R, S, M.sum((1, 2, 3)) / pairs, *variances)
+
+
+def half_times(p: Parameters, seed: int, orders: int) -> np.ndarray:
+    """Steps until A = 1/2 of students of one start and training set, one per order of it."""
+    stack = Learner(p, [seed] * orders, torch.device("cpu"), torch.float32)
+    for k, data in enumerate(stack.train_data):
+        order = np.random.default_rng([seed, k]).permutation(p.n_train)
+        stack.train_data[k] = task.Sequences(data.actions[order], data.states[order])
+    attention, A = Attention(p), []
+    for step in range(p.epochs + 1):
+        heads = (getattr(stack.students, name).detach().numpy() for name in ("W_Q", "W_K"))
+        at = attention.forward(*(w[..., 0].astype(float) for w in heads))
+        A.append(np.einsum("bii->b", at) / p.L)
+        if (A[-1] > 0.5).all() or step == p.epochs:
+            break
+        stack.step(step)
+    rows, found = np.array(A).T, []
+    for row in rows:
+        first = int((row >= 0.5).argmax())
+        known = first > 0
+        rise = row[first] - row[first - 1] if known else 1.0
+        found.append(first - 1 + (0.5 - row[first - 1]) / rise if known else np.nan)
+    return np.array(found)
+
+
+def compared(
+    p: Parameters, seeds: Iterable[int], size: int, orders: int
+) -> tuple[list[Orders], np.ndarray]:
+    """Theory, and students less their full-batch time: one row per seed."""
+    ours, theirs = [], []
+    for seed in seeds:
+        (whole,) = half_times(p, seed, 1)
+        q = p.replace(batch_size=size)
+        ours.append(predicted(q, start_of(p, seed), half=float(whole)))
+        theirs.append(half_times(q, seed, orders) - whole)
+    return ours, np.array(theirs)
+
+
+def uncancelled(p: Parameters, seed: int, size: int) -> float:
+    """Scatter if every batch were drawn anew: the same sequences in an epoch that never ends."""
+    endless = p.replace(batch_size=size, n_train=size * 10**5)
+    return predicted(endless, start_of(p, seed)).deviation
+
+
+def checks(
+    p: Parameters = STUDENTS,
+    seeds: Iterable[int] = SEEDS,
+    sizes: Iterable[int] = SIZES,
+    orders: int = ORDERS,
+) -> list[Check]:
+    """Scatter and mean for every batch size, and what cancels over an epoch."""
+    out, seeds, ratios = [], list(seeds), []
+    for size in sizes:
+        ours, theirs = compared(p, seeds, size, orders)
+        title = f"batches of {size}"
+        out.append(
+            near(
+                f"scatter of steps until A = 1/2 over orders, {title}",
+                "time_variance",
+                float(np.sqrt(np.mean([o.deviation**2 for o in ours]))),
+                float(np.sqrt(theirs.var(1, ddof=1).mean())),
+                SCATTER,
+                "forces of sequences independent; number of orders",
+            )
+        )
+        shift = float(np.mean([o.shift for o in ours]))
+        error = np.sqrt((theirs.var(1, ddof=1) / orders).sum()) / len(seeds)
+        ratios.append((theirs.mean() / shift, error / shift))
+        if p.n_train // size < ours[0].half:
+            white = uncancelled(p, seeds[0], size)
+            own = float(theirs[0].std(ddof=1))
+            name = f"scatter without cancellation over students', {title}"
+            out.append(at_least(name, "batch_covariance", SEEN, white / own, "the check sees it"))
+    found, errors = np.array(ratios).T
+    of = errors**-2 / (errors**-2).sum()
+    out.append(
+        estimated(
+            "shift of the mean steps by batches, over theory",
+            "missed_force",
+            1.0,
+            float(found @ of),
+            float((errors**-2).sum() ** -0.5),
+            len(seeds) * orders * len(ratios),
+            required=MEAN,
+        )
+    )
+    return out
