@@ -376,6 +376,9 @@ def test_sources_of_a_command_are_what_it_imports(tmp_path):
         ("class Kept:\n    def __eq__(self, other):\n        return {}", True),
         ("def helper():\n    'Says {}.'", False),
         ("from {} import something", False),
+        ("def helper(x):\n    y{0} = [k{0} for k{0} in x]\n    return y{0}", False),
+        ("def helper(x{}):\n    return 1", True),
+        ("def helper(x):\n    y = [y for y in x]\n    return other{}(y)", True),
     ],
 )
 def test_what_may_be_executed_makes_results_stale(text, counts, tmp_path):

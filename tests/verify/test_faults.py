@@ -15,7 +15,7 @@ from simulate.pool import one_thread
 from theory.parameters import ParameterError
 from theory.registry import MODELS
 from verify.check import failed
-from verify.induction_heads import gradients as induction
+from verify.induction_heads import gradients, score_gradients
 from verify.report import covered
 
 WITH_GRADIENTS = {m.name: m for model in MODELS.values() for m in model.offering("gradients")}
@@ -78,8 +78,9 @@ def cite(rows, equation):
 def quick(name, monkeypatch):
     """Fewer points and sizes than the checks as they are."""
     found(name)
-    monkeypatch.setattr(induction, "SIZES", (2, 3))
-    monkeypatch.setattr(induction, "POINTS", 2)
+    for module in (gradients, score_gradients):
+        monkeypatch.setattr(module, "SIZES", (2, 3))
+    monkeypatch.setattr(gradients, "POINTS", 2)
 
 
 @pytest.mark.filterwarnings("ignore:invalid value")  # a negative time

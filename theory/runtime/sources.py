@@ -7,6 +7,7 @@ from __future__ import annotations
 import ast
 import functools
 import hashlib
+import symtable
 from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,7 +27,7 @@ def used(files: Iterable[Path], roots: Iterable[Path] = ()) -> str:
     A function, class, method or constant counts if any counted code mentions its name, wherever it
     is defined; two of the same name both count. Methods of a class with bases count with the class,
     as others may call them; other statements outside functions always. Functions ``draw`` that plot
-    and imports do not, so that code may move between modules.
+    and imports do not, so that code may move between modules, nor do names of local variables.
 
     Parameters
     ----------
@@ -128,6 +129,7 @@ class Part:
 @functools.cache
 def _parts(text: str) -> tuple[Part, ...]:
     def part(node: ast.stmt, *names: str) -> Part:
+        node = _numbered(node)
         return Part(frozenset(names), ast.unparse(node), frozenset(_mentions(node)))
 
     def parts() -> Iterator[Part]:
@@ -153,6 +155,39 @@ def _parts(text: str) -> tuple[Part, ...]:
                     yield part(node)
 
     return tuple(parts())
+
+
+def _numbered(node: ast.stmt) -> ast.stmt:
+    """Code whose functions call their local variables by numbers, in order of appearance; arguments
+    and names that also stand for something else in the same function stay.
+    """
+    todo: list[ast.AST] = [node]
+    while todo:
+        x = todo.pop()
+        if isinstance(x, FUNCTIONS):
+            local, numbers = _local(ast.unparse(x)), dict[str, str]()
+            for y in ast.walk(x):
+                if isinstance(y, ast.Name) and y.id in local:
+                    y.id = numbers.setdefault(y.id, f"_{len(numbers)}")
+        else:
+            todo += ast.iter_child_nodes(x)
+    return node
+
+
+def _local(text: str) -> set[str]:
+    """Names of a function, and of those inside it, that are local variables wherever they occur."""
+    names: dict[str, bool] = {}
+    todo = symtable.symtable(text, "", "exec").get_children()
+    while todo:
+        scope = todo.pop()
+        todo += scope.get_children()
+        for name in scope.get_symbols():
+            plain = name.is_local() and not (
+                name.is_parameter() or name.is_imported() or name.is_namespace()
+            )
+            if not name.is_free():
+                names[name.get_name()] = plain and names.get(name.get_name(), True)
+    return {name for name, plain in names.items() if plain}
 
 
 def _mentions(node: ast.AST) -> Iterator[str]:
