@@ -82,25 +82,29 @@ class Model:
         """Dotted name of the model's subpackage (or module) in a wing (``theory``, ``simulate``,
         ``verify``).
         """
+        nested, *flat = self._paths(wing)
+        return next((p for p in flat if not _there(nested) and _there(p)), nested)
+
+    def _paths(self, wing: str) -> list[str]:
+        """Where a wing may be: a subpackage; in a flat package a system's own module, and beside
+        all others the commands of ``verify``.
+        """
         if not self.package:
-            return f"{wing}.{self.name}"
+            return [f"{wing}.{self.name}"]
         system = self.name.partition(".")[2]
-        nested, flat = (
-            ".".join(filter(None, parts))
-            for parts in ((self.package, wing, system), (self.package, system))
-        )
-        beside = (system or wing == "verify") and not _there(nested) and _there(flat)
-        return flat if beside else nested
+        parts = [(self.package, wing, system)]
+        parts += [(self.package, "", system)] if system or wing == "verify" else []
+        return [".".join(filter(None, p)) for p in parts]
 
     def place(self, wing: str, module: str) -> str:
         """Dotted name of a module of the model in a wing, or of its family, whose modules serve all
         its systems; empty if there is none. Nothing but packages is imported.
         """
         above = None if self.beside else _table().get(self.family)
+        rooms = [path for m in (self, above) if m for path in m._paths(wing)]
         try:
             with self._guest(self.package):
-                paths = [f"{m.path(wing)}.{module}" for m in (self, above) if m]
-                return next(filter(_there, paths), "")
+                return next((p for p in (f"{room}.{module}" for room in rooms) if _there(p)), "")
         except ParameterError as error:
             _leave_out(f"{wing} of model {self.name}", error)
             return ""
@@ -169,9 +173,12 @@ class Model:
 
 
 def _there(path: str) -> bool:
-    """Whether there is a module of that name, in this toolkit or a package."""
+    """Whether there is a module of that name, in this toolkit or a package; a folder without code
+    is none, as an older version may have left one.
+    """
     try:
-        return bool(path) and importlib.util.find_spec(path) is not None
+        spec = importlib.util.find_spec(path) if path else None
+        return spec is not None and spec.origin is not None
     except ModuleNotFoundError as error:
         if error.name is None or not f"{path}.".startswith(f"{error.name}."):
             raise  # a package is there, but not what it imports

@@ -10,6 +10,7 @@ from scipy.integrate import solve_ivp
 
 from theory.induction_heads import bursty
 from theory.parameters import ParameterError
+from theory.registry import find
 
 
 def rates(N, B):
@@ -83,3 +84,9 @@ def test_refused(sizes, field):
     p = bursty.Parameters(N=sizes[0], B=sizes[1])
     with pytest.raises(ParameterError, match=f"^{field} = "):
         bursty.emergence_time(p)
+
+
+def test_its_onset_is_its_own():
+    """A system beside its family has no part of the family's modules."""
+    assert find("induction_heads.bursty").wing("theory", "onset") is bursty
+    assert bursty.onset(bursty.Parameters()).numbers["T_alpha"] == pytest.approx(141.166, rel=1e-4)

@@ -157,6 +157,8 @@ def test_a_flat_package_is_a_family(tmp_path, installed):
     package(tmp_path, "flat", two)
     for name, text in {"theory": THEORY, "one": THEORY, "laws": "report = print"}.items():
         (tmp_path / "flat" / f"{name}.py").write_text(textwrap.dedent(text))
+    for left in ("verify", "verify/one", "theory", "simulate"):  # folders of an older version
+        (tmp_path / "flat" / left).mkdir()
     new, lines = installed()
     family, one = new["flat"], new["flat.one"]
     assert lines == [] and family.checks == one.checks == ("laws",)

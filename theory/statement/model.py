@@ -44,9 +44,9 @@ class StatedModel(Model):
         """None: it is one system."""
         return []
 
-    def path(self, wing: str) -> str:
-        """Room in a wing: the one of all statements."""
-        return f"{wing}.statement"
+    def _paths(self, wing: str) -> list[str]:
+        """The room of all statements."""
+        return [f"{wing}.statement"]
 
     @property
     def checks(self) -> tuple[str, ...]:
