@@ -1,4 +1,4 @@
-"""Saad and Solla, On-line learning in soft committee machines (1995): the ledger, and one figure."""
+"""Saad and Solla, On-line learning in soft committee machines (1995): ledger, and one figure."""
 
 from __future__ import annotations
 

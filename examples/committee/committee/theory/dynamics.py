@@ -28,7 +28,9 @@ S = symbol("S", means="overlap of a unit with another teacher", real=True)
 Q = symbol("Q", means="squared length of a unit", positive=True)
 C = symbol("C", means="overlap of two units", real=True)
 start = {x: symbol(f"{x}_0", means=f"{x} at the start", real=True) for x in (R, S, Q, C)}
-error = symbol("epsilon", r"\epsilon_g", "generalisation error, half the mean square", real=True)
+error = symbol(
+    "epsilon_g", r"\epsilon_{g}", "generalisation error, half the mean square", real=True
+)
 STATE = (R, S, Q, C)
 ALIKE = ("N to infinity", "orthonormal teachers, overlaps alike for all units")
 Unit = tuple[str, int]  # student (w) or teacher (b), and its number

@@ -65,6 +65,12 @@ def plateau() -> dict[sp.Symbol, sp.Expr]:
     return point
 
 
+def error_there() -> sp.Expr:
+    """Generalisation error on the plateau."""
+    form = K / 6 - K**2 / sp.pi * sp.asin(1 / (2 * K))
+    return written_as(form, loss().subs(plateau()))
+
+
 @cache
 def escape_rate() -> sp.Expr:
     """Growth rate of R - S on the plateau, where Q - C follows, means kept.
@@ -116,11 +122,11 @@ def block(order: int) -> sp.Matrix:
 @cache
 def largest() -> sp.Expr:
     """Learning rate at which the end turns unstable: the smaller root of a determinant."""
-    both = sp.Poly(sp.expand((block(1) + eta * block(2)).det()), eta)
-    square, linear, rest = (sp.factor(sp.expand(c)) for c in both.all_coeffs())
-    roots = [
-        (-linear + sign * sp.sqrt(linear**2 - 4 * square * rest)) / (2 * square) for sign in (1, -1)
-    ]
+    y = sp.Symbol("y", positive=True)  # eta over pi
+    both = sp.Poly(sp.expand((sp.pi * block(1) + y * sp.pi**2 * block(2)).det()), y)
+    square, linear, rest = map(sp.expand, both.all_coeffs())
+    root = sp.sqrt(sp.expand(linear**2 - 4 * square * rest))
+    roots = [sp.pi * (sign * root - linear) / (2 * square) for sign in (1, -1)]
     return min(roots, key=lambda x: abs(float(x.subs(K, 5))))
 
 
@@ -140,7 +146,7 @@ def equations() -> dict[str, Equation]:
     stay = {
         "plateau_R": (on_plateau, lambda: plateau()[R]),
         "plateau_Q": (length, lambda: plateau()[Q]),
-        "plateau_error": (error, lambda: sp.factor(sp.expand(loss().subs(plateau())))),
+        "plateau_error": (error, error_there),
         "escape_rate": (escape, escape_rate),
     }
     return {

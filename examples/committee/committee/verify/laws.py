@@ -4,8 +4,6 @@ laws against its flow.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from committee import simulate
