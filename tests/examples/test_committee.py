@@ -117,7 +117,7 @@ def test_a_fault_in_a_law_is_caught(group, monkeypatch):
 
 @pytest.mark.parametrize(
     ("many", "seeds"),
-    [(range(6), range(0)), pytest.param(range(80), range(32), marks=pytest.mark.slow)],
+    [(range(6), range(0)), pytest.param(range(128), range(32), marks=pytest.mark.slow)],
 )
 def test_students(many, seeds, monkeypatch):
     """Overlaps of students; few cannot be off by much, many agree."""

@@ -13,7 +13,7 @@ from verify.check import Check, at_most, near, sampled
 from verify.report import Report, Request, Table, gathered
 
 EARLY = Parameters(K=3, N=500, eta=0.8, R_0=0.3, sigma=0.2)
-TIME, MANY, SEEDS = 4.0, range(80), range(32)
+TIME, MANY, SEEDS = 4.0, range(128), range(32)
 HEAD = Parameters(K=2, N=500, eta=1.0, R_0=0.2)
 SLOW = Parameters(K=2, eta=0.02, Q_0=1 / 3, C_0=0.33, R_0=0.4001, S_0=0.4)
 NEXT = 0.03, "next order in eta = 0.02"
