@@ -1,11 +1,12 @@
-"""Without `make setup` the example is taken from its folder, and one test says that it is not
-installed.
+"""Without `make setup` examples are taken from their folders, and one test says that linear
+attention is not installed.
 """
 
 import importlib.util
 import sys
 from pathlib import Path
 
-EXAMPLE = Path(__file__).parents[2] / "examples" / "linear_attention"
-if importlib.util.find_spec("linear_attention") is None:
-    sys.path.insert(0, str(EXAMPLE))
+EXAMPLES = Path(__file__).parents[2] / "examples"
+for name in ("linear_attention", "committee"):
+    if importlib.util.find_spec(name) is None:
+        sys.path.insert(0, str(EXAMPLES / name))

@@ -75,7 +75,8 @@ CASES = {
     "associative_memory.retrieval": STATED | {"emergence_time": ({}, "N", [8, 10])},
     "associative_memory.softmax_recall": STATED | {"emergence_time": ({}, "S", [16, 20])},
     "induction_heads.bursty": STATED
-    | {"emergence_time": ({}, "B", [1, 2]), "effective_length": ({}, "B", [1, 2])},
+    | {"emergence_time": ({}, "B", [1, 2]), "effective_length": ({}, "B", [1, 2])}
+    | {"random_time": ({}, "B", [1, 2]), "spread_time": ({"draws": 4}, "B", [1, 2])},
     "associative_memory.gradient_memory": {"margin": ({"t": 7.0}, "K", [2, 4])},
     "associative_memory.superposition": {
         "gaussian": ({}, "N", [32, 64]),

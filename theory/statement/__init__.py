@@ -29,6 +29,8 @@ What follows from it:
     CPU time of a derivation and of the command that prints it.
 `theory.statement.overlaps`
     Rates of overlaps of hidden units from the averaged loss.
+`theory.statement.slopes`
+    Means with slopes of erf units: noise of online descent.
 """
 
 from __future__ import annotations

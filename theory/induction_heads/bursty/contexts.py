@@ -11,9 +11,11 @@ import numpy as np
 from theory import scope, sweep
 from theory.induction_heads.bursty.numbers import SCOPE, THETA
 from theory.parameters import Allowed
+from theory.runtime import memory
 from theory.special import gauss_legendre
 
 TINY, STEP = 1e-30, 1e-4  # of complex steps, and of differences
+ARRAYS = 16 * 10  # bytes, of complex numbers, by row of a context
 OUTER, INNER = 16, 6  # Gauss nodes: time over the root of alpha, and beta
 
 
@@ -102,6 +104,7 @@ def random_time(p: Any, exponent: Exponent = 2.0) -> float:
     """Time at which alpha is 1/2 where a context ends in B right pairs, B = 1 .. ``p.B`` drawn with
     chances B^(-exponent).
     """
+    memory.require(lambda q: ARRAYS * q.B * q.N, p, "contexts")
     return Mixture(bursts(p.N, np.arange(1, p.B + 1)), zipf(p.B, exponent)).time()
 
 
@@ -111,4 +114,5 @@ def spread_time(p: Any, window: Share = 0.5, draws: Draws = 256) -> float:
     """Time at which alpha is 1/2 where the B right pairs are at random places among the last
     ``window * N`` pairs; mean rates over drawn contexts.
     """
+    memory.require(lambda q: ARRAYS * draws * q.N, p, "contexts")
     return Mixture(spread(p.N, p.B, window, draws), np.full(draws, 1 / draws)).time()

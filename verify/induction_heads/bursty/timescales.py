@@ -47,10 +47,14 @@ def mixtures() -> list[Check]:
         ("last half", 32, contexts.spread(32, 2, 0.5, 8), np.full(8, 1 / 8), 1.0),
     ):
         time = contexts.Mixture(right, chances).time()
-        given: dict[str, Any] = dict(
-            trained="three", data="orthonormal", query="last", batch_size=1
+        p = ih.Parameters(
+            N=N,
+            steps=int(1.2 * time / step),
+            trained="three",
+            data="orthonormal",
+            query="last",
+            batch_size=1,
         )
-        p = ih.Parameters(N=N, steps=int(1.2 * time / step), **given)
         runs = students.descent(p, right, chances, 0, step)
         there = float(first_crossing(runs.alpha.expand_dims("seed"), 0.5).values[0])
         label = f"time of alpha = 0.5, mixture of contexts, N = {N}, {what}"

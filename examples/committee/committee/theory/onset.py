@@ -1,0 +1,84 @@
+"""When the units of a committee tell teachers apart: plateau, escape, specialisation."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from committee.theory import phases
+from committee.theory.dynamics import R, S, flow
+from committee.theory.parameters import Parameters
+from committee.theory.scope import COMMITTEE
+from theory import scope, sweep
+from theory.emergence import of_onset, until
+from theory.onset import Onset
+
+HALF = R - S - 0.5
+LONGEST = 60  # times of the escape, after which the event is given up
+
+
+@until("alpha")
+@scope.guard(COMMITTEE)
+@sweep.over_fields
+def onset(p: Parameters, until: float | None = None) -> Onset:
+    """Numbers and curves of one committee.
+
+    Parameters
+    ----------
+    p : Parameters
+        Sizes, learning rate, noise and start.
+    until : float, optional
+        Length of the curves (also ``alpha=``); 1.6 times the specialisation by default.
+
+    Returns
+    -------
+    Onset
+        ``alpha_half`` (R - S = 1/2), escape rate, errors of plateau and end, largest learning rate.
+    """
+    known, rows = p.values(), {}
+    for name, text in (
+        ("escape_rate", "growth rate of R - S on the plateau, small eta"),
+        ("plateau_error", "generalisation error on the plateau, small eta"),
+        ("error_noise", "generalisation error at the end by label noise, small eta"),
+        ("eta_max", "learning rate above which the end is lost"),
+    ):
+        rows[name] = float(phases.equations()[name].evaluate(known)), text
+    end = LONGEST / rows["escape_rate"][0]
+    half = float(flow().solve(p, at=[0.0], events={"half": HALF}, alpha=end)["half"])
+    rows = {"alpha_half": (half, "time of R - S = 1/2: units have teachers")} | rows
+    last = until or (1.6 * half if np.isfinite(half) else end)
+    return Onset(
+        {name: number for name, (number, _) in rows.items()},
+        {name: text for name, (_, text) in rows.items()},
+        {"alpha_half": "never"},
+        ["for N to infinity, and a start that is alike for all units"],
+        curves=lambda: {"flow": flow().solve(p, alpha=last)},
+        equations=lambda: [*flow().equations().values(), *phases.equations().values()],
+        plot=draw,
+        setting=known,
+        times={"alpha_half": "alpha"},
+    )
+
+
+emergence_times = of_onset(onset)
+
+
+def draw(result: Onset, axes: Any) -> None:
+    """Generalisation error with its plateau (left), and the four overlaps (right)."""
+    from theory.runtime import plotting  # imports matplotlib, needed for figures only
+
+    curve: xr.Dataset = result.curves()["flow"]
+    left, right = axes
+    left.semilogy(curve.alpha, curve.loss, "C0", label="flow")
+    level = result.numbers["plateau_error"]
+    left.axhline(level, color="k", ls=":", lw=0.9, label="symmetric plateau, small $\\eta$")
+    left.set(xlabel="examples over N, $\\alpha$", ylabel="generalisation error $\\epsilon_g$")
+    for k, name in enumerate("RSQC"):
+        right.plot(curve.alpha, curve[name], f"C{k}", ls=("-", "--")[k % 2], label=f"${name}$")
+    right.set(xlabel="examples over N, $\\alpha$", ylabel="overlap")
+    for axis in axes:
+        if np.isfinite(half := result.numbers["alpha_half"]):
+            axis.axvline(half, color="0.7", lw=0.9, zorder=0)
+        plotting.below(axis)

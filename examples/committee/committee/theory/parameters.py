@@ -1,0 +1,58 @@
+"""Parameters of the committee: one object for theory and students."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Self
+
+from theory.parameters import BaseParameters, ParameterError, parameter
+
+
+@dataclass(frozen=True)
+class Parameters(BaseParameters):
+    """K student units learn K orthonormal teacher units; time is ``alpha = examples / N``.
+
+    Raises
+    ------
+    ParameterError
+        For an unknown name or a value out of range.
+    """
+
+    K: int = parameter(3, "hidden units, of student and teacher", low=2, high=100)
+    N: int = parameter(1000, "dimension of inputs", low=4)
+    eta: float = parameter(0.5, "learning rate", above=0)
+    sigma: float = parameter(0.0, "standard deviation of label noise", low=0)
+    R_0: float = parameter(0.02, "overlap with the own teacher at the start", low=-1, high=1)
+    S_0: float = parameter(0.0, "overlap with any other teacher at the start", low=-1, high=1)
+    Q_0: float = parameter(0.25, "squared length of a unit at the start", above=0)
+    C_0: float = parameter(0.0, "overlap of two units at the start", low=-1)
+    steps: int = parameter(200_000, "examples", low=1)
+    eval_every: int = parameter(500, "examples between measurements", low=1)
+
+    def __post_init__(self) -> None:
+        """Check single fields, then that vectors have these overlaps."""
+        super().__post_init__()
+        if self.N < 2 * self.K:
+            raise ParameterError(f"N = {self.N}: must be at least 2 K = {2 * self.K}")
+        own = (self.R_0 - self.S_0) ** 2, (self.R_0 + (self.K - 1) * self.S_0) ** 2
+        left = self.Q_0 - self.C_0 - own[0], self.Q_0 + (self.K - 1) * self.C_0 - own[1]
+        if min(left) < 0:
+            raise ParameterError(f"Q_0 = {self.Q_0}: too short for the other overlaps at the start")
+
+    @classmethod
+    def presets(cls) -> dict[str, Callable[[], Self]]:
+        """Named settings: as it is, small steps, with label noise."""
+        return {
+            "reference": cls,
+            "small_steps": lambda: cls(eta=0.1),
+            "noisy": lambda: cls(K=2, eta=0.2, sigma=0.1),
+        }
+
+    def values(self) -> dict[str, Any]:
+        """Numbers by symbol name."""
+        return {n: getattr(self, n) for n in ("K", "eta", "sigma", "R_0", "S_0", "Q_0", "C_0")}
+
+    def run_to(self, alpha: float | None) -> Self:
+        """Copy whose number of examples reaches the time ``alpha`` (None: unchanged)."""
+        return self._until("alpha", alpha, "steps", 1 / self.N)

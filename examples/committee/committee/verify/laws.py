@@ -1,0 +1,139 @@
+"""The committee against students: overlaps at given times, and the time of specialisation; and its
+laws against its flow.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from committee import simulate
+from committee.theory import Parameters, equations, flow
+from committee.theory.onset import HALF
+from verify.check import Check, at_most, near, sampled
+from verify.report import Report, Request, Table, gathered
+
+EARLY = Parameters(K=3, N=500, eta=0.8, R_0=0.3, sigma=0.2)
+TIME, MANY, SEEDS = 4.0, range(128), range(32)
+HEAD = Parameters(K=2, N=500, eta=1.0, R_0=0.2)
+SLOW = Parameters(K=2, eta=0.02, Q_0=1 / 3, C_0=0.33, R_0=0.4001, S_0=0.4)
+NEXT = 0.03, "next order in eta = 0.02"
+
+
+def escape(p: Parameters, until: float = 1e5) -> float:
+    """Time of R - S = 1/2 by the flow."""
+    return float(flow().solve(p, at=[0.0], events={"half": HALF}, alpha=until)["half"])
+
+
+def trained(p: Parameters, seed: int, steps: int) -> dict[str, float]:
+    """What a student measures after some examples."""
+    student = simulate.Student(p, seed, None, None)  # type: ignore[arg-type]
+    for n in range(steps):
+        student.step(n)
+    return student.measure()
+
+
+def specialised(p: Parameters, seed: int, every: int = 50) -> float:
+    """Time at which a student has R - S = 1/2, between two measurements."""
+    student, before = simulate.Student(p, seed, None, None), -1.0  # type: ignore[arg-type]
+    for n in range(1, 10**7):
+        student.step(n)
+        if n % every == 0:
+            found = student.measure()
+            now = found["R"] - found["S"] - 0.5
+            if now > 0:
+                return (n - every * now / (now - before)) / p.N
+            before = now
+    return np.nan
+
+
+def overlaps(table: Table) -> list[Check]:
+    """Early, with label noise: students of two sizes, linear in 1/N to infinite N."""
+    steps = round(TIME * EARLY.N)
+    made = [
+        [trained(p, seed, round(TIME * p.N)) for seed in MANY]
+        for p in (EARLY, EARLY.replace(N=2 * EARLY.N))
+    ]
+    curve = flow().solve(EARLY, at=[steps / EARLY.N], alpha=TIME)
+    rows = []
+    for name, scale in (("R", None), ("S", 0.3), ("Q", None), ("C", 0.3), ("loss", None)):
+        small, large = (np.array([x[name] for x in runs]) for runs in made)
+        expected = float(curve[name].values[-1])
+        equation = "error" if name == "loss" else f"d{name}_dalpha"
+        what = f"{name} of students, alpha = {TIME:g}"
+        rows.append(sampled(what, equation, expected, 2 * large - small, scale=scale))
+    return rows
+
+
+def specialisation(table: Table) -> list[Check]:
+    """Time of students, linear in 1/N to infinite N."""
+    times = [
+        np.array([specialised(p, seed) for seed in SEEDS])
+        for p in (HEAD, HEAD.replace(N=2 * HEAD.N))
+    ]
+    found = 2 * times[1] - times[0]
+    return [sampled("time of R - S = 1/2 of students", "dR_dalpha", escape(HEAD), found)]
+
+
+def laws(table: Table) -> list[Check]:
+    """Small steps: error on the plateau, growth on it, end with and without noise."""
+    p, rows = SLOW, []
+    known = p.values()
+    level = float(table["plateau_error"].evaluate(known))
+    curve = flow().solve(p, at=np.linspace(0, 400 / p.eta, 801), alpha=400 / p.eta)
+    apart = (curve.R - curve.S).values
+    inside = (apart > 1e-3) & (apart < 1e-2)
+    rate = np.polyfit(curve.alpha.values[inside], np.log(apart[inside]), 1)[0]
+    rows.append(
+        near("error on the plateau", "plateau_error", level, curve.loss.values[inside][0], *NEXT)
+    )
+    rows.append(
+        near(
+            "rate of escape",
+            "escape_rate",
+            float(table["escape_rate"].evaluate(known)),
+            rate,
+            *NEXT,
+        )
+    )
+    for name in ("R", "Q"):
+        there = float(table[f"plateau_{name}"].evaluate(known))
+        rows.append(
+            near(
+                f"{name} on the plateau",
+                f"plateau_{name}",
+                there,
+                curve[name].values[inside][0],
+                *NEXT,
+            )
+        )
+    noisy = Parameters(K=3, eta=0.02, sigma=0.3, R_0=0.9, Q_0=1.0)
+    end = float(flow().solve(noisy, at=[1e4], alpha=1e4).loss[-1])
+    of_noise = float(table["error_noise"].evaluate(noisy.values()))
+    rows.append(near("error at the end with label noise", "error_noise", of_noise, end, *NEXT))
+    return rows
+
+
+def stability(table: Table) -> list[Check]:
+    """The end holds below the largest learning rate, and is lost above it."""
+    rows = []
+    for K in (2, 5):
+        p = Parameters(K=K, R_0=1 - 1e-4, Q_0=1.0)
+        largest = float(table["eta_max"].evaluate(p.values()))
+        for share, word in ((0.95, "below"), (1.05, "above")):
+            curve = flow().solve(p.replace(eta=share * largest), at=[0.0, 20.0, 60.0], alpha=60.0)
+            ratio = np.log(float(curve.loss[-1] / curve.loss[1]))
+            rows.append(
+                at_most(
+                    f"growth of the error {word} the largest eta, K = {K}",
+                    "eta_max",
+                    0.0,
+                    ratio if share < 1 else -ratio,
+                    "decays below, grows above",
+                )
+            )
+    return rows
+
+
+def report(request: Request) -> Report:
+    """Everything on the derived equations."""
+    return Report(gathered((laws, stability, overlaps, specialisation), equations()))
