@@ -85,7 +85,9 @@ class Model:
 
     def has(self, wing: str, module: str) -> bool:
         """Whether the model has a module in a wing, found without importing it."""
-        if self.stated and wing != "theory" and _there(f"{wing}.statement.{module}"):
+        if self.stated and (
+            module == "onset" if wing == "theory" else _there(f"{wing}.statement.{module}")
+        ):
             return True
         try:
             with self._guest(self.path(wing)):
@@ -289,6 +291,13 @@ OWN = (
     Model(
         "induction_heads.bursty",
         "Induction heads on a burst of right pairs",
+        "musat2025",
+        stated=True,
+        beside=True,
+    ),
+    Model(
+        "induction_heads.markov",
+        "In-context Markov chains: unigrams, then bigrams",
         "musat2025",
         stated=True,
         beside=True,
