@@ -70,7 +70,8 @@ def unigrams(p: Any) -> float:
     return float(emergence.equations()["markov_unigram"].evaluate(p))
 
 
-SIZES = (
+GIVEN = (
+    Limit("rho", "from 0.05 to 1", lambda p, runs: 0.05 <= p.rho <= 1, lambda p, runs: p.rho),
     Limit("m", "at least 4", lambda p, runs: p.m >= 4, lambda p, runs: p.m),
     Limit("k", "at least 2 m", lambda p, runs: p.k >= 2 * p.m, lambda p, runs: p.k, ("m",)),
     Limit("D", "at least 8", lambda p, runs: p.D >= 8, lambda p, runs: p.D),
@@ -78,8 +79,8 @@ SIZES = (
 
 
 def fits(p: Any) -> bool:
-    """Whether the sizes are allowed."""
-    return all(limit.holds(p, None) for limit in SIZES)
+    """Whether sizes and probability are allowed."""
+    return all(limit.holds(p, None) for limit in GIVEN)
 
 
 FOUND = Limit(
@@ -98,8 +99,8 @@ APART = Limit(
 )
 STUDENTS = "gradient descent in small steps from zero, lags beyond the chain's memory"
 FREE = ("eta", "steps", "eval_every", "batch_size")
-SCOPE = Scope("markov_time", STUDENTS, (*SIZES, FOUND), free=FREE)
-PLATEAU = Scope("markov_unigram", STUDENTS, (*SIZES, FOUND, APART), free=FREE)
+SCOPE = Scope("markov_time", STUDENTS, (*GIVEN, FOUND), free=FREE)
+PLATEAU = Scope("markov_unigram", STUDENTS, (*GIVEN, FOUND, APART), free=FREE)
 applies = scope.applies({"emergence": SCOPE, "plateau": PLATEAU})
 
 

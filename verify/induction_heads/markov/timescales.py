@@ -26,7 +26,7 @@ COMMON = Parameters()
 GRID = (COMMON, *(COMMON.replace(**x) for x in ({"U": 1000}, {"rho": 0.5}, {"k": 24, "m": 6})))
 SEQUENCES = COMMON.replace(D=16, batch_size=32, eta=1.0)
 LENGTH, GAP = 4096, 20  # tokens of a sequence; between lags, rho^20 = 1%
-SEEDS = tuple(range(16))
+SEEDS = (0, 1, 2, 3)
 NEXT = Band(-0.02, 0.02, "next order in many lags and symbols, and steps: 2% is allowed")
 FINITE = "counts of finite sequences: -0.5% to +4% at 256 tokens, falling; 2% is allowed"
 
@@ -60,7 +60,7 @@ def transformer(p: Any) -> Check:
 
 
 def report(request: Request) -> Report:
-    """All settings; 64 students, and one on sequences."""
+    """All settings; 28 students, and one on sequences."""
     show = request.progress
     given: dict[str, Any] = dict(seeds=SEEDS, progress=show)
     late = emergence(stated, GRID, "attention_first", emergence_time, "markov_time", NEXT, **given)
