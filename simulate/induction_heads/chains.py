@@ -48,7 +48,7 @@ def sequences(
 
 class Transformer:
     """First layer: softmax over lags, of scores ``v``. Second: softmax over tokens, of what ``W``
-    makes of the last token and of what the first layer read. Output: ``c`` times what it attends to.
+    makes of the last token and of what the first layer read. Output: ``c`` times what it sees.
 
     Parameters
     ----------
@@ -60,7 +60,9 @@ class Transformer:
     def __init__(self, p: Any, gap: int) -> None:
         self.p, self.lags = p, 1 + gap * torch.arange(p.D)
         shapes = {"v": (p.D,), "W": (p.k, p.k), "c": ()}
-        made = {n: torch.zeros(s, dtype=torch.float64, requires_grad=True) for n, s in shapes.items()}
+        made = {
+            n: torch.zeros(s, dtype=torch.float64, requires_grad=True) for n, s in shapes.items()
+        }
         self.weights: dict[str, Tensor] = made
 
     def losses(self, tokens: Tensor, chances: Tensor) -> Tensor:

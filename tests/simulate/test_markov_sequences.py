@@ -1,4 +1,4 @@
-"""In-context Markov chains as sequences: two softmax layers written by hand against the statement."""
+"""In-context Markov chains as sequences: two layers written by hand against the statement."""
 
 import numpy as np
 import torch

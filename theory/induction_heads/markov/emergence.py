@@ -1,8 +1,8 @@
 """Unigrams, then bigrams: how long the plateau between them is, and what it waits for.
 
-While attention is even, the read-out ``c`` grows as far as the unigrams are not known, and the rates
-of both scores are proportional to it. The integral of ``c`` over time is thus the clock of the
-second stage, and it slows down once the first stage is learnt.
+While attention is even, the read-out ``c`` grows as far as the unigrams are not known, and the
+rates of both scores are proportional to it. The integral of ``c`` over time is thus the clock of
+the second stage, which hardly gains speed once the first stage is learnt.
 """
 
 from __future__ import annotations
@@ -32,8 +32,14 @@ u = symbol("u_others", "u", "probability of outputs that are no states of the ch
 elapsed = symbol("t_c", "t(c)", "time at which the read-out is c", positive=True)
 clock = symbol("tau_c", r"\tau(c)", "integral of the read-out over time, until it is c")
 needed = symbol("tau_bigram", r"\tau_{\star}", "integral of the read-out that bigrams take")
-T_unigram = symbol("T_unigram", means="time at which half the probability is on states of the chain")
-T_bigram = symbol("T_bigram", means="time at which half of the first layer is on the previous token")
+T_unigram, T_bigram, T_free = (
+    symbol(f"T_{of}", rf"T_{{\mathrm{{{of}}}}}", f"time at which half of {what}")
+    for of, what in (
+        ("unigram", "the probability is on states of the chain"),
+        ("bigram", "the first layer is on the previous token"),
+        ("free", "the first layer would be on the previous token if unigrams stayed unknown"),
+    )
+)
 delay = symbol("T_over_free", r"T_{\mathrm{bigram}}/T_{\mathrm{free}}", "delay by the unigrams")
 EVEN = "before the bigrams: attention is even"
 LATE = "all states equally likely, attention of the second layer almost even"
@@ -151,7 +157,7 @@ def equations() -> dict[str, Equation]:
         "markov_speed": (sp.Derivative(v, clock), speed, LATE),
         "markov_many_lags": (needed, many_lags, LATE, MANY),
         "markov_bigram": (T_bigram, saturated, LATE, "long after the unigrams"),
-        "markov_free": (T_bigram, free, LATE, "while unigrams are not known"),
+        "markov_free": (T_free, free, LATE, "while unigrams are not known"),
         "markov_delay": (delay, lambda: saturated() / free(), LATE, "long after the unigrams"),
     }  # fmt: skip
     where = "musat2025, beyond: in-context Markov chains of Edelman et al., arXiv:2402.11004"
