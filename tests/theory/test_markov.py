@@ -134,6 +134,12 @@ def test_refused(function, changes, field):
     assert left_out not in markov.onset(p).numbers
 
 
+def test_probabilities_are_bounded():
+    """By the statement, for students and flow, too."""
+    with pytest.raises(ParameterError, match="rho = 1.5"):
+        markov.Parameters(rho=1.5)
+
+
 def test_where_it_is_refused_bigrams_come_without_the_previous_token():
     """The last refusal but one: attention of the first layer stays below one half."""
     run = solve_ivp(rates, (0, 5000), [0, 0, 0], args=(12, 4, 256, 1, 0.5), method="LSODA")

@@ -63,4 +63,5 @@ stated = statement(
         "unigrams": known / (known + others),
     },
     values=dict(k=16, m=4, D=32, U=1, rho=0.8, eta=0.5, steps=500, eval_every=2, batch_size=512),
+    bounds=dict(rho=(0, 1)),
 )
