@@ -111,7 +111,9 @@ class Model:
 
     def has(self, wing: str, module: str) -> bool:
         """Whether the model has a module in a wing, found without importing it."""
-        stated = self.stated and wing != "theory" and _there(f"{wing}.statement.{module}")
+        stated = self.stated and (
+            module == "onset" if wing == "theory" else _there(f"{wing}.statement.{module}")
+        )
         return stated or bool(self.place(wing, module))
 
     def wing(self, wing: str, module: str | None = None) -> ModuleType:
@@ -308,6 +310,13 @@ OWN = (
     Model(
         "induction_heads.bursty",
         "Induction heads on a burst of right pairs",
+        "musat2025",
+        stated=True,
+        beside=True,
+    ),
+    Model(
+        "induction_heads.markov",
+        "In-context Markov chains: unigrams, then bigrams",
         "musat2025",
         stated=True,
         beside=True,

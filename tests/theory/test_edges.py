@@ -61,6 +61,7 @@ INNER = {
     "retrieval.numbers": "half numbers",
     "softmax_recall.numbers": "ahead numbers",
     "bursty.numbers": "compiled numbers",
+    "markov.numbers": "compiled along read_out bigrams unigrams fits numbers",
 }
 REWARDED = [("state_tracking", name) for name in ("rewards_time", "best_switch")]
 EDGES: dict[str, Any] = {

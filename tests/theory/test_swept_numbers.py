@@ -27,6 +27,7 @@ SMALL = {
     "associative_memory.retrieval": {"N": 8, "M": 8, "P": 3},
     "associative_memory.softmax_recall": {"S": 16, "R": 4, "D": 4, "T": 16, "n": 16},
     "induction_heads.bursty": {"N": 16, "B": 1},
+    "induction_heads.markov": {"k": 12, "m": 4, "D": 16},
     "associative_memory.k_hop": {"N": 4, "k": 2, "m_0": 0.2, "steps": 200},
 }
 HALF = {"part": factual_recall.dynamics.SUBJECT, "share": 0.5}
@@ -77,6 +78,12 @@ CASES = {
     "induction_heads.bursty": STATED
     | {"emergence_time": ({}, "B", [1, 2]), "effective_length": ({}, "B", [1, 2])}
     | {"random_time": ({}, "B", [1, 2]), "spread_time": ({"draws": 4}, "B", [1, 2])},
+    "induction_heads.markov": STATED
+    | {
+        "emergence_time": ({}, "k", [12, 16]),
+        "unigram_time": ({}, "U", [1, 2]),
+        "plateau_length": ({}, "D", [16, 20]),
+    },
     "associative_memory.gradient_memory": {"margin": ({"t": 7.0}, "K", [2, 4])},
     "associative_memory.superposition": {
         "gaussian": ({}, "N", [32, 64]),

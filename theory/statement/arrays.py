@@ -186,7 +186,8 @@ def class_numbers(of: Classes, data: Data) -> np.ndarray:
     shape = data.shape(of.weight.sorts)
     grid = np.indices(shape).reshape(len(shape), math.prod(shape))
     of_entry = Data(data.numbers, data.tables, dict(zip(of.slots, grid, strict=True)))
-    of_entry.draws |= {i: np.asarray(data.scalar(i.place) - 1, int) for i in data.draws if i.place}
+    terms = (i for atom in of.atoms for t in atom for i in subterms(t) if isinstance(i, Index))
+    of_entry.draws |= {i: np.asarray(data.scalar(i.place) - 1, int) for i in terms if i.place}
     told, known = Evaluation(of_entry, {}), {p: k for k, p in enumerate(of.symbols)}
     truth = [told.exists(*a) if len(a) == 1 else told.same(*a) for a in of.atoms]
     rows = np.array([np.broadcast_to(t, grid.shape[1]) for t in truth], bool).T

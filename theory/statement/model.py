@@ -186,10 +186,11 @@ def parameters(stated: Statement) -> type[BaseParameters]:
     """
     given, fields = dict(stated.values), {}
     for s in stated.symbols:
-        allowed: dict[str, Any] = {"low": 1} if s.is_integer else {}
+        low, high = (1, None) if s.is_integer else stated.bounds.get(s.name, (None, None))
+        allowed = {k: x for k, x in (("low", low), ("high", high)) if x is not None}
         of = next((f"how many there are of {q.name}" for q in stated.sorts if q.size == s), "size")
-        default, kind = given.pop(s.name, None), int if allowed else float
-        value = parameter(default, of if allowed else "number", **allowed)
+        default, kind = given.pop(s.name, None), int if s.is_integer else float
+        value = parameter(default, of if s.is_integer else "number", **allowed)
         fields[s.name] = (kind | None if default is None else kind, value)
     for g in (g for g in stated.gausses if isinstance(g.var, Spectrum)):
         for k, value in enumerate(given.pop(g.var.name, ()), 1):

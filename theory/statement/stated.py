@@ -6,7 +6,7 @@ import dataclasses
 import functools
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import sympy as sp
@@ -56,6 +56,8 @@ class Statement:
         What the trees read, in order of appearance.
     symbols : tuple of Symbol
         Sizes and numbers, by name.
+    bounds : mapping of str to pair of number
+        Least and largest value of numbers, by name.
     """
 
     loss: Node
@@ -72,6 +74,7 @@ class Statement:
     sorts: tuple[Sort, ...]
     symbols: tuple[sp.Symbol, ...]
     paper: str = ""
+    bounds: Mapping[str, tuple[float, float]] = field(default_factory=dict)
 
     @functools.cached_property
     def text(self) -> str:
@@ -129,6 +132,7 @@ def statement(
     observables: Mapping[str, Any] | None = None,
     closure: str | None = None,
     values: Mapping[str, Any] | None = None,
+    bounds: Mapping[str, tuple[float, float]] | None = None,
     version: int = VERSION,
 ) -> Statement:
     """State a model by its loss; everything else is read off the tree.
@@ -147,6 +151,8 @@ def statement(
         Average over teachers, exponents replaced by their means: how logits scatter is neglected.
     values : mapping, optional
         Numbers for sizes and numbers that commands start from, by name; a list for a spectrum.
+    bounds : mapping, optional
+        Least and largest value of numbers, by name: others are refused.
     version : int
         Version of the language that the statement was written in.
 
@@ -183,6 +189,10 @@ def statement(
         said = f"{s.name} = {(values or {}).get(s.name)}: a size must be a whole number"
         real = f"a real number is number({s.name!r})"
         require((values or {}).get(s.name, 0) % 1 == 0, f"{what}: values: {said}; {real}")
+    bounded = {s.name for s in symbols if not s.is_integer}
+    for key in bounds or {}:
+        said = f"{what}: bounds: {key}: must be one of its numbers {sorted(bounded)}"
+        require(key in bounded, said)
     first, *others = trees.items()
     return Statement(
         first[1],
@@ -199,6 +209,7 @@ def statement(
         sorts,
         tuple(sorted(symbols, key=lambda s: s.name)),
         paper,
+        dict(bounds or {}),
     )
 
 

@@ -12,6 +12,7 @@ NAMES = [
     "associative_memory.retrieval",
     pytest.param("associative_memory.softmax_recall", marks=pytest.mark.slow),
     "induction_heads.bursty",
+    "induction_heads.markov",
 ]
 
 
@@ -25,16 +26,23 @@ def test_derivation_against_all_weights(name):
     assert steps and all(c.verdict == "exact" for c in steps)
 
 
-def test_times_of_students(tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    ("system", "sizes", "variable", "name"),
+    [
+        ("bursty", dict(N=16, B=2, eta=2.0), "alpha", "burst_time"),
+        ("markov", dict(k=8, D=16), "attention_first", "markov_time"),
+    ],
+)
+def test_times_of_students(system, sizes, variable, name, tmp_path, monkeypatch):
     """Agreement with the formula; a formula off by 5% is seen, in the flow and in the students."""
     monkeypatch.setenv("SOLVABLE_TRANSFORMERS_RUNS", str(tmp_path))
-    theory = find("induction_heads.bursty").wing("theory")
-    settings = [theory.Parameters(N=16, B=2, eta=2.0, eval_every=2)]
-    band, name = Band(-0.02, 0.02, "next order in B/N"), "burst_time"
+    theory = find(f"induction_heads.{system}").wing("theory")
+    settings = [theory.Parameters(**sizes, eval_every=2)]
+    band = Band(-0.02, 0.02, "next order")
 
     def checked(share):
         time = lambda p: share * theory.emergence_time(p)  # noqa: E731
-        return emergence(theory.stated, settings, "alpha", time, name, band, seeds=(0, 1))[0]
+        return emergence(theory.stated, settings, variable, time, name, band, seeds=(0, 1, 2))[0]
 
     good, bad = checked(1.0), checked(1.05)
     assert not failed(good) and [c.within for c in bad] == [False, False, True]

@@ -1,0 +1,35 @@
+"""In-context Markov chains: the unigram solution, the plateau, the bigram solution (Edelman et al.,
+arXiv:2402.11004); derived from a statement (`theory.statement`).
+"""
+
+from __future__ import annotations
+
+from theory.induction_heads.markov import emergence
+from theory.induction_heads.markov.numbers import (
+    applies,
+    emergence_time,
+    numbers,
+    plateau_length,
+    unigram_time,
+)
+from theory.induction_heads.markov.statement import stated
+from theory.statement.model import served
+
+__all__ = [
+    "Parameters",
+    "applies",
+    "derived",
+    "emergence_time",
+    "emergence_times",
+    "equations",
+    "flows",
+    "onset",
+    "plateau_length",
+    "sections",
+    "stated",
+    "unigram_time",
+]
+
+Parameters, derived, flows, sections, equations, onset, emergence_times = served(
+    stated, {"In-context Markov chains: plateau": [emergence]}, numbers
+)

@@ -1,0 +1,1 @@
+"""Checks of in-context Markov chains, beside those of every statement."""

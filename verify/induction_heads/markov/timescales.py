@@ -1,0 +1,68 @@
+"""Unigrams, plateau, bigrams: formulas, flow, students of the statement, and two layers that are
+shown sequences.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from simulate.induction_heads import chains
+from simulate.statement import of
+from theory.induction_heads.markov import (
+    Parameters,
+    emergence_time,
+    flows,
+    plateau_length,
+    stated,
+    unigram_time,
+)
+from verify.check import Band, Check, identity, sampled
+from verify.emergence import first_crossing
+from verify.report import Report, Request
+from verify.statement.emergence import LONGER, emergence
+
+COMMON = Parameters()
+GRID = (COMMON, *(COMMON.replace(**x) for x in ({"U": 1000}, {"rho": 0.5}, {"k": 24, "m": 6})))
+SEQUENCES = COMMON.replace(D=16, batch_size=32, eta=1.0)
+LENGTH, GAP = 4096, 20  # tokens of a sequence; between lags, rho^20 = 1%
+SEEDS = (0, 1, 2, 3)
+NEXT = Band(-0.02, 0.02, "next order in many lags and symbols, and steps: 2% is allowed")
+FINITE = "counts of finite sequences: -0.5% to +4% at 256 tokens, falling; 2% is allowed"
+
+
+def plateaus(settings: Sequence[Any], progress: bool) -> list[Check]:
+    """Length of the plateau in students that were trained for the times of bigrams."""
+    found = []
+    for p in settings:
+        runs = of(stated).train(
+            p.run_to(LONGER * emergence_time(p)), seeds=SEEDS, progress=progress
+        )
+        ends, begins = (
+            first_crossing(runs[name], 0.5).values for name in ("attention_first", "unigrams")
+        )
+        where = ", ".join(f"{s.name} = {getattr(p, s.name)}" for s in stated.symbols)
+        name, told = f"length of the plateau, students, {where}", plateau_length(p)
+        found.append(sampled(name, "markov_unigram", told, ends - begins, band=NEXT))
+    return found
+
+
+def transformer(p: Any) -> Check:
+    """Time of bigrams on sequences, beside that of the flow in the same steps."""
+    p = p.run_to(LONGER * emergence_time(p))
+    runs = chains.descent(p, LENGTH, GAP, 0).expand_dims("seed")
+    slow = flows()[stated.name].descend(p, p.eta, p.steps).expand_dims("seed")
+    there, told = (float(first_crossing(x.attention_first, 0.5).values[0]) for x in (runs, slow))
+    name = f"time of attention_first = 0.5 on sequences of {LENGTH} tokens"
+    return identity(name, "flow", told, there, NEXT.high, FINITE)
+
+
+def report(request: Request) -> Report:
+    """All settings; 28 students, and one on sequences."""
+    show = request.progress
+    given: dict[str, Any] = dict(seeds=SEEDS, progress=show)
+    late = emergence(stated, GRID, "attention_first", emergence_time, "markov_time", NEXT, **given)
+    apart = [p for p in GRID if p.U == 1]
+    early = emergence(stated, apart, "unigrams", unigram_time, "markov_unigram", NEXT, **given)
+    checks = [*late[0], *early[0], *plateaus(apart, show), transformer(SEQUENCES)]
+    return Report(checks, [*late[1], *early[1]])
