@@ -184,7 +184,7 @@ def test_the_first_stage_is_a_guess_from_the_state(shipped):
 
 
 def test_logic_is_specific_first_in_the_solvable_student_alone(shipped):
-    """1 - S/R before and at the time of attention: large there under both optimisers, small here."""
+    """1 - S/R before and at the time of attention: large there by both optimisers, small here."""
     assert not failed(standard.specificity(shipped))
 
 
