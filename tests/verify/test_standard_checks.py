@@ -22,7 +22,7 @@ SEEDS = 8
 WAY = {"attention": 70.0, "logic": 90.0, "rollout": 115.0}  # steps half of the way
 
 
-def made_up(setting: str, specific: float = 0.2, above: float = 1.0, **way: float) -> xr.Dataset:
+def made_up(setting: str, specific: float = 0.1, above: float = 1.0, **way: float) -> xr.Dataset:
     """Students whose stages are known: straight lines through half of the way, some steps apart
     from seed to seed.
     """
@@ -55,7 +55,7 @@ def test_stages_are_read_off():
         assert found[name].mean() == pytest.approx(half, rel=0.03) and found[name].std() > 0
     np.testing.assert_allclose(found.logic / found.attention, 90 / 70, rtol=1e-9)
     np.testing.assert_allclose(found.plateau, found.known, rtol=1e-9)
-    np.testing.assert_allclose(found.specific, 0.2, rtol=1e-9)
+    np.testing.assert_allclose([found.specific, found.early], 0.1, rtol=1e-9)
     assert (found.guess > 0).all() and (found.guess < 10).all()
 
 
@@ -69,7 +69,7 @@ def test_stages_are_read_off():
             dict(above=1.4),
             "accuracy before attention by the best guess from the state",
         ),
-        (standard.specificity, dict(specific=0.6), "1 - S/R at the time of attention"),
+        (standard.specificity, dict(specific=0.6), "1 - S/R"),
     ],
 )
 def test_rows_see_another_order(group, change, name):
@@ -78,7 +78,8 @@ def test_rows_see_another_order(group, change, name):
     right = group({"base": standard.stages(p, made_up("base"))})
     wrong = group({"base": standard.stages(p, made_up("base", **change))})
     assert not failed(right)
-    assert [c.name for c in wrong if c.verdict == "FAIL"] == [f"{name}, base"]
+    failing = [c.name for c in wrong if c.verdict == "FAIL"]
+    assert failing == [c.name for c in right if c.name.startswith(name)] != []
 
 
 def test_rows_see_other_exponents_and_a_head_that_learns():
@@ -95,7 +96,7 @@ def test_rows_see_other_exponents_and_a_head_that_learns():
 
     same, _ = standard.exponents(found(True))
     flat, rows = standard.exponents(found(False))
-    assert [c.verdict for c in same] == ["FAIL", "agrees", "FAIL"]
+    assert [c.verdict == "FAIL" for c in same] == [True, False, True]
     assert [c.verdict for c in flat] == ["bound", "FAIL", "bound"]
     assert [row[0] for row in rows] == ["L", "N", "d_g"]
     base = standard.stages(ensembles.parameters("base"), made_up("base"))
@@ -183,7 +184,7 @@ def test_the_first_stage_is_a_guess_from_the_state(shipped):
 
 
 def test_logic_is_specific_first_in_the_solvable_student_alone(shipped):
-    """1 - S/R at the time of attention: above a half there, under both optimisers, below here."""
+    """1 - S/R before and at the time of attention: large there by both optimisers, small here."""
     assert not failed(standard.specificity(shipped))
 
 

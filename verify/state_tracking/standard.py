@@ -26,6 +26,7 @@ STAGES = ("guess", "attention", "logic", "rollout")
 WAITING = 0.1  # share of its way that attention has made at the end of the first stage
 # The guess from actions, which the solvable student tends to, is 20 to 70% better.
 PLATEAU = Band(-0.05, 0.15, "attention has made up to a tenth of its way")
+EARLY = 0.25  # 1 - S/R below which logic hardly tells actions apart
 DEFINED = "stages by intervention"  # no equation of the theory
 ONE_HEAD = "1 head"
 # With four states a quarter of all rollouts are right by chance and seeds scatter most: eight do
@@ -57,7 +58,8 @@ def stages(p: Parameters, runs: xr.Dataset) -> xr.Dataset:
         from the state alone, ``attention`` of A from 1/L to 1, ``logic`` of the accuracy with
         attention moved to the right action, and ``rollout`` of that of rollouts; NaN if not
         reached. ``known``: accuracy of that guess, by the seed's teachers; ``plateau``: accuracy
-        when A has made a tenth of its way; ``specific``: 1 - S/R at the time of attention.
+        when A has made a tenth of its way; ``early`` and ``specific``: 1 - S/R then, and at the
+        time of attention.
     """
     known = np.array(
         [
@@ -77,6 +79,7 @@ def stages(p: Parameters, runs: xr.Dataset) -> xr.Dataset:
     found |= {
         "known": known,
         "plateau": _at(runs.accuracy, begun),
+        "early": _at(specific, begun),
         "specific": _at(specific, found["attention"]),
         "end": runs.rollout_accuracy.isel(epoch=-1).values,
     }
@@ -148,13 +151,14 @@ def first_stage(found: Mapping[str, xr.Dataset]) -> list[Check]:
 
 
 def specificity(found: Mapping[str, xr.Dataset]) -> list[Check]:
-    """Whether logic knows the actions when attention finds the right one."""
+    """Whether logic knows the actions before attention, and when attention finds the right one."""
     rows = []
     for setting, times in found.items():
-        name, values = f"1 - S/R at the time of attention, {setting}", times.specific.values
-        solvable = setting in SOLVABLE
+        judge = above if setting in SOLVABLE else below
+        rows.append(judge(f"1 - S/R before attention, {setting}", EARLY, times.early.values, WHY))
+        name = f"1 - S/R at the time of attention, {setting}"
         if setting != UNCLEAR:
-            rows.append((above if solvable else below)(name, 0.5, values, WHY))
+            rows.append(judge(name, 0.5, times.specific.values, WHY))
     return rows
 
 
@@ -211,7 +215,12 @@ def report(runs: Mapping[str, xr.Dataset] | None = None) -> Report:
 
 
 HEADER = ["setting", "attention: step", "thousand tokens", "logic / attention"]
-HEADER += ["rollout / attention", "1 - S/R at attention", "plateau / guess from state"]
+HEADER += [
+    "rollout / attention",
+    "1 - S/R before",
+    "1 - S/R at attention",
+    "accuracy before / guess from state",
+]
 
 
 def table(found: Mapping[str, xr.Dataset]) -> list[list[str]]:
@@ -220,7 +229,8 @@ def table(found: Mapping[str, xr.Dataset]) -> list[list[str]]:
     for setting, t in found.items():
         p = ensembles.parameters(setting)
         tokens = t.attention.values * p.L * (p.batch_size or p.n_train) / 1000
-        values = (t.logic / t.attention, t.rollout / t.attention, t.specific, t.plateau / t.known)
+        ratios = (t.logic / t.attention, t.rollout / t.attention)
+        values = (*ratios, t.early, t.specific, t.plateau / t.known)
         said = [_said(v.values, 2) for v in values]
         rows.append([setting, _said(t.attention.values, 0), _said(tokens, 0), *said])
     return rows
@@ -237,7 +247,7 @@ def _said(values: np.ndarray, digits: int) -> str:
 
 PICTURE = (
     ("learning is staged: a guess, attention, logic, rollouts", "extends", "ln of time of "),
-    ("the first guess mixes the actions of the sequence", "does not: it is of the state alone", "accuracy before attention"),
+    ("before attention, logic mixes the actions of the sequence", "does not: it knows states alone", "1 - S/R before attention"),
     ("logic knows its actions when attention finds the right one", "does not: attention is first", "1 - S/R at the time of attention"),
     ("the time of attention grows with L and d_g as by the flow", "does not: more slowly (N undecided)", "exponent of the time of attention"),
     ("one head is enough", "in part: rollouts are right later than with two", "ln of time of rollout, one head"),

@@ -36,7 +36,6 @@ STANDARD: dict[str, dict[str, Any]] = {
     **SIZES,
     "2 blocks of one head": {"blocks": 2, "heads": 1, "epochs": 200},
     "4 heads": {"heads": 4, "epochs": 200},
-    "rotary": {"positions": "rope", "epochs": 200},
     "no LayerNorm": {"norm": False, "epochs": 200},
     "descent": {"optimizer": "sgd", "momentum": 0.9, "eta": 0.1, "epochs": 400, "eval_every": 20},
     "1 head": {"heads": 1, "epochs": 500, "eval_every": 20},
