@@ -1,8 +1,8 @@
 """Batches: how the order in which an epoch visits the training set moves emergence times.
 
-An epoch visits every sequence once, so that the noise of its batches cancels over the epoch. What is
-left of it is the epoch in which attention emerges, and how responses change within an epoch. The
-mean time moves because a sequence that is met once per epoch has not yet acted on itself, as it
+An epoch visits every sequence once, so that the noise of its batches cancels over the epoch. What
+is left of it is the epoch in which attention emerges, and how responses change within an epoch.
+The mean time moves because a sequence that is met once per epoch has not yet acted on itself, as it
 does at every step of full-batch descent.
 """
 
@@ -15,7 +15,6 @@ import sympy as sp
 from theory.algebra import written_as
 from theory.equation import Equation, table
 from theory.notation import array, symbol
-from theory.state_tracking.definitions import pi
 from theory.state_tracking.dressed import V
 from theory.state_tracking.symbols import L, N, d_g, eta, g, i, j, n_train, ref
 

@@ -26,7 +26,9 @@ FOURTH = "cumulants of the weights in a group up to the fourth"
 
 kept = array("kept", r"\chi", "share of a cumulant that remains about the known mean of a group")
 moved = array("x", means="entry of M less its means over actions and over states of the softmax")
-powers = array("powers", r"\mathcal{T}", "cumulant of a group's logits per cumulant of M over actions")
+powers = array(
+    "powers", r"\mathcal{T}", "cumulant of a group's logits per cumulant of M over actions"
+)
 K = array("K", r"\kappa", "cumulant of the entries of an action under the softmax")
 both = array("K_both", r"\kappa^{2,2}", "joint cumulant, two of each action, under the softmax")
 group_loss = array("l_fourth", r"\ell^{(4)}", "mean loss of a group to fourth order")
@@ -117,19 +119,12 @@ def equations() -> dict[str, Equation]:
             f"kept_{n}": (kept[n], remaining(n), "the mean of a group's rows is known")
             for n in (2, 3, 4)
         },
-        powers=(
-            powers[k, *GROUP],
-            kept[k] * sp.Sum(elsewhere * pi[i, j] ** k, (j, 1, L)),
-            UNIFORM,
-        ),
+        powers=(powers[k, *GROUP], kept[k] * sp.Sum(elsewhere * pi[i, j] ** k, (j, 1, L)), UNIFORM),
         **{f"cumulant_{n}": (K[n, b], over_states(cumulant(n), b)) for n in (2, 3, 4)},
         cumulant_both=(both[b, c], over_states(written_as(both_forms, cumulant(2, 2)), b, c)),
     )
     ordered = table(
-        ref(BEYOND),
-        FOURTH,
-        status="leading order",
-        loss_fourth=(group_loss, loss(), UNIFORM),
+        ref(BEYOND), FOURTH, status="leading order", loss_fourth=(group_loss, loss(), UNIFORM)
     )
     rolled = table(
         ref("beyond the paper: rollout of one student"),

@@ -195,9 +195,7 @@ class FixedDisorder:
         """What accuracies by seed, step, state and action add; nothing to second order."""
         return {}
 
-    def _right(
-        self, own: np.ndarray, T: np.ndarray, mean: np.ndarray, C: np.ndarray
-    ) -> np.ndarray:
+    def _right(self, own: np.ndarray, T: np.ndarray, mean: np.ndarray, C: np.ndarray) -> np.ndarray:
         """Probability that the correct logit is the largest on new sequences, per seed, step, state
         and action.
         """

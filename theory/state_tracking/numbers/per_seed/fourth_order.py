@@ -67,7 +67,8 @@ class FourthOrder(FixedDisorder):
         third = (6 * m**2 - 3 * s2, -3 * m, one, 0 * one)
         fourth = (24 * m * (s2 - m**2) - 4 * s3, 12 * m**2 - 6 * s2, -4 * m, one)
         slopes = [
-            (coefficient[1] * u + coefficient[2] * v) / d for u, v in zip(third, fourth, strict=True)
+            (coefficient[1] * u + coefficient[2] * v) / d
+            for u, v in zip(third, fourth, strict=True)
         ]
         k3 = (s3 - 3 * s2 * m + 2 * m**3).mean(3)
         k4 = (s4 - 4 * s3 * m - 3 * s2**2 + 12 * s2 * m**2 - 6 * m**4).mean(3)
