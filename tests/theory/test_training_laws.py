@@ -138,6 +138,11 @@ def test_single_gradients_differ_as_they_should():
     slope = np.polyfit(off[chosen], rest[chosen], 1)[0]
     answer = form["answer"](squares, here, p.N, p.d_g).mean()
     assert slope == pytest.approx(answer, rel=0.15)
+    # Both are in the gradients of single entries.
+    single = ours.gradients()[3][0, kind]
+    variance = ours.of_part @ single**2 - (ours.of_part @ single) ** 2
+    start_variance = p.initial_variance * (1 - 1 / p.d_g)
+    assert variance == pytest.approx(counted + answer**2 * start_variance, rel=1e-6)
 
 
 def test_arrivals_is_the_flow_at_the_start():

@@ -6,7 +6,7 @@ import pytest
 from theory import clocks as law
 from theory.state_tracking import Parameters
 from verify.check import Band
-from verify.state_tracking import adam, clocks, decay, edge, optimisers, phases
+from verify.state_tracking import adam, batches, clocks, decay, edge, optimisers, phases
 from verify.state_tracking.clocks import gaps
 
 TINY = Parameters(N=8, L=4, d_g=8, d_h=16, n_train=1024, n_test=512, unit="step")
@@ -93,3 +93,13 @@ def test_edge_of_stability(store, monkeypatch):
         monkeypatch.setattr(edge, "largest_rate", lambda q, f=factor: f * right(q))
         wrong = edge.checks(p, (5e-3,), 5e-3, (0,), wide, **store)
         assert not wrong[0].within and not wrong[missed].within
+
+
+def test_order_of_batches():
+    """Scatter within 40% at a tiny size, 20 orders; noise that does not cancel over an epoch would
+    be seen.
+    """
+    p = TINY.replace(N=16, d_g=16, n_train=2048, n_test=16, eta=2.0, epochs=600)
+    scatter, seen, shift = batches.checks(p, (1,), (64,), 20)
+    assert scatter.measured == pytest.approx(scatter.predicted, rel=0.4)
+    assert seen.within and shift.within

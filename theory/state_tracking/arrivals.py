@@ -113,9 +113,9 @@ def deviation() -> sp.Expr:
 
 
 def over_sets() -> sp.Expr:
-    """Variance of the mean over rows of weight times (p - y). A row of the entry's own action, if
-    its state is wrong, has the attention on it and chance; another row has chance alone, and the
-    state is right (y = y^2 = 1) for the share of the other actions that arrive.
+    """Variance of the mean over rows of weight times (p - y). A row of the entry's own action,
+    where its state is wrong, has the attention on it and chance; another row has chance alone, and
+    the state is right (y = y^2 = 1) for the share of the other actions that arrive.
     """
     y, w, at = sp.symbols("y w at")
     elsewhere = squared_weight().subs(T, at)

@@ -1,8 +1,8 @@
 """Batches: how the order in which an epoch visits the training set moves emergence times.
 
 An epoch visits every sequence once, so that the noise of its batches cancels over the epoch. What
-is left of it is the epoch in which attention emerges, and how responses change within an epoch. The
-mean time moves because a sequence that is met once per epoch has not yet acted on itself, as it
+is left of it is the epoch in which attention emerges, and how responses change within an epoch.
+The mean time moves because a sequence that is met once per epoch has not yet acted on itself, as it
 does at every step of full-batch descent.
 """
 

@@ -10,13 +10,14 @@ import numpy as np
 from simulate.state_tracking import train
 from theory.state_tracking import Parameters
 from theory.state_tracking.numbers.per_seed import Start, emergence_steps
-from verify.check import Check, near, sampled
+from verify.check import Check, estimated, near
 from verify.emergence import first_crossing
 from verify.state_tracking import optimisers
 
 ADAM = optimisers.WAYS[0]
 AIM = 0.05  # of the mean time over seeds, set beforehand
 DRAWS = 128  # starts that are drawn, for times from sizes alone
+FEW = 0.7  # five students scatter by up to a third; rows of their own starts are sharp
 # How times go with one field at a time, about this base.
 BASE = Parameters.demo().replace(optimizer="adam", eta=0.006, n_test=16, unit="step", epochs=300)
 MOVES: dict[str, tuple[Any, Any]] = {
@@ -56,12 +57,13 @@ def at_settings(**training: Any) -> list[Check]:
             drawn = emergence_steps(p, Start.drawn(p, DRAWS, np.random.default_rng(0)))
             both = float(drawn.std(ddof=1)) * np.sqrt(1 / len(students) + 1 / DRAWS)
             out.append(
-                sampled(
+                estimated(
                     f"mean time of A = 1/2 under Adam from sizes alone, {title}",
                     "kind_loss",
                     float(drawn.mean()),
                     float(students.mean()),
                     both,
+                    required=FEW,
                 )
             )
     return out

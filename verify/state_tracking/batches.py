@@ -35,7 +35,7 @@ def start_of(p: Parameters, seed: int) -> Start:
 
 def half_times(p: Parameters, seed: int, orders: int) -> np.ndarray:
     """Steps until A = 1/2 of students of one start and training set, one per order of it."""
-    stack = Learner(p, [seed] * orders, torch.device("cpu"), torch.float32)
+    stack = Learner(p, [seed] * orders, torch.device("cpu"), torch.float64)
     for k, data in enumerate(stack.train_data):
         order = np.random.default_rng([seed, k]).permutation(p.n_train)
         stack.train_data[k] = task.Sequences(data.actions[order], data.states[order])
