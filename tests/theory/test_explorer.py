@@ -89,7 +89,9 @@ def built(name, p):
     return build.page(find(name), p)
 
 
-@pytest.fixture(scope="module", params=["chromium", pytest.param("firefox", marks=pytest.mark.slow)])
+@pytest.fixture(
+    scope="module", params=["chromium", pytest.param("firefox", marks=pytest.mark.slow)]
+)
 def browse(request, tmp_path_factory):
     """Opens a page of the disk."""
     place = tmp_path_factory.mktemp("browser")
