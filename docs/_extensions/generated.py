@@ -21,6 +21,7 @@ import figures
 from docutils.parsers.rst import directives
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
+from sphinx.util.parallel import make_chunks
 
 from papers import claims, evidence
 from theory import explorer, registry
@@ -389,6 +390,12 @@ def explore(app: Sphinx, error: Exception | None) -> None:
                 temporary.write_text(explorer.page(model, explorer.opening(model)))
 
 
+def deal(app: Sphinx, env: Any, pages: list[str]) -> None:
+    """Order pages so that neighbours, which cost alike, are read by different processes."""
+    hands = len(make_chunks(pages, app.parallel)) or 1
+    pages[:] = [page for first in range(hands) for page in pages[first::hands]]
+
+
 class Generated(SphinxDirective):
     """A directive that parses the Markdown its maker returns."""
 
@@ -430,6 +437,7 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.connect("autodoc-process-docstring", plain_bars)
     app.connect("html-page-context", cost)
     app.connect("build-finished", explore)
+    app.connect("env-before-read-docs", deal)
     # What directives are made of is no file that Sphinx watches: all pages follow this hash.
     app.add_config_value("sources_hash", "", "env")
     return {"parallel_read_safe": True, "parallel_write_safe": True}
