@@ -102,12 +102,11 @@ flows, sections, equations = catalogue(
         "Momentum": [momentum],
         "Order of batches": [batches],
         "Entries by arrivals": [arrivals],
-        "Weight decay": [decay, norms, phases, norms.flow],
+        "Weight decay": [decay, norms, phases],
         "Large learning rates": [edge],
     },
     flow,
     thermodynamic_limit,
-    norms.flow,
 )
 if not TYPE_CHECKING:  # checkers would take every name for one of the module
     __getattr__ = renamed(__name__, {"emergence_time": "emergence_times(p, ...).alpha_half"})

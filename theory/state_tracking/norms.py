@@ -157,6 +157,9 @@ def equations() -> dict[str, Equation]:
         dW_K2_dalpha=(rate_of(W_K2[n]), lambda: of_norm(W_K2[n]), "small steps"),
         norms_difference=(rate_of(W_Q2[n] - W_K2[n]), of_difference, "small steps"),
         lead_of_blocks=(h, lead_of_blocks, "average over positions"),
+        A_with_norms=(rate_of(A), lambda: blocks_alike()[A], "closure", ANSATZ, ALIKE),
+        P_with_norms=(rate_of(P), lambda: blocks_alike()[P], "closure", ANSATZ, ALIKE),
+        P_start=(P, norm_at_start, "closure", ANSATZ, "at time 0, by c_omega"),
         gap_of_block=(1 - lambda_[n], gap_of_block, "any frequency omega_n"),
         lead_of_A=(h, lead, "closure", ANSATZ),
     )

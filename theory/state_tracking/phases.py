@@ -19,13 +19,13 @@ from theory.state_tracking.norms import P, gap, pushing
 from theory.state_tracking.symbols import A, L, N, R, S, d_g, d_h, g, m, ref, z_k, zeta
 
 steady = symbol("r_steady", r"r", "R - S per attention where R and S stand still", positive=True)
-lambert = symbol(
-    "W_A", r"W_{N-1}", "root W of W e^W + (N - 1) W = (A^2 + (1 - A^2)/d_g)/(decay d_g)"
-)
+lambert = symbol("W_A", r"W_{A}", "root W of W e^W + (N - 1) W = (A^2 + (1 - A^2)/d_g)/(decay d_g)")
 kappa = symbol(
     "kappa_w", r"\kappa_{\mathrm{w}}", "steepness of attention under decay", positive=True
 )
-growth = symbol("growth", means="rate of keys and queries beside A = 1/L", real=True)
+growth = symbol(
+    "growth", r"\gamma_{\mathrm{u}}", "rate of keys and queries beside A = 1/L", real=True
+)
 unlearned = symbol(
     "decay_unlearned", r"\lambda_{\mathrm{u}}", "decay above which A = 1/L is stable", positive=True
 )

@@ -24,6 +24,7 @@ LEAVES = 5e-3  # decay at which students are trained at rates below and above
 BELOW, ABOVE = 0.8, 1.25  # of the largest stable rate
 STEPS = 100  # of these runs
 STILL, MOVED = 0.002, 0.02  # range of A over the second half of a run
+RESOLVED = (1e-4, 2 * MOVED)  # smaller ranges are rounding, larger ones chaotic
 BEYOND = 4.0  # of the edge on the way from scratch
 ITERATIONS, DISTANCE = 40, 1e-4  # of the power method, and of its differences
 BAND = Band(-0.06, 0.01, phases.UNEQUAL)
@@ -56,11 +57,13 @@ def full_sharpness(p: Parameters, runs: xr.Dataset) -> float:
 
 
 def wandering(p: Parameters, eta: float, start: xr.Dataset, **training: Any) -> float:
-    """Range of A over the second half of a run from given weights, the smallest over seeds."""
+    """Range of A over the second half of a run from given weights, the smallest over seeds,
+    within `RESOLVED`.
+    """
     q = p.replace(eta=float(eta), epochs=STEPS, eval_every=1)
     A = continued.train(q, [*start.seed.values], start=start, **training).A
     half = A.isel(alpha=slice(STEPS // 2, None))
-    return float((half.max("alpha") - half.min("alpha")).min())
+    return float((half.max("alpha") - half.min("alpha")).min().clip(*RESOLVED))
 
 
 def checks(
