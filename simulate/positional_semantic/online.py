@@ -126,5 +126,5 @@ SYSTEM = training.System(
     default_dtype="float64",
     devices=("cpu",),
 )
-SYSTEMS = {"one_pass": SYSTEM}
+SYSTEMS = {"online": SYSTEM}
 train = SYSTEM.train

@@ -102,7 +102,7 @@ def equations() -> dict[str, Equation]:
         s.ref,
         *LIMIT,
         status="exact",
-        population_loss=(s.loss, population_loss(), "population loss"),
+        population_loss=(s.population, population_loss(), "population loss"),
         noise=(s.noise, noise(), "noise of a step"),
         **{name: (*row, FRESH) for name, row in (free | sphere).items()},
     )

@@ -70,6 +70,14 @@ class Mean(sp.Function):
         at = rf"_{{{','.join(map(printer.doprint, state[:3]))}}}" if numbers else ""
         return rf"{slopes}\mathbb{{E}}{at}\left[{inside}\right]"
 
+    def _sympystr(self, printer: Any) -> str:
+        target, student, orders, *state = self.args
+        inside = printer.doprint(_monomial(target, TARGET) * _monomial(student, STUDENT))
+        signs = zip("q m theta".split(), orders, strict=True)
+        slopes = "".join(f"d{x}{n if n > 1 else ''} " for x, n in signs if n)
+        at = [f"{x} = {v}" for x, v in zip("q m theta".split(), state, strict=False) if v.is_number]
+        return f"{slopes}E[{inside}]" + (f"({', '.join(at)})" if at else "")
+
     @staticmethod
     def _imp_(target: Any, student: Any, orders: Any, *state: Any) -> Any:
         """Numerical value, for `sympy.lambdify`; arrays of order parameters are broadcast."""

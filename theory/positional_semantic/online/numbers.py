@@ -25,8 +25,8 @@ BRANCHES = {"positional": ("theta", {"cos_p": 0.9, "cos_teacher": 0.0}),
 SETTLED, LONGEST = 1e-5, 2.0**14  # change over half of a run; longest run in units of 1/rate
 INFORMED = 0.05  # sum of the cosines below which an end is neither
 COARSE = {"rtol": 1e-8, "atol": 1e-12}
-BISECTIONS = 7  # of the angle between basins: to 0.6 degrees
-RADII = 3  # nodes over the length of the random overlaps
+BISECTIONS = 6  # of the angle between basins: to 1.4 degrees
+RADII = 2  # nodes over the length of the random overlaps
 
 
 @dataclass(frozen=True)
@@ -131,7 +131,7 @@ def _settle(of: Flow, p: Parameters) -> xr.Dataset:
     """
     rates = growth_rates(p)
     unit = 1 / max(abs(float(rates.growth_m)), abs(float(rates.growth_theta)), 1e-12)
-    length = 16.0
+    length = 64.0
     while length <= LONGEST:
         curve = of.solve(p, t=length * unit, at=[length * unit / 2, length * unit], **COARSE)
         half, last = curve.isel(t=0), curve.isel(t=1)

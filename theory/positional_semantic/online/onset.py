@@ -28,7 +28,7 @@ LABELS = {
     "omega_loss": "omega at which both ends have one loss",
 }
 SETTING = ("omega", "sigma", "target", "norm", "scale", "decay", "d")
-RATIOS = np.linspace(0, 1, 9)  # start from positions alone to the teacher alone, by angle
+ANGLES = np.linspace(5, 85, 9)  # degrees of the start, from the positions to the teacher
 OMEGAS = np.linspace(0, 1, 11)
 MOST = 40.0  # units of the faster growth: length of a curve
 
@@ -90,20 +90,18 @@ def curves(p: Parameters, end: float | None) -> dict[str, xr.Dataset]:
 
 
 def basins(p: Parameters) -> xr.Dataset:
-    """Ends over omega and the angle of the start, without noise of steps: share of the loss
-    between both, and which overlap won.
+    """Which overlap wins over omega and the angle of the start, without the noise of steps.
     """
     radius = min(0.99, max(math.hypot(p.cos_p, p.cos_teacher), 1e-3))
     quiet = p.replace(batch=None)
-    won = np.empty((OMEGAS.size, RATIOS.size))
+    won = np.empty((OMEGAS.size, ANGLES.size))
     for i, omega in enumerate(OMEGAS):
-        for j, ratio in enumerate(RATIOS):
-            angle = ratio * math.pi / 2
+        for j, angle in enumerate(np.radians(ANGLES)):
             start = {"cos_p": radius * math.cos(angle), "cos_teacher": radius * math.sin(angle)}
             won[i, j] = basin(quiet.replace(omega=float(omega), **start)).semantic
     return xr.Dataset(
         {"semantic": (("omega", "angle"), won)},
-        {"omega": OMEGAS, "angle": RATIOS * 90},
+        {"omega": OMEGAS, "angle": ANGLES},
         attrs={"radius": radius},
     )
 

@@ -29,26 +29,33 @@ class Parameters(BaseParameters):
     """
 
     omega: float = parameter(0.3, "positional fraction of the target (16)", low=0, high=1)
-    sigma: float = parameter(0.5, "standard deviation of a token's entries", low=1e-3, high=1e3)
+    sigma: float = parameter(0.5, "standard deviation of a token's entries", low=0.05, high=10)
     target: str = parameter("standard", "the matrix A of (16)", choices=tuple(MATRICES))
     norm: str = parameter(
         "free", "free, or held: restored after every step", choices=("free", "held")
     )
-    scale: float = parameter(1.0, "initial norm of Q by sqrt(d)", low=1e-4, high=1e3)
-    cos_p: float = parameter(0.1, "initial cosine of Q with the positions", low=-1, high=1)
-    cos_teacher: float = parameter(0.1, "initial cosine of Q with the teacher", low=-1, high=1)
-    decay: float = parameter(0.0, "weight decay by time", low=0)
-    eta: float = parameter(4.0, "learning rate", above=0)
-    d: int = parameter(400, "embedding dimension of the students", low=4)
+    scale: float = parameter(1.0, "initial norm of Q by sqrt(d)", low=1e-2, high=100)
+    cos_p: float = parameter(0.3, "initial cosine of Q with the positions", low=-1, high=1)
+    cos_teacher: float = parameter(0.3, "initial cosine of Q with the teacher", low=-1, high=1)
+    decay: float = parameter(0.0, "weight decay by time", low=0, high=100)
+    eta: float = parameter(40.0, "learning rate", low=1e-9, high=1e6)
+    d: int = parameter(400, "embedding dimension of the students", low=4, high=1e9)
     batch: int | None = parameter(
-        4, "fresh sentences of a step, which takes their mean; none: all there are", low=1
+        8, "fresh sentences of a step, which takes their mean; none: all there are", low=1
     )
-    steps: int = parameter(4000, "steps", low=1)
+    steps: int = parameter(3000, "steps", low=1)
     eval_every: int = parameter(100, "steps between measurements", low=1)
 
     PRESETS: ClassVar[Mapping[str, Mapping[str, Any]]] = {
         "default": {},
-        "sphere": {"target": "signs", "sigma": 1.0, "norm": "held", "omega": 0.7},
+        "sphere": {
+            "target": "signs",
+            "sigma": 1.0,
+            "norm": "held",
+            "omega": 0.7,
+            "eta": 8.0,
+            "steps": 1500,
+        },
     }
 
     def __post_init__(self) -> None:

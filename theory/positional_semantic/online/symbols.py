@@ -7,7 +7,7 @@ from theory.notation import symbol
 t = symbol("t", means="time: learning rate times steps by d", nonnegative=True)
 step = symbol("step", r"\eta", "learning rate by sentences of a step", nonnegative=True)
 decay = symbol("decay", r"\kappa", "weight decay by time; lambda / alpha of a full batch", nonnegative=True)
-loss = symbol("loss", r"\mathcal{L}", "population loss of a sentence by d", real=True)
+population = symbol("population_loss", r"\mathcal{L}", "population loss of a sentence by d", real=True)
 noise = symbol("noise", r"\mathcal{N}", "mean squared slope of the loss in the fields", real=True)
 scale = symbol("scale", r"s", "norm of the initial weights by sqrt(d)", positive=True)
 cos_p = symbol("cos_p", r"c_{p}", "cosine of the initial weights with the positions", real=True)
