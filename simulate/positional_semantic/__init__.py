@@ -20,5 +20,10 @@ __all__ = [
     "train",
 ]
 
-SYSTEMS = {"attention": SYSTEM, "linear": linear.SYSTEM, "histogram": histogram.SYSTEM, "online": online.SYSTEM}
+SYSTEMS = {
+    "attention": SYSTEM,
+    "linear": linear.SYSTEM,
+    "histogram": histogram.SYSTEM,
+    "online": online.SYSTEM,
+}
 train = SYSTEM.train

@@ -46,7 +46,7 @@ class OnePass:
     ) -> None:
         if p.batch is None:
             raise ParameterError("batch = None: must be a number of sentences for students")
-        self.p, self.seed, self.dtype = p, seed, dtype
+        self.p, self.seed, self.dtype, self.batch = p, seed, dtype, p.batch
         self.positions = torch.as_tensor(positional_encoding(p.d)).to(dtype)
         draws = keyed(seed, TEACHER).standard_normal(p.d), keyed(seed, START).standard_normal(p.d)
         axes, _ = np.linalg.qr(np.stack([self.positions[0].double().numpy(), *draws], 1))
@@ -75,8 +75,8 @@ class OnePass:
     def step(self, number: int) -> None:
         """One step on fresh sentences."""
         p = self.p
-        tokens, y = self.sentences(p.batch, SENTENCES, number)  # type: ignore[arg-type]
-        loss = self.student.objective(tokens, y, 0.0) / p.batch
+        tokens, y = self.sentences(self.batch, SENTENCES, number)
+        loss = self.student.objective(tokens, y, 0.0) / self.batch
         (slope,) = torch.autograd.grad(loss, [self.Q])
         with torch.no_grad():
             self.Q.sub_(p.eta * (slope + p.decay / p.d * self.Q))

@@ -104,9 +104,11 @@ def test_small_weights():
     """Growth of small weights by hand: E S = 1/2 - (q + 2 m^2)/4 and what the teacher adds."""
     found = early.small_growth()
     names = {s.name: s for e in found.values() for s in e.free_symbols}
-    below = sp.Rational(1, 2) - (1 - names["omega"]) * names["T_mean"] - names["omega"] * (
-        names["A_12"] + names["A_21"]
-    ) / 2
+    below = (
+        sp.Rational(1, 2)
+        - (1 - names["omega"]) * names["T_mean"]
+        - names["omega"] * (names["A_12"] + names["A_21"]) / 2
+    )
     by_hand = {
         q: 2 * sigma**4 * below,
         m: 2 * sigma**4 * below + 4 * sigma**2 * below,
@@ -146,8 +148,13 @@ def test_rates_are_those_of_a_gradient():
     along = sum(sp.diff(loss, x) * rates[x] for x in rates)
     grad = [sp.diff(loss, x) for x in (q, m, theta)]
     # |grad_w|^2 with w.w = q/sigma^2, w.p = m, w.b = theta/sigma^2 and orthonormal p, b
-    inner = {(0, 0): 4 * sigma**2 * q, (0, 1): 2 * sigma**2 * m, (0, 2): 2 * sigma**2 * theta,
-             (1, 1): 1, (2, 2): sigma**4}
+    inner = {
+        (0, 0): 4 * sigma**2 * q,
+        (0, 1): 2 * sigma**2 * m,
+        (0, 2): 2 * sigma**2 * theta,
+        (1, 1): 1,
+        (2, 2): sigma**4,
+    }
     square = sum((1 if i == j else 2) * c * grad[i] * grad[j] for (i, j), c in inner.items())
     assert sp.expand((along + square).doit()) == 0
 

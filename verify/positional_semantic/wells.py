@@ -56,7 +56,13 @@ def cavity(p: Parameters, problem: Any, Q: np.ndarray) -> dict[str, Any]:
     for k, l, weight in ((0, 0, a), (0, 1, b), (1, 0, b), (1, 1, c)):
         H += (X[:, k] * weight[:, None]).T @ X[:, l]
     V = p.sigma**2 * np.trace(np.linalg.inv(H)) / p.d
-    return {"z": z, "Y": Y, "V": float(V), "w": z + V * np.stack([g_1, g_2]), "least": float(np.linalg.eigvalsh(H)[0])}
+    return {
+        "z": z,
+        "Y": Y,
+        "V": float(V),
+        "w": z + V * np.stack([g_1, g_2]),
+        "least": float(np.linalg.eigvalsh(H)[0]),
+    }
 
 
 def occupation(p: Parameters, found: dict[str, Any], side: np.ndarray) -> tuple[int, int]:

@@ -19,7 +19,9 @@ RATES = ("growth_m", "growth_theta")
 @scope.guard(ANY)
 def charts(p: Parameters) -> dict[str, xr.Dataset]:
     """Growth rates while the overlaps are small, and losses of the ends, over omega and sigma."""
-    points = [[p.replace(omega=float(w), sigma=float(s), batch=None) for s in SIGMAS] for w in OMEGAS]
+    points = [
+        [p.replace(omega=float(w), sigma=float(s), batch=None) for s in SIGMAS] for w in OMEGAS
+    ]
     at, places = ("omega", "sigma"), {"omega": OMEGAS, "sigma": SIGMAS}
     about = {
         "reference": "beyond cui2024, one-pass descent",
@@ -33,7 +35,11 @@ def charts(p: Parameters) -> dict[str, xr.Dataset]:
         for x in RATES
     }
     losses = {
-        f"loss_{name}": (at, [[e[name]["loss"] for e in row] for row in last], {"long_name": "loss of the ends"})
+        f"loss_{name}": (
+            at,
+            [[e[name]["loss"] for e in row] for row in last],
+            {"long_name": "loss of the ends"},
+        )
         for name in BRANCHES
     }
     words = "; ".join(f"{x}: {LABELS[x]}" for x in growth)

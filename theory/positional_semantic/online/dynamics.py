@@ -109,7 +109,11 @@ def equations() -> dict[str, Equation]:
 
 
 def _flow(name: str, of: Mapping[sp.Symbol, sp.Expr], *more: str) -> Flow:
-    start = {q: sigma**2 * s.scale**2, m: s.cos_p * s.scale, theta: sigma**2 * s.cos_teacher * s.scale}
+    start = {
+        q: sigma**2 * s.scale**2,
+        m: s.cos_p * s.scale,
+        theta: sigma**2 * s.cos_teacher * s.scale,
+    }
     return Flow(
         name,
         s.t,

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import cache
 
 import sympy as sp
 
 from theory.equation import Equation, table
-from theory.positional_semantic.definitions import S_12, off_diagonal
+from theory.positional_semantic.definitions import off_diagonal
 from theory.positional_semantic.online import symbols as s
 from theory.positional_semantic.online.dynamics import (
     HELD,
@@ -49,7 +48,10 @@ def growth(of_sphere: bool) -> dict[sp.Symbol, sp.Expr]:
     moved = held(rates()) if of_sphere else rates()
     return {
         x: gathered(
-            sp.diff(moved[x], x).doit().replace(lambda e: isinstance(e, Mean), at_zero).subs({m: 0, theta: 0})
+            sp.diff(moved[x], x)
+            .doit()
+            .replace(lambda e: isinstance(e, Mean), at_zero)
+            .subs({m: 0, theta: 0})
         )
         for x in (m, theta)
     }
@@ -70,16 +72,26 @@ def small_loss() -> sp.Expr:
     """
     epsilon = sp.Symbol("epsilon", positive=True)
     loss = target(sentence_loss())
-    fields = {x: f.subs({z_1: epsilon * z_1, z_2: epsilon * z_2}) for x, f in zip(STUDENT[:2], student_fields()[:2], strict=True)}
+    fields = {
+        x: f.subs({z_1: epsilon * z_1, z_2: epsilon * z_2})
+        for x, f in zip(STUDENT[:2], student_fields()[:2], strict=True)
+    }
     loss = loss.subs({x: sp.series(f, epsilon, 0, 3).removeO() for x, f in fields.items()})
     second = sp.expand(loss).coeff(epsilon, 2)
     # Given h, z = (m, -m) + theta/rho h + independent noise of variance q - theta^2/rho.
     zeta = sp.symbols("zeta_1 zeta_2")
     rho, left = sigma**2, q - theta**2 / sigma**2
-    z = {x: sign * m + theta / rho * h + y for x, sign, h, y in zip((z_1, z_2), (1, -1), (h_1, h_2), zeta, strict=True)}
+    z = {
+        x: sign * m + theta / rho * h + y
+        for x, sign, h, y in zip((z_1, z_2), (1, -1), (h_1, h_2), zeta, strict=True)
+    }
     inside = sp.Poly(sp.expand(second.subs(z)), *zeta)
     averaged = sum(
-        (c * left ** (sum(powers) // 2) for powers, c in inside.terms() if powers in ((0, 0), (2, 0), (0, 2))),
+        (
+            c * left ** (sum(powers) // 2)
+            for powers, c in inside.terms()
+            if powers in ((0, 0), (2, 0), (0, 2))
+        ),
         sp.S.Zero,
     )
     # Over the teacher's fields: odd terms vanish, and the tokens are exchangeable.
@@ -104,8 +116,8 @@ def teacher_moment(i: int, j: int, k: int, l: int) -> sp.Expr:
 
 @cache
 def small_growth() -> dict[sp.Symbol, sp.Expr]:
-    """Growth rates of weights along a generic direction, the positions and the teacher, at vanishing
-    norm, by gradient flow on the loss to second order.
+    """Growth rates of weights along a generic direction, the positions and the teacher, at
+    vanishing norm, by gradient flow on the loss to second order.
     """
     curved = small_loss()
     # Weights w: q = sigma^2 |w|^2, m = w.p, theta = sigma^2 w.Q*/sqrt(d), all others alike.

@@ -73,17 +73,18 @@ class Mean(sp.Function):
     def _sympystr(self, printer: Any) -> str:
         target, student, orders, *state = self.args
         inside = printer.doprint(_monomial(target, TARGET) * _monomial(student, STUDENT))
-        signs = zip("q m theta".split(), orders, strict=True)
+        signs = zip(["q", "m", "theta"], orders, strict=True)
         slopes = "".join(f"d{x}{n if n > 1 else ''} " for x, n in signs if n)
-        at = [f"{x} = {v}" for x, v in zip("q m theta".split(), state, strict=False) if v.is_number]
+        at = [f"{x} = {v}" for x, v in zip(["q", "m", "theta"], state, strict=False) if v.is_number]
         return f"{slopes}E[{inside}]" + (f"({', '.join(at)})" if at else "")
 
     @staticmethod
     def _imp_(target: Any, student: Any, orders: Any, *state: Any) -> Any:
         """Numerical value, for `sympy.lambdify`; arrays of order parameters are broadcast."""
-        given = [tuple(map(int, x)) for x in (target, student, orders)]
+        target, student, orders = (tuple(map(int, x)) for x in (target, student, orders))
         many = np.broadcast_arrays(*(np.asarray(x, float) for x in state))
-        found = [value(*given, *map(float, x)) for x in zip(*(a.ravel() for a in many), strict=True)]
+        points = zip(*(a.ravel().tolist() for a in many), strict=True)
+        found = [value(target, student, orders, *x) for x in points]
         return np.reshape(found, many[0].shape)[()]
 
 

@@ -20,11 +20,13 @@ from theory.positional_semantic.online.means import coefficients
 from theory.positional_semantic.online.parameters import Parameters
 from theory.positional_semantic.online.scope import ANY
 
-BRANCHES = {"positional": ("theta", {"cos_p": 0.9, "cos_teacher": 0.0}),
-            "semantic": ("m", {"cos_p": 0.0, "cos_teacher": 0.9})}  # overlap that stays zero; start
+BRANCHES = {
+    "positional": ("theta", {"cos_p": 0.9, "cos_teacher": 0.0}),
+    "semantic": ("m", {"cos_p": 0.0, "cos_teacher": 0.9}),
+}  # overlap that stays zero; start
 SETTLED, LONGEST = 1e-5, 2.0**14  # change over half of a run; longest run in units of 1/rate
 INFORMED = 0.05  # sum of the cosines below which an end is neither
-COARSE = {"rtol": 1e-8, "atol": 1e-12}
+COARSE: dict[str, Any] = {"rtol": 1e-8, "atol": 1e-12}
 BISECTIONS = 6  # of the angle between basins: to 1.4 degrees
 RADII = 2  # nodes over the length of the random overlaps
 
@@ -212,7 +214,10 @@ def window(p: Parameters) -> dict[str, float]:
         return of["positional"].loss - of["semantic"].loss
 
     found = {}
-    for name, gap, places in (("omega_growth", faster, (0.0, 1.0)), ("omega_loss", lower, (0.05, 0.95))):
+    for name, gap, places in (
+        ("omega_growth", faster, (0.0, 1.0)),
+        ("omega_loss", lower, (0.05, 0.95)),
+    ):
         apart = [gap(x) for x in places]
         there = apart[0] * apart[1] < 0
         found[name] = float(scipy.optimize.brentq(gap, *places, xtol=1e-4)) if there else math.nan

@@ -90,8 +90,7 @@ def curves(p: Parameters, end: float | None) -> dict[str, xr.Dataset]:
 
 
 def basins(p: Parameters) -> xr.Dataset:
-    """Which overlap wins over omega and the angle of the start, without the noise of steps.
-    """
+    """Which overlap wins over omega and the angle of the start, without the noise of steps."""
     radius = min(0.99, max(math.hypot(p.cos_p, p.cos_teacher), 1e-3))
     quiet = p.replace(batch=None)
     won = np.empty((OMEGAS.size, ANGLES.size))
@@ -115,7 +114,9 @@ def draw(p: Parameters, result: Onset, axes: Any) -> None:
     flow, map_ = drawn["flow"], drawn["basins"]
     left.plot(flow.t, abs(flow.cosine_p), "C0", label="cosine with the positions")
     left.plot(flow.t, abs(flow.cosine_teacher), "C1--", label="cosine with the teacher")
-    left.set(xlabel=r"time $t = \eta \cdot$ steps$/d$", ylabel="cosine of the weights", ylim=(0, 1.05))
+    left.set(
+        xlabel=r"time $t = \eta \cdot$ steps$/d$", ylabel="cosine of the weights", ylim=(0, 1.05)
+    )
     omega, angle = np.meshgrid(map_.omega, map_.angle, indexing="ij")
     for value, word, mark, colour in ((0, "positional", "s", "C0"), (1, "semantic", "o", "C1")):
         at = map_.semantic.values == value

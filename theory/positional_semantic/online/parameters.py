@@ -34,7 +34,7 @@ class Parameters(BaseParameters):
     norm: str = parameter(
         "free", "free, or held: restored after every step", choices=("free", "held")
     )
-    scale: float = parameter(1.0, "initial norm of Q by sqrt(d)", low=1e-2, high=100)
+    scale: float = parameter(1.0, "initial norm of Q by sqrt(d)", low=1e-3, high=100)
     cos_p: float = parameter(0.3, "initial cosine of Q with the positions", low=-1, high=1)
     cos_teacher: float = parameter(0.3, "initial cosine of Q with the teacher", low=-1, high=1)
     decay: float = parameter(0.0, "weight decay by time", low=0, high=100)

@@ -18,11 +18,7 @@ FREE = Scope(
     STEP,
 )
 HELD = Scope(
-    "the flow at a given norm",
-    "one-pass descent on a sphere",
-    (only("norm", "held"),),
-    RUN,
-    STEP,
+    "the flow at a given norm", "one-pass descent on a sphere", (only("norm", "held"),), RUN, STEP
 )
 SCOPES = {"online": ANY, "free": FREE, "held": HELD}
 applies = scope.applies(SCOPES)

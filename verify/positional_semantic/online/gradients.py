@@ -6,6 +6,7 @@ entries the mean over sentences is a sum, whose gradient autograd gives.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
 from typing import Any
 
@@ -39,7 +40,9 @@ def tokens(sigma: float) -> tuple[torch.Tensor, torch.Tensor]:
     weight = np.stack(np.meshgrid(*shares, indexing="ij"), -1).reshape(-1, 3).prod(1)
     both = np.outer(weight, weight)
     first, second = np.nonzero(both > LEAST)
-    return torch.as_tensor(sigma * np.stack([x[first], x[second]], 1)), torch.as_tensor(both[first, second])
+    return torch.as_tensor(sigma * np.stack([x[first], x[second]], 1)), torch.as_tensor(
+        both[first, second]
+    )
 
 
 def sentence(p: Parameters, w: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
@@ -55,11 +58,7 @@ def sentence(p: Parameters, w: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor
 
 def state(p: Parameters, w: torch.Tensor) -> dict[str, float]:
     """Order parameters of weights."""
-    return {
-        "q": p.sigma**2 * float(w @ w),
-        "m": float(w[1]),
-        "theta": p.sigma**2 * float(w[0]),
-    }
+    return {"q": p.sigma**2 * float(w @ w), "m": float(w[1]), "theta": p.sigma**2 * float(w[0])}
 
 
 def rates(table: Table) -> list[Check]:
@@ -116,7 +115,16 @@ def growth(table: Table) -> list[Check]:
     for x in STUDENT:
         found = _per_overlap(known, x)
         predicted = float(table[f"growth_{x}_small"].evaluate(known))
-        rows.append(near(f"growth of small weights, {x}", f"growth_{x}_small", predicted, found, 1e-4, "next order in the norm"))
+        rows.append(
+            near(
+                f"growth of small weights, {x}",
+                f"growth_{x}_small",
+                predicted,
+                found,
+                1e-4,
+                "next order in the norm",
+            )
+        )
     return rows
 
 
@@ -135,7 +143,7 @@ def escape(table: Table) -> list[Check]:
     return [identity("an overlap at its escape time", "T_escape", 1.0, ends, 1e-12, "rounding")]
 
 
-COVERS = {
+COVERS: dict[Callable[[Table], list[Check]], tuple[str, ...]] = {
     rates: (
         "population_loss",
         "noise",
