@@ -42,19 +42,30 @@ def test_every_sentence_lies_in_a_well_of_its_own(student):
     assert ((a * c - b * b) > 0).all() and (a + c > 0).all()
 
 
-def test_which_well_is_decided_by_the_start():
-    """Same sentences, same risk: most of the informed student's bistable sentences lie in the well
-    of the mean field, few of one that began with fields on both sides; 12 seeds.
+def test_the_start_decides():
+    """Same sentences, same risk: students that began with fields on both sides of the origin end
+    with another overlap, in minima, by more than four standard errors over 12 seeds; the informed
+    ones keep most bistable sentences in the well of the mean field.
     """
     seeds = range(12)
     informed, mixed = (wells.occupations(INFORMED, seeds, spread) for spread in (0.0, 1.5))
-    counts = [(int(r["local"].sum()), int(r["differ"].sum())) for r in (informed, mixed)]
-    (kept, of), (fewer, among) = counts
-    assert of >= 5 and among >= 20
-    table = [[kept, of - kept], [fewer, among - fewer]]
-    assert kept / of > 0.5 > fewer / among and scipy.stats.fisher_exact(table).pvalue < 1e-3
-    assert mixed["loss"].mean() > informed["loss"].mean()  # and it is no better a minimum
-    assert (mixed["least"] > 0).all()
+    less = informed["m"] - mixed["m"]
+    assert less.mean() > 4 * less.std(ddof=1) / len(less) ** 0.5
+    assert informed["local"].sum() / informed["differ"].sum() > 0.5
+    assert (informed["least"] > 0).all() and (mixed["least"] > 0).all()
+
+
+@pytest.mark.slow
+def test_which_well_is_decided_by_the_start():
+    """At d = 300, 24 seeds: most bistable sentences of informed students lie in the well of the
+    mean field, few of the others.
+    """
+    p = INFORMED.replace(d=300)
+    counts = [wells.occupations(p, range(24), spread) for spread in (0.0, 1.5)]
+    table = [[r["local"].sum(), (r["differ"] - r["local"]).sum()] for r in counts]
+    (kept, left), (fewer, more) = table
+    assert kept > left and fewer < more
+    assert scipy.stats.fisher_exact(table).pvalue < 1e-4
 
 
 def test_where_a_well_ends_the_replicon_diverges():
