@@ -327,6 +327,12 @@ OWN = (
         "cui2024",
     ),
     Model(
+        "positional_semantic.online",
+        "Positional against semantic attention in one-pass descent",
+        "cui2024",
+        beside=True,
+    ),
+    Model(
         "associative_memory",
         "Weights as associative memories: factual recall and six more systems (Bietti et al.)",
         BIETTI,

@@ -62,6 +62,8 @@ INNER = {
     "softmax_recall.numbers": "ahead numbers",
     "bursty.numbers": "compiled numbers",
     "markov.numbers": "compiled along read_out bigrams unigrams fits numbers",
+    "online.numbers": "numbers_at boundary",
+    "online.onset": "basins",
 }
 REWARDED = [("state_tracking", name) for name in ("rewards_time", "best_switch")]
 EDGES: dict[str, Any] = {
@@ -410,7 +412,7 @@ def allowed(system: str) -> Iterator[tuple[str, str, BaseParameters]]:
 # Seconds at some edge, or of derivation before the first.
 LONG = ("branches", "thresholds", "general.solve", "positional_semantic.onset", "transverse")
 LONG += ("all_weights", "leading_order", "continue_branch", "degree_seven", "regulariser.solve")
-LONG += ("fixed_point", "positional_semantic.predict")
+LONG += ("fixed_point", "positional_semantic.predict", "positional_semantic.online")
 SAID = [
     pytest.param(path, id=path, marks=[pytest.mark.slow] * any(x in path for x in LONG))
     for path in functions()

@@ -66,6 +66,7 @@ TABLED = {
         "FINER": np.array([0.2, 0.3]),
         "ALPHAS": np.array([1.0, 2.0]),
     },
+    "positional_semantic.online": {"OMEGAS": np.array([0.2, 0.8]), "SIGMAS": np.array([0.5])},
     "associative_memory.superposition": {"DIMENSIONS": [16, 64], "KEYS": [4, 64, 1024]},
     "associative_memory.noisy_bigram": {
         "ANSWERS": [16, 64],

@@ -1,0 +1,35 @@
+"""One-pass descent of the tied attention layer of rank one: which overlap grows, and where it ends
+(beyond Cui et al., arXiv:2402.03902; cf. Arnaboldi et al., arXiv:2506.02651).
+"""
+
+from __future__ import annotations
+
+from theory.catalogue import catalogue
+from theory.positional_semantic.online import dynamics, early
+from theory.positional_semantic.online.dynamics import flow, held_flow
+from theory.positional_semantic.online.numbers import basin, ends, growth_rates, share, window
+from theory.positional_semantic.online.onset import emergence_times, onset
+from theory.positional_semantic.online.parameters import Parameters
+from theory.positional_semantic.online.predict import predict
+from theory.positional_semantic.online.scope import applies
+
+__all__ = [
+    "Parameters",
+    "applies",
+    "basin",
+    "emergence_times",
+    "ends",
+    "equations",
+    "flow",
+    "flows",
+    "growth_rates",
+    "onset",
+    "predict",
+    "sections",
+    "share",
+    "window",
+]
+
+flows, sections, equations = catalogue(
+    {"One-pass descent": [dynamics], "Small overlaps": [early]}, flow, held_flow
+)

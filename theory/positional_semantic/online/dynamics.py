@@ -1,0 +1,157 @@
+"""One-pass descent of the tied rank-one layer: population loss, rates of (q, m, theta), flows.
+
+Step of the weights on a fresh sentence: ``w -> w - (eta/d) (grad + kappa w)`` with ``w = Q /
+sqrt(d)`` and ``grad = sum_l g_l (x_l + p_l)``, ``g_l`` the slope of the sentence loss in the field
+``z_l``. Overlaps concentrate as ``d -> infinity`` at a given time ``t = eta steps / d``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import cache
+
+import sympy as sp
+
+from theory.equation import Equation, table
+from theory.flow import Flow
+from theory.positional_semantic.definitions import S_12, S_21
+from theory.positional_semantic.definitions import equations as layer
+from theory.positional_semantic.online import scope
+from theory.positional_semantic.online import symbols as s
+from theory.positional_semantic.online.means import SLOPES, T_12, T_21, gathered, mean
+from theory.positional_semantic.online.parameters import Parameters
+from theory.positional_semantic.symbols import A_12, A_21, Y_12, Y_21, m, omega, q, sigma, theta
+from theory.statement.overlaps import Overlaps
+
+STATE = (q, m, theta)
+LIMIT = ("d to infinity at a given time", "two tokens", "tied rank-one weights")
+FRESH = "a fresh sentence at every step"
+HELD = "the norm of the weights is restored after every step"
+UNITS = Overlaps(hidden=1, teachers=2)  # the student; the teacher and the positions, orthonormal
+
+
+def sentence_loss() -> sp.Expr:
+    """Loss of a sentence in the entries of both attention matrices."""
+    given = layer()["sentence_loss"]
+    plain = {layer()[name].rhs: x for name, x in (("S_12", S_12), ("S_21", S_21))}
+    return given.rhs.subs(plain)
+
+
+def target(expr: sp.Expr) -> sp.Expr:
+    """Put in the target (16), in the entries of its semantic part."""
+    return expr.subs(
+        {y: (1 - omega) * of + omega * A for y, of, A in ((Y_12, T_12, A_12), (Y_21, T_21, A_21))}
+    )
+
+
+@cache
+def population_loss() -> sp.Expr:
+    """Mean loss of a sentence, in (q, m, theta)."""
+    return mean(target(sentence_loss()))
+
+
+@cache
+def noise() -> sp.Expr:
+    """Mean of ``g_1^2 + g_2^2``, by the chain rule through the attention."""
+    plain = sentence_loss()
+    d1S12, d2S12, d1S21, d2S21 = SLOPES
+    of_12, of_21 = sp.diff(plain, S_12), sp.diff(plain, S_21)
+    slopes = (of_12 * d1S12 + of_21 * d1S21, of_12 * d2S12 + of_21 * d2S21)
+    return mean(target(sp.Add(*(g**2 for g in slopes))))
+
+
+@cache
+def drift() -> dict[sp.Symbol, sp.Expr]:
+    """Rates by gradient flow of all weights on the population loss."""
+    w, to_teacher, to_p = UNITS.Q(1, 1), UNITS.R(1, 1), UNITS.R(1, 2)
+    inner = {q: sigma**2 * w, m: to_p, theta: sigma**2 * to_teacher}
+    rates = UNITS.rates(population_loss().subs(inner, simultaneous=True))
+    orthonormal = {UNITS.T(1, 1): 1, UNITS.T(2, 2): 1, UNITS.T(1, 2): 0}
+    outer = {w: q / sigma**2, to_teacher: theta / sigma**2, to_p: m}
+    found = {q: sigma**2 * rates[w], m: rates[to_p], theta: sigma**2 * rates[to_teacher]}
+    return {
+        x: gathered(r.doit().subs(orthonormal).subs(outer, simultaneous=True))
+        for x, r in found.items()
+    }
+
+
+@cache
+def rates() -> dict[sp.Symbol, sp.Expr]:
+    """Rates of one-pass descent: drift, decay, and growth of the norm by the noise of a step."""
+    decayed = {x: r - (2 if x is q else 1) * s.decay * x for x, r in drift().items()}
+    return {**decayed, q: decayed[q] + s.step * sigma**4 * s.noise}
+
+
+def held(of: Mapping[sp.Symbol, sp.Expr]) -> dict[sp.Symbol, sp.Expr]:
+    """The same if the norm is restored after every step: overlaps shrink as the norm would grow."""
+    return {x: sp.S.Zero if x is q else gathered(r - x * of[q] / (2 * q)) for x, r in of.items()}
+
+
+@cache
+def equations() -> dict[str, Equation]:
+    """Population loss, squared slopes of a sentence, rates of the overlaps."""
+    names = {x: f"d{x.name}_dt" for x in STATE}
+    free = {names[x]: (sp.Derivative(x, s.t), r, "one-pass descent") for x, r in rates().items()}
+    sphere = {
+        f"{names[x]}_held": (sp.Derivative(x, s.t), r, "one-pass descent, norm held", HELD)
+        for x, r in held(rates()).items()
+        if x is not q
+    }
+    return table(
+        s.ref,
+        *LIMIT,
+        status="exact",
+        population_loss=(s.population, population_loss(), "population loss"),
+        noise=(s.noise, noise(), "noise of a step"),
+        **{name: (*row, FRESH) for name, row in (free | sphere).items()},
+    )
+
+
+def _flow(name: str, of: Mapping[sp.Symbol, sp.Expr], *more: str) -> Flow:
+    start = {
+        q: sigma**2 * s.scale**2,
+        m: s.cos_p * s.scale,
+        theta: sigma**2 * s.cos_teacher * s.scale,
+    }
+    return Flow(
+        name,
+        s.t,
+        of,
+        start,
+        s.ref("one-pass descent"),
+        "exact",
+        (*LIMIT, FRESH, *more),
+        where={s.noise: noise()},
+        observables={
+            "loss": population_loss(),
+            "cosine_p": m * sigma / sp.sqrt(q),
+            "cosine_teacher": theta / (sigma * sp.sqrt(q)),
+        },
+        scope=scope.HELD if more else scope.FREE,
+    )
+
+
+@cache
+def flow() -> Flow:
+    """Flow of (q, m, theta)."""
+    return _flow("online", rates())
+
+
+@cache
+def held_flow() -> Flow:
+    """Flow of (m, theta) at a given norm."""
+    return _flow("online_held", held(rates()), HELD)
+
+
+@cache
+def quiet(of: Callable[[], Flow]) -> Flow:
+    """The flow without the noise of steps: of the population gradient."""
+    whole = of()
+    return replace(whole, rhs={x: r.subs(s.step, 0) for x, r in whole.rhs.items()}, where={})
+
+
+def flow_of(p: Parameters) -> Flow:
+    """The flow that describes these students."""
+    of = held_flow if p.norm == "held" else flow
+    return of() if p.batch else quiet(of)

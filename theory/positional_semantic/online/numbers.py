@@ -1,0 +1,224 @@
+"""Growth rates, end points, basins and shares of random starts of the online theory."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import scipy.optimize
+import xarray as xr
+
+from theory import scope, sweep
+from theory.flow import Flow
+from theory.parameters import ParameterError
+from theory.positional_semantic.online import dynamics, early
+from theory.positional_semantic.online.dynamics import flow_of
+from theory.positional_semantic.online.means import coefficients
+from theory.positional_semantic.online.parameters import Parameters
+from theory.positional_semantic.online.scope import ANY
+
+BRANCHES = {
+    "positional": ("theta", {"cos_p": 0.9, "cos_teacher": 0.0}),
+    "semantic": ("m", {"cos_p": 0.0, "cos_teacher": 0.9}),
+}  # overlap that stays zero; start
+SETTLED, LONGEST = 1e-5, 2.0**14  # change over half of a run; longest run in units of 1/rate
+INFORMED = 0.05  # sum of the cosines below which an end is neither
+COARSE: dict[str, Any] = {"rtol": 1e-8, "atol": 1e-12}
+BISECTIONS = 6  # of the angle between basins: to 1.4 degrees
+RADII = 2  # nodes over the length of the random overlaps
+
+
+@dataclass(frozen=True)
+class End:
+    """End point of descent in the plane of one overlap.
+
+    Attributes
+    ----------
+    q, m, theta, loss : float
+        Order parameters and population loss.
+    transverse : float
+        Growth rate of the overlap that is zero there. If it is positive, descent leaves.
+    """
+
+    q: float
+    m: float
+    theta: float
+    loss: float
+    transverse: float
+
+
+@scope.guard(ANY)
+@sweep.over_fields
+def growth_rates(p: Parameters) -> xr.Dataset:
+    """Growth rates of both overlaps while they are small, at the initial norm, and the time until
+    they are of order one from ``1/sqrt(d)``: infinite for one that does not grow.
+
+    Parameters
+    ----------
+    p : Parameters
+        Model; its cosines do not enter.
+
+    Returns
+    -------
+    Dataset
+        ``growth_m``, ``growth_theta``, ``T_m``, ``T_theta``.
+    """
+    found, values = {}, numbers_at(p)
+    for x in ("m", "theta"):
+        equation = early.equations()[f"growth_{x}{'_held' if p.norm == 'held' else ''}"]
+        rate = float(equation.evaluate(values))
+        found[f"growth_{x}"] = rate
+        escape = early.equations()["T_escape"]
+        given = {"d": p.d, "growth": rate}
+        found[f"T_{x}"] = float(escape.evaluate(given)) if rate > 0 else math.inf
+    return xr.Dataset({name: ((), v) for name, v in found.items()})
+
+
+def numbers_at(p: Parameters) -> dict[str, Any]:
+    """Numbers of all equations at zero overlaps and the initial norm."""
+    t = coefficients((1, 0), False, 0.0, p.sigma)
+    known = {
+        **p.values(),
+        "q": p.sigma**2 * p.scale**2,
+        "m": 0.0,
+        "theta": 0.0,
+        "T_mean": float(t[0, 0]),
+        "T_slope": float(t[1, 1] - math.sqrt(2) * t[2, 0]),
+    }
+    return {**known, "noise": float(dynamics.equations()["noise"].evaluate(known))}
+
+
+@scope.guard(ANY)
+@sweep.over_fields
+def ends(p: Parameters) -> dict[str, dict[str, float]]:
+    """End points of descent with ``theta = 0`` (positional) and with ``m = 0`` (semantic).
+
+    Parameters
+    ----------
+    p : Parameters
+        Model; its start does not enter beyond the norm.
+
+    Returns
+    -------
+    dict
+        By name of the end: ``q``, ``m``, ``theta``, ``loss``, ``transverse``.
+    """
+    return {name: dict(vars(_end(p, name))) for name in BRANCHES}
+
+
+@lru_cache(256)
+def _end(p: Parameters, name: str) -> End:
+    zero, start = BRANCHES[name]
+    last = _settle(flow_of(p).held(**{zero: 0.0}), p.replace(**start))
+    at = {x: float(last[x]) for x in ("q", "m", "theta")}
+    whole = flow_of(p)
+    numbers = sweep.numbers(p, [s.name for s in whole._compiled[0]])
+    _, jacobian, _ = whole._functions(numbers, 1.0)
+    place = ("q", "m", "theta").index(zero)
+    along = float(jacobian(0.0, np.array([*at.values()]))[place, place])
+    return End(**at, loss=float(last.loss), transverse=along)
+
+
+def _settle(of: Flow, p: Parameters) -> xr.Dataset:
+    """State at the end of a flow, of which runs are doubled until their second half changes
+    little.
+
+    Raises
+    ------
+    ParameterError
+        If it does not come to an end.
+    """
+    rates = growth_rates(p)
+    unit = 1 / max(abs(float(rates.growth_m)), abs(float(rates.growth_theta)), 1e-12)
+    length = 64.0
+    while length <= LONGEST:
+        curve = of.solve(p, t=length * unit, at=[length * unit / 2, length * unit], **COARSE)
+        half, last = curve.isel(t=0), curve.isel(t=1)
+        size = math.sqrt(max(float(last.q), float(last.m) ** 2))
+        moved = max(abs(float(last[x] - half[x])) for x in ("m", "theta"))
+        if moved < SETTLED * size:
+            return last
+        length *= 2
+    raise ParameterError(f"omega = {p.omega:g}: {of.name} has no end up to t = {length * unit:.3g}")
+
+
+@scope.guard(ANY)
+@sweep.over_fields
+def basin(p: Parameters) -> xr.Dataset:
+    """Where descent ends from the start ``cos_p``, ``cos_teacher``.
+
+    Returns
+    -------
+    Dataset
+        Order parameters, cosines and loss at the end, and ``semantic``: one if the cosine with the
+        teacher is the larger one, else zero, NaN where both vanish.
+    """
+    last = _settle(flow_of(p), p).drop_vars("t")
+    own, other = abs(last.cosine_teacher), abs(last.cosine_p)
+    return last.assign(semantic=(own > other).where(own + other > INFORMED))
+
+
+def boundary(p: Parameters, radius: float) -> float:
+    """Angle of the start, ``tan = cos_teacher / cos_p``, above which descent ends semantic, at a
+    given length of both cosines; zero or a right angle if all end alike.
+    """
+
+    def semantic(angle: float) -> bool:
+        start = {"cos_p": radius * math.cos(angle), "cos_teacher": radius * math.sin(angle)}
+        return float(basin(p.replace(**start)).semantic) == 1
+
+    low, high = 0.0, math.pi / 2
+    for _ in range(BISECTIONS):
+        middle = (low + high) / 2
+        low, high = (low, middle) if semantic(middle) else (middle, high)
+    edge = (low + high) / 2
+    return {0.0: 0.0}.get(low, math.pi / 2 if high == math.pi / 2 else edge)
+
+
+@scope.guard(ANY)
+@sweep.over_fields
+def share(p: Parameters) -> float:
+    """Share of random starts in ``d`` dimensions that end semantic.
+
+    Both cosines of random weights are Gaussian of variance ``1/d``. Averaged over their length by
+    Gauss-Laguerre nodes; their angle is uniform.
+    """
+    x, weight = np.polynomial.laguerre.laggauss(RADII)
+    radii = np.sqrt(2 * x / p.d).clip(max=0.99)
+    edges = np.array([boundary(p, float(r)) for r in radii])
+    return float(weight @ (1 - edges / (math.pi / 2)))
+
+
+@scope.guard(ANY)
+@sweep.over_fields
+def window(p: Parameters) -> dict[str, float]:
+    """Range of omega in which descent from small overlaps starts positional although the semantic
+    end has the lower loss.
+
+    Returns
+    -------
+    dict
+        ``omega_growth``, where both overlaps grow at one rate, and ``omega_loss``, where both ends
+        have the same loss; NaN if there is none.
+    """
+
+    def faster(omega: float) -> float:
+        found = growth_rates(p.replace(omega=omega))
+        return float(found.growth_m - found.growth_theta)
+
+    def lower(omega: float) -> float:
+        of = {name: _end(p.replace(omega=omega), name) for name in BRANCHES}
+        return of["positional"].loss - of["semantic"].loss
+
+    found = {}
+    for name, gap, places in (
+        ("omega_growth", faster, (0.0, 1.0)),
+        ("omega_loss", lower, (0.05, 0.95)),
+    ):
+        apart = [gap(x) for x in places]
+        there = apart[0] * apart[1] < 0
+        found[name] = float(scipy.optimize.brentq(gap, *places, xtol=1e-4)) if there else math.nan
+    return found

@@ -1,0 +1,133 @@
+"""Which overlap grows first in one-pass descent, when, and where it ends."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from theory import scope, sweep
+from theory.emergence import of_onset, until
+from theory.onset import Onset
+from theory.positional_semantic.online import dynamics, early
+from theory.positional_semantic.online.dynamics import flow_of
+from theory.positional_semantic.online.numbers import basin, ends, growth_rates, window
+from theory.positional_semantic.online.parameters import Parameters
+from theory.positional_semantic.online.scope import ANY
+
+LABELS = {
+    "growth_m": "growth rate of the overlap with the positions while both are small",
+    "growth_theta": "growth rate of the overlap with the teacher while both are small",
+    "T_m": "time until the overlap with the positions is of order one from 1/sqrt(d)",
+    "T_theta": "the same for the overlap with the teacher",
+    "loss_positional": "population loss at the end with theta = 0",
+    "loss_semantic": "population loss at the end with m = 0",
+    "omega_growth": "omega at which both overlaps grow at one rate",
+    "omega_loss": "omega at which both ends have one loss",
+}
+SETTING = ("omega", "sigma", "target", "norm", "scale", "decay", "d")
+ANGLES = np.linspace(5, 85, 9)  # degrees of the start, from the positions to the teacher
+OMEGAS = np.linspace(0, 1, 11)
+MOST = 40.0  # units of the faster growth: length of a curve
+
+
+@until("t")
+@scope.guard(ANY)
+@sweep.over_fields
+def onset(p: Parameters, until: float | None = None) -> Onset:
+    """Growth rates and escape times at small overlaps, ends, and the window of omega in which
+    descent starts positional though the semantic end is lower.
+
+    Parameters
+    ----------
+    p : Parameters
+        Model and start.
+    until : float, optional
+        Length of the curve (also ``t=``).
+    """
+    rates, end, between = growth_rates(p), ends(p), window(p)
+    numbers = {name: float(rates[name]) for name in ("growth_m", "growth_theta", "T_m", "T_theta")}
+    numbers |= {f"loss_{name}": of["loss"] for name, of in end.items()}
+    numbers |= between
+    notes = [
+        f"the {name} end is {'unstable' if of['transverse'] > 0 else 'stable'} towards the other "
+        f"overlap (rate {of['transverse']:.3g})"
+        for name, of in end.items()
+    ]
+    low, high = between["omega_growth"], between["omega_loss"]
+    if low < high:
+        notes.append(
+            f"omega in ({low:.4g}, {high:.4g}): starts positional, the semantic end is lower"
+        )
+    start = f"cosines of {p.cos_p:g} with the positions, {p.cos_teacher:g} with the teacher"
+    word = {1.0: "semantic", 0.0: "positional"}.get(float(basin(p).semantic), "neither")
+    notes.append(f"from {start}: ends {word}")
+    return Onset(
+        numbers=numbers,
+        labels=LABELS,
+        absent={x: "does not grow" for x in ("T_m", "T_theta")}
+        | {"omega_growth": "none", "omega_loss": "none"},
+        notes=notes,
+        curves=lambda: curves(p, until),
+        plot=lambda result, axes: draw(p, result, axes),
+        details={"ends": end},
+        setting={name: getattr(p, name) for name in SETTING},
+        equations=lambda: [*dynamics.equations().values(), *early.equations().values()],
+        times={"T_m": "t", "T_theta": "t"},
+    )
+
+
+emergence_times = of_onset(onset)
+
+
+def curves(p: Parameters, end: float | None) -> dict[str, xr.Dataset]:
+    """The flow from the start, and where it ends over omega and the angle of the start."""
+    rates = growth_rates(p)
+    fastest = max(abs(float(rates.growth_m)), abs(float(rates.growth_theta)), 1e-12)
+    return {"flow": flow_of(p).solve(p, t=end or MOST / fastest), "basins": basins(p)}
+
+
+def basins(p: Parameters) -> xr.Dataset:
+    """Which overlap wins over omega and the angle of the start, without the noise of steps."""
+    radius = min(0.99, max(math.hypot(p.cos_p, p.cos_teacher), 1e-3))
+    quiet = p.replace(batch=None)
+    won = np.empty((OMEGAS.size, ANGLES.size))
+    for i, omega in enumerate(OMEGAS):
+        for j, angle in enumerate(np.radians(ANGLES)):
+            start = {"cos_p": radius * math.cos(angle), "cos_teacher": radius * math.sin(angle)}
+            won[i, j] = basin(quiet.replace(omega=float(omega), **start)).semantic
+    return xr.Dataset(
+        {"semantic": (("omega", "angle"), won)},
+        {"omega": OMEGAS, "angle": ANGLES},
+        attrs={"radius": radius},
+    )
+
+
+def draw(p: Parameters, result: Onset, axes: Any) -> None:
+    """Overlaps over time (left), and where descent ends over omega and the start (right)."""
+    from theory.runtime import plotting  # imports matplotlib, needed for figures only
+
+    left, right = axes
+    drawn = result.curves()
+    flow, map_ = drawn["flow"], drawn["basins"]
+    left.plot(flow.t, abs(flow.cosine_p), "C0", label="cosine with the positions")
+    left.plot(flow.t, abs(flow.cosine_teacher), "C1--", label="cosine with the teacher")
+    left.set(
+        xlabel=r"time $t = \eta \cdot$ steps$/d$", ylabel="cosine of the weights", ylim=(0, 1.05)
+    )
+    omega, angle = np.meshgrid(map_.omega, map_.angle, indexing="ij")
+    for value, word, mark, colour in ((0, "positional", "s", "C0"), (1, "semantic", "o", "C1")):
+        at = map_.semantic.values == value
+        right.plot(omega[at], angle[at], mark, color=colour, ms=5, label=f"ends {word}")
+    for name, style in (("omega_growth", "-"), ("omega_loss", ":")):
+        if np.isfinite(result.numbers[name]):
+            words = {"omega_growth": "equal growth", "omega_loss": "equal loss of the ends"}
+            right.axvline(result.numbers[name], color="0.4", ls=style, lw=1, label=words[name])
+    right.set(
+        xlabel=r"positional fraction $\omega$",
+        ylabel=f"angle of the start (length {map_.attrs['radius']:.2g}) [degrees]",
+    )
+    for axis in axes:
+        plotting.below(axis)

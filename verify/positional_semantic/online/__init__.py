@@ -1,0 +1,1 @@
+"""One-pass descent of the positional-semantic layer: theory against students."""

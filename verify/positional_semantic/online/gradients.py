@@ -1,0 +1,159 @@
+"""Population loss, rates and growth rates of one-pass descent against autograd of all weights.
+
+In three dimensions (teacher, positions, one more) and on Gauss-Hermite nodes of all six token
+entries the mean over sentences is a sum, whose gradient autograd gives.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import numpy as np
+import torch
+
+from theory.positional_semantic.online import Parameters, equations
+from theory.positional_semantic.online.numbers import numbers_at
+from theory.special import gauss_hermite
+from verify.check import Check, Sides, identity, near
+from verify.report import Table, derivations
+
+NODES = (14, 14, 6)  # for a token's three entries; weights are small along the last
+LEAST = 1e-11  # weight of a node; all below have less than 1e-7 together
+POINTS = (
+    Parameters(omega=0.3, sigma=0.4, decay=0.02),
+    Parameters(omega=0.6, target="alternative", sigma=0.3),
+)
+WEIGHTS = ((0.5, 0.3, -0.15), (0.2, -0.4, 0.1))  # along the teacher, the positions, the rest
+NODES_WHY = 2e-6, "Gauss-Hermite nodes of all six entries"
+CLOSE = 1e-3  # an overlap this small is at its linear stage, to its square
+SMALL = 1e-3  # norm by sqrt(d) of small weights; the next order is its square
+STUDENT = ("q", "m", "theta")
+
+
+@cache
+def tokens(sigma: float) -> tuple[torch.Tensor, torch.Tensor]:
+    """Entries of both tokens in three dimensions, shape ``(sentence, 2, 3)``, and weights."""
+    axes, shares = zip(*map(gauss_hermite, NODES), strict=True)
+    x = np.stack(np.meshgrid(*axes, indexing="ij"), -1).reshape(-1, 3)
+    weight = np.stack(np.meshgrid(*shares, indexing="ij"), -1).reshape(-1, 3).prod(1)
+    both = np.outer(weight, weight)
+    first, second = np.nonzero(both > LEAST)
+    return torch.as_tensor(sigma * np.stack([x[first], x[second]], 1)), torch.as_tensor(
+        both[first, second]
+    )
+
+
+def sentence(p: Parameters, w: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Loss of every sentence with a Gram matrix of sigma^2, its fields, and weights of the mean."""
+    x, weight = tokens(p.sigma)
+    z = x @ w + torch.tensor([1.0, -1.0], dtype=w.dtype) * w[1]
+    student = torch.softmax(z[:, :, None] * z[:, None, :], 2)
+    h = x[..., 0]
+    target = (1 - p.omega) * torch.softmax(h[:, :, None] * h[:, None, :], 2)
+    gap = target + p.omega * torch.as_tensor(p.A) - student
+    return p.sigma**2 / 2 * gap.square().sum((1, 2)), z, weight
+
+
+def state(p: Parameters, w: torch.Tensor) -> dict[str, float]:
+    """Order parameters of weights."""
+    return {"q": p.sigma**2 * float(w @ w), "m": float(w[1]), "theta": p.sigma**2 * float(w[0])}
+
+
+def rates(table: Table) -> list[Check]:
+    """Loss, noise and rates, free and at a given norm, at two points."""
+    sides = Sides(table, *NODES_WHY)
+    for p, values in zip(POINTS, WEIGHTS, strict=True):
+        w = torch.tensor(values, dtype=torch.float64, requires_grad=True)
+        losses, z, weight = sentence(p, w)
+        loss = (losses * weight).sum()
+        (down,) = torch.autograd.grad(loss, [w], retain_graph=True)
+        (slopes,) = torch.autograd.grad(losses.sum(), [z])
+        noise = float((slopes.square().sum(1) * weight).sum())
+        moved = -down - p.decay * w.detach()
+        w = w.detach()
+        step = {
+            "q": 2 * p.sigma**2 * float(moved @ w) + p.values()["step"] * p.sigma**4 * noise,
+            "m": float(moved[1]),
+            "theta": p.sigma**2 * float(moved[0]),
+        }
+        known = {**p.values(), **state(p, w), "noise": noise}
+        sides.add("population loss", "population_loss", known, float(loss.detach()))
+        sides.add("squared slopes of a sentence", "noise", known, noise)
+        for x in STUDENT:
+            sides.add(f"rate of {x}", f"d{x}_dt", known, step[x])
+            if x != "q":
+                along = step[x] - known[x] * step["q"] / (2 * known["q"])
+                sides.add(f"rate of {x} at a given norm", f"d{x}_dt_held", known, along)
+    return sides.checks()
+
+
+def growth(table: Table) -> list[Check]:
+    """Growth rates against rates at a small overlap; those of small weights against them."""
+    rows = []
+    for p in POINTS:
+        for x in ("m", "theta"):
+            known = numbers_at(p)
+            near_zero = known | {x: CLOSE}
+            for end in ("", "_held"):
+                rate = float(equations()[f"d{x}_dt{end}"].evaluate(near_zero)) / CLOSE
+                equation = f"growth_{x}{end}"
+                rows.append(
+                    near(
+                        f"growth of {x}{end.replace('_', ', norm ')}, {p.target}",
+                        equation,
+                        float(table[equation].evaluate(known)),
+                        rate,
+                        1e-3,
+                        "next order in the overlap",
+                        scale=abs(rate) + 1e-3,
+                    )
+                )
+    p = Parameters(omega=0.3, scale=SMALL, batch=None)
+    known = numbers_at(p)
+    for x in STUDENT:
+        found = _per_overlap(known, x)
+        predicted = float(table[f"growth_{x}_small"].evaluate(known))
+        rows.append(
+            near(
+                f"growth of small weights, {x}",
+                f"growth_{x}_small",
+                predicted,
+                found,
+                1e-4,
+                "next order in the norm",
+            )
+        )
+    return rows
+
+
+def _per_overlap(known: dict[str, Any], x: str) -> float:
+    """Rate per weight in a direction, at zero overlaps and without the noise of steps."""
+    if x == "q":
+        return float(equations()["dq_dt"].evaluate(known)) / (2 * known["q"])
+    return float(equations()[f"growth_{x}"].evaluate(known))
+
+
+def escape(table: Table) -> list[Check]:
+    """Overlaps of 1/sqrt(d) that grow at their rates are one at their escape times."""
+    cases = ((100, 0.2), (10**6, 0.01))
+    times = [table["T_escape"].evaluate({"d": d, "growth": rate}) for d, rate in cases]
+    ends = [np.exp(rate * t) / d**0.5 for t, (d, rate) in zip(times, cases, strict=True)]
+    return [identity("an overlap at its escape time", "T_escape", 1.0, ends, 1e-12, "rounding")]
+
+
+COVERS: dict[Callable[[Table], list[Check]], tuple[str, ...]] = {
+    rates: (
+        "population_loss",
+        "noise",
+        *(f"d{x}_dt" for x in STUDENT),
+        *(f"d{x}_dt_held" for x in ("m", "theta")),
+    ),
+    growth: (
+        *(f"growth_{x}{end}" for x in ("m", "theta") for end in ("", "_held")),
+        *(f"growth_{x}_small" for x in STUDENT),
+    ),
+    escape: ("T_escape",),
+}
+checks, report = derivations(COVERS, equations)
