@@ -73,7 +73,7 @@ def test_scatter_by_drawn_noise():
         noise -= cancel * noise.mean(1, keepdims=True)
         noise = noise.reshape(-1, copies, P.L, P.L)[: len(force)] / np.sqrt(P.batch_size)
         scatters.append(times(Dressed(P, many), noise * np.sqrt(force)[:, None, :, None]).std())
-    assert scatters[0] == pytest.approx(found.deviation, rel=0.12)
+    assert scatters[0] == pytest.approx(found.deviation[0], rel=0.12)
     assert scatters[1] > 2 * scatters[0]
     assert 0 < found.shift < found.half
 
@@ -112,5 +112,4 @@ def test_time_of_students_moves_to_theirs():
     assert known.half == pytest.approx(1.05 * own, rel=2e-3)
     with pytest.raises(ParameterError, match="batch_size = 100: must divide n_train = 2048"):
         batch_times(P.replace(batch_size=100), begin())
-    with pytest.raises(ParameterError, match="attention must emerge"):
-        batch_times(P.replace(epochs=3), begin())
+    assert np.isnan(batch_times(P.replace(epochs=3), begin()).shift).all()

@@ -72,7 +72,11 @@ def whole_loss(p: Parameters, given: Realisation, state: list[np.ndarray]) -> fl
         T = np.zeros((4, N, L, d))
         T[1:, s, i, a] = [FORMS["powers"].evaluate(x | here | {"k": n}) for n in (2, 3, 4)]
         K = np.stack([np.zeros(d), *(fill(f"cumulant_{n}", here, b=d) for n in (2, 3, 4))])
-        here |= {"powers": T, "K": K, "K_both": fill("cumulant_both", here, b=d, c=d)}
+        here |= {
+            "powers": T,
+            "kappa_entries": K,
+            "kappa_both": fill("cumulant_both", here, b=d, c=d),
+        }
         total += given.share[0, s, i, a] * FORMS["loss_fourth"].evaluate(x | here)
     return total
 

@@ -23,7 +23,7 @@ from theory.state_tracking.numbers.per_seed import (
     Start,
     emergence_steps,
 )
-from theory.state_tracking.numbers.per_seed.arrivals import Kinds, forms
+from theory.state_tracking.numbers.per_seed.arrivals import Kinds, _forms
 from theory.state_tracking.symbols import N, d_g
 
 CLOCKS, DECAY = Later(clocks.equations), Later(decay.equations)
@@ -122,7 +122,7 @@ def test_single_gradients_differ_as_they_should():
         found.append(by_rows(p, start, given, data.actions, data.states)["d_M"])
     own, M = given.one_hot()[0], given.M[0].transpose(2, 0, 1)
     chosen = (own == 0) & (own.sum(1, keepdims=True) == 1)
-    ours, form = Arrivals(p, start), forms()
+    ours, form = Arrivals(p, start), _forms()
     at = ours.attention.forward(*ours.state[:2])
     squares = (at**2).sum(2)[..., None]
     right, wrong = ours.state[2], ours.state[3] @ ours.of_part

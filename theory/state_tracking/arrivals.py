@@ -47,7 +47,7 @@ chance = symbol("chance", "P_{k}", "share of states with k arrivals", positive=T
 k = symbol("k_arrivals", "k", "arrivals", integer=True, nonnegative=True)
 one = symbol("arriving", "j", "an arrival", integer=True, nonnegative=True)
 p_kind = symbol("p_kind", "p", "mean probability of a state of a kind", positive=True)
-arriving = symbol("kappa", r"\kappa", "arrivals over the number of actions", nonnegative=True)
+arriving = symbol("k_share", r"\hat k", "arrivals over the number of actions", nonnegative=True)
 off = symbol("off", r"\Delta", "a wrong entry less the mean of its kind", real=True)
 answer = symbol("answer", "a", "slope of a single gradient in its own entry", nonnegative=True)
 counted = symbol("counted", r"b^{2}", "variance of single gradients over training sets")

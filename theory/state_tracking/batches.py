@@ -30,13 +30,16 @@ batch_covariance = symbol(
 force_variance = symbol(
     "force_variance", r"s^{2}", "variance over sequences of the force on attention", positive=True
 )
-k, l = (symbol(x, means="a step of an epoch", integer=True, positive=True) for x in ("k", "l"))
+k, l = (
+    symbol(f"{x}_step", rf"\mathsf{{{x}}}", "a step of an epoch", integer=True, positive=True)
+    for x in ("k", "l")
+)
 e = symbol("epoch", "e", "an epoch", integer=True, positive=True)
 epochs = symbol("epochs", "E", "epochs until attention emerges", integer=True, positive=True)
 kernel = array(
     "kernel", r"\chi", "answer of the time to a force of one sequence, by epoch and step"
 )
-at = array("pi_step", r"\pi^{(l)}", "attention, by step of the epoch")
+at = array("pi_step", r"\tilde\pi", "attention, by step of the epoch")
 size = array("error_size", r"\epsilon", "size of the error of probabilities, by step and position")
 time_variance = symbol(
     "time_variance",

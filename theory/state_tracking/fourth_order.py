@@ -29,8 +29,8 @@ moved = array("x", means="entry of M less its means over actions and over states
 powers = array(
     "powers", r"\mathcal{T}", "cumulant of a group's logits per cumulant of M over actions"
 )
-K = array("K", r"\kappa", "cumulant of the entries of an action under the softmax")
-both = array("K_both", r"\kappa^{2,2}", "joint cumulant, two of each action, under the softmax")
+K = array("kappa_entries", r"\kappa", "cumulant of the entries of an action under the softmax")
+both = array("kappa_both", r"\kappa^{2,2}", "joint cumulant, two of each action, under the softmax")
 group_loss = array("l_fourth", r"\ell^{(4)}", "mean loss of a group to fourth order")
 right = array("right", r"\mathcal{A}", "accuracy by step, right state and action")
 mass = array("right_mass", r"\varrho", "probability to be in a state and right, by step")

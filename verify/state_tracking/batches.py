@@ -72,7 +72,7 @@ def compared(
 def uncancelled(p: Parameters, seed: int, size: int) -> float:
     """Scatter if every batch were drawn anew: the same sequences in an epoch that never ends."""
     endless = p.replace(batch_size=size, n_train=size * 10**5)
-    return predicted(endless, start_of(p, seed)).deviation
+    return float(predicted(endless, start_of(p, seed)).deviation[0])
 
 
 def checks(
@@ -99,7 +99,7 @@ def checks(
         shift = float(np.mean([o.shift for o in ours]))
         error = np.sqrt((theirs.var(1, ddof=1) / orders).sum()) / len(seeds)
         ratios.append((theirs.mean() / shift, error / shift))
-        if p.n_train // size < ours[0].half:
+        if p.n_train // size < ours[0].half[0]:
             white = uncancelled(p, seeds[0], size)
             own = float(theirs[0].std(ddof=1))
             name = f"scatter without cancellation over students', {title}"

@@ -26,7 +26,7 @@ PARTS = 5  # of single entries in initial value and in counts
 
 
 @cache
-def forms() -> dict[str, Callable]:
+def _forms() -> dict[str, Callable]:
     """What single entries add, compiled from the equations."""
     eq = equations()
     k, x = arrivals.arriving, arrivals
@@ -141,7 +141,7 @@ class Arrivals:
             for x, n in zip(by_entry, self.many, strict=True)
         )
         # Single wrong entries about the mean of their kind.
-        k, f = self.kinds.k / d, forms()
+        k, f = self.kinds.k / d, _forms()
         off = np.sqrt(p.initial_variance * (1 - 1 / d)) * self.own_start
         off = off + wrong - typical[..., None]
         answer = f["answer"](all_squares, mass, p.N, d).mean(1)

@@ -5,11 +5,13 @@ response of the dressed theory.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from theory import scope
-from theory.parameters import ParameterError
+from theory import arguments, scope
+from theory.parameters import Allowed, ParameterError
+from theory.runtime import memory
 from theory.state_tracking.batches import equations
 from theory.state_tracking.numbers.per_seed.dressed import Dressed
 from theory.state_tracking.numbers.per_seed.observables import forms
@@ -22,21 +24,26 @@ SMALL = 1e-4  # of finite differences, in weights of size one
 
 @dataclass(frozen=True)
 class Orders:
-    """Steps until A = 1/2 over orders of the batches.
+    """Steps until A = 1/2 over orders of the batches; arrays over starts, NaN where a run ends
+    before.
 
     Attributes
     ----------
-    half : float
+    half : ndarray
         Of full-batch descent.
-    shift : float
+    shift : ndarray
         Mean over orders, less that.
-    deviation : float
+    deviation : ndarray
         Standard deviation over orders.
     """
 
-    half: float
-    shift: float
-    deviation: float
+    half: np.ndarray
+    shift: np.ndarray
+    deviation: np.ndarray
+
+
+class Never(Exception):
+    """Attention does not emerge within a run."""
 
 
 class Path:
@@ -52,7 +59,7 @@ class Path:
 
     Raises
     ------
-    ParameterError
+    Never
         If attention does not emerge within the run.
     """
 
@@ -63,8 +70,8 @@ class Path:
         self.states = [self._packed(self.system.state)]
         A = [self._A(self._at(0))]
         while A[-1] < 0.5:
-            if len(A) > p.updates:
-                raise ParameterError(f"epochs = {p.epochs}: attention must emerge within the run")
+            if len(A) > p.updates or not np.isfinite(A[-1]):
+                raise Never
             self.system.state = [
                 x + f for x, f in zip(self.system.state, self.system.rates(), strict=True)
             ]
@@ -153,29 +160,56 @@ class Path:
         return sum(x[entry, entry] for x in corners) * scale
 
 
+def _path_memory(p: Parameters) -> float:
+    """Peak memory in bytes: derivatives of all attention entries, and of the state at all steps."""
+    return 8.0 * (6 * p.L**4 + 8 * p.L**2 * p.d_h + p.updates * (2 * p.d_h + 3) ** 2)
+
+
 @scope.guard(BATCHES)
-def batch_times(p: Parameters, start: Start, half: float | None = None) -> Orders:
-    """Steps until A = 1/2 of one start over orders of its batches.
+def batch_times(p: Parameters, start: Start, half: Any = None) -> Orders:
+    """Steps until A = 1/2 over orders of the batches; NaN where a run ends before.
 
     Parameters
     ----------
     p : Parameters
         With the batch size, a divisor of the training set; times are in steps.
     start : Start
-        One start.
-    half : float, optional
-        Steps of full-batch descent, where known, as the place in the last epoch matters: the
-        theory's own number is off by a few per cent.
+        Initial values.
+    half : array_like, optional
+        Steps of full-batch descent by start, where known, as the place in the last epoch matters:
+        the theory's own number is off by a few per cent.
 
     Raises
     ------
     ParameterError
-        If batches have different sizes, attention does not emerge, or there are several starts.
+        If batches have different sizes, or attention of all entries does not fit into memory.
     """
-    if p.batch_size is None or p.n_train % p.batch_size:
+    if not isinstance(start, Start):
+        raise ParameterError("start: must be a Start, measured or drawn")
+    if p.n_train % (p.batch_size or p.n_train):
         raise ParameterError(f"batch_size = {p.batch_size}: must divide n_train = {p.n_train}")
-    if len(start.R) != 1:
-        raise ParameterError(f"start: has {len(start.R)} seeds, must be one")
+    memory.require(_path_memory, p, "answers of all attention entries")
+    known: list[Any] = [None] * len(start.R)
+    if half is not None:
+        given = arguments.array("half", half, Allowed(above=0)).astype(float).reshape(-1)
+        if given.size != len(known):
+            raise ParameterError(f"half: has {given.size} times, must have {len(known)}")
+        known = given.tolist()
+    ones = (Start(*(x[[b]] for x in vars(start).values())) for b in range(len(known)))
+    rows = [_one(p, one, time) for one, time in zip(ones, known, strict=True)]
+    return Orders(*np.array(rows).T)
+
+
+def _one(p: Parameters, start: Start, half: float | None) -> tuple[float, float, float]:
+    """Full-batch time, shift and deviation of one start."""
+    try:
+        with np.errstate(over="ignore", invalid="ignore"):  # diverging descent does not get there
+            return _answered(p, start, half)
+    except (Never, OverflowError):
+        return (float("nan"),) * 3
+
+
+def _answered(p: Parameters, start: Start, half: float | None) -> tuple[float, float, float]:
     path, L, m = Path(p, start), p.L, p.batches
     if half is not None:  # as many steps by another learning rate
         p = p.replace(eta=p.eta * path.half / half)
@@ -199,4 +233,4 @@ def batch_times(p: Parameters, start: Start, half: float | None = None) -> Order
         shift -= (p.eta / L) ** 2 / p.n_train * bend
         moved += at * error[:, None]
         own += own @ path.jacobians[n] + path.slopes(n)
-    return Orders(path.half, float(shift), float(np.sqrt(variance)))
+    return path.half, float(shift), float(np.sqrt(variance))
