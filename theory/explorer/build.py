@@ -137,7 +137,7 @@ def page(model: Model, p: BaseParameters, runs: Path | None = None) -> str:
             code.append(f"{json.dumps(name)}: {described(model, flow, p)}")
         except ParameterError as error:
             refused.append(f"{name}: {error}")
-    if refused and not code:
+    if refused and not code and not curves.has_tables(model):
         raise ParameterError(f"{model.name}: no flow to explore; {'; '.join(refused)}")
     code += curves.entries(model, p)
     if not code:

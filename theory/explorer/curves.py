@@ -45,6 +45,11 @@ def tables(model: Model, p: BaseParameters) -> dict[str, xr.Dataset]:
     return dict(charts.charts(p)) if charts else {}
 
 
+def has_tables(model: Model) -> bool:
+    """Whether the model computes tables, which a page shows beside or instead of its flows."""
+    return _charts(model) is not None
+
+
 def _charts(model: Model) -> ModuleType | None:
     try:
         return model.wing("theory", "charts")
