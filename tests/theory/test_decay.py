@@ -67,7 +67,7 @@ def test_fixed_points_stand_still():
 
 def test_stability_changes_at_the_critical_decay():
     """Small keys and queries grow beside A = 1/L exactly below it, also at other sizes."""
-    for p in (P, P.replace(L=3, d_g=5), P.replace(d_h=8, rope="plain")):
+    for p in (P, P.replace(L=3, d_g=5), P.replace(d_h=32, rope="plain")):
         edge = float(thresholds(p).decay_unlearned)
         below, above = (
             float(late(p.replace(weight_decay=f * edge)).decay_growth) for f in (0.999, 1.001)
