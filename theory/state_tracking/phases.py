@@ -24,7 +24,7 @@ kappa = symbol(
     "kappa_w", r"\kappa_{\mathrm{w}}", "steepness of attention under decay", positive=True
 )
 growth = symbol(
-    "growth", r"\gamma_{\mathrm{u}}", "rate of keys and queries beside A = 1/L", real=True
+    "growth_unlearned", r"\gamma_{\mathrm{u}}", "rate of keys and queries beside A = 1/L", real=True
 )
 unlearned = symbol(
     "decay_unlearned", r"\lambda_{\mathrm{u}}", "decay above which A = 1/L is stable", positive=True

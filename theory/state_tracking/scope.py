@@ -112,9 +112,10 @@ REALISATION = Scope(
 ARRIVALS = Scope(
     "the theory of entries by arrivals",
     "training of the weights themselves, by any optimiser, with ample data",
-    (WEIGHTS, UNREWARDED, DRAWN, only("permutations", "iid")),
+    # of clipping, the norm of all gradients would be needed, and so the number of entries per kind
+    (WEIGHTS, UNREWARDED, DRAWN, only("permutations", "iid"), only("clip", Optimiser().clip)),
     ("data_draw", "n_test", "eval_every"),
-    ("n_train", "batch_size", "unit", "epochs", *OPTIMISER),
+    ("n_train", "batch_size", "unit", "epochs", *(x for x in OPTIMISER if x != "clip")),
 )
 BATCHES = Scope(
     "the theory of the order of batches",
