@@ -46,6 +46,7 @@ def test_a_factor_on_a_rate_is_seen():
     assert {c.equation for c in gradients.rates(table) if not c.within} == set(names)
 
 
+@pytest.mark.slow
 def test_students_follow_the_flow(tmp_path):
     """Eight seeds at two sizes, extrapolated: every order parameter within four standard errors,
     none of which exceeds 15% of its curve.

@@ -42,6 +42,7 @@ def test_every_sentence_lies_in_a_well_of_its_own(student):
     assert ((a * c - b * b) > 0).all() and (a + c > 0).all()
 
 
+@pytest.mark.slow
 def test_the_start_decides():
     """Same sentences, same risk: students that began with fields on both sides of the origin end
     with another overlap, in minima, by more than four standard errors over 12 seeds; the informed
