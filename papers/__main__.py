@@ -92,23 +92,23 @@ def _claims(model: Model, paper: ModuleType, args: argparse.Namespace) -> int:
             cli.choose("--run", command, dict.fromkeys(known))
         with progress.bar(f"papers {args.paper}", show=not args.quiet):
             stored = evidence.renew(model, wanted, not args.quiet)
-    found, state = evidence.found(stored), evidence.state(model, stored)
-    different = claims.different(ledger, found)
+    found_rows, state = evidence.found(stored), evidence.state(model, stored)
+    different = claims.different(ledger, found_rows)
     if args.json:
         print(
             output.to_json(
                 {
                     "paper": args.paper,
-                    "claims": claims.as_dicts(ledger, found),
-                    "coverage": claims.coverage(ledger, found),
-                    "without_result": claims.without_result(ledger, found),
+                    "claims": claims.as_dicts(ledger, found_rows),
+                    "coverage": claims.coverage(ledger, found_rows),
+                    "without_result": claims.without_result(ledger, found_rows),
                     "different": different,
                     "evidence": state,
                 }
             )
         )
     else:
-        print("\n".join([claims.report(ledger, found), *state]))
+        print("\n".join([claims.report(ledger, found_rows), *state]))
         if different:
             print(f"typed and computed verdicts differ: {', '.join(different)}")
     return 1 if different else 3 if evidence.stale(model, stored) else 0

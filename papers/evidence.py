@@ -169,12 +169,12 @@ def reason(row: Mapping[str, Any]) -> str:
     """
     if row.get("why") or row["verdict"] not in VERDICTS[2:]:
         return row.get("why", "")
-    found = "nothing" if row["detectable"] is None else f"no error below {row['detectable']:.2g}"
+    size = "nothing" if row["detectable"] is None else f"no error below {row['detectable']:.2g}"
     off = f"{row['measured']:.4g} measured, {row['predicted']:.4g} predicted"
     return {
-        "coarse": f"by its design it can detect {found} (relative)",
+        "coarse": f"by its design it can detect {size} (relative)",
         "bound": "an inequality: it holds with a margin, the size is not tested",
-        "undecided": f"with these samples it can detect {found} (relative)",
+        "undecided": f"with these samples it can detect {size} (relative)",
         "limit": f"{off}: inside the deviation that is known of this theory",
         "FAIL": off,
     }[row["verdict"]]

@@ -34,20 +34,20 @@ def seeds(asked: Any) -> list[int]:
         Unless they are distinct integers that netCDF and file names can hold.
     """
     number = _plain(asked)
-    found: list[Any]
+    listed: list[Any]
     if is_whole(number) and 0 <= number <= MOST_SEEDS:
-        found = list(range(number))
+        listed = list(range(number))
     elif hasattr(asked, "__iter__") and number is asked and not isinstance(asked, str | bytes):
-        found = [_plain(s) for s in itertools.islice(asked, MOST_SEEDS + 1)]
+        listed = [_plain(s) for s in itertools.islice(asked, MOST_SEEDS + 1)]
     else:
-        found = [None]
-    good = all(is_whole(s) and 0 <= s < 2**63 for s in found)
-    if not good or len(set(found)) < len(found) or len(found) > MOST_SEEDS:
+        listed = [None]
+    good = all(is_whole(s) and 0 <= s < 2**63 for s in listed)
+    if not good or len(set(listed)) < len(listed) or len(listed) > MOST_SEEDS:
         raise ParameterError(
             f"seeds = {repr(asked):.80}: must be distinct whole numbers >= 0 and below 2^63, "
             f"or how many of them; at most {MOST_SEEDS}"
         )
-    return [int(s) for s in found]
+    return [int(s) for s in listed]
 
 
 def time(asked: Any, name: str) -> float:

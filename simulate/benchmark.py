@@ -22,13 +22,13 @@ def main(argv: list[str] | None = None) -> int:
         "quiet",
     )
     args = parser.parse_args(argv)
-    found = args.model.wing("simulate", "benchmark").measure(
+    rows = args.model.wing("simulate", "benchmark").measure(
         cli.parameters(args), args.device, args.quiet
     )
     if args.json:
-        print(output.to_json({"model": args.model.name, **found}))
+        print(output.to_json({"model": args.model.name, **rows}))
         return 0
-    print(f"one training step of {args.model.name} on {found['device']}")
+    print(f"one training step of {args.model.name} on {rows['device']}")
     head = ("how", "threads", "seeds", "ms per seed-step", "ratio", "peak memory")
     print(
         output.table(
@@ -42,11 +42,11 @@ def main(argv: list[str] | None = None) -> int:
                     f"{r['ratio']:.1f}",
                     f"{r['peak_MB']:.0f} MB",
                 ]
-                for r in found["rows"]
+                for r in rows["rows"]
             ],
         )
     )
-    for line in found["notes"]:
+    for line in rows["notes"]:
         print(line, file=sys.stdout)
     return 0
 

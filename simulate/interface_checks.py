@@ -121,9 +121,9 @@ def states(system: Any, learner: Learner, students: int) -> list[State]:
     ParameterError
         If a state cannot be saved or read.
     """
-    found = [state(system, learner, b) for b in range(students)]
+    states_back = [state(system, learner, b) for b in range(students)]
     with named(f"{system.name}: its state"):
-        return [runs.unpickled(runs.pickled(s)) for s in found]
+        return [runs.unpickled(runs.pickled(s)) for s in states_back]
 
 
 def resumable(system: Any, learner: Learner, students: int) -> None:
@@ -148,14 +148,14 @@ def state(system: Any, learner: Learner, b: int) -> State:
         If it is not a dictionary, or `state` fails.
     """
     try:
-        found = learner.state(b)
+        saved = learner.state(b)
     except Exception as error:  # foreign code may raise anything
         raise ParameterError(f"{system.name}: state() fails: {error_summary(error)}") from error
-    if not isinstance(found, dict):
+    if not isinstance(saved, dict):
         raise ParameterError(
-            f"{system.name}: state() gives {type(found).__name__}, must be a dictionary"
+            f"{system.name}: state() gives {type(saved).__name__}, must be a dictionary"
         )
-    return found
+    return saved
 
 
 def load(system: Any, learner: Learner, states: Sequence[State]) -> None:

@@ -146,16 +146,16 @@ def estimate(jobs: Sequence[Job]) -> float:
     settings = {job.setting: job.probe for job in jobs if job.probe is not None}
     order = sorted(settings)
     random.Random(0).shuffle(order)  # grids are ordered by cost
-    started, found = time.monotonic(), {}
+    started, seconds = time.monotonic(), {}
     for setting in order:
         with contextlib.suppress(Exception):  # the training itself will report the error
             probe = settings[setting]
             assert probe is not None
-            found[setting] = probe()
+            seconds[setting] = probe()
         if time.monotonic() - started > PROBED_SECONDS:
             break
-    mean = sum(found.values()) / max(1, len(found))
-    return sum(job.epochs * found.get(job.setting, mean) for job in jobs)
+    mean = sum(seconds.values()) / max(1, len(seconds))
+    return sum(job.epochs * seconds.get(job.setting, mean) for job in jobs)
 
 
 def duration(seconds: float) -> str:

@@ -242,9 +242,9 @@ def _check_attributes(path: Path, dataset: xr.Dataset) -> None:
 def _object(text: Any) -> Any:
     """Parse a JSON text; None if it is invalid."""
     try:
-        found = json.loads(text) if isinstance(text, str) else None
-        json.dumps(found)  # as later comparisons do
-        return found
+        parsed = json.loads(text) if isinstance(text, str) else None
+        json.dumps(parsed)  # as later comparisons do
+        return parsed
     except (ValueError, RecursionError):  # the latter if nested too deeply
         return None
 
@@ -281,39 +281,39 @@ def ensemble(
         Naming the file and the missing or invalid part.
     """
     path = Path(path)
-    found = open(path) if path.is_dir() else read(path)
-    if "model" not in found.attrs:
+    runs = open(path) if path.is_dir() else read(path)
+    if "model" not in runs.attrs:
         raise ParameterError(f"{path}: attribute model is missing")
-    if found.attrs["model"] != model:
-        raise ParameterError(f"{path}: an ensemble of {found.attrs['model']}, not of {model}")
-    if "parameters" not in found.attrs:
+    if runs.attrs["model"] != model:
+        raise ParameterError(f"{path}: an ensemble of {runs.attrs['model']}, not of {model}")
+    if "parameters" not in runs.attrs:
         raise ParameterError(
             f"{path}: attribute parameters is missing, or runs of several settings; name one of its folders"
         )
     try:
-        p = kind(**json.loads(found.attrs["parameters"]))
+        p = kind(**json.loads(runs.attrs["parameters"]))
     except (ParameterError, TypeError) as error:  # a name such as self
         raise ParameterError(f"{path}: attribute parameters: {error}") from None
-    if found.sizes.get("seed", 1) < 2:
+    if runs.sizes.get("seed", 1) < 2:
         raise ParameterError(f"{path}: holds one seed; a comparison needs at least 2")
     for name, dimensions in needed.items():
-        if name not in found.variables:
+        if name not in runs.variables:
             raise ParameterError(f"{path}: variable {name} is missing")
-        if set(found[name].dims) != set(dimensions):
+        if set(runs[name].dims) != set(dimensions):
             raise ParameterError(
-                f"{path}: variable {name} has dimensions ({', '.join(map(str, found[name].dims))}), "
+                f"{path}: variable {name} has dimensions ({', '.join(map(str, runs[name].dims))}), "
                 f"must be ({', '.join(dimensions)})"
             )
-        if found[name].dtype.kind not in "biuf":
+        if runs[name].dtype.kind not in "biuf":
             raise ParameterError(f"{path}: variable {name} holds no numbers")
-        if name in dimensions and not (np.diff(found[name].values) > 0).all():
+        if name in dimensions and not (np.diff(runs[name].values) > 0).all():
             raise ParameterError(f"{path}: coordinate {name} does not increase")
     for dimension, length in sizes(p).items():
-        if found.sizes.get(dimension, length) != length:
+        if runs.sizes.get(dimension, length) != length:
             raise ParameterError(
-                f"{path}: dimension {dimension} has length {found.sizes[dimension]}, must be {length}"
+                f"{path}: dimension {dimension} has length {runs.sizes[dimension]}, must be {length}"
             )
-    return p, found
+    return p, runs
 
 
 def writable(places: Iterable[Path]) -> None:
@@ -478,7 +478,7 @@ def open(store: Path | str) -> xr.Dataset:
         If there are no runs, runs of several models, or more data than fit into memory and dask is
         not installed.
     """
-    found: dict[str, dict[int, xr.Dataset]] = {}
+    runs_by: dict[str, dict[int, xr.Dataset]] = {}
     # A store has one level of folders; deeper ones are not searched.
     for file in sorted([*Path(store).glob("seed-*.nc"), *Path(store).glob("*/seed-*.nc")]):
         try:
@@ -490,32 +490,32 @@ def open(store: Path | str) -> xr.Dataset:
                 )
             if setting.get("format") != FORMAT or not isinstance(setting.get("model"), str):
                 raise ParameterError(f"{file}: written by another version of this toolkit")
-            of = found.setdefault(run.attrs["configuration"], {})
+            of = runs_by.setdefault(run.attrs["configuration"], {})
             if of.setdefault(int(run.attrs["seed"]), run) is not run:
                 raise ParameterError(f"{file}: a run that another file holds already")
         except (ParameterError, OSError) as error:
             warnings.warn(f"{error}; left out", stacklevel=2)
-    if not found:
+    if not runs_by:
         raise ParameterError(f"{store}: no finished runs (seed-*.nc) in it or in its folders")
-    if any(len({run.attrs.get("code", "") for run in of.values()}) > 1 for of in found.values()):
+    if any(len({run.attrs.get("code", "") for run in of.values()}) > 1 for of in runs_by.values()):
         warnings.warn(
             f"{store}: seeds of one configuration, trained by different code; remove those of the "
             "older to train them again",
             stacklevel=2,
         )
-    settings = {config: _setting(config) for config in found}
+    settings = {config: _setting(config) for config in runs_by}
     models = sorted({s["model"] for s in settings.values()})
     if len(models) > 1:
         raise ParameterError(f"{store}: holds runs of {', '.join(models)}; name one of its folders")
     swept = _swept(list(settings.values()))
     ready = _loader(
         store,
-        found,
+        runs_by,
         math.prod(len({json.dumps(s.get(n)) for s in settings.values()}) for n in swept),
     )
     pieces = [
         (settings[config], combine([ready(of[s]) for s in sorted(of)], sorted(of)))
-        for config, of in found.items()
+        for config, of in runs_by.items()
     ]
     return _join(pieces, swept)
 

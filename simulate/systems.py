@@ -49,8 +49,8 @@ def find(name: str) -> tuple[str, System]:
 
 def every() -> dict[str, System]:
     """Systems of all models by full name."""
-    found: dict[str, System] = {}
+    systems: dict[str, System] = {}
     for model in registry.MODELS.values():
         with registry.skip_on_error(model):
-            found |= {f"{model.name}.{short}": s for short, s in of(model.name).items()}
-    return found
+            systems |= {f"{model.name}.{short}": s for short, s in of(model.name).items()}
+    return systems

@@ -286,7 +286,7 @@ class System:
         own: Mapping[str, Any],
     ) -> xr.Dataset:
         """Finished runs of one or several settings as one dataset."""
-        found = []
+        parts = []
         for p in points:
             config = self.configuration(p, self.precision(dtype), **own)
             stored = [runs.read(runs.place(store, config, seed)) for seed in seeds]
@@ -296,11 +296,11 @@ class System:
                     f"{self.name} has now; remove it to train again",
                     stacklevel=2,
                 )
-            found.append(runs.combine(stored, seeds))
+            parts.append(runs.combine(stored, seeds))
         if not self.sweep_parameter:
-            return found[0]
+            return parts[0]
         joined = xr.concat(
-            found, dim=self.sweep_parameter, combine_attrs="drop_conflicts", join="exact"
+            parts, dim=self.sweep_parameter, combine_attrs="drop_conflicts", join="exact"
         )
         return joined.assign_coords(
             {self.sweep_parameter: [getattr(p, self.sweep_parameter) for p in points]}
@@ -389,12 +389,12 @@ class System:
         """
         if name is None and self.devices:
             name = self.devices[0]
-        found = devices.find(name)
-        if self.devices and found.type not in self.devices:
+        chosen = devices.find(name)
+        if self.devices and chosen.type not in self.devices:
             raise ParameterError(
                 f"device = {name!r}: {self.name} is trained on {' or '.join(self.devices)} alone"
             )
-        return found
+        return chosen
 
 
 def _parts(made: Any) -> list[Any]:
@@ -473,7 +473,7 @@ def _train(
             learner = system.learner(p, list(states), device, dtype, **own)
             if start:
                 _resume(system, learner, {place(s): state for s, state in states.items()})
-            found = {
+            records = {
                 int(s): {
                     name: np.stack([state["records"][s][name].numpy() for state in states.values()])
                     for name in record
@@ -481,10 +481,16 @@ def _train(
                 for s, record in next(iter(states.values()))["records"].items()
             }
             saving = functools.partial(
-                _save, system, code, learner, found, config, {seed: place(seed) for seed in states}
+                _save,
+                system,
+                code,
+                learner,
+                records,
+                config,
+                {seed: place(seed) for seed in states},
             )
             attrs = [system.provenance(config, p, seed) for seed in states]
-            results = _learn(system, p, learner, attrs, start, found, saving, tick)
+            results = _learn(system, p, learner, attrs, start, records, saving, tick)
             for seed, result in zip(states, results, strict=True):
                 with interface_checks.named(f"{system.name}: a run"):
                     runs.write(result, place(seed))

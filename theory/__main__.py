@@ -51,14 +51,14 @@ def main(argv: list[str] | None = None) -> int:
     )
     args = parser.parse_args(argv)
     models = [args.model] if args.model else list(registry.MODELS.values())
-    found: dict[str, Any] = {}
+    listing: dict[str, Any] = {}
     for m in models:
         with contextlib.nullcontext() if args.model else registry.skip_on_error(m):
-            found[m.name] = _as_json(m) if args.json else _lines(m, args)
+            listing[m.name] = _as_json(m) if args.json else _lines(m, args)
     if args.json:
-        print(output.to_json(found))
+        print(output.to_json(listing))
         return 0
-    text = "\n".join(line for lines in found.values() for line in lines)
+    text = "\n".join(line for lines in listing.values() for line in lines)
     output.write_text(Path(args.latex) if args.latex not in (None, "-") else None, text)
     return 0
 

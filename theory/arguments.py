@@ -65,16 +65,16 @@ def array(
         numerical, or a DataArray whose dimension names would be lost.
     """
     if isinstance(value, float | np.floating | np.integer) or type(value) is int:
-        found = np.asarray(value)
+        numbers = np.asarray(value)
     else:
-        found = _read(name, value, words)
-    if not (found.size or empty):
+        numbers = _read(name, value, words)
+    if not (numbers.size or empty):
         raise ParameterError(f"{name} = {shown(value)}: is empty; must hold at least one value")
-    if found.dtype.kind == "O" and not words:
-        found = found.astype(float)
+    if numbers.dtype.kind == "O" and not words:
+        numbers = numbers.astype(float)
     if allowed is not None:
-        _within(name, found, allowed)
-    return found
+        _within(name, numbers, allowed)
+    return numbers
 
 
 def _read(name: str, value: Any, words: bool) -> np.ndarray:
@@ -88,23 +88,23 @@ def _read(name: str, value: Any, words: bool) -> np.ndarray:
     if getattr(value, "requires_grad", False):
         raise refuse("carries a gradient; detach it")
     try:
-        found = np.asarray(value)
+        array = np.asarray(value)
     except Exception as error:  # the object's own conversion may raise anything
         why = str(error).partition("\n")[0]
         if "inhomogeneous" in why:
             why = "lists in it differ in length"
         raise refuse(f"is no array of numbers ({why})") from None
-    entries = [] if isinstance(value, np.ndarray) and found.dtype.kind != "O" else _entries(value)
+    entries = [] if isinstance(value, np.ndarray) and array.dtype.kind != "O" else _entries(value)
     if any(issubclass(kind, np.ma.MaskedArray) for kind in entries):
         raise refuse("is masked in part; leave out what is masked")
     truths = [kind for kind in entries if issubclass(kind, bool | np.bool_)]
     if truths and len(entries) > len(truths):
         raise refuse("holds true or false beside other values")
-    if found.dtype.kind == "O":
+    if array.dtype.kind == "O":
         nothing = {type(None), str, bool} if words else set()
         wrong = [
             kind
-            for kind in set(map(type, found.ravel().tolist()))
+            for kind in set(map(type, array.ravel().tolist()))
             if kind not in nothing and (not issubclass(kind, numbers.Real) or kind is bool)
         ]
         if wrong:
@@ -113,13 +113,13 @@ def _read(name: str, value: Any, words: bool) -> np.ndarray:
             )
         if not words:
             try:
-                found.astype(float)
+                array.astype(float)
             except OverflowError:
                 raise refuse("is beyond the largest number, 1.8e308") from None
-    elif found.dtype.kind not in ("iuf" + (WORDS + "b") * words):
+    elif array.dtype.kind not in ("iuf" + (WORDS + "b") * words):
         kinds = {"c": "complex numbers", "b": "true or false"} | dict.fromkeys(WORDS, "words")
-        raise refuse(f"must be numbers, not {kinds.get(found.dtype.kind, str(found.dtype))}")
-    return found
+        raise refuse(f"must be numbers, not {kinds.get(array.dtype.kind, str(array.dtype))}")
+    return array
 
 
 def _entries(value: Any) -> set[type]:
@@ -154,10 +154,10 @@ def listed(name: str, value: Any, allowed: Allowed | None = None) -> np.ndarray:
         value = value.values
     if not hasattr(value, "__len__") and isinstance(value, Iterable):
         value = list(value) if not hasattr(value, "__array__") else value
-    found = array(name, value, allowed or ANYTHING)
-    if found.ndim != 1:
+    numbers = array(name, value, allowed or ANYTHING)
+    if numbers.ndim != 1:
         raise ParameterError(f"{name} = {shown(value)}: must be a list of numbers")
-    return found
+    return numbers
 
 
 def checked(function: Callable) -> Callable:
@@ -190,12 +190,12 @@ def reader(function: Callable) -> Callable[[dict[str, Any]], None]:
     @functools.cache
     def readers() -> dict[str, Reader]:
         hints = typing.get_type_hints(function, include_extras=True)
-        found = {
+        by_name = {
             name: _reader(hints[name])
             for name, x in inspect.signature(function).parameters.items()
             if name in hints and x.kind not in (x.VAR_POSITIONAL, x.VAR_KEYWORD)
         }
-        return {name: how for name, how in found.items() if how is not None}
+        return {name: how for name, how in by_name.items() if how is not None}
 
     def read(arguments: dict[str, Any]) -> None:
         for name, how in readers().items():

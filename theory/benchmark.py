@@ -18,9 +18,9 @@ def main(argv: list[str] | None = None) -> int:
     ).parse_args(argv)
     module = cli.having(args.model, "theory", "benchmark")
     with progress.bar(f"theory.benchmark {args.model.name}", show=not args.quiet):
-        found = module.benchmark()
+        measured = module.benchmark()
     if args.json:
-        print(output.to_json({"model": args.model.name, **found}))
+        print(output.to_json({"model": args.model.name, **measured}))
     else:
         rows = [
             (
@@ -30,7 +30,7 @@ def main(argv: list[str] | None = None) -> int:
                 f"{r['microseconds_per_point']:.4g}",
                 f"{r['error']:.1e}",
             )
-            for r in found["rows"]
+            for r in measured["rows"]
         ]
         print(
             output.table(
@@ -38,9 +38,9 @@ def main(argv: list[str] | None = None) -> int:
             )
         )
         print(
-            f"ratio {found['ratio']:.3g}; {'within' if found['agree'] else 'NOT within'} the tolerance\n{found['note']}"
+            f"ratio {measured['ratio']:.3g}; {'within' if measured['agree'] else 'NOT within'} the tolerance\n{measured['note']}"
         )
-    return 0 if found["rows"][0]["within"] else 1
+    return 0 if measured["rows"][0]["within"] else 1
 
 
 if __name__ == "__main__":

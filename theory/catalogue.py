@@ -43,7 +43,11 @@ def family(systems: Sequence[ModuleType]) -> tuple[Sections, Callable[[], dict[s
 
     def sections() -> dict[str, list[Equation]]:
         """Equations of all systems, grouped as a write-up would."""
-        return {name: found for system in systems for name, found in system.sections().items()}
+        return {
+            name: equations_of
+            for system in systems
+            for name, equations_of in system.sections().items()
+        }
 
     return sections, _by_name(sections)
 

@@ -78,9 +78,9 @@ def sluggishness() -> sp.Expr:
     """Coefficient of the second derivative, in the mean age; the same for both rules."""
     form = age + sp.Rational(1, 2)
     for rule in RULES:
-        found = second_order(rule)
-        written_as(sp.Integer(1), sp.expand(found).coeff(D, 1))
-        written_as(form.subs(age, moments(rule)[1]), sp.expand(found).coeff(D, 2))
+        coefficient = second_order(rule)
+        written_as(sp.Integer(1), sp.expand(coefficient).coeff(D, 1))
+        written_as(form.subs(age, moments(rule)[1]), sp.expand(coefficient).coeff(D, 2))
     return form
 
 
@@ -90,8 +90,8 @@ def equivalent() -> sp.Expr:
     """
     other = sp.Symbol("other", positive=True)
     own = sluggishness().subs(age, 0) * other
-    (found,) = sp.solve(sp.Eq(own, sluggishness() * rate), other)
-    return written_as(rate * (1 + 2 * age), found)
+    (rates,) = sp.solve(sp.Eq(own, sluggishness() * rate), other)
+    return written_as(rate * (1 + 2 * age), rates)
 
 
 def started(rule: Rule) -> sp.Expr:
@@ -107,10 +107,10 @@ def started(rule: Rule) -> sp.Expr:
 @cache
 def equations() -> dict[str, Equation]:
     """Rate, age and clock of both rules, and the plain descent that has the same path."""
-    found = []
+    rows = []
     for rule in RULES:
         total, mean = moments(rule)
-        found += [
+        rows += [
             Equation(f"age_{rule.name}", age, mean, REFERENCE, "exact"),
             Equation(
                 f"clock_{rule.name}",
@@ -121,7 +121,7 @@ def equations() -> dict[str, Equation]:
                 ("constant rate, gradients constant",),
             ),
         ]
-    found += [
+    rows += [
         Equation("rate_momentum", rate, eta * moments(RULES[0])[0], REFERENCE, "exact"),
         Equation(
             "sluggish",
@@ -133,7 +133,7 @@ def equations() -> dict[str, Equation]:
         ),
         Equation("plain_rate", plain, equivalent, REFERENCE, "leading order", (SLOW,)),
     ]
-    return {e.name: e for e in found}
+    return {e.name: e for e in rows}
 
 
 def delayed(rule: Rule) -> sp.Expr:

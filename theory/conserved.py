@@ -44,7 +44,7 @@ def conserved(flow: Flow) -> list[Equation]:
         results are returned.
     """
     terms, rng = ansatz(flow.state), np.random.default_rng(0)
-    found: list[Equation] = []
+    invariants: list[Equation] = []
     gradients = np.empty((0, len(flow.state)))
     slopes, space = _null_space(flow, terms, rng)
     for vector in reversed(space):
@@ -54,12 +54,14 @@ def conserved(flow: Flow) -> list[Equation]:
         chosen = [term for term, c in zip(terms, vector, strict=True) if abs(c) > 1e3 * ZERO]
         if (quantity := _proved(flow, chosen)) is None:
             continue
-        gradients, name = along, f"conserved_{len(found) + 1}"
+        gradients, name = along, f"conserved_{len(invariants) + 1}"
         start = quantity.subs(flow.initial)
         if not start.is_finite and start.has(sp.oo, -sp.oo, sp.zoo, sp.nan):
-            start = sp.Symbol(f"C_{len(found) + 1}")
-        found.append(Equation(name, start, quantity, flow.reference, flow.status, flow.assumptions))
-    return found
+            start = sp.Symbol(f"C_{len(invariants) + 1}")
+        invariants.append(
+            Equation(name, start, quantity, flow.reference, flow.status, flow.assumptions)
+        )
+    return invariants
 
 
 def _null_space(
@@ -77,8 +79,8 @@ def _null_space(
     slopes = [[sp.diff(f, x) for x in flow.state] for f in terms]
     moved = [sp.Add(*map(sp.Mul, row, rates)) for row in slopes]
     with np.errstate(all="ignore"):
-        found = rhs(fixed[0], *points, *fixed[1:])
-        rate = np.array([np.broadcast_to(r, points.shape[1]) for r in found], float)
+        gradients = rhs(fixed[0], *points, *fixed[1:])
+        rate = np.array([np.broadcast_to(r, points.shape[1]) for r in gradients], float)
         rows = np.array(sp.lambdify([*flow.state, *rates], moved, "numpy")(*points, *rate)).T
     rows = rows / np.where(rate.any(0), np.abs(rate).max(0), 1)[:, None]
     rows = rows[np.isfinite(rows).all(1)]

@@ -44,11 +44,11 @@ def of_onset(onset: Callable[..., Onset]) -> Callable[..., xr.Dataset]:
 
     @sweep.over_fields
     def at_a_point(p: BaseParameters) -> xr.Dataset:
-        found = onset(p)
+        result = onset(p)
         return xr.Dataset(
             {
-                name: ((), found.numbers[name], {"long_name": found.labels[name], "units": unit})
-                for name, unit in found.times.items()
+                name: ((), result.numbers[name], {"long_name": result.labels[name], "units": unit})
+                for name, unit in result.times.items()
             }
         )
 

@@ -149,21 +149,21 @@ class Equation:
             If a given name is not a symbol of the equation.
         """
         known = {s.name: s for s in self.lhs.free_symbols | self.rhs.free_symbols if s.is_Symbol}
-        found = {}
+        values = {}
         for key, value in replacements.items():
             if isinstance(key, str) and key not in known:
                 names = ", ".join(sorted(known))
                 hint = nearest(key, known)
                 raise ParameterError(f"{self.name}: no symbol {key}; {hint}there are {names}")
             name = key if isinstance(key, str) else getattr(key, "name", None)
-            found[known.get(name, key) if isinstance(key, str | sp.Symbol) else key] = value
+            values[known.get(name, key) if isinstance(key, str | sp.Symbol) else key] = value
         # The rate of A at A = 1/2 is not the derivative of 1/2.
         kept = {
             key: value
-            for key, value in found.items()
+            for key, value in values.items()
             if not (self.lhs.has(sp.Derivative) and not isinstance(value, sp.Symbol))
         }
-        return replace(self, lhs=self.lhs.subs(kept), rhs=self.rhs.subs(found))
+        return replace(self, lhs=self.lhs.subs(kept), rhs=self.rhs.subs(values))
 
     def rename(self, names: Mapping[str, str]) -> Self:
         """Equation with symbols, arrays and functions under other names: ``rename({"N": "T"})``.

@@ -104,7 +104,7 @@ def symbols(model: Model, equations: Iterable[Equation], renaming: Renaming = UN
     """
     listed = list(equations)
     defined = {str(e.lhs): e.name for e in reversed(listed)}
-    found: dict[tuple[str, str], list[str]] = {}
+    rows: dict[tuple[str, str], list[str]] = {}
     for part in model.systems or [model]:
         said = Meanings(part)
         own = part.wing("theory").equations() if model.systems else {e.name: e for e in listed}
@@ -114,9 +114,9 @@ def symbols(model: Model, equations: Iterable[Equation], renaming: Renaming = UN
                 means = renaming.words("; ".join(said.of(x)))
                 where = f"by {defined[name]}" if name in defined else f"first in {equation.name}"
                 row = [f"${printed}$", escape(means), escape(where)]
-                found.setdefault((printed, means), row)
+                rows.setdefault((printed, means), row)
     head = r"\textbf{symbol} & \textbf{meaning} & \textbf{where} \\ \hline \endhead"
-    body = "\n".join(" & ".join(row) + r" \\" for row in found.values())
+    body = "\n".join(" & ".join(row) + r" \\" for row in rows.values())
     return f"{{\\small\n\\begin{{longtable}}{{lp{{68mm}}p{{46mm}}}}\n{head}\n{body}\n\\end{{longtable}}}}"
 
 
@@ -153,8 +153,8 @@ class Meanings:
         )
         self._fields = {f.name: [f.metadata["doc"]] for f in fields if f.metadata.get("doc")}
         if model.stated:
-            found = model.wing("theory").derived().meanings
-            self._fields = {k: [v] for k, v in found.items()} | self._fields
+            meanings = model.wing("theory").derived().meanings
+            self._fields = {k: [v] for k, v in meanings.items()} | self._fields
         self._shared = notation.meanings(lambda name: name.rpartition(".")[0] == family)
 
     def of(self, x: Any) -> list[str]:
@@ -165,8 +165,8 @@ class Meanings:
         alike = (
             [y for y in self._own if str(y) == str(x)] if isinstance(x, UndefinedFunction) else []
         )
-        found = next((self._own[y] for y in (x, *alike) if y in self._own), None)
-        return found or self._fields.get(str(x)) or self._shared.get(x, [])
+        meaning = next((self._own[y] for y in (x, *alike) if y in self._own), None)
+        return meaning or self._fields.get(str(x)) or self._shared.get(x, [])
 
 
 def numbers(reference: str) -> list[str]:
@@ -174,13 +174,13 @@ def numbers(reference: str) -> list[str]:
     with); ranges are expanded.
     """
     reference = re.split(r"\b(?:beyond|below|above|replacing|solution of)\b", reference)[0]
-    found: list[str] = []
+    claimed: list[str] = []
     for first, last in re.findall(r"\(([A-Z]?\.?\d+[a-z]?)\)(?:-\((\d+)\))?", reference):
         if last and first.isdigit():
-            found += [str(k) for k in range(int(first), int(last) + 1)]
+            claimed += [str(k) for k in range(int(first), int(last) + 1)]
         else:
-            found.append(first)
-    return found + re.findall(r"\b([A-Z]\.\d+(?:\.\d+)?)\b", reference)
+            claimed.append(first)
+    return claimed + re.findall(r"\b([A-Z]\.\d+(?:\.\d+)?)\b", reference)
 
 
 def choose(text: str, equations: Mapping[str, Equation]) -> list[Equation]:
@@ -195,9 +195,9 @@ def choose(text: str, equations: Mapping[str, Equation]) -> list[Equation]:
         return [equations[text]]
     number = re.sub(r"^(Eqs?\.?)?\s*\(?|\)$", "", text.strip())
     of = {name: numbers(e.reference) for name, e in equations.items()}
-    found = [equations[name] for name, named in of.items() if number in named]
-    if found:
-        return found
+    chosen = [equations[name] for name, named in of.items() if number in named]
+    if chosen:
+        return chosen
     if number.isdigit():
         near = sorted(
             {n for named in of.values() for n in named if n.isdigit()},

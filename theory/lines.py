@@ -153,7 +153,7 @@ class _Break:
 
 
 def _breaks(parts: list[str]) -> list[_Break]:
-    found, opened, braces = [], 0, 0
+    places, opened, braces = [], 0, 0
     for at, token in enumerate(parts):
         if token == "{":
             braces += 1
@@ -168,10 +168,10 @@ def _breaks(parts: list[str]) -> list[_Break]:
         if token in "+-" and parts[at + 1 : at + 2] == [" "]:
             before = [p for p in parts[:at] if not p.isspace()][-1:]
             if before and before[0] not in "([{=,":
-                found.append(_Break(at, opened, False))
+                places.append(_Break(at, opened, False))
         elif _ends_factor(parts, at) and token not in ("\\right", "^", "_", ")", ",", "}"):
-            found.append(_Break(at, opened - (token == "\\left"), True))
-    return found
+            places.append(_Break(at, opened - (token == "\\left"), True))
+    return places
 
 
 def _ends_factor(parts: list[str], at: int) -> bool:

@@ -132,12 +132,12 @@ class _Writer(Code):
         """The generated function of arrays and numbers."""
         results = []
         for name in self.asked.wanted:
-            axes, found = self.axes[name], self._defined(name)
+            axes, result = self.axes[name], self._defined(name)
             self.range = {a: self.spans[a] for a in axes}
             to = functools.partial(
                 lambda shape, x: self.xp.broadcast_to(x, shape), self.shape(axes)
             )
-            results.append(self.step(to, axes, self.aligned(found, axes)))
+            results.append(self.step(to, axes, self.aligned(result, axes)))
         return self.function(results)
 
     def value(self, expr: sp.Expr) -> Array:
@@ -149,8 +149,8 @@ class _Writer(Code):
         stand_in = {x: sp.Symbol(f"_axis{k}", **WHOLE) for k, x in enumerate(order)}
         key = (expr.xreplace(stand_in), tuple(self.range[x] for x in order))
         if key not in self.made:
-            found = self._written(expr)
-            self.made[key] = Array(found.number, tuple(stand_in[a] for a in found.axes))
+            array = self._written(expr)
+            self.made[key] = Array(array.number, tuple(stand_in[a] for a in array.axes))
         back = {b: a for a, b in stand_in.items()}
         return Array(self.made[key].number, tuple(back[a] for a in self.made[key].axes))
 
@@ -198,9 +198,9 @@ class _Writer(Code):
     def _defined(self, name: str) -> Array:
         """Array of a definition over the indices on its left side."""
         outside, self.range = self.range, {a: self.spans[a] for a in self.axes[name]}
-        found = self.value(self._inlined(self.rights[name]))
+        array = self.value(self._inlined(self.rights[name]))
         self.range = outside
-        return found
+        return array
 
     def _inlined(self, expr: sp.Expr) -> sp.Expr:
         """Substitute definitions that are larger than each of their factors, so that a contraction
@@ -231,8 +231,8 @@ class _Writer(Code):
         if name in self.rights:
             if not whole:
                 raise NotLowered(str(x))
-            found, at = self._defined(name), dict(zip(self.axes[name], axes, strict=True))
-            number, axes = found.number, tuple(at[a] for a in found.axes)
+            entry, at = self._defined(name), dict(zip(self.axes[name], axes, strict=True))
+            number, axes = entry.number, tuple(at[a] for a in entry.axes)
         else:
             number = self.asked.arrays.index(name)
         if not whole:
@@ -242,8 +242,8 @@ class _Writer(Code):
             return self.step(
                 functools.partial(self._take, name), axes, (number, None, None), *views
             )
-        once, found = [*dict.fromkeys(axes)], Array(number, axes)
-        return found if len(once) == len(axes) else self.einsum(once, found)
+        once, entry = [*dict.fromkeys(axes)], Array(number, axes)
+        return entry if len(once) == len(axes) else self.einsum(once, entry)
 
     def _take(self, name: str, array: Any, *places: Any) -> Any:
         at = [self.xp.asarray(p, dtype=self.xp.int64) for p in places]

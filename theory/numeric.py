@@ -185,15 +185,15 @@ def entry_by_entry(expr: sp.Expr, values: Mapping[str, Any]) -> float:
     expr = expr.subs(whole).doit()
     if left := sorted(expr.atoms(sp.Sum), key=str):
         raise ParameterError(f"{left[0]}: its ends must be whole numbers")
-    found: dict[sp.Basic, float] = {x: values[x.name] for x in free - whole.keys()}
+    numbers: dict[sp.Basic, float] = {x: values[x.name] for x in free - whole.keys()}
     for x in sorted(expr.atoms(sp.Indexed), key=str):
         array, place = np.asarray(values[x.base.label.name]), [int(i) for i in x.indices]
         if array.ndim != len(place) or any(
             not 1 <= i <= n for i, n in zip(place, array.shape, strict=True)
         ):
             raise ParameterError(f"{x}: not a place of an array of shape {array.shape}")
-        found[x] = float(array[tuple(i - 1 for i in place)])
-    return float(expr.xreplace(found))
+        numbers[x] = float(array[tuple(i - 1 for i in place)])
+    return float(expr.xreplace(numbers))
 
 
 def _number(value: Any) -> np.ndarray:

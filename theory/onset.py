@@ -136,14 +136,14 @@ def main(argv: list[str] | None = None) -> int:
     )  # with --json, stdout holds one JSON object and nothing else
     formulas = printing.aligned(result.equations()) if args.latex else ""
     if args.json:
-        found = {
+        answer = {
             "model": args.model.name,
             **result.numbers,
             **result.details,
             "notes": result.notes,
             "parameters": p.as_dict(),
         }
-        print(output.to_json(found | ({"latex": formulas} if args.latex == "-" else {})))
+        print(output.to_json(answer | ({"latex": formulas} if args.latex == "-" else {})))
     else:
         print(result.table(wide=args.wide))
     if args.latex not in (None, "-") or (args.latex and not args.json):

@@ -145,8 +145,8 @@ class Steps:
             self.first, self.second = ([np.zeros_like(g) for g in slopes] for _ in range(2))
         self.first = [one * m + (1 - one) * g for m, g in zip(self.first, slopes, strict=True)]
         self.second = [two * v + (1 - two) * g**2 for v, g in zip(self.second, slopes, strict=True)]
-        found = []
+        moments = []
         for m, v in zip(self.first, self.second, strict=True):
             size = np.sqrt(v) / np.sqrt(1 - two**n) + self.how.epsilon
-            found.append(np.where(m == 0, 0.0, m) / np.where(size == 0, 1.0, size) / (1 - one**n))
-        return found
+            moments.append(np.where(m == 0, 0.0, m) / np.where(size == 0, 1.0, size) / (1 - one**n))
+        return moments

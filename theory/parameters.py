@@ -39,8 +39,8 @@ def nearest(name: str, known: typing.Iterable[str], cutoff: float = 0.6) -> str:
     """
     known = list(known)
     same = [other for other in known if other.lower() == name.lower()]
-    found = same or difflib.get_close_matches(name, known, n=1, cutoff=cutoff)
-    return f"did you mean '{found[0]}'? " if found else ""
+    near = same or difflib.get_close_matches(name, known, n=1, cutoff=cutoff)
+    return f"did you mean '{near[0]}'? " if near else ""
 
 
 NOT_SHOWN = ("n_test", "eval_every", "data_draw", "weight_decay", "d_model")  # not shown on figures
@@ -81,16 +81,16 @@ class Allowed:
 
     def admits(self, value: Any) -> Any:
         """Whether a finite number, or every entry of an array, is allowed."""
-        found = value == value
+        inside = value == value
         if self.low is not None:
-            found = found & (value >= self.low)
+            inside = inside & (value >= self.low)
         if self.above is not None:
-            found = found & (value > self.above)
+            inside = inside & (value > self.above)
         if self.high is not None:
-            found = found & (value <= self.high)
+            inside = inside & (value <= self.high)
         if self.below is not None:
-            found = found & (value < self.below)
-        return found & (value % self.multiple_of == 0) if self.multiple_of else found
+            inside = inside & (value < self.below)
+        return inside & (value % self.multiple_of == 0) if self.multiple_of else inside
 
 
 ANYTHING = Allowed()
@@ -389,8 +389,8 @@ class BaseParameters:
     def stored(self, *, training_only: bool = False) -> dict[str, Any]:
         """Fields as stored with runs: without those added later that have their default."""
         later = self.filled({})
-        found = self.as_dict(training_only=training_only)
-        return {k: v for k, v in found.items() if k not in later or v != later[k]}
+        fields = self.as_dict(training_only=training_only)
+        return {k: v for k, v in fields.items() if k not in later or v != later[k]}
 
     @classmethod
     def filled(cls, stored: typing.Mapping[str, Any]) -> dict[str, Any]:

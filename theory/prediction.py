@@ -59,12 +59,12 @@ def _parameters(data: xr.Dataset, whose: str, kind: Any = None) -> dict[str, Any
     were added later; empty if there are none.
     """
     try:
-        found = json.loads(data.attrs.get("parameters", "{}"))
+        p = json.loads(data.attrs.get("parameters", "{}"))
     except (TypeError, ValueError):
-        found = None
-    if not isinstance(found, dict):
+        p = None
+    if not isinstance(p, dict):
         raise ParameterError(f"{whose}: attribute parameters is not a JSON object")
-    return kind.filled(found) if found and kind is not None else found
+    return kind.filled(p) if p and kind is not None else p
 
 
 def check_curve(curve: xr.Dataset, runs: xr.Dataset) -> None:

@@ -135,12 +135,12 @@ class Model:
             )
         if self.package and module == "onset" and not path:
             path = f"{self.package}.theory"  # a flat package's onset is a name in its theory
-        found = self._room(path or f"{room.path(wing)}.{module}")
+        imported = self._room(path or f"{room.path(wing)}.{module}")
         required = ("onset",) if module == "onset" else () if module else DOORS.get(wing, ())
-        lacking = [d for d in required if not hasattr(found, d)]
+        lacking = [d for d in required if not hasattr(imported, d)]
         if self.package and lacking:
-            raise ParameterError(f"{self.name}: {found.__name__} lacks {', '.join(lacking)}")
-        return found
+            raise ParameterError(f"{self.name}: {imported.__name__} lacks {', '.join(lacking)}")
+        return imported
 
     def ledger(self) -> ModuleType:
         """Import the folder of the model's paper: figures, claims, write-up. Errors as in
@@ -198,8 +198,8 @@ def of_all(stated: Any, wing: str, module: str | None) -> Any:
     path = ".".join(filter(None, (wing, "statement", module)))
     if not _there(path):
         raise ParameterError(f"{stated.name}: has no {path}")
-    found = importlib.import_module(path)
-    return found.of(stated) if hasattr(found, "of") else found
+    imported = importlib.import_module(path)
+    return imported.of(stated) if hasattr(imported, "of") else imported
 
 
 def _leave_out(what: str, error: BaseException) -> None:
@@ -260,13 +260,13 @@ def _entries() -> Iterable[importlib.metadata.EntryPoint]:
     try:
         return importlib.metadata.entry_points(group=GROUP)
     except Exception:  # one unreadable list would otherwise hide all
-        found: list[importlib.metadata.EntryPoint] = []
+        entries: list[importlib.metadata.EntryPoint] = []
         for package in importlib.metadata.distributions():
             try:
-                found += package.entry_points.select(group=GROUP)
+                entries += package.entry_points.select(group=GROUP)
             except Exception as error:
                 _leave_out(f"entry points of {package.metadata['Name']}", error)
-        return found
+        return entries
 
 
 def _usable(models: list[Model], taken: set[str]) -> None:

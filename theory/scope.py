@@ -325,5 +325,5 @@ def applies(scopes: Mapping[str, Scope]) -> Callable[..., list[str]]:
 
 def configuration(runs: xr.Dataset | None) -> dict[str, Any]:
     """Stored configuration that identifies the runs of a dataset; empty if there is none."""
-    found = {} if runs is None else json.loads(runs.attrs.get("configuration", "{}"))
-    return found if isinstance(found, dict) else {}
+    stored = {} if runs is None else json.loads(runs.attrs.get("configuration", "{}"))
+    return stored if isinstance(stored, dict) else {}

@@ -51,30 +51,30 @@ def _laurent(expr: sp.Expr, size: int, small: sp.Symbol) -> tuple[int, list[sp.E
         return low, product
     if isinstance(expr, sp.exp):
         shifted = _taylor(expr, expr.exp, size, small)
-        found = [sp.exp(x) for x in shifted[:1]]
+        powers = [sp.exp(x) for x in shifted[:1]]
         for k in range(1, len(shifted)):  # f' = g' f
-            found.append(
-                sp.expand(sp.Add(*(i * shifted[i] * found[k - i] for i in range(1, k + 1))) / k)
+            powers.append(
+                sp.expand(sp.Add(*(i * shifted[i] * powers[k - i] for i in range(1, k + 1))) / k)
             )
-        return 0, found
+        return 0, powers
     if expr.is_Pow and not expr.exp.has(small):
         v, c = _laurent(expr.base, size, small)
         power = expr.exp
-        found = [x**power for x in c[:1]]
+        powers = [x**power for x in c[:1]]
         for k in range(1, len(c)):  # g f' = power g' f
-            terms = ((power * i - (k - i)) * c[i] * found[k - i] for i in range(1, k + 1))
-            found.append(sp.expand(sp.Add(*terms) / (k * c[0])))
-        return int(v * power), found
+            terms = ((power * i - (k - i)) * c[i] * powers[k - i] for i in range(1, k + 1))
+            powers.append(sp.expand(sp.Add(*terms) / (k * c[0])))
+        return int(v * power), powers
     if isinstance(expr, sp.Function) and len(expr.args) == 1:
         shifted = _taylor(expr, expr.args[0], size, small)
         z = sp.Dummy("z")
         rate = _taylor(expr, sp.diff(expr.func(z), z).subs(z, expr.args[0]), size, small)
-        found = [expr.func(x) for x in shifted[:1]]
+        powers = [expr.func(x) for x in shifted[:1]]
         for k in range(1, min(len(shifted), len(rate) + 1)):  # h' = f'(g) g'
-            found.append(
+            powers.append(
                 sp.expand(sp.Add(*(i * shifted[i] * rate[k - i] for i in range(1, k + 1))) / k)
             )
-        return _leading(0, found)
+        return _leading(0, powers)
     raise ValueError(f"{expr}: not a sum, product, power or function")
 
 
@@ -93,7 +93,8 @@ def _product(a: list[sp.Expr], b: list[sp.Expr]) -> list[sp.Expr]:
         for k in range(min(len(a), len(b)))
     )
     return [
-        sp.expand(sp.Add(*(x * y for x, y in found))) if found else sp.S.Zero for found in pairs
+        sp.expand(sp.Add(*(x * y for x, y in coefficient))) if coefficient else sp.S.Zero
+        for coefficient in pairs
     ]
 
 

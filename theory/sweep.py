@@ -73,8 +73,8 @@ class Grid:
             raise ParameterError(
                 f"{self.names}: the result differs in length from value to value; ask for one at a time"
             )
-        found = np.array(parts).reshape(self.shape + parts[0].shape)[()]
-        return self.axes.label(found) if self.axes else found
+        stacked = np.array(parts).reshape(self.shape + parts[0].shape)[()]
+        return self.axes.label(stacked) if self.axes else stacked
 
     def _joined(self, results: list[xr.Dataset]) -> xr.Dataset:
         """Join datasets along one dimension per axis, named after the field that varies
@@ -215,11 +215,11 @@ def numbers(given: Any, names: Iterable[str] | None = None, /, **swept: Any) -> 
     _recomputed(given, replaced, values if names is None else [*names])
     if fields:
         grid = Grid(given, fields)
-        found = [q.values() for q in grid.points]
+        points = [q.values() for q in grid.points]
         wanted = values if names is None else [n for n in names if n in values]
         # Quantities whose shape differs between points (frequencies over d_h) are left out.
-        same = [n for n in wanted if len({np.shape(v[n]) for v in found}) == 1]
-        values = {n: grid.stack([v[n] for v in found]) for n in same}
+        same = [n for n in wanted if len({np.shape(v[n]) for v in points}) == 1]
+        values = {n: grid.stack([v[n] for v in points]) for n in same}
     return {**values, **replaced}
 
 

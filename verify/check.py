@@ -426,8 +426,8 @@ def failed(checks: Sequence[Check]) -> bool:
 
 def summary(checks: Sequence[Check]) -> str:
     """Number of checks with each verdict, as text."""
-    found = Counter(c.verdict for c in checks)
-    return ", ".join(f"{found[v]} {v}" for v in VERDICTS if found[v] or v == "FAIL")
+    counts = Counter(c.verdict for c in checks)
+    return ", ".join(f"{counts[v]} {v}" for v in VERDICTS if counts[v] or v == "FAIL")
 
 
 def table(checks: Sequence[Check], *, wide: bool = False) -> str:

@@ -47,7 +47,7 @@ def lines(folder: Path) -> list[str]:
             per_seed.FixedDisorder(p, start, per_seed.Realisation.of(p, runs)), end
         ),
     }
-    found = [
+    summary = [
         f"derived   {len(st.equations())} equations of state tracking (Forner et al., arXiv:2606.18164), each from",
         f"          the ones before it: {folder / 'equations.tex'}",
         f"trained   {runs.sizes['seed']} students of {p.n_train} sequences for {int(runs.epoch[-1])} "
@@ -57,9 +57,9 @@ def lines(folder: Path) -> list[str]:
     ]
     for name, times in predicted.items():
         off = np.sqrt(np.nanmean((times / measured - 1) ** 2))
-        found.append(f"          {off:6.1%}  {name}")
-    found += [f"figure    {folder / name}: {text}" for name, text in FIGURES.items()]
-    return [*found, "next      python -m verify.trajectories: the same against twenty students"]
+        summary.append(f"          {off:6.1%}  {name}")
+    summary += [f"figure    {folder / name}: {text}" for name, text in FIGURES.items()]
+    return [*summary, "next      python -m verify.trajectories: the same against twenty students"]
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -93,10 +93,10 @@ class Request:
         ParameterError
             If there are too few for a comparison.
         """
-        found = cli.seeds(self.seeds, default)
-        if len(found) < least:
+        numbers = cli.seeds(self.seeds, default)
+        if len(numbers) < least:
             raise ParameterError(f"--seeds {self.seeds}: a comparison needs at least {least} seeds")
-        return found
+        return numbers
 
 
 @dataclass(frozen=True)
@@ -172,11 +172,11 @@ def collect(request: Request, command: str) -> Report:
         If the model does not implement the command.
     """
     cli.offers(request.model, command)
-    found = []
+    reports = []
     for model in progress.each(request.model.offering(command), "systems", lambda m: m.name):
         module = model.wing("verify", command)
-        found.append(module.report(replace(request, model=model)))
-    return merged([*found, Report([], [f"beyond its scope: {line}" for line in scope.broken()])])
+        reports.append(module.report(replace(request, model=model)))
+    return merged([*reports, Report([], [f"beyond its scope: {line}" for line in scope.broken()])])
 
 
 def gathered(groups: Iterable[Callable[..., Iterable[Check]]], *given: Any) -> list[Check]:
@@ -302,20 +302,20 @@ def main(
 
         device.find(args.device)
     with progress.bar(f"verify.{command} {args.model.name}", show=request(args).progress):
-        found = collect(request(args), command)
+        report = collect(request(args), command)
     if args.json:
-        print(output.to_json({"model": args.model.name, **found.as_dict()}))
+        print(output.to_json({"model": args.model.name, **report.as_dict()}))
     else:
-        print(found.text(wide=args.wide))
-    if getattr(args, "plot", None) is not None and found.draw is not None:
+        print(report.text(wide=args.wide))
+    if getattr(args, "plot", None) is not None and report.draw is not None:
         from theory.runtime import plotting
 
         plotting.deliver(
-            found.draw(),
+            report.draw(),
             args.plot,
             f"{command}_{args.model.name}.png",
             stream=sys.stderr if args.json else None,
         )
     elif getattr(args, "plot", None) is not None:
         print("no figure of this form of the command (see --full)", file=sys.stderr)
-    return found.exit_code
+    return report.exit_code

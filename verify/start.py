@@ -80,8 +80,8 @@ def measure(models: list[str], rounds: int) -> list[dict]:
             spent[name].append(seconds(arguments)[0])
         for name, (arguments, _) in tasks.items():
             spent[name].append(seconds(arguments)[0])
-        for model, found in numbers.items():
-            found.append(float(seconds(["-c", AGAIN.format(model)])[1]))
+        for model, timed in numbers.items():
+            timed.append(float(seconds(["-c", AGAIN.format(model)])[1]))
     base = spent[LIBRARIES]
     torch = [t - b for t, b in zip(spent["torch"], base, strict=True)]
     rows = []

@@ -49,7 +49,7 @@ def emergence_times(
         prediction.check_curve(theory, runs)
     if not levels:
         raise ParameterError("levels: none given; say for instance A=0.5")
-    found = []
+    datasets = []
     for name, level in levels.items():
         sides = {"measured": runs, "predicted": theory}
         missing = [side for side, data in sides.items() if name not in data.data_vars]
@@ -57,8 +57,8 @@ def emergence_times(
             known = ", ".join(str(n) for n in runs.data_vars if n in theory.data_vars)
             raise ParameterError(f"{name}: not {' or '.join(missing)}; both have {known or 'none'}")
         crossed = {side: _crossing(data[name], level, time) for side, data in sides.items()}
-        found.append(xr.Dataset(crossed).expand_dims(quantity=[f"{name} = {level:g}"]))
-    times = xr.concat(found, "quantity")
+        datasets.append(xr.Dataset(crossed).expand_dims(quantity=[f"{name} = {level:g}"]))
+    times = xr.concat(datasets, "quantity")
     return times.assign(deviation=times.measured / times.predicted - 1)
 
 

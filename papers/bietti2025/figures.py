@@ -340,9 +340,9 @@ def ablation(source: Source) -> Any:
         plotting.band(left, runs[name], f"C{k}", word)
     left.axhline(p.a, color="0.6", lw=0.8, ls=":", label="share of noise labels $a$")
     left.set(xlabel="training step", ylabel="probability, share", ylim=(0, 1.03), xlim=(0, 1200))
-    found = np.array([learner.predictions(keep) for keep in CUTS])
-    right.plot(CUTS, found[:, 1], "o-", label="noise token (distributional), seed 0")
-    right.plot(CUTS, found[:, 0], "s--", label="answer in the context, seed 0")
+    predictions = np.array([learner.predictions(keep) for keep in CUTS])
+    right.plot(CUTS, predictions[:, 1], "o-", label="noise token (distributional), seed 0")
+    right.plot(CUTS, predictions[:, 0], "s--", label="answer in the context, seed 0")
     right.set(
         xlabel="part of the feed-forward path kept",
         ylabel="share of predictions",
@@ -384,13 +384,13 @@ def hops(source: Source) -> Any:
     )
     left.set(xlabel="hops $k$", ylabel=r"training time, $m_0=0.1$", xticks=ks)
     hops_ = 4
-    for found in learner_runs(hops_, source.progress):
-        k = int(found["curriculum"])
+    for runs in learner_runs(hops_, source.progress):
+        k = int(runs["curriculum"])
         word = "curriculum" if k else "all at once"
-        source.used(found["p"], found["runs"].sizes["seed"])
-        plotting.band(right, found["runs"]["product"], f"C{k}", f"{word}, students")
+        source.used(runs["p"], runs["runs"].sizes["seed"])
+        plotting.band(right, runs["runs"]["product"], f"C{k}", f"{word}, students")
         right.axvline(
-            found["predicted"],
+            runs["predicted"],
             color=f"C{k}",
             ls="--",
             label=f"{word}, predicted time of {('0.5', '0.9')[k]}",

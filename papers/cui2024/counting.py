@@ -79,14 +79,14 @@ def show(axis: Any, matrix: np.ndarray, sequence: np.ndarray, title: str) -> Any
 
 def frozen(source: Source) -> Any:
     """Fig. 4."""
-    found = of(source)
+    result = of(source)
     figure, axes = plotting.figure(2, 2, width=2.8, height=2.6)
     for row, kind in zip(axes, KINDS, strict=True):
         for k, axis in enumerate(row):
             image = show(
                 axis,
-                found[kind]["attention"][k],
-                found[kind]["sequences"][k],
+                result[kind]["attention"][k],
+                result[kind]["sequences"][k],
                 f"{kind}, sequence {k + 1}",
             )
     figure.colorbar(image, ax=axes, label="attention", shrink=0.6)
@@ -95,14 +95,14 @@ def frozen(source: Source) -> Any:
 
 def unfrozen(kind: str, source: Source) -> Any:
     """Figs. 5 and 6."""
-    found = of(source)[kind]
+    result = of(source)[kind]
     figure, axes = plotting.figure(2, 2, width=2.8, height=2.6)
     for k in (0, 1):
         for axis, (when, name) in zip(
             axes[k], (("frozen", "attention"), ("unfrozen", "attention_unfrozen")), strict=True
         ):
             image = show(
-                axis, found[name][k], found["sequences"][k], f"{kind}, {when}, sequence {k + 1}"
+                axis, result[name][k], result["sequences"][k], f"{kind}, {when}, sequence {k + 1}"
             )
     figure.colorbar(image, ax=axes, label="attention", shrink=0.6)
     return figure

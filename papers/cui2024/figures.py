@@ -153,7 +153,7 @@ def transition(source: Source, s: Setting) -> Any:
     """Fig. 2."""
     p = s.p
     runs, theory = both(source, p, s.alphas), branches(p, s)
-    found = thresholds(p.replace(order=max(12, s.theory_order)))
+    crossings = thresholds(p.replace(order=max(12, s.theory_order)))
     figure, (left, middle, right) = plotting.figure(1, 3, width=3.7, height=3.0)
     gap_panel(left, runs, theory)
     for name, kind, label in (("m", "positional", r"$m$"), ("theta", "semantic", r"$\theta$")):
@@ -179,14 +179,17 @@ def transition(source: Source, s: Setting) -> Any:
     right.axhline(1e3 * baseline(p)["half_test"], color="C2", label="linear layer (theory)")
     right.set(xlabel=ALPHA, ylabel=r"test error $E|y-f|^2/(2d)\ [10^{-3}]$")
     left.axvline(
-        found.alpha_c, color="0.4", lw=0.8, label=rf"$\alpha_c = {found.alpha_c:.3f}$, theory"
+        crossings.alpha_c,
+        color="0.4",
+        lw=0.8,
+        label=rf"$\alpha_c = {crossings.alpha_c:.3f}$, theory",
     )
     right.axvline(
-        found.alpha_l,
+        crossings.alpha_l,
         color="0.4",
         lw=0.8,
         ls=":",
-        label=rf"$\alpha_l = {found.alpha_l:.3f}$, theory",
+        label=rf"$\alpha_l = {crossings.alpha_l:.3f}$, theory",
     )
     plotting.inside(left)
     plotting.inside(middle)

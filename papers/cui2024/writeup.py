@@ -19,7 +19,7 @@ def thresholds(source: Source) -> str:
     """Table of thresholds over omega for both branches of the proximal operator."""
     setting = SETTINGS[source.scale]
     omegas = [w for w in sorted(setting.lines, reverse=True) if round(10 * w, 6) % 1 == 0]
-    found = {
+    lines = {
         k: line(setting.p.replace(prox=k, order=setting.theory_order), omegas)
         for k in ("global", "local")
     }
@@ -27,9 +27,9 @@ def thresholds(source: Source) -> str:
         [
             f"{w:g}",
             *(
-                f"{getattr(found[k][i], name):.4f}"
+                f"{getattr(lines[k][i], name):.4f}"
                 for name in ("alpha_c", "alpha_l")
-                for k in found
+                for k in lines
             ),
         ]
         for i, w in reversed(list(enumerate(omegas)))

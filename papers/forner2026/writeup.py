@@ -21,14 +21,14 @@ def numbers(source: Source) -> str:
     rows = []
     for table in ("table_1", "table_2"):
         p = students(source, table)[0]
-        found = onset(p).numbers
+        numbers_at = onset(p).numbers
         rows.append(
             (
                 table.replace("_", " "),
                 f"N = {p.N}, d_g = {p.d_g}, L = {p.L}, d_h = {p.d_h}, eta = {p.eta:g}, n = {p.n_train}",
-                f"{found['c_omega']:.8g}",
-                f"{found['T_alpha']:.5g}",
-                f"{found['alpha_half']:.8g}",
+                f"{numbers_at['c_omega']:.8g}",
+                f"{numbers_at['T_alpha']:.5g}",
+                f"{numbers_at['alpha_half']:.8g}",
                 f"{st.initial_variance(p):.4f}",
             )
         )
@@ -46,15 +46,15 @@ def numbers(source: Source) -> str:
 def generate(source: Source) -> str:
     """Whole document."""
     p, runs = students(source, "table_1")
-    found = trajectories.against(p, runs)
-    spoken = r"\par ".join(latex.escape(n) for n in found.notes if n)
+    compared = trajectories.against(p, runs)
+    spoken = r"\par ".join(latex.escape(n) for n in compared.notes if n)
     return document.fill(
         HERE,
         document.makers(HERE, FIGURES, st.sections)
         | {
             "numbers": lambda _: numbers(source),
             "flow": lambda _: f"\\begin{{equation}}\n{st.flow().latex()}\n\\end{{equation}}",
-            "comparison": lambda _: f"{check_table(found.checks)}\n{spoken}",
+            "comparison": lambda _: f"{check_table(compared.checks)}\n{spoken}",
             "gradients": lambda _: check_table(gradients.checks()),
         },
     )

@@ -36,14 +36,14 @@ def draw(_: Source) -> Any:
     law's error, and a run's pseudo-parameters over time.
     """
     figure, axes = plotting.figure(2, 2)
-    found = {query: [times.times(N, query) for N in SIZES] for query in LABELS}
+    times_of = {query: [times.times(N, query) for N in SIZES] for query in LABELS}
     far = {query: [leading_order.predicted(N, query) for N in LAW_SIZES] for query in LABELS}
     x, large = np.array(SIZES, float), np.array(LAW_SIZES, float)
     for axis, (query, label) in zip(axes[0], LABELS.items(), strict=True):
         for c, (name, letter) in enumerate(LETTERS.items()):
             axis.semilogx(
                 x,
-                [f[name] * np.log(N) / N**2 for f, N in zip(found[query], SIZES, strict=True)],
+                [f[name] * np.log(N) / N**2 for f, N in zip(times_of[query], SIZES, strict=True)],
                 "o",
                 ms=4,
                 color=f"C{c}",
@@ -75,7 +75,7 @@ def draw(_: Source) -> Any:
         )
         plotting.inside(axis, ncols=2)
     left, right = axes[1]
-    known = {N: {query: found[query][SIZES.index(N)] for query in LABELS} for N in SIZES}
+    known = {N: {query: times_of[query][SIZES.index(N)] for query in LABELS} for N in SIZES}
     for query, marker in zip(LABELS, "os", strict=True):
         predicted = [leading_order.predicted(N, query) for N in SIZES]
         for c, (name, letter) in enumerate(LETTERS.items()):

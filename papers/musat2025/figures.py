@@ -170,7 +170,7 @@ def emergence_runs(source: Source, N: int) -> dict[str, float]:
 def emergence_times(source: Source) -> Any:
     """Fig. 5: emergence times of the constrained network over N; t_ICL with its expansion."""
     sizes = np.array(EMERGENCE[source.scale])
-    found = {int(N): emergence_runs(source, int(N)) for N in sizes}
+    runs = {int(N): emergence_runs(source, int(N)) for N in sizes}
     smooth = np.unique(np.linspace(sizes[0], sizes[-1], 16).astype(int))
     paths = [emergence.Path(int(N)) for N in smooth]
     flow = {
@@ -187,7 +187,7 @@ def emergence_times(source: Source) -> Any:
     for k, (name, label) in enumerate(labels.items()):
         left.plot(
             sizes,
-            [found[int(N)][name] for N in sizes],
+            [runs[int(N)][name] for N in sizes],
             "o",
             color=f"C{k}",
             ms=5,
@@ -201,7 +201,7 @@ def emergence_times(source: Source) -> Any:
     fine = np.geomspace(sizes[0], sizes[-1], 100)
     right.loglog(
         sizes,
-        [found[int(N)]["t_ICL"] for N in sizes],
+        [runs[int(N)]["t_ICL"] for N in sizes],
         "o",
         color="C0",
         ms=5,

@@ -69,15 +69,15 @@ def over_sizes(axis: Any) -> None:
 def over_dimensions(axis: Any, source: Source) -> None:
     """Number of steps to the drop relative to orthonormal inner products."""
     dimensions = gaussian.DIMENSIONS
-    found = [  # first, as it may require training
+    steps = [  # first, as it may require training
         gaussian.drops(D, gaussian.SIZE, lambda p: source.train(train, p, gaussian.SEEDS))
         for D in dimensions
     ]
     limit, first = np.array([gaussian.descents(D, gaussian.SIZE) for D in dimensions]).T
     axis.semilogx(dimensions, first / limit, "k-", lw=1, label="first order in $1/D$")
     for c, batch in enumerate((*gaussian.BATCHES, None)):
-        seen = [k for k, x in enumerate(found) if batch in x]
-        over = [found[k][batch] / limit[k] for k in seen]
+        seen = [k for k, x in enumerate(steps) if batch in x]
+        over = [steps[k][batch] / limit[k] for k in seen]
         axis.errorbar(
             np.array(dimensions)[seen] * (1 + 0.04 * (c - 1)),
             [x.mean() for x in over],

@@ -20,9 +20,9 @@ def numbers() -> str:
     """Emergence times over N."""
     rows = []
     for N in SIZES:
-        found = emergence.times(N)
+        times = emergence.times(N)
         rows.append(
-            (f"{N}", *(f"{v:.10g}" if v < float("inf") else "never" for v in found.values()))
+            (f"{N}", *(f"{v:.10g}" if v < float("inf") else "never" for v in times.values()))
         )
     return tabular(("N", "T_gamma", "T_beta", "T_alpha", "T_drop"), rows, "rrrrr")
 

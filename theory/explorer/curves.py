@@ -68,7 +68,7 @@ def known(p: BaseParameters) -> set[str]:
 
 def formulas(model: Model, p: BaseParameters) -> list[Equation]:
     """Equations of the model that are functions of its parameters alone, in closed form."""
-    found, numbers = [], known(p)
+    chosen, numbers = [], known(p)
     for equation in model.wing("theory").equations().values():
         right = equation.rhs
         if not isinstance(right, sp.Expr) or right.atoms(sp.Indexed):
@@ -80,13 +80,13 @@ def formulas(model: Model, p: BaseParameters) -> list[Equation]:
             written(right)
         except ParameterError:
             continue
-        found.append(equation)
-    return found
+        chosen.append(equation)
+    return chosen
 
 
 def closed(model: Model, p: BaseParameters) -> str:
     """Closed forms as a JavaScript object; empty if there are none."""
-    found = formulas(model, p)
+    chosen = formulas(model, p)
 
     def fits(q: BaseParameters) -> bool:
         return set(names) <= known(q)
@@ -94,23 +94,23 @@ def closed(model: Model, p: BaseParameters) -> str:
     def symbols(equation: Equation) -> set[sp.Symbol]:
         return {s for s in equation.rhs.free_symbols if isinstance(s, sp.Symbol)}
 
-    names = sorted({s.name for e in found for s in symbols(e)})
+    names = sorted({s.name for e in chosen for s in symbols(e)})
     about = sliders.described(p, names, fits, lambda q: True)
     moving = {*about["fields"]} | {n for n, of in about["follows"].items() if of["parts"]}
-    found = [e for e in found if {s.name for s in symbols(e)} & moving]
-    if not found:
+    chosen = [e for e in chosen if {s.name for s in symbols(e)} & moving]
+    if not chosen:
         return ""
     needs = [sp.Symbol(n) for n in names]
-    bare = [e.rhs.xreplace({s: sp.Symbol(s.name) for s in symbols(e)}) for e in found]
-    groups, shown = grouped(model, found)
+    bare = [e.rhs.xreplace({s: sp.Symbol(s.name) for s in symbols(e)}) for e in chosen]
+    groups, shown = grouped(model, chosen)
     about |= {
-        "curves": [e.name for e in found],
+        "curves": [e.name for e in chosen],
         "groups": groups,
         "formulas": shown,
-        "status": {e.name: e.status for e in found},
+        "status": {e.name: e.status for e in chosen},
         "source": "Each formula holds under the assumptions that are said with it, whatever the start says.",
         "words": {n: display.word(n) for n in (*names, *about["fields"])}
-        | {e.name: e.name.replace("_", " ") for e in found},
+        | {e.name: e.name.replace("_", " ") for e in chosen},
     }
     values = function({"p": needs}, bare)
     return f"{{values: {values}, {json.dumps(about)[1:-1]}}}"

@@ -59,10 +59,10 @@ def steps(p: BaseParameters, field: str, fits: Fits) -> list[Any]:
     whole = isinstance(value, int)
     if value > 0:
         factor = FACTOR[int if whole else float]
-        found = np.geomspace(value / factor, value * factor, 2 * STEPS + 1)
+        values = np.geomspace(value / factor, value * factor, 2 * STEPS + 1)
     else:
-        found = np.linspace(value - 1, value + 1, 2 * STEPS + 1)
-    tried = {round(v) for v in found} if whole else {float(f"{v:.6g}") for v in found}
+        values = np.linspace(value - 1, value + 1, 2 * STEPS + 1)
+    tried = {round(v) for v in values} if whole else {float(f"{v:.6g}") for v in values}
     return [v for v in sorted(tried | {value}) if _allowed(p, fits, {field: v})]
 
 
@@ -86,14 +86,14 @@ def clashes(p: BaseParameters, fits: Fits, moves: dict[str, list[Any]]) -> dict[
     """Pairs of values that are not allowed together: per pair of fields ``"f g"`` a row of letters
     for each value of f, ``x`` where a value of g does not fit.
     """
-    found = {}
+    pairs = {}
     for f, g in itertools.combinations(moves, 2):
         rows = [
             "".join(".x"[not _allowed(p, fits, {f: v, g: w})] for w in moves[g]) for v in moves[f]
         ]
         if any("x" in row for row in rows):
-            found[f"{f} {g}"] = rows
-    return found
+            pairs[f"{f} {g}"] = rows
+    return pairs
 
 
 def followed(
@@ -104,14 +104,14 @@ def followed(
     """
 
     def numbers(**change: Any) -> dict[str, float]:
-        found = sweep.numbers(p.replace(**change), names)
-        return {n: float(found[n]) for n in names}
+        monomials = sweep.numbers(p.replace(**change), names)
+        return {n: float(monomials[n]) for n in names}
 
     base = numbers()
     fields = {f.name for f in dataclasses.fields(p) if getattr(p, f.name) is not None}
     derived = [n for n in names if n not in fields]
     along = {f: [numbers(**{f: v}) for v in values] for f, values in moves.items()}
-    found, dropped = {}, set()
+    monomials, dropped = {}, set()
     for n in derived:
         changing = [f for f, rows in along.items() if any(row[n] != base[n] for row in rows)]
         tried = []
@@ -122,13 +122,13 @@ def followed(
                 if not _follows(numbers, base[n], n, kept, moves):
                     del kept.parts[f]
             tried.append(kept)
-        found[n] = max(tried, key=lambda kept: len(kept.parts))  # the first of equals
-        dropped |= {f for f in changing if f not in found[n].parts}
-    for of in found.values():
+        monomials[n] = max(tried, key=lambda kept: len(kept.parts))  # the first of equals
+        dropped |= {f for f in changing if f not in monomials[n].parts}
+    for of in monomials.values():
         for f in dropped & of.parts.keys():
             del of.parts[f]
-    read = {f for f in moves if f in names or any(f in of.parts for of in found.values())}
-    return found, {f: v for f, v in moves.items() if f in read - dropped}
+    read = {f for f in moves if f in names or any(f in of.parts for of in monomials.values())}
+    return monomials, {f: v for f, v in moves.items() if f in read - dropped}
 
 
 def _follows(
@@ -160,10 +160,10 @@ def _moves(p: BaseParameters, field: str, names: list[str]) -> bool:
     base = sweep.numbers(p, names)
     for other in (2 * value or 1, value // 2 if isinstance(value, int) else value / 2):
         try:
-            found = sweep.numbers(p.replace(**{field: other}), names)
+            changed = sweep.numbers(p.replace(**{field: other}), names)
         except ParameterError:
             continue
-        if any(found.get(n) != base[n] for n in names):
+        if any(changed.get(n) != base[n] for n in names):
             return True
     return False
 

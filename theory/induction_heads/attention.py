@@ -40,8 +40,8 @@ def key_scores(mask: str = "strict") -> dict[str, sp.Expr]:
     """Scores divided by beta: of rows before the queried pair, of its item and label, of the rows d
     pairs later, and of the query.
     """
-    found = Network(mask, NAMES).key_scores()
-    return {name: score / beta for name, score in found.items() if name != "first"}  # as earlier
+    scores = Network(mask, NAMES).key_scores()
+    return {name: score / beta for name, score in scores.items() if name != "first"}  # as earlier
 
 
 @cache
@@ -67,12 +67,12 @@ def loss_of_query(mask: str = "strict") -> sp.Expr:
 def equations() -> dict[str, Equation]:
     """Scores and attention of both layers, and the loss for a general query."""
     net, last = Network("strict", NAMES), number("query", q)
-    found: dict[str, Equation] = {}
+    by_name: dict[str, Equation] = {}
     corrected = "B.3, corrected: printed as 0; masked, as the label comes later"
     for row, column, place in (("label", "item", "B.3"), ("item", "label", corrected)):
         score = net.depending(partial(net.score, "W1", net.row(row, k)), column, l, k)
         rows = {f"score_{row}_{column}": (S[number(row, k), number(column, l)], score)}
-        found |= table(ref(place), ORTHONORMAL, THREE, status="exact", **rows)
+        by_name |= table(ref(place), ORTHONORMAL, THREE, status="exact", **rows)
     pairs = {
         "own_item": ("label", "item", k),
         "other_label": ("label", "label", k - d),
@@ -103,6 +103,6 @@ def equations() -> dict[str, Equation]:
             "loss_query": (squared_error, of_later(made.loss.xreplace({normaliser: Z_q}))),
         }
         keys |= {f"{name}{end}": row for name, row in query.items()}
-        found |= table(ref("B.3"), *given, status="exact", **first)
-        found |= table(ref("beyond B.3: any q"), *given, status="exact", **keys)
-    return found
+        by_name |= table(ref("B.3"), *given, status="exact", **first)
+        by_name |= table(ref("beyond B.3: any q"), *given, status="exact", **keys)
+    return by_name

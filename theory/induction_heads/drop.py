@@ -53,12 +53,12 @@ def inner_rates() -> tuple[sp.Expr, sp.Expr]:
     of_w = p * rates[beta] + beta * slope * rates[alpha]
     # e^alpha = p G and G = e^alpha + 2N - 2 give G = (2N - 2) / (1 - p).
     of_p = {G: (2 * N - 2) / (1 - p)}
-    found = []
+    limits = []
     for rate in (of_w, rates[gamma]):
         expr = (N * rate).subs(of_p).subs(r, s + F).subs(F, short[F]).subs(N, size)
         expr = sp.limit(sp.together(expr), size, sp.oo).subs(s, sp.exp(w)).subs(p, w / beta)
-        found.append(sp.factor(sp.limit(sp.expand(expr), beta, sp.oo)))
-    return found[0], found[1]
+        limits.append(sp.factor(sp.limit(sp.expand(expr), beta, sp.oo)))
+    return limits[0], limits[1]
 
 
 @cache
@@ -68,13 +68,13 @@ def saturating_rates() -> tuple[sp.Expr, sp.Expr]:
     """
     rates, short = dynamics.flow().rhs, dynamics.abbreviations()
     size = sp.Symbol("N", positive=True)
-    found = []
+    limits = []
     for rate in (rates[beta], rates[gamma]):
         expr = (N * rate).subs(G, (2 * N - 2) / (1 - p)).subs(r, s + F).subs(F, short[F])
-        found.append(
+        limits.append(
             sp.limit(sp.together(expr.subs(N, size)), size, sp.oo).subs(s, sp.exp(beta * p))
         )
-    return sp.factor(found[0]), sp.factor(found[1])
+    return sp.factor(limits[0]), sp.factor(limits[1])
 
 
 @cache

@@ -56,13 +56,13 @@ def scaled_rates(first: dict[sp.Symbol, sp.Expr], order: int) -> tuple[sp.Expr, 
     of_p = truncated(short[p].subs(G, short[G]).subs(first).subs(N, in_x), order, x)
     of_s = truncated(sp.exp(beta * p).subs(first).subs(p, of_p), order, x)
     rest = {r: s + F, F: short[F].subs(N, in_x)}
-    found = []
+    scaled = []
     for rate in (rates[beta], rates[gamma]):
         expr = (in_x * rate).subs(first)
         for old, new in rest.items():
             expr = expr.subs(old, new)
-        found.append(truncated(expr.subs({s: of_s, p: of_p}), order, x))
-    return found[0], found[1]
+        scaled.append(truncated(expr.subs({s: of_s, p: of_p}), order, x))
+    return scaled[0], scaled[1]
 
 
 @cache
@@ -128,12 +128,14 @@ def crossing(curve: sp.Expr, level: sp.Expr, order: int = 2) -> sp.Expr:
     """Time tau at which a polynomial in x, with coefficients in tau, reaches a level, expanded in
     x.
     """
-    found = sp.solve(curve.coeff(x, 0) - level, tau)[0]
+    coefficients = sp.solve(curve.coeff(x, 0) - level, tau)[0]
     for k in range(1, order + 1):
         c = sp.Dummy("c")
-        value = sp.expand(truncated((curve - level).subs(tau, found + c * x**k), k, x)).coeff(x, k)
-        found += sp.simplify(sp.solve(value, c)[0]) * x**k
-    return found
+        value = sp.expand(
+            truncated((curve - level).subs(tau, coefficients + c * x**k), k, x)
+        ).coeff(x, k)
+        coefficients += sp.simplify(sp.solve(value, c)[0]) * x**k
+    return coefficients
 
 
 def integrated(polynomial: sp.Expr) -> sp.Expr:

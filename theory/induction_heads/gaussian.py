@@ -140,10 +140,10 @@ def fast_time(query: str) -> sp.Expr:
     ArithmeticError
         If gamma, assumed to be t/N for normalised vectors, starts with another rate.
     """
-    found = plateau.layer()
+    solution = plateau.layer()
     start = {
         "last": [expansions.layer()[1].coeff(x, 0)],
-        "uniform": [found["uniform_Gamma"] / 2, found["uniform_gamma_4"]],
+        "uniform": [solution["uniform_Gamma"] / 2, solution["uniform_gamma_4"]],
     }
     if any(sp.expand(sp.diff(path, tau).subs(tau, 0)) != 1 for path in start[query]):
         raise ArithmeticError(f"{query}: gammas do not start as t / N")
@@ -175,7 +175,7 @@ def drop_time(query: str) -> sp.Expr:
 def equations() -> dict[str, Equation]:
     """Variances of inner products, and emergence times in the regime of fast attention."""
     new = dynamics.NEW
-    found = [
+    rows = [
         Equation(
             f"gram_variance_{name}",
             lhs,
@@ -191,7 +191,7 @@ def equations() -> dict[str, Equation]:
     for query, given in QUERIES.items():
         place = ref(f"{new}: fast attention, {given[0]}")
         for name, lhs, rhs in (("T_beta", T_beta_scaled, fast_time), ("T_drop", T_drop, drop_time)):
-            found.append(
+            rows.append(
                 Equation(
                     f"{name}_gaussian_{query}",
                     lhs,
@@ -201,4 +201,4 @@ def equations() -> dict[str, Equation]:
                     (*GIVEN, *given),
                 )
             )
-    return {e.name: e for e in found}
+    return {e.name: e for e in rows}

@@ -34,8 +34,8 @@ def all_weights_times(p: Parameters) -> dict[str, float]:
     before the drop.
     """
     speed, pace = all_weights.rates(p.data, p.dimension)
-    found = all_weights.times(p.N, p.query, p.mask, speed=speed)
-    return {name: value / pace for name, value in found.items()}
+    times = all_weights.times(p.N, p.query, p.mask, speed=speed)
+    return {name: value / pace for name, value in times.items()}
 
 
 @until("t")

@@ -41,12 +41,12 @@ def initial_slope() -> sp.Expr:
     start = {alpha: 0, beta: 0}
     c = {name: score.subs(start) for name, score in attention.key_scores("strict").items()}
     total = c["own_label"] + sp.Sum(c["later_item"] + c["later_label"], (d, 1, N - q))
-    found = gamma / N * (c["own_label"] - total / (2 * N))
+    slope_at = gamma / N * (c["own_label"] - total / (2 * N))
     rate = -sp.diff(attention.loss_of_query("strict"), beta).subs(start)
-    gap = sp.expand((rate - found).replace(sp.Sum, taken_out))
+    gap = sp.expand((rate - slope_at).replace(sp.Sum, taken_out))
     if gap != 0:
         raise ArithmeticError(f"initial slope: off by {gap}")
-    return found
+    return slope_at
 
 
 @cache

@@ -52,15 +52,15 @@ def pseudo_parameters() -> tuple[Pseudo, ...]:
     commutants of the blocks.
     """
     kernels = {kinds: commutant(*kinds) for kinds in itertools.product((TOKEN, POSITION), repeat=2)}
-    found = []
+    names = []
     for matrix, (rows, columns) in BLOCKS.items():
         number = itertools.count(1)
         for (i, row), (j, column) in itertools.product(enumerate(rows), enumerate(columns)):
-            found += [
+            names += [
                 Pseudo(f"{NAMES[matrix]}_{next(number)}", matrix, i, j, k)
                 for k in kernels[row, column]
             ]
-    return tuple(found)
+    return tuple(names)
 
 
 def reachable() -> tuple[str, ...]:
@@ -166,7 +166,7 @@ def equations() -> dict[str, Equation]:
     still = {symbol(p.name, real=True) for p in pseudo_parameters()} - {
         symbol(x, real=True) for x in reachable()
     }
-    found = []
+    rows = []
     for (matrix, i, j), entry in blocks.items():
         place = f"{matrix}_{i + 1}" if matrix == "W3" else f"{matrix}_{i + 1}{j + 1}"
         block = (
@@ -174,7 +174,7 @@ def equations() -> dict[str, Equation]:
         )
         rest = entry.subs(dict.fromkeys(still, 0))
         note = "" if rest == entry else ", sharpened: stays zero for all time"
-        found.append(
+        rows.append(
             Equation(
                 place,
                 block,
@@ -184,4 +184,4 @@ def equations() -> dict[str, Equation]:
                 ASSUMED,
             )
         )
-    return {e.name: e for e in found}
+    return {e.name: e for e in rows}

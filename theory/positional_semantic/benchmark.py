@@ -43,9 +43,9 @@ def timed(way: Callable[[], Any]) -> tuple[float, Any]:
     seconds = []
     for _ in range(REPEATS):
         started = time.perf_counter()
-        found = way()
+        result = way()
         seconds.append(time.perf_counter() - started)
-    return sorted(seconds)[len(seconds) // 2], found
+    return sorted(seconds)[len(seconds) // 2], result
 
 
 def benchmark(omegas: Iterable[float] = OMEGAS, alphas: Iterable[float] = ALPHAS) -> dict[str, Any]:
@@ -101,8 +101,8 @@ def benchmark(omegas: Iterable[float] = OMEGAS, alphas: Iterable[float] = ALPHAS
             "from a neighbour": functools.partial(solve, there, branch, beside),
             "12-node rule, damped": functools.partial(degree_seven.solve, there, branch),
         }
-        for way, found in ways.items():
-            spent, point = timed(found)
+        for way, results in ways.items():
+            spent, point = timed(results)
             add(f"{branch}, {way}", 1, spent, distance(point.state._asdict(), reference))
     return {
         "ratio": rows[3]["seconds"] / rows[1]["seconds"],

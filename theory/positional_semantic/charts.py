@@ -41,11 +41,11 @@ def charts(p: Parameters) -> dict[str, xr.Dataset]:
     # From the middle, where both crossings exist, to either side.
     middle = len(FINER) // 2
     up = line(p, FINER[middle:])
-    found = [*line(p, FINER[middle - 1 :: -1], up[0])[::-1], *up]
+    points = [*line(p, FINER[middle - 1 :: -1], up[0])[::-1], *up]
     thresholds = {
         name: (
             "omega",
-            [getattr(t, name) for t in found],
+            [getattr(t, name) for t in points],
             {"long_name": "thresholds of the sample complexity n/d"},
         )
         for name in ("alpha_c", "alpha_l")

@@ -57,13 +57,13 @@ def onset(p: Parameters, until: float | None = None) -> Onset:
     """
     if until is not None:
         raise ParameterError(f"until = {until}: there is no training time; alpha = n/d is a field")
-    found = crossings(p)
-    notes = [f"{name}: {why}" for name, why in found.reasons.items()]
-    details: dict[str, Any] = {"prox": p.prox, "at_alpha_c": None, "reasons": found.reasons}
-    if found.at_alpha_c:
+    thresholds_at = crossings(p)
+    notes = [f"{name}: {why}" for name, why in thresholds_at.reasons.items()]
+    details: dict[str, Any] = {"prox": p.prox, "at_alpha_c": None, "reasons": thresholds_at.reasons}
+    if thresholds_at.at_alpha_c:
         points = {
-            k: solve(p.replace(alpha=found.alpha_c), k, near, error=True)
-            for k, near in found.at_alpha_c.items()
+            k: solve(p.replace(alpha=thresholds_at.alpha_c), k, near, error=True)
+            for k, near in thresholds_at.at_alpha_c.items()
         }
         details["at_alpha_c"] = {k: report(f) for k, f in points.items()}
         slopes = points["positional"].slope - points["semantic"].slope
@@ -109,11 +109,15 @@ def onset(p: Parameters, until: float | None = None) -> Onset:
             for k in unstable
         ]
     return Onset(
-        numbers={"omega": p.omega, "alpha_c": found.alpha_c, "alpha_l": found.alpha_l},
+        numbers={
+            "omega": p.omega,
+            "alpha_c": thresholds_at.alpha_c,
+            "alpha_l": thresholds_at.alpha_l,
+        },
         labels=LABELS,
         absent={"alpha_c": "no crossing", "alpha_l": "no crossing"},
         notes=notes,
-        curves=lambda: curves(p, found),
+        curves=lambda: curves(p, thresholds_at),
         plot=lambda result, axes: draw(p, result, axes),
         details=details,
         setting={name: getattr(p, name) for name in SETTING},
@@ -138,9 +142,9 @@ def thresholds(p: Parameters) -> xr.Dataset:
     Dataset
         ``alpha_c`` and ``alpha_l`` in n/d; NaN if there is no crossing.
     """
-    found = crossings(p).summary()
-    words = {name: {"long_name": LABELS[name], "units": "n/d"} for name in found}
-    return xr.Dataset({name: ((), value, words[name]) for name, value in found.items()})
+    result = crossings(p).summary()
+    words = {name: {"long_name": LABELS[name], "units": "n/d"} for name in result}
+    return xr.Dataset({name: ((), value, words[name]) for name, value in result.items()})
 
 
 def report(point: FixedPoint) -> dict[str, float] | None:

@@ -43,5 +43,5 @@ def predict(p: Parameters, runs: xr.Dataset | None = None) -> xr.Dataset:
     if runs is not None:
         prediction.check_runs(p, runs, (), free=(*HOW, *(["alpha"] if swept else [])))
     alphas = runs.alpha.values if runs is not None and swept else [p.complexity]
-    found = curve(p.replace(prox="local"), p.start, alphas)[SHARED]
-    return found if swept else found.isel(alpha=0)
+    ends = curve(p.replace(prox="local"), p.start, alphas)[SHARED]
+    return ends if swept else ends.isel(alpha=0)

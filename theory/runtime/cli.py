@@ -92,11 +92,11 @@ class Parser(argparse.ArgumentParser):
                 raise ParameterError(
                     f"unknown flag {flag}{self._advice(flag, words)} (see {self.prog} --help)"
                 )
-        found = super().parse_args(args, namespace)
-        if getattr(found, "beyond", False):
+        parsed = super().parse_args(args, namespace)
+        if getattr(parsed, "beyond", False):
             warnings.simplefilter("ignore", scope.BeyondScope)  # the result's notes say it
             scope.insist()
-        return found
+        return parsed
 
     def _advice(self, flag: str, words: Sequence[str]) -> str:
         """Suggest a replacement: ``--set`` for a parameter of that name, or the nearest flag."""
@@ -160,24 +160,24 @@ def parameters(args: argparse.Namespace, base: BaseParameters | None = None) -> 
 def seeds(text: str | None, default: str) -> list[int]:
     """Read ``8`` (0..7), ``0:20`` (half-open) or ``3,5``."""
     text = default if text is None else text
-    found: Sequence[int] = []
+    numbers: Sequence[int] = []
     if re.search(r"\d{19}", text):
         raise ParameterError(f"--seeds {text}: must be below 10^18")
     with contextlib.suppress(ValueError):
         if ":" in text:
             start, stop = text.split(":")
-            found = range(int(start), int(stop))
+            numbers = range(int(start), int(stop))
         elif "," in text:
-            found = [int(s) for s in text.split(",") if s]
+            numbers = [int(s) for s in text.split(",") if s]
         else:
-            found = range(int(text))
-    if len(found) > MOST_SEEDS:
+            numbers = range(int(text))
+    if len(numbers) > MOST_SEEDS:
         raise ParameterError(f"--seeds {text}: must be at most {MOST_SEEDS} seeds")
-    if not found or min(found) < 0 or len(set(found)) < len(found):
+    if not numbers or min(numbers) < 0 or len(set(numbers)) < len(numbers):
         raise ParameterError(
             f"--seeds {text}: must be 8 (0..7), 0:20 (half-open) or 3,5, without repeats"
         )
-    return list(found)
+    return list(numbers)
 
 
 def positive(field: str, value: float | None) -> float | None:

@@ -38,7 +38,7 @@ def available() -> float:
     """Bytes that this process can still allocate: the smallest of free memory, control-group limit
     and address-space limit.
     """
-    found = [1024 * _fields("/proc/meminfo").get("MemAvailable", float("inf"))]
+    limits = [1024 * _fields("/proc/meminfo").get("MemAvailable", float("inf"))]
     for limit, used in (
         ("memory.max", "memory.current"),
         ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes"),
@@ -48,7 +48,7 @@ def available() -> float:
             str(group / Path(used).with_name("memory.stat"))
         ).get("inactive_file", 0)
         most = _number(str(group / limit))
-        found.append(most - taken if most < float("inf") and taken < float("inf") else most)
+        limits.append(most - taken if most < float("inf") and taken < float("inf") else most)
     with contextlib.suppress(ImportError):  # not available on every system
         import resource
 
@@ -56,11 +56,11 @@ def available() -> float:
         for kind, now in ((resource.RLIMIT_AS, pages[0]), (resource.RLIMIT_DATA, pages[1])):
             soft, _ = resource.getrlimit(kind)
             if soft != resource.RLIM_INFINITY:
-                found.append(soft - now)
-    if min(found) == float("inf"):
+                limits.append(soft - now)
+    if min(limits) == float("inf"):
         with contextlib.suppress(AttributeError, ValueError, OSError):
-            found.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
-    return max(min(found), 0.0)
+            limits.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+    return max(min(limits), 0.0)
 
 
 def _number_of_pages() -> tuple[int, int]:

@@ -51,10 +51,10 @@ def used(files: Iterable[Path], roots: Iterable[Path] = ()) -> str:
 
 
 def _hashed(texts: Iterable[str]) -> str:
-    found = hashlib.sha256()
+    sha = hashlib.sha256()
     for text in texts:
-        found.update(text.encode())
-    return found.hexdigest()[:16]
+        sha.update(text.encode())
+    return sha.hexdigest()[:16]
 
 
 def imported(
@@ -77,16 +77,16 @@ def imported(
         File per module, by name: the given modules, everything they import (also inside functions),
         and the parent packages.
     """
-    found: dict[str, Path] = {}
+    files: dict[str, Path] = {}
     todo = list(names)
     while todo:
         name = todo.pop()
         path = _file(name, packages)
-        if path is not None and name not in found and name not in without:
-            found[name] = path
+        if path is not None and name not in files and name not in without:
+            files[name] = path
             inside = name if path.name == "__init__.py" else name.rpartition(".")[0]
             todo += [name.rpartition(".")[0], *_imports(path.read_text(encoding="utf-8"), inside)]
-    return dict(sorted(found.items()))
+    return dict(sorted(files.items()))
 
 
 def _file(name: str, packages: Mapping[str, Path]) -> Path | None:

@@ -141,14 +141,16 @@ def rates(p: Parameters, calls: int) -> list[dict[str, Any]]:
         "rates, lowered": Spelled(p, start, given),
         "rates, by hand": FixedDisorder(p, start, given),
     }
-    found = {way: system.rates() for way, system in systems.items()}
+    rates_of = {way: system.rates() for way, system in systems.items()}
     seconds: dict[str, list[float]] = {way: [] for way in systems}
     for _ in range(calls):
         for way, system in systems.items():
             started = time.perf_counter()
             system.rates()
             seconds[way].append(time.perf_counter() - started)
-    apart = max(np.abs(x - y).max() / np.abs(x).max() for x, y in zip(*found.values(), strict=True))
+    apart = max(
+        np.abs(x - y).max() / np.abs(x).max() for x, y in zip(*rates_of.values(), strict=True)
+    )
     return [
         {
             "way": way,
@@ -177,7 +179,7 @@ def benchmark() -> dict[str, Any]:
     seconds = []
     for _ in range(3):
         started = time.perf_counter()
-        found = emergence_time(values)
+        crossing = emergence_time(values)
         seconds.append(time.perf_counter() - started)
     solve = integrator(values)
     solve(0)
@@ -189,11 +191,11 @@ def benchmark() -> dict[str, Any]:
     def error(times: np.ndarray) -> float:
         return max(float(abs(t / r - 1)) for t, r in zip(times, true, strict=False))
 
-    apart = float(np.max(np.abs(looped / found[:LOOPED] - 1)))
+    apart = float(np.max(np.abs(looped / crossing[:LOOPED] - 1)))
 
     rows: list[dict[str, Any]] = []
     for way, count, spent, times in (
-        ("exact solution, quadrature", POINTS, sorted(seconds)[1], found),
+        ("exact solution, quadrature", POINTS, sorted(seconds)[1], crossing),
         ("LSODA loop, terminal event", LOOPED, loop_seconds, looped),
     ):
         rows.append(

@@ -54,9 +54,9 @@ def balance() -> sp.Expr:
     of_R, of_S, of_zeta = rates()
     written_as(sp.S.Zero, of_S.subs(S, 0))  # nothing drives S and zeta
     written_as(sp.S.Zero, of_zeta.subs(zeta, 0))
-    (found,) = sp.solve(of_R.subs(S, 0).subs(g, force()), decay)
+    (solutions,) = sp.solve(of_R.subs(S, 0).subs(g, force()), decay)
     form = 1 / (d_g * N * R * (1 + sp.exp(N * R / (N - 1)) / (N - 1)))
-    return written_as(form, found)
+    return written_as(form, solutions)
 
 
 def by_lambert() -> sp.Expr:
@@ -70,11 +70,11 @@ def by_lambert() -> sp.Expr:
 @cache
 def equations() -> dict[str, Equation]:
     """Balance of loss and decay, and the overlap in the end."""
-    found = [
+    rows = [
         Equation("decay_of_R", decay, balance, ref(BEYOND), "closure", LOCKED),
         Equation("R_decayed", R_inf, by_lambert, ref(BEYOND), "closure", LOCKED),
     ]
-    return {e.name: e for e in found}
+    return {e.name: e for e in rows}
 
 
 @by_dimension()

@@ -97,9 +97,9 @@ def update_of_pair() -> sp.Expr:
     constant = sp.expand(step - own * micro.OWN - total * micro.ALL)
     tau_group = overlaps.equations()["tau_bar_group"].rhs
     everyone = delta_sum(overlaps.mean_overlap(b, c), (c, 1, d_g)).subs(tau, tau_group)
-    found = own * overlaps.tau_ab + total * everyone + constant
+    update = own * overlaps.tau_ab + total * everyone + constant
     spell = {c_S: 1 - c_R, c_R: logits.equations()["c_R"].rhs}
-    return written_as(SCALE * A * (overlaps.tau_ab - 1 / N), found.subs(c_S, 1 - c_R).subs(spell))
+    return written_as(SCALE * A * (overlaps.tau_ab - 1 / N), update.subs(c_S, 1 - c_R).subs(spell))
 
 
 @cache

@@ -122,13 +122,13 @@ def off_target() -> sp.Expr:
     ArithmeticError
         If the result does not solve the flow.
     """
-    found = S_0 + (1 / d_g + drift) * T - (D - D_0) / d_g
+    S_of = S_0 + (1 / d_g + drift) * T - (D - D_0) / d_g
     attention = attention_of_difference()
     if not vanishes(
-        found.diff(T) / attention + found.diff(D) - ((1 - attention) / d_g + drift) / attention
+        S_of.diff(T) / attention + S_of.diff(D) - ((1 - attention) / d_g + drift) / attention
     ):
         raise ArithmeticError("S(D) does not solve the flow")
-    return found
+    return S_of
 
 
 @cache

@@ -81,8 +81,8 @@ def mean_weight() -> sp.Expr:
     position is given by the pair counts.
     """
     retrieved = definitions.equations()["retrieved"].rhs.subs(a, b)
-    found = sp.KroneckerDelta(definitions.action[j], b)
-    return retrieved.xreplace({found: pairs[s, i, j, a, b] / share[GROUP]})
+    weight = sp.KroneckerDelta(definitions.action[j], b)
+    return retrieved.xreplace({weight: pairs[s, i, j, a, b] / share[GROUP]})
 
 
 def weight_covariance() -> sp.Expr:
@@ -113,24 +113,24 @@ def slope(expr: sp.Expr, along: sp.Symbol) -> sp.Expr:
         plain[r] * (sp.KroneckerDelta(r, along) - plain[along]),
         quotient.subs({sp.exp(z[x]): plain[x] * total for x in (r, along)}),
     )
-    found = sp.S.Zero
+    derivative = sp.S.Zero
     for entry in expr.atoms(sp.Indexed):
         if entry.base == plain:
             one = sp.Dummy()  # SymPy treats entries at r and q as possibly equal
             by_entry = sp.diff(expr.xreplace({entry: one}), one).xreplace({one: entry})
-            found += by_entry * rule.subs(r, entry.indices[0])
-    return found
+            derivative += by_entry * rule.subs(r, entry.indices[0])
+    return derivative
 
 
 def contracted(expr: sp.Expr) -> sp.Expr:
     """Contract an expression with the covariance C[q, p] of logits; the remaining index is
     named q.
     """
-    found = delta_sum(C[q, p] * expr, (p, 1, N), (q, 1, N))
-    found = found.replace(
+    result = delta_sum(C[q, p] * expr, (p, 1, N), (q, 1, N))
+    result = result.replace(
         lambda x: isinstance(x, sp.Sum) and x.variables == [p], lambda x: x.xreplace({p: q})
     )
-    return sp.expand(found.xreplace({C[q, r]: C[r, q]}))  # C is symmetric
+    return sp.expand(result.xreplace({C[q, r]: C[r, q]}))  # C is symmetric
 
 
 def logit_lift() -> sp.Expr:
@@ -146,8 +146,8 @@ def logit_lift() -> sp.Expr:
 
 def entry_covariance() -> sp.Expr:
     """Covariance of the weight of action b with the logit of state q, divided by `scatter`."""
-    found = delta_sum(weight_covariance() * M[c, q, s], (c, 1, d_g))
-    mean = found.replace(
+    covariance = delta_sum(weight_covariance() * M[c, q, s], (c, 1, d_g))
+    mean = covariance.replace(
         lambda x: isinstance(x, sp.Sum), lambda x: x.function / M[c, q, s] * d_g * mean_M[s, q]
     )
     return written_as((M[b, q, s] - mean_M[s, q]) / d_g, mean)

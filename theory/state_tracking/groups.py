@@ -62,14 +62,14 @@ def acting_on_itself(elements: np.ndarray) -> np.ndarray:
 @cache
 def table(name: str) -> np.ndarray:
     """Permutations of a group, shape ``(order, points)``; the first is the identity."""
-    found = np.zeros((1, 1), dtype=np.int64)
+    elements = np.zeros((1, 1), dtype=np.int64)
     for kind, n in _factors(name):
         points = np.array(_elements(kind, n), dtype=np.int64)
         own = acting_on_itself(points) if name.endswith(REGULAR) else points
-        pairs = found[:, None, :, None] * own.shape[1] + own[None, :, None, :]
-        found = pairs.reshape(len(found) * len(own), -1)
-    found.flags.writeable = False
-    return found
+        pairs = elements[:, None, :, None] * own.shape[1] + own[None, :, None, :]
+        elements = pairs.reshape(len(elements) * len(own), -1)
+    elements.flags.writeable = False
+    return elements
 
 
 def overlaps(perms: np.ndarray) -> np.ndarray:

@@ -370,9 +370,9 @@ def curves(p: Parameters, end: float) -> dict[str, xr.Dataset]:
         "early time": {x: early_equations()[f"early_{x}"] for x in "ARS"},
         "onset": {"A": equations()["onset_A"]},
     }
-    found = {"flow (15)": curve}
+    by_theory = {"flow (15)": curve}
     for name, eqs in forms.items():
-        found[name] = xr.Dataset(
+        by_theory[name] = xr.Dataset(
             {
                 x: ("alpha", np.broadcast_to(e.evaluate(numbers), curve.alpha.shape))
                 for x, e in eqs.items()
@@ -384,10 +384,10 @@ def curves(p: Parameters, end: float) -> dict[str, xr.Dataset]:
     sharp = equations()["onset_sharp"].evaluate(
         {**numbers, "alpha": curve.alpha.where(rising, 0).values}
     )
-    found["sharp onset"] = xr.Dataset(
+    by_theory["sharp onset"] = xr.Dataset(
         {"A": ("alpha", np.where(rising, sharp, np.nan))}, coords={"alpha": curve.alpha}
     )
-    return found
+    return by_theory
 
 
 def draw(result: Onset, axes: Any) -> None:

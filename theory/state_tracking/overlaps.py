@@ -57,8 +57,8 @@ def distinct_overlap() -> sp.Expr:
     from the average.
     """
     size = sp.factorial(N)
-    found = (all_fixed_points() * size - N) / (size - 1) / N
-    return written_as(1 / N - (N - 1) / (N * (size - 1)), found)
+    overlap = (all_fixed_points() * size - N) / (size - 1) / N
+    return written_as(1 / N - (N - 1) / (N * (size - 1)), overlap)
 
 
 def fixed_points() -> sp.Expr:
@@ -80,9 +80,9 @@ def group_overlap() -> sp.Expr:
     those that lead to each of the N states are equally many; the identity fixes all.
     """
     fixed = sp.Sum(d_g / N, (r, 1, N)).doit()
-    found = written_as((d_g - N) / (N * (d_g - 1)), (fixed - N) / (d_g - 1) / N)
-    written_as(distinct_overlap(), found.subs(d_g, sp.factorial(N)))  # all permutations
-    return found
+    overlap = written_as((d_g - N) / (N * (d_g - 1)), (fixed - N) / (d_g - 1) / N)
+    written_as(distinct_overlap(), overlap.subs(d_g, sp.factorial(N)))  # all permutations
+    return overlap
 
 
 @cache

@@ -27,11 +27,11 @@ def occupancies(others: int) -> Iterator[tuple[sp.Expr, int, dict[int, int]]]:
     for right in range(others + 1):
         rest = others - right
         chance = sp.binomial(others, right) * (1 / N) ** right * (1 - 1 / N) ** rest
-        for found in partitions(rest):
-            ways = sp.ff(N - 1, sum(found.values())) * sp.factorial(rest)
-            for size, states in found.items():
+        for shares in partitions(rest):
+            ways = sp.ff(N - 1, sum(shares.values())) * sp.factorial(rest)
+            for size, states in shares.items():
                 ways /= sp.factorial(size) ** states * sp.factorial(states)
-            yield chance * ways / (N - 1) ** rest, right, dict(found)
+            yield chance * ways / (N - 1) ** rest, right, dict(shares)
 
 
 @cache

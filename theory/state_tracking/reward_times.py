@@ -42,8 +42,8 @@ def speed_of_excess() -> sp.Expr:
     moving = sum(margin.diff(q) * rates[q] for q in (A, R, S))
     by_margin = excess().diff(s) * success_of_margin().diff(m)
     start = {R: 0, S: 0, zeta: 0}
-    found = (by_margin * moving).subs(g, loss.equations()["g"].rhs).subs(m, 0).subs(start)
-    return sp.factor(found)
+    speed = (by_margin * moving).subs(g, loss.equations()["g"].rhs).subs(m, 0).subs(start)
+    return sp.factor(speed)
 
 
 @cache
@@ -61,15 +61,15 @@ def wait() -> tuple[sp.Expr, sp.Expr]:
 def next_horizon() -> sp.Expr:
     """x at which rollouts of one step more are as fast: the clocks of both are equal."""
     after = clock_of("outcome", horizon + 1) / clock_of("outcome", horizon)
-    (found,) = sp.solve(sp.powsimp(after) - 1, x)
-    return written_as(horizon / (horizon + 1), found)
+    (roots,) = sp.solve(sp.powsimp(after) - 1, x)
+    return written_as(horizon / (horizon + 1), roots)
 
 
 @cache
 def best_horizon() -> sp.Expr:
     """Horizon of the fastest clock, taken as a real number."""
-    (found,) = sp.solve(sp.simplify(sp.diff(clock_of("outcome", horizon), horizon) / s), horizon)
-    return written_as(-1 / sp.log(x), found)
+    (roots,) = sp.solve(sp.simplify(sp.diff(clock_of("outcome", horizon), horizon) / s), horizon)
+    return written_as(-1 / sp.log(x), roots)
 
 
 @cache

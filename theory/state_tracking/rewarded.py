@@ -62,7 +62,7 @@ def onset(p: Parameters, until: float | None = None) -> Onset:
     start = float(numbers.success(p, 0.0)[0]) if pretrained == 0 else p.pretrain
     even = numbers.best_switch(p)
     best = p.replace(pretrain=0.0 if not even < 1 else even)
-    found = {
+    numbers_at = {
         "clock_start": float(numbers.clock(p)(start)),
         "success_even": even,
         "success_even_large": float(reward_times.even_success().subs(L, p.L)),
@@ -77,13 +77,15 @@ def onset(p: Parameters, until: float | None = None) -> Onset:
         "horizon_start": fastest_horizon(p, start),
     }
     notes = []
-    if not np.isfinite(found["alpha_half"]) and np.isfinite(found["alpha_half_supervised"]):
+    if not np.isfinite(numbers_at["alpha_half"]) and np.isfinite(
+        numbers_at["alpha_half_supervised"]
+    ):
         notes.append(
             f"s = {start:.4g} where rewards take over: no student learns from rewards of guesses; "
             "set pretrain above 1/N"
         )
     return Onset(
-        numbers=found,
+        numbers=numbers_at,
         labels=LABELS,
         absent=ABSENT,
         notes=notes,

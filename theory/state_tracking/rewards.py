@@ -34,9 +34,9 @@ BEYOND = "beyond the paper: rewards"
 @cache
 def success_of_margin() -> sp.Expr:
     """Probability of the right state, exp of minus the supervised loss: what g leaves."""
-    found = sp.exp(-loss.equations()["loss_of_margin"].rhs)
-    written_as(1 - loss.equations()["g"].rhs, found)
-    return written_as(1 / (1 + (N - 1) * sp.exp(-m)), found)
+    probability = sp.exp(-loss.equations()["loss_of_margin"].rhs)
+    written_as(1 - loss.equations()["g"].rhs, probability)
+    return written_as(1 / (1 + (N - 1) * sp.exp(-m)), probability)
 
 
 @cache
@@ -55,8 +55,8 @@ def expected(steps: sp.Expr = L) -> sp.Expr:
 @cache
 def success() -> sp.Expr:
     """s by x."""
-    (found,) = sp.solve(excess() - x, s)
-    return written_as((1 + (N - 1) * x) / N, found)
+    (solutions,) = sp.solve(excess() - x, s)
+    return written_as((1 + (N - 1) * x) / N, solutions)
 
 
 @cache
@@ -102,8 +102,8 @@ def clock_of(reward: str, steps: sp.Expr = L) -> sp.Expr:
     if reward not in REWARD:
         raise ParameterError(f"reward = {reward!r}: must be one of {', '.join(REWARD)}")
     if reward == "outcome":
-        found = pace_of(expected(steps))
-        return _by_excess(found, steps * x ** (steps - 1))
+        clocks = pace_of(expected(steps))
+        return _by_excess(clocks, steps * x ** (steps - 1))
     if reward == "step":
         return _by_excess(pace_of(success()), sp.S.One)
     one = expected(t).diff(x) * excess().diff(s)

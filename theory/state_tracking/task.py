@@ -49,11 +49,11 @@ def draw_permutations(p: Parameters, rng: np.random.Generator) -> np.ndarray:
     if p.N <= 7:  # few enough to enumerate, so that any vocabulary can be drawn
         every = np.array(list(itertools.permutations(range(p.N))))
         return every[rng.permutation(len(every))[: p.d_g]]
-    found: dict[bytes, np.ndarray] = {}
-    while len(found) < p.d_g:  # a repeat has probability below d_g/8! per draw
+    teachers: dict[bytes, np.ndarray] = {}
+    while len(teachers) < p.d_g:  # a repeat has probability below d_g/8! per draw
         sigma = rng.permutation(p.N)
-        found.setdefault(sigma.tobytes(), sigma)
-    return np.stack(list(found.values()))
+        teachers.setdefault(sigma.tobytes(), sigma)
+    return np.stack(list(teachers.values()))
 
 
 def check_permutations(perms: np.ndarray, p: Parameters) -> np.ndarray:

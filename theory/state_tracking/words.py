@@ -92,13 +92,13 @@ def _teachers(actions: np.ndarray, states: np.ndarray, file: str) -> np.ndarray:
     if min(actions.min(), states.min()) < 0 or max(actions.max(), states.max()) > 10**4:
         raise ParameterError(f"{file}: actions and states must be numbers from 0 to 10000")
     before, after = states[:, :-1], states[:, 1:]
-    found = np.full((actions.max() + 1, states.max() + 1), -1)
-    found[actions, before] = after
-    if (found[actions, before] != after).any():
+    tables = np.full((actions.max() + 1, states.max() + 1), -1)
+    tables[actions, before] = after
+    if (tables[actions, before] != after).any():
         raise ParameterError(f"{file}: an action leads from one state to different states")
-    if (found < 0).any():
-        a, s = np.argwhere(found < 0)[0]
+    if (tables < 0).any():
+        a, s = np.argwhere(tables < 0)[0]
         raise ParameterError(f"{file}: never shows where action {a} leads from state {s}")
-    if not (np.sort(found, axis=1) == np.arange(found.shape[1])).all():
+    if not (np.sort(tables, axis=1) == np.arange(tables.shape[1])).all():
         raise ParameterError(f"{file}: an action leads from different states to the same state")
-    return found
+    return tables

@@ -192,13 +192,13 @@ def class_numbers(of: Classes, data: Data) -> np.ndarray:
     truth = [told.exists(*a) if len(a) == 1 else told.same(*a) for a in of.atoms]
     rows = np.array([np.broadcast_to(t, grid.shape[1]) for t in truth], bool).T
     rows = rows.reshape(grid.shape[1], len(truth))
-    found = np.array([known.get(tuple(row), -1) for row in rows.tolist()], int)
+    places = np.array([known.get(tuple(row), -1) for row in rows.tolist()], int)
     along = grid[of.vectors]
     if any(isinstance(x, sp.Indexed) for x in of.symbols.values()):  # a class per direction
-        found = np.where(found < 0, -1, found * shape[of.vectors[0]] + along[0])
+        places = np.where(places < 0, -1, places * shape[of.vectors[0]] + along[0])
     if len(along):
-        found = np.where((along[0] == along[-1]) & (len(along) == 2), found, -1)
-    return found.reshape(shape)
+        places = np.where((along[0] == along[-1]) & (len(along) == 2), places, -1)
+    return places.reshape(shape)
 
 
 def teacher_table(f: Function, shape: tuple[int, ...], size: int, rng: Any) -> np.ndarray:
@@ -230,12 +230,12 @@ def teachers(stated: Statement, data: Data, rng: Any) -> dict[Function, np.ndarr
 
 def completed(kept: Sequence[Function], tables: Mapping[Function, Any]) -> dict[Function, Any]:
     """Tables, with those of teachers that are made of others."""
-    found = dict(tables)
+    complete = dict(tables)
     for f in (f for f in kept if f.parts):
-        *outer, found[f] = (tables[g] for g in f.parts)
+        *outer, complete[f] = (tables[g] for g in f.parts)
         for table in reversed(outer):
-            found[f] = table[found[f]]
-    return found
+            complete[f] = table[complete[f]]
+    return complete
 
 
 def every_table(name: str, many: int, shape: tuple[int, ...]) -> np.ndarray:
@@ -274,10 +274,10 @@ def taken(i: Index, data: Data, count: int) -> np.ndarray:
     """Which elements a draw must not be: by element and input."""
     every = np.arange(data.size(i.sort))[:, None]
     read = Evaluation(dataclasses.replace(data, draws={**data.draws, i: every}), {})
-    found = np.zeros((len(every), count), bool)
+    excluded = np.zeros((len(every), count), bool)
     for t in i.distinct:
-        found |= read.same(i, t)
-    return found
+        excluded |= read.same(i, t)
+    return excluded
 
 
 def every_input(

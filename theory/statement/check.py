@@ -36,7 +36,7 @@ def listed(made: Any, seed: int = 0) -> Iterator[arrays.Data]:
     points, stated = Points(made, seed), made.statement
     largest = max(LARGEST_SIZE - max(len(points.sizes) - 4, 0), 3)
     none = f"statement {stated.name}: no sizes from 2 to {largest} fill every class"
-    refused, found = ParameterError(none), 0
+    refused, inputs = ParameterError(none), 0
     for n, sizes in enumerate(points.small(largest) * TEACHERS):
         rng = np.random.default_rng(seed + n)
         try:
@@ -44,9 +44,9 @@ def listed(made: Any, seed: int = 0) -> Iterator[arrays.Data]:
         except ParameterError as error:
             refused = error if str(refused) == none else refused
             continue
-        found += 1
+        inputs += 1
         yield data
-    if not found:
+    if not inputs:
         raise refused
 
 
@@ -122,9 +122,9 @@ def compare(made: Any, data: arrays.Data, seed: int = 0) -> dict[str, float]:
     for w, gradient in told.gradients.items():
         along = rng.normal(size=gradient.shape)
         step = {**told.weights, w: told.weights[w] + symmetry.STEP * along}
-        found = float(mean(step).imag / abs(symmetry.STEP))
-        error = abs(found - float((along * gradient).sum()))
-        off[f"gradient of {w.name}"] = error / max(largest, abs(found))
+        derivative = float(mean(step).imag / abs(symmetry.STEP))
+        error = abs(derivative - float((along * gradient).sum()))
+        off[f"gradient of {w.name}"] = error / max(largest, abs(derivative))
     return off
 
 

@@ -82,8 +82,8 @@ class Means(World):
 
     def _source(self, e: Any) -> Any:
         """What an element is the value of."""
-        found = (k for k, v in self.table.items() if v is e and isinstance(k, tuple))
-        return next((k for k in found if k[1] is None), None)
+        source = (k for k, v in self.table.items() if v is e and isinstance(k, tuple))
+        return next((k for k in source if k[1] is None), None)
 
     def _free(self, e: Any) -> bool:
         """Whether an element is only known to be none of the others."""
@@ -127,7 +127,7 @@ def _drawn(term: Term) -> bool:
 
 def mobility(means: Means) -> dict[tuple[sp.Symbol, sp.Symbol], sp.Expr]:
     """Probability that two draws address the same entry, per pair of order parameters."""
-    found = {}
+    probabilities = {}
     for (key, x), (other, y) in itertools.combinations_with_replacement(means.symbols.items(), 2):
         chance = sp.S.Zero
         if key[0] is other[0]:
@@ -135,8 +135,8 @@ def mobility(means: Means) -> dict[tuple[sp.Symbol, sp.Symbol], sp.Expr]:
             pairs = [*zip(*(_replica(means, k[1]) for k in (key, other)), strict=True)]
             same = functools.partial(_agree, world, pairs)
             chance = sp.factor(world.chances(same)[True])
-        found[x, y] = found[y, x] = chance
-    return found
+        probabilities[x, y] = probabilities[y, x] = chance
+    return probabilities
 
 
 def _agree(world: World, pairs: list[tuple[Term, Term]]) -> bool:

@@ -148,10 +148,10 @@ class Decisions:
         """The element that a term names, placed now if it was not; None for what does not exist."""
         key: Any = term
         if isinstance(term, Value):
-            found = tuple(map(self.element, term.arguments))
-            if None in found:
+            known = tuple(map(self.element, term.arguments))
+            if None in known:
                 return None
-            key = (term.function, term.solved, found)
+            key = (term.function, term.solved, known)
         if key not in self.table:
             self._here(key)
         return self.table[key]

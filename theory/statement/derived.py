@@ -94,17 +94,17 @@ class Derived:
             require(name in known, f"{name}: no size of it; there are {', '.join(known)}")
         numbers = {known[n]: sp.Integer(v) for n, v in sizes.items()}
         write = functools.partial(gaussian.at_size, numbers=numbers)
-        found = []
+        classes = []
         for c in self.classes:
             many, named = c.many.xreplace(numbers), [c.symbol]
             if c in self.directions:
                 said = f"{many}: has one {c.weight} per direction; give it a number"
                 require(many.is_number, said)
                 named = [gaussian.direction(c.label, k + 1) for k in range(int(many))]
-            found += [Class(x, c.weight, write(c.size), c.means) for x in named]
+            classes += [Class(x, c.weight, write(c.size), c.means) for x in named]
         return replace(
             self,
-            classes=found,
+            classes=classes,
             loss=write(self.loss),
             observables={k: write(v) for k, v in self.observables.items()},
             sizes={**self.sizes, **numbers},
@@ -238,7 +238,7 @@ class Derived:
         With translations divided out, a sum of sizes times squares is a quadratic form in the
         inverse of the mobility, if all that a translation joins is scaled alike.
         """
-        q, found = self.quotient, []
+        q, conserved = self.quotient, []
         names, class_of = [*q.order], {x: c for c, x in q.gauge.items()}
         mobility = sp.Matrix([[q.mobility[x][y] for y in names] for x in names])
         start = {x: combined.xreplace(self.start) for x, combined in q.order.items()}
@@ -252,8 +252,8 @@ class Derived:
             if total is not sp.nan:
                 first = next(x for x in names if total.has(x))
                 total = sp.expand(total / sp.diff(total, first, 2) * 2)
-                found.append((total.xreplace(start), total))
-        return found
+                conserved.append((total.xreplace(start), total))
+        return conserved
 
     @functools.cached_property
     def growth(self) -> list[sp.Expr]:
@@ -277,16 +277,16 @@ class Derived:
     @property
     def meanings(self) -> dict[str, str]:
         """What symbols of the equations stand for, by name."""
-        found = {TIME.name: "time: learning rate times steps", LOSS.name: "population loss"}
+        words = {TIME.name: "time: learning rate times steps", LOSS.name: "population loss"}
         for c in self.classes:
-            found[str(c.symbol)] = f"{c.weight}: {c.means}"
-            found[f"entries_{c.label}"] = f"entries of {c.weight}: {c.means}"
-        found |= {f"C_{k}": q.kind for k, q in enumerate(self.conserved, 1)}
-        found |= {str(x): str(combined) for x, combined in self.quotient.order.items()}
+            words[str(c.symbol)] = f"{c.weight}: {c.means}"
+            words[f"entries_{c.label}"] = f"entries of {c.weight}: {c.means}"
+        words |= {f"C_{k}": q.kind for k, q in enumerate(self.conserved, 1)}
+        words |= {str(x): str(combined) for x, combined in self.quotient.order.items()}
         rates = {
             f"growth_{k}": "growth rate at zero weights" for k in range(1, len(self.growth) + 1)
         }
-        return found | rates
+        return words | rates
 
     def equations(self) -> dict[str, Equation]:
         """Loss, sizes of classes, conserved quantities and rates, by name."""
@@ -304,26 +304,26 @@ class Derived:
             symbol = notation.symbol(name, f"n_{{{short}}}", f"entries of {c.weight}: {c.means}")
             status = self.status if self.shared else "exact"
             first.append(Equation(name, symbol, c.size, self.reference, status))
-        found = {"Loss and classes": first}
+        grouped = {"Loss and classes": first}
         if self.directions:
             rates = [(c, sp.Derivative(c.symbol, TIME)) for c in self.classes]
-            found["Flow"] = [made(f"d{c.label}_dt", d, self.rates[c.symbol]) for c, d in rates]
-            return found
-        found["Conserved"] = [
+            grouped["Flow"] = [made(f"d{c.label}_dt", d, self.rates[c.symbol]) for c, d in rates]
+            return grouped
+        grouped["Conserved"] = [
             made(f"{q.kind}_{k}", notation.symbol(f"C_{k}", means=q.kind), q.expression)
             for k, q in enumerate(self.conserved, 1)
         ]
         if self.moving:
             order = [(x, combined) for x, combined in self.quotient.order.items() if x != combined]
             kept = enumerate(self.invariants, 1)
-            found["Conserved"] += [made(f"conserved_{k}", *both) for k, both in kept]
-            found["Flow"] = [made(f"order_{x}", x, combined) for x, combined in order]
-            found["Flow"] += self.flow.equations().values()
-            found["Growth"] = [
+            grouped["Conserved"] += [made(f"conserved_{k}", *both) for k, both in kept]
+            grouped["Flow"] = [made(f"order_{x}", x, combined) for x, combined in order]
+            grouped["Flow"] += self.flow.equations().values()
+            grouped["Growth"] = [
                 made(f"growth_{k}", GROWTH(f"growth_{k}"), rate, "all order parameters small")
                 for k, rate in enumerate(self.growth, 1)
             ]
-        return {section: equations for section, equations in found.items() if equations}
+        return {section: equations for section, equations in grouped.items() if equations}
 
 
 def derive(stated: Statement, *, confirmed: bool = True) -> Derived:
@@ -353,18 +353,18 @@ def derive(stated: Statement, *, confirmed: bool = True) -> Derived:
 
 def _derived(stated: Statement, roles: Roles, confirmed: bool) -> Derived:
     """Everything from given roles, compared with listed inputs."""
-    found, balanced = classes(stated, roles)
+    derived, balanced = classes(stated, roles)
     world = World(stated, roles)
     means = {k: world.mean_of(tree) for k, tree in stated.trees.items()}
     still = "nothing moves: by symmetry every entry of every weight stays zero"
-    require(found, f"statement {stated.name}: {still}")
+    require(derived, f"statement {stated.name}: {still}")
     leading = [f.name for f in stated.functions if f.leading]
     assumptions = [POPULATION, "all entries of a weight equal at the start"]
     often = sorted({f.name for f in world.balanced} | balanced)
     assumptions += [f"{n}: all values equally often" for n in often]
     assumptions += [f"{n}: values distinct" for n in leading]
     status, loss = "leading order" if leading else "exact", means.pop("loss")
-    made = Derived(stated, roles, found, loss, means, status, tuple(assumptions))
+    made = Derived(stated, roles, derived, loss, means, status, tuple(assumptions))
     try:
         if confirmed:
             check.confirm(made)
@@ -380,8 +380,8 @@ def _closed(stated: Statement, roles: Roles) -> Derived:
     world = closure.Means(stated, roles)
     means = {k: world.mean_of(tree) for k, tree in stated.trees.items()}
     shared, meaning = closure.mobility(world), notation.meanings(lambda _: True)
-    found = [Class(x, w, 1 / shared[x, x], meaning[x][0]) for (w, _), x in world.symbols.items()]
+    derived = [Class(x, w, 1 / shared[x, x], meaning[x][0]) for (w, _), x in world.symbols.items()]
     random = ", ".join(f.name for f in stated.functions if f.kept)
     neglected = "how logits scatter around their means, over inputs and teachers, is neglected"
     assumed = (POPULATION, f"mean logits; {random}: averaged over; {neglected}")
-    return Derived(stated, roles, found, means.pop("loss"), means, "closure", assumed, {}, shared)
+    return Derived(stated, roles, derived, means.pop("loss"), means, "closure", assumed, {}, shared)

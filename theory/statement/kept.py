@@ -44,9 +44,9 @@ def derived(stated: Statement) -> Derived:
     name = hashlib.sha256(f"{engine()}\n{stated.text}".encode()).hexdigest()[:32]
     try:
         path = compiled.folder() / f"statement_{name}.json"
-        found = json.loads(path.read_text(encoding="utf-8"))
-        if found["text"] == stated.text:
-            return _read(stated, found)
+        stored = json.loads(path.read_text(encoding="utf-8"))
+        if stored["text"] == stated.text:
+            return _read(stated, stored)
     except (OSError, RuntimeError, ValueError, KeyError, TypeError, IndexError):
         pass  # not there, no home folder, or damaged: derived anew
     made = derive(stated)

@@ -77,24 +77,24 @@ def offered(stated: Statement) -> types.SimpleNamespace:
     """What a model's ``theory`` package offers, and its ``onset``."""
     from theory.statement import kept, onset
 
-    found = functools.cache(functools.partial(kept.derived, stated))
+    offers = functools.cache(functools.partial(kept.derived, stated))
 
     def flows() -> dict[str, Any]:
         """The flow, at the sizes that the statement gives where sums have to be written out."""
         given = {s.name for s in stated.symbols if s.is_integer} <= stated.values.keys()
-        return {stated.name: (found().written(stated.values) if given else found()).flow}
+        return {stated.name: (offers().written(stated.values) if given else offers()).flow}
 
     @scope.guard(scope_of(stated))
     @sweep.over_fields
     def own_onset(p: Any, until: float | None = None) -> Any:
-        return onset.onset(found(), p, until)
+        return onset.onset(offers(), p, until)
 
     return types.SimpleNamespace(
         statement=stated,
         Parameters=parameters(stated),
-        derived=found,
-        equations=lambda: found().equations(),
-        sections=lambda: found().sections(),
+        derived=offers,
+        equations=lambda: offers().equations(),
+        sections=lambda: offers().sections(),
         flows=flows,
         onset=own_onset,
         emergence_times=of_onset(own_onset),
@@ -146,9 +146,9 @@ def served(
         """
         own = {
             f"{stated.title}: {title.lower()}": [
-                renamed(e) for e in found if e.name == "loss" or e.rhs.count_ops() <= LONGEST
+                renamed(e) for e in offers if e.name == "loss" or e.rhs.count_ops() <= LONGEST
             ]
-            for title, found in base.sections().items()
+            for title, offers in base.sections().items()
         }
         return own | catalogue(contents)[1]()
 
@@ -156,13 +156,13 @@ def served(
     @sweep.over_fields
     def onset(p: Any, until: float | None = None) -> Any:
         """Growth rates and emergence times."""
-        found, more = base.onset(p, until), numbers(p)
+        offers, more = base.onset(p, until), numbers(p)
         return dataclasses.replace(
-            found,
-            numbers=found.numbers | {k: v for k, (v, _) in more.items()},
-            labels=found.labels | {k: label for k, (_, label) in more.items()},
+            offers,
+            numbers=offers.numbers | {k: v for k, (v, _) in more.items()},
+            labels=offers.labels | {k: label for k, (_, label) in more.items()},
             equations=lambda: [e for part in sections().values() for e in part],
-            times=found.times | {k: "t" for k in more if k[0] in "Tt"},
+            times=offers.times | {k: "t" for k in more if k[0] in "Tt"},
         )
 
     def equations() -> dict[str, Equation]:
@@ -244,8 +244,10 @@ def of_file(name: str) -> StatedModel:
     several, key = ", ".join(f"{path}:{k}" for k in stated), chosen or next(iter(stated))
     require(chosen or len(stated) == 1, f"{path}: states several models: {several}")
     require(key in stated, f"{path}:{chosen}: there is no such statement, but {several}")
-    found = stated[key]  # without a name of its own it has that of its variable
-    return model(dataclasses.replace(found, name=key) if found.name == UNNAMED else found)
+    statement = stated[key]  # without a name of its own it has that of its variable
+    return model(
+        dataclasses.replace(statement, name=key) if statement.name == UNNAMED else statement
+    )
 
 
 def _run(path: str) -> dict[str, Any]:

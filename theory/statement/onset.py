@@ -44,7 +44,7 @@ def onset(made: Derived, p: Any, until: float | None = None) -> Onset:
         float(curve.loss[0]),
         float(curve.loss[0] - curve.loss[-1]),
     )
-    found = {
+    numbers = {
         "run": (end, "length of the run"),
         "loss_start": (begun, "loss at the start"),
         "loss_end": (begun - fall, "loss at the end of the run"),
@@ -55,16 +55,19 @@ def onset(made: Derived, p: Any, until: float | None = None) -> Onset:
     times = flow.solve(p, at=[end], events=crossed, t=end) if events else {}
     for name, share in events.items():
         label = f"time at which the loss has done {share:.0%} of its fall"
-        found[name] = (float(times[name]), label)
+        numbers[name] = (float(times[name]), label)
     try:
         modes, notes = linearised(flow, dict.fromkeys(flow.state, 0), p), []
     except ParameterError:
         modes, notes = [], ["zero weights are no fixed point: no growth rates there"]
     for k, mode in enumerate(modes, 1):
-        found[f"growth_{k}"] = (float(np.real(mode.rate)), "growth rate at zero weights, real part")
+        numbers[f"growth_{k}"] = (
+            float(np.real(mode.rate)),
+            "growth rate at zero weights, real part",
+        )
     return Onset(
-        numbers={name: value for name, (value, _) in found.items()},
-        labels={name: label for name, (_, label) in found.items()},
+        numbers={name: value for name, (value, _) in numbers.items()},
+        labels={name: label for name, (_, label) in numbers.items()},
         absent=dict.fromkeys(events, "not within the run"),
         notes=notes,
         curves=lambda: {"flow": curve},

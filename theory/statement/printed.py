@@ -55,8 +55,8 @@ def flow(
     order += [x for x in rates if x not in order]
 
     def entries() -> Entries:
-        found = made.entries()
-        return replace(found, order={own[x]: form for x, form in found.order.items()})
+        derived = made.entries()
+        return replace(derived, order={own[x]: form for x, form in derived.order.items()})
 
     given = {
         "name": made.statement.name,

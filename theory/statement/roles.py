@@ -121,32 +121,32 @@ class Roles:
             label = s.name + "'" * sum(i.sort is s for i in slots)
             slots.append(Index(s, above[-1] if above else None, label=label))
             self._join(slots[-1], ("slot", weight, k))
-        found = Classes(weight, tuple(slots), [])
+        classes = Classes(weight, tuple(slots), [])
         said = "has more than two vector indices, or two of different sorts"
-        kinds = {slots[k].sort for k in found.vectors}
-        require(len(found.vectors) < 3 and len(kinds) < 2, f"weight {weight.name}: {said}")
+        kinds = {slots[k].sort for k in classes.vectors}
+        require(len(classes.vectors) < 3 and len(kinds) < 2, f"weight {weight.name}: {said}")
         said = f"start = {weight.start}: must be 0, as the data single out no direction"
-        require(len(found.vectors) != 1 or weight.start == 0, f"weight {weight.name}: {said}")
-        terms = self._terms(weight, found.plain)
+        require(len(classes.vectors) != 1 or weight.start == 0, f"weight {weight.name}: {said}")
+        terms = self._terms(weight, classes.plain)
         pairs = itertools.combinations(terms, 2)
         unary = [t for t in terms if isinstance(t, Value) and t.solved is not None]
-        found.atoms = [(t,) for t in unary if t.sort.size != t.function.to.size]
-        found.atoms += [(a, b) for a, b in pairs if self.of(a) == self.of(b)]
-        found.atoms.sort(key=lambda x: sum(map(_depth, x)))
-        return found
+        classes.atoms = [(t,) for t in unary if t.sort.size != t.function.to.size]
+        classes.atoms += [(a, b) for a, b in pairs if self.of(a) == self.of(b)]
+        classes.atoms.sort(key=lambda x: sum(map(_depth, x)))
+        return classes
 
     def _terms(self, weight: Weight, slots: list[Index]) -> list[Term]:
         """Slots, fixed elements of their roles, and every teacher filled with terms."""
         at = {self.of(s) for s in slots}
         known = [d for d in self.stated.draws if d.place is not None and self.of(d) in at]
-        found: dict[Term, None] = dict.fromkeys([*slots, *known])
+        terms: dict[Term, None] = dict.fromkeys([*slots, *known])
         kept = [f for f in self.stated.functions if f.kept]
         for _ in range(DEEPEST):
-            found |= dict.fromkeys([t for f in kept for t in self._filled(f, list(found))])
+            terms |= dict.fromkeys([t for f in kept for t in self._filled(f, list(terms))])
             said = f"weight {weight.name}: more than {MOST_TERMS} terms tell its entries apart; "
             said += "give teachers that are never composed sorts of their own"
-            require(len(found) <= MOST_TERMS, said)
-        return list(found)
+            require(len(terms) <= MOST_TERMS, said)
+        return list(terms)
 
     def _filled(self, f: Function, terms: list[Term]) -> Iterator[Term]:
         """A teacher, or what it sends somewhere, with all arguments that fit, none repeated."""

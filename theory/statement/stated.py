@@ -176,8 +176,8 @@ def statement(
         tuple(x for x in things if isinstance(x, kind)) for kind in kinds
     )
     symbols: set[sp.Symbol] = set().union(*(x.free_symbols for x in numbers))
-    for kind, found in {"weight": weights, "sort": sorts, "function": functions}.items():
-        names = [x.name for x in found]
+    for kind, declared in {"weight": weights, "sort": sorts, "function": functions}.items():
+        names = [x.name for x in declared]
         twice = sorted(n for n in names if names.count(n) > 1)
         require(not twice, f"{what}: two of its {kind}s are called {''.join(twice[:1])}")
     taken = {s.name for s in symbols} | RESERVED

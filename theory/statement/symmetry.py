@@ -32,7 +32,7 @@ def null_vectors(rows: np.ndarray) -> list[list[sp.Rational]]:
     Each says how one column is a sum of those before it that are no such sums.
     """
     own: list[int] = []
-    found = []
+    vectors = []
     for k, column in enumerate(rows.T):
         parts = np.linalg.lstsq(rows[:, own], column, rcond=None)[0] if own else np.empty(0)
         vector = np.zeros(rows.shape[1])
@@ -42,8 +42,8 @@ def null_vectors(rows: np.ndarray) -> list[list[sp.Rational]]:
             continue
         rounded = [sp.Rational(str(v)).limit_denominator(LARGEST) for v in vector]
         if np.abs(np.array(rounded, float) - vector).max() < AGREE:
-            found.append(rounded)
-    return found
+            vectors.append(rounded)
+    return vectors
 
 
 Rebuild = Callable[[sp.Expr], sp.Expr]
@@ -161,15 +161,15 @@ def compiled(expressions: Sequence[sp.Expr], arguments: Sequence[sp.Symbol]) -> 
 
 def _shared(expressions: Any, **_: Any) -> tuple[list[tuple[sp.Symbol, sp.Expr]], list[sp.Expr]]:
     """Exponentials and logarithms, which are what occurs many times, by symbols of their own."""
-    found: dict[sp.Expr, sp.Symbol] = {}
+    shared: dict[sp.Expr, sp.Symbol] = {}
 
     def rule(e: sp.Expr, of: Rebuild) -> sp.Expr | None:
         if not isinstance(e, sp.exp | sp.log):
             return None
-        return found.setdefault(e.func(of(e.args[0]), evaluate=False), sp.Dummy())
+        return shared.setdefault(e.func(of(e.args[0]), evaluate=False), sp.Dummy())
 
     reduced = [rebuilt(e, rule) for e in expressions]
-    return [(short, e) for e, short in found.items()], reduced
+    return [(short, e) for e, short in shared.items()], reduced
 
 
 def slopes(made: Any) -> Callable[[Sequence[float], Mapping[str, float]], tuple[float, Any]]:
@@ -270,9 +270,9 @@ class Points:
     def numbers(self, sizes: tuple[int, ...] | None = None) -> dict[str, float]:
         """Sizes (drawn, if not given) and numbers by name."""
         sizes = next(self._drawn()) if sizes is None else sizes
-        found = {s.name: float(n) for s, n in zip(self.sizes, sizes, strict=True)}
-        found |= {s.name: float(n) for s, n in self.made.sizes.items()}
-        return found | {s.name: float(self.rng.uniform(0.2, 0.9)) for s in self.others}
+        values = {s.name: float(n) for s, n in zip(self.sizes, sizes, strict=True)}
+        values |= {s.name: float(n) for s, n in self.made.sizes.items()}
+        return values | {s.name: float(self.rng.uniform(0.2, 0.9)) for s in self.others}
 
     def _drawn(self) -> Iterator[tuple[int, ...]]:
         for _ in range(MOST_TRIES):
@@ -289,7 +289,7 @@ class Points:
 
 def conserved(made: Any) -> list[Conserved]:
     """Sums over weights, then over their squares, that the slopes of the loss leave alone."""
-    points, found = Points(made), []
+    points, invariants = Points(made), []
     size = {c.symbol: c.size for c in made.classes}
     values = [list(points.values().values()) for _ in range(4 * len(size))]
     rows = np.array([made.slopes(v, points.numbers())[1] for v in values])
@@ -304,8 +304,8 @@ def conserved(made: Any) -> list[Conserved]:
             only = next(iter(part)) if kind == "frozen" else kept
             moved = [a * x ** (power - 1) * slopes[x] for x, a in part.items()] if slopes else []
             sure = bool(moved) and proved(sp.Add(*moved))
-            found.append(Conserved(kind, part, only, sure))
-    return found
+            invariants.append(Conserved(kind, part, only, sure))
+    return invariants
 
 
 def still(made: Any) -> list[Conserved]:

@@ -62,11 +62,11 @@ class World(Decisions):
     def chances(self, body: Callable[[], Any]) -> dict[Any, sp.Expr]:
         """Probability of every outcome."""
         frame = Frame(linear=True)
-        found: Any = collections.defaultdict(lambda: sp.S.Zero)
+        probabilities: Any = collections.defaultdict(lambda: sp.S.Zero)
         for n, outcome in enumerate(self._branches(frame, body)):
             require(n < MOST_PATTERNS, f"statement {self.stated.name}: more than {n} patterns")
-            found[outcome] += frame.summed(sp.S.One)
-        return found
+            probabilities[outcome] += frame.summed(sp.S.One)
+        return probabilities
 
     def _branches(self, frame: Frame, body: Callable[[], Any]) -> Iterator[Any]:
         for _ in frame.replays():
@@ -221,7 +221,7 @@ def classes(stated: Statement, roles: Roles) -> tuple[list[Class], set[str]]:
     By the symmetry of Gaussian data, a weight with one vector index vanishes and one with two is
     diagonal: one number, or one per eigenvalue.
     """
-    found, assumed = [], set()
+    distinct, assumed = [], set()
     for weight, of in roles.classes.items():
         if len(of.vectors) == 1:
             continue
@@ -241,8 +241,8 @@ def classes(stated: Statement, roles: Roles) -> tuple[list[Class], set[str]]:
             if along and gaussian.spectra(stated):
                 symbol, size = notation.array(name)[gaussian.DIRECTION], size / along[0]
             of.symbols[pattern] = symbol
-            found.append(Class(symbol, weight, size, means))
-    return found, assumed
+            distinct.append(Class(symbol, weight, size, means))
+    return distinct, assumed
 
 
 def _telling(patterns: list[tuple[bool, ...]]) -> list[int]:

@@ -115,10 +115,10 @@ def tracking(job: Job, name: str) -> None:
     if job.each and not job.tiny:
         seeds = max(2, min(SEEDS, int(SAFETY * job.seconds / (job.each * 1e-6 * p.epochs))))
     job.numbers |= {"seeds": seeds, "epochs": p.epochs}
-    found = train_tracking(p, range(seeds), **job.training)
-    found.attrs["command"] = f"python -m verify.device --device {job.device}"
-    job.write(found, f"{name}.nc", "alpha")
-    last = found[["A", "R", "loss", "rollout_accuracy"]].isel(alpha=-1).mean("seed")
+    runs = train_tracking(p, range(seeds), **job.training)
+    runs.attrs["command"] = f"python -m verify.device --device {job.device}"
+    job.write(runs, f"{name}.nc", "alpha")
+    last = runs[["A", "R", "loss", "rollout_accuracy"]].isel(alpha=-1).mean("seed")
     job.numbers |= {f"final {n}": float(v) for n, v in last.items()}
 
 
@@ -127,13 +127,11 @@ def transformer(job: Job) -> None:
     p, seeds = StandardParameters.paper(), range(5)
     if job.tiny:
         p, seeds = p.replace(D=8, batch_size=4, steps=4), range(2)
-    found = standard.train(p, seeds, **job.training)
-    maps = [n for n in found if n not in ("loss", "accuracy")]
-    first = found[maps].isel(seed=0, drop=True)
-    job.write(
-        found.drop_vars(maps).merge(first, combine_attrs="override"), "transformer.nc", "step"
-    )
-    final = float(found.accuracy.isel(step=-1).mean())
+    runs = standard.train(p, seeds, **job.training)
+    maps = [n for n in runs if n not in ("loss", "accuracy")]
+    first = runs[maps].isel(seed=0, drop=True)
+    job.write(runs.drop_vars(maps).merge(first, combine_attrs="override"), "transformer.nc", "step")
+    final = float(runs.accuracy.isel(step=-1).mean())
     job.numbers |= {"seeds": len(seeds), "D": p.D, "final accuracy": final}
 
 
@@ -147,10 +145,10 @@ def emergence_times(job: Job) -> None:
         p = base.replace(steps=int(1.1 * expected / base.time_per_step) + 5)
         if job.tiny:
             p = p.replace(D=8, batch_size=2, steps=4)
-        found = train_induction(p, seeds=(0,), dtype="float64", **job.training)
+        runs = train_induction(p, seeds=(0,), dtype="float64", **job.training)
         job.numbers[f"N = {N}"] = {"flow t_ICL": expected, "steps": p.steps}
         for name, level in LEVELS.items():
-            curve = found["alpha" if name == "t_ICL" else name[2:]]
+            curve = runs["alpha" if name == "t_ICL" else name[2:]]
             job.numbers[f"N = {N}"][name] = float(first_crossing(curve, level).values[0])
 
 
@@ -166,11 +164,11 @@ def attention_layer(job: Job) -> None:
         p, seeds, grid, steps = p.replace(d=12, steps=4, n_test=8), range(2), grid[12:], [12]
     starts = xr.DataArray(["positional", "semantic"], dims="start", name="start")
     for step in steps:  # students trained before are read from the store
-        found = [
+        runs = [
             train_positional(p.replace(start=s), seeds, alpha=grid[::step], **job.training)
             for s in starts.values.tolist()
         ]
-        joined = xr.concat(found, dim=starts, combine_attrs="drop_conflicts")
+        joined = xr.concat(runs, dim=starts, combine_attrs="drop_conflicts")
         job.write(joined, "attention_layer.nc", "alpha")
         at = joined.alpha.values.tolist()
         job.numbers |= {"d": p.d, "seeds": len(seeds), "sample complexities": at}

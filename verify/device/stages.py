@@ -195,12 +195,12 @@ def text(report: dict[str, Any]) -> str:
     ]
     parts.append(output.table(("stage", "status", "s", "files"), rows))
     for name, r in report["stages"].items():
-        for title, found in r.get("numbers", {}).items():
-            if isinstance(found, list) and found and isinstance(found[0], dict):
-                cells = [[_short(v) for v in row.values()] for row in found]
-                parts.append(f"{name}, {title}\n{output.table(list(found[0]), cells)}")
+        for title, numbers in r.get("numbers", {}).items():
+            if isinstance(numbers, list) and numbers and isinstance(numbers[0], dict):
+                cells = [[_short(v) for v in row.values()] for row in numbers]
+                parts.append(f"{name}, {title}\n{output.table(list(numbers[0]), cells)}")
             else:
-                parts.append(f"{name}, {title}: {_short(found)}")
+                parts.append(f"{name}, {title}: {_short(numbers)}")
         parts += filter(None, (r.get("text"), r.get("error")))
     return "\n\n".join(parts)
 

@@ -71,9 +71,9 @@ def watched() -> Iterator[dict[int, tuple[Tensor, Tensor]]]:
         descend(self)
 
     def grad(outputs: Any, inputs: Any, **more: Any) -> Any:
-        found = differentiate(outputs, inputs, **more)
-        note([inputs] if isinstance(inputs, Tensor) else list(inputs), found)
-        return found
+        slopes = differentiate(outputs, inputs, **more)
+        note([inputs] if isinstance(inputs, Tensor) else list(inputs), slopes)
+        return slopes
 
     def hook(optimizer: torch.optim.Optimizer, *_: Any) -> None:
         weights = [w for group in optimizer.param_groups for w in group["params"]]
@@ -134,11 +134,11 @@ def gradients(name: str, device: torch.device, **settings: Any) -> list[Check]:
         if (device, dtype) == (CPU, torch.float64) and not by_hand:
             continue  # would compare the reference with itself
         where = f"{name}{', wide' * bool(settings)}, {str(dtype)[6:]} on {device}"
-        found = observed(system, p, device, dtype, weights)
-        if found.keys() != expected.keys():
-            raise RuntimeError(f"{where}: gives {sorted(found)}, not {sorted(expected)}")
+        worst = observed(system, p, device, dtype, weights)
+        if worst.keys() != expected.keys():
+            raise RuntimeError(f"{where}: gives {sorted(worst)}, not {sorted(expected)}")
         every = [
-            identity(where, quantity, value, found[quantity], tolerance, why)
+            identity(where, quantity, value, worst[quantity], tolerance, why)
             for quantity, value in expected.items()
             if np.isfinite(value).all()
         ]
@@ -206,11 +206,11 @@ def resumed(name: str, device: torch.device, tiny: bool) -> tuple[xr.Dataset, Ch
                     if not stops[0]:
                         raise
             left += len(list(Path(cut).rglob("*.checkpoint")))
-        found, again = train(store=whole), train(store=cut)
-    differ = [str(n) for n, v in found.items() if v.values.tobytes() != again[n].values.tobytes()]
+        agree, again = train(store=whole), train(store=cut)
+    differ = [str(n) for n, v in agree.items() if v.values.tobytes() != again[n].values.tobytes()]
     same = f"{name} on {device}, quantities a resumed run has otherwise"
     return (
-        found,
+        agree,
         at_least(f"{name} on {device}, checkpoints of interruptions", "device", 1, left, LEFT_WHY),
         vanishing(same, ", ".join(differ), len(differ), 0, BITS_WHY),
     )

@@ -88,14 +88,14 @@ def against_network(size: int = NETWORK_SIZE) -> list[Check]:
             for mask in MASKS:
                 closed = times.times(size, query, mask)
                 run = times.descend(Network(size, query, mask), size, times.moving(mask))
-                found = times.crossings(run, size)
+                measured = times.crossings(run, size)
                 seen = [name for name in closed if np.isfinite(closed[name])]
                 checks.append(
                     identity(
                         f"all-weights times of the network's own flow, {label}, {mask} mask",
                         "flow of all weights",
                         [closed[n] for n in seen],
-                        [found[n] for n in seen],
+                        [measured[n] for n in seen],
                         FLOW,
                         FLOW_WHY,
                     )
@@ -302,10 +302,10 @@ def standard_transformer(**more: Any) -> list[str]:
 def everything(**more: Any) -> tuple[list[Check], list[str]]:
     """All of the above: checks and notes of ``verify.timescales``."""
     checks = [*against_network(), *descent(**more)]
-    found, notes = against_law()
-    checks += found
+    rows, notes = against_law()
+    checks += rows
     notes += helped()
     for part in (students, gaussian.everything):
-        found, lines = part(**more)
-        checks, notes = checks + found, notes + lines
+        rows, lines = part(**more)
+        checks, notes = checks + rows, notes + lines
     return checks, ["", "every weight moves:", *notes, *standard_transformer(**more)]

@@ -114,9 +114,9 @@ def running_sums(_: Table) -> list[Check]:
             asked: list[int | str] = [*range(1, size + 1), "uniform"]
             for query, loss in zip(asked, [*each, torch.stack(each).mean()], strict=True):
                 (gradient,) = torch.autograd.grad(loss, theta, retain_graph=True)
-                found = loss_and_gradient(theta.detach().numpy(), size, query, mask)
-                losses.append((found[0], float(loss.detach())))
-                slopes.append((found[1], gradient.numpy()))
+                value = loss_and_gradient(theta.detach().numpy(), size, query, mask)
+                losses.append((value[0], float(loss.detach())))
+                slopes.append((value[1], gradient.numpy()))
         for name, pairs in (("loss", losses), ("gradient", slopes)):
             predicted, measured = (
                 np.concatenate([np.ravel(p[side]) for p in pairs]) for side in (0, 1)

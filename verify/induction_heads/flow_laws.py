@@ -60,15 +60,15 @@ def fitted() -> list[Check]:
             + n * emergence.Path(n).excess(b)
             for n, b in zip(FIT, betas, strict=True)
         ]
-        found = np.linalg.solve(np.stack([sizes**2, sizes, np.ones(4), 1 / sizes], 1), beyond)
-        found[0] += law
+        solution = np.linalg.solve(np.stack([sizes**2, sizes, np.ones(4), 1 / sizes], 1), beyond)
+        solution[0] += law
         for k, term in enumerate(("N^2", "N", "1")):
             checks.append(
                 identity(
                     f"fitted coefficient of {term} in {name}",
                     name,
                     coefficients(name)[k],
-                    found[k],
+                    solution[k],
                     1e-4,
                     "terms of order 1/N^2, left out of the fit, at N = 256",
                 )

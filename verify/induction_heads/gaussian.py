@@ -106,7 +106,7 @@ def excess(theta: np.ndarray, size: int, D: int, groups: int, draws: int) -> np.
     student.theta.data = torch.as_tensor(theta)
     still = loss_and_gradient(theta, size, "uniform", "strict")[0]
     query = torch.arange(size).repeat_interleave(draws)
-    found = []
+    estimates = []
     for group in range(groups):
         random = of_torch(D, group)
         shapes = ((2 * size, D), (size, D // 2), (size, D // 2))
@@ -121,8 +121,10 @@ def excess(theta: np.ndarray, size: int, D: int, groups: int, draws: int) -> np.
             (g - torch.eye(g.shape[-1]))[:, i, j] for g, (i, j) in zip(grams, entries, strict=True)
         ]
         columns = torch.cat([torch.ones(draws, 1, dtype=torch.float64), *known], 1)
-        found.append(D * (float(torch.linalg.lstsq(columns, each[:, None]).solution[0]) - still))
-    return np.array(found)
+        estimates.append(
+            D * (float(torch.linalg.lstsq(columns, each[:, None]).solution[0]) - still)
+        )
+    return np.array(estimates)
 
 
 def loss_to_first_order(size: int = SIZE, groups: int = GROUPS, draws: int = DRAWS) -> list[Check]:
@@ -159,15 +161,15 @@ def drops(
     removed using two batch sizes, if D allows.
     """
     steps = int(LONGER * descents(D, size)[1])
-    found: dict[int | None, np.ndarray] = {}
+    by_batch: dict[int | None, np.ndarray] = {}
     for batch in BATCHES if D < NOISY else BATCHES[1:]:
         p = parameters(D, size, batch, steps)
-        found[batch] = first_crossing(-trained(p).loss, -times.HALF).values / p.time_per_step
-    if len(found) == 1:
-        return found
-    small, large = found.values()
+        by_batch[batch] = first_crossing(-trained(p).loss, -times.HALF).values / p.time_per_step
+    if len(by_batch) == 1:
+        return by_batch
+    small, large = by_batch.values()
     ratio = BATCHES[1] / BATCHES[0]
-    return {**found, None: (ratio * large - small) / (ratio - 1)}
+    return {**by_batch, None: (ratio * large - small) / (ratio - 1)}
 
 
 def students(**more: Any) -> tuple[list[Check], list[str]]:
@@ -177,8 +179,8 @@ def students(**more: Any) -> tuple[list[Check], list[str]]:
     checks, notes = [], []
     for D in DIMENSIONS:
         limit, predicted = descents(D, SIZE)
-        found = drops(D, SIZE, lambda p: train(p, seeds=SEEDS, **more))
-        batch, best = list(found.items())[-1]
+        steps = drops(D, SIZE, lambda p: train(p, seeds=SEEDS, **more))
+        batch, best = list(steps.items())[-1]
         checks.append(
             sampled(
                 f"steps to the drop on Gaussian data, N = {SIZE}, D = {D}, {batch_in_words(batch)}",
@@ -187,7 +189,7 @@ def students(**more: Any) -> tuple[list[Check], list[str]]:
                 best,
             )
         )
-        ratios = [f"{x.mean() / limit:.3f} ({batch_in_words(b)})" for b, x in found.items()]
+        ratios = [f"{x.mean() / limit:.3f} ({batch_in_words(b)})" for b, x in steps.items()]
         notes.append(
             f"  Gaussian data, uniform q, N = {SIZE}, D = {D}: steps to the drop over {limit:.1f} of order zero "
             f"in 1/D: {', '.join(ratios)}; first order {predicted / limit:.3f}"
@@ -245,12 +247,14 @@ def against_law(size: int = LAW_SIZE) -> list[Check]:
         ratios: dict[str, list[float]] = {}
         for pace in LAW_PACES:
             D = pace * math.sqrt(size)
-            found = times.times(size, query, speed=speeds(D), rtol=LAW_RTOL)
+            measured = times.times(size, query, speed=speeds(D), rtol=LAW_RTOL)
             for short in ("T_beta", "T_drop"):
                 predicted = equations[f"{short}_gaussian_{query}"].evaluate(
                     {"N": size, "D": D, "theta": times.HALF}
                 )
-                ratios.setdefault(short, []).append(found[short] / (D * predicted))  # gammas at 1
+                ratios.setdefault(short, []).append(
+                    measured[short] / (D * predicted)
+                )  # gammas at 1
         tolerance, why = TOLERANCES[query](size)
         checks += [
             identity(
@@ -268,6 +272,6 @@ def against_law(size: int = LAW_SIZE) -> list[Check]:
 
 def everything(**more: Any) -> tuple[list[Check], list[str]]:
     """All of the above: checks and notes of ``verify.timescales``."""
-    found, notes = students(**more)
-    checks = [*loss_to_first_order(), *against_law(), *found, *leading_order(**more)]
+    rows, notes = students(**more)
+    checks = [*loss_to_first_order(), *against_law(), *rows, *leading_order(**more)]
     return checks, [*notes, *half_filled()]

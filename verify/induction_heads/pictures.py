@@ -138,7 +138,7 @@ def mechanism(p: StandardParameters | None = None, **more: Any) -> list[Check]:
     each = tokens + block  # directions of the embeddings, and of the output of every head
     first = runs.scores_1.values[:, tokens:, tokens:]
     past = np.where(np.tri(block, dtype=bool), first, -np.inf)
-    found = {
+    shares = {
         "layer 1 finds the position before": past[:, 1:].argmax(2) == np.arange(block - 1),
         "layer 2 finds the token that layer 1 wrote": runs.scores_2.values[
             :, :tokens, each : each + tokens
@@ -158,7 +158,7 @@ def mechanism(p: StandardParameters | None = None, **more: Any) -> list[Check]:
             0.05,
             f"one row in {hit.shape[1]} may lie at the edge of what was trained; least over seeds",
         )
-        for what, hit in found.items()
+        for what, hit in shares.items()
     ]
 
 

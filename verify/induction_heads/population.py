@@ -27,11 +27,11 @@ def _shifts(size: int, own: float) -> torch.Tensor:
     (entries, size, size).
     """
     i, j = torch.tril_indices(size, size)
-    found = torch.zeros(len(i), size, size, dtype=torch.float64)
+    shifts = torch.zeros(len(i), size, size, dtype=torch.float64)
     each = torch.arange(len(i))
-    found[each, i, j] = found[each, j, i] = _deviation("other")
-    found[each[i == j], i[i == j], i[i == j]] = own
-    return found
+    shifts[each, i, j] = shifts[each, j, i] = _deviation("other")
+    shifts[each[i == j], i[i == j], i[i == j]] = own
+    return shifts
 
 
 def _deviation(name: str) -> float:

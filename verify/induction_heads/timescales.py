@@ -69,10 +69,10 @@ RATES = (0.4, 0.2, 0.1, 0.05)
 
 def crossings(runs: xr.Dataset, level: float = 0.5) -> dict[str, np.ndarray]:
     """Emergence times per seed; NaN if not reached within the run."""
-    found = {
+    times = {
         name: first_crossing(runs[variable], level).values for name, variable in LEVELS.items()
     }
-    return found | {"T_drop": first_crossing(-runs.loss, -0.5).values}
+    return times | {"T_drop": first_crossing(-runs.loss, -0.5).values}
 
 
 def euler(N: int, step: float, steps: int) -> np.ndarray:
@@ -131,17 +131,17 @@ def network(**more: Any) -> tuple[list[Check], list[str]]:
         )
     ]
     trained = {r: constrained(N, r, length, **more) for r in RATES}
-    found = {r: {k: v[0] for k, v in crossings(trained[r]).items()} for r in RATES}
+    times = {r: {k: v[0] for k, v in crossings(trained[r]).items()} for r in RATES}
     early = {r: crossings(trained[r], THRESHOLD) for r in RATES}
     flow_path = special.Path(N)
     notes = ["", f"constrained network at N = {N}, step in t -> times (flow in the last row):"]
     notes += [
-        f"  {r:<6g}" + "  ".join(f"{name} {found[r][name]:.5f}" for name in NAMES) for r in RATES
+        f"  {r:<6g}" + "  ".join(f"{name} {times[r][name]:.5f}" for name in NAMES) for r in RATES
     ]
     notes.append("  flow  " + "  ".join(f"{name} {exact[name]:.5f}" for name in NAMES))
     rates = np.array(RATES)
     for name in NAMES:
-        error = np.array([found[r][name] for r in RATES]) - exact[name]
+        error = np.array([times[r][name] for r in RATES]) - exact[name]
         slope = np.polyfit(np.log(rates), np.log(np.abs(error)), 1)[0]
         checks.append(
             near(
@@ -153,7 +153,7 @@ def network(**more: Any) -> tuple[list[Check], list[str]]:
                 "Euler is of order 1; second-order terms at rate 0.4",
             )
         )
-        limit = 2 * found[0.05][name] - found[0.1][name]
+        limit = 2 * times[0.05][name] - times[0.1][name]
         checks.append(
             identity(
                 f"{name} extrapolated to rate 0",
@@ -425,17 +425,17 @@ def report(request: Request) -> Report:
 def scaling(**more: Any) -> tuple[list[Check], list[str], dict[str, Any]]:
     """Checks that do not need the given ensemble."""
     checks = flow_laws.constants()
-    found, notes = flow_laws.exponents()
-    checks += found
-    found, lines = network(**more)
-    checks, notes = checks + found, notes + lines
-    found, lines = emergence(PAPER, train(PAPER, seeds=PAPER_SEEDS, **more), **more)
-    checks, notes = checks + found, notes + lines
-    found, lines, sweeps = all_weights(**more)
-    checks, notes = checks + found, notes + lines
+    rows, notes = flow_laws.exponents()
+    checks += rows
+    rows, lines = network(**more)
+    checks, notes = checks + rows, notes + lines
+    rows, lines = emergence(PAPER, train(PAPER, seeds=PAPER_SEEDS, **more), **more)
+    checks, notes = checks + rows, notes + lines
+    rows, lines, sweeps = all_weights(**more)
+    checks, notes = checks + rows, notes + lines
     checks += pictures.everything(**more)
-    found, lines = every_weight.everything(**more)
-    return checks + found, notes + lines, sweeps
+    rows, lines = every_weight.everything(**more)
+    return checks + rows, notes + lines, sweeps
 
 
 def draw(sweeps: dict[str, Any]) -> Any:
@@ -449,19 +449,19 @@ def draw(sweeps: dict[str, Any]) -> Any:
         "T_alpha": r"T_\alpha",
         "T_drop": r"T_\mathrm{drop}",
     }
-    for axis, (label, found) in zip(np.atleast_1d(axes), sweeps.items(), strict=True):
-        sizes = sorted(found["flow"])
+    for axis, (label, times) in zip(np.atleast_1d(axes), sweeps.items(), strict=True):
+        sizes = sorted(times["flow"])
         for k, name in enumerate(NAMES):
-            axis.loglog(sizes, [found["flow"][N][name] for N in sizes], "--", color=f"C{k}", lw=1)
+            axis.loglog(sizes, [times["flow"][N][name] for N in sizes], "--", color=f"C{k}", lw=1)
             axis.loglog(
                 sizes,
-                [found["population"][N][name] for N in sizes],
+                [times["population"][N][name] for N in sizes],
                 "-",
                 color=f"C{k}",
                 label=f"${letters[name]}$",
             )
             for N in sizes:
-                values = found["seeds"][N][name]
+                values = times["seeds"][N][name]
                 axis.plot(np.full(values.size, N), values, ".", color=f"C{k}", ms=6, alpha=0.6)
         axis.plot([], [], "k--", lw=1, label="three-parameter flow")
         axis.plot([], [], "k-", label="19 directions, no noise")

@@ -64,10 +64,10 @@ def students(eq: Table) -> list[Check]:
         }
         student = Student(weights)
         risk = student.objective(data.tokens, data.y, p.lam)
-        found = torch.autograd.grad(risk, list(student.weights.values()))
+        slopes = torch.autograd.grad(risk, list(student.weights.values()))
         batch = {k: torch.stack([v, v]) for k, v in weights.items()}
         value, gradient = Problem([data, longer], p.lam).gradient(batch)
-        pairs = zip(student.weights, found, strict=True)
+        pairs = zip(student.weights, slopes, strict=True)
         checks += [
             identity(
                 f"risk, {name}", "(3)", float(risk.detach()), float(value[0]), 1e-12, "both float64"

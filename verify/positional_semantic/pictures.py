@@ -126,8 +126,8 @@ def rank_two(**more: Any) -> list[Check]:
     checks = []
     for alpha in RANK_2_ALPHAS:
         name = f"test error of rank 2 from a mixed start over the better one, alpha = {alpha:g}"
-        found = ratio.sel(alpha=alpha).values
-        checks.append(sampled(name, "App. E.3", 1.0, found, band=BANDS.get(name)))
+        ratios = ratio.sel(alpha=alpha).values
+        checks.append(sampled(name, "App. E.3", 1.0, ratios, band=BANDS.get(name)))
     return checks
 
 
@@ -160,12 +160,12 @@ def adam(**more: Any) -> list[Check]:
             f"runs of Adam from random weights that end in {where}",
             "App. E.4",
             1.0,
-            float(found.sum()),
+            float(ends_at.sum()),
             f"of {len(ADAM_SEEDS)} runs, beside informed starts on the same sentences",
         )
-        for where, found in ends(ADAM.omega, **more).items()
+        for where, ends_at in ends(ADAM.omega, **more).items()
     ]
-    positional, semantic, _ = (int(found.sum()) for found in ends(LARGER, **more).values())
+    positional, semantic, _ = (int(ends_at.sum()) for ends_at in ends(LARGER, **more).values())
     return [
         *checks,
         at_least(

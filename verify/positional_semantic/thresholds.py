@@ -101,8 +101,8 @@ def report(request: Request) -> Report:
             f"{name}: {measured:.4f}, 95% interval [{low:.4f}, {high:.4f}], {len(of)} seeds"
         )
         numbers[name] = {"measured": measured, "standard_error": error, "interval_95": [low, high]}
-        for selection, found in predicted.items():
-            value = getattr(found, name)
+        for selection, predictions in predicted.items():
+            value = getattr(predictions, name)
             numbers[name][selection] = value
             apart = "local" in predicted and not np.isclose(
                 value, getattr(predicted["local"], name), rtol=SAME
@@ -263,15 +263,15 @@ def untied_keys(
     start = general.starting_order(
         system, norm, 0.9 * np.sqrt(norm / 2), np.zeros(2), near.V / p.sigma**2
     )
-    found = general.solve(system, start, damping=0.8, tolerance=1e-5)
-    q, theta = found.order.q.mean((0, 1)), found.order.theta.mean((0, 1))[:, 0]
+    solution = general.solve(system, start, damping=0.8, tolerance=1e-5)
+    q, theta = solution.order.q.mean((0, 1)), solution.order.theta.mean((0, 1))[:, 0]
     # Q -> c Q, K -> K/c changes only the ridge, and only slightly. Sums over points determine c
     # badly, so that no compared quantity depends on it.
     predicted = {
         "q": np.sqrt(q[0, 0] * q[1, 1]),
         "cosine": theta[0] / np.sqrt(q[0, 0]) / p.sigma,
-        "train_loss": found.train_loss,
-        "test_mse_half": found.test_full / 2,
+        "train_loss": solution.train_loss,
+        "test_mse_half": solution.test_full / 2,
     }
     students = p.replace(start="semantic", tied=False)
     runs = over_d(
@@ -340,13 +340,13 @@ def message_passing(
         point = solve(q, branch)
         if not point.exists:
             continue
-        found = {d: each(_overlaps, [(q.replace(d=d), seed) for seed in few]) for d in halves}
-        shared = [x for x in names if x in found[halves[0]][0]]
+        overlaps = {d: each(_overlaps, [(q.replace(d=d), seed) for seed in few]) for d in halves}
+        shared = [x for x in names if x in overlaps[halves[0]][0]]
         same = minima(p, branch, alpha, shared, halves, few, options)
         every = minima(p, branch, alpha, shared, sizes, seeds, options)
         for x in shared:
             values = xr.DataArray(
-                [[r[x] for r in found[d]] for d in halves],
+                [[r[x] for r in overlaps[d]] for d in halves],
                 dims=("d", "seed"),
                 coords={"d": halves, "seed": few},
             )
@@ -361,7 +361,7 @@ def message_passing(
                     len(few),
                 )
             )
-        variances = [[r["V"] for r in found[d]] for d in halves]
+        variances = [[r["V"] for r in overlaps[d]] for d in halves]
         checks.append(
             sampled(
                 f"V of message passing, {branch} at alpha = {alpha:g}",
@@ -374,7 +374,7 @@ def message_passing(
             )
         )
         last = {
-            k: np.median([r[k] for rows in found.values() for r in rows])
+            k: np.median([r[k] for rows in overlaps.values() for r in rows])
             for k in ("step", "gradient")
         }
         notes.append(

@@ -44,7 +44,7 @@ def gaps(how: Optimiser, eta: float) -> tuple[float, float]:
     same = clocks.as_plain(how, eta)
     plain = Optimiser(schedule=how.schedule)
     own = CLOCK * (2 if how.schedule == "cosine" else 1)
-    found, other, bare = (
+    deviations, other, bare = (
         of_flow(rule, rate, round(own / effective))
         for rule, rate, effective in (
             (how, eta, eta / (1 - how.momentum)),
@@ -52,15 +52,15 @@ def gaps(how: Optimiser, eta: float) -> tuple[float, float]:
             (plain, eta / (1 - how.momentum), eta / (1 - how.momentum)),
         )
     )
-    return (found - same.delay) / other - 1, found / bare - 1
+    return (deviations - same.delay) / other - 1, deviations / bare - 1
 
 
 def on_flow() -> list[Check]:
     """The deviation falls as the square of the rate, and as its first power without memory."""
     out = []
     for name, how in BALLS.items():
-        found = np.abs([gaps(how, eta) for eta in RATES])
-        powers = np.log(found[0] / found[1]) / np.log(RATES[0] / RATES[1])
+        deviations = np.abs([gaps(how, eta) for eta in RATES])
+        powers = np.log(deviations[0] / deviations[1]) / np.log(RATES[0] / RATES[1])
         for what, order, power in zip(("with", "without"), (2, 1), powers, strict=True):
             out.append(
                 near(

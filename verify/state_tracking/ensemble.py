@@ -156,7 +156,7 @@ def renew(
     """Train all or some shipped ensembles again and write them in single precision."""
     for name in SETTINGS if names is None else names:
         setting = SETTINGS[name]
-        found = [
+        trained = [
             train(
                 setting.p.replace(data_draw=draw),
                 setting.seeds,
@@ -166,11 +166,11 @@ def renew(
             )
             for draw in setting.draws
         ]
-        runs = found[0]
-        if len(found) > 1:  # for redrawn training sets only attention and initial values are kept
-            kept = [run[["A", "W_Q_start", "W_K_start", *AT_START]] for run in found]
+        runs = trained[0]
+        if len(trained) > 1:  # for redrawn training sets only attention and initial values are kept
+            kept = [run[["A", "W_Q_start", "W_K_start", *AT_START]] for run in trained]
             runs = xr.concat(kept, dim="data_draw", combine_attrs="drop_conflicts").assign_attrs(
-                found[0].attrs
+                trained[0].attrs
             )
         elif name in GRID:
             runs = runs.drop_vars(["attention", "step_accuracy"])

@@ -165,43 +165,43 @@ def _one(setting: str, level: str, tick: Callable[[int], None]) -> Fidelity:
     p, runs = ensemble.shipped(setting)
     every = EVERY if setting in LADDER else EVERY_ON_GRID
     runs = runs.isel(alpha=slice(None, None, every))
-    found = judge(p, LEVELS[level].curves(p, runs), runs)
+    errors = judge(p, LEVELS[level].curves(p, runs), runs)
     tick(1)
-    return found
+    return errors
 
 
 def _without(term: str, tick: Callable[[int], None]) -> Fidelity:
     p, runs = ensemble.shipped(TAKEN_APART)
     runs = runs.isel(alpha=slice(None, None, EVERY_ON_GRID))
     system = TERMS[term](p, Start.measured(runs), Realisation.of(p, runs))
-    found = judge(p, solve(system, runs.epoch.values), runs)
+    errors = judge(p, solve(system, runs.epoch.values), runs)
     tick(1)
-    return found
+    return errors
 
 
 def terms() -> dict[str, Fidelity]:
     """Errors of the fixed-disorder theory without one of its terms, at one setting."""
-    found = pool.run(
+    errors = pool.run(
         [functools.partial(_without, term) for term in TERMS],
         [1] * len(TERMS),
         progress=False,
         what="terms of the theory",
         unit="term",
     )
-    return dict(zip(TERMS, found, strict=True))
+    return dict(zip(TERMS, errors, strict=True))
 
 
 def report(request: Request) -> Report:
     """Report: levels of theory at every setting, the grid, and their verdicts."""
     if request.renew:
         ensemble.renew(request.device, request.progress)
-    found, grid = ladder(whole=request.full)
+    errors, grid = ladder(whole=request.full)
     tables = {
         f"{setting}: {ensemble.SETTINGS[setting].title}": (
             ("error of", *(TITLES[x] for x in levels)),
             rows(levels),
         )
-        for setting, levels in found.items()
+        for setting, levels in errors.items()
     }
 
     def figure() -> Any:
@@ -212,7 +212,7 @@ def report(request: Request) -> Report:
             f"{len(GRID)} further settings, every term left out in turn, training sets redrawn "
             "(twelve minutes)"
         )
-        return Report(ladder_checks(found), left_out, tables, {"ladder": as_dict(found)}, figure)
+        return Report(ladder_checks(errors), left_out, tables, {"ladder": as_dict(errors)}, figure)
     apart = terms()
     title = ensemble.SETTINGS[TAKEN_APART].title
     tables[f"fixed disorder, {title}"] = (("error of", *apart), rows(apart))
@@ -222,9 +222,9 @@ def report(request: Request) -> Report:
             across(grid, name),
         )
     return Report(
-        checks(found, grid),
+        checks(errors, grid),
         tables=tables,
-        numbers={"ladder": as_dict(found), "grid": as_dict(grid)},
+        numbers={"ladder": as_dict(errors), "grid": as_dict(grid)},
         draw=figure,
     )
 
@@ -250,11 +250,11 @@ def ladder(whole: bool = True) -> tuple[Ladder, Ladder]:
             strict=True,
         )
     )
-    found, grid = (
+    errors, grid = (
         {setting: {level: done[setting, level] for level in levels} for setting in settings}
         for settings, levels in wanted
     )
-    return found, grid
+    return errors, grid
 
 
 def across(grid: Ladder, name: str) -> list[list[str]]:
@@ -551,10 +551,10 @@ def scatter(name: str, tick: Callable[[int], None]) -> Check:
         p, Start.measured(runs.isel(data_draw=0)), FORCES, forces, 1.2 * float(runs.alpha[-1])
     )
     pooled, spread = [], 0.0
-    for found, draws in ((drawn, FORCES), measured):
-        pooled.append(float(np.sqrt((found**2).mean())))
+    for scatters, draws in ((drawn, FORCES), measured):
+        pooled.append(float(np.sqrt((scatters**2).mean())))
         spread += 1 / (
-            2 * found.size * (draws - 1)
+            2 * scatters.size * (draws - 1)
         )  # variance of the log of a pooled standard deviation
     relative = float(np.sqrt(spread))
     return estimated(

@@ -41,7 +41,7 @@ WAYS = ("Adam", "AdamW, decay 0.1", "momentum, cosine", "batches n/8", "batches 
 
 def cases() -> dict[tuple[str, str], Parameters]:
     """Parameters by setting and optimiser."""
-    found = {}
+    parameters = {}
     for name, (_, p) in BASES.items():
         (adam, short), (slow, long), (eta, steps) = RATES[name]
         ways: list[dict[str, Any]] = [
@@ -54,27 +54,27 @@ def cases() -> dict[tuple[str, str], Parameters]:
         for way, fields in zip(WAYS, ways, strict=True):
             every = max(1, fields["epochs"] // EVALUATIONS)
             own = p.replace(n_test=TESTED, unit="step", eval_every=every, **fields)
-            found[name, way] = own
-    return found
+            parameters[name, way] = own
+    return parameters
 
 
 def errors(p: Parameters, seeds: Iterable[int], **training: Any) -> dict[str, np.ndarray]:
     """Relative errors of the predicted times, per seed; NaN where a student does not get there."""
     runs = train(p, seeds, **training)
     ours = predict(p, runs, level="fixed_disorder")
-    found = {}
+    errors_of = {}
     for name, (of, level) in times(p).items():
         predicted, measured = (first_crossing(x[of], level).values for x in (ours, runs))
-        found[name] = predicted / measured - 1
-    return found
+        errors_of[name] = predicted / measured - 1
+    return errors_of
 
 
 def rows(title: str, p: Parameters, seeds: Iterable[int], **training: Any) -> list[Check]:
     """Root mean squares of these errors against bars set beforehand."""
     why = "bar set beforehand; fluctuations within groups of rows are kept to fourth order"
     out = []
-    for name, found in errors(p, seeds, **training).items():
-        size = float(np.sqrt(np.mean(found**2)))
+    for name, errors_of in errors(p, seeds, **training).items():
+        size = float(np.sqrt(np.mean(errors_of**2)))
         label = f"{NAMES[name]} per seed, rms, {title}"
         level = LEVELS["fixed_disorder"].title
         out.append(near(label, level, 0.0, size, BARS[name], why, 1.0))

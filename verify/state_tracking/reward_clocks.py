@@ -89,7 +89,7 @@ def orbits(kind: str, labels: xr.Dataset, runs: xr.Dataset) -> list[Check]:
 
 
 def _orbit(kind: str, level: float, labels: xr.Dataset, runs: xr.Dataset) -> list[Check]:
-    found: dict[str, list[tuple[float, float]]] = {"A": [], "S": []}
+    orbit: dict[str, list[tuple[float, float]]] = {"A": [], "S": []}
     scale = {"A": 1.0, "S": 0.0}
     for k in runs.seed.values:
         run, own = rewarded(runs.sel(seed=k)), labels.sel(seed=k)
@@ -97,10 +97,10 @@ def _orbit(kind: str, level: float, labels: xr.Dataset, runs: xr.Dataset) -> lis
         if not run.success.values[at] >= level:
             return []
         scale["S"] = max(scale["S"], abs(float(run.R[at])))
-        for name, pairs in found.items():
+        for name, pairs in orbit.items():
             pairs.append((at_equal_R(own, run, name)[at], float(run[name][at])))
     out = []
-    for name, pairs in found.items():
+    for name, pairs in orbit.items():
         label, reward = np.array(pairs).T
         out.append(
             sampled(
@@ -148,7 +148,7 @@ def checks(request: Request) -> list[Check]:
         base = request.parameters(base)
         seeds = request.seed_list("5")
         options: dict[str, Any] = {"seeds": seeds, "alpha": request.until, **request.training}
-        found = {kind: rewards.train(kind, base, **options) for kind in rewards.KINDS}
+        runs = {kind: rewards.train(kind, base, **options) for kind in rewards.KINDS}
     else:
-        found = {kind: rewards.shipped(kind) for kind in rewards.KINDS}
-    return compare(found, base)
+        runs = {kind: rewards.shipped(kind) for kind in rewards.KINDS}
+    return compare(runs, base)

@@ -57,13 +57,13 @@ def exact_solution(p: Parameters) -> tuple[list[Check], list[str]]:
     large system.
     """
     half = st.numbers.quadrature.emergence_time(p.values())
-    found = st.flow(p.teachers).solve(p, at=[0.0], events=HALF, alpha=1.5 * float(half))
+    solution = st.flow(p.teachers).solve(p, at=[0.0], events=HALF, alpha=1.5 * float(half))
     checks = [
         identity(
             "time of A = 1/2 by the exact solution",
             "kappa, pace, margin_of_D",
             half,
-            found.alpha_half.item(),
+            solution.alpha_half.item(),
             1e-9,
             "event times of the integrator",
         )
@@ -202,7 +202,7 @@ def scaling(**training: Any) -> tuple[list[Check], list[str], dict[str, Any]]:
     checks, sweeps = [], {}
     notes = ["", "time of A = 1/2, students (mean over seeds) and flow:"]
     for name, (grid, make) in SWEEPS.items():
-        found: dict[str, list[np.ndarray]] = {
+        exponents: dict[str, list[np.ndarray]] = {
             "students": [],
             "by Eq. (15)": [],
             "with noise of M": [],
@@ -215,14 +215,14 @@ def scaling(**training: Any) -> tuple[list[Check], list[str], dict[str, Any]]:
             runs = train(p, seeds=SEEDS, **training)
             times = first_crossing(runs.A, 0.5)
             for level, curves in zip(
-                found, (runs, own_start(p, runs), noisy(p, runs)), strict=True
+                exponents, (runs, own_start(p, runs), noisy(p, runs)), strict=True
             ):
-                found[level].append(first_crossing(curves.A.transpose("seed", ...), 0.5).values)
+                exponents[level].append(first_crossing(curves.A.transpose("seed", ...), 0.5).values)
             notes.append("  " + times.summary(f"{name} = {value:g} (flow {flow[-1]:.3f})"))
         x = np.log(grid)
         weights = (x - x.mean()) / ((x - x.mean()) ** 2).sum()
         slopes = {
-            level: weights @ np.log(np.array(v)) for level, v in found.items()
+            level: weights @ np.log(np.array(v)) for level, v in exponents.items()
         }  # NaN for a seed that is censored anywhere
         for level in ("by Eq. (15)", "with noise of M"):
             gap = slopes["students"] - slopes[level]
@@ -241,7 +241,7 @@ def scaling(**training: Any) -> tuple[list[Check], list[str], dict[str, Any]]:
                         band=EXPONENTS[name] if level == "by Eq. (15)" else None,
                     )
                 )
-        sweeps[name] = (grid, flow, found["students"])
+        sweeps[name] = (grid, flow, exponents["students"])
     return checks, notes, sweeps
 
 

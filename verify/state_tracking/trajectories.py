@@ -42,13 +42,13 @@ def untrained(p: Parameters) -> list[Check]:
     """Attention, overlaps and logit variance of untrained students; quantities that vanish are
     divided by their values after learning.
     """
-    found = [untrained_statistics(p.replace(n_train=64), seed) for seed in range(UNTRAINED)]
+    statistics = [untrained_statistics(p.replace(n_train=64), seed) for seed in range(UNTRAINED)]
     checks = [
         sampled(
             f"{x} at time 0, {UNTRAINED} seeds",
             "initialisation" if x != "zeta" else "zeta",
             1 / p.L if x == "A" else 0.0,
-            [f[x] for f in found],
+            [f[x] for f in statistics],
             scale=1 / p.L if x == "A" else 1.0,
         )
         for x in ("A", "R", "S", "zeta")
@@ -106,12 +106,13 @@ def report(request: Request) -> Report:
     """Report: the requested ensemble against theory; with the shipped ensemble also that of Table
     2.
     """
-    found = against(*ensemble.get(request))
+    compared = against(*ensemble.get(request))
     if request.runs is None and not request.given:
         return replace(
-            found, checks=[*found.checks, *pictures(*tracking.shipped("table_2"), " at Table 2")]
+            compared,
+            checks=[*compared.checks, *pictures(*tracking.shipped("table_2"), " at Table 2")],
         )
-    return found
+    return compared
 
 
 def against(p: Parameters, runs: xr.Dataset) -> Report:

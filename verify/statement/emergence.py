@@ -61,15 +61,15 @@ def emergence(
         exact = float(flow.solve(p, at=[0.0], t=LONGER * time, events=event)["time"])
         descent = flow.descend(p, p.eta, p.steps)[variable].expand_dims("seed")
         runs = of(stated).train(p, seeds=tuple(seeds), progress=progress)
-        found = first_crossing(runs[variable], level).values
+        times = first_crossing(runs[variable], level).values
         slow = float(first_crossing(descent.isel(t=runs.step.values), level).values[0])
         where = ", ".join(f"{s.name} = {getattr(p, s.name)}" for s in stated.symbols)
         what = f"time of {variable} = {level:g}"
         checks += [
             identity(f"{what} by the flow, {where}", equation, time, exact, off.high, off.why),
-            sampled(f"{what}, students, {where}", equation, time, found, band=off),
-            sampled(f"{what} by descent, students, {where}", "flow", slow, found, band=NOISE),
+            sampled(f"{what}, students, {where}", equation, time, times, band=off),
+            sampled(f"{what} by descent, students, {where}", "flow", slow, times, band=NOISE),
         ]
-        values = ", ".join(f"{x:.5g}" for x in (time, exact, slow, found.mean()))
+        values = ", ".join(f"{x:.5g}" for x in (time, exact, slow, times.mean()))
         notes.append(f"  {where}: {values}")
     return checks, notes

@@ -47,14 +47,14 @@ def at(made: Derived, data: arrays.Data, seed: int = 0) -> list[Check]:
     loss, slopes = student.gradients(weights, taken)
     begun = {w: np.minimum(x, 0) for w, x in told.members.items()}
     split = pieces(told.members, refine(student, taken, begun, seed))
-    found = [identity(f"loss{where}", "loss", told.loss, float(loss), ROUNDING, WHY)]
+    checks = [identity(f"loss{where}", "loss", told.loss, float(loss), ROUNDING, WHY)]
     scale = largest(student, taken, seed)
     for w, slope in slopes.items():
         own = [c.weight is w for c in made.classes]
         sizes, counted = (np.append(x[own], 0) for x in (told.sizes, told.counted))
         many, gap = len(np.unique(told.members[w])), np.abs(told.gradients[w] - slope.numpy())
         entries, by = f"entries of {w}{where}", f"classes of {w} by refinement{where}"
-        found += [
+        checks += [
             identity(entries, "classes", sizes, counted, 0, "counted"),
             vanishing(
                 f"gradient of {w}{where}",
@@ -65,7 +65,7 @@ def at(made: Derived, data: arrays.Data, seed: int = 0) -> list[Check]:
             ),
             identity(by, "classes", many, split[w], 0, "gradients split none of them"),
         ]
-    return [*found, descent(made, data, told, where), *drawn(student, data, where, seed)]
+    return [*checks, descent(made, data, told, where), *drawn(student, data, where, seed)]
 
 
 def descent(made: Derived, data: arrays.Data, begun: check.Predicted, where: str) -> Check:

@@ -47,10 +47,10 @@ def refine(student: Student, data: Data, begun: Mapping[Weight, np.ndarray], see
             for w, own in classes.items()
         }
         slopes = {w: s.numpy() for w, s in student.gradients(weights, data)[1].items()}
-        found = {w: _split(classes[w], s, apart) for w, s in slopes.items()}
-        if all((found[w].max() == classes[w].max()) for w in found):
-            return found
-        classes = found
+        refined = {w: _split(classes[w], s, apart) for w, s in slopes.items()}
+        if all((refined[w].max() == classes[w].max()) for w in refined):
+            return refined
+        classes = refined
     return classes
 
 
@@ -58,22 +58,22 @@ def largest(student: Student, data: Data, seed: int) -> float:
     """Size of gradients, also where equal entries have none: at random values of all entries."""
     rng, of = np.random.default_rng(seed), student.stated.weights
     weights = {w: torch.tensor(rng.normal(size=data.shape(w.sorts))) for w in of}
-    found = student.gradients(weights, data)[1].values()
-    return max(float(s.abs().max()) for s in found) or 1.0
+    sizes = student.gradients(weights, data)[1].values()
+    return max(float(s.abs().max()) for s in sizes) or 1.0
 
 
 def _split(own: np.ndarray, slope: np.ndarray, apart: float) -> np.ndarray:
     """Classes whose entries have the same gradient."""
-    found, count = np.full(own.shape, -1), 0
+    numbers, count = np.full(own.shape, -1), 0
     for k in range(-1, own.max(initial=-1) + 1):
         at = (own == k) & (
             (k >= 0) | (np.abs(slope) > apart)
         )  # zero entries that nothing moves stay
         order = np.sort(slope[at])
         steps = np.flatnonzero(np.diff(order) > apart)
-        found[at] = count + np.searchsorted(order[steps] + apart / 2, slope[at])
+        numbers[at] = count + np.searchsorted(order[steps] + apart / 2, slope[at])
         count += len(steps) + bool(at.any())
-    return found
+    return numbers
 
 
 def pieces(classes: Classes, finer: Classes) -> dict[Weight, int]:

@@ -29,9 +29,9 @@ WHY = "steps on all inputs in float64: rounding, which grows as the weights do"
 
 def descent(stated: Statement, p: Any, runs: xr.Dataset) -> xr.Dataset:
     """The flow in steps of the learning rate, at the times of students."""
-    found = at_sizes(stated, p).flow.descend(p, p.eta, int(runs.step.max()))
-    found = found.isel(t=runs.step.values)
-    return found.assign_coords(t=runs.t.values)
+    curve = at_sizes(stated, p).flow.descend(p, p.eta, int(runs.step.max()))
+    curve = curve.isel(t=runs.step.values)
+    return curve.assign_coords(t=runs.t.values)
 
 
 def checks(stated: Statement, p: Any, runs: xr.Dataset) -> list[Check]:

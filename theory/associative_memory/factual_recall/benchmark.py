@@ -35,8 +35,10 @@ def integrated(p: Parameters, part: Part, share: float) -> float:
     )
     system = _flow()
     end = 1.5 * numbers.closed_form(p, part, share)  # end of the integration, known only here
-    found = system.solve(p, t=end, at=[end], events={"hit": system.where[part.gain] - float(goal)})
-    return float(found.hit)
+    solution = system.solve(
+        p, t=end, at=[end], events={"hit": system.where[part.gain] - float(goal)}
+    )
+    return float(solution.hit)
 
 
 @functools.cache
@@ -87,9 +89,9 @@ def benchmark() -> dict[str, Any]:
     for way, of, tolerance in ways:
         of(*POINTS[0], SHARE)  # first call derives and compiles
         started = time.perf_counter()
-        found = [of(p, part, SHARE) for p, part in POINTS]
+        results = [of(p, part, SHARE) for p, part in POINTS]
         spent = time.perf_counter() - started
-        error = max(float(abs(t / r - 1)) for t, r in zip(found[CHECKED], true, strict=True))
+        error = max(float(abs(t / r - 1)) for t, r in zip(results[CHECKED], true, strict=True))
         rows.append(
             {
                 "way": way,

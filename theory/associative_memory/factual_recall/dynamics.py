@@ -78,8 +78,8 @@ PARTS = (RELATION, SUBJECT)
 @cache
 def observed(name: str) -> sp.Expr:
     """Exponential of a derived loss, in the gains ``X = w_r delta_r`` and ``Y = w_s delta_s``."""
-    found = printed.observables(kept.derived(recall()), NAMES)[name]
-    return sp.exp(found.subs({part.delta: part.gain / part.w for part in PARTS}))
+    observables = printed.observables(kept.derived(recall()), NAMES)[name]
+    return sp.exp(observables.subs({part.delta: part.gain / part.w for part in PARTS}))
 
 
 def total_loss() -> sp.Expr:
@@ -145,7 +145,7 @@ def conserved(part: Part) -> sp.Expr:
 @cache
 def equations() -> dict[str, Equation]:
     """Probability of wrong choices, gain, and the conserved quantity of each part."""
-    found: dict[str, Equation] = {}
+    by_name: dict[str, Equation] = {}
     for part in PARTS:
         means = f"ratio that makes {part.w}^2 - c {part.delta}^2 conserved"
         letter, name = part.name[0], part.name
@@ -157,8 +157,8 @@ def equations() -> dict[str, Equation]:
             f"ratio_{name}": (c, partial(ratio, part), "w^2 - c delta^2 is conserved"),
             f"conserved_{name}": (epsilon**2, partial(conserved, part), SYMMETRIC, start),
         }
-        found |= equation.table(ref(DERIVED), status="exact", **rows)
-    return found
+        by_name |= equation.table(ref(DERIVED), status="exact", **rows)
+    return by_name
 
 
 @cache

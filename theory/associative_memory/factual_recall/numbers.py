@@ -91,10 +91,10 @@ def closed_form(p: Parameters, part: Part, share: Share) -> float:
     """
     numbers: dict[str, Any] = constants(p, part)
     numbers["X_gain"] = gain(share, numbers["K"])
-    found = float(equations()["hitting_time"].evaluate(numbers))
-    if found < 0:
+    time = float(equations()["hitting_time"].evaluate(numbers))
+    if time < 0:
         raise ParameterError(
             f"share = {share:.17g}: reached while weights are still at their start, epsilon = "
             f"{p.epsilon:g}, where the closed form does not hold; see time_of_share"
         )
-    return found
+    return time

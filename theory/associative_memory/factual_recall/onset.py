@@ -85,8 +85,8 @@ emergence_times = of_onset(onset)
 
 def curve(p: Parameters, end: float) -> xr.Dataset:
     """Solution of the flow up to the time ``end``, with steps as a second coordinate."""
-    found = dynamics.flow().solve(p, t=end)
-    return found.assign_coords(step=("t", found.t.values / p.eta))
+    solution = dynamics.flow().solve(p, t=end)
+    return solution.assign_coords(step=("t", solution.t.values / p.eta))
 
 
 def draw(result: Onset, axes: Any) -> None:
@@ -94,18 +94,18 @@ def draw(result: Onset, axes: Any) -> None:
     from theory.runtime import plotting  # imports matplotlib, needed for figures only
 
     left, right = axes
-    curve, found = result.curves()["flow"], result.numbers
+    curve, plateau = result.curves()["flow"], result.numbers
     left.plot(curve.step, curve.loss, label="loss, flow")
     for name, style, text in (
         ("initial_loss", "--", r"$\ln(RD)$: nothing known"),
         ("plateau", ":", r"$\ln D$: relation known, subject ignored"),
     ):
-        left.axhline(found[name], color="0.5", lw=0.9, ls=style, label=text)
-    left.set(ylabel="cross-entropy [nats]", ylim=(0, 1.05 * found["initial_loss"]))
+        left.axhline(plateau[name], color="0.5", lw=0.9, ls=style, label=text)
+    left.set(ylabel="cross-entropy [nats]", ylim=(0, 1.05 * plateau["initial_loss"]))
     for k, part in enumerate((RELATION, SUBJECT)):
         losses = curve[f"loss_{part.name}"]
         right.plot(curve.step, losses / losses[0], color=f"C{k}", label=f"{part.name}, flow")
-        at = [found[f"steps_{part.name}_{label}"] for label in SHARES]
+        at = [plateau[f"steps_{part.name}_{label}"] for label in SHARES]
         right.plot(at, [share for share, _ in SHARES.values()], "o", color=f"C{k}", ms=4)
     right.plot([], [], "ko", ms=4, label="down to 90, 50, 10%")
     right.set(ylabel="part of the loss / its start", ylim=(0, 1.05))

@@ -125,8 +125,8 @@ def curriculum_times(p: Parameters, kernels: Kernels = "sphere") -> list[float]:
         reached = [*reached, p.m_0]
         system = flow(hops, kernels)
         goal = {"end": sp.Mul(*system.state) - STAGE}
-        found: Any = system.solve(_Start(p, reached), at=[0.0], events=goal, t=horizon)
-        length = _reached(found, f"m_0 = {p.m_0:g}: stage {hops}", horizon)
+        solution: Any = system.solve(_Start(p, reached), at=[0.0], events=goal, t=horizon)
+        length = _reached(solution, f"m_0 = {p.m_0:g}: stage {hops}", horizon)
         if length:
             final = system.solve(_Start(p, reached), at=[length], t=length)
             reached = [float(final[q.name][0]) for q in system.state]

@@ -66,8 +66,8 @@ def many_pairs() -> sp.Expr:
     """The same for many pairs: all of the time passes while attention is of order 1/P."""
     square = sp.limit(sp.limit(law() * (M - 1) / (N - 1), M, sp.oo), P, sp.oo)
     rate = sp.limit((P - 1) * (N - 1) * small(flow().rhs[K]) / V, P, sp.oo)
-    found = ramp.many(rate, square, K) * (P - 1) * sp.sqrt((N - 1) * (M - 1))
-    return written_as((P - 1) * sp.sqrt(sp.pi / 2) * sp.sqrt((N - 1) * (M - 1)), found)
+    time = ramp.many(rate, square, K) * (P - 1) * sp.sqrt((N - 1) * (M - 1))
+    return written_as((P - 1) * sp.sqrt(sp.pi / 2) * sp.sqrt((N - 1) * (M - 1)), time)
 
 
 @cache

@@ -125,9 +125,9 @@ def emergence() -> sp.Expr:
 def many_tokens() -> sp.Expr:
     """The same for many tokens: all of the time passes while attention is of order 1/T."""
     rate = sp.limit(T * sp.limit(alone(w) / V, V, 0), T, sp.oo)
-    found = ramp.many(rate, sp.limit(law(), T, sp.oo), w) * T
+    time = ramp.many(rate, sp.limit(law(), T, sp.oo), w) * T
     form = T * R * sp.sqrt(sp.pi / 2) * sp.sqrt(D * n * R / ((R - 1) * (n + R)))
-    return sp.sqrt(written_as(form**2, found**2))
+    return sp.sqrt(written_as(form**2, time**2))
 
 
 @cache

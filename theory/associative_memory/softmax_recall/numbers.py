@@ -48,8 +48,8 @@ def emergence_time(p: Any) -> float:
 
 def numbers(p: Any) -> dict[str, tuple[float, str]]:
     """For the onset: the plateau, and the relation's time where its formula applies."""
-    found = {"plateau": (float(np.log(p.D)), "loss while only the relation is known, ln D")}
+    levels = {"plateau": (float(np.log(p.D)), "loss while only the relation is known, ln D")}
     if not SCOPE.applies(p):
         label = "time at which attention to the relation is 1/2, by an integral"
-        found["t_relation"] = (emergence_time(p), label)
-    return found
+        levels["t_relation"] = (emergence_time(p), label)
+    return levels

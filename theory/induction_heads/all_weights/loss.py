@@ -44,7 +44,7 @@ def equations() -> dict[str, Equation]:
     given = (ORTHONORMAL, scores.ALL_WEIGHTS)
     given = (ORTHONORMAL, scores.ALL_WEIGHTS)
     squares = 1 - 2 * c_label[q] + sp.Sum(c_item[k] ** 2 + c_label[k] ** 2, (k, 1, N))
-    found: dict[str, Equation] = {}
+    by_name: dict[str, Equation] = {}
     rows = {"item": w_item, "label": w_label}
     for mask, own in MASKS.items():
         net, end, made = scores.network(mask), "" if mask == "strict" else "_inclusive", {}
@@ -68,9 +68,9 @@ def equations() -> dict[str, Equation]:
             out += gamma[3] * (r[k] + again * w_query * on_itself)
             made[f"all_retrieved_{name}{end}"] = (r[k], total)
             made[f"all_output_{name}{end}"] = (c[k], out)
-        found |= table(ref(scores.PLACE), *given, f"{mask} mask", status="exact", **made)
+        by_name |= table(ref(scores.PLACE), *given, f"{mask} mask", status="exact", **made)
     loss = (squared_error, squares)
-    return found | table(ref(scores.PLACE), *given, status="exact", all_loss=loss)
+    return by_name | table(ref(scores.PLACE), *given, status="exact", all_loss=loss)
 
 
 on_self, o_item, o_other = (sp.Symbol(x, real=True) for x in ("on_self", "o_item", "o_other"))

@@ -164,7 +164,7 @@ def layer() -> dict[str, sp.Expr]:
     """Gamma and gamma_4 as functions of tau = t/N, starting at zero, for the last pair and for a
     uniform query, at N to infinity.
     """
-    found: dict[str, sp.Expr] = {}
+    solution: dict[str, sp.Expr] = {}
     for name, target in (("last", sp.S.Zero), ("uniform", moments()[0])):
         form = quadratic(target)
         # gamma_2 and gamma_3 both follow half the derivative of the quadratic form.
@@ -174,8 +174,8 @@ def layer() -> dict[str, sp.Expr]:
         path = (rest - (rates * tau).exp() * rest).applyfunc(
             lambda x: sp.powsimp(sp.expand(x.rewrite(sp.exp)))
         )
-        found |= {f"{name}_Gamma": path[0], f"{name}_gamma_4": path[1]}
-    return found
+        solution |= {f"{name}_Gamma": path[0], f"{name}_gamma_4": path[1]}
+    return solution
 
 
 @cache

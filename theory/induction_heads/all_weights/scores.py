@@ -175,7 +175,7 @@ def equations() -> dict[str, Equation]:
     """Attention of the first layer, and scores of the second layer relative to a row before the
     queried pair.
     """
-    found: dict[str, Equation] = {}
+    by_name: dict[str, Equation] = {}
     rows: dict[str, tuple[Place, Place]] = {
         "item_self": (("item", k), ("item", k)),
         "item_other": (("item", k), ("label", k - d)),
@@ -210,5 +210,7 @@ def equations() -> dict[str, Equation]:
             for name in keys
         }
         made = {f"all_{name}{end}": row for name, row in (first | second).items()}
-        found |= table(ref(PLACE), ORTHONORMAL, ALL_WEIGHTS, f"{mask} mask", status="exact", **made)
-    return found
+        by_name |= table(
+            ref(PLACE), ORTHONORMAL, ALL_WEIGHTS, f"{mask} mask", status="exact", **made
+        )
+    return by_name

@@ -142,11 +142,11 @@ def descend(
 
 def crossings(run: Any, size: int, levels: Mapping[str, str] = LEVELS) -> dict[str, float]:
     """First times at which pseudo-parameters, and the loss, reach 1/2; infinite if they do not."""
-    found = {
+    times = {
         label: size * first_crossing(run, NAMES.index(name), HALF) for label, name in levels.items()
     }
-    found["T_drop"] = size * float(run.t_events[0][0]) if run.t_events[0].size else np.inf
-    return found
+    times["T_drop"] = size * float(run.t_events[0][0]) if run.t_events[0].size else np.inf
+    return times
 
 
 @checked

@@ -246,7 +246,7 @@ def _with_sums(
         label_other,
     )
     outer = [v.get(x, on_self_) for x in OUTER]
-    found = loss_of_sums()(
+    values = loss_of_sums()(
         *(x[asked] for x in sums),
         *outer,
         (pair - 1)[asked],
@@ -255,12 +255,12 @@ def _with_sums(
     )
     share_of_each = 1 / len(pair[asked])
     at = np.zeros((len(Sums._fields), size))
-    for row, slopes in zip(at, found[1:], strict=False):
+    for row, slopes in zip(at, values[1:], strict=False):
         row[asked] = slopes
     by = Sums(*(share_of_each * at))
     by_outer = {
         x: share_of_each * float(np.sum(np.broadcast_to(y, pair[asked].shape)))
-        for x, y in zip(OUTER, found[1 + len(by) :], strict=True)
+        for x, y in zip(OUTER, values[1 + len(by) :], strict=True)
     }
     # Backward pass through the sums.
     first_, second_ = after_each(by.earlier_first), after_each(by.earlier_second)
@@ -318,4 +318,4 @@ def _with_sums(
         gamma[2]: by_outer[gamma[2]] + float(by_y_item @ to_item + by_y_label @ to_label),
         gamma[3]: by_outer[gamma[3]] + float(by_y_item @ of_item + by_y_label @ of_label),
     }
-    return float(np.mean(found[0])), np.array([gradient[x] for x in EFFECTIVE])
+    return float(np.mean(values[0])), np.array([gradient[x] for x in EFFECTIVE])

@@ -123,14 +123,14 @@ class Path:
 
     def integrate(self, start: tuple[float, np.ndarray], end: float, **options: Any) -> Any:
         """Continue from (beta, state) to a larger beta."""
-        found = scipy.integrate.solve_ivp(
+        solution = scipy.integrate.solve_ivp(
             self._late, (start[0], end), start[1], method="LSODA", **TIGHT, **options
         )
-        if not found.success:
+        if not solution.success:
             raise ArithmeticError(
-                f"N = {self.N}: the integration stopped at beta = {found.t[-1]:g}: {found.message}"
+                f"N = {self.N}: the integration stopped at beta = {solution.t[-1]:g}: {solution.message}"
             )
-        return found
+        return solution
 
     def excess(self, beta: float) -> float:
         """(t - 2 N^2 I(beta)) / N at the time when beta is reached, after the layer."""
@@ -276,4 +276,4 @@ def times(
         "T_alpha": lambda: path.of_alpha(level),
         "T_drop": path.of_loss,
     }
-    return {name: found() for name, found in find.items()}
+    return {name: events() for name, events in find.items()}

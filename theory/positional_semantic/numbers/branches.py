@@ -163,9 +163,9 @@ def phase_diagram(
     tasks = [
         joblib.delayed(curve)(p.replace(omega=w), branch, alphas) for branch in both for w in omegas
     ]
-    found = joblib.Parallel(n_jobs=min(jobs, len(tasks)), batch_size=1)(tasks)
+    results = joblib.Parallel(n_jobs=min(jobs, len(tasks)), batch_size=1)(tasks)
     rows = [
-        xr.concat(found[k * len(omegas) :][: len(omegas)], "omega", combine_attrs="drop")
+        xr.concat(results[k * len(omegas) :][: len(omegas)], "omega", combine_attrs="drop")
         for k in range(2)
     ]
     return xr.concat(rows, "branch").assign_coords(omega=omegas, branch=list(both))

@@ -88,13 +88,19 @@ def solve(p: Parameters, branch: Branch, start: State | None = None) -> FixedPoi
     with in_range(p):
         state = start or STARTS[branch]
         for _ in range(ITERATIONS):
-            found = averages(p, state)
-            new = update(p, state, found)
+            averaged = averages(p, state)
+            new = update(p, state, averaged)
             new = new._replace(**({"theta": 0.0} if branch == "positional" else {"m": 0.0}))
             residual = max(abs(a - b) for a, b in zip(new, state, strict=True))
             if residual < TOLERANCE:
                 return FixedPoint(
-                    p, branch, state, conjugates(p, state, found), found, residual, np.empty(0)
+                    p,
+                    branch,
+                    state,
+                    conjugates(p, state, averaged),
+                    averaged,
+                    residual,
+                    np.empty(0),
                 )
             state = State(
                 *(DAMPING * a + (1 - DAMPING) * b for a, b in zip(state, new, strict=True))

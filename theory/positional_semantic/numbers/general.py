@@ -164,10 +164,10 @@ class System:
             out = compiled(
                 *fields.reshape(len(fields), -1).T, *targets.reshape(len(targets), -1).T, *rho
             )
-            found = np.stack([np.broadcast_to(v, len(fields)) for v in out], 1)
+            parts = np.stack([np.broadcast_to(v, len(fields)) for v in out], 1)
             hessian = np.empty((len(fields), L * R, L * R))
-            hessian[:, upper[0], upper[1]] = hessian[:, upper[1], upper[0]] = found[:, 1 + L * R :]
-            return found[:, 0], found[:, 1 : 1 + L * R], hessian
+            hessian[:, upper[0], upper[1]] = hessian[:, upper[1], upper[0]] = parts[:, 1 + L * R :]
+            return parts[:, 0], parts[:, 1 : 1 + L * R], hessian
 
         return call
 

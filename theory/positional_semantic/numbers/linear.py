@@ -31,6 +31,6 @@ def baseline(p: Parameters) -> dict[str, float]:
     """
     mean, variance = moments(p.sigma)
     values = {**p.values(), "P_mean": mean, "P_var": variance}
-    found = {x: float(equations()[x].evaluate(values)) for x in ("W_12", "W_21")}
+    entries = {x: float(equations()[x].evaluate(values)) for x in ("W_12", "W_21")}
     error = float(equations()["linear_error"].evaluate(values))
-    return {**found, "epsilon_lin": error, "half_test": error / 2}
+    return {**entries, "epsilon_lin": error, "half_test": error / 2}

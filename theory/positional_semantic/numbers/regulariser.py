@@ -73,13 +73,13 @@ def input_channel(
     spread = p.sigma * np.sqrt(hats["q_hat"] + rho * hats["theta_hat"] ** 2)
     Q = regulariser.minimise(D, hats["m_hat"] + spread * POINTS)
     slope = float(WEIGHTS @ (Q * POINTS)) / spread  # E dQ/db by parts avoids derivatives at kinks
-    found = (
+    averages = (
         p.sigma**2 * WEIGHTS @ Q**2,
         WEIGHTS @ Q,
         p.sigma**2 * slope,
         p.sigma**2 * rho * hats["theta_hat"] * slope,
     )
-    return State(*map(float, found)), Q
+    return State(*map(float, averages)), Q
 
 
 @checked
@@ -94,10 +94,10 @@ def solve(
         For an unknown branch, or if it does not converge.
     """
     with in_range(p):
-        state, found = start or STARTS[branch], None
+        state, point = start or STARTS[branch], None
         for _ in range(ITERATIONS):
-            found = averages(p, state, found)
-            hats = conjugates(p, state, found)
+            point = averages(p, state, point)
+            hats = conjugates(p, state, point)
             new, Q = input_channel(p, hats, regulariser)
             new = new._replace(
                 m=new.m if branch == "positional" else 0.0,
@@ -107,7 +107,7 @@ def solve(
                 1.0, state.V
             ):
                 penalty = float(WEIGHTS @ regulariser.value(Q))
-                loss = p.complexity * found.numbers["E_M"] - hats["q_hat"] * state.V / 2 + penalty
+                loss = p.complexity * point.numbers["E_M"] - hats["q_hat"] * state.V / 2 + penalty
                 return Solution(state, float(loss), float(WEIGHTS[Q == 0].sum()))
             state = State(
                 *(DAMPING * a + (1 - DAMPING) * b for a, b in zip(state, new, strict=True))

@@ -196,9 +196,9 @@ def thresholds(p: Parameters, near: Thresholds | None = None) -> Thresholds:
 @checked
 def line(p: Parameters, omegas: Omegas, near: Thresholds | None = None) -> list[Thresholds]:
     """Thresholds over omega by continuation; NaN if there is no crossing."""
-    found = []
+    points = []
     for omega in omegas:
         result = thresholds(p.replace(omega=float(omega)), near)
         near = result if result.at_alpha_c else near
-        found.append(result)
-    return found
+        points.append(result)
+    return points

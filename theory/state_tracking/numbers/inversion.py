@@ -56,16 +56,16 @@ def states(p: Any, alpha: Any, **swept: Any) -> dict[str, np.ndarray]:
     values = sweep.numbers(p, NAMES, **swept)
     times = arguments.listed("alpha", alpha, Allowed(low=0))
     points = Points.of(values)
-    found = np.empty((3, points.N.size, times.size))
+    solved = np.empty((3, points.N.size, times.size))
     # If 1/g overflows at the start, nothing changes within representable times.
     moving = points.moving & (points.margin(points.A_0, points.D_0, points.S_0) < 700)
     batch = max(1, 32 * CHUNK // (times.size * NODES))
     for which, road in ((moving, _moving), (~moving, _still)):
         chosen = np.flatnonzero(which)
         for k in range(0, chosen.size, batch):
-            found[:, chosen[k : k + batch]] = road(points[chosen[k : k + batch]], times)
+            solved[:, chosen[k : k + batch]] = road(points[chosen[k : k + batch]], times)
     shape = (*np.broadcast_shapes(*(np.shape(values[n]) for n in NAMES)), times.size)
-    A, D, S = (q.reshape(shape) for q in found)
+    A, D, S = (q.reshape(shape) for q in solved)
     return {"A": A, "R": S + D, "S": S}
 
 

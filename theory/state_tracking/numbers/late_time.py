@@ -34,7 +34,7 @@ def late_constant(p: Any, **swept: Any) -> np.ndarray:
     values = sweep.numbers(p, NAMES, **swept)
     points = Points.of(values)
     shape = np.broadcast_shapes(*(np.shape(values[q]) for q in NAMES))
-    found = np.full(points.N.size, np.nan)
+    constants = np.full(points.N.size, np.nan)
     for k in np.flatnonzero(points.moving & ~points.dying):
         one, depth = points[k : k + 1], quadrature.LOCKED
         start = one.s_of(one.D_0, one.E_0)
@@ -56,5 +56,5 @@ def late_constant(p: Any, **swept: Any) -> np.ndarray:
             rest = (1 - 1 / one.d_g) * (half * left * quadrature.WEIGHTS).sum()
             begun = np.exp(one.margin(one.A_0, one.D_0, one.S_0)) / one.N
             clock = one.D_0 + one.S_0 + begun - rest
-        found[k] = np.where(np.isfinite(clock), clock, np.nan)[0]
-    return found.reshape(shape)[()]
+        constants[k] = np.where(np.isfinite(clock), clock, np.nan)[0]
+    return constants.reshape(shape)[()]

@@ -281,7 +281,7 @@ def emergence_time(p: Any, level: Any = 0.5, **swept: Any) -> np.ndarray:
     shape = np.broadcast_shapes(level.shape, *(np.shape(values[n]) for n in NAMES))
     target = np.broadcast_to(level, shape).ravel()
     points = Points.of({n: np.broadcast_to(values[n], shape) for n in NAMES})
-    found = np.where(points.A_0 >= target, 0.0, np.nan)
+    times = np.where(points.A_0 >= target, 0.0, np.nan)
     open_ = np.flatnonzero((points.A_0 < target) & points.moving & ~points.dying)
     points, target = points[open_], target[open_]
     last = -np.log1p(-target)
@@ -296,13 +296,13 @@ def emergence_time(p: Any, level: Any = 0.5, **swept: Any) -> np.ndarray:
             : np.searchsorted(panels[order] * np.arange(1, order.size + 1) * NODES, CHUNK) + 1
         ]
         order = order[some.size :]
-        found[open_[some]] = (
+        times[open_[some]] = (
             points[some].integrate(start[some], stop[some], panels[some[-1]]).alpha[:, -1]
         )
-    if (lost := np.isnan(found[open_])).any():
+    if (lost := np.isnan(times[open_])).any():
         at = np.flatnonzero(lost)[0]
         raise ParameterError(
             f"A_0 = {points.A_0[at]:g}, R_0 - S_0 = {points.D_0[at]:g}: the time of A = {target[at]:g} is lost "
             "in double precision"
         )
-    return found.reshape(shape)[()]
+    return times.reshape(shape)[()]

@@ -93,9 +93,9 @@ def with_accuracy(
         np.sqrt(constant if v is None else _along(gap, name, v))
         for name, v in (("variance_correct", variance_correct), ("variance_other", variance_other))
     )
-    found = gaussian_accuracy(gap, s_k, s_o, p.N)
-    final = equations()["rollout_mean"].evaluate({"accuracy": found, "N": p.N, "L": p.L})
-    return curve.assign(accuracy=found, rollout_accuracy=final)
+    accuracies = gaussian_accuracy(gap, s_k, s_o, p.N)
+    final = equations()["rollout_mean"].evaluate({"accuracy": accuracies, "N": p.N, "L": p.L})
+    return curve.assign(accuracy=accuracies, rollout_accuracy=final)
 
 
 def _along(curve: xr.DataArray, name: str, value: Any) -> xr.DataArray:

@@ -76,7 +76,7 @@ def emergence(p: Parameters, runs: xr.Dataset) -> tuple[list[Check], list[str]]:
         events, known = flow().solve(p, at=[0.0], t=last, events=goals), numbers.constants(p, part)
         losses, slower = runs[f"loss_{part.name}"], euler[f"loss_{part.name}"].expand_dims("seed")
         for label, share in shares.items():
-            exact, found = time_of_share(p, part, share), crossing(losses, share)
+            exact, time = time_of_share(p, part, share), crossing(losses, share)
             what = f"time of {label}% of the {part.name} loss"
             angle = numbers.angle_of_share(p, part, share)
             by_angle = exactly.evaluate({**known, "theta": angle})
@@ -86,7 +86,7 @@ def emergence(p: Parameters, runs: xr.Dataset) -> tuple[list[Check], list[str]]:
                 ("in closed form", "hitting_time", closed_form(p, part, share), exact, 10 * p.epsilon, "corrections of relative order epsilon"),
             ):  # fmt: skip
                 checks.append(identity(f"{what} {by}", equation, one, other, tolerance, why))
-            if np.isnan(found).any():
+            if np.isnan(time).any():
                 notes.append(f"  {what}: not reached by all seeds in {int(runs.step[-1])} steps")
                 continue
             slow, lag = float(crossing(slower, share)[0]), p.eta * known["lambda_recall"]
@@ -96,10 +96,10 @@ def emergence(p: Parameters, runs: xr.Dataset) -> tuple[list[Check], list[str]]:
                 f"{what} by full-batch descent, students",
             )
             checks += [
-                identity(of_flow, "flow", exact, found.mean(), max(0.01, lag), why),
-                sampled(descent, "flow", slow / p.eta, found / p.eta, band=BATCH_NOISE),
+                identity(of_flow, "flow", exact, time.mean(), max(0.01, lag), why),
+                sampled(descent, "flow", slow / p.eta, time / p.eta, band=BATCH_NOISE),
             ]
-            at, spread = (x / p.eta for x in (found.mean(), found.std(ddof=1)))
+            at, spread = (x / p.eta for x in (time.mean(), time.std(ddof=1)))
             steps = f"{exact / p.eta:.0f}, {slow / p.eta:.1f}, {at:.1f} (s.d. {spread:.1f})"
             notes.append(f"  {what}: {steps}")
     half, last = (

@@ -21,12 +21,12 @@ def gradient_checks() -> list[Check]:
     value per data set.
     """
     small = P.replace(first_step=0.01, samples=10000)  # the first step is linear up to 1%
-    found = [run(small, seed=100 * b) for b in range(BATCHES)]
+    steps = [run(small, seed=100 * b) for b in range(BATCHES)]
     K, N, v = P.K, P.N, P.values()
     other = ~np.eye(N - K, dtype=bool)
-    token = [o.gradients["W_O"][K:, K:N] for o in found]
-    remap = [o.gradients["W_O"][K:, N + K :] for o in found]
-    keys = [-o.gradients["W_2"][N : N + K, :K] / (small.first_step * N * P.T) for o in found]
+    token = [o.gradients["W_O"][K:, K:N] for o in steps]
+    remap = [o.gradients["W_O"][K:, N + K :] for o in steps]
+    keys = [-o.gradients["W_2"][N : N + K, :K] / (small.first_step * N * P.T) for o in steps]
     first = {x: float(equations()["first_gradient"].evaluate({**v, "delta_kz": x})) for x in (0, 1)}
     return [
         sampled(

@@ -175,14 +175,14 @@ def learners() -> list[Check]:
     """Kernel learners against the flow of softmax kernels."""
     out = []
     for k in (2, 3, 4):
-        for found in learner_runs(k):
-            kind = "curriculum" if found["curriculum"] else "direct"
+        for runs in learner_runs(k):
+            kind = "curriculum" if runs["curriculum"] else "direct"
             out.append(
                 identity(
                     f"kernel learners, {kind}, k = {k}",
                     "equal_overlaps_softmax",
-                    found["predicted"],
-                    found["times"].mean(),
+                    runs["predicted"],
+                    runs["times"].mean(),
                     0.08,
                     "400 steps of 256 samples: gradient noise, growing with 1/signal; 0.5% Euler lag",
                 )

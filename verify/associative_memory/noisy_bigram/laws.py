@@ -50,7 +50,7 @@ def value_memory() -> list[Check]:
     for N in SIZES:
         for ratio in RATIOS:
             p = Parameters(N=N, n=ratio * N, draws=120)
-            found, predicted = one_step(p, seed=ratio)["value"], value_recovered(p)
+            measured, predicted = one_step(p, seed=ratio)["value"], value_recovered(p)
             shared = Band(
                 -1 / N / predicted, 1 / N / predicted, "wrong labels share their samples: 1/N"
             )
@@ -59,7 +59,7 @@ def value_memory() -> list[Check]:
                     f"value memory, n = {ratio} N, N = {N}",
                     "value_recovered",
                     predicted,
-                    found,
+                    measured,
                     band=shared,
                 )
             )
@@ -85,10 +85,10 @@ def ablation() -> list[Check]:
     learner = Learner(Parameters.ablation(), seed=0)
     for number in range(1200):
         learner.step(number)
-    found = learner.measure()
+    measured = learner.measure()
     a = learner.p.a
     return [
-        near(f"whole model predicts {kind}", "slides", wanted, found[name], 0.02 / wanted, why)
+        near(f"whole model predicts {kind}", "slides", wanted, measured[name], 0.02 / wanted, why)
         for kind, wanted, name, why in (
             ("the noise token", 1.0, "distributional", "noise is the more frequent label"),
             (
@@ -103,7 +103,7 @@ def ablation() -> list[Check]:
             "clean answer without the feed-forward path",
             "slides",
             1.0,
-            found["in_context_ablated"],
+            measured["in_context_ablated"],
             0.01,
             "4096 samples",
         )

@@ -31,7 +31,7 @@ def moment_checks() -> list[Check]:
     """Means and variances of one right and one wrong score over independent draws."""
     out = []
     for p in MOMENTS:
-        found = recall(p, seed=1)
+        recalled = recall(p, seed=1)
         kind = "one output per key" if p.M is None else f"{p.M} outputs"
         names = (
             ("interference_right", "interference_wrong")
@@ -43,12 +43,18 @@ def moment_checks() -> list[Check]:
             for which in ("right", "wrong")
         ]
         out += [
-            sampled(f"mean right score, {kind}", "score_mean_right", means[0], found["right"]),
+            sampled(f"mean right score, {kind}", "score_mean_right", means[0], recalled["right"]),
             sampled(
-                f"mean wrong score, {kind}", "score_mean_wrong", means[1], found["wrong"], scale=1.0
+                f"mean wrong score, {kind}",
+                "score_mean_wrong",
+                means[1],
+                recalled["wrong"],
+                scale=1.0,
             ),
         ]
-        for name, scores, mean in zip(names, (found["right"], found["wrong"]), means, strict=True):
+        for name, scores, mean in zip(
+            names, (recalled["right"], recalled["wrong"]), means, strict=True
+        ):
             exact = float(equations()[name].evaluate(p.values()))
             out.append(sampled(f"variance of {name}", name, exact, (scores - mean) ** 2))
     return out
@@ -58,7 +64,7 @@ def accuracy_checks() -> list[Check]:
     """Recall accuracy against both formulas; the error of the sphere formula decreases with d."""
     out, errors = [], []
     for p in RECALL:
-        found = recall(p)["accuracy"]
+        accuracy = recall(p)["accuracy"]
         for name, value, limit in (
             ("recall_sphere", sphere(p.N, p.d), SPHERE[p.d]),
             ("recall_gaussian", gaussian(p.N, p.d), GAUSS[p.d]),
@@ -73,11 +79,11 @@ def accuracy_checks() -> list[Check]:
                     f"{name.replace('_', ' by ')} formula, d = {p.d}, N = {p.N}",
                     name,
                     value,
-                    found,
+                    accuracy,
                     band=off,
                 )
             )
-        errors.append(abs(float(found.mean()) - sphere(p.N, p.d)))
+        errors.append(abs(float(accuracy.mean()) - sphere(p.N, p.d)))
     out.append(
         at_most(
             "growth of the sphere formula's error with d, recall near 3/4",
@@ -116,9 +122,9 @@ def zipf_checks() -> list[Check]:
     alike is worse.
     """
     a, sizes, keys, M = 1.5, (16, 32, 64), 4096, 4
-    found = np.array([zipf_error(d, a, keys, M, d // 4, 40) for d in sizes])
+    errors = np.array([zipf_error(d, a, keys, M, d // 4, 40) for d in sizes])
     x = np.log(sizes) - np.mean(np.log(sizes))
-    slopes = (x / (x**2).sum()) @ np.log(found)  # one exponent per draw
+    slopes = (x / (x**2).sum()) @ np.log(errors)  # one exponent per draw
     b = {"b_zipf": a - 1}
     law = float(equations()["zipf_exponent"].evaluate(b))
 
@@ -163,7 +169,7 @@ def zipf_checks() -> list[Check]:
             "error with d/4 keys stored over that with equal weights on all",
             "zipf_lost",
             0.5,
-            float(found[-1].mean() / everything),
+            float(errors[-1].mean() / everything),
             "d = 64",
         ),
     ]

@@ -181,11 +181,11 @@ def order() -> list[Check]:
     joint beats staged.
     """
     rise, previous = first_steps()
-    found = emergence()
-    last = found["probe_W_K1_early"] - np.fmax(found["probe_W_O2"], found["probe_W_K2"])
+    times = emergence()
+    last = times["probe_W_K1_early"] - np.fmax(times["probe_W_O2"], times["probe_W_K2"])
     staged = train(Parameters.simplified().replace(schedule="staged"), range(2), progress=False)
     slow = first_crossing(staged.in_context_accuracy, 0.9).values
-    joint = found["in_context_accuracy"][:2]
+    joint = times["in_context_accuracy"][:2]
     gap = float((rise["probe_W_K2"] - rise["probe_W_O2"]).min())
     return [
         at_least(

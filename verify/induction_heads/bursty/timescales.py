@@ -23,7 +23,7 @@ STEP = 0.25  # of the transformers, in the flow's time
 
 def transformers(settings: Sequence[Parameters]) -> list[Check]:
     """Three numbers in a transformer that is shown sequences; the loss does not depend on them."""
-    found = []
+    times = []
     for p in settings:
         time = emergence_time(p)
         steps = int(1.2 * time / STEP)
@@ -33,8 +33,8 @@ def transformers(settings: Sequence[Parameters]) -> list[Check]:
         runs = burst.descent(ih.Parameters(steps=steps, **given), p.B, 0, STEP)
         there = float(first_crossing(runs.alpha.expand_dims("seed"), 0.5).values[0])
         what = f"time of alpha = 0.5, transformer, N = {p.N}, B = {p.B}"
-        found.append(identity(what, "burst_time", time, there, NEXT.high, NEXT.why))
-    return found
+        times.append(identity(what, "burst_time", time, there, NEXT.high, NEXT.why))
+    return times
 
 
 def mixtures() -> list[Check]:

@@ -66,11 +66,11 @@ class FixedDisorder:
         d, pairs = self.p.d_g, self.given.pairs
         B, N, L = self.given.share.shape[:3]
         if pairs is None:
-            found = (1 - own)[..., None, None] / d + own[..., None, None] * np.eye(d)
-            return np.broadcast_to(found.reshape(B, 1, L * d, d), (B, N, L * d, d))
+            weights = (1 - own)[..., None, None] / d + own[..., None, None] * np.eye(d)
+            return np.broadcast_to(weights.reshape(B, 1, L * d, d), (B, N, L * d, d))
         row = at.astype(pairs.dtype)[:, None, :, None]
-        found = np.matmul(row, pairs.reshape(B, N, L, L, d * d)).astype(float)
-        return (found.reshape(B, N, L, d, d) * self.scale[..., None]).reshape(B, N, L * d, d)
+        weights = np.matmul(row, pairs.reshape(B, N, L, L, d * d)).astype(float)
+        return (weights.reshape(B, N, L, d, d) * self.scale[..., None]).reshape(B, N, L * d, d)
 
     def _moments(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Mean (B, s, r), deviations (B, s, a, r) and covariance (B, s, r, q) of the entries of M
@@ -142,8 +142,8 @@ class FixedDisorder:
             other = np.einsum("bsir,bsr->bi", heavy.sum(3), M.mean(2))
             return np.where(np.eye(L) > 0, own[..., None], other[..., None])
         met = (error @ M.swapaxes(2, 3)).reshape(B, N, L, 1, d * d).astype(np.float32)
-        found = pairs.reshape(B, N, L, L, d * d) @ met.swapaxes(3, 4)
-        return found[..., 0].sum(1, dtype=float)
+        force = pairs.reshape(B, N, L, L, d * d) @ met.swapaxes(3, 4)
+        return force[..., 0].sum(1, dtype=float)
 
     def observe(self) -> dict[str, np.ndarray]:
         """Order parameters, logits, loss and accuracies per seed."""

@@ -83,16 +83,16 @@ class Realisation:
         """
         memory.require(pairs_memory, p, "counts of pairs of actions")
         own = None if permutations is None else task.check_permutations(permutations, p)
-        found = []
+        parts = []
         for seed in seeds:
             stream = task.streams(int(seed), p.data_draw)
             drawn = task.draw_permutations(p, stream["task"])
             teachers = drawn if own is None else own
             data = task.draw_sequences(teachers, p.n_train, p.L, stream["train"])
             M = task.draw_weights(p, stream["initialisation"])["M"]
-            found.append(cls._of_data(p, teachers, M, data))
+            parts.append(cls._of_data(p, teachers, M, data))
         own_seeds = tuple(int(seed) for seed in seeds)
-        return replace(cls.joined(found), seeds=own_seeds, data_draw=p.data_draw)
+        return replace(cls.joined(parts), seeds=own_seeds, data_draw=p.data_draw)
 
     @classmethod
     def of_words(cls, p: Parameters, seeds: Sequence[int], words: Words) -> Self:
@@ -104,9 +104,9 @@ class Realisation:
             for seed in seeds
         ]
         data, teachers = words.train, words.permutations
-        found = [cls.counted(teachers, w["M"], data.actions, data.states) for w in weights]
+        parts = [cls.counted(teachers, w["M"], data.actions, data.states) for w in weights]
         own_seeds = tuple(int(seed) for seed in seeds)
-        return replace(cls.joined(found), seeds=own_seeds, data_draw=p.data_draw)
+        return replace(cls.joined(parts), seeds=own_seeds, data_draw=p.data_draw)
 
     @classmethod
     def of(cls, p: Parameters, runs: xr.Dataset) -> Self:
@@ -127,9 +127,9 @@ class Realisation:
             raise ParameterError(
                 "runs: trained on a file's words; pass given = Realisation.of_words(p, seeds, words)"
             )
-        found = cls.of_seeds(p, np.atleast_1d(runs.seed.values).tolist(), given)
-        found.belongs(p, runs)
-        return found
+        counted = cls.of_seeds(p, np.atleast_1d(runs.seed.values).tolist(), given)
+        counted.belongs(p, runs)
+        return counted
 
     def belongs(self, p: Parameters, runs: xr.Dataset | None) -> None:
         """Raise an error if parameters or runs belong to other students.
@@ -218,20 +218,20 @@ class Realisation:
         cls, p: Parameters, teachers: np.ndarray, M: np.ndarray, data: task.Sequences
     ) -> Self:
         """Counts of one student's training set, and the set itself if its batches are needed."""
-        found = cls.counted(teachers, M, data.actions, data.states)
-        return found if p.batches == 1 else replace(found, sequences=(data,))
+        counted = cls.counted(teachers, M, data.actions, data.states)
+        return counted if p.batches == 1 else replace(counted, sequences=(data,))
 
     def batch(self, p: Parameters, step: int) -> tuple[Self, int]:
         """Counts of the batch of a step of the optimiser, and its number of sequences.
 
         Drawn realisations, which have no seeds, are numbered.
         """
-        found, seeds = [], self.seeds or range(len(self.teachers))
+        counts, seeds = [], self.seeds or range(len(self.teachers))
         for k, (seed, data) in enumerate(zip(seeds, self.sequences or (), strict=True)):
             own = task.batch(p, int(seed), step)
             teachers, M = self.teachers[k], self.M[k]
-            found.append(self.counted(teachers, M, data.actions[own], data.states[own]))
-        return self.joined(found), len(own)
+            counts.append(self.counted(teachers, M, data.actions[own], data.states[own]))
+        return self.joined(counts), len(own)
 
     @classmethod
     def joined(cls, members: list[Self]) -> Self:
@@ -252,8 +252,8 @@ class Realisation:
 
     def redrawn(self, start: Start, rng: np.random.Generator) -> Self:
         """Copy with other matrices M of the same overlaps, sum and variances."""
-        found = [matched(x, start, k, rng) for k, x in enumerate(self.teachers)]
-        return replace(self, M=np.stack(found))
+        matrices = [matched(x, start, k, rng) for k, x in enumerate(self.teachers)]
+        return replace(self, M=np.stack(matrices))
 
     def one_hot(self) -> np.ndarray:
         """Teachers as matrices of shape ``(B, N, d_g, N)``: current state, action, next state."""

@@ -65,30 +65,32 @@ def solve(system: System, epochs: Iterable[int], step: Step = STEP) -> xr.Datase
     epochs = np.asarray(epochs)
     if (epochs != epochs.astype(int)).any() or epochs[0] < 0 or (np.diff(epochs) <= 0).any():
         raise ParameterError(f"epochs = {epochs}: must be whole numbers >= 0, increasing")
-    found, now, most = [], 0, stride(system.p, step)
+    records, now, most = [], 0, stride(system.p, step)
     for epoch in epochs.astype(int):
         while now < epoch:
             some = min(most, int(epoch) - now)
             advance(system, some)
             now += some
-        found.append(system.observe())
-    data = {name: (("seed", "alpha"), np.stack([f[name] for f in found], 1)) for name in found[0]}
+        records.append(system.observe())
+    data = {
+        name: (("seed", "alpha"), np.stack([f[name] for f in records], 1)) for name in records[0]
+    }
     return xr.Dataset(data, coords={"alpha": system.p.alpha(epochs), "epoch": ("alpha", epochs)})
 
 
 @checked
 def half_times(system: System, epochs: Annotated[int, Allowed(low=0)]) -> np.ndarray:
     """Time of A = 1/2 per seed, in alpha; NaN if it is not reached within the given epochs."""
-    found, at = [], []
+    times, at = [], []
     most = 1 if isinstance(system, Trained) else stride(system.p)
     for now in range(0, epochs + 1, most):
         W_Q, W_K = system.state[:2]
-        found.append(np.einsum("bii->b", system.attention.forward(W_Q, W_K)) / system.p.L)
+        times.append(np.einsum("bii->b", system.attention.forward(W_Q, W_K)) / system.p.L)
         at.append(now)
-        if len(found) > 1 and (found[-1] > 0.5).all():
+        if len(times) > 1 and (times[-1] > 0.5).all():
             break
         advance(system, most)
-    A = np.array(found)
+    A = np.array(times)
     after = (A >= 0.5).argmax(0)
     before, k = np.maximum(after - 1, 0), np.arange(A.shape[1])
     share = (0.5 - A[before, k]) / np.where(after > 0, A[after, k] - A[before, k], 1)

@@ -55,13 +55,13 @@ class Start:
             Naming a variable that is not finite at time 0.
         """
         at = runs.isel(alpha=0).transpose("seed", ...)
-        found = {field: at[name].values for field, name in MEASURED.items()}
+        start = {field: at[name].values for field, name in MEASURED.items()}
         if runs.attrs.get("parameters") and json.loads(runs.attrs["parameters"]).get("d_g") == 1:
-            found["S"] = np.zeros_like(found["R"])  # a single action has no S
-        for field, values in found.items():
+            start["S"] = np.zeros_like(start["R"])  # a single action has no S
+        for field, values in start.items():
             if not np.isfinite(values).all():
                 raise ParameterError(f"runs: {MEASURED[field]} at time 0 must be finite")
-        return cls(**found)
+        return cls(**start)
 
     @classmethod
     def drawn(cls, p: Parameters, seeds: int, rng: np.random.Generator) -> Self:
