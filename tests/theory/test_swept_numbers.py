@@ -28,7 +28,7 @@ SMALL = {
     "associative_memory.retrieval": {"N": 8, "M": 8, "P": 3},
     "associative_memory.softmax_recall": {"S": 16, "R": 4, "D": 4, "T": 16, "n": 16},
     "induction_heads.bursty": {"N": 16, "B": 1},
-    "induction_heads.markov": {"k": 12, "m": 4, "D": 16},
+    "induction_heads.markov": {"k": 12, "m": 4, "D": 40},  # bigrams come too early at rho = 0.1
     "associative_memory.k_hop": {"N": 4, "k": 2, "m_0": 0.2, "steps": 200},
 }
 HALF = {"part": factual_recall.dynamics.SUBJECT, "share": 0.5}
