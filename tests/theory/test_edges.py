@@ -22,7 +22,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from tests.theory.test_swept_numbers import CASES, SMALL, STATE, of
+from tests.theory.test_swept_numbers import CASES, DECAYING, SMALL, STATE, of
 from theory import registry
 from theory.parameters import BaseParameters, ParameterError
 
@@ -62,6 +62,9 @@ INNER = {
     "softmax_recall.numbers": "ahead numbers",
     "bursty.numbers": "compiled numbers",
     "markov.numbers": "compiled along read_out bigrams unigrams fits numbers",
+    "numbers.decay": "widest steepness of_attention edge",
+    "numbers.edge": "sharpest",
+    "numbers.guesses": "from_state from_actions",
     "online.numbers": "numbers_at boundary",
     "online.onset": "basins",
 }
@@ -98,6 +101,8 @@ def small(system: str, function: str = "") -> BaseParameters:
     own = {"trained": "three"} if of_three else {}
     if (system, function) in REWARDED:
         own = {"reward": "step"}
+    if function in DECAYING:
+        own = {"weight_decay": 0.005}
     return registry.find(system).wing("theory").Parameters(**SMALL.get(system, {}), **own)
 
 

@@ -50,7 +50,7 @@ def test_every_number_asks_its_scope(system, name):
     """Each limit of each function, broken alone: refused, naming the field."""
     for own in scopes_of(system, name):
         for limit in own.limits:
-            q = outside(small(system), limit)
+            q = outside(small(system, name), limit)
             if q is None:
                 assert limit.field in SEEN_IN_RUNS, limit.field
                 continue
@@ -87,7 +87,7 @@ def test_every_field_is_thought_of(system, name):
     """A field of a run is limited, enters the numbers, or is said not to matter; never two of
     them.
     """
-    p = small(system)
+    p = small(system, name)
     usual = p.values()
     for own in scopes_of(system, name):
         limited = own.reads

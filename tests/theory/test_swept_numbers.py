@@ -20,7 +20,7 @@ SYSTEMS = [m.name for m in OWN if not m.systems]
 SYMBOLIC = {"equations", "sections", "flow", "flows", "thermodynamic_limit", "mixture"}
 OF_OTHERS = {"applies", "gaussian_accuracy", "with_accuracy"}
 SMALL = {
-    "state_tracking": {"N": 6, "L": 4, "d_g": 5, "d_h": 8, "n_train": 64, "epochs": 30},
+    "state_tracking": {"N": 6, "L": 4, "d_g": 5, "d_h": 32, "n_train": 64, "epochs": 30},
     "induction_heads": {"N": 3, "data": "orthonormal", "query": "last", "steps": 20},
     "positional_semantic": {"alpha": 2.0, "order": 6},
     "positional_semantic.online": {"batch": None, "steps": 200},
@@ -49,6 +49,10 @@ CASES = {
         "best_switch": ({}, "reward", ["outcome", "true"]),
         "inversion.states": ({"alpha": LATER}, "L", [2, 8]),
         "inversion.solve": ({"at": LATER}, "permutations", ["iid", "distinct"]),
+        "decay_thresholds": ({}, "L", [2, 4]),
+        "late_states": ({}, "weight_decay", [0.001, 0.01]),
+        "largest_rate": ({}, "weight_decay", [0.001, 0.01]),
+        "sharpness": ({"alpha": 0.5}, "L", [2, 4]),
         "numbers.late_time.late_constant": ({}, "N", [6, 9]),
         "numbers.composite.composite": ({"D": [0.0, 0.5]}, "L", [20, 30]),
     },
@@ -114,6 +118,7 @@ CASES = {
         "predict": ({}, "curriculum", [False, True]),
     },
 }
+DECAYING = ("late_states", "largest_rate")
 DERIVED_LONG = ("predict",)  # of induction heads: nine seconds of derivation
 ALL = [
     pytest.param(
@@ -130,6 +135,8 @@ ALL = [
 def small(system, name=""):
     """Parameters at which every number is cheap, and that a function describes."""
     own = {"trained": "three"} if (system, name) == ("induction_heads", "emergence_times") else {}
+    if name in DECAYING:
+        own = {"weight_decay": 0.005}
     return find(system).wing("theory").Parameters(**SMALL.get(system, {}), **own)
 
 

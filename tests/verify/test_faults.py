@@ -132,8 +132,10 @@ LEAST_ROWS = {
 DERIVATIVES = {
     "state_tracking": lambda n: (
         n.startswith(("d", "update", "delta", "softmax"))
-        # A size; the update of a group's pair and the late overlap have tests of their own.
-        and n not in ("d_g", "delta_S_ab", "decay_of_R")
+        # A size; the update of a group's pair, and what follows for weight decay (test_decay), have
+        # tests of their own.
+        and n not in ("d_g", "delta_S_ab", "dU_dalpha", "dW_Q2_dalpha", "dW_K2_dalpha")
+        and not n.startswith("decay_")
     ),
     "induction_heads": lambda n: (
         n.startswith(("d", "loss")) and not n.startswith(("drop", "loss_tail"))
