@@ -181,7 +181,7 @@ def test_onset_answers_for_decay():
     ):
         with pytest.raises(ParameterError, match=words):
             onset(p.replace(**changed))
-    with pytest.raises(ParameterError, match="weight_decay = 0.0: must be above 0"):
+    with pytest.raises(ParameterError, match="weight_decay = 0.0: must be from 1e-9 to 1"):
         late(P)
     with pytest.raises(ParameterError, match="weight_decay"):
         emergence_times(p)

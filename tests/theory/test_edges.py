@@ -102,8 +102,8 @@ def small(system: str, function: str = "") -> BaseParameters:
     if (system, function) in REWARDED:
         own = {"reward": "step"}
     if function in DECAYING:
-        own = {"weight_decay": 0.005}
-    return registry.find(system).wing("theory").Parameters(**SMALL.get(system, {}), **own)
+        own = {"weight_decay": 0.005, "d_h": 32}
+    return registry.find(system).wing("theory").Parameters(**{**SMALL.get(system, {}), **own})
 
 
 def start() -> Any:

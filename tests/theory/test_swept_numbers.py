@@ -20,7 +20,7 @@ SYSTEMS = [m.name for m in OWN if not m.systems]
 SYMBOLIC = {"equations", "sections", "flow", "flows", "thermodynamic_limit", "mixture"}
 OF_OTHERS = {"applies", "gaussian_accuracy", "with_accuracy"}
 SMALL = {
-    "state_tracking": {"N": 6, "L": 4, "d_g": 5, "d_h": 32, "n_train": 64, "epochs": 30},
+    "state_tracking": {"N": 6, "L": 4, "d_g": 5, "d_h": 8, "n_train": 64, "epochs": 30},
     "induction_heads": {"N": 3, "data": "orthonormal", "query": "last", "steps": 20},
     "positional_semantic": {"alpha": 2.0, "order": 6},
     "positional_semantic.online": {"batch": None, "steps": 200},
@@ -28,7 +28,7 @@ SMALL = {
     "associative_memory.retrieval": {"N": 8, "M": 8, "P": 3},
     "associative_memory.softmax_recall": {"S": 16, "R": 4, "D": 4, "T": 16, "n": 16},
     "induction_heads.bursty": {"N": 16, "B": 1},
-    "induction_heads.markov": {"k": 12, "m": 4, "D": 40},  # bigrams come too early at rho = 0.1
+    "induction_heads.markov": {"k": 16, "m": 4, "D": 40},  # bigrams come too early at rho = 0.1
     "associative_memory.k_hop": {"N": 4, "k": 2, "m_0": 0.2, "steps": 200},
 }
 HALF = {"part": factual_recall.dynamics.SUBJECT, "share": 0.5}
@@ -118,7 +118,7 @@ CASES = {
         "predict": ({}, "curriculum", [False, True]),
     },
 }
-DECAYING = ("late_states", "largest_rate")
+DECAYING = ("decay_thresholds", "late_states", "largest_rate", "sharpness")
 DERIVED_LONG = ("predict",)  # of induction heads: nine seconds of derivation
 ALL = [
     pytest.param(
@@ -136,8 +136,8 @@ def small(system, name=""):
     """Parameters at which every number is cheap, and that a function describes."""
     own = {"trained": "three"} if (system, name) == ("induction_heads", "emergence_times") else {}
     if name in DECAYING:
-        own = {"weight_decay": 0.005}
-    return find(system).wing("theory").Parameters(**SMALL.get(system, {}), **own)
+        own = {"weight_decay": 0.005, "d_h": 32}
+    return find(system).wing("theory").Parameters(**{**SMALL.get(system, {}), **own})
 
 
 def of(system, name):

@@ -160,9 +160,12 @@ SEVERAL = Limit("d_g", "at least 2", lambda p, runs: p.d_g > 1, lambda p, runs: 
 DECAY_THRESHOLDS = replace(
     decaying(FLOW, "the fixed points under weight decay"),
     limits=(*(x for x in FLOW.limits if x is not WITHOUT_DECAY), WIDE, MOVES, SEVERAL),
-    free=("eta", "n_train", "batch_size", *FLOW.free),
+    free=("eta", *FLOW.free),
 )
 POSITIVE = Limit(
-    "weight_decay", "above 0", lambda p, runs: p.weight_decay > 0, lambda p, runs: p.weight_decay
+    "weight_decay",
+    "from 1e-9 to 1",
+    lambda p, runs: 1e-9 <= p.weight_decay <= 1,
+    lambda p, runs: p.weight_decay,
 )
 LATE_STATES = replace(DECAY_THRESHOLDS, limits=(*DECAY_THRESHOLDS.limits, POSITIVE))

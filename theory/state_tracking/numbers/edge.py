@@ -14,6 +14,7 @@ import xarray as xr
 from theory import scope, sweep
 from theory.arguments import Positive
 from theory.numeric import function
+from theory.parameters import ParameterError, most_extreme
 from theory.state_tracking import edge, norms
 from theory.state_tracking.decay import decay
 from theory.state_tracking.norms import gap
@@ -38,8 +39,11 @@ def _hessian() -> Any:
 
 def sharpest(p: Parameters, state: Any, width: float) -> np.ndarray:
     """Largest eigenvalue of the Hessian in the reduced coordinates, at states ``(4, ...)``."""
-    entries = _hessian()(*state, p.N, p.L, p.d_g, p.d_h, p.weight_decay, width, p.eta)
+    with np.errstate(all="ignore"):
+        entries = _hessian()(*state, p.N, p.L, p.d_g, p.d_h, p.weight_decay, width, p.eta)
     matrix = np.moveaxis(np.array(entries), 0, -1)
+    if not np.isfinite(matrix).all():
+        return np.full(matrix.shape[:-1], np.nan)
     return np.linalg.eigvals(matrix.reshape(*matrix.shape[:-1], 4, 4)).real.max(-1)
 
 
@@ -64,6 +68,8 @@ def sharpness(p: Parameters, alpha: Positive) -> xr.Dataset:
     curve = edge.flow().solve(p, alpha=alpha)
     state = np.array([curve[x.name].values for x in STATE])
     found = sharpest(p, state, p.L / (p.L - 1))
+    if not np.isfinite(found).all():
+        raise ParameterError(f"{most_extreme(p.as_dict())}: the Hessian leaves double precision")
     return curve.assign(sharpness=("alpha", found), eta_edge=("alpha", 2 / found))
 
 
