@@ -27,7 +27,7 @@ from verify.report import Request, collect
 
 ROOT = Path(__file__).parents[1]
 TESTS = "tests"  # name of the record of cited tests, next to the commands
-# Modules that list or import every model, handle statements in files, draw, print or compute digests.
+# Modules that list or import every model, handle statements in files, draw, print, make digests.
 ASIDE = (
     "verify",
     "theory.registry",
