@@ -114,7 +114,9 @@ def _shaped(path: Path, time: str, found: dict[str, np.ndarray]) -> xr.Dataset:
         more = "" if len(every) > 1 else " (seed=COLUMN tells students apart, --rows picks some)"
         raise ParameterError(f"{path}: {time} must be finite, and each once per student{more}")
     if len(seeds) < len(every) * len(times):
-        raise ParameterError(f"{path}: every student must have a row at every {time}")
+        raise ParameterError(
+            f"{path}: every student must have a row at every {time}, the first of --columns"
+        )
     data = {}
     for name, values in found.items():
         if name != time:

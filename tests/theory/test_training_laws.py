@@ -21,6 +21,7 @@ from theory.state_tracking.numbers.per_seed import (
     FixedDisorder,
     Realisation,
     Start,
+    batch_times,
     emergence_steps,
 )
 from theory.state_tracking.numbers.per_seed.arrivals import Kinds, _forms
@@ -218,7 +219,7 @@ def test_shares_of_arrivals():
 def test_starts_batches_and_lengths_that_the_laws_do_not_know():
     """Each in one line: no start, one of another head, Adam's batches, a single action."""
     p = Parameters.demo()
-    start = per_seed.Start.drawn(p, 1, np.random.default_rng(0))
+    start = Start.drawn(p, 1, np.random.default_rng(0))
     for given, words in ((None, "must be a Start"), (start, "start: has d_h = 32, must have")):
         with pytest.raises(ParameterError, match=words):
             emergence_steps(p.replace(d_h=64), given)

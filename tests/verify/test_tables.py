@@ -57,7 +57,7 @@ def test_the_command_sees_another_learning_rate(table, capsys):
     [
         (dict(columns="alpha=seen,A=atention"), "no column 'atention'; did you mean 'attention'"),
         (dict(columns="alpha=seen,A=attention"), "seed=COLUMN tells students apart"),
-        (dict(columns="A=attention,alpha=seen,seed=run"), "the first must be alpha=COLUMN"),
+        (dict(columns="A=attention,alpha=seen,seed=run"), "every A, the first of --columns"),
         (dict(columns="alpha=seen,seed"), "must be NAME=WORD"),
         (dict(columns="alpha=seen"), "a time and a quantity"),
         (dict(columns="alpha=seen/x,A=attention"), "no column 'seen/x'"),

@@ -186,7 +186,9 @@ def batch_times(p: Parameters, start: Start, half: Any = None) -> Orders:
     """
     started(p, start)
     if p.L < 2:
-        raise ParameterError(f"L = {p.L}: must be at least 2, attention on one action never emerges")
+        raise ParameterError(
+            f"L = {p.L}: must be at least 2, attention on one action never emerges"
+        )
     if p.n_train % (p.batch_size or p.n_train):
         raise ParameterError(f"batch_size = {p.batch_size}: must divide n_train = {p.n_train}")
     memory.require(_path_memory, p, "answers of all attention entries")
