@@ -89,6 +89,8 @@ def get(request: Request) -> tuple[Any, xr.Dataset]:
     """
     source = of(request.model)
     if request.runs is not None:
+        if str(request.runs).endswith(".csv"):
+            raise ParameterError(f"--runs {request.runs}: a table needs --columns NAME=COLUMN,...")
         if request.given:
             raise ParameterError(
                 f"{request.given[0]}: not together with --runs, whose file says with what it was trained"

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import argparse
 import csv
+import io
 import math
 import re
 from collections.abc import Mapping, Sequence
@@ -50,7 +51,11 @@ def read(
         Naming the file and the column or row that does not do.
     """
     path, rows = Path(path), rows or {}
-    with path.open(newline="", encoding="utf-8-sig") as file:
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError:
+        raise ParameterError(f"{path}: must be a text file in UTF-8") from None
+    with io.StringIO(text, newline="") as file:
         table = csv.DictReader(file)
         header = list(table.fieldnames or [])
         for column in (*(_parts(text)[0] for text in columns.values()), *rows):
@@ -60,9 +65,11 @@ def read(
                     f"{path}: no column {column!r}; {hint}it has {', '.join(header) or 'none'}"
                 )
         kept = [line for line in table if all(_same(line[c], v) for c, v in rows.items())]
-    if len(columns) < 2 or not kept:
-        what = "--columns: must be a time and a quantity" if kept else f"{path}: no row has {rows}"
-        raise ParameterError(what)
+    if not kept:
+        wanted = " and ".join(f"{column} = {value}" for column, value in rows.items())
+        raise ParameterError(f"{path}: no row has {wanted}" if rows else f"{path}: has no rows")
+    if len(columns) < 2 or next(iter(columns)) == "seed":
+        raise ParameterError("--columns: must be a time and a quantity, the time first")
     found = {name: _numbers(path, kept, text) for name, text in columns.items()}
     time, *_ = found
     return _shaped(path, time, found)
@@ -90,9 +97,12 @@ def _same(cell: str | None, wanted: str) -> bool:
 def _numbers(path: Path, lines: list[dict[str, str]], text: str) -> np.ndarray:
     column, factor = _parts(text)
     try:
-        return factor * np.array([float(line[column] or "nan") for line in lines])
+        values = factor * np.array([float(line[column] or "nan") for line in lines])
     except (TypeError, ValueError):
         raise ParameterError(f"{path}: column {column!r} holds what is no number") from None
+    if np.isinf(values).any():
+        raise ParameterError(f"{path}: column {column!r} holds an infinite number")
+    return values
 
 
 def _shaped(path: Path, time: str, found: dict[str, np.ndarray]) -> xr.Dataset:
@@ -103,6 +113,10 @@ def _shaped(path: Path, time: str, found: dict[str, np.ndarray]) -> xr.Dataset:
     if not np.isfinite(times).all() or len(set(zip(*places, strict=True))) < len(seeds):
         more = "" if len(every) > 1 else " (seed=COLUMN tells students apart, --rows picks some)"
         raise ParameterError(f"{path}: {time} must be finite, and each once per student{more}")
+    if len(seeds) < len(every) * len(times):
+        raise ParameterError(
+            f"{path}: every student must have a row at every {time}, the first of --columns"
+        )
     data = {}
     for name, values in found.items():
         if name != time:
@@ -128,7 +142,8 @@ def against(model: registry.Model, p: Any, runs: xr.Dataset) -> Comparison:
     time = flow.time.name
     if time not in runs.dims:
         raise ParameterError(f"--columns: the first must be {time}=COLUMN, the time of {flow.name}")
-    return compare(flow.solve(p, at=runs[time].values, **{time: float(runs[time][-1])}), runs)
+    at = np.union1d(0.0, runs[time].values)  # a curve of one time could not be interpolated
+    return compare(flow.solve(p, at=at, **{time: float(at[-1])}), runs)
 
 
 def mapped(flag: str, text: str) -> dict[str, str]:

@@ -156,3 +156,10 @@ def test_onset_and_scope():
     with pytest.raises(ParameterError, match="^Q_0"):
         Parameters(R_0=0.9)
     assert committee.MODEL.wing("theory").flows()["committee"].status == "exact"
+
+
+def test_a_start_without_a_difference_never_specialises():
+    """Rounding, blown up on the plateau, made it a time before; too large a rate is named."""
+    found = onset(Parameters(K=2, R_0=0.02, S_0=0.02))
+    assert np.isnan(found.numbers["alpha_half"]) and "stays symmetric" in found.notes[-1]
+    assert "above eta_max" in onset(Parameters(K=2, eta=3.0)).notes[-1]

@@ -110,3 +110,9 @@ def test_refused():
         with pytest.raises(ParameterError) as caught:
             call()
         assert "\n" not in str(caught.value)
+
+
+def test_a_window_smaller_than_the_burst_is_refused():
+    """It was a burst at the end before, whatever the window."""
+    with pytest.raises(ParameterError, match="window = 0.05: must hold B = 2 of N = 16 pairs"):
+        bursty.spread_time(bursty.Parameters(), N=16, B=2, window=0.05)

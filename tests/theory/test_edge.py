@@ -81,3 +81,9 @@ def test_what_is_refused():
         largest_rate(P.replace(optimizer="adam"))
     with pytest.raises(ParameterError, match="momentum"):
         sharpness(P.replace(momentum=0.9), 1.0)
+
+
+def test_a_single_action_is_refused():
+    """Attention on it is one from the start."""
+    with pytest.raises(ParameterError, match="L = 1: must be at least 2 for the flow with norms"):
+        sharpness(Parameters.demo().replace(L=1), 1.0)

@@ -163,3 +163,12 @@ def test_cosines_belong_to_a_vector():
     """Refused in one line."""
     with pytest.raises(ParameterError, match="cos_p = 0.9: its square"):
         online.Parameters(cos_p=0.9, cos_teacher=0.9)
+
+
+def test_free_weights_have_no_escape_time():
+    """Their norm, and with it the rate, changes on the way: at the initial norm the rates of the
+    default setting say 12374, where the flow takes 200.
+    """
+    at = online.growth_rates(online.Parameters(batch=None))
+    assert at.growth_theta > 0 and np.isnan(at.T_theta) and np.isnan(at.T_m)
+    assert np.isfinite(online.growth_rates(SPHERE).T_theta)

@@ -21,6 +21,7 @@ from theory.state_tracking.numbers.per_seed import (
     FixedDisorder,
     Realisation,
     Start,
+    batch_times,
     emergence_steps,
 )
 from theory.state_tracking.numbers.per_seed.arrivals import Kinds, _forms
@@ -213,3 +214,16 @@ def test_shares_of_arrivals():
         assert own == pytest.approx(float(law), abs=2e-4)
         # 4 standard errors; counts of one state are correlated, which makes them smaller.
         assert abs(share - own) < 4 * np.sqrt(own * (1 - own) / size)
+
+
+def test_starts_batches_and_lengths_that_the_laws_do_not_know():
+    """Each in one line: no start, one of another head, Adam's batches, a single action."""
+    p = Parameters.demo()
+    start = Start.drawn(p, 1, np.random.default_rng(0))
+    for given, words in ((None, "must be a Start"), (start, "start: has d_h = 32, must have")):
+        with pytest.raises(ParameterError, match=words):
+            emergence_steps(p.replace(d_h=64), given)
+    with pytest.raises(ParameterError, match="batch_size = 1: must be none or n_train"):
+        emergence_steps(p.replace(optimizer="adam", batch_size=1), start)
+    with pytest.raises(ParameterError, match="L = 1: must be at least 2"):
+        batch_times(p.replace(L=1), start)

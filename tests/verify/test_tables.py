@@ -57,7 +57,7 @@ def test_the_command_sees_another_learning_rate(table, capsys):
     [
         (dict(columns="alpha=seen,A=atention"), "no column 'atention'; did you mean 'attention'"),
         (dict(columns="alpha=seen,A=attention"), "seed=COLUMN tells students apart"),
-        (dict(columns="A=attention,alpha=seen,seed=run"), "the first must be alpha=COLUMN"),
+        (dict(columns="A=attention,alpha=seen,seed=run"), "every A, the first of --columns"),
         (dict(columns="alpha=seen,seed"), "must be NAME=WORD"),
         (dict(columns="alpha=seen"), "a time and a quantity"),
         (dict(columns="alpha=seen/x,A=attention"), "no column 'seen/x'"),
@@ -91,3 +91,34 @@ def test_one_curve_and_a_model_without_a_flow(tmp_path):
     path.write_text("t,x\n0,1\n2,3\n")
     with pytest.raises(ParameterError, match="has no flow"):
         trajectories.main(["positional_semantic", f"--runs={path}", "--columns=alpha=t,theta=x"])
+
+
+@pytest.mark.parametrize(
+    ("content", "columns", "words"),
+    [
+        (b"t,x\n", "alpha=t,A=x", "has no rows"),
+        (b"t,x\n0,1\n1,inf\n", "alpha=t,A=x", "column 'x' holds an infinite number"),
+        (bytes(range(256)), "alpha=t,A=x", "must be a text file in UTF-8"),
+        (b"s,t\n0,1\n", "seed=s,A=t", "the time first"),
+        (b"s,t,x\n0,1,1\n1,2,1\n", "alpha=t,A=x,seed=s", "must have a row at every alpha"),
+    ],
+)
+def test_broken_tables(tmp_path, content, columns, words):
+    """No rows, infinity, no text, no time; students measured at times of their own, whose mean
+    would be that of others at every time.
+    """
+    path = tmp_path / "broken.csv"
+    path.write_bytes(content)
+    with pytest.raises(ParameterError, match=words):
+        tables.read(path, tables.mapped("--columns", columns))
+
+
+def test_a_table_of_one_time_and_one_without_columns(tmp_path):
+    """A single late row is compared with the flow there; a forgotten flag is named."""
+    path = tmp_path / "late.csv"
+    late = st.flow().solve(P, alpha=4.0, at=np.array([0.0, 4.0])).A.values[1]
+    path.write_text(f"t,x\n4,{late}\n")
+    given = ["state_tracking", f"--runs={path}", "--preset=demo"]
+    assert trajectories.main([*given, "--columns=alpha=t,A=x"]) == 0
+    with pytest.raises(ParameterError, match="needs --columns"):
+        trajectories.main(given)

@@ -111,11 +111,19 @@ REALISATION = Scope(
 )
 ARRIVALS = Scope(
     "the theory of entries by arrivals",
-    "training of the weights themselves, by any optimiser, with ample data",
+    "training of the weights themselves, by any optimiser, full batch, with ample data",
     # of clipping, the norm of all gradients would be needed, and so the number of entries per kind
-    (WEIGHTS, UNREWARDED, DRAWN, only("permutations", "iid"), only("clip", Optimiser().clip)),
+    # of batches, the noise of single gradients would be needed, which Adam turns into signs
+    (
+        WEIGHTS,
+        UNREWARDED,
+        DRAWN,
+        FULL_BATCH,
+        only("permutations", "iid"),
+        only("clip", Optimiser().clip),
+    ),
     ("data_draw", "n_test", "eval_every"),
-    ("n_train", "batch_size", "unit", "epochs", *(x for x in OPTIMISER if x != "clip")),
+    ("n_train", "unit", "epochs", *(x for x in OPTIMISER if x != "clip")),
 )
 BATCHES = Scope(
     "the theory of the order of batches",
@@ -143,11 +151,14 @@ DECAYING = Scope(
 WIDE = Limit("d_h", "at least 32", lambda p, runs: p.d_h >= 32, lambda p, runs: p.d_h)
 
 
+MOVES = Limit("L", "at least 2", lambda p, runs: p.L > 1, lambda p, runs: p.L)
+
+
 def decaying(scope_: Scope, theory: str) -> Scope:
     """A scope of plain descent, with coupled weight decay."""
     kept = tuple(limit for limit in scope_.limits if limit is not WITHOUT_DECAY)
     words = f"{scope_.describes} and coupled weight decay"
-    return replace(scope_, theory=theory, describes=words, limits=(*kept, WIDE))
+    return replace(scope_, theory=theory, describes=words, limits=(*kept, WIDE, MOVES))
 
 
 def decaying_flow(permutations: str) -> Scope:
@@ -155,7 +166,6 @@ def decaying_flow(permutations: str) -> Scope:
     return decaying(flow_of(permutations), "the flow with norms")
 
 
-MOVES = Limit("L", "at least 2", lambda p, runs: p.L > 1, lambda p, runs: p.L)
 SEVERAL = Limit("d_g", "at least 2", lambda p, runs: p.d_g > 1, lambda p, runs: p.d_g)
 DECAY_THRESHOLDS = replace(
     decaying(FLOW, "the fixed points under weight decay"),

@@ -10,7 +10,7 @@ import numpy as np
 
 from theory import scope, sweep
 from theory.induction_heads.bursty.numbers import SCOPE, THETA
-from theory.parameters import Allowed
+from theory.parameters import Allowed, ParameterError
 from theory.runtime import memory
 from theory.special import gauss_legendre
 
@@ -32,7 +32,7 @@ def zipf(largest: int, exponent: float) -> np.ndarray:
 
 def spread(N: int, B: int, window: float, draws: int) -> np.ndarray:
     """Contexts with B right pairs at random places among the last ``window * N``."""
-    last, rng, right = max(B, round(window * N)), np.random.default_rng(0), np.zeros((draws, N))
+    last, rng, right = round(window * N), np.random.default_rng(0), np.zeros((draws, N))
     for row in right:
         row[N - 1 - rng.permutation(last)[:B]] = 1
     return right
@@ -113,6 +113,13 @@ def random_time(p: Any, exponent: Exponent = 2.0) -> float:
 def spread_time(p: Any, window: Share = 0.5, draws: Draws = 256) -> float:
     """Time at which alpha is 1/2 where the B right pairs are at random places among the last
     ``window * N`` pairs; mean rates over drawn contexts.
+
+    Raises
+    ------
+    ParameterError
+        If the window holds fewer pairs than B.
     """
     memory.require(lambda q: ARRAYS * draws * q.N, p, "contexts")
+    if round(window * p.N) < p.B:
+        raise ParameterError(f"window = {window:g}: must hold B = {p.B} of N = {p.N} pairs")
     return Mixture(spread(p.N, p.B, window, draws), np.full(draws, 1 / draws)).time()

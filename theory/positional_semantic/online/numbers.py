@@ -54,7 +54,8 @@ class End:
 @sweep.over_fields
 def growth_rates(p: Parameters) -> xr.Dataset:
     """Growth rates of both overlaps while they are small, at the initial norm, and the time until
-    they are of order one from ``1/sqrt(d)``: infinite for one that does not grow.
+    they are of order one from ``1/sqrt(d)``: infinite for one that does not grow, NaN for free
+    weights, whose norm changes meanwhile, and with it both rates (`flow` has the time).
 
     Parameters
     ----------
@@ -74,6 +75,8 @@ def growth_rates(p: Parameters) -> xr.Dataset:
         escape = early.equations()["T_escape"]
         given = {"d": p.d, "growth": rate}
         found[f"T_{x}"] = float(escape.evaluate(given)) if rate > 0 else math.inf
+        if p.norm == "free":
+            found[f"T_{x}"] = math.nan
     return xr.Dataset({name: ((), v) for name, v in found.items()})
 
 
@@ -142,7 +145,10 @@ def _settle(of: Flow, p: Parameters) -> xr.Dataset:
         if moved < SETTLED * size:
             return last
         length *= 2
-    raise ParameterError(f"omega = {p.omega:g}: {of.name} has no end up to t = {length * unit:.3g}")
+    raise ParameterError(
+        f"omega = {p.omega:g}, sigma = {p.sigma:g}, norm = {p.norm}: descent ({of.name}) still "
+        f"moves at t = {length * unit / 2:.3g}, no end is known"
+    )
 
 
 @scope.guard(ANY)

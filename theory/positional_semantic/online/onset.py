@@ -64,10 +64,11 @@ def onset(p: Parameters, until: float | None = None) -> Onset:
     start = f"cosines of {p.cos_p:g} with the positions, {p.cos_teacher:g} with the teacher"
     word = {1.0: "semantic", 0.0: "positional"}.get(float(basin(p).semantic), "neither")
     notes.append(f"from {start}: ends {word}")
+    never = "does not grow" if p.norm == "held" else "norm and rate change on the way: --plot"
     return Onset(
         numbers=numbers,
         labels=LABELS,
-        absent={x: "does not grow" for x in ("T_m", "T_theta")}
+        absent=dict.fromkeys(("T_m", "T_theta"), never)
         | {"omega_growth": "none", "omega_loss": "none"},
         notes=notes,
         curves=lambda: curves(p, until),

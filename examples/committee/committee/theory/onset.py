@@ -16,6 +16,7 @@ from theory.emergence import of_onset, until
 from theory.onset import Onset
 
 HALF = R - S - 0.5
+ALIKE = 1e-12  # difference of overlaps that is rounding: on the plateau it would be blown up
 LONGEST = 60  # times of the escape, after which the event is given up
 
 
@@ -45,15 +46,22 @@ def onset(p: Parameters, until: float | None = None) -> Onset:
         ("eta_max", "learning rate above which the end is lost"),
     ):
         rows[name] = float(phases.equations()[name].evaluate(known)), text
-    end = LONGEST / rows["escape_rate"][0]
-    half = float(flow().solve(p, at=[0.0], events={"half": HALF}, alpha=end)["half"])
+    end, half = LONGEST / rows["escape_rate"][0], float("nan")
+    alike = abs(p.R_0 - p.S_0) <= ALIKE
+    if not alike:
+        half = float(flow().solve(p, at=[0.0], events={"half": HALF}, alpha=end)["half"])
     rows = {"alpha_half": (half, "time of R - S = 1/2: units have teachers")} | rows
+    notes = ["for N to infinity, and a start that is alike for all units"]
+    if alike:
+        notes.append("R_0 = S_0: nothing tells teachers apart, so that the flow stays symmetric")
+    if p.eta > (most := rows["eta_max"][0]):
+        notes.append(f"eta = {p.eta:g} is above eta_max = {most:.4g}: the end is not stable")
     last = until or (1.6 * half if np.isfinite(half) else end)
     return Onset(
         {name: number for name, (number, _) in rows.items()},
         {name: text for name, (_, text) in rows.items()},
         {"alpha_half": "never"},
-        ["for N to infinity, and a start that is alike for all units"],
+        notes,
         curves=lambda: {"flow": flow().solve(p, alpha=last)},
         equations=lambda: [*flow().equations().values(), *phases.equations().values()],
         plot=draw,

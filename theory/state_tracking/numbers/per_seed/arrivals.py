@@ -15,7 +15,7 @@ from theory.special import gauss_hermite
 from theory.state_tracking import arrivals
 from theory.state_tracking.arrivals import equations
 from theory.state_tracking.numbers.per_seed.attention import Attention
-from theory.state_tracking.numbers.per_seed.start import Start
+from theory.state_tracking.numbers.per_seed.start import Start, started
 from theory.state_tracking.parameters import Parameters
 from theory.state_tracking.scope import ARRIVALS
 from theory.state_tracking.symbols import L, N, d_g, n_train
@@ -183,6 +183,7 @@ def emergence_steps(p: Parameters, start: Start) -> np.ndarray:
     ndarray, shape (B,)
         NaN where a run ends before.
     """
+    started(p, start)
     system, A = Arrivals(p, start), []
     for _ in range(p.updates + 1):
         A.append(system.attend())

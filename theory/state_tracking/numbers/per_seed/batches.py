@@ -15,7 +15,7 @@ from theory.runtime import memory
 from theory.state_tracking.batches import equations
 from theory.state_tracking.numbers.per_seed.dressed import Dressed
 from theory.state_tracking.numbers.per_seed.observables import forms
-from theory.state_tracking.numbers.per_seed.start import Start
+from theory.state_tracking.numbers.per_seed.start import Start, started
 from theory.state_tracking.parameters import Parameters
 from theory.state_tracking.scope import BATCHES
 
@@ -184,8 +184,11 @@ def batch_times(p: Parameters, start: Start, half: Any = None) -> Orders:
     ParameterError
         If batches have different sizes, or attention of all entries does not fit into memory.
     """
-    if not isinstance(start, Start):
-        raise ParameterError("start: must be a Start, measured or drawn")
+    started(p, start)
+    if p.L < 2:
+        raise ParameterError(
+            f"L = {p.L}: must be at least 2, attention on one action never emerges"
+        )
     if p.n_train % (p.batch_size or p.n_train):
         raise ParameterError(f"batch_size = {p.batch_size}: must divide n_train = {p.n_train}")
     memory.require(_path_memory, p, "answers of all attention entries")

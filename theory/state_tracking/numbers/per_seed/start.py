@@ -84,3 +84,17 @@ class Start:
         R = mean / p.N + rng.normal(scale=rest, size=seeds)
         S = mean / p.N + rng.normal(scale=rest / np.sqrt(max(p.d_g - 1, 1)), size=seeds)
         return cls(W_Q, W_K, R, S, mean, np.full(seeds, var), np.full(seeds, var))
+
+
+def started(p: Parameters, start: Start) -> None:
+    """Check that initial values are those of students of these sizes.
+
+    Raises
+    ------
+    ParameterError
+        If they are none, or have another head dimension.
+    """
+    if not isinstance(start, Start):
+        raise ParameterError("start: must be a Start, measured or drawn")
+    if start.W_Q.shape[-1] != p.d_h:
+        raise ParameterError(f"start: has d_h = {start.W_Q.shape[-1]}, must have d_h = {p.d_h}")
