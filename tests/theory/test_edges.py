@@ -62,6 +62,7 @@ INNER = {
     "softmax_recall.numbers": "ahead numbers",
     "bursty.numbers": "compiled numbers",
     "markov.numbers": "compiled along read_out bigrams unigrams fits numbers",
+    "per_seed.start": "started",
     "numbers.decay": "widest steepness of_attention edge",
     "numbers.edge": "sharpest",
     "numbers.guesses": "from_state from_actions",

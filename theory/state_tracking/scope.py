@@ -109,6 +109,14 @@ REALISATION = Scope(
     ("n_test", "eval_every"),
     ("data_draw", "n_train", "batch_size", "unit", "epochs", *OPTIMISER),
 )
+# How often each pair of action and state is seen; students were held against it at 64 and more.
+AMPLE = Limit(
+    "n_train",
+    "at least 5 N d_g / L",
+    lambda p, runs: p.n_train * p.L >= 5 * p.N * p.d_g,
+    lambda p, runs: p.n_train,
+    ("N", "d_g", "L"),
+)
 ARRIVALS = Scope(
     "the theory of entries by arrivals",
     "training of the weights themselves, by any optimiser, full batch, with ample data",
@@ -121,9 +129,10 @@ ARRIVALS = Scope(
         FULL_BATCH,
         only("permutations", "iid"),
         only("clip", Optimiser().clip),
+        AMPLE,
     ),
     ("data_draw", "n_test", "eval_every"),
-    ("n_train", "unit", "epochs", *(x for x in OPTIMISER if x != "clip")),
+    ("unit", "epochs", *(x for x in OPTIMISER if x != "clip")),
 )
 BATCHES = Scope(
     "the theory of the order of batches",
@@ -178,4 +187,13 @@ POSITIVE = Limit(
     lambda p, runs: 1e-9 <= p.weight_decay <= 1,
     lambda p, runs: p.weight_decay,
 )
-LATE_STATES = replace(DECAY_THRESHOLDS, limits=(*DECAY_THRESHOLDS.limits, POSITIVE))
+SMALL_STEPS = Limit(
+    "eta",
+    "at most 0.1 / weight_decay",
+    lambda p, runs: p.eta * p.weight_decay <= 0.1,
+    lambda p, runs: p.eta,
+    ("weight_decay",),
+)
+LATE_STATES = replace(
+    DECAY_THRESHOLDS, limits=(*DECAY_THRESHOLDS.limits, POSITIVE, SMALL_STEPS), free=FLOW.free
+)
