@@ -260,6 +260,12 @@ def test_thresholds_command(tmp_path, monkeypatch, capsys):
     assert any("local prox" in c["name"] for c in found["checks"]) and any(
         "95% interval" in n for n in found["notes"]
     )
+    names = [c["name"] for c in found["checks"]]
+    monkeypatch.setattr(thresholds, "untied_keys", None)  # minutes: not without --full
+    thresholds_command.main(["--seeds", "3", "--json", "--quiet"])
+    short = json.loads(capsys.readouterr().out)
+    assert [c["name"] for c in short["checks"]] == names[: len(short["checks"])] != names
+    assert any("not run without --full" in n for n in short["notes"])
 
 
 @pytest.mark.parametrize(

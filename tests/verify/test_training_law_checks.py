@@ -1,5 +1,7 @@
 """Rows of ``verify.laws state_tracking`` at tiny sizes, and what they would see."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -103,3 +105,19 @@ def test_order_of_batches():
     scatter, seen, shift = batches.checks(p, (1,), (64,), 20)
     assert scatter.measured == pytest.approx(scatter.predicted, rel=0.4)
     assert seen.within and shift.within
+
+
+def test_laws_without_training(monkeypatch):
+    """Without ``--full`` nothing that trains is called, and the report says so."""
+    from theory.registry import MODELS
+    from verify.report import Request
+    from verify.state_tracking import laws
+
+    monkeypatch.setattr(laws.reward_clocks, "checks", lambda request: [])
+    for module, name in ((clocks, "on_students"), (adam, "at_settings"), (optimisers, "checks")):
+        monkeypatch.setattr(module, name, None)
+    request = Request(MODELS["state_tracking"])
+    with pytest.raises(TypeError):
+        laws.report(request)
+    found = laws.report(replace(request, full=False))
+    assert found.checks and any("not run without --full" in note for note in found.notes)
