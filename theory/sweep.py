@@ -155,6 +155,8 @@ def over_fields(function: Callable) -> Callable:
 
     @functools.wraps(function)
     def call(p: Any, *given: Any, **more: Any) -> Any:
+        if isinstance(p, Mapping):
+            raise ParameterError(f"{position[0]} = {shown(p)}: must be Parameters")
         fields = _fields(p)
         swept = {k: v for k, v in more.items() if k not in signature and k in fields}
         rest = {k: v for k, v in more.items() if k not in swept}

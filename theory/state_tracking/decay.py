@@ -16,6 +16,7 @@ from theory.algebra import written_as
 from theory.dimensions import by_dimension
 from theory.equation import Equation
 from theory.notation import symbol
+from theory.parameters import ParameterError
 from theory.state_tracking import late_time, logits
 from theory.state_tracking import loss as mean_field
 from theory.state_tracking.dynamics import flow
@@ -23,6 +24,7 @@ from theory.state_tracking.scope import DECAYING
 from theory.state_tracking.symbols import A, N, R, S, d_g, eta, g, m, ref, tau, z_k, zeta
 
 BEYOND = "beyond the paper: weight decay"
+LARGEST = 600.0  # exp(R) is a number
 LOCKED = ("A = 1", late_time.INDEPENDENT, "infinite training set")
 
 decay = symbol("weight_decay", r"\lambda_{\mathrm{w}}", "coupled weight decay", positive=True)
@@ -89,6 +91,11 @@ def late_overlap(p: Any, **swept: Any) -> np.ndarray:
     **swept
         Arrays of fields of the parameters.
 
+    Raises
+    ------
+    ParameterError
+        If decay is so weak that R would be above 600, where probabilities underflow.
+
     Returns
     -------
     ndarray
@@ -101,9 +108,12 @@ def late_overlap(p: Any, **swept: Any) -> np.ndarray:
     def one(rate: float, states: float, actions: float) -> float:
         if rate == 0:
             return np.inf
-        most = 1 / (rate * actions * states)  # R is largest where g = 1
+        most = min(1 / (rate * actions * states), LARGEST)  # R is largest where g = 1
+        if rate < of_R(LARGEST, states, actions):
+            raise ParameterError(f"weight_decay = {rate:g}: must be 0, or large enough for R < 600")
+        low = 1e-12 * min(most, 1)
         return scipy.optimize.brentq(
-            lambda x: np.log(of_R(x, states, actions) / rate), 1e-12 * most, most, xtol=1e-14 * most
+            lambda x: np.log(of_R(x, states, actions) / rate), low, most, xtol=1e-14 * most
         )
 
     return np.vectorize(one, otypes=[float])(*(values[name] for name in names))[()]

@@ -21,10 +21,10 @@ OPTIMISER = tuple(f.name for f in dataclasses.fields(Optimiser))
 ADAM = ("beta_1", "beta_2", "epsilon", "nesterov")  # at their defaults where nothing uses them
 PLAIN = ("optimizer", "weight_decay", "momentum", "schedule", "warmup", "clip")
 DESCENT = (
+    WEIGHTS,  # first, so that another architecture is refused as such
     only("optimizer", "sgd"),
     FULL_BATCH,
     *(only(name, getattr(Optimiser(), name)) for name in PLAIN[1:]),
-    WEIGHTS,
     UNREWARDED,
 )
 UNUSED = (*ADAM, "unit")  # by descent with all data
@@ -109,11 +109,11 @@ REALISATION = Scope(
     ("n_test", "eval_every"),
     ("data_draw", "n_train", "batch_size", "unit", "epochs", *OPTIMISER),
 )
-# How often each pair of action and state is seen; students were held against it at 64 and more.
+# How often each pair of action and state is seen; students were held against it at 40 and more.
 AMPLE = Limit(
     "n_train",
-    "at least 5 N d_g / L",
-    lambda p, runs: p.n_train * p.L >= 5 * p.N * p.d_g,
+    "at least 40 N d_g / L",
+    lambda p, runs: p.n_train * p.L >= 40 * p.N * p.d_g,
     lambda p, runs: p.n_train,
     ("N", "d_g", "L"),
 )

@@ -156,7 +156,11 @@ def served(
     @sweep.over_fields
     def onset(p: Any, until: float | None = None) -> Any:
         """Growth rates and emergence times."""
-        offers, more = base.onset(p, until), numbers(p)
+        more = numbers(p)
+        times = [v for k, (v, _) in more.items() if k[0] in "Tt"]
+        offers = base.onset(p, until)
+        if until is None and max(times, default=0) > offers.numbers["run"]:
+            offers = base.onset(p, 2 * max(times))
         return dataclasses.replace(
             offers,
             numbers=offers.numbers | {k: v for k, (v, _) in more.items()},

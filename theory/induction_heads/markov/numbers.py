@@ -49,15 +49,19 @@ def read_out(p: Any) -> float:
         shown = compiled()[3](p.m * y, 0.0, 0.0, p.k, p.m, p.D, p.U, p.rho)
         return float(np.log(shown / (2 * weights * root / along(p, root**2, y)).sum()))
 
-    def valid(y: float) -> bool:
-        end = np.array([np.log(p.D - 1)])
-        return bool(along(p, end, y)[0] > GAIN * along(p, end, 1e-6)[0])
+    end = np.array([np.log(p.D - 1)])
+    least = GAIN * along(p, end, 1e-6)[0]
+
+    def valid(y: float) -> float:
+        return float(along(p, end, y)[0] - least)
 
     ys = np.geomspace(1e-3, LARGEST, 60)
-    last = max((y for y in ys if valid(y)), default=0.0)
-    if not last or missing(last) < 0:
+    signs = np.array([valid(y) > 0 for y in ys])
+    if not signs.any():
         return float("nan")
-    return float(brentq(missing, ys[0], last))
+    at = np.flatnonzero(signs)[-1]
+    last = ys[at] if at == ys.size - 1 else brentq(valid, ys[at], ys[at + 1])
+    return float(brentq(missing, ys[0], last)) if missing(last) > 0 else float("nan")
 
 
 def bigrams(p: Any) -> float:

@@ -181,7 +181,7 @@ def emergence_steps(p: Parameters, start: Start) -> np.ndarray:
     Returns
     -------
     ndarray, shape (B,)
-        NaN where a run ends before.
+        0 where A starts at or above 1/2; NaN where a run ends before.
     """
     started(p, start)
     system, A = Arrivals(p, start), []
@@ -194,6 +194,7 @@ def emergence_steps(p: Parameters, start: Start) -> np.ndarray:
     out = np.full(len(rows), np.nan)
     for b, row in enumerate(rows):
         above = np.flatnonzero(row >= 0.5)
-        if above.size and (j := above[0]):
-            out[b] = j - 1 + (0.5 - row[j - 1]) / (row[j] - row[j - 1])
+        if above.size:
+            j = above[0]
+            out[b] = j and j - 1 + (0.5 - row[j - 1]) / (row[j] - row[j - 1])
     return out

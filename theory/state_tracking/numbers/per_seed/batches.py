@@ -236,4 +236,4 @@ def _answered(p: Parameters, start: Start, half: float | None) -> tuple[float, f
         shift -= (p.eta / L) ** 2 / p.n_train * bend
         moved += at * error[:, None]
         own += own @ path.jacobians[n] + path.slopes(n)
-    return path.half, float(shift), float(np.sqrt(variance))
+    return half or path.half, float(shift), float(np.sqrt(variance))

@@ -11,6 +11,7 @@ import xarray as xr
 
 from theory.parameters import Allowed, ParameterError, number
 from theory.state_tracking.parameters import Parameters
+from theory.state_tracking.scope import ARCHITECTURE
 
 MEASURED = {  # names in the students' datasets
     "W_Q": "W_Q_start",
@@ -73,8 +74,9 @@ class Start:
         Raises
         ------
         ParameterError
-            If too many starts are requested.
+            If too many starts are requested, or embeddings are learned.
         """
+        ARCHITECTURE.require(p)
         number("seeds", seeds, Allowed(low=1, high=10**6), int)
         var = p.initial_variance
         bound = np.sqrt(3 * var)
