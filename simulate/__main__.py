@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from simulate import runs, systems
+from simulate import runs, storage, systems
 from simulate.training import PRECISIONS, System
 from theory import registry
 from theory.parameters import BaseParameters, ParameterError
@@ -139,7 +139,7 @@ def main(argv: list[str] | None = None, model: str | None = None) -> int:
         text = output.read_text("--data", args.data)
         p, own = system.data(p, text, f"--data {args.data}")
     p, seeds = reaching(args, system, p), cli.seeds(args.seeds, "1")
-    store, single = runs.destination(args.out)
+    store, single = storage.destination(args.out)
     result = system.train(
         p,
         seeds,

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from simulate import runs
+from simulate import storage
 from theory.parameters import ParameterError
 from theory.runtime.cli import MOST_SEEDS
 
@@ -74,7 +74,7 @@ def store(asked: Any) -> Path:
         If it is not a path.
     """
     if asked is None:
-        return runs.default_store()
+        return storage.default_store()
     path = os.fspath(asked) if isinstance(asked, str | os.PathLike) else b""
     if not isinstance(path, str) or not path or "\0" in path:
         raise ParameterError(f"store = {repr(asked):.80}: must be the path of a folder")

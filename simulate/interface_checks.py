@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from simulate import runs
+from simulate import checkpoints
 from simulate.arguments import is_whole
 from simulate.learner import Learner, State
 from theory.parameters import ParameterError, error_summary
@@ -123,7 +123,7 @@ def states(system: Any, learner: Learner, students: int) -> list[State]:
     """
     states_back = [state(system, learner, b) for b in range(students)]
     with named(f"{system.name}: its state"):
-        return [runs.unpickled(runs.pickled(s)) for s in states_back]
+        return [checkpoints.unpickled(checkpoints.pickled(s)) for s in states_back]
 
 
 def resumable(system: Any, learner: Learner, students: int) -> None:

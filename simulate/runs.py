@@ -1,150 +1,26 @@
-"""Store of finished runs: one netCDF file per (configuration, seed). A file that exists is
-complete.
-"""
+"""Files of runs: written, read and checked, and joined to one dataset."""
 
 from __future__ import annotations
 
-import errno
-import functools
-import hashlib
 import importlib.metadata
 import importlib.util
 import json
 import math
-import os
-import sys
-import tempfile
 import warnings
 from collections.abc import Callable, Iterable, Mapping
-from io import BytesIO
 from pathlib import Path
 from typing import Any, TypeVar
 
 import netCDF4
 import numpy as np
-import torch
 import xarray as xr
-from filelock import FileLock
 
+from simulate.sealed import PACKED, seal, unseal
 from simulate.signals import defer_signals
+from simulate.storage import FORMAT, KIND
 from theory import prediction
 from theory.parameters import BaseParameters, ParameterError, error_summary
-from theory.runtime import memory, sources
-from theory.runtime.output import atomic
-
-FORMAT = 3  # to be raised when the meaning of a stored run changes
-KIND = "solvable-transformers run"
-MARK = b"sha256:"
-TRAILER = len(MARK) + 32
-PACKED = 1100  # largest expansion by zlib, 1032, and a margin
-
-
-def default_store() -> Path:
-    """``$SOLVABLE_TRANSFORMERS_RUNS``, or ``output/runs`` in the working directory."""
-    return Path(os.environ.get("SOLVABLE_TRANSFORMERS_RUNS", "output/runs"))
-
-
-def configuration(model: str, p: BaseParameters, **more: Any) -> str:
-    """Canonical text that identifies a configuration; equal texts mean equal runs."""
-    return json.dumps(
-        {"format": FORMAT, "model": model, **p.stored(training_only=True), **more}, sort_keys=True
-    )
-
-
-def place(store: Path, config: str, seed: int) -> Path:
-    """Path of a run's file."""
-    return store / hashlib.sha256(config.encode()).hexdigest()[:16] / f"seed-{seed:05d}.nc"
-
-
-def provenance(
-    model: str, config: str, p: BaseParameters, seed: int, code: str = ""
-) -> dict[str, Any]:
-    """Attributes of every stored run; ``code`` is the digest (`statements`) of the code that
-    trained it.
-    """
-    versions = {name: _version(name) for name in ("solvable-transformers", "torch", "numpy")}
-    command = " ".join([Path(sys.argv[0]).name, *sys.argv[1:]])
-    return {
-        "kind": KIND,
-        "model": model,
-        "parameters": p.as_json(),
-        "configuration": config,
-        "seed": seed,
-        "versions": json.dumps(versions),
-        "command": command.encode(errors="backslashreplace").decode(),  # a path may be invalid text
-        "code": code,
-    }
-
-
-@functools.cache
-def statements(module: str) -> str:
-    """Digest of the package that contains a module (of ``simulate.py`` in a flat package), and of
-    the task module in theory if there is one; empty for code that is not in a file (a notebook).
-    """
-    source = sys.modules[module]
-    if getattr(source, "__file__", None) is None:
-        return ""
-    path, package = Path(str(source.__file__)), source.__package__ or ""
-    if not package or path.name == "simulate.py":
-        return sources.digest([path])
-    task = sys.modules.get(f"{package.replace('simulate.', 'theory.', 1)}.task")
-    law = [] if task is None or package in task.__name__ else [Path(str(task.__file__))]
-    return sources.digest([*sorted(path.parent.rglob("*.py")), *law])
-
-
-def _version(package: str) -> str:
-    """Version of a package; also works for a checkout that is not installed."""
-    try:
-        return importlib.metadata.version(package)
-    except importlib.metadata.PackageNotFoundError:
-        return "not installed"
-
-
-def _seal(path: Path, content: bytes) -> None:
-    """Write bytes followed by their digest, atomically. HDF5 readers ignore what follows the
-    data.
-    """
-    with atomic(path) as temporary:
-        temporary.write_bytes(content + MARK + hashlib.sha256(content).digest())
-
-
-def _sizable(path: Path) -> None:
-    """Raise an error if a path is not a regular file or does not fit into memory twice (as bytes
-    and as arrays).
-
-    Raises
-    ------
-    ParameterError
-        Naming the file.
-    """
-    if not path.is_file():
-        raise ParameterError(
-            f"{path}: {'is not a regular file' if path.exists() else 'no such file'}"
-        )
-    size, there = path.stat().st_size, memory.available()
-    if 2 * size > max(there, memory.NEGLIGIBLE_BYTES):
-        raise ParameterError(
-            f"{path}: reading it takes twice its {memory.amount(size)}, there are {memory.amount(there)}"
-        )
-
-
-def _unseal(path: Path) -> bytes:
-    """Read bytes written by `_seal` and check the digest.
-
-    Raises
-    ------
-    ParameterError
-        If the file is missing, too large, has no digest, or differs in any bit from what was
-        written.
-    """
-    _sizable(path)
-    sealed = path.read_bytes()
-    content, mark, digest = sealed[:-TRAILER], sealed[-TRAILER:-32], sealed[-32:]
-    if mark != MARK:
-        raise ParameterError(f"{path}: not a result of this toolkit, or cut short")
-    if hashlib.sha256(content).digest() != digest:
-        raise ParameterError(f"{path}: damaged (its checksum does not match)")
-    return content
+from theory.runtime import memory
 
 
 def write(dataset: xr.Dataset, path: Path | str) -> None:
@@ -157,7 +33,7 @@ def write(dataset: xr.Dataset, path: Path | str) -> None:
     ParameterError
         If the dataset cannot be represented in netCDF.
     """
-    _seal(Path(path), content(dataset))
+    seal(Path(path), content(dataset))
 
 
 def content(dataset: xr.Dataset) -> bytes:
@@ -196,7 +72,7 @@ def read(path: Path | str, lazy: bool = False) -> xr.Dataset:
         If the file is missing, damaged, not written by this toolkit, or does not fit into memory.
     """
     path = Path(path)
-    sealed = _unseal(path)
+    sealed = unseal(path)
     try:
         with defer_signals(), netCDF4.Dataset(path.name, memory=sealed) as shapes:
             size = sum(v.size * getattr(v.dtype, "itemsize", 8) for v in shapes.variables.values())
@@ -316,40 +192,6 @@ def ensemble(
     return p, runs
 
 
-def writable(places: Iterable[Path]) -> None:
-    """Check, before any work, whether runs can be written, by writing a test file next to each.
-
-    Raises
-    ------
-    OSError
-        Naming the obstacle.
-    """
-    for folder in dict.fromkeys(place.parent for place in places):
-        folder.mkdir(parents=True, exist_ok=True)
-        try:
-            with tempfile.TemporaryFile(dir=folder) as file:
-                file.write(b"1")
-        except OSError as error:
-            raise type(error)(error.errno, os.strerror(error.errno or 0), str(folder)) from None
-
-
-def destination(out: Path | None) -> tuple[Path, Path | None]:
-    """Store and single output file for an output path: a path that ends in .nc is the single file,
-    any other path is the store.
-
-    Raises
-    ------
-    OSError
-        If that file could not be written.
-    """
-    if out is None or out.suffix != ".nc":
-        return out or default_store(), None
-    if out.is_dir():
-        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(out))
-    writable([out])
-    return default_store(), out
-
-
 def finished(path: Path, config: str, seed: int) -> xr.Dataset | None:
     """Return the stored run if it exists and has the given configuration. Any other file is
     reported and renamed.
@@ -366,85 +208,6 @@ def finished(path: Path, config: str, seed: int) -> xr.Dataset | None:
         warnings.warn(f"{error}; set aside as {aside.name}, training again", stacklevel=2)
         return None
     return dataset
-
-
-def lock(path: Path) -> FileLock:
-    """File lock to hold while training a run. The operating system releases it if the process dies.
-
-    The lock file is not removed: removing it while others may be about to lock it is a race
-    condition.
-    """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    return FileLock(path.with_name(f".{path.stem}.lock"))
-
-
-def pickled(state: dict[str, Any]) -> bytes:
-    """Serialise a checkpoint, and check that `unpickled` can read it.
-
-    Raises
-    ------
-    ParameterError
-        If torch cannot save it, or would not read it back.
-    """
-    buffer = BytesIO()
-    try:
-        torch.save(state, buffer)
-        unpickled(buffer.getvalue())
-    except MemoryError:
-        raise
-    except Exception as error:  # torch raises various errors for what it cannot save or read
-        raise ParameterError(
-            f"cannot be saved and read back ({error_summary(error)}); "
-            "tensors, numbers, and lists or dictionaries of them can"
-        ) from None
-    return buffer.getvalue()
-
-
-def unpickled(saved: bytes) -> dict[str, Any]:
-    """Read a serialised checkpoint. Only tensors and plain values are created from the bytes."""
-    return torch.load(BytesIO(saved), weights_only=True, map_location="cpu")
-
-
-def sweep_up(path: Path) -> None:
-    """Remove temporary files that killed processes have left of a run; the caller holds its
-    `lock`.
-    """
-    for left in path.parent.glob(f".{path.stem}-*"):
-        left.unlink(missing_ok=True)
-
-
-def save_checkpoint(path: Path, config: str, seed: int, state: dict[str, Any]) -> None:
-    """Write a checkpoint next to the run it belongs to; errors as in `pickled`."""
-    _seal(
-        path.with_suffix(".checkpoint"), pickled({"configuration": config, "seed": seed, **state})
-    )
-
-
-def load_checkpoint(path: Path, config: str, seed: int) -> dict[str, Any] | None:
-    """Checkpoint of an interrupted run, or None. A damaged checkpoint, or one of another run, is
-    reported and ignored.
-    """
-    checkpoint = path.with_suffix(".checkpoint")
-    if not checkpoint.exists():
-        return None
-    try:
-        state = unpickled(_unseal(checkpoint))
-        if (state["configuration"], state["seed"]) != (config, seed):
-            raise ParameterError(f"{checkpoint}: of another configuration or seed")
-    except ParameterError as error:
-        warnings.warn(f"{error}; starting over", stacklevel=2)
-        return None
-    except Exception as error:  # torch.load raises various errors for what it cannot read
-        warnings.warn(
-            f"{checkpoint}: cannot be read ({error_summary(error)}); starting over", stacklevel=2
-        )
-        return None
-    return state
-
-
-def drop_checkpoint(path: Path) -> None:
-    """Remove the checkpoint of a finished run."""
-    path.with_suffix(".checkpoint").unlink(missing_ok=True)
 
 
 def combine(datasets: Iterable[xr.Dataset], seeds: Iterable[int]) -> xr.Dataset:

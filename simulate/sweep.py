@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from simulate import __main__ as command
-from simulate import jobs, runs, systems
+from simulate import jobs, storage, systems
 from theory.parameters import BaseParameters, ParameterError
 from theory.runtime import cli, output
 
@@ -82,7 +82,7 @@ def main(argv: list[str] | None = None) -> int:
         for label, p in grid(command.base(args, system), args.grid)
     ]
     seeds = cli.seeds(args.seeds, "1")
-    store = (args.out or runs.default_store()).resolve()
+    store = (args.out or storage.default_store()).resolve()
     store.mkdir(parents=True, exist_ok=True)  # write errors are found before anything is trained
     # Runs are assigned to shards before finished ones are removed, so that a shard does not depend
     # on when it starts.

@@ -20,7 +20,7 @@ import torch
 import xarray as xr
 from filelock import Timeout
 
-from simulate import arguments, interface_checks, jobs, runs
+from simulate import arguments, checkpoints, interface_checks, jobs, runs, storage
 from simulate import device as devices
 from simulate.learner import Clamped, Learner, State
 from simulate.signals import DeferSignals
@@ -250,10 +250,10 @@ class System:
         config = self.configuration(p, precision, **own)
         missing = []
         for s in seeds:
-            if runs.finished(runs.place(store, config, s), config, s) is None:
+            if runs.finished(storage.place(store, config, s), config, s) is None:
                 missing.append(s)
             else:  # left if its writer was killed
-                runs.drop_checkpoint(runs.place(store, config, s))
+                checkpoints.drop_checkpoint(storage.place(store, config, s))
         if not missing:
             return []
         length = interface_checks.length(self, p)
@@ -262,7 +262,7 @@ class System:
         size = 1 if where.type == "cpu" else self.stack
         needed = functools.partial(self.memory, itemsize=torch.zeros((), dtype=precision).itemsize)
         devices.require(needed, p, where, min(size, len(missing)))
-        runs.writable(runs.place(store, config, s) for s in missing)
+        storage.writable(storage.place(store, config, s) for s in missing)
         stacks = [missing[i : i + size] for i in range(0, len(missing), size)]
         return [
             jobs.Job(
@@ -272,7 +272,7 @@ class System:
                 len(stack) * needed(p),
                 config,
                 functools.partial(_seconds_per_step, self, p, stack, where, precision, own),
-                tuple(runs.place(store, config, s) for s in stack),
+                tuple(storage.place(store, config, s) for s in stack),
             )
             for stack in stacks
         ]
@@ -289,10 +289,10 @@ class System:
         parts = []
         for p in points:
             config = self.configuration(p, self.precision(dtype), **own)
-            stored = [runs.read(runs.place(store, config, seed)) for seed in seeds]
+            stored = [runs.read(storage.place(store, config, seed)) for seed in seeds]
             if any(run.attrs.get("code", self.code) != self.code for run in stored):
                 warnings.warn(
-                    f"{runs.place(store, config, 0).parent}: trained by other code than "
+                    f"{storage.place(store, config, 0).parent}: trained by other code than "
                     f"{self.name} has now; remove it to train again",
                     stacklevel=2,
                 )
@@ -312,11 +312,11 @@ class System:
         reported when it is read; an interrupted one does not continue.
         """
         homes = [part.__module__ for made in (self.memory, self.make) for part in _parts(made)]
-        return runs.statements(next((m for m in homes if _of_students(m)), homes[0]))
+        return storage.statements(next((m for m in homes if _of_students(m)), homes[0]))
 
     def provenance(self, config: str, p: Any, seed: int) -> dict[str, Any]:
         """Attributes of a run."""
-        return runs.provenance(self.name, config, p, seed, self.code)
+        return storage.provenance(self.name, config, p, seed, self.code)
 
     def configuration(self, p: Any, dtype: torch.dtype, **own: Any) -> str:
         """Canonical text of everything that determines a run, except its seed."""
@@ -325,7 +325,7 @@ class System:
         held = {"held": dict(self.held)} if self.held else {}
         identity = {**self.identity(p, **own), **held}
         try:
-            return runs.configuration(self.name, self.until(p), **precision, **identity)
+            return storage.configuration(self.name, self.until(p), **precision, **identity)
         except (TypeError, ValueError) as error:
             if isinstance(error, ParameterError):
                 raise
@@ -454,16 +454,16 @@ def _train(
     """Train the runs of one job that no other process holds a lock on; returns whether all are
     finished.
     """
-    place = functools.partial(runs.place, store, config)
+    place = functools.partial(storage.place, store, config)
     code = " ".join([system.code, sources.digest(SHARED)])  # digest of the code of a step
     with contextlib.ExitStack() as held:
         mine: dict[int, State] = {}
         for seed in seeds:
             try:
-                held.enter_context(runs.lock(place(seed)).acquire(blocking=wait))
+                held.enter_context(storage.lock(place(seed)).acquire(blocking=wait))
             except Timeout:
                 continue
-            runs.sweep_up(place(seed))
+            checkpoints.sweep_up(place(seed))
             if runs.finished(place(seed), config, seed) is None:
                 mine[seed] = _checkpoint(system, code, place(seed), config, seed)
         # A stack is trained in lockstep, so that students that resume at different steps are
@@ -494,7 +494,7 @@ def _train(
             for seed, result in zip(states, results, strict=True):
                 with interface_checks.named(f"{system.name}: a run"):
                     runs.write(result, place(seed))
-                runs.drop_checkpoint(place(seed))
+                checkpoints.drop_checkpoint(place(seed))
         finished = all(place(seed).exists() for seed in seeds)
     if finished:
         tick(system.length(p))
@@ -509,7 +509,7 @@ def _checkpoint(system: System, code: str, path: Path, config: str, seed: int) -
     ParameterError
         If the checkpoint was written by other code, as the run would then mix two versions.
     """
-    state = runs.load_checkpoint(path, config, seed)
+    state = checkpoints.load_checkpoint(path, config, seed)
     if state is not None and not {"step", "learner", "records"} <= set(state):
         warnings.warn(
             f"{path.with_suffix('.checkpoint')}: of another version of this toolkit; starting over",
@@ -551,7 +551,7 @@ def _save(
         if state := interface_checks.state(system, learner, b):
             said = {"step": step, "code": code, "learner": state, "records": kept}
             with interface_checks.named(f"{system.name}: its state"):
-                runs.save_checkpoint(path, config, seed, said)
+                checkpoints.save_checkpoint(path, config, seed, said)
 
 
 def _learn(

@@ -153,8 +153,12 @@ def admitted(name: str, value: Any, kinds: tuple[type, ...], allowed: Allowed) -
     kind = next(k for k in kinds if k is not type(None))
     if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
         whole = kind is int and isinstance(value, float) and value.is_integer()
-        words = f"a whole number ({int(value)})" if whole else KINDS.get(kind, f"of type {kind.__name__}")
-        raise refuse(words if allowed == ANYTHING else f"{words}, {allowed}")
+        words = (
+            f"a whole number ({int(value)})"
+            if whole
+            else KINDS.get(kind, f"of type {kind.__name__}")
+        )
+        raise refuse(words if (kind, allowed) == (int, ANYTHING) else f"{words}, {allowed}")
     if allowed.choices:
         further = allowed.or_else is not None and allowed.or_else[0](str(value))
         if value not in allowed.choices and not further:

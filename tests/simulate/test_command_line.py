@@ -9,7 +9,7 @@ import sys
 import pytest
 import torch
 
-from simulate import runs
+from simulate import runs, storage
 from simulate.state_tracking import __main__ as command
 from simulate.state_tracking import train
 from theory.parameters import ParameterError
@@ -95,7 +95,7 @@ def test_out_as_a_file_holds_the_ensemble(program, tmp_path, small):
         train(small, seeds=[0, 1], store=tmp_path / "own", progress=False, workers=1)
     )
     assert (
-        len(list(runs.default_store().rglob("seed-*.nc"))) == 2
+        len(list(storage.default_store().rglob("seed-*.nc"))) == 2
     )  # the runs themselves stay in the store
 
 
@@ -104,14 +104,14 @@ def test_out_as_a_folder_is_the_store(program, tmp_path, small):
     assert runs.open(tmp_path / "runs").equals(
         train(small, store=tmp_path / "own", progress=False, workers=1)
     )
-    assert not runs.default_store().exists()
+    assert not storage.default_store().exists()
 
 
 def test_without_out_the_default_store_is_used(program):
     code, out, _ = program(*SMALL)
     assert code == 0
-    assert str(runs.default_store()) in out
-    assert runs.open(runs.default_store()).sizes["seed"] == 1
+    assert str(storage.default_store()) in out
+    assert runs.open(storage.default_store()).sizes["seed"] == 1
 
 
 def test_a_second_call_trains_nothing(program, monkeypatch):

@@ -18,7 +18,7 @@ import torch
 from tiny import ALONE, STUDENTS, bits, student
 
 from simulate import __main__ as command
-from simulate import jobs, pool, runs, sweep, systems, training
+from simulate import checkpoints, jobs, pool, runs, sweep, systems, training
 from theory.parameters import ParameterError
 from theory.runtime import cli
 
@@ -210,7 +210,10 @@ def test_a_signal_in_the_middle_of_a_step_leaves_a_checkpoint_after_it(
             signal.signal(s, handler)
     (file,) = tmp_path.rglob("*.checkpoint")
     config = system.configuration(p, system.precision(None))
-    assert made[-1] == 6 and runs.load_checkpoint(file.with_suffix(".nc"), config, 0)["step"] == 7
+    assert (
+        made[-1] == 6
+        and checkpoints.load_checkpoint(file.with_suffix(".nc"), config, 0)["step"] == 7
+    )
     assert bits(system.train(p, store=tmp_path / "cut", **ALONE)) == bits(expected(name))
     assert not list(tmp_path.rglob("*.checkpoint"))
 

@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 from tiny import ALONE, STUDENTS, bits, student
 
-from simulate import runs, training
+from simulate import checkpoints, runs, sealed, training
 from theory.runtime import cli
 
 QUICK = ("positional_semantic.attention, adam", "state_tracking.student")
@@ -45,14 +45,14 @@ def _checkpoint_whenever_possible(monkeypatch):
 
 def at_checkpoint(monkeypatch, number, event):
     """Let something happen right after a checkpoint was written."""
-    save, count = runs.save_checkpoint, itertools.count(1)
+    save, count = checkpoints.save_checkpoint, itertools.count(1)
 
     def saving(*arguments):
         save(*arguments)
         if next(count) == number:
             event()
 
-    monkeypatch.setattr(runs, "save_checkpoint", saving)
+    monkeypatch.setattr(checkpoints, "save_checkpoint", saving)
 
 
 def stop(error):
@@ -98,7 +98,7 @@ def test_stopped_runs_go_on_bit_for_bit(name, error, tmp_path, monkeypatch, expe
 def test_a_disk_that_fills_up_loses_nothing(name, full_at, tmp_path, monkeypatch, expected):
     """While the second checkpoint is written, and while the result is."""
     with monkeypatch.context() as patch:
-        seal, count = runs._seal, itertools.count(1)
+        seal, count = sealed.seal, itertools.count(1)
 
         def sealing(path, content):
             if next(count) == full_at or (full_at == "result" and path.suffix == ".nc"):
@@ -111,7 +111,8 @@ def test_a_disk_that_fills_up_loses_nothing(name, full_at, tmp_path, monkeypatch
                 )
             seal(path, content)
 
-        patch.setattr(runs, "_seal", sealing)
+        for module in (runs, checkpoints):
+            patch.setattr(module, "seal", sealing)
         with pytest.raises(OSError, match="No space left"):
             train(name, tmp_path)
     assert not list(tmp_path.rglob("*.nc")) and leftovers(tmp_path) == ["seed-00000.checkpoint"]
@@ -149,7 +150,7 @@ def test_a_damaged_checkpoint_is_named_and_the_run_starts_over(
         monkeypatch.context() as patch,
         pytest.warns(UserWarning, match="seed-00000.checkpoint") as caught,
     ):
-        patch.setattr(runs, "save_checkpoint", lambda *arguments: None)
+        patch.setattr(checkpoints, "save_checkpoint", lambda *arguments: None)
         assert bits(train(name, tmp_path)) == expected(name)
     assert len(caught) == 1 and "\n" not in str(caught[0].message)
 

@@ -17,7 +17,7 @@ import pytest
 import torch
 from tiny import ALONE, STUDENTS, bits, student
 
-from simulate import jobs, pool, runs
+from simulate import jobs, pool, runs, storage
 from simulate.statement.student import Stated
 from theory.parameters import ParameterError
 
@@ -41,7 +41,7 @@ def test_a_checkpoint_is_refused_by_other_code_and_kept(name, tmp_path, monkeypa
     whole = bits(system.train(p, store=tmp_path / "whole", **ALONE))
     before = checkpoint.read_bytes()
     with monkeypatch.context() as patch:
-        patch.setattr(runs, "statements", lambda module: "another")
+        patch.setattr(storage, "statements", lambda module: "another")
         patch.setattr(Stated, "code", "another")
         with pytest.raises(ParameterError, match="written by other code.* to start over") as caught:
             system.train(p, store=tmp_path, **ALONE)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from simulate import runs
+from simulate import storage
 from simulate.associative_memory.factual_recall import LinearAttention
 from simulate.associative_memory.factual_recall import task as facts
 from simulate.state_tracking import train
@@ -133,7 +133,7 @@ def test_stored_runs_keep_their_identity():
     said = json.loads(SYSTEM.configuration(p, torch.float32))
     assert {"momentum", "clip", "unit", "beta_1"}.isdisjoint(said) and said["weight_decay"] == 0.0
     assert str(
-        runs.place(runs.default_store(), SYSTEM.configuration(p, torch.float32), 0)
+        storage.place(storage.default_store(), SYSTEM.configuration(p, torch.float32), 0)
     ).endswith(TABLE_1)
     moved = json.loads(SYSTEM.configuration(p.replace(momentum=0.9), torch.float32))
     assert moved == {**said, "momentum": 0.9}

@@ -13,7 +13,7 @@ import pytest
 import torch
 import xarray as xr
 
-from simulate import runs, training
+from simulate import runs, storage, training
 from simulate.state_tracking import Parameters, train
 from simulate.state_tracking.learner import Learner
 from theory.parameters import ParameterError
@@ -33,7 +33,7 @@ def bits(dataset: xr.Dataset) -> dict[str, bytes]:
 
 
 def place(p: Parameters, store: Path, seed: int = 0) -> Path:
-    return runs.place(store, runs.configuration("state_tracking", p, dtype="float32"), seed)
+    return storage.place(store, storage.configuration("state_tracking", p, dtype="float32"), seed)
 
 
 def stop_at(monkeypatch, epoch: int, error: BaseException) -> None:

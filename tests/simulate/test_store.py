@@ -20,7 +20,7 @@ import torch
 import xarray as xr
 from xarray.backends.locks import CombinedLock
 
-from simulate import runs, systems, training
+from simulate import checkpoints, runs, storage, systems, training
 from simulate.learner import Unstacked
 from simulate.signals import defer_signals
 from simulate.state_tracking import Parameters, train
@@ -37,7 +37,7 @@ def dataset(seed: int = 0, **attrs: str) -> xr.Dataset:
     return xr.Dataset(
         {"A": (("alpha", "x"), values)},
         coords={"alpha": [0.0, 0.5, 1.0]},
-        attrs={"kind": runs.KIND, **attrs},
+        attrs={"kind": storage.KIND, **attrs},
     )
 
 
@@ -53,24 +53,24 @@ def full_disk(free: int = 4096) -> Iterator[None]:
 
 
 def test_configuration_does_not_depend_on_the_order_of_fields():
-    one = runs.configuration("m", Parameters(N=6, L=4), dtype="float32", extra=1)
-    other = runs.configuration("m", Parameters(L=4, N=6), extra=1, dtype="float32")
+    one = storage.configuration("m", Parameters(N=6, L=4), dtype="float32", extra=1)
+    other = storage.configuration("m", Parameters(L=4, N=6), extra=1, dtype="float32")
     assert one == other
 
 
 def test_configuration_ignores_what_only_theory_uses(tiny):
-    plain = runs.configuration("m", tiny)
-    assert plain == runs.configuration("m", tiny.replace(zeta=0.3, A_0=0.2, R_0=0.1, S_0=0.1))
+    plain = storage.configuration("m", tiny)
+    assert plain == storage.configuration("m", tiny.replace(zeta=0.3, A_0=0.2, R_0=0.1, S_0=0.1))
 
 
 def test_equal_numbers_are_equal_configurations(tiny):
-    assert runs.configuration("m", tiny.replace(eta=1)) == runs.configuration(
+    assert storage.configuration("m", tiny.replace(eta=1)) == storage.configuration(
         "m", tiny.replace(eta=1.0)
     )
-    assert runs.configuration("m", tiny.replace(N=np.int64(7))) == runs.configuration(
+    assert storage.configuration("m", tiny.replace(N=np.int64(7))) == storage.configuration(
         "m", tiny.replace(N=7)
     )
-    assert runs.configuration("m", tiny.parse(["n_train=1e2"])) == runs.configuration(
+    assert storage.configuration("m", tiny.parse(["n_train=1e2"])) == storage.configuration(
         "m", tiny.replace(n_train=100)
     )
 
@@ -90,13 +90,13 @@ def test_equal_numbers_are_equal_configurations(tiny):
     ids=str,
 )
 def test_every_training_setting_makes_another_run(tiny, tmp_path, change):
-    before, after = (runs.configuration("m", p) for p in (tiny, tiny.replace(**change)))
-    assert runs.place(tmp_path, before, 0) != runs.place(tmp_path, after, 0)
+    before, after = (storage.configuration("m", p) for p in (tiny, tiny.replace(**change)))
+    assert storage.place(tmp_path, before, 0) != storage.place(tmp_path, after, 0)
 
 
 def test_model_precision_and_seed_make_another_run(tiny, tmp_path):
     places = {
-        runs.place(tmp_path, runs.configuration(model, tiny, dtype=dtype), seed)
+        storage.place(tmp_path, storage.configuration(model, tiny, dtype=dtype), seed)
         for model in ("m", "n")
         for dtype in ("float32", "float64")
         for seed in (0, 1)
@@ -116,14 +116,14 @@ def test_runs_of_other_code_are_reported(tiny, tmp_path, monkeypatch):
     found = []
     for text in ("return 2 * eta", '"""Twice."""; return 2 * eta  # eta', "return 3 * eta"):
         student.write_text(f"def step(eta):\n    {text}\n")
-        runs.statements.cache_clear()
-        found.append(runs.statements("own"))
+        storage.statements.cache_clear()
+        found.append(storage.statements("own"))
     assert found[0] == found[1] != found[2]
     run = train(tiny, seeds=[0], store=tmp_path, **ALONE)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         train(tiny, seeds=[0], store=tmp_path, **ALONE)
-    monkeypatch.setattr(runs, "statements", lambda module: "another")
+    monkeypatch.setattr(storage, "statements", lambda module: "another")
     with pytest.warns(UserWarning, match="trained by other code than state_tracking has now"):
         again = train(tiny, seeds=[0], store=tmp_path, **ALONE)
     assert again.identical(run)
@@ -151,7 +151,7 @@ def test_a_copy_of_a_run_is_named_and_left_out(tiny, tmp_path):
 
 
 def test_configuration_is_readable(tiny):
-    found = json.loads(runs.configuration("m", tiny, dtype="float32"))
+    found = json.loads(storage.configuration("m", tiny, dtype="float32"))
     assert found["N"] == 6
     assert found["model"] == "m"
     assert found["dtype"] == "float32"
@@ -159,9 +159,9 @@ def test_configuration_is_readable(tiny):
 
 def test_default_store_is_where_the_user_says(monkeypatch, tmp_path):
     monkeypatch.setenv("SOLVABLE_TRANSFORMERS_RUNS", str(tmp_path))
-    assert runs.default_store() == tmp_path
+    assert storage.default_store() == tmp_path
     monkeypatch.delenv("SOLVABLE_TRANSFORMERS_RUNS")
-    assert runs.default_store().as_posix() == "output/runs"
+    assert storage.default_store().as_posix() == "output/runs"
 
 
 def test_what_is_written_is_read(tmp_path):
@@ -311,15 +311,15 @@ def test_a_full_disk_leaves_what_was_there(tmp_path, monkeypatch, fill, before):
 def test_a_full_disk_leaves_the_last_checkpoint(tmp_path, monkeypatch, fill):
     """An OSError, so that the command line can say it in one line."""
     path = tmp_path / "seed-00000.nc"
-    runs.save_checkpoint(path, "c", 0, {"epoch": 1})
+    checkpoints.save_checkpoint(path, "c", 0, {"epoch": 1})
     with (
         monkeypatch.context() as patch,
         fill(patch),
         pytest.raises(OSError, match=r"No space|too large"),
     ):
-        runs.save_checkpoint(path, "c", 0, {"epoch": 2, "student": {"M": torch.zeros(5000)}})
+        checkpoints.save_checkpoint(path, "c", 0, {"epoch": 2, "student": {"M": torch.zeros(5000)}})
     assert len(list(tmp_path.iterdir())) == 1
-    assert runs.load_checkpoint(path, "c", 0)["epoch"] == 1
+    assert checkpoints.load_checkpoint(path, "c", 0)["epoch"] == 1
 
 
 def test_a_run_that_cannot_be_stored_fails_and_can_be_repeated(tiny, tmp_path):
@@ -331,16 +331,16 @@ def test_a_run_that_cannot_be_stored_fails_and_can_be_repeated(tiny, tmp_path):
 
 def test_checkpoints_come_back(tmp_path):
     path = tmp_path / "seed-00000.nc"
-    assert runs.load_checkpoint(path, "c", 0) is None
-    runs.save_checkpoint(path, "c", 0, {"epoch": 3, "student": {"M": torch.arange(4.0)}})
-    found = runs.load_checkpoint(path, "c", 0)
+    assert checkpoints.load_checkpoint(path, "c", 0) is None
+    checkpoints.save_checkpoint(path, "c", 0, {"epoch": 3, "student": {"M": torch.arange(4.0)}})
+    found = checkpoints.load_checkpoint(path, "c", 0)
     assert found["epoch"] == 3
     assert torch.equal(found["student"]["M"], torch.arange(4.0))
     for config, seed in (("other", 0), ("c", 1)):
         with pytest.warns(UserWarning, match="another configuration or seed"):
-            assert runs.load_checkpoint(path, config, seed) is None
-    runs.drop_checkpoint(path)
-    runs.drop_checkpoint(path)  # nothing there is no mistake
+            assert checkpoints.load_checkpoint(path, config, seed) is None
+    checkpoints.drop_checkpoint(path)
+    checkpoints.drop_checkpoint(path)  # nothing there is no mistake
     assert list(tmp_path.iterdir()) == []
 
 
@@ -357,7 +357,7 @@ def test_a_store_of_several_configurations_is_a_grid(tiny, tmp_path):
     both = runs.open(tmp_path)
     assert both.A.dims == ("eta", "seed", "alpha")
     assert (both.A.sel(eta=0.5).values == result.A.sel(seed=[0, 2]).values).all()
-    folder = runs.place(tmp_path, result.attrs["configuration"], 0).parent
+    folder = storage.place(tmp_path, result.attrs["configuration"], 0).parent
     assert runs.open(folder).identical(result.sel(seed=[0, 2]))
 
 
@@ -374,7 +374,7 @@ def test_a_store_of_several_models_is_ambiguous(tiny, tmp_path):
 
 def test_a_damaged_run_in_a_store_is_named_and_left_out(tiny, tmp_path):
     result = train(tiny.replace(epochs=1), seeds=[0, 1], store=tmp_path, **ALONE)
-    damaged = runs.place(tmp_path, result.attrs["configuration"], 1)
+    damaged = storage.place(tmp_path, result.attrs["configuration"], 1)
     os.truncate(damaged, 1000)
     with pytest.warns(UserWarning, match=damaged.name):
         found = runs.open(tmp_path)

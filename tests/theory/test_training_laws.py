@@ -161,7 +161,10 @@ def test_arrivals_is_the_flow_at_the_start():
     known = {s: numbers[s.name] for s in of_flow.free_symbols}
     # Noise of random entries moves probabilities, here by the spread of means over actions.
     assert rate == pytest.approx(float(of_flow.subs(known)), rel=0.05)
-    assert np.isnan(emergence_steps(p.replace(epochs=2, optimizer="adam"), start)).all()
+    short = p.replace(epochs=2, optimizer="adam", n_train=2**16)
+    assert np.isnan(emergence_steps(short, start)).all()
+    with pytest.raises(ParameterError, match="n_train = 32768: must be at least 40"):
+        emergence_steps(p.replace(optimizer="adam"), start)
 
 
 def test_slopes_by_kind_are_those_of_the_loss():

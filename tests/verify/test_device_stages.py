@@ -200,7 +200,7 @@ def test_a_checkout_needs_packages_but_no_installation(monkeypatch):
         return "1"
 
     monkeypatch.setattr(versions, "version", version)
-    kept = scale.runs.provenance("m", "{}", scale.setting("table_1", True), 0)["versions"]
+    kept = scale.storage.provenance("m", "{}", scale.setting("table_1", True), 0)["versions"]
     assert json.loads(kept)["solvable-transformers"] == "not installed"
 
 

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from simulate import runs
+from simulate import runs, sealed, storage
 from simulate.associative_memory import __main__ as memories
 from simulate.associative_memory import factual_recall
 from simulate.induction_heads import Parameters as Heads
@@ -176,9 +176,9 @@ def bomb(path, **sizes):
         for name, size in sizes.items():
             file.createDimension(name, size)
             file.createVariable(name, "f8", (name,), zlib=True)
-        file.setncattr("kind", runs.KIND)
+        file.setncattr("kind", storage.KIND)
     content = path.read_bytes()
-    runs._seal(path, content)
+    sealed.seal(path, content)
     assert len(content) < 20_000
 
 
@@ -216,7 +216,7 @@ def test_a_store_larger_than_memory_stays_on_the_disk(tmp_path, monkeypatch):
     whole = runs.open(tmp_path)
     monkeypatch.setattr(memory, "available", lambda: 10_000.0)
     monkeypatch.setattr(memory, "NEGLIGIBLE_BYTES", 10_000)
-    monkeypatch.setattr(runs, "_sizable", lambda path: None)
+    monkeypatch.setattr(sealed, "_sizable", lambda path: None)
     lazy = runs.open(tmp_path)
     assert whole.A.chunks is None and lazy.A.chunks is not None
     assert lazy.compute(scheduler="synchronous").identical(whole)
@@ -272,7 +272,7 @@ def test_a_run_of_a_store_without_its_attributes_is_named_and_left_out(ensembles
         (
             {},
             {"seed": 1},
-            {"configuration": json.dumps({"format": runs.FORMAT}), "seed": 2},
+            {"configuration": json.dumps({"format": storage.FORMAT}), "seed": 2},
             {"configuration": text},
         )
     ):

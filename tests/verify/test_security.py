@@ -14,7 +14,7 @@ import sympy as sp
 import torch
 import xarray as xr
 
-from simulate import runs, sweep
+from simulate import checkpoints, runs, sealed, storage, sweep
 from simulate.state_tracking import Parameters
 from simulate.state_tracking import __main__ as students
 from theory import __main__ as listing
@@ -164,9 +164,9 @@ def test_a_hostile_checkpoint_is_not_unpickled(tmp_path):
                 tmp_path / "raw",
             )
             content = (tmp_path / "raw").read_bytes()
-        runs._seal(place.with_suffix(".checkpoint"), content)
+        sealed.seal(place.with_suffix(".checkpoint"), content)
         with pytest.warns(UserWarning, match="seed-00000.checkpoint: cannot be read"):
-            assert runs.load_checkpoint(place, "c", 0) is None
+            assert checkpoints.load_checkpoint(place, "c", 0) is None
         assert not (tmp_path / "done").exists(), k
     with pytest.raises(Exception, match="."):  # the bomb is one
         pickle.loads(pickle.dumps(Bomb(tmp_path / "no" / "parent")))
@@ -185,7 +185,7 @@ def test_a_hostile_file_is_only_text(tmp_path, monkeypatch):
             {text: ("seed", np.zeros(2))},
             {"seed": [0, 1]},
             {
-                "kind": runs.KIND,
+                "kind": storage.KIND,
                 "model": "state_tracking",
                 "parameters": Parameters().as_json(),
                 **attrs,

@@ -101,7 +101,7 @@ def offered(stated: Statement) -> types.SimpleNamespace:
     )
 
 
-LONGEST = 300  # operations of a rate that is printed in a package's sections
+PRINTED = 300  # operations of a rate that is printed in a package's sections
 
 
 def factored(x: sp.Expr) -> sp.Expr:
@@ -146,7 +146,7 @@ def served(
         """
         own = {
             f"{stated.title}: {title.lower()}": [
-                renamed(e) for e in offers if e.name == "loss" or e.rhs.count_ops() <= LONGEST
+                renamed(e) for e in offers if e.name == "loss" or e.rhs.count_ops() <= PRINTED
             ]
             for title, offers in base.sections().items()
         }
@@ -156,11 +156,12 @@ def served(
     @sweep.over_fields
     def onset(p: Any, until: float | None = None) -> Any:
         """Growth rates and emergence times."""
-        more = numbers(p)
-        times = [v for k, (v, _) in more.items() if k[0] in "Tt"]
-        offers = base.onset(p, until)
-        if until is None and max(times, default=0) > offers.numbers["run"]:
-            offers = base.onset(p, 2 * max(times))
+        from theory.statement.onset import LONGEST
+
+        more, offers = numbers(p), base.onset(p, until)
+        last = max((v for k, (v, _) in more.items() if k[0] in "Tt"), default=0)
+        if until is None and offers.numbers["run"] < last < LONGEST:
+            offers = base.onset(p, 2 * last)
         return dataclasses.replace(
             offers,
             numbers=offers.numbers | {k: v for k, (v, _) in more.items()},

@@ -53,7 +53,7 @@ def main(argv: list[str] | None = None) -> int:
     if absent := missing(triton=args.dry_run or (args.device or "").startswith("cuda")):
         raise ParameterError(f"packages: not here: {', '.join(absent)}")
     from simulate import device as devices
-    from simulate import runs
+    from simulate import storage
     from verify.device import stages
 
     names = args.stages.split(",") if args.stages else list(stages.STAGES)
@@ -69,7 +69,7 @@ def main(argv: list[str] | None = None) -> int:
 
     say = (lambda line: None) if args.quiet else partial(print, file=sys.stderr, flush=True)
     with tempfile.TemporaryDirectory() as scratch:  # a dry run does not write to the store
-        store = Path(scratch) if args.dry_run else args.store or runs.default_store()
+        store = Path(scratch) if args.dry_run else args.store or storage.default_store()
         report = stages.run(names, device, out, store, args.seconds, args.dry_run, say)
     print(stages.text(report))
     return 0 if stages.succeeded(report, names) else 1

@@ -13,6 +13,7 @@ import numpy as np
 import xarray as xr
 
 from simulate import runs as store
+from simulate import storage
 from simulate.state_tracking.standard import SYSTEM, solvable
 from theory.state_tracking import Parameters
 from theory.state_tracking.standard import StandardParameters
@@ -86,7 +87,7 @@ def joined(found: Mapping[str, xr.Dataset]) -> xr.Dataset:
         parts.append(few.astype("float32"))
     whole = xr.concat(parts, "setting", join="outer", combine_attrs="drop")
     return whole.assign_coords(setting=[*found]).assign_attrs(
-        kind=store.KIND,
+        kind=storage.KIND,
         parameters=json.dumps({name: parameters(name).stored() for name in found}),
         command=COMMAND,
     )
