@@ -15,8 +15,8 @@ from papers.source import Source
 from theory import latex
 from theory.equation import Equation
 from theory.runtime import output, progress
-from verify import check
 from verify.check import Check
+from verify.check_table import percent
 
 PREAMBLE = latex.PREAMBLE
 Makers = Mapping[str, Callable[[str], str]]
@@ -37,7 +37,7 @@ def check_table(checks: Sequence[Check]) -> str:
             c.name,
             f"{c.predicted:.5g}",
             f"{c.measured:.5g}",
-            check.percent(c.deviation),
+            percent(c.deviation),
             f"{c.error:.1f}" if c.statistic == "z" else "",
             c.verdict,
         )

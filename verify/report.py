@@ -16,7 +16,7 @@ from theory.equation import Equation
 from theory.parameters import ParameterError
 from theory.registry import Model
 from theory.runtime import cli, output, progress
-from verify import check
+from verify import check, check_table
 from verify.check import Check
 
 
@@ -131,7 +131,7 @@ class Report:
             f"{title}\n{output.table(header, rows, wide=wide)}\n"
             for title, (header, rows) in self.tables.items()
         ]
-        return "\n".join([*tables, check.table(self.checks, wide=wide), *self.notes])
+        return "\n".join([*tables, check_table.table(self.checks, wide=wide), *self.notes])
 
     def __str__(self) -> str:
         """As a terminal shows it."""

@@ -13,7 +13,7 @@ import xarray as xr
 from theory import prediction, scope
 from theory.parameters import ParameterError
 from theory.runtime import cli
-from verify import check, ensemble, report
+from verify import check, check_table, ensemble, report
 from verify.check import Band, Check
 from verify.significance import Shape, path, skewness
 
@@ -43,11 +43,11 @@ class Comparison:
         band.
         """
         beyond = f"\nbeyond its scope: {self.beyond}" if self.beyond else ""
-        return f"{check.table(self.checks)}\n{self.spoken()}{beyond}"
+        return f"{check_table.table(self.checks)}\n{self.spoken()}{beyond}"
 
     def __repr__(self) -> str:
         """Number of checks with each verdict."""
-        return f"<Comparison of {', '.join(c.equation for c in self.checks)}: {check.summary(self.checks)}>"
+        return f"<Comparison of {', '.join(c.equation for c in self.checks)}: {check_table.summary(self.checks)}>"
 
     def _repr_html_(self) -> str:
         """The table, as notebooks show it."""

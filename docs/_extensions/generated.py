@@ -42,7 +42,7 @@ CALLED = {
     "simulate": ("simulate.runs.open", "simulate.runs.ensemble"),
     "verify": (
         *("verify.trajectories.compare", "verify.times.emergence_times", "verify.times.exponents"),
-        *("verify.check.Check", "verify.check.table"),
+        *("verify.check.Check", "verify.check_table.table"),
     ),
 }
 EXPLORERS = os.environ.get("DOCS_EXECUTION") not in ("off", "stored")  # seconds each

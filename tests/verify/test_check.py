@@ -8,7 +8,7 @@ import scipy.stats
 import sympy as sp
 
 from theory.equation import table
-from verify import check
+from verify import check, check_table
 from verify.check import (
     Band,
     Check,
@@ -173,7 +173,7 @@ def test_samples_that_do_not_scatter(value, n):
         assert other.error == np.inf and other.verdict == "FAIL"
     assert sampled("x", "e", 1.0, [1.15] * n, band=OFF).verdict == "limit"
     assert sampled("x", "e", 1.0, [1.21] * n, band=OFF).verdict == "FAIL"
-    assert check.table([same])
+    assert check_table.table([same])
 
 
 def test_few_samples_are_judged_by_student_t():
@@ -266,7 +266,7 @@ def test_undecided_says_how_many_samples_decide(spread):
         sampled("x", "e", 1.0, scattered(n, spread)).verdict
         for n in range(2, min(c.samples_needed, 40))
     } == {"undecided"}
-    assert "undecided" in check.table([c]) and "agrees" not in check.table([c])
+    assert "undecided" in check_table.table([c]) and "agrees" not in check_table.table([c])
 
 
 def test_the_same_for_a_band():
@@ -305,7 +305,7 @@ def test_leaving_a_band_fails_on_either_side(measured, verdict):
         near("x", "e", 0.0, measured - 1, 0.0, "", 1.0, OFF),
     ]
     assert [c.verdict for c in found] == [verdict] * 3
-    assert all("off by +10.0% to +20.0%: mean field" in check.table([c]) for c in found)
+    assert all("off by +10.0% to +20.0%: mean field" in check_table.table([c]) for c in found)
 
 
 IDS = {
@@ -351,8 +351,10 @@ def test_report_exit_code_and_json():
 
 def test_summary_counts_every_verdict():
     every = [c for found in VERDICTS.values() for c in found]
-    assert check.summary(every) == ", ".join(f"{len(VERDICTS[v])} {v}" for v in check.VERDICTS)
-    assert check.summary(VERDICTS["agrees"]) == "7 agrees, 0 FAIL"
+    assert check_table.summary(every) == ", ".join(
+        f"{len(VERDICTS[v])} {v}" for v in check.VERDICTS
+    )
+    assert check_table.summary(VERDICTS["agrees"]) == "7 agrees, 0 FAIL"
     assert check.failed(every) and not check.failed([c for c in every if c.verdict != "FAIL"])
 
 
@@ -378,12 +380,12 @@ def test_the_table_fits_the_terminal(columns, monkeypatch):
         sampled(LONG, "e", 1.0, scattered(20, 1e-3, 1.15), band=OFF),
         sampled("loss", "e", 1.0, scattered(20, 1e-3)),
     ]
-    text = check.table(rows)
+    text = check_table.table(rows)
     assert max(map(len, text.splitlines())) <= columns
     assert "off by +10.0% to +20.0%: mean field" in text
     assert "+15.0%" in text and "float64" not in text
     assert text.count("standard errors between") == 1  # z is explained once, below
-    assert "float64" in check.table(rows, wide=True)
+    assert "float64" in check_table.table(rows, wide=True)
 
 
 def test_z_and_relative_errors_have_columns_of_their_own():
@@ -392,13 +394,13 @@ def test_z_and_relative_errors_have_columns_of_their_own():
     exact = near("x", "e", 2.0, 2.02, 0.02, "why")
     noisy = estimated("y", "e", 2.0, 2.02, 0.01)
     assert (exact.statistic, noisy.statistic) == ("error", "z")
-    assert check._row(exact) == ["x", "2", "2.02", "+1.0%", "", "agrees"]
-    assert check._row(noisy) == ["y", "2", "2.020 +- 0.010", "+1.0%", "2.0", "agrees"]
-    assert check.table([exact]).split("\n")[0].split() == list(head)
-    assert "standard errors" not in check.table([exact])
+    assert check_table._row(exact) == ["x", "2", "2.02", "+1.0%", "", "agrees"]
+    assert check_table._row(noisy) == ["y", "2", "2.020 +- 0.010", "+1.0%", "2.0", "agrees"]
+    assert check_table.table([exact]).split("\n")[0].split() == list(head)
+    assert "standard errors" not in check_table.table([exact])
     assert exact.deviation == pytest.approx(0.01) == noisy.deviation
 
 
 def test_a_bound_says_so():
-    assert check._row(check.at_most("x", "e", 0.25, 0.03, "why"))[1] == "<= 0.25"
-    assert check._row(check.at_least("x", "e", 0.25, 0.3, "why"))[1] == ">= 0.25"
+    assert check_table._row(check.at_most("x", "e", 0.25, 0.03, "why"))[1] == "<= 0.25"
+    assert check_table._row(check.at_least("x", "e", 0.25, 0.3, "why"))[1] == ">= 0.25"

@@ -192,7 +192,7 @@ def test_a_checkout_needs_packages_but_no_installation(monkeypatch):
     assert command.missing(triton=False) == []
     monkeypatch.setattr(command, "find_spec", lambda name: None)
     assert command.missing(triton=True)[-1] == "triton"
-    versions = scale.runs.importlib.metadata
+    versions = storage.importlib.metadata
 
     def version(name):
         if name == "solvable-transformers":
@@ -200,7 +200,7 @@ def test_a_checkout_needs_packages_but_no_installation(monkeypatch):
         return "1"
 
     monkeypatch.setattr(versions, "version", version)
-    kept = scale.storage.provenance("m", "{}", scale.setting("table_1", True), 0)["versions"]
+    kept = storage.provenance("m", "{}", scale.setting("table_1", True), 0)["versions"]
     assert json.loads(kept)["solvable-transformers"] == "not installed"
 
 
@@ -228,7 +228,8 @@ sys.path[:0] = ["tests/verify", "tests/simulate"]
 from elsewhere import DEVICE, Elsewhere
 import tiny, torch  # tiny: students of another package, too
 from simulate.state_tracking import cpu, gpu
-from verify.check import failed, table
+from verify.check import failed
+from verify.check_table import table
 from verify.device import scale, stages
 
 class Logic:  # of the GPU's kernels, as far as devices go

@@ -19,7 +19,7 @@ import torch
 from simulate.state_tracking import device_time
 from theory.parameters import ParameterError
 from theory.runtime import output
-from verify import check
+from verify import check_table
 from verify.device import scale, students
 from verify.device.scale import Job
 
@@ -152,7 +152,7 @@ def run(
                 "numbers": job.numbers,
                 "files": job.files,
                 "checks": [c.as_dict() for c in job.checks],
-                "text": check.table(job.checks) if job.checks else "",
+                "text": check_table.table(job.checks) if job.checks else "",
                 "error": error,
             }
         for file, content in (("json", output.to_json(report)), ("txt", text(report))):
