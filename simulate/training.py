@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import functools
 import inspect
 import operator
 import sys
-import time
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,23 +16,14 @@ from typing import Any
 import numpy as np
 import torch
 import xarray as xr
-from filelock import Timeout
 
 from simulate import arguments, checkpoints, interface_checks, jobs, runs, storage
 from simulate import device as devices
-from simulate.learner import Clamped, Learner, State
-from simulate.signals import DeferSignals
+from simulate.learner import Clamped, Learner
+from simulate.stack import seconds_per_step, train_stack
 from theory.parameters import BaseParameters, ParameterError, Stepped, error_summary, nearest
-from theory.runtime import sources
 
-CHECKPOINT_SECONDS = 10.0
-PROBE_SECONDS = 0.1  # time of trial steps for the estimate of the duration
 PRECISIONS = ("float32", "float64")
-# Shared modules that define students, in addition to their own package.
-SHARED = tuple(Path(__file__).with_name(name) for name in ("learner.py", "streams.py"))
-Records = dict[
-    int, dict[str, np.ndarray]
-]  # by step and name; first axis over the students of a stack
 
 
 def records(p: Any, numbers: int) -> float:
@@ -268,10 +257,12 @@ class System:
             jobs.Job(
                 f"seed {','.join(map(str, stack))}",
                 length,
-                functools.partial(_train, self, p, stack, where, precision, store, config, own),
+                functools.partial(
+                    train_stack, self, p, stack, where, precision, store, config, own
+                ),
                 len(stack) * needed(p),
                 config,
-                functools.partial(_seconds_per_step, self, p, stack, where, precision, own),
+                functools.partial(seconds_per_step, self, p, stack, where, precision, own),
                 tuple(storage.place(store, config, s) for s in stack),
             )
             for stack in stacks
@@ -409,248 +400,3 @@ def _of_students(module: str) -> bool:
     return sys.modules[module].__package__ != __package__ and (
         module.partition(".")[0] not in sys.stdlib_module_names or module == "__main__"
     )
-
-
-def _seconds_per_step(
-    system: System,
-    p: Any,
-    seeds: Sequence[int],
-    device: torch.device,
-    dtype: torch.dtype,
-    own: Mapping[str, Any],
-) -> float:
-    """Measured seconds per step of a job, including its share of the measurements."""
-    learner, length = system.learner(p, seeds, device, dtype, **own), system.length(p)
-
-    def seconds(work: Callable[[], Any]) -> float:
-        started = time.perf_counter()
-        work()
-        if device.type == "cuda":
-            torch.cuda.synchronize(device)
-        return time.perf_counter() - started
-
-    learner.step(0)  # the first call includes compilation
-    if system.time:
-        learner.measure()
-    spent: list[float] = []
-    while len(spent) + 1 < length and sum(spent) < PROBE_SECONDS:
-        spent.append(seconds(functools.partial(learner.step, len(spent) + 1)))
-    measured = seconds(learner.measure) / p.eval_every if system.time else 0.0
-    return float(np.mean(spent)) + measured if spent else 0.0
-
-
-def _train(
-    system: System,
-    p: Any,
-    seeds: Sequence[int],
-    device: torch.device,
-    dtype: torch.dtype,
-    store: Path,
-    config: str,
-    own: Mapping[str, Any],
-    tick: Callable[[int], None],
-    wait: bool,
-) -> bool:
-    """Train the runs of one job that no other process holds a lock on; returns whether all are
-    finished.
-    """
-    place = functools.partial(storage.place, store, config)
-    code = " ".join([system.code, sources.digest(SHARED)])  # digest of the code of a step
-    with contextlib.ExitStack() as held:
-        mine: dict[int, State] = {}
-        for seed in seeds:
-            try:
-                held.enter_context(storage.lock(place(seed)).acquire(blocking=wait))
-            except Timeout:
-                continue
-            checkpoints.sweep_up(place(seed))
-            if runs.finished(place(seed), config, seed) is None:
-                mine[seed] = _checkpoint(system, code, place(seed), config, seed)
-        # A stack is trained in lockstep, so that students that resume at different steps are
-        # trained one after the other.
-        for start in sorted({state["step"] for state in mine.values()}):
-            states = {seed: state for seed, state in mine.items() if state["step"] == start}
-            learner = system.learner(p, list(states), device, dtype, **own)
-            if start:
-                _resume(system, learner, {place(s): state for s, state in states.items()})
-            records = {
-                int(s): {
-                    name: np.stack([state["records"][s][name].numpy() for state in states.values()])
-                    for name in record
-                }
-                for s, record in next(iter(states.values()))["records"].items()
-            }
-            saving = functools.partial(
-                _save,
-                system,
-                code,
-                learner,
-                records,
-                config,
-                {seed: place(seed) for seed in states},
-            )
-            attrs = [system.provenance(config, p, seed) for seed in states]
-            results = _learn(system, p, learner, attrs, start, records, saving, tick)
-            for seed, result in zip(states, results, strict=True):
-                with interface_checks.named(f"{system.name}: a run"):
-                    runs.write(result, place(seed))
-                checkpoints.drop_checkpoint(place(seed))
-        finished = all(place(seed).exists() for seed in seeds)
-    if finished:
-        tick(system.length(p))
-    return finished
-
-
-def _checkpoint(system: System, code: str, path: Path, config: str, seed: int) -> State:
-    """State from which a run continues: its checkpoint, or the initial state.
-
-    Raises
-    ------
-    ParameterError
-        If the checkpoint was written by other code, as the run would then mix two versions.
-    """
-    state = checkpoints.load_checkpoint(path, config, seed)
-    if state is not None and not {"step", "learner", "records"} <= set(state):
-        warnings.warn(
-            f"{path.with_suffix('.checkpoint')}: of another version of this toolkit; starting over",
-            stacklevel=2,
-        )
-        state = None
-    if state is not None and state.get("code") != code:
-        raise ParameterError(
-            f"{path.with_suffix('.checkpoint')}: written by other code than {system.name} has now; "
-            "go on with that code, or remove the file to start over"
-        )
-    return state or {"step": 0, "records": {}}
-
-
-def _resume(system: System, learner: Learner, states: Mapping[Path, State]) -> None:
-    """Restore a learner from checkpoints."""
-    try:
-        interface_checks.load(system, learner, [state["learner"] for state in states.values()])
-    except ParameterError as error:
-        files = ", ".join(str(path.with_suffix(".checkpoint")) for path in states)
-        raise ParameterError(f"{error}; to start over, remove {files}") from error
-
-
-def _save(
-    system: System,
-    code: str,
-    learner: Learner,
-    found: Records,
-    config: str,
-    places: Mapping[int, Path],
-    step: int,
-) -> None:
-    """Write one checkpoint per seed. Students without a state are trained again from the start."""
-    for b, (seed, path) in enumerate(places.items()):
-        kept = {
-            str(s): {name: torch.as_tensor(v[b]) for name, v in record.items()}
-            for s, record in found.items()
-        }
-        if state := interface_checks.state(system, learner, b):
-            said = {"step": step, "code": code, "learner": state, "records": kept}
-            with interface_checks.named(f"{system.name}: its state"):
-                checkpoints.save_checkpoint(path, config, seed, said)
-
-
-def _learn(
-    system: System,
-    p: Any,
-    learner: Learner,
-    attrs: Sequence[dict[str, Any]],
-    step: int,
-    found: Records,
-    save: Callable[[int], None],
-    tick: Callable[[int], None],
-) -> list[xr.Dataset]:
-    """Training loop: step, measure and save until the end. Measurements are added to ``found``,
-    ``tick`` is called after every step, and ``attrs`` are the students' attributes.
-    """
-    length, saved, begun = system.length(p), time.monotonic(), False
-    # Overflow is detected below, by name.
-    with np.errstate(over="ignore", invalid="ignore", divide="ignore"), DeferSignals() as patience:
-        try:
-            while True:
-                if (
-                    system.time
-                    and (step % p.eval_every == 0 or step == length)
-                    and step not in found
-                ):
-                    first = found[min(found)] if found else None
-                    made = interface_checks.records(
-                        system, learner.measure(), len(attrs), first, step
-                    )
-                    _stay_finite(system, p, step, made[system.finite], first is None)
-                    found[step] = made
-                if not begun:
-                    with interface_checks.named(f"{system.name}: a run"):
-                        runs.content(_dataset(system, p, found, 0, attrs[0]))
-                    interface_checks.states(system, learner, len(attrs))
-                    begun = True
-                if step == 1:  # some have no state before the first step
-                    with patience.step():
-                        interface_checks.resumable(system, learner, len(attrs))
-                if time.monotonic() - saved > CHECKPOINT_SECONDS:
-                    save(step)
-                    saved = time.monotonic()
-                if step == length:
-                    return [
-                        _whole(system, p, learner, _dataset(system, p, found, b, of), b)
-                        for b, of in enumerate(attrs)
-                    ]
-                with patience.step():
-                    learner.step(step)
-                    step += 1
-                tick(step)
-        except KeyboardInterrupt:
-            if not patience.torn:
-                save(step)
-            raise
-
-
-def _stay_finite(system: System, p: Any, step: int, now: Any, first: bool = False) -> None:
-    """Raise an error if the loss is not finite.
-
-    Raises
-    ------
-    ParameterError
-        Naming the learning rate, unless no step has been made.
-    """
-    if np.isfinite(now).all():
-        return
-    where = f"the {system.finite} is not finite at {system.counter} {step}"
-    if first:
-        raise ParameterError(f"{system.name}: {where}, before any training")
-    rate = f"eta = {p.eta:g}" if hasattr(p, "eta") else system.name
-    raise ParameterError(f"{rate}: {where}; take it smaller")
-
-
-def _dataset(
-    system: System, p: Any, found: Records, b: int, attrs: Mapping[str, Any]
-) -> xr.Dataset:
-    """Records of one student as a labelled dataset."""
-    steps = np.array(sorted(found))
-    if not system.time:
-        return xr.Dataset(attrs=attrs)
-    data = {
-        name: xr.Variable(
-            (system.time, *system.dimensions.get(name, ())),
-            np.stack([found[s][name][b] for s in steps]),
-            {"long_name": system.meaning.get(name, name)},
-        )
-        for name in found[steps[0]]
-    }
-    clock = (
-        {} if system.clock is None else {system.time: interface_checks.advances(system, p, steps)}
-    )
-    coords = {**clock, system.counter: (system.time, steps)}
-    return xr.Dataset(data, coords, attrs)
-
-
-def _whole(system: System, p: Any, learner: Learner, records: xr.Dataset, b: int) -> xr.Dataset:
-    """Records of one student together with its final results."""
-    result = records.assign(learner.finish(b))
-    if system.time is None:
-        _stay_finite(system, p, system.length(p), result[system.finite].values)
-    return result

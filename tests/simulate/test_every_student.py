@@ -18,7 +18,7 @@ import torch
 from tiny import ALONE, STUDENTS, bits, student
 
 from simulate import __main__ as command
-from simulate import checkpoints, jobs, pool, runs, sweep, systems, training
+from simulate import checkpoints, jobs, pool, runs, stack, sweep, systems, training
 from theory.parameters import ParameterError
 from theory.runtime import cli
 
@@ -235,7 +235,7 @@ def test_a_stack_resumes_at_different_steps(name, tmp_path, monkeypatch):
     stacks = dataclasses.replace(
         system, make=lambda p, seeds, *more: made.append(seeds) or system.make(p, seeds, *more)
     )
-    assert training._train(
+    assert stack.train_stack(
         stacks,
         p,
         [0, 1, 2],
@@ -249,7 +249,7 @@ def test_a_stack_resumes_at_different_steps(name, tmp_path, monkeypatch):
     )
     assert made == [[0], [1]]
     assert bits(system.train(p, [0, 1, 2], store=tmp_path / "cut", **ALONE)) == bits(whole)
-    assert training._train(
+    assert stack.train_stack(
         stacks,
         p,
         [0, 1, 2],
@@ -290,7 +290,7 @@ from tiny import ALONE, STUDENTS, bits, student
 from simulate import runs, training
 from theory.runtime import cli
 torch.set_num_threads(1)
-training.CHECKPOINT_SECONDS = -1.0
+stack.CHECKPOINT_SECONDS = -1.0
 os.fsync = lambda handle: None  # against power cuts; of a killed process the system keeps what was written
 kills, draw = int(sys.argv[1]), random.Random(0)
 

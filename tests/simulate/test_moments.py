@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 from tiny import ALONE, STUDENTS, bits, student
 
-from simulate import checkpoints, runs, sealed, training
+from simulate import checkpoints, runs, sealed, stack
 from theory.runtime import cli
 
 QUICK = ("positional_semantic.attention, adam", "state_tracking.student")
@@ -40,7 +40,7 @@ def expected(tmp_path_factory):
 
 @pytest.fixture(autouse=True)
 def _checkpoint_whenever_possible(monkeypatch):
-    monkeypatch.setattr(training, "CHECKPOINT_SECONDS", -1.0)
+    monkeypatch.setattr(stack, "CHECKPOINT_SECONDS", -1.0)
 
 
 def at_checkpoint(monkeypatch, number, event):

@@ -4,7 +4,7 @@ verify.fidelity --json`, which takes minutes.
 
 import numpy as np
 
-from verify.state_tracking.fidelity import Fidelity
+from verify.state_tracking.ladder import Fidelity
 
 BEST = {
     "half_time": [-0.0041885, 0.00053673, 0.0047533, -0.0014944, 0.0052944],

@@ -18,7 +18,7 @@ from theory.state_tracking.numbers import inversion, quadrature, rollout
 from theory.state_tracking.symbols import A
 from verify.check import failed
 from verify.emergence import first_crossing
-from verify.state_tracking import bands, ensemble, fidelity, trajectories
+from verify.state_tracking import bands, ensemble, fidelity, ladder, ladder_checks, trajectories
 from verify.state_tracking.trajectories import best as best_theory
 from verify.state_tracking.trajectories import own_start
 from verify.state_tracking.trajectories import predicted as both_parts
@@ -147,7 +147,7 @@ def test_what_the_pictures_show_of_three_seeds():
 @pytest.mark.parametrize("level", LEVELS)
 def test_bands_of_all_settings(level):
     """The hull of four settings, for parameters of a user's own."""
-    found = [intervals(level, *ensemble.shipped(setting)) for setting in fidelity.LADDER]
+    found = [intervals(level, *ensemble.shipped(setting)) for setting in ladder.LADDER]
     found.append(intervals(level, *others(), MORE))
     hull = [
         {
@@ -202,19 +202,19 @@ def rows(setting="table_1", full=None):
     statistics set the widths of their bands.
     """
     p, runs = ensemble.shipped(setting)
-    runs = runs.isel(alpha=slice(None, None, fidelity.EVERY))
+    runs = runs.isel(alpha=slice(None, None, ladder.EVERY))
     levels = {
-        level: fidelity.judge(p, fidelity.LEVELS[level].curves(p, runs), runs)
-        for level in (fidelity.PAPER, fidelity.OWN)
+        level: ladder.judge(p, fidelity.LEVELS[level].curves(p, runs), runs)
+        for level in (ladder.PAPER, ladder.OWN)
     }
-    return fidelity.off(setting, {**levels, fidelity.CAVITY: full or best()})
+    return ladder_checks.off(setting, {**levels, ladder.CAVITY: full or best()})
 
 
 def test_the_papers_levels_lie_in_their_bands():
     found = rows()
     assert (
         len(found)
-        == sum(len(fidelity.OFF["table_1", level]) for level in (fidelity.PAPER, fidelity.OWN))
+        == sum(len(ladder_checks.OFF["table_1", level]) for level in (ladder.PAPER, ladder.OWN))
         >= 6
     )
     assert {c.verdict for c in found} == {"limit"}
@@ -232,12 +232,12 @@ def test_an_attention_equation_off_by_five_per_cent_fails(attention_times, facto
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("setting", fidelity.LADDER)
+@pytest.mark.parametrize("setting", ladder.LADDER)
 def test_bands_and_known_errors_are_those_of_the_full_ladder(setting):
     """With cavity equations run."""
     p, runs = ensemble.shipped(setting)
-    runs = runs.isel(alpha=slice(None, None, fidelity.EVERY))
-    full = fidelity.judge(p, fidelity.LEVELS[fidelity.CAVITY].curves(p, runs), runs)
+    runs = runs.isel(alpha=slice(None, None, ladder.EVERY))
+    full = ladder.judge(p, fidelity.LEVELS[ladder.CAVITY].curves(p, runs), runs)
     assert {c.verdict for c in rows(setting, full)} == {"limit"}
     if setting == "table_1":
         assert (full.inside, full.paired) == pytest.approx(

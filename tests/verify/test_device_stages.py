@@ -12,7 +12,7 @@ import pytest
 import torch
 import xarray as xr
 
-from simulate import learner, training
+from simulate import learner, stack, storage
 from simulate.positional_semantic.student import Problem
 from simulate.state_tracking import gradients as tracking
 from simulate.state_tracking import learner as trackers
@@ -134,7 +134,7 @@ def test_wrong_gradients_are_seen(monkeypatch):
 @pytest.mark.parametrize("fault", ["", "step", "digits", "never"])
 def test_a_resumed_run_that_goes_another_way_is_seen(fault, monkeypatch):
     """A step more than the checkpoint says, other last digits, and one that is never written."""
-    load, save = learner.Module.load, training._save
+    load, save = learner.Module.load, stack._save
 
     def forgetful(self, state):
         load(self, state)
@@ -150,7 +150,7 @@ def test_a_resumed_run_that_goes_another_way_is_seen(fault, monkeypatch):
             list(students.agreement(NAME, CPU, True))
         return
     if fault:
-        monkeypatch.setattr(training, "_save", late if fault == "step" else lambda *where: None)
+        monkeypatch.setattr(stack, "_save", late if fault == "step" else lambda *where: None)
     rows = list(students.agreement(NAME, CPU, True))
     other = "checkpoints of interruptions" if fault == "never" else "quantities a resumed run has"
     assert [other in row.name for row in rows if not row.within] == [True] * bool(fault)

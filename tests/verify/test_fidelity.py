@@ -17,8 +17,9 @@ from theory.state_tracking import Parameters
 from theory.state_tracking.numbers.per_seed import Realisation, Start
 from verify import fidelity as command
 from verify.check import estimated, failed
-from verify.state_tracking import ensemble, fidelity
-from verify.state_tracking.fidelity import Fidelity
+from verify.state_tracking import ensemble, fidelity, ladder_checks
+from verify.state_tracking import ladder as measured
+from verify.state_tracking.ladder import Fidelity
 
 mpl.use("Agg")
 
@@ -51,13 +52,13 @@ def test_standard_error_of_the_scatter_over_training_sets(monkeypatch):
         return Parameters.demo(), curves.to_dataset(name="A")
 
     def drawn(*_):
-        times = 1 + spread * random.standard_normal((fidelity.FORCES, seeds))
+        times = 1 + spread * random.standard_normal((ladder_checks.FORCES, seeds))
         return times.std(0, ddof=1) / times.mean(0)
 
     monkeypatch.setattr(fidelity.ensemble, "shipped", runs)
-    monkeypatch.setattr(fidelity, "data_scatter", drawn)
-    monkeypatch.setattr(fidelity.Start, "measured", lambda runs: None)
-    found = [fidelity.scatter("any", lambda n: None) for _ in range(200)]
+    monkeypatch.setattr(ladder_checks, "data_scatter", drawn)
+    monkeypatch.setattr(ladder_checks.Start, "measured", lambda runs: None)
+    found = [ladder_checks.scatter("any", lambda n: None) for _ in range(200)]
     z = [(c.measured - c.predicted) / c.standard_error for c in found]
     # The mean scatters by 0.07, the deviation by 0.05: four of them, and the curved logarithm.
     assert abs(np.mean(z)) < 0.3 and abs(np.std(z) - 1) < 0.2
@@ -104,19 +105,19 @@ def test_variances_are_compared_at_equal_attention():
     A = np.array([0.1, 0.3, 0.6, 0.8, 0.99])
     for factor in (1.0, 1.1):
         run = xr.Dataset({"A": ("alpha", A), "v": ("alpha", factor * (1 + 2 * A))})
-        assert fidelity._at_equal_A(theory, run, "v") == pytest.approx(1 - 1 / factor, abs=1e-14)
+        assert measured._at_equal_A(theory, run, "v") == pytest.approx(1 - 1 / factor, abs=1e-14)
 
 
 def test_a_perfect_theory_has_no_error(table_1):
-    found = fidelity.judge(*table_1, table_1[1])
+    found = measured.judge(*table_1, table_1[1])
     assert all(np.abs(x).max() == 0 for x in found.errors.values())
     assert found.inside == found.paired == 1
 
 
 def test_a_late_theory_is_found_late(table_1):
     p, runs = table_1
-    found = fidelity.judge(p, shifted(runs, 0.1), runs)
-    half = fidelity.first_crossing(runs.A, 0.5).values
+    found = measured.judge(p, shifted(runs, 0.1), runs)
+    half = measured.first_crossing(runs.A, 0.5).values
     # Curves move rigidly: the crossing does so too, up to linear interpolation between evaluations
     # 0.05 apart.
     assert found.errors["half_time"] == pytest.approx(0.1 / half, rel=0.02)
@@ -129,7 +130,7 @@ def test_a_late_theory_is_found_late(table_1):
 
 def test_a_wrong_variance_is_found(table_1):
     p, runs = table_1
-    found = fidelity.judge(p, runs.assign(variance_other=runs.variance_other * 1.05), runs)
+    found = measured.judge(p, runs.assign(variance_other=runs.variance_other * 1.05), runs)
     assert found.errors["variance_other"] == pytest.approx(
         0.05, rel=1e-4
     )  # stored in single precision
@@ -139,7 +140,7 @@ def test_a_wrong_variance_is_found(table_1):
 
 def test_a_theory_that_never_emerges_says_never(table_1):
     p, runs = table_1
-    found = fidelity.judge(p, runs.assign(A=xr.full_like(runs.A, 0.1)), runs)
+    found = measured.judge(p, runs.assign(A=xr.full_like(runs.A, 0.1)), runs)
     assert np.isnan(found.errors["half_time"]).all()
     assert fidelity.rows({"flat": found})[0] == ["time of A = 1/2", "never"]
 
@@ -148,11 +149,11 @@ def test_seeds_that_do_not_get_there_are_not_timed(table_1):
     """The others are, as before; where none does, there is no error to tell."""
     p, runs = table_1
     flat = runs.assign(A=runs.A.where(runs.seed != runs.seed[1], 0.1))
-    found = fidelity.judge(p, shifted(runs, 0.1), flat)
+    found = measured.judge(p, shifted(runs, 0.1), flat)
     assert len(found.errors["half_time"]) == runs.sizes["seed"] - 1
-    whole = fidelity.judge(p, shifted(runs, 0.1), runs).errors["half_time"]
+    whole = measured.judge(p, shifted(runs, 0.1), runs).errors["half_time"]
     np.testing.assert_array_equal(found.errors["half_time"], np.delete(whole, 1))
-    none = fidelity.judge(p, runs, runs.assign(A=xr.full_like(runs.A, 0.1)))
+    none = measured.judge(p, runs, runs.assign(A=xr.full_like(runs.A, 0.1)))
     assert np.isnan(none.summary("half_time")).all()
 
 
@@ -161,9 +162,9 @@ def test_the_grid_is_followed(name):
     """Two seeds of two settings, two actions and large steps, within the aims of the whole grid."""
     p, runs = ensemble.shipped(name)
     runs = runs.isel(seed=slice(0, 2), alpha=slice(None, None, 4))
-    found = fidelity.judge(p, fidelity.LEVELS[fidelity.FULL].curves(p, runs), runs)
+    found = measured.judge(p, measured.LEVELS[measured.FULL].curves(p, runs), runs)
     for measure in ("half_time", "rollout_half_time", "A", "variance_other", "variance_correct"):
-        assert np.abs(found.errors[measure]).max() < fidelity.AIMS[measure], measure
+        assert np.abs(found.errors[measure]).max() < ladder_checks.AIMS[measure], measure
 
 
 def test_every_step_of_the_ladder_is_worth_it():
@@ -171,9 +172,9 @@ def test_every_step_of_the_ladder_is_worth_it():
     p, runs = ensemble.shipped("unequal")
     runs = runs.isel(seed=slice(0, 2), alpha=slice(None, None, 4))
     found = {
-        level: fidelity.judge(p, theory.curves(p, runs), runs)
-        for level, theory in fidelity.LEVELS.items()
-        if level in fidelity.ON_LADDER
+        level: measured.judge(p, theory.curves(p, runs), runs)
+        for level, theory in measured.LEVELS.items()
+        if level in measured.ON_LADDER
     }
     half = [found[level].summary("half_time")[0] for level in ("flow", "own_start", "dressed")]
     assert half[0] > half[1] > 2 * half[2]
@@ -184,10 +185,10 @@ def test_every_step_of_the_ladder_is_worth_it():
     assert rollout[0] > 1.5 * rollout[1] > 3 * rollout[2]
     right = [
         found[level].summary("variance_correct")[0]
-        for level in ("dressed", "cavity_ample_data", fidelity.CAVITY, fidelity.FULL)
+        for level in ("dressed", "cavity_ample_data", measured.CAVITY, measured.FULL)
     ]
     assert right[0] > 3 * right[1] > 3 * right[2] * 1.2 > 20 * right[3]
-    assert half[2] > 4 * found[fidelity.FULL].summary("half_time")[0]
+    assert half[2] > 4 * found[measured.FULL].summary("half_time")[0]
 
 
 @pytest.fixture(scope="module")
@@ -195,26 +196,26 @@ def ladder():
     """At Table 1 and one setting of the grid: the paper's levels run at the first; the others as
     cavity equations are known to come out.
     """
-    known = dict.fromkeys((fidelity.CAVITY, fidelity.COUNTS, fidelity.FULL), best())
+    known = dict.fromkeys((measured.CAVITY, measured.COUNTS, measured.FULL), best())
     scatter = {"half_time": 0.005, "rollout_half_time": 0.007}
-    known[fidelity.FULL] = replace(best(), inside=0.818)
-    known[fidelity.DRAWN] = replace(best(), scatter=scatter)
-    levels = {k: fidelity.LEVELS[k] for k in (fidelity.PAPER, fidelity.OWN)} | {
-        fidelity.FULL: types.SimpleNamespace(curves=lambda p, runs: runs)
+    known[measured.FULL] = replace(best(), inside=0.818)
+    known[measured.DRAWN] = replace(best(), scatter=scatter)
+    levels = {k: measured.LEVELS[k] for k in (measured.PAPER, measured.OWN)} | {
+        measured.FULL: types.SimpleNamespace(curves=lambda p, runs: runs)
     }
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(fidelity, "SETTINGS", {"table_1": fidelity.SETTINGS["table_1"]})
-        patch.setattr(fidelity, "GRID", {"eta_1.5": fidelity.GRID["eta_1.5"]})
-        patch.setattr(fidelity, "LEVELS", levels)
-        patch.setattr(fidelity, "ON_LADDER", tuple(levels))
-        patch.setattr(fidelity, "ON_GRID", (fidelity.FULL,))
+        patch.setattr(measured, "SETTINGS", {"table_1": measured.SETTINGS["table_1"]})
+        patch.setattr(measured, "GRID", {"eta_1.5": measured.GRID["eta_1.5"]})
+        patch.setattr(measured, "LEVELS", levels)
+        patch.setattr(measured, "ON_LADDER", tuple(levels))
+        patch.setattr(measured, "ON_GRID", (measured.FULL,))
         patch.setattr("simulate.pool.cores", lambda: 1)
-        found, grid = fidelity.ladder()
+        found, grid = measured.ladder()
     for levels in (found["table_1"], grid["eta_1.5"]):  # students against themselves
-        assert levels[fidelity.FULL].summary("half_time")[0] == 0
-    paper = found["table_1"][fidelity.PAPER]
+        assert levels[measured.FULL].summary("half_time")[0] == 0
+    paper = found["table_1"][measured.PAPER]
     found = {**found["table_1"], **known}
-    ordered = {level: {fidelity.PAPER: paper, **known}[level] for level in fidelity.ON_GRID}
+    ordered = {level: {measured.PAPER: paper, **known}[level] for level in measured.ON_GRID}
     return {"table_1": found}, {"eta_1.5": ordered}
 
 
@@ -222,16 +223,16 @@ def test_the_command_prints_the_ladder_and_exits_0(monkeypatch, capsys, ladder):
     monkeypatch.setattr("simulate.pool.cores", lambda: 1)
     monkeypatch.setattr(fidelity, "ladder", lambda whole: ladder)
     monkeypatch.setattr(fidelity, "terms", lambda: {"whole": best()})
-    monkeypatch.setattr(fidelity, "each_training_set", small_scatter)
-    monkeypatch.setattr(fidelity, "scatter", small_scatter)
+    monkeypatch.setattr(ladder_checks, "each_training_set", small_scatter)
+    monkeypatch.setattr(ladder_checks, "scatter", small_scatter)
     assert command.main(["--json", "--full"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["failed"] is False and found["model"] == "state_tracking"
     assert (
-        found["ladder"]["table_1"][fidelity.FULL]["half_time"]["value"]
+        found["ladder"]["table_1"][measured.FULL]["half_time"]["value"]
         == best().summary("half_time")[0]
     )
-    assert found["grid"]["eta_1.5"][fidelity.DRAWN]["scatter"]["half_time"] == 0.005
+    assert found["grid"]["eta_1.5"][measured.DRAWN]["scatter"]["half_time"] == 0.005
     # 39% in the paper's theory at n_train = 4096, found on other seeds; here 38% +- 13%.
     assert 0.2 < found["ladder"]["table_1"]["flow"]["half_time"]["value"] < 0.6
     by_id = {c["id"]: c["verdict"] for c in found["checks"]}
@@ -256,11 +257,11 @@ def test_every_term_can_be_left_out():
     p = Parameters(N=5, L=4, d_g=4, d_h=8, n_train=200)
     start = Start.drawn(p, 2, np.random.default_rng(0))
     known = Realisation.drawn(p, start, np.random.default_rng(1))
-    rates = {term: make(p, start, known).rates() for term, make in fidelity.TERMS.items()}
+    rates = {term: make(p, start, known).rates() for term, make in measured.TERMS.items()}
     whole = rates.pop("whole")
     for term, other in rates.items():
         assert max(np.abs(x - y).max() for x, y in zip(whole, other, strict=True)) > 1e-4, term
-    bare = fidelity.TERMS["no scatter within groups"](p, start, known)
+    bare = measured.TERMS["no scatter within groups"](p, start, known)
     assert (bare._spread(np.ones((2, p.L))) == 0).all()
 
 
@@ -274,11 +275,11 @@ def test_single_training_sets_are_followed(monkeypatch):
     p, runs = ensemble.shipped("draws_2048")
     few = runs.isel(seed=slice(0, 3), data_draw=slice(1, 2)).assign_coords(data_draw=[1])
     monkeypatch.setattr(ensemble, "shipped", lambda name: (p, few))
-    check = fidelity.each_training_set("draws_2048", lambda n: None)
+    check = ladder_checks.each_training_set("draws_2048", lambda n: None)
     assert check.verdict == "agrees" and check.measured < 4e-3
     crossed = few.assign_coords(data_draw=[0])
     monkeypatch.setattr(ensemble, "shipped", lambda name: (p, crossed))
-    assert fidelity.each_training_set("draws_2048", lambda n: None).verdict == "FAIL"
+    assert ladder_checks.each_training_set("draws_2048", lambda n: None).verdict == "FAIL"
 
 
 def test_what_leaves_an_aim_or_a_band_fails(ladder):
@@ -287,21 +288,21 @@ def test_what_leaves_an_aim_or_a_band_fails(ladder):
     """
     found, grid = ladder
     levels = found["table_1"]
-    full = levels[fidelity.FULL]
-    assert not failed(fidelity.aims("table_1", levels)) and not failed(
-        fidelity.off("table_1", levels)
+    full = levels[measured.FULL]
+    assert not failed(ladder_checks.aims("table_1", levels)) and not failed(
+        ladder_checks.off("table_1", levels)
     )
     late = replace(full, errors={**full.errors, "half_time": full.errors["half_time"] + 0.04})
-    assert failed(fidelity.aims("table_1", {**levels, fidelity.FULL: late}))
-    assert failed(fidelity.aims("eta_1.5", {**grid["eta_1.5"], fidelity.FULL: late}))
+    assert failed(ladder_checks.aims("table_1", {**levels, measured.FULL: late}))
+    assert failed(ladder_checks.aims("eta_1.5", {**grid["eta_1.5"], measured.FULL: late}))
     wrong = [
         c.id
-        for c in fidelity.aims("table_1", {**levels, fidelity.FULL: replace(full, inside=1.0)})
+        for c in ladder_checks.aims("table_1", {**levels, measured.FULL: replace(full, inside=1.0)})
         if c.verdict == "FAIL"
     ]
     assert wrong == ["share_of_evaluations_with_the_mean_rollout_beyond_one_s_e"]
-    for level in (fidelity.PAPER, fidelity.OWN):
-        assert failed(fidelity.off("table_1", {**levels, level: full}))
+    for level in (measured.PAPER, measured.OWN):
+        assert failed(ladder_checks.off("table_1", {**levels, level: full}))
 
 
 def test_scatter_that_is_not_predicted_fails(ladder):
@@ -312,23 +313,25 @@ def test_scatter_that_is_not_predicted_fails(ladder):
         made = {}
         for k in range(14):
             spread = 0.01 * (1 + k / 10)
-            errors = factor * spread * np.sqrt(1 + 1 / fidelity.DRAWS) * random.standard_normal(5)
-            drawn = spread * random.standard_normal((5, fidelity.DRAWS))
+            errors = (
+                factor * spread * np.sqrt(1 + 1 / ladder_checks.DRAWS) * random.standard_normal(5)
+            )
+            drawn = spread * random.standard_normal((5, ladder_checks.DRAWS))
             known = float(np.sqrt((drawn.std(1, ddof=1) ** 2).mean()))
             level = Fidelity({"half_time": errors}, 1.0, 1.0, {"half_time": known})
-            made[str(k)] = {**levels, fidelity.DRAWN: level}
+            made[str(k)] = {**levels, measured.DRAWN: level}
         return made
 
-    z = [fidelity.calibration(grid(1.0), "half_time") for _ in range(50)]
+    z = [ladder_checks.calibration(grid(1.0), "half_time") for _ in range(50)]
     assert not failed(z)
-    assert failed([fidelity.calibration(grid(2.0), "half_time")])
+    assert failed([ladder_checks.calibration(grid(2.0), "half_time")])
     scores = [(c.measured - c.predicted) / c.standard_error for c in z]
     assert abs(np.mean(scores)) < 0.7 and 0.6 < np.std(scores) < 1.4
     level = replace(
-        levels[fidelity.DRAWN], scatter={"half_time": 0.001, "rollout_half_time": 0.001}
+        levels[measured.DRAWN], scatter={"half_time": 0.001, "rollout_half_time": 0.001}
     )
     late = replace(level, errors={**level.errors, "half_time": level.errors["half_time"] + 0.02})
-    assert failed(fidelity.drawn_aims("eta_1.5", {**levels, fidelity.DRAWN: late}))
+    assert failed(ladder_checks.drawn_aims("eta_1.5", {**levels, measured.DRAWN: late}))
 
 
 def test_renewed_ensembles_are_read_back(monkeypatch, tmp_path):
@@ -350,23 +353,23 @@ def test_renewed_ensembles_are_read_back(monkeypatch, tmp_path):
     first, last = (drawn.A.isel(alpha=k).values for k in (0, -1))
     assert (first == first[0]).all() and len({tuple(row) for row in last}) == 2
     assert drawn.A.isel(data_draw=0).values.tobytes() == one.A.values.tobytes()
-    for level in (fidelity.DRAWN, fidelity.COUNTS):  # what the ladder above leaves out
-        assert np.isfinite(fidelity.LEVELS[level].curves(p, one).A).all()
+    for level in (measured.DRAWN, measured.COUNTS):  # what the ladder above leaves out
+        assert np.isfinite(measured.LEVELS[level].curves(p, one).A).all()
 
 
 def test_terms_are_left_out_one_by_one(monkeypatch):
     """Each omission is another system, of the same realisation, solved at the runs' epochs."""
     asked = []
-    _, runs = ensemble.shipped(fidelity.TAKEN_APART)
-    runs = runs.isel(alpha=slice(None, None, fidelity.EVERY_ON_GRID))
+    _, runs = ensemble.shipped(measured.TAKEN_APART)
+    runs = runs.isel(alpha=slice(None, None, measured.EVERY_ON_GRID))
 
     def solve(system, epochs):
         assert list(epochs) == list(runs.epoch.values)
         asked.append(system)
         return runs
 
-    monkeypatch.setattr(fidelity, "solve", solve)
-    whole, no_pairs = (fidelity._without(term, lambda done: None) for term in ("whole", "no pairs"))
+    monkeypatch.setattr(measured, "solve", solve)
+    whole, no_pairs = (measured._without(term, lambda done: None) for term in ("whole", "no pairs"))
     assert asked[0] is not asked[1] and type(asked[0]) is type(asked[1])
     assert all(float(np.abs(e).max()) == 0 for e in (*whole.errors.values(),))
     assert whole.errors.keys() == no_pairs.errors.keys()
@@ -377,8 +380,8 @@ def test_errors_are_held_to_a_quarter_of_the_papers(factor, within):
     """Ours over the paper's, which may never reach a level."""
     ours = best()
     theirs = Fidelity({k: factor * v for k, v in ours.errors.items()}, 0.1, 0.1)
-    levels = {fidelity.FULL: ours, fidelity.PAPER: theirs}
-    rows = [c for c in fidelity.aims("table_1", levels) if "over the paper's" in c.name]
-    assert len(rows) == len(fidelity.SCATTERED)
+    levels = {measured.FULL: ours, measured.PAPER: theirs}
+    rows = [c for c in ladder_checks.aims("table_1", levels) if "over the paper's" in c.name]
+    assert len(rows) == len(measured.SCATTERED)
     expected = 0.0 if np.isnan(factor) else 1 / factor
     assert all(c.within == within and c.measured == pytest.approx(expected) for c in rows)

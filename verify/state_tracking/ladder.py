@@ -1,0 +1,228 @@
+"""Errors of every level of theory, per seed, at every setting of the shipped ensembles."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from simulate import pool
+from theory.state_tracking import Parameters
+from theory.state_tracking.levels import LEVELS
+from theory.state_tracking.numbers.per_seed import Realisation, Start, solve
+from verify.emergence import first_crossing
+from verify.state_tracking import ensemble
+from verify.state_tracking.terms import TERMS, times
+
+PAPER, OWN, CAVITY = "flow", "own_start", "cavity"
+
+
+DRAWN, COUNTS, FULL = "disorder_drawn", "disorder_counts", "fixed_disorder"
+
+
+TITLES = {name: level.title for name, level in LEVELS.items()}
+
+
+LADDER = ("table_1", "table_2", "unequal")
+
+
+SETTINGS = {name: ensemble.SETTINGS[name] for name in LADDER}
+
+
+GRID = ensemble.GRID
+
+
+EVERY = 3  # evaluations used; with a third of them no error changes by more than its standard error
+
+
+EVERY_ON_GRID = 2
+
+
+TAKEN_APART = "mixed"  # setting at which every term of the fixed-disorder theory is omitted in turn
+
+
+LOCKING, LOCKED = 0.2, 0.9  # range of attention during locking
+
+
+MEASURES = {
+    "half_time": "time of A = 1/2",
+    "rollout_half_time": "rollout half-time",
+    "A": "max |A|",
+    "variance_other": "wrong variance",
+    "variance_correct": "right variance",
+    "at_equal_A": "variances, equal A",
+    "loss": "max |loss|",
+    "rollout_accuracy": "max |rollout|",
+}
+
+
+SCATTERED = ("half_time", "rollout_half_time")
+
+
+ABSOLUTE = ("A", "loss", "rollout_accuracy")  # measures that are deviations, not relative errors
+
+
+ON_LADDER = tuple(level for level in LEVELS if level not in (DRAWN, COUNTS))
+
+
+ON_GRID = (PAPER, CAVITY, DRAWN, COUNTS, FULL)
+
+
+@dataclass(frozen=True)
+class Fidelity:
+    """Errors of one level of theory at one setting.
+
+    Attributes
+    ----------
+    errors : dict of str to ndarray, shape (seeds,)
+        Per measure: relative errors (signed for times; rms over evaluations for variances) of the
+        seeds that reach the event within their run, or largest absolute deviations.
+    inside, paired : float
+        Fraction of evaluations at which the mean rollout curve over seeds lies within one standard
+        error of the students' mean, unpaired and paired by seed (68% for a perfect theory).
+    """
+
+    errors: dict[str, np.ndarray]
+    inside: float
+    paired: float
+    scatter: dict[str, float] = field(default_factory=dict)
+
+    def summary(self, name: str) -> tuple[float, float]:
+        """Root mean square (times, variances) or mean (deviations) over seeds, with its standard
+        error; NaN if never reached.
+        """
+        x = self.errors[name]
+        if not len(x):
+            return np.nan, np.nan
+        n = np.sqrt(len(x))
+        if name in ABSOLUTE:
+            return float(x.mean()), float(x.std(ddof=1) / n)
+        rms = float(np.sqrt((x**2).mean()))
+        return rms, float((x**2).std(ddof=1) / n / (2 * rms)) if rms else 0.0
+
+    def as_dict(self) -> dict[str, Any]:
+        """Dictionary for JSON: value, standard error and errors per seed of each measure."""
+        measures = {}
+        for name in MEASURES:
+            value, error = self.summary(name)
+            per_seed = self.errors[name]
+            measures[name] = {"value": value, "standard_error": error, "per_seed": per_seed}
+        shares = {"mean_rollout_within_one_se": self.inside, "paired": self.paired}
+        return {**measures, **shares, "scatter": self.scatter}
+
+
+Ladder = dict[str, dict[str, Fidelity]]
+
+
+def judge(p: Parameters, theory: xr.Dataset, runs: xr.Dataset) -> Fidelity:
+    """Compare curves per seed with the students; of several draws their mean, with the relative
+    scatter of both times.
+    """
+    drawn = theory.transpose("draw", "seed", ...) if "draw" in theory.dims else None
+    theory = theory.transpose("seed", ...) if drawn is None else drawn.mean("draw")
+    runs = runs.transpose("seed", ...)
+    errors, scatter = {}, {}
+    for name, (of, level) in times(p).items():
+        predicted, measured = (first_crossing(d[of], level).values for d in (theory, runs))
+        timed = np.isfinite(measured)
+        errors[name] = (predicted / measured - 1)[timed]
+        if drawn is not None:
+            at = np.array([first_crossing(curve, level).values for curve in drawn[of]])
+            scatter[name] = _rms((at.std(0, ddof=1) / at.mean(0))[timed])
+    for name in ("A", "loss", "rollout_accuracy"):
+        errors[name] = np.abs(theory[name].values - runs[name].values).max(1)
+    ratios = {}
+    locks = (runs.A.values > LOCKED).any(1)
+    for name in ("variance_other", "variance_correct"):
+        ratios[name] = (theory[name].values / runs[name].values - 1)[locks]
+        errors[name] = np.array(
+            [_rms(r[a > LOCKED]) for r, a in zip(ratios[name], runs.A.values[locks], strict=True)]
+        )
+    errors["at_equal_A"] = np.array(
+        [
+            max(_at_equal_A(theory.isel(seed=k), runs.isel(seed=k), name) for name in ratios)
+            for k in np.flatnonzero(locks)
+        ]
+    )
+    gap = theory.rollout_accuracy.values - runs.rollout_accuracy.values
+    shares = []
+    for sample in (runs.rollout_accuracy.values, gap):
+        error = np.maximum(
+            sample.std(0, ddof=1) / np.sqrt(len(gap)), 0.5 / ensemble.TESTED
+        )  # sampling error of the test set
+        shares.append(float((np.abs(gap.mean(0)) <= error).mean()))
+    return Fidelity(errors, shares[0], shares[1], scatter)
+
+
+def _rms(x: np.ndarray) -> float:
+    return float(np.sqrt((x**2).mean())) if x.size else np.nan
+
+
+def _at_equal_A(theory: xr.Dataset, run: xr.Dataset, name: str) -> float:
+    """Rms relative error of a variance during locking, compared at equal attention."""
+    during = (run.A.values > LOCKING) & (run.A.values < LOCKED)
+    rising = slice(0, int(np.argmax(theory.A.values > (1 + LOCKED) / 2)) + 1)
+    at = np.interp(run.A.values[during], theory.A.values[rising], theory[name].values[rising])
+    return _rms(at / run[name].values[during] - 1)
+
+
+def _one(setting: str, level: str, tick: Callable[[int], None]) -> Fidelity:
+    p, runs = ensemble.shipped(setting)
+    every = EVERY if setting in LADDER else EVERY_ON_GRID
+    runs = runs.isel(alpha=slice(None, None, every))
+    errors = judge(p, LEVELS[level].curves(p, runs), runs)
+    tick(1)
+    return errors
+
+
+def _without(term: str, tick: Callable[[int], None]) -> Fidelity:
+    p, runs = ensemble.shipped(TAKEN_APART)
+    runs = runs.isel(alpha=slice(None, None, EVERY_ON_GRID))
+    system = TERMS[term](p, Start.measured(runs), Realisation.of(p, runs))
+    errors = judge(p, solve(system, runs.epoch.values), runs)
+    tick(1)
+    return errors
+
+
+def terms() -> dict[str, Fidelity]:
+    """Errors of the fixed-disorder theory without one of its terms, at one setting."""
+    errors = pool.run(
+        [functools.partial(_without, term) for term in TERMS],
+        [1] * len(TERMS),
+        progress=False,
+        what="terms of the theory",
+        unit="term",
+    )
+    return dict(zip(TERMS, errors, strict=True))
+
+
+def ladder(whole: bool = True) -> tuple[Ladder, Ladder]:
+    """Errors of the levels at every setting and, if ``whole``, at those of the grid, computed in
+    parallel, the longest first.
+    """
+    order = (DRAWN, FULL, COUNTS, *LEVELS)
+    wanted = ((SETTINGS, ON_LADDER), (GRID if whole else {}, ON_GRID))
+    tasks = [(s, level) for settings, levels in wanted for s in settings for level in levels]
+    tasks.sort(key=lambda task: order.index(task[1]))
+    done = dict(
+        zip(
+            tasks,
+            pool.run(
+                [functools.partial(_one, *t) for t in tasks],
+                [1] * len(tasks),
+                progress=False,
+                what="levels of theory",
+                unit="level",
+            ),
+            strict=True,
+        )
+    )
+    errors, grid = (
+        {setting: {level: done[setting, level] for level in levels} for setting in settings}
+        for settings, levels in wanted
+    )
+    return errors, grid
