@@ -26,6 +26,7 @@ def main(argv: list[str] | None = None) -> int:
         "seeds",
         "device",
         "quiet",
+        "anew",
         model=False,
     )
     parser.add_argument("paper", metavar="PAPER", help="one of " + ", ".join(keys))
@@ -44,7 +45,7 @@ def main(argv: list[str] | None = None) -> int:
         nargs="?",
         const="all",
         metavar="COMMANDS",
-        help="with --claims: first run the verify commands and the cited tests again (all, or gradients,tests,...) and store what they find",
+        help="with --claims: first run the verify commands whose code has changed, and the cited tests (all, or gradients,tests,...), and store what they find",
     )
     args = parser.parse_args(argv)
     model = cli.choose("paper", args.paper, keys)
@@ -91,7 +92,7 @@ def _claims(model: Model, paper: ModuleType, args: argparse.Namespace) -> int:
         for command in wanted:
             cli.choose("--run", command, dict.fromkeys(known))
         with progress.bar(f"papers {args.paper}", show=not args.quiet):
-            stored = evidence.renew(model, wanted, not args.quiet)
+            stored = evidence.renew(model, wanted, not args.quiet, args.anew)
     found_rows, state = evidence.found(stored), evidence.state(model, stored)
     different = claims.different(ledger, found_rows)
     if args.json:

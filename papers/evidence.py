@@ -4,7 +4,6 @@ with commit, cost and a digest of the code that they use.
 
 from __future__ import annotations
 
-import importlib
 import json
 import re
 import subprocess
@@ -21,24 +20,12 @@ from papers.claims import Found
 from theory.parameters import ParameterError
 from theory.registry import Model
 from theory.runtime import output
-from theory.runtime.sources import imported, used
 from verify.check import VERDICTS, Check
+from verify.digests import sources
 from verify.report import Request, collect
 
 ROOT = Path(__file__).parents[1]
 TESTS = "tests"  # name of the record of cited tests, next to the commands
-# Modules that list or import every model, handle statements in files, draw, print, make digests.
-ASIDE = (
-    "verify",
-    "theory.registry",
-    "verify.device.students",
-    "theory.statement.model",
-    "theory.runtime.plotting",
-    "theory.renaming",
-    "theory.titles",
-    "theory.printing",
-    "theory.runtime.sources",
-)
 KEPT = (
     "id",
     "name",
@@ -56,31 +43,6 @@ KEPT = (
 def place(model: Model) -> Path:
     """File of a model's evidence, next to its ledger."""
     return Path(str(model.ledger().__file__)).with_name("evidence.json")
-
-
-def sources(model: Model, command: str) -> str:
-    """Digest of all code that may affect the results of a command for a model."""
-    files = modules(model, command)
-    return used(files.values(), [files[name] for name in _roots(model, command) if name in files])
-
-
-def _roots(model: Model, command: str) -> list[str]:
-    """Modules that implement a command for a model; one model may share another's."""
-    return [m.place("verify", command) for m in model.offering(command)]
-
-
-def modules(model: Model, command: str) -> dict[str, Path]:
-    """Files of the modules that implement a command, of the model's theory and students, and of
-    everything that these import.
-
-    Device measurements and the shortcut to shipped ensembles are excluded.
-    """
-    tops = {wing: ROOT / wing for wing in ("theory", "simulate", "verify")}
-    if model.package:
-        top = model.package.partition(".")[0]
-        tops[top] = Path(str(importlib.import_module(top).__file__)).parent
-    own = [m.path(wing) for m in model.offering(command) for wing in ("theory", "simulate")]
-    return imported(["verify.report", *_roots(model, command), *own], tops, ASIDE)
 
 
 def commit(of: Path) -> str:
@@ -117,9 +79,11 @@ def found(stored: Mapping[str, Any]) -> Found:
     return Found(verdicts, equations)
 
 
-def renew(model: Model, commands: Iterable[str], progress: bool) -> dict[str, Any]:
+def renew(
+    model: Model, commands: Iterable[str], progress: bool, anew: bool = False
+) -> dict[str, Any]:
     """Run ``verify`` commands, or the cited tests, one after the other, and store each result as
-    soon as it is available.
+    soon as it is available. Commands whose stored result is of the same code are not run again.
 
     Parameters
     ----------
@@ -127,6 +91,8 @@ def renew(model: Model, commands: Iterable[str], progress: bool) -> dict[str, An
         Model whose commands are run.
     commands : iterable of str
         Names such as ``gradients``; ``tests`` for the tests cited in the ledger.
+    anew : bool
+        Whether to run a command even if its code has not changed.
 
     Returns
     -------
@@ -135,13 +101,16 @@ def renew(model: Model, commands: Iterable[str], progress: bool) -> dict[str, An
     """
     stored = load(model)
     for command in commands:
+        code = "" if command == TESTS else sources(model, command)
+        if code and not anew and stored.get(command, {}).get("sources") == code:
+            continue
         begun = time.monotonic()
         if command == TESTS:
             record: dict[str, Any] = {"checks": tested(cited(model)), "tables": {}}
         else:
             report = collect(Request(model, progress=progress), command)
             record = {
-                "sources": sources(model, command),
+                "sources": code,
                 "checks": [kept(check) for check in report.checks],
                 "tables": {k: [header, *rows] for k, (header, rows) in report.tables.items()},
             }

@@ -20,10 +20,10 @@ from typing import Any
 
 import joblib
 
-from papers import evidence
 from simulate.pool import one_thread
 from theory import equation, registry
 from theory.runtime import progress
+from verify import digests
 from verify.check import Check
 from verify.report import Request
 
@@ -162,7 +162,7 @@ def main(argv: list[str] | None = None) -> int:
                         if not fnmatch.fnmatchcase(row["equation"], given.equation)
                     ]
                     if not others:  # else some are of what the sources were
-                        made["sources"] = evidence.sources(model, command)
+                        made["sources"] = digests.sources(model, command)
                     made["rows"] = sorted(others + new, key=lambda row: row["equation"])
                     RESULTS.write_text(json.dumps(dict(sorted(results.items())), indent=1) + "\n")
     return int(any(not row["seen by"] for made in results.values() for row in made["rows"]))

@@ -8,6 +8,7 @@ import argparse
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -288,7 +289,13 @@ def main(
         Parameters that the command itself varies.
     """
     parser = cli.parser(
-        f"verify.{command}", description, "json", "wide", *flags, model=cli.offering(command)[0]
+        f"verify.{command}",
+        description,
+        "json",
+        "wide",
+        "anew",
+        *flags,
+        model=cli.offering(command)[0],
     )
     parser.unset = frozenset(unset)
     if more:
@@ -301,13 +308,23 @@ def main(
         from simulate import device  # imports torch, so only after the arguments are validated
 
         device.find(args.device)
+    drawn = getattr(args, "plot", None) is not None
     with progress.bar(f"verify.{command} {args.model.name}", show=request(args).progress):
-        report = collect(request(args), command)
+        make = partial(collect, request(args), command)
+        # Not where code may have been changed in memory, nor what the key of a result leaves out.
+        if argv is None and not getattr(args, "beyond", False):
+            from verify import stored
+
+            report, origin = stored.answer(request(args), command, make, args.anew or drawn)
+        else:
+            report, origin = make(), ""
+    if origin:
+        print(f"{origin}; --anew runs it again", file=sys.stderr)
     if args.json:
         print(output.to_json({"model": args.model.name, **report.as_dict()}))
     else:
         print(report.text(wide=args.wide))
-    if getattr(args, "plot", None) is not None and report.draw is not None:
+    if drawn and report.draw is not None:
         from theory.runtime import plotting
 
         plotting.deliver(
@@ -316,6 +333,6 @@ def main(
             f"{command}_{args.model.name}.png",
             stream=sys.stderr if args.json else None,
         )
-    elif getattr(args, "plot", None) is not None:
+    elif drawn:
         print("no figure of this form of the command (see --full)", file=sys.stderr)
     return report.exit_code

@@ -23,6 +23,7 @@ from papers import claims, evidence
 from theory.parameters import ParameterError
 from theory.registry import MODELS
 from theory.runtime import sources
+from verify import digests
 from verify.check import VERDICTS, Band, Check, identity, near, sampled
 from verify.report import Report
 
@@ -165,6 +166,11 @@ def test_no_check_fails_in_stored_evidence():
 def _gradients_again(model, tmp_path, monkeypatch):
     monkeypatch.setattr(evidence, "place", lambda model: tmp_path / f"{model.paper}.json")
     again = evidence.renew(model, ["gradients"], False)["gradients"]
+    with monkeypatch.context() as patch:  # the same code is not run again
+        patch.setattr(evidence, "collect", None)
+        evidence.renew(model, ["gradients"], False)
+        with pytest.raises(TypeError):
+            evidence.renew(model, ["gradients"], False, anew=True)
     assert {r["id"]: r["verdict"] for r in again["checks"]} == {
         r["id"]: r["verdict"] for r in stored(model.paper)["gradients"]["checks"]
     }
@@ -263,7 +269,8 @@ def test_run_stores_and_a_difference_is_exit_1(tmp_path, monkeypatch, capsys):
         )
         (tmp_path / "e.json").write_text(json.dumps(before))
         monkeypatch.setattr(evidence, "place", lambda model: tmp_path / "e.json")
-        assert command.main([model.paper, "--claims", "--run", "gradients", "--quiet"]) == code
+        words = [model.paper, "--claims", "--run", "gradients", "--quiet", "--anew"]
+        assert command.main(words) == code
         assert ("typed and computed verdicts differ" in capsys.readouterr().out) == wrong
 
 
@@ -353,8 +360,8 @@ def test_sources_of_a_command_are_what_it_imports(tmp_path):
     done = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=ROOT
     )
-    known = evidence.modules(MODELS["associative_memory"], "gradients")
-    assert set(done.stdout.split()) - set(evidence.ASIDE) <= known.keys()
+    known = digests.modules(MODELS["associative_memory"], "gradients")
+    assert set(done.stdout.split()) - set(digests.ASIDE) <= known.keys()
     assert not [name for name in known if "positional" in name]
 
 

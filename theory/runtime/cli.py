@@ -63,6 +63,7 @@ _FLAGS: dict[str, dict[str, Any]] = {
     },
     "device": {"default": None, "metavar": "NAME", "help": "torch device (cpu, cuda, cuda:1, ...)"},
     "quiet": {"action": "store_true", "help": "no progress on stderr"},
+    "anew": {"action": "store_true", "help": "run it even if its result is stored"},
     "full": {
         "action": "store_true",
         "help": "also what takes minutes to hours; ledgers cite this form",

@@ -1,0 +1,103 @@
+"""Reports of command lines are stored by all that they depend on, and come back as they were."""
+
+import json
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from theory.registry import MODELS
+from verify import digests, stored
+from verify.check import Band, near, sampled
+from verify.report import Report, Request
+
+REQUEST = Request(MODELS["state_tracking"], seeds="3", full=False)
+
+
+BAND = Band(0.1, 0.3, "a neglected term")
+CHECKS = [  # every kind of entry, with what JSON has no word for
+    near("off", "e", 1.0, 1.2, 0.0, "reason", band=BAND),
+    sampled("few", "e", 1.0, np.array([0.5, 1.0, 1.5])),
+    near("none", "e", np.nan, np.inf, 0.1, "reason"),
+]
+REPORT = Report(
+    CHECKS, ["a note"], {"one": (("a", "b"), [("1", "2")])}, {"x": np.array([1, np.nan])}
+)
+
+
+@pytest.fixture
+def made(tmp_path, monkeypatch):
+    """Number of times that the report was made."""
+    monkeypatch.setenv("SOLVABLE_TRANSFORMERS_RUNS", str(tmp_path))
+    monkeypatch.setattr(stored, "SHORT", -1.0)
+    count = []
+
+    def make():
+        count.append(1)
+        return REPORT
+
+    return count, make
+
+
+def test_the_same_question_is_answered_once(made):
+    """As text and as a dictionary, unless asked to run it anew."""
+    count, make = made
+    first, origin = stored.answer(REQUEST, "gradients", make, False)
+    again, later = stored.answer(REQUEST, "gradients", make, False)
+    assert len(count) == 1 and origin == "" and "as stored on" in later
+    assert again.text(wide=True) == first.text(wide=True) and again.exit_code == first.exit_code
+    assert str(again.as_dict()["checks"]) == str(first.as_dict()["checks"])
+    stored.answer(REQUEST, "gradients", make, True)
+    assert len(count) == 2
+
+
+def test_what_a_report_depends_on(made, monkeypatch, tmp_path):
+    """Other arguments, code, data or libraries: run again; files of one's own: always."""
+    count, make = made
+
+    def runs(request=REQUEST, command="gradients"):
+        before = len(count)
+        stored.answer(request, command, make, False)
+        return len(count) - before
+
+    assert runs() == 1 and runs() == 0
+    assert runs(Request(MODELS["state_tracking"], seeds="4", full=False)) == 1
+    assert runs(Request(MODELS["state_tracking"], seeds="3", full=True)) == 1
+    assert runs(Request(MODELS["induction_heads"], seeds="3", full=False)) == 1
+    assert runs(command="timescales") == 1
+    for module, name in ((digests, "sources"), (stored, "_data")):
+        with monkeypatch.context() as patch:
+            patch.setattr(module, name, lambda *given: "another")
+            assert runs() == 1
+    with monkeypatch.context() as patch:
+        patch.setattr(stored.importlib.metadata, "version", lambda name: "0")
+        assert runs() == 1
+    own = Request(MODELS["state_tracking"], runs=tmp_path)
+    assert runs(own) == 1 and runs(own) == 1
+    assert runs() == 0
+
+
+def test_a_damaged_report_is_made_again(made):
+    """Half a file, or one of another version."""
+    count, make = made
+    for text in ("{", json.dumps({"checks": [{}]})):
+        stored.answer(REQUEST, "gradients", make, False)
+        stored.place(REQUEST, "gradients").write_text(text)
+        assert stored.answer(REQUEST, "gradients", make, False)[1] == ""
+        stored.place(REQUEST, "gradients").unlink()
+    assert len(count) == 4
+
+
+@pytest.mark.slow
+def test_a_command_says_that_its_answer_is_stored(tmp_path):
+    """The same text twice, the second at once."""
+    words = [sys.executable, "-m", "verify.gradients", "induction_heads", "--quiet"]
+    environment = {**os.environ, "SOLVABLE_TRANSFORMERS_RUNS": str(tmp_path)}
+    first, second = (
+        subprocess.run(words, capture_output=True, text=True, env=environment, check=True)
+        for _ in range(2)
+    )
+    assert first.stdout == second.stdout
+    assert "as stored on" not in first.stderr and "--anew runs it again" in second.stderr

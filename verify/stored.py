@@ -1,0 +1,103 @@
+"""Reports of command lines, kept in the store of runs: the same code is not run twice with the same
+inputs.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.metadata
+import json
+import platform
+import time
+from collections.abc import Callable
+from dataclasses import asdict, fields
+from pathlib import Path
+from typing import Any
+
+from theory.registry import TABLE
+from theory.runtime import output
+from verify import digests
+from verify.check import Band, Check
+from verify.report import Report, Request
+
+FOLDER = "reports"  # in the store of runs
+SHORT = 2.0  # seconds; what takes less is not kept
+LIBRARIES = ("numpy", "scipy", "sympy", "mpmath", "torch", "xarray", "numba")
+PASSED_ON = ("model", "progress", "renew", "runs")  # fields of a request that the key does not hold
+
+
+def answer(
+    request: Request, command: str, make: Callable[[], Report], anew: bool
+) -> tuple[Report, str]:
+    """The report of a command, and where it is from if it was not made now.
+
+    Parameters
+    ----------
+    request : Request
+        Arguments of the command.
+    make : callable
+        Runs the command.
+    anew : bool
+        Whether to run it even if its report is stored.
+    """
+    path = None if _once(request) else place(request, command)
+    if path is not None and path.is_file() and not anew:
+        try:
+            kept = json.loads(path.read_text())
+            return _report(kept), f"as stored on {kept['date']}, when it took {kept['seconds']} s"
+        except (ValueError, KeyError, TypeError):  # written by another version, or damaged
+            path.unlink()
+    begun = time.monotonic()
+    report = make()
+    seconds = time.monotonic() - begun
+    if path is not None and seconds > SHORT:
+        said = {
+            "date": time.strftime("%Y-%m-%d"),
+            "seconds": round(seconds),
+            "checks": [asdict(c) for c in report.checks],
+            "notes": list(report.notes),
+            "tables": [[title, *table] for title, table in report.tables.items()],
+            "numbers": report.numbers,
+        }
+        with output.atomic(path) as temporary:
+            temporary.write_text(json.dumps(said, default=lambda x: x.tolist()))
+    return report, ""
+
+
+def _once(request: Request) -> bool:
+    """Whether a key would not identify it: a file of the user's is involved."""
+    ours = TABLE.get(request.model.name) is request.model
+    return not ours or request.runs is not None or request.renew
+
+
+def place(request: Request, command: str) -> Path:
+    """File of a report, by a digest of all that it depends on: code, shipped data, arguments,
+    libraries and the kind of processor.
+    """
+    from simulate.storage import default_store
+
+    given = {f.name: getattr(request, f.name) for f in fields(request) if f.name not in PASSED_ON}
+    key: dict[str, Any] = {
+        "code": digests.sources(request.model, command),
+        "data": _data(),
+        "arguments": given,
+        "libraries": {name: importlib.metadata.version(name) for name in LIBRARIES},
+        "machine": [platform.python_version(), platform.machine()],
+    }
+    digest = hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()[:16]
+    return default_store() / FOLDER / f"{command}-{request.model.name}-{digest}.json"
+
+
+def _data() -> str:
+    """Digest of the shipped ensembles."""
+    sha = hashlib.sha256()
+    for file in sorted((digests.ROOT / "verify").rglob("*")):
+        if file.suffix in (".nc", ".csv", ".json", ".npz"):
+            sha.update(file.read_bytes())
+    return sha.hexdigest()
+
+
+def _report(kept: dict[str, Any]) -> Report:
+    checks = [Check(**{**c, "band": c["band"] and Band(**c["band"])}) for c in kept["checks"]]
+    tables = {title: (header, rows) for title, header, rows in kept["tables"]}
+    return Report(checks, kept["notes"], tables, kept["numbers"])
