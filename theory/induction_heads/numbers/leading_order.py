@@ -18,7 +18,7 @@ from theory import numeric
 from theory.arguments import checked
 from theory.induction_heads.all_weights import plateau
 from theory.induction_heads.all_weights.law import EXPLICIT, FAR, NODES
-from theory.induction_heads.all_weights.plateau import FIVE, e, phi
+from theory.induction_heads.all_weights.plateau import BURST, FIVE, e, phi
 from theory.induction_heads.all_weights.scores import THETA
 from theory.induction_heads.numbers import all_weights as times
 from theory.induction_heads.numbers.all_weights_loss import NAMES
@@ -27,17 +27,23 @@ from theory.parameters import Allowed
 from theory.special import gauss_legendre
 
 
+def names(right: int = 1) -> tuple[str, ...]:
+    """Pseudo-parameters that move at leading order, with ``right`` right pairs."""
+    return FIVE if right == 1 else (*FIVE, *BURST)
+
+
 @cache
-def _compiled(query: str) -> tuple[Callable, Callable]:
-    """Compiled loss: the part common to all pairs, then the part of one pair, each with its
-    gradient with respect to `FIVE`.
+def _compiled(query: str, right: int = 1) -> tuple[Callable, Callable]:
+    """Compiled loss: the part common to all pairs, then the part of one pair (for a burst: none),
+    each with its gradient with respect to `names`.
     """
-    state = [THETA[n] for n in FIVE]
-    common, one = (
-        plateau.loss_uniform()
-        if query == "uniform"
-        else (plateau.loss_last() - plateau.right_label().subs(q, N), plateau.right_label())
-    )
+    state = [THETA[n] for n in names(right)]
+    if query == "uniform":
+        common, one = plateau.loss_uniform()
+    elif right > 1:
+        common, one = plateau.loss_last(right), sp.S.Zero
+    else:
+        common, one = plateau.loss_last() - plateau.right_label().subs(q, N), plateau.right_label()
 
     def with_gradient(expr: sp.Expr, *more: sp.Symbol) -> Callable:
         return sp.lambdify(
@@ -68,36 +74,41 @@ def nodes(size: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def loss_and_gradient(
-    theta: np.ndarray, size: int, query: str = "last"
+    theta: np.ndarray, size: int, query: str = "last", right: int = 1
 ) -> tuple[float, np.ndarray]:
-    """Loss of the five pseudo-parameters and its gradient, in the layout of all nineteen (equation
-    ``plateau_loss``).
+    """Loss of the five pseudo-parameters, or eight for a burst, and its gradient, in the layout of
+    all nineteen (equations ``plateau_loss``, ``plateau_loss_burst``).
     """
-    common, one = _compiled(query)
-    state = [float(theta[NAMES.index(n)]) for n in FIVE]
+    common, one = _compiled(query, right)
+    state = [float(theta[NAMES.index(n)]) for n in names(right)]
     pairs, weights = (np.array([float(size)]), np.ones(1)) if query == "last" else nodes(size)
     total = np.array(common(*state, size), float) + [
         float(np.sum(weights * x)) for x in one(*state, size, pairs)
     ]
     gradient = np.zeros(len(NAMES))
-    gradient[[NAMES.index(n) for n in FIVE]] = total[1:]
+    gradient[[NAMES.index(n) for n in names(right)]] = total[1:]
     return float(total[0]), gradient
 
 
 @checked
 def predicted(
-    size: Annotated[int, Allowed(low=2, high=10**5)], query: times.Query = "last", **options: Any
+    size: Annotated[int, Allowed(low=2, high=10**5)],
+    query: times.Query = "last",
+    right: times.Right = 1,
+    **options: Any,
 ) -> dict[str, float]:
-    """Emergence times by the flow of five pseudo-parameters, strict mask, without fitted constants;
-    relative error of order 1/N.
+    """Emergence times by the flow of five pseudo-parameters (eight for a burst of ``right`` right
+    pairs), strict mask, without fitted constants; relative error of order B^2/N.
 
     O(1) per step for either query. Valid up to N = 10^4; at 10^6 rounding errors of the gammas stop
     the integrator, see `slow_drop`. Units and names as in `all_weights.times`; infinite if not
     reached before the drop.
     """
-    return times.crossings(
-        times.descend(lambda x: loss_and_gradient(x, size, query), size, FIVE, **options), size
+    times.loss_of(size, query, "strict", right)  # refuses bursts that it does not know
+    run = times.descend(
+        lambda x: loss_and_gradient(x, size, query, right), size, names(right), **options
     )
+    return times.crossings(run, size)
 
 
 @checked
