@@ -40,6 +40,7 @@ delta = symbol("delta", r"\delta", "integral of Phi over e, over N", real=True)
 phi = symbol("phi", r"\varphi", "what 2 Phi has beside ln N", real=True)
 y = symbol("y", positive=True)
 LEADING = ("strict mask", "relative order 1/N left out", ORTHONORMAL)
+MANY = ("strict mask", "relative orders 1/N and B/N left out", ORTHONORMAL)
 
 
 def power_sums(rational: sp.Expr, over: sp.Symbol, last: sp.Expr | None) -> sp.Expr:
@@ -148,16 +149,29 @@ def seen_in_burst() -> sp.Expr:
     return sp.factor(sp.summation(sp.expand(leading), (k, 1, B))).subs(E_1, sp.exp(alpha_1))
 
 
+@cache
+def kept_score() -> sp.Expr:
+    """Score of the burst's label k relative to other rows, without what is smaller by 1/N."""
+    small = {THETA[n]: 0 for n in ("beta_8", "beta_11", "beta_12")}
+    score = burst.score_forms("strict")["right_label"].subs(E, 0)
+    return burst.in_full(score, "strict").subs(small)
+
+
+@cache
+def slow_loss() -> sp.Expr:
+    """N^2 times the change of the loss by what a burst sees, N to infinity: attention on right
+    labels, and what rows of the burst retrieve of them, at gamma_4 = - B.
+    """
+    one = sp.expand(sp.limit(sp.together(N * kept_score()), N, sp.oo))
+    labels = sp.summation(one, (k, 1, B))
+    return sp.factor(-gamma_3 * labels + B * N * seen_in_burst())
+
+
 def right_labels(right: int | sp.Expr) -> sp.Expr:
     """Change of the loss by a burst: the excess of attention on right labels, the square of the
     output along them, and other tokens, of which there are 2 (N - B).
-
-    Rows score as in `burst.score_forms`, without what is of relative order 1/N there.
     """
-    score = burst.in_full(burst.score_forms("strict")["right_label"].subs(E, 0), "strict")
-    kept = {THETA[n]: 0 for n in ("beta_8", "beta_11", "beta_12")}
-    every = sp.exp(score.subs(kept)).subs(B, right)
-    labels = sp.Sum(every, (k, 1, right))
+    labels = sp.Sum(sp.exp(kept_score().subs(B, right)), (k, 1, right))
     labels = labels if isinstance(right, sp.Symbol) else labels.doit()
     a, before = labels / (labels + 2 * N - right), sp.sympify(right) / (2 * N)
     fewer = before * (gamma_2 + gamma_3) ** 2 / N
@@ -230,6 +244,7 @@ def equations() -> dict[str, Equation]:
         ),
         plateau_phi=(phi, lambda: sums()[phi], f"{PLACE}: 2 Phi = ln N + phi + O(e/N)", *LEADING),
         plateau_loss=(squared_error, loss_last, f"{PLACE}: five numbers, q = N", *LEADING),
+        plateau_loss_burst=(squared_error, lambda: loss_last(B), f"{burst.PLACE}: eight numbers", *MANY),
         plateau_Gamma=(
             Gamma,
             lambda: layer()["last_Gamma"],

@@ -22,7 +22,7 @@ from theory.induction_heads.all_weights.plateau import BURST, FIVE, e, phi
 from theory.induction_heads.all_weights.scores import THETA
 from theory.induction_heads.numbers import all_weights as times
 from theory.induction_heads.numbers.all_weights_loss import NAMES
-from theory.induction_heads.symbols import N, q
+from theory.induction_heads.symbols import B, N, q
 from theory.parameters import Allowed
 from theory.special import gauss_legendre
 
@@ -54,6 +54,9 @@ def _compiled(query: str, right: int = 1) -> tuple[Callable, Callable]:
         )
 
     return with_gradient(common, N), with_gradient(one, N, q)
+
+
+EFFECTIVE = 1e-5  # relative accuracy of an effective length: the flow is right to 1/N
 
 
 @cache
@@ -112,22 +115,48 @@ def predicted(
 
 
 @checked
-def slow_drop(log_size: Annotated[float, Allowed(low=0, high=1e3)]) -> float:
-    """T_drop / N^2 for the last pair in the limit 1/N -> 0 at fixed ln N: one ODE for alpha_3 as a
-    function of beta_2.
+def effective_length(size: Annotated[int, Allowed(low=8, high=10**5)], right: times.Right) -> float:
+    """Context length at which a single right pair drops as late as ``right`` of ``size`` pairs,
+    strict mask, by the flow of eight numbers and of five.
+    """
+    late = predicted(size, right=right, rtol=EFFECTIVE)["T_drop"]
+
+    def gap(log_length: float) -> float:
+        length = float(np.exp(log_length))
+        run = times.descend(lambda x: loss_and_gradient(x, length), length, FIVE, rtol=EFFECTIVE)
+        return math.log(times.crossings(run, length)["T_drop"] / late)
+
+    ends = math.log(size / right**2 / 2), math.log(size)
+    return math.exp(scipy.optimize.brentq(gap, *ends, xtol=EFFECTIVE))
+
+
+@checked
+def slow_drop(
+    log_size: Annotated[float, Allowed(low=0, high=1e3)], right: times.Right = 1
+) -> float:
+    """T_drop / N^2 for the last pair, or a burst, in the limit 1/N -> 0 at fixed ln N: alpha_3 as a
+    function of beta_2, with the numbers that only a burst moves.
     """
     of_e = numeric.function(plateau.sums()[phi], [e])
+    moved = [THETA[n] for n in ("alpha_3", *BURST)]
+    state = [THETA["beta_2"], *moved, THETA["gamma_3"]]
+    loss = plateau.slow_loss().subs(B, right)
+    slopes = numeric.function([-sp.diff(loss, x) for x in state[:-1]], state)
+    start = np.zeros(1 + len(moved))
 
-    def rates(beta: float, state: np.ndarray) -> list[float]:
-        drop = float(np.exp(-state[0]))  # e^-alpha
-        third = np.sqrt(1 + beta**2 / 2)
-        return [beta + (log_size + float(of_e(1 / drop))) / 2 / third, 2 * drop / third]
+    def rates(beta: float, at: np.ndarray) -> list[float]:
+        alpha, first, seventh, tenth, _ = at
+        third = np.sqrt(right**2 + (beta**2 + seventh**2 + tenth**2) / 2)
+        of_beta, of_alpha, *others = slopes(beta, alpha, first, seventh, tenth, third)
+        grown = float(np.exp(alpha))
+        of_alpha += right**2 * grown * (log_size + float(of_e(grown))) / 4
+        return [float(x / of_beta) for x in (of_alpha, *others, 1)]
 
-    def gone(_: float, state: np.ndarray) -> float:
-        return float(state[0]) - FAR
+    def gone(_: float, at: np.ndarray) -> float:
+        return float(at[0]) - FAR
 
     gone.terminal = True  # type: ignore[attr-defined]
     run = scipy.integrate.solve_ivp(
-        rates, (0, FAR), [0.0, 0.0], method="LSODA", rtol=1e-10, atol=1e-14, events=gone
+        rates, (0, FAR), start, method="LSODA", rtol=1e-10, atol=1e-14, events=gone
     )
-    return float(run.y[1, -1])
+    return float(run.y[-1, -1])
