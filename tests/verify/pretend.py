@@ -4,7 +4,6 @@ seed that was asked for, so that rows of commands that train for hours are built
 
 from __future__ import annotations
 
-import dataclasses
 import zlib
 
 import numpy as np
@@ -20,8 +19,8 @@ def drawn(*of):
 
 
 def asked(p, options):
-    """Everything but the seed."""
-    return dataclasses.astuple(p), sorted(options.items())
+    """Everything but the seed; fields that came later only where they are not their default."""
+    return tuple(p.stored().values()), sorted(options.items())
 
 
 def rising(at, *of):

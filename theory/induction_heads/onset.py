@@ -73,11 +73,11 @@ def _all(p: Parameters) -> Onset:
         | {"T_drop": "never"},
         notes=notes,
         curves=lambda: {ALL_WEIGHTS: _path(p)},
-        equations=lambda: [
-            *(x for part in (scores, loss) for x in part.equations().values())
-        ]
-        if p.B == 1
-        else [*(x for part in (burst, burst_loss) for x in part.equations().values())],
+        equations=lambda: (
+            [*(x for part in (scores, loss) for x in part.equations().values())]
+            if p.B == 1
+            else [*(x for part in (burst, burst_loss) for x in part.equations().values())]
+        ),
         plot=draw,
         setting={name: getattr(p, name) for name in ("N", "data", "query", "mask")}
         | ({"B": p.B} if p.B > 1 else {})

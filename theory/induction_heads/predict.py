@@ -71,9 +71,7 @@ def predict(
     of = all_weights.loss_of(p.N, p.query, p.mask, p.B)
 
     def follow() -> xr.Dataset:
-        whole = all_weights.euler(
-            p.N, p.query, p.mask, p.time_per_step, int(steps[-1]), p.B
-        )
+        whole = all_weights.euler(p.N, p.query, p.mask, p.time_per_step, int(steps[-1]), p.B)
         path = whole[steps]
         losses = [of(x)[0] for x in path]
         curves = {short: ("t", path[:, NAMES.index(full)]) for short, full in SHORT.items()}

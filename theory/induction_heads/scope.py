@@ -48,7 +48,13 @@ QUERY = only("query", "last", "uniform")
 THREE = Scope(
     "the flow (B.5)",
     "three trained numbers on orthonormal data, the last pair queried",
-    (only("trained", *PROJECTED), ORTHONORMAL, only("query", "last"), only("mask", "strict"), BURSTS),
+    (
+        only("trained", *PROJECTED),
+        ORTHONORMAL,
+        only("query", "last"),
+        only("mask", "strict"),
+        BURSTS,
+    ),
     ("D", *TIME),
     remedy=THREE_WORK,
 )

@@ -40,7 +40,9 @@ from theory.statement.tree import Node
 R = array("R_1", "R", "what a row retrieves of the token of another one, first layer")
 PLACE = "beyond Sec. 7.2: all weights, a burst of right pairs"
 BEFORE = "every pair before the burst occurs once"
-E_1 = symbol("E_1", means="exp(alpha_1), of a right row on an earlier one of its kind", positive=True)
+E_1 = symbol(
+    "E_1", means="exp(alpha_1), of a right row on an earlier one of its kind", positive=True
+)
 
 
 def counted(expr: sp.Expr) -> sp.Expr:

@@ -71,9 +71,7 @@ def outputs(mask: str) -> dict[str, sp.Expr]:
         "retrieved_label": after + own * w_label[l] * w["label_self"],
         "output_item": written(sp.S.Zero, "other", w_item[l], r_item[l]),
         "output_label": written(sp.S.Zero, "other", w_label[l], r_label[l]),
-        "output_right_item": written(
-            gamma[0], "item", items + own * w_query, from_burst("item")
-        ),
+        "output_right_item": written(gamma[0], "item", items + own * w_query, from_burst("item")),
         "output_right_label": written(sp.S.Zero, "label", labels, from_burst("label")),
     }
 

@@ -24,6 +24,8 @@ from theory.equation import Equation, table
 from theory.induction_heads.all_weights import burst, plateau
 from theory.induction_heads.all_weights.plateau import LEADING, beta_7, beta_10, e, phi
 from theory.induction_heads.all_weights.scores import PLACE, THETA
+from theory.induction_heads.bursty import mixture
+from theory.induction_heads.bursty.mixture import mean_B, mean_B2
 from theory.induction_heads.numbers import all_weights as times
 from theory.induction_heads.symbols import B, N, T_alpha, T_drop, T_gamma, ref, tau, u
 from theory.notation import symbol
@@ -85,14 +87,14 @@ def uniform_integral() -> sp.Expr:
 
 @cache
 def drop_time() -> sp.Expr:
-    """Time of the drop for the last pair, or a burst, with the first corrections.
+    """Time of the drop for the last pair, or bursts, with the first corrections.
 
-    e^-alpha decreases at the rate B^2 (ln N + phi(e)) / (4 N^2), and by the right labels, as beta_2
-    grows; u = e^-alpha.
+    One head descends the mean loss over bursts. e^-alpha decreases at the rate <B>^2 (ln N +
+    phi(e)) / (4 N^2), and by the right labels, as beta_2 grows; u = e^-alpha.
     """
     log, v = sp.log(N), sp.Symbol("v", positive=True)
-    scale = B**2 / (4 * N**2)
-    of_labels = plateau.slow_loss().subs(gamma_3, B) / N**2
+    scale = mean_B**2 / (4 * N**2)
+    of_labels = mixture.mean(plateau.slow_loss().subs(gamma_3, mean_B)) / N**2
     of_beta = -sp.diff(of_labels, beta_2).subs(alpha_3, -sp.log(v))
     beta = sp.integrate(sp.expand(of_beta / (scale * log)), (v, u, 1))
     gain = sp.expand(-sp.diff(of_labels, alpha_3) * sp.exp(-alpha_3) / scale).subs(beta_2, beta)
@@ -100,10 +102,15 @@ def drop_time() -> sp.Expr:
     return 1 / scale / (log + mean_phi + (sp.expand(mean) - variance_phi) / log)
 
 
+def of_size(right: int | sp.Symbol) -> sp.Expr:
+    """`drop_time` of bursts of one size."""
+    return drop_time().subs({mean_B: right, mean_B2: right**2})
+
+
 def effective() -> sp.Expr:
     """Context length at which a single right pair takes as long, with ln(N/B) in its logarithm."""
-    single = (drop_time().subs(B, 1) / N**2).subs(N, N / B)
-    return sp.sqrt(drop_time() / single)
+    single = (of_size(1) / N**2).subs(N, N / B)
+    return sp.sqrt(of_size(B) / single)
 
 
 @cache
@@ -126,12 +133,13 @@ def equations() -> dict[str, Equation]:
         all_alpha_uniform=(alpha_3, beta_2**2 / 2, f"{new}: behind the layer, uniform q"),
         T_drop_all_last=(
             T_drop,
-            lambda: drop_time().subs(B, 1),
+            lambda: of_size(1),
             f"{new}: q = N, to relative order 1 / (ln N)^2",
         ),
         T_alpha_all_last=(T_alpha, alpha_half.subs(B, 1), f"{new}: q = N"),
         all_gamma_burst=(gamma_3, of_burst, f"{here}: behind the layer"),
-        T_drop_all_burst=(T_drop, drop_time, f"{here}, to relative order 1 / (ln N)^2"),
+        T_drop_all_burst=(T_drop, lambda: of_size(B), f"{here}, to relative order 1 / (ln N)^2"),
+        T_drop_all_bursts=(T_drop, drop_time, f"{here}, B random"),
         T_alpha_all_burst=(T_alpha, alpha_half, here),
         N_eff_all=(N_eff, effective, f"{here}: a single pair drops as late"),
         T_drop_all_uniform=(T_drop, 4 * uniform_integral() * N**2 / log, f"{new}: uniform q"),

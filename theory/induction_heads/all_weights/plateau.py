@@ -118,9 +118,7 @@ def moments() -> tuple[sp.Expr, sp.Expr]:
     return tuple(sp.integrate(y**n * sp.exp(-y), (y, 0, sp.oo)) for n in (1, 2))  # type: ignore[return-value]
 
 
-def quadratic(
-    target: sp.Expr, square: sp.Expr = sp.S.Zero, right: sp.Expr = sp.S.One
-) -> sp.Expr:
+def quadratic(target: sp.Expr, square: sp.Expr = sp.S.Zero, right: sp.Expr = sp.S.One) -> sp.Expr:
     """2 N (loss - 1) while the second layer attends uniformly; ``target`` is S of the correct
     label, which occurs ``right`` times.
     """
@@ -160,11 +158,11 @@ def kept_score() -> sp.Expr:
 @cache
 def slow_loss() -> sp.Expr:
     """N^2 times the change of the loss by what a burst sees, N to infinity: attention on right
-    labels, and what rows of the burst retrieve of them, at gamma_4 = - B.
+    labels, and what rows of the burst retrieve of them.
     """
     one = sp.expand(sp.limit(sp.together(N * kept_score()), N, sp.oo))
     labels = sp.summation(one, (k, 1, B))
-    return sp.factor(-gamma_3 * labels + B * N * seen_in_burst())
+    return sp.factor(-gamma_3 * labels - gamma_4 * N * seen_in_burst())
 
 
 def right_labels(right: int | sp.Expr) -> sp.Expr:
@@ -244,7 +242,12 @@ def equations() -> dict[str, Equation]:
         ),
         plateau_phi=(phi, lambda: sums()[phi], f"{PLACE}: 2 Phi = ln N + phi + O(e/N)", *LEADING),
         plateau_loss=(squared_error, loss_last, f"{PLACE}: five numbers, q = N", *LEADING),
-        plateau_loss_burst=(squared_error, lambda: loss_last(B), f"{burst.PLACE}: eight numbers", *MANY),
+        plateau_loss_burst=(
+            squared_error,
+            lambda: loss_last(B),
+            f"{burst.PLACE}: eight numbers",
+            *MANY,
+        ),
         plateau_Gamma=(
             Gamma,
             lambda: layer()["last_Gamma"],

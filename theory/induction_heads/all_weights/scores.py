@@ -51,9 +51,7 @@ def key_scores(mask: str = "strict") -> dict[str, sp.Expr]:
 
 
 @cache
-def abbreviations(
-    mask: str = "strict", burst: sp.Expr = sp.S.One
-) -> dict[sp.Symbol, sp.Expr]:
+def abbreviations(mask: str = "strict", burst: sp.Expr = sp.S.One) -> dict[sp.Symbol, sp.Expr]:
     """Definitions of the abbreviations for weights of the first layer and sums of W2.
 
     The query attends with h to every right item and with g to all else, so that it retrieves H of

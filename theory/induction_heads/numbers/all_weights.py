@@ -92,6 +92,19 @@ def loss_of(size: int, query: int | str, mask: str, right: int = 1) -> LossAndGr
     return partial(burst_loss.loss_and_gradient, size=size, right=right, mask=mask)
 
 
+def loss_of_mixture(
+    size: int, chances: Mapping[int, float], mask: str = "strict"
+) -> LossAndGradient:
+    """Mean loss and gradient over contexts that end in bursts, by the chances of their sizes."""
+    each = [(share, loss_of(size, "last", mask, right)) for right, share in chances.items()]
+
+    def mean(theta: np.ndarray) -> tuple[float, np.ndarray]:
+        found = [(share, *of(theta)) for share, of in each]
+        return sum(a * x for a, x, _ in found), sum(a * y for a, _, y in found)
+
+    return mean
+
+
 def descend(
     of: LossAndGradient,
     size: int,
@@ -259,9 +272,7 @@ def curve(
     return xr.Dataset(data | {"loss": ("t", losses)}, coords={"t": size * at})
 
 
-def euler(
-    size: int, query: str, mask: str, step: float, steps: int, right: int = 1
-) -> np.ndarray:
+def euler(size: int, query: str, mask: str, step: float, steps: int, right: int = 1) -> np.ndarray:
     """Gradient descent with a finite step in t; for a uniform query every pair is queried once per
     step. Shape (steps + 1, 19).
     """

@@ -13,14 +13,7 @@ import sympy as sp
 
 from theory.induction_heads.all_weights import burst
 from theory.induction_heads.all_weights.loss import gamma, o_item, o_other
-from theory.induction_heads.all_weights.scores import (
-    THETA,
-    H,
-    context_weights,
-    g,
-    x_first,
-    x_self,
-)
+from theory.induction_heads.all_weights.scores import THETA, H, context_weights, g, x_first, x_self
 from theory.induction_heads.numbers.all_weights_loss import EFFECTIVE, NAMES, TINY, effective
 from theory.induction_heads.symbols import B, N, k
 from theory.parameters import ParameterError

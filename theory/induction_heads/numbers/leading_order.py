@@ -140,7 +140,7 @@ def slow_drop(
     of_e = numeric.function(plateau.sums()[phi], [e])
     moved = [THETA[n] for n in ("alpha_3", *BURST)]
     state = [THETA["beta_2"], *moved, THETA["gamma_3"]]
-    loss = plateau.slow_loss().subs(B, right)
+    loss = plateau.slow_loss().subs({THETA["gamma_4"]: -right, B: right})
     slopes = numeric.function([-sp.diff(loss, x) for x in state[:-1]], state)
     start = np.zeros(1 + len(moved))
 

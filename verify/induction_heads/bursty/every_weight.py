@@ -1,0 +1,90 @@
+"""All weights on a burst: closed flow against the network, law against the flow, students."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+
+from simulate.induction_heads import task, train
+from simulate.induction_heads.student import NAMES, Nineteen, squared_error
+from simulate.pool import one_thread
+from theory.induction_heads import Parameters
+from theory.induction_heads.numbers import all_weights as times
+from theory.induction_heads.numbers import leading_order
+from theory.induction_heads.numbers.burst_loss import loss_and_gradient
+from verify.check import Check, identity
+from verify.induction_heads import all_weights
+from verify.induction_heads.all_weights_equations import EXACT, EXACT_WHY, point
+
+SIZES = ((2, 1), (3, 2), (5, 1), (5, 3), (8, 4))
+LAW = ((64, 2), (64, 4), (512, 4), (512, 16))
+LAW_CLOSE, LAW_WHY = 0.02, "relative orders 1/N and B/N"
+STUDENTS = ((16, 2), (32, 4))
+SEEDS = range(8)
+
+
+def network(size: int, right: int, mask: str, theta: torch.Tensor) -> torch.Tensor:
+    """Loss of the network with the given nineteen numbers on one orthonormal frame."""
+    p = Parameters(N=size, B=right, data="orthonormal", query="last", mask=mask)
+    batch = task.sample(p, torch.Generator().manual_seed(size), 1, torch.float64)
+    student = Nineteen(p.dimension, mask, torch.float64)
+    given = {"theta": theta}
+    return squared_error(torch.func.functional_call(student, given, (batch.X,)), batch.y, "sum")
+
+
+def running_sums() -> list[Check]:
+    """Loss and gradient in O(N) against the network, both masks, with one right pair and more."""
+    checks = []
+    for mask in all_weights.MASKS:
+        told, found = [], []
+        for size, right in SIZES:
+            theta = torch.tensor(point(size), requires_grad=True)
+            loss = network(size, right, mask, theta)
+            (gradient,) = torch.autograd.grad(loss, theta)
+            value, slopes = loss_and_gradient(theta.detach().numpy(), size, right, mask)
+            told.append(np.append(slopes, value))
+            found.append(np.append(gradient.numpy(), loss.detach().numpy()))
+        name = f"loss and gradient of all weights on a burst, {mask} mask"
+        both = (np.concatenate(x) for x in (told, found))
+        checks.append(identity(name, "burst_loss", *both, EXACT, EXACT_WHY))
+    return checks
+
+
+def descent(size: int = 6, right: int = 2, steps: int = 300, **more: Any) -> list[Check]:
+    """Training in the nineteen directions against the closed gradient, at every step."""
+    p = all_weights.student_parameters(size, "last", "nineteen", steps=steps, right=right)
+    runs = train(p.replace(eval_every=1), seeds=[0], dtype="float64", **more)
+    path = times.euler(size, "last", p.mask, p.time_per_step, steps, right)
+    why = f"rounding of {steps} steps, float64"
+    name = f"descent of all weights on a burst step by step, N = {size}, B = {right}"
+    return [identity(name, "burst_loss", path, runs.pseudo.values[0], 1e-11, why)]
+
+
+def against_law(settings: tuple[tuple[int, int], ...] = LAW) -> tuple[list[Check], list[str]]:
+    """Times of alpha_3 = 1/2 and of the drop: eight numbers against all of them."""
+    checks, notes = [], []
+    for N, B in settings:
+        law, flow = leading_order.predicted(N, right=B), all_weights.flow_times(N, "last", B)
+        for name in ("T_alpha", "T_drop"):
+            what = f"law of all weights on a burst for {name}, N = {N}, B = {B}"
+            told = law[name], flow[name]
+            checks.append(identity(what, "plateau_loss_burst", *told, LAW_CLOSE, LAW_WHY))
+        notes.append(
+            f"  all weights, N = {N}, B = {B}: T_alpha {flow['T_alpha']:.5g}, "
+            f"law {law['T_alpha']:.5g}; T_drop {flow['T_drop']:.5g}, law {law['T_drop']:.5g}"
+        )
+    return checks, notes
+
+
+def everything(full: bool = True, **more: Any) -> tuple[list[Check], list[str]]:
+    """All of the above; students whose weights all move if ``full``."""
+    with one_thread():
+        checks = [*running_sums(), *descent(**more)]
+    rows, notes = against_law()
+    checks += rows
+    for N, B in STUDENTS if full else ():
+        rows, lines = all_weights.of_batches(N, "last", B, seeds=SEEDS, **more)
+        checks, notes = checks + rows, notes + lines
+    return checks, notes
