@@ -4,6 +4,7 @@ seed that was asked for, so that rows of commands that train for hours are built
 
 from __future__ import annotations
 
+import dataclasses
 import zlib
 
 import numpy as np
@@ -20,7 +21,8 @@ def drawn(*of):
 
 def asked(p, options):
     """Everything but the seed; fields that came later only where they are not their default."""
-    return tuple(p.stored().values()), sorted(options.items())
+    given = zip(dataclasses.fields(p), dataclasses.astuple(p), strict=True)
+    return tuple(v for f, v in given if f.name in p.stored()), sorted(options.items())
 
 
 def rising(at, *of):

@@ -96,7 +96,7 @@ class Network:
 
     def right_row(self, kind: str, place: Any) -> Row:
         """A row of the burst, whose pairs are counted from 1."""
-        return kind, fixed(self.right, place)
+        return kind, fixed(self.sorts[-1], place)
 
     def visible(self, row: Row, entry: Callable[[Row], Node]) -> Node:
         """Sum an entry over all rows that a row attends to."""

@@ -20,7 +20,6 @@ from simulate.pool import one_thread
 from theory.induction_heads import Parameters
 from theory.induction_heads.numbers import all_weights as times
 from theory.induction_heads.numbers import leading_order
-from theory.induction_heads.numbers.all_weights_loss import loss_and_gradient
 from theory.induction_heads.parameters import StandardParameters
 from verify.check import Band, Check, identity, sampled
 from verify.emergence import first_crossing

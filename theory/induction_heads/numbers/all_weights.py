@@ -100,14 +100,15 @@ def loss_of_mixture(
 
     def mean(theta: np.ndarray) -> tuple[float, np.ndarray]:
         found = [(share, *of(theta)) for share, of in each]
-        return sum(a * x for a, x, _ in found), sum(a * y for a, _, y in found)
+        loss = float(sum(share * x for share, x, _ in found))
+        return loss, np.sum([share * y for share, _, y in found], 0)
 
     return mean
 
 
 def descend(
     of: LossAndGradient,
-    size: int,
+    size: float,
     names: Collection[str],
     until: Callable[[float, np.ndarray], bool] | None = None,
     rtol: float = RTOL,
@@ -121,7 +122,7 @@ def descend(
     ----------
     of : callable
         Loss and gradient as a function of the nineteen pseudo-parameters.
-    size : int
+    size : float
         Number of pairs N, which sets the scales.
     names : collection of str
         Trained pseudo-parameters.
@@ -184,7 +185,7 @@ def descend(
     return run
 
 
-def crossings(run: Any, size: int, levels: Mapping[str, str] = LEVELS) -> dict[str, float]:
+def crossings(run: Any, size: float, levels: Mapping[str, str] = LEVELS) -> dict[str, float]:
     """First times at which pseudo-parameters, and the loss, reach 1/2; infinite if they do not."""
     times = {
         label: size * first_crossing(run, NAMES.index(name), HALF) for label, name in levels.items()

@@ -13,7 +13,7 @@ import sympy as sp
 
 from theory.induction_heads.all_weights import burst
 from theory.induction_heads.all_weights.loss import gamma, o_item, o_other
-from theory.induction_heads.all_weights.scores import THETA, H, context_weights, g, x_first, x_self
+from theory.induction_heads.all_weights.scores import H, context_weights, g, x_first, x_self
 from theory.induction_heads.numbers.all_weights_loss import EFFECTIVE, NAMES, TINY, effective
 from theory.induction_heads.symbols import B, N, k
 from theory.parameters import ParameterError
@@ -105,8 +105,8 @@ def loss_and_gradient(
     if right not in range(1, size):
         raise ParameterError(f"B = {right}: must lie in 1..{size - 1}, below N = {size}")
     shifted = np.asarray(theta, float)[:, None] + 1j * TINY * np.eye(len(NAMES))
-    both = [*effective(mask, B)(*shifted, size, right), np.exp(shifted[NAMES.index("alpha_1")])]
-    both = np.array([np.broadcast_to(x, len(NAMES)) for x in both])
+    found = [*effective(mask, B)(*shifted, size, right), np.exp(shifted[NAMES.index("alpha_1")])]
+    both = np.array([np.broadcast_to(x, len(NAMES)) for x in found])
     moved = both.real[:, :1] + 1j * TINY * np.eye(len(QUANTITIES))
     values = loss_of(list(moved[:, :, None]), size, right, mask == "strict")
     return float(values[0].real), values.imag / TINY @ both.imag / TINY

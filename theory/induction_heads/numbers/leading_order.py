@@ -77,14 +77,14 @@ def nodes(size: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def loss_and_gradient(
-    theta: np.ndarray, size: int, query: str = "last", right: int = 1
+    theta: np.ndarray, size: float, query: str = "last", right: int = 1
 ) -> tuple[float, np.ndarray]:
     """Loss of the five pseudo-parameters, or eight for a burst, and its gradient, in the layout of
     all nineteen (equations ``plateau_loss``, ``plateau_loss_burst``).
     """
     common, one = _compiled(query, right)
     state = [float(theta[NAMES.index(n)]) for n in names(right)]
-    pairs, weights = (np.array([float(size)]), np.ones(1)) if query == "last" else nodes(size)
+    pairs, weights = (np.array([float(size)]), np.ones(1)) if query == "last" else nodes(int(size))
     total = np.array(common(*state, size), float) + [
         float(np.sum(weights * x)) for x in one(*state, size, pairs)
     ]

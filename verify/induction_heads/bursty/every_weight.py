@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from simulate.induction_heads import task, train
-from simulate.induction_heads.student import NAMES, Nineteen, squared_error
+from simulate.induction_heads.student import Nineteen, squared_error
 from simulate.pool import one_thread
 from theory.induction_heads import Parameters
 from theory.induction_heads.numbers import all_weights as times
@@ -47,8 +47,8 @@ def running_sums() -> list[Check]:
             told.append(np.append(slopes, value))
             found.append(np.append(gradient.numpy(), loss.detach().numpy()))
         name = f"loss and gradient of all weights on a burst, {mask} mask"
-        both = (np.concatenate(x) for x in (told, found))
-        checks.append(identity(name, "burst_loss", *both, EXACT, EXACT_WHY))
+        there = np.concatenate(found)
+        checks.append(identity(name, "burst_loss", np.concatenate(told), there, EXACT, EXACT_WHY))
     return checks
 
 
@@ -64,13 +64,15 @@ def descent(size: int = 6, right: int = 2, steps: int = 300, **more: Any) -> lis
 
 def against_law(settings: tuple[tuple[int, int], ...] = LAW) -> tuple[list[Check], list[str]]:
     """Times of alpha_3 = 1/2 and of the drop: eight numbers against all of them."""
-    checks, notes = [], []
+    checks: list[Check] = []
+    notes: list[str] = []
     for N, B in settings:
         law, flow = leading_order.predicted(N, right=B), all_weights.flow_times(N, "last", B)
         for name in ("T_alpha", "T_drop"):
             what = f"law of all weights on a burst for {name}, N = {N}, B = {B}"
-            told = law[name], flow[name]
-            checks.append(identity(what, "plateau_loss_burst", *told, LAW_CLOSE, LAW_WHY))
+            checks.append(
+                identity(what, "plateau_loss_burst", law[name], flow[name], LAW_CLOSE, LAW_WHY)
+            )
         notes.append(
             f"  all weights, N = {N}, B = {B}: T_alpha {flow['T_alpha']:.5g}, "
             f"law {law['T_alpha']:.5g}; T_drop {flow['T_drop']:.5g}, law {law['T_drop']:.5g}"
