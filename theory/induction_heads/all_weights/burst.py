@@ -168,7 +168,7 @@ def equations() -> dict[str, Equation]:
         for name in right_weights():
             kind, token = name.split("_")
             form = partial(_weight, f"right_{name}", mask)
-            made[f"burst_retrieved_{name}{end}"] = (R[rows[kind], tokens[token]], form)
+            made[f"burst_first_{name}{end}"] = (R[rows[kind], tokens[token]], form)
         for name in score_forms(mask):
             row = {"first": sp.S.One, "query": last}.get(name) or rows[name.removeprefix("right_")]
             relative = P[last, row] - P[last, 2 * l]

@@ -25,12 +25,8 @@ from theory.induction_heads.all_weights.loss import (
 from theory.induction_heads.all_weights.scores import ALL_WEIGHTS, H, g
 from theory.induction_heads.network import MASKS, ORTHONORMAL
 from theory.induction_heads.symbols import B, N, d, k, l, ref, squared_error
-from theory.notation import array, symbol
+from theory.notation import symbol
 
-v_item, v_label = (
-    array(f"v_{x}", rf"v^{{\mathrm{{{x}}}}}", f"attention of the query on right {x}s, second layer")
-    for x in ("item", "label")
-)
 C_item, C_label = (
     symbol(f"C_{x}", rf"C^{{\mathrm{{{x}}}}}", f"output along the right {x}", real=True)
     for x in ("item", "label")
@@ -54,7 +50,10 @@ def outputs(mask: str) -> dict[str, sp.Expr]:
     query = {token: burst.in_full(form, mask) for token, form in query.items()}
 
     def from_burst(token: str) -> sp.Expr:
-        rows = v_item[k] * w[f"right_item_{token}"] + v_label[k] * w[f"right_label_{token}"]
+        rows = (
+            w_item[N - B + k] * w[f"right_item_{token}"]
+            + w_label[N - B + k] * w[f"right_label_{token}"]
+        )
         return sp.Sum(rows, (k, 1, B)) + own * w_query * query[token]
 
     def written(first: sp.Expr, token: str, second: sp.Expr, deep: sp.Expr) -> sp.Expr:
@@ -65,7 +64,7 @@ def outputs(mask: str) -> dict[str, sp.Expr]:
         for kind, rows in (("item", w_item), ("label", w_label))
     )
     after = sp.Sum(later, (d, 1, N - B - l)) + from_burst("other")
-    items, labels = (sp.Sum(v[k], (k, 1, B)) for v in (v_item, v_label))
+    items, labels = (sp.Sum(w_of[N - B + k], (k, 1, B)) for w_of in (w_item, w_label))
     return {
         "retrieved_item": after + w_label[l] * w["label_item"] + own * w_item[l] * w["item_self"],
         "retrieved_label": after + own * w_label[l] * w["label_self"],
