@@ -110,8 +110,10 @@ def test_effective_length():
     assert 0.9 < length / 128 < 1 and three < 0.9 * length
     # The formula, where logarithms are large: it and the law in the same limit.
     log, eq = 200.0, law.equations()["N_eff_all"].rhs
-    share = (eq / N).subs(B, 4)
-    share = share.subs(sp.log(N / 4), log - np.log(4)).subs(sp.log(N), log).subs(law.constants())
+    share = sp.sqrt(eq / N**2).subs(B, 4)
+    c = law.constants()
+    known = {law.mean_phi: c["mean_phi"], law.variance_phi: c["variance_phi"]}
+    share = share.subs(sp.log(N / 4), log - np.log(4)).subs(sp.log(N), log).subs(known)
     shorter = leading_order.slow_drop(log + float(np.log(float(share))))
     assert float(share) ** 2 * shorter == pytest.approx(leading_order.slow_drop(log, 4), rel=1e-3)
 

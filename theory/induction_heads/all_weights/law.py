@@ -108,9 +108,9 @@ def of_size(right: int | sp.Symbol) -> sp.Expr:
 
 
 def effective() -> sp.Expr:
-    """Context length at which a single right pair takes as long, with ln(N/B) in its logarithm."""
+    """Square of the context length at which a single right pair takes as long, with ln(N/B) in its logarithm."""
     single = (of_size(1) / N**2).subs(N, N / B)
-    return sp.sqrt(of_size(B) / single)
+    return of_size(B) / single
 
 
 @cache
@@ -141,7 +141,7 @@ def equations() -> dict[str, Equation]:
         T_drop_all_burst=(T_drop, lambda: of_size(B), f"{here}, to relative order 1 / (ln N)^2"),
         T_drop_all_bursts=(T_drop, drop_time, f"{here}, B random"),
         T_alpha_all_burst=(T_alpha, alpha_half, here),
-        N_eff_all=(N_eff, effective, f"{here}: a single pair drops as late"),
+        N_eff_all=(N_eff**2, effective, f"{here}: a single pair drops as late"),
         T_drop_all_uniform=(T_drop, 4 * uniform_integral() * N**2 / log, f"{new}: uniform q"),
         T_gamma_all_uniform=(T_gamma, N * log / (2 - sp.sqrt(2)), f"{new}: uniform q"),
     )
