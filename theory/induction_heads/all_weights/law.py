@@ -108,9 +108,11 @@ def of_size(right: int | sp.Symbol) -> sp.Expr:
 
 
 def effective() -> sp.Expr:
-    """Square of the context length at which a single right pair takes as long, with ln(N/B) in its logarithm."""
-    single = (of_size(1) / N**2).subs(N, N / B)
-    return of_size(B) / single
+    """Square of the context length at which a single right pair takes as long, without
+    corrections in 1/ln N; ln(N/B) in its logarithm.
+    """
+    leading = 4 * N**2 / sp.log(N)
+    return leading / B**2 / (leading / N**2).subs(N, N / B)
 
 
 @cache
