@@ -80,12 +80,16 @@ def sample(
     size: int | None = None,
     dtype: torch.dtype = torch.float32,
 ) -> Batch:
-    """Draw sequences from the distribution selected in ``p`` (Eq. (5), or Assumptions 7 and 8)."""
+    """Draw sequences from the distribution selected in ``p`` (Eq. (5), or Assumptions 7 and 8); the
+    last ``p.B`` pairs are one pair.
+    """
     size = size or p.batch_size
     if p.data == "orthonormal":
         items, labels, codes = orthonormal(p, size, random, dtype)
     else:
         items, labels, codes = torch.randn(3, size, p.N, p.dimension, generator=random, dtype=dtype)
+    for tokens in (items, labels):
+        tokens[:, p.N - p.B :] = tokens[:, -1:].clone()
     q = {
         "uniform": lambda: torch.randint(p.N, (size,), generator=random),
         "last": lambda: torch.full((size,), p.N - 1),

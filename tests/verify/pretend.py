@@ -20,8 +20,9 @@ def drawn(*of):
 
 
 def asked(p, options):
-    """Everything but the seed."""
-    return dataclasses.astuple(p), sorted(options.items())
+    """Everything but the seed; fields that came later only where they are not their default."""
+    given = zip(dataclasses.fields(p), dataclasses.astuple(p), strict=True)
+    return tuple(v for f, v in given if f.name in p.stored()), sorted(options.items())
 
 
 def rising(at, *of):

@@ -15,7 +15,7 @@ from theory.induction_heads import (
     query,
     structure,
 )
-from theory.induction_heads.all_weights import law, loss, plateau, scores
+from theory.induction_heads.all_weights import burst, burst_loss, law, loss, plateau, scores
 from theory.induction_heads.dynamics import flow
 from theory.induction_heads.numbers import emergence
 from theory.induction_heads.onset import emergence_times, onset
@@ -52,6 +52,7 @@ flows, sections, equations = catalogue(
         "Uniform query": [query],
         "All weights": [scores, loss],
         "All weights: plateau and law": [plateau, law],
+        "All weights: a burst of right pairs": [burst, burst_loss],
         "Gaussian data": [gaussian],
     },
     flow,

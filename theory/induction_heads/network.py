@@ -2,7 +2,8 @@
 
 Rows are addressed as ("item", k), ("label", k) and ("query", q). Only three properties of the data
 are used, all from Assumption 7: tokens are orthonormal, positional codes are orthonormal, and codes
-are orthogonal to swapped codes. `theory.statement` derives scores, attention and loss from it, for
+are orthogonal to swapped codes. The context may end in a burst: its last B pairs have the same two
+tokens and are the queried one. `theory.statement` derives scores, attention and loss from it, for
 any queried pair and both masks.
 """
 
@@ -33,6 +34,7 @@ KEYS = {  # rows by what they are to the query; those of pair 1 retrieve nothing
     "first": ("item", sp.S.One),
     "query": ("query", q),
 }
+RIGHT = "right"  # sort of the pairs of a burst
 Row = tuple[str, Term]
 
 
@@ -47,10 +49,15 @@ def overlap(kind: str, kernel: str, row: Row, column: Row) -> Node:
 
     The query has the token of item q and no code. A label carries its pair's code times M, an
     involution: with an odd number of M a code meets a swapped code, whose inner product vanishes.
+    All pairs of a burst have the same tokens, each has its own code.
     """
+    if row[1].sort != column[1].sort:
+        return node(0)
     if kind == structure.TOKEN:
         one, other = ("item" if r[0] == "query" else r[0] for r in (row, column))
         same = one == other
+        if row[1].sort.name == RIGHT:
+            return node(int(same))
     else:
         swaps = (kernel == "M") + (row[0] == "label") + (column[0] == "label")
         same = "query" not in (row[0], column[0]) and swaps % 2 == 0
@@ -67,11 +74,19 @@ class Network:
         Pseudo-parameters that are present, and what they are called; the others are zero.
     place : Expr
         Pair that is queried.
+    burst : Expr, optional
+        Right pairs that end the context, in place of one pair anywhere; those before them are then
+        addressed by `row`, and they by `right_row`.
     """
 
-    def __init__(self, mask: str, names: Mapping[str, str], place: Any = q) -> None:
-        self.own, self.pair = MASKS[mask], sort("pair", N, ordered=True)
-        self.query = self.row("query", place)
+    def __init__(
+        self, mask: str, names: Mapping[str, str], place: Any = q, burst: Any = None
+    ) -> None:
+        self.own, others = MASKS[mask], N if burst is None else N - burst
+        self.pair = sort("pair", others, ordered=True)
+        self.right = None if burst is None else sort(RIGHT, burst, ordered=True)
+        self.sorts = [self.pair] if self.right is None else [self.pair, self.right]
+        self.query = self.row("query", place) if burst is None else self.right_row("query", burst)
         present = (p for p in structure.pseudo_parameters() if p.name in names)
         self.weights = {p: weight(names[p.name])[()] for p in present}
 
@@ -79,13 +94,21 @@ class Network:
         """A row of a known pair."""
         return kind, fixed(self.pair, place)
 
+    def right_row(self, kind: str, place: Any) -> Row:
+        """A row of the burst, whose pairs are counted from 1."""
+        return kind, fixed(self.sorts[-1], place)
+
     def visible(self, row: Row, entry: Callable[[Row], Node]) -> Node:
         """Sum an entry over all rows that a row attends to."""
         kind, number = row
         same = ["item"] * (kind == "label") + [kind] * self.own
-        earlier = {} if kind == "query" else {"below": number}
-        pairs = total(lambda l: entry(("item", l)) + entry(("label", l)), self.pair, **earlier)
-        return sum((entry((c, number)) for c in same), pairs)
+        before = self.sorts[: 1 + self.sorts.index(number.sort)]
+        ends = [{"below": number} if s is before[-1] and kind != "query" else {} for s in before]
+        pairs, *burst = (
+            total(lambda l: entry(("item", l)) + entry(("label", l)), s, **end)
+            for s, end in zip(before, ends, strict=True)
+        )
+        return sum((entry((c, number)) for c in same), sum(burst, pairs))
 
     def score(self, matrix: str, row: Row, column: Row) -> Node:
         """Entry of X W1 X^T, or of U W2 U^T."""
@@ -137,11 +160,14 @@ class Network:
             return exp(self.key_score((kind, number)))
 
         def squares(l: Term) -> Node:
-            again = self.own * eq(l, self.query[1]) * weight(*self.query)
-            return (weight("item", l) + again) ** 2 + weight("label", l) ** 2
+            again = overlap(structure.TOKEN, "I", ("item", l), self.query) * weight(*self.query)
+            return (weight("item", l) + self.own * again) ** 2 + weight("label", l) ** 2
 
         every = self.visible(self.query, lambda row: weight(*row))
         right, squared = weight("label", self.query[1]), total(squares, self.pair)
+        if self.right is not None:  # one item and one label, again and again
+            items, right = (total(partial(weight, x), self.right) for x in ("item", "label"))
+            squared += (items + self.own * weight(*self.query)) ** 2 + right**2
         return every, 1 - 2 * gamma * right / every + gamma**2 * squared / every**2
 
 

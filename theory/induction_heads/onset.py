@@ -11,7 +11,7 @@ import xarray as xr
 from theory import scope, sweep
 from theory.emergence import of_onset, until
 from theory.induction_heads import drop, dynamics, expansions
-from theory.induction_heads.all_weights import loss, scores
+from theory.induction_heads.all_weights import burst, burst_loss, loss, scores
 from theory.induction_heads.numbers import all_weights, emergence
 from theory.induction_heads.parameters import Parameters
 from theory.induction_heads.predict import SHORT, all_weights_times
@@ -73,9 +73,14 @@ def _all(p: Parameters) -> Onset:
         | {"T_drop": "never"},
         notes=notes,
         curves=lambda: {ALL_WEIGHTS: _path(p)},
-        equations=lambda: [*scores.equations().values(), *loss.equations().values()],
+        equations=lambda: (
+            [*(x for part in (scores, loss) for x in part.equations().values())]
+            if p.B == 1
+            else [*(x for part in (burst, burst_loss) for x in part.equations().values())]
+        ),
         plot=draw,
         setting={name: getattr(p, name) for name in ("N", "data", "query", "mask")}
+        | ({"B": p.B} if p.B > 1 else {})
         | ({"D": p.dimension} if p.data == "gaussian" else {}),
         times=dict.fromkeys(times, "t"),
     )
@@ -84,7 +89,7 @@ def _all(p: Parameters) -> Onset:
 def _path(p: Parameters) -> xr.Dataset:
     """Alpha_3, beta_2, gamma_3 and the loss with all weights trained, up to the drop."""
     speed, pace = all_weights.rates(p.data, p.dimension)
-    curve = all_weights.curve(p.N, p.query, p.mask, speed=speed)
+    curve = all_weights.curve(p.N, p.query, p.mask, right=p.B, speed=speed)
     names = {full: short for short, full in SHORT.items()}
     return curve[[*names, "loss"]].rename(names).assign_coords(t=curve.t / pace)
 

@@ -56,10 +56,17 @@ class Parameters(BaseParameters):
     batch_size: int = parameter(512, "fresh sequences per step", low=1)
     steps: int = parameter(400, "length of a run", low=1)
     eval_every: int = parameter(10, "steps between measurements", low=1)
+    B: int = parameter(
+        1, "right pairs: the context ends in so many copies of the queried one", low=1, later=True
+    )
 
     def __post_init__(self) -> None:
         """Check single fields, then relations between them."""
         super().__post_init__()
+        if self.B > 1 and self.query != "last":
+            raise ParameterError(f"B = {self.B}: must be 1 unless query = 'last'")
+        if self.B > 1 and self.B >= self.N:
+            raise ParameterError(f"B = {self.B}: must be below N = {self.N}, or 1")
         if self.data == "orthonormal" and self.dimension < 2 * self.N:
             raise ParameterError(
                 f"D = {self.D}: must be >= 2 N = {2 * self.N} for orthonormal data"
@@ -140,6 +147,7 @@ class Parameters(BaseParameters):
         """Numbers by symbol name, as used in the equations."""
         return {
             "N": self.N,
+            "B": self.B,
             "D": self.dimension,
             "x": 1 / (2 * self.N),
             "gamma_E": float(np.euler_gamma),

@@ -7,7 +7,7 @@ import xarray as xr
 from theory import prediction, scope, sweep
 from theory.emergence import until
 from theory.induction_heads.numbers import all_weights, emergence
-from theory.induction_heads.numbers.all_weights_loss import NAMES, loss_and_gradient
+from theory.induction_heads.numbers.all_weights_loss import NAMES
 from theory.induction_heads.numbers.emergence import Level, LevelGamma
 from theory.induction_heads.parameters import Parameters
 from theory.induction_heads.scope import ALL, DESCENT, THREE
@@ -34,7 +34,7 @@ def all_weights_times(p: Parameters) -> dict[str, float]:
     before the drop.
     """
     speed, pace = all_weights.rates(p.data, p.dimension)
-    times = all_weights.times(p.N, p.query, p.mask, speed=speed)
+    times = all_weights.times(p.N, p.query, p.mask, right=p.B, speed=speed)
     return {name: value / pace for name, value in times.items()}
 
 
@@ -68,11 +68,12 @@ def predict(
         weights), or if the runs were trained with other parameters.
     """
     steps, at = prediction.clock(p, runs, until, p.time_per_step)
-    pair = p.N if p.query == "last" else p.query
+    of = all_weights.loss_of(p.N, p.query, p.mask, p.B)
 
     def follow() -> xr.Dataset:
-        path = all_weights.euler(p.N, p.query, p.mask, p.time_per_step, int(steps[-1]))[steps]
-        losses = [loss_and_gradient(x, p.N, pair, p.mask)[0] for x in path]
+        whole = all_weights.euler(p.N, p.query, p.mask, p.time_per_step, int(steps[-1]), p.B)
+        path = whole[steps]
+        losses = [of(x)[0] for x in path]
         curves = {short: ("t", path[:, NAMES.index(full)]) for short, full in SHORT.items()}
         return xr.Dataset(curves | {"loss": ("t", losses)}, {"t": at, "step": ("t", steps)})
 

@@ -12,6 +12,13 @@ THREE_WORK = (
     "Parameters.emergence() is of it, and emergence_times(p, data='orthonormal') of all weights"
 )
 ORTHONORMAL = only("data", "orthonormal")
+BURSTS = Limit(
+    "B",
+    "1, or all weights on orthonormal data (of three numbers: induction_heads.bursty)",
+    lambda p, runs: p.B == 1 or (p.trained == "all" and p.data == "orthonormal"),
+    lambda p, runs: p.B,
+    ("trained", "data"),
+)
 LARGE_D = Limit(
     "D",
     f"at least {LEAST_D} with Gaussian data",
@@ -41,14 +48,20 @@ QUERY = only("query", "last", "uniform")
 THREE = Scope(
     "the flow (B.5)",
     "three trained numbers on orthonormal data, the last pair queried",
-    (only("trained", *PROJECTED), ORTHONORMAL, only("query", "last"), only("mask", "strict")),
+    (
+        only("trained", *PROJECTED),
+        ORTHONORMAL,
+        only("query", "last"),
+        only("mask", "strict"),
+        BURSTS,
+    ),
     ("D", *TIME),
     remedy=THREE_WORK,
 )
 ALL = Scope(
     "the flow of all weights",
     "all weights, the last pair or a uniform one queried",
-    (only("trained", "all"), QUERY, LARGE_D),
+    (only("trained", "all"), QUERY, LARGE_D, BURSTS),
     ("mask", *TIME),
 )
 DESCENT = Scope(
@@ -60,13 +73,19 @@ DESCENT = Scope(
 PLATEAU = Scope(
     "the flow of five numbers",
     "all weights on orthonormal data, the last pair queried",
-    (only("trained", "all"), ORTHONORMAL, only("query", "last"), only("mask", "strict")),
+    (
+        only("trained", "all"),
+        ORTHONORMAL,
+        only("query", "last"),
+        only("mask", "strict"),
+        only("B", 1),
+    ),
     DESCENT.free,
 )
 EMERGENCE = Scope(
     "the theory of emergence",
     "all weights, or three numbers",
-    (only("trained", "all", *PROJECTED), DATA_OR_ALL, LAST_OR_ALL, STRICT_OR_ALL, LARGE_D),
+    (only("trained", "all", *PROJECTED), DATA_OR_ALL, LAST_OR_ALL, STRICT_OR_ALL, LARGE_D, BURSTS),
     TIME,
 )
 SCOPES = {"emergence": EMERGENCE, "three": THREE, "all": ALL, "descent": DESCENT}

@@ -7,6 +7,7 @@ N = symbol("N", means="item-label pairs in the context", integer=True, positive=
 D = symbol(
     "D", means="dimension of items, labels and positional codes, even", integer=True, positive=True
 )
+B = symbol("B", means="right pairs, at the end of the context", integer=True, positive=True)
 q = symbol("q", means="pair that is queried", integer=True, positive=True)
 k, l = (symbol(x, means="a pair", integer=True, positive=True) for x in "kl")
 d = symbol("d", means="distance of a pair", integer=True, positive=True)

@@ -6,6 +6,9 @@ beta_2: because gamma_4 is negative, retrieved tokens are harmful, and attention
 own items collects them; alpha_3 is driven by e^alpha_3 ln N / (4 N^2). For a uniform query gamma_4
 has no effect and the average over positions gives the ln N, but gamma_2 and gamma_3 share the
 output.
+
+A burst of B right pairs multiplies the gammas by B, and the drive of alpha_3 by B^2. What three
+numbers gain beside that, rows that see earlier right pairs, is smaller by B / ln N here.
 """
 
 from __future__ import annotations
@@ -18,11 +21,13 @@ import sympy as sp
 
 from theory import numeric
 from theory.equation import Equation, table
-from theory.induction_heads.all_weights import plateau
-from theory.induction_heads.all_weights.plateau import LEADING, e, phi
+from theory.induction_heads.all_weights import burst, plateau
+from theory.induction_heads.all_weights.plateau import LEADING, beta_7, beta_10, e, phi
 from theory.induction_heads.all_weights.scores import PLACE, THETA
+from theory.induction_heads.bursty import mixture
+from theory.induction_heads.bursty.mixture import mean_B, mean_B2
 from theory.induction_heads.numbers import all_weights as times
-from theory.induction_heads.symbols import N, T_alpha, T_drop, T_gamma, ref, tau, u
+from theory.induction_heads.symbols import B, N, T_alpha, T_drop, T_gamma, ref, tau, u
 from theory.notation import symbol
 
 EXPLICIT, NODES = 2048, 64
@@ -33,6 +38,7 @@ mean_phi, variance_phi = (
     symbol("variance_phi", r"\mathrm{Var}\,\varphi", "its variance", positive=True),
 )
 beta_2, gamma_3, alpha_3 = (THETA[n] for n in ("beta_2", "gamma_3", "alpha_3"))
+N_eff = symbol("N_eff", r"N_{\mathrm{eff}}", "effective context length", positive=True)
 
 
 @cache
@@ -80,13 +86,42 @@ def uniform_integral() -> sp.Expr:
 
 
 @cache
+def drop_time() -> sp.Expr:
+    """Time of the drop for the last pair, or bursts, with the first corrections.
+
+    One head descends the mean loss over bursts. e^-alpha decreases at the rate <B>^2 (ln N +
+    phi(e)) / (4 N^2), and by the right labels, as beta_2 grows; u = e^-alpha.
+    """
+    log, v = sp.log(N), sp.Symbol("v", positive=True)
+    scale = mean_B**2 / (4 * N**2)
+    of_labels = mixture.mean(plateau.slow_loss().subs(gamma_3, mean_B)) / N**2
+    of_beta = -sp.diff(of_labels, beta_2).subs(alpha_3, -sp.log(v))
+    beta = sp.integrate(sp.expand(of_beta / (scale * log)), (v, u, 1))
+    gain = sp.expand(-sp.diff(of_labels, alpha_3) * sp.exp(-alpha_3) / scale).subs(beta_2, beta)
+    mean = sp.integrate(sp.expand(sp.simplify(gain * log)), (u, 0, 1))
+    return 1 / scale / (log + mean_phi + (sp.expand(mean) - variance_phi) / log)
+
+
+def of_size(right: int | sp.Symbol) -> sp.Expr:
+    """`drop_time` of bursts of one size."""
+    return drop_time().subs({mean_B: right, mean_B2: right**2})
+
+
+def effective() -> sp.Expr:
+    """Square of the context length at which a single right pair takes as long, without
+    corrections in 1/ln N; ln(N/B) in its logarithm.
+    """
+    leading = 4 * N**2 / sp.log(N)
+    return leading / B**2 / (leading / N**2).subs(N, N / B)
+
+
+@cache
 def equations() -> dict[str, Equation]:
     """Limits of large N; for the last pair with the first corrections."""
     new, log = f"{PLACE}: law", sp.log(N)
-    # Last pair: e^-alpha decreases at the rate (ln N + phi(e) + 4 alpha / ln N) / (4 N^2), using
-    # beta_2 = 2 alpha / ln N.
-    mean_alpha = sp.integrate(-sp.log(u), (u, 0, 1))
-    corrected = 4 * N**2 / (log + mean_phi + (4 * mean_alpha - variance_phi) / log)
+    here = f"{burst.PLACE}: law"
+    alpha_half = 4 * (1 - sp.exp(-sp.Rational(1, 2))) * N**2 / (B**2 * log)
+    of_burst = sp.sqrt(B**2 + (beta_2**2 + beta_7**2 + beta_10**2) / 2)
     two_gamma = sp.Rational(
         1, 2
     )  # uniform q: gamma_3 at the start; gamma_3 - gamma_2 grows with beta_2
@@ -98,12 +133,17 @@ def equations() -> dict[str, Equation]:
         all_gamma_last=(gamma_3, sp.sqrt(1 + beta_2**2 / 2), f"{new}: behind the layer, q = N"),
         all_gamma_uniform=(gamma_3, rest, f"{new}: behind the layer, uniform q"),
         all_alpha_uniform=(alpha_3, beta_2**2 / 2, f"{new}: behind the layer, uniform q"),
-        T_drop_all_last=(T_drop, corrected, f"{new}: q = N, to relative order 1 / (ln N)^2"),
-        T_alpha_all_last=(
-            T_alpha,
-            4 * (1 - sp.exp(-sp.Rational(1, 2))) * N**2 / log,
-            f"{new}: q = N",
+        T_drop_all_last=(
+            T_drop,
+            lambda: of_size(1),
+            f"{new}: q = N, to relative order 1 / (ln N)^2",
         ),
+        T_alpha_all_last=(T_alpha, alpha_half.subs(B, 1), f"{new}: q = N"),
+        all_gamma_burst=(gamma_3, of_burst, f"{here}: behind the layer"),
+        T_drop_all_burst=(T_drop, lambda: of_size(B), f"{here}, to relative order 1 / (ln N)^2"),
+        T_drop_all_bursts=(T_drop, drop_time, f"{here}, B random"),
+        T_alpha_all_burst=(T_alpha, alpha_half, here),
+        N_eff_all=(N_eff**2, effective, f"{here}: a single pair drops as late"),
         T_drop_all_uniform=(T_drop, 4 * uniform_integral() * N**2 / log, f"{new}: uniform q"),
         T_gamma_all_uniform=(T_gamma, N * log / (2 - sp.sqrt(2)), f"{new}: uniform q"),
     )

@@ -6,6 +6,10 @@ gamma_4, with coefficients that depend on alpha_3 only: moments of S, which is 2
 first layer's rows retrieve of a token. Attention on the correct label adds the rest. alpha_1 and
 beta_10 grow only from a product that vanishes initially, gamma_1 removes the queried item, and
 beta_1 contributes at relative order 1/N.
+
+In a burst of B right pairs three more pseudo-parameters move: rows attend to earlier rows of the
+burst by alpha_1, the query retrieves the right label B times (beta_7), and beta_10 follows alpha_1.
+The right label is then a share B^2/N of the output, which is kept.
 """
 
 from __future__ import annotations
@@ -16,14 +20,18 @@ import sympy as sp
 
 from theory.equation import Equation, table
 from theory.flow import Flow
+from theory.induction_heads.all_weights import burst
+from theory.induction_heads.all_weights.burst import E_1
 from theory.induction_heads.all_weights.scores import PLACE, THETA, E, context_weights, e
 from theory.induction_heads.network import ORTHONORMAL
 from theory.induction_heads.scope import PLATEAU
-from theory.induction_heads.symbols import N, j, k, q, ref, squared_error, t, tau
+from theory.induction_heads.symbols import B, N, j, k, q, ref, squared_error, t, tau
 from theory.notation import symbol
 
 FIVE = ("alpha_3", "beta_2", "gamma_2", "gamma_3", "gamma_4")
+BURST = ("alpha_1", "beta_7", "beta_10")  # move, too, if B > 1
 alpha_3, beta_2, gamma_2, gamma_3, gamma_4 = (THETA[n] for n in FIVE)
+alpha_1, beta_7, beta_10 = (THETA[n] for n in BURST)
 Gamma = symbol(
     "Gamma", r"\Gamma", "gamma_2 + gamma_3: both write out the mean token of the context", real=True
 )
@@ -32,6 +40,7 @@ delta = symbol("delta", r"\delta", "integral of Phi over e, over N", real=True)
 phi = symbol("phi", r"\varphi", "what 2 Phi has beside ln N", real=True)
 y = symbol("y", positive=True)
 LEADING = ("strict mask", "relative order 1/N left out", ORTHONORMAL)
+MANY = ("strict mask", "relative orders 1/N and B/N left out", ORTHONORMAL)
 
 
 def power_sums(rational: sp.Expr, over: sp.Symbol, last: sp.Expr | None) -> sp.Expr:
@@ -109,13 +118,13 @@ def moments() -> tuple[sp.Expr, sp.Expr]:
     return tuple(sp.integrate(y**n * sp.exp(-y), (y, 0, sp.oo)) for n in (1, 2))  # type: ignore[return-value]
 
 
-def quadratic(target: sp.Expr, square: sp.Expr = sp.S.Zero) -> sp.Expr:
+def quadratic(target: sp.Expr, square: sp.Expr = sp.S.Zero, right: sp.Expr = sp.S.One) -> sp.Expr:
     """2 N (loss - 1) while the second layer attends uniformly; ``target`` is S of the correct
-    label.
+    label, which occurs ``right`` times.
     """
     first, second = moments()
     return (
-        -2 * (Gamma + gamma_4 * target)
+        -2 * (right * Gamma + gamma_4 * target)
         + Gamma**2
         + 2 * Gamma * gamma_4 * first
         + gamma_4**2 * (second - square)
@@ -131,14 +140,53 @@ def right_label() -> sp.Expr:
     return -2 * gamma_3 * (a - 1 / (2 * N)) + gamma_3**2 * (a**2 - 1 / (2 * N) ** 2)
 
 
+def seen_in_burst() -> sp.Expr:
+    """S of the right label: rows of the burst retrieve it from those before them."""
+    rows = sum(burst.right_weights()[f"{kind}_label"] for kind in ("item", "label"))
+    leading = sp.limit(N * rows.subs(E, 0), N, sp.oo) / N
+    return sp.factor(sp.summation(sp.expand(leading), (k, 1, B))).subs(E_1, sp.exp(alpha_1))
+
+
 @cache
-def loss_last() -> sp.Expr:
-    """Loss for the last pair. No later row attends to its label, so that S = 0 there."""
+def kept_score() -> sp.Expr:
+    """Score of the burst's label k relative to other rows, without what is smaller by 1/N."""
+    small = {THETA[n]: 0 for n in ("beta_8", "beta_11", "beta_12")}
+    score = burst.score_forms("strict")["right_label"].subs(E, 0)
+    return burst.in_full(score, "strict").subs(small)
+
+
+@cache
+def slow_loss() -> sp.Expr:
+    """N^2 times the change of the loss by what a burst sees, N to infinity: attention on right
+    labels, and what rows of the burst retrieve of them.
+    """
+    one = sp.expand(sp.limit(sp.together(N * kept_score()), N, sp.oo))
+    labels = sp.summation(one, (k, 1, B))
+    return sp.factor(-gamma_3 * labels - gamma_4 * N * seen_in_burst())
+
+
+def right_labels(right: int | sp.Expr) -> sp.Expr:
+    """Change of the loss by a burst: the excess of attention on right labels, the square of the
+    output along them, and other tokens, of which there are 2 (N - B).
+    """
+    labels = sp.Sum(sp.exp(kept_score().subs(B, right)), (k, 1, right))
+    labels = labels if isinstance(right, sp.Symbol) else labels.doit()
+    a, before = labels / (labels + 2 * N - right), sp.sympify(right) / (2 * N)
+    fewer = before * (gamma_2 + gamma_3) ** 2 / N
+    return -2 * gamma_3 * (a - before) + (gamma_3 * a + gamma_2 * before) ** 2 - fewer
+
+
+@cache
+def loss_last(right: int | sp.Expr = 1) -> sp.Expr:
+    """Loss for the last pair, or for a burst. No row after the burst attends to its label, so that
+    S = 0 for a single pair.
+    """
     spelled = sums()[delta].subs(e, sp.exp(alpha_3))
+    target = sp.S.Zero if right == 1 else seen_in_burst().subs(B, right)
     return (
         1
-        + quadratic(sp.S.Zero, spelled).subs(Gamma, gamma_2 + gamma_3) / (2 * N)
-        + right_label().subs(q, N)
+        + quadratic(target, spelled, sp.sympify(right)).subs(Gamma, gamma_2 + gamma_3) / (2 * N)
+        + (right_label().subs(q, N) if right == 1 else right_labels(right))
     )
 
 
@@ -194,6 +242,12 @@ def equations() -> dict[str, Equation]:
         ),
         plateau_phi=(phi, lambda: sums()[phi], f"{PLACE}: 2 Phi = ln N + phi + O(e/N)", *LEADING),
         plateau_loss=(squared_error, loss_last, f"{PLACE}: five numbers, q = N", *LEADING),
+        plateau_loss_burst=(
+            squared_error,
+            lambda: loss_last(B),
+            f"{burst.PLACE}: eight numbers",
+            *MANY,
+        ),
         plateau_Gamma=(
             Gamma,
             lambda: layer()["last_Gamma"],

@@ -38,9 +38,10 @@ b_item, b_label = (symbol(f"b_{x}", rf"b_{{\mathrm{{{x}}}}}", real=True) for x i
 
 
 @cache
-def network(mask: str = "strict") -> Network:
-    """The network with all pseudo-parameters that can become nonzero."""
-    return Network(mask, {name: name for name in structure.reachable()})
+def network(mask: str = "strict", burst: sp.Expr = sp.S.One) -> Network:
+    """The network with all pseudo-parameters that can become nonzero; one right pair may be any."""
+    names = {name: name for name in structure.reachable()}
+    return Network(mask, names, burst=None if burst == 1 else burst)
 
 
 @cache
@@ -50,29 +51,36 @@ def key_scores(mask: str = "strict") -> dict[str, sp.Expr]:
 
 
 @cache
-def abbreviations(mask: str = "strict") -> dict[sp.Symbol, sp.Expr]:
-    """Definitions of the abbreviations for weights of the first layer and sums of W2."""
-    own, net = MASKS[mask], network(mask)
-    of_item, of_other = (
-        value(net.first_attention(net.query, net.row("item", n))) for n in (q, q + d)
+def abbreviations(mask: str = "strict", burst: sp.Expr = sp.S.One) -> dict[sp.Symbol, sp.Expr]:
+    """Definitions of the abbreviations for weights of the first layer and sums of W2.
+
+    The query attends with h to every right item and with g to all else, so that it retrieves H of
+    the right item and B g of the right label.
+    """
+    own, net = MASKS[mask], network(mask, burst)
+    rows = (
+        (net.row("item", q), net.row("item", q + d))
+        if net.right is None
+        else (net.right_row("item", sp.S.One), net.row("item", l))
     )
+    of_item, of_other = (value(net.first_attention(net.query, row)) for row in rows)
     b = {int(n.split("_")[1]): v for n, v in THETA.items() if n.startswith("beta")}
     of_self = (
         b[1]
         + (b[2] + b[7]) * H
-        + b[8] * (H**2 + (2 * N - 1) * g**2)
-        + b[11] * (h**2 + (2 * N - 1) * g**2)
-        + b[12] * (2 * h * g + (2 * N - 2) * g**2)
+        + b[8] * (H**2 + (burst**2 + 2 * N - 2 * burst) * g**2)
+        + b[11] * (burst * h**2 + (2 * N - burst) * g**2)
+        + b[12] * (2 * burst * h * g + (2 * N - 2 * burst) * g**2)
         - g * (b[7] + b[8] + b[9] + b[10] + b[11] + b[12])
     )
     return {
         x_item: b[1] + (H - g) * b[7] + (h - g) * b[9],
-        x_label: (h - g) * b[10],
+        x_label: (h - g) * b[10] + (burst - 1) * g * b[7],
         x_first: sp.S.Zero if own else -g * (b[8] + b[11] + b[12]),
         **({x_self: of_self} if own else {}),
         b_item: b[2] + (H - g) * b[8] + (h - g) * b[11],
-        b_label: (h - g) * b[12],
-        H: (1 + own) * h,  # the query attends to its own token, too
+        b_label: (h - g) * b[12] + (burst - 1) * g * b[8],
+        H: (burst + own) * h,  # the query attends to its own token, too
         h: of_item,
         g: of_other,
         e: sp.exp(THETA["alpha_3"]),
@@ -80,9 +88,9 @@ def abbreviations(mask: str = "strict") -> dict[sp.Symbol, sp.Expr]:
     }
 
 
-def spelled(expr: sp.Expr, mask: str) -> sp.Expr:
+def spelled(expr: sp.Expr, mask: str, burst: sp.Expr = sp.S.One) -> sp.Expr:
     """Expression with all abbreviations substituted, in the pseudo-parameters only."""
-    for short, meaning in abbreviations(mask).items():
+    for short, meaning in abbreviations(mask, burst).items():
         expr = expr.subs(short, meaning)
     return expr
 

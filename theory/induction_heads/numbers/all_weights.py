@@ -19,6 +19,7 @@ import xarray as xr
 from theory.arguments import checked
 from theory.induction_heads import structure
 from theory.induction_heads.all_weights import scores
+from theory.induction_heads.numbers import burst_loss
 from theory.induction_heads.numbers.all_weights_loss import NAMES, loss_and_gradient
 from theory.parameters import Allowed, ParameterError
 from theory.special import first_crossing
@@ -34,6 +35,7 @@ QUERIES = ("last", "uniform")
 Pairs = Annotated[int, Allowed(low=1, high=10**6)]  # beyond it: more than a minute and 10 GB
 Query = Annotated[str, Allowed(choices=QUERIES)]
 Mask = Annotated[str, Allowed(choices=("strict", "inclusive"))]
+Right = Annotated[int, Allowed(low=1)]
 RTOL, ATOL = (
     1e-9,
     1e-11,
@@ -61,9 +63,52 @@ def moving(mask: Mask) -> tuple[str, ...]:
     return tuple(n for n in structure.reachable() if n not in scores.redundant(mask)[0])
 
 
+def loss_of(size: int, query: int | str, mask: str, right: int = 1) -> LossAndGradient:
+    """Loss and gradient as a function of the nineteen pseudo-parameters.
+
+    Parameters
+    ----------
+    size : int
+        Item-label pairs N.
+    query : int or {'last', 'uniform'}
+        Which pair is queried.
+    mask : {'strict', 'inclusive'}
+        Causal mask.
+    right : int
+        Right pairs B, at the end of the context.
+
+    Raises
+    ------
+    ParameterError
+        If there are several right pairs and another than the last is queried, or no other pairs.
+    """
+    pair = size if query == "last" else query
+    if right == 1:
+        return partial(loss_and_gradient, size=size, query=pair, mask=mask)
+    if pair != size:
+        raise ParameterError(f"B = {right}: must be 1 unless the last pair is queried")
+    if right >= size:
+        raise ParameterError(f"B = {right}: must be below N = {size}")
+    return partial(burst_loss.loss_and_gradient, size=size, right=right, mask=mask)
+
+
+def loss_of_mixture(
+    size: int, chances: Mapping[int, float], mask: str = "strict"
+) -> LossAndGradient:
+    """Mean loss and gradient over contexts that end in bursts, by the chances of their sizes."""
+    each = [(share, loss_of(size, "last", mask, right)) for right, share in chances.items()]
+
+    def mean(theta: np.ndarray) -> tuple[float, np.ndarray]:
+        found = [(share, *of(theta)) for share, of in each]
+        loss = float(sum(share * x for share, x, _ in found))
+        return loss, np.sum([share * y for share, _, y in found], 0)
+
+    return mean
+
+
 def descend(
     of: LossAndGradient,
-    size: int,
+    size: float,
     names: Collection[str],
     until: Callable[[float, np.ndarray], bool] | None = None,
     rtol: float = RTOL,
@@ -77,7 +122,7 @@ def descend(
     ----------
     of : callable
         Loss and gradient as a function of the nineteen pseudo-parameters.
-    size : int
+    size : float
         Number of pairs N, which sets the scales.
     names : collection of str
         Trained pseudo-parameters.
@@ -140,7 +185,7 @@ def descend(
     return run
 
 
-def crossings(run: Any, size: int, levels: Mapping[str, str] = LEVELS) -> dict[str, float]:
+def crossings(run: Any, size: float, levels: Mapping[str, str] = LEVELS) -> dict[str, float]:
     """First times at which pseudo-parameters, and the loss, reach 1/2; infinite if they do not."""
     times = {
         label: size * first_crossing(run, NAMES.index(name), HALF) for label, name in levels.items()
@@ -155,9 +200,11 @@ def flow_of(
     query: Query = "last",
     mask: Mask = "strict",
     names: Collection[str] | None = None,
+    right: Right = 1,
     **options: Any,
 ) -> Any:
-    """Integrate the flow of all weights for the last pair or a uniform query; see `descend`.
+    """Integrate the flow of all weights for the last pair (of ``right`` right ones) or a uniform
+    query; see `descend`.
 
     Raises
     ------
@@ -167,8 +214,7 @@ def flow_of(
     if names is not None and (unknown := {*names} - {*NAMES} or not names):
         said = ", ".join(map(str, unknown)) if isinstance(unknown, set) else "nothing"
         raise ParameterError(f"names: there is no {said}; must be some of {', '.join(NAMES)}")
-    of = partial(loss_and_gradient, size=size, query=size if query == "last" else query, mask=mask)
-    return descend(of, size, names or moving(mask), **options)
+    return descend(loss_of(size, query, mask, right), size, names or moving(mask), **options)
 
 
 def times(
@@ -176,6 +222,7 @@ def times(
     query: Query = "last",
     mask: Mask = "strict",
     names: Collection[str] | None = None,
+    right: Right = 1,
     **options: Any,
 ) -> dict[str, float]:
     """Emergence times under gradient flow of all weights on orthonormal data.
@@ -190,6 +237,8 @@ def times(
         Causal mask.
     names : collection of str, optional
         Trained pseudo-parameters; all by default.
+    right : int
+        Right pairs B, at the end of the context.
     **options
         Of `descend`.
 
@@ -200,7 +249,7 @@ def times(
         before the drop) and ``T_drop`` (loss at 1/2), in the time t of unit-rate flow of the
         pseudo-parameters on the loss summed over D.
     """
-    return crossings(flow_of(size, query, mask, names, **options), size)
+    return crossings(flow_of(size, query, mask, names, right, **options), size)
 
 
 @checked
@@ -209,29 +258,26 @@ def curve(
     query: Query = "last",
     mask: Mask = "strict",
     points: Annotated[int, Allowed(low=2, high=10**6)] = 400,
+    right: Right = 1,
     **options: Any,
 ) -> xr.Dataset:
     """All nineteen pseudo-parameters and the loss over t, up to the drop, at points spread evenly
     over the integrator's steps.
     """
-    run = flow_of(size, query, mask, **options)
+    run = flow_of(size, query, mask, right=right, **options)
+    of = loss_of(size, query, mask, right)
     at = np.interp(np.linspace(0, 1, points), np.linspace(0, 1, len(run.t)), run.t)
     theta = run.sol(at)
-    losses = [
-        loss_and_gradient(x, size, size if query == "last" else query, mask)[0] for x in theta.T
-    ]
+    losses = [of(x)[0] for x in theta.T]
     data = {name: ("t", values) for name, values in zip(NAMES, theta, strict=True)}
     return xr.Dataset(data | {"loss": ("t", losses)}, coords={"t": size * at})
 
 
-def euler(size: int, query: str, mask: str, step: float, steps: int) -> np.ndarray:
+def euler(size: int, query: str, mask: str, step: float, steps: int, right: int = 1) -> np.ndarray:
     """Gradient descent with a finite step in t; for a uniform query every pair is queried once per
     step. Shape (steps + 1, 19).
     """
-    path = np.zeros((steps + 1, len(NAMES)))
+    path, of = np.zeros((steps + 1, len(NAMES))), loss_of(size, query, mask, right)
     for i in range(steps):
-        path[i + 1] = (
-            path[i]
-            - step * loss_and_gradient(path[i], size, size if query == "last" else query, mask)[1]
-        )
+        path[i + 1] = path[i] - step * of(path[i])[1]
     return path

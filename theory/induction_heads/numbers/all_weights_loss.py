@@ -143,15 +143,16 @@ def loss_of_sums() -> Callable:
 
 
 @cache
-def effective(mask: str) -> Callable:
-    """Quantities in `EFFECTIVE` from the pseudo-parameters and N."""
+def effective(mask: str, burst: sp.Expr = sp.S.One) -> Callable:
+    """Quantities in `EFFECTIVE` from the pseudo-parameters and N; with a burst, also from B."""
     output = {
         o_item: gamma[0] + gamma[1] * H,
         o_other: gamma[1] * g,
         **({x_self: sp.S.Zero} if mask == "strict" else {}),
     }
-    exprs = [scores.spelled(output.get(x, x), mask) for x in EFFECTIVE]
-    return sp.lambdify([*THETA.values(), N], exprs, "numpy", cse=True)
+    exprs = [scores.spelled(output.get(x, x), mask, burst) for x in EFFECTIVE]
+    sizes = [N] if burst == 1 else [N, burst]
+    return sp.lambdify([*THETA.values(), *sizes], exprs, "numpy", cse=True)
 
 
 def after_each(x: np.ndarray) -> np.ndarray:

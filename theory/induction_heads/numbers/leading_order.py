@@ -18,26 +18,32 @@ from theory import numeric
 from theory.arguments import checked
 from theory.induction_heads.all_weights import plateau
 from theory.induction_heads.all_weights.law import EXPLICIT, FAR, NODES
-from theory.induction_heads.all_weights.plateau import FIVE, e, phi
+from theory.induction_heads.all_weights.plateau import BURST, FIVE, e, phi
 from theory.induction_heads.all_weights.scores import THETA
 from theory.induction_heads.numbers import all_weights as times
 from theory.induction_heads.numbers.all_weights_loss import NAMES
-from theory.induction_heads.symbols import N, q
+from theory.induction_heads.symbols import B, N, q
 from theory.parameters import Allowed
 from theory.special import gauss_legendre
 
 
+def names(right: int = 1) -> tuple[str, ...]:
+    """Pseudo-parameters that move at leading order, with ``right`` right pairs."""
+    return FIVE if right == 1 else (*FIVE, *BURST)
+
+
 @cache
-def _compiled(query: str) -> tuple[Callable, Callable]:
-    """Compiled loss: the part common to all pairs, then the part of one pair, each with its
-    gradient with respect to `FIVE`.
+def _compiled(query: str, right: int = 1) -> tuple[Callable, Callable]:
+    """Compiled loss: the part common to all pairs, then the part of one pair (for a burst: none),
+    each with its gradient with respect to `names`.
     """
-    state = [THETA[n] for n in FIVE]
-    common, one = (
-        plateau.loss_uniform()
-        if query == "uniform"
-        else (plateau.loss_last() - plateau.right_label().subs(q, N), plateau.right_label())
-    )
+    state = [THETA[n] for n in names(right)]
+    if query == "uniform":
+        common, one = plateau.loss_uniform()
+    elif right > 1:
+        common, one = plateau.loss_last(right), sp.S.Zero
+    else:
+        common, one = plateau.loss_last() - plateau.right_label().subs(q, N), plateau.right_label()
 
     def with_gradient(expr: sp.Expr, *more: sp.Symbol) -> Callable:
         return sp.lambdify(
@@ -48,6 +54,9 @@ def _compiled(query: str) -> tuple[Callable, Callable]:
         )
 
     return with_gradient(common, N), with_gradient(one, N, q)
+
+
+EFFECTIVE = 1e-5  # relative accuracy of an effective length: the flow is right to 1/N
 
 
 @cache
@@ -68,55 +77,86 @@ def nodes(size: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def loss_and_gradient(
-    theta: np.ndarray, size: int, query: str = "last"
+    theta: np.ndarray, size: float, query: str = "last", right: int = 1
 ) -> tuple[float, np.ndarray]:
-    """Loss of the five pseudo-parameters and its gradient, in the layout of all nineteen (equation
-    ``plateau_loss``).
+    """Loss of the five pseudo-parameters, or eight for a burst, and its gradient, in the layout of
+    all nineteen (equations ``plateau_loss``, ``plateau_loss_burst``).
     """
-    common, one = _compiled(query)
-    state = [float(theta[NAMES.index(n)]) for n in FIVE]
-    pairs, weights = (np.array([float(size)]), np.ones(1)) if query == "last" else nodes(size)
+    common, one = _compiled(query, right)
+    state = [float(theta[NAMES.index(n)]) for n in names(right)]
+    pairs, weights = (np.array([float(size)]), np.ones(1)) if query == "last" else nodes(int(size))
     total = np.array(common(*state, size), float) + [
         float(np.sum(weights * x)) for x in one(*state, size, pairs)
     ]
     gradient = np.zeros(len(NAMES))
-    gradient[[NAMES.index(n) for n in FIVE]] = total[1:]
+    gradient[[NAMES.index(n) for n in names(right)]] = total[1:]
     return float(total[0]), gradient
 
 
 @checked
 def predicted(
-    size: Annotated[int, Allowed(low=2, high=10**5)], query: times.Query = "last", **options: Any
+    size: Annotated[int, Allowed(low=2, high=10**5)],
+    query: times.Query = "last",
+    right: times.Right = 1,
+    **options: Any,
 ) -> dict[str, float]:
-    """Emergence times by the flow of five pseudo-parameters, strict mask, without fitted constants;
-    relative error of order 1/N.
+    """Emergence times by the flow of five pseudo-parameters (eight for a burst of ``right`` right
+    pairs), strict mask, without fitted constants; relative error of order B^2/N.
 
     O(1) per step for either query. Valid up to N = 10^4; at 10^6 rounding errors of the gammas stop
     the integrator, see `slow_drop`. Units and names as in `all_weights.times`; infinite if not
     reached before the drop.
     """
-    return times.crossings(
-        times.descend(lambda x: loss_and_gradient(x, size, query), size, FIVE, **options), size
+    times.loss_of(size, query, "strict", right)  # refuses bursts that it does not know
+    run = times.descend(
+        lambda x: loss_and_gradient(x, size, query, right), size, names(right), **options
     )
+    return times.crossings(run, size)
 
 
 @checked
-def slow_drop(log_size: Annotated[float, Allowed(low=0, high=1e3)]) -> float:
-    """T_drop / N^2 for the last pair in the limit 1/N -> 0 at fixed ln N: one ODE for alpha_3 as a
-    function of beta_2.
+def effective_length(size: Annotated[int, Allowed(low=8, high=10**5)], right: times.Right) -> float:
+    """Context length at which a single right pair drops as late as ``right`` of ``size`` pairs,
+    strict mask, by the flow of eight numbers and of five.
+    """
+    late = predicted(size, right=right, rtol=EFFECTIVE)["T_drop"]
+
+    def gap(log_length: float) -> float:
+        length = float(np.exp(log_length))
+        run = times.descend(lambda x: loss_and_gradient(x, length), length, FIVE, rtol=EFFECTIVE)
+        return math.log(times.crossings(run, length)["T_drop"] / late)
+
+    ends = math.log(size / right**2 / 2), math.log(size)
+    return math.exp(scipy.optimize.brentq(gap, *ends, xtol=EFFECTIVE))
+
+
+@checked
+def slow_drop(
+    log_size: Annotated[float, Allowed(low=0, high=1e3)], right: times.Right = 1
+) -> float:
+    """T_drop / N^2 for the last pair, or a burst, in the limit 1/N -> 0 at fixed ln N: alpha_3 as a
+    function of beta_2, with the numbers that only a burst moves.
     """
     of_e = numeric.function(plateau.sums()[phi], [e])
+    moved = [THETA[n] for n in ("alpha_3", *BURST)]
+    state = [THETA["beta_2"], *moved, THETA["gamma_3"]]
+    loss = plateau.slow_loss().subs({THETA["gamma_4"]: -right, B: right})
+    slopes = numeric.function([-sp.diff(loss, x) for x in state[:-1]], state)
+    start = np.zeros(1 + len(moved))
 
-    def rates(beta: float, state: np.ndarray) -> list[float]:
-        drop = float(np.exp(-state[0]))  # e^-alpha
-        third = np.sqrt(1 + beta**2 / 2)
-        return [beta + (log_size + float(of_e(1 / drop))) / 2 / third, 2 * drop / third]
+    def rates(beta: float, at: np.ndarray) -> list[float]:
+        alpha, first, seventh, tenth, _ = at
+        third = np.sqrt(right**2 + (beta**2 + seventh**2 + tenth**2) / 2)
+        of_beta, of_alpha, *others = slopes(beta, alpha, first, seventh, tenth, third)
+        grown = float(np.exp(alpha))
+        of_alpha += right**2 * grown * (log_size + float(of_e(grown))) / 4
+        return [float(x / of_beta) for x in (of_alpha, *others, 1)]
 
-    def gone(_: float, state: np.ndarray) -> float:
-        return float(state[0]) - FAR
+    def gone(_: float, at: np.ndarray) -> float:
+        return float(at[0]) - FAR
 
     gone.terminal = True  # type: ignore[attr-defined]
     run = scipy.integrate.solve_ivp(
-        rates, (0, FAR), [0.0, 0.0], method="LSODA", rtol=1e-10, atol=1e-14, events=gone
+        rates, (0, FAR), start, method="LSODA", rtol=1e-10, atol=1e-14, events=gone
     )
-    return float(run.y[1, -1])
+    return float(run.y[-1, -1])

@@ -1,4 +1,6 @@
-"""T(N, B): flow, students of the statement, and disentangled transformers on such sequences."""
+"""T(N, B): flow, students of the statement, and disentangled transformers on such sequences, of
+three numbers or of all weights.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from simulate.induction_heads import burst
 from simulate.induction_heads import contexts as students
+from simulate.induction_heads import train
 from theory import induction_heads as ih
 from theory.induction_heads.bursty import Parameters, contexts, emergence_time, stated
 from verify.check import Band, Check, identity
 from verify.emergence import first_crossing
+from verify.induction_heads.bursty import every_weight
 from verify.report import Report, Request
 from verify.statement.emergence import emergence
 
@@ -21,17 +24,25 @@ NEXT = Band(-0.02, 0.02, "next order in B/N: 2% is allowed")
 STEP = 0.25  # of the transformers, in the flow's time
 
 
-def transformers(settings: Sequence[Parameters]) -> list[Check]:
+def transformers(settings: Sequence[Parameters], **more: Any) -> list[Check]:
     """Three numbers in a transformer that is shown sequences; the loss does not depend on them."""
     times = []
     for p in settings:
         time = emergence_time(p)
-        steps = int(1.2 * time / STEP)
-        given: dict[str, Any] = dict(
-            N=p.N, trained="three", data="orthonormal", query="last", batch_size=1
+        shown = ih.Parameters(
+            N=p.N,
+            B=p.B,
+            trained="three",
+            data="orthonormal",
+            query="last",
+            loss="sum",
+            eta=STEP,
+            batch_size=1,
+            steps=int(1.2 * time / STEP),
+            eval_every=1,
         )
-        runs = burst.descent(ih.Parameters(steps=steps, **given), p.B, 0, STEP)
-        there = float(first_crossing(runs.alpha.expand_dims("seed"), 0.5).values[0])
+        runs = train(shown, seeds=[0], dtype="float64", **more)
+        there = float(first_crossing(runs.alpha, 0.5).values[0])
         what = f"time of alpha = 0.5, transformer, N = {p.N}, B = {p.B}"
         times.append(identity(what, "burst_time", time, there, NEXT.high, NEXT.why))
     return times
@@ -63,9 +74,11 @@ def mixtures() -> list[Check]:
 
 
 def report(request: Request) -> Report:
-    """All settings."""
+    """All settings; all weights are trained with ``--full``."""
     show = request.progress
     checks, notes = emergence(
         stated, GRID, "alpha", emergence_time, "burst_time", NEXT, seeds=(0, 1), progress=show
     )
-    return Report([*checks, *transformers(GRID), *mixtures()], notes)
+    checks += [*transformers(GRID, **request.training), *mixtures()]
+    rows, more = every_weight.everything(full=request.full, **request.training)
+    return Report([*checks, *rows], [*notes, *more])
