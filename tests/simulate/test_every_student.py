@@ -287,7 +287,7 @@ import dataclasses, json, os, random, signal, sys, tempfile, time, warnings
 from pathlib import Path
 import torch
 from tiny import ALONE, STUDENTS, bits, student
-from simulate import runs, training
+from simulate import runs, stack, training
 from theory.runtime import cli
 torch.set_num_threads(1)
 stack.CHECKPOINT_SECONDS = -1.0

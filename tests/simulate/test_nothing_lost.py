@@ -17,7 +17,7 @@ import pytest
 import torch
 from tiny import ALONE, STUDENTS, bits, student
 
-from simulate import jobs, pool, runs, storage
+from simulate import jobs, pool, runs, stack, storage
 from simulate.statement.student import Stated
 from theory.parameters import ParameterError
 
@@ -46,9 +46,9 @@ def test_a_checkpoint_is_refused_by_other_code_and_kept(name, tmp_path, monkeypa
         with pytest.raises(ParameterError, match="written by other code.* to start over") as caught:
             system.train(p, store=tmp_path, **ALONE)
         assert str(checkpoint) in str(caught.value) and "\n" not in str(caught.value)
-    digest = runs.sources.digest
+    digest = stack.sources.digest
     with monkeypatch.context() as patch:
-        patch.setattr("simulate.training.sources.digest", lambda files: digest(files)[::-1])
+        patch.setattr("simulate.stack.sources.digest", lambda files: digest(files)[::-1])
         with pytest.raises(ParameterError, match="written by other code"):
             system.train(p, store=tmp_path, **ALONE)
     assert checkpoint.read_bytes() == before and not list(checkpoint.parent.glob("*.nc"))
