@@ -322,6 +322,12 @@ OWN = (
         beside=True,
     ),
     Model(
+        "induction_heads.text",
+        "Induction heads of a standard character model on real text",
+        "musat2025",
+        beside=True,
+    ),
+    Model(
         "positional_semantic",
         "Positional against semantic dot-product attention (Cui et al.)",
         "cui2024",
